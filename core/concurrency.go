@@ -1,0 +1,89 @@
+package core
+
+import (
+	"fmt"
+	"strings"
+)
+
+// concurrency admits at most Quota units held at once. They are held by
+// leases, each with an id, that end by Refund or, unless a Take of the same
+// lease renews them, one Period later. Twin: lua/concurrency.lua.
+type concurrency struct{}
+
+func (concurrency) check(l *Limit) error {
+	if l.Quota > MaxLeases {
+		return fmt.Errorf("quota %d is above %d, the most leases of a key", l.Quota, MaxLeases)
+	}
+	return nil
+}
+
+func (concurrency) settle(s *State, l *Limit, now int64) bool {
+	s.Limit = *l
+	for len(s.Leases) > 0 && s.Leases[0].Expiry <= now {
+		s.Leases = s.Leases[1:]
+	}
+	changed := false
+	for i := len(s.Leases) - 1; i >= 0 && s.Leases[i].Expiry > now+l.period(); i-- {
+		s.Leases[i].Expiry = now + l.period()
+		changed = true
+	}
+	return changed
+}
+
+// find is the index of the lease among those held, or -1.
+func (concurrency) find(s *State, id string) int {
+	for i := range s.Leases {
+		if s.Leases[i].ID == id {
+			return i
+		}
+	}
+	return -1
+}
+
+func (concurrency) held(s *State) int64 {
+	var n int64
+	for i := range s.Leases {
+		n += s.Leases[i].Units
+	}
+	return n
+}
+
+func (c concurrency) delay(s *State, l *Limit, now, n int64, lease string) int64 {
+	if c.find(s, lease) >= 0 {
+		return 0
+	}
+	excess := c.held(s) + n - l.Quota
+	if excess <= 0 {
+		return 0
+	}
+	for i := range s.Leases {
+		if excess -= s.Leases[i].Units; excess <= 0 {
+			return s.Leases[i].Expiry - now
+		}
+	}
+	panic("headgate: a cost above the capacity reached the leases")
+}
+
+func (c concurrency) take(s *State, l *Limit, now, n int64, lease string) {
+	next := Lease{Expiry: now + l.period(), Units: n}
+	if i := c.find(s, lease); i >= 0 {
+		next.ID, next.Units = s.Leases[i].ID, s.Leases[i].Units
+		s.Leases = append(s.Leases[:i], s.Leases[i+1:]...)
+	} else {
+		next.ID = strings.Clone(lease)
+	}
+	s.Leases = append(s.Leases, next)
+}
+
+func (c concurrency) refund(s *State, _ *Limit, _ int64, op *Op) {
+	if i := c.find(s, op.Lease); i >= 0 {
+		s.Leases = append(s.Leases[:i], s.Leases[i+1:]...)
+	}
+}
+
+func (c concurrency) gauge(s *State, l *Limit, now int64) (remaining, reset int64) {
+	if len(s.Leases) == 0 {
+		return l.Quota, 0
+	}
+	return max(0, l.Quota-c.held(s)), s.Leases[len(s.Leases)-1].Expiry - now
+}

@@ -1,0 +1,63 @@
+package core
+
+import "time"
+
+// fixedWindow counts units until the window's end, which is State.Mark. A
+// window starts with its first unit and is never extended, or is aligned to
+// the epoch. Twin: lua/fixed_window.lua.
+type fixedWindow struct{}
+
+func (fixedWindow) check(l *Limit) error { return checkExact("twice the quota", l.Quota, 2) }
+
+func (w fixedWindow) settle(s *State, l *Limit, now int64) bool {
+	s.Limit = *l
+	if s.Used == 0 || s.Mark <= now {
+		s.Used, s.Mark = 0, 0
+		return false
+	}
+	end := min(s.Mark, now+l.period())
+	if l.Aligned {
+		end = w.end(l, now)
+	}
+	changed := end != s.Mark
+	s.Mark = end
+	return changed
+}
+
+// end is where a window that starts now, or holds now, ends.
+func (fixedWindow) end(l *Limit, now int64) int64 {
+	p := l.period()
+	if l.Aligned {
+		return now - now%p + p
+	}
+	return now + p
+}
+
+func (fixedWindow) delay(s *State, l *Limit, now, n int64, _ string) int64 {
+	if s.Used+n <= l.Quota {
+		return 0
+	}
+	return s.Mark - now
+}
+
+func (w fixedWindow) take(s *State, l *Limit, now, n int64, _ string) {
+	if s.Used == 0 {
+		s.Mark = w.end(l, now)
+	}
+	s.Used += n
+}
+
+// refund gives units back to the window that they were taken from, not to a
+// later one.
+func (fixedWindow) refund(s *State, _ *Limit, _ int64, op *Op) {
+	if op.At == 0 || op.At+int64(op.ResetAfter/time.Microsecond) == s.Mark {
+		s.Used = max(0, s.Used-op.Cost)
+	}
+}
+
+func (fixedWindow) gauge(s *State, l *Limit, now int64) (remaining, reset int64) {
+	if s.Used == 0 {
+		return l.Quota, 0
+	}
+	return max(0, l.Quota-s.Used), s.Mark - now
+}

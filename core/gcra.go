@@ -1,0 +1,142 @@
+package core
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+)
+
+// gcra is the generic cell rate algorithm (ITU-T I.371, annex A) as a virtual
+// queue: a bucket of Burst units that gets one unit back every Period/Quota.
+//
+// State.Used units were taken since the instant Mark, the queue was empty at
+// Mark, and so it is empty again at Mark + Used·Period/Quota. That is exact:
+// no fraction is ever rounded into the state. Units beyond Burst are booked.
+//
+// Twin: lua/gcra.lua.
+type gcra struct{}
+
+// rate is every/units in lowest terms: units come back in every microseconds.
+type rate struct{ every, units int64 }
+
+func (l *Limit) rate() rate {
+	a, b := l.period(), l.Quota
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return rate{l.period() / a, l.Quota / a}
+}
+
+// span is how many microseconds it takes until n units have come back,
+// rounded up.
+func (r rate) span(n int64) int64 {
+	hi, lo := bits.Mul64(uint64(n), uint64(r.every%r.units))
+	part, rest := bits.Div64(hi, lo, uint64(r.units))
+	if rest > 0 {
+		part++
+	}
+	return n*(r.every/r.units) + int64(part)
+}
+
+// back is how many units have come back after span microseconds.
+func (r rate) back(span int64) int64 {
+	hi, lo := bits.Mul64(uint64(span%r.every), uint64(r.units))
+	n, _ := bits.Div64(hi, lo, uint64(r.every))
+	return span/r.every*r.units + int64(n)
+}
+
+func (gcra) check(l *Limit) error {
+	if l.Capacity() >= exact || l.Quota >= exact {
+		return fmt.Errorf("burst %d and quota %d are not both below 2^53", l.Capacity(), l.Quota)
+	}
+	r := l.rate()
+	hi, lo := bits.Mul64(uint64(l.Capacity()), uint64(r.every))
+	if longest := uint64(MaxPeriod / time.Microsecond); hi >= uint64(r.units) || quotient(hi, lo, r.units) > longest {
+		return fmt.Errorf("an empty bucket of %d takes longer than %s to fill", l.Capacity(), compact(MaxPeriod))
+	}
+	// Units in use at once: those of the burst, those booked, and those that
+	// settle has not yet moved the mark for.
+	turns := int64(MaxBooking/time.Microsecond)/r.every + 3
+	if err := checkExact("units that can be booked", r.units, turns); err != nil {
+		return err
+	}
+	most := l.Capacity() + r.units*turns
+	return checkExact("burst and the part of period/quota that is not whole", most, max(1, r.every%r.units))
+}
+
+func quotient(hi, lo uint64, by int64) uint64 {
+	q, _ := bits.Div64(hi, lo, uint64(by))
+	return q
+}
+
+func (gcra) settle(s *State, l *Limit, now int64) bool {
+	old := s.Limit
+	s.Limit = *l
+	if s.Used == 0 {
+		return false
+	}
+	r := old.rate()
+	changed := s.Mark > now
+	if changed {
+		s.Mark, s.Used = now, min(s.Used, old.Capacity())
+	}
+	if now-s.Mark >= r.span(s.Used) {
+		s.Used, s.Mark = 0, 0
+		return changed
+	}
+	turns := (now - s.Mark) / r.every
+	s.Mark += turns * r.every
+	s.Used -= turns * r.units
+	if old == *l || old.rate() == l.rate() && old.Capacity() == l.Capacity() {
+		return changed
+	}
+	s.Used = min(s.Used-r.back(now-s.Mark), l.Capacity())
+	s.Mark = now
+	return true
+}
+
+func (gcra) delay(s *State, l *Limit, now, n int64, _ string) int64 {
+	missing := max(0, s.Used+n-l.Capacity())
+	if s.Used == 0 {
+		return l.rate().span(missing)
+	}
+	return max(0, s.Mark+l.rate().span(missing)-now)
+}
+
+func (gcra) take(s *State, _ *Limit, now, n int64, _ string) {
+	if s.Used == 0 {
+		s.Mark = now
+	}
+	s.Used += n
+}
+
+// refund gives back no unit that has come back already. The Take's units were
+// the last of a queue that is empty at full. While the first of them is still
+// to come back, all go out of the queue; later, what was taken before them has
+// come back, and only what was taken after them stays. When others have booked
+// behind the Take nothing is given back, as their slots cannot move.
+func (gcra) refund(s *State, l *Limit, now int64, op *Op) {
+	if op.At == 0 || s.Used == 0 {
+		s.Used = max(0, s.Used-op.Cost)
+		return
+	}
+	r := l.rate()
+	upto := min(s.Used, r.back(max(0, op.At+int64(op.ResetAfter/time.Microsecond)-s.Mark)))
+	booked := s.Used-r.back(now-s.Mark) > l.Capacity()
+	switch {
+	case booked && upto < s.Used, s.Mark+r.span(upto) <= now:
+	case s.Mark+r.span(max(0, upto-op.Cost)) >= now:
+		s.Used -= min(op.Cost, upto)
+	default:
+		s.Used, s.Mark = s.Used-upto, now
+	}
+}
+
+func (gcra) gauge(s *State, l *Limit, now int64) (remaining, reset int64) {
+	if s.Used == 0 {
+		return l.Capacity(), 0
+	}
+	r := l.rate()
+	used := s.Used - r.back(now-s.Mark)
+	return max(0, l.Capacity()-used), s.Mark + r.span(s.Used) - now
+}

@@ -1,0 +1,202 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ParseLimit reads the text form of a limit: a quota and a period, then in any
+// order the name of an algorithm (gcra unless given) and its options.
+//
+//	100/1m
+//	100/1m burst=20
+//	5/1m sliding-log
+//	240/1h sliding-window segments=60
+//	10/1s fixed-window aligned
+//	1/100ms token-bucket burst=50
+//	20 concurrent ttl=30s
+//
+// A period is a Go duration; "d" stands for 24 hours and a missing number for
+// 1, so that "5/s" and "1000/d" are understood. The error names everything that
+// is wrong with the text, and the limit is valid if there is none.
+func ParseLimit(s string) (Limit, error) {
+	l, errs := parseLimit(s)
+	if len(errs) == 0 {
+		if err := l.Validate(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if len(errs) > 0 {
+		return Limit{}, fmt.Errorf("limit %q: %w", clip(s), errors.Join(errs...))
+	}
+	return l, nil
+}
+
+// clip keeps a text that is quoted in an error short.
+func clip(s string) string {
+	if len(s) > 100 {
+		return s[:100] + "…"
+	}
+	return s
+}
+
+func parseLimit(s string) (l Limit, errs []error) {
+	words := strings.Fields(s)
+	if len(words) == 0 {
+		return l, []error{errors.New(`it is empty; write, say, "100/1m"`)}
+	}
+	quota, period, hasPeriod := strings.Cut(words[0], "/")
+	var err error
+	if l.Quota, err = strconv.ParseInt(quota, 10, 64); err != nil {
+		errs = append(errs, fmt.Errorf("quota %q is not a whole number", clip(quota)))
+	}
+	if hasPeriod {
+		if l.Period, err = parsePeriod(period); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	seen := map[string]bool{}
+	for _, w := range words[1:] {
+		name, value, _ := strings.Cut(w, "=")
+		kind := name
+		if _, ok := parseAlgorithm(w); ok {
+			kind = "algorithm"
+		}
+		if seen[kind] {
+			errs = append(errs, fmt.Errorf("a second %s, %q", kind, clip(w)))
+			continue
+		}
+		seen[kind] = true
+		if err := l.parseWord(w, name, value); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	held := l.Algorithm == Concurrency
+	switch {
+	case held && hasPeriod:
+		errs = append(errs, errors.New(`a concurrent limit has a ttl instead of a period: "20 concurrent ttl=30s"`))
+	case held && !seen["ttl"]:
+		errs = append(errs, errors.New("a concurrent limit needs a ttl, how long an unrenewed lease stays held"))
+	case !held && seen["ttl"]:
+		errs = append(errs, fmt.Errorf("ttl means nothing to %s", l.Algorithm))
+	case !held && !hasPeriod:
+		errs = append(errs, fmt.Errorf(`%q has no period; write, say, "100/1m"`, clip(words[0])))
+	}
+	return l, errs
+}
+
+func parseAlgorithm(s string) (Algorithm, bool) {
+	for i, name := range algorithmNames {
+		if s == name {
+			return Algorithm(i), true
+		}
+	}
+	return 0, false
+}
+
+// parseWord reads one word after the quota and period.
+func (l *Limit) parseWord(word, name, value string) (err error) {
+	if a, ok := parseAlgorithm(word); ok {
+		l.Algorithm = a
+		return nil
+	}
+	switch {
+	case word == "aligned":
+		l.Aligned = true
+	case name == "burst":
+		l.Burst, err = parseCount(name, value)
+	case name == "segments":
+		var n int64
+		n, err = parseCount(name, value)
+		l.Segments = int(min(n, MaxSegments+1))
+	case name == "ttl":
+		l.Period, err = parsePeriod(value)
+	default:
+		err = fmt.Errorf("unknown word %q", clip(word))
+	}
+	return err
+}
+
+func parseCount(name, value string) (int64, error) {
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || n <= 0 {
+		return 0, fmt.Errorf("%s %q is not a positive whole number", name, clip(value))
+	}
+	return n, nil
+}
+
+func parsePeriod(s string) (time.Duration, error) {
+	text := s
+	if text != "" && (text[0] < '0' || text[0] > '9') {
+		text = "1" + text
+	}
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		n, err := strconv.ParseInt(days, 10, 64)
+		if err != nil || n < 0 || n > int64(MaxPeriod/(24*time.Hour)) {
+			return 0, fmt.Errorf("period %q is not a number of days up to 400", clip(s))
+		}
+		return time.Duration(n) * 24 * time.Hour, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("period %q is not a duration such as 10s, 1m or 24h", clip(s))
+	}
+	return d, nil
+}
+
+// String returns the text that [ParseLimit] reads as the same limit.
+func (l Limit) String() string {
+	var b strings.Builder
+	if l.Algorithm == Concurrency {
+		fmt.Fprintf(&b, "%d concurrent ttl=%s", l.Quota, compact(l.Period))
+	} else {
+		fmt.Fprintf(&b, "%d/%s", l.Quota, compact(l.Period))
+		if l.Algorithm != GCRA {
+			b.WriteByte(' ')
+			b.WriteString(l.Algorithm.String())
+		}
+	}
+	if l.Aligned {
+		b.WriteString(" aligned")
+	}
+	if l.Burst != 0 {
+		fmt.Fprintf(&b, " burst=%d", l.Burst)
+	}
+	if l.Segments != 0 {
+		fmt.Fprintf(&b, " segments=%d", l.Segments)
+	}
+	return b.String()
+}
+
+// compact is d.String() without the units that are zero: 1m, not 1m0s.
+func compact(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-2]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-2]
+	}
+	return s
+}
+
+// MarshalText returns String; an invalid limit is an error.
+func (l Limit) MarshalText() ([]byte, error) {
+	if err := l.Validate(); err != nil {
+		return nil, err
+	}
+	return []byte(l.String()), nil
+}
+
+// UnmarshalText reads what [ParseLimit] reads.
+func (l *Limit) UnmarshalText(text []byte) error {
+	parsed, err := ParseLimit(string(text))
+	if err != nil {
+		return err
+	}
+	*l = parsed
+	return nil
+}

@@ -1,0 +1,76 @@
+package core
+
+import "fmt"
+
+// slidingLog keeps the instant of every admitted unit and admits while fewer
+// than Quota lie in (now−Period, now]. Twin: lua/sliding_log.lua.
+type slidingLog struct{}
+
+func (slidingLog) check(l *Limit) error {
+	if l.Quota > MaxLog {
+		return fmt.Errorf("quota %d is above %d, the longest log; use a sliding-window", l.Quota, MaxLog)
+	}
+	return nil
+}
+
+func (slidingLog) settle(s *State, l *Limit, now int64) bool {
+	s.Limit = *l
+	for s.Head < len(s.Log) && s.Log[s.Head].At <= now-l.period() {
+		s.Head++
+	}
+	return clampLog(s, now)
+}
+
+// clampLog moves entries that lie after latest, where only a clock that
+// stepped back can have left them, to latest.
+func clampLog(s *State, latest int64) bool {
+	live := s.live()
+	i := len(live)
+	for i > 0 && live[i-1].At > latest {
+		i--
+	}
+	if i == len(live) {
+		return false
+	}
+	moved := live[i:]
+	s.Log = s.Log[:s.Head+i]
+	var n int64
+	for _, e := range moved {
+		n += e.N
+	}
+	s.push(latest, n)
+	return true
+}
+
+func (slidingLog) delay(s *State, l *Limit, now, n int64, _ string) int64 {
+	excess := s.total() + n - l.Quota
+	if excess <= 0 {
+		return 0
+	}
+	for _, e := range s.live() {
+		if excess -= e.N; excess <= 0 {
+			return e.At + l.period() - now
+		}
+	}
+	panic("headgate: a cost above the capacity reached the log")
+}
+
+func (slidingLog) take(s *State, _ *Limit, now, n int64, _ string) { s.push(now, n) }
+
+func (slidingLog) refund(s *State, _ *Limit, _ int64, op *Op) {
+	left := op.Cost
+	for i := len(s.live()) - 1; i >= 0 && left > 0; i-- {
+		if op.At == 0 || s.live()[i].At == op.At {
+			left -= s.pop(i, left)
+		}
+	}
+	s.prune()
+}
+
+func (slidingLog) gauge(s *State, l *Limit, now int64) (remaining, reset int64) {
+	live := s.live()
+	if len(live) == 0 {
+		return l.Quota, 0
+	}
+	return max(0, l.Quota-s.total()), live[len(live)-1].At + l.period() - now
+}

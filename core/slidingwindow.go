@@ -1,0 +1,117 @@
+package core
+
+import "fmt"
+
+// slidingWindow cuts the Period into segments that are aligned to the epoch
+// and counts units by segment. The oldest segment counts by its overlap with
+// (now−Period, now], rounded up. Log entries are (segment number, units).
+//
+// It admits at most Quota plus what one segment held in any span of a Period:
+// only the oldest segment is estimated, and by no more than all it holds.
+//
+// Twin: lua/sliding_window.lua.
+type slidingWindow struct{}
+
+func (slidingWindow) check(l *Limit) error {
+	if n := l.segments(); l.period()%n != 0 {
+		return fmt.Errorf("%d segments do not divide %s into whole microseconds", n, compact(l.Period))
+	}
+	if err := checkExact("quota and microseconds of a segment", l.Quota, l.width()); err != nil {
+		return fmt.Errorf("%w; use more segments", err)
+	}
+	return nil
+}
+
+func (l *Limit) segments() int64 {
+	if l.Segments > 0 {
+		return int64(l.Segments)
+	}
+	return DefaultSegments
+}
+
+// width is the length of a segment in microseconds.
+func (l *Limit) width() int64 { return l.period() / l.segments() }
+
+func (w slidingWindow) settle(s *State, l *Limit, now int64) bool {
+	changed := w.rescale(s, l)
+	s.Limit = *l
+	segment := now / l.width()
+	for s.Head < len(s.Log) && s.Log[s.Head].At < segment-l.segments() {
+		s.Head++
+	}
+	return clampLog(s, segment) || changed
+}
+
+// rescale moves the units of segments of another width to the segment in which
+// theirs ended.
+func (slidingWindow) rescale(s *State, l *Limit) bool {
+	if len(s.live()) == 0 || s.Limit.width() == l.width() {
+		return false
+	}
+	old, width := s.live(), s.Limit.width()
+	s.Log, s.Head = nil, 0
+	for _, e := range old {
+		s.push(((e.At+1)*width-1)/l.width(), e.N)
+	}
+	return true
+}
+
+// overlap is how many microseconds of segment i lie in (now−Period, now],
+// or a whole width for one that has not ended.
+func (slidingWindow) overlap(l *Limit, i, now int64) int64 {
+	return min(l.width(), (i+1)*l.width()+l.period()-now)
+}
+
+// weight is what n units of a segment count with that overlap.
+func (slidingWindow) weight(l *Limit, n, overlap int64) int64 {
+	return ceilDiv(min(n, l.Quota)*overlap, l.width())
+}
+
+func (w slidingWindow) estimate(s *State, l *Limit, now int64) int64 {
+	var n int64
+	for _, e := range s.live() {
+		n += w.weight(l, e.N, w.overlap(l, e.At, now))
+	}
+	return n
+}
+
+func (w slidingWindow) delay(s *State, l *Limit, now, n int64, _ string) int64 {
+	over := w.estimate(s, l, now) + n - l.Quota
+	if over <= 0 {
+		return 0
+	}
+	for _, e := range s.live() {
+		weight := w.weight(l, e.N, w.overlap(l, e.At, now))
+		if over <= weight {
+			// The largest overlap at which this segment weighs no more than what
+			// is left to it.
+			overlap := (weight - over) * l.width() / min(e.N, l.Quota)
+			return (e.At+1)*l.width() + l.period() - overlap - now
+		}
+		over -= weight
+	}
+	panic("headgate: a cost above the capacity reached the window")
+}
+
+func (slidingWindow) take(s *State, l *Limit, now, n int64, _ string) {
+	s.push(now/l.width(), n)
+}
+
+func (slidingWindow) refund(s *State, l *Limit, _ int64, op *Op) {
+	left := op.Cost
+	for i := len(s.live()) - 1; i >= 0 && left > 0; i-- {
+		if op.At == 0 || s.live()[i].At == op.At/l.width() {
+			left -= s.pop(i, left)
+		}
+	}
+	s.prune()
+}
+
+func (w slidingWindow) gauge(s *State, l *Limit, now int64) (remaining, reset int64) {
+	live := s.live()
+	if len(live) == 0 {
+		return l.Quota, 0
+	}
+	last := live[len(live)-1].At
+	return max(0, l.Quota-w.estimate(s, l, now)), (last+1)*l.width() + l.period() - now
+}

@@ -1,0 +1,78 @@
+package core
+
+// State is what a store keeps of one key: the zero value for a key that was
+// never used. Only the algorithms read or write what is in it; a store keeps
+// it, and forgets it when ResetAfter is 0.
+type State struct {
+	// Limit is the limit under which the state was written.
+	Limit Limit
+
+	// Used is the number of units in use since Mark, an instant in
+	// microseconds; FixedWindow, TokenBucket and GCRA need no more.
+	Used, Mark int64
+
+	// Log holds the admitted units of SlidingLog by instant and those of
+	// SlidingWindow by segment, from Head on, oldest first.
+	Log  []Entry
+	Head int
+
+	// Leases are those of Concurrency, by expiry.
+	Leases []Lease
+
+	// Changed is set by [Decide] when the state has to be kept.
+	Changed bool
+}
+
+// Entry is N units admitted at the instant, or in the segment, At.
+type Entry struct{ At, N int64 }
+
+// Lease is Units held by ID until the instant Expiry.
+type Lease struct {
+	ID            string
+	Expiry, Units int64
+}
+
+// live returns the entries that still count.
+func (s *State) live() []Entry { return s.Log[s.Head:] }
+
+// push adds n units at the instant or segment at, which is not before any
+// other. It reuses the room of entries that no longer count.
+func (s *State) push(at, n int64) {
+	if end := len(s.Log) - 1; end >= s.Head && s.Log[end].At == at {
+		s.Log[end].N += n
+		return
+	}
+	if len(s.Log) == cap(s.Log) && s.Head > 0 {
+		s.Log = s.Log[:copy(s.Log, s.Log[s.Head:])]
+		s.Head = 0
+	}
+	s.Log = append(s.Log, Entry{at, n})
+}
+
+// total is the sum of the units that still count.
+func (s *State) total() int64 {
+	var n int64
+	for _, e := range s.live() {
+		n += e.N
+	}
+	return n
+}
+
+// pop takes up to n units away from entry i of the live ones.
+func (s *State) pop(i int, n int64) int64 {
+	e := &s.Log[s.Head+i]
+	n = min(n, e.N)
+	e.N -= n
+	return n
+}
+
+// prune removes entries that hold nothing.
+func (s *State) prune() {
+	kept := s.Log[:0]
+	for _, e := range s.live() {
+		if e.N > 0 {
+			kept = append(kept, e)
+		}
+	}
+	s.Log, s.Head = kept, 0
+}

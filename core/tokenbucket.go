@@ -1,0 +1,107 @@
+package core
+
+import (
+	"fmt"
+	"time"
+)
+
+// tokenBucket holds Burst tokens; every Period, Quota tokens are added at
+// once. State.Used tokens are missing, and Mark is when the last were added:
+// refills happen lazily and the rest of a Period is never lost.
+// Twin: lua/token_bucket.lua.
+type tokenBucket struct{}
+
+func (tokenBucket) check(l *Limit) error {
+	if err := checkExact("burst and quota", l.Capacity()+l.Quota, 1); err != nil {
+		return err
+	}
+	return checkRefill(l, ceilDiv(l.Capacity(), l.Quota))
+}
+
+// checkRefill refuses buckets that take longer than MaxPeriod to fill.
+func checkRefill(l *Limit, periods int64) error {
+	if most := int64(MaxPeriod / l.Period); periods > most+1 {
+		return fmt.Errorf("an empty bucket of %d takes %d periods of %s to fill, longer than %s",
+			l.Capacity(), periods, compact(l.Period), compact(MaxPeriod))
+	}
+	return nil
+}
+
+func (tokenBucket) settle(s *State, l *Limit, now int64) bool {
+	old := s.Limit
+	s.Limit = *l
+	if s.Used == 0 {
+		return false
+	}
+	changed := s.Mark > now
+	s.Mark = min(s.Mark, now)
+	refills := (now - s.Mark) / old.period()
+	if refills >= ceilDiv(s.Used, old.Quota) {
+		s.Used, s.Mark = 0, 0
+		return changed
+	}
+	s.Used -= refills * old.Quota
+	s.Mark += refills * old.period()
+	if old.Quota != l.Quota || old.Period != l.Period {
+		s.Mark = now
+		changed = true
+	}
+	if s.Used > l.Capacity() {
+		s.Used = l.Capacity()
+		changed = true
+	}
+	return changed
+}
+
+func (tokenBucket) delay(s *State, l *Limit, now, n int64, _ string) int64 {
+	missing := s.Used + n - l.Capacity()
+	if missing <= 0 {
+		return 0
+	}
+	return s.Mark + ceilDiv(missing, l.Quota)*l.period() - now
+}
+
+func (tokenBucket) take(s *State, _ *Limit, now, n int64, _ string) {
+	if s.Used == 0 {
+		s.Mark = now
+	}
+	s.Used += n
+}
+
+// refund gives back no token that a refill has given back already. What is
+// known of that are two lower bounds of the tokens still missing because of
+// the Take: each refill since gave back at most Quota of them, and before the
+// last refill that the Take needed more than the refills to come but one bring.
+func (tokenBucket) refund(s *State, l *Limit, _ int64, op *Op) {
+	if s.Used == 0 {
+		return
+	}
+	n := min(op.Cost, s.Used)
+	if op.At != 0 {
+		full := op.At + int64(op.ResetAfter/time.Microsecond)
+		enough := ceilDiv(n, l.Quota) + 1
+		since := min(enough, -floorDiv(op.At-s.Mark, l.period()))
+		ahead := min(enough, floorDiv(full-s.Mark, l.period()))
+		n = min(n, max(n-since*l.Quota, (ahead-1)*l.Quota+1, 0))
+	}
+	s.Used = max(0, s.Used-n)
+}
+
+func (tokenBucket) gauge(s *State, l *Limit, now int64) (remaining, reset int64) {
+	if s.Used == 0 {
+		return l.Capacity(), 0
+	}
+	return l.Capacity() - s.Used, s.Mark + ceilDiv(s.Used, l.Quota)*l.period() - now
+}
+
+// ceilDiv is a/b rounded up, for a ≥ 0 and b > 0.
+func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
+
+// floorDiv is a/b rounded down, for b > 0.
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if q*b > a {
+		q--
+	}
+	return q
+}
