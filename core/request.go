@@ -1,0 +1,27 @@
+package core
+
+import "context"
+
+// Request is what rules may know of an HTTP request. Adapters implement it for
+// their framework. Strings that it returns may be valid only until the request
+// ends; whoever keeps one clones it.
+type Request interface {
+	Context() context.Context
+	Method() string
+	// Path is the decoded path that the client asked for.
+	Path() string
+	// Route is the pattern that the router matched, such as "/users/{id}", or
+	// "" where the framework does not know it yet.
+	Route() string
+	// RemoteAddr is the peer of the connection, as "ip:port". It is never taken
+	// from a header.
+	RemoteAddr() string
+	// Header returns every line of the header, in the order of arrival. The
+	// name is canonical, as in "X-Forwarded-For". "Host" is the host asked for.
+	Header(name string) []string
+}
+
+// KeyFunc tells whom a request is counted against. ok false means that the
+// rule is not about this request. A function that should tell but cannot
+// returns "", true: unknown callers share one key, and none goes uncounted.
+type KeyFunc func(r Request) (key string, ok bool)

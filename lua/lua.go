@@ -1,0 +1,2 @@
+// Package lua holds the scripts that decide inside Redis.
+package lua
