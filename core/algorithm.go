@@ -73,4 +73,7 @@ type algorithm interface {
 	// gauge reports the units that could be taken at once and the span until
 	// the state is as good as new.
 	gauge(s *State, l *Limit, now int64) (remaining, reset int64)
+
+	// numbers are the period, the quota and what else the twin needs.
+	numbers(l *Limit) (period, quota, extra int64)
 }

@@ -17,6 +17,8 @@ func (concurrency) check(l *Limit) error {
 	return nil
 }
 
+func (concurrency) numbers(l *Limit) (period, quota, extra int64) { return l.period(), l.Quota, 0 }
+
 func (concurrency) settle(s *State, l *Limit, now int64) bool {
 	s.Limit = *l
 	for len(s.Leases) > 0 && s.Leases[0].Expiry <= now {

@@ -9,6 +9,13 @@ type fixedWindow struct{}
 
 func (fixedWindow) check(l *Limit) error { return checkExact("twice the quota", l.Quota, 2) }
 
+func (fixedWindow) numbers(l *Limit) (period, quota, extra int64) {
+	if l.Aligned {
+		extra = 1
+	}
+	return l.period(), l.Quota, extra
+}
+
 func (w fixedWindow) settle(s *State, l *Limit, now int64) bool {
 	s.Limit = *l
 	if s.Used == 0 || s.Mark <= now {

@@ -69,6 +69,11 @@ func quotient(hi, lo uint64, by int64) uint64 {
 	return q
 }
 
+func (gcra) numbers(l *Limit) (period, quota, extra int64) {
+	r := l.rate()
+	return r.every, r.units, l.Capacity()
+}
+
 func (gcra) settle(s *State, l *Limit, now int64) bool {
 	old := s.Limit
 	s.Limit = *l

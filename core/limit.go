@@ -121,6 +121,13 @@ func (l *Limit) checkOptions() []error {
 	return errs
 }
 
+// Numbers returns the three that define a valid limit to its algorithm's
+// script: a period in microseconds, a quota, and one whose meaning is the
+// algorithm's own.
+func (l Limit) Numbers() (period, quota, extra int64) {
+	return algorithms[l.Algorithm].numbers(&l)
+}
+
 // period is Period in microseconds.
 func (l *Limit) period() int64 { return int64(l.Period / time.Microsecond) }
 

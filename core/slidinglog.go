@@ -13,6 +13,8 @@ func (slidingLog) check(l *Limit) error {
 	return nil
 }
 
+func (slidingLog) numbers(l *Limit) (period, quota, extra int64) { return l.period(), l.Quota, 0 }
+
 func (slidingLog) settle(s *State, l *Limit, now int64) bool {
 	s.Limit = *l
 	for s.Head < len(s.Log) && s.Log[s.Head].At <= now-l.period() {

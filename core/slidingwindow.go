@@ -22,6 +22,10 @@ func (slidingWindow) check(l *Limit) error {
 	return nil
 }
 
+func (slidingWindow) numbers(l *Limit) (period, quota, extra int64) {
+	return l.period(), l.Quota, l.segments()
+}
+
 func (l *Limit) segments() int64 {
 	if l.Segments > 0 {
 		return int64(l.Segments)

@@ -27,6 +27,10 @@ func checkRefill(l *Limit, periods int64) error {
 	return nil
 }
 
+func (tokenBucket) numbers(l *Limit) (period, quota, extra int64) {
+	return l.period(), l.Quota, l.Capacity()
+}
+
 func (tokenBucket) settle(s *State, l *Limit, now int64) bool {
 	old := s.Limit
 	s.Limit = *l

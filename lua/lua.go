@@ -1,2 +1,113 @@
-// Package lua holds the scripts that decide inside Redis.
+// Package lua holds the scripts with which a Redis server decides: a prelude,
+// one file for each algorithm, the twin of the one in core, and two drivers. A
+// script is assembled from those that a set of limits needs. The protocol is
+// described in prelude.lua, step.lua and the drivers.
 package lua
+
+import (
+	"crypto/sha1"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/headgate/headgate/core"
+)
+
+//go:embed *.lua
+var files embed.FS
+
+// twins is the registry: the file of each algorithm, which defines a table of
+// the same name, and the letter by which operations and keys name it.
+var twins = map[core.Algorithm]struct{ file, letter string }{
+	core.GCRA:          {"gcra", "g"},
+	core.FixedWindow:   {"fixed_window", "f"},
+	core.SlidingLog:    {"sliding_log", "l"},
+	core.SlidingWindow: {"sliding_window", "w"},
+	core.TokenBucket:   {"token_bucket", "t"},
+	core.Concurrency:   {"concurrency", "c"},
+}
+
+// Letter is the short name of the algorithm in scripts and keys.
+func Letter(a core.Algorithm) string { return twins[a].letter }
+
+// Script is the text of a script and the hex SHA-1 by which Redis caches it.
+type Script struct{ Text, SHA1 string }
+
+// Set is a set of algorithms, with bit a for algorithm a.
+type Set uint16
+
+// With returns the set with one more algorithm.
+func (s Set) With(a core.Algorithm) Set { return s | 1<<a }
+
+// Scripts assembles scripts and keeps them. The zero value is ready, and it is
+// safe for concurrent use.
+type Scripts struct{ one, many sync.Map }
+
+// One returns the script for steps of one operation.
+func (c *Scripts) One(a core.Algorithm) *Script {
+	if s, ok := c.one.Load(a); ok {
+		return s.(*Script)
+	}
+	file := twins[a].file
+	s := assemble(Set(0).With(a), fmt.Sprintf("local ARGS, algorithm = 1, %s\n", file), "one.lua")
+	kept, _ := c.one.LoadOrStore(a, s)
+	return kept.(*Script)
+}
+
+// Many returns the script for steps of any number of operations on the
+// algorithms in the set.
+func (c *Scripts) Many(set Set) *Script {
+	if s, ok := c.many.Load(set); ok {
+		return s.(*Script)
+	}
+	var glue strings.Builder
+	glue.WriteString("local ARGS = 2 + ARGV[2]\nlocal algorithms = {")
+	for a := range core.Algorithm(len(twins)) {
+		if set&(1<<a) != 0 {
+			fmt.Fprintf(&glue, " %s = %s,", twins[a].letter, twins[a].file)
+		}
+	}
+	glue.WriteString(" }\n")
+	kept, _ := c.many.LoadOrStore(set, assemble(set, glue.String(), "many.lua"))
+	return kept.(*Script)
+}
+
+// assemble puts a script together: what the algorithms share, the algorithms,
+// the glue that names them, and the driver.
+func assemble(set Set, glue, driver string) *Script {
+	var b strings.Builder
+	b.WriteString(source("prelude.lua"))
+	if set&(1<<core.SlidingLog|1<<core.Concurrency) != 0 {
+		b.WriteString(source("packed.lua"))
+	}
+	for a := range core.Algorithm(len(twins)) {
+		if set&(1<<a) != 0 {
+			b.WriteString(source(twins[a].file + ".lua"))
+		}
+	}
+	b.WriteString(glue)
+	b.WriteString(source("step.lua"))
+	b.WriteString(source(driver))
+	text := b.String()
+	sum := sha1.Sum([]byte(text))
+	return &Script{Text: text, SHA1: hex.EncodeToString(sum[:])}
+}
+
+// source is an embedded file without the comments and blank lines, which would
+// only travel.
+func source(name string) string {
+	text, err := files.ReadFile(name)
+	if err != nil {
+		panic("headgate: the script " + name + " is not embedded")
+	}
+	var b strings.Builder
+	for line := range strings.Lines(string(text)) {
+		if code := strings.TrimSpace(line); code != "" && !strings.HasPrefix(code, "--") {
+			b.WriteString(strings.TrimRight(line, "\n"))
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
