@@ -4,7 +4,7 @@
 local sliding_window = { capacity = 'quota' }
 
 function sliding_window.load(text, l)
-  local s = { width = l.period / l.extra, units = {} }
+  local s = { width = l.period / l.extra, newest = 0, units = {} }
   if not text then
     return s
   end
@@ -12,44 +12,49 @@ function sliding_window.load(text, l)
   if not width then
     return nil
   end
-  s.width = number(width)
-  local segment = number(newest)
+  s.width, s.newest = number(width), number(newest)
   for units in string.gmatch(counts, '%d+') do
-    s.units[segment] = number(units)
-    segment = segment - 1
+    s.units[#s.units + 1] = number(units)
   end
   return s
 end
 
--- settle also moves the units of segments of another width to the segment in
+-- settle lays out s.units from the current segment, s.newest, back to the
+-- oldest that counts. Units of segments of another width go to the segment in
 -- which theirs ended.
 function sliding_window.settle(s, l)
-  local width = l.period / l.extra
-  local current = floor(now / width)
-  local units = {}
-  local changed = s.width ~= width and next(s.units) ~= nil
-  for i, n in pairs(s.units) do
-    local segment = floor(((i + 1) * s.width - 1) / width)
+  local width, units = l.period / l.extra, {}
+  local current, changed = floor(now / width), s.width ~= width
+  for i = 1, l.extra + 1 do
+    units[i] = 0
+  end
+  for i, n in ipairs(s.units) do
+    local segment = floor(((s.newest - i + 2) * s.width - 1) / width)
     changed = changed or segment > current
-    segment = min(segment, current)
-    if segment >= current - l.extra then
-      units[segment] = (units[segment] or 0) + n
+    local age = max(0, current - segment)
+    if age <= l.extra then
+      units[age + 1] = units[age + 1] + n
     end
   end
-  s.width, s.units, s.current = width, units, current
+  s.width, s.newest, s.units = width, current, units
   return changed
 end
 
--- weight is what a segment counts by its overlap with the last period.
-local function weight(s, l, segment)
-  local overlap = min(s.width, (segment + 1) * s.width + l.period - now)
-  return ceil(min(s.units[segment] or 0, l.quota) * overlap / s.width)
+-- leaves is when the segment that is the i-th from the newest stops to count.
+local function leaves(s, l, i)
+  return (s.newest - i + 2) * s.width + l.period
+end
+
+-- weight is what the i-th segment counts by its overlap with the last period.
+local function weight(s, l, i)
+  local overlap = min(s.width, leaves(s, l, i) - now)
+  return ceil(min(s.units[i], l.quota) * overlap / s.width)
 end
 
 local function estimate(s, l)
   local n = 0
-  for segment = s.current - l.extra, s.current do
-    n = n + weight(s, l, segment)
+  for i = 1, l.extra + 1 do
+    n = n + weight(s, l, i)
   end
   return n
 end
@@ -59,57 +64,53 @@ function sliding_window.delay(s, l, n)
   if over <= 0 then
     return 0
   end
-  for segment = s.current - l.extra, s.current do
-    local weighs = weight(s, l, segment)
+  for i = l.extra + 1, 1, -1 do
+    local weighs = weight(s, l, i)
     if over <= weighs then
-      local overlap = floor((weighs - over) * s.width / min(s.units[segment], l.quota))
-      return (segment + 1) * s.width + l.period - overlap - now
+      local overlap = floor((weighs - over) * s.width / min(s.units[i], l.quota))
+      return leaves(s, l, i) - overlap - now
     end
     over = over - weighs
   end
 end
 
 function sliding_window.take(s, l, n)
-  s.units[s.current] = (s.units[s.current] or 0) + n
+  s.units[1] = s.units[1] + n
 end
 
 function sliding_window.refund(s, l, op)
   local left = op.cost
-  for segment = s.current, s.current - l.extra, -1 do
-    local units = s.units[segment]
-    if units and (op.at == 0 or segment == floor(op.at / s.width)) then
+  for i, units in ipairs(s.units) do
+    if op.at == 0 or s.newest - i + 1 == floor(op.at / s.width) then
       local back = min(left, units)
-      left = left - back
-      s.units[segment] = units ~= back and units - back or nil
+      s.units[i], left = units - back, left - back
     end
   end
 end
 
--- newest is the last segment that holds units, or nil.
-local function newest(s)
-  local last
-  for segment in pairs(s.units) do
-    last = max(last or segment, segment)
+-- first is the place of the newest segment that holds units, or nil.
+local function first(s)
+  for i, units in ipairs(s.units) do
+    if units ~= 0 then
+      return i
+    end
   end
-  return last
 end
 
 function sliding_window.gauge(s, l)
-  local last = newest(s)
-  if not last then
+  local i = first(s)
+  if not i then
     return l.quota, 0
   end
-  return max(0, l.quota - estimate(s, l)), (last + 1) * s.width + l.period - now
+  return max(0, l.quota - estimate(s, l)), leaves(s, l, i) - now
 end
 
 function sliding_window.dump(s)
-  local first, last = s.current, newest(s)
-  for segment in pairs(s.units) do
-    first = min(first, segment)
+  local text, tail = {}, 0
+  local from = first(s)
+  for i = from, #s.units do
+    text[#text + 1] = string.format('%d', s.units[i])
+    tail = s.units[i] == 0 and tail or #text
   end
-  local text = { string.format('%d %d', s.width, last) }
-  for segment = last, first, -1 do
-    text[#text + 1] = string.format('%d', s.units[segment] or 0)
-  end
-  return table.concat(text, ' ')
+  return string.format('%d %d %s', s.width, s.newest - from + 1, table.concat(text, ' ', 1, tail))
 end

@@ -92,7 +92,7 @@ end
 
 local function charge(op)
   if op.verb == 'take' or op.verb == 'soft' then
-    if op.allowed and op.cost > 0 then
+    if op.allowed and op.cost ~= 0 then
       op.algorithm.take(op.state, op.limit, op.cost, op.lease)
       op.state.changed = true
     end
