@@ -1,63 +1,45 @@
--- Twin of core/fixedwindow.go. State: "used ends".
--- l.extra is 1 for windows aligned to the epoch.
-local fixed_window = { capacity = 'quota' }
-
-function fixed_window.load(text)
-  if not text then
-    return { used = 0, ends = 0 }
+-- Twin of core/fixedwindow.go. State: "used ends". The extra is 1 for windows
+-- aligned to the epoch.
+local function fixed_window(text, verb, cost, pending, a, b, c, x, y)
+  local period, quota = tonumber(a), tonumber(b)
+  local fresh = now + period
+  if c == '1' then
+    fresh = now - now % period + period
   end
-  local used, ends = string.match(text, '^(%d+) (%d+)$')
-  return used and { used = number(used), ends = number(ends) }
-end
-
-local function window_end(l)
-  if l.extra == 1 then
-    return now - now % l.period + l.period
+  local used, ends, changed = 0, fresh, false
+  if text then
+    local used0, ends0 = string.match(text, '^(%d+) (%d+)$')
+    if not used0 then
+      return nil
+    end
+    ends0 = number(ends0)
+    if ends0 > now then
+      used = number(used0)
+      ends = c == '1' and fresh or min(ends0, fresh)
+      changed = ends ~= ends0
+    end
   end
-  return now + l.period
-end
 
-function fixed_window.settle(s, l)
-  if s.used == 0 or s.ends <= now then
-    s.used, s.ends = 0, 0
-    return false
+  local wait = 0
+  if verb == 'refund' then
+    changed = true
+    if x == 0 or x + y == ends then
+      used = max(0, used - cost)
+    end
+  elseif cost ~= 0 then
+    local n = cost + pending
+    if n > quota then
+      wait = NEVER
+    elseif used + n > quota then
+      wait = ends - now
+    end
+    if verb == 'take' and wait <= x then
+      used, changed = used + cost, true
+    end
   end
-  local ends = min(s.ends, now + l.period)
-  if l.extra == 1 then
-    ends = window_end(l)
-  end
-  local changed = ends ~= s.ends
-  s.ends = ends
-  return changed
-end
 
-function fixed_window.delay(s, l, n)
-  if s.used + n <= l.quota then
-    return 0
+  if used == 0 then
+    return changed and '', quota, 0, wait
   end
-  return s.ends - now
-end
-
-function fixed_window.take(s, l, n)
-  if s.used == 0 then
-    s.ends = window_end(l)
-  end
-  s.used = s.used + n
-end
-
-function fixed_window.refund(s, l, op)
-  if op.at == 0 or op.at + op.reset == s.ends then
-    s.used = max(0, s.used - op.cost)
-  end
-end
-
-function fixed_window.gauge(s, l)
-  if s.used == 0 then
-    return l.quota, 0
-  end
-  return max(0, l.quota - s.used), s.ends - now
-end
-
-function fixed_window.dump(s)
-  return string.format('%d %d', s.used, s.ends)
+  return changed and string.format('%d %d', used, ends), max(0, quota - used), ends - now, wait
 end

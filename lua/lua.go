@@ -1,7 +1,7 @@
 // Package lua holds the scripts with which a Redis server decides: a prelude,
 // one file for each algorithm, the twin of the one in core, and two drivers. A
 // script is assembled from those that a set of limits needs. The protocol is
-// described in prelude.lua, step.lua and the drivers.
+// described in prelude.lua and the drivers, one.lua and many.lua.
 package lua
 
 import (
@@ -18,7 +18,7 @@ import (
 //go:embed *.lua
 var files embed.FS
 
-// twins is the registry: the file of each algorithm, which defines a table of
+// twins is the registry: the file of each algorithm, which defines a function of
 // the same name, and the letter by which operations and keys name it.
 var twins = map[core.Algorithm]struct{ file, letter string }{
 	core.GCRA:          {"gcra", "g"},
@@ -51,7 +51,7 @@ func (c *Scripts) One(a core.Algorithm) *Script {
 		return s.(*Script)
 	}
 	file := twins[a].file
-	s := assemble(Set(0).With(a), fmt.Sprintf("local ARGS, algorithm = 1, %s\n", file), "one.lua")
+	s := assemble(Set(0).With(a), fmt.Sprintf("local step = %s\n", file), "one.lua")
 	kept, _ := c.one.LoadOrStore(a, s)
 	return kept.(*Script)
 }
@@ -63,7 +63,7 @@ func (c *Scripts) Many(set Set) *Script {
 		return s.(*Script)
 	}
 	var glue strings.Builder
-	glue.WriteString("local ARGS = 2 + ARGV[2]\nlocal algorithms = {")
+	glue.WriteString("local steps = {")
 	for a := range core.Algorithm(len(twins)) {
 		if set&(1<<a) != 0 {
 			fmt.Fprintf(&glue, " %s = %s,", twins[a].letter, twins[a].file)
@@ -88,7 +88,7 @@ func assemble(set Set, glue, driver string) *Script {
 		}
 	}
 	b.WriteString(glue)
-	b.WriteString(source("step.lua"))
+	b.WriteString(source("keys.lua"))
 	b.WriteString(source(driver))
 	text := b.String()
 	sum := sha1.Sum([]byte(text))

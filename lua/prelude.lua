@@ -1,17 +1,25 @@
--- What every script begins with: the instant of the step, and small arithmetic.
+-- What every script begins with.
 --
--- Instants and spans are integers of microseconds, all numbers stay below 2^53.
--- A state is one string. Each algorithm is a table of the same functions as its
--- twin in core/:
---   load(text, l)         the state in text, or a new one if text is false; nil if unreadable
---   settle(s, l)          brings s to now and under l; true if it then means something else
---   delay(s, l, n, lease) how long until n units fit
---   take(s, l, n, lease)  charges n units
---   refund(s, l, op)      gives back op.cost units
---   gauge(s, l)           units that could be taken at once, span until as good as new
---   dump(s)               the text of a state that is not as good as new
--- A limit l has period, quota and extra; an algorithm's field capacity names the
--- one that a cost must not exceed.
+-- Instants and spans are integers of microseconds, and all numbers stay below
+-- 2^53. The state of a key is one string. Each algorithm is one function, the
+-- twin of its Go file in core/:
+--
+--   step(text, verb, cost, pending, a, b, c, x, y)
+--
+-- text is the state, or false for a new key. verb is take, peek or refund, cost
+-- its units, pending what takes before it on the same key will charge. a, b, c
+-- are the numbers of the limit, as text: a period, a quota and an extra. x is,
+-- for a take or peek, how far ahead it may book, and for a refund the instant of
+-- the take, or 0. y is the take's reset, or the 16 bytes of a lease's id.
+--
+-- It returns nil for a text that is no state. Otherwise
+--
+--   next       the new state, '' if as good as new, or false if nothing changed
+--   remaining  the units that could be taken at once
+--   reset      the span until the key is as good as new
+--   wait       the span until the cost fits, 0 if it does, or NEVER
+--
+-- A take is charged if wait is at most x.
 
 -- ARGV[1] is 0, or the instant to use instead of the server's clock; then keys
 -- are kept an hour longer, as their time to live passes in real time.
@@ -22,9 +30,10 @@ if now == 0 then
   keep = 0
 end
 
+local NEVER = 9007199254740991
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 
 -- number reads digits; more than fit are as many as fit.
 local function number(digits)
-  return min(tonumber(digits), 9007199254740991)
+  return min(tonumber(digits), NEVER)
 end

@@ -1,74 +1,55 @@
 -- Twin of core/tokenbucket.go. State: "used mark period quota", the tokens that
--- are missing since the last refill at mark, and the refill they are under.
--- l.extra is the burst.
-local token_bucket = { capacity = 'extra' }
+-- are missing since the last refill at mark, and the refill they are under. The
+-- extra is the burst.
+local function token_bucket(text, verb, cost, pending, a, b, c, x, y)
+  local period, quota, burst = tonumber(a), tonumber(b), tonumber(c)
+  local used, mark, changed = 0, now, false
+  if text then
+    local used0, mark0, a0, b0 = string.match(text, '^(%d+) (%d+) ([1-9]%d*) ([1-9]%d*)$')
+    if not used0 then
+      return nil
+    end
+    local period0, quota0 = number(a0), number(b0)
+    used0, mark0 = number(used0), number(mark0)
+    changed = mark0 > now
+    mark0 = min(mark0, now)
+    local refills = floor((now - mark0) / period0)
+    if refills < ceil(used0 / quota0) then
+      used0 = used0 - refills * quota0
+      used, mark = min(used0, burst), mark0 + refills * period0
+      changed = changed or used ~= used0
+      if a0 ~= a or b0 ~= b then
+        mark, changed = now, true
+      end
+    end
+  end
 
-function token_bucket.load(text, l)
-  if not text then
-    return { used = 0, mark = 0 }
-  end
-  local used, mark, period, quota = string.match(text, '^(%d+) (%d+) ([1-9]%d*) ([1-9]%d*)$')
-  return used and { used = number(used), mark = number(mark), period = number(period), quota = number(quota) }
-end
-
-function token_bucket.settle(s, l)
-  local period, quota = s.period, s.quota
-  s.period, s.quota = l.period, l.quota
-  if s.used == 0 then
-    return false
-  end
-  local changed = s.mark > now
-  s.mark = min(s.mark, now)
-  local refills = floor((now - s.mark) / period)
-  if refills >= ceil(s.used / quota) then
-    s.used, s.mark = 0, 0
-    return changed
-  end
-  s.used = s.used - refills * quota
-  s.mark = s.mark + refills * period
-  if period ~= l.period or quota ~= l.quota then
-    s.mark = now
+  local wait = 0
+  if verb == 'refund' then
     changed = true
+    local n = min(cost, used)
+    if x ~= 0 then
+      local enough = ceil(n / quota) + 1
+      local since = min(enough, -floor((x - mark) / period))
+      local ahead = min(enough, floor((x + y - mark) / period))
+      n = min(n, max(n - since * quota, (ahead - 1) * quota + 1, 0))
+    end
+    used = used - n
+  elseif cost ~= 0 then
+    local n = cost + pending
+    if n > burst then
+      wait = NEVER
+    elseif used + n > burst then
+      wait = mark + ceil((used + n - burst) / quota) * period - now
+    end
+    if verb == 'take' and wait <= x then
+      used, changed = used + cost, true
+    end
   end
-  local used = min(s.used, l.extra)
-  changed = changed or used ~= s.used
-  s.used = used
-  return changed
-end
 
-function token_bucket.delay(s, l, n)
-  local missing = s.used + n - l.extra
-  if missing <= 0 then
-    return 0
+  if used == 0 then
+    return changed and '', burst, 0, wait
   end
-  return s.mark + ceil(missing / l.quota) * l.period - now
-end
-
-function token_bucket.take(s, l, n)
-  if s.used == 0 then
-    s.mark = now
-  end
-  s.used = s.used + n
-end
-
-function token_bucket.refund(s, l, op)
-  local n = min(op.cost, s.used)
-  if op.at ~= 0 then
-    local enough = ceil(n / l.quota) + 1
-    local since = min(enough, -floor((op.at - s.mark) / l.period))
-    local ahead = min(enough, floor((op.at + op.reset - s.mark) / l.period))
-    n = min(n, max(n - since * l.quota, (ahead - 1) * l.quota + 1, 0))
-  end
-  s.used = s.used - n
-end
-
-function token_bucket.gauge(s, l)
-  if s.used == 0 then
-    return l.extra, 0
-  end
-  return l.extra - s.used, s.mark + ceil(s.used / l.quota) * l.period - now
-end
-
-function token_bucket.dump(s)
-  return string.format('%d %d %d %d', s.used, s.mark, s.period, s.quota)
+  local reset = mark + ceil(used / quota) * period - now
+  return changed and string.format('%d %d %s %s', used, mark, a, b), burst - used, reset, wait
 end

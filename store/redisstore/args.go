@@ -20,7 +20,11 @@ func (s *Store) call(ops []core.Op) (*lua.Script, []any) {
 	}
 	args = append(args, s.instant())
 	if len(ops) == 1 {
-		return s.scripts.One(ops[0].Limit.Algorithm), s.appendOp(args, &ops[0])
+		args = s.appendOp(args, &ops[0])
+		for args[len(args)-1] == zero {
+			args = args[:len(args)-1]
+		}
+		return s.scripts.One(ops[0].Limit.Algorithm), args
 	}
 	args = append(args, len(ops))
 	var set lua.Set
@@ -34,20 +38,23 @@ func (s *Store) call(ops []core.Op) (*lua.Script, []any) {
 	return s.scripts.Many(set), args
 }
 
+// zero is an argument that may be left out at the end.
+var zero any = "0"
+
 // instant is what a script gets as its time: 0 for the server's.
 func (s *Store) instant() any {
 	if s.clock == nil {
-		return "0"
+		return zero
 	}
 	return strconv.FormatInt(s.clock(), 10)
 }
 
-// operationArgs is how many arguments an operation has; see lua/step.lua.
+// operationArgs is how many arguments an operation has; see lua/many.lua.
 const operationArgs = 7
 
 func (s *Store) appendOp(args []any, op *core.Op) []any {
 	n, _ := s.limits.of(op)
-	var x, y any = "0", "0"
+	x, y := zero, zero
 	switch {
 	case op.Limit.Algorithm == core.Concurrency:
 		y = leaseID(op.Lease)

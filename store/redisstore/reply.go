@@ -11,7 +11,7 @@ import (
 const decisionInts = 5
 
 // decode reads the reply to ops: the instant, then for each operation allowed,
-// remaining, wait, retry and reset; see lua/step.lua.
+// remaining, wait, retry and reset; see lua/one.lua.
 func decode(ops []core.Op, reply []int64, out []core.Decision) error {
 	if len(reply) != 1+len(ops)*decisionInts {
 		return fmt.Errorf("redisstore: a reply of %d integers to %d operations", len(reply), len(ops))

@@ -1,0 +1,26 @@
+-- How keys are read and written.
+
+-- No unreadable value stays in the way for longer than these milliseconds.
+local QUARANTINE = 60000
+
+-- quarantine leaves what cannot be a state to expire: it may be somebody else's.
+local function quarantine(key)
+  -- A time to live of -1, which is none, becomes the longest.
+  local left = redis.call('PTTL', key) % 2 ^ 52
+  redis.call('PEXPIRE', key, string.format('%d', max(1, min(left, QUARANTINE))))
+end
+
+-- save writes next. A key that was not changed but has lost its time to live
+-- gets it back.
+local function save(key, text, next, reset)
+  if next == '' then
+    redis.call('DEL', key)
+    return
+  end
+  if not next and text and redis.call('PTTL', key) == -1 then
+    next = text
+  end
+  if next then
+    redis.call('SET', key, next, 'PX', string.format('%d', ceil(reset / 1000) + keep))
+  end
+end
