@@ -8,7 +8,7 @@ local function fixed_window(text, verb, cost, pending, a, b, c, x, y)
   end
   local used, ends, changed = 0, fresh, false
   if text then
-    local used0, ends0 = string.match(text, '^(%d+) (%d+)$')
+    local used0, ends0 = match(text, '^(%d+) (%d+)$')
     if not used0 then
       return nil
     end
@@ -41,5 +41,5 @@ local function fixed_window(text, verb, cost, pending, a, b, c, x, y)
   if used == 0 then
     return changed and '', quota, 0, wait
   end
-  return changed and string.format('%d %d', used, ends), max(0, quota - used), ends - now, wait
+  return changed and format('%d %d', used, ends), max(0, quota - used), ends - now, wait
 end

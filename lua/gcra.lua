@@ -3,9 +3,12 @@
 -- terms, so that it is empty again at mark + used * period / quota. The extra is
 -- the burst.
 
+-- Division is (a - a % b) / b, which is exact where a / b is rounded.
+
 -- span is how long it takes until n units have come back.
 local function span(period, quota, n)
-  return n * floor(period / quota) + ceil(n * (period % quota) / quota)
+  local part = n * (period % quota)
+  return n * (period - period % quota) / quota + (part + -part % quota) / quota
 end
 
 -- back is how many units have come back after t. The division may be off by a
@@ -16,14 +19,14 @@ local function back(period, quota, t)
   while span(period, quota, n) > rest do
     n = n - 1
   end
-  return floor(t / period) * quota + n
+  return (t - rest) / period * quota + n
 end
 
 local function gcra(text, verb, cost, pending, a, b, c, x, y)
   local period, quota, burst = tonumber(a), tonumber(b), tonumber(c)
   local used, mark, changed = 0, now, false
   if text then
-    local used0, mark0, a0, b0, c0 = string.match(text, '^(%d+) (%d+) ([1-9]%d*) ([1-9]%d*) ([1-9]%d*)$')
+    local used0, mark0, a0, b0, c0 = match(text, '^(%d+) (%d+) ([1-9]%d*) ([1-9]%d*) ([1-9]%d*)$')
     if not used0 then
       return nil
     end
@@ -32,17 +35,18 @@ local function gcra(text, verb, cost, pending, a, b, c, x, y)
     if not same then
       period0, quota0, burst0 = number(a0), number(b0), number(c0)
     end
-    mark0 = number(mark0)
     -- No more can be in use than a burst, an hour's bookings and turns of quota.
-    used0 = min(number(used0), burst0 + quota0 * (floor(3600000000 / period0) + 3))
+    used0 = min(tonumber(used0), burst0 + quota0 * (3600000000 / period0 + 3))
+    mark0 = number(mark0)
     if mark0 > now then
       used0, mark0, changed = min(used0, burst0), now, true
     end
-    if now - mark0 < span(period0, quota0, used0) then
-      local turns = floor((now - mark0) / period0)
-      used, mark = used0 - turns * quota0, mark0 + turns * period0
+    local since = now - mark0
+    if since < span(period0, quota0, used0) then
+      local rest = since % period0
+      used, mark = used0 - (since - rest) / period0 * quota0, now - rest
       if not same then
-        used, mark, changed = min(used - back(period0, quota0, now - mark), burst), now, true
+        used, mark, changed = min(used - back(period0, quota0, rest), burst), now, true
       end
     end
   end
@@ -68,11 +72,11 @@ local function gcra(text, verb, cost, pending, a, b, c, x, y)
       used, mark = 0, now
     end
   elseif cost ~= 0 then
-    local n = cost + pending
-    if n > burst then
+    local missing = used + cost + pending - burst
+    if missing > used then
       wait = NEVER
-    else
-      wait = max(0, mark + span(period, quota, max(0, used + n - burst)) - now)
+    elseif missing > 0 then
+      wait = max(0, mark + span(period, quota, missing) - now)
     end
     if verb == 'take' and wait <= x then
       used, changed = used + cost, true
@@ -84,5 +88,5 @@ local function gcra(text, verb, cost, pending, a, b, c, x, y)
   end
   local reset = mark + span(period, quota, used) - now
   local remaining = max(0, burst - used + back(period, quota, now - mark))
-  return changed and string.format('%d %d %s %s %s', used, mark, a, b, c), remaining, reset, wait
+  return changed and format('%d %d %s %s %s', used, mark, a, b, c), remaining, reset, wait
 end

@@ -7,7 +7,7 @@ local QUARANTINE = 60000
 local function quarantine(key)
   -- A time to live of -1, which is none, becomes the longest.
   local left = redis.call('PTTL', key) % 2 ^ 52
-  redis.call('PEXPIRE', key, string.format('%d', max(1, min(left, QUARANTINE))))
+  redis.call('PEXPIRE', key, format('%d', max(1, min(left, QUARANTINE))))
 end
 
 -- save writes next. A key that was not changed but has lost its time to live
@@ -21,6 +21,6 @@ local function save(key, text, next, reset)
     next = text
   end
   if next then
-    redis.call('SET', key, next, 'PX', string.format('%d', ceil(reset / 1000) + keep))
+    redis.call('SET', key, next, 'PX', format('%d', ceil(reset / 1000) + keep))
   end
 end

@@ -32,6 +32,7 @@ end
 
 local NEVER = 9007199254740991
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
+local match, format = string.match, string.format
 
 -- number reads digits; more than fit are as many as fit.
 local function number(digits)

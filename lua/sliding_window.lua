@@ -13,7 +13,7 @@ local function settle(text, width, segments)
   if not text then
     return units, current, false
   end
-  local width0, newest, counts = string.match(text, '^([1-9]%d*) (%d+)([ %d]+)$')
+  local width0, newest, counts = match(text, '^([1-9]%d*) (%d+)([ %d]+)$')
   if not width0 then
     return nil
   end
@@ -37,9 +37,9 @@ local function window_text(units, width, current)
     if n ~= 0 then
       newest, oldest = newest or i, i
     end
-    text[i] = string.format('%d', n)
+    text[i] = format('%d', n)
   end
-  return newest and string.format('%d %d %s', width, current - newest + 1, table.concat(text, ' ', newest, oldest)), newest
+  return newest and format('%d %d %s', width, current - newest + 1, table.concat(text, ' ', newest, oldest)), newest
 end
 
 local function sliding_window(text, verb, cost, pending, a, b, c, x, y)

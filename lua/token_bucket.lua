@@ -5,7 +5,7 @@ local function token_bucket(text, verb, cost, pending, a, b, c, x, y)
   local period, quota, burst = tonumber(a), tonumber(b), tonumber(c)
   local used, mark, changed = 0, now, false
   if text then
-    local used0, mark0, a0, b0 = string.match(text, '^(%d+) (%d+) ([1-9]%d*) ([1-9]%d*)$')
+    local used0, mark0, a0, b0 = match(text, '^(%d+) (%d+) ([1-9]%d*) ([1-9]%d*)$')
     if not used0 then
       return nil
     end
@@ -51,5 +51,5 @@ local function token_bucket(text, verb, cost, pending, a, b, c, x, y)
     return changed and '', burst, 0, wait
   end
   local reset = mark + ceil(used / quota) * period - now
-  return changed and string.format('%d %d %s %s', used, mark, a, b), burst - used, reset, wait
+  return changed and format('%d %d %s %s', used, mark, a, b), burst - used, reset, wait
 end
