@@ -9,6 +9,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"io/fs"
 	"strings"
 	"sync"
 
@@ -43,7 +44,12 @@ func (s Set) With(a core.Algorithm) Set { return s | 1<<a }
 
 // Scripts assembles scripts and keeps them. The zero value is ready, and it is
 // safe for concurrent use.
-type Scripts struct{ one, many sync.Map }
+type Scripts struct {
+	// Files replaces the embedded files, so that a test can break one.
+	Files fs.FS
+
+	one, many sync.Map
+}
 
 // One returns the script for steps of one operation.
 func (c *Scripts) One(a core.Algorithm) *Script {
@@ -51,7 +57,7 @@ func (c *Scripts) One(a core.Algorithm) *Script {
 		return s.(*Script)
 	}
 	file := twins[a].file
-	s := assemble(Set(0).With(a), fmt.Sprintf("local step = %s\n", file), "one.lua")
+	s := c.assemble(Set(0).With(a), fmt.Sprintf("local step = %s\n", file), "one.lua")
 	kept, _ := c.one.LoadOrStore(a, s)
 	return kept.(*Script)
 }
@@ -70,37 +76,41 @@ func (c *Scripts) Many(set Set) *Script {
 		}
 	}
 	glue.WriteString(" }\n")
-	kept, _ := c.many.LoadOrStore(set, assemble(set, glue.String(), "many.lua"))
+	kept, _ := c.many.LoadOrStore(set, c.assemble(set, glue.String(), "many.lua"))
 	return kept.(*Script)
 }
 
 // assemble puts a script together: what the algorithms share, the algorithms,
 // the glue that names them, and the driver.
-func assemble(set Set, glue, driver string) *Script {
+func (c *Scripts) assemble(set Set, glue, driver string) *Script {
 	var b strings.Builder
-	b.WriteString(source("prelude.lua"))
+	b.WriteString(c.source("prelude.lua"))
 	if set&(1<<core.SlidingLog|1<<core.Concurrency) != 0 {
-		b.WriteString(source("packed.lua"))
+		b.WriteString(c.source("packed.lua"))
 	}
 	for a := range core.Algorithm(len(twins)) {
 		if set&(1<<a) != 0 {
-			b.WriteString(source(twins[a].file + ".lua"))
+			b.WriteString(c.source(twins[a].file + ".lua"))
 		}
 	}
 	b.WriteString(glue)
-	b.WriteString(source("keys.lua"))
-	b.WriteString(source(driver))
+	b.WriteString(c.source("keys.lua"))
+	b.WriteString(c.source(driver))
 	text := b.String()
 	sum := sha1.Sum([]byte(text))
 	return &Script{Text: text, SHA1: hex.EncodeToString(sum[:])}
 }
 
-// source is an embedded file without the comments and blank lines, which would
+// source is a file without the comments and blank lines, which would
 // only travel.
-func source(name string) string {
-	text, err := files.ReadFile(name)
+func (c *Scripts) source(name string) string {
+	var from fs.FS = files
+	if c.Files != nil {
+		from = c.Files
+	}
+	text, err := fs.ReadFile(from, name)
 	if err != nil {
-		panic("headgate: the script " + name + " is not embedded")
+		panic("headgate: the script " + name + " is missing")
 	}
 	var b strings.Builder
 	for line := range strings.Lines(string(text)) {
