@@ -1,0 +1,245 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+// patient is a timeout that a busy test machine does not reach.
+const patient = 10 * time.Second
+
+func connect(t testing.TB, addr string) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// fresh returns a store on a real Redis with a prefix of its own.
+func fresh(t testing.TB, addr string, o Options) (*Store, *redis.Client) {
+	t.Helper()
+	c := connect(t, addr)
+	o.Prefix, o.Timeout = redistest.Prefix(t), patient
+	s, err := New(c, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := context.Background()
+		for it := c.Scan(ctx, 0, o.Prefix+"*", 1000).Iterator(); it.Next(ctx); {
+			c.Del(ctx, it.Val())
+		}
+	})
+	return s, c
+}
+
+func limit(t testing.TB, text string) core.Limit {
+	t.Helper()
+	l, err := core.ParseLimit(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func apply(t testing.TB, s core.Store, ops ...core.Op) []core.Decision {
+	t.Helper()
+	out := make([]core.Decision, len(ops))
+	if err := s.Apply(context.Background(), ops, out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func keysOf(t testing.TB, s *Store, c *redis.Client) []string {
+	t.Helper()
+	keys, err := c.Keys(context.Background(), s.prefix+"*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+// everyAlgorithm has a limit of ten units for each.
+var everyAlgorithm = []string{
+	"10/1h", "10/1h fixed-window", "10/1h fixed-window aligned", "10/1h sliding-log", "10/1h sliding-window",
+	"10/1h token-bucket", "10 concurrent ttl=1h",
+}
+
+func TestNewNamesEveryMistake(t *testing.T) {
+	_, err := New(nil, Options{Prefix: "a{b", Timeout: -1, Secret: []byte("short")})
+	for _, want := range []string{"client is nil", `prefix "a{b" holds a brace`, "timeout -1ns", "5 bytes is shorter than 16"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("MustNew went on without a client")
+		}
+	}()
+	MustNew(nil, Options{})
+}
+
+func TestApplyRefusesWhatNoStoreCanDo(t *testing.T) {
+	s := keyStore(t, Options{})
+	for _, op := range []core.Op{{}, {Limit: core.Limit{Quota: 1, Period: time.Second}, Cost: -1}} {
+		if err := s.Apply(context.Background(), []core.Op{op}, make([]core.Decision, 1)); !errors.Is(err, core.ErrOp) {
+			t.Errorf("%+v: %v", op, err)
+		}
+	}
+	if err := s.Apply(context.Background(), nil, nil); err != nil {
+		t.Errorf("nothing to do: %v", err)
+	}
+}
+
+// holds A1, A2: a key never outlives its meaning, also when someone took its
+// time to live away.
+func TestEveryKeyHasATimeToLive(t *testing.T) {
+	s, c := fresh(t, redistest.Addr(t), Options{})
+	ctx := context.Background()
+	for _, text := range everyAlgorithm {
+		take := core.Op{Rule: "r", Key: "k", Limit: limit(t, text), Cost: 10, Lease: "a"}
+		reset := apply(t, s, take)[0].ResetAfter
+		keys := keysOf(t, s, c)
+		if len(keys) != 1 {
+			t.Fatalf("%s: keys %q", text, keys)
+		}
+		if left := c.PTTL(ctx, keys[0]).Val(); left <= 0 || left > reset+time.Millisecond {
+			t.Errorf("%s: %v to live, as good as new after %v", text, left, reset)
+		}
+		c.Persist(ctx, keys[0])
+		take.Lease = "b"
+		if d := apply(t, s, take)[0]; d.Allowed {
+			t.Errorf("%s: twice the quota was admitted", text)
+		}
+		if left := c.PTTL(ctx, keys[0]).Val(); left <= 0 || left > reset+time.Millisecond {
+			t.Errorf("%s: %v to live after it was persisted", text, left)
+		}
+		apply(t, s, core.Op{Verb: core.Reset, Rule: "r", Key: "k", Limit: limit(t, text)})
+		if keys := keysOf(t, s, c); len(keys) != 0 {
+			t.Errorf("%s: %q is left of a key as good as new", text, keys)
+		}
+	}
+}
+
+// holds A7, C4, E6: what cannot be read is an error, harms nothing else, and
+// does not stay.
+func TestUnreadableStateIsAnErrorAndDoesNotStay(t *testing.T) {
+	addr := redistest.Addr(t)
+	ctx := context.Background()
+	garbage := map[string]func(c *redis.Client, key string) error{
+		"a list": func(c *redis.Client, key string) error { return c.RPush(ctx, key, "x").Err() },
+		"a hash": func(c *redis.Client, key string) error { return c.HSet(ctx, key, "a", "b").Err() },
+		"a zset": func(c *redis.Client, key string) error { return c.ZAdd(ctx, key, redis.Z{Member: "m"}).Err() },
+		"nan":    func(c *redis.Client, key string) error { return c.Set(ctx, key, "nan", 0).Err() },
+		"-1 inf": func(c *redis.Client, key string) error { return c.Set(ctx, key, "-1 inf 0x10 1e308", 0).Err() },
+		"zeros":  func(c *redis.Client, key string) error { return c.Set(ctx, key, "0 2 0 0 0", 0).Err() },
+		"a stream": func(c *redis.Client, key string) error {
+			return c.XAdd(ctx, &redis.XAddArgs{Stream: key, Values: []string{"a", "b"}}).Err()
+		},
+	}
+	for what, put := range garbage {
+		for _, text := range everyAlgorithm {
+			s, c := fresh(t, addr, Options{})
+			bad := core.Op{Rule: "bad", Key: "k", Limit: limit(t, text), Cost: 1, Lease: "a"}
+			good := core.Op{Rule: "good", Key: "k", Limit: limit(t, "10/1h fixed-window"), Cost: 1}
+			apply(t, s, bad)
+			key := keysOf(t, s, c)[0]
+			c.Del(ctx, key)
+			if err := put(c, key); err != nil {
+				t.Fatal(err)
+			}
+			for _, ops := range [][]core.Op{{bad}, {good, bad}} {
+				if err := s.Apply(ctx, ops, make([]core.Decision, 2)); !errors.Is(err, ErrUnreadable) {
+					t.Errorf("%s under %s, %d operations: %v", what, text, len(ops), err)
+				}
+			}
+			if left := c.PTTL(ctx, key).Val(); left <= 0 || left > time.Minute {
+				t.Errorf("%s under %s stays for %v", what, text, left)
+			}
+			if d := apply(t, s, core.Op{Verb: core.Peek, Rule: "good", Key: "k", Limit: good.Limit})[0]; d.Remaining != 10 {
+				t.Errorf("%s under %s: the other rule has %d left", what, text, d.Remaining)
+			}
+		}
+	}
+}
+
+// Numbers that no step wrote must not lock a key for longer than a full use.
+func TestAbsurdNumbersDoNotLockAKey(t *testing.T) {
+	s, c := fresh(t, redistest.Addr(t), Options{})
+	ctx := context.Background()
+	huge := strings.Repeat("9", 400)
+	for text, states := range map[string][]string{
+		"10/1h":                {"5 " + huge + " 360000000 1 10", huge + " 1 360000000 1 10", huge + " " + huge + " " + huge + " " + huge + " " + huge},
+		"10/1h fixed-window":   {"10 " + huge, huge + " " + huge},
+		"10/1h token-bucket":   {huge + " " + huge + " 3600000000 10", "10 " + huge + " " + huge + " " + huge},
+		"10/1h sliding-window": {huge + " " + huge + " 5", "360000000 " + huge + " " + huge},
+		"10/1h sliding-log":    {strings.Repeat("\xff", 70)},
+	} {
+		op := core.Op{Rule: "r", Key: "k", Limit: limit(t, text), Cost: 1}
+		for _, state := range states {
+			apply(t, s, core.Op{Verb: core.Reset, Rule: "r", Key: "k", Limit: op.Limit})
+			apply(t, s, op)
+			if err := c.Set(ctx, keysOf(t, s, c)[0], state, time.Hour).Err(); err != nil {
+				t.Fatal(err)
+			}
+			d := apply(t, s, op)[0]
+			if d.RetryAfter < 0 || d.RetryAfter > 2*time.Hour+6*time.Minute || d.Remaining < 0 || d.Remaining > 10 {
+				t.Errorf("%s with %.40q: %+v", text, state, d)
+			}
+		}
+	}
+}
+
+// holds E1, D9.
+func TestAFlushedScriptIsSentAgain(t *testing.T) {
+	s, c := fresh(t, redistest.Addr(t), Options{})
+	for _, text := range everyAlgorithm {
+		admitted := 0
+		for i := range 20 {
+			if err := c.ScriptFlush(context.Background()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			op := core.Op{Rule: text[3:5], Key: text, Limit: limit(t, text), Cost: 1, Lease: string(rune('a' + i))}
+			if apply(t, s, op)[0].Allowed {
+				admitted++
+			}
+		}
+		if admitted != 10 {
+			t.Errorf("%s: %d admitted", text, admitted)
+		}
+	}
+}
+
+// Fixed-size states stay below 128 bytes a key and a full log of 1000 below 12 kB.
+func TestStatesAreSmall(t *testing.T) {
+	s, c := fresh(t, redistest.Addr(t), Options{})
+	s.prefix = DefaultPrefix
+	ctx := context.Background()
+	for text, most := range map[string]int64{
+		"100/1m": 127, "100/1m fixed-window": 127, "100/1m sliding-window": 127, "100/1m token-bucket": 127,
+		"1000/1h sliding-log": 12_000, "20 concurrent ttl=1m": 1_000,
+	} {
+		l := limit(t, text)
+		subject := strings.TrimPrefix(redistest.Prefix(t), "test-")[:11]
+		for i := range l.Quota {
+			apply(t, s, core.Op{Rule: "per-ip", Key: subject, Limit: l, Cost: 1, Lease: string(rune('a' + i))})
+		}
+		keys, err := c.Keys(ctx, DefaultPrefix+"{"+subject+"*").Result()
+		if err != nil || len(keys) != 1 {
+			t.Fatal(keys, err)
+		}
+		if n := c.MemoryUsage(ctx, keys[0]).Val(); n == 0 || n > most {
+			t.Errorf("%s: %d bytes for %s, want at most %d", text, n, keys[0], most)
+		}
+		c.Del(ctx, keys...)
+	}
+}
