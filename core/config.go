@@ -1,0 +1,73 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Failure says what happens to a request when nobody could decide: the store
+// failed, or a function of a rule panicked or returned what makes no sense.
+type Failure uint8
+
+const (
+	FailOpen   Failure = iota // the request passes
+	FailClosed                // the request gets a 503
+)
+
+// What the zero values of Config mean.
+const (
+	DefaultMaxWaiters       = 1000
+	DefaultMaxWaitersPerKey = 100
+)
+
+// Config is what a [Limiter] is made of. Only Store must be set; without rules
+// everything passes.
+type Config struct {
+	Store Store
+	Rules []Rule
+
+	// Headers names the headers of every answer; 0 means XRateLimit | Draft8.
+	Headers HeaderStyle
+
+	// CustomHeaders, unless nil, returns more headers for an answer. It gets
+	// the decisions in the order in which the headers speak of them, without
+	// those of Shadow rules, and must not keep the slice.
+	CustomHeaders func([]RuleDecision) []Header
+
+	OnStoreError Failure
+
+	// OnError, unless nil, is told of every error, in the goroutine of the
+	// request.
+	OnError func(context.Context, error)
+
+	// Observer, unless nil, is told of every decision.
+	Observer Observer
+
+	// MaxWaiters and MaxWaitersPerKey bound how many requests wait at the same
+	// time, in all and for one key of one rule. 0 means the default. A request
+	// that finds no room is refused.
+	MaxWaiters       int
+	MaxWaitersPerKey int
+}
+
+// faults lists everything that is wrong outside of the rules.
+func (c *Config) faults() []error {
+	var errs []error
+	if c.Store == nil {
+		errs = append(errs, errors.New("Store is nil"))
+	}
+	if err := c.Headers.check(); err != nil {
+		errs = append(errs, err)
+	}
+	if c.OnStoreError > FailClosed {
+		errs = append(errs, fmt.Errorf("OnStoreError: %d is not known", c.OnStoreError))
+	}
+	if c.MaxWaiters < 0 {
+		errs = append(errs, fmt.Errorf("MaxWaiters: %d is negative", c.MaxWaiters))
+	}
+	if c.MaxWaitersPerKey < 0 {
+		errs = append(errs, fmt.Errorf("MaxWaitersPerKey: %d is negative", c.MaxWaitersPerKey))
+	}
+	return errs
+}

@@ -1,0 +1,240 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Grant is what the rules of a [Limiter] decided together. Its methods are
+// safe for concurrent use and on a nil Grant.
+type Grant struct {
+	limiter *Limiter
+	set     *ruleSet
+
+	// calls, ops and out are parallel: one for each rule that applies.
+	calls []call
+	ops   []Op
+	out   []Decision
+	small struct {
+		calls [2]call
+		ops   [2]Op
+		out   [2]Decision
+	}
+
+	allowed  bool
+	degraded bool
+	err      error         // nobody could decide
+	stopped  error         // the wait ended before its time
+	waited   time.Duration // in all
+	aged     time.Duration // since the store decided
+	lease    string
+
+	refunded, released atomic.Bool
+}
+
+// call is one rule's part of a grant.
+type call struct {
+	rule     *activeRule
+	terms    *terms
+	patience time.Duration // the longest wait for this rule
+}
+
+// RuleDecision is what one rule decided.
+type RuleDecision struct {
+	Rule     string
+	Limit    Limit
+	OnLimit  Overflow
+	Decision Decision
+}
+
+// Allowed tells whether the units were taken, except those of Degrade and
+// Shadow rules that were over their limits. When nobody could decide it is what
+// Config.OnStoreError says.
+func (g *Grant) Allowed() bool { return g != nil && g.allowed }
+
+// Degraded tells that the request passes although it is over the limit of a
+// Degrade rule.
+func (g *Grant) Degraded() bool { return g != nil && g.allowed && g.degraded }
+
+// Waited is how long the request has waited for its turn.
+func (g *Grant) Waited() time.Duration {
+	if g == nil {
+		return 0
+	}
+	return g.waited
+}
+
+// Decisions returns what every rule that applies decided, in the order of the
+// rules. A booked slot that was waited for has no Wait left.
+func (g *Grant) Decisions() []RuleDecision {
+	if g == nil {
+		return nil
+	}
+	list := make([]RuleDecision, len(g.calls))
+	for i := range list {
+		list[i] = g.ruleDecision(i)
+	}
+	return list
+}
+
+func (g *Grant) ruleDecision(i int) RuleDecision {
+	r := g.calls[i].rule
+	return RuleDecision{r.Name, g.ops[i].Limit, r.OnLimit, g.decision(i)}
+}
+
+// decision is out[i] after the wait.
+func (g *Grant) decision(i int) Decision {
+	d := g.out[i]
+	if g.aged > 0 {
+		d.At += int64(g.aged / time.Microsecond)
+		d.ResetAfter = max(0, d.ResetAfter-g.aged)
+	}
+	return d
+}
+
+// violates tells whether rule i is why the request was refused.
+func (g *Grant) violates(i int) bool {
+	return !g.allowed && !g.ops[i].Soft && !g.out[i].Allowed
+}
+
+// Violated returns the names of the rules that refused the request.
+func (g *Grant) Violated() []string {
+	if g == nil {
+		return nil
+	}
+	var names []string
+	for i := range g.calls {
+		if g.violates(i) {
+			names = append(names, g.calls[i].rule.Name)
+		}
+	}
+	return names
+}
+
+// RetryAfter is how long until the same request would be let in if nobody else
+// came: 0 if it is allowed, [Never] if it costs more than a limit can hold.
+func (g *Grant) RetryAfter() time.Duration {
+	var longest time.Duration
+	if g == nil {
+		return 0
+	}
+	for i := range g.calls {
+		if g.violates(i) {
+			longest = max(longest, g.out[i].RetryAfter)
+		}
+	}
+	return longest
+}
+
+func (g *Grant) outcome() Outcome {
+	switch {
+	case g.allowed:
+		return Pass
+	case g.err != nil:
+		return Failed
+	}
+	return Refused
+}
+
+// begin makes the grant ready for the rules in force.
+func (g *Grant) begin(l *Limiter) {
+	g.limiter, g.set = l, l.set.Load()
+	if g.calls == nil {
+		g.calls, g.ops, g.out = g.small.calls[:0], g.small.ops[:0], g.small.out[:0]
+	}
+}
+
+// add puts one more op into the step.
+func (g *Grant) add(verb Verb, r *activeRule, key string, cost int64) error {
+	if cost < 0 {
+		return r.fault(errors.New("the cost is negative"))
+	}
+	t, err := r.termsFor(key)
+	if err != nil {
+		return err
+	}
+	op := Op{Verb: verb, Soft: r.OnLimit.soft(), Rule: r.Name, Key: key, Limit: t.limit, Cost: cost}
+	if t.limit.Algorithm == Concurrency && verb == Take {
+		if g.lease == "" {
+			g.lease = g.limiter.leases.next()
+		}
+		// Renewal may outlive the request, and with it the key.
+		op.Lease, op.Key = g.lease, strings.Clone(key)
+	}
+	g.calls = append(g.calls, call{r, t, r.OnLimit.MaxWait()})
+	g.ops = append(g.ops, op)
+	g.out = append(g.out, Decision{})
+	return nil
+}
+
+// addRequest asks every rule what the request means to it.
+func (g *Grant) addRequest(r Request) (err error) {
+	i, rules := 0, g.set.rules
+	defer func() {
+		if v := recover(); v != nil {
+			err = rules[i].fault(panicked(v))
+		}
+	}()
+	for ; i < len(rules); i++ {
+		key, ok := rules[i].Key(r)
+		if !ok {
+			continue
+		}
+		cost := int64(1)
+		if rules[i].Cost != nil {
+			cost = rules[i].Cost(r)
+		}
+		if err := g.add(Take, rules[i], key, cost); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addKey makes every rule count key.
+func (g *Grant) addKey(verb Verb, key string, cost int64) (err error) {
+	i, rules := 0, g.set.rules
+	defer func() {
+		if v := recover(); v != nil {
+			err = rules[i].fault(panicked(v))
+		}
+	}()
+	for ; i < len(rules); i++ {
+		if err := g.add(verb, rules[i], key, cost); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ask has the store decide.
+func (g *Grant) ask(ctx context.Context) error {
+	if err := g.limiter.apply(ctx, g.ops, g.out); err != nil {
+		return err
+	}
+	g.allowed, g.degraded = true, false
+	for i := range g.ops {
+		switch {
+		case g.out[i].Allowed:
+		case !g.ops[i].Soft:
+			g.allowed = false
+		case g.calls[i].rule.OnLimit == Degrade:
+			g.degraded = true
+		}
+	}
+	return nil
+}
+
+// conclude settles what err and the answer of the store mean, and tells.
+func (g *Grant) conclude(ctx context.Context, err error) {
+	if err != nil {
+		g.err = err
+		g.calls, g.ops, g.out = g.calls[:0], g.ops[:0], g.out[:0]
+		g.allowed, g.degraded = g.limiter.onStoreError == FailOpen, false
+		g.limiter.report(ctx, err)
+	}
+	g.limiter.observe(ctx, g)
+}

@@ -1,0 +1,38 @@
+package core
+
+import (
+	"strconv"
+	"time"
+)
+
+// terms are a limit under a rule and the text that clients see of it.
+type terms struct {
+	limit    Limit
+	capacity string
+	policy   string // the item of RateLimit-Policy
+}
+
+func newTerms(rule string, l Limit) *terms {
+	return &terms{limit: l, capacity: strconv.FormatInt(l.Capacity(), 10), policy: policyItem(rule, l)}
+}
+
+// mostInteger is the highest integer of a structured field (RFC 9651, 3.3.1).
+const mostInteger = 999_999_999_999_999
+
+// policyItem is the limit as draft-ietf-httpapi-ratelimit-headers writes it. A
+// window that is not in whole seconds cannot be written, so it is left out.
+func policyItem(rule string, l Limit) string {
+	b := make([]byte, 0, 64)
+	b = append(b, '"')
+	b = append(b, rule...)
+	b = append(b, `";q=`...)
+	b = strconv.AppendInt(b, min(l.Quota, mostInteger), 10)
+	switch {
+	case l.Algorithm == Concurrency:
+		b = append(b, `;qu="concurrent-requests"`...)
+	case l.Period%time.Second == 0:
+		b = append(b, ";w="...)
+		b = strconv.AppendInt(b, int64(l.Period/time.Second), 10)
+	}
+	return string(b)
+}

@@ -1,0 +1,46 @@
+package ginmw
+
+import (
+	"github.com/gin-gonic/gin"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Option changes what [New] returns.
+type Option func(*options)
+
+type options struct {
+	skip            func(*gin.Context) bool
+	refused, failed func(*gin.Context, *core.Admission)
+	degraded        gin.HandlerFunc
+}
+
+// WithSkip lets requests for which skip returns true pass uncounted.
+func WithSkip(skip func(*gin.Context) bool) Option {
+	return func(o *options) { o.skip = skip }
+}
+
+// WithRefused has answer write what a refused request gets instead of the 429
+// with a problem body. The headers of the limiter are set already, and the
+// handlers after it do not run. It must not keep the admission.
+func WithRefused(answer func(*gin.Context, *core.Admission)) Option {
+	return func(o *options) { o.refused = answer }
+}
+
+// WithFailed is [WithRefused] for the 503 that a request gets when nobody could
+// decide and the limiter fails closed.
+func WithFailed(answer func(*gin.Context, *core.Admission)) Option {
+	return func(o *options) { o.failed = answer }
+}
+
+// WithDegraded has fallback answer requests over the limit of a Degrade rule,
+// instead of the handlers after the middleware.
+func WithDegraded(fallback gin.HandlerFunc) Option {
+	return func(o *options) { o.degraded = fallback }
+}
+
+// answer is what refused and failed requests get unless an option says
+// otherwise.
+func answer(c *gin.Context, a *core.Admission) {
+	c.Data(a.Outcome().Status(), core.ProblemType, a.Problem())
+}

@@ -1,0 +1,209 @@
+package nethttp_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/nethttp"
+)
+
+func hello(w http.ResponseWriter, r *http.Request) {
+	if core.Degraded(r.Context()) {
+		_, _ = io.WriteString(w, "cheap")
+		return
+	}
+	_, _ = io.WriteString(w, "hello")
+}
+
+func get(h http.Handler, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+	return w
+}
+
+func TestARequestOverItsLimitGetsA429AndNeverReachesTheHandler(t *testing.T) {
+	calls := 0
+	h := nethttp.New(limited(t, "1/90s fixed-window"))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		calls++
+		hello(w, r)
+	}))
+	w := get(h, "/")
+	if w.Code != 200 || w.Body.String() != "hello" || w.Header().Get("X-RateLimit-Remaining") != "0" {
+		t.Errorf("%d %q %v", w.Code, w.Body, w.Header())
+	}
+	w = get(h, "/")
+	want := map[string]string{
+		"Retry-After": "90", "Cache-Control": "no-store", "Content-Type": "application/problem+json",
+		"X-RateLimit-Limit": "1", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1800000090",
+		"RateLimit-Policy": `"a";q=1;w=90`, "RateLimit": `"a";r=0;t=90`,
+	}
+	for name, value := range want {
+		if got := w.Header().Values(name); len(got) != 1 || got[0] != value {
+			t.Errorf("%s: %q, want %q", name, got, value)
+		}
+	}
+	body := `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
+		`"title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,` +
+		`"detail":"Retry after 90 seconds.","violated-policies":["a"]}`
+	if w.Code != 429 || w.Body.String() != body || calls != 1 {
+		t.Errorf("%d %s after %d calls", w.Code, w.Body, calls)
+	}
+}
+
+func TestAStoreThatFailsIsOpenOr503(t *testing.T) {
+	for failure, want := range map[core.Failure]int{core.FailOpen: 200, core.FailClosed: 503} {
+		l := limiter(t, core.Config{Store: downStore{}, Rules: []core.Rule{rule(t, "1/1s")}, OnStoreError: failure})
+		w := get(nethttp.New(l)(http.HandlerFunc(hello)), "/")
+		if w.Code != want || (w.Header().Get("Retry-After") == "1") != (want == 503) {
+			t.Errorf("%d %v, want %d", w.Code, w.Header(), want)
+		}
+	}
+}
+
+func TestANilLimiterAnswers503(t *testing.T) {
+	if w := get(nethttp.New(nil)(http.HandlerFunc(hello)), "/"); w.Code != 503 {
+		t.Errorf("%d", w.Code)
+	}
+}
+
+func TestDegradedRequestsAreMarkedOrAnsweredByTheFallback(t *testing.T) {
+	soft := rule(t, "1/1m fixed-window")
+	soft.OnLimit = core.Degrade
+	marked := nethttp.New(limiter(t, core.Config{Rules: []core.Rule{soft}}))(http.HandlerFunc(hello))
+	fallback := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "fallback") })
+	replaced := nethttp.New(limiter(t, core.Config{Rules: []core.Rule{soft}}), nethttp.WithDegraded(fallback))(http.HandlerFunc(hello))
+	for _, row := range []struct {
+		handler http.Handler
+		want    string
+	}{{marked, "hello"}, {marked, "cheap"}, {replaced, "hello"}, {replaced, "fallback"}} {
+		if w := get(row.handler, "/"); w.Code != 200 || w.Body.String() != row.want {
+			t.Errorf("%d %q, want %q", w.Code, w.Body, row.want)
+		}
+	}
+}
+
+func TestOptionsReplaceTheAnswersAndSkip(t *testing.T) {
+	own := func(w http.ResponseWriter, _ *http.Request, a *core.Admission) {
+		w.WriteHeader(418)
+		_, _ = io.WriteString(w, a.Outcome().String())
+	}
+	opts := []nethttp.Option{nethttp.WithRefused(own), nethttp.WithFailed(own),
+		nethttp.WithSkip(func(r *http.Request) bool { return r.URL.Path == "/health" })}
+	l := limited(t, "1/1m fixed-window")
+	h := nethttp.New(l, opts...)(http.HandlerFunc(hello))
+	for range 5 {
+		if w := get(h, "/health"); w.Code != 200 || len(w.Header()["Ratelimit"]) != 0 {
+			t.Errorf("%d %v", w.Code, w.Header())
+		}
+	}
+	wantLeft(t, l, 1)
+	get(h, "/")
+	if w := get(h, "/"); w.Code != 418 || w.Body.String() != "refused" || w.Header().Get("Retry-After") != "60" {
+		t.Errorf("%d %q %v", w.Code, w.Body, w.Header())
+	}
+	down := limiter(t, core.Config{Store: downStore{}, Rules: []core.Rule{rule(t, "1/1s")}, OnStoreError: core.FailClosed})
+	if w := get(nethttp.New(down, opts...)(http.HandlerFunc(hello)), "/"); w.Code != 418 || w.Body.String() != "failed" {
+		t.Errorf("%d %q", w.Code, w.Body)
+	}
+}
+
+func TestPreflightsPassUncounted(t *testing.T) {
+	l := limited(t, "1/1m")
+	h := nethttp.New(l)(http.HandlerFunc(hello))
+	for range 3 {
+		r := httptest.NewRequest("OPTIONS", "/", nil)
+		r.Header.Set("Origin", "https://a.example")
+		r.Header.Set("Access-Control-Request-Method", "PUT")
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != 200 {
+			t.Errorf("%d", w.Code)
+		}
+	}
+	wantLeft(t, l, 1)
+}
+
+// holds I1
+func TestRulesSeeTheRequestAsItIs(t *testing.T) {
+	var got []string
+	spy := rule(t, "9/1m")
+	spy.Key = func(r core.Request) (string, bool) {
+		got = append([]string{r.Method(), r.Path(), r.Route(), r.RemoteAddr()}, r.Header("Host")...)
+		got = append(got, r.Header("X-Forwarded-For")...)
+		return "", r.Context() != nil
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /users/{id}", nethttp.New(limiter(t, core.Config{Rules: []core.Rule{spy}}))(http.HandlerFunc(hello)))
+	r := httptest.NewRequest("GET", "http://api.example/users/%37", nil)
+	r.Header["X-Forwarded-For"] = []string{"6.6.6.6", "7.7.7.7"}
+	mux.ServeHTTP(httptest.NewRecorder(), r)
+	want := []string{"GET", "/users/7", "GET /users/{id}", "192.0.2.1:1234", "api.example", "6.6.6.6", "7.7.7.7"}
+	if len(got) != len(want) {
+		t.Fatalf("got %q", got)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("got %q, want %q", got[i], want[i])
+		}
+	}
+}
+
+func TestAKeyFunctionMayKnowTheRequest(t *testing.T) {
+	r := rule(t, "1/1m")
+	r.Key = nethttp.Key(func(r *http.Request) (string, bool) { return r.URL.Query().Get("k"), true })
+	h := nethttp.New(limiter(t, core.Config{Rules: []core.Rule{r}}))(http.HandlerFunc(hello))
+	for i, want := range []int{200, 200, 429} {
+		if w := get(h, []string{"/?k=1", "/?k=2", "/?k=1"}[i]); w.Code != want {
+			t.Errorf("request %d: %d, want %d", i, w.Code, want)
+		}
+	}
+	if key, ok := r.Key(nil); key != "" || !ok {
+		t.Errorf("another framework's request: %q, %t", key, ok)
+	}
+}
+
+// plainWriter costs the test no allocation.
+type plainWriter struct{ header http.Header }
+
+func (w *plainWriter) Header() http.Header         { return w.header }
+func (w *plainWriter) Write(p []byte) (int, error) { return len(p), nil }
+func (w *plainWriter) WriteHeader(int)             {}
+
+// always admits.
+type always struct{}
+
+func (always) Apply(_ context.Context, ops []core.Op, out []core.Decision) error {
+	for i := range ops {
+		out[i] = core.Decision{Allowed: true, Remaining: 7, ResetAfter: 1, At: 1}
+	}
+	return nil
+}
+
+func TestTheDefaultPathAddsTwoAllocations(t *testing.T) {
+	if racing {
+		t.Skip("the race detector makes pools forget")
+	}
+	r := rule(t, "10/1m")
+	r.Key = func(r core.Request) (string, bool) { return r.RemoteAddr(), true }
+	h := nethttp.New(limiter(t, core.Config{Store: always{}, Rules: []core.Rule{r}}))(
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	w, req := &plainWriter{http.Header{}}, httptest.NewRequest("GET", "/", nil)
+	if got := testing.AllocsPerRun(1000, func() { h.ServeHTTP(w, req) }); got != 2 {
+		t.Errorf("%v allocations, want 2: the text of the headers and their slice", got)
+	}
+}
+
+func BenchmarkMiddleware(b *testing.B) {
+	r := rule(b, "10/1m")
+	r.Key = func(r core.Request) (string, bool) { return r.RemoteAddr(), true }
+	h := nethttp.New(limiter(b, core.Config{Store: always{}, Rules: []core.Rule{r}}))(
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	w, req := &plainWriter{http.Header{}}, httptest.NewRequest("GET", "/", nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		h.ServeHTTP(w, req)
+	}
+}

@@ -1,0 +1,94 @@
+package nethttp
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+
+	"github.com/headgate/headgate/core"
+)
+
+// recorder notes the status of an answer, and holds on to leases when the
+// connection is taken over. [http.ResponseController] finds what it does not
+// do itself through Unwrap.
+type recorder struct {
+	http.ResponseWriter
+	admission *core.Admission
+	status    int // what Done is told
+	sent      int // the final status that was sent, or 0
+}
+
+// answered is the status that the client sees of a handler that has returned.
+func (r *recorder) answered() int {
+	if r.sent == 0 {
+		return http.StatusOK
+	}
+	return r.sent
+}
+
+func (r *recorder) send(status int) {
+	informs := status < 200 && status != http.StatusSwitchingProtocols
+	if r.sent == 0 && !informs {
+		r.sent = status
+	}
+}
+
+// Unwrap returns the writer underneath.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// WriteHeader notes the status and sends it.
+func (r *recorder) WriteHeader(status int) {
+	r.send(status)
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// Write sends 200 if no status was sent before.
+func (r *recorder) Write(p []byte) (int, error) {
+	r.send(http.StatusOK)
+	return r.ResponseWriter.Write(p)
+}
+
+// WriteString is Write without a copy where the writer underneath can do so.
+func (r *recorder) WriteString(s string) (int, error) {
+	r.send(http.StatusOK)
+	return io.WriteString(r.ResponseWriter, s)
+}
+
+// CloseNotify is for code that still relies on [http.CloseNotifier] without
+// asking. Where the writer underneath has none, nothing is ever notified.
+func (r *recorder) CloseNotify() <-chan bool {
+	//lint:ignore SA1019 handlers that can do it without us can do it with us
+	if n, ok := r.ResponseWriter.(http.CloseNotifier); ok {
+		return n.CloseNotify()
+	}
+	return make(chan bool)
+}
+
+// flusher, hijacker and readerFrom are what a writer may do beyond.
+type (
+	flusher    struct{ r *recorder }
+	hijacker   struct{ r *recorder }
+	readerFrom struct{ r *recorder }
+)
+
+func (f flusher) Flush() { _ = f.FlushError() }
+
+func (f flusher) FlushError() error {
+	f.r.send(http.StatusOK)
+	return http.NewResponseController(f.r.ResponseWriter).Flush()
+}
+
+func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(h.r.ResponseWriter).Hijack()
+	if err != nil {
+		return conn, rw, err
+	}
+	h.r.send(http.StatusSwitchingProtocols)
+	return h.r.admission.HoldConn(conn), rw, nil
+}
+
+func (f readerFrom) ReadFrom(src io.Reader) (int64, error) {
+	f.r.send(http.StatusOK)
+	return f.r.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
+}

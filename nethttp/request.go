@@ -1,0 +1,35 @@
+package nethttp
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/headgate/headgate/core"
+)
+
+// request is what rules may know of an *http.Request.
+type request struct{ *http.Request }
+
+func (r request) Context() context.Context { return r.Request.Context() }
+func (r request) Method() string           { return r.Request.Method }
+func (r request) Path() string             { return r.URL.Path }
+func (r request) Route() string            { return r.Pattern }
+func (r request) RemoteAddr() string       { return r.Request.RemoteAddr }
+
+func (r request) Header(name string) []string {
+	if name == "Host" {
+		return []string{r.Host}
+	}
+	return r.Request.Header[name]
+}
+
+// Key makes a key function of one that knows *http.Request. Requests of other
+// frameworks share the key "".
+func Key(f func(*http.Request) (key string, ok bool)) core.KeyFunc {
+	return func(r core.Request) (string, bool) {
+		if r, ok := r.(request); ok {
+			return f(r.Request)
+		}
+		return "", true
+	}
+}
