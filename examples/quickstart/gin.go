@@ -1,0 +1,26 @@
+package main
+
+import (
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/ginmw"
+)
+
+func newGin(l *core.Limiter) server {
+	gin.SetMode(gin.ReleaseMode)
+	r := gin.New()
+	r.Use(gin.Recovery())
+	r.GET("/healthz", func(c *gin.Context) { c.String(http.StatusOK, "ok") })
+	limited := r.Group("", ginmw.New(l))
+	limited.GET("/", func(c *gin.Context) { c.String(http.StatusOK, body(c.Request.Context())) })
+	limited.GET("/hold", func(c *gin.Context) {
+		if !hold(c.Request.Context(), c.Query("for")) {
+			c.String(http.StatusBadRequest, holdUsage)
+			return
+		}
+		c.String(http.StatusOK, body(c.Request.Context()))
+	})
+	return newStandard(r)
+}

@@ -1,0 +1,84 @@
+// Quickstart is a small service behind a limiter, for a first look and for
+// trying out limits:
+//
+//	go run ./examples/quickstart
+//	curl -i http://127.0.0.1:8080/
+//
+// Flags choose the framework, the store, the rules, the key and what happens
+// over the limit. Several -rule flags are decided together. Routes: GET / and
+// GET /hold?for=200ms are limited, GET /healthz never is.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run serves until ctx ends. It returns the exit status: 2 for a configuration
+// that cannot work, with a line for each mistake, and 1 for any other failure.
+func run(ctx context.Context, args []string, out, errs io.Writer) int {
+	s, faults := parse(args)
+	if len(faults) == 1 && errors.Is(faults[0], flag.ErrHelp) {
+		fmt.Fprintln(out, faults[0])
+		return 0
+	}
+	if len(faults) > 0 {
+		for _, f := range faults {
+			fmt.Fprintln(errs, "quickstart:", f)
+		}
+		return 2
+	}
+	if err := serve(ctx, s, out); err != nil {
+		fmt.Fprintln(errs, "quickstart:", err)
+		return 1
+	}
+	return 0
+}
+
+func serve(ctx context.Context, s *settings, out io.Writer) error {
+	store, closeStore, err := s.open()
+	if err != nil {
+		return err
+	}
+	defer closeStore()
+	limiter, err := core.New(core.Config{
+		Store:   store,
+		Rules:   s.rules,
+		OnError: func(_ context.Context, err error) { fmt.Fprintln(os.Stderr, "quickstart:", err) },
+	})
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", s.addr)
+	if err != nil {
+		return err
+	}
+	server := s.framework(limiter)
+	fmt.Fprintf(out, "listening on http://%s\n", listener.Addr())
+	failed := make(chan error, 1)
+	go func() { failed <- server.serve(listener) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	shut, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return errors.Join(limiter.Close(), server.shutdown(shut))
+}

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"io"
+	"net/http"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/nethttp"
+)
+
+func newNetHTTP(l *core.Limiter) server {
+	limited := nethttp.New(l)
+	mux := http.NewServeMux()
+	mux.Handle("GET /{$}", limited(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, body(r.Context()))
+	})))
+	mux.Handle("GET /hold", limited(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !hold(r.Context(), r.URL.Query().Get("for")) {
+			http.Error(w, holdUsage, http.StatusBadRequest)
+			return
+		}
+		io.WriteString(w, body(r.Context()))
+	})))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
+	return newStandard(mux)
+}

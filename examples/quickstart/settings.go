@@ -1,0 +1,137 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfuncs"
+)
+
+// settings are the flags, understood.
+type settings struct {
+	addr      string
+	framework func(*core.Limiter) server
+	open      func() (core.Store, func(), error)
+	rules     []core.Rule
+}
+
+// texts are the flags as they were written.
+type texts struct {
+	addr, framework, store, key, over string
+	rules                             []string
+}
+
+// parse reads the command line and lists every mistake in it.
+func parse(args []string) (*settings, []error) {
+	var t texts
+	f := flag.NewFlagSet("quickstart", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.StringVar(&t.addr, "addr", "127.0.0.1:8080", "address to listen on")
+	f.StringVar(&t.framework, "framework", "nethttp", names())
+	f.StringVar(&t.store, "store", "memory", "memory, miniredis, redis://…, sentinel://… or cluster://…")
+	f.StringVar(&t.key, "key", "ip", "ip, global or header:NAME")
+	f.StringVar(&t.over, "over", "reject", "reject, wait:2s, degrade or shadow")
+	f.Func("rule", `a limit such as "5/10s"; may be given several times`, func(text string) error {
+		t.rules = append(t.rules, text)
+		return nil
+	})
+	if err := f.Parse(args); err != nil {
+		return nil, []error{fmt.Errorf("%w; the flags are\n%s", err, usage(f))}
+	}
+	if f.NArg() > 0 {
+		return nil, []error{fmt.Errorf("unknown argument %q", f.Arg(0))}
+	}
+	return t.understand()
+}
+
+func usage(f *flag.FlagSet) string {
+	var b strings.Builder
+	f.SetOutput(&b)
+	f.PrintDefaults()
+	return strings.TrimRight(b.String(), "\n")
+}
+
+func names() string {
+	var list []string
+	for name := range frameworks {
+		list = append(list, name)
+	}
+	sort.Strings(list)
+	return strings.Join(list, ", ")
+}
+
+func (t *texts) understand() (*settings, []error) {
+	s := &settings{addr: t.addr, framework: frameworks[t.framework]}
+	var faults []error
+	fault := func(flag string, err error) {
+		if err != nil {
+			faults = append(faults, fmt.Errorf("-%s: %w", flag, err))
+		}
+	}
+	if _, _, err := net.SplitHostPort(t.addr); err != nil {
+		fault("addr", fmt.Errorf("%q is not host:port", t.addr))
+	}
+	if s.framework == nil {
+		fault("framework", fmt.Errorf("%q is none of %s", t.framework, names()))
+	}
+	var err error
+	s.open, err = parseStore(t.store)
+	fault("store", err)
+	key, err := parseKey(t.key)
+	fault("key", err)
+	over, err := parseOver(t.over)
+	fault("over", err)
+	if len(t.rules) == 0 {
+		t.rules = []string{"5/10s"}
+	}
+	for i, text := range t.rules {
+		limit, err := core.ParseLimit(text)
+		if err != nil {
+			fault("rule", oneLine(err))
+			continue
+		}
+		s.rules = append(s.rules, core.Rule{Name: fmt.Sprintf("rule%d", i+1), Limit: limit, Key: key, OnLimit: over})
+	}
+	return s, faults
+}
+
+// oneLine puts the parts of a joined error into one line.
+func oneLine(err error) error {
+	return fmt.Errorf("%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+}
+
+func parseKey(text string) (core.KeyFunc, error) {
+	name, isHeader := strings.CutPrefix(text, "header:")
+	switch {
+	case text == "ip":
+		return keyfuncs.RemoteIP, nil
+	case text == "global":
+		return keyfuncs.Global, nil
+	case isHeader && name != "":
+		return keyfuncs.Header(name), nil
+	}
+	return nil, fmt.Errorf("%q is none of ip, global, header:NAME", text)
+}
+
+func parseOver(text string) (core.Overflow, error) {
+	switch text {
+	case "reject":
+		return core.Reject, nil
+	case "degrade":
+		return core.Degrade, nil
+	case "shadow":
+		return core.Shadow, nil
+	}
+	span, isWait := strings.CutPrefix(text, "wait:")
+	d, err := time.ParseDuration(span)
+	if !isWait || err != nil || d <= 0 || d > core.MaxBooking {
+		return 0, fmt.Errorf("%q is none of reject, degrade, shadow, wait:2s (above 0, at most 1h)", text)
+	}
+	return core.Wait(d), nil
+}

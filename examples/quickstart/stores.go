@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/store/memstore"
+	"github.com/headgate/headgate/store/redisstore"
+	"github.com/redis/go-redis/v9"
+)
+
+// parseStore understands
+//
+//	memory
+//	miniredis
+//	redis://user:password@host:port/db, and rediss:// for TLS
+//	sentinel://host:port,host:port/master
+//	cluster://host:port,host:port
+//
+// and returns how to open the store and how to close it.
+func parseStore(text string) (func() (core.Store, func(), error), error) {
+	scheme, rest, _ := strings.Cut(text, "://")
+	switch scheme {
+	case "memory", "miniredis":
+		if text != scheme {
+			break
+		}
+		if text == "memory" {
+			return openMemory, nil
+		}
+		return openMiniredis, nil
+	case "redis", "rediss":
+		o, err := redis.ParseURL(text)
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", redacted(text), err)
+		}
+		o.ContextTimeoutEnabled = true
+		return func() (core.Store, func(), error) { return openRedis(redis.NewClient(o)) }, nil
+	case "sentinel":
+		hosts, master, _ := strings.Cut(rest, "/")
+		if hosts == "" || master == "" {
+			return nil, fmt.Errorf("%q is not sentinel://host:port,host:port/master", text)
+		}
+		o := &redis.FailoverOptions{MasterName: master, SentinelAddrs: strings.Split(hosts, ","), ContextTimeoutEnabled: true}
+		return func() (core.Store, func(), error) { return openRedis(redis.NewFailoverClient(o)) }, nil
+	case "cluster":
+		if rest == "" {
+			return nil, fmt.Errorf("%q is not cluster://host:port,host:port", text)
+		}
+		o := &redis.ClusterOptions{Addrs: strings.Split(rest, ","), ContextTimeoutEnabled: true}
+		return func() (core.Store, func(), error) { return openRedis(redis.NewClusterClient(o)) }, nil
+	}
+	return nil, fmt.Errorf("%q is none of memory, miniredis, redis://host:port/db, sentinel://…, cluster://…", redacted(text))
+}
+
+// redacted is the text without a password.
+func redacted(text string) string {
+	if u, err := url.Parse(text); err == nil {
+		return u.Redacted()
+	}
+	return "the address"
+}
+
+func openMemory() (core.Store, func(), error) {
+	s, err := memstore.New(memstore.Options{})
+	return s, func() {}, err
+}
+
+func openMiniredis() (core.Store, func(), error) {
+	m, err := miniredis.Run()
+	if err != nil {
+		return nil, nil, err
+	}
+	store, closeClient, err := openRedis(redis.NewClient(&redis.Options{Addr: m.Addr(), ContextTimeoutEnabled: true}))
+	return store, func() { closeClient(); m.Close() }, err
+}
+
+func openRedis(c redis.UniversalClient) (core.Store, func(), error) {
+	s, err := redisstore.New(c, redisstore.Options{})
+	return s, func() { _ = c.Close() }, err
+}
