@@ -1,0 +1,69 @@
+package redistest
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// slots is the number of hash slots of a Redis Cluster.
+const slots = 16384
+
+// Cluster starts a Redis Cluster of n masters that share the slots evenly, and
+// waits until each of them sees it complete. It ends with the test and skips as
+// [Start] does.
+func Cluster(t testing.TB, n int) []*Server {
+	t.Helper()
+	nodes := make([]*Server, n)
+	buses := make([]string, n)
+	clients := make([]*redis.Client, n)
+	for i := range nodes {
+		nodes[i], buses[i] = startNode(t)
+		clients[i] = dial(t, nodes[i].Addr)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for i, c := range clients {
+		if err := c.ClusterAddSlotsRange(ctx, i*slots/n, (i+1)*slots/n-1).Err(); err != nil {
+			t.Fatal(err)
+		}
+		host, port, _ := net.SplitHostPort(nodes[i].Addr)
+		if err := clients[0].Do(ctx, "CLUSTER", "MEET", host, port, buses[i]).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range clients {
+		until(t, "cluster", func(ctx context.Context) bool { return complete(ctx, c, n) })
+	}
+	return nodes
+}
+
+// startNode starts a server for a cluster, whose second port is also chosen
+// freely: by default it would be the first plus 10000, which may not exist.
+func startNode(t testing.TB) (s *Server, bus string) {
+	t.Helper()
+	_, bus, _ = net.SplitHostPort(freeAddr(t))
+	return Start(t, "--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "1000"), bus
+}
+
+// complete tells whether the node sees every slot served and n masters.
+func complete(ctx context.Context, c *redis.Client, n int) bool {
+	info, err := c.ClusterInfo(ctx).Result()
+	if err != nil || !strings.Contains(info, "cluster_state:ok") {
+		return false
+	}
+	served, err := c.ClusterSlots(ctx).Result()
+	return err == nil && len(served) == n
+}
+
+// Addrs returns the addresses of servers.
+func Addrs(servers []*Server) []string {
+	addrs := make([]string, len(servers))
+	for i, s := range servers {
+		addrs[i] = s.Addr
+	}
+	return addrs
+}

@@ -1,0 +1,89 @@
+// Package redistest gives tests a real Redis: the one that REDIS_ADDR names, or
+// servers of their own on free loopback ports, started from the redis-server in
+// PATH. Every server that it starts ends with the test that asked for it, also
+// if the test binary is killed (on Linux), and nothing else is ever flushed.
+package redistest
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// patience is how long a server or a group of servers may take to get ready.
+const patience = 30 * time.Second
+
+// Addr returns the address of a Redis server: REDIS_ADDR if it is set, else that
+// of a new server which ends with the test. A server from REDIS_ADDR may hold
+// foreign keys; use [Prefix]. Without either it skips the test, as [Start] does.
+func Addr(t testing.TB) string {
+	t.Helper()
+	if addr := os.Getenv("REDIS_ADDR"); addr != "" {
+		return addr
+	}
+	return Start(t).Addr
+}
+
+// Prefix returns a prefix for the keys of this test that no other test, process
+// or machine uses.
+func Prefix(t testing.TB) string {
+	t.Helper()
+	var b [8]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		t.Fatal(err)
+	}
+	return "test-" + hex.EncodeToString(b[:]) + ":"
+}
+
+// binary finds a program of the Redis distribution. If it is missing the test
+// is skipped loudly, or fails if HEADGATE_REQUIRE_REDIS is 1.
+func binary(t testing.TB, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path
+	}
+	message := strings.Join([]string{
+		"",
+		"**********************************************************************",
+		"* REAL REDIS WAS NOT EXERCISED: " + name + " is not in PATH.",
+		"* Install Redis, or set REDIS_ADDR to the address of a server that the",
+		"* tests may use. HEADGATE_REQUIRE_REDIS=1 turns this skip into a failure.",
+		"**********************************************************************",
+	}, "\n")
+	if os.Getenv("HEADGATE_REQUIRE_REDIS") == "1" {
+		t.Fatal(message)
+	}
+	t.Skip(message)
+	return ""
+}
+
+// until asks again and again, a few milliseconds apart, until done says yes.
+func until(t testing.TB, what string, done func(ctx context.Context) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !done(ctx) {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: not within %s", what, patience)
+		case <-tick.C:
+		}
+	}
+}
+
+// dial returns a client that tries once and ends with the test.
+func dial(t testing.TB, addr string) *redis.Client {
+	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true})
+	t.Cleanup(func() { c.Close() })
+	return c
+}

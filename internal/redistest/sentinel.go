@@ -1,0 +1,63 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// MasterName is the name by which the sentinels of [Sentinel] know the master.
+const MasterName = "headgate"
+
+// Watched is a master with a replica, and the sentinels that watch them.
+type Watched struct {
+	Master, Replica *Server
+	Sentinels       []*Server
+}
+
+// Sentinel starts a master, a replica and three sentinels, and waits until the
+// replica is in step and each sentinel knows all of them. A master that is
+// silent for 500 ms is replaced. All end with the test, which is skipped as by
+// [Start].
+func Sentinel(t testing.TB) *Watched {
+	t.Helper()
+	w := &Watched{Master: Start(t, "--repl-diskless-sync-delay", "0")}
+	host, port, _ := net.SplitHostPort(w.Master.Addr)
+	w.Replica = Start(t, "--replicaof", host+" "+port, "--repl-diskless-sync-delay", "0")
+	replica := dial(t, w.Replica.Addr)
+	until(t, "replica", func(ctx context.Context) bool {
+		role, err := replica.Do(ctx, "ROLE").Slice()
+		return err == nil && len(role) > 3 && role[3] == "connected"
+	})
+	for range 3 {
+		w.Sentinels = append(w.Sentinels, startSentinel(t, host, port))
+	}
+	for _, s := range w.Sentinels {
+		until(t, "sentinel", func(ctx context.Context) bool { return informed(ctx, s) })
+	}
+	return w
+}
+
+func startSentinel(t testing.TB, host, port string) *Server {
+	t.Helper()
+	conf := filepath.Join(t.TempDir(), "sentinel.conf")
+	text := fmt.Sprintf("sentinel monitor %[1]s %s %s 2\nsentinel down-after-milliseconds %[1]s 500\n"+
+		"sentinel failover-timeout %[1]s 2000\n", MasterName, host, port)
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return start(t, "redis-server", []string{conf, "--sentinel"})
+}
+
+// informed tells whether the sentinel knows the replica and both its peers.
+func informed(ctx context.Context, s *Server) bool {
+	c := redis.NewSentinelClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, DisableIdentity: true})
+	defer c.Close()
+	master, err := c.Master(ctx, MasterName).Result()
+	return err == nil && master["num-slaves"] == "1" && master["num-other-sentinels"] == "2"
+}

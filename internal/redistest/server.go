@@ -1,0 +1,158 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// Server is a redis-server of this test.
+type Server struct {
+	// Addr is its address, which Restart keeps.
+	Addr string
+
+	t    testing.TB
+	args []string
+	dir  string
+
+	process *os.Process
+	done    chan struct{} // closed when the process has ended
+}
+
+// Start starts a redis-server without persistence on a free loopback port, with
+// args added to its command line, and waits until it answers. It ends with the
+// test. Without redis-server in PATH the test is skipped with a loud message, or
+// fails if HEADGATE_REQUIRE_REDIS is 1.
+func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	return start(t, "redis-server", append([]string{"--save", "", "--appendonly", "no"}, args...))
+}
+
+// start starts the program on a free port. Somebody else may take the port
+// between the look for it and the start: then the server ends at once, and
+// another port is tried.
+func start(t testing.TB, program string, args []string) *Server {
+	t.Helper()
+	path := binary(t, program)
+	s := &Server{t: t, args: append([]string{path}, args...), dir: t.TempDir()}
+	t.Cleanup(s.Kill)
+	for range 10 {
+		s.Addr = freeAddr(t)
+		s.launch()
+		if s.await() {
+			return s
+		}
+	}
+	t.Fatalf("%s does not start:\n%s", program, s.log())
+	return nil
+}
+
+func freeAddr(t testing.TB) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// launch runs the process. The goroutine that starts it keeps its thread until
+// the process has ended, as the kernel's parent death signal is tied to it.
+func (s *Server) launch() {
+	s.t.Helper()
+	_, port, _ := net.SplitHostPort(s.Addr)
+	args := append(s.args[1:len(s.args):len(s.args)],
+		"--port", port, "--bind", "127.0.0.1", "--dir", s.dir, "--logfile", filepath.Join(s.dir, "log"))
+	cmd := exec.Command(s.args[0], args...)
+	cmd.SysProcAttr = dieWithParent()
+	started, done := make(chan error), make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer close(done)
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		s.t.Fatal(err)
+	}
+	s.process, s.done = cmd.Process, done
+}
+
+// await waits until this very process answers on the port, and returns false
+// when it has ended instead.
+func (s *Server) await() bool {
+	s.t.Helper()
+	c := dial(s.t, s.Addr)
+	defer c.Close()
+	mine := fmt.Sprintf("process_id:%d\r\n", s.process.Pid)
+	alive := true
+	until(s.t, s.Addr, func(ctx context.Context) bool {
+		select {
+		case <-s.done:
+			alive = false
+			return true
+		default:
+		}
+		conn, err := net.Dial("tcp", s.Addr)
+		if err != nil {
+			return false
+		}
+		conn.Close()
+		info, err := c.Info(ctx, "server").Result()
+		return err == nil && strings.Contains(info, mine) && c.Ping(ctx).Err() == nil
+	})
+	return alive
+}
+
+func (s *Server) log() string {
+	text, err := os.ReadFile(filepath.Join(s.dir, "log"))
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// Kill ends the server without warning and waits for its end. To kill a server
+// that has ended is no fault.
+func (s *Server) Kill() {
+	if s.process == nil {
+		return
+	}
+	s.process.Kill()
+	<-s.done
+}
+
+// Restart kills the server and starts it empty at the same address.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.Kill()
+	s.launch()
+	if !s.await() {
+		s.t.Fatalf("redis-server does not start again:\n%s", s.log())
+	}
+}
+
+// Freeze stops the server as if its machine hung: connections stay open and
+// nothing answers until Thaw.
+func (s *Server) Freeze() { s.signal(syscall.SIGSTOP) }
+
+// Thaw lets a frozen server go on.
+func (s *Server) Thaw() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(sig syscall.Signal) {
+	s.t.Helper()
+	if err := s.process.Signal(sig); err != nil {
+		s.t.Fatal(err)
+	}
+}

@@ -1,0 +1,37 @@
+//go:build !race
+
+package memstore
+
+import (
+	"testing"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Under the race detector a sync.Pool drops some of what is put into it.
+func TestADecisionOnAKnownKeyAllocatesNothing(t *testing.T) {
+	ample := []core.Limit{
+		limit("1000000/1h"), limit("1000000/1h fixed-window"), limit("1000000/1h sliding-window"),
+		limit("1000000/1h token-bucket"), limit("1/1h"), limit("1/1h sliding-log"), limit("1 concurrent ttl=1h"),
+	}
+	for _, l := range ample {
+		s, _ := newStore(t, 0)
+		one := []core.Op{takes("key", l)}
+		if l.Algorithm == core.Concurrency {
+			do(t, s, one...)
+			one[0].Lease = "refused"
+		}
+		two := []core.Op{one[0], peeks("other", each[0])}
+		out := make([]core.Decision, 2)
+		for name, ops := range map[string][]core.Op{"one op": one, "two ops": two} {
+			n := testing.AllocsPerRun(1000, func() {
+				if err := s.Apply(t.Context(), ops, out); err != nil {
+					t.Fatal(err)
+				}
+			})
+			if n != 0 {
+				t.Errorf("%v, %s: %v allocations, want 0", l, name, n)
+			}
+		}
+	}
+}

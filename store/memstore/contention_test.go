@@ -1,0 +1,144 @@
+package memstore
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/headgate/headgate/core"
+)
+
+// together runs f in n goroutines at once and waits for them.
+func together(n int, f func(i int)) {
+	var all sync.WaitGroup
+	gate := make(chan struct{})
+	for i := range n {
+		all.Go(func() {
+			<-gate
+			f(i)
+		})
+	}
+	close(gate)
+	all.Wait()
+}
+
+func TestAHundredTakersOfThirtySevenUnitsGetThirtySeven(t *testing.T) {
+	for _, l := range each {
+		s, _ := newStore(t, 0)
+		var admitted atomic.Int64
+		together(100, func(i int) {
+			op := takes("key", l)
+			op.Lease = strconv.Itoa(i)
+			if do(t, s, op)[0].Allowed {
+				admitted.Add(1)
+			}
+		})
+		if n := admitted.Load(); n != 37 {
+			t.Errorf("%v: %d admitted, want 37", l, n)
+		}
+	}
+}
+
+func TestStepsOverTheSameKeysInAnyOrderNeitherBlockNorOvercharge(t *testing.T) {
+	s, _ := newStore(t, 0)
+	var admitted atomic.Int64
+	together(100, func(i int) {
+		r := rand.New(rand.NewPCG(uint64(i), 0))
+		ops := make([]core.Op, len(each))
+		for k, l := range each {
+			ops[k] = takes("key"+strconv.Itoa(k), l)
+			ops[k].Lease = strconv.Itoa(i)
+		}
+		ops = append(ops, takes("ample", limit("50/1h")))
+		r.Shuffle(len(ops), func(a, b int) { ops[a], ops[b] = ops[b], ops[a] })
+		granted := true
+		for _, d := range do(t, s, ops...) {
+			granted = granted && d.Allowed
+		}
+		if granted {
+			admitted.Add(1)
+		}
+	})
+	if n := admitted.Load(); n != 37 {
+		t.Errorf("%d admitted, want 37", n)
+	}
+	if d := do(t, s, peeks("ample", limit("50/1h")))[0]; d.Remaining != 13 {
+		t.Errorf("%d units of the ample limit are left, want 13", d.Remaining)
+	}
+}
+
+// holds B7: the clock is read under the lock, and steps back all the time.
+func TestAClockThatStepsBackUnderContentionGivesNothingAway(t *testing.T) {
+	for _, l := range each {
+		var reads atomic.Int64
+		s := MustNew(Options{Clock: func() int64 {
+			n := reads.Add(1)
+			return start + (n*7919)%2_000_000
+		}})
+		var admitted atomic.Int64
+		together(8, func(i int) {
+			for k := range 200 {
+				op := takes("key", l)
+				op.Lease = strconv.Itoa(i*200 + k)
+				do(t, s, peeks("other", l), peeks("key", l))
+				if do(t, s, op)[0].Allowed {
+					admitted.Add(1)
+				}
+			}
+		})
+		if n := admitted.Load(); n != 37 {
+			t.Errorf("%v: %d admitted, want 37", l, n)
+		}
+	}
+}
+
+func TestKeysComeAndGoUnderContention(t *testing.T) {
+	s, c := newStore(t, 300)
+	l := limit("2/1s fixed-window")
+	together(8, func(i int) {
+		r := rand.New(rand.NewPCG(uint64(i), 1))
+		for range 5000 {
+			c.now.Add(r.Int64N(2000))
+			key := strconv.Itoa(r.IntN(600))
+			if r.IntN(4) == 0 {
+				do(t, s, takes(key, l), takes(strconv.Itoa(r.IntN(600)), limit("3/1s")))
+			} else {
+				do(t, s, takes(key, l))
+			}
+			if n := s.keys.Load(); n > 300 {
+				t.Errorf("%d keys held of at most 300", n)
+			}
+		}
+	})
+	checkCounts(t, s)
+}
+
+// checkCounts compares what the store has counted with what is in its tables.
+func checkCounts(t *testing.T, s *Store) {
+	t.Helper()
+	var keys, buckets int64
+	for i := range s.shards {
+		h := &s.shards[i]
+		n, mine := 0, 0
+		for k := range h.slots {
+			switch c := &h.slots[k]; {
+			case c.kind == none:
+				continue
+			case c.kind&shared != 0:
+				mine++
+			default:
+				keys++
+			}
+			n++
+		}
+		if n != h.count || mine != h.buckets {
+			t.Errorf("shard %d counts %d slots and %d buckets, and holds %d and %d", i, h.count, h.buckets, n, mine)
+		}
+		buckets += int64(mine)
+	}
+	if keys != s.keys.Load() || buckets != s.spill.Load() {
+		t.Errorf("the store counts %d keys and %d buckets, and holds %d and %d", s.keys.Load(), s.spill.Load(), keys, buckets)
+	}
+}

@@ -1,0 +1,64 @@
+//go:build !race
+
+package memstore
+
+import (
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// One goroutine alone, so there is nothing here for the race detector.
+
+// holds H20, H21.
+func TestMillionsOfRandomKeysNeitherFillTheMemoryNorMakeAnAbuserForgotten(t *testing.T) {
+	const most, early, flood = 1 << 12, 1_000_000, 2_000_000
+	s, c := newStore(t, most)
+	l := limit("5/1h fixed-window")
+	known, late := takes("known abuser", l), takes("late abuser", l)
+	known.Cost, late.Cost = 5, 5
+	if !do(t, s, known)[0].Allowed {
+		t.Fatal("the first five units are refused")
+	}
+	known.Cost, late.Cost = 1, 1
+
+	// Each key of its own is admitted once, and each bucket five times.
+	admitted := fill(t, s, "early", early, l)
+	if want := most - 1 + 64*5; admitted != want {
+		t.Errorf("%d of %d random keys admitted, want %d", admitted, early, want)
+	}
+	if n := s.Len(); n != most+64 {
+		t.Errorf("%d keys held, want %d and 64 buckets", n, most)
+	}
+	slots, before := size(s), heapInUse()
+	for i := range 20 {
+		c.move(time.Minute)
+		if n := fill(t, s, "late"+strconv.Itoa(i), flood/20, l); n != 0 {
+			t.Errorf("%d random keys admitted when all buckets are used up", n)
+		}
+		if do(t, s, known)[0].Allowed || do(t, s, late)[0].Allowed {
+			t.Error("an abuser is admitted")
+		}
+	}
+	if n := s.Len(); n != most+64 || size(s) != slots {
+		t.Errorf("%d keys in %d slots after the flood, want %d in %d", n, size(s), most+64, slots)
+	}
+	if after := heapInUse(); after > before+64<<10 {
+		t.Errorf("the heap grew from %d to %d bytes in the flood", before, after)
+	}
+	checkCounts(t, s)
+	c.move(time.Hour)
+	if !do(t, s, takes("honest", l))[0].Allowed || !do(t, s, known)[0].Allowed {
+		t.Error("refused when all is as good as new")
+	}
+	runtime.KeepAlive(s)
+}
+
+func heapInUse() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}

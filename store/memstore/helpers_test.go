@@ -1,0 +1,132 @@
+package memstore
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// start is 2025-01-01 00:00:00 UTC.
+const start = int64(1_735_689_600_000_000)
+
+// fakeClock is moved by the test and counts how often it is read.
+type fakeClock struct{ now, reads atomic.Int64 }
+
+func newClock() *fakeClock {
+	c := new(fakeClock)
+	c.now.Store(start)
+	return c
+}
+
+func (c *fakeClock) read() int64 {
+	c.reads.Add(1)
+	return c.now.Load()
+}
+
+func (c *fakeClock) move(d time.Duration) { c.now.Add(d.Microseconds()) }
+
+func newStore(t testing.TB, most int) (*Store, *fakeClock) {
+	t.Helper()
+	c := newClock()
+	s, err := New(Options{MaxKeys: most, Clock: c.read})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, c
+}
+
+// oneShard sends every key to the same shard.
+func oneShard(s *Store) *Store {
+	s.mask = 0
+	return s
+}
+
+func do(t testing.TB, s core.Store, ops ...core.Op) []core.Decision {
+	t.Helper()
+	out := make([]core.Decision, len(ops))
+	if err := s.Apply(t.Context(), ops, out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func limit(text string) core.Limit {
+	l, err := core.ParseLimit(text)
+	if err != nil {
+		panic(err)
+	}
+	return l
+}
+
+// takes is a Take of one unit; its lease matters to Concurrency alone.
+func takes(key string, l core.Limit) core.Op {
+	return core.Op{Rule: "rule", Key: key, Limit: l, Cost: 1, Lease: "lease"}
+}
+
+func peeks(key string, l core.Limit) core.Op {
+	op := takes(key, l)
+	op.Verb = core.Peek
+	return op
+}
+
+// held is the slot of the key of an op, and when its shard last took a step.
+func held(s *Store, op *core.Op) (st core.State, latest int64, ok bool) {
+	p, err := s.locate(op)
+	if err != nil {
+		panic(err)
+	}
+	h := &s.shards[p.shard]
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i := h.find(&p, op)
+	if i < 0 {
+		return st, h.latest, false
+	}
+	h.kinds.load(&h.slots[i], &st)
+	return clone(&st), h.latest, true
+}
+
+// clone is a copy that shares nothing with st.
+func clone(st *core.State) core.State {
+	c := *st
+	c.Log, c.Leases = slices.Clone(st.Log), slices.Clone(st.Leases)
+	return c
+}
+
+// size is how many slots the tables of the store have room for.
+func size(s *Store) (n int) {
+	for i := range s.shards {
+		n += len(s.shards[i].slots)
+	}
+	return n
+}
+
+// fill takes one unit of each of n keys.
+func fill(t testing.TB, s *Store, name string, n int, l core.Limit) (admitted int) {
+	t.Helper()
+	ops, out := []core.Op{takes("", l)}, make([]core.Decision, 1)
+	for i := range n {
+		ops[0].Key = fmt.Sprintf("%s%d", name, i)
+		if err := s.Apply(t.Context(), ops, out); err != nil {
+			t.Fatal(err)
+		}
+		if out[0].Allowed {
+			admitted++
+		}
+	}
+	return admitted
+}
+
+// each is one limit for each algorithm, of 37 units an hour.
+var each = []core.Limit{
+	limit("37/1h"),
+	limit("37/1h fixed-window"),
+	limit("37/1h sliding-log"),
+	limit("37/1h sliding-window"),
+	limit("37/1h token-bucket"),
+	limit("37 concurrent ttl=1h"),
+}

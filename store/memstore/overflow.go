@@ -1,0 +1,104 @@
+package memstore
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/headgate/headgate/core"
+)
+
+// mostBuckets is the most overflow buckets of a shard.
+const mostBuckets = 64
+
+// findBucket returns the slot of the overflow bucket of the op's shard and
+// kind, or -1. A bucket is of one limit: units of one limit, read as those of
+// another, would come back sooner.
+func (h *shard) findBucket(p *place, op *core.Op) int {
+	if h.buckets == 0 {
+		return -1
+	}
+	hash := bucketHash(p.kind)
+	for i := h.home(hash); ; i = h.next(i) {
+		c := &h.slots[i]
+		if c.kind == none {
+			return -1
+		}
+		if c.kind&^idle == p.kind|shared && (p.kind != unlisted || c.more.kind.matches(op)) {
+			return i
+		}
+	}
+}
+
+func bucketHash(id kindID) uint32 { return uint32(uint64(id) * spread >> 32) }
+
+func (h *shard) insertBucket(p *place) int {
+	h.buckets++
+	h.store.spill.Add(1)
+	return h.add(slot{hash: bucketHash(p.kind), kind: p.kind | shared})
+}
+
+// enter makes op i count in its overflow bucket, which is slot b or, if b is
+// negative, a new one.
+func (t *step) enter(h *shard, b int, ops []core.Op, i int) error {
+	t.holders[i] = bucket
+	for j := range i {
+		if t.holders[j] == bucket && t.places[i].shard == t.places[j].shard &&
+			ops[i].Rule == ops[j].Rule && ops[i].Limit == ops[j].Limit {
+			t.join(i, j)
+			return nil
+		}
+	}
+	if b >= 0 {
+		h.kinds.load(&h.slots[b], t.shares[i])
+		return nil
+	}
+	if t.opened++; h.buckets+t.opened > mostBuckets {
+		return fmt.Errorf("%w (rule %q, limit %v)", ErrFull, ops[i].Rule, ops[i].Limit)
+	}
+	return nil
+}
+
+// alter returns the ops as the overflow buckets are to see them. A Reset would
+// free whoever else is counted there, so it only looks. Lease ids are the
+// key's own business, so they are told apart by key.
+func (t *step) alter(ops []core.Op) []core.Op {
+	t.altered = t.altered[:0]
+	for i, who := range t.holders {
+		if who != bucket {
+			continue
+		}
+		if len(t.altered) == 0 {
+			t.altered = append(t.altered, ops...)
+		}
+		op := &t.altered[i]
+		if op.Verb == core.Reset {
+			op.Verb, op.Cost = core.Peek, 0
+		}
+		if op.Limit.Algorithm == core.Concurrency && op.Lease != "" {
+			op.Lease = leasesOf(op.Key) + op.Lease
+		}
+	}
+	if len(t.altered) == 0 {
+		return ops
+	}
+	return t.altered
+}
+
+// leasesOf is how the ids of the key's leases begin in an overflow bucket. It
+// is not how those of any other key begin.
+func leasesOf(key string) string { return strconv.Itoa(len(key)) + ":" + key }
+
+// leases tells whether the key holds a lease in the overflow bucket.
+func (c *slot) leases(key string, now int64) bool {
+	if c.more == nil {
+		return false
+	}
+	prefix := leasesOf(key)
+	for i := range c.more.leases {
+		if l := &c.more.leases[i]; l.Expiry > now && strings.HasPrefix(l.ID, prefix) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,224 @@
+package memstore
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+func TestAFullStoreForgetsWhatIsAsGoodAsNewFirst(t *testing.T) {
+	s, c := newStore(t, 10)
+	fill(t, s, "long", 9, limit("5/1h"))
+	fill(t, s, "short", 1, limit("1/1s"))
+	op := takes("new", limit("5/1h"))
+	do(t, s, op)
+	if _, _, ok := held(s, &op); ok {
+		t.Error("a new key is held beyond the most")
+	}
+	c.move(time.Second)
+	do(t, s, op)
+	if _, _, ok := held(s, &op); !ok {
+		t.Error("a new key is not held although another was as good as new")
+	}
+	if n := s.Len(); n != 11 {
+		t.Errorf("%d held, want 10 keys and a bucket", n)
+	}
+}
+
+func TestAStepTakesTheRoomThatThereIs(t *testing.T) {
+	s, _ := newStore(t, 2)
+	l := limit("5/1h")
+	ops := []core.Op{takes("a", l), takes("b", l), takes("c", l)}
+	do(t, s, ops...)
+	for i, want := range []bool{true, true, false} {
+		if _, _, ok := held(s, &ops[i]); ok != want {
+			t.Errorf("key %d: held %v, want %v", i, ok, want)
+		}
+	}
+}
+
+// fullStore holds one key of a minute and has no room.
+func fullStore(t *testing.T) (*Store, *fakeClock) {
+	s, c := newStore(t, 1)
+	oneShard(s)
+	do(t, s, takes("first", limit("1/1m")))
+	return s, c
+}
+
+func TestWhatAKeyUsedInABucketIsNotForgottenWhenThereIsRoom(t *testing.T) {
+	for _, l := range each[:5] {
+		s, c := fullStore(t)
+		all := takes("abuser", l)
+		all.Cost = 36
+		if !do(t, s, all)[0].Allowed {
+			t.Fatalf("%v: refused a unit that nobody has used", l)
+		}
+		c.move(time.Minute) // one unit may have come back
+		do(t, s, peeks("first", limit("1/1m")))
+		all.Cost = 3
+		if d := do(t, s, all)[0]; d.Allowed {
+			t.Errorf("%v: %+v: 39 units admitted", l, d)
+		}
+		if n := s.keys.Load(); n != 0 {
+			t.Errorf("%v: a refused key is held", l)
+		}
+		one := takes("abuser", l)
+		if d := do(t, s, one)[0]; !d.Allowed || d.Remaining > 1 {
+			t.Errorf("%v: %+v for a unit that is left", l, d)
+		}
+		if _, _, ok := held(s, &one); !ok {
+			t.Errorf("%v: no slot of its own although there is room", l)
+		}
+		bucket, own := size(s), do(t, s, peeks("stranger", l))[0]
+		if own.Remaining > 2 || bucket == 0 {
+			t.Errorf("%v: the bucket is forgotten: %+v", l, own)
+		}
+		checkCounts(t, s)
+	}
+}
+
+// A state that is copied must not share its log with the bucket.
+func TestAKeyThatLeavesABucketCountsOnItsOwn(t *testing.T) {
+	for _, l := range []core.Limit{limit("9/1h sliding-log"), limit("9/1h sliding-window segments=2")} {
+		s, c := fullStore(t)
+		for range 3 {
+			c.move(time.Millisecond)
+			do(t, s, takes("key", l))
+		}
+		c.move(time.Minute)
+		do(t, s, peeks("first", limit("1/1m")))
+		for want := int64(5); want >= 3; want-- {
+			c.move(time.Millisecond)
+			if d := do(t, s, takes("key", l))[0]; d.Remaining != want {
+				t.Errorf("%v: %d units left to the key, want %d", l, d.Remaining, want)
+			}
+		}
+		if d := do(t, s, peeks("stranger", l))[0]; d.Remaining != 6 {
+			t.Errorf("%v: %d units left in the bucket, want 6", l, d.Remaining)
+		}
+	}
+}
+
+func TestLeasesInABucketBelongToTheirKeys(t *testing.T) {
+	l := limit("2 concurrent ttl=1h")
+	s, c := fullStore(t)
+	a, b, other := takes("a", l), takes("b", l), takes("other", l)
+	for i, row := range []struct {
+		ops  []core.Op
+		want bool
+	}{
+		{[]core.Op{a}, true},
+		{[]core.Op{a}, true}, // renewed
+		{[]core.Op{b}, true}, // the same lease id of another key
+		{[]core.Op{other}, false},
+		{[]core.Op{a, b}, true},
+		{[]core.Op{undo(b)}, true},
+		{[]core.Op{other}, true},
+		{[]core.Op{b}, false},
+	} {
+		for _, d := range do(t, s, row.ops...) {
+			if d.Allowed != row.want {
+				t.Errorf("row %d: %+v, want allowed %v", i, d, row.want)
+			}
+		}
+	}
+	c.move(time.Minute)
+	do(t, s, peeks("first", limit("1/1m")))
+	more := takes("a", l)
+	more.Lease = "more"
+	if do(t, s, more)[0].Allowed {
+		t.Error("a key that holds a lease in the bucket counts anew when there is room")
+	}
+	if !do(t, s, b)[0].Allowed {
+		t.Error("a key that holds none is refused for others when there is room")
+	}
+	if s.Len() != 2 {
+		t.Errorf("%d held, want the bucket and a key", s.Len())
+	}
+	do(t, s, undo(other), undo(b))
+	for _, op := range []core.Op{more, a} {
+		if !do(t, s, op)[0].Allowed {
+			t.Errorf("lease %q is refused, which the key has room for or holds", op.Lease)
+		}
+	}
+	do(t, s, undo(a), undo(more))
+	if s.Len() != 0 {
+		t.Errorf("%d held after all leases ended, want 0", s.Len())
+	}
+	checkCounts(t, s)
+}
+
+func undo(op core.Op) core.Op {
+	op.Verb = core.Refund
+	return op
+}
+
+func TestAResetFreesNobodyElseInTheBucket(t *testing.T) {
+	l := limit("1/1h")
+	s, _ := fullStore(t)
+	do(t, s, takes("exhausted", l))
+	reset := takes("friend", l)
+	reset.Verb = core.Reset
+	if d := do(t, s, reset)[0]; !d.Allowed || d.ResetAfter != time.Hour {
+		t.Errorf("%+v, want the bucket as it stands", d)
+	}
+	if do(t, s, takes("exhausted", l))[0].Allowed {
+		t.Error("a reset of another key has freed this one")
+	}
+}
+
+func TestARefundGivesBackToTheBucketThatWasCharged(t *testing.T) {
+	l := limit("1/1h")
+	s, _ := fullStore(t)
+	op := takes("key", l)
+	d := do(t, s, op)[0]
+	op = undo(op)
+	op.At, op.ResetAfter = d.At, d.ResetAfter
+	do(t, s, op)
+	if !do(t, s, takes("key", l))[0].Allowed {
+		t.Error("the unit was not given back")
+	}
+}
+
+func TestOpsOfOneStepOnOneBucketShareItsUnits(t *testing.T) {
+	l := limit("3/1h")
+	s, _ := fullStore(t)
+	two := []core.Op{takes("a", l), takes("b", l)}
+	for i, left := range []int64{1, 1} {
+		for k, d := range do(t, s, two...) {
+			if d.Remaining != left || d.Allowed != (i == 0 || k == 0) {
+				t.Errorf("step %d, op %d: %+v, want %d left", i, k, d, left)
+			}
+		}
+	}
+	if s.Len() != 2 {
+		t.Errorf("%d held, want the first key and the bucket", s.Len())
+	}
+}
+
+func TestBucketsAreBounded(t *testing.T) {
+	for _, listed := range []bool{true, false} {
+		s, c := fullStore(t)
+		for i := 0; !listed && len(s.kinds.ids) < mostKinds; i++ {
+			s.kinds.add(kind{strconv.Itoa(i), core.Limit{}})
+		}
+		for i := range 66 {
+			op := takes("key", core.Limit{Quota: int64(i + 1), Period: time.Second})
+			op.Rule = fmt.Sprint(i)
+			err := s.Apply(t.Context(), []core.Op{op}, make([]core.Decision, 1))
+			if got, want := errors.Is(err, ErrFull), i >= 64; got != want {
+				t.Errorf("listed %v, limit %d: error %v, want ErrFull %v", listed, i, err, want)
+			}
+		}
+		if s.Len() != 65 {
+			t.Errorf("listed %v: %d held, want a key and 64 buckets", listed, s.Len())
+		}
+		c.move(2 * time.Second)
+		do(t, s, takes("key", limit("7/1s")))
+		checkCounts(t, s)
+	}
+}

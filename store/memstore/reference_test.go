@@ -1,0 +1,196 @@
+package memstore
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate/core"
+)
+
+// ident is what makes two ops be about the same state.
+type ident struct {
+	rule, key string
+	algorithm core.Algorithm
+}
+
+func identOf(op *core.Op) ident { return ident{op.Rule, op.Key, op.Limit.Algorithm} }
+
+// reference is the store as it would be without any thought of speed.
+type reference map[ident]core.State
+
+func (r reference) apply(ops []core.Op, now int64) []core.Decision {
+	states := map[ident]*core.State{}
+	shares := make([]*core.State, len(ops))
+	for i := range ops {
+		id := identOf(&ops[i])
+		if states[id] == nil {
+			old := r[id]
+			st := clone(&old)
+			st.Changed = false
+			states[id] = &st
+		}
+		shares[i] = states[id]
+	}
+	out := make([]core.Decision, len(ops))
+	core.Decide(ops, shares, now, out)
+	for i := range ops {
+		if shares[i].Changed {
+			r[identOf(&ops[i])] = clone(shares[i])
+		}
+		if out[i].ResetAfter == 0 {
+			delete(r, identOf(&ops[i]))
+		}
+	}
+	return out
+}
+
+func (r reference) peek(id ident, now int64) time.Duration {
+	op := core.Op{Verb: core.Peek, Rule: id.rule, Key: id.key, Limit: r[id].Limit}
+	return r.apply([]core.Op{op}, now)[0].ResetAfter
+}
+
+// follow checks that the store holds what the reference holds. It may have
+// forgotten only keys that are as good as new, and changed only such as a sweep
+// has settled. What it holds must not lapse before the store looks for it.
+func (r reference) follow(t *rapid.T, s *Store, now int64) {
+	for id, want := range r {
+		op := core.Op{Rule: id.rule, Key: id.key, Limit: want.Limit}
+		got, latest, ok := held(s, &op)
+		at := max(now, latest)
+		if ok && latest <= now {
+			checkForesight(t, s, &op, got, now)
+		}
+		if ok && same(&got, &want) {
+			continue
+		}
+		reset := r.peek(id, at)
+		if !ok && reset != 0 {
+			t.Fatalf("%v is forgotten %v before it is as good as new", id, reset)
+		}
+		if after := r[id]; ok && !same(&got, &after) {
+			t.Fatalf("%v is %+v, want %+v or, settled, %+v", id, got, want, after)
+		}
+	}
+	if s.Len() != len(r) {
+		t.Fatalf("%d keys held, want %d", s.Len(), len(r))
+	}
+}
+
+func checkForesight(t *rapid.T, s *Store, op *core.Op, st core.State, now int64) {
+	id := identOf(op)
+	lapses := now + reference{id: clone(&st)}.peek(id, now).Microseconds()
+	p, _ := s.locate(op)
+	if earliest := s.shards[p.shard].earliest.Load(); lapses < earliest || earliest < s.earliest.Load() {
+		t.Fatalf("%v lapses at %d, expected by its shard from %d and by the store from %d",
+			id, lapses, earliest, s.earliest.Load())
+	}
+}
+
+// same compares what counts in two states.
+func same(a, b *core.State) bool {
+	return a.Limit == b.Limit && a.Used == b.Used && a.Mark == b.Mark &&
+		reflect.DeepEqual(append([]core.Entry{}, a.Log[a.Head:]...), append([]core.Entry{}, b.Log[b.Head:]...)) &&
+		reflect.DeepEqual(append([]core.Lease{}, a.Leases...), append([]core.Lease{}, b.Leases...))
+}
+
+var variants = map[core.Algorithm][]core.Limit{
+	core.GCRA:          {limit("5/1s"), limit("3/7s burst=4"), limit("60/1m burst=2")},
+	core.FixedWindow:   {limit("5/1s fixed-window"), limit("2/3s fixed-window aligned"), limit("9/1m fixed-window")},
+	core.SlidingLog:    {limit("5/1s sliding-log"), limit("3/7s sliding-log")},
+	core.SlidingWindow: {limit("5/1s sliding-window"), limit("3/7s sliding-window segments=7"), limit("8/1m sliding-window segments=2")},
+	core.TokenBucket:   {limit("5/1s token-bucket"), limit("1/1s token-bucket burst=6"), limit("7/1m token-bucket")},
+	core.Concurrency:   {limit("3 concurrent ttl=2s"), limit("2 concurrent ttl=30s")},
+}
+
+// history draws one step after the other.
+type history struct {
+	now  int64
+	past []core.Op // Refunds of what was taken before
+}
+
+func (h *history) step(t *rapid.T) []core.Op {
+	move := rapid.OneOf(
+		rapid.SampledFrom([]int64{0, 0, 1, -1, 200_000, 1_000_000, -1_000_000, 3_600_000_000, -3_600_000_000}),
+		rapid.Int64Range(0, 3_000_000), rapid.Int64Range(-3_000_000, 0))
+	h.now += move.Draw(t, "move")
+	limits := map[core.Algorithm]core.Limit{}
+	for a := core.GCRA; a <= core.Concurrency; a++ {
+		limits[a] = rapid.SampledFrom(variants[a]).Draw(t, "limit")
+	}
+	ops := make([]core.Op, rapid.SampledFrom([]int{1, 1, 1, 2, 3, 5}).Draw(t, "ops"))
+	for i := range ops {
+		ops[i] = h.op(t, limits)
+	}
+	return ops
+}
+
+func (h *history) op(t *rapid.T, limits map[core.Algorithm]core.Limit) core.Op {
+	if len(h.past) > 0 && rapid.IntRange(0, 5).Draw(t, "undo") == 0 {
+		op := rapid.SampledFrom(h.past).Draw(t, "past")
+		op.Limit = limits[op.Limit.Algorithm]
+		return op
+	}
+	l := limits[rapid.SampledFrom([]core.Algorithm{
+		core.GCRA, core.FixedWindow, core.SlidingLog, core.SlidingWindow, core.TokenBucket, core.Concurrency,
+	}).Draw(t, "algorithm")]
+	return core.Op{
+		Verb:    rapid.SampledFrom([]core.Verb{core.Take, core.Take, core.Take, core.Take, core.Peek, core.Refund, core.Reset}).Draw(t, "verb"),
+		Soft:    rapid.Bool().Draw(t, "soft"),
+		Rule:    rapid.SampledFrom([]string{"a", "b"}).Draw(t, "rule"),
+		Key:     rapid.SampledFrom([]string{"", "a", "b", "c", "d", "e", "f", "g"}).Draw(t, "key"),
+		Limit:   l,
+		Cost:    rapid.SampledFrom([]int64{1, 1, 1, 2, 3, 0, 100}).Draw(t, "cost"),
+		MaxWait: rapid.SampledFrom([]time.Duration{0, 0, time.Second, time.Minute}).Draw(t, "wait"),
+		Lease:   rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "lease"),
+	}
+}
+
+// note remembers how to undo the Takes of a step.
+func (h *history) note(ops []core.Op, out []core.Decision) {
+	for i, op := range ops {
+		if op.Verb == core.Take && out[i].Allowed && len(h.past) < 50 {
+			op.Verb, op.At, op.ResetAfter = core.Refund, out[i].At, out[i].ResetAfter
+			h.past = append(h.past, op)
+		}
+	}
+}
+
+// holds B4, B6, B7, J1.
+func TestEveryHistoryIsDecidedAsByAMapOfStates(t *testing.T) {
+	full := newKinds()
+	for i := range mostKinds {
+		full.add(kind{"", core.Limit{Quota: int64(i)}})
+	}
+	for name, prepare := range map[string]func(*Store){
+		"spread over shards": func(*Store) {},
+		"in one shard":       func(s *Store) { oneShard(s) },
+		"in one shard with no kind listed": func(s *Store) {
+			oneShard(s).kinds = full
+			s.shards[0].kinds = full
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				h, ref := &history{now: start}, reference{}
+				s := MustNew(Options{Clock: func() int64 { return h.now }})
+				prepare(s)
+				for range rapid.IntRange(1, 200).Draw(t, "steps") {
+					ops := h.step(t)
+					got := make([]core.Decision, len(ops))
+					if err := s.Apply(t.Context(), ops, got); err != nil {
+						t.Fatal(err)
+					}
+					want := ref.apply(ops, h.now)
+					if !reflect.DeepEqual(got, want) {
+						t.Fatalf("%+v at %d\n got %+v\nwant %+v", ops, h.now, got, want)
+					}
+					ref.follow(t, s, h.now)
+					h.note(ops, got)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,150 @@
+package memstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// DefaultMaxKeys is what [Options.MaxKeys] 0 means.
+const DefaultMaxKeys = 1 << 20
+
+const (
+	mostKeys     = 1 << 30
+	fewestShards = 64
+	mostShards   = 1 << 14
+	keysPerShard = 2048 // small enough that moving a shard's table stalls nobody
+)
+
+// ErrFull is what Apply's error wraps when a store that is full has no overflow
+// bucket left for another pair of rule and limit.
+var ErrFull = errors.New("memstore: no room for the overflow of another limit")
+
+// Options says how a [Store] works. The zero value is ready to use.
+type Options struct {
+	// MaxKeys is the most keys that are held, each under one rule and one
+	// algorithm, at most 1<<30; 0 means DefaultMaxKeys. See the package's
+	// documentation for what happens when they are reached.
+	MaxKeys int
+
+	// Clock returns the time in microseconds since the Unix epoch. Nil means
+	// the time of the system when the store was made, moved on by the
+	// monotonic clock, which no change of the system's time touches.
+	//
+	// It is called once for each step and always under the locks of the keys
+	// concerned, so that no key is decided at an instant read before that of
+	// its previous decision. It must not call the store.
+	Clock func() int64
+}
+
+// Store is a [core.Store] in memory. It is safe for concurrent use, needs no
+// Close, and is made by [New].
+type Store struct {
+	clock  func() int64
+	seed   maphash.Seed
+	kinds  *kinds
+	shards []shard
+	mask   uint64
+	max    int64
+	keys   atomic.Int64  // held or about to be, without overflow buckets
+	spill  atomic.Int64  // overflow buckets held
+	turn   atomic.Uint64 // the shard to be tidied next
+	steps  sync.Pool     // of *step
+
+	earliest atomic.Int64 // no slot of any shard is as good as new before
+}
+
+var _ core.Store = (*Store)(nil)
+
+// New returns an empty store, or an error that names what is wrong with the
+// options.
+func New(o Options) (*Store, error) {
+	if o.MaxKeys < 0 || o.MaxKeys > mostKeys {
+		return nil, fmt.Errorf("memstore: MaxKeys %d is not within 0 to %d", o.MaxKeys, mostKeys)
+	}
+	if o.MaxKeys == 0 {
+		o.MaxKeys = DefaultMaxKeys
+	}
+	if o.Clock == nil {
+		o.Clock = monotonic()
+	}
+	n := shardsFor(o.MaxKeys)
+	s := &Store{
+		clock:  o.Clock,
+		seed:   maphash.MakeSeed(),
+		kinds:  newKinds(),
+		shards: make([]shard, n),
+		mask:   uint64(n - 1),
+		max:    int64(o.MaxKeys),
+	}
+	s.earliest.Store(never)
+	s.steps.New = func() any { return new(step) }
+	for i := range s.shards {
+		s.shards[i].open(s)
+	}
+	return s, nil
+}
+
+// MustNew is New for options that are known to be right; it panics on an error.
+func MustNew(o Options) *Store {
+	s, err := New(o)
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// shardsFor is the power of two that gives a shard of a full store between one
+// half and all of keysPerShard.
+func shardsFor(keys int) int {
+	n := 1 << bits.Len(uint((keys-1)/keysPerShard))
+	return min(max(n, fewestShards), mostShards)
+}
+
+// monotonic returns a clock that starts at the system's time.
+func monotonic() func() int64 {
+	base := time.Now()
+	start := base.UnixMicro()
+	return func() int64 { return start + time.Since(base).Microseconds() }
+}
+
+// Apply implements [core.Store]. It never waits for anything but other steps
+// on the same shards, so it does not look at the context. Its errors wrap
+// [core.ErrOp], for operations that make no sense or limits that are not
+// valid, or [ErrFull]; nothing was charged then.
+func (s *Store) Apply(_ context.Context, ops []core.Op, out []core.Decision) error {
+	if err := core.CheckOps(ops, out); err != nil {
+		return err
+	}
+	if len(ops) == 1 {
+		known, err := s.decide(ops, out)
+		if known || err != nil {
+			return err
+		}
+	}
+	return s.carryOut(ops, out)
+}
+
+// Len returns how many keys the store holds, overflow buckets included. Keys
+// that are as good as new are among them until they are found and forgotten.
+func (s *Store) Len() int { return int(s.keys.Load() + s.spill.Load()) }
+
+// reserve makes room for one more key, unless the store is full.
+func (s *Store) reserve() bool {
+	for {
+		n := s.keys.Load()
+		if n >= s.max {
+			return false
+		}
+		if s.keys.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}

@@ -1,0 +1,261 @@
+package memstore
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/headgate/headgate/core"
+)
+
+func TestNewRefusesOptionsThatCannotWork(t *testing.T) {
+	for _, n := range []int{-1, math.MinInt, 1<<30 + 1} {
+		if _, err := New(Options{MaxKeys: n}); err == nil || !strings.Contains(err.Error(), "MaxKeys") {
+			t.Errorf("MaxKeys %d: error %v, want one that names MaxKeys", n, err)
+		}
+	}
+}
+
+func TestMustNewPanicsOnOptionsThatCannotWork(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	MustNew(Options{MaxKeys: -1})
+}
+
+func TestTheDefaultClockIsTheSystemsTime(t *testing.T) {
+	before := time.Now().UnixMicro()
+	s := MustNew(Options{})
+	at := do(t, s, takes("key", limit("1/1h")))[0].At
+	if after := time.Now().UnixMicro(); at < before || at > after {
+		t.Errorf("decided at %d, not within %d to %d", at, before, after)
+	}
+}
+
+func TestAShardIsSmallAndThereAreEnough(t *testing.T) {
+	for _, row := range []struct{ keys, shards int }{
+		{1, 64}, {64 * 2048, 64}, {64*2048 + 1, 128}, {1 << 20, 512}, {1 << 30, 1 << 14},
+	} {
+		if n := shardsFor(row.keys); n != row.shards {
+			t.Errorf("%d keys: %d shards, want %d", row.keys, n, row.shards)
+		}
+	}
+	if n := unsafe.Sizeof(slot{}); n != 48 {
+		t.Errorf("a slot has %d bytes, want 48", n)
+	}
+}
+
+func TestOneTakeMoreThanTheQuotaIsRefused(t *testing.T) {
+	for _, l := range each {
+		s, _ := newStore(t, 0)
+		for i := range 38 {
+			op := takes("key", l)
+			op.Lease = string(rune('A' + i))
+			if got, want := do(t, s, op)[0].Allowed, i < 37; got != want {
+				t.Errorf("%v: take %d: allowed %v, want %v", l, i+1, got, want)
+			}
+		}
+	}
+}
+
+func TestAKnownKeyCostsOneReadingOfTheClockAndSoDoAnyOps(t *testing.T) {
+	s, c := newStore(t, 0)
+	steps := [][]core.Op{
+		{takes("new", each[0])},
+		{takes("new", each[0])},
+		{peeks("unknown", each[0])},
+		{takes("a", each[0]), takes("b", each[1]), takes("c", each[2]), takes("new", each[0])},
+	}
+	for i, ops := range steps {
+		do(t, s, ops...)
+		if n := c.reads.Load(); n != int64(i+1) {
+			t.Errorf("%d readings of the clock after %d steps", n, i+1)
+		}
+	}
+}
+
+func TestOnlyATakeMakesAStoreHoldAKey(t *testing.T) {
+	for _, l := range each {
+		s, _ := newStore(t, 0)
+		for _, v := range []core.Verb{core.Peek, core.Refund, core.Reset} {
+			op := takes("key", l)
+			op.Verb = v
+			do(t, s, op)
+			do(t, s, op, op)
+		}
+		free := takes("key", l)
+		free.Cost = 0
+		do(t, s, free)
+		big := takes("key", l)
+		big.Cost = 38
+		if d := do(t, s, big)[0]; d.RetryAfter != core.Never {
+			t.Errorf("%v: RetryAfter %v for a cost above the limit, want Never", l, d.RetryAfter)
+		}
+		if s.Len() != 0 || size(s) != 0 {
+			t.Errorf("%v: %d keys in %d slots held, want none", l, s.Len(), size(s))
+		}
+		do(t, s, takes("key", l))
+		if s.Len() != 1 {
+			t.Errorf("%v: %d keys held after a take, want 1", l, s.Len())
+		}
+	}
+}
+
+func TestAKeyThatAStepLeavesAsGoodAsNewIsForgottenAtOnce(t *testing.T) {
+	for _, l := range each {
+		for _, verb := range []core.Verb{core.Refund, core.Reset} {
+			s, _ := newStore(t, 0)
+			do(t, s, takes("key", l))
+			op := takes("key", l)
+			op.Verb = verb
+			do(t, s, op)
+			if s.Len() != 0 {
+				t.Errorf("%v: %d keys held after a %v, want 0", l, s.Len(), verb)
+			}
+			for i := range s.shards {
+				if st := &s.shards[i].state; st.Log != nil || st.Leases != nil {
+					t.Errorf("%v: the log or the leases of a forgotten key are still held", l)
+				}
+			}
+		}
+		s, c := newStore(t, 0)
+		do(t, s, takes("key", l))
+		c.move(2 * time.Hour)
+		do(t, s, peeks("key", l))
+		if s.Len() != 0 {
+			t.Errorf("%v: %d keys held after a peek of one that lapsed, want 0", l, s.Len())
+		}
+	}
+}
+
+func TestARefusedStepHoldsNoKeyAndKeepsNoRoom(t *testing.T) {
+	s, _ := newStore(t, 2)
+	full := takes("full", limit("1/1h"))
+	do(t, s, full)
+	for range 10 {
+		if d := do(t, s, takes("new", limit("5/1h")), full); d[1].Allowed {
+			t.Fatal("allowed beyond the quota")
+		}
+	}
+	if s.Len() != 1 {
+		t.Errorf("%d keys held, want 1", s.Len())
+	}
+	do(t, s, takes("new", limit("5/1h")))
+	if _, _, ok := held(s, &core.Op{Rule: "rule", Key: "new", Limit: limit("5/1h")}); !ok {
+		t.Error("the room that a refused step had reserved is lost")
+	}
+}
+
+// holds H19: frameworks reuse the memory of a request.
+func TestKeysRulesAndLeasesOutliveTheMemoryTheyCameIn(t *testing.T) {
+	s, _ := newStore(t, 0)
+	l := limit("1 concurrent ttl=1h")
+	memory := []byte("rulekeylease")
+	op := core.Op{
+		Rule: unsafe.String(&memory[0], 4), Key: unsafe.String(&memory[4], 3),
+		Lease: unsafe.String(&memory[7], 5), Limit: l, Cost: 1,
+	}
+	do(t, s, op)
+	copy(memory, "xxxxxxxxxxxx")
+	op = core.Op{Rule: "rule", Key: "key", Lease: "other", Limit: l, Cost: 1}
+	if do(t, s, op)[0].Allowed {
+		t.Error("the key was forgotten with the memory of its request")
+	}
+	op.Lease = "lease"
+	if !do(t, s, op)[0].Allowed {
+		t.Error("the lease was forgotten with the memory of its request")
+	}
+}
+
+func TestKeysAreComparedAndNotOnlyTheirHashes(t *testing.T) {
+	s, _ := newStore(t, 0)
+	h := &oneShard(s).shards[0]
+	op := takes("a", limit("1/1h"))
+	id, err := s.kinds.id(&op, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := place{hash: 7, kind: id}
+	h.insert(&p, &op)
+	for _, other := range []core.Op{
+		takes("b", limit("1/1h")),
+		{Rule: "other", Key: "a", Limit: limit("1/1h")},
+		takes("a", limit("1/1h fixed-window")),
+	} {
+		q := p
+		if q.kind, err = s.kinds.id(&other, 0); err != nil {
+			t.Fatal(err)
+		}
+		if h.find(&q, &other) >= 0 {
+			t.Errorf("%q of rule %q under %v is taken for another key of the same hash", other.Key, other.Rule, other.Limit)
+		}
+	}
+	changed := takes("a", limit("9/1h"))
+	if p.kind, err = s.kinds.id(&changed, 0); err != nil {
+		t.Fatal(err)
+	}
+	if h.find(&p, &changed) < 0 {
+		t.Error("a key is not found again under a changed limit")
+	}
+}
+
+func TestAnErrorNamesEveryLimitThatIsNotValidAndNothingIsCharged(t *testing.T) {
+	s, _ := newStore(t, 0)
+	good := takes("key", limit("5/1h"))
+	bad := core.Op{Rule: "first", Limit: core.Limit{Quota: -1, Period: time.Second}}
+	worse := core.Op{Rule: "second", Limit: core.Limit{Quota: 1}}
+	for range 2 {
+		err := s.Apply(t.Context(), []core.Op{good, bad, worse}, make([]core.Decision, 3))
+		if !errors.Is(err, core.ErrOp) || !strings.Contains(err.Error(), `"first"`) || !strings.Contains(err.Error(), `"second"`) {
+			t.Errorf("error %v does not name both rules", err)
+		}
+		if err := s.Apply(t.Context(), []core.Op{bad}, make([]core.Decision, 1)); !errors.Is(err, core.ErrOp) {
+			t.Errorf("error %v for a single op under a bad limit", err)
+		}
+	}
+	if err := s.Apply(t.Context(), []core.Op{good}, nil); !errors.Is(err, core.ErrOp) {
+		t.Errorf("error %v for no room for the decision", err)
+	}
+	if s.Len() != 0 {
+		t.Errorf("%d keys held, want 0", s.Len())
+	}
+}
+
+func TestAContextThatIsDoneDoesNotMatter(t *testing.T) {
+	s, _ := newStore(t, 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Apply(ctx, []core.Op{takes("key", each[0])}, make([]core.Decision, 1)); err != nil {
+		t.Error(err)
+	}
+	if err := s.Apply(ctx, nil, nil); err != nil {
+		t.Errorf("no ops: %v", err)
+	}
+}
+
+func TestMoreLimitsThanTheListHoldsStillCount(t *testing.T) {
+	s, _ := newStore(t, 0)
+	for i := range mostKinds + 10 {
+		do(t, s, peeks("key", core.Limit{Quota: int64(i + 1), Period: time.Hour}))
+	}
+	if n := len(s.kinds.ids); n != mostKinds {
+		t.Errorf("%d kinds are listed, want %d", n, mostKinds)
+	}
+	for i, want := range []bool{true, true, false} {
+		if got := do(t, s, takes("late", limit("2/7m")))[0].Allowed; got != want {
+			t.Errorf("take %d under an unlisted limit: allowed %v, want %v", i+1, got, want)
+		}
+	}
+	if !do(t, s, takes("late", limit("3/7m")))[0].Allowed {
+		t.Error("one more unit under another unlisted limit is refused")
+	}
+	if err := s.Apply(t.Context(), []core.Op{takes("late", core.Limit{})}, make([]core.Decision, 1)); !errors.Is(err, core.ErrOp) {
+		t.Errorf("error %v for a bad limit when the list is full", err)
+	}
+}

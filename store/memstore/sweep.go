@@ -1,0 +1,158 @@
+package memstore
+
+import "github.com/headgate/headgate/core"
+
+// How much is looked at, and how often. A sweep goes round the slots of a
+// shard, a few at a time, and forgets those that are as good as new. It also
+// learns when the next of them will be, so that nothing is looked at in vain
+// before that.
+const (
+	sweepInsert = 8   // slots for each key that is inserted
+	sweepTidy   = 64  // slots of another shard, each time it is tidied
+	sweepRoom   = 128 // slots looked at to make room in a full store
+	tidyEvery   = 256 // single steps of a shard from one tidying to the next
+	tidyShards  = 16  // shards that are asked whether they need it
+	roomShards  = 64
+)
+
+// mercy says what a sweep does to a slot that is as good as new.
+type mercy uint8
+
+const (
+	forget mercy = iota
+	spare        // forget it only if it was idle before
+)
+
+// sweep looks at up to n slots and returns how many it looked at. When now was
+// read under another shard's lock it may be before this shard's last step; to
+// settle a slot at an instant that it has passed would take back time.
+func (h *shard) sweep(now int64, n int, m mercy) int {
+	now = max(now, h.latest)
+	if now < h.earliest.Load() {
+		return 0
+	}
+	for done := range n {
+		if h.cursor >= len(h.slots) {
+			h.foresee(h.pending)
+			h.restart()
+			if now < h.earliest.Load() {
+				return done
+			}
+		}
+		if len(h.slots) == 0 || !h.lapse(h.cursor, now, m) {
+			h.cursor++
+		}
+	}
+	return n
+}
+
+// lapse forgets slot i if it is as good as new and not to be spared, and
+// otherwise notes when it has to be looked at again.
+func (h *shard) lapse(i int, now int64, m mercy) bool {
+	c := &h.slots[i]
+	if c.kind == none {
+		return false
+	}
+	d := h.peek(c, now)
+	switch {
+	case d.ResetAfter > 0:
+		h.expect(d)
+		return false
+	case m == spare && c.kind&idle == 0:
+		c.kind |= idle
+		h.expect(d)
+		return false
+	}
+	h.remove(i)
+	return true
+}
+
+// peek settles the slot at now and tells how it stands.
+func (h *shard) peek(c *slot, now int64) *core.Decision {
+	q := &h.probe
+	h.kinds.load(c, &q.state)
+	q.op[0] = core.Op{Verb: core.Peek, Limit: q.state.Limit}
+	states := [1]*core.State{&q.state}
+	core.Decide(q.op[:], states[:], now, q.out[:])
+	if q.state.Changed {
+		c.save(&q.state, c.kind&^marks, h.kinds.kindOf(c).rule)
+	}
+	q.state.Log, q.state.Leases = nil, nil // the probe is not to hold on to them
+	return &q.out[0]
+}
+
+// restart makes the next sweep begin a new round.
+func (h *shard) restart() { h.cursor, h.pending = 0, never }
+
+// moved notes that a slot went to another place. If the round has passed that
+// place but not the slot, another round has to follow.
+func (h *shard) moved(from, to int) {
+	if to < h.cursor && h.cursor <= from {
+		h.pending = min(h.pending, h.latest)
+	}
+}
+
+// tidy sweeps a little of a shard that needs it, if it is not busy. The caller
+// holds no lock.
+func (s *Store) tidy(now int64) {
+	for range tidyShards {
+		if s.visit(now, sweepTidy, spare) > 0 {
+			return
+		}
+	}
+}
+
+// visit sweeps the next shard, unless it is busy, and returns how many slots
+// it looked at.
+func (s *Store) visit(now int64, n int, m mercy) int {
+	h := &s.shards[s.turn.Add(1)&s.mask]
+	if now < h.earliest.Load() || !h.mu.TryLock() {
+		return 0
+	}
+	defer h.mu.Unlock()
+	return h.sweep(now, n, m)
+}
+
+// makeRoom looks for keys that are as good as new, in the shards of the step,
+// which it has locked, and then in others, until n more keys have room or
+// enough was looked at.
+func (s *Store) makeRoom(t *step, n int) {
+	if t.now < s.earliest.Load() {
+		return
+	}
+	left := sweepRoom
+	for _, i := range t.locked {
+		left -= s.shards[i].sweep(t.now, left, forget)
+	}
+	for range roomShards {
+		if left <= 0 || s.keys.Load()+int64(n) <= s.max {
+			return
+		}
+		left -= s.visit(t.now, left, forget)
+	}
+	if left == sweepRoom && s.turn.Load()&s.mask < roomShards {
+		s.survey()
+	}
+}
+
+// foresee notes that a shard may have a slot that is as good as new at that
+// instant.
+func (s *Store) foresee(at int64) {
+	for {
+		old := s.earliest.Load()
+		if old <= at || s.earliest.CompareAndSwap(old, at) {
+			return
+		}
+	}
+}
+
+// survey finds anew when the first slot will be as good as new. A shard that
+// learns of an earlier one meanwhile is either read or lowers it afterwards.
+func (s *Store) survey() {
+	s.earliest.Store(never)
+	first := int64(never)
+	for i := range s.shards {
+		first = min(first, s.shards[i].earliest.Load())
+	}
+	s.foresee(first)
+}

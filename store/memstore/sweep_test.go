@@ -1,0 +1,177 @@
+package memstore
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+func TestMemoryComesBackAsOneKeyIsAskedFor(t *testing.T) {
+	const n = 5_000
+	for _, l := range each {
+		s, c := newStore(t, 0)
+		fill(t, s, "key", n, l)
+		full := size(s)
+		c.move(2 * time.Hour)
+		ops, out := []core.Op{takes("one", limit("1000000/1h"))}, make([]core.Decision, 1)
+		for range 40 * n {
+			if err := s.Apply(t.Context(), ops, out); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := s.Len(); got != 1 {
+			t.Errorf("%v: %d keys held after all but one lapsed, want 1", l, got)
+		}
+		if got, want := size(s), len(s.shards)*2*fewestSlots; got > want {
+			t.Errorf("%v: %d slots are left of %d, want at most %d", l, got, full, want)
+		}
+		checkCounts(t, s)
+	}
+}
+
+func TestAStreamOfNewKeysHoldsLittleMoreThanThoseInUse(t *testing.T) {
+	s, c := newStore(t, 0)
+	l := limit("1/1s fixed-window")
+	for i := range 200 {
+		c.move(100 * time.Millisecond) // of which the last ten are in use
+		fill(t, s, strconv.Itoa(i)+"-", 1000, l)
+	}
+	if n := s.Len(); n > 2*10_000 {
+		t.Errorf("%d keys held, 10000 are in use", n)
+	}
+	checkCounts(t, s)
+}
+
+func TestNothingIsLookedAtBeforeItCanLapse(t *testing.T) {
+	s, c := newStore(t, 0)
+	h := &oneShard(s).shards[0]
+	fill(t, s, "long", 100, limit("1/1h"))
+	if n := h.sweep(c.now.Load(), 1000, forget); n != 0 {
+		t.Errorf("%d slots looked at, want 0", n)
+	}
+	fill(t, s, "short", 1, limit("1/1s"))
+	c.move(time.Second)
+	h.sweep(c.now.Load(), 1000, forget)
+	if got, want := h.earliest.Load(), start+time.Hour.Microseconds(); s.Len() != 100 || got != want {
+		t.Errorf("%d keys held, the next lapses at %d, want 100 and %d", s.Len(), got, want)
+	}
+}
+
+func TestAKeyInUseIsSparedByOneRoundOfTheSweep(t *testing.T) {
+	s, c := newStore(t, 0)
+	h := &oneShard(s).shards[0]
+	op := takes("key", limit("1/1s"))
+	for range 3 {
+		do(t, s, op)
+		c.move(time.Second)
+		h.sweep(c.now.Load(), len(h.slots), spare)
+		if s.Len() != 1 {
+			t.Fatal("a key that comes every second is forgotten")
+		}
+	}
+	h.sweep(c.now.Load(), len(h.slots)+1, spare)
+	if s.Len() != 0 {
+		t.Error("a key that came no more is still held after a second round")
+	}
+}
+
+// When the clock steps back by an hour, instants that were noted lie an hour
+// ahead. The keys must lapse by the new time all the same.
+func TestMemoryComesBackAfterTheClockSteppedBack(t *testing.T) {
+	s, c := newStore(t, 0)
+	h := &oneShard(s).shards[0]
+	fill(t, s, "key", 1000, limit("1/1s"))
+	c.move(-time.Hour)
+	do(t, s, takes("one", limit("1/1h")))
+	h.sweep(c.now.Load(), 4*len(h.slots), spare)
+	c.move(time.Second)
+	h.sweep(c.now.Load(), 4*len(h.slots), spare)
+	if n := s.Len(); n != 1 {
+		t.Errorf("%d keys held a second later, want 1", n)
+	}
+}
+
+func TestASweepDoesNotTakeBackTime(t *testing.T) {
+	s, c := newStore(t, 0)
+	h := &oneShard(s).shards[0]
+	op := takes("key", limit("1/1s"))
+	do(t, s, op)
+	do(t, s, takes("lapsed", limit("1/1ms")))
+	c.move(500 * time.Millisecond)
+	op.Key = "later"
+	do(t, s, op)
+	h.sweep(start+10_000, 100, forget)
+	st, _, ok := held(s, &op)
+	if want := start + 500_000; !ok || st.Mark != want {
+		t.Errorf("held %v, used since %d, want %d", ok, st.Mark, want)
+	}
+}
+
+func TestAFullStoreLearnsWhenItsFirstKeyLapses(t *testing.T) {
+	s, c := newStore(t, 3)
+	l := limit("5/1h")
+	gone := takes("gone", limit("1/1s"))
+	do(t, s, gone)
+	gone.Verb = core.Reset
+	do(t, s, gone)
+	fill(t, s, "key", 3, l)
+	c.move(time.Second)
+	fill(t, s, "new", 2, l)
+	if got, want := s.earliest.Load(), start+(12*time.Minute).Microseconds(); got != want {
+		t.Errorf("the first key is expected to lapse at %d, want %d", got, want)
+	}
+}
+
+// halfSwept is a shard with slots of the given hashes that were used at the
+// start. The one at short lapses a minute later, the others an hour later. The
+// sweep has looked at n places.
+func halfSwept(t *testing.T, hashes []uint32, short, n int) *shard {
+	s, _ := newStore(t, 0)
+	h := &s.shards[0]
+	for i, hash := range hashes {
+		op := takes(strconv.Itoa(i), limit("1/1h"))
+		if i == short {
+			op.Limit = limit("1/1m")
+		}
+		id, err := s.kinds.id(&op, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.reserve()
+		h.slots[h.insert(&place{hash: hash, kind: id}, &op)].save(&core.State{Limit: op.Limit, Used: 1, Mark: start}, id, op.Rule)
+	}
+	h.observe(start)
+	h.foresee(start)
+	h.sweep(start, n, spare)
+	return h
+}
+
+// grow adds slots until the table is moved.
+func grow(h *shard) {
+	for size := len(h.slots); len(h.slots) == size; {
+		c := slot{hash: 1 << 31}
+		c.save(&core.State{Used: 1, Mark: start}, h.slots[0].kind, "")
+		h.add(c)
+	}
+}
+
+func TestASweepFindsWhatMovesBehindIt(t *testing.T) {
+	const end = 1<<32 - 1
+	for name, row := range map[string]struct {
+		hashes   []uint32
+		short, n int
+		move     func(*shard)
+	}{
+		"by a removal":      {[]uint32{0, 0, 0}, 2, 2, func(h *shard) { h.remove(0) }},
+		"by a larger table": {[]uint32{end, end}, 0, 1, grow},
+	} {
+		h := halfSwept(t, row.hashes, row.short, row.n)
+		row.move(h)
+		h.sweep(start, 100, spare)
+		if got, want := h.earliest.Load(), start+time.Minute.Microseconds(); got != want {
+			t.Errorf("%s: the first slot is expected to lapse at %d, want %d", name, got, want)
+		}
+	}
+}

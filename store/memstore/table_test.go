@@ -1,0 +1,76 @@
+package memstore
+
+import (
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func ignore(int, int) {}
+
+// TestTableKeepsWhatIsPutUntilItIsCut draws hashes that collide and lie at
+// both ends of the table, so that runs go round its end.
+func TestTableKeepsWhatIsPutUntilItIsCut(t *testing.T) {
+	hash := rapid.OneOf(
+		rapid.SampledFrom([]uint32{0, 1, math.MaxUint32, math.MaxUint32 - 1, 1 << 31}),
+		rapid.Uint32Min(math.MaxUint32-1<<28), rapid.Uint32())
+	rapid.Check(t, func(t *rapid.T) {
+		var tab table
+		model := map[int64]uint32{}
+		next := int64(1)
+		t.Repeat(map[string]func(*rapid.T){
+			"put": func(t *rapid.T) {
+				h := hash.Draw(t, "hash")
+				tab.put(slot{hash: h, kind: 1, used: next})
+				model[next] = h
+				next++
+			},
+			"cut": func(t *rapid.T) {
+				if len(model) == 0 {
+					t.Skip("empty")
+				}
+				id := rapid.SampledFrom(keysOf(model)).Draw(t, "id")
+				tab.cut(seek(&tab, model[id], id), ignore)
+				delete(model, id)
+				if tab.sparse() {
+					tab.resize(tab.count)
+				}
+			},
+			"": func(t *rapid.T) {
+				if tab.count != len(model) {
+					t.Fatalf("%d slots counted, want %d", tab.count, len(model))
+				}
+				if 4*tab.count > 3*len(tab.slots) || len(tab.slots) > 2*fewestSlots && 4*tab.count < len(tab.slots) {
+					t.Fatalf("%d of %d slots are taken", tab.count, len(tab.slots))
+				}
+				for id, h := range model {
+					if seek(&tab, h, id) < 0 {
+						t.Fatalf("slot %d of hash %d is lost", id, h)
+					}
+				}
+			},
+		})
+	})
+}
+
+func keysOf(m map[int64]uint32) (ids []int64) {
+	for id := range int64(1 << 20) {
+		if _, ok := m[id]; ok {
+			ids = append(ids, id)
+		}
+		if len(ids) == len(m) {
+			break
+		}
+	}
+	return ids
+}
+
+func seek(tab *table, hash uint32, id int64) int {
+	for i := tab.home(hash); tab.slots[i].kind != none; i = tab.next(i) {
+		if tab.slots[i].used == id {
+			return i
+		}
+	}
+	return -1
+}
