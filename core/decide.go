@@ -134,7 +134,7 @@ func (op *Op) fault() string {
 		return fmt.Sprintf("the wait %s is not within 0 to %s", op.MaxWait, MaxBooking)
 	case leases && op.Lease == "" && (op.Cost > 0 || op.Verb == Refund):
 		return "a lease is missing"
-	case op.At < 0 || op.ResetAfter < 0:
+	case op.At < 0 || op.At >= exact || op.ResetAfter < 0:
 		return "a refund of the past is missing its instant"
 	}
 	return ""

@@ -95,8 +95,10 @@ func (gcra) settle(s *State, l *Limit, now int64) bool {
 	if old == *l || old.rate() == l.rate() && old.Capacity() == l.Capacity() {
 		return changed
 	}
-	s.Used = min(s.Used-r.back(now-s.Mark), l.Capacity())
-	s.Mark = now
+	// The time since the last unit came back counts, but brings none at once.
+	n := r.back(now - s.Mark)
+	s.Used = min(s.Used-n, l.Capacity())
+	s.Mark = max(s.Mark+r.span(n), now-l.rate().span(1)+1)
 	return true
 }
 

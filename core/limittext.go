@@ -130,7 +130,7 @@ func parseCount(name, value string) (int64, error) {
 
 func parsePeriod(s string) (time.Duration, error) {
 	text := s
-	if text != "" && (text[0] < '0' || text[0] > '9') {
+	if text != "" && text[0] != '.' && (text[0] < '0' || text[0] > '9') {
 		text = "1" + text
 	}
 	if days, ok := strings.CutSuffix(text, "d"); ok {

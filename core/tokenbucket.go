@@ -20,7 +20,7 @@ func (tokenBucket) check(l *Limit) error {
 
 // checkRefill refuses buckets that take longer than MaxPeriod to fill.
 func checkRefill(l *Limit, periods int64) error {
-	if most := int64(MaxPeriod / l.Period); periods > most+1 {
+	if most := int64(MaxPeriod / l.Period); periods > most {
 		return fmt.Errorf("an empty bucket of %d takes %d periods of %s to fill, longer than %s",
 			l.Capacity(), periods, compact(l.Period), compact(MaxPeriod))
 	}
@@ -47,7 +47,8 @@ func (tokenBucket) settle(s *State, l *Limit, now int64) bool {
 	s.Used -= refills * old.Quota
 	s.Mark += refills * old.period()
 	if old.Quota != l.Quota || old.Period != l.Period {
-		s.Mark = now
+		// The time since the last refill counts, but brings no refill at once.
+		s.Mark = max(s.Mark, now-l.period()+1)
 		changed = true
 	}
 	if s.Used > l.Capacity() {
@@ -83,10 +84,11 @@ func (tokenBucket) refund(s *State, l *Limit, _ int64, op *Op) {
 	n := min(op.Cost, s.Used)
 	if op.At != 0 {
 		full := op.At + int64(op.ResetAfter/time.Microsecond)
-		enough := ceilDiv(n, l.Quota) + 1
-		since := min(enough, -floorDiv(op.At-s.Mark, l.period()))
-		ahead := min(enough, floorDiv(full-s.Mark, l.period()))
-		n = min(n, max(n-since*l.Quota, (ahead-1)*l.Quota+1, 0))
+		cost := min(op.Cost, exact)
+		enough := ceilDiv(cost, l.Quota) + 1
+		since := min(enough, max(0, -floorDiv(op.At-s.Mark, l.period())))
+		ahead := min(enough, max(0, floorDiv(full-s.Mark, l.period())))
+		n = min(n, max(cost-since*l.Quota, (ahead-1)*l.Quota+1, 0))
 	}
 	s.Used = max(0, s.Used-n)
 }

@@ -60,7 +60,7 @@ local function concurrency(text, verb, cost, pending, a, b, c, x, lease)
 
   held = #list / RECORD
   if held == 0 then
-    return changed and '', quota, 0, wait
+    return text and '', quota, 0, wait
   end
   return changed and list, max(0, quota - held), instant(list, RECORD, held) - now, wait
 end

@@ -39,7 +39,7 @@ local function fixed_window(text, verb, cost, pending, a, b, c, x, y)
   end
 
   if used == 0 then
-    return changed and '', quota, 0, wait
+    return text and '', quota, 0, wait
   end
   return changed and format('%d %d', used, ends), max(0, quota - used), ends - now, wait
 end

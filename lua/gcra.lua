@@ -8,7 +8,7 @@
 -- span is how long it takes until n units have come back.
 local function span(period, quota, n)
   local part = n * (period % quota)
-  return n * (period - period % quota) / quota + (part + -part % quota) / quota
+  return n * ((period - period % quota) / quota) + (part + -part % quota) / quota
 end
 
 -- back is how many units have come back after t. The division may be off by a
@@ -46,7 +46,10 @@ local function gcra(text, verb, cost, pending, a, b, c, x, y)
       local rest = since % period0
       used, mark = used0 - (since - rest) / period0 * quota0, now - rest
       if not same then
-        used, mark, changed = min(used - back(period0, quota0, rest), burst), now, true
+        -- The time since the last unit came back counts, but brings none at once.
+        local n = back(period0, quota0, rest)
+        used, changed = min(used - n, burst), true
+        mark = max(mark + span(period0, quota0, n), now - span(period, quota, 1) + 1)
       end
     end
   end
@@ -84,7 +87,7 @@ local function gcra(text, verb, cost, pending, a, b, c, x, y)
   end
 
   if used == 0 then
-    return changed and '', burst, 0, wait
+    return text and '', burst, 0, wait
   end
   local reset = mark + span(period, quota, used) - now
   local remaining = max(0, burst - used + back(period, quota, now - mark))

@@ -14,7 +14,7 @@
 --
 -- It returns nil for a text that is no state. Otherwise
 --
---   next       the new state, '' if as good as new, or false if nothing changed
+--   next       the new state, '' to forget one as good as new, or false to leave it
 --   remaining  the units that could be taken at once
 --   reset      the span until the key is as good as new
 --   wait       the span until the cost fits, 0 if it does, or NEVER

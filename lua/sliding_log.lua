@@ -34,7 +34,7 @@ local function sliding_log(text, verb, cost, pending, a, b, c, x, y)
 
   used = #list / 7
   if used == 0 then
-    return changed and '', quota, 0, wait
+    return text and '', quota, 0, wait
   end
   return changed and list, max(0, quota - used), instant(list, 7, used) + period - now, wait
 end

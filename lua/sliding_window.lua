@@ -95,7 +95,7 @@ local function sliding_window(text, verb, cost, pending, a, b, c, x, y)
 
   local next, newest = window_text(units, width, current)
   if not newest then
-    return changed and '', quota, 0, wait
+    return text and '', quota, 0, wait
   end
   return changed and next, max(0, quota - estimate()), (current - newest + 2) * width + period - now, wait
 end

@@ -19,7 +19,8 @@ local function token_bucket(text, verb, cost, pending, a, b, c, x, y)
       used, mark = min(used0, burst), mark0 + refills * period0
       changed = changed or used ~= used0
       if a0 ~= a or b0 ~= b then
-        mark, changed = now, true
+        -- The time since the last refill counts, but brings no refill at once.
+        mark, changed = max(mark, now - period + 1), true
       end
     end
   end
@@ -29,10 +30,10 @@ local function token_bucket(text, verb, cost, pending, a, b, c, x, y)
     changed = true
     local n = min(cost, used)
     if x ~= 0 then
-      local enough = ceil(n / quota) + 1
-      local since = min(enough, -floor((x - mark) / period))
-      local ahead = min(enough, floor((x + y - mark) / period))
-      n = min(n, max(n - since * quota, (ahead - 1) * quota + 1, 0))
+      local enough = ceil(cost / quota) + 1
+      local since = min(enough, max(0, -floor((x - mark) / period)))
+      local ahead = min(enough, max(0, floor((x + y - mark) / period)))
+      n = min(n, max(cost - since * quota, (ahead - 1) * quota + 1, 0))
     end
     used = used - n
   elseif cost ~= 0 then
@@ -48,7 +49,7 @@ local function token_bucket(text, verb, cost, pending, a, b, c, x, y)
   end
 
   if used == 0 then
-    return changed and '', burst, 0, wait
+    return text and '', burst, 0, wait
   end
   local reset = mark + ceil(used / quota) * period - now
   return changed and format('%d %d %s %s', used, mark, a, b), burst - used, reset, wait
