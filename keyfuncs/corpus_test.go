@@ -1,0 +1,302 @@
+package keyfuncs
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/core"
+)
+
+var (
+	outer = form{"203.0.113.99", "203.0.113.99", false} // a caller who is what he seems
+	lie   = form{"198.51.100.1", "198.51.100.1", false} // what an attacker writes to the left
+	near  = form{"10.0.0.1", "10.0.0.1", true}          // a proxy
+	far   = form{"fd00:10::2", "fd00:10::/64", true}    // another
+	bad   = form{"unknown", "", false}
+)
+
+// chain is what comes after the peer, by lines of a header.
+type chain [][]form
+
+// chains places f wherever it may matter.
+func chains(f form) []chain {
+	return []chain{
+		{{f}},
+		{{lie, f}},
+		{{lie}, {f}},
+		{{f, near}},
+		{{f}, {near}},
+		{{lie, f, far, near}},
+		{{lie}, {f, far}, {near}},
+		{{f, outer}},
+		{{f}, {lie}, {outer, near}},
+		{{bad, f}, {near}},
+	}
+}
+
+func (c chain) entries() (all []form) {
+	for _, line := range c {
+		all = append(all, line...)
+	}
+	return all
+}
+
+// lines writes the chain, with the space around commas that HTTP allows.
+func (c chain) lines(write func(form) string) (lines []string) {
+	for i, line := range c {
+		var texts []string
+		for _, f := range line {
+			texts = append(texts, write(f))
+		}
+		lines = append(lines, strings.Join(texts, []string{", ", ",", " \t, "}[i%3]))
+	}
+	return lines
+}
+
+// believed is the oracle for a trust list: who the caller is by the labels.
+func believed(peer form, entries []form) string {
+	who := peer
+	for i := len(entries) - 1; i >= 0 && who.trusted && entries[i].key != ""; i-- {
+		who = entries[i]
+	}
+	return who.key
+}
+
+// counted is the oracle for a number of hops.
+func counted(peer form, entries []form, hops int) string {
+	if len(entries) < hops {
+		return peer.key
+	}
+	last := entries[len(entries)-hops:]
+	for _, f := range last {
+		if f.key == "" {
+			return peer.key
+		}
+	}
+	return last[0].key
+}
+
+// peers connect in all the ways that matter.
+var peers = []form{
+	{"10.9.9.9:4711", "10.9.9.9", true},
+	{"[::ffff:10.9.9.9]:4711", "10.9.9.9", true},
+	{"[fd00:10::9%eth0]:4711", "fd00:10::/64", true},
+	{"203.0.113.200:4711", "203.0.113.200", false},
+	{"[64:ff9b::10.9.9.9]:4711", "10.9.9.9", false},
+	{"@", "", false},
+}
+
+// holds H1, H2, H7, H8, H9
+func TestEveryFormInEveryChainIsCountedAsTheTablesSay(t *testing.T) {
+	trusting := MustForwardedIP(Proxies{Trusted: trustedProxies})
+	rows := 0
+	for _, peer := range peers {
+		for _, f := range forms() {
+			for _, c := range chains(f) {
+				r := from(peer.text, "X-Forwarded-For", c.lines(func(f form) string { return f.text })...)
+				if got, want := keyOf(t, trusting, r), believed(peer, c.entries()); got != want {
+					t.Errorf("peer %q, lines %.200q: key %q, want %q", peer.text, r.Header("X-Forwarded-For"), got, want)
+				}
+				rows++
+			}
+		}
+	}
+	if rows < 3000 {
+		t.Errorf("%d rows are fewer than 3000", rows)
+	}
+}
+
+func TestEveryFormIsCountedAsTheTablesSayBehindFixedHops(t *testing.T) {
+	rows := 0
+	for hops := 1; hops <= 5; hops++ {
+		k := MustForwardedIP(Proxies{Hops: hops})
+		for _, peer := range peers {
+			for _, f := range forms() {
+				for _, c := range chains(f) {
+					r := from(peer.text, "X-Forwarded-For", c.lines(func(f form) string { return f.text })...)
+					if got, want := keyOf(t, k, r), counted(peer, c.entries(), hops); got != want {
+						t.Errorf("%d hops, peer %q, lines %.200q: key %q, want %q", hops, peer.text, r.Header("X-Forwarded-For"), got, want)
+					}
+					rows++
+				}
+			}
+		}
+	}
+	if rows < 3000 {
+		t.Errorf("%d rows are fewer than 3000", rows)
+	}
+}
+
+// nodes turns the forms into those that RFC 7239 allows as a node: IPv6 only in
+// brackets, and obfuscated ports.
+func nodes() (all []form) {
+	for _, f := range forms() {
+		bareIPv6 := !strings.HasPrefix(f.text, "[") && strings.Count(f.text, ":") > 1
+		if bareIPv6 {
+			f.key, f.trusted = "", false
+		}
+		if f.text == `"1.2.3.4"` {
+			continue // the test quotes by itself
+		}
+		all = append(all, f)
+	}
+	return append(all,
+		form{"203.0.113.7:_port", "203.0.113.7", false},
+		form{"10.1.2.3:_a.B-9_", "10.1.2.3", true},
+		form{"[2001:db8::1]:_x", "2001:db8::/64", false},
+		form{"203.0.113.7:_", "", false},
+		form{"203.0.113.7:_é", "", false},
+		form{"203.0.113.7:port", "", false},
+	)
+}
+
+// elements are ways to write an element about a node.
+var elements = []string{
+	`for="N"`,
+	`For="N";proto=https`,
+	`by=_edge;FOR="N";host="a,b;for=6.6.6.6"`,
+	`;by="[::1]";for="N";`,
+	`host="\"";for="N";ext="\\"`,
+}
+
+// holds H10
+func TestEveryNodeInEveryElementIsCountedAsTheTablesSay(t *testing.T) {
+	trusting := MustForwardedIP(Proxies{Trusted: trustedProxies, Header: "forwarded"})
+	twoHops := MustForwardedIP(Proxies{Hops: 2, Header: "Forwarded"})
+	bracketed := func(f form) form {
+		if !strings.HasPrefix(f.text, "[") && strings.Count(f.text, ":") > 1 {
+			f.text = "[" + f.text + "]"
+		}
+		return f
+	}
+	rows := 0
+	for _, peer := range peers[:4] {
+		for _, f := range nodes() {
+			for _, element := range elements {
+				for _, c := range chains(f) {
+					for i := range c {
+						for j := range c[i] {
+							if c[i][j] != f {
+								c[i][j] = bracketed(c[i][j])
+							}
+						}
+					}
+					write := func(f form) string { return strings.Replace(element, "N", f.text, 1) }
+					r := from(peer.text, "Forwarded", c.lines(write)...)
+					if got, want := keyOf(t, trusting, r), believed(peer, c.entries()); got != want {
+						t.Errorf("peer %q, lines %.200q: key %q, want %q", peer.text, r.Header("Forwarded"), got, want)
+					}
+					if got, want := keyOf(t, twoHops, r), counted(peer, c.entries(), 2); got != want {
+						t.Errorf("two hops, peer %q, lines %.200q: key %q, want %q", peer.text, r.Header("Forwarded"), got, want)
+					}
+					rows++
+				}
+			}
+		}
+	}
+	if rows < 3000 {
+		t.Errorf("%d rows are fewer than 3000", rows)
+	}
+}
+
+// holds H3
+func TestAHeaderOfOneAddressIsReadFromTrustedPeersAlone(t *testing.T) {
+	for _, name := range []string{"X-Real-IP", "CF-Connecting-IP", "true-client-ip"} {
+		k := MustForwardedIP(Proxies{Trusted: trustedProxies, Header: name})
+		for _, peer := range peers {
+			for _, f := range forms() {
+				want := peer.key
+				if peer.trusted && f.key != "" {
+					want = f.key
+				}
+				if got := keyOf(t, k, from(peer.text, name, " "+f.text+"\t")); got != want {
+					t.Errorf("%s, peer %q, value %.100q: key %q, want %q", name, peer.text, f.text, got, want)
+				}
+				for _, lines := range [][]string{{f.text, lie.text}, {lie.text, f.text}, {lie.text + ", " + f.text}, {f.text, f.text}, nil} {
+					if got := keyOf(t, k, from(peer.text, name, lines...)); got != peer.key {
+						t.Errorf("%s, peer %q, lines %.100q: key %q, want the peer %q", name, peer.text, lines, got, peer.key)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestOnlyTheHeaderThatWasNamedIsRead(t *testing.T) {
+	names := []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "Cf-Connecting-Ip", "True-Client-Ip", "X-Client-Ip", "X-Forwarded", "X-Original-Forwarded-For", "Via"}
+	all := &request{remote: "10.0.0.1:80", header: map[string][]string{}}
+	for i, name := range names {
+		all.header[name] = []string{fmt.Sprintf("203.0.113.%d", i)}
+	}
+	all.header["Forwarded"] = []string{"for=203.0.113.1"}
+	for i, name := range names {
+		k := MustForwardedIP(Proxies{Trusted: []string{"10.0.0.1"}, Header: name})
+		if got, want := keyOf(t, k, all), fmt.Sprintf("203.0.113.%d", i); got != want {
+			t.Errorf("%s: key %q, want %q", name, got, want)
+		}
+		delete(all.header, name)
+		if got := keyOf(t, k, all); got != "10.0.0.1" {
+			t.Errorf("without %s: key %q, want the peer", name, got)
+		}
+		all.header[name] = []string{fmt.Sprintf("203.0.113.%d", i)}
+		if name == "Forwarded" {
+			all.header[name] = []string{"for=203.0.113.1"}
+		}
+	}
+	if got := keyOf(t, RemoteIP, all); got != "10.0.0.1" {
+		t.Errorf("RemoteIP read a header: %q", got)
+	}
+}
+
+// attackers is every text that a caller may put before what a proxy appends.
+func attackers() (texts []string) {
+	for _, f := range forms() {
+		texts = append(texts, f.text, "10.0.0.1, "+f.text, f.text+", 10.0.0.1", f.text+",", f.text+",,",
+			"for="+f.text, `for="`+f.text+`"`, `for="`+f.text, `for="`+f.text+`\`, `x="`, `x="\`, `"`, `""`, `\"`, `for=10.0.0.1;x="`+f.text)
+	}
+	return texts
+}
+
+// An attacker who may write what he likes neither gets a second key nor the key
+// of a victim.
+func TestWhatAProxyAppendedDecidesWhateverTheCallerSentBefore(t *testing.T) {
+	xff := MustForwardedIP(Proxies{Trusted: trustedProxies})
+	hops := MustForwardedIP(Proxies{Hops: 1})
+	rfc := MustForwardedIP(Proxies{Trusted: trustedProxies, Header: "Forwarded"})
+	rows := []struct {
+		k                    core.KeyFunc
+		header, append, want string
+	}{
+		{xff, "X-Forwarded-For", "203.0.113.66", "203.0.113.66"},
+		{xff, "X-Forwarded-For", "203.0.113.66, 10.0.0.1", "203.0.113.66"},
+		{xff, "X-Forwarded-For", "2001:db8:66::1", "2001:db8:66::/64"},
+		{hops, "X-Forwarded-For", "203.0.113.66", "203.0.113.66"},
+		{rfc, "Forwarded", "for=203.0.113.66", "203.0.113.66"},
+		{rfc, "Forwarded", `for="203.0.113.66:80";host="a"`, "203.0.113.66"},
+		{rfc, "Forwarded", `for="[2001:db8:66::1]:80", for="10.0.0.1"`, "2001:db8:66::/64"},
+	}
+	for _, row := range rows {
+		for _, text := range attackers() {
+			for _, lines := range [][]string{
+				{text + ", " + row.append}, {text + "," + row.append}, {text, row.append}, {text, text, row.append}, {"", text + ", " + row.append},
+			} {
+				if got := keyOf(t, row.k, from("10.0.0.2:80", row.header, lines...)); got != row.want {
+					t.Fatalf("%s %.300q: key %q, want %q", row.header, lines, got, row.want)
+				}
+			}
+		}
+	}
+}
+
+// An attacker who reaches the server itself gains nothing from any header.
+func TestAStrangerIsCountedByHisOwnAddressWhateverHeSends(t *testing.T) {
+	for _, header := range []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip"} {
+		k := MustForwardedIP(Proxies{Trusted: trustedProxies, Header: header})
+		for _, text := range attackers() {
+			if got := keyOf(t, k, from("203.0.113.66:80", header, text)); got != "203.0.113.66" {
+				t.Fatalf("%s %.300q: key %q", header, text, got)
+			}
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package keyfuncs
+
+import (
+	"encoding/base64"
+	"net/textproto"
+	"strings"
+
+	"github.com/headgate/headgate/core"
+)
+
+// APIKey is a digest of the credential in the header, such as "X-Api-Key". The
+// space around it does not matter. In "Authorization" and
+// "Proxy-Authorization" the scheme and its spelling do not matter either, so
+// "Bearer k", "bearer  k" and "k" are one caller. A credential that is missing,
+// empty or sent in several lines has the key "".
+//
+// Put the check of the credential before this, or callers make up as many as
+// they like. Where a server accepts several spellings of one credential, such
+// as a UUID in both cases, count by [UserID].
+func APIKey(header string) core.KeyFunc {
+	name := textproto.CanonicalMIMEHeaderKey(header)
+	if name != "Authorization" && name != "Proxy-Authorization" {
+		return func(r core.Request) (string, bool) { return conceal(line(r, name)), true }
+	}
+	return func(r core.Request) (string, bool) {
+		value := line(r, name)
+		if _, credential := cutScheme(value); credential != "" {
+			value = credential
+		}
+		return conceal(value), true
+	}
+}
+
+// BearerToken is a digest of the token in "Authorization: Bearer token". The
+// case of the scheme and the space around the token do not matter. Without a
+// bearer token the key is "". What [APIKey] says of checking holds here too.
+func BearerToken(r core.Request) (key string, ok bool) {
+	scheme, token := cutScheme(line(r, "Authorization"))
+	if !strings.EqualFold(scheme, "Bearer") {
+		return "", true
+	}
+	return conceal(token), true
+}
+
+// BasicUser is a digest of the user's name in "Authorization: Basic …",
+// however its base64 is spelled. The password does not matter: guesses at one
+// account count together, so use it to slow them down, next to a limit by
+// address, and know that anybody can use up the limit of anybody's name.
+// Without a name the key is "".
+func BasicUser(r core.Request) (key string, ok bool) {
+	scheme, text := cutScheme(line(r, "Authorization"))
+	if !strings.EqualFold(scheme, "Basic") {
+		return "", true
+	}
+	plain, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(text, "="))
+	if err != nil {
+		return "", true
+	}
+	user, _, found := strings.Cut(string(plain), ":")
+	if !found {
+		return "", true
+	}
+	return conceal(user), true
+}
+
+// cutScheme cuts "Bearer k" in two. The credential is "" if there is but one
+// word.
+func cutScheme(value string) (scheme, credential string) {
+	i := strings.IndexAny(value, " \t")
+	if i < 0 {
+		return value, ""
+	}
+	return value[:i], trimSpace(value[i:])
+}

@@ -1,0 +1,66 @@
+package keyfuncs
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"io"
+	"strings"
+)
+
+const (
+	// longest is how many bytes of a text are kept as they are.
+	longest = 128
+
+	// mark begins the key of a text that was not kept.
+	mark = "sha256:"
+
+	// digestSize is how many bytes of a digest are used. 128 bits are enough:
+	// finding another text for somebody's digest takes 2^128 attempts.
+	digestSize = 16
+)
+
+var encoding = base64.RawURLEncoding
+
+// shorten bounds the length of a key. It is injective: a text that looks like
+// what it makes of long ones is treated as they are.
+func shorten(s string) string {
+	if len(s) <= longest && !strings.HasPrefix(s, mark) {
+		return s
+	}
+	return digest(s, mark)
+}
+
+// conceal turns a credential into a key that does not tell it.
+func conceal(s string) string {
+	if s == "" {
+		return ""
+	}
+	return digest(s, "")
+}
+
+// digest returns the prefix and the SHA-256 of s, cut to 128 bits, in
+// base64url. It reads s in pieces, so that a long text is never copied whole.
+func digest(s, prefix string) string {
+	var piece [512]byte
+	if len(s) <= len(piece) {
+		sum := sha256.Sum256(piece[:copy(piece[:], s)])
+		return encode(sum[:], prefix)
+	}
+	h := sha256.New()
+	feed(h, s, make([]byte, len(piece)))
+	return encode(h.Sum(nil), prefix)
+}
+
+// feed writes s to a hash, which never fails, by way of piece.
+func feed(h io.Writer, s string, piece []byte) {
+	for s != "" {
+		n := copy(piece, s)
+		h.Write(piece[:n])
+		s = s[n:]
+	}
+}
+
+func encode(sum []byte, prefix string) string {
+	var buf [len(mark) + (digestSize*8+5)/6]byte
+	return string(encoding.AppendEncode(append(buf[:0], prefix...), sum[:digestSize]))
+}

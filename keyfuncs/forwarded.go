@@ -1,0 +1,196 @@
+package keyfuncs
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/textproto"
+
+	"github.com/headgate/headgate/core"
+)
+
+// maxHops is far more proxies than anybody has in a row.
+const maxHops = 32
+
+// Proxies describes the reverse proxies between the callers and this server.
+// Set either Trusted or Hops.
+type Proxies struct {
+	// Trusted lists the addresses and CIDR prefixes of the proxies, such as
+	// "10.1.0.0/16", "2001:db8::/32" or "192.0.2.7". See [Private]. A prefix
+	// with bits set behind its length and one that covers all addresses are
+	// errors.
+	Trusted []string
+
+	// Hops is how many proxies every request passes, 1 to 32, for proxies
+	// whose addresses cannot be listed. It is only safe if nobody can reach
+	// this server except through all of them, and it has to change whenever
+	// their number does. Prefer Trusted.
+	Hops int
+
+	// Header is the one header that the proxies write: "" or
+	// "X-Forwarded-For", a list of addresses to which every proxy appends its
+	// peer; "Forwarded", the same as RFC 7239 has it; or any other name, such
+	// as "X-Real-Ip" or "Cf-Connecting-Ip", of a header that holds one address
+	// and that the proxies overwrite, always, whatever the caller sent. Only a
+	// list can be read with Hops. No other header is ever read.
+	Header string
+
+	// IPv6Prefix is how many bits of an IPv6 address count as one caller, 32
+	// to 128; 0 means 64.
+	IPv6Prefix int
+}
+
+// ForwardedIP is the address of the caller as told by proxies that are known.
+// Addresses are counted as [RemoteIP] counts them. The error lists everything
+// that is wrong with p, by name.
+//
+// # Threat model
+//
+// A caller may send any header, in any number of lines, with any text. What a
+// proxy appends stands to the right of that. So entries are read from the
+// right, over all lines in their order, and each is believed only because the
+// one who wrote it is trusted:
+//
+//   - With Trusted, a peer that is not trusted is the caller, whatever its
+//     headers say. Entries that are trusted are proxies. The first that is not
+//     is the caller. If all are trusted, the leftmost is the caller.
+//   - With Hops, the caller is the entry at that place from the right. The
+//     peer is not looked at, so a Unix socket will do.
+//   - With a header of one address, the peer must be trusted and the header
+//     must have come in one line with one address. Otherwise the peer is the
+//     caller.
+//
+// Whatever is not an address stops the reading: junk, an empty entry,
+// "unknown", an obfuscated identifier of RFC 7239, a text in quotes that do not
+// match. Then the caller is the last proxy that was recognised, or with Hops
+// the peer, as also if there are fewer entries than Hops. So a caller can
+// neither become somebody else nor become many; at worst he shares the count
+// of a proxy.
+//
+// Where a NAT64 address is to be trusted, list it as one: 64:ff9b::10.0.0.1 is
+// counted as 10.0.0.1 but not trusted for it.
+func ForwardedIP(p Proxies) (core.KeyFunc, error) {
+	f := forwarded{hops: p.Hops, bits: p.IPv6Prefix}
+	if f.bits == 0 {
+		f.bits = defaultBits
+	}
+	var errs []error
+	if err := checkBits(f.bits); err != nil {
+		errs = append(errs, in("IPv6Prefix", err))
+	}
+	f.trusted, errs = parseTrusted(p.Trusted, errs)
+	errs = f.readHeader(p.Header, errs)
+	switch {
+	case p.Hops < 0 || p.Hops > maxHops:
+		errs = append(errs, in("Hops", fmt.Errorf("%d is not within 1 to %d", p.Hops, maxHops)))
+	case p.Hops > 0 && len(p.Trusted) > 0:
+		errs = append(errs, in("Hops", errors.New("not together with Trusted; one of them must decide")))
+	case p.Hops == 0 && len(p.Trusted) == 0:
+		errs = append(errs, in("Trusted", errors.New("no proxy is listed; without proxies use RemoteIP")))
+	}
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("keyfuncs: Proxies: %w", errors.Join(errs...))
+	}
+	return f.key, nil
+}
+
+// MustForwardedIP is [ForwardedIP] for program text. It panics where that
+// returns an error.
+func MustForwardedIP(p Proxies) core.KeyFunc { return must(ForwardedIP(p)) }
+
+// in says which field of Proxies the error is about.
+func in(field string, err error) error { return fmt.Errorf("%s: %w", field, err) }
+
+// forwarded is a Proxies that was found right.
+type forwarded struct {
+	trusted []netip.Prefix
+	hops    int
+	header  string
+	list    *notation // nil for a header of one address
+	bits    int
+}
+
+func (f *forwarded) readHeader(name string, errs []error) []error {
+	if name == "" {
+		name = "X-Forwarded-For"
+	}
+	if !isToken(name) {
+		return append(errs, in("Header", fmt.Errorf("%q is not the name of a header", clip(name))))
+	}
+	f.header = textproto.CanonicalMIMEHeaderKey(name)
+	switch f.header {
+	case "X-Forwarded-For":
+		f.list = &xForwardedFor
+	case "Forwarded":
+		f.list = &rfc7239
+	default:
+		if f.hops > 0 {
+			return append(errs, in("Header", fmt.Errorf("%s is not a list, so Hops means nothing to it", f.header)))
+		}
+	}
+	return errs
+}
+
+func (f *forwarded) key(r core.Request) (string, bool) {
+	peer, known := parseAddress(r.RemoteAddr())
+	caller := peer
+	switch {
+	case f.hops > 0:
+		caller = f.hop(peer, r.Header(f.header))
+	case !known || !f.trusts(peer):
+	case f.list != nil:
+		caller = f.walk(peer, r.Header(f.header))
+	default:
+		caller = single(peer, r.Header(f.header))
+	}
+	return caller.key(f.bits), true
+}
+
+// walk returns the first address from the right that is not trusted, or the
+// last one that could be read.
+func (f *forwarded) walk(peer address, lines []string) address {
+	t := trail{lines: lines}
+	for f.trusts(peer) {
+		entry, ok := t.previous(f.list)
+		if !ok {
+			break
+		}
+		peer = entry
+	}
+	return peer
+}
+
+// hop returns the entry at the given place from the right.
+func (f *forwarded) hop(peer address, lines []string) address {
+	t := trail{lines: lines}
+	caller := peer
+	for range f.hops {
+		entry, ok := t.previous(f.list)
+		if !ok {
+			return peer
+		}
+		caller = entry
+	}
+	return caller
+}
+
+// single returns the one address of a header that holds one.
+func single(peer address, lines []string) address {
+	if len(lines) != 1 {
+		return peer
+	}
+	caller, ok := parseAddress(trimSpace(lines[0]))
+	if !ok {
+		return peer
+	}
+	return caller
+}
+
+func (f *forwarded) trusts(a address) bool {
+	for i := range f.trusted {
+		if f.trusted[i].Contains(a.ip) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,217 @@
+package keyfuncs
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestTheCallerIsTheFirstFromTheRightThatIsNotTrusted(t *testing.T) {
+	k := MustForwardedIP(Proxies{Trusted: []string{"10.0.0.0/8", "2001:db8:f::/48"}})
+	rows := []struct {
+		name, peer string
+		lines      []string
+		want       string
+	}{
+		{"no header", "10.0.0.1:80", nil, "10.0.0.1"},
+		{"an empty line", "10.0.0.1:80", []string{""}, "10.0.0.1"},
+		{"one entry", "10.0.0.1:80", []string{"203.0.113.7"}, "203.0.113.7"},
+		{"an entry with a port", "10.0.0.1:80", []string{"203.0.113.7:5678"}, "203.0.113.7"},
+		{"the leftmost is forged", "10.0.0.1:80", []string{"6.6.6.6, 203.0.113.7"}, "203.0.113.7"},
+		{"the first line is forged", "10.0.0.1:80", []string{"6.6.6.6", "203.0.113.7"}, "203.0.113.7"},
+		{"two proxies", "10.0.0.1:80", []string{"6.6.6.6, 203.0.113.7, 10.0.0.2"}, "203.0.113.7"},
+		{"two proxies on two lines", "10.0.0.1:80", []string{"6.6.6.6, 203.0.113.7", "10.0.0.2"}, "203.0.113.7"},
+		{"an untrusted proxy between", "10.0.0.1:80", []string{"203.0.113.7, 198.51.100.9, 10.0.0.2"}, "198.51.100.9"},
+		{"a caller inside", "10.0.0.1:80", []string{"10.0.0.3, 10.0.0.2"}, "10.0.0.3"},
+		{"IPv6 proxies", "[2001:db8:f::1]:80", []string{"2001:db8:1::7, 2001:db8:f::2"}, "2001:db8:1::/64"},
+		{"a trusted address that is mapped", "[::ffff:10.0.0.1]:80", []string{"203.0.113.7, ::ffff:a00:2"}, "203.0.113.7"},
+		{"a stranger", "203.0.113.9:80", []string{"203.0.113.7"}, "203.0.113.9"},
+		{"no peer", "@", []string{"203.0.113.7"}, ""},
+		{"junk at the right", "10.0.0.1:80", []string{"203.0.113.7, junk"}, "10.0.0.1"},
+		{"junk behind a proxy", "10.0.0.1:80", []string{"203.0.113.7, junk, 10.0.0.2"}, "10.0.0.2"},
+		{"an empty entry behind a proxy", "10.0.0.1:80", []string{"203.0.113.7, , 10.0.0.2"}, "10.0.0.2"},
+		{"an empty line behind a proxy", "10.0.0.1:80", []string{"203.0.113.7", "", "10.0.0.2"}, "10.0.0.2"},
+		{"unknown", "10.0.0.1:80", []string{"unknown"}, "10.0.0.1"},
+	}
+	for _, row := range rows {
+		if got := keyOf(t, k, from(row.peer, "X-Forwarded-For", row.lines...)); got != row.want {
+			t.Errorf("%s: key %q, want %q", row.name, got, row.want)
+		}
+	}
+}
+
+func TestTheCallerIsAtTheFixedPlaceFromTheRight(t *testing.T) {
+	rows := []struct {
+		hops  int
+		lines []string
+		want  string
+	}{
+		{1, []string{"203.0.113.7"}, "203.0.113.7"},
+		{1, []string{"6.6.6.6, 203.0.113.7"}, "203.0.113.7"},
+		{1, []string{"6.6.6.6", "203.0.113.7"}, "203.0.113.7"},
+		{2, []string{"6.6.6.6, 203.0.113.7, 198.51.100.2"}, "203.0.113.7"},
+		{2, []string{"6.6.6.6, 203.0.113.7", "198.51.100.2"}, "203.0.113.7"},
+		{3, []string{"6.6.6.6", "203.0.113.7", "198.51.100.3", "198.51.100.2"}, "203.0.113.7"},
+		{2, []string{"203.0.113.7"}, "192.0.2.1"},
+		{2, []string{"203.0.113.7, junk"}, "192.0.2.1"},
+		{2, []string{"junk, 203.0.113.7"}, "192.0.2.1"},
+		{1, nil, "192.0.2.1"},
+	}
+	for _, row := range rows {
+		k := MustForwardedIP(Proxies{Hops: row.hops})
+		if got := keyOf(t, k, with("X-Forwarded-For", row.lines...)); got != row.want {
+			t.Errorf("%d hops, %q: key %q, want %q", row.hops, row.lines, got, row.want)
+		}
+	}
+	k := MustForwardedIP(Proxies{Hops: 1})
+	if got := keyOf(t, k, from("@", "X-Forwarded-For", "203.0.113.7")); got != "203.0.113.7" {
+		t.Errorf("over a Unix socket: key %q", got)
+	}
+	if got := keyOf(t, k, from("@", "X-Forwarded-For", "junk")); got != "" {
+		t.Errorf("junk over a Unix socket: key %q", got)
+	}
+}
+
+func TestForwardedIsReadStrictly(t *testing.T) {
+	k := MustForwardedIP(Proxies{Trusted: []string{"10.0.0.0/8"}, Header: "Forwarded"})
+	const peer = "10.0.0.1"
+	rows := []struct{ line, want string }{
+		{`for=203.0.113.7`, "203.0.113.7"},
+		{`FOR=203.0.113.7`, "203.0.113.7"},
+		{`for="203.0.113.7"`, "203.0.113.7"},
+		{`for="203.0.113.7:80"`, "203.0.113.7"},
+		{`for="203.0.113.7:_x"`, "203.0.113.7"},
+		{`for="[2001:db8:1::7]"`, "2001:db8:1::/64"},
+		{`for="[2001:db8:1::7]:4711"`, "2001:db8:1::/64"},
+		{`for="[::ffff:203.0.113.7]"`, "203.0.113.7"},
+		{`by=10.0.0.1;for=203.0.113.7;proto=http`, "203.0.113.7"},
+		{`by="a,b;c";for=203.0.113.7`, "203.0.113.7"},
+		{`by="\",for=6.6.6.6,\"";for=203.0.113.7`, "203.0.113.7"},
+		{`for=203.0.113.7;ext="\\"`, "203.0.113.7"},
+		{`form=6.6.6.6;for=203.0.113.7;fork=6.6.6.6`, "203.0.113.7"},
+		{`;;for=203.0.113.7;;`, "203.0.113.7"},
+		{`for=6.6.6.6, for=203.0.113.7, for=10.0.0.2`, "203.0.113.7"},
+		{`for="6.6.6.6, for=203.0.113.7`, "203.0.113.7"},
+		{`x="\", for="203.0.113.7"`, "203.0.113.7"},
+
+		{``, peer},
+		{`203.0.113.7`, peer},
+		{`form=203.0.113.7`, peer},
+		{`for`, peer},
+		{`for=`, peer},
+		{`for=""`, peer},
+		{`=203.0.113.7`, peer},
+		{`for=unknown`, peer},
+		{`for=_hidden`, peer},
+		{`for="_hidden:80"`, peer},
+		{`for="unknown:80"`, peer},
+		{`proto=https;by=203.0.113.7`, peer},
+		{`for=203.0.113.7:80`, peer},
+		{`for=[2001:db8::7]`, peer},
+		{`for=2001:db8::7`, peer},
+		{`for="2001:db8::7"`, peer},
+		{`for="[203.0.113.7]"`, peer},
+		{`for="[2001:db8::7"`, peer},
+		{`for="[2001:db8::7]80"`, peer},
+		{`for="203.0.113.7:"`, peer},
+		{`for="203.0.113.7:_"`, peer},
+		{`for="\203.0.113.7"`, peer},
+		{`for= 203.0.113.7`, peer},
+		{`for =203.0.113.7`, peer},
+		{`for=203.0.113.7; proto=http`, peer},
+		{`for=" 203.0.113.7"`, peer},
+		{`for="203.0.113.7`, peer},
+		{`for=203.0.113.7"`, peer},
+		{`for="203.0.113.7"x`, peer},
+		{`for="203.0.113.7"proto=http`, peer},
+		{`for='203.0.113.7'`, peer},
+		{`for=203.0.113.7;for=198.51.100.1`, peer},
+		{`for=203.0.113.7;for=203.0.113.7`, peer},
+		{`for="";for=203.0.113.7`, peer},
+		{`for=203.0.113.7;For=""`, peer},
+		{`for=203.0.113.7;pro to=http`, peer},
+		{`for=203.0.113.7;proto`, peer},
+		{`for=203.0.113.7;proto=`, peer},
+		{`for=203.0.113.7;proto=a b`, peer},
+		{`for=203.0.113.7;x="` + "\x01" + `"`, peer},
+		{`for=203.0.113.7;x="` + "\x7f" + `"`, peer},
+		{`for=203.0.113.7;x="\`, peer},
+		{`for=203.0.113.7,`, peer},
+		{`for=203.0.113.7, for=unknown, for=10.0.0.2`, "10.0.0.2"},
+		{`for=203.0.113.7, proto=http, for=10.0.0.2`, "10.0.0.2"},
+	}
+	for _, row := range rows {
+		if got := keyOf(t, k, from("10.0.0.1:80", "Forwarded", row.line)); got != row.want {
+			t.Errorf("%s: key %q, want %q", row.line, got, row.want)
+		}
+	}
+}
+
+// holds H11
+func TestEveryMistakeAboutProxiesIsNamedAtOnce(t *testing.T) {
+	rows := []struct {
+		name string
+		p    Proxies
+		want []string
+	}{
+		{"nothing", Proxies{}, []string{"Trusted: no proxy is listed; without proxies use RemoteIP"}},
+		{"an empty list", Proxies{Trusted: []string{}}, []string{"Trusted: no proxy is listed; without proxies use RemoteIP"}},
+		{"both", Proxies{Trusted: []string{"10.0.0.1"}, Hops: 1}, []string{"Hops: not together with Trusted; one of them must decide"}},
+		{"negative hops", Proxies{Hops: -1}, []string{"Hops: -1 is not within 1 to 32"}},
+		{"far too many hops", Proxies{Hops: 33}, []string{"Hops: 33 is not within 1 to 32"}},
+		{"hops in a single header", Proxies{Hops: 1, Header: "x-real-ip"}, []string{"Header: X-Real-Ip is not a list, so Hops means nothing to it"}},
+		{"the whole Internet", Proxies{Trusted: []string{"0.0.0.0/0", "::/0", "::ffff:0.0.0.0/96"}}, []string{
+			`Trusted[0]: "0.0.0.0/0" trusts everybody`,
+			`Trusted[1]: "::/0" trusts everybody`,
+			`Trusted[2]: "::ffff:0.0.0.0/96" trusts everybody`,
+		}},
+		{"all at once", Proxies{
+			Trusted:    []string{"10.0.0.0/8", "10.0.0.0/33", "", " 10.0.0.1", "fe80::1%eth0", "10.1.2.3/8", "2001:db8::1/32", "proxy", "10.0.0.1", strings.Repeat("x", 300)},
+			Hops:       2,
+			Header:     "X Real IP",
+			IPv6Prefix: 31,
+		}, []string{
+			"IPv6Prefix: an IPv6 prefix of 31 bits is not within 32 to 128",
+			`Trusted[1]: "10.0.0.0/33" is not a CIDR prefix`,
+			`Trusted[2]: "" is not an address or a CIDR prefix`,
+			`Trusted[3]: " 10.0.0.1" is not an address or a CIDR prefix`,
+			`Trusted[4]: "fe80::1%eth0" is not an address or a CIDR prefix`,
+			`Trusted[5]: "10.1.2.3/8" has bits set behind its length; 10.0.0.0/8 or 10.1.2.3 is meant`,
+			`Trusted[6]: "2001:db8::1/32" has bits set behind its length; 2001:db8::/32 or 2001:db8::1 is meant`,
+			`Trusted[7]: "proxy" is not an address or a CIDR prefix`,
+			`Trusted[9]: "` + strings.Repeat("x", 100) + `…" is not an address or a CIDR prefix`,
+			`Header: "X Real IP" is not the name of a header`,
+			"Hops: not together with Trusted; one of them must decide",
+		}},
+	}
+	for _, row := range rows {
+		k, err := ForwardedIP(row.p)
+		if want := "keyfuncs: Proxies: " + strings.Join(row.want, "\n"); err == nil || k != nil || err.Error() != want {
+			t.Errorf("%s: error\n%v\nwant\n%s", row.name, err, want)
+		}
+	}
+}
+
+func TestMustForwardedIPPanicsWithTheError(t *testing.T) {
+	defer func() {
+		err, _ := recover().(error)
+		if err == nil || !strings.Contains(err.Error(), `Trusted[0]: "x"`) {
+			t.Errorf("it panicked with %v", err)
+		}
+	}()
+	MustForwardedIP(Proxies{Trusted: []string{"x"}})
+}
+
+func TestPrivateNetworksAreAFitListAndNobodysButTheCallers(t *testing.T) {
+	Private()[0] = "0.0.0.0/0"
+	k := MustForwardedIP(Proxies{Trusted: append(Private(), "203.0.113.0/24")})
+	for _, peer := range []string{"10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1", "127.0.0.1", "169.254.169.126", "::1", "fd12::1", "fe80::1%eth0", "203.0.113.1"} {
+		if got := keyOf(t, k, from(peer, "X-Forwarded-For", "8.8.8.8")); got != "8.8.8.8" {
+			t.Errorf("%s is not trusted: key %q", peer, got)
+		}
+	}
+	for _, peer := range []string{"9.255.255.255", "11.0.0.0", "172.15.0.1", "172.32.0.1", "192.169.0.1", "100.64.0.1", "128.0.0.1", "8.8.4.4", "::2", "2001:db8::1"} {
+		if got := keyOf(t, k, from(peer, "X-Forwarded-For", "8.8.8.8")); got == "8.8.8.8" {
+			t.Errorf("%s is trusted", peer)
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package keyfuncs
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestAHeaderIsItsOnlyLineWithoutTheSpaceAroundIt(t *testing.T) {
+	rows := []struct {
+		lines []string
+		want  string
+	}{
+		{nil, ""},
+		{[]string{""}, ""},
+		{[]string{" \t "}, ""},
+		{[]string{"acme"}, "acme"},
+		{[]string{" \tacme \t"}, "acme"},
+		{[]string{"a, b"}, "a, b"},
+		{[]string{"Acme"}, "Acme"},
+		{[]string{"a{b}\xff\t\x00c"}, "a{b}\xff\t\x00c"},
+		{[]string{"acme", "other"}, ""},
+		{[]string{"acme", "acme"}, ""},
+		{[]string{"", "acme"}, ""},
+	}
+	for _, row := range rows {
+		if got := keyOf(t, Header("x-TENANT"), with("X-Tenant", row.lines...)); got != row.want {
+			t.Errorf("%q: key %q, want %q", row.lines, got, row.want)
+		}
+	}
+}
+
+// holds H16
+func TestALongTextIsReplacedByADigestThatNoOtherTextCanImitate(t *testing.T) {
+	k := Header("X-Tenant")
+	seen := map[string]int{}
+	for n := range 1200 {
+		key := keyOf(t, k, with("X-Tenant", strings.Repeat("a", n)))
+		if other, dup := seen[key]; dup {
+			t.Errorf("%d and %d bytes have one key", n, other)
+		}
+		seen[key] = n
+		if kept := key == strings.Repeat("a", n); kept != (n <= 128) {
+			t.Errorf("%d bytes: key %q", n, key)
+		}
+	}
+	long := keyOf(t, k, with("X-Tenant", strings.Repeat("a", 900_000)))
+	if len(long) != len("sha256:")+22 || !strings.HasPrefix(long, "sha256:") {
+		t.Errorf("900 kB have key %q", long)
+	}
+	if forged := keyOf(t, k, with("X-Tenant", long)); forged == long {
+		t.Errorf("the text %q has the key of a long one", long)
+	}
+	if got := keyOf(t, k, with("X-Tenant", "SHA256:x")); got != "SHA256:x" {
+		t.Errorf("key %q", got)
+	}
+}
+
+func TestACookieIsADigestOfItsOnlyValue(t *testing.T) {
+	want := keyOf(t, APIKey("X-Api-Key"), with("X-Api-Key", "abc"))
+	rows := []struct {
+		lines []string
+		known bool
+	}{
+		{[]string{"sid=abc"}, true},
+		{[]string{`sid="abc"`}, true},
+		{[]string{" sid = abc "}, true},
+		{[]string{"a=b; sid=abc; c=d"}, true},
+		{[]string{"a=b;sid=abc;c=d"}, true},
+		{[]string{"a=b", "sid=abc"}, true},
+		{[]string{"sid2=x; xsid=y; sid=abc; SID=z; sid"}, true},
+		{[]string{"; ;=;sid=abc;"}, true},
+
+		{nil, false},
+		{[]string{""}, false},
+		{[]string{"sid"}, false},
+		{[]string{"sid="}, false},
+		{[]string{`sid=""`}, false},
+		{[]string{"SID=abc"}, false},
+		{[]string{"a=sid=abc"}, false},
+		{[]string{"sid=abc; sid=abc"}, false},
+		{[]string{"sid=abc; sid=x"}, false},
+		{[]string{"sid=; sid=abc"}, false},
+		{[]string{"sid=abc", "sid=x"}, false},
+	}
+	for _, row := range rows {
+		got := keyOf(t, Cookie("sid"), with("Cookie", row.lines...))
+		if row.known && got != want || !row.known && got != "" {
+			t.Errorf("%q: key %q", row.lines, got)
+		}
+	}
+	for _, value := range []string{"ABC", "abc=", "=abc", `"abc`, `abc"`, "a bc"} {
+		if got := keyOf(t, Cookie("sid"), with("Cookie", "sid="+value)); got == want || got == "" {
+			t.Errorf("value %q: key %q", value, got)
+		}
+	}
+	if got := keyOf(t, Cookie("sid"), with("Cookie", `sid="`)); !digestText.MatchString(got) {
+		t.Errorf("a lone quote has key %q", got)
+	}
+}

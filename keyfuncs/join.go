@@ -1,0 +1,51 @@
+package keyfuncs
+
+import (
+	"slices"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Join is the tuple of all keys, as in Join(RemoteIP, Route): "192.0.2.1|/login".
+// Different tuples are different keys whatever bytes are in them; within a key
+// "|" and "\" are escaped by "\". If ok of any is false, so is that of Join.
+//
+// Where one key is "" the others still tell callers apart. So put [First] into
+// a Join, not a Join into a First.
+func Join(keys ...core.KeyFunc) core.KeyFunc {
+	keys = known(keys)
+	return func(r core.Request) (string, bool) {
+		var room [longest]byte
+		b := room[:0]
+		for i, k := range keys {
+			key, ok := k(r)
+			if !ok {
+				return "", false
+			}
+			if i > 0 {
+				b = append(b, '|')
+			}
+			b = appendEscaped(b, key)
+		}
+		return shorten(string(b)), true
+	}
+}
+
+func appendEscaped(b []byte, s string) []byte {
+	for i := range len(s) {
+		if s[i] == '|' || s[i] == '\\' {
+			b = append(b, '\\')
+		}
+		b = append(b, s[i])
+	}
+	return b
+}
+
+// known is a copy of the list in which a nil function cannot tell the caller.
+func known(keys []core.KeyFunc) []core.KeyFunc {
+	keys = slices.Clone(keys)
+	for i, k := range keys {
+		keys[i] = orNobody(k)
+	}
+	return keys
+}

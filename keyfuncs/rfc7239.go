@@ -1,0 +1,132 @@
+package keyfuncs
+
+import "strings"
+
+// rfc7239 is the list of the Forwarded header:
+//
+//	for=192.0.2.1;proto=https, for="[2001:db8::1]:4711";by=_edge
+var rfc7239 = notation{cut: cutLastElement, parse: parseElement}
+
+// cutLastElement cuts at the last comma outside quotes. It reads from the right,
+// so that a quote which a caller left open cannot swallow what proxies append.
+// Inside quotes a backslash stands before every quote, and before an opening
+// quote stands an equals sign, so the way back is as plain as the way forth.
+func cutLastElement(line string) (before, entry string, more bool) {
+	for i := len(line) - 1; i >= 0; i-- {
+		switch line[i] {
+		case ',':
+			return line[:i], line[i+1:], true
+		case '"':
+			for i--; i >= 0 && (line[i] != '"' || i > 0 && line[i-1] == '\\'); i-- {
+			}
+		}
+	}
+	return "", line, false
+}
+
+// parseElement returns the address that the element is for. An element that
+// breaks the grammar anywhere, names nobody or names two is not an address.
+func parseElement(element string) (a address, ok bool) {
+	node, found := "", false
+	for rest, more := element, true; more; {
+		var name, value string
+		if name, value, rest, more, ok = cutPair(rest); !ok {
+			return address{}, false
+		}
+		if !strings.EqualFold(name, "for") {
+			continue
+		}
+		if found {
+			return address{}, false
+		}
+		node, found = value, true
+	}
+	return parseNode(node)
+}
+
+// cutPair cuts the first "name=value" off an element. Pairs may be empty, as
+// the grammar has it: then the name is "". The value comes without its quotes
+// and with its escapes, which no address has.
+func cutPair(s string) (name, value, rest string, more, ok bool) {
+	if s == "" {
+		return "", "", "", false, true
+	}
+	if s[0] == ';' {
+		return "", "", s[1:], true, true
+	}
+	name, s, ok = strings.Cut(s, "=")
+	if !ok || !isToken(name) || s == "" {
+		return "", "", "", false, false
+	}
+	if s[0] == '"' {
+		value, s, ok = cutQuoted(s[1:])
+	} else {
+		i := strings.IndexByte(s, ';')
+		if i < 0 {
+			i = len(s)
+		}
+		value, s = s[:i], s[i:]
+		ok = isToken(value)
+	}
+	if !ok || s != "" && s[0] != ';' {
+		return "", "", "", false, false
+	}
+	if s == "" {
+		return name, value, "", false, true
+	}
+	return name, value, s[1:], true, true
+}
+
+// cutQuoted cuts after the quote that ends a quoted string.
+func cutQuoted(s string) (value, rest string, ok bool) {
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '"':
+			return s[:i], s[i+1:], true
+		case c == '\\':
+			i++
+		case c < ' ' && c != '\t' || c == 0x7f:
+			return "", "", false
+		}
+	}
+	return "", "", false
+}
+
+// parseNode reads a node: an IPv4 address or an IPv6 address in brackets, and
+// perhaps a port, which may be obfuscated. "unknown" and obfuscated nodes are
+// no addresses.
+func parseNode(s string) (address, bool) {
+	host, port, ok := splitPort(s)
+	bare := !strings.HasPrefix(s, "[") && strings.IndexByte(host, ':') >= 0
+	if !ok || bare || !isPort(port) && !isObfuscated(port) {
+		return address{}, false
+	}
+	return parseHost(host)
+}
+
+// isObfuscated tells whether s is an obfuscated identifier, such as "_edge".
+func isObfuscated(s string) bool {
+	if len(s) < 2 || s[0] != '_' {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; !isAlphanumeric(c) && c != '.' && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+// isToken tells whether s is a token of RFC 9110.
+func isToken(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; !isAlphanumeric(c) && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func isAlphanumeric(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}

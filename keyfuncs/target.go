@@ -1,0 +1,75 @@
+package keyfuncs
+
+import (
+	"strings"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Global is one key for all requests.
+func Global(core.Request) (key string, ok bool) { return "", true }
+
+// Route is the pattern that the router matched, such as "/users/{id}", so that
+// every spelling of a path that leads there is one key. Where the framework
+// does not know the route yet the key is "".
+func Route(r core.Request) (key string, ok bool) { return shorten(r.Route()), true }
+
+// Path is the decoded path as the caller wrote it. A caller can write most
+// paths in many ways that lead to one handler, in other case, with a slash more
+// or with another id. Each has its own count: prefer [Route].
+func Path(r core.Request) (key string, ok bool) { return shorten(r.Path()), true }
+
+// Method is the method of the request. HEAD counts as GET, which serves it, and
+// all methods that RFC 9110 and RFC 5789 do not name count as "other".
+func Method(r core.Request) (key string, ok bool) {
+	switch m := r.Method(); m {
+	case "GET", "HEAD":
+		return "GET", true
+	case "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE":
+		return m, true
+	}
+	return "other", true
+}
+
+// maxHost is the longest name that the DNS has.
+const maxHost = 253
+
+// Host is the host that was asked for, in lower case, without a port and a
+// trailing dot; an address is in its shortest form. What is neither a name nor
+// an address has the key "". A caller can ask for any host: count by it only
+// where unknown hosts are refused before, or in a [Join] with the caller.
+func Host(r core.Request) (key string, ok bool) {
+	host, port, ok := splitPort(strings.TrimSuffix(line(r, "Host"), ":"))
+	if !ok || !isPort(port) {
+		return "", true
+	}
+	if strings.IndexByte(host, ':') >= 0 {
+		a, ok := parseHost(host)
+		if !ok {
+			return "", true
+		}
+		return a.ip.String(), true
+	}
+	host = strings.TrimSuffix(host, ".")
+	if !isHostName(host) {
+		return "", true
+	}
+	return strings.ToLower(host), true
+}
+
+// isHostName tells whether s is labels of letters, digits, hyphens and
+// underscores with dots between.
+func isHostName(s string) bool {
+	label := 0
+	for i := range len(s) {
+		switch c := s[i]; {
+		case isAlphanumeric(c), c == '-', c == '_':
+			label++
+		case c == '.' && label > 0:
+			label = 0
+		default:
+			return false
+		}
+	}
+	return label > 0 && len(s) <= maxHost
+}

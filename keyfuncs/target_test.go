@@ -1,0 +1,106 @@
+package keyfuncs
+
+import (
+	"context"
+	"strings"
+	"testing"
+)
+
+func TestGlobalIsOneKey(t *testing.T) {
+	if got := keyOf(t, Global, from("192.0.2.1:80", "X-Api-Key", "a")); got != "" {
+		t.Errorf("key %q", got)
+	}
+}
+
+func TestARouteAndAPathAreKeptAsTheyAreUpTo128Bytes(t *testing.T) {
+	r := &request{route: "/users/{id}", path: "/Users//7/"}
+	if got := keyOf(t, Route, r); got != "/users/{id}" {
+		t.Errorf("route: key %q", got)
+	}
+	if got := keyOf(t, Path, r); got != "/Users//7/" {
+		t.Errorf("path: key %q", got)
+	}
+	r = &request{path: "/" + strings.Repeat("x", 900_000)}
+	if got := keyOf(t, Route, r); got != "" {
+		t.Errorf("no route: key %q", got)
+	}
+	if got := keyOf(t, Path, r); len(got) != len("sha256:")+22 {
+		t.Errorf("long path: key of %d bytes", len(got))
+	}
+}
+
+func TestMethodsThatNobodyServesAreOneKey(t *testing.T) {
+	rows := map[string]string{
+		"GET": "GET", "HEAD": "GET", "POST": "POST", "PUT": "PUT", "PATCH": "PATCH", "DELETE": "DELETE",
+		"CONNECT": "CONNECT", "OPTIONS": "OPTIONS", "TRACE": "TRACE",
+		"": "other", "get": "other", "GETX": "other", "PROPFIND": "other", strings.Repeat("A", 100_000): "other",
+	}
+	for method, want := range rows {
+		if got := keyOf(t, Method, &request{method: method}); got != want {
+			t.Errorf("%.20q: key %q, want %q", method, got, want)
+		}
+	}
+}
+
+func TestAHostIsOneKeyInEverySpelling(t *testing.T) {
+	label := strings.Repeat("a", 63)
+	longest := strings.Join([]string{label, label, label, label[:61]}, ".")
+	rows := map[string]string{
+		"example.com": "example.com", "EXAMPLE.com": "example.com", "example.com.": "example.com", "example.com:443": "example.com",
+		"Example.Com.:8080": "example.com", "example.com:": "example.com", " example.com ": "example.com", "a_b-c.example": "a_b-c.example",
+		"localhost": "localhost", longest: longest, longest + ".": longest,
+		"192.0.2.1": "192.0.2.1", "192.0.2.1:80": "192.0.2.1", "[2001:DB8::0:1]": "2001:db8::1", "[2001:db8::1]:80": "2001:db8::1",
+		"[::ffff:192.0.2.1]:80": "192.0.2.1", "2001:db8::1": "2001:db8::1", "[fe80::1%25eth0]": "fe80::1", "[::1]:": "::1",
+
+		"": "", ".": "", "..": "", ":": "", ":80": "", "example.com..": "", ".example.com": "", "a..b": "", "example.com:x": "", "example.com:80:80": "",
+		"example.com:70000": "", "user@example.com": "", "example.com/": "", "ex ample.com": "", "ex\x00ample.com": "", "exämple.com": "", "%65xample.com": "",
+		"[::1": "", "[example.com]": "", "::g": "", longest + "a": "", strings.Repeat("a", 900_000): "", "a,b": "", "example.com::": "",
+	}
+	for host, want := range rows {
+		if got := keyOf(t, Host, with("Host", host)); got != want {
+			t.Errorf("%.80q: key %q, want %q", host, got, want)
+		}
+	}
+	if got := keyOf(t, Host, with("Host", "a.example", "b.example")); got != "" {
+		t.Errorf("two hosts: key %q", got)
+	}
+	if got := keyOf(t, Host, with("Host")); got != "" {
+		t.Errorf("no host: key %q", got)
+	}
+}
+
+type userKey struct{}
+
+// user finds who was put into the context by signedIn.
+func user(ctx context.Context) (string, bool) {
+	id, ok := ctx.Value(userKey{}).(string)
+	return id, ok
+}
+
+func signedIn(id string) *request {
+	r := with("X-User", "forged")
+	r.ctx = context.WithValue(context.Background(), userKey{}, id)
+	return r
+}
+
+func TestAUserIsWhoTheAuthenticationSaysHeIs(t *testing.T) {
+	if got := keyOf(t, UserID(user), signedIn("alice")); got != "alice" {
+		t.Errorf("key %q", got)
+	}
+	if got := keyOf(t, UserID(user), with("X-User", "alice")); got != "" {
+		t.Errorf("nobody has key %q", got)
+	}
+	if got := keyOf(t, UserID(user), signedIn("")); got != "" {
+		t.Errorf("an empty id has key %q", got)
+	}
+	if got := keyOf(t, UserID(user), signedIn(strings.Repeat("a", 129))); len(got) != len("sha256:")+22 {
+		t.Errorf("a long id has key %q", got)
+	}
+	denied := func(context.Context) (string, bool) { return "alice", false }
+	if got := keyOf(t, UserID(denied), signedIn("bob")); got != "" {
+		t.Errorf("an id that is not ok has key %q", got)
+	}
+	if got := keyOf(t, UserID(nil), signedIn("alice")); got != "" {
+		t.Errorf("without a lookup the key is %q", got)
+	}
+}

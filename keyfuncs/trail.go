@@ -1,0 +1,57 @@
+package keyfuncs
+
+import "strings"
+
+// notation is how a list of addresses is written.
+type notation struct {
+	// cut takes the last entry off a line; more tells that others are before it.
+	cut func(line string) (before, entry string, more bool)
+	// parse reads an entry.
+	parse func(entry string) (address, bool)
+}
+
+// xForwardedFor is the customary list: "192.0.2.1, 2001:db8::1".
+var xForwardedFor = notation{cut: cutLast, parse: parseAddress}
+
+func cutLast(line string) (before, entry string, more bool) {
+	i := strings.LastIndexByte(line, ',')
+	if i < 0 {
+		return "", line, false
+	}
+	return line[:i], line[i+1:], true
+}
+
+// trail reads the entries of all lines of a header, the last one first. It
+// looks at no more of the text than it has to: what is left of an entry cannot
+// change what that entry is.
+type trail struct {
+	lines []string // not yet begun
+	line  string   // what is left of the one begun
+	more  bool     // entries are left in line
+}
+
+// previous returns the entry before the one that it returned last. ok is false
+// at the end and for an entry that is not an address.
+func (t *trail) previous(n *notation) (a address, ok bool) {
+	if !t.more {
+		last := len(t.lines) - 1
+		if last < 0 {
+			return address{}, false
+		}
+		t.line, t.lines = t.lines[last], t.lines[:last]
+	}
+	var entry string
+	t.line, entry, t.more = n.cut(t.line)
+	return n.parse(trimSpace(entry))
+}
+
+// trimSpace takes off what HTTP calls optional whitespace.
+func trimSpace(s string) string {
+	for s != "" && (s[0] == ' ' || s[0] == '\t') {
+		s = s[1:]
+	}
+	for s != "" && (s[len(s)-1] == ' ' || s[len(s)-1] == '\t') {
+		s = s[:len(s)-1]
+	}
+	return s
+}

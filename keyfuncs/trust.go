@@ -1,0 +1,70 @@
+package keyfuncs
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// Private returns the networks that are not reached from the Internet: the
+// private, loopback and link-local ones of IPv4 and IPv6. They are a fit list
+// of trusted proxies where all that runs in them may be trusted to name the
+// caller. The slice is the caller's own.
+func Private() []string {
+	return []string{
+		"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", // RFC 1918
+		"fc00::/7", // RFC 4193
+		"127.0.0.0/8", "::1/128",
+		"169.254.0.0/16", "fe80::/10",
+	}
+}
+
+// parseTrusted reads the list and adds what is wrong with it to errs.
+func parseTrusted(list []string, errs []error) ([]netip.Prefix, []error) {
+	trusted := make([]netip.Prefix, 0, len(list))
+	for i, s := range list {
+		p, err := parsePrefix(s)
+		if err != nil {
+			errs = append(errs, in(fmt.Sprintf("Trusted[%d]", i), fmt.Errorf("%q %w", clip(s), err)))
+			continue
+		}
+		trusted = append(trusted, p)
+	}
+	return trusted, errs
+}
+
+// parsePrefix reads an address or a CIDR prefix and unmaps it, as addresses
+// are unmapped before they are compared.
+func parsePrefix(s string) (netip.Prefix, error) {
+	if !strings.Contains(s, "/") {
+		ip, err := netip.ParseAddr(s)
+		if err != nil || ip.Zone() != "" {
+			return netip.Prefix{}, errors.New("is not an address or a CIDR prefix")
+		}
+		ip = ip.Unmap()
+		return netip.PrefixFrom(ip, ip.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(s)
+	if err != nil {
+		return netip.Prefix{}, errors.New("is not a CIDR prefix")
+	}
+	if p.Masked() != p {
+		return netip.Prefix{}, fmt.Errorf("has bits set behind its length; %s or %s is meant", p.Masked(), p.Addr())
+	}
+	if p.Addr().Is4In6() {
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+	}
+	if p.Bits() == 0 {
+		return netip.Prefix{}, errors.New("trusts everybody")
+	}
+	return p, nil
+}
+
+// clip keeps a text that is quoted in an error short.
+func clip(s string) string {
+	if len(s) > 100 {
+		return s[:100] + "…"
+	}
+	return s
+}
