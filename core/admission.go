@@ -74,6 +74,9 @@ func (l *Limiter) Admit(r Request) *Admission {
 	}
 	a.ctx = r.Context()
 	err := g.addRequest(r)
+	if err == nil && g.set.watch.on.Load() {
+		l.look(r, g)
+	}
 	if err == nil {
 		err = g.decide(a.ctx, g.set.patient)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 )
 
 // Failure says what happens to a request when nobody could decide: the store
@@ -43,6 +44,12 @@ type Config struct {
 
 	// Observer, unless nil, is told of every decision.
 	Observer Observer
+
+	// Logger is told, once for each code, of likely mistakes in how the limiter
+	// is set up, such as CodeUnheeded; see [Finding]. Nothing that a client sent
+	// is in there. nil means slog.Default() at the time. To be told nothing, and
+	// have nothing looked at, use slog.New(slog.DiscardHandler).
+	Logger *slog.Logger
 
 	// MaxWaiters and MaxWaitersPerKey bound how many requests wait at the same
 	// time, in all and for one key of one rule. 0 means the default. A request

@@ -9,3 +9,6 @@ func (a *Admission) Renewing() bool {
 	defer a.renewal.mu.Unlock()
 	return a.renewal.timer != nil
 }
+
+// Watching tells whether requests are looked at for mistakes.
+func (l *Limiter) Watching() bool { return l.set.Load().watch.on.Load() }

@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"testing"
@@ -69,6 +70,7 @@ func (s brokenStore) Apply(context.Context, []core.Op, []core.Decision) error { 
 type fakeRequest struct {
 	ctx     context.Context
 	method  string
+	remote  string
 	headers map[string][]string
 }
 
@@ -87,7 +89,7 @@ func (r *fakeRequest) Method() string {
 }
 func (r *fakeRequest) Path() string                { return "/a" }
 func (r *fakeRequest) Route() string               { return "" }
-func (r *fakeRequest) RemoteAddr() string          { return "192.0.2.1:1234" }
+func (r *fakeRequest) RemoteAddr() string          { return cmp.Or(r.remote, "192.0.2.1:1234") }
 func (r *fakeRequest) Header(name string) []string { return r.headers[name] }
 
 // everyone is a key function under which all count together.

@@ -217,8 +217,13 @@ func (g *Grant) ask(ctx context.Context) error {
 	}
 	g.allowed, g.degraded = true, false
 	for i := range g.ops {
+		if g.out[i].Allowed {
+			continue
+		}
+		if g.out[i].RetryAfter == Never {
+			g.limiter.Warn(Finding{CodeTooCostly, g.ops[i].Rule, "a request cost more than its limit can ever hold, and can never be admitted"})
+		}
 		switch {
-		case g.out[i].Allowed:
 		case !g.ops[i].Soft:
 			g.allowed = false
 		case g.calls[i].rule.OnLimit == Degrade:

@@ -8,13 +8,20 @@ import (
 )
 
 // SetHeaders puts [Admission.Headers] into h, which may be a
-// [net/http.Header].
+// [net/http.Header], and notes there that a request that passes has been
+// counted; see [Limiter.Counted].
 func (a *Admission) SetHeaders(h map[string][]string) {
 	list := a.Headers()
-	values := make([]string, len(list))
+	n, earlier := len(list), marks(h)
+	values := make([]string, n+len(earlier)+1)
 	for i := range list {
 		values[i] = list[i].Value
 		h[list[i].Name] = values[i : i+1 : i+1]
+	}
+	if a.Outcome() == Pass {
+		copy(values[n:], earlier)
+		values[len(values)-1] = a.grant.limiter.id
+		h[seenHeader] = values[n:n:len(values)]
 	}
 }
 

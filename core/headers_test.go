@@ -101,7 +101,8 @@ func TestSetHeadersReplacesWhatIsThere(t *testing.T) {
 	defer a.Done(200)
 	h := map[string][]string{"Ratelimit": {"forged", "twice"}, "Vary": {"Origin"}}
 	a.SetHeaders(h)
-	want := map[string][]string{"Ratelimit": {`"a";r=4;t=2`}, "Ratelimit-Policy": {`"a";q=5;w=10`}, "Vary": {"Origin"}}
+	want := map[string][]string{"Ratelimit": {`"a";r=4;t=2`}, "Ratelimit-Policy": {`"a";q=5;w=10`}, "Vary": {"Origin"},
+		"Headgate": {}} // no line of which is ever sent
 	if !reflect.DeepEqual(h, want) {
 		t.Errorf("got %v", h)
 	}

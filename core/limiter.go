@@ -26,8 +26,10 @@ type Limiter struct {
 	queue         queue
 	leases        *leaseSource
 	admissions    sync.Pool
-	closed        chan struct{}
-	closing       sync.Once
+	doctor        doctor
+	id            string          // that nobody else has
+	life          context.Context // ends with Close
+	end           context.CancelFunc
 }
 
 // New returns a limiter, or an error that joins everything that is wrong with
@@ -45,11 +47,13 @@ func New(c Config) (*Limiter, error) {
 		onError:       c.OnError,
 		observer:      c.Observer,
 		leases:        newLeaseSource(),
-		closed:        make(chan struct{}),
 	}
+	l.id = l.leases.next()
+	l.life, l.end = context.WithCancel(context.Background())
+	l.doctor.hire(c.Logger)
 	l.queue.most = cmp.Or(c.MaxWaiters, DefaultMaxWaiters)
 	l.queue.mostPerKey = cmp.Or(c.MaxWaitersPerKey, DefaultMaxWaitersPerKey)
-	l.set.Store(set)
+	l.enforce(set)
 	return l, nil
 }
 
@@ -71,15 +75,23 @@ func (l *Limiter) SetRules(rules []Rule) error {
 	if err != nil {
 		return err
 	}
-	l.set.Store(set)
+	l.enforce(set)
 	return nil
+}
+
+// enforce puts a set of rules in force.
+func (l *Limiter) enforce(set *ruleSet) {
+	if !l.doctor.knows(CodeUnheeded) || !l.doctor.knows(CodeOneKey) {
+		set.watch.begin(len(set.rules))
+	}
+	l.set.Store(set)
 }
 
 // Close ends all waits at once: who waits is refused. After it nobody waits,
 // and everything else goes on as before. It may be called again and never
 // returns an error.
 func (l *Limiter) Close() error {
-	l.closing.Do(func() { close(l.closed) })
+	l.end()
 	return nil
 }
 
@@ -109,6 +121,7 @@ func (l *Limiter) grant(ctx context.Context, key string, cost int64, patience ti
 	if cost < 0 {
 		return &Grant{}, fmt.Errorf("%w: the cost %d is negative", ErrOp, cost)
 	}
+	l.consultStore()
 	g := &Grant{}
 	g.begin(l)
 	err := g.addKey(Take, key, cost)

@@ -1,7 +1,5 @@
 package core
 
-import "strconv"
-
 // ProblemType is the Content-Type of [Admission.Problem].
 const ProblemType = "application/problem+json"
 
@@ -25,22 +23,7 @@ func (a *Admission) quotaExceeded() []byte {
 	b = append(b, `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",`...)
 	b = append(b, `"title":"Request cannot be satisfied as assigned quota has been exceeded",`...)
 	b = append(b, `"status":429,"detail":"`...)
-	switch n := a.RetryAfter(); n {
-	case 0:
-		b = append(b, "The request asks for more than the quota can ever hold."...)
-	case 1:
-		b = append(b, "Retry after 1 second."...)
-	default:
-		b = append(b, "Retry after "...)
-		b = strconv.AppendInt(b, n, 10)
-		b = append(b, " seconds."...)
-	}
-	b = append(b, `","violated-policies":[`...)
-	for i, name := range a.grant.Violated() {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(append(append(b, '"'), name...), '"')
-	}
-	return append(b, `]}`...)
+	b = a.appendDetail(b)
+	b = appendNames(append(b, `","violated-policies":`...), a.grant.Violated())
+	return append(b, '}')
 }

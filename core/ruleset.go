@@ -14,6 +14,7 @@ type ruleSet struct {
 	patient bool   // some rule waits
 	shown   int    // how many rules clients may see
 	policy  string // the RateLimit-Policy of all of them under their own limits
+	watch   watch
 }
 
 // activeRule is a rule in use.
@@ -21,6 +22,7 @@ type activeRule struct {
 	Rule
 	index int
 	terms *terms
+	watch keyWatch
 
 	// others are the terms of limits that Override has returned, replaced as a
 	// whole when one is added.

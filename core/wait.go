@@ -163,19 +163,12 @@ func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-l.closed:
+	case <-l.life.Done():
 		return ErrClosed
 	}
 }
 
-func (l *Limiter) isClosed() bool {
-	select {
-	case <-l.closed:
-		return true
-	default:
-		return false
-	}
-}
+func (l *Limiter) isClosed() bool { return l.life.Err() != nil }
 
 // turnsAway tells that nobody may begin to wait at p.
 func (l *Limiter) turnsAway(p place) bool { return l.isClosed() || l.queue.full(p) }

@@ -4,7 +4,8 @@
 //	r.Use(gin.Recovery(), ginmw.New(limiter))
 //
 // Rules see the peer of the connection and never what gin.Context.ClientIP
-// says, which by default anyone can forge. The route of a request is
+// says, which by default anyone can forge; a key function that uses it all the
+// same is warned of, see [core.CodeGinTrustsAll]. The route of a request is
 // gin.Context.FullPath, which is known to middleware. For a request that no
 // route matches it is "".
 package ginmw

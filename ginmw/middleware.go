@@ -8,10 +8,12 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// New returns middleware that has l decide about every request. A nil limiter
-// answers 503.
+// New returns middleware that has l decide about every request. A request that
+// meets l more than once is counted the first time; see [core.Limiter.Counted].
+// A nil limiter answers 503.
 func New(l *core.Limiter, opts ...Option) gin.HandlerFunc {
-	g := &gate{options: options{refused: answer, failed: answer}, limiter: l}
+	problem := Answer(core.ProblemJSON)
+	g := &gate{options: options{refused: problem, failed: problem}, limiter: l}
 	for _, set := range opts {
 		set(&g.options)
 	}
@@ -22,13 +24,18 @@ func New(l *core.Limiter, opts ...Option) gin.HandlerFunc {
 type gate struct {
 	options
 	limiter *core.Limiter
+	trust   trust
 }
 
 func (g *gate) handle(c *gin.Context) {
 	if g.skip != nil && g.skip(c) {
 		return
 	}
-	a := g.limiter.Admit(request{c})
+	if g.limiter.Counted(c.Writer.Header()) {
+		g.next(c, core.Degraded(c.Request.Context()))
+		return
+	}
+	a := g.limiter.Admit(g.view(c))
 	a.SetHeaders(c.Writer.Header())
 	switch a.Outcome() {
 	case core.Refused:
@@ -52,14 +59,19 @@ func (g *gate) pass(c *gin.Context, a *core.Admission) {
 	if a.NeedsContext() {
 		c.Request = c.Request.WithContext(core.NewContext(c.Request.Context(), a))
 	}
-	if a.HoldsLeases() {
-		c.Writer = &writer{c.Writer, a}
+	if a.NeedsStatus() || a.HoldsLeases() {
+		c.Writer = &writer{ResponseWriter: c.Writer, admission: a}
 	}
-	if g.degraded != nil && a.Degraded() {
-		c.Abort()
-		g.degraded(c)
-	} else {
-		c.Next()
-	}
+	g.next(c, a.Degraded())
 	status = c.Writer.Status() // not reached by a panic
+}
+
+// next has the request answered.
+func (g *gate) next(c *gin.Context, degraded bool) {
+	if !degraded || g.degraded == nil {
+		c.Next()
+		return
+	}
+	c.Abort()
+	g.degraded(c)
 }

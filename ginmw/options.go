@@ -22,7 +22,8 @@ func WithSkip(skip func(*gin.Context) bool) Option {
 
 // WithRefused has answer write what a refused request gets instead of the 429
 // with a problem body. The headers of the limiter are set already, and the
-// handlers after it do not run. It must not keep the admission.
+// handlers after it do not run. It must not keep the admission. [Answer] makes
+// one of a template of package core, such as core.PlainText.
 func WithRefused(answer func(*gin.Context, *core.Admission)) Option {
 	return func(o *options) { o.refused = answer }
 }
@@ -34,13 +35,7 @@ func WithFailed(answer func(*gin.Context, *core.Admission)) Option {
 }
 
 // WithDegraded has fallback answer requests over the limit of a Degrade rule,
-// instead of the handlers after the middleware.
+// instead of the handlers after the middleware; see [Fallback].
 func WithDegraded(fallback gin.HandlerFunc) Option {
 	return func(o *options) { o.degraded = fallback }
-}
-
-// answer is what refused and failed requests get unless an option says
-// otherwise.
-func answer(c *gin.Context, a *core.Admission) {
-	c.Data(a.Outcome().Status(), core.ProblemType, a.Problem())
 }

@@ -29,8 +29,13 @@ func (r request) Header(name string) []string {
 // frameworks share the key "".
 func Key(f func(*gin.Context) (key string, ok bool)) core.KeyFunc {
 	return func(r core.Request) (string, bool) {
-		if r, ok := r.(request); ok {
+		switch r := r.(type) {
+		case request:
 			return f(r.c)
+		case watchedRequest:
+			key, ok := f(r.c)
+			r.gate.inspect(r.c, key)
+			return key, ok
 		}
 		return "", true
 	}

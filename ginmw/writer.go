@@ -10,14 +10,24 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// writer holds on to leases when a handler takes the connection over.
+// writer notes that a handler takes the connection over, and holds on to leases
+// then.
 type writer struct {
 	gin.ResponseWriter
 	admission *core.Admission
+	hijacked  bool
 }
 
 // Unwrap returns the writer underneath, for [http.ResponseController].
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Status is the status that the client sees, also of a connection taken over.
+func (w *writer) Status() int {
+	if w.hijacked {
+		return http.StatusSwitchingProtocols
+	}
+	return w.ResponseWriter.Status()
+}
 
 // Hijack takes the connection over, which keeps the leases until it is closed.
 func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
@@ -25,5 +35,6 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return conn, rw, err
 	}
+	w.hijacked = true
 	return w.admission.HoldConn(conn), rw, nil
 }

@@ -78,8 +78,8 @@ local function gcra(text, verb, cost, pending, a, b, c, x, y)
     local missing = used + cost + pending - burst
     if missing > used then
       wait = NEVER
-    elseif missing > 0 then
-      wait = max(0, mark + span(period, quota, missing) - now)
+    else
+      wait = max(0, mark + span(period, quota, max(0, missing)) - now)
     end
     if verb == 'take' and wait <= x then
       used, changed = used + cost, true

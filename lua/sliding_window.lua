@@ -21,8 +21,8 @@ local function settle(text, width, segments)
   local after, changed = number(newest) + 1, width0 ~= width
   for n in string.gmatch(counts, '%d+') do
     local segment = floor((after * width0 - 1) / width)
-    changed = changed or segment > current
     local age = max(0, current - segment)
+    changed = changed or age ~= current - segment
     if age <= segments then
       units[age + 1] = units[age + 1] + number(n)
     end

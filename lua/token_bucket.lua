@@ -11,12 +11,12 @@ local function token_bucket(text, verb, cost, pending, a, b, c, x, y)
     end
     local period0, quota0 = number(a0), number(b0)
     used0, mark0 = number(used0), number(mark0)
-    changed = mark0 > now
-    mark0 = min(mark0, now)
-    local refills = floor((now - mark0) / period0)
+    local last = min(mark0, now)
+    changed = last ~= mark0
+    local refills = floor((now - last) / period0)
     if refills < ceil(used0 / quota0) then
       used0 = used0 - refills * quota0
-      used, mark = min(used0, burst), mark0 + refills * period0
+      used, mark = min(used0, burst), last + refills * period0
       changed = changed or used ~= used0
       if a0 ~= a or b0 ~= b then
         -- The time since the last refill counts, but brings no refill at once.

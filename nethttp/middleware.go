@@ -7,9 +7,12 @@ import (
 )
 
 // New returns middleware that has l decide about every request. It is safe for
-// concurrent use and may wrap any number of handlers. A nil limiter answers 503.
+// concurrent use and may wrap any number of handlers. A request that meets l
+// more than once is counted the first time; see [core.Limiter.Counted]. A nil
+// limiter answers 503.
 func New(l *core.Limiter, opts ...Option) func(http.Handler) http.Handler {
-	o := options{refused: answer, failed: answer}
+	problem := Answer(core.ProblemJSON)
+	o := options{refused: problem, failed: problem}
 	for _, set := range opts {
 		set(&o)
 	}
@@ -31,6 +34,10 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.next.ServeHTTP(w, r)
 		return
 	}
+	if g.limiter.Counted(w.Header()) {
+		g.handler(core.Degraded(r.Context())).ServeHTTP(w, r)
+		return
+	}
 	a := g.limiter.Admit(request{r})
 	a.SetHeaders(w.Header())
 	switch a.Outcome() {
@@ -43,6 +50,14 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// handler is who answers a request that passes.
+func (g *gate) handler(degraded bool) http.Handler {
+	if degraded && g.degraded != nil {
+		return g.degraded
+	}
+	return g.next
+}
+
 func (g *gate) turnAway(w http.ResponseWriter, r *http.Request, a *core.Admission,
 	write func(http.ResponseWriter, *http.Request, *core.Admission)) {
 	defer a.Done(a.Outcome().Status())
@@ -50,10 +65,7 @@ func (g *gate) turnAway(w http.ResponseWriter, r *http.Request, a *core.Admissio
 }
 
 func (g *gate) pass(w http.ResponseWriter, r *http.Request, a *core.Admission) {
-	next := g.next
-	if g.degraded != nil && a.Degraded() {
-		next = g.degraded
-	}
+	next := g.handler(a.Degraded())
 	if a.NeedsContext() {
 		r = r.WithContext(core.NewContext(r.Context(), a))
 	}

@@ -22,7 +22,8 @@ func WithSkip(skip func(*http.Request) bool) Option {
 
 // WithRefused has answer write what a refused request gets instead of the 429
 // with a problem body. The headers of the limiter are set already. It must not
-// keep the admission.
+// keep the admission. [Answer] makes one of a template of package core, such as
+// core.PlainText.
 func WithRefused(answer func(http.ResponseWriter, *http.Request, *core.Admission)) Option {
 	return func(o *options) { o.refused = answer }
 }
@@ -33,15 +34,8 @@ func WithFailed(answer func(http.ResponseWriter, *http.Request, *core.Admission)
 	return func(o *options) { o.failed = answer }
 }
 
-// WithDegraded has fallback answer requests over the limit of a Degrade rule.
+// WithDegraded has fallback answer requests over the limit of a Degrade rule;
+// see [Fallback].
 func WithDegraded(fallback http.Handler) Option {
 	return func(o *options) { o.degraded = fallback }
-}
-
-// answer is what refused and failed requests get unless an option says
-// otherwise.
-func answer(w http.ResponseWriter, _ *http.Request, a *core.Admission) {
-	w.Header()["Content-Type"] = []string{core.ProblemType}
-	w.WriteHeader(a.Outcome().Status())
-	_, _ = w.Write(a.Problem()) // the client may have left
 }

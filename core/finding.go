@@ -1,0 +1,45 @@
+package core
+
+import "context"
+
+// Codes of findings. They do not change.
+const (
+	// CodeUnheeded: a private or loopback peer sends X-Forwarded-For or
+	// Forwarded, and a rule counts by the address of that peer.
+	CodeUnheeded = "HG001"
+
+	// CodeGinTrustsAll: a key is what gin.Context.ClientIP says, and the engine
+	// trusts every proxy.
+	CodeGinTrustsAll = "HG002"
+
+	// CodeOneKey: all of the first requests under a rule fell on one key, which
+	// is empty or the address of the peer.
+	CodeOneKey = "HG003"
+
+	// CodeTwice: a request met the same limiter twice.
+	CodeTwice = "HG004"
+
+	// CodeTooCostly: a request cost more than its limit can ever hold.
+	CodeTooCostly = "HG005"
+
+	// CodeDeadlineIgnored: a Redis client without ContextTimeoutEnabled.
+	CodeDeadlineIgnored = "HG006"
+
+	// CodeEviction: a Redis server that may evict keys.
+	CodeEviction = "HG007"
+)
+
+// Finding is a likely mistake in how a limiter is set up.
+type Finding struct {
+	Code string // such as CodeOneKey
+	Rule string // the rule's name, or "" if it is about no single rule
+	Text string // one line of the program's own, never what a client sent
+}
+
+// Diagnoser is a [Store] that can look for mistakes in its own set-up.
+type Diagnoser interface {
+	// Diagnose returns what it finds until ctx ends. What it may not or cannot
+	// look at is no finding. A limiter calls it once, beside the first request,
+	// which does not wait for it.
+	Diagnose(ctx context.Context) []Finding
+}

@@ -1,0 +1,98 @@
+package ginmw_test
+
+import (
+	"bytes"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/ginmw"
+	"github.com/headgate/headgate/nethttp"
+)
+
+// written is a logger and what it was told.
+func written() (*slog.Logger, *bytes.Buffer) {
+	var b bytes.Buffer
+	return slog.New(slog.NewTextHandler(&b, nil)), &b
+}
+
+// holds I4
+func TestALimiterThatIsMetTwiceCountsOnce(t *testing.T) {
+	shadow := rule(t, "5/1m fixed-window")
+	shadow.OnLimit = core.Shadow
+	lease := rule(t, "5 concurrent ttl=1m")
+	for name, config := range map[string]core.Config{
+		"default":    {Rules: []core.Rule{rule(t, "5/1m fixed-window")}},
+		"no headers": {Rules: []core.Rule{rule(t, "5/1m fixed-window")}, Headers: core.NoHeaders},
+		"shadow":     {Rules: []core.Rule{shadow}},
+		"leases":     {Rules: []core.Rule{lease}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			logger, log := written()
+			config.Logger = logger
+			l := limiter(t, config)
+			calls := 0
+			count := func(c *gin.Context) { calls++; wantLeft(t, l, 4) }
+			get(engine(count, ginmw.New(l), ginmw.New(l), ginmw.New(l)), "/users/1")
+			if calls != 1 || strings.Count(log.String(), "code=HG004") != 1 {
+				t.Errorf("%d calls, told\n%s", calls, log)
+			}
+		})
+	}
+}
+
+func TestALimiterAroundTheEngineAndInItCountsOnce(t *testing.T) {
+	l := limited(t, "5/1m fixed-window")
+	get(nethttp.New(l)(engine(hello, ginmw.New(l))), "/users/1")
+	wantLeft(t, l, 4)
+}
+
+func TestDifferentLimitersAroundOneAnotherBothCount(t *testing.T) {
+	a, b, c := limited(t, "5/1m fixed-window"), limited(t, "9/1m fixed-window"), limited(t, "7/1m fixed-window")
+	A, B, C := ginmw.New(a), ginmw.New(b), ginmw.New(c)
+	get(engine(hello, A, B, A, C, B, C, A), "/users/1")
+	wantLeft(t, a, 4)
+	wantLeft(t, b, 8)
+	wantLeft(t, c, 6)
+}
+
+func TestAFallbackWorksWhereverItIsMounted(t *testing.T) {
+	soft := rule(t, "1/1m fixed-window")
+	soft.OnLimit = core.Degrade
+	l := limiter(t, core.Config{Rules: []core.Rule{soft}})
+	spare := ginmw.Fallback(core.Answer{Status: 203, Headers: []core.Header{{Name: "X-Spare", Value: "1"}}, Body: []byte("spare")})
+	e := engine(hello, ginmw.New(l), ginmw.New(l, ginmw.WithDegraded(spare)))
+	if w := get(e, "/users/1"); w.Body.String() != "hello" {
+		t.Errorf("%q", w.Body)
+	}
+	if w := get(e, "/users/1"); w.Code != 203 || w.Body.String() != "spare" || w.Header().Get("X-Spare") != "1" {
+		t.Errorf("%d %q %v", w.Code, w.Body, w.Header())
+	}
+}
+
+func TestTemplatesAnswerWithTheHeadersOfTheLimiter(t *testing.T) {
+	rows := []struct {
+		template             core.Template
+		status               int
+		header, value, wants string
+	}{
+		{core.PlainText, 429, "Content-Type", "text/plain; charset=utf-8", "Too many requests. Retry after 60 seconds.\n"},
+		{core.JSON, 429, "Content-Type", "application/json", `{"error":"too_many_requests","retry_after":60,"rules":["a"]}`},
+		{core.MustRedirect("/busy"), 303, "Location", "/busy", ""},
+	}
+	for _, row := range rows {
+		var h http.Handler = engine(hello, ginmw.New(limited(t, "1/1m fixed-window"), ginmw.WithRefused(ginmw.Answer(row.template))))
+		get(h, "/users/1")
+		w := get(h, "/users/1")
+		if w.Code != row.status || w.Header().Get(row.header) != row.value || w.Body.String() != row.wants {
+			t.Errorf("%d %q %v", w.Code, w.Body, w.Header())
+		}
+		if w.Header().Get("Retry-After") != "60" || w.Header().Get("Cache-Control") != "no-store" {
+			t.Errorf("%v", w.Header())
+		}
+	}
+}

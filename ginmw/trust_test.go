@@ -1,0 +1,79 @@
+package ginmw_test
+
+import (
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/ginmw"
+	"github.com/headgate/headgate/keyfuncs"
+)
+
+// holds H4
+func TestAKeyThatAnyoneCanForgeIsToldOnce(t *testing.T) {
+	clientIP := ginmw.Key(func(c *gin.Context) (string, bool) { return c.ClientIP(), true })
+	remoteIP := ginmw.Key(func(c *gin.Context) (string, bool) { return c.RemoteIP(), true })
+	byParam := ginmw.Key(func(c *gin.Context) (string, bool) { return c.Param("id"), true })
+	right := keyfuncs.MustForwardedIP(keyfuncs.Proxies{Trusted: []string{"192.0.2.0/24"}})
+	all, one := []string{"0.0.0.0/0", "::/0"}, []string{"192.0.2.0/24"}
+	rows := []struct {
+		name    string
+		trusted []string
+		key     core.KeyFunc
+		header  string
+		want    int
+	}{
+		{"everybody is trusted", all, clientIP, "X-Forwarded-For", 1},
+		{"everybody is trusted, another header", all, clientIP, "X-Real-Ip", 1},
+		{"as part of a key", all, keyfuncs.Join(keyfuncs.Route, clientIP), "X-Forwarded-For", 1},
+		{"no header", all, clientIP, "X-Other", 0},
+		{"proxies are named", one, clientIP, "X-Forwarded-For", 0},
+		{"nobody is trusted", nil, clientIP, "X-Forwarded-For", 0},
+		{"the key is the peer", all, remoteIP, "X-Forwarded-For", 0},
+		{"the key is something else", all, byParam, "X-Forwarded-For", 0},
+		{"the key does not ask Gin", all, right, "X-Forwarded-For", 0},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			logger, log := written()
+			r := rule(t, "100/1m")
+			r.Key = row.key
+			e := engine(hello, ginmw.New(limiter(t, core.Config{Rules: []core.Rule{r}, Logger: logger})))
+			if row.header == "X-Real-Ip" {
+				e.RemoteIPHeaders = []string{row.header}
+			}
+			if err := e.SetTrustedProxies(row.trusted); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				request := httptest.NewRequest("GET", "/users/1", nil)
+				request.Header.Set(row.header, "198.51.100.77")
+				e.ServeHTTP(httptest.NewRecorder(), request)
+			}
+			if got := strings.Count(log.String(), "code=HG002"); got != row.want || strings.Contains(log.String(), "198.51") {
+				t.Errorf("told %d times, want %d:\n%s", got, row.want, log)
+			}
+		})
+	}
+}
+
+func TestTheLookAtKeysEndsAfterAThousandRequests(t *testing.T) {
+	for quiet, want := range map[int]int{999: 1, 1000: 0} {
+		logger, log := written()
+		r := rule(t, "100/1m")
+		r.Key = ginmw.Key(func(c *gin.Context) (string, bool) { return c.ClientIP(), true })
+		e := engine(hello, ginmw.New(limiter(t, core.Config{Rules: []core.Rule{r}, Logger: logger})))
+		for range quiet {
+			get(e, "/users/1")
+		}
+		request := httptest.NewRequest("GET", "/users/1", nil)
+		request.Header.Set("X-Forwarded-For", "198.51.100.77")
+		e.ServeHTTP(httptest.NewRecorder(), request)
+		if got := strings.Count(log.String(), "code=HG002"); got != want {
+			t.Errorf("after %d: told %d times, want %d", quiet, got, want)
+		}
+	}
+}

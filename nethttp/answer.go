@@ -1,0 +1,30 @@
+package nethttp
+
+import (
+	"net/http"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Answer writes what the template returns, for [WithRefused] and [WithFailed]:
+//
+//	nethttp.WithRefused(nethttp.Answer(core.JSON))
+func Answer(t core.Template) func(http.ResponseWriter, *http.Request, *core.Admission) {
+	return func(w http.ResponseWriter, _ *http.Request, a *core.Admission) { write(w, t(a)) }
+}
+
+// Fallback answers every request with one answer that is kept ready, for
+// [WithDegraded].
+func Fallback(answer core.Answer) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { write(w, answer) })
+}
+
+func write(w http.ResponseWriter, answer core.Answer) {
+	for _, h := range answer.Headers {
+		w.Header()[h.Name] = []string{h.Value}
+	}
+	w.WriteHeader(answer.Status)
+	if len(answer.Body) > 0 {
+		_, _ = w.Write(answer.Body) // the client may have left
+	}
+}

@@ -1,0 +1,146 @@
+package nethttp_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/nethttp"
+)
+
+// written is a logger and what it was told.
+func written() (*slog.Logger, *bytes.Buffer) {
+	var b bytes.Buffer
+	return slog.New(slog.NewTextHandler(&b, nil)), &b
+}
+
+// holds I4
+func TestALimiterThatIsMetTwiceCountsOnce(t *testing.T) {
+	shadow := rule(t, "5/1m fixed-window")
+	shadow.OnLimit = core.Shadow
+	lease := rule(t, "5 concurrent ttl=1m")
+	lease.RefundIf = func(int) bool { return false }
+	down := core.Config{Store: downStore{}, Rules: []core.Rule{rule(t, "5/1m")}}
+	rows := []struct {
+		name   string
+		config core.Config
+		during int64 // units left
+	}{
+		{"default", core.Config{Rules: []core.Rule{rule(t, "5/1m fixed-window")}}, 4},
+		{"no headers", core.Config{Rules: []core.Rule{rule(t, "5/1m fixed-window")}, Headers: core.NoHeaders}, 4},
+		{"shadow", core.Config{Rules: []core.Rule{shadow}}, 4},
+		{"leases", core.Config{Rules: []core.Rule{lease}}, 4},
+		{"failing open", down, -1},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			logger, log := written()
+			row.config.Logger = logger
+			faults := 0
+			row.config.OnError = func(context.Context, error) { faults++ }
+			l := limiter(t, row.config)
+			limit, calls := nethttp.New(l), 0
+			h := limit(limit(limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				calls++
+				if row.during < 0 {
+					return
+				}
+				wantLeft(t, l, row.during)
+			}))))
+			get(h, "/")
+			if calls != 1 || strings.Count(log.String(), "code=HG004") != 1 {
+				t.Errorf("%d calls, told\n%s", calls, log)
+			}
+			if want := 0; row.during >= 0 && faults != want || row.during < 0 && faults != 1 {
+				t.Errorf("%d errors", faults)
+			}
+		})
+	}
+}
+
+func TestALimiterMetOnceOnEachOfManyRequestsIsNoMistake(t *testing.T) {
+	logger, log := written()
+	l := limiter(t, core.Config{Rules: []core.Rule{rule(t, "5/1m fixed-window")}, Logger: logger})
+	h := nethttp.New(l)(http.HandlerFunc(hello))
+	for range 4 {
+		get(h, "/")
+	}
+	wantLeft(t, l, 1)
+	if log.Len() > 0 {
+		t.Errorf("told\n%s", log)
+	}
+}
+
+func TestDifferentLimitersAroundOneAnotherBothCount(t *testing.T) {
+	for _, style := range []core.HeaderStyle{0, core.NoHeaders} {
+		a := limiter(t, core.Config{Rules: []core.Rule{rule(t, "5/1m fixed-window")}, Headers: style})
+		b := limiter(t, core.Config{Rules: []core.Rule{rule(t, "9/1m fixed-window")}})
+		c := limiter(t, core.Config{Rules: []core.Rule{rule(t, "7/1m fixed-window")}})
+		A, B, C := nethttp.New(a), nethttp.New(b), nethttp.New(c)
+		get(A(B(A(C(B(C(A(http.HandlerFunc(hello)))))))), "/")
+		wantLeft(t, a, 4)
+		wantLeft(t, b, 8)
+		wantLeft(t, c, 6)
+	}
+}
+
+func TestARefusalIsNoMarkAndASkippedRequestIsCountedInside(t *testing.T) {
+	l := limited(t, "1/1m fixed-window")
+	skipping := nethttp.New(l, nethttp.WithSkip(func(*http.Request) bool { return true }))
+	h := skipping(nethttp.New(l)(http.HandlerFunc(hello)))
+	if w := get(h, "/"); w.Code != 200 {
+		t.Errorf("%d", w.Code)
+	}
+	wantLeft(t, l, 0)
+	w := get(h, "/")
+	if _, marked := w.Header()["Headgate"]; w.Code != 429 || marked {
+		t.Errorf("%d %v", w.Code, w.Header())
+	}
+}
+
+func TestAFallbackWorksWhereverItIsMounted(t *testing.T) {
+	soft := rule(t, "1/1m fixed-window")
+	soft.OnLimit = core.Degrade
+	l := limiter(t, core.Config{Rules: []core.Rule{soft}})
+	spare := nethttp.Fallback(core.Answer{Status: 203, Headers: []core.Header{{Name: "X-Spare", Value: "1"}}, Body: []byte("spare")})
+	h := nethttp.New(l)(nethttp.New(l, nethttp.WithDegraded(spare))(http.HandlerFunc(hello)))
+	if w := get(h, "/"); w.Body.String() != "hello" {
+		t.Errorf("%q", w.Body)
+	}
+	if w := get(h, "/"); w.Code != 203 || w.Body.String() != "spare" || w.Header().Get("X-Spare") != "1" {
+		t.Errorf("%d %q %v", w.Code, w.Body, w.Header())
+	}
+}
+
+// Whatever a client sends, it is counted, and nothing of the mark is sent back.
+func TestNoClientCanForgeOrSeeTheMark(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		l := limited(t, "2/1m fixed-window")
+		server := httptest.NewUnstartedServer(nethttp.New(l)(http.HandlerFunc(hello)))
+		server.EnableHTTP2 = http2
+		server.StartTLS()
+		defer server.Close()
+		for i, want := range []int{200, 200, 429} {
+			r, err := http.NewRequest("GET", server.URL, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header["Headgate"] = []string{"x", ""}
+			answer, err := server.Client().Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, answer.Body)
+			_ = answer.Body.Close()
+			if _, sent := answer.Header["Headgate"]; sent || answer.StatusCode != want || (answer.ProtoMajor == 2) != http2 {
+				t.Errorf("request %d: %s %d %v", i, answer.Proto, answer.StatusCode, answer.Header)
+			}
+		}
+	}
+}

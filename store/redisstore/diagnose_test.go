@@ -1,0 +1,157 @@
+package redisstore
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+// codes are those of what a store on the client finds.
+func codes(t testing.TB, c redis.UniversalClient) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patient)
+	defer cancel()
+	var list []string
+	for _, f := range MustNew(c, Options{}).Diagnose(ctx) {
+		list = append(list, f.Code)
+	}
+	return strings.Join(list, " ")
+}
+
+func TestAServerThatEvictsIsFound(t *testing.T) {
+	s := redistest.Start(t)
+	c := connect(t, s.Addr)
+	rows := []struct{ memory, policy, want string }{
+		{"0", "noeviction", ""},
+		{"0", "allkeys-lru", ""}, // no bound, so nothing is evicted
+		{"100mb", "noeviction", ""},
+		{"100mb", "volatile-ttl", "HG007"},
+		{"100mb", "allkeys-lru", "HG007"},
+	}
+	for _, row := range rows {
+		for name, value := range map[string]string{"maxmemory": row.memory, "maxmemory-policy": row.policy} {
+			if err := c.ConfigSet(context.Background(), name, value).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := codes(t, c); got != row.want {
+			t.Errorf("%s %s: %q, want %q", row.memory, row.policy, got, row.want)
+		}
+		ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": s.Addr}, ContextTimeoutEnabled: true})
+		if got := codes(t, ring); got != row.want {
+			t.Errorf("%s %s in a ring: %q, want %q", row.memory, row.policy, got, row.want)
+		}
+		ring.Close()
+	}
+	forbid(t, c)
+	if got := codes(t, c); got != "" {
+		t.Errorf("%q without the permission to look", got)
+	}
+}
+
+// forbid takes the permission for CONFIG away.
+func forbid(t testing.TB, c *redis.Client) {
+	t.Helper()
+	if err := c.Do(context.Background(), "acl", "setuser", "default", "-config").Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAServerOfAClusterThatEvictsIsFound(t *testing.T) {
+	nodes := redistest.Cluster(t, 3)
+	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nodes[0].Addr}, ContextTimeoutEnabled: true})
+	defer c.Close()
+	if got := codes(t, c); got != "" {
+		t.Errorf("%q", got)
+	}
+	var once sync.Once
+	err := c.ForEachMaster(context.Background(), func(ctx context.Context, one *redis.Client) (err error) {
+		once.Do(func() {
+			err = one.ConfigSet(ctx, "maxmemory", "100mb").Err()
+			if err == nil {
+				err = one.ConfigSet(ctx, "maxmemory-policy", "allkeys-lru").Err()
+			}
+		})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := codes(t, c); got != "HG007" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestAClientThatIgnoresDeadlinesIsFound(t *testing.T) {
+	m := miniredis.RunT(t) // which knows no CONFIG
+	for heeds, want := range map[bool]string{true: "", false: "HG006"} {
+		single := redis.NewClient(&redis.Options{Addr: m.Addr(), ContextTimeoutEnabled: heeds})
+		ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": m.Addr()}, ContextTimeoutEnabled: heeds})
+		cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{m.Addr()}, ContextTimeoutEnabled: heeds})
+		for _, c := range []redis.UniversalClient{single, ring, cluster, struct{ redis.UniversalClient }{single}} {
+			want := want
+			if _, foreign := c.(struct{ redis.UniversalClient }); foreign {
+				want = ""
+			}
+			if got := codes(t, c); got != want {
+				t.Errorf("%T, heeds %t: %q, want %q", c, heeds, got, want)
+			}
+		}
+		for _, c := range []redis.UniversalClient{single, ring, cluster} {
+			c.Close()
+		}
+	}
+}
+
+func TestAServerThatDoesNotAnswerHasNoFinding(t *testing.T) {
+	c := redis.NewClient(&redis.Options{Addr: silent(t), ContextTimeoutEnabled: true})
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	if found := MustNew(c, Options{}).Diagnose(ctx); len(found) != 0 {
+		t.Errorf("%v", found)
+	}
+}
+
+// told is closed by the first line that is written.
+type told struct {
+	once sync.Once
+	text bytes.Buffer
+	done chan struct{}
+}
+
+func (w *told) Write(p []byte) (int, error) {
+	w.once.Do(func() { w.text.Write(p); close(w.done) })
+	return len(p), nil
+}
+
+func TestALimiterTellsWhatItsStoreFinds(t *testing.T) {
+	m := miniredis.RunT(t)
+	c := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer c.Close()
+	w := &told{done: make(chan struct{})}
+	l := core.MustNew(core.Config{Store: MustNew(c, Options{}), Logger: slog.New(slog.NewTextHandler(w, nil))})
+	defer l.Close()
+	if _, err := l.Take(context.Background(), "k", 1); err != nil {
+		t.Fatal(err)
+	}
+	timer := time.NewTimer(patient)
+	defer timer.Stop()
+	select {
+	case <-w.done:
+		if !strings.Contains(w.text.String(), "code=HG006") {
+			t.Errorf("%s", &w.text)
+		}
+	case <-timer.C:
+		t.Error("nothing was told")
+	}
+}
