@@ -88,7 +88,7 @@ type Decision struct {
 	Wait time.Duration
 
 	// RetryAfter is 0 if the op is allowed. Otherwise it is how long until the
-	// same op would be allowed if nobody else came, or [Never].
+	// same op would be allowed without a wait if nobody else came, or [Never].
 	RetryAfter time.Duration
 
 	// ResetAfter is how long until the key is as good as new, and 0 if and

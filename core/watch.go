@@ -55,7 +55,7 @@ func (l *Limiter) look(r Request, g *Grant) {
 		rule, key := g.calls[i].rule, g.ops[i].Key
 		if from.isUnheededBy(key) {
 			l.Warn(Finding{CodeUnheeded, rule.Name, "a proxy forwards the addresses of callers, but the rule counts by the " +
-				"address of the proxy: all callers share its limit; use keyfuncs.ForwardedIP with the proxies that are trusted"})
+				"address of the proxy: all callers share its limit; use keyfuncs.ForwardedIP, and name this peer in Trusted if it is a proxy"})
 		}
 		if rule.watch.ends(key) {
 			l.judge(rule, key, from)
