@@ -5,10 +5,11 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/examples/internal/serve"
 	"github.com/headgate/headgate/ginmw"
 )
 
-func newGin(l *core.Limiter) server {
+func newGin(l *core.Limiter) serve.Server {
 	gin.SetMode(gin.ReleaseMode)
 	r := gin.New()
 	r.Use(gin.Recovery())
@@ -22,5 +23,5 @@ func newGin(l *core.Limiter) server {
 		}
 		c.String(http.StatusOK, body(c.Request.Context()))
 	})
-	return newStandard(r)
+	return serve.HTTP(r)
 }

@@ -15,13 +15,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/examples/internal/serve"
 )
 
 func main() {
@@ -44,41 +43,24 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		}
 		return 2
 	}
-	if err := serve(ctx, s, out); err != nil {
+	if err := listen(ctx, s, out, errs); err != nil {
 		fmt.Fprintln(errs, "quickstart:", err)
 		return 1
 	}
 	return 0
 }
 
-func serve(ctx context.Context, s *settings, out io.Writer) error {
+// listen serves until ctx ends, and then lets requests finish.
+func listen(ctx context.Context, s *settings, out, errs io.Writer) error {
 	store, closeStore, err := s.open()
 	if err != nil {
 		return err
 	}
 	defer closeStore()
-	limiter, err := core.New(core.Config{
-		Store:   store,
-		Rules:   s.rules,
-		OnError: func(_ context.Context, err error) { fmt.Fprintln(os.Stderr, "quickstart:", err) },
-	})
+	limiter, err := core.New(core.Config{Store: store, Rules: s.rules, OnError: serve.LogError})
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", s.addr)
-	if err != nil {
-		return err
-	}
-	server := s.framework(limiter)
-	fmt.Fprintf(out, "listening on http://%s\n", listener.Addr())
-	failed := make(chan error, 1)
-	go func() { failed <- server.serve(listener) }()
-	select {
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
-	}
-	shut, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	return errors.Join(limiter.Close(), server.shutdown(shut))
+	app := &serve.App{Limiter: limiter, Server: s.framework(limiter)}
+	return serve.Call{Name: "quickstart", Out: out, Err: errs}.Serve(ctx, s.addr, app)
 }

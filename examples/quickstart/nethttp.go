@@ -5,10 +5,11 @@ import (
 	"net/http"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/examples/internal/serve"
 	"github.com/headgate/headgate/nethttp"
 )
 
-func newNetHTTP(l *core.Limiter) server {
+func newNetHTTP(l *core.Limiter) serve.Server {
 	limited := nethttp.New(l)
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", limited(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -22,5 +23,5 @@ func newNetHTTP(l *core.Limiter) server {
 		io.WriteString(w, body(r.Context()))
 	})))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
-	return newStandard(mux)
+	return serve.HTTP(mux)
 }

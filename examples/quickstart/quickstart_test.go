@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -23,6 +24,13 @@ import (
 // launch runs the program until the test ends and returns where it listens.
 func launch(t *testing.T, args ...string) string {
 	t.Helper()
+	url, _ := launchFor(t, args...)
+	return url
+}
+
+// launchFor is launch for a test that ends the program itself.
+func launchFor(t *testing.T, args ...string) (url string, end func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	r, w := io.Pipe()
 	done := make(chan int, 1)
@@ -33,7 +41,7 @@ func launch(t *testing.T, args ...string) string {
 			t.Errorf("exit status %d", status)
 		}
 	})
-	return listening(t, r)
+	return listening(t, r), cancel
 }
 
 // listening reads where a program says that it listens.
@@ -160,6 +168,32 @@ func TestConcurrentRequestsAreHeldToTheLimit(t *testing.T) {
 		}
 		if status, _, body := get(t, url+"/hold?for=forever"); status != 400 || !strings.Contains(body, "0s to 1m") {
 			t.Errorf("%s: %d %s", name, status, body)
+		}
+	}
+}
+
+func TestARequestInFlightIsAnsweredWhenTheProgramEnds(t *testing.T) {
+	for name := range frameworks {
+		url, end := launchFor(t, "-framework", name, "-rule", "2 concurrent ttl=1m")
+		held := make(chan int, 1)
+		go func() {
+			status, _, _ := get(t, url+"/hold?for=1s")
+			held <- status
+		}()
+		for left := ""; left != "0"; { // one for this request and one for the other
+			_, header, _ := get(t, url+"/")
+			left = header.Get("X-RateLimit-Remaining")
+		}
+		end()
+		for {
+			c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+			if err != nil {
+				break
+			}
+			c.Close()
+		}
+		if status := <-held; status != 200 {
+			t.Errorf("%s: %d", name, status)
 		}
 	}
 }

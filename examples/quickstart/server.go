@@ -2,40 +2,20 @@ package main
 
 import (
 	"context"
-	"net"
-	"net/http"
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/examples/internal/serve"
 )
 
-// frameworks are the servers that -framework can name.
-var frameworks = map[string]func(*core.Limiter) server{
+// frameworks are the servers that -framework can name, with the routes of this
+// program.
+var frameworks = map[string]func(*core.Limiter) serve.Server{
 	"nethttp": newNetHTTP,
 	"gin":     newGin,
+	"echo":    newEcho,
+	"fiber":   newFiber,
 }
-
-// server is a framework with the routes of this program.
-type server interface {
-	serve(net.Listener) error
-	shutdown(context.Context) error
-}
-
-// standard serves a handler with net/http.
-type standard struct{ http.Server }
-
-func newStandard(h http.Handler) *standard {
-	return &standard{http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}}
-}
-
-func (s *standard) serve(l net.Listener) error {
-	if err := s.Serve(l); err != http.ErrServerClosed {
-		return err
-	}
-	return nil
-}
-
-func (s *standard) shutdown(ctx context.Context) error { return s.Shutdown(ctx) }
 
 // maxHold is the longest that /hold holds a request.
 const maxHold = time.Minute

@@ -10,14 +10,15 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/examples/internal/serve"
 	"github.com/headgate/headgate/keyfuncs"
 )
 
 // settings are the flags, understood.
 type settings struct {
 	addr      string
-	framework func(*core.Limiter) server
-	open      func() (core.Store, func(), error)
+	framework func(*core.Limiter) serve.Server
+	open      serve.OpenStore
 	rules     []core.Rule
 }
 
@@ -34,7 +35,7 @@ func parse(args []string) (*settings, []error) {
 	f.SetOutput(io.Discard)
 	f.StringVar(&t.addr, "addr", "127.0.0.1:8080", "address to listen on")
 	f.StringVar(&t.framework, "framework", "nethttp", names())
-	f.StringVar(&t.store, "store", "memory", "memory, miniredis, redis://…, sentinel://… or cluster://…")
+	f.StringVar(&t.store, "store", "memory", serve.Stores)
 	f.StringVar(&t.key, "key", "ip", "ip, global or header:NAME")
 	f.StringVar(&t.over, "over", "reject", "reject, wait:2s, degrade or shadow")
 	f.Func("rule", `a limit such as "5/10s"; may be given several times`, func(text string) error {
@@ -81,7 +82,7 @@ func (t *texts) understand() (*settings, []error) {
 		fault("framework", fmt.Errorf("%q is none of %s", t.framework, names()))
 	}
 	var err error
-	s.open, err = parseStore(t.store)
+	s.open, err = serve.ParseStore(t.store)
 	fault("store", err)
 	key, err := parseKey(t.key)
 	fault("key", err)
@@ -93,17 +94,12 @@ func (t *texts) understand() (*settings, []error) {
 	for i, text := range t.rules {
 		limit, err := core.ParseLimit(text)
 		if err != nil {
-			fault("rule", oneLine(err))
+			fault("rule", serve.OneLine(err))
 			continue
 		}
 		s.rules = append(s.rules, core.Rule{Name: fmt.Sprintf("rule%d", i+1), Limit: limit, Key: key, OnLimit: over})
 	}
 	return s, faults
-}
-
-// oneLine puts the parts of a joined error into one line.
-func oneLine(err error) error {
-	return fmt.Errorf("%s", strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
 func parseKey(text string) (core.KeyFunc, error) {

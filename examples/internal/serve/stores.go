@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"fmt"
@@ -12,7 +12,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// parseStore understands
+// OpenStore opens a store and returns how to close it.
+type OpenStore func() (core.Store, func(), error)
+
+// Stores is what [ParseStore] understands, in a few words.
+const Stores = "memory, miniredis, redis://…, sentinel://… or cluster://…"
+
+// ParseStore understands
 //
 //	memory
 //	miniredis
@@ -20,8 +26,8 @@ import (
 //	sentinel://host:port,host:port/master
 //	cluster://host:port,host:port
 //
-// and returns how to open the store and how to close it.
-func parseStore(text string) (func() (core.Store, func(), error), error) {
+// and returns how to open the store. Its error tells no password.
+func ParseStore(text string) (OpenStore, error) {
 	scheme, rest, _ := strings.Cut(text, "://")
 	switch scheme {
 	case "memory", "miniredis":

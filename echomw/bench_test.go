@@ -1,0 +1,76 @@
+package echomw_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/echomw"
+	"github.com/headgate/headgate/keyfuncs"
+)
+
+// chain returns a function that has a server answer one request, with
+// middleware in front.
+func chain(t testing.TB, middleware ...echo.MiddlewareFunc) func() {
+	e := echo.New()
+	e.Use(middleware...)
+	e.GET("/login", func(c echo.Context) error { return c.NoContent(http.StatusOK) })
+	r := get(t, "/login")
+	r.RemoteAddr = "192.0.2.1:1234"
+	w := plain{http.Header{}}
+	return func() {
+		clear(w.header)
+		e.ServeHTTP(w, r)
+	}
+}
+
+func byAddress(t testing.TB) *core.Limiter {
+	return limiter(t, "1000000000/1m", func(r *core.Rule) { r.Key = keyfuncs.RemoteIP })
+}
+
+func oneAnHour(t testing.TB) *core.Limiter {
+	return limiter(t, "1/1h", func(r *core.Rule) { r.Key = keyfuncs.RemoteIP })
+}
+
+// The three are the handler that Echo asks for, the text of the headers and
+// their values.
+func TestARequestAllocatesThreeTimes(t *testing.T) {
+	if racing {
+		t.Skip("the race detector makes pools forget")
+	}
+	without, with := chain(t), chain(t, echomw.New(byAddress(t)))
+	if got := testing.AllocsPerRun(1000, with) - testing.AllocsPerRun(1000, without); got != 3 {
+		t.Errorf("%v allocations more, want 3", got)
+	}
+}
+
+// An admission that is not recycled is one allocation more.
+func TestARefusalIsRecycled(t *testing.T) {
+	if racing {
+		t.Skip("the race detector makes pools forget")
+	}
+	refuse := chain(t, echomw.New(oneAnHour(t)))
+	refuse()
+	if got := testing.AllocsPerRun(1000, refuse); got != 7 {
+		t.Errorf("%v allocations, want 7", got)
+	}
+}
+
+func BenchmarkWithout(b *testing.B) { benchmark(b, chain(b)) }
+
+func BenchmarkWith(b *testing.B) { benchmark(b, chain(b, echomw.New(byAddress(b)))) }
+
+func BenchmarkRefused(b *testing.B) {
+	answer := chain(b, echomw.New(oneAnHour(b)))
+	answer()
+	benchmark(b, answer)
+}
+
+func benchmark(b *testing.B, answer func()) {
+	b.ReportAllocs()
+	for b.Loop() {
+		answer()
+	}
+}

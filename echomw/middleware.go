@@ -1,0 +1,95 @@
+package echomw
+
+import (
+	"net/http"
+	"sync"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/core"
+)
+
+// New returns middleware that has l decide about every request. It is safe for
+// concurrent use and may be used in any number of places. A request that meets
+// l more than once is counted the first time; see [core.Limiter.Counted]. A nil
+// limiter answers 503.
+func New(l *core.Limiter, opts ...Option) echo.MiddlewareFunc {
+	problem := Answer(core.ProblemJSON)
+	g := &gate{options: options{refused: problem, failed: problem}, limiter: l}
+	for _, set := range opts {
+		set(&g.options)
+	}
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error { return g.handle(c, next) }
+	}
+}
+
+// gate stands before handlers.
+type gate struct {
+	options
+	limiter  *core.Limiter
+	requests sync.Pool // of *request
+}
+
+func (g *gate) handle(c echo.Context, next echo.HandlerFunc) error {
+	if g.skipper != nil && g.skipper(c) {
+		return next(c)
+	}
+	if g.limiter.Counted(c.Response().Header()) {
+		return g.handler(next, core.Degraded(c.Request().Context()))(c)
+	}
+	a := g.admit(c)
+	a.SetHeaders(c.Response().Header())
+	switch a.Outcome() {
+	case core.Refused:
+		return turnAway(c, a, g.refused)
+	case core.Failed:
+		return turnAway(c, a, g.failed)
+	}
+	return pass(c, a, g.handler(next, a.Degraded()))
+}
+
+// handler is who answers a request that passes.
+func (g *gate) handler(next echo.HandlerFunc, degraded bool) echo.HandlerFunc {
+	if degraded && g.degraded != nil {
+		return g.degraded
+	}
+	return next
+}
+
+// admit lends the rules a view of the request, which they must not keep.
+func (g *gate) admit(c echo.Context) *core.Admission {
+	r, ok := g.requests.Get().(*request)
+	if !ok {
+		r = &request{}
+	}
+	r.c = c
+	a := g.limiter.Admit(r)
+	r.c = nil
+	g.requests.Put(r)
+	return a
+}
+
+func turnAway(c echo.Context, a *core.Admission, write func(echo.Context, *core.Admission) error) error {
+	defer a.Done(a.Outcome().Status())
+	return write(c, a)
+}
+
+func pass(c echo.Context, a *core.Admission, next echo.HandlerFunc) error {
+	status := http.StatusInternalServerError
+	defer func() { a.Done(status) }()
+	if a.NeedsContext() {
+		c.SetRequest(c.Request().WithContext(core.NewContext(c.Request().Context(), a)))
+	}
+	if !a.NeedsStatus() && !a.HoldsLeases() {
+		return next(c)
+	}
+	w := &writer{ResponseWriter: c.Response().Writer, admission: a}
+	c.Response().Writer = w
+	err := next(c)
+	status = statusOf(c, err) // not reached by a panic
+	if w.hijacked {
+		status = http.StatusSwitchingProtocols
+	}
+	return err
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package echomw_test
+
+const racing = false

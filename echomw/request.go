@@ -1,0 +1,37 @@
+package echomw
+
+import (
+	"context"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/core"
+)
+
+// request is what rules may know of an echo.Context. Its context is that of the
+// *http.Request: an echo.Context is used again for another request.
+type request struct{ c echo.Context }
+
+func (r *request) Context() context.Context { return r.c.Request().Context() }
+func (r *request) Method() string           { return r.c.Request().Method }
+func (r *request) Path() string             { return r.c.Request().URL.Path }
+func (r *request) Route() string            { return r.c.Path() }
+func (r *request) RemoteAddr() string       { return r.c.Request().RemoteAddr }
+
+func (r *request) Header(name string) []string {
+	if name == "Host" {
+		return []string{r.c.Request().Host}
+	}
+	return r.c.Request().Header[name]
+}
+
+// Key makes a key function of one that knows echo.Context. Requests of other
+// frameworks share the key "".
+func Key(f func(echo.Context) (key string, ok bool)) core.KeyFunc {
+	return func(r core.Request) (string, bool) {
+		if r, ok := r.(*request); ok {
+			return f(r.c)
+		}
+		return "", true
+	}
+}

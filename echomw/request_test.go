@@ -1,0 +1,36 @@
+package echomw_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/echomw"
+)
+
+func TestTheRouteIsThePatternOnceItIsKnown(t *testing.T) {
+	var routes []string
+	limit := func() echo.MiddlewareFunc {
+		return echomw.New(limiter(t, "1000/1m", func(r *core.Rule) {
+			r.Key = func(r core.Request) (string, bool) {
+				routes = append(routes, r.Route())
+				return "", true
+			}
+		}))
+	}
+	e := echo.New()
+	e.Pre(limit())
+	e.Use(limit())
+	e.Group("/api", limit()).GET("/users/:id", func(c echo.Context) error { return c.NoContent(204) }, limit())
+	call(e, "/api/users/7")
+	if want := []string{"", "/api/users/:id", "/api/users/:id", "/api/users/:id"}; !slices.Equal(routes, want) {
+		t.Errorf("%q, want %q", routes, want)
+	}
+	routes = nil
+	call(e, "/elsewhere")
+	if want := []string{"", ""}; !slices.Equal(routes, want) {
+		t.Errorf("%q, want %q", routes, want)
+	}
+}

@@ -1,0 +1,114 @@
+package echomw_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/echomw"
+	"github.com/headgate/headgate/internal/httpspec"
+)
+
+func TestEchoHoldsTheSpecification(t *testing.T) {
+	fails := func(status int) httpspec.Answer {
+		return httpspec.Typed(status, "application/json", `{"message":"`+http.StatusText(status)+`"}`+"\n")
+	}
+	httpspec.Run(t, httpspec.Framework{
+		Serve: serve,
+		User: echomw.Key(func(c echo.Context) (string, bool) {
+			header := c.Request().Header
+			return header.Get("X-User"), header.Get("X-Exempt") == ""
+		}),
+		SameRoute: []string{"/login?a=b"},
+		SamePath:  []string{"/%6cogin", "/%6Cogin", "/%6C%6F%67%69%6E", "/login?a=b"},
+		Fails:     fails,
+		Errs:      fails(500),
+		Panics:    fails(500),
+	})
+}
+
+func serve(t testing.TB, a httpspec.App) string {
+	e := echo.New()
+	e.Use(recovered)
+	if a.Outer != nil {
+		e.Use(echomw.New(a.Outer))
+	}
+	limit := echomw.New(a.Limiter, options(a)...)
+	switch a.Paths {
+	case httpspec.Routed:
+		e.POST("/login", handle(a.Handler), limit)
+	case httpspec.Login:
+		e.Use(limit)
+		e.POST("/login", handle(a.Handler))
+	default:
+		e.Use(limit)
+		e.Any("/*", handle(a.Handler))
+	}
+	return httpspec.Listen(t, e)
+}
+
+// recovered is as Echo's own middleware of that purpose, which needs a module
+// more.
+func recovered(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) (err error) {
+		defer func() {
+			if v := recover(); v != nil {
+				err = fmt.Errorf("%v", v)
+			}
+		}()
+		return next(c)
+	}
+}
+
+// options are those of the app in terms of this package.
+func options(a httpspec.App) (list []echomw.Option) {
+	if a.Skip {
+		list = append(list, echomw.WithSkipper(func(c echo.Context) bool { return c.Request().Header.Get("X-Skip") != "" }))
+	}
+	if a.Refused != nil {
+		list = append(list, echomw.WithRefused(answer(a.Refused)))
+	}
+	if a.Failed != nil {
+		list = append(list, echomw.WithFailed(answer(a.Failed)))
+	}
+	if a.Degraded != nil {
+		list = append(list, echomw.WithDegraded(handle(a.Degraded)))
+	}
+	if a.RefusedAs != nil {
+		list = append(list, echomw.WithRefused(echomw.Answer(a.RefusedAs)))
+	}
+	if a.FailedAs != nil {
+		list = append(list, echomw.WithFailed(echomw.Answer(a.FailedAs)))
+	}
+	if a.DegradedAs != nil {
+		list = append(list, echomw.WithDegraded(echomw.Fallback(*a.DegradedAs)))
+	}
+	return list
+}
+
+func answer(f func(httpspec.Exchange, *core.Admission) error) func(echo.Context, *core.Admission) error {
+	return func(c echo.Context, a *core.Admission) error { return f(newExchange(c), a) }
+}
+
+func handle(h httpspec.Handler) echo.HandlerFunc {
+	return func(c echo.Context) error { return h(newExchange(c)) }
+}
+
+// exchange answers as Echo's users do where that differs from net/http.
+type exchange struct {
+	httpspec.Std
+	c echo.Context
+}
+
+func newExchange(c echo.Context) exchange {
+	return exchange{httpspec.Std{W: c.Response(), R: c.Request()}, c}
+}
+
+func (x exchange) Reply(status int, body string) error {
+	return x.c.Blob(status, httpspec.Plain, []byte(body))
+}
+
+func (exchange) Fail(status int) error { return echo.NewHTTPError(status) }

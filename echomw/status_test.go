@@ -1,0 +1,65 @@
+package echomw_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/echomw"
+)
+
+var errOwn = errors.New("own")
+
+func TestTheStatusOfAnErrorIsTheOneThatEchoAnswers(t *testing.T) {
+	teapot := echo.NewHTTPError(http.StatusTeapot)
+	rows := map[string]struct {
+		handler echo.HandlerFunc
+		want    int
+	}{
+		"an HTTPError":         {func(echo.Context) error { return teapot }, 418},
+		"one inside":           {func(echo.Context) error { return echo.NewHTTPError(400).SetInternal(teapot) }, 418},
+		"another inside":       {func(echo.Context) error { return echo.NewHTTPError(400).SetInternal(errOwn) }, 400},
+		"one that is wrapped":  {func(echo.Context) error { return fmt.Errorf("own: %w", teapot) }, 500},
+		"any error":            {func(echo.Context) error { return errOwn }, 500},
+		"no route":             {func(echo.Context) error { return echo.ErrNotFound }, 404},
+		"after an answer":      {func(c echo.Context) error { c.NoContent(202); return teapot }, 202},
+		"answered by the rest": {func(c echo.Context) error { c.Error(teapot); return teapot }, 418},
+	}
+	for name, row := range rows {
+		var told int
+		l := limiter(t, "9/1m", func(r *core.Rule) {
+			r.RefundIf = func(status int) bool {
+				told = status
+				return false
+			}
+		})
+		e := echo.New()
+		e.Use(echomw.New(l))
+		e.GET("/", row.handler)
+		if seen := call(e, "/").Code; told != row.want || seen != row.want {
+			t.Errorf("%s: told %d, seen %d, want %d", name, told, seen, row.want)
+		}
+	}
+}
+
+func TestAnErrorGoesOnAsTheHandlerReturnedIt(t *testing.T) {
+	wrapped := fmt.Errorf("own: %w", errOwn)
+	for _, limit := range []string{"9/1m", "9 concurrent ttl=1m"} {
+		var got error
+		e := echo.New()
+		e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+			return func(c echo.Context) error {
+				got = next(c)
+				return got
+			}
+		}, echomw.New(limiter(t, limit, byDefault)))
+		e.GET("/", func(echo.Context) error { return wrapped })
+		if call(e, "/"); got != wrapped {
+			t.Errorf("%s: %v", limit, got)
+		}
+	}
+}

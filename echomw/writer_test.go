@@ -1,0 +1,62 @@
+package echomw_test
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/echomw"
+)
+
+// plain is a writer that can do nothing more.
+type plain struct{ header http.Header }
+
+func (p plain) Header() http.Header         { return p.header }
+func (plain) Write(b []byte) (int, error)   { return len(b), nil }
+func (plain) WriteHeader(int)               {}
+func asked(h echo.HandlerFunc) http.Handler { e := echo.New(); e.GET("/", h); return e }
+func get(t testing.TB, path string) *http.Request {
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestUnderALeaseAWriterFailsAsItDoesWithout(t *testing.T) {
+	limit := echomw.New(limiter(t, "9 concurrent ttl=1m", byDefault))
+	for name, middleware := range map[string]echo.MiddlewareFunc{
+		"with":    limit,
+		"without": func(next echo.HandlerFunc) echo.HandlerFunc { return next },
+	} {
+		called := false
+		h := asked(middleware(func(c echo.Context) error {
+			called = true
+			control := http.NewResponseController(c.Response().Writer)
+			if err := control.Flush(); !errors.Is(err, http.ErrNotSupported) {
+				t.Errorf("%s: Flush: %v", name, err)
+			}
+			if _, _, err := c.Response().Hijack(); !errors.Is(err, http.ErrNotSupported) {
+				t.Errorf("%s: Hijack: %v", name, err)
+			}
+			return c.String(200, "ok")
+		}))
+		if h.ServeHTTP(plain{http.Header{}}, get(t, "/")); !called {
+			t.Errorf("%s: not called", name)
+		}
+	}
+}
+
+func TestUnderALeaseTheWriterCanBeAskedToFlush(t *testing.T) {
+	e := echo.New()
+	e.Use(echomw.New(limiter(t, "9 concurrent ttl=1m", byDefault)))
+	e.GET("/", func(c echo.Context) error {
+		c.Response().Writer.(http.Flusher).Flush()
+		return nil
+	})
+	if !call(e, "/").Flushed {
+		t.Error("nothing was flushed")
+	}
+}

@@ -1,0 +1,55 @@
+// Proxy counts callers behind a reverse proxy by their own address, and is not
+// fooled by what they write into X-Forwarded-For themselves. Here the proxy is
+// whoever connects from 127.0.0.1, such as curl:
+//
+//	go run ./examples/proxy
+//	curl -i -H 'X-Forwarded-For: 203.0.113.7' http://127.0.0.1:8080/
+//	curl -i -H 'X-Forwarded-For: 198.51.100.1, 203.0.113.7' http://127.0.0.1:8080/
+//	curl -i --interface 127.0.0.2 -H 'X-Forwarded-For: 198.51.100.1' http://127.0.0.1:8080/
+//
+// The second is what a proxy makes of a forged header: it appends the address it
+// sees, so that both count for 203.0.113.7, whose X-RateLimit-Remaining goes
+// down. The third does not come through the proxy, so its header means nothing.
+package main
+
+import (
+	"flag"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/examples/internal/serve"
+	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/nethttp"
+)
+
+func main() { serve.Main("proxy", &program{}) }
+
+type program struct {
+	limit core.Limit
+	trust string
+}
+
+func (p *program) Flags(f *flag.FlagSet) {
+	f.TextVar(&p.limit, "limit", core.Limit{Algorithm: core.FixedWindow, Quota: 5, Period: time.Minute}, "limit of a caller")
+	f.StringVar(&p.trust, "trust", "127.0.0.1,::1", "addresses and CIDR prefixes of the proxies, with commas between")
+}
+
+func (p *program) Open(store core.Store) (*serve.App, error) {
+	caller, err := keyfuncs.ForwardedIP(keyfuncs.Proxies{Trusted: strings.Split(p.trust, ",")})
+	if err != nil {
+		return nil, err
+	}
+	limiter, err := core.New(core.Config{
+		Store:   store,
+		Rules:   []core.Rule{{Name: "caller", Key: caller, Limit: p.limit}},
+		OnError: serve.LogError,
+	})
+	if err != nil {
+		return nil, err
+	}
+	hello := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello\n") })
+	return &serve.App{Limiter: limiter, Server: serve.HTTP(nethttp.New(limiter)(hello))}, nil
+}

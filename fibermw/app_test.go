@@ -1,0 +1,100 @@
+package fibermw_test
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/valyala/fasthttp"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/store/memstore"
+)
+
+// patience is how long anything may take that is not meant to take time.
+const patience = 20 * time.Second
+
+// store tells of what is given back.
+type store struct {
+	core.Store
+	refunded chan string // the keys
+}
+
+func newStore() *store {
+	return &store{
+		memstore.MustNew(memstore.Options{Clock: func() int64 { return 1_800_000_000_000_000 }}),
+		make(chan string, 100),
+	}
+}
+
+func (s *store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
+	err := s.Store.Apply(ctx, ops, out)
+	if err == nil && ops[0].Verb == core.Refund {
+		s.refunded <- ops[0].Key
+	}
+	return err
+}
+
+// release waits until something is given back and returns its key.
+func (s *store) release(t testing.TB) string {
+	t.Helper()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case key := <-s.refunded:
+		return key
+	case <-timer.C:
+		t.Fatalf("nothing was given back within %s", patience)
+		return ""
+	}
+}
+
+func everyone(core.Request) (string, bool) { return "k", true }
+
+// limiter has one rule.
+func limiter(t testing.TB, s core.Store, limit string, change func(*core.Rule)) *core.Limiter {
+	t.Helper()
+	l, err := core.ParseLimit(limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := core.Rule{Name: "a", Limit: l, Key: everyone}
+	change(&r)
+	return core.MustNew(core.Config{Store: s, Rules: []core.Rule{r}, Logger: slog.New(slog.DiscardHandler)})
+}
+
+func byDefault(*core.Rule) {}
+
+// left is how many units the key has left.
+func left(t testing.TB, l *core.Limiter, key string) int64 {
+	t.Helper()
+	list, err := l.Peek(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list[0].Decision.Remaining
+}
+
+func newApp(c fiber.Config) *fiber.App {
+	c.DisableStartupMessage = true
+	return fiber.New(c)
+}
+
+// call has the app answer a request from peer, and returns the exchange.
+func call(app *fiber.App, peer net.Addr, method, path string, headers ...string) *fasthttp.RequestCtx {
+	var r fasthttp.Request
+	r.Header.SetMethod(method)
+	r.SetRequestURI(path)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	ctx := &fasthttp.RequestCtx{}
+	ctx.Init(&r, peer, nil)
+	app.Handler()(ctx)
+	return ctx
+}
+
+var peer = &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1234}

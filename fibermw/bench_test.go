@@ -1,0 +1,77 @@
+package fibermw_test
+
+import (
+	"testing"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/valyala/fasthttp"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/fibermw"
+	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/store/memstore"
+)
+
+// chain returns a function that has an app answer one request, with handlers in
+// front.
+func chain(handlers ...any) func() {
+	app := newApp(fiber.Config{})
+	app.Use(append(handlers, func(c *fiber.Ctx) error { return c.SendString("ok") })...)
+	var r fasthttp.Request
+	r.SetRequestURI("/login")
+	ctx := &fasthttp.RequestCtx{}
+	ctx.Init(&r, peer, nil)
+	answer := app.Handler()
+	return func() {
+		ctx.ResetUserValues()
+		ctx.Response.Reset()
+		answer(ctx)
+	}
+}
+
+func byAddress(t testing.TB) *core.Limiter {
+	return limiter(t, memstore.MustNew(memstore.Options{}), "1000000000/1m", func(r *core.Rule) { r.Key = keyfuncs.RemoteIP })
+}
+
+func oneAnHour(t testing.TB) *core.Limiter {
+	return limiter(t, memstore.MustNew(memstore.Options{}), "1/1h", func(r *core.Rule) { r.Key = keyfuncs.RemoteIP })
+}
+
+func TestARequestAllocatesTheAddressAndTheHeaders(t *testing.T) {
+	if racing {
+		t.Skip("the race detector makes pools forget")
+	}
+	without, with := chain(), chain(fibermw.New(byAddress(t)))
+	if got := testing.AllocsPerRun(1000, with) - testing.AllocsPerRun(1000, without); got != 2 {
+		t.Errorf("%v allocations more, want 2", got)
+	}
+}
+
+// An admission that is not recycled is one allocation more.
+func TestARefusalIsRecycled(t *testing.T) {
+	if racing {
+		t.Skip("the race detector makes pools forget")
+	}
+	refuse := chain(fibermw.New(oneAnHour(t)))
+	refuse()
+	if got := testing.AllocsPerRun(1000, refuse); got != 6 {
+		t.Errorf("%v allocations, want 6", got)
+	}
+}
+
+func BenchmarkWithout(b *testing.B) { benchmark(b, chain()) }
+
+func BenchmarkWith(b *testing.B) { benchmark(b, chain(fibermw.New(byAddress(b)))) }
+
+func BenchmarkRefused(b *testing.B) {
+	answer := chain(fibermw.New(oneAnHour(b)))
+	answer()
+	benchmark(b, answer)
+}
+
+func benchmark(b *testing.B, answer func()) {
+	b.ReportAllocs()
+	for b.Loop() {
+		answer()
+	}
+}

@@ -1,0 +1,43 @@
+package fibermw
+
+import (
+	"net"
+	"runtime"
+
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/headgate/headgate/core"
+)
+
+// outlives tells whether the answer goes on after the handlers have returned.
+func outlives(c *fiber.Ctx) bool {
+	return c.Context().Response.IsBodyStream() || c.Context().Hijacked()
+}
+
+// hold releases leases when it is closed.
+type hold struct {
+	lease   net.Conn
+	dropped runtime.Cleanup
+}
+
+// holdUntilSent has fasthttp release the leases when it is done with the
+// request: it closes the values of a request after its body stream has been
+// sent and after its hijacked connection has been handled. A request that it
+// drops instead is left to the garbage collector.
+func holdUntilSent(c *fiber.Ctx, a *core.Admission) {
+	h := &hold{lease: a.HoldConn(unclosed{c.Context().Conn()})}
+	h.dropped = runtime.AddCleanup(h, func(lease net.Conn) { _ = lease.Close() }, h.lease)
+	c.Context().SetUserValue(h, h)
+}
+
+// Close releases the leases.
+func (h *hold) Close() error {
+	h.dropped.Stop()
+	return h.lease.Close()
+}
+
+// unclosed is a connection that is fasthttp's to close.
+type unclosed struct{ net.Conn }
+
+// Close does nothing.
+func (unclosed) Close() error { return nil }

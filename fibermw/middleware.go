@@ -1,0 +1,95 @@
+package fibermw
+
+import (
+	"errors"
+
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/headgate/headgate/core"
+)
+
+// New returns middleware that has l decide about every request. It is safe for
+// concurrent use and may be used in any number of places. A request that meets
+// l more than once, also by fiber.Ctx.RestartRouting, is counted the first time.
+// A nil limiter answers 503.
+func New(l *core.Limiter, opts ...Option) fiber.Handler {
+	problem := Answer(core.ProblemJSON)
+	g := &gate{options: options{refused: problem, failed: problem}, limiter: l}
+	for _, set := range opts {
+		set(&g.options)
+	}
+	return g.handle
+}
+
+// gate stands before the handlers after it.
+type gate struct {
+	options
+	limiter *core.Limiter
+}
+
+func (g *gate) handle(c *fiber.Ctx) error {
+	if g.next != nil && g.next(c) {
+		return c.Next()
+	}
+	if g.counted(c) {
+		return g.answer(c, core.Degraded(c.UserContext()))
+	}
+	a := g.limiter.Admit(request{c})
+	setHeaders(c, a.Headers())
+	switch a.Outcome() {
+	case core.Refused:
+		return turnAway(c, a, g.refused)
+	case core.Failed:
+		return turnAway(c, a, g.failed)
+	}
+	return g.pass(c, a)
+}
+
+// counted tells whether the limiter has let the request pass before.
+func (g *gate) counted(c *fiber.Ctx) bool {
+	if c.Context().UserValue(g.limiter) == nil {
+		return false
+	}
+	g.limiter.WarnTwice()
+	return true
+}
+
+func turnAway(c *fiber.Ctx, a *core.Admission, write func(*fiber.Ctx, *core.Admission) error) error {
+	defer a.Done(a.Outcome().Status())
+	return write(c, a)
+}
+
+func (g *gate) pass(c *fiber.Ctx, a *core.Admission) (err error) {
+	c.Context().SetUserValue(g.limiter, true) // until the request ends
+	status := fiber.StatusInternalServerError
+	defer func() { a.Done(status) }()
+	if a.NeedsContext() {
+		c.SetUserContext(core.NewContext(c.UserContext(), a))
+	}
+	err = g.answer(c, a.Degraded())
+	status = statusOf(c, err) // not reached by a panic
+	if a.HoldsLeases() && outlives(c) {
+		holdUntilSent(c, a)
+	}
+	return err
+}
+
+// answer has a request that passes answered.
+func (g *gate) answer(c *fiber.Ctx, degraded bool) error {
+	if degraded && g.degraded != nil {
+		return g.degraded(c)
+	}
+	return c.Next()
+}
+
+// statusOf is the status of the answer once the handler has returned err. For
+// an error it is the one that Fiber's own error handler answers.
+func statusOf(c *fiber.Ctx, err error) int {
+	if err == nil {
+		return c.Context().Response.StatusCode()
+	}
+	if e, ok := errors.AsType[*fiber.Error](err); ok {
+		return e.Code
+	}
+	return fiber.StatusInternalServerError
+}

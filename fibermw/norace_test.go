@@ -1,0 +1,5 @@
+//go:build !race
+
+package fibermw_test
+
+const racing = false

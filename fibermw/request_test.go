@@ -1,0 +1,158 @@
+package fibermw_test
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"testing"
+
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/fibermw"
+)
+
+// seeing serves with a rule whose key is what see returns.
+func seeing(t *testing.T, c fiber.Config, see func(core.Request) string) (*fiber.App, func() string) {
+	var seen string
+	l := limiter(t, newStore(), "1000/1m", func(r *core.Rule) {
+		r.Key = func(r core.Request) (string, bool) {
+			seen = see(r)
+			return "", true
+		}
+	})
+	app := newApp(c)
+	app.Use(fibermw.New(l))
+	return app, func() string { return seen }
+}
+
+func TestThePeerIsWrittenAsNetHTTPWritesIt(t *testing.T) {
+	rows := []struct {
+		peer net.Addr
+		want string
+	}{
+		{peer, "192.0.2.1:1234"},
+		{&net.TCPAddr{IP: net.IP{192, 0, 2, 1}, Port: 80}, "192.0.2.1:80"},
+		{&net.TCPAddr{IP: net.ParseIP("2001:db8::1"), Port: 80}, "[2001:db8::1]:80"},
+		{&net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "eth0", Port: 80}, "[fe80::1%eth0]:80"},
+		{&net.UnixAddr{Net: "unix", Name: "@"}, "@"},
+	}
+	app, seen := seeing(t, fiber.Config{ProxyHeader: "X-Forwarded-For"}, core.Request.RemoteAddr)
+	for _, row := range rows {
+		call(app, row.peer, "GET", "/", "X-Forwarded-For", "203.0.113.1")
+		if seen() != row.want || row.want != row.peer.String() {
+			t.Errorf("%s, want %s", seen(), row.want)
+		}
+	}
+}
+
+func TestThePathIsTheOneThatFiberRoutesBy(t *testing.T) {
+	loose, strict := fiber.Config{}, fiber.Config{CaseSensitive: true, StrictRouting: true}
+	unescaping := fiber.Config{UnescapePath: true}
+	rows := []struct {
+		config     fiber.Config
+		path, want string
+	}{
+		{loose, "/", "/"}, {loose, "/login", "/login"}, {loose, "/LOGIN", "/login"}, {loose, "/Login//", "/login"},
+		{loose, "/%6CoGIN/", "/%6cogin"}, {loose, "/%C3%84", "/%c3%84"}, {loose, "/a/B/?x=Y", "/a/b"},
+		{strict, "/LOGIN/", "/LOGIN/"}, {strict, "/login", "/login"},
+		{unescaping, "/%4cogin/", "/login"}, {unescaping, "/%C3%84", "/\u00c4"},
+		{fiber.Config{CaseSensitive: true}, "/LOGIN/", "/LOGIN"},
+		{fiber.Config{StrictRouting: true}, "/LOGIN/", "/login/"},
+	}
+	for _, row := range rows {
+		app, seen := seeing(t, row.config, core.Request.Path)
+		call(app, peer, "GET", row.path)
+		if seen() != row.want {
+			t.Errorf("%s: %s, want %s", row.path, seen(), row.want)
+		}
+	}
+}
+
+func TestTheRouteIsThePatternOrThePrefixOfUse(t *testing.T) {
+	var routes []string
+	limit := func() fiber.Handler {
+		return fibermw.New(limiter(t, newStore(), "1000/1m", func(r *core.Rule) {
+			r.Key = func(r core.Request) (string, bool) {
+				routes = append(routes, r.Route())
+				return "", true
+			}
+		}))
+	}
+	app := newApp(fiber.Config{})
+	app.Use(limit())
+	app.Group("/api", limit()).Get("/users/:id", limit(), func(c *fiber.Ctx) error { return c.SendString("ok") })
+	call(app, peer, "GET", "/API/users/7/")
+	if want := []string{"/", "/api", "/api/users/:id"}; !slices.Equal(routes, want) {
+		t.Errorf("%q, want %q", routes, want)
+	}
+}
+
+func TestEveryLineOfAHeaderIsSeenInOrderAndTheHostThatFiberSees(t *testing.T) {
+	app, seen := seeing(t, fiber.Config{}, func(r core.Request) string {
+		return fmt.Sprintf("%q %q %q %q", r.Header("X-A"), r.Header("X-B"), r.Header("Host"), r.Header("Cookie"))
+	})
+	call(app, peer, "GET", "http://A.example/", "Host", "b.example", "x-a", "1", "X-A", "2, 3", "X-A", "", "Cookie", "a=b; c=d")
+	if want := `["1" "2, 3" ""] [] ["a.example"] ["a=b; c=d"]`; seen() != want {
+		t.Errorf("%s, want %s", seen(), want)
+	}
+}
+
+// A handler that passes the request on changes it, in the memory that its
+// strings share.
+func TestUnitsAreGivenBackToTheSameKeyAlthoughTheHandlerChangedTheRequest(t *testing.T) {
+	loose, strict := fiber.Config{}, fiber.Config{CaseSensitive: true, StrictRouting: true}
+	path := func(r core.Request) (string, bool) { return r.Path(), true }
+	rows := map[string]struct {
+		config fiber.Config
+		key    core.KeyFunc
+		want   string
+	}{
+		"a header":      {loose, func(r core.Request) (string, bool) { return r.Header("X-User")[0], true }, "alice"},
+		"the path":      {loose, path, "/alice"},
+		"a strict path": {strict, path, "/alice"},
+		"the method":    {loose, func(r core.Request) (string, bool) { return r.Method(), true }, "PATCH"},
+		"a native key":  {loose, fibermw.Key(func(c *fiber.Ctx) (string, bool) { return c.Get("X-User"), true }), "alice"},
+		"a native path": {loose, fibermw.Key(func(c *fiber.Ctx) (string, bool) { return c.Path(), true }), "/alice"},
+	}
+	for name, row := range rows {
+		s := newStore()
+		l := limiter(t, s, "5/1m", func(r *core.Rule) {
+			r.Key = row.key
+			r.RefundIf = func(int) bool { return true }
+		})
+		app := newApp(row.config)
+		app.Use(fibermw.New(l), func(c *fiber.Ctx) error {
+			c.Path("/bobby")
+			c.Request().Header.Set("X-User", "bobby")
+			c.Request().Header.SetMethod("TRACE")
+			return nil
+		})
+		call(app, peer, "PATCH", "/alice", "X-User", "alice")
+		if got := s.release(t); got != row.want {
+			t.Errorf("%s: %q, want %q", name, got, row.want)
+		}
+	}
+}
+
+func TestAMethodThatFiberDoesNotKnowByDefaultIsSeen(t *testing.T) {
+	app, seen := seeing(t, fiber.Config{RequestMethods: append([]string{"PURGE"}, fiber.DefaultMethods...)}, core.Request.Method)
+	call(app, peer, "PURGE", "/")
+	if seen() != "PURGE" {
+		t.Errorf("%q", seen())
+	}
+}
+
+func TestRoutingThatStartsAnewCountsOnce(t *testing.T) {
+	l := limiter(t, newStore(), "5/1m", byDefault)
+	app := newApp(fiber.Config{})
+	app.Use(fibermw.New(l))
+	app.Get("/old", func(c *fiber.Ctx) error {
+		c.Path("/new")
+		return c.RestartRouting()
+	})
+	app.Get("/new", func(c *fiber.Ctx) error { return c.SendString("ok") })
+	if got := call(app, peer, "GET", "/old"); string(got.Response.Body()) != "ok" || left(t, l, "k") != 4 {
+		t.Errorf("%s with %d left, want 4", got.Response.Body(), left(t, l, "k"))
+	}
+}

@@ -1,0 +1,130 @@
+package fibermw_test
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"net/http"
+	"testing"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/gofiber/fiber/v2/middleware/recover"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/fibermw"
+	"github.com/headgate/headgate/internal/httpspec"
+)
+
+func TestFiberHoldsTheSpecification(t *testing.T) {
+	same := []string{"/LOGIN", "/Login", "/login/", "/LOGIN/", "/login//", "/login?a=b"}
+	httpspec.Run(t, httpspec.Framework{
+		Serve: serve,
+		User: fibermw.Key(func(c *fiber.Ctx) (string, bool) {
+			return c.Get("X-User"), c.Get("X-Exempt") == ""
+		}),
+		SameRoute:      same,
+		SamePath:       same,
+		Fails:          func(status int) httpspec.Answer { return httpspec.Text(status, http.StatusText(status)) },
+		Errs:           httpspec.Text(500, "boom"),
+		Panics:         httpspec.Text(500, "boom"),
+		BlindToLeaving: true,
+		NoRanges:       true,
+	})
+}
+
+func serve(t testing.TB, a httpspec.App) string {
+	app := fiber.New(fiber.Config{DisableStartupMessage: true})
+	app.Use(recover.New())
+	if a.Outer != nil {
+		app.Use(fibermw.New(a.Outer))
+	}
+	limit := fibermw.New(a.Limiter, options(a)...)
+	switch a.Paths {
+	case httpspec.Routed:
+		app.Post("/login", limit, handle(a.Handler))
+	case httpspec.Login:
+		app.Use(limit).Post("/login", handle(a.Handler))
+	default:
+		app.Use(limit, handle(a.Handler))
+	}
+	return listen(t, app)
+}
+
+// listen serves the app on loopback until the test ends.
+func listen(t testing.TB, app *fiber.App) string {
+	t.Helper()
+	l := httpspec.Listener(t)
+	done := make(chan error, 1)
+	go func() { done <- app.Listener(l) }()
+	t.Cleanup(func() {
+		l.Close()
+		<-done
+	})
+	return l.Addr().String()
+}
+
+// options are those of the app in terms of this package.
+func options(a httpspec.App) (list []fibermw.Option) {
+	if a.Skip {
+		list = append(list, fibermw.WithNext(func(c *fiber.Ctx) bool { return c.Get("X-Skip") != "" }))
+	}
+	if a.Refused != nil {
+		list = append(list, fibermw.WithRefused(answer(a.Refused)))
+	}
+	if a.Failed != nil {
+		list = append(list, fibermw.WithFailed(answer(a.Failed)))
+	}
+	if a.Degraded != nil {
+		list = append(list, fibermw.WithDegraded(handle(a.Degraded)))
+	}
+	if a.RefusedAs != nil {
+		list = append(list, fibermw.WithRefused(fibermw.Answer(a.RefusedAs)))
+	}
+	if a.FailedAs != nil {
+		list = append(list, fibermw.WithFailed(fibermw.Answer(a.FailedAs)))
+	}
+	if a.DegradedAs != nil {
+		list = append(list, fibermw.WithDegraded(fibermw.Fallback(*a.DegradedAs)))
+	}
+	return list
+}
+
+func answer(f func(httpspec.Exchange, *core.Admission) error) func(*fiber.Ctx, *core.Admission) error {
+	return func(c *fiber.Ctx, a *core.Admission) error { return f(exchange{c}, a) }
+}
+
+func handle(h httpspec.Handler) fiber.Handler {
+	return func(c *fiber.Ctx) error { return h(exchange{c}) }
+}
+
+// exchange answers as Fiber's users do.
+type exchange struct{ c *fiber.Ctx }
+
+func (x exchange) Context() context.Context { return x.c.UserContext() }
+
+func (x exchange) Reply(status int, body string) error { return x.c.Status(status).SendString(body) }
+
+func (exchange) Fail(status int) error { return fiber.NewError(status) }
+
+func (x exchange) Stream(contentType string, write func(send func(string) error) error) error {
+	x.c.Set(fiber.HeaderContentType, contentType)
+	x.c.Context().SetBodyStreamWriter(func(w *bufio.Writer) {
+		_ = write(func(text string) error {
+			if _, err := w.WriteString(text); err != nil {
+				return err
+			}
+			return w.Flush()
+		})
+	})
+	return nil
+}
+
+func (x exchange) Hijack(serve func(net.Conn)) error {
+	x.c.Status(fiber.StatusSwitchingProtocols)
+	x.c.Set(fiber.HeaderConnection, "Upgrade")
+	x.c.Set(fiber.HeaderUpgrade, "echo")
+	x.c.Context().Hijack(serve)
+	return nil
+}
+
+func (exchange) ServeContent(string) error { return nil }

@@ -1,0 +1,109 @@
+package ginmw_test
+
+import (
+	"io"
+	"net/http"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/ginmw"
+	"github.com/headgate/headgate/internal/httpspec"
+)
+
+func TestGinHoldsTheSpecification(t *testing.T) {
+	gin.SetMode(gin.ReleaseMode)
+	httpspec.Run(t, httpspec.Framework{
+		Serve: serve,
+		User: ginmw.Key(func(c *gin.Context) (string, bool) {
+			return c.GetHeader("X-User"), c.GetHeader("X-Exempt") == ""
+		}),
+		SameRoute: []string{"/%6cogin", "/%6Cogin", "/%6C%6F%67%69%6E", "/login?a=b"},
+		SamePath:  []string{"/%6cogin", "/%6Cogin", "/%6C%6F%67%69%6E", "/login?a=b"},
+		Fails: func(status int) httpspec.Answer {
+			return httpspec.Typed(status, "application/json; charset=utf-8", `{"error":"`+http.StatusText(status)+`"}`)
+		},
+		Errs:   httpspec.Bare(500),
+		Panics: httpspec.Bare(500),
+	})
+}
+
+func serve(t testing.TB, a httpspec.App) string {
+	e := gin.New()
+	e.Use(gin.CustomRecoveryWithWriter(io.Discard, func(c *gin.Context, _ any) { c.AbortWithStatus(http.StatusInternalServerError) }))
+	if a.Outer != nil {
+		e.Use(ginmw.New(a.Outer))
+	}
+	limit := ginmw.New(a.Limiter, options(a)...)
+	switch a.Paths {
+	case httpspec.Routed:
+		e.POST("/login", limit, handle(a.Handler))
+	case httpspec.Login:
+		e.Use(limit).POST("/login", handle(a.Handler))
+	default:
+		e.Use(limit)
+		e.Any("/*path", handle(a.Handler))
+	}
+	return httpspec.Listen(t, e)
+}
+
+// options are those of the app in terms of this package.
+func options(a httpspec.App) (list []ginmw.Option) {
+	if a.Skip {
+		list = append(list, ginmw.WithSkip(func(c *gin.Context) bool { return c.GetHeader("X-Skip") != "" }))
+	}
+	if a.Refused != nil {
+		list = append(list, ginmw.WithRefused(answer(a.Refused)))
+	}
+	if a.Failed != nil {
+		list = append(list, ginmw.WithFailed(answer(a.Failed)))
+	}
+	if a.Degraded != nil {
+		list = append(list, ginmw.WithDegraded(handle(a.Degraded)))
+	}
+	if a.RefusedAs != nil {
+		list = append(list, ginmw.WithRefused(ginmw.Answer(a.RefusedAs)))
+	}
+	if a.FailedAs != nil {
+		list = append(list, ginmw.WithFailed(ginmw.Answer(a.FailedAs)))
+	}
+	if a.DegradedAs != nil {
+		list = append(list, ginmw.WithDegraded(ginmw.Fallback(*a.DegradedAs)))
+	}
+	return list
+}
+
+func answer(f func(httpspec.Exchange, *core.Admission) error) func(*gin.Context, *core.Admission) {
+	return func(c *gin.Context, a *core.Admission) { report(c, f(newExchange(c), a)) }
+}
+
+func handle(h httpspec.Handler) gin.HandlerFunc {
+	return func(c *gin.Context) { report(c, h(newExchange(c))) }
+}
+
+func report(c *gin.Context, err error) {
+	if err != nil {
+		_ = c.AbortWithError(http.StatusInternalServerError, err)
+	}
+}
+
+// exchange answers as Gin's users do where that differs from net/http.
+type exchange struct {
+	httpspec.Std
+	c *gin.Context
+}
+
+func newExchange(c *gin.Context) exchange {
+	return exchange{httpspec.Std{W: c.Writer, R: c.Request}, c}
+}
+
+func (x exchange) Reply(status int, body string) error {
+	x.c.String(status, "%s", body)
+	return nil
+}
+
+func (x exchange) Fail(status int) error {
+	x.c.AbortWithStatusJSON(status, gin.H{"error": http.StatusText(status)})
+	return nil
+}

@@ -1,0 +1,109 @@
+package httpspec
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Answer is what a client gets, without the date.
+type Answer struct {
+	Status int
+	Header map[string]string
+	Body   string
+}
+
+// Text is an answer in text/plain.
+func Text(status int, body string) Answer { return Typed(status, Plain, body) }
+
+// Typed is an answer of a content type.
+func Typed(status int, contentType, body string) Answer {
+	return Answer{status, map[string]string{
+		"Content-Type": contentType, "Content-Length": strconv.Itoa(len(body))}, body}
+}
+
+// Bare is an answer without a body.
+func Bare(status int) Answer {
+	return Answer{Status: status, Header: map[string]string{"Content-Length": "0"}}
+}
+
+// with adds headers; those of more win.
+func (a Answer) with(more ...map[string]string) Answer {
+	a.Header = maps.Clone(a.Header)
+	for _, m := range more {
+		maps.Copy(a.Header, m)
+	}
+	return a
+}
+
+// headless is what a HEAD request gets instead. Nobody tells the length of a
+// body that is empty.
+func (a Answer) headless() Answer {
+	if a.Body == "" {
+		return a.streamed()
+	}
+	a.Body = ""
+	return a
+}
+
+// streamed is the same body sent before its length is known.
+func (a Answer) streamed() Answer {
+	a = a.with()
+	delete(a.Header, "Content-Length")
+	return a
+}
+
+// String is the answer as on the wire, with the headers sorted.
+func (a Answer) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d\n", a.Status)
+	for _, name := range slices.Sorted(maps.Keys(a.Header)) {
+		fmt.Fprintf(&b, "%s: %s\n", name, a.Header[name])
+	}
+	return b.String() + "\n" + a.Body
+}
+
+// rate is what the headers say of rule "a", which grants quota units in 10
+// seconds, of which left are left and which is as new in reset seconds after at.
+func rate(at, quota, left, reset int) map[string]string {
+	return map[string]string{
+		"X-Ratelimit-Limit":     strconv.Itoa(quota),
+		"X-Ratelimit-Remaining": strconv.Itoa(left),
+		"X-Ratelimit-Reset":     strconv.Itoa(epoch + at + reset),
+		"Ratelimit-Policy":      fmt.Sprintf(`"a";q=%d;w=10`, quota),
+		"Ratelimit":             fmt.Sprintf(`"a";r=%d;t=%d`, left, reset),
+	}
+}
+
+// flight is what they say of rule "flight", which holds one lease for a minute.
+func flight(left int) map[string]string {
+	return map[string]string{
+		"X-Ratelimit-Limit":     "1",
+		"X-Ratelimit-Remaining": strconv.Itoa(left),
+		"X-Ratelimit-Reset":     strconv.Itoa(epoch + 60),
+		"Ratelimit-Policy":      `"flight";q=1;qu="concurrent-requests"`,
+		"Ratelimit":             fmt.Sprintf(`"flight";r=%d`, left),
+	}
+}
+
+// refusal is the 429 of a rule, to be tried again after seconds.
+func refusal(rule string, seconds int) Answer {
+	unit := "seconds"
+	if seconds == 1 {
+		unit = "second"
+	}
+	return Typed(429, "application/problem+json", fmt.Sprintf(
+		`{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",`+
+			`"title":"Request cannot be satisfied as assigned quota has been exceeded",`+
+			`"status":429,"detail":"Retry after %d %s.","violated-policies":[%q]}`, seconds, unit, rule)).
+		with(map[string]string{"Retry-After": strconv.Itoa(seconds), "Cache-Control": "no-store"})
+}
+
+// failure is the 503 when nobody could decide.
+func failure() Answer {
+	return Typed(503, "application/problem+json",
+		`{"type":"about:blank","title":"Service Unavailable","status":503}`).
+		with(map[string]string{"Retry-After": "1", "Cache-Control": "no-store"})
+}

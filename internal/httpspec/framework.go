@@ -1,0 +1,92 @@
+package httpspec
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Framework is an adapter under test.
+type Framework struct {
+	// Serve starts a server on loopback that ends with the test, and returns
+	// its address.
+	Serve func(t testing.TB, a App) (addr string)
+
+	// User is made by the adapter's Key of a function that looks at the
+	// framework's own context: its key is the header X-User, and requests with
+	// a header X-Exempt are none of its business.
+	User core.KeyFunc
+
+	// SameRoute and SamePath are the spellings, of those that the
+	// specification tries, under which the router finds /login.
+	SameRoute, SamePath []string
+
+	// Fails is what a client gets of Exchange.Fail, without the limiter's
+	// headers.
+	Fails func(status int) Answer
+
+	// Errs and Panics are what a client gets if a handler returns an error
+	// with the text "boom", or panics with it.
+	Errs, Panics Answer
+
+	// BlindToLeaving tells that nobody notices when a client leaves.
+	BlindToLeaving bool
+
+	// NoRanges tells that Exchange.ServeContent does nothing.
+	NoRanges bool
+}
+
+// App is a server in terms that every framework has. It recovers from panics.
+type App struct {
+	Limiter *core.Limiter
+
+	// Outer, unless nil, is a limiter around Limiter. It may be the same.
+	Outer *core.Limiter
+
+	// Paths says what is served and where the middleware stands.
+	Paths Paths
+
+	Handler Handler
+
+	// Skip has requests with a header X-Skip skipped.
+	Skip bool
+
+	// Refused, Failed and Degraded are the options of that name.
+	Refused, Failed func(Exchange, *core.Admission) error
+	Degraded        Handler
+
+	// RefusedAs, FailedAs and DegradedAs are the same by way of the adapter's
+	// Answer and Fallback.
+	RefusedAs, FailedAs core.Template
+	DegradedAs          *core.Answer
+}
+
+// Paths says what an App serves.
+type Paths uint8
+
+const (
+	All    Paths = iota // all paths, with the middleware around the router
+	Login               // /login alone, the same
+	Routed              // /login alone, with the middleware where the route is known
+)
+
+// Handler answers a request.
+type Handler func(Exchange) error
+
+// Exchange is a request and its answer in the framework's own way.
+type Exchange interface {
+	Context() context.Context
+	// Reply answers in text/plain.
+	Reply(status int, body string) error
+	// Fail is how the framework's users answer with an error.
+	Fail(status int) error
+	// Stream sends each text at once.
+	Stream(contentType string, write func(send func(text string) error) error) error
+	// Hijack answers 101 and has serve take the connection over, while the
+	// handler returns.
+	Hijack(serve func(net.Conn)) error
+	// ServeContent answers as net/http's function does.
+	ServeContent(content string) error
+}

@@ -1,0 +1,160 @@
+package httpspec
+
+import (
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfuncs"
+)
+
+var identity = []spec{
+	{"no header makes a caller another", forgedHeaders},
+	{"behind a proxy the last line of X-Forwarded-For counts", lastLine},
+	{"callers on one connection are told apart", oneConnection},
+	{"a key function may look at the framework's context", nativeKey},
+	{"HEAD counts as GET", headCounts},
+	{"the host is seen", host},
+	{"no spelling of a path gets past the limit of its route", routeSpellings},
+	{"no spelling of a path gets past the limit of the path", pathSpellings},
+}
+
+func forgedHeaders(b *bench) {
+	b.serve(App{Limiter: b.limiter(b.rule("a", "1/10s fixed-window"))})
+	b.steps(step{0, "GET /", Text(200, "ok").with(rate(0, 1, 0, 10))})
+	for _, lines := range []string{
+		"X-Forwarded-For: 198.51.100.1",
+		"X-Forwarded-For: 198.51.100.2\nX-Forwarded-For: 198.51.100.3",
+		"X-Forwarded-For: 127.0.0.1, 198.51.100.4",
+		"X-Real-Ip: 198.51.100.5", "X-Real-Ip: 198.51.100.5\nX-Real-Ip: 198.51.100.6",
+		"True-Client-Ip: 198.51.100.7", "Cf-Connecting-Ip: 198.51.100.8",
+		"X-Client-Ip: 198.51.100.9", "X-Cluster-Client-Ip: 198.51.100.10",
+		`Forwarded: for="[2001:db8::1]:80"`, "Via: 1.1 198.51.100.11",
+		"X-Forwarded-Host: b.example", "X-Original-Url: /free", "X-Rewrite-Url: /free",
+		"X-Http-Method-Override: OPTIONS", "Access-Control-Request-Method: GET\nOrigin: https://a.example",
+		"X-Ratelimit-Remaining: 100", "Ratelimit: \"a\";r=100", "Retry-After: 0",
+	} {
+		b.steps(step{0, "GET /\n" + lines, refusal("a", 10).with(rate(0, 1, 0, 10))})
+	}
+}
+
+func lastLine(b *bench) {
+	key, err := keyfuncs.ForwardedIP(keyfuncs.Proxies{Trusted: []string{"127.0.0.0/8", "198.51.100.200"}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := b.rule("a", "1/10s fixed-window")
+	r.Key = key
+	b.serve(App{Limiter: b.limiter(r)})
+	passes, refused := Text(200, "ok").with(rate(0, 1, 0, 10)), refusal("a", 10).with(rate(0, 1, 0, 10))
+	b.steps(
+		step{0, "GET /\nX-Forwarded-For: 203.0.113.1\nX-Forwarded-For: 203.0.113.9", passes},
+		step{0, "GET /\nX-Forwarded-For: 203.0.113.2\nX-Forwarded-For: 203.0.113.9", refused},
+		step{0, "GET /\nx-forwarded-for: 203.0.113.9", refused},
+		step{0, "GET /\nX-Forwarded-For: 203.0.113.3, 203.0.113.9\nX-Forwarded-For: 198.51.100.200", refused},
+		step{0, "GET /\nX-Forwarded-For: 203.0.113.9\nX-Forwarded-For: 203.0.113.1", passes},
+	)
+}
+
+// oneConnection reuses the memory of one request for the next, in frameworks
+// that do so.
+func oneConnection(b *bench) {
+	r := b.rule("a", "2/10s fixed-window")
+	r.Key = keyfuncs.Header("X-User")
+	b.serve(App{Limiter: b.limiter(r)})
+	one, two := Text(200, "ok").with(rate(0, 2, 1, 10)), Text(200, "ok").with(rate(0, 2, 0, 10))
+	for _, want := range []Answer{one, two, refusal("a", 10).with(rate(0, 2, 0, 10))} {
+		for _, user := range []string{"alice", "bobby", "carol"} {
+			b.steps(step{0, "GET /\nX-User: " + user, want})
+		}
+	}
+}
+
+func nativeKey(b *bench) {
+	r := b.rule("a", "1/10s fixed-window")
+	r.Key = b.User
+	b.serve(App{Limiter: b.limiter(r)})
+	passes, refused := Text(200, "ok").with(rate(0, 1, 0, 10)), refusal("a", 10).with(rate(0, 1, 0, 10))
+	b.steps(
+		step{0, "GET /\nX-User: alice", passes},
+		step{0, "GET /\nX-User: alice", refused},
+		step{0, "GET /\nX-User: bobby", passes},
+		step{0, "GET /\nX-User: alice\nX-Exempt: 1", Text(200, "ok")},
+		step{0, "GET /", passes},
+		step{0, "GET /", refused},
+	)
+	if key, ok := b.User(foreign{}); key != "" || !ok {
+		b.Errorf("a request of another framework has the key %q, %t", key, ok)
+	}
+}
+
+// foreign is a request of no framework.
+type foreign struct{ core.Request }
+
+func headCounts(b *bench) {
+	r := b.rule("a", "1/10s fixed-window")
+	r.Key = keyfuncs.Method
+	b.serve(App{Limiter: b.limiter(r)})
+	passes, refused := Text(200, "ok").with(rate(0, 1, 0, 10)), refusal("a", 10).with(rate(0, 1, 0, 10))
+	b.steps(
+		step{0, "GET /", passes},
+		step{0, "HEAD /", refused.headless()},
+		step{0, "POST /", passes},
+		step{0, "POST /", refused},
+		step{0, "GET /", refused},
+	)
+}
+
+func host(b *bench) {
+	r := b.rule("a", "9/10s fixed-window")
+	r.Key = keyfuncs.Host
+	l := b.limiter(r)
+	b.serve(App{Limiter: l})
+	b.ask("GET /")
+	if list, err := l.Peek(b.Context(), "127.0.0.1"); err != nil || list[0].Decision.Remaining != 8 {
+		b.Errorf("%+v, %v", list, err)
+	}
+}
+
+// spellings are paths that some router takes for /login.
+var spellings = []string{
+	"/LOGIN", "/Login", "/login/", "/LOGIN/", "/login//", "//login", "/./login", "/x/../login",
+	"/%6cogin", "/%6Cogin", "/%6C%6F%67%69%6E", "/login%2f", "/login%2F", "/login;a=b", "/login%20", "/login%00",
+	"/login?a=b", "/login.", "/login/.", `/\login`, "/login%3Fa=b",
+}
+
+// spelled asks for /login in all spellings: each either counts or does not
+// reach the handler.
+func spelled(b *bench, r core.Rule, same []string, paths Paths) {
+	var reached atomic.Int64
+	b.serve(App{Limiter: b.limiter(r), Paths: paths, Handler: func(x Exchange) error {
+		reached.Add(1)
+		return ok(x)
+	}})
+	passes, refused := Text(200, "ok").with(rate(0, 1, 0, 10)), refusal("a", 10).with(rate(0, 1, 0, 10))
+	b.steps(step{0, "POST /login", passes}, step{0, "POST /login", refused})
+	for _, path := range spellings {
+		got := b.ask("POST " + path)
+		if slices.Contains(same, path) {
+			b.equal(got, refused, "%s", path)
+		} else if got.Status == 429 && paths == Routed {
+			b.Errorf("%s: counts as /login, which the driver does not say", path)
+		}
+	}
+	if n := reached.Load(); n != 1 {
+		b.Errorf("the handler was reached %d times by way of %s", n, strings.Join(spellings, " "))
+	}
+}
+
+func routeSpellings(b *bench) {
+	r := b.rule("a", "1/10s fixed-window")
+	r.Key = func(r core.Request) (string, bool) { return r.Route(), r.Route() != "" }
+	spelled(b, r, b.SameRoute, Routed)
+}
+
+func pathSpellings(b *bench) {
+	r := b.rule("a", "1/10s fixed-window")
+	r.Key = keyfuncs.Path
+	spelled(b, r, b.SamePath, Login)
+}

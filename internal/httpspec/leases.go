@@ -1,0 +1,184 @@
+package httpspec
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+)
+
+var leases = []spec{
+	{"a lease is held until the handler has returned", heldByHandler},
+	{"a panic frees the lease", freedByPanic},
+	{"an error frees the lease", freedByError},
+	{"a stream holds the lease until it ends", heldByStream},
+	{"a stream whose client leaves frees the lease", freedByLeaving},
+	{"a connection that was taken over holds the lease until it is closed", heldByConnection},
+	{"a content is served in ranges under a lease", contentUnderLease},
+}
+
+// gate lets a test hold a handler.
+type gate struct{ entered, leave chan struct{} }
+
+func newGate() gate { return gate{make(chan struct{}), make(chan struct{})} }
+
+// pass is called by the handler.
+func (g gate) pass() {
+	g.entered <- struct{}{}
+	<-g.leave
+}
+
+func (b *bench) inFlight(h Handler) {
+	b.Helper()
+	b.serve(App{Limiter: b.limiter(b.rule("flight", "1 concurrent ttl=1m")), Handler: h})
+}
+
+// switched has requests to it answered by what the test sends.
+func switched(next <-chan Handler) Handler {
+	return func(x Exchange) error { return (<-next)(x) }
+}
+
+func ok(x Exchange) error { return x.Reply(200, "ok") }
+
+var (
+	busy = refusal("flight", 60).with(flight(0))
+	free = Text(200, "ok").with(flight(0))
+)
+
+func heldByHandler(b *bench) {
+	g := newGate()
+	b.inFlight(func(x Exchange) error {
+		g.pass()
+		return ok(x)
+	})
+	for range 2 {
+		first := b.later(b.Context(), "GET /")
+		await(b, "the handler", g.entered)
+		b.steps(step{0, "GET /", busy})
+		g.leave <- struct{}{}
+		b.equal(await(b, "the answer", first), free, "the first")
+	}
+}
+
+func freedByPanic(b *bench) { freed(b, kinds["a panic"], b.Panics) }
+func freedByError(b *bench) { freed(b, kinds["an error"], b.Errs) }
+
+func freed(b *bench, h Handler, want Answer) {
+	next := make(chan Handler, 1)
+	b.inFlight(switched(next))
+	for range 3 {
+		next <- h
+		b.steps(step{0, "GET /", want.with(flight(0))})
+	}
+	next <- ok
+	b.steps(step{0, "GET /", free})
+}
+
+func heldByStream(b *bench) {
+	for _, contentType := range []string{Plain, "text/event-stream"} {
+		g := newGate()
+		next := make(chan Handler, 1)
+		b.inFlight(switched(next))
+		next <- func(x Exchange) error {
+			return x.Stream(contentType, func(send func(string) error) error {
+				if err := send("data: 1\n\n"); err != nil {
+					return err
+				}
+				g.pass()
+				return send("data: 2\n\n")
+			})
+		}
+		response := b.open("GET /")
+		first := make([]byte, len("data: 1\n\n"))
+		if _, err := io.ReadFull(response.Body, first); err != nil {
+			b.Fatal(err)
+		}
+		await(b, "the first part has been sent", g.entered)
+		b.steps(step{0, "GET /", busy})
+		g.leave <- struct{}{}
+		rest, err := io.ReadAll(response.Body)
+		if err != nil {
+			b.Fatal(err)
+		}
+		want := Typed(200, contentType, "data: 1\n\ndata: 2\n\n").streamed().with(flight(0))
+		b.equal(answerOf(response, string(first)+string(rest)), want, "the stream")
+		await(b, "the release", b.store.refunded)
+		next <- ok
+		b.steps(step{0, "GET /", free})
+		await(b, "the release", b.store.refunded)
+	}
+}
+
+// freedByLeaving has a handler that sends until it cannot.
+func freedByLeaving(b *bench) {
+	next := make(chan Handler, 1)
+	b.inFlight(switched(next))
+	next <- func(x Exchange) error {
+		return x.Stream("text/event-stream", func(send func(string) error) error {
+			for {
+				if err := send("data: 1\n\n"); err != nil {
+					return nil
+				}
+			}
+		})
+	}
+	response := b.open("GET /")
+	if _, err := response.Body.Read(make([]byte, 1)); err != nil {
+		b.Fatal(err)
+	}
+	b.steps(step{0, "GET /", busy})
+	response.Body.Close()
+	await(b, "the release", b.store.refunded)
+	next <- ok
+	b.steps(step{0, "GET /", free})
+}
+
+// heldByConnection upgrades to a protocol that sends every line back.
+func heldByConnection(b *bench) {
+	next := make(chan Handler, 1)
+	b.inFlight(switched(next))
+	next <- func(x Exchange) error { return x.Hijack(func(c net.Conn) { _, _ = io.Copy(c, c) }) }
+	conn := b.dial()
+	if err := b.request("GET /\nConnection: Upgrade\nUpgrade: echo").Write(conn); err != nil {
+		b.Fatal(err)
+	}
+	lines := bufio.NewReader(conn)
+	response, err := http.ReadResponse(lines, nil)
+	if err != nil || response.StatusCode != 101 || response.Header.Get("Upgrade") != "echo" {
+		b.Fatalf("the upgrade: %+v, %v", response, err)
+	}
+	for range 2 {
+		talk(b, conn, lines)
+		b.steps(step{0, "GET /", busy})
+	}
+	conn.Close()
+	await(b, "the release", b.store.refunded)
+	next <- ok
+	b.steps(step{0, "GET /", free})
+}
+
+func talk(t testing.TB, conn io.Writer, lines *bufio.Reader) {
+	t.Helper()
+	if _, err := io.WriteString(conn, "ping\n"); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := lines.ReadString('\n'); err != nil || line != "ping\n" {
+		t.Fatalf("got %q, %v", line, err)
+	}
+}
+
+func contentUnderLease(b *bench) {
+	if b.NoRanges {
+		b.Skip("the framework serves no content but files")
+	}
+	b.inFlight(func(x Exchange) error { return x.ServeContent("0123456789") })
+	file := map[string]string{"Accept-Ranges": "bytes", "Last-Modified": Changed.UTC().Format(http.TimeFormat)}
+	part := map[string]string{"Content-Range": "bytes 2-4/10"}
+	b.steps(
+		step{0, "GET /", Text(200, "0123456789").with(flight(0), file)},
+		step{0, "GET /\nRange: bytes=2-4", Text(206, "234").with(flight(0), file, part)},
+		step{0, "HEAD /", Text(200, "0123456789").with(flight(0), file).headless()},
+		step{0, "GET /", Text(200, "0123456789").with(flight(0), file)},
+	)
+}

@@ -1,0 +1,220 @@
+package httpspec
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+var limiting = []spec{
+	{"a stream of requests over the limit gets the same answers everywhere", overTheLimit},
+	{"who waits as long as Retry-After says is let in", retryAfter},
+	{"of two rules the scarcer speaks and no unit is taken of the other", twoRules},
+	{"a refusal on the wire", onTheWire},
+	{"every preset of headers", presets},
+	{"HEAD is answered as GET is", head},
+	{"a preflight is not counted", preflight},
+	{"a shadow rule is not to be seen", shadow},
+	{"over a degrade rule the handler is told", degraded},
+	{"a limiter around another", nested},
+	{"a limiter that is met twice counts once", twice},
+	{"a limiter that is met twice has its fallback answer", twiceDegraded},
+	{"a limiter that is nil fails closed", nilLimiter},
+}
+
+func overTheLimit(b *bench) {
+	b.serve(App{Limiter: b.limiter(b.rule("a", "3/10s fixed-window"))})
+	ok := Text(200, "ok")
+	b.steps(
+		step{0, "GET /", ok.with(rate(0, 3, 2, 10))},
+		step{1 * time.Second, "POST /x", ok.with(rate(1, 3, 1, 9))},
+		step{1 * time.Second, "DELETE /x?y=z", ok.with(rate(1, 3, 0, 9))},
+		step{1 * time.Second, "GET /", refusal("a", 9).with(rate(1, 3, 0, 9))},
+		step{8 * time.Second, "PUT /", refusal("a", 2).with(rate(8, 3, 0, 2))},
+		step{9 * time.Second, "GET /", refusal("a", 1).with(rate(9, 3, 0, 1))},
+		step{10 * time.Second, "GET /", ok.with(rate(10, 3, 2, 10))},
+	)
+}
+
+func retryAfter(b *bench) {
+	b.serve(App{Limiter: b.limiter(b.rule("a", "1/10s fixed-window"))})
+	ok, second := Text(200, "ok"), time.Second
+	b.steps(
+		step{0, "GET /", ok.with(rate(0, 1, 0, 10))},
+		step{3 * second, "GET /", refusal("a", 7).with(rate(3, 1, 0, 7))},
+		step{10*second - time.Microsecond, "GET /", refusal("a", 1).with(rate(9, 1, 0, 1))},
+		step{10 * second, "GET /", ok.with(rate(10, 1, 0, 10))},
+	)
+}
+
+func twoRules(b *bench) {
+	b.serve(App{Limiter: b.limiter(b.rule("a", "9/10s fixed-window"), b.rule("b", "1/1h fixed-window"))})
+	headers := func(left, a int) map[string]string {
+		text := `"b";r=0;t=3600, "a";r=8;t=10`
+		if a == 9 {
+			text = `"b";r=0;t=3590, "a";r=9;t=0`
+		}
+		return map[string]string{
+			"X-Ratelimit-Limit": "1", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "1800003600",
+			"Ratelimit-Policy": `"a";q=9;w=10, "b";q=1;w=3600`, "Ratelimit": text,
+		}
+	}
+	b.steps(
+		step{0, "GET /", Text(200, "ok").with(headers(0, 8))},
+		step{0, "GET /", refusal("b", 3600).with(headers(0, 8))},
+		step{10 * time.Second, "GET /", refusal("b", 3590).with(headers(0, 9))},
+	)
+}
+
+// onTheWire has nothing computed in what is expected.
+func onTheWire(b *bench) {
+	b.serve(App{Limiter: b.limiter(b.rule("per-address", "1/1m fixed-window"))})
+	b.ask("GET /")
+	want := `429
+Cache-Control: no-store
+Content-Length: 231
+Content-Type: application/problem+json
+Ratelimit: "per-address";r=0;t=60
+Ratelimit-Policy: "per-address";q=1;w=60
+Retry-After: 60
+X-Ratelimit-Limit: 1
+X-Ratelimit-Remaining: 0
+X-Ratelimit-Reset: 1800000060
+
+{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
+		`"title":"Request cannot be satisfied as assigned quota has been exceeded",` +
+		`"status":429,"detail":"Retry after 60 seconds.","violated-policies":["per-address"]}`
+	if got := b.ask("GET /").String(); got != want {
+		b.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func presets(b *bench) {
+	x := map[string]string{"X-Ratelimit-Limit": "1", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "1800000010"}
+	delta := map[string]string{"X-Ratelimit-Limit": "1", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "10"}
+	draft := map[string]string{"Ratelimit-Policy": `"a";q=1;w=10`, "Ratelimit": `"a";r=0;t=10`}
+	rows := []struct {
+		style core.HeaderStyle
+		want  map[string]string
+	}{
+		{core.XRateLimit, x}, {core.XRateLimitDelta, delta}, {core.Draft8, draft}, {core.NoHeaders, nil},
+	}
+	for _, row := range rows {
+		fresh := newBench(b.T, b.Framework, b.stores)
+		l := fresh.configured(core.Config{Headers: row.style, Rules: []core.Rule{b.rule("a", "1/10s fixed-window")}})
+		fresh.serve(App{Limiter: l})
+		fresh.steps(
+			step{0, "GET /", Text(200, "ok").with(row.want)},
+			step{0, "GET /", refusal("a", 10).with(row.want)},
+		)
+	}
+}
+
+func head(b *bench) {
+	b.serve(App{Limiter: b.limiter(b.rule("a", "2/10s fixed-window"))})
+	b.steps(
+		step{0, "HEAD /", Text(200, "ok").with(rate(0, 2, 1, 10)).headless()},
+		step{0, "GET /", Text(200, "ok").with(rate(0, 2, 0, 10))},
+		step{0, "HEAD /", refusal("a", 10).with(rate(0, 2, 0, 10)).headless()},
+	)
+}
+
+func preflight(b *bench) {
+	b.serve(App{Limiter: b.limiter(b.rule("a", "1/10s fixed-window"))})
+	asks := "OPTIONS /\nOrigin: https://a.example\nAccess-Control-Request-Method: PUT"
+	ok := Text(200, "ok")
+	b.steps(
+		step{0, asks, ok},
+		step{0, asks, ok},
+		step{0, "OPTIONS /\nOrigin: https://a.example", ok.with(rate(0, 1, 0, 10))},
+		step{0, "OPTIONS /\nAccess-Control-Request-Method: PUT", refusal("a", 10).with(rate(0, 1, 0, 10))},
+		step{0, asks, ok},
+	)
+}
+
+func shadow(b *bench) {
+	dark := b.rule("dark", "1/10s fixed-window")
+	dark.OnLimit = core.Shadow
+	l := b.limiter(dark)
+	b.serve(App{Limiter: l})
+	for range 3 {
+		b.steps(step{0, "GET /", Text(200, "ok")})
+	}
+	if got, err := l.Peek(b.Context(), "127.0.0.1"); err != nil || got[0].Decision.Remaining != 0 {
+		b.Errorf("it does not count: %+v, %v", got, err)
+	}
+}
+
+// tellDegraded answers what the context says.
+func tellDegraded(x Exchange) error {
+	if core.Degraded(x.Context()) {
+		return x.Reply(200, "cheap")
+	}
+	return x.Reply(200, "good")
+}
+
+func degraded(b *bench) {
+	soft := b.rule("a", "1/10s fixed-window")
+	soft.OnLimit = core.Degrade
+	b.serve(App{Limiter: b.limiter(soft), Handler: tellDegraded})
+	b.steps(
+		step{0, "GET /", Text(200, "good").with(rate(0, 1, 0, 10))},
+		step{0, "GET /", Text(200, "cheap").with(rate(0, 1, 0, 10))},
+		step{10 * time.Second, "GET /", Text(200, "good").with(rate(10, 1, 0, 10))},
+	)
+}
+
+func nested(b *bench) {
+	outer := b.rule("a", "1/10s fixed-window")
+	outer.OnLimit = core.Degrade
+	inner := b.rule("flight", "1 concurrent ttl=1m")
+	var calls atomic.Int64
+	b.serve(App{Outer: b.limiter(outer), Limiter: b.limiter(inner), Handler: func(x Exchange) error {
+		calls.Add(1)
+		return tellDegraded(x)
+	}})
+	b.steps(
+		step{0, "GET /", Text(200, "good").with(flight(0))},
+		step{0, "GET /", Text(200, "cheap").with(flight(0))},
+	)
+	if calls.Load() != 2 {
+		b.Errorf("the handler was called %d times", calls.Load())
+	}
+}
+
+func twice(b *bench) {
+	told := make(chan int, 10)
+	r := b.rule("a", "2/10s fixed-window")
+	r.RefundIf = func(status int) bool {
+		told <- status
+		return false
+	}
+	l := b.limiter(r)
+	b.serve(App{Outer: l, Limiter: l})
+	b.steps(
+		step{0, "GET /", Text(200, "ok").with(rate(0, 2, 1, 10))},
+		step{0, "GET /", Text(200, "ok").with(rate(0, 2, 0, 10))},
+		step{0, "GET /", refusal("a", 10).with(rate(0, 2, 0, 10))},
+	)
+	if n := len(told); n != 2 {
+		b.Errorf("%d statuses were told, want 2", n)
+	}
+}
+
+func twiceDegraded(b *bench) {
+	soft := b.rule("a", "1/10s fixed-window")
+	soft.OnLimit = core.Degrade
+	l := b.limiter(soft)
+	b.serve(App{Outer: l, Limiter: l, Degraded: func(x Exchange) error { return x.Reply(203, "from the cache") }})
+	b.steps(
+		step{0, "GET /", Text(200, "ok").with(rate(0, 1, 0, 10))},
+		step{0, "GET /", Text(203, "from the cache").with(rate(0, 1, 0, 10))},
+		step{10 * time.Second, "GET /", Text(200, "ok").with(rate(10, 1, 0, 10))},
+	)
+}
+
+func nilLimiter(b *bench) {
+	b.serve(App{})
+	b.steps(step{0, "GET /", failure()}, step{0, "HEAD /", failure().headless()})
+}

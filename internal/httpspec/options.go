@@ -1,0 +1,162 @@
+package httpspec
+
+import (
+	"strings"
+
+	"github.com/headgate/headgate/core"
+)
+
+var options = []spec{
+	{"a store that fails closes the gate with a 503", failClosed},
+	{"a store that fails opens the gate without headers", failOpen},
+	{"what is skipped is not counted", skip},
+	{"the program's own answer to a refusal", ownRefusal},
+	{"the program's own answer to a failure", ownFailure},
+	{"the program's own answer may be an error", ownError},
+	{"a fallback answers over a degrade rule", fallback},
+	{"answers made of templates", templates},
+	{"a fallback that is kept ready", readyFallback},
+}
+
+func failClosed(b *bench) {
+	b.serve(App{Limiter: b.configured(core.Config{OnStoreError: core.FailClosed, Rules: []core.Rule{b.rule("a", "2/10s fixed-window")}})})
+	b.steps(step{0, "GET /", Text(200, "ok").with(rate(0, 2, 1, 10))})
+	b.store.broken.Store(true)
+	b.steps(
+		step{0, "GET /", failure()},
+		step{0, "HEAD /", failure().headless()},
+	)
+	b.store.broken.Store(false)
+	b.steps(step{0, "GET /", Text(200, "ok").with(rate(0, 2, 0, 10))})
+}
+
+func failOpen(b *bench) {
+	b.serve(App{Limiter: b.limiter(b.rule("a", "1/10s fixed-window"))})
+	b.store.broken.Store(true)
+	b.steps(
+		step{0, "GET /", Text(200, "ok")},
+		step{0, "GET /", Text(200, "ok")},
+	)
+	b.store.broken.Store(false)
+	b.steps(
+		step{0, "GET /", Text(200, "ok").with(rate(0, 1, 0, 10))},
+		step{0, "GET /", refusal("a", 10).with(rate(0, 1, 0, 10))},
+	)
+}
+
+func skip(b *bench) {
+	b.serve(App{Limiter: b.limiter(b.rule("a", "1/10s fixed-window")), Skip: true})
+	b.steps(
+		step{0, "GET /\nX-Skip: 1", Text(200, "ok")},
+		step{0, "GET /", Text(200, "ok").with(rate(0, 1, 0, 10))},
+		step{0, "GET /", refusal("a", 10).with(rate(0, 1, 0, 10))},
+		step{0, "GET /\nX-Skip: 1", Text(200, "ok")},
+	)
+}
+
+// explain answers with what the admission says.
+func explain(status int) func(Exchange, *core.Admission) error {
+	return func(x Exchange, a *core.Admission) error {
+		return x.Reply(status, a.Outcome().String()+" by "+strings.Join(a.Violated(), " and "))
+	}
+}
+
+// always are the headers of a refusal whoever writes it.
+var always = map[string]string{"Retry-After": "10", "Cache-Control": "no-store"}
+
+func ownRefusal(b *bench) {
+	b.serve(App{
+		Limiter: b.limiter(b.rule("a", "1/10s fixed-window")),
+		Refused: explain(420),
+		Failed:  explain(521),
+	})
+	b.steps(
+		step{0, "GET /", Text(200, "ok").with(rate(0, 1, 0, 10))},
+		step{0, "GET /", Text(420, "refused by a").with(rate(0, 1, 0, 10), always)},
+		step{0, "GET /", Text(420, "refused by a").with(rate(0, 1, 0, 10), always)},
+	)
+}
+
+func ownFailure(b *bench) {
+	b.serve(App{
+		Limiter: b.configured(core.Config{OnStoreError: core.FailClosed, Rules: []core.Rule{b.rule("a", "1/10s fixed-window")}}),
+		Refused: explain(420),
+		Failed:  explain(521),
+	})
+	b.store.broken.Store(true)
+	b.steps(step{0, "GET /", Text(521, "failed by ").with(map[string]string{"Retry-After": "1", "Cache-Control": "no-store"})})
+}
+
+func ownError(b *bench) {
+	b.serve(App{
+		Limiter: b.limiter(b.rule("a", "1/10s fixed-window")),
+		Refused: func(x Exchange, _ *core.Admission) error { return x.Fail(403) },
+	})
+	b.steps(
+		step{0, "GET /", Text(200, "ok").with(rate(0, 1, 0, 10))},
+		step{0, "GET /", b.Fails(403).with(rate(0, 1, 0, 10), always)},
+	)
+}
+
+func fallback(b *bench) {
+	soft := b.rule("a", "1/10s fixed-window")
+	soft.OnLimit = core.Degrade
+	b.serve(App{
+		Limiter:  b.limiter(soft),
+		Degraded: func(x Exchange) error { return x.Reply(203, "from the cache") },
+	})
+	b.steps(
+		step{0, "GET /", Text(200, "ok").with(rate(0, 1, 0, 10))},
+		step{0, "GET /", Text(203, "from the cache").with(rate(0, 1, 0, 10))},
+	)
+}
+
+// fixed has a header of its own and one that the limiter set already, whose
+// value it replaces.
+var fixed = core.Answer{Status: 508, Body: []byte("full"), Headers: []core.Header{
+	{Name: "Content-Type", Value: "text/html"}, {Name: "Retry-After", Value: "77"}, {Name: "X-Own", Value: "a, b"}}}
+
+func templates(b *bench) {
+	limited := map[string]string{"Retry-After": "10", "Cache-Control": "no-store"}
+	failed := map[string]string{"Retry-After": "1", "Cache-Control": "no-store"}
+	rows := []struct {
+		template        core.Template
+		refused, failed Answer
+	}{
+		{core.PlainText,
+			Text(429, "Too many requests. Retry after 10 seconds.\n").with(limited),
+			Text(503, "Service unavailable.\n").with(failed)},
+		{core.JSON,
+			Typed(429, "application/json", `{"error":"too_many_requests","retry_after":10,"rules":["a"]}`).with(limited),
+			Typed(503, "application/json", `{"error":"service_unavailable","retry_after":1}`).with(failed)},
+		{core.ProblemJSON, refusal("a", 10), failure()},
+		{core.MustRedirect("/busy"),
+			Bare(303).with(limited, map[string]string{"Location": "/busy"}),
+			Bare(303).with(failed, map[string]string{"Location": "/busy"})},
+		{core.Fixed(fixed),
+			Typed(508, "text/html", "full").with(limited, map[string]string{"Retry-After": "77", "X-Own": "a, b"}),
+			Typed(508, "text/html", "full").with(failed, map[string]string{"Retry-After": "77", "X-Own": "a, b"})},
+	}
+	for _, row := range rows {
+		fresh := newBench(b.T, b.Framework, b.stores)
+		l := fresh.configured(core.Config{OnStoreError: core.FailClosed, Rules: []core.Rule{b.rule("a", "1/10s fixed-window")}})
+		fresh.serve(App{Limiter: l, RefusedAs: row.template, FailedAs: row.template})
+		fresh.ask("GET /")
+		fresh.steps(
+			step{0, "GET /", row.refused.with(rate(0, 1, 0, 10))},
+			step{0, "HEAD /", row.refused.with(rate(0, 1, 0, 10)).headless()},
+		)
+		fresh.store.broken.Store(true)
+		fresh.steps(step{0, "GET /", row.failed})
+	}
+}
+
+func readyFallback(b *bench) {
+	soft := b.rule("a", "1/10s fixed-window")
+	soft.OnLimit = core.Degrade
+	b.serve(App{Limiter: b.limiter(soft), DegradedAs: &fixed})
+	b.steps(
+		step{0, "GET /", Text(200, "ok").with(rate(0, 1, 0, 10))},
+		step{0, "GET /", Typed(508, "text/html", "full").with(rate(0, 1, 0, 10), map[string]string{"Retry-After": "77", "X-Own": "a, b"})},
+	)
+}

@@ -1,0 +1,77 @@
+package httpspec
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store/memstore"
+	"github.com/headgate/headgate/store/redisstore"
+)
+
+// epoch is when the clock of every store starts, in seconds.
+const epoch = 1_800_000_000
+
+// clock stands still unless it is set.
+type clock struct{ micros atomic.Int64 }
+
+// set makes the clock show the time d after the start.
+func (c *clock) set(d time.Duration) { c.micros.Store(epoch*1e6 + d.Microseconds()) }
+
+// makeStore returns an empty store on the clock.
+type makeStore func(t testing.TB, c *clock) core.Store
+
+func inMemory(_ testing.TB, c *clock) core.Store {
+	return memstore.MustNew(memstore.Options{Clock: c.micros.Load})
+}
+
+// inRedis has all stores use one server, each with a prefix of its own.
+func inRedis(t testing.TB) makeStore {
+	client := redis.NewClient(&redis.Options{Addr: redistest.Addr(t), ContextTimeoutEnabled: true})
+	t.Cleanup(func() { client.Close() })
+	return func(t testing.TB, c *clock) core.Store {
+		return redisstore.MustNew(client, redisstore.Options{
+			Prefix: redistest.Prefix(t), Timeout: patience, Clock: c.micros.Load})
+	}
+}
+
+// watched is a store that tells what happens to it, and fails when told to.
+type watched struct {
+	core.Store
+	broken   atomic.Bool
+	refunded chan struct{} // one for every step that gave something back
+	booked   chan struct{} // one for every step that booked a future slot
+}
+
+func watch(s core.Store) *watched {
+	return &watched{Store: s, refunded: make(chan struct{}, 100), booked: make(chan struct{}, 100)}
+}
+
+var errBroken = errors.New("the store is broken")
+
+// Apply is the store's unless it is broken.
+func (w *watched) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
+	if w.broken.Load() {
+		return errBroken
+	}
+	if err := w.Store.Apply(ctx, ops, out); err != nil {
+		return err
+	}
+	for i := range ops {
+		if ops[i].Verb == core.Refund {
+			w.refunded <- struct{}{}
+			break
+		}
+		if out[i].Wait > 0 {
+			w.booked <- struct{}{}
+			break
+		}
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package nethttp_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/httpspec"
+	"github.com/headgate/headgate/nethttp"
+)
+
+func TestNetHTTPHoldsTheSpecification(t *testing.T) {
+	broken := httpspec.Text(500, "Internal Server Error")
+	httpspec.Run(t, httpspec.Framework{
+		Serve: serve,
+		User: nethttp.Key(func(r *http.Request) (string, bool) {
+			return r.Header.Get("X-User"), r.Header.Get("X-Exempt") == ""
+		}),
+		SameRoute: []string{"/%6cogin", "/%6Cogin", "/%6C%6F%67%69%6E", "/login?a=b"},
+		SamePath:  []string{"/%6cogin", "/%6Cogin", "/%6C%6F%67%69%6E", "/login?a=b"},
+		Fails:     func(status int) httpspec.Answer { return httpspec.Text(status, http.StatusText(status)) },
+		Errs:      broken,
+		Panics:    broken,
+	})
+}
+
+// serve has a ServeMux, with the middleware around it or within.
+func serve(t testing.TB, a httpspec.App) string {
+	limit := nethttp.New(a.Limiter, options(a)...)
+	mux := http.NewServeMux()
+	switch a.Paths {
+	case httpspec.Routed:
+		mux.Handle("POST /login", limit(handle(a.Handler)))
+		return httpspec.Listen(t, recovered(mux))
+	case httpspec.Login:
+		mux.Handle("/login", handle(a.Handler))
+	default:
+		mux.Handle("/", handle(a.Handler))
+	}
+	h := limit(mux)
+	if a.Outer != nil {
+		h = nethttp.New(a.Outer)(h)
+	}
+	return httpspec.Listen(t, recovered(h))
+}
+
+// options are those of the app in terms of this package.
+func options(a httpspec.App) (list []nethttp.Option) {
+	if a.Skip {
+		list = append(list, nethttp.WithSkip(func(r *http.Request) bool { return r.Header.Get("X-Skip") != "" }))
+	}
+	if a.Refused != nil {
+		list = append(list, nethttp.WithRefused(answer(a.Refused)))
+	}
+	if a.Failed != nil {
+		list = append(list, nethttp.WithFailed(answer(a.Failed)))
+	}
+	if a.Degraded != nil {
+		list = append(list, nethttp.WithDegraded(handle(a.Degraded)))
+	}
+	if a.RefusedAs != nil {
+		list = append(list, nethttp.WithRefused(nethttp.Answer(a.RefusedAs)))
+	}
+	if a.FailedAs != nil {
+		list = append(list, nethttp.WithFailed(nethttp.Answer(a.FailedAs)))
+	}
+	if a.DegradedAs != nil {
+		list = append(list, nethttp.WithDegraded(nethttp.Fallback(*a.DegradedAs)))
+	}
+	return list
+}
+
+func answer(f func(httpspec.Exchange, *core.Admission) error) func(http.ResponseWriter, *http.Request, *core.Admission) {
+	return func(w http.ResponseWriter, r *http.Request, a *core.Admission) {
+		report(w, r, f(httpspec.Std{W: w, R: r}, a))
+	}
+}
+
+func handle(h httpspec.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { report(w, r, h(httpspec.Std{W: w, R: r})) })
+}
+
+// report answers an error as most programs do.
+func report(w http.ResponseWriter, r *http.Request, err error) {
+	if err != nil {
+		_ = httpspec.Std{W: w, R: r}.Fail(http.StatusInternalServerError)
+	}
+}
+
+// recovered stands around everything, as middleware that recovers should.
+func recovered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if recover() != nil {
+				_ = httpspec.Std{W: w, R: r}.Fail(http.StatusInternalServerError)
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
+}

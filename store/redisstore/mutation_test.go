@@ -1,0 +1,124 @@
+//go:build !race
+
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store/storetest"
+	"github.com/redis/go-redis/v9"
+)
+
+// comparison finds the comparisons in a line of Lua.
+var comparison = regexp.MustCompile(`[<>]=?|[=~]=`)
+
+// twisted is what each comparison is broken into.
+var twisted = map[string]string{"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "~=", "~=": "=="}
+
+// mutant is the scripts with one comparison broken.
+type mutant struct {
+	name  string
+	files fs.FS
+}
+
+// mutants breaks every comparison of every script, one at a time.
+func mutants(t *testing.T) []mutant {
+	t.Helper()
+	paths, err := filepath.Glob("../../lua/*.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := fstest.MapFS{}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[filepath.Base(path)] = &fstest.MapFile{Data: text}
+	}
+	var list []mutant
+	for name, file := range all {
+		lines := strings.SplitAfter(string(file.Data), "\n")
+		for i, line := range lines {
+			code, _, _ := strings.Cut(line, "--")
+			for _, at := range comparison.FindAllStringIndex(code, -1) {
+				broken := line[:at[0]] + twisted[line[at[0]:at[1]]] + line[at[1]:]
+				files := fstest.MapFS{}
+				for other, same := range all {
+					files[other] = same
+				}
+				text := strings.Join(lines[:i], "") + broken + strings.Join(lines[i+1:], "")
+				files[name] = &fstest.MapFile{Data: []byte(text)}
+				list = append(list, mutant{fmt.Sprintf("%s:%d: %s", name, i+1, strings.TrimSpace(broken)), files})
+			}
+		}
+	}
+	return list
+}
+
+// A comparison that could be broken unnoticed would be one that no test holds.
+func TestABrokenComparisonInAnyScriptIsNoticed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("breaking every comparison takes a minute")
+	}
+	list := mutants(t)
+	if len(list) < 60 {
+		t.Fatalf("only %d comparisons were found", len(list))
+	}
+	server := redistest.Start(t)
+	for _, m := range list {
+		if !noticed(t, server, m) {
+			t.Errorf("unnoticed: %s", m.name)
+		}
+	}
+}
+
+// noticed tells whether the mutant differs from the reference in any history,
+// fails, hangs, or leaves a key without a time to live.
+func noticed(t *testing.T, server *redistest.Server, m mutant) bool {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true, MaxRetries: -1})
+	defer c.Close()
+	factory := func(t testing.TB, clock *storetest.Clock) core.Store {
+		s := MustNew(c, Options{Prefix: redistest.Prefix(t), Timeout: time.Second, Clock: clock.Now})
+		s.scripts.Files = m.files
+		return s
+	}
+	if immortal(t, c, factory(t, storetest.NewClock())) {
+		return true
+	}
+	difference := storetest.Difference(t, 20_000, storetest.Seed, storetest.NewModel, factory)
+	if strings.Contains(difference, "timeout") {
+		c.ScriptKill(context.Background())
+	}
+	return difference != ""
+}
+
+// immortal tells whether a key that lost its time to live stays without.
+func immortal(t *testing.T, c *redis.Client, store core.Store) bool {
+	t.Helper()
+	ctx, s := context.Background(), store.(*Store)
+	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "1/1h fixed-window"), Cost: 1}
+	key := string(s.key(nil, op.Key, op.Rule, "f"))
+	for range 2 {
+		if s.Apply(ctx, []core.Op{op}, make([]core.Decision, 1)) != nil {
+			return true
+		}
+		if c.PTTL(ctx, key).Val() < 0 {
+			return true
+		}
+		c.Persist(ctx, key)
+	}
+	return false
+}

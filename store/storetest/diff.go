@@ -1,0 +1,180 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/headgate/headgate/core"
+)
+
+// workers is how many histories Diff has in flight. It is more than most
+// machines have cores, as stores across a network mostly wait.
+const workers = 8
+
+// Diff sends random histories, each on keys of its own, through one store of
+// each factory and compares every field of every decision with those of the
+// first. The histories follow from the seed. A difference is reported as the
+// shortest timeline that could be found to show it, for [Play] to read, with
+// the answers of the first store.
+func Diff(t *testing.T, histories int, seed uint64, factories ...Factory) {
+	t.Helper()
+	if report := Difference(t, histories, seed, factories...); report != "" {
+		t.Error(report)
+	}
+}
+
+// Difference is [Diff] for a test that expects one: it returns the report, or ""
+// if the stores agree.
+func Difference(t testing.TB, histories int, seed uint64, factories ...Factory) string {
+	t.Helper()
+	var next atomic.Int64
+	var found atomic.Pointer[string]
+	var wg sync.WaitGroup
+	for w := range workers {
+		d := newDiffer(t, seed, fmt.Sprintf("w%d", w), factories)
+		wg.Go(func() {
+			for found.Load() == nil {
+				n := next.Add(1) - 1
+				if n >= int64(histories) {
+					return
+				}
+				if report := d.run(uint64(n)); report != "" {
+					report = fmt.Sprintf("seed %d, history %d: %s", seed, n, report)
+					found.CompareAndSwap(nil, &report)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if report := found.Load(); report != nil {
+		return *report
+	}
+	return ""
+}
+
+// differ compares stores that share a clock.
+type differ struct {
+	seed     uint64
+	families [][]core.Limit
+	name     string // of the worker
+	clock    *Clock
+	stores   []core.Store
+	forward  bool // no history steps back
+	fixed    bool // no limit changes
+	runs     int
+}
+
+func newDiffer(t testing.TB, seed uint64, name string, factories []Factory) *differ {
+	d := &differ{seed: seed, families: families(), name: name, clock: NewClock()}
+	for _, f := range factories {
+		d.stores = append(d.stores, f(t, d.clock))
+	}
+	return d
+}
+
+// players returns a player for each store, on keys that were never used.
+func (d *differ) players() []*player {
+	d.runs++
+	ps := make([]*player, len(d.stores))
+	for i, s := range d.stores {
+		ps[i] = newPlayer(s, d.clock, fmt.Sprintf("%s-%d-", d.name, d.runs))
+	}
+	return ps
+}
+
+// run plays history n and reports how the stores differ, or "".
+func (d *differ) run(n uint64) string {
+	h := newHistory(d.families, d.seed, n)
+	h.forward, h.fixed = d.forward, d.fixed
+	ps := d.players()
+	var steps []step
+	for range 20 + h.r.IntN(20) {
+		steps = append(steps, h.next())
+		s := &steps[len(steps)-1]
+		want, difference := compare(ps, s)
+		if difference != "" {
+			return d.report(steps, difference)
+		}
+		h.learn(want)
+	}
+	return ""
+}
+
+// compare plays the step on every store. Errors have to be the same in kind:
+// all of them or none.
+func compare(ps []*player, s *step) (want []core.Decision, difference string) {
+	want, err := ps[0].play(s)
+	for i, p := range ps[1:] {
+		got, other := p.play(s)
+		if (err == nil) != (other == nil) {
+			return want, fmt.Sprintf("store 1 has error %v, store %d has %v", err, i+2, other)
+		}
+		if !slices.Equal(want, got) {
+			return want, fmt.Sprintf("store %d answered %s", i+2, decisionsText(got))
+		}
+	}
+	return want, ""
+}
+
+// report shortens the steps, of which the last is answered differently, and
+// writes them as a timeline.
+func (d *differ) report(steps []step, difference string) string {
+	shortest := steps
+	for shorten := true; shorten; {
+		shorten = false
+		for i := range len(shortest) {
+			shorter := without(shortest, i)
+			if len(shorter) == 0 {
+				continue
+			}
+			if differs, _, _ := d.replay(shorter); differs > 0 {
+				shortest, shorten = shorter[:differs], true
+				break
+			}
+		}
+	}
+	differs, answers, again := d.replay(shortest)
+	if differs > 0 {
+		difference = again
+	} else {
+		difference += " (but not when these steps are played again)"
+	}
+	return fmt.Sprintf("%s\n%s", difference, strings.TrimSpace(timeline(shortest, answers)))
+}
+
+// without is steps less step i, and less the refunds of what that step took.
+func without(steps []step, i int) []step {
+	gone := map[string]bool{}
+	for _, c := range steps[i].ops {
+		gone[c.label] = c.label != ""
+	}
+	var kept []step
+	for j, s := range steps {
+		if j == i {
+			continue
+		}
+		s.ops = slices.DeleteFunc(slices.Clone(s.ops), func(c call) bool { return gone[c.of] })
+		if len(s.ops) > 0 {
+			kept = append(kept, s)
+		}
+	}
+	return kept
+}
+
+// replay returns the number of the first step that is answered differently, or
+// 0, and the answers of the first store up to it.
+func (d *differ) replay(steps []step) (differs int, answers [][]core.Decision, difference string) {
+	ps := d.players()
+	for i := range steps {
+		want, difference := compare(ps, &steps[i])
+		answers = append(answers, slices.Clone(want))
+		if difference != "" {
+			return i + 1, answers, difference
+		}
+	}
+	return 0, answers, ""
+}

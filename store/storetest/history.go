@@ -1,0 +1,231 @@
+package storetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// families are the limits that histories draw from. A rule of a history
+// belongs to one family, and so do the limits that it changes to.
+func families() [][]core.Limit {
+	return [][]core.Limit{
+		limits("1/1ms", "7/1s", "60/1s", "3/7s burst=5", "3/5s burst=5", "61/1s burst=60"),
+		limits("999983/24h", "123457/720h", "123457/720h burst=11", "999983/24h burst=1000", "1000000000/1s", "1000000000/1s burst=999"),
+		limits("240/1h", "5/1m", "5/1m burst=1", "1/1m burst=7", "7/1m burst=3"),
+		limits("2/3s fixed-window", "5/3s fixed-window", "5/7s fixed-window aligned", "1/1ms fixed-window", "1000000007/24h fixed-window"),
+		limits("5/1m fixed-window aligned", "7/1m fixed-window aligned", "4/1h fixed-window", "3/7ms fixed-window aligned"),
+		limits("1/1s sliding-log", "5/7s sliding-log", "8/3s sliding-log", "1/1ms sliding-log", "37/1h sliding-log"),
+		limits("4/4s sliding-window segments=4", "10/10s sliding-window", "7/3s sliding-window segments=3", "9/4s sliding-window segments=8"),
+		limits("240/1h sliding-window segments=60", "7/1h sliding-window segments=360", "999983/24h sliding-window", "3/1ms sliding-window"),
+		limits("4/10s token-bucket burst=9", "1/100ms token-bucket burst=10", "7/1s token-bucket burst=3", "13/11s token-bucket"),
+		limits("999983/24h token-bucket burst=123457", "1/1ms token-bucket", "3/1h token-bucket burst=17", "1000000007/1s token-bucket"),
+		limits("2 concurrent ttl=3s", "5 concurrent ttl=30s", "1 concurrent ttl=1ms", "9 concurrent ttl=7s"),
+	}
+}
+
+// history makes up the steps of one history, one by one, as the next instant
+// often is one that the decisions so far have named.
+//
+// A store may forget a key that is as good as new, and may look at any key at
+// any time. Both show when the clock steps back: what was forgotten stays so,
+// and a key that was looked at has lost the future that lay beyond. So a step
+// back retires the keys that have been as good as new, and looks at all others.
+type history struct {
+	r       *rand.Rand
+	forward bool // the clock never steps back
+	fixed   bool // limits never change
+	at      time.Duration
+	high    time.Duration // the latest instant since the clock stepped back
+	rules   []ruleOfHistory
+	resets  map[subject]time.Duration // when a key is as good as new
+	names   map[subject]int           // how many keys of that name are retired
+	named   []time.Duration           // instants since Epoch
+	labels  []call                    // takes that a refund may undo
+	last    step
+	count   int
+}
+
+// subject is a rule and the name of a key, less the number that sets it apart
+// from retired ones.
+type subject struct{ rule, key string }
+
+type ruleOfHistory struct {
+	name   string
+	family []core.Limit
+	limit  core.Limit
+}
+
+// newHistory starts history number n of the seed.
+func newHistory(families [][]core.Limit, seed, n uint64) *history {
+	h := &history{r: rand.New(rand.NewPCG(seed, n)), resets: map[subject]time.Duration{}, names: map[subject]int{}}
+	h.at = time.Duration(h.r.Int64N(int64(48*time.Hour/time.Microsecond))) * time.Microsecond
+	for i := range 1 + h.r.IntN(4) {
+		family := families[h.r.IntN(len(families))]
+		h.rules = append(h.rules, ruleOfHistory{fmt.Sprintf("r%d", i), family, pick(h.r, family)})
+	}
+	return h
+}
+
+func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
+
+// keys are the names of keys.
+func (h *history) keys() []string { return []string{"a", "b"} }
+
+// key is the key that bears the name now.
+func (h *history) key(s subject) string {
+	if n := h.names[s]; n > 0 {
+		return fmt.Sprintf("%s%d", s.key, n)
+	}
+	return s.key
+}
+
+// next makes up the next step.
+func (h *history) next() step {
+	before := h.at
+	h.at = h.instant()
+	var live []subject
+	if h.at < before {
+		live = h.retire()
+	}
+	h.high = max(h.high, h.at)
+	if h.r.IntN(8) == 0 && !h.fixed {
+		rule := &h.rules[h.r.IntN(len(h.rules))]
+		rule.limit = pick(h.r, rule.family)
+	}
+	s := step{at: h.at}
+	for range pick(h.r, []int{1, 1, 1, 2, 3, 4}) {
+		s.ops = append(s.ops, h.call())
+	}
+	for i := range s.ops {
+		if s.ops[i].label != "" {
+			h.labels = append(h.labels, s.ops[i])
+		}
+	}
+	for _, l := range live {
+		s.ops = append(s.ops, h.look(l))
+	}
+	h.count++
+	h.last = s
+	return s
+}
+
+// retire gives up the keys that have been as good as new, and returns those
+// that have not.
+func (h *history) retire() (live []subject) {
+	for _, rule := range h.rules {
+		for _, key := range h.keys() {
+			s := subject{rule.name, key}
+			reset, used := h.resets[s]
+			if used && reset > h.high {
+				live = append(live, s)
+				continue
+			}
+			old := h.key(s)
+			h.names[s]++
+			delete(h.resets, s)
+			h.labels = slices.DeleteFunc(h.labels, func(c call) bool { return c.Rule == s.rule && c.Key == old })
+		}
+	}
+	h.high = h.at
+	return live
+}
+
+// look is a peek at the key.
+func (h *history) look(s subject) call {
+	return call{Op: core.Op{Verb: core.Peek, Rule: s.rule, Key: h.key(s), Limit: h.limit(s.rule)}}
+}
+
+func (h *history) limit(rule string) core.Limit {
+	i := slices.IndexFunc(h.rules, func(r ruleOfHistory) bool { return r.name == rule })
+	return h.rules[i].limit
+}
+
+// instant is when the next step happens: an instant that was named, exactly or
+// a microsecond off, or the same again, or later at random, or before.
+func (h *history) instant() time.Duration {
+	at := h.at
+	switch n := h.r.IntN(20); {
+	case n < 9 && len(h.named) > 0:
+		at = pick(h.r, h.named) + time.Duration(h.r.IntN(3)-1)*time.Microsecond
+		if at < h.at && (h.forward || h.r.IntN(4) > 0) {
+			at = h.at
+		}
+	case n < 14:
+	case n < 18:
+		period := pick(h.r, h.rules).limit.Period
+		at += time.Duration(h.r.Int64N(int64(period)*2+1)) / pick(h.r, []time.Duration{1, 1, 10, 1000})
+	case n == 18:
+		at += time.Duration(1+h.r.IntN(1000)) * time.Microsecond
+	case !h.forward:
+		at -= pick(h.r, []time.Duration{time.Microsecond, 3 * time.Millisecond, time.Second, time.Hour})
+	}
+	return max(0, at.Truncate(time.Microsecond))
+}
+
+func (h *history) call() call {
+	rule := pick(h.r, h.rules)
+	l := rule.limit
+	c := call{Op: core.Op{Rule: rule.name, Key: h.key(subject{rule.name, h.keys()[h.r.IntN(3)/2]}), Limit: l, Cost: h.cost(&l)}}
+	if l.Algorithm == core.Concurrency {
+		c.Lease = pick(h.r, []string{"u", "v", "w", "x", "y"})
+	}
+	switch n := h.r.IntN(20); {
+	case n < 13:
+		c.Verb = core.Take
+		c.Soft = h.r.IntN(5) == 0
+		c.label = fmt.Sprintf("t%d_%d", h.count, h.r.IntN(1<<20))
+	case n < 16:
+		c.Verb = core.Peek
+	case n < 19:
+		c.Verb = core.Refund
+		h.undo(&c)
+	default:
+		c.Verb, c.Cost, c.Lease = core.Reset, 0, ""
+	}
+	if c.Verb < core.Refund && h.r.IntN(3) == 0 {
+		c.MaxWait = h.wait(&l)
+	}
+	return c
+}
+
+// undo lets most refunds name a take of the same rule.
+func (h *history) undo(c *call) {
+	if h.r.IntN(4) == 0 || len(h.labels) == 0 {
+		return
+	}
+	take := h.labels[max(len(h.labels)-1-h.r.IntN(6), 0)]
+	c.Limit = h.limit(take.Rule)
+	c.Rule, c.Key, c.Lease, c.of = take.Rule, take.Key, take.Lease, take.label
+	c.whole = h.r.IntN(4) > 0
+	if c.whole {
+		c.Cost = take.Cost
+	}
+}
+
+func (h *history) cost(l *core.Limit) int64 {
+	most := l.Capacity()
+	return pick(h.r, []int64{0, 1, 1, 1, 1, 2, most, most, most + 1, most / 2, 1 + h.r.Int64N(most)})
+}
+
+func (h *history) wait(l *core.Limit) time.Duration {
+	d := pick(h.r, []time.Duration{0, time.Microsecond, l.Period, l.Period / 2, time.Duration(h.r.Int64N(int64(l.Period) + 1)), core.MaxBooking})
+	return min(d, core.MaxBooking).Truncate(time.Microsecond)
+}
+
+// learn notes the instants that the decisions on the last step name.
+func (h *history) learn(out []core.Decision) {
+	for i, d := range out {
+		c := &h.last.ops[i]
+		h.resets[subject{c.Rule, c.Key[:1]}] = h.at + d.ResetAfter
+		for _, span := range []time.Duration{d.RetryAfter, d.ResetAfter, d.Wait} {
+			if span > 0 && span != core.Never {
+				h.named = append(h.named, h.at+span)
+			}
+		}
+	}
+	h.named = h.named[max(0, len(h.named)-12):]
+}

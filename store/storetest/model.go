@@ -1,0 +1,87 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Model is the reference store: the arithmetic of core, a map and a mutex. It
+// keeps of a state what a store has to keep and nothing else: it forgets the
+// changes of a state that is not marked as Changed, and every state that is as
+// good as new. It is safe for concurrent use.
+type Model struct {
+	clock *Clock
+
+	mu     sync.Mutex
+	states map[identity]core.State
+}
+
+// identity is what the state of a key belongs to.
+type identity struct {
+	rule, key string
+	algorithm core.Algorithm
+}
+
+// NewModel is the [Factory] of Models.
+func NewModel(_ testing.TB, clock *Clock) core.Store {
+	return &Model{clock: clock, states: map[identity]core.State{}}
+}
+
+// Apply implements [core.Store].
+func (m *Model) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
+	if err := core.CheckOps(ops, out); err != nil {
+		return err
+	}
+	for i := range ops {
+		if err := ops[i].Limit.Validate(); err != nil {
+			return fmt.Errorf("%w %d: %w", core.ErrOp, i, err)
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	states := make([]*core.State, len(ops))
+	loaded := map[identity]*core.State{}
+	for i := range ops {
+		id := identity{ops[i].Rule, ops[i].Key, ops[i].Limit.Algorithm}
+		if loaded[id] == nil {
+			loaded[id] = m.load(id)
+		}
+		states[i] = loaded[id]
+	}
+	core.Decide(ops, states, m.clock.Now(), out)
+	for i := range ops {
+		m.keep(identity{ops[i].Rule, ops[i].Key, ops[i].Limit.Algorithm}, states[i], &out[i])
+	}
+	return nil
+}
+
+// load copies the state, so that only keep can change what is kept.
+func (m *Model) load(id identity) *core.State {
+	s := m.states[id]
+	s.Log, s.Leases, s.Changed = slices.Clone(s.Log), slices.Clone(s.Leases), false
+	return &s
+}
+
+func (m *Model) keep(id identity, s *core.State, d *core.Decision) {
+	switch {
+	case d.ResetAfter == 0:
+		delete(m.states, id)
+	case s.Changed:
+		m.states[id] = *s
+	}
+}
+
+// Len returns the number of keys that are kept.
+func (m *Model) Len() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.states)
+}

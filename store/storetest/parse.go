@@ -1,0 +1,281 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// A scenario is a case of a timeline file: steps on a new store and what they
+// have to answer.
+type scenario struct {
+	name  string
+	steps []expectation
+}
+
+// An expectation is a step, how often it is carried out, and its answer: one
+// for every op, or one for all together.
+type expectation struct {
+	step
+	times   int
+	invalid bool // Apply has to return an error that wraps core.ErrOp
+	answers []answer
+}
+
+// An answer is what has to be decided of an op, or of a whole step.
+type answer struct {
+	allowed      bool
+	refused      []string // of a whole step: the rules that refuse
+	remaining    *int64
+	reset, retry *time.Duration
+	wait         time.Duration
+}
+
+// parser reads a timeline file.
+type parser struct {
+	rules  map[string]core.Limit
+	labels map[string]bool
+	at     time.Duration
+	cases  []scenario
+}
+
+// parseTimelines reads every case of a file. The error names the file and line
+// of everything that it does not understand.
+func parseTimelines(file, text string) ([]scenario, error) {
+	var p parser
+	var errs []error
+	for i, line := range strings.Split(text, "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		if err := p.line(i+1, words); err != nil {
+			errs = append(errs, fmt.Errorf("%s:%d: %w", file, i+1, err))
+		}
+	}
+	return p.cases, errors.Join(errs...)
+}
+
+func (p *parser) line(number int, words []string) error {
+	switch {
+	case words[0] == "case" && len(words) > 1:
+		p.begin(strings.Join(words[1:], " "))
+		return nil
+	case words[0] == "rule" && len(words) > 2:
+		if p.cases == nil {
+			p.begin("timeline")
+		}
+		limit, err := core.ParseLimit(strings.Join(words[2:], " "))
+		p.rules[words[1]] = limit
+		return err
+	case words[0] == "at" && len(words) > 2 && p.cases != nil:
+		e := expectation{times: 1}
+		e.line = number
+		err := p.step(&e, words[1], words[2:])
+		c := &p.cases[len(p.cases)-1]
+		c.steps = append(c.steps, e)
+		return err
+	}
+	return fmt.Errorf("%q is not a case, a rule or a step", strings.Join(words, " "))
+}
+
+func (p *parser) begin(name string) {
+	p.rules, p.labels, p.at = map[string]core.Limit{}, map[string]bool{}, 0
+	p.cases = append(p.cases, scenario{name: name})
+}
+
+func (p *parser) step(e *expectation, at string, words []string) error {
+	span, relative, err := parseSpan(at)
+	if err != nil {
+		return err
+	}
+	if relative {
+		span += p.at
+	}
+	p.at, e.at = span, span
+	if len(words) > 2 && words[1] == "times" {
+		if e.times, err = strconv.Atoi(words[0]); err != nil || e.times < 1 {
+			return fmt.Errorf("%q is not a number of times", words[0])
+		}
+		words = words[2:]
+	}
+	arrow := slices.Index(words, "->")
+	if arrow < 0 {
+		return errors.New(`no "->" before an answer`)
+	}
+	for _, op := range split(words[:arrow], "+") {
+		if err := p.calls(e, op); err != nil {
+			return err
+		}
+	}
+	return e.parseAnswers(words[arrow+1:])
+}
+
+// split cuts words at every separator.
+func split(words []string, separator string) (parts [][]string) {
+	for {
+		i := slices.Index(words, separator)
+		if i < 0 {
+			return append(parts, words)
+		}
+		parts, words = append(parts, words[:i]), words[i+1:]
+	}
+}
+
+// calls reads "[label:] verb rule[+rule…] words".
+func (p *parser) calls(e *expectation, words []string) error {
+	c := call{Op: core.Op{Key: "k", Cost: 1}}
+	if len(words) > 0 && strings.HasSuffix(words[0], ":") {
+		c.label, words = strings.TrimSuffix(words[0], ":"), words[1:]
+	}
+	if len(words) < 2 {
+		return errors.New("an op needs a verb and a rule")
+	}
+	verb, ok := verbs[words[0]]
+	if !ok {
+		return fmt.Errorf("unknown verb %q", words[0])
+	}
+	c.Verb = verb
+	if err := p.words(&c, words[2:]); err != nil {
+		return err
+	}
+	if c.label != "" {
+		p.labels[c.label] = true
+	}
+	for _, rule := range strings.Split(words[1], "+") {
+		limit, ok := p.rules[rule]
+		if !ok {
+			return fmt.Errorf("rule %q is not declared", rule)
+		}
+		c.Rule, c.Limit = rule, limit
+		e.ops = append(e.ops, c)
+	}
+	return nil
+}
+
+var verbs = map[string]core.Verb{"take": core.Take, "peek": core.Peek, "refund": core.Refund, "reset": core.Reset}
+
+func (p *parser) words(c *call, words []string) (err error) {
+	cost := false
+	for _, w := range words {
+		name, value, _ := strings.Cut(w, "=")
+		switch {
+		case w == "soft":
+			c.Soft = true
+		case name == "cost":
+			cost = true
+			c.Cost, err = strconv.ParseInt(value, 10, 64)
+		case name == "key":
+			c.Key = value
+		case name == "lease":
+			c.Lease = value
+		case name == "wait":
+			c.MaxWait, _, err = parseSpan(value)
+		case name == "of" && p.labels[value]:
+			c.of = value
+		default:
+			err = fmt.Errorf("unknown word %q", w)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	c.whole = c.of != "" && !cost
+	return nil
+}
+
+// parseSpan reads "3s", "3s-1us" or, relative to the step before, "+1us".
+func parseSpan(s string) (d time.Duration, relative bool, err error) {
+	relative = strings.HasPrefix(s, "+") || strings.HasPrefix(s, "-")
+	for rest := s; rest != ""; {
+		end := strings.IndexAny(rest[1:], "+-") + 1
+		if end == 0 {
+			end = len(rest)
+		}
+		part, err := time.ParseDuration(rest[:end])
+		if err != nil {
+			return 0, false, fmt.Errorf("%q is not a span of time", s)
+		}
+		d, rest = d+part, rest[end:]
+	}
+	return d, relative, nil
+}
+
+func (e *expectation) parseAnswers(words []string) error {
+	if len(words) == 1 && words[0] == "error" {
+		e.invalid = true
+		return nil
+	}
+	text := strings.ReplaceAll(strings.Join(words, " "), ",", " , ")
+	for _, part := range split(strings.Fields(text), ",") {
+		a, err := parseAnswer(part)
+		if err != nil {
+			return err
+		}
+		e.answers = append(e.answers, a)
+	}
+	if len(e.answers) == len(e.ops) {
+		return nil
+	}
+	if a := &e.answers[0]; len(e.answers) > 1 || a.remaining != nil || a.reset != nil || a.allowed != (a.refused == nil) {
+		return fmt.Errorf("%d answers to %d ops", len(e.answers), len(e.ops))
+	}
+	return nil
+}
+
+func parseAnswer(words []string) (a answer, err error) {
+	text := strings.Join(words, " ")
+	if before, rest, ok := strings.Cut(text, "("); ok {
+		rules, after, closed := strings.Cut(rest, ")")
+		if !closed {
+			return a, fmt.Errorf("no %q in %q", ")", text)
+		}
+		a.refused = strings.Fields(rules)
+		words = strings.Fields(before + after)
+	}
+	if len(words) == 0 || words[0] != "yes" && words[0] != "no" {
+		return a, fmt.Errorf("answer %q is neither yes nor no", text)
+	}
+	a.allowed = words[0] == "yes"
+	for _, w := range words[1:] {
+		if err := a.field(w); err != nil {
+			return a, err
+		}
+	}
+	if a.allowed == (a.retry != nil) {
+		return a, fmt.Errorf("answer %q: a no, and no yes, has a retry", text)
+	}
+	return a, nil
+}
+
+func (a *answer) field(word string) error {
+	name, value, _ := strings.Cut(word, "=")
+	switch {
+	case word == "retry=never":
+		never := core.Never
+		a.retry = &never
+		return nil
+	case name == "remaining":
+		n, err := strconv.ParseInt(value, 10, 64)
+		a.remaining = &n
+		return err
+	}
+	d, _, err := parseSpan(value)
+	switch name {
+	case "reset":
+		a.reset = &d
+	case "retry":
+		a.retry = &d
+	case "wait":
+		a.wait = d
+	default:
+		return fmt.Errorf("unknown field %q", word)
+	}
+	return err
+}

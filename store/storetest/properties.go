@@ -1,0 +1,351 @@
+package storetest
+
+import (
+	"math/big"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Properties tests what holds for every limit under any arrivals.
+func Properties(t *testing.T, f Factory) {
+	buckets := []core.Algorithm{core.GCRA, core.TokenBucket}
+	exact := []core.Algorithm{core.GCRA, core.SlidingLog, core.SlidingWindow}
+	noLeases := append(buckets, core.FixedWindow, core.SlidingLog, core.SlidingWindow)
+	run := func(name string, property func(*world), of ...core.Algorithm) {
+		t.Run(name, func(t *testing.T) { every(t, f, property, of...) })
+	}
+	run("no span of a period admits more than the worst case", boundedInAnySpan, noLeases...)
+	run("no more than the quota is ever held", heldWithinQuota, core.Concurrency)
+	run("a refusal changes nothing", refusalChangesNothing)
+	run("waiting exactly RetryAfter is enough, and a microsecond less is not", retryIsExact)
+	run("what remains can be taken, and not a unit more", remainingIsExact)
+	run("a key is new at ResetAfter and not before", resetIsExact)
+	run("a refund right after a take restores every field", refundRestores)
+	run("refunds never lift a key above new", refundsAreBounded)
+	run("a refund gives back no more than if the take had not been", refundIsNoGift, exact...)
+	run("a cost of n is n costs of one", costsAddUp, noLeases...)
+	run("changes of a limit keep its bounds", changesKeepBounds)
+	run("a clock that steps back gives nothing and locks out for one refill", backwardsIsBounded)
+	run("a refused step costs no rule anything", allOrNothing)
+}
+
+func boundedInAnySpan(w *world) {
+	admitted := w.arrive(60)
+	bound := worstCase(w.limit, admitted)
+	period := w.limit.Period.Microseconds()
+	first, sum := 0, int64(0)
+	for _, a := range admitted {
+		sum += a.n
+		for admitted[first].at <= a.at-period {
+			sum -= admitted[first].n
+			first++
+		}
+		if sum > bound {
+			w.t.Fatalf("%s admitted %d in a period, more than %d: %v", w.limit, sum, bound, admitted)
+		}
+	}
+}
+
+// worstCase is the most units that any span of a Period may admit.
+func worstCase(l core.Limit, admitted []admission) int64 {
+	switch l.Algorithm {
+	case core.FixedWindow:
+		return 2 * l.Quota
+	case core.SlidingLog:
+		return l.Quota
+	case core.SlidingWindow:
+		segments := map[int64]int64{}
+		var most int64
+		for _, a := range admitted {
+			i := a.at / width(l).Microseconds()
+			segments[i] += a.n
+			most = max(most, segments[i])
+		}
+		return l.Quota + most
+	}
+	return l.Capacity() + l.Quota
+}
+
+func heldWithinQuota(w *world) {
+	held := map[string]core.Lease{}
+	for range rapid.IntRange(1, 40).Draw(w.t, "steps") {
+		w.move()
+		op := w.op(core.Take, w.cost())
+		op.Lease = w.key + rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(w.t, "lease")
+		if rapid.IntRange(0, 3).Draw(w.t, "release") == 0 {
+			op.Verb = core.Refund
+		}
+		d := w.do(op)
+		for id, l := range held {
+			if l.Expiry <= d.At {
+				delete(held, id)
+			}
+		}
+		switch {
+		case op.Verb == core.Refund:
+			delete(held, op.Lease)
+		case d.Allowed:
+			units := op.Cost
+			if l, ok := held[op.Lease]; ok {
+				units = l.Units
+			}
+			held[op.Lease] = core.Lease{Expiry: d.At + w.limit.Period.Microseconds(), Units: units}
+		}
+		var sum int64
+		for _, l := range held {
+			sum += l.Units
+		}
+		if sum > w.limit.Quota || d.Remaining != w.limit.Quota-sum {
+			w.t.Fatalf("%d of %d are held and %d remain", sum, w.limit.Quota, d.Remaining)
+		}
+	}
+}
+
+func refusalChangesNothing(w *world) {
+	w.arrive(20)
+	cost := w.cost()
+	before := w.peek(cost)
+	if before.Allowed {
+		return
+	}
+	if d := w.take(cost); d != before {
+		w.t.Fatalf("a take got %+v, the peek before it %+v", d, before)
+	}
+	if d := w.peek(cost); d != before {
+		w.t.Fatalf("after a refusal %+v, before it %+v", d, before)
+	}
+}
+
+func retryIsExact(w *world) {
+	w.arrive(30)
+	w.move()
+	cost := w.cost()
+	d := w.take(cost)
+	if d.Allowed {
+		return
+	}
+	if d.RetryAfter <= 0 || d.RetryAfter > d.ResetAfter {
+		w.t.Fatalf("retry after %s, new after %s", d.RetryAfter, d.ResetAfter)
+	}
+	w.clock.Set(d.At + d.RetryAfter.Microseconds() - 1)
+	if early := w.peek(cost); early.Allowed || early.RetryAfter != time.Microsecond {
+		w.t.Fatalf("a microsecond before %s has passed: %+v", d.RetryAfter, early)
+	}
+	w.clock.Add(time.Microsecond)
+	if late := w.take(cost); !late.Allowed {
+		w.t.Fatalf("after %s: %+v", d.RetryAfter, late)
+	}
+}
+
+func remainingIsExact(w *world) {
+	w.arrive(30)
+	w.move()
+	n := w.peek(0).Remaining
+	if n < 0 || n > w.limit.Capacity() {
+		w.t.Fatalf("%d of %d remain", n, w.limit.Capacity())
+	}
+	if d := w.peek(n + 1); d.Allowed {
+		w.t.Fatalf("%d remain and %d could be taken", n, n+1)
+	}
+	if d := w.take(n); !d.Allowed || d.Wait != 0 || d.Remaining != 0 {
+		w.t.Fatalf("%d remain and to take them gives %+v", n, d)
+	}
+}
+
+func resetIsExact(w *world) {
+	w.arrive(30)
+	d := w.take(1)
+	if d.ResetAfter == 0 {
+		w.t.Fatalf("as good as new right after a take: %+v", d)
+	}
+	w.clock.Set(d.At + d.ResetAfter.Microseconds() - 1)
+	if early := w.peek(0); early.ResetAfter != time.Microsecond {
+		w.t.Fatalf("a microsecond before %s has passed: %+v", d.ResetAfter, early)
+	}
+	w.clock.Add(time.Microsecond)
+	if late := w.peek(w.limit.Capacity()); late.ResetAfter != 0 || !late.Allowed || late.Remaining != w.limit.Capacity() {
+		w.t.Fatalf("after %s: %+v", d.ResetAfter, late)
+	}
+}
+
+// undo is the refund of a take.
+func undo(take core.Op, d core.Decision) core.Op {
+	take.Verb, take.At, take.ResetAfter, take.MaxWait = core.Refund, d.At, d.ResetAfter, 0
+	return take
+}
+
+func refundRestores(w *world) {
+	w.arrive(30)
+	w.move()
+	before := w.peek(0)
+	take := w.op(core.Take, w.cost())
+	d := w.do(take)
+	if !d.Allowed {
+		return
+	}
+	if after := w.do(undo(take, d)); after != before {
+		w.t.Fatalf("%s: before the take %+v, after the refund %+v", w.limit, before, after)
+	}
+}
+
+func refundsAreBounded(w *world) {
+	type taken struct {
+		op core.Op
+		d  core.Decision
+	}
+	var all []taken
+	for range rapid.IntRange(1, 40).Draw(w.t, "steps") {
+		w.move()
+		op := w.op(core.Take, w.cost())
+		if len(all) > 0 && rapid.IntRange(0, 2).Draw(w.t, "refund") == 0 {
+			g := rapid.SampledFrom(all).Draw(w.t, "of")
+			op = undo(g.op, g.d)
+			op.Cost = rapid.Int64Range(0, 2*op.Cost).Draw(w.t, "back")
+		}
+		before := w.peek(0)
+		d := w.do(op)
+		if d.Remaining < 0 || d.Remaining > w.limit.Capacity() || (d.ResetAfter == 0) != (d.Remaining == w.limit.Capacity()) {
+			w.t.Fatalf("%s after %s of %d: %+v", w.limit, op.Verb, op.Cost, d)
+		}
+		most := op.Cost
+		if w.limit.Algorithm == core.Concurrency {
+			most = w.limit.Quota // a release gives all of its lease back
+		}
+		if op.Verb == core.Refund && (d.Remaining < before.Remaining || d.Remaining > before.Remaining+most) {
+			w.t.Fatalf("%s: a refund of %d took %d to %d", w.limit, op.Cost, before.Remaining, d.Remaining)
+		}
+		if op.Verb == core.Take && d.Allowed {
+			all = append(all, taken{op, d})
+		}
+	}
+}
+
+// refundIsNoGift gives two keys the same takes, one of them a take more that it
+// gets back in the end.
+func refundIsNoGift(w *world) {
+	with, without := *w, *w
+	without.key += "-without"
+	with.arrive(10)
+	extra := with.op(core.Take, with.cost())
+	d := with.do(extra)
+	if !d.Allowed {
+		return
+	}
+	// What came before is repeated by nothing: without starts new, which can
+	// only give it more.
+	for range rapid.IntRange(0, 8).Draw(w.t, "later takes") {
+		with.move()
+		cost := with.cost()
+		if with.take(cost).Allowed && !without.take(cost).Allowed {
+			w.t.Fatalf("%s: a key with less use refuses", w.limit)
+		}
+	}
+	with.move()
+	got, most := with.do(undo(extra, d)).Remaining, without.peek(0).Remaining
+	if got > most+inAMicrosecond(w.limit) {
+		w.t.Fatalf("%s: %d remain after a refund, %d without the take", w.limit, got, most)
+	}
+}
+
+// inAMicrosecond is how many units of a GCRA a microsecond brings, if more than
+// one: ResetAfter tells a refund no more exactly where its take stands.
+func inAMicrosecond(l core.Limit) int64 {
+	period := l.Period.Microseconds()
+	if l.Algorithm != core.GCRA || l.Quota <= period {
+		return 0
+	}
+	return ceilMulDiv(l.Quota, 1, period)
+}
+
+func costsAddUp(w *world) {
+	one, many := *w, *w
+	many.key += "-many"
+	for range rapid.IntRange(1, 10).Draw(w.t, "steps") {
+		one.move()
+		n := min(one.cost(), 12)
+		if !one.peek(n).Allowed {
+			continue
+		}
+		want := one.take(n)
+		var got core.Decision
+		for range n {
+			got = many.take(1)
+		}
+		if got != want {
+			w.t.Fatalf("%s: a cost of %d gives %+v, %d of one give %+v", w.limit, n, want, n, got)
+		}
+	}
+}
+
+func changesKeepBounds(w *world) {
+	for range rapid.IntRange(1, 10).Draw(w.t, "changes") {
+		for range rapid.IntRange(0, 5).Draw(w.t, "arrivals") {
+			w.move()
+			w.take(w.cost())
+		}
+		unchanged := w.peek(1)
+		if again := w.peek(1); again != unchanged {
+			w.t.Fatalf("%s: %+v, and again %+v", w.limit, unchanged, again)
+		}
+		w.limit = drawLimit(w.t, w.limit.Algorithm)
+		d, full := w.peek(1), refill(w.limit)
+		if d.Remaining < 0 || d.Remaining > w.limit.Capacity() || d.RetryAfter > full || d.ResetAfter > full {
+			w.t.Fatalf("under %s, which fills in %s: %+v", w.limit, full, d)
+		}
+	}
+}
+
+func backwardsIsBounded(w *world) {
+	for range rapid.IntRange(1, 30).Draw(w.t, "arrivals") {
+		w.move()
+		w.take(w.cost())
+	}
+	before := w.peek(1)
+	w.clock.Add(-time.Duration(rapid.Int64Range(1, 3*3600*1e6).Draw(w.t, "back")) * time.Microsecond)
+	after := w.peek(1)
+	if after.Remaining > before.Remaining {
+		w.t.Fatalf("%s: the clock steps back and %d become %d", w.limit, before.Remaining, after.Remaining)
+	}
+	// A bucket that is smaller than its quota is charged for a part of the
+	// period that it has seen.
+	if most := max(refill(w.limit), w.limit.Period); after.RetryAfter > most {
+		w.t.Fatalf("%s: locked out for %s, more than %s", w.limit, after.RetryAfter, most)
+	}
+}
+
+func allOrNothing(w *world) {
+	w.arrive(10)
+	ops, looks := make([]core.Op, 3), make([]core.Op, 3)
+	for i := range ops {
+		ops[i] = w.op(core.Take, w.cost())
+		if i > 0 {
+			a := rapid.SampledFrom([]core.Algorithm{core.GCRA, core.FixedWindow, core.SlidingLog, core.SlidingWindow, core.TokenBucket, core.Concurrency}).Draw(w.t, "algorithm")
+			ops[i].Rule, ops[i].Limit = []string{"", "second", "third"}[i], drawLimit(w.t, a)
+			ops[i].Cost = rapid.Int64Range(1, ops[i].Limit.Capacity()+1).Draw(w.t, "cost of another")
+		}
+		looks[i] = ops[i]
+		looks[i].Verb = core.Peek
+	}
+	before := apply(w.t, w.store, looks...)
+	out := apply(w.t, w.store, ops...)
+	granted := out[0].Allowed && out[1].Allowed && out[2].Allowed
+	for i, d := range apply(w.t, w.store, looks...) {
+		if !granted && d != before[i] {
+			w.t.Fatalf("a refused step turned %+v into %+v", before[i], d)
+		}
+		if granted && out[i].Remaining > before[i].Remaining-ops[i].Cost {
+			w.t.Fatalf("an admitted step of %d turned %+v into %+v", ops[i].Cost, before[i], out[i])
+		}
+	}
+}
+
+// ceilMulDiv is a·b/c, rounded up.
+func ceilMulDiv(a, b, c int64) int64 {
+	n := new(big.Int).Mul(big.NewInt(a), big.NewInt(b))
+	n.Add(n, big.NewInt(c-1))
+	return n.Div(n, big.NewInt(c)).Int64()
+}

@@ -1,0 +1,155 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// A step is one call of Apply at one instant.
+type step struct {
+	line int           // where it stands in its file
+	at   time.Duration // since Epoch
+	ops  []call
+}
+
+// A call is an op of a step. Its key has no prefix yet, and a Refund that
+// names the call it undoes gets what it repeats from there when it is played.
+type call struct {
+	core.Op
+	label string // by which a later refund names this call
+	of    string // what a refund undoes, or ""
+	whole bool   // the refund gives back all that the call charged
+}
+
+// player plays steps on a store and remembers the calls that have a label.
+type player struct {
+	store  core.Store
+	clock  *Clock
+	prefix string // of every key and lease
+	given  map[string]given
+	ops    []core.Op
+	out    []core.Decision
+}
+
+type given struct {
+	op       core.Op
+	decision core.Decision
+}
+
+func newPlayer(s core.Store, c *Clock, prefix string) *player {
+	return &player{store: s, clock: c, prefix: prefix, given: map[string]given{}}
+}
+
+// play sets the clock, carries out the step and returns its decisions, which
+// are good until the next play.
+func (p *player) play(s *step) ([]core.Decision, error) {
+	p.clock.Set(Epoch + int64(s.at/time.Microsecond))
+	p.ops, p.out = p.ops[:0], p.out[:0]
+	for i := range s.ops {
+		p.ops = append(p.ops, p.resolve(&s.ops[i]))
+		// A store has to overwrite whatever is in out.
+		p.out = append(p.out, core.Decision{Allowed: true, Remaining: -7, Wait: -7, RetryAfter: -7, ResetAfter: -7, At: -7})
+	}
+	if err := p.store.Apply(context.Background(), p.ops, p.out); err != nil {
+		return nil, err
+	}
+	for i := range s.ops {
+		if label := s.ops[i].label; label != "" {
+			p.given[label] = given{p.ops[i], p.out[i]}
+		}
+	}
+	return p.out, nil
+}
+
+func (p *player) resolve(c *call) core.Op {
+	op := c.Op
+	op.Key = p.prefix + op.Key
+	if c.of == "" {
+		return op
+	}
+	g := p.given[c.of]
+	op.Key, op.Lease, op.At, op.ResetAfter = g.op.Key, g.op.Lease, g.decision.At, g.decision.ResetAfter
+	if c.whole {
+		op.Cost = g.op.Cost
+	}
+	return op
+}
+
+// timeline writes steps as a text that [Play] reads, with the answers that the
+// steps got as far as there are any.
+func timeline(steps []step, answers [][]core.Decision) string {
+	var b strings.Builder
+	limits := map[string]core.Limit{}
+	for i := range steps {
+		calls := make([]string, len(steps[i].ops))
+		for j := range steps[i].ops {
+			c := &steps[i].ops[j]
+			if limits[c.Rule] != c.Limit {
+				limits[c.Rule] = c.Limit
+				fmt.Fprintf(&b, "rule %s %s\n", c.Rule, c.Limit)
+			}
+			calls[j] = c.text()
+		}
+		fmt.Fprintf(&b, "at %s %s", steps[i].at, strings.Join(calls, " + "))
+		if i < len(answers) {
+			fmt.Fprintf(&b, " -> %s", decisionsText(answers[i]))
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func (c *call) text() string {
+	var b strings.Builder
+	if c.label != "" {
+		fmt.Fprintf(&b, "%s: ", c.label)
+	}
+	fmt.Fprintf(&b, "%s %s", c.Verb, c.Rule)
+	if c.of != "" {
+		fmt.Fprintf(&b, " of=%s", c.of)
+	} else {
+		fmt.Fprintf(&b, " key=%s", c.Key)
+	}
+	if !c.whole && c.Verb != core.Reset {
+		fmt.Fprintf(&b, " cost=%d", c.Cost)
+	}
+	if c.MaxWait != 0 {
+		fmt.Fprintf(&b, " wait=%s", c.MaxWait)
+	}
+	if c.Lease != "" && c.of == "" {
+		fmt.Fprintf(&b, " lease=%s", c.Lease)
+	}
+	if c.Soft {
+		b.WriteString(" soft")
+	}
+	return b.String()
+}
+
+func decisionsText(ds []core.Decision) string {
+	texts := make([]string, len(ds))
+	for i, d := range ds {
+		texts[i] = decisionText(d)
+	}
+	return strings.Join(texts, ", ")
+}
+
+func decisionText(d core.Decision) string {
+	text := "yes"
+	switch {
+	case !d.Allowed && d.RetryAfter == core.Never:
+		text = "no retry=never"
+	case !d.Allowed:
+		text = "no retry=" + d.RetryAfter.String()
+	case d.RetryAfter != 0:
+		text = "yes with retry=" + d.RetryAfter.String()
+	}
+	text += fmt.Sprintf(" remaining=%d reset=%s", d.Remaining, d.ResetAfter)
+	if d.Wait != 0 {
+		text += " wait=" + d.Wait.String()
+	}
+	return text
+}

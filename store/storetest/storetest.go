@@ -1,0 +1,53 @@
+// Package storetest tests that a [core.Store] decides exactly as the
+// specification says. [Run] holds everything that a store must pass:
+//
+//   - Timelines: text files of steps at given instants and their answers,
+//     written to be read.
+//   - Properties: what holds for every limit under any arrivals.
+//   - Diff: random histories, step by step the same as the reference.
+//   - Contention: exact counts under concurrent callers.
+//
+// [Model] is the reference: the arithmetic of core behind one mutex.
+package storetest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Factory gives a new and empty store that reads the time from clock. What the
+// store needs to be closed is registered with t.Cleanup. Several stores of one
+// Factory must not share keys.
+type Factory func(t testing.TB, clock *Clock) core.Store
+
+// Seed and Histories are those of the differential part of [Run].
+const (
+	Seed      = 1
+	Histories = 2000
+)
+
+// Run tests the stores that f makes against everything in this package.
+func Run(t *testing.T, f Factory) {
+	t.Run("Timelines", func(t *testing.T) { Timelines(t, f) })
+	t.Run("Properties", func(t *testing.T) { Properties(t, f) })
+	t.Run("Contention", func(t *testing.T) { Contention(t, f) })
+	t.Run("Diff", func(t *testing.T) { Diff(t, Histories, Seed, NewModel, f) })
+}
+
+// apply carries out ops and ends the test on an error.
+func apply(t fataler, s core.Store, ops ...core.Op) []core.Decision {
+	t.Helper()
+	out := make([]core.Decision, len(ops))
+	if err := s.Apply(context.Background(), ops, out); err != nil {
+		t.Fatalf("Apply(%v): %v", ops, err)
+	}
+	return out
+}
+
+// fataler is what this package needs of a testing.TB or a rapid.T.
+type fataler interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}

@@ -1,0 +1,177 @@
+package storetest
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+func TestTheModelPassesItsOwnSuite(t *testing.T) { Run(t, NewModel) }
+
+// Under one limit a key that is as good as new may be forgotten or kept.
+func TestToKeepAKeyThatIsAsGoodAsNewChangesNothing(t *testing.T) {
+	d := newDiffer(t, 2, "w", []Factory{NewModel, newKeeper(changed)})
+	d.fixed = true
+	agree(t, d, 10000)
+}
+
+// Under one limit and while the clock goes forward, a state that is not marked
+// as Changed means what it meant before.
+func TestToKeepAStateThatHasNotChangedChangesNothing(t *testing.T) {
+	d := newDiffer(t, 2, "w", []Factory{NewModel, newKeeper(everything)})
+	d.fixed, d.forward = true, true
+	agree(t, d, 10000)
+}
+
+func agree(t *testing.T, d *differ, histories uint64) {
+	t.Helper()
+	for n := range histories {
+		if report := d.run(n); report != "" {
+			t.Fatalf("history %d: %s", n, report)
+		}
+	}
+}
+
+func newKeeper(keeps func(*core.State) bool) Factory {
+	return func(_ testing.TB, clock *Clock) core.Store {
+		return &keeper{clock: clock, keeps: keeps, states: map[identity]core.State{}}
+	}
+}
+
+func changed(s *core.State) bool { return s.Changed }
+
+func everything(*core.State) bool { return true }
+
+// keeper is a store that forgets nothing, and may keep more than it has to.
+type keeper struct {
+	clock  *Clock
+	keeps  func(*core.State) bool
+	mu     sync.Mutex
+	states map[identity]core.State
+}
+
+func (k *keeper) Apply(_ context.Context, ops []core.Op, out []core.Decision) error {
+	if err := core.CheckOps(ops, out); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	m := Model{states: k.states}
+	loaded := map[identity]*core.State{}
+	states := make([]*core.State, len(ops))
+	for i, op := range ops {
+		id := identity{op.Rule, op.Key, op.Limit.Algorithm}
+		if loaded[id] == nil {
+			loaded[id] = m.load(id)
+		}
+		states[i] = loaded[id]
+	}
+	core.Decide(ops, states, k.clock.Now(), out)
+	for id, s := range loaded {
+		if k.keeps(s) {
+			k.states[id] = *s
+		}
+	}
+	return nil
+}
+
+// faulty is a Model with a fault, for tests of the tests.
+type faulty struct {
+	*Model
+	fault func(m *Model, ops []core.Op, out []core.Decision) error
+}
+
+func (f faulty) Apply(_ context.Context, ops []core.Op, out []core.Decision) error {
+	return f.fault(f.Model, ops, out)
+}
+
+func withFault(fault func(*Model, []core.Op, []core.Decision) error) Factory {
+	return func(t testing.TB, c *Clock) core.Store { return faulty{NewModel(t, c).(*Model), fault} }
+}
+
+// faults are what a store may get wrong.
+func faults() map[string]Factory {
+	ctx := context.Background()
+	return map[string]Factory{
+		"charges a rule though another refuses": withFault(func(m *Model, ops []core.Op, out []core.Decision) error {
+			for i := range ops {
+				if err := m.Apply(ctx, ops[i:i+1], out[i:i+1]); err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
+		"rounds a retry to milliseconds": withFault(func(m *Model, ops []core.Op, out []core.Decision) error {
+			err := m.Apply(ctx, ops, out)
+			for i := range out {
+				if out[i].RetryAfter != core.Never {
+					out[i].RetryAfter = out[i].RetryAfter.Truncate(time.Millisecond)
+				}
+			}
+			return err
+		}),
+		"books nothing": withFault(func(m *Model, ops []core.Op, out []core.Decision) error {
+			for i := range ops {
+				ops[i].MaxWait = 0
+			}
+			return m.Apply(ctx, ops, out)
+		}),
+		"refunds without looking at the instant": withFault(func(m *Model, ops []core.Op, out []core.Decision) error {
+			for i := range ops {
+				ops[i].At = 0
+			}
+			return m.Apply(ctx, ops, out)
+		}),
+		"leaves out what it was given": withFault(func(m *Model, ops []core.Op, out []core.Decision) error {
+			for i := range ops {
+				if ops[i].Verb == core.Reset {
+					return nil
+				}
+			}
+			return m.Apply(ctx, ops, out)
+		}),
+	}
+}
+
+func TestDiffFindsEveryFault(t *testing.T) {
+	for name, f := range faults() {
+		t.Run(name, func(t *testing.T) {
+			d := newDiffer(t, 3, "w", []Factory{NewModel, f})
+			for n := range uint64(2000) {
+				report := d.run(n)
+				if report == "" {
+					continue
+				}
+				if lines := strings.Count(report, "\nat "); lines > 4 {
+					t.Errorf("the report is not short:\n%s", report)
+				}
+				if _, text, _ := strings.Cut(report, "\n"); len(text) > 0 {
+					Play(t, NewModel, "the report", text)
+				}
+				return
+			}
+			t.Error("not found in 2000 histories")
+		})
+	}
+}
+
+func TestAHistoryFollowsFromItsSeed(t *testing.T) {
+	write := func(seed, n uint64) string {
+		h := newHistory(families(), seed, n)
+		var steps []step
+		for range 30 {
+			steps = append(steps, h.next())
+		}
+		return timeline(steps, nil)
+	}
+	if write(1, 2) != write(1, 2) {
+		t.Error("the same seed and number gave two histories")
+	}
+	if write(1, 2) == write(2, 2) || write(1, 2) == write(1, 3) {
+		t.Error("another seed or number gave the same history")
+	}
+}

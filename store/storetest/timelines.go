@@ -1,0 +1,120 @@
+package storetest
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+//go:embed timelines/*.txt
+var files embed.FS
+
+// Timelines plays every file of timelines/, each case on a new store.
+// timelines/README.txt explains how they are written.
+func Timelines(t *testing.T, f Factory) {
+	t.Helper()
+	entries, err := files.ReadDir("timelines")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		text, err := files.ReadFile("timelines/" + entry.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(strings.TrimSuffix(entry.Name(), ".txt"), func(t *testing.T) {
+			Play(t, f, "timelines/"+entry.Name(), string(text))
+		})
+	}
+}
+
+// Play plays the cases of one timeline text, such as the one that [Diff]
+// reports. Errors are reported under the name.
+func Play(t *testing.T, f Factory, name, text string) {
+	t.Helper()
+	cases, err := parseTimelines(name, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			clock := NewClock()
+			p := newPlayer(f(t, clock), clock, "")
+			for i := range c.steps {
+				if err := p.check(&c.steps[i]); err != nil {
+					t.Fatalf("%s:%d: %v", name, c.steps[i].line, err)
+				}
+			}
+		})
+	}
+}
+
+// check plays the step as often as asked. The fields of the answer are those
+// of the last time, its yes or no those of every time.
+func (p *player) check(e *expectation) error {
+	for n := 1; n <= e.times; n++ {
+		out, err := p.play(&e.step)
+		if e.invalid || err != nil {
+			if !e.invalid || !errors.Is(err, core.ErrOp) {
+				return fmt.Errorf("error %v", err)
+			}
+			continue
+		}
+		if what := e.compare(out, n == e.times); what != "" {
+			return fmt.Errorf("%s (time %d of %d): got %s", what, n, e.times, decisionsText(out))
+		}
+	}
+	return nil
+}
+
+// compare says how the decisions differ from the answers, or "".
+func (e *expectation) compare(out []core.Decision, last bool) string {
+	whole := len(e.answers) != len(e.ops)
+	for i := range out {
+		a := &e.answers[0]
+		if !whole {
+			a = &e.answers[i]
+		}
+		allowed := a.allowed || whole && !slices.Contains(a.refused, e.ops[i].Rule)
+		switch {
+		case out[i].Allowed != allowed:
+			return fmt.Sprintf("op %d: not %v", i+1, allowed)
+		case out[i].At != Epoch+int64(e.at/time.Microsecond):
+			return fmt.Sprintf("op %d: At is %d", i+1, out[i].At)
+		case allowed && out[i].RetryAfter != 0:
+			return fmt.Sprintf("op %d: a retry after a yes", i+1)
+		case whole || !last:
+		case a.differs(&out[i]):
+			return fmt.Sprintf("op %d: another field", i+1)
+		}
+	}
+	if whole && last && !e.answers[0].allowed {
+		return e.compareRetry(out)
+	}
+	return ""
+}
+
+func (a *answer) differs(d *core.Decision) bool {
+	return a.remaining != nil && *a.remaining != d.Remaining ||
+		a.reset != nil && *a.reset != d.ResetAfter ||
+		a.retry != nil && *a.retry != d.RetryAfter ||
+		a.wait != d.Wait
+}
+
+// compareRetry compares with the longest time that any op has to wait.
+func (e *expectation) compareRetry(out []core.Decision) string {
+	var longest time.Duration
+	for i := range out {
+		longest = max(longest, out[i].RetryAfter)
+	}
+	if longest != *e.answers[0].retry {
+		return fmt.Sprintf("the longest retry is %s", longest)
+	}
+	return ""
+}
