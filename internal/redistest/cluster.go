@@ -55,8 +55,8 @@ func complete(ctx context.Context, c *redis.Client, n int) bool {
 	if err != nil || !strings.Contains(info, "cluster_state:ok") {
 		return false
 	}
-	served, err := c.ClusterSlots(ctx).Result()
-	return err == nil && len(served) == n
+	shards, err := c.ClusterShards(ctx).Result()
+	return err == nil && len(shards) == n
 }
 
 // Addrs returns the addresses of servers.
