@@ -66,7 +66,7 @@ func parseLimit(s string) (l Limit, errs []error) {
 			kind = "algorithm"
 		}
 		if seen[kind] {
-			errs = append(errs, fmt.Errorf("a second %s, %q", kind, clip(w)))
+			errs = append(errs, fmt.Errorf("a second %q, %q", clip(kind), clip(w)))
 			continue
 		}
 		seen[kind] = true

@@ -24,4 +24,5 @@ type Request interface {
 // KeyFunc tells whom a request is counted against. ok false means that the
 // rule is not about this request. A function that should tell but cannot
 // returns "", true: unknown callers share one key, and none goes uncounted.
+// It must not keep the request.
 type KeyFunc func(r Request) (key string, ok bool)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -134,6 +135,7 @@ func TestAConnectionIsUsedAgainAfterAStreamUnderALease(t *testing.T) {
 }
 
 func TestEveryLimiterInARowHoldsItsLeaseUntilTheStreamEnds(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would release what is forgotten
 	one, two, stream := newStore(), newStore(), newBody("text")
 	first, second := limiter(t, one, "1 concurrent ttl=1m", byDefault), limiter(t, two, "1 concurrent ttl=1m", byDefault)
 	app := newApp(fiber.Config{})

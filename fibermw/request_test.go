@@ -2,9 +2,12 @@ package fibermw_test
 
 import (
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/gofiber/fiber/v2"
 
@@ -143,8 +146,10 @@ func TestAMethodThatFiberDoesNotKnowByDefaultIsSeen(t *testing.T) {
 	}
 }
 
-func TestRoutingThatStartsAnewCountsOnce(t *testing.T) {
-	l := limiter(t, newStore(), "5/1m", byDefault)
+func TestRoutingThatStartsAnewCountsOnceAndSaysSo(t *testing.T) {
+	var log strings.Builder
+	l := core.MustNew(core.Config{Store: newStore(), Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Rules: []core.Rule{{Name: "a", Limit: core.Limit{Quota: 5, Period: time.Minute}, Key: everyone}}})
 	app := newApp(fiber.Config{})
 	app.Use(fibermw.New(l))
 	app.Get("/old", func(c *fiber.Ctx) error {
@@ -154,5 +159,8 @@ func TestRoutingThatStartsAnewCountsOnce(t *testing.T) {
 	app.Get("/new", func(c *fiber.Ctx) error { return c.SendString("ok") })
 	if got := call(app, peer, "GET", "/old"); string(got.Response.Body()) != "ok" || left(t, l, "k") != 4 {
 		t.Errorf("%s with %d left, want 4", got.Response.Body(), left(t, l, "k"))
+	}
+	if !strings.Contains(log.String(), "code="+core.CodeTwice) {
+		t.Errorf("the log is %q", log.String())
 	}
 }
