@@ -85,12 +85,12 @@ func openMiniredis() (core.Store, func(), error) {
 	return store, func() { closeClient(); m.Close() }, err
 }
 
-// patience is how long an example waits for Redis before it lets a request
+// storeTimeout is how long an example waits for Redis before it lets a request
 // pass: on a machine that is busy with other things a demonstration rather waits
 // than shows another count. Services want less; see redisstore.DefaultTimeout.
-const patience = 2 * time.Second
+const storeTimeout = 2 * time.Second
 
 func openRedis(c redis.UniversalClient) (core.Store, func(), error) {
-	s, err := redisstore.New(c, redisstore.Options{Timeout: patience})
+	s, err := redisstore.New(c, redisstore.Options{Timeout: storeTimeout})
 	return s, func() { _ = c.Close() }, err
 }
