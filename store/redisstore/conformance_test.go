@@ -6,7 +6,6 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/store/memstore"
 	"github.com/headgate/headgate/store/storetest"
 	"github.com/redis/go-redis/v9"
 )
@@ -34,15 +33,13 @@ func TestAClusterDecidesAsSpecified(t *testing.T) {
 	storetest.Run(t, stores(t, cluster(t), Options{OneSlot: true}))
 }
 
-// The reference, the memory store and a real Redis give the same answers, field
-// by field, over this many histories.
-func TestTwentyThousandHistoriesAreTheSameInMemoryAndInRedis(t *testing.T) {
-	if testing.Short() {
-		t.Skip("20,000 histories take a minute")
-	}
-	memory := func(t testing.TB, clock *storetest.Clock) core.Store {
-		return memstore.MustNew(memstore.Options{Clock: clock.Now})
-	}
-	redis := stores(t, connect(t, redistest.Addr(t)), Options{})
-	storetest.Diff(t, 20_000, storetest.Seed+1, storetest.NewModel, memory, redis)
+func TestAMasterBehindSentinelsDecidesAsSpecified(t *testing.T) {
+	watched := redistest.Sentinel(t)
+	c := redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName: redistest.MasterName, SentinelAddrs: redistest.Addrs(watched.Sentinels), ContextTimeoutEnabled: true,
+	})
+	t.Cleanup(func() { c.Close() })
+	factory := stores(t, c, Options{})
+	storetest.Timelines(t, factory)
+	storetest.Contention(t, factory)
 }

@@ -1,0 +1,25 @@
+//go:build !race
+
+package redisstore
+
+import (
+	"testing"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store/memstore"
+	"github.com/headgate/headgate/store/storetest"
+)
+
+// The reference, the memory store and a real Redis give the same answers, field
+// by field, over this many histories.
+func TestTwentyThousandHistoriesAreTheSameInMemoryAndInRedis(t *testing.T) {
+	if testing.Short() {
+		t.Skip("20,000 histories take a minute")
+	}
+	memory := func(t testing.TB, clock *storetest.Clock) core.Store {
+		return memstore.MustNew(memstore.Options{Clock: clock.Now})
+	}
+	redis := stores(t, connect(t, redistest.Addr(t)), Options{})
+	storetest.Diff(t, 20_000, storetest.Seed+1, storetest.NewModel, memory, redis)
+}
