@@ -74,18 +74,27 @@ func parseLimit(s string) (l Limit, errs []error) {
 			errs = append(errs, err)
 		}
 	}
+	if err := l.spanFault(words[0], hasPeriod, seen["ttl"]); err != nil {
+		errs = append(errs, err)
+	}
+	return l, errs
+}
+
+// spanFault says what is wrong with how the text, which begins with first, gives
+// the period or the ttl.
+func (l *Limit) spanFault(first string, hasPeriod, hasTTL bool) error {
 	held := l.Algorithm == Concurrency
 	switch {
 	case held && hasPeriod:
-		errs = append(errs, errors.New(`a concurrent limit has a ttl instead of a period: "20 concurrent ttl=30s"`))
-	case held && !seen["ttl"]:
-		errs = append(errs, errors.New("a concurrent limit needs a ttl, how long an unrenewed lease stays held"))
-	case !held && seen["ttl"]:
-		errs = append(errs, fmt.Errorf("ttl means nothing to %s", l.Algorithm))
+		return errors.New(`a concurrent limit has a ttl instead of a period: "20 concurrent ttl=30s"`)
+	case held && !hasTTL:
+		return errors.New("a concurrent limit needs a ttl, how long an unrenewed lease stays held")
+	case !held && hasTTL:
+		return fmt.Errorf("ttl means nothing to %s", l.Algorithm)
 	case !held && !hasPeriod:
-		errs = append(errs, fmt.Errorf(`%q has no period; write, say, "100/1m"`, clip(words[0])))
+		return fmt.Errorf(`%q has no period; write, say, "100/1m"`, clip(first))
 	}
-	return l, errs
+	return nil
 }
 
 func parseAlgorithm(s string) (Algorithm, bool) {
