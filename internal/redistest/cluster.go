@@ -45,8 +45,11 @@ func Cluster(t testing.TB, n int) []*Server {
 // freely: by default it would be the first plus 10000, which may not exist.
 func startNode(t testing.TB) (s *Server, bus string) {
 	t.Helper()
-	_, bus, _ = net.SplitHostPort(freeAddr(t))
-	return Start(t, "--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "1000"), bus
+	s = start(t, func() []string {
+		_, bus, _ = net.SplitHostPort(freeAddr(t))
+		return append(transient(), "--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "1000")
+	})
+	return s, bus
 }
 
 // complete tells whether the node sees every slot served and n masters.

@@ -51,7 +51,7 @@ func startSentinel(t testing.TB, host, port string) *Server {
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return start(t, "redis-server", []string{conf, "--sentinel"})
+	return start(t, func() []string { return []string{conf, "--sentinel"} })
 }
 
 // informed tells whether the sentinel knows the replica and both its peers.

@@ -19,6 +19,7 @@ type Server struct {
 	Addr string
 
 	t    testing.TB
+	path string
 	args []string
 	dir  string
 
@@ -32,25 +33,27 @@ type Server struct {
 // fails if HEADGATE_REQUIRE_REDIS is 1.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return start(t, "redis-server", append([]string{"--save", "", "--appendonly", "no"}, args...))
+	return start(t, func() []string { return append(transient(), args...) })
 }
 
-// start starts the program on a free port. Somebody else may take the port
+// transient are the arguments of a server that keeps nothing on disk.
+func transient() []string { return []string{"--save", "", "--appendonly", "no"} }
+
+// start starts redis-server on a free port. Somebody else may take the port
 // between the look for it and the start: then the server ends at once, and
-// another port is tried.
-func start(t testing.TB, program string, args []string) *Server {
+// another port is tried, with arguments that are asked for anew.
+func start(t testing.TB, args func() []string) *Server {
 	t.Helper()
-	path := binary(t, program)
-	s := &Server{t: t, args: append([]string{path}, args...), dir: t.TempDir()}
+	s := &Server{t: t, path: binary(t, "redis-server"), dir: t.TempDir()}
 	t.Cleanup(s.Kill)
 	for range 10 {
-		s.Addr = freeAddr(t)
+		s.Addr, s.args = freeAddr(t), args()
 		s.launch()
 		if s.await() {
 			return s
 		}
 	}
-	t.Fatalf("%s does not start:\n%s", program, s.log())
+	t.Fatalf("redis-server does not start:\n%s", s.log())
 	return nil
 }
 
@@ -68,9 +71,9 @@ func freeAddr(t testing.TB) string {
 func (s *Server) launch() {
 	s.t.Helper()
 	_, port, _ := net.SplitHostPort(s.Addr)
-	args := append(s.args[1:len(s.args):len(s.args)],
+	args := append(s.args[:len(s.args):len(s.args)],
 		"--port", port, "--bind", "127.0.0.1", "--dir", s.dir, "--logfile", filepath.Join(s.dir, "log"))
-	cmd := exec.Command(s.args[0], args...)
+	cmd := exec.Command(s.path, args...)
 	cmd.SysProcAttr = dieWithParent()
 	started, done := make(chan error), make(chan struct{})
 	go func() {

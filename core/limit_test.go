@@ -1,0 +1,152 @@
+package core
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestALimitIsReadAndWrittenAsTheSameText(t *testing.T) {
+	rows := []struct {
+		text string
+		want Limit
+		out  string // "" if as text
+	}{
+		{"100/1m", Limit{Quota: 100, Period: time.Minute}, ""},
+		{"100/1m burst=20", Limit{Quota: 100, Period: time.Minute, Burst: 20}, ""},
+		{"5/1m sliding-log", Limit{Algorithm: SlidingLog, Quota: 5, Period: time.Minute}, ""},
+		{"240/1h sliding-window segments=60", Limit{Algorithm: SlidingWindow, Quota: 240, Period: time.Hour, Segments: 60}, ""},
+		{"240/1h sliding-window", Limit{Algorithm: SlidingWindow, Quota: 240, Period: time.Hour}, ""},
+		{"10/1s fixed-window aligned", Limit{Algorithm: FixedWindow, Quota: 10, Period: time.Second, Aligned: true}, ""},
+		{"10/1s fixed-window", Limit{Algorithm: FixedWindow, Quota: 10, Period: time.Second}, ""},
+		{"1/100ms token-bucket burst=50", Limit{Algorithm: TokenBucket, Quota: 1, Period: 100 * time.Millisecond, Burst: 50}, ""},
+		{"20 concurrent ttl=30s", Limit{Algorithm: Concurrency, Quota: 20, Period: 30 * time.Second}, ""},
+		{"1/1ms", Limit{Quota: 1, Period: MinPeriod}, ""},
+		{"1/9600h", Limit{Quota: 1, Period: MaxPeriod}, ""},
+		{"1/1h30m", Limit{Quota: 1, Period: 90 * time.Minute}, ""},
+		{"1/1.5s", Limit{Quota: 1, Period: 1500 * time.Millisecond}, ""},
+		{"1/1.000001s", Limit{Quota: 1, Period: time.Second + time.Microsecond}, ""},
+		{"5/s", Limit{Quota: 5, Period: time.Second}, "5/1s"},
+		{"5/ms", Limit{Quota: 5, Period: time.Millisecond}, "5/1ms"},
+		{"1000/d", Limit{Quota: 1000, Period: 24 * time.Hour}, "1000/24h"},
+		{"1/400d", Limit{Quota: 1, Period: MaxPeriod}, "1/9600h"},
+		{"10/.5s", Limit{Quota: 10, Period: 500 * time.Millisecond}, "10/500ms"},
+		{"5/60s", Limit{Quota: 5, Period: time.Minute}, "5/1m"},
+		{"5/1m gcra", Limit{Quota: 5, Period: time.Minute}, "5/1m"},
+		{" 10/1s  aligned\tfixed-window\n", Limit{Algorithm: FixedWindow, Quota: 10, Period: time.Second, Aligned: true}, "10/1s fixed-window aligned"},
+		{"20 ttl=30s concurrent", Limit{Algorithm: Concurrency, Quota: 20, Period: 30 * time.Second}, "20 concurrent ttl=30s"},
+	}
+	for _, r := range rows {
+		got, err := ParseLimit(r.text)
+		if err != nil || got != r.want {
+			t.Errorf("ParseLimit(%q) = %+v, %v", r.text, got, err)
+			continue
+		}
+		if r.out == "" {
+			r.out = r.text
+		}
+		if s := got.String(); s != r.out {
+			t.Errorf("ParseLimit(%q).String() = %q", r.text, s)
+		}
+	}
+}
+
+func TestEveryMistakeInALimitIsNamed(t *testing.T) {
+	rows := []struct {
+		text string
+		want []string
+	}{
+		{"", []string{"it is empty"}},
+		{"x", []string{`quota "x" is not a whole number`, `"x" has no period`}},
+		{"10", []string{`"10" has no period`}},
+		{"1.5/1s", []string{`quota "1.5" is not a whole number`}},
+		{"99999999999999999999/1s", []string{"is not a whole number"}},
+		{"0/1s", []string{"quota 0 is not positive"}},
+		{"-1/1s", []string{"quota -1 is not positive"}},
+		{"1/", []string{`period "" is not a duration`}},
+		{"1/5", []string{`period "5" is not a duration`}},
+		{"1/-5s", []string{`period "-5s" is not a duration`}},
+		{"1/401d", []string{"is not a number of days up to 400"}},
+		{"1/1.5d", []string{"is not a number of days"}},
+		{"1/0d", []string{"period 0s is below 1ms"}},
+		{"1/999us", []string{"period 999µs is below 1ms"}},
+		{"1/9601h", []string{"period 9601h is above 9600h"}},
+		{"1/1000001ns", []string{"period 1.000001ms is not a whole number of microseconds"}},
+		{"0/1us", []string{"quota 0 is not positive", "period 1µs is below 1ms"}},
+		{"x/y z burst=a segments=-1", []string{`quota "x"`, `period "y"`, `unknown word "z"`, `burst "a"`, `segments "-1"`}},
+		{"1/1s burst=0", []string{`burst "0" is not a positive whole number`}},
+		{"1/1s burst", []string{`burst "" is not a positive whole number`}},
+		{"1/1s burst=1 burst=2", []string{`a second "burst", "burst=2"`}},
+		{"1/1s gcra sliding-log", []string{`a second "algorithm", "sliding-log"`}},
+		{"1/1s fixed-window burst=2 segments=3", []string{"burst means nothing to fixed-window", "segments mean nothing to fixed-window"}},
+		{"1/1s aligned segments=3", []string{"aligned means nothing to gcra", "segments mean nothing to gcra"}},
+		{"1/1s sliding-window segments=361", []string{"segments 361 is not within 1 to 360"}},
+		{"1/1s sliding-window segments=9223372036854775807", []string{"segments 361 is not within"}},
+		{"1/1s sliding-window segments=7", []string{"7 segments do not divide 1s into whole microseconds"}},
+		{"20 concurrent", []string{"needs a ttl"}},
+		{"20/1s concurrent ttl=3s", []string{"has a ttl instead of a period"}},
+		{"20/1s ttl=3s", []string{"ttl means nothing to gcra"}},
+		{"10001 concurrent ttl=3s", []string{"quota 10001 is above 10000"}},
+		{"1001/1s sliding-log", []string{"quota 1001 is above 1000", "use a sliding-window"}},
+		{"1/400d burst=2", []string{"takes longer than 9600h to fill"}},
+		{"1/400d token-bucket burst=2", []string{"takes 2 periods of 9600h to fill, longer than 9600h"}},
+		{"9223372036854775807/1s", []string{"not both below 2^53"}},
+		{"9223372036854775807/1s fixed-window", []string{"not below 2^53"}},
+		{"9223372036854775807/1s token-bucket burst=9223372036854775807", []string{"not below 2^53"}},
+		{"9007199254740991/400d sliding-window", []string{"not below 2^53", "use more segments"}},
+	}
+	for _, r := range rows {
+		got, err := ParseLimit(r.text)
+		if err == nil {
+			t.Errorf("ParseLimit(%q) = %+v", r.text, got)
+			continue
+		}
+		for _, want := range r.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("ParseLimit(%q): %v, without %q", r.text, err, want)
+			}
+		}
+		if lines := strings.Count(err.Error(), "\n") + 1; lines > 5 || got != (Limit{}) {
+			t.Errorf("ParseLimit(%q) = %+v with %d lines of error", r.text, got, lines)
+		}
+	}
+}
+
+func TestAnErrorShowsLittleOfALongTextAndNothingRaw(t *testing.T) {
+	for _, text := range []string{strings.Repeat("9", 1e6), "1/1s " + strings.Repeat("x", 1e6), "1/1s \x1b[31m \x1b[31m", "1/1s a\xff"} {
+		_, err := ParseLimit(text)
+		if err == nil || len(err.Error()) > 1000 ||
+			strings.Contains(err.Error(), "\x1b") || strings.Contains(err.Error(), "\xff") {
+			t.Errorf("%q: error %.2000q", clip(text), err)
+		}
+	}
+}
+
+func TestALimitTravelsInJSON(t *testing.T) {
+	type config struct{ Limit Limit }
+	in := config{Limit{Algorithm: TokenBucket, Quota: 4, Period: time.Second, Burst: 9}}
+	text, err := json.Marshal(in)
+	if want := `{"Limit":"4/1s token-bucket burst=9"}`; string(text) != want || err != nil {
+		t.Errorf("Marshal = %s, %v", text, err)
+	}
+	var out config
+	if err := json.Unmarshal(text, &out); err != nil || out != in {
+		t.Errorf("Unmarshal = %+v, %v", out, err)
+	}
+	if _, err := json.Marshal(config{}); err == nil {
+		t.Error("the zero limit was written")
+	}
+	if err := json.Unmarshal([]byte(`{"Limit":"4"}`), &out); err == nil || out != in {
+		t.Errorf("a bad text: %v, and %+v", err, out)
+	}
+}
+
+func TestAnUnknownAlgorithmIsNamedByNumber(t *testing.T) {
+	if got := algorithmCount.String(); got != "algorithm(6)" {
+		t.Errorf("String() = %q", got)
+	}
+	if err := (Limit{Algorithm: algorithmCount, Quota: 1, Period: time.Second}).Validate(); err == nil {
+		t.Error("it is valid")
+	}
+}

@@ -1,0 +1,174 @@
+package core_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/store/storetest"
+)
+
+func TestTheStepsHoldTheirProperties(t *testing.T) {
+	storetest.Properties(t, storetest.NewModel)
+}
+
+func mustParse(t testing.TB, text string) core.Limit {
+	t.Helper()
+	l, err := core.ParseLimit(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// everyAlgorithm is a limit of each.
+func everyAlgorithm(t testing.TB) []core.Limit {
+	t.Helper()
+	var ls []core.Limit
+	for _, text := range []string{"7/3s burst=5", "5/3s fixed-window", "5/3s fixed-window aligned", "5/3s sliding-log",
+		"5/3s sliding-window", "5/3s token-bucket burst=9", "5 concurrent ttl=3s"} {
+		ls = append(ls, mustParse(t, text))
+	}
+	return ls
+}
+
+func clone(s *core.State) *core.State {
+	c := *s
+	c.Log, c.Leases = slices.Clone(s.Log), slices.Clone(s.Leases)
+	return &c
+}
+
+func decide(s *core.State, now int64, op core.Op) core.Decision {
+	var out [1]core.Decision
+	core.Decide([]core.Op{op}, []*core.State{s}, now, out[:])
+	return out[0]
+}
+
+func TestAStateThatHasNotChangedMeansTheSameLater(t *testing.T) {
+	limits := everyAlgorithm(t)
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.SampledFrom(limits).Draw(t, "limit")
+		s, now := new(core.State), int64(1e15)
+		for range rapid.IntRange(1, 20).Draw(t, "steps") {
+			now += rapid.Int64Range(0, 2e6).Draw(t, "later")
+			op := core.Op{Verb: rapid.SampledFrom([]core.Verb{core.Take, core.Peek}).Draw(t, "verb"), Limit: limit,
+				Cost: rapid.Int64Range(0, 6).Draw(t, "cost"), Lease: rapid.StringMatching("[a-d]").Draw(t, "lease")}
+			before := clone(s)
+			before.Changed, s.Changed = false, false
+			d := decide(s, now, op)
+			if s.Changed != (op.Verb == core.Take && d.Allowed && op.Cost > 0) {
+				t.Fatalf("%s of %d, allowed %v: Changed is %v", op.Verb, op.Cost, d.Allowed, s.Changed)
+			}
+			if s.Changed {
+				continue
+			}
+			later := now + rapid.Int64Range(0, 4e6).Draw(t, "look")
+			look := core.Op{Verb: core.Peek, Limit: limit, Cost: 3}
+			if old, settled := decide(before, later, look), decide(clone(s), later, look); old != settled {
+				t.Fatalf("%+v before, %+v after a step that changed nothing", old, settled)
+			}
+		}
+	})
+}
+
+// holds B4: a bucket that is kept busy and is smaller than its quota counts
+// from an instant up to a period ago, and is locked out for at most that.
+func TestAClockThatStepsBackLocksOutForAtMostAPeriod(t *testing.T) {
+	limit := mustParse(t, "999983/24h burst=2")
+	s, now := new(core.State), int64(1e15)
+	for range 100_000 {
+		d := decide(s, now, core.Op{Limit: limit, Cost: 1})
+		now += d.RetryAfter.Microseconds()
+	}
+	for _, step := range []time.Duration{time.Second, time.Hour, 24 * time.Hour} {
+		back := decide(clone(s), now-step.Microseconds(), core.Op{Verb: core.Peek, Limit: limit, Cost: 1})
+		if refill := 172_803 * time.Microsecond; back.RetryAfter > step+refill || back.RetryAfter > limit.Period {
+			t.Errorf("%s back: %+v", step, back)
+		}
+	}
+}
+
+func TestDecideAllocatesNothing(t *testing.T) {
+	for _, limit := range everyAlgorithm(t)[:3] {
+		ops, s, now := []core.Op{{Limit: limit, Cost: 1}}, new(core.State), int64(1e15)
+		states, out := []*core.State{s}, make([]core.Decision, 1)
+		allocs := testing.AllocsPerRun(1000, func() {
+			now += 100_000
+			core.Decide(ops, states, now, out)
+		})
+		if allocs != 0 {
+			t.Errorf("%s: %v allocations", limit, allocs)
+		}
+	}
+}
+
+func TestCheckOpsNamesEveryFault(t *testing.T) {
+	gcra, leases := mustParse(t, "5/1s"), mustParse(t, "5 concurrent ttl=1s")
+	rows := []struct {
+		what string
+		op   core.Op
+		want string // "" if the op is sound
+	}{
+		{"a take", core.Op{Limit: gcra, Cost: 1}, ""},
+		{"a cost above the limit", core.Op{Limit: gcra, Cost: 1 << 62}, ""},
+		{"a longest wait", core.Op{Limit: gcra, MaxWait: core.MaxBooking}, ""},
+		{"a peek without a lease", core.Op{Verb: core.Peek, Limit: leases, Cost: 1}, ""},
+		{"a take of nothing without a lease", core.Op{Limit: leases}, ""},
+		{"a reset without a lease", core.Op{Verb: core.Reset, Limit: leases}, ""},
+		{"a refund of the latest", core.Op{Verb: core.Refund, Limit: gcra, Cost: 1}, ""},
+		{"a verb", core.Op{Verb: 4, Limit: gcra}, "the verb is not known"},
+		{"an algorithm", core.Op{Limit: core.Limit{Algorithm: 6}}, "the algorithm is not known"},
+		{"a negative cost", core.Op{Limit: gcra, Cost: -1}, "the cost -1 is negative"},
+		{"a negative wait", core.Op{Limit: gcra, MaxWait: -1}, "the wait -1ns is not within 0 to 1h0m0s"},
+		{"a wait too long", core.Op{Limit: gcra, MaxWait: core.MaxBooking + 1}, "the wait 1h0m0.000000001s is not"},
+		{"no lease", core.Op{Limit: leases, Cost: 1}, "a lease is missing"},
+		{"no lease to release", core.Op{Verb: core.Refund, Limit: leases}, "a lease is missing"},
+		{"a refund before time", core.Op{Verb: core.Refund, Limit: gcra, At: -1}, "missing its instant"},
+		{"a refund after time", core.Op{Verb: core.Refund, Limit: gcra, At: 1 << 53}, "missing its instant"},
+		{"a negative reset", core.Op{Verb: core.Refund, Limit: gcra, At: 1, ResetAfter: -time.Second}, "missing its instant"},
+	}
+	var all []core.Op
+	for _, r := range rows {
+		r.op.Rule = r.what
+		all = append(all, r.op)
+		err := core.CheckOps([]core.Op{r.op}, make([]core.Decision, 1))
+		if (err == nil) != (r.want == "") || err != nil && (!errors.Is(err, core.ErrOp) || !strings.Contains(err.Error(), r.want)) {
+			t.Errorf("%s: error %v, want %q", r.what, err, r.want)
+		}
+	}
+	joined := core.CheckOps(all, make([]core.Decision, len(all)))
+	for _, r := range rows {
+		if r.want != "" && !strings.Contains(joined.Error(), `rule "`+r.what+`"): `) {
+			t.Errorf("%s is not among all errors", r.what)
+		}
+	}
+}
+
+func TestOneKeyHasOneLimitInAStep(t *testing.T) {
+	a, b := mustParse(t, "5/1s"), mustParse(t, "6/1s")
+	rows := []struct {
+		what  string
+		other core.Op
+		wrong bool
+	}{
+		{"another limit", core.Op{Rule: "r", Key: "k", Limit: b}, true},
+		{"the same limit", core.Op{Rule: "r", Key: "k", Limit: a}, false},
+		{"another rule", core.Op{Rule: "s", Key: "k", Limit: b}, false},
+		{"another key", core.Op{Rule: "r", Key: "j", Limit: b}, false},
+		{"another algorithm", core.Op{Rule: "r", Key: "k", Limit: mustParse(t, "6/1s sliding-log")}, false},
+	}
+	for _, r := range rows {
+		err := core.CheckOps([]core.Op{{Rule: "r", Key: "k", Limit: a}, r.other}, make([]core.Decision, 2))
+		if (err != nil) != r.wrong || err != nil && !errors.Is(err, core.ErrOp) {
+			t.Errorf("%s: %v", r.what, err)
+		}
+	}
+	if err := core.CheckOps(make([]core.Op, 2), make([]core.Decision, 1)); !errors.Is(err, core.ErrOp) {
+		t.Errorf("no room for the decisions: %v", err)
+	}
+}
