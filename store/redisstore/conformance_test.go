@@ -3,7 +3,6 @@ package redisstore
 import (
 	"testing"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store/storetest"
@@ -23,10 +22,6 @@ func stores(t testing.TB, c redis.UniversalClient, o Options) storetest.Factory 
 
 func TestRedisDecidesAsSpecified(t *testing.T) {
 	storetest.Run(t, stores(t, connect(t, redistest.Addr(t)), Options{}))
-}
-
-func TestMiniredisDecidesAsSpecified(t *testing.T) {
-	storetest.Run(t, stores(t, connect(t, miniredis.RunT(t).Addr()), Options{}))
 }
 
 func TestAClusterDecidesAsSpecified(t *testing.T) {

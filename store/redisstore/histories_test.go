@@ -5,11 +5,16 @@ package redisstore
 import (
 	"testing"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store/memstore"
 	"github.com/headgate/headgate/store/storetest"
 )
+
+func TestMiniredisDecidesAsSpecified(t *testing.T) {
+	storetest.Run(t, stores(t, connect(t, miniredis.RunT(t).Addr()), Options{}))
+}
 
 // The reference, the memory store and a real Redis give the same answers, field
 // by field, over this many histories.
