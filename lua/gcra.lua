@@ -71,9 +71,6 @@ local function gcra(text, verb, cost, pending, a, b, c, x, y)
         end
       end
     end
-    if now - mark >= span(period, quota, used) then
-      used, mark = 0, now
-    end
   elseif cost ~= 0 then
     local missing = used + cost + pending - burst
     if missing > used then
@@ -86,10 +83,10 @@ local function gcra(text, verb, cost, pending, a, b, c, x, y)
     end
   end
 
-  if used == 0 then
+  local reset = max(0, mark + span(period, quota, used) - now)
+  if reset == 0 then
     return text and '', burst, 0, wait
   end
-  local reset = mark + span(period, quota, used) - now
   local remaining = max(0, burst - used + back(period, quota, now - mark))
   return changed and format('%d %d %s %s %s', used, mark, a, b, c), remaining, reset, wait
 end

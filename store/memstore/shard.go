@@ -31,6 +31,10 @@ type probe struct {
 	op    [1]core.Op
 	out   [1]core.Decision
 	state core.State
+
+	// Copies of what the state points to.
+	log    []core.Entry
+	leases []core.Lease
 }
 
 // never is an instant that does not come.

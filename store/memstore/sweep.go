@@ -67,17 +67,19 @@ func (h *shard) lapse(i int, now int64, m mercy) bool {
 	return true
 }
 
-// peek settles the slot at now and tells how it stands.
+// peek tells how the slot stands at now. It settles a copy: a sweep may be as of
+// a limit that is no longer in force, and is to change nothing.
 func (h *shard) peek(c *slot, now int64) *core.Decision {
 	q := &h.probe
 	h.kinds.load(c, &q.state)
+	q.log = append(q.log[:0], q.state.Log...)
+	q.leases = append(q.leases[:0], q.state.Leases...)
+	q.state.Log, q.state.Leases = q.log, q.leases
 	q.op[0] = core.Op{Verb: core.Peek, Limit: q.state.Limit}
 	states := [1]*core.State{&q.state}
 	core.Decide(q.op[:], states[:], now, q.out[:])
-	if q.state.Changed {
-		c.save(&q.state, c.kind&^marks, h.kinds.kindOf(c).rule)
-	}
-	q.state.Log, q.state.Leases = nil, nil // the probe is not to hold on to them
+	clear(q.leases) // the probe is not to hold on to their names
+	q.state.Log, q.state.Leases = nil, nil
 	return &q.out[0]
 }
 

@@ -30,10 +30,11 @@ func families() [][]core.Limit {
 // history makes up the steps of one history, one by one, as the next instant
 // often is one that the decisions so far have named.
 //
-// A store may forget a key that is as good as new, and may look at any key at
-// any time. Both show when the clock steps back: what was forgotten stays so,
-// and a key that was looked at has lost the future that lay beyond. So a step
-// back retires the keys that have been as good as new, and looks at all others.
+// A store forgets a key that a step leaves as good as new, may forget one that
+// has become so by itself, and may look at any key at any time. That shows when
+// the clock steps back: what was forgotten stays so, and a key that was looked
+// at has lost the future that lay beyond. So a step back retires the keys that
+// may have been forgotten, and looks at all others.
 type history struct {
 	r       *rand.Rand
 	forward bool // the clock never steps back
@@ -44,6 +45,7 @@ type history struct {
 	resets  map[subject]time.Duration // when a key is as good as new
 	names   map[subject]int           // how many keys of that name are retired
 	named   []time.Duration           // instants since Epoch
+	freed   []subject                 // keys that a refund of the last step made new
 	labels  []call                    // takes that a refund may undo
 	last    step
 	count   int
@@ -113,21 +115,25 @@ func (h *history) next() step {
 	return s
 }
 
-// retire gives up the keys that have been as good as new, and returns those
-// that have not.
+// retire gives up the used keys that may have become as good as new, and returns
+// those that have not.
 func (h *history) retire() (live []subject) {
 	for _, rule := range h.rules {
 		for _, key := range h.keys() {
 			s := subject{rule.name, key}
 			reset, used := h.resets[s]
-			if used && reset > h.high {
+			switch {
+			case slices.Contains(h.freed, s):
 				live = append(live, s)
-				continue
+			case !used:
+			case reset > h.high:
+				live = append(live, s)
+			default:
+				old := h.key(s)
+				h.names[s]++
+				delete(h.resets, s)
+				h.labels = slices.DeleteFunc(h.labels, func(c call) bool { return c.Rule == s.rule && c.Key == old })
 			}
-			old := h.key(s)
-			h.names[s]++
-			delete(h.resets, s)
-			h.labels = slices.DeleteFunc(h.labels, func(c call) bool { return c.Rule == s.rule && c.Key == old })
 		}
 	}
 	h.high = h.at
@@ -145,10 +151,13 @@ func (h *history) limit(rule string) core.Limit {
 }
 
 // instant is when the next step happens: an instant that was named, exactly or
-// a microsecond off, or the same again, or later at random, or before.
+// a microsecond off, or the same again, or later at random, or before. A refund
+// that made a key new is looked at from just before, where it still is.
 func (h *history) instant() time.Duration {
 	at := h.at
 	switch n := h.r.IntN(20); {
+	case n < 6 && len(h.freed) > 0 && !h.forward:
+		at -= time.Microsecond
 	case n < 9 && len(h.named) > 0:
 		at = pick(h.r, h.named) + time.Duration(h.r.IntN(3)-1)*time.Microsecond
 		if at < h.at && (h.forward || h.r.IntN(4) > 0) {
@@ -218,9 +227,17 @@ func (h *history) wait(l *core.Limit) time.Duration {
 
 // learn notes the instants that the decisions on the last step name.
 func (h *history) learn(out []core.Decision) {
+	h.freed = h.freed[:0]
 	for i, d := range out {
 		c := &h.last.ops[i]
-		h.resets[subject{c.Rule, c.Key[:1]}] = h.at + d.ResetAfter
+		if c.Verb == core.Refund && d.ResetAfter == 0 {
+			h.freed = append(h.freed, subject{c.Rule, c.Key[:1]})
+		}
+		if s := (subject{c.Rule, c.Key[:1]}); d.ResetAfter > 0 {
+			h.resets[s] = h.at + d.ResetAfter
+		} else {
+			delete(h.resets, s)
+		}
 		for _, span := range []time.Duration{d.RetryAfter, d.ResetAfter, d.Wait} {
 			if span > 0 && span != core.Never {
 				h.named = append(h.named, h.at+span)
