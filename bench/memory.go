@@ -1,0 +1,208 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// work is what all memory peers are made to do.
+type work struct {
+	name     string
+	quota    quota
+	keys     []string
+	walk     []int32 // over the keys; a power of two long
+	parallel bool
+}
+
+// walkLength is long enough not to fit any cache.
+const walkLength = 1 << 20
+
+var onlyKey = []string{"192.0.2.1"}
+
+// works are the columns of the memory table.
+func works() []work {
+	keys := addresses(100_000)
+	one := make([]int32, 1)
+	uniform, zipf := walkOver(len(keys), false), walkOver(len(keys), true)
+	return []work{
+		{"hot key", wide, onlyKey, one, false},
+		{"hot key, parallel", wide, onlyKey, one, true},
+		{"refused", narrow, onlyKey, one, false},
+		{"refused, parallel", narrow, onlyKey, one, true},
+		{"100k uniform", wide, keys, uniform, false},
+		{"100k uniform, parallel", wide, keys, uniform, true},
+		{"100k zipf", wide, keys, zipf, false},
+		{"100k zipf, parallel", wide, keys, zipf, true},
+	}
+}
+
+func addresses(n int) []string {
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("10.%d.%d.%d", i>>16&255, i>>8&255, i&255)
+	}
+	return keys
+}
+
+// walkOver is a random walk over n keys. The seed is fixed: all contenders, and
+// all runs, walk the same way.
+func walkOver(n int, zipf bool) []int32 {
+	r := rand.New(rand.NewPCG(1, 2))
+	z := rand.NewZipf(r, 1.1, 1, uint64(n-1))
+	walk := make([]int32, walkLength)
+	for i := range walk {
+		walk[i] = int32(r.IntN(n))
+		if zipf {
+			walk[i] = int32(z.Uint64())
+		}
+	}
+	return walk
+}
+
+func memorySection(p pace) ([]Table, error) {
+	list := works()
+	columns := []string{}
+	for _, w := range list {
+		columns = append(columns, w.name)
+	}
+	names := []string{}
+	for _, peer := range memoryPeers {
+		names = append(names, peer.name)
+	}
+	t := newTable("memory", "In memory: ns a decision",
+		fmt.Sprintf("Medians of %d interleaved rounds, %d CPUs. Parallel: the wall's time, divided by all decisions.", p.rounds, runtime.GOMAXPROCS(0)),
+		append(columns, "allocations"), names)
+	for i, w := range list {
+		t.enter(i, compete(w, p))
+	}
+	t.enter(len(list), allocations())
+	f, err := footprint(p)
+	return []Table{*t, *f}, err
+}
+
+// compete has all memory peers do the work.
+func compete(w work, p pace) []outcome {
+	var list []contender
+	for _, peer := range memoryPeers {
+		if peer.keyless && len(w.keys) > 1 {
+			continue
+		}
+		list = append(list, contender{peer.name, func() ([]float64, error) { return nil, nil }})
+		worker, err := peer.open(w.quota)
+		if err != nil {
+			list[len(list)-1].once = func() ([]float64, error) { return nil, err }
+			continue
+		}
+		prime(worker(), w)
+		list[len(list)-1].once = func() ([]float64, error) { return w.once(worker, p.round) }
+	}
+	runtime.GC()
+	return contest(list, p.rounds)
+}
+
+// prime makes every key known and lets the quota, if it is narrow, be used up.
+func prime(t take, w work) {
+	for _, k := range w.keys {
+		t(k)
+		t(k)
+	}
+}
+
+// batch is how many decisions lie between two looks at the clock. A turn's
+// figure is the median of its batches or, in parallel, of its windows: one
+// during which the machine did something else does not count.
+const batch = 2048
+
+// once measures ns a decision. A decision that is not the one that the work is
+// about is an error.
+func (w work) once(worker func() take, d time.Duration) ([]float64, error) {
+	n := 1
+	if w.parallel {
+		n = runtime.GOMAXPROCS(0)
+	}
+	w.loop(worker(), 0, d/4) // the caches are a rival's
+	var times []float64
+	var bad int64
+	for start := time.Now(); time.Since(start) < d; {
+		t, b := w.race(worker, n, len(times)*n*batch)
+		times = append(times, t)
+		bad += b
+	}
+	if bad > 0 {
+		return nil, fmt.Errorf("%s: %d decisions are wrong", w.name, bad)
+	}
+	return []float64{median(times)}, nil
+}
+
+// window is how long goroutines are let loose before the wall's time is taken.
+const window = 5 * time.Millisecond
+
+// race has n goroutines do the work for a window and returns the wall's time,
+// divided by all decisions.
+func (w work) race(worker func() take, n, at int) (ns float64, bad int64) {
+	var all, wrong atomic.Int64
+	var group sync.WaitGroup
+	d := window
+	if n == 1 {
+		d = 0 // one batch
+	}
+	start := time.Now()
+	for g := range n {
+		group.Go(func() {
+			done, bad := w.loop(worker(), at+g*walkLength/n, d)
+			all.Add(done)
+			wrong.Add(bad)
+		})
+	}
+	group.Wait()
+	return float64(time.Since(start)) / float64(all.Load()), wrong.Load()
+}
+
+// loop asks for the keys of the walk from at on, one batch or more.
+func (w work) loop(t take, at int, d time.Duration) (done, bad int64) {
+	want := w.quota != narrow
+	for start := time.Now(); done == 0 || time.Since(start) < d; done += batch {
+		for range batch {
+			if t(w.keys[w.walk[at&(len(w.walk)-1)]]) != want {
+				bad++
+			}
+			at++
+		}
+	}
+	return done, bad
+}
+
+// allocations are those of a decision on a known key.
+func allocations() []outcome {
+	var list []contender
+	for _, peer := range memoryPeers {
+		list = append(list, contender{peer.name, func() ([]float64, error) {
+			worker, err := peer.open(wide)
+			if err != nil {
+				return nil, err
+			}
+			t := worker()
+			prime(t, work{keys: onlyKey})
+			return []float64{mallocs(10_000, func() { t(onlyKey[0]) })}, nil
+		}})
+	}
+	return contest(list, 1)
+}
+
+// mallocs is how many allocations a call of f makes, rounded as the testing
+// package does.
+func mallocs(n int, f func()) float64 {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	f()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range n {
+		f()
+	}
+	runtime.ReadMemStats(&after)
+	return float64((after.Mallocs - before.Mallocs) / uint64(n))
+}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	ginlimit "github.com/JGLTechnologies/gin-rate-limit"
+	"github.com/didip/tollbooth/v7"
+	tollboothlimiter "github.com/didip/tollbooth/v7/limiter"
+	"github.com/failsafe-go/failsafe-go/ratelimiter"
+	"github.com/go-chi/httprate"
+	"github.com/labstack/echo/v4/middleware"
+	"github.com/sethvargo/go-limiter/memorystore"
+	"github.com/throttled/throttled/v2"
+	throttledmem "github.com/throttled/throttled/v2/store/memstore"
+	"github.com/ulule/limiter/v3"
+	ululemem "github.com/ulule/limiter/v3/drivers/store/memory"
+	"golang.org/x/time/rate"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/store/memstore"
+)
+
+// take asks for one unit of the key and tells whether it was granted.
+type take func(key string) bool
+
+// memoryPeer is a limiter in memory. Open returns a function that makes one
+// take for each goroutine.
+type memoryPeer struct {
+	name    string
+	keyless bool // it is one limiter, for one key
+	open    func(quota) (func() take, error)
+}
+
+// The two that are compared by name.
+const (
+	ours     = "headgate"
+	goLimits = "sethvargo/go-limiter"
+)
+
+var memoryPeers = []memoryPeer{
+	{name: ours, open: openStore},
+	{name: "headgate, Limiter.Take", open: openLimiter},
+	{name: goLimits, open: openGoLimiter},
+	{name: "map of x/time/rate, mutex", open: openRateMap},
+	{name: "throttled memstore", open: openThrottled},
+	{name: "ulule memory", open: openUlule},
+	{name: "httprate, no headers", open: openHTTPRate},
+	{name: "Echo's memory store", open: openEchoStore},
+	{name: "tollbooth", open: openTollbooth},
+	{name: "gin-rate-limit", open: openGinLimit},
+	{name: "failsafe-go (no keys)", keyless: true, open: openFailsafe},
+	{name: "x/time/rate (no keys)", keyless: true, open: openRate},
+}
+
+// shared is for takes that need nothing of their own.
+func shared(t take) (func() take, error) { return func() take { return t }, nil }
+
+func openStore(q quota) (func() take, error) {
+	s, err := memstore.New(memstore.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return func() take {
+		ops, out := []core.Op{{Rule: "api", Limit: q.limit(), Cost: 1}}, make([]core.Decision, 1)
+		return func(key string) bool {
+			ops[0].Key = key
+			return s.Apply(context.Background(), ops, out) == nil && out[0].Allowed
+		}
+	}, nil
+}
+
+func openLimiter(q quota) (func() take, error) {
+	s, err := memstore.New(memstore.Options{})
+	if err != nil {
+		return nil, err
+	}
+	l, err := core.New(core.Config{Store: s, Rules: []core.Rule{{
+		Name: "api", Limit: q.limit(), Key: func(core.Request) (string, bool) { return "", true },
+	}}})
+	if err != nil {
+		return nil, err
+	}
+	return shared(func(key string) bool {
+		g, err := l.Take(context.Background(), key, 1)
+		return err == nil && g.Allowed()
+	})
+}
+
+func openGoLimiter(q quota) (func() take, error) {
+	s, err := memorystore.New(&memorystore.Config{
+		Tokens: uint64(q.burst), Interval: q.period, SweepInterval: time.Second, SweepMinTTL: q.period,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return shared(func(key string) bool {
+		_, _, _, ok, err := s.Take(context.Background(), key)
+		return ok && err == nil
+	})
+}
+
+func openRateMap(q quota) (func() take, error) {
+	var mu sync.Mutex
+	all := map[string]*rate.Limiter{}
+	return shared(func(key string) bool {
+		mu.Lock()
+		l := all[key]
+		if l == nil {
+			l = rate.NewLimiter(rate.Limit(q.perSecond()), q.burst)
+			all[key] = l
+		}
+		mu.Unlock()
+		return l.Allow()
+	})
+}
+
+func openThrottled(q quota) (func() take, error) {
+	s, err := throttledmem.NewCtx(0)
+	if err != nil {
+		return nil, err
+	}
+	l, err := throttled.NewGCRARateLimiterCtx(s, throttled.RateQuota{
+		MaxRate: throttled.PerDuration(q.units, q.period), MaxBurst: q.burst - 1,
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.SetMaxCASAttemptsLimit(1000) // by default it gives up a hot key after 10
+	return shared(func(key string) bool {
+		limited, _, err := l.RateLimitCtx(context.Background(), key, 1)
+		return !limited && err == nil
+	})
+}
+
+func openUlule(q quota) (func() take, error) {
+	s := ululemem.NewStoreWithOptions(limiter.StoreOptions{Prefix: "api", CleanUpInterval: time.Second})
+	l := limiter.New(s, limiter.Rate{Period: q.period, Limit: int64(q.burst)})
+	return shared(func(key string) bool {
+		c, err := l.Get(context.Background(), key)
+		return err == nil && !c.Reached
+	})
+}
+
+func openHTTPRate(q quota) (func() take, error) {
+	l := httprate.NewRateLimiter(q.burst, q.period, httprate.WithResponseHeaders(httprate.ResponseHeaders{}))
+	r, err := http.NewRequest("GET", "http://localhost/", nil)
+	if err != nil {
+		return nil, err
+	}
+	return shared(func(key string) bool { return !l.OnLimit(nil, r, key) })
+}
+
+func openEchoStore(q quota) (func() take, error) {
+	s := middleware.NewRateLimiterMemoryStoreWithConfig(middleware.RateLimiterMemoryStoreConfig{
+		Rate: rate.Limit(q.perSecond()), Burst: q.burst, ExpiresIn: q.period,
+	})
+	return shared(func(key string) bool {
+		ok, err := s.Allow(key)
+		return ok && err == nil
+	})
+}
+
+func openTollbooth(q quota) (func() take, error) {
+	l := tollbooth.NewLimiter(q.perSecond(), &tollboothlimiter.ExpirableOptions{DefaultExpirationTTL: q.period})
+	l.SetBurst(q.burst)
+	return shared(func(key string) bool { return !l.LimitReached(key) })
+}
+
+func openGinLimit(q quota) (func() take, error) {
+	s := ginlimit.InMemoryStore(&ginlimit.InMemoryOptions{Rate: q.period, Limit: uint(q.burst)})
+	return shared(func(key string) bool { return !s.Limit(key, nil).RateLimited })
+}
+
+func openFailsafe(q quota) (func() take, error) {
+	if q.burst < 1 {
+		return nil, errors.New("no burst")
+	}
+	l := ratelimiter.NewBursty[any](uint(q.burst), q.period)
+	return shared(func(string) bool { return l.TryAcquirePermit() })
+}
+
+func openRate(q quota) (func() take, error) {
+	l := rate.NewLimiter(rate.Limit(q.perSecond()), q.burst)
+	return shared(func(string) bool { return l.Allow() })
+}

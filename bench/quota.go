@@ -1,0 +1,32 @@
+package main
+
+import (
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// quota is the limit of a contest, in terms that every contender has: units per
+// period, and the most at once.
+type quota struct {
+	units  int
+	period time.Duration
+	burst  int
+}
+
+var (
+	// wide never refuses in a contest, and keys under it stay in use: a key gets
+	// back one unit in 1.5 s, the burst in 347 days.
+	wide = quota{units: 57_600, period: 24 * time.Hour, burst: 20_000_000}
+
+	// narrow refuses all but the first.
+	narrow = quota{units: 1, period: time.Hour, burst: 1}
+)
+
+// limit is the quota for headgate.
+func (q quota) limit() core.Limit {
+	return core.Limit{Quota: int64(q.units), Period: q.period, Burst: int64(q.burst)}
+}
+
+// perSecond is the units that come back in a second.
+func (q quota) perSecond() float64 { return float64(q.units) / q.period.Seconds() }

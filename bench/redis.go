@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+)
+
+// callers are how many ask at the same time, each as soon as it was answered.
+var callers = []int{1, 10, 100, 1000}
+
+func redisSection(p pace) ([]Table, error) {
+	addr, stop, err := startRedis()
+	if errors.Is(err, errNoRedis) {
+		return []Table{{ID: "redis", Title: "Redis: not measured", Note: "redis-server is not in PATH."}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	var names, speeds, times []string
+	for _, peer := range redisPeers {
+		names = append(names, peer.name)
+	}
+	for _, n := range callers {
+		speeds = append(speeds, fmt.Sprint(n))
+		times = append(times, fmt.Sprintf("%d, p50", n), fmt.Sprintf("%d, p99", n))
+	}
+	note := fmt.Sprintf("Medians of %d interleaved rounds; %d CPUs for clients and server together; 10000 keys.", p.rounds, runtime.GOMAXPROCS(0))
+	speed := newTable("redis", "Redis: decisions a second by number of callers", note, speeds, names)
+	latency := newTable("redis-latency", "Redis: µs a decision by number of callers", "", times, names)
+	for i, n := range callers {
+		for _, o := range askAll(addr, n, p) {
+			latency.enter(2*i, []outcome{o.from(1)})
+			speed.enter(i, []outcome{o.upto(1)})
+		}
+	}
+	return []Table{*speed, *latency}, nil
+}
+
+// from and upto cut the figures in two.
+func (o outcome) from(i int) outcome {
+	if o.failed == nil {
+		o.median = o.median[i:]
+	}
+	return o
+}
+
+func (o outcome) upto(i int) outcome {
+	if o.failed == nil {
+		o.median = o.median[:i]
+	}
+	return o
+}
+
+// askAll has every peer asked by n callers.
+func askAll(addr string, n int, p pace) []outcome {
+	keys := addresses(10_000)
+	var list []contender
+	for _, peer := range redisPeers {
+		worker, stop, err := peer.open(addr)
+		if stop != nil {
+			defer stop()
+		}
+		list = append(list, contender{peer.name, func() ([]float64, error) {
+			if err != nil {
+				return nil, err
+			}
+			if _, err := callAll(worker, keys, n, p.round/4); err != nil {
+				return nil, err
+			}
+			return callAll(worker, keys, n, 3*p.round)
+		}})
+	}
+	return contest(list, p.rounds)
+}
+
+// callAll returns decisions a second and the two latencies.
+func callAll(worker func() ask, keys []string, n int, d time.Duration) ([]float64, error) {
+	times, errs := make([][]time.Duration, n), make([]error, n)
+	var group sync.WaitGroup
+	start := time.Now()
+	for i := range n {
+		a := worker()
+		group.Go(func() { times[i], errs[i] = call(a, keys, i*7919, start, d) })
+	}
+	group.Wait()
+	took := time.Since(start)
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("%d callers: %w", n, firstOf(errs))
+	}
+	all := slices.Concat(times...)
+	slices.Sort(all)
+	at := func(q float64) float64 { return float64(all[int(q*float64(len(all)-1))]) / 1e3 }
+	return []float64{float64(len(all)) / took.Seconds(), at(0.5), at(0.99)}, nil
+}
+
+func call(a ask, keys []string, at int, start time.Time, d time.Duration) ([]time.Duration, error) {
+	var times []time.Duration
+	before := time.Since(start)
+	for before < d {
+		if err := a(context.Background(), keys[at%len(keys)]); err != nil {
+			return nil, err
+		}
+		after := time.Since(start)
+		times = append(times, after-before)
+		before = after
+		at++
+	}
+	return times, nil
+}
+
+func firstOf(errs []error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

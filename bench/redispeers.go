@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/go-redis/redis_rate/v10"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+	"github.com/throttled/throttled/v2"
+	"github.com/throttled/throttled/v2/store/goredisstore.v9"
+	"github.com/ulule/limiter/v3"
+	ululeredis "github.com/ulule/limiter/v3/drivers/store/redis"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/store/redisstore"
+)
+
+// ask decides about one unit of a key.
+type ask func(ctx context.Context, key string) error
+
+// redisPeer is a limiter in Redis. Open returns a function that makes one ask
+// for each caller, and one that ends it all.
+type redisPeer struct {
+	name string
+	open func(addr string) (worker func() ask, stop func(), err error)
+}
+
+// Those that are compared by name.
+const (
+	redisRate   = "redis_rate"
+	rueidisGCRA = "GCRA script, rueidis"
+)
+
+var redisPeers = []redisPeer{
+	{ours, openRedisStore},
+	{redisRate, openRedisRate},
+	{rueidisGCRA, openRueidis},
+	{"ulule redis", openUluleRedis},
+	{"throttled goredis", openThrottledRedis},
+	{"bare EVALSHA, go-redis", openEvalSHA},
+	{"PING, go-redis", openPing},
+}
+
+// steady refuses nobody in the contest, and its keys are in use.
+var steady = quota{units: 1000, period: time.Second, burst: 1_000_000}
+
+// goRedis is the client of all peers but one, with its own defaults for
+// everything that matters to speed.
+func goRedis(addr string) (*redis.Client, func()) {
+	c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
+	return c, func() { c.Close() }
+}
+
+func same(a ask) func() ask { return func() ask { return a } }
+
+func openRedisStore(addr string) (func() ask, func(), error) {
+	c, stop := goRedis(addr)
+	s, err := redisstore.New(c, redisstore.Options{Timeout: 5 * time.Second})
+	return func() ask {
+		ops, out := []core.Op{{Rule: "api", Limit: steady.limit(), Cost: 1}}, make([]core.Decision, 1)
+		return func(ctx context.Context, key string) error {
+			ops[0].Key = key
+			return s.Apply(ctx, ops, out)
+		}
+	}, stop, err
+}
+
+func openRedisRate(addr string) (func() ask, func(), error) {
+	c, stop := goRedis(addr)
+	l := redis_rate.NewLimiter(c)
+	limit := redis_rate.Limit{Rate: steady.units, Period: steady.period, Burst: steady.burst}
+	return same(func(ctx context.Context, key string) error {
+		_, err := l.Allow(ctx, key, limit)
+		return err
+	}), stop, nil
+}
+
+func openUluleRedis(addr string) (func() ask, func(), error) {
+	c, stop := goRedis(addr)
+	s, err := ululeredis.NewStoreWithOptions(c, limiter.StoreOptions{Prefix: "ulule"})
+	if err != nil {
+		return nil, stop, err
+	}
+	l := limiter.New(s, limiter.Rate{Period: time.Hour, Limit: int64(steady.burst)})
+	return same(func(ctx context.Context, key string) error {
+		_, err := l.Get(ctx, key)
+		return err
+	}), stop, nil
+}
+
+func openThrottledRedis(addr string) (func() ask, func(), error) {
+	c, stop := goRedis(addr)
+	s, err := goredisstore.NewCtx(c, "throttled:")
+	if err != nil {
+		return nil, stop, err
+	}
+	l, err := throttled.NewGCRARateLimiterCtx(s, throttled.RateQuota{
+		MaxRate: throttled.PerDuration(steady.units, steady.period), MaxBurst: steady.burst - 1,
+	})
+	if err != nil {
+		return nil, stop, err
+	}
+	l.SetMaxCASAttemptsLimit(1000)
+	return same(func(ctx context.Context, key string) error {
+		_, _, err := l.RateLimitCtx(ctx, key, 1)
+		return err
+	}), stop, nil
+}
+
+// gcraScript is the shortest GCRA that decides at the server's time: ARGV holds
+// the interval of a unit and the burst in microseconds.
+const gcraScript = `
+local t = redis.call('TIME')
+local now = t[1] * 1000000 + t[2]
+local at = tonumber(redis.call('GET', KEYS[1]) or now)
+if at < now then at = now end
+at = at + ARGV[1]
+local wait = at - now - ARGV[2]
+if wait > 0 then return {0, wait} end
+redis.call('SET', KEYS[1], string.format('%d', at), 'PX', math.ceil((at - now) / 1000))
+return {1, at - now}`
+
+func openRueidis(addr string) (func() ask, func(), error) {
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true})
+	if err != nil {
+		return nil, func() {}, err
+	}
+	script := rueidis.NewLuaScript(gcraScript)
+	interval := steady.period.Microseconds() / int64(steady.units)
+	args := []string{strconv.FormatInt(interval, 10), strconv.FormatInt(interval*int64(steady.burst), 10)}
+	return same(func(ctx context.Context, key string) error {
+		return script.Exec(ctx, c, []string{"rueidis:" + key}, args).Error()
+	}), c.Close, nil
+}
+
+func openEvalSHA(addr string) (func() ask, func(), error) {
+	c, stop := goRedis(addr)
+	sha, err := c.ScriptLoad(context.Background(), "return 1").Result()
+	return same(func(ctx context.Context, key string) error {
+		return c.EvalSha(ctx, sha, []string{key}).Err()
+	}), stop, err
+}
+
+func openPing(addr string) (func() ask, func(), error) {
+	c, stop := goRedis(addr)
+	return same(func(ctx context.Context, _ string) error { return c.Ping(ctx).Err() }), stop, nil
+}
