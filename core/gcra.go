@@ -11,7 +11,9 @@ import (
 //
 // State.Used units were taken since the instant Mark, the queue was empty at
 // Mark, and so it is empty again at Mark + Used·Period/Quota. That is exact:
-// no fraction is ever rounded into the state. Units beyond Burst are booked.
+// no fraction is ever rounded into the state. Units beyond Burst are booked,
+// and State.Over is how many were when the state was written: if more are in
+// use later, the clock has stepped back, and a full bucket is left.
 //
 // Twin: lua/gcra.lua.
 type gcra struct{}
@@ -83,21 +85,24 @@ func (gcra) settle(s *State, l *Limit, now int64) bool {
 	r := old.rate()
 	changed := s.Mark > now
 	if changed {
-		s.Mark, s.Used = now, min(s.Used, old.Capacity())
+		s.Mark, s.Used, s.Over = now, min(s.Used, old.Capacity()), 0
 	}
 	if now-s.Mark >= r.span(s.Used) {
-		s.Used, s.Mark = 0, 0
+		s.Used, s.Mark, s.Over = 0, 0, 0
 		return changed
 	}
 	turns := (now - s.Mark) / r.every
 	s.Mark += turns * r.every
 	s.Used -= turns * r.units
+	n := r.back(now - s.Mark)
+	if s.Used-n > old.Capacity()+s.Over {
+		s.Used, s.Over, changed = n+old.Capacity(), 0, true
+	}
 	if old == *l || old.rate() == l.rate() && old.Capacity() == l.Capacity() {
 		return changed
 	}
 	// The time since the last unit came back counts, but brings none at once.
-	n := r.back(now - s.Mark)
-	s.Used = min(s.Used-n, l.Capacity())
+	s.Used, s.Over = min(s.Used-n, l.Capacity()), 0
 	s.Mark = max(s.Mark+r.span(n), now-l.rate().span(1)+1)
 	return true
 }
@@ -110,11 +115,20 @@ func (gcra) delay(s *State, l *Limit, now, n int64, _ string) int64 {
 	return max(0, s.Mark+l.rate().span(missing)-now)
 }
 
-func (gcra) take(s *State, _ *Limit, now, n int64, _ string) {
+func (gcra) take(s *State, l *Limit, now, n int64, _ string) {
 	if s.Used == 0 {
 		s.Mark = now
 	}
 	s.Used += n
+	s.book(l, now)
+}
+
+// book notes how many units are booked.
+func (s *State) book(l *Limit, now int64) {
+	s.Over = 0
+	if s.Used > l.Capacity() {
+		s.Over = max(0, s.Used-l.rate().back(now-s.Mark)-l.Capacity())
+	}
 }
 
 // refund gives back no unit that has come back already. The Take's units were
@@ -123,6 +137,7 @@ func (gcra) take(s *State, _ *Limit, now, n int64, _ string) {
 // come back, and only what was taken after them stays. When others have booked
 // behind the Take nothing is given back, as their slots cannot move.
 func (gcra) refund(s *State, l *Limit, now int64, op *Op) {
+	defer s.book(l, now)
 	if op.At == 0 || s.Used == 0 {
 		s.Used = max(0, s.Used-op.Cost)
 		return

@@ -11,6 +11,9 @@ type State struct {
 	// microseconds; FixedWindow, TokenBucket and GCRA need no more.
 	Used, Mark int64
 
+	// Over is how many units GCRA had booked beyond its burst.
+	Over int64
+
 	// Log holds the admitted units of SlidingLog by instant and those of
 	// SlidingWindow by segment, from Head on, oldest first.
 	Log  []Entry

@@ -1,7 +1,9 @@
 -- Twin of core/gcra.go. State: "used mark period quota burst": used units were
 -- taken since mark, the queue was empty at mark, and period/quota is in lowest
 -- terms, so that it is empty again at mark + used * period / quota. The extra is
--- the burst.
+-- the burst. A sixth number, where it is not 0, is how many units beyond the burst
+-- were booked when the state was written: if more are in use later, the clock has
+-- stepped back.
 
 -- Division is (a - a % b) / b, which is exact where a / b is rounded.
 
@@ -25,8 +27,9 @@ end
 local function gcra(text, verb, cost, pending, a, b, c, x, y)
   local period, quota, burst = tonumber(a), tonumber(b), tonumber(c)
   local used, mark, changed = 0, now, false
+  local n = 0 -- units that have come back since mark
   if text then
-    local used0, mark0, a0, b0, c0 = match(text, '^(%d+) (%d+) ([1-9]%d*) ([1-9]%d*) ([1-9]%d*)$')
+    local used0, mark0, a0, b0, c0, over = match(text, '^(%d+) (%d+) ([1-9]%d*) ([1-9]%d*) ([1-9]%d*) ?(%d*)$')
     if not used0 then
       return nil
     end
@@ -45,11 +48,15 @@ local function gcra(text, verb, cost, pending, a, b, c, x, y)
     if since < span(period0, quota0, used0) then
       local rest = since % period0
       used, mark = used0 - (since - rest) / period0 * quota0, now - rest
+      n = back(period0, quota0, rest)
+      if used - n > burst0 + (tonumber(over) or 0) then
+        used, changed = n + burst0, true
+      end
       if not same then
         -- The time since the last unit came back counts, but brings none at once.
-        local n = back(period0, quota0, rest)
         used, changed = min(used - n, burst), true
         mark = max(mark + span(period0, quota0, n), now - span(period, quota, 1) + 1)
+        n = back(period, quota, now - mark)
       end
     end
   end
@@ -61,13 +68,13 @@ local function gcra(text, verb, cost, pending, a, b, c, x, y)
       used = max(0, used - cost)
     else
       local upto = min(used, back(period, quota, max(0, x + y - mark)))
-      local fixed = used - back(period, quota, now - mark) > burst and upto < used
+      local fixed = used - n > burst and upto < used
       local spent = mark + span(period, quota, upto) <= now
       if not fixed and not spent then
         if mark + span(period, quota, max(0, upto - cost)) >= now then
           used = used - min(cost, upto)
         else
-          used, mark = used - upto, now
+          used, mark, n = used - upto, now, 0
         end
       end
     end
@@ -87,6 +94,8 @@ local function gcra(text, verb, cost, pending, a, b, c, x, y)
   if reset == 0 then
     return text and '', burst, 0, wait
   end
-  local remaining = max(0, burst - used + back(period, quota, now - mark))
-  return changed and format('%d %d %s %s %s', used, mark, a, b, c), remaining, reset, wait
+  local over = max(0, used - n - burst)
+  local booked = over == 0 and '' or format(' %d', over)
+  local next = changed and format('%d %d %s %s %s%s', used, mark, a, b, c, booked)
+  return next, max(0, burst - used + n), reset, wait
 end

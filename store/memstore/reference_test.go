@@ -91,7 +91,7 @@ func checkForesight(t *rapid.T, s *Store, op *core.Op, st core.State, now int64)
 
 // same compares what counts in two states.
 func same(a, b *core.State) bool {
-	return a.Limit == b.Limit && a.Used == b.Used && a.Mark == b.Mark &&
+	return a.Limit == b.Limit && a.Used == b.Used && a.Mark == b.Mark && a.Over == b.Over &&
 		reflect.DeepEqual(append([]core.Entry{}, a.Log[a.Head:]...), append([]core.Entry{}, b.Log[b.Head:]...)) &&
 		reflect.DeepEqual(append([]core.Lease{}, a.Leases...), append([]core.Lease{}, b.Leases...))
 }

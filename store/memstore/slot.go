@@ -21,6 +21,7 @@ type more struct {
 	log    []core.Entry
 	head   int
 	leases []core.Lease
+	over   int64
 	kind   *kind // of a slot that is unlisted
 }
 
@@ -39,9 +40,9 @@ func (k *kinds) load(c *slot, st *core.State) {
 	st.Limit = k.kindOf(c).limit
 	st.Used, st.Mark, st.Changed = c.used, c.mark, false
 	if m := c.more; m != nil {
-		st.Log, st.Head, st.Leases = m.log, m.head, m.leases
-	} else if st.Log != nil || st.Leases != nil {
-		st.Log, st.Head, st.Leases = nil, 0, nil
+		st.Log, st.Head, st.Leases, st.Over = m.log, m.head, m.leases, m.over
+	} else if st.Log != nil || st.Leases != nil || st.Over != 0 {
+		st.Log, st.Head, st.Leases, st.Over = nil, 0, nil, 0
 	}
 }
 
@@ -50,7 +51,7 @@ func (k *kinds) load(c *slot, st *core.State) {
 func (c *slot) save(st *core.State, id kindID, rule string) {
 	c.kind = id | c.kind&shared
 	c.used, c.mark = st.Used, st.Mark
-	if len(st.Log) == 0 && len(st.Leases) == 0 && id != unlisted {
+	if len(st.Log) == 0 && len(st.Leases) == 0 && st.Over == 0 && id != unlisted {
 		c.more = nil
 		return
 	}
@@ -58,7 +59,7 @@ func (c *slot) save(st *core.State, id kindID, rule string) {
 		c.more = new(more)
 	}
 	m := c.more
-	m.log, m.head, m.leases = st.Log, st.Head, st.Leases
+	m.log, m.head, m.leases, m.over = st.Log, st.Head, st.Leases, st.Over
 	if id != unlisted {
 		m.kind = nil
 	} else if m.kind == nil || m.kind.limit != st.Limit {

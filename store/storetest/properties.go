@@ -310,9 +310,7 @@ func backwardsIsBounded(w *world) {
 	if after.Remaining > before.Remaining {
 		w.t.Fatalf("%s: the clock steps back and %d become %d", w.limit, before.Remaining, after.Remaining)
 	}
-	// A bucket that is smaller than its quota is charged for a part of the
-	// period that it has seen.
-	if most := max(refill(w.limit), w.limit.Period); after.RetryAfter > most {
+	if most := refill(w.limit); after.RetryAfter > most {
 		w.t.Fatalf("%s: locked out for %s, more than %s", w.limit, after.RetryAfter, most)
 	}
 }
