@@ -1,0 +1,27 @@
+package reserve_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/store/memstore"
+	"github.com/headgate/headgate/store/reserve"
+)
+
+func BenchmarkAHotKey(b *testing.B) {
+	s, err := reserve.New(memstore.MustNew(memstore.Options{}), reserve.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	op := take(limit(b, "1000000000/1s"), 1)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		ops, out := []core.Op{op}, make([]core.Decision, 1)
+		for pb.Next() {
+			if err := s.Apply(context.Background(), ops, out); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,72 @@
+package reserve_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/store/reserve"
+	"pgregory.net/rapid"
+)
+
+// admission is units that were admitted at an instant.
+type admission struct{ at, units int64 }
+
+// Whatever instances hold, in no span is more admitted than the algorithm allows
+// by itself.
+func TestNoSpanAdmitsMoreThanTheAlgorithmAllows(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		text := rapid.SampledFrom([]string{
+			"200/1s", "100/1s burst=40", "700/7s burst=30", "50/300ms token-bucket", "100/1s token-bucket burst=150",
+			"90/500ms fixed-window", "80/1s fixed-window aligned",
+		}).Draw(r, "limit")
+		l := limit(t, text)
+		w := newWorld(t)
+		instances := []*reserve.Store{w.instance(64), w.instance(16), w.instance(4)}
+		var log []admission
+		for range rapid.IntRange(1, 60).Draw(r, "bursts") {
+			s := instances[rapid.IntRange(0, 2).Draw(r, "instance")]
+			cost := rapid.Int64Range(1, 3).Draw(r, "cost")
+			for range rapid.IntRange(1, 60).Draw(r, "takes") {
+				if w.apply(s, take(l, cost))[0].Allowed {
+					log = append(log, admission{w.clock.Now(), cost})
+				}
+			}
+			w.clock.Add(time.Duration(rapid.Int64Range(0, 400_000).Draw(r, "pause")) * time.Microsecond)
+		}
+		if from, to, n, most := worst(l, log); n > most {
+			r.Fatalf("%s: %d units within %d µs, at most %d are allowed", text, n, to-from, most)
+		}
+	})
+}
+
+// worst returns the span that is farthest above, or nearest to, what is allowed.
+func worst(l core.Limit, log []admission) (from, to, n, most int64) {
+	over := int64(-1 << 62)
+	for i := range log {
+		var sum int64
+		for j := i; j < len(log); j++ {
+			sum += log[j].units
+			if allowed := bound(l, log[i].at, log[j].at); sum-allowed > over {
+				over, from, to, n, most = sum-allowed, log[i].at, log[j].at, sum, allowed
+			}
+		}
+	}
+	return from, to, n, most
+}
+
+// bound is the most that the algorithm admits from one instant to another, both
+// included.
+func bound(l core.Limit, from, to int64) int64 {
+	period, span := l.Period.Microseconds(), to-from
+	switch {
+	case l.Algorithm == core.GCRA:
+		return l.Capacity() + span*l.Quota/period
+	case l.Algorithm == core.TokenBucket:
+		return l.Capacity() + (span/period+1)*l.Quota
+	case l.Aligned:
+		return (to/period - from/period + 1) * l.Quota
+	}
+	// Anchored windows do not overlap.
+	return (span/period + 2) * l.Quota
+}

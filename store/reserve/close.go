@@ -1,0 +1,56 @@
+package reserve
+
+import (
+	"context"
+	"errors"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Held returns how many units are held of all keys.
+func (s *Store) Held() int64 {
+	now := s.clock()
+	var n int64
+	for i := range s.shards {
+		h := &s.shards[i]
+		h.mu.Lock()
+		for _, held := range h.holds {
+			n += held.left(now)
+		}
+		h.mu.Unlock()
+	}
+	return n
+}
+
+// Close gives back all units that are held. From then on everything goes to the
+// store. It does not close the store. The error joins those of the store; units
+// that it could not give back, or that a call in flight is about to take, come
+// back by the passage of time.
+func (s *Store) Close(ctx context.Context) error {
+	now := s.clock()
+	var errs []error
+	var out [1]core.Decision
+	for i := range s.shards {
+		for _, op := range s.shards[i].shut(now) {
+			if err := s.store.Apply(ctx, []core.Op{op}, out[:]); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// shut drops all holds and returns the refunds of what they held.
+func (h *shard) shut(now int64) []core.Op {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var ops []core.Op
+	for name, held := range h.holds {
+		if n := held.left(now); n > 0 {
+			ops = append(ops, held.refund(&core.Op{Rule: name.rule, Key: name.key}, n))
+		}
+	}
+	clear(h.holds)
+	h.most = 0
+	return ops
+}

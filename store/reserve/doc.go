@@ -1,0 +1,24 @@
+// Package reserve saves a store most of the calls that are about busy keys: an
+// instance takes units of such a key ahead, several at once, and hands them out
+// by itself.
+//
+//	store, err := reserve.New(redis, reserve.Options{Units: 100})
+//	...
+//	defer store.Close(ctx)
+//
+// It never admits more than the limit does. A unit that is held has been charged
+// in the store, and it is dropped no later than the store counts it as come
+// back. So in any span no more are used than the algorithm's own bound: for GCRA
+// and TokenBucket burst and refill, for FixedWindow the quota of each window.
+// SlidingLog and SlidingWindow promise more than units taken ahead can keep, and
+// Concurrency has leases: their Takes go to the store one by one, and so do all
+// that book.
+//
+// What it costs is fairness between instances: up to Units units of a key may
+// lie unused in each instance, until they would have come back, while another
+// instance refuses. The nearer a key is to its limit the fewer are taken ahead,
+// never more than a quarter of what remains. Remaining and ResetAfter of a
+// request that was decided here are as of the last call to the store. A Reset,
+// or a lower limit, that another instance sends is not seen until the units held
+// are used up.
+package reserve

@@ -1,0 +1,61 @@
+package reserve
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// What the zero values of Options mean.
+const (
+	DefaultUnits   = 64
+	DefaultMaxKeys = 4096
+)
+
+const (
+	mostUnits = 1 << 20
+	mostKeys  = 1 << 24
+)
+
+// Options says how much a [Store] takes ahead. The zero value is ready to use.
+type Options struct {
+	// Units is the most units of one key that are held; 0 means DefaultUnits.
+	Units int64
+
+	// MaxKeys is the most keys of which units are held; 0 means
+	// DefaultMaxKeys. Takes of others go to the store.
+	MaxKeys int
+
+	// Clock returns a time in microseconds that never goes back. Nil means the
+	// time since the store was made.
+	Clock func() int64
+}
+
+func (o *Options) check(store core.Store) error {
+	var errs []error
+	if store == nil {
+		errs = append(errs, errors.New("reserve: the store is nil"))
+	}
+	if o.Units < 0 || o.Units > mostUnits {
+		errs = append(errs, fmt.Errorf("reserve: Units %d is not within 0 to %d", o.Units, mostUnits))
+	}
+	if o.MaxKeys < 0 || o.MaxKeys > mostKeys {
+		errs = append(errs, fmt.Errorf("reserve: MaxKeys %d is not within 0 to %d", o.MaxKeys, mostKeys))
+	}
+	return errors.Join(errs...)
+}
+
+func (o *Options) complete() {
+	if o.Units == 0 {
+		o.Units = DefaultUnits
+	}
+	if o.MaxKeys == 0 {
+		o.MaxKeys = DefaultMaxKeys
+	}
+	if o.Clock == nil {
+		base := time.Now()
+		o.Clock = func() int64 { return time.Since(base).Microseconds() }
+	}
+}

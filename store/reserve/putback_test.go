@@ -1,0 +1,35 @@
+package reserve
+
+import (
+	"testing"
+
+	"github.com/headgate/headgate/core"
+)
+
+func TestUnitsGoBackOnlyToThoseTheyWereTakenFrom(t *testing.T) {
+	const now = 1000
+	op := core.Op{Rule: "rule", Key: "key", Limit: core.Limit{Quota: 10, Period: 1e9, Algorithm: core.FixedWindow}, Cost: 1}
+	other := op.Limit
+	other.Quota = 11
+	for what, row := range map[string]struct {
+		change func(*hold)
+		want   int64
+	}{
+		"nothing":        {func(*hold) {}, 5},
+		"another fill":   {func(h *hold) { h.at, h.filled = h.at+9, h.filled+8 }, 4},
+		"a fill to come": {func(h *hold) { h.filling = true }, 4},
+		"another limit":  {func(h *hold) { h.limit = other }, 4},
+	} {
+		held := &hold{limit: op.Limit, units: 5, filled: 400, full: 1 << 40, known: true, at: 77}
+		h := &shard{holds: map[name]*hold{nameOf(&op): held}}
+		var d core.Decision
+		if !h.take(&op, now, &d) {
+			t.Fatal("not taken")
+		}
+		row.change(held)
+		h.putBack(&op, now, &d)
+		if held.units != row.want {
+			t.Errorf("%s: %d units, want %d", what, held.units, row.want)
+		}
+	}
+}

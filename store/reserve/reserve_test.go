@@ -1,0 +1,465 @@
+package reserve_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/store/memstore"
+	"github.com/headgate/headgate/store/reserve"
+	"github.com/headgate/headgate/store/storetest"
+)
+
+// counting counts the calls to a store, and fails when it is told to.
+type counting struct {
+	core.Store
+	calls atomic.Int64
+	down  atomic.Bool
+}
+
+var errDown = errors.New("down")
+
+func (c *counting) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
+	c.calls.Add(1)
+	if c.down.Load() {
+		return errDown
+	}
+	return c.Store.Apply(ctx, ops, out)
+}
+
+func limit(t testing.TB, text string) core.Limit {
+	t.Helper()
+	l, err := core.ParseLimit(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// world is a store in which several instances reserve.
+type world struct {
+	testing.TB
+	clock *storetest.Clock
+	inner *counting
+}
+
+func newWorld(t testing.TB) *world {
+	clock := storetest.NewClock()
+	return &world{t, clock, &counting{Store: memstore.MustNew(memstore.Options{Clock: clock.Now})}}
+}
+
+func (w *world) instance(units int64) *reserve.Store {
+	w.Helper()
+	s, err := reserve.New(w.inner, reserve.Options{Units: units, Clock: w.clock.Now})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return s
+}
+
+func (w *world) apply(s core.Store, ops ...core.Op) []core.Decision {
+	w.Helper()
+	out := make([]core.Decision, len(ops))
+	if err := s.Apply(context.Background(), ops, out); err != nil {
+		w.Fatal(err)
+	}
+	return out
+}
+
+func take(l core.Limit, cost int64) core.Op {
+	return core.Op{Rule: "rule", Key: "key", Limit: l, Cost: cost}
+}
+
+// spend takes single units until one is refused, and returns how many it got.
+func (w *world) spend(s core.Store, l core.Limit) (n int64) {
+	w.Helper()
+	for w.apply(s, take(l, 1))[0].Allowed {
+		n++
+	}
+	return n
+}
+
+func TestABusyKeyTakesFewCalls(t *testing.T) {
+	for _, text := range []string{"1000000/1h", "1000000/1h token-bucket", "1000000/1h fixed-window", "1000000/1h fixed-window aligned"} {
+		w := newWorld(t)
+		s, l := w.instance(64), limit(t, text)
+		for range 7 + 1 + 1 + 1 + 2 + 1 + 4 + 1 + 8 + 1 + 16 + 1 + 32 + 1 + 64 {
+			if !w.apply(s, take(l, 1))[0].Allowed {
+				t.Fatalf("%s: refused", text)
+			}
+		}
+		// Seven Takes are not busy, and each of the seven after them that goes
+		// to the store takes twice as much ahead as the one before, up to 64.
+		if n := w.inner.calls.Load(); n != 7+7 || s.Held() != 0 {
+			t.Errorf("%s: %d calls and %d units held, want 14 and 0", text, n, s.Held())
+		}
+	}
+}
+
+func TestQuietKeysAndLimitsThatPromiseMoreAreNeverTakenAhead(t *testing.T) {
+	for _, row := range []struct {
+		limit string
+		pause time.Duration
+		op    core.Op
+	}{
+		{"1000000/1h", 15 * time.Millisecond, core.Op{Cost: 1}},
+		{"1000/1h sliding-log", 0, core.Op{Cost: 1}},
+		{"1000000/1h sliding-window", 0, core.Op{Cost: 1}},
+		{"1000 concurrent ttl=1h", 0, core.Op{Cost: 1, Lease: "lease"}},
+		{"1000000/1h", 0, core.Op{Cost: 1, MaxWait: time.Second}},
+		{"1000000/1h", 0, core.Op{}},
+		{"1000000/1h", 0, core.Op{Verb: core.Peek, Cost: 1}},
+	} {
+		w := newWorld(t)
+		s := w.instance(64)
+		row.op.Limit = limit(t, row.limit)
+		for range 100 {
+			w.apply(s, row.op)
+			w.clock.Add(row.pause)
+		}
+		if n := w.inner.calls.Load(); n != 100 || s.Held() != 0 {
+			t.Errorf("%s %+v: %d calls and %d units held, want 100 and 0", row.limit, row.op, n, s.Held())
+		}
+	}
+}
+
+func TestInstancesTogetherAdmitNoMoreThanTheLimitAndInTheEndAll(t *testing.T) {
+	for _, text := range []string{"1000/1h", "1000/1h token-bucket", "1000/1h fixed-window"} {
+		w := newWorld(t)
+		l := limit(t, text)
+		a, b, c := w.instance(64), w.instance(16), w.instance(1)
+		var n int64
+		for range 100 {
+			for _, s := range []*reserve.Store{a, b, c} {
+				if w.apply(s, take(l, 1))[0].Allowed {
+					n++
+				}
+			}
+		}
+		lying := a.Held() + b.Held() + c.Held()
+		for _, s := range []*reserve.Store{b, a, c} {
+			n += w.spend(s, l)
+		}
+		if lying == 0 || n != 1000 {
+			t.Errorf("%s: %d units admitted, and %d held in between", text, n, lying)
+		}
+	}
+}
+
+func TestTheRemainingUnitsOfOneInstanceAreExact(t *testing.T) {
+	w := newWorld(t)
+	s, l := w.instance(64), limit(t, "500/1h")
+	for left := int64(499); left >= 0; left-- {
+		if d := w.apply(s, take(l, 1))[0]; !d.Allowed || d.Remaining != left {
+			t.Fatalf("%+v, want %d to remain", d, left)
+		}
+		if d := w.apply(s, core.Op{Verb: core.Peek, Rule: "rule", Key: "key", Limit: l, Cost: 1})[0]; d.Remaining != left || d.Allowed != (left > 0) {
+			t.Fatalf("peek: %+v, want %d to remain", d, left)
+		}
+	}
+	if d := w.apply(s, take(l, 1))[0]; d.Allowed || d.RetryAfter != 7200*time.Millisecond {
+		t.Errorf("%+v, want a refusal for 7.2 s", d)
+	}
+}
+
+// heat makes the key busy and returns how many units are held then.
+func (w *world) heat(s *reserve.Store, l core.Limit) int64 {
+	w.Helper()
+	for range 200 {
+		w.apply(s, take(l, 1))
+	}
+	if s.Held() == 0 {
+		w.Fatalf("%s: nothing is held", l)
+	}
+	return s.Held()
+}
+
+func TestUnitsThatAreHeldAreDroppedWhenTheyHaveComeBack(t *testing.T) {
+	for _, row := range []struct {
+		limit string
+		after time.Duration // since the last call
+		want  func(held int64) int64
+	}{
+		// 500 a second: the key is as good as new 2 ms after each unit.
+		{"1000/2s", 0, func(held int64) int64 { return held }},
+		{"1000/1h fixed-window", time.Hour - time.Microsecond, func(held int64) int64 { return held }},
+		{"1000/1h fixed-window", time.Hour, func(int64) int64 { return 0 }},
+		{"500/1s token-bucket burst=1000", time.Second - time.Microsecond, func(held int64) int64 { return held }},
+		{"500/1s token-bucket burst=1000", time.Second, func(int64) int64 { return 0 }},
+		{"203/1s token-bucket burst=1000", time.Second, func(held int64) int64 { return held - 3 }},
+	} {
+		w := newWorld(t)
+		s := w.instance(64)
+		held := w.heat(s, limit(t, row.limit))
+		w.clock.Add(row.after)
+		if got := s.Held(); got != row.want(held) {
+			t.Errorf("%s: of %d units %d are held after %v, want %d", row.limit, held, got, row.after, row.want(held))
+		}
+	}
+}
+
+func TestOfAnEmptyingQueueTheLastUnitsAreHeldLongest(t *testing.T) {
+	w := newWorld(t)
+	l := limit(t, "1000/2s")
+	s := w.instance(64)
+	held := w.heat(s, l)
+	d := w.apply(w.inner, core.Op{Verb: core.Peek, Rule: "rule", Key: "key", Limit: l})[0]
+	for left := d.ResetAfter; left > 0; left -= time.Millisecond {
+		want := min(held, int64((left-time.Microsecond)/(2*time.Millisecond)))
+		if got := s.Held(); got != want {
+			t.Fatalf("%d units are held %v before the key is as good as new, want %d", got, left, want)
+		}
+		w.clock.Add(time.Millisecond)
+	}
+	if got := s.Held(); got != 0 {
+		t.Errorf("%d units are held of a key that is as good as new", got)
+	}
+}
+
+func TestCloseGivesBackWhatIsHeld(t *testing.T) {
+	for _, text := range []string{"1000/1h", "1000/1h token-bucket", "1000/1h fixed-window"} {
+		w := newWorld(t)
+		s, l := w.instance(64), limit(t, text)
+		w.heat(s, l)
+		if err := s.Close(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if n := w.spend(w.inner, l); n != 800 || s.Held() != 0 {
+			t.Errorf("%s: %d units left and %d held after 200 of 1000, want 800 and 0", text, n, s.Held())
+		}
+		before := w.inner.calls.Load()
+		for range 50 {
+			w.apply(s, take(l, 1))
+		}
+		if n := w.inner.calls.Load() - before; n != 50 {
+			t.Errorf("%s: %d calls after Close, want 50", text, n)
+		}
+	}
+}
+
+func TestACostAboveWhatIsHeldGivesTheRestBack(t *testing.T) {
+	w := newWorld(t)
+	s, l := w.instance(64), limit(t, "1000/1h")
+	w.heat(s, l)
+	if d := w.apply(s, take(l, 700))[0]; !d.Allowed || d.Remaining != 100 {
+		t.Fatalf("%+v, want 100 to remain", d)
+	}
+	if n := w.spend(s, l); n != 100 {
+		t.Errorf("%d units left, want 100", n)
+	}
+}
+
+func TestAStepOfSeveralRulesIsDecidedHereWhenAllOfItIsHeld(t *testing.T) {
+	w := newWorld(t)
+	s := w.instance(64)
+	a, b := take(limit(t, "100000/1h"), 1), take(limit(t, "90/1h"), 1)
+	b.Rule = "narrow"
+	admitted := 0
+	for range 200 {
+		out := w.apply(s, a, b)
+		if out[0].Allowed && out[1].Allowed {
+			admitted++
+		}
+	}
+	if calls := w.inner.calls.Load(); admitted != 90 || calls >= 200 {
+		t.Fatalf("%d admitted by %d calls, want 90 by fewer than 200", admitted, calls)
+	}
+	if err := s.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for _, op := range []core.Op{a, b} {
+		op.Verb = core.Peek
+		if d := w.apply(w.inner, op)[0]; d.Remaining != op.Limit.Quota-90 {
+			t.Errorf("%s: %d remain, want %d", op.Rule, d.Remaining, op.Limit.Quota-90)
+		}
+	}
+}
+
+func TestAResetDropsWhatIsHeld(t *testing.T) {
+	w := newWorld(t)
+	s, l := w.instance(64), limit(t, "1000/1h")
+	w.heat(s, l)
+	w.apply(s, core.Op{Verb: core.Reset, Rule: "rule", Key: "key", Limit: l})
+	if n := s.Held(); n != 0 {
+		t.Errorf("%d units held", n)
+	}
+	if n := w.spend(s, l); n != 1000 {
+		t.Errorf("%d units, want 1000", n)
+	}
+}
+
+func TestAChangedLimitDropsWhatIsHeld(t *testing.T) {
+	w := newWorld(t)
+	s := w.instance(64)
+	held := w.heat(s, limit(t, "1000/1h"))
+	l := limit(t, "300/1h")
+	// 200 are used and some are held: those come back by themselves.
+	if n := w.spend(s, l); n != 100-held {
+		t.Errorf("%d units, want %d", n, 100-held)
+	}
+}
+
+func TestWhatIsHeldIsHandedOutWhileTheStoreIsDown(t *testing.T) {
+	w := newWorld(t)
+	s, l := w.instance(64), limit(t, "1000000/1h")
+	held := w.heat(s, l)
+	w.inner.down.Store(true)
+	out := make([]core.Decision, 1)
+	for range held {
+		if err := s.Apply(context.Background(), []core.Op{take(l, 1)}, out); err != nil || !out[0].Allowed {
+			t.Fatalf("%+v, %v", out[0], err)
+		}
+	}
+	if err := s.Apply(context.Background(), []core.Op{take(l, 1)}, out); !errors.Is(err, errDown) {
+		t.Fatalf("%v, want %v", err, errDown)
+	}
+	w.inner.down.Store(false)
+	w.apply(s, take(l, 1))
+	if s.Held() == 0 {
+		t.Error("nothing is taken ahead after the store is back")
+	}
+}
+
+func TestAHeldKeyIsRefundedExactly(t *testing.T) {
+	w := newWorld(t)
+	s, l := w.instance(64), limit(t, "1000/1h")
+	w.heat(s, l)
+	d := w.apply(s, take(l, 1))[0]
+	w.apply(s, core.Op{Verb: core.Refund, Rule: "rule", Key: "key", Limit: l, Cost: 1, At: d.At, ResetAfter: d.ResetAfter})
+	if n := w.spend(s, l); n != 800 {
+		t.Errorf("%d units left, want 800", n)
+	}
+}
+
+func TestKeysAreBounded(t *testing.T) {
+	w := newWorld(t)
+	s, err := reserve.New(w.inner, reserve.Options{MaxKeys: 64, Clock: w.clock.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := limit(t, "1000000/1h")
+	for k := range 1000 {
+		op := take(l, 1)
+		op.Key = fmt.Sprint(k)
+		for range 20 {
+			w.apply(s, op)
+		}
+	}
+	if n := s.Held(); n == 0 || n > 64*64 {
+		t.Errorf("%d units held", n)
+	}
+}
+
+func TestUnitsAreHandedOutOnceToManyTakers(t *testing.T) {
+	w := newWorld(t)
+	l := limit(t, "5000/1h")
+	stores := []*reserve.Store{w.instance(64), w.instance(64)}
+	var n atomic.Int64
+	var wg sync.WaitGroup
+	for g := range 16 {
+		wg.Go(func() {
+			out := make([]core.Decision, 1)
+			ops := []core.Op{take(l, 1)}
+			for range 1000 {
+				if err := stores[g%2].Apply(context.Background(), ops, out); err != nil {
+					t.Error(err)
+				}
+				if out[0].Allowed {
+					n.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n.Load() != 5000 {
+		t.Errorf("%d of 16000 admitted, want 5000", n.Load())
+	}
+}
+
+func TestNewNamesEveryMistake(t *testing.T) {
+	_, err := reserve.New(nil, reserve.Options{Units: -1, MaxKeys: 1 << 30})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{"the store is nil", "Units -1 is not within 0 to 1048576", "MaxKeys 1073741824 is not within 0 to 16777216"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q does not say %q", err, want)
+		}
+	}
+}
+
+func TestAnInvalidOpIsAnErrorAlsoOfABusyKey(t *testing.T) {
+	w := newWorld(t)
+	s := w.instance(64)
+	for range 20 {
+		err := s.Apply(context.Background(), []core.Op{take(core.Limit{}, 1)}, make([]core.Decision, 1))
+		if !errors.Is(err, core.ErrOp) {
+			t.Fatalf("%v, want %v", err, core.ErrOp)
+		}
+	}
+	if err := s.Apply(context.Background(), []core.Op{take(limit(t, "1/1s"), -1)}, make([]core.Decision, 1)); !errors.Is(err, core.ErrOp) {
+		t.Errorf("%v, want %v", err, core.ErrOp)
+	}
+}
+
+func TestNoMoreThanAQuarterOfWhatRemainsIsTakenAhead(t *testing.T) {
+	w := newWorld(t)
+	s, l := w.instance(1<<20), limit(t, "1000/1h")
+	for {
+		calls := w.inner.calls.Load()
+		if !w.apply(s, take(l, 1))[0].Allowed {
+			break
+		}
+		before := w.apply(w.inner.Store, core.Op{Verb: core.Peek, Rule: "rule", Key: "key", Limit: l})[0].Remaining + s.Held()
+		if w.inner.calls.Load() > calls && s.Held() > before/4+1 {
+			t.Fatalf("%d units are held of %d", s.Held(), before)
+		}
+	}
+}
+
+func TestWhatIsDecidedHereSaysWhenAndForHowLong(t *testing.T) {
+	w := newWorld(t)
+	s, l := w.instance(64), limit(t, "100000/1h")
+	w.heat(s, l)
+	w.clock.Add(10 * time.Millisecond)
+	want := w.apply(w.inner.Store, core.Op{Verb: core.Peek, Rule: "rule", Key: "key", Limit: l})[0]
+	calls := w.inner.calls.Load()
+	d := w.apply(s, take(l, 1))[0]
+	if d.At != want.At || d.ResetAfter != want.ResetAfter || w.inner.calls.Load() != calls {
+		t.Errorf("%+v by %d calls, want the instant and the reset of %+v", d, w.inner.calls.Load()-calls, want)
+	}
+}
+
+func TestAPeekUnderAnotherLimitDoesNotCountWhatIsHeld(t *testing.T) {
+	w := newWorld(t)
+	s := w.instance(64)
+	w.heat(s, limit(t, "1000/1h"))
+	op := core.Op{Verb: core.Peek, Rule: "rule", Key: "key", Limit: limit(t, "900/1h")}
+	if got, want := w.apply(s, op)[0], w.apply(w.inner.Store, op)[0]; got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func TestAKeyThatSlowsDownHasLessTakenAhead(t *testing.T) {
+	w := newWorld(t)
+	s, l := w.instance(64), limit(t, "1000000/1h fixed-window")
+	w.heat(s, l)
+	for _, want := range []int64{32, 16, 8, 4, 2, 1, 1} {
+		for s.Held() > 0 {
+			w.apply(s, take(l, 1))
+		}
+		w.clock.Add(500 * time.Millisecond)
+		for range 8 {
+			w.apply(s, take(l, 1))
+		}
+		if n := s.Held(); n != want {
+			t.Fatalf("%d units are held, want %d", n, want)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package reserve
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate/core"
+)
+
+// step is a step on its way to the store, with more ops behind those asked for.
+// It lives in a pool.
+type step struct {
+	ops   []core.Op
+	out   []core.Decision
+	asked int // how many of the ops were asked for
+	fills []fill
+}
+
+// fill is a hold that the step fills: by op ahead, for a key of which op asked
+// wants units. Nothing may be taken ahead when little remains; then the answer
+// to op asked tells what does, and ahead is the same.
+type fill struct {
+	hold         *hold
+	asked, ahead int
+}
+
+// fetch has the store decide, and takes units ahead of keys that are busy. The
+// Takes ahead are Soft: they never make the store refuse.
+func (s *Store) fetch(ctx context.Context, ops []core.Op, out []core.Decision, now int64) error {
+	t := s.steps.Get().(*step)
+	defer s.release(t)
+	t.ops, t.asked = append(t.ops, ops...), len(ops)
+	for i := range ops {
+		hash := s.hash(&ops[i])
+		busy := s.heat.add(hash, now)
+		s.shardOf(hash).ask(t, i, now, s.units, busy)
+	}
+	t.out = slices.Grow(t.out, len(t.ops))[:len(t.ops)]
+	err := s.store.Apply(ctx, t.ops, t.out)
+	s.settle(t, now, err)
+	if err != nil {
+		return err
+	}
+	copy(out, t.out[:len(ops)])
+	for _, f := range t.fills {
+		out[f.asked].Remaining += t.granted(f)
+	}
+	return nil
+}
+
+// ask adds to the step what takes units of op i's key ahead, if the key is busy
+// and no other call does so already. What little is held goes back: units of two
+// calls could not be told apart.
+func (h *shard) ask(t *step, i int, now, most int64, busy bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	op := t.ops[i]
+	held := h.open(&op, now, busy)
+	if held == nil || held.filling {
+		return
+	}
+	if n := held.left(now); n > 0 {
+		t.ops = append(t.ops, held.refund(&op, n))
+	}
+	held.units, held.filling = 0, true
+	f := fill{held, i, i}
+	if ahead := held.ahead(now, most); ahead > 0 {
+		f.ahead = len(t.ops)
+		t.ops = append(t.ops, core.Op{Verb: core.Take, Soft: true, Rule: op.Rule, Key: op.Key, Limit: op.Limit, Cost: ahead})
+	}
+	t.fills = append(t.fills, f)
+}
+
+// open returns the hold of the op's key, or nil if it is not busy or there is no
+// room for it.
+func (h *shard) open(op *core.Op, now int64, busy bool) *hold {
+	name := nameOf(op)
+	held := h.holds[name]
+	switch {
+	case !busy && (held == nil || now-held.filled > rest):
+		return nil
+	case held != nil && held.limit == op.Limit:
+		return held
+	case held != nil && held.filling:
+		return nil
+	case held == nil && !h.hasRoom(now):
+		return nil
+	}
+	name.rule, name.key = strings.Clone(name.rule), strings.Clone(name.key)
+	held = &hold{limit: op.Limit, size: 1}
+	h.holds[name] = held
+	return held
+}
+
+// hasRoom tells whether the shard may have another key. It drops one that is no
+// longer busy if it must, and looks at a few.
+func (h *shard) hasRoom(now int64) bool {
+	if len(h.holds) < h.most {
+		return true
+	}
+	looks := 4
+	for name, held := range h.holds {
+		if !held.filling && held.left(now) == 0 && now-held.filled > rest {
+			delete(h.holds, name)
+			return true
+		}
+		if looks--; looks == 0 {
+			break
+		}
+	}
+	return false
+}
+
+// settle notes what the store has granted. After an error nothing is held: what
+// may have been charged comes back by itself.
+func (s *Store) settle(t *step, sent int64, err error) {
+	for _, f := range t.fills {
+		op := &t.ops[f.asked]
+		h := s.shardOf(s.hash(op))
+		h.mu.Lock()
+		f.hold.filling = false
+		if err == nil {
+			f.hold.refill(t.granted(f), sent, &t.out[f.ahead])
+		}
+		h.mu.Unlock()
+	}
+}
+
+// granted is how many units the step has taken ahead.
+func (t *step) granted(f fill) int64 {
+	if f.ahead == f.asked || !t.out[f.ahead].Allowed {
+		return 0
+	}
+	for i := range t.asked {
+		if !t.ops[i].Soft && !t.out[i].Allowed {
+			return 0
+		}
+	}
+	return t.ops[f.ahead].Cost
+}
+
+func (s *Store) release(t *step) {
+	clear(t.ops)
+	clear(t.fills)
+	t.ops, t.out, t.fills = t.ops[:0], t.out[:0], t.fills[:0]
+	s.steps.Put(t)
+}

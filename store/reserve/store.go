@@ -1,0 +1,170 @@
+package reserve
+
+import (
+	"context"
+	"hash/maphash"
+	"sync"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Store is a [core.Store] that hands out units which it has taken from another
+// one. It is safe for concurrent use, and is made by [New].
+type Store struct {
+	store  core.Store
+	units  int64
+	clock  func() int64
+	seed   maphash.Seed
+	heat   heat
+	shards [shards]shard
+	steps  sync.Pool // of *step
+}
+
+var _ core.Store = (*Store)(nil)
+
+const shards = 64
+
+// shard holds a part of the keys.
+type shard struct {
+	mu    sync.Mutex
+	holds map[name]*hold
+	most  int // 0 after Close
+}
+
+// New returns a store over another one, or an error that names every mistake.
+func New(store core.Store, o Options) (*Store, error) {
+	if err := o.check(store); err != nil {
+		return nil, err
+	}
+	o.complete()
+	s := &Store{store: store, units: o.Units, clock: o.Clock, seed: maphash.MakeSeed()}
+	s.steps.New = func() any { return new(step) }
+	for i := range s.shards {
+		s.shards[i].holds = make(map[name]*hold)
+		s.shards[i].most = (o.MaxKeys + shards - 1) / shards
+	}
+	return s, nil
+}
+
+// Apply implements [core.Store]. A step is decided here if all of it are Takes
+// of units that are held; otherwise it goes to the store as a whole.
+func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
+	if err := core.CheckOps(ops, out); err != nil {
+		return err
+	}
+	now := s.clock()
+	if !plain(ops) {
+		return s.forward(ctx, ops, out, now)
+	}
+	if s.handOut(ops, out, now) {
+		return nil
+	}
+	return s.fetch(ctx, ops, out, now)
+}
+
+// plain tells whether ops are Takes that can be served from what is held.
+func plain(ops []core.Op) bool {
+	for i := range ops {
+		op := &ops[i]
+		switch op.Limit.Algorithm {
+		case core.GCRA, core.TokenBucket, core.FixedWindow:
+		default:
+			return false
+		}
+		if op.Verb != core.Take || op.Cost == 0 || op.MaxWait > 0 {
+			return false
+		}
+		for j := range i {
+			if ops[j].Key == op.Key && ops[j].Rule == op.Rule {
+				return false
+			}
+		}
+	}
+	return len(ops) > 0
+}
+
+// handOut decides the step if enough is held of all keys.
+func (s *Store) handOut(ops []core.Op, out []core.Decision, now int64) bool {
+	for i := range ops {
+		if s.shardOf(s.hash(&ops[i])).take(&ops[i], now, &out[i]) {
+			continue
+		}
+		for j := range i {
+			s.shardOf(s.hash(&ops[j])).putBack(&ops[j], now, &out[j])
+		}
+		return false
+	}
+	return true
+}
+
+func (s *Store) hash(op *core.Op) uint64 {
+	return maphash.String(s.seed, op.Key) + 31*maphash.String(s.seed, op.Rule)
+}
+
+func (s *Store) shardOf(hash uint64) *shard { return &s.shards[hash>>32%shards] }
+
+func (h *shard) take(op *core.Op, now int64, d *core.Decision) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	held := h.holds[nameOf(op)]
+	return held != nil && held.take(op, now, d)
+}
+
+// putBack undoes a take that was decided as d says, unless what was held was
+// dropped or replaced since: then the units come back in the store by themselves.
+func (h *shard) putBack(op *core.Op, now int64, d *core.Decision) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	held := h.holds[nameOf(op)]
+	if held != nil && held.limit == op.Limit && !held.filling && held.at+now-held.filled == d.At {
+		held.units += op.Cost
+	}
+}
+
+// forward has the store carry out a step that nothing is taken ahead for. What
+// is held of a key that it resets is dropped, and counts where it peeks.
+func (s *Store) forward(ctx context.Context, ops []core.Op, out []core.Decision, now int64) error {
+	for i := range ops {
+		if ops[i].Verb == core.Reset {
+			s.shardOf(s.hash(&ops[i])).forget(&ops[i])
+		}
+	}
+	if err := s.store.Apply(ctx, ops, out); err != nil {
+		return err
+	}
+	for i := range ops {
+		if ops[i].Verb == core.Peek {
+			s.shardOf(s.hash(&ops[i])).look(&ops[i], now, &out[i])
+		}
+	}
+	return nil
+}
+
+func (h *shard) forget(op *core.Op) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.holds, nameOf(op))
+}
+
+// look adds to a Peek's decision what is held.
+func (h *shard) look(op *core.Op, now int64, d *core.Decision) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	held := h.holds[nameOf(op)]
+	if held == nil || held.limit != op.Limit {
+		return
+	}
+	n := held.left(now)
+	d.Remaining += n
+	if n >= op.Cost {
+		d.Allowed, d.RetryAfter = true, 0
+	}
+}
+
+// Diagnose passes on what the store finds, if it is a [core.Diagnoser].
+func (s *Store) Diagnose(ctx context.Context) []core.Finding {
+	if d, ok := s.store.(core.Diagnoser); ok {
+		return d.Diagnose(ctx)
+	}
+	return nil
+}
