@@ -1,0 +1,232 @@
+//go:build linux
+
+package clockfaults
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/store/redisstore"
+	"github.com/redis/go-redis/v9"
+)
+
+// limits are of every algorithm, and refill is how long each takes to fill.
+var limits = []struct {
+	text   string
+	refill time.Duration
+}{
+	{"10/100s", 100 * time.Second},
+	{"100/100s burst=3", 3 * time.Second},
+	{"97/100m burst=2", 123711341 * time.Microsecond},
+	{"10/100s token-bucket burst=15", 200 * time.Second},
+	{"10/100s fixed-window", 100 * time.Second},
+	{"10/100s fixed-window aligned", 100 * time.Second},
+	{"10/100s sliding-log", 100 * time.Second},
+	{"10/100s sliding-window", 110 * time.Second},
+	{"10 concurrent ttl=100s", 100 * time.Second},
+}
+
+var steps = []time.Duration{
+	-time.Second, -10 * time.Minute, -time.Hour, -10 * 365 * 24 * time.Hour,
+	time.Second, 10 * time.Minute, time.Hour, 10 * 365 * 24 * time.Hour,
+}
+
+func parse(t *testing.T, text string) core.Limit {
+	t.Helper()
+	l, err := core.ParseLimit(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func open(t *testing.T, c *redis.Client) *redisstore.Store {
+	t.Helper()
+	s, err := redisstore.New(c, redisstore.Options{Timeout: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+var lease atomic.Int64
+
+// take takes one unit of the key.
+func take(t *testing.T, s core.Store, key string, l core.Limit) core.Decision {
+	t.Helper()
+	op := core.Op{Rule: "rule", Key: key, Limit: l, Cost: 1, Lease: fmt.Sprint(lease.Add(1))}
+	var out [1]core.Decision
+	if err := s.Apply(context.Background(), []core.Op{op}, out[:]); err != nil {
+		t.Fatal(err)
+	}
+	return out[0]
+}
+
+// spend takes units until one is refused.
+func spend(t *testing.T, s core.Store, key string, l core.Limit) (n int64, refused core.Decision) {
+	t.Helper()
+	for {
+		if d := take(t, s, key, l); !d.Allowed {
+			return n, d
+		}
+		n++
+	}
+}
+
+// busy takes each unit of the key when it comes back, sixty times, so that its
+// state is not that of a key that was just made.
+func busy(t *testing.T, s core.Store, key string, l core.Limit, refill time.Duration, servers ...*server) {
+	t.Helper()
+	for range 60 {
+		spend(t, s, key, l)
+		for _, srv := range servers {
+			srv.step((refill / time.Duration(l.Capacity())).Truncate(time.Microsecond))
+		}
+	}
+}
+
+func TestTheLibraryMovesTheServersClock(t *testing.T) {
+	srv := start(t, time.Hour)
+	c := srv.connect()
+	if ahead := time.Until(now(t, c)); ahead < 59*time.Minute {
+		t.Fatalf("the server is %v ahead, want an hour", ahead)
+	}
+	srv.step(-2 * time.Hour)
+	if ahead := time.Until(now(t, c)); ahead > -59*time.Minute {
+		t.Fatalf("the server is %v ahead, want an hour behind", ahead)
+	}
+}
+
+// A step admits at most one burst more, and refuses for at most one refill.
+func TestAStepOfTheClockCostsAtMostABurstAndARefill(t *testing.T) {
+	srv := start(t, 0)
+	s := open(t, srv.connect())
+	for _, row := range limits {
+		l := parse(t, row.text)
+		for _, step := range steps {
+			key := fmt.Sprint(row.text, step)
+			busy(t, s, key, l, row.refill, srv)
+			spend(t, s, key, l)
+			srv.step(step)
+			extra, refused := spend(t, s, key, l)
+			if extra > l.Capacity() || refused.RetryAfter > row.refill || refused.ResetAfter > row.refill {
+				t.Errorf("%s, a step of %v: %d admitted and then %+v", row.text, step, extra, refused)
+			}
+			if step < 0 && !l.Aligned && extra > backwards(l) {
+				t.Errorf("%s, a step of %v back admits %d", row.text, step, extra)
+			}
+			srv.step(refused.RetryAfter)
+			if d := take(t, s, key, l); !d.Allowed {
+				t.Errorf("%s, a step of %v: refused again after %v: %+v", row.text, step, refused.RetryAfter, d)
+			}
+		}
+	}
+}
+
+// backwards is how many units a step back may bring: those that come back while
+// the test runs.
+func backwards(l core.Limit) int64 {
+	if l.Algorithm == core.GCRA {
+		return 1
+	}
+	return 0
+}
+
+// What the master has counted is read by a replica whose clock is another.
+func TestAPromotedReplicaWithAnotherClockCostsAtMostABurstAndARefill(t *testing.T) {
+	for _, skew := range []time.Duration{time.Hour, -time.Hour, -10 * time.Minute, time.Second} {
+		master := start(t, 0, "--repl-diskless-sync-delay", "0")
+		host, port, _ := net.SplitHostPort(master.Addr)
+		replica := start(t, skew, "--replicaof", host+" "+port)
+		s, c := open(t, master.connect()), replica.connect()
+		for _, row := range limits {
+			l := parse(t, row.text)
+			busy(t, s, row.text, l, row.refill, master, replica)
+			spend(t, s, row.text, l)
+		}
+		caughtUp(t, master.connect())
+		if err := c.ReplicaOf(t.Context(), "NO", "ONE").Err(); err != nil {
+			t.Fatal(err)
+		}
+		promoted := open(t, c)
+		for _, row := range limits {
+			l := parse(t, row.text)
+			extra, refused := spend(t, promoted, row.text, l)
+			if extra > l.Capacity() || refused.RetryAfter > row.refill || refused.ResetAfter > row.refill {
+				t.Errorf("%s, %v ahead: %d admitted and then %+v", row.text, skew, extra, refused)
+			}
+			replica.step(refused.RetryAfter)
+			if d := take(t, promoted, row.text, l); !d.Allowed {
+				t.Errorf("%s, %v ahead: refused again after %v: %+v", row.text, skew, refused.RetryAfter, d)
+			}
+			replica.step(-refused.RetryAfter)
+		}
+	}
+}
+
+// caughtUp waits until the replica has what the master has.
+func caughtUp(t *testing.T, master *redis.Client) {
+	t.Helper()
+	for range 100 {
+		if n, err := master.Wait(t.Context(), 1, 100*time.Millisecond).Result(); err == nil && n == 1 {
+			return
+		}
+	}
+	t.Fatal("the replica does not catch up")
+}
+
+// While callers never stop, the clock steps to and fro.
+func TestUnderLoadEachStepAdmitsAtMostABurstMore(t *testing.T) {
+	srv := start(t, 0)
+	s := open(t, srv.connect())
+	l := parse(t, "50/500s")
+	var admitted atomic.Int64
+	ctx, stop := context.WithCancel(t.Context())
+	var callers sync.WaitGroup
+	for range 4 {
+		callers.Go(func() {
+			for ctx.Err() == nil {
+				if take(t, s, "key", l).Allowed {
+					admitted.Add(1)
+				}
+			}
+		})
+	}
+	began := time.Now()
+	walk := []time.Duration{-time.Hour, time.Hour, -time.Minute, -time.Hour, 2 * time.Hour, -time.Second, -time.Hour, 30 * time.Minute}
+	for _, step := range walk {
+		settled(t, s, l)
+		srv.step(step)
+	}
+	settled(t, s, l)
+	stop()
+	callers.Wait()
+	bound := int64(1+len(walk))*l.Capacity() + int64(time.Since(began)/(10*time.Second)) + 1
+	if n := admitted.Load(); n > bound {
+		t.Errorf("%d admitted, at most %d are allowed", n, bound)
+	}
+}
+
+// settled waits until the callers have taken what there is.
+func settled(t *testing.T, s core.Store, l core.Limit) {
+	t.Helper()
+	for range 50 {
+		take(t, s, "another key", l)
+	}
+	for {
+		op := core.Op{Verb: core.Peek, Rule: "rule", Key: "key", Limit: l, Cost: 1}
+		var out [1]core.Decision
+		if err := s.Apply(t.Context(), []core.Op{op}, out[:]); err != nil {
+			t.Fatal(err)
+		}
+		if !out[0].Allowed {
+			return
+		}
+	}
+}

@@ -1,0 +1,4 @@
+// Package clockfaults holds the tests in which the clock of a real redis-server
+// steps while it runs: of one that stays, and of a replica that is promoted. They
+// need Linux and a C compiler, for a preloaded library that moves the clock.
+package clockfaults
