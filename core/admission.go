@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 )
 
@@ -49,9 +50,10 @@ type Admission struct {
 	ctx      context.Context
 	outer    *Admission // the one before in the context
 	renewal  renewal
-	headers  []Header
+	fields   []field
 	text     []byte
-	ends     []int
+	value    []byte // of one header, or the body
+	headers  []Header
 	order    []int
 	rendered bool
 }
@@ -121,7 +123,7 @@ func (a *Admission) Violated() []string { return a.grant.Violated() }
 func (a *Admission) RetryAfter() int64 {
 	switch a.Outcome() {
 	case Failed:
-		return 1
+		return max(1, wholeSeconds(retryAfter(a.grant.err)))
 	case Refused:
 		if d := a.grant.RetryAfter(); d != Never {
 			return max(1, wholeSeconds(d))
@@ -143,6 +145,9 @@ func (a *Admission) NeedsContext() bool {
 
 // NeedsStatus tells that Done has to be told the true status.
 func (a *Admission) NeedsStatus() bool {
+	if !a.grant.mayRefund() {
+		return false
+	}
 	for i := range a.grant.calls {
 		if a.grant.calls[i].rule.RefundIf != nil && a.grant.charged(i) {
 			return true
@@ -162,12 +167,19 @@ func (a *Admission) Done(status int) {
 	if l == nil {
 		return
 	}
-	holding := a.renewal.finish()
-	if a.grant.allowed {
-		a.grant.finish(a.ctx, status, holding)
+	if a.grant.lease != "" || a.grant.mayRefund() {
+		a.settle(status)
 	}
 	if !a.NeedsContext() {
 		a.recycle(l)
+	}
+}
+
+// settle gives back what was only lent.
+func (a *Admission) settle(status int) {
+	holding := a.renewal.finish()
+	if a.grant.allowed {
+		a.grant.finish(a.ctx, status, holding)
 	}
 }
 
@@ -184,17 +196,28 @@ func (a *Admission) recycle(l *Limiter) {
 	a.grant.recycle()
 	a.ctx, a.outer, a.rendered = nil, nil, false
 	clear(a.headers)
-	a.headers, a.text, a.ends, a.order = a.headers[:0], a.text[:0], a.ends[:0], a.order[:0]
+	if l.customHeaders != nil {
+		clear(a.fields)
+	}
+	a.fields, a.text, a.headers, a.order = a.fields[:0], a.text[:0], a.headers[:0], a.order[:0]
 	l.admissions.Put(a)
 }
 
 func (g *Grant) recycle() {
-	clear(g.calls)
-	clear(g.ops)
-	clear(g.out)
+	ops := g.ops[:cap(g.ops)]
+	for i := range ops {
+		ops[i].Key, ops[i].Lease = "", ""
+	}
 	g.calls, g.ops, g.out = g.calls[:0], g.ops[:0], g.out[:0]
-	g.limiter, g.set, g.err, g.stopped = nil, nil, nil, nil
+	g.limiter, g.set, g.err, g.stopped, g.skipped = nil, nil, nil, nil, nil
 	g.allowed, g.degraded, g.waited, g.aged, g.lease = false, false, 0, 0, ""
-	g.refunded.Store(false)
-	g.released.Store(false)
+	unset(&g.refunded)
+	unset(&g.released)
+}
+
+// unset spares the store, which costs more than all else here.
+func unset(b *atomic.Bool) {
+	if b.Load() {
+		b.Store(false)
+	}
 }

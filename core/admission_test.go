@@ -2,6 +2,8 @@ package core_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/headgate/headgate/core"
@@ -230,6 +232,35 @@ func TestARecycledAdmissionRemembersNothing(t *testing.T) {
 		if got := fresh(); got != want {
 			t.Fatalf("got\n%swant\n%s", got, want)
 		}
+	}
+}
+
+// A recycled admission keeps room for the rules of the request before.
+func TestRulesThatApplyByTurnsAreNotMixedUp(t *testing.T) {
+	posts, all := rule(t, "posts", "5/1m fixed-window"), rule(t, "all", "9/1h fixed-window")
+	posts.Key = func(r core.Request) (string, bool) { return "p", r.Method() == "POST" }
+	posts.Cost = func(core.Request) int64 { return 2 }
+	posts.OnLimit = core.Degrade
+	all.RefundIf = func(status int) bool { return status == 500 }
+	l := limiter(t, newStore(), posts, all)
+	for i, want := range []string{"all 8", "posts 3 all 7", "all 6", "posts 1 all 5", "posts 1 over all 4", "all 3"} {
+		method := "GET"
+		if strings.Contains(want, "posts") {
+			method = "POST"
+		}
+		a := l.Admit(&fakeRequest{method: method})
+		got := ""
+		for _, d := range a.Grant().Decisions() {
+			over := ""
+			if !d.Decision.Allowed {
+				over = " over"
+			}
+			got += fmt.Sprintf(" %s %d%s", d.Rule, d.Decision.Remaining, over)
+		}
+		if got != " "+want {
+			t.Errorf("request %d: got%s, want %s", i, got, want)
+		}
+		a.Done(200)
 	}
 }
 

@@ -7,15 +7,6 @@ import (
 	"log/slog"
 )
 
-// Failure says what happens to a request when nobody could decide: the store
-// failed, or a function of a rule panicked or returned what makes no sense.
-type Failure uint8
-
-const (
-	FailOpen   Failure = iota // the request passes
-	FailClosed                // the request gets a 503
-)
-
 // What the zero values of Config mean.
 const (
 	DefaultMaxWaiters       = 1000
@@ -36,6 +27,8 @@ type Config struct {
 	// those of Shadow rules, and must not keep the slice.
 	CustomHeaders func([]RuleDecision) []Header
 
+	// OnStoreError is that of every rule which does not say. The zero value has
+	// the fallback of the store decide, or lets requests pass if there is none.
 	OnStoreError Failure
 
 	// OnError, unless nil, is told of every error, in the goroutine of the
@@ -59,7 +52,7 @@ type Config struct {
 }
 
 // faults lists everything that is wrong outside of the rules.
-func (c *Config) faults() []error {
+func (c *Config) faults(f *failing) []error {
 	var errs []error
 	if c.Store == nil {
 		errs = append(errs, errors.New("Store is nil"))
@@ -67,8 +60,8 @@ func (c *Config) faults() []error {
 	if err := c.Headers.check(); err != nil {
 		errs = append(errs, err)
 	}
-	if c.OnStoreError > FailClosed {
-		errs = append(errs, fmt.Errorf("OnStoreError: %d is not known", c.OnStoreError))
+	if err := f.fault(c.OnStoreError); err != nil {
+		errs = append(errs, err)
 	}
 	if c.MaxWaiters < 0 {
 		errs = append(errs, fmt.Errorf("MaxWaiters: %d is negative", c.MaxWaiters))

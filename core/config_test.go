@@ -15,7 +15,7 @@ func TestNewReportsEveryMistakeAtOnceByName(t *testing.T) {
 	good := limit(t, "10/1s")
 	_, err := core.New(core.Config{
 		Headers:          core.XRateLimit | core.XRateLimitDelta,
-		OnStoreError:     2,
+		OnStoreError:     4,
 		MaxWaiters:       -1,
 		MaxWaitersPerKey: -2,
 		Rules: []core.Rule{
@@ -31,7 +31,7 @@ func TestNewReportsEveryMistakeAtOnceByName(t *testing.T) {
 	want := []string{
 		"Store is nil",
 		"Headers: XRateLimit and XRateLimitDelta give one header two meanings",
-		"OnStoreError: 2 is not known",
+		"OnStoreError: 4 is not known",
 		"MaxWaiters: -1 is negative",
 		"MaxWaitersPerKey: -2 is negative",
 		`rule 0 "Upper": the name is not 1 to 64 of a-z, 0-9, _, . and -, a letter first`,

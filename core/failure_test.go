@@ -3,15 +3,17 @@ package core_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/core"
 )
 
 var errDown = errors.New("down")
 
-// holds F2, I7
 func TestWhenNobodyCanDecideTheConfigurationDoes(t *testing.T) {
 	ok := func() core.Rule { return rule(t, "a", "5/1s") }
 	rows := []struct {
@@ -80,6 +82,273 @@ func TestAFailureIs503AndNever429(t *testing.T) {
 	}
 	if got, want := string(a.Problem()), `{"type":"about:blank","title":"Service Unavailable","status":503}`; got != want {
 		t.Errorf("got %s", got)
+	}
+}
+
+// standby has a fallback; the store itself is down.
+type standby struct{ fallback core.Store }
+
+var errFallback = errors.New("no fallback either")
+
+func (s standby) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
+	return s.fallback.Apply(ctx, ops, out)
+}
+func (s standby) Strict() core.Store   { return brokenStore(func() error { return errDown }) }
+func (s standby) Fallback() core.Store { return s.fallback }
+
+// Each row is the policies of the limiter and of its rules, which admit one
+// request each, and what becomes of two requests.
+func TestEachRuleSaysWhatHappensWhenTheStoreFails(t *testing.T) {
+	const def, open, closed, local = core.FailDefault, core.FailOpen, core.FailClosed, core.FailLocal
+	pass, refused, failed := []core.Outcome{core.Pass, core.Pass}, []core.Outcome{core.Pass, core.Refused}, []core.Outcome{core.Failed, core.Failed}
+	rows := []struct {
+		limiter core.Failure
+		rules   []core.Failure
+		shadow  []bool
+		want    []core.Outcome
+		errs    int // that are told
+	}{
+		{def, []core.Failure{def}, nil, refused, 0},
+		{def, []core.Failure{local}, nil, refused, 0},
+		{def, []core.Failure{open}, nil, pass, 2},
+		{def, []core.Failure{closed}, nil, failed, 2},
+		{open, []core.Failure{def}, nil, pass, 2},
+		{open, []core.Failure{local}, nil, refused, 0},
+		{closed, []core.Failure{def}, nil, failed, 2},
+		{closed, []core.Failure{open}, nil, pass, 2},
+		{closed, []core.Failure{local}, nil, refused, 0},
+		{local, []core.Failure{def, def}, nil, refused, 0},
+		{def, []core.Failure{open, local}, nil, refused, 2},
+		{def, []core.Failure{local, open}, nil, refused, 2},
+		{def, []core.Failure{open, open}, nil, pass, 2},
+		{def, []core.Failure{local, open, closed}, nil, failed, 2},
+		{open, []core.Failure{closed, local}, []bool{true, false}, refused, 2},
+		{open, []core.Failure{closed}, []bool{true}, pass, 2},
+		{closed, []core.Failure{def, def}, []bool{true, true}, pass, 2},
+		{closed, []core.Failure{local}, []bool{true}, pass, 0},
+	}
+	for i, row := range rows {
+		var told []error
+		c := core.Config{Store: standby{newStore()}, OnStoreError: row.limiter,
+			OnError: func(_ context.Context, err error) { told = append(told, err) }}
+		for j, failure := range row.rules {
+			r := rule(t, string(rune('a'+j)), "1/1h")
+			r.OnStoreError = failure
+			if row.shadow != nil && row.shadow[j] {
+				r.OnLimit = core.Shadow
+			}
+			c.Rules = append(c.Rules, r)
+		}
+		l := configured(t, c)
+		if got := []core.Outcome{admit(l), admit(l)}; !slices.Equal(got, row.want) {
+			t.Errorf("row %d: %v, want %v", i, got, row.want)
+		}
+		if len(told) != row.errs {
+			t.Errorf("row %d: told %v", i, told)
+		}
+	}
+}
+
+func TestWhenTheFallbackFailsTooTheLimiterDecides(t *testing.T) {
+	rows := map[core.Failure]core.Outcome{
+		core.FailDefault: core.Pass, core.FailOpen: core.Pass, core.FailLocal: core.Pass, core.FailClosed: core.Failed,
+	}
+	for failure, want := range rows {
+		for _, mixed := range []bool{false, true} {
+			local := rule(t, "local", "1/1h")
+			local.OnStoreError = core.FailLocal
+			c := core.Config{Store: standby{brokenStore(func() error { return errFallback })}, OnStoreError: failure,
+				Rules: []core.Rule{local}}
+			if mixed {
+				open := rule(t, "open", "1/1h")
+				open.OnStoreError = core.FailOpen
+				c.Rules = append(c.Rules, open)
+			}
+			l := configured(t, c)
+			if got := admit(l); got != want {
+				t.Errorf("%s, mixed %t: %s, want %s", failure, mixed, got, want)
+			}
+			if _, err := l.Take(t.Context(), "k", 1); !errors.Is(err, errFallback) || errors.Is(err, errDown) != mixed {
+				t.Errorf("%s, mixed %t: %v", failure, mixed, err)
+			}
+		}
+	}
+}
+
+func TestAnswersSpeakOfTheRulesThatWereDecidedAlone(t *testing.T) {
+	open, local := rule(t, "open", "1/1m fixed-window"), rule(t, "local", "2/1m fixed-window")
+	open.OnStoreError = core.FailOpen
+	var seen recording
+	l := configured(t, core.Config{Store: standby{newStore()}, Rules: []core.Rule{open, local}, Headers: core.Draft8, Observer: &seen})
+	a := l.Admit(&fakeRequest{})
+	defer a.Done(200)
+	want := "Ratelimit-Policy: \"local\";q=2;w=60\nRatelimit: \"local\";r=1;t=60\n"
+	if got := lines(a); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	if len(seen) != 2 || seen[0].Rule != "" || !errors.Is(seen[0].Err, errDown) || seen[1].Rule != "local" || seen[1].Err != nil {
+		t.Errorf("%+v", seen)
+	}
+	g, err := l.Take(t.Context(), "k", 1)
+	if !errors.Is(err, errDown) || !g.Allowed() || len(g.Decisions()) != 1 {
+		t.Errorf("%v, %v", g.Decisions(), err)
+	}
+}
+
+func TestMistakesInFailurePoliciesAreFoundByName(t *testing.T) {
+	bad := rule(t, "bad", "1/1s")
+	bad.OnStoreError = core.FailLocal
+	odd := rule(t, "odd", "1/1s")
+	odd.OnStoreError = 9
+	c := core.Config{Store: newStore(), OnStoreError: core.FailLocal, Rules: []core.Rule{bad, odd}}
+	want := "OnStoreError: the store has no fallback that could decide\n" +
+		`rule 0 "bad": OnStoreError: the store has no fallback that could decide` + "\n" +
+		`rule 1 "odd": OnStoreError: 9 is not known`
+	for _, store := range []core.Store{newStore(), standby{}} {
+		c.Store = store
+		if _, err := core.New(c); err == nil || err.Error() != want {
+			t.Errorf("got\n%v\nwant\n%s", err, want)
+		}
+	}
+	l := limiter(t, newStore(), rule(t, "a", "1/1h"))
+	if err := l.SetRules([]core.Rule{bad}); err == nil {
+		t.Error("SetRules has taken a bad rule")
+	}
+	admit(l)
+	if got := admit(l); got != core.Refused {
+		t.Errorf("%s after a bad set", got)
+	}
+}
+
+func TestSetRulesPutsFailurePoliciesInForce(t *testing.T) {
+	r := rule(t, "a", "1/1h")
+	l := limiter(t, standby{newStore()}, r)
+	r.OnStoreError = core.FailClosed
+	if err := l.SetRules([]core.Rule{r}); err != nil {
+		t.Fatal(err)
+	}
+	if got := admit(l); got != core.Failed {
+		t.Errorf("%s", got)
+	}
+	r.OnStoreError = core.FailLocal
+	if err := l.SetRules([]core.Rule{r}); err != nil {
+		t.Fatal(err)
+	}
+	if got := admit(l); got != core.Pass {
+		t.Errorf("%s", got)
+	}
+}
+
+func TestARuleThatCannotTellLeavesTheOthersInForce(t *testing.T) {
+	broken := rule(t, "broken", "9/1h")
+	broken.Key = func(core.Request) (string, bool) { panic("k") }
+	rows := map[core.Failure]map[core.Overflow][]core.Outcome{
+		core.FailOpen: {core.Reject: {core.Pass, core.Refused}, core.Shadow: {core.Pass, core.Refused}},
+		core.FailClosed: {core.Reject: {core.Failed, core.Failed}, core.Degrade: {core.Failed, core.Failed},
+			core.Shadow: {core.Pass, core.Refused}},
+	}
+	for failure, byOverflow := range rows {
+		for overflow, want := range byOverflow {
+			for _, first := range []bool{true, false} {
+				broken.OnStoreError, broken.OnLimit = failure, overflow
+				rules := []core.Rule{broken, rule(t, "a", "1/1h")}
+				if !first {
+					slices.Reverse(rules)
+				}
+				var told []error
+				l := configured(t, core.Config{Store: newStore(), Rules: rules,
+					OnError: func(_ context.Context, err error) { told = append(told, err) }})
+				if got := []core.Outcome{admit(l), admit(l)}; !slices.Equal(got, want) {
+					t.Errorf("%s %s, first %t: %v, want %v", failure, overflow, first, got, want)
+				}
+				if len(told) != 2 {
+					t.Errorf("%s %s: told %v", failure, overflow, told)
+				}
+			}
+		}
+	}
+}
+
+func TestAnOverrideThatFailsIsReturnedByTake(t *testing.T) {
+	broken := rule(t, "broken", "9/1h")
+	broken.Override = func(string) (core.Limit, bool) { panic("o") }
+	l := limiter(t, newStore(), broken, rule(t, "a", "1/1h"))
+	for _, want := range []bool{true, false} {
+		g, err := l.Take(t.Context(), "k", 1)
+		if g.Allowed() != want || err == nil || err.Error() != `rule 0 "broken": panic: "o"` {
+			t.Errorf("allowed %t, %v", g.Allowed(), err)
+		}
+	}
+	if _, err := l.Peek(t.Context(), "k"); err == nil {
+		t.Error("Peek")
+	}
+	if err := l.Reset(t.Context(), "k"); err == nil {
+		t.Error("Reset")
+	}
+}
+
+// Whoever hangs up while he is being counted would pass uncounted otherwise.
+func TestTheRequestOfAClientThatHasLeftDoesNotPass(t *testing.T) {
+	ctx, leave := context.WithCancel(context.Background())
+	leave()
+	l := limiter(t, newStore(), rule(t, "a", "1/1h"))
+	a := l.Admit(&fakeRequest{ctx: ctx})
+	defer a.Done(503)
+	if a.Outcome() != core.Failed {
+		t.Errorf("%s", a.Outcome())
+	}
+	open, local := rule(t, "open", "1/1h"), rule(t, "local", "1/1h")
+	open.OnStoreError = core.FailOpen
+	asked := 0
+	l = limiter(t, standby{brokenStore(func() error { asked++; return nil })}, open, local)
+	b := l.Admit(&fakeRequest{ctx: ctx})
+	defer b.Done(503)
+	if b.Outcome() != core.Failed || asked != 0 {
+		t.Errorf("%s, and the fallback was asked %d times", b.Outcome(), asked)
+	}
+}
+
+// hint is an error that knows when to come back.
+type hint time.Duration
+
+func (h hint) Error() string             { return "later" }
+func (h hint) RetryAfter() time.Duration { return time.Duration(h) }
+
+func TestRetryAfterOfAFailureIsWhatTheErrorKnows(t *testing.T) {
+	rows := map[time.Duration]string{0: "1", -time.Second: "1", time.Millisecond: "1", time.Second: "1", time.Second + 1: "2"}
+	for after, want := range rows {
+		l := configured(t, core.Config{Store: brokenStore(func() error { return fmt.Errorf("wrapped: %w", hint(after)) }),
+			OnStoreError: core.FailClosed, Rules: []core.Rule{rule(t, "a", "1/1h")}})
+		a := l.Admit(&fakeRequest{})
+		if got := lines(a); got != "Retry-After: "+want+"\nCache-Control: no-store\n" {
+			t.Errorf("after %s: %s", after, got)
+		}
+		a.Done(503)
+	}
+}
+
+func TestPeekSeesWhatTakeWouldMeet(t *testing.T) {
+	r := rule(t, "a", "1/1h")
+	l := limiter(t, standby{newStore()}, r)
+	wantLeft(t, l, "k", 1)
+	r.OnStoreError = core.FailClosed
+	if err := l.SetRules([]core.Rule{r}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Peek(t.Context(), "k"); !errors.Is(err, errDown) {
+		t.Error(err)
+	}
+	if err := l.Reset(t.Context(), "k"); err != nil { // which a Standby keeps for later
+		t.Error(err)
+	}
+}
+
+func TestFailuresSayWhatTheyAre(t *testing.T) {
+	want := []string{"default", "open", "closed", "local", "unknown failure"}
+	for i, text := range want {
+		if got := core.Failure(i).String(); got != text {
+			t.Errorf("%d is %q", i, got)
+		}
 	}
 }
 

@@ -75,14 +75,28 @@ func (g *Grant) Release(ctx context.Context) error {
 	return err
 }
 
-func (g *Grant) releaseAgain(ctx context.Context) error {
-	var undo []Op
+// letGo releases the leases now, or later if the store fails.
+func (g *Grant) letGo(ctx context.Context) {
+	if !g.released.CompareAndSwap(false, true) {
+		return
+	}
+	undo := g.releasing()
+	if err := g.undo(ctx, undo); err != nil {
+		g.limiter.owe(undo)
+		g.limiter.report(ctx, err)
+	}
+}
+
+func (g *Grant) releaseAgain(ctx context.Context) error { return g.undo(ctx, g.releasing()) }
+
+// releasing are the ops that end the leases.
+func (g *Grant) releasing() (undo []Op) {
 	for i := range g.ops {
 		if g.leased(i) {
 			undo = append(undo, g.undoing(i))
 		}
 	}
-	return g.undo(ctx, undo)
+	return undo
 }
 
 func (g *Grant) undo(ctx context.Context, ops []Op) error {
@@ -146,7 +160,10 @@ func (g *Grant) finish(ctx context.Context, status int, holding bool) {
 	}
 	ctx, cancel := tidying(ctx)
 	defer cancel()
-	g.limiter.report(ctx, g.undo(ctx, undo))
+	if err := g.undo(ctx, undo); err != nil {
+		g.limiter.owe(undo)
+		g.limiter.report(ctx, err)
+	}
 }
 
 // refunds asks rule i about the status.

@@ -28,6 +28,7 @@ type Grant struct {
 	degraded bool
 	err      error         // nobody could decide
 	stopped  error         // the wait ended before its time
+	skipped  error         // some rules could not be asked
 	waited   time.Duration // in all
 	aged     time.Duration // since the store decided
 	lease    string
@@ -52,7 +53,7 @@ type RuleDecision struct {
 
 // Allowed tells whether the units were taken, except those of Degrade and
 // Shadow rules that were over their limits. When nobody could decide it is what
-// Config.OnStoreError says.
+// OnStoreError of the rules says.
 func (g *Grant) Allowed() bool { return g != nil && g.allowed }
 
 // Degraded tells that the request passes although it is over the limit of a
@@ -139,6 +140,9 @@ func (g *Grant) outcome() Outcome {
 	return Refused
 }
 
+// mayRefund tells whether any rule in force may give units back.
+func (g *Grant) mayRefund() bool { return g.set != nil && g.set.refunds }
+
 // begin makes the grant ready for the rules in force.
 func (g *Grant) begin(l *Limiter) {
 	g.limiter, g.set = l, l.set.Load()
@@ -156,7 +160,8 @@ func (g *Grant) add(verb Verb, r *activeRule, key string, cost int64) error {
 	if err != nil {
 		return err
 	}
-	op := Op{Verb: verb, Soft: r.OnLimit.soft(), Rule: r.Name, Key: key, Limit: t.limit, Cost: cost}
+	op := g.room(r, t)
+	op.Verb, op.Key, op.Cost = verb, key, cost
 	if t.limit.Algorithm == Concurrency && verb == Take {
 		if g.lease == "" {
 			g.lease = g.limiter.leases.next()
@@ -164,21 +169,48 @@ func (g *Grant) add(verb Verb, r *activeRule, key string, cost int64) error {
 		// Renewal may outlive the request, and with it the key.
 		op.Lease, op.Key = g.lease, strings.Clone(key)
 	}
-	g.calls = append(g.calls, call{r, t, r.OnLimit.MaxWait()})
-	g.ops = append(g.ops, op)
-	g.out = append(g.out, Decision{})
 	return nil
+}
+
+// room is for one more op. What an earlier request under the same terms has left
+// there is as good as new.
+func (g *Grant) room(r *activeRule, t *terms) *Op {
+	n := len(g.calls)
+	if n < cap(g.calls) && g.calls[:n+1][n].terms == t {
+		g.calls, g.ops, g.out = g.calls[:n+1], g.ops[:n+1], g.out[:n+1]
+		g.out[n] = Decision{}
+		return &g.ops[n]
+	}
+	g.calls = append(g.calls, call{r, t, r.OnLimit.MaxWait()})
+	g.ops = append(g.ops, t.take)
+	g.out = append(g.out, Decision{})
+	return &g.ops[n]
 }
 
 // addRequest asks every rule what the request means to it.
 func (g *Grant) addRequest(r Request) (err error) {
-	i, rules := 0, g.set.rules
+	for i := 0; ; i++ {
+		if i, err = g.addRequestFrom(i, r); err == nil {
+			return nil
+		}
+		if err = g.excuse(r.Context(), i, err); err != nil {
+			return err
+		}
+	}
+}
+
+// addRequestFrom asks rule i and those after it, and returns the first that
+// cannot tell.
+func (g *Grant) addRequestFrom(i int, r Request) (at int, err error) {
+	at = i
+	rules := g.set.rules
 	defer func() {
 		if v := recover(); v != nil {
-			err = rules[i].fault(panicked(v))
+			err = rules[at].fault(panicked(v))
 		}
 	}()
-	for ; i < len(rules); i++ {
+	for ; at < len(rules); at++ {
+		i := at
 		key, ok := rules[i].Key(r)
 		if !ok {
 			continue
@@ -188,32 +220,41 @@ func (g *Grant) addRequest(r Request) (err error) {
 			cost = rules[i].Cost(r)
 		}
 		if err := g.add(Take, rules[i], key, cost); err != nil {
+			return at, err
+		}
+	}
+	return at, nil
+}
+
+// addKey makes every rule count key.
+func (g *Grant) addKey(ctx context.Context, verb Verb, key string, cost int64) error {
+	for _, r := range g.set.rules {
+		err := g.addKeyTo(r, verb, key, cost)
+		if err != nil && verb == Take {
+			err = g.excuse(ctx, r.index, err)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// addKey makes every rule count key.
-func (g *Grant) addKey(verb Verb, key string, cost int64) (err error) {
-	i, rules := 0, g.set.rules
+func (g *Grant) addKeyTo(r *activeRule, verb Verb, key string, cost int64) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = rules[i].fault(panicked(v))
+			err = r.fault(panicked(v))
 		}
 	}()
-	for ; i < len(rules); i++ {
-		if err := g.add(verb, rules[i], key, cost); err != nil {
-			return err
-		}
-	}
-	return nil
+	return g.add(verb, r, key, cost)
 }
 
 // ask has the store decide.
 func (g *Grant) ask(ctx context.Context) error {
-	if err := g.limiter.apply(ctx, g.ops, g.out); err != nil {
-		return err
+	if err := g.limiter.applyTo(ctx, g.set.store, g.ops, g.out); err != nil {
+		if err = g.endure(ctx, err); err != nil {
+			return err
+		}
 	}
 	g.allowed, g.degraded = true, false
 	for i := range g.ops {
@@ -237,9 +278,11 @@ func (g *Grant) ask(ctx context.Context) error {
 func (g *Grant) conclude(ctx context.Context, err error) {
 	if err != nil {
 		g.err = err
+		g.allowed, g.degraded = g.passes(ctx, err), false
 		g.calls, g.ops, g.out = g.calls[:0], g.ops[:0], g.out[:0]
-		g.allowed, g.degraded = g.limiter.onStoreError == FailOpen, false
 		g.limiter.report(ctx, err)
 	}
-	g.limiter.observe(ctx, g)
+	if g.limiter.observer != nil {
+		g.limiter.observe(ctx, g)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"net/textproto"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -11,17 +12,18 @@ import (
 // [net/http.Header], and notes there that a request that passes has been
 // counted; see [Limiter.Counted].
 func (a *Admission) SetHeaders(h map[string][]string) {
-	list := a.Headers()
-	n, earlier := len(list), marks(h)
-	values := make([]string, n+len(earlier)+1)
-	for i := range list {
-		values[i] = list[i].Value
-		h[list[i].Name] = values[i : i+1 : i+1]
+	a.render()
+	if n := len(a.fields); n > 0 {
+		values := make([]string, n)
+		text, from := string(a.text), 0
+		for i := range a.fields {
+			f := &a.fields[i]
+			values[i], from = f.value(text, from)
+			h[f.name] = values[i : i+1 : i+1]
+		}
 	}
-	if a.Outcome() == Pass {
-		copy(values[n:], earlier)
-		values[len(values)-1] = a.grant.limiter.id
-		h[seenHeader] = values[n:n:len(values)]
+	if a.grant.allowed {
+		h[a.grant.limiter.mark] = nil
 	}
 }
 
@@ -29,16 +31,57 @@ func (a *Admission) SetHeaders(h map[string][]string) {
 // most exhausted rule comes first, and the X-RateLimit headers speak of it
 // alone. The slice is valid until Done.
 func (a *Admission) Headers() []Header {
-	if !a.rendered {
-		a.rendered = true
-		a.render()
+	a.render()
+	if len(a.headers) < len(a.fields) {
+		text, from := string(a.text), 0
+		for i := range a.fields {
+			h := Header{Name: a.fields[i].name}
+			h.Value, from = a.fields[i].value(text, from)
+			a.headers = append(a.headers, h)
+		}
 	}
 	return a.headers
 }
 
-// render writes all that differs from request to request into one buffer, and
-// makes one string of it.
+// EachHeader calls set with each of [Admission.Headers], for adapters whose
+// framework copies values. A value is valid during the call alone.
+func (a *Admission) EachHeader(set func(name string, value []byte)) {
+	a.render()
+	from := 0
+	for i := range a.fields {
+		f := &a.fields[i]
+		if f.end == 0 {
+			a.value = append(a.value[:0], f.fixed...)
+			set(f.name, a.value)
+			continue
+		}
+		set(f.name, a.text[from:f.end:f.end])
+		from = f.end
+	}
+}
+
+// field is a header: its value is known beforehand, or the piece of the buffer
+// between the one before and end.
+type field struct {
+	name, fixed string
+	end         int
+}
+
+// value is that of the field, whose piece begins at from, and where the next
+// one begins.
+func (f *field) value(text string, from int) (value string, next int) {
+	if f.end == 0 {
+		return f.fixed, from
+	}
+	return text[from:f.end], f.end
+}
+
+// render writes all that differs from request to request into one buffer.
 func (a *Admission) render() {
+	if a.rendered {
+		return
+	}
+	a.rendered = true
 	g := &a.grant
 	if o := a.Outcome(); o != Pass {
 		if n := a.RetryAfter(); n > 0 {
@@ -47,45 +90,32 @@ func (a *Admission) render() {
 		}
 		a.fixed("Cache-Control", "no-store")
 	}
-	if g.limiter == nil {
-		a.fill()
+	if g.limiter == nil || g.limiter.headers == NoHeaders && g.limiter.customHeaders == nil {
 		return
 	}
-	a.rank()
-	if len(a.order) > 0 {
-		style := g.limiter.headers
-		if style&(XRateLimit|XRateLimitDelta) != 0 {
-			a.xRateLimit(style)
-		}
-		if style&Draft8 != 0 {
-			a.draft8()
-		}
+	if a.rank(); len(a.order) == 0 {
+		return
 	}
-	a.fill()
-	if len(a.order) > 0 && g.limiter.customHeaders != nil {
+	style := g.limiter.headers
+	if style&(XRateLimit|XRateLimitDelta) != 0 {
+		a.xRateLimit(style)
+	}
+	if style&Draft8 != 0 {
+		a.draft8()
+	}
+	if g.limiter.customHeaders != nil {
 		a.custom()
 	}
 }
 
 // fixed adds a header whose value is known beforehand.
-func (a *Admission) fixed(name, value string) { a.headers = append(a.headers, Header{name, value}) }
+func (a *Admission) fixed(name, value string) {
+	a.fields = append(a.fields, field{name: name, fixed: value})
+}
 
 // cut ends the value of a header in the buffer.
 func (a *Admission) cut(name string) {
-	a.headers = append(a.headers, Header{Name: name})
-	a.ends = append(a.ends, len(a.text))
-}
-
-// fill gives the headers that were cut their values.
-func (a *Admission) fill() {
-	text, from, next := string(a.text), 0, 0
-	for i := range a.headers {
-		if a.headers[i].Value == "" {
-			a.headers[i].Value = text[from:a.ends[next]]
-			from = a.ends[next]
-			next++
-		}
-	}
+	a.fields = append(a.fields, field{name: name, end: len(a.text)})
 }
 
 // rank puts the rules that clients may see in order, the most exhausted first.
@@ -164,9 +194,7 @@ func (g *Grant) usesOwnLimits(shown int) bool {
 // appendRemaining writes the item of RateLimit. When a lease ends nobody knows.
 func (g *Grant) appendRemaining(b []byte, i int) []byte {
 	d := g.decision(i)
-	b = append(b, '"')
-	b = append(b, g.calls[i].rule.Name...)
-	b = append(b, `";r=`...)
+	b = append(b, g.calls[i].terms.remaining...)
 	b = strconv.AppendInt(b, min(d.Remaining, mostInteger), 10)
 	if g.ops[i].Limit.Algorithm == Concurrency {
 		return b
@@ -174,6 +202,9 @@ func (g *Grant) appendRemaining(b []byte, i int) []byte {
 	b = append(b, ";t="...)
 	return strconv.AppendInt(b, wholeSeconds(d.ResetAfter), 10)
 }
+
+// oneLine keeps a value from ending the header that it is in.
+var oneLine = strings.NewReplacer("\r", " ", "\n", " ")
 
 // custom adds the headers of the program's own function.
 func (a *Admission) custom() {
@@ -188,6 +219,6 @@ func (a *Admission) custom() {
 		list[n] = a.grant.ruleDecision(i)
 	}
 	for _, h := range l.customHeaders(list) {
-		a.fixed(textproto.CanonicalMIMEHeaderKey(h.Name), h.Value)
+		a.fixed(textproto.CanonicalMIMEHeaderKey(h.Name), oneLine.Replace(h.Value))
 	}
 }

@@ -20,14 +20,15 @@ type Limiter struct {
 	set           atomic.Pointer[ruleSet]
 	headers       HeaderStyle
 	customHeaders func([]RuleDecision) []Header
-	onStoreError  Failure
+	failing       failing
 	onError       func(context.Context, error)
 	observer      Observer
 	queue         queue
 	leases        *leaseSource
+	arrears       arrears
 	admissions    sync.Pool
 	doctor        doctor
-	id            string          // that nobody else has
+	mark          string          // in the headers of an answer; nobody else has it
 	life          context.Context // ends with Close
 	end           context.CancelFunc
 }
@@ -35,20 +36,21 @@ type Limiter struct {
 // New returns a limiter, or an error that joins everything that is wrong with
 // c; each mistake in a rule is a [*RuleError].
 func New(c Config) (*Limiter, error) {
-	set, err := newRuleSet(c.Rules)
-	if err := errors.Join(append(c.faults(), err)...); err != nil {
+	failing := newFailing(&c)
+	set, err := newRuleSet(c.Rules, &failing)
+	if err := errors.Join(append(c.faults(&failing), err)...); err != nil {
 		return nil, err
 	}
 	l := &Limiter{
 		store:         c.Store,
 		headers:       cmp.Or(c.Headers, XRateLimit|Draft8),
 		customHeaders: c.CustomHeaders,
-		onStoreError:  c.OnStoreError,
+		failing:       failing,
 		onError:       c.OnError,
 		observer:      c.Observer,
 		leases:        newLeaseSource(),
 	}
-	l.id = l.leases.next()
+	l.mark = newMark(l.leases)
 	l.life, l.end = context.WithCancel(context.Background())
 	l.doctor.hire(c.Logger)
 	l.queue.most = cmp.Or(c.MaxWaiters, DefaultMaxWaiters)
@@ -71,7 +73,7 @@ func MustNew(c Config) *Limiter {
 // that keep their name and algorithm keep their counts. If anything is wrong
 // with the rules, nothing changes; the error is as of [New].
 func (l *Limiter) SetRules(rules []Rule) error {
-	set, err := newRuleSet(rules)
+	set, err := newRuleSet(rules, &l.failing)
 	if err != nil {
 		return err
 	}
@@ -97,9 +99,9 @@ func (l *Limiter) Close() error {
 
 // Take counts cost units of key under every rule, whatever its Key function
 // says, and does not wait. A refusal is a grant that is not Allowed. An error
-// means that nobody could decide; the grant, which is never nil, is then
-// allowed as Config.OnStoreError says. Grants that hold leases are to be
-// released.
+// means that nobody could decide, or not under every rule; whether the grant,
+// which is never nil, is then allowed is as OnStoreError of the rules says.
+// Grants that hold leases are to be released.
 func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Grant, error) {
 	return l.grant(ctx, key, cost, 0)
 }
@@ -124,7 +126,7 @@ func (l *Limiter) grant(ctx context.Context, key string, cost int64, patience ti
 	l.consultStore()
 	g := &Grant{}
 	g.begin(l)
-	err := g.addKey(Take, key, cost)
+	err := g.addKey(ctx, Take, key, cost)
 	for i := range g.calls {
 		g.calls[i].patience = patience
 	}
@@ -132,7 +134,7 @@ func (l *Limiter) grant(ctx context.Context, key string, cost int64, patience ti
 		err = g.decide(ctx, patience > 0)
 	}
 	g.conclude(ctx, err)
-	return g, cmp.Or(err, g.stopped)
+	return g, cmp.Or(err, g.stopped, g.skipped)
 }
 
 // Peek tells what [Limiter.Take] of one unit would decide, rule by rule, and
@@ -154,14 +156,22 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 func (l *Limiter) touch(ctx context.Context, verb Verb, key string) (*Grant, error) {
 	g := &Grant{}
 	g.begin(l)
-	if err := g.addKey(verb, key, 1); err != nil {
+	if err := g.addKey(ctx, verb, key, 1); err != nil {
 		return nil, err
+	}
+	if verb == Peek {
+		return g, l.applyTo(ctx, g.set.store, g.ops, g.out)
 	}
 	return g, l.apply(ctx, g.ops, g.out)
 }
 
 // apply is the store's Apply, whose panic is an error.
-func (l *Limiter) apply(ctx context.Context, ops []Op, out []Decision) (err error) {
+func (l *Limiter) apply(ctx context.Context, ops []Op, out []Decision) error {
+	return l.applyTo(ctx, l.store, ops, out)
+}
+
+// applyTo is the same for the store, its strict side or its fallback.
+func (l *Limiter) applyTo(ctx context.Context, s Store, ops []Op, out []Decision) (err error) {
 	if len(ops) == 0 {
 		return nil
 	}
@@ -170,5 +180,5 @@ func (l *Limiter) apply(ctx context.Context, ops []Op, out []Decision) (err erro
 			err = fmt.Errorf("store: %w", panicked(v))
 		}
 	}()
-	return l.store.Apply(ctx, ops, out)
+	return s.Apply(ctx, ops, out)
 }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime/debug"
@@ -61,18 +62,15 @@ func (l *Limiter) report(ctx context.Context, err error) {
 	l.onError(ctx, err)
 }
 
-// observe tells the Observer what became of the grant.
+// observe tells the Observer, which is not nil, what became of the grant.
 func (l *Limiter) observe(ctx context.Context, g *Grant) {
-	if l.observer == nil {
-		return
-	}
 	defer func() {
 		if v := recover(); v != nil {
 			l.report(ctx, fmt.Errorf("Observer: %w", panicked(v)))
 		}
 	}()
-	if g.err != nil {
-		l.observer.Observe(ctx, Event{Rule: ruleOf(g.err), Outcome: g.outcome(), Err: g.err})
+	if err := cmp.Or(g.err, g.skipped); err != nil {
+		l.observer.Observe(ctx, Event{Rule: ruleOf(err), Outcome: g.outcome(), Err: err})
 	}
 	for i := range g.calls {
 		r := g.calls[i].rule

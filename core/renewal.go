@@ -100,5 +100,5 @@ func (a *Admission) letGo() {
 	a.renewal.mu.Unlock()
 	ctx, cancel := tidying(a.ctx)
 	defer cancel()
-	a.grant.limiter.report(ctx, a.grant.Release(ctx))
+	a.grant.letGo(ctx)
 }

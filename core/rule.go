@@ -8,7 +8,7 @@ import (
 // Rule says how much is allowed to whom, and what happens beyond.
 //
 // Its functions are called for every request, from many goroutines. A panic in
-// one of them is an error under Config.OnStoreError, never a crash.
+// one of them is an error under OnStoreError, never a crash.
 type Rule struct {
 	// Name identifies the rule in headers, bodies, events and in what the
 	// store keeps: counts outlive a change of everything but the name and the
@@ -27,12 +27,18 @@ type Rule struct {
 
 	OnLimit Overflow
 
+	// OnStoreError says what happens when nobody can decide under this rule;
+	// the zero value leaves that to Config.OnStoreError. Of several rules that
+	// apply to a request, one that is FailClosed turns it away; otherwise those
+	// decide under which somebody can. Shadow rules turn nobody away.
+	OnStoreError Failure
+
 	// RefundIf tells, once the answer's status is known, whether the units are
 	// given back; nil means never.
 	RefundIf func(status int) bool
 
 	// Override gives a key a limit of its own, if it returns true. A limit
-	// that is not valid is an error under Config.OnStoreError.
+	// that is not valid is an error under OnStoreError.
 	Override func(key string) (Limit, bool)
 }
 
@@ -55,7 +61,7 @@ func (e *RuleError) Unwrap() error { return e.Err }
 const maxName = 64
 
 // faults lists everything that is wrong with the rule by itself.
-func (r *Rule) faults() []error {
+func (r *Rule) faults(f *failing) []error {
 	var errs []error
 	if !nameIsValid(r.Name) {
 		errs = append(errs, fmt.Errorf("the name is not 1 to %d of a-z, 0-9, _, . and -, a letter first", maxName))
@@ -67,6 +73,9 @@ func (r *Rule) faults() []error {
 		errs = append(errs, err)
 	}
 	if err := r.OnLimit.check(); err != nil {
+		errs = append(errs, err)
+	}
+	if err := f.fault(r.OnStoreError); err != nil {
 		errs = append(errs, err)
 	}
 	return errs

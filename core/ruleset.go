@@ -11,7 +11,10 @@ import (
 // ruleSet is a checked list of rules with what can be known beforehand.
 type ruleSet struct {
 	rules   []*activeRule
+	store   Store  // whom to ask first
+	strict  bool   // store is without its fallback
 	patient bool   // some rule waits
+	refunds bool   // some rule gives units back
 	shown   int    // how many rules clients may see
 	policy  string // the RateLimit-Policy of all of them under their own limits
 	watch   watch
@@ -20,9 +23,10 @@ type ruleSet struct {
 // activeRule is a rule in use.
 type activeRule struct {
 	Rule
-	index int
-	terms *terms
-	watch keyWatch
+	index   int
+	failure Failure // never FailDefault
+	terms   *terms
+	watch   keyWatch
 
 	// others are the terms of limits that Override has returned, replaced as a
 	// whole when one is added.
@@ -34,13 +38,13 @@ const maxOthers = 64
 
 // newRuleSet checks and compiles rules. Its error joins a [*RuleError] for
 // every mistake.
-func newRuleSet(rules []Rule) (*ruleSet, error) {
+func newRuleSet(rules []Rule, f *failing) (*ruleSet, error) {
 	var errs []error
 	set := &ruleSet{rules: make([]*activeRule, len(rules))}
 	first := map[string]int{}
 	var policy []string
 	for i, r := range rules {
-		for _, err := range r.faults() {
+		for _, err := range r.faults(f) {
 			errs = append(errs, &RuleError{r.Name, i, err})
 		}
 		if j, taken := first[r.Name]; taken {
@@ -48,14 +52,16 @@ func newRuleSet(rules []Rule) (*ruleSet, error) {
 		} else {
 			first[r.Name] = i
 		}
-		t := newTerms(r.Name, r.Limit)
+		t := newTerms(&r, r.Limit)
 		set.rules[i] = &activeRule{Rule: r, index: i, terms: t}
 		set.patient = set.patient || r.OnLimit.MaxWait() > 0
+		set.refunds = set.refunds || r.RefundIf != nil
 		if r.OnLimit != Shadow {
 			policy = append(policy, t.policy)
 		}
 	}
 	set.shown, set.policy = len(policy), strings.Join(policy, ", ")
+	f.settle(set)
 	return set, errors.Join(errs...)
 }
 
@@ -67,6 +73,10 @@ func (r *activeRule) termsFor(key string) (*terms, error) {
 	if r.Override == nil {
 		return r.terms, nil
 	}
+	return r.overridden(key)
+}
+
+func (r *activeRule) overridden(key string) (*terms, error) {
 	limit, ok := r.Override(key)
 	if !ok || limit == r.Limit {
 		return r.terms, nil
@@ -80,7 +90,7 @@ func (r *activeRule) termsFor(key string) (*terms, error) {
 	if err := limit.Validate(); err != nil {
 		return nil, r.fault(fmt.Errorf("the limit from Override: %w", err))
 	}
-	t := newTerms(r.Name, limit)
+	t := newTerms(&r.Rule, limit)
 	r.remember(known, t)
 	return t, nil
 }

@@ -1,9 +1,12 @@
 package core
 
-// seenHeader keeps, beside the headers of an answer, which limiters have
-// decided about its request. It has no values, so nothing of it is ever sent:
-// the marks stand behind the end of an empty list.
-const seenHeader = "Headgate"
+// markPrefix begins the names under which the headers of an answer keep which
+// limiters have decided about its request. There are no values under them, so
+// nothing of it is ever sent. In lower case no header can have such a name.
+const markPrefix = "headgate-"
+
+// newMark returns a name that no other limiter has.
+func newMark(ids *leaseSource) string { return markPrefix + ids.next()[:16] }
 
 // Counted tells whether l has decided about the request before, so that it
 // passes without being counted once more. h is the header of its answer, which
@@ -18,23 +21,15 @@ func (l *Limiter) Counted(h map[string][]string) bool {
 	if l == nil {
 		return false
 	}
-	for _, id := range marks(h) {
-		if id == l.id {
-			l.WarnTwice()
-			return true
-		}
+	if _, marked := h[l.mark]; !marked {
+		return false
 	}
-	return false
+	l.WarnTwice()
+	return true
 }
 
 // WarnTwice says, once, that a request met the limiter a second time.
 func (l *Limiter) WarnTwice() {
 	l.Warn(Finding{Code: CodeTwice, Text: "a request met the same limiter twice and was counted once: it is mounted in two " +
 		"places that one request passes"})
-}
-
-// marks are the ids of the limiters that have counted the request.
-func marks(h map[string][]string) []string {
-	list := h[seenHeader]
-	return list[:cap(list)]
 }

@@ -40,7 +40,7 @@ func JSON(a *Admission) Answer {
 		b = strconv.AppendInt(append(b, `,"retry_after":`...), n, 10)
 	}
 	if a.Outcome() == Refused {
-		b = appendNames(append(b, `,"rules":`...), a.Violated())
+		b = a.appendViolated(append(b, `,"rules":`...))
 	}
 	return typed(a, "application/json", append(b, '}'))
 }
@@ -69,16 +69,4 @@ func (a *Admission) appendDetail(b []byte) []byte {
 		return append(b, " second."...)
 	}
 	return append(b, " seconds."...)
-}
-
-// appendNames writes a JSON list of rule names, which need no escapes.
-func appendNames(b []byte, names []string) []byte {
-	b = append(b, '[')
-	for i, name := range names {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(append(append(b, '"'), name...), '"')
-	}
-	return append(b, ']')
 }

@@ -7,13 +7,21 @@ import (
 
 // terms are a limit under a rule and the text that clients see of it.
 type terms struct {
-	limit    Limit
-	capacity string
-	policy   string // the item of RateLimit-Policy
+	limit     Limit
+	take      Op // of no key and no cost yet
+	capacity  string
+	policy    string // the item of RateLimit-Policy
+	remaining string // how the item of RateLimit begins
 }
 
-func newTerms(rule string, l Limit) *terms {
-	return &terms{limit: l, capacity: strconv.FormatInt(l.Capacity(), 10), policy: policyItem(rule, l)}
+func newTerms(r *Rule, l Limit) *terms {
+	return &terms{
+		limit:     l,
+		take:      Op{Verb: Take, Soft: r.OnLimit.soft(), Rule: r.Name, Limit: l},
+		capacity:  strconv.FormatInt(l.Capacity(), 10),
+		policy:    policyItem(r.Name, l),
+		remaining: `"` + r.Name + `";r=`,
+	}
 }
 
 // mostInteger is the highest integer of a structured field (RFC 9651, 3.3.1).

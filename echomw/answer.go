@@ -19,6 +19,14 @@ func Fallback(answer core.Answer) echo.HandlerFunc {
 	return func(c echo.Context) error { return write(c, answer) }
 }
 
+// problem writes what [Answer] of core.ProblemJSON does.
+func problem(c echo.Context, a *core.Admission) error {
+	w := c.Response()
+	w.Header()["Content-Type"] = []string{core.ProblemType}
+	w.WriteHeader(a.Outcome().Status())
+	return a.WriteProblem(w)
+}
+
 func write(c echo.Context, answer core.Answer) error {
 	w := c.Response()
 	for _, h := range answer.Headers {

@@ -53,8 +53,8 @@ func TestARefusalIsRecycled(t *testing.T) {
 	}
 	refuse := chain(t, echomw.New(oneAnHour(t)))
 	refuse()
-	if got := testing.AllocsPerRun(1000, refuse); got != 7 {
-		t.Errorf("%v allocations, want 7", got)
+	if got := testing.AllocsPerRun(1000, refuse); got != 4 {
+		t.Errorf("%v allocations, want 4", got)
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 // l more than once is counted the first time; see [core.Limiter.Counted]. A nil
 // limiter answers 503.
 func New(l *core.Limiter, opts ...Option) echo.MiddlewareFunc {
-	problem := Answer(core.ProblemJSON)
 	g := &gate{options: options{refused: problem, failed: problem}, limiter: l}
 	for _, set := range opts {
 		set(&g.options)
@@ -35,11 +34,12 @@ func (g *gate) handle(c echo.Context, next echo.HandlerFunc) error {
 	if g.skipper != nil && g.skipper(c) {
 		return next(c)
 	}
-	if g.limiter.Counted(c.Response().Header()) {
+	header := c.Response().Header()
+	if g.limiter.Counted(header) {
 		return g.handler(next, core.Degraded(c.Request().Context()))(c)
 	}
 	a := g.admit(c)
-	a.SetHeaders(c.Response().Header())
+	a.SetHeaders(header)
 	switch a.Outcome() {
 	case core.Refused:
 		return turnAway(c, a, g.refused)

@@ -2,6 +2,7 @@ package fibermw
 
 import (
 	"github.com/gofiber/fiber/v2"
+	"github.com/valyala/fasthttp"
 
 	"github.com/headgate/headgate/core"
 )
@@ -19,14 +20,31 @@ func Fallback(answer core.Answer) fiber.Handler {
 	return func(c *fiber.Ctx) error { return write(c, answer) }
 }
 
+// problem writes what [Answer] of core.ProblemJSON does.
+func problem(c *fiber.Ctx, a *core.Admission) error {
+	answer := c.Status(a.Outcome().Status()).Response()
+	answer.Header.SetContentType(core.ProblemType)
+	return a.WriteProblem(body{answer})
+}
+
+// body is the whole body of an answer.
+type body struct{ *fasthttp.Response }
+
+// Write replaces the body.
+func (b body) Write(p []byte) (int, error) {
+	b.SetBody(p)
+	return len(p), nil
+}
+
 func write(c *fiber.Ctx, answer core.Answer) error {
-	setHeaders(c, answer.Headers)
+	header := &c.Context().Response.Header
+	for _, h := range answer.Headers {
+		header.Set(h.Name, h.Value)
+	}
 	return c.Status(answer.Status).Send(answer.Body)
 }
 
-func setHeaders(c *fiber.Ctx, list []core.Header) {
+func setHeaders(c *fiber.Ctx, a *core.Admission) {
 	header := &c.Context().Response.Header
-	for _, h := range list {
-		header.Set(h.Name, h.Value)
-	}
+	a.EachHeader(func(name string, value []byte) { header.SetCanonical([]byte(name), value) })
 }

@@ -13,7 +13,6 @@ import (
 // l more than once, also by fiber.Ctx.RestartRouting, is counted the first time.
 // A nil limiter answers 503.
 func New(l *core.Limiter, opts ...Option) fiber.Handler {
-	problem := Answer(core.ProblemJSON)
 	g := &gate{options: options{refused: problem, failed: problem}, limiter: l}
 	for _, set := range opts {
 		set(&g.options)
@@ -35,7 +34,7 @@ func (g *gate) handle(c *fiber.Ctx) error {
 		return g.answer(c, core.Degraded(c.UserContext()))
 	}
 	a := g.limiter.Admit(request{c})
-	setHeaders(c, a.Headers())
+	setHeaders(c, a)
 	switch a.Outcome() {
 	case core.Refused:
 		return turnAway(c, a, g.refused)

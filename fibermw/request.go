@@ -32,13 +32,21 @@ func (r request) Method() string {
 
 // RemoteAddr is written as net/http writes it.
 func (r request) RemoteAddr() string {
-	addr := r.c.Context().RemoteAddr()
-	tcp, ok := addr.(*net.TCPAddr)
+	if peer := r.RemoteAddrPort(); peer.IsValid() {
+		return peer.String()
+	}
+	return r.c.Context().RemoteAddr().String()
+}
+
+// RemoteAddrPort is the peer of a TCP connection. It spares package keyfuncs
+// the text of it.
+func (r request) RemoteAddrPort() netip.AddrPort {
+	tcp, ok := r.c.Context().RemoteAddr().(*net.TCPAddr)
 	if !ok {
-		return addr.String()
+		return netip.AddrPort{}
 	}
 	peer := tcp.AddrPort()
-	return netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port()).String()
+	return netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port())
 }
 
 func (r request) Header(name string) []string {

@@ -19,6 +19,14 @@ func Fallback(answer core.Answer) gin.HandlerFunc {
 	return func(c *gin.Context) { write(c, answer) }
 }
 
+// problem writes what [Answer] of core.ProblemJSON does.
+func problem(c *gin.Context, a *core.Admission) {
+	c.Writer.Header()["Content-Type"] = []string{core.ProblemType}
+	c.Status(a.Outcome().Status())
+	c.Writer.WriteHeaderNow()
+	_ = a.WriteProblem(c.Writer) // the client may have left
+}
+
 func write(c *gin.Context, answer core.Answer) {
 	for _, h := range answer.Headers {
 		c.Writer.Header()[h.Name] = []string{h.Value}

@@ -12,7 +12,6 @@ import (
 // meets l more than once is counted the first time; see [core.Limiter.Counted].
 // A nil limiter answers 503.
 func New(l *core.Limiter, opts ...Option) gin.HandlerFunc {
-	problem := Answer(core.ProblemJSON)
 	g := &gate{options: options{refused: problem, failed: problem}, limiter: l}
 	for _, set := range opts {
 		set(&g.options)
@@ -31,12 +30,13 @@ func (g *gate) handle(c *gin.Context) {
 	if g.skip != nil && g.skip(c) {
 		return
 	}
-	if g.limiter.Counted(c.Writer.Header()) {
+	header := c.Writer.Header()
+	if g.limiter.Counted(header) {
 		g.next(c, core.Degraded(c.Request.Context()))
 		return
 	}
 	a := g.limiter.Admit(g.view(c))
-	a.SetHeaders(c.Writer.Header())
+	a.SetHeaders(header)
 	switch a.Outcome() {
 	case core.Refused:
 		turnAway(c, a, g.refused)

@@ -22,11 +22,47 @@ type address struct {
 // parseAddress reads an address with or without a port: "192.0.2.1",
 // "192.0.2.1:80", "2001:db8::1", "[2001:db8::1]", "[fe80::1%eth0]:80".
 func parseAddress(s string) (address, bool) {
+	if a, ok := parseIPv4(s); ok {
+		return a, true
+	}
 	host, port, ok := splitPort(s)
 	if !ok || !isPort(port) {
 		return address{}, false
 	}
 	return parseHost(host)
+}
+
+// parseIPv4 reads "192.0.2.1" and "192.0.2.1:80" in one pass. Of what else
+// there is, right or wrong, it knows nothing.
+func parseIPv4(s string) (address, bool) {
+	var ip, n uint32 // before the octet, and of it
+	dots, digits := 0, 0
+	for i := range len(s) {
+		c := uint32(s[i])
+		if d := c - '0'; d <= 9 {
+			if n = 10*n + d; n > 255 || digits == 1 && n < 10 { // no leading zero
+				return address{}, false
+			}
+			digits++
+			continue
+		}
+		ip = ip<<8 | n
+		switch {
+		case digits == 0:
+			return address{}, false
+		case c == '.' && dots < 3:
+			dots, digits, n = dots+1, 0, 0
+			continue
+		case c == ':' && dots == 3:
+			return ipv4(ip, s[:i]), i+1 < len(s) && isPort(s[i+1:])
+		}
+		return address{}, false
+	}
+	return ipv4(ip<<8|n, s), dots == 3 && digits > 0
+}
+
+func ipv4(ip uint32, text string) address {
+	return address{netip.AddrFrom4([4]byte{byte(ip >> 24), byte(ip >> 16), byte(ip >> 8), byte(ip)}), text}
 }
 
 // splitPort cuts "host:port" into its parts and takes the brackets off. The
@@ -52,17 +88,13 @@ func splitPort(s string) (host, port string, ok bool) {
 
 // isPort tells whether s is the number of a port, or nothing.
 func isPort(s string) bool {
-	n := 0
+	const most = "65535"
 	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return false
-		}
-		n = n*10 + int(s[i]-'0')
-		if n > 65535 || i > 4 {
+		if s[i]-'0' > 9 {
 			return false
 		}
 	}
-	return true
+	return len(s) < len(most) || len(s) == len(most) && s <= most
 }
 
 // parseHost reads an address without a port. The zone is cut off before
@@ -93,11 +125,11 @@ func (a address) key(bits int) string {
 	switch {
 	case a.text != "":
 		return a.text
+	case a.ip.Is4():
+		return a.ip.String()
 	case nat64.Contains(a.ip):
 		b := a.ip.As16()
 		return netip.AddrFrom4([4]byte(b[12:])).String()
-	case a.ip.Is4():
-		return a.ip.String()
 	}
 	network, _ := a.ip.Prefix(bits) // bits were checked; of no address it is no text
 	var buf [len("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/128")]byte

@@ -2,6 +2,7 @@ package keyfuncs
 
 import (
 	"fmt"
+	"net/netip"
 
 	"github.com/headgate/headgate/core"
 )
@@ -32,7 +33,16 @@ func RemoteIPPrefix(bits int) (core.KeyFunc, error) {
 // returns an error.
 func MustRemoteIPPrefix(bits int) core.KeyFunc { return must(RemoteIPPrefix(bits)) }
 
+// addressed is a request that knows the address of its peer otherwise than as
+// text, which is then not written to be read again.
+type addressed interface{ RemoteAddrPort() netip.AddrPort }
+
 func remoteIP(r core.Request, bits int) string {
+	if r, ok := r.(addressed); ok {
+		if ip := r.RemoteAddrPort().Addr(); ip.IsValid() {
+			return address{ip: ip.Unmap().WithZone("")}.key(bits)
+		}
+	}
 	peer, ok := parseAddress(r.RemoteAddr())
 	if !ok {
 		return ""

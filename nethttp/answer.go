@@ -19,6 +19,13 @@ func Fallback(answer core.Answer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { write(w, answer) })
 }
 
+// problem writes what [Answer] of core.ProblemJSON does.
+func problem(w http.ResponseWriter, _ *http.Request, a *core.Admission) {
+	w.Header()["Content-Type"] = []string{core.ProblemType}
+	w.WriteHeader(a.Outcome().Status())
+	_ = a.WriteProblem(w) // the client may have left
+}
+
 func write(w http.ResponseWriter, answer core.Answer) {
 	for _, h := range answer.Headers {
 		w.Header()[h.Name] = []string{h.Value}

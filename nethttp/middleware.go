@@ -11,7 +11,6 @@ import (
 // more than once is counted the first time; see [core.Limiter.Counted]. A nil
 // limiter answers 503.
 func New(l *core.Limiter, opts ...Option) func(http.Handler) http.Handler {
-	problem := Answer(core.ProblemJSON)
 	o := options{refused: problem, failed: problem}
 	for _, set := range opts {
 		set(&o)
@@ -34,12 +33,13 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.next.ServeHTTP(w, r)
 		return
 	}
-	if g.limiter.Counted(w.Header()) {
+	header := w.Header()
+	if g.limiter.Counted(header) {
 		g.handler(core.Degraded(r.Context())).ServeHTTP(w, r)
 		return
 	}
 	a := g.limiter.Admit(request{r})
-	a.SetHeaders(w.Header())
+	a.SetHeaders(header)
 	switch a.Outcome() {
 	case core.Refused:
 		g.turnAway(w, r, a, g.refused)

@@ -18,7 +18,7 @@ type spec struct {
 }
 
 func run(t *testing.T, f Framework, stores makeStore) {
-	for _, s := range slices.Concat(limiting, options, status, leases, waiting, identity) {
+	for _, s := range slices.Concat(limiting, options, failing, status, leases, waiting, identity) {
 		t.Run(s.name, func(t *testing.T) { s.hold(newBench(t, f, stores)) })
 	}
 }

@@ -1,0 +1,76 @@
+package keyfuncs
+
+import (
+	"net/netip"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// octet is a part of an address, or something like it.
+var octet = rapid.OneOf(
+	rapid.Just("0"), rapid.StringMatching(`[0-9]{1,4}`), rapid.StringMatching(`25[0-9]`), rapid.StringMatching(`[0-9a-f:.% ]{0,3}`),
+)
+
+// dotted is an IPv4 address with a port, or something like it.
+var dotted = rapid.Custom(func(t *rapid.T) string {
+	s := octet.Draw(t, "octet")
+	for range rapid.SampledFrom([]int{3, 3, 3, 3, 2, 4}).Draw(t, "dots") {
+		s += "." + octet.Draw(t, "octet")
+	}
+	return s + rapid.OneOf(rapid.Just(""), rapid.StringMatching(`:[0-9]{0,5}`), rapid.StringMatching(`[:.%][0-9a-z:]{0,3}`)).Draw(t, "end")
+})
+
+// wantIPv4 tells what package netip makes of s.
+func wantIPv4(s string) (ip netip.Addr, host string) {
+	if ap, err := netip.ParseAddrPort(s); err == nil && ap.Addr().Is4() {
+		return ap.Addr(), ap.Addr().String()
+	}
+	if ip, err := netip.ParseAddr(s); err == nil && ip.Is4() {
+		return ip, s
+	}
+	return netip.Addr{}, ""
+}
+
+func TestIPv4IsReadAsThePackageNetipReadsIt(t *testing.T) {
+	check := func(t interface{ Errorf(string, ...any) }, s string) {
+		ip, host := wantIPv4(s)
+		got, ok := parseIPv4(s)
+		if ok != ip.IsValid() || ok && (got.ip != ip || got.text != host) {
+			t.Errorf("%q: %v %q %t, want %v %q", s, got.ip, got.text, ok, ip, host)
+		}
+	}
+	for _, s := range []string{
+		"", "0.0.0.0", "255.255.255.255:65535", "192.0.2.1:0", "192.0.2.1:", "192.0.2.1:65536", "192.0.2.1:00080",
+		"256.0.2.1", "192.0.2.01", "192.0.2.00", "192.0.2", "192.0.2.1.1", "192.0.2.", ".192.0.2", "192..0.2", "1:2", "192.0.2.1:1:1", "::1", "a",
+	} {
+		check(t, s)
+	}
+	if t.Failed() {
+		return
+	}
+	rapid.Check(t, func(t *rapid.T) { check(t, dotted.Draw(t, "address")) })
+}
+
+// tcp is a request that knows the address of its peer.
+type tcp struct {
+	*request
+	peer netip.AddrPort
+}
+
+func (r tcp) RemoteAddrPort() netip.AddrPort { return r.peer }
+
+func TestAnAddressThatNeedsNoReadingHasTheSameKey(t *testing.T) {
+	for _, form := range []string{
+		"192.0.2.1:80", "[::ffff:192.0.2.1]:80", "[64:ff9b::192.0.2.1]:80", "[2001:db8:1:2::7]:80", "[fe80::7%eth0]:80", "[::1]:80",
+	} {
+		r := from(form, "")
+		want := keyOf(t, RemoteIP, r)
+		if got, _ := RemoteIP(tcp{from("", ""), netip.MustParseAddrPort(form)}); got != want || got == "" {
+			t.Errorf("%s: key %q, want %q", form, got, want)
+		}
+		if got, _ := RemoteIP(tcp{r, netip.AddrPort{}}); got != want {
+			t.Errorf("%s, not known: key %q, want %q", form, got, want)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package failover
+
+import (
+	"context"
+	"testing"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/store/memstore"
+)
+
+// instant admits everything at once, so that what is measured is the store
+// around it.
+type instant struct{}
+
+func (instant) Apply(_ context.Context, ops []core.Op, out []core.Decision) error {
+	for i := range ops {
+		out[i] = core.Decision{Allowed: true, Remaining: 1 << 40, ResetAfter: 1000, At: 1}
+	}
+	return nil
+}
+
+// stores are what the store costs over, and what it costs.
+func stores(b testing.TB) map[string]core.Store {
+	three := func() int { return 3 }
+	open := over(b, &fake{Store: memory()}, Options{Fallback: memory(), Instances: three})
+	open.breaker.turn.Store(1)
+	return map[string]core.Store{
+		"0 primary":              instant{},
+		"1 breaker":              over(b, instant{}, Options{}),
+		"2 breaker and memory":   over(b, instant{}, Options{Fallback: memory()}),
+		"3 one of three":         over(b, instant{}, Options{Fallback: memory(), Instances: three}),
+		"4 one of three, open":   open,
+		"5 the memory by itself": memstore.MustNew(memstore.Options{}),
+	}
+}
+
+func BenchmarkApply(b *testing.B) {
+	for name, s := range stores(b) {
+		b.Run(name, func(b *testing.B) {
+			ops, out := []core.Op{take(b, "k", "1000000000/1s", 1)}, make([]core.Decision, 1)
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := s.Apply(context.Background(), ops, out); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(name+"/parallel", func(b *testing.B) {
+			b.ReportAllocs()
+			op := take(b, "k", "1000000000/1s", 1)
+			b.RunParallel(func(pb *testing.PB) {
+				ops, out := []core.Op{op}, make([]core.Decision, 1)
+				for pb.Next() {
+					if err := s.Apply(context.Background(), ops, out); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestADecisionAllocatesNothing(t *testing.T) {
+	if racing {
+		t.Skip("pools forget under the race detector")
+	}
+	for name, s := range stores(t) {
+		ops := []core.Op{take(t, "a", "5/1h", 1), take(t, "b", "1000000000/1s", 1)}
+		out := make([]core.Decision, 2)
+		if got := testing.AllocsPerRun(1000, func() {
+			if err := s.Apply(context.Background(), ops, out); err != nil {
+				t.Fatal(err)
+			}
+		}); got != 0 {
+			t.Errorf("%s: %v allocations", name, got)
+		}
+	}
+}

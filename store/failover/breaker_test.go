@@ -1,0 +1,475 @@
+package failover
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+const ms = time.Millisecond
+
+func TestNewNamesEveryMistake(t *testing.T) {
+	_, err := New(nil, Options{Failures: -1, Slow: time.Nanosecond, ProbeInterval: time.Hour})
+	want := "failover: the primary is nil\nfailover: Failures -1 is not within 0 to 1000\n" +
+		"failover: Slow 1ns is neither 0 nor within 1ms to 1m0s\nfailover: ProbeInterval 1h0m0s is neither 0 nor within 1ms to 1m0s"
+	if err == nil || err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+}
+
+func TestMustNewPanicsWithTheError(t *testing.T) {
+	defer func() {
+		if err, ok := recover().(error); !ok || err.Error() != "failover: the primary is nil" {
+			t.Errorf("panic %v", err)
+		}
+	}()
+	MustNew(nil, Options{})
+}
+
+// Each row is the results of calls, "x" for a failure and "." for a success,
+// until the breaker opens.
+func TestTheBreakerOpensAfterFiveFailuresMoreThanSuccesses(t *testing.T) {
+	rows := map[string]bool{
+		"xxxxx": true, "xxxx": false, "xxxx.": false, "xxxx.x": false, "xxxx.xx": true,
+		"....xxxxx": true, "x.x.x.x.x.x.x.x.x.": false, "xx.xx.xx.xx": true, "xx.xx.xx.x.": false,
+	}
+	for calls, want := range rows {
+		t.Run(calls, func(t *testing.T) {
+			f := newFake()
+			s := over(t, f, Options{})
+			for i, c := range calls {
+				if s.State() != Closed {
+					t.Fatalf("open after %d calls", i)
+				}
+				if f.rise(); c == 'x' {
+					f.fall()
+				}
+				if _, err := try(s, take(t, "k", "1000/1s", 1)); (err != nil) != (c == 'x') {
+					t.Fatal(err)
+				}
+			}
+			if got := s.State() == Open; got != want {
+				t.Errorf("open %t, want %t", got, want)
+			}
+		})
+	}
+}
+
+func TestASlowCallCountsAsAFailureAndItsAnswerIsUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := over(t, f, Options{})
+		defer s.Close()
+		f.be(after(100*ms, nil)) // no slower than Slow
+		for range 10 {
+			one(t, s, take(t, "k", "100/1h fixed-window", 1))
+		}
+		if s.State() != Closed {
+			t.Fatal("open at Slow")
+		}
+		f.be(after(101*ms, nil))
+		for i := range 5 {
+			if d := one(t, s, take(t, "k", "100/1h fixed-window", 1)); d.Remaining != int64(89-i) {
+				t.Errorf("%d remain", d.Remaining)
+			}
+		}
+		if s.State() != Open {
+			t.Error("closed after five slow calls")
+		}
+	})
+}
+
+func TestACallersMistakeIsNoFailureAndNotForTheFallback(t *testing.T) {
+	f := newFake()
+	fallback := newFake()
+	s := over(t, f, Options{Fallback: fallback})
+	negative := take(t, "k", "5/1s", -1)
+	for range 10 {
+		if _, err := try(s, negative); !errors.Is(err, core.ErrOp) {
+			t.Fatal(err)
+		}
+	}
+	gone, leave := context.WithCancel(context.Background())
+	leave()
+	f.be(func(ctx context.Context) error { return ctx.Err() })
+	for range 10 {
+		err := s.Apply(gone, []core.Op{take(t, "k", "5/1s", 1)}, make([]core.Decision, 1))
+		if !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	}
+	if s.State() != Closed || len(fallback.seen()) != 0 {
+		t.Errorf("%s, or the fallback was asked", s.State())
+	}
+}
+
+func TestADeadlineOfThePrimaryIsAFailure(t *testing.T) {
+	f := newFake()
+	s := over(t, f, Options{Fallback: memory()})
+	f.be(func(context.Context) error { return context.DeadlineExceeded })
+	for range 5 {
+		one(t, s, take(t, "k", "5/1s", 1))
+	}
+	if s.State() != Open {
+		t.Error("closed")
+	}
+}
+
+func TestAnIgnoredErrorIsDecidedByTheFallbackAndOpensNothing(t *testing.T) {
+	f := newFake()
+	s := over(t, f, Options{Fallback: memory(), Ignore: func(err error) bool { return err == errDown }})
+	f.fall()
+	for i := range 10 {
+		if d := one(t, s, take(t, "k", "10/1h", 1)); d.Remaining != int64(9-i) {
+			t.Errorf("%d remain", d.Remaining)
+		}
+	}
+	if s.State() != Closed {
+		t.Error("open")
+	}
+}
+
+func TestWhileOpenOnlyProbesReachThePrimary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := over(t, f, Options{Fallback: memory()})
+		defer s.Close()
+		draws := []float64{0, 0.5, 1}
+		s.jitter = func() float64 {
+			d := draws[0]
+			draws = append(draws[1:], d)
+			return d
+		}
+		openNow(t, s, f)
+		for range 1000 {
+			one(t, s, take(t, "k", "10/1s", 1))
+		}
+		time.Sleep(400 * ms)
+		calls := f.seen()
+		want := []time.Duration{50 * ms, 125 * ms, 225 * ms, 275 * ms, 350 * ms}
+		if got := instants(calls); !reflect.DeepEqual(got, want) {
+			t.Errorf("probes at %v, want %v", got, want)
+		}
+		for _, c := range calls {
+			if op := c.ops[0]; len(c.ops) != 1 || op.Verb != core.Peek || op.Key != "opener" || op.Rule != probeRule {
+				t.Errorf("a probe is %+v", c.ops)
+			}
+		}
+		if got := s.Stats(); got != (Stats{State: Open, Opened: 1, Probes: 5, Local: 1005}) {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+func TestTheBreakerClosesWhenFourProbesInARowSucceed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := over(t, f, Options{})
+		defer s.Close()
+		openNow(t, s, f)
+		time.Sleep(150 * ms)
+		f.rise() // probes at 200, 300 and 400 succeed
+		time.Sleep(300 * ms)
+		f.fall() // that at 500 does not
+		time.Sleep(100 * ms)
+		f.rise() // those at 600, 700, 800 and 900 do
+		time.Sleep(350*ms - 1)
+		if s.State() != Open {
+			t.Error("closed too early")
+		}
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		if s.State() != Closed || s.Stats().Probes != 9 {
+			t.Errorf("%s after %d probes", s.State(), s.Stats().Probes)
+		}
+		time.Sleep(time.Hour)
+		if got := instants(f.seen()); len(got) != 9 {
+			t.Errorf("calls at %v", got)
+		}
+		openNow(t, s, f)
+		f.rise()
+		time.Sleep(time.Second)
+		if got := instants(f.seen()); len(got) != 4 {
+			t.Errorf("calls in another outage at %v", got)
+		}
+	})
+}
+
+// The worst case: every probe takes as long as it may, and one was on its way
+// when the primary came back.
+func TestThePrimaryIsInUseWithinASecondOfItsReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := over(t, f, Options{})
+		defer s.Close()
+		openNow(t, s, f)
+		f.be(after(time.Hour, nil))
+		time.Sleep(100 * ms) // the first probe is on its way
+		synctest.Wait()
+		f.be(after(100*ms, nil))
+		back := time.Now()
+		for s.State() == Open {
+			time.Sleep(ms)
+			synctest.Wait()
+		}
+		if took := time.Since(back); took != 900*ms {
+			t.Errorf("%s", took)
+		}
+	})
+}
+
+func TestAPrimaryThatComesAndGoesStaysBypassed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := over(t, f, Options{Fallback: memory()})
+		defer s.Close()
+		s.jitter = func() float64 { return 0 } // one probe in 50 ms
+		f.be(func(context.Context) error {
+			if time.Since(f.start)/(100*ms)%2 == 0 {
+				return errDown
+			}
+			return nil
+		})
+		for range 60_000 {
+			one(t, s, take(t, "k", "10/1s", 1))
+			time.Sleep(ms)
+		}
+		if got := s.Stats(); got.Opened != 1 || got.State != Open || got.Probes != 1199 {
+			t.Errorf("%+v", got)
+		}
+		calls := instants(f.seen())
+		if len(calls) != 5+1199 {
+			t.Fatalf("%d calls", len(calls))
+		}
+		for i, at := range calls[5:] {
+			if at != 4*ms+time.Duration(i+1)*50*ms {
+				t.Fatalf("probe %d at %v", i, at)
+			}
+		}
+	})
+}
+
+func TestAfterAReturnTheFirstFailureOpensTheBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := over(t, f, Options{})
+		defer s.Close()
+		again := func(successes int) State {
+			openNow(t, s, f)
+			f.rise()
+			time.Sleep(400 * ms)
+			synctest.Wait()
+			for range successes {
+				one(t, s, take(t, "k", "1000/1s", 1))
+			}
+			f.fall()
+			_, _ = try(s, take(t, "k", "1000/1s", 1))
+			return s.State()
+		}
+		if got := again(0); got != Open {
+			t.Error("a failure right after the return")
+		}
+		f.rise()
+		time.Sleep(400 * ms)
+		synctest.Wait()
+		if got := again(1); got != Closed {
+			t.Error("a failure after a success")
+		}
+	})
+}
+
+func TestAHerdSendsOneProbeAndNothingElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := over(t, f, Options{Fallback: memory()})
+		defer s.Close()
+		openNow(t, s, f)
+		f.be(after(30*ms, nil))
+		var herd sync.WaitGroup
+		for range 1000 {
+			herd.Go(func() {
+				for range 50 {
+					if _, err := try(s, take(t, "k", "10/1s", 1)); err != nil {
+						t.Error(err)
+					}
+					time.Sleep(10 * ms)
+				}
+			})
+		}
+		herd.Wait()
+		want := []time.Duration{100 * ms, 230 * ms, 360 * ms, 490 * ms}
+		got := instants(f.seen())
+		if len(got) < len(want) || !slices.Equal(got[:4], want) {
+			t.Errorf("%d calls, the first at %v", len(got), got[:min(5, len(got))])
+		}
+		if s.State() != Open { // the fourth probe is answered at 520 ms
+			t.Error("closed")
+		}
+	})
+}
+
+func TestACallFromBeforeAChangeCountsForNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := over(t, f, Options{})
+		defer s.Close()
+		f.be(after(10*time.Second, errDown))
+		var late sync.WaitGroup
+		for range 10 {
+			late.Go(func() { _, _ = try(s, take(t, "k", "10/1s", 1)) })
+		}
+		synctest.Wait()
+		openNow(t, s, f)
+		f.rise()
+		time.Sleep(time.Second) // it is closed, and the late failures are to come
+		late.Wait()
+		one(t, s, take(t, "k", "10/1s", 1))
+		f.fall()
+		_, _ = try(s, take(t, "k", "10/1s", 1))
+		if s.State() != Closed || s.Stats().Opened != 1 {
+			t.Errorf("%+v", s.Stats())
+		}
+	})
+}
+
+func TestWithoutAFallbackTheErrorTellsWhenToComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := over(t, f, Options{ProbeInterval: 3 * time.Second})
+		defer s.Close()
+		f.fall()
+		if _, err := try(s, take(t, "k", "5/1s", 1)); err != errDown {
+			t.Errorf("while closed: %v", err)
+		}
+		openNow(t, s, f)
+		time.Sleep(500 * ms)
+		_, err := try(s, take(t, "k", "5/1s", 1))
+		hint, ok := errors.AsType[interface {
+			error
+			RetryAfter() time.Duration
+		}](err)
+		if !errors.Is(err, ErrOpen) || !ok || hint.RetryAfter() != 2500*ms || err.Error() != "failover: the primary store is bypassed" {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestAChangeIsLoggedAndToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
+		var told []State
+		f := newFake()
+		s := over(t, f, Options{
+			Logger:   slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: withoutTime})),
+			OnChange: func(state State) { told = append(told, state) },
+		})
+		defer s.Close()
+		for range 2 {
+			openNow(t, s, f)
+			time.Sleep(time.Second)
+			f.rise()
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		want := strings.Repeat(`level=WARN msg="headgate: the primary store fails and is bypassed" fallback=false error=down`+"\n"+
+			`level=INFO msg="headgate: the primary store decides again"`+"\n", 2)
+		if text.String() != want {
+			t.Errorf("got\n%swant\n%s", text.String(), want)
+		}
+		if got := fmt.Sprint(told); got != "[open closed open closed]" {
+			t.Errorf("told %s", got)
+		}
+	})
+}
+
+func withoutTime(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.TimeKey {
+		return slog.Attr{}
+	}
+	return a
+}
+
+func TestAPanicOfOnChangeHarmsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := over(t, f, Options{OnChange: func(State) { panic("hook") }})
+		defer s.Close()
+		openNow(t, s, f)
+		f.rise()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if s.State() != Closed {
+			t.Error("open")
+		}
+	})
+}
+
+func TestAProbeThatPanicsIsAFailedProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := over(t, f, Options{})
+		defer s.Close()
+		openNow(t, s, f)
+		f.be(func(context.Context) error { panic("primary") })
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := s.Stats(); got.Probes != 10 || got.State != Open {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+func TestCloseEndsTheProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := over(t, f, Options{Fallback: memory()})
+		openNow(t, s, f)
+		f.be(after(time.Hour, nil))
+		time.Sleep(100 * ms)
+		synctest.Wait() // the probe is on its way
+		start := time.Now()
+		for range 2 {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(start); took != 0 {
+			t.Errorf("Close took %s", took)
+		}
+		f.rise()
+		f.seen()
+		time.Sleep(time.Minute)
+		if d := one(t, s, take(t, "k", "5/1s", 1)); !d.Allowed || len(f.seen()) != 0 {
+			t.Error("probed, or not decided, after Close")
+		}
+	})
+}
+
+// diagnosed has a finding.
+type diagnosed struct {
+	core.Store
+	code string
+}
+
+func (d diagnosed) Diagnose(context.Context) []core.Finding { return []core.Finding{{Code: d.code}} }
+
+func TestBothStoresAreDiagnosed(t *testing.T) {
+	s := over(t, diagnosed{memory(), "1"}, Options{Fallback: diagnosed{memory(), "2"}})
+	if got := s.Diagnose(context.Background()); len(got) != 2 || got[0].Code != "1" || got[1].Code != "2" {
+		t.Errorf("%v", got)
+	}
+	if got := over(t, memory(), Options{}).Diagnose(context.Background()); got != nil {
+		t.Errorf("%v", got)
+	}
+}

@@ -1,0 +1,25 @@
+package failover
+
+import (
+	"testing"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/store/memstore"
+	"github.com/headgate/headgate/store/storetest"
+)
+
+// Over a primary that is well the store is not to be noticed, with and without
+// a fallback that counts along.
+func TestOverAHealthyPrimaryTheStoreDecidesAsSpecified(t *testing.T) {
+	rows := map[string]func() Options{
+		"breaker":  func() Options { return Options{} },
+		"fallback": func() Options { return threeOf(Options{Fallback: memory()}) },
+	}
+	for name, options := range rows {
+		t.Run(name, func(t *testing.T) {
+			storetest.Run(t, func(t testing.TB, clock *storetest.Clock) core.Store {
+				return over(t, memstore.MustNew(memstore.Options{Clock: clock.Now}), options())
+			})
+		})
+	}
+}

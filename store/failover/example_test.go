@@ -1,0 +1,77 @@
+package failover_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/store/failover"
+	"github.com/headgate/headgate/store/memstore"
+	"github.com/headgate/headgate/store/redisstore"
+)
+
+// Counts are in Redis. While it is away each instance grants its part from
+// memory, except for log-ins, which wait until Redis is back.
+func Example() {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", ContextTimeoutEnabled: true})
+	defer client.Close()
+	instances, err := failover.NewInstances(client, failover.InstancesOptions{Expected: 3})
+	if err != nil {
+		panic(err)
+	}
+	defer instances.Close()
+	store, err := failover.New(redisstore.MustNew(client, redisstore.Options{}), failover.Options{
+		Fallback:  memstore.MustNew(memstore.Options{}),
+		Instances: instances.Live,
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer store.Close()
+
+	limiter := core.MustNew(core.Config{Store: store, Rules: []core.Rule{
+		{Name: "api", Key: keyfuncs.RemoteIP, Limit: core.Limit{Quota: 100, Period: time.Minute}},
+		{Name: "login", Key: keyfuncs.RemoteIP, Limit: core.Limit{Quota: 5, Period: time.Minute},
+			OnStoreError: core.FailClosed},
+	}})
+	defer limiter.Close()
+	fmt.Println(store.State())
+	// Output: closed
+}
+
+// away is a primary that never answers.
+type away struct{}
+
+func (away) Apply(context.Context, []core.Op, []core.Decision) error {
+	return fmt.Errorf("no answer")
+}
+
+func ExampleStore_Apply() {
+	store := failover.MustNew(away{}, failover.Options{
+		Fallback:  memstore.MustNew(memstore.Options{}),
+		Instances: func() int { return 3 },
+		Logger:    slog.New(slog.DiscardHandler),
+		OnChange:  func(s failover.State) { fmt.Println(s) },
+	})
+	defer store.Close()
+	ops := []core.Op{{Rule: "api", Key: "alice", Limit: core.Limit{Quota: 18, Period: time.Hour}, Cost: 1}}
+	out := make([]core.Decision, 1)
+	for range 7 {
+		err := store.Apply(context.Background(), ops, out)
+		fmt.Println(out[0].Allowed, out[0].Remaining, err)
+	}
+	// Output:
+	// true 5 <nil>
+	// true 4 <nil>
+	// true 3 <nil>
+	// true 2 <nil>
+	// open
+	// true 1 <nil>
+	// true 0 <nil>
+	// false 0 <nil>
+}

@@ -1,0 +1,376 @@
+package failover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// lease is a Take of a lease.
+func lease(t testing.TB, id, text string) core.Op {
+	op := take(t, "k", text, 1)
+	op.Lease = id
+	return op
+}
+
+// comeBack has the primary well and in use.
+func comeBack(t testing.TB, s *Store, f *fake) {
+	t.Helper()
+	f.rise()
+	time.Sleep(time.Second)
+	synctest.Wait()
+	if s.State() != Closed {
+		t.Fatal("open")
+	}
+}
+
+func TestWhatTheFallbackGrantedIsGivenBackToItAlone(t *testing.T) {
+	for _, text := range rates {
+		t.Run(text, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, fallback := newFake(), memory()
+				s := over(t, f, threeOf(Options{Fallback: fallback}))
+				defer s.Close()
+				op, part := take(t, "k", text, 1), take(t, "k", text, 1)
+				part.Limit = divide(op.Limit, 3)
+				one(t, s, op)
+				openNow(t, s, f)
+				d, e := one(t, s, op), one(t, s, op)
+				if d.ResetAfter%time.Microsecond == 0 {
+					t.Errorf("the decision %+v has no signature", d)
+				}
+				one(t, s, undo(op, d))
+				if got := remaining(t, fallback, part); got != 2 {
+					t.Errorf("%d remain in the fallback, want 2", got)
+				}
+				comeBack(t, s, f)
+				one(t, s, undo(op, e))
+				if got := remaining(t, fallback, part); got != 3 {
+					t.Errorf("%d remain in the fallback, want 3", got)
+				}
+				if got := remaining(t, f, op); got != 11 {
+					t.Errorf("%d remain at the primary, want 11", got)
+				}
+			})
+		})
+	}
+}
+
+func TestWhatThePrimaryGrantedWaitsForItsReturn(t *testing.T) {
+	for _, text := range rates {
+		for _, with := range []core.Store{nil, memory()} {
+			t.Run(fmt.Sprint(text, with != nil), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFake()
+					o := Options{Fallback: with}
+					if with != nil {
+						o.Fallback = memory()
+					}
+					s := over(t, f, o)
+					defer s.Close()
+					op := take(t, "k", text, 1)
+					one(t, s, op)
+					d := one(t, s, op)
+					openNow(t, s, f)
+					if r := one(t, s, undo(op, d)); !r.Allowed {
+						t.Errorf("%+v", r)
+					}
+					if got := s.Stats(); got.Waits != 1 || len(f.seen()) != 0 {
+						t.Errorf("%+v", got)
+					}
+					if o.Fallback != nil {
+						if got := remaining(t, s, op); got != 11 {
+							t.Errorf("%d remain in the fallback", got)
+						}
+					}
+					comeBack(t, s, f)
+					if got := remaining(t, f, op); got != 11 || s.Stats().Waits != 0 {
+						t.Errorf("%d remain, %+v", got, s.Stats())
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestARefundThatMayHaveBeenMadeIsNotMadeAgain(t *testing.T) {
+	f := newFake()
+	s := over(t, f, Options{Fallback: memory()})
+	op := take(t, "k", "12/1h", 1)
+	d := one(t, s, op)
+	f.fall()
+	if _, err := try(s, undo(op, d)); err != errDown || s.Stats().Waits != 0 {
+		t.Errorf("%v, %+v", err, s.Stats())
+	}
+}
+
+func TestALeaseOfThePrimaryIsReleasedOnItsReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := over(t, f, threeOf(Options{Fallback: memory()}))
+		defer s.Close()
+		const text = "3 concurrent ttl=1h"
+		a, b := lease(t, "a", text), lease(t, "b", text)
+		da, db := one(t, s, a), one(t, s, b)
+		f.fall()
+		one(t, s, undo(a, da)) // a release may be tried again, so it waits although it was sent
+		openNow(t, s, f)
+		one(t, s, undo(b, db))
+		if got := s.Stats().Waits; got != 2 {
+			t.Fatalf("%d wait", got)
+		}
+		if d := one(t, s, lease(t, "c", text)); !d.Allowed {
+			t.Errorf("%+v", d)
+		}
+		comeBack(t, s, f)
+		if got := remaining(t, f, a); got != 3 {
+			t.Errorf("%d remain at the primary", got)
+		}
+	})
+}
+
+func TestALeaseIsRenewedInTheOutageAndAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := over(t, f, threeOf(Options{Fallback: memory()}))
+		defer s.Close()
+		const text = "3 concurrent ttl=10s"
+		var held []core.Op
+		for _, id := range []string{"a", "b", "c"} {
+			op := lease(t, id, text)
+			held = append(held, op)
+			one(t, s, op)
+		}
+		openNow(t, s, f)
+		for range 6 {
+			time.Sleep(5 * time.Second)
+			for _, op := range held {
+				if !one(t, s, op).Allowed {
+					t.Fatalf("lease %s was lost", op.Lease)
+				}
+			}
+			if one(t, s, lease(t, "d", text)).Allowed {
+				t.Fatal("one too many")
+			}
+		}
+		comeBack(t, s, f)
+		for _, op := range held { // they have expired at the primary
+			if !one(t, s, op).Allowed {
+				t.Fatalf("lease %s was not taken anew", op.Lease)
+			}
+		}
+		if one(t, s, lease(t, "d", text)).Allowed {
+			t.Fatal("one too many")
+		}
+	})
+}
+
+func TestALeaseOfTheOutageIsReleasedInBothAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, fallback := newFake(), memory()
+		s := over(t, f, Options{Fallback: fallback})
+		defer s.Close()
+		op := lease(t, "a", "1 concurrent ttl=1h")
+		openNow(t, s, f)
+		d := one(t, s, op)
+		comeBack(t, s, f)
+		one(t, s, op) // a renewal takes it from the primary
+		openNow(t, s, f)
+		one(t, s, undo(op, d)) // in another outage
+		if got := remaining(t, fallback, op); got != 1 {
+			t.Errorf("%d remain in the fallback", got)
+		}
+		comeBack(t, s, f)
+		if got := remaining(t, f, op); got != 1 {
+			t.Errorf("%d remain at the primary", got)
+		}
+	})
+}
+
+func TestALeaseThatThePrimaryHasNotHeardOfDoesNotWaitForIt(t *testing.T) {
+	f := newFake()
+	s := over(t, f, Options{Fallback: memory()})
+	openNow(t, s, f)
+	op := lease(t, "a", "1 concurrent ttl=1h")
+	for range 10_000 {
+		d := one(t, s, op)
+		if !d.Allowed {
+			t.Fatal("refused")
+		}
+		one(t, s, undo(op, d))
+	}
+	if got := s.Stats(); got.Waits != 0 || got.Lost != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestAReleaseThatFailsIsMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := over(t, f, Options{})
+		defer s.Close()
+		op := lease(t, "a", "1 concurrent ttl=1h")
+		d := one(t, s, op)
+		f.fall()
+		one(t, s, undo(op, d))
+		f.rise()
+		time.Sleep(100 * ms)
+		synctest.Wait()
+		if got := remaining(t, f, op); got != 1 || s.Stats().Waits != 0 {
+			t.Errorf("%d remain, %+v", got, s.Stats())
+		}
+	})
+}
+
+// The answer to the Take was lost, so that both may hold the lease.
+func TestALeaseThatThePrimaryMayHoldIsReleasedInBoth(t *testing.T) {
+	f, fallback := newFake(), memory()
+	s := over(t, f, Options{Fallback: fallback})
+	op := lease(t, "a", "1 concurrent ttl=1h")
+	f.mute = true
+	d := one(t, s, op)
+	f.mute = false
+	one(t, s, undo(op, d))
+	if a, b := remaining(t, f, op), remaining(t, fallback, op); a != 1 || b != 1 {
+		t.Errorf("%d and %d remain", a, b)
+	}
+}
+
+func TestAReleaseThatCameTooLateIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := over(t, f, Options{Fallback: memory()})
+		defer s.Close()
+		op := lease(t, "a", "1 concurrent ttl=10s")
+		d := one(t, s, op)
+		openNow(t, s, f)
+		one(t, s, undo(op, d))
+		time.Sleep(10 * time.Second)
+		f.seen()
+		comeBack(t, s, f)
+		for _, c := range f.seen() {
+			if c.ops[0].Verb == core.Refund {
+				t.Error("released")
+			}
+		}
+		if s.Stats().Waits != 0 {
+			t.Error("waits still")
+		}
+	})
+}
+
+func TestAResetWaitsForThePrimary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := over(t, f, Options{Fallback: memory()})
+		defer s.Close()
+		op := take(t, "k", "12/1h", 12)
+		one(t, s, op)
+		openNow(t, s, f)
+		reset := op
+		reset.Verb = core.Reset
+		if d := one(t, s, reset); d.Remaining != 12 {
+			t.Errorf("%+v", d)
+		}
+		comeBack(t, s, f)
+		if got := remaining(t, f, op); got != 12 {
+			t.Errorf("%d remain", got)
+		}
+	})
+}
+
+func TestAResetResetsTheFallbackToo(t *testing.T) {
+	f, fallback := newFake(), memory()
+	s := over(t, f, Options{Fallback: fallback})
+	op := take(t, "k", "12/1h", 12)
+	one(t, s, op)
+	op.Verb = core.Reset
+	one(t, s, op)
+	if got := remaining(t, fallback, op); got != 12 {
+		t.Errorf("%d remain", got)
+	}
+}
+
+func TestWhatWaitsIsBounded(t *testing.T) {
+	f := newFake()
+	s := over(t, f, Options{})
+	openNow(t, s, f)
+	op := undo(take(t, "k", "12/1h", 1), core.Decision{At: 1, ResetAfter: time.Microsecond})
+	for range maxWaiting {
+		one(t, s, op)
+	}
+	_, err := try(s, op)
+	if !errors.Is(err, ErrOpen) || err.Error() != "failover: 4096 operations wait already: failover: the primary store is bypassed" {
+		t.Error(err)
+	}
+	if got := s.Stats(); got.Waits != maxWaiting || got.Lost != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestWhatWaitsSurvivesAPrimaryThatFallsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := over(t, f, Options{})
+		defer s.Close()
+		var undone []core.Op
+		for i := range 10 {
+			op := lease(t, fmt.Sprint(i), "10 concurrent ttl=1h")
+			undone = append(undone, undo(op, one(t, s, op)))
+		}
+		openNow(t, s, f)
+		for _, op := range undone {
+			one(t, s, op)
+		}
+		told := 0
+		f.be(func(context.Context) error {
+			if f.calls[len(f.calls)-1].ops[0].Verb == core.Refund {
+				if told++; told == 4 {
+					return errDown
+				}
+			}
+			return nil
+		})
+		time.Sleep(400 * ms)
+		synctest.Wait()
+		if got := s.Stats(); got.State != Open && got.Waits != 7 {
+			t.Errorf("%+v", got)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := s.Stats(); got.State != Closed || got.Waits != 0 || got.Lost != 0 {
+			t.Errorf("%+v", got)
+		}
+		if got := remaining(t, f, undone[0]); got != 10 {
+			t.Errorf("%d remain", got)
+		}
+	})
+}
+
+func TestAStepOfAllKindsIsSplit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, fallback := newFake(), memory()
+		s := over(t, f, Options{Fallback: fallback})
+		defer s.Close()
+		a, b, c := take(t, "a", "5/1h", 2), take(t, "b", "6/1h", 2), take(t, "c", "7/1h", 2)
+		da := one(t, s, a)
+		openNow(t, s, f)
+		db := one(t, s, b)
+		comeBack(t, s, f)
+		out := make([]core.Decision, 3)
+		if err := s.Apply(t.Context(), []core.Op{undo(b, db), undo(a, da), c}, out); err != nil {
+			t.Fatal(err)
+		}
+		if out[0].Remaining != 6 || out[1].Remaining != 5 || out[2].Remaining != 5 {
+			t.Errorf("%+v", out)
+		}
+		if got := remaining(t, fallback, c); got != 5 {
+			t.Errorf("%d remain in the fallback", got)
+		}
+	})
+}

@@ -1,0 +1,196 @@
+package failover
+
+import (
+	"cmp"
+	"context"
+	crand "crypto/rand"
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// What the zero values of [InstancesOptions] mean.
+const (
+	DefaultInstancesKey = "hg:{instances}"
+	DefaultInstancesTTL = 15 * time.Second
+)
+
+const (
+	minInstancesTTL = 100 * time.Millisecond
+	maxInstancesTTL = time.Hour
+	mostInstances   = 1 << 20
+)
+
+// InstancesOptions say how [Instances] are counted. The zero value is ready.
+type InstancesOptions struct {
+	// Key is the only key that is used, and what tells one fleet from another;
+	// "" means DefaultInstancesKey.
+	Key string
+
+	// TTL is how long an instance that is silent counts as alive; 0 means
+	// DefaultInstancesTTL. Each says that it is alive three times in that time.
+	TTL time.Duration
+
+	// Expected is the number of instances until Redis has told; 0 means 1.
+	Expected int
+
+	// Logger is told once when Redis ceases to answer, and once when it does
+	// again. nil means slog.Default() at the time.
+	Logger *slog.Logger
+}
+
+// Instances counts the instances of a program that are alive, by heartbeats in
+// a sorted set of one key, in Redis's own time. It is safe for concurrent use.
+//
+// The number rises at once and falls only when it has been lower for a whole
+// TTL: a Redis that has lost its data hears of all instances in that time. While
+// Redis is away the last number stands.
+type Instances struct {
+	client redis.UniversalClient
+	key    string
+	id     string
+	ttl    time.Duration
+	log    *slog.Logger
+	live   atomic.Int64
+
+	silent bool      // the last heartbeat failed
+	lower  time.Time // since when the number has been lower; zero: it is not
+	most   int64     // the highest since then
+
+	end  context.CancelFunc
+	done chan struct{}
+}
+
+// NewInstances begins to count, this instance included, in a goroutine that
+// ends with Close. It does not wait for Redis. The error names every mistake in
+// the options. The client should have ContextTimeoutEnabled set, or Close may
+// take as long as its own timeouts.
+func NewInstances(client redis.UniversalClient, o InstancesOptions) (*Instances, error) {
+	if err := o.faults(client); err != nil {
+		return nil, err
+	}
+	var id [16]byte
+	_, _ = crand.Read(id[:]) // never fails, as its contract says
+	i := &Instances{
+		client: client, id: hex.EncodeToString(id[:]), log: o.Logger,
+		key: cmp.Or(o.Key, DefaultInstancesKey), ttl: cmp.Or(o.TTL, DefaultInstancesTTL),
+		done: make(chan struct{}),
+	}
+	i.live.Store(int64(max(1, o.Expected)))
+	ctx, end := context.WithCancel(context.Background())
+	i.end = end
+	go i.run(ctx)
+	return i, nil
+}
+
+func (o *InstancesOptions) faults(client redis.UniversalClient) error {
+	var errs []error
+	if client == nil {
+		errs = append(errs, errors.New("failover: the client is nil"))
+	}
+	if o.TTL != 0 && (o.TTL < minInstancesTTL || o.TTL > maxInstancesTTL) {
+		errs = append(errs, fmt.Errorf("failover: the TTL %v of instances is neither 0 nor within %v to %v",
+			o.TTL, minInstancesTTL, maxInstancesTTL))
+	}
+	if o.Expected < 0 || o.Expected > mostInstances {
+		errs = append(errs, fmt.Errorf("failover: %d expected instances are not within 0 to %d", o.Expected, mostInstances))
+	}
+	return errors.Join(errs...)
+}
+
+// Live is how many instances are alive, at least 1.
+func (i *Instances) Live() int { return int(i.live.Load()) }
+
+// Close ends the count and tells the other instances, if Redis answers within a
+// second. It may be called again and never returns an error.
+func (i *Instances) Close() error {
+	i.end()
+	<-i.done
+	return nil
+}
+
+func (i *Instances) run(ctx context.Context) {
+	defer close(i.done)
+	every := i.ttl / 3
+	for {
+		n, err := i.beat(ctx, i.ttl)
+		if ctx.Err() == nil {
+			i.hear(time.Now(), n, err)
+		}
+		timer := time.NewTimer(every*3/4 + rand.N(every/4))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			_, _ = i.beat(context.WithoutCancel(ctx), 0) // others hear of it after a TTL anyway
+			return
+		}
+	}
+}
+
+//go:embed instances.lua
+var beatScript string
+
+// heartbeat is a script call that the client sends at most once. One that is
+// repeated would do no harm, but would last.
+type heartbeat struct{ *redis.Cmd }
+
+// NoRetry overrides the client's own retries; see redis.Cmder.
+func (heartbeat) NoRetry() bool { return true }
+
+// beat says that the instance is alive for ttl, or leaves if that is 0.
+func (i *Instances) beat(ctx context.Context, ttl time.Duration) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, min(time.Second, i.ttl/3))
+	defer cancel()
+	cmd := heartbeat{redis.NewCmd(ctx, "eval", beatScript, 1, i.key, i.id, ttl.Milliseconds())}
+	cmd.SetFirstKeyPos(3)
+	if err := i.client.Process(ctx, cmd); err != nil {
+		return 0, err
+	}
+	return cmd.Int64()
+}
+
+// hear takes in the answer to a heartbeat.
+func (i *Instances) hear(now time.Time, n int64, err error) {
+	if silent := err != nil; silent != i.silent {
+		i.silent = silent
+		i.tell(err)
+	}
+	if err != nil {
+		i.lower = time.Time{} // what was low before may be more by now
+		return
+	}
+	live := i.live.Load()
+	switch n = max(1, n); {
+	case n >= live:
+		i.live.Store(n)
+		i.lower = time.Time{}
+	case i.lower.IsZero():
+		i.lower, i.most = now, n
+	default:
+		i.most = max(i.most, n)
+		if now.Sub(i.lower) >= i.ttl {
+			i.live.Store(i.most)
+			i.lower = time.Time{}
+		}
+	}
+}
+
+func (i *Instances) tell(err error) {
+	log := i.log
+	if log == nil {
+		log = slog.Default()
+	}
+	if err != nil {
+		log.Warn("headgate: the number of instances is not known and stays", "instances", i.Live(), "error", err.Error())
+		return
+	}
+	log.Info("headgate: the number of instances is known again")
+}

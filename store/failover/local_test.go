@@ -1,0 +1,236 @@
+package failover
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// threeOf has three instances share the limits.
+func threeOf(o Options) Options {
+	o.Instances = func() int { return 3 }
+	return o
+}
+
+// admitted is how many units of 1 a key is granted until it is refused.
+func admitted(t testing.TB, s core.Store, op core.Op) int {
+	t.Helper()
+	for n := 0; ; n++ {
+		if !one(t, s, op).Allowed {
+			return n
+		}
+	}
+}
+
+var rates = []string{
+	"12/1h", "12/1h burst=12", "12/1h fixed-window", "12/1h fixed-window aligned", "12/1h sliding-log",
+	"12/1h sliding-window", "12/1h token-bucket",
+}
+
+func TestACallThatFailsIsDecidedByTheFallback(t *testing.T) {
+	f := newFake()
+	s := over(t, f, threeOf(Options{Fallback: memory()}))
+	f.fall()
+	op := take(t, "k", "12/1h fixed-window", 1)
+	for i := range int64(4) { // the breaker is closed still
+		if d := one(t, s, op); !d.Allowed || d.Remaining != 3-i {
+			t.Fatalf("%+v", d)
+		}
+	}
+	if d := one(t, s, op); d.Allowed || d.RetryAfter <= 59*time.Minute {
+		t.Errorf("%+v", d)
+	}
+	if s.Stats().Local != 5 {
+		t.Errorf("%+v", s.Stats())
+	}
+}
+
+func TestInAnOutageAKeyThatIsNewHasItsPart(t *testing.T) {
+	for _, text := range append(rates, "12 concurrent ttl=1h") {
+		t.Run(text, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake()
+				s := over(t, f, threeOf(Options{Fallback: memory()}))
+				defer s.Close()
+				openNow(t, s, f)
+				op, n := take(t, "k", text, 1), 0
+				for ; ; n++ {
+					op.Lease = string(rune('a' + n))
+					if !one(t, s, op).Allowed {
+						break
+					}
+				}
+				if n != 4 {
+					t.Errorf("%d of 12 by one of three", n)
+				}
+			})
+		})
+	}
+}
+
+func TestTheFallbackCountsWhatThePrimaryAdmits(t *testing.T) {
+	for _, text := range rates {
+		t.Run(text, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake()
+				s := over(t, f, threeOf(Options{Fallback: memory()}))
+				defer s.Close()
+				op := take(t, "k", text, 1)
+				for range 3 {
+					one(t, s, op)
+				}
+				openNow(t, s, f)
+				if n := admitted(t, s, op); n != 1 {
+					t.Errorf("%d more of a part of 4 after 3", n)
+				}
+			})
+		})
+	}
+}
+
+// Others have used up the limit: this instance has heard of it by a refusal
+// alone, or by how little is left.
+func TestWhoHasUsedUpALimitFindsNothingLeftInTheFallback(t *testing.T) {
+	for _, text := range rates {
+		for used, want := range map[int64]int{12: 0, 10: 1} {
+			t.Run(text, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFake()
+					s := over(t, f, threeOf(Options{Fallback: memory()}))
+					defer s.Close()
+					one(t, f, take(t, "k", text, used)) // by another instance
+					op := take(t, "k", text, 1)
+					one(t, s, op)
+					openNow(t, s, f)
+					if n := admitted(t, s, op); n != want {
+						t.Errorf("%d more after %d of 12, want %d", n, used, want)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestAStepThatThePrimaryRefusesChargesNothingToTheFallback(t *testing.T) {
+	f := newFake()
+	fallback := memory()
+	s := over(t, f, Options{Fallback: fallback})
+	a, b := take(t, "a", "10/1h", 3), take(t, "b", "1/1h", 2)
+	out := make([]core.Decision, 2)
+	if err := s.Apply(t.Context(), []core.Op{a, b}, out); err != nil || !out[0].Allowed || out[1].Allowed {
+		t.Fatal(out, err)
+	}
+	if got := remaining(t, fallback, a); got != 10 {
+		t.Errorf("%d remain", got)
+	}
+}
+
+func TestWhatASoftRuleRefusesIsNotChargedToTheFallback(t *testing.T) {
+	f, fallback := newFake(), memory()
+	s := over(t, f, Options{Fallback: fallback})
+	one(t, f, take(t, "b", "5/1h", 1))
+	a, b := take(t, "a", "10/1h", 3), take(t, "b", "5/1h", 5)
+	b.Soft = true
+	out := make([]core.Decision, 2)
+	if err := s.Apply(t.Context(), []core.Op{a, b}, out); err != nil || !out[0].Allowed || out[1].Allowed {
+		t.Fatal(out, err)
+	}
+	if a, b := remaining(t, fallback, a), remaining(t, fallback, b); a != 7 || b != 4 {
+		t.Errorf("%d and %d remain, want 7 and 4", a, b)
+	}
+}
+
+func TestWhoWasRefusedALeaseMayGetOneInAnOutage(t *testing.T) {
+	f := newFake()
+	s := over(t, f, threeOf(Options{Fallback: memory()}))
+	const text = "3 concurrent ttl=1h"
+	for _, id := range []string{"a", "b", "c"} {
+		one(t, f, lease(t, id, text)) // of other instances
+	}
+	if one(t, s, lease(t, "d", text)).Allowed {
+		t.Fatal("one too many")
+	}
+	openNow(t, s, f)
+	if !one(t, s, lease(t, "e", text)).Allowed || one(t, s, lease(t, "f", text)).Allowed {
+		t.Error("not one lease of a part of one")
+	}
+}
+
+func TestAPeekChangesNothingInTheFallback(t *testing.T) {
+	f := newFake()
+	fallback := newFake()
+	s := over(t, f, Options{Fallback: fallback})
+	one(t, f, take(t, "k", "10/1h", 9))
+	if got := remaining(t, s, take(t, "k", "10/1h", 1)); got != 1 {
+		t.Errorf("%d remain", got)
+	}
+	if calls := fallback.seen(); len(calls) != 0 {
+		t.Errorf("%+v", calls)
+	}
+}
+
+func TestAFallbackThatFailsDoesNotHarmThePrimarysDecision(t *testing.T) {
+	f, fallback := newFake(), newFake()
+	s := over(t, f, Options{Fallback: fallback})
+	fallback.fall()
+	if d := one(t, s, take(t, "k", "10/1h", 1)); d.Remaining != 9 {
+		t.Errorf("%+v", d)
+	}
+	f.fall()
+	if _, err := try(s, take(t, "k", "10/1h", 1)); !errors.Is(err, errDown) {
+		t.Error(err)
+	}
+}
+
+func TestACostBeyondThePartIsRefusedUntilThePrimaryIsBack(t *testing.T) {
+	f := newFake()
+	s := over(t, f, threeOf(Options{Fallback: memory()}))
+	openNow(t, s, f)
+	for cost, want := range map[int64]time.Duration{5: 400 * ms, 12: 400 * ms, 13: core.Never} {
+		if d := one(t, s, take(t, "k", "12/1h", cost)); d.Allowed || d.RetryAfter != want {
+			t.Errorf("cost %d: %+v", cost, d)
+		}
+	}
+	if d := one(t, s, take(t, "k", "12/1h", 4)); !d.Allowed {
+		t.Errorf("%+v", d)
+	}
+}
+
+// However often the primary comes and goes, a key is granted the quota once by
+// it and once by the parts of three instances.
+func TestOutagesGrantTheLimitOnceMoreAtMost(t *testing.T) {
+	for _, text := range []string{"12/1h", "12/1h fixed-window", "12/1h sliding-log", "12/1h sliding-window", "12/1h token-bucket"} {
+		t.Run(text, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake()
+				var fleet []*Store
+				for range 3 {
+					s := over(t, f, threeOf(Options{Fallback: memory()}))
+					defer s.Close()
+					fleet = append(fleet, s)
+				}
+				op, n := take(t, "k", text, 1), 0
+				n += admitted(t, fleet[0], op) // 12 by the primary
+				n -= 5
+				one(t, f, core.Op{Verb: core.Reset, Rule: op.Rule, Key: op.Key, Limit: op.Limit})
+				one(t, f, take(t, "k", text, 7)) // as if 5 had come back
+				for range 4 {
+					for _, s := range fleet {
+						openNow(t, s, f)
+						n += admitted(t, s, op)
+					}
+					f.rise()
+					time.Sleep(time.Second)
+					synctest.Wait()
+					n += admitted(t, fleet[1], op)
+				}
+				if n != 12+8 { // the first instance knew that there was nothing left
+					t.Errorf("%d", n)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,235 @@
+package failover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store/redisstore"
+)
+
+// patience is how long anything may take that is not measured.
+const patience = 20 * time.Second
+
+func connect(t testing.TB, addr string) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// counted is a store that counts the calls.
+type counted struct {
+	core.Store
+	calls atomic.Int64
+}
+
+func (c *counted) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
+	c.calls.Add(1)
+	return c.Store.Apply(ctx, ops, out)
+}
+
+// inRedis is a store whose primary is in Redis.
+func inRedis(t testing.TB, c redis.UniversalClient, o Options) (*Store, *counted) {
+	t.Helper()
+	primary := &counted{Store: redisstore.MustNew(c, redisstore.Options{})}
+	o.Logger = silent
+	s := MustNew(primary, o)
+	t.Cleanup(func() { s.Close() })
+	return s, primary
+}
+
+// until polls until a condition holds, and returns how long that took.
+func until(t testing.TB, what string, holds func() bool) time.Duration {
+	t.Helper()
+	start := time.Now()
+	tick := time.NewTicker(ms)
+	defer tick.Stop()
+	for !holds() {
+		if time.Since(start) > patience {
+			t.Fatalf("%s: not within %s", what, patience)
+		}
+		<-tick.C
+	}
+	return time.Since(start)
+}
+
+// everyKeyExpires fails if a key has no time to live.
+func everyKeyExpires(t testing.TB, c *redis.Client) {
+	t.Helper()
+	ctx, keys := context.Background(), 0
+	for it := c.Scan(ctx, 0, "*", 1000).Iterator(); it.Next(ctx); keys++ {
+		if left := c.PTTL(ctx, it.Val()).Val(); left <= 0 {
+			t.Errorf("%s has a time to live of %s", it.Val(), left)
+		}
+	}
+	if keys == 0 {
+		t.Error("there are no keys")
+	}
+}
+
+// faults are what befalls the server, and how it ends.
+var faults = []struct {
+	name       string
+	begin, end func(*redistest.Server)
+}{
+	{"frozen", (*redistest.Server).Freeze, (*redistest.Server).Thaw},
+	{"killed", (*redistest.Server).Kill, (*redistest.Server).Restart},
+}
+
+const (
+	budget = redisstore.DefaultTimeout + 20*ms
+	reuse  = time.Second
+)
+
+func TestAFaultOfRedisCostsNoCallMoreThanItsTimeout(t *testing.T) {
+	for _, fault := range faults {
+		for _, local := range []bool{true, false} {
+			t.Run(fmt.Sprint(fault.name, " fallback ", local), func(t *testing.T) {
+				server := redistest.Start(t)
+				c := connect(t, server.Addr)
+				o := Options{}
+				if local {
+					o.Fallback = memory()
+				}
+				s, primary := inRedis(t, c, o)
+				one(t, s, take(t, "k", "100000/1h", 1))
+				// A stall of the machine is no fault of the store: one of three
+				// outages has to be within the budget, all else always holds.
+				var slowest time.Duration
+				for range 3 {
+					if slowest = outage(t, server, s, primary, fault.begin, fault.end); slowest <= budget {
+						break
+					}
+				}
+				if slowest > budget {
+					t.Errorf("a call took %s, not %s", slowest, budget)
+				}
+				everyKeyExpires(t, c)
+			})
+		}
+	}
+}
+
+// outage takes the store through an outage and back, and returns how long the
+// slowest call took.
+func outage(t *testing.T, server *redistest.Server, s *Store, primary *counted, begin, end func(*redistest.Server)) (slowest time.Duration) {
+	begin(server)
+	calls := primary.calls.Load()
+	for i := range 1000 {
+		start := time.Now()
+		_, err := try(s, take(t, "k", "100000/1h", 1))
+		slowest = max(slowest, time.Since(start))
+		if (err == nil) != (s.fallback != nil) {
+			t.Fatal(err)
+		}
+		if got, want := s.State() == Open, i >= DefaultFailures-1; got != want {
+			t.Fatalf("open %t after %d calls", got, i+1)
+		}
+		if err != nil && errors.Is(err, ErrOpen) != (i >= DefaultFailures) {
+			t.Fatalf("call %d: %v", i+1, err)
+		}
+	}
+	if sent := primary.calls.Load() - calls - int64(s.probes.Load()); sent > DefaultFailures {
+		t.Errorf("%d calls reached the primary besides probes", sent)
+	}
+	end(server)
+	if took := until(t, "the return", func() bool { return s.State() == Closed }); took > reuse {
+		t.Errorf("in use %s after the return", took)
+	}
+	if _, err := try(s, take(t, "k", "100000/1h", 1)); err != nil {
+		t.Error(err)
+	}
+	s.probes.Store(0)
+	s.breaker.score.Store(0)
+	return slowest
+}
+
+// A fleet shares one Redis and one limit.
+func TestAnOutageOfRedisGrantsTheLimitOnceMoreAtMost(t *testing.T) {
+	for _, size := range []int{1, 3} {
+		for _, fault := range faults {
+			t.Run(fmt.Sprint(size, " ", fault.name), func(t *testing.T) {
+				server := redistest.Start(t)
+				c := connect(t, server.Addr)
+				var fleet []*Store
+				for range size {
+					live, err := NewInstances(c, InstancesOptions{TTL: patience, Expected: size, Logger: silent})
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Cleanup(func() { live.Close() })
+					s, _ := inRedis(t, c, Options{Fallback: memory(), Instances: live.Live})
+					fleet = append(fleet, s)
+				}
+				op := take(t, "k", "30/1h fixed-window", 1)
+				if d := one(t, fleet[0], take(t, "warm", "30/1h fixed-window", 1)); !d.Allowed {
+					t.Fatal("refused")
+				}
+				fault.begin(server)
+				local := 0
+				for _, s := range fleet {
+					local += admitted(t, s, op)
+				}
+				if local != 30 {
+					t.Errorf("%d in the outage, want 30", local)
+				}
+				fault.end(server)
+				until(t, "the return", func() bool {
+					for _, s := range fleet {
+						if s.State() == Open {
+							return false
+						}
+					}
+					return true
+				})
+				// A call that timed out may have been charged.
+				after := admitted(t, fleet[0], op)
+				if after > 30 || after < 30-size*DefaultFailures {
+					t.Errorf("%d afterwards", after)
+				}
+				for _, s := range fleet { // the one who asked last has heard that nothing is left
+					if n := admitted(t, s, op); n != 0 {
+						t.Errorf("%d more", n)
+					}
+				}
+				everyKeyExpires(t, c)
+				fault.begin(server)
+				for _, s := range fleet {
+					if n := admitted(t, s, op); n != 0 {
+						t.Errorf("%d more in the next outage", n)
+					}
+				}
+				fault.end(server)
+			})
+		}
+	}
+}
+
+// Whoever held a lease when Redis went away, and released it meanwhile, holds
+// it no more when Redis is back.
+func TestALeaseInRedisIsReleasedAfterAnOutage(t *testing.T) {
+	server := redistest.Start(t)
+	c := connect(t, server.Addr)
+	s, _ := inRedis(t, c, Options{Fallback: memory()})
+	const text = "2 concurrent ttl=1h"
+	a := lease(t, "a", text)
+	d := one(t, s, a)
+	server.Freeze()
+	for i := range DefaultFailures {
+		one(t, s, lease(t, fmt.Sprint("b", i), text))
+	}
+	one(t, s, undo(a, d))
+	server.Thaw()
+	until(t, "the return", func() bool { return s.State() == Closed && s.Stats().Waits == 0 })
+	if got := remaining(t, s.Strict(), a); got < 1 {
+		t.Errorf("%d remain", got) // a call that timed out may hold the other
+	}
+}

@@ -1,0 +1,162 @@
+package failover
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Store is a [core.Standby] over a primary and a fallback. It is safe for
+// concurrent use and made by [New].
+type Store struct {
+	primary   core.Store
+	fallback  core.Store // or nil
+	instances func() int // or nil
+	ignore    func(error) bool
+	onChange  func(State)
+	log       *slog.Logger
+	slow      time.Duration
+	interval  time.Duration
+	jitter    func() float64 // from 0 up to 1
+
+	breaker   breaker
+	confirmed int // probes in a row that succeeded; of the chores alone
+	chores    *chores
+	shares    shares
+	waiting   waiting
+	steps     sync.Pool // of *step
+
+	opened, probes, local atomic.Uint64
+}
+
+var _ core.Standby = (*Store)(nil)
+
+// New returns a store over primary, or an error that names every mistake. It
+// asks neither store for anything. Close it when it is no longer used.
+func New(primary core.Store, o Options) (*Store, error) {
+	if err := o.faults(primary); err != nil {
+		return nil, err
+	}
+	s := &Store{
+		primary: primary, fallback: o.Fallback, instances: o.Instances,
+		ignore: o.Ignore, onChange: o.OnChange, log: o.Logger,
+		slow:     cmp.Or(o.Slow, DefaultSlow),
+		interval: cmp.Or(o.ProbeInterval, DefaultProbeInterval),
+		jitter:   rand.Float64,
+	}
+	s.breaker.most = int64(cmp.Or(o.Failures, DefaultFailures))
+	s.steps.New = func() any { return new(step) }
+	s.chores = newChores(s.chore, s.pause)
+	return s, nil
+}
+
+// MustNew is [New] for arguments that are known to be right; it panics on an
+// error.
+func MustNew(primary core.Store, o Options) *Store {
+	s, err := New(primary, o)
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// Close ends the probes, and waits for one that runs. What decides then goes on
+// deciding: a primary that is bypassed stays so. It closes neither store, may
+// be called again and never returns an error.
+func (s *Store) Close() error {
+	s.chores.close()
+	return nil
+}
+
+// Apply implements [core.Store]. Without a fallback it fails while the primary
+// does, with [ErrOpen] if the primary was not asked. A step of Refunds and
+// Resets that has to wait for the primary succeeds; without a fallback its
+// decisions say no more than Allowed.
+func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
+	if givesBack(ops) {
+		return s.giveBack(ctx, ops, out)
+	}
+	turn := s.breaker.turn.Load()
+	if isOpen(turn) && s.fallback != nil {
+		return s.decide(ctx, turn, ops, out)
+	}
+	err := s.ask(ctx, turn, ops, out)
+	if err == nil || s.fallback == nil || !blames(ctx, err) {
+		return err
+	}
+	return s.decide(ctx, turn, ops, out)
+}
+
+// ask has the primary decide, unless it is bypassed.
+func (s *Store) ask(ctx context.Context, turn uint64, ops []core.Op, out []core.Decision) error {
+	switch {
+	case len(ops) == 0:
+		return nil
+	case isOpen(turn):
+		return &openError{s.chores.wait()}
+	}
+	start := time.Now()
+	err := s.primary.Apply(ctx, ops, out)
+	if err != nil {
+		if blames(ctx, err) && (s.ignore == nil || !s.ignore(err)) && s.breaker.fail(turn) {
+			s.open(turn, ops, err)
+		}
+		return err
+	}
+	if took := time.Since(start); took <= s.slow {
+		s.breaker.succeed(turn)
+	} else if s.breaker.fail(turn) {
+		s.open(turn, ops, &slowError{took})
+	}
+	s.warm(ctx, ops, out)
+	return nil
+}
+
+// slowError is why a call that succeeded counts as a failure.
+type slowError struct{ took time.Duration }
+
+func (e *slowError) Error() string { return "a call took " + e.took.Round(time.Millisecond).String() }
+
+// Diagnose implements [core.Diagnoser]: it tells what the two stores find.
+func (s *Store) Diagnose(ctx context.Context) []core.Finding {
+	var found []core.Finding
+	for _, store := range []core.Store{s.primary, s.fallback} {
+		if d, ok := store.(core.Diagnoser); ok {
+			found = append(found, d.Diagnose(ctx)...)
+		}
+	}
+	return found
+}
+
+// Strict implements [core.Standby]: it asks the primary alone, through the same
+// breaker.
+func (s *Store) Strict() core.Store { return strict{s} }
+
+type strict struct{ store *Store }
+
+// Apply asks the primary.
+func (s strict) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
+	return s.store.ask(ctx, s.store.breaker.turn.Load(), ops, out)
+}
+
+// Fallback implements [core.Standby]: it asks the fallback alone, for this
+// instance's part of the limits.
+func (s *Store) Fallback() core.Store {
+	if s.fallback == nil {
+		return nil
+	}
+	return local{s}
+}
+
+type local struct{ store *Store }
+
+// Apply asks the fallback.
+func (s local) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
+	return s.store.decide(ctx, s.store.breaker.turn.Load(), ops, out)
+}

@@ -1,0 +1,129 @@
+package failover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// maxWaiting is how many operations wait for the primary at most.
+const maxWaiting = 4096
+
+// waiting are operations that the primary has to be told when it is back. The
+// zero value is ready.
+type waiting struct {
+	mu   sync.Mutex
+	list []errand
+	lost atomic.Uint64
+}
+
+// errand is an operation that is of use until an instant.
+type errand struct {
+	op    core.Op
+	until time.Time // zero: for ever
+}
+
+func (w *waiting) len() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.list)
+}
+
+// add tells whether there was room.
+func (w *waiting) add(e errand) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.list) >= maxWaiting {
+		w.lost.Add(1)
+		return false
+	}
+	w.list = append(w.list, e)
+	return true
+}
+
+// next takes the oldest that is still of use off the list.
+func (w *waiting) next() (e errand, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.list) > 0 {
+		e = w.list[0]
+		w.list[0] = errand{}
+		w.list = w.list[1:]
+		if e.until.IsZero() || time.Now().Before(e.until) {
+			return e, true
+		}
+	}
+	w.list = nil
+	return errand{}, false
+}
+
+// repeatable tells whether an operation may be carried out twice: releasing a
+// lease may.
+func repeatable(op *core.Op) bool {
+	return op.Verb == core.Refund && op.Limit.Algorithm == core.Concurrency
+}
+
+// postpone lets the Refunds and Resets of a step wait that the primary did not
+// carry out because of cause. If it may have carried them out, only those wait
+// that are repeatable. The error tells that some do not wait.
+func (s *Store) postpone(ops []core.Op, cause error) (err error) {
+	unsent := errors.Is(cause, ErrOpen)
+	for i := range ops {
+		op := ops[i]
+		switch {
+		case op.Verb != core.Refund && op.Verb != core.Reset:
+			continue
+		case !unsent && !repeatable(&op):
+			err = cause
+			continue
+		}
+		op.Key, op.Lease = strings.Clone(op.Key), strings.Clone(op.Lease)
+		e := errand{op: op}
+		if repeatable(&op) {
+			e.until = time.Now().Add(op.Limit.Period)
+		}
+		if !s.waiting.add(e) {
+			err = fmt.Errorf("failover: %d operations wait already: %w", maxWaiting, cause)
+		}
+	}
+	s.chores.arm()
+	return err
+}
+
+// settleUp tells the primary what has waited. What fails waits on if it may be
+// carried out twice, and is lost otherwise, as it may have been carried out.
+func (s *Store) settleUp(ctx context.Context) {
+	for s.State() == Closed {
+		e, ok := s.waiting.next()
+		if !ok {
+			return
+		}
+		turn := s.breaker.turn.Load()
+		within, cancel := context.WithTimeout(ctx, s.slow)
+		err := s.call(within, e.op)
+		cancel()
+		if err != nil && !errors.Is(err, core.ErrOp) {
+			s.fellShort(ctx, turn, e, err)
+			return
+		}
+		s.breaker.succeed(turn)
+	}
+}
+
+// fellShort deals with what the primary could not be told.
+func (s *Store) fellShort(ctx context.Context, turn uint64, e errand, err error) {
+	if repeatable(&e.op) {
+		s.waiting.add(e)
+	} else {
+		s.waiting.lost.Add(1)
+	}
+	if ctx.Err() == nil && s.breaker.fail(turn) {
+		s.open(turn, []core.Op{e.op}, err)
+	}
+}
