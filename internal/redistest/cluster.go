@@ -47,7 +47,8 @@ func startNode(t testing.TB) (s *Server, bus string) {
 	t.Helper()
 	s = start(t, func() []string {
 		_, bus, _ = net.SplitHostPort(freeAddr(t))
-		return append(transient(), "--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "1000")
+		return append(transient(), "--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "1000",
+			"--repl-diskless-sync-delay", "0")
 	})
 	return s, bus
 }

@@ -123,3 +123,13 @@ func TestSentinelsReplaceAMasterThatDied(t *testing.T) {
 	w.Master.Kill()
 	until(t, "failover", func(ctx context.Context) bool { return c.Set(ctx, "k", "v", 0).Err() == nil })
 }
+
+func TestAReplicaTakesThePlaceOfItsMaster(t *testing.T) {
+	masters, replicas := Replicated(t, 3)
+	masters[1].Kill()
+	c := dial(t, replicas[1].Addr)
+	until(t, "promotion", func(ctx context.Context) bool {
+		role, err := c.Do(ctx, "ROLE").Slice()
+		return err == nil && role[0] == "master"
+	})
+}

@@ -126,6 +126,9 @@ func (s *Server) log() string {
 	return string(text)
 }
 
+// Pid is the number of the server's process, which Restart changes.
+func (s *Server) Pid() int { return s.process.Pid }
+
 // Kill ends the server without warning and waits for its end. To kill a server
 // that has ended is no fault.
 func (s *Server) Kill() {

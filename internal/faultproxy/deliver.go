@@ -1,0 +1,67 @@
+package faultproxy
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// due is when what comes from the server now reaches the client, and not before
+// what came earlier.
+func (p *Proxy) due(earlier time.Time) time.Time {
+	f := p.current()
+	t := time.Now().Add(f.Delay)
+	if f.Jitter > 0 {
+		t = t.Add(rand.N(f.Jitter))
+	}
+	if t.Before(earlier) {
+		return earlier
+	}
+	return t
+}
+
+// deliver hands the client its parcels in time, until there will be no more.
+func (l *link) deliver() {
+	defer l.sever(false)
+	for p := range l.out {
+		if !l.wait(time.Until(p.due)) || !l.trickle(p.data) {
+			return
+		}
+		if p.last {
+			l.sever(p.rst)
+			return
+		}
+	}
+}
+
+// wait tells whether the link is whole after d.
+func (l *link) wait(d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-l.done:
+		return false
+	}
+}
+
+// trickle writes as fast as the fault in force lets it.
+func (l *link) trickle(data []byte) bool {
+	for len(data) > 0 {
+		n, rate := len(data), l.proxy.current().Rate
+		if rate > 0 {
+			n = min(n, max(1, rate/100))
+			if !l.wait(time.Duration(n) * time.Second / time.Duration(rate)) {
+				return false
+			}
+		}
+		if _, err := l.client.Write(data[:n]); err != nil {
+			return false
+		}
+		data = data[n:]
+	}
+	return true
+}

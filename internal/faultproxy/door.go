@@ -1,0 +1,144 @@
+package faultproxy
+
+import (
+	"cmp"
+	"net"
+	"syscall"
+	"time"
+)
+
+// door is where clients come in. It belongs to who holds Proxy.turn.
+type door struct {
+	listener *net.TCPListener // nil while the port is closed
+	done     chan struct{}    // closed when nobody accepts any more; nil while nobody does
+	jam      []net.Conn       // fills the queue of a blackhole
+}
+
+// backlog is how many clients may wait to be accepted.
+const backlog = 128
+
+// turnDoor makes the door as the fault wants it.
+func (p *Proxy) turnDoor(f Fault) error {
+	switch {
+	case f.Refuse:
+		p.shut()
+		return nil
+	case f.Blackhole:
+		return p.jam()
+	}
+	return p.open()
+}
+
+// shut closes the port.
+func (p *Proxy) shut() {
+	p.pause()
+	if p.door.listener != nil {
+		p.door.listener.Close()
+		p.door.listener = nil
+	}
+}
+
+// pause stops accepting. Clients may still queue.
+func (p *Proxy) pause() {
+	p.clear()
+	if p.door.done == nil {
+		return
+	}
+	p.door.listener.SetDeadline(time.Unix(1, 0))
+	<-p.door.done
+	p.door.done = nil
+}
+
+// open accepts clients.
+func (p *Proxy) open() error {
+	p.clear()
+	if p.door.done != nil {
+		return nil
+	}
+	if err := p.listen(backlog); err != nil {
+		return err
+	}
+	ln, done := p.door.listener, make(chan struct{})
+	ln.SetDeadline(time.Time{})
+	p.door.done = done
+	p.running.Go(func() {
+		defer close(done)
+		p.accept(ln)
+	})
+	return nil
+}
+
+// clear empties the queue of a blackhole.
+func (p *Proxy) clear() {
+	for _, c := range p.door.jam {
+		c.Close()
+	}
+	p.door.jam = nil
+}
+
+// jam fills the queue of clients that wait to be accepted, and accepts none: the
+// kernel then leaves further attempts to connect without an answer.
+func (p *Proxy) jam() error {
+	if len(p.door.jam) > 0 {
+		return nil
+	}
+	p.pause()
+	if err := p.listen(0); err != nil {
+		return err
+	}
+	for {
+		c, err := net.DialTimeout("tcp", p.Addr, 10*time.Millisecond)
+		if err != nil {
+			return nil
+		}
+		p.door.jam = append(p.door.jam, c)
+	}
+}
+
+// listen makes the port listen with room for that many clients in the queue.
+func (p *Proxy) listen(queue int) error {
+	if p.door.listener == nil {
+		if err := p.bind(); err != nil {
+			return err
+		}
+	}
+	raw, err := p.door.listener.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	if err := raw.Control(func(fd uintptr) { failed = syscall.Listen(int(fd), queue) }); err != nil {
+		return err
+	}
+	return failed
+}
+
+// bind takes the port, the same one each time.
+func (p *Proxy) bind() error {
+	ln, err := net.Listen("tcp", cmp.Or(p.Addr, "127.0.0.1:0"))
+	if err != nil {
+		return err
+	}
+	p.door.listener = ln.(*net.TCPListener)
+	if p.Addr == "" {
+		p.Addr = ln.Addr().String()
+	}
+	return nil
+}
+
+// accept serves clients until the listener is paused.
+func (p *Proxy) accept(ln *net.TCPListener) {
+	for {
+		client, err := ln.AcceptTCP()
+		if err != nil {
+			return
+		}
+		l := p.welcome(client)
+		if l == nil {
+			client.SetLinger(0)
+			client.Close()
+			continue
+		}
+		p.running.Go(l.serve)
+	}
+}

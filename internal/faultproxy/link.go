@@ -1,0 +1,261 @@
+package faultproxy
+
+import (
+	"bufio"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// link is the connection of one client and its counterpart at the server.
+type link struct {
+	proxy  *Proxy
+	client *net.TCPConn
+	mute   atomic.Bool   // for ever
+	done   chan struct{} // closed when the link is cut
+	out    chan parcel
+
+	mu      sync.Mutex
+	server  net.Conn
+	severed bool
+	pending []call // whose replies are still to come, the oldest first
+}
+
+// call is what is known of a command.
+type call struct {
+	script bool
+	stream bool // replies and commands no longer come in pairs after it
+	picked bool
+	fault  Fault // in force when it came
+}
+
+// parcel is bytes on their way to the client.
+type parcel struct {
+	data []byte
+	due  time.Time
+	last bool
+	rst  bool
+}
+
+// serve passes bytes until the link is cut.
+func (l *link) serve() {
+	defer l.proxy.forget(l)
+	defer l.sever(false)
+	if l.mute.Load() {
+		l.swallow()
+		return
+	}
+	server, err := net.DialTimeout("tcp", l.proxy.upstream(), time.Second)
+	if err != nil || !l.attach(server) {
+		l.sever(true)
+		return
+	}
+	var pumps sync.WaitGroup
+	pumps.Go(l.requests)
+	pumps.Go(func() { l.replies(server) })
+	pumps.Go(l.deliver)
+	pumps.Wait()
+}
+
+// attach gives the link its server, unless it is cut already.
+func (l *link) attach(server net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.severed {
+		server.Close()
+		return false
+	}
+	l.server = server
+	return true
+}
+
+// sever cuts the link; abort resets the client.
+func (l *link) sever(abort bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.severed {
+		return
+	}
+	l.severed = true
+	close(l.done)
+	if abort {
+		l.client.SetLinger(0)
+	}
+	l.client.Close()
+	if l.server != nil {
+		l.server.Close()
+	}
+}
+
+// swallow reads until the client leaves or the link is cut.
+func (l *link) swallow() {
+	var room [4096]byte
+	for {
+		if _, err := l.client.Read(room[:]); err != nil {
+			return
+		}
+	}
+}
+
+// requests passes commands to the server.
+func (l *link) requests() {
+	defer l.sever(false)
+	r := bufio.NewReaderSize(l.client, 64<<10)
+	for {
+		command, err := readCommand(r)
+		if err != nil {
+			return
+		}
+		c := l.proxy.note(command)
+		if !l.request(c, command) {
+			return
+		}
+		if c.stream {
+			l.upload(r)
+			return
+		}
+	}
+}
+
+// request passes one command, and tells whether the link goes on.
+func (l *link) request(c call, command []byte) bool {
+	if l.mute.Load() {
+		return true
+	}
+	cut := c.picked && c.fault.CutRequest != 0
+	part := command
+	if cut {
+		part = c.fault.CutRequest.of(command)
+		c.fault.Drop = true // also if the server is quicker than the cut
+	}
+	if c.script && len(part) == len(command) {
+		l.proxy.passed()
+	}
+	l.expect(c)
+	_, err := l.server.Write(part)
+	if cut {
+		l.sever(c.fault.Abort)
+	}
+	return err == nil && !cut
+}
+
+// upload passes what a client sends in a stream.
+func (l *link) upload(r *bufio.Reader) {
+	var room [4096]byte
+	for {
+		n, err := r.Read(room[:])
+		if err != nil {
+			return
+		}
+		if l.mute.Load() {
+			continue
+		}
+		if _, err := l.server.Write(room[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func (l *link) expect(c call) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pending = append(l.pending, c)
+}
+
+// answered returns the call whose reply comes now.
+func (l *link) answered() call {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.pending) == 0 {
+		return call{} // an error at the very beginning answers nothing
+	}
+	c := l.pending[0]
+	l.pending = l.pending[1:]
+	return c
+}
+
+// replies passes replies on. What the server said last still reaches the
+// client.
+func (l *link) replies(server net.Conn) {
+	defer close(l.out)
+	r := bufio.NewReaderSize(server, 64<<10)
+	var due time.Time
+	for {
+		first, err := r.Peek(1)
+		if err != nil {
+			return
+		}
+		var c call
+		if first[0] != '>' {
+			c = l.answered()
+		}
+		if c.stream {
+			l.download(r, due)
+			return
+		}
+		reply, err := readFrame(r, nil)
+		if err != nil {
+			return
+		}
+		p, ok := l.reply(c, reply)
+		if !ok {
+			continue
+		}
+		p.due = l.proxy.due(due)
+		due = p.due
+		if !l.send(p) || p.last {
+			return
+		}
+	}
+}
+
+// reply is what the client gets of a reply, if anything.
+func (l *link) reply(c call, reply []byte) (p parcel, ok bool) {
+	if c.script {
+		l.proxy.answered(reply)
+	}
+	if l.mute.Load() {
+		return p, false
+	}
+	p.data = reply
+	if !c.picked {
+		return p, true
+	}
+	switch f := &c.fault; {
+	case f.Drop:
+		return p, false
+	case f.Garbage != "":
+		p.data = []byte(f.Garbage)
+	case f.CutReply != 0:
+		p = parcel{data: f.CutReply.of(reply), last: true, rst: f.Abort}
+	}
+	return p, true
+}
+
+// download passes what a server sends in a stream, delayed as replies are.
+func (l *link) download(r *bufio.Reader, due time.Time) {
+	for {
+		room := make([]byte, 16<<10)
+		n, err := r.Read(room)
+		if err != nil {
+			return
+		}
+		if l.mute.Load() {
+			continue
+		}
+		due = l.proxy.due(due)
+		if !l.send(parcel{data: room[:n], due: due}) {
+			return
+		}
+	}
+}
+
+func (l *link) send(p parcel) bool {
+	select {
+	case l.out <- p:
+		return true
+	case <-l.done:
+		return false
+	}
+}

@@ -1,0 +1,221 @@
+package faultproxy
+
+import (
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Proxy passes commands and replies between clients and one server, and has one
+// [Fault] at a time. It is safe for concurrent use.
+type Proxy struct {
+	// Addr is where clients connect to. It stays the same while it is refused.
+	Addr string
+
+	t    testing.TB
+	turn sync.Mutex // held by who changes the fault
+	door door
+
+	mu     sync.Mutex
+	server string
+	fault  Fault
+	calls  int // of scripts since Set
+	counts Counts
+	links  map[*link]struct{}
+	closed bool
+
+	running sync.WaitGroup
+}
+
+// Counts is what a proxy has seen.
+type Counts struct {
+	// Connections is how many were accepted.
+	Connections int
+
+	// Scripts is how many calls of scripts went to the server whole.
+	Scripts int
+
+	// Errors is how many of them the server answered with an error.
+	Errors int
+
+	// Struck is how many calls of scripts the fault in force has picked.
+	Struck int
+
+	// Request and Reply are the lengths in bytes of the latest call of a script
+	// and of the latest reply to one, before any cut.
+	Request, Reply int
+}
+
+// New starts a proxy before the server at that address. It ends with the test.
+func New(t testing.TB, server string) *Proxy {
+	t.Helper()
+	p := &Proxy{t: t, server: server, links: map[*link]struct{}{}}
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	if err := p.open(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// Set puts f in force at once, in place of the fault before, and starts to count
+// the calls of scripts anew.
+func (p *Proxy) Set(f Fault) {
+	p.t.Helper()
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	if !p.enforce(f) {
+		return
+	}
+	if err := p.turnDoor(f); err != nil {
+		p.t.Errorf("faultproxy: %v", err)
+	}
+	if f.Refuse || f.Reset {
+		p.severAll(f.Reset)
+	}
+}
+
+// enforce makes f the fault in force, unless the proxy is closed.
+func (p *Proxy) enforce(f Fault) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fault, p.calls, p.counts.Struck = f, 0, 0
+	for l := range p.links {
+		if f.mute() {
+			l.mute.Store(true)
+		}
+	}
+	return !p.closed
+}
+
+// Flap sets each of the faults in turn, as long as every, until stop is called,
+// which sets the zero fault and returns when all is done.
+func (p *Proxy) Flap(every time.Duration, faults ...Fault) (stop func()) {
+	end, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for i := 0; ; i++ {
+			p.Set(faults[i%len(faults)])
+			select {
+			case <-tick.C:
+			case <-end:
+				p.Set(Fault{})
+				return
+			}
+		}
+	}()
+	return sync.OnceFunc(func() {
+		close(end)
+		<-done
+	})
+}
+
+// Redirect makes addr the server of connections that come from now on, and
+// resets those that are open.
+func (p *Proxy) Redirect(addr string) {
+	p.mu.Lock()
+	p.server = addr
+	p.mu.Unlock()
+	p.severAll(true)
+}
+
+// Counts returns what was seen until now.
+func (p *Proxy) Counts() Counts {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.counts
+}
+
+// Close ends all connections and waits until nothing of the proxy runs. It may
+// be called again.
+func (p *Proxy) Close() {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.shut()
+	p.severAll(false)
+	p.running.Wait()
+}
+
+// severAll ends every connection that is open.
+func (p *Proxy) severAll(abort bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		l.sever(abort)
+	}
+}
+
+// welcome registers a client that was accepted, and returns nil for one that is
+// to be reset.
+func (p *Proxy) welcome(client *net.TCPConn) *link {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.fault.Reset || p.fault.Refuse {
+		return nil
+	}
+	l := &link{proxy: p, client: client, done: make(chan struct{}), out: make(chan parcel, 256)}
+	l.mute.Store(p.fault.mute())
+	p.links[l] = struct{}{}
+	p.counts.Connections++
+	return l
+}
+
+func (p *Proxy) forget(l *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.links, l)
+}
+
+// current is the fault in force.
+func (p *Proxy) current() Fault {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fault
+}
+
+func (p *Proxy) upstream() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.server
+}
+
+// note classifies a command of a client.
+func (p *Proxy) note(command []byte) call {
+	name := commandName(command)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := call{script: isScript(name), stream: isStream(name), fault: p.fault}
+	if !c.script || p.fault.mute() {
+		return c
+	}
+	p.calls++
+	p.counts.Request = len(command)
+	if c.picked = p.fault.Nth == 0 || p.fault.Nth == p.calls; c.picked {
+		p.counts.Struck++
+	}
+	return c
+}
+
+// passed counts a script call that went to the server whole.
+func (p *Proxy) passed() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.counts.Scripts++
+}
+
+// answered counts the server's reply to a script.
+func (p *Proxy) answered(reply []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.counts.Reply = len(reply)
+	if reply[0] == '-' || reply[0] == '!' {
+		p.counts.Errors++
+	}
+}

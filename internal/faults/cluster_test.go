@@ -1,0 +1,169 @@
+package faults
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+// openCluster starts three masters with a replica each, and a lane for each
+// mode.
+func openCluster(t testing.TB, f *fault) *scene {
+	masters, replicas := redistest.Replicated(t, 3)
+	s := &scene{t: t, masters: masters, replicas: replicas}
+	addrs := redistest.Addrs(append(masters[:3:3], replicas...))
+	s.past = func() redis.UniversalClient {
+		c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ReadTimeout: 10 * time.Second})
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	for i := range modes {
+		c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ContextTimeoutEnabled: true})
+		s.lanes = append(s.lanes, openLane(t, &modes[i], c))
+	}
+	return s
+}
+
+func clusterFaults() []fault {
+	return []fault{
+		{name: "none", sees: nothing, inflict: func(s *scene) { s.hold(time.Second) }},
+		{name: "master-killed", sees: something, inflict: func(s *scene) {
+			i := s.home()
+			s.forgotSince(time.Now().Add(-inFlight))
+			s.masters[i].Kill()
+			s.untilMaster(s.replicas[i])
+		}},
+		{name: "master-frozen", sees: something, inflict: func(s *scene) {
+			i := s.home()
+			s.forgotSince(time.Now().Add(-inFlight))
+			s.masters[i].Freeze()
+			s.untilMaster(s.replicas[i])
+			s.lifted = time.Now()
+			s.hold(1500 * time.Millisecond)
+			s.masters[i].Thaw()
+		}},
+		{name: "manual-failover", sees: whatever, inflict: func(s *scene) {
+			i := s.home()
+			if err := adminOf(s.t, s.replicas[i].Addr).ClusterFailover(context.Background()).Err(); err != nil {
+				s.t.Error(err)
+			}
+			s.untilMaster(s.replicas[i])
+		}},
+		{name: "slot-moved-to-and-fro", sees: nothing, inflict: func(s *scene) {
+			slot, from := s.slot(), s.home()
+			for range 6 {
+				to := (from + 1) % len(s.masters)
+				m := s.depart(slot, from, to)
+				m.carry()
+				m.arrive()
+				from = to
+			}
+		}},
+		{name: "slot-half-moved", sees: nothing, inflict: func(s *scene) {
+			m := s.depart(s.slot(), s.home(), (s.home()+1)%len(s.masters))
+			m.carry()
+			s.hold(time.Second)
+			m.carry()
+			m.arrive()
+		}},
+	}
+}
+
+// slot is that of the keys that requests share: one, as the lanes' prefixes
+// stand outside of what is hashed.
+func (s *scene) slot() int {
+	s.t.Helper()
+	c := adminOf(s.t, s.masters[2].Addr)
+	slot, err := c.ClusterKeySlot(context.Background(), sharedKeyOf(s.lanes[0])).Result()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return int(slot)
+}
+
+// home is which master has that slot at first.
+func (s *scene) home() int { return s.slot() * len(s.masters) / 16384 }
+
+// move is a slot on its way from one master to another.
+type move struct {
+	scene    *scene
+	slot     int
+	from, to *redis.Client
+	toAddr   string
+}
+
+// depart begins to move a slot from one master to another.
+func (s *scene) depart(slot, from, to int) *move {
+	s.t.Helper()
+	m := &move{scene: s, slot: slot, from: adminOf(s.t, s.masters[from].Addr), to: adminOf(s.t, s.masters[to].Addr),
+		toAddr: s.masters[to].Addr}
+	m.do(m.to, "CLUSTER", "SETSLOT", slot, "IMPORTING", m.id(m.from))
+	m.do(m.from, "CLUSTER", "SETSLOT", slot, "MIGRATING", m.id(m.to))
+	return m
+}
+
+// carry takes the keys of the slot over.
+func (m *move) carry() {
+	m.scene.t.Helper()
+	host, port, _ := net.SplitHostPort(m.toAddr)
+	for {
+		keys, err := m.from.ClusterGetKeysInSlot(context.Background(), m.slot, 100).Result()
+		if err != nil {
+			m.scene.t.Fatal(err)
+		}
+		if len(keys) == 0 {
+			return
+		}
+		args := []any{"MIGRATE", host, port, "", 0, 5000, "KEYS"}
+		for _, key := range keys {
+			args = append(args, key)
+		}
+		m.do(m.from, args...)
+	}
+}
+
+// arrive ends the move.
+func (m *move) arrive() {
+	m.scene.t.Helper()
+	id := m.id(m.to)
+	m.do(m.to, "CLUSTER", "SETSLOT", m.slot, "NODE", id)
+	m.do(m.from, "CLUSTER", "SETSLOT", m.slot, "NODE", id)
+	for _, s := range m.scene.masters {
+		m.do(adminOf(m.scene.t, s.Addr), "CLUSTER", "SETSLOT", m.slot, "NODE", id)
+	}
+	m.scene.until("one epoch", 10*time.Second, m.scene.agree)
+}
+
+// agree tells whether all masters have heard of the latest change.
+func (s *scene) agree() bool {
+	epochs := map[string]bool{}
+	for _, m := range s.masters {
+		c := adminOf(s.t, m.Addr)
+		_, after, _ := strings.Cut(c.ClusterInfo(context.Background()).Val(), "cluster_current_epoch:")
+		epoch, _, _ := strings.Cut(after, "\r")
+		epochs[epoch] = true
+		c.Close()
+	}
+	return len(epochs) == 1
+}
+
+func (m *move) id(c *redis.Client) string {
+	m.scene.t.Helper()
+	id, err := c.ClusterMyID(context.Background()).Result()
+	if err != nil {
+		m.scene.t.Fatal(err)
+	}
+	return id
+}
+
+func (m *move) do(c *redis.Client, args ...any) {
+	m.scene.t.Helper()
+	if err := c.Do(context.Background(), args...).Err(); err != nil {
+		m.scene.t.Fatalf("%v: %v", args, err)
+	}
+}

@@ -1,0 +1,21 @@
+// Package faults holds the fault suite: tests that put a limiter under load,
+// break what it depends on in every way that is listed here, and hold it to what
+// is promised meanwhile and after:
+//
+//   - no request is held up for longer than the store's timeout and 20 ms,
+//   - a request is counted at most once, and one that was answered exactly once,
+//   - no more is admitted than the limit, and one limit more each time that the
+//     server forgets,
+//   - a request that nobody could decide passes or gets a 503 with Retry-After,
+//     as configured, and never a 429,
+//   - the limiter decides again soon after the fault is over,
+//   - no goroutine is left, and no key without a time to live.
+//
+// It is run as
+//
+//	go test ./internal/faults
+//	go test ./internal/faults -run 'Faults/standalone/garbage' -count=20
+//	go test ./internal/faults -args -table $PWD/results.md
+//
+// and needs redis-server. The last form writes what was measured as a table.
+package faults

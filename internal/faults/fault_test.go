@@ -1,0 +1,232 @@
+package faults
+
+import (
+	"context"
+	"runtime/pprof"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// added is the most that a request may be held up: the store's timeout, and
+	// 20 ms.
+	added = 70 * time.Millisecond
+
+	// usual is how soon after a fault requests must be decided again, unless the
+	// fault says otherwise.
+	usual = time.Second
+
+	// calm is how long all must go well for a fault to be over.
+	calm = 250 * time.Millisecond
+)
+
+// sight is what requests notice of a fault.
+type sight int
+
+const (
+	whatever  sight = iota
+	something       // some request cannot be decided, or the fault was none
+	nothing         // every request is decided
+)
+
+// fault is one way in which what a limiter depends on breaks.
+type fault struct {
+	name string
+
+	// args are added to the server's command line.
+	args []string
+
+	// options changes those of the clients.
+	options func(*redis.Options)
+
+	// inflict makes the fault happen, and has lifted it when it returns.
+	inflict func(s *scene)
+
+	sees sight
+
+	// unless are the rules whose requests may go undecided where sees is
+	// nothing.
+	unless []string
+
+	// recovery is how soon after inflict all requests must be decided again; 0
+	// means usual.
+	recovery time.Duration
+
+	// after checks what is special to the fault.
+	after func(s *scene)
+}
+
+// place is a way to run Redis.
+type place struct {
+	name   string
+	open   func(t testing.TB, f *fault) *scene
+	faults []fault
+}
+
+// scene is where a fault happens: servers, and a lane for each mode.
+type scene struct {
+	t     testing.TB
+	waits *waits
+	lanes []*lane
+
+	server *redistest.Server            // that is met; nil in a Cluster
+	admin  *redis.Client                // of that server, past all proxies
+	past   func() redis.UniversalClient // makes a patient client for all that is kept
+	all    redis.UniversalClient        // what past has made
+	secret *password
+
+	watched           *redistest.Watched  // by Sentinel
+	masters, replicas []*redistest.Server // of a Cluster
+
+	begun, lifted    time.Time
+	losses           int       // how many times the server forgot
+	lossFrom, lossTo time.Time // what was counted before and after is not lost
+}
+
+// run puts every mode under load, inflicts the fault, and judges.
+func (f fault) run(t *testing.T, p place, w *waits, results *table) {
+	name := p.name + "/" + f.name
+	pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("fault", name)))
+	t.Cleanup(func() { wantNoGoroutines(t, name) })
+	s := p.open(t, &f)
+	s.t, s.waits = t, w
+	if f.recovery == 0 {
+		f.recovery = usual
+	}
+	for _, server := range s.servers() {
+		w.add(server.Pid())
+	}
+	s.suffer(&f)
+	entry := entry{fault: f.name, place: p.name}
+	for _, l := range s.lanes {
+		t.Run(l.mode.name, func(t *testing.T) { entry.add(s.judge(t, &f, l)) })
+	}
+	s.wantNoImmortalKeys(t)
+	if f.after != nil {
+		f.after(s)
+	}
+	entry.failed = t.Failed()
+	results.add(entry)
+}
+
+// suffer is the time under load: before, during and after the fault.
+func (s *scene) suffer(f *fault) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var loads sync.WaitGroup
+	defer loads.Wait()
+	defer cancel()
+	for _, l := range s.lanes {
+		loads.Go(func() { l.load(ctx) })
+	}
+	start := time.Now()
+	s.until("all is well before", 10*time.Second, func() bool { return s.well(start) })
+	s.begun = time.Now()
+	f.inflict(s)
+	s.lossTo = time.Now()
+	if s.lifted.IsZero() {
+		s.lifted = s.lossTo
+	}
+	s.poll(f.recovery+time.Second, func() bool { return s.well(s.lifted) })
+}
+
+// well tells whether every request since then, for long enough, was decided.
+func (s *scene) well(since time.Time) bool {
+	if past := time.Now().Add(-calm); past.After(since) {
+		since = past
+	} else {
+		return false
+	}
+	for _, l := range s.lanes {
+		hits, some := l.seen(), 0
+		for i := len(hits) - 1; i >= 0 && hits[i].from.After(since); i-- {
+			if !hits[i].decided {
+				return false
+			}
+			some++
+		}
+		if some < 5 {
+			return false
+		}
+	}
+	return true
+}
+
+// hold lets time pass.
+func (s *scene) hold(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	<-timer.C
+}
+
+// every does something again and again, for that long.
+func (s *scene) every(pause, long time.Duration, do func()) {
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for end := time.Now().Add(long); time.Now().Before(end); <-tick.C {
+		do()
+	}
+}
+
+// poll waits until done says yes, and tells whether it did in time.
+func (s *scene) poll(patience time.Duration, done func() bool) bool {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); !done(); <-tick.C {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
+}
+
+// until is poll for what has to come true.
+func (s *scene) until(what string, patience time.Duration, done func() bool) {
+	s.t.Helper()
+	if !s.poll(patience, done) {
+		s.t.Fatalf("%s: not within %v", what, patience)
+	}
+}
+
+// do sends the server a command.
+func (s *scene) do(args ...any) {
+	s.t.Helper()
+	if err := s.admin.Do(context.Background(), args...).Err(); err != nil && err != redis.Nil {
+		s.t.Fatalf("%v: %v", args, err)
+	}
+}
+
+// servers are all that were started.
+func (s *scene) servers() []*redistest.Server {
+	list := append(s.masters[:len(s.masters):len(s.masters)], s.replicas...)
+	if s.server != nil {
+		list = append(list, s.server)
+	}
+	if s.watched != nil {
+		list = append(append(list, s.watched.Replica), s.watched.Sentinels...)
+	}
+	return list
+}
+
+// reach returns a patient client for all that is kept, as it is after the fault.
+func (s *scene) reach() redis.UniversalClient {
+	if s.all == nil {
+		s.all = s.past()
+	}
+	return s.all
+}
+
+// forgot notes that the server has lost all that it knew.
+func (s *scene) forgot() {
+	s.losses++
+	s.lossFrom = time.Unix(0, 0)
+}
+
+// forgotSince notes that the server has lost what it learned since then.
+func (s *scene) forgotSince(t time.Time) {
+	s.losses++
+	s.lossFrom = t
+}

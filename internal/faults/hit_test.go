@@ -1,0 +1,52 @@
+package faults
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// hit is one request and what became of it.
+type hit struct {
+	rule, key string
+
+	from     time.Time
+	answered time.Time // when the handler was entered, or the request turned away
+	to       time.Time // when all was done
+
+	decided  bool // by Redis
+	admitted bool
+	err      error  // why Redis could not decide
+	release  error  // why a lease could not be released
+	wrong    string // what is wrong with the answer
+}
+
+// read takes the answer and holds it to what the mode calls for.
+func (h *hit) read(tr *trace, answer *http.Response, m *mode) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	h.decided, h.err, h.release = tr.decided, tr.err, tr.release
+	h.admitted = !tr.entered.IsZero()
+	status, header := answer.StatusCode, answer.Header
+	limited := header.Get("X-RateLimit-Limit") != ""
+	after, _ := strconv.Atoi(header.Get("Retry-After"))
+	switch {
+	case h.decided || m.over != nil:
+		if h.admitted && status == 200 && limited || !h.admitted && h.rule == "shared" && status == 429 && limited && after > 0 {
+			return
+		}
+	case m.failure == core.FailOpen:
+		if h.admitted && status == 200 && !limited {
+			return
+		}
+	case !h.admitted && status == 503 && after > 0:
+		return
+	}
+	h.wrong = fmt.Sprintf("rule %s, decided %t (%v), admitted %t: status %d, Retry-After %d", h.rule, h.decided, h.err, h.admitted, status, after)
+}
+
+// acknowledged tells that Redis has charged the request.
+func (h *hit) acknowledged() bool { return h.decided && h.admitted }

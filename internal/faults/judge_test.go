@@ -1,0 +1,303 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"runtime/pprof"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/store/redisstore"
+	"github.com/redis/go-redis/v9"
+)
+
+// verdict is what was measured of one mode under one fault.
+type verdict struct {
+	mode       string
+	requests   int
+	undecided  int
+	excused    int // of them, as the machine had no processor to spare
+	slowest    time.Duration
+	net        time.Duration // the slowest without the time without a processor
+	executions int64         // of any one request, at most
+	over       int           // admitted by Redis above the limit
+	allowed    int           // how much that may be
+	recovery   time.Duration
+	leases     int // held by requests that have ended
+}
+
+// probing is how many calls of the store may not have ended when all requests
+// have.
+const probing = 1
+
+// ports are the parts of errors that differ each time.
+var ports = regexp.MustCompile(`:\d{4,5}\b|script: [0-9a-f]{40}, on @user_script:\d+`)
+
+// judge holds what a lane has seen to what is promised.
+func (s *scene) judge(t *testing.T, f *fault, l *lane) verdict {
+	hits := l.seen()
+	v := verdict{mode: l.mode.name, requests: len(hits)}
+	s.judgeTimes(t, hits, &v)
+	s.judgeAnswers(t, f, l, hits, &v)
+	s.judgeCounts(t, l, hits, &v)
+	s.judgeAdmissions(t, l, hits, &v)
+	if v.recovery > f.recovery {
+		t.Errorf("decides again %v after the fault, want at most %v", v.recovery, f.recovery)
+	}
+	if l.proxy != nil {
+		c := l.proxy.Counts()
+		if calls, _ := l.asked(); c.Scripts-c.Errors > calls+probing {
+			t.Errorf("%d scripts were sent for %d calls of the store, and %d of them met an error", c.Scripts, calls, c.Errors)
+		}
+	}
+	if v.busy() {
+		t.Logf("NOT JUDGED: the machine was too busy to tell when Redis decided again")
+	}
+	t.Logf("%d requests, %d undecided (%d excused), slowest %v (%v with a processor), %d executions, %d over the limit (%d allowed), recovery %v, %d leases left",
+		v.requests, v.undecided, v.excused, v.slowest, v.net, v.executions, v.over, v.allowed, v.recovery, v.leases)
+	return v
+}
+
+// judgeTimes finds the slowest request. The time for which the machine had no
+// processor is not the limiter's.
+func (s *scene) judgeTimes(t *testing.T, hits []hit, v *verdict) {
+	t.Helper()
+	var late failures
+	for i := range hits {
+		h := &hits[i]
+		for _, d := range []span{{h.from, h.answered}, {h.answered, h.to}} {
+			took := d.to.Sub(d.from)
+			net := max(0, took-s.waits.during(d.from, d.to))
+			v.slowest, v.net = max(v.slowest, took), max(v.net, net)
+			if net > added {
+				late.add("rule %s at %v: took %v, %v of it with a processor: %v, %v",
+					h.rule, h.from.Sub(s.begun), took, net, h.err, h.release)
+			}
+		}
+	}
+	late.report(t, "requests were held up for too long")
+}
+
+// span is a piece of time.
+type span struct{ from, to time.Time }
+
+// failures keeps the first few of a kind.
+type failures struct {
+	texts []string
+	n     int
+}
+
+func (f *failures) add(format string, args ...any) {
+	if f.n++; f.n <= 3 {
+		f.texts = append(f.texts, fmt.Sprintf(format, args...))
+	}
+}
+
+func (f *failures) report(t *testing.T, what string) {
+	t.Helper()
+	if f.n > 0 {
+		t.Errorf("%d %s:\n%s", f.n, what, strings.Join(f.texts, "\n"))
+	}
+}
+
+// judgeAnswers looks at what clients got, and when Redis decided again.
+func (s *scene) judgeAnswers(t *testing.T, f *fault, l *lane, hits []hit, v *verdict) {
+	t.Helper()
+	var wrong, unexpected failures
+	why := map[string]int{}
+	excused := s.excuses(l, hits)
+	for i := range hits {
+		h := &hits[i]
+		at := h.from.Sub(s.begun)
+		if h.wrong != "" {
+			wrong.add("at %v: %s", at, h.wrong)
+		}
+		if h.decided {
+			continue
+		}
+		v.undecided++
+		if h.err != nil {
+			why[ports.ReplaceAllString(h.err.Error(), ":…")]++
+		}
+		if slices.ContainsFunc(excused, func(e span) bool { return !h.from.Before(e.from) && h.from.Before(e.to) }) {
+			v.excused++
+			continue
+		}
+		if h.to.After(s.lifted) {
+			v.recovery = max(v.recovery, h.to.Sub(s.lifted))
+		}
+		if f.sees == nothing && !slices.Contains(f.unless, h.rule) {
+			unexpected.add("at %v: not decided after %v: %v", at, h.to.Sub(h.from), h.err)
+		}
+	}
+	for text, n := range why {
+		t.Logf("%5d × %s", n, text)
+	}
+	wrong.report(t, "wrong answers")
+	unexpected.report(t, "requests were not decided")
+	if f.sees == something && v.undecided == 0 {
+		t.Error("every request was decided: there was no fault")
+	}
+}
+
+const (
+	// excuse is how long the machine must have had no processor to spare during
+	// a request that timed out, for that to be the reason.
+	excuse = 20 * time.Millisecond
+
+	// bypassed is how long Redis may not be asked after such a request.
+	bypassed = 600 * time.Millisecond
+)
+
+// excuses are the times in which Redis was not asked, or did not answer, because
+// the machine had no processor to spare: after a request, or a probe, that timed
+// out for this reason.
+func (s *scene) excuses(l *lane, hits []hit) (list []span) {
+	_, calls := l.asked()
+	for i := range hits {
+		if timedOut(hits[i].err) {
+			calls = append(calls, span{hits[i].from, hits[i].to})
+		}
+	}
+	for _, c := range calls {
+		if s.waits.during(c.from, c.to) >= excuse {
+			list = append(list, span{c.from, c.to.Add(bypassed)})
+		}
+	}
+	return list
+}
+
+func timedOut(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// judgeCounts reads how often each request was counted that had a key of its
+// own.
+func (s *scene) judgeCounts(t *testing.T, l *lane, hits []hit, v *verdict) {
+	t.Helper()
+	used := s.used(t, l, hits)
+	var missing failures
+	for i := range hits {
+		h := &hits[i]
+		if h.rule == "shared" {
+			continue
+		}
+		n := used[i]
+		if h.rule == "lease" {
+			v.leases += int(n)
+			continue
+		}
+		v.executions = max(v.executions, n)
+		if n > 1 {
+			t.Errorf("rule %s, key %s: counted %d times", h.rule, h.key, n)
+		}
+		mayBeLost := !s.lossFrom.IsZero() && h.to.After(s.lossFrom) && h.from.Before(s.lossTo)
+		if h.acknowledged() && n == 0 && !mayBeLost {
+			missing.add("rule %s, key %s at %v", h.rule, h.key, h.from.Sub(s.begun))
+		}
+	}
+	missing.report(t, "requests were admitted and not counted")
+}
+
+// used asks Redis how many units of its key each request has used.
+func (s *scene) used(t testing.TB, l *lane, hits []hit) []int64 {
+	t.Helper()
+	store := redisstore.MustNew(s.reach(), redisstore.Options{Prefix: l.prefix, Timeout: 10 * time.Second})
+	n := make([]int64, len(hits))
+	for at := range hits {
+		h := &hits[at]
+		if h.rule == "shared" {
+			continue
+		}
+		op := [1]core.Op{{Verb: core.Peek, Rule: h.rule, Key: h.key, Limit: parse(t, limits[h.rule]), Cost: 1}}
+		var out [1]core.Decision
+		if err := store.Apply(context.Background(), op[:], out[:]); err != nil {
+			t.Fatalf("rule %s, key %s: %v", h.rule, h.key, err)
+		}
+		n[at] = op[0].Limit.Capacity() - out[0].Remaining
+	}
+	return n
+}
+
+// judgeAdmissions counts what was admitted under the rule that all share: by
+// Redis, and where memory decides for it by that too.
+func (s *scene) judgeAdmissions(t *testing.T, l *lane, hits []hit, v *verdict) {
+	t.Helper()
+	admitted := 0
+	for i := range hits {
+		h := &hits[i]
+		if h.rule == "shared" && h.admitted && (h.decided || l.mode.over != nil) {
+			admitted++
+		}
+	}
+	v.over, v.allowed = max(0, admitted-quota), s.losses*quota+l.mode.spare
+	if v.over > v.allowed {
+		t.Errorf("%d requests admitted under a limit of %d, want at most %d", admitted, quota, quota+v.allowed)
+	}
+}
+
+// wantNoImmortalKeys fails on keys without a time to live.
+func (s *scene) wantNoImmortalKeys(t testing.TB) {
+	t.Helper()
+	look := func(ctx context.Context, c *redis.Client) error {
+		for _, l := range s.lanes {
+			it := c.Scan(ctx, 0, l.prefix+"*", 1000).Iterator()
+			for it.Next(ctx) {
+				if ttl := c.PTTL(ctx, it.Val()).Val(); ttl == -1 {
+					t.Errorf("%s has no time to live", it.Val())
+				}
+			}
+			if err := it.Err(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var err error
+	switch c := s.reach().(type) {
+	case *redis.Client:
+		err = look(context.Background(), c)
+	case *redis.ClusterClient:
+		err = c.ForEachMaster(context.Background(), look)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// wantNoGoroutines fails if anything runs on that was started under the fault.
+func wantNoGoroutines(t testing.TB, name string) {
+	t.Helper()
+	var left []string
+	tick := time.NewTicker(50 * time.Millisecond) // each look stops everything
+	defer tick.Stop()
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); <-tick.C {
+		if left = goroutines(name); len(left) == 0 {
+			return
+		}
+	}
+	t.Errorf("still running:\n%s", strings.Join(left, "\n\n"))
+}
+
+// goroutines lists those that carry the label of the fault, without the one
+// that asks.
+func goroutines(name string) []string {
+	var b bytes.Buffer
+	if err := pprof.Lookup("goroutine").WriteTo(&b, 1); err != nil {
+		return []string{err.Error()}
+	}
+	var list []string
+	for text := range strings.SplitSeq(b.String(), "\n\n") {
+		if strings.Contains(text, `"fault":"`+name+`"`) && !strings.Contains(text, "faults.goroutines") {
+			list = append(list, text)
+		}
+	}
+	return list
+}

@@ -1,0 +1,211 @@
+package faults
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/faultproxy"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/nethttp"
+	"github.com/headgate/headgate/store/failover"
+	"github.com/headgate/headgate/store/redisstore"
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// quota is how much the rule that all requests share admits.
+	quota = 30
+
+	// sharedKey is whom those requests are counted against.
+	sharedKey = "all"
+
+	// pace is how often each of a lane's workers sends a request: three of them
+	// make 200 a second.
+	pace = 15 * time.Millisecond
+)
+
+// limits are the rules by which requests are counted that come once for each
+// key, so that a count above one shows a request that was counted twice.
+var limits = map[string]string{
+	"fixed":  "10/24h fixed-window",
+	"log":    "10/24h sliding-log",
+	"window": "10/24h sliding-window",
+	"bucket": "10/24h token-bucket",
+	"gcra":   "10/24h",
+	"lease":  "10 concurrent ttl=30s",
+	"shared": strconv.Itoa(quota) + "/1h fixed-window",
+}
+
+// onceEach are the rules whose keys are used once.
+var onceEach = []string{"fixed", "log", "window", "bucket", "gcra", "lease"}
+
+// lane is one limiter with its own client and keys, and the load on it.
+type lane struct {
+	mode    *mode
+	proxy   *faultproxy.Proxy // nil where none is between
+	client  redis.UniversalClient
+	prefix  string
+	handler http.Handler
+
+	mu    sync.Mutex
+	hits  []hit
+	calls int    // of the store in Redis
+	extra []span // those among them that failed or were slow, and belong to no request
+}
+
+// openLane puts a limiter under a mode over a client.
+func openLane(t testing.TB, m *mode, client redis.UniversalClient) *lane {
+	t.Helper()
+	l := &lane{mode: m, client: client, prefix: redistest.Prefix(t)}
+	primary := redisstore.MustNew(client, redisstore.Options{Prefix: l.prefix})
+	limiter := core.MustNew(core.Config{
+		Store: m.store(t, noting{primary, l}), Rules: rules(t), OnStoreError: m.failure,
+	})
+	t.Cleanup(func() {
+		limiter.Close()
+		client.Close()
+	})
+	l.handler = nethttp.New(limiter)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		r.Context().Value(traceKey{}).(*trace).entered = time.Now()
+	}))
+	return l
+}
+
+func rules(t testing.TB) []core.Rule {
+	var list []core.Rule
+	for name, text := range limits {
+		list = append(list, core.Rule{Name: name, Limit: parse(t, text), Key: func(r core.Request) (string, bool) {
+			if r.Header("X-Rule")[0] != name {
+				return "", false
+			}
+			return r.Header("X-Key")[0], true
+		}})
+	}
+	return list
+}
+
+func parse(t testing.TB, text string) core.Limit {
+	t.Helper()
+	l, err := core.ParseLimit(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// trace is what became of a request inside the limiter.
+type trace struct {
+	entered time.Time // the handler
+
+	mu      sync.Mutex
+	decided bool  // by Redis
+	err     error // of Redis, when it was to decide
+	release error // of Redis, when a lease was to be released
+}
+
+type traceKey struct{}
+
+// noting tells the trace of a request what the store says.
+type noting struct {
+	core.Store
+	lane *lane
+}
+
+func (n noting) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
+	from := time.Now()
+	err := n.Store.Apply(ctx, ops, out)
+	call := span{from, time.Now()}
+	tr, ok := ctx.Value(traceKey{}).(*trace)
+	if ok {
+		tr.note(ops[0].Verb, err)
+	}
+	n.lane.called(call, !ok && (err != nil || call.to.Sub(from) > failover.DefaultSlow))
+	return err
+}
+
+func (tr *trace) note(verb core.Verb, err error) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	if verb == core.Refund {
+		tr.release = err
+		return
+	}
+	tr.decided, tr.err = err == nil, err
+}
+
+func (l *lane) called(call span, extra bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calls++
+	if extra {
+		l.extra = append(l.extra, call)
+	}
+}
+
+// load sends requests until the context ends.
+func (l *lane) load(ctx context.Context) {
+	var workers sync.WaitGroup
+	workers.Go(func() { l.work(ctx, func(int) (rule, key string) { return "shared", sharedKey }) })
+	for w := range 2 {
+		workers.Go(func() {
+			l.work(ctx, func(i int) (rule, key string) {
+				return onceEach[i%len(onceEach)], strconv.Itoa(w) + "-" + strconv.Itoa(i)
+			})
+		})
+	}
+	workers.Wait()
+}
+
+func (l *lane) work(ctx context.Context, next func(i int) (rule, key string)) {
+	tick := time.NewTicker(pace)
+	defer tick.Stop()
+	for i := 0; ; i++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		h := l.hit(next(i))
+		l.mu.Lock()
+		l.hits = append(l.hits, h)
+		l.mu.Unlock()
+	}
+}
+
+// hit sends one request.
+func (l *lane) hit(rule, key string) hit {
+	var tr trace
+	r := httptest.NewRequestWithContext(context.WithValue(context.Background(), traceKey{}, &tr), "GET", "/", nil)
+	r.Header["X-Rule"], r.Header["X-Key"] = []string{rule}, []string{key}
+	w := httptest.NewRecorder()
+	h := hit{rule: rule, key: key, from: time.Now()}
+	l.handler.ServeHTTP(w, r)
+	h.to = time.Now()
+	h.answered = h.to
+	if !tr.entered.IsZero() {
+		h.answered = tr.entered
+	}
+	h.read(&tr, w.Result(), l.mode)
+	return h
+}
+
+// asked returns how often the store in Redis was called, and those calls that
+// failed or were slow and belong to no request.
+func (l *lane) asked() (calls int, extra []span) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.calls, l.extra[:len(l.extra):len(l.extra)]
+}
+
+// seen returns the requests that have ended.
+func (l *lane) seen() []hit {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.hits[:len(l.hits):len(l.hits)]
+}

@@ -1,0 +1,53 @@
+package faults
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/store/failover"
+	"github.com/headgate/headgate/store/memstore"
+)
+
+// mode is a policy for when Redis cannot decide.
+type mode struct {
+	name string
+
+	failure core.Failure
+
+	// over puts a store over the one in Redis; nil means none.
+	over func(t testing.TB, primary core.Store) core.Store
+
+	// spare is how many units more than the limit the mode may admit while
+	// Redis cannot decide.
+	spare int
+}
+
+// instances is how many share the limits where memory decides for Redis.
+const instances = 2
+
+// modes are what every fault is run under, at the same time.
+var modes = []mode{
+	{name: "open", failure: core.FailOpen},
+	{name: "closed", failure: core.FailClosed},
+	{name: "fallback", failure: core.FailLocal, over: fallback, spare: quota / instances},
+}
+
+// store is what the limiter of the mode uses.
+func (m *mode) store(t testing.TB, primary core.Store) core.Store {
+	if m.over == nil {
+		return primary
+	}
+	return m.over(t, primary)
+}
+
+// fallback has memory decide what Redis cannot.
+func fallback(t testing.TB, primary core.Store) core.Store {
+	s := failover.MustNew(primary, failover.Options{
+		Fallback:  memstore.MustNew(memstore.Options{}),
+		Instances: func() int { return instances },
+		Logger:    slog.New(slog.DiscardHandler),
+	})
+	t.Cleanup(func() { s.Close() })
+	return s
+}

@@ -1,0 +1,201 @@
+package faults
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/internal/faultproxy"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// debugging lets tests use DEBUG, which servers refuse otherwise.
+var debugging = []string{"--enable-debug-command", "yes"}
+
+// quickSync has a server copy itself to a replica at once.
+var quickSync = []string{"--repl-diskless-sync-delay", "0"}
+
+// serverFaults are those of the server itself.
+func serverFaults() []fault {
+	const ms = time.Millisecond
+	return []fault{
+		{name: "frozen-50ms", sees: whatever, inflict: func(s *scene) { freeze(s, 50*ms) }},
+		{name: "frozen-2s", sees: something, inflict: func(s *scene) { freeze(s, 2*time.Second) }},
+		{name: "killed-and-restarted", sees: something, inflict: func(s *scene) {
+			s.forgot()
+			s.server.Restart()
+			s.allow()
+		}},
+		{name: "shut-down-and-restarted", sees: something, inflict: func(s *scene) {
+			s.forgot()
+			s.admin.ShutdownNoSave(context.Background())
+			s.hold(100 * ms)
+			s.server.Restart()
+			s.allow()
+		}},
+		again("script-flush", 10*ms, 600*ms, nothing, "SCRIPT", "FLUSH"),
+		again("client-kill", 50*ms, 700*ms, whatever, "CLIENT", "KILL", "USER", "app"),
+		{name: "client-pause-all", sees: something, inflict: func(s *scene) {
+			s.do("CLIENT", "PAUSE", "500", "ALL")
+			s.hold(500 * ms)
+		}},
+		{name: "client-pause-write", sees: something, inflict: func(s *scene) {
+			s.do("CLIENT", "PAUSE", "500", "WRITE")
+			s.hold(500 * ms)
+		}},
+		// States that grow are not to be written beyond the bound of the memory.
+		{name: "out-of-memory", sees: nothing, unless: []string{"log", "lease"}, inflict: func(s *scene) {
+			s.do(config("maxmemory", "1")...)
+			s.hold(500 * ms)
+			s.do(config("maxmemory", "0")...)
+		}},
+		{name: "max-clients", sees: something, inflict: crowd},
+		during("permission-revoked", 400*ms, something, []any{"ACL", "SETUSER", "app", "-eval", "-evalsha"},
+			[]any{"ACL", "SETUSER", "app", "+eval", "+evalsha"}),
+		{name: "password-rotated", sees: something, inflict: rotate},
+		{name: "busy-script", sees: something, args: []string{"--busy-reply-threshold", "10"}, inflict: busy},
+		{name: "key-of-another-type", sees: something, inflict: func(s *scene) { spoil(s, "RPUSH", "list") }},
+		{name: "key-that-is-no-state", sees: something, inflict: func(s *scene) { spoil(s, "SET", "string") }},
+		{name: "keys-persisted", sees: nothing, inflict: func(s *scene) {
+			s.every(5*ms, 400*ms, func() {
+				for _, l := range s.lanes {
+					s.do("PERSIST", sharedKeyOf(l))
+				}
+			})
+		}},
+		{name: "flushall", sees: nothing, inflict: func(s *scene) {
+			s.every(100*ms, 500*ms, func() {
+				s.do("FLUSHALL")
+				s.forgot()
+			})
+		}},
+		during("read-only", 500*ms, something, []any{"REPLICAOF", "127.0.0.1", "1"}, []any{"REPLICAOF", "NO", "ONE"}),
+		{name: "master-down", sees: something, args: []string{"--replica-serve-stale-data", "no"}, inflict: func(s *scene) {
+			s.do("REPLICAOF", "127.0.0.1", "1")
+			s.hold(500 * ms)
+			s.do("REPLICAOF", "NO", "ONE")
+		}},
+		during("no-replicas", 500*ms, something, config("min-replicas-to-write", "1"), config("min-replicas-to-write", "0")),
+		{name: "loading", sees: something, args: debugging, inflict: load},
+		{name: "debug-sleep", sees: something, args: debugging, inflict: func(s *scene) { s.do("DEBUG", "SLEEP", "0.5") }},
+		{name: "disk-full", sees: something, inflict: fillDisk},
+		{name: "promoted-replica-that-lags", sees: something, args: quickSync, inflict: promote},
+	}
+}
+
+func freeze(s *scene, d time.Duration) {
+	s.server.Freeze()
+	s.hold(d)
+	s.server.Thaw()
+}
+
+// crowd lets other clients take every connection that the server has.
+func crowd(s *scene) {
+	const most = 25
+	s.do(config("maxclients", "25")...)
+	s.do("CLIENT", "KILL", "USER", "app")
+	leave := hoard(s.t, s.server.Addr, most)
+	s.do("CLIENT", "KILL", "USER", "app")
+	more := hoard(s.t, s.server.Addr, most)
+	s.hold(400 * time.Millisecond)
+	leave()
+	more()
+	s.do(config("maxclients", "1000")...)
+}
+
+// rotate changes the password on the server first, and in the service later.
+func rotate(s *scene) {
+	s.do("ACL", "SETUSER", "app", "resetpass", ">second")
+	s.do("CLIENT", "KILL", "USER", "app")
+	s.hold(400 * time.Millisecond)
+	second := "second"
+	s.secret.Store(&second)
+}
+
+// busy keeps the server busy with another program's script.
+func busy(s *scene) {
+	done := make(chan error, 1)
+	other := adminOf(s.t, s.server.Addr)
+	go func() { done <- other.Do(context.Background(), "EVAL", "while true do end", "0").Err() }()
+	s.hold(500 * time.Millisecond)
+	s.do("SCRIPT", "KILL")
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "killed") {
+		s.t.Errorf("the other script ended with %v", err)
+	}
+}
+
+// spoil puts what is no state where the state of a lane is. It must stay as it
+// is, and be gone within a minute.
+func spoil(s *scene, command, kind string) {
+	ctx := context.Background()
+	s.forgot()
+	for _, l := range s.lanes {
+		s.do("EVAL", "redis.call('DEL', KEYS[1]) return redis.call(ARGV[1], KEYS[1], ARGV[2])", "1",
+			sharedKeyOf(l), command, "somebody else's")
+	}
+	s.hold(300 * time.Millisecond)
+	for _, l := range s.lanes {
+		key := sharedKeyOf(l)
+		if got := s.admin.Type(ctx, key).Val(); got != kind {
+			s.t.Errorf("what was a %s is a %s", kind, got)
+		}
+		if ttl := s.admin.PTTL(ctx, key).Val(); ttl <= 0 || ttl > time.Minute {
+			s.t.Errorf("what is unreadable stays for %v", ttl)
+		}
+		s.do("DEL", key)
+	}
+}
+
+// load has the server read its keys from disk, slowly.
+func load(s *scene) {
+	s.do("DEBUG", "POPULATE", "500", "other")
+	s.do(config("key-load-delay", "1000")...)
+	s.do(config("loading-process-events-interval-bytes", "1024")...)
+	s.do("DEBUG", "RELOAD")
+	s.do(config("key-load-delay", "0")...)
+}
+
+// fillDisk makes the server refuse writes, as it does when it cannot save them.
+func fillDisk(s *scene) {
+	ctx := context.Background()
+	dir := s.admin.ConfigGet(ctx, "dir").Val()["dir"]
+	file := filepath.Join(dir, s.admin.ConfigGet(ctx, "dbfilename").Val()["dbfilename"])
+	if err := os.MkdirAll(filepath.Join(file, "full"), 0o700); err != nil {
+		s.t.Fatal(err)
+	}
+	s.do(config("save", "3600 1000000")...)
+	s.do("BGSAVE")
+	s.until("a save that fails", 5*time.Second, func() bool {
+		return strings.Contains(s.admin.Info(ctx, "persistence").Val(), "rdb_last_bgsave_status:err")
+	})
+	s.hold(400 * time.Millisecond)
+	s.do(config("save", "")...)
+}
+
+// lag is how far the replica is behind.
+const lag = 300 * time.Millisecond
+
+// promote replaces the server by a replica that lags.
+func promote(s *scene) {
+	link := faultproxy.New(s.t, s.server.Addr)
+	replica := redistest.Start(s.t, "--replicaof", strings.Replace(link.Addr, ":", " ", 1), "--repl-diskless-sync-delay", "0")
+	admin := adminOf(s.t, replica.Addr)
+	s.until("a replica in step", 10*time.Second, func() bool {
+		return strings.Contains(admin.Info(context.Background(), "replication").Val(), "master_link_status:up")
+	})
+	link.Set(faultproxy.Fault{Delay: lag})
+	s.hold(2 * lag)
+	killed := time.Now()
+	s.server.Kill()
+	link.Set(faultproxy.Fault{Reset: true})
+	s.hold(200 * time.Millisecond)
+	s.forgotSince(killed.Add(-lag - inFlight - s.waits.during(killed.Add(-lag), killed)))
+	s.admin = admin
+	s.do("REPLICAOF", "NO", "ONE")
+	s.allow()
+	for _, l := range s.lanes {
+		l.proxy.Redirect(replica.Addr)
+	}
+}

@@ -1,0 +1,208 @@
+package faults
+
+import (
+	"context"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/faultproxy"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+// password is one that can be changed while a client is in use.
+type password struct{ atomic.Pointer[string] }
+
+func newPassword(text string) *password {
+	p := &password{}
+	p.Store(&text)
+	return p
+}
+
+func (p *password) credentials() (user, secret string) { return "app", *p.Load() }
+
+// openStandalone starts one server, and a lane for each mode with a proxy of its
+// own. The clients' user may do what the README says that it must, and no more.
+func openStandalone(t testing.TB, f *fault) *scene {
+	server := redistest.Start(t, f.args...)
+	s := &scene{t: t, server: server, secret: newPassword("first"), admin: adminOf(t, server.Addr)}
+	s.past = func() redis.UniversalClient { return s.admin }
+	s.allow()
+	for i := range modes {
+		proxy := faultproxy.New(t, server.Addr)
+		o := &redis.Options{Addr: proxy.Addr, ContextTimeoutEnabled: true, CredentialsProvider: s.secret.credentials}
+		if f.options != nil {
+			f.options(o)
+		}
+		l := openLane(t, &modes[i], redis.NewClient(o))
+		l.proxy = proxy
+		s.lanes = append(s.lanes, l)
+	}
+	return s
+}
+
+// allow creates the user of the clients.
+func (s *scene) allow() {
+	s.do("ACL", "SETUSER", "app", "reset", "on", ">"+*s.secret.Load(), "~test-*",
+		"+eval", "+evalsha", "+get", "+set", "+del", "+time", "+pttl", "+pexpire")
+}
+
+// adminOf returns a client for a server itself, that is patient and tries once.
+func adminOf(t testing.TB, addr string) *redis.Client {
+	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DisableIdentity: true,
+		ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second})
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// sharedKeyOf is the name of the key that all requests of a lane share.
+func sharedKeyOf(l *lane) string { return l.prefix + "{" + sharedKey + "}:shared:f" }
+
+// set puts a fault into every proxy.
+func (s *scene) set(f faultproxy.Fault) {
+	for _, l := range s.lanes {
+		l.proxy.Set(f)
+	}
+}
+
+// network is a fault between clients and server that stands for a while.
+func network(name string, f faultproxy.Fault, long time.Duration, sees sight) fault {
+	return fault{name: name, sees: sees, inflict: func(s *scene) {
+		s.set(f)
+		s.hold(long)
+		s.set(faultproxy.Fault{})
+	}}
+}
+
+// during is a fault of the server that stands between two commands.
+func during(name string, long time.Duration, sees sight, begin, end []any) fault {
+	return fault{name: name, sees: sees, inflict: func(s *scene) {
+		s.do(begin...)
+		s.hold(long)
+		s.do(end...)
+	}}
+}
+
+// again is a command that is sent every so often.
+func again(name string, pause, long time.Duration, sees sight, command ...any) fault {
+	return fault{name: name, sees: sees, inflict: func(s *scene) {
+		s.every(pause, long, func() { s.do(command...) })
+	}}
+}
+
+func config(name, value string) []any { return []any{"CONFIG", "SET", name, value} }
+
+func standaloneFaults() []fault {
+	const ms = time.Millisecond
+	list := []fault{
+		{name: "none", sees: nothing, inflict: func(s *scene) { s.hold(400 * ms) }},
+		network("delay-10ms", faultproxy.Fault{Delay: 10 * ms}, 400*ms, nothing),
+		network("delay-49ms", faultproxy.Fault{Delay: 49 * ms}, 400*ms, whatever),
+		network("delay-51ms", faultproxy.Fault{Delay: 51 * ms}, 400*ms, something),
+		network("delay-500ms", faultproxy.Fault{Delay: 500 * ms}, 700*ms, something),
+		network("jitter-100ms", faultproxy.Fault{Jitter: 100 * ms}, 500*ms, something),
+		network("trickle-1KBs", faultproxy.Fault{Rate: 1000}, 400*ms, whatever),
+		network("half-open", faultproxy.Fault{Silent: true}, 500*ms, something),
+		network("blackhole", faultproxy.Fault{Blackhole: true}, 500*ms, something),
+		network("half-open-3s", faultproxy.Fault{Silent: true}, 3*time.Second, something),
+		network("blackhole-3s", faultproxy.Fault{Blackhole: true}, 3*time.Second, something),
+		network("refused-3s", faultproxy.Fault{Refuse: true}, 3*time.Second, something),
+		network("refused", faultproxy.Fault{Refuse: true}, 500*ms, something),
+		network("reset", faultproxy.Fault{Reset: true}, 500*ms, something),
+		network("garbage", faultproxy.Fault{Garbage: "\x00\xff*3\r\n$-7\r\n"}, 400*ms, something),
+		network("garbage-that-is-a-reply", faultproxy.Fault{Garbage: "*6\r\n:1\r\n:9\r\n:1\r\n:1\r\n:1\r\n$1\r\nx\r\n"}, 400*ms, something),
+		{name: "flapping", sees: something, inflict: flap},
+		{name: "cut-request-at-each-byte", sees: something, inflict: cutRequests},
+		{name: "cut-reply-at-each-byte", sees: something, inflict: func(s *scene) { cutReplies(s, false) }},
+		{name: "reset-reply-at-each-byte", sees: something, inflict: func(s *scene) { cutReplies(s, true) }},
+		{name: "drop-nth-reply", sees: something, inflict: dropReplies},
+		{name: "one-connection", sees: whatever, options: func(o *redis.Options) { o.PoolSize = 1 }, inflict: func(s *scene) {
+			s.set(faultproxy.Fault{Delay: 30 * ms})
+			s.hold(400 * ms)
+			s.set(faultproxy.Fault{})
+		}},
+	}
+	return append(list, serverFaults()...)
+}
+
+// flap lets the network come and go.
+func flap(s *scene) {
+	var stops []func()
+	for _, l := range s.lanes {
+		stops = append(stops, l.proxy.Flap(100*time.Millisecond, faultproxy.Fault{Refuse: true}, faultproxy.Fault{},
+			faultproxy.Fault{Silent: true}, faultproxy.Fault{}))
+	}
+	s.hold(1200 * time.Millisecond)
+	for _, stop := range stops {
+		stop()
+	}
+}
+
+// strike sets faults one after the other, each until it has met one script call,
+// for all lanes at the same time.
+func strike(s *scene, count func(faultproxy.Counts) int, nth func(n int) faultproxy.Fault) {
+	done := make(chan string, len(s.lanes))
+	for _, l := range s.lanes {
+		go func() {
+			defer l.proxy.Set(faultproxy.Fault{})
+			step := 1
+			if l.mode.over != nil {
+				step = 25 // few scripts come while Redis is bypassed
+			}
+			for n := 0; n <= count(l.proxy.Counts()); n += step {
+				l.proxy.Set(nth(n))
+				if !s.poll(5*time.Second, func() bool { return l.proxy.Counts().Struck > 0 }) {
+					done <- l.mode.name + ": no script came at cut " + strconv.Itoa(n)
+					return
+				}
+			}
+			done <- ""
+		}()
+	}
+	for range s.lanes {
+		if failed := <-done; failed != "" {
+			s.t.Error(failed)
+		}
+	}
+}
+
+func cutRequests(s *scene) {
+	strike(s, func(c faultproxy.Counts) int { return min(c.Request, 300) }, func(n int) faultproxy.Fault {
+		return faultproxy.Fault{Nth: 1, CutRequest: faultproxy.After(n)}
+	})
+}
+
+func cutReplies(s *scene, abort bool) {
+	strike(s, func(c faultproxy.Counts) int { return c.Reply }, func(n int) faultproxy.Fault {
+		return faultproxy.Fault{Nth: 1, CutReply: faultproxy.After(n), Abort: abort}
+	})
+}
+
+func dropReplies(s *scene) {
+	strike(s, func(faultproxy.Counts) int { return 12 }, func(n int) faultproxy.Fault {
+		return faultproxy.Fault{Nth: n + 1, Drop: true}
+	})
+}
+
+// hoard opens n connections to the server and keeps them until the test ends
+// or close is called.
+func hoard(t testing.TB, addr string, n int) (close func()) {
+	o := &redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, PoolSize: 1}
+	var list []*redis.Client
+	close = func() {
+		for _, c := range list {
+			c.Close()
+		}
+	}
+	t.Cleanup(close)
+	for range n {
+		c := redis.NewClient(o)
+		list = append(list, c)
+		if c.Ping(context.Background()).Err() != nil {
+			break
+		}
+	}
+	return close
+}

@@ -1,0 +1,55 @@
+package redistest
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Replicated starts a Redis Cluster of n masters, as [Cluster] does, and n
+// replicas: the i-th is that of the i-th master, and takes its place when it is
+// silent for a second. It waits until all replicas are in step and every node
+// knows all others. The nodes end with the test, which is skipped as by [Start].
+func Replicated(t testing.TB, n int) (masters, replicas []*Server) {
+	t.Helper()
+	masters = Cluster(t, n)
+	first := dial(t, masters[0].Addr)
+	for range masters {
+		replica, bus := startNode(t)
+		replicas = append(replicas, replica)
+		host, port, _ := net.SplitHostPort(replica.Addr)
+		if err := first.Do(context.Background(), "CLUSTER", "MEET", host, port, bus).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, replica := range replicas {
+		id := dial(t, masters[i].Addr).ClusterMyID(context.Background()).Val()
+		c := dial(t, replica.Addr)
+		until(t, "replica", func(ctx context.Context) bool { return c.ClusterReplicate(ctx, id).Err() == nil })
+	}
+	for _, s := range append(masters[:n:n], replicas...) {
+		c := dial(t, s.Addr)
+		until(t, "replicated cluster", func(ctx context.Context) bool { return inStep(ctx, c, n) })
+	}
+	return masters, replicas
+}
+
+// inStep tells whether the node sees n masters with a replica each, all of them
+// well, and is linked to its master if it is a replica.
+func inStep(ctx context.Context, c *redis.Client, n int) bool {
+	if !complete(ctx, c, n) {
+		return false
+	}
+	text, err := c.ClusterNodes(ctx).Result()
+	if err != nil || strings.Count(text, "slave ") != n || strings.Contains(text, "fail") || strings.Contains(text, "handshake") {
+		return false
+	}
+	info, err := c.Info(ctx, "replication").Result()
+	if err != nil || strings.Contains(info, "role:master") {
+		return err == nil && strings.Contains(info, "state=online")
+	}
+	return strings.Contains(info, "master_link_status:up")
+}
