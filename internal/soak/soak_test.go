@@ -1,0 +1,147 @@
+package soak
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store/failover"
+	"github.com/headgate/headgate/store/memstore"
+	"github.com/headgate/headgate/store/redisstore"
+	"github.com/headgate/headgate/store/reserve"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var long = flag.Duration("for", 3*time.Second, "how long the soak runs")
+
+// maxKeys is the cap of the memory store, which rounds must not burst.
+const maxKeys = 5000
+
+// entrant is a store that takes part.
+type entrant struct {
+	name  string
+	store core.Store
+}
+
+func entrants(t *testing.T, client redis.UniversalClient) []entrant {
+	t.Helper()
+	memory := memstore.MustNew(memstore.Options{MaxKeys: maxKeys})
+	remote, err := redisstore.New(client, redisstore.Options{Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ahead, err := reserve.New(remote, reserve.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	guarded, err := failover.New(remote, failover.Options{
+		Fallback: memstore.MustNew(memstore.Options{MaxKeys: maxKeys}), Slow: time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { guarded.Close() })
+	return []entrant{{"memory", memory}, {"Redis", remote}, {"Redis, units taken ahead", ahead}, {"Redis, with a fallback", guarded}}
+}
+
+// limits do not give a unit back while a round lasts.
+var limits = []string{
+	"%d/400d", "%d/400d token-bucket", "%d/400d fixed-window", "%d/300d sliding-log", "%d/300d sliding-window", "%d concurrent ttl=1h",
+}
+
+func TestNothingGrowsAndEveryCountIsExact(t *testing.T) {
+	server := redistest.Start(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { client.Close() })
+	stores := entrants(t, client)
+	r := rand.New(rand.NewPCG(1, 2))
+	end := time.Now().Add(*long)
+	var rounds, decisions int64
+	var first usage
+	for time.Now().Before(end) && !t.Failed() {
+		s := stores[rounds%int64(len(stores))]
+		quota := 1 + r.Int64N(60)
+		text := fmt.Sprintf(limits[r.IntN(len(limits))], quota)
+		decisions += round(t, s, text, quota, fmt.Sprint("key", rounds))
+		rounds++
+		if rounds == 200 {
+			first = measure()
+		}
+		if rounds%500 == 0 {
+			if err := client.FlushAll(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	immortal(t, client)
+	if last := measure(); rounds > 200 && (last.goroutines > first.goroutines+8 || last.heap > 2*first.heap+(16<<20)) {
+		t.Errorf("after %d rounds %+v, and after 200 %+v", rounds, last, first)
+	}
+	t.Logf("%d rounds, %d decisions in %v", rounds, decisions, *long)
+}
+
+// round lets callers loose on one key, and returns how many decisions were made.
+func round(t *testing.T, s entrant, text string, quota int64, key string) int64 {
+	t.Helper()
+	limit, err := core.ParseLimit(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const callers, calls = 8, 16
+	var admitted atomic.Int64
+	var group sync.WaitGroup
+	for id := range callers {
+		group.Go(func() {
+			out := make([]core.Decision, 1)
+			for n := range calls {
+				op := core.Op{Rule: "soak", Key: key, Limit: limit, Cost: 1, Lease: fmt.Sprint(id, "/", n)}
+				if err := s.store.Apply(context.Background(), []core.Op{op}, out); err != nil {
+					t.Errorf("%s, %s: %v", s.name, text, err)
+					return
+				}
+				if out[0].Allowed {
+					admitted.Add(1)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if n := admitted.Load(); n != quota {
+		t.Errorf("%s, %s: %d admitted", s.name, text, n)
+	}
+	return callers * calls
+}
+
+// usage is what must not grow.
+type usage struct {
+	heap       uint64
+	goroutines int
+}
+
+func measure() usage {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return usage{m.HeapAlloc, runtime.NumGoroutine()}
+}
+
+// immortal fails if a key has no time to live.
+func immortal(t *testing.T, client *redis.Client) {
+	t.Helper()
+	for it := client.Scan(t.Context(), 0, "*", 1000).Iterator(); it.Next(t.Context()); {
+		if ttl := client.PTTL(t.Context(), it.Val()).Val(); ttl < 0 {
+			t.Errorf("%s has no time to live", it.Val())
+		}
+	}
+}
