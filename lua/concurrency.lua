@@ -28,8 +28,7 @@ local function cut(list, lease)
   return list, n
 end
 
-local function concurrency(text, verb, cost, pending, a, b, c, x, lease)
-  local period, quota = tonumber(a), tonumber(b)
+local function concurrency(text, verb, cost, pending, period, quota, _, _, x, lease)
   local list = text or ''
   if #list % RECORD ~= 0 then
     return nil

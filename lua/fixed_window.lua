@@ -1,9 +1,8 @@
 -- Twin of core/fixedwindow.go. State: "used ends". The extra is 1 for windows
 -- aligned to the epoch.
-local function fixed_window(text, verb, cost, pending, a, b, c, x, y)
-  local period, quota = tonumber(a), tonumber(b)
+local function fixed_window(text, verb, cost, pending, period, quota, aligned, _, x, y)
   local fresh = now + period
-  if c == '1' then
+  if aligned == 1 then
     fresh = now - now % period + period
   end
   local used, ends, changed = 0, fresh, false
@@ -12,10 +11,10 @@ local function fixed_window(text, verb, cost, pending, a, b, c, x, y)
     if not used0 then
       return nil
     end
-    ends0 = number(ends0)
+    ends0 = min(ends0, NEVER)
     if ends0 > now then
-      used = number(used0)
-      ends = c == '1' and fresh or min(ends0, fresh)
+      used = min(used0, NEVER)
+      ends = aligned == 1 and fresh or min(ends0, fresh)
       changed = ends ~= ends0
     end
   end

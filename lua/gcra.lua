@@ -9,38 +9,41 @@
 
 -- span is how long it takes until n units have come back.
 local function span(period, quota, n)
-  local part = n * (period % quota)
-  return n * ((period - period % quota) / quota) + (part + -part % quota) / quota
+  local rest = period % quota
+  local part = n * rest
+  return n * ((period - rest) / quota) + (part + -part % quota) / quota
 end
 
 -- back is how many units have come back after t. The division may be off by a
 -- bit, so it starts one above, and span, which is exact, decides.
 local function back(period, quota, t)
-  local rest = t % period
-  local n = floor(rest * quota / period) + 1
-  while span(period, quota, n) > rest do
-    n = n - 1
+  local rest, n = t % period, 0
+  if quota ~= 1 then
+    n = floor(rest * quota / period) + 1
+    while span(period, quota, n) > rest do
+      n = n - 1
+    end
   end
   return (t - rest) / period * quota + n
 end
 
-local function gcra(text, verb, cost, pending, a, b, c, x, y)
-  local period, quota, burst = tonumber(a), tonumber(b), tonumber(c)
+local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y)
   local used, mark, changed = 0, now, false
   local n = 0 -- units that have come back since mark
   if text then
-    local used0, mark0, a0, b0, c0, over = match(text, '^(%d+) (%d+) ([1-9]%d*) ([1-9]%d*) ([1-9]%d*) ?(%d*)$')
-    if not used0 then
-      return nil
-    end
-    local same = a0 == a and b0 == b and c0 == c
-    local period0, quota0, burst0 = period, quota, burst
-    if not same then
-      period0, quota0, burst0 = number(a0), number(b0), number(c0)
+    local used0, mark0, limit0 = match(text, '^(%d+) (%d+) (.*)$')
+    local period0, quota0, burst0, over = period, quota, burst, 0
+    if limit0 ~= limit then
+      period0, quota0, burst0, over = match(limit0 or '', '^([1-9]%d*) ([1-9]%d*) ([1-9]%d*) ?(%d*)$')
+      if not period0 then
+        return nil
+      end
+      period0, quota0, burst0 = min(period0, NEVER), min(quota0, NEVER), min(burst0, NEVER)
+      over = tonumber(over) or 0
     end
     -- No more can be in use than a burst, an hour's bookings and turns of quota.
-    used0 = min(tonumber(used0), burst0 + quota0 * (3600000000 / period0 + 3))
-    mark0 = number(mark0)
+    used0 = min(used0, burst0 + quota0 * (3600000000 / period0 + 3))
+    mark0 = min(mark0, NEVER)
     if mark0 > now then
       used0, mark0, changed = min(used0, burst0), now, true
     end
@@ -49,10 +52,10 @@ local function gcra(text, verb, cost, pending, a, b, c, x, y)
       local rest = since % period0
       used, mark = used0 - (since - rest) / period0 * quota0, now - rest
       n = back(period0, quota0, rest)
-      if used - n > burst0 + (tonumber(over) or 0) then
+      if used - n > burst0 + over then
         used, changed = n + burst0, true
       end
-      if not same then
+      if period0 ~= period or quota0 ~= quota or burst0 ~= burst then
         -- The time since the last unit came back counts, but brings none at once.
         used, changed = min(used - n, burst), true
         mark = max(mark + span(period0, quota0, n), now - span(period, quota, 1) + 1)
@@ -82,8 +85,8 @@ local function gcra(text, verb, cost, pending, a, b, c, x, y)
     local missing = used + cost + pending - burst
     if missing > used then
       wait = NEVER
-    else
-      wait = max(0, mark + span(period, quota, max(0, missing)) - now)
+    elseif missing >= 1 then
+      wait = max(0, mark + span(period, quota, missing) - now)
     end
     if verb == 'take' and wait <= x then
       used, changed = used + cost, true
@@ -94,8 +97,9 @@ local function gcra(text, verb, cost, pending, a, b, c, x, y)
   if reset == 0 then
     return text and '', burst, 0, wait
   end
-  local over = max(0, used - n - burst)
-  local booked = over == 0 and '' or format(' %d', over)
-  local next = changed and format('%d %d %s %s %s%s', used, mark, a, b, c, booked)
+  local over, next = max(0, used - n - burst), false
+  if changed then
+    next = over == 0 and format('%d %d %s', used, mark, limit) or format('%d %d %s %d', used, mark, limit, over)
+  end
   return next, max(0, burst - used + n), reset, wait
 end

@@ -1,7 +1,7 @@
 // Package lua holds the scripts with which a Redis server decides: a prelude,
 // one file for each algorithm, the twin of the one in core, and two drivers. A
 // script is assembled from those that a set of limits needs. The protocol is
-// described in prelude.lua and the drivers, one.lua and many.lua.
+// described in prelude.lua, the drivers, one.lua and many.lua, and answer.lua.
 package lua
 
 import (
@@ -34,7 +34,26 @@ var twins = map[core.Algorithm]struct{ file, letter string }{
 func Letter(a core.Algorithm) string { return twins[a].letter }
 
 // Script is the text of a script and the hex SHA-1 by which Redis caches it.
-type Script struct{ Text, SHA1 string }
+type Script struct {
+	Text, SHA1 string
+
+	// Plain is the same script without its first line, for servers before Redis
+	// 7, which refuse it. It is nil if there is no such line.
+	Plain *Script
+}
+
+// allowOOM is the first line of scripts that go on writing when the server's
+// memory is full: a limit that stops counting then would stop limiting. They
+// write no more than a counter a key.
+const allowOOM = "#!lua flags=allow-oom\n"
+
+// growing are the algorithms whose state grows with what they admit.
+const growing = Set(1<<core.SlidingLog | 1<<core.Concurrency)
+
+func newScript(text string) *Script {
+	sum := sha1.Sum([]byte(text))
+	return &Script{Text: text, SHA1: hex.EncodeToString(sum[:])}
+}
 
 // Set is a set of algorithms, with bit a for algorithm a.
 type Set uint16
@@ -62,8 +81,8 @@ func (c *Scripts) One(a core.Algorithm) *Script {
 	return kept.(*Script)
 }
 
-// Many returns the script for steps of any number of operations on the
-// algorithms in the set.
+// Many returns the script for any number of steps, of any number of operations on
+// the algorithms in the set.
 func (c *Scripts) Many(set Set) *Script {
 	if s, ok := c.many.Load(set); ok {
 		return s.(*Script)
@@ -85,7 +104,7 @@ func (c *Scripts) Many(set Set) *Script {
 func (c *Scripts) assemble(set Set, glue, driver string) *Script {
 	var b strings.Builder
 	b.WriteString(c.source("prelude.lua"))
-	if set&(1<<core.SlidingLog|1<<core.Concurrency) != 0 {
+	if set&growing != 0 {
 		b.WriteString(c.source("packed.lua"))
 	}
 	for a := range core.Algorithm(len(twins)) {
@@ -95,10 +114,15 @@ func (c *Scripts) assemble(set Set, glue, driver string) *Script {
 	}
 	b.WriteString(glue)
 	b.WriteString(c.source("keys.lua"))
+	b.WriteString(c.source("answer.lua"))
 	b.WriteString(c.source(driver))
-	text := b.String()
-	sum := sha1.Sum([]byte(text))
-	return &Script{Text: text, SHA1: hex.EncodeToString(sum[:])}
+	plain := newScript(b.String())
+	if set&growing != 0 {
+		return plain
+	}
+	s := newScript(allowOOM + plain.Text)
+	s.Plain = plain
+	return s
 }
 
 // source is a file without the comments and blank lines, which would

@@ -1,134 +1,198 @@
--- The driver of steps of several operations, each step all or nothing.
+-- The driver of many steps, carried out one after the other, each all or nothing.
 --
--- ARGV: the instant, the number of operations in a step, the letter of the
--- algorithm of each of them, then seven values for every operation: the verb, the
--- cost, the three numbers of the limit, x and y. Reply: the instant, then for
--- every operation what one.lua replies.
-local reply, size = { now }, tonumber(ARGV[2])
-local WIDTH = 7
+-- ARGV: the instant; the program; the number of limits and, for each, the letter
+-- of its algorithm and its text; and the values that operations bring. An
+-- operation is seven bytes of the program: what it does, and the places of its
+-- key and its limit, in three bytes each. What it does is 0 to take, 1 to take
+-- softly, 2 to peek, 3 to refund and 4 to reset, plus 8 if the next operation is of
+-- the same step, plus 16 if it brings its cost, x and y: they are 1, 0 and 0
+-- otherwise.
+--
+-- Reply: the instant, then the decision on every operation, see answer.lua.
+local WIDTH, verbs = 7, { [0] = 'take', 'take', 'peek', 'refund', 'reset' }
+local byte, program, value = string.byte, ARGV[2], 3
+local reply, size = { now }, 1
 
--- What is known of the keys: the text, or false; what has to be written; and the
--- span until they are as good as new.
+-- What is known of the keys, by their place: the text, or false; what has to be
+-- written; the span until they are as good as new; and text, write and the step
+-- that used them last, as they were before it.
 local texts, writes, resets = {}, {}, {}
+local texts0, writes0, users = {}, {}, {}
 
-local function read(key)
-  local text = redis.pcall('GET', key)
-  if type(text) == 'table' then
-    quarantine(key)
-    return nil
+-- What is known of the limits, by their place.
+local limits = {}
+for i = 1, tonumber(ARGV[3]) do
+  local text = ARGV[value + 2]
+  local a, b, c = match(text, '^(%d+) (%d+) (%d+)$')
+  limits[i] = { step = steps[ARGV[value + 1]], text = text, period = a * 1, quota = b * 1, extra = c * 1 }
+  value = value + 2
+end
+
+-- fetch reads the operation of the program at a byte, and the values it brings.
+local function fetch(at)
+  local does, k2, k1, k, l2, l1, l = byte(program, at, at + WIDTH - 1)
+  k, l = (k2 * 256 + k1) * 256 + k, (l2 * 256 + l1) * 256 + l
+  if does < 16 then
+    return does, k, l, 1, 0, 0
+  end
+  value = value + 3
+  return does - 16, k, l, tonumber(ARGV[value - 2]), tonumber(ARGV[value - 1]), ARGV[value]
+end
+
+-- known returns the text of a key, or nil if it has none because it is of
+-- another type.
+local function known(k)
+  local text = texts[k]
+  if text == nil then
+    local key = KEYS[k]
+    text = redis.pcall('GET', key)
+    if type(text) == 'table' then
+      quarantine(key)
+      return nil
+    end
+    texts[k] = text
   end
   return text
 end
 
--- run has an algorithm carry out an operation and keeps what changed. It returns
--- the wait, or nil for a text that is no state.
-local function run(op, verb, cost, pending)
-  local key = op.key
-  local next, remaining, reset, wait = op.step(texts[key], verb, cost, pending, op.a, op.b, op.c, op.x, op.y)
+-- run carries out one operation by itself, and returns nil if its key cannot be
+-- read.
+local function run(k, l, verb, cost, pending, x, y)
+  local text = known(k)
+  if text == nil then
+    return nil
+  end
+  if verb == 'reset' then
+    if text then
+      texts[k], writes[k], text = false, '', false
+    end
+    verb, cost = 'peek', 0
+  end
+  local limit = limits[l]
+  local next, remaining, reset, wait =
+    limit.step(text, verb, cost, pending, limit.period, limit.quota, limit.extra, limit.text, x, y)
   if next == nil then
-    quarantine(key)
-    texts[key] = nil
+    quarantine(KEYS[k])
     return nil
   end
   if next then
-    texts[key], writes[key] = next ~= '' and next, next
+    texts[k], writes[k] = next ~= '' and next, next
   end
-  op.remaining, op.reset, resets[key] = remaining, reset, reset
-  return wait
+  resets[k] = reset
+  return remaining, reset, wait
 end
 
-local function open(i, letter)
-  local at = 2 + size + (i - 1) * WIDTH
-  local op = {
-    key = KEYS[i],
-    step = steps[letter],
-    verb = ARGV[at + 1],
-    cost = tonumber(ARGV[at + 2]),
-    a = ARGV[at + 3],
-    b = ARGV[at + 4],
-    c = ARGV[at + 5],
-    x = tonumber(ARGV[at + 6]),
-    y = ARGV[at + 7],
-    takes = false,
-    allowed = 1,
-    remaining = 0,
-    wait = 0,
-    retry = 0,
-    reset = 0,
-  }
-  op.takes = op.verb == 'take' or op.verb == 'soft'
-  if texts[op.key] == nil then
-    texts[op.key] = read(op.key)
+-- undo takes back what a step did up to a byte of the program.
+local function undo(first, last, answered)
+  for at = first, last, WIDTH do
+    local _, k2, k1, k = byte(program, at, at + 3)
+    k = (k2 * 256 + k1) * 256 + k
+    texts[k] = texts0[k]
+    writes[k] = writes0[k]
   end
-  return op
+  for i = answered + 1, size do
+    reply[i] = nil
+  end
+  size = answered
 end
 
--- before carries out what comes before the takes.
-local function before(op)
-  if op.verb == 'refund' then
-    run(op, 'refund', op.cost, 0)
-  elseif op.verb == 'reset' and texts[op.key] then
-    texts[op.key], writes[op.key] = false, ''
+-- hope carries out a step one operation after the other, which is right if
+-- nothing stops it and no key is used twice, and returns where the next begins.
+-- Otherwise it takes everything back and returns nil.
+local function hope(first)
+  local at, answered, more, code = first, size, true, 0
+  while more do
+    local does, k, l, cost, x, y = fetch(at)
+    more = does >= 8
+    does = more and does - 8 or does
+    local verb, alone = verbs[does], first == at and not more
+    if not alone then
+      if users[k] == first then
+        return undo(first, at, answered)
+      end
+      users[k], texts0[k] = first, known(k)
+      writes0[k] = writes[k]
+    end
+    local remaining, reset, wait = run(k, l, verb, cost, 0, x, y)
+    size, code = answer(reply, size, verb, remaining, reset, wait, x)
+    if not alone and (not remaining or code >= 2 and does == 0) then
+      return undo(first, at, answered)
+    end
+    at = at + WIDTH
   end
+  return at
 end
 
--- verdict decides on top of what earlier takes of the step will charge.
-local function verdict(op, pending)
-  local cost = (op.takes or op.verb == 'peek') and op.cost or 0
-  local before = pending[op.key] or 0
-  local wait = texts[op.key] ~= nil and run(op, 'peek', cost, before)
-  if not wait then
-    op.allowed = -1
-  elseif cost == 0 then
-    op.allowed = 1
-  elseif wait > op.x then
-    op.allowed, op.retry = 0, wait == NEVER and -1 or wait
-  elseif op.takes then
-    op.wait, pending[op.key] = wait, before + cost
+-- judge decides an operation on top of what earlier takes of its step will
+-- charge, and returns whether it lets the step go on.
+local function judge(op, pending)
+  local before = pending[op.k] or 0
+  local cost = (op.verb == 'take' or op.verb == 'peek') and op.cost or 0
+  op.remaining, op.reset, op.wait = run(op.k, op.l, 'peek', cost, before, op.x, op.y)
+  if not op.remaining then
+    return false
+  elseif op.wait > op.x then
+    return op.soft or op.verb == 'peek'
+  elseif op.verb == 'take' then
+    op.takes, pending[op.k] = true, before + cost
   end
+  return true
 end
 
--- decide carries out the operations of one step.
+-- decide carries out the operations of a step: what comes before the takes, then
+-- the takes, if all of them are granted.
 local function decide(ops)
-  local granted, pending, uses = true, {}, {}
+  local granted, pending = true, {}
   for _, op in ipairs(ops) do
-    before(op)
-    uses[op.key] = (uses[op.key] or 0) + 1
+    if op.verb == 'refund' or op.verb == 'reset' then
+      run(op.k, op.l, op.verb, op.cost, 0, op.x, op.y)
+    end
   end
   for _, op in ipairs(ops) do
-    verdict(op, pending)
-    granted = granted and (op.allowed == 1 or op.allowed == 0 and op.verb ~= 'take')
+    if not judge(op, pending) then
+      granted = false
+    end
   end
   for _, op in ipairs(ops) do
-    if not granted then
+    if op.takes and granted then
+      run(op.k, op.l, 'take', op.cost, 0, op.x, op.y)
+    elseif op.takes then
       op.wait = 0
-    elseif op.takes and op.allowed == 1 then
-      run(op, 'take', op.cost, 0)
     end
   end
   for _, op in ipairs(ops) do
-    if uses[op.key] ~= 1 and op.allowed ~= -1 then
-      run(op, 'peek', 0, 0)
+    if granted then
+      op.remaining, op.reset = run(op.k, op.l, 'peek', 0, 0, 0, '')
     end
+    size = answer(reply, size, op.verb, op.remaining, op.reset, op.wait, op.x)
   end
 end
 
-for first = 1, #KEYS, size do
-  local ops = {}
-  for i = 1, size do
-    ops[i] = open(first + i - 1, ARGV[2 + i])
+-- careful decides a step and returns where the next begins.
+local function careful(at)
+  local ops, more = {}, true
+  while more do
+    local does, k, l, cost, x, y = fetch(at)
+    more = does >= 8
+    does = more and does - 8 or does
+    ops[#ops + 1] = { k = k, l = l, verb = verbs[does], soft = does == 1, cost = cost, x = x, y = y }
+    at = at + WIDTH
   end
   decide(ops)
-  for _, op in ipairs(ops) do
-    local n = #reply
-    reply[n + 1] = op.allowed
-    reply[n + 2] = op.remaining
-    reply[n + 3] = op.wait
-    reply[n + 4] = op.retry
-    reply[n + 5] = op.reset
-  end
+  return at
 end
-for key, text in pairs(texts) do
-  save(key, text, writes[key] or false, resets[key])
+
+local at = 1
+repeat
+  local values = value
+  local next = hope(at)
+  if not next then
+    value = values
+    next = careful(at)
+  end
+  at = next
+until at == #program + 1
+for k, text in pairs(texts) do
+  save(KEYS[k], text, writes[k] or false, resets[k])
 end
 return reply

@@ -1,31 +1,28 @@
 -- The driver of a step of one operation.
 --
--- ARGV: the instant, the verb (take, soft, peek, refund or reset), the cost, the
--- three numbers of the limit, and, where they are not 0, x and y. Reply: the
--- instant, allowed, remaining, wait, retry, reset; retry is -1 for never, and
--- allowed is -1 for a key that cannot be read.
-local key, verb, x, y = KEYS[1], ARGV[2], tonumber(ARGV[7] or 0), ARGV[8] or 0
-local text = redis.pcall('GET', key)
-local next, remaining, reset, wait
-if type(text) ~= 'table' then
-  if verb == 'reset' then
-    next, remaining, reset = step(false, 'peek', 0, 0, ARGV[4], ARGV[5], ARGV[6], 0, '')
-    next, wait, x = '', 0, 0
-  else
-    local does = verb == 'soft' and 'take' or verb
-    next, remaining, reset, wait = step(text, does, tonumber(ARGV[3]), 0, ARGV[4], ARGV[5], ARGV[6], x, y)
-  end
+-- ARGV: the instant and the limit, then, where they are not take, 1, 0 and 0, the
+-- verb, the cost, x and y. Reply: the instant and the decision, see answer.lua.
+local key, limit, verb, cost, x, y = KEYS[1], ARGV[2], ARGV[3], 1, 0, 0
+if verb then
+  cost, x, y = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+else
+  verb = 'take'
+end
+-- A product reads digits in less time than tonumber.
+local period, quota, extra = match(limit, '^(%d+) (%d+) (%d+)$')
+period, quota, extra = period * 1, quota * 1, extra * 1
+local text, next, remaining, reset, wait = redis.pcall('GET', key), nil, nil, nil, nil
+if verb == 'reset' and type(text) ~= 'table' then
+  next, remaining, reset, wait = step(false, 'peek', 0, 0, period, quota, extra, limit, 0, '')
+  next = ''
+elseif type(text) ~= 'table' then
+  next, remaining, reset, wait = step(text, verb, cost, 0, period, quota, extra, limit, x, y)
 end
 if next == nil then
   quarantine(key)
-  return { now, -1, 0, 0, 0, 0 }
+  return { now, -1 }
 end
 save(key, text, next, reset)
-if verb == 'refund' then
-  return { now, 1, remaining, 0, 0, reset }
-elseif wait > x then
-  return { now, 0, remaining, 0, wait == NEVER and -1 or wait, reset }
-elseif verb == 'peek' then
-  wait = 0
-end
-return { now, 1, remaining, wait, 0, reset }
+local reply = { now, 0, 0 }
+answer(reply, 1, verb, remaining, reset, wait, x)
+return reply

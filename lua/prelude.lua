@@ -4,13 +4,14 @@
 -- 2^53. The state of a key is one string. Each algorithm is one function, the
 -- twin of its Go file in core/:
 --
---   step(text, verb, cost, pending, a, b, c, x, y)
+--   step(text, verb, cost, pending, period, quota, extra, limit, x, y)
 --
 -- text is the state, or false for a new key. verb is take, peek or refund, cost
--- its units, pending what takes before it on the same key will charge. a, b, c
--- are the numbers of the limit, as text: a period, a quota and an extra. x is,
--- for a take or peek, how far ahead it may book, and for a refund the instant of
--- the take, or 0. y is the take's reset, or the 16 bytes of a lease's id.
+-- its units, pending what takes before it on the same key will charge. period,
+-- quota and extra are the numbers of the limit, and limit is their text, with a
+-- space between them. x is, for a take or peek, how far ahead it may book, and
+-- for a refund the instant of the take, or 0. y is the take's reset, or the 16
+-- bytes of a lease's id.
 --
 -- It returns nil for a text that is no state. Otherwise
 --
@@ -30,11 +31,7 @@ if now == 0 then
   keep = 0
 end
 
+-- NEVER is also the most that digits in a state may mean: min(digits, NEVER).
 local NEVER = 9007199254740991
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 local match, format = string.match, string.format
-
--- number reads digits; more than fit are as many as fit.
-local function number(digits)
-  return min(tonumber(digits), NEVER)
-end

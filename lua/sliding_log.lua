@@ -1,6 +1,5 @@
 -- Twin of core/slidinglog.go. State: the instant of every unit, packed.
-local function sliding_log(text, verb, cost, pending, a, b, c, x, y)
-  local period, quota = tonumber(a), tonumber(b)
+local function sliding_log(text, verb, cost, pending, period, quota, _, _, x)
   local list = text or ''
   if #list % 7 ~= 0 then
     return nil

@@ -17,14 +17,14 @@ local function settle(text, width, segments)
   if not width0 then
     return nil
   end
-  width0 = number(width0)
-  local after, changed = number(newest) + 1, width0 ~= width
+  width0 = min(width0, NEVER)
+  local after, changed = min(newest, NEVER) + 1, width0 ~= width
   for n in string.gmatch(counts, '%d+') do
     local segment = floor((after * width0 - 1) / width)
     local age = max(0, current - segment)
     changed = changed or age ~= current - segment
     if age <= segments then
-      units[age + 1] = units[age + 1] + number(n)
+      units[age + 1] = units[age + 1] + min(n, NEVER)
     end
     after = after - 1
   end
@@ -42,8 +42,7 @@ local function window_text(units, width, current)
   return newest and format('%d %d %s', width, current - newest + 1, table.concat(text, ' ', newest, oldest)), newest
 end
 
-local function sliding_window(text, verb, cost, pending, a, b, c, x, y)
-  local period, quota, segments = tonumber(a), tonumber(b), tonumber(c)
+local function sliding_window(text, verb, cost, pending, period, quota, segments, _, x)
   local width = period / segments
   local units, current, changed = settle(text, width, segments)
   if not units then

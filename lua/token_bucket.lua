@@ -1,16 +1,15 @@
 -- Twin of core/tokenbucket.go. State: "used mark period quota", the tokens that
 -- are missing since the last refill at mark, and the refill they are under. The
 -- extra is the burst.
-local function token_bucket(text, verb, cost, pending, a, b, c, x, y)
-  local period, quota, burst = tonumber(a), tonumber(b), tonumber(c)
+local function token_bucket(text, verb, cost, pending, period, quota, burst, _, x, y)
   local used, mark, changed = 0, now, false
   if text then
     local used0, mark0, a0, b0 = match(text, '^(%d+) (%d+) ([1-9]%d*) ([1-9]%d*)$')
     if not used0 then
       return nil
     end
-    local period0, quota0 = number(a0), number(b0)
-    used0, mark0 = number(used0), number(mark0)
+    local period0, quota0 = min(a0, NEVER), min(b0, NEVER)
+    used0, mark0 = min(used0, NEVER), min(mark0, NEVER)
     local last = min(mark0, now)
     changed = last ~= mark0
     local refills = floor((now - last) / period0)
@@ -18,7 +17,7 @@ local function token_bucket(text, verb, cost, pending, a, b, c, x, y)
       used0 = used0 - refills * quota0
       used, mark = min(used0, burst), last + refills * period0
       changed = changed or used ~= used0
-      if a0 ~= a or b0 ~= b then
+      if period0 ~= period or quota0 ~= quota then
         -- The time since the last refill counts, but brings no refill at once.
         mark, changed = max(mark, now - period + 1), true
       end
@@ -52,5 +51,5 @@ local function token_bucket(text, verb, cost, pending, a, b, c, x, y)
     return text and '', burst, 0, wait
   end
   local reset = mark + ceil(used / quota) * period - now
-  return changed and format('%d %d %s %s', used, mark, a, b), burst - used, reset, wait
+  return changed and format('%d %d %d %d', used, mark, period, quota), burst - used, reset, wait
 end

@@ -8,37 +8,37 @@ import (
 	"github.com/headgate/headgate/lua"
 )
 
-// call returns the script for ops and its arguments, after two places for the
+// front is how many arguments precede the keys: the command's name, the script
+// and the number of keys.
+const front = 3
+
+// call returns the script for steps and its arguments, after two places for the
 // command's name and the script.
-func (s *Store) call(ops []core.Op) (*lua.Script, []any) {
-	args := make([]any, 3, 5+len(ops)*(operationArgs+2))
-	args[2] = len(ops)
-	var key [128]byte
-	for i := range ops {
-		letter := lua.Letter(ops[i].Limit.Algorithm)
-		args = append(args, string(s.key(key[:0], ops[i].Key, ops[i].Rule, letter)))
+func (s *Store) call(steps []*step) (*lua.Script, []any) {
+	if len(steps) == 1 && len(steps[0].ops) == 1 {
+		return s.callOne(&steps[0].ops[0])
 	}
-	args = append(args, s.instant())
-	if len(ops) == 1 {
-		args = s.appendOp(args, &ops[0])
-		for args[len(args)-1] == zero {
-			args = args[:len(args)-1]
-		}
-		return s.scripts.One(ops[0].Limit.Algorithm), args
-	}
-	args = append(args, len(ops))
-	var set lua.Set
-	for i := range ops {
-		set = set.With(ops[i].Limit.Algorithm)
-		args = append(args, lua.Letter(ops[i].Limit.Algorithm))
-	}
-	for i := range ops {
-		args = s.appendOp(args, &ops[i])
-	}
-	return s.scripts.Many(set), args
+	return s.callMany(steps)
 }
 
-// zero is an argument that may be left out at the end.
+// callOne is for a step of one operation; see lua/one.lua.
+func (s *Store) callOne(op *core.Op) (*lua.Script, []any) {
+	var name [128]byte
+	algorithm := op.Limit.Algorithm
+	t, _ := s.limits.of(op)
+	args := make([]any, front+3, front+7)
+	args[2] = 1
+	args[3] = string(s.key(name[:0], op.Key, op.Rule, lua.Letter(algorithm)))
+	args[4] = s.instant()
+	args[5] = t.text
+	if !plain(op) {
+		x, y := details(op)
+		args = append(args, op.Verb.String(), op.Cost, x, y)
+	}
+	return s.scripts.One(algorithm), args
+}
+
+// zero is an argument.
 var zero any = "0"
 
 // instant is what a script gets as its time: 0 for the server's.
@@ -49,26 +49,20 @@ func (s *Store) instant() any {
 	return strconv.FormatInt(s.clock(), 10)
 }
 
-// operationArgs is how many arguments an operation has; see lua/many.lua.
-const operationArgs = 7
-
-func (s *Store) appendOp(args []any, op *core.Op) []any {
-	n, _ := s.limits.of(op)
-	x, y := zero, zero
-	switch {
-	case op.Limit.Algorithm == core.Concurrency:
-		y = leaseID(op.Lease)
-	case op.Verb == core.Refund:
-		x, y = op.At, int64(op.ResetAfter/time.Microsecond)
-	case op.Limit.Algorithm == core.GCRA && op.MaxWait > 0:
-		x = int64(op.MaxWait / time.Microsecond)
-	}
-	return append(args, verb(op), op.Cost, n.period, n.quota, n.extra, x, y)
+// plain tells whether the operation takes one unit, at once and for good.
+func plain(op *core.Op) bool {
+	return op.Verb == core.Take && op.Cost == 1 && op.MaxWait == 0 && op.Limit.Algorithm != core.Concurrency
 }
 
-func verb(op *core.Op) string {
-	if op.Verb == core.Take && op.Soft {
-		return "soft"
+// details are the x and y of an operation; see lua/prelude.lua.
+func details(op *core.Op) (x, y any) {
+	switch {
+	case op.Limit.Algorithm == core.Concurrency:
+		return zero, leaseID(op.Lease)
+	case op.Verb == core.Refund:
+		return op.At, int64(op.ResetAfter / time.Microsecond)
+	case op.Limit.Algorithm == core.GCRA:
+		return int64(op.MaxWait / time.Microsecond), zero
 	}
-	return op.Verb.String()
+	return zero, zero
 }

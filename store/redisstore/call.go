@@ -24,29 +24,49 @@ func newCommand(ctx context.Context, name, script string, args []any) command {
 	return c
 }
 
-// run calls the script. args has room for the command's name and the script in
-// front. It tries again only after errors which prove that nothing ran, until
-// the context ends.
+// run calls the script, without its first line once a server has refused that.
+// args has room for the command's name and the script in front.
 func (s *Store) run(ctx context.Context, script *lua.Script, args []any) ([]int64, error) {
-	name, text := "evalsha", script.SHA1
-	for pause := time.Millisecond; ; pause *= 2 {
-		cmd := newCommand(ctx, name, text, args)
-		err := s.process(ctx, cmd)
-		switch {
-		case err == nil:
-			return cmd.Val(), nil
-		case redis.HasErrorPrefix(err, "NOSCRIPT"):
-			name, text = "eval", script.Text
-			continue
-		case !neverRan(err) || !sleep(ctx, pause):
-			return nil, err
-		}
+	if script.Plain != nil && s.plain.Load() {
+		script = script.Plain
 	}
+	ints, err := s.runText(ctx, script, args)
+	if script.Plain != nil && refusesFlags(err) {
+		s.plain.Store(true)
+		return s.runText(ctx, script.Plain, args)
+	}
+	return ints, err
 }
 
-// process sends the command. A client that ignores the context's deadline is
-// left to finish by itself: its own timeouts end the goroutine.
+// refusesFlags tells whether a server, as those before Redis 7 do, has not
+// understood the first line of a script.
+func refusesFlags(err error) bool {
+	return redis.HasErrorPrefix(err, "Error compiling script")
+}
+
+func (s *Store) runText(ctx context.Context, script *lua.Script, args []any) ([]int64, error) {
+	cmd := newCommand(ctx, "evalsha", script.SHA1, args)
+	err := s.process(ctx, cmd)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		cmd = newCommand(ctx, "eval", script.Text, args)
+		err = s.process(ctx, cmd)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return cmd.Val(), nil
+}
+
+// process sends the command.
 func (s *Store) process(ctx context.Context, cmd command) error {
+	err := s.deliver(ctx, cmd)
+	s.learn(ctx, err)
+	return err
+}
+
+// deliver has the client send the command. A client that ignores the context's
+// deadline is left to finish by itself: its own timeouts end the goroutine.
+func (s *Store) deliver(ctx context.Context, cmd command) error {
 	if s.heedsDeadline {
 		return s.client.Process(ctx, cmd)
 	}

@@ -147,33 +147,3 @@ func TestOnlyErrorsThatProveThatNothingRanAreTriedAgain(t *testing.T) {
 		}
 	}
 }
-
-func TestARepliesShapeIsChecked(t *testing.T) {
-	ops, out := make([]core.Op, 1), make([]core.Decision, 1)
-	for _, reply := range [][]int64{nil, {1}, {1, 1, 1, 1, 1}, {1, 1, 1, 1, 1, 1, 1}} {
-		if decode(ops, reply, out) == nil {
-			t.Errorf("%v was read", reply)
-		}
-	}
-	if err := decode(ops, []int64{7, 0, 3, 0, -1, 5}, out); err != nil {
-		t.Fatal(err)
-	}
-	if want := (core.Decision{Remaining: 3, RetryAfter: core.Never, ResetAfter: 5 * time.Microsecond, At: 7}); out[0] != want {
-		t.Errorf("%+v", out[0])
-	}
-	if err := decode(ops, []int64{7, -1, 0, 0, 0, 0}, out); !errors.Is(err, ErrUnreadable) {
-		t.Error(err)
-	}
-}
-
-func FuzzDecode(f *testing.F) {
-	f.Add(1, int64(1), int64(-9223372036854775808), int64(3))
-	f.Fuzz(func(t *testing.T, n int, a, b, c int64) {
-		ops := make([]core.Op, 2)
-		reply := make([]int64, max(0, min(n, 20)))
-		for i := range reply {
-			reply[i] = []int64{a, b, c}[i%3]
-		}
-		decode(ops, reply, make([]core.Decision, 2))
-	})
-}

@@ -24,6 +24,11 @@ func TestRedisDecidesAsSpecified(t *testing.T) {
 	storetest.Run(t, stores(t, connect(t, redistest.Addr(t)), Options{}))
 }
 
+// What is remembered is what Redis would say, to the microsecond.
+func TestRedisWithRememberedRefusalsDecidesAsSpecified(t *testing.T) {
+	storetest.Run(t, stores(t, connect(t, redistest.Addr(t)), Options{Remember: 1000}))
+}
+
 func TestAClusterDecidesAsSpecified(t *testing.T) {
 	storetest.Run(t, stores(t, cluster(t), Options{OneSlot: true}))
 }

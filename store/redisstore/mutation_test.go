@@ -84,8 +84,8 @@ func TestABrokenComparisonInAnyScriptIsNoticed(t *testing.T) {
 	}
 }
 
-// noticed tells whether the mutant differs from the reference in any history,
-// fails, hangs, or leaves a key without a time to live.
+// noticed tells whether the mutant differs from the stock scripts in any batch or
+// from the reference in any history, fails, hangs, or leaves a key without a time to live.
 func noticed(t *testing.T, server *redistest.Server, m mutant) bool {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true, MaxRetries: -1})
@@ -98,11 +98,14 @@ func noticed(t *testing.T, server *redistest.Server, m mutant) bool {
 	if immortal(t, c, factory(t, storetest.NewClock())) {
 		return true
 	}
-	difference := storetest.Difference(t, 20_000, storetest.Seed, storetest.NewModel, factory)
-	if strings.Contains(difference, "timeout") {
+	found := difference(t, c, 40, func(s *Store) { s.timeout, s.scripts.Files = time.Second, m.files })
+	if found == "" {
+		found = storetest.Difference(t, 20_000, storetest.Seed, storetest.NewModel, factory)
+	}
+	if strings.Contains(found, "timeout") || strings.Contains(found, "deadline") {
 		c.ScriptKill(context.Background())
 	}
-	return difference != ""
+	return found != ""
 }
 
 // immortal tells whether a key that lost its time to live stays without.

@@ -1,42 +1,94 @@
 package redisstore
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/headgate/headgate/core"
 )
 
-// decisionInts is how many integers of a reply a decision has.
-const decisionInts = 5
+// What the second integer of a decision says, besides four times the reset; see
+// lua/answer.lua.
+const (
+	saysAllowed = iota
+	saysWait
+	saysRetry
+	saysNever
+)
 
-// decode reads the reply to ops: the instant, then for each operation allowed,
-// remaining, wait, retry and reset; see lua/one.lua.
-func decode(ops []core.Op, reply []int64, out []core.Decision) error {
-	if len(reply) != 1+len(ops)*decisionInts {
-		return fmt.Errorf("redisstore: a reply of %d integers to %d operations", len(reply), len(ops))
+var errReply = errors.New("redisstore: the reply does not fit the operations")
+
+// answers are the integers of a reply that are still to be read.
+type answers struct {
+	at   int64
+	rest []int64
+}
+
+// decode reads the reply to steps and puts into each its decisions or its error.
+// A returned error means that the reply fits none of them.
+func decode(steps []*step, ints []int64) error {
+	if len(ints) == 0 {
+		return errReply
 	}
-	for i := range ops {
-		r := reply[1+i*decisionInts:]
-		if r[0] < 0 {
-			return fmt.Errorf("redisstore: %w: rule %q", ErrUnreadable, ops[i].Rule)
+	a := answers{ints[0], ints[1:]}
+	for _, each := range steps {
+		var err error
+		if each.err, err = a.step(each.ops, each.out); err != nil {
+			return err
 		}
-		out[i] = core.Decision{
-			Allowed:    r[0] == 1,
-			Remaining:  r[1],
-			Wait:       micros(r[2]),
-			RetryAfter: micros(r[3]),
-			ResetAfter: micros(r[4]),
-			At:         reply[0],
-		}
+	}
+	if len(a.rest) > 0 {
+		return errReply
 	}
 	return nil
 }
 
-// micros is n microseconds, or Never for a negative number.
-func micros(n int64) time.Duration {
-	if n < 0 || n > int64(core.Never/time.Microsecond) {
-		return core.Never
+// step reads the decisions on the operations of a step, and tells whether any
+// met an unreadable key.
+func (a *answers) step(ops []core.Op, out []core.Decision) (unreadable, err error) {
+	for i := range ops {
+		known, err := a.decision(&out[i])
+		if err != nil {
+			return nil, err
+		}
+		if !known && unreadable == nil {
+			unreadable = fmt.Errorf("redisstore: %w: rule %q", ErrUnreadable, ops[i].Rule)
+		}
 	}
-	return time.Duration(n) * time.Microsecond
+	return unreadable, nil
 }
+
+// decision reads one, and tells whether there was one.
+func (a *answers) decision(d *core.Decision) (known bool, err error) {
+	if len(a.rest) > 0 && a.rest[0] < 0 {
+		a.rest = a.rest[1:]
+		return false, nil
+	}
+	if len(a.rest) < 2 {
+		return false, errReply
+	}
+	remaining, reset, says := a.rest[0], a.rest[1]>>2, a.rest[1]&3
+	a.rest = a.rest[2:]
+	*d = core.Decision{Allowed: says <= saysWait, Remaining: remaining, ResetAfter: micros(reset), At: a.at}
+	switch says {
+	case saysAllowed:
+		return true, nil
+	case saysNever:
+		d.RetryAfter = core.Never
+		return true, nil
+	}
+	if len(a.rest) == 0 {
+		return false, errReply
+	}
+	if says == saysWait {
+		d.Wait = micros(a.rest[0])
+	} else {
+		d.RetryAfter = micros(a.rest[0])
+	}
+	a.rest = a.rest[1:]
+	return true, nil
+}
+
+// micros is n microseconds.
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

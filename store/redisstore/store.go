@@ -1,10 +1,13 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -19,7 +22,12 @@ const (
 	// DefaultTimeout bounds a call unless Options.Timeout says otherwise.
 	DefaultTimeout = 50 * time.Millisecond
 
+	// DefaultBatch is what Options.Batch 0 means. It bounds for how long one
+	// script keeps others waiting.
+	DefaultBatch = 128
+
 	maxTimeout = time.Minute
+	maxBatch   = 1024
 )
 
 // ErrUnreadable means that a key holds what no state can be, such as the value
@@ -44,6 +52,28 @@ type Options struct {
 	// it; a new one starts all counts anew.
 	Secret []byte
 
+	// Batch is the most operations that one script call decides while many steps
+	// wait; 0 means DefaultBatch. With 1 every step is a call of its own, as a
+	// proxy needs that spreads keys over servers behind a client of a single one.
+	Batch int
+
+	// Remember is for how many refused keys the process remembers until when
+	// they are refused, at most 1<<24; 0 means none. Their requests are then
+	// answered without Redis, and with the same decisions, down to the time
+	// that is left. It needs up to some 500 bytes a key.
+	//
+	// What was refused stays so until its RetryAfter unless somebody resets or
+	// refunds the key or changes its limit. This store takes note of all that it
+	// does itself; what other processes do is seen when the time is over.
+	//
+	// A step of a single Take is answered so, if no units come back before it
+	// is next allowed, which is so when it costs 1, or when it is known how many
+	// do: under FixedWindow, and under GCRA where Period/Quota is in whole
+	// microseconds. Not so: Concurrency, whose leases may end at any time, takes
+	// that may be booked, and steps of several operations, as they report what
+	// remains under all their rules.
+	Remember int
+
 	// Clock replaces the server's time, in microseconds since the Unix epoch.
 	// It is for tests and simulations: the clocks of a fleet differ.
 	Clock func() int64
@@ -61,7 +91,14 @@ type Store struct {
 	secret        []byte
 	clock         func() int64
 	scripts       lua.Scripts
+	plain         atomic.Bool // a server does not know the first line of scripts
 	limits        limits
+	batch         int
+	shared        sharing
+	queue         queue
+	callers       sync.Pool // of *caller
+	flights       sync.Pool // of *flight
+	refusals      *refusals // nil if none are remembered
 }
 
 // New returns a store in what the client is connected to. It does not connect.
@@ -70,6 +107,29 @@ type Store struct {
 // Set ContextTimeoutEnabled in the client's options: without it the client
 // ignores deadlines, and each call takes a goroutine more to end in time.
 func New(client redis.UniversalClient, o Options) (*Store, error) {
+	if err := o.check(client); err != nil {
+		return nil, err
+	}
+	s := &Store{
+		client:  client,
+		prefix:  cmp.Or(o.Prefix, DefaultPrefix),
+		timeout: cmp.Or(o.Timeout, DefaultTimeout),
+		oneSlot: o.OneSlot,
+		secret:  o.Secret,
+		clock:   o.Clock,
+		batch:   cmp.Or(o.Batch, DefaultBatch),
+		shared:  shares(client, o),
+	}
+	s.sharded, s.heedsDeadline = traits(client)
+	s.callers.New, s.flights.New = newCaller, newFlight
+	if o.Remember > 0 {
+		s.refusals = newRefusals(o.Remember, o.Clock)
+	}
+	return s, nil
+}
+
+// check names every mistake in the options.
+func (o *Options) check(client redis.UniversalClient) error {
 	var errs []error
 	if client == nil {
 		errs = append(errs, errors.New("redisstore: the client is nil"))
@@ -83,18 +143,13 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 	if o.Secret != nil && len(o.Secret) < 16 {
 		errs = append(errs, fmt.Errorf("redisstore: a secret of %d bytes is shorter than 16", len(o.Secret)))
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
+	if o.Batch < 0 || o.Batch > maxBatch {
+		errs = append(errs, fmt.Errorf("redisstore: a batch of %d is not within 0 to %d", o.Batch, maxBatch))
 	}
-	s := &Store{client: client, prefix: o.Prefix, timeout: o.Timeout, oneSlot: o.OneSlot, secret: o.Secret, clock: o.Clock}
-	if s.prefix == "" {
-		s.prefix = DefaultPrefix
+	if o.Remember < 0 || o.Remember > maxRemembered {
+		errs = append(errs, fmt.Errorf("redisstore: %d refusals to remember are not within 0 to %d", o.Remember, maxRemembered))
 	}
-	if s.timeout == 0 {
-		s.timeout = DefaultTimeout
-	}
-	s.sharded, s.heedsDeadline = traits(client)
-	return s, nil
+	return errors.Join(errs...)
 }
 
 // MustNew is New for a program that cannot go on without; it panics on an
@@ -134,23 +189,27 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	if len(ops) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	if s.sharded && !s.oneSlot && severalSubjects(ops) {
-		return s.applyBySubject(ctx, ops, out)
-	}
-	return s.applyScript(ctx, ops, out)
-}
-
-// applyScript carries out ops, whose keys share a server, by one script.
-func (s *Store) applyScript(ctx context.Context, ops []core.Op, out []core.Decision) error {
 	if err := ctx.Err(); err != nil {
-		return err
-	}
-	script, args := s.call(ops)
-	reply, err := s.run(ctx, script, args)
-	if err != nil {
 		return fmt.Errorf("redisstore: %w", err)
 	}
-	return decode(ops, reply, out)
+	if s.refusals == nil {
+		return s.carryOut(ctx, ops, out)
+	}
+	q := s.refusals.begin(&ops[0])
+	if len(ops) == 1 && s.refusals.answer(q, &ops[0], &out[0]) {
+		return nil
+	}
+	err := s.carryOut(ctx, ops, out)
+	s.refusals.learn(q, ops, out, err)
+	return err
+}
+
+// carryOut has Redis decide the step.
+func (s *Store) carryOut(ctx context.Context, ops []core.Op, out []core.Decision) error {
+	if s.sharded && !s.oneSlot && severalSubjects(ops) {
+		ctx, cancel := context.WithTimeout(ctx, s.timeout)
+		defer cancel()
+		return s.applyBySubject(ctx, ops, out)
+	}
+	return s.decide(ctx, ops, out)
 }

@@ -46,7 +46,7 @@ func bySubject(ops []core.Op) []*part {
 func (s *Store) applyBySubject(ctx context.Context, ops []core.Op, out []core.Decision) error {
 	parts := bySubject(ops)
 	for n, p := range parts {
-		if err := s.applyScript(ctx, p.ops, p.out); err != nil {
+		if err := s.decide(ctx, p.ops, p.out); err != nil {
 			return s.giveUp(ctx, parts[:n], err)
 		}
 		if p.granted() {
@@ -88,7 +88,7 @@ func (s *Store) withdraw(ctx context.Context, parts []*part) error {
 			continue
 		}
 		back := make([]core.Decision, len(undo))
-		if err := s.applyScript(ctx, undo, back); err != nil {
+		if err := s.decide(ctx, undo, back); err != nil {
 			return fmt.Errorf("giving back what a refused step took: %w", err)
 		}
 		for k, j := range index {
@@ -120,7 +120,7 @@ func (s *Store) look(ctx context.Context, parts []*part) error {
 				p.ops[j].Verb = core.Peek
 			}
 		}
-		if err := s.applyScript(ctx, p.ops, p.out); err != nil {
+		if err := s.decide(ctx, p.ops, p.out); err != nil {
 			return err
 		}
 		for j := range p.out {

@@ -1,0 +1,131 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// flight is the callers whose steps one script call decides.
+type flight struct {
+	callers []*caller
+	steps   []*step // of the callers
+}
+
+func newFlight() any { return new(flight) }
+
+func (f *flight) add(c *caller) {
+	f.callers, f.steps = append(f.callers, c), append(f.steps, &c.step)
+}
+
+func (f *flight) clear() {
+	clear(f.callers)
+	clear(f.steps)
+	f.callers, f.steps = f.callers[:0], f.steps[:0]
+}
+
+// dropGone forgets those who have left. The queue's mutex is held.
+func (f *flight) dropGone() {
+	left := func(c *caller) bool { return c.place == gone }
+	if !slices.ContainsFunc(f.callers, left) {
+		return
+	}
+	f.callers = slices.DeleteFunc(f.callers, left)
+	clear(f.steps)
+	f.steps = f.steps[:0]
+	for _, c := range f.callers {
+		f.steps = append(f.steps, &c.step)
+	}
+}
+
+// deadline is that of the most patient caller: nobody waits for longer.
+func (f *flight) deadline() time.Time {
+	last := f.callers[0].deadline
+	for _, c := range f.callers[1:] {
+		if c.deadline.After(last) {
+			last = c.deadline
+		}
+	}
+	return last
+}
+
+// fail gives all callers an error.
+func (f *flight) fail(err error) {
+	for _, c := range f.callers {
+		c.err = err
+	}
+}
+
+// pass hands a flight that has ended on to those who wait for one, so that its
+// caller need not stay.
+func (s *Store) pass(l *lane) {
+	if s.queue.end(l) {
+		go s.fly(l)
+	}
+}
+
+// fly decides those who wait in the lane, flight after flight, until there are
+// none. Every call ends at its deadline, so it ends soon after the last caller
+// has left.
+func (s *Store) fly(l *lane) {
+	f := s.flights.Get().(*flight)
+	for s.queue.board(l, f, s.batch) {
+		if err := s.sendTogether(f); err != nil {
+			f.fail(err)
+		}
+		s.queue.land(f)
+		for _, c := range f.callers {
+			c.ready <- struct{}{}
+		}
+		// Who is told now may ask again at once, and then shares the next call.
+		runtime.Gosched()
+	}
+	s.flights.Put(f)
+}
+
+// sendTogether sends the flight on behalf of nobody in particular: a caller who
+// leaves takes nothing from the others. Nobody else could recover a panic, such
+// as one of a hook of the client.
+func (s *Store) sendTogether(f *flight) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("redisstore: panic: %v", v)
+		}
+	}()
+	ctx, cancel := context.WithDeadline(context.Background(), f.deadline())
+	defer cancel()
+	return s.send(ctx, f)
+}
+
+// send decides the steps of the flight. It tries again only after errors which
+// prove that nothing ran, and then without those who have left.
+func (s *Store) send(ctx context.Context, f *flight) error {
+	for pause := time.Millisecond; ; pause *= 2 {
+		err := s.decideTogether(ctx, f.steps)
+		if len(f.steps) > 1 && redis.HasErrorPrefix(err, "TRYAGAIN") {
+			s.queue.thin(f)
+			return s.sendOneByOne(ctx, f)
+		}
+		if err == nil || !neverRan(err) || !sleep(ctx, pause) {
+			return err
+		}
+		if s.queue.thin(f); len(f.callers) == 0 {
+			return nil
+		}
+	}
+}
+
+// sendOneByOne is for a slot that is on its way to another node: meanwhile a
+// script may only hold keys that have all arrived, or none of which has.
+func (s *Store) sendOneByOne(ctx context.Context, f *flight) error {
+	for i, each := range f.steps {
+		if err := s.decideTogether(ctx, f.steps[i:i+1]); err != nil {
+			each.err = err
+		}
+	}
+	return nil
+}

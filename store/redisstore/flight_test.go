@@ -1,0 +1,373 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// latency is how long the fakes of these tests take.
+const latency = 2 * time.Millisecond
+
+// slow answers after the latency, or when the context ends.
+func slow(ctx context.Context, _ int) error { return after(ctx, latency) }
+
+// stuck never answers.
+func stuck(ctx context.Context, _ int) error { return after(ctx, time.Hour) }
+
+func after(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// each runs f for the callers a, b, c ..., which come in this order, and waits
+// for all.
+func each(n int, f func(i int, key string)) {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { f(i, string(rune('a'+i))) })
+		synctest.Wait()
+	}
+	all.Wait()
+}
+
+// idle checks that nobody waits and that no call is under way.
+func idle(t *testing.T, s *Store) {
+	t.Helper()
+	synctest.Wait()
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	if l := &s.queue.whole; l.flights != 0 || l.first != nil || l.last != nil || len(s.queue.slots) != 0 {
+		t.Errorf("flights go on: %+v, %d slots", l, len(s.queue.slots))
+	}
+}
+
+func TestAFewCallersAreSentAtOnceAndTheOthersTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{wait: slow}
+		s := faked(t, f, Options{Batch: 4})
+		remaining := make([]int64, 9)
+		start := time.Now()
+		took := make([]time.Duration, 9)
+		each(9, func(i int, key string) {
+			d, err := takeOne(context.Background(), s, key)
+			if err != nil || !d.Allowed || d.At != 7 || d.ResetAfter != 5*time.Microsecond {
+				t.Errorf("%s: %+v, %v", key, d, err)
+			}
+			remaining[i], took[i] = d.Remaining, time.Since(start)
+		})
+		if got, want := fmt.Sprint(f.seen()), "[[a] [b] [c d e f] [g h i]]"; got != want {
+			t.Errorf("calls %s, want %s", got, want)
+		}
+		for i, d := range took {
+			if want := latency * time.Duration(min(1+i/maxFlights, 2)); d != want {
+				t.Errorf("caller %d took %v, want %v", i, d, want)
+			}
+		}
+		if slices.Sort(remaining); remaining[0] != 1 || remaining[8] != 9 || len(slices.Compact(remaining)) != 9 {
+			t.Errorf("each has an answer of its own: %v", remaining)
+		}
+	})
+}
+
+func TestOneCallerAfterTheOtherNeedsNoGoroutineMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		s := faked(t, f, Options{})
+		for range 10 {
+			if _, err := takeOne(context.Background(), s, "a"); err != nil {
+				t.Fatal(err)
+			}
+			idle(t, s)
+		}
+		if got := f.sizes(); len(got) != 10 {
+			t.Errorf("%d calls", len(got))
+		}
+	})
+}
+
+// All come at once, and nothing answers: the first two calls end at their
+// deadline, which is that of the others too, and those are never sent.
+func TestEveryCallerLeavesAFrozenServerAtItsOwnDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{wait: stuck}
+		s := faked(t, f, Options{})
+		start := time.Now()
+		var all sync.WaitGroup
+		for i := range 200 {
+			all.Go(func() {
+				ctx, want := context.Background(), DefaultTimeout
+				if i%2 == 1 {
+					want = time.Duration(i) * 100 * time.Microsecond
+					own, cancel := context.WithTimeout(ctx, want)
+					defer cancel()
+					ctx = own
+				}
+				_, err := takeOne(ctx, s, "k")
+				if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took != want {
+					t.Errorf("caller %d: %v after %v, want %v", i, err, took, want)
+				}
+			})
+		}
+		all.Wait()
+		idle(t, s)
+		for _, size := range f.sizes() {
+			if size > DefaultBatch {
+				t.Errorf("a call of %d steps", size)
+			}
+		}
+	})
+}
+
+func TestWhoLeavesBeforeTheSendIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{wait: slow}
+		s := faked(t, f, Options{})
+		each(5, func(i int, key string) {
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			if key == "d" {
+				time.AfterFunc(latency/2, cancel)
+			}
+			_, err := takeOne(ctx, s, key)
+			if (key == "d") != errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", key, err)
+			}
+		})
+		if got, want := fmt.Sprint(f.seen()), "[[a] [b] [c e]]"; got != want {
+			t.Errorf("calls %s, want %s", got, want)
+		}
+	})
+}
+
+// A caller who leaves a flight gets its error at once, its memory is not written
+// any more, and the others of the flight get their answers.
+func TestWhoLeavesAFlightTakesNothingFromTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{wait: slow}
+		s := faked(t, f, Options{})
+		start := time.Now()
+		each(5, func(i int, key string) {
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			want := latency * time.Duration(min(1+i/maxFlights, 2))
+			if key == "d" {
+				want = latency * 3 / 2
+				time.AfterFunc(want, cancel)
+			}
+			key = strings.Clone(key)
+			out := make([]core.Decision, 1)
+			ops := []core.Op{{Rule: "r", Key: key, Limit: core.Limit{Quota: 1000, Period: 1e9}, Cost: 1}}
+			err := s.Apply(ctx, ops, out)
+			if took := time.Since(start); took != want {
+				t.Errorf("%s took %v, want %v", key, took, want)
+			}
+			if i == 3 {
+				ops[0] = core.Op{} // is the caller's own again
+				time.Sleep(latency)
+				if !errors.Is(err, context.Canceled) || out[0] != (core.Decision{}) {
+					t.Errorf("%v, %+v", err, out[0])
+				}
+			} else if err != nil || !out[0].Allowed {
+				t.Errorf("%s: %v, %+v", key, err, out[0])
+			}
+		})
+		if got, want := fmt.Sprint(f.seen()), "[[a] [b] [c d e]]"; got != want {
+			t.Errorf("calls %s, want %s", got, want)
+		}
+	})
+}
+
+// A call ends with the last of those who wait for it.
+func TestAFlightWaitsNoLongerThanItsCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan time.Duration, 10)
+		start := time.Now()
+		f := &fake{wait: func(ctx context.Context, n int) error {
+			if n <= maxFlights {
+				return slow(ctx, n)
+			}
+			err := stuck(ctx, n)
+			ended <- time.Since(start)
+			return err
+		}}
+		s := faked(t, f, Options{Timeout: time.Second})
+		each(4, func(i int, key string) {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i+1)*10*time.Millisecond)
+			defer cancel()
+			takeOne(ctx, s, key)
+		})
+		if got := <-ended; got != 40*time.Millisecond {
+			t.Errorf("the call of c and d, who wait until 30 and 40 ms, ended after %v", got)
+		}
+	})
+}
+
+// A server that says that nothing ran is asked again, without those who have
+// left meanwhile.
+func TestAFlightThatDidNotRunIsSentAgainWithoutThoseWhoLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{wait: func(ctx context.Context, n int) error {
+			if err := slow(ctx, n); err != nil || n <= maxFlights || n > maxFlights+2 {
+				return err
+			}
+			return fault("LOADING Redis is loading the dataset in memory")
+		}}
+		s := faked(t, f, Options{})
+		each(5, func(i int, key string) {
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			if key == "d" {
+				time.AfterFunc(latency*3/2, cancel)
+			}
+			if _, err := takeOne(ctx, s, key); (err != nil) != (key == "d") {
+				t.Errorf("%s: %v", key, err)
+			}
+		})
+		if got, want := fmt.Sprint(f.seen()), "[[a] [b] [c d e] [c e] [c e]]"; got != want {
+			t.Errorf("calls %s, want %s", got, want)
+		}
+	})
+}
+
+func TestAnErrorOfAFlightIsThatOfAllItsCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		oom := fault("OOM command not allowed when used memory > 'maxmemory'.")
+		f := &fake{wait: func(ctx context.Context, n int) error { slow(ctx, n); return oom }}
+		s := faked(t, f, Options{})
+		each(6, func(_ int, key string) {
+			if _, err := takeOne(context.Background(), s, key); !errors.Is(err, oom) {
+				t.Errorf("%s: %v", key, err)
+			}
+		})
+		if got, want := fmt.Sprint(f.sizes()), "[1 1 4]"; got != want {
+			t.Errorf("calls of %s steps, want %s", got, want)
+		}
+	})
+}
+
+// The goroutine that sends for others has nobody above it who could recover.
+func TestAPanicInAFlightIsAnErrorOfItsCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{wait: func(ctx context.Context, n int) error {
+			if n > maxFlights {
+				panic("a hook's fault")
+			}
+			return slow(ctx, n)
+		}}
+		s := faked(t, f, Options{})
+		each(5, func(i int, key string) {
+			_, err := takeOne(context.Background(), s, key)
+			if fails := i >= maxFlights; fails != (err != nil && strings.Contains(err.Error(), "a hook's fault")) {
+				t.Errorf("%s: %v", key, err)
+			}
+		})
+		idle(t, s)
+	})
+}
+
+// A panic in the caller's own call is the caller's, and gives its place free.
+func TestAPanicInACallersOwnCallDoesNotKeepItsFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{wait: func(context.Context, int) error { panic("a hook's fault") }}
+		s := faked(t, f, Options{})
+		for range maxFlights + 1 {
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Error("the panic is lost")
+					}
+				}()
+				takeOne(context.Background(), s, "k")
+			}()
+		}
+		idle(t, s)
+	})
+}
+
+func TestABatchIsMeasuredInOperations(t *testing.T) {
+	for batch, want := range map[int]string{2: "[3 3 3 3 3 3]", 5: "[3 3 3 3 3 3]", 6: "[3 3 6 6]", 12: "[3 3 12]"} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fake{wait: slow}
+			s := faked(t, f, Options{Batch: batch})
+			each(6, func(_ int, key string) {
+				var ops []core.Op
+				for _, rule := range []string{"p", "q", "r"} {
+					ops = append(ops, core.Op{Rule: rule, Key: key, Limit: core.Limit{Quota: 1000, Period: 1e9}, Cost: 1})
+				}
+				if err := s.Apply(context.Background(), ops, make([]core.Decision, 3)); err != nil {
+					t.Error(err)
+				}
+			})
+			if got := fmt.Sprint(f.sizes()); got != want {
+				t.Errorf("with %d: calls of %s operations, want %s", batch, got, want)
+			}
+		})
+	}
+}
+
+func TestABatchOfOneSendsEveryStepAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{wait: slow}
+		s := faked(t, f, Options{Batch: 1})
+		start := time.Now()
+		each(6, func(_ int, key string) { takeOne(context.Background(), s, key) })
+		if got := fmt.Sprint(f.sizes()); got != "[1 1 1 1 1 1]" || time.Since(start) != latency {
+			t.Errorf("calls of %s steps, %v", got, time.Since(start))
+		}
+	})
+}
+
+// The instant of a batch is read once, when it is sent.
+func TestABatchHasOneInstant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{wait: slow}
+		reads := 0
+		s := faked(t, f, Options{Clock: func() int64 { reads++; return int64(reads) }})
+		each(6, func(_ int, key string) { takeOne(context.Background(), s, key) })
+		if want := len(f.sizes()); reads != want || want != 3 {
+			t.Errorf("%d readings for %d calls", reads, want)
+		}
+	})
+}
+
+// While a slot moves to another node, a script of several keys cannot run.
+func TestASlotThatMovesIsAskedStepByStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{wait: func(ctx context.Context, n int) error {
+			slow(ctx, n)
+			if n == maxFlights+1 {
+				return fault("TRYAGAIN Multiple keys request during rehashing of slot")
+			}
+			return nil
+		}}
+		s := faked(t, f, Options{})
+		each(5, func(_ int, key string) {
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			if key == "d" {
+				time.AfterFunc(latency*3/2, cancel)
+			}
+			if d, err := takeOne(ctx, s, key); d.Allowed == (key == "d") {
+				t.Errorf("%s: %v", key, err)
+			}
+		})
+		if got, want := fmt.Sprint(f.seen()), "[[a] [b] [c] [c d e] [e]]"; got != want {
+			t.Errorf("calls %s, want %s", got, want)
+		}
+	})
+}

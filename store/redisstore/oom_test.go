@@ -1,0 +1,66 @@
+package redisstore
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// A server that is full goes on counting for limits whose state has one size.
+func TestAFullServerGoesOnLimitingWhereTheStateHasOneSize(t *testing.T) {
+	server := redistest.Start(t, "--maxmemory-policy", "noeviction")
+	s, c := fresh(t, server.Addr, Options{})
+	ctx := context.Background()
+	if major := c.InfoMap(ctx, "server").Item("Server", "redis_version"); strings.HasPrefix(major, "6.") || strings.HasPrefix(major, "5.") {
+		t.Skipf("SKIPPED, NOT TESTED: Redis %s knows no flags of scripts", major)
+	}
+	if err := c.ConfigSet(ctx, "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for text, counts := range map[string]bool{
+		"3/1h": true, "3/1h token-bucket": true, "3/1h fixed-window": true, "3/1h sliding-window": true,
+		"3/1h sliding-log": false, "3 concurrent ttl=1h": false,
+	} {
+		out := make([]core.Decision, 1)
+		for n := range 5 {
+			op := core.Op{Rule: "rule", Key: text, Limit: limit(t, text), Cost: 1, Lease: "lease" + string(rune('a'+n))}
+			err := s.Apply(ctx, []core.Op{op}, out)
+			switch {
+			case !counts && (err == nil || !strings.Contains(err.Error(), "OOM")):
+				t.Errorf("%s: %v, want an error about memory", text, err)
+			case counts && (err != nil || out[0].Allowed != (n < 3)):
+				t.Errorf("%s, take %d: %+v, %v", text, n, out[0], err)
+			}
+		}
+	}
+	steps := []core.Op{
+		{Rule: "a", Key: "both", Limit: limit(t, "1/1h"), Cost: 1},
+		{Rule: "b", Key: "both", Limit: limit(t, "2/1h fixed-window"), Cost: 1},
+	}
+	for n := range 2 {
+		if out := apply(t, s, steps...); out[0].Allowed != (n == 0) {
+			t.Errorf("step %d of two rules: %+v", n, out)
+		}
+	}
+}
+
+// Servers before Redis 7 refuse the line that asks for that, and so does
+// miniredis.
+func TestAServerThatKnowsNoFlagsIsAskedWithoutThem(t *testing.T) {
+	m := miniredis.RunT(t)
+	s, _ := fresh(t, m.Addr(), Options{})
+	if s.plain.Load() {
+		t.Fatal("nothing was asked yet")
+	}
+	op := core.Op{Rule: "rule", Key: "key", Limit: limit(t, "1/1h"), Cost: 1}
+	if d := apply(t, s, op)[0]; !d.Allowed || !s.plain.Load() {
+		t.Errorf("%+v, plain %t", d, s.plain.Load())
+	}
+	if d := apply(t, s, op)[0]; d.Allowed {
+		t.Errorf("%+v", d)
+	}
+}

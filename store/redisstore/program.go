@@ -1,0 +1,129 @@
+package redisstore
+
+import (
+	"slices"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/lua"
+)
+
+// What an operation of a program does, besides the verb; see lua/many.lua.
+const (
+	doesSoft   = 1
+	doesMore   = 8
+	doesBring  = 16
+	doesLength = 7
+)
+
+// doesVerb is how a program names the verbs.
+var doesVerb = [...]byte{core.Take: 0, core.Peek: 2, core.Refund: 3, core.Reset: 4}
+
+// program is the arguments of lua/many.lua while they are put together.
+type program struct {
+	code   []byte
+	keys   []any
+	limits []*terms
+	heads  []any // for each limit its letter and its text
+	values []any
+	set    lua.Set
+	places map[string]int // of keys, unless there are few
+}
+
+// few is how many keys are found faster by looking at each.
+const few = 8
+
+// callMany is for any steps; see lua/many.lua.
+func (s *Store) callMany(steps []*step) (*lua.Script, []any) {
+	n := 0
+	for _, each := range steps {
+		n += len(each.ops)
+	}
+	p := &program{code: make([]byte, 0, n*doesLength), keys: make([]any, front, front+n+8)}
+	if n > few {
+		p.places = make(map[string]int, n)
+	}
+	names, ends := s.names(steps, n)
+	begin, i := 0, 0
+	for _, each := range steps {
+		for j := range each.ops {
+			op := &each.ops[j]
+			t, _ := s.limits.of(op)
+			p.add(op, names[begin:ends[i]], t, j+1 < len(each.ops))
+			begin, i = ends[i], i+1
+		}
+	}
+	return s.scripts.Many(p.set), p.args(s.instant())
+}
+
+// names returns the keys of all operations in one text, and where each ends.
+func (s *Store) names(steps []*step, n int) (text string, ends []int) {
+	buf, ends := make([]byte, 0, n*48), make([]int, 0, n)
+	for _, each := range steps {
+		for i := range each.ops {
+			op := &each.ops[i]
+			buf = s.key(buf, op.Key, op.Rule, lua.Letter(op.Limit.Algorithm))
+			ends = append(ends, len(buf))
+		}
+	}
+	return string(buf), ends
+}
+
+// add puts an operation into the program.
+func (p *program) add(op *core.Op, key string, t *terms, more bool) {
+	does := doesVerb[op.Verb]
+	if op.Verb == core.Take && op.Soft {
+		does = doesSoft
+	}
+	if more {
+		does += doesMore
+	}
+	if !plain(op) {
+		does += doesBring
+		x, y := details(op)
+		p.values = append(p.values, op.Cost, x, y)
+	}
+	k, l := p.key(key), p.limit(op, t)
+	p.code = append(p.code, does, byte(k>>16), byte(k>>8), byte(k), byte(l>>16), byte(l>>8), byte(l))
+}
+
+// key returns the place of a key, from 1.
+func (p *program) key(name string) int {
+	if p.places == nil {
+		for i, key := range p.keys[front:] {
+			if key == name {
+				return i + 1
+			}
+		}
+		p.keys = append(p.keys, name)
+		return len(p.keys) - front
+	}
+	k, known := p.places[name]
+	if !known {
+		p.keys = append(p.keys, name)
+		k = len(p.keys) - front
+		p.places[name] = k
+	}
+	return k
+}
+
+// limit returns the place of a limit, from 1. Most steps have few.
+func (p *program) limit(op *core.Op, t *terms) int {
+	l := slices.Index(p.limits, t)
+	if l < 0 {
+		l = len(p.limits)
+		p.limits = append(p.limits, t)
+		p.heads = append(p.heads, lua.Letter(op.Limit.Algorithm), t.text)
+		p.set = p.set.With(op.Limit.Algorithm)
+	}
+	return l + 1
+}
+
+// args returns all arguments, after two places for the command's name and the
+// script.
+func (p *program) args(instant any) []any {
+	args := p.keys
+	args[2] = len(p.keys) - front
+	args = append(args, instant, p.code, len(p.limits))
+	args = append(args, p.heads...)
+	return append(args, p.values...)
+}

@@ -1,0 +1,271 @@
+package redisstore
+
+import (
+	"hash/maphash"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+const (
+	// maxRemembered is the highest Options.Remember.
+	maxRemembered = 1 << 24
+
+	// maxRememberedKey is the longest subject that is remembered.
+	maxRememberedKey = 256
+
+	// ways is how many places there are for a key.
+	ways = 4
+)
+
+// refusal is what is remembered of a refused Take. It does not change.
+type refusal struct {
+	rule, key  string
+	limit      core.Limit
+	generation int64
+
+	cost, remaining int64
+	at              int64 // the store's instant, and all below in microseconds
+	retry, reset    int64
+	asked, answered int64 // by the clock of the refusals
+}
+
+// refusals remembers refused keys until they can next be allowed. A place is
+// read without a lock, and what is in it is replaced as a whole.
+type refusals struct {
+	now    func() int64
+	seed   maphash.Seed
+	places []atomic.Pointer[refusal] // ways for each hash
+
+	// stripes are chosen by hash.
+	stripes [256]stripe
+
+	// A clock that steps back begins a new generation, as the store decides
+	// anew how long its keys are refused.
+	latest, generation atomic.Int64
+}
+
+// stripe counts the steps that ended and may have changed one of its keys: what
+// was asked before is not remembered after. Places are filled and emptied under
+// its mutex.
+type stripe struct {
+	mu      sync.Mutex
+	changes atomic.Uint64
+}
+
+// newRefusals returns room for at least n refusals. A nil clock means the
+// process's monotonic clock.
+func newRefusals(n int, clock func() int64) *refusals {
+	r := &refusals{seed: maphash.MakeSeed(), places: make([]atomic.Pointer[refusal], (n+ways-1)/ways*ways)}
+	if clock == nil {
+		start := time.Now()
+		r.now = func() int64 { return int64(time.Since(start) / time.Microsecond) }
+		return r
+	}
+	r.now = func() int64 { return r.watch(clock()) }
+	return r
+}
+
+// watch looks for steps back.
+func (r *refusals) watch(now int64) int64 {
+	if latest := r.latest.Swap(now); now < latest {
+		r.generation.Add(1)
+	}
+	return now
+}
+
+// inquiry is when a step was begun, and what had changed until then.
+type inquiry struct {
+	now, generation int64
+	hash, changes   uint64
+}
+
+func (r *refusals) hash(op *core.Op) uint64 {
+	return maphash.String(r.seed, op.Key) ^ 0x9E3779B97F4A7C15*maphash.String(r.seed, op.Rule)
+}
+
+// begin must be called before a step of one operation is sent.
+func (r *refusals) begin(op *core.Op) inquiry {
+	q := inquiry{now: r.now(), hash: r.hash(op)}
+	q.generation, q.changes = r.generation.Load(), r.stripe(q.hash).changes.Load()
+	return q
+}
+
+func (r *refusals) stripe(hash uint64) *stripe { return &r.stripes[hash%uint64(len(r.stripes))] }
+
+// waysOf returns the places of a hash.
+func (r *refusals) waysOf(hash uint64) []atomic.Pointer[refusal] {
+	i := hash / uint64(len(r.stripes)) % uint64(len(r.places)/ways) * ways
+	return r.places[i : i+ways]
+}
+
+// of tells whether the refusal is about the key of op.
+func (f *refusal) of(op *core.Op) bool {
+	return f != nil && f.limit.Algorithm == op.Limit.Algorithm && f.rule == op.Rule && f.key == op.Key
+}
+
+// refusable tells whether a refusal of op stands until its RetryAfter: leases
+// are returned at any time, and bookings are allowed before.
+func refusable(op *core.Op) bool {
+	return op.Verb == core.Take && op.Cost > 0 && op.Limit.Algorithm != core.Concurrency &&
+		(op.MaxWait == 0 || op.Limit.Algorithm != core.GCRA)
+}
+
+// answer decides op if it is known to be refused.
+func (r *refusals) answer(q inquiry, op *core.Op, d *core.Decision) bool {
+	if !refusable(op) {
+		return false
+	}
+	places := r.waysOf(q.hash)
+	for i := range places {
+		if f := places[i].Load(); f.of(op) && f.generation == q.generation {
+			return f.answer(op, q.now, d)
+		}
+	}
+	return false
+}
+
+// answer is what the store would say at now. The refusal stands for retry since
+// it was asked for, so never for too long, and what is left is counted from the
+// answer, so never too short.
+func (f *refusal) answer(op *core.Op, now int64, d *core.Decision) bool {
+	if f.limit != op.Limit || op.Cost > op.Limit.Capacity() {
+		return false
+	}
+	since := now - f.answered
+	retry, remaining := f.retry, f.remaining
+	switch interval := wholeInterval(&f.limit); {
+	case f.limit.Algorithm == core.FixedWindow:
+		// The window ends for all costs at once.
+		if op.Cost <= remaining {
+			return false
+		}
+	case interval > 0:
+		missing := (retry - since + interval - 1) / interval
+		remaining = max(0, f.cost-missing)
+		retry += (op.Cost - f.cost) * interval
+	case op.Cost != f.cost:
+		return false
+	}
+	if now < f.asked || now >= f.asked+min(retry, f.retry) {
+		return false
+	}
+	*d = core.Decision{
+		Remaining:  remaining,
+		RetryAfter: micros(retry - since),
+		ResetAfter: micros(f.reset - since),
+		At:         f.at + since,
+	}
+	return true
+}
+
+// wholeInterval is, for GCRA, after how many microseconds each unit comes back,
+// or 0 if that is no whole number.
+func wholeInterval(l *core.Limit) int64 {
+	if period := int64(l.Period / time.Microsecond); l.Algorithm == core.GCRA && period%l.Quota == 0 {
+		return period / l.Quota
+	}
+	return 0
+}
+
+// foretold tells whether a refusal of op says all about the time until it can
+// next be allowed. With a cost of 1 nothing remains until then; otherwise units
+// may come back meanwhile.
+func foretold(op *core.Op) bool {
+	return op.Cost == 1 || op.Limit.Algorithm == core.FixedWindow || wholeInterval(&op.Limit) > 0
+}
+
+// learn must be called after a step that was decided or failed. It forgets what
+// the step may have changed, and remembers the refusal of a single operation.
+func (r *refusals) learn(q inquiry, ops []core.Op, out []core.Decision, err error) {
+	for i := range ops {
+		if err != nil || changes(&ops[i], &out[i]) {
+			r.forget(&ops[i])
+		} else {
+			r.forgetOtherLimit(&ops[i])
+		}
+	}
+	if err == nil && len(ops) == 1 {
+		r.remember(q, &ops[0], &out[0])
+	}
+}
+
+// changes tells whether op changed its key.
+func changes(op *core.Op, d *core.Decision) bool {
+	switch op.Verb {
+	case core.Take:
+		return d.Allowed && op.Cost > 0
+	case core.Peek:
+		return false
+	}
+	return true
+}
+
+func (r *refusals) remember(q inquiry, op *core.Op, d *core.Decision) {
+	if !refusable(op) || d.Allowed || d.RetryAfter == core.Never || !foretold(op) || len(op.Key) > maxRememberedKey {
+		return
+	}
+	f := &refusal{
+		rule: op.Rule, key: strings.Clone(op.Key), limit: op.Limit, generation: q.generation,
+		cost: op.Cost, remaining: d.Remaining, at: d.At,
+		retry: int64(d.RetryAfter / time.Microsecond), reset: int64(d.ResetAfter / time.Microsecond),
+		asked: q.now, answered: r.now(),
+	}
+	s := r.stripe(q.hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.changes.Load() == q.changes {
+		r.place(q, op, f.answered).Store(f)
+	}
+}
+
+// place is where to remember op: where it is already, else where nothing is
+// worth keeping, else where the refusal that ends first is.
+func (r *refusals) place(q inquiry, op *core.Op, now int64) *atomic.Pointer[refusal] {
+	places := r.waysOf(q.hash)
+	best, soonest := &places[0], int64(-1)
+	for i := range places {
+		f := places[i].Load()
+		if f.of(op) {
+			return &places[i]
+		}
+		end := now
+		if f != nil && f.generation == q.generation {
+			end = max(now, f.asked+f.retry)
+		}
+		if soonest < 0 || end < soonest {
+			best, soonest = &places[i], end
+		}
+	}
+	return best
+}
+
+// forget empties the places of op's key.
+func (r *refusals) forget(op *core.Op) {
+	hash := r.hash(op)
+	s := r.stripe(hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changes.Add(1)
+	places := r.waysOf(hash)
+	for i := range places {
+		if f := places[i].Load(); f.of(op) {
+			places[i].CompareAndSwap(f, nil)
+		}
+	}
+}
+
+// forgetOtherLimit is for a step under a limit whose numbers differ from those
+// under which op's key was refused: a store then reads its state anew.
+func (r *refusals) forgetOtherLimit(op *core.Op) {
+	places := r.waysOf(r.hash(op))
+	for i := range places {
+		if f := places[i].Load(); f.of(op) && f.limit != op.Limit {
+			r.forget(op)
+			return
+		}
+	}
+}

@@ -1,0 +1,394 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store/storetest"
+	"github.com/redis/go-redis/v9"
+)
+
+// calls counts the commands of a client.
+type calls struct{ atomic.Int64 }
+
+func (*calls) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*calls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (n *calls) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		n.Add(1)
+		return next(ctx, cmd)
+	}
+}
+
+// pair is two stores of the same clock and, apart from what one remembers, the
+// same history.
+type pair struct {
+	t       *testing.T
+	clock   *storetest.Clock
+	with    *Store
+	without *Store
+	sent    *calls // by the one that remembers
+	key     string
+}
+
+func newPair(t *testing.T, addr string) *pair {
+	t.Helper()
+	p := &pair{t: t, clock: storetest.NewClock(), sent: new(calls), key: "k"}
+	p.with, _ = fresh(t, addr, Options{Clock: p.clock.Now, Remember: 100})
+	p.with.client.AddHook(p.sent)
+	p.without, _ = fresh(t, addr, Options{Clock: p.clock.Now})
+	return p
+}
+
+// apply gives ops to both, wants the same decisions, and tells whether Redis was
+// asked.
+func (p *pair) apply(ops ...core.Op) (out []core.Decision, asked bool) {
+	p.t.Helper()
+	before := p.sent.Load()
+	out = apply(p.t, p.with, slices.Clone(ops)...)
+	if want := apply(p.t, p.without, ops...); !slices.Equal(out, want) {
+		p.t.Errorf("at %d: %+v\nremembered %+v\nRedis says %+v", p.clock.Now()-storetest.Epoch, ops, out, want)
+	}
+	return out, p.sent.Load() > before
+}
+
+func (p *pair) take(l core.Limit, cost int64) (core.Decision, bool) {
+	p.t.Helper()
+	out, asked := p.apply(core.Op{Rule: "r", Key: p.key, Limit: l, Cost: cost})
+	return out[0], asked
+}
+
+// drain takes all of the limit, unit by unit and d apart.
+func (p *pair) drain(l core.Limit, d time.Duration) {
+	p.t.Helper()
+	for range l.Capacity() {
+		p.take(l, 1)
+		p.clock.Add(d)
+	}
+}
+
+func TestARememberedRefusalIsAnsweredAsRedisWouldUntilItEnds(t *testing.T) {
+	addr := redistest.Addr(t)
+	for text, costs := range map[string][]int64{
+		"10/1h":                           {1, 4, 2, 10},
+		"7/1h":                            {1}, // an hour is no multiple of 7
+		"10/1h fixed-window":              {1, 5, 10, 2},
+		"10/1h fixed-window aligned":      {2, 1},
+		"10/1h sliding-log":               {1},
+		"10/1h sliding-window":            {1},
+		"10/1h token-bucket":              {1},
+		"3/1m token-bucket burst=9":       {1},
+		"1/1s burst=5":                    {3, 1, 5},
+		"100/1m sliding-window":           {1},
+		"10/1ms":                          {1, 3},
+		"10/1h sliding-window segments=4": {1},
+	} {
+		l := limit(t, text)
+		for _, first := range costs {
+			p := newPair(t, addr)
+			p.drain(l, 3*time.Microsecond)
+			d, asked := p.take(l, first)
+			if d.Allowed || !asked {
+				t.Fatalf("%s: a first refusal of %d: %+v, asked %v", text, first, d, asked)
+			}
+			end := p.clock.Now() + d.RetryAfter.Microseconds()
+			for _, part := range []int64{0, 1, 2, 3, 5, 8, 13, 21, 50, 99, 100} {
+				p.clock.Set(min(end-1, end-d.RetryAfter.Microseconds()*(100-part)/100))
+				for _, cost := range costs {
+					peek := core.Op{Verb: core.Peek, Rule: "r", Key: p.key, Limit: l, Cost: cost}
+					if out, _ := p.apply(peek); out[0].Allowed {
+						continue
+					}
+					if _, asked := p.take(l, cost); asked {
+						t.Errorf("%s: Redis was asked for %d units %d µs before it grants %d", text, cost, end-p.clock.Now(), first)
+					}
+				}
+			}
+			p.clock.Set(end)
+			if _, asked := p.take(l, first); !asked {
+				t.Errorf("%s: Redis was not asked when the refusal of %d had ended", text, first)
+			}
+		}
+	}
+}
+
+func TestAnAttackOnARefusedKeyDoesNotReachRedis(t *testing.T) {
+	server := redistest.Start(t)
+	s, c := fresh(t, server.Addr, Options{Remember: 100})
+	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "5/1h"), Cost: 1}
+	for range 6 {
+		apply(t, s, op)
+	}
+	before := commands(t, c)
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() {
+			out := make([]core.Decision, 1)
+			for range 100 {
+				err := s.Apply(context.Background(), []core.Op{op}, out)
+				if err != nil || out[0].Allowed || out[0].RetryAfter <= 0 || out[0].RetryAfter > 12*time.Minute {
+					t.Errorf("%v, %+v", err, out[0])
+				}
+			}
+		})
+	}
+	all.Wait()
+	if after := commands(t, c); after != before {
+		t.Errorf("script calls before and after the attack:\n%s\n%s", before, after)
+	}
+}
+
+// commands is what Redis has counted of script calls.
+func commands(t *testing.T, c *redis.Client) string {
+	t.Helper()
+	info, err := c.Info(context.Background(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for line := range strings.Lines(info) {
+		if strings.HasPrefix(line, "cmdstat_eval") {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "")
+}
+
+func TestWhatChangesAKeyIsNotHiddenByWhatIsRemembered(t *testing.T) {
+	addr := redistest.Addr(t)
+	l := limit(t, "10/1h")
+	op := core.Op{Rule: "r", Key: "k", Limit: l}
+	other := limit(t, "20/1h")
+	with := func(change func(op *core.Op)) core.Op { o := op; change(&o); return o }
+	for what, step := range map[string][]core.Op{
+		"a reset":              {with(func(o *core.Op) { o.Verb = core.Reset })},
+		"a refund":             {with(func(o *core.Op) { o.Verb, o.Cost = core.Refund, 3 })},
+		"a smaller take":       {with(func(o *core.Op) { o.Cost = 2 })},
+		"a booking":            {with(func(o *core.Op) { o.Cost, o.MaxWait = 4, time.Hour })},
+		"another limit":        {with(func(o *core.Op) { o.Limit, o.Cost = other, 1 })},
+		"a peek under it":      {with(func(o *core.Op) { o.Verb, o.Limit, o.Cost = core.Peek, other, 1 })},
+		"a take among others":  {with(func(o *core.Op) { o.Cost = 2 }), {Rule: "q", Key: "k", Limit: l, Cost: 1}},
+		"a reset among others": {{Rule: "q", Key: "k", Limit: l, Cost: 1}, with(func(o *core.Op) { o.Verb = core.Reset })},
+	} {
+		p := newPair(t, addr)
+		p.take(l, 8)
+		if d, _ := p.take(l, 4); d.Allowed {
+			t.Fatalf("%+v", d)
+		}
+		if _, asked := p.take(l, 4); asked {
+			t.Fatal("the refusal is not remembered")
+		}
+		p.apply(step...)
+		if _, asked := p.take(l, 4); !asked {
+			t.Errorf("Redis was not asked after %s", what)
+		}
+	}
+}
+
+func TestWhatMayBeAllowedEarlierIsNotRemembered(t *testing.T) {
+	addr := redistest.Addr(t)
+	ten := "10/1h"
+	for what, row := range map[string]struct {
+		limit string
+		op    core.Op
+	}{
+		"a lease":           {"10 concurrent ttl=1h", core.Op{Cost: 1, Lease: "x"}},
+		"a booking":         {ten, core.Op{Cost: 9, MaxWait: time.Minute}},
+		"a peek":            {ten, core.Op{Verb: core.Peek, Cost: 1}},
+		"two from a log":    {"10/1h sliding-log", core.Op{Cost: 2}},
+		"two of 7 per hour": {"7/1h burst=10", core.Op{Cost: 2}},
+		"more than fits":    {ten, core.Op{Cost: 11}},
+		"a long key":        {ten, core.Op{Cost: 1, Key: strings.Repeat("k", maxRememberedKey+1)}},
+	} {
+		p := newPair(t, addr)
+		row.op.Rule, row.op.Limit = "r", limit(t, row.limit)
+		if row.op.Key == "" {
+			row.op.Key = "k"
+		}
+		for i := range 10 {
+			p.apply(core.Op{Rule: "r", Key: row.op.Key, Limit: row.op.Limit, Cost: 1, Lease: fmt.Sprint(i)})
+		}
+		for range 3 {
+			if out, asked := p.apply(row.op); out[0].Allowed || !asked {
+				t.Errorf("%s: %+v, asked %v", what, out[0], asked)
+			}
+		}
+	}
+}
+
+// With several rules the decisions of the others are needed too.
+func TestAStepOfSeveralRulesAsksRedis(t *testing.T) {
+	p := newPair(t, redistest.Addr(t))
+	l := limit(t, "10/1h")
+	p.drain(l, 0)
+	p.take(l, 1)
+	op := core.Op{Rule: "r", Key: "k", Limit: l, Cost: 1}
+	if _, asked := p.apply(op, core.Op{Rule: "q", Key: "k", Limit: l, Cost: 1}); !asked {
+		t.Error("a step of two rules was answered from memory")
+	}
+	if _, asked := p.apply(op); asked {
+		t.Error("a refused step made a refusal forgotten")
+	}
+}
+
+func TestAClockThatStepsBackMakesRefusalsForgotten(t *testing.T) {
+	p := newPair(t, redistest.Addr(t))
+	l := limit(t, "10/1h")
+	p.drain(l, 0)
+	p.take(l, 1)
+	p.clock.Add(-time.Second)
+	p.apply(core.Op{Verb: core.Peek, Rule: "r", Key: "k", Limit: l, Cost: 1})
+	p.clock.Add(2 * time.Second)
+	if _, asked := p.take(l, 1); !asked {
+		t.Error("Redis was not asked")
+	}
+}
+
+// memory is refusals under a clock of the test.
+func memory(n int) (*refusals, *int64) {
+	now := new(int64)
+	return newRefusals(n, func() int64 { return *now }), now
+}
+
+func refused(key string) (core.Op, core.Decision) {
+	op := core.Op{Rule: "r", Key: key, Limit: core.Limit{Quota: 10, Period: time.Second}, Cost: 1}
+	return op, core.Decision{RetryAfter: 50 * time.Microsecond, ResetAfter: 90 * time.Microsecond, At: 7000}
+}
+
+// The store decided somewhere between 100 and 130: until 150 it surely refuses,
+// and from 180 on it surely does not because of this.
+func TestARefusalStandsFromTheQuestionAndCountsDownFromTheAnswer(t *testing.T) {
+	r, now := memory(4)
+	op, d := refused("k")
+	*now = 100
+	q := r.begin(&op)
+	*now = 130
+	r.learn(q, []core.Op{op}, []core.Decision{d}, nil)
+	for at, want := range map[int64]core.Decision{
+		130: d,
+		149: {RetryAfter: 31 * time.Microsecond, ResetAfter: 71 * time.Microsecond, At: 7019},
+		150: {},
+		200: {},
+	} {
+		*now = at
+		r.latest.Store(0)
+		var got core.Decision
+		known := r.answer(r.begin(&op), &op, &got)
+		if got != want || known != (want != core.Decision{}) {
+			t.Errorf("at %d: %+v, known %v", at, got, known)
+		}
+	}
+}
+
+// The answer to an earlier question may come after a refund: what it says was
+// true before.
+func TestARefusalFromBeforeAChangeIsNotRemembered(t *testing.T) {
+	for _, err := range []error{nil, errors.New("no reply")} {
+		r, _ := memory(4)
+		op, d := refused("k")
+		q := r.begin(&op)
+		undo := op
+		undo.Verb = core.Refund
+		r.learn(r.begin(&undo), []core.Op{undo}, make([]core.Decision, 1), err)
+		r.learn(q, []core.Op{op}, []core.Decision{d}, nil)
+		if r.answer(r.begin(&op), &op, &d) {
+			t.Errorf("remembered, with error %v of the refund", err)
+		}
+	}
+}
+
+func TestMillionsOfRefusedKeysTakeNoMoreRoom(t *testing.T) {
+	r, _ := memory(1000)
+	for i := range 100_000 {
+		op, d := refused(fmt.Sprint(i))
+		r.learn(r.begin(&op), []core.Op{op}, []core.Decision{d}, nil)
+		if !r.answer(r.begin(&op), &op, &d) {
+			t.Fatalf("key %d is not remembered", i)
+		}
+	}
+	held := 0
+	for i := range r.places {
+		if r.places[i].Load() != nil {
+			held++
+		}
+	}
+	if held != 1000 {
+		t.Errorf("%d refusals are held", held)
+	}
+}
+
+// What ends first goes first.
+func TestALongRefusalOutlivesShortOnes(t *testing.T) {
+	r, _ := memory(4)
+	long, d := refused("long")
+	d.RetryAfter = time.Hour
+	r.learn(r.begin(&long), []core.Op{long}, []core.Decision{d}, nil)
+	for i := range 1000 {
+		op, d := refused(fmt.Sprint(i))
+		r.learn(r.begin(&op), []core.Op{op}, []core.Decision{d}, nil)
+	}
+	if !r.answer(r.begin(&long), &long, &d) {
+		t.Error("it is forgotten")
+	}
+}
+
+func TestARememberedAnswerAllocatesNothing(t *testing.T) {
+	s, _ := fresh(t, redistest.Addr(t), Options{Remember: 10})
+	ops := []core.Op{{Rule: "r", Key: "k", Limit: limit(t, "1/1h"), Cost: 1}}
+	out := make([]core.Decision, 1)
+	ctx := context.Background()
+	apply(t, s, ops...)
+	apply(t, s, ops...)
+	if n := testing.AllocsPerRun(1000, func() { s.Apply(ctx, ops, out) }); n != 0 || out[0].Allowed {
+		t.Errorf("%v allocations, %+v", n, out[0])
+	}
+}
+
+func TestRefusalsAreSafeForConcurrentUse(t *testing.T) {
+	r := newRefusals(8, nil)
+	var all sync.WaitGroup
+	for g := range 8 {
+		all.Go(func() {
+			for i := range 2000 {
+				op, d := refused(fmt.Sprint(i % 20))
+				q := r.begin(&op)
+				if r.answer(q, &op, &d) && (d.Allowed || d.RetryAfter <= 0 || d.RetryAfter > 50*time.Microsecond) {
+					t.Errorf("%+v", d)
+				}
+				_, d = refused("")
+				d.Allowed = (g+i)%7 == 0
+				r.learn(q, []core.Op{op}, []core.Decision{d}, nil)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func BenchmarkRememberedRefusal(b *testing.B) {
+	s, _ := fresh(b, redistest.Addr(b), Options{Remember: 1000})
+	op := core.Op{Rule: "r", Key: "k", Limit: limit(b, "1/1h"), Cost: 1}
+	apply(b, s, op)
+	apply(b, s, op)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		ops, out := []core.Op{op}, make([]core.Decision, 1)
+		for pb.Next() {
+			if s.Apply(context.Background(), ops, out) != nil || out[0].Allowed {
+				b.Error(out[0])
+			}
+		}
+	})
+}

@@ -1,0 +1,304 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store/storetest"
+	"github.com/redis/go-redis/v9"
+)
+
+// twins are two stores with the same keys under different prefixes: one gets
+// steps together, the other one after the other.
+type twins struct {
+	t        testing.TB
+	c        *redis.Client
+	together *Store
+	apart    *Store
+	clock    *storetest.Clock
+	r        *rand.Rand
+	limits   [][]core.Limit // of each rule, those that it changes between
+	takes    []taken
+	named    []int64
+}
+
+type taken struct {
+	op core.Op
+	d  core.Decision
+}
+
+func newTwins(t testing.TB, c *redis.Client, seed, n uint64) *twins {
+	w := &twins{t: t, c: c, clock: storetest.NewClock(), r: rand.New(rand.NewPCG(seed, n))}
+	o := Options{Timeout: patient, Clock: w.clock.Now}
+	o.Prefix = redistest.Prefix(t)
+	w.together = MustNew(c, o)
+	o.Prefix = redistest.Prefix(t)
+	w.apart = MustNew(c, o)
+	families := [][]string{
+		{"3/7s burst=5", "7/1s", "3/5s burst=5"}, {"60/1s", "60/1s burst=7"}, {"2/3s fixed-window", "5/7s fixed-window aligned"},
+		{"5/7s sliding-log", "8/3s sliding-log"}, {"4/4s sliding-window segments=4", "9/4s sliding-window segments=8"},
+		{"4/10s token-bucket burst=9", "7/1s token-bucket burst=3"}, {"2 concurrent ttl=3s", "5 concurrent ttl=30s"},
+	}
+	for range 1 + w.r.IntN(4) {
+		var family []core.Limit
+		for _, text := range pick(w.r, families) {
+			family = append(family, limit(t, text))
+		}
+		w.limits = append(w.limits, family)
+	}
+	return w
+}
+
+func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
+
+// move sets the clock to the same instant, a later one, one that a decision
+// has named, or an earlier one.
+func (w *twins) move() {
+	switch n := w.r.IntN(10); {
+	case n < 4 && len(w.named) > 0:
+		w.clock.Set(pick(w.r, w.named) + int64(w.r.IntN(3)-1))
+	case n < 7:
+		w.clock.Add(time.Duration(w.r.IntN(3_000_000)) * time.Microsecond)
+	case n == 9:
+		w.clock.Add(-pick(w.r, []time.Duration{time.Microsecond, time.Second, time.Minute}))
+	}
+}
+
+// steps makes up a batch.
+func (w *twins) steps() []*step {
+	var steps []*step
+	for range 2 + w.r.IntN(8) {
+		each := new(step)
+		of := make([]core.Limit, len(w.limits))
+		for i := range of {
+			of[i] = pick(w.r, w.limits[i])
+		}
+		for range pick(w.r, []int{1, 1, 1, 2, 3, 4}) {
+			each.ops = append(each.ops, w.op(of))
+		}
+		each.out = make([]core.Decision, len(each.ops))
+		steps = append(steps, each)
+	}
+	return steps
+}
+
+// op makes up an operation under one of the limits, of which there is one for
+// each rule.
+func (w *twins) op(of []core.Limit) core.Op {
+	i := w.r.IntN(len(of))
+	l := of[i]
+	op := core.Op{
+		Rule: fmt.Sprintf("r%d", i), Key: pick(w.r, []string{"a", "a", "b", "c"}), Limit: l, Lease: pick(w.r, []string{"u", "v", "w"}),
+		Cost: pick(w.r, []int64{0, 1, 1, 1, 1, 1, 2, l.Capacity(), l.Capacity() + 1}), Soft: w.r.IntN(5) == 0,
+	}
+	switch n := w.r.IntN(20); {
+	case n < 14:
+		op.MaxWait = pick(w.r, []time.Duration{0, 0, 0, time.Second, core.MaxBooking})
+	case n < 16:
+		op.Verb, op.MaxWait = core.Peek, pick(w.r, []time.Duration{0, time.Second})
+	case n < 19:
+		op.Verb = core.Refund
+		w.undo(&op)
+	default:
+		op.Verb = core.Reset
+	}
+	return op
+}
+
+// undo has most refunds name a take of the same rule.
+func (w *twins) undo(op *core.Op) {
+	for range 5 {
+		if len(w.takes) == 0 {
+			return
+		}
+		last := w.takes[max(0, len(w.takes)-1-w.r.IntN(8))]
+		if last.op.Rule == op.Rule && last.op.Limit.Algorithm == op.Limit.Algorithm {
+			op.Key, op.Lease, op.Cost = last.op.Key, last.op.Lease, last.op.Cost
+			op.At, op.ResetAfter = last.d.At, last.d.ResetAfter
+			return
+		}
+	}
+}
+
+// spoil makes a key of both unreadable, or readable again.
+func (w *twins) spoil() {
+	ctx, i := context.Background(), w.r.IntN(len(w.limits))
+	op := w.op([]core.Limit{w.limits[i][0]})
+	op.Rule = fmt.Sprintf("r%d", i)
+	how := w.r.IntN(3)
+	for _, s := range []*Store{w.together, w.apart} {
+		key := keyOf(s, &op)
+		w.c.Del(ctx, key)
+		switch how {
+		case 0:
+			w.c.Set(ctx, key, "-1 inf 0x10", 0)
+		case 1:
+			w.c.RPush(ctx, key, "x")
+		}
+	}
+}
+
+// play has both stores carry out a batch and returns how they differ, or "".
+func (w *twins) play(steps []*step) string {
+	ctx := context.Background()
+	apart := make([]*step, len(steps))
+	for i, each := range steps {
+		apart[i] = &step{ops: each.ops, out: make([]core.Decision, len(each.ops))}
+		if err := w.apart.decideTogether(ctx, apart[i:i+1]); err != nil {
+			w.t.Fatal(err)
+		}
+		w.learn(apart[i])
+	}
+	if err := w.together.decideTogether(ctx, steps); err != nil {
+		return err.Error()
+	}
+	for i, each := range steps {
+		if errors.Is(each.err, ErrUnreadable) != errors.Is(apart[i].err, ErrUnreadable) {
+			return fmt.Sprintf("step %d: %v, not %v", i, each.err, apart[i].err)
+		}
+		if each.err == nil && !slices.Equal(each.out, apart[i].out) {
+			return fmt.Sprintf("step %d: %+v\nanswered %+v\nnot      %+v", i, each.ops, each.out, apart[i].out)
+		}
+	}
+	return w.stored(steps)
+}
+
+// stored compares what both stores keep of the keys of the steps.
+func (w *twins) stored(steps []*step) string {
+	ctx := context.Background()
+	for _, each := range steps {
+		for i := range each.ops {
+			op := &each.ops[i]
+			a, b := keyOf(w.together, op), keyOf(w.apart, op)
+			if x, y := w.c.Get(ctx, a), w.c.Get(ctx, b); x.Val() != y.Val() || (x.Err() == nil) != (y.Err() == nil) {
+				return fmt.Sprintf("%s is %q, %v, not %q, %v", a, x.Val(), x.Err(), y.Val(), y.Err())
+			}
+			if x, y := w.c.PTTL(ctx, a).Val(), w.c.PTTL(ctx, b).Val(); (x-y).Abs() > patient || x == -1 {
+				return fmt.Sprintf("%s lives for %v, not %v", a, x, y)
+			}
+		}
+	}
+	return ""
+}
+
+func (w *twins) learn(s *step) {
+	if s.err != nil {
+		return
+	}
+	for i, d := range s.out {
+		if s.ops[i].Verb == core.Take && d.Allowed {
+			w.takes = append(w.takes, taken{s.ops[i], d})
+		}
+		for _, span := range []time.Duration{d.RetryAfter, d.ResetAfter, d.Wait} {
+			if span > 0 && span != core.Never {
+				w.named = append(w.named, d.At+span.Microseconds())
+			}
+		}
+	}
+	w.named = w.named[max(0, len(w.named)-12):]
+}
+
+func keyOf(s *Store, op *core.Op) string {
+	return string(s.key(nil, op.Key, op.Rule, lua.Letter(op.Limit.Algorithm)))
+}
+
+// difference plays histories of batches and returns how the stores differ, or
+// "". change, if not nil, may alter the store that gets steps together.
+func difference(t testing.TB, c *redis.Client, histories int, change func(*Store)) string {
+	for n := range histories {
+		w := newTwins(t, c, storetest.Seed, uint64(n))
+		if change != nil {
+			change(w.together)
+		}
+		for range 12 {
+			w.move()
+			if w.r.IntN(8) == 0 {
+				w.spoil()
+			}
+			if found := w.play(w.steps()); found != "" {
+				return fmt.Sprintf("history %d: %s", n, found)
+			}
+		}
+	}
+	return ""
+}
+
+func TestStepsDecidedTogetherAreDecidedAsIfOneAfterTheOther(t *testing.T) {
+	histories := 150
+	if testing.Short() {
+		histories = 30
+	}
+	for name, addr := range map[string]string{"miniredis": miniredis.RunT(t).Addr(), "redis": redistest.Addr(t)} {
+		t.Run(name, func(t *testing.T) {
+			if found := difference(t, connect(t, addr), histories, nil); found != "" {
+				t.Error(found)
+			}
+		})
+	}
+}
+
+func TestAnUnreadableKeyFailsItsStepAlone(t *testing.T) {
+	s, c := fresh(t, redistest.Addr(t), Options{})
+	good := core.Op{Rule: "r", Key: "good", Limit: limit(t, "10/1h fixed-window"), Cost: 1}
+	bad := good
+	bad.Key = "bad"
+	c.RPush(context.Background(), keyOf(s, &bad), "x")
+	steps := make([]*step, 5)
+	for i, ops := range [][]core.Op{{good}, {bad}, {good, bad}, {good}, {bad}} {
+		steps[i] = &step{ops: ops, out: make([]core.Decision, len(ops))}
+	}
+	if err := s.decideTogether(context.Background(), steps); err != nil {
+		t.Fatal(err)
+	}
+	for i, wantErr := range []bool{false, true, true, false, true} {
+		if errors.Is(steps[i].err, ErrUnreadable) != wantErr {
+			t.Errorf("step %d: %v", i, steps[i].err)
+		}
+	}
+	if d := steps[3].out[0]; !d.Allowed || d.Remaining != 8 {
+		t.Errorf("beside an unreadable key: %+v", d)
+	}
+}
+
+// Places of keys take more than one byte.
+func TestABatchMayHoldMoreKeysThanAByteCounts(t *testing.T) {
+	s, _ := fresh(t, redistest.Addr(t), Options{})
+	var steps []*step
+	for i := range 700 {
+		l := limit(t, fmt.Sprintf("%d/1h fixed-window", 10+i/2))
+		op := core.Op{Rule: "r", Key: fmt.Sprint(i / 2), Limit: l, Cost: 1}
+		steps = append(steps, &step{ops: []core.Op{op}, out: make([]core.Decision, 1)})
+	}
+	if err := s.decideTogether(context.Background(), steps); err != nil {
+		t.Fatal(err)
+	}
+	for i, each := range steps {
+		if want := int64(10 + i/2 - 1 - i%2); each.err != nil || each.out[0].Remaining != want {
+			t.Fatalf("step %d: %+v, %v, want %d left", i, each.out[0], each.err, want)
+		}
+	}
+}
+
+func TestNothingIsDecidedAfterTheEnd(t *testing.T) {
+	s, c := fresh(t, redistest.Addr(t), Options{})
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "10/1h"), Cost: 1}
+	steps := []*step{{ops: []core.Op{op}, out: make([]core.Decision, 1)}, {ops: []core.Op{op}, out: make([]core.Decision, 1)}}
+	if err := s.decideTogether(ctx, steps); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if keys := keysOf(t, s, c); len(keys) != 0 {
+		t.Errorf("%s was written", strings.Join(keys, ", "))
+	}
+}

@@ -1,0 +1,227 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+func TestOfAThousandCallersExactlyTheQuotaIsAdmitted(t *testing.T) {
+	s, _ := fresh(t, redistest.Addr(t), Options{})
+	for _, text := range everyAlgorithm {
+		l := limit(t, strings.Replace(text, "10", "37", 1))
+		var admitted atomic.Int64
+		var all sync.WaitGroup
+		for i := range 1000 {
+			all.Go(func() {
+				out := make([]core.Decision, 1)
+				op := core.Op{Rule: "r", Key: text, Limit: l, Cost: 1, Lease: fmt.Sprint(i)}
+				if err := s.Apply(context.Background(), []core.Op{op}, out); err != nil {
+					t.Error(err)
+				}
+				if out[0].Allowed {
+					admitted.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		if admitted.Load() != 37 {
+			t.Errorf("%s: %d admitted", l, admitted.Load())
+		}
+	}
+}
+
+// Two calls are under way when the server freezes. Who comes then has left when
+// they end, and was never sent.
+func TestNothingIsSentForThoseWhoLeftAFrozenServer(t *testing.T) {
+	server := redistest.Start(t)
+	c := connect(t, server.Addr)
+	s := MustNew(c, Options{Timeout: 500 * time.Millisecond})
+	apply(t, s, core.Op{Rule: "r", Key: "warm", Limit: limit(t, "10/1h"), Cost: 1})
+	server.Freeze()
+	defer server.Thaw()
+	var underWay, late sync.WaitGroup
+	for range maxFlights {
+		underWay.Go(func() {
+			if _, err := takeOne(context.Background(), s, "under way"); err == nil {
+				t.Error("a frozen server answered")
+			}
+		})
+	}
+	awaitFlights(t, s)
+	start := time.Now()
+	for i := range 300 {
+		late.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+			defer cancel()
+			if _, err := takeOne(ctx, s, fmt.Sprint("late ", i)); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+		})
+	}
+	late.Wait()
+	if took := time.Since(start); took >= 500*time.Millisecond {
+		t.Errorf("who had 30 ms waited for %v", took)
+	}
+	underWay.Wait()
+	server.Thaw()
+	ctx := context.Background()
+	if keys := c.Keys(ctx, "hg:{late*").Val(); len(keys) != 0 {
+		t.Errorf("%d who had left were charged", len(keys))
+	}
+	op := core.Op{Verb: core.Peek, Rule: "r", Key: "under way", Limit: core.Limit{Quota: 1000, Period: time.Hour}}
+	if d := apply(t, s, op)[0]; d.Remaining < 1000-maxFlights {
+		t.Errorf("%d remain of 1000 after %d calls", d.Remaining, maxFlights)
+	}
+}
+
+// awaitFlights waits until as many calls are under way as may be.
+func awaitFlights(t *testing.T, s *Store) {
+	t.Helper()
+	deadline, tick := time.After(patient), time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		s.queue.mu.Lock()
+		n := s.queue.whole.flights
+		s.queue.mu.Unlock()
+		if n == maxFlights {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("%d calls under way", n)
+		case <-tick.C:
+		}
+	}
+}
+
+// Replies are lost while many wait: each of them was counted at most once.
+func TestNoStepIsCountedTwiceWhenRepliesAreLost(t *testing.T) {
+	addr := redistest.Addr(t)
+	r := newRelay(t, addr)
+	s, _ := fresh(t, r.addr, Options{})
+	direct := connect(t, addr)
+	s.timeout = 200 * time.Millisecond
+	l := limit(t, "10/1h fixed-window")
+	apply(t, s, core.Op{Rule: "r", Key: "warm", Limit: l, Cost: 1})
+	r.mute.Store(true)
+	var all sync.WaitGroup
+	const callers = 300
+	for i := range callers {
+		all.Go(func() {
+			op := core.Op{Rule: "r", Key: fmt.Sprint(i), Limit: l, Cost: 1}
+			if err := s.Apply(context.Background(), []core.Op{op}, make([]core.Decision, 1)); err == nil {
+				t.Error("a decision without a reply")
+			}
+		})
+	}
+	all.Wait()
+	r.mute.Store(false)
+	look := MustNew(direct, Options{Prefix: s.prefix, Timeout: patient})
+	counted := 0
+	for i := range callers {
+		left := apply(t, look, core.Op{Verb: core.Peek, Rule: "r", Key: fmt.Sprint(i), Limit: l})[0].Remaining
+		if left < 9 {
+			t.Errorf("caller %d was counted %d times", i, 10-left)
+		}
+		counted += int(10 - left)
+	}
+	if counted == 0 || counted > maxFlights*(1+DefaultBatch) {
+		t.Errorf("%d were sent", counted)
+	}
+}
+
+func TestScriptsThatVanishUnderLoadCostNoDecision(t *testing.T) {
+	s, c := fresh(t, redistest.Addr(t), Options{})
+	l := limit(t, "1000/1h fixed-window")
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				c.ScriptFlush(context.Background())
+			}
+		}
+	}()
+	var admitted atomic.Int64
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(func() {
+			out := make([]core.Decision, 1)
+			for range 20 {
+				if err := s.Apply(context.Background(), []core.Op{{Rule: "r", Key: "k", Limit: l, Cost: 1}}, out); err != nil {
+					t.Error(err)
+				}
+				if out[0].Allowed {
+					admitted.Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	close(stop)
+	<-stopped
+	if admitted.Load() != 1000 {
+		t.Errorf("%d admitted", admitted.Load())
+	}
+}
+
+// Callers come and go in the middle of flights, under clients that heed
+// deadlines and such that do not. Those who stay get the answers about their own
+// keys, and the others use their memory again at once.
+func TestCallersWhoLeaveHarmNobody(t *testing.T) {
+	addr := redistest.Addr(t)
+	for _, heeds := range []bool{true, false} {
+		c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: heeds})
+		s := MustNew(c, Options{Prefix: redistest.Prefix(t), Timeout: patient})
+		var all sync.WaitGroup
+		var left atomic.Int64
+		for i := range 200 {
+			all.Go(func() {
+				quota := int64(10_000 + i)
+				ops, out := make([]core.Op, 1), make([]core.Decision, 1)
+				key := fmt.Appendf(nil, "caller %03d", i)
+				taken := int64(0)
+				for n := range 30 {
+					ctx, cancel := context.WithTimeout(context.Background(), patient)
+					if i%3 == 0 {
+						ctx, cancel = context.WithTimeout(context.Background(), time.Duration(n)*50*time.Microsecond)
+					}
+					key[0] = 'c'
+					ops[0] = core.Op{Rule: "r", Key: unsafe.String(&key[0], len(key)), Limit: core.Limit{Algorithm: core.FixedWindow, Quota: quota, Period: time.Hour}, Cost: 1}
+					err := s.Apply(ctx, ops, out)
+					cancel()
+					key[0] = 'x' // as a framework does whose strings end with the request
+					taken++
+					switch {
+					case err != nil && i%3 != 0:
+						t.Error(err)
+					case err != nil:
+						left.Add(1)
+						ops[0], out[0] = core.Op{}, core.Decision{}
+					case i%3 != 0 && out[0].Remaining != quota-taken, out[0].Remaining < quota-taken, out[0].Remaining >= quota:
+						t.Errorf("caller %d: %+v after %d", i, out[0], taken)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if left.Load() == 0 {
+			t.Error("nobody left")
+		}
+		c.Close()
+	}
+}
