@@ -208,7 +208,8 @@ func (g *Grant) recycle() {
 	for i := range ops {
 		ops[i].Key, ops[i].Lease = "", ""
 	}
-	g.calls, g.ops, g.out = g.calls[:0], g.ops[:0], g.out[:0]
+	clear(g.selected)
+	g.calls, g.ops, g.out, g.selected = g.calls[:0], g.ops[:0], g.out[:0], g.selected[:0]
 	g.limiter, g.set, g.err, g.stopped, g.skipped = nil, nil, nil, nil, nil
 	g.allowed, g.degraded, g.waited, g.aged, g.lease = false, false, 0, 0, ""
 	unset(&g.refunded)

@@ -33,6 +33,9 @@ type Grant struct {
 	aged     time.Duration // since the store decided
 	lease    string
 
+	places   []int         // that the selection has named
+	selected []*activeRule // at those places
+
 	refunded, released atomic.Bool
 }
 
@@ -187,13 +190,18 @@ func (g *Grant) room(r *activeRule, t *terms) *Op {
 	return &g.ops[n]
 }
 
-// addRequest asks every rule what the request means to it.
-func (g *Grant) addRequest(r Request) (err error) {
+// addRequest asks every rule, or those that are selected, what the request
+// means to it.
+func (g *Grant) addRequest(r Request) error {
+	rules, err := g.selectRules(r)
+	if err != nil {
+		return g.unselected(err)
+	}
 	for i := 0; ; i++ {
-		if i, err = g.addRequestFrom(i, r); err == nil {
+		if i, err = g.addRequestFrom(rules, i, r); err == nil {
 			return nil
 		}
-		if err = g.excuse(r.Context(), i, err); err != nil {
+		if err = g.excuse(r.Context(), rules[i].index, err); err != nil {
 			return err
 		}
 	}
@@ -201,9 +209,8 @@ func (g *Grant) addRequest(r Request) (err error) {
 
 // addRequestFrom asks rule i and those after it, and returns the first that
 // cannot tell.
-func (g *Grant) addRequestFrom(i int, r Request) (at int, err error) {
+func (g *Grant) addRequestFrom(rules []*activeRule, i int, r Request) (at int, err error) {
 	at = i
-	rules := g.set.rules
 	defer func() {
 		if v := recover(); v != nil {
 			err = rules[at].fault(panicked(v))

@@ -18,6 +18,8 @@ type ruleSet struct {
 	shown   int    // how many rules clients may see
 	policy  string // the RateLimit-Policy of all of them under their own limits
 	watch   watch
+
+	selection Selection // nil asks every rule
 }
 
 // activeRule is a rule in use.

@@ -1,0 +1,46 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// parseAction reads Policy.OnLimit.
+func parseAction(s string) (core.Overflow, error) {
+	switch s {
+	case "", "reject":
+		return core.Reject, nil
+	case "degrade":
+		return core.Degrade, nil
+	}
+	span, waits := strings.CutPrefix(s, "wait ")
+	if !waits {
+		return 0, fmt.Errorf(`%q is not "reject", "degrade" or "wait" and how long, as in "wait 500ms"`, clip(s))
+	}
+	d, err := time.ParseDuration(span)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a duration such as 500ms or 2s", clip(span))
+	}
+	if d <= 0 || d > core.MaxBooking {
+		return 0, fmt.Errorf("the longest wait %s is not above 0 and at most %s", clip(span), core.MaxBooking)
+	}
+	return core.Wait(d), nil
+}
+
+// parseFailure reads Policy.OnStoreError.
+func parseFailure(s string) (core.Failure, error) {
+	switch s {
+	case "":
+		return core.FailDefault, nil
+	case "open":
+		return core.FailOpen, nil
+	case "closed":
+		return core.FailClosed, nil
+	case "local":
+		return core.FailLocal, nil
+	}
+	return 0, fmt.Errorf(`%q is not "open", "closed" or "local"`, clip(s))
+}

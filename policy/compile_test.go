@@ -1,0 +1,235 @@
+package policy_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/policy"
+)
+
+func ruleNames(rules []core.Rule) (names []string) {
+	for _, r := range rules {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+func TestOnlyPoliciesOfTheApplicationBecomeRulesInTheirOrder(t *testing.T) {
+	p := func(name string, priority int, mode policy.Mode, apps ...string) policy.Policy {
+		p := valid(t, name)
+		p.Priority, p.Mode, p.Apps = priority, mode, apps
+		return p
+	}
+	set := policy.Set{
+		p("z", 0, policy.Enforce, "b"), p("a", 0, policy.Shadow, "a", "b"), p("y", 5, policy.Enforce, "b"), p("x", -5, policy.Enforce, "b"),
+		p("off", 9, policy.Off, "b"), p("other", 9, policy.Enforce, "ab.c"), p("case", 9, policy.Enforce, "B"), p("longer", 9, policy.Enforce, "b/c"),
+	}
+	rules, err := policy.Compile("b", set, policy.Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := ruleNames(rules), []string{"y", "a", "z", "x"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if rules[1].OnLimit != core.Shadow || rules[0].OnLimit != core.Reject {
+		t.Errorf("%v, %v", rules[1].OnLimit, rules[0].OnLimit)
+	}
+}
+
+func TestWhatIsSaidOfALimitIsInTheRule(t *testing.T) {
+	for text, want := range map[string]core.Overflow{"": core.Reject, "reject": core.Reject, "degrade": core.Degrade, "wait 1m30s": core.Wait(90 * time.Second)} {
+		p := valid(t, "a")
+		p.OnLimit, p.Limit = text, limit(t, "7/1h fixed-window aligned")
+		rules, err := policy.Compile("shop", policy.Set{p}, policy.Env{})
+		if err != nil || rules[0].OnLimit != want || rules[0].Limit != p.Limit {
+			t.Errorf("%q: %v, %+v", text, err, rules)
+		}
+	}
+	for text, want := range map[string]core.Failure{"": core.FailDefault, "open": core.FailOpen, "closed": core.FailClosed, "local": core.FailLocal} {
+		p := valid(t, "a")
+		p.OnStoreError = text
+		rules, err := policy.Compile("shop", policy.Set{p}, policy.Env{})
+		if err != nil || rules[0].OnStoreError != want {
+			t.Errorf("%q: %v, %+v", text, err, rules)
+		}
+	}
+}
+
+type user struct{}
+
+func env(t testing.TB) policy.Env {
+	t.Helper()
+	ip, err := keyfuncs.ForwardedIP(keyfuncs.Proxies{Trusted: []string{"192.0.2.0/24"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return policy.Env{
+		IP: ip,
+		IPPrefix: func(bits int) (core.KeyFunc, error) {
+			return keyfuncs.ForwardedIP(keyfuncs.Proxies{Trusted: []string{"192.0.2.0/24"}, IPv6Prefix: bits})
+		},
+		User: keyfuncs.UserID(func(ctx context.Context) (string, bool) { id, ok := ctx.Value(user{}).(string); return id, ok }),
+	}
+}
+
+func keyOf(t *testing.T, recipe string, e policy.Env, r core.Request) string {
+	t.Helper()
+	p := valid(t, "a")
+	p.Key = recipe
+	rules, err := policy.Compile("shop", policy.Set{p}, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, ok := rules[0].Key(r)
+	if !ok {
+		t.Errorf("%s: the rule is not about the request", recipe)
+	}
+	return key
+}
+
+func TestRecipesCountByWhatTheySay(t *testing.T) {
+	r := &request{ctx: context.WithValue(t.Context(), user{}, "ann|1"), method: "HEAD", path: "/users/7", route: "/users/{id}", peer: "192.0.2.1:80",
+		headers: map[string][]string{
+			"Host": {"Shop.example:80"}, "X-Forwarded-For": {"2001:db8:1:2ff::1"}, "X-Api-Key": {"secret"}, "X-Tenant": {"t1"},
+			"Cookie": {"sid=abc"}, "Authorization": {"Basic YWxpY2U6cHc="}}}
+	digest := func(k core.KeyFunc) string { key, _ := k(r); return key }
+	for recipe, want := range map[string]string{
+		"ip": "2001:db8:1:2ff::/64", "ip/56": "2001:db8:1:200::/56", "user": "ann|1", "route": "/users/{id}", "method": "GET",
+		"path": "/users/7", "host": "shop.example", "global": "all", "ip+route": "2001:db8:1:2ff::/64|/users/{id}", "user+method": `ann\|1|GET`,
+		"header:x-tenant": digest(keyfuncs.APIKey("X-Tenant")), "cookie:sid": digest(keyfuncs.Cookie("sid")),
+		"api-key": digest(keyfuncs.APIKey("X-Api-Key")), "basic-auth": digest(keyfuncs.BasicUser),
+	} {
+		if got := keyOf(t, recipe, env(t), r); got != want || got == "" {
+			t.Errorf("%s: %q, want %q", recipe, got, want)
+		}
+	}
+	for _, recipe := range []string{"header:X-Api-Key", "api-key", "cookie:sid", "basic-auth", "header:authorization"} {
+		for _, secret := range []string{"secret", "abc", "alice", "YWxpY2U6cHc"} {
+			if got := keyOf(t, recipe, env(t), r); strings.Contains(got, secret) {
+				t.Errorf("%s tells a secret: %q", recipe, got)
+			}
+		}
+	}
+	if a, b := keyOf(t, "api-key", policy.Env{APIKeyHeader: "X-Tenant"}, r), keyOf(t, "header:X-Tenant", policy.Env{}, r); a != b {
+		t.Errorf("%q and %q", a, b)
+	}
+}
+
+func TestAddressesAreOnlyForwardedIfTheProgramSaysSo(t *testing.T) {
+	r := get("/")
+	r.headers = map[string][]string{"X-Forwarded-For": {"203.0.113.9"}}
+	if got := keyOf(t, "ip", policy.Env{}, r); got != "192.0.2.1" {
+		t.Errorf("%q", got)
+	}
+	if got := keyOf(t, "ip/48", policy.Env{}, &request{peer: "[2001:db8:1:2::3]:1"}); got != "2001:db8:1::/48" {
+		t.Errorf("%q", got)
+	}
+	e := env(t)
+	e.IP = nil
+	if got := keyOf(t, "ip", e, r); got != "203.0.113.9" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestASecretHidesEveryKeyButGlobal(t *testing.T) {
+	e := env(t)
+	e.Secret = []byte("0123456789abcdef")
+	r := get("/a")
+	want := keyfuncs.MustHMAC(e.Secret, keyfuncs.RemoteIP)
+	key, _ := want(r)
+	if got := keyOf(t, "ip", e, r); got != key || netip.MustParseAddrPort(r.peer).Addr().String() == got {
+		t.Errorf("%q", got)
+	}
+	if got := keyOf(t, "global", e, r); got != "all" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestARuleIsOnlyAboutRequestsThatMatch(t *testing.T) {
+	p := valid(t, "a")
+	p.Match = policy.Match{Methods: []string{"POST"}, Path: "/login", Host: "shop.example"}
+	rules, err := policy.Compile("shop", policy.Set{p}, policy.Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &request{method: "POST", path: "/login", peer: "192.0.2.1:1", headers: map[string][]string{"Host": {"shop.example"}}}
+	if key, ok := rules[0].Key(r); !ok || key != "192.0.2.1" {
+		t.Errorf("%q, %v", key, ok)
+	}
+	for _, spoil := range []func(*request){
+		func(r *request) { r.method = "GET" }, func(r *request) { r.path = "/logout" }, func(r *request) { r.headers["Host"] = []string{"x"} },
+	} {
+		other := *r
+		other.headers = map[string][]string{"Host": r.headers["Host"]}
+		spoil(&other)
+		if key, ok := rules[0].Key(&other); ok {
+			t.Errorf("%+v: %q", other, key)
+		}
+	}
+}
+
+func TestWhatThisProgramCannotDoIsAMistake(t *testing.T) {
+	a, b, c := valid(t, "a"), valid(t, "b"), valid(t, "c")
+	a.Key, b.Key = "user+route", "ip/56"
+	c.Apps, c.Key = []string{"other"}, "user"
+	_, err := policy.Compile("shop", policy.Set{a, b, c}, policy.Env{IP: keyfuncs.RemoteIP})
+	wantError(t, err, strings.Join([]string{
+		`policy "a": key: "user" is of no use here: the program does not say who the user is (Env.User)`,
+		`policy "b": key: "ip/56" is of no use here: the program reads addresses in one way only (Env.IPPrefix)`,
+	}, "\n"))
+	_, err = policy.Compile("a,b", nil, policy.Env{Secret: []byte("short"), APIKeyHeader: "X Y"})
+	wantError(t, err, strings.Join([]string{
+		`policy: the application "a,b" is not 1 to 64 letters, digits, _, ., - and /, a letter or digit first`,
+		`policy: Env.APIKeyHeader: "X Y" is not the name of a header`,
+		`policy: Env.Secret: keyfuncs: HMAC: a secret of 5 bytes is shorter than 16`,
+	}, "\n"))
+	a.Key = "ip"
+	a.Limit.Quota = 0
+	_, err = policy.Compile("shop", policy.Set{a}, policy.Env{})
+	wantError(t, err, `policy "a": limit: quota 0 is not positive`)
+}
+
+func TestAPolicyThatIsAskedForByNameMustBeForTheApplication(t *testing.T) {
+	p, off := valid(t, "login"), valid(t, "off")
+	off.Mode = policy.Off
+	set := policy.Set{p, off}
+	rule, err := set.Rule("shop", "login", policy.Env{})
+	if err != nil || rule.Name != "login" || rule.Limit != p.Limit {
+		t.Errorf("%+v, %v", rule, err)
+	}
+	for _, c := range []struct {
+		app, name string
+		is        error
+		want      string
+	}{
+		{"shop", "logout", policy.ErrNotConfigured, `policy "logout" of application "shop": not configured: there is no such policy`},
+		{"sho", "login", policy.ErrNotConfigured, `policy "login" of application "sho": not configured: the policy does not name the application`},
+		{"shop", "off", policy.ErrOff, `policy "off" of application "shop": switched off`},
+	} {
+		_, err := set.Rule(c.app, c.name, policy.Env{})
+		wantError(t, err, c.want)
+		if !errors.Is(err, c.is) {
+			t.Errorf("%v is not %v", err, c.is)
+		}
+	}
+}
+
+func TestAConditionTakesNoAllocation(t *testing.T) {
+	p := valid(t, "a")
+	p.Key, p.Match = "global", policy.Match{Methods: []string{"GET"}, Path: "/users/{id}"}
+	rules, err := policy.Compile("shop", policy.Set{p}, policy.Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := get("/users/7")
+	if n := testing.AllocsPerRun(1000, func() { rules[0].Key(r) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -1,0 +1,336 @@
+package policy_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/policy"
+	"pgregory.net/rapid"
+)
+
+// full is a policy with something in every field.
+func full(t testing.TB) policy.Policy {
+	return policy.Policy{
+		Name: "login", Description: "slow\n<down>: #guessing", Apps: []string{"shop", "off", "1e3"},
+		Limit: limit(t, "5/1m sliding-log"), Key: "ip+header:X-Tenant",
+		Match:   policy.Match{Methods: []string{"POST"}, Host: "*.example.com", Path: "/login/{step}"},
+		OnLimit: "wait 500ms", OnStoreError: "closed", Mode: policy.Shadow, Priority: -7, Version: 3,
+		CreatedBy: "ann", CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC),
+		UpdatedBy: "bob", UpdatedAt: time.Date(2026, 2, 2, 3, 4, 5, 0, time.UTC),
+	}
+}
+
+func TestNoFieldIsLeftOutOfTheTestPolicy(t *testing.T) {
+	var walk func(v reflect.Value, name string)
+	walk = func(v reflect.Value, name string) {
+		for i := range v.NumField() {
+			f, name := v.Field(i), name+"."+v.Type().Field(i).Name
+			if f.Type() == reflect.TypeFor[policy.Match]() {
+				walk(f, name)
+			} else if f.IsZero() {
+				t.Errorf("%s is zero", name)
+			}
+		}
+	}
+	walk(reflect.ValueOf(full(t)), "Policy")
+}
+
+const fullJSON = `{
+  "policies": [
+    {
+      "name": "login",
+      "description": "slow\n<down>: #guessing",
+      "apps": [
+        "shop",
+        "off",
+        "1e3"
+      ],
+      "limit": "5/1m sliding-log",
+      "key": "ip+header:X-Tenant",
+      "match": {
+        "methods": [
+          "POST"
+        ],
+        "host": "*.example.com",
+        "path": "/login/{step}"
+      },
+      "on_limit": "wait 500ms",
+      "on_store_error": "closed",
+      "mode": "shadow",
+      "priority": -7,
+      "version": 3,
+      "created_by": "ann",
+      "created_at": "2026-01-02T03:04:05.000006Z",
+      "updated_by": "bob",
+      "updated_at": "2026-02-02T03:04:05Z"
+    }
+  ]
+}
+`
+
+const fullYAML = `policies:
+- name: login
+  description: "slow\n\u003cdown\u003e: #guessing"
+  apps:
+  - shop
+  - "off"
+  - "1e3"
+  limit: 5/1m sliding-log
+  key: ip+header:X-Tenant
+  match:
+    methods:
+    - POST
+    host: "*.example.com"
+    path: /login/{step}
+  on_limit: wait 500ms
+  on_store_error: closed
+  mode: shadow
+  priority: -7
+  version: 3
+  created_by: ann
+  created_at: "2026-01-02T03:04:05.000006Z"
+  updated_by: bob
+  updated_at: "2026-02-02T03:04:05Z"
+`
+
+func TestASetIsWrittenInOneWayAndReadBack(t *testing.T) {
+	text, err := policy.EncodeJSON(policy.Set{full(t)})
+	if err != nil || string(text) != fullJSON {
+		t.Errorf("%v\n%s\nwant\n%s", err, text, fullJSON)
+	}
+	text, err = policy.EncodeYAML(policy.Set{full(t)})
+	if err != nil || string(text) != fullYAML {
+		t.Errorf("%v\n%s\nwant\n%s", err, text, fullYAML)
+	}
+	a, b := valid(t, "a"), full(t)
+	for _, f := range formats {
+		one, err1 := f.encode(policy.Set{b, a})
+		other, err2 := f.encode(policy.Set{a, b})
+		if err1 != nil || err2 != nil || string(one) != string(other) {
+			t.Errorf("%s: the order shows: %v, %v\n%s\n%s", f.name, err1, err2, one, other)
+		}
+		back, err := f.decode(one)
+		if err != nil || !reflect.DeepEqual(back, policy.Set{a, b}) {
+			t.Errorf("%s: %v\n%+v\n%s", f.name, err, back, one)
+		}
+	}
+}
+
+// A console may marshal a Policy by itself: it gets the same fields.
+func TestAPolicyByItselfIsWrittenAsInASet(t *testing.T) {
+	for _, p := range []policy.Policy{full(t), valid(t, "a")} {
+		alone, err := json.Marshal(map[string]any{"policies": []policy.Policy{p}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		set, err := policy.EncodeJSON(policy.Set{p})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var one, other any
+		if json.Unmarshal(alone, &one) != nil || json.Unmarshal(set, &other) != nil || !reflect.DeepEqual(one, other) {
+			t.Errorf("%s\n%s", alone, set)
+		}
+		yamlAlone, err := yaml.Marshal(map[string]any{"policies": []policy.Policy{p}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err := policy.DecodeYAML(yamlAlone); err != nil || !reflect.DeepEqual(back, policy.Set{p}) {
+			t.Errorf("%v\n%s", err, yamlAlone)
+		}
+	}
+}
+
+var formats = []struct {
+	name   string
+	encode func(policy.Set) ([]byte, error)
+	decode func([]byte) (policy.Set, error)
+}{
+	{"JSON", policy.EncodeJSON, policy.DecodeJSON},
+	{"YAML", policy.EncodeYAML, policy.DecodeYAML},
+}
+
+const entry = `"name":"a","apps":["shop"],"limit":"1/1s","key":"ip"`
+
+func TestMistakesInJSONAreTold(t *testing.T) {
+	for _, c := range [][2]string{
+		{``, "policy: the text ends too early"},
+		{`null`, `policy: there is no list of "policies"; write [] for none`},
+		{`[]`, "policy: a JSON array is not what belongs here"},
+		{`{}`, `policy: there is no list of "policies"; write [] for none`},
+		{`{"policies":null}`, `policy: there is no list of "policies"; write [] for none`},
+		{`{"policies":[]} x`, "policy: there is something behind the end"},
+		{`{"policies":[]}{"policies":[]}`, "policy: there is something behind the end"},
+		{`{"policies":[`, "policy: the text ends too early"},
+		{`{"policies":[{`, "policy: the text ends too early"},
+		{`{"policies":[{"name"`, "policy: the text ends too early"},
+		{`{"policies":[],"policies":[]}`, `policy: the field "policies" stands twice`},
+		{`{"Policies":[]}`, `policy: the field "Policies" is not known`},
+		{`{"policies":[],"more":1}`, `policy: json: unknown field "more"`},
+		{`{"policies":[{` + entry + `,"limits":"2/1s"}]}`, `policy 0 "a": json: unknown field "limits"`},
+		{`{"policies":[{` + entry + `,"key":"user"}]}`, `policy: the field "key" stands twice`},
+		{`{"policies":[{` + entry + `,"KEY":"user"}]}`, `policy: the field "KEY" is not known`},
+		{`{"policies":[{` + entry + `,"priority":1.5}]}`, `policy 0 "a": priority: a JSON number 1.5 is not what belongs there`},
+		{`{"policies":[{` + entry + `,"match":{"methods":"GET"}}]}`, `policy 0 "a": match.methods: a JSON string is not what belongs there`},
+		{`{"policies":[{` + entry + `},{` + entry + `}]}`, `policy "a": name: another policy has the same name`},
+		{`{"policies":[{` + entry + `,"mode":"on"}]}`, `policy "a": mode: "on" is not enforce, shadow or off`},
+		{`{"policies":[{` + entry + `,"created_at":"today"}]}`, `policy "a": created_at: "today" is not a time such as 2026-01-31T12:00:00Z`},
+		{`{"policies":[{"name":"b","apps":["shop"],"limit":"5","key":"ip"}]}`, `policy "b": limit: limit "5": "5" has no period; write, say, "100/1m"`},
+		{`[[[[[[[[[]]]]]]]]]`, "policy: the nesting is deeper than 8"},
+		{"{\"policies\":[{\"name\":\"\xff\"}]}", "policy: the text is not UTF-8"},
+		{strings.Repeat(" ", policy.MaxBytes+1), "policy: 4194305 bytes are more than 4194304"},
+		{`{"policies":[` + strings.Repeat(`{},`, policy.MaxPolicies) + `{}]}`, "policy: 10001 policies are more than 10000"},
+	} {
+		_, err := policy.DecodeJSON([]byte(c[0]))
+		if err == nil || err.Error() != c[1] {
+			t.Errorf("%.80s:\n%v\nwant\n%s", c[0], err, c[1])
+		}
+	}
+}
+
+func TestMistakesInYAMLAreTold(t *testing.T) {
+	const a = "policies:\n- name: a\n  apps: [shop]\n  limit: 1/1s\n  key: ip\n"
+	for _, c := range [][2]string{
+		{"", "policy: there is nothing in it"},
+		{"# nothing\n", "policy: there is nothing in it"},
+		{"policies:\n", `policy: there is no list of "policies"; write [] for none`},
+		{a + "---\n" + a, `policy: [6:1] "---" is not understood here`},
+		{a + "...\njunk", `policy: [6:1] "..." is not understood here`},
+		{a + "  key: user\n", `policy: [6:3] mapping key "key" already defined at [5:3]`},
+		{a + "  limits: 2/1s\n", `policy 0 "a": json: unknown field "limits"`},
+		{a + "  Key: ip\n", `policy: the field "Key" is not known`},
+		{a + "  priority: 5.5\n", `policy 0 "a": priority: a JSON number 0.5 is not what belongs there`},
+		{a + "  priority: 99999999999999999999\n", `policy 0 "a": priority: a JSON string is not what belongs there`},
+		{a + "  description: 5\n", `policy 0 "a": description: a JSON number is not what belongs there`},
+		{a + "  description: &x y\n", `policy: [6:16] "&" is not understood here`},
+		{a + "  description: *x\n", `policy: [6:16] "*" is not understood here`},
+		{a + "  description: !!str y\n", `policy: [6:16] "!!str" is not understood here`},
+		{a + "  <<: {}\n", `policy: [6:3] "<<" is not understood here`},
+		{a + "? key\n: v\n", `policy: [6:1] "?" is not understood here`},
+		{"policies: [*a]\n", `policy: [1:12] "*" is not understood here`},
+		{"%YAML 1.2\n---\n" + a, `policy: [1:1] "%" is not understood here`},
+		{"5: []\n", `policy: [1:1] the field "5" is not known`},
+		{"policies:\n\t- name: a\n", "policy: [2:1] found character '\t' that cannot start any token"},
+		{"policies: " + strings.Repeat("[", 100), "policy: [1:19] the nesting is deeper than 8"},
+		{strings.Repeat("- ", 100), "policy: [1:3] an entry of a list is empty, or a list itself"},
+		{"policies:\n- # none\n- name: a", "policy: [3:1] an entry of a list is empty, or a list itself"},
+		{strings.Repeat("-\n", policy.MaxBytesYAML/2), "policy: [2:1] an entry of a list is empty, or a list itself"},
+		{strings.Repeat("a: b\n", 201), "policy: [201:2] there are more than 200 fields"},
+		{"policies: [{name: }]\n", "policy: [1:19] what stands before has no value"},
+		{"policies: [{name: a, apps}]\n", "policy: [1:26] what stands before has no value"},
+		{"policies: [{name, apps: [shop]}]\n", "policy: [1:17] what stands before has no value"},
+		{"policies: [{}]\n", `policy "": limit: limit "": it is empty; write, say, "100/1m"`},
+		{"policies:\nmore:\n", "policy: [2:1] what stands before has no value"},
+		{a + "  match:\n- name: b\n", "policy: [7:1] what stands before has no value"},
+		{"policies:\n" + strings.Repeat(" ", 101) + "- a", "policy: [2:102] the nesting is deeper than 8"},
+		{"\xff\xfe", "policy: the text is not UTF-8"},
+		{strings.Repeat(" ", policy.MaxBytesYAML+1), "policy: 1048577 bytes are more than 1048576"},
+	} {
+		_, err := policy.DecodeYAML([]byte(c[0]))
+		if err == nil || err.Error() != c[1] && !strings.HasPrefix(err.Error(), c[1]+"\n") {
+			t.Errorf("%.120q:\n%v\nwant\n%s", c[0], err, c[1])
+		}
+	}
+}
+
+func TestYAMLIsReadAsPeopleWriteIt(t *testing.T) {
+	set, err := policy.DecodeYAML([]byte(`---
+# what the shop allows
+policies:
+  - name: login
+    apps: [shop, "x"]
+    limit: 5/1m sliding-log   # no more
+    key: ip+route
+    match:
+      methods:
+      # only these
+      - POST
+      path: /login/{step}
+    mode: off
+    description: |
+      slow down
+      guessing
+`))
+	want := policy.Set{{Name: "login", Apps: []string{"shop", "x"}, Limit: limit(t, "5/1m sliding-log"), Key: "ip+route",
+		Match: policy.Match{Methods: []string{"POST"}, Path: "/login/{step}"}, Mode: policy.Off, Description: "slow down\nguessing\n"}}
+	if err != nil || !reflect.DeepEqual(set, want) {
+		t.Errorf("%v\n%+v", err, set)
+	}
+}
+
+func TestWhatIsNotValidIsNotWritten(t *testing.T) {
+	for _, f := range formats {
+		_, err := f.encode(policy.Set{{Name: "a", Apps: []string{"shop"}, Limit: core.Limit{Quota: 1, Period: time.Second}}})
+		wantError(t, err, `policy "a": key: it is empty; write, say, "ip", or "global" for one count for all`)
+	}
+}
+
+func policies() *rapid.Generator[policy.Policy] {
+	text := rapid.StringOfN(rapid.RuneFrom([]rune("ab:#'\"-{}[]&*!|>%@` \n\té0~\\?,")), 0, 40, -1)
+	return rapid.Custom(func(t *rapid.T) policy.Policy {
+		return policy.Policy{
+			Name:        rapid.StringMatching(`[a-z][a-z0-9_.-]{0,20}`).Draw(t, "name"),
+			Description: text.Draw(t, "description"),
+			Apps:        []string{rapid.StringMatching(`[A-Za-z0-9][A-Za-z0-9_./-]{0,10}`).Draw(t, "app")},
+			Limit:       core.Limit{Quota: rapid.Int64Range(1, 1000).Draw(t, "quota"), Period: time.Duration(rapid.Int64Range(1, 1e6).Draw(t, "ms")) * time.Millisecond},
+			Key:         rapid.SampledFrom([]string{"ip", "ip/56", "user+route", "cookie:s%d", "global"}).Draw(t, "key"),
+			Mode:        policy.Mode(rapid.IntRange(0, 2).Draw(t, "mode")),
+			Priority:    rapid.IntRange(-1000, 1000).Draw(t, "priority"),
+			UpdatedBy:   text.Draw(t, "by"),
+			UpdatedAt:   time.Unix(rapid.Int64Range(0, 1e10).Draw(t, "at"), 0).UTC(),
+		}
+	})
+}
+
+func TestWhateverIsWrittenIsReadBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		set := policy.Set{policies().Draw(t, "policy")}
+		if set.Validate() != nil {
+			t.Skip()
+		}
+		for _, f := range formats {
+			text, err := f.encode(set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			back, err := f.decode(text)
+			if err != nil || !reflect.DeepEqual(back, set) {
+				t.Fatalf("%s: %v\n%+v\n%+v\n%s", f.name, err, back, set, text)
+			}
+		}
+	})
+}
+
+func FuzzDecode(f *testing.F) {
+	yamlText, err := policy.EncodeYAML(policy.Set{full(f)})
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, seed := range []string{fullJSON, string(yamlText), "policies: []", `{"policies":[{` + entry + `}]}`, "- - -", "a: |\n b\n", "[{?: *a}]"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, form := range formats {
+			set, err := form.decode(data)
+			if err != nil {
+				continue
+			}
+			text, err := form.encode(set)
+			if err != nil {
+				t.Fatalf("%s was read as %+v, which is not written: %v", form.name, set, err)
+			}
+			again, err := form.decode(text)
+			if err != nil || len(again) != len(set) {
+				t.Fatalf("%s: %v\n%s", form.name, err, text)
+			}
+			if second, err := form.encode(again); err != nil || string(second) != string(text) {
+				t.Fatalf("%s is written in two ways: %v\n%s\n%s", form.name, err, text, second)
+			}
+		}
+	})
+}

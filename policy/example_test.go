@@ -1,0 +1,92 @@
+package policy_test
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/policy"
+)
+
+const shop = `
+policies:
+- name: login
+  apps: [shop]
+  limit: 5/1m sliding-log
+  key: ip+route
+  match:
+    methods: [POST]
+    path: /login
+- name: api
+  apps: [shop, partners]
+  limit: 100/1m burst=20
+  key: api-key
+  on_limit: wait 500ms
+`
+
+func ExampleCompile() {
+	set, err := policy.DecodeYAML([]byte(shop))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	proxied, err := keyfuncs.ForwardedIP(keyfuncs.Proxies{Trusted: keyfuncs.Private()})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	rules, err := policy.Compile("shop", set, policy.Env{IP: proxied})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, r := range rules {
+		fmt.Println(r.Name, r.Limit, r.OnLimit)
+	}
+	// Output:
+	// api 100/1m burst=20 wait 500ms
+	// login 5/1m sliding-log reject
+}
+
+func ExamplePolicy_Sentence() {
+	set, err := policy.DecodeYAML([]byte(shop))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, p := range set {
+		fmt.Println(p.Sentence())
+	}
+	// Output:
+	// 5 POST requests within any minute to /login for each address and route; others are refused
+	// 100 requests a minute for each API key, at most 20 at once; others wait up to 500ms
+}
+
+func ExampleDecodeYAML_mistakes() {
+	_, err := policy.DecodeYAML([]byte(`
+policies:
+- name: login
+  apps: []
+  limit: 5 per minute
+  key: ip+nobody
+`))
+	fmt.Println(err)
+	// Output:
+	// policy "login": limit: limit "5 per minute": unknown word "per"
+	// unknown word "minute"
+	// "5" has no period; write, say, "100/1m"
+	// policy "login": apps: no application is named
+	// policy "login": key: the recipe "nobody" is not known
+}
+
+func ExampleSet_Rule() {
+	set, err := policy.DecodeYAML([]byte(shop))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = set.Rule("partners", "login", policy.Env{})
+	fmt.Println(errors.Is(err, policy.ErrNotConfigured), err)
+	// Output:
+	// true policy "login" of application "partners": not configured: the policy does not name the application
+}

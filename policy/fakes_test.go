@@ -1,0 +1,63 @@
+package policy_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/policy"
+)
+
+// request is a core.Request of plain values.
+type request struct {
+	ctx                 context.Context
+	method, path, route string
+	peer                string
+	headers             map[string][]string
+}
+
+func (r *request) Context() context.Context {
+	if r.ctx == nil {
+		return context.Background()
+	}
+	return r.ctx
+}
+func (r *request) Method() string              { return r.method }
+func (r *request) Path() string                { return r.path }
+func (r *request) Route() string               { return r.route }
+func (r *request) RemoteAddr() string          { return r.peer }
+func (r *request) Header(name string) []string { return r.headers[name] }
+
+func get(path string) *request { return &request{method: "GET", path: path, peer: "192.0.2.1:1234"} }
+
+// limit reads a limit that is right.
+func limit(t testing.TB, text string) core.Limit {
+	t.Helper()
+	l, err := core.ParseLimit(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// valid is a policy that nothing is wrong with, for the application "shop".
+func valid(t testing.TB, name string) policy.Policy {
+	t.Helper()
+	return policy.Policy{Name: name, Apps: []string{"shop"}, Limit: limit(t, "100/1m"), Key: "ip"}
+}
+
+func wantError(t *testing.T, err error, want string) {
+	t.Helper()
+	got := ""
+	if err != nil {
+		got = err.Error()
+	}
+	if got != want {
+		t.Errorf("error:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// nothing is a store that decides nothing.
+type nothing struct{}
+
+func (nothing) Apply(context.Context, []core.Op, []core.Decision) error { return nil }

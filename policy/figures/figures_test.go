@@ -1,0 +1,243 @@
+package figures_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/policy/figures"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func dial(t testing.TB, addr string) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true, MaxRetries: -1, DialerRetries: 1})
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func recorder(t testing.TB, client redis.UniversalClient, o figures.Options) *figures.Recorder {
+	t.Helper()
+	o.App, o.Logger = "shop", slog.New(slog.DiscardHandler)
+	if o.Every == 0 {
+		o.Every = time.Minute
+	}
+	r, err := figures.New(client, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+func event(rule string, allowed bool, onLimit core.Overflow, outcome core.Outcome) core.Event {
+	return core.Event{Rule: rule, OnLimit: onLimit, Decision: core.Decision{Allowed: allowed}, Outcome: outcome}
+}
+
+func total(t testing.TB, client redis.UniversalClient, prefix string) map[string]figures.Counts {
+	t.Helper()
+	minutes, err := figures.Read(t.Context(), client, prefix, "shop")
+	if err != nil || len(minutes) != figures.Minutes {
+		t.Fatalf("%d minutes, %v", len(minutes), err)
+	}
+	return figures.Total(minutes)
+}
+
+func TestEachRequestIsCountedOnceUnderEachPolicy(t *testing.T) {
+	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
+	r := recorder(t, client, figures.Options{Prefix: prefix, Instance: "i1"})
+	for range 3 {
+		r.Observe(t.Context(), event("a", true, core.Reject, core.Pass))
+	}
+	r.Observe(t.Context(), event("a", false, core.Reject, core.Refused))
+	r.Observe(t.Context(), event("a", false, core.Wait(time.Second), core.Refused))
+	r.Observe(t.Context(), event("a", true, core.Reject, core.Refused)) // others have refused it
+	r.Observe(t.Context(), event("b", false, core.Degrade, core.Pass))
+	r.Observe(t.Context(), event("b", false, core.Shadow, core.Pass))
+	r.Observe(t.Context(), event("b", false, core.Shadow, core.Refused))
+	r.Observe(t.Context(), core.Event{Err: errors.New("no store"), Outcome: core.Failed})
+	r.Observe(t.Context(), core.Event{Rule: "b", Err: errors.New("panic"), Outcome: core.Pass})
+	if err := r.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]figures.Counts{"a": {Passed: 3, Refused: 2}, "b": {Degraded: 1, Shadowed: 2, Failed: 1}, "": {Failed: 1}}
+	if got := total(t, client, prefix); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v", got)
+	}
+	if err := r.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := total(t, client, prefix); !reflect.DeepEqual(got, want) {
+		t.Errorf("written twice: %+v", got)
+	}
+}
+
+func TestInstancesAddUpAndCloseWritesTheRest(t *testing.T) {
+	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
+	var all sync.WaitGroup
+	for i := range 4 {
+		r := recorder(t, client, figures.Options{Prefix: prefix, Instance: fmt.Sprint("i", i), Every: 10 * time.Millisecond})
+		all.Go(func() {
+			var callers sync.WaitGroup
+			for range 4 {
+				callers.Go(func() {
+					for n := range 1000 {
+						r.Observe(context.Background(), event(fmt.Sprint("p", n%10), true, core.Reject, core.Pass))
+					}
+				})
+			}
+			callers.Wait()
+			if err := r.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	got := total(t, client, prefix)
+	for i := range 10 {
+		if n := got[fmt.Sprint("p", i)].Passed; n != 4*4*100 {
+			t.Errorf("p%d: %d", i, n)
+		}
+	}
+	if len(got) != 10 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestEveryKeyExpires(t *testing.T) {
+	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
+	r := recorder(t, client, figures.Options{Prefix: prefix, Instance: "i1"})
+	r.Observe(t.Context(), event("a", true, core.Reject, core.Pass))
+	if err := r.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	keys := client.Keys(t.Context(), prefix+"*").Val()
+	if len(keys) != 1 || !strings.HasPrefix(keys[0], prefix+"{figures:shop}:") {
+		t.Fatalf("%v", keys)
+	}
+	if ttl := client.PTTL(t.Context(), keys[0]).Val(); ttl <= 19*time.Minute || ttl > 20*time.Minute {
+		t.Errorf("%s", ttl)
+	}
+}
+
+// calls counts round trips.
+type calls struct{ pipelines, single int }
+
+func (c *calls) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *calls) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() != "hello" { // of a new connection
+			c.single++
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (c *calls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error { c.pipelines++; return next(ctx, cmds) }
+}
+
+func TestAFlushIsOneCallAndNoneWithoutNews(t *testing.T) {
+	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
+	if err := client.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	count := &calls{}
+	client.AddHook(count)
+	r := recorder(t, client, figures.Options{Prefix: prefix, Instance: "i1"})
+	for i := range 1000 {
+		r.Observe(t.Context(), event(fmt.Sprint("p", i), true, core.Reject, core.Pass))
+	}
+	for range 3 {
+		if err := r.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if count.pipelines != 1 || count.single != 0 {
+		t.Errorf("%+v", *count)
+	}
+}
+
+func TestWhatIsCountedWhileRedisIsAwayIsWrittenLater(t *testing.T) {
+	server := redistest.Start(t)
+	client, prefix := dial(t, server.Addr), redistest.Prefix(t)
+	r := recorder(t, client, figures.Options{Prefix: prefix, Instance: "i1"})
+	server.Kill()
+	for range 3 {
+		r.Observe(t.Context(), event("a", true, core.Reject, core.Pass))
+		if err := r.Flush(t.Context()); err == nil {
+			t.Error("written to nobody")
+		}
+	}
+	server.Restart()
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := total(t, client, prefix); got["a"].Passed != 3 {
+		t.Errorf("%+v", got)
+	}
+}
+
+type next struct{ n int }
+
+func (n *next) Observe(context.Context, core.Event) { n.n++ }
+
+func TestTheNextObserverIsToldToo(t *testing.T) {
+	n := &next{}
+	r := recorder(t, dial(t, "127.0.0.1:1"), figures.Options{Instance: "i1", Next: n})
+	r.Observe(t.Context(), event("a", true, core.Reject, core.Pass))
+	r.Observe(t.Context(), event("a", true, core.Reject, core.Refused))
+	if n.n != 2 {
+		t.Errorf("%d", n.n)
+	}
+}
+
+func TestObservingTakesNoAllocation(t *testing.T) {
+	r := recorder(t, dial(t, "127.0.0.1:1"), figures.Options{Instance: "i1"})
+	e := event("a", true, core.Reject, core.Pass)
+	if n := testing.AllocsPerRun(1000, func() { r.Observe(t.Context(), e) }); n != 0 {
+		t.Errorf("%v", n)
+	}
+}
+
+func TestMistakesInTheOptionsAreToldAtOnce(t *testing.T) {
+	_, err := figures.New(nil, figures.Options{Prefix: "}", Every: time.Hour, Timeout: -1})
+	want := strings.Join([]string{
+		`figures: Options.App: "" is not 1 to 64 letters, digits, _, ., - and /, a letter or digit first`,
+		"figures: Options.Instance is not 1 to 128 bytes",
+		`figures: Options.Prefix: "}" holds a brace`,
+		"figures: Options.Every: 1h0m0s is not within 0 to 1m",
+		"figures: Options.Timeout: -1ns is not within 0 to 1m",
+		"figures: the client is nil",
+	}, "\n")
+	if err == nil || err.Error() != want {
+		t.Errorf("%v", err)
+	}
+}
+
+func BenchmarkObserve(b *testing.B) {
+	r := recorder(b, dial(b, "127.0.0.1:1"), figures.Options{Instance: "i1"})
+	for i := range 1000 {
+		r.Observe(b.Context(), event(fmt.Sprint("p", i), true, core.Reject, core.Pass))
+	}
+	e := event("p500", true, core.Reject, core.Pass)
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(p *testing.PB) {
+		for p.Next() {
+			r.Observe(context.Background(), e)
+		}
+	})
+}

@@ -1,0 +1,313 @@
+package figures
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/internal/bounded"
+	"github.com/redis/go-redis/v9"
+)
+
+// DefaultEvery is the time between two writes.
+const DefaultEvery = time.Second
+
+// Options are what a recorder is made of. App and Instance must be set.
+type Options struct {
+	// App is the application whose figures these are.
+	App string
+
+	// Instance names this process, and no other of the application, such as
+	// policy.Follower.Instance does.
+	Instance string
+
+	// Prefix begins every key; "" means DefaultPrefix. It must not hold a brace.
+	Prefix string
+
+	// Every is the time between two writes, up to a minute; 0 means
+	// DefaultEvery. Each is up to a fifth sooner, by chance.
+	Every time.Duration
+
+	// Timeout bounds every write, up to a minute; 0 means DefaultTimeout.
+	Timeout time.Duration
+
+	// Next, unless nil, is told of every event too.
+	Next core.Observer
+
+	// Logger is told when writing begins to fail and when it succeeds again. nil
+	// means slog.Default() at the time.
+	Logger *slog.Logger
+}
+
+func (o *Options) validate() error {
+	var errs []error
+	if err := policy.CheckApp(o.App); err != nil {
+		errs = append(errs, fmt.Errorf("figures: Options.App: %w", err))
+	}
+	if o.Instance == "" || len(o.Instance) > 128 {
+		errs = append(errs, errors.New("figures: Options.Instance is not 1 to 128 bytes"))
+	}
+	if strings.ContainsAny(o.Prefix, "{}") {
+		errs = append(errs, fmt.Errorf("figures: Options.Prefix: %q holds a brace", o.Prefix))
+	}
+	if o.Every < 0 || o.Every > time.Minute {
+		errs = append(errs, fmt.Errorf("figures: Options.Every: %s is not within 0 to 1m", o.Every))
+	}
+	if o.Timeout < 0 || o.Timeout > time.Minute {
+		errs = append(errs, fmt.Errorf("figures: Options.Timeout: %s is not within 0 to 1m", o.Timeout))
+	}
+	return errors.Join(errs...)
+}
+
+// Recorder is a [core.Observer] that counts. It is safe for concurrent use and
+// never waits for Redis in Observe. Close it.
+type Recorder struct {
+	options Options
+	client  redis.UniversalClient
+	calls   *bounded.Caller
+
+	seed   maphash.Seed
+	shards [shards]shard
+
+	writing sync.Mutex // guards buckets
+	buckets []*bucket  // the last Minutes, the newest last
+
+	failing bool // as the log was told; of run alone
+
+	end  context.CancelFunc
+	done sync.WaitGroup
+}
+
+// shards is among how many maps the counters are spread, so that to add one
+// copies few.
+const shards = 256
+
+// shard are some of the counters, by the name of the policy.
+type shard struct {
+	counters atomic.Pointer[map[string]*counter] // replaced as a whole
+	adding   sync.Mutex
+}
+
+// mostCounters is the most policies of one shard that are counted.
+const mostCounters = policy.MaxPolicies / shards * 4
+
+// counter holds what was not collected yet, in the order of Counts.
+type counter [5]atomic.Int64
+
+// bucket is one minute of this instance.
+type bucket struct {
+	minute  int64
+	counts  tallies
+	unsaved bool
+}
+
+// New returns a recorder that writes until Close. It does not connect. The error
+// names every mistake in the options.
+func New(client redis.UniversalClient, o Options) (*Recorder, error) {
+	err := o.validate()
+	if client == nil {
+		err = errors.Join(err, errors.New("figures: the client is nil"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &Recorder{options: o, client: client, calls: bounded.NewCaller(client), seed: maphash.MakeSeed()}
+	ctx, end := context.WithCancel(context.Background())
+	r.end = end
+	r.done.Go(func() { r.run(ctx) })
+	return r, nil
+}
+
+// Observe implements [core.Observer].
+func (r *Recorder) Observe(ctx context.Context, e core.Event) {
+	if i := kind(&e); i >= 0 {
+		if c := r.counter(e.Rule); c != nil {
+			c[i].Add(1)
+		}
+	}
+	if r.options.Next != nil {
+		r.options.Next.Observe(ctx, e)
+	}
+}
+
+// kind is the place in Counts that the event adds to, or -1.
+func kind(e *core.Event) int {
+	switch {
+	case e.Err != nil:
+		return 4
+	case e.Decision.Allowed && e.Outcome == core.Pass:
+		return 0
+	case e.Decision.Allowed:
+		return -1
+	case e.OnLimit == core.Shadow:
+		return 3
+	case e.OnLimit == core.Degrade:
+		return 2
+	}
+	return 1
+}
+
+// counter is that of the policy, or nil if there are too many.
+func (r *Recorder) counter(name string) *counter {
+	s := &r.shards[maphash.String(r.seed, name)%shards]
+	if known := s.counters.Load(); known != nil && (*known)[name] != nil {
+		return (*known)[name]
+	}
+	return s.add(name)
+}
+
+// add makes a counter, unless somebody else just has.
+func (s *shard) add(name string) *counter {
+	s.adding.Lock()
+	defer s.adding.Unlock()
+	next := map[string]*counter{}
+	if known := s.counters.Load(); known != nil {
+		if c := (*known)[name]; c != nil || len(*known) >= mostCounters {
+			return c
+		}
+		next = maps.Clone(*known)
+	}
+	c := &counter{}
+	next[strings.Clone(name)] = c
+	s.counters.Store(&next)
+	return c
+}
+
+// run writes until ctx ends.
+func (r *Recorder) run(ctx context.Context) {
+	every := cmp.Or(r.options.Every, DefaultEvery)
+	for {
+		timer := time.NewTimer(every - rand.N(every/5+1))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+			r.note(r.Flush(context.Background()))
+		}
+	}
+}
+
+// Close writes what is left and stops. The error tells that this failed. It may
+// be called again.
+func (r *Recorder) Close() error {
+	r.end()
+	r.done.Wait()
+	return r.Flush(context.Background())
+}
+
+// Flush writes now what has been counted. What cannot be written is kept for the
+// next time, for as long as anybody reads it.
+func (r *Recorder) Flush(ctx context.Context) error {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	r.collect(minuteOf(time.Now()))
+	fields := map[string]string{}
+	for _, b := range r.buckets {
+		if !b.unsaved {
+			continue
+		}
+		text, err := json.Marshal(b.counts)
+		if err != nil {
+			return fmt.Errorf("figures: %w", err)
+		}
+		fields[keyOf(r.options.Prefix, r.options.App, b.minute)] = string(text)
+	}
+	if len(fields) == 0 {
+		return nil
+	}
+	if err := r.write(ctx, fields); err != nil {
+		return fmt.Errorf("figures: %w", err)
+	}
+	for _, b := range r.buckets {
+		b.unsaved = false
+	}
+	return nil
+}
+
+// collect moves what was counted into the bucket of the minute.
+func (r *Recorder) collect(minute int64) {
+	for i := range r.shards {
+		known := r.shards[i].counters.Load()
+		if known == nil {
+			continue
+		}
+		for name, c := range *known {
+			if n := c.empty(); n != [5]int64{} {
+				b := r.bucket(minute)
+				b.counts.add(name, n)
+				b.unsaved = true
+			}
+		}
+	}
+}
+
+// empty returns what was counted and begins anew.
+func (c *counter) empty() (n [5]int64) {
+	for i := range c {
+		n[i] = c[i].Swap(0)
+	}
+	return n
+}
+
+// bucket is that of the minute. The oldest make room for it.
+func (r *Recorder) bucket(minute int64) *bucket {
+	for _, b := range r.buckets {
+		if b.minute == minute {
+			return b
+		}
+	}
+	if len(r.buckets) == Minutes {
+		r.buckets = append(r.buckets[:0], r.buckets[1:]...)
+	}
+	b := &bucket{minute: minute, counts: tallies{}}
+	r.buckets = append(r.buckets, b)
+	return b
+}
+
+// write sends all fields and their expiry in one transaction, so that no key
+// stays for ever.
+func (r *Recorder) write(ctx context.Context, fields map[string]string) error {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.options.Timeout, DefaultTimeout))
+	defer cancel()
+	return r.calls.Do(ctx, func(ctx context.Context) error {
+		_, err := r.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			for key, text := range fields {
+				p.HSet(ctx, key, r.options.Instance, text)
+				p.PExpire(ctx, key, expiry)
+			}
+			return nil
+		})
+		return err
+	})
+}
+
+// note logs when writing begins to fail and when it works again.
+func (r *Recorder) note(err error) {
+	failing := err != nil
+	if failing == r.failing {
+		return
+	}
+	r.failing = failing
+	logger := r.options.Logger
+	if logger == nil {
+		logger = slog.Default()
+	}
+	if failing {
+		logger.Warn("headgate: figures cannot be written", slog.String("error", err.Error()))
+	} else {
+		logger.Info("headgate: figures are written again")
+	}
+}

@@ -1,0 +1,192 @@
+package filesource_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/filesource"
+	"github.com/headgate/headgate/store/memstore"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// text is a set of one policy.
+func text(name string) string {
+	return fmt.Sprintf("policies:\n- name: %s\n  apps: [shop]\n  limit: 100/1h\n  key: ip\n", name)
+}
+
+// write writes the file in place, as if at the time.
+func write(t testing.TB, path, content string, at time.Time) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(path, at, at); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func open(t testing.TB, path string) *filesource.Source {
+	t.Helper()
+	s, err := filesource.New(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestAFileIsReadWhenItHasChanged(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "p.yaml")
+	s := open(t, path)
+	if _, err := s.Load(t.Context(), ""); !errors.Is(err, policy.ErrMissing) || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+	old := time.Now().Add(-time.Minute)
+	write(t, path, text("a"), old)
+	a, err := s.Load(t.Context(), "")
+	if err != nil || len(a.Policies) != 1 || a.Policies[0].Name != "a" {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	if _, err := s.Load(t.Context(), a.Version); err != policy.ErrUnchanged {
+		t.Errorf("%v", err)
+	}
+	write(t, path, text("a"), old.Add(time.Second))
+	if _, err := s.Load(t.Context(), a.Version); err != policy.ErrUnchanged {
+		t.Errorf("the same again: %v", err)
+	}
+	write(t, path, text("b"), old.Add(2*time.Second))
+	b, err := s.Load(t.Context(), a.Version)
+	if err != nil || b.Policies[0].Name != "b" || b.Version == a.Version {
+		t.Errorf("%+v, %v", b, err)
+	}
+	write(t, path, text("a"), old.Add(3*time.Second))
+	if back, err := s.Load(t.Context(), b.Version); err != nil || back.Version != a.Version {
+		t.Errorf("%+v, %v", back, err)
+	}
+}
+
+func TestAFileOfTheSameTimeAndSizeIsAnotherIfItWasReplaced(t *testing.T) {
+	dir := t.TempDir()
+	path, next := filepath.Join(dir, "p.yml"), filepath.Join(dir, "next")
+	at := time.Now().Add(-time.Minute)
+	write(t, path, text("a"), at)
+	s := open(t, path)
+	a, err := s.Load(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, next, text("b"), at)
+	if err := os.Rename(next, path); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := s.Load(t.Context(), a.Version); err != nil || b.Policies[0].Name != "b" {
+		t.Errorf("%+v, %v", b, err)
+	}
+}
+
+// Somebody may still be writing a file that was touched a moment ago.
+func TestAFileIsLeftAloneWhileItIsWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "p.yaml")
+	write(t, path, text("a")+text("b"), time.Now().Add(-time.Minute))
+	s := open(t, path)
+	_, err := s.Load(t.Context(), "")
+	var bad *policy.RevisionError
+	if !errors.As(err, &bad) || bad.Version == "" {
+		t.Fatalf("%v", err)
+	}
+	write(t, path, text("a"), time.Now().Add(50*time.Millisecond)) // by another clock
+	a, err := s.Load(t.Context(), bad.Version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, text("b"), time.Now())
+	if _, err := s.Load(t.Context(), a.Version); err != policy.ErrUnchanged {
+		t.Errorf("%v", err)
+	}
+	write(t, path, text("b"), time.Now().Add(-time.Second))
+	if b, err := s.Load(t.Context(), a.Version); err != nil || b.Policies[0].Name != "b" {
+		t.Errorf("%+v, %v", b, err)
+	}
+}
+
+func TestWhatIsNotAFileOfPoliciesIsToldApart(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := filesource.New(filepath.Join(dir, "p.toml")); err == nil || !strings.HasSuffix(err.Error(), `p.toml" does not end with .json, .yaml or .yml`) {
+		t.Errorf("%v", err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "d.json"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(t, filepath.Join(dir, "d.json")).Load(t.Context(), ""); err == nil || !strings.HasSuffix(err.Error(), "d.json is not a regular file") {
+		t.Errorf("%v", err)
+	}
+	path := filepath.Join(dir, "big.json")
+	write(t, path, strings.Repeat(" ", policy.MaxBytes+5), time.Now().Add(-time.Minute))
+	var bad *policy.RevisionError
+	if _, err := open(t, path).Load(t.Context(), ""); !errors.As(err, &bad) || bad.Err.Error() != "policy: 4194305 bytes are more than 4194304" {
+		t.Errorf("%v", err)
+	}
+}
+
+func quietLimiter(t testing.TB) *core.Limiter {
+	t.Helper()
+	store, err := memstore.New(memstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := core.New(core.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func TestAChangeOfTheFileIsInForceWithinTwoSecondsInFiftyLimiters(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "p.json")
+	write(t, path, `{"policies":[]}`, time.Now())
+	s := open(t, path)
+	var followers []*policy.Follower
+	for range 50 {
+		f, err := policy.Follow(t.Context(), quietLimiter(t), "shop", policy.Env{}, s, policy.Options{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		followers = append(followers, f)
+	}
+	first := followers[0].Status().Version
+	begin := time.Now()
+	write(t, path, `{"policies":[{"name":"a","apps":["shop"],"limit":"1/1m","key":"ip"}]}`, begin)
+	var wait sync.WaitGroup
+	for _, f := range followers {
+		wait.Go(func() {
+			tick := time.NewTicker(5 * time.Millisecond)
+			defer tick.Stop()
+			for range tick.C {
+				took := time.Since(begin)
+				if f.Status().Version != first {
+					if took > 2*time.Second {
+						t.Errorf("in force after %s", took)
+					}
+					return
+				}
+				if took > 20*time.Second {
+					t.Error("never in force")
+					return
+				}
+			}
+		})
+	}
+	wait.Wait()
+}

@@ -1,0 +1,290 @@
+package policy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+const (
+	// reportEvery is the time between two reports of what is in force.
+	reportEvery = 5 * time.Second
+
+	// spread is how long a notification may take to be acted upon, by chance, so
+	// that the instances of a fleet do not load all at once.
+	spread = 100 * time.Millisecond
+)
+
+// Follower keeps the rules of a limiter as a source has them. It is safe for
+// concurrent use.
+type Follower struct {
+	limiter *core.Limiter
+	app     string
+	env     Env
+	source  Source
+	options Options
+	logger  *slog.Logger // nil: the default one at the time
+	id      string
+
+	seen     string    // the version that the source had last
+	reportAt time.Time // when the next report is due
+
+	mu    sync.Mutex
+	state state
+
+	wake chan struct{}
+	end  context.CancelFunc
+	done sync.WaitGroup
+}
+
+// Follow puts the policies of the source that name the application in force on
+// the limiter, and keeps doing so whenever they change, until Close or until ctx
+// ends. It returns once the first are in force, or nothing is as
+// Options.WhenMissing says. The limiter's counts outlive every change, as
+// [core.Limiter.SetRules] says, and its rules are nobody else's to set from then
+// on.
+//
+// What cannot be put in force is refused as a whole, and what was in force
+// stays. So it does while the source is away or empty.
+func Follow(ctx context.Context, limiter *core.Limiter, app string, env Env, source Source, o Options) (*Follower, error) {
+	errs := []error{checkApp(app), env.Validate(), o.validate()}
+	if limiter == nil {
+		errs = append(errs, errors.New("policy: the limiter is nil"))
+	}
+	if source == nil {
+		errs = append(errs, errors.New("policy: the source is nil"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	env.Secret = slices.Clone(env.Secret)
+	f := &Follower{limiter: limiter, app: app, env: env, source: source, options: o, logger: o.Logger,
+		id: cmp.Or(o.Instance, newInstance()), wake: make(chan struct{}, 1)}
+	if err := f.start(ctx); err != nil {
+		return nil, err
+	}
+	ctx, f.end = context.WithCancel(ctx)
+	f.done.Go(func() { f.run(ctx) })
+	if n, ok := source.(Notifier); ok {
+		f.done.Go(func() { n.Notify(ctx, f.nudge) })
+	}
+	return f, nil
+}
+
+// Close stops to follow and leaves in force what is. It may be called again and
+// never returns an error.
+func (f *Follower) Close() error {
+	f.end()
+	f.done.Wait()
+	return nil
+}
+
+// Status tells what is in force and what is wrong.
+func (f *Follower) Status() Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.state.status(time.Now())
+}
+
+// Instance is the name of this process towards the source.
+func (f *Follower) Instance() string { return f.id }
+
+// start puts the first policies in force.
+func (f *Follower) start(ctx context.Context) error {
+	f.check(ctx)
+	if f.Status().Version != "" {
+		return nil
+	}
+	status := f.Status()
+	err := errors.Join(status.SourceErr, status.RefusedErr)
+	if f.options.LastGood != "" {
+		lastErr := f.restore()
+		if lastErr == nil {
+			return nil
+		}
+		err = errors.Join(err, lastErr)
+	}
+	if f.options.WhenMissing == MissingWaits && ctx.Err() == nil {
+		return nil
+	}
+	return err
+}
+
+// restore puts in force what was kept on disk.
+func (f *Follower) restore() error {
+	s, err := readLastGood(f.options.LastGood, f.app)
+	if err == nil {
+		err = f.enforce(s)
+	}
+	if err != nil {
+		return fmt.Errorf("policy: Options.LastGood: %w", err)
+	}
+	f.log(slog.LevelWarn, "headgate: the last good policies are in force, as their source cannot be used", slog.String("version", s.Version))
+	return nil
+}
+
+// run asks the source again and again.
+func (f *Follower) run(ctx context.Context) {
+	due := time.Now().Add(f.pause())
+	for {
+		timer := time.NewTimer(time.Until(due))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-f.wake:
+			timer.Stop()
+			if soon := time.Now().Add(rand.N(spread)); soon.Before(due) {
+				due = soon
+			}
+		case <-timer.C:
+			f.check(ctx)
+			due = time.Now().Add(f.pause())
+		}
+	}
+}
+
+// pause is the time until the next poll.
+func (f *Follower) pause() time.Duration {
+	p := f.options.poll()
+	return p - rand.N(p/5)
+}
+
+// nudge makes the follower look soon.
+func (f *Follower) nudge() {
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// check asks the source once and acts upon its answer.
+func (f *Follower) check(ctx context.Context) {
+	s, err := f.load(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	var bad *RevisionError
+	switch {
+	case errors.Is(err, ErrUnchanged):
+		f.answered()
+	case errors.As(err, &bad):
+		f.seen = bad.Version
+		f.answered()
+		f.refuse(bad)
+	case err != nil:
+		f.lost(err)
+		return
+	default:
+		f.seen = s.Version
+		f.answered()
+		f.put(s)
+	}
+	f.report(ctx)
+}
+
+func (f *Follower) load(ctx context.Context) (s Snapshot, err error) {
+	ctx, cancel := context.WithTimeout(ctx, f.options.timeout())
+	defer cancel()
+	return f.source.Load(ctx, f.seen)
+}
+
+// put puts a snapshot in force, if it can be.
+func (f *Follower) put(s Snapshot) {
+	if err := f.enforce(s); err != nil {
+		f.refuse(&RevisionError{s.Version, err})
+		return
+	}
+	f.log(slog.LevelInfo, "headgate: policies are in force", slog.String("version", s.Version),
+		slog.Int("policies", f.Status().Policies))
+	if f.options.LastGood == "" {
+		return
+	}
+	err := writeLastGood(f.options.LastGood, f.app, s)
+	if err != nil {
+		f.log(slog.LevelWarn, "headgate: the policies in force cannot be kept on disk", slog.String("error", reason(err)))
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.state.LastGoodErr = err
+}
+
+func (f *Follower) enforce(s Snapshot) error {
+	rules, index, err := CompileIndexed(f.app, s.Policies, f.env)
+	if err != nil {
+		return err
+	}
+	if err := f.limiter.SetSelectedRules(rules, index.Select); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.state.Version, f.state.Policies, f.state.Since = s.Version, len(rules), time.Now()
+	f.state.Refused, f.state.RefusedErr = "", nil
+	f.reportAt = time.Time{}
+	return nil
+}
+
+func (f *Follower) refuse(bad *RevisionError) {
+	f.log(slog.LevelError, "headgate: policies are refused, and those before stay in force",
+		slog.String("version", bad.Version), slog.String("error", reason(bad.Err)))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.state.Refused, f.state.RefusedErr = bad.Version, bad
+	f.reportAt = time.Time{}
+}
+
+// answered notes that the source has told what it has.
+func (f *Follower) answered() {
+	f.mu.Lock()
+	was := f.state.SourceErr
+	f.state.SourceErr, f.state.answered = nil, time.Now()
+	f.mu.Unlock()
+	if was != nil {
+		f.log(slog.LevelInfo, "headgate: the source of policies is back")
+	}
+}
+
+// lost notes that it has not.
+func (f *Follower) lost(err error) {
+	f.mu.Lock()
+	was := f.state.SourceErr
+	f.state.SourceErr = err
+	f.mu.Unlock()
+	if was == nil {
+		f.log(slog.LevelWarn, "headgate: the source of policies cannot be used, and those in force stay",
+			slog.String("error", reason(err)))
+	}
+}
+
+// report tells the source what is in force, when that is due.
+func (f *Follower) report(ctx context.Context) {
+	r, ok := f.source.(Reporter)
+	if !ok || time.Now().Before(f.reportAt) {
+		return
+	}
+	s := f.Status()
+	ctx, cancel := context.WithTimeout(ctx, f.options.timeout())
+	defer cancel()
+	err := r.Report(ctx, Instance{ID: f.id, App: f.app, Version: s.Version, Refused: s.Refused, Error: reason(s.RefusedErr)})
+	f.reportAt = time.Now().Add(reportEvery - rand.N(reportEvery/5))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.state.ReportErr = err
+}
+
+func (f *Follower) log(level slog.Level, text string, attrs ...slog.Attr) {
+	logger := f.logger
+	if logger == nil {
+		logger = slog.Default()
+	}
+	logger.LogAttrs(context.Background(), level, text, append(attrs, slog.String("app", f.app))...)
+}

@@ -1,0 +1,523 @@
+package policy_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store/memstore"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// source is one that the test sets.
+type source struct {
+	mu      sync.Mutex
+	version string
+	set     policy.Set
+	err     error
+	loads   int
+	reports []policy.Instance
+
+	wake atomic.Pointer[func()]
+}
+
+func (s *source) publish(version string, set ...policy.Policy) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version, s.set, s.err = version, set, nil
+}
+
+func (s *source) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+func (s *source) Load(ctx context.Context, known string) (policy.Snapshot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.loads++
+	if _, ok := ctx.Deadline(); !ok {
+		return policy.Snapshot{}, errors.New("no deadline")
+	}
+	switch {
+	case s.err != nil:
+		return policy.Snapshot{}, s.err
+	case s.version == known:
+		return policy.Snapshot{}, policy.ErrUnchanged
+	}
+	return policy.Snapshot{Version: s.version, Policies: s.set}, nil
+}
+
+func (s *source) Notify(ctx context.Context, wake func()) {
+	s.wake.Store(&wake)
+	<-ctx.Done()
+}
+
+func (s *source) Report(_ context.Context, i policy.Instance) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reports = append(s.reports, i)
+	return nil
+}
+
+func limiter(t testing.TB, rules ...core.Rule) *core.Limiter {
+	t.Helper()
+	store, err := memstore.New(memstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := core.New(core.Config{Store: store, Rules: rules, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func quiet() policy.Options {
+	return policy.Options{Logger: slog.New(slog.DiscardHandler), Instance: "i1"}
+}
+
+func follow(t testing.TB, l *core.Limiter, s policy.Source, o policy.Options) *policy.Follower {
+	t.Helper()
+	f, err := policy.Follow(t.Context(), l, "shop", policy.Env{}, s, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// inForce are the rules of the limiter.
+func inForce(t testing.TB, l *core.Limiter) string {
+	t.Helper()
+	list, err := l.Peek(t.Context(), "192.0.2.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, d := range list {
+		names = append(names, fmt.Sprintf("%s %d/%d", d.Rule, d.Decision.Remaining, d.Limit.Quota))
+	}
+	return strings.Join(names, ", ")
+}
+
+func TestAChangeIsInForceAfterOnePollAndKeepsTheCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := &source{}, limiter(t)
+		a, b := valid(t, "a"), valid(t, "b")
+		a.Limit = limit(t, "10/1h fixed-window")
+		s.publish("1", a)
+		f := follow(t, l, s, quiet())
+		a1 := l.Admit(get("/"))
+		a1.Done(200)
+		if got := inForce(t, l); got != "a 9/10" {
+			t.Errorf("%s", got)
+		}
+		a.Limit = limit(t, "20/1h fixed-window")
+		s.publish("2", a, b)
+		time.Sleep(policy.DefaultPoll)
+		synctest.Wait()
+		if got := inForce(t, l); got != "a 19/20, b 100/100" {
+			t.Errorf("%s", got)
+		}
+		if st := f.Status(); st.Version != "2" || st.Policies != 2 || st.Refused != "" || st.SourceErr != nil {
+			t.Errorf("%+v", st)
+		}
+		f.Close()
+		s.publish("3")
+		time.Sleep(time.Minute)
+		if got := inForce(t, l); got != "a 19/20, b 100/100" {
+			t.Errorf("after Close: %s", got)
+		}
+	})
+}
+
+func TestANotificationIsFasterThanThePoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l, o := &source{}, limiter(t), quiet()
+		o.Poll = time.Hour
+		s.publish("1", valid(t, "a"))
+		f := follow(t, l, s, o)
+		synctest.Wait()
+		for i := range 20 {
+			version := fmt.Sprint(i + 2)
+			s.publish(version, valid(t, "b"))
+			for range 1000 { // notifications that never cease do not put it off
+				(*s.wake.Load())()
+				time.Sleep(100 * time.Microsecond)
+			}
+			synctest.Wait()
+			if got := f.Status().Version; got != version {
+				t.Errorf("%s, want %s", got, version)
+			}
+		}
+	})
+}
+
+func TestABadRevisionIsRefusedOnceAndTheLastGoodOneStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		s, l, o := &source{}, limiter(t), quiet()
+		o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}}))
+		s.publish("1", valid(t, "a"))
+		f := follow(t, l, s, o)
+		bad := valid(t, "b")
+		bad.Key = "user"
+		s.publish("2", valid(t, "a"), bad)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		st := f.Status()
+		if st.Version != "1" || st.Refused != "2" || inForce(t, l) != "a 100/100" {
+			t.Errorf("%+v, %s", st, inForce(t, l))
+		}
+		wantError(t, st.RefusedErr, `policy: revision "2": policy "b": key: "user" is of no use here: the program does not say who the user is (Env.User)`)
+		s.publish("1", valid(t, "a"))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if st := f.Status(); st.Version != "1" || st.Refused != "" || st.RefusedErr != nil {
+			t.Errorf("after going back: %+v", st)
+		}
+		want := `level=INFO msg="headgate: policies are in force" version=1 policies=1 app=shop
+level=ERROR msg="headgate: policies are refused, and those before stay in force" version=2 error="policy \"b\": key: \"user\" is of no use here: the program does not say who the user is (Env.User)" app=shop
+level=INFO msg="headgate: policies are in force" version=1 policies=1 app=shop
+`
+		if log.String() != want {
+			t.Errorf("%s\nwant\n%s", log.String(), want)
+		}
+	})
+}
+
+// torn is a source whose version 2 is not a set.
+type torn struct{ source }
+
+func (s *torn) Load(ctx context.Context, known string) (policy.Snapshot, error) {
+	if found, err := s.source.Load(ctx, known); err != nil || found.Version != "2" {
+		return found, err
+	}
+	return policy.Snapshot{}, &policy.RevisionError{Version: "2", Err: errors.New("torn")}
+}
+
+func TestARevisionThatCannotBeReadIsAskedForOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		s, l, o := &torn{}, limiter(t), quiet()
+		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		s.publish("1", valid(t, "a"))
+		f := follow(t, l, s, o)
+		s.publish("2")
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if st := f.Status(); st.Version != "1" || st.Refused != "2" || st.SourceErr != nil || st.RefusedErr.Error() != `policy: revision "2": torn` {
+			t.Errorf("%+v", st)
+		}
+		f.Close()
+		if n := strings.Count(log.String(), "refused"); n != 1 {
+			t.Errorf("told %d times", n)
+		}
+	})
+}
+
+func TestVersionsAreOnlyComparedForDifference(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := &source{}, limiter(t)
+		s.publish("9", valid(t, "a"))
+		f := follow(t, l, s, quiet())
+		s.publish("8", valid(t, "b"))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if st := f.Status(); st.Version != "8" || inForce(t, l) != "b 100/100" {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+func TestWhileTheSourceIsAwayEverythingStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := &source{}, limiter(t)
+		s.publish("1", valid(t, "a"))
+		f := follow(t, l, s, quiet())
+		away := errors.New("away")
+		s.fail(away)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		st := f.Status()
+		if st.Version != "1" || !errors.Is(st.SourceErr, away) || st.Age != 10*time.Second || inForce(t, l) != "a 100/100" {
+			t.Errorf("%+v", st)
+		}
+		s.publish("2", valid(t, "b"))
+		time.Sleep(policy.DefaultPoll)
+		synctest.Wait()
+		if st := f.Status(); st.Version != "2" || st.SourceErr != nil || st.Age >= policy.DefaultPoll {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+func TestWithoutPoliciesAtTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &source{}
+		s.fail(fmt.Errorf("far away: %w", policy.ErrMissing))
+		own := core.Rule{Name: "own", Limit: limit(t, "3/1m"), Key: func(core.Request) (string, bool) { return "", true }}
+		if _, err := policy.Follow(t.Context(), limiter(t), "shop", policy.Env{}, s, quiet()); !errors.Is(err, policy.ErrMissing) {
+			t.Errorf("%v", err)
+		}
+		l, o := limiter(t, own), quiet()
+		o.WhenMissing = policy.MissingWaits
+		f := follow(t, l, s, o)
+		if st := f.Status(); st.Version != "" || st.Age >= 0 || inForce(t, l) != "own 3/3" {
+			t.Errorf("%+v, %s", st, inForce(t, l))
+		}
+		s.publish("1", valid(t, "a"))
+		time.Sleep(policy.DefaultPoll)
+		synctest.Wait()
+		if inForce(t, l) != "a 100/100" {
+			t.Errorf("%s", inForce(t, l))
+		}
+	})
+}
+
+func TestTheLastGoodPoliciesOutliveTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, o := &source{}, quiet()
+		o.LastGood = filepath.Join(t.TempDir(), "policies.json")
+		other, off := valid(t, "other"), valid(t, "off")
+		other.Apps, off.Mode = []string{"other"}, policy.Off
+		s.publish("7", full(t), other, off)
+		f := follow(t, limiter(t), s, o)
+		f.Close()
+		info, err := os.Stat(o.LastGood)
+		if err != nil || info.Mode() != 0o600 {
+			t.Fatalf("%v, %v", err, info)
+		}
+		text, err := os.ReadFile(o.LastGood)
+		if err != nil || bytes.Contains(text, []byte("other")) {
+			t.Errorf("%v\n%s", err, text)
+		}
+		s.fail(errors.New("away"))
+		l := limiter(t)
+		f = follow(t, l, s, o)
+		if st := f.Status(); st.Version != "7" || st.Policies != 1 || st.SourceErr == nil || st.Age >= 0 {
+			t.Errorf("%+v", st)
+		}
+		s.publish("8", valid(t, "a"))
+		time.Sleep(policy.DefaultPoll)
+		synctest.Wait()
+		if inForce(t, l) != "a 100/100" {
+			t.Errorf("%s", inForce(t, l))
+		}
+		left, err := os.ReadDir(filepath.Dir(o.LastGood))
+		if err != nil || len(left) != 1 {
+			t.Errorf("%v, %v", err, left)
+		}
+	})
+}
+
+func TestALastGoodFileThatIsNotOneIsNoStart(t *testing.T) {
+	dir := t.TempDir()
+	for name, c := range map[string]struct{ text, want string }{
+		"torn":  {`{"app":"shop","version":"1","set":{"poli`, "unexpected EOF"},
+		"other": {`{"app":"mine","version":"1","set":{"policies":[]}}`, `it holds the policies of "mine"`},
+		"blank": {`{"app":"shop","set":{"policies":[]}}`, "it names no version"},
+		"bad":   {`{"app":"shop","version":"1","set":{"policies":[{}]}}`, `policy: the policy`},
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := &source{}
+		s.fail(policy.ErrMissing)
+		o := quiet()
+		o.LastGood = path
+		_, err := policy.Follow(t.Context(), limiter(t), "shop", policy.Env{}, s, o)
+		if name == "bad" {
+			var fault *policy.FieldError
+			if !errors.As(err, &fault) {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		wantError(t, err, "policy: there are no policies\npolicy: Options.LastGood: "+c.want)
+	}
+	s := &source{}
+	s.publish("1", valid(t, "a"))
+	o := quiet()
+	o.LastGood = filepath.Join(dir, "missing", "file")
+	if st := follow(t, limiter(t), s, o).Status(); st.Version != "1" || !errors.Is(st.LastGoodErr, os.ErrNotExist) {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestWhatAnInstanceRunsIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := &source{}, limiter(t)
+		s.publish("1", valid(t, "a"))
+		f := follow(t, l, s, quiet())
+		bad := valid(t, "b")
+		bad.Key = "user"
+		s.publish("2", bad)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		s.mu.Lock()
+		if len(s.reports) != 2 || s.reports[0] != (policy.Instance{ID: "i1", App: "shop", Version: "1"}) ||
+			s.reports[1].Refused != "2" || !strings.HasPrefix(s.reports[1].Error, `policy: revision "2": policy "b": key:`) {
+			t.Errorf("%+v", s.reports)
+		}
+		s.mu.Unlock()
+		s.publish("3", valid(t, "a"))
+		time.Sleep(policy.DefaultPoll)
+		synctest.Wait()
+		s.mu.Lock()
+		if len(s.reports) != 3 || s.reports[2] != (policy.Instance{ID: "i1", App: "shop", Version: "3"}) {
+			t.Errorf("%+v", s.reports)
+		}
+		s.mu.Unlock()
+		time.Sleep(time.Minute)
+		f.Close()
+		if n := len(s.reports) - 3; n < 60/6 || n > 60/4 {
+			t.Errorf("%d reports in a minute", n)
+		}
+	})
+}
+
+// A fleet that starts at once does not keep asking at once.
+func TestPollsOfAFleetSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sources := make([]*source, 50)
+		for i := range sources {
+			sources[i] = &source{}
+			sources[i].publish("1", valid(t, "a"))
+			follow(t, limiter(t), sources[i], quiet())
+		}
+		most := 0
+		for range 500 {
+			before := asked(sources)
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+			most = max(most, asked(sources)-before)
+		}
+		if most > 10 {
+			t.Errorf("%d of 50 asked within the same millisecond", most)
+		}
+		if n := asked(sources); n < 2*50 {
+			t.Errorf("%d of 100 loads", n)
+		}
+	})
+}
+
+func asked(sources []*source) (n int) {
+	for _, s := range sources {
+		s.mu.Lock()
+		n += s.loads
+		s.mu.Unlock()
+	}
+	return n
+}
+
+func TestEveryMistakeOfFollowIsTold(t *testing.T) {
+	_, err := policy.Follow(t.Context(), nil, "", policy.Env{Secret: []byte{}}, nil,
+		policy.Options{Poll: 1, Timeout: -1, WhenMissing: 2, Instance: "a b"})
+	wantError(t, err, strings.Join([]string{
+		`policy: the application "" is not 1 to 64 letters, digits, _, ., - and /, a letter or digit first`,
+		"policy: Env.Secret: keyfuncs: HMAC: a secret of 0 bytes is shorter than 16",
+		"policy: Options.Poll: 1ns is not within 10ms to 1h0m0s",
+		"policy: Options.Timeout: -1ns is not within 0 to 1h0m0s",
+		"policy: Options.WhenMissing: 2 is not known",
+		`policy: Options.Instance: "a b" is not at most 128 printable bytes`,
+		"policy: the limiter is nil",
+		"policy: the source is nil",
+	}, "\n"))
+}
+
+// Decisions go on, and by whole sets only, while a thousand policies are
+// replaced again and again.
+func TestReloadsOfAThousandPoliciesDoNotStopDecisions(t *testing.T) {
+	s, l := &source{}, limiter(t)
+	set := func(limitText string) (list []policy.Policy) {
+		for i := range 1000 {
+			p := valid(t, fmt.Sprintf("p%d", i))
+			p.Match.Path = fmt.Sprintf("/p/%d", i%10)
+			p.Limit = limit(t, limitText)
+			list = append(list, p)
+		}
+		return list
+	}
+	small, large := set("1000000/1m"), set("2000000/1m")
+	s.publish("0", small...)
+	o := quiet()
+	o.Poll = 10 * time.Millisecond
+	f := follow(t, l, s, o)
+	stop := make(chan struct{})
+	var load sync.WaitGroup
+	var decided atomic.Int64
+	for range 4 {
+		load.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				a := l.Admit(get("/p/3"))
+				list := a.Grant().Decisions()
+				if len(list) != 100 || a.Outcome() != core.Pass {
+					t.Errorf("%d decisions, %v", len(list), a.Outcome())
+				}
+				for _, d := range list {
+					if d.Limit != list[0].Limit {
+						t.Errorf("%v beside %v", d.Limit, list[0].Limit)
+					}
+				}
+				a.Done(200)
+				decided.Add(1)
+			}
+		})
+	}
+	for i := range 8 {
+		next := large
+		if i%2 == 1 {
+			next = small
+		}
+		version := fmt.Sprint(i + 1)
+		s.publish(version, next...)
+		before := decided.Load()
+		eventually(t, func() bool { return f.Status().Version == version && decided.Load() > before })
+	}
+	close(stop)
+	load.Wait()
+}
+
+// eventually waits until done says yes, and fails after a while.
+func eventually(t testing.TB, done func() bool) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-deadline:
+			t.Fatal("not within 20 seconds")
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,251 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfuncs"
+)
+
+// Index tells which of many policies a request is about, without looking at
+// each of them. It does not change and is safe for concurrent use.
+type Index struct {
+	anyHost node
+	hosts   map[string]*node
+	below   map[string]*node // by the name after "*."
+	methods map[string]methods
+}
+
+// methods is a set of methods; those that no policy names share the first bit.
+type methods uint64
+
+const (
+	unnamed    methods = 1
+	allMethods methods = 1<<64 - 1
+)
+
+// NewIndex returns an index of the policies, which it knows by their place in
+// the list. It looks at their Match alone. The error joins a [*FieldError] for
+// every mistake.
+func NewIndex(policies []Policy) (*Index, error) {
+	x := &Index{hosts: map[string]*node{}, below: map[string]*node{}, methods: map[string]methods{}}
+	var errs []error
+	for i := range policies {
+		errs = append(errs, x.add(i, &policies[i])...)
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return x, nil
+}
+
+func (x *Index) add(i int, p *Policy) (errs []error) {
+	note := func(field string, err error) {
+		if err != nil {
+			errs = append(errs, &FieldError{p.Name, field, err})
+		}
+	}
+	pattern, err := parsePattern(p.Match.Path)
+	note("match.path", err)
+	note("match.host", checkHost(p.Match.Host))
+	note("match.methods", checkMethods(p.Match.Methods))
+	if len(errs) > 0 {
+		return errs
+	}
+	set, err := x.methodSet(p.Match.Methods)
+	note("match.methods", err)
+	x.tree(p.Match.Host).add(pattern, place{i, set})
+	return errs
+}
+
+// methodSet gives every method that is new a bit of its own.
+func (x *Index) methodSet(names []string) (methods, error) {
+	if len(names) == 0 {
+		return allMethods, nil
+	}
+	var set methods
+	for _, name := range names {
+		name = canonicalMethod(name)
+		if x.methods[name] == 0 {
+			if len(x.methods) == 63 {
+				return 0, fmt.Errorf("%q is the 64th method that policies name, which are too many", name)
+			}
+			x.methods[name] = unnamed << (len(x.methods) + 1)
+		}
+		set |= x.methods[name]
+	}
+	return set, nil
+}
+
+// tree is where the paths of policies for the host are.
+func (x *Index) tree(host string) *node {
+	if host == "" {
+		return &x.anyHost
+	}
+	name, wild := strings.CutPrefix(host, "*.")
+	trees := x.hosts
+	if wild {
+		trees = x.below
+	}
+	if trees[name] == nil {
+		trees[name] = &node{}
+	}
+	return trees[name]
+}
+
+// Select appends to into the places of the policies that the request is about,
+// each once, in ascending order.
+func (x *Index) Select(r core.Request, into []int) []int {
+	from := len(into)
+	s := search{found: into}
+	x.look(&s, r)
+	found := s.found[from:]
+	slices.Sort(found)
+	return s.found[:from+len(slices.Compact(found))]
+}
+
+// meets tells whether the request is about any policy of the index.
+func (x *Index) meets(r core.Request) bool {
+	s := search{any: true}
+	x.look(&s, r)
+	return s.hit
+}
+
+// look searches wherever policies for the request may be.
+func (x *Index) look(s *search, r core.Request) {
+	s.method = unnamed
+	if m := x.methods[canonicalMethod(r.Method())]; m != 0 {
+		s.method = m
+	}
+	s.ask(r)
+	s.in(&x.anyHost)
+	if len(x.hosts) == 0 && len(x.below) == 0 {
+		return
+	}
+	host, _ := keyfuncs.Host(r)
+	s.in(x.hosts[host])
+	for len(x.below) > 0 && host != "" {
+		_, host, _ = strings.Cut(host, ".")
+		s.in(x.below[host])
+	}
+}
+
+// search looks for one request.
+type search struct {
+	method methods
+	paths  [3]string // the spellings that lead to one handler
+	n      int       // of paths
+	found  []int
+
+	any bool // one is enough: hit tells that there is one, and found stays empty
+	hit bool
+}
+
+// ask collects the spellings of the path: as it came, without its dots, and as
+// the pattern that the router has matched.
+func (s *search) ask(r core.Request) {
+	asked := r.Path()
+	s.add(fold(asked))
+	if strings.Contains(asked, "/.") {
+		s.add(fold(path.Clean(asked)))
+	}
+	route := r.Route()
+	if i := strings.IndexByte(route, '/'); i >= 0 && route[i:] != asked {
+		s.add(fold(route[i:]))
+	}
+}
+
+func (s *search) add(path string) {
+	s.paths[s.n] = path
+	s.n++
+}
+
+func (s *search) in(tree *node) {
+	if tree == nil {
+		return
+	}
+	for _, p := range s.paths[:s.n] {
+		s.walk(tree, p)
+	}
+}
+
+// walk collects the policies for a path under the node. A node is as deep as
+// what stands before the path, so none is met twice.
+func (s *search) walk(n *node, path string) {
+	s.collect(n.subtree)
+	for path != "" && path[0] == '/' {
+		path = path[1:]
+	}
+	if path == "" {
+		s.collect(n.here)
+		return
+	}
+	segment, rest := path, ""
+	if i := strings.IndexByte(path, '/'); i >= 0 {
+		segment, rest = path[:i], path[i:]
+	}
+	if next := n.literals[segment]; next != nil {
+		s.walk(next, rest)
+	}
+	if n.wild != nil {
+		s.walk(n.wild, rest)
+	}
+}
+
+func (s *search) collect(places []place) {
+	for i := range places {
+		if places[i].methods&s.method == 0 {
+			continue
+		}
+		s.hit = true
+		if !s.any {
+			s.found = append(s.found, places[i].index)
+		}
+	}
+}
+
+// node is a place in a tree of path segments.
+type node struct {
+	literals map[string]*node
+	wild     *node
+	here     []place // of patterns that end here
+	subtree  []place // of patterns that cover all below
+}
+
+// place is a policy in the list.
+type place struct {
+	index   int
+	methods methods
+}
+
+func (n *node) add(p pattern, at place) {
+	for _, segment := range p.segments {
+		n = n.child(segment)
+	}
+	if p.subtree {
+		n.subtree = append(n.subtree, at)
+	} else {
+		n.here = append(n.here, at)
+	}
+}
+
+// child is the node for a segment, which is made if there is none.
+func (n *node) child(segment string) *node {
+	if segment == "" {
+		if n.wild == nil {
+			n.wild = &node{}
+		}
+		return n.wild
+	}
+	if n.literals[segment] == nil {
+		if n.literals == nil {
+			n.literals = map[string]*node{}
+		}
+		n.literals[segment] = &node{}
+	}
+	return n.literals[segment]
+}

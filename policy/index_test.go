@@ -1,0 +1,273 @@
+package policy_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/policy"
+	"pgregory.net/rapid"
+)
+
+func index(t testing.TB, matches ...policy.Match) *policy.Index {
+	t.Helper()
+	list := make([]policy.Policy, len(matches))
+	for i, m := range matches {
+		list[i] = policy.Policy{Name: fmt.Sprintf("p%d", i), Match: m}
+	}
+	x, err := policy.NewIndex(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+func paths(list ...string) (matches []policy.Match) {
+	for _, p := range list {
+		matches = append(matches, policy.Match{Path: p})
+	}
+	return matches
+}
+
+func TestEveryPolicyThatMatchesIsSelected(t *testing.T) {
+	x := index(t, paths("", "/", "/{$}", "/users", "/users/{id}", "/users/me", "/users/", "/{a}/{b}/{c}", "/files/{rest...}", "/Caf%C3%A9")...)
+	for path, want := range map[string][]int{
+		"/":                {0, 1, 2},
+		"":                 {0, 1, 2},
+		"*":                {0, 1},
+		"/users":           {0, 1, 3, 6},
+		"/users/":          {0, 1, 3, 6},
+		"/users/7":         {0, 1, 4, 6},
+		"/users/me":        {0, 1, 4, 5, 6},
+		"/users/7/":        {0, 1, 4, 6},
+		"/users/7/posts":   {0, 1, 6, 7},
+		"/users/7/posts/8": {0, 1, 6},
+		"/files":           {0, 1, 8},
+		"/files/a/b/c":     {0, 1, 8},
+		"/filesystem":      {0, 1},
+		"/café":            {0, 1, 9},
+	} {
+		if got := x.Select(get(path), nil); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v, want %v", path, got, want)
+		}
+	}
+}
+
+// Whatever way a path is written that some router takes for the one meant, the
+// policy is about it.
+func TestNoSpellingOfAPathAvoidsAPolicy(t *testing.T) {
+	x := index(t, paths("/api/login")...)
+	for _, path := range []string{"/api/login", "/api/login/", "/API/Login", "//api//login", "/api/./login", "/api/x/../login",
+		"/api/login/.", "/../api/login", "api/login"} {
+		if got := x.Select(get(path), nil); len(got) != 1 {
+			t.Errorf("%s: %v", path, got)
+		}
+	}
+	for _, path := range []string{"/api/login2", "/api", "/login", "/api/login/x", "/api/log in", "/api/%6cogin"} {
+		if got := x.Select(get(path), nil); len(got) != 0 {
+			t.Errorf("%s: %v", path, got)
+		}
+	}
+}
+
+// A path with dots is what it says as well as what it leads to.
+func TestDotsDoNotLeadOutOfASubtree(t *testing.T) {
+	x := index(t, paths("/static/", "/login")...)
+	if got := x.Select(get("/static/../login"), nil); !reflect.DeepEqual(got, []int{0, 1}) {
+		t.Errorf("%v", got)
+	}
+}
+
+// A slash that came as %2F is in no segment of the decoded path. The router's
+// own pattern still tells.
+func TestTheRouteIsMatchedToo(t *testing.T) {
+	x := index(t, paths("/users/{id}", "/users/me", "/static/")...)
+	for route, want := range map[string][]int{
+		"/users/{id}": {0}, "GET /users/{name}": {0}, "shop.example/users/{id}": {0}, "/users/:id": {0},
+		"/static/*filepath": {2}, "": {}, "GET": {},
+	} {
+		r := get("/users/a/b")
+		r.route = route
+		if got := x.Select(r, []int{}); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v, want %v", route, got, want)
+		}
+	}
+}
+
+func TestMethodsAndHostsAreConditions(t *testing.T) {
+	x := index(t,
+		policy.Match{Methods: []string{"GET"}},
+		policy.Match{Methods: []string{"POST", "PURGE"}},
+		policy.Match{Host: "api.example.com"},
+		policy.Match{Host: "*.example.com"},
+		policy.Match{Host: "*.com", Methods: []string{"GET"}, Path: "/a"},
+		policy.Match{Host: "2001:db8::1"},
+	)
+	for _, c := range []struct {
+		method, host, path string
+		want               []int
+	}{
+		{"GET", "", "/a", []int{0}},
+		{"HEAD", "", "/a", []int{0}},
+		{"POST", "", "/a", []int{1}},
+		{"PURGE", "", "/a", []int{1}},
+		{"PUT", "", "/a", []int{}},
+		{"get", "", "/a", []int{}},
+		{"GET", "api.example.com", "/a", []int{0, 2, 3, 4}},
+		{"GET", "API.Example.com.:8080", "/a", []int{0, 2, 3, 4}},
+		{"POST", "api.example.com", "/a", []int{1, 2, 3}},
+		{"GET", "x.y.example.com", "/b", []int{0, 3}},
+		{"PUT", "example.com", "/a", []int{}},
+		{"PUT", "evilexample.com", "/a", []int{}},
+		{"PUT", "[2001:db8:0::1]:80", "/a", []int{5}},
+		{"PUT", "api.example.com, x", "/a", []int{}},
+	} {
+		r := &request{method: c.method, path: c.path, headers: map[string][]string{"Host": {c.host}}}
+		if got := x.Select(r, []int{}); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s %s%s: %v, want %v", c.method, c.host, c.path, got, c.want)
+		}
+	}
+}
+
+func TestSelectedPlacesAreAppended(t *testing.T) {
+	x := index(t, paths("/a")...)
+	if got := x.Select(get("/a"), []int{7, 7, 3}); !reflect.DeepEqual(got, []int{7, 7, 3, 0}) {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestAnIndexRefusesWhatIsNotValid(t *testing.T) {
+	_, err := policy.NewIndex([]policy.Policy{
+		{Name: "a", Match: policy.Match{Path: "x", Host: "A", Methods: []string{"get"}}}, {Name: "b", Match: policy.Match{Path: "y"}}})
+	wantError(t, err, strings.Join([]string{
+		`policy "a": match.path: "x" does not begin with a slash`,
+		`policy "a": match.host: "A" is not a name in lower case without a port, or an address`,
+		`policy "a": match.methods: "get" is not a method in upper case`,
+		`policy "b": match.path: "y" does not begin with a slash`,
+	}, "\n"))
+	var many []policy.Policy
+	for i := range 64 {
+		many = append(many, policy.Policy{Name: "a", Match: policy.Match{Methods: []string{fmt.Sprintf("M%d", i)}}})
+	}
+	_, err = policy.NewIndex(many)
+	wantError(t, err, `policy "a": match.methods: "M63" is the 64th method that policies name, which are too many`)
+}
+
+// A pattern matches at least what it does in a ServeMux.
+func TestPatternsCoverThoseOfServeMux(t *testing.T) {
+	segment := rapid.SampledFrom([]string{"a", "b", "c"})
+	wild := rapid.SampledFrom([]string{"a", "b", "{x}"})
+	rapid.Check(t, func(t *rapid.T) {
+		parts := rapid.SliceOfN(wild, 0, 4).Draw(t, "pattern")
+		for i := range parts {
+			if parts[i] == "{x}" {
+				parts[i] = fmt.Sprintf("{x%d}", i)
+			}
+		}
+		pattern := "/" + strings.Join(parts, "/") + rapid.SampledFrom([]string{"", "/", "/{$}", "/{rest...}"}).Draw(t, "end")
+		pattern = strings.ReplaceAll(pattern, "//", "/")
+		path := "/" + strings.Join(rapid.SliceOfN(segment, 0, 5).Draw(t, "path"), "/") + rapid.SampledFrom([]string{"", "/"}).Draw(t, "slash")
+		mux := http.NewServeMux()
+		served := false
+		mux.HandleFunc(pattern, func(http.ResponseWriter, *http.Request) { served = true })
+		mux.ServeHTTP(httptest.NewRecorder(), &http.Request{Method: "GET", URL: &url.URL{Path: path}})
+		x, err := policy.NewIndex([]policy.Policy{{Name: "p", Match: policy.Match{Path: pattern}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if selected := len(x.Select(get(path), nil)) == 1; served && !selected {
+			t.Fatalf("%s is served by %s and not matched", path, pattern)
+		}
+	})
+}
+
+// Many policies together are selected exactly as each is by itself.
+func TestAnIndexOfManyIsThatOfEach(t *testing.T) {
+	match := rapid.Custom(func(t *rapid.T) policy.Match {
+		m := policy.Match{Host: rapid.SampledFrom([]string{"", "", "a.x", "*.x", "*.a.x"}).Draw(t, "host")}
+		if rapid.Bool().Draw(t, "path") {
+			parts := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "B", "{w}"}), 0, 3).Draw(t, "segments")
+			for i := range parts {
+				if parts[i] == "{w}" {
+					parts[i] = fmt.Sprintf("{w%d}", i)
+				}
+			}
+			m.Path = strings.ReplaceAll("/"+strings.Join(parts, "/")+rapid.SampledFrom([]string{"", "/", "/{$}"}).Draw(t, "end"), "//", "/")
+		}
+		m.Methods = rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"GET", "HEAD", "POST", "FETCH"}), 0, 2, rapid.ID).Draw(t, "methods")
+		return m
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		var list []policy.Policy
+		for _, m := range rapid.SliceOfN(match, 0, 20).Draw(t, "matches") {
+			list = append(list, policy.Policy{Name: "p", Match: m})
+		}
+		all, err := policy.NewIndex(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := get(rapid.StringMatching(`(/(a|b|A|\.|\.\.|c)?){0,5}`).Draw(t, "path"))
+		r.method = rapid.SampledFrom([]string{"GET", "HEAD", "POST", "FETCH", "PUT"}).Draw(t, "method")
+		r.route = rapid.SampledFrom([]string{"", "/{x}", "GET /a/{w}", r.path}).Draw(t, "route")
+		r.headers = map[string][]string{"Host": {rapid.SampledFrom([]string{"", "x", "a.x", "b.a.x", "b.c.x:80"}).Draw(t, "host")}}
+		want := []int{}
+		for i := range list {
+			one, err := policy.NewIndex(list[i : i+1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(one.Select(r, nil)) > 0 {
+				want = append(want, i)
+			}
+		}
+		if got := all.Select(r, []int{}); !slices.Equal(got, want) {
+			t.Fatalf("%v, want %v", got, want)
+		}
+	})
+}
+
+// thousand is an index of so many policies, of which three are about each
+// request that benchmarks make.
+func thousand(t testing.TB) *policy.Index {
+	matches := []policy.Match{{}}
+	for i := range 999 {
+		switch i % 3 {
+		case 0:
+			matches = append(matches, policy.Match{Path: fmt.Sprintf("/v1/service%d/items/{id}", i), Methods: []string{"GET"}})
+		case 1:
+			matches = append(matches, policy.Match{Path: fmt.Sprintf("/v1/service%d/", i-1)})
+		case 2:
+			matches = append(matches, policy.Match{Path: fmt.Sprintf("/v1/service%d/items/{id}", i), Host: fmt.Sprintf("h%d.example.com", i)})
+		}
+	}
+	return index(t, matches...)
+}
+
+func TestSelectingOfAThousandTakesNoAllocation(t *testing.T) {
+	x := thousand(t)
+	r := get("/v1/service600/items/77")
+	r.headers = map[string][]string{"Host": {"h1.example.com"}}
+	into := make([]int, 0, 16)
+	if got := x.Select(r, into); !reflect.DeepEqual(got, []int{0, 601, 602}) {
+		t.Fatalf("%v", got)
+	}
+	if n := testing.AllocsPerRun(1000, func() { x.Select(r, into) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkSelectOfAThousand(b *testing.B) {
+	x := thousand(b)
+	r := get("/v1/service600/items/77")
+	r.headers = map[string][]string{"Host": {"h1.example.com"}}
+	into := make([]int, 0, 16)
+	b.ReportAllocs()
+	for b.Loop() {
+		x.Select(r, into)
+	}
+}

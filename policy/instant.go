@@ -1,0 +1,33 @@
+package policy
+
+import (
+	"fmt"
+	"time"
+)
+
+// checkTime refuses what RFC 3339 cannot write.
+func checkTime(t time.Time) error {
+	if y := t.UTC().Year(); y < 1 || y > 9999 {
+		return fmt.Errorf("the year %d is not within 1 to 9999", y)
+	}
+	return nil
+}
+
+// timeText is t in UTC, or "" for the zero time.
+func timeText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+func parseTime(s string) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%q is not a time such as 2026-01-31T12:00:00Z", clip(s))
+	}
+	return t.UTC(), nil
+}

@@ -1,0 +1,189 @@
+package policy
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+)
+
+// MaxBytes is the most bytes of a set of policies in JSON.
+const MaxBytes = 4 << 20
+
+// maxDepth is deeper than a set nests.
+const maxDepth = 8
+
+var errEarly = errors.New("the text ends too early")
+
+type document struct {
+	Policies []json.RawMessage `json:"policies"`
+}
+
+// DecodeJSON reads what [EncodeJSON] writes: an object of "policies", a list of
+// [Policy]. It is strict: fields that are not known or that stand twice, names
+// that stand twice, a list that is missing, bytes after the end, and more than
+// [MaxBytes] or [MaxPolicies] are errors. Every policy of the result is valid;
+// the error joins everything that is wrong, each mistake in a policy a
+// [*FieldError] wherever its field can be told.
+func DecodeJSON(data []byte) (Set, error) {
+	if err := checkJSON(data); err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	var d document
+	if err := strictly(data, &d); err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	if d.Policies == nil {
+		return nil, errors.New(`policy: there is no list of "policies"; write [] for none`)
+	}
+	if len(d.Policies) > MaxPolicies {
+		return nil, fmt.Errorf("policy: %d policies are more than %d", len(d.Policies), MaxPolicies)
+	}
+	return readAll(d.Policies)
+}
+
+func readAll(raw []json.RawMessage) (Set, error) {
+	set := make(Set, 0, len(raw))
+	var errs []error
+	seen := make(map[string]bool, len(raw))
+	for i := range raw {
+		var e entry
+		if err := strictly(raw[i], &e); err != nil {
+			errs = append(errs, fmt.Errorf("policy %d %q: %w", i, clip(e.Name), err))
+			continue
+		}
+		p, err := e.policy()
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if seen[p.Name] {
+			errs = append(errs, &FieldError{p.Name, "name", errSameName})
+		}
+		seen[p.Name] = true
+		set = append(set, p)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return set, nil
+}
+
+// strictly decodes JSON whose keys have been checked.
+func strictly(data []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	err := d.Decode(into)
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &kind) && kind.Field == "":
+		return fmt.Errorf("a JSON %s is not what belongs here", kind.Value)
+	case kind != nil:
+		return fmt.Errorf("%s: a JSON %s is not what belongs there", kind.Field, kind.Value)
+	}
+	return err
+}
+
+// checkJSON refuses what encoding/json would let pass: a key twice in an object
+// or in another case than its field's, bytes that are not UTF-8, and anything
+// after the end. It refuses deep nesting too.
+func checkJSON(data []byte) error {
+	if len(data) > MaxBytes {
+		return fmt.Errorf("%d bytes are more than %d", len(data), MaxBytes)
+	}
+	if !utf8.Valid(data) {
+		return errors.New("the text is not UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if err := checkValue(d, 0); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("there is something behind the end")
+	}
+	return nil
+}
+
+// checkValue checks the value that comes next.
+func checkValue(d *json.Decoder, depth int) error {
+	token, err := d.Token()
+	if errors.Is(err, io.EOF) {
+		return errEarly
+	}
+	if err != nil {
+		return err
+	}
+	if depth == maxDepth {
+		return fmt.Errorf("the nesting is deeper than %d", maxDepth)
+	}
+	switch token {
+	case json.Delim('{'):
+		err = checkObject(d, depth+1)
+	case json.Delim('['):
+		for d.More() && err == nil {
+			err = checkValue(d, depth+1)
+		}
+	default:
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err = d.Token(); errors.Is(err, io.EOF) { // instead of the closing bracket
+		return errEarly
+	}
+	return err
+}
+
+func checkObject(d *json.Decoder, depth int) error {
+	seen := map[string]bool{}
+	for d.More() {
+		token, err := d.Token()
+		if err != nil {
+			return err
+		}
+		key, _ := token.(string) // the decoder lets nothing else be a key
+		if err := checkKey(key, seen); err != nil {
+			return err
+		}
+		if err := checkValue(d, depth); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkKey(key string, seen map[string]bool) error {
+	if seen[key] {
+		return fmt.Errorf("the field %q stands twice", clip(key))
+	}
+	seen[key] = true
+	for i := range len(key) {
+		if (key[i] < 'a' || key[i] > 'z') && key[i] != '_' {
+			return fmt.Errorf("the field %q is not known", clip(key))
+		}
+	}
+	return nil
+}
+
+// EncodeJSON writes a set that is valid as indented JSON, ordered by name, so
+// that sets which mean the same are the same text. [DecodeJSON] reads it.
+func EncodeJSON(s Set) ([]byte, error) {
+	entries, err := s.entries()
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(map[string][]entry{"policies": entries}); err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	if b.Len() > MaxBytes {
+		return nil, fmt.Errorf("policy: %d bytes are more than %d", b.Len(), MaxBytes)
+	}
+	return b.Bytes(), nil
+}

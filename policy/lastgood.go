@@ -1,0 +1,105 @@
+package policy
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// kept is what Options.LastGood holds.
+type kept struct {
+	App     string          `json:"app"`
+	Version string          `json:"version"`
+	Set     json.RawMessage `json:"set"`
+}
+
+// readLastGood reads what writeLastGood has written for the application.
+func readLastGood(path, app string) (Snapshot, error) {
+	data, err := readBounded(path, 2*MaxBytes)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	var k kept
+	if err := strictly(data, &k); err != nil {
+		return Snapshot{}, err
+	}
+	if k.App != app {
+		return Snapshot{}, fmt.Errorf("it holds the policies of %q", clip(k.App))
+	}
+	if k.Version == "" {
+		return Snapshot{}, errors.New("it names no version")
+	}
+	set, err := DecodeJSON(k.Set)
+	return Snapshot{k.Version, set}, err
+}
+
+// readBounded reads a regular file of at most so many bytes.
+func readBounded(path string, most int64) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("it is not a regular file")
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("it has more than %d bytes", most)
+	}
+	return data, err
+}
+
+// writeLastGood replaces the file by the policies of the application.
+func writeLastGood(path, app string, s Snapshot) error {
+	set, err := EncodeJSON(s.Policies.For(app))
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(kept{app, s.Version, set})
+	if err != nil {
+		return err
+	}
+	return replaceFile(path, data)
+}
+
+// replaceFile writes a new file beside the old one, brings it to the disk, and
+// puts it in the old one's place, so that there is always one that is whole.
+func replaceFile(path string, data []byte) error {
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp") // with the mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	if err == nil {
+		err = file.Sync()
+	}
+	err = errors.Join(err, file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(file.Name()))
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// syncDir brings the new name to the disk, on systems that can.
+func syncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := dir.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	return nil
+}

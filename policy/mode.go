@@ -1,0 +1,46 @@
+package policy
+
+import "fmt"
+
+// Mode says whether a policy is in force. Its text is its name in lower case.
+type Mode uint8
+
+// The modes. The zero value is Enforce.
+const (
+	Enforce Mode = iota
+	Shadow       // counted and reported, and nobody is refused
+	Off          // not looked at
+)
+
+var modeNames = [...]string{Enforce: "enforce", Shadow: "shadow", Off: "off"}
+
+// String returns "enforce", "shadow" or "off".
+func (m Mode) String() string {
+	if int(m) < len(modeNames) {
+		return modeNames[m]
+	}
+	return fmt.Sprintf("mode(%d)", uint8(m))
+}
+
+// MarshalText returns String; a mode that is not known is an error.
+func (m Mode) MarshalText() ([]byte, error) {
+	if int(m) >= len(modeNames) {
+		return nil, fmt.Errorf("%s is not known", m)
+	}
+	return []byte(m.String()), nil
+}
+
+// UnmarshalText reads what MarshalText writes; "" is Enforce.
+func (m *Mode) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*m = Enforce
+		return nil
+	}
+	for i, name := range modeNames {
+		if string(text) == name {
+			*m = Mode(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is not enforce, shadow or off", clip(string(text)))
+}

@@ -1,0 +1,82 @@
+package policy
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// What the zero values of Options mean.
+const (
+	DefaultPoll    = 500 * time.Millisecond
+	DefaultTimeout = time.Second
+)
+
+const (
+	minPoll = 10 * time.Millisecond
+	maxPoll = time.Hour
+)
+
+// Missing says what [Follow] does when there are no policies to start with.
+type Missing uint8
+
+const (
+	// MissingFails makes Follow return the error.
+	MissingFails Missing = iota
+
+	// MissingWaits leaves the rules in force that the limiter has by itself,
+	// which may be none, until the policies come.
+	MissingWaits
+)
+
+// Options are what a follower can be told. The zero value is ready for use.
+type Options struct {
+	// Poll is the longest time between two looks at the source, 10 ms to an
+	// hour; 0 means DefaultPoll. Each is up to a fifth sooner, by chance, so that
+	// the instances of a fleet do not ask all at once.
+	Poll time.Duration
+
+	// Timeout bounds each call of the source, up to an hour; 0 means
+	// DefaultTimeout.
+	Timeout time.Duration
+
+	// LastGood, unless "", is the path of a file in which the policies in force
+	// are kept for a start at which the source is away. It is replaced as a
+	// whole, with the mode 0600. Every process needs one of its own.
+	LastGood string
+
+	// WhenMissing says what happens at the start if neither the source nor
+	// LastGood has policies that can be put in force.
+	WhenMissing Missing
+
+	// Instance names this process to the source; "" means the host's name and
+	// some random digits. It has at most 128 printable bytes.
+	Instance string
+
+	// Logger is told of every new version in force, and once of each that is
+	// refused and of each time the source goes away or comes back. nil means
+	// slog.Default() at the time.
+	Logger *slog.Logger
+}
+
+func (o *Options) validate() error {
+	var errs []error
+	if o.Poll != 0 && (o.Poll < minPoll || o.Poll > maxPoll) {
+		errs = append(errs, fmt.Errorf("policy: Options.Poll: %s is not within %s to %s", o.Poll, minPoll, maxPoll))
+	}
+	if o.Timeout < 0 || o.Timeout > maxPoll {
+		errs = append(errs, fmt.Errorf("policy: Options.Timeout: %s is not within 0 to %s", o.Timeout, maxPoll))
+	}
+	if o.WhenMissing > MissingWaits {
+		errs = append(errs, fmt.Errorf("policy: Options.WhenMissing: %d is not known", o.WhenMissing))
+	}
+	if len(o.Instance) > maxInstance || !isPrintable(o.Instance) {
+		errs = append(errs, fmt.Errorf("policy: Options.Instance: %q is not at most %d printable bytes", clip(o.Instance), maxInstance))
+	}
+	return errors.Join(errs...)
+}
+
+func (o *Options) poll() time.Duration    { return cmp.Or(o.Poll, DefaultPoll) }
+func (o *Options) timeout() time.Duration { return cmp.Or(o.Timeout, DefaultTimeout) }

@@ -1,0 +1,116 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+)
+
+const (
+	maxPattern  = 1000 // bytes
+	maxSegments = 32
+)
+
+// pattern is a parsed Match.Path.
+type pattern struct {
+	segments []string // in lower case; "" stands for any one segment
+	subtree  bool     // whatever is below matches too
+}
+
+// parsePattern reads Match.Path; "" is the pattern of all paths.
+func parsePattern(s string) (pattern, error) {
+	switch {
+	case s == "":
+		return pattern{subtree: true}, nil
+	case s[0] != '/':
+		return pattern{}, fmt.Errorf("%q does not begin with a slash", clip(s))
+	case len(s) > maxPattern:
+		return pattern{}, fmt.Errorf("%d bytes are more than %d", len(s), maxPattern)
+	}
+	if err := checkText(s, maxPattern); err != nil {
+		return pattern{}, err
+	}
+	texts := strings.Split(s[1:], "/")
+	last := len(texts) - 1
+	p := pattern{}
+	names := map[string]bool{}
+	switch end := texts[last]; {
+	case end == "":
+		p.subtree, texts = true, texts[:last]
+	case end == "{$}":
+		texts = texts[:last]
+	case strings.HasPrefix(end, "{") && strings.HasSuffix(end, "...}"):
+		if err := wildcard(strings.TrimSuffix(end, "...}")+"}", names); err != nil {
+			return pattern{}, err
+		}
+		p.subtree, texts = true, texts[:last]
+	}
+	if len(texts) > maxSegments {
+		return pattern{}, fmt.Errorf("%d segments are more than %d", len(texts), maxSegments)
+	}
+	for _, text := range texts {
+		segment, err := parseSegment(text, names)
+		if err != nil {
+			return pattern{}, err
+		}
+		p.segments = append(p.segments, segment)
+	}
+	return p, nil
+}
+
+// parseSegment reads what stands between two slashes.
+func parseSegment(text string, names map[string]bool) (string, error) {
+	if strings.HasPrefix(text, "{") {
+		return "", wildcard(text, names)
+	}
+	literal, err := url.PathUnescape(text)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("the segment %q has a percent sign that escapes nothing", clip(text))
+	case literal == "":
+		return "", errors.New("there is an empty segment")
+	case literal == "." || literal == "..":
+		return "", fmt.Errorf("the segment %q is never part of a clean path", literal)
+	case strings.ContainsAny(literal, "{}/"):
+		return "", fmt.Errorf("the segment %q is neither a literal nor a whole wildcard such as {id}", clip(text))
+	}
+	return fold(literal), nil
+}
+
+// wildcard checks "{name}".
+func wildcard(text string, names map[string]bool) error {
+	name, ok := strings.CutSuffix(strings.TrimPrefix(text, "{"), "}")
+	valid := ok && name != "" && (name[0] < '0' || name[0] > '9')
+	for i := range len(name) {
+		valid = valid && (isAlphanumeric(name[i]) || name[i] == '_')
+	}
+	if !valid {
+		return fmt.Errorf("%q is not a wildcard such as {id}, or {rest...} at the end", clip(text))
+	}
+	if names[name] {
+		return fmt.Errorf("the wildcard {%s} stands twice", clip(name))
+	}
+	names[name] = true
+	return nil
+}
+
+// fold is s with A to Z in lower case. It allocates only if there are any.
+func fold(s string) string {
+	for i := range len(s) {
+		if 'A' <= s[i] && s[i] <= 'Z' {
+			return foldFrom(s, i)
+		}
+	}
+	return s
+}
+
+func foldFrom(s string, first int) string {
+	b := []byte(s)
+	for i := first; i < len(b); i++ {
+		if 'A' <= b[i] && b[i] <= 'Z' {
+			b[i] += 'a' - 'A'
+		}
+	}
+	return string(b)
+}

@@ -1,0 +1,161 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"net/textproto"
+	"strconv"
+	"strings"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfuncs"
+)
+
+// maxParts is the most parts of a recipe.
+const maxParts = 6
+
+// part is one of the recipes that "+" joins.
+type part struct {
+	kind string // what stands before ":" or "/"
+	name string // of a header, in canonical form, or of a cookie
+	bits int    // of ip/56
+}
+
+// parseRecipe reads Policy.Key. Its error names everything that is wrong.
+func parseRecipe(s string) ([]part, error) {
+	if s == "" {
+		return nil, errors.New(`it is empty; write, say, "ip", or "global" for one count for all`)
+	}
+	texts := strings.Split(s, "+")
+	if len(texts) > maxParts {
+		return nil, fmt.Errorf("%d recipes joined are more than %d", len(texts), maxParts)
+	}
+	var errs []error
+	parts := make([]part, len(texts))
+	for i, text := range texts {
+		p, err := parsePart(text)
+		if err == nil && p.kind == "global" && len(texts) > 1 {
+			err = errors.New(`"global" joined to another recipe means nothing`)
+		}
+		for _, other := range parts[:i] {
+			if err == nil && other == p {
+				err = fmt.Errorf("%q stands twice", clip(text))
+			}
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+		parts[i] = p
+	}
+	return parts, errors.Join(errs...)
+}
+
+func parsePart(text string) (part, error) {
+	switch text {
+	case "ip", "user", "api-key", "basic-auth", "route", "method", "path", "host", "global":
+		return part{kind: text}, nil
+	}
+	if bits, ok := strings.CutPrefix(text, "ip/"); ok {
+		n, err := strconv.Atoi(bits)
+		if err != nil || n < 32 || n > 128 || strconv.Itoa(n) != bits {
+			return part{}, fmt.Errorf("%q: the IPv6 prefix is not a number within 32 to 128", clip(text))
+		}
+		return part{kind: "ip", bits: n}, nil
+	}
+	if name, ok := strings.CutPrefix(text, "header:"); ok {
+		return part{"header", textproto.CanonicalMIMEHeaderKey(name), 0}, checkHeader(name)
+	}
+	if name, ok := strings.CutPrefix(text, "cookie:"); ok {
+		if !isToken(name) {
+			return part{}, fmt.Errorf("%q is not the name of a cookie", clip(name))
+		}
+		return part{"cookie", name, 0}, nil
+	}
+	return part{}, fmt.Errorf("the recipe %q is not known", clip(text))
+}
+
+// checkHeader refuses what is no name of a header, and headers that data must
+// not choose to believe.
+func checkHeader(name string) error {
+	if !isToken(name) {
+		return fmt.Errorf("%q is not the name of a header", clip(name))
+	}
+	switch textproto.CanonicalMIMEHeaderKey(name) {
+	case "X-Forwarded-For", "X-Original-Forwarded-For", "Forwarded", "Forwarded-For", "X-Forwarded",
+		"X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "X-Cluster-Client-Ip", "Cf-Connecting-Ip",
+		"Fastly-Client-Ip", "X-Envoy-External-Address":
+		return fmt.Errorf(`the header %s names addresses, which only the program may trust; write "ip"`, name)
+	case "Host":
+		return errors.New(`the header Host has a recipe of its own; write "host"`)
+	case "Cookie":
+		return errors.New(`the header Cookie holds all cookies; write, say, "cookie:sid"`)
+	}
+	return nil
+}
+
+// isToken tells whether s is a token as RFC 9110 has it, of at most 64 bytes.
+func isToken(s string) bool {
+	for i := range len(s) {
+		if !isAlphanumeric(s[i]) && strings.IndexByte("!#$%&'*-.^_`|~", s[i]) < 0 {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 64
+}
+
+// keyFunc compiles the parts for the environment.
+func (e *Env) keyFunc(parts []part) (core.KeyFunc, error) {
+	var errs []error
+	keys := make([]core.KeyFunc, len(parts))
+	for i, p := range parts {
+		key, err := e.partFunc(p)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		keys[i] = key
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	key := keys[0]
+	if len(keys) > 1 {
+		key = keyfuncs.Join(keys...)
+	}
+	if e.Secret == nil || parts[0].kind == "global" {
+		return key, nil
+	}
+	return keyfuncs.HMAC(e.Secret, key)
+}
+
+func (e *Env) partFunc(p part) (core.KeyFunc, error) {
+	switch p.kind {
+	case "ip":
+		return e.addressFunc(p.bits)
+	case "user":
+		if e.User == nil {
+			return nil, errors.New(`"user" is of no use here: the program does not say who the user is (Env.User)`)
+		}
+		return e.User, nil
+	case "header":
+		return keyfuncs.APIKey(p.name), nil
+	case "cookie":
+		return keyfuncs.Cookie(p.name), nil
+	case "api-key":
+		return keyfuncs.APIKey(e.apiKeyHeader()), nil
+	case "basic-auth":
+		return keyfuncs.BasicUser, nil
+	case "route":
+		return keyfuncs.Route, nil
+	case "method":
+		return keyfuncs.Method, nil
+	case "path":
+		return keyfuncs.Path, nil
+	case "host":
+		return keyfuncs.Host, nil
+	}
+	return everybody, nil
+}
+
+// everybody is one key for all requests, and not the empty one, which stands
+// for callers that cannot be told.
+func everybody(core.Request) (string, bool) { return "all", true }

@@ -1,0 +1,46 @@
+package redissource_test
+
+import (
+	"context"
+	"log"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/figures"
+	"github.com/headgate/headgate/policy/redissource"
+	"github.com/headgate/headgate/store/redisstore"
+	"github.com/redis/go-redis/v9"
+)
+
+// A service follows what is published, starts with what it knew last when Redis
+// is away, and writes the figures that people watch.
+func Example() {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", ContextTimeoutEnabled: true})
+	defer client.Close()
+	source, err := redissource.New(client, redissource.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	store, err := redisstore.New(client, redisstore.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	recorder, err := figures.New(client, figures.Options{App: "shop", Instance: "shop-1"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer recorder.Close()
+	limiter, err := core.New(core.Config{Store: store, Observer: recorder})
+	if err != nil {
+		log.Fatal(err)
+	}
+	follower, err := policy.Follow(context.Background(), limiter, "shop", policy.Env{}, source, policy.Options{
+		Instance:    "shop-1",
+		LastGood:    "/var/lib/shop/policies.json",
+		WhenMissing: policy.MissingWaits,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer follower.Close()
+}

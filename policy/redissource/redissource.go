@@ -1,0 +1,157 @@
+// Package redissource publishes policies in Redis to all instances that follow
+// them, and knows which instance runs which.
+//
+// The keys begin with the prefix and "{policies}:", so they share a slot of a
+// Cluster:
+//
+//	snapshot   a hash of "version" and "data", the policies as policy.EncodeJSON
+//	           writes them; it never expires
+//	reported   a sorted set of instances by when they reported, in milliseconds
+//	instances  a hash of what they reported
+//
+// The last two expire a minute after the last report. The channel "changed"
+// tells of every new version; whoever misses that finds it by polling.
+package redissource
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/internal/bounded"
+	"github.com/redis/go-redis/v9"
+)
+
+// What the zero values of Options mean.
+const (
+	DefaultPrefix  = "hg:"
+	DefaultTimeout = time.Second
+)
+
+const maxTimeout = time.Minute
+
+// Options are what a source can be told. The zero value is ready for use.
+type Options struct {
+	// Prefix begins every key and the channel; "" means DefaultPrefix. It must
+	// not hold a brace. Sources with different prefixes know nothing of each
+	// other.
+	Prefix string
+
+	// Timeout bounds every call, up to a minute; 0 means DefaultTimeout. A
+	// context that ends sooner ends it sooner.
+	Timeout time.Duration
+}
+
+// Source is a [policy.Source] in Redis. It is safe for concurrent use and owns
+// nothing: closing the client is the caller's part.
+type Source struct {
+	client  redis.UniversalClient
+	calls   *bounded.Caller
+	timeout time.Duration
+
+	snapshot, reported, instances, channel string
+}
+
+// New returns a source in what the client is connected to: a server, a Cluster,
+// or what Sentinels watch. It does not connect. The error names every mistake in
+// the options.
+//
+// Set ContextTimeoutEnabled in the client's options: without it the client
+// ignores deadlines, and each call takes a goroutine more to end in time.
+func New(client redis.UniversalClient, o Options) (*Source, error) {
+	var errs []error
+	if client == nil {
+		errs = append(errs, errors.New("redissource: the client is nil"))
+	}
+	if strings.ContainsAny(o.Prefix, "{}") {
+		errs = append(errs, fmt.Errorf("redissource: the prefix %q holds a brace", o.Prefix))
+	}
+	if o.Timeout < 0 || o.Timeout > maxTimeout {
+		errs = append(errs, fmt.Errorf("redissource: the timeout %v is not within 0 to %v", o.Timeout, maxTimeout))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	prefix := cmp.Or(o.Prefix, DefaultPrefix) + "{policies}:"
+	return &Source{
+		client:    client,
+		calls:     bounded.NewCaller(client),
+		timeout:   cmp.Or(o.Timeout, DefaultTimeout),
+		snapshot:  prefix + "snapshot",
+		reported:  prefix + "reported",
+		instances: prefix + "instances",
+		channel:   prefix + "changed",
+	}, nil
+}
+
+// do makes one call in time.
+func (s *Source) do(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	if err := s.calls.Do(ctx, f); err != nil {
+		return fmt.Errorf("redissource: %w", err)
+	}
+	return nil
+}
+
+// Load implements [policy.Source].
+func (s *Source) Load(ctx context.Context, known string) (policy.Snapshot, error) {
+	version, err := s.Version(ctx)
+	switch {
+	case err != nil:
+		return policy.Snapshot{}, err
+	case version == "":
+		return policy.Snapshot{}, fmt.Errorf("redissource: %w", policy.ErrMissing)
+	case version == known:
+		return policy.Snapshot{}, policy.ErrUnchanged
+	}
+	var fields []any
+	err = s.do(ctx, func(ctx context.Context) (err error) {
+		fields, err = s.client.HMGet(ctx, s.snapshot, "version", "data").Result()
+		return err
+	})
+	if err != nil {
+		return policy.Snapshot{}, err
+	}
+	version, _ = fields[0].(string)
+	data, _ := fields[1].(string)
+	if version == "" {
+		return policy.Snapshot{}, fmt.Errorf("redissource: %w", policy.ErrMissing)
+	}
+	if !strings.HasSuffix(version, "."+digest([]byte(data))) {
+		return policy.Snapshot{}, &policy.RevisionError{Version: version, Err: errors.New("the data is not what was published")}
+	}
+	set, err := policy.DecodeJSON([]byte(data))
+	if err != nil {
+		return policy.Snapshot{}, &policy.RevisionError{Version: version, Err: err}
+	}
+	return policy.Snapshot{Version: version, Policies: set}, nil
+}
+
+// Version returns the version that is published, or "" if none is.
+func (s *Source) Version(ctx context.Context) (string, error) {
+	var version string
+	err := s.do(ctx, func(ctx context.Context) (err error) {
+		version, err = s.client.HGet(ctx, s.snapshot, "version").Result()
+		if errors.Is(err, redis.Nil) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return version, nil
+}
+
+// digest tells two contents apart.
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8])
+}

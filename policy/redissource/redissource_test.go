@@ -1,0 +1,374 @@
+package redissource_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/redissource"
+	"github.com/headgate/headgate/store/memstore"
+	"github.com/headgate/headgate/store/redisstore"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func one(t testing.TB, name, limit string) policy.Set {
+	t.Helper()
+	l, err := core.ParseLimit(limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return policy.Set{{Name: name, Apps: []string{"shop"}, Limit: l, Key: "global"}}
+}
+
+func dial(t testing.TB, addr string) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true, DialerRetries: 1})
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func open(t testing.TB, client redis.UniversalClient) *redissource.Source {
+	t.Helper()
+	s, err := redissource.New(client, redissource.Options{Prefix: redistest.Prefix(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func publish(t testing.TB, s *redissource.Source, set policy.Set, expected string) string {
+	t.Helper()
+	version, err := s.Publish(t.Context(), set, expected)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return version
+}
+
+func limiter(t testing.TB, store core.Store) *core.Limiter {
+	t.Helper()
+	if store == nil {
+		var err error
+		if store, err = memstore.New(memstore.Options{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := core.New(core.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func follow(t testing.TB, l *core.Limiter, s policy.Source, o policy.Options) *policy.Follower {
+	t.Helper()
+	o.Logger = slog.New(slog.DiscardHandler)
+	f, err := policy.Follow(t.Context(), l, "shop", policy.Env{}, s, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// within waits until done says yes, and fails if that takes longer.
+func within(t testing.TB, limit time.Duration, what string, done func() bool) {
+	t.Helper()
+	deadline := time.After(limit)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-deadline:
+			t.Fatalf("%s: not within %s", what, limit)
+		case <-tick.C:
+		}
+	}
+}
+
+func TestAVersionIsOnlyReplacedByWhoKnowsIt(t *testing.T) {
+	s := open(t, dial(t, redistest.Addr(t)))
+	if v, err := s.Version(t.Context()); v != "" || err != nil {
+		t.Errorf("%q, %v", v, err)
+	}
+	if _, err := s.Load(t.Context(), ""); !errors.Is(err, policy.ErrMissing) {
+		t.Errorf("%v", err)
+	}
+	a, b := one(t, "a", "1/1m"), one(t, "b", "1/1m")
+	v1 := publish(t, s, a, "")
+	v2 := publish(t, s, b, v1)
+	v3 := publish(t, s, a, v2)
+	if !strings.HasPrefix(v1, "1.") || !strings.HasPrefix(v2, "2.") || v3 != "3"+v1[1:] {
+		t.Errorf("%s, %s, %s", v1, v2, v3)
+	}
+	for _, expected := range []string{"", v1, "x", "2." + v3[2:] + "x"} {
+		_, err := s.Publish(t.Context(), b, expected)
+		var conflict *redissource.ConflictError
+		if !errors.As(err, &conflict) || *conflict != (redissource.ConflictError{Expected: expected, Current: v3}) {
+			t.Errorf("%q: %v", expected, err)
+		}
+	}
+	if again, err := s.Publish(t.Context(), a, v2); err != nil || again != v3 {
+		t.Errorf("a repeated call: %q, %v", again, err)
+	}
+	got, err := s.Load(t.Context(), v2)
+	if err != nil || got.Version != v3 || got.Policies[0].Name != "a" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := s.Load(t.Context(), v3); err != policy.ErrUnchanged {
+		t.Errorf("%v", err)
+	}
+	if _, err := s.Publish(t.Context(), policy.Set{{}}, v3); err == nil {
+		t.Error("what is not valid was published")
+	}
+}
+
+func TestOfFiftyWhoPublishAtOnceOneWins(t *testing.T) {
+	s := open(t, dial(t, redistest.Addr(t)))
+	var won atomic.Int64
+	var all sync.WaitGroup
+	for i := range 50 {
+		all.Go(func() {
+			_, err := s.Publish(t.Context(), one(t, fmt.Sprintf("p%d", i), "1/1m"), "")
+			var conflict *redissource.ConflictError
+			switch {
+			case err == nil:
+				won.Add(1)
+			case !errors.As(err, &conflict):
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	all.Wait()
+	if won.Load() != 1 {
+		t.Errorf("%d have won", won.Load())
+	}
+}
+
+// A hash that somebody else wrote is a bad revision, not a set without limits.
+func TestWhatWasNotPublishedIsRefused(t *testing.T) {
+	client := dial(t, redistest.Addr(t))
+	prefix := redistest.Prefix(t)
+	s, err := redissource.New(client, redissource.Options{Prefix: prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.HSet(t.Context(), prefix+"{policies}:snapshot", "version", "7", "data", `{"policies":[]}`)
+	var bad *policy.RevisionError
+	if _, err := s.Load(t.Context(), ""); !errors.As(err, &bad) || bad.Version != "7" {
+		t.Errorf("%v", err)
+	}
+	client.Del(t.Context(), prefix+"{policies}:snapshot")
+	client.Set(t.Context(), prefix+"{policies}:snapshot", "foreign", 0)
+	if _, err := s.Load(t.Context(), ""); err == nil || errors.As(err, &bad) || errors.Is(err, policy.ErrMissing) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestMistakesInTheOptionsAreToldAtOnce(t *testing.T) {
+	_, err := redissource.New(nil, redissource.Options{Prefix: "{", Timeout: -1})
+	if want := "redissource: the client is nil\nredissource: the prefix \"{\" holds a brace\nredissource: the timeout -1ns is not within 0 to 1m0s"; err == nil || err.Error() != want {
+		t.Errorf("%v", err)
+	}
+}
+
+// silent is a source whose notifications are lost.
+type silent struct{ *redissource.Source }
+
+func (silent) Notify(ctx context.Context, _ func()) { <-ctx.Done() }
+
+func TestAChangeIsInForceWithinTwoSecondsWithAndWithoutNotifications(t *testing.T) {
+	for name, wrap := range map[string]func(*redissource.Source) policy.Source{
+		"notified": func(s *redissource.Source) policy.Source { return s },
+		"silent":   func(s *redissource.Source) policy.Source { return silent{s} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, dial(t, redistest.Addr(t)))
+			v := publish(t, s, one(t, "a", "1/1m"), "")
+			var followers []*policy.Follower
+			for range 50 {
+				followers = append(followers, follow(t, limiter(t, nil), wrap(s), policy.Options{}))
+			}
+			begin := time.Now()
+			next := publish(t, s, one(t, "b", "1/1m"), v)
+			within(t, 2*time.Second, "the change", func() bool {
+				for _, f := range followers {
+					if f.Status().Version != next {
+						return false
+					}
+				}
+				return true
+			})
+			t.Logf("50 instances after %s", time.Since(begin).Round(time.Millisecond))
+		})
+	}
+}
+
+func TestANotificationIsHeard(t *testing.T) {
+	s := open(t, dial(t, redistest.Addr(t)))
+	v := publish(t, s, one(t, "a", "1/1m"), "")
+	f := follow(t, limiter(t, nil), s, policy.Options{Poll: time.Hour})
+	within(t, 20*time.Second, "a notification", func() bool { // the first may come before the subscription
+		v = publish(t, s, one(t, "a", "1/1m"), v)
+		return f.Status().Version != "" && !strings.HasPrefix(f.Status().Version, "1.")
+	})
+}
+
+func TestNobodysCountsAreResetByAChange(t *testing.T) {
+	addr := redistest.Addr(t)
+	s := open(t, dial(t, addr))
+	counts, err := redisstore.New(dial(t, addr), redisstore.Options{Prefix: redistest.Prefix(t), Timeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, store := range map[string]core.Store{"memory": nil, "redis": counts} {
+		v, err := s.Version(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		v = publish(t, s, one(t, "a", "10/1h fixed-window"), v)
+		l := limiter(t, store)
+		f := follow(t, l, s, policy.Options{})
+		for range 4 {
+			if g, err := l.Take(t.Context(), "k", 1); err != nil || !g.Allowed() {
+				t.Fatalf("%v", err)
+			}
+		}
+		v = publish(t, s, one(t, "a", "20/1h fixed-window"), v)
+		within(t, 2*time.Second, name, func() bool { return f.Status().Version == v })
+		list, err := l.Peek(t.Context(), "k")
+		if err != nil || list[0].Decision.Remaining != 16 {
+			t.Errorf("%s: %+v, %v", name, list, err)
+		}
+	}
+}
+
+func TestAFollowerSurvivesTheDeathOfTheServerAndCatchesUp(t *testing.T) {
+	server := redistest.Start(t)
+	client := dial(t, server.Addr)
+	s := open(t, client)
+	v := publish(t, s, one(t, "a", "1/1m"), "")
+	f := follow(t, limiter(t, nil), s, policy.Options{})
+	server.Kill()
+	within(t, 20*time.Second, "the loss", func() bool { return f.Status().SourceErr != nil })
+	if got := f.Status().Version; got != v {
+		t.Errorf("%s", got)
+	}
+	server.Restart()
+	within(t, 20*time.Second, "the empty server", func() bool { return errors.Is(f.Status().SourceErr, policy.ErrMissing) })
+	if got := f.Status().Version; got != v {
+		t.Errorf("%s", got)
+	}
+	next := publish(t, s, one(t, "b", "1/1m"), "")
+	within(t, 2*time.Second, "the new version", func() bool { return f.Status().Version == next })
+}
+
+// A server that hangs holds up nobody for longer than the timeout, whatever the
+// client thinks of deadlines.
+func TestAFrozenServerHoldsUpNobody(t *testing.T) {
+	for name, heeds := range map[string]bool{"deadlines": true, "no deadlines": false} {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Start(t)
+			client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: heeds, DisableIdentity: true})
+			defer client.Close()
+			s := open(t, client)
+			v := publish(t, s, one(t, "a", "1/1m"), "")
+			f := follow(t, limiter(t, nil), s, policy.Options{})
+			server.Freeze()
+			within(t, 5*time.Second, "the loss", func() bool { return f.Status().SourceErr != nil })
+			begin := time.Now()
+			if _, err := s.Version(t.Context()); err == nil {
+				t.Error("a frozen server has answered")
+			}
+			if took := time.Since(begin); took > 3*time.Second {
+				t.Errorf("a call took %s", took)
+			}
+			server.Thaw()
+			within(t, 20*time.Second, "the return", func() bool { return f.Status().SourceErr == nil })
+			if got := f.Status().Version; got != v {
+				t.Errorf("%s", got)
+			}
+			server.Freeze()
+			begin = time.Now()
+			f.Close()
+			if took := time.Since(begin); took > 5*time.Second {
+				t.Errorf("Close took %s", took)
+			}
+			server.Thaw()
+		})
+	}
+}
+
+func TestInstancesTellWhatTheyRun(t *testing.T) {
+	client := dial(t, redistest.Addr(t))
+	prefix := redistest.Prefix(t)
+	s, err := redissource.New(client, redissource.Options{Prefix: prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list, err := s.Instances(t.Context()); len(list) != 0 || err != nil {
+		t.Errorf("%v, %v", list, err)
+	}
+	v := publish(t, s, one(t, "a", "1/1m"), "")
+	follow(t, limiter(t, nil), s, policy.Options{Instance: "i2"})
+	follow(t, limiter(t, nil), s, policy.Options{Instance: "i1"})
+	list, err := s.Instances(t.Context())
+	if err != nil || len(list) != 2 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	for i, want := range []string{"i1", "i2"} {
+		if list[i].ID != want || list[i].App != "shop" || list[i].Version != v || list[i].Age < 0 || list[i].Age > 20*time.Second {
+			t.Errorf("%+v", list[i])
+		}
+	}
+	for _, key := range []string{"reported", "instances"} {
+		if ttl := client.PTTL(t.Context(), prefix+"{policies}:"+key).Val(); ttl <= 0 || ttl > time.Minute {
+			t.Errorf("%s expires in %s", key, ttl)
+		}
+	}
+	// One that reported 21 seconds ago is gone, and is forgotten with the next report.
+	now := client.Time(t.Context()).Val()
+	client.ZAdd(t.Context(), prefix+"{policies}:reported", redis.Z{Score: float64(now.Add(-21 * time.Second).UnixMilli()), Member: "i2"})
+	if list, err := s.Instances(t.Context()); err != nil || len(list) != 1 || list[0].ID != "i1" {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if err := s.Report(t.Context(), policy.Instance{ID: "i1", App: "shop", Version: v}); err != nil {
+		t.Fatal(err)
+	}
+	if got := client.HKeys(t.Context(), prefix+"{policies}:instances").Val(); len(got) != 1 || got[0] != "i1" {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestAClusterAndSentinelsServeToo(t *testing.T) {
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(redistest.Cluster(t, 3)), ContextTimeoutEnabled: true})
+	defer cluster.Close()
+	watched := redistest.Sentinel(t)
+	failover := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: redistest.MasterName,
+		SentinelAddrs: redistest.Addrs(watched.Sentinels), ContextTimeoutEnabled: true})
+	defer failover.Close()
+	for name, client := range map[string]redis.UniversalClient{"cluster": cluster, "sentinel": failover} {
+		s := open(t, client)
+		v := publish(t, s, one(t, "a", "1/1m"), "")
+		f := follow(t, limiter(t, nil), s, policy.Options{Instance: "i1"})
+		v = publish(t, s, one(t, "b", "1/1m"), v)
+		within(t, 2*time.Second, name, func() bool { return f.Status().Version == v })
+		if list, err := s.Instances(t.Context()); err != nil || len(list) != 1 {
+			t.Errorf("%s: %+v, %v", name, list, err)
+		}
+		f.Close()
+	}
+}

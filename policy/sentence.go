@@ -1,0 +1,177 @@
+package policy
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Sentence says in plain words what the policy does, without a full stop: "100
+// requests a minute for each API key, at most 20 at once; others wait up to
+// 500ms". Of a policy that is not valid it says "not a valid policy".
+func (p Policy) Sentence() string {
+	if p.Validate() != nil {
+		return "not a valid policy"
+	}
+	parts, err := parseRecipe(p.Key)
+	if err != nil {
+		return "not a valid policy"
+	}
+	s := p.amount() + whom(parts) + manner(p.Limit) + p.otherwise() + p.withoutStore()
+	if p.Mode == Off {
+		s += " (switched off)"
+	}
+	return s
+}
+
+// amount is "100 POST requests a minute to /login on api.example.com".
+func (p *Policy) amount() string {
+	n := strconv.FormatInt(p.Limit.Quota, 10) + " "
+	if len(p.Match.Methods) > 0 {
+		n += list(p.Match.Methods, "or") + " "
+	}
+	n += plural(p.Limit.Quota, "request")
+	switch p.Limit.Algorithm {
+	case core.Concurrency:
+		n += " at a time"
+	case core.SlidingLog, core.SlidingWindow:
+		n += " within any " + strings.TrimPrefix(span(p.Limit.Period), "1 ")
+	default:
+		n += " " + rate(p.Limit.Period)
+	}
+	if p.Match.Path != "" {
+		n += " to " + p.Match.Path
+	}
+	if name, below := strings.CutPrefix(p.Match.Host, "*."); below {
+		n += " on hosts below " + name
+	} else if name != "" {
+		n += " on " + name
+	}
+	return n
+}
+
+// manner is what the limit does beside its rate.
+func manner(l core.Limit) string {
+	switch l.Algorithm {
+	case core.FixedWindow:
+		if l.Aligned {
+			return ", counted in windows by the clock"
+		}
+		return ", counted in windows that begin with a request"
+	case core.SlidingWindow:
+		n := int64(l.Segments)
+		if n == 0 {
+			n = core.DefaultSegments
+		}
+		return fmt.Sprintf(", counted in %d %s", n, plural(n, "segment"))
+	}
+	if l.Burst == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", at most %d at once", l.Burst)
+}
+
+// otherwise is what happens to requests over the limit.
+func (p *Policy) otherwise() string {
+	action, _ := parseAction(p.OnLimit) // the policy is valid
+	switch {
+	case p.Mode == Shadow:
+		return "; others are counted and pass (shadow)"
+	case action == core.Degrade:
+		return "; others get a cheaper answer"
+	case action.MaxWait() > 0:
+		return "; others wait up to " + strings.TrimPrefix(action.String(), "wait ")
+	}
+	return "; others are refused"
+}
+
+func (p *Policy) withoutStore() string {
+	switch p.OnStoreError {
+	case "open":
+		return "; if the store fails, all pass"
+	case "closed":
+		return "; if the store fails, all are refused"
+	case "local":
+		return "; if the store fails, each instance counts for itself"
+	}
+	return ""
+}
+
+// whom is " for each API key".
+func whom(parts []part) string {
+	if parts[0].kind == "global" {
+		return " for all callers together"
+	}
+	nouns := make([]string, len(parts))
+	for i, p := range parts {
+		nouns[i] = p.noun()
+	}
+	return " for each " + list(nouns, "and")
+}
+
+func (p part) noun() string {
+	switch p.kind {
+	case "ip":
+		if p.bits > 0 {
+			return fmt.Sprintf("address (IPv6 by /%d network)", p.bits)
+		}
+		return "address"
+	case "header":
+		return "value of the header " + p.name
+	case "cookie":
+		return "value of the cookie " + p.name
+	case "api-key":
+		return "API key"
+	case "basic-auth":
+		return "name of a Basic login"
+	}
+	return p.kind
+}
+
+// rate is "a minute", or "every 10 seconds".
+func rate(d time.Duration) string {
+	switch d {
+	case time.Second:
+		return "a second"
+	case time.Minute:
+		return "a minute"
+	case time.Hour:
+		return "an hour"
+	case 24 * time.Hour:
+		return "a day"
+	}
+	return "every " + strings.TrimPrefix(span(d), "1 ")
+}
+
+// span is d in the largest unit that it is a whole number of: "90 seconds".
+func span(d time.Duration) string {
+	for _, unit := range []struct {
+		size time.Duration
+		name string
+	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}, {time.Second, "second"}, {time.Millisecond, "millisecond"}} {
+		if n := int64(d / unit.size); d%unit.size == 0 {
+			return fmt.Sprintf("%d %s", n, plural(n, unit.name))
+		}
+	}
+	n := int64(d / time.Microsecond)
+	return fmt.Sprintf("%d %s", n, plural(n, "microsecond"))
+}
+
+func plural(n int64, noun string) string {
+	if n == 1 {
+		return noun
+	}
+	return noun + "s"
+}
+
+// list is "a", "a and b", or "a, b and c".
+func list(words []string, and string) string {
+	last := len(words) - 1
+	if last == 0 {
+		return words[0]
+	}
+	return strings.Join(words[:last], ", ") + " " + and + " " + words[last]
+}

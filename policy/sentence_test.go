@@ -1,0 +1,49 @@
+package policy_test
+
+import (
+	"testing"
+
+	"github.com/headgate/headgate/policy"
+)
+
+func TestAPolicySaysItselfInPlainWords(t *testing.T) {
+	for _, c := range []struct {
+		limit, key string
+		more       policy.Policy
+		want       string
+	}{
+		{"100/1m burst=20", "api-key", policy.Policy{OnLimit: "wait 500ms"}, "100 requests a minute for each API key, at most 20 at once; others wait up to 500ms"},
+		{"1/1s", "ip", policy.Policy{}, "1 request a second for each address; others are refused"},
+		{"5000/1h", "user", policy.Policy{OnLimit: "degrade"}, "5000 requests an hour for each user; others get a cheaper answer"},
+		{"2/1d", "ip/56", policy.Policy{Mode: policy.Shadow, OnLimit: "degrade"}, "2 requests a day for each address (IPv6 by /56 network); others are counted and pass (shadow)"},
+		{"3/10s", "global", policy.Policy{Mode: policy.Off}, "3 requests every 10 seconds for all callers together; others are refused (switched off)"},
+		{"3/7d", "route", policy.Policy{}, "3 requests every 7 days for each route; others are refused"},
+		{"3/90m", "method", policy.Policy{}, "3 requests every 90 minutes for each method; others are refused"},
+		{"3/2h", "path", policy.Policy{}, "3 requests every 2 hours for each path; others are refused"},
+		{"1/100ms token-bucket burst=50", "host", policy.Policy{}, "1 request every 100 milliseconds for each host, at most 50 at once; others are refused"},
+		{"1/1ms", "basic-auth", policy.Policy{}, "1 request every millisecond for each name of a Basic login; others are refused"},
+		{"1/1500us", "cookie:sid", policy.Policy{}, "1 request every 1500 microseconds for each value of the cookie sid; others are refused"},
+		{"5/1m sliding-log", "header:x-tenant", policy.Policy{}, "5 requests within any minute for each value of the header X-Tenant; others are refused"},
+		{"5/10m sliding-log", "ip+route", policy.Policy{}, "5 requests within any 10 minutes for each address and route; others are refused"},
+		{"240/1h sliding-window segments=60", "user+method+path", policy.Policy{}, "240 requests within any hour for each user, method and path, counted in 60 segments; others are refused"},
+		{"240/1h sliding-window", "ip", policy.Policy{}, "240 requests within any hour for each address, counted in 10 segments; others are refused"},
+		{"240/1h sliding-window segments=1", "ip", policy.Policy{}, "240 requests within any hour for each address, counted in 1 segment; others are refused"},
+		{"10/1s fixed-window aligned", "ip", policy.Policy{}, "10 requests a second for each address, counted in windows by the clock; others are refused"},
+		{"10/1s fixed-window", "ip", policy.Policy{}, "10 requests a second for each address, counted in windows that begin with a request; others are refused"},
+		{"20 concurrent ttl=30s", "user", policy.Policy{OnLimit: "wait 2m"}, "20 requests at a time for each user; others wait up to 2m"},
+		{"1 concurrent ttl=30s", "user", policy.Policy{OnStoreError: "open"}, "1 request at a time for each user; others are refused; if the store fails, all pass"},
+		{"9/1m", "ip", policy.Policy{OnStoreError: "closed", Match: policy.Match{Methods: []string{"POST"}, Path: "/login", Host: "shop.example"}},
+			"9 POST requests a minute to /login on shop.example for each address; others are refused; if the store fails, all are refused"},
+		{"9/1m", "ip", policy.Policy{OnStoreError: "local", Match: policy.Match{Methods: []string{"GET", "PUT", "POST"}, Host: "*.shop.example"}},
+			"9 GET, PUT or POST requests a minute on hosts below shop.example for each address; others are refused; if the store fails, each instance counts for itself"},
+	} {
+		p := c.more
+		p.Name, p.Apps, p.Limit, p.Key = "a", []string{"shop"}, limit(t, c.limit), c.key
+		if got := p.Sentence(); got != c.want {
+			t.Errorf("%s, %s:\n%s\nwant\n%s", c.limit, c.key, got, c.want)
+		}
+	}
+	if got := (policy.Policy{}).Sentence(); got != "not a valid policy" {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,0 +1,94 @@
+package policy
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/headgate/headgate/core"
+)
+
+// ErrNotConfigured is what every error about a policy wraps that does not
+// exist, or that is not for the application which asks.
+var ErrNotConfigured = errors.New("not configured")
+
+// ErrOff is what every error about a policy wraps that is switched off.
+var ErrOff = errors.New("switched off")
+
+var errSameName = errors.New("another policy has the same name")
+
+// MaxPolicies is the most policies of a set.
+const MaxPolicies = 10_000
+
+// Set is a list of policies with different names. The order means nothing.
+type Set []Policy
+
+// Validate reports everything that is wrong with the policies, each mistake a
+// [*FieldError], joined, or nil.
+func (s Set) Validate() error {
+	if len(s) > MaxPolicies {
+		return fmt.Errorf("policy: %d policies are more than %d", len(s), MaxPolicies)
+	}
+	var errs []error
+	seen := make(map[string]bool, len(s))
+	for i := range s {
+		if err := s[i].Validate(); err != nil {
+			errs = append(errs, err)
+		}
+		if seen[s[i].Name] {
+			errs = append(errs, &FieldError{s[i].Name, "name", errSameName})
+		}
+		seen[s[i].Name] = true
+	}
+	return errors.Join(errs...)
+}
+
+// For returns the policies that name the application and are not Off, in the
+// order in which they become rules: by Priority, the highest first, and then by
+// name.
+func (s Set) For(app string) Set {
+	var mine Set
+	for i := range s {
+		if s[i].Mode != Off && slices.Contains(s[i].Apps, app) {
+			mine = append(mine, s[i])
+		}
+	}
+	slices.SortStableFunc(mine, func(a, b Policy) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Name, b.Name))
+	})
+	return mine
+}
+
+// Rule returns the rule of one policy, for an application that asks for it by
+// name. The error wraps [ErrNotConfigured] if there is no such policy or it does
+// not name the application, and [ErrOff] if it is Off.
+func (s Set) Rule(app, name string, env Env) (core.Rule, error) {
+	i := slices.IndexFunc(s, func(p Policy) bool { return p.Name == name })
+	switch {
+	case i < 0:
+		return core.Rule{}, fmt.Errorf("policy %q of application %q: %w: there is no such policy", clip(name), clip(app), ErrNotConfigured)
+	case !slices.Contains(s[i].Apps, app):
+		return core.Rule{}, fmt.Errorf("policy %q of application %q: %w: the policy does not name the application", clip(name), clip(app), ErrNotConfigured)
+	case s[i].Mode == Off:
+		return core.Rule{}, fmt.Errorf("policy %q of application %q: %w", clip(name), clip(app), ErrOff)
+	}
+	rules, err := Compile(app, s[i:i+1], env)
+	if err != nil {
+		return core.Rule{}, err
+	}
+	return rules[0], nil
+}
+
+// entries are the policies as they are written, ordered by name.
+func (s Set) entries() ([]entry, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	entries := make([]entry, len(s))
+	for i := range s {
+		entries[i] = entryOf(&s[i])
+	}
+	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.Name, b.Name) })
+	return entries, nil
+}

@@ -1,0 +1,125 @@
+package policy
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// MaxBytesYAML is the most bytes of a set of policies in YAML, whose parser
+// takes some hundred times its memory.
+const MaxBytesYAML = 1 << 20
+
+// DecodeYAML reads what [EncodeYAML] writes, and YAML that people write: one
+// document, without anchors, aliases, tags and directives. It is as strict as
+// [DecodeJSON], and its errors are alike.
+func DecodeYAML(data []byte) (set Set, err error) {
+	if len(data) > MaxBytesYAML {
+		return nil, fmt.Errorf("policy: %d bytes are more than %d", len(data), MaxBytesYAML)
+	}
+	if !utf8.Valid(data) {
+		return nil, errors.New("policy: the text is not UTF-8")
+	}
+	value, err := readYAML(string(data))
+	if err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	return DecodeJSON(value)
+}
+
+// readYAML turns YAML into JSON. A panic of the parser is an error: a text must
+// never end the program that reads it.
+func readYAML(text string) (value []byte, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = errors.New("the text is not YAML that can be read")
+		}
+	}()
+	tokens := lexer.Tokenize(text)
+	if err := checkTokens(tokens); err != nil {
+		return nil, err
+	}
+	file, err := parser.Parse(tokens, 0)
+	if err != nil {
+		return nil, errors.New(yaml.FormatError(err, false, false))
+	}
+	if len(file.Docs) == 0 || file.Docs[0].Body == nil {
+		return nil, errors.New("there is nothing in it")
+	}
+	return appendNode(nil, file.Docs[0].Body)
+}
+
+// at puts the place in front, as the parser's own errors have it.
+func at(t *token.Token, err error) error {
+	return fmt.Errorf("[%d:%d] %w", t.Position.Line, t.Position.Column, err)
+}
+
+// appendNode writes a node as JSON.
+func appendNode(b []byte, n ast.Node) ([]byte, error) {
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		return appendMapping(b, n.Values)
+	case *ast.MappingValueNode:
+		return appendMapping(b, []*ast.MappingValueNode{n})
+	case *ast.SequenceNode:
+		return appendSequence(b, n.Values)
+	case *ast.StringNode:
+		return appendText(b, n.Value)
+	case *ast.LiteralNode:
+		return appendText(b, n.Value.Value)
+	case *ast.IntegerNode:
+		return fmt.Append(b, n.Value), nil
+	case *ast.BoolNode:
+		return fmt.Append(b, n.Value), nil
+	case *ast.NullNode:
+		return append(b, "null"...), nil
+	case *ast.FloatNode:
+		return append(b, "0.5"...), nil // no field is a fraction, whichever
+	}
+	return nil, at(n.GetToken(), fmt.Errorf("%q is not understood here", clip(n.GetToken().Value)))
+}
+
+func appendMapping(b []byte, pairs []*ast.MappingValueNode) (_ []byte, err error) {
+	b = append(b, '{')
+	for i, pair := range pairs {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		key, ok := pair.Key.(*ast.StringNode)
+		if !ok {
+			return nil, at(pair.Key.GetToken(), fmt.Errorf("the field %q is not known", clip(pair.Key.GetToken().Value)))
+		}
+		if b, err = appendText(b, key.Value); err != nil {
+			return nil, err
+		}
+		if b, err = appendNode(append(b, ':'), pair.Value); err != nil {
+			return nil, err
+		}
+	}
+	return append(b, '}'), nil
+}
+
+func appendSequence(b []byte, values []ast.Node) (_ []byte, err error) {
+	b = append(b, '[')
+	for i, v := range values {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if b, err = appendNode(b, v); err != nil {
+			return nil, err
+		}
+	}
+	return append(b, ']'), nil
+}
+
+func appendText(b []byte, s string) ([]byte, error) {
+	text, err := json.Marshal(s)
+	return append(b, text...), err
+}

@@ -1,0 +1,117 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// EncodeYAML writes a set that is valid as YAML, ordered by name, so that sets
+// which mean the same are the same text. [DecodeYAML] reads it.
+func EncodeYAML(s Set) ([]byte, error) {
+	entries, err := s.entries()
+	if err != nil {
+		return nil, err
+	}
+	if len(entries) == 0 {
+		return []byte("policies: []\n"), nil
+	}
+	w := writer{[]byte("policies:\n")}
+	for i := range entries {
+		w.entry(&entries[i])
+	}
+	if len(w.text) > MaxBytesYAML {
+		return nil, fmt.Errorf("policy: %d bytes are more than %d", len(w.text), MaxBytesYAML)
+	}
+	return w.text, nil
+}
+
+// writer writes YAML in block style, with texts in quotes wherever a reader
+// could take them for something else.
+type writer struct{ text []byte }
+
+func (w *writer) entry(e *entry) {
+	w.field("- name", e.Name)
+	w.field("  description", e.Description)
+	w.list("  apps", e.Apps)
+	w.field("  limit", e.Limit)
+	w.field("  key", e.Key)
+	if e.Match != nil {
+		w.text = append(w.text, "  match:\n"...)
+		w.list("    methods", e.Match.Methods)
+		w.field("    host", e.Match.Host)
+		w.field("    path", e.Match.Path)
+	}
+	w.field("  on_limit", e.OnLimit)
+	w.field("  on_store_error", e.OnStoreError)
+	w.field("  mode", e.Mode)
+	w.number("  priority", int64(e.Priority))
+	w.number("  version", e.Version)
+	w.field("  created_by", e.CreatedBy)
+	w.field("  created_at", e.CreatedAt)
+	w.field("  updated_by", e.UpdatedBy)
+	w.field("  updated_at", e.UpdatedAt)
+}
+
+// field writes a text, unless it is empty.
+func (w *writer) field(name, value string) {
+	if value != "" {
+		w.text = fmt.Appendf(w.text, "%s: %s\n", name, scalar(value))
+	}
+}
+
+func (w *writer) number(name string, n int64) {
+	if n != 0 {
+		w.text = fmt.Appendf(w.text, "%s: %d\n", name, n)
+	}
+}
+
+func (w *writer) list(name string, values []string) {
+	if len(values) == 0 {
+		return
+	}
+	indent := name[:len(name)-len(strings.TrimLeft(name, " "))]
+	w.text = append(append(w.text, name...), ":\n"...)
+	for _, v := range values {
+		w.text = fmt.Appendf(w.text, "%s- %s\n", indent, scalar(v))
+	}
+}
+
+// scalar is the text by itself if it can be nothing else in any version of
+// YAML, and in the quotes of JSON if it can.
+func scalar(s string) string {
+	if isPlain(s) {
+		return s
+	}
+	quoted, _ := json.Marshal(s) // no string fails
+	return string(quoted)
+}
+
+// isPlain tells whether s is letters and harmless signs, and not one of the
+// words and numbers that YAML knows.
+func isPlain(s string) bool {
+	letters := 0
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z':
+			letters++
+		case isAlphanumeric(c), c == '_', c == '/':
+		case i > 0 && strings.IndexByte(".-+={}", c) >= 0:
+		case i > 0 && i+1 < len(s) && (c == ':' || c == ' ') && isAlphanumeric(s[i+1]) && s[i-1] != ' ':
+		default:
+			return false
+		}
+	}
+	if letters == 0 {
+		return false
+	}
+	first := s[0]
+	if first >= '0' && first <= '9' {
+		return strings.Contains(s, "/") || strings.Contains(s, " ")
+	}
+	switch strings.ToLower(s) {
+	case "true", "false", "yes", "no", "on", "off", "y", "n", "null":
+		return false
+	}
+	return true
+}
