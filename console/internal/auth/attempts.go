@@ -1,0 +1,99 @@
+package auth
+
+import (
+	"context"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/store/memstore"
+)
+
+// attemptKeys is how many users, addresses and pairs of them are remembered.
+const attemptKeys = 1 << 16
+
+// Attempts limits how often somebody may fail to log in. These limits are the
+// program's own: no managed policy changes them, so that no policy can keep
+// everybody out of the console. It is safe for concurrent use.
+type Attempts struct {
+	limiter *core.Limiter
+	notes   *core.Limiter
+}
+
+// NewAttempts returns one that has seen no attempt. The clock returns
+// microseconds since the Unix epoch; nil means the system's.
+func NewAttempts(clock func() int64) (*Attempts, error) {
+	store, err := memstore.New(memstore.Options{MaxKeys: attemptKeys, Clock: clock})
+	if err != nil {
+		return nil, err
+	}
+	a := &Attempts{}
+	if a.limiter, err = newLimiter(store, attemptRules()...); err != nil {
+		return nil, err
+	}
+	note := core.Rule{Name: "login-note", Limit: core.Limit{Quota: 60, Period: time.Hour}, Key: keyfuncs.Global}
+	if a.notes, err = newLimiter(store, note); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// attemptRules are strictest on one user from one address, so that whoever tries
+// another's name does not soon keep him out.
+func attemptRules() []core.Rule {
+	user := func(r core.Request) (string, bool) { return r.(attempt).user, true }
+	return []core.Rule{
+		{Name: "login-pair", Limit: core.Limit{Quota: 5, Period: 5 * time.Minute}, Key: keyfuncs.Join(user, keyfuncs.RemoteIP)},
+		{Name: "login-address", Limit: core.Limit{Quota: 30, Period: 15 * time.Minute}, Key: keyfuncs.RemoteIP},
+		{Name: "login-user", Limit: core.Limit{Quota: 100, Period: time.Hour}, Key: user},
+	}
+}
+
+func newLimiter(store core.Store, rules ...core.Rule) (*core.Limiter, error) {
+	return core.New(core.Config{Store: store, Rules: rules, OnStoreError: core.FailClosed})
+}
+
+// Try is an attempt that was let in. Its Succeeded gives back what it cost.
+type Try struct{ admission *core.Admission }
+
+// Begin counts an attempt of a user from an address, "ip" or "ip:port". ok false
+// refuses it; retryAfter then tells when the next is let in.
+func (a *Attempts) Begin(ctx context.Context, user, address string) (t Try, retryAfter time.Duration, ok bool) {
+	admission := a.limiter.Admit(attempt{ctx: ctx, user: user, address: address})
+	if admission.Outcome() != core.Pass {
+		retryAfter = admission.Grant().RetryAfter()
+		admission.Done(admission.Outcome().Status())
+		return Try{}, retryAfter, false
+	}
+	return Try{admission}, 0, true
+}
+
+// Failed ends an attempt with a wrong name or password.
+func (t Try) Failed() { t.admission.Done(401) }
+
+// Succeeded ends an attempt that is not counted.
+func (t Try) Succeeded(ctx context.Context) error {
+	err := t.admission.Grant().Refund(ctx)
+	t.admission.Done(200)
+	return err
+}
+
+// WorthNoting tells whether a refused attempt is to be written down: so many in
+// an hour that a flood of them cannot fill the database.
+func (a *Attempts) WorthNoting(ctx context.Context) bool {
+	g, err := a.notes.Take(ctx, "", 1)
+	return err == nil && g.Allowed()
+}
+
+// attempt is what the rules may know.
+type attempt struct {
+	ctx           context.Context
+	user, address string
+}
+
+func (a attempt) Context() context.Context { return a.ctx }
+func (a attempt) Method() string           { return "POST" }
+func (a attempt) Path() string             { return "" }
+func (a attempt) Route() string            { return "" }
+func (a attempt) RemoteAddr() string       { return a.address }
+func (a attempt) Header(string) []string   { return nil }

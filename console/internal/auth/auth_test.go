@@ -1,0 +1,122 @@
+package auth
+
+import (
+	"context"
+	"strings"
+	"testing"
+)
+
+var cheap = Cost{Memory: 8, Time: 1}
+
+func passwords(t *testing.T, cost Cost) *Passwords {
+	t.Helper()
+	p, err := NewPasswords(cost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestAPasswordMatchesItsHashAlone(t *testing.T) {
+	p := passwords(t, cheap)
+	hash, err := p.Hash(t.Context(), "right")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := p.Hash(t.Context(), "right")
+	if err != nil || other == hash {
+		t.Errorf("the same password has the same hash twice (%v)", err)
+	}
+	for _, row := range []struct {
+		stored, password string
+		want             bool
+	}{
+		{hash, "right", true}, {other, "right", true}, {hash, "Right", false}, {hash, "", false}, {hash, "right\x00", false},
+		{hash, strings.Repeat("x", 1<<20), false}, {"", "", false}, {"", "right", false},
+	} {
+		if got, err := p.Matches(t.Context(), row.stored, row.password); got != row.want || err != nil {
+			t.Errorf("%.10q with %.10q: %t %v, want %t", row.password, row.stored, got, err, row.want)
+		}
+	}
+}
+
+func TestTheHashForNobodyMatchesNothing(t *testing.T) {
+	p := passwords(t, cheap)
+	hash, err := p.Hash(t.Context(), "right")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.dummy = hash
+	if ok, err := p.Matches(t.Context(), "", "right"); ok || err != nil {
+		t.Errorf("%t %v", ok, err)
+	}
+}
+
+func TestAHashMadeAtAnotherCostStillMatches(t *testing.T) {
+	old, err := passwords(t, Cost{Memory: 16, Time: 3}).Hash(t.Context(), "right")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := passwords(t, cheap).Matches(t.Context(), old, "right"); !ok || err != nil {
+		t.Errorf("%t %v", ok, err)
+	}
+}
+
+func TestABrokenHashIsAnErrorAndNoMatch(t *testing.T) {
+	p := passwords(t, cheap)
+	hash, err := p.Hash(t.Context(), "right")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, broken := range []string{
+		"x", "right", "$argon2id$", hash[:len(hash)-1], strings.Replace(hash, "m=8", "m=4294967295", 1),
+		strings.Replace(hash, "t=1", "t=0", 1), strings.Replace(hash, "argon2id", "argon2i", 1), strings.Replace(hash, "v=19", "v=16", 1), hash + "$",
+	} {
+		if ok, err := p.Matches(t.Context(), broken, "right"); ok || err == nil {
+			t.Errorf("%q: %t %v", broken, ok, err)
+		}
+	}
+}
+
+func TestWhoHasLeftDoesNotWaitForATurn(t *testing.T) {
+	p := passwords(t, cheap)
+	for range cap(p.turns) {
+		p.turns <- struct{}{}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := p.Hash(ctx, "x"); err != context.Canceled {
+		t.Errorf("%v, want %v", err, context.Canceled)
+	}
+}
+
+func TestACostThatMakesNoSenseIsAnError(t *testing.T) {
+	for _, c := range []Cost{{}, {Memory: 7, Time: 1}, {Memory: 8}, {Memory: 1<<20 + 1, Time: 1}, {Memory: 8, Time: 65}} {
+		if _, err := NewPasswords(c); err == nil {
+			t.Errorf("%+v: no error", c)
+		}
+	}
+}
+
+func TestSecretsAreNotGuessedNorTakenForOneAnother(t *testing.T) {
+	seen := map[string]bool{}
+	for range 1000 {
+		s := NewSecret()
+		if len(s) != 26 || seen[s] || seen[Digest(s)] {
+			t.Fatalf("%q", s)
+		}
+		seen[s], seen[Digest(s)] = true, true
+	}
+}
+
+func BenchmarkHash(b *testing.B) {
+	p, err := NewPasswords(DefaultCost)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := p.Hash(b.Context(), "a password"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package auth
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/crypto/argon2"
+)
+
+// Bounds of a password, in bytes.
+const (
+	MinPassword = 12
+	MaxPassword = 256
+)
+
+const (
+	saltSize = 16
+	hashSize = 32
+
+	// mostMemory and mostTime bound what a stored hash may ask for.
+	mostMemory = 1 << 20
+	mostTime   = 64
+)
+
+// Cost says how much work it is to hash a password.
+type Cost struct {
+	Memory uint32 // KiB
+	Time   uint32 // passes over the memory
+}
+
+// DefaultCost is argon2id with 19 MiB and two passes.
+var DefaultCost = Cost{Memory: 19 * 1024, Time: 2}
+
+// Passwords hashes and checks passwords with argon2id. It is safe for concurrent
+// use, and hashes no more at the same time than there are processors, so that a
+// flood of attempts takes neither all memory nor all time.
+type Passwords struct {
+	cost  Cost
+	turns chan struct{}
+	dummy string // the hash of what nobody knows
+}
+
+// NewPasswords returns one that hashes at a cost.
+func NewPasswords(cost Cost) (*Passwords, error) {
+	if cost.Memory < 8 || cost.Memory > mostMemory || cost.Time < 1 || cost.Time > mostTime {
+		return nil, fmt.Errorf("the cost %d KiB and %d passes is not within 8 to %d and 1 to %d", cost.Memory, cost.Time, mostMemory, mostTime)
+	}
+	p := &Passwords{cost: cost, turns: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	var err error
+	p.dummy, err = p.Hash(context.Background(), NewSecret())
+	return p, err
+}
+
+// CheckPassword tells what is wrong with a new password.
+func CheckPassword(user, password string) error {
+	switch {
+	case len(password) < MinPassword:
+		return fmt.Errorf("it is shorter than %d bytes", MinPassword)
+	case len(password) > MaxPassword:
+		return fmt.Errorf("it is longer than %d bytes", MaxPassword)
+	case !utf8.ValidString(password):
+		return errors.New("it is not UTF-8")
+	case strings.EqualFold(user, password):
+		return errors.New("it is the name of the user")
+	}
+	return nil
+}
+
+// Hash returns the text to store for a password. The only error is that ctx
+// ended while it waited for its turn.
+func (p *Passwords) Hash(ctx context.Context, password string) (string, error) {
+	salt := make([]byte, saltSize)
+	rand.Read(salt)
+	sum, err := p.sum(ctx, password, salt, p.cost, hashSize)
+	if err != nil {
+		return "", err
+	}
+	return encodeHash(p.cost, salt, sum), nil
+}
+
+// Matches tells whether a password is the one whose hash was stored. With the
+// hash "", for a user who does not exist, it is false and takes as long.
+func (p *Passwords) Matches(ctx context.Context, stored, password string) (bool, error) {
+	known := stored != ""
+	if !known {
+		stored = p.dummy
+	}
+	if len(password) > MaxPassword {
+		return false, nil
+	}
+	cost, salt, want, err := decodeHash(stored)
+	if err != nil {
+		return false, err
+	}
+	got, err := p.sum(ctx, password, salt, cost, uint32(len(want)))
+	if err != nil {
+		return false, err
+	}
+	return subtle.ConstantTimeCompare(got, want) == 1 && known, nil
+}
+
+// sum waits for its turn and hashes.
+func (p *Passwords) sum(ctx context.Context, password string, salt []byte, cost Cost, size uint32) ([]byte, error) {
+	select {
+	case p.turns <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-p.turns }()
+	return argon2.IDKey([]byte(password), salt, cost.Time, cost.Memory, 1, size), nil
+}
+
+var hashEncoding = base64.RawStdEncoding
+
+// encodeHash writes the form that argon2's own tools use.
+func encodeHash(c Cost, salt, sum []byte) string {
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=1$%s$%s", argon2.Version, c.Memory, c.Time,
+		hashEncoding.EncodeToString(salt), hashEncoding.EncodeToString(sum))
+}
+
+var errHash = errors.New("the stored hash of a password is not one of argon2id")
+
+func decodeHash(s string) (c Cost, salt, sum []byte, err error) {
+	parts := strings.Split(s, "$")
+	if len(parts) != 6 || parts[1] != "argon2id" {
+		return c, nil, nil, errHash
+	}
+	var version int
+	if _, err := fmt.Sscanf(parts[2], "v=%d", &version); err != nil || version != argon2.Version {
+		return c, nil, nil, errHash
+	}
+	if _, err := fmt.Sscanf(parts[3], "m=%d,t=%d,p=1", &c.Memory, &c.Time); err != nil ||
+		c.Memory > mostMemory || c.Time < 1 || c.Time > mostTime {
+		return c, nil, nil, errHash
+	}
+	if salt, err = hashEncoding.DecodeString(parts[4]); err != nil {
+		return c, nil, nil, errHash
+	}
+	if sum, err = hashEncoding.DecodeString(parts[5]); err != nil || len(sum) != hashSize {
+		return c, nil, nil, errHash
+	}
+	return c, salt, sum, nil
+}

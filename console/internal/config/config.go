@@ -1,0 +1,157 @@
+// Package config reads how the console is started.
+package config
+
+import (
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The environment may hold what other users of the machine must not see in the
+// list of processes.
+const (
+	EnvDB    = "HEADGATE_CONSOLE_DB"
+	EnvRedis = "HEADGATE_CONSOLE_REDIS"
+)
+
+// databaseFile is the name of the embedded database in the data directory.
+const databaseFile = "console.db"
+
+// Config is how the console is started. It is valid.
+type Config struct {
+	Listen      string         // host:port
+	TLS         *tls.Config    // nil for plain HTTP
+	DB          string         // the URL of the database
+	Redis       *redis.Options // nil for no Redis
+	RedisPrefix string         // as redissource.Options.Prefix
+	Recover     string         // a user to give a new password, instead of serving; or ""
+}
+
+// given is what the command line says.
+type given struct {
+	listen, data, db, redis, prefix, cert, key, recover string
+	insecure                                            bool
+}
+
+// Parse reads a command line without the program's name, and the environment
+// through env. Usage goes to usage, and the error is flag.ErrHelp if it was asked
+// for. Any other error names every mistake, and no password.
+func Parse(args []string, env func(string) string, usage io.Writer) (Config, error) {
+	var g given
+	flags := g.flags(usage)
+	if err := flags.Parse(args); err != nil {
+		return Config{}, err
+	}
+	if g.db == "" {
+		g.db = env(EnvDB)
+	}
+	if g.redis == "" {
+		g.redis = env(EnvRedis)
+	}
+	var errs []error
+	if flags.NArg() > 0 {
+		errs = append(errs, fmt.Errorf("the argument %q is not a flag", flags.Arg(0)))
+	}
+	c := Config{Listen: g.listen, RedisPrefix: g.prefix, Recover: g.recover}
+	var err error
+	c.DB, err = g.database()
+	errs = append(errs, err)
+	c.Redis, err = g.redisOptions()
+	errs = append(errs, err)
+	c.TLS, err = g.tls()
+	errs = append(errs, err, g.checkListen(), g.checkPrefix())
+	return c, errors.Join(errs...)
+}
+
+func (g *given) flags(usage io.Writer) *flag.FlagSet {
+	f := flag.NewFlagSet("console", flag.ContinueOnError)
+	f.SetOutput(usage)
+	f.StringVar(&g.listen, "listen", "127.0.0.1:8080", "`address` to serve on; one that others can reach needs TLS, or -insecure-http")
+	f.StringVar(&g.data, "data", "headgate-data", "`directory` of the embedded database; it is created for its owner alone")
+	f.StringVar(&g.db, "db", "", "`URL` of a MySQL or MariaDB to use instead: mysql://user:password@host/database; also in "+EnvDB)
+	f.StringVar(&g.redis, "redis", "", "`URL` of the Redis that the instances follow: redis://host:6379, or rediss:// with TLS; also in "+EnvRedis)
+	f.StringVar(&g.prefix, "redis-prefix", "", "`prefix` of the keys in Redis, if the instances use another than hg:")
+	f.StringVar(&g.cert, "tls-cert", "", "`file` with the certificate, in PEM")
+	f.StringVar(&g.key, "tls-key", "", "`file` with its key, in PEM")
+	f.BoolVar(&g.insecure, "insecure-http", false, "serve plain HTTP to others, say to a proxy that adds TLS")
+	f.StringVar(&g.recover, "recover", "", "make this `user` an administrator with a new password, print that, and end")
+	return f
+}
+
+func (g *given) database() (string, error) {
+	if g.db != "" {
+		if strings.HasPrefix(g.db, "mysql://") || strings.HasPrefix(g.db, "mariadb://") {
+			return g.db, nil
+		}
+		return "", errors.New("-db: it does not begin with mysql://")
+	}
+	if g.data == "" {
+		return "", errors.New("-data: it is empty")
+	}
+	path, err := filepath.Abs(filepath.Join(g.data, databaseFile))
+	if err != nil {
+		return "", fmt.Errorf("-data: %w", err)
+	}
+	return "sqlite://" + path, nil
+}
+
+func (g *given) redisOptions() (*redis.Options, error) {
+	if g.redis == "" {
+		return nil, nil
+	}
+	o, err := redis.ParseURL(g.redis)
+	if err != nil { // whose text may show the password
+		return nil, errors.New("-redis: it is not of the form redis://user:password@host:port/0")
+	}
+	o.ContextTimeoutEnabled = true
+	return o, nil
+}
+
+func (g *given) tls() (*tls.Config, error) {
+	switch {
+	case g.cert == "" && g.key == "":
+		return nil, nil
+	case g.cert == "" || g.key == "":
+		return nil, errors.New("-tls-cert and -tls-key: one is missing")
+	}
+	pair, err := tls.LoadX509KeyPair(g.cert, g.key)
+	if err != nil {
+		return nil, fmt.Errorf("-tls-cert and -tls-key: %w", err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
+}
+
+// checkListen refuses to send passwords in the clear over a network.
+func (g *given) checkListen() error {
+	host, _, err := net.SplitHostPort(g.listen)
+	if err != nil {
+		return fmt.Errorf("-listen: %q is not host:port", g.listen)
+	}
+	if g.insecure || g.cert != "" || isLoopback(host) {
+		return nil
+	}
+	return fmt.Errorf("-listen: others can reach %q, and passwords would travel in the clear: give -tls-cert and -tls-key, or -insecure-http if a proxy adds TLS", g.listen)
+}
+
+func isLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}
+
+func (g *given) checkPrefix() error {
+	if strings.ContainsAny(g.prefix, "{}") {
+		return errors.New("-redis-prefix: it holds a brace")
+	}
+	return nil
+}

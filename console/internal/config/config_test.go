@@ -1,0 +1,128 @@
+package config
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"flag"
+	"io"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func parse(env map[string]string, args ...string) (Config, error) {
+	return Parse(args, func(name string) string { return env[name] }, io.Discard)
+}
+
+func TestWithoutFlagsItServesTheEmbeddedDatabaseOnLoopback(t *testing.T) {
+	c, err := parse(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Config{Listen: "127.0.0.1:8080", DB: "sqlite://" + filepath.Join(wd, "headgate-data", "console.db")}
+	if c != want {
+		t.Errorf("%+v, want %+v", c, want)
+	}
+}
+
+func TestPlainHTTPIsForLoopbackUnlessAskedFor(t *testing.T) {
+	cert, key := certificate(t)
+	for _, row := range []struct {
+		args []string
+		ok   bool
+	}{
+		{[]string{"-listen", "127.0.0.1:1"}, true},
+		{[]string{"-listen", "127.9.9.9:1"}, true},
+		{[]string{"-listen", "[::1]:1"}, true},
+		{[]string{"-listen", "[::ffff:127.0.0.1]:1"}, true},
+		{[]string{"-listen", "localhost:1"}, true},
+		{[]string{"-listen", ":8080"}, false},
+		{[]string{"-listen", "0.0.0.0:8080"}, false},
+		{[]string{"-listen", "[::]:8080"}, false},
+		{[]string{"-listen", "192.0.2.1:8080"}, false},
+		{[]string{"-listen", "example.com:8080"}, false},
+		{[]string{"-listen", "localhost.example.com:8080"}, false},
+		{[]string{"-listen", "8080"}, false},
+		{[]string{"-listen", ":8080", "-insecure-http"}, true},
+		{[]string{"-listen", ":8080", "-tls-cert", cert, "-tls-key", key}, true},
+		{[]string{"-listen", ":8080", "-tls-cert", cert}, false},
+		{[]string{"-listen", ":8080", "-tls-cert", key, "-tls-key", cert}, false},
+	} {
+		if _, err := parse(nil, row.args...); (err == nil) != row.ok {
+			t.Errorf("%v: %v", row.args, err)
+		}
+	}
+}
+
+func TestEveryMistakeIsReportedAndNoPassword(t *testing.T) {
+	_, err := parse(nil, "-listen", "x", "-db", "postgres://u:s3cret@h/d", "-redis", "redis://:s3cret@h:%zz", "-tls-key", "x", "-redis-prefix", "{", "more")
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, name := range []string{"-listen", "-db", "-redis:", "-tls-key", "-redis-prefix", `"more"`} {
+		if !strings.Contains(err.Error(), name) {
+			t.Errorf("%s is not named in:\n%v", name, err)
+		}
+	}
+	if strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("the error tells the password:\n%v", err)
+	}
+}
+
+func TestTheEnvironmentGivesWhatTheFlagsDoNot(t *testing.T) {
+	env := map[string]string{EnvDB: "mysql://u:p@env/d", EnvRedis: "redis://127.0.0.1:1/2"}
+	c, err := parse(env)
+	if err != nil || c.DB != env[EnvDB] || c.Redis.Addr != "127.0.0.1:1" || c.Redis.DB != 2 || !c.Redis.ContextTimeoutEnabled {
+		t.Errorf("%+v %v", c, err)
+	}
+	if c, err = parse(env, "-db", "mysql://u:p@flag/d", "-redis", "redis://127.0.0.1:2"); err != nil ||
+		c.DB != "mysql://u:p@flag/d" || c.Redis.Addr != "127.0.0.1:2" {
+		t.Errorf("%+v %v", c, err)
+	}
+}
+
+func TestUsageShowsNoPassword(t *testing.T) {
+	var b strings.Builder
+	_, err := Parse([]string{"-h"}, func(string) string { return "mysql://u:s3cret@h/d" }, &b)
+	if !errors.Is(err, flag.ErrHelp) || !strings.Contains(b.String(), "-listen") || strings.Contains(b.String(), "s3cret") {
+		t.Errorf("%v\n%s", err, b.String())
+	}
+}
+
+// certificate writes a pair for the tests.
+func certificate(t *testing.T) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	public, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return writePEM(t, "CERTIFICATE", public), writePEM(t, "PRIVATE KEY", secret)
+}
+
+func writePEM(t *testing.T, kind string, data []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "x.pem")
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

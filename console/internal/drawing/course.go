@@ -1,0 +1,129 @@
+// Package drawing draws what a limit admits over time to a caller who never stops
+// asking.
+package drawing
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// point is how many units have been admitted, or are held, from an instant on.
+type point struct {
+	at    time.Duration
+	units int64
+}
+
+// periods is how many Periods a drawing shows, and lead how long before its first
+// request it begins, as a part of a Period.
+const (
+	periods = 3
+	lead    = 4
+)
+
+// mostPoints is how many points are worth drawing.
+const mostPoints = 720
+
+// course is what happens: units admitted in all, or held at once.
+type course struct {
+	span   time.Duration
+	points []point
+	most   int64
+}
+
+// follow runs through the requests of a caller who always asks for more, under
+// the very arithmetic that stores use. The error is that of the limit.
+func follow(l core.Limit) (course, error) {
+	if err := l.Validate(); err != nil {
+		return course{}, err
+	}
+	c := course{span: periods * l.Period}
+	if l.Algorithm == core.Concurrency {
+		return c.hold(l), nil
+	}
+	if l.Algorithm == core.GCRA {
+		return c.smooth(l), nil
+	}
+	return c.simulate(l), nil
+}
+
+// simulate takes all there is, and comes back when there is more.
+func (c course) simulate(l core.Limit) course {
+	// An aligned window begins at a multiple of its Period.
+	const epoch = int64(400*24*time.Hour/time.Microsecond) * 16
+	start := epoch - epoch%l.Period.Microseconds()
+	var state core.State
+	op := [1]core.Op{{Limit: l}}
+	states := [1]*core.State{&state}
+	var out [1]core.Decision
+	decide := func(at time.Duration, cost int64) core.Decision {
+		op[0].Cost = cost
+		core.Decide(op[:], states[:], start+at.Microseconds(), out[:])
+		return out[0]
+	}
+	c.points = append(c.points, point{0, 0})
+	for at := l.Period / lead; at <= c.span; {
+		if n := decide(at, 0).Remaining; n > 0 {
+			decide(at, n)
+			c.add(at, n)
+		}
+		at += decide(at, 1).RetryAfter
+	}
+	c.points = append(c.points, point{c.span, c.most})
+	return c
+}
+
+// smooth draws a burst, and then a unit each Period/Quota, as far as they can be
+// told apart.
+func (c course) smooth(l core.Limit) course {
+	from := l.Period / lead
+	c.points = append(c.points, point{0, 0})
+	c.add(from, l.Capacity())
+	rest := c.span - from
+	all := scale(int64(rest), l.Quota, int64(l.Period))
+	for n, i := min(all, mostPoints), int64(1); i <= n; i++ {
+		units := scale(all, i, n)
+		after := time.Duration(scale(units, int64(l.Period), l.Quota))
+		c.add(from+after, l.Capacity()+units-c.most)
+	}
+	c.points = append(c.points, point{c.span, c.most})
+	return c
+}
+
+// scale is a·b/c, rounded down, where that is no more than the most of an int64.
+func scale(a, b, c int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	n, _ := bits.Div64(hi, lo, uint64(c))
+	return int64(n)
+}
+
+// add notes units admitted at an instant; those of one instant are one step.
+func (c *course) add(at time.Duration, units int64) {
+	c.most += units
+	if last := &c.points[len(c.points)-1]; last.at == at {
+		last.units = c.most
+		return
+	}
+	c.points = append(c.points, point{at, c.most})
+}
+
+// hold draws requests that each last half a Period, for as long as leases are.
+func (c course) hold(l core.Limit) course {
+	c.most = l.Quota
+	c.points = append(c.points, point{0, 0})
+	half := l.Period / 2
+	for at := l.Period / lead; at < c.span; at += 2 * half {
+		c.points = append(c.points, point{at, l.Quota}, point{min(at+half, c.span), 0})
+	}
+	return c
+}
+
+// inWords says what the drawing shows, for who does not see it.
+func (c *course) inWords(l core.Limit) string {
+	if l.Algorithm == core.Concurrency {
+		return fmt.Sprintf("At most %d at the same time, however fast they come.", l.Quota)
+	}
+	return fmt.Sprintf("A caller who never stops asking gets %d at once and %d in %s.", l.Capacity(), c.most, l.Period*periods-l.Period/lead)
+}

@@ -1,0 +1,121 @@
+package drawing
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+func parse(t testing.TB, text string) core.Limit {
+	t.Helper()
+	l, err := core.ParseLimit(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestTheCourseIsThatOfTheAlgorithm(t *testing.T) {
+	s := time.Second
+	for _, row := range []struct {
+		limit string
+		want  []point
+	}{
+		{"10/4s fixed-window", []point{{0, 0}, {1 * s, 10}, {5 * s, 20}, {9 * s, 30}, {12 * s, 30}}},
+		{"10/4s fixed-window aligned", []point{{0, 0}, {1 * s, 10}, {4 * s, 20}, {8 * s, 30}, {12 * s, 40}, {12 * s, 40}}},
+		{"10/4s sliding-log", []point{{0, 0}, {1 * s, 10}, {5 * s, 20}, {9 * s, 30}, {12 * s, 30}}},
+		{"2/4s token-bucket burst=5", []point{{0, 0}, {1 * s, 5}, {5 * s, 7}, {9 * s, 9}, {12 * s, 9}}},
+		{"2/4s burst=3", []point{{0, 0}, {1 * s, 3}, {3 * s, 4}, {5 * s, 5}, {7 * s, 6}, {9 * s, 7}, {11 * s, 8}, {12 * s, 8}}},
+		{"3 concurrent ttl=4s", []point{{0, 0}, {1 * s, 3}, {3 * s, 0}, {5 * s, 3}, {7 * s, 0}, {9 * s, 3}, {11 * s, 0}}},
+	} {
+		c, err := follow(parse(t, row.limit))
+		if err != nil || !slices.Equal(c.points, row.want) {
+			t.Errorf("%s: %v, %v, want %v", row.limit, c.points, err, row.want)
+		}
+	}
+}
+
+func TestADrawingIsWellFormedAndSmallForEveryLimit(t *testing.T) {
+	for _, text := range []string{
+		"1/1s", "100/1m", "1000000000/24h", "1/400d", "1/1ms", "9000/1s burst=1", "999983/24h burst=2", "100/1m token-bucket burst=100000",
+		"1000/1h sliding-log", "240/1h sliding-window segments=60", "20/1s fixed-window aligned", "10000 concurrent ttl=1h",
+	} {
+		svg, err := SVG(parse(t, text))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if len(svg) > 128<<10 {
+			t.Errorf("%s: %d bytes", text, len(svg))
+		}
+		d := xml.NewDecoder(strings.NewReader(svg))
+		for {
+			if _, err := d.Token(); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Errorf("%s: %v", text, err)
+				break
+			}
+		}
+		if strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") {
+			t.Errorf("%s: a place that is no number", text)
+		}
+	}
+}
+
+func TestALimitThatIsWrongIsNotDrawn(t *testing.T) {
+	if _, err := SVG(core.Limit{Quota: -1}); err == nil || !strings.Contains(err.Error(), "quota -1") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestTheDrawingIsSaidInWords(t *testing.T) {
+	for text, want := range map[string]string{
+		"10/4s fixed-window":   "A caller who never stops asking gets 10 at once and 30 in 11s.",
+		"20 concurrent ttl=1m": "At most 20 at the same time, however fast they come.",
+	} {
+		if svg, err := SVG(parse(t, text)); err != nil || !strings.Contains(svg, want) {
+			t.Errorf("%s: not said: %s", text, want)
+		}
+	}
+}
+
+func TestNumbersAndSpansAreShort(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 9999: "9999", 12_345: "12.3k", 1_000_000: "1M", 2_500_000_000: "2.5G", 7e15: "7P"} {
+		if got := short(n); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+	for d, want := range map[time.Duration]string{
+		0: "0", 90 * time.Second: "1m30s", 3 * time.Minute: "3m", 48 * time.Hour: "2d", 36 * time.Hour: "36h", 1500 * time.Millisecond: "1.5s",
+	} {
+		if got := span(d); got != want {
+			t.Errorf("%v: %s, want %s", d, got, want)
+		}
+	}
+}
+
+func BenchmarkDraw(b *testing.B) {
+	l := parse(b, "1000000/1h")
+	for b.Loop() {
+		if _, err := SVG(l); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func TestASmoothCourseIsThatWhichIsSimulated(t *testing.T) {
+	for _, text := range []string{"10/4s", "7/7s burst=3", "4/1s burst=9", "100/1m burst=1", "200/1s"} {
+		l := parse(t, text)
+		c := course{span: periods * l.Period}
+		if a, b := c.smooth(l), c.simulate(l); !slices.Equal(a.points, b.points) {
+			t.Errorf("%s: %v, simulated %v", text, a.points, b.points)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package drawing
+
+import (
+	"fmt"
+	"html"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// The size of the drawing, and of its margins.
+const (
+	width, height = 640, 240
+	left, right   = 64, 16
+	top, bottom   = 28, 36
+)
+
+// style makes the drawing readable in the light and in the dark.
+const style = `text{font:12px system-ui,sans-serif;fill:#374151}.grid{stroke:#d1d5db;stroke-width:1}` +
+	`.line{fill:none;stroke:#0f62a8;stroke-width:2}.area{fill:#0f62a8;fill-opacity:.12}.rate{stroke:#b45309;stroke-width:1.5;stroke-dasharray:5 4}` +
+	`@media(prefers-color-scheme:dark){text{fill:#d1d5db}.grid{stroke:#4b5563}.line{stroke:#7cc4ff}.area{fill:#7cc4ff}.rate{stroke:#fbbf24}}`
+
+// SVG returns a drawing of the limit as a whole document, or the mistake in the
+// limit. It holds no text but numbers, spans and its own.
+func SVG(l core.Limit) (string, error) {
+	c, err := follow(l)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-labelledby="t d">`, width, height)
+	fmt.Fprintf(&b, `<title id="t">%s</title><desc id="d">%s</desc><style>%s</style>`,
+		html.EscapeString("What "+l.String()+" admits over time"), html.EscapeString(c.inWords(l)), style)
+	c.axes(&b, l)
+	c.line(&b)
+	if l.Algorithm != core.Concurrency {
+		c.rate(&b, l)
+	}
+	b.WriteString(`</svg>`)
+	return b.String(), nil
+}
+
+// x and y are where a moment and a number lie.
+func (c *course) x(at time.Duration) string {
+	return place(left + float64(at)/float64(c.span)*(width-left-right))
+}
+
+func (c *course) y(units float64) string {
+	return place(height - bottom - units/float64(max(1, c.most))*(height-top-bottom))
+}
+
+func place(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
+
+// axes draws a line at each Period, and one at each quarter of the most.
+func (c *course) axes(b *strings.Builder, l core.Limit) {
+	what := "admitted in all"
+	if l.Algorithm == core.Concurrency {
+		what = "held at once"
+	}
+	fmt.Fprintf(b, `<text x="%d" y="16">%s</text>`, 8, what)
+	for i := range periods + 1 {
+		at := time.Duration(i) * l.Period
+		fmt.Fprintf(b, `<line class="grid" x1="%[1]s" x2="%[1]s" y1="%[2]d" y2="%[3]d"/>`, c.x(at), top, height-bottom)
+		anchor := "middle"
+		if i == periods {
+			anchor = "end"
+		}
+		fmt.Fprintf(b, `<text x="%s" y="%d" text-anchor="%s">%s</text>`, c.x(at), height-bottom+18, anchor, span(at))
+	}
+	last := int64(-1)
+	for i := range int64(5) {
+		n := c.most * i / 4
+		if n == last {
+			continue
+		}
+		last = n
+		fmt.Fprintf(b, `<line class="grid" x1="%d" x2="%d" y1="%[3]s" y2="%[3]s"/>`, left, width-right, c.y(float64(n)))
+		fmt.Fprintf(b, `<text x="%d" y="%s" dy="4" text-anchor="end">%s</text>`, left-6, c.y(float64(n)), short(n))
+	}
+}
+
+// line draws the course as steps.
+func (c *course) line(b *strings.Builder) {
+	var path strings.Builder
+	for i, p := range c.points {
+		if i == 0 {
+			fmt.Fprintf(&path, "M%s %s", c.x(p.at), c.y(float64(p.units)))
+			continue
+		}
+		fmt.Fprintf(&path, "H%sV%s", c.x(p.at), c.y(float64(p.units)))
+	}
+	fmt.Fprintf(b, `<path class="area" d="%sH%sV%[3]sH%[4]sZ"/>`, path.String(), c.x(c.span), c.y(0), c.x(0))
+	fmt.Fprintf(b, `<path class="line" d="%s"/>`, path.String())
+}
+
+// rate draws Quota a Period, from the first request on.
+func (c *course) rate(b *strings.Builder, l core.Limit) {
+	from := l.Period / lead
+	end := float64(l.Quota) * float64(c.span-from) / float64(l.Period)
+	fmt.Fprintf(b, `<line class="rate" x1="%s" y1="%s" x2="%s" y2="%s"/>`, c.x(from), c.y(0), c.x(c.span), c.y(min(end, float64(c.most))))
+	fmt.Fprintf(b, `<text x="%d" y="16" text-anchor="end">dashed: %s each %s</text>`, width-right, short(l.Quota), span(l.Period))
+}
+
+// span writes a time without what is zero.
+func span(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d == 0:
+		return "0"
+	case d%day == 0:
+		return strconv.FormatInt(int64(d/day), 10) + "d"
+	case d%time.Hour == 0:
+		return strconv.FormatInt(int64(d/time.Hour), 10) + "h"
+	case d%time.Minute == 0:
+		return strconv.FormatInt(int64(d/time.Minute), 10) + "m"
+	}
+	return d.String()
+}
+
+// short writes a number of five digits or more in thousands, millions and so on.
+func short(n int64) string {
+	const names = "kMGTP"
+	if n < 10_000 {
+		return strconv.FormatInt(n, 10)
+	}
+	v, i := float64(n)/1000, 0
+	for ; v >= 1000 && i < len(names)-1; i++ {
+		v /= 1000
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64) + names[i:i+1]
+}

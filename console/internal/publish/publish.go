@@ -1,0 +1,222 @@
+// Package publish brings the policies from the database to where the running
+// instances read them. The database is the truth: what is published is always the
+// whole set, and whatever was not published when something died or was away is
+// published later.
+package publish
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/policy"
+)
+
+// Publisher is where policies are published, such as a *redissource.Source. Its
+// methods are safe for concurrent use and return soon after ctx ends.
+type Publisher interface {
+	// Version returns the label of what is published, or "" for nothing.
+	Version(ctx context.Context) (label string, err error)
+
+	// Publish puts the set in the place of what was published under the label
+	// expected, and returns a new label. If something else is there by now, it
+	// changes nothing and returns an error.
+	Publish(ctx context.Context, set policy.Set, expected string) (label string, err error)
+}
+
+// Source is the database. Its methods are safe for concurrent use.
+type Source interface {
+	// Pending returns the version of the set of policies, 0 if there never were
+	// any, the version that was published last, and its label.
+	Pending(ctx context.Context) (version, published int64, label string, err error)
+
+	// Snapshot returns the set and its version.
+	Snapshot(ctx context.Context) (policy.Set, int64, error)
+
+	// Published notes what was published.
+	Published(ctx context.Context, version int64, label string) error
+}
+
+// What the zero values of Options mean.
+const (
+	DefaultCheck    = 5 * time.Second
+	DefaultMinPause = 200 * time.Millisecond
+	DefaultMaxPause = 15 * time.Second
+	DefaultTimeout  = 20 * time.Second
+)
+
+// Options says what a [Worker] does. Source and Publisher must be set.
+type Options struct {
+	Source    Source
+	Publisher Publisher
+
+	// Check is how often to look whether what is published is what should be,
+	// also when nobody calls Wake: another program may have changed either.
+	Check time.Duration
+
+	// MinPause and MaxPause bound the pause after a failure, which doubles, and of
+	// which a random half is waited.
+	MinPause, MaxPause time.Duration
+
+	// Timeout bounds one attempt.
+	Timeout time.Duration
+
+	// Logger is told when publishing begins to fail and when it works again; nil
+	// means slog.Default().
+	Logger *slog.Logger
+}
+
+// Status is what a [Worker] knows of its last attempt.
+type Status struct {
+	At        time.Time // of the last attempt; zero before the first has ended
+	Published int64     // the version that it found or made published
+	Err       error     // why it failed, or nil
+	Failures  int       // in a row, the last attempt included
+	Since     time.Time // of the first of these failures
+}
+
+// Worker publishes in a goroutine of its own, until Close. It is safe for
+// concurrent use.
+type Worker struct {
+	o    Options
+	wake chan struct{}
+	stop context.CancelFunc
+	done chan struct{}
+
+	mu     sync.Mutex
+	status Status
+}
+
+// Start starts a worker, which publishes at once what there is to publish. Close
+// ends it.
+func Start(o Options) (*Worker, error) {
+	var errs []error
+	if o.Source == nil {
+		errs = append(errs, errors.New("publish: Source is nil"))
+	}
+	if o.Publisher == nil {
+		errs = append(errs, errors.New("publish: Publisher is nil"))
+	}
+	if min(o.Check, o.MinPause, o.MaxPause, o.Timeout) < 0 {
+		errs = append(errs, errors.New("publish: a duration is negative"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	o.Check = cmp.Or(o.Check, DefaultCheck)
+	o.MinPause = cmp.Or(o.MinPause, DefaultMinPause)
+	o.MaxPause = max(o.MinPause, cmp.Or(o.MaxPause, DefaultMaxPause))
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	ctx, stop := context.WithCancel(context.Background())
+	w := &Worker{o: o, wake: make(chan struct{}, 1), stop: stop, done: make(chan struct{})}
+	go w.run(ctx)
+	return w, nil
+}
+
+// Wake makes the worker look for what to publish. It returns at once.
+func (w *Worker) Wake() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // it will look anyway
+	}
+}
+
+// Status returns what the last attempt came to.
+func (w *Worker) Status() Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.status
+}
+
+// Close ends the worker and waits for its end. What is not published then is
+// published by the next one. It may be called again.
+func (w *Worker) Close() error {
+	w.stop()
+	<-w.done
+	return nil
+}
+
+func (w *Worker) run(ctx context.Context) {
+	defer close(w.done)
+	pause := w.o.MinPause
+	for ctx.Err() == nil {
+		published, err := w.attempt(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		w.note(published, err)
+		if err == nil {
+			pause = w.o.MinPause
+			sleep(ctx, w.o.Check, w.wake)
+			continue
+		}
+		sleep(ctx, pause/2+rand.N(pause/2+1), nil)
+		pause = min(2*pause, w.o.MaxPause)
+	}
+}
+
+// sleep waits for a time, or until it is woken or ctx ends.
+func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-wake:
+	}
+}
+
+// attempt publishes what is not published. It asks what is published before it
+// reads the database: if another worker publishes a newer set in between, the
+// label is another one, and this older set does not replace it.
+func (w *Worker) attempt(ctx context.Context) (published int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, w.o.Timeout)
+	defer cancel()
+	there, err := w.o.Publisher.Version(ctx)
+	if err != nil {
+		return 0, err
+	}
+	version, published, label, err := w.o.Source.Pending(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if version == 0 || published == version && label == there {
+		return published, nil
+	}
+	set, version, err := w.o.Source.Snapshot(ctx)
+	if err != nil {
+		return published, err
+	}
+	if label, err = w.o.Publisher.Publish(ctx, set, there); err != nil {
+		return published, fmt.Errorf("version %d: %w", version, err)
+	}
+	return version, w.o.Source.Published(ctx, version, label)
+}
+
+// note keeps what an attempt came to, and logs a change between success and
+// failure.
+func (w *Worker) note(published int64, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	before := w.status
+	w.status = Status{At: now, Published: published}
+	if err == nil {
+		if before.Failures > 0 {
+			w.o.Logger.Info("publishing works again", "version", published, "failures", before.Failures)
+		}
+		return
+	}
+	w.status.Published = max(published, before.Published)
+	w.status.Err, w.status.Failures, w.status.Since = err, before.Failures+1, before.Since
+	if before.Failures == 0 {
+		w.status.Since = now
+		w.o.Logger.Warn("publishing fails, and is tried again until it works", "error", err)
+	}
+}

@@ -1,0 +1,266 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/policy"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// database is a source whose set has as many policies as its version.
+type database struct {
+	mu                 sync.Mutex
+	version, published int64
+	label              string
+	beforeSnapshot     func()
+}
+
+func (d *database) change() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.version++
+	return d.version
+}
+
+func (d *database) Pending(context.Context) (version, published int64, label string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.version, d.published, d.label, nil
+}
+
+func (d *database) Snapshot(context.Context) (policy.Set, int64, error) {
+	if d.beforeSnapshot != nil {
+		d.beforeSnapshot()
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return make(policy.Set, d.version), d.version, nil
+}
+
+func (d *database) Published(_ context.Context, version int64, label string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if version >= d.published {
+		d.published, d.label = version, label
+	}
+	return nil
+}
+
+var errAway = errors.New("away")
+
+// place is where sets are published.
+type place struct {
+	mu     sync.Mutex
+	away   bool
+	label  string
+	sizes  []int // of the sets, as they came
+	asked  []time.Duration
+	began  time.Time
+	writes int
+}
+
+func newPlace() *place { return &place{began: time.Now()} }
+
+func (p *place) Version(context.Context) (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked = append(p.asked, time.Since(p.began))
+	if p.away {
+		return "", errAway
+	}
+	return p.label, nil
+}
+
+func (p *place) Publish(_ context.Context, set policy.Set, expected string) (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.away {
+		return "", errAway
+	}
+	if expected != p.label {
+		return "", errors.New("another is there")
+	}
+	p.sizes = append(p.sizes, len(set))
+	p.writes++
+	p.label = string(rune('a' + p.writes))
+	return p.label, nil
+}
+
+func (p *place) set(f func(*place)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f(p)
+}
+
+func (p *place) got() []int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]int(nil), p.sizes...)
+}
+
+func start(t *testing.T, d *database, p *place) *Worker {
+	t.Helper()
+	w, err := Start(Options{Source: d, Publisher: p, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func wantSizes(t *testing.T, p *place, want ...int) {
+	t.Helper()
+	got := p.got()
+	if len(got) != len(want) {
+		t.Fatalf("sets of %v were published, want %v", got, want)
+	}
+	for i := range got {
+		if got[i] != want[i] {
+			t.Fatalf("sets of %v were published, want %v", got, want)
+		}
+	}
+}
+
+func TestAChangeIsPublishedWhenTheWorkerIsWoken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, p := &database{}, newPlace()
+		w := start(t, d, p)
+		defer w.Close()
+		synctest.Wait()
+		wantSizes(t, p) // there never were any policies
+		for i := 1; i <= 3; i++ {
+			d.change()
+			w.Wake()
+			synctest.Wait()
+		}
+		wantSizes(t, p, 1, 2, 3)
+		if s := w.Status(); s.Published != 3 || s.Err != nil {
+			t.Errorf("the status is %+v", s)
+		}
+	})
+}
+
+func TestADatabaseWithoutAnyChangeReplacesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, p := &database{}, newPlace()
+		p.label = "somebody else's"
+		w := start(t, d, p)
+		defer w.Close()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		wantSizes(t, p)
+	})
+}
+
+func TestWhatAnotherProgramChangedIsPublishedWithoutAWake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, p := &database{}, newPlace()
+		w := start(t, d, p)
+		defer w.Close()
+		synctest.Wait()
+		d.change()
+		time.Sleep(DefaultCheck)
+		synctest.Wait()
+		wantSizes(t, p, 1)
+	})
+}
+
+func TestNothingIsLostWhileTheInstancesPlaceIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, p := &database{}, newPlace()
+		p.away = true
+		w := start(t, d, p)
+		defer w.Close()
+		for range 10 {
+			d.change()
+			w.Wake()
+			time.Sleep(time.Minute)
+		}
+		synctest.Wait()
+		if s := w.Status(); !errors.Is(s.Err, errAway) || s.Failures != len(p.asked) || !s.Since.Equal(p.began) {
+			t.Errorf("the status is %+v after %d attempts", s, len(p.asked))
+		}
+		pause := DefaultMinPause
+		for i := 1; i < len(p.asked); i++ {
+			if gap := p.asked[i] - p.asked[i-1]; gap < pause/2 || gap > pause {
+				t.Errorf("pause %d was %s, want %s to %s", i, gap, pause/2, pause)
+			}
+			pause = min(2*pause, DefaultMaxPause)
+		}
+		p.set(func(p *place) { p.away = false })
+		time.Sleep(DefaultMaxPause)
+		synctest.Wait()
+		wantSizes(t, p, 10)
+		if s := w.Status(); s.Err != nil || s.Failures != 0 || s.Published != 10 {
+			t.Errorf("the status is %+v", s)
+		}
+	})
+}
+
+func TestWhatVanishedIsPublishedAgainAndWhatIsThereIsNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, p := &database{}, newPlace()
+		d.change()
+		w := start(t, d, p)
+		defer w.Close()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		wantSizes(t, p, 1)
+		p.set(func(p *place) { p.label = "" })
+		time.Sleep(DefaultCheck)
+		synctest.Wait()
+		wantSizes(t, p, 1, 1)
+	})
+}
+
+func TestAnOlderSetDoesNotReplaceANewerOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, p := &database{}, newPlace()
+		d.change()
+		var once sync.Once
+		d.beforeSnapshot = func() {
+			once.Do(func() { // another worker comes first
+				label, err := p.Publish(t.Context(), make(policy.Set, d.change()), "")
+				if err != nil {
+					t.Error(err)
+				}
+				d.Published(t.Context(), 2, label)
+			})
+		}
+		w := start(t, d, p)
+		defer w.Close()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		wantSizes(t, p, 2)
+	})
+}
+
+func TestTwoWorkersPublishEachSetOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, p := &database{}, newPlace()
+		first, second := start(t, d, p), start(t, d, p)
+		defer first.Close()
+		defer second.Close()
+		for range 5 {
+			d.change()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+		}
+		wantSizes(t, p, 1, 2, 3, 4, 5)
+	})
+}
+
+func TestEveryMistakeInTheOptionsIsReported(t *testing.T) {
+	_, err := Start(Options{Check: -1})
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok || len(joined.Unwrap()) != 3 {
+		t.Errorf("the error is %v, want three mistakes", err)
+	}
+}

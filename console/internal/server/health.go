@@ -1,0 +1,28 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+// healthTime is how long the database may take to answer.
+const healthTime = 2 * time.Second
+
+// Health answers 200 while healthy returns nil, and 503 otherwise. It tells
+// nobody why.
+func Health(healthy func(context.Context) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), healthTime)
+		defer cancel()
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		if healthy(ctx) != nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			w.Write([]byte("the database is not available\n"))
+			return
+		}
+		w.Write([]byte("ok\n"))
+	})
+}

@@ -1,0 +1,61 @@
+// Package server serves HTTP with bounds on everything, and ends without breaking
+// off requests.
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Bounds of a request and its answer.
+const (
+	headerTime   = 5 * time.Second
+	readTime     = 30 * time.Second
+	writeTime    = 3 * time.Minute // an import may take two
+	idleTime     = 2 * time.Minute
+	headerBytes  = 32 << 10
+	bodyBytes    = 5 << 20 // an import may have four
+	shutdownTime = 15 * time.Second
+)
+
+// Serve answers the requests on l, with TLS unless c is nil, until ctx ends. Then
+// it takes no more, lets those that are being answered end for 15 seconds, and
+// returns nil if they did. It closes l.
+func Serve(ctx context.Context, l net.Listener, c *tls.Config, h http.Handler, logger *slog.Logger) error {
+	s := &http.Server{
+		Handler:           http.MaxBytesHandler(h, bodyBytes),
+		ReadHeaderTimeout: headerTime,
+		ReadTimeout:       readTime,
+		WriteTimeout:      writeTime,
+		IdleTimeout:       idleTime,
+		MaxHeaderBytes:    headerBytes,
+		TLSConfig:         c,
+		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+	}
+	ended := make(chan error, 1)
+	go func() {
+		if c != nil {
+			ended <- s.ServeTLS(l, "", "")
+			return
+		}
+		ended <- s.Serve(l)
+	}()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
+	defer cancel()
+	err := s.Shutdown(deadline)
+	if err != nil {
+		err = errors.Join(err, s.Close())
+	}
+	<-ended
+	return err
+}

@@ -1,0 +1,98 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func serve(t *testing.T, ctx context.Context, h http.Handler) (url string, ended <-chan error) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- Serve(ctx, l, nil, h, slog.New(slog.DiscardHandler)) }()
+	return "http://" + l.Addr().String(), done
+}
+
+func TestARequestThatIsBeingAnsweredEndsBeforeTheServer(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	inside, leave := make(chan struct{}), make(chan struct{})
+	url, ended := serve(t, ctx, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		close(inside)
+		<-leave
+		io.WriteString(w, "done")
+	}))
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	answer := make(chan string, 1)
+	go func() {
+		r, err := client.Get(url)
+		if err != nil {
+			answer <- err.Error()
+			return
+		}
+		defer r.Body.Close()
+		body, _ := io.ReadAll(r.Body)
+		answer <- string(body)
+	}()
+	<-inside
+	stop()
+	select {
+	case err := <-ended:
+		t.Fatalf("the server ended before the request: %v", err)
+	default:
+	}
+	close(leave)
+	if got := <-answer; got != "done" {
+		t.Errorf("the answer is %q", got)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestABodyThatIsTooLongIsNotRead(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	url, ended := serve(t, ctx, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, err := io.Copy(io.Discard, r.Body)
+		result <- err
+	}))
+	client := &http.Client{Transport: &http.Transport{}}
+	if r, err := client.Post(url, "text/plain", strings.NewReader(strings.Repeat("x", bodyBytes+1))); err == nil {
+		r.Body.Close()
+	}
+	var tooLong *http.MaxBytesError
+	if err := <-result; !errors.As(err, &tooLong) {
+		t.Errorf("reading it: %v", err)
+	}
+	client.CloseIdleConnections()
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHealthIsThatOfTheDatabase(t *testing.T) {
+	for want, err := range map[int]error{200: nil, 503: errors.New("a secret")} {
+		w := httptest.NewRecorder()
+		Health(func(context.Context) error { return err }).ServeHTTP(w, httptest.NewRequest("GET", "/healthz", nil))
+		if w.Code != want || strings.Contains(w.Body.String(), "secret") {
+			t.Errorf("%d %q, want %d", w.Code, w.Body.String(), want)
+		}
+	}
+}

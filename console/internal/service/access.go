@@ -1,0 +1,112 @@
+package service
+
+import (
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/headgate/headgate/console/internal/store"
+)
+
+// Role is what a user may do with the policies of an application.
+type Role string
+
+// The roles.
+const (
+	NoRole Role = ""
+	Viewer Role = "viewer" // sees them
+	Owner  Role = "owner"  // sees, edits and deletes them
+)
+
+// Access is what an actor may do, as it was when it was asked for. A page uses it
+// to show no button that would be refused; every method checks again.
+type Access struct {
+	User               string
+	Administrator      bool // manages users and applications, and owns every application
+	MustChangePassword bool // and nothing else before
+	ReadOnly           bool // a token to read with
+	Token              bool // a token, which manages neither users nor applications nor tokens
+
+	roles map[string]Role
+	only  []string // the applications that a token is for; nil means all
+}
+
+// Role is the actor's role in an application.
+func (a Access) Role(app string) Role {
+	if a.only != nil && !slices.Contains(a.only, app) {
+		return NoRole
+	}
+	if a.Administrator {
+		return Owner
+	}
+	return a.roles[app]
+}
+
+// CanSee tells whether the actor sees policies that list these applications: one
+// of which it has a role in is enough.
+func (a Access) CanSee(apps []string) bool {
+	if a.seesAll() {
+		return true
+	}
+	return slices.ContainsFunc(apps, func(app string) bool { return a.Role(app) != NoRole })
+}
+
+// CanEdit tells whether the actor may write policies that list these
+// applications, at least one: it has to own all of them.
+func (a Access) CanEdit(apps []string) bool {
+	if a.ReadOnly || len(apps) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(apps, func(app string) bool { return a.Role(app) != Owner })
+}
+
+// CanManage tells whether the actor may manage users and applications, change the
+// settings and read the audit log.
+func (a Access) CanManage() bool { return a.Administrator && !a.Token }
+
+// seesAll tells that no application is hidden from the actor.
+func (a Access) seesAll() bool { return a.Administrator && a.only == nil }
+
+// visible names the applications whose policies the actor sees; nil means all.
+func (a Access) visible() []string {
+	switch {
+	case a.seesAll():
+		return nil
+	case a.Administrator:
+		return a.only
+	}
+	apps := []string{}
+	for _, app := range slices.Sorted(maps.Keys(a.roles)) {
+		if a.Role(app) != NoRole {
+			apps = append(apps, app)
+		}
+	}
+	return apps
+}
+
+// accessOf looks up what an actor may do. The error is ErrNotLoggedIn if it may
+// do nothing.
+func accessOf(t *store.Tx, a Actor) (Access, error) {
+	u, err := t.User(a.user)
+	if errors.Is(err, store.ErrNotFound) {
+		return Access{}, ErrNotLoggedIn
+	}
+	if err != nil {
+		return Access{}, err
+	}
+	if u.Disabled || a.via == "" {
+		return Access{}, ErrNotLoggedIn
+	}
+	roles, err := t.RolesOf(u.Name)
+	if err != nil {
+		return Access{}, err
+	}
+	access := Access{User: u.Name, Administrator: u.Administrator, MustChangePassword: u.MustChange, roles: map[string]Role{}}
+	for _, r := range roles {
+		access.roles[r.App] = Role(r.Role)
+	}
+	if a.token != nil {
+		access.Token, access.ReadOnly, access.only = true, a.token.readOnly, a.token.apps
+	}
+	return access, nil
+}

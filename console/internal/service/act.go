@@ -1,0 +1,120 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/headgate/headgate/console/internal/store"
+)
+
+// deed is one action of an actor in one transaction.
+type deed struct {
+	*store.Tx
+	actor  Actor
+	access Access
+	now    int64 // µs
+	action string
+	object string
+}
+
+// errUnchanged ends a transaction that has nothing to change; nobody sees it.
+var errUnchanged = errors.New("unchanged")
+
+// refusalTime is how long writing down a refusal may take, also for a client that
+// has gone.
+const refusalTime = 5 * time.Second
+
+// ask runs f in a transaction that reads.
+func (s *Service) ask(ctx context.Context, a Actor, action, object string, f func(*deed) error) error {
+	err := s.db.View(ctx, func(t *store.Tx) error {
+		d := &deed{Tx: t, actor: a, now: s.now(), action: action, object: object}
+		return d.begin(f)
+	})
+	return s.ended(ctx, a, err)
+}
+
+// act runs f in a transaction that writes, and is the only one to have raised the
+// counter lock. The rows of the audit log are f's to write.
+func (s *Service) act(ctx context.Context, a Actor, lock, action, object string, f func(*deed) error) error {
+	err := s.db.Update(ctx, func(t *store.Tx) error {
+		d := &deed{Tx: t, actor: a, now: s.now(), action: action, object: object}
+		if err := t.RaiseCounter(lock, d.now); err != nil {
+			return err
+		}
+		return d.begin(f)
+	})
+	if err == nil && lock == store.CounterPolicies {
+		s.changed()
+	}
+	return s.ended(ctx, a, err)
+}
+
+// begin looks up what the actor may do before f does it.
+func (d *deed) begin(f func(*deed) error) error {
+	var err error
+	if d.access, err = accessOf(d.Tx, d.actor); err != nil {
+		return err
+	}
+	if d.access.MustChangePassword {
+		return ErrPasswordChange
+	}
+	return f(d)
+}
+
+// ended writes a refusal down, and hides what is nobody's business.
+func (s *Service) ended(ctx context.Context, a Actor, err error) error {
+	var denied *DeniedError
+	switch {
+	case errors.Is(err, errUnchanged):
+		return nil
+	case errors.As(err, &denied):
+		s.noteRefusal(ctx, a, denied.Action, denied.Object, denied.Reason)
+	}
+	return err
+}
+
+// noteRefusal writes what was refused, in a transaction of its own.
+func (s *Service) noteRefusal(ctx context.Context, a Actor, action, object, reason string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refusalTime)
+	defer cancel()
+	row := a.auditRow(s.now(), action, object)
+	row.Outcome, row.Note = string(Refused), reason
+	if err := s.db.Update(ctx, func(t *store.Tx) error { return t.AddAudit(row) }); err != nil {
+		s.logger.ErrorContext(ctx, "a refusal could not be written to the audit log",
+			"actor", a.user, "action", action, "object", object, "error", err)
+	}
+}
+
+// deny refuses the action.
+func (d *deed) deny(reason string) error {
+	return &DeniedError{Action: d.action, Object: d.object, Reason: reason}
+}
+
+// hide refuses the action as if there were nothing to act on.
+func (d *deed) hide() error {
+	return &DeniedError{Action: d.action, Object: d.object, Reason: "the object is hidden from the actor", hidden: true}
+}
+
+// manage refuses whoever is not an administrator.
+func (d *deed) manage() error {
+	if !d.access.CanManage() {
+		return d.deny("it takes an administrator")
+	}
+	return nil
+}
+
+// person refuses tokens, for what only somebody who is logged in may do.
+func (d *deed) person() error {
+	if d.access.Token {
+		return d.deny("a token may not do this")
+	}
+	return nil
+}
+
+// done writes the row of the audit log.
+func (d *deed) done(before, after string) error {
+	row := d.actor.auditRow(d.now, d.action, d.object)
+	row.Outcome, row.Before, row.After = string(Done), before, after
+	return d.AddAudit(row)
+}

@@ -1,0 +1,133 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/console/internal/store"
+	"github.com/headgate/headgate/policy"
+)
+
+// App is an application that policies list.
+type App struct {
+	Name        string
+	Description string
+	CreatedAt   time.Time
+	CreatedBy   string
+	Policies    int64 // how many list it
+	Role        Role  // of who asked
+}
+
+func appObject(name string) string { return "app:" + name }
+
+func appOf(r store.App, access Access) App {
+	return App{
+		Name: r.Name, Description: r.Description, CreatedAt: instant(r.CreatedAt), CreatedBy: r.CreatedBy,
+		Policies: r.Policies, Role: access.Role(r.Name),
+	}
+}
+
+// Apps returns the applications in which the actor has a role, by name.
+func (s *Service) Apps(ctx context.Context, a Actor) (list []App, err error) {
+	err = s.ask(ctx, a, "app.list", "apps", func(d *deed) error {
+		rows, err := d.Apps()
+		list = nil
+		for _, r := range rows {
+			if app := appOf(r, d.access); app.Role != NoRole {
+				list = append(list, app)
+			}
+		}
+		return err
+	})
+	return list, err
+}
+
+// CreateApp adds an application. It takes an administrator.
+func (s *Service) CreateApp(ctx context.Context, a Actor, name, description string) error {
+	return s.actOnApp(ctx, a, "app.create", name, func(d *deed) error {
+		var f faults
+		f.note("name", policy.CheckApp(name))
+		f.note("description", checkText(description, MaxText))
+		if err := f.err(); err != nil {
+			return err
+		}
+		err := d.InsertApp(store.App{Name: name, Description: description, CreatedAt: d.now, CreatedBy: a.user})
+		if errors.Is(err, store.ErrExists) {
+			return invalid("name", "there is an application of that name")
+		}
+		if err != nil {
+			return err
+		}
+		return d.done("", appText(name, description))
+	})
+}
+
+// DescribeApp changes the description of an application. It takes an
+// administrator.
+func (s *Service) DescribeApp(ctx context.Context, a Actor, name, description string) error {
+	return s.actOnApp(ctx, a, "app.update", name, func(d *deed) error {
+		if err := checkText(description, MaxText); err != nil {
+			return invalid("description", err.Error())
+		}
+		was, err := d.app(name)
+		if err != nil {
+			return err
+		}
+		if was.Description == description {
+			return errUnchanged
+		}
+		if err := d.Tx.DescribeApp(name, description); err != nil {
+			return err
+		}
+		return d.done(appText(name, was.Description), appText(name, description))
+	})
+}
+
+// DeleteApp removes an application, and the roles in it. It takes an
+// administrator, and that no policy lists the application.
+func (s *Service) DeleteApp(ctx context.Context, a Actor, name string) error {
+	return s.actOnApp(ctx, a, "app.delete", name, func(d *deed) error {
+		was, err := d.app(name)
+		if err != nil {
+			return err
+		}
+		if was.Policies > 0 {
+			return invalid("name", fmt.Sprintf("the policies that list the application have to go first: %d", was.Policies))
+		}
+		err = d.Tx.DeleteApp(name)
+		if errors.Is(err, store.ErrReferenced) {
+			return invalid("name", "the policies that list the application have to go first")
+		}
+		if err != nil {
+			return err
+		}
+		return d.done(appText(name, was.Description), "")
+	})
+}
+
+func (s *Service) actOnApp(ctx context.Context, a Actor, action, name string, f func(*deed) error) error {
+	return s.act(ctx, a, store.CounterUsers, action, appObject(name), func(d *deed) error {
+		if err := d.manage(); err != nil {
+			return err
+		}
+		return f(d)
+	})
+}
+
+// app returns one; what cannot be a name is not looked for.
+func (d *deed) app(name string) (store.App, error) {
+	if policy.CheckApp(name) != nil {
+		return store.App{}, ErrNotFound
+	}
+	return d.App(name)
+}
+
+// appText is an application in the audit log.
+func appText(name, description string) string {
+	return text(struct {
+		Name        string `json:"name"`
+		Description string `json:"description,omitempty"`
+	}{name, description})
+}

@@ -1,0 +1,119 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/headgate/headgate/console/internal/store"
+)
+
+// Outcome is what came of an action.
+type Outcome string
+
+// The outcomes.
+const (
+	Done    Outcome = "done"
+	Refused Outcome = "refused"
+)
+
+// Entry is a row of the audit log. It is never changed, and holds no secret.
+type Entry struct {
+	ID        int64
+	At        time.Time
+	Actor     string // a user, or "" for the program itself or nobody known
+	Via       string // "session", "token:" and its id, or "console"
+	Action    string // such as "policy.update"
+	Object    string // such as "policy:login"
+	Outcome   Outcome
+	Before    string // JSON, or ""
+	After     string // JSON, or ""
+	RequestID string
+	Address   string
+	Note      string // why it was refused, say
+}
+
+// AuditQuery asks for a page of the audit log, the newest first. Empty fields ask
+// for nothing.
+type AuditQuery struct {
+	Actor   string
+	Object  string
+	Action  string
+	Outcome Outcome
+	Since   time.Time // inclusive
+	Until   time.Time // exclusive
+
+	// Before is the ID of the last entry of the page before, or 0.
+	Before int64
+
+	// PerPage is 50 if it is 0, and at most MaxPerPage.
+	PerPage int
+}
+
+// Audit returns a page of the audit log, to administrators.
+func (s *Service) Audit(ctx context.Context, a Actor, q AuditQuery) (page []Entry, err error) {
+	if err := q.check(); err != nil {
+		return nil, err
+	}
+	err = s.ask(ctx, a, "audit.read", "audit", func(d *deed) error {
+		if err := d.manage(); err != nil {
+			return err
+		}
+		rows, err := d.FindAudit(store.AuditQuery{
+			Actor: q.Actor, Object: q.Object, Action: q.Action, Outcome: string(q.Outcome),
+			Since: microseconds(q.Since), Until: microseconds(q.Until), Before: q.Before, Limit: perPage(q.PerPage),
+		})
+		page = entriesOf(rows)
+		return err
+	})
+	return page, err
+}
+
+func (q *AuditQuery) check() error {
+	var f faults
+	f.note("actor", checkText(q.Actor, MaxSearch))
+	f.note("object", checkText(q.Object, MaxSearch))
+	f.note("action", checkText(q.Action, MaxSearch))
+	f.note("outcome", checkText(string(q.Outcome), MaxSearch))
+	return f.err()
+}
+
+func microseconds(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+func entriesOf(rows []store.Audit) []Entry {
+	list := make([]Entry, len(rows))
+	for i, r := range rows {
+		list[i] = Entry{
+			ID: r.ID, At: instant(r.At), Actor: r.Actor, Via: r.Via, Action: r.Action, Object: r.Object,
+			Outcome: Outcome(r.Outcome), Before: r.Before, After: r.After,
+			RequestID: r.RequestID, Address: r.Address, Note: r.Note,
+		}
+	}
+	return list
+}
+
+// maxObject is the most bytes of an object's name in the audit log.
+const maxObject = 160
+
+// auditRow is what a row of the audit log says of the actor and the action.
+func (a Actor) auditRow(at int64, action, object string) store.Audit {
+	return store.Audit{
+		At: at, Actor: a.user, Via: a.via, Action: action, Object: tame(object, maxObject),
+		RequestID: a.meta.RequestID, Address: a.meta.Address,
+	}
+}
+
+// text is a value in the audit log. What it is made of holds no secrets and
+// nothing that JSON cannot write.
+func text(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}

@@ -1,0 +1,108 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/console/internal/mariadbtest"
+	"github.com/headgate/headgate/policy"
+)
+
+func TestADatabaseThatIsAwayIsSaidSoAndLosesNothing(t *testing.T) {
+	server := mariadbtest.Start(t)
+	w := newWorld(t, server.Database(t))
+	ctx := t.Context()
+	p := w.create(sample("p", "a"))
+	server.Kill()
+	p.Priority = 1
+	for name, call := range map[string]func() error{
+		"read":   func() error { _, err := w.Policy(ctx, w.admin, "p"); return err },
+		"list":   func() error { _, err := w.Policies(ctx, w.admin, Query{}); return err },
+		"write":  func() error { _, err := w.UpdatePolicy(ctx, w.admin, p); return err },
+		"log-in": func() error { _, err := w.Login(ctx, FirstUser, adminPassword, Meta{}); return err },
+		"ping":   func() error { return w.db.Ping(ctx) },
+	} {
+		wantErr(t, name, call(), ErrUnavailable)
+	}
+	server.Restart()
+	now, err := w.Policy(ctx, w.admin, "p")
+	if err != nil || now.Version != 1 {
+		t.Fatalf("%+v %v", now, err)
+	}
+	if now, err = w.UpdatePolicy(ctx, w.admin, p); err != nil || now.Version != 2 {
+		t.Errorf("%+v %v", now, err)
+	}
+	if _, err := w.Login(ctx, FirstUser, adminPassword, Meta{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAFrozenDatabaseIsUnavailableInTime(t *testing.T) {
+	server := mariadbtest.Start(t)
+	w := newWorld(t, server.Database(t))
+	p := w.create(sample("p", "a"))
+	server.Freeze()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err := w.UpdatePolicy(ctx, w.admin, policy.Policy{Name: "p", Apps: p.Apps, Limit: p.Limit, Key: "global", Version: 1})
+	wantErr(t, "a frozen database", err, ErrUnavailable)
+	server.Thaw()
+	now, err := w.Policy(t.Context(), w.admin, "p")
+	if err != nil || now.Version != 1 {
+		t.Errorf("%+v %v", now, err)
+	}
+}
+
+func TestAWriterThatIsKilledWithinATransactionLeavesNothing(t *testing.T) {
+	server := mariadbtest.Start(t)
+	w := newWorld(t, server.Database(t))
+	ctx := t.Context()
+	w.create(sample("p", "a"))
+	err := w.change(ctx, w.admin, deleted, "p", func(d *deed) error {
+		if err := d.remove("p", 1, deleted); err != nil {
+			return err
+		}
+		server.Restart()
+		return nil
+	})
+	wantErr(t, "the deletion", err, ErrUnavailable)
+	if p, err := w.Policy(ctx, w.admin, "p"); err != nil || p.Version != 1 {
+		t.Errorf("%+v %v", p, err)
+	}
+	if rows := w.entries(AuditQuery{Action: "policy.delete"}); len(rows) != 0 {
+		t.Errorf("%+v", rows)
+	}
+	if err := w.DeletePolicy(ctx, w.admin, "p", 1); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestADatabaseThatAnotherProgramLocksIsUnavailable(t *testing.T) {
+	w := newWorld(t, "sqlite://"+filepath.Join(t.TempDir(), "x.db"))
+	p := w.create(sample("p", "a"))
+	db := raw(t, w.url)
+	defer db.Close()
+	conn, err := db.Conn(t.Context())
+	w.must(err)
+	defer conn.Close()
+	_, err = conn.ExecContext(t.Context(), "BEGIN IMMEDIATE")
+	w.must(err)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	p.Priority = 1
+	_, err = w.UpdatePolicy(ctx, w.admin, p)
+	if !errors.Is(err, ErrUnavailable) {
+		t.Errorf("a locked database: %v", err)
+	}
+	if _, err := w.Policy(t.Context(), w.admin, "p"); err != nil {
+		t.Errorf("a reader waits for the writer: %v", err)
+	}
+	_, err = conn.ExecContext(t.Context(), "ROLLBACK")
+	w.must(err)
+	if _, err = w.UpdatePolicy(t.Context(), w.admin, p); err != nil {
+		t.Error(err)
+	}
+}

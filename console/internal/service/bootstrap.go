@@ -1,0 +1,91 @@
+package service
+
+import (
+	"context"
+	"errors"
+
+	"github.com/headgate/headgate/console/internal/store"
+)
+
+// FirstUser is the name of the administrator that [Service.Bootstrap] creates.
+const FirstUser = "admin"
+
+// Bootstrap creates an administrator where there are no users, and returns his
+// password, which he has to change when he logs in, and "" where there are users.
+// Of several programs that do this at the same time one gets a password.
+func (s *Service) Bootstrap(ctx context.Context) (password string, err error) {
+	users, err := s.userCount(ctx)
+	if err != nil || users > 0 {
+		return "", err
+	}
+	password, err = s.withPassword(ctx, func(_, hash string) error {
+		return s.asConsole(ctx, "user.create", FirstUser, func(d *deed) error {
+			list, err := d.Users()
+			if err != nil {
+				return err
+			}
+			if len(list) > 0 {
+				return errUnchanged
+			}
+			return d.newAdministrator(FirstUser, hash)
+		})
+	})
+	if errors.Is(err, errUnchanged) {
+		return "", nil
+	}
+	return password, err
+}
+
+func (s *Service) userCount(ctx context.Context) (n int, err error) {
+	err = s.db.View(ctx, func(t *store.Tx) error {
+		list, err := t.Users()
+		n = len(list)
+		return err
+	})
+	return n, err
+}
+
+// Recover makes a user an administrator who is not disabled, creates him if need
+// be, ends all of his sessions, and returns a password, which he has to change when
+// he logs in. It asks for no actor: it is for whoever starts the program on the
+// database, who could do everything anyway.
+func (s *Service) Recover(ctx context.Context, name string) (password string, err error) {
+	if err := CheckUser(name); err != nil {
+		return "", invalid("name", err.Error())
+	}
+	return s.withPassword(ctx, func(_, hash string) error {
+		return s.asConsole(ctx, "user.recover", name, func(d *deed) error {
+			u, err := d.user(name)
+			if errors.Is(err, ErrNotFound) {
+				return d.newAdministrator(name, hash)
+			}
+			if err != nil {
+				return err
+			}
+			u.Administrator, u.Disabled = true, false
+			if err := d.UpdateUser(u); err != nil {
+				return err
+			}
+			return d.resetPassword(name, hash)
+		})
+	})
+}
+
+func (d *deed) newAdministrator(name, hash string) error {
+	u := store.User{Name: name, Password: hash, Administrator: true, MustChange: true, CreatedAt: d.now, PasswordAt: d.now}
+	if err := d.InsertUser(u); err != nil {
+		return err
+	}
+	return d.done("", userText(u))
+}
+
+// asConsole runs f for the program itself.
+func (s *Service) asConsole(ctx context.Context, action, user string, f func(*deed) error) error {
+	return s.db.Update(ctx, func(t *store.Tx) error {
+		d := &deed{Tx: t, actor: itself(), now: s.now(), action: action, object: userObject(user)}
+		if err := t.RaiseCounter(store.CounterUsers, d.now); err != nil {
+			return err
+		}
+		return f(d)
+	})
+}

@@ -1,0 +1,75 @@
+package service
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/headgate/headgate/policy"
+)
+
+// Change is a field that differs between two policies.
+type Change struct {
+	Field  string // as in JSON, such as "limit" or "match.path"
+	Before string // the text of the value; "" for none
+	After  string
+}
+
+// field is one that people edit, and the text of its value.
+type field struct {
+	name string
+	text func(*policy.Policy) string
+}
+
+// fields are all that people edit, in the order in which they are shown.
+func fields() []field {
+	return []field{
+		{"name", func(p *policy.Policy) string { return p.Name }},
+		{"description", func(p *policy.Policy) string { return p.Description }},
+		{"apps", func(p *policy.Policy) string { return strings.Join(p.Apps, ", ") }},
+		{"limit", limitText},
+		{"key", func(p *policy.Policy) string { return p.Key }},
+		{"match.methods", func(p *policy.Policy) string { return strings.Join(p.Match.Methods, ", ") }},
+		{"match.host", func(p *policy.Policy) string { return p.Match.Host }},
+		{"match.path", func(p *policy.Policy) string { return p.Match.Path }},
+		{"on_limit", func(p *policy.Policy) string { return p.OnLimit }},
+		{"on_store_error", func(p *policy.Policy) string { return p.OnStoreError }},
+		{"mode", modeText},
+		{"priority", priorityText},
+	}
+}
+
+// The zero policy, which is compared with a new one, has no limit, and the texts
+// of its mode and priority are left out too.
+func limitText(p *policy.Policy) string {
+	if p.Limit.Quota == 0 {
+		return ""
+	}
+	return p.Limit.String()
+}
+
+func modeText(p *policy.Policy) string {
+	if p.Name == "" {
+		return ""
+	}
+	return p.Mode.String()
+}
+
+func priorityText(p *policy.Policy) string {
+	if p.Name == "" {
+		return ""
+	}
+	return strconv.Itoa(p.Priority)
+}
+
+// Diff lists the fields that differ, in the order in which a page shows them.
+// Version and who changed the policy when are not compared. The zero policy
+// stands for one that does not exist.
+func Diff(a, b policy.Policy) []Change {
+	var list []Change
+	for _, f := range fields() {
+		if before, after := f.text(&a), f.text(&b); before != after {
+			list = append(list, Change{f.name, before, after})
+		}
+	}
+	return list
+}

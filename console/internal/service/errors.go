@@ -1,0 +1,169 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/console/internal/store"
+	"github.com/headgate/headgate/policy"
+)
+
+// What a method may fail with; see the documentation of the package.
+var (
+	// ErrUnavailable means that the database cannot be reached or written. What
+	// was to be changed was not changed; if the connection broke at the very end,
+	// it was changed in full or not at all, and the version tells.
+	ErrUnavailable = store.ErrUnavailable
+
+	// ErrNotFound means that there is no such thing, or none that the actor may
+	// know of.
+	ErrNotFound = store.ErrNotFound
+
+	// ErrDenied is what a DeniedError is, unless what was asked for is hidden from
+	// the actor.
+	ErrDenied = errors.New("not permitted")
+
+	// ErrNotLoggedIn means that a session or token is unknown, has ended or was
+	// revoked, or that its user was disabled.
+	ErrNotLoggedIn = errors.New("not logged in")
+
+	// ErrCredentials means that the name or the password is wrong. It does not
+	// tell which, nor whether the user is disabled.
+	ErrCredentials = errors.New("the name or the password is wrong")
+
+	// ErrMoved means that the policies were changed since the plan of an import was
+	// made. Nothing was changed.
+	ErrMoved = errors.New("the policies were changed since the plan was made")
+
+	// ErrPasswordChange means that the user has to change the password first.
+	ErrPasswordChange = errors.New("the password has to be changed first")
+)
+
+// DeniedError is a refusal. It was written to the audit log.
+type DeniedError struct {
+	Action string // such as "policy.update"
+	Object string // such as "policy:login"
+	Reason string
+	hidden bool // the actor may not know that the object exists
+}
+
+// Error tells what was refused and why.
+func (e *DeniedError) Error() string {
+	if e.hidden {
+		return ErrNotFound.Error()
+	}
+	return fmt.Sprintf("%s of %s is not permitted: %s", e.Action, e.Object, e.Reason)
+}
+
+// Is makes the refusal an ErrDenied, or an ErrNotFound where the actor may not
+// know more.
+func (e *DeniedError) Is(target error) bool {
+	if e.hidden {
+		return target == ErrNotFound
+	}
+	return target == ErrDenied
+}
+
+// ConflictError means that somebody else changed the policy since the version
+// that a change is based on. Nothing was changed.
+type ConflictError struct {
+	Mine   policy.Policy // what was to be saved; only its name, for a deletion
+	Theirs policy.Policy // as it is now; only its name and version, if it was deleted
+
+	// Deleted tells that the policy is gone.
+	Deleted bool
+}
+
+// Error names the policy and both versions.
+func (e *ConflictError) Error() string {
+	what := "was changed"
+	if e.Deleted {
+		what = "was deleted"
+	}
+	return fmt.Sprintf("policy %q %s in the meantime: the change is based on version %d, and it has version %d",
+		e.Mine.Name, what, e.Mine.Version, e.Theirs.Version)
+}
+
+// LimitedError means too many failed attempts to log in.
+type LimitedError struct {
+	RetryAfter time.Duration // until the next attempt is let in
+}
+
+// Error tells when to come again.
+func (e *LimitedError) Error() string {
+	return fmt.Sprintf("too many attempts to log in: try again in %s", e.RetryAfter.Round(time.Second))
+}
+
+// Fault is one mistake in what was given.
+type Fault struct {
+	Policy  string // in an import, the policy; else ""
+	Field   string // as in JSON, such as "limit" or "match.path"; "" for the whole
+	Message string
+}
+
+// InvalidError lists all mistakes in what was given. Nothing was changed.
+type InvalidError struct{ Faults []Fault }
+
+// Error tells all mistakes, one a line.
+func (e *InvalidError) Error() string {
+	lines := make([]string, len(e.Faults))
+	for i, f := range e.Faults {
+		lines[i] = f.text()
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (f Fault) text() string {
+	text := f.Message
+	if f.Field != "" {
+		text = f.Field + ": " + text
+	}
+	if f.Policy != "" {
+		text = fmt.Sprintf("policy %q: %s", f.Policy, text)
+	}
+	return text
+}
+
+// faultsOf takes apart what a validation returned, which may be nil.
+func faultsOf(err error) []Fault {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var list []Fault
+		for _, e := range joined.Unwrap() {
+			list = append(list, faultsOf(e)...)
+		}
+		return list
+	}
+	var f *policy.FieldError
+	if errors.As(err, &f) {
+		return []Fault{{Policy: f.Policy, Field: f.Field, Message: f.Err.Error()}}
+	}
+	return []Fault{{Message: err.Error()}}
+}
+
+// faults collects mistakes. The zero value has none.
+type faults []Fault
+
+// note adds a mistake in a field, unless err is nil.
+func (f *faults) note(field string, err error) {
+	if err != nil {
+		*f = append(*f, Fault{Field: field, Message: err.Error()})
+	}
+}
+
+// err is nil if there is no mistake.
+func (f faults) err() error {
+	if len(f) == 0 {
+		return nil
+	}
+	return &InvalidError{Faults: f}
+}
+
+// invalid is an InvalidError of one mistake.
+func invalid(field, message string) error {
+	return &InvalidError{Faults: []Fault{{Field: field, Message: message}}}
+}

@@ -1,0 +1,189 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/console/internal/store"
+	"github.com/headgate/headgate/policy"
+)
+
+// Revision is one change of a policy.
+type Revision struct {
+	Policy    string
+	Version   int64 // that the change made
+	At        time.Time
+	Actor     string
+	Action    string // "create", "update", "delete", "rollback" or "import"
+	RequestID string
+	Note      string
+
+	// Before is nil if the change created the policy, and After if it deleted it.
+	// They have no version and do not say who changed them when. Before is nil too
+	// if only applications that are hidden from the actor were listed then.
+	Before *policy.Policy
+	After  *policy.Policy
+}
+
+// Changes lists the fields that the change concerned.
+func (r Revision) Changes() []Change {
+	var before, after policy.Policy
+	if r.Before != nil {
+		before = *r.Before
+	}
+	if r.After != nil {
+		after = *r.After
+	}
+	return Diff(before, after)
+}
+
+// History returns at most pageSize revisions of a policy, the newest first, that
+// are older than the version before, which is 0 for the newest. pageSize is as
+// Query.PerPage. A policy that was deleted has a history too. Revisions from when the
+// policy was hidden from the actor are left out.
+func (s *Service) History(ctx context.Context, a Actor, name string, before int64, pageSize int) (list []Revision, err error) {
+	err = s.ask(ctx, a, "policy.history", policyObject(name), func(d *deed) error {
+		list = nil
+		if err := d.seesHistory(name); err != nil {
+			return err
+		}
+		rows, err := d.Revisions(name, before, perPage(pageSize))
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			r, err := d.revision(row)
+			if errors.Is(err, ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			list = append(list, r)
+		}
+		return nil
+	})
+	return list, err
+}
+
+// Revision returns the change that made a version of a policy, or ErrNotFound.
+func (s *Service) Revision(ctx context.Context, a Actor, name string, version int64) (r Revision, err error) {
+	err = s.ask(ctx, a, "policy.history", policyObject(name), func(d *deed) error {
+		if err := d.seesHistory(name); err != nil {
+			return err
+		}
+		row, err := d.Tx.Revision(name, version)
+		if err != nil {
+			return err
+		}
+		r, err = d.revision(row)
+		return err
+	})
+	return r, err
+}
+
+// seesHistory refuses whoever does not see the policy as it is, or as it was when
+// it was deleted.
+func (d *deed) seesHistory(name string) error {
+	if !isPolicyName(name) {
+		return ErrNotFound
+	}
+	last, err := d.Revisions(name, 0, 1)
+	if err != nil {
+		return err
+	}
+	if len(last) == 0 {
+		return ErrNotFound
+	}
+	_, err = d.revision(last[0])
+	return err
+}
+
+// revision reads a row for the actor, or hides it.
+func (d *deed) revision(row store.Revision) (Revision, error) {
+	r := Revision{
+		Policy: row.Policy, Version: row.Version, At: instant(row.At), Actor: row.Actor,
+		Action: row.Action, RequestID: row.RequestID, Note: row.Note,
+	}
+	var err error
+	if r.Before, err = snapshot(row.Before); err != nil {
+		return r, err
+	}
+	if r.After, err = snapshot(row.After); err != nil {
+		return r, err
+	}
+	current := r.After
+	if current == nil {
+		current = r.Before
+	}
+	if current == nil || !d.access.CanSee(current.Apps) {
+		return r, d.hide()
+	}
+	if r.Before != nil && !d.access.CanSee(r.Before.Apps) {
+		r.Before = nil
+	}
+	return r, nil
+}
+
+func snapshot(body string) (*policy.Policy, error) {
+	if body == "" {
+		return nil, nil
+	}
+	p, err := contentOf(body)
+	return &p, err
+}
+
+// Rollback makes the content that a policy had in version to its newest version,
+// and returns that. base is the current version; if it is not, the error is a
+// ConflictError. A policy that was deleted comes back; its current version is the
+// one of the deletion. The actor needs what an update or a creation takes.
+func (s *Service) Rollback(ctx context.Context, a Actor, name string, to, base int64) (saved policy.Policy, err error) {
+	err = s.change(ctx, a, rolledBack, name, func(d *deed) error {
+		if err := d.seesHistory(name); err != nil {
+			return err
+		}
+		p, err := d.contentAt(name, to)
+		if err != nil {
+			return err
+		}
+		p.Version = base
+		note := fmt.Sprintf("to version %d", to)
+		if _, err = d.anyPolicy(name); errors.Is(err, ErrNotFound) {
+			saved, err = d.revive(p, note)
+			return err
+		}
+		saved, err = d.update(p, rolledBack, note)
+		return err
+	})
+	return saved, err
+}
+
+// contentAt is what a policy was in a version.
+func (d *deed) contentAt(name string, version int64) (policy.Policy, error) {
+	row, err := d.Tx.Revision(name, version)
+	if err != nil {
+		return policy.Policy{}, err
+	}
+	r, err := d.revision(row)
+	if err != nil {
+		return policy.Policy{}, err
+	}
+	if r.After == nil {
+		return policy.Policy{}, invalid("version", "the policy was deleted in this version")
+	}
+	return *r.After, d.valid(*r.After)
+}
+
+// revive creates a policy anew that was deleted in version p.Version.
+func (d *deed) revive(p policy.Policy, note string) (policy.Policy, error) {
+	last, err := d.LastVersion(p.Name)
+	if err != nil {
+		return p, err
+	}
+	if p.Version != last {
+		return p, &ConflictError{Mine: p, Theirs: policy.Policy{Name: p.Name, Version: last}, Deleted: true}
+	}
+	return d.create(p, rolledBack, note)
+}

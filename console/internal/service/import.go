@@ -1,0 +1,306 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/console/internal/store"
+	"github.com/headgate/headgate/policy"
+)
+
+// importTimeout bounds an import whose context has no deadline.
+const importTimeout = 2 * time.Minute
+
+// Missing says what happens to policies that an import does not name.
+type Missing string
+
+// The choices.
+const (
+	KeepMissing   Missing = "" // they stay as they are
+	RemoveMissing Missing = "remove"
+)
+
+// Import is a set of policies to be written all together or not at all.
+type Import struct {
+	// Data is what [Service.Export] writes, or somebody by hand. An entry with a
+	// version changes that version, and it is a mistake if it is not the current
+	// one; an entry without a version changes whatever is there.
+	Data   []byte
+	Format Format
+
+	Missing Missing
+
+	// Base is the Plan.Base of the plan that somebody has agreed to, or 0 for no
+	// matter what.
+	Base int64
+}
+
+// Plan is what an import does.
+type Plan struct {
+	Base  int64      // the version of the set of policies that it starts from
+	Steps []PlanStep // by name
+}
+
+// PlanStep is what an import does to one policy.
+type PlanStep struct {
+	Name    string
+	Action  string         // "create", "update", "delete" or "keep"
+	Before  *policy.Policy // nil for "create"
+	After   *policy.Policy // nil for "delete"
+	Changes []Change
+}
+
+// keep is the action of a step that changes nothing.
+const keep = "keep"
+
+// Counts returns how many steps there are of each action.
+func (p Plan) Counts() map[string]int {
+	counts := map[string]int{}
+	for _, step := range p.Steps {
+		counts[step.Action]++
+	}
+	return counts
+}
+
+// PlanImport tells what an import would do, and does nothing. Its errors are those
+// of [Service.Import].
+func (s *Service) PlanImport(ctx context.Context, a Actor, i Import) (plan Plan, err error) {
+	set, err := i.decode()
+	if err != nil {
+		return Plan{}, err
+	}
+	err = s.ask(ctx, a, "policy.import", "policies", func(d *deed) error {
+		c, err := d.Counter(store.CounterPolicies)
+		if err != nil {
+			return err
+		}
+		plan, err = d.plan(i, set, c.Value)
+		return err
+	})
+	return plan, err
+}
+
+// Import writes policies in one transaction, and returns what it did. The error is
+// ErrMoved if the policies were changed since Base, and an InvalidError that lists
+// every mistake of every policy. Where the actor may not do something, that is a
+// mistake of the policy concerned, and the error is an ErrDenied as well.
+func (s *Service) Import(ctx context.Context, a Actor, i Import) (plan Plan, err error) {
+	set, err := i.decode()
+	if err != nil {
+		return Plan{}, err
+	}
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, importTimeout)
+		defer cancel()
+	}
+	err = s.act(ctx, a, store.CounterPolicies, "policy.import", "policies", func(d *deed) error {
+		c, err := d.Counter(store.CounterPolicies)
+		if err != nil {
+			return err
+		}
+		if plan, err = d.plan(i, set, c.Value-1); err != nil { // which this transaction raised
+			return err
+		}
+		return d.carryOut(plan)
+	})
+	return plan, err
+}
+
+func (i *Import) decode() (policy.Set, error) {
+	if i.Missing != KeepMissing && i.Missing != RemoveMissing {
+		return nil, invalid("missing", "it is not remove or nothing")
+	}
+	var set policy.Set
+	var err error
+	switch i.Format {
+	case YAML:
+		set, err = policy.DecodeYAML(i.Data)
+	case JSON:
+		set, err = policy.DecodeJSON(i.Data)
+	default:
+		return nil, invalid("format", "it is not yaml or json")
+	}
+	if err != nil {
+		return nil, &InvalidError{Faults: faultsOf(err)}
+	}
+	return set, nil
+}
+
+// planner compares what there is with what there is to be.
+type planner struct {
+	d        *deed
+	have     map[string]policy.Policy
+	apps     map[string]bool
+	policies int64
+	bytes    int64
+	faults   faults
+	denied   bool
+}
+
+// plan returns the steps of an import, or all that is wrong with it.
+func (d *deed) plan(i Import, set policy.Set, version int64) (Plan, error) {
+	if i.Base != 0 && i.Base != version {
+		return Plan{}, ErrMoved
+	}
+	p, err := d.planner()
+	if err != nil {
+		return Plan{}, err
+	}
+	plan := Plan{Base: version}
+	named := map[string]bool{}
+	for _, after := range set {
+		named[after.Name] = true
+		plan.Steps = append(plan.Steps, p.write(after))
+	}
+	if i.Missing == RemoveMissing {
+		plan.Steps = append(plan.Steps, p.removeBut(named)...)
+	}
+	slices.SortFunc(plan.Steps, func(a, b PlanStep) int { return strings.Compare(a.Name, b.Name) })
+	p.faults = append(p.faults, extentFaults(p.policies, p.bytes)...)
+	return plan, p.err()
+}
+
+func (d *deed) planner() (*planner, error) {
+	p := &planner{d: d, have: map[string]policy.Policy{}, apps: map[string]bool{}}
+	rows, err := d.Tx.Policies()
+	if err != nil {
+		return nil, err
+	}
+	list, err := policiesOf(rows)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		p.have[list[i].Name] = list[i]
+		p.bytes += int64(rows[i].Size)
+	}
+	p.policies = int64(len(list))
+	apps, err := d.Apps()
+	for _, a := range apps {
+		p.apps[a.Name] = true
+	}
+	return p, err
+}
+
+// write plans one policy.
+func (p *planner) write(after policy.Policy) PlanStep {
+	before, exists := p.have[after.Name]
+	p.check(after, before, exists)
+	row, err := rowOf(after)
+	if err != nil {
+		p.fault(after.Name, "", err)
+	}
+	p.bytes += int64(row.Size)
+	if !exists {
+		p.policies++
+		return PlanStep{Name: after.Name, Action: created, After: &after, Changes: Diff(policy.Policy{}, after)}
+	}
+	if row, err := rowOf(before); err == nil {
+		p.bytes -= int64(row.Size)
+	}
+	step := PlanStep{Name: after.Name, Action: updated, Before: &before, After: &after, Changes: Diff(before, after)}
+	if len(step.Changes) == 0 {
+		step.Action = keep
+	}
+	return step
+}
+
+// check finds what is wrong with writing after over before.
+func (p *planner) check(after, before policy.Policy, exists bool) {
+	access := p.d.access
+	switch {
+	case exists && !access.CanSee(before.Apps):
+		p.fault(after.Name, "name", errors.New("the name is taken"))
+		return
+	case exists && len(Diff(before, after)) > 0 && !access.CanEdit(before.Apps):
+		p.deny(after.Name, "it takes the owner of every application that the policy lists")
+	case exists && after.Version > 0 && after.Version != before.Version:
+		p.fault(after.Name, "version", fmt.Errorf("it is based on version %d, and the policy has version %d", after.Version, before.Version))
+	case !exists && after.Version > 0:
+		p.fault(after.Name, "version", fmt.Errorf("it is based on version %d, and there is no such policy", after.Version))
+	}
+	if !exists || len(Diff(before, after)) > 0 {
+		p.checkApps(after)
+	}
+}
+
+// checkApps refuses applications that are not the actor's or do not exist.
+func (p *planner) checkApps(after policy.Policy) {
+	if !p.d.access.CanEdit(after.Apps) {
+		p.deny(after.Name, "it takes the owner of every application that the policy is to list")
+		return
+	}
+	for _, app := range after.Apps {
+		if !p.apps[app] {
+			p.fault(after.Name, "apps", fmt.Errorf("%q does not exist", app))
+		}
+	}
+}
+
+// removeBut plans the end of policies that are not named, of those that the actor
+// sees.
+func (p *planner) removeBut(named map[string]bool) []PlanStep {
+	var steps []PlanStep
+	for name, before := range p.have {
+		if named[name] || !p.d.access.CanSee(before.Apps) {
+			continue
+		}
+		if !p.d.access.CanEdit(before.Apps) {
+			p.deny(name, "it takes the owner of every application that the policy lists")
+		}
+		p.policies--
+		if row, err := rowOf(before); err == nil {
+			p.bytes -= int64(row.Size)
+		}
+		steps = append(steps, PlanStep{Name: name, Action: deleted, Before: &before, Changes: Diff(before, policy.Policy{})})
+	}
+	return steps
+}
+
+func (p *planner) fault(name, field string, err error) {
+	p.faults = append(p.faults, Fault{Policy: name, Field: field, Message: err.Error()})
+}
+
+func (p *planner) deny(name, reason string) {
+	p.denied = true
+	p.fault(name, "apps", errors.New("not permitted: "+reason))
+}
+
+func (p *planner) err() error {
+	err := p.faults.err()
+	if p.denied {
+		return errors.Join(err, p.d.deny("the import writes policies that are not the actor's"))
+	}
+	return err
+}
+
+// carryOut does what a plan says.
+func (d *deed) carryOut(plan Plan) error {
+	done := 0
+	for _, step := range plan.Steps {
+		var err error
+		switch step.Action {
+		case keep:
+			continue
+		case created:
+			_, err = d.insert(*step.After, imported, "")
+		case updated:
+			_, err = d.overwrite(*step.Before, *step.After, imported, "")
+		case deleted:
+			err = d.erase(*step.Before, imported)
+		}
+		if err != nil {
+			return err
+		}
+		done++
+	}
+	if done == 0 {
+		return errUnchanged
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package service
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/policy"
+)
+
+// names are those of a page.
+func names(list []policy.Policy) []string {
+	var out []string
+	for _, p := range list {
+		out = append(out, p.Name)
+	}
+	return out
+}
+
+func TestAListHoldsWhatIsAskedForInOrder(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		var all []policy.Policy
+		random := rand.New(rand.NewPCG(1, 2))
+		texts := []string{"", "Log-in", "log_in", "100%", "1000", "!", "ÄRGER", "it's", `back\slash`, "%", "_"}
+		for i := range 60 {
+			p := sample(fmt.Sprintf("p%02d", random.IntN(1000)*100+i), []string{"a", "b", "c"}[i%3])
+			if i%7 == 0 {
+				p.Apps = []string{"a", "b"}
+			}
+			p.Description, p.Mode, p.Priority = texts[i%len(texts)], policy.Mode(i%3), random.IntN(5)
+			w.clock.pass(time.Duration(random.IntN(2)) * time.Second)
+			all = append(all, w.create(p))
+		}
+		everybody := map[string]Actor{
+			"admin":  w.admin,
+			"viewer": w.person("v", map[string]Role{"a": Viewer, "c": Owner}),
+			"token":  w.token(w.admin, Read, "b"),
+			"nobody": w.person("n", nil),
+		}
+		sees := map[string][]string{"admin": {"a", "b", "c"}, "viewer": {"a", "c"}, "token": {"b"}}
+		for _, search := range append(texts, "ärger", "log", "LOG_", "P0", "00", "/1M", "zzz") {
+			for _, app := range []string{"", "a", "c"} {
+				for _, mode := range []string{"", "shadow"} {
+					for _, sort := range []string{"", "name", "-name", "mode", "-mode", "priority", "-priority", "updated", "-updated"} {
+						for name, actor := range everybody {
+							want := expected(all, sees[name], search, app, mode, sort)
+							q := Query{Search: search, App: app, Mode: mode, Sort: sort, PerPage: MaxPerPage}
+							page, err := w.Policies(ctx, actor, q)
+							if err != nil || !slices.Equal(names(page.Policies), want) || page.Total != int64(len(want)) {
+								t.Fatalf("%s asked for %+v and got %v of %d, want %v (%v)", name, q, names(page.Policies), page.Total, want, err)
+							}
+						}
+						if testing.Short() && search != "log" {
+							break
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+// expected is the list, found in another way.
+func expected(all []policy.Policy, sees []string, search, app, mode, sort string) []string {
+	var list []policy.Policy
+	for _, p := range all {
+		text := strings.ToLower(strings.Join([]string{p.Name, p.Description, p.Limit.String(), p.Key, strings.Join(p.Apps, " ")}, "\n"))
+		if strings.Contains(text, strings.ToLower(search)) && (app == "" || slices.Contains(p.Apps, app)) && (mode == "" || p.Mode.String() == mode) &&
+			slices.ContainsFunc(p.Apps, func(a string) bool { return slices.Contains(sees, a) }) {
+			list = append(list, p)
+		}
+	}
+	key := func(p policy.Policy) string {
+		switch strings.TrimPrefix(sort, "-") {
+		case "mode":
+			return p.Mode.String() + " " + p.Name
+		case "priority":
+			return fmt.Sprintf("%09d %s", p.Priority, p.Name)
+		case "updated":
+			return fmt.Sprintf("%020d %s", p.UpdatedAt.UnixMicro(), p.Name)
+		}
+		return p.Name
+	}
+	slices.SortFunc(list, func(a, b policy.Policy) int { return strings.Compare(key(a), key(b)) })
+	if strings.HasPrefix(sort, "-") {
+		slices.Reverse(list)
+	}
+	return names(list)
+}
+
+func TestPagesHoldEveryPolicyOnce(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		for i := range 25 {
+			p := sample(fmt.Sprintf("p%02d", i), "a")
+			p.Priority = i % 2
+			w.create(p)
+		}
+		seen := map[string]int{}
+		for n := 1; n <= 4; n++ {
+			page, err := w.Policies(t.Context(), w.admin, Query{Sort: "-priority", Page: n, PerPage: 10})
+			w.must(err)
+			if page.Total != 25 || page.Pages != 3 || page.Page != n || page.PerPage != 10 || len(page.Policies) != []int{10, 10, 5, 0}[n-1] {
+				t.Errorf("page %d: %d policies, %+v", n, len(page.Policies), page)
+			}
+			for _, p := range page.Policies {
+				seen[p.Name]++
+			}
+		}
+		if len(seen) != 25 {
+			t.Errorf("%d policies were on the pages, want 25", len(seen))
+		}
+		for _, q := range []Query{{Page: -5}, {Page: 1 << 60}, {PerPage: -1}, {PerPage: 1 << 60}} {
+			if _, err := w.Policies(t.Context(), w.admin, q); err != nil {
+				t.Errorf("%+v: %v", q, err)
+			}
+		}
+	})
+}
+
+func TestAQueryThatMakesNoSenseIsAnError(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	for field, q := range map[string]Query{
+		"sort":   {Sort: "name; DROP TABLE policies"},
+		"mode":   {Mode: "on"},
+		"app":    {App: "'"},
+		"search": {Search: strings.Repeat("x", MaxSearch+1)},
+	} {
+		_, err := w.Policies(t.Context(), w.admin, q)
+		wantFault(t, field, err, field)
+	}
+}

@@ -1,0 +1,282 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+)
+
+// verdict is what comes of a call.
+type verdict string
+
+const (
+	yes    verdict = "yes"    // done, or refused for another reason than who asks
+	denied verdict = "denied" // ErrDenied
+	hidden verdict = "hidden" // ErrNotFound, as if there were nothing
+	out    verdict = "out"    // ErrNotLoggedIn
+	change verdict = "change" // ErrPasswordChange
+)
+
+func verdictOf(err error) verdict {
+	switch {
+	case errors.Is(err, ErrDenied):
+		return denied
+	case errors.Is(err, ErrNotFound):
+		return hidden
+	case errors.Is(err, ErrNotLoggedIn):
+		return out
+	case errors.Is(err, ErrPasswordChange):
+		return change
+	}
+	return yes
+}
+
+// who are the actors of the matrix, in the order of its columns.
+var who = []string{"administrator", "owner of a", "viewer of a", "owner of b", "owner's token", "owner's read token", "administrator's token", "newcomer", "disabled", "nobody"}
+
+// row is a method and what each actor may do with it.
+type row struct {
+	method string
+	call   func(ctx context.Context, w *world, a Actor) error
+	want   []verdict
+}
+
+// noActor lists the methods that are not asked by an actor.
+var noActor = []string{"Login", "Authenticate", "AuthenticateToken", "Bootstrap", "Recover", "Outbox"}
+
+// matrix says who may do what with the policy "p" of the application a. Every row
+// runs in a world of its own.
+func matrix() []row {
+	managers := []verdict{yes, denied, denied, denied, denied, denied, denied, change, out, out}
+	readers := []verdict{yes, yes, yes, hidden, yes, yes, yes, change, out, out}
+	writers := []verdict{yes, yes, denied, hidden, yes, denied, yes, change, out, out}
+	anybody := []verdict{yes, yes, yes, yes, yes, yes, yes, change, out, out}
+	persons := []verdict{yes, yes, yes, yes, denied, denied, denied, change, out, out}
+	return []row{
+		{"Policy", func(ctx context.Context, w *world, a Actor) error { _, err := w.Policy(ctx, a, "p"); return err }, readers},
+		{"History", func(ctx context.Context, w *world, a Actor) error { _, err := w.History(ctx, a, "p", 0, 0); return err }, readers},
+		{"Revision", func(ctx context.Context, w *world, a Actor) error { _, err := w.Revision(ctx, a, "p", 1); return err }, readers},
+		{"Policies", func(ctx context.Context, w *world, a Actor) error { _, err := w.Policies(ctx, a, Query{}); return err }, anybody},
+		{"Export", func(ctx context.Context, w *world, a Actor) error { _, err := w.Export(ctx, a, YAML); return err }, anybody},
+		{"Publishing", func(ctx context.Context, w *world, a Actor) error { _, err := w.Publishing(ctx, a); return err }, anybody},
+		{"Apps", func(ctx context.Context, w *world, a Actor) error { _, err := w.Apps(ctx, a); return err }, anybody},
+		{"CreatePolicy", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.CreatePolicy(ctx, a, sample("new", "a"))
+			return err
+		}, []verdict{yes, yes, denied, denied, yes, denied, yes, change, out, out}},
+		{"UpdatePolicy", func(ctx context.Context, w *world, a Actor) error {
+			p := sample("p", "a")
+			p.Version, p.Priority = 1, 5
+			_, err := w.UpdatePolicy(ctx, a, p)
+			return err
+		}, writers},
+		{"DeletePolicy", func(ctx context.Context, w *world, a Actor) error { return w.DeletePolicy(ctx, a, "p", 1) }, writers},
+		{"Rollback", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.Rollback(ctx, a, "p", 1, 7)
+			return err
+		}, writers},
+		{"PlanImport", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.PlanImport(ctx, a, importOf(w.t, sample("new", "a")))
+			return err
+		}, []verdict{yes, yes, denied, denied, yes, denied, yes, change, out, out}},
+		{"Import", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.Import(ctx, a, importOf(w.t, sample("new", "a")))
+			return err
+		}, []verdict{yes, yes, denied, denied, yes, denied, yes, change, out, out}},
+		{"Audit", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.Audit(ctx, a, AuditQuery{})
+			return err
+		}, managers},
+		{"Users", func(ctx context.Context, w *world, a Actor) error { _, err := w.Users(ctx, a); return err }, managers},
+		{"User", func(ctx context.Context, w *world, a Actor) error { _, err := w.User(ctx, a, "spare"); return err }, managers},
+		{"CreateUser", func(ctx context.Context, w *world, a Actor) error { _, err := w.CreateUser(ctx, a, "x"); return err }, managers},
+		{"ResetPassword", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.ResetPassword(ctx, a, "spare")
+			return err
+		}, managers},
+		{"DisableUser", func(ctx context.Context, w *world, a Actor) error { return w.DisableUser(ctx, a, "spare") }, managers},
+		{"EnableUser", func(ctx context.Context, w *world, a Actor) error { return w.EnableUser(ctx, a, "spare") }, managers},
+		{"Promote", func(ctx context.Context, w *world, a Actor) error { return w.Promote(ctx, a, a.User()) }, []verdict{yes, denied, denied, denied, denied, denied, denied, change, out, out}},
+		{"Demote", func(ctx context.Context, w *world, a Actor) error { return w.Demote(ctx, a, "spare") }, managers},
+		{"SetRole", func(ctx context.Context, w *world, a Actor) error { return w.SetRole(ctx, a, "spare", "a", Owner) }, managers},
+		{"CreateApp", func(ctx context.Context, w *world, a Actor) error { return w.CreateApp(ctx, a, "x", "") }, managers},
+		{"DescribeApp", func(ctx context.Context, w *world, a Actor) error { return w.DescribeApp(ctx, a, "a", "x") }, managers},
+		{"DeleteApp", func(ctx context.Context, w *world, a Actor) error { return w.DeleteApp(ctx, a, "c") }, managers},
+		{"Settings", func(ctx context.Context, w *world, a Actor) error { _, err := w.Settings(ctx, a); return err }, managers},
+		{"SaveSettings", func(ctx context.Context, w *world, a Actor) error {
+			return w.SaveSettings(ctx, a, Settings{SessionIdle: time.Hour, SessionLife: 2 * time.Hour})
+		}, managers},
+		{"Sessions", func(ctx context.Context, w *world, a Actor) error { _, err := w.Sessions(ctx, a); return err }, persons},
+		{"RevokeSession", func(ctx context.Context, w *world, a Actor) error {
+			if err := w.RevokeSession(ctx, a, "x"); !errors.Is(err, ErrNotFound) {
+				return err
+			}
+			return nil
+		}, persons},
+		{"Tokens", func(ctx context.Context, w *world, a Actor) error { _, err := w.Tokens(ctx, a); return err }, persons},
+		{"CreateToken", func(ctx context.Context, w *world, a Actor) error {
+			_, _, err := w.CreateToken(ctx, a, TokenDraft{Label: "x", Scope: Read, Life: time.Hour})
+			return err
+		}, persons},
+		{"RevokeToken", func(ctx context.Context, w *world, a Actor) error {
+			if err := w.RevokeToken(ctx, a, "x"); !errors.Is(err, ErrNotFound) {
+				return err
+			}
+			return nil
+		}, persons},
+		{"Access", func(ctx context.Context, w *world, a Actor) error { _, err := w.Access(ctx, a); return err },
+			[]verdict{yes, yes, yes, yes, yes, yes, yes, yes, out, out}},
+		{"Logout", func(ctx context.Context, w *world, a Actor) error { return w.Logout(ctx, a) },
+			[]verdict{yes, yes, yes, yes, yes, yes, yes, yes, yes, yes}},
+		{"ChangePassword", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.ChangePassword(ctx, a, userPassword, "quite another password")
+			return err
+		}, []verdict{yes, yes, yes, yes, out, out, out, yes, yes, out}}, // with ErrCredentials for some
+	}
+}
+
+// cast are the actors of the matrix, in its order.
+func (w *world) cast() []Actor {
+	w.t.Helper()
+	ctx := w.t.Context()
+	owner := w.person("owner", map[string]Role{"a": Owner})
+	disabled := w.person("disabled", map[string]Role{"a": Owner})
+	w.must(w.DisableUser(ctx, w.admin, "disabled"))
+	oneTime, err := w.CreateUser(ctx, w.admin, "newcomer")
+	w.must(err)
+	w.must(w.SetRole(ctx, w.admin, "newcomer", "a", Owner))
+	newcomer, err := w.Login(ctx, "newcomer", oneTime, Meta{})
+	w.must(err)
+	w.person("spare", nil)
+	return []Actor{
+		w.admin, owner, w.person("viewer", map[string]Role{"a": Viewer, "b": Owner}), w.person("stranger", map[string]Role{"b": Owner}),
+		w.token(owner, Write), w.token(owner, Read), w.token(w.admin, Write), w.actor(newcomer), disabled, {},
+	}
+}
+
+// token is an actor with a token of another.
+func (w *world) token(a Actor, scope Scope, apps ...string) Actor {
+	w.t.Helper()
+	_, secret, err := w.CreateToken(w.t.Context(), a, TokenDraft{Label: "x", Scope: scope, Apps: apps, Life: 24 * time.Hour})
+	w.must(err)
+	actor, err := w.AuthenticateToken(w.t.Context(), secret, Meta{})
+	w.must(err)
+	return actor
+}
+
+func TestEveryMethodChecksWhoAsks(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		w.create(sample("p", "a"))
+		cast := w.cast()
+		for i := range who {
+			if i == 0 {
+				continue // the administrator comes last, as he does what is asked
+			}
+			w.tryAll(t, who[i], cast[i], i)
+		}
+		w.tryAll(t, who[0], cast[0], 0)
+	})
+}
+
+// tryAll calls every method as one actor, and wants a refusal in the audit log for
+// each that is denied.
+func (w *world) tryAll(t *testing.T, name string, a Actor, column int) {
+	t.Helper()
+	for _, r := range matrix() {
+		if r.want[column] == yes && r.method != "Promote" && column > 0 && column < 7 && changesMuch(r.method) {
+			continue // has tests of its own
+		}
+		before := w.refusals()
+		got := verdictOf(r.call(t.Context(), w, a))
+		if got != r.want[column] {
+			t.Errorf("%s by %s: %s, want %s", r.method, name, got, r.want[column])
+		}
+		if noted := w.refusals() - before; (got == denied || got == hidden) && column < 7 && noted != 1 {
+			t.Errorf("%s by %s: %d refusals in the audit log, want 1", r.method, name, noted)
+		}
+	}
+}
+
+// changesMuch tells methods after which others would be answered differently.
+func changesMuch(method string) bool {
+	return slices.Contains([]string{"CreatePolicy", "UpdatePolicy", "DeletePolicy", "Import", "ChangePassword", "Logout"}, method)
+}
+
+func (w *world) refusals() (n int) {
+	w.must(w.db.View(w.t.Context(), countRefusals(&n)))
+	return n
+}
+
+func TestTheMatrixHasEveryMethod(t *testing.T) {
+	var want []string
+	for m := range reflect.TypeFor[*Service]().Methods() {
+		if !slices.Contains(noActor, m.Name) {
+			want = append(want, m.Name)
+		}
+	}
+	var have []string
+	for _, r := range matrix() {
+		have = append(have, r.method)
+		if len(r.want) != len(who) {
+			t.Errorf("%s has %d verdicts, want %d", r.method, len(r.want), len(who))
+		}
+	}
+	slices.Sort(have)
+	if !slices.Equal(have, want) {
+		t.Errorf("the matrix has %v, want %v", have, want)
+	}
+}
+
+func TestAPolicyOfSeveralApplicationsIsForTheOwnerOfAllOfThem(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		a := w.person("a-owner", map[string]Role{"a": Owner, "c": Viewer})
+		ab := w.person("ab-owner", map[string]Role{"a": Owner, "b": Owner})
+		w.create(sample("shared", "a", "b"))
+		w.create(sample("mine", "a"))
+
+		if _, err := w.Policy(ctx, a, "shared"); err != nil {
+			t.Errorf("the owner of one application does not see it: %v", err)
+		}
+		edit := func(actor Actor, name string, version int64, apps ...string) error {
+			p := sample(name, apps...)
+			p.Version, p.Priority = version, 9
+			_, err := w.UpdatePolicy(ctx, actor, p)
+			return err
+		}
+		wantErr(t, "an edit of what is only partly his", edit(a, "shared", 1, "a", "b"), ErrDenied)
+		wantErr(t, "taking the other application away", edit(a, "shared", 1, "a"), ErrDenied)
+		wantErr(t, "adding an application that is not his", edit(a, "mine", 1, "a", "b"), ErrDenied)
+		wantErr(t, "adding an application that he only views", edit(a, "mine", 1, "a", "c"), ErrDenied)
+		wantErr(t, "adding an application that does not exist", edit(a, "mine", 1, "a", "x"), ErrDenied)
+		wantErr(t, "a deletion", w.DeletePolicy(ctx, a, "shared", 1), ErrDenied)
+		_, err := w.CreatePolicy(ctx, a, sample("other", "a", "b"))
+		wantErr(t, "a creation", err, ErrDenied)
+
+		w.must(edit(ab, "shared", 1, "a"))
+		w.must(edit(a, "shared", 2, "a"[:1]))
+		_, err = w.Rollback(ctx, a, "shared", 1, 2)
+		wantErr(t, "a rollback to when it was not his alone", err, ErrDenied)
+		if p, err := w.Policy(ctx, w.admin, "mine"); err != nil || p.Version != 1 {
+			t.Errorf("%+v %v", p, err)
+		}
+	})
+}
+
+func TestWhatAnActorMayDoIsLookedUpEachTime(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	ctx := t.Context()
+	w.create(sample("p", "a"))
+	a := w.person("x", map[string]Role{"a": Owner})
+	w.must(w.SetRole(ctx, w.admin, "x", "a", Viewer))
+	wantErr(t, "a viewer", w.DeletePolicy(ctx, a, "p", 1), ErrDenied)
+	w.must(w.SetRole(ctx, w.admin, "x", "a", NoRole))
+	_, err := w.Policy(ctx, a, "p")
+	wantErr(t, "a stranger", err, ErrNotFound)
+	w.must(w.DisableUser(ctx, w.admin, "x"))
+	_, err = w.Policies(ctx, a, Query{})
+	wantErr(t, "a disabled user", err, ErrNotLoggedIn)
+}

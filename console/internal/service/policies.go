@@ -1,0 +1,318 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/headgate/headgate/console/internal/store"
+	"github.com/headgate/headgate/policy"
+)
+
+// What is done to a policy, in revisions and, with "policy." before it, in the
+// audit log.
+const (
+	created    = "create"
+	updated    = "update"
+	deleted    = "delete"
+	rolledBack = "rollback"
+	imported   = "import"
+)
+
+func policyObject(name string) string { return "policy:" + name }
+
+// Policy returns a policy that the actor sees, or ErrNotFound.
+func (s *Service) Policy(ctx context.Context, a Actor, name string) (p policy.Policy, err error) {
+	err = s.ask(ctx, a, "policy.read", policyObject(name), func(d *deed) error {
+		p, err = d.policy(name)
+		return err
+	})
+	return p, err
+}
+
+// CreatePolicy adds a policy and returns it as it was stored. The actor has to
+// own every application that it lists. Version and who and when in p mean
+// nothing. If the name is taken by a policy that the actor sees, the error is a
+// ConflictError.
+func (s *Service) CreatePolicy(ctx context.Context, a Actor, p policy.Policy) (saved policy.Policy, err error) {
+	p = content(p)
+	err = s.change(ctx, a, created, p.Name, func(d *deed) error {
+		if err := d.valid(p); err != nil {
+			return err
+		}
+		saved, err = d.create(p, created, "")
+		return err
+	})
+	return saved, err
+}
+
+// UpdatePolicy writes a policy over the version that p.Version names, and returns
+// it as it was stored. The actor has to own every application that it listed and
+// every one that it lists. If p.Version is not the current version, the error is
+// a ConflictError. If nothing differs, nothing happens and the current policy is
+// returned.
+func (s *Service) UpdatePolicy(ctx context.Context, a Actor, p policy.Policy) (saved policy.Policy, err error) {
+	err = s.change(ctx, a, updated, p.Name, func(d *deed) error {
+		if err := d.valid(p); err != nil {
+			return err
+		}
+		saved, err = d.update(p, updated, "")
+		return err
+	})
+	return saved, err
+}
+
+// DeletePolicy removes the version of a policy. The actor has to own every
+// application that it lists. If version is not the current one, the error is a
+// ConflictError. The history stays, and [Service.Rollback] brings the policy back.
+func (s *Service) DeletePolicy(ctx context.Context, a Actor, name string, version int64) error {
+	return s.change(ctx, a, deleted, name, func(d *deed) error { return d.remove(name, version, deleted) })
+}
+
+// change is act for policies.
+func (s *Service) change(ctx context.Context, a Actor, action, name string, f func(*deed) error) error {
+	return s.act(ctx, a, store.CounterPolicies, "policy."+action, policyObject(name), f)
+}
+
+// valid reports what is wrong with the policy by itself.
+func (d *deed) valid(p policy.Policy) error {
+	if list := faultsOf(p.Validate()); len(list) > 0 {
+		for i := range list {
+			list[i].Policy = ""
+		}
+		return &InvalidError{Faults: list}
+	}
+	return nil
+}
+
+// policy returns one that the actor sees.
+func (d *deed) policy(name string) (policy.Policy, error) {
+	p, err := d.anyPolicy(name)
+	if err == nil && !d.access.CanSee(p.Apps) {
+		return policy.Policy{}, d.hide()
+	}
+	return p, err
+}
+
+// anyPolicy returns one whoever asks. What cannot be a name is not looked for.
+func (d *deed) anyPolicy(name string) (policy.Policy, error) {
+	if !isPolicyName(name) {
+		return policy.Policy{}, ErrNotFound
+	}
+	row, err := d.Tx.Policy(name)
+	if err != nil {
+		return policy.Policy{}, err
+	}
+	return policyOf(row)
+}
+
+func isPolicyName(s string) bool {
+	p := policy.Policy{Name: s}
+	return !slices.ContainsFunc(faultsOf(p.Validate()), func(f Fault) bool { return f.Field == "name" })
+}
+
+// create adds a policy that is valid.
+func (d *deed) create(p policy.Policy, action, note string) (policy.Policy, error) {
+	if err := d.mayList(p.Apps); err != nil {
+		return p, err
+	}
+	theirs, err := d.anyPolicy(p.Name)
+	if err == nil {
+		return p, d.taken(p, theirs)
+	}
+	if !errors.Is(err, ErrNotFound) {
+		return p, err
+	}
+	if p, err = d.insert(p, action, note); err != nil {
+		return p, err
+	}
+	return p, d.fits()
+}
+
+// insert stores p, of which there is none, as the next version of its name.
+func (d *deed) insert(p policy.Policy, action, note string) (policy.Policy, error) {
+	last, err := d.LastVersion(p.Name)
+	if err != nil {
+		return p, err
+	}
+	p.Version = last + 1
+	p.CreatedAt, p.CreatedBy = instant(d.now), d.actor.user
+	p.UpdatedAt, p.UpdatedBy = p.CreatedAt, p.CreatedBy
+	row, err := rowOf(p)
+	if err != nil {
+		return p, err
+	}
+	if err := d.InsertPolicy(row); err != nil {
+		return p, err
+	}
+	return p, d.record(p.Name, p.Version, "", row.Body, action, note)
+}
+
+// taken is the error of a name that another policy has.
+func (d *deed) taken(mine, theirs policy.Policy) error {
+	if !d.access.CanSee(theirs.Apps) {
+		return invalid("name", "the name is taken")
+	}
+	return &ConflictError{Mine: mine, Theirs: theirs}
+}
+
+// update writes a policy that is valid over the version that it names.
+func (d *deed) update(p policy.Policy, action, note string) (policy.Policy, error) {
+	theirs, err := d.owned(p.Name, p.Version)
+	if err != nil {
+		return p, withMine(err, p)
+	}
+	if err := d.mayList(p.Apps); err != nil {
+		return p, err
+	}
+	if p.Version != theirs.Version {
+		return p, &ConflictError{Mine: p, Theirs: theirs}
+	}
+	if len(Diff(theirs, p)) == 0 {
+		return theirs, errUnchanged
+	}
+	if p, err = d.overwrite(theirs, p, action, note); err != nil {
+		return p, err
+	}
+	return p, d.fits()
+}
+
+// overwrite stores p as the next version of the policy that theirs is.
+func (d *deed) overwrite(theirs, p policy.Policy, action, note string) (policy.Policy, error) {
+	before, err := rowOf(theirs)
+	if err != nil {
+		return p, err
+	}
+	p.Version = theirs.Version + 1
+	p.CreatedAt, p.CreatedBy = theirs.CreatedAt, theirs.CreatedBy
+	p.UpdatedAt, p.UpdatedBy = instant(d.now), d.actor.user
+	row, err := rowOf(p)
+	if err != nil {
+		return p, err
+	}
+	if err := d.Tx.UpdatePolicy(row, theirs.Version); err != nil {
+		return p, err
+	}
+	return p, d.record(p.Name, p.Version, before.Body, row.Body, action, note)
+}
+
+// remove deletes a version of a policy.
+func (d *deed) remove(name string, version int64, action string) error {
+	theirs, err := d.owned(name, version)
+	if err != nil {
+		return err
+	}
+	if version != theirs.Version {
+		return &ConflictError{Mine: policy.Policy{Name: name, Version: version}, Theirs: theirs}
+	}
+	return d.erase(theirs, action)
+}
+
+// erase deletes a policy as it is.
+func (d *deed) erase(p policy.Policy, action string) error {
+	before, err := rowOf(p)
+	if err != nil {
+		return err
+	}
+	if err := d.Tx.DeletePolicy(p.Name, p.Version); err != nil {
+		return err
+	}
+	return d.record(p.Name, p.Version+1, before.Body, "", action, "")
+}
+
+// owned returns a policy that the actor may write. A policy that was deleted
+// since the version base is a conflict for whoever saw it then.
+func (d *deed) owned(name string, base int64) (policy.Policy, error) {
+	p, err := d.policy(name)
+	if errors.Is(err, store.ErrNotFound) && isPolicyName(name) {
+		return p, d.goneSince(name, base, err)
+	}
+	if err != nil {
+		return p, err
+	}
+	if !d.access.CanEdit(p.Apps) {
+		return p, d.deny("it takes the owner of every application that the policy lists")
+	}
+	return p, nil
+}
+
+// goneSince is the error for a policy that is not there.
+func (d *deed) goneSince(name string, base int64, missing error) error {
+	last, err := d.LastVersion(name)
+	if err != nil || base <= 0 || base >= last {
+		return errors.Join(err, missing)
+	}
+	r, err := d.Tx.Revision(name, last)
+	if err != nil || r.After != "" {
+		return errors.Join(err, missing)
+	}
+	was, err := contentOf(r.Before)
+	if err != nil || !d.access.CanSee(was.Apps) {
+		return errors.Join(err, missing)
+	}
+	gone := policy.Policy{Name: name, Version: last}
+	return &ConflictError{Mine: policy.Policy{Name: name, Version: base}, Theirs: gone, Deleted: true}
+}
+
+// withMine completes a conflict with what was to be saved.
+func withMine(err error, p policy.Policy) error {
+	var conflict *ConflictError
+	if errors.As(err, &conflict) {
+		conflict.Mine = p
+	}
+	return err
+}
+
+// mayList refuses a policy of applications that are not the actor's, and names
+// those that do not exist.
+func (d *deed) mayList(apps []string) error {
+	if !d.access.CanEdit(apps) {
+		return d.deny("it takes the owner of every application that the policy is to list")
+	}
+	var f faults
+	for _, app := range apps {
+		_, err := d.App(app)
+		if errors.Is(err, ErrNotFound) {
+			f.note("apps", fmt.Errorf("%q does not exist", app))
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return f.err()
+}
+
+// fits refuses what could not be published any more.
+func (d *deed) fits() error {
+	n, bytes, err := d.Extent()
+	if err != nil {
+		return err
+	}
+	return extentFaults(n, bytes).err()
+}
+
+func extentFaults(n, bytes int64) (f faults) {
+	if n > policy.MaxPolicies {
+		f.note("", fmt.Errorf("there would be %d policies, and %d are the most", n, policy.MaxPolicies))
+	}
+	if bytes > policy.MaxBytes {
+		f.note("", fmt.Errorf("all policies together would have %d bytes, and %d are the most", bytes, policy.MaxBytes))
+	}
+	return f
+}
+
+// record writes the revision and the row of the audit log.
+func (d *deed) record(name string, version int64, before, after, action, note string) error {
+	err := d.AddRevision(store.Revision{
+		Policy: name, Version: version, At: d.now, Actor: d.actor.user, Action: action,
+		Before: before, After: after, RequestID: d.actor.meta.RequestID, Note: note,
+	})
+	if err != nil {
+		return err
+	}
+	row := d.actor.auditRow(d.now, "policy."+action, policyObject(name))
+	row.Outcome, row.Before, row.After, row.Note = string(Done), before, after, note
+	return d.AddAudit(row)
+}

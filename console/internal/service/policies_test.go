@@ -1,0 +1,206 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/policy"
+)
+
+// full is a policy with a value in every field.
+func full(name string) policy.Policy {
+	return policy.Policy{
+		Name: name, Description: "two\nlines\tand 'quotes' \"\\ <b>😀", Apps: []string{"b", "a"},
+		Limit: core.Limit{Algorithm: core.TokenBucket, Quota: 7, Period: time.Second, Burst: 9}, Key: "ip+route",
+		Match:   policy.Match{Methods: []string{"GET", "POST"}, Host: "*.example.com", Path: "/v1/{id}"},
+		OnLimit: "wait 500ms", OnStoreError: "closed", Mode: policy.Shadow, Priority: -3,
+	}
+}
+
+func TestAPolicyComesBackAsItWasPutIn(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		want := full("p")
+		saved := w.create(want)
+		want.Version, want.CreatedBy, want.UpdatedBy = 1, FirstUser, FirstUser
+		want.CreatedAt, want.UpdatedAt = w.clock.now(), w.clock.now()
+		if !reflect.DeepEqual(saved, want) {
+			t.Errorf("stored\n%+v, want\n%+v", saved, want)
+		}
+		got, err := w.Policy(t.Context(), w.admin, "p")
+		w.must(err)
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("read\n%+v, want\n%+v", got, want)
+		}
+		w.clock.pass(time.Hour)
+		want.Description, want.Apps = "another", []string{"c"}
+		if _, err = w.UpdatePolicy(t.Context(), w.admin, want); err != nil {
+			t.Fatal(err)
+		}
+		want.Version, want.UpdatedAt = 2, w.clock.now()
+		if got, err = w.Policy(t.Context(), w.admin, "p"); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("read\n%+v, want\n%+v (%v)", got, want, err)
+		}
+	})
+}
+
+func TestToSaveWhatIsThereChangesNothing(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		saved := w.create(full("p"))
+		before, _, _, err := w.Outbox().Pending(t.Context())
+		w.must(err)
+		again, err := w.UpdatePolicy(t.Context(), w.admin, saved)
+		w.must(err)
+		if !reflect.DeepEqual(again, saved) {
+			t.Errorf("%+v, want %+v", again, saved)
+		}
+		after, _, _, err := w.Outbox().Pending(t.Context())
+		w.must(err)
+		if after != before {
+			t.Errorf("the set went from version %d to %d", before, after)
+		}
+		if n := len(w.entries(AuditQuery{Object: "policy:p"})); n != 1 {
+			t.Errorf("%d rows in the audit log, want 1", n)
+		}
+	})
+}
+
+func TestEveryMistakeOfAPolicyIsReported(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	_, err := w.CreatePolicy(t.Context(), w.admin, policy.Policy{Name: "Ä", Mode: 9, Key: "?", OnLimit: "?", OnStoreError: "?"})
+	for _, field := range []string{"name", "apps", "limit", "key", "mode", "on_limit", "on_store_error"} {
+		wantFault(t, "nonsense", err, field)
+	}
+	_, err = w.CreatePolicy(t.Context(), w.admin, sample("p", "a", "nowhere"))
+	wantFault(t, "an application that does not exist", err, "apps")
+}
+
+func TestAStaleChangeIsAConflictWithBothVersions(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		first := w.create(sample("p", "a"))
+		second := first
+		second.Description = "second"
+		second, err := w.UpdatePolicy(ctx, w.admin, second)
+		w.must(err)
+
+		mine := first
+		mine.Description = "mine"
+		_, err = w.UpdatePolicy(ctx, w.admin, mine)
+		c := wantConflict(t, "a stale update", err, 1, 2)
+		if c.Mine.Description != "mine" || c.Theirs.Description != "second" || c.Deleted {
+			t.Errorf("the conflict is %+v", c)
+		}
+		wantConflict(t, "a stale deletion", w.DeletePolicy(ctx, w.admin, "p", 1), 1, 2)
+		_, err = w.Rollback(ctx, w.admin, "p", 1, 1)
+		wantConflict(t, "a stale rollback", err, 1, 2)
+		_, err = w.CreatePolicy(ctx, w.admin, sample("p", "b"))
+		wantConflict(t, "a second creation", err, 0, 2)
+
+		w.must(w.DeletePolicy(ctx, w.admin, "p", 2))
+		_, err = w.UpdatePolicy(ctx, w.admin, second)
+		if c := wantConflict(t, "an update after the deletion", err, 2, 3); !c.Deleted || c.Mine.Description != "second" {
+			t.Errorf("the conflict is %+v", c)
+		}
+		second.Version = 3
+		_, err = w.UpdatePolicy(ctx, w.admin, second)
+		wantErr(t, "an update of nothing", err, ErrNotFound)
+		if again := w.create(sample("p", "a")); again.Version != 4 {
+			t.Errorf("a policy created anew has version %d, want 4", again.Version)
+		}
+	})
+}
+
+func TestOfManyEditorsOneWinsEachVersion(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		const editors, rounds = 50, 3
+		p := w.create(sample("p", "a"))
+		services := []*Service{w.Service, w.another()}
+		for round := range rounds {
+			var mu sync.Mutex
+			var winners []policy.Policy
+			var group sync.WaitGroup
+			for i := range editors {
+				group.Go(func() {
+					mine := p
+					mine.Description = fmt.Sprintf("editor %d of round %d", i, round)
+					saved, err := services[i%2].UpdatePolicy(t.Context(), w.admin, mine)
+					var c *ConflictError
+					switch {
+					case err == nil:
+						mu.Lock()
+						winners = append(winners, saved)
+						mu.Unlock()
+					case !errors.As(err, &c):
+						t.Error(err)
+					case c.Mine.Description != mine.Description || c.Theirs.Version != p.Version+1:
+						t.Errorf("the conflict is %+v", c)
+					}
+				})
+			}
+			group.Wait()
+			if len(winners) != 1 {
+				t.Fatalf("%d editors won version %d, want 1", len(winners), p.Version)
+			}
+			now, err := w.Policy(t.Context(), w.admin, "p")
+			w.must(err)
+			if now.Description != winners[0].Description || now.Version != p.Version+1 {
+				t.Fatalf("%+v is there, and %+v won", now, winners[0])
+			}
+			p = now
+		}
+		if n := len(w.entries(AuditQuery{Action: "policy.update", Outcome: Done})); n != rounds {
+			t.Errorf("%d updates in the audit log, want %d", n, rounds)
+		}
+		list, err := w.History(t.Context(), w.admin, "p", 0, 0)
+		w.must(err)
+		if len(list) != rounds+1 {
+			t.Errorf("%d revisions, want %d", len(list), rounds+1)
+		}
+	})
+}
+
+func TestWritersOfDifferentPoliciesAllSucceed(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		const writers = 30
+		var group sync.WaitGroup
+		for i := range writers {
+			group.Go(func() {
+				if _, err := w.CreatePolicy(t.Context(), w.admin, sample(fmt.Sprintf("p%d", i), "a")); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		set, version, err := w.Outbox().Snapshot(t.Context())
+		w.must(err)
+		if len(set) != writers || version != writers {
+			t.Errorf("%d policies in version %d, want %d in %d", len(set), version, writers, writers)
+		}
+	})
+}
+
+func TestAChangeWithoutItsRowInTheAuditLogDoesNotHappen(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		saved := w.create(sample("p", "a"))
+		for _, table := range []string{"audit", "revisions"} {
+			w.sql("ALTER TABLE " + table + " RENAME TO elsewhere")
+			saved.Description = "without " + table
+			if _, err := w.UpdatePolicy(t.Context(), w.admin, saved); err == nil {
+				t.Errorf("a policy was changed without %s", table)
+			}
+			if err := w.DeletePolicy(t.Context(), w.admin, "p", 1); err == nil {
+				t.Errorf("a policy was deleted without %s", table)
+			}
+			w.sql("ALTER TABLE elsewhere RENAME TO " + table)
+		}
+		p, err := w.Policy(t.Context(), w.admin, "p")
+		if err != nil || p.Version != 1 || p.Description != "" {
+			t.Errorf("%+v %v", p, err)
+		}
+	})
+}

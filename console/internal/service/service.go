@@ -1,0 +1,75 @@
+package service
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/headgate/headgate/console/internal/auth"
+	"github.com/headgate/headgate/console/internal/store"
+)
+
+// Options says what a [Service] is made of. Only DB must be set.
+type Options struct {
+	DB *store.DB
+
+	// Changed, unless nil, is called after every change of the policies was
+	// committed. It must return at once.
+	Changed func()
+
+	// Clock returns the time; nil means time.Now.
+	Clock func() time.Time
+
+	// Passwords is how much work it is to hash one; zero means auth.DefaultCost.
+	Passwords auth.Cost
+
+	// Logger is told of what cannot be told to anybody else; nil means
+	// slog.Default().
+	Logger *slog.Logger
+}
+
+// Service does what people and programs ask for. It needs no Close, and does not
+// close the database.
+type Service struct {
+	db        *store.DB
+	changed   func()
+	clock     func() time.Time
+	passwords *auth.Passwords
+	attempts  *auth.Attempts
+	logger    *slog.Logger
+}
+
+// New returns a service.
+func New(o Options) (*Service, error) {
+	if o.DB == nil {
+		return nil, errors.New("service: DB is nil")
+	}
+	s := &Service{db: o.DB, changed: o.Changed, clock: o.Clock, logger: cmp.Or(o.Logger, slog.Default())}
+	if s.changed == nil {
+		s.changed = func() {}
+	}
+	if s.clock == nil {
+		s.clock = time.Now
+	}
+	var err error
+	if s.passwords, err = auth.NewPasswords(cmp.Or(o.Passwords, auth.DefaultCost)); err != nil {
+		return nil, fmt.Errorf("service: %w", err)
+	}
+	if s.attempts, err = auth.NewAttempts(s.now); err != nil {
+		return nil, fmt.Errorf("service: %w", err)
+	}
+	return s, nil
+}
+
+// now is the time in microseconds.
+func (s *Service) now() int64 { return s.clock().UnixMicro() }
+
+// instant is the time that a column holds; 0 is the zero time.
+func instant(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}

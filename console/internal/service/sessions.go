@@ -1,0 +1,129 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/headgate/headgate/console/internal/auth"
+	"github.com/headgate/headgate/console/internal/store"
+)
+
+// touchEvery is how often at most it is noted that a session or token was used.
+const touchEvery = time.Minute
+
+// Authenticate returns who a session's token belongs to, or ErrNotLoggedIn.
+func (s *Service) Authenticate(ctx context.Context, token string, m Meta) (Actor, error) {
+	hash, now := auth.Digest(token), s.now()
+	var session store.Session
+	err := s.db.View(ctx, func(t *store.Tx) error {
+		var err error
+		if session, err = t.Session(hash); err != nil {
+			return err
+		}
+		settings, err := settingsOf(t)
+		if err != nil {
+			return err
+		}
+		if now >= session.ExpiresAt || now >= session.SeenAt+settings.SessionIdle.Microseconds() {
+			return ErrNotLoggedIn
+		}
+		return enabled(t, session.User)
+	})
+	if err != nil {
+		return Actor{}, unknown(err)
+	}
+	if now >= session.SeenAt+touchEvery.Microseconds() {
+		err = s.db.Update(ctx, func(t *store.Tx) error { return t.TouchSession(hash, now) })
+	}
+	return Actor{user: session.User, via: viaSession, session: hash, meta: m.tamed()}, err
+}
+
+// unknown makes what is not found not logged in.
+func unknown(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return ErrNotLoggedIn
+	}
+	return err
+}
+
+// enabled refuses a user who is disabled.
+func enabled(t *store.Tx, name string) error {
+	u, err := t.User(name)
+	if err == nil && u.Disabled {
+		return ErrNotLoggedIn
+	}
+	return err
+}
+
+// Access tells what the actor may do now. It works before the password was
+// changed.
+func (s *Service) Access(ctx context.Context, a Actor) (access Access, err error) {
+	err = s.db.View(ctx, func(t *store.Tx) error {
+		access, err = accessOf(t, a)
+		return err
+	})
+	return access, err
+}
+
+// OpenSession is a session that has not ended, to be shown to its user.
+type OpenSession struct {
+	ID        string // names it; it is not its secret
+	CreatedAt time.Time
+	SeenAt    time.Time // to the minute
+	Expires   time.Time
+	Address   string
+	Agent     string
+	Current   bool // the one that asks
+}
+
+// Sessions returns the actor's own sessions, the newest first.
+func (s *Service) Sessions(ctx context.Context, a Actor) (list []OpenSession, err error) {
+	err = s.ask(ctx, a, "session.list", userObject(a.user), func(d *deed) error {
+		if err := d.person(); err != nil {
+			return err
+		}
+		settings, err := settingsOf(d.Tx)
+		if err != nil {
+			return err
+		}
+		rows, err := d.SessionsOf(a.user)
+		list = nil
+		for _, r := range rows {
+			if d.now >= r.ExpiresAt || d.now >= r.SeenAt+settings.SessionIdle.Microseconds() {
+				continue
+			}
+			list = append(list, OpenSession{
+				ID: r.Hash, CreatedAt: instant(r.CreatedAt), SeenAt: instant(r.SeenAt), Expires: instant(r.ExpiresAt),
+				Address: r.Address, Agent: r.Agent, Current: r.Hash == a.session,
+			})
+		}
+		return err
+	})
+	return list, err
+}
+
+// RevokeSession ends one of the actor's own sessions, or returns ErrNotFound.
+func (s *Service) RevokeSession(ctx context.Context, a Actor, id string) error {
+	return s.act(ctx, a, store.CounterUsers, "session.revoke", userObject(a.user), func(d *deed) error {
+		if err := d.person(); err != nil {
+			return err
+		}
+		if !isDigest(id) {
+			return ErrNotFound
+		}
+		if err := d.DeleteSession(a.user, id); err != nil {
+			return err
+		}
+		return d.done("", "")
+	})
+}
+
+func isDigest(s string) bool {
+	for i := range len(s) {
+		if !('0' <= s[i] && s[i] <= '9' || 'a' <= s[i] && s[i] <= 'f') {
+			return false
+		}
+	}
+	return len(s) == len(auth.Digest(""))
+}

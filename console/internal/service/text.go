@@ -1,0 +1,64 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds of texts, in bytes.
+const (
+	MaxUserName = 64
+	MaxText     = 1000 // of a description
+	MaxLabel    = 100  // of a token
+	MaxSearch   = 200
+)
+
+// checkText refuses what people cannot read, and more than most bytes.
+func checkText(s string, most int) error {
+	if len(s) > most {
+		return fmt.Errorf("%d bytes are more than %d", len(s), most)
+	}
+	if !utf8.ValidString(s) {
+		return errors.New("it is not UTF-8")
+	}
+	for _, c := range s {
+		if c < ' ' && c != '\n' && c != '\t' || c == 0x7f {
+			return fmt.Errorf("it holds the control character %U", c)
+		}
+	}
+	return nil
+}
+
+// CheckUser tells what is wrong with the name of a user: it is 1 to MaxUserName
+// letters, digits and ".", "_", "@", "+", "-", a letter or digit first. Upper and
+// lower case differ.
+func CheckUser(s string) error {
+	valid := s != "" && len(s) <= MaxUserName && isAlphanumeric(s[0])
+	for i := range len(s) {
+		valid = valid && (isAlphanumeric(s[i]) || strings.IndexByte("._@+-", s[i]) >= 0)
+	}
+	if !valid {
+		return fmt.Errorf("it is not 1 to %d letters, digits, ., _, @, + and -, a letter or digit first", MaxUserName)
+	}
+	return nil
+}
+
+func isAlphanumeric(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+}
+
+// tame makes a text that a client sent fit for a column: valid UTF-8 without
+// control characters, cut to most bytes.
+func tame(s string, most int) string {
+	s = strings.Map(func(c rune) rune {
+		if c < ' ' || c == 0x7f {
+			return '?'
+		}
+		return c
+	}, strings.ToValidUTF8(clip(s, most), "?"))
+	return strings.ToValidUTF8(clip(s, most), "")
+}
+
+func clip(s string, most int) string { return s[:min(len(s), most)] }

@@ -1,0 +1,206 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/console/internal/auth"
+	"github.com/headgate/headgate/console/internal/store"
+)
+
+// Scope is what a token may be used for, of what its user may do.
+type Scope string
+
+// The scopes.
+const (
+	Read  Scope = "read"
+	Write Scope = "write" // and read
+)
+
+// MaxTokenLife is the longest that a token may live.
+const MaxTokenLife = 366 * 24 * time.Hour
+
+// maxTokens is the most tokens of a user that have not ended.
+const maxTokens = 100
+
+// TokenDraft says what token to make.
+type TokenDraft struct {
+	Label string // for people
+	Scope Scope
+	Apps  []string      // what it is for; empty means all that the user has a role in
+	Life  time.Duration // at most MaxTokenLife
+}
+
+// Token is one that was made, without its secret. It may do what its user may at
+// the time, within its scope and applications, and manages nothing: neither users
+// nor applications nor tokens.
+type Token struct {
+	ID        string
+	Label     string
+	Scope     Scope
+	Apps      []string // empty means all
+	CreatedAt time.Time
+	Expires   time.Time
+	UsedAt    time.Time // to the minute; zero means never
+	RevokedAt time.Time // zero means that it is not
+}
+
+// tokenScope is what an actor with a token is restricted to.
+type tokenScope struct {
+	readOnly bool
+	apps     []string // nil means all
+}
+
+func tokenObject(id string) string { return "token:" + id }
+
+// CreateToken makes a token for the actor, and returns its secret, which is not
+// stored. It takes somebody who is logged in.
+func (s *Service) CreateToken(ctx context.Context, a Actor, draft TokenDraft) (t Token, secret string, err error) {
+	secret = auth.TokenPrefix + auth.NewSecret()
+	id := auth.NewID()
+	err = s.act(ctx, a, store.CounterUsers, "token.create", tokenObject(id), func(d *deed) error {
+		if err := d.person(); err != nil {
+			return err
+		}
+		if err := d.checkDraft(&draft); err != nil {
+			return err
+		}
+		row := store.Token{
+			ID: id, Hash: auth.Digest(secret), User: a.user, Label: draft.Label, Scope: string(draft.Scope),
+			Apps: text(draft.Apps), CreatedAt: d.now, ExpiresAt: d.now + draft.Life.Microseconds(),
+		}
+		if err := d.InsertToken(row); err != nil {
+			return err
+		}
+		t = tokenOf(row)
+		return d.done("", tokenText(t))
+	})
+	if err != nil {
+		return Token{}, "", err
+	}
+	return t, secret, nil
+}
+
+func (d *deed) checkDraft(draft *TokenDraft) error {
+	var f faults
+	if draft.Label == "" {
+		f.note("label", errors.New("it is empty"))
+	}
+	f.note("label", checkText(draft.Label, MaxLabel))
+	if draft.Scope != Read && draft.Scope != Write {
+		f.note("scope", errors.New("it is not read or write"))
+	}
+	if draft.Life <= 0 || draft.Life > MaxTokenLife {
+		f.note("life", fmt.Errorf("it is not above 0 and at most %d days", MaxTokenLife/(24*time.Hour)))
+	}
+	for _, app := range draft.Apps {
+		if _, err := d.app(app); err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		} else if err != nil || d.access.Role(app) == NoRole {
+			f.note("apps", fmt.Errorf("%q is not an application of yours", clip(app, MaxUserName)))
+		}
+	}
+	rows, err := d.TokensOf(d.actor.user)
+	if err != nil {
+		return err
+	}
+	alive := slices.DeleteFunc(rows, func(r store.Token) bool { return r.RevokedAt != 0 || r.ExpiresAt <= d.now })
+	if len(alive) >= maxTokens {
+		f.note("", fmt.Errorf("there are %d tokens already: revoke some", len(alive)))
+	}
+	return f.err()
+}
+
+// Tokens returns the actor's own tokens, the newest first, also those that have
+// ended.
+func (s *Service) Tokens(ctx context.Context, a Actor) (list []Token, err error) {
+	err = s.ask(ctx, a, "token.list", userObject(a.user), func(d *deed) error {
+		if err := d.person(); err != nil {
+			return err
+		}
+		rows, err := d.TokensOf(a.user)
+		list = make([]Token, len(rows))
+		for i, r := range rows {
+			list[i] = tokenOf(r)
+		}
+		return err
+	})
+	return list, err
+}
+
+// RevokeToken ends one of the actor's own tokens at once, or anybody's for an
+// administrator. A token that was revoked already is ErrNotFound.
+func (s *Service) RevokeToken(ctx context.Context, a Actor, id string) error {
+	return s.act(ctx, a, store.CounterUsers, "token.revoke", tokenObject(id), func(d *deed) error {
+		if err := d.person(); err != nil {
+			return err
+		}
+		if strings.Trim(id, "abcdefghijklmnopqrstuvwxyz234567") != "" {
+			return ErrNotFound
+		}
+		row, err := d.Token(id)
+		if err != nil {
+			return err
+		}
+		if row.User != a.user && !d.access.CanManage() {
+			return d.hide()
+		}
+		if err := d.Tx.RevokeToken(id, d.now); err != nil {
+			return err
+		}
+		return d.done(tokenText(tokenOf(row)), "")
+	})
+}
+
+// AuthenticateToken returns who a token's secret belongs to, or ErrNotLoggedIn.
+func (s *Service) AuthenticateToken(ctx context.Context, secret string, m Meta) (Actor, error) {
+	hash, now := auth.Digest(secret), s.now()
+	var row store.Token
+	err := s.db.View(ctx, func(t *store.Tx) error {
+		var err error
+		if row, err = t.TokenByHash(hash); err != nil {
+			return err
+		}
+		if row.RevokedAt != 0 || now >= row.ExpiresAt {
+			return ErrNotLoggedIn
+		}
+		return enabled(t, row.User)
+	})
+	if err != nil {
+		return Actor{}, unknown(err)
+	}
+	if now >= row.UsedAt+touchEvery.Microseconds() {
+		err = s.db.Update(ctx, func(t *store.Tx) error { return t.TouchToken(row.ID, now) })
+	}
+	scope := &tokenScope{readOnly: row.Scope != string(Write)}
+	if apps := tokenOf(row).Apps; len(apps) > 0 {
+		scope.apps = apps
+	}
+	return Actor{user: row.User, via: viaToken + row.ID, token: scope, meta: m.tamed()}, err
+}
+
+func tokenOf(r store.Token) Token {
+	t := Token{
+		ID: r.ID, Label: r.Label, Scope: Scope(r.Scope), CreatedAt: instant(r.CreatedAt),
+		Expires: instant(r.ExpiresAt), UsedAt: instant(r.UsedAt), RevokedAt: instant(r.RevokedAt),
+	}
+	if json.Unmarshal([]byte(r.Apps), &t.Apps) != nil {
+		t.Apps = []string{""} // no application has this name, so the token is good for none
+	}
+	return t
+}
+
+// tokenText is a token in the audit log, without its hash.
+func tokenText(t Token) string {
+	return text(struct {
+		Label   string    `json:"label"`
+		Scope   Scope     `json:"scope"`
+		Apps    []string  `json:"apps"`
+		Expires time.Time `json:"expires"`
+	}{t.Label, t.Scope, t.Apps, t.Expires})
+}

@@ -1,0 +1,100 @@
+package service
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+func TestATokenMayDoWhatItsScopeSays(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		w.create(sample("pa", "a"))
+		w.create(sample("pb", "b"))
+		x := w.person("x", map[string]Role{"a": Owner, "b": Owner})
+		onlyA := w.token(x, Write, "a")
+		w.must(w.DeletePolicy(ctx, onlyA, "pa", 1))
+		wantErr(t, "another application", w.DeletePolicy(ctx, onlyA, "pb", 1), ErrNotFound)
+		wantErr(t, "a token to read with", w.DeletePolicy(ctx, w.token(x, Read), "pb", 1), ErrDenied)
+		if rows := w.entries(AuditQuery{Object: "policy:pa", Action: "policy.delete"}); len(rows) != 1 || rows[0].Via != onlyA.via || rows[0].Actor != "x" {
+			t.Errorf("%+v", rows)
+		}
+		if err := w.SetRole(ctx, w.admin, "x", "b", Viewer); err != nil {
+			t.Fatal(err)
+		}
+		wantErr(t, "a token of who has lost the role", w.DeletePolicy(ctx, w.token(x, Write), "pb", 1), ErrDenied)
+		admins := w.token(w.admin, Write, "a")
+		wantErr(t, "an administrator's token for another application", w.DeletePolicy(ctx, admins, "pb", 1), ErrNotFound)
+	})
+}
+
+func TestTokensEnd(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		x, y := w.person("x", map[string]Role{"a": Viewer}), w.person("y", nil)
+		alive := func(secret string) bool {
+			_, err := w.AuthenticateToken(ctx, secret, Meta{})
+			if err != nil && !errors.Is(err, ErrNotLoggedIn) {
+				t.Error(err)
+			}
+			return err == nil
+		}
+		old, oldSecret, err := w.CreateToken(ctx, x, TokenDraft{Label: "old", Scope: Read, Life: time.Hour})
+		w.must(err)
+		revoked, revokedSecret, err := w.CreateToken(ctx, x, TokenDraft{Label: "revoked", Scope: Write, Apps: []string{"a"}, Life: MaxTokenLife})
+		w.must(err)
+		w.clock.pass(time.Hour - time.Microsecond)
+		if !alive(oldSecret) || !alive(revokedSecret) || alive(oldSecret+"x") || alive(old.ID) || alive("") {
+			t.Error("the tokens are not good")
+		}
+		w.clock.pass(time.Microsecond)
+		if alive(oldSecret) {
+			t.Error("a token outlived its hour")
+		}
+		wantErr(t, "somebody else's token", w.RevokeToken(ctx, y, revoked.ID), ErrNotFound)
+		w.must(w.RevokeToken(ctx, x, revoked.ID))
+		wantErr(t, "a second time", w.RevokeToken(ctx, x, revoked.ID), ErrNotFound)
+		if alive(revokedSecret) {
+			t.Error("a token outlived its end")
+		}
+		list, err := w.Tokens(ctx, x)
+		if err != nil || len(list) != 2 || !list[0].RevokedAt.Equal(w.clock.now()) && !list[1].RevokedAt.Equal(w.clock.now()) {
+			t.Errorf("%+v %v", list, err)
+		}
+		for field, draft := range map[string]TokenDraft{
+			"label": {Scope: Read, Life: 1}, "scope": {Label: "x", Scope: "all", Life: 1}, "life": {Label: "x", Scope: Read, Life: MaxTokenLife + 1},
+			"apps": {Label: "x", Scope: Read, Life: 1, Apps: []string{"b"}},
+		} {
+			_, _, err := w.CreateToken(ctx, x, draft)
+			wantFault(t, field, err, field)
+		}
+	})
+}
+
+func TestAUserHasABoundedNumberOfTokens(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	for range maxTokens {
+		w.token(w.admin, Read)
+	}
+	_, _, err := w.CreateToken(t.Context(), w.admin, TokenDraft{Label: "x", Scope: Read, Life: time.Hour})
+	wantFault(t, "one token too many", err, "")
+}
+
+func TestSettingsHoldForSessionsThatThereAre(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		want := Settings{SessionIdle: 10 * time.Minute, SessionLife: 20 * time.Minute}
+		w.must(w.SaveSettings(ctx, w.admin, want))
+		if got, err := w.Settings(ctx, w.admin); err != nil || got != want {
+			t.Errorf("%+v %v", got, err)
+		}
+		s, err := w.Login(ctx, FirstUser, adminPassword, Meta{})
+		w.must(err)
+		w.clock.pass(10 * time.Minute)
+		_, err = w.Authenticate(ctx, s.Token, Meta{})
+		wantErr(t, "an idle session", err, ErrNotLoggedIn)
+		err = w.SaveSettings(ctx, w.admin, Settings{SessionIdle: time.Second, SessionLife: 1000 * time.Hour})
+		wantFault(t, "too short", err, "session_idle")
+		wantFault(t, "too long", err, "session_life")
+	})
+}

@@ -1,0 +1,266 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/headgate/headgate/console/internal/auth"
+	"github.com/headgate/headgate/console/internal/store"
+)
+
+// User is a person who may log in. Users are never deleted, so that a name in the
+// audit log means one person for ever; they are disabled.
+type User struct {
+	Name               string
+	Administrator      bool
+	Disabled           bool
+	MustChangePassword bool
+	CreatedAt          time.Time
+	CreatedBy          string
+	PasswordAt         time.Time       // when it was set last
+	Roles              map[string]Role // by application
+}
+
+func userObject(name string) string { return "user:" + name }
+
+func userOf(r store.User, roles []store.Role) User {
+	u := User{
+		Name: r.Name, Administrator: r.Administrator, Disabled: r.Disabled, MustChangePassword: r.MustChange,
+		CreatedAt: instant(r.CreatedAt), CreatedBy: r.CreatedBy, PasswordAt: instant(r.PasswordAt), Roles: map[string]Role{},
+	}
+	for _, role := range roles {
+		if role.User == r.Name {
+			u.Roles[role.App] = Role(role.Role)
+		}
+	}
+	return u
+}
+
+// Users returns all users by name, to administrators.
+func (s *Service) Users(ctx context.Context, a Actor) (list []User, err error) {
+	err = s.ask(ctx, a, "user.list", "users", func(d *deed) error {
+		if err := d.manage(); err != nil {
+			return err
+		}
+		rows, err := d.Users()
+		if err != nil {
+			return err
+		}
+		roles, err := d.Roles()
+		byUser := map[string][]store.Role{}
+		for _, r := range roles {
+			byUser[r.User] = append(byUser[r.User], r)
+		}
+		list = make([]User, len(rows))
+		for i, r := range rows {
+			list[i] = userOf(r, byUser[r.Name])
+		}
+		return err
+	})
+	return list, err
+}
+
+// User returns a user, to administrators and to himself.
+func (s *Service) User(ctx context.Context, a Actor, name string) (u User, err error) {
+	err = s.ask(ctx, a, "user.read", userObject(name), func(d *deed) error {
+		if name != a.user || d.access.Token {
+			if err := d.manage(); err != nil {
+				return err
+			}
+		}
+		row, err := d.user(name)
+		if err != nil {
+			return err
+		}
+		roles, err := d.RolesOf(name)
+		u = userOf(row, roles)
+		return err
+	})
+	return u, err
+}
+
+// CreateUser adds a user without roles, and returns a password to be told to him,
+// which he has to change when he logs in. It takes an administrator.
+func (s *Service) CreateUser(ctx context.Context, a Actor, name string) (password string, err error) {
+	return s.withPassword(ctx, func(_, hash string) error {
+		return s.manageUser(ctx, a, "user.create", name, func(d *deed) error {
+			if err := CheckUser(name); err != nil {
+				return invalid("name", err.Error())
+			}
+			u := store.User{Name: name, Password: hash, MustChange: true, CreatedAt: d.now, CreatedBy: a.user, PasswordAt: d.now}
+			err := d.InsertUser(u)
+			if errors.Is(err, store.ErrExists) {
+				return invalid("name", "there is a user of that name")
+			}
+			if err != nil {
+				return err
+			}
+			return d.done("", userText(u))
+		})
+	})
+}
+
+// ResetPassword gives a user a new password, to be told to him, which he has to
+// change when he logs in, and ends all of his sessions. It takes an administrator.
+func (s *Service) ResetPassword(ctx context.Context, a Actor, name string) (password string, err error) {
+	return s.withPassword(ctx, func(_, hash string) error {
+		return s.manageUser(ctx, a, "user.reset-password", name, func(d *deed) error {
+			return d.resetPassword(name, hash)
+		})
+	})
+}
+
+// withPassword makes a password, for f to store its hash.
+func (s *Service) withPassword(ctx context.Context, f func(password, hash string) error) (string, error) {
+	password := auth.NewSecret()
+	hash, err := s.passwords.Hash(ctx, password)
+	if err != nil {
+		return "", err
+	}
+	if err := f(password, hash); err != nil {
+		return "", err
+	}
+	return password, nil
+}
+
+func (d *deed) resetPassword(name, hash string) error {
+	u, err := d.user(name)
+	if err != nil {
+		return err
+	}
+	before := userText(u)
+	u.Password, u.MustChange, u.PasswordAt = hash, true, d.now
+	if err := d.UpdateUser(u); err != nil {
+		return err
+	}
+	if _, err := d.DeleteSessionsOf(name); err != nil {
+		return err
+	}
+	return d.done(before, userText(u))
+}
+
+// DisableUser ends all sessions of a user and lets him do nothing, nor his tokens,
+// until he is enabled. It takes an administrator. The last administrator cannot be
+// disabled.
+func (s *Service) DisableUser(ctx context.Context, a Actor, name string) error {
+	return s.alterUser(ctx, a, "user.disable", name, func(u *store.User) { u.Disabled = true })
+}
+
+// EnableUser lets a disabled user log in again. It takes an administrator.
+func (s *Service) EnableUser(ctx context.Context, a Actor, name string) error {
+	return s.alterUser(ctx, a, "user.enable", name, func(u *store.User) { u.Disabled = false })
+}
+
+// Promote makes a user an administrator. It takes an administrator.
+func (s *Service) Promote(ctx context.Context, a Actor, name string) error {
+	return s.alterUser(ctx, a, "user.promote", name, func(u *store.User) { u.Administrator = true })
+}
+
+// Demote makes an administrator a user with the roles that he was given. It takes
+// an administrator. The last one cannot be demoted.
+func (s *Service) Demote(ctx context.Context, a Actor, name string) error {
+	return s.alterUser(ctx, a, "user.demote", name, func(u *store.User) { u.Administrator = false })
+}
+
+func (s *Service) alterUser(ctx context.Context, a Actor, action, name string, alter func(*store.User)) error {
+	return s.manageUser(ctx, a, action, name, func(d *deed) error {
+		u, err := d.user(name)
+		if err != nil {
+			return err
+		}
+		was := u
+		if alter(&u); u == was {
+			return errUnchanged
+		}
+		if err := d.UpdateUser(u); err != nil {
+			return err
+		}
+		n, err := d.Administrators()
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return invalid("name", "somebody else has to be an administrator first: this is the last one")
+		}
+		if u.Disabled {
+			if _, err := d.DeleteSessionsOf(name); err != nil {
+				return err
+			}
+		}
+		return d.done(userText(was), userText(u))
+	})
+}
+
+// SetRole gives a user a role in an application, and NoRole takes it away. It
+// takes an administrator.
+func (s *Service) SetRole(ctx context.Context, a Actor, user, app string, role Role) error {
+	return s.manageUser(ctx, a, "user.role", user, func(d *deed) error {
+		if role != NoRole && role != Viewer && role != Owner {
+			return invalid("role", "it is not viewer, owner or nothing")
+		}
+		if _, err := d.user(user); err != nil {
+			return err
+		}
+		if _, err := d.app(app); err != nil {
+			return notField("app", "there is no application of that name", err)
+		}
+		roles, err := d.RolesOf(user)
+		if err != nil {
+			return err
+		}
+		was := userOf(store.User{Name: user}, roles).Roles[app]
+		if was == role {
+			return errUnchanged
+		}
+		if err := d.Tx.SetRole(store.Role{User: user, App: app, Role: string(role)}); err != nil {
+			return err
+		}
+		return d.done(roleText(app, was), roleText(app, role))
+	})
+}
+
+// notField is the mistake of a field that names what does not exist.
+func notField(field, message string, err error) error {
+	if errors.Is(err, ErrNotFound) {
+		return invalid(field, message)
+	}
+	return err
+}
+
+func (s *Service) manageUser(ctx context.Context, a Actor, action, name string, f func(*deed) error) error {
+	return s.act(ctx, a, store.CounterUsers, action, userObject(name), func(d *deed) error {
+		if err := d.manage(); err != nil {
+			return err
+		}
+		return f(d)
+	})
+}
+
+// user returns one; what cannot be a name is not looked for.
+func (d *deed) user(name string) (store.User, error) { return findUser(d.Tx, name) }
+
+func findUser(t *store.Tx, name string) (store.User, error) {
+	if CheckUser(name) != nil {
+		return store.User{}, ErrNotFound
+	}
+	return t.User(name)
+}
+
+// userText is a user in the audit log, without the hash of the password.
+func userText(u store.User) string {
+	return text(struct {
+		Name          string    `json:"name"`
+		Administrator bool      `json:"administrator"`
+		Disabled      bool      `json:"disabled"`
+		MustChange    bool      `json:"must_change_password"`
+		PasswordAt    time.Time `json:"password_at"`
+	}{u.Name, u.Administrator, u.Disabled, u.MustChange, instant(u.PasswordAt)})
+}
+
+func roleText(app string, role Role) string {
+	if role == NoRole {
+		return ""
+	}
+	return text(map[string]string{"app": app, "role": string(role)})
+}

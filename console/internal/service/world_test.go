@@ -1,0 +1,202 @@
+package service
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/console/internal/auth"
+	"github.com/headgate/headgate/console/internal/mariadbtest"
+	"github.com/headgate/headgate/console/internal/store"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/policy"
+	"go.uber.org/goleak"
+)
+
+// maria is one server for all tests of the package.
+var maria mariadbtest.Shared
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	maria.Close()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			os.Stderr.WriteString(err.Error())
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// clock stands still until it is told to move.
+type clock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+// world is a service on an empty database with the applications a, b and c, and
+// its administrator, who is logged in.
+type world struct {
+	*Service
+	t     testing.TB
+	db    *store.DB
+	url   string
+	clock *clock
+	admin Actor
+}
+
+const (
+	adminPassword = "the administrator's"
+	userPassword  = "somebody's password"
+)
+
+// cheap keeps tests from spending their time on hashing.
+var cheap = auth.Cost{Memory: 8, Time: 1}
+
+func everyEngine(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Run("sqlite", func(t *testing.T) { test(t, newWorld(t, sqliteURL(t))) })
+	t.Run("mariadb", func(t *testing.T) { test(t, newWorld(t, maria.Server(t).Database(t))) })
+}
+
+func sqliteURL(t testing.TB) string { return "sqlite://" + filepath.Join(t.TempDir(), "console.db") }
+
+func newWorld(t testing.TB, url string) *world {
+	t.Helper()
+	db, err := store.Open(t.Context(), store.Options{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	w := &world{t: t, db: db, url: url, clock: &clock{at: time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC)}}
+	w.Service = w.another()
+	password, err := w.Bootstrap(t.Context())
+	if err != nil || password == "" {
+		t.Fatal(password, err)
+	}
+	w.admin = w.settle(FirstUser, password, adminPassword)
+	for _, app := range []string{"a", "b", "c"} {
+		w.must(w.CreateApp(t.Context(), w.admin, app, ""))
+	}
+	return w
+}
+
+// another is a second program on the same database.
+func (w *world) another() *Service {
+	w.t.Helper()
+	s, err := New(Options{DB: w.db, Clock: w.clock.now, Passwords: cheap, Logger: slog.New(slog.DiscardHandler)})
+	w.must(err)
+	return s
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// settle logs a user in who has to change the password, and changes it.
+func (w *world) settle(user, oneTime, password string) Actor {
+	w.t.Helper()
+	ctx := w.t.Context()
+	first, err := w.Login(ctx, user, oneTime, Meta{Address: "192.0.2.1:1000"})
+	w.must(err)
+	if !first.MustChangePassword {
+		w.t.Errorf("%s does not have to change the password", user)
+	}
+	second, err := w.ChangePassword(ctx, w.actor(first), oneTime, password)
+	w.must(err)
+	return w.actor(second)
+}
+
+func (w *world) actor(s Session) Actor {
+	w.t.Helper()
+	a, err := w.Authenticate(w.t.Context(), s.Token, Meta{Address: "192.0.2.1:1000", RequestID: "request-1"})
+	w.must(err)
+	return a
+}
+
+// person is a new user with roles, who is logged in.
+func (w *world) person(name string, roles map[string]Role) Actor {
+	w.t.Helper()
+	password, err := w.CreateUser(w.t.Context(), w.admin, name)
+	w.must(err)
+	for app, role := range roles {
+		w.must(w.SetRole(w.t.Context(), w.admin, name, app, role))
+	}
+	return w.settle(name, password, userPassword)
+}
+
+// sample is a valid policy.
+func sample(name string, apps ...string) policy.Policy {
+	return policy.Policy{Name: name, Apps: apps, Limit: core.Limit{Quota: 100, Period: time.Minute}, Key: "ip"}
+}
+
+// create adds a policy as the administrator.
+func (w *world) create(p policy.Policy) policy.Policy {
+	w.t.Helper()
+	saved, err := w.CreatePolicy(w.t.Context(), w.admin, p)
+	w.must(err)
+	return saved
+}
+
+// entries returns rows of the audit log.
+func (w *world) entries(q AuditQuery) []Entry {
+	w.t.Helper()
+	q.PerPage = MaxPerPage
+	list, err := w.Audit(w.t.Context(), w.admin, q)
+	w.must(err)
+	return list
+}
+
+func wantErr(t testing.TB, what string, got, want error) {
+	t.Helper()
+	if !errors.Is(got, want) {
+		t.Errorf("%s: the error is %v, want %v", what, got, want)
+	}
+}
+
+// wantFault wants an InvalidError with a mistake in a field.
+func wantFault(t testing.TB, what string, err error, field string) {
+	t.Helper()
+	var invalid *InvalidError
+	if !errors.As(err, &invalid) {
+		t.Errorf("%s: the error is %v, want a mistake in %q", what, err, field)
+		return
+	}
+	for _, f := range invalid.Faults {
+		if f.Field == field {
+			return
+		}
+	}
+	t.Errorf("%s: the mistakes %v are not in %q", what, invalid.Faults, field)
+}
+
+// wantConflict wants a ConflictError between two versions.
+func wantConflict(t testing.TB, what string, err error, mine, theirs int64) *ConflictError {
+	t.Helper()
+	var c *ConflictError
+	if !errors.As(err, &c) {
+		t.Fatalf("%s: the error is %v, want a conflict", what, err)
+	}
+	if c.Mine.Version != mine || c.Theirs.Version != theirs {
+		t.Errorf("%s: the conflict is between %d and %d, want %d and %d", what, c.Mine.Version, c.Theirs.Version, mine, theirs)
+	}
+	return c
+}

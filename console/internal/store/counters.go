@@ -1,0 +1,32 @@
+package store
+
+// The counters. To raise one is to lock it: of the transactions that raise the
+// same counter, one after the other runs.
+const (
+	CounterPolicies  = "policies"  // the version of the set of policies
+	CounterPublished = "published" // the version of it that was published last
+	CounterUsers     = "users"     // changes of users and roles
+)
+
+// Counter is a row that counts.
+type Counter struct {
+	Value int64
+	At    int64 // µs; when it was changed last, or 0
+}
+
+// Counter returns a counter.
+func (t *Tx) Counter(name string) (Counter, error) {
+	scan := func(s scanner) (c Counter, err error) { return c, s.Scan(&c.Value, &c.At) }
+	return one(t, scan, "SELECT value, at FROM counters WHERE name = ?", name)
+}
+
+// RaiseCounter adds one. Called first in a transaction, it makes what the
+// transaction reads afterwards as new as the counter.
+func (t *Tx) RaiseCounter(name string, at int64) error {
+	return t.execOne(ErrNotFound, "UPDATE counters SET value = value + 1, at = ? WHERE name = ?", at, name)
+}
+
+// AdvanceCounter sets a counter, or returns ErrStale if that would move it back.
+func (t *Tx) AdvanceCounter(name string, value, at int64) error {
+	return t.execOne(ErrStale, "UPDATE counters SET value = ?, at = ? WHERE name = ? AND value <= ?", value, at, name, value)
+}

@@ -1,0 +1,48 @@
+package store
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/headgate/headgate/console/internal/mariadbtest"
+	"go.uber.org/goleak"
+)
+
+// maria is one server for all tests of the package.
+var maria mariadbtest.Shared
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	maria.Close()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			os.Stderr.WriteString(err.Error())
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// everyEngine runs a test on an empty database of each engine.
+func everyEngine(t *testing.T, test func(t *testing.T, url string)) {
+	t.Run("sqlite", func(t *testing.T) {
+		test(t, "sqlite://"+filepath.Join(t.TempDir(), "a b?c#d%.db"))
+	})
+	t.Run("mariadb", func(t *testing.T) { test(t, maria.Server(t).Database(t)) })
+}
+
+// open opens a database for the test.
+func open(t testing.TB, url string) *DB {
+	t.Helper()
+	db, err := Open(t.Context(), Options{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}

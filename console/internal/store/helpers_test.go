@@ -1,0 +1,42 @@
+package store
+
+import (
+	"os"
+	"testing"
+)
+
+func count(t testing.TB, db *DB, query string, args ...any) (n int64) {
+	t.Helper()
+	err := db.View(t.Context(), func(tx *Tx) (err error) {
+		n, err = one(tx, scanCount, query, args...)
+		return err
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return n
+}
+
+func exec(t testing.TB, db *DB, query string, args ...any) {
+	t.Helper()
+	update(t, db, func(tx *Tx) error {
+		_, err := tx.exec(query, args...)
+		return err
+	})
+}
+
+func update(t testing.TB, db *DB, f func(*Tx) error) {
+	t.Helper()
+	if err := db.Update(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mode(t testing.TB, path string) string {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Mode().String()
+}

@@ -1,0 +1,80 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+)
+
+//go:embed migrations
+var migrations embed.FS
+
+// migrationTimeout bounds all migrations together.
+const migrationTimeout = 5 * time.Minute
+
+// runner is a connection or a transaction.
+type runner interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// migrate brings the tables to the newest form. On SQLite all of it is one
+// transaction. MySQL commits every definition of a table by itself, so there a
+// migration that was interrupted is run again from its beginning: each of its
+// statements does nothing where it was done before.
+func (d *DB) migrate(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, migrationTimeout)
+	defer cancel()
+	files, err := fs.Glob(migrations, path.Join("migrations", d.engine.name(), "*.sql"))
+	if err != nil {
+		return err
+	}
+	return d.engine.alone(ctx, d.write, func(r runner) error { return migrateTo(ctx, r, files) })
+}
+
+// migrateTo runs those of the files, which are in order, that were not run yet.
+func migrateTo(ctx context.Context, r runner, files []string) error {
+	const table = "CREATE TABLE IF NOT EXISTS migrations (version BIGINT NOT NULL PRIMARY KEY, at BIGINT NOT NULL)"
+	if _, err := r.ExecContext(ctx, table); err != nil {
+		return err
+	}
+	var have int
+	if err := r.QueryRowContext(ctx, "SELECT COALESCE(MAX(version), 0) FROM migrations").Scan(&have); err != nil {
+		return err
+	}
+	if have > len(files) {
+		return fmt.Errorf("its tables have version %d, and this program knows %d: use a newer program", have, len(files))
+	}
+	for i, file := range files[have:] {
+		if err := runFile(ctx, r, file); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		const done = "INSERT INTO migrations (version, at) VALUES (?, ?)"
+		if _, err := r.ExecContext(ctx, done, have+i+1, time.Now().UnixMicro()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runFile runs the statements of a file, which are parted by empty lines.
+func runFile(ctx context.Context, r runner, file string) error {
+	text, err := migrations.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	for statement := range strings.SplitSeq(string(text), "\n\n") {
+		if strings.TrimSpace(statement) == "" {
+			continue
+		}
+		if _, err := r.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package store
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func TestProgramsThatStartTogetherMigrateOnce(t *testing.T) {
+	everyEngine(t, func(t *testing.T, url string) {
+		const programs = 8
+		errs := make([]error, programs)
+		var group sync.WaitGroup
+		for i := range programs {
+			group.Go(func() {
+				db, err := Open(t.Context(), Options{URL: url})
+				if err == nil {
+					err = db.Close()
+				}
+				errs[i] = err
+			})
+		}
+		group.Wait()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+		db := open(t, url)
+		if n := count(t, db, "SELECT COUNT(*) FROM migrations"); n != 1 {
+			t.Errorf("%d migrations were noted, want 1", n)
+		}
+		if n := count(t, db, "SELECT COUNT(*) FROM counters"); n != 3 {
+			t.Errorf("%d counters, want 3", n)
+		}
+	})
+}
+
+func TestAMigrationThatWasInterruptedIsRunAgain(t *testing.T) {
+	everyEngine(t, func(t *testing.T, url string) {
+		db := open(t, url)
+		exec(t, db, "DELETE FROM migrations")
+		exec(t, db, "UPDATE counters SET value = 7 WHERE name = 'policies'")
+		exec(t, db, "DROP TABLE settings")
+		again := open(t, url)
+		if n := count(t, again, "SELECT COUNT(*) FROM settings"); n != 0 {
+			t.Errorf("%d settings, want 0", n)
+		}
+		if n := count(t, again, "SELECT value FROM counters WHERE name = 'policies'"); n != 7 {
+			t.Errorf("the counter became %d, want 7", n)
+		}
+	})
+}
+
+func TestTablesOfANewerProgramAreLeftAlone(t *testing.T) {
+	everyEngine(t, func(t *testing.T, url string) {
+		exec(t, open(t, url), "INSERT INTO migrations (version, at) VALUES (1000, 0)")
+		db, err := Open(t.Context(), Options{URL: url})
+		if err == nil {
+			db.Close()
+			t.Fatal("an older program opened the database")
+		}
+		if want := "use a newer program"; !strings.Contains(err.Error(), want) {
+			t.Errorf("the error %q does not say %q", err, want)
+		}
+	})
+}
+
+func TestAURLThatIsNoDatabaseIsAnErrorWithoutItsPassword(t *testing.T) {
+	for _, url := range []string{
+		"", "x", "sqlite://", "postgres://u:s3cret@h/d", "mysql://u:s3cret@h", "mysql://u:s3cret@/d",
+		"mysql://u:s3cret@h/d?multiStatements=true", "mysql://u:s3cret@h/d?tls=perhaps", "mysql://u:s3cret%zz@h/d",
+	} {
+		db, err := Open(t.Context(), Options{URL: url})
+		if err == nil {
+			db.Close()
+			t.Errorf("%q: no error", url)
+			continue
+		}
+		if strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%q: the error tells the password: %v", url, err)
+		}
+	}
+}
+
+func TestADatabaseThatIsAwayIsUnavailable(t *testing.T) {
+	for _, url := range []string{
+		"mysql://u:s3cret@127.0.0.1:1/d",
+		"sqlite:///proc/nothing/here.db",
+	} {
+		db, err := Open(t.Context(), Options{URL: url})
+		if err == nil {
+			db.Close()
+			t.Errorf("%s: no error", url)
+		}
+	}
+	_, err := Open(t.Context(), Options{URL: "mysql://u:s3cret@127.0.0.1:1/d"})
+	if !errors.Is(err, ErrUnavailable) {
+		t.Errorf("a port that nobody listens on is %v, want ErrUnavailable", err)
+	}
+}
+
+func TestTheFileIsForItsOwnerAlone(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	open(t, "sqlite://"+filepath.Join(dir, "console.db"))
+	for path, want := range map[string]string{dir: "drwx------", filepath.Join(dir, "console.db"): "-rw-------"} {
+		if got := mode(t, path); got != want {
+			t.Errorf("%s has mode %s, want %s", path, got, want)
+		}
+	}
+}

@@ -1,0 +1,158 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	my "github.com/go-sql-driver/mysql"
+)
+
+const (
+	mysqlPort        = "3306"
+	mysqlConnections = 16
+	mysqlDial        = 5 * time.Second
+	mysqlIdle        = 5 * time.Minute // below the wait_timeout of most servers
+
+	// migrationLock is the server's name for the right to migrate, and
+	// migrationPatience how many seconds to wait for it.
+	migrationLock     = "headgate-console-migration"
+	migrationPatience = 60
+)
+
+// mysql is MySQL or MariaDB.
+type mysql struct{ config *my.Config }
+
+func newMySQL(text string) (engine, error) {
+	u, err := url.Parse(text)
+	if err != nil { // whose text would show the password
+		return nil, errors.New("database: the URL is not of the form mysql://user:password@host:port/database")
+	}
+	c := my.NewConfig()
+	c.Net = "tcp"
+	c.User = u.User.Username()
+	c.Passwd, _ = u.User.Password()
+	c.DBName = strings.TrimPrefix(u.Path, "/")
+	if c.DBName == "" || u.Hostname() == "" {
+		return nil, errors.New("database: the URL names no host or no database: mysql://user:password@host:port/database")
+	}
+	c.Addr = u.Host
+	if u.Port() == "" {
+		c.Addr = net.JoinHostPort(u.Hostname(), mysqlPort)
+	}
+	if err := mysqlParameters(c, u.Query()); err != nil {
+		return nil, err
+	}
+	c.Collation = "utf8mb4_bin"
+	c.Timeout = mysqlDial
+	c.ClientFoundRows = true
+	c.RejectReadOnly = true
+	c.Params = map[string]string{"sql_mode": "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"}
+	c.Logger = &my.NopLogger{}
+	return mysql{config: c}, nil
+}
+
+func mysqlParameters(c *my.Config, q url.Values) error {
+	for name := range q {
+		if name != "tls" {
+			return errors.New("database: the only parameter of the URL is tls")
+		}
+	}
+	c.TLSConfig = q.Get("tls")
+	if !slices.Contains([]string{"", "true", "false", "skip-verify", "preferred"}, c.TLSConfig) {
+		return errors.New("database: tls is none of true, false, skip-verify and preferred")
+	}
+	return nil
+}
+
+func (mysql) name() string { return "mysql" }
+
+func (m mysql) open() (read, write *sql.DB, err error) {
+	connector, err := my.NewConnector(m.config)
+	if err != nil {
+		return nil, nil, err
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(mysqlConnections)
+	db.SetMaxIdleConns(mysqlConnections)
+	db.SetConnMaxIdleTime(mysqlIdle)
+	return db, db, nil
+}
+
+// alone holds a lock of the server, which a connection that breaks gives back.
+func (mysql) alone(ctx context.Context, db *sql.DB, f func(runner) error) error {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	var got sql.NullInt64
+	if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK(?, ?)", migrationLock, migrationPatience).Scan(&got); err != nil {
+		return err
+	}
+	if got.Int64 != 1 {
+		return errors.New("another console is still migrating the database")
+	}
+	defer conn.ExecContext(context.WithoutCancel(ctx), "SELECT RELEASE_LOCK(?)", migrationLock)
+	return f(conn)
+}
+
+// The server's error numbers that mean something here.
+const (
+	mysqlDuplicate     = 1062
+	mysqlNoParent      = 1452
+	mysqlHasChildren   = 1451
+	mysqlLockWait      = 1205
+	mysqlDeadlock      = 1213
+	mysqlConnections1  = 1040 // too many connections
+	mysqlUserLimit     = 1203
+	mysqlShutdown      = 1053
+	mysqlReadOnly      = 1290
+	mysqlReadOnlyTx    = 1792
+	mysqlDiskFull      = 1021
+	mysqlTableFull     = 1114
+	mysqlAccessDenied  = 1045
+	mysqlNoDatabase    = 1049
+	mysqlDBDenied      = 1044
+	mysqlKilled        = 1317
+	mysqlKilledConn    = 1927
+	mysqlStatementTime = 1969
+)
+
+func (mysql) kind(err error) kind {
+	var e *my.MySQLError
+	if errors.As(err, &e) {
+		return mysqlKind(e.Number)
+	}
+	var n net.Error
+	var s syscall.Errno
+	if errors.As(err, &n) || errors.As(err, &s) || errors.Is(err, driver.ErrBadConn) ||
+		errors.Is(err, my.ErrInvalidConn) || errors.Is(err, my.ErrMalformPkt) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return kindUnavailable
+	}
+	return kindOther
+}
+
+func mysqlKind(number uint16) kind {
+	switch number {
+	case mysqlDuplicate:
+		return kindExists
+	case mysqlNoParent, mysqlHasChildren:
+		return kindReferenced
+	case mysqlLockWait, mysqlDeadlock:
+		return kindContended
+	case mysqlConnections1, mysqlUserLimit, mysqlShutdown, mysqlReadOnly, mysqlReadOnlyTx, mysqlDiskFull, mysqlTableFull,
+		mysqlAccessDenied, mysqlNoDatabase, mysqlDBDenied, mysqlKilled, mysqlKilledConn, mysqlStatementTime:
+		return kindUnavailable
+	}
+	return kindOther
+}

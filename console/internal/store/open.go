@@ -1,0 +1,90 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// DefaultTimeout is what Options.Timeout 0 means.
+const DefaultTimeout = 10 * time.Second
+
+// Options says which database to open.
+type Options struct {
+	// URL is sqlite:///path/of/file or mysql://user:password@host:port/database.
+	// The MySQL form takes the parameter tls, which is true, false (the default),
+	// skip-verify or preferred.
+	URL string
+
+	// Timeout bounds a transaction whose context has no deadline; 0 means
+	// DefaultTimeout.
+	Timeout time.Duration
+}
+
+// DB is a database with all migrations done. It is safe for concurrent use, and
+// so are several processes on one database.
+type DB struct {
+	engine  engine
+	read    *sql.DB
+	write   *sql.DB
+	timeout time.Duration
+}
+
+// engine is what differs between databases.
+type engine interface {
+	// name is that of the folder with the migrations.
+	name() string
+	// open returns the pools for reading and writing, which may be one.
+	open() (read, write *sql.DB, err error)
+	// alone runs f on a connection while no other process migrates.
+	alone(ctx context.Context, db *sql.DB, f func(runner) error) error
+	kind(err error) kind
+}
+
+// Open connects, and brings the tables up to date. An error that wraps
+// ErrUnavailable may go away by itself. Error texts hold no password.
+func Open(ctx context.Context, o Options) (*DB, error) {
+	e, err := engineOf(o.URL)
+	if err != nil {
+		return nil, err
+	}
+	d := &DB{engine: e, timeout: cmp.Or(o.Timeout, DefaultTimeout)}
+	if d.read, d.write, err = e.open(); err != nil {
+		return nil, fmt.Errorf("database: %w", err)
+	}
+	if err := d.migrate(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("database: %w", d.translate(err)), d.Close())
+	}
+	return d, nil
+}
+
+func engineOf(url string) (engine, error) {
+	scheme, rest, ok := strings.Cut(url, "://")
+	switch {
+	case ok && scheme == "sqlite" && rest != "":
+		return sqlite{path: rest}, nil
+	case ok && (scheme == "mysql" || scheme == "mariadb"):
+		return newMySQL("mysql://" + rest)
+	}
+	return nil, errors.New("database: the URL is neither sqlite:///path/of/file nor mysql://user:password@host/database")
+}
+
+// Close ends all connections.
+func (d *DB) Close() error {
+	if d.read == d.write {
+		return d.write.Close()
+	}
+	return errors.Join(d.read.Close(), d.write.Close())
+}
+
+// Ping tells whether the database answers.
+func (d *DB) Ping(ctx context.Context) error {
+	return d.View(ctx, func(t *Tx) error {
+		_, err := t.Counter(CounterPolicies)
+		return err
+	})
+}

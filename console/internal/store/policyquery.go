@@ -1,0 +1,98 @@
+package store
+
+import (
+	"slices"
+	"strings"
+)
+
+// PolicyQuery asks for a page of policies. The zero value finds none, as Limit is
+// 0 then.
+type PolicyQuery struct {
+	// Visible names the applications of which the asker may see policies; nil
+	// means all, and an empty list means none.
+	Visible []string
+
+	App    string // lists this one; "" means any
+	Mode   string // "" means any
+	Search string // in lower case; "" means any
+
+	Sort   PolicySort
+	Offset int
+	Limit  int
+}
+
+// PolicySort names an order.
+type PolicySort int
+
+// The orders. Equal rows are ordered by name.
+const (
+	ByName PolicySort = iota
+	ByNameDown
+	ByMode
+	ByModeDown
+	ByPriority
+	ByPriorityDown
+	ByUpdate
+	ByUpdateDown
+)
+
+// policyOrders are all that can stand after ORDER BY.
+var policyOrders = [...]string{
+	ByName:         "name",
+	ByNameDown:     "name DESC",
+	ByMode:         "mode, name",
+	ByModeDown:     "mode DESC, name DESC",
+	ByPriority:     "priority, name",
+	ByPriorityDown: "priority DESC, name DESC",
+	ByUpdate:       "updated_at, name",
+	ByUpdateDown:   "updated_at DESC, name DESC",
+}
+
+// FindPolicies returns the page that q asks for, and how many policies there are
+// on all pages.
+func (t *Tx) FindPolicies(q PolicyQuery) (page []Policy, total int64, err error) {
+	if q.Visible != nil && len(q.Visible) == 0 {
+		return nil, 0, nil
+	}
+	where, args := q.where()
+	if total, err = one(t, scanCount, "SELECT COUNT(*) FROM policies"+where, args...); err != nil {
+		return nil, 0, err
+	}
+	order := policyOrders[ByName]
+	if q.Sort >= 0 && int(q.Sort) < len(policyOrders) {
+		order = policyOrders[q.Sort]
+	}
+	query := policyColumns + where + " ORDER BY " + order + " LIMIT ? OFFSET ?"
+	page, err = all(t, scanPolicy, query, append(args, q.Limit, q.Offset)...)
+	return page, total, err
+}
+
+// lists begins the condition that a policy lists some application.
+const lists = "EXISTS (SELECT 1 FROM policy_apps x WHERE x.policy = policies.name AND x.app "
+
+// where returns the conditions, made of constants and placeholders, and what
+// stands for the placeholders.
+func (q *PolicyQuery) where() (string, []any) {
+	var conditions []string
+	var args []any
+	add := func(condition string, values ...any) {
+		conditions = append(conditions, condition)
+		args = append(args, values...)
+	}
+	if q.Visible != nil && !slices.Contains(q.Visible, q.App) { // App implies it otherwise
+		add(lists+"IN ("+places(len(q.Visible))+"))", values(q.Visible)...)
+	}
+	if q.App != "" {
+		add(lists+"= ?)", q.App)
+	}
+	if q.Mode != "" {
+		add("mode = ?", q.Mode)
+	}
+	if q.Search != "" {
+		add("search LIKE ? ESCAPE '!'", like(q.Search))
+	}
+	if len(conditions) == 0 {
+		return "", nil
+	}
+	return " WHERE " + strings.Join(conditions, " AND "), args
+}

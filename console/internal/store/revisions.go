@@ -1,0 +1,47 @@
+package store
+
+// Revision is one change of a policy. There is no statement that changes or
+// removes one.
+type Revision struct {
+	Policy    string
+	Version   int64 // that the change made
+	At        int64 // µs
+	Actor     string
+	Action    string
+	Before    string // a body; "" if there was no such policy
+	After     string // a body; "" if the policy was deleted
+	RequestID string
+	Note      string
+}
+
+const revisionColumns = "SELECT policy, version, at, actor, action, body_before, body_after, request_id, note FROM revisions"
+
+func scanRevision(s scanner) (r Revision, err error) {
+	return r, s.Scan(&r.Policy, &r.Version, &r.At, &r.Actor, &r.Action, &r.Before, &r.After, &r.RequestID, &r.Note)
+}
+
+// AddRevision writes a revision, or returns ErrExists if the policy has one of
+// that version.
+func (t *Tx) AddRevision(r Revision) error {
+	const q = "INSERT INTO revisions (policy, version, at, actor, action, body_before, body_after, request_id, note) " +
+		"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+	_, err := t.exec(q, r.Policy, r.Version, r.At, r.Actor, r.Action, r.Before, r.After, r.RequestID, r.Note)
+	return err
+}
+
+// Revision returns the change that made a version, or ErrNotFound.
+func (t *Tx) Revision(policy string, version int64) (Revision, error) {
+	return one(t, scanRevision, revisionColumns+" WHERE policy = ? AND version = ?", policy, version)
+}
+
+// Revisions returns at most limit revisions of a policy, the newest first, that
+// are older than the version before, which is 0 for the newest.
+func (t *Tx) Revisions(policy string, before int64, limit int) ([]Revision, error) {
+	const q = revisionColumns + " WHERE policy = ? AND (? = 0 OR version < ?) ORDER BY version DESC LIMIT ?"
+	return all(t, scanRevision, q, policy, before, before, limit)
+}
+
+// LastVersion is the highest version that a policy of that name ever had, or 0.
+func (t *Tx) LastVersion(policy string) (int64, error) {
+	return one(t, scanCount, "SELECT COALESCE(MAX(version), 0) FROM revisions WHERE policy = ?", policy)
+}

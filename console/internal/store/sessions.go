@@ -1,0 +1,58 @@
+package store
+
+// Session is a row of somebody who is logged in.
+type Session struct {
+	Hash      string // of the token, which is nowhere else
+	User      string
+	CreatedAt int64 // µs
+	SeenAt    int64 // µs
+	ExpiresAt int64 // µs, whatever happens
+	Address   string
+	Agent     string
+}
+
+const sessionColumns = "SELECT hash, user_name, created_at, seen_at, expires_at, address, agent FROM sessions"
+
+func scanSession(s scanner) (v Session, err error) {
+	return v, s.Scan(&v.Hash, &v.User, &v.CreatedAt, &v.SeenAt, &v.ExpiresAt, &v.Address, &v.Agent)
+}
+
+// InsertSession adds a session.
+func (t *Tx) InsertSession(v Session) error {
+	const q = "INSERT INTO sessions (hash, user_name, created_at, seen_at, expires_at, address, agent) VALUES (?, ?, ?, ?, ?, ?, ?)"
+	_, err := t.exec(q, v.Hash, v.User, v.CreatedAt, v.SeenAt, v.ExpiresAt, v.Address, v.Agent)
+	return err
+}
+
+// Session returns one session, or ErrNotFound.
+func (t *Tx) Session(hash string) (Session, error) {
+	return one(t, scanSession, sessionColumns+" WHERE hash = ?", hash)
+}
+
+// SessionsOf returns the sessions of a user, the newest first.
+func (t *Tx) SessionsOf(user string) ([]Session, error) {
+	return all(t, scanSession, sessionColumns+" WHERE user_name = ? ORDER BY created_at DESC, hash", user)
+}
+
+// TouchSession notes when a session was seen.
+func (t *Tx) TouchSession(hash string, at int64) error {
+	_, err := t.exec("UPDATE sessions SET seen_at = ? WHERE hash = ? AND seen_at < ?", at, hash, at)
+	return err
+}
+
+// DeleteSession ends a session of a user, or returns ErrNotFound.
+func (t *Tx) DeleteSession(user, hash string) error {
+	return t.execOne(ErrNotFound, "DELETE FROM sessions WHERE user_name = ? AND hash = ?", user, hash)
+}
+
+// DeleteSessionsOf ends all sessions of a user, and tells how many.
+func (t *Tx) DeleteSessionsOf(user string) (int64, error) {
+	return t.exec("DELETE FROM sessions WHERE user_name = ?", user)
+}
+
+// DeleteEndedSessions forgets those that ended before an instant, or were last
+// seen before another.
+func (t *Tx) DeleteEndedSessions(expired, idle int64) error {
+	_, err := t.exec("DELETE FROM sessions WHERE expires_at <= ? OR seen_at <= ?", expired, idle)
+	return err
+}

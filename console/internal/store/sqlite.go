@@ -1,0 +1,87 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	driver "modernc.org/sqlite"
+	codes "modernc.org/sqlite/lib"
+)
+
+// sqliteReaders is how many transactions read at the same time. One writes.
+const sqliteReaders = 4
+
+// sqlite is a database in a file. Readers do not wait for the writer, and
+// transactions that write queue for its one connection.
+type sqlite struct{ path string }
+
+func (sqlite) name() string { return "sqlite" }
+
+func (s sqlite) open() (read, write *sql.DB, err error) {
+	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
+		return nil, nil, err
+	}
+	f, err := os.OpenFile(s.path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := f.Close(); err != nil {
+		return nil, nil, err
+	}
+	if write, err = sql.Open("sqlite", s.dsn("_txlock=immediate")); err != nil {
+		return nil, nil, err
+	}
+	write.SetMaxOpenConns(1)
+	if read, err = sql.Open("sqlite", s.dsn("_pragma=query_only(1)")); err != nil {
+		return nil, nil, errors.Join(err, write.Close())
+	}
+	read.SetMaxOpenConns(sqliteReaders)
+	read.SetMaxIdleConns(sqliteReaders)
+	return read, write, nil
+}
+
+// dsn names the file. Every commit is on the disk when it returns, and foreign
+// keys are enforced.
+func (s sqlite) dsn(more string) string {
+	file := url.URL{Scheme: "file", Opaque: (&url.URL{Path: s.path}).EscapedPath()}
+	return file.String() + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)" +
+		"&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)&" + more
+}
+
+// alone relies on the one writer that SQLite lets in.
+func (sqlite) alone(ctx context.Context, db *sql.DB, f func(runner) error) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if err := f(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+func (sqlite) kind(err error) kind {
+	var e *driver.Error
+	if !errors.As(err, &e) {
+		return kindOther
+	}
+	switch e.Code() {
+	case codes.SQLITE_CONSTRAINT_UNIQUE, codes.SQLITE_CONSTRAINT_PRIMARYKEY:
+		return kindExists
+	case codes.SQLITE_CONSTRAINT_FOREIGNKEY:
+		return kindReferenced
+	}
+	switch e.Code() & 0xff { // the rest of an extended code is its detail
+	case codes.SQLITE_BUSY, codes.SQLITE_LOCKED:
+		return kindContended
+	case codes.SQLITE_CANTOPEN, codes.SQLITE_FULL, codes.SQLITE_IOERR, codes.SQLITE_READONLY,
+		codes.SQLITE_CORRUPT, codes.SQLITE_NOTADB, codes.SQLITE_PERM, codes.SQLITE_INTERRUPT, codes.SQLITE_NOMEM:
+		return kindUnavailable
+	}
+	return kindOther
+}

@@ -1,0 +1,186 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"time"
+)
+
+const (
+	// attempts is how often a transaction that lost against another is tried.
+	attempts = 6
+
+	// backoff is the longest pause after the first attempt; it doubles.
+	backoff = 10 * time.Millisecond
+)
+
+// Tx is a transaction, for the one goroutine that runs the function which got
+// it, and dead when that returns. Its methods return the errors of this package.
+type Tx struct {
+	db    *DB
+	ctx   context.Context // of the one call that the transaction belongs to
+	tx    *sql.Tx
+	known map[string]*sql.Stmt // nil for a query that was used once
+}
+
+// View runs f in a transaction that reads, and sees the database at one instant.
+func (d *DB) View(ctx context.Context, f func(*Tx) error) error {
+	ctx, cancel := d.bounded(ctx)
+	defer cancel()
+	return d.once(ctx, d.read, &sql.TxOptions{ReadOnly: true}, f)
+}
+
+// Update runs f in a transaction and commits it, unless f returns an error, which
+// is then returned. A transaction that loses against another is run again: f must
+// not leave traces outside of it.
+func (d *DB) Update(ctx context.Context, f func(*Tx) error) error {
+	ctx, cancel := d.bounded(ctx)
+	defer cancel()
+	pause := backoff
+	for i := 1; ; i++ {
+		err := d.once(ctx, d.write, nil, f)
+		if err == nil || i == attempts || d.engine.kind(err) != kindContended {
+			return err
+		}
+		if !wait(ctx, rand.N(pause)) {
+			return err
+		}
+		pause *= 2
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+func (d *DB) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, d.timeout)
+}
+
+func (d *DB) once(ctx context.Context, db *sql.DB, o *sql.TxOptions, f func(*Tx) error) error {
+	tx, err := db.BeginTx(ctx, o)
+	if err != nil {
+		return d.translate(err)
+	}
+	t := &Tx{db: d, ctx: ctx, tx: tx, known: map[string]*sql.Stmt{}}
+	defer tx.Rollback() // does nothing after a commit
+	if err := f(t); err != nil {
+		return err
+	}
+	return d.translate(tx.Commit())
+}
+
+// statement returns nil for a query that is new to the transaction, and prepares
+// one that comes again. It ends with the transaction.
+func (t *Tx) statement(query string) (*sql.Stmt, error) {
+	s, again := t.known[query]
+	if !again || s != nil {
+		t.known[query] = s
+		return s, nil
+	}
+	s, err := t.tx.PrepareContext(t.ctx, query)
+	if err == nil {
+		t.known[query] = s
+	}
+	return s, err
+}
+
+// exec runs a statement and returns how many rows it concerned.
+func (t *Tx) exec(query string, args ...any) (int64, error) {
+	s, err := t.statement(query)
+	if err != nil {
+		return 0, t.db.translate(err)
+	}
+	var r sql.Result
+	if s != nil {
+		r, err = s.ExecContext(t.ctx, args...)
+	} else {
+		r, err = t.tx.ExecContext(t.ctx, query, args...)
+	}
+	if err != nil {
+		return 0, t.db.translate(err)
+	}
+	n, err := r.RowsAffected()
+	return n, t.db.translate(err)
+}
+
+// execOne runs a statement that has to concern one row, and returns missing if it
+// concerned none.
+func (t *Tx) execOne(missing error, query string, args ...any) error {
+	n, err := t.exec(query, args...)
+	if err == nil && n == 0 {
+		return missing
+	}
+	return err
+}
+
+// scanner is a row.
+type scanner interface{ Scan(dest ...any) error }
+
+// one reads the row that a query finds, or returns ErrNotFound.
+func one[T any](t *Tx, scan func(scanner) (T, error), query string, args ...any) (T, error) {
+	var row *sql.Row
+	s, err := t.statement(query)
+	if err != nil {
+		var zero T
+		return zero, t.db.translate(err)
+	}
+	if s != nil {
+		row = s.QueryRowContext(t.ctx, args...)
+	} else {
+		row = t.tx.QueryRowContext(t.ctx, query, args...)
+	}
+	v, err := scan(row)
+	return v, t.db.translate(err)
+}
+
+// all reads every row that a query finds.
+func all[T any](t *Tx, scan func(scanner) (T, error), query string, args ...any) ([]T, error) {
+	rows, err := t.tx.QueryContext(t.ctx, query, args...)
+	if err != nil {
+		return nil, t.db.translate(err)
+	}
+	defer rows.Close()
+	var list []T
+	for rows.Next() {
+		v, err := scan(rows)
+		if err != nil {
+			return nil, t.db.translate(err)
+		}
+		list = append(list, v)
+	}
+	return list, t.db.translate(errors.Join(rows.Err(), rows.Close()))
+}
+
+func scanText(s scanner) (v string, err error) { return v, s.Scan(&v) }
+func scanCount(s scanner) (v int64, err error) { return v, s.Scan(&v) }
+
+// places is a list of n placeholders.
+func places(n int) string { return strings.TrimSuffix(strings.Repeat("?,", n), ",") }
+
+// values are texts as arguments of a query.
+func values(texts []string) []any {
+	list := make([]any, len(texts))
+	for i, s := range texts {
+		list[i] = s
+	}
+	return list
+}
+
+// like is the pattern, for LIKE … ESCAPE '!', of everything that holds the text.
+func like(text string) string {
+	return "%" + strings.NewReplacer("!", "!!", "%", "!%", "_", "!_").Replace(text) + "%"
+}

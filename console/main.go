@@ -1,0 +1,78 @@
+// Console is the management page of headgate: people with different permissions
+// view and edit the policies that the running instances follow. See -h.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/headgate/headgate/console/internal/app"
+	"github.com/headgate/headgate/console/internal/config"
+	"github.com/headgate/headgate/console/internal/server"
+	"github.com/headgate/headgate/console/internal/service"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	c, err := config.Parse(os.Args[1:], os.Getenv, os.Stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err == nil {
+		err = run(ctx, c, os.Stderr)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "console:", err)
+		os.Exit(1)
+	}
+}
+
+// run serves until ctx ends. People are told on w what they have to know.
+func run(ctx context.Context, c config.Config, w io.Writer) (err error) {
+	logger := slog.New(slog.NewTextHandler(w, nil))
+	a, err := app.Open(ctx, c, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.Close()) }()
+	if c.Recover != "" {
+		password, err := a.Service.Recover(ctx, c.Recover)
+		if err != nil {
+			return err
+		}
+		announce(w, c.Recover, password)
+		return nil
+	}
+	if a.OneTimePassword != "" {
+		announce(w, service.FirstUser, a.OneTimePassword)
+	}
+	l, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return err
+	}
+	logger.Info("serving", "address", l.Addr().String(), "tls", c.TLS != nil, "redis", c.Redis != nil)
+	return server.Serve(ctx, l, c.TLS, handler(a), logger)
+}
+
+// announce tells a password, which is nowhere else.
+func announce(w io.Writer, user, password string) {
+	fmt.Fprintf(w, "\n  The administrator %s has the one-time password\n\n      %s\n\n"+
+		"  It is not shown again, and has to be changed at the next log-in.\n\n", user, password)
+}
+
+// handler answers all requests.
+func handler(a *app.App) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /healthz", server.Health(a.Healthy))
+	return mux
+}
