@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/tally"
 )
 
 var (
@@ -102,6 +103,7 @@ func TestEveryFormInEveryChainIsCountedAsTheTablesSay(t *testing.T) {
 			}
 		}
 	}
+	tally.Add(t, "requests with addresses and forwarding headers in all their forms", int64(rows))
 	if rows < 3000 {
 		t.Errorf("%d rows are fewer than 3000", rows)
 	}
@@ -123,6 +125,7 @@ func TestEveryFormIsCountedAsTheTablesSayBehindFixedHops(t *testing.T) {
 			}
 		}
 	}
+	tally.Add(t, "requests with addresses and forwarding headers in all their forms", int64(rows))
 	if rows < 3000 {
 		t.Errorf("%d rows are fewer than 3000", rows)
 	}
@@ -195,6 +198,7 @@ func TestEveryNodeInEveryElementIsCountedAsTheTablesSay(t *testing.T) {
 			}
 		}
 	}
+	tally.Add(t, "requests with addresses and forwarding headers in all their forms", int64(rows))
 	if rows < 3000 {
 		t.Errorf("%d rows are fewer than 3000", rows)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/tally"
 )
 
 // credentials are texts that differ, none of them empty or within space.
@@ -33,6 +34,7 @@ var digestText = regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`)
 // holds H12, H14, H16, H23
 func TestEveryCredentialIsAKeyOfItsOwnThatDoesNotTellIt(t *testing.T) {
 	texts := credentials()
+	tally.Add(t, "credentials, each in several spellings", int64(len(texts)))
 	if len(texts) < 500 {
 		t.Errorf("%d credentials are fewer than 500", len(texts))
 	}

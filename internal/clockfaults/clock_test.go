@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/tally"
 	"github.com/headgate/headgate/store/redisstore"
 	"github.com/redis/go-redis/v9"
 )
@@ -111,6 +112,7 @@ func TestAStepOfTheClockCostsAtMostABurstAndARefill(t *testing.T) {
 		l := parse(t, row.text)
 		for _, step := range steps {
 			key := fmt.Sprint(row.text, step)
+			tally.Add(t, "steps of a server's clock", 1)
 			busy(t, s, key, l, row.refill, srv)
 			spend(t, s, key, l)
 			srv.step(step)

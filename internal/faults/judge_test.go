@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/tally"
 	"github.com/headgate/headgate/store/redisstore"
 	"github.com/redis/go-redis/v9"
 )
@@ -43,6 +44,8 @@ var ports = regexp.MustCompile(`:\d{4,5}\b|script: [0-9a-f]{40}, on @user_script
 func (s *scene) judge(t *testing.T, f *fault, l *lane) verdict {
 	hits := l.seen()
 	v := verdict{mode: l.mode.name, requests: len(hits)}
+	tally.Add(t, "faults of the network and of servers, each in one of three modes", 1)
+	tally.Add(t, "requests during faults", int64(len(hits)))
 	s.judgeTimes(t, hits, &v)
 	s.judgeAnswers(t, f, l, hits, &v)
 	s.judgeCounts(t, l, hits, &v)

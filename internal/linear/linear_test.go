@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/faultproxy"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/tally"
 	"github.com/headgate/headgate/store/memstore"
 	"github.com/headgate/headgate/store/redisstore"
 	"github.com/redis/go-redis/v9"
@@ -156,6 +157,7 @@ func redisStore(t *testing.T, addr string) core.Store {
 
 func check(t *testing.T, name string, history []porcupine.Operation) {
 	t.Helper()
+	tally.Add(t, "concurrent calls that can be put into one order", int64(len(history)))
 	unknown := 0
 	for _, op := range history {
 		if op.Output.(answer).unknown {

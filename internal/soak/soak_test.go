@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/tally"
 	"github.com/headgate/headgate/store/failover"
 	"github.com/headgate/headgate/store/memstore"
 	"github.com/headgate/headgate/store/redisstore"
@@ -88,6 +89,7 @@ func TestNothingGrowsAndEveryCountIsExact(t *testing.T) {
 	if last := measure(); rounds > 200 && (last.goroutines > first.goroutines+8 || last.heap > 2*first.heap+(16<<20)) {
 		t.Errorf("after %d rounds %+v, and after 200 %+v", rounds, last, first)
 	}
+	tally.Add(t, "decisions in a soak, with exact counts", decisions)
 	t.Logf("%d rounds, %d decisions in %v", rounds, decisions, *long)
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/tally"
 	"github.com/headgate/headgate/store/memstore"
 	"github.com/headgate/headgate/store/storetest"
 )
@@ -26,5 +27,6 @@ func TestTwentyThousandHistoriesAreTheSameInMemoryAndInRedis(t *testing.T) {
 		return memstore.MustNew(memstore.Options{Clock: clock.Now})
 	}
 	redis := stores(t, connect(t, redistest.Addr(t)), Options{})
+	tally.Add(t, "random histories in the model, in memory and in Redis", 20_000)
 	storetest.Diff(t, 20_000, storetest.Seed+1, storetest.NewModel, memory, redis)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/tally"
 	"github.com/headgate/headgate/store/storetest"
 	"github.com/redis/go-redis/v9"
 )
@@ -76,6 +77,7 @@ func TestABrokenComparisonInAnyScriptIsNoticed(t *testing.T) {
 	if len(list) < 60 {
 		t.Fatalf("only %d comparisons were found", len(list))
 	}
+	tally.Add(t, "comparisons in scripts, broken one at a time", int64(len(list)))
 	server := redistest.Start(t)
 	for _, m := range list {
 		if !noticed(t, server, m) {

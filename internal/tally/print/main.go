@@ -1,0 +1,19 @@
+// Print turns what tests have tried into a page.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/headgate/headgate/internal/tally"
+)
+
+func main() {
+	table, err := tally.Table(os.Stdin)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "print:", err)
+		os.Exit(1)
+	}
+	fmt.Printf("# What was tried\n\nThe tests themselves have counted this, in one run:\n\n"+
+		"```sh\nHEADGATE_TALLY=/tmp/tally go test ./...\ngo run ./internal/tally/print < /tmp/tally > docs/tried.md\n```\n\n%s", table)
+}
