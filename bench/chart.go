@@ -1,84 +1,163 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
-// charts are the columns that are drawn, one file each.
-var charts = []struct{ file, table, column, title string }{
-	{"bench-hot-key.svg", "memory", "hot key, parallel", "One key in memory, 2 goroutines: ns a decision (less is better)"},
-	{"bench-uniform.svg", "memory", "100k uniform", "100,000 keys in memory: ns a decision (less is better)"},
-	{"bench-refused.svg", "memory", "refused", "A refusal in memory: ns a decision (less is better)"},
-	{"bench-redis-100.svg", "redis", "100", "Redis, 100 callers: decisions a second (more is better)"},
-	{"bench-nethttp.svg", "http net/http", "ns", "net/http middleware: ns a request (less is better)"},
+// chart is a file of bars: the columns of tables, one under the other.
+type chart struct {
+	file, title string
+	more        bool // is better
+	parts       []part
 }
 
-// drawCharts writes those of the tables that were measured.
+// part is a column of a table, under a heading unless it is "".
+type part struct{ heading, table, column string }
+
+var charts = []chart{
+	{"memory-hot-key.svg", "One key in memory, all processors: ns a decision", false, []part{{"", "memory", "hot key, parallel"}}},
+	{"memory-uniform.svg", "100,000 keys in memory: ns a decision", false, []part{{"", "memory", "100k uniform"}}},
+	{"memory-refused.svg", "A refusal in memory: ns a decision", false, []part{{"", "memory", "refused"}}},
+	{"memory-bytes.svg", "Heap bytes a key", false, []part{{"in use", "bytes", "in use"}, {"after expiry", "bytes", "after expiry"}}},
+	{"redis.svg", "Redis: decisions a second", true, []part{
+		{"1 caller", "redis", "1"}, {"100 callers", "redis", "100"}, {"1000 callers", "redis", "1000"}}},
+	{"redis-p99.svg", "Redis, 100 callers: µs, 99th percentile", false, []part{{"", "redis-latency", "100, p99"}}},
+	{"http.svg", "HTTP: ns added to a request that is allowed, sending headers", false, []part{
+		{"net/http", "net/http, headers", added}, {"Gin", "Gin, headers", added},
+		{"Echo", "Echo, headers", added}, {"Fiber", "Fiber, headers", added}}},
+	{"http-no-headers.svg", "HTTP: ns added to a request that is allowed, sending no headers", false, []part{
+		{"net/http", "net/http, no headers", added}, {"Gin", "Gin, no headers", added},
+		{"Echo", "Echo, no headers", added}, {"Fiber", "Fiber, no headers", added}}},
+	{"http-refused.svg", "HTTP: ns to refuse a request, sending headers", false, []part{
+		{"net/http", "net/http, headers", refused}, {"Gin", "Gin, headers", refused},
+		{"Echo", "Echo, headers", refused}, {"Fiber", "Fiber, headers", refused}}},
+}
+
+// drawCharts writes those of which there are figures.
 func drawCharts(dir string, tables []Table) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	for _, c := range charts {
-		for _, t := range tables {
-			if t.ID != c.table || len(t.Rows) == 0 {
-				continue
-			}
-			if err := os.WriteFile(filepath.Join(dir, c.file), []byte(bars(c.title, &t, c.column)), 0o644); err != nil {
-				return err
-			}
+		svg := c.draw(tables)
+		if svg == "" {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(dir, c.file), []byte(svg), 0o644); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+// bar is one figure.
+type bar struct {
+	name  string
+	value float64
+}
+
+// bars are the figures of a part, the best first.
+func (c *chart) bars(p part, tables []Table) []bar {
+	var list []bar
+	for _, t := range tables {
+		for _, r := range t.Rows {
+			if t.ID != p.table {
+				break
+			}
+			if v := t.figure(r.Name, p.column); !math.IsNaN(v) {
+				list = append(list, bar{r.Name, v})
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b bar) int {
+		if c.more {
+			return cmp.Compare(b.value, a.value)
+		}
+		return cmp.Compare(a.value, b.value)
+	})
+	return list
+}
+
 // Sizes in pixels.
 const (
-	chartWidth = 720
-	labelWidth = 220
-	valueWidth = 70
-	barHeight  = 18
-	barStep    = 26
-	titleSpace = 44
+	chartWidth  = 720
+	labelWidth  = 220
+	valueWidth  = 70
+	barHeight   = 18
+	barStep     = 26
+	titleSpace  = 62
+	headingStep = 26
+	headingGap  = 8
+	margin      = 10
 )
 
-// bars draws a column of the table as horizontal bars, those of headgate in
-// another colour. It says its figures in text too and reads on dark ground.
-func bars(title string, t *Table, column string) string {
-	var rows strings.Builder
-	most, n := 0.0, 0
-	for _, r := range t.Rows {
-		if v := t.figure(r.Name, column); !math.IsNaN(v) {
-			most = max(most, v)
+// Colours that differ in brightness too, on a ground of the chart's own, so
+// that it reads on dark pages as well.
+const (
+	oursColour   = "#0a7d8c"
+	othersColour = "#aab4c0"
+	textColour   = "#1f2933"
+)
+
+// draw returns "" if there are no figures.
+func (c *chart) draw(tables []Table) string {
+	most := 0.0
+	for _, p := range c.parts {
+		for _, b := range c.bars(p, tables) {
+			most = max(most, b.value)
 		}
 	}
-	for _, r := range t.Rows {
-		v := t.figure(r.Name, column)
-		if math.IsNaN(v) {
+	if most == 0 {
+		return ""
+	}
+	var body strings.Builder
+	y := titleSpace
+	for _, p := range c.parts {
+		list := c.bars(p, tables)
+		if len(list) == 0 {
 			continue
 		}
-		colour := "#8a97a6"
-		if strings.HasPrefix(r.Name, ours) {
-			colour = "#0a7d8c"
+		if p.heading != "" {
+			y += headingGap
+			fmt.Fprintf(&body, `<text x="%d" y="%d" font-weight="600">%s</text>`+"\n", margin, y+14, html.EscapeString(p.heading))
+			y += headingStep
 		}
-		y := titleSpace + n*barStep
-		width := v / most * (chartWidth - labelWidth - valueWidth)
-		fmt.Fprintf(&rows, `<text x="%d" y="%d" text-anchor="end">%s</text>`+"\n", labelWidth-8, y+14, html.EscapeString(r.Name))
-		fmt.Fprintf(&rows, `<rect x="%d" y="%d" width="%.1f" height="%d" fill="%s"/>`+"\n", labelWidth, y, width, barHeight, colour)
-		fmt.Fprintf(&rows, `<text x="%.1f" y="%d">%s</text>`+"\n", labelWidth+width+6, y+14, Figure(v))
-		n++
+		for _, b := range list {
+			body.WriteString(b.draw(y, most))
+			y += barStep
+		}
 	}
-	height := titleSpace + n*barStep + 8
-	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" font-family="system-ui, sans-serif" font-size="13">
-<title>%s</title>
-<rect width="100%%" height="100%%" fill="#ffffff"/>
-<g fill="#1f2933">
-<text x="12" y="26" font-size="15" font-weight="600">%s</text>
-%s</g>
+	better := "less is better"
+	if c.more {
+		better = "more is better"
+	}
+	title := html.EscapeString(c.title)
+	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" role="img" font-family="system-ui, sans-serif" font-size="13">
+<title>%[3]s</title>
+<rect width="100%%" height="100%%" rx="6" fill="#ffffff"/>
+<g fill="%[4]s">
+<text x="%[5]d" y="24" font-size="15" font-weight="600">%[3]s</text>
+<text x="%[5]d" y="44" fill="#52606d">%[6]s</text>
+%[7]s</g>
 </svg>
-`, chartWidth, height, html.EscapeString(title), html.EscapeString(title), rows.String())
+`, chartWidth, y+margin, title, textColour, margin, better, body.String())
+}
+
+// draw is the bar at y, with its name and its figure in text.
+func (b bar) draw(y int, most float64) string {
+	colour, weight := othersColour, "400"
+	if strings.HasPrefix(b.name, ours) {
+		colour, weight = oursColour, "600"
+	}
+	width := max(1, max(0, b.value)/most*(chartWidth-labelWidth-valueWidth))
+	return fmt.Sprintf(`<text x="%d" y="%d" text-anchor="end" font-weight="%s">%s</text>`+"\n", labelWidth-8, y+14, weight, html.EscapeString(b.name)) +
+		fmt.Sprintf(`<rect x="%d" y="%d" width="%.1f" height="%d" rx="2" fill="%s"/>`+"\n", labelWidth, y, width, barHeight, colour) +
+		fmt.Sprintf(`<text x="%.1f" y="%d">%s</text>`+"\n", labelWidth+width+6, y+14, Figure(b.value))
 }

@@ -5,112 +5,180 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net/http"
+	"slices"
 	"strings"
+	"time"
 )
 
-// errSlow means that an aim was missed by more than its margin.
-var errSlow = errors.New("headgate is slower against its peers than it has to be")
+// errSlow means that headgate costs more, beside a rival, than it has to.
+var errSlow = errors.New("headgate has become slow")
 
-// aim is a ratio of two figures of one run. Margin is how much worse it may be
-// before the guard fails: machines that others use too are noisy, and a change
-// that costs a half shows nevertheless.
-type aim struct {
-	table        string
-	row, rival   string
-	column, base string
-	most         float64 // of row and column to rival and base; negative: least
-	margin       float64
+// bound is how much headgate may cost, as a part of what a rival costs that
+// does the same work by turns. The least cost of all turns counts: whatever
+// else the machine does can only add to it.
+type bound struct {
+	name string
+	most float64
+
+	// open returns headgate, the rival, and, if there is one, what both have
+	// in common, which is taken off. Their first figure is a cost.
+	open func(p pace) (list []contender, stop func(), err error)
 }
 
-var aims = []aim{
-	{"memory", ours, goLimits, "hot key", "hot key", 0.7, 1.6},
-	{"memory", ours, goLimits, "hot key, parallel", "hot key, parallel", 0.7, 1.6},
-	{"memory", ours, goLimits, "refused", "refused", 0.4, 1.6},
-	{"memory", ours, goLimits, "refused, parallel", "refused, parallel", 0.4, 1.6},
-	{"memory", ours, goLimits, "100k uniform", "100k uniform", 0.5, 1.6},
-	{"memory", ours, goLimits, "100k uniform, parallel", "100k uniform, parallel", 0.5, 1.6},
-	{"redis", ours, redisRate, "1", "1", -1, 1.3},
-	{"redis", ours, redisRate, "100", "100", -3.5, 1.4},
-	{"redis", ours, redisRate, "1000", "1000", -5, 1.4},
-	{"redis", ours, rueidisGCRA, "100", "100", -1.8, 1.4},
-	{"redis-latency", ours, redisRate, "100, p99", "100, p99", 1, 1.3},
-	{"redis-latency", ours, redisRate, "1000, p99", "1000, p99", 1, 1.3},
-	{"rules", "headgate in memory", "headgate in memory", "3", "1", 3, 1.5},
-	{"rules", "headgate in Redis, 1 caller", "headgate in Redis, 1 caller", "3", "1", 1.6, 1.4},
-	{"rules", "headgate in Redis, 100 callers", "headgate in Redis, 100 callers", "3", "1", 1.6, 1.4},
-}
+// guardPace is short turns, and many.
+var guardPace = pace{rounds: 6, round: 20 * time.Millisecond}
 
-// ceiling is a figure that no margin softens.
-type ceiling struct {
-	table, row, column string
-	most               float64
-}
+// attempts is how often a bound is tried, with all turns counting.
+const attempts = 4
 
-var ceilings = []ceiling{
-	{"memory", ours, "allocations", 0},
-	{"bytes", ours, "in use", 100},
-	{"bytes", ours, "after expiry", 50},
-}
+var errSkipped = errors.New("skipped")
 
-// check writes how every aim came out and returns errSlow if one was missed. An
-// aim of a section that was not run is left out.
-func check(w io.Writer, tables []Table) error {
-	missed := 0
-	report := func(ok bool, format string, args ...any) {
-		mark := "ok  "
-		if !ok {
-			mark = "FAIL"
-			missed++
+// guard writes how every bound came out and returns errSlow if one was broken.
+func guard(w io.Writer) error {
+	broken := 0
+	for _, b := range bounds {
+		ratio, err := b.hold(guardPace)
+		switch {
+		case errors.Is(err, errSkipped):
+			fmt.Fprintf(w, "skip  %s: %v\n", b.name, err)
+			continue
+		case err != nil:
+			return fmt.Errorf("%s: %w", b.name, err)
+		case ratio > b.most:
+			broken++
+			fmt.Fprintf(w, "FAIL  %s: %.2f, at most %.2f\n", b.name, ratio, b.most)
+			continue
 		}
-		fmt.Fprintf(w, mark+" "+format+"\n", args...)
+		fmt.Fprintf(w, "ok    %s: %.2f, at most %.2f\n", b.name, ratio, b.most)
 	}
-	for _, t := range tables {
-		for _, a := range aims {
-			if a.table == t.ID && len(t.Rows) > 0 {
-				a.check(&t, report)
-			}
-		}
-		for _, c := range ceilings {
-			if got := t.figure(c.row, c.column); c.table == t.ID {
-				report(got <= c.most, "%s, %s, %s: %.0f, at most %.0f", t.ID, c.row, c.column, got, c.most)
-			}
-		}
-		if strings.HasPrefix(t.ID, "http ") {
-			checkAdapter(&t, report)
-		}
-	}
-	if missed > 0 {
-		return fmt.Errorf("%w: %d", errSlow, missed)
+	if broken > 0 {
+		return fmt.Errorf("%w: %d of %d bounds", errSlow, broken, len(bounds))
 	}
 	return nil
 }
 
-func (a aim) check(t *Table, report func(bool, string, ...any)) {
-	ratio := t.figure(a.row, a.column) / t.figure(a.rival, a.base)
-	name := fmt.Sprintf("%s, %s: %s to %s, %s", t.ID, a.column, a.row, a.rival, a.base)
-	if a.most < 0 {
-		report(ratio >= -a.most/a.margin, "%s: %.2f, aim at least %.2f, fails below %.2f", name, ratio, -a.most, -a.most/a.margin)
-		return
+// hold returns what part of the rival's cost headgate's is.
+func (b *bound) hold(p pace) (ratio float64, err error) {
+	list, stop, err := b.open(p)
+	if err != nil {
+		return 0, err
 	}
-	report(ratio <= a.most*a.margin, "%s: %.2f, aim at most %.2f, fails above %.2f", name, ratio, a.most, a.most*a.margin)
-}
-
-// An adapter may add three allocations, and be at most so much slower than the
-// fastest of its peers.
-const (
-	adapterAllocs = 3
-	adapterMargin = 1.5
-)
-
-func checkAdapter(t *Table, report func(bool, string, ...any)) {
-	floor, least := t.figure(bare, "ns"), math.Inf(1)
-	for _, r := range t.Rows {
-		if ns := t.figure(r.Name, "ns"); r.Name != bare && r.Name != ours && ns < least {
-			least = ns
+	defer stop()
+	least := []float64{math.Inf(1), math.Inf(1), math.Inf(1)}
+	for range attempts {
+		for i, o := range contest(list, p.rounds) {
+			if o.failed != nil {
+				return 0, fmt.Errorf("%s: %w", o.name, o.failed)
+			}
+			least[i] = min(least[i], o.least)
+		}
+		floor := 0.0
+		if len(list) > 2 {
+			floor = least[2]
+		}
+		if ratio = (least[0] - floor) / (least[1] - floor); ratio <= b.most {
+			break
 		}
 	}
-	ratio := (t.figure(ours, "ns") - floor) / (least - floor)
-	report(ratio <= adapterMargin, "%s: time added to that of the fastest peer: %.2f, aim below 1, fails above %.2f", t.ID, ratio, adapterMargin)
-	added := t.figure(ours, "allocations") - t.figure(bare, "allocations")
-	report(added <= adapterAllocs, "%s: %.0f allocations added, at most %d", t.ID, added, adapterAllocs)
+	return ratio, nil
+}
+
+// inMemory is one of the works against a peer.
+func inMemory(name, rival string, most float64) bound {
+	return bound{"memory, " + name + ", to " + rival, most, func(p pace) ([]contender, func(), error) {
+		for _, w := range works() {
+			if w.name == name {
+				peers := slices.DeleteFunc(slices.Clone(memoryPeers), func(m memoryPeer) bool { return m.name != ours && m.name != rival })
+				return only(compete(w, p, peers), ours, rival), func() {}, nil
+			}
+		}
+		return nil, nil, fmt.Errorf("there is no work %q", name)
+	}}
+}
+
+// inHTTP is time that a row of headgate adds to requests that are allowed.
+func inHTTP(id, row, rival string, most float64) bound {
+	return bound{fmt.Sprintf("%s, allowed, %s to %s", id, row, rival), most, func(p pace) ([]contender, func(), error) {
+		return only(contestOf(id).contenders(wide, http.StatusOK, p), row, rival, bare), func() {}, nil
+	}}
+}
+
+// inHTTPRefused is all the time of requests that are refused.
+func inHTTPRefused(id, rival string, most float64) bound {
+	return bound{id + ", refused, to " + rival, most, func(p pace) ([]contender, func(), error) {
+		return only(contestOf(id).contenders(narrow, http.StatusTooManyRequests, p), ours, rival), func() {}, nil
+	}}
+}
+
+func contestOf(id string) *httpContest {
+	for i := range httpContests {
+		if httpContests[i].id == id {
+			return &httpContests[i]
+		}
+	}
+	panic("there is no contest " + id)
+}
+
+// inRedis is time a decision, of all callers together.
+func inRedis(n int, rival string, most float64) bound {
+	return bound{fmt.Sprintf("Redis, callers: %d, to %s", n, rival), most, func(p pace) ([]contender, func(), error) {
+		addr, stop, err := startRedis()
+		if errors.Is(err, errNoRedis) {
+			return nil, nil, fmt.Errorf("%w: %w", errSkipped, err)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		list, closeAll := redisContenders(addr, n, p)
+		return costs(only(list, ours, rival)), func() { closeAll(); stop() }, nil
+	}}
+}
+
+// inRules is three rules in one decision to one rule.
+func inRules(most float64) bound {
+	return bound{"memory, three rules to one", most, func(p pace) ([]contender, func(), error) {
+		var list []contender
+		for _, n := range []int{3, 1} {
+			worker, _, err := openMemoryRules("", n)
+			if err != nil {
+				return nil, nil, err
+			}
+			list = append(list, contender{fmt.Sprintf("%d rules", n), func() ([]float64, error) {
+				return callAll(worker, addresses(clients), 1, p.round)
+			}})
+		}
+		return costs(list), func() {}, nil
+	}}
+}
+
+// costs turns decisions a second into time a decision.
+func costs(list []contender) []contender {
+	for i := range list {
+		once := list[i].once
+		list[i].once = func() ([]float64, error) {
+			f, err := once()
+			if err != nil {
+				return nil, err
+			}
+			return []float64{1e9 / f[0]}, nil
+		}
+	}
+	return list
+}
+
+// only picks contenders by name.
+func only(list []contender, names ...string) []contender {
+	var out []contender
+	for _, name := range names {
+		for _, c := range list {
+			if c.name == name {
+				out = append(out, c)
+			}
+		}
+	}
+	if len(out) != len(names) {
+		panic("not all there: " + strings.Join(names, ", "))
+	}
+	return out
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"net/http"
 	"time"
 
@@ -23,100 +24,105 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/echomw"
-	"github.com/headgate/headgate/fibermw"
-	"github.com/headgate/headgate/ginmw"
-	"github.com/headgate/headgate/keyfuncs"
-	"github.com/headgate/headgate/nethttp"
-	"github.com/headgate/headgate/store/memstore"
 )
 
-// bare is a framework with no limiter at all: the floor.
-const bare = "no limiter"
+// Rows of headgate: what it sends by default, which is five headers of two
+// styles, and what most others send.
+const oursX = "headgate, X-RateLimit only"
 
-// httpPeer is a middleware. Every one counts by the address of the peer and
-// sends its headers, as far as it has any, under one rule.
-type httpPeer struct {
-	name string
-	open func() (serve, error)
-}
-
-// frameworks are the four, each with its peers.
-var frameworks = []struct {
-	name  string
-	peers []httpPeer
-}{
-	{"net/http", []httpPeer{
-		{bare, std(func(h http.Handler) (http.Handler, error) { return h, nil })},
-		{ours, std(stdOurs)},
-		{"httprate", std(func(h http.Handler) (http.Handler, error) {
-			return httprate.LimitByIP(wide.burst, wide.period)(h), nil
-		})},
-		{"ulule stdlib", std(stdUlule)},
-		{goLimits + " httplimit", std(stdGoLimiter)},
+// httpContests are two for each framework. Where there is only headgate, its
+// peers cannot do that.
+var httpContests = []httpContest{
+	{"net/http, headers", "net/http, sending headers", []httpPeer{
+		{bare, std(func(_ quota, h http.Handler) (http.Handler, error) { return h, nil })},
+		{ours, std(stdOurs(core.XRateLimit | core.Draft8))},
+		{oursX, std(stdOurs(core.XRateLimit))},
+		{httpLimits, std(stdGoLimiter)},
+		{"httprate", std(stdHTTPRate())},
 		{"throttled", std(stdThrottled)},
 		{"tollbooth", std(stdTollbooth)},
+		{"ulule stdlib", std(stdUlule)},
 	}},
-	{"Gin", []httpPeer{
-		{bare, ginApp(func() (gin.HandlerFunc, error) { return func(c *gin.Context) { c.Next() }, nil })},
-		{ours, ginApp(ginOurs)},
-		{"ulule gin", ginApp(func() (gin.HandlerFunc, error) { return ululegin.NewMiddleware(ulule()), nil })},
-		{"gin-rate-limit", ginApp(ginLimit)},
+	{"net/http, no headers", "net/http, sending no headers", []httpPeer{
+		{bare, std(func(_ quota, h http.Handler) (http.Handler, error) { return h, nil })},
+		{ours, std(stdOurs(core.NoHeaders))},
+		{"httprate", std(stdHTTPRate(httprate.WithResponseHeaders(httprate.ResponseHeaders{})))},
 	}},
-	{"Echo", []httpPeer{
-		{bare, echoApp(func() (echo.MiddlewareFunc, error) {
-			return func(next echo.HandlerFunc) echo.HandlerFunc { return next }, nil
-		})},
-		{ours, echoApp(echoOurs)},
-		{"Echo's own (no headers)", echoApp(echoOwn)},
+	{"Gin, headers", "Gin, sending headers", []httpPeer{
+		{bare, ginApp(ginBare)},
+		{ours, ginApp(ginOurs(core.XRateLimit | core.Draft8))},
+		{oursX, ginApp(ginOurs(core.XRateLimit))},
+		{ginRate, ginApp(ginLimit(nil))},
+		{"ulule gin", ginApp(func(q quota) (gin.HandlerFunc, error) { return ululegin.NewMiddleware(ulule(q)), nil })},
 	}},
-	{"Fiber", []httpPeer{
-		{bare, fiberApp(func() (fiber.Handler, error) { return func(c *fiber.Ctx) error { return c.Next() }, nil })},
-		{ours, fiberApp(fiberOurs)},
-		{"Fiber's own", fiberApp(func() (fiber.Handler, error) {
-			return fiberlimiter.New(fiberlimiter.Config{Max: wide.burst, Expiration: wide.period}), nil
-		})},
+	{"Gin, no headers", "Gin, sending no headers", []httpPeer{
+		{bare, ginApp(ginBare)},
+		{ours, ginApp(ginOurs(core.NoHeaders))},
+		{ginRate, ginApp(ginLimit(func(*gin.Context, ginlimit.Info) {}))},
+	}},
+	{"Echo, headers", "Echo, sending headers", []httpPeer{
+		{bare, echoApp(echoBare)},
+		{ours, echoApp(echoOurs(core.XRateLimit | core.Draft8))},
+		{oursX, echoApp(echoOurs(core.XRateLimit))},
+	}},
+	{"Echo, no headers", "Echo, sending no headers", []httpPeer{
+		{bare, echoApp(echoBare)},
+		{ours, echoApp(echoOurs(core.NoHeaders))},
+		{echoOwn, echoApp(echoLimit)},
+	}},
+	{"Fiber, headers", "Fiber, sending headers", []httpPeer{
+		{bare, fiberApp(fiberBare)},
+		{ours, fiberApp(fiberOurs(core.XRateLimit | core.Draft8))},
+		{oursX, fiberApp(fiberOurs(core.XRateLimitDelta))},
+		{fiberOwn, fiberApp(fiberLimit)},
+	}},
+	{"Fiber, no headers", "Fiber, sending no headers", []httpPeer{
+		{bare, fiberApp(fiberBare)},
+		{ours, fiberApp(fiberOurs(core.NoHeaders))},
 	}},
 }
 
-func limiterByIP() (*core.Limiter, error) {
-	s, err := memstore.New(memstore.Options{})
-	if err != nil {
-		return nil, err
+// Those that are compared by name.
+const (
+	httpLimits = "go-limiter httplimit"
+	ginRate    = "gin-rate-limit"
+	echoOwn    = "Echo's own"
+	fiberOwn   = "Fiber's own"
+)
+
+func ginBare(quota) (gin.HandlerFunc, error) { return func(c *gin.Context) { c.Next() }, nil }
+
+func echoBare(quota) (echo.MiddlewareFunc, error) {
+	return func(next echo.HandlerFunc) echo.HandlerFunc { return next }, nil
+}
+
+func fiberBare(quota) (fiber.Handler, error) {
+	return func(c *fiber.Ctx) error { return c.Next() }, nil
+}
+
+func ulule(q quota) *limiter.Limiter {
+	return limiter.New(ululemem.NewStore(), limiter.Rate{Period: q.period, Limit: int64(q.burst)})
+}
+
+func stdUlule(q quota, h http.Handler) (http.Handler, error) {
+	return ululestd.NewMiddleware(ulule(q)).Handler(h), nil
+}
+
+func stdHTTPRate(options ...httprate.Option) func(quota, http.Handler) (http.Handler, error) {
+	return func(q quota, h http.Handler) (http.Handler, error) {
+		return httprate.LimitBy(q.burst, q.period, byPeer, options...)(h), nil
 	}
-	return core.New(core.Config{Store: s, Rules: []core.Rule{{Name: "api", Limit: wide.limit(), Key: keyfuncs.RemoteIP}}})
 }
 
-func stdOurs(h http.Handler) (http.Handler, error) {
-	l, err := limiterByIP()
-	return nethttp.New(l)(h), err
+// byPeer is the key that httprate's documentation shows for a server that no
+// proxy stands in front of.
+func byPeer(r *http.Request) (string, error) {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	return httprate.CanonicalizeIP(host), err
 }
 
-func ginOurs() (gin.HandlerFunc, error) {
-	l, err := limiterByIP()
-	return ginmw.New(l), err
-}
-
-func echoOurs() (echo.MiddlewareFunc, error) {
-	l, err := limiterByIP()
-	return echomw.New(l), err
-}
-
-func fiberOurs() (fiber.Handler, error) {
-	l, err := limiterByIP()
-	return fibermw.New(l), err
-}
-
-func ulule() *limiter.Limiter {
-	return limiter.New(ululemem.NewStore(), limiter.Rate{Period: wide.period, Limit: int64(wide.burst)})
-}
-
-func stdUlule(h http.Handler) (http.Handler, error) {
-	return ululestd.NewMiddleware(ulule()).Handler(h), nil
-}
-
-func stdGoLimiter(h http.Handler) (http.Handler, error) {
-	s, err := memorystore.New(&memorystore.Config{Tokens: uint64(wide.burst), Interval: wide.period, SweepMinTTL: wide.period})
+func stdGoLimiter(q quota, h http.Handler) (http.Handler, error) {
+	s, err := memorystore.New(&memorystore.Config{Tokens: uint64(q.burst), Interval: q.period, SweepMinTTL: q.period})
 	if err != nil {
 		return nil, err
 	}
@@ -127,13 +133,13 @@ func stdGoLimiter(h http.Handler) (http.Handler, error) {
 	return m.Handle(h), nil
 }
 
-func stdThrottled(h http.Handler) (http.Handler, error) {
+func stdThrottled(q quota, h http.Handler) (http.Handler, error) {
 	s, err := throttledmem.NewCtx(0)
 	if err != nil {
 		return nil, err
 	}
 	l, err := throttled.NewGCRARateLimiterCtx(s, throttled.RateQuota{
-		MaxRate: throttled.PerDuration(wide.units, wide.period), MaxBurst: wide.burst - 1,
+		MaxRate: throttled.PerDuration(q.units, q.period), MaxBurst: q.burst - 1,
 	})
 	if err != nil {
 		return nil, err
@@ -142,21 +148,29 @@ func stdThrottled(h http.Handler) (http.Handler, error) {
 	return m.RateLimit(h), nil
 }
 
-func stdTollbooth(h http.Handler) (http.Handler, error) {
-	l := tollbooth.NewLimiter(wide.perSecond(), nil)
-	l.SetBurst(wide.burst)
+func stdTollbooth(q quota, h http.Handler) (http.Handler, error) {
+	l := tollbooth.NewLimiter(q.perSecond(), nil)
+	l.SetBurst(q.burst)
 	l.SetIPLookups([]string{"RemoteAddr"})
 	return tollbooth.LimitHandler(l, h), nil
 }
 
-func ginLimit() (gin.HandlerFunc, error) {
-	s := ginlimit.InMemoryStore(&ginlimit.InMemoryOptions{Rate: wide.period, Limit: uint(wide.burst)})
-	return ginlimit.RateLimiter(s, &ginlimit.Options{KeyFunc: func(c *gin.Context) string { return c.RemoteIP() }}), nil
+func ginLimit(before func(*gin.Context, ginlimit.Info)) func(quota) (gin.HandlerFunc, error) {
+	return func(q quota) (gin.HandlerFunc, error) {
+		s := ginlimit.InMemoryStore(&ginlimit.InMemoryOptions{Rate: q.period, Limit: uint(q.burst)})
+		return ginlimit.RateLimiter(s, &ginlimit.Options{
+			KeyFunc: func(c *gin.Context) string { return c.RemoteIP() }, BeforeResponse: before,
+		}), nil
+	}
 }
 
-func echoOwn() (echo.MiddlewareFunc, error) {
+func echoLimit(q quota) (echo.MiddlewareFunc, error) {
 	s := middleware.NewRateLimiterMemoryStoreWithConfig(middleware.RateLimiterMemoryStoreConfig{
-		Rate: rate.Limit(wide.perSecond()), Burst: wide.burst, ExpiresIn: 24 * time.Hour,
+		Rate: rate.Limit(q.perSecond()), Burst: q.burst, ExpiresIn: 24 * time.Hour,
 	})
 	return middleware.RateLimiter(s), nil
+}
+
+func fiberLimit(q quota) (fiber.Handler, error) {
+	return fiberlimiter.New(fiberlimiter.Config{Max: q.burst, Expiration: q.period}), nil
 }

@@ -1,9 +1,16 @@
 // Bench runs headgate and other rate limiters for Go side by side on the same
 // work and prints Markdown tables. Every figure is the median of rounds in which
 // the contenders take turns, so that what else the machine does hits all alike:
-// ratios between rows carry over to other machines, the figures do not.
+// ratios between rows carry over to other machines, the figures do not. A
+// contender that fails is reported as failed.
 //
-//	go -C bench run . [-quick] [-only memory,redis,http,rules] [-json] [-svg] [-guard]
+//	go -C bench run . [-quick] [-only memory,redis,http,rules] [-json] [-docs ../docs]
+//	go -C bench run . -guard
+//
+// With -docs it writes benchmarks.md and its charts into that folder as well.
+// With -guard it measures little, beside a rival at each point, and fails if
+// headgate has become slow. It needs redis-server in PATH for what is about
+// Redis, and says so if there is none.
 package main
 
 import (
@@ -11,6 +18,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"time"
 )
@@ -43,38 +51,49 @@ func main() {
 	fast := flag.Bool("quick", false, "measure for a shorter time")
 	only := flag.String("only", "memory,redis,http,rules", "the sections to run")
 	asJSON := flag.Bool("json", false, "print JSON instead of Markdown")
-	svg := flag.Bool("svg", false, "draw charts into ../docs")
-	guard := flag.Bool("guard", false, "fail if headgate is slower against its peers than it has to be")
+	docs := flag.String("docs", "", "write benchmarks.md and charts into this folder")
+	watch := flag.Bool("guard", false, "fail if headgate has become slow beside its rivals")
+	alone := flag.String("weigh", "", "tell what a key of this peer weighs; the program calls itself so")
 	flag.Parse()
 	p := thorough
 	if *fast {
 		p = quick
 	}
-	if err := run(p, *only, *asJSON, *svg, *guard); err != nil {
+	// The heap of a server is not as small as that of a program that does
+	// nothing else, in which the garbage collector never rests.
+	ballast := make([]byte, 64<<20)
+	defer runtime.KeepAlive(ballast)
+	var err error
+	switch {
+	case *alone != "":
+		err = weigh(*alone, p)
+	case *watch:
+		err = guard(os.Stdout)
+	default:
+		err = run(p, *only, *asJSON, *docs)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(p pace, only string, asJSON, svg, guard bool) error {
+func run(p pace, only string, asJSON bool, docs string) error {
 	tables, err := measure(p, strings.Split(only, ","))
 	if err != nil {
 		return err
 	}
+	if docs != "" {
+		if err := writeDocs(docs, tables); err != nil {
+			return err
+		}
+	}
 	if asJSON {
 		e := json.NewEncoder(os.Stdout)
 		e.SetIndent("", "\t")
-		err = e.Encode(tables)
-	} else {
-		err = writeMarkdown(os.Stdout, tables)
+		return e.Encode(tables)
 	}
-	if err == nil && svg {
-		err = drawCharts("../docs", tables)
-	}
-	if err == nil && guard {
-		err = check(os.Stderr, tables)
-	}
-	return err
+	return writeMarkdown(os.Stdout, tables)
 }
 
 // measure runs the sections of those names.

@@ -64,6 +64,10 @@ func walkOver(n int, zipf bool) []int32 {
 }
 
 func memorySection(p pace) ([]Table, error) {
+	f, err := footprint(p)
+	if err != nil {
+		return nil, err
+	}
 	list := works()
 	columns := []string{}
 	for _, w := range list {
@@ -77,17 +81,16 @@ func memorySection(p pace) ([]Table, error) {
 		fmt.Sprintf("Medians of %d interleaved rounds, %d CPUs. Parallel: the wall's time, divided by all decisions.", p.rounds, runtime.GOMAXPROCS(0)),
 		append(columns, "allocations"), names)
 	for i, w := range list {
-		t.enter(i, compete(w, p))
+		t.enter(i, contest(compete(w, p, memoryPeers), p.rounds))
 	}
 	t.enter(len(list), allocations())
-	f, err := footprint(p)
-	return []Table{*t, *f}, err
+	return []Table{*t, *f}, nil
 }
 
-// compete has all memory peers do the work.
-func compete(w work, p pace) []outcome {
+// compete makes the memory peers ready for the work.
+func compete(w work, p pace, peers []memoryPeer) []contender {
 	var list []contender
-	for _, peer := range memoryPeers {
+	for _, peer := range peers {
 		if peer.keyless && len(w.keys) > 1 {
 			continue
 		}
@@ -101,7 +104,7 @@ func compete(w work, p pace) []outcome {
 		list[len(list)-1].once = func() ([]float64, error) { return w.once(worker, p.round) }
 	}
 	runtime.GC()
-	return contest(list, p.rounds)
+	return list
 }
 
 // prime makes every key known and lets the quota, if it is narrow, be used up.

@@ -35,15 +35,16 @@ type memoryPeer struct {
 	open    func(quota) (func() take, error)
 }
 
-// The two that are compared by name.
+// Those that are compared by name.
 const (
 	ours     = "headgate"
+	oursTake = "headgate, Limiter.Take"
 	goLimits = "sethvargo/go-limiter"
 )
 
 var memoryPeers = []memoryPeer{
 	{name: ours, open: openStore},
-	{name: "headgate, Limiter.Take", open: openLimiter},
+	{name: oursTake, open: openLimiter},
 	{name: goLimits, open: openGoLimiter},
 	{name: "map of x/time/rate, mutex", open: openRateMap},
 	{name: "throttled memstore", open: openThrottled},

@@ -34,7 +34,10 @@ func redisSection(p pace) ([]Table, error) {
 	speed := newTable("redis", "Redis: decisions a second by number of callers", note, speeds, names)
 	latency := newTable("redis-latency", "Redis: µs a decision by number of callers", "", times, names)
 	for i, n := range callers {
-		for _, o := range askAll(addr, n, p) {
+		list, closeAll := redisContenders(addr, n, p)
+		out := contest(list, p.rounds)
+		closeAll()
+		for _, o := range out {
 			latency.enter(2*i, []outcome{o.from(1)})
 			speed.enter(i, []outcome{o.upto(1)})
 		}
@@ -57,15 +60,13 @@ func (o outcome) upto(i int) outcome {
 	return o
 }
 
-// askAll has every peer asked by n callers.
-func askAll(addr string, n int, p pace) []outcome {
+// redisContenders are the peers, asked by n callers. closeAll ends them.
+func redisContenders(addr string, n int, p pace) (list []contender, closeAll func()) {
 	keys := addresses(10_000)
-	var list []contender
+	var stops []func()
 	for _, peer := range redisPeers {
 		worker, stop, err := peer.open(addr)
-		if stop != nil {
-			defer stop()
-		}
+		stops = append(stops, stop)
 		list = append(list, contender{peer.name, func() ([]float64, error) {
 			if err != nil {
 				return nil, err
@@ -76,7 +77,11 @@ func askAll(addr string, n int, p pace) []outcome {
 			return callAll(worker, keys, n, 3*p.round)
 		}})
 	}
-	return contest(list, p.rounds)
+	return list, func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
 }
 
 // callAll returns decisions a second and the two latencies.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"time"
 
@@ -17,7 +18,8 @@ import (
 	"github.com/headgate/headgate/store/redisstore"
 )
 
-// ask decides about one unit of a key.
+// ask takes one unit of a key. That there is none is an error, as the contest is
+// not about refusals.
 type ask func(ctx context.Context, key string) error
 
 // redisPeer is a limiter in Redis. Open returns a function that makes one ask
@@ -53,6 +55,16 @@ func goRedis(addr string) (*redis.Client, func()) {
 	return c, func() { c.Close() }
 }
 
+var errRefused = errors.New("refused, where there is enough for all")
+
+// granted is the error of an ask.
+func granted(yes bool, err error) error {
+	if err == nil && !yes {
+		return errRefused
+	}
+	return err
+}
+
 func same(a ask) func() ask { return func() ask { return a } }
 
 func openRedisStore(addr string) (func() ask, func(), error) {
@@ -62,7 +74,8 @@ func openRedisStore(addr string) (func() ask, func(), error) {
 		ops, out := []core.Op{{Rule: "api", Limit: steady.limit(), Cost: 1}}, make([]core.Decision, 1)
 		return func(ctx context.Context, key string) error {
 			ops[0].Key = key
-			return s.Apply(ctx, ops, out)
+			err := s.Apply(ctx, ops, out)
+			return granted(out[0].Allowed, err)
 		}
 	}, stop, err
 }
@@ -72,8 +85,8 @@ func openRedisRate(addr string) (func() ask, func(), error) {
 	l := redis_rate.NewLimiter(c)
 	limit := redis_rate.Limit{Rate: steady.units, Period: steady.period, Burst: steady.burst}
 	return same(func(ctx context.Context, key string) error {
-		_, err := l.Allow(ctx, key, limit)
-		return err
+		r, err := l.Allow(ctx, key, limit)
+		return granted(err == nil && r.Allowed > 0, err)
 	}), stop, nil
 }
 
@@ -85,8 +98,8 @@ func openUluleRedis(addr string) (func() ask, func(), error) {
 	}
 	l := limiter.New(s, limiter.Rate{Period: time.Hour, Limit: int64(steady.burst)})
 	return same(func(ctx context.Context, key string) error {
-		_, err := l.Get(ctx, key)
-		return err
+		c, err := l.Get(ctx, key)
+		return granted(!c.Reached, err)
 	}), stop, nil
 }
 
@@ -104,8 +117,8 @@ func openThrottledRedis(addr string) (func() ask, func(), error) {
 	}
 	l.SetMaxCASAttemptsLimit(1000)
 	return same(func(ctx context.Context, key string) error {
-		_, _, err := l.RateLimitCtx(ctx, key, 1)
-		return err
+		limited, _, err := l.RateLimitCtx(ctx, key, 1)
+		return granted(!limited, err)
 	}), stop, nil
 }
 
@@ -131,7 +144,8 @@ func openRueidis(addr string) (func() ask, func(), error) {
 	interval := steady.period.Microseconds() / int64(steady.units)
 	args := []string{strconv.FormatInt(interval, 10), strconv.FormatInt(interval*int64(steady.burst), 10)}
 	return same(func(ctx context.Context, key string) error {
-		return script.Exec(ctx, c, []string{"rueidis:" + key}, args).Error()
+		r, err := script.Exec(ctx, c, []string{"rueidis:" + key}, args).AsIntSlice()
+		return granted(err == nil && r[0] == 1, err)
 	}), c.Close, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/go-redis/redis_rate/v10"
 
@@ -63,9 +64,6 @@ func rulesSection(p pace) ([]Table, error) {
 			}})
 		}
 		for i, o := range contest(list, p.rounds) {
-			if i == 0 {
-				t.Rows = append(t.Rows, newTable("", "", "", t.Columns, []string{peer.name}).Rows...)
-			}
 			t.enter(i, []outcome{o})
 		}
 	}
@@ -83,7 +81,8 @@ func steps(s core.Store, n int) func() ask {
 			for i := range ops {
 				ops[i].Key = key
 			}
-			return s.Apply(ctx, ops, out)
+			err := s.Apply(ctx, ops, out)
+			return granted(!slices.ContainsFunc(out, func(d core.Decision) bool { return !d.Allowed }), err)
 		}
 	}
 }
@@ -105,7 +104,8 @@ func openRateRules(addr string, n int) (func() ask, func(), error) {
 	limit := redis_rate.Limit{Rate: steady.units, Period: steady.period, Burst: steady.burst}
 	return same(func(ctx context.Context, key string) error {
 		for i := range n {
-			if _, err := l.Allow(ctx, fmt.Sprintf("rule%d:%s", i, key), limit); err != nil {
+			r, err := l.Allow(ctx, fmt.Sprintf("rule%d:%s", i, key), limit)
+			if err := granted(err == nil && r.Allowed > 0, err); err != nil {
 				return err
 			}
 		}

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -21,7 +23,7 @@ type Table struct {
 type Row struct {
 	Name   string
 	Cells  []Figure
-	Failed string `json:",omitempty"`
+	Failed map[string]string `json:",omitempty"` // why, by column
 }
 
 // Figure is a number that may be missing: NaN, and null in JSON.
@@ -55,11 +57,7 @@ func (f Figure) String() string {
 func newTable(id, title, note string, columns, names []string) *Table {
 	t := &Table{ID: id, Title: title, Note: note, Columns: columns}
 	for _, name := range names {
-		row := Row{Name: name, Cells: make([]Figure, len(columns))}
-		for i := range row.Cells {
-			row.Cells[i] = missing
-		}
-		t.Rows = append(t.Rows, row)
+		t.row(name)
 	}
 	return t
 }
@@ -69,7 +67,7 @@ func (t *Table) enter(at int, list []outcome) {
 	for _, o := range list {
 		row := t.row(o.name)
 		if o.failed != nil {
-			row.Failed = o.failed.Error()
+			row.fail(t.Columns[at], o.failed)
 			continue
 		}
 		for i, v := range o.median {
@@ -78,13 +76,22 @@ func (t *Table) enter(at int, list []outcome) {
 	}
 }
 
+// fail notes why there is no figure in the column.
+func (r *Row) fail(column string, err error) {
+	if r.Failed == nil {
+		r.Failed = map[string]string{}
+	}
+	r.Failed[column] = strings.Join(strings.Fields(err.Error()), " ")
+}
+
+// row is that of the name, added if there is none.
 func (t *Table) row(name string) *Row {
 	for i := range t.Rows {
 		if t.Rows[i].Name == name {
 			return &t.Rows[i]
 		}
 	}
-	t.Rows = append(t.Rows, Row{Name: name, Cells: make([]Figure, len(t.Columns))})
+	t.Rows = append(t.Rows, Row{Name: name, Cells: slices.Repeat([]Figure{missing}, len(t.Columns))})
 	return &t.Rows[len(t.Rows)-1]
 }
 
@@ -100,6 +107,19 @@ func (t *Table) figure(name, column string) float64 {
 	return math.NaN()
 }
 
+// line is the cells of a row.
+func (t *Table) line(r *Row) string {
+	var b strings.Builder
+	for i, c := range r.Cells {
+		text := c.String()
+		if r.Failed[t.Columns[i]] != "" {
+			text = "failed"
+		}
+		fmt.Fprintf(&b, " %s |", text)
+	}
+	return b.String()
+}
+
 func writeMarkdown(w io.Writer, tables []Table) error {
 	var b strings.Builder
 	for _, t := range tables {
@@ -112,15 +132,11 @@ func writeMarkdown(w io.Writer, tables []Table) error {
 		}
 		fmt.Fprintf(&b, "| | %s |\n|---|%s\n", strings.Join(t.Columns, " | "), strings.Repeat("---:|", len(t.Columns)))
 		for _, r := range t.Rows {
-			fmt.Fprintf(&b, "| %s |", r.Name)
-			for _, c := range r.Cells {
-				fmt.Fprintf(&b, " %s |", c)
-			}
-			b.WriteByte('\n')
+			fmt.Fprintf(&b, "| %s |%s\n", r.Name, t.line(&r))
 		}
 		for _, r := range t.Rows {
-			if r.Failed != "" {
-				fmt.Fprintf(&b, "\n%s failed: %s\n", r.Name, strings.ReplaceAll(r.Failed, "\n", " "))
+			for _, column := range slices.Sorted(maps.Keys(r.Failed)) {
+				fmt.Fprintf(&b, "\n%s failed at %q: %s\n", r.Name, column, r.Failed[column])
 			}
 		}
 		b.WriteByte('\n')

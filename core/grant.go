@@ -19,9 +19,9 @@ type Grant struct {
 	ops   []Op
 	out   []Decision
 	small struct {
-		calls [2]call
-		ops   [2]Op
-		out   [2]Decision
+		calls [1]call
+		ops   [1]Op
+		out   [1]Decision
 	}
 
 	allowed  bool
@@ -149,8 +149,12 @@ func (g *Grant) mayRefund() bool { return g.set != nil && g.set.refunds }
 // begin makes the grant ready for the rules in force.
 func (g *Grant) begin(l *Limiter) {
 	g.limiter, g.set = l, l.set.Load()
-	if g.calls == nil {
+	switch n := len(g.set.rules); {
+	case g.calls != nil:
+	case n <= len(g.small.calls):
 		g.calls, g.ops, g.out = g.small.calls[:0], g.small.ops[:0], g.small.out[:0]
+	default:
+		g.calls, g.ops, g.out = make([]call, 0, n), make([]Op, 0, n), make([]Decision, 0, n)
 	}
 }
 

@@ -1,0 +1,23 @@
+package main
+
+// bounds are a third above what was measured on two processors: what costs half
+// as much again is seen, and another kind of machine is not.
+var bounds = []bound{
+	inMemory("hot key", goLimits, 1.15),
+	inMemory("refused", goLimits, 0.95),
+	inMemory("100k uniform", goLimits, 1.0),
+	inRules(12),
+	inHTTP("net/http, headers", ours, httpLimits, 0.88),
+	inHTTP("net/http, no headers", ours, "httprate", 0.78),
+	inHTTP("Gin, headers", ours, ginRate, 0.78),
+	inHTTP("Gin, no headers", ours, ginRate, 0.95),
+	inHTTP("Echo, no headers", ours, echoOwn, 1.9),
+	inHTTP("Fiber, headers", ours, fiberOwn, 1.7),
+	inHTTP("Fiber, headers", oursX, fiberOwn, 1.4),
+	inHTTPRefused("net/http, headers", httpLimits, 0.85),
+	inHTTPRefused("Gin, headers", ginRate, 0.95),
+	inHTTPRefused("Echo, no headers", echoOwn, 0.75),
+	inHTTPRefused("Fiber, headers", fiberOwn, 2.5),
+	inRedis(1, redisRate, 1.4),
+	inRedis(100, redisRate, 0.5),
+}

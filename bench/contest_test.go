@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+func counting(figures ...float64) func() ([]float64, error) {
+	i := -1
+	return func() ([]float64, error) {
+		i++
+		return []float64{figures[i]}, nil
+	}
+}
+
+func TestAContenderThatFailsIsOutAndTheOthersGoOn(t *testing.T) {
+	turns := 0
+	list := []contender{
+		{"good", counting(3, 1, 2)},
+		{"broken", func() ([]float64, error) { turns++; return nil, errors.New("no\nserver") }},
+		{"rash", func() ([]float64, error) { panic("oops") }},
+		{"late", func() ([]float64, error) { turns++; return nil, errRefused }},
+	}
+	out := contest(list, 3)
+	if out[0].failed != nil || out[0].median[0] != 2 || out[0].least != 1 || turns != 2 {
+		t.Errorf("%+v after %d turns of the others", out[0], turns)
+	}
+	table := newTable("x", "X", "", []string{"a", "b"}, []string{"good", "broken"})
+	table.enter(1, out)
+	var b bytes.Buffer
+	if err := writeMarkdown(&b, []Table{*table}); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"| good | – | 2 |", "| broken | – | failed |", "| rash | – | failed |", "| late | – | failed |",
+		`broken failed at "b": no server`, `rash failed at "b": panic: oops`} {
+		if !strings.Contains(b.String(), line+"\n") {
+			t.Errorf("no %q in\n%s", line, &b)
+		}
+	}
+	if v := table.figure("broken", "b"); !math.IsNaN(v) {
+		t.Errorf("who failed has the figure %v", v)
+	}
+}
+
+func TestAnAnswerOfAnotherKindIsAFailure(t *testing.T) {
+	for status, want := range map[int]bool{http.StatusOK: true, http.StatusTooManyRequests: false} {
+		_, err := answerFor(func(int) int { return status }, http.StatusOK, time.Millisecond)
+		if (err == nil) != want {
+			t.Errorf("%d: %v", status, err)
+		}
+	}
+}
+
+func TestEveryMiddlewareDoesWhatItsContestIsAbout(t *testing.T) {
+	for _, c := range httpContests {
+		for _, list := range [][]contender{
+			c.contenders(wide, http.StatusOK, pace{round: time.Millisecond}),
+			c.contenders(narrow, http.StatusTooManyRequests, pace{round: time.Millisecond}),
+		} {
+			for _, o := range contest(list, 1) {
+				if o.failed != nil {
+					t.Errorf("%s, %s: %v", c.title, o.name, o.failed)
+				}
+			}
+		}
+	}
+}
+
+func TestAChartIsXMLAndShowsOnlyFigures(t *testing.T) {
+	table := newTable("memory", "", "", []string{"refused"}, []string{`<b> & "x"`, ours, "failed"})
+	table.Rows[0].Cells[0], table.Rows[1].Cells[0] = 20, 10
+	c := chart{"x.svg", "A & B", false, []part{{"<head>", "memory", "refused"}}}
+	svg := c.draw([]Table{*table})
+	for d := xml.NewDecoder(strings.NewReader(svg)); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	first, second := strings.Index(svg, ">"+ours+"<"), strings.Index(svg, "&lt;b&gt;")
+	if strings.Contains(svg, "failed") || first < 0 || second < first {
+		t.Errorf("not the best first, or more than the figures:\n%s", svg)
+	}
+	if c.draw(nil) != "" {
+		t.Error("a chart of nothing")
+	}
+}
+
+func TestABoundIsAPartOfWhatTheRivalAddsToTheFloor(t *testing.T) {
+	list := []contender{{"ours", counting(9, 7, 8)}, {"rival", counting(9, 13, 11)}, {"floor", counting(5, 6, 7)}}
+	b := bound{"x", 1, func(pace) ([]contender, func(), error) { return list, func() {}, nil }}
+	if ratio, err := b.hold(pace{rounds: 3}); err != nil || ratio != 0.5 {
+		t.Errorf("%v, %v", ratio, err)
+	}
+	failing := bound{"x", 1, func(pace) ([]contender, func(), error) {
+		return []contender{{"ours", func() ([]float64, error) { return nil, errRefused }}}, func() {}, nil
+	}}
+	if _, err := failing.hold(pace{rounds: 1}); !errors.Is(err, errRefused) {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+)
+
+// writeDocs writes benchmarks.md and, into the folder bench beside it, charts.
+func writeDocs(dir string, tables []Table) error {
+	if err := drawCharts(filepath.Join(dir, "bench"), tables); err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, intro, machine())
+	for _, c := range charts {
+		if c.draw(tables) != "" {
+			fmt.Fprintf(&b, "![%s](bench/%s)\n\n", c.title, c.file)
+		}
+	}
+	if err := writeMarkdown(&b, tables); err != nil {
+		return err
+	}
+	fmt.Fprintf(&b, "## Versions\n\n%s", versions())
+	return os.WriteFile(filepath.Join(dir, "benchmarks.md"), b.Bytes(), 0o644)
+}
+
+const intro = `# Benchmarks
+
+This page is written, charts and all, by one command:
+
+` + "```" + `sh
+go -C bench run . -docs ../docs
+` + "```" + `
+
+%s
+
+What to make of it:
+
+* Ratios between rows carry over to other machines; the figures do not. The contenders take turns, in an order that
+  changes, and each figure is the median of its turns.
+* All have one rule and the same keys. Quotas are so wide that nobody is refused, or so narrow that all are. A contender
+  whose answer is not the one that the work is about is reported as failed.
+* Redis runs on the same machine, so that its work and that of its clients add up. PING and a script that does nothing
+  are no limiters: they are what there is to be had.
+* HTTP requests come from 1000 addresses, one after the other, without a network. ns are time of all processors, that of
+  the garbage collector included. *added* is what is left of *allowed* when the framework without a limiter is taken off.
+  *refused* is the whole request; every limiter writes its own default answer, which is a problem body and seven headers
+  or less with headgate and a short text with most others.
+* By default headgate sends five headers of two styles. *X-RateLimit only* is the three that most others send. Where
+  headgate is alone in a table, its peers for that framework send headers always, or never.
+
+`
+
+// machine describes what the figures were measured on.
+func machine() string {
+	return fmt.Sprintf("The figures below are from %d processors of the kind %s, %s/%s, %s, %s.",
+		runtime.NumCPU(), processor(), runtime.GOOS, runtime.GOARCH, strings.Replace(runtime.Version(), "go", "Go ", 1), redisVersion())
+}
+
+// processor is the model, where the system tells.
+func processor() string {
+	info, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(info)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return runtime.GOARCH
+}
+
+func redisVersion() string {
+	out, err := exec.Command("redis-server", "--version").Output()
+	if err != nil {
+		return "without a Redis server"
+	}
+	for word := range strings.FieldsSeq(string(out)) {
+		if v, ok := strings.CutPrefix(word, "v="); ok {
+			return "Redis " + v
+		}
+	}
+	return "a Redis server"
+}
+
+// compared are the modules whose versions matter.
+var compared = []string{
+	"github.com/JGLTechnologies/gin-rate-limit", "github.com/didip/tollbooth/v7", "github.com/failsafe-go/failsafe-go",
+	"github.com/gin-gonic/gin", "github.com/go-chi/httprate", "github.com/go-redis/redis_rate/v10", "github.com/gofiber/fiber/v2",
+	"github.com/labstack/echo/v4", "github.com/redis/go-redis/v9", "github.com/redis/rueidis", "github.com/sethvargo/go-limiter",
+	"github.com/throttled/throttled/v2", "github.com/ulule/limiter/v3", "golang.org/x/time",
+}
+
+func versions() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "bench/go.mod names them.\n"
+	}
+	var b strings.Builder
+	b.WriteString("| module | version |\n|---|---|\n")
+	for _, m := range info.Deps {
+		if slices.Contains(compared, m.Path) {
+			fmt.Fprintf(&b, "| %s | %s |\n", m.Path, m.Version)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"io"
+	"net"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+	"github.com/gofiber/fiber/v2"
+	"github.com/labstack/echo/v4"
+	"github.com/valyala/fasthttp"
+)
+
+// serve answers one request of client i, without a network, and tells the
+// status.
+type serve func(i int) int
+
+// clients are how many addresses ask in turn.
+const clients = 1000
+
+const okText = "ok"
+
+// sink is a ResponseWriter that keeps no body.
+type sink struct {
+	header http.Header
+	code   int
+}
+
+func (s *sink) Header() http.Header { return s.header }
+func (s *sink) WriteHeader(c int)   { s.code = c }
+
+func (s *sink) Write(b []byte) (int, error) {
+	if s.code == 0 {
+		s.code = http.StatusOK
+	}
+	return len(b), nil
+}
+
+func (s *sink) WriteString(text string) (int, error) {
+	if s.code == 0 {
+		s.code = http.StatusOK
+	}
+	return len(text), nil
+}
+
+// requests go to the handler one after the other.
+func requests(h http.Handler) (serve, error) {
+	r, err := http.NewRequest("GET", "http://localhost/", nil)
+	if err != nil {
+		return nil, err
+	}
+	addrs := addresses(clients)
+	for i := range addrs {
+		addrs[i] = net.JoinHostPort(addrs[i], "40000")
+	}
+	w := &sink{header: http.Header{}}
+	return func(i int) int {
+		clear(w.header)
+		w.code, r.RemoteAddr = 0, addrs[i]
+		h.ServeHTTP(w, r)
+		return w.code
+	}, nil
+}
+
+func std(limit func(quota, http.Handler) (http.Handler, error)) func(quota) (serve, error) {
+	plain := []string{"text/plain; charset=utf-8"}
+	return func(q quota) (serve, error) {
+		h, err := limit(q, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header()["Content-Type"] = plain
+			_, _ = io.WriteString(w, okText)
+		}))
+		if err != nil {
+			return nil, err
+		}
+		return requests(h)
+	}
+}
+
+func ginApp(limit func(quota) (gin.HandlerFunc, error)) func(quota) (serve, error) {
+	return func(q quota) (serve, error) {
+		gin.SetMode(gin.ReleaseMode)
+		m, err := limit(q)
+		if err != nil {
+			return nil, err
+		}
+		app := gin.New()
+		app.Use(m)
+		app.GET("/", func(c *gin.Context) { c.String(http.StatusOK, okText) })
+		return requests(app)
+	}
+}
+
+func echoApp(limit func(quota) (echo.MiddlewareFunc, error)) func(quota) (serve, error) {
+	return func(q quota) (serve, error) {
+		m, err := limit(q)
+		if err != nil {
+			return nil, err
+		}
+		app := echo.New()
+		app.Logger.SetOutput(io.Discard)
+		app.Use(m)
+		app.GET("/", func(c echo.Context) error { return c.String(http.StatusOK, okText) })
+		return requests(app)
+	}
+}
+
+func fiberApp(limit func(quota) (fiber.Handler, error)) func(quota) (serve, error) {
+	return func(q quota) (serve, error) {
+		m, err := limit(q)
+		if err != nil {
+			return nil, err
+		}
+		app := fiber.New(fiber.Config{DisableStartupMessage: true})
+		app.Use(m)
+		app.Get("/", func(c *fiber.Ctx) error { return c.SendString(okText) })
+		handler := app.Handler()
+		peers := make([]net.Addr, clients)
+		for i, a := range addresses(clients) {
+			peers[i] = &net.TCPAddr{IP: net.ParseIP(a), Port: 40000}
+		}
+		c := new(fasthttp.RequestCtx)
+		c.Init(new(fasthttp.Request), peers[0], nil)
+		return func(i int) int {
+			c.Request.Reset()
+			c.Response.Reset()
+			c.ResetUserValues()
+			c.Request.SetRequestURI("/")
+			c.Request.Header.SetHost("localhost")
+			c.SetRemoteAddr(peers[i])
+			handler(c)
+			return c.Response.StatusCode()
+		}, nil
+	}
+}
