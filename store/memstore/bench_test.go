@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -50,6 +51,37 @@ func benchmarkOneKey(b *testing.B, l core.Limit) {
 		b.ReportAllocs()
 		b.RunParallel(run(b, MustNew(Options{})))
 	})
+}
+
+// BenchmarkCrowd has many goroutines ask for one key and reports how long the
+// slowest hundredth and thousandth of the decisions took, the reading of the
+// time included. A lock that is handed over from one to the next would show.
+func BenchmarkCrowd(b *testing.B) {
+	for _, l := range []core.Limit{wide, narrow} {
+		for _, n := range []int{2, 64} {
+			b.Run(fmt.Sprintf("%v/goroutines=%d", l, n), func(b *testing.B) { crowd(b, l, n) })
+		}
+	}
+}
+
+func crowd(b *testing.B, l core.Limit, n int) {
+	s := MustNew(Options{})
+	each := b.N/n + 1
+	times := make([]time.Duration, n*each)
+	b.ResetTimer()
+	together(n, func(g int) {
+		ops, out := take("192.0.2.1", l), make([]core.Decision, 1)
+		for i := range each {
+			start := time.Now()
+			apply(b, s, ops, out)
+			times[g*each+i] = time.Since(start)
+		}
+	})
+	b.StopTimer()
+	slices.Sort(times)
+	for name, part := range map[string]float64{"p50-ns": 0.5, "p99-ns": 0.99, "p999-ns": 0.999} {
+		b.ReportMetric(float64(times[int(part*float64(len(times)-1))]), name)
+	}
 }
 
 func BenchmarkHotKey(b *testing.B)     { benchmarkOneKey(b, wide) }
@@ -184,7 +216,7 @@ func BenchmarkMemory(b *testing.B) {
 func measureMemory(b *testing.B, n int) {
 	now := int64(1_000_000_000)
 	before := heap()
-	s := MustNew(Options{Clock: func() int64 { return now }})
+	s := MustNew(Options{Clock: func() int64 { now++; return now }})
 	limit := core.Limit{Quota: 10, Period: time.Minute}
 	ops, out := take("", limit), make([]core.Decision, 1)
 	for i := range n {

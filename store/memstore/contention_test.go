@@ -69,7 +69,7 @@ func TestStepsOverTheSameKeysInAnyOrderNeitherBlockNorOvercharge(t *testing.T) {
 	}
 }
 
-// holds B7: the clock is read under the lock, and steps back all the time.
+// The clock goes round two seconds time and again.
 func TestAClockThatStepsBackUnderContentionGivesNothingAway(t *testing.T) {
 	for _, l := range each {
 		var reads atomic.Int64
@@ -124,7 +124,7 @@ func checkCounts(t *testing.T, s *Store) {
 		n, mine := 0, 0
 		for k := range h.slots {
 			switch c := &h.slots[k]; {
-			case c.kind == none:
+			case h.tags[k] == free:
 				continue
 			case c.kind&shared != 0:
 				mine++

@@ -1,8 +1,10 @@
 // Package memstore keeps the counts of a single process in its memory.
 //
-// A decision about a known key allocates nothing. Keys are compared as they
-// are, never by a hash alone, and are copied when they are first kept, so that
-// a caller may reuse its memory. There is no goroutine and nothing to close:
+// A decision about a known key allocates nothing, but for a note of a few bytes
+// when it has been refused many times in a row; from then on refusals need no
+// lock. Keys are compared as they are, never by a hash alone, and are copied when
+// they are first kept, so that a caller may reuse its memory. Those of up to 39
+// bytes lie where their counts are. There is no goroutine and nothing to close:
 // the decisions themselves look, a few keys at a time, for those that are as
 // good as new, forget them and give their memory back. A store that nobody
 // asks any more keeps what it holds.

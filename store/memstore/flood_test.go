@@ -11,7 +11,6 @@ import (
 
 // One goroutine alone, so there is nothing here for the race detector.
 
-// holds H20, H21.
 func TestMillionsOfRandomKeysNeitherFillTheMemoryNorMakeAnAbuserForgotten(t *testing.T) {
 	const most, early, flood = 1 << 12, 1_000_000, 2_000_000
 	s, c := newStore(t, most)

@@ -86,7 +86,7 @@ func held(s *Store, op *core.Op) (st core.State, latest int64, ok bool) {
 	if i < 0 {
 		return st, h.latest, false
 	}
-	h.kinds.load(&h.slots[i], &st)
+	h.load(i, &st)
 	return clone(&st), h.latest, true
 }
 

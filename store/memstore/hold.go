@@ -32,7 +32,7 @@ func (t *step) holdAll(s *Store, ops []core.Op) error {
 		t.first[i], t.states[i], t.shares[i] = i, core.State{}, &t.states[i]
 		h, op := &s.shards[t.places[i].shard], &ops[i]
 		if n := h.find(&t.places[i], op); n >= 0 {
-			h.kinds.load(&h.slots[n], t.shares[i])
+			h.load(n, t.shares[i])
 			t.holders[i] = itself
 			continue
 		}
@@ -69,14 +69,14 @@ func (t *step) admit(s *Store, h *shard, ops []core.Op, i int) error {
 	op, p := &ops[i], &t.places[i]
 	leased := op.Limit.Algorithm == core.Concurrency
 	b := h.findBucket(p, op)
-	counted := b >= 0 && (!leased || h.slots[b].leases(op.Key, t.now))
+	counted := b >= 0 && (!leased || h.leases(b, op.Key, t.now))
 	stays := counted && leased
 	switch charged := t.charged(ops, i); {
 	case charged && !stays && s.reserve():
 		t.booked++
 		t.holders[i] = itselfTo
 		if counted {
-			h.kinds.load(&h.slots[b], t.shares[i])
+			h.load(b, t.shares[i])
 			t.shares[i].Log = slices.Clone(t.shares[i].Log)
 		}
 	case charged && !stays && !t.crowded:

@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"fmt"
+	"hash/maphash"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -9,7 +10,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// A kindID names a kind in few bits. None marks a slot that is free.
+// A kindID names a kind in few bits.
 type kindID uint32
 
 const (
@@ -39,7 +40,13 @@ type kind struct {
 }
 
 // matches tells whether the op is of this very kind.
-func (k *kind) matches(op *core.Op) bool { return k.rule == op.Rule && k.limit == op.Limit }
+func (k *kind) matches(op *core.Op) bool { return equal(&k.limit, &op.Limit) && k.rule == op.Rule }
+
+// equal is ==, field by field because the compiler's is three times as slow.
+func equal(a, b *core.Limit) bool {
+	return a.Quota == b.Quota && a.Period == b.Period && a.Burst == b.Burst &&
+		a.Algorithm == b.Algorithm && a.Segments == b.Segments && a.Aligned == b.Aligned
+}
 
 // counts tells whether keys of this kind are the op's to count: under a
 // changed limit they still are.
@@ -47,63 +54,82 @@ func (k *kind) counts(op *core.Op) bool {
 	return k.limit.Algorithm == op.Limit.Algorithm && k.rule == op.Rule
 }
 
+// listed is a kind with what is known of it beforehand.
+type listed struct {
+	kind
+	id   kindID
+	gcra gcra
+	salt uint64 // of the hashes of its keys: one for each rule and algorithm
+}
+
 // kinds numbers the kinds that the store has seen. It never holds more than
 // mostKinds, however many limits a program thinks of.
 type kinds struct {
-	recent [256]atomic.Uint32     // guesses of an id, by rule and quota
-	list   atomic.Pointer[[]kind] // by id; grows only
+	seed   maphash.Seed
+	recent [256]atomic.Pointer[listed] // kinds, see guess
+	list   atomic.Pointer[[]*listed]   // by id; grows only
 	mu     sync.RWMutex
-	ids    map[kind]kindID // guarded by mu
+	all    map[kind]*listed // guarded by mu
 }
 
 func newKinds() *kinds {
-	k := &kinds{ids: make(map[kind]kindID)}
-	k.list.Store(&[]kind{none: {}})
+	k := &kinds{seed: maphash.MakeSeed(), all: make(map[kind]*listed)}
+	k.list.Store(&[]*listed{none: {}})
 	return k
 }
 
-// id returns the number of the op's kind, or what is wrong with its limit.
-// rule is a hash of the rule's name.
-func (k *kinds) id(op *core.Op, rule uint64) (kindID, error) {
-	guess := &k.recent[(rule+uint64(op.Limit.Quota)*spread)>>56]
-	id := kindID(guess.Load())
-	if id != none && (*k.list.Load())[id].matches(op) {
-		return id, nil
+// of returns the op's kind, or what is wrong with its limit.
+func (k *kinds) of(op *core.Op) (*listed, error) {
+	guess := k.guess(op)
+	if v := guess.Load(); v != nil && v.matches(op) {
+		return v, nil
 	}
-	id, err := k.find(op)
-	if id != none && id != unlisted {
-		guess.Store(uint32(id))
+	v, err := k.find(op)
+	if err == nil && v.id != unlisted {
+		guess.Store(v)
 	}
-	return id, err
+	return v, err
 }
 
-func (k *kinds) find(op *core.Op) (kindID, error) {
+// guess is where to look for the op's kind first. Where that is, is cheap to
+// tell; kinds that share a place are merely found more slowly.
+func (k *kinds) guess(op *core.Op) *atomic.Pointer[listed] {
+	n := uint64(op.Limit.Quota)*spread + uint64(op.Limit.Period)
+	if last := len(op.Rule) - 1; last >= 0 {
+		n += uint64(op.Rule[last])<<8 + uint64(last)
+	}
+	return &k.recent[n*spread>>56]
+}
+
+func (k *kinds) find(op *core.Op) (*listed, error) {
 	k.mu.RLock()
-	id := k.ids[kind{op.Rule, op.Limit}]
+	v := k.all[kind{op.Rule, op.Limit}]
 	k.mu.RUnlock()
-	if id != none {
-		return id, nil
+	if v != nil {
+		return v, nil
 	}
 	if err := op.Limit.Validate(); err != nil {
-		return none, fmt.Errorf("%w (%s, rule %q): %w", core.ErrOp, op.Verb, op.Rule, err)
+		return nil, fmt.Errorf("%w (%s, rule %q): %w", core.ErrOp, op.Verb, op.Rule, err)
 	}
 	return k.add(kind{op.Rule, op.Limit}), nil
 }
 
-func (k *kinds) add(v kind) kindID {
+func (k *kinds) add(new kind) *listed {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if id := k.ids[v]; id != none {
-		return id
+	if v := k.all[new]; v != nil {
+		return v
 	}
-	if len(k.ids) == mostKinds {
-		return unlisted
+	v := &listed{id: unlisted, salt: (maphash.String(k.seed, new.rule) + uint64(new.limit.Algorithm)) * spread}
+	if len(k.all) == mostKinds {
+		return v
 	}
-	v.rule = strings.Clone(v.rule)
+	new.rule = strings.Clone(new.rule)
+	list := *k.list.Load()
+	v.kind, v.id, v.gcra = new, kindID(len(list)), gcraOf(&new.limit)
 	// Readers of the older list never look beyond its own length.
-	list := append(*k.list.Load(), v)
-	id := kindID(len(list) - 1)
+	list = append(list, v)
 	k.list.Store(&list)
-	k.ids[v] = id
-	return id
+	k.all[new] = v
+	return v
 }

@@ -19,15 +19,12 @@ func (h *shard) findBucket(p *place, op *core.Op) int {
 		return -1
 	}
 	hash := bucketHash(p.kind)
-	for i := h.home(hash); ; i = h.next(i) {
-		c := &h.slots[i]
-		if c.kind == none {
-			return -1
-		}
-		if c.kind&^idle == p.kind|shared && (p.kind != unlisted || c.more.kind.matches(op)) {
+	for i := h.home(hash); h.tags[i] != free; i = h.next(i) {
+		if h.slots[i].kind&^idle == p.kind|shared && h.kindOf(i).matches(op) {
 			return i
 		}
 	}
+	return -1
 }
 
 func bucketHash(id kindID) uint32 { return uint32(uint64(id) * spread >> 32) }
@@ -35,7 +32,7 @@ func bucketHash(id kindID) uint32 { return uint32(uint64(id) * spread >> 32) }
 func (h *shard) insertBucket(p *place) int {
 	h.buckets++
 	h.store.spill.Add(1)
-	return h.add(slot{hash: bucketHash(p.kind), kind: p.kind | shared})
+	return h.add(slot{hash: bucketHash(p.kind), kind: p.kind | shared}, aside{})
 }
 
 // enter makes op i count in its overflow bucket, which is slot b or, if b is
@@ -50,7 +47,7 @@ func (t *step) enter(h *shard, b int, ops []core.Op, i int) error {
 		}
 	}
 	if b >= 0 {
-		h.kinds.load(&h.slots[b], t.shares[i])
+		h.load(b, t.shares[i])
 		return nil
 	}
 	if t.opened++; h.buckets+t.opened > mostBuckets {
@@ -89,14 +86,15 @@ func (t *step) alter(ops []core.Op) []core.Op {
 // is not how those of any other key begin.
 func leasesOf(key string) string { return strconv.Itoa(len(key)) + ":" + key }
 
-// leases tells whether the key holds a lease in the overflow bucket.
-func (c *slot) leases(key string, now int64) bool {
-	if c.more == nil {
+// leases tells whether the key holds a lease in the overflow bucket of slot b.
+func (h *shard) leases(b int, key string, now int64) bool {
+	m := h.more(b)
+	if m == nil {
 		return false
 	}
 	prefix := leasesOf(key)
-	for i := range c.more.leases {
-		if l := &c.more.leases[i]; l.Expiry > now && strings.HasPrefix(l.ID, prefix) {
+	for i := range m.leases {
+		if l := &m.leases[i]; l.Expiry > now && strings.HasPrefix(l.ID, prefix) {
 			return true
 		}
 	}

@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"hash/maphash"
-	"strings"
 
 	"github.com/headgate/headgate/core"
 )
@@ -17,43 +16,39 @@ type place struct {
 	kind  kindID
 }
 
-// locate finds the op's place, or what is wrong with its limit. The hash is of
-// the key, the rule and the algorithm, under the store's own seed, so that
-// nobody can aim at a shard or at a slot.
+// hash is of a key, its rule and its algorithm, under the store's own seed, so
+// that nobody can aim at a shard or at a slot.
+func (s *Store) hash(key string, v *listed) uint64 { return maphash.String(s.seed, key) + v.salt }
+
+// locate finds the op's place, or what is wrong with its limit.
 func (s *Store) locate(op *core.Op) (place, error) {
-	rule := maphash.String(s.seed, op.Rule)
-	id, err := s.kinds.id(op, rule)
+	v, err := s.kinds.of(op)
 	if err != nil {
 		return place{}, err
 	}
-	h := maphash.String(s.seed, op.Key) + (rule+uint64(op.Limit.Algorithm))*spread
-	return place{uint32(h & s.mask), uint32(h >> 32), id}, nil
+	h := s.hash(op.Key, v)
+	return place{uint32(h & s.mask), uint32(h >> 32), v.id}, nil
 }
 
 // find returns the slot of the op's key, or -1.
 func (h *shard) find(p *place, op *core.Op) int {
-	if h.count == 0 {
-		return -1
+	i := h.seek(h.home(p.hash), p.hash, op.Key)
+	for i >= 0 && !h.counts(i, p, op) {
+		i = h.seek(h.next(i), p.hash, op.Key)
 	}
-	for i := h.home(p.hash); ; i = h.next(i) {
-		c := &h.slots[i]
-		if c.kind == none {
-			return -1
-		}
-		if c.hash == p.hash && c.key == op.Key && h.isOf(c, p, op) {
-			return i
-		}
-	}
+	return i
 }
 
-func (h *shard) isOf(c *slot, p *place, op *core.Op) bool {
-	if c.kind&^idle == p.kind && p.kind != unlisted {
+// counts tells whether a slot of the op's key is of its rule and algorithm.
+func (h *shard) counts(i int, p *place, op *core.Op) bool {
+	id := h.slots[i].kind &^ idle
+	if id == p.kind && id != unlisted {
 		return true
 	}
-	return c.kind&shared == 0 && h.kinds.kindOf(c).counts(op)
+	return id&shared == 0 && h.kindOf(i).counts(op)
 }
 
 // insert adds a slot for the op's key, with a copy of the key.
 func (h *shard) insert(p *place, op *core.Op) int {
-	return h.add(slot{key: strings.Clone(op.Key), hash: p.hash, kind: p.kind})
+	return h.add(newSlot(p, op.Key))
 }

@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,6 +106,12 @@ var variants = map[core.Algorithm][]core.Limit{
 	core.Concurrency:   {limit("3 concurrent ttl=2s"), limit("2 concurrent ttl=30s")},
 }
 
+// names are keys; some just fit into a slot, and some just do not.
+var names = []string{
+	"", "a", "b", "c", "d", "e", strings.Repeat("f", mostText), strings.Repeat("f", mostText+1),
+	strings.Repeat("f", mostText) + "g", strings.Repeat("f", 300),
+}
+
 // history draws one step after the other.
 type history struct {
 	now  int64
@@ -140,7 +147,7 @@ func (h *history) op(t *rapid.T, limits map[core.Algorithm]core.Limit) core.Op {
 		Verb:    rapid.SampledFrom([]core.Verb{core.Take, core.Take, core.Take, core.Take, core.Peek, core.Refund, core.Reset}).Draw(t, "verb"),
 		Soft:    rapid.Bool().Draw(t, "soft"),
 		Rule:    rapid.SampledFrom([]string{"a", "b"}).Draw(t, "rule"),
-		Key:     rapid.SampledFrom([]string{"", "a", "b", "c", "d", "e", "f", "g"}).Draw(t, "key"),
+		Key:     rapid.SampledFrom(names).Draw(t, "key"),
 		Limit:   l,
 		Cost:    rapid.SampledFrom([]int64{1, 1, 1, 2, 3, 0, 100}).Draw(t, "cost"),
 		MaxWait: rapid.SampledFrom([]time.Duration{0, 0, time.Second, time.Minute}).Draw(t, "wait"),
@@ -158,11 +165,10 @@ func (h *history) note(ops []core.Op, out []core.Decision) {
 	}
 }
 
-// holds B4, B6, B7, J1.
 func TestEveryHistoryIsDecidedAsByAMapOfStates(t *testing.T) {
 	full := newKinds()
 	for i := range mostKinds {
-		full.add(kind{"", core.Limit{Quota: int64(i)}})
+		full.add(kind{"", core.Limit{Quota: int64(i + 1)}})
 	}
 	for name, prepare := range map[string]func(*Store){
 		"spread over shards": func(*Store) {},

@@ -9,22 +9,36 @@ import (
 )
 
 // shard is a part of the store with a lock of its own. Whatever is in it is
-// guarded by that lock, but for earliest, which may be read without.
+// guarded by that lock, but for earliest and refusal, which may be read without.
+//
+// What a decision on a known key needs comes first, in two cache lines.
 type shard struct {
 	mu sync.Mutex
 	table
-	steps  uint32 // single steps carried out, to tidy now and then
-	latest int64  // the instant of the last step
-	store  *Store
-	kinds  *kinds
-	state  core.State // a copy of the state that is being decided
+	latest  int64  // the instant of the last step
+	pending int64  // no slot that the sweep has passed is as good as new before
+	steps   uint32 // single steps carried out, to tidy now and then
 
-	buckets  int          // overflow buckets among the slots
+	refused  uint32 // hash of the key that was refused last
+	refusals uint32 // how many times in a row
+	refusal  atomic.Pointer[refusal]
+
 	earliest atomic.Int64 // no slot is as good as new before, see sweep
-	pending  int64        // the same for the slots that the sweep has passed
-	cursor   int          // where the sweep goes on
+	store    *Store
+	kinds    *kinds
+	buckets  int        // overflow buckets among the slots
+	cursor   int        // where the sweep goes on
+	state    core.State // a copy of the state that is being decided
 	probe    probe
+	_        [pad]byte
 }
+
+// cacheLine is the size of one on nearly all machines, and pad makes a shard a
+// number of them.
+const (
+	cacheLine = 64
+	pad       = 32
+)
 
 // probe is what it takes to ask for the state of a slot.
 type probe struct {
@@ -37,8 +51,11 @@ type probe struct {
 	leases []core.Lease
 }
 
-// never is an instant that does not come.
-const never = math.MaxInt64
+// never is an instant that does not come, and unread one that no clock shows.
+const (
+	never  = math.MaxInt64
+	unread = math.MinInt64
+)
 
 func (h *shard) open(s *Store) {
 	h.store, h.kinds = s, s.kinds
@@ -46,37 +63,39 @@ func (h *shard) open(s *Store) {
 	h.earliest.Store(never)
 }
 
-// decide carries out a single op on a key that the store holds. It reports
-// whether it does.
-func (s *Store) decide(ops []core.Op, out []core.Decision) (known bool, err error) {
-	op := &ops[0]
-	p, err := s.locate(op)
+// decide carries out a single op on a key that the store holds, and reports
+// whether it does. It also returns when it has looked.
+func (s *Store) decide(ops []core.Op, out []core.Decision) (now int64, known bool, err error) {
+	p, err := s.locate(&ops[0])
 	if err != nil {
-		return false, err
+		return unread, false, err
 	}
-	h := &s.shards[p.shard]
-	known, due := h.decide(&p, ops, out)
+	now = s.clock()
+	known, due := s.shards[p.shard].decide(&p, ops, out, now)
 	if due {
-		s.tidy(out[0].At)
+		s.tidy(now)
 	}
-	return known, nil
+	return now, known, nil
 }
 
-func (h *shard) decide(p *place, ops []core.Op, out []core.Decision) (known, due bool) {
+// decide is the part of a step that needs the lock. The clock was read before
+// it, at now.
+func (h *shard) decide(p *place, ops []core.Op, out []core.Decision, now int64) (known, due bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	i := h.find(p, &ops[0])
 	if i < 0 {
 		return false, false
 	}
-	now := h.store.clock()
-	h.observe(now)
-	h.kinds.load(&h.slots[i], &h.state)
+	if now < h.latest {
+		now = h.store.clock()
+	}
+	due = h.step(now)
+	h.load(i, &h.state)
 	states := [1]*core.State{&h.state}
 	core.Decide(ops, states[:], now, out)
 	h.settle(i, &h.state, p.kind, ops[0].Rule, &out[0])
-	h.steps++
-	return true, h.steps%tidyEvery == 0
+	return true, due
 }
 
 // settle leaves slot i as a step has decided, under the limit of kind id.
@@ -85,9 +104,17 @@ func (h *shard) settle(i int, st *core.State, id kindID, rule string, d *core.De
 	case d.ResetAfter == 0:
 		h.remove(i)
 	case st.Changed:
-		h.slots[i].save(st, id, rule)
+		h.save(i, st, id, rule)
+		h.changed(h.slots[i].hash)
 		h.expect(d)
 	}
+}
+
+// step notes a single step at now, and tells whether to tidy after it.
+func (h *shard) step(now int64) (due bool) {
+	h.observe(now)
+	h.steps++
+	return h.steps%tidyEvery == 0
 }
 
 // observe notes the time of a step. When the clock has stepped back, what was
@@ -103,10 +130,13 @@ func (h *shard) observe(now int64) {
 // expect notes when a slot will be as good as new.
 func (h *shard) expect(d *core.Decision) {
 	at := d.At + d.ResetAfter.Microseconds()
+	if at >= h.pending { // which is not before h.earliest
+		return
+	}
+	h.pending = at
 	if at < h.earliest.Load() {
 		h.foresee(at)
 	}
-	h.pending = min(h.pending, at)
 }
 
 // foresee sets before when no slot is as good as new.
@@ -116,9 +146,9 @@ func (h *shard) foresee(at int64) {
 }
 
 // add puts a slot into the table.
-func (h *shard) add(c slot) int {
+func (h *shard) add(c slot, a aside) int {
 	size := len(h.slots)
-	i := h.put(c)
+	i := h.put(c, a)
 	if len(h.slots) != size {
 		h.restart()
 	}
@@ -128,6 +158,7 @@ func (h *shard) add(c slot) int {
 // remove forgets slot i.
 func (h *shard) remove(i int) {
 	h.state.Log, h.state.Leases = nil, nil // they may be those of the slot
+	h.changed(h.slots[i].hash)
 	if h.slots[i].kind&shared != 0 {
 		h.buckets--
 		h.store.spill.Add(-1)

@@ -6,14 +6,28 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// slot is what is kept of one key, in 48 bytes.
+// slot is what is kept of one key. It fills a cache line, so that a decision
+// waits for memory once, and has no pointers, so that the garbage collector has
+// nothing to look at, however many keys there are. What does not fit is aside.
 type slot struct {
-	key  string
 	hash uint32
-	kind kindID // none marks a free slot
+	kind kindID
 	used int64
 	mark int64
-	more *more
+	size uint8 // of the key, or long
+	text [mostText]byte
+}
+
+// long is the size of a key that is kept aside.
+const (
+	mostText = 39
+	long     = 255
+)
+
+// aside is what few slots have: a key that is long, and more of its state.
+type aside struct {
+	key string
+	*more
 }
 
 // more holds what few algorithms, or few stores, need.
@@ -25,40 +39,62 @@ type more struct {
 	kind   *kind // of a slot that is unlisted
 }
 
-// kindOf returns the rule and the limit under which the slot was written.
-func (k *kinds) kindOf(c *slot) *kind {
-	id := c.kind &^ marks
-	if id == unlisted {
-		return c.more.kind
+// newSlot returns the slot of a key, with a copy of it.
+func newSlot(p *place, key string) (c slot, a aside) {
+	c = slot{hash: p.hash, kind: p.kind, size: long}
+	if len(key) > mostText {
+		return c, aside{key: strings.Clone(key)}
 	}
-	return &(*k.list.Load())[id]
+	c.size = uint8(copy(c.text[:], key))
+	return c, a
 }
 
-// load copies the slot's state into st. A log or leases are lent: whoever
+// more returns what is kept aside of the state of slot i, or nil.
+func (t *table) more(i int) *more {
+	if t.asides == nil {
+		return nil
+	}
+	return t.asides[i].more
+}
+
+// kindOf returns the rule and the limit under which slot i was written.
+func (h *shard) kindOf(i int) *kind {
+	id := h.slots[i].kind &^ marks
+	if id == unlisted {
+		return h.more(i).kind
+	}
+	return &(*h.kinds.list.Load())[id].kind
+}
+
+// load copies the state of slot i into st. A log or leases are lent: whoever
 // changes them has to save.
-func (k *kinds) load(c *slot, st *core.State) {
-	st.Limit = k.kindOf(c).limit
+func (h *shard) load(i int, st *core.State) {
+	c := &h.slots[i]
+	st.Limit = h.kindOf(i).limit
 	st.Used, st.Mark, st.Changed = c.used, c.mark, false
-	if m := c.more; m != nil {
+	if m := h.more(i); m != nil {
 		st.Log, st.Head, st.Leases, st.Over = m.log, m.head, m.leases, m.over
 	} else if st.Log != nil || st.Leases != nil || st.Over != 0 {
 		st.Log, st.Head, st.Leases, st.Over = nil, 0, nil, 0
 	}
 }
 
-// save copies st, written under the limit of kind id, into the slot. The slot
-// is in use then.
-func (c *slot) save(st *core.State, id kindID, rule string) {
+// save copies st, written under the limit of kind id, into slot i.
+func (h *shard) save(i int, st *core.State, id kindID, rule string) {
+	c := &h.slots[i]
 	c.kind = id | c.kind&shared
 	c.used, c.mark = st.Used, st.Mark
+	m := h.more(i)
 	if len(st.Log) == 0 && len(st.Leases) == 0 && st.Over == 0 && id != unlisted {
-		c.more = nil
+		if m != nil {
+			h.asides[i].more = nil
+		}
 		return
 	}
-	if c.more == nil {
-		c.more = new(more)
+	if m == nil {
+		m = new(more)
+		h.putAside(i).more = m
 	}
-	m := c.more
 	m.log, m.head, m.leases, m.over = st.Log, st.Head, st.Leases, st.Over
 	if id != unlisted {
 		m.kind = nil

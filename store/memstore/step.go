@@ -33,16 +33,17 @@ type step struct {
 	crowded bool // no room was found: new keys go to overflow buckets
 }
 
-// carryOut does what Apply promises.
-func (s *Store) carryOut(ops []core.Op, out []core.Decision) error {
+// carryOut does what Apply promises. The clock was read at now, or is unread.
+func (s *Store) carryOut(ops []core.Op, out []core.Decision, now int64) error {
 	t := s.steps.Get().(*step)
 	defer t.release(s)
 	if err := t.locate(s, ops); err != nil {
 		return err
 	}
+	t.now = now
 	due, err := t.run(s, ops, out)
 	if due {
-		s.tidy(out[0].At)
+		s.tidy(t.now)
 	}
 	return err
 }
@@ -77,7 +78,12 @@ func (t *step) run(s *Store, ops []core.Op, out []core.Decision) (due bool, err 
 		s.shards[i].mu.Lock()
 	}
 	defer t.unlock(s)
-	t.now = s.clock()
+	for _, i := range t.locked {
+		if t.now < s.shards[i].latest {
+			t.now = s.clock()
+			break
+		}
+	}
 	for _, i := range t.locked {
 		h := &s.shards[i]
 		h.observe(t.now)

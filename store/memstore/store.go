@@ -38,9 +38,10 @@ type Options struct {
 	// the time of the system when the store was made, moved on by the
 	// monotonic clock, which no change of the system's time touches.
 	//
-	// It is called once for each step and always under the locks of the keys
-	// concerned, so that no key is decided at an instant read before that of
-	// its previous decision. It must not call the store.
+	// It is called once for each step, and once more for one that finds that
+	// others with a later instant came in between, so that no key is charged
+	// at an instant read before that of an earlier charge. It is called by
+	// many at once and sometimes under locks, and must not call the store.
 	Clock func() int64
 }
 
@@ -120,16 +121,23 @@ func monotonic() func() int64 {
 // [core.ErrOp], for operations that make no sense or limits that are not
 // valid, or [ErrFull]; nothing was charged then.
 func (s *Store) Apply(_ context.Context, ops []core.Op, out []core.Decision) error {
-	if err := core.CheckOps(ops, out); err != nil {
+	single, now := len(ops) == 1, int64(unread)
+	if single && len(out) > 0 && plain(&ops[0]) {
+		var done bool
+		if now, done = s.take(&ops[0], &out[0]); done {
+			return nil
+		}
+	} else if err := core.CheckOps(ops, out); err != nil {
 		return err
 	}
-	if len(ops) == 1 {
-		known, err := s.decide(ops, out)
+	if single && now == unread {
+		at, known, err := s.decide(ops, out)
 		if known || err != nil {
 			return err
 		}
+		now = at
 	}
-	return s.carryOut(ops, out)
+	return s.carryOut(ops, out, now)
 }
 
 // Len returns how many keys the store holds, overflow buckets included. Keys

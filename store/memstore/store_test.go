@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"math"
+	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -46,8 +48,26 @@ func TestAShardIsSmallAndThereAreEnough(t *testing.T) {
 			t.Errorf("%d keys: %d shards, want %d", row.keys, n, row.shards)
 		}
 	}
-	if n := unsafe.Sizeof(slot{}); n != 48 {
-		t.Errorf("a slot has %d bytes, want 48", n)
+	if n := unsafe.Sizeof(slot{}); n != 64 {
+		t.Errorf("a slot has %d bytes, want 64", n)
+	}
+}
+
+func TestLimitsThatDifferInAnyFieldAreNotEqual(t *testing.T) {
+	var a core.Limit
+	for i := range reflect.TypeFor[core.Limit]().NumField() {
+		b := a
+		switch f := reflect.ValueOf(&b).Elem().Field(i); f.Kind() {
+		case reflect.Bool:
+			f.SetBool(true)
+		case reflect.Uint8:
+			f.SetUint(1)
+		default:
+			f.SetInt(1)
+		}
+		if equal(&a, &b) || !equal(&b, &b) {
+			t.Errorf("%#v equals %#v", a, b)
+		}
 	}
 }
 
@@ -77,6 +97,62 @@ func TestAKnownKeyCostsOneReadingOfTheClockAndSoDoAnyOps(t *testing.T) {
 		if n := c.reads.Load(); n != int64(i+1) {
 			t.Errorf("%d readings of the clock after %d steps", n, i+1)
 		}
+	}
+}
+
+// While one step reads the clock, another takes place at a later instant.
+func TestAStepThatIsOvertakenIsAtALaterInstantStill(t *testing.T) {
+	for name, row := range map[string]struct {
+		known bool
+		op    core.Op
+	}{
+		"a key in use":                    {true, takes("key", limit("5/1h"))},
+		"a key in use, by another limit":  {true, takes("key", limit("5/7h"))},
+		"a key in use, by another window": {true, takes("key", limit("5/1h fixed-window"))},
+		"a new key":                       {false, takes("key", limit("5/1h"))},
+		"a new key, by a window":          {false, takes("key", limit("5/1h fixed-window"))},
+	} {
+		now := start
+		var s *Store
+		var during func()
+		s = oneShard(MustNew(Options{Clock: func() int64 {
+			now++
+			at := now
+			if f := during; f != nil {
+				during = nil
+				f()
+			}
+			return at
+		}}))
+		if row.known {
+			do(t, s, row.op)
+		}
+		do(t, s, takes("other", limit("5/1h")))
+		var between int64
+		during = func() { between = do(t, s, takes("other", limit("5/1h")))[0].At }
+		if got := do(t, s, row.op)[0].At; got != between+1 {
+			t.Errorf("%s: decided at %d, after a step at %d", name, got, between)
+		}
+	}
+}
+
+func TestABookingThatIsOverLeavesNothingBehind(t *testing.T) {
+	s, c := newStore(t, 0)
+	op := takes("key", limit("2/2s"))
+	op.Cost = 2
+	do(t, s, op)
+	op.Cost, op.MaxWait = 1, time.Second
+	do(t, s, op)
+	if st, _, _ := held(s, &op); st.Over != 1 {
+		t.Fatalf("%d units are booked, want 1", st.Over)
+	}
+	c.move(2 * time.Second)
+	op.MaxWait = 0
+	if !do(t, s, op)[0].Allowed {
+		t.Error("refused when units have come back")
+	}
+	if st, _, _ := held(s, &op); st.Over != 0 {
+		t.Errorf("%d units are booked after the booking is over", st.Over)
 	}
 }
 
@@ -152,7 +228,7 @@ func TestARefusedStepHoldsNoKeyAndKeepsNoRoom(t *testing.T) {
 	}
 }
 
-// holds H19: frameworks reuse the memory of a request.
+// Frameworks reuse the memory of a request.
 func TestKeysRulesAndLeasesOutliveTheMemoryTheyCameIn(t *testing.T) {
 	s, _ := newStore(t, 0)
 	l := limit("1 concurrent ttl=1h")
@@ -176,32 +252,69 @@ func TestKeysRulesAndLeasesOutliveTheMemoryTheyCameIn(t *testing.T) {
 func TestKeysAreComparedAndNotOnlyTheirHashes(t *testing.T) {
 	s, _ := newStore(t, 0)
 	h := &oneShard(s).shards[0]
-	op := takes("a", limit("1/1h"))
-	id, err := s.kinds.id(&op, 0)
-	if err != nil {
-		t.Fatal(err)
+	at := func(op *core.Op) place {
+		v, err := s.kinds.of(op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return place{hash: 7, kind: v.id}
 	}
-	p := place{hash: 7, kind: id}
-	h.insert(&p, &op)
+	long := strings.Repeat("a", mostText)
+	for _, key := range []string{"a", long + "a", long + "b"} {
+		op := takes(key, limit("1/1h"))
+		p := at(&op)
+		h.insert(&p, &op)
+	}
 	for _, other := range []core.Op{
+		takes("", limit("1/1h")),
 		takes("b", limit("1/1h")),
+		takes(long, limit("1/1h")),
+		takes(long+"c", limit("1/1h")),
 		{Rule: "other", Key: "a", Limit: limit("1/1h")},
 		takes("a", limit("1/1h fixed-window")),
 	} {
-		q := p
-		if q.kind, err = s.kinds.id(&other, 0); err != nil {
-			t.Fatal(err)
-		}
-		if h.find(&q, &other) >= 0 {
+		if q := at(&other); h.find(&q, &other) >= 0 {
 			t.Errorf("%q of rule %q under %v is taken for another key of the same hash", other.Key, other.Rule, other.Limit)
 		}
 	}
-	changed := takes("a", limit("9/1h"))
-	if p.kind, err = s.kinds.id(&changed, 0); err != nil {
-		t.Fatal(err)
+	for i, key := range []string{"a", long + "a", long + "b"} {
+		changed := takes(key, limit("9/1h"))
+		if p := at(&changed); h.find(&p, &changed) != h.home(7)+i {
+			t.Errorf("%q is not found again under a changed limit", key)
+		}
 	}
-	if h.find(&p, &changed) < 0 {
-		t.Error("a key is not found again under a changed limit")
+}
+
+func TestKeysOfOneHashAreToldApartByRuleAndAlgorithm(t *testing.T) {
+	for _, listed := range []bool{true, false} {
+		s, _ := newStore(t, 0)
+		for i := 0; !listed && len(s.kinds.all) < mostKinds; i++ {
+			s.kinds.add(kind{strconv.Itoa(i), core.Limit{Quota: 1}})
+		}
+		h := &oneShard(s).shards[0]
+		ops := []core.Op{takes("", limit("1/1h")), takes("", limit("1/1h fixed-window")), takes("", limit("1/1h"))}
+		ops[2].Rule = "other"
+		places := make([]place, len(ops))
+		for i := range ops {
+			v, err := s.kinds.of(&ops[i])
+			if err != nil {
+				t.Fatal(err)
+			}
+			places[i] = place{kind: v.id, hash: bucketHash(v.id)}
+			b := h.insertBucket(&places[i])
+			h.save(b, &core.State{Limit: ops[i].Limit}, v.id, ops[i].Rule)
+			if n := h.find(&places[i], &ops[i]); n >= 0 {
+				t.Errorf("listed %v: a bucket is taken for a key", listed)
+			}
+			places[i].hash = 7
+			n := h.insert(&places[i], &ops[i])
+			h.save(n, &core.State{Limit: ops[i].Limit}, v.id, ops[i].Rule)
+		}
+		for i := range ops {
+			if n := h.find(&places[i], &ops[i]); n < 0 || *h.kindOf(n) != (kind{ops[i].Rule, ops[i].Limit}) {
+				t.Errorf("listed %v: op %d is not found", listed, i)
+			}
+		}
 	}
 }
 
@@ -244,7 +357,7 @@ func TestMoreLimitsThanTheListHoldsStillCount(t *testing.T) {
 	for i := range mostKinds + 10 {
 		do(t, s, peeks("key", core.Limit{Quota: int64(i + 1), Period: time.Hour}))
 	}
-	if n := len(s.kinds.ids); n != mostKinds {
+	if n := len(s.kinds.all); n != mostKinds {
 		t.Errorf("%d kinds are listed, want %d", n, mostKinds)
 	}
 	for i, want := range []bool{true, true, false} {
@@ -257,5 +370,13 @@ func TestMoreLimitsThanTheListHoldsStillCount(t *testing.T) {
 	}
 	if err := s.Apply(t.Context(), []core.Op{takes("late", core.Limit{})}, make([]core.Decision, 1)); !errors.Is(err, core.ErrOp) {
 		t.Errorf("error %v for a bad limit when the list is full", err)
+	}
+}
+
+func TestADecisionNeedsTwoCacheLinesOfItsShard(t *testing.T) {
+	var h shard
+	last := unsafe.Offsetof(h.refusal) + unsafe.Sizeof(h.refusal) - 1
+	if strconv.IntSize == 64 && (last/cacheLine != 1 || unsafe.Sizeof(h)%cacheLine != 0) {
+		t.Errorf("a decision needs bytes up to %d of %d, want two lines", last, unsafe.Sizeof(h))
 	}
 }

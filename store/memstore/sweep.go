@@ -7,12 +7,13 @@ import "github.com/headgate/headgate/core"
 // learns when the next of them will be, so that nothing is looked at in vain
 // before that.
 const (
-	sweepInsert = 8   // slots for each key that is inserted
-	sweepTidy   = 64  // slots of another shard, each time it is tidied
-	sweepRoom   = 128 // slots looked at to make room in a full store
-	tidyEvery   = 256 // single steps of a shard from one tidying to the next
-	tidyShards  = 16  // shards that are asked whether they need it
-	roomShards  = 64
+	sweepInsert  = 8   // slots for each key that is inserted
+	sweepTidy    = 64  // slots of another shard, each time it is tidied
+	sweepRoom    = 128 // slots looked at to make room in a full store
+	tidyEvery    = 256 // single steps of a shard from one tidying to the next
+	tidyInstants = 32  // of so many microseconds one is for refusals to tidy in
+	tidyShards   = 16  // shards that are asked whether they need it
+	roomShards   = 64
 )
 
 // mercy says what a sweep does to a slot that is as good as new.
@@ -49,11 +50,10 @@ func (h *shard) sweep(now int64, n int, m mercy) int {
 // lapse forgets slot i if it is as good as new and not to be spared, and
 // otherwise notes when it has to be looked at again.
 func (h *shard) lapse(i int, now int64, m mercy) bool {
-	c := &h.slots[i]
-	if c.kind == none {
+	if h.tags[i] == free {
 		return false
 	}
-	d := h.peek(c, now)
+	c, d := &h.slots[i], h.peek(i, now)
 	switch {
 	case d.ResetAfter > 0:
 		h.expect(d)
@@ -67,11 +67,11 @@ func (h *shard) lapse(i int, now int64, m mercy) bool {
 	return true
 }
 
-// peek tells how the slot stands at now. It settles a copy: a sweep may be as of
+// peek tells how slot i stands at now. It settles a copy: a sweep may be as of
 // a limit that is no longer in force, and is to change nothing.
-func (h *shard) peek(c *slot, now int64) *core.Decision {
+func (h *shard) peek(i int, now int64) *core.Decision {
 	q := &h.probe
-	h.kinds.load(c, &q.state)
+	h.load(i, &q.state)
 	q.log = append(q.log[:0], q.state.Log...)
 	q.leases = append(q.leases[:0], q.state.Leases...)
 	q.state.Log, q.state.Leases = q.log, q.leases
@@ -90,7 +90,7 @@ func (h *shard) restart() { h.cursor, h.pending = 0, never }
 // place but not the slot, another round has to follow.
 func (h *shard) moved(from, to int) {
 	if to < h.cursor && h.cursor <= from {
-		h.pending = min(h.pending, h.latest)
+		h.pending = min(h.pending, h.earliest.Load())
 	}
 }
 

@@ -31,6 +31,24 @@ func TestMemoryComesBackAsOneKeyIsAskedFor(t *testing.T) {
 	}
 }
 
+func TestMemoryComesBackAsOneKeyIsRefused(t *testing.T) {
+	const n = 5_000
+	s, c := newStore(t, 0)
+	fill(t, s, "key", n, each[0])
+	ops, out := []core.Op{takes("one", limit("1/100h"))}, make([]core.Decision, 1)
+	do(t, s, ops...)
+	c.move(2 * time.Hour)
+	for i := 0; s.Len() > 1; i++ {
+		if i == 400*n {
+			t.Fatalf("%d keys are held after %d refusals, want 1", s.Len(), i)
+		}
+		c.move(7 * time.Microsecond)
+		if err := s.Apply(t.Context(), ops, out); err != nil || out[0].Allowed {
+			t.Fatal(out[0], err)
+		}
+	}
+}
+
 func TestAStreamOfNewKeysHoldsLittleMoreThanThoseInUse(t *testing.T) {
 	s, c := newStore(t, 0)
 	l := limit("1/1s fixed-window")
@@ -140,12 +158,12 @@ func halfSwept(t *testing.T, hashes []uint32, short, n int) *shard {
 		if i == short {
 			op.Limit = limit("1/1m")
 		}
-		id, err := s.kinds.id(&op, 0)
+		v, err := s.kinds.of(&op)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.reserve()
-		h.slots[h.insert(&place{hash: hash, kind: id}, &op)].save(&core.State{Limit: op.Limit, Used: 1, Mark: start}, id, op.Rule)
+		h.save(h.insert(&place{hash: hash, kind: v.id}, &op), &core.State{Limit: op.Limit, Used: 1, Mark: start}, v.id, op.Rule)
 	}
 	h.observe(start)
 	h.foresee(start)
@@ -155,10 +173,10 @@ func halfSwept(t *testing.T, hashes []uint32, short, n int) *shard {
 
 // grow adds slots until the table is moved.
 func grow(h *shard) {
+	first := h.slots[0].kind
 	for size := len(h.slots); len(h.slots) == size; {
-		c := slot{hash: 1 << 31}
-		c.save(&core.State{Used: 1, Mark: start}, h.slots[0].kind, "")
-		h.add(c)
+		i := h.add(slot{hash: 1 << 31}, aside{})
+		h.save(i, &core.State{Used: 1, Mark: start}, first, "")
 	}
 }
 

@@ -1,61 +1,113 @@
 package memstore
 
+import "slices"
+
 // table is a hash table with open addressing: a slot lies at the home of its
-// hash or, if that is taken, in the next free place after it. Its size is any
-// number, so that it can grow by little and waste little.
+// hash or, if that is taken, in the next free place after it. The way there
+// leads over tags, of which many fit into a cache line, so that hardly a slot is
+// looked at that is not the one. A table may have any size, so that it can grow
+// by little and waste little.
 type table struct {
-	slots []slot
-	count int
+	tags   []uint8 // for each slot some bits of its hash, or free
+	slots  []slot
+	asides []aside // of each slot, or nil if none has any
+	count  int
 }
 
-// The table is moved to a larger one when more than 3/4 of it are taken, and to
-// a smaller one when fewer than 1/4 are; a tenth over 5/3 of the keys leaves it
-// 3/5 full.
+const free uint8 = 0
+
+func tagOf(hash uint32) uint8 { return max(1, uint8(hash)) }
+
+// The table is moved to a larger one when more than 7/8 of it are taken, and to
+// a smaller one when fewer than 1/4 are. That leaves it 3/4 full.
 const fewestSlots = 8
 
 // roomFor is the size that a table of n keys is moved to.
-func roomFor(n int) int { return max(fewestSlots, n*5/3+1) }
+func roomFor(n int) int { return max(fewestSlots, n*4/3+1) }
 
 // home is where a slot with that hash should lie. It keeps the order of the
 // hashes, so that moving a table runs through both in order.
 func (t *table) home(hash uint32) int {
-	return int(uint64(hash) * uint64(len(t.slots)) >> 32)
+	return int(uint64(hash) * uint64(len(t.tags)) >> 32)
 }
 
 func (t *table) next(i int) int {
-	if i++; i == len(t.slots) {
+	if i++; i == len(t.tags) {
 		return 0
 	}
 	return i
 }
 
 // put adds a slot, which is not in the table yet, and returns its place.
-func (t *table) put(c slot) int {
-	if 4*(t.count+1) > 3*len(t.slots) {
+func (t *table) put(c slot, a aside) int {
+	if 8*(t.count+1) > 7*len(t.slots) {
 		t.resize(t.count + 1)
 	}
+	t.count++
+	return t.place(&c, a)
+}
+
+// place puts a slot into the first free place from its home on.
+func (t *table) place(c *slot, a aside) int {
 	i := t.home(c.hash)
-	for t.slots[i].kind != none {
+	for t.tags[i] != free {
 		i = t.next(i)
 	}
-	t.slots[i] = c
-	t.count++
+	t.tags[i], t.slots[i] = tagOf(c.hash), *c
+	if a != (aside{}) {
+		*t.putAside(i) = a
+	}
 	return i
+}
+
+// seek returns the first slot with that hash and key, on the way from place i
+// on, or -1.
+func (t *table) seek(i int, hash uint32, key string) int {
+	tag := tagOf(hash)
+	for ; i < len(t.tags) && t.tags[i] != free; i = t.next(i) {
+		if t.tags[i] == tag && t.slots[i].hash == hash && t.isOf(i, key) {
+			return i
+		}
+	}
+	return -1
+}
+
+// isOf tells whether slot i holds that key.
+func (t *table) isOf(i int, key string) bool {
+	c := &t.slots[i]
+	if c.size == long {
+		return t.asides[i].key == key
+	}
+	return string(c.text[:c.size]) == key
+}
+
+// putAside makes room for what slot i has aside.
+func (t *table) putAside(i int) *aside {
+	if t.asides == nil {
+		t.asides = make([]aside, len(t.slots))
+	}
+	return &t.asides[i]
 }
 
 // cut takes slot i out, moves those that it had displaced back towards their
 // homes, and calls moved for each.
 func (t *table) cut(i int, moved func(from, to int)) {
 	t.count--
-	for j := t.next(i); t.slots[j].kind != none; j = t.next(j) {
+	for j := t.next(i); t.tags[j] != free; j = t.next(j) {
 		if !t.between(t.home(t.slots[j].hash), i, j) {
 			continue
 		}
-		t.slots[i] = t.slots[j]
+		t.tags[i], t.slots[i] = t.tags[j], t.slots[j]
+		if t.asides != nil {
+			t.asides[i] = t.asides[j]
+		}
 		moved(j, i)
 		i = j
 	}
-	t.slots[i] = slot{}
+	t.tags[i], t.slots[i] = free, slot{}
+	if t.asides != nil {
+		t.asides[i] = aside{}
+	}
 }
 
 // between tells whether a slot that lies at j and has its home at h may lie at
@@ -72,18 +124,20 @@ func (t *table) sparse() bool {
 	return len(t.slots) > 2*fewestSlots && 4*t.count < len(t.slots)
 }
 
-// resize moves the slots to a table with room for n.
+// resize moves the slots to a table with room for n. The room that the
+// allocator would add in vain is used.
 func (t *table) resize(n int) {
-	old := t.slots
-	t.slots = make([]slot, roomFor(n))
-	for k := range old {
-		if old[k].kind == none {
-			continue
+	old := *t
+	t.slots = slices.Grow([]slot(nil), roomFor(n))
+	t.slots = t.slots[:cap(t.slots)]
+	t.tags, t.asides = make([]uint8, len(t.slots)), nil
+	for k, tag := range old.tags {
+		switch {
+		case tag == free:
+		case old.asides == nil:
+			t.place(&old.slots[k], aside{})
+		default:
+			t.place(&old.slots[k], old.asides[k])
 		}
-		i := t.home(old[k].hash)
-		for t.slots[i].kind != none {
-			i = t.next(i)
-		}
-		t.slots[i] = old[k]
 	}
 }

@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"math"
+	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -17,12 +18,15 @@ func TestTableKeepsWhatIsPutUntilItIsCut(t *testing.T) {
 		rapid.Uint32Min(math.MaxUint32-1<<28), rapid.Uint32())
 	rapid.Check(t, func(t *rapid.T) {
 		var tab table
-		model := map[int64]uint32{}
+		model, long := map[int64]uint32{}, map[int64]aside{}
 		next := int64(1)
 		t.Repeat(map[string]func(*rapid.T){
 			"put": func(t *rapid.T) {
 				h := hash.Draw(t, "hash")
-				tab.put(slot{hash: h, kind: 1, used: next})
+				if rapid.Bool().Draw(t, "long") {
+					long[next] = aside{key: strconv.FormatInt(next, 10), more: new(more)}
+				}
+				tab.put(slot{hash: h, used: next}, long[next])
 				model[next] = h
 				next++
 			},
@@ -41,12 +45,20 @@ func TestTableKeepsWhatIsPutUntilItIsCut(t *testing.T) {
 				if tab.count != len(model) {
 					t.Fatalf("%d slots counted, want %d", tab.count, len(model))
 				}
-				if 4*tab.count > 3*len(tab.slots) || len(tab.slots) > 2*fewestSlots && 4*tab.count < len(tab.slots) {
+				if 8*tab.count > 7*len(tab.slots) || len(tab.slots) > 2*fewestSlots && 4*tab.count < len(tab.slots) {
 					t.Fatalf("%d of %d slots are taken", tab.count, len(tab.slots))
 				}
 				for id, h := range model {
-					if seek(&tab, h, id) < 0 {
+					i := seek(&tab, h, id)
+					if i < 0 {
 						t.Fatalf("slot %d of hash %d is lost", id, h)
+					}
+					var got aside
+					if tab.asides != nil {
+						got = tab.asides[i]
+					}
+					if got != long[id] {
+						t.Fatalf("what slot %d has aside is lost", id)
 					}
 				}
 			},
@@ -67,7 +79,7 @@ func keysOf(m map[int64]uint32) (ids []int64) {
 }
 
 func seek(tab *table, hash uint32, id int64) int {
-	for i := tab.home(hash); tab.slots[i].kind != none; i = tab.next(i) {
+	for i := tab.home(hash); tab.tags[i] != free; i = tab.next(i) {
 		if tab.slots[i].used == id {
 			return i
 		}

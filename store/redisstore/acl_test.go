@@ -2,8 +2,11 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"os"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -30,7 +33,27 @@ func documentedACL(t *testing.T) []any {
 	return rules
 }
 
-// holds E7: the documented permissions suffice, and none can be left out.
+// setUser makes the user limiter anew, with a password and these rules.
+func setUser(t testing.TB, admin *redis.Client, rules ...any) {
+	t.Helper()
+	line := append([]any{"ACL", "SETUSER", "limiter", "reset", "on", ">password"}, rules...)
+	if err := admin.Do(context.Background(), line...).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// asUser is a client that logs in as limiter.
+func asUser(t testing.TB, addr string) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{
+		Addr: addr, Username: "limiter", Password: "password", ContextTimeoutEnabled: true, DisableIdentity: true,
+	})
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// The documented permissions suffice, and none can be left out without an error
+// that has a name and a finding at the start.
 func TestTheDocumentedPermissionsAreWhatScriptsNeed(t *testing.T) {
 	server := redistest.Start(t)
 	admin := connect(t, server.Addr)
@@ -41,26 +64,40 @@ func TestTheDocumentedPermissionsAreWhatScriptsNeed(t *testing.T) {
 			t.Fatal(err)
 		}
 		admin.ScriptFlush(ctx)
-		granted := append([]any{"ACL", "SETUSER", "limiter", "reset", "on", ">password"}, rules...)
+		granted := slices.Clone(rules)
 		if without < len(rules) {
-			granted = append(granted[:6+without:6+without], granted[7+without:]...)
+			granted = slices.Delete(granted, without, without+1)
 		}
-		if err := admin.Do(ctx, granted...).Err(); err != nil {
-			t.Fatal(err)
+		setUser(t, admin, granted...)
+		c := asUser(t, server.Addr)
+		found := MustNew(c, Options{Timeout: patient}).Diagnose(ctx)
+		if n := admin.DBSize(ctx).Val(); n != 0 {
+			t.Errorf("the diagnosis left %d keys", n)
 		}
-		c := redis.NewClient(&redis.Options{
-			Addr: server.Addr, Username: "limiter", Password: "password", ContextTimeoutEnabled: true, DisableIdentity: true,
-		})
 		err := useEverything(t, MustNew(c, Options{Timeout: patient}), admin)
-		c.Close()
-		if without == len(rules) && err != nil {
-			t.Errorf("with all of %v: %v", rules, err)
+		if without == len(rules) {
+			if err != nil || len(found) != 0 {
+				t.Errorf("with all of %v: %v, %v", rules, err, found)
+			}
+			continue
 		}
-		if without < len(rules) && err == nil {
-			t.Errorf("%v is not needed", rules[without])
+		// To scripts a key that they cannot read is one of another type.
+		unread := rules[without] == "+get" && errors.Is(err, ErrUnreadable)
+		if !unread && (!errors.Is(err, ErrPermission) || !strings.Contains(err.Error(), remedyOfLimiter)) {
+			t.Errorf("without %v: %v", rules[without], err)
+		}
+		lacks := strings.TrimPrefix(rules[without].(string), "+")
+		if lacks == "~hg:*" {
+			lacks = "get, set, del, pttl, pexpire"
+		}
+		want := "the Redis user may not run " + lacks + " on the keys of the limiter: a user for limits alone is made by: " + remedyOfLimiter
+		if len(found) != 1 || found[0].Code != core.CodePermission || found[0].Text != want {
+			t.Errorf("without %v: %v\nwant %s", rules[without], found, want)
 		}
 	}
 }
+
+const remedyOfLimiter = "ACL SETUSER limiter resetkeys ~hg:* resetchannels -@all +eval +evalsha +get +set +del +time +pttl +pexpire"
 
 // useEverything has every algorithm take, refuse, refund and reset, and meets
 // an unreadable key. It returns the first error of permissions.
@@ -82,8 +119,120 @@ func useEverything(t *testing.T, s *Store, admin *redis.Client) error {
 	op := core.Op{Rule: "r", Key: "list", Limit: limit(t, "1/1h"), Cost: 1}
 	admin.RPush(ctx, string(s.key(nil, "list", "r", "g")), "x")
 	err := s.Apply(ctx, []core.Op{op}, make([]core.Decision, 1))
-	if err != nil && strings.Contains(err.Error(), "unreadable") {
+	if errors.Is(err, ErrUnreadable) {
 		return nil
 	}
 	return err
+}
+
+// words splits a line as redis-cli does.
+func words(t testing.TB, line string) []any {
+	t.Helper()
+	var list []any
+	for _, word := range regexp.MustCompile(`"(?:[^"\\]|\\.)*"|\S+`).FindAllString(line, -1) {
+		if word[0] == '"' {
+			text, err := strconv.Unquote(word)
+			if err != nil {
+				t.Fatalf("%s: %v", word, err)
+			}
+			word = text
+		}
+		list = append(list, word)
+	}
+	return list
+}
+
+// What the error says works as it stands, and opens no other keys.
+func TestTheLineOfAnErrorGrantsThePrefixAndNothingElse(t *testing.T) {
+	server := redistest.Start(t)
+	admin := connect(t, server.Addr)
+	ctx := context.Background()
+	for prefix, foreign := range map[string]string{
+		"hg:":                   "hgx",
+		`*?[a]\`:                `xya\`,
+		`[ab]`:                  "a",
+		`\*`:                    `\x`,
+		`"quoted" 'text'`:       "quoted",
+		"line\nbreak\tand\x00":  "line",
+		"ü\xff^-":               "u",
+		"@all +@all ~* resetx:": "x",
+	} {
+		setUser(t, admin, "+@all")
+		c := asUser(t, server.Addr)
+		s := MustNew(c, Options{Prefix: prefix, Timeout: patient})
+		op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "5/1h"), Cost: 1}
+		err := s.Apply(ctx, []core.Op{op}, make([]core.Decision, 1))
+		if !errors.Is(err, ErrPermission) {
+			t.Fatalf("%q: %v", prefix, err)
+		}
+		_, line, _ := strings.Cut(err.Error(), "ACL SETUSER ")
+		if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }) {
+			t.Errorf("%q: unsafe to print: %q", prefix, line)
+		}
+		if err := admin.Do(ctx, append([]any{"ACL", "SETUSER"}, words(t, line)...)...).Err(); err != nil {
+			t.Errorf("%q: %s: %v", prefix, line, err)
+			continue
+		}
+		apply(t, s, op)
+		if found := s.Diagnose(ctx); len(found) != 0 {
+			t.Errorf("%q: %v", prefix, found)
+		}
+		if err := c.Get(ctx, foreign).Err(); !redis.IsPermissionError(err) {
+			t.Errorf("%q: the key %q of others: %v", prefix, foreign, err)
+		}
+		admin.FlushAll(ctx)
+	}
+}
+
+// A client without a name is the default user, by which administrators come in:
+// the line is about a new user.
+func TestNoLineTakesPermissionsFromTheDefaultUser(t *testing.T) {
+	given := func() (string, string) { return "later", "" }
+	for name, c := range map[string]redis.UniversalClient{
+		"none":     redis.NewClient(&redis.Options{}),
+		"default":  redis.NewClient(&redis.Options{Username: "default"}),
+		"provided": redis.NewClient(&redis.Options{Username: "u", CredentialsProvider: given}),
+		"cluster":  redis.NewClusterClient(&redis.ClusterOptions{}),
+		"ring":     redis.NewRing(&redis.RingOptions{}),
+		"foreign":  struct{ redis.UniversalClient }{},
+	} {
+		got := (&Store{client: c, prefix: "hg:"}).remedy()
+		want := "ACL SETUSER headgate on >PASSWORD resetkeys ~hg:* resetchannels -@all +eval"
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: %s", name, got)
+		}
+		if c, ok := c.(interface{ Close() error }); ok && name != "foreign" {
+			c.Close()
+		}
+	}
+	for _, c := range []redis.UniversalClient{
+		redis.NewClient(&redis.Options{Username: `a"b`}),
+		redis.NewClusterClient(&redis.ClusterOptions{Username: `a"b`}),
+		redis.NewRing(&redis.RingOptions{Username: `a"b`}),
+	} {
+		if got := (&Store{client: c, prefix: "hg:"}).remedy(); !strings.Contains(got, `ACL SETUSER "a\"b" resetkeys ~hg:*`) {
+			t.Errorf("%T: %s", c, got)
+		}
+		c.Close()
+	}
+}
+
+// Permissions belong to a server, not to a cluster.
+func TestAPermissionThatOneServerOfAClusterLacksIsFound(t *testing.T) {
+	nodes := redistest.Cluster(t, 3)
+	for i, node := range nodes {
+		rules := []any{"~hg:*", "+eval", "+evalsha", "+get", "+set", "+del", "+time", "+pttl", "+pexpire", "+cluster|slots", "+command"}
+		if i == 1 {
+			rules = append(rules, "-pexpire")
+		}
+		setUser(t, connect(t, node.Addr), rules...)
+	}
+	c := redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: redistest.Addrs(nodes), Username: "limiter", Password: "password", ContextTimeoutEnabled: true,
+	})
+	defer c.Close()
+	found := MustNew(c, Options{}).Diagnose(context.Background())
+	if len(found) != 1 || found[0].Code != core.CodePermission || !strings.Contains(found[0].Text, "may not run pexpire on") {
+		t.Errorf("%v", found)
+	}
 }

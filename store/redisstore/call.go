@@ -52,7 +52,7 @@ func (s *Store) runText(ctx context.Context, script *lua.Script, args []any) ([]
 		err = s.process(ctx, cmd)
 	}
 	if err != nil {
-		return nil, err
+		return nil, s.explain(err)
 	}
 	return cmd.Val(), nil
 }

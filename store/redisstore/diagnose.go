@@ -2,26 +2,35 @@ package redisstore
 
 import (
 	"context"
-	"strconv"
-	"sync/atomic"
+	"errors"
+	"strings"
 
 	"github.com/headgate/headgate/core"
 	"github.com/redis/go-redis/v9"
 )
 
 // Diagnose implements [core.Diagnoser]. It tells of a client that ignores
-// deadlines, and of servers that may evict keys when their memory is full, which
-// forgets counts. To see the latter the user of the client needs config|get;
-// without it, or where a server does not answer, nothing is said.
+// deadlines, of a user who lacks a permission on any server, and of servers that
+// may evict keys when their memory is full, which forgets counts. To see the
+// latter the user of the client needs config|get, and nothing is said without.
+// A server that does not answer, or does not let the client in, is asked again.
 func (s *Store) Diagnose(ctx context.Context) []core.Finding {
 	var found []core.Finding
 	if ignoresDeadlines(s.client) {
 		found = append(found, core.Finding{Code: core.CodeDeadlineIgnored, Text: "the Redis client ignores deadlines, so each " +
 			"call takes one more goroutine to end in time: set ContextTimeoutEnabled in its options"})
 	}
-	if anyEvicts(ctx, s.client) {
+	e := s.examine(ctx)
+	if len(e.lacking) > 0 {
+		found = append(found, core.Finding{Code: core.CodePermission, Text: "the Redis user may not run " +
+			strings.Join(e.lacking, ", ") + " on the keys of the limiter: " + s.remedy()})
+	}
+	if e.evicts {
 		found = append(found, core.Finding{Code: core.CodeEviction, Text: "a Redis server evicts keys when its memory is full, " +
 			"and with them the counts of callers: set maxmemory-policy to noeviction"})
+	}
+	if e.unanswered {
+		found = append(found, core.Finding{Code: core.CodeUnanswered, Text: "a Redis server did not answer"})
 	}
 	return found
 }
@@ -36,41 +45,10 @@ func ignoresDeadlines(client redis.UniversalClient) bool {
 	return false
 }
 
-// anyEvicts asks every server that keys may be on.
-func anyEvicts(ctx context.Context, client redis.UniversalClient) bool {
-	var found atomic.Bool
-	ask := func(ctx context.Context, c *redis.Client) error {
-		if evicts(ctx, c) {
-			found.Store(true)
-		}
-		return nil
-	}
-	switch c := client.(type) {
-	case *redis.Client:
-		_ = ask(ctx, c) // never an error
-	case *redis.ClusterClient:
-		_ = c.ForEachMaster(ctx, ask) // a cluster that is not to be reached has no finding
-	case *redis.Ring:
-		_ = c.ForEachShard(ctx, ask)
-	}
-	return found.Load()
-}
-
-// question is a command that the client sends at most once.
-type question struct{ *redis.MapStringStringCmd }
-
-// NoRetry overrides the client's own retries; see redis.Cmder.
-func (question) NoRetry() bool { return true }
-
-// evicts tells whether a server has a bound for its memory and a policy to stay
-// below it. Servers before version 7 know one pattern at a time.
-func evicts(ctx context.Context, c *redis.Client) bool {
-	q := question{redis.NewMapStringStringCmd(ctx, "config", "get", "maxmemory*")}
-	if c.Process(ctx, q) != nil {
-		return false
-	}
-	settings := q.Val()
-	bytes, err := strconv.ParseUint(settings["maxmemory"], 10, 64)
-	policy := settings["maxmemory-policy"]
-	return err == nil && bytes > 0 && policy != "" && policy != "noeviction"
+// answered tells whether a reply is the server's last word on a question: also
+// that it may not be asked, or that it does not know the command, but not that
+// it is unable to answer for now.
+func answered(err error) bool {
+	var reply redis.Error
+	return err == nil || errors.As(err, &reply) && !neverRan(err) && !redis.IsAuthError(err)
 }

@@ -3,7 +3,10 @@ package redisstore
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -112,13 +115,48 @@ func TestAClientThatIgnoresDeadlinesIsFound(t *testing.T) {
 	}
 }
 
-func TestAServerThatDoesNotAnswerHasNoFinding(t *testing.T) {
-	c := redis.NewClient(&redis.Options{Addr: silent(t), ContextTimeoutEnabled: true})
-	defer c.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-	defer cancel()
-	if found := MustNew(c, Options{}).Diagnose(ctx); len(found) != 0 {
-		t.Errorf("%v", found)
+func TestAServerThatDoesNotAnswerIsToBeAskedAgain(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.Close()
+	for name, addr := range map[string]string{"silent": silent(t), "refused": ln.Addr().String()} {
+		single := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
+		cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{addr}, ContextTimeoutEnabled: true})
+		ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": addr}, ContextTimeoutEnabled: true})
+		for _, c := range []redis.UniversalClient{single, cluster, ring} {
+			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+			found := MustNew(c, Options{}).Diagnose(ctx)
+			cancel()
+			if len(found) != 1 || found[0].Code != core.CodeUnanswered {
+				t.Errorf("%s %T: %v", name, c, found)
+			}
+			c.Close()
+		}
+	}
+}
+
+func TestOnlyTheLastWordOfAServerEndsTheQuestions(t *testing.T) {
+	for err, want := range map[error]bool{
+		nil:                                   true,
+		fault("NOSCRIPT No matching script."): true,
+		fault("ERR unknown command 'config'"): true,
+		fault("NOPERM this user has no permissions"):                        true,
+		fault("LOADING Redis is loading the dataset in memory"):             false,
+		fault("BUSY Redis is busy running a script."):                       false,
+		fault("MASTERDOWN Link with MASTER is down"):                        false,
+		fault("NOAUTH Authentication required."):                            false,
+		fault("WRONGPASS invalid username-password pair"):                   false,
+		&net.OpError{Op: "dial", Err: errors.New("refused")}:                false,
+		context.DeadlineExceeded:                                            false,
+		redis.ErrPoolTimeout:                                                false,
+		redis.ErrClosed:                                                     false,
+		fmt.Errorf("hello: %w", fault("ERR max number of clients reached")): false,
+	} {
+		if got := answered(err); got != want {
+			t.Errorf("%v: %t", err, got)
+		}
 	}
 }
 

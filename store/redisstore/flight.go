@@ -106,7 +106,7 @@ func (s *Store) sendTogether(f *flight) (err error) {
 func (s *Store) send(ctx context.Context, f *flight) error {
 	for pause := time.Millisecond; ; pause *= 2 {
 		err := s.decideTogether(ctx, f.steps)
-		if len(f.steps) > 1 && redis.HasErrorPrefix(err, "TRYAGAIN") {
+		if len(f.steps) > 1 && dividing(err) {
 			s.queue.thin(f)
 			return s.sendOneByOne(ctx, f)
 		}
@@ -119,8 +119,15 @@ func (s *Store) send(ctx context.Context, f *flight) error {
 	}
 }
 
-// sendOneByOne is for a slot that is on its way to another node: meanwhile a
-// script may only hold keys that have all arrived, or none of which has.
+// dividing tells whether the error proves that nothing was written, and may not
+// be that of each step by itself. A slot is on its way to another node: meanwhile
+// a script may only hold keys that have all arrived, or none of which has. Or the
+// server's memory is full, and one step is of those that may not write then.
+func dividing(err error) bool {
+	return redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "OOM")
+}
+
+// sendOneByOne sends each step of the flight by itself.
 func (s *Store) sendOneByOne(ctx context.Context, f *flight) error {
 	for i, each := range f.steps {
 		if err := s.decideTogether(ctx, f.steps[i:i+1]); err != nil {

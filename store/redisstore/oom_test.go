@@ -64,3 +64,28 @@ func TestAServerThatKnowsNoFlagsIsAskedWithoutThem(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 }
+
+// A step that a full server refuses does not keep those from being decided that
+// share its call.
+func TestAStepThatAFullServerRefusesDoesNotStopItsNeighbours(t *testing.T) {
+	server := redistest.Start(t, "--maxmemory-policy", "noeviction")
+	s, c := fresh(t, server.Addr, Options{})
+	ctx := context.Background()
+	if err := c.ConfigSet(ctx, "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	f := newFlight().(*flight)
+	for _, text := range []string{"1/1h", "1/1h sliding-log", "1/1h fixed-window"} {
+		c := newCaller().(*caller)
+		c.own([]core.Op{{Rule: "rule", Key: text, Limit: limit(t, text), Cost: 1}})
+		f.add(c)
+	}
+	if err := s.send(ctx, f); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []bool{true, false, true} {
+		if got := f.steps[i]; (got.err == nil) != want || got.out[0].Allowed != want {
+			t.Errorf("step %d: %+v, %v, want allowed %t", i, got.out[0], got.err, want)
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package memstore
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate/core"
+)
+
+// wholeLimit draws a limit under which a unit comes back every so many whole
+// microseconds.
+func wholeLimit(t *rapid.T) core.Limit {
+	every := rapid.SampledFrom([]int64{1, 2, 7, 1000, 999_983, 86_400_000_000}).Draw(t, "every")
+	quota := rapid.Int64Range((1000+every-1)/every, (1000+every-1)/every+9).Draw(t, "quota")
+	return core.Limit{
+		Quota:  quota,
+		Period: time.Duration(quota*every) * time.Microsecond,
+		Burst:  rapid.SampledFrom([]int64{0, 1, 2, 5, 300}).Draw(t, "burst"),
+	}
+}
+
+// moves is a step of a history: it lands where units come back, and beside that.
+func moves(t *rapid.T, every int64) int64 {
+	return rapid.SampledFrom([]int64{0, 1, -1, 3 * every, -3 * every, 400 * every}).Draw(t, "move") +
+		rapid.SampledFrom([]int64{0, every, every - 1, every + 1}).Draw(t, "more")
+}
+
+func TestGCRADecidesAsCoreDoesUnlessItLeavesThatToIt(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := wholeLimit(t)
+		if err := l.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		g, st, now := gcraOf(&l), core.State{Limit: l}, start
+		if g.every == 0 {
+			t.Fatalf("%v is left to core", l)
+		}
+		for range rapid.IntRange(1, 50).Draw(t, "steps") {
+			now += moves(t, g.every)
+			op := core.Op{Key: "key", Limit: l, Cost: rapid.SampledFrom([]int64{1, 1, 1, 2, 3, 299, 301, 1 << 62}).Draw(t, "cost")}
+			var got core.Decision
+			used, mark, good := g.take(st.Used, st.Mark, now, op.Cost, &got)
+			before := st
+			if rapid.IntRange(0, 9).Draw(t, "book") == 0 {
+				op.MaxWait, good = time.Hour, false
+			} else if !good && now >= st.Mark && st.Used-(now-st.Mark)/g.every <= g.most {
+				t.Fatalf("%+v at %d is left to core", st, now)
+			}
+			want := make([]core.Decision, 1)
+			st.Changed = false
+			core.Decide([]core.Op{op}, []*core.State{&st}, now, want)
+			switch {
+			case !good:
+			case got != want[0]:
+				t.Fatalf("%v: %d units of %+v at %d\n got %+v\nwant %+v", l, op.Cost, before, now, got, want[0])
+			case got.Allowed && (used != st.Used || mark != st.Mark || st.Over != 0), got.Allowed != st.Changed:
+				t.Fatalf("%v: %d units of %+v at %d: %d used since %d, want %+v", l, op.Cost, before, now, used, mark, st)
+			}
+		}
+	})
+}
+
+func TestLimitsThatAreNotInWholeMicrosecondsAreLeftToCore(t *testing.T) {
+	for text, want := range map[string]gcra{
+		"10/1s":             {100_000, 10},
+		"1/1h burst=3":      {3_600_000_000, 3},
+		"3/7s":              {},
+		"2000000/1s":        {},
+		"5/1s fixed-window": {},
+	} {
+		l := limit(text)
+		if got := gcraOf(&l); got != want {
+			t.Errorf("%s: %+v, want %+v", text, got, want)
+		}
+	}
+}
+
+func TestAnOpThatIsNotPlainIsLookedAtByCore(t *testing.T) {
+	good := takes("key", limit("1/1h"))
+	if !plain(&good) {
+		t.Error("a Take of one unit is not plain")
+	}
+	for name, spoil := range map[string]func(*core.Op){
+		"verb":        func(op *core.Op) { op.Verb = core.Peek },
+		"algorithm":   func(op *core.Op) { op.Limit.Algorithm = core.TokenBucket },
+		"no cost":     func(op *core.Op) { op.Cost = 0 },
+		"cost":        func(op *core.Op) { op.Cost = -1 },
+		"wait":        func(op *core.Op) { op.MaxWait = 1 },
+		"at":          func(op *core.Op) { op.At = -1 },
+		"reset after": func(op *core.Op) { op.ResetAfter = -1 },
+	} {
+		bad := good
+		spoil(&bad)
+		if plain(&bad) {
+			t.Errorf("plain in spite of its %s", name)
+		}
+	}
+}

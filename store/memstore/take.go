@@ -1,0 +1,67 @@
+package memstore
+
+import "github.com/headgate/headgate/core"
+
+// take carries out a plain Take, unless there is more to it than to count: the
+// key is new, its limit has changed, or gcra cannot tell. It reports whether it
+// has, and when it has looked, or unread if that is of no use any more.
+//
+// Nearly all decisions are made here, so it is written to be quick. The clock
+// is read before the lock is taken, so that it is held for a short time; what
+// was read counts unless another step has gone by a later instant.
+func (s *Store) take(op *core.Op, d *core.Decision) (now int64, done bool) {
+	v := s.kinds.guess(op).Load()
+	if v == nil || !v.matches(op) || v.gcra.every == 0 {
+		return unread, false
+	}
+	hash := s.hash(op.Key, v)
+	h := &s.shards[hash&s.mask]
+	r := h.refusal.Load()
+	now = s.clock()
+	if r != nil && r.answer(hash, v, op, now, d) && h.refusal.Load() == r {
+		// The instant draws who tidies: a count that all share, or a random
+		// number, would cost too much.
+		if uint64(now)*spread>>32%tidyInstants == 0 {
+			s.tidy(now)
+		}
+		return now, true
+	}
+	h.mu.Lock()
+	if now < h.latest {
+		h.mu.Unlock()
+		return unread, false
+	}
+	i := h.seek(h.home(uint32(hash>>32)), uint32(hash>>32), op.Key)
+	if i < 0 || !h.charge(i, v, now, op.Cost, d) {
+		h.mu.Unlock()
+		return now, false
+	}
+	h.latest = now
+	h.steps++
+	due := h.steps%tidyEvery == 0
+	h.mu.Unlock()
+	if due {
+		s.tidy(now)
+	}
+	return now, true
+}
+
+// charge carries out a plain Take on slot i, if that is as gcra expects and
+// stays in use. If the slot changes, it lapses later than was expected before.
+func (h *shard) charge(i int, v *listed, now, cost int64, d *core.Decision) bool {
+	c := &h.slots[i]
+	if c.kind&^idle != v.id || h.more(i) != nil {
+		return false
+	}
+	used, mark, good := v.gcra.take(c.used, c.mark, now, cost, d)
+	switch {
+	case !good || d.ResetAfter == 0:
+		return false
+	case !d.Allowed:
+		h.refuse(i)
+		return true
+	}
+	c.used, c.mark, c.kind = used, mark, v.id
+	h.changed(c.hash)
+	return true
+}

@@ -1,0 +1,134 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/faultproxy"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+// A program may start before its Redis: each call fails in time, and once the
+// server is there the same store decides and its faults are told.
+func TestAStoreThatStartsBeforeItsServerNeedsNoRestart(t *testing.T) {
+	for _, start := range []struct {
+		name  string
+		fault faultproxy.Fault
+	}{{"refused", faultproxy.Fault{Refuse: true}}, {"silent", faultproxy.Fault{Silent: true}}} {
+		server := redistest.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+		proxy := faultproxy.New(t, server.Addr)
+		proxy.Set(start.fault)
+		const timeout = 50 * time.Millisecond
+		c := redis.NewClient(&redis.Options{Addr: proxy.Addr, ContextTimeoutEnabled: true, DialTimeout: 300 * time.Millisecond})
+		s := MustNew(c, Options{Prefix: redistest.Prefix(t), Timeout: timeout})
+		if n := proxy.Counts().Connections; n != 0 {
+			t.Errorf("%s: New made %d connections", start.name, n)
+		}
+		w := &told{done: make(chan struct{})}
+		l := core.MustNew(core.Config{Store: s, Logger: slog.New(slog.NewTextHandler(w, nil)), Rules: []core.Rule{{
+			Name: "r", Limit: limit(t, "100000/1h"), Key: func(core.Request) (string, bool) { return "k", true },
+		}}})
+		took := typical(func() {
+			if _, err := l.Take(context.Background(), "k", 1); err == nil {
+				t.Errorf("%s: a decision", start.name)
+			}
+		})
+		if took > timeout+20*time.Millisecond {
+			t.Errorf("%s: an error after %v", start.name, took)
+		}
+
+		proxy.Set(faultproxy.Fault{})
+		recovered := eventually(t, s, "other")
+		t.Logf("%s: an error after %v, a decision %v after the server came", start.name, took, recovered)
+		if recovered > time.Second {
+			t.Errorf("%s: a decision %v after the server came", start.name, recovered)
+		}
+		awaitTold(t, l, w, "code=HG007")
+		l.Close()
+		c.Close()
+	}
+}
+
+// awaitTold sends requests until the first finding is told.
+func awaitTold(t *testing.T, l *core.Limiter, w *told, want string) {
+	t.Helper()
+	tick, end := time.NewTicker(5*time.Millisecond), time.After(patient)
+	defer tick.Stop()
+	for {
+		select {
+		case <-w.done:
+			if !strings.Contains(w.text.String(), want) {
+				t.Errorf("%s", &w.text)
+			}
+			return
+		case <-tick.C:
+			_, _ = l.Take(context.Background(), "k", 1) // may fail while the client still waits to dial
+		case <-end:
+			t.Error("nothing was told")
+			return
+		}
+	}
+}
+
+// Few connections, a slow network and many callers: sharing calls decides all of
+// them in a few round trips. A client that gets every step alone cannot, and then
+// nobody waits for longer than the timeout.
+func TestManyCallersOnTwoConnectionsAreAnsweredWithinTheTimeout(t *testing.T) {
+	const callers, trip, timeout = 200, 20 * time.Millisecond, 400 * time.Millisecond
+	server := redistest.Start(t)
+	proxy := faultproxy.New(t, server.Addr)
+	single := redis.NewClient(&redis.Options{Addr: proxy.Addr, ContextTimeoutEnabled: true, PoolSize: 2})
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": proxy.Addr}, ContextTimeoutEnabled: true, PoolSize: 2})
+	for _, c := range []redis.UniversalClient{single, ring} {
+		s := MustNew(c, Options{Prefix: redistest.Prefix(t), Timeout: timeout})
+		op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "1000/1h fixed-window"), Cost: 1}
+		apply(t, s, op)
+		proxy.Set(faultproxy.Fault{Delay: trip})
+		var all sync.WaitGroup
+		took, errs := make([]time.Duration, callers), make([]error, callers)
+		for i := range callers {
+			all.Go(func() {
+				start := time.Now()
+				errs[i] = s.Apply(context.Background(), []core.Op{op}, make([]core.Decision, 1))
+				took[i] = time.Since(start)
+			})
+		}
+		all.Wait()
+		proxy.Set(faultproxy.Fault{})
+		decided, slowest := int64(0), time.Duration(0)
+		for i, err := range errs {
+			if err == nil {
+				decided++
+			} else if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, redis.ErrPoolTimeout) && !isTimeout(err) {
+				t.Errorf("%T: %v", c, err)
+			}
+			slowest = max(slowest, took[i])
+		}
+		t.Logf("%T: %d of %d decided, the slowest answer after %v", c, decided, callers, slowest)
+		if c == redis.UniversalClient(single) && decided != callers {
+			t.Errorf("%d of %d decided", decided, callers)
+		}
+		if slowest > timeout+20*time.Millisecond {
+			t.Errorf("%T: an answer after %v", c, slowest)
+		}
+		// A call that was sent may count without an answer, and none counts twice.
+		op.Verb = core.Peek
+		if used := 1000 - apply(t, MustNew(connect(t, server.Addr), Options{Prefix: s.prefix, Timeout: patient}), op)[0].Remaining; used < decided+1 || used > decided+1+2 {
+			t.Errorf("%T: %d decided and %d counted", c, decided, used)
+		}
+		c.Close()
+	}
+}
+
+func isTimeout(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) && network.Timeout()
+}

@@ -1,0 +1,192 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+func TestAStoreWorksThroughTLSAsAUserOfItsOwn(t *testing.T) {
+	server, addr, config := redistest.TLS(t)
+	setUser(t, connect(t, server.Addr), documentedACL(t)...)
+	options := redis.Options{
+		Addr: addr, Username: "limiter", Password: "password", TLSConfig: config,
+		ContextTimeoutEnabled: true, DisableIdentity: true,
+	}
+	c := redis.NewClient(&options)
+	defer c.Close()
+	s := MustNew(c, Options{Timeout: patient})
+	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "2/1h fixed-window"), Cost: 1}
+	for n, want := range []bool{true, true, false} {
+		if d := apply(t, s, op)[0]; d.Allowed != want {
+			t.Errorf("take %d: %+v", n, d)
+		}
+	}
+	if found := s.Diagnose(context.Background()); len(found) != 0 {
+		t.Errorf("%v", found)
+	}
+
+	// A server that nobody vouches for gets no password.
+	stranger := options
+	stranger.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	d := redis.NewClient(&stranger)
+	defer d.Close()
+	_, err := takeOne(context.Background(), MustNew(d, Options{Timeout: 200 * time.Millisecond}), "k")
+	var unknown *tls.CertificateVerificationError
+	if !errors.As(err, &unknown) && !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a certificate that nobody vouches for: %v", err)
+	}
+}
+
+// typical is the median time of nine calls, which no pause of a busy machine
+// moves.
+func typical(call func()) time.Duration {
+	var took []time.Duration
+	for range 9 {
+		start := time.Now()
+		call()
+		took = append(took, time.Since(start))
+	}
+	slices.Sort(took)
+	return took[4]
+}
+
+// The client dials TLS without heeding the deadline of the call; the store does.
+func TestAHandshakeThatStallsCostsNoMoreThanTheTimeout(t *testing.T) {
+	const timeout = 50 * time.Millisecond
+	for _, heeds := range []bool{true, false} {
+		c := redis.NewClient(&redis.Options{
+			Addr: silent(t), TLSConfig: &tls.Config{InsecureSkipVerify: true}, ContextTimeoutEnabled: heeds,
+			DialTimeout: 300 * time.Millisecond, MaxRetries: -1,
+		})
+		s := MustNew(c, Options{Timeout: timeout})
+		took := typical(func() {
+			if _, err := takeOne(context.Background(), s, "k"); err == nil {
+				t.Error("a decision")
+			}
+		})
+		t.Logf("ContextTimeoutEnabled %t: an error after %v", heeds, took)
+		if took < timeout || took > timeout+20*time.Millisecond {
+			t.Errorf("ContextTimeoutEnabled %t: an error after %v", heeds, took)
+		}
+		c.Close()
+	}
+}
+
+// eventually calls until the step is decided, and returns after how long.
+func eventually(t testing.TB, s *Store, key string) time.Duration {
+	t.Helper()
+	start := time.Now()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for time.Since(start) < patient {
+		_, err := takeOne(context.Background(), s, key)
+		if err == nil {
+			return time.Since(start)
+		}
+		<-tick.C
+	}
+	t.Fatal("no decision")
+	return 0
+}
+
+// A password that is wrong has a name, and nothing need be restarted once it is
+// right.
+func TestAWrongPasswordIsAnErrorByNameUntilTheServerLearnsIt(t *testing.T) {
+	server := redistest.Start(t)
+	admin := connect(t, server.Addr) // its connection stays open, and so it stays in
+	ctx := context.Background()
+	if err := admin.ConfigSet(ctx, "requirepass", "old").Err(); err != nil {
+		t.Fatal(err)
+	}
+	rows := []struct {
+		name, user, password string
+		mend                 []any
+	}{
+		{"requirepass", "", "hunter2", []any{"CONFIG", "SET", "requirepass", "hunter2"}},
+		{"none sent", "", "", []any{"ACL", "SETUSER", "default", "nopass"}},
+		{"no such user", "limiter", "hunter2",
+			append([]any{"ACL", "SETUSER", "limiter", "reset", "on", ">hunter2"}, documentedACL(t)...)},
+		{"user is off", "limiter", "hunter2", []any{"ACL", "SETUSER", "limiter", "on"}},
+	}
+	for _, row := range rows {
+		switch row.name {
+		case "user is off":
+			admin.Do(ctx, "ACL", "SETUSER", "limiter", "off")
+		case "none sent":
+			admin.Do(ctx, "CONFIG", "SET", "requirepass", "other")
+		}
+		c := redis.NewClient(&redis.Options{
+			Addr: server.Addr, Username: row.user, Password: row.password, ContextTimeoutEnabled: true, DisableIdentity: true,
+		})
+		s := MustNew(c, Options{Timeout: patient})
+		_, err := takeOne(ctx, s, row.name)
+		if !errors.Is(err, ErrCredentials) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", row.name, err)
+		}
+		if found := s.Diagnose(ctx); len(found) != 1 || found[0].Code != core.CodeUnanswered {
+			t.Errorf("%s: %v", row.name, found)
+		}
+		if err := admin.Do(ctx, row.mend...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		took := eventually(t, s, row.name)
+		t.Logf("%s: decided %v after it was mended", row.name, took)
+		if took > time.Second {
+			t.Errorf("%s: decided %v after it was mended", row.name, took)
+		}
+		c.Close()
+	}
+}
+
+// A password is rotated by adding the new one, moving the clients and removing
+// the old one. Connections that are open stay so, and no call fails.
+func TestAPasswordThatIsRotatedFailsNoCall(t *testing.T) {
+	server := redistest.Start(t)
+	admin := connect(t, server.Addr)
+	ctx := context.Background()
+	setUser(t, admin, documentedACL(t)...)
+	password := make(chan string, 1)
+	password <- "password"
+	c := redis.NewClient(&redis.Options{
+		Addr: server.Addr, ContextTimeoutEnabled: true, DisableIdentity: true,
+		CredentialsProviderContext: func(context.Context) (string, string, error) {
+			p := <-password
+			password <- p
+			return "limiter", p, nil
+		},
+	})
+	defer c.Close()
+	s := MustNew(c, Options{Timeout: patient})
+	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "1000/1h"), Cost: 1}
+	hit := func(when string, want int64) {
+		t.Helper()
+		if d := apply(t, s, op)[0]; d.Remaining != want {
+			t.Errorf("%s: %+v", when, d)
+		}
+	}
+	hit("at first", 999)
+	for _, change := range []string{">renewed", "<password"} {
+		if change == "<password" {
+			<-password
+			password <- "renewed"
+		}
+		if err := admin.Do(ctx, "ACL", "SETUSER", "limiter", change).Err(); err != nil {
+			t.Fatal(err)
+		}
+		hit("after "+change, map[string]int64{">renewed": 998, "<password": 997}[change])
+	}
+	if n := admin.ClientKillByFilter(ctx, "USER", "limiter").Val(); n == 0 {
+		t.Error("no connection of the user was open")
+	}
+	eventually(t, s, "other")
+	hit("on a new connection", 996)
+}
