@@ -12,7 +12,7 @@ import (
 // One goroutine alone, so there is nothing here for the race detector.
 
 func TestMillionsOfRandomKeysNeitherFillTheMemoryNorMakeAnAbuserForgotten(t *testing.T) {
-	const most, early, flood = 1 << 12, 1_000_000, 2_000_000
+	const most, early, flood = 1 << 12, 1_000_000, 9_000_000
 	s, c := newStore(t, most)
 	l := limit("5/1h fixed-window")
 	known, late := takes("known abuser", l), takes("late abuser", l)
