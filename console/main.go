@@ -15,10 +15,12 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/headgate/headgate/console/internal/api"
 	"github.com/headgate/headgate/console/internal/app"
 	"github.com/headgate/headgate/console/internal/config"
 	"github.com/headgate/headgate/console/internal/server"
 	"github.com/headgate/headgate/console/internal/service"
+	"github.com/headgate/headgate/console/internal/web"
 )
 
 func main() {
@@ -61,7 +63,11 @@ func run(ctx context.Context, c config.Config, w io.Writer) (err error) {
 		return err
 	}
 	logger.Info("serving", "address", l.Addr().String(), "tls", c.TLS != nil, "redis", c.Redis != nil)
-	return server.Serve(ctx, l, c.TLS, handler(a), logger)
+	h, err := handler(a, c, logger)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	return server.Serve(ctx, l, c.TLS, h, logger)
 }
 
 // announce tells a password, which is nowhere else.
@@ -71,8 +77,25 @@ func announce(w io.Writer, user, password string) {
 }
 
 // handler answers all requests.
-func handler(a *app.App) http.Handler {
+func handler(a *app.App, c config.Config, logger *slog.Logger) (http.Handler, error) {
+	pages := web.Options{Service: a.Service, Secure: c.TLS != nil, Logger: logger}
+	programs := api.Options{Service: a.Service, Cookie: pages.Cookie(), Logger: logger}
+	if a.Redis != nil {
+		fleet, err := web.RedisFleet(a.Redis, a.Instances, c.RedisPrefix)
+		if err != nil {
+			return nil, err
+		}
+		pages.Fleet, pages.Publishing = fleet, a.Publisher.Status
+		programs.Publishing, programs.Instances, programs.Figures = a.Publisher.Status, fleet.Instances, fleet.Figures
+	}
+	w, err := web.New(pages)
+	p, err2 := api.New(programs)
+	if err := errors.Join(err, err2); err != nil {
+		return nil, err
+	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /healthz", server.Health(a.Healthy))
-	return mux
+	mux.Handle("/api/", p)
+	mux.Handle("/", w)
+	return mux, nil
 }

@@ -1,0 +1,100 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/headgate/headgate/console/internal/publish"
+	"github.com/headgate/headgate/console/internal/service"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/figures"
+)
+
+// Options says what an [API] is made of. Only Service must be set.
+type Options struct {
+	Service *service.Service
+
+	// Cookie is the name of the cookie that holds a session's token; "" lets
+	// nobody in but with a token of his own.
+	Cookie string
+
+	// Publishing tells what the publisher's last attempt came to. Nil means that
+	// there is no Redis.
+	Publishing func() publish.Status
+
+	// Instances lists the instances that follow the policies. Nil means that there
+	// is no Redis.
+	Instances func(ctx context.Context) ([]policy.Instance, error)
+
+	// Figures are those of an application. Nil means that there is no Redis.
+	Figures func(ctx context.Context, app string) ([]figures.Minute, error)
+
+	// Peek tells what a request of one unit would meet under a policy, for a key as
+	// it is counted, and changes nothing. Nil means that there is no Redis.
+	Peek func(ctx context.Context, p policy.Policy, key string) (core.Decision, error)
+
+	// Reset makes a key as good as new. Nil means that there is no Redis.
+	Reset func(ctx context.Context, p policy.Policy, key string) error
+
+	// Clock returns the time, by which wrong tokens are counted; nil means the
+	// system's.
+	Clock func() time.Time
+
+	// Logger is told of faults of the program, which nobody else is told of; nil
+	// means slog.Default().
+	Logger *slog.Logger
+}
+
+// API answers the requests under /api/. It is safe for concurrent use.
+type API struct {
+	o          Options
+	mux        *http.ServeMux
+	attempts   *attempts
+	protection *http.CrossOriginProtection
+}
+
+// New returns an API.
+func New(o Options) (*API, error) {
+	if o.Service == nil {
+		return nil, errors.New("api: Service is nil")
+	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	a := &API{o: o, mux: http.NewServeMux(), protection: http.NewCrossOriginProtection()}
+	var err error
+	if a.attempts, err = newAttempts(o.Clock); err != nil {
+		return nil, fmt.Errorf("api: %w", err)
+	}
+	for _, route := range routes() {
+		a.mux.HandleFunc(route.pattern, func(w http.ResponseWriter, r *http.Request) { a.answer(w, r, route) })
+	}
+	return a, nil
+}
+
+// ServeHTTP implements [http.Handler].
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Request-Id", requestID(r))
+	if err := a.unrouted(r); err != nil {
+		(&call{API: a, w: w, r: r}).fail(err)
+		return
+	}
+	a.mux.ServeHTTP(w, r)
+}
+
+// answer lets a route answer whom it is for.
+func (a *API) answer(w http.ResponseWriter, r *http.Request, route route) {
+	c := &call{API: a, w: w, r: r}
+	if err := c.serve(route); err != nil {
+		c.fail(err)
+	}
+}

@@ -1,0 +1,49 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// maxBody is the most bytes of a body, but for an import.
+const maxBody = 64 << 10
+
+// body reads a body of one of the media types, and returns which.
+func (c *call) body(most int64, types ...string) ([]byte, string, error) {
+	media, parameters, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
+	charset, named := parameters["charset"]
+	if err != nil || !slices.Contains(types, media) || named && !strings.EqualFold(charset, "utf-8") {
+		return nil, "", &problem{Status: http.StatusUnsupportedMediaType, Code: "media-type",
+			Detail: "the Content-Type of the body has to be " + strings.Join(types, " or ") + ", in UTF-8"}
+	}
+	if encoding := c.r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		return nil, "", &problem{Status: http.StatusUnsupportedMediaType, Code: "media-type", Detail: "the body must not be compressed"}
+	}
+	b, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, most))
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return nil, "", &problem{Status: http.StatusRequestEntityTooLarge, Code: "too-large", Detail: fmt.Sprintf("the body has more than %d bytes", most)}
+	}
+	if err != nil {
+		return nil, "", malformed("the body ends too early")
+	}
+	return b, media, nil
+}
+
+// decode reads a JSON body into a struct.
+func (c *call) decode(into any) error {
+	b, _, err := c.body(maxBody, "application/json")
+	if err != nil {
+		return err
+	}
+	return decodeStrictly(b, into)
+}
+
+func malformed(detail string) *problem {
+	return &problem{Status: http.StatusBadRequest, Code: "malformed", Detail: detail}
+}

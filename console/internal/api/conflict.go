@@ -1,0 +1,64 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/headgate/headgate/console/internal/service"
+	"github.com/headgate/headgate/policy"
+)
+
+// clash is what to choose from when somebody else was sooner.
+type clash struct {
+	BasedOn int64       `json:"based_on"` // the version that the change is based on
+	Current int64       `json:"current"`  // the version that there is
+	Deleted bool        `json:"deleted"`
+	Mine    *policyView `json:"mine"`   // what was to be saved; null for a deletion
+	Theirs  *policyView `json:"theirs"` // what there is; null if it was deleted
+}
+
+func conflictProblem(status int, e *service.ConflictError) *problem {
+	c := &clash{BasedOn: e.Mine.Version, Current: e.Theirs.Version, Deleted: e.Deleted}
+	if len(e.Mine.Apps) > 0 {
+		c.Mine = new(viewOf(e.Mine))
+	}
+	what := "changed"
+	if e.Deleted {
+		what = "deleted"
+	} else {
+		c.Theirs = new(viewOf(e.Theirs))
+	}
+	detail := fmt.Sprintf("the policy was %s in the meantime: it has version %d", what, c.Current)
+	if c.BasedOn == 0 {
+		detail = fmt.Sprintf("there is a policy of that name: it has version %d", c.Current)
+	}
+	return &problem{Status: status, Code: "stale", Detail: detail, Conflict: c}
+}
+
+// settled makes a conflict with what was to be saved anyway a success, so that a
+// request can be repeated, and gives any other the status that the base asks for.
+func settled(saved policy.Policy, err error, b base) (policy.Policy, error) {
+	var conflict *service.ConflictError
+	if !errors.As(err, &conflict) {
+		return saved, err
+	}
+	if !conflict.Deleted && len(conflict.Mine.Apps) > 0 && len(service.Diff(conflict.Mine, conflict.Theirs)) == 0 {
+		return conflict.Theirs, nil
+	}
+	return saved, conflictProblem(b.status(), conflict)
+}
+
+// base is what a change is based on.
+type base struct {
+	version int64 // 0 for a policy that is to be new
+	header  bool  // it stood in a header
+}
+
+// status is what a change that comes too late is answered.
+func (b base) status() int {
+	if b.header {
+		return http.StatusPreconditionFailed
+	}
+	return http.StatusConflict
+}

@@ -1,0 +1,241 @@
+package api
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// operation is a route of the description.
+type operation struct {
+	pattern string
+	object
+}
+
+// operations are those of the description.
+func operations() (list []operation) {
+	paths := described()["paths"].(object)
+	for _, path := range slices.Sorted(maps.Keys(paths)) {
+		for method, op := range paths[path].(object) {
+			list = append(list, operation{strings.ToUpper(method) + " " + path, op.(object)})
+		}
+	}
+	return list
+}
+
+// finder finds the operation of a request.
+var finder = sync.OnceValue(func() func(*http.Request) (operation, bool) {
+	mux, byPattern := http.NewServeMux(), map[string]operation{}
+	for _, op := range operations() {
+		mux.Handle(op.pattern, http.NotFoundHandler())
+		byPattern[op.pattern] = op
+	}
+	return func(r *http.Request) (operation, bool) {
+		_, pattern := mux.Handler(r)
+		op, ok := byPattern[pattern]
+		clean := r.URL.EscapedPath() == path.Clean(r.URL.EscapedPath())
+		return op, ok && clean
+	}
+})
+
+// conforms holds an answer against the description.
+func (a answer) conforms(r *http.Request) {
+	a.t.Helper()
+	for name, want := range map[string]string{"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin"} {
+		if got := a.header.Get(name); got != want {
+			a.t.Errorf("%s: %s is %q, want %q", a.what, name, got, want)
+		}
+	}
+	if a.header.Get("X-Request-Id") == "" {
+		a.t.Errorf("%s: there is no X-Request-Id", a.what)
+	}
+	c := checker{description()}
+	op, ok := finder()(r)
+	if !ok {
+		a.report(c.check(object{"$ref": "#/components/schemas/Problem"}, a.json, "problem"))
+		return
+	}
+	response := c.resolve(at(op.object, "responses", statusText(a.status)))
+	if response == nil {
+		a.t.Errorf("%s: the status %d is not described\n%s", a.what, a.status, a.text)
+		return
+	}
+	content, _ := response["content"].(object)
+	if content == nil {
+		if a.text != "" {
+			a.t.Errorf("%s: %d has a body: %s", a.what, a.status, a.text)
+		}
+		return
+	}
+	media, _, _ := strings.Cut(a.header.Get("Content-Type"), ";")
+	kind, ok := content[media].(object)
+	if !ok {
+		a.t.Errorf("%s: the media type %q is not described", a.what, media)
+		return
+	}
+	if a.json != nil {
+		a.report(c.check(kind["schema"], a.json, "body"))
+	}
+}
+
+func (a answer) report(mistakes []string) {
+	a.t.Helper()
+	for _, m := range mistakes {
+		a.t.Errorf("%s: %s", a.what, m)
+	}
+}
+
+var description = sync.OnceValue(described)
+
+func statusText(status int) string { return seconds(int64(status)) }
+
+func TestEveryRouteIsDescribedAndEveryDescribedRouteExists(t *testing.T) {
+	var have, want []string
+	for _, route := range routes() {
+		have = append(have, route.pattern)
+	}
+	for _, op := range operations() {
+		want = append(want, op.pattern)
+	}
+	slices.Sort(have)
+	slices.Sort(want)
+	if !slices.Equal(have, want) {
+		t.Errorf("the routes are\n%s\nand the description has\n%s", strings.Join(have, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestTheDescriptionHasEveryParameter(t *testing.T) {
+	byPattern := map[string]route{}
+	for _, r := range routes() {
+		byPattern[r.pattern] = r
+	}
+	for _, op := range operations() {
+		var query, path []string
+		params, _ := op.object["parameters"].([]any)
+		for _, p := range params {
+			switch at(p, "in") {
+			case "query":
+				query = append(query, at(p, "name").(string))
+			case "path":
+				path = append(path, "{"+at(p, "name").(string)+"}")
+			}
+		}
+		if !slices.Equal(query, byPattern[op.pattern].params) {
+			t.Errorf("%s: the query is described as %q, and is %q", op.pattern, query, byPattern[op.pattern].params)
+		}
+		var named []string
+		for part := range strings.SplitSeq(op.pattern, "/") {
+			if strings.HasPrefix(part, "{") {
+				named = append(named, part)
+			}
+		}
+		if !slices.Equal(path, named) {
+			t.Errorf("%s: the path is described as %q", op.pattern, path)
+		}
+		open := op.object["security"] != nil
+		if open != byPattern[op.pattern].open {
+			t.Errorf("%s: open to all is described as %v", op.pattern, open)
+		}
+	}
+}
+
+// everyObject calls f for every object of the description.
+func everyObject(v any, f func(object)) {
+	switch v := v.(type) {
+	case object:
+		f(v)
+		for _, inner := range v {
+			everyObject(inner, f)
+		}
+	case []any:
+		for _, inner := range v {
+			everyObject(inner, f)
+		}
+	}
+}
+
+func TestReferencesExamplesAndNamesOfTheDescriptionAreRight(t *testing.T) {
+	root := described()
+	c := checker{root}
+	references, examples, ids := 0, 0, map[any]bool{}
+	everyObject(root, func(o object) {
+		if to, ok := o["$ref"]; ok {
+			references++
+			if c.resolve(o) == nil {
+				t.Errorf("%v leads nowhere", to)
+			}
+		}
+		if example, ok := o["example"]; ok && o["type"] != nil {
+			examples++
+			for _, m := range c.check(o, example, "example") {
+				t.Errorf("%v: %s", o["description"], m)
+			}
+		}
+		if id, ok := o["operationId"]; ok {
+			if ids[id] {
+				t.Errorf("two operations are called %v", id)
+			}
+			ids[id] = true
+		}
+	})
+	if references < 100 || examples < 9 || len(ids) != len(routes()) {
+		t.Errorf("%d references, %d examples and %d operations were looked at", references, examples, len(ids))
+	}
+}
+
+func TestEverySchemaAndResponseIsUsed(t *testing.T) {
+	root := described()
+	used := map[string]bool{}
+	everyObject(root, func(o object) {
+		if to, ok := o["$ref"].(string); ok {
+			used[to] = true
+		}
+	})
+	for _, kind := range []string{"schemas", "responses"} {
+		for name := range at(root, "components", kind).(object) {
+			if !used["#/components/"+kind+"/"+name] {
+				t.Errorf("nothing refers to %s/%s", kind, name)
+			}
+		}
+	}
+}
+
+func TestTheDescriptionIsServedToWhoeverAsks(t *testing.T) {
+	w := newWorld(t)
+	a := w.ask("nobody", "GET", "/api/openapi.json", nil).want(200)
+	if a.text != string(openAPI) || !json.Valid(openAPI) {
+		t.Errorf("%.100s", a.text)
+	}
+}
+
+func TestTheCheckerFindsMistakes(t *testing.T) {
+	c := checker{described()}
+	good := at(c.root, "components", "schemas", "Policy", "example")
+	for name, spoil := range map[string]func(object){
+		"missing":  func(o object) { delete(o, "limit") },
+		"unknown":  func(o object) { o["more"] = 1.0 },
+		"type":     func(o object) { o["priority"] = "1" },
+		"fraction": func(o object) { o["priority"] = 1.5 },
+		"enum":     func(o object) { o["mode"] = "on" },
+		"inner":    func(o object) { o["match"] = object{"methods": []any{}, "host": "", "path": "", "x": ""} },
+		"item":     func(o object) { o["apps"] = []any{1.0} },
+		"date":     func(o object) { o["created_at"] = "yesterday" },
+		"null":     func(o object) { o["limit"] = nil },
+	} {
+		text, _ := json.Marshal(good)
+		var o object
+		json.Unmarshal(text, &o)
+		ref := object{"$ref": "#/components/schemas/Policy"}
+		if m := c.check(ref, o, "policy"); len(m) > 0 {
+			t.Fatal(m)
+		}
+		if spoil(o); len(c.check(ref, o, "policy")) == 0 {
+			t.Errorf("%s: the checker finds no mistake", name)
+		}
+	}
+}

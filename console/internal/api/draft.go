@@ -1,0 +1,85 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/policy"
+)
+
+// draft is a policy as it is sent: the fields of a policyView, with texts where a
+// policy has values, so that all mistakes can be told and not the first alone.
+type draft struct {
+	Name         string     `json:"name"`
+	Description  string     `json:"description"`
+	Apps         []string   `json:"apps"`
+	Limit        string     `json:"limit"`
+	Key          string     `json:"key"`
+	Match        draftMatch `json:"match"`
+	OnLimit      string     `json:"on_limit"`
+	OnStoreError string     `json:"on_store_error"`
+	Mode         string     `json:"mode"`
+	Priority     int        `json:"priority"`
+	Version      int64      `json:"version"`
+
+	// What the console itself writes may be sent back, and is not read.
+	Sentence  ignored `json:"sentence"`
+	CreatedBy ignored `json:"created_by"`
+	CreatedAt ignored `json:"created_at"`
+	UpdatedBy ignored `json:"updated_by"`
+	UpdatedAt ignored `json:"updated_at"`
+}
+
+type ignored = json.RawMessage
+
+type draftMatch struct {
+	Methods []string `json:"methods"`
+	Host    string   `json:"host"`
+	Path    string   `json:"path"`
+}
+
+// policy reads the draft, and returns all that is wrong with it.
+func (d *draft) policy() (policy.Policy, []fault) {
+	p := policy.Policy{
+		Name: d.Name, Description: d.Description, Apps: d.Apps, Key: d.Key,
+		Match:   policy.Match{Methods: d.Match.Methods, Host: d.Match.Host, Path: d.Match.Path},
+		OnLimit: d.OnLimit, OnStoreError: d.OnStoreError, Priority: d.Priority, Version: d.Version,
+	}
+	var list []fault
+	unread := map[string]bool{}
+	note := func(field string, err error) {
+		if err != nil {
+			unread[field] = true
+			list = append(list, fault{Field: field, Message: err.Error()})
+		}
+	}
+	var err error
+	p.Limit, err = core.ParseLimit(d.Limit)
+	note("limit", err)
+	note("mode", p.Mode.UnmarshalText([]byte(d.Mode)))
+	for _, f := range fieldFaults(p.Validate()) {
+		if !unread[f.Field] {
+			list = append(list, f)
+		}
+	}
+	return p, list
+}
+
+// fieldFaults takes apart what a validation returned, which may be nil.
+func fieldFaults(err error) (list []fault) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			list = append(list, fieldFaults(e)...)
+		}
+		return list
+	}
+	var f *policy.FieldError
+	switch {
+	case errors.As(err, &f):
+		return []fault{{Field: f.Field, Message: f.Err.Error()}}
+	case err != nil:
+		return []fault{{Message: err.Error()}}
+	}
+	return nil
+}

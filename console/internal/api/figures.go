@@ -1,0 +1,49 @@
+package api
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/headgate/headgate/policy/figures"
+)
+
+type minuteView struct {
+	Start    time.Time    `json:"start"`
+	Policies []countsView `json:"policies"`
+}
+
+type countsView struct {
+	Policy   string `json:"policy"` // "" is for failures about no single policy
+	Passed   int64  `json:"passed"`
+	Refused  int64  `json:"refused"`
+	Degraded int64  `json:"degraded"`
+	Shadowed int64  `json:"shadowed"`
+	Failed   int64  `json:"failed"`
+}
+
+func minuteOf(m figures.Minute) minuteView {
+	v := minuteView{Start: m.Start, Policies: []countsView{}}
+	for _, name := range sortedKeys(m.Policies) {
+		n := m.Policies[name]
+		v.Policies = append(v.Policies, countsView{name, n.Passed, n.Refused, n.Degraded, n.Shadowed, n.Failed})
+	}
+	return v
+}
+
+// figures are of an application in which the actor has a role.
+func (c *call) figures() error {
+	a, err := c.app(c.path("app"))
+	if err != nil {
+		return err
+	}
+	if c.o.Figures == nil {
+		return away("there is no Redis that figures are written to")
+	}
+	minutes, err := c.o.Figures(c.ctx(), a.Name)
+	if err != nil {
+		return c.redisAway("figures", err)
+	}
+	return c.send(http.StatusOK, struct {
+		Minutes []minuteView `json:"minutes"`
+	}{mapped(minutes, minuteOf)})
+}

@@ -1,0 +1,46 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/headgate/headgate/console/internal/service"
+)
+
+type instanceView struct {
+	ID      string `json:"id"`
+	App     string `json:"app"`
+	Version string `json:"version"`
+	Refused string `json:"refused"`
+	Error   string `json:"error"`
+	AgeMS   int64  `json:"age_ms"`
+}
+
+// instances lists those of applications in which the actor has a role.
+func (c *call) instances() error {
+	access, err := c.access()
+	if err != nil {
+		return err
+	}
+	if c.o.Instances == nil {
+		return away("there is no Redis that instances report to")
+	}
+	all, err := c.o.Instances(c.ctx())
+	if err != nil {
+		return c.redisAway("instances", err)
+	}
+	views := []instanceView{}
+	for _, i := range all {
+		if access.Role(i.App) != service.NoRole {
+			views = append(views, instanceView{i.ID, i.App, i.Version, i.Refused, i.Error, i.Age.Milliseconds()})
+		}
+	}
+	return c.send(http.StatusOK, struct {
+		Instances []instanceView `json:"instances"`
+	}{views})
+}
+
+// redisAway tells the log why, and who asked that it is so.
+func (c *call) redisAway(what string, err error) error {
+	c.o.Logger.WarnContext(c.ctx(), "Redis did not answer", "asked_for", what, "error", err)
+	return away("Redis did not answer")
+}

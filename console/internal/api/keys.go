@@ -1,0 +1,83 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/headgate/headgate/console/internal/service"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/policy"
+)
+
+// maxKey is the most bytes of a key that is looked for.
+const maxKey = 1000
+
+// countView is what a request of one unit would meet.
+type countView struct {
+	Allowed    bool  `json:"allowed"`
+	Remaining  int64 `json:"remaining"`
+	RetryAfter int64 `json:"retry_after_ms"` // -1 is never
+	ResetAfter int64 `json:"reset_after_ms"`
+}
+
+func countOf(d core.Decision) countView {
+	v := countView{d.Allowed, d.Remaining, d.RetryAfter.Milliseconds(), d.ResetAfter.Milliseconds()}
+	if d.RetryAfter == core.Never {
+		v.RetryAfter = -1
+	}
+	return v
+}
+
+// key reads the policy of the path and a key as it is counted. It stands in the
+// body and not in the path, as it may be somebody's address.
+func (c *call) key() (p policy.Policy, key string, err error) {
+	var in struct {
+		Key string `json:"key"`
+	}
+	if err := c.decode(&in); err != nil {
+		return p, "", err
+	}
+	if len(in.Key) > maxKey {
+		return p, "", invalid(fault{Field: "key", Message: "it is too long"})
+	}
+	p, err = c.o.Service.Policy(c.ctx(), c.actor, c.path("name"))
+	return p, in.Key, err
+}
+
+func (c *call) peekKey() error {
+	p, key, err := c.key()
+	if err != nil {
+		return err
+	}
+	if c.o.Peek == nil {
+		return away("there is no Redis that counts")
+	}
+	d, err := c.o.Peek(c.ctx(), p, key)
+	if err != nil {
+		return c.redisAway("key", err)
+	}
+	return c.send(http.StatusOK, countOf(d))
+}
+
+// resetKey takes who may edit the policy, and is written to the log.
+func (c *call) resetKey() error {
+	access, err := c.access()
+	if err != nil {
+		return err
+	}
+	p, key, err := c.key()
+	if err != nil {
+		return err
+	}
+	if !access.CanEdit(p.Apps) {
+		return &service.DeniedError{Action: "key.reset", Object: "policy:" + p.Name, Reason: "it takes the owner of every application that the policy lists"}
+	}
+	if c.o.Reset == nil {
+		return away("there is no Redis that counts")
+	}
+	c.o.Logger.InfoContext(c.ctx(), "a key is reset", "actor", c.actor.User(), "policy", p.Name, "key", key,
+		"address", c.r.RemoteAddr, "request_id", c.id())
+	if err := c.o.Reset(c.ctx(), p, key); err != nil {
+		return c.redisAway("key", err)
+	}
+	return c.nothing(nil)
+}

@@ -1,0 +1,192 @@
+package api
+
+import (
+	"context"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/console/internal/publish"
+	"github.com/headgate/headgate/console/internal/service"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/figures"
+)
+
+// columns are the actors of the matrix, in its order.
+var columns = []string{"administrator", "owner", "viewer", "stranger", "write token", "read token", "token for c",
+	"administrator's token", "newcomer", "disabled", "disabled's token", "nobody"}
+
+// good is the status of the row.
+const good = 0
+
+// What a route answers whom: a row of the matrix.
+var (
+	toAll      = []int{good, good, good, good, good, good, good, good, good, good, good, good}
+	toUsers    = []int{good, good, good, good, good, good, good, good, good, 401, 401, 401}
+	toSettled  = []int{good, good, good, good, good, good, good, good, 403, 401, 401, 401}
+	toReaders  = []int{good, good, good, 404, good, good, 404, good, 403, 401, 401, 401}
+	toWriters  = []int{good, good, 403, 404, good, 403, 404, good, 403, 401, 401, 401}
+	toCreators = []int{good, good, 403, 403, good, 403, 403, good, 403, 401, 401, 401}
+	toManagers = []int{good, 403, 403, 403, 403, 403, 403, 403, 403, 401, 401, 401}
+	toPersons  = []int{good, good, good, good, 403, 403, 403, 403, 403, 401, 401, 401}
+)
+
+// expectation is what is asked of a route, and what it answers.
+type expectation struct {
+	request
+	status    int
+	want      []int
+	unaudited bool // the service knows nothing of it
+}
+
+// expectations are by the pattern of the route.
+func expectations() map[string]expectation {
+	all := map[string]expectation{}
+	maps.Copy(all, expectedOfPolicies())
+	maps.Copy(all, expectedOfUsers())
+	maps.Copy(all, expectedOfOthers())
+	return all
+}
+
+func get(path string, want []int) expectation {
+	return expectation{request{"GET", path, nil, nil}, 200, want, false}
+}
+
+func do(method, path string, body any, status int, want []int, headers ...string) expectation {
+	return expectation{request{method, path, body, headers}, status, want, strings.HasSuffix(path, "/key/reset")}
+}
+
+func expectedOfPolicies() map[string]expectation {
+	const yaml = "policies:\n- name: new\n  apps: [a]\n  limit: 1/1s\n  key: ip\n"
+	return map[string]expectation{
+		"GET /api/policies":                          get("/api/policies", toSettled),
+		"GET /api/policies/{name}":                   get("/api/policies/p", toReaders),
+		"PUT /api/policies/{name}":                   do("PUT", "/api/policies/p", login(nil), 200, toWriters, "If-Match", `"1"`),
+		"DELETE /api/policies/{name}":                do("DELETE", "/api/policies/p", nil, 204, toWriters, "If-Match", `"1"`),
+		"PUT /api/policies/{name}/mode":              do("PUT", "/api/policies/p/mode", object{"mode": "off"}, 200, toWriters, "If-Match", `"1"`),
+		"GET /api/policies/{name}/history":           get("/api/policies/p/history", toReaders),
+		"GET /api/policies/{name}/history/{version}": get("/api/policies/p/history/1", toReaders),
+		"GET /api/policies/{name}/diff":              get("/api/policies/p/diff?from=0&to=1", toReaders),
+		"POST /api/policies/{name}/rollback":         do("POST", "/api/policies/p/rollback", object{"to": 1}, 200, toWriters, "If-Match", `"1"`),
+		"POST /api/policies/{name}/key":              do("POST", "/api/policies/p/key", object{"key": "192.0.2.1"}, 200, toReaders),
+		"POST /api/policies/{name}/key/reset":        do("POST", "/api/policies/p/key/reset", object{"key": "192.0.2.1"}, 204, toWriters),
+		"POST /api/validate":                         do("POST", "/api/validate", login(nil), 200, toSettled),
+		"POST /api/test":                             do("POST", "/api/test", object{"path": "/"}, 200, toSettled),
+		"GET /api/export":                            get("/api/export", toSettled),
+		"POST /api/import/plan":                      do("POST", "/api/import/plan", yaml, 200, toCreators, "Content-Type", "application/yaml"),
+		"POST /api/import":                           do("POST", "/api/import", yaml, 200, toCreators, "Content-Type", "application/yaml"),
+	}
+}
+
+func expectedOfUsers() map[string]expectation {
+	return map[string]expectation{
+		"GET /api/apps":                          get("/api/apps", toSettled),
+		"GET /api/apps/{app}":                    get("/api/apps/a", toReaders),
+		"PUT /api/apps/{app}":                    do("PUT", "/api/apps/new", object{}, 201, toManagers),
+		"DELETE /api/apps/{app}":                 do("DELETE", "/api/apps/c", nil, 204, toManagers),
+		"GET /api/apps/{app}/figures":            get("/api/apps/a/figures", toReaders),
+		"GET /api/users":                         get("/api/users", toManagers),
+		"POST /api/users":                        do("POST", "/api/users", object{"name": "new"}, 201, toManagers),
+		"GET /api/users/{user}":                  get("/api/users/spare", toManagers),
+		"POST /api/users/{user}/password":        do("POST", "/api/users/spare/password", nil, 200, toManagers),
+		"PUT /api/users/{user}/disabled":         do("PUT", "/api/users/spare/disabled", nil, 204, toManagers),
+		"DELETE /api/users/{user}/disabled":      do("DELETE", "/api/users/spare/disabled", nil, 204, toManagers),
+		"PUT /api/users/{user}/administrator":    do("PUT", "/api/users/spare/administrator", nil, 204, toManagers),
+		"DELETE /api/users/{user}/administrator": do("DELETE", "/api/users/spare/administrator", nil, 204, toManagers),
+		"PUT /api/users/{user}/roles/{app}":      do("PUT", "/api/users/spare/roles/a", object{"role": "owner"}, 204, toManagers),
+		"DELETE /api/users/{user}/roles/{app}":   do("DELETE", "/api/users/spare/roles/a", nil, 204, toManagers),
+	}
+}
+
+func expectedOfOthers() map[string]expectation {
+	return map[string]expectation{
+		"GET /api/openapi.json":     get("/api/openapi.json", toAll),
+		"GET /api/me":               get("/api/me", toUsers),
+		"GET /api/sessions":         get("/api/sessions", toPersons),
+		"DELETE /api/sessions/{id}": do("DELETE", "/api/sessions/x", nil, 404, toPersons),
+		"GET /api/tokens":           get("/api/tokens", toPersons),
+		"POST /api/tokens":          do("POST", "/api/tokens", object{"label": "x", "scope": "read", "days": 1}, 201, toPersons),
+		"DELETE /api/tokens/{id}":   do("DELETE", "/api/tokens/x", nil, 404, toPersons),
+		"GET /api/settings":         get("/api/settings", toManagers),
+		"PUT /api/settings":         do("PUT", "/api/settings", object{"session_idle": 600, "session_life": 1200}, 200, toManagers),
+		"GET /api/audit":            get("/api/audit", toManagers),
+		"GET /api/publishing":       get("/api/publishing", toSettled),
+		"GET /api/instances":        get("/api/instances", toSettled),
+	}
+}
+
+// withRedis gives an API what Redis would tell.
+func withRedis(o *Options) {
+	o.Publishing = func() publish.Status { return publish.Status{At: noon, Published: 1} }
+	o.Peek = func(_ context.Context, p policy.Policy, key string) (core.Decision, error) {
+		return core.Decision{Remaining: int64(len(p.Name + key)), RetryAfter: 1500 * time.Millisecond, ResetAfter: time.Minute}, nil
+	}
+	o.Reset = func(context.Context, policy.Policy, string) error { return nil }
+	o.Instances = func(context.Context) ([]policy.Instance, error) {
+		return []policy.Instance{
+			{ID: "one", App: "a", Version: "7", Age: 1500 * time.Millisecond},
+			{ID: "two", App: "b", Version: "6", Refused: "7", Error: "it is wrong"},
+		}, nil
+	}
+	o.Figures = func(_ context.Context, app string) ([]figures.Minute, error) {
+		return []figures.Minute{{Start: noon, Policies: map[string]figures.Counts{"p": {Passed: 3, Refused: 2}, "": {Failed: 1}}}}, nil
+	}
+}
+
+func TestEveryRouteAnswersWhomItIsFor(t *testing.T) {
+	expected := expectations()
+	for _, route := range routes() {
+		e, ok := expected[route.pattern]
+		if !ok || len(e.want) != len(columns) {
+			t.Errorf("%s: nothing is expected of it", route.pattern)
+			continue
+		}
+		delete(expected, route.pattern)
+		t.Run(route.pattern, func(t *testing.T) { e.try(t) })
+	}
+	for pattern := range expected {
+		t.Errorf("%s is no route", pattern)
+	}
+}
+
+// try asks as everybody, each in a world of his own if it is for a change.
+func (e expectation) try(t *testing.T) {
+	w := newWorld(t, withRedis)
+	for i, name := range columns {
+		want := e.want[i]
+		if want == good {
+			want = e.status
+		}
+		if e.method != "GET" {
+			w = newWorld(t, withRedis)
+		}
+		before := w.refusals()
+		a := w.send(e.build(w.cast[name]))
+		if a.status != want {
+			t.Errorf("%s: %d, want %d\n%s", name, a.status, want, a.text)
+		}
+		if challenge := a.header.Get("WWW-Authenticate"); (want == 401) != (challenge != "") {
+			t.Errorf("%s: WWW-Authenticate is %q", name, challenge)
+		}
+		if want == 403 && name != "newcomer" && !e.unaudited && w.refusals() != before+1 {
+			t.Errorf("%s: the refusal is not in the audit log", name)
+		}
+	}
+}
+
+// refusals is how many there are in the audit log.
+func (w *world) refusals() int {
+	w.t.Helper()
+	cookie := w.cast["administrator"]
+	actor, err := w.Authenticate(w.t.Context(), cookie.value[len(cookieName)+1:], service.Meta{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	list, err := w.Audit(w.t.Context(), actor, service.AuditQuery{Outcome: service.Refused, PerPage: service.MaxPerPage})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return len(list)
+}

@@ -1,0 +1,20 @@
+package api
+
+import "net/http"
+
+// me tells who asks and what he may do. It answers before the password was
+// changed.
+func (c *call) me() error {
+	a, err := c.o.Service.Access(c.ctx(), c.actor)
+	if err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, struct {
+		User               string `json:"user"`
+		Administrator      bool   `json:"administrator"`
+		MayManage          bool   `json:"may_manage"`
+		MustChangePassword bool   `json:"must_change_password"`
+		Token              bool   `json:"token"`
+		ReadOnly           bool   `json:"read_only"`
+	}{a.User, a.Administrator, a.CanManage(), a.MustChangePassword, a.Token, a.ReadOnly})
+}

@@ -1,0 +1,66 @@
+package api
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// tag is the ETag of a version of a policy.
+func tag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
+
+// base reads what a change is based on: If-Match, If-None-Match: * where create
+// is permitted, or else the version that the body or the query names.
+func (c *call) base(version int64) (base, error) {
+	match, none := c.r.Header.Values("If-Match"), c.r.Header.Values("If-None-Match")
+	switch {
+	case len(match)+len(none) > 1:
+		return base{}, badPrecondition("more than one precondition")
+	case len(none) == 1 && strings.TrimSpace(none[0]) == "*":
+		return c.agreed(0, version)
+	case len(none) == 1:
+		return base{}, badPrecondition("If-None-Match of a change is *")
+	case len(match) == 1:
+		n, ok := untag(match[0])
+		if !ok {
+			return base{}, badPrecondition(`If-Match is the ETag of one version, such as "3"`)
+		}
+		return c.agreed(n, version)
+	case version > 0:
+		return base{version: version}, nil
+	}
+	return base{}, &problem{Status: http.StatusPreconditionRequired, Code: "precondition-required",
+		Detail: `say which version the change is based on: If-Match: "3", or If-None-Match: * for a new policy`}
+}
+
+// agreed is the version of a header, unless the body names another.
+func (c *call) agreed(header, version int64) (base, error) {
+	if version != 0 && version != header {
+		return base{}, invalid(fault{Field: "version", Message: "it is not the one of the header"})
+	}
+	return base{version: header, header: true}, nil
+}
+
+func badPrecondition(detail string) *problem {
+	return &problem{Status: http.StatusBadRequest, Code: "precondition", Detail: detail}
+}
+
+// untag reads what tag writes. A weak tag does not do for a change.
+func untag(s string) (int64, bool) {
+	s = strings.TrimSpace(s)
+	n, err := strconv.ParseInt(strings.Trim(s, `"`), 10, 64)
+	return n, err == nil && n > 0 && s == tag(n)
+}
+
+// unchanged tells whether the client has what the tag is of.
+func unchanged(r *http.Request, tag string) bool {
+	for _, line := range r.Header.Values("If-None-Match") {
+		for have := range strings.SplitSeq(line, ",") {
+			have = strings.TrimSpace(have)
+			if have == "*" || strings.TrimPrefix(have, "W/") == strings.TrimPrefix(tag, "W/") {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,53 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+)
+
+// problem is an error as RFC 9457 has it.
+type problem struct {
+	Type      string  `json:"type"`
+	Title     string  `json:"title"`
+	Status    int     `json:"status"`
+	Code      string  `json:"code"`
+	Detail    string  `json:"detail"`
+	RequestID string  `json:"request_id"`
+	Errors    []fault `json:"errors,omitempty"`
+	Conflict  *clash  `json:"conflict,omitempty"`
+	allow     string  // methods, for a method that is not
+	retry     int64   // seconds; 0 says nothing
+}
+
+// fault is one mistake in what was sent.
+type fault struct {
+	Policy  string `json:"policy,omitempty"` // in an import
+	Field   string `json:"field"`            // "" is the whole
+	Message string `json:"message"`
+}
+
+func (p *problem) Error() string { return p.Detail }
+
+// write answers with the problem.
+func (p *problem) write(w http.ResponseWriter, requestID string) {
+	answer := *p
+	answer.Type, answer.Title, answer.RequestID = "about:blank", http.StatusText(p.Status), requestID
+	h := w.Header()
+	h.Del("ETag")
+	h.Set("Content-Type", "application/problem+json")
+	if p.allow != "" {
+		h.Set("Allow", p.allow)
+	}
+	if p.retry > 0 {
+		h.Set("Retry-After", seconds(p.retry))
+	}
+	if p.Status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", `Bearer realm="headgate console"`)
+	}
+	b, err := json.Marshal(answer)
+	if err != nil { // texts and numbers are always written
+		b = []byte("{}")
+	}
+	w.WriteHeader(p.Status)
+	w.Write(append(b, '\n'))
+}

@@ -1,0 +1,44 @@
+package api
+
+import (
+	"net/http"
+	"time"
+)
+
+type publishingView struct {
+	Version     int64     `json:"version"`
+	ChangedAt   time.Time `json:"changed_at,omitzero"`
+	Published   int64     `json:"published"`
+	PublishedAt time.Time `json:"published_at,omitzero"`
+	Pending     bool      `json:"pending"`
+	Redis       bool      `json:"redis"` // where to publish
+	Failures    int       `json:"failures"`
+	FailedSince time.Time `json:"failed_since,omitzero"`
+
+	// Error may name hosts, so only administrators are told.
+	Error string `json:"error,omitempty"`
+}
+
+func (c *call) publishing() error {
+	p, err := c.o.Service.Publishing(c.ctx(), c.actor)
+	if err != nil {
+		return err
+	}
+	v := publishingView{
+		Version: p.Version, ChangedAt: p.ChangedAt, Published: p.Published, PublishedAt: p.At,
+		Pending: p.Published < p.Version, Redis: c.o.Publishing != nil,
+	}
+	if c.o.Publishing == nil {
+		return c.send(http.StatusOK, v)
+	}
+	status := c.o.Publishing()
+	v.Failures, v.FailedSince = status.Failures, status.Since
+	access, err := c.access()
+	if err != nil {
+		return err
+	}
+	if status.Err != nil && access.CanManage() {
+		v.Error = status.Err.Error()
+	}
+	return c.send(http.StatusOK, v)
+}

@@ -1,0 +1,81 @@
+package api
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// query reads the query of a request and collects what is wrong with it.
+type query struct {
+	values url.Values
+	faults []fault
+}
+
+// readQuery reads the parameters of a request. Those that are not known, and those
+// that stand twice, are mistakes.
+func (c *call) readQuery(known []string) error {
+	values, err := url.ParseQuery(c.r.URL.RawQuery)
+	if err != nil {
+		return malformed("the query cannot be read")
+	}
+	c.query = query{values: values}
+	for _, name := range sortedKeys(values) {
+		switch {
+		case !slices.Contains(known, name):
+			c.query.note(name, "the parameter is not known")
+		case len(values[name]) > 1:
+			c.query.note(name, "it stands twice")
+		}
+	}
+	return c.query.err()
+}
+
+func (q *query) note(name, message string) {
+	q.faults = append(q.faults, fault{Field: clip(name), Message: message})
+}
+
+// text is a parameter, or "".
+func (q *query) text(name string) string { return q.values.Get(name) }
+
+// number is a parameter that is not negative, or 0.
+func (q *query) number(name string) int64 {
+	s := q.text(name)
+	if s == "" {
+		return 0
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 {
+		q.note(name, "it is not a whole number from 0")
+	}
+	return n
+}
+
+// most is the greatest that an int is on every machine.
+const most = 1<<31 - 1
+
+// small is number for what an int holds.
+func (q *query) small(name string) int { return int(min(q.number(name), most)) }
+
+// instant is a parameter, or the zero time.
+func (q *query) instant(name string) time.Time {
+	s := q.text(name)
+	if s == "" {
+		return time.Time{}
+	}
+	at, err := time.Parse(time.RFC3339, s)
+	if err != nil || at.Year() < 1970 || at.Year() > 9999 {
+		q.note(name, "it is not a time such as 2026-01-31T12:00:00Z")
+		return time.Time{}
+	}
+	return at
+}
+
+// err reports what was wrong.
+func (q *query) err() error {
+	if len(q.faults) > 0 {
+		return invalid(q.faults...)
+	}
+	return nil
+}

@@ -1,0 +1,47 @@
+package api
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+)
+
+// send answers with a value as JSON.
+func (c *call) send(status int, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	c.w.Header().Set("Content-Type", "application/json")
+	c.w.WriteHeader(status)
+	c.w.Write(append(b, '\n'))
+	return nil
+}
+
+// sendTagged answers with a value, or 304 to who has it under its tag. The tag ""
+// is made of what is sent.
+func (c *call) sendTagged(v any, tag string) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if tag == "" {
+		sum := sha256.Sum256(b)
+		tag = `W/"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
+	}
+	c.w.Header().Set("ETag", tag)
+	if unchanged(c.r, tag) {
+		c.w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	return c.send(http.StatusOK, json.RawMessage(b))
+}
+
+// nothing answers that it is done.
+func (c *call) nothing(err error) error {
+	if err == nil {
+		c.w.WriteHeader(http.StatusNoContent)
+	}
+	return err
+}

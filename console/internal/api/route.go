@@ -1,0 +1,89 @@
+package api
+
+import "slices"
+
+// route is one kind of request.
+type route struct {
+	pattern string // as http.ServeMux has them
+	serve   func(*call) error
+	open    bool     // to whoever asks
+	params  []string // of the query
+}
+
+// routes are all that there are.
+func routes() []route {
+	return slices.Concat(policyRoutes(), setRoutes(), appRoutes(), userRoutes(), ownRoutes(), consoleRoutes())
+}
+
+func policyRoutes() []route {
+	return []route{
+		{pattern: "GET /api/policies", serve: (*call).listPolicies, params: []string{"search", "app", "mode", "sort", "page", "per_page"}},
+		{pattern: "GET /api/policies/{name}", serve: (*call).readPolicy},
+		{pattern: "PUT /api/policies/{name}", serve: (*call).savePolicy},
+		{pattern: "DELETE /api/policies/{name}", serve: (*call).deletePolicy, params: []string{"version"}},
+		{pattern: "PUT /api/policies/{name}/mode", serve: (*call).switchMode},
+		{pattern: "GET /api/policies/{name}/history", serve: (*call).history, params: []string{"before", "per_page"}},
+		{pattern: "GET /api/policies/{name}/history/{version}", serve: (*call).revision},
+		{pattern: "GET /api/policies/{name}/diff", serve: (*call).diff, params: []string{"from", "to"}},
+		{pattern: "POST /api/policies/{name}/rollback", serve: (*call).rollback},
+		{pattern: "POST /api/policies/{name}/key", serve: (*call).peekKey},
+		{pattern: "POST /api/policies/{name}/key/reset", serve: (*call).resetKey},
+		{pattern: "POST /api/validate", serve: (*call).validate},
+		{pattern: "POST /api/test", serve: (*call).test},
+	}
+}
+
+func setRoutes() []route {
+	return []route{
+		{pattern: "GET /api/export", serve: (*call).export, params: []string{"format"}},
+		{pattern: "POST /api/import/plan", serve: (*call).planImport, params: []string{"missing", "base"}},
+		{pattern: "POST /api/import", serve: (*call).applyImport, params: []string{"missing", "base"}},
+	}
+}
+
+func appRoutes() []route {
+	return []route{
+		{pattern: "GET /api/apps", serve: (*call).listApps},
+		{pattern: "GET /api/apps/{app}", serve: (*call).readApp},
+		{pattern: "PUT /api/apps/{app}", serve: (*call).saveApp},
+		{pattern: "DELETE /api/apps/{app}", serve: (*call).deleteApp},
+		{pattern: "GET /api/apps/{app}/figures", serve: (*call).figures},
+	}
+}
+
+func userRoutes() []route {
+	return []route{
+		{pattern: "GET /api/users", serve: (*call).listUsers},
+		{pattern: "POST /api/users", serve: (*call).createUser},
+		{pattern: "GET /api/users/{user}", serve: (*call).readUser},
+		{pattern: "POST /api/users/{user}/password", serve: (*call).resetPassword},
+		{pattern: "PUT /api/users/{user}/disabled", serve: (*call).disableUser},
+		{pattern: "DELETE /api/users/{user}/disabled", serve: (*call).enableUser},
+		{pattern: "PUT /api/users/{user}/administrator", serve: (*call).promoteUser},
+		{pattern: "DELETE /api/users/{user}/administrator", serve: (*call).demoteUser},
+		{pattern: "PUT /api/users/{user}/roles/{app}", serve: (*call).giveRole},
+		{pattern: "DELETE /api/users/{user}/roles/{app}", serve: (*call).takeRole},
+	}
+}
+
+func ownRoutes() []route {
+	return []route{
+		{pattern: "GET /api/me", serve: (*call).me},
+		{pattern: "GET /api/sessions", serve: (*call).listSessions},
+		{pattern: "DELETE /api/sessions/{id}", serve: (*call).revokeSession},
+		{pattern: "GET /api/tokens", serve: (*call).listTokens},
+		{pattern: "POST /api/tokens", serve: (*call).createToken},
+		{pattern: "DELETE /api/tokens/{id}", serve: (*call).revokeToken},
+	}
+}
+
+func consoleRoutes() []route {
+	return []route{
+		{pattern: "GET /api/openapi.json", serve: (*call).description, open: true},
+		{pattern: "GET /api/settings", serve: (*call).readSettings},
+		{pattern: "PUT /api/settings", serve: (*call).saveSettings},
+		{pattern: "GET /api/audit", serve: (*call).audit, params: []string{"actor", "object", "action", "outcome", "since", "until", "before", "per_page"}},
+		{pattern: "GET /api/publishing", serve: (*call).publishing},
+		{pattern: "GET /api/instances", serve: (*call).instances},
+	}
+}

@@ -1,0 +1,39 @@
+package api
+
+import (
+	"time"
+
+	"github.com/headgate/headgate/console/internal/service"
+)
+
+// settingsView has seconds.
+type settingsView struct {
+	SessionIdle int64 `json:"session_idle"`
+	SessionLife int64 `json:"session_life"`
+}
+
+func (c *call) readSettings() error {
+	s, err := c.o.Service.Settings(c.ctx(), c.actor)
+	if err != nil {
+		return err
+	}
+	return c.sendTagged(settingsView{int64(s.SessionIdle / time.Second), int64(s.SessionLife / time.Second)}, "")
+}
+
+func (c *call) saveSettings() error {
+	var in settingsView
+	if err := c.decode(&in); err != nil {
+		return err
+	}
+	s := service.Settings{SessionIdle: duration(in.SessionIdle), SessionLife: duration(in.SessionLife)}
+	if err := c.o.Service.SaveSettings(c.ctx(), c.actor, s); err != nil {
+		return err
+	}
+	return c.readSettings()
+}
+
+// duration is so many seconds, or as many as no setting has.
+func duration(seconds int64) time.Duration {
+	const century = 100 * 366 * 24 * 3600
+	return time.Duration(min(max(seconds, -1), century)) * time.Second
+}

@@ -1,0 +1,152 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// maxDepth is deeper than any body nests.
+const maxDepth = 8
+
+// decodeStrictly reads one JSON object into the struct that into points to. Unlike
+// encoding/json it refuses fields that are not known, that stand twice or in
+// another case, bytes that are not UTF-8 and anything behind the end; and it lists
+// every field that is wrong, not the first alone.
+func decodeStrictly(b []byte, into any) error {
+	if !utf8.Valid(b) || halfCharacter(b) {
+		return malformed("the body is not UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	var twice []fault
+	if err := walk(d, "", 0, &twice); err != nil {
+		return malformed("the body is not JSON: " + err.Error())
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return malformed("there is something behind the end of the body")
+	}
+	if list := append(twice, fill(b, reflect.ValueOf(into).Elem(), "")...); len(list) > 0 {
+		return invalid(list...)
+	}
+	return nil
+}
+
+// halfCharacter tells whether a text of JSON escapes one half of a UTF-16 pair
+// without the other, which encoding/json would replace.
+func halfCharacter(b []byte) bool {
+	for i := 0; i+1 < len(b); i++ {
+		if b[i] != '\\' {
+			continue
+		}
+		i++
+		first := escaped(b[i:])
+		if !utf16.IsSurrogate(first) {
+			continue
+		}
+		if i+5 >= len(b) || b[i+5] != '\\' || utf16.DecodeRune(first, escaped(b[i+6:])) == utf8.RuneError {
+			return true
+		}
+		i += 10
+	}
+	return false
+}
+
+// escaped is the character of "uXXXX", or 0.
+func escaped(b []byte) rune {
+	if len(b) < 5 || b[0] != 'u' {
+		return 0
+	}
+	n, err := strconv.ParseUint(string(b[1:5]), 16, 16)
+	if err != nil {
+		return 0
+	}
+	return rune(n)
+}
+
+// walk reads a value, and notes the fields that stand twice.
+func walk(d *json.Decoder, field string, depth int, twice *[]fault) error {
+	token, err := d.Token()
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	open, nested := token.(json.Delim)
+	if err != nil || !nested {
+		return err
+	}
+	if depth == maxDepth {
+		return fmt.Errorf("the nesting is deeper than %d", maxDepth)
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		inner := field
+		if open == '{' {
+			key, err := d.Token()
+			if err != nil {
+				return err
+			}
+			inner = join(field, key.(string)) // the decoder lets nothing else be a key
+			if seen[inner] {
+				*twice = append(*twice, fault{Field: clip(inner), Message: "it stands twice"})
+			}
+			seen[inner] = true
+		}
+		if err := walk(d, inner, depth+1, twice); err != nil {
+			return err
+		}
+	}
+	if _, err = d.Token(); errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// fill puts an object into a struct, and returns what does not fit.
+func fill(b []byte, into reflect.Value, prefix string) (list []fault) {
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(b, &object); err != nil || object == nil {
+		return []fault{{Field: clip(prefix), Message: "it is not a JSON object"}}
+	}
+	fields := map[string]reflect.Value{}
+	for i := range into.NumField() {
+		fields[into.Type().Field(i).Tag.Get("json")] = into.Field(i)
+	}
+	for _, key := range sortedKeys(object) {
+		name, f := join(prefix, key), fields[key]
+		switch {
+		case !f.IsValid():
+			list = append(list, fault{Field: clip(name), Message: "the field is not known"})
+		case f.Kind() == reflect.Struct:
+			list = append(list, fill(object[key], f, name)...)
+		default:
+			if err := json.Unmarshal(object[key], f.Addr().Interface()); err != nil {
+				list = append(list, fault{Field: name, Message: "it is not " + kindOf(f.Type())})
+			}
+		}
+	}
+	return list
+}
+
+// kindOf is what belongs into a field.
+func kindOf(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a text"
+	case reflect.Int, reflect.Int64:
+		return "a whole number that fits"
+	}
+	return "a list of texts"
+}
+
+func join(prefix, key string) string {
+	if prefix == "" {
+		return key
+	}
+	return prefix + "." + key
+}

@@ -1,0 +1,97 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate/console/internal/service"
+	"github.com/headgate/headgate/policy"
+)
+
+// sample is a request to be tried. It is a core.Request.
+type sample struct {
+	App    string `json:"app"`
+	Verb   string `json:"method"`
+	Host   string `json:"host"`
+	URL    string `json:"path"`
+	Router string `json:"route"`
+}
+
+func (s *sample) Context() context.Context { return context.Background() }
+func (s *sample) Method() string           { return s.Verb }
+func (s *sample) Path() string             { return s.URL }
+func (s *sample) Route() string            { return s.Router }
+func (s *sample) RemoteAddr() string       { return "" }
+
+// Header knows the host alone: policies match by no other.
+func (s *sample) Header(name string) []string {
+	if name == "Host" && s.Host != "" {
+		return []string{s.Host}
+	}
+	return nil
+}
+
+func (s *sample) check() error {
+	var faults []fault
+	s.Verb = cmp.Or(s.Verb, http.MethodGet)
+	if !strings.HasPrefix(s.URL, "/") {
+		faults = append(faults, fault{Field: "path", Message: "it does not begin with /"})
+	}
+	if s.App != "" {
+		if err := policy.CheckApp(s.App); err != nil {
+			faults = append(faults, fault{Field: "app", Message: err.Error()})
+		}
+	}
+	if len(faults) > 0 {
+		return invalid(faults...)
+	}
+	return nil
+}
+
+// test tells which policies apply to a request, in the order in which they become
+// rules. Those that are off do not.
+func (c *call) test() error {
+	var in sample
+	if err := c.decode(&in); err != nil {
+		return err
+	}
+	if err := in.check(); err != nil {
+		return err
+	}
+	set, err := c.visible(in.App)
+	if err != nil {
+		return err
+	}
+	index, err := policy.NewIndex(set)
+	if err != nil {
+		return invalid(fieldFaults(err)...)
+	}
+	views := []policyView{}
+	for _, i := range index.Select(&in, nil) {
+		views = append(views, viewOf(set[i]))
+	}
+	return c.send(http.StatusOK, struct {
+		Policies []policyView `json:"policies"`
+	}{views})
+}
+
+// visible are the policies of an application, or of all, that the actor sees and
+// that are not off.
+func (c *call) visible(app string) (policy.Set, error) {
+	var set policy.Set
+	for n, pages := 1, 1; n <= pages; n++ {
+		page, err := c.o.Service.Policies(c.ctx(), c.actor, service.Query{App: app, Page: n, PerPage: service.MaxPerPage})
+		if err != nil {
+			return nil, err
+		}
+		set, pages = append(set, page.Policies...), page.Pages
+	}
+	set = slices.DeleteFunc(set, func(p policy.Policy) bool { return p.Mode == policy.Off })
+	slices.SortStableFunc(set, func(a, b policy.Policy) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Name, b.Name))
+	})
+	return set, nil
+}

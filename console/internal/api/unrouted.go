@@ -1,0 +1,41 @@
+package api
+
+import (
+	"net/http"
+	"path"
+)
+
+// unrouted is the error for a request that no route is for. A path that would be
+// redirected to another spelling is none.
+func (a *API) unrouted(r *http.Request) error {
+	escaped := r.URL.EscapedPath()
+	if path.Clean(escaped) != escaped {
+		return &problem{Status: http.StatusNotFound, Code: "not-found", Detail: "there is no such route"}
+	}
+	h, pattern := a.mux.Handler(r)
+	if pattern != "" {
+		return nil
+	}
+	var probe probe
+	h.ServeHTTP(&probe, r)
+	if probe.status == http.StatusMethodNotAllowed {
+		return &problem{Status: probe.status, Code: "method-not-allowed", Detail: "the route has no such method", allow: probe.header.Get("Allow")}
+	}
+	return &problem{Status: http.StatusNotFound, Code: "not-found", Detail: "there is no such route"}
+}
+
+// probe learns what http.ServeMux answers by itself.
+type probe struct {
+	header http.Header
+	status int
+}
+
+func (p *probe) Header() http.Header {
+	if p.header == nil {
+		p.header = http.Header{}
+	}
+	return p.header
+}
+
+func (p *probe) WriteHeader(status int)      { p.status = status }
+func (p *probe) Write(b []byte) (int, error) { return len(b), nil }

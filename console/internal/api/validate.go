@@ -1,0 +1,32 @@
+package api
+
+import "net/http"
+
+// verdict is what a policy would be.
+type verdict struct {
+	Valid    bool    `json:"valid"`
+	Errors   []fault `json:"errors"`
+	Limit    string  `json:"limit"`    // as it would be written, or "" if it is wrong
+	Sentence string  `json:"sentence"` // "" unless all is right
+	MaySave  bool    `json:"may_save"` // who asks owns every application that it lists
+}
+
+func (c *call) validate() error {
+	access, err := c.access()
+	if err != nil {
+		return err
+	}
+	var d draft
+	if err := c.decode(&d); err != nil {
+		return err
+	}
+	p, faults := d.policy()
+	v := verdict{Valid: len(faults) == 0, Errors: list(faults), MaySave: access.CanEdit(p.Apps)}
+	if p.Limit.Validate() == nil {
+		v.Limit = p.Limit.String()
+	}
+	if v.Valid {
+		v.Sentence = p.Sentence()
+	}
+	return c.send(http.StatusOK, v)
+}

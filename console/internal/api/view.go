@@ -1,0 +1,75 @@
+package api
+
+import (
+	"time"
+
+	"github.com/headgate/headgate/console/internal/service"
+	"github.com/headgate/headgate/policy"
+)
+
+// policyView is a policy as it is answered. What is not known of one that a
+// history holds is left out.
+type policyView struct {
+	Name         string    `json:"name"`
+	Description  string    `json:"description"`
+	Apps         []string  `json:"apps"`
+	Limit        string    `json:"limit"`
+	Key          string    `json:"key"`
+	Match        matchView `json:"match"`
+	OnLimit      string    `json:"on_limit"`
+	OnStoreError string    `json:"on_store_error"`
+	Mode         string    `json:"mode"`
+	Priority     int       `json:"priority"`
+	Sentence     string    `json:"sentence"`
+	Version      int64     `json:"version,omitempty"`
+	CreatedBy    string    `json:"created_by,omitempty"`
+	CreatedAt    time.Time `json:"created_at,omitzero"`
+	UpdatedBy    string    `json:"updated_by,omitempty"`
+	UpdatedAt    time.Time `json:"updated_at,omitzero"`
+}
+
+type matchView struct {
+	Methods []string `json:"methods"`
+	Host    string   `json:"host"`
+	Path    string   `json:"path"`
+}
+
+func viewOf(p policy.Policy) policyView {
+	return policyView{
+		Name: p.Name, Description: p.Description, Apps: list(p.Apps), Limit: p.Limit.String(), Key: p.Key,
+		Match:   matchView{list(p.Match.Methods), p.Match.Host, p.Match.Path},
+		OnLimit: p.OnLimit, OnStoreError: p.OnStoreError, Mode: p.Mode.String(), Priority: p.Priority,
+		Sentence: p.Sentence(), Version: p.Version,
+		CreatedBy: p.CreatedBy, CreatedAt: p.CreatedAt, UpdatedBy: p.UpdatedBy, UpdatedAt: p.UpdatedAt,
+	}
+}
+
+// viewOrNull is null for nil.
+func viewOrNull(p *policy.Policy) *policyView {
+	if p == nil {
+		return nil
+	}
+	return new(viewOf(*p))
+}
+
+// change is a field that differs.
+type change struct {
+	Field  string `json:"field"`
+	Before string `json:"before"`
+	After  string `json:"after"`
+}
+
+func changesOf(list []service.Change) []change {
+	return mapped(list, func(c service.Change) change { return change(c) })
+}
+
+// list is s as JSON has it: never null.
+func list[T any](s []T) []T { return append([]T{}, s...) }
+
+func mapped[T, V any](s []T, f func(T) V) []V {
+	views := make([]V, len(s))
+	for i, v := range s {
+		views[i] = f(v)
+	}
+	return views
+}

@@ -1,0 +1,118 @@
+package web
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/html"
+)
+
+// Whoever does not see a page is told what every field is.
+func TestEveryFieldHasAName(t *testing.T) {
+	w := newWorld(t)
+	w.policy("p", "5/1m")
+	b := w.as("admin")
+	for _, r := range routes() {
+		path, isGet := strings.CutPrefix(r.pattern, "GET ")
+		if !isGet || path == "/{$}" || path == "/drawing.svg" || path == "/export" || path == "/validate" || path == "/figures/live" {
+			continue
+		}
+		path = strings.ReplaceAll(path, "{name}", "p")
+		switch {
+		case strings.HasPrefix(path, "/users/"):
+			path = "/users/admin"
+		case path == "/apps/delete":
+			path = "/apps/delete?name=b"
+		}
+		b.get(path).want(http.StatusOK).legible(path)
+	}
+	b.post("/new", nil).want(http.StatusUnprocessableEntity).legible("the form with mistakes")
+	b.get("/nowhere").want(http.StatusNotFound).legible("a page that is not there")
+}
+
+// legible fails for what a screen reader cannot make sense of.
+func (a *answer) legible(page string) {
+	a.t.Helper()
+	ids, labels, heads := map[string]bool{}, map[string]bool{}, 0
+	a.each(func(n *html.Node) {
+		if id := attr(n, "id"); id != "" {
+			if ids[id] {
+				a.t.Errorf("%s: the id %s stands twice", page, id)
+			}
+			ids[id] = true
+		}
+		if n.Data == "label" {
+			labels[attr(n, "for")] = true
+		}
+		if n.Data == "h1" {
+			heads++
+		}
+	})
+	if heads != 1 {
+		a.t.Errorf("%s: there are %d main headings", page, heads)
+	}
+	if !ids["main"] || !a.links("#main") {
+		a.t.Errorf("%s: nothing leads to the content", page)
+	}
+	a.each(func(n *html.Node) {
+		for _, name := range []string{"aria-describedby", "aria-labelledby"} {
+			for _, id := range strings.Fields(attr(n, name)) {
+				if !ids[id] {
+					a.t.Errorf("%s: %s of %s names %s, which is not there", page, name, n.Data, id)
+				}
+			}
+		}
+		if !named(n, labels) {
+			a.t.Errorf("%s: the %s %q has no name", page, n.Data, attr(n, "name"))
+		}
+	})
+}
+
+// named tells whether an element that takes input says what for.
+func named(n *html.Node, labels map[string]bool) bool {
+	switch n.Data {
+	case "input", "select", "textarea":
+	case "button":
+		return words(n) != "" || attr(n, "aria-label") != ""
+	case "img":
+		return has(n, "alt")
+	default:
+		return true
+	}
+	if attr(n, "type") == "hidden" || attr(n, "aria-label") != "" || labels[attr(n, "id")] && attr(n, "id") != "" {
+		return true
+	}
+	for p := range n.Ancestors() {
+		if p.Data == "label" {
+			return true
+		}
+	}
+	return false
+}
+
+// The two palettes of the style sheet are readable.
+func TestTheColoursContrast(t *testing.T) {
+	css, err := files.ReadFile("static/style.css")
+	if err != nil {
+		t.Fatal(err)
+	}
+	light, dark, _ := strings.Cut(string(css), "@media (prefers-color-scheme: dark)")
+	for name, text := range map[string]string{"light": light, "dark": dark} {
+		c := palette(text)
+		for _, pair := range [][2]string{
+			{"text", "back"}, {"text", "card"}, {"soft", "back"}, {"soft", "card"}, {"main", "back"}, {"main", "card"}, {"main-text", "main"},
+			{"text", "main-soft"}, {"soft", "main-soft"}, {"bad", "card"}, {"bad", "bad-soft"}, {"text", "bad-soft"}, {"good", "good-soft"}, {"good", "card"},
+			{"text", "good-soft"}, {"warn", "warn-soft"}, {"text", "warn-soft"}, {"text", "line"},
+		} {
+			if got := contrast(c[pair[0]], c[pair[1]]); got < 4.5 {
+				t.Errorf("%s: %s on %s has a contrast of %.2f", name, pair[0], pair[1], got)
+			}
+		}
+		for _, pair := range [][2]string{{"edge", "card"}, {"edge", "back"}, {"focus", "back"}, {"focus", "card"}} {
+			if got := contrast(c[pair[0]], c[pair[1]]); got < 3 {
+				t.Errorf("%s: %s on %s has a contrast of %.2f", name, pair[0], pair[1], got)
+			}
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package web
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/headgate/headgate/console/internal/service"
+)
+
+// applications is the page of those in which the asker has a role.
+type applications struct {
+	Apps     []service.App
+	Manager  bool
+	Name     string // what was to be added
+	About    string
+	Mistakes mistakes
+}
+
+func appsPage(v *visit) error { return v.showApps(http.StatusOK, applications{}) }
+
+func (v *visit) showApps(status int, a applications) error {
+	var err error
+	a.Manager = v.access.CanManage()
+	if a.Apps, err = v.Service.Apps(v.r.Context(), v.actor); err != nil {
+		return err
+	}
+	return v.show(status, "apps", "Applications", a)
+}
+
+func createApp(v *visit) error {
+	a := applications{Name: v.field("name"), About: v.field("description")}
+	err := v.Service.CreateApp(v.r.Context(), v.actor, a.Name, a.About)
+	if a.Mistakes = mistakesOf(err); a.Mistakes != nil {
+		return v.showApps(http.StatusUnprocessableEntity, a)
+	}
+	if err != nil {
+		return err
+	}
+	return v.seeOther("/apps", "app")
+}
+
+// mistakesOf returns what was wrong with what was given, or nil.
+func mistakesOf(err error) mistakes {
+	var invalid *service.InvalidError
+	if !errors.As(err, &invalid) {
+		return nil
+	}
+	m := mistakes{}
+	for _, f := range invalid.Faults {
+		m.add(f.Field, f.Message)
+	}
+	return m
+}
+
+func describeApp(v *visit) error {
+	if err := v.Service.DescribeApp(v.r.Context(), v.actor, v.field("name"), v.field("description")); err != nil {
+		return err
+	}
+	return v.seeOther("/apps", "appsaved")
+}
+
+// doomed is the page that asks before an application is deleted.
+type doomed struct {
+	service.App
+	Mistakes mistakes
+}
+
+func deleteAppPage(v *visit) error { return v.showDoomed(http.StatusOK, v.query("name"), nil) }
+
+func (v *visit) showDoomed(status int, name string, m mistakes) error {
+	apps, err := v.Service.Apps(v.r.Context(), v.actor)
+	if err != nil {
+		return err
+	}
+	for _, a := range apps {
+		if a.Name == name && v.access.CanManage() {
+			return v.show(status, "deleteapp", "Delete "+name, doomed{a, m})
+		}
+	}
+	if !v.access.CanManage() {
+		return &service.DeniedError{Action: "app.delete", Object: "app", Reason: "it takes an administrator"}
+	}
+	return service.ErrNotFound
+}
+
+func deleteApp(v *visit) error {
+	err := v.Service.DeleteApp(v.r.Context(), v.actor, v.field("name"))
+	if m := mistakesOf(err); m != nil {
+		return v.showDoomed(http.StatusUnprocessableEntity, v.field("name"), m)
+	}
+	if err != nil {
+		return err
+	}
+	return v.seeOther("/apps", "appdeleted")
+}

@@ -1,0 +1,60 @@
+package web
+
+import (
+	"fmt"
+
+	"github.com/headgate/headgate/policy/figures"
+)
+
+// The size of a chart.
+const (
+	chartWidth  = 300
+	chartHeight = 80
+	chartGap    = 2
+)
+
+// chart is a bar for each minute, made of what passed, below, and what did not.
+type chart struct {
+	Bars []bar
+	Most int64
+	Text string // for those who do not see it
+}
+
+// bar is a rectangle of a chart.
+type bar struct {
+	X, Y, Width, Height float64
+	Class               string
+	Words               string // what it shows
+}
+
+// chartOf draws the minutes of a policy.
+func chartOf(minutes []figures.Minute, name string) chart {
+	var c chart
+	for _, m := range minutes {
+		c.Most = max(c.Most, sumOf(m.Policies[name]))
+	}
+	wide := float64(chartWidth) / float64(max(1, len(minutes)))
+	for i, m := range minutes {
+		n := m.Policies[name]
+		at := m.Start.Format("15:04")
+		y := c.stack(float64(i)*wide, chartHeight, wide-chartGap, "passed", at, n.Passed+n.Degraded+n.Shadowed)
+		y = c.stack(float64(i)*wide, y, wide-chartGap, "refused", at, n.Refused)
+		c.stack(float64(i)*wide, y, wide-chartGap, "failed", at, n.Failed)
+	}
+	c.Text = fmt.Sprintf("Bars by the minute, the last %d minutes; the most in a minute is %d", len(minutes), c.Most)
+	return c
+}
+
+func sumOf(n figures.Counts) int64 {
+	return n.Passed + n.Degraded + n.Shadowed + n.Refused + n.Failed
+}
+
+// stack adds a bar that ends at y, and returns where it begins.
+func (c *chart) stack(x, y, wide float64, class, at string, n int64) float64 {
+	if n <= 0 || c.Most <= 0 {
+		return y
+	}
+	high := max(1, float64(n)/float64(c.Most)*chartHeight)
+	c.Bars = append(c.Bars, bar{x, max(0, y-high), wide, high, class, fmt.Sprintf("%s: %d %s", at, n, class)})
+	return max(0, y-high)
+}

@@ -1,0 +1,172 @@
+package web
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/policy"
+)
+
+// draft is the form of a policy as somebody filled it in, so that what is shown
+// again is what was typed.
+//
+// The limit is given by fields or as text, and the key by a choice or as text:
+// LimitBy and KeyBy tell which holds, and the other is ignored.
+type draft struct {
+	Version     int64 // the change is based on; 0 for a new policy
+	Name        string
+	Description string
+	Apps        []string
+
+	LimitBy   string // "fields" or "text"
+	Algorithm string
+	Quota     string
+	Period    string
+	Unit      string // of Period
+	Burst     string
+	Segments  string
+	Aligned   bool
+	LimitText string
+
+	KeyBy    string // a recipe that has words of its own, or "other"
+	KeyOther string
+
+	Methods      []string
+	OtherMethods string
+	Host         string
+	Path         string
+
+	OnLimit      string // "reject", "degrade" or "wait"
+	Wait         string
+	OnStoreError string
+	Mode         string
+	Priority     string
+}
+
+// blank is the form of a new policy, which needs nothing but a name and an
+// application.
+func blank() draft {
+	return draft{
+		LimitBy: "fields", Algorithm: "gcra", Quota: "100", Period: "1", Unit: "m", LimitText: "100/1m",
+		KeyBy: "ip", OnLimit: "reject", Mode: "enforce", Priority: "0",
+	}
+}
+
+// draftOf is the form that was sent.
+func draftOf(f url.Values) draft {
+	text := func(name string) string { return strings.TrimSpace(f.Get(name)) }
+	version, _ := strconv.ParseInt(f.Get("version"), 10, 64) // 0 is no version, and so stale
+	return draft{
+		Version: version, Name: text("name"), Apps: f["apps"],
+		Description: strings.TrimSpace(strings.ReplaceAll(f.Get("description"), "\r\n", "\n")),
+		LimitBy:     text("limit_by"), Algorithm: text("algorithm"), Quota: text("quota"), Period: text("period"), Unit: text("unit"),
+		Burst: text("burst"), Segments: text("segments"), Aligned: f.Get("aligned") != "", LimitText: text("limit"),
+		KeyBy: text("key"), KeyOther: text("key_other"),
+		Methods: f["methods"], OtherMethods: text("other_methods"), Host: text("host"), Path: text("path"),
+		OnLimit: text("on_limit"), Wait: text("wait"), OnStoreError: text("on_store_error"), Mode: text("mode"), Priority: text("priority"),
+	}
+}
+
+// values is the form to send, as draftOf reads it.
+func (d *draft) values() url.Values {
+	f := url.Values{
+		"version": {strconv.FormatInt(d.Version, 10)}, "name": {d.Name}, "description": {d.Description}, "apps": d.Apps,
+		"limit_by": {d.LimitBy}, "algorithm": {d.Algorithm}, "quota": {d.Quota}, "period": {d.Period}, "unit": {d.Unit},
+		"burst": {d.Burst}, "segments": {d.Segments}, "limit": {d.LimitText}, "key": {d.KeyBy}, "key_other": {d.KeyOther},
+		"methods": d.Methods, "other_methods": {d.OtherMethods}, "host": {d.Host}, "path": {d.Path},
+		"on_limit": {d.OnLimit}, "wait": {d.Wait}, "on_store_error": {d.OnStoreError}, "mode": {d.Mode}, "priority": {d.Priority},
+	}
+	if d.Aligned {
+		f.Set("aligned", "yes")
+	}
+	return f
+}
+
+// draftFrom is the form of a policy that there is.
+func draftFrom(p policy.Policy) draft {
+	d := draft{
+		Version: p.Version, Name: p.Name, Description: p.Description, Apps: p.Apps,
+		Host: p.Match.Host, Path: p.Match.Path,
+		OnStoreError: p.OnStoreError, Mode: p.Mode.String(), Priority: strconv.Itoa(p.Priority),
+	}
+	d.setLimit(p.Limit)
+	d.setKey(p.Key)
+	d.setMethods(p.Match.Methods)
+	d.setOnLimit(p.OnLimit)
+	return d
+}
+
+// unit is a unit of time that people choose.
+type unit struct {
+	Name, Words string
+	size        time.Duration
+}
+
+func units() []unit {
+	return []unit{
+		{"ms", "milliseconds", time.Millisecond}, {"s", "seconds", time.Second}, {"m", "minutes", time.Minute},
+		{"h", "hours", time.Hour}, {"d", "days", 24 * time.Hour},
+	}
+}
+
+// setLimit fills in both ways of giving the limit. A period that is no whole
+// number of any unit has the text alone.
+func (d *draft) setLimit(l core.Limit) {
+	d.LimitBy, d.LimitText = "text", l.String()
+	d.Algorithm, d.Quota, d.Aligned = l.Algorithm.String(), strconv.FormatInt(l.Quota, 10), l.Aligned
+	d.Burst, d.Segments = number(l.Burst), number(int64(l.Segments))
+	for _, u := range slices.Backward(units()) {
+		if l.Period%u.size == 0 {
+			d.LimitBy, d.Period, d.Unit = "fields", strconv.FormatInt(int64(l.Period/u.size), 10), u.Name
+			return
+		}
+	}
+}
+
+// number is the text of an option, which 0 leaves out.
+func number(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func (d *draft) setKey(recipe string) {
+	for _, c := range recipes() {
+		if c.Value == recipe {
+			d.KeyBy = recipe
+			return
+		}
+	}
+	d.KeyBy, d.KeyOther = "other", recipe
+}
+
+func (d *draft) setMethods(methods []string) {
+	var others []string
+	for _, m := range methods {
+		if slices.Contains(usualMethods(), m) {
+			d.Methods = append(d.Methods, m)
+			continue
+		}
+		others = append(others, m)
+	}
+	d.OtherMethods = strings.Join(others, " ")
+}
+
+func usualMethods() []string { return []string{"GET", "POST", "PUT", "PATCH", "DELETE"} }
+
+func (d *draft) setOnLimit(s string) {
+	span, waits := strings.CutPrefix(s, "wait ")
+	switch {
+	case waits:
+		d.OnLimit, d.Wait = "wait", span
+	case s == "":
+		d.OnLimit = "reject"
+	default:
+		d.OnLimit = s
+	}
+}

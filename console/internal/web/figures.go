@@ -1,0 +1,158 @@
+package web
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/console/internal/publish"
+	"github.com/headgate/headgate/console/internal/service"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/figures"
+)
+
+// live is the page of what is happening now.
+type live struct {
+	App   string
+	Apps  []service.App
+	Every bool // the browser asks again without JavaScript
+	At    time.Time
+
+	Redis    bool
+	Away     bool // Redis does not answer
+	Total    figures.Counts
+	Busy     []busy // the busiest first
+	More     int    // policies that are not shown
+	Instance []instance
+	Label    string // what instances should run
+	Work     work
+}
+
+// busy is what happened under one policy.
+type busy struct {
+	Name string
+	figures.Counts
+	Chart chart
+}
+
+// instance is a program that follows the policies.
+type instance struct {
+	policy.Instance
+	Current bool // runs what is published
+}
+
+// work is how far publishing is.
+type work struct {
+	service.Publishing
+	Pending int64 // versions that are not published yet
+	Failing bool
+	Since   time.Time
+	Runs    bool // something is published at all
+}
+
+// mostBusy is how many policies are shown.
+const mostBusy = 60
+
+func (l live) refresh() int {
+	if l.Every {
+		return 5
+	}
+	return 0
+}
+
+func figuresPage(v *visit) error {
+	l, err := v.live()
+	if err != nil {
+		return err
+	}
+	return v.show(http.StatusOK, "figures", "Live figures", l)
+}
+
+// liveFigures is the part of the page that the script asks for again and again.
+func liveFigures(v *visit) error {
+	l, err := v.live()
+	if err != nil {
+		return err
+	}
+	return v.fragment("figures", "live", l)
+}
+
+func (v *visit) live() (live, error) {
+	l := live{App: v.query("app"), Every: v.query("refresh") != "", At: v.Clock(), Redis: v.Fleet != nil}
+	var err error
+	if l.Apps, err = v.Service.Apps(v.r.Context(), v.actor); err != nil {
+		return l, err
+	}
+	if l.App == "" && len(l.Apps) > 0 {
+		l.App = l.Apps[0].Name
+	}
+	p, err := v.Service.Publishing(v.r.Context(), v.actor)
+	if err != nil {
+		return l, err
+	}
+	l.Work = v.work(p)
+	if l.App == "" {
+		return l, nil
+	}
+	if !slices.ContainsFunc(l.Apps, func(a service.App) bool { return a.Name == l.App }) {
+		return l, service.ErrNotFound
+	}
+	if v.Fleet != nil {
+		v.readFleet(&l)
+	}
+	return l, nil
+}
+
+func (v *visit) work(p service.Publishing) work {
+	w := work{Publishing: p, Pending: p.Version - p.Published, Runs: v.Publishing != nil}
+	if v.Publishing != nil {
+		var s publish.Status = v.Publishing()
+		w.Failing, w.Since = s.Err != nil, s.Since
+	}
+	return w
+}
+
+// readFleet asks Redis. That it is away is something to show.
+func (v *visit) readFleet(l *live) {
+	ctx := v.r.Context()
+	minutes, err := v.Fleet.Figures(ctx, l.App)
+	l.Away = err != nil
+	if l.Away {
+		v.Logger.WarnContext(ctx, "the figures cannot be read", "error", err)
+		return
+	}
+	l.tell(minutes)
+	label, err := v.Fleet.Published(ctx)
+	list, err2 := v.Fleet.Instances(ctx)
+	if err := cmp.Or(err, err2); err != nil {
+		v.Logger.WarnContext(ctx, "the instances cannot be read", "error", err)
+		l.Away = true
+		return
+	}
+	l.Label = label
+	for _, i := range list {
+		if v.access.Role(i.App) != service.NoRole {
+			l.Instance = append(l.Instance, instance{i, i.Version == label && i.Refused == ""})
+		}
+	}
+}
+
+// tell adds up the minutes by policies.
+func (l *live) tell(minutes []figures.Minute) {
+	for name, c := range figures.Total(minutes) {
+		l.Total.Add(c)
+		l.Busy = append(l.Busy, busy{Name: name, Counts: c})
+	}
+	slices.SortFunc(l.Busy, func(a, b busy) int {
+		return cmp.Or(cmp.Compare(b.all(), a.all()), cmp.Compare(a.Name, b.Name))
+	})
+	if len(l.Busy) > mostBusy {
+		l.More, l.Busy = len(l.Busy)-mostBusy, l.Busy[:mostBusy]
+	}
+	for i := range l.Busy {
+		l.Busy[i].Chart = chartOf(minutes, l.Busy[i].Name)
+	}
+}
+
+func (b busy) all() int64 { return b.Passed + b.Refused + b.Degraded + b.Shadowed + b.Failed }

@@ -1,0 +1,62 @@
+package web
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/console/internal/service"
+	"github.com/headgate/headgate/policy/figures"
+)
+
+func TestTheFiguresAreShownToThoseWhoMaySeeThem(t *testing.T) {
+	w := newWorld(t)
+	w.person("viewer", map[string]service.Role{"a": service.Viewer})
+	b := w.as("viewer")
+	for _, path := range []string{"/figures?app=a", "/figures/live?app=a"} {
+		got := b.get(path).want(http.StatusOK)
+		rows := got.rows()
+		if row := rows["one"]; !strings.HasSuffix(row, "| 50 | 10 | 0 | 0 | 0") {
+			t.Errorf("%s: the policy has the row %q", path, row)
+		}
+		if row := rows["no single policy"]; !strings.HasSuffix(row, "| 0 | 0 | 0 | 0 | 2") {
+			t.Errorf("%s: failures have the row %q", path, row)
+		}
+		if !strings.Contains(rows["here-1"], "up to date") || strings.Contains(rows["here-1"], "not yet") || !strings.Contains(rows["here-2"], "not yet up to date") {
+			t.Errorf("%s: the instances are %q and %q", path, rows["here-1"], rows["here-2"])
+		}
+		if _, there := rows["there"]; there {
+			t.Errorf("%s: an instance of another application is shown", path)
+		}
+	}
+	b.get("/figures?app=b").want(http.StatusNotFound)
+	if got := b.get("/figures?app=a&refresh=5"); !strings.Contains(got.text, `<meta http-equiv="refresh" content="5">`) {
+		t.Error("without JavaScript nothing is refreshed")
+	}
+}
+
+func TestBarsStandOnEachOther(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	c := chartOf([]figures.Minute{
+		{Start: at, Policies: map[string]figures.Counts{"p": {Passed: 30, Refused: 10}}},
+		{Start: at.Add(time.Minute), Policies: map[string]figures.Counts{"p": {Passed: 10}}},
+		{Start: at.Add(2 * time.Minute)},
+	}, "p")
+	want := []bar{
+		{0, 20, 98, 60, "passed", "12:00: 30 passed"},
+		{0, 0, 98, 20, "refused", "12:00: 10 refused"},
+		{100, 60, 98, 20, "passed", "12:01: 10 passed"},
+	}
+	if c.Most != 40 || len(c.Bars) != len(want) {
+		t.Fatalf("the chart is %+v", c)
+	}
+	for i, b := range c.Bars {
+		if b != want[i] {
+			t.Errorf("bar %d is %+v and not %+v", i, b, want[i])
+		}
+	}
+	if c := chartOf(nil, "p"); len(c.Bars) != 0 || c.Most != 0 {
+		t.Errorf("of nothing it is %+v", c)
+	}
+}

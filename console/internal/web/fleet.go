@@ -1,0 +1,79 @@
+package web
+
+import (
+	"context"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/figures"
+	"github.com/headgate/headgate/policy/redissource"
+	"github.com/headgate/headgate/store/redisstore"
+	"github.com/redis/go-redis/v9"
+)
+
+// Fleet is what is known of the running instances. Its methods are safe for
+// concurrent use.
+type Fleet interface {
+	// Peek tells what a request of one unit would meet, and changes nothing.
+	Peek(ctx context.Context, p policy.Policy, key string) (core.Decision, error)
+
+	// Reset makes a key as good as new.
+	Reset(ctx context.Context, p policy.Policy, key string) error
+
+	// Figures returns what happened in the last minutes of an application.
+	Figures(ctx context.Context, app string) ([]figures.Minute, error)
+
+	// Instances returns those that have reported lately.
+	Instances(ctx context.Context) ([]policy.Instance, error)
+
+	// Published returns the version that instances should run.
+	Published(ctx context.Context) (string, error)
+}
+
+// keyTimeout bounds the look-up of a key: people wait longer than requests.
+const keyTimeout = time.Second
+
+// redisFleet is a Fleet in Redis.
+type redisFleet struct {
+	client redis.UniversalClient
+	source *redissource.Source
+	store  *redisstore.Store
+	prefix string
+}
+
+// RedisFleet returns the instances that use a Redis with the prefix of the
+// source, "" for the usual one. It closes nothing. Keys that instances hide with
+// a secret are not found.
+func RedisFleet(client redis.UniversalClient, source *redissource.Source, prefix string) (Fleet, error) {
+	store, err := redisstore.New(client, redisstore.Options{Prefix: prefix, Timeout: keyTimeout})
+	if err != nil {
+		return nil, err
+	}
+	return &redisFleet{client, source, store, prefix}, nil
+}
+
+func (f *redisFleet) Peek(ctx context.Context, p policy.Policy, key string) (core.Decision, error) {
+	return f.apply(ctx, core.Op{Verb: core.Peek, Rule: p.Name, Key: key, Limit: p.Limit, Cost: 1, Lease: "console"})
+}
+
+func (f *redisFleet) Reset(ctx context.Context, p policy.Policy, key string) error {
+	_, err := f.apply(ctx, core.Op{Verb: core.Reset, Rule: p.Name, Key: key, Limit: p.Limit})
+	return err
+}
+
+func (f *redisFleet) apply(ctx context.Context, op core.Op) (core.Decision, error) {
+	var out [1]core.Decision
+	err := f.store.Apply(ctx, []core.Op{op}, out[:])
+	return out[0], err
+}
+
+func (f *redisFleet) Figures(ctx context.Context, app string) ([]figures.Minute, error) {
+	return figures.Read(ctx, f.client, f.prefix, app)
+}
+
+func (f *redisFleet) Instances(ctx context.Context) ([]policy.Instance, error) {
+	return f.source.Instances(ctx)
+}
+
+func (f *redisFleet) Published(ctx context.Context) (string, error) { return f.source.Version(ctx) }

@@ -1,0 +1,165 @@
+package web
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/headgate/headgate/console/internal/service"
+	"github.com/headgate/headgate/policy"
+)
+
+// form is the page on which a policy is written.
+type form struct {
+	draft
+	Action    string // where to send it
+	Back      string // where to go without saving
+	New       bool
+	Mistakes  mistakes
+	Preview   preview
+	Checked   bool // somebody asked for the preview
+	OwnApps   []appChoice
+	Algos     []choice
+	Recipes   []choice
+	Overflows []choice
+	Failures  []choice
+	Modes     []choice
+	Units     []unit
+	Verbs     []appChoice
+}
+
+// appChoice is a box to tick.
+type appChoice struct {
+	Name    string
+	Checked bool
+	Help    string
+}
+
+// preview says what a policy would do.
+type preview struct {
+	Sentence string // "" while something is wrong
+	Limit    string // its text, or "" while something is wrong with it
+	Drawing  string // the address of its drawing
+	Faults   []fault
+}
+
+// fault is a mistake with the field that shows it.
+type fault struct{ Field, Words, Message string }
+
+// form completes a draft to a page.
+func (v *visit) form(d draft, m mistakes, isNew bool) (form, error) {
+	apps, err := v.Service.Apps(v.r.Context(), v.actor)
+	if err != nil {
+		return form{}, err
+	}
+	p, own := d.policy()
+	if m == nil {
+		m = mistakes{}
+	}
+	f := form{
+		draft: d, New: isNew, Mistakes: m, Preview: previewOf(p, own, m), Action: "/new", Back: "/policies",
+		Algos: algorithms(), Recipes: recipes(), Overflows: overflows(), Failures: failures(), Modes: modes(), Units: units(),
+	}
+	if !isNew {
+		f.Back = policyPath(d.Name)
+		f.Action = f.Back + "/edit"
+	}
+	f.OwnApps = tick(apps, d.Apps)
+	for _, verb := range usualMethods() {
+		f.Verbs = append(f.Verbs, appChoice{Name: verb, Checked: slices.Contains(d.Methods, verb)})
+	}
+	if len(own["limit"]) == 0 && p.Limit.Validate() == nil {
+		f.draft.agree(p)
+	}
+	return f, nil
+}
+
+// agree fills in the way of giving the limit that does not hold from the one that
+// does.
+func (d *draft) agree(p policy.Policy) {
+	if d.LimitBy != "text" {
+		d.LimitText = p.Limit.String()
+		return
+	}
+	text := d.LimitText
+	d.setLimit(p.Limit)
+	d.LimitBy, d.LimitText = "text", text
+}
+
+// tick lists the applications that may be chosen, and those that are chosen
+// whatever they are.
+func tick(apps []service.App, chosen []string) []appChoice {
+	var list []appChoice
+	for _, a := range apps {
+		if a.Role == service.Owner || slices.Contains(chosen, a.Name) {
+			list = append(list, appChoice{a.Name, slices.Contains(chosen, a.Name), a.Description})
+		}
+	}
+	for _, name := range chosen {
+		if !slices.ContainsFunc(list, func(c appChoice) bool { return c.Name == name }) {
+			list = append(list, appChoice{Name: name, Checked: true})
+		}
+	}
+	return list
+}
+
+// previewOf lists the mistakes that are to be shown, in the order of the fields.
+func previewOf(p policy.Policy, own, show mistakes) preview {
+	var out preview
+	if len(own) == 0 {
+		out.Sentence = p.Sentence()
+	}
+	if p.Limit.Validate() == nil {
+		out.Limit = p.Limit.String()
+		out.Drawing = drawingPath(out.Limit)
+	}
+	for _, name := range formFields() {
+		for _, text := range show[name] {
+			out.Faults = append(out.Faults, fault{name, fieldWords(name), text})
+		}
+	}
+	return out
+}
+
+// formFields are the names of all fields in the order of the page.
+func formFields() []string {
+	return []string{
+		"", "name", "description", "apps", "algorithm", "quota", "period", "burst", "segments", "aligned", "limit_fields", "limit",
+		"key", "key_other", "methods", "host", "path", "on_limit", "wait", "on_store_error", "mode", "priority",
+	}
+}
+
+func fieldWords(name string) string {
+	switch name {
+	case "":
+		return "Policy"
+	case "quota":
+		return "Requests"
+	case "period", "burst", "algorithm", "segments":
+		return string(name[0]-'a'+'A') + name[1:]
+	case "aligned":
+		return "By the clock"
+	case "limit_fields":
+		return "Limit"
+	case "key_other":
+		return "Key"
+	case "methods", "host", "path":
+		return label("match." + name)
+	case "wait":
+		return "Longest wait"
+	}
+	return label(name)
+}
+
+func policyPath(name string) string { return "/policies/" + url.PathEscape(name) }
+
+func drawingPath(limit string) string { return "/drawing.svg?limit=" + url.QueryEscape(limit) }
+
+// version reads the version that a change is based on; 0 is never current.
+func (v *visit) version(field string) int64 {
+	n, err := strconv.ParseInt(v.field(field), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,207 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/console/internal/auth"
+	"github.com/headgate/headgate/console/internal/service"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/policy"
+	"golang.org/x/net/html"
+)
+
+func TestANameAndAnApplicationAreEnoughForAPolicy(t *testing.T) {
+	w := newWorld(t)
+	b := w.as("admin")
+	if got := b.get("/policies"); !strings.Contains(got.text, "There are no policies yet") || !strings.Contains(got.text, `href="/new"`) {
+		t.Error("the empty list does not say how to begin")
+	}
+	b.submit("/new", "/new", url.Values{"name": {"first"}, "apps": {"a"}}).goes("/policies/first?done=created")
+	p, err := w.Policy(t.Context(), w.admin, "first")
+	if err != nil || p.Limit.String() != "100/1m" || p.Key != "ip" || p.Mode != policy.Enforce {
+		t.Errorf("the policy is %+v, %v", p, err)
+	}
+	got := b.get("/policies/first?done=created").want(http.StatusOK)
+	if !strings.Contains(got.text, p.Sentence()) || !strings.Contains(got.text, "The policy was created.") {
+		t.Error("the page does not say what the policy does")
+	}
+}
+
+// Whatever a policy holds comes back from its form unchanged.
+func TestTheFormOfEveryPolicySavesItUnchanged(t *testing.T) {
+	w := newWorld(t)
+	b := w.as("admin")
+	for i, p := range []policy.Policy{
+		{Limit: limit("100/1m burst=20"), Key: "api-key", OnLimit: "wait 500ms", OnStoreError: "closed", Priority: -7},
+		{Limit: limit("5/1m30s sliding-log"), Key: "user+route", Mode: policy.Shadow, Description: "two\nlines"},
+		{Limit: limit("240/1h sliding-window segments=60"), Key: "ip/56", Match: policy.Match{Methods: []string{"POST", "PURGE"}, Host: "*.example.com", Path: "/users/{id}"}},
+		{Limit: limit("10/1s fixed-window aligned"), Key: "global", OnLimit: "degrade", Mode: policy.Off},
+		{Limit: limit("20 concurrent ttl=30s"), Key: "header:X-Tenant+ip", OnStoreError: "open"},
+		{Limit: limit("3/1500us token-bucket burst=9"), Key: "cookie:sid", OnStoreError: "local"},
+		{Limit: limit("1/400d"), Key: "ip+route"},
+	} {
+		p.Name, p.Apps = "p"+string(rune('a'+i)), []string{"a", "b"}
+		_, err := w.CreatePolicy(t.Context(), w.admin, p)
+		w.must(err)
+		page := "/policies/" + p.Name
+		b.submit(page+"/edit", page+"/edit", url.Values{"do": {"save"}}).goes(page + "?done=saved")
+		if got, err := w.Policy(t.Context(), w.admin, p.Name); err != nil || got.Version != 1 {
+			t.Errorf("%s: the form changed %v, %v", p.Name, service.Diff(p, got), err)
+		}
+	}
+}
+
+// draws tells whether the page has the drawing of a limit.
+func (a *answer) draws(limit string) (found bool) {
+	a.each(func(n *html.Node) { found = found || n.Data == "img" && attr(n, "src") == drawingPath(limit) })
+	return found
+}
+
+func limit(s string) core.Limit {
+	l, err := core.ParseLimit(s)
+	if err != nil {
+		panic(err)
+	}
+	return l
+}
+
+// Of the two ways to give a limit the one that is chosen holds, and the preview
+// fills in the other.
+func TestTheChosenWayOfGivingTheLimitHolds(t *testing.T) {
+	w := newWorld(t)
+	b := w.as("admin")
+	form := b.get("/new").form("/new")
+	form["name"], form["apps"], form["limit"], form["quota"] = []string{"p"}, []string{"a"}, []string{"240/1h sliding-window segments=60"}, []string{"7"}
+	for by, want := range map[string][2]string{"fields": {"7", "7/1m"}, "text": {"240", "240/1h sliding-window segments=60"}} {
+		form["limit_by"], form["do"] = []string{by}, []string{"preview"}
+		got := b.post("/new", form).want(http.StatusOK)
+		shown := got.form("/new")
+		if shown.Get("quota") != want[0] || shown.Get("limit") != want[1] || shown.Get("limit_by") != by {
+			t.Errorf("by %s the preview shows %v", by, shown)
+		}
+		if !got.draws(limit(want[1]).String()) {
+			t.Errorf("by %s the drawing is another", by)
+		}
+	}
+	form["limit_by"], form["do"] = []string{"text"}, []string{"save"}
+	b.post("/new", form).goes("/policies/p?done=created")
+	if p, err := w.Policy(t.Context(), w.admin, "p"); err != nil || p.Limit != limit("240/1h sliding-window segments=60") {
+		t.Errorf("the policy is %+v, %v", p, err)
+	}
+}
+
+func TestAllMistakesAreShownAtOnceBesideTheirFields(t *testing.T) {
+	w := newWorld(t)
+	b := w.as("admin")
+	form := url.Values{
+		"name": {"Not A Name"}, "limit_by": {"fields"}, "algorithm": {"fixed-window"}, "quota": {"many"}, "period": {"x"}, "unit": {"m"}, "burst": {"-3"},
+		"segments": {"y"}, "key": {"other"}, "key_other": {"nobody+ip"}, "methods": {"GET", "GET"}, "host": {"a b"}, "path": {"nowhere"}, "on_limit": {"wait"}, "wait": {"long"},
+		"on_store_error": {"maybe"}, "mode": {"soon"}, "priority": {"high"}, "description": {strings.Repeat("x", 1001)},
+	}
+	got := b.post("/new", form).want(http.StatusUnprocessableEntity)
+	for _, field := range []string{
+		"name", "apps", "quota", "period", "burst", "segments", "key_other", "methods", "host", "path", "wait", "on_store_error", "mode", "priority", "description",
+	} {
+		if got.mistake(field) == "" {
+			t.Errorf("there is nothing beside %s", field)
+		}
+		if !got.links("#"+field) || got.byID(field) == nil {
+			t.Errorf("the summary does not lead to %s", field)
+		}
+	}
+	kept := got.form("/new")
+	for _, field := range []string{"name", "quota", "period", "burst", "segments", "key_other", "host", "path", "wait", "priority", "description"} {
+		if !slices.Equal(kept[field], form[field]) {
+			t.Errorf("%s is kept as %q", field, kept[field])
+		}
+	}
+	text := b.post("/new", url.Values{"name": {"x"}, "apps": {"a"}, "limit_by": {"text"}, "limit": {"many/often burst=x"}, "key": {"ip"}, "on_limit": {"reject"}, "mode": {"enforce"}, "priority": {"0"}})
+	if m := text.want(http.StatusUnprocessableEntity).mistake("limit"); !strings.Contains(m, "quota") || !strings.Contains(m, "period") || !strings.Contains(m, "burst") {
+		t.Errorf("of the text it says %q", m)
+	}
+	odd := b.post("/new", url.Values{"name": {"x"}, "apps": {"a"}, "limit_by": {"fields"}, "algorithm": {"fixed-window"}, "quota": {"0"}, "period": {"0"}, "unit": {"s"}, "burst": {"5"}, "segments": {"5"}, "key": {"ip"}, "on_limit": {"reject"}, "mode": {"enforce"}, "priority": {"0"}})
+	for _, field := range []string{"quota", "period", "burst", "segments"} {
+		if odd.mistake(field) == "" {
+			t.Errorf("of the limit there is nothing beside %s", field)
+		}
+	}
+}
+
+func (a *answer) links(to string) (found bool) {
+	a.each(func(n *html.Node) { found = found || n.Data == "a" && attr(n, "href") == to })
+	return found
+}
+
+func TestTheScriptAsksForTheSameMistakesAndDrawing(t *testing.T) {
+	w := newWorld(t)
+	b := w.as("admin")
+	d := blank()
+	d.Name, d.Apps, d.Quota = "Bad Name", []string{"a"}, "50"
+	got := b.get("/validate?" + d.values().Encode()).want(http.StatusOK)
+	if !strings.Contains(got.text, `data-field="name"`) || strings.Contains(got.text, `data-field="quota"`) || !strings.Contains(got.text, "/drawing.svg?limit=50%2F1m") {
+		t.Errorf("it answers %s", got.text)
+	}
+	d.Name = "good"
+	if got := b.get("/validate?" + d.values().Encode()); !strings.Contains(got.text, "50 requests a minute for each address") {
+		t.Errorf("it answers %s", got.text)
+	}
+	svg := b.get("/drawing.svg?limit=50/1m").want(http.StatusOK)
+	if kind := svg.header.Get("Content-Type"); kind != "image/svg+xml" || !strings.Contains(svg.header.Get("Cache-Control"), "max-age") {
+		t.Errorf("the drawing is %s, %s", kind, svg.header.Get("Cache-Control"))
+	}
+	b.get("/drawing.svg?limit=often").want(http.StatusBadRequest)
+}
+
+// Everything can be done with the forms that the pages hold.
+func TestEveryEditHasAForm(t *testing.T) {
+	w := newWorld(t)
+	b := w.as("admin")
+	w.policy("p", "5/1m")
+	b.submit("/policies/p", "/policies/p/mode", url.Values{"mode": {"shadow"}}).goes("/policies/p?done=mode")
+	b.submit("/policies?mode=shadow&sort=-name", "/policies/p/mode", url.Values{"mode": {"off"}}).goes("/policies?mode=shadow&sort=-name&done=mode")
+	b.submit("/policies/p/history", "/policies/p/rollback", nil).goes("/policies/p?done=rolledback")
+	b.submit("/new?from=p", "/new", nil).goes("/policies/p-copy?done=created")
+	b.submit("/policies/p/delete", "/policies/p/delete", nil).goes("/policies?done=deleted")
+	b.submit("/policies/p/history", "/policies/p/rollback", nil).goes("/policies/p?done=rolledback")
+
+	b.submit("/apps", "/apps", url.Values{"name": {"c/d"}, "description": {"x"}}).goes("/apps?done=app")
+	b.submit("/apps", "/apps/describe", url.Values{"description": {"y"}}).goes("/apps?done=appsaved")
+	b.submit("/apps/delete?name=a", "/apps/delete", nil).want(http.StatusUnprocessableEntity)
+	b.submit("/apps/delete?name=c/d", "/apps/delete", nil).goes("/apps?done=appdeleted")
+
+	b.submit("/users", "/users", url.Values{"name": {"ada@example.com"}}).want(http.StatusOK)
+	user := "/users/ada@example.com"
+	b.submit(user, user+"/role", url.Values{"role": {"owner"}}).goes(user + "?done=role")
+	b.submit(user, user+"/standing", url.Values{"do": {"promote"}}).goes(user + "?done=standing")
+	b.submit(user, user+"/standing", url.Values{"do": {"disable"}}).goes(user + "?done=standing")
+	b.submit(user, user+"/standing", url.Values{"do": {"enable"}}).goes(user + "?done=standing")
+	b.submit(user, user+"/password", nil).want(http.StatusOK)
+	b.submit("/users/admin", "/users/admin/standing", url.Values{"do": {"disable"}}).goes("/users/admin?done=standing")
+}
+
+func TestTheAccountIsKeptWithForms(t *testing.T) {
+	w := newWorld(t)
+	b, other := w.as("admin"), w.as("admin")
+	got := b.submit("/account", "/account/tokens", url.Values{"label": {"ci"}}).want(http.StatusOK)
+	if !strings.Contains(got.text, auth.TokenPrefix) {
+		t.Error("the secret is not shown")
+	}
+	if strings.Contains(b.get("/account").text, auth.TokenPrefix) {
+		t.Error("the secret is shown again")
+	}
+	b.submit("/account", "/account/tokens/revoke", nil).goes("/account?done=revoked")
+	b.submit("/account", "/account/sessions/end", nil).goes("/account?done=ended")
+	_ = other
+	wrong := b.submit("/account", "/account/password", url.Values{"old": {"x"}, "password": {"short"}, "repeat": {"other"}}).want(http.StatusUnprocessableEntity)
+	if wrong.mistake("password") == "" || wrong.mistake("repeat") == "" || strings.Contains(wrong.text, `value="short"`) {
+		t.Error("the mistakes in the password are not shown, or it is")
+	}
+	b.submit("/settings", "/settings", url.Values{"idle": {"2h"}}).goes("/settings?done=settings")
+	if m := b.submit("/settings", "/settings", url.Values{"idle": {"soon"}, "life": {"1ns"}}).want(http.StatusUnprocessableEntity); m.mistake("idle") == "" {
+		t.Error("the mistake in the settings is not shown")
+	}
+}

@@ -1,0 +1,143 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/console/internal/service"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/policy"
+)
+
+// keys is the page on which one key is looked up.
+type keys struct {
+	Policy, Key string
+
+	Mistakes mistakes
+	Redis    bool
+	Found    *policy.Policy
+	Counted  string // the key as it is counted
+	Gauge    *gauge
+	CanReset bool
+	Confirm  bool // ask before the key is reset
+}
+
+// gauge is how much of a limit a key has used.
+type gauge struct {
+	Used, Remaining, Capacity int64
+	Percent                   int
+	Passes                    bool // a request now would
+	After                     time.Duration
+	Never                     bool
+	ResetAfter                time.Duration
+	ResetAt                   time.Time
+}
+
+func newGauge(l core.Limit, d core.Decision, now time.Time) *gauge {
+	g := &gauge{
+		Remaining: max(0, d.Remaining), Capacity: l.Capacity(), Passes: d.Allowed, Never: d.RetryAfter == core.Never,
+		After: d.RetryAfter.Round(time.Millisecond), ResetAfter: d.ResetAfter.Round(time.Millisecond), ResetAt: now.Add(d.ResetAfter),
+	}
+	g.Used = max(0, g.Capacity-g.Remaining)
+	g.Percent = int(min(100, float64(g.Used)/float64(max(1, g.Capacity))*100))
+	return g
+}
+
+func keysPage(v *visit) error {
+	return v.showKeys(&keys{Policy: v.query("policy")}, http.StatusOK)
+}
+
+func (v *visit) showKeys(k *keys, status int) error {
+	k.Redis = v.Fleet != nil
+	return v.show(status, "keys", "Look up a key", k)
+}
+
+func lookUp(v *visit) error {
+	k, err := v.sentKey()
+	if err != nil || k.Mistakes != nil {
+		return errOr(err, func() error { return v.showKeys(k, http.StatusUnprocessableEntity) })
+	}
+	d, err := v.Fleet.Peek(v.r.Context(), *k.Found, k.Counted)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errFleet, err)
+	}
+	k.Gauge = newGauge(k.Found.Limit, d, v.Clock())
+	return v.showKeys(k, http.StatusOK)
+}
+
+func errOr(err error, otherwise func() error) error {
+	if err != nil {
+		return err
+	}
+	return otherwise()
+}
+
+// sentKey reads the form, and finds the policy.
+func (v *visit) sentKey() (*keys, error) {
+	k := &keys{Policy: strings.TrimSpace(v.field("policy")), Key: v.field("key")}
+	if v.Fleet == nil {
+		k.Mistakes = mistakes{"policy": {errNoFleet.Error()}}
+		return k, nil
+	}
+	p, err := v.Service.Policy(v.r.Context(), v.actor, k.Policy)
+	if errors.Is(err, service.ErrNotFound) {
+		k.Mistakes = mistakes{"policy": {"there is no such policy, or none that you may see"}}
+		return k, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	k.Found, k.Counted, k.CanReset = &p, counted(v.r.Context(), p, k.Key), v.access.CanEdit(p.Apps)
+	return k, nil
+}
+
+// counted is the key of an address as the policy counts it, and any other key as
+// it is.
+func counted(ctx context.Context, p policy.Policy, key string) string {
+	a, err := netip.ParseAddr(strings.TrimSpace(key))
+	if err != nil || !(p.Key == "ip" || strings.HasPrefix(p.Key, "ip/")) || strings.Contains(p.Key, "+") {
+		return key
+	}
+	p.Match, p.Mode = policy.Match{}, policy.Enforce
+	rules, err := policy.Compile(p.Apps[0], []policy.Policy{p}, policy.Env{})
+	if err != nil || len(rules) != 1 {
+		return key
+	}
+	text, ok := rules[0].Key(&sample{ctx: ctx, remote: netip.AddrPortFrom(a, 40000).String()})
+	if !ok {
+		return key
+	}
+	return text
+}
+
+// resetKey asks first, and then resets.
+func resetKey(v *visit) error {
+	k, err := v.sentKey()
+	if err != nil || k.Mistakes != nil {
+		return errOr(err, func() error { return v.showKeys(k, http.StatusUnprocessableEntity) })
+	}
+	if !k.CanReset {
+		v.noteReset(*k.Found, k.Counted, "refused")
+		return &service.DeniedError{Action: "key.reset", Object: "policy:" + k.Found.Name, Reason: "it takes the owner of every application that the policy lists"}
+	}
+	if v.field("confirm") != "yes" {
+		k.Confirm = true
+		return v.showKeys(k, http.StatusOK)
+	}
+	v.noteReset(*k.Found, k.Counted, "asked for")
+	if err := v.Fleet.Reset(v.r.Context(), *k.Found, k.Counted); err != nil {
+		return fmt.Errorf("%w: %w", errFleet, err)
+	}
+	return v.seeOther("/keys?policy="+k.Found.Name, "reset")
+}
+
+// noteReset writes to the log who resets which key.
+func (v *visit) noteReset(p policy.Policy, key, outcome string) {
+	v.Logger.InfoContext(v.r.Context(), "key reset "+outcome, "actor", v.actor.User(), "policy", p.Name, "key", key,
+		"address", v.r.RemoteAddr, "request_id", v.actor.RequestID())
+}

@@ -1,0 +1,93 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/console/internal/service"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/redissource"
+	"github.com/headgate/headgate/store/redisstore"
+	"github.com/redis/go-redis/v9"
+)
+
+func TestAKeyIsLookedUpAsItIsCountedAndResetAfterAQuestion(t *testing.T) {
+	w := newWorld(t)
+	w.policy("p", "5/1m")
+	w.fleet.used["p 192.0.2.7"] = 4
+	b := w.as("admin")
+	got := b.submit("/keys?policy=p", "/keys", url.Values{"key": {" ::ffff:192.0.2.7 "}}).want(http.StatusOK)
+	if !strings.Contains(got.text, "<dd>4</dd>") || !strings.Contains(got.text, "1 of 5") {
+		t.Errorf("the page is %s", got.text)
+	}
+	question := b.post("/keys/reset", got.form("/keys/reset")).want(http.StatusOK)
+	if w.fleet.used["p 192.0.2.7"] != 4 {
+		t.Error("the question has reset the key")
+	}
+	b.post("/keys/reset", question.form("/keys/reset")).goes("/keys?policy=p&done=reset")
+	if w.fleet.used["p 192.0.2.7"] != 0 {
+		t.Error("the key was not reset")
+	}
+	if log := w.log.String(); !strings.Contains(log, "key reset") || !strings.Contains(log, "actor=admin") || !strings.Contains(log, "policy=p") {
+		t.Errorf("the log says %q", log)
+	}
+}
+
+func TestOnlyOwnersResetKeys(t *testing.T) {
+	w := newWorld(t)
+	w.policy("p", "5/1m")
+	w.person("viewer", map[string]service.Role{"a": service.Viewer})
+	w.fleet.used["p x"] = 4
+	b := w.as("viewer")
+	form := url.Values{"policy": {"p"}, "key": {"x"}, "confirm": {"yes"}}
+	if got := b.post("/keys", form).want(http.StatusOK); got.form("/keys/reset") != nil {
+		t.Error("a viewer is offered to reset")
+	}
+	b.post("/keys/reset", form).want(http.StatusForbidden)
+	if w.fleet.used["p x"] != 4 {
+		t.Error("a viewer has reset the key")
+	}
+}
+
+func TestTheKeysOfInstancesAreFoundInRedis(t *testing.T) {
+	server := redistest.Start(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+	defer client.Close()
+	source, err := redissource.New(client, redissource.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fleet, err := RedisFleet(client, source, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("5/1h sliding-log"), Key: "ip"}
+	rules, err := policy.Compile("a", []policy.Policy{p}, policy.Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limiter, err := core.New(core.Config{Store: redisstore.MustNew(client, redisstore.Options{}), Rules: rules})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer limiter.Close()
+	for range 3 {
+		limiter.Admit(&sample{ctx: t.Context(), method: "GET", path: "/", remote: "192.0.2.7:1"}).Done(200)
+	}
+	key := counted(t.Context(), p, "192.0.2.7")
+	for range 2 {
+		if d, err := fleet.Peek(t.Context(), p, key); err != nil || d.Remaining != 2 {
+			t.Fatalf("it finds %+v, %v", d, err)
+		}
+	}
+	if err := fleet.Reset(t.Context(), p, key); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := fleet.Peek(t.Context(), p, key); err != nil || d.Remaining != 5 {
+		t.Errorf("after the reset it finds %+v, %v", d, err)
+	}
+}

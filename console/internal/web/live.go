@@ -1,0 +1,36 @@
+package web
+
+import (
+	"net/http"
+
+	"github.com/headgate/headgate/console/internal/drawing"
+	"github.com/headgate/headgate/core"
+)
+
+// validate tells what is wrong with a form while it is filled in, and draws the
+// limit.
+func validate(v *visit) error {
+	d := draftOf(v.r.URL.Query())
+	p, m := d.policy()
+	return v.fragment("form", "preview", previewOf(p, m, m))
+}
+
+// draw serves the drawing of a limit. It looks the same for ever, but for a new
+// version of the program.
+func draw(v *visit) error {
+	l, err := core.ParseLimit(v.query("limit"))
+	var svg string
+	if err == nil {
+		svg, err = drawing.SVG(l)
+	}
+	if err != nil {
+		http.Error(v.w, err.Error(), http.StatusBadRequest)
+		return nil
+	}
+	h := v.w.Header()
+	h.Set("Content-Type", "image/svg+xml")
+	h.Set("Cache-Control", "private, max-age=3600")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'none'")
+	_, _ = v.w.Write([]byte(svg)) // who has gone need not be told
+	return nil
+}

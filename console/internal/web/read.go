@@ -1,0 +1,227 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/console/internal/service"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/policy"
+)
+
+// mistakes are what is wrong with a form, by the name of the field that shows it;
+// "" is for the whole.
+type mistakes map[string][]string
+
+func (m mistakes) add(field, text string) {
+	for _, there := range m[field] {
+		if there == text {
+			return
+		}
+	}
+	m[field] = append(m[field], text)
+}
+
+// take adds what the service found.
+func (m mistakes) take(faults []service.Fault) {
+	for _, f := range faults {
+		m.add(formField(f.Field), f.Message)
+	}
+}
+
+// formField is the field of the form that shows a field of a policy.
+func formField(name string) string {
+	switch name {
+	case "match.methods":
+		return "methods"
+	case "match.host":
+		return "host"
+	case "match.path":
+		return "path"
+	}
+	return name
+}
+
+// policy reads the form. Without mistakes the policy is valid.
+func (d *draft) policy() (policy.Policy, mistakes) {
+	m := mistakes{}
+	p := policy.Policy{
+		Name: d.Name, Description: d.Description, Apps: d.Apps, Version: d.Version,
+		Limit: d.limit(m), Key: d.key(), OnLimit: d.onLimit(m), OnStoreError: d.OnStoreError,
+		Match: policy.Match{
+			Methods: append(append([]string(nil), d.Methods...), strings.FieldsFunc(strings.ToUpper(d.OtherMethods), isSeparator)...),
+			Host:    strings.ToLower(d.Host), Path: d.Path,
+		},
+	}
+	if err := p.Mode.UnmarshalText([]byte(d.Mode)); err != nil {
+		m.add("mode", err.Error())
+	}
+	p.Priority = int(d.count(m, "priority", d.Priority, math.MinInt32, math.MaxInt32))
+	d.check(p, m)
+	return p, m
+}
+
+func isSeparator(c rune) bool { return c == ' ' || c == ',' || c == '\t' || c == '\n' }
+
+// check adds what the policy finds wrong with itself, unless a mistake in how it
+// was written explains that already.
+func (d *draft) check(p policy.Policy, m mistakes) {
+	limit := len(m["limit"])+len(m["quota"])+len(m["period"])+len(m["burst"])+len(m["segments"])+len(m["algorithm"]) > 0
+	wait := len(m["wait"]) > 0
+	for _, err := range split(p.Validate()) {
+		var f *policy.FieldError
+		if !errors.As(err, &f) {
+			m.add("", err.Error())
+			continue
+		}
+		switch {
+		case f.Field == "limit" && limit, f.Field == "on_limit" && wait:
+		case f.Field == "limit" && d.LimitBy != "text":
+			m.limit(f.Err)
+		case f.Field == "on_limit" && d.OnLimit == "wait":
+			m.add("wait", f.Err.Error())
+		case f.Field == "key" && d.KeyBy == "other":
+			m.add("key_other", f.Err.Error())
+		default:
+			m.add(formField(f.Field), f.Err.Error())
+		}
+	}
+}
+
+// limit puts each mistake of a limit to the field that it begins with.
+func (m mistakes) limit(err error) {
+	for _, e := range split(err) {
+		field := "limit_fields"
+		for _, name := range []string{"quota", "period", "burst", "segments", "aligned"} {
+			if strings.HasPrefix(e.Error(), name) {
+				field = name
+			}
+		}
+		m.add(field, e.Error())
+	}
+}
+
+// split takes apart errors that were joined.
+func split(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var list []error
+		for _, e := range joined.Unwrap() {
+			list = append(list, split(e)...)
+		}
+		return list
+	}
+	if err == nil {
+		return nil
+	}
+	return []error{err}
+}
+
+func (d *draft) limit(m mistakes) core.Limit {
+	if d.LimitBy == "text" {
+		l, err := core.ParseLimit(d.LimitText)
+		if err != nil {
+			for _, e := range split(errors.Unwrap(err)) {
+				m.add("limit", e.Error())
+			}
+		}
+		return l
+	}
+	l := core.Limit{
+		Quota:    d.count(m, "quota", d.Quota, math.MinInt64, math.MaxInt64),
+		Period:   d.period(m),
+		Burst:    d.optional(m, "burst", d.Burst),
+		Segments: int(d.optional(m, "segments", d.Segments)),
+		Aligned:  d.Aligned,
+	}
+	if !setAlgorithm(&l, d.Algorithm) {
+		m.add("algorithm", "choose one of them")
+	}
+	return l
+}
+
+// setAlgorithm tells whether there is an algorithm of the name.
+func setAlgorithm(l *core.Limit, name string) bool {
+	for _, a := range algorithms() {
+		if a.Value == name {
+			l.Algorithm = a.algorithm
+			return true
+		}
+	}
+	return false
+}
+
+func (d *draft) period(m mistakes) time.Duration {
+	n := d.count(m, "period", d.Period, 0, math.MaxInt32)
+	for _, u := range units() {
+		if u.Name != d.Unit {
+			continue
+		}
+		if n > int64(core.MaxPeriod/u.size) {
+			m.add("period", "it is above 400 days")
+			return 0
+		}
+		return time.Duration(n) * u.size
+	}
+	m.add("period", "choose a unit")
+	return 0
+}
+
+// count reads a whole number.
+func (d *draft) count(m mistakes, field, text string, low, high int64) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case text == "":
+		m.add(field, "it is empty; write a whole number")
+	case err != nil:
+		m.add(field, fmt.Sprintf("%q is not a whole number", clip(text)))
+	case n < low || n > high:
+		m.add(field, fmt.Sprintf("%d is out of range", n))
+	default:
+		return n
+	}
+	return 0
+}
+
+// optional reads a number above 0 that may be left out.
+func (d *draft) optional(m mistakes, field, text string) int64 {
+	if text == "" {
+		return 0
+	}
+	n := d.count(m, field, text, math.MinInt32, math.MaxInt64)
+	if n <= 0 && len(m[field]) == 0 {
+		m.add(field, fmt.Sprintf("%d is not positive; leave it empty for the usual", n))
+	}
+	return n
+}
+
+// clip keeps a text that is quoted in a message short.
+func clip(s string) string {
+	if len(s) > 100 {
+		return strings.ToValidUTF8(s[:100], "") + "…"
+	}
+	return s
+}
+
+func (d *draft) key() string {
+	if d.KeyBy == "other" {
+		return d.KeyOther
+	}
+	return d.KeyBy
+}
+
+func (d *draft) onLimit(m mistakes) string {
+	switch d.OnLimit {
+	case "reject":
+		return ""
+	case "wait":
+		if d.Wait == "" {
+			m.add("wait", "it is empty; write how long at most, such as 500ms or 2s")
+		}
+		return "wait " + d.Wait
+	}
+	return d.OnLimit
+}

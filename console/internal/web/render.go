@@ -1,0 +1,172 @@
+package web
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/console/internal/service"
+)
+
+//go:embed templates/*.html
+var sources embed.FS
+
+// page is a template with all that it is made of.
+type page struct{ *template.Template }
+
+// parsePages reads all templates. Those whose names begin with "_" are parts of
+// the others.
+func parsePages() (map[string]*page, error) {
+	names, err := fs.Glob(sources, "templates/*.html")
+	if err != nil {
+		return nil, err
+	}
+	pages := map[string]*page{}
+	for _, name := range names {
+		base := strings.TrimSuffix(path.Base(name), ".html")
+		if base[0] == '_' {
+			continue
+		}
+		t, err := template.New("_layout.html").Funcs(helpers()).ParseFS(sources, "templates/_*.html", name)
+		if err != nil {
+			return nil, fmt.Errorf("web: %w", err)
+		}
+		pages[base] = &page{t}
+	}
+	return pages, nil
+}
+
+// frame is what the layout shows around a page.
+type frame struct {
+	Title   string
+	Section string // the first segment of the path
+	User    string
+	Manager bool
+	Ready   bool // is logged in and need not change the password
+	Refresh int  // seconds until the browser asks again; 0 means never
+	Done    string
+	Body    any
+}
+
+// show answers with a page.
+func (v *visit) show(status int, name, title string, body any) error {
+	f := v.frame(title)
+	f.Body = body
+	if r, ok := body.(interface{ refresh() int }); ok {
+		f.Refresh = r.refresh()
+	}
+	return v.execute(status, name, "_layout.html", f)
+}
+
+// fragment answers with a part of a page.
+func (v *visit) fragment(name, part string, body any) error {
+	return v.execute(http.StatusOK, name, part, body)
+}
+
+// execute answers with what a template makes, or not at all if it fails.
+func (v *visit) execute(status int, name, part string, data any) error {
+	var b bytes.Buffer
+	if err := v.pages[name].ExecuteTemplate(&b, part, data); err != nil {
+		v.Logger.ErrorContext(v.r.Context(), "a template failed", "template", name, "error", err)
+		http.Error(v.w, "Something went wrong. The console's log tells more.", http.StatusInternalServerError)
+		return nil
+	}
+	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	v.w.WriteHeader(status)
+	_, _ = v.w.Write(b.Bytes()) // who has gone need not be told
+	return nil
+}
+
+func (v *visit) frame(title string) frame {
+	section, _, _ := strings.Cut(strings.TrimPrefix(v.r.URL.Path, "/"), "/")
+	return frame{
+		Title: title, Section: section, User: v.access.User, Manager: v.access.CanManage(),
+		Ready: v.access.User != "" && !v.access.MustChangePassword,
+		Done:  messages()[v.query("done")],
+	}
+}
+
+// messages are what people read after they did something.
+func messages() map[string]string {
+	return map[string]string{
+		"created":    "The policy was created.",
+		"saved":      "The changes were saved.",
+		"deleted":    "The policy was deleted. Its history stays, and a roll-back brings it back.",
+		"rolledback": "The policy was rolled back.",
+		"mode":       "The mode was changed.",
+		"imported":   "The import was carried out.",
+		"reset":      "The key was reset.",
+		"app":        "The application was added.",
+		"appsaved":   "The description was saved.",
+		"appdeleted": "The application was deleted.",
+		"role":       "The role was saved.",
+		"standing":   "The user was changed.",
+		"settings":   "The settings were saved.",
+		"password":   "Your password was changed. All your other sessions were ended.",
+		"ended":      "The session was ended.",
+		"revoked":    "The token was revoked.",
+		"out":        "You are signed out.",
+	}
+}
+
+// helpers are what templates may call.
+func helpers() template.FuncMap {
+	return template.FuncMap{
+		"time":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
+		"machine": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+		"known":   func(t time.Time) bool { return !t.IsZero() },
+		"label":   label,
+		"owner":   func(r service.Role) bool { return r == service.Owner },
+		"join":    strings.Join,
+		"words":   onLimitWords,
+		"at":      at,
+		"segment": url.PathEscape,
+	}
+}
+
+// remark is what is wrong with a field, for the place beside it.
+type remark struct {
+	Field string
+	Texts []string
+}
+
+// at is what is wrong with a field.
+func at(m mistakes, field string) remark { return remark{field, m[field]} }
+
+// label is the name of a field for people.
+func label(field string) string {
+	switch field {
+	case "name":
+		return "Name"
+	case "description":
+		return "Description"
+	case "apps":
+		return "Applications"
+	case "limit":
+		return "Limit"
+	case "key":
+		return "Counted for"
+	case "match.methods":
+		return "Methods"
+	case "match.host":
+		return "Host"
+	case "match.path":
+		return "Path"
+	case "on_limit":
+		return "Over the limit"
+	case "on_store_error":
+		return "If the store fails"
+	case "mode":
+		return "Mode"
+	case "priority":
+		return "Priority"
+	}
+	return field
+}

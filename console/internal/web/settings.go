@@ -1,0 +1,75 @@
+package web
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/console/internal/service"
+)
+
+// settings is the page of what administrators may change of the console.
+type settings struct {
+	Idle, Life string
+	Mistakes   mistakes
+}
+
+func settingsPage(v *visit) error {
+	s, err := v.Service.Settings(v.r.Context(), v.actor)
+	if err != nil {
+		return err
+	}
+	return v.show(http.StatusOK, "settings", "Settings", settings{Idle: short(s.SessionIdle), Life: short(s.SessionLife)})
+}
+
+// short writes a time without what is zero.
+func short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+func saveSettings(v *visit) error {
+	form := settings{Idle: strings.TrimSpace(v.field("idle")), Life: strings.TrimSpace(v.field("life")), Mistakes: mistakes{}}
+	s := service.Settings{SessionIdle: form.span("idle", form.Idle), SessionLife: form.span("life", form.Life)}
+	if len(form.Mistakes) > 0 {
+		return v.show(http.StatusUnprocessableEntity, "settings", "Settings", form)
+	}
+	err := v.Service.SaveSettings(v.r.Context(), v.actor, s)
+	var invalid *service.InvalidError
+	if errors.As(err, &invalid) {
+		for _, f := range invalid.Faults {
+			form.Mistakes.add(settingField(f.Field), f.Message)
+		}
+		return v.show(http.StatusUnprocessableEntity, "settings", "Settings", form)
+	}
+	if err != nil {
+		return err
+	}
+	return v.seeOther("/settings", "settings")
+}
+
+// settingField is the field of the form that shows a setting.
+func settingField(name string) string {
+	switch name {
+	case "session_idle":
+		return "idle"
+	case "session_life":
+		return "life"
+	}
+	return ""
+}
+
+func (s *settings) span(field, text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		s.Mistakes.add(field, "it is not a time such as 30m or 12h")
+	}
+	return d
+}

@@ -1,0 +1,34 @@
+package web
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"net/http"
+)
+
+//go:embed static
+var files embed.FS
+
+// static serves the style sheet, the script and the icon. Browsers keep them, and
+// ask whether they are still the same.
+func static() http.Handler {
+	tags := map[string]string{}
+	list, _ := files.ReadDir("static") // what is embedded can be read
+	for _, f := range list {
+		data, _ := files.ReadFile("static/" + f.Name())
+		sum := sha256.Sum256(data)
+		tags[f.Name()] = `"` + hex.EncodeToString(sum[:8]) + `"`
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := r.PathValue("file")
+		tag, known := tags[name]
+		if !known {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Cache-Control", "no-cache")
+		w.Header().Set("ETag", tag)
+		http.ServeFileFS(w, r, files, "static/"+name)
+	})
+}

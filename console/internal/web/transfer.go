@@ -1,0 +1,153 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/headgate/headgate/console/internal/service"
+)
+
+// transfer is the page of imports and exports.
+type transfer struct {
+	Data     string
+	Format   string
+	Missing  bool // remove what is not named
+	Faults   []service.Fault
+	Mistake  string
+	Plan     *service.Plan
+	Counts   map[string]int
+	Changing bool // the plan changes something
+}
+
+func importPage(v *visit) error {
+	return v.show(http.StatusOK, "import", "Import and export", transfer{Format: string(service.YAML)})
+}
+
+func planImport(v *visit) error {
+	t, err := v.sentImport()
+	if err != nil {
+		return err
+	}
+	plan, err := v.Service.PlanImport(v.r.Context(), v.actor, t.order(0))
+	if err != nil {
+		return v.importRefused(t, err)
+	}
+	return v.showPlan(http.StatusOK, t, plan)
+}
+
+func (v *visit) showPlan(status int, t transfer, plan service.Plan) error {
+	t.Plan, t.Counts = &plan, plan.Counts()
+	t.Changing = t.Counts["keep"] < len(plan.Steps)
+	return v.show(status, "import", "What the import would do", t)
+}
+
+func applyImport(v *visit) error {
+	t, err := v.sentImport()
+	if err != nil {
+		return err
+	}
+	base, err := strconv.ParseInt(v.field("base"), 10, 64)
+	if err != nil || base < 0 {
+		return errBadForm // nobody has agreed to a plan
+	}
+	if base == 0 {
+		err = v.untouched(t)
+	}
+	if err == nil {
+		_, err = v.Service.Import(v.r.Context(), v.actor, t.order(base))
+	}
+	if errors.Is(err, service.ErrMoved) {
+		return v.planAgain(t)
+	}
+	if err != nil {
+		return v.importRefused(t, err)
+	}
+	return v.seeOther("/policies", "imported")
+}
+
+// untouched returns service.ErrMoved if there are policies by now. To the service
+// 0 is not a version that it compares.
+func (v *visit) untouched(t transfer) error {
+	plan, err := v.Service.PlanImport(v.r.Context(), v.actor, t.order(0))
+	if err == nil && plan.Base != 0 {
+		return service.ErrMoved
+	}
+	return err
+}
+
+// planAgain shows what the import would do now.
+func (v *visit) planAgain(t transfer) error {
+	plan, err := v.Service.PlanImport(v.r.Context(), v.actor, t.order(0))
+	if err != nil {
+		return v.importRefused(t, err)
+	}
+	t.Mistake = "The policies were changed since the plan was made, so nothing was imported. This is the plan now."
+	return v.showPlan(http.StatusConflict, t, plan)
+}
+
+// importRefused shows all that is wrong with an import.
+func (v *visit) importRefused(t transfer, err error) error {
+	var invalid *service.InvalidError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	t.Faults = invalid.Faults
+	status := http.StatusUnprocessableEntity
+	if errors.Is(err, service.ErrDenied) {
+		status = http.StatusForbidden
+	}
+	return v.show(status, "import", "Import and export", t)
+}
+
+// sentImport reads the form. A file goes before the text.
+func (v *visit) sentImport() (transfer, error) {
+	t := transfer{Data: strings.ReplaceAll(v.field("data"), "\r\n", "\n"), Format: v.field("format"), Missing: v.field("missing") == "remove"}
+	f, head, err := v.r.FormFile("file")
+	switch {
+	case errors.Is(err, http.ErrMissingFile), errors.Is(err, http.ErrNotMultipart):
+		return t, nil
+	case err != nil:
+		return t, errBadForm
+	}
+	defer f.Close()
+	if head.Size == 0 {
+		return t, nil
+	}
+	data, err := io.ReadAll(f)
+	if err != nil {
+		return t, errBadForm
+	}
+	t.Data = string(data)
+	if strings.HasSuffix(strings.ToLower(head.Filename), ".json") {
+		t.Format = string(service.JSON)
+	}
+	return t, nil
+}
+
+// order is what the service is to import.
+func (t *transfer) order(base int64) service.Import {
+	i := service.Import{Data: []byte(t.Data), Format: service.Format(t.Format), Base: base}
+	if t.Missing {
+		i.Missing = service.RemoveMissing
+	}
+	return i
+}
+
+func export(v *visit) error {
+	format, kind := service.YAML, "application/yaml"
+	if v.query("format") == "json" {
+		format, kind = service.JSON, "application/json"
+	}
+	data, err := v.Service.Export(v.r.Context(), v.actor, format)
+	if err != nil {
+		return err
+	}
+	v.w.Header().Set("Content-Type", kind)
+	v.w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=policies.%s", format))
+	_, _ = v.w.Write(data) // who has gone need not be told
+	return nil
+}

@@ -1,0 +1,123 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+
+	"github.com/headgate/headgate/console/internal/service"
+)
+
+// people is the page of all users.
+type people struct {
+	Users    []service.User
+	Name     string // who was to be added
+	Mistakes mistakes
+}
+
+func usersPage(v *visit) error { return v.showUsers(http.StatusOK, people{}) }
+
+func (v *visit) showUsers(status int, p people) error {
+	var err error
+	if p.Users, err = v.Service.Users(v.r.Context(), v.actor); err != nil {
+		return err
+	}
+	return v.show(status, "users", "Users", p)
+}
+
+func createUser(v *visit) error {
+	p := people{Name: v.field("name")}
+	password, err := v.Service.CreateUser(v.r.Context(), v.actor, p.Name)
+	if p.Mistakes = mistakesOf(err); p.Mistakes != nil {
+		return v.showUsers(http.StatusUnprocessableEntity, p)
+	}
+	if err != nil {
+		return err
+	}
+	return v.show(http.StatusOK, "once", "A new user", once{User: p.Name, Secret: password, Back: userPath(p.Name)})
+}
+
+// once is the page of a secret that is shown this once.
+type once struct {
+	User   string // whose one-time password it is, or "" for a token
+	Secret string
+	Back   string
+}
+
+func userPath(name string) string { return "/users/" + url.PathEscape(name) }
+
+// person is the page of one user.
+type person struct {
+	service.User
+	Self     bool
+	Roles    []grant
+	Mistakes mistakes
+}
+
+// grant is the role of a user in an application.
+type grant struct {
+	App  string
+	Role service.Role
+}
+
+func userPage(v *visit) error { return v.showUser(http.StatusOK, nil) }
+
+func (v *visit) showUser(status int, m mistakes) error {
+	u, err := v.Service.User(v.r.Context(), v.actor, v.r.PathValue("name"))
+	if err != nil {
+		return err
+	}
+	if !v.access.CanManage() {
+		return v.seeOther("/account", "")
+	}
+	apps, err := v.Service.Apps(v.r.Context(), v.actor)
+	if err != nil {
+		return err
+	}
+	p := person{User: u, Self: u.Name == v.actor.User(), Mistakes: m}
+	for _, a := range apps {
+		p.Roles = append(p.Roles, grant{a.Name, u.Roles[a.Name]})
+	}
+	return v.show(status, "user", u.Name, p)
+}
+
+// changed ends a change of a user.
+func (v *visit) changed(err error, done string) error {
+	if m := mistakesOf(err); m != nil {
+		return v.showUser(http.StatusUnprocessableEntity, m)
+	}
+	if err != nil {
+		return err
+	}
+	return v.seeOther(userPath(v.r.PathValue("name")), done)
+}
+
+func setRole(v *visit) error {
+	err := v.Service.SetRole(v.r.Context(), v.actor, v.r.PathValue("name"), v.field("app"), service.Role(v.field("role")))
+	return v.changed(err, "role")
+}
+
+// setStanding promotes, demotes, disables or enables a user.
+func setStanding(v *visit) error {
+	act := v.Service.EnableUser
+	switch v.field("do") {
+	case "promote":
+		act = v.Service.Promote
+	case "demote":
+		act = v.Service.Demote
+	case "disable":
+		act = v.Service.DisableUser
+	case "enable":
+	default:
+		return errBadForm
+	}
+	return v.changed(act(v.r.Context(), v.actor, v.r.PathValue("name")), "standing")
+}
+
+func resetPassword(v *visit) error {
+	name := v.r.PathValue("name")
+	password, err := v.Service.ResetPassword(v.r.Context(), v.actor, name)
+	if err != nil {
+		return v.changed(err, "")
+	}
+	return v.show(http.StatusOK, "once", "A new password", once{User: name, Secret: password, Back: userPath(name)})
+}

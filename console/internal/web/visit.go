@@ -1,0 +1,122 @@
+package web
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/headgate/headgate/console/internal/service"
+)
+
+// The most bytes of a form. An import has four MiB of policies at most.
+const (
+	maxForm   = 128 << 10
+	maxImport = 5 << 20
+)
+
+// visit is one request for a page, and who asks.
+type visit struct {
+	*site
+	w      http.ResponseWriter
+	r      *http.Request
+	actor  service.Actor
+	access service.Access // the zero value for nobody
+}
+
+// public answers anybody.
+func (s *site) public(answer func(*visit) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v := &visit{site: s, w: w, r: r}
+		if err := v.read(maxForm); err != nil {
+			v.fail(err)
+			return
+		}
+		if err := answer(v); err != nil {
+			v.fail(err)
+		}
+	})
+}
+
+// private answers who is logged in.
+func (s *site) private(to route) http.Handler {
+	most := max(to.most, maxForm)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v := &visit{site: s, w: w, r: r}
+		err := v.read(most)
+		if err == nil {
+			err = v.enter()
+		}
+		if err == nil {
+			err = to.answer(v)
+		}
+		if err != nil {
+			v.fail(err)
+		}
+	})
+}
+
+// read reads the form, if there is one.
+func (v *visit) read(most int64) error {
+	if v.r.Method != http.MethodPost {
+		return nil
+	}
+	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, most)
+	err := v.r.ParseForm()
+	if err == nil {
+		err = v.r.ParseMultipartForm(most)
+	}
+	if err == nil || errors.Is(err, http.ErrNotMultipart) {
+		return nil
+	}
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		return large
+	}
+	return errBadForm
+}
+
+// enter finds out who asks.
+func (v *visit) enter() error {
+	token := v.sessionToken()
+	if token == "" {
+		return service.ErrNotLoggedIn
+	}
+	var err error
+	if v.actor, err = v.Service.Authenticate(v.r.Context(), token, v.meta()); err != nil {
+		return err
+	}
+	if v.access, err = v.Service.Access(v.r.Context(), v.actor); err != nil {
+		return err
+	}
+	if v.access.MustChangePassword && !strings.HasPrefix(v.r.URL.Path, "/account") && v.r.URL.Path != "/logout" {
+		return service.ErrPasswordChange
+	}
+	return nil
+}
+
+// meta is what the audit log says of the request.
+func (v *visit) meta() service.Meta {
+	return service.Meta{Address: v.r.RemoteAddr, Agent: v.r.UserAgent(), RequestID: v.requestID()}
+}
+
+func (v *visit) requestID() string { return v.w.Header().Get(requestHeader) }
+
+// field returns what was sent in a form, and nothing that stands in the URL.
+func (v *visit) field(name string) string { return v.r.PostForm.Get(name) }
+
+// query returns a parameter of the URL.
+func (v *visit) query(name string) string { return v.r.URL.Query().Get(name) }
+
+// seeOther sends the browser to a page, which it asks for with GET. done names
+// the message that is shown there, or is "".
+func (v *visit) seeOther(path, done string) error {
+	if done != "" {
+		sep := "?"
+		if strings.Contains(path, "?") {
+			sep = "&"
+		}
+		path += sep + "done=" + done
+	}
+	http.Redirect(v.w, v.r, path, http.StatusSeeOther)
+	return nil
+}

@@ -1,0 +1,79 @@
+// Package web is the pages of the console. They are whole without JavaScript; the
+// one script only adds what is live.
+//
+// The package decides nothing: what somebody may do is the service's to say.
+package web
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/headgate/headgate/console/internal/publish"
+	"github.com/headgate/headgate/console/internal/service"
+)
+
+// Options says what the pages show. Only Service must be set.
+type Options struct {
+	Service *service.Service
+
+	// Fleet is the Redis that the instances follow; nil means that there is none.
+	Fleet Fleet
+
+	// Publishing returns what the last attempt to publish came to; nil means that
+	// nothing is published.
+	Publishing func() publish.Status
+
+	// Secure tells that the pages are reached by TLS alone, so that the session's
+	// cookie travels by TLS alone.
+	Secure bool
+
+	// Logger is told of faults that people are not; nil means slog.Default().
+	Logger *slog.Logger
+
+	// Clock returns the time; nil means time.Now.
+	Clock func() time.Time
+}
+
+// site is all pages.
+type site struct {
+	Options
+	pages map[string]*page
+}
+
+// New returns the pages, to be mounted at "/". They are safe for concurrent use.
+func New(o Options) (http.Handler, error) {
+	if o.Service == nil {
+		return nil, errors.New("web: Service is nil")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	pages, err := parsePages()
+	if err != nil {
+		return nil, err
+	}
+	s := &site{Options: o, pages: pages}
+	guard := http.NewCrossOriginProtection()
+	guard.SetDenyHandler(s.public(foreign))
+	return s.headers(guard.Handler(s.mux())), nil
+}
+
+// mux is all routes. What none of them answers is not found.
+func (s *site) mux() *http.ServeMux {
+	mux := http.NewServeMux()
+	for _, r := range routes() {
+		if r.open {
+			mux.Handle(r.pattern, s.public(r.answer))
+			continue
+		}
+		mux.Handle(r.pattern, s.private(r))
+	}
+	mux.Handle("GET /static/{file}", static())
+	mux.Handle("/", s.public(func(*visit) error { return service.ErrNotFound }))
+	return mux
+}
