@@ -74,6 +74,7 @@ func (l *Limiter) Admit(r Request) *Admission {
 		g.allowed = true
 		return a
 	}
+	l.consultStore()
 	a.ctx = r.Context()
 	err := g.addRequest(r)
 	if err == nil && g.set.watch.on.Load() {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"sync"
+	"math"
 	"sync/atomic"
 	"time"
 )
@@ -16,6 +16,14 @@ const (
 
 	// diagnosisTimeout bounds Diagnose.
 	diagnosisTimeout = 5 * time.Second
+
+	// shortPause is for how long a store that could not look at everything is left
+	// alone. Each pause after it is twice as long, up to longPause.
+	shortPause = time.Second
+	longPause  = time.Hour
+
+	// notAgain is when a store is asked that is being asked, or has answered.
+	notAgain = math.MaxInt64
 )
 
 // doctor tells every finding once.
@@ -23,7 +31,10 @@ type doctor struct {
 	logger *slog.Logger // nil: the default one at the time
 	off    bool
 	told   atomic.Pointer[map[string]bool] // the codes, replaced as a whole
-	asks   sync.Once
+
+	hired time.Time
+	due   atomic.Int64  // when the store is to be asked, in nanoseconds since hired
+	pause time.Duration // the latest; belongs to who asks
 }
 
 // hire makes the doctor ready for use.
@@ -31,6 +42,26 @@ func (d *doctor) hire(logger *slog.Logger) {
 	d.logger = logger
 	d.off = logger != nil && logger.Handler() == slog.DiscardHandler
 	d.told.Store(&map[string]bool{})
+	d.hired = time.Now()
+	if d.off {
+		d.due.Store(notAgain)
+	}
+}
+
+// turn tells whether the caller is to ask the store now. It reads the clock only
+// while the store has yet to answer.
+func (d *doctor) turn() bool {
+	due := d.due.Load()
+	if due == notAgain || due > 0 && time.Since(d.hired) < time.Duration(due) {
+		return false
+	}
+	return d.due.CompareAndSwap(due, notAgain)
+}
+
+// retry has the store asked again by the first request after a pause.
+func (d *doctor) retry() {
+	d.pause = min(max(2*d.pause, shortPause), longPause)
+	d.due.Store(int64(time.Since(d.hired) + d.pause))
 }
 
 // knows tells that nothing is left to be said about the code.
@@ -73,11 +104,20 @@ func (l *Limiter) Warn(f Finding) {
 	logger.LogAttrs(context.Background(), slog.LevelWarn, "headgate: "+f.Text, attrs...)
 }
 
-// consultStore has the store diagnose itself, once. The goroutine ends with
-// Close, or when the time for it is over.
+// consultStore has the store diagnose itself, once or until it has looked at
+// everything. The goroutine ends with Close, or when the time for it is over.
 func (l *Limiter) consultStore() {
-	if d, ok := l.store.(Diagnoser); ok && !l.doctor.off {
-		l.doctor.asks.Do(func() { go l.consult(d) })
+	if l.doctor.due.Load() != notAgain {
+		l.consultInTurn()
+	}
+}
+
+func (l *Limiter) consultInTurn() {
+	if !l.doctor.turn() {
+		return
+	}
+	if d, ok := l.store.(Diagnoser); ok {
+		go l.consult(d)
 	}
 }
 
@@ -89,7 +129,15 @@ func (l *Limiter) consult(d Diagnoser) {
 			l.report(ctx, fmt.Errorf("diagnosis: %w", panicked(v)))
 		}
 	}()
+	unanswered := false
 	for _, f := range d.Diagnose(ctx) {
+		if f.Code == CodeUnanswered {
+			unanswered = true
+			continue
+		}
 		l.Warn(f)
+	}
+	if unanswered && l.life.Err() == nil {
+		l.doctor.retry()
 	}
 }

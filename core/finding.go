@@ -27,7 +27,14 @@ const (
 
 	// CodeEviction: a Redis server that may evict keys.
 	CodeEviction = "HG007"
+
+	// CodePermission: a Redis user that may not do what the store needs.
+	CodePermission = "HG008"
 )
+
+// CodeUnanswered is no mistake and is never told: a [Diagnoser] could not look
+// at everything, as a server did not answer, and wants to be asked again.
+const CodeUnanswered = "HG000"
 
 // Finding is a likely mistake in how a limiter is set up.
 type Finding struct {
@@ -38,8 +45,9 @@ type Finding struct {
 
 // Diagnoser is a [Store] that can look for mistakes in its own set-up.
 type Diagnoser interface {
-	// Diagnose returns what it finds until ctx ends. What it may not or cannot
-	// look at is no finding. A limiter calls it once, beside the first request,
-	// which does not wait for it.
+	// Diagnose returns what it finds until ctx ends. What it may not look at is no
+	// finding. A limiter calls it beside the first request, which does not wait
+	// for it, and, after a finding with [CodeUnanswered], again beside a later one:
+	// a second later at the earliest, then two, four and so on up to an hour.
 	Diagnose(ctx context.Context) []Finding
 }

@@ -44,7 +44,6 @@ func (w *watch) begin(n int) {
 
 // look examines a request and the keys that it is counted by.
 func (l *Limiter) look(r Request, g *Grant) {
-	l.consultStore()
 	w := &g.set.watch
 	if w.left.Add(-1) < 0 {
 		w.on.Store(false)

@@ -21,13 +21,22 @@ import (
 func TestAStoreThatStartsBeforeItsServerNeedsNoRestart(t *testing.T) {
 	for _, start := range []struct {
 		name  string
+		pool  int
 		fault faultproxy.Fault
-	}{{"refused", faultproxy.Fault{Refuse: true}}, {"silent", faultproxy.Fault{Silent: true}}} {
+	}{
+		{"refused", 20, faultproxy.Fault{Refuse: true}},
+		{"refused, few connections", 2, faultproxy.Fault{Refuse: true}},
+		{"silent", 20, faultproxy.Fault{Silent: true}},
+		{"silent, few connections", 2, faultproxy.Fault{Silent: true}},
+	} {
 		server := redistest.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
 		proxy := faultproxy.New(t, server.Addr)
 		proxy.Set(start.fault)
 		const timeout = 50 * time.Millisecond
-		c := redis.NewClient(&redis.Options{Addr: proxy.Addr, ContextTimeoutEnabled: true, DialTimeout: 300 * time.Millisecond})
+		c := redis.NewClient(&redis.Options{
+			Addr: proxy.Addr, ContextTimeoutEnabled: true, PoolSize: start.pool,
+			DialTimeout: 300 * time.Millisecond, ReadTimeout: 300 * time.Millisecond,
+		})
 		s := MustNew(c, Options{Prefix: redistest.Prefix(t), Timeout: timeout})
 		if n := proxy.Counts().Connections; n != 0 {
 			t.Errorf("%s: New made %d connections", start.name, n)
@@ -48,7 +57,8 @@ func TestAStoreThatStartsBeforeItsServerNeedsNoRestart(t *testing.T) {
 		proxy.Set(faultproxy.Fault{})
 		recovered := eventually(t, s, "other")
 		t.Logf("%s: an error after %v, a decision %v after the server came", start.name, took, recovered)
-		if recovered > time.Second {
+		// A client whose connections have all been refused dials once a second.
+		if recovered > time.Second+100*time.Millisecond {
 			t.Errorf("%s: a decision %v after the server came", start.name, recovered)
 		}
 		awaitTold(t, l, w, "code=HG007")

@@ -23,8 +23,9 @@ type examination struct {
 func (s *Store) examine(ctx context.Context) *examination {
 	e := &examination{}
 	ask := func(ctx context.Context, c *redis.Client) error {
-		e.trial(ctx, c, s.prefix)
-		e.eviction(ctx, c)
+		if e.trial(ctx, c, s.prefix) {
+			e.eviction(ctx, c)
+		}
 		return nil
 	}
 	switch c := s.client.(type) {
@@ -70,9 +71,10 @@ type question struct{ *redis.StringSliceCmd }
 // NoRetry overrides the client's own retries; see redis.Cmder.
 func (question) NoRetry() bool { return true }
 
-// trial notes which commands the user may not run. A server asks for the script
-// itself by an error that is the last word on evalsha.
-func (e *examination) trial(ctx context.Context, c redis.UniversalClient, prefix string) {
+// trial notes which commands the user may not run, and tells whether the server
+// answered. It asks for the script itself by an error that is the last word on
+// evalsha.
+func (e *examination) trial(ctx context.Context, c redis.UniversalClient, prefix string) bool {
 	sum := sha1.Sum([]byte(trial))
 	for _, call := range [][2]string{{"evalsha", hex.EncodeToString(sum[:])}, {"eval", trial}} {
 		q := question{redis.NewStringSliceCmd(ctx, call[0], call[1], 0, prefix+trialKey)}
@@ -82,10 +84,11 @@ func (e *examination) trial(ctx context.Context, c redis.UniversalClient, prefix
 			e.note(call[0])
 		case !answered(err):
 			e.note("")
-			return
+			return false
 		}
 		e.note(q.Val()...)
 	}
+	return true
 }
 
 // note adds commands that a server does not permit; "" stands for no answer.

@@ -246,11 +246,11 @@ func TestAFlightThatDidNotRunIsSentAgainWithoutThoseWhoLeft(t *testing.T) {
 
 func TestAnErrorOfAFlightIsThatOfAllItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		oom := fault("OOM command not allowed when used memory > 'maxmemory'.")
-		f := &fake{wait: func(ctx context.Context, n int) error { slow(ctx, n); return oom }}
+		full := fault("MISCONF Redis is configured to save RDB snapshots, but it is currently not able to persist on disk.")
+		f := &fake{wait: func(ctx context.Context, n int) error { slow(ctx, n); return full }}
 		s := faked(t, f, Options{})
 		each(6, func(_ int, key string) {
-			if _, err := takeOne(context.Background(), s, key); !errors.Is(err, oom) {
+			if _, err := takeOne(context.Background(), s, key); !errors.Is(err, full) {
 				t.Errorf("%s: %v", key, err)
 			}
 		})

@@ -135,7 +135,8 @@ func (f *refusal) answer(op *core.Op, now int64, d *core.Decision) bool {
 	if f.limit != op.Limit || op.Cost > op.Limit.Capacity() {
 		return false
 	}
-	since := now - f.answered
+	// Who has begun before the answer came asks now all the same.
+	since := max(0, now-f.answered)
 	retry, remaining := f.retry, f.remaining
 	switch interval := wholeInterval(&f.limit); {
 	case f.limit.Algorithm == core.FixedWindow:

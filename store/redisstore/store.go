@@ -91,7 +91,8 @@ type Store struct {
 	secret        []byte
 	clock         func() int64
 	scripts       lua.Scripts
-	plain         atomic.Bool // a server does not know the first line of scripts
+	plain         atomic.Bool  // a server does not know the first line of scripts
+	learned       atomic.Int64 // when the client was told to learn, in Unix milliseconds
 	limits        limits
 	batch         int
 	shared        sharing

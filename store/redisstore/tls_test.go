@@ -4,8 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
+	"net"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,6 +82,107 @@ func TestAHandshakeThatStallsCostsNoMoreThanTheTimeout(t *testing.T) {
 			t.Errorf("ContextTimeoutEnabled %t: an error after %v", heeds, took)
 		}
 		c.Close()
+	}
+}
+
+// A handshake that stalls keeps its connection until the client's DialTimeout,
+// also after the call has ended: that is for how long a pool of such may last.
+func TestAfterAStalledHandshakeAStoreWorksWithinTheDialTimeout(t *testing.T) {
+	_, addr, config := redistest.TLS(t)
+	front, open := closedDoor(t, addr)
+	const dial = 500 * time.Millisecond
+	c := redis.NewClient(&redis.Options{
+		Addr: front, TLSConfig: config, ContextTimeoutEnabled: true, PoolSize: 2, DialTimeout: dial,
+	})
+	defer c.Close()
+	s := MustNew(c, Options{Timeout: 50 * time.Millisecond})
+	for range 5 {
+		if _, err := takeOne(context.Background(), s, "k"); err == nil {
+			t.Error("a decision")
+		}
+	}
+	open()
+	took := eventually(t, s, "k")
+	t.Logf("a decision %v after the network was mended", took)
+	if took > dial+100*time.Millisecond {
+		t.Errorf("a decision %v after the network was mended", took)
+	}
+}
+
+// closedDoor accepts connections and keeps them waiting until open is called;
+// those that come later reach the server.
+func closedDoor(t testing.TB, server string) (addr string, open func()) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var passes atomic.Bool
+	var running sync.WaitGroup
+	end := make(chan struct{})
+	running.Go(func() {
+		for {
+			client, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() {
+				defer client.Close()
+				if passes.Load() {
+					join(client, server, end)
+					return
+				}
+				<-end
+			})
+		}
+	})
+	t.Cleanup(func() { ln.Close(); close(end); running.Wait() })
+	return ln.Addr().String(), func() { passes.Store(true) }
+}
+
+// join passes bytes both ways until one side leaves or the test ends.
+func join(client net.Conn, server string, end chan struct{}) {
+	upstream, err := net.Dial("tcp", server)
+	if err != nil {
+		return
+	}
+	done := make(chan struct{}, 2)
+	var copies sync.WaitGroup
+	for _, way := range [][2]net.Conn{{client, upstream}, {upstream, client}} {
+		copies.Go(func() { _, _ = io.Copy(way[0], way[1]); done <- struct{}{} })
+	}
+	select {
+	case <-done:
+	case <-end:
+	}
+	client.Close()
+	upstream.Close()
+	copies.Wait()
+}
+
+func TestSentinelLeadsAUserOfItsOwnToTheMaster(t *testing.T) {
+	w := redistest.Sentinel(t)
+	for _, server := range []*redistest.Server{w.Master, w.Replica} {
+		setUser(t, connect(t, server.Addr), documentedACL(t)...)
+	}
+	options := redis.FailoverOptions{
+		MasterName: redistest.MasterName, SentinelAddrs: redistest.Addrs(w.Sentinels),
+		Username: "limiter", Password: "password", ContextTimeoutEnabled: true, DisableIdentity: true,
+	}
+	c := redis.NewFailoverClient(&options)
+	defer c.Close()
+	s := MustNew(c, Options{Timeout: patient})
+	if _, err := takeOne(context.Background(), s, "k"); err != nil {
+		t.Error(err)
+	}
+	if found := s.Diagnose(context.Background()); len(found) != 0 {
+		t.Errorf("%v", found)
+	}
+	options.Password = "wrong"
+	wrong := redis.NewFailoverClient(&options)
+	defer wrong.Close()
+	if _, err := takeOne(context.Background(), MustNew(wrong, Options{Timeout: patient}), "k"); !errors.Is(err, ErrCredentials) {
+		t.Error(err)
 	}
 }
 

@@ -1,0 +1,199 @@
+package redisstore
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/faultproxy"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+// inability is a state in which a server answers, but does not decide.
+type inability struct {
+	name  string
+	retry bool // the error proves that nothing ran, so the step is sent again
+	bring func(t *testing.T, c *redis.Client, s *redistest.Server)
+	mend  func(t *testing.T, c *redis.Client)
+	limit string
+}
+
+// set changes settings, given as pairs of names and values.
+func set(pairs ...string) func(*testing.T, *redis.Client) {
+	return func(t *testing.T, c *redis.Client) {
+		t.Helper()
+		for i := 0; i < len(pairs); i += 2 {
+			if err := c.ConfigSet(context.Background(), pairs[i], pairs[i+1]).Err(); err != nil {
+				t.Fatal(pairs[i], err)
+			}
+		}
+	}
+}
+
+// put is set as a way to bring an inability about.
+func put(pairs ...string) func(*testing.T, *redis.Client, *redistest.Server) {
+	return func(t *testing.T, c *redis.Client, _ *redistest.Server) { set(pairs...)(t, c) }
+}
+
+// inabilities are all of those that one server can be brought into.
+var inabilities = []inability{
+	{"NOREPLICAS", true, put("min-replicas-to-write", "1"), set("min-replicas-to-write", "0"), "100/1h fixed-window"},
+	{"NOREPLICAS", true, put("min-replicas-to-write", "1"), set("min-replicas-to-write", "0"), "100/1h sliding-log"},
+	{"READONLY", true, orphan, emancipate, "100/1h fixed-window"},
+	{"MASTERDOWN", true, func(t *testing.T, c *redis.Client, s *redistest.Server) {
+		set("replica-serve-stale-data", "no")(t, c)
+		orphan(t, c, s)
+	}, emancipate, "100/1h sliding-log"},
+	{"BUSY", true, occupy, release, "100/1h fixed-window"},
+	{"LOADING", true, reload, set("key-load-delay", "0"), "100/1h fixed-window"},
+	{"MISCONF", false, spoil, func(t *testing.T, c *redis.Client) {
+		set("stop-writes-on-bgsave-error", "no")(t, c)
+	}, "100/1h fixed-window"},
+	{"MISCONF", false, spoil, func(t *testing.T, c *redis.Client) {
+		set("stop-writes-on-bgsave-error", "no")(t, c)
+	}, "100/1h sliding-log"},
+	{"OOM", false, put("maxmemory", "1"), set("maxmemory", "0"), "100/1h sliding-log"},
+}
+
+// orphan makes the server a replica of one that does not exist.
+func orphan(t *testing.T, c *redis.Client, _ *redistest.Server) {
+	if err := c.SlaveOf(context.Background(), "127.0.0.1", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func emancipate(t *testing.T, c *redis.Client) {
+	if err := c.SlaveOf(context.Background(), "NO", "ONE").Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// occupy has a script run until it is killed.
+func occupy(t *testing.T, c *redis.Client, s *redistest.Server) {
+	set("lua-time-limit", "1")(t, c)
+	busy := redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, ReadTimeout: -1, DisableIdentity: true})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		busy.Eval(context.Background(), "while true do end", nil)
+	}()
+	t.Cleanup(func() { <-done; busy.Close() })
+	meet(t, c, "BUSY")
+}
+
+func release(t *testing.T, c *redis.Client) {
+	if err := c.ScriptKill(context.Background()).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reload has the server read its data again, slowly.
+func reload(t *testing.T, c *redis.Client, s *redistest.Server) {
+	ctx := context.Background()
+	if err := c.Do(ctx, "DEBUG", "POPULATE", "2000", "filler", "2000").Err(); err != nil {
+		t.Fatal(err)
+	}
+	set("rdbcompression", "no", "loading-process-events-interval-bytes", "1024", "key-load-delay", "1000")(t, c)
+	again := redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, ReadTimeout: -1, DisableIdentity: true})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		again.Do(ctx, "DEBUG", "RELOAD")
+	}()
+	t.Cleanup(func() { <-done; again.Close() })
+	meet(t, c, "LOADING")
+}
+
+// spoil has the server fail to save, by a directory where its file should be.
+func spoil(t *testing.T, c *redis.Client, s *redistest.Server) {
+	ctx := context.Background()
+	dir := c.ConfigGet(ctx, "dir").Val()["dir"]
+	if err := os.MkdirAll(filepath.Join(dir, "taken.rdb", "full"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	set("save", "3600 1000000", "stop-writes-on-bgsave-error", "yes")(t, c)
+	if err := c.BgSave(ctx).Err(); err != nil {
+		t.Fatal(err)
+	}
+	meet(t, c, "MISCONF")
+}
+
+// meet writes until the server answers with the error.
+func meet(t *testing.T, c *redis.Client, prefix string) {
+	t.Helper()
+	tick, end := time.NewTicker(time.Millisecond), time.After(patient)
+	defer tick.Stop()
+	for !redis.HasErrorPrefix(c.Set(context.Background(), "written", "", 0).Err(), prefix) {
+		select {
+		case <-end:
+			t.Fatalf("no %s", prefix)
+		case <-tick.C:
+		}
+	}
+}
+
+// Whatever keeps a server from deciding, a call ends with its error in time. It
+// is sent again only where that cannot count it twice, and counts exactly once
+// when the server is able again.
+func TestAServerThatIsUnableCountsAStepOnceOrNotAtAll(t *testing.T) {
+	for _, row := range inabilities {
+		t.Run(row.name+" "+row.limit, func(t *testing.T) {
+			server := redistest.Start(t, "--enable-debug-command", "yes", "--dbfilename", "taken.rdb")
+			proxy := faultproxy.New(t, server.Addr)
+			admin := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1, DisableIdentity: true})
+			defer admin.Close()
+			c := redis.NewClient(&redis.Options{Addr: proxy.Addr, ContextTimeoutEnabled: true, DisableIdentity: true})
+			defer c.Close()
+			const timeout = 50 * time.Millisecond
+			hasty := MustNew(c, Options{Timeout: timeout})
+			calm := MustNew(c, Options{Timeout: patient})
+			op := core.Op{Rule: "r", Key: "k", Limit: limit(t, row.limit), Cost: 1}
+			apply(t, calm, op)
+			row.bring(t, admin, server)
+
+			before := proxy.Counts().Errors
+			var err error
+			took := typical(func() { err = hasty.Apply(context.Background(), []core.Op{op}, make([]core.Decision, 1)) })
+			sent := proxy.Counts().Errors - before
+			t.Logf("%d calls sent for 9 steps, %v each: %v", sent, took, err)
+			if err == nil || took > timeout+20*time.Millisecond {
+				t.Errorf("%v after %v", err, took)
+			}
+			if !row.retry && (sent != 9 || !strings.Contains(err.Error(), row.name)) {
+				t.Errorf("%d calls for 9 steps, %v", sent, err)
+			}
+			if row.retry && (sent < 18 || !redis.HasErrorPrefix(err, row.name)) {
+				t.Errorf("%d calls for 9 steps, %v", sent, err)
+			}
+			finish(t, row, proxy, admin, calm, op)
+		})
+	}
+}
+
+// finish has the server mended while a step waits for that, if it does, and then
+// looks at the count.
+func finish(t *testing.T, row inability, proxy *faultproxy.Proxy, admin *redis.Client, s *Store, op core.Op) {
+	t.Helper()
+	if !row.retry {
+		row.mend(t, admin)
+		apply(t, s, op)
+	} else {
+		before := proxy.Counts().Errors
+		done := make(chan error, 1)
+		go func() { done <- s.Apply(context.Background(), []core.Op{op}, make([]core.Decision, 1)) }()
+		eventuallyTrue(t, "the step was not sent again", func() bool { return proxy.Counts().Errors >= before+2 })
+		row.mend(t, admin)
+		if err := <-done; err != nil {
+			t.Errorf("a step that waits for the server: %v", err)
+		}
+	}
+	op.Verb = core.Peek
+	if d := apply(t, s, op)[0]; d.Remaining != 98 {
+		t.Errorf("%d of 100 remain after two steps", d.Remaining)
+	}
+}
