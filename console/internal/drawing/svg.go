@@ -53,7 +53,18 @@ func (c *course) y(units float64) string {
 
 func place(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
 
-// axes draws a line at each Period, and one at each quarter of the most.
+// step is the round number of which the most has five at most.
+func step(most int64) int64 {
+	for unit := int64(1); ; unit *= 10 {
+		for _, n := range []int64{1, 2, 5} {
+			if most/(n*unit) <= 5 {
+				return n * unit
+			}
+		}
+	}
+}
+
+// axes draws a line at each Period, and one at each step.
 func (c *course) axes(b *strings.Builder, l core.Limit) {
 	what := "admitted in all"
 	if l.Algorithm == core.Concurrency {
@@ -69,13 +80,7 @@ func (c *course) axes(b *strings.Builder, l core.Limit) {
 		}
 		fmt.Fprintf(b, `<text x="%s" y="%d" text-anchor="%s">%s</text>`, c.x(at), height-bottom+18, anchor, span(at))
 	}
-	last := int64(-1)
-	for i := range int64(5) {
-		n := c.most * i / 4
-		if n == last {
-			continue
-		}
-		last = n
+	for n := int64(0); n <= c.most; n += step(c.most) {
 		fmt.Fprintf(b, `<line class="grid" x1="%d" x2="%d" y1="%[3]s" y2="%[3]s"/>`, left, width-right, c.y(float64(n)))
 		fmt.Fprintf(b, `<text x="%d" y="%s" dy="4" text-anchor="end">%s</text>`, left-6, c.y(float64(n)), short(n))
 	}

@@ -1,0 +1,185 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// chromium finds the browser. If it is missing the test is skipped loudly, or
+// fails if HEADGATE_REQUIRE_BROWSER is 1.
+func chromium(t testing.TB) string {
+	t.Helper()
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	message := strings.Join([]string{
+		"",
+		"**********************************************************************",
+		"* NO BROWSER WAS EXERCISED: chromium is not in PATH.",
+		"* Install it. HEADGATE_REQUIRE_BROWSER=1 turns this skip into a failure.",
+		"**********************************************************************",
+	}, "\n")
+	if os.Getenv("HEADGATE_REQUIRE_BROWSER") == "1" {
+		t.Fatal(message)
+	}
+	t.Skip(message)
+	return ""
+}
+
+// The window that people have.
+const width, height = 1280, 960
+
+// browse starts a browser that ends with the test, and returns its first tab. It
+// finds no host but 127.0.0.1.
+func browse(t testing.TB, path string) *tab {
+	t.Helper()
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
+		chromedp.ExecPath(path), chromedp.WindowSize(width, height),
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"), chromedp.Flag("hide-scrollbars", true))
+	if os.Getuid() == 0 { // whom chromium's sandbox refuses
+		options = append(options, chromedp.NoSandbox)
+	}
+	ctx, end := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(end)
+	return open(t, ctx)
+}
+
+// tab is a tab of the browser, which a person uses.
+type tab struct {
+	t     testing.TB
+	ctx   context.Context
+	steps int // fields that were filled in, and clicks
+
+	mu     sync.Mutex
+	faults []string // what the browser complained about
+}
+
+// open opens a tab, in a new browser if ctx is not of a tab.
+func open(t testing.TB, ctx context.Context) *tab {
+	t.Helper()
+	ctx, end := chromedp.NewContext(ctx)
+	b := &tab{t: t, ctx: ctx}
+	t.Cleanup(func() {
+		if err := chromedp.Cancel(ctx); err != nil {
+			t.Error("a tab does not close:", err)
+		}
+		end()
+	})
+	if err := chromedp.Listen(ctx, b.listen); err != nil {
+		t.Fatal(err)
+	}
+	b.resize(width, height)
+	return b
+}
+
+// another opens a tab beside b, with the same cookies.
+func (b *tab) another() *tab {
+	b.t.Helper()
+	return open(b.t, b.ctx)
+}
+
+// front makes b the tab that is seen.
+func (b *tab) front() {
+	b.t.Helper()
+	b.do(call(page.BringToFront, cdp.Empty{}))
+}
+
+// resize makes the window one of that size.
+func (b *tab) resize(width, height int64) {
+	b.t.Helper()
+	b.do(chromedp.EmulateViewport(width, height))
+}
+
+// withoutScripts turns JavaScript off.
+func (b *tab) withoutScripts() {
+	b.t.Helper()
+	b.do(call(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}))
+}
+
+// prefer sets the colours that the person likes, "light" or "dark".
+func (b *tab) prefer(scheme string) {
+	b.t.Helper()
+	b.do(call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+	}))
+}
+
+func call[P, R any](c cdp.Command[P, R], params P) chromedp.Action[chromedp.Void] {
+	return func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
+		_, err := cdp.Call(ctx, t, c, params)
+		return chromedp.Void{}, err
+	}
+}
+
+// listen keeps what the browser complains about: faults of scripts, what the
+// page's security policy forbids, and what could not be loaded.
+func (b *tab) listen(event any) {
+	var fault string
+	switch e := event.(type) {
+	case *log.EventEntryAdded:
+		if e.Entry.Level == log.EntryLevelError || e.Entry.Level == log.EntryLevelWarning {
+			fault = string(e.Entry.Source) + ": " + e.Entry.Text + " (" + e.Entry.URL + ")"
+		}
+	case *runtime.EventConsoleAPICalled:
+		fault = "console." + string(e.Type)
+	case *runtime.EventExceptionThrown:
+		fault = "exception: " + exceptionText(e.ExceptionDetails)
+	}
+	if fault != "" {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.faults = append(b.faults, fault)
+	}
+}
+
+// complaints returns what the browser complained about since the last time.
+func (b *tab) complaints() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	list := b.faults
+	b.faults = nil
+	return list
+}
+
+// refusedWith checks that the browser has complained about the status of the last
+// page, and about nothing else.
+func (b *tab) refusedWith(status int) {
+	b.t.Helper()
+	list := b.complaints()
+	if len(list) > 0 && strings.Contains(list[0], fmt.Sprintf("responded with a status of %d", status)) {
+		list = list[1:]
+	}
+	for _, c := range list {
+		b.t.Errorf("the browser complains: %s", c)
+	}
+}
+
+// quiet checks that the browser has complained about nothing.
+func (b *tab) quiet() {
+	b.t.Helper()
+	for _, c := range b.complaints() {
+		b.t.Errorf("the browser complains: %s", c)
+	}
+}
+
+func exceptionText(d *runtime.ExceptionDetails) string {
+	if d.Exception != nil {
+		return d.Text + " " + d.Exception.Description
+	}
+	return d.Text
+}

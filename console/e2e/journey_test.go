@@ -1,0 +1,282 @@
+package e2e
+
+import (
+	"flag"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/console/internal/mariadbtest"
+	"github.com/headgate/headgate/internal/redistest"
+	"go.uber.org/goleak"
+)
+
+var screenshots = flag.String("screenshots", "", "directory to write the pictures of the documentation to")
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	goleak.VerifyTestMain(m)
+}
+
+// TestJourney is one person's way through the console, from the first start.
+func TestJourney(t *testing.T) {
+	browser := chromium(t)
+	console, shop := build(t, "console", "."), build(t, "shop", "./examples/shop")
+	databases := []struct {
+		name string
+		args func(*testing.T) (env, args []string)
+	}{
+		{"sqlite", func(t *testing.T) (env, args []string) { return nil, []string{"-data", t.TempDir()} }},
+		{"mariadb", func(t *testing.T) (env, args []string) {
+			return []string{"HEADGATE_CONSOLE_DB=" + mariadbtest.Start(t).Database(t)}, nil
+		}},
+	}
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			redis := "redis://" + redistest.Start(t).Addr
+			env, args := d.args(t)
+			j := &journey{t: t, fleet: openShops(t, shop, redis)}
+			j.console = start(t, "console", console, env, append(args, "-redis", redis, "-listen", "127.0.0.1:0")...)
+			j.tab = browse(t, browser)
+			j.travel()
+		})
+	}
+}
+
+// journey is the person with what is in front of him and what it acts upon.
+type journey struct {
+	t       *testing.T
+	console *program
+	fleet   *fleet
+	tab     *tab
+	version string // of the policies, as it was in force last
+}
+
+// travel is all steps, each from where the one before has led.
+func (j *journey) travel() {
+	steps := []struct {
+		name string
+		do   func(*journey)
+	}{
+		{"the one-time password opens the console and has to be changed", (*journey).signIn},
+		{"an application is added", (*journey).addApp},
+		{"a policy that is created is in force at once, in all instances together", (*journey).create},
+		{"the page of figures shows what happened, and both instances", (*journey).watch},
+		{"a request can be tried and a key looked up", (*journey).ask},
+		{"in shadow all pass and the figures say who would not", (*journey).shadow},
+		{"a rollback enforces again, and forgets no count", (*journey).rollBack},
+		{"who edits an old version sees both and loses nothing", (*journey).collide},
+		{"the form tells mistakes while it is filled in", (*journey).mistake},
+		{"policies are created and edited without JavaScript", (*journey).withoutScripts},
+		{"every page fits a phone", (*journey).shrink},
+	}
+	for _, s := range steps {
+		began := time.Now()
+		s.do(j)
+		j.tab.quiet()
+		j.t.Logf("%s: %s", s.name, time.Since(began).Round(time.Millisecond))
+		if j.t.Failed() {
+			j.t.Fatalf("this failed: %s", s.name)
+		}
+	}
+}
+
+func (j *journey) url(path string) string { return "http://" + j.console.address + path }
+
+var oneTime = regexp.MustCompile(`^      ([a-z2-7]{26})$`)
+
+const password = "seven green canals in winter"
+
+func (j *journey) signIn() {
+	first := j.console.await(0, oneTime)[1]
+	b := j.tab
+	b.visit(j.url("/"))
+	b.fill("Name", "admin")
+	b.fill("Password", first)
+	b.press("Sign in")
+	b.reads("Choose a password")
+	b.visit(j.url("/policies"))
+	b.reads("Choose a password")
+	b.fill("One-time password", first)
+	b.fill("New password", password)
+	b.fill("New password again", password)
+	b.press("Change the password")
+	b.press("Policies")
+	b.reads("There are no policies yet")
+}
+
+func (j *journey) addApp() {
+	b := j.tab
+	b.press("Applications")
+	b.fill("Name", "shop")
+	b.press("Add it")
+	b.until("the application is listed", func() bool {
+		return eval[bool](b, `document.querySelector('main a[href="/policies?app=shop"]') !== null`)
+	})
+}
+
+// create makes the policy that the other steps are about: exact to the request for
+// as long as the test takes.
+func (j *journey) create() {
+	b := j.tab
+	b.press("Policies")
+	b.steps = 0
+	b.press("Create the first policy")
+	b.fill("Name", "visitors")
+	b.fill("Requests", "5")
+	b.choose("Unit of the period", "hours")
+	b.tick("Sliding log")
+	b.reads("5 requests")
+	b.top()
+	j.take(b, "policy")
+	j.version, _ = j.fleet.follow("a new policy", func() { b.press("Create the policy") })
+	j.t.Logf("to create a policy took %d fields and clicks", b.steps)
+	if b.steps > 6 {
+		j.t.Errorf("to create a policy took %d fields and clicks, want 6 at most", b.steps)
+	}
+	b.reads("visitors", "5/1h sliding-log")
+	j.fleet.meets(10, 5)
+}
+
+func (j *journey) watch() {
+	b := j.tab
+	b.press("Live")
+	b.shows("Passed", "5")
+	b.shows("Refused", "5")
+	b.reads("Published: " + j.version)
+	if n := strings.Count(b.text(), "up to date"); n != len(j.fleet.shops) {
+		j.t.Errorf("%d instances are up to date, want %d\n%s", n, len(j.fleet.shops), b.text())
+	}
+	for _, s := range j.fleet.shops {
+		b.reads(s.name + "@" + s.address)
+	}
+}
+
+func (j *journey) ask() {
+	b := j.tab
+	b.press("Try a request")
+	b.press("Try it")
+	b.reads("1 policy matches", "it would pass: 5 of 5 are left")
+	b.fill("Caller's address", "127.0.0.1")
+	b.press("Try it")
+	b.reads("it is over the limit")
+	j.fits(b)
+	b.press("Look up this key")
+	b.reads("127.0.0.1 under visitors")
+	b.shows("Used", "5")
+	b.shows("Left", "0 of 5")
+	j.fits(b)
+}
+
+func (j *journey) shadow() {
+	b := j.tab
+	b.press("Policies")
+	j.fleet.follow("shadow", func() { b.press("Switch visitors to shadow") })
+	b.press("Live")
+	j.fleet.meets(10, 10)
+	b.shows("Over, in shadow", "10")
+	b.prefer("dark")
+	j.take(b, "live")
+	b.prefer("light")
+	b.shows("Passed", "5")
+	b.shows("Refused", "5")
+}
+
+func (j *journey) rollBack() {
+	b := j.tab
+	b.press("Policies")
+	b.press("visitors")
+	b.press("History")
+	j.version, _ = j.fleet.follow("a rollback", func() { b.press("Roll back to version 1") })
+	b.reads("enforce")
+	j.fleet.meets(10, 0)
+}
+
+// collide has two tabs edit the same version.
+func (j *journey) collide() {
+	b, other := j.tab, j.tab.another()
+	b.visit(j.url("/policies/visitors/edit"))
+	other.visit(j.url("/policies/visitors/edit"))
+	b.front()
+	b.fill("Requests", "8")
+	j.fleet.follow("a higher limit", func() { b.press("Save the changes") })
+	j.fleet.meets(10, 3)
+	other.front()
+	other.fill("Description", "Nobody reads the shop to pieces")
+	if status := other.press("Save the changes"); status != http.StatusConflict {
+		j.t.Errorf("to save an old version has status %d, want %d", status, http.StatusConflict)
+	}
+	other.reads("visitors was changed in the meantime", "Before (version 3)", "Yours", "Theirs (version 4)",
+		"5/1h sliding-log", "8/1h sliding-log", "Nobody reads the shop to pieces")
+	other.refusedWith(http.StatusConflict)
+	j.fits(other)
+	j.take(other, "conflict")
+	j.fleet.follow("mine on top", func() { other.press("Save mine on top of version 4") })
+	other.reads("5/1h sliding-log", "Nobody reads the shop to pieces")
+	other.quiet()
+	j.fleet.meets(10, 0)
+	b.front()
+}
+
+func (j *journey) mistake() {
+	b := j.tab
+	b.visit(j.url("/new"))
+	b.fill("Requests", "many")
+	b.reads("is not a whole number")
+	b.fill("Requests", "7")
+	b.until("the mistake goes away", func() bool { return !strings.Contains(b.text(), "is not a whole number") })
+	b.reads("7/1m")
+}
+
+func (j *journey) withoutScripts() {
+	b := j.tab.another()
+	b.withoutScripts()
+	b.front()
+	b.visit(j.url("/policies"))
+	b.press("New policy")
+	b.fill("Name", "search")
+	b.fill("Path", "/products/")
+	if _, n := j.fleet.follow("a policy without JavaScript", func() { b.press("Create the policy") }); n != "2" {
+		j.t.Errorf("%s policies are in force, want 2", n)
+	}
+	b.reads("search", "100/1m")
+	b.press("Edit")
+	b.fill("Requests", "50")
+	b.press("Preview")
+	b.reads("50 requests")
+	j.fleet.follow("an edit without JavaScript", func() { b.press("Save the changes") })
+	b.reads("50/1m")
+	b.press("Live")
+	b.reads("Refresh every 5 seconds") // which a script would hide
+	b.quiet()
+	j.tab.front()
+}
+
+// shrink looks at every page as a phone shows it.
+func (j *journey) shrink() {
+	b := j.tab
+	for _, path := range []string{"/policies", "/new", "/policies/visitors", "/policies/visitors/edit", "/policies/visitors/history",
+		"/policies/visitors/delete", "/figures", "/tester", "/keys", "/import", "/apps", "/users", "/users/admin", "/audit", "/settings", "/account"} {
+		b.visit(j.url(path))
+		j.fits(b)
+	}
+	b.visit(j.url("/policies"))
+	b.resize(phoneWidth, phoneHeight)
+	j.take(b, "phone")
+	b.resize(width, height)
+}
+
+// The window of a small phone.
+const phoneWidth, phoneHeight = 360, 740
+
+// fits checks that nobody with a phone has to scroll the page sideways.
+func (j *journey) fits(b *tab) {
+	j.t.Helper()
+	b.resize(phoneWidth, phoneHeight)
+	if w := eval[int](b, `document.documentElement.scrollWidth`); w > phoneWidth {
+		j.t.Errorf("%s is %d pixels wide on a phone of %d", eval[string](b, `location.pathname`), w, phoneWidth)
+	}
+	b.resize(width, height)
+}

@@ -1,0 +1,182 @@
+package e2e
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience is how long anything may take that has no limit of its own.
+const patience = 30 * time.Second
+
+// build compiles a program of this module and returns its path, which ends with
+// the name.
+func build(t testing.TB, name, pkg string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	cmd := exec.Command("go", "build", "-o", path, pkg)
+	cmd.Dir = ".."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", pkg, err, out)
+	}
+	return path
+}
+
+// program is a process of this test, and what it has printed.
+type program struct {
+	address string // it serves on
+
+	t    testing.TB
+	name string
+	out  *os.File // the end that the program writes to
+
+	mu    sync.Mutex
+	lines []line
+	more  chan struct{} // closed at the next line
+}
+
+// line is one that a program printed.
+type line struct {
+	text string
+	at   time.Time
+}
+
+var serving = regexp.MustCompile(`msg=serving .*address=(\S+)`)
+
+// start runs a program that prints on which address it serves, and waits for that.
+// It ends with the test.
+func start(t testing.TB, name, path string, env []string, args ...string) *program {
+	t.Helper()
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &program{t: t, name: name, out: out, more: make(chan struct{})}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		p.read(in)
+	}()
+	ended := p.launch(path, env, args)
+	t.Cleanup(func() {
+		ended()
+		<-read
+		if t.Failed() {
+			t.Logf("%s printed:\n%s", name, p.printed())
+		}
+	})
+	p.address = p.await(0, serving)[1]
+	return p
+}
+
+// launch runs the process and returns what ends it. The goroutine that starts it
+// keeps its thread until the process has ended, as the kernel's parent death signal
+// is tied to it.
+func (p *program) launch(path string, env, args []string) (end func()) {
+	p.t.Helper()
+	cmd := exec.Command(path, args...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = p.out, p.out, dieWithParent()
+	started, ended := make(chan error), make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			ended <- cmd.Wait()
+		}
+	}()
+	err := <-started
+	p.out.Close()
+	if err != nil {
+		p.t.Fatalf("%s: %v", p.name, err)
+	}
+	return func() { p.end(cmd.Process, ended) }
+}
+
+// end asks the process to end, which it has to do without an error.
+func (p *program) end(process *os.Process, ended <-chan error) {
+	process.Signal(syscall.SIGTERM)
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	select {
+	case err := <-ended:
+		if err != nil {
+			p.t.Errorf("%s ended with %v", p.name, err)
+		}
+	case <-deadline.C:
+		process.Kill()
+		<-ended
+		p.t.Errorf("%s did not end within %s", p.name, patience)
+	}
+}
+
+func (p *program) read(in io.ReadCloser) {
+	defer in.Close()
+	for s := bufio.NewScanner(in); s.Scan(); {
+		p.mu.Lock()
+		p.lines = append(p.lines, line{s.Text(), time.Now()})
+		close(p.more)
+		p.more = make(chan struct{})
+		p.mu.Unlock()
+	}
+}
+
+// from returns the lines but for the first n, and what is closed when there are
+// more.
+func (p *program) from(n int) (lines []line, more <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lines[n:], p.more
+}
+
+func (p *program) count() int {
+	lines, _ := p.from(0)
+	return len(lines)
+}
+
+func (p *program) printed() string {
+	lines, _ := p.from(0)
+	var b strings.Builder
+	for _, l := range lines {
+		b.WriteString(l.text + "\n")
+	}
+	return b.String()
+}
+
+// await waits for a line after the first n that fits, and returns its parts.
+func (p *program) await(n int, want *regexp.Regexp) []string {
+	p.t.Helper()
+	parts, _ := p.awaitAt(n, want)
+	return parts
+}
+
+// awaitAt is await that also tells when the line came.
+func (p *program) awaitAt(n int, want *regexp.Regexp) ([]string, time.Time) {
+	p.t.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	for {
+		lines, more := p.from(n)
+		for _, l := range lines {
+			if parts := want.FindStringSubmatch(l.text); parts != nil {
+				return parts, l.at
+			}
+		}
+		select {
+		case <-more:
+		case <-deadline.C:
+			p.t.Fatalf("%s printed no line like %s within %s", p.name, want, patience)
+		}
+	}
+}

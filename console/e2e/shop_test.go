@@ -1,0 +1,77 @@
+package e2e
+
+import (
+	"net/http"
+	"regexp"
+	"testing"
+	"time"
+)
+
+// prompt is how soon a change has to be in force everywhere, counted from before
+// the click.
+const prompt = 2 * time.Second
+
+// fleet is the instances of the application.
+type fleet struct {
+	t     testing.TB
+	shops []*program
+}
+
+// openShops starts an instance with each framework.
+func openShops(t testing.TB, path, redis string) *fleet {
+	t.Helper()
+	f := &fleet{t: t}
+	for _, framework := range []string{"gin", "nethttp"} {
+		f.shops = append(f.shops, start(t, framework, path, nil,
+			"-framework", framework, "-redis", redis, "-listen", "127.0.0.1:0", "-timeout", "5s"))
+	}
+	return f
+}
+
+var inForce = regexp.MustCompile(`policies are in force" version=(\S+) policies=(\d+)`)
+
+// follow makes a change, and checks that all instances have it in force soon. It
+// returns its version, and how many policies there are.
+func (f *fleet) follow(what string, change func()) (version, policies string) {
+	f.t.Helper()
+	before := make([]int, len(f.shops))
+	for i, s := range f.shops {
+		before[i] = s.count()
+	}
+	began := time.Now()
+	change()
+	for i, s := range f.shops {
+		parts, at := s.awaitAt(before[i], inForce)
+		took := at.Sub(began)
+		f.t.Logf("%s: in force in %s after %s", what, s.name, took.Round(time.Millisecond))
+		if took > prompt {
+			f.t.Errorf("%s: in force in %s after %s, want %s at most", what, s.name, took, prompt)
+		}
+		if version != "" && version != parts[1] {
+			f.t.Errorf("%s: %s has version %s, and another has %s", what, s.name, parts[1], version)
+		}
+		version, policies = parts[1], parts[2]
+	}
+	return version, policies
+}
+
+// meets checks how many of n requests, to each instance in turn, pass and how many
+// are refused.
+func (f *fleet) meets(n, pass int) {
+	f.t.Helper()
+	client := &http.Client{Transport: &http.Transport{}, Timeout: patience}
+	defer client.CloseIdleConnections()
+	got := map[int]int{}
+	for i := range n {
+		s := f.shops[i%len(f.shops)]
+		r, err := client.Get("http://" + s.address + "/")
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		r.Body.Close()
+		got[r.StatusCode]++
+	}
+	if got[http.StatusOK] != pass || got[http.StatusTooManyRequests] != n-pass {
+		f.t.Errorf("of %d requests these have each status: %v; want %d that pass and the others refused", n, got, pass)
+	}
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/figures"
+	"github.com/headgate/headgate/policy/redissource"
+	"github.com/headgate/headgate/store/failover"
+	"github.com/headgate/headgate/store/memstore"
+	"github.com/headgate/headgate/store/redisstore"
+	"github.com/redis/go-redis/v9"
+)
+
+// app is the application whose policies are followed.
+const app = "shop"
+
+// limits are those that the console has for this application.
+type limits struct {
+	Limiter *core.Limiter
+	parts   []io.Closer // the last opened is closed first
+}
+
+// follow connects to Redis and follows the policies there. While none were ever
+// published, everything passes. The name is of this instance and no other.
+func follow(ctx context.Context, s settings, name string, logger *slog.Logger) (*limits, error) {
+	l := &limits{}
+	if err := l.open(ctx, s, name, logger); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+func (l *limits) open(ctx context.Context, s settings, name string, logger *slog.Logger) error {
+	client := redis.NewClient(s.redis)
+	l.parts = append(l.parts, client)
+	store, err := l.store(client, s, logger)
+	if err != nil {
+		return err
+	}
+	recorder, err := figures.New(client, figures.Options{App: app, Instance: name, Logger: logger})
+	if err != nil {
+		return err
+	}
+	l.parts = append(l.parts, recorder)
+	if l.Limiter, err = core.New(core.Config{Store: store, Observer: recorder, Logger: logger}); err != nil {
+		return err
+	}
+	l.parts = append(l.parts, l.Limiter)
+	source, err := redissource.New(client, redissource.Options{})
+	if err != nil {
+		return err
+	}
+	follower, err := policy.Follow(ctx, l.Limiter, app, policy.Env{User: keyfuncs.UserID(userOf)}, source, policy.Options{
+		Instance: name, LastGood: s.lastGood, WhenMissing: policy.MissingWaits, Logger: logger,
+	})
+	if err != nil {
+		return err
+	}
+	l.parts = append(l.parts, follower)
+	return nil
+}
+
+// store counts in Redis. While that is away, each instance grants its part from
+// memory.
+func (l *limits) store(client redis.UniversalClient, s settings, logger *slog.Logger) (core.Store, error) {
+	primary, err := redisstore.New(client, redisstore.Options{Timeout: s.timeout})
+	if err != nil {
+		return nil, err
+	}
+	memory, err := memstore.New(memstore.Options{})
+	if err != nil {
+		return nil, err
+	}
+	instances, err := failover.NewInstances(client, failover.InstancesOptions{Key: "hg:{instances:" + app + "}", Logger: logger})
+	if err != nil {
+		return nil, err
+	}
+	l.parts = append(l.parts, instances)
+	store, err := failover.New(primary, failover.Options{Fallback: memory, Instances: instances.Live, Logger: logger})
+	if err != nil {
+		return nil, err
+	}
+	l.parts = append(l.parts, store)
+	return store, nil
+}
+
+// Close ends what follow began.
+func (l *limits) Close() error {
+	var errs []error
+	for i := len(l.parts) - 1; i >= 0; i-- {
+		errs = append(errs, l.parts[i].Close())
+	}
+	l.parts = nil
+	return errors.Join(errs...)
+}
