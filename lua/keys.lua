@@ -4,7 +4,13 @@
 local QUARANTINE = 60000
 
 -- quarantine leaves what cannot be a state to expire: it may be somebody else's.
+-- An error other than that of a value of another type, such as a permission that
+-- is missing, ends the script.
 local function quarantine(key)
+  local text = redis.pcall('GET', key)
+  if not string.find(text.err or 'WRONGTYPE', 'WRONGTYPE', 1, true) then
+    redis.call('GET', key)
+  end
   -- A time to live of -1, which is none, becomes the longest.
   local left = redis.call('PTTL', key) % 2 ^ 52
   redis.call('PEXPIRE', key, format('%d', max(1, min(left, QUARANTINE))))

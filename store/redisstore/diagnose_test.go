@@ -137,6 +137,24 @@ func TestAServerThatDoesNotAnswerIsToBeAskedAgain(t *testing.T) {
 	}
 }
 
+// A Ring leaves out servers that are down, which are then to be asked later.
+func TestAServerThatARingLeavesOutIsToBeAskedAgain(t *testing.T) {
+	m, down := miniredis.RunT(t), miniredis.RunT(t)
+	c := redis.NewRing(&redis.RingOptions{
+		Addrs: map[string]string{"a": m.Addr(), "b": down.Addr()}, ContextTimeoutEnabled: true,
+		HeartbeatFrequency: 5 * time.Millisecond,
+	})
+	defer c.Close()
+	if got := codes(t, c); got != "" {
+		t.Errorf("%q with all servers", got)
+	}
+	down.Close()
+	eventuallyTrue(t, "the server is left out", func() bool { return c.Len() == 1 })
+	if got := codes(t, c); got != core.CodeUnanswered {
+		t.Errorf("%q without one", got)
+	}
+}
+
 func TestOnlyTheLastWordOfAServerEndsTheQuestions(t *testing.T) {
 	for err, want := range map[error]bool{
 		nil:                                   true,

@@ -62,13 +62,13 @@ var inabilities = []inability{
 
 // orphan makes the server a replica of one that does not exist.
 func orphan(t *testing.T, c *redis.Client, _ *redistest.Server) {
-	if err := c.SlaveOf(context.Background(), "127.0.0.1", "1").Err(); err != nil {
+	if err := c.Do(context.Background(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func emancipate(t *testing.T, c *redis.Client) {
-	if err := c.SlaveOf(context.Background(), "NO", "ONE").Err(); err != nil {
+	if err := c.Do(context.Background(), "REPLICAOF", "NO", "ONE").Err(); err != nil {
 		t.Fatal(err)
 	}
 }
