@@ -78,8 +78,8 @@ func announce(w io.Writer, user, password string) {
 
 // handler answers all requests.
 func handler(a *app.App, c config.Config, logger *slog.Logger) (http.Handler, error) {
-	pages := web.Options{Service: a.Service, Secure: c.TLS != nil, Logger: logger}
-	programs := api.Options{Service: a.Service, Cookie: pages.Cookie(), Logger: logger}
+	pages := web.Options{Service: a.Service, Front: c.Front, Secure: c.Secure, Logger: logger}
+	programs := api.Options{Service: a.Service, Cookie: pages.Cookie(), Front: c.Front, Logger: logger}
 	if a.Redis != nil {
 		fleet, err := web.RedisFleet(a.Redis, a.Instances, c.RedisPrefix)
 		if err != nil {
@@ -87,6 +87,7 @@ func handler(a *app.App, c config.Config, logger *slog.Logger) (http.Handler, er
 		}
 		pages.Fleet, pages.Publishing = fleet, a.Publisher.Status
 		programs.Publishing, programs.Instances, programs.Figures = a.Publisher.Status, fleet.Instances, fleet.Figures
+		programs.Peek, programs.Reset = fleet.Peek, fleet.Reset
 	}
 	w, err := web.New(pages)
 	p, err2 := api.New(programs)

@@ -182,15 +182,32 @@ local function careful(at)
   return at
 end
 
+-- plain carries out a take of 1 that is a step by itself, as most are.
+local function plain(k, l)
+  local remaining, reset, wait = run(k, l, 'take', 1, 0, 0, 0)
+  if wait == 0 then
+    reply[size + 1], reply[size + 2] = remaining, reset * 4
+    size = size + 2
+  else
+    size = answer(reply, size, 'take', remaining, reset, wait, 0)
+  end
+end
+
 local at = 1
 repeat
-  local values = value
-  local next = hope(at)
-  if not next then
-    value = values
-    next = careful(at)
+  local does, k2, k1, k, l2, l1, l = byte(program, at, at + WIDTH - 1)
+  if does == 0 then
+    plain((k2 * 256 + k1) * 256 + k, (l2 * 256 + l1) * 256 + l)
+    at = at + WIDTH
+  else
+    local values = value
+    local next = hope(at)
+    if not next then
+      value = values
+      next = careful(at)
+    end
+    at = next
   end
-  at = next
 until at == #program + 1
 for k, text in pairs(texts) do
   save(KEYS[k], text, writes[k] or false, resets[k])

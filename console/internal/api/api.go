@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/headgate/headgate/console/internal/front"
 	"github.com/headgate/headgate/console/internal/publish"
 	"github.com/headgate/headgate/console/internal/service"
 	"github.com/headgate/headgate/core"
@@ -23,6 +24,9 @@ type Options struct {
 	// Cookie is the name of the cookie that holds a session's token; "" lets
 	// nobody in but with a token of his own.
 	Cookie string
+
+	// Front is the proxies that are trusted; nil means none.
+	Front *front.Front
 
 	// Publishing tells what the publisher's last attempt came to. Nil means that
 	// there is no Redis.

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -38,8 +37,8 @@ func newAttempts(clock func() time.Time) (*attempts, error) {
 }
 
 // blocked returns how long the address has to wait, or 0.
-func (a *attempts) blocked(r *http.Request) time.Duration {
-	decisions, err := a.limiter.Peek(r.Context(), address(r))
+func (a *attempts) blocked(ctx context.Context, address string) time.Duration {
+	decisions, err := a.limiter.Peek(ctx, network(address))
 	if err != nil || len(decisions) == 0 || decisions[0].Decision.Allowed {
 		return 0
 	}
@@ -47,22 +46,22 @@ func (a *attempts) blocked(r *http.Request) time.Duration {
 }
 
 // failed counts a wrong token.
-func (a *attempts) failed(r *http.Request) {
-	a.limiter.Take(r.Context(), address(r), 1) // memory never fails to decide
+func (a *attempts) failed(ctx context.Context, address string) {
+	a.limiter.Take(ctx, network(address), 1) // memory never fails to decide
 }
 
-// address is what attempts are counted by: an IPv6 network is one.
-func address(r *http.Request) string {
-	key, _ := keyfuncs.RemoteIP(peer{r})
+// network is what attempts are counted by: an IPv6 network is one.
+func network(address string) string {
+	key, _ := keyfuncs.RemoteIP(peer(address))
 	return key
 }
 
 // peer is what keyfuncs.RemoteIP asks.
-type peer struct{ r *http.Request }
+type peer string
 
-func (p peer) Context() context.Context { return p.r.Context() }
-func (p peer) Method() string           { return p.r.Method }
-func (p peer) Path() string             { return p.r.URL.Path }
+func (p peer) Context() context.Context { return context.Background() }
+func (p peer) Method() string           { return "" }
+func (p peer) Path() string             { return "" }
 func (p peer) Route() string            { return "" }
-func (p peer) RemoteAddr() string       { return p.r.RemoteAddr }
+func (p peer) RemoteAddr() string       { return string(p) }
 func (p peer) Header(string) []string   { return nil }

@@ -8,21 +8,34 @@ import (
 	"github.com/headgate/headgate/console/internal/service"
 )
 
-// authenticate tells who asks. What stands in Authorization counts, and the cookie
-// only where there is no such header.
+// authenticate tells who asks. What stands in Authorization counts, then whom the
+// proxy names, and the cookie only where there is neither.
 func (c *call) authenticate() (service.Actor, error) {
-	if retryAfter := c.attempts.blocked(c.r); retryAfter > 0 {
+	address := c.o.Front.Address(c.r)
+	if retryAfter := c.attempts.blocked(c.ctx(), address); retryAfter > 0 {
 		return service.Actor{}, &service.LimitedError{RetryAfter: retryAfter}
 	}
-	actor, err := c.who()
+	meta := service.Meta{Address: address, Agent: c.r.UserAgent(), RequestID: c.id()}
+	if name, told := c.o.Front.User(c.r); told && len(c.r.Header.Values("Authorization")) == 0 {
+		return c.proxied(name, meta)
+	}
+	actor, err := c.who(meta)
 	if errors.Is(err, service.ErrNotLoggedIn) && presents(c.r, c.o.Cookie) {
-		c.attempts.failed(c.r)
+		c.attempts.failed(c.ctx(), address)
 	}
 	return actor, err
 }
 
-func (c *call) who() (service.Actor, error) {
-	meta := service.Meta{Address: c.r.RemoteAddr, Agent: c.r.UserAgent(), RequestID: c.id()}
+// proxied is whom the proxy names. Browsers let other sites use what it knows, as
+// they do with cookies.
+func (c *call) proxied(name string, meta service.Meta) (service.Actor, error) {
+	if err := c.sameOrigin(); err != nil {
+		return service.Actor{}, err
+	}
+	return c.o.Service.AuthenticateByProxy(c.ctx(), name, meta)
+}
+
+func (c *call) who(meta service.Meta) (service.Actor, error) {
 	if lines := c.r.Header.Values("Authorization"); len(lines) > 0 {
 		secret, ok := bearer(lines)
 		if !ok {
@@ -34,10 +47,18 @@ func (c *call) who() (service.Actor, error) {
 	if cookie == "" {
 		return service.Actor{}, service.ErrNotLoggedIn
 	}
-	if err := c.protection.Check(c.r); err != nil {
-		return service.Actor{}, &problem{Status: http.StatusForbidden, Code: "cross-origin", Detail: "the request comes from a page of another origin"}
+	if err := c.sameOrigin(); err != nil {
+		return service.Actor{}, err
 	}
 	return c.o.Service.Authenticate(c.ctx(), cookie, meta)
+}
+
+// sameOrigin refuses a change that a page of another origin asks for.
+func (c *call) sameOrigin() error {
+	if err := c.protection.Check(c.r); err != nil {
+		return &problem{Status: http.StatusForbidden, Code: "cross-origin", Detail: "the request comes from a page of another origin"}
+	}
+	return nil
 }
 
 // bearer is the token of the only line of Authorization.

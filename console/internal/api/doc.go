@@ -18,7 +18,8 @@
 // A program sends a token of the console, as "Authorization: Bearer hgt_...". A
 // page sends the cookie of its session, and then a request that changes something
 // has to come from a page of the same origin. Tokens need no such protection: no
-// browser sends them by itself. An address that has sent too many wrong tokens is
+// browser sends them by itself. Where a proxy that is trusted names the user, that
+// counts instead of the cookie, under the same protection. An address that has sent too many wrong tokens is
 // answered 429 for a while.
 //
 // # Saving

@@ -1,15 +1,13 @@
 package api
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/headgate/headgate/console/internal/service"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
 )
-
-// maxKey is the most bytes of a key that is looked for.
-const maxKey = 1000
 
 // countView is what a request of one unit would meet.
 type countView struct {
@@ -36,7 +34,7 @@ func (c *call) key() (p policy.Policy, key string, err error) {
 	if err := c.decode(&in); err != nil {
 		return p, "", err
 	}
-	if len(in.Key) > maxKey {
+	if len(in.Key) > service.MaxKey {
 		return p, "", invalid(fault{Field: "key", Message: "it is too long"})
 	}
 	p, err = c.o.Service.Policy(c.ctx(), c.actor, c.path("name"))
@@ -58,26 +56,21 @@ func (c *call) peekKey() error {
 	return c.send(http.StatusOK, countOf(d))
 }
 
-// resetKey takes who may edit the policy, and is written to the log.
+// resetKey takes who may edit the policy.
 func (c *call) resetKey() error {
-	access, err := c.access()
-	if err != nil {
-		return err
-	}
 	p, key, err := c.key()
 	if err != nil {
 		return err
 	}
-	if !access.CanEdit(p.Apps) {
-		return &service.DeniedError{Action: "key.reset", Object: "policy:" + p.Name, Reason: "it takes the owner of every application that the policy lists"}
-	}
 	if c.o.Reset == nil {
 		return away("there is no Redis that counts")
 	}
-	c.o.Logger.InfoContext(c.ctx(), "a key is reset", "actor", c.actor.User(), "policy", p.Name, "key", key,
-		"address", c.r.RemoteAddr, "request_id", c.id())
-	if err := c.o.Reset(c.ctx(), p, key); err != nil {
+	return c.nothing(c.o.Service.ResetKey(c.ctx(), c.actor, p.Name, key, c.reset))
+}
+
+func (c *call) reset(ctx context.Context, p policy.Policy, key string) error {
+	if err := c.o.Reset(ctx, p, key); err != nil {
 		return c.redisAway("key", err)
 	}
-	return c.nothing(nil)
+	return nil
 }

@@ -59,7 +59,11 @@ func (c *call) applyImport() error { return c.transfer(c.o.Service.Import) }
 
 func (c *call) transfer(do func(context.Context, service.Actor, service.Import) (service.Plan, error)) error {
 	q := &c.query
-	i := service.Import{Missing: service.Missing(q.text("missing")), Base: q.number("base")}
+	i := service.Import{Missing: service.Missing(q.text("missing"))}
+	if q.text("base") != "" {
+		base := q.number("base")
+		i.Base = &base
+	}
 	if err := q.err(); err != nil {
 		return err
 	}

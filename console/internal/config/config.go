@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/headgate/headgate/console/internal/front"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -32,13 +33,17 @@ type Config struct {
 	DB          string         // the URL of the database
 	Redis       *redis.Options // nil for no Redis
 	RedisPrefix string         // as redissource.Options.Prefix
+	Front       *front.Front   // the proxies that are trusted; nil for none
+	Secure      bool           // the cookies travel by TLS alone
 	Recover     string         // a user to give a new password, instead of serving; or ""
 }
 
 // given is what the command line says.
 type given struct {
 	listen, data, db, redis, prefix, cert, key, recover string
-	insecure                                            bool
+	identity                                            string
+	proxies                                             []string
+	insecure, secureCookies                             bool
 }
 
 // Parse reads a command line without the program's name, and the environment
@@ -68,7 +73,9 @@ func Parse(args []string, env func(string) string, usage io.Writer) (Config, err
 	errs = append(errs, err)
 	c.TLS, err = g.tls()
 	errs = append(errs, err, g.checkListen(), g.checkPrefix())
-	return c, errors.Join(errs...)
+	c.Secure = c.TLS != nil || g.secureCookies
+	c.Front, err = g.front()
+	return c, errors.Join(append(errs, err)...)
 }
 
 func (g *given) flags(usage io.Writer) *flag.FlagSet {
@@ -82,6 +89,12 @@ func (g *given) flags(usage io.Writer) *flag.FlagSet {
 	f.StringVar(&g.cert, "tls-cert", "", "`file` with the certificate, in PEM")
 	f.StringVar(&g.key, "tls-key", "", "`file` with its key, in PEM")
 	f.BoolVar(&g.insecure, "insecure-http", false, "serve plain HTTP to others, say to a proxy that adds TLS")
+	f.BoolVar(&g.secureCookies, "secure-cookies", false, "send cookies by TLS alone, which a proxy adds; not needed with -tls-cert")
+	f.Func("trusted-proxy", "`address or CIDR` of a proxy whose X-Forwarded-For is believed; may be repeated", func(s string) error {
+		g.proxies = append(g.proxies, s)
+		return nil
+	})
+	f.StringVar(&g.identity, "identity-header", "", "`name` of the header in which the trusted proxies name the user, who is asked for no password; they must remove it from what clients send")
 	f.StringVar(&g.recover, "recover", "", "make this `user` an administrator with a new password, print that, and end")
 	return f
 }

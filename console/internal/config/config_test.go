@@ -65,11 +65,12 @@ func TestPlainHTTPIsForLoopbackUnlessAskedFor(t *testing.T) {
 }
 
 func TestEveryMistakeIsReportedAndNoPassword(t *testing.T) {
-	_, err := parse(nil, "-listen", "x", "-db", "postgres://u:s3cret@h/d", "-redis", "redis://:s3cret@h:%zz", "-tls-key", "x", "-redis-prefix", "{", "more")
+	_, err := parse(nil, "-listen", "x", "-db", "postgres://u:s3cret@h/d", "-redis", "redis://:s3cret@h:%zz", "-tls-key", "x", "-redis-prefix", "{",
+		"-trusted-proxy", "10.0.0.1/8", "-trusted-proxy", "proxy.example", "-identity-header", "a b", "more")
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, name := range []string{"-listen", "-db", "-redis:", "-tls-key", "-redis-prefix", `"more"`} {
+	for _, name := range []string{"-listen", "-db", "-redis:", "-tls-key", "-redis-prefix", `"10.0.0.1/8"`, `-trusted-proxy: "proxy.example"`, "-identity-header", `"more"`} {
 		if !strings.Contains(err.Error(), name) {
 			t.Errorf("%s is not named in:\n%v", name, err)
 		}

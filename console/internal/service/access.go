@@ -101,7 +101,7 @@ func accessOf(t *store.Tx, a Actor) (Access, error) {
 	if err != nil {
 		return Access{}, err
 	}
-	access := Access{User: u.Name, Administrator: u.Administrator, MustChangePassword: u.MustChange, roles: map[string]Role{}}
+	access := Access{User: u.Name, Administrator: u.Administrator, MustChangePassword: u.MustChange && a.via != viaProxy, roles: map[string]Role{}}
 	for _, r := range roles {
 		access.roles[r.App] = Role(r.Role)
 	}

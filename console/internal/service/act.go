@@ -86,6 +86,13 @@ func (s *Service) noteRefusal(ctx context.Context, a Actor, action, object, reas
 	}
 }
 
+// Refuse writes down that the actor asked for what he may not do, and returns the
+// DeniedError. It is for pages that only lead to what is refused. The error is
+// another if the actor may do nothing at all.
+func (s *Service) Refuse(ctx context.Context, a Actor, action, object, reason string) error {
+	return s.ask(ctx, a, action, object, func(d *deed) error { return d.deny(reason) })
+}
+
 // deny refuses the action.
 func (d *deed) deny(reason string) error {
 	return &DeniedError{Action: d.action, Object: d.object, Reason: reason}

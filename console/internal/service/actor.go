@@ -3,7 +3,7 @@ package service
 // Meta is what is known of a request to the console, for the audit log. Longer
 // texts are cut.
 type Meta struct {
-	Address   string // of the peer, "ip" or "ip:port"
+	Address   string // of who asks, "ip" or "ip:port"; log-ins are limited by it
 	Agent     string // what the client calls itself
 	RequestID string
 }
@@ -19,8 +19,8 @@ func (m Meta) tamed() Meta {
 }
 
 // Actor is who asks for something: somebody who is logged in, or a program with a
-// token. It comes from [Service.Login], [Service.Authenticate] or
-// [Service.AuthenticateToken], belongs to one request, and says who somebody is,
+// token. It comes from [Service.Login], [Service.Authenticate],
+// [Service.AuthenticateToken] or [Service.AuthenticateByProxy], belongs to one request, and says who somebody is,
 // not what he may do: that is looked up in each transaction. The zero value may do
 // nothing.
 type Actor struct {
@@ -41,6 +41,7 @@ func (a Actor) RequestID() string { return a.meta.RequestID }
 const (
 	viaSession = "session"
 	viaToken   = "token:"
+	viaProxy   = "proxy"   // which named the user
 	viaConsole = "console" // the program itself
 )
 

@@ -22,7 +22,7 @@ type Entry struct {
 	ID        int64
 	At        time.Time
 	Actor     string // a user, or "" for the program itself or nobody known
-	Via       string // "session", "token:" and its id, or "console"
+	Via       string // "session", "token:" and its id, "proxy" or "console"
 	Action    string // such as "policy.update"
 	Object    string // such as "policy:login"
 	Outcome   Outcome

@@ -34,9 +34,9 @@ type Import struct {
 
 	Missing Missing
 
-	// Base is the Plan.Base of the plan that somebody has agreed to, or 0 for no
-	// matter what.
-	Base int64
+	// Base points to the Plan.Base of the plan that somebody has agreed to, which
+	// may be 0. Nil means no matter what.
+	Base *int64
 }
 
 // Plan is what an import does.
@@ -144,7 +144,7 @@ type planner struct {
 
 // plan returns the steps of an import, or all that is wrong with it.
 func (d *deed) plan(i Import, set policy.Set, version int64) (Plan, error) {
-	if i.Base != 0 && i.Base != version {
+	if i.Base != nil && *i.Base != version {
 		return Plan{}, ErrMoved
 	}
 	p, err := d.planner()

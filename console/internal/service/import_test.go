@@ -73,9 +73,9 @@ func TestAPlanSaysWhatAnImportDoes(t *testing.T) {
 			t.Errorf("a plan created a policy: %v", err)
 		}
 
-		in.Base = plan.Base
-		stale := in
-		stale.Base--
+		in.Base = &plan.Base
+		stale, before := in, plan.Base-1
+		stale.Base = &before
 		_, err = w.Import(ctx, w.admin, stale)
 		wantErr(t, "an import on another base", err, ErrMoved)
 		done, err := w.Import(ctx, w.admin, in)
@@ -91,6 +91,24 @@ func TestAPlanSaysWhatAnImportDoes(t *testing.T) {
 		if n := len(w.entries(AuditQuery{Action: "policy.import", Outcome: Done})); n != 3 {
 			t.Errorf("%d rows in the audit log, want 3", n)
 		}
+	})
+}
+
+func TestThePlanOfAnEmptyDatabaseIsABaseToo(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		in := importOf(t, sample("new", "a"))
+		plan, err := w.PlanImport(t.Context(), w.admin, in)
+		w.must(err)
+		if plan.Base != 0 {
+			t.Fatalf("the base is %d", plan.Base)
+		}
+		w.create(sample("other", "a"))
+		in.Base = &plan.Base
+		_, err = w.Import(t.Context(), w.admin, in)
+		wantErr(t, "an import after a change", err, ErrMoved)
+		in.Base = nil
+		_, err = w.Import(t.Context(), w.admin, in)
+		w.must(err)
 	})
 }
 

@@ -27,13 +27,13 @@ func (s *Service) Login(ctx context.Context, name, password string, m Meta) (Ses
 	m = m.tamed()
 	try, retryAfter, ok := s.attempts.Begin(ctx, attemptName(name), m.Address)
 	if !ok {
-		s.noteLogin(ctx, name, m, "too many attempts")
+		s.noteLogin(ctx, name, m, viaSession, tooMany)
 		return Session{}, &LimitedError{RetryAfter: retryAfter}
 	}
 	session, err := s.login(ctx, name, password, m)
 	if errors.Is(err, ErrCredentials) {
 		try.Failed()
-		s.noteLogin(ctx, name, m, "the name or the password is wrong, or the user is disabled")
+		s.noteLogin(ctx, name, m, viaSession, "the name or the password is wrong, or the user is disabled")
 		return Session{}, err
 	}
 	if refundErr := try.Succeeded(ctx); refundErr != nil {
@@ -115,10 +115,13 @@ func (s *Service) open(t *store.Tx, u store.User, m Meta, now int64) (Session, e
 	return session, t.InsertSession(row)
 }
 
-// noteLogin writes a failed attempt down. Those of users who exist are bounded by
-// the limits of attempts; of the others some are written each hour, and never
-// what was typed for a name: it may be a password.
-func (s *Service) noteLogin(ctx context.Context, name string, m Meta, reason string) {
+// tooMany is why an attempt was refused without a look at the password.
+const tooMany = "too many attempts"
+
+// noteLogin writes a failed attempt down. Those with a password of users who exist
+// are bounded by the limits of attempts; of the others some are written each hour,
+// and never what was typed for a name: it may be a password.
+func (s *Service) noteLogin(ctx context.Context, name string, m Meta, via, reason string) {
 	object := userObject("?")
 	err := s.db.View(ctx, func(t *store.Tx) error {
 		u, err := findUser(t, name)
@@ -127,11 +130,11 @@ func (s *Service) noteLogin(ctx context.Context, name string, m Meta, reason str
 		}
 		return err
 	})
-	limited := reason == "too many attempts"
-	if (err != nil || limited) && !s.attempts.WorthNoting(ctx) {
+	unbounded := err != nil || reason == tooMany || via == viaProxy
+	if unbounded && !s.attempts.WorthNoting(ctx) {
 		return
 	}
-	s.noteRefusal(ctx, Actor{via: viaSession, meta: m}, "session.login", object, reason)
+	s.noteRefusal(ctx, Actor{via: via, meta: m}, "session.login", object, reason)
 }
 
 // Logout ends the session that the actor came from.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/headgate/headgate/policy"
 )
 
 // verdict is what comes of a call.
@@ -45,7 +47,7 @@ type row struct {
 }
 
 // noActor lists the methods that are not asked by an actor.
-var noActor = []string{"Login", "Authenticate", "AuthenticateToken", "Bootstrap", "Recover", "Outbox"}
+var noActor = []string{"Login", "Authenticate", "AuthenticateToken", "AuthenticateByProxy", "Bootstrap", "Recover", "Outbox"}
 
 // matrix says who may do what with the policy "p" of the application a. Every row
 // runs in a world of its own.
@@ -74,6 +76,15 @@ func matrix() []row {
 			return err
 		}, writers},
 		{"DeletePolicy", func(ctx context.Context, w *world, a Actor) error { return w.DeletePolicy(ctx, a, "p", 1) }, writers},
+		{"PolicyToEdit", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.PolicyToEdit(ctx, a, "policy.update", "p")
+			return err
+		}, writers},
+		{"ResetKey", func(ctx context.Context, w *world, a Actor) error {
+			return w.ResetKey(ctx, a, "p", "x", func(context.Context, policy.Policy, string) error { return nil })
+		}, writers},
+		{"Refuse", func(ctx context.Context, w *world, a Actor) error { return w.Refuse(ctx, a, "x", "x", "x") },
+			[]verdict{denied, denied, denied, denied, denied, denied, denied, change, out, out}},
 		{"Rollback", func(ctx context.Context, w *world, a Actor) error {
 			_, err := w.Rollback(ctx, a, "p", 1, 7)
 			return err

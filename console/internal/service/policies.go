@@ -31,6 +31,16 @@ func (s *Service) Policy(ctx context.Context, a Actor, name string) (p policy.Po
 	return p, err
 }
 
+// PolicyToEdit returns a policy that the actor may change, to be shown before he
+// does. The action is what he is up to, "policy.update" or "policy.delete".
+func (s *Service) PolicyToEdit(ctx context.Context, a Actor, action, name string) (p policy.Policy, err error) {
+	err = s.ask(ctx, a, action, policyObject(name), func(d *deed) error {
+		p, err = d.editable(name)
+		return err
+	})
+	return p, err
+}
+
 // CreatePolicy adds a policy and returns it as it was stored. The actor has to
 // own every application that it lists. Version and who and when in p mean
 // nothing. If the name is taken by a policy that the actor sees, the error is a
@@ -221,20 +231,23 @@ func (d *deed) erase(p policy.Policy, action string) error {
 	return d.record(p.Name, p.Version+1, before.Body, "", action, "")
 }
 
-// owned returns a policy that the actor may write. A policy that was deleted
-// since the version base is a conflict for whoever saw it then.
+// owned is editable for a change of the version base. A policy that was deleted
+// since is a conflict for whoever saw it then.
 func (d *deed) owned(name string, base int64) (policy.Policy, error) {
-	p, err := d.policy(name)
+	p, err := d.editable(name)
 	if errors.Is(err, store.ErrNotFound) && isPolicyName(name) {
 		return p, d.goneSince(name, base, err)
 	}
-	if err != nil {
-		return p, err
+	return p, err
+}
+
+// editable returns a policy that the actor may write.
+func (d *deed) editable(name string) (policy.Policy, error) {
+	p, err := d.policy(name)
+	if err == nil && !d.access.CanEdit(p.Apps) {
+		err = d.deny("it takes the owner of every application that the policy lists")
 	}
-	if !d.access.CanEdit(p.Apps) {
-		return p, d.deny("it takes the owner of every application that the policy lists")
-	}
-	return p, nil
+	return p, err
 }
 
 // goneSince is the error for a policy that is not there.

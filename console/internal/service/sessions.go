@@ -39,6 +39,26 @@ func (s *Service) Authenticate(ctx context.Context, token string, m Meta) (Actor
 	return Actor{user: session.User, via: viaSession, session: hash, meta: m.tamed()}, err
 }
 
+// AuthenticateByProxy returns the user whom a proxy names that is trusted to have
+// asked for his password, or ErrNotLoggedIn if there is none of that name or he is
+// disabled. There is no session, and no password of the console's own to change.
+func (s *Service) AuthenticateByProxy(ctx context.Context, name string, m Meta) (Actor, error) {
+	m = m.tamed()
+	err := s.db.View(ctx, func(t *store.Tx) error {
+		if CheckUser(name) != nil {
+			return ErrNotLoggedIn
+		}
+		return enabled(t, name)
+	})
+	if err = unknown(err); errors.Is(err, ErrNotLoggedIn) {
+		s.noteLogin(ctx, name, m, viaProxy, "the proxy names a user who does not exist or is disabled")
+	}
+	if err != nil {
+		return Actor{}, err
+	}
+	return Actor{user: name, via: viaProxy, meta: m}, nil
+}
+
 // unknown makes what is not found not logged in.
 func unknown(err error) error {
 	if errors.Is(err, store.ErrNotFound) {

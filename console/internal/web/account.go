@@ -16,6 +16,7 @@ import (
 type account struct {
 	User     service.Access
 	Must     bool // change the password before anything else
+	Proxied  bool // and so asked for no password
 	Sessions []service.OpenSession
 	Tokens   []token
 	Apps     []appChoice
@@ -41,7 +42,7 @@ func accountPage(v *visit) error {
 }
 
 func (v *visit) showAccount(status int, draft tokenForm, m mistakes) error {
-	a := account{User: v.access, Must: v.access.MustChangePassword, Least: auth.MinPassword, Draft: draft, Mistakes: m}
+	a := account{User: v.access, Must: v.access.MustChangePassword, Proxied: v.proxied, Least: auth.MinPassword, Draft: draft, Mistakes: m}
 	if a.Must {
 		return v.show(status, "account", "Choose a password", a)
 	}
@@ -67,6 +68,9 @@ func (v *visit) showAccount(status int, draft tokenForm, m mistakes) error {
 }
 
 func changePassword(v *visit) error {
+	if v.proxied {
+		return errNoPassword
+	}
 	m := mistakes{}
 	if v.field("password") != v.field("repeat") {
 		m.add("repeat", "it is not the same as the new password")

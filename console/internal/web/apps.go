@@ -68,17 +68,17 @@ type doomed struct {
 func deleteAppPage(v *visit) error { return v.showDoomed(http.StatusOK, v.query("name"), nil) }
 
 func (v *visit) showDoomed(status int, name string, m mistakes) error {
+	if !v.access.CanManage() {
+		return v.Service.Refuse(v.r.Context(), v.actor, "app.delete", "app:"+name, "it takes an administrator")
+	}
 	apps, err := v.Service.Apps(v.r.Context(), v.actor)
 	if err != nil {
 		return err
 	}
 	for _, a := range apps {
-		if a.Name == name && v.access.CanManage() {
+		if a.Name == name {
 			return v.show(status, "deleteapp", "Delete "+name, doomed{a, m})
 		}
-	}
-	if !v.access.CanManage() {
-		return &service.DeniedError{Action: "app.delete", Object: "app", Reason: "it takes an administrator"}
 	}
 	return service.ErrNotFound
 }

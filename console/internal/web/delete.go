@@ -1,18 +1,11 @@
 package web
 
-import (
-	"net/http"
-
-	"github.com/headgate/headgate/console/internal/service"
-)
+import "net/http"
 
 func deletePage(v *visit) error {
-	p, err := v.Service.Policy(v.r.Context(), v.actor, v.r.PathValue("name"))
+	p, err := v.Service.PolicyToEdit(v.r.Context(), v.actor, "policy.delete", v.r.PathValue("name"))
 	if err != nil {
 		return err
-	}
-	if !v.access.CanEdit(p.Apps) {
-		return &service.DeniedError{Action: "policy.delete", Object: "policy:" + p.Name, Reason: "it takes the owner of every application that the policy lists"}
 	}
 	return v.show(http.StatusOK, "delete", "Delete "+p.Name, v.rowOf(p))
 }

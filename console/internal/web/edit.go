@@ -24,7 +24,7 @@ func newPage(v *visit) error {
 		return err
 	}
 	if len(f.OwnApps) == 0 {
-		return &service.DeniedError{Action: "policy.create", Object: "policies", Reason: "it takes the owner of an application"}
+		return v.Service.Refuse(v.r.Context(), v.actor, "policy.create", "policies", "it takes the owner of an application")
 	}
 	if len(d.Apps) == 0 && len(f.OwnApps) == 1 {
 		f.OwnApps[0].Checked = true
@@ -60,12 +60,9 @@ func create(v *visit) error {
 }
 
 func editPage(v *visit) error {
-	p, err := v.Service.Policy(v.r.Context(), v.actor, v.r.PathValue("name"))
+	p, err := v.Service.PolicyToEdit(v.r.Context(), v.actor, "policy.update", v.r.PathValue("name"))
 	if err != nil {
 		return err
-	}
-	if !v.access.CanEdit(p.Apps) {
-		return &service.DeniedError{Action: "policy.update", Object: "policy:" + p.Name, Reason: "it takes the owner of every application that the policy lists"}
 	}
 	f, err := v.form(draftFrom(p), nil, false)
 	if err != nil {

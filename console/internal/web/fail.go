@@ -83,6 +83,9 @@ func (v *visit) explain(err error) failure {
 	case errors.Is(err, errFleet):
 		return v.again(failure{Status: 503, Title: "Redis does not answer", Text: "What the instances count cannot be read. Please try again in a moment."})
 	}
+	if f, ok := proxyFailure(err); ok {
+		return f
+	}
 	return failure{Status: 500, Title: "Something went wrong", Text: "The console's log tells more."}
 }
 

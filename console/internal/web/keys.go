@@ -121,23 +121,23 @@ func resetKey(v *visit) error {
 	if err != nil || k.Mistakes != nil {
 		return errOr(err, func() error { return v.showKeys(k, http.StatusUnprocessableEntity) })
 	}
-	if !k.CanReset {
-		v.noteReset(*k.Found, k.Counted, "refused")
-		return &service.DeniedError{Action: "key.reset", Object: "policy:" + k.Found.Name, Reason: "it takes the owner of every application that the policy lists"}
-	}
-	if v.field("confirm") != "yes" {
+	if k.CanReset && v.field("confirm") != "yes" {
 		k.Confirm = true
 		return v.showKeys(k, http.StatusOK)
 	}
-	v.noteReset(*k.Found, k.Counted, "asked for")
-	if err := v.Fleet.Reset(v.r.Context(), *k.Found, k.Counted); err != nil {
-		return fmt.Errorf("%w: %w", errFleet, err)
+	err = v.Service.ResetKey(v.r.Context(), v.actor, k.Found.Name, k.Counted, v.reset)
+	if k.Mistakes = mistakesOf(err); k.Mistakes != nil {
+		return v.showKeys(k, http.StatusUnprocessableEntity)
+	}
+	if err != nil {
+		return err
 	}
 	return v.seeOther("/keys?policy="+k.Found.Name, "reset")
 }
 
-// noteReset writes to the log who resets which key.
-func (v *visit) noteReset(p policy.Policy, key, outcome string) {
-	v.Logger.InfoContext(v.r.Context(), "key reset "+outcome, "actor", v.actor.User(), "policy", p.Name, "key", key,
-		"address", v.r.RemoteAddr, "request_id", v.actor.RequestID())
+func (v *visit) reset(ctx context.Context, p policy.Policy, key string) error {
+	if err := v.Fleet.Reset(ctx, p, key); err != nil {
+		return fmt.Errorf("%w: %w", errFleet, err)
+	}
+	return nil
 }

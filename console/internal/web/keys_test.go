@@ -32,8 +32,10 @@ func TestAKeyIsLookedUpAsItIsCountedAndResetAfterAQuestion(t *testing.T) {
 	if w.fleet.used["p 192.0.2.7"] != 0 {
 		t.Error("the key was not reset")
 	}
-	if log := w.log.String(); !strings.Contains(log, "key reset") || !strings.Contains(log, "actor=admin") || !strings.Contains(log, "policy=p") {
-		t.Errorf("the log says %q", log)
+	rows, err := w.Audit(t.Context(), w.admin, service.AuditQuery{Action: "key.reset"})
+	w.must(err)
+	if len(rows) != 1 || rows[0].Actor != "admin" || rows[0].Object != "policy:p" || rows[0].Outcome != service.Done || rows[0].After != `{"key":"192.0.2.7"}` {
+		t.Errorf("the audit log says %+v", rows)
 	}
 }
 

@@ -17,10 +17,16 @@ type loginForm struct {
 func home(v *visit) error { return v.seeOther("/policies", "") }
 
 func loginPage(v *visit) error {
+	if _, told := v.Front.User(v.r); told {
+		return v.seeOther(local(v.query("next")), "")
+	}
 	return v.show(http.StatusOK, "login", "Sign in", loginForm{Next: v.query("next")})
 }
 
 func login(v *visit) error {
+	if _, told := v.Front.User(v.r); told {
+		return v.seeOther(local(v.field("next")), "") // a session would be of no use
+	}
 	form := loginForm{Name: v.field("name"), Next: v.field("next")}
 	session, err := v.Service.Login(v.r.Context(), form.Name, v.field("password"), v.meta())
 	var limited *service.LimitedError
@@ -56,6 +62,9 @@ func local(next string) string {
 }
 
 func logout(v *visit) error {
+	if v.proxied {
+		return errSignOut
+	}
 	if err := v.Service.Logout(v.r.Context(), v.actor); err != nil {
 		return err
 	}

@@ -111,12 +111,24 @@ func TestEveryRouteAnswersEveryRoleAsItShould(t *testing.T) {
 				b = w.as(role)
 			}
 			for _, c := range rows {
+				before := w.refusals()
 				if got := w.ask(b, c).status; got != c.want[i] {
 					t.Errorf("%s: the status is %d and not %d", c.pattern, got, c.want[i])
+				}
+				if c.want[i] == http.StatusForbidden && w.refusals() != before+1 {
+					t.Errorf("%s: %d refusals are in the audit log and not one", c.pattern, w.refusals()-before)
 				}
 			}
 		})
 	}
+}
+
+// refusals is how many there are in the audit log.
+func (w *world) refusals() int {
+	w.t.Helper()
+	rows, err := w.Audit(w.t.Context(), w.admin, service.AuditQuery{Outcome: service.Refused, PerPage: service.MaxPerPage})
+	w.must(err)
+	return len(rows)
 }
 
 // peopled adds who and what the matrix is about.

@@ -32,7 +32,7 @@ func planImport(v *visit) error {
 	if err != nil {
 		return err
 	}
-	plan, err := v.Service.PlanImport(v.r.Context(), v.actor, t.order(0))
+	plan, err := v.Service.PlanImport(v.r.Context(), v.actor, t.order(nil))
 	if err != nil {
 		return v.importRefused(t, err)
 	}
@@ -54,12 +54,7 @@ func applyImport(v *visit) error {
 	if err != nil || base < 0 {
 		return errBadForm // nobody has agreed to a plan
 	}
-	if base == 0 {
-		err = v.untouched(t)
-	}
-	if err == nil {
-		_, err = v.Service.Import(v.r.Context(), v.actor, t.order(base))
-	}
+	_, err = v.Service.Import(v.r.Context(), v.actor, t.order(&base))
 	if errors.Is(err, service.ErrMoved) {
 		return v.planAgain(t)
 	}
@@ -69,19 +64,9 @@ func applyImport(v *visit) error {
 	return v.seeOther("/policies", "imported")
 }
 
-// untouched returns service.ErrMoved if there are policies by now. To the service
-// 0 is not a version that it compares.
-func (v *visit) untouched(t transfer) error {
-	plan, err := v.Service.PlanImport(v.r.Context(), v.actor, t.order(0))
-	if err == nil && plan.Base != 0 {
-		return service.ErrMoved
-	}
-	return err
-}
-
 // planAgain shows what the import would do now.
 func (v *visit) planAgain(t transfer) error {
-	plan, err := v.Service.PlanImport(v.r.Context(), v.actor, t.order(0))
+	plan, err := v.Service.PlanImport(v.r.Context(), v.actor, t.order(nil))
 	if err != nil {
 		return v.importRefused(t, err)
 	}
@@ -128,8 +113,8 @@ func (v *visit) sentImport() (transfer, error) {
 	return t, nil
 }
 
-// order is what the service is to import.
-func (t *transfer) order(base int64) service.Import {
+// order is what the service is to import, by the plan of a base unless it is nil.
+func (t *transfer) order(base *int64) service.Import {
 	i := service.Import{Data: []byte(t.Data), Format: service.Format(t.Format), Base: base}
 	if t.Missing {
 		i.Missing = service.RemoveMissing

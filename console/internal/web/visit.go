@@ -21,6 +21,8 @@ type visit struct {
 	r      *http.Request
 	actor  service.Actor
 	access service.Access // the zero value for nobody
+
+	proxied bool // the proxy says who asks, and there is no session
 }
 
 // public answers anybody.
@@ -77,12 +79,8 @@ func (v *visit) read(most int64) error {
 
 // enter finds out who asks.
 func (v *visit) enter() error {
-	token := v.sessionToken()
-	if token == "" {
-		return service.ErrNotLoggedIn
-	}
 	var err error
-	if v.actor, err = v.Service.Authenticate(v.r.Context(), token, v.meta()); err != nil {
+	if v.actor, err = v.who(); err != nil {
 		return err
 	}
 	if v.access, err = v.Service.Access(v.r.Context(), v.actor); err != nil {
@@ -94,9 +92,26 @@ func (v *visit) enter() error {
 	return nil
 }
 
+// who returns the user whom the proxy names, or else the session's.
+func (v *visit) who() (service.Actor, error) {
+	var name string
+	if name, v.proxied = v.Front.User(v.r); v.proxied {
+		a, err := v.Service.AuthenticateByProxy(v.r.Context(), name, v.meta())
+		if errors.Is(err, service.ErrNotLoggedIn) {
+			err = errStranger
+		}
+		return a, err
+	}
+	token := v.sessionToken()
+	if token == "" {
+		return service.Actor{}, service.ErrNotLoggedIn
+	}
+	return v.Service.Authenticate(v.r.Context(), token, v.meta())
+}
+
 // meta is what the audit log says of the request.
 func (v *visit) meta() service.Meta {
-	return service.Meta{Address: v.r.RemoteAddr, Agent: v.r.UserAgent(), RequestID: v.requestID()}
+	return service.Meta{Address: v.Front.Address(v.r), Agent: v.r.UserAgent(), RequestID: v.requestID()}
 }
 
 func (v *visit) requestID() string { return v.w.Header().Get(requestHeader) }

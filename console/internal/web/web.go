@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/headgate/headgate/console/internal/front"
 	"github.com/headgate/headgate/console/internal/publish"
 	"github.com/headgate/headgate/console/internal/service"
 )
@@ -24,6 +25,9 @@ type Options struct {
 	// Publishing returns what the last attempt to publish came to; nil means that
 	// nothing is published.
 	Publishing func() publish.Status
+
+	// Front is the proxies that are trusted; nil means none.
+	Front *front.Front
 
 	// Secure tells that the pages are reached by TLS alone, so that the session's
 	// cookie travels by TLS alone.

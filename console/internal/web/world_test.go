@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
@@ -48,7 +49,8 @@ type world struct {
 
 const password = "somebody's password"
 
-func newWorld(t testing.TB) *world {
+// newWorld changes the options before it makes the pages.
+func newWorld(t testing.TB, change ...func(*Options)) *world {
 	t.Helper()
 	db, err := store.Open(t.Context(), store.Options{URL: "sqlite://" + filepath.Join(t.TempDir(), "console.db")})
 	if err != nil {
@@ -59,7 +61,11 @@ func newWorld(t testing.TB) *world {
 	quiet := slog.New(slog.DiscardHandler)
 	w.Service, err = service.New(service.Options{DB: db, Passwords: auth.Cost{Memory: 8, Time: 1}, Logger: quiet})
 	w.must(err)
-	w.pages, err = New(Options{Service: w.Service, Fleet: w.fleet, Logger: slog.New(slog.NewTextHandler(&locked{w: w.log}, nil))})
+	o := Options{Service: w.Service, Fleet: w.fleet, Logger: slog.New(slog.NewTextHandler(&locked{w: w.log}, nil))}
+	for _, f := range change {
+		f(&o)
+	}
+	w.pages, err = New(o)
 	w.must(err)
 	server := httptest.NewServer(w.pages)
 	t.Cleanup(server.Close)
@@ -123,6 +129,7 @@ type browser struct {
 	t      testing.TB
 	url    string
 	client *http.Client
+	header http.Header // of every request
 }
 
 // answer is a page as it came.
@@ -139,7 +146,7 @@ func (w *world) browser() *browser {
 	w.must(err)
 	transport := &http.Transport{}
 	w.t.Cleanup(transport.CloseIdleConnections)
-	return &browser{w.t, w.url, &http.Client{
+	return &browser{t: w.t, url: w.url, client: &http.Client{
 		Jar: jar, Transport: transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -157,6 +164,7 @@ func (w *world) as(user string) *browser {
 
 func (b *browser) do(r *http.Request) *answer {
 	b.t.Helper()
+	maps.Copy(r.Header, b.header)
 	resp, err := b.client.Do(r)
 	if err != nil {
 		b.t.Fatal(err)

@@ -1,0 +1,59 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/headgate/headgate/console/internal/front"
+)
+
+// front is the proxies that are trusted.
+func (g *given) front() (*front.Front, error) {
+	var errs []error
+	var trusted []netip.Prefix
+	for _, s := range g.proxies {
+		p, err := parseProxy(s)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("-trusted-proxy: %q %w", s, err))
+		}
+		trusted = append(trusted, p)
+	}
+	if g.identity != "" {
+		if err := front.CheckHeader(g.identity); err != nil {
+			errs = append(errs, fmt.Errorf("-identity-header: %w", err))
+		}
+		if len(g.proxies) == 0 {
+			errs = append(errs, errors.New("-identity-header: without -trusted-proxy nobody is believed"))
+		}
+	}
+	if len(errs) > 0 || len(trusted) == 0 {
+		return nil, errors.Join(errs...)
+	}
+	return front.New(trusted, g.identity)
+}
+
+// parseProxy reads an address or a CIDR prefix.
+func parseProxy(s string) (netip.Prefix, error) {
+	if !strings.Contains(s, "/") {
+		ip, err := netip.ParseAddr(s)
+		if err != nil || ip.Zone() != "" {
+			return netip.Prefix{}, errors.New("is not an address or a CIDR prefix")
+		}
+		ip = ip.Unmap()
+		return netip.PrefixFrom(ip, ip.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(s)
+	switch {
+	case err != nil:
+		return p, errors.New("is not a CIDR prefix")
+	case p.Masked() != p:
+		return p, fmt.Errorf("has bits set behind its length; %s or %s is meant", p.Masked(), p.Addr())
+	case p.Bits() == 0:
+		return p, errors.New("trusts everybody")
+	case p.Addr().Is4In6():
+		return p, errors.New("is IPv4 written as IPv6; write it as IPv4")
+	}
+	return p, nil
+}

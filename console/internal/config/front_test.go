@@ -1,0 +1,71 @@
+package config
+
+import (
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+func TestProxiesAreTrustedByAddressOrPrefix(t *testing.T) {
+	for _, row := range []struct {
+		args []string
+		ok   bool
+	}{
+		{[]string{"-trusted-proxy", "10.0.0.0/8"}, true},
+		{[]string{"-trusted-proxy", "192.0.2.1", "-trusted-proxy", "2001:db8::/32", "-trusted-proxy", "::ffff:192.0.2.1"}, true},
+		{[]string{"-trusted-proxy", "10.0.0.0/8", "-identity-header", "X-User"}, true},
+		{[]string{"-trusted-proxy", ""}, false},
+		{[]string{"-trusted-proxy", "10.0.0.1/8"}, false},
+		{[]string{"-trusted-proxy", "10.0.0.0/8,11.0.0.0/8"}, false},
+		{[]string{"-trusted-proxy", "0.0.0.0/0"}, false},
+		{[]string{"-trusted-proxy", "::/0"}, false},
+		{[]string{"-trusted-proxy", "::ffff:0:0/96"}, false},
+		{[]string{"-trusted-proxy", "fe80::1%eth0"}, false},
+		{[]string{"-trusted-proxy", "localhost"}, false},
+		{[]string{"-identity-header", "X-User"}, false},
+		{[]string{"-trusted-proxy", "10.0.0.0/8", "-identity-header", "Cookie"}, false},
+		{[]string{"-trusted-proxy", "10.0.0.0/8", "-identity-header", "X-User:"}, false},
+	} {
+		c, err := parse(nil, row.args...)
+		if (err == nil) != row.ok || (c.Front != nil) != row.ok {
+			t.Errorf("%q: %v %v", row.args, c.Front, err)
+		}
+		if err != nil && !strings.HasPrefix(err.Error(), "-") {
+			t.Errorf("%q: the mistake does not name the flag: %v", row.args, err)
+		}
+	}
+}
+
+func TestTheFlagsOfTheProxyAreUsed(t *testing.T) {
+	c, err := parse(nil, "-trusted-proxy", "10.0.0.0/8", "-trusted-proxy", "192.0.2.1", "-identity-header", "x-user")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for peer, trusted := range map[string]bool{"10.9.9.9:1": true, "192.0.2.1:1": true, "192.0.2.2:1": false} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = peer
+		r.Header.Set("X-User", "ann")
+		r.Header.Set("X-Forwarded-For", "198.51.100.1")
+		name, told := c.Front.User(r)
+		if address := c.Front.Address(r); told != trusted || (name == "ann") != trusted || (address == "198.51.100.1") != trusted {
+			t.Errorf("%s: %q %v %s", peer, name, told, address)
+		}
+	}
+}
+
+func TestCookiesAreSecureWithTLSHereOrAtTheProxy(t *testing.T) {
+	cert, key := certificate(t)
+	for _, row := range []struct {
+		args   []string
+		secure bool
+	}{
+		{nil, false},
+		{[]string{"-secure-cookies"}, true},
+		{[]string{"-tls-cert", cert, "-tls-key", key}, true},
+		{[]string{"-insecure-http"}, false},
+	} {
+		if c, err := parse(nil, row.args...); err != nil || c.Secure != row.secure {
+			t.Errorf("%q: %v %v", row.args, c.Secure, err)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+// Package front knows the reverse proxies in front of the console: what they tell
+// of those who ask, and whom to believe it.
+package front
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfuncs"
+	"golang.org/x/net/http/httpguts"
+)
+
+// Front is the proxies that are trusted. Nil trusts none. It is safe for
+// concurrent use.
+type Front struct {
+	trusted []netip.Prefix
+	caller  core.KeyFunc
+	header  string
+}
+
+// New trusts the proxies within the prefixes, of which there is at least one, to
+// tell addresses in X-Forwarded-For. Unless it is "", the header is one in which
+// they name the user, and that they take away from what clients send.
+func New(trusted []netip.Prefix, header string) (*Front, error) {
+	texts := make([]string, len(trusted))
+	for i, p := range trusted {
+		texts[i] = p.String()
+	}
+	caller, err := keyfuncs.ForwardedIP(keyfuncs.Proxies{Trusted: texts, IPv6Prefix: 128})
+	if header != "" {
+		err = errors.Join(err, CheckHeader(header))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("front: %w", err)
+	}
+	return &Front{trusted: slices.Clone(trusted), caller: caller, header: header}, nil
+}
+
+// CheckHeader tells what is wrong with the name of a header that is to name users.
+func CheckHeader(name string) error {
+	if !httpguts.ValidHeaderFieldName(name) {
+		return fmt.Errorf("%q is not the name of a header", name)
+	}
+	switch http.CanonicalHeaderKey(name) {
+	case "Accept", "Authorization", "Connection", "Content-Length", "Content-Type", "Cookie", "Forwarded", "Host", "Origin", "Referer",
+		"Te", "Trailer", "Transfer-Encoding", "Upgrade", "User-Agent", "X-Forwarded-For", "X-Forwarded-Host", "X-Request-Id":
+		return fmt.Errorf("%s means something else", http.CanonicalHeaderKey(name))
+	}
+	return nil
+}
+
+// Address is who asks, "ip" or "ip:port": the peer, or whom a trusted peer tells.
+func (f *Front) Address(r *http.Request) string {
+	if !f.trusts(r) {
+		return r.RemoteAddr
+	}
+	address, _ := f.caller(request{r})
+	return strings.TrimSuffix(address, "/128")
+}
+
+// User is the user that a trusted peer names. told is false if it names none, and
+// for every other peer. The name is as it was sent, and "" if more than one was.
+func (f *Front) User(r *http.Request) (name string, told bool) {
+	if f == nil || f.header == "" || !f.trusts(r) {
+		return "", false
+	}
+	lines := r.Header.Values(f.header)
+	switch {
+	case len(lines) == 0 || len(lines) == 1 && lines[0] == "":
+		return "", false
+	case len(lines) > 1:
+		return "", true
+	}
+	return lines[0], true
+}
+
+// trusts tells whether the peer is one of the proxies.
+func (f *Front) trusts(r *http.Request) bool {
+	if f == nil {
+		return false
+	}
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return false
+	}
+	ip := peer.Addr().Unmap().WithZone("")
+	return slices.ContainsFunc(f.trusted, func(p netip.Prefix) bool { return p.Contains(ip) })
+}

@@ -1,0 +1,106 @@
+package front
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"testing"
+)
+
+const header = "X-User"
+
+func proxies(t *testing.T, list ...string) *Front {
+	t.Helper()
+	var trusted []netip.Prefix
+	for _, s := range list {
+		trusted = append(trusted, netip.MustParsePrefix(s))
+	}
+	f, err := New(trusted, header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func from(peer string, headers ...string) *http.Request {
+	r := httptest.NewRequest("GET", "/", nil)
+	r.RemoteAddr = peer
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	return r
+}
+
+func TestAnAddressIsBelievedFromTrustedPeersAlone(t *testing.T) {
+	f := proxies(t, "10.0.0.0/8", "fd00::/8")
+	const xff = "X-Forwarded-For"
+	for _, row := range []struct {
+		r    *http.Request
+		want string
+	}{
+		{from("10.0.0.1:1", xff, "192.0.2.7"), "192.0.2.7"},
+		{from("[::ffff:10.0.0.1]:1", xff, "192.0.2.7"), "192.0.2.7"},
+		{from("[fd00::1%eth0]:1", xff, "2001:db8::7"), "2001:db8::7"},
+		{from("10.0.0.1:1", xff, "198.51.100.1, 192.0.2.7, 10.9.9.9"), "192.0.2.7"},
+		{from("10.0.0.1:1", xff, "198.51.100.1", xff, "192.0.2.7"), "192.0.2.7"},
+		{from("10.0.0.1:1"), "10.0.0.1"},
+		{from("10.0.0.1:1", xff, "junk"), "10.0.0.1"},
+		{from("10.0.0.1:1", xff, "192.0.2.7, junk"), "10.0.0.1"},
+		{from("10.0.0.1:1", "X-Real-Ip", "192.0.2.7", "Forwarded", "for=192.0.2.7"), "10.0.0.1"},
+		{from("192.0.2.1:1", xff, "192.0.2.7"), "192.0.2.1:1"},
+		{from("11.0.0.1:1", xff, "10.0.0.1"), "11.0.0.1:1"},
+		{from("[2001:db8::1]:1", xff, "10.0.0.1"), "[2001:db8::1]:1"},
+		{from("@", xff, "192.0.2.7"), "@"},
+	} {
+		if got := f.Address(row.r); got != row.want {
+			t.Errorf("%s %v: %q, want %q", row.r.RemoteAddr, row.r.Header, got, row.want)
+		}
+	}
+	var none *Front
+	if got := none.Address(from("10.0.0.1:1", xff, "192.0.2.7")); got != "10.0.0.1:1" {
+		t.Errorf("without proxies it is %q", got)
+	}
+}
+
+func TestAUserIsBelievedFromTrustedPeersAlone(t *testing.T) {
+	f := proxies(t, "10.0.0.0/8")
+	for _, row := range []struct {
+		r    *http.Request
+		name string
+		told bool
+	}{
+		{from("10.0.0.1:1", header, "ann"), "ann", true},
+		{from("10.0.0.1:1", "x-user", "ann"), "ann", true},
+		{from("10.0.0.1:1", header, "ann, bob"), "ann, bob", true},
+		{from("10.0.0.1:1", header, "ann", header, "bob"), "", true},
+		{from("10.0.0.1:1", header, "ann", header, "ann"), "", true},
+		{from("10.0.0.1:1", header, "", header, "ann"), "", true},
+		{from("10.0.0.1:1", header, ""), "", false},
+		{from("10.0.0.1:1"), "", false},
+		{from("10.0.0.1:1", "X_User", "ann"), "", false},
+		{from("192.0.2.1:1", header, "ann"), "", false},
+		{from("192.0.2.1:1", header, "ann", "X-Forwarded-For", "10.0.0.1"), "", false},
+		{from("@", header, "ann"), "", false},
+	} {
+		if name, told := f.User(row.r); name != row.name || told != row.told {
+			t.Errorf("%s %v: %q %v", row.r.RemoteAddr, row.r.Header, name, told)
+		}
+	}
+	for _, f := range []*Front{nil, {trusted: f.trusted, caller: f.caller}} {
+		if name, told := f.User(from("10.0.0.1:1", header, "ann", "", "ann")); told {
+			t.Errorf("without a header it is %q", name)
+		}
+	}
+}
+
+func TestAFrontHasProxiesAndAHeaderThatMeansNothingElse(t *testing.T) {
+	if _, err := New(nil, header); err == nil {
+		t.Error("nobody is trusted")
+	}
+	one := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	for _, name := range []string{"a b", "X-User:", "cookie", "Authorization", "x-forwarded-for"} {
+		if _, err := New(one, name); err == nil {
+			t.Errorf("%q names users", name)
+		}
+	}
+}
