@@ -23,7 +23,8 @@ func openCluster(t testing.TB, f *fault) *scene {
 		return c
 	}
 	for i := range modes {
-		c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ContextTimeoutEnabled: true})
+		// The client looks at the topology under its own timeouts, not ours.
+		c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ContextTimeoutEnabled: true, ReadTimeout: 200 * time.Millisecond})
 		s.lanes = append(s.lanes, openLane(t, &modes[i], c))
 	}
 	return s
@@ -38,7 +39,8 @@ func clusterFaults() []fault {
 			s.masters[i].Kill()
 			s.untilMaster(s.replicas[i])
 		}},
-		{name: "master-frozen", sees: something, inflict: func(s *scene) {
+		// The client asks the frozen node too, before it believes another.
+		{name: "master-frozen", sees: something, recovery: 2 * time.Second, inflict: func(s *scene) {
 			i := s.home()
 			s.forgotSince(time.Now().Add(-inFlight))
 			s.masters[i].Freeze()
