@@ -206,8 +206,28 @@ func (s *Server) Restart() {
 	}
 }
 
-// Freeze stops the server as if its machine hung, until Thaw.
-func (s *Server) Freeze() { s.signal(syscall.SIGSTOP) }
+// Freeze stops the server as if its machine hung, until Thaw. The kernel stops it
+// some time after the signal, so Freeze waits until it no longer greets.
+func (s *Server) Freeze() {
+	s.t.Helper()
+	s.signal(syscall.SIGSTOP)
+	for s.greets() {
+	}
+}
+
+// greets tells whether the server says the first word to a client.
+func (s *Server) greets() bool {
+	c, err := net.Dial("tcp", s.Addr)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	if err := c.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+		return false
+	}
+	_, err = c.Read(make([]byte, 1))
+	return err == nil
+}
 
 // Thaw lets a frozen server go on.
 func (s *Server) Thaw() { s.signal(syscall.SIGCONT) }
