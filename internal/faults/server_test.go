@@ -182,7 +182,7 @@ func promote(s *scene) {
 	replica := redistest.Start(s.t, "--replicaof", strings.Replace(link.Addr, ":", " ", 1), "--repl-diskless-sync-delay", "0")
 	admin := adminOf(s.t, replica.Addr)
 	s.until("a replica in step", 10*time.Second, func() bool {
-		return strings.Contains(admin.Info(context.Background(), "replication").Val(), "master_link_status:up")
+		return redistest.Feeds(s.admin.Info(context.Background(), "replication").Val())
 	})
 	link.Set(faultproxy.Fault{Delay: lag})
 	s.hold(2 * lag)

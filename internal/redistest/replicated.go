@@ -49,7 +49,14 @@ func inStep(ctx context.Context, c *redis.Client, n int) bool {
 	}
 	info, err := c.Info(ctx, "replication").Result()
 	if err != nil || strings.Contains(info, "role:master") {
-		return err == nil && strings.Contains(info, "state=online")
+		return err == nil && Feeds(info)
 	}
 	return strings.Contains(info, "master_link_status:up")
+}
+
+// Feeds tells whether a master, by what it says of replication, sends a replica
+// what is written. For up to a second after the replica has its copy, until it
+// has confirmed that, the master keeps new writes back.
+func Feeds(info string) bool {
+	return strings.Contains(info, "state=online") && !strings.Contains(info, ",offset=0,")
 }

@@ -34,6 +34,8 @@ func Sentinel(t testing.TB) *Watched {
 		role, err := replica.Do(ctx, "ROLE").Slice()
 		return err == nil && len(role) > 3 && role[3] == "connected"
 	})
+	master := dial(t, w.Master.Addr)
+	until(t, "replica", func(ctx context.Context) bool { return Feeds(master.Info(ctx, "replication").Val()) })
 	for range 3 {
 		w.Sentinels = append(w.Sentinels, startSentinel(t, host, port))
 	}
