@@ -45,7 +45,8 @@ What to make of it:
 
 * Ratios between rows carry over to other machines; the figures do not. The contenders take turns, in an order that
   changes, and each figure is the median of its turns.
-* All have one rule and the same keys. Quotas are so wide that nobody is refused, or so narrow that all are. A contender
+* All have one rule and the same keys, each time in a text of its own, as requests bring them: nobody knows a key by its
+  address. Quotas are so wide that nobody is refused, or so narrow that all are. A contender
   whose answer is not the one that the work is about is reported as failed.
 * Redis runs on the same machine, so that its work and that of its clients add up. PING and a script that does nothing
   are no limiters: they are what there is to be had.

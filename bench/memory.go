@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -108,8 +109,11 @@ func compete(w work, p pace, peers []memoryPeer) []contender {
 }
 
 // prime makes every key known and lets the quota, if it is narrow, be used up.
+// What a limiter keeps is a text of its own: requests bring theirs, and two that
+// lie in one place need not be compared.
 func prime(t take, w work) {
 	for _, k := range w.keys {
+		k = strings.Clone(k)
 		t(k)
 		t(k)
 	}

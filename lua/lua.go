@@ -20,14 +20,15 @@ import (
 var files embed.FS
 
 // twins is the registry: the file of each algorithm, which defines a function of
-// the same name, and the letter by which operations and keys name it.
-var twins = map[core.Algorithm]struct{ file, letter string }{
-	core.GCRA:          {"gcra", "g"},
-	core.FixedWindow:   {"fixed_window", "f"},
-	core.SlidingLog:    {"sliding_log", "l"},
-	core.SlidingWindow: {"sliding_window", "w"},
-	core.TokenBucket:   {"token_bucket", "t"},
-	core.Concurrency:   {"concurrency", "c"},
+// the same name, the letter by which operations and keys name it, and the
+// function that decides most takes sooner, or nil.
+var twins = map[core.Algorithm]struct{ file, letter, quick string }{
+	core.GCRA:          {"gcra", "g", "gcra_quick"},
+	core.FixedWindow:   {"fixed_window", "f", "nil"},
+	core.SlidingLog:    {"sliding_log", "l", "nil"},
+	core.SlidingWindow: {"sliding_window", "w", "nil"},
+	core.TokenBucket:   {"token_bucket", "t", "nil"},
+	core.Concurrency:   {"concurrency", "c", "nil"},
 }
 
 // Letter is the short name of the algorithm in scripts and keys.
@@ -75,8 +76,8 @@ func (c *Scripts) One(a core.Algorithm) *Script {
 	if s, ok := c.one.Load(a); ok {
 		return s.(*Script)
 	}
-	file := twins[a].file
-	s := c.assemble(Set(0).With(a), fmt.Sprintf("local step = %s\n", file), "one.lua")
+	glue := fmt.Sprintf("local step, quick = %s, %s\n", twins[a].file, twins[a].quick)
+	s := c.assemble(Set(0).With(a), glue, "one.lua")
 	kept, _ := c.one.LoadOrStore(a, s)
 	return kept.(*Script)
 }
@@ -87,15 +88,15 @@ func (c *Scripts) Many(set Set) *Script {
 	if s, ok := c.many.Load(set); ok {
 		return s.(*Script)
 	}
-	var glue strings.Builder
-	glue.WriteString("local steps = {")
+	var steps, quicks strings.Builder
 	for a := range core.Algorithm(len(twins)) {
 		if set&(1<<a) != 0 {
-			fmt.Fprintf(&glue, " %s = %s,", twins[a].letter, twins[a].file)
+			fmt.Fprintf(&steps, " %s = %s,", twins[a].letter, twins[a].file)
+			fmt.Fprintf(&quicks, " %s = %s,", twins[a].letter, twins[a].quick)
 		}
 	}
-	glue.WriteString(" }\n")
-	kept, _ := c.many.LoadOrStore(set, c.assemble(set, glue.String(), "many.lua"))
+	glue := fmt.Sprintf("local steps = {%s }\nlocal quicks = {%s }\n", &steps, &quicks)
+	kept, _ := c.many.LoadOrStore(set, c.assemble(set, glue, "many.lua"))
 	return kept.(*Script)
 }
 

@@ -16,7 +16,12 @@ if verb == 'reset' and type(text) ~= 'table' then
   next, remaining, reset, wait = step(false, 'peek', 0, 0, period, quota, extra, limit, 0, '')
   next = ''
 elseif type(text) ~= 'table' then
-  next, remaining, reset, wait = step(text, verb, cost, 0, period, quota, extra, limit, x, y)
+  if quick and text and quota == 1 and verb == 'take' then
+    next, remaining, reset, wait = quick(text, cost, period, extra, limit)
+  end
+  if not next then
+    next, remaining, reset, wait = step(text, verb, cost, 0, period, quota, extra, limit, x, y)
+  end
 end
 if next == nil then
   quarantine(key)

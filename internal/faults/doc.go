@@ -15,7 +15,8 @@
 //
 //	go test ./internal/faults
 //	go test ./internal/faults -run 'Faults/standalone/garbage' -count=20
-//	go test ./internal/faults -args -table $PWD/results.md
+//	go test ./internal/faults -count=20 -timeout 60m -args -table $PWD/docs/faults.md
 //
-// and needs redis-server. The last form writes what was measured as a table.
+// and needs redis-server. The last form writes what was measured as a table:
+// the worst of all runs.
 package faults

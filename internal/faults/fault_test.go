@@ -103,14 +103,13 @@ func (f fault) run(t *testing.T, p place, w *waits, results *table) {
 	s.suffer(&f)
 	entry := entry{fault: f.name, place: p.name}
 	for _, l := range s.lanes {
-		t.Run(l.mode.name, func(t *testing.T) { entry.add(s.judge(t, &f, l)) })
+		t.Run(l.mode.name, func(t *testing.T) { entry.of(s.judge(t, &f, l)) })
 	}
 	s.wantNoImmortalKeys(t)
 	if f.after != nil {
 		f.after(s)
 	}
-	entry.failed = t.Failed()
-	results.add(entry)
+	results.add(entry, t.Failed())
 }
 
 // suffer is the time under load: before, during and after the fault.

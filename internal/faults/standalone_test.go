@@ -46,7 +46,7 @@ func openStandalone(t testing.TB, f *fault) *scene {
 // allow creates the user of the clients.
 func (s *scene) allow() {
 	s.do("ACL", "SETUSER", "app", "reset", "on", ">"+*s.secret.Load(), "~test-*",
-		"+eval", "+evalsha", "+get", "+set", "+del", "+time", "+pttl", "+pexpire")
+		"+eval", "+evalsha", "+get", "+mget", "+set", "+del", "+time", "+pttl", "+pexpire")
 }
 
 // adminOf returns a client for a server itself, that is patient and tries once.

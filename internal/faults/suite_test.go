@@ -10,6 +10,9 @@ import (
 	"go.uber.org/goleak"
 )
 
+// results are those of all runs, of which -count may ask for many.
+var results table
+
 var tableFile = flag.String("table", "", "write what was measured to this file, as a table in Markdown")
 
 // quiet drops what the Redis client logs: here its every complaint is asked for.
@@ -32,7 +35,6 @@ func TestFaults(t *testing.T) {
 	}
 	w := newWaits()
 	defer w.stop()
-	results := &table{}
 	for _, p := range []place{
 		{"standalone", openStandalone, standaloneFaults()},
 		{"sentinel", openSentinel, sentinelFaults()},
@@ -42,7 +44,7 @@ func TestFaults(t *testing.T) {
 			for _, f := range p.faults {
 				t.Run(f.name, func(t *testing.T) {
 					t.Parallel()
-					f.run(t, p, w, results)
+					f.run(t, p, w, &results)
 				})
 			}
 		})

@@ -87,7 +87,7 @@ func TestTheDocumentedPermissionsAreWhatScriptsNeed(t *testing.T) {
 		}
 		lacks := strings.TrimPrefix(rules[without].(string), "+")
 		if lacks == "~hg:*" {
-			lacks = "get, set, del, pttl, pexpire"
+			lacks = "get, mget, set, del, pttl, pexpire"
 		}
 		want := "the Redis user may not run " + lacks + " on the keys of the limiter: a user for limits alone is made by: " + remedyOfLimiter
 		if len(found) != 1 || found[0].Code != core.CodePermission || found[0].Text != want {
@@ -96,10 +96,10 @@ func TestTheDocumentedPermissionsAreWhatScriptsNeed(t *testing.T) {
 	}
 }
 
-const remedyOfLimiter = "ACL SETUSER limiter resetkeys ~hg:* resetchannels -@all +eval +evalsha +get +set +del +time +pttl +pexpire"
+const remedyOfLimiter = "ACL SETUSER limiter resetkeys ~hg:* resetchannels -@all +eval +evalsha +get +mget +set +del +time +pttl +pexpire"
 
-// useEverything has every algorithm take, refuse, refund and reset, and meets
-// an unreadable key. It returns the first error of permissions.
+// useEverything has every algorithm take, refuse, refund and reset, decides two
+// operations in one step, and meets an unreadable key. It returns the first error of permissions.
 func useEverything(t *testing.T, s *Store, admin *redis.Client) error {
 	t.Helper()
 	ctx := context.Background()
@@ -114,6 +114,10 @@ func useEverything(t *testing.T, s *Store, admin *redis.Client) error {
 				return err
 			}
 		}
+	}
+	two := []core.Op{{Rule: "r", Key: "two", Limit: limit(t, "1/1h"), Cost: 1}, {Rule: "s", Key: "two", Limit: limit(t, "1/1h"), Cost: 1}}
+	if err := s.Apply(ctx, two, make([]core.Decision, 2)); err != nil {
+		return err
 	}
 	op := core.Op{Rule: "r", Key: "list", Limit: limit(t, "1/1h"), Cost: 1}
 	admin.RPush(ctx, string(s.key(nil, "list", "r", "g")), "x")
@@ -220,7 +224,7 @@ func TestNoLineTakesPermissionsFromTheDefaultUser(t *testing.T) {
 func TestAPermissionThatOneServerOfAClusterLacksIsFound(t *testing.T) {
 	nodes := redistest.Cluster(t, 3)
 	for i, node := range nodes {
-		rules := []any{"~hg:*", "+eval", "+evalsha", "+get", "+set", "+del", "+time", "+pttl", "+pexpire", "+cluster|slots", "+command"}
+		rules := []any{"~hg:*", "+eval", "+evalsha", "+get", "+mget", "+set", "+del", "+time", "+pttl", "+pexpire", "+cluster|slots", "+command"}
 		if i == 1 {
 			rules = append(rules, "-pexpire")
 		}

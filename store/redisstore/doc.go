@@ -33,6 +33,6 @@
 //
 // # Permissions
 //
-// Scripts need eval, evalsha, get, set, del, time, pttl and pexpire on the keys
-// under the prefix.
+// Scripts need eval, evalsha, get, mget, set, del, time, pttl and pexpire on the
+// keys under the prefix.
 package redisstore

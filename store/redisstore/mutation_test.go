@@ -6,8 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -36,18 +34,7 @@ type mutant struct {
 // mutants breaks every comparison of every script, one at a time.
 func mutants(t *testing.T) []mutant {
 	t.Helper()
-	paths, err := filepath.Glob("../../lua/*.lua")
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := fstest.MapFS{}
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all[filepath.Base(path)] = &fstest.MapFile{Data: text}
-	}
+	all := scripts(t)
 	var list []mutant
 	for name, file := range all {
 		lines := strings.SplitAfter(string(file.Data), "\n")

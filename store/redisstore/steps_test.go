@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -45,13 +48,17 @@ func newTwins(t testing.TB, c *redis.Client, seed, n uint64) *twins {
 	o.Prefix = redistest.Prefix(t)
 	w.apart = MustNew(c, o)
 	families := [][]string{
-		{"3/7s burst=5", "7/1s", "3/5s burst=5"}, {"60/1s", "60/1s burst=7"}, {"2/3s fixed-window", "5/7s fixed-window aligned"},
+		{"4/8s", "6/3s burst=9", "3/5s"}, {"3/7s burst=5", "7/1s", "3/5s burst=5"}, {"60/1s", "60/1s burst=7"}, {"2/3s fixed-window", "5/7s fixed-window aligned"},
 		{"5/7s sliding-log", "8/3s sliding-log"}, {"4/4s sliding-window segments=4", "9/4s sliding-window segments=8"},
 		{"4/10s token-bucket burst=9", "7/1s token-bucket burst=3"}, {"2 concurrent ttl=3s", "5 concurrent ttl=30s"},
 	}
-	for range 1 + w.r.IntN(4) {
+	for i := range 1 + w.r.IntN(4) {
+		texts := pick(w.r, families)
+		if i == 0 && n%2 == 0 { // most limits are of this kind
+			texts = families[0]
+		}
 		var family []core.Limit
-		for _, text := range pick(w.r, families) {
+		for _, text := range texts {
 			family = append(family, limit(t, text))
 		}
 		w.limits = append(w.limits, family)
@@ -244,6 +251,39 @@ func TestStepsDecidedTogetherAreDecidedAsIfOneAfterTheOther(t *testing.T) {
 				t.Error(found)
 			}
 		})
+	}
+}
+
+// scripts are the files of the scripts, to be altered.
+func scripts(t testing.TB) fstest.MapFS {
+	t.Helper()
+	paths, err := filepath.Glob("../../lua/*.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := fstest.MapFS{}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[filepath.Base(path)] = &fstest.MapFile{Data: text}
+	}
+	return all
+}
+
+// The short cut that most takes go must not lead elsewhere, nor leave another
+// state behind.
+func TestQuickTakesAreDecidedAsByTheWholeAlgorithm(t *testing.T) {
+	const head = "local function gcra_quick(text, cost, period, burst, limit)\n"
+	files := scripts(t)
+	before, after, found := strings.Cut(string(files["gcra.lua"].Data), head)
+	if !found {
+		t.Fatal("there is no short cut")
+	}
+	files["gcra.lua"] = &fstest.MapFile{Data: []byte(before + head + "do return nil end\n" + after)}
+	if found := difference(t, connect(t, redistest.Addr(t)), 600, func(s *Store) { s.scripts.Files = files }); found != "" {
+		t.Error(found)
 	}
 }
 
