@@ -23,6 +23,9 @@ type rate struct{ every, units int64 }
 
 func (l *Limit) rate() rate {
 	a, b := l.period(), l.Quota
+	if a%b == 0 {
+		return rate{a / b, 1}
+	}
 	for b != 0 {
 		a, b = b, a%b
 	}

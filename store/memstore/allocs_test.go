@@ -22,8 +22,11 @@ func TestADecisionOnAKnownKeyAllocatesNothing(t *testing.T) {
 			one[0].Lease = "refused"
 		}
 		two := []core.Op{one[0], peeks("other", each[0])}
-		out := make([]core.Decision, 2)
-		for name, ops := range map[string][]core.Op{"one op": one, "two ops": two} {
+		three := []core.Op{one[0], takes("second", ample[0]), takes("third", ample[0])}
+		do(t, s, three[1])
+		do(t, s, three[2])
+		out := make([]core.Decision, 3)
+		for name, ops := range map[string][]core.Op{"one op": one, "two ops": two, "three ops": three} {
 			n := testing.AllocsPerRun(1000, func() {
 				if err := s.Apply(t.Context(), ops, out); err != nil {
 					t.Fatal(err)

@@ -176,6 +176,40 @@ func BenchmarkThreeRules(b *testing.B) {
 	}
 }
 
+// BenchmarkRules is a step of several rules about one of a thousand keys: all
+// rules have room, or the last has none.
+func BenchmarkRules(b *testing.B) {
+	for _, n := range []int{1, 3, 10} {
+		b.Run(fmt.Sprintf("allowed/rules=%d", n), func(b *testing.B) { rules(b, n, wide) })
+		b.Run(fmt.Sprintf("refused/rules=%d", n), func(b *testing.B) { rules(b, n, narrow) })
+	}
+}
+
+func rules(b *testing.B, n int, last core.Limit) {
+	s := MustNew(Options{})
+	keys, ops, out := addresses(1000), make([]core.Op, n), make([]core.Decision, n)
+	ask := func(key string) {
+		for i := range ops {
+			ops[i].Key = key
+		}
+		apply(b, s, ops, out)
+	}
+	for i := range ops {
+		ops[i] = core.Op{Rule: fmt.Sprintf("rule%d", i), Limit: wide, Cost: 100_000}
+	}
+	ops[n-1].Limit, ops[n-1].Cost = last, 1
+	for _, key := range keys {
+		ask(key)
+	}
+	for i := range ops {
+		ops[i].Cost = 1
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		ask(keys[i%len(keys)])
+	}
+}
+
 // BenchmarkNewKeys is a flood of keys that were never seen: until the store is
 // full, and from then on.
 func BenchmarkNewKeys(b *testing.B) {

@@ -60,4 +60,13 @@ func (g gcra) take(used, mark, now, n int64, d *core.Decision) (newUsed, newMark
 	return used, mark, true
 }
 
+// lapses is when a key that has used some since mark is as good as new, or now
+// if it is already. It is no good where take is not.
+func (g gcra) lapses(used, mark, now int64) (at int64, good bool) {
+	if g.every == 0 || now < mark || (used-g.most)*g.every > now-mark {
+		return 0, false
+	}
+	return max(now, mark+used*g.every), true
+}
+
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

@@ -62,6 +62,24 @@ func TestGCRADecidesAsCoreDoesUnlessItLeavesThatToIt(t *testing.T) {
 	})
 }
 
+func TestGCRAKnowsWhenAKeyLapsesAsCoreDoesUnlessItLeavesThatToIt(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := wholeLimit(t)
+		g, now := gcraOf(&l), start
+		st := core.State{Limit: l, Mark: start, Used: rapid.Int64Range(1, l.Capacity()+5).Draw(t, "used")}
+		now += moves(t, g.every)
+		got, good := g.lapses(st.Used, st.Mark, now)
+		if due := now >= start && st.Used-(now-start)/g.every <= g.most; good != due {
+			t.Fatalf("%+v at %d: told %v, want %v", st, now, good, due)
+		}
+		op, d := core.Op{Verb: core.Peek, Limit: l}, make([]core.Decision, 1)
+		core.Decide([]core.Op{op}, []*core.State{&st}, now, d)
+		if want := newAt(&d[0]); good && got != want {
+			t.Fatalf("%v of %+v lapses at %d, want %d", l, st, got, want)
+		}
+	})
+}
+
 func TestLimitsThatAreNotInWholeMicrosecondsAreLeftToCore(t *testing.T) {
 	for text, want := range map[string]gcra{
 		"10/1s":             {100_000, 10},

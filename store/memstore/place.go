@@ -16,9 +16,16 @@ type place struct {
 	kind  kindID
 }
 
-// hash is of a key, its rule and its algorithm, under the store's own seed, so
-// that nobody can aim at a shard or at a slot.
-func (s *Store) hash(key string, v *listed) uint64 { return maphash.String(s.seed, key) + v.salt }
+// subject is a hash of a key, under the store's own seed, so that nobody can aim
+// at a shard or at a slot.
+func (s *Store) subject(key string) uint64 { return maphash.String(s.seed, key) }
+
+// hash is of a key, its rule and its algorithm.
+func (v *listed) hash(subject uint64) uint64 { return subject + v.salt }
+
+// shardOf is the shard of a subject under GCRA, whatever the rule, so that a
+// step of several rules about one key takes one lock.
+func (s *Store) shardOf(subject uint64) uint32 { return uint32(subject & s.mask) }
 
 // locate finds the op's place, or what is wrong with its limit.
 func (s *Store) locate(op *core.Op) (place, error) {
@@ -26,8 +33,12 @@ func (s *Store) locate(op *core.Op) (place, error) {
 	if err != nil {
 		return place{}, err
 	}
-	h := s.hash(op.Key, v)
-	return place{uint32(h & s.mask), uint32(h >> 32), v.id}, nil
+	subject := s.subject(op.Key)
+	hash, shard := v.hash(subject), s.shardOf(subject)
+	if op.Limit.Algorithm != core.GCRA {
+		shard = s.shardOf(hash)
+	}
+	return place{shard, uint32(hash >> 32), v.id}, nil
 }
 
 // find returns the slot of the op's key, or -1.

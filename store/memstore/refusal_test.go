@@ -34,8 +34,8 @@ func answers(t *testing.T, s *Store, op core.Op) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hash := s.hash(op.Key, v)
-	r := s.shards[hash&s.mask].refusal.Load()
+	hash := v.hash(s.subject(op.Key))
+	r := s.shards[s.shardOf(s.subject(op.Key))].refusal.Load()
 	return r != nil && r.answer(hash, v, &op, s.clock(), new(core.Decision))
 }
 
@@ -179,8 +179,8 @@ func TestARefusalIsOfOneKeyUnderOneLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hash := s.hash(op.Key, v)
-	r := s.shards[hash&s.mask].refusal.Load()
+	hash := v.hash(s.subject(op.Key))
+	r := s.shards[s.shardOf(s.subject(op.Key))].refusal.Load()
 	other := *v
 	other.id++
 	yek := op

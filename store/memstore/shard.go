@@ -106,7 +106,7 @@ func (h *shard) settle(i int, st *core.State, id kindID, rule string, d *core.De
 	case st.Changed:
 		h.save(i, st, id, rule)
 		h.changed(h.slots[i].hash)
-		h.expect(d)
+		h.expect(newAt(d))
 	}
 }
 
@@ -127,9 +127,11 @@ func (h *shard) observe(now int64) {
 	h.latest = now
 }
 
+// newAt is when the key of a decision is as good as new.
+func newAt(d *core.Decision) int64 { return d.At + d.ResetAfter.Microseconds() }
+
 // expect notes when a slot will be as good as new.
-func (h *shard) expect(d *core.Decision) {
-	at := d.At + d.ResetAfter.Microseconds()
+func (h *shard) expect(at int64) {
 	if at >= h.pending { // which is not before h.earliest
 		return
 	}
@@ -157,7 +159,7 @@ func (h *shard) add(c slot, a aside) int {
 
 // remove forgets slot i.
 func (h *shard) remove(i int) {
-	h.state.Log, h.state.Leases = nil, nil // they may be those of the slot
+	h.state.Log, h.state.Head, h.state.Leases = nil, 0, nil // they may be those of the slot
 	h.changed(h.slots[i].hash)
 	if h.slots[i].kind&shared != 0 {
 		h.buckets--

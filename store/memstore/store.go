@@ -121,13 +121,16 @@ func monotonic() func() int64 {
 // [core.ErrOp], for operations that make no sense or limits that are not
 // valid, or [ErrFull]; nothing was charged then.
 func (s *Store) Apply(_ context.Context, ops []core.Op, out []core.Decision) error {
-	single, now := len(ops) == 1, int64(unread)
+	single, now, done := len(ops) == 1, int64(unread), false
 	if single && len(out) > 0 && plain(&ops[0]) {
-		var done bool
-		if now, done = s.take(&ops[0], &out[0]); done {
-			return nil
-		}
-	} else if err := core.CheckOps(ops, out); err != nil {
+		now, done = s.take(&ops[0], &out[0])
+	} else if n := len(ops); n > 1 && n <= mostClaims && n <= len(out) {
+		now, done = s.takeAll(ops, out)
+	}
+	if done {
+		return nil
+	}
+	if err := core.CheckOps(ops, out); err != nil {
 		return err
 	}
 	if single && now == unread {

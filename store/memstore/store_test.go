@@ -380,3 +380,19 @@ func TestADecisionNeedsTwoCacheLinesOfItsShard(t *testing.T) {
 		t.Errorf("a decision needs bytes up to %d of %d, want two lines", last, unsafe.Sizeof(h))
 	}
 }
+
+func TestAStateTakesNothingFromTheOneBefore(t *testing.T) {
+	s, c := newStore(t, 0)
+	oneShard(s)
+	logged, booked := takes("a", limit("3/1s sliding-log")), takes("b", limit("1/1h"))
+	booked.MaxWait = time.Hour
+	do(t, s, logged)
+	do(t, s, booked)
+	c.move(2 * time.Second)
+	do(t, s, peeks("a", logged.Limit))
+	do(t, s, booked)
+	st, _, _ := held(s, &booked)
+	if st.Head != 0 || st.Used != 2 {
+		t.Errorf("%+v, want two units and no log", st)
+	}
+}

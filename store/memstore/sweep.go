@@ -53,23 +53,35 @@ func (h *shard) lapse(i int, now int64, m mercy) bool {
 	if h.tags[i] == free {
 		return false
 	}
-	c, d := &h.slots[i], h.peek(i, now)
+	c, at := &h.slots[i], h.lapses(i, now)
 	switch {
-	case d.ResetAfter > 0:
-		h.expect(d)
+	case at > now:
+		h.expect(at)
 		return false
 	case m == spare && c.kind&idle == 0:
 		c.kind |= idle
-		h.expect(d)
+		h.expect(now)
 		return false
 	}
 	h.remove(i)
 	return true
 }
 
-// peek tells how slot i stands at now. It settles a copy: a sweep may be as of
-// a limit that is no longer in force, and is to change nothing.
-func (h *shard) peek(i int, now int64) *core.Decision {
+// lapses is when slot i is as good as new, or now if it is already.
+func (h *shard) lapses(i int, now int64) int64 {
+	c := &h.slots[i]
+	if h.more(i) == nil {
+		g := &(*h.kinds.list.Load())[c.kind&^marks].gcra
+		if at, good := g.lapses(c.used, c.mark, now); good {
+			return at
+		}
+	}
+	return h.peek(i, now)
+}
+
+// peek asks core when slot i is as good as new. It settles a copy: a sweep may
+// be as of a limit that is no longer in force, and is to change nothing.
+func (h *shard) peek(i int, now int64) int64 {
 	q := &h.probe
 	h.load(i, &q.state)
 	q.log = append(q.log[:0], q.state.Log...)
@@ -80,7 +92,7 @@ func (h *shard) peek(i int, now int64) *core.Decision {
 	core.Decide(q.op[:], states[:], now, q.out[:])
 	clear(q.leases) // the probe is not to hold on to their names
 	q.state.Log, q.state.Leases = nil, nil
-	return &q.out[0]
+	return newAt(&q.out[0])
 }
 
 // restart makes the next sweep begin a new round.

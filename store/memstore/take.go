@@ -14,8 +14,9 @@ func (s *Store) take(op *core.Op, d *core.Decision) (now int64, done bool) {
 	if v == nil || !v.matches(op) || v.gcra.every == 0 {
 		return unread, false
 	}
-	hash := s.hash(op.Key, v)
-	h := &s.shards[hash&s.mask]
+	subject := s.subject(op.Key)
+	hash := v.hash(subject)
+	h := &s.shards[s.shardOf(subject)]
 	r := h.refusal.Load()
 	now = s.clock()
 	if r != nil && r.answer(hash, v, op, now, d) && h.refusal.Load() == r {

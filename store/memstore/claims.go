@@ -1,0 +1,183 @@
+package memstore
+
+import (
+	"slices"
+
+	"github.com/headgate/headgate/core"
+)
+
+// mostClaims is the most ops that are carried out as claims, which lie on the
+// stack.
+const mostClaims = 16
+
+// claims are a step of plain Takes, each on a key of its own. What take is for
+// a single op they are for several: quick, and sure to leave to the general
+// step whatever is more than to count.
+type claims struct {
+	of     [mostClaims]claim
+	shards [mostClaims]uint32 // each once, in the order in which they are locked
+	locks  int                // how many of shards there are
+}
+
+// claim is what one Take asks of the slot of its key.
+type claim struct {
+	kind  *listed
+	hash  uint64 // no other key of the step has the same
+	shard uint32
+	at    int32 // the slot, or absent
+	used  int64 // as the slot is to be once the Take is charged
+	mark  int64
+}
+
+// absent stands for the slot of a key that the store does not hold.
+const absent = -1
+
+// takeAll carries out a step of Takes if claims can, and otherwise nothing. It
+// returns what take does.
+func (s *Store) takeAll(ops []core.Op, out []core.Decision) (now int64, done bool) {
+	var c claims
+	if !c.locate(s, ops) {
+		return unread, false
+	}
+	now = s.clock()
+	for _, i := range c.shards[:c.locks] {
+		s.shards[i].mu.Lock()
+	}
+	due, late := false, c.late(s, now)
+	if !late && c.decide(s, ops, out, now) {
+		due, done = c.step(s, now), true
+	}
+	for _, i := range c.shards[:c.locks] {
+		s.shards[i].mu.Unlock()
+	}
+	switch {
+	case late:
+		return unread, false
+	case due:
+		s.tidy(now)
+	}
+	return now, done
+}
+
+// locate finds where the keys of all ops are. It reports whether each is a
+// plain Take under a limit that gcra knows, on a key of its own.
+func (c *claims) locate(s *Store, ops []core.Op) bool {
+	var subject uint64
+	for i := range ops {
+		op := &ops[i]
+		v := s.kinds.guess(op).Load()
+		if !plain(op) || v == nil || !v.matches(op) || v.gcra.every == 0 {
+			return false
+		}
+		if i == 0 || op.Key != ops[i-1].Key {
+			subject = s.subject(op.Key)
+			c.shards[c.locks] = s.shardOf(subject)
+			c.locks++
+		}
+		p := &c.of[i]
+		p.kind, p.hash, p.shard = v, v.hash(subject), s.shardOf(subject)
+		for j := range i {
+			if c.of[j].hash == p.hash {
+				return false
+			}
+		}
+	}
+	if c.locks > 1 {
+		slices.Sort(c.shards[:c.locks])
+		c.locks = len(slices.Compact(c.shards[:c.locks]))
+	}
+	return true
+}
+
+// late tells whether another step has gone by a later instant.
+func (c *claims) late(s *Store, now int64) bool {
+	for _, i := range c.shards[:c.locks] {
+		if now < s.shards[i].latest {
+			return true
+		}
+	}
+	return false
+}
+
+// step notes a step at now in its shards, and tells whether to tidy after it.
+func (c *claims) step(s *Store, now int64) (due bool) {
+	for _, i := range c.shards[:c.locks] {
+		h := &s.shards[i]
+		h.latest = now
+		h.steps++
+		due = due || h.steps%tidyEvery == 0
+	}
+	return due
+}
+
+// decide carries out the Takes, unless a slot is not as gcra expects or is to
+// come or to go. Then it changes nothing, and out is not to be read.
+func (c *claims) decide(s *Store, ops []core.Op, out []core.Decision, now int64) bool {
+	granted, known := true, true
+	for i := range ops {
+		p, op, d := &c.of[i], &ops[i], &out[i]
+		if !p.weigh(s, op, d, now) {
+			return false
+		}
+		granted = granted && (d.Allowed || op.Soft)
+		known = known && p.at != absent
+	}
+	if !granted {
+		return c.waive(ops, out)
+	}
+	if known {
+		c.charge(s, ops, out)
+	}
+	return known
+}
+
+// weigh decides a Take as if it were alone, and changes nothing. It reports
+// whether that is for gcra to do, and the slot stays in use if it is refused. A
+// key without a slot is new for sure only where no bucket may have counted it.
+func (p *claim) weigh(s *Store, op *core.Op, d *core.Decision, now int64) (good bool) {
+	h, hash := &s.shards[p.shard], uint32(p.hash>>32)
+	i := h.seek(h.home(hash), hash, op.Key)
+	if i < 0 {
+		p.at = absent
+		_, _, good = p.kind.gcra.take(0, 0, now, op.Cost, d)
+		return good && h.buckets == 0 && s.keys.Load() <= s.max-mostClaims
+	}
+	c := &h.slots[i]
+	if c.kind&^idle != p.kind.id || h.more(i) != nil {
+		return false
+	}
+	p.at = int32(i)
+	p.used, p.mark, good = p.kind.gcra.take(c.used, c.mark, now, op.Cost, d)
+	return good && d.ResetAfter > 0
+}
+
+// charge leaves the slots of all Takes that are allowed as weigh has decided.
+func (c *claims) charge(s *Store, ops []core.Op, out []core.Decision) {
+	for i := range ops {
+		if !out[i].Allowed {
+			continue
+		}
+		p := &c.of[i]
+		h := &s.shards[p.shard]
+		slot := &h.slots[p.at]
+		slot.used, slot.mark, slot.kind = p.used, p.mark, p.kind.id
+		h.changed(slot.hash)
+	}
+}
+
+// waive makes the decisions on a refused step tell that nothing was charged. It
+// reports whether all slots stay in use.
+func (c *claims) waive(ops []core.Op, out []core.Decision) bool {
+	for i := range ops {
+		p, d, n := &c.of[i], &out[i], ops[i].Cost
+		if !d.Allowed {
+			continue
+		}
+		d.Remaining += n
+		d.ResetAfter -= micros(n * p.kind.gcra.every)
+		if d.ResetAfter == 0 && p.at != absent {
+			return false
+		}
+	}
+	return true
+}
