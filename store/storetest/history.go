@@ -34,7 +34,8 @@ func families() [][]core.Limit {
 // has become so by itself, and may look at any key at any time. That shows when
 // the clock steps back: what was forgotten stays so, and a key that was looked
 // at has lost the future that lay beyond. So a step back retires the keys that
-// may have been forgotten, and looks at all others.
+// may have been forgotten, and looks at all others. So
+// does a change of the limit.
 type history struct {
 	r       *rand.Rand
 	forward bool // the clock never steps back
@@ -42,13 +43,20 @@ type history struct {
 	at      time.Duration
 	high    time.Duration // the latest instant since the clock stepped back
 	rules   []ruleOfHistory
-	resets  map[subject]time.Duration // when a key is as good as new
-	names   map[subject]int           // how many keys of that name are retired
-	named   []time.Duration           // instants since Epoch
-	freed   []subject                 // keys that a refund of the last step made new
-	labels  []call                    // takes that a refund may undo
+	resets  map[subject]reset // of keys that are in use
+	names   map[subject]int   // how many keys of that name are retired
+	named   []time.Duration   // instants since Epoch
+	freed   []subject         // keys that a refund of the last step made new
+	labels  []call            // takes that a refund may undo
 	last    step
 	count   int
+}
+
+// reset is when a key is as good as new, under the limit that it was last written
+// under for sure: by that a store knows when to forget it.
+type reset struct {
+	at    time.Duration
+	limit core.Limit
 }
 
 // subject is a rule and the name of a key, less the number that sets it apart
@@ -63,7 +71,7 @@ type ruleOfHistory struct {
 
 // newHistory starts history number n of the seed.
 func newHistory(families [][]core.Limit, seed, n uint64) *history {
-	h := &history{r: rand.New(rand.NewPCG(seed, n)), resets: map[subject]time.Duration{}, names: map[subject]int{}}
+	h := &history{r: rand.New(rand.NewPCG(seed, n)), resets: map[subject]reset{}, names: map[subject]int{}}
 	h.at = time.Duration(h.r.Int64N(int64(48*time.Hour/time.Microsecond))) * time.Microsecond
 	for i := range 1 + h.r.IntN(4) {
 		family := families[h.r.IntN(len(families))]
@@ -98,6 +106,7 @@ func (h *history) next() step {
 		rule := &h.rules[h.r.IntN(len(h.rules))]
 		rule.limit = pick(h.r, rule.family)
 	}
+	h.retireChanged()
 	s := step{at: h.at}
 	for range pick(h.r, []int{1, 1, 1, 2, 3, 4}) {
 		s.ops = append(s.ops, h.call())
@@ -121,23 +130,45 @@ func (h *history) retire() (live []subject) {
 	for _, rule := range h.rules {
 		for _, key := range h.keys() {
 			s := subject{rule.name, key}
-			reset, used := h.resets[s]
+			_, used := h.resets[s]
 			switch {
-			case slices.Contains(h.freed, s):
+			case h.lapsed(s):
+				h.renew(s)
+			case used || slices.Contains(h.freed, s):
 				live = append(live, s)
-			case !used:
-			case reset > h.high:
-				live = append(live, s)
-			default:
-				old := h.key(s)
-				h.names[s]++
-				delete(h.resets, s)
-				h.labels = slices.DeleteFunc(h.labels, func(c call) bool { return c.Rule == s.rule && c.Key == old })
 			}
 		}
 	}
 	h.high = h.at
 	return live
+}
+
+// lapsed tells whether a store may have forgotten the key because it has become
+// as good as new by itself.
+func (h *history) lapsed(s subject) bool {
+	reset, used := h.resets[s]
+	return used && reset.at <= h.high && !slices.Contains(h.freed, s)
+}
+
+// renew gives a name to another key, and up the one that bears it.
+func (h *history) renew(s subject) {
+	old := h.key(s)
+	h.names[s]++
+	delete(h.resets, s)
+	h.labels = slices.DeleteFunc(h.labels, func(c call) bool { return c.Rule == s.rule && c.Key == old })
+}
+
+// retireChanged gives up the keys that have lapsed under a limit that has changed
+// since. Under the new one, what is left of them may count again, unless it was
+// forgotten.
+func (h *history) retireChanged() {
+	for _, rule := range h.rules {
+		for _, key := range h.keys() {
+			if s := (subject{rule.name, key}); h.lapsed(s) && h.resets[s].limit != rule.limit {
+				h.renew(s)
+			}
+		}
+	}
 }
 
 // look is a peek at the key.
@@ -228,15 +259,19 @@ func (h *history) wait(l *core.Limit) time.Duration {
 // learn notes the instants that the decisions on the last step name.
 func (h *history) learn(out []core.Decision) {
 	h.freed = h.freed[:0]
+	granted := !slices.ContainsFunc(out, func(d core.Decision) bool { return !d.Allowed })
 	for i, d := range out {
 		c := &h.last.ops[i]
 		if c.Verb == core.Refund && d.ResetAfter == 0 {
 			h.freed = append(h.freed, subject{c.Rule, c.Key[:1]})
 		}
-		if s := (subject{c.Rule, c.Key[:1]}); d.ResetAfter > 0 {
-			h.resets[s] = h.at + d.ResetAfter
-		} else {
+		s := subject{c.Rule, c.Key[:1]}
+		before, used := h.resets[s]
+		switch written := granted && c.Verb == core.Take && c.Cost > 0; {
+		case d.ResetAfter == 0:
 			delete(h.resets, s)
+		case written || !used || before.limit == c.Limit:
+			h.resets[s] = reset{h.at + d.ResetAfter, c.Limit}
 		}
 		for _, span := range []time.Duration{d.RetryAfter, d.ResetAfter, d.Wait} {
 			if span > 0 && span != core.Never {
