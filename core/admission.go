@@ -52,7 +52,7 @@ type Admission struct {
 	renewal  renewal
 	fields   []field
 	text     []byte
-	value    []byte // of one header, or the body
+	body     []byte
 	headers  []Header
 	order    []int
 	rendered bool

@@ -27,7 +27,6 @@ func TestDegradeLetsPassAndMarks(t *testing.T) {
 	}
 }
 
-// holds J6
 func TestShadowCountsAsIfItWereEnforcedAndRefusesNobody(t *testing.T) {
 	l := limiter(t, newStore(), withOnLimit(rule(t, "dark", "2/1m fixed-window"), core.Shadow))
 	for i, want := range []int64{1, 0, 0, 0} {
@@ -72,7 +71,6 @@ func TestAContextWithoutAnAdmissionIsNotDegraded(t *testing.T) {
 	}
 }
 
-// holds I2
 func TestPreflightsAreNotCounted(t *testing.T) {
 	origin, method := []string{"https://a.example"}, []string{"PUT"}
 	rows := []struct {
@@ -156,7 +154,6 @@ func TestAPanicInRefundIfIsReportedAndTheOthersStillCount(t *testing.T) {
 	}
 }
 
-// holds G6
 func TestUnitsAreGivenBackAlthoughTheClientHasLeft(t *testing.T) {
 	r := rule(t, "a", "5/1m fixed-window")
 	r.RefundIf = func(int) bool { return true }

@@ -106,7 +106,6 @@ func TestOverflowsSayWhatTheyAre(t *testing.T) {
 	}
 }
 
-// holds J1, J3
 func TestSetRulesKeepsCountsAndRefusesABadSetWhole(t *testing.T) {
 	l := limiter(t, newStore(), rule(t, "day", "10/1d fixed-window"))
 	for range 4 {
@@ -154,7 +153,7 @@ func TestTakeCountsOneKeyUnderEveryRuleAllOrNothing(t *testing.T) {
 	if v := g.Violated(); len(v) != 1 || v[0] != "small" || g.RetryAfter() != time.Minute {
 		t.Errorf("violated %v, retry after %s", v, g.RetryAfter())
 	}
-	wantLeft(t, l, "job", 1, 8) // holds A8, A9
+	wantLeft(t, l, "job", 1, 8)
 
 	g, _ = l.Take(ctx, "job", 4)
 	if g.Allowed() || g.RetryAfter() != core.Never {

@@ -69,7 +69,6 @@ func trusting(cidr ...string) core.KeyFunc {
 	return keyfuncs.MustForwardedIP(keyfuncs.Proxies{Trusted: cidr})
 }
 
-// holds H1, H4
 func TestForwardedAddressesThatNoRuleHeedsAreToldOnce(t *testing.T) {
 	const client = "X-Forwarded-For: 198.51.100.7"
 	rfc7239 := keyfuncs.MustForwardedIP(keyfuncs.Proxies{Trusted: []string{"10.0.0.0/8"}, Header: "Forwarded"})

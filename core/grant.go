@@ -196,10 +196,12 @@ func (g *Grant) room(r *activeRule, t *terms) *Op {
 
 // addRequest asks every rule, or those that are selected, what the request
 // means to it.
-func (g *Grant) addRequest(r Request) error {
-	rules, err := g.selectRules(r)
-	if err != nil {
-		return g.unselected(err)
+func (g *Grant) addRequest(r Request) (err error) {
+	rules := g.set.rules
+	if g.set.selection != nil {
+		if rules, err = g.selectRules(r); err != nil {
+			return g.unselected(err)
+		}
 	}
 	for i := 0; ; i++ {
 		if i, err = g.addRequestFrom(rules, i, r); err == nil {

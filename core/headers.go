@@ -16,9 +16,8 @@ func (a *Admission) SetHeaders(h map[string][]string) {
 	if n := len(a.fields); n > 0 {
 		values := make([]string, n)
 		text, from := string(a.text), 0
-		for i := range a.fields {
-			f := &a.fields[i]
-			values[i], from = f.value(text, from)
+		for i, f := range a.fields {
+			values[i], from = text[from:f.end], f.end
 			h[f.name] = values[i : i+1 : i+1]
 		}
 	}
@@ -34,10 +33,9 @@ func (a *Admission) Headers() []Header {
 	a.render()
 	if len(a.headers) < len(a.fields) {
 		text, from := string(a.text), 0
-		for i := range a.fields {
-			h := Header{Name: a.fields[i].name}
-			h.Value, from = a.fields[i].value(text, from)
-			a.headers = append(a.headers, h)
+		for _, f := range a.fields {
+			a.headers = append(a.headers, Header{f.name, text[from:f.end]})
+			from = f.end
 		}
 	}
 	return a.headers
@@ -48,35 +46,20 @@ func (a *Admission) Headers() []Header {
 func (a *Admission) EachHeader(set func(name string, value []byte)) {
 	a.render()
 	from := 0
-	for i := range a.fields {
-		f := &a.fields[i]
-		if f.end == 0 {
-			a.value = append(a.value[:0], f.fixed...)
-			set(f.name, a.value)
-			continue
-		}
+	for _, f := range a.fields {
 		set(f.name, a.text[from:f.end:f.end])
 		from = f.end
 	}
 }
 
-// field is a header: its value is known beforehand, or the piece of the buffer
-// between the one before and end.
+// field is a header, whose value is the piece of the buffer between the one
+// before and end.
 type field struct {
-	name, fixed string
-	end         int
+	name string
+	end  int
 }
 
-// value is that of the field, whose piece begins at from, and where the next
-// one begins.
-func (f *field) value(text string, from int) (value string, next int) {
-	if f.end == 0 {
-		return f.fixed, from
-	}
-	return text[from:f.end], f.end
-}
-
-// render writes all that differs from request to request into one buffer.
+// render writes all values into one buffer.
 func (a *Admission) render() {
 	if a.rendered {
 		return
@@ -110,12 +93,13 @@ func (a *Admission) render() {
 
 // fixed adds a header whose value is known beforehand.
 func (a *Admission) fixed(name, value string) {
-	a.fields = append(a.fields, field{name: name, fixed: value})
+	a.text = append(a.text, value...)
+	a.cut(name)
 }
 
 // cut ends the value of a header in the buffer.
 func (a *Admission) cut(name string) {
-	a.fields = append(a.fields, field{name: name, end: len(a.text)})
+	a.fields = append(a.fields, field{name, len(a.text)})
 }
 
 // rank puts the rules that clients may see in order, the most exhausted first.

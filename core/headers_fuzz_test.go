@@ -33,7 +33,7 @@ func FuzzHeaders(f *testing.F) {
 	f.Fuzz(func(t *testing.T, quota, period, remaining, retry, reset, at int64, allowed bool, style uint8) {
 		limit := core.Limit{Quota: quota, Period: time.Duration(period).Truncate(time.Microsecond), Algorithm: core.FixedWindow}
 		if limit.Validate() != nil || remaining < 0 || remaining > quota || retry <= 0 || reset < 0 || reset > int64(2*core.MaxPeriod) || at < 0 || at >= 1<<53 {
-			t.Skip()
+			return
 		}
 		d := core.Decision{Allowed: allowed, Remaining: remaining, ResetAfter: time.Duration(reset), At: at}
 		if !allowed {

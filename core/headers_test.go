@@ -207,7 +207,6 @@ func TestAPanicInCustomHeadersIsReportedAndTheRestStays(t *testing.T) {
 	}
 }
 
-// holds C10, I6
 func TestARefusalIsAProblemThatNamesTheViolatedRules(t *testing.T) {
 	l := limiter(t, newStore(), rule(t, "burst", "1/90s fixed-window"), rule(t, "wide", "100/1m"),
 		rule(t, "daily", "1/1d fixed-window"), withOnLimit(rule(t, "dark", "1/1d fixed-window"), core.Shadow))
@@ -242,7 +241,6 @@ func TestRetryAfterIsRoundedUpAndAtLeastOne(t *testing.T) {
 	}
 }
 
-// holds C9
 func TestWhatCanNeverBeLetInIsNotToldToRetry(t *testing.T) {
 	r := rule(t, "a", "5/1s")
 	r.Cost = func(core.Request) int64 { return 6 }

@@ -36,7 +36,6 @@ func TestLeaseIdsAreFreshAndOnlyMadeWhenNeeded(t *testing.T) {
 	}
 }
 
-// holds G7
 func TestReleaseIsDoneOnceAndRenewKnows(t *testing.T) {
 	s := newStore()
 	l := limiter(t, s, rule(t, "flight", "2 concurrent ttl=1m"), rule(t, "all", "9/1m fixed-window"))
@@ -103,7 +102,6 @@ func TestALeaseThatAnotherHasTakenIsNotHeld(t *testing.T) {
 	})
 }
 
-// holds G3
 func TestARequestHoldsItsLeaseForAsLongAsItLasts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, newTicking(), rule(t, "flight", "1 concurrent ttl=3s"))
@@ -123,7 +121,6 @@ func TestARequestHoldsItsLeaseForAsLongAsItLasts(t *testing.T) {
 	})
 }
 
-// holds G1
 func TestARefusedRequestHoldsNoLease(t *testing.T) {
 	l := limiter(t, newStore(), rule(t, "flight", "5 concurrent ttl=3s"), rule(t, "rate", "1/1h"))
 	a := l.Admit(&fakeRequest{})
@@ -158,7 +155,6 @@ func TestARenewalThatMeetsAReleaseLeavesNothingHeld(t *testing.T) {
 	wantLeft(t, l, "k", 1)
 }
 
-// holds G4
 func TestAConnectionTakenOverHoldsTheLeaseUntilItIsClosed(t *testing.T) {
 	for _, closedFirst := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

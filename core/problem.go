@@ -23,13 +23,13 @@ func (a *Admission) Problem() []byte {
 func (a *Admission) WriteProblem(w io.Writer) error {
 	switch a.Outcome() {
 	case Refused:
-		a.value = a.appendQuotaExceeded(a.value[:0])
+		a.body = a.appendQuotaExceeded(a.body[:0])
 	case Failed:
-		a.value = append(a.value[:0], unavailable...)
+		a.body = append(a.body[:0], unavailable...)
 	default:
 		return nil
 	}
-	_, err := w.Write(a.value)
+	_, err := w.Write(a.body)
 	return err
 }
 

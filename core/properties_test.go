@@ -76,7 +76,7 @@ func TestAStateThatHasNotChangedMeansTheSameLater(t *testing.T) {
 	})
 }
 
-// holds B4: a bucket that is kept busy and is smaller than its quota counts
+// A bucket that is kept busy and is smaller than its quota counts
 // from an instant up to a period ago, and is locked out for at most that.
 func TestAClockThatStepsBackLocksOutForAtMostAPeriod(t *testing.T) {
 	limit := mustParse(t, "999983/24h burst=2")

@@ -38,11 +38,8 @@ func (g *Grant) unselected(err error) error {
 
 var errSelection = errors.New("headgate: the selection names a rule that there is not, or one twice")
 
-// selectRules returns the rules to ask about the request.
+// selectRules returns the rules that the selection names.
 func (g *Grant) selectRules(r Request) (rules []*activeRule, err error) {
-	if g.set.selection == nil {
-		return g.set.rules, nil
-	}
 	defer func() {
 		if v := recover(); v != nil {
 			rules, err = nil, fmt.Errorf("selection: %w", panicked(v))

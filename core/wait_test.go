@@ -97,7 +97,6 @@ func TestTheOtherAlgorithmsAskAgainWhenTheyMayBeLetIn(t *testing.T) {
 	}
 }
 
-// holds F6, F7
 func TestThereIsRoomForExactlySoManyWaiters(t *testing.T) {
 	rows := []struct {
 		name         string
@@ -193,7 +192,6 @@ func TestWhoFindsNoRoomAfterBookingPaysNothing(t *testing.T) {
 	})
 }
 
-// holds F8, F10
 func TestAClientThatLeavesGivesItsSlotBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, newTicking(), waiting(t, "a", "1/1s burst=1", time.Minute), rule(t, "day", "9/1d fixed-window"))
@@ -224,7 +222,6 @@ func TestAClientThatLeavesGivesItsSlotBack(t *testing.T) {
 	})
 }
 
-// holds F9
 func TestWhoCannotBeServedInTimeIsRefusedAtOnce(t *testing.T) {
 	rows := []struct {
 		name     string
@@ -270,7 +267,6 @@ func TestNobodyWaitsWhenAnotherRuleRefuses(t *testing.T) {
 	})
 }
 
-// holds F11
 func TestCloseEndsAllWaitsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, newTicking(), waiting(t, "a", "1/1h burst=5", time.Hour))

@@ -3,7 +3,6 @@ package ginmw_test
 import (
 	"bytes"
 	"log/slog"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -71,28 +70,5 @@ func TestAFallbackWorksWhereverItIsMounted(t *testing.T) {
 	}
 	if w := get(e, "/users/1"); w.Code != 203 || w.Body.String() != "spare" || w.Header().Get("X-Spare") != "1" {
 		t.Errorf("%d %q %v", w.Code, w.Body, w.Header())
-	}
-}
-
-func TestTemplatesAnswerWithTheHeadersOfTheLimiter(t *testing.T) {
-	rows := []struct {
-		template             core.Template
-		status               int
-		header, value, wants string
-	}{
-		{core.PlainText, 429, "Content-Type", "text/plain; charset=utf-8", "Too many requests. Retry after 60 seconds.\n"},
-		{core.JSON, 429, "Content-Type", "application/json", `{"error":"too_many_requests","retry_after":60,"rules":["a"]}`},
-		{core.MustRedirect("/busy"), 303, "Location", "/busy", ""},
-	}
-	for _, row := range rows {
-		var h http.Handler = engine(hello, ginmw.New(limited(t, "1/1m fixed-window"), ginmw.WithRefused(ginmw.Answer(row.template))))
-		get(h, "/users/1")
-		w := get(h, "/users/1")
-		if w.Code != row.status || w.Header().Get(row.header) != row.value || w.Body.String() != row.wants {
-			t.Errorf("%d %q %v", w.Code, w.Body, w.Header())
-		}
-		if w.Header().Get("Retry-After") != "60" || w.Header().Get("Cache-Control") != "no-store" {
-			t.Errorf("%v", w.Header())
-		}
 	}
 }

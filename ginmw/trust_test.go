@@ -12,7 +12,6 @@ import (
 	"github.com/headgate/headgate/keyfuncs"
 )
 
-// holds H4
 func TestAKeyThatAnyoneCanForgeIsToldOnce(t *testing.T) {
 	clientIP := ginmw.Key(func(c *gin.Context) (string, bool) { return c.ClientIP(), true })
 	remoteIP := ginmw.Key(func(c *gin.Context) (string, bool) { return c.RemoteIP(), true })

@@ -26,67 +26,6 @@ func get(h http.Handler, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-func TestARequestOverItsLimitGetsA429AndNeverReachesTheHandler(t *testing.T) {
-	calls := 0
-	h := nethttp.New(limited(t, "1/90s fixed-window"))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		calls++
-		hello(w, r)
-	}))
-	w := get(h, "/")
-	if w.Code != 200 || w.Body.String() != "hello" || w.Header().Get("X-RateLimit-Remaining") != "0" {
-		t.Errorf("%d %q %v", w.Code, w.Body, w.Header())
-	}
-	w = get(h, "/")
-	want := map[string]string{
-		"Retry-After": "90", "Cache-Control": "no-store", "Content-Type": "application/problem+json",
-		"X-RateLimit-Limit": "1", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1800000090",
-		"RateLimit-Policy": `"a";q=1;w=90`, "RateLimit": `"a";r=0;t=90`,
-	}
-	for name, value := range want {
-		if got := w.Header().Values(name); len(got) != 1 || got[0] != value {
-			t.Errorf("%s: %q, want %q", name, got, value)
-		}
-	}
-	body := `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
-		`"title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,` +
-		`"detail":"Retry after 90 seconds.","violated-policies":["a"]}`
-	if w.Code != 429 || w.Body.String() != body || calls != 1 {
-		t.Errorf("%d %s after %d calls", w.Code, w.Body, calls)
-	}
-}
-
-func TestAStoreThatFailsIsOpenOr503(t *testing.T) {
-	for failure, want := range map[core.Failure]int{core.FailOpen: 200, core.FailClosed: 503} {
-		l := limiter(t, core.Config{Store: downStore{}, Rules: []core.Rule{rule(t, "1/1s")}, OnStoreError: failure})
-		w := get(nethttp.New(l)(http.HandlerFunc(hello)), "/")
-		if w.Code != want || (w.Header().Get("Retry-After") == "1") != (want == 503) {
-			t.Errorf("%d %v, want %d", w.Code, w.Header(), want)
-		}
-	}
-}
-
-func TestANilLimiterAnswers503(t *testing.T) {
-	if w := get(nethttp.New(nil)(http.HandlerFunc(hello)), "/"); w.Code != 503 {
-		t.Errorf("%d", w.Code)
-	}
-}
-
-func TestDegradedRequestsAreMarkedOrAnsweredByTheFallback(t *testing.T) {
-	soft := rule(t, "1/1m fixed-window")
-	soft.OnLimit = core.Degrade
-	marked := nethttp.New(limiter(t, core.Config{Rules: []core.Rule{soft}}))(http.HandlerFunc(hello))
-	fallback := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "fallback") })
-	replaced := nethttp.New(limiter(t, core.Config{Rules: []core.Rule{soft}}), nethttp.WithDegraded(fallback))(http.HandlerFunc(hello))
-	for _, row := range []struct {
-		handler http.Handler
-		want    string
-	}{{marked, "hello"}, {marked, "cheap"}, {replaced, "hello"}, {replaced, "fallback"}} {
-		if w := get(row.handler, "/"); w.Code != 200 || w.Body.String() != row.want {
-			t.Errorf("%d %q, want %q", w.Code, w.Body, row.want)
-		}
-	}
-}
-
 func TestOptionsReplaceTheAnswersAndSkip(t *testing.T) {
 	own := func(w http.ResponseWriter, _ *http.Request, a *core.Admission) {
 		w.WriteHeader(418)

@@ -67,7 +67,6 @@ func TestAStatusAfterACopyIsTooLate(t *testing.T) {
 	wantLeft(t, l, 5)
 }
 
-// holds G1
 func TestAPanicIsA500ReleasesAndGoesOn(t *testing.T) {
 	for _, value := range []any{http.ErrAbortHandler, "boom"} {
 		for _, l := range []*core.Limiter{refunding(t, 500), limited(t, "5 concurrent ttl=1m")} {
@@ -222,7 +221,6 @@ func abilities(w http.ResponseWriter) string {
 	return b.String()
 }
 
-// holds I5
 func TestAWriterCanDoWhatItCouldWithoutUsAndNoMore(t *testing.T) {
 	var plainLog, ourLog []string
 	plain, ours := combinations(&plainLog), combinations(&ourLog)
@@ -261,7 +259,6 @@ func (o onlyUnwraps) Write(p []byte) (int, error) { return o.w.Write(p) }
 func (o onlyUnwraps) WriteHeader(status int)      { o.w.WriteHeader(status) }
 func (o onlyUnwraps) Unwrap() http.ResponseWriter { return o.w }
 
-// holds G4
 func TestAHijackedConnectionHoldsItsLeaseUntilItIsClosed(t *testing.T) {
 	hide := func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(onlyUnwraps{w}, r) })

@@ -24,7 +24,11 @@ var limiting = []spec{
 }
 
 func overTheLimit(b *bench) {
-	b.serve(App{Limiter: b.limiter(b.rule("a", "3/10s fixed-window"))})
+	var calls atomic.Int64
+	b.serve(App{Limiter: b.limiter(b.rule("a", "3/10s fixed-window")), Handler: func(x Exchange) error {
+		calls.Add(1)
+		return x.Reply(200, "ok")
+	}})
 	ok := Text(200, "ok")
 	b.steps(
 		step{0, "GET /", ok.with(rate(0, 3, 2, 10))},
@@ -35,6 +39,9 @@ func overTheLimit(b *bench) {
 		step{9 * time.Second, "GET /", refusal("a", 1).with(rate(9, 3, 0, 1))},
 		step{10 * time.Second, "GET /", ok.with(rate(10, 3, 2, 10))},
 	)
+	if n := calls.Load(); n != 4 {
+		b.Errorf("the handler was called %d times, not 4", n)
+	}
 }
 
 func retryAfter(b *bench) {
