@@ -58,7 +58,8 @@ func (l *link) trickle(data []byte) bool {
 				return false
 			}
 		}
-		if _, err := l.client.Write(data[:n]); err != nil {
+		part, whole := l.spend(data[:n])
+		if _, err := l.client.Write(part); err != nil || !whole {
 			return false
 		}
 		data = data[n:]

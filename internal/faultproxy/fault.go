@@ -29,6 +29,11 @@ type Fault struct {
 	// Jitter. Replies do not overtake each other.
 	Delay, Jitter time.Duration
 
+	// Life, unless 0, ends each connection after a random number of bytes below
+	// it, which both directions share: in the middle of a message as a rule.
+	// Those that are open get theirs when the fault is set.
+	Life int
+
 	// Rate is how many bytes a second pass to each client; 0 means all.
 	Rate int
 

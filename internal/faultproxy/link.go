@@ -13,6 +13,7 @@ type link struct {
 	proxy  *Proxy
 	client *net.TCPConn
 	mute   atomic.Bool   // for ever
+	left   atomic.Int64  // how many bytes may still pass
 	done   chan struct{} // closed when the link is cut
 	out    chan parcel
 
@@ -102,6 +103,10 @@ func (l *link) swallow() {
 func (l *link) requests() {
 	defer l.sever(false)
 	r := bufio.NewReaderSize(l.client, 64<<10)
+	if l.proxy.raw {
+		l.upload(r)
+		return
+	}
 	for {
 		command, err := readCommand(r)
 		if err != nil {
@@ -129,6 +134,7 @@ func (l *link) request(c call, command []byte) bool {
 		part = c.fault.CutRequest.of(command)
 		c.fault.Drop = true // also if the server is quicker than the cut
 	}
+	part, whole := l.spend(part)
 	if c.script && len(part) == len(command) {
 		l.proxy.passed()
 	}
@@ -137,7 +143,16 @@ func (l *link) request(c call, command []byte) bool {
 	if cut {
 		l.sever(c.fault.Abort)
 	}
-	return err == nil && !cut
+	return err == nil && whole && !cut
+}
+
+// spend returns what of the data may still pass, and whether that is all of it.
+func (l *link) spend(data []byte) (part []byte, whole bool) {
+	n := int64(len(data))
+	if left := l.left.Add(-n); left < 0 {
+		return data[:max(0, n+left)], false
+	}
+	return data, true
 }
 
 // upload passes what a client sends in a stream.
@@ -151,7 +166,8 @@ func (l *link) upload(r *bufio.Reader) {
 		if l.mute.Load() {
 			continue
 		}
-		if _, err := l.server.Write(room[:n]); err != nil {
+		part, whole := l.spend(room[:n])
+		if _, err := l.server.Write(part); err != nil || !whole {
 			return
 		}
 	}
@@ -181,6 +197,10 @@ func (l *link) replies(server net.Conn) {
 	defer close(l.out)
 	r := bufio.NewReaderSize(server, 64<<10)
 	var due time.Time
+	if l.proxy.raw {
+		l.download(r, due)
+		return
+	}
 	for {
 		first, err := r.Peek(1)
 		if err != nil {

@@ -1,6 +1,8 @@
 package faultproxy
 
 import (
+	"math"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"testing"
@@ -16,12 +18,14 @@ type Proxy struct {
 	t    testing.TB
 	turn sync.Mutex // held by who changes the fault
 	door door
+	raw  bool // nothing that passes is understood
 
 	mu     sync.Mutex
 	server string
 	fault  Fault
 	calls  int // of scripts since Set
 	counts Counts
+	random *rand.Rand // always of the same seed
 	links  map[*link]struct{}
 	closed bool
 
@@ -50,13 +54,26 @@ type Counts struct {
 // New starts a proxy before the server at that address. It ends with the test.
 func New(t testing.TB, server string) *Proxy {
 	t.Helper()
-	p := &Proxy{t: t, server: server, links: map[*link]struct{}{}}
+	return begin(&Proxy{t: t, server: server})
+}
+
+// Raw starts a proxy as [New] does, for what it cannot read, such as TLS. It
+// picks no calls of scripts and counts none: what a [Fault] does to those never
+// happens.
+func Raw(t testing.TB, server string) *Proxy {
+	t.Helper()
+	return begin(&Proxy{t: t, server: server, raw: true})
+}
+
+func begin(p *Proxy) *Proxy {
+	p.t.Helper()
+	p.links, p.random = map[*link]struct{}{}, rand.New(rand.NewPCG(1, 2))
 	p.turn.Lock()
 	defer p.turn.Unlock()
 	if err := p.open(); err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
-	t.Cleanup(p.Close)
+	p.t.Cleanup(p.Close)
 	return p
 }
 
@@ -86,8 +103,17 @@ func (p *Proxy) enforce(f Fault) bool {
 		if f.mute() {
 			l.mute.Store(true)
 		}
+		l.left.Store(p.life())
 	}
 	return !p.closed
+}
+
+// life draws how many bytes a connection may pass.
+func (p *Proxy) life() int64 {
+	if p.fault.Life == 0 {
+		return math.MaxInt64
+	}
+	return p.random.Int64N(int64(p.fault.Life))
 }
 
 // Flap sets each of the faults in turn, as long as every, until stop is called,
@@ -162,6 +188,7 @@ func (p *Proxy) welcome(client *net.TCPConn) *link {
 	}
 	l := &link{proxy: p, client: client, done: make(chan struct{}), out: make(chan parcel, 256)}
 	l.mute.Store(p.fault.mute())
+	l.left.Store(p.life())
 	p.links[l] = struct{}{}
 	p.counts.Connections++
 	return l

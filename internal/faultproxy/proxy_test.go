@@ -468,3 +468,46 @@ func TestCommandsAreKnownByTheirFirstWord(t *testing.T) {
 		t.Error("kinds of commands are mixed up")
 	}
 }
+
+// Whatever is drawn: what passes both ways is less than the bound, and then the
+// connection ends on both sides.
+func TestAConnectionEndsWhenItsLifeIsUsedUp(t *testing.T) {
+	for _, raw := range []bool{false, true} {
+		s := newServer(t)
+		p := New(t, s.addr)
+		if raw {
+			p = Raw(t, s.addr)
+		}
+		old := dial(t, p.Addr)
+		say(t, old, ping)
+		hear(t, old, pong)
+		p.Set(Fault{Life: len(script) + len(answer)})
+		for i, c := range []net.Conn{old, dial(t, p.Addr), dial(t, p.Addr), dial(t, p.Addr)} {
+			before := len(s.text())
+			say(t, c, script)
+			got, _ := io.ReadAll(c)
+			until(t, "an end", func() bool { return s.endings() == i+1 })
+			passed := s.text()[before:]
+			if !strings.HasPrefix(script, passed) || !strings.HasPrefix(answer, string(got)) || len(passed)+len(got) >= len(script)+len(answer) {
+				t.Errorf("raw %t: %q passed to the server and %q back", raw, passed, got)
+			}
+		}
+		p.Set(Fault{})
+		c := dial(t, p.Addr)
+		say(t, c, script)
+		hear(t, c, answer)
+	}
+}
+
+func TestARawProxyPassesWhatItCannotRead(t *testing.T) {
+	s := newServer(t)
+	p := Raw(t, s.addr)
+	c := dial(t, p.Addr)
+	say(t, c, ping[:3]) // not yet a command
+	until(t, "half a command", func() bool { return s.text() == ping[:3] })
+	say(t, c, ping[3:]+script)
+	hear(t, c, pong+answer)
+	if got, want := p.Counts(), (Counts{Connections: 1}); got != want {
+		t.Errorf("counts %+v, want %+v", got, want)
+	}
+}

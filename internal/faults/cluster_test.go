@@ -73,6 +73,24 @@ func clusterFaults() []fault {
 			m.carry()
 			m.arrive()
 		}},
+		// The clients have never heard of the node that gets the slots.
+		{name: "node-added", sees: nothing, inflict: func(s *scene) {
+			slot, from := s.slot(), s.home()
+			joined := redistest.Join(s.t, s.masters)
+			s.waits.add(joined.Pid())
+			s.masters = append(s.masters, joined)
+			for _, next := range []int{slot, (slot + 1) % 16384, (slot + 2) % 16384} {
+				m := s.depart(next, homeOf(next, 3), 3)
+				m.carry()
+				s.hold(100 * time.Millisecond)
+				m.carry()
+				m.arrive()
+			}
+			s.hold(300 * time.Millisecond)
+			m := s.depart(slot, 3, from)
+			m.carry()
+			m.arrive()
+		}},
 	}
 }
 
@@ -89,7 +107,10 @@ func (s *scene) slot() int {
 }
 
 // home is which master has that slot at first.
-func (s *scene) home() int { return s.slot() * len(s.masters) / 16384 }
+func (s *scene) home() int { return homeOf(s.slot(), len(s.masters)) }
+
+// homeOf is which of n masters has a slot at first.
+func homeOf(slot, n int) int { return slot * n / 16384 }
 
 // move is a slot on its way from one master to another.
 type move struct {
@@ -112,7 +133,6 @@ func (s *scene) depart(slot, from, to int) *move {
 // carry takes the keys of the slot over.
 func (m *move) carry() {
 	m.scene.t.Helper()
-	host, port, _ := net.SplitHostPort(m.toAddr)
 	for {
 		keys, err := m.from.ClusterGetKeysInSlot(context.Background(), m.slot, 100).Result()
 		if err != nil {
@@ -121,12 +141,19 @@ func (m *move) carry() {
 		if len(keys) == 0 {
 			return
 		}
-		args := []any{"MIGRATE", host, port, "", 0, 5000, "KEYS"}
-		for _, key := range keys {
-			args = append(args, key)
-		}
-		m.do(m.from, args...)
+		m.carryKeys(keys...)
 	}
+}
+
+// carryKeys takes some keys of the slot over.
+func (m *move) carryKeys(keys ...string) {
+	m.scene.t.Helper()
+	host, port, _ := net.SplitHostPort(m.toAddr)
+	args := []any{"MIGRATE", host, port, "", 0, 5000, "KEYS"}
+	for _, key := range keys {
+		args = append(args, key)
+	}
+	m.do(m.from, args...)
 }
 
 // arrive ends the move.

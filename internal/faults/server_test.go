@@ -51,6 +51,8 @@ func serverFaults() []fault {
 			s.hold(500 * ms)
 			s.do(config("maxmemory", "0")...)
 		}},
+		{name: "evicting-lru", sees: nothing, inflict: func(s *scene) { evict(s, "allkeys-lru") }},
+		{name: "evicting-at-random", sees: nothing, inflict: func(s *scene) { evict(s, "allkeys-random") }},
 		{name: "max-clients", sees: something, inflict: crowd},
 		during("permission-revoked", 400*ms, something, []any{"ACL", "SETUSER", "app", "-eval", "-evalsha"},
 			[]any{"ACL", "SETUSER", "app", "+eval", "+evalsha"}),

@@ -31,16 +31,21 @@ func openStandalone(t testing.TB, f *fault) *scene {
 	s.past = func() redis.UniversalClient { return s.admin }
 	s.allow()
 	for i := range modes {
-		proxy := faultproxy.New(t, server.Addr)
-		o := &redis.Options{Addr: proxy.Addr, ContextTimeoutEnabled: true, CredentialsProvider: s.secret.credentials}
-		if f.options != nil {
-			f.options(o)
-		}
-		l := openLane(t, &modes[i], redis.NewClient(o))
-		l.proxy = proxy
-		s.lanes = append(s.lanes, l)
+		s.enter(f, &modes[i], faultproxy.New(t, server.Addr), redis.Options{})
 	}
 	return s
+}
+
+// enter opens a lane that goes through the proxy, with a client of its own.
+func (s *scene) enter(f *fault, m *mode, proxy *faultproxy.Proxy, o redis.Options) {
+	s.t.Helper()
+	o.Addr, o.ContextTimeoutEnabled, o.CredentialsProvider = proxy.Addr, true, s.secret.credentials
+	if f.options != nil {
+		f.options(&o)
+	}
+	l := openLane(s.t, m, redis.NewClient(&o))
+	l.proxy = proxy
+	s.lanes = append(s.lanes, l)
 }
 
 // allow creates the user of the clients.
@@ -117,6 +122,7 @@ func standaloneFaults() []fault {
 		{name: "cut-request-at-each-byte", sees: something, inflict: cutRequests},
 		{name: "cut-reply-at-each-byte", sees: something, inflict: func(s *scene) { cutReplies(s, false) }},
 		{name: "reset-reply-at-each-byte", sees: something, inflict: func(s *scene) { cutReplies(s, true) }},
+		network("cut-at-random-bytes", faultproxy.Fault{Life: 3000}, 3*time.Second, something),
 		{name: "drop-nth-reply", sees: something, inflict: dropReplies},
 		{name: "one-connection", sees: whatever, options: func(o *redis.Options) { o.PoolSize = 1 }, inflict: func(s *scene) {
 			s.set(faultproxy.Fault{Delay: 30 * ms})

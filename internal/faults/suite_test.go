@@ -37,6 +37,7 @@ func TestFaults(t *testing.T) {
 	defer w.stop()
 	for _, p := range []place{
 		{"standalone", openStandalone, standaloneFaults()},
+		{"tls", openTLS, tlsFaults()},
 		{"sentinel", openSentinel, sentinelFaults()},
 		{"cluster", openCluster, clusterFaults()},
 	} {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -39,6 +40,33 @@ func Cluster(t testing.TB, n int) []*Server {
 		until(t, "cluster", func(ctx context.Context) bool { return complete(ctx, c, n) })
 	}
 	return nodes
+}
+
+// Join starts a master without slots, has it join the cluster of the others, and
+// waits until they and it know each other. It ends with the test.
+func Join(t testing.TB, others []*Server) *Server {
+	t.Helper()
+	joined, bus := startNode(t)
+	host, port, _ := net.SplitHostPort(joined.Addr)
+	id := dial(t, joined.Addr).ClusterMyID(context.Background()).Val()
+	first := dial(t, others[0].Addr)
+	var met time.Time
+	for _, s := range append(others[:len(others):len(others)], joined) {
+		c := dial(t, s.Addr)
+		until(t, "a node that joins", func(ctx context.Context) bool {
+			text, err := c.ClusterNodes(ctx).Result()
+			if err == nil && strings.Contains(text, id) && !strings.Contains(text, "handshake") {
+				return strings.Contains(c.ClusterInfo(ctx).Val(), "cluster_state:ok")
+			}
+			// Nodes that have not met within a second forget the attempt.
+			if time.Since(met) > 3*time.Second {
+				met = time.Now()
+				first.Do(ctx, "CLUSTER", "MEET", host, port, bus)
+			}
+			return false
+		})
+	}
+	return joined
 }
 
 // startNode starts a server for a cluster, whose second port is also chosen

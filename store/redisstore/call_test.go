@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// holds D1, with the stock client as the control that must fail.
+// The stock client is the control that must fail.
 func TestAHitWhoseReplyIsLostIsCountedOnce(t *testing.T) {
 	addr := redistest.Addr(t)
 	r := newRelay(t, addr)
@@ -65,7 +65,7 @@ func silent(t testing.TB) string {
 	return ln.Addr().String()
 }
 
-// holds D3, D4: whatever the client is like, a frozen server costs the timeout.
+// Whatever the client is like, a frozen server costs the timeout.
 func TestAFrozenServerCostsNoMoreThanTheTimeout(t *testing.T) {
 	for _, heeds := range []bool{true, false} {
 		c := redis.NewClient(&redis.Options{

@@ -21,19 +21,23 @@ func stores(t testing.TB, c redis.UniversalClient, o Options) storetest.Factory 
 }
 
 func TestRedisDecidesAsSpecified(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, stores(t, connect(t, redistest.Addr(t)), Options{}))
 }
 
 // What is remembered is what Redis would say, to the microsecond.
 func TestRedisWithRememberedRefusalsDecidesAsSpecified(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, stores(t, connect(t, redistest.Addr(t)), Options{Remember: 1000}))
 }
 
 func TestAClusterDecidesAsSpecified(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, stores(t, cluster(t), Options{OneSlot: true}))
 }
 
 func TestAMasterBehindSentinelsDecidesAsSpecified(t *testing.T) {
+	t.Parallel()
 	watched := redistest.Sentinel(t)
 	c := redis.NewFailoverClient(&redis.FailoverOptions{
 		MasterName: redistest.MasterName, SentinelAddrs: redistest.Addrs(watched.Sentinels), ContextTimeoutEnabled: true,

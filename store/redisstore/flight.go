@@ -42,6 +42,21 @@ func (f *flight) dropGone() {
 	}
 }
 
+// part moves to another flight those whose steps ran, or will not.
+func (f *flight) part(to *flight) {
+	all := f.callers
+	f.callers, f.steps = f.callers[:0], f.steps[:0]
+	for _, c := range all {
+		if neverRan(c.err) {
+			f.add(c)
+		} else {
+			to.add(c)
+		}
+	}
+	clear(all[len(f.callers):])
+	clear(f.steps[len(f.steps):len(all)])
+}
+
 // deadline is that of the most patient caller: nobody waits for longer.
 func (f *flight) deadline() time.Time {
 	last := f.callers[0].deadline
@@ -77,14 +92,19 @@ func (s *Store) fly(l *lane) {
 		if err := s.sendTogether(f); err != nil {
 			f.fail(err)
 		}
-		s.queue.land(f)
-		for _, c := range f.callers {
-			c.ready <- struct{}{}
-		}
+		s.tell(f)
 		// Who is told now may ask again at once, and then shares the next call.
 		runtime.Gosched()
 	}
 	s.flights.Put(f)
+}
+
+// tell lets those who still wait for the flight have what it brought.
+func (s *Store) tell(f *flight) {
+	s.queue.land(f)
+	for _, c := range f.callers {
+		c.ready <- struct{}{}
+	}
 }
 
 // sendTogether sends the flight on behalf of nobody in particular: a caller who
@@ -107,8 +127,8 @@ func (s *Store) send(ctx context.Context, f *flight) error {
 	for pause := time.Millisecond; ; pause *= 2 {
 		err := s.decideTogether(ctx, f.steps)
 		if len(f.steps) > 1 && dividing(err) {
-			s.queue.thin(f)
-			return s.sendOneByOne(ctx, f)
+			s.sendOneByOne(ctx, f)
+			return nil
 		}
 		if err == nil || !neverRan(err) || !sleep(ctx, pause) {
 			return err
@@ -127,12 +147,30 @@ func dividing(err error) bool {
 	return redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "OOM")
 }
 
-// sendOneByOne sends each step of the flight by itself.
-func (s *Store) sendOneByOne(ctx context.Context, f *flight) error {
-	for i, each := range f.steps {
-		if err := s.decideTogether(ctx, f.steps[i:i+1]); err != nil {
-			each.err = err
+// sendOneByOne sends each step of the flight by itself, and those again that did
+// not run: the keys of one step may be apart too. Who is decided does not wait
+// for them.
+func (s *Store) sendOneByOne(ctx context.Context, f *flight) {
+	for pause := time.Millisecond; ; pause *= 2 {
+		s.queue.thin(f)
+		for i, each := range f.steps {
+			each.err = nil
+			if err := s.decideTogether(ctx, f.steps[i:i+1]); err != nil {
+				each.err = err
+			}
+		}
+		s.tellDecided(f)
+		if len(f.callers) == 0 || !sleep(ctx, pause) {
+			return
 		}
 	}
-	return nil
+}
+
+// tellDecided leaves in the flight those whose steps did not run.
+func (s *Store) tellDecided(f *flight) {
+	decided := s.flights.Get().(*flight)
+	f.part(decided)
+	s.tell(decided)
+	decided.clear()
+	s.flights.Put(decided)
 }

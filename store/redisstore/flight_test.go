@@ -371,3 +371,36 @@ func TestASlotThatMovesIsAskedStepByStep(t *testing.T) {
 		}
 	})
 }
+
+// The keys of one step may be apart by themselves, for some time. Its neighbours
+// are told at once, and it is decided when they have met.
+func TestAStepThatCannotRunYetIsSentAgainAndHoldsUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{wait: func(ctx context.Context, n int) error {
+			slow(ctx, n)
+			if n == 3 || n == 5 || n == 7 {
+				return fault("TRYAGAIN Multiple keys request during rehashing of slot")
+			}
+			return nil
+		}}
+		s := faked(t, f, Options{})
+		start := time.Now()
+		took := make([]time.Duration, 5)
+		each(5, func(i int, key string) {
+			if d, err := takeOne(context.Background(), s, key); err != nil || !d.Allowed {
+				t.Errorf("%s: %+v, %v", key, d, err)
+			}
+			took[i] = time.Since(start)
+		})
+		if got, want := fmt.Sprint(f.seen()), "[[a] [b] [c] [c d e] [d] [d] [d] [e]]"; got != want {
+			t.Errorf("calls %s, want %s", got, want)
+		}
+		// a and b; the call for three; one each for c, d and e; d twice more, after
+		// pauses of 1 and 2 ms.
+		first, third := 5*latency, 7*latency+3*time.Millisecond
+		if want := []time.Duration{latency, latency, first, third, first}; !slices.Equal(took, want) {
+			t.Errorf("took %v, want %v", took, want)
+		}
+		idle(t, s)
+	})
+}

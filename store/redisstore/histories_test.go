@@ -14,6 +14,7 @@ import (
 )
 
 func TestMiniredisDecidesAsSpecified(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, stores(t, connect(t, miniredis.RunT(t).Addr()), Options{}))
 }
 
@@ -23,6 +24,7 @@ func TestTwentyThousandHistoriesAreTheSameInMemoryAndInRedis(t *testing.T) {
 	if testing.Short() {
 		t.Skip("20,000 histories take a minute")
 	}
+	t.Parallel()
 	memory := func(t testing.TB, clock *storetest.Clock) core.Store {
 		return memstore.MustNew(memstore.Options{Clock: clock.Now})
 	}

@@ -70,7 +70,7 @@ func TestASecretHidesTheSubject(t *testing.T) {
 	}
 }
 
-// holds H13, E10: no text collides with another or chooses a slot.
+// No text collides with another or chooses a slot.
 func TestNoTwoOperationsShareAKeyAndRulesOfASubjectShareASlot(t *testing.T) {
 	stores := []*Store{keyStore(t, Options{}), keyStore(t, Options{Secret: []byte("0123456789abcdef")})}
 	rapid.Check(t, func(t *rapid.T) {

@@ -100,7 +100,7 @@ func TestApplyRefusesWhatNoStoreCanDo(t *testing.T) {
 	}
 }
 
-// holds A1, A2: a key never outlives its meaning, also when someone took its
+// A key never outlives its meaning, also when someone took its
 // time to live away.
 func TestEveryKeyHasATimeToLive(t *testing.T) {
 	s, c := fresh(t, redistest.Addr(t), Options{})
@@ -130,7 +130,7 @@ func TestEveryKeyHasATimeToLive(t *testing.T) {
 	}
 }
 
-// holds A7, C4, E6: what cannot be read is an error, harms nothing else, and
+// What cannot be read is an error, harms nothing else, and
 // does not stay.
 func TestUnreadableStateIsAnErrorAndDoesNotStay(t *testing.T) {
 	addr := redistest.Addr(t)
@@ -199,7 +199,6 @@ func TestAbsurdNumbersDoNotLockAKey(t *testing.T) {
 	}
 }
 
-// holds E1, D9.
 func TestAFlushedScriptIsSentAgain(t *testing.T) {
 	s, c := fresh(t, redistest.Addr(t), Options{})
 	for _, text := range everyAlgorithm {

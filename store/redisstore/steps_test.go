@@ -241,12 +241,14 @@ func difference(t testing.TB, c *redis.Client, histories int, change func(*Store
 }
 
 func TestStepsDecidedTogetherAreDecidedAsIfOneAfterTheOther(t *testing.T) {
+	t.Parallel()
 	histories := 150
 	if testing.Short() {
 		histories = 30
 	}
 	for name, addr := range map[string]string{"miniredis": miniredis.RunT(t).Addr(), "redis": redistest.Addr(t)} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			if found := difference(t, connect(t, addr), histories, nil); found != "" {
 				t.Error(found)
 			}

@@ -161,6 +161,7 @@ func join(client net.Conn, server string, end chan struct{}) {
 }
 
 func TestSentinelLeadsAUserOfItsOwnToTheMaster(t *testing.T) {
+	t.Parallel()
 	w := redistest.Sentinel(t)
 	for _, server := range []*redistest.Server{w.Master, w.Replica} {
 		setUser(t, connect(t, server.Addr), documentedACL(t)...)

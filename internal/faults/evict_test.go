@@ -1,0 +1,75 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// evict has other data push keys out of a full server, by that policy. A key
+// that goes is forgotten: its count is lost, and one limit more may be admitted,
+// each time. Nobody is told, so that this bound is all that can be promised.
+func evict(s *scene, policy string) {
+	ctx := context.Background()
+	s.do(config("notify-keyspace-events", "Ee")...)
+	events := s.admin.Subscribe(ctx, "__keyevent@0__:evicted")
+	defer events.Close()
+	if _, err := events.Receive(ctx); err != nil {
+		s.t.Fatal(err)
+	}
+	s.do(config("maxmemory-policy", policy)...)
+	s.do(config("maxmemory", strconv.Itoa(s.told("memory", "used_memory")+500_000))...)
+	tick, other := time.NewTicker(5*time.Millisecond), strings.Repeat("x", 5000)
+	defer tick.Stop()
+	for n := range 400 {
+		s.do("SET", fmt.Sprint("other ", n), other, "EX", "60")
+		<-tick.C
+	}
+	s.do(config("maxmemory", "0")...)
+	s.forgotWhat(s.evicted(events))
+}
+
+// evicted returns how often each key was evicted, of those that the limits use.
+func (s *scene) evicted(events *redis.PubSub) map[string]int {
+	s.t.Helper()
+	gone, all := map[string]int{}, s.told("stats", "evicted_keys")
+	for range all {
+		event, err := events.ReceiveTimeout(context.Background(), 10*time.Second)
+		m, ok := event.(*redis.Message)
+		if !ok {
+			s.t.Fatal(errors.Join(fmt.Errorf("%T is no message", event), err))
+		}
+		if strings.HasPrefix(m.Payload, "test-") {
+			gone[m.Payload]++
+		}
+	}
+	if len(gone) == 0 {
+		s.t.Errorf("of %d keys evicted none was a limit's", all)
+	}
+	return gone
+}
+
+// forgotWhat notes that the server has lost those keys so often each.
+func (s *scene) forgotWhat(gone map[string]int) {
+	s.lossFrom = time.Unix(0, 0)
+	for _, l := range s.lanes {
+		s.losses = max(s.losses, gone[sharedKeyOf(l)])
+	}
+}
+
+// told is a number that the server tells of itself.
+func (s *scene) told(section, field string) int {
+	s.t.Helper()
+	_, after, _ := strings.Cut(s.admin.Info(context.Background(), section).Val(), "\n"+field+":")
+	digits, _, _ := strings.Cut(after, "\r")
+	n, err := strconv.Atoi(digits)
+	if err != nil {
+		s.t.Fatalf("%s: %v", field, err)
+	}
+	return n
+}
