@@ -50,7 +50,6 @@ func anyPart() *rapid.Generator[string] {
 	})
 }
 
-// holds H13
 func TestAJoinIsInjectiveOverTuplesOfAnyBytes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := rapid.SliceOfN(anyPart(), 1, 4).Draw(t, "a")
@@ -91,7 +90,6 @@ func TestAJoinDoesNotSeeALaterChangeOfItsList(t *testing.T) {
 	}
 }
 
-// holds H17
 func TestFirstIsTheFirstKeyBehindItsPlace(t *testing.T) {
 	a, b, none, not := constant("a", true), constant("b", true), constant("", true), constant("x", false)
 	rows := []struct {

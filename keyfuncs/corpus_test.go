@@ -88,7 +88,6 @@ var peers = []form{
 	{"@", "", false},
 }
 
-// holds H1, H2, H7, H8, H9
 func TestEveryFormInEveryChainIsCountedAsTheTablesSay(t *testing.T) {
 	trusting := MustForwardedIP(Proxies{Trusted: trustedProxies})
 	rows := 0
@@ -163,7 +162,6 @@ var elements = []string{
 	`host="\"";for="N";ext="\\"`,
 }
 
-// holds H10
 func TestEveryNodeInEveryElementIsCountedAsTheTablesSay(t *testing.T) {
 	trusting := MustForwardedIP(Proxies{Trusted: trustedProxies, Header: "forwarded"})
 	twoHops := MustForwardedIP(Proxies{Hops: 2, Header: "Forwarded"})
@@ -204,7 +202,6 @@ func TestEveryNodeInEveryElementIsCountedAsTheTablesSay(t *testing.T) {
 	}
 }
 
-// holds H3
 func TestAHeaderOfOneAddressIsReadFromTrustedPeersAlone(t *testing.T) {
 	for _, name := range []string{"X-Real-IP", "CF-Connecting-IP", "true-client-ip"} {
 		k := MustForwardedIP(Proxies{Trusted: trustedProxies, Header: name})

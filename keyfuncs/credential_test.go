@@ -31,7 +31,6 @@ func credentials() []string {
 
 var digestText = regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`)
 
-// holds H12, H14, H16, H23
 func TestEveryCredentialIsAKeyOfItsOwnThatDoesNotTellIt(t *testing.T) {
 	texts := credentials()
 	tally.Add(t, "credentials, each in several spellings", int64(len(texts)))

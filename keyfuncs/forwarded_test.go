@@ -146,7 +146,6 @@ func TestForwardedIsReadStrictly(t *testing.T) {
 	}
 }
 
-// holds H11
 func TestEveryMistakeAboutProxiesIsNamedAtOnce(t *testing.T) {
 	rows := []struct {
 		name string

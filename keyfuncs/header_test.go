@@ -29,7 +29,6 @@ func TestAHeaderIsItsOnlyLineWithoutTheSpaceAroundIt(t *testing.T) {
 	}
 }
 
-// holds H16
 func TestALongTextIsReplacedByADigestThatNoOtherTextCanImitate(t *testing.T) {
 	k := Header("X-Tenant")
 	seen := map[string]int{}

@@ -11,7 +11,6 @@ import (
 
 var testSecret = []byte("a secret of thirty-two bytes....")
 
-// holds H23
 func TestHMACHidesWhatIsCountedFromWhoDoesNotKnowTheSecret(t *testing.T) {
 	k := MustHMAC(testSecret, Header("X-Tenant"))
 	for _, text := range []string{"a", "192.0.2.1", strings.Repeat("b", 128), "{}\x00\xff"} {

@@ -10,7 +10,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// holds H7, H8, H9
 func TestThePeerIsCountedAsTheTablesSayInEveryWriting(t *testing.T) {
 	for _, f := range forms() {
 		if got := keyOf(t, RemoteIP, from(f.text, "X-Forwarded-For", "6.6.6.6")); got != f.key {

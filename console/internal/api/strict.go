@@ -58,7 +58,7 @@ func halfCharacter(b []byte) bool {
 	return false
 }
 
-// escaped is the character of "uXXXX", or 0.
+// escaped is the character of "u" and four hexadecimal digits, or 0.
 func escaped(b []byte) rune {
 	if len(b) < 5 || b[0] != 'u' {
 		return 0

@@ -121,6 +121,7 @@ func helpers() template.FuncMap {
 	return template.FuncMap{
 		"time":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
 		"machine": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+		"age":     func(d time.Duration) string { return d.Truncate(time.Second).String() },
 		"known":   func(t time.Time) bool { return !t.IsZero() },
 		"label":   label,
 		"owner":   func(r service.Role) bool { return r == service.Owner },
