@@ -76,7 +76,7 @@ func startNode(t testing.TB) (s *Server, bus string) {
 	s = start(t, func() []string {
 		_, bus, _ = net.SplitHostPort(freeAddr(t))
 		return append(transient(), "--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "1000",
-			"--repl-diskless-sync-delay", "0")
+			"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
 	})
 	return s, bus
 }

@@ -26,7 +26,7 @@ type Watched struct {
 // [Start].
 func Sentinel(t testing.TB) *Watched {
 	t.Helper()
-	w := &Watched{Master: Start(t, "--repl-diskless-sync-delay", "0")}
+	w := &Watched{Master: Start(t, "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")}
 	host, port, _ := net.SplitHostPort(w.Master.Addr)
 	w.Replica = Start(t, "--replicaof", host+" "+port, "--repl-diskless-sync-delay", "0")
 	replica := dial(t, w.Replica.Addr)
