@@ -60,7 +60,6 @@ func TestOptionsReplaceTheAnswersAndSkip(t *testing.T) {
 	}
 }
 
-// holds H4, I1
 func TestRulesSeeTheRequestAsItIsAndNoForgedAddress(t *testing.T) {
 	var got []string
 	spy := rule(t, "9/1m")
@@ -128,7 +127,6 @@ func TestUnitsAreGivenBackByStatus(t *testing.T) {
 	}
 }
 
-// holds G1
 func TestALeaseEndsWithItsRequestHoweverItEnds(t *testing.T) {
 	l := limited(t, "2 concurrent ttl=1h")
 	e := engine(func(c *gin.Context) {
@@ -154,7 +152,6 @@ func TestALeaseEndsWithItsRequestHoweverItEnds(t *testing.T) {
 	}
 }
 
-// holds G4
 func TestAHijackedConnectionHoldsItsLeaseUntilItIsClosed(t *testing.T) {
 	l := limited(t, "2 concurrent ttl=1h")
 	for _, take := range []func(*gin.Context) (net.Conn, error){

@@ -19,7 +19,6 @@ func written() (*slog.Logger, *bytes.Buffer) {
 	return slog.New(slog.NewTextHandler(&b, nil)), &b
 }
 
-// holds I4
 func TestALimiterThatIsMetTwiceCountsOnce(t *testing.T) {
 	shadow := rule(t, "5/1m fixed-window")
 	shadow.OnLimit = core.Shadow

@@ -66,7 +66,6 @@ func TestPreflightsPassUncounted(t *testing.T) {
 	wantLeft(t, l, 1)
 }
 
-// holds I1
 func TestRulesSeeTheRequestAsItIs(t *testing.T) {
 	var got []string
 	spy := rule(t, "9/1m")
