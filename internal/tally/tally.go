@@ -1,6 +1,6 @@
 // Package tally counts what tests have tried, for the page that says so:
 //
-//	HEADGATE_TALLY=/tmp/tally go test ./... && go run ./internal/tally/print < /tmp/tally > docs/tried.md
+//	HEADGATE_TALLY=/tmp/tally bash .ci/run && go run ./internal/tally/print < /tmp/tally > docs/tried.md
 package tally
 
 import (

@@ -14,6 +14,6 @@ func main() {
 		fmt.Fprintln(os.Stderr, "print:", err)
 		os.Exit(1)
 	}
-	fmt.Printf("# What was tried\n\nThe tests themselves have counted this, in one run:\n\n"+
-		"```sh\nHEADGATE_TALLY=/tmp/tally go test ./...\ngo run ./internal/tally/print < /tmp/tally > docs/tried.md\n```\n\n%s", table)
+	fmt.Printf("# What was tried\n\nThe tests themselves have counted this, in one run of all of them:\n\n"+
+		"```sh\nHEADGATE_TALLY=/tmp/tally bash .ci/run\ngo run ./internal/tally/print < /tmp/tally > docs/tried.md\n```\n\n%s", table)
 }
