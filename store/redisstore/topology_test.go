@@ -141,7 +141,11 @@ func eventuallyTrue(t *testing.T, what string, done func() bool) {
 // times a second at most, whether it is told or not, and it ends soon after the
 // client is closed.
 func TestAnOutageHasOneGoroutineAskWhoServesWhat(t *testing.T) {
-	eventuallyTrue(t, "the clients of other tests have come to rest", func() bool { return reloading() == 0 })
+	rest := func() {
+		t.Helper()
+		eventuallyTrue(t, "the clients before have come to rest", func() bool { return reloading() == 0 })
+	}
+	rest()
 	clean := goleak.IgnoreCurrent()
 	server := redistest.Start(t)
 	for name, reply := range map[string]error{"told": nil, "not told": errors.New("nobody knows")} {
@@ -159,6 +163,7 @@ func TestAnOutageHasOneGoroutineAskWhoServesWhat(t *testing.T) {
 		})
 		s := MustNew(c, Options{Timeout: 20 * time.Millisecond, Prefix: redistest.Prefix(t)})
 		eventually(t, s, "k")
+		rest()
 		failing.Store(true)
 		proxy.Set(faultproxy.Fault{Refuse: true})
 		start, first := time.Now(), asked.Load()
