@@ -41,7 +41,7 @@ func (s *Store) takeAll(ops []core.Op, out []core.Decision) (now int64, done boo
 	}
 	now = s.clock()
 	for _, i := range c.shards[:c.locks] {
-		s.shards[i].mu.Lock()
+		s.shards[i].lock()
 	}
 	due, late := false, c.late(s, now)
 	if !late && c.decide(s, ops, out, now) {
@@ -161,7 +161,6 @@ func (c *claims) charge(s *Store, ops []core.Op, out []core.Decision) {
 		h := &s.shards[p.shard]
 		slot := &h.slots[p.at]
 		slot.used, slot.mark, slot.kind = p.used, p.mark, p.kind.id
-		h.changed(slot.hash)
 	}
 }
 

@@ -67,6 +67,7 @@ func TestEveryStepOfTakesIsDecidedAsByAMapOfStates(t *testing.T) {
 	for name, prepare := range map[string]func(*Store){
 		"spread over shards": func(*Store) {},
 		"in one shard":       func(s *Store) { oneShard(s) },
+		"always hot":         func(s *Store) { hotAtOnce(oneShard(s)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {

@@ -1,8 +1,8 @@
 // Package memstore keeps the counts of a single process in its memory.
 //
 // A decision about a known key allocates nothing, but for a note of a few bytes
-// when it has been refused many times in a row; from then on refusals need no
-// lock. Keys are compared as they are, never by a hash alone, and are copied when
+// when the key was asked for many times in a row; from then on it needs no lock,
+// until something else than a take of it comes by. Keys are compared as they are, never by a hash alone, and are copied when
 // they are first kept, so that a caller may reuse its memory. Those of up to 39
 // bytes lie where their counts are. There is no goroutine and nothing to close:
 // the decisions themselves look, a few keys at a time, for those that are as

@@ -39,6 +39,14 @@ func newStore(t testing.TB, most int) (*Store, *fakeClock) {
 	return s, c
 }
 
+// hotAtOnce makes keys hot as soon as they are asked for.
+func hotAtOnce(s *Store) *Store {
+	for i := range s.shards {
+		s.shards[i].hotAfter = 1
+	}
+	return s
+}
+
 // oneShard sends every key to the same shard.
 func oneShard(s *Store) *Store {
 	s.mask = 0
@@ -87,7 +95,10 @@ func held(s *Store, op *core.Op) (st core.State, latest int64, ok bool) {
 		return st, h.latest, false
 	}
 	h.load(i, &st)
-	return clone(&st), h.latest, true
+	if r := h.hot.Load(); r != nil && r.kind == h.slots[i].kind&^idle && r.key == op.Key {
+		st.Used, st.Mark = r.unpack(r.state.Load())
+	}
+	return clone(&st), max(h.latest, st.Mark), true
 }
 
 // clone is a copy that shares nothing with st.

@@ -173,6 +173,7 @@ func TestEveryHistoryIsDecidedAsByAMapOfStates(t *testing.T) {
 	for name, prepare := range map[string]func(*Store){
 		"spread over shards": func(*Store) {},
 		"in one shard":       func(s *Store) { oneShard(s) },
+		"always hot":         func(s *Store) { hotAtOnce(oneShard(s)) },
 		"in one shard with no kind listed": func(s *Store) {
 			oneShard(s).kinds = full
 			s.shards[0].kinds = full

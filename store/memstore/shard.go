@@ -9,7 +9,7 @@ import (
 )
 
 // shard is a part of the store with a lock of its own. Whatever is in it is
-// guarded by that lock, but for earliest and refusal, which may be read without.
+// guarded by that lock, but for earliest and hot, which may be read without.
 //
 // What a decision on a known key needs comes first, in two cache lines.
 type shard struct {
@@ -19,9 +19,11 @@ type shard struct {
 	pending int64  // no slot that the sweep has passed is as good as new before
 	steps   uint32 // single steps carried out, to tidy now and then
 
-	refused  uint32 // hash of the key that was refused last
-	refusals uint32 // how many times in a row
-	refusal  atomic.Pointer[refusal]
+	recent uint32 // hash of the key that was asked for last
+	row    uint32 // how many times in a row
+
+	hotAfter uint32 // what row has to be, see the constant
+	hot      atomic.Pointer[hot]
 
 	earliest atomic.Int64 // no slot is as good as new before, see sweep
 	store    *Store
@@ -59,7 +61,7 @@ const (
 
 func (h *shard) open(s *Store) {
 	h.store, h.kinds = s, s.kinds
-	h.pending = never
+	h.pending, h.hotAfter = never, hotAfter
 	h.earliest.Store(never)
 }
 
@@ -81,7 +83,7 @@ func (s *Store) decide(ops []core.Op, out []core.Decision) (now int64, known boo
 // decide is the part of a step that needs the lock. The clock was read before
 // it, at now.
 func (h *shard) decide(p *place, ops []core.Op, out []core.Decision, now int64) (known, due bool) {
-	h.mu.Lock()
+	h.lock()
 	defer h.mu.Unlock()
 	i := h.find(p, &ops[0])
 	if i < 0 {
@@ -105,7 +107,6 @@ func (h *shard) settle(i int, st *core.State, id kindID, rule string, d *core.De
 		h.remove(i)
 	case st.Changed:
 		h.save(i, st, id, rule)
-		h.changed(h.slots[i].hash)
 		h.expect(newAt(d))
 	}
 }
@@ -160,7 +161,6 @@ func (h *shard) add(c slot, a aside) int {
 // remove forgets slot i.
 func (h *shard) remove(i int) {
 	h.state.Log, h.state.Head, h.state.Leases = nil, 0, nil // they may be those of the slot
-	h.changed(h.slots[i].hash)
 	if h.slots[i].kind&shared != 0 {
 		h.buckets--
 		h.store.spill.Add(-1)

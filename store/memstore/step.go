@@ -75,7 +75,7 @@ func (t *step) locate(s *Store, ops []core.Op) error {
 // the order of the shards, so nobody waits for one who waits for him.
 func (t *step) run(s *Store, ops []core.Op, out []core.Decision) (due bool, err error) {
 	for _, i := range t.locked {
-		s.shards[i].mu.Lock()
+		s.shards[i].lock()
 	}
 	defer t.unlock(s)
 	for _, i := range t.locked {

@@ -375,7 +375,7 @@ func TestMoreLimitsThanTheListHoldsStillCount(t *testing.T) {
 
 func TestADecisionNeedsTwoCacheLinesOfItsShard(t *testing.T) {
 	var h shard
-	last := unsafe.Offsetof(h.refusal) + unsafe.Sizeof(h.refusal) - 1
+	last := unsafe.Offsetof(h.hot) + unsafe.Sizeof(h.hot) - 1
 	if strconv.IntSize == 64 && (last/cacheLine != 1 || unsafe.Sizeof(h)%cacheLine != 0) {
 		t.Errorf("a decision needs bytes up to %d of %d, want two lines", last, unsafe.Sizeof(h))
 	}

@@ -11,7 +11,7 @@ const (
 	sweepTidy    = 64  // slots of another shard, each time it is tidied
 	sweepRoom    = 128 // slots looked at to make room in a full store
 	tidyEvery    = 256 // single steps of a shard from one tidying to the next
-	tidyInstants = 32  // of so many microseconds one is for refusals to tidy in
+	tidyInstants = 32  // of so many microseconds one is for hot keys to tidy in
 	tidyShards   = 16  // shards that are asked whether they need it
 	roomShards   = 64
 )
@@ -124,6 +124,7 @@ func (s *Store) visit(now int64, n int, m mercy) int {
 		return 0
 	}
 	defer h.mu.Unlock()
+	h.recall()
 	return h.sweep(now, n, m)
 }
 

@@ -17,9 +17,9 @@ func (s *Store) take(op *core.Op, d *core.Decision) (now int64, done bool) {
 	subject := s.subject(op.Key)
 	hash := v.hash(subject)
 	h := &s.shards[s.shardOf(subject)]
-	r := h.refusal.Load()
+	r := h.hot.Load()
 	now = s.clock()
-	if r != nil && r.answer(hash, v, op, now, d) && h.refusal.Load() == r {
+	if r != nil && r.take(hash, v, op, now, d) {
 		// The instant draws who tidies: a count that all share, or a random
 		// number, would cost too much.
 		if uint64(now)*spread>>32%tidyInstants == 0 {
@@ -28,6 +28,9 @@ func (s *Store) take(op *core.Op, d *core.Decision) (now int64, done bool) {
 		return now, true
 	}
 	h.mu.Lock()
+	if r := h.hot.Load(); r != nil && r.hash == uint32(hash>>32) {
+		h.recall()
+	}
 	if now < h.latest {
 		h.mu.Unlock()
 		return unread, false
@@ -58,11 +61,9 @@ func (h *shard) charge(i int, v *listed, now, cost int64, d *core.Decision) bool
 	switch {
 	case !good || d.ResetAfter == 0:
 		return false
-	case !d.Allowed:
-		h.refuse(i)
-		return true
+	case d.Allowed:
+		c.used, c.mark, c.kind = used, mark, v.id
 	}
-	c.used, c.mark, c.kind = used, mark, v.id
-	h.changed(c.hash)
+	h.heat(i, v)
 	return true
 }

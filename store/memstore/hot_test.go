@@ -1,0 +1,328 @@
+package memstore
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// heat makes the key of the op hot, of which it takes as much as it is granted.
+func heat(t *testing.T, s *Store, op core.Op) {
+	t.Helper()
+	n := 0
+	for ; !isHot(t, s, op); n++ {
+		do(t, s, op)
+	}
+	if n != hotAfter && n != hotAfter+1 { // one that is new is inserted first
+		t.Fatalf("hot after %d takes", n)
+	}
+}
+
+// isHot tells whether the op needs no lock.
+func isHot(t *testing.T, s *Store, op core.Op) bool {
+	t.Helper()
+	r := s.shards[s.shardOf(s.subject(op.Key))].hot.Load()
+	return r != nil && r.key == op.Key
+}
+
+func TestAHotKeyIsRefusedUntilSomethingChangesIt(t *testing.T) {
+	l := limit("2/1m")
+	op := takes("key", l)
+	changed := op
+	changed.Limit = limit("9/1m")
+	for name, row := range map[string]struct {
+		change func(*Store, *fakeClock)
+		want   bool
+	}{
+		"nothing":          {func(*Store, *fakeClock) {}, false},
+		"time, not enough": {func(_ *Store, c *fakeClock) { c.move(30*time.Second - time.Microsecond) }, false},
+		"time":             {func(_ *Store, c *fakeClock) { c.move(30 * time.Second) }, true},
+		"a refund": {func(s *Store, _ *fakeClock) {
+			do(t, s, core.Op{Verb: core.Refund, Rule: "rule", Key: "key", Limit: l, Cost: 1})
+		}, true},
+		"a reset": {func(s *Store, _ *fakeClock) { do(t, s, core.Op{Verb: core.Reset, Rule: "rule", Key: "key", Limit: l}) }, true},
+		"a reset among many": {func(s *Store, _ *fakeClock) {
+			do(t, s, peeks("a", l), core.Op{Verb: core.Reset, Rule: "rule", Key: "key", Limit: l})
+		}, true},
+		"a clock that steps back": {func(s *Store, c *fakeClock) {
+			c.move(-time.Hour)
+			do(t, s, op)
+			c.move(30 * time.Second)
+		}, true},
+		"a limit":             {func(s *Store, _ *fakeClock) { do(t, s, changed) }, false},
+		"another key's reset": {func(s *Store, _ *fakeClock) { do(t, s, core.Op{Verb: core.Reset, Rule: "rule", Key: "yek", Limit: l}) }, false},
+	} {
+		s, c := newStore(t, 0)
+		oneShard(s)
+		heat(t, s, op)
+		row.change(s, c)
+		if got := do(t, s, op)[0].Allowed; got != row.want {
+			t.Errorf("%s: allowed %v, want %v", name, got, row.want)
+		}
+	}
+}
+
+func TestARefusalSaysTheSameWithTheLockAndWithout(t *testing.T) {
+	s, c := newStore(t, 0)
+	op := takes("key", limit("4/1m burst=3"))
+	heat(t, s, op)
+	for range 200 {
+		c.move(70 * time.Millisecond)
+		for _, cost := range []int64{1, 2, 3, 4} {
+			op.Cost = cost
+			one := do(t, s, func() core.Op { o := op; o.Verb = core.Peek; return o }())[0]
+			if one.Allowed {
+				continue
+			}
+			if got := do(t, s, op)[0]; got != one {
+				t.Fatalf("refused with %+v, want %+v", got, one)
+			}
+		}
+	}
+}
+
+// While one key is refused all the time, its shard's copy is put to the test by
+// refunds and by refusals of other keys.
+func TestNobodyIsAdmittedTwiceByARefusalThatIsOutOfDate(t *testing.T) {
+	s, _ := newStore(t, 0)
+	oneShard(s)
+	l := limit("5/1h")
+	var admitted, returned atomic.Int64
+	var group sync.WaitGroup
+	for g := range 4 {
+		group.Go(func() {
+			out := make([]core.Decision, 1)
+			apply := func(op core.Op) bool {
+				if err := s.Apply(t.Context(), []core.Op{op}, out); err != nil {
+					t.Error(err)
+				}
+				return out[0].Allowed
+			}
+			for i := range 5000 {
+				if apply(takes("key", l)) {
+					admitted.Add(1)
+					if i%3 == 0 {
+						returned.Add(1)
+						apply(core.Op{Verb: core.Refund, Rule: "rule", Key: "key", Limit: l, Cost: 1})
+					}
+				}
+				apply(takes([]string{"a", "b", "c", "d"}[g], l))
+			}
+		})
+	}
+	group.Wait()
+	if n := admitted.Load() - returned.Load(); n != 5 {
+		t.Errorf("%d units are out, want 5", n)
+	}
+}
+
+// The clock is read without the lock: whatever happens then comes before the
+// decision.
+func TestAKeyThatIsResetWhileTheClockIsReadIsNotRefused(t *testing.T) {
+	op := takes("key", limit("2/1m"))
+	var s *Store
+	var during func()
+	s = MustNew(Options{Clock: func() int64 {
+		if f := during; f != nil {
+			during = nil
+			f()
+		}
+		return start
+	}})
+	heat(t, s, op)
+	during = func() { do(t, s, core.Op{Verb: core.Reset, Rule: op.Rule, Key: op.Key, Limit: op.Limit}) }
+	if !do(t, s, op)[0].Allowed {
+		t.Error("refused by a state that is gone")
+	}
+}
+
+func TestATakeThatMakesNoSenseIsAnErrorForAKeyInUse(t *testing.T) {
+	s, _ := newStore(t, 0)
+	good := takes("key", limit("1/1m"))
+	heat(t, s, good)
+	for name, spoil := range map[string]func(*core.Op){
+		"cost":        func(op *core.Op) { op.Cost = -1 },
+		"wait":        func(op *core.Op) { op.MaxWait = -1 },
+		"at":          func(op *core.Op) { op.At = -1 },
+		"reset after": func(op *core.Op) { op.ResetAfter = -1 },
+	} {
+		bad := good
+		spoil(&bad)
+		if err := s.Apply(t.Context(), []core.Op{bad}, make([]core.Decision, 1)); !errors.Is(err, core.ErrOp) {
+			t.Errorf("%s: %v, want %v", name, err, core.ErrOp)
+		}
+	}
+	if err := s.Apply(t.Context(), []core.Op{good}, nil); !errors.Is(err, core.ErrOp) {
+		t.Errorf("no room for the decision: %v, want %v", err, core.ErrOp)
+	}
+}
+
+func TestAHotKeyIsOneKeyUnderOneLimit(t *testing.T) {
+	s, _ := newStore(t, 0)
+	op := takes("key", limit("1/1m"))
+	heat(t, s, op)
+	v, err := s.kinds.of(&op)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash := v.hash(s.subject(op.Key))
+	r := s.shards[s.shardOf(s.subject(op.Key))].hot.Load()
+	other := *v
+	other.id++
+	yek := op
+	yek.Key = "yek"
+	for name, done := range map[string]bool{
+		"hash":  r.take(hash^1<<63, v, &op, start, new(core.Decision)),
+		"limit": r.take(hash, &other, &op, start, new(core.Decision)),
+		"key":   r.take(hash, v, &yek, start, new(core.Decision)),
+	} {
+		if done {
+			t.Errorf("decided in spite of another %s", name)
+		}
+	}
+}
+
+func TestAKeyIsHotAgainAfterItWasAsGoodAsNew(t *testing.T) {
+	for _, text := range []string{"1/1m", "1000/1m"} {
+		s, c := newStore(t, 0)
+		op := takes("key", limit(text))
+		for range 3 {
+			heat(t, s, op)
+			c.move(time.Minute)
+			s.shards[s.shardOf(s.subject(op.Key))].lock()
+			s.shards[s.shardOf(s.subject(op.Key))].mu.Unlock()
+		}
+	}
+}
+
+// While keys of one shard become hot and are recalled all the time, no unit is
+// lost and none is given twice.
+func TestAKeyThatIsHotNowAndThenGetsItsUnits(t *testing.T) {
+	s, _ := newStore(t, 0)
+	hotAtOnce(oneShard(s))
+	l := limit("5000/1h")
+	var admitted atomic.Int64
+	together(8, func(g int) {
+		for i := range 2000 {
+			op := takes("key", l)
+			op.Cost = int64(1 + (g+i)%2)
+			if do(t, s, op)[0].Allowed {
+				admitted.Add(op.Cost)
+			}
+			switch i % 16 {
+			case 3:
+				do(t, s, takes("other", l))
+			case 7:
+				do(t, s, peeks("key", l))
+			case 11:
+				s.visit(start, sweepTidy, spare)
+			}
+		}
+	})
+	if n := admitted.Load(); n != 5000 {
+		t.Errorf("%d units admitted, want 5000", n)
+	}
+}
+
+func TestAHotKeyStaysExactWhereItsWordEnds(t *testing.T) {
+	op := takes("key", limit("1000/1s burst=4294967294"))
+	s, c := newStore(t, 0)
+	hotAtOnce(s)
+	ref := reference{}
+	op.Cost = 4_294_967_000
+	for i, step := range []time.Duration{0, 0, time.Second, 71 * time.Minute, time.Minute, 72 * time.Minute, 300 * time.Hour} {
+		c.move(step)
+		for range 3 {
+			want := ref.apply([]core.Op{op}, c.now.Load())
+			if got := do(t, s, op); got[0] != want[0] {
+				t.Errorf("step %d: %+v, want %+v", i, got[0], want[0])
+			}
+			op.Cost = 1
+		}
+		if !isHot(t, s, op) {
+			t.Errorf("step %d: not hot", i)
+		}
+	}
+	wider := takes("key", limit("1000/1s burst=4294967295"))
+	for range 3 {
+		do(t, s, wider)
+	}
+	if isHot(t, s, wider) {
+		t.Error("hot under a limit that has no room in a word")
+	}
+}
+
+// A take that reads the clock, and is overtaken by one that reads it later and
+// finds the key as good as new, is not to take the clock for one that steps back.
+func TestATakeOfAHotKeyThatIsOvertakenIsAtALaterInstant(t *testing.T) {
+	op := takes("key", limit("3/3s"))
+	now := start
+	var s *Store
+	var during func()
+	s = hotAtOnce(MustNew(Options{Clock: func() int64 {
+		read := now
+		if f := during; f != nil {
+			during = nil
+			f()
+		}
+		return read
+	}}))
+	do(t, s, op)
+	do(t, s, op)
+	if !isHot(t, s, op) {
+		t.Fatal("not hot")
+	}
+	now += 5_000_000
+	during = func() {
+		now++
+		do(t, s, op)
+	}
+	want := core.Decision{Allowed: true, Remaining: 1, ResetAfter: 2 * time.Second, At: start + 5_000_001}
+	if got := do(t, s, op)[0]; got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func TestKeysThatTakeTurnsAreNotHot(t *testing.T) {
+	s, _ := newStore(t, 0)
+	oneShard(s)
+	l := limit("900/1h")
+	for range 2 * hotAfter {
+		do(t, s, takes("a", l))
+		do(t, s, takes("b", l))
+	}
+	if isHot(t, s, takes("a", l)) || isHot(t, s, takes("b", l)) {
+		t.Error("hot after one take in a row")
+	}
+}
+
+// Keys of two rules may have the same hash, and a table that grows may turn
+// their order round.
+func TestAHotKeyIsRecalledToTheSlotOfItsRule(t *testing.T) {
+	s, _ := newStore(t, 0)
+	a, b := ruled("a", "key", "900/1h"), ruled("b", "key", "800/1h")
+	va, _ := s.kinds.of(&a)
+	vb, _ := s.kinds.of(&b)
+	vb.salt = va.salt
+	do(t, s, b)
+	do(t, s, a)
+	hotAtOnce(s)
+	do(t, s, b)
+	do(t, s, b)
+	if !isHot(t, s, b) {
+		t.Fatal("not hot")
+	}
+	h := &s.shards[s.shardOf(s.subject("key"))]
+	i := slices.IndexFunc(h.slots, func(c slot) bool { return c.kind == vb.id })
+	j := slices.IndexFunc(h.slots, func(c slot) bool { return c.kind == va.id })
+	h.slots[i], h.slots[j] = h.slots[j], h.slots[i]
+	a.Verb, b.Verb = core.Peek, core.Peek
+	if got := do(t, s, a, b); got[0].Remaining != 899 || got[1].Remaining != 797 {
+		t.Errorf("%d of 900 and %d of 800 are left, want 1 and 3 less", got[0].Remaining, got[1].Remaining)
+	}
+}
