@@ -1,9 +1,9 @@
--- Twin of core/gcra.go. State: "used mark period quota burst": used units were
--- taken since mark, the queue was empty at mark, and period/quota is in lowest
--- terms, so that it is empty again at mark + used * period / quota. The extra is
--- the burst. A sixth number, where it is not 0, is how many units beyond the burst
--- were booked when the state was written: if more are in use later, the clock has
--- stepped back.
+-- Twin of core/gcra.go. State: used and mark, packed, and then "period quota
+-- burst": used units were taken since mark, the queue was empty at mark, and
+-- period/quota is in lowest terms, so that it is empty again at mark + used *
+-- period / quota. The extra is the burst. A fourth number in the text, where it is
+-- not 0, is how many units beyond the burst were booked when the state was
+-- written: if more are in use later, the clock has stepped back.
 
 -- Division is (a - a % b) / b, which is exact where a / b is rounded.
 
@@ -33,15 +33,14 @@ end
 -- clock has stepped back. max(a, b) ~= a is a < b; where a equals b both ways lead
 -- to the same, and a comparison that could be broken unnoticed is not wanted.
 local function gcra_quick(text, cost, period, burst, limit)
-  local used, mark, limit0 = match(text, '^(%d+) (%d+) (.*)$')
-  if limit0 ~= limit or cost == 0 then
+  if sub(text, HEAD + 1) ~= limit or cost == 0 then
     return nil
   end
+  local used, mark = struct.unpack('>dd', text)
   local since = now - mark
   if max(since, 0) ~= since then
     return nil
   end
-  used, mark = used * 1, now - since
   local turns = (since - since % period) / period
   if turns >= used then
     used, mark = 0, now
@@ -52,14 +51,26 @@ local function gcra_quick(text, cost, period, burst, limit)
   if max(used, burst) ~= burst then
     return nil
   end
-  return format('%d %d %s', used, mark, limit), burst - used, mark + used * period - now, 0
+  return struct.pack(PAIR, used, mark, limit), burst - used, mark + used * period - now, 0
+end
+
+-- units reads a state, which is none if its numbers are not such as are written.
+local function units(text)
+  if sub(text, HEAD, HEAD) == '' then
+    return nil
+  end
+  local used, mark = struct.unpack('>dd', text)
+  if floor(used) % 2 ^ 53 ~= used or floor(mark) % 2 ^ 53 ~= mark then
+    return nil
+  end
+  return used, mark, sub(text, HEAD + 1)
 end
 
 local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y)
   local used, mark, changed = 0, now, false
   local n = 0 -- units that have come back since mark
   if text then
-    local used0, mark0, limit0 = match(text, '^(%d+) (%d+) (.*)$')
+    local used0, mark0, limit0 = units(text)
     local period0, quota0, burst0, over = period, quota, burst, 0
     if limit0 ~= limit then
       period0, quota0, burst0, over = match(limit0 or '', '^([1-9]%d*) ([1-9]%d*) ([1-9]%d*) ?(%d*)$')
@@ -71,7 +82,6 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
     end
     -- No more can be in use than a burst, an hour's bookings and turns of quota.
     used0 = min(used0, burst0 + quota0 * (3600000000 / period0 + 3))
-    mark0 = min(mark0, NEVER)
     if mark0 > now then
       used0, mark0, changed = min(used0, burst0), now, true
     end
@@ -127,7 +137,7 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
   end
   local over, next = max(0, used - n - burst), false
   if changed then
-    next = over == 0 and format('%d %d %s', used, mark, limit) or format('%d %d %s %d', used, mark, limit, over)
+    next = struct.pack(PAIR, used, mark, over == 0 and limit or format('%s %d', limit, over))
   end
   return next, max(0, burst - used + n), reset, wait
 end

@@ -2,7 +2,9 @@ package redisstore
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -172,13 +174,47 @@ func TestUnreadableStateIsAnErrorAndDoesNotStay(t *testing.T) {
 	}
 }
 
+// packed is a state of GCRA.
+func packed(used, mark float64, text string) string {
+	head := binary.BigEndian.AppendUint64(nil, math.Float64bits(used))
+	return string(binary.BigEndian.AppendUint64(head, math.Float64bits(mark))) + text
+}
+
+// most is the highest number that a state holds.
+const most = 1<<53 - 1
+
+func TestPackedNumbersThatAreNoUnitsAreUnreadable(t *testing.T) {
+	s, c := fresh(t, redistest.Addr(t), Options{})
+	ctx := context.Background()
+	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "10/1h"), Cost: 1}
+	apply(t, s, op)
+	key := keysOf(t, s, c)[0]
+	states := []string{packed(1, 1, ""), packed(1, 1, "360000000 1"), packed(1, 1, "")[:15]}
+	for _, n := range []float64{-1, 0.5, most + 1, math.NaN(), math.Inf(1), math.Inf(-1)} {
+		states = append(states, packed(n, 1, "360000000 1 9"), packed(1, n, "360000000 1 9"))
+	}
+	for _, state := range states {
+		for _, ops := range [][]core.Op{{op}, {op, {Rule: "other", Key: "k", Limit: op.Limit, Cost: 1}}} {
+			if err := c.Set(ctx, key, state, time.Hour).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Apply(ctx, ops, make([]core.Decision, len(ops))); !errors.Is(err, ErrUnreadable) {
+				t.Errorf("%q, %d operations: %v", state, len(ops), err)
+			}
+		}
+	}
+}
+
 // Numbers that no step wrote must not lock a key for longer than a full use.
 func TestAbsurdNumbersDoNotLockAKey(t *testing.T) {
 	s, c := fresh(t, redistest.Addr(t), Options{})
 	ctx := context.Background()
 	huge := strings.Repeat("9", 400)
 	for text, states := range map[string][]string{
-		"10/1h":                {"5 " + huge + " 360000000 1 10", huge + " 1 360000000 1 10", huge + " " + huge + " " + huge + " " + huge + " " + huge},
+		"10/1h": {
+			packed(5, most, "360000000 1 10"), packed(most, 1, "360000000 1 10"), packed(most, 1, "360000000 1 9"),
+			packed(most, most, huge+" "+huge+" "+huge), packed(most, 1, "1 1 1 "+huge),
+		},
 		"10/1h fixed-window":   {"10 " + huge, huge + " " + huge},
 		"10/1h token-bucket":   {huge + " " + huge + " 3600000000 10", "10 " + huge + " " + huge + " " + huge},
 		"10/1h sliding-window": {huge + " " + huge + " 5", "360000000 " + huge + " " + huge},
