@@ -60,6 +60,7 @@ func TestABrokenComparisonInAnyScriptIsNoticed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("breaking every comparison takes a minute")
 	}
+	t.Parallel()
 	list := mutants(t)
 	if len(list) < 60 {
 		t.Fatalf("only %d comparisons were found", len(list))

@@ -274,21 +274,6 @@ func scripts(t testing.TB) fstest.MapFS {
 	return all
 }
 
-// The short cut that most takes go must not lead elsewhere, nor leave another
-// state behind.
-func TestQuickTakesAreDecidedAsByTheWholeAlgorithm(t *testing.T) {
-	const head = "local function gcra_quick(text, cost, period, burst, limit)\n"
-	files := scripts(t)
-	before, after, found := strings.Cut(string(files["gcra.lua"].Data), head)
-	if !found {
-		t.Fatal("there is no short cut")
-	}
-	files["gcra.lua"] = &fstest.MapFile{Data: []byte(before + head + "do return nil end\n" + after)}
-	if found := difference(t, connect(t, redistest.Addr(t)), 600, func(s *Store) { s.scripts.Files = files }); found != "" {
-		t.Error(found)
-	}
-}
-
 func TestAnUnreadableKeyFailsItsStepAlone(t *testing.T) {
 	s, c := fresh(t, redistest.Addr(t), Options{})
 	good := core.Op{Rule: "r", Key: "good", Limit: limit(t, "10/1h fixed-window"), Cost: 1}
