@@ -51,8 +51,10 @@ type fiberServer struct{ app fiberApp }
 func (s fiberServer) Serve(l net.Listener) error         { return s.app.Listener(l) }
 func (s fiberServer) Shutdown(ctx context.Context) error { return s.app.ShutdownWithContext(ctx) }
 
-// patience is how long requests may go on when the program is to end.
-const patience = 5 * time.Second
+// patience is how long requests may go on when the program is to end. It is more
+// than the five seconds for which net/http waits for the first request of a new
+// connection.
+const patience = 10 * time.Second
 
 // Serve listens on addr, says so, and serves until ctx ends. Then nobody waits
 // any more, and requests in flight are answered.
