@@ -26,6 +26,9 @@ type hold struct {
 	full          int64 // when the key is as good as new, not after it is
 	filling       bool  // a call to take units is on its way
 
+	moving chan struct{} // closed when that call is back, or nil if it moves no units
+	turns  int64         // how many such calls have begun, and how many were back
+
 	// What the store said when units were last taken.
 	known         bool
 	at, remaining int64

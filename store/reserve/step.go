@@ -15,6 +15,7 @@ type step struct {
 	out   []core.Decision
 	asked int // how many of the ops were asked for
 	fills []fill
+	turns int64 // of the keys asked for, see hold
 }
 
 // fill is a hold that the step fills: by op ahead, for a key of which op asked
@@ -26,8 +27,9 @@ type fill struct {
 }
 
 // fetch has the store decide, and takes units ahead of keys that are busy. The
-// Takes ahead are Soft: they never make the store refuse.
-func (s *Store) fetch(ctx context.Context, ops []core.Op, out []core.Decision, now int64) error {
+// Takes ahead are Soft: they never make the store refuse. It returns the turns of
+// the keys as of the time at which it asked.
+func (s *Store) fetch(ctx context.Context, ops []core.Op, out []core.Decision, now int64) (turns int64, err error) {
 	t := s.steps.Get().(*step)
 	defer s.release(t)
 	t.ops, t.asked = append(t.ops, ops...), len(ops)
@@ -37,16 +39,16 @@ func (s *Store) fetch(ctx context.Context, ops []core.Op, out []core.Decision, n
 		s.shardOf(hash).ask(t, i, now, s.units, busy)
 	}
 	t.out = slices.Grow(t.out, len(t.ops))[:len(t.ops)]
-	err := s.store.Apply(ctx, t.ops, t.out)
+	err = s.store.Apply(ctx, t.ops, t.out)
 	s.settle(t, now, err)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	copy(out, t.out[:len(ops)])
 	for _, f := range t.fills {
 		out[f.asked].Remaining += t.granted(f)
 	}
-	return nil
+	return t.turns, nil
 }
 
 // ask adds to the step what takes units of op i's key ahead, if the key is busy
@@ -56,16 +58,25 @@ func (h *shard) ask(t *step, i int, now, most int64, busy bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	op := t.ops[i]
+	if held := h.holds[nameOf(&op)]; held != nil {
+		t.turns += held.turns
+	}
 	held := h.open(&op, now, busy)
 	if held == nil || held.filling {
 		return
 	}
-	if n := held.left(now); n > 0 {
+	n, ahead := held.left(now), held.ahead(now, most)
+	if n > 0 {
 		t.ops = append(t.ops, held.refund(&op, n))
 	}
 	held.units, held.filling = 0, true
+	if n > 0 || ahead > 0 {
+		held.moving = make(chan struct{})
+		held.turns++
+		t.turns += 2 // the step will be back when the turns are looked at again
+	}
 	f := fill{held, i, i}
-	if ahead := held.ahead(now, most); ahead > 0 {
+	if ahead > 0 {
 		f.ahead = len(t.ops)
 		t.ops = append(t.ops, core.Op{Verb: core.Take, Soft: true, Rule: op.Rule, Key: op.Key, Limit: op.Limit, Cost: ahead})
 	}
@@ -123,6 +134,11 @@ func (s *Store) settle(t *step, sent int64, err error) {
 		if err == nil {
 			f.hold.refill(t.granted(f), sent, &t.out[f.ahead])
 		}
+		if f.hold.moving != nil {
+			close(f.hold.moving)
+			f.hold.moving = nil
+			f.hold.turns++
+		}
 		h.mu.Unlock()
 	}
 }
@@ -143,6 +159,7 @@ func (t *step) granted(f fill) int64 {
 func (s *Store) release(t *step) {
 	clear(t.ops)
 	clear(t.fills)
+	t.turns = 0
 	t.ops, t.out, t.fills = t.ops[:0], t.out[:0], t.fills[:0]
 	s.steps.Put(t)
 }

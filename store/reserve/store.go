@@ -52,14 +52,20 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	if err := core.CheckOps(ops, out); err != nil {
 		return err
 	}
-	now := s.clock()
 	if !plain(ops) {
-		return s.forward(ctx, ops, out, now)
+		return s.forward(ctx, ops, out, s.clock())
 	}
-	if s.handOut(ops, out, now) {
-		return nil
+	for range mostTries {
+		now := s.clock()
+		if s.handOut(ops, out, now) {
+			return nil
+		}
+		turns, err := s.fetch(ctx, ops, out, now)
+		if err != nil || !s.overtaken(ctx, ops, out, turns) {
+			return err
+		}
 	}
-	return s.fetch(ctx, ops, out, now)
+	return nil
 }
 
 // plain tells whether ops are Takes that can be served from what is held.

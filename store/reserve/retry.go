@@ -1,0 +1,51 @@
+package reserve
+
+import (
+	"context"
+
+	"github.com/headgate/headgate/core"
+)
+
+// mostTries is how often a step is carried out that is refused while calls move
+// units of its keys. Each of the calls makes the next less likely: the fewer units
+// remain, the fewer are taken ahead.
+const mostTries = 4
+
+// overtaken tells whether a step that the store has refused may be granted now,
+// because units of its keys have moved since turns was counted: the store counts
+// units as used that another call was about to bring, or to give back. It waits
+// for such calls.
+func (s *Store) overtaken(ctx context.Context, ops []core.Op, out []core.Decision, turns int64) bool {
+	granted := true
+	for i := range ops {
+		granted = granted && (out[i].Allowed || ops[i].Soft)
+	}
+	if granted {
+		return false
+	}
+	var now int64
+	for i := range ops {
+		now += s.shardOf(s.hash(&ops[i])).rest(ctx, &ops[i])
+	}
+	return now != turns
+}
+
+// rest waits for the call that moves units of the op's key, if there is one, and
+// returns the turns of the key.
+func (h *shard) rest(ctx context.Context, op *core.Op) int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	held := h.holds[nameOf(op)]
+	if held == nil {
+		return 0
+	}
+	if moving := held.moving; moving != nil {
+		h.mu.Unlock()
+		select {
+		case <-moving:
+		case <-ctx.Done():
+		}
+		h.mu.Lock()
+	}
+	return held.turns
+}

@@ -1,0 +1,146 @@
+package reserve_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/headgate/headgate/core"
+)
+
+// slow is a store whose answer to the next step is on the way until it may arrive.
+type slow struct {
+	core.Store
+	arrive chan struct{}
+}
+
+func (s *slow) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
+	err := s.Store.Apply(ctx, ops, out)
+	if s.arrive != nil {
+		arrive := s.arrive
+		s.arrive = nil
+		<-arrive
+	}
+	return err
+}
+
+// answer is what a call says when it is over.
+type answer struct {
+	over bool
+	core.Decision
+}
+
+// begin begins a call, and returns when it is over or waits.
+func begin(ctx context.Context, t *testing.T, s core.Store, op core.Op) *answer {
+	a := new(answer)
+	go func() {
+		out := make([]core.Decision, 1)
+		if err := s.Apply(ctx, []core.Op{op}, out); err != nil {
+			t.Error(err)
+		}
+		*a = answer{true, out[0]}
+	}()
+	synctest.Wait()
+	return a
+}
+
+// A unit that the store has granted and that is not here yet is not one that
+// nobody can have.
+func TestWhoIsRefusedWhileUnitsAreOnTheirWayWaitsForThem(t *testing.T) {
+	for _, leaves := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			s, l := w.instance(64), limit(t, "20/1h")
+			for range 7 {
+				w.apply(s, take(l, 1))
+			}
+			arrive := make(chan struct{})
+			w.inner.Store = &slow{w.inner.Store, arrive}
+			begin(t.Context(), t, s, take(l, 1)) // and one ahead
+			if d := w.apply(w.inner, take(l, 11))[0]; !d.Allowed || d.Remaining != 0 {
+				t.Fatalf("another instance got %+v", d)
+			}
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			late := begin(ctx, t, s, take(l, 1))
+			if late.over {
+				t.Fatalf("answered %+v while a unit was on its way", late.Decision)
+			}
+			if leaves {
+				leave()
+				synctest.Wait()
+			}
+			close(arrive)
+			synctest.Wait()
+			if !late.over || late.Allowed == leaves {
+				t.Errorf("left %t: %+v", leaves, late)
+			}
+		})
+	}
+}
+
+// What another call gives back while the store refuses can be had after all.
+func TestWhoIsRefusedWhileUnitsGoBackAsksAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s, l := w.instance(64), limit(t, "40/1h")
+		for range 7 + 1 + 1 {
+			w.apply(s, take(l, 1))
+		}
+		w.apply(w.inner, take(l, 40-9-4))
+		w.apply(s, take(l, 1)) // and two ahead, of four
+		arrive := make(chan struct{})
+		w.inner.Store = &slow{w.inner.Store, arrive}
+		begin(t.Context(), t, s, take(l, 4)) // is refused, and two go back
+		if n := w.spend(w.inner, l); n != 3 {
+			t.Fatalf("%d units were left, want 3", n)
+		}
+		calls := w.inner.calls.Load()
+		late := begin(t.Context(), t, s, take(l, 1))
+		w.apply(w.inner, core.Op{Verb: core.Refund, Rule: "rule", Key: "key", Limit: l, Cost: 1})
+		close(arrive)
+		synctest.Wait()
+		if n := w.inner.calls.Load() - calls; n < 3 || !late.over || !late.Allowed {
+			t.Errorf("%+v after %d calls", late, n)
+		}
+	})
+}
+
+// A call that moves no units is not worth waiting for, nor is one that brings
+// those of a Soft op.
+func TestNobodyWaitsInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s, l := w.instance(64), limit(t, "20/1h")
+		w.spend(s, l)
+		w.spend(s, l)
+		arrive := make(chan struct{})
+		w.inner.Store = &slow{w.inner.Store, arrive}
+		begin(t.Context(), t, s, take(l, 1))
+		if a := begin(t.Context(), t, s, take(l, 1)); !a.over || a.Allowed {
+			t.Errorf("%+v under a limit that is used up", a)
+		}
+		close(arrive)
+
+		soft := take(limit(t, "20/1h"), 1)
+		soft.Key, soft.Soft = "soft", true
+		for range 7 {
+			w.apply(s, soft)
+		}
+		arrive = make(chan struct{})
+		w.inner.Store = &slow{w.inner.Store, arrive}
+		begin(t.Context(), t, s, soft)
+		if n := w.spend(w.inner, l); n != 0 {
+			t.Fatalf("%d units are left", n)
+		}
+		hard := take(l, 1)
+		hard.Key = "hard"
+		other := soft
+		other.Cost = 20
+		out := make([]core.Decision, 2)
+		if err := s.Apply(t.Context(), []core.Op{hard, other}, out); err != nil || !out[0].Allowed || out[1].Allowed || out[0].Remaining != 19 {
+			t.Errorf("%+v, %v", out, err)
+		}
+		close(arrive)
+	})
+}
