@@ -86,7 +86,23 @@ func freezeMaster(s *scene) {
 	s.untilMaster(s.watched.Replica)
 	s.hold(500 * time.Millisecond)
 	s.watched.Master.Thaw()
+	s.untilAgreed(s.watched.Replica)
 	s.hold(500 * time.Millisecond)
+}
+
+// untilAgreed waits until every sentinel names the master. A client that has
+// chosen one which does not know of it yet goes on with the old one, whose counts
+// are lost.
+func (s *scene) untilAgreed(master *redistest.Server) {
+	s.t.Helper()
+	for _, sentinel := range s.watched.Sentinels {
+		c := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr, DisableIdentity: true})
+		s.until("the sentinels to agree", 20*time.Second, func() bool {
+			named, _ := c.GetMasterAddrByName(context.Background(), redistest.MasterName).Result()
+			return strings.Join(named, ":") == master.Addr
+		})
+		c.Close()
+	}
 }
 
 // untilMaster waits until a replica is a master.
