@@ -25,6 +25,8 @@ func serverFaults() []fault {
 		{name: "frozen-2s", sees: something, inflict: func(s *scene) { freeze(s, 2*time.Second) }},
 		{name: "killed-and-restarted", sees: something, inflict: func(s *scene) {
 			s.forgot()
+			s.server.Kill()
+			s.hold(100 * ms)
 			s.server.Restart()
 			s.allow()
 		}},
