@@ -69,12 +69,14 @@ func killMaster(s *scene) {
 }
 
 // killMasterUnseen kills the master while a sentinel hangs. A client that had
-// chosen this one asks no other until it answers.
+// chosen this one asks no other until it answers, and then hears of the old
+// master until the others have told it.
 func killMasterUnseen(s *scene) {
 	s.watched.Sentinels[0].Freeze()
 	killMaster(s)
 	s.hold(time.Second)
 	s.watched.Sentinels[0].Thaw()
+	s.untilAgreed(s.watched.Replica)
 	s.lifted = time.Now()
 }
 

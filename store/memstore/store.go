@@ -39,9 +39,9 @@ type Options struct {
 	// monotonic clock, which no change of the system's time touches.
 	//
 	// It is called once for each step, and once more for one that finds that
-	// others with a later instant came in between, so that no key is charged
-	// at an instant read before that of an earlier charge. It is called by
-	// many at once and sometimes under locks, and must not call the store.
+	// others with a later instant came in between, so that no unit of a key
+	// comes back twice. It is called by many at once and sometimes under
+	// locks, and must not call the store.
 	Clock func() int64
 }
 
