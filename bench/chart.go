@@ -117,23 +117,7 @@ func (c *chart) draw(tables []Table) string {
 	if most == 0 {
 		return ""
 	}
-	var body strings.Builder
-	y := titleSpace
-	for _, p := range c.parts {
-		list := c.bars(p, tables)
-		if len(list) == 0 {
-			continue
-		}
-		if p.heading != "" {
-			y += headingGap
-			fmt.Fprintf(&body, `<text x="%d" y="%d" font-weight="600">%s</text>`+"\n", margin, y+14, html.EscapeString(p.heading))
-			y += headingStep
-		}
-		for _, b := range list {
-			body.WriteString(b.draw(y, most))
-			y += barStep
-		}
-	}
+	body, y := c.drawParts(tables, most)
 	better := "less is better"
 	if c.more {
 		better = "more is better"
@@ -147,7 +131,29 @@ func (c *chart) draw(tables []Table) string {
 <text x="%[5]d" y="44" fill="#52606d">%[6]s</text>
 %[7]s</g>
 </svg>
-`, chartWidth, y+margin, title, textColour, margin, better, body.String())
+`, chartWidth, y+margin, title, textColour, margin, better, body)
+}
+
+// drawParts is the bars of all parts, and the y below them.
+func (c *chart) drawParts(tables []Table, most float64) (body string, y int) {
+	var b strings.Builder
+	y = titleSpace
+	for _, p := range c.parts {
+		list := c.bars(p, tables)
+		if len(list) == 0 {
+			continue
+		}
+		if p.heading != "" {
+			y += headingGap
+			fmt.Fprintf(&b, `<text x="%d" y="%d" font-weight="600">%s</text>`+"\n", margin, y+14, html.EscapeString(p.heading))
+			y += headingStep
+		}
+		for _, bar := range list {
+			b.WriteString(bar.draw(y, most))
+			y += barStep
+		}
+	}
+	return b.String(), y
 }
 
 // draw is the bar at y, with its name and its figure in text.
