@@ -61,9 +61,14 @@ func (s *Store) decide(ctx context.Context, ops []core.Op, out []core.Decision) 
 		c := s.callers.Get().(*caller)
 		c.own(ops)
 		c.deadline = deadline
-		if l = s.queue.enter(slot, c); l == nil {
+		own, full := s.queue.enter(slot, c)
+		if full != nil {
+			go s.fly(full)
+		}
+		if own == nil {
 			return s.await(ctx, c, deadline.Sub(now), out)
 		}
+		l = own
 		s.callers.Put(c)
 	}
 	defer s.pass(l)

@@ -88,7 +88,7 @@ func (s *Store) pass(l *lane) {
 // has left.
 func (s *Store) fly(l *lane) {
 	f := s.flights.Get().(*flight)
-	for s.queue.board(l, f, s.batch) {
+	for s.queue.board(l, f) {
 		if err := s.sendTogether(f); err != nil {
 			f.fail(err)
 		}

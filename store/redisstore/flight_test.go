@@ -51,12 +51,12 @@ func idle(t *testing.T, s *Store) {
 	synctest.Wait()
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
-	if l := &s.queue.whole; l.flights != 0 || l.first != nil || l.last != nil || len(s.queue.slots) != 0 {
+	if l := &s.queue.whole; l.flights != 0 || l.ops != 0 || l.first != nil || l.last != nil || len(s.queue.slots) != 0 {
 		t.Errorf("flights go on: %+v, %d slots", l, len(s.queue.slots))
 	}
 }
 
-func TestAFewCallersAreSentAtOnceAndTheOthersTogether(t *testing.T) {
+func TestAFewCallersAndThoseWhoFillACallAreSentAtOnceAndTheOthersTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: slow}
 		s := faked(t, f, Options{Batch: 4})
@@ -74,13 +74,38 @@ func TestAFewCallersAreSentAtOnceAndTheOthersTogether(t *testing.T) {
 			t.Errorf("calls %s, want %s", got, want)
 		}
 		for i, d := range took {
-			if want := latency * time.Duration(min(1+i/maxFlights, 2)); d != want {
+			if want := latency * time.Duration(1+i/6); d != want {
 				t.Errorf("caller %d took %v, want %v", i, d, want)
 			}
 		}
 		if slices.Sort(remaining); remaining[0] != 1 || remaining[8] != 9 || len(slices.Compact(remaining)) != 9 {
 			t.Errorf("each has an answer of its own: %v", remaining)
 		}
+	})
+}
+
+// Four calls are under way at once. The four callers after them fill two, and the
+// last waits for one of these, although four calls have ended before.
+func TestFullCallsGoOutAtOnceUntilThereAreEnough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{wait: slow}
+		s := faked(t, f, Options{Batch: 2})
+		took, start := make([]time.Duration, 11), time.Now()
+		each(11, func(i int, key string) {
+			if _, err := takeOne(context.Background(), s, key); err != nil {
+				t.Errorf("%s: %v", key, err)
+			}
+			took[i] = time.Since(start)
+		})
+		if got, want := fmt.Sprint(f.seen()), "[[a] [b] [c d] [e f] [g h] [i j] [k]]"; got != want {
+			t.Errorf("calls %s, want %s", got, want)
+		}
+		for i, d := range took {
+			if want := latency * time.Duration(1+(i+4)/10+i/10); d != want {
+				t.Errorf("caller %d took %v, want %v", i, d, want)
+			}
+		}
+		idle(t, s)
 	})
 }
 

@@ -3,9 +3,13 @@ package redisstore
 import "sync"
 
 // maxFlights is how many script calls of a lane are under way at a time. With
-// two, one is on the wire while the next fills; more carry fewer steps each,
-// which gains nothing.
-const maxFlights = 2
+// two, one is on the wire while the next fills; more carry fewer steps each, which
+// gains nothing unless they are full. Of full ones there may be as many as
+// maxFull in all, so that a server need not wait for the next.
+const (
+	maxFlights = 2
+	maxFull    = 4
+)
 
 // place is where a caller is.
 type place uint8
@@ -22,6 +26,7 @@ const (
 type lane struct {
 	slot        int
 	flights     int
+	ops         int // of those who wait
 	first, last *caller
 }
 
@@ -29,6 +34,8 @@ type lane struct {
 // that has a flight. Who waits in it is a goroutine in Apply, and their number
 // bounds its memory.
 type queue struct {
+	batch int // the most operations of a flight of several callers
+
 	mu    sync.Mutex
 	whole lane
 	slots map[int]*lane
@@ -55,30 +62,29 @@ func (q *queue) start(slot int) *lane {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.lane(slot)
-	if l.flights == maxFlights {
+	if l.flights >= maxFlights {
 		return nil
 	}
 	l.flights++
 	return l
 }
 
-// enter is start, but puts c into the queue where start returns nil.
-func (q *queue) enter(slot int, c *caller) *lane {
+// enter is start, but puts c into the queue where start returns nil. If those who
+// wait there fill a flight then, it may begin that and return its lane as full.
+func (q *queue) enter(slot int, c *caller) (own, full *lane) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.lane(slot)
 	if l.flights < maxFlights {
 		l.flights++
-		return l
+		return l, nil
 	}
-	c.lane, c.place, c.prev, c.next = l, queued, l.last, nil
-	if l.last == nil {
-		l.first = c
-	} else {
-		l.last.next = c
+	q.link(l, c)
+	if l.ops < q.batch || l.flights == maxFull {
+		return nil, nil
 	}
-	l.last = c
-	return nil
+	l.flights++
+	return nil, l
 }
 
 // end ends a flight, unless somebody waits for its place: then it returns true,
@@ -102,15 +108,19 @@ func (q *queue) close(l *lane) {
 }
 
 // board moves those who have waited longest into the flight: one, and more while
-// their operations are at most so many. If there are none it ends the flight and
-// returns false.
-func (q *queue) board(l *lane, f *flight, most int) bool {
+// their operations are at most a batch. If there are none it ends the flight and
+// returns false, and also if they are few while enough flights are under way.
+func (q *queue) board(l *lane, f *flight) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	f.clear()
+	if l.flights > maxFlights && l.ops < q.batch {
+		q.close(l)
+		return false
+	}
 	for n := 0; l.first != nil; {
 		c := l.first
-		if n += len(c.ops); n > most && len(f.callers) > 0 {
+		if n += len(c.ops); n > q.batch && len(f.callers) > 0 {
 			break
 		}
 		q.unlink(c)
@@ -124,8 +134,21 @@ func (q *queue) board(l *lane, f *flight, most int) bool {
 	return true
 }
 
+// link puts c at the end of the lane's queue.
+func (q *queue) link(l *lane, c *caller) {
+	c.lane, c.place, c.prev, c.next = l, queued, l.last, nil
+	if l.last == nil {
+		l.first = c
+	} else {
+		l.last.next = c
+	}
+	l.last = c
+	l.ops += len(c.ops)
+}
+
 func (q *queue) unlink(c *caller) {
 	l := c.lane
+	l.ops -= len(c.ops)
 	if c.prev == nil {
 		l.first = c.next
 	} else {

@@ -94,7 +94,6 @@ type Store struct {
 	plain         atomic.Bool  // a server does not know the first line of scripts
 	learned       atomic.Int64 // when the client was told to learn, in Unix milliseconds
 	limits        limits
-	batch         int
 	shared        sharing
 	queue         queue
 	callers       sync.Pool // of *caller
@@ -118,9 +117,9 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 		oneSlot: o.OneSlot,
 		secret:  o.Secret,
 		clock:   o.Clock,
-		batch:   cmp.Or(o.Batch, DefaultBatch),
 		shared:  shares(client, o),
 	}
+	s.queue.batch = cmp.Or(o.Batch, DefaultBatch)
 	s.sharded, s.heedsDeadline = traits(client)
 	s.callers.New, s.flights.New = newCaller, newFlight
 	if o.Remember > 0 {
