@@ -6,7 +6,7 @@ var bounds = []bound{
 	inMemory("hot key", goLimits, 1.15),
 	inMemory("refused", goLimits, 0.95),
 	inMemory("100k uniform", goLimits, 1.0),
-	inRules(12),
+	inRules(3),
 	inHTTP("net/http, headers", ours, httpLimits, 0.88),
 	inHTTP("net/http, no headers", ours, "httprate", 0.78),
 	inHTTP("Gin, headers", ours, ginRate, 0.78),

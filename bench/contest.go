@@ -14,12 +14,12 @@ type contender struct {
 	once func() ([]float64, error)
 }
 
-// outcome is how a contender came out: the median of each figure and the least
-// of the first, or why there are none.
+// outcome is how a contender came out: the median of each figure and the first
+// figure of each round, or why there are none.
 type outcome struct {
 	name   string
 	median []float64
-	least  float64
+	first  []float64
 	failed error
 }
 
@@ -48,9 +48,8 @@ func contest(list []contender, rounds int) []outcome {
 	}
 	for i := range out {
 		if out[i].failed == nil {
-			out[i].least = figures[i][0][0]
 			for _, f := range figures[i] {
-				out[i].least = min(out[i].least, f[0])
+				out[i].first = append(out[i].first, f[0])
 			}
 			out[i].median = medians(figures[i])
 		}

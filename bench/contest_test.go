@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +30,7 @@ func TestAContenderThatFailsIsOutAndTheOthersGoOn(t *testing.T) {
 		{"late", func() ([]float64, error) { turns++; return nil, errRefused }},
 	}
 	out := contest(list, 3)
-	if out[0].failed != nil || out[0].median[0] != 2 || out[0].least != 1 || turns != 2 {
+	if out[0].failed != nil || out[0].median[0] != 2 || !slices.Equal(out[0].first, []float64{3, 1, 2}) || turns != 2 {
 		t.Errorf("%+v after %d turns of the others", out[0], turns)
 	}
 	table := newTable("x", "X", "", []string{"a", "b"}, []string{"good", "broken"})
@@ -95,10 +96,20 @@ func TestAChartIsXMLAndShowsOnlyFigures(t *testing.T) {
 }
 
 func TestABoundIsAPartOfWhatTheRivalAddsToTheFloor(t *testing.T) {
-	list := []contender{{"ours", counting(9, 7, 8)}, {"rival", counting(9, 13, 11)}, {"floor", counting(5, 6, 7)}}
-	b := bound{"x", 1, func(pace) ([]contender, func(), error) { return list, func() {}, nil }}
-	if ratio, err := b.hold(pace{rounds: 3}); err != nil || ratio != 0.5 {
-		t.Errorf("%v, %v", ratio, err)
+	for _, c := range []struct {
+		name               string
+		ours, rival, floor []float64
+		want               float64
+	}{
+		{"of the least", []float64{6, 20, 20}, []float64{20, 7, 8}, []float64{5, 5, 5}, 0.5},
+		{"of each round", []float64{9, 17, 8}, []float64{9, 21, 6}, []float64{5, 9, 5}, 1},
+		{"of a rival at the floor", []float64{9, 9, 9}, []float64{6, 5, 6}, []float64{5, 6, 7}, math.Inf(1)},
+	} {
+		list := []contender{{"ours", counting(c.ours...)}, {"rival", counting(c.rival...)}, {"floor", counting(c.floor...)}}
+		b := bound{"x", math.Inf(1), func(pace) ([]contender, func(), error) { return list, func() {}, nil }}
+		if ratio, err := b.hold(pace{rounds: 3}); err != nil || ratio != c.want {
+			t.Errorf("%s: %v, %v, want %v", c.name, ratio, err, c.want)
+		}
 	}
 	failing := bound{"x", 1, func(pace) ([]contender, func(), error) {
 		return []contender{{"ours", func() ([]float64, error) { return nil, errRefused }}}, func() {}, nil

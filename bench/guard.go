@@ -15,8 +15,7 @@ import (
 var errSlow = errors.New("headgate has become slow")
 
 // bound is how much headgate may cost, as a part of what a rival costs that
-// does the same work by turns. The least cost of all turns counts: whatever
-// else the machine does can only add to it.
+// does the same work by turns.
 type bound struct {
 	name string
 	most float64
@@ -65,23 +64,42 @@ func (b *bound) hold(p pace) (ratio float64, err error) {
 		return 0, err
 	}
 	defer stop()
-	least := []float64{math.Inf(1), math.Inf(1), math.Inf(1)}
+	costs := make([][]float64, len(list))
 	for range attempts {
 		for i, o := range contest(list, p.rounds) {
 			if o.failed != nil {
 				return 0, fmt.Errorf("%s: %w", o.name, o.failed)
 			}
-			least[i] = min(least[i], o.least)
+			costs[i] = append(costs[i], o.first...)
 		}
-		floor := 0.0
-		if len(list) > 2 {
-			floor = least[2]
-		}
-		if ratio = (least[0] - floor) / (least[1] - floor); ratio <= b.most {
+		if ratio = relation(costs); ratio <= b.most {
 			break
 		}
 	}
 	return ratio, nil
+}
+
+// relation is what part of the second cost the first is, without the third, if
+// there is one. It is that of the least costs of all rounds, as whatever else the
+// machine does can only add to them, or the median of that of each round, as what
+// lasts for longer adds to all: the lesser, as a headgate that is slower than it
+// was makes both greater.
+func relation(costs [][]float64) float64 {
+	part := func(of func(i int) float64) float64 {
+		floor := 0.0
+		if len(costs) > 2 {
+			floor = of(2)
+		}
+		if of(1) <= floor {
+			return math.Inf(1)
+		}
+		return (of(0) - floor) / (of(1) - floor)
+	}
+	var parts []float64
+	for round := range costs[0] {
+		parts = append(parts, part(func(i int) float64 { return costs[i][round] }))
+	}
+	return min(median(parts), part(func(i int) float64 { return slices.Min(costs[i]) }))
 }
 
 // inMemory is one of the works against a peer.
