@@ -11,7 +11,7 @@ const (
 	sweepTidy    = 64  // slots of another shard, each time it is tidied
 	sweepRoom    = 128 // slots looked at to make room in a full store
 	tidyEvery    = 256 // single steps of a shard from one tidying to the next
-	tidyInstants = 256 // of so many microseconds one is for hot keys to tidy in
+	tidyInstants = 32  // of so many microseconds one is for hot keys to tidy in
 	tidyShards   = 16  // shards that are asked whether they need it
 	roomShards   = 64
 )
