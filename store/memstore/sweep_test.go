@@ -17,7 +17,7 @@ func TestMemoryComesBackAsOneKeyIsAskedFor(t *testing.T) {
 		c.move(2 * time.Hour)
 		ops, out := []core.Op{takes("one", limit("1000000/1h"))}, make([]core.Decision, 1)
 		for i := 0; s.Len() > 1; i++ {
-			if i == 400*n {
+			if i == 10*n {
 				t.Fatalf("%v: %d keys are held after %d takes, want 1", l, s.Len(), i)
 			}
 			c.move(time.Microsecond)
@@ -40,7 +40,7 @@ func TestMemoryComesBackAsOneKeyIsRefused(t *testing.T) {
 	do(t, s, ops...)
 	c.move(2 * time.Hour)
 	for i := 0; s.Len() > 1; i++ {
-		if i == 400*n {
+		if i == 10*n {
 			t.Fatalf("%d keys are held after %d refusals, want 1", s.Len(), i)
 		}
 		c.move(7 * time.Microsecond)
