@@ -116,7 +116,7 @@ func TestNoStepIsCountedTwiceWhenRepliesAreLost(t *testing.T) {
 	apply(t, s, core.Op{Rule: "r", Key: "warm", Limit: l, Cost: 1})
 	r.mute.Store(true)
 	var all sync.WaitGroup
-	const callers = 300
+	const callers = 1000
 	for i := range callers {
 		all.Go(func() {
 			op := core.Op{Rule: "r", Key: fmt.Sprint(i), Limit: l, Cost: 1}
@@ -136,7 +136,9 @@ func TestNoStepIsCountedTwiceWhenRepliesAreLost(t *testing.T) {
 		}
 		counted += int(10 - left)
 	}
-	if counted == 0 || counted > maxFull*DefaultBatch {
+	// Two alone and the full calls beside them, and as many as there may be of those
+	// whose time was not over when these ended.
+	if counted == 0 || counted > maxFlights+(2*maxFull-maxFlights)*DefaultBatch {
 		t.Errorf("%d were sent", counted)
 	}
 }

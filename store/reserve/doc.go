@@ -19,8 +19,7 @@
 // instance refuses. The nearer a key is to its limit the fewer are taken ahead,
 // never more than a quarter of what remains. Within an instance nobody is refused
 // for units that it holds or is about to hold: who would be waits for the call
-// that brings them. Remaining and ResetAfter of a
-// request that was decided here are as of the last call to the store. A Reset,
-// or a lower limit, that another instance sends is not seen until the units held
-// are used up.
+// that brings them. Remaining and ResetAfter of a request that was decided here
+// are as of the last call to the store. A Reset, or a lower limit, that another
+// instance sends is not seen until the units held are used up.
 package reserve
