@@ -16,6 +16,9 @@ local function quarantine(key)
   redis.call('PEXPIRE', key, format('%d', max(1, min(left, QUARANTINE))))
 end
 
+-- The span that was last written, and its digits: new keys live equally long.
+local latest, digits = 0, '0'
+
 -- save writes next. A key that was not changed but has lost its time to live
 -- gets it back.
 local function save(key, text, next, reset)
@@ -26,7 +29,12 @@ local function save(key, text, next, reset)
   if not next and text and redis.call('PTTL', key) == -1 then
     next = text
   end
-  if next then
-    redis.call('SET', key, next, 'PX', format('%d', ceil(reset / 1000) + keep))
+  if not next then
+    return
   end
+  local span = ceil(reset / 1000) + keep
+  if span ~= latest then
+    latest, digits = span, format('%d', span)
+  end
+  redis.call('SET', key, next, 'PX', digits)
 end

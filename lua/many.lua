@@ -8,16 +8,22 @@
 -- the same step, plus 16 if it brings its cost, x and y: they are 1, 0 and 0
 -- otherwise.
 --
+-- In front of steps that are all alike there may be a row: seven bytes of which the
+-- first is 32, three are the number of the steps, and three that of the operations
+-- of each. All of them are 0, or 8, to take 1; their limits are those of the first
+-- step; and their keys follow each other and are used here for the first time.
+--
 -- Reply: the instant, then the decision on every operation, see answer.lua.
-local WIDTH, TOGETHER, verbs = 7, 100, { [0] = 'take', 'take', 'peek', 'refund', 'reset' }
+local WIDTH, ROW, TOGETHER, verbs = 7, 32, 100, { [0] = 'take', 'take', 'peek', 'refund', 'reset' }
 local byte, program, value = string.byte, ARGV[2], 3
 local reply, size = { now }, 1
 
--- What is known of the keys, by their place: the text, or false; what has to be
--- written; the span until they are as good as new; and text, write and the step
--- that used them last, as they were before it.
-local texts, writes, resets = {}, {}, {}
-local texts0, writes0, users = {}, {}, {}
+-- What is known of the keys, by their place: the state that was read, false if there
+-- is none, or '' if it cannot be read; the state now, once it may be another; the
+-- span until they are as good as new; and the step that used them last, with the
+-- state before it.
+local olds, texts, resets = {}, {}, {}
+local users, texts0 = {}, {}
 
 -- What is known of the limits, by their place.
 local limits = {}
@@ -42,27 +48,31 @@ local function fetch(at)
 end
 
 -- Keys are read together, which takes less time than one by one. One without a
--- text has none, or is of another type: known finds out.
+-- state has none, or is of another type.
 for first = 1, #KEYS, TOGETHER do
   local last = min(first + TOGETHER - 1, #KEYS)
-  local read = redis.call('MGET', unpack(KEYS, first, last))
+  local read, strings = redis.call('MGET', unpack(KEYS, first, last)), 0
   for k = first, last do
-    texts[k] = read[k - first + 1] or nil
+    olds[k] = read[k - first + 1]
+    if olds[k] then
+      strings = strings + 1
+    end
+  end
+  if strings ~= last - first + 1 and redis.call('EXISTS', unpack(KEYS, first, last)) ~= strings then
+    for k = first, last do
+      local key = KEYS[k]
+      if not olds[k] and type(redis.pcall('GET', key)) == 'table' then
+        olds[k] = ''
+      end
+    end
   end
 end
 
--- known returns the text of a key, or nil if it has none because it is of
--- another type.
+-- known returns the state of a key now.
 local function known(k)
   local text = texts[k]
   if text == nil then
-    local key = KEYS[k]
-    text = redis.pcall('GET', key)
-    if type(text) == 'table' then
-      quarantine(key)
-      return nil
-    end
-    texts[k] = text
+    return olds[k]
   end
   return text
 end
@@ -71,13 +81,12 @@ end
 -- read.
 local function run(k, l, verb, cost, pending, x, y)
   local text = known(k)
-  if text == nil then
+  if text == '' then
+    quarantine(KEYS[k])
     return nil
   end
   if verb == 'reset' then
-    if text then
-      texts[k], writes[k], text = false, '', false
-    end
+    texts[k], text = false, false
     verb, cost = 'peek', 0
   end
   local limit = limits[l]
@@ -88,7 +97,7 @@ local function run(k, l, verb, cost, pending, x, y)
     return nil
   end
   if next then
-    texts[k], writes[k] = next ~= '' and next, next
+    texts[k] = next ~= '' and next
   end
   resets[k] = reset
   return remaining, reset, wait
@@ -96,14 +105,13 @@ end
 
 -- quickly carries out a take by the short cut of its algorithm, which grants it, or
 -- returns nil if there is none or it leads nowhere.
-local function quickly(k, l, cost)
-  local limit, text = limits[l], texts[k]
-  if not text or not limit.quick then
+local function quickly(k, limit, cost)
+  if not limit.quick then
     return nil
   end
-  local next, remaining, reset = limit.quick(text, cost, limit.period, limit.extra, limit.text)
+  local next, remaining, reset = limit.quick(known(k), cost, limit.period, limit.extra, limit.text)
   if next then
-    texts[k], writes[k], resets[k] = next, next, reset
+    texts[k], resets[k] = next, reset
   end
   return remaining, reset
 end
@@ -114,7 +122,6 @@ local function undo(first, last, answered)
     local _, k2, k1, k = byte(program, at, at + 3)
     k = (k2 * 256 + k1) * 256 + k
     texts[k] = texts0[k]
-    writes[k] = writes0[k]
   end
   for i = answered + 1, size do
     reply[i] = nil
@@ -136,12 +143,11 @@ local function hope(first)
       if users[k] == first then
         return undo(first, at, answered)
       end
-      users[k], texts0[k] = first, known(k)
-      writes0[k] = writes[k]
+      users[k], texts0[k] = first, texts[k]
     end
     local remaining, reset, wait = nil, nil, 0
     if verb == 'take' then
-      remaining, reset = quickly(k, l, cost)
+      remaining, reset = quickly(k, limits[l], cost)
     end
     if not remaining then
       remaining, reset, wait = run(k, l, verb, cost, 0, x, y)
@@ -216,7 +222,7 @@ end
 
 -- plain carries out a take of 1 that is a step by itself, as most are.
 local function plain(k, l)
-  local remaining, reset = quickly(k, l, 1)
+  local remaining, reset = quickly(k, limits[l], 1)
   local wait = 0
   if not remaining then
     remaining, reset, wait = run(k, l, 'take', 1, 0, 0, 0)
@@ -229,23 +235,97 @@ local function plain(k, l)
   end
 end
 
-local at = 1
-repeat
+-- settle carries out the step at a byte and returns where the next begins.
+local function settle(at)
   local does, k2, k1, k, l2, l1, l = byte(program, at, at + WIDTH - 1)
   if does == 0 then
     plain((k2 * 256 + k1) * 256 + k, (l2 * 256 + l1) * 256 + l)
-    at = at + WIDTH
-  else
-    local values = value
-    local next = hope(at)
-    if not next then
-      value = values
-      next = careful(at)
+    return at + WIDTH
+  end
+  local values = value
+  local next = hope(at)
+  if not next then
+    value = values
+    next = careful(at)
+  end
+  return next
+end
+
+-- singles carries out a row of steps of one operation, whose keys begin at k.
+local function singles(k, steps, l)
+  local limit, olds, texts, resets, reply = limits[l], olds, texts, resets, reply
+  local quick, period, burst, name = limit.quick, limit.period, limit.extra, limit.text
+  for i = k, k + steps - 1 do
+    local next, remaining, reset = nil, nil, nil
+    if quick then
+      next, remaining, reset = quick(olds[i], 1, period, burst, name)
     end
-    at = next
+    if next then
+      texts[i], resets[i] = next, reset
+      reply[size + 1], reply[size + 2] = remaining, reset * 4
+      size = size + 2
+    else
+      plain(i, l)
+    end
+  end
+end
+
+-- shortly carries out a step of a row, whose keys follow k, by the short cuts of its
+-- limits, and returns whether all of them lead somewhere.
+local function shortly(at, k, own, width)
+  local answered = size
+  for i = 1, width do
+    local remaining, reset = quickly(k + i, own[i], 1)
+    if not remaining then
+      undo(at, at + i * WIDTH - 1, answered)
+      return false
+    end
+    reply[size + 1], reply[size + 2] = remaining, reset * 4
+    size = size + 2
+  end
+  return true
+end
+
+-- row carries out the row at a byte and returns where the step after it begins.
+local function row(at)
+  local _, n2, n1, n, w2, w1, w, _, k2, k1, k = byte(program, at, at + WIDTH + 3)
+  local steps, width, own = (n2 * 256 + n1) * 256 + n, (w2 * 256 + w1) * 256 + w, {}
+  k = (k2 * 256 + k1) * 256 + k
+  at = at + WIDTH
+  for i = 1, width do
+    local l2, l1, l = byte(program, at + i * WIDTH - 3, at + i * WIDTH - 1)
+    own[i] = (l2 * 256 + l1) * 256 + l
+  end
+  if width == 1 then
+    singles(k, steps, own[1])
+    return at + steps * WIDTH
+  end
+  for i = 1, width do
+    own[i] = limits[own[i]]
+  end
+  for _ = 1, steps do
+    if not shortly(at, k - 1, own, width) then
+      settle(at)
+    end
+    at, k = at + width * WIDTH, k + width
+  end
+  return at
+end
+
+local at = 1
+repeat
+  if byte(program, at) == ROW then
+    at = row(at)
+  else
+    at = settle(at)
   end
 until at == #program + 1
 for k = 1, #KEYS do
-  save(KEYS[k], texts[k], writes[k] or false, resets[k])
+  local text = known(k)
+  if text == olds[k] then
+    save(KEYS[k], text, false, resets[k])
+  else
+    save(KEYS[k], olds[k], text or '', resets[k])
+  end
 end
 return reply

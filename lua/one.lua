@@ -16,7 +16,7 @@ if verb == 'reset' and type(text) ~= 'table' then
   next, remaining, reset, wait = step(false, 'peek', 0, 0, period, quota, extra, limit, 0, '')
   next = ''
 elseif type(text) ~= 'table' then
-  if quick and text and quota == 1 and verb == 'take' then
+  if quick and quota == 1 and verb == 'take' then
     next, remaining, reset, wait = quick(text, cost, period, extra, limit)
   end
   if not next then

@@ -51,7 +51,7 @@ func (s *scene) enter(f *fault, m *mode, proxy *faultproxy.Proxy, o redis.Option
 // allow creates the user of the clients.
 func (s *scene) allow() {
 	s.do("ACL", "SETUSER", "app", "reset", "on", ">"+*s.secret.Load(), "~test-*",
-		"+eval", "+evalsha", "+get", "+mget", "+set", "+del", "+time", "+pttl", "+pexpire")
+		"+eval", "+evalsha", "+get", "+mget", "+exists", "+set", "+del", "+time", "+pttl", "+pexpire")
 }
 
 // adminOf returns a client for a server itself, that is patient and tries once.

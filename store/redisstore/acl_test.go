@@ -87,7 +87,7 @@ func TestTheDocumentedPermissionsAreWhatScriptsNeed(t *testing.T) {
 		}
 		lacks := strings.TrimPrefix(rules[without].(string), "+")
 		if lacks == "~hg:*" {
-			lacks = "get, mget, set, del, pttl, pexpire"
+			lacks = "get, mget, exists, set, del, pttl, pexpire"
 		}
 		want := "the Redis user may not run " + lacks + " on the keys of the limiter: a user for limits alone is made by: " + remedyOfLimiter
 		if len(found) != 1 || found[0].Code != core.CodePermission || found[0].Text != want {
@@ -96,7 +96,7 @@ func TestTheDocumentedPermissionsAreWhatScriptsNeed(t *testing.T) {
 	}
 }
 
-const remedyOfLimiter = "ACL SETUSER limiter resetkeys ~hg:* resetchannels -@all +eval +evalsha +get +mget +set +del +time +pttl +pexpire"
+const remedyOfLimiter = "ACL SETUSER limiter resetkeys ~hg:* resetchannels -@all +eval +evalsha +get +mget +exists +set +del +time +pttl +pexpire"
 
 // useEverything has every algorithm take, refuse, refund and reset, decides two
 // operations in one step, and meets an unreadable key. It returns the first error of permissions.
@@ -224,7 +224,7 @@ func TestNoLineTakesPermissionsFromTheDefaultUser(t *testing.T) {
 func TestAPermissionThatOneServerOfAClusterLacksIsFound(t *testing.T) {
 	nodes := redistest.Cluster(t, 3)
 	for i, node := range nodes {
-		rules := []any{"~hg:*", "+eval", "+evalsha", "+get", "+mget", "+set", "+del", "+time", "+pttl", "+pexpire", "+cluster|slots", "+command"}
+		rules := []any{"~hg:*", "+eval", "+evalsha", "+get", "+mget", "+exists", "+set", "+del", "+time", "+pttl", "+pexpire", "+cluster|slots", "+command"}
 		if i == 1 {
 			rules = append(rules, "-pexpire")
 		}

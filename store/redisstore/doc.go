@@ -33,6 +33,6 @@
 //
 // # Permissions
 //
-// Scripts need eval, evalsha, get, mget, set, del, time, pttl and pexpire on the
+// Scripts need eval, evalsha, get, mget, exists, set, del, time, pttl and pexpire on the
 // keys under the prefix.
 package redisstore

@@ -55,6 +55,7 @@ local function try(...)
 end
 try('get', ARGV[1])
 try('mget', ARGV[1])
+try('exists', ARGV[1])
 try('set', ARGV[1], '', 'XX', 'PX', 1)
 try('del', ARGV[1])
 try('time')

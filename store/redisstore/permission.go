@@ -47,7 +47,7 @@ func (s *Store) remedy() string {
 	}
 	return "a user for limits alone is made by: ACL SETUSER " + argument(user) + " " + secret +
 		"resetkeys " + argument("~"+pattern(s.prefix)) +
-		" resetchannels -@all +eval +evalsha +get +mget +set +del +time +pttl +pexpire"
+		" resetchannels -@all +eval +evalsha +get +mget +exists +set +del +time +pttl +pexpire"
 }
 
 // userOf returns the name by which the client logs in, or "" if it has none or

@@ -12,6 +12,7 @@ const (
 	doesSoft   = 1
 	doesMore   = 8
 	doesBring  = 16
+	doesRow    = 32
 	doesLength = 7
 )
 
@@ -27,6 +28,16 @@ type program struct {
 	values []any
 	set    lua.Set
 	places map[string]int // of keys, unless there are few
+
+	row   row
+	alike bool // the operations of the step so far may be of a row
+}
+
+// row is the last steps of a program, if they are alike; see lua/many.lua.
+type row struct {
+	at    int // where it begins in code
+	steps int
+	width int // bytes of a step
 }
 
 // few is how many keys are found faster by looking at each.
@@ -38,19 +49,22 @@ func (s *Store) callMany(steps []*step) (*lua.Script, []any) {
 	for _, each := range steps {
 		n += len(each.ops)
 	}
-	p := &program{code: make([]byte, 0, n*doesLength), keys: make([]any, front, front+n+8)}
+	p := &program{code: make([]byte, 0, (n+1)*doesLength), keys: make([]any, front, front+n+8)}
 	if n > few {
 		p.places = make(map[string]int, n)
 	}
 	names, ends := s.names(steps, n)
 	begin, i := 0, 0
 	for _, each := range steps {
+		at := len(p.code)
+		p.alike = true
 		for j := range each.ops {
 			op := &each.ops[j]
 			t, _ := s.limits.of(op)
 			p.add(op, names[begin:ends[i]], t, j+1 < len(each.ops))
 			begin, i = ends[i], i+1
 		}
+		p.line(at)
 	}
 	return s.scripts.Many(p.set), p.args(s.instant())
 }
@@ -82,9 +96,44 @@ func (p *program) add(op *core.Op, key string, t *terms, more bool) {
 		x, y := details(op)
 		p.values = append(p.values, op.Cost, x, y)
 	}
+	fresh := len(p.keys) - front + 1
 	k, l := p.key(key), p.limit(op, t)
-	p.code = append(p.code, does, byte(k>>16), byte(k>>8), byte(k), byte(l>>16), byte(l>>8), byte(l))
+	p.alike = p.alike && k == fresh && does&^doesMore == doesVerb[core.Take]
+	at := len(p.code)
+	p.code = append(p.code, does, 0, 0, 0, 0, 0, 0)
+	putPlace(p.code[at+1:], k)
+	putPlace(p.code[at+4:], l)
 }
+
+// line puts the step that begins in code at a byte into a row: the last, if that is
+// of steps with the same limits, or one of its own.
+func (p *program) line(at int) {
+	if !p.alike {
+		p.row = row{}
+		return
+	}
+	if width := len(p.code) - at; width != p.row.width || !p.sameLimits(at) {
+		p.row = row{at: at, width: width}
+		p.code = slices.Insert(p.code, at, doesRow, 0, 0, 0, 0, 0, 0)
+		putPlace(p.code[at+4:], width/doesLength)
+	}
+	p.row.steps++
+	putPlace(p.code[p.row.at+1:], p.row.steps)
+}
+
+// sameLimits tells whether the step at a byte has the limits of those in the row.
+func (p *program) sameLimits(at int) bool {
+	step, first := p.code[at:], p.code[p.row.at+doesLength:]
+	for i := 4; i < len(step); i += doesLength {
+		if string(step[i:i+3]) != string(first[i:i+3]) {
+			return false
+		}
+	}
+	return true
+}
+
+// putPlace writes a place, or a number, into three bytes.
+func putPlace(b []byte, n int) { b[0], b[1], b[2] = byte(n>>16), byte(n>>8), byte(n) }
 
 // key returns the place of a key, from 1.
 func (p *program) key(name string) int {
