@@ -1,0 +1,86 @@
+package redisstore
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/core"
+	"github.com/redis/go-redis/v9"
+)
+
+// listing prints a program: its rows as the number of steps and of operations,
+// its operations as what they do and the places of key and limit.
+func listing(code []byte) string {
+	place := func(b []byte) int { return int(b[0])<<16 + int(b[1])<<8 + int(b[2]) }
+	var b strings.Builder
+	for ; len(code) > 0; code = code[doesLength:] {
+		if code[0] == doesRow {
+			fmt.Fprintf(&b, "[%dx%d] ", place(code[1:]), place(code[4:]))
+			continue
+		}
+		fmt.Fprintf(&b, "%d:%d:%d ", code[0], place(code[1:]), place(code[4:]))
+	}
+	return strings.TrimSpace(b.String())
+}
+
+func TestStepsThatAreAlikeFormARow(t *testing.T) {
+	s := MustNew(redis.NewClient(&redis.Options{}), Options{})
+	defer s.client.Close()
+	second, minute := limit(t, "5/1s"), limit(t, "9/1m")
+	// A step is the keys of takes of 1, with a "!" if it costs 2. Capitals are
+	// under the limit of a minute.
+	for steps, want := range map[string]string{
+		"a b c":       "[3x1] 0:1:1 0:2:1 0:3:1",
+		"a B c":       "[1x1] 0:1:1 [1x1] 0:2:2 [1x1] 0:3:1",
+		"a a":         "[1x1] 0:1:1 0:1:1",
+		"a b a c d":   "[2x1] 0:1:1 0:2:1 0:1:1 [2x1] 0:3:1 0:4:1",
+		"aB cD":       "[2x2] 8:1:1 0:2:2 8:3:1 0:4:2",
+		"a cD":        "[1x1] 0:1:1 [1x2] 8:2:1 0:3:2",
+		"aB c":        "[1x2] 8:1:1 0:2:2 [1x1] 0:3:1",
+		"aB Cd":       "[1x2] 8:1:1 0:2:2 [1x2] 8:3:2 0:4:1",
+		"ab ac de":    "[1x2] 8:1:1 0:2:1 8:1:1 0:3:1 [1x2] 8:4:1 0:5:1",
+		"aa b":        "8:1:1 0:1:1 [1x1] 0:2:1",
+		"a b! c":      "[1x1] 0:1:1 16:2:1 [1x1] 0:3:1",
+		"ab!c d":      "8:1:1 24:2:1 0:3:1 [1x1] 0:4:1",
+		"a b c d e f": "[6x1] 0:1:1 0:2:1 0:3:1 0:4:1 0:5:1 0:6:1",
+	} {
+		var list []*step
+		for _, text := range strings.Fields(steps) {
+			each := new(step)
+			for _, c := range text {
+				if c == '!' {
+					each.ops[len(each.ops)-1].Cost = 2
+					continue
+				}
+				op := core.Op{Rule: "r", Key: strings.ToLower(string(c)), Limit: second, Cost: 1}
+				if c < 'a' {
+					op.Limit = minute
+				}
+				each.ops = append(each.ops, op)
+			}
+			list = append(list, each)
+		}
+		_, args := s.callMany(list)
+		code := args[front+args[2].(int)+1].([]byte)
+		if got := listing(code); got != want {
+			t.Errorf("%s is %s, not %s", steps, got, want)
+		}
+	}
+}
+
+// The number of steps takes more than a byte.
+func TestALongRow(t *testing.T) {
+	s := MustNew(redis.NewClient(&redis.Options{}), Options{})
+	defer s.client.Close()
+	l := limit(t, "5/1s")
+	list := make([]*step, 70_000)
+	for i := range list {
+		list[i] = &step{ops: []core.Op{{Rule: "r", Key: fmt.Sprint(i), Limit: l, Cost: 1}}}
+	}
+	_, args := s.callMany(list)
+	got := listing(args[front+args[2].(int)+1].([]byte))
+	if begin, end := "[70000x1] 0:1:1 0:2:1 ", " 0:70000:1"; !strings.HasPrefix(got, begin) || !strings.HasSuffix(got, end) {
+		t.Errorf("the program is %.40s ... %s", got, got[len(got)-20:])
+	}
+}
