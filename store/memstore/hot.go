@@ -10,7 +10,8 @@ import (
 // hot is a key that is asked for time and again. As long as its shard points to
 // it, what the key has used is here and not in its slot, in one word, so that
 // whoever asks for the key needs no lock, however many they are. All else that
-// touches the shard takes the lock and recalls the key first.
+// touches the shard takes the lock and recalls the key first. Its kind points to it
+// too, until another key of the kind is hot: the hottest is found without a hash.
 type hot struct {
 	state atomic.Uint64 // see pack, or recalled
 	base  int64         // the instant from which marks count
@@ -42,9 +43,14 @@ func (r *hot) unpack(w uint64) (used, mark int64) {
 	return used, r.base + int64(w-uint64(used)<<(r.bits&63))
 }
 
-// take carries out a plain Take at now if it is of this key, and gcra can.
-func (r *hot) take(hash uint64, v *listed, op *core.Op, now int64, d *core.Decision) (done bool) {
-	if r.hash != uint32(hash>>32) || r.kind != v.id || r.key != op.Key || (now-r.base)>>(r.bits&63) != 0 {
+// is tells whether this is the key of a kind.
+func (r *hot) is(hash uint64, v *listed, key string) bool {
+	return r.hash == uint32(hash>>32) && r.kind == v.id && r.key == key
+}
+
+// take carries out a plain Take of the key, which is of kind v, at now, if gcra can.
+func (r *hot) take(v *listed, op *core.Op, now int64, d *core.Decision) (done bool) {
+	if (now-r.base)>>(r.bits&63) != 0 {
 		return false
 	}
 	for {
@@ -80,6 +86,7 @@ func (h *shard) heat(i int, v *listed) {
 	}
 	r.state.Store(r.pack(c.used, c.mark))
 	h.hot.Store(r)
+	v.hot.Store(r)
 }
 
 // recall puts what the shard's hot key has used back into its slot.
@@ -89,6 +96,7 @@ func (h *shard) recall() {
 		return
 	}
 	h.hot.Store(nil)
+	(*h.kinds.list.Load())[r.kind].hot.CompareAndSwap(r, nil)
 	h.row = 0
 	i := h.seek(h.home(r.hash), r.hash, r.key)
 	for h.slots[i].kind&^idle != r.kind {

@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,7 +16,7 @@ import (
 func heat(t *testing.T, s *Store, op core.Op) {
 	t.Helper()
 	n := 0
-	for ; !isHot(t, s, op); n++ {
+	for ; !isHot(t, s, op) && n <= hotAfter+1; n++ {
 		do(t, s, op)
 	}
 	if n != hotAfter && n != hotAfter+1 { // one that is new is inserted first
@@ -172,17 +173,65 @@ func TestAHotKeyIsOneKeyUnderOneLimit(t *testing.T) {
 	}
 	hash := v.hash(s.subject(op.Key))
 	r := s.shards[s.shardOf(s.subject(op.Key))].hot.Load()
-	other := *v
-	other.id++
-	yek := op
-	yek.Key = "yek"
-	for name, done := range map[string]bool{
-		"hash":  r.take(hash^1<<63, v, &op, start, new(core.Decision)),
-		"limit": r.take(hash, &other, &op, start, new(core.Decision)),
-		"key":   r.take(hash, v, &yek, start, new(core.Decision)),
+	other := &listed{kind: v.kind, id: v.id + 1, gcra: v.gcra, salt: v.salt}
+	if !r.is(hash, v, op.Key) {
+		t.Error("the key is not itself")
+	}
+	for name, is := range map[string]bool{
+		"hash":  r.is(hash^1<<63, v, op.Key),
+		"limit": r.is(hash, other, op.Key),
+		"key":   r.is(hash, v, "yek"),
 	} {
-		if done {
-			t.Errorf("decided in spite of another %s", name)
+		if is {
+			t.Errorf("taken for another %s", name)
+		}
+	}
+}
+
+// A kind knows which of its keys became hot last, until that is recalled.
+func TestAKindPointsToItsLatestHotKey(t *testing.T) {
+	s, _ := newStore(t, 0)
+	first, second := takes("key", limit("100/1m")), takes("yek", limit("100/1m"))
+	for i := 0; s.shardOf(s.subject(second.Key)) == s.shardOf(s.subject(first.Key)); i++ {
+		second.Key = fmt.Sprint("yek", i)
+	}
+	v, err := s.kinds.of(&first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	latest := func() string {
+		if r := v.hot.Load(); r != nil {
+			return r.key
+		}
+		return ""
+	}
+	recall := func(op core.Op) {
+		h := &s.shards[s.shardOf(s.subject(op.Key))]
+		h.lock()
+		h.mu.Unlock()
+	}
+	heat(t, s, first)
+	heat(t, s, second)
+	for _, row := range []struct {
+		recalled core.Op
+		want     string
+	}{{first, second.Key}, {second, ""}} {
+		recall(row.recalled)
+		if got := latest(); got != row.want {
+			t.Errorf("the latest hot key is %q, want %q", got, row.want)
+		}
+	}
+}
+
+// Whatever the kind points to, a key counts its own units.
+func TestKeysOfAKindAreDecidedEachByItself(t *testing.T) {
+	s, _ := newStore(t, 0)
+	hot, cold := takes("key", limit("100/1m")), takes("yek", limit("100/1m"))
+	heat(t, s, hot)
+	for i, op := range []core.Op{cold, hot, cold, hot} {
+		want := []int64{99, 100 - hotAfter - 2, 98, 100 - hotAfter - 3}[i]
+		if got := do(t, s, op)[0].Remaining; got != want {
+			t.Errorf("take %d leaves %d, want %d", i+1, got, want)
 		}
 	}
 }

@@ -59,7 +59,8 @@ type listed struct {
 	kind
 	id   kindID
 	gcra gcra
-	salt uint64 // of the hashes of its keys: one for each rule and algorithm
+	salt uint64              // of the hashes of its keys: one for each rule and algorithm
+	hot  atomic.Pointer[hot] // the key of this kind that became hot last, or nil
 }
 
 // kinds numbers the kinds that the store has seen. It never holds more than

@@ -14,19 +14,41 @@ func (s *Store) take(op *core.Op, d *core.Decision) (now int64, done bool) {
 	if v == nil || !v.matches(op) || v.gcra.every == 0 {
 		return unread, false
 	}
-	subject := s.subject(op.Key)
-	hash := v.hash(subject)
-	h := &s.shards[s.shardOf(subject)]
+	if r := v.hot.Load(); r != nil && r.key == op.Key {
+		now = s.clock()
+		if r.take(v, op, now, d) {
+			s.tidySometimes(now)
+			return now, true
+		}
+		hash, h := s.shardFor(op.Key, v)
+		return h.take(hash, v, op, now, d)
+	}
+	hash, h := s.shardFor(op.Key, v)
 	r := h.hot.Load()
 	now = s.clock()
-	if r != nil && r.take(hash, v, op, now, d) {
-		// The instant draws who tidies: a count that all share, or a random
-		// number, would cost too much.
-		if uint64(now)*spread>>32%tidyInstants == 0 {
-			s.tidy(now)
-		}
+	if r != nil && r.is(hash, v, op.Key) && r.take(v, op, now, d) {
+		s.tidySometimes(now)
 		return now, true
 	}
+	return h.take(hash, v, op, now, d)
+}
+
+// shardFor returns the hash of a key of kind v, and the shard that it is in.
+func (s *Store) shardFor(key string, v *listed) (hash uint64, h *shard) {
+	subject := s.subject(key)
+	return v.hash(subject), &s.shards[s.shardOf(subject)]
+}
+
+// tidySometimes is for takes without the lock. The instant draws who tidies: a count
+// that all share, or a random number, would cost too much.
+func (s *Store) tidySometimes(now int64) {
+	if uint64(now)*spread>>32%tidyInstants == 0 {
+		s.tidy(now)
+	}
+}
+
+// take is the part of a take that needs the lock. It reports as that does.
+func (h *shard) take(hash uint64, v *listed, op *core.Op, now int64, d *core.Decision) (at int64, done bool) {
 	h.mu.Lock()
 	if r := h.hot.Load(); r != nil && r.hash == uint32(hash>>32) {
 		h.recall()
@@ -45,7 +67,7 @@ func (s *Store) take(op *core.Op, d *core.Decision) (now int64, done bool) {
 	due := h.steps%tidyEvery == 0
 	h.mu.Unlock()
 	if due {
-		s.tidy(now)
+		h.store.tidy(now)
 	}
 	return now, true
 }
