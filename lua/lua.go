@@ -96,13 +96,13 @@ func (c *Scripts) Many(set Set) *Script {
 		}
 	}
 	glue := fmt.Sprintf("local steps = {%s }\nlocal quicks = {%s }\n", &steps, &quicks)
-	kept, _ := c.many.LoadOrStore(set, c.assemble(set, glue, "many.lua"))
+	kept, _ := c.many.LoadOrStore(set, c.assemble(set, glue, "steps.lua", "row.lua", "many.lua"))
 	return kept.(*Script)
 }
 
 // assemble puts a script together: what the algorithms share, the algorithms,
 // the glue that names them, and the driver.
-func (c *Scripts) assemble(set Set, glue, driver string) *Script {
+func (c *Scripts) assemble(set Set, glue string, driver ...string) *Script {
 	var b strings.Builder
 	b.WriteString(c.source("prelude.lua"))
 	if set&growing != 0 {
@@ -116,7 +116,9 @@ func (c *Scripts) assemble(set Set, glue, driver string) *Script {
 	b.WriteString(glue)
 	b.WriteString(c.source("keys.lua"))
 	b.WriteString(c.source("answer.lua"))
-	b.WriteString(c.source(driver))
+	for _, name := range driver {
+		b.WriteString(c.source(name))
+	}
 	plain := newScript(b.String())
 	if set&growing != 0 {
 		return plain
