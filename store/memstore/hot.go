@@ -13,12 +13,17 @@ import (
 // touches the shard takes the lock and recalls the key first. Its kind points to it
 // too, until another key of the kind is hot: the hottest is found without a hash.
 type hot struct {
+	base int64 // the instant from which marks count
+	bits uint8 // of a mark in state
+	hash uint32
+	kind kindID
+	key  string
+
+	// The state is in a cache line of its own: it is written all the time, and
+	// those who look whether this is their key need not wait for that.
+	_     [cacheLine - 40]byte
 	state atomic.Uint64 // see pack, or recalled
-	base  int64         // the instant from which marks count
-	bits  uint8         // of a mark in state
-	hash  uint32
-	kind  kindID
-	key   string
+	_     [cacheLine - 8]byte
 }
 
 // fewestBits of a mark reach for 71 minutes.

@@ -381,6 +381,14 @@ func TestADecisionNeedsTwoCacheLinesOfItsShard(t *testing.T) {
 	}
 }
 
+func TestTheStateOfAHotKeyHasACacheLineOfItsOwn(t *testing.T) {
+	var r hot
+	at := unsafe.Offsetof(r.state)
+	if strconv.IntSize == 64 && (at != cacheLine || unsafe.Sizeof(r) != 2*cacheLine) {
+		t.Errorf("the state begins at byte %d of %d", at, unsafe.Sizeof(r))
+	}
+}
+
 func TestAStateTakesNothingFromTheOneBefore(t *testing.T) {
 	s, c := newStore(t, 0)
 	oneShard(s)
