@@ -45,7 +45,8 @@ var redisPeers = []redisPeer{
 	{"PING, go-redis", openPing},
 }
 
-// steady refuses nobody in the contest, and its keys are in use.
+// steady refuses nobody in the contest. Keys get their unit back before they are
+// asked for again, as those of most callers do.
 var steady = quota{units: 1000, period: time.Second, burst: 1_000_000}
 
 // goRedis is the client of all peers but one, with its own defaults for
