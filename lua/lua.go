@@ -1,7 +1,8 @@
 // Package lua holds the scripts with which a Redis server decides: a prelude,
 // one file for each algorithm, the twin of the one in core, and two drivers. A
 // script is assembled from those that a set of limits needs. The protocol is
-// described in prelude.lua, the drivers, one.lua and many.lua, and answer.lua.
+// described in prelude.lua, the drivers, one.lua and many.lua, and answer.lua;
+// many.lua drives what steps.lua and row.lua define.
 package lua
 
 import (
