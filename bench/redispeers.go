@@ -3,12 +3,10 @@ package main
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/rueidis"
 	"github.com/throttled/throttled/v2"
 	"github.com/throttled/throttled/v2/store/goredisstore.v9"
 	"github.com/ulule/limiter/v3"
@@ -32,12 +30,14 @@ type redisPeer struct {
 // Those that are compared by name.
 const (
 	redisRate   = "redis_rate"
-	rueidisGCRA = "GCRA script, rueidis"
+	rueidisRate = "redis_rate's script, rueidis"
+	rueidisGCRA = "short GCRA, rueidis"
 )
 
 var redisPeers = []redisPeer{
 	{ours, openRedisStore},
 	{redisRate, openRedisRate},
+	{rueidisRate, openRueidisRate},
 	{rueidisGCRA, openRueidis},
 	{"ulule redis", openUluleRedis},
 	{"throttled goredis", openThrottledRedis},
@@ -121,33 +121,6 @@ func openThrottledRedis(addr string) (func() ask, func(), error) {
 		limited, _, err := l.RateLimitCtx(ctx, key, 1)
 		return granted(!limited, err)
 	}), stop, nil
-}
-
-// gcraScript is the shortest GCRA that decides at the server's time: ARGV holds
-// the interval of a unit and the burst in microseconds.
-const gcraScript = `
-local t = redis.call('TIME')
-local now = t[1] * 1000000 + t[2]
-local at = tonumber(redis.call('GET', KEYS[1]) or now)
-if at < now then at = now end
-at = at + ARGV[1]
-local wait = at - now - ARGV[2]
-if wait > 0 then return {0, wait} end
-redis.call('SET', KEYS[1], string.format('%d', at), 'PX', math.ceil((at - now) / 1000))
-return {1, at - now}`
-
-func openRueidis(addr string) (func() ask, func(), error) {
-	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true})
-	if err != nil {
-		return nil, func() {}, err
-	}
-	script := rueidis.NewLuaScript(gcraScript)
-	interval := steady.period.Microseconds() / int64(steady.units)
-	args := []string{strconv.FormatInt(interval, 10), strconv.FormatInt(interval*int64(steady.burst), 10)}
-	return same(func(ctx context.Context, key string) error {
-		r, err := script.Exec(ctx, c, []string{"rueidis:" + key}, args).AsIntSlice()
-		return granted(err == nil && r[0] == 1, err)
-	}), c.Close, nil
 }
 
 func openEvalSHA(addr string) (func() ask, func(), error) {

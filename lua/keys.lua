@@ -1,4 +1,4 @@
--- How keys are read and written.
+-- How keys are left behind.
 
 -- No unreadable value stays in the way for longer than these milliseconds.
 local QUARANTINE = 60000
@@ -16,9 +16,6 @@ local function quarantine(key)
   redis.call('PEXPIRE', key, format('%d', max(1, min(left, QUARANTINE))))
 end
 
--- The span that was last written, and its digits: new keys live equally long.
-local latest, digits = 0, '0'
-
 -- save writes next. A key that was not changed but has lost its time to live
 -- gets it back.
 local function save(key, text, next, reset)
@@ -29,12 +26,7 @@ local function save(key, text, next, reset)
   if not next and text and redis.call('PTTL', key) == -1 then
     next = text
   end
-  if not next then
-    return
+  if next then
+    write(key, next, reset)
   end
-  local span = ceil(reset / 1000) + keep
-  if span ~= latest then
-    latest, digits = span, format('%d', span)
-  end
-  redis.call('SET', key, next, 'PX', digits)
 end

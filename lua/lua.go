@@ -6,6 +6,7 @@
 package lua
 
 import (
+	"cmp"
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
@@ -20,17 +21,23 @@ import (
 //go:embed *.lua
 var files embed.FS
 
+type twin struct{ file, letter, quick string }
+
 // twins is the registry: the file of each algorithm, which defines a function of
-// the same name, the letter by which operations and keys name it, and the
-// function that decides most takes sooner, or nil.
-var twins = map[core.Algorithm]struct{ file, letter, quick string }{
+// the same name, the letter by which operations and keys name it, and the file of
+// its short cut, if it has one.
+var twins = map[core.Algorithm]twin{
 	core.GCRA:          {"gcra", "g", "gcra_quick"},
-	core.FixedWindow:   {"fixed_window", "f", "nil"},
-	core.SlidingLog:    {"sliding_log", "l", "nil"},
-	core.SlidingWindow: {"sliding_window", "w", "nil"},
-	core.TokenBucket:   {"token_bucket", "t", "nil"},
-	core.Concurrency:   {"concurrency", "c", "nil"},
+	core.FixedWindow:   {"fixed_window", "f", ""},
+	core.SlidingLog:    {"sliding_log", "l", ""},
+	core.SlidingWindow: {"sliding_window", "w", ""},
+	core.TokenBucket:   {"token_bucket", "t", ""},
+	core.Concurrency:   {"concurrency", "c", ""},
 }
+
+// ShortCut tells whether takes have a short cut under a limit of the algorithm
+// whose quota, in lowest terms with its period, is this.
+func ShortCut(a core.Algorithm, quota int64) bool { return quota == 1 && twins[a].quick != "" }
 
 // Letter is the short name of the algorithm in scripts and keys.
 func Letter(a core.Algorithm) string { return twins[a].letter }
@@ -63,6 +70,17 @@ type Set uint16
 // With returns the set with one more algorithm.
 func (s Set) With(a core.Algorithm) Set { return s | 1<<a }
 
+// twins returns those of the set, in the order of their numbers.
+func (s Set) twins() []twin {
+	var list []twin
+	for a := range core.Algorithm(len(twins)) {
+		if s&(1<<a) != 0 {
+			list = append(list, twins[a])
+		}
+	}
+	return list
+}
+
 // Scripts assembles scripts and keeps them. The zero value is ready, and it is
 // safe for concurrent use.
 type Scripts struct {
@@ -77,8 +95,9 @@ func (c *Scripts) One(a core.Algorithm) *Script {
 	if s, ok := c.one.Load(a); ok {
 		return s.(*Script)
 	}
-	glue := fmt.Sprintf("local step, quick = %s, %s\n", twins[a].file, twins[a].quick)
-	s := c.assemble(Set(0).With(a), glue, "one.lua")
+	quick := fmt.Sprintf("local quick = %s\n", cmp.Or(twins[a].quick, "nil"))
+	rest := fmt.Sprintf("local step = %s\n", twins[a].file)
+	s := c.assemble(Set(0).With(a), quick, []string{"one"}, rest, []string{"rest_one"})
 	kept, _ := c.one.LoadOrStore(a, s)
 	return kept.(*Script)
 }
@@ -90,36 +109,40 @@ func (c *Scripts) Many(set Set) *Script {
 		return s.(*Script)
 	}
 	var steps, quicks strings.Builder
-	for a := range core.Algorithm(len(twins)) {
-		if set&(1<<a) != 0 {
-			fmt.Fprintf(&steps, " %s = %s,", twins[a].letter, twins[a].file)
-			fmt.Fprintf(&quicks, " %s = %s,", twins[a].letter, twins[a].quick)
+	for _, twin := range set.twins() {
+		fmt.Fprintf(&steps, " %s = %s,", twin.letter, twin.file)
+		if twin.quick != "" {
+			fmt.Fprintf(&quicks, " %s = %s,", twin.letter, twin.quick)
 		}
 	}
-	glue := fmt.Sprintf("local steps = {%s }\nlocal quicks = {%s }\n", &steps, &quicks)
-	kept, _ := c.many.LoadOrStore(set, c.assemble(set, glue, "steps.lua", "row.lua", "many.lua"))
+	s := c.assemble(set,
+		fmt.Sprintf("local quicks = {%s }\n", &quicks), []string{"many", "row"},
+		fmt.Sprintf("local steps = {%s }\n", &steps), []string{"steps", "rest_many"})
+	kept, _ := c.many.LoadOrStore(set, s)
 	return kept.(*Script)
 }
 
-// assemble puts a script together: what the algorithms share, the algorithms,
-// the glue that names them, and the driver.
-func (c *Scripts) assemble(set Set, glue string, driver ...string) *Script {
+// assemble puts a script together: what a driver needs for short cuts, and then
+// what it needs otherwise. The glue names what the set has of either.
+func (c *Scripts) assemble(set Set, quickGlue string, quick []string, glue string, driver []string) *Script {
 	var b strings.Builder
-	b.WriteString(c.source("prelude.lua"))
-	if set&growing != 0 {
-		b.WriteString(c.source("packed.lua"))
-	}
-	for a := range core.Algorithm(len(twins)) {
-		if set&(1<<a) != 0 {
-			b.WriteString(c.source(twins[a].file + ".lua"))
+	c.append(&b, "prelude", "write")
+	for _, twin := range set.twins() {
+		if twin.quick != "" {
+			c.append(&b, twin.quick)
 		}
 	}
-	b.WriteString(glue)
-	b.WriteString(c.source("keys.lua"))
-	b.WriteString(c.source("answer.lua"))
-	for _, name := range driver {
-		b.WriteString(c.source(name))
+	b.WriteString(quickGlue)
+	c.append(&b, quick...)
+	if set&growing != 0 {
+		c.append(&b, "packed")
 	}
+	for _, twin := range set.twins() {
+		c.append(&b, twin.file)
+	}
+	b.WriteString(glue)
+	c.append(&b, "keys", "answer")
+	c.append(&b, driver...)
 	plain := newScript(b.String())
 	if set&growing != 0 {
 		return plain
@@ -129,23 +152,23 @@ func (c *Scripts) assemble(set Set, glue string, driver ...string) *Script {
 	return s
 }
 
-// source is a file without the comments and blank lines, which would
-// only travel.
-func (c *Scripts) source(name string) string {
+// append puts files behind what there is of a script, without the comments and
+// blank lines, which would only travel.
+func (c *Scripts) append(b *strings.Builder, names ...string) {
 	var from fs.FS = files
 	if c.Files != nil {
 		from = c.Files
 	}
-	text, err := fs.ReadFile(from, name)
-	if err != nil {
-		panic("headgate: the script " + name + " is missing")
-	}
-	var b strings.Builder
-	for line := range strings.Lines(string(text)) {
-		if code := strings.TrimSpace(line); code != "" && !strings.HasPrefix(code, "--") {
-			b.WriteString(strings.TrimRight(line, "\n"))
-			b.WriteByte('\n')
+	for _, name := range names {
+		text, err := fs.ReadFile(from, name+".lua")
+		if err != nil {
+			panic("headgate: the script " + name + ".lua is missing")
+		}
+		for line := range strings.Lines(string(text)) {
+			if code := strings.TrimSpace(line); code != "" && !strings.HasPrefix(code, "--") {
+				b.WriteString(strings.TrimRight(line, "\n"))
+				b.WriteByte('\n')
+			}
 		}
 	}
-	return b.String()
 }

@@ -1,62 +1,100 @@
 -- Rows: steps that are alike, which short cuts decide with less ado.
 
--- singles carries out a row of steps of one operation, whose keys begin at k.
-local function singles(k, steps, l)
-  local limit, olds, texts, resets, reply = limits[l], olds, texts, resets, reply
-  local quick, period, burst, name = limit.quick, limit.period, limit.extra, limit.text
-  for i = k, k + steps - 1 do
-    local next, remaining, reset = nil, nil, nil
-    if quick then
-      next, remaining, reset = quick(olds[i], 1, period, burst, name)
-    end
-    if next then
-      texts[i], resets[i] = next, reset
-      reply[size + 1], reply[size + 2] = remaining, reset * 4
-      size = size + 2
-    else
-      plain(i, l)
-    end
+-- The row that is under way: how many steps are left of it, the limits of each, how
+-- many these are, and the place before that of the next key.
+local left, own, width, before = 0, {}, 0, 0
+
+-- open begins the row at a byte of the program and returns where its steps begin.
+local function open(at)
+  local _, n2, n1, n, w2, w1, w, _, k2, k1, k = byte(program, at, at + WIDTH + 3)
+  left, width = (n2 * 256 + n1) * 256 + n, (w2 * 256 + w1) * 256 + w
+  before = (k2 * 256 + k1) * 256 + k - 1
+  for i = 1, width do
+    local l2, l1, l = byte(program, at + (i + 1) * WIDTH - 3, at + (i + 1) * WIDTH - 1)
+    own[i] = limits[(l2 * 256 + l1) * 256 + l]
   end
+  return at + WIDTH
 end
 
--- shortly carries out a step of a row, whose keys follow k, by the short cuts of its
--- limits, and returns whether all of them lead somewhere.
-local function shortly(at, k, own, width)
-  local answered = size
+-- singles decides steps of one operation, until the short cut leads nowhere, and
+-- returns how many.
+local function singles(limit)
+  local olds, texts, resets, reply, n = olds, texts, resets, reply, size
+  local quick, period, burst, name = limit.quick, limit.period, limit.extra, limit.text
+  for k = before + 1, before + left do
+    local next, remaining, reset = quick(olds[k], 1, period, burst, name)
+    if not next then
+      size = n
+      return k - before - 1
+    end
+    texts[k], resets[k] = next, reset
+    reply[n + 1], reply[n + 2] = remaining, reset * 4
+    n = n + 2
+  end
+  size = n
+  return left
+end
+
+-- together decides a step whose keys follow the k-th, and returns whether all short
+-- cuts lead somewhere.
+local function together(k)
+  local n = size
   for i = 1, width do
-    local remaining, reset = quickly(k + i, own[i], 1)
-    if not remaining then
-      undo(at, at + i * WIDTH - 1, answered)
+    local limit = own[i]
+    local next, remaining, reset =
+      limit.quick(olds[k + i], 1, limit.period, limit.extra, limit.text)
+    if not next then
+      for j = 1, i - 1 do
+        texts[k + j], reply[size + 2 * j - 1], reply[size + 2 * j] = nil, nil, nil
+      end
       return false
     end
-    reply[size + 1], reply[size + 2] = remaining, reset * 4
-    size = size + 2
+    texts[k + i], resets[k + i] = next, reset
+    reply[n + 1], reply[n + 2] = remaining, reset * 4
+    n = n + 2
   end
+  size = n
   return true
 end
 
--- row carries out the row at a byte and returns where the step after it begins.
-local function row(at)
-  local _, n2, n1, n, w2, w1, w, _, k2, k1, k = byte(program, at, at + WIDTH + 3)
-  local steps, width, own = (n2 * 256 + n1) * 256 + n, (w2 * 256 + w1) * 256 + w, {}
-  k = (k2 * 256 + k1) * 256 + k
-  at = at + WIDTH
-  for i = 1, width do
-    local l2, l1, l = byte(program, at + i * WIDTH - 3, at + i * WIDTH - 1)
-    own[i] = (l2 * 256 + l1) * 256 + l
-  end
-  if width == 1 then
-    singles(k, steps, own[1])
-    return at + steps * WIDTH
-  end
-  for i = 1, width do
-    own[i] = limits[own[i]]
-  end
-  for _ = 1, steps do
-    if not shortly(at, k - 1, own, width) then
-      settle(at)
+-- several is singles for steps of several operations.
+local function several()
+  for steps = 0, left - 1 do
+    if not together(before + steps * width) then
+      return steps
     end
-    at, k = at + width * WIDTH, k + width
   end
+  return left
+end
+
+-- shortly decides the steps of rows from a byte of the program on, and returns
+-- where short cuts lead nowhere, or where no row is.
+local function shortly(at)
+  repeat
+    if left == 0 then
+      if byte(program, at) ~= ROW then
+        return at
+      end
+      at = open(at)
+    end
+    local steps = nil
+    if width == 1 then
+      steps = singles(own[1])
+    else
+      steps = several()
+    end
+    left, before = left - steps, before + steps * width
+    at = at + steps * width * WIDTH
+  until left ~= 0
   return at
+end
+
+-- Nearly all calls end here, before anything is defined that they do not need: in
+-- rows, every key is changed.
+local at = shortly(1)
+if at == #program + 1 then
+  for k = 1, #KEYS do
+    write(KEYS[k], texts[k], resets[k])
+  end
+  return reply
 end

@@ -1,26 +1,9 @@
--- Steps that are decided together, one after the other, each all or nothing. What
--- they are is the program that many.lua describes.
-local WIDTH, ROW, TOGETHER, verbs = 7, 32, 100, { [0] = 'take', 'take', 'peek', 'refund', 'reset' }
-local byte, program, value = string.byte, ARGV[2], 3
-local reply, size = { now }, 1
+-- Steps that are decided one after the other, each all or nothing. What they are is
+-- the program that many.lua describes.
+local verbs = { [0] = 'take', 'take', 'peek', 'refund', 'reset' }
 
--- What is known of the keys, by their place: the state that was read, false if there
--- is none, or '' if it cannot be read; the state now, once it may be another; the
--- span until they are as good as new; and the step that used them last, with the
--- state before it.
-local olds, texts, resets = {}, {}, {}
+-- The step that used a key last, with the state before it, by the key's place.
 local users, texts0 = {}, {}
-
--- What is known of the limits, by their place.
-local limits = {}
-for i = 1, tonumber(ARGV[3]) do
-  local text = ARGV[value + 2]
-  local a, b, c = match(text, '^(%d+) (%d+) (%d+)$')
-  local letter = ARGV[value + 1]
-  limits[i] = { step = steps[letter], quick = b == '1' and quicks[letter],
-    text = text, period = a * 1, quota = b * 1, extra = c * 1 }
-  value = value + 2
-end
 
 -- fetch reads the operation of the program at a byte, and the values it brings.
 local function fetch(at)
@@ -31,27 +14,6 @@ local function fetch(at)
   end
   value = value + 3
   return does - 16, k, l, tonumber(ARGV[value - 2]), tonumber(ARGV[value - 1]), ARGV[value]
-end
-
--- Keys are read together, which takes less time than one by one. One without a
--- state has none, or is of another type.
-for first = 1, #KEYS, TOGETHER do
-  local last = min(first + TOGETHER - 1, #KEYS)
-  local read, strings = redis.call('MGET', unpack(KEYS, first, last)), 0
-  for k = first, last do
-    olds[k] = read[k - first + 1]
-    if olds[k] then
-      strings = strings + 1
-    end
-  end
-  if strings ~= last - first + 1 and redis.call('EXISTS', unpack(KEYS, first, last)) ~= strings then
-    for k = first, last do
-      local key = KEYS[k]
-      if not olds[k] and type(redis.pcall('GET', key)) == 'table' then
-        olds[k] = ''
-      end
-    end
-  end
 end
 
 -- known returns the state of a key now.
@@ -77,7 +39,7 @@ local function run(k, l, verb, cost, pending, x, y)
   end
   local limit = limits[l]
   local next, remaining, reset, wait =
-    limit.step(text, verb, cost, pending, limit.period, limit.quota, limit.extra, limit.text, x, y)
+    steps[limit.letter](text, verb, cost, pending, limit.period, limit.quota, limit.extra, limit.text, x, y)
   if next == nil then
     quarantine(KEYS[k])
     return nil

@@ -44,11 +44,11 @@ func TestQuickTakesAreDecidedAsByTheWholeAlgorithm(t *testing.T) {
 	t.Parallel()
 	const head = "local function gcra_quick(text, cost, period, burst, limit)\n"
 	files := scripts(t)
-	before, after, found := strings.Cut(string(files["gcra.lua"].Data), head)
+	before, after, found := strings.Cut(string(files["gcra_quick.lua"].Data), head)
 	if !found {
 		t.Fatal("there is no short cut")
 	}
-	files["gcra.lua"] = &fstest.MapFile{Data: []byte(before + head + "do return nil end\n" + after)}
+	files["gcra_quick.lua"] = &fstest.MapFile{Data: []byte(before + head + "do return nil end\n" + after)}
 	if found := difference(t, connect(t, redistest.Addr(t)), 100, func(s *Store) { s.scripts.Files = files }); found != "" {
 		t.Error(found)
 	}

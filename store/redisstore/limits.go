@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/lua"
 )
 
 // maxLimits is how many limits are remembered as valid. Others are checked
@@ -15,8 +16,9 @@ const maxLimits = 4096
 // terms are what scripts need of a valid limit: its numbers, as a text that is
 // an argument already.
 type terms struct {
-	limit core.Limit
-	text  any
+	limit    core.Limit
+	text     any
+	shortCut bool // the script has one
 }
 
 // limits remembers which limits were found valid. The zero value is ready.
@@ -49,7 +51,7 @@ func (k *limits) remember(op *core.Op) (*terms, error) {
 		return nil, fmt.Errorf("%w: rule %q: %w", core.ErrOp, op.Rule, err)
 	}
 	period, quota, extra := op.Limit.Numbers()
-	t := &terms{op.Limit, fmt.Sprintf("%d %d %d", period, quota, extra)}
+	t := &terms{op.Limit, fmt.Sprintf("%d %d %d", period, quota, extra), lua.ShortCut(op.Limit.Algorithm, quota)}
 	if k.size.Load() >= maxLimits {
 		return t, nil
 	}

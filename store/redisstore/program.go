@@ -98,7 +98,7 @@ func (p *program) add(op *core.Op, key string, t *terms, more bool) {
 	}
 	fresh := len(p.keys) - front + 1
 	k, l := p.key(key), p.limit(op, t)
-	p.alike = p.alike && k == fresh && does&^doesMore == doesVerb[core.Take]
+	p.alike = p.alike && t.shortCut && k == fresh && does&^doesMore == doesVerb[core.Take]
 	at := len(p.code)
 	p.code = append(p.code, does, 0, 0, 0, 0, 0, 0)
 	putPlace(p.code[at+1:], k)

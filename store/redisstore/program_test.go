@@ -27,9 +27,9 @@ func listing(code []byte) string {
 func TestStepsThatAreAlikeFormARow(t *testing.T) {
 	s := MustNew(redis.NewClient(&redis.Options{}), Options{})
 	defer s.client.Close()
-	second, minute := limit(t, "5/1s"), limit(t, "9/1m")
+	second, minute, uneven := limit(t, "5/1s"), limit(t, "10/1m"), limit(t, "7/1m")
 	// A step is the keys of takes of 1, with a "!" if it costs 2. Capitals are
-	// under the limit of a minute.
+	// under the limit of a minute, and a digit is under one without a short cut.
 	for steps, want := range map[string]string{
 		"a b c":       "[3x1] 0:1:1 0:2:1 0:3:1",
 		"a B c":       "[1x1] 0:1:1 [1x1] 0:2:2 [1x1] 0:3:1",
@@ -43,6 +43,8 @@ func TestStepsThatAreAlikeFormARow(t *testing.T) {
 		"aa b":        "8:1:1 0:1:1 [1x1] 0:2:1",
 		"a b! c":      "[1x1] 0:1:1 16:2:1 [1x1] 0:3:1",
 		"ab!c d":      "8:1:1 24:2:1 0:3:1 [1x1] 0:4:1",
+		"a 1 b":       "[1x1] 0:1:1 0:2:2 [1x1] 0:3:1",
+		"a1 b2":       "8:1:1 0:2:2 8:3:1 0:4:2",
 		"a b c d e f": "[6x1] 0:1:1 0:2:1 0:3:1 0:4:1 0:5:1 0:6:1",
 	} {
 		var list []*step
@@ -54,7 +56,9 @@ func TestStepsThatAreAlikeFormARow(t *testing.T) {
 					continue
 				}
 				op := core.Op{Rule: "r", Key: strings.ToLower(string(c)), Limit: second, Cost: 1}
-				if c < 'a' {
+				if c < 'A' {
+					op.Limit = uneven
+				} else if c < 'a' {
 					op.Limit = minute
 				}
 				each.ops = append(each.ops, op)
