@@ -36,7 +36,7 @@ local function singles(limit)
 end
 
 -- together decides a step whose keys follow the k-th, and returns whether all short
--- cuts lead somewhere.
+-- cuts lead somewhere. If not, the step will put more into the reply than this did.
 local function together(k)
   local n = size
   for i = 1, width do
@@ -45,7 +45,7 @@ local function together(k)
       limit.quick(olds[k + i], 1, limit.period, limit.extra, limit.text)
     if not next then
       for j = 1, i - 1 do
-        texts[k + j], reply[size + 2 * j - 1], reply[size + 2 * j] = nil, nil, nil
+        texts[k + j] = nil
       end
       return false
     end

@@ -81,20 +81,53 @@ func (w *twins) move() {
 	}
 }
 
-// steps makes up a batch.
+// steps makes up a batch: steps of all kinds, or most of one kind for several callers.
 func (w *twins) steps() []*step {
+	of := w.chosen()
+	if w.r.IntN(2) == 0 {
+		return w.alike(of)
+	}
 	var steps []*step
 	for range 2 + w.r.IntN(8) {
-		each := new(step)
-		of := make([]core.Limit, len(w.limits))
-		for i := range of {
-			of[i] = pick(w.r, w.limits[i])
+		steps = append(steps, w.step(of))
+		of = w.chosen()
+	}
+	return steps
+}
+
+// chosen is one of the limits of each rule.
+func (w *twins) chosen() []core.Limit {
+	of := make([]core.Limit, len(w.limits))
+	for i := range of {
+		of[i] = pick(w.r, w.limits[i])
+	}
+	return of
+}
+
+func (w *twins) step(of []core.Limit) *step {
+	var ops []core.Op
+	for range pick(w.r, []int{1, 1, 1, 2, 3, 4}) {
+		ops = append(ops, w.op(of))
+	}
+	return newStep(ops)
+}
+
+func newStep(ops []core.Op) *step { return &step{ops: ops, out: make([]core.Decision, len(ops))} }
+
+// alike makes up steps that take 1 under the same rules, for one caller each, and
+// now and then another in between.
+func (w *twins) alike(of []core.Limit) []*step {
+	rules := w.r.Perm(len(of))[:1+w.r.IntN(len(of))]
+	var steps []*step
+	for _, caller := range w.r.Perm(7) {
+		var ops []core.Op
+		for _, i := range rules {
+			ops = append(ops, core.Op{Rule: fmt.Sprintf("r%d", i), Key: string(rune('a' + caller)), Limit: of[i], Cost: 1, Lease: "u"})
 		}
-		for range pick(w.r, []int{1, 1, 1, 2, 3, 4}) {
-			each.ops = append(each.ops, w.op(of))
+		steps = append(steps, newStep(ops))
+		if w.r.IntN(8) == 0 {
+			steps = append(steps, w.step(of))
 		}
-		each.out = make([]core.Decision, len(each.ops))
-		steps = append(steps, each)
 	}
 	return steps
 }
@@ -160,7 +193,7 @@ func (w *twins) play(steps []*step) string {
 	ctx := context.Background()
 	apart := make([]*step, len(steps))
 	for i, each := range steps {
-		apart[i] = &step{ops: each.ops, out: make([]core.Decision, len(each.ops))}
+		apart[i] = newStep(each.ops)
 		if err := w.apart.decideTogether(ctx, apart[i:i+1]); err != nil {
 			w.t.Fatal(err)
 		}
