@@ -1,12 +1,8 @@
 -- gcra_quick is gcra for nearly all takes: of a new key, or one that was last used
 -- under this limit, where units come back one by one every period, at once. It
 -- returns nil where gcra has to decide: if the take is refused, units are booked, or
--- the clock has stepped back. max(a, b) ~= a is a < b; where a equals b both ways
--- lead to the same, and a comparison that could be broken unnoticed is not wanted.
+-- the clock has stepped back.
 local function gcra_quick(text, cost, period, burst, limit)
-  if cost == 0 then
-    return nil
-  end
   local used, mark = 0, now
   if text then
     if sub(text, HEAD + 1) ~= limit then
@@ -14,7 +10,7 @@ local function gcra_quick(text, cost, period, burst, limit)
     end
     used, mark = struct.unpack('>dd', text)
     local since = now - mark
-    if max(since, 0) ~= since then
+    if since < 0 then
       return nil
     end
     local turns = (since - since % period) / period
@@ -25,8 +21,8 @@ local function gcra_quick(text, cost, period, burst, limit)
     end
   end
   used = used + cost
-  if max(used, burst) ~= burst then
+  if used > burst then
     return nil
   end
-  return struct.pack(PAIR, used, mark, limit), burst - used, mark + used * period - now, 0
+  return struct.pack(PAIR, used, mark, limit), burst - used, mark + used * period - now
 end

@@ -54,7 +54,7 @@ end
 -- quickly carries out a take by the short cut of its algorithm, which grants it, or
 -- returns nil if there is none or it leads nowhere.
 local function quickly(k, limit, cost)
-  if not limit.quick then
+  if cost == 0 or not limit.quick then
     return nil
   end
   local next, remaining, reset = limit.quick(known(k), cost, limit.period, limit.extra, limit.text)

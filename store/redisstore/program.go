@@ -27,7 +27,7 @@ type program struct {
 	heads  []any // for each limit its letter and its text
 	values []any
 	set    lua.Set
-	places map[string]int // of keys, unless there are few
+	places map[string]int // of keys, or nil if they are few
 
 	row   row
 	alike bool // the operations of the step so far may be of a row
@@ -43,17 +43,35 @@ type row struct {
 // few is how many keys are found faster by looking at each.
 const few = 8
 
+// scratch is what a program needs only while it is put together.
+type scratch struct {
+	names  []byte // the keys of all operations
+	ends   []int  // where each ends
+	places map[string]int
+}
+
+// mostNames is how long a text of names is kept for the next program.
+const mostNames = 1 << 16
+
+func newScratch() any { return &scratch{places: map[string]int{}} }
+
+func (d *scratch) clear() {
+	clear(d.places)
+	d.ends = d.ends[:0]
+	if d.names = d.names[:0]; cap(d.names) > mostNames {
+		d.names = nil
+	}
+}
+
 // callMany is for any steps; see lua/many.lua.
 func (s *Store) callMany(steps []*step) (*lua.Script, []any) {
-	n := 0
-	for _, each := range steps {
-		n += len(each.ops)
-	}
+	d := s.scratches.Get().(*scratch)
+	names := s.names(steps, d)
+	n := len(d.ends)
 	p := &program{code: make([]byte, 0, (n+1)*doesLength), keys: make([]any, front, front+n+8)}
 	if n > few {
-		p.places = make(map[string]int, n)
+		p.places = d.places
 	}
-	names, ends := s.names(steps, n)
 	begin, i := 0, 0
 	for _, each := range steps {
 		at := len(p.code)
@@ -61,25 +79,26 @@ func (s *Store) callMany(steps []*step) (*lua.Script, []any) {
 		for j := range each.ops {
 			op := &each.ops[j]
 			t, _ := s.limits.of(op)
-			p.add(op, names[begin:ends[i]], t, j+1 < len(each.ops))
-			begin, i = ends[i], i+1
+			p.add(op, names[begin:d.ends[i]], t, j+1 < len(each.ops))
+			begin, i = d.ends[i], i+1
 		}
 		p.line(at)
 	}
+	d.clear()
+	s.scratches.Put(d)
 	return s.scripts.Many(p.set), p.args(s.instant())
 }
 
-// names returns the keys of all operations in one text, and where each ends.
-func (s *Store) names(steps []*step, n int) (text string, ends []int) {
-	buf, ends := make([]byte, 0, n*48), make([]int, 0, n)
+// names returns the keys of all operations in one text.
+func (s *Store) names(steps []*step, d *scratch) string {
 	for _, each := range steps {
 		for i := range each.ops {
 			op := &each.ops[i]
-			buf = s.key(buf, op.Key, op.Rule, lua.Letter(op.Limit.Algorithm))
-			ends = append(ends, len(buf))
+			d.names = s.key(d.names, op.Key, op.Rule, lua.Letter(op.Limit.Algorithm))
+			d.ends = append(d.ends, len(d.names))
 		}
 	}
-	return string(buf), ends
+	return string(d.names)
 }
 
 // add puts an operation into the program.

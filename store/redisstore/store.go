@@ -98,6 +98,7 @@ type Store struct {
 	queue         queue
 	callers       sync.Pool // of *caller
 	flights       sync.Pool // of *flight
+	scratches     sync.Pool // of *scratch
 	refusals      *refusals // nil if none are remembered
 }
 
@@ -121,7 +122,7 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 	}
 	s.queue.batch = cmp.Or(o.Batch, DefaultBatch)
 	s.sharded, s.heedsDeadline = traits(client)
-	s.callers.New, s.flights.New = newCaller, newFlight
+	s.callers.New, s.flights.New, s.scratches.New = newCaller, newFlight, newScratch
 	if o.Remember > 0 {
 		s.refusals = newRefusals(o.Remember, o.Clock)
 	}
