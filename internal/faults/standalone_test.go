@@ -147,15 +147,16 @@ func flap(s *scene) {
 }
 
 // strike sets faults one after the other, each until it has met one script call,
-// for all lanes at the same time.
-func strike(s *scene, count func(faultproxy.Counts) int, nth func(n int) faultproxy.Fault) {
+// for all lanes at the same time. Few scripts come while Redis is bypassed: where it
+// may be, only some of the faults are set.
+func strike(s *scene, every int, count func(faultproxy.Counts) int, nth func(n int) faultproxy.Fault) {
 	done := make(chan string, len(s.lanes))
 	for _, l := range s.lanes {
 		go func() {
 			defer l.proxy.Set(faultproxy.Fault{})
 			step := 1
 			if l.mode.over != nil {
-				step = 25 // few scripts come while Redis is bypassed
+				step = every
 			}
 			for n := 0; n <= count(l.proxy.Counts()); n += step {
 				l.proxy.Set(nth(n))
@@ -175,19 +176,19 @@ func strike(s *scene, count func(faultproxy.Counts) int, nth func(n int) faultpr
 }
 
 func cutRequests(s *scene) {
-	strike(s, func(c faultproxy.Counts) int { return min(c.Request, 300) }, func(n int) faultproxy.Fault {
+	strike(s, 25, func(c faultproxy.Counts) int { return min(c.Request, 300) }, func(n int) faultproxy.Fault {
 		return faultproxy.Fault{Nth: 1, CutRequest: faultproxy.After(n)}
 	})
 }
 
 func cutReplies(s *scene, abort bool) {
-	strike(s, func(c faultproxy.Counts) int { return c.Reply }, func(n int) faultproxy.Fault {
+	strike(s, 8, func(c faultproxy.Counts) int { return c.Reply }, func(n int) faultproxy.Fault {
 		return faultproxy.Fault{Nth: 1, CutReply: faultproxy.After(n), Abort: abort}
 	})
 }
 
 func dropReplies(s *scene) {
-	strike(s, func(faultproxy.Counts) int { return 12 }, func(n int) faultproxy.Fault {
+	strike(s, 4, func(faultproxy.Counts) int { return 12 }, func(n int) faultproxy.Fault {
 		return faultproxy.Fault{Nth: n + 1, Drop: true}
 	})
 }
