@@ -95,9 +95,9 @@ func (c *Scripts) One(a core.Algorithm) *Script {
 	if s, ok := c.one.Load(a); ok {
 		return s.(*Script)
 	}
-	quick := fmt.Sprintf("local quick = %s\n", cmp.Or(twins[a].quick, "nil"))
-	rest := fmt.Sprintf("local step = %s\n", twins[a].file)
-	s := c.assemble(Set(0).With(a), quick, []string{"one"}, rest, []string{"rest_one"})
+	s := c.assemble(Set(0).With(a),
+		part{fmt.Sprintf("local quick = %s\n", cmp.Or(twins[a].quick, "nil")), []string{"one"}},
+		part{fmt.Sprintf("local step = %s\n", twins[a].file), []string{"rest_one"}})
 	kept, _ := c.one.LoadOrStore(a, s)
 	return kept.(*Script)
 }
@@ -116,15 +116,21 @@ func (c *Scripts) Many(set Set) *Script {
 		}
 	}
 	s := c.assemble(set,
-		fmt.Sprintf("local quicks = {%s }\n", &quicks), []string{"many", "row"},
-		fmt.Sprintf("local steps = {%s }\n", &steps), []string{"steps", "rest_many"})
+		part{fmt.Sprintf("local quicks = {%s }\n", &quicks), []string{"many", "row"}},
+		part{fmt.Sprintf("local steps = {%s }\n", &steps), []string{"steps", "rest_many"}})
 	kept, _ := c.many.LoadOrStore(set, s)
 	return kept.(*Script)
 }
 
-// assemble puts a script together: what a driver needs for short cuts, and then
-// what it needs otherwise. The glue names what the set has of either.
-func (c *Scripts) assemble(set Set, quickGlue string, quick []string, glue string, driver []string) *Script {
+// part is files of a driver, and the line in front that names what they drive.
+type part struct {
+	glue  string
+	files []string
+}
+
+// assemble puts a script together: what its driver needs for short cuts, and then
+// what it needs otherwise.
+func (c *Scripts) assemble(set Set, quick, rest part) *Script {
 	var b strings.Builder
 	c.append(&b, "prelude", "write")
 	for _, twin := range set.twins() {
@@ -132,17 +138,17 @@ func (c *Scripts) assemble(set Set, quickGlue string, quick []string, glue strin
 			c.append(&b, twin.quick)
 		}
 	}
-	b.WriteString(quickGlue)
-	c.append(&b, quick...)
+	b.WriteString(quick.glue)
+	c.append(&b, quick.files...)
 	if set&growing != 0 {
 		c.append(&b, "packed")
 	}
 	for _, twin := range set.twins() {
 		c.append(&b, twin.file)
 	}
-	b.WriteString(glue)
+	b.WriteString(rest.glue)
 	c.append(&b, "keys", "answer")
-	c.append(&b, driver...)
+	c.append(&b, rest.files...)
 	plain := newScript(b.String())
 	if set&growing != 0 {
 		return plain
