@@ -17,7 +17,7 @@ var bounds = []bound{
 	inHTTPRefused("net/http, headers", httpLimits, 0.85),
 	inHTTPRefused("Gin, headers", ginRate, 0.95),
 	inHTTPRefused("Echo, no headers", echoOwn, 0.75),
-	inHTTPRefused("Fiber, headers", fiberOwn, 2.8),
+	inHTTPRefused("Fiber, headers", fiberOwn, 2.5),
 	inRedis(1, redisRate, 1.4),
 	inRedis(100, redisRate, 0.5),
 }
