@@ -54,6 +54,8 @@ What to make of it:
   the garbage collector included. *added* is what is left of *allowed* when the framework without a limiter is taken off.
   *refused* is the whole request; every limiter writes its own default answer, which is a problem body and seven headers
   or less with headgate and a short text with most others.
+* In memory, *headgate* is its store. *Limiter.Allow* and *Limiter.Take* ask a limiter with rules in front of that: the
+  one for a decision, the other for a grant that can be given back.
 * By default headgate sends five headers of two styles. *X-RateLimit only* is the three that most others send. Where
   headgate is alone in a table, its peers for that framework send headers always, or never.
 

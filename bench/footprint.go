@@ -19,7 +19,7 @@ func footprint(p pace) (*Table, error) {
 		fmt.Sprintf("Keys of 13 bytes that expire after %s. After that one key is in use for %s.", p.life, p.life/2),
 		[]string{"in use", "after expiry"}, nil)
 	for _, peer := range memoryPeers {
-		if peer.keyless || peer.name == oursTake {
+		if peer.keyless || peer.name == oursAllow || peer.name == oursTake {
 			continue
 		}
 		t.enter(0, contest([]contender{{peer.name, func() ([]float64, error) { return weighAlone(peer.name, p) }}}, 1))

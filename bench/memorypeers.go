@@ -37,14 +37,16 @@ type memoryPeer struct {
 
 // Those that are compared by name.
 const (
-	ours     = "headgate"
-	oursTake = "headgate, Limiter.Take"
-	goLimits = "sethvargo/go-limiter"
+	ours      = "headgate"
+	oursAllow = "headgate, Limiter.Allow"
+	oursTake  = "headgate, Limiter.Take"
+	goLimits  = "sethvargo/go-limiter"
 )
 
 var memoryPeers = []memoryPeer{
 	{name: ours, open: openStore},
-	{name: oursTake, open: openLimiter},
+	{name: oursAllow, open: openLimiter(allow)},
+	{name: oursTake, open: openLimiter(takeGrant)},
 	{name: goLimits, open: openGoLimiter},
 	{name: "map of x/time/rate, mutex", open: openRateMap},
 	{name: "throttled memstore", open: openThrottled},
@@ -74,21 +76,31 @@ func openStore(q quota) (func() take, error) {
 	}, nil
 }
 
-func openLimiter(q quota) (func() take, error) {
-	s, err := memstore.New(memstore.Options{})
-	if err != nil {
-		return nil, err
+// openLimiter is for a limiter of one rule, which is asked in one of its ways.
+func openLimiter(way func(l *core.Limiter, key string) bool) func(quota) (func() take, error) {
+	return func(q quota) (func() take, error) {
+		s, err := memstore.New(memstore.Options{})
+		if err != nil {
+			return nil, err
+		}
+		l, err := core.New(core.Config{Store: s, Rules: []core.Rule{{
+			Name: "api", Limit: q.limit(), Key: func(core.Request) (string, bool) { return "", true },
+		}}})
+		if err != nil {
+			return nil, err
+		}
+		return shared(func(key string) bool { return way(l, key) })
 	}
-	l, err := core.New(core.Config{Store: s, Rules: []core.Rule{{
-		Name: "api", Limit: q.limit(), Key: func(core.Request) (string, bool) { return "", true },
-	}}})
-	if err != nil {
-		return nil, err
-	}
-	return shared(func(key string) bool {
-		g, err := l.Take(context.Background(), key, 1)
-		return err == nil && g.Allowed()
-	})
+}
+
+func allow(l *core.Limiter, key string) bool {
+	d, err := l.Allow(context.Background(), key, 1)
+	return err == nil && d.Allowed
+}
+
+func takeGrant(l *core.Limiter, key string) bool {
+	g, err := l.Take(context.Background(), key, 1)
+	return err == nil && g.Allowed()
 }
 
 func openGoLimiter(q quota) (func() take, error) {

@@ -168,7 +168,7 @@ func (g *Grant) add(verb Verb, r *activeRule, key string, cost int64) error {
 		return err
 	}
 	op := g.room(r, t)
-	op.Verb, op.Key, op.Cost = verb, key, cost
+	op.Verb, op.Key, op.Cost, op.MaxWait = verb, key, cost, 0
 	if t.limit.Algorithm == Concurrency && verb == Take {
 		if g.lease == "" {
 			g.lease = g.limiter.leases.next()

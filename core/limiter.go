@@ -120,8 +120,8 @@ func (l *Limiter) Wait(ctx context.Context, key string, cost int64, max time.Dur
 }
 
 func (l *Limiter) grant(ctx context.Context, key string, cost int64, patience time.Duration) (*Grant, error) {
-	if cost < 0 {
-		return &Grant{}, fmt.Errorf("%w: the cost %d is negative", ErrOp, cost)
+	if err := checkCost(cost); err != nil {
+		return &Grant{}, err
 	}
 	l.consultStore()
 	g := &Grant{}
@@ -135,6 +135,13 @@ func (l *Limiter) grant(ctx context.Context, key string, cost int64, patience ti
 	}
 	g.conclude(ctx, err)
 	return g, cmp.Or(err, g.stopped, g.skipped)
+}
+
+func checkCost(cost int64) error {
+	if cost < 0 {
+		return fmt.Errorf("%w: the cost %d is negative", ErrOp, cost)
+	}
+	return nil
 }
 
 // Peek tells what [Limiter.Take] of one unit would decide, rule by rule, and
