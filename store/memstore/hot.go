@@ -53,7 +53,8 @@ func (r *hot) is(hash uint64, v *listed, key string) bool {
 	return r.hash == uint32(hash>>32) && r.kind == v.id && r.key == key
 }
 
-// take carries out a plain Take of the key, which is of kind v, at now, if gcra can.
+// take carries out a plain Take of the key, which is of kind v, at now, if gcra can
+// and the key stays in use.
 func (r *hot) take(v *listed, op *core.Op, now int64, d *core.Decision) (done bool) {
 	if (now-r.base)>>(r.bits&63) != 0 {
 		return false
@@ -65,7 +66,10 @@ func (r *hot) take(v *listed, op *core.Op, now int64, d *core.Decision) (done bo
 		if !good {
 			return false
 		}
-		if !d.Allowed || r.state.CompareAndSwap(w, r.pack(used, mark)) {
+		if !d.Allowed {
+			return d.ResetAfter > 0
+		}
+		if r.state.CompareAndSwap(w, r.pack(used, mark)) {
 			return true
 		}
 	}

@@ -236,6 +236,22 @@ func TestKeysOfAKindAreDecidedEachByItself(t *testing.T) {
 	}
 }
 
+func TestAHotKeyThatARefusalLeavesAsGoodAsNewIsForgotten(t *testing.T) {
+	s, c := newStore(t, 0)
+	op := takes("key", limit("3/1m"))
+	heat(t, s, op)
+	c.move(time.Minute - time.Microsecond)
+	op.Cost = 4
+	if d := do(t, s, op)[0]; d.Allowed || d.ResetAfter != time.Microsecond || !isHot(t, s, op) || s.Len() != 1 {
+		t.Errorf("%+v, hot %v, %d keys held", d, isHot(t, s, op), s.Len())
+	}
+	c.move(time.Microsecond)
+	want := core.Decision{Remaining: 3, RetryAfter: core.Never, At: c.now.Load()}
+	if d := do(t, s, op)[0]; d != want || isHot(t, s, op) || s.Len() != 0 {
+		t.Errorf("%+v, want %+v, hot %v, %d keys held", d, want, isHot(t, s, op), s.Len())
+	}
+}
+
 func TestAKeyIsHotAgainAfterItWasAsGoodAsNew(t *testing.T) {
 	for _, text := range []string{"1/1m", "1000/1m"} {
 		s, c := newStore(t, 0)
