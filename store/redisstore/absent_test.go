@@ -16,55 +16,72 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// absence is how a server is not there yet.
+type absence struct {
+	name  string
+	pool  int
+	fault faultproxy.Fault
+}
+
 // A program may start before its Redis: each call fails in time, and once the
 // server is there the same store decides and its faults are told.
 func TestAStoreThatStartsBeforeItsServerNeedsNoRestart(t *testing.T) {
-	for _, start := range []struct {
-		name  string
-		pool  int
-		fault faultproxy.Fault
-	}{
+	// A client whose connections have all been refused dials once a second.
+	const most = time.Second + 100*time.Millisecond
+	for _, start := range []absence{
 		{"refused", 20, faultproxy.Fault{Refuse: true}},
 		{"refused, few connections", 2, faultproxy.Fault{Refuse: true}},
 		{"silent", 20, faultproxy.Fault{Silent: true}},
 		{"silent, few connections", 2, faultproxy.Fault{Silent: true}},
 	} {
-		server := redistest.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
-		proxy := faultproxy.New(t, server.Addr)
-		proxy.Set(start.fault)
-		const timeout = 50 * time.Millisecond
-		c := redis.NewClient(&redis.Options{
-			Addr: proxy.Addr, ContextTimeoutEnabled: true, PoolSize: start.pool,
-			DialTimeout: 300 * time.Millisecond, ReadTimeout: 300 * time.Millisecond,
-		})
-		s := MustNew(c, Options{Prefix: redistest.Prefix(t), Timeout: timeout})
-		if n := proxy.Counts().Connections; n != 0 {
-			t.Errorf("%s: New made %d connections", start.name, n)
-		}
-		w := &told{done: make(chan struct{})}
-		l := core.MustNew(core.Config{Store: s, Logger: slog.New(slog.NewTextHandler(w, nil)), Rules: []core.Rule{{
-			Name: "r", Limit: limit(t, "100000/1h"), Key: func(core.Request) (string, bool) { return "k", true },
-		}}})
-		took := typical(func() {
-			if _, err := l.Take(context.Background(), "k", 1); err == nil {
-				t.Errorf("%s: a decision", start.name)
+		var recovered time.Duration
+		for range tries {
+			recovered = startBefore(t, start)
+			t.Logf("%s: a decision %v after the server came", start.name, recovered)
+			if recovered <= most {
+				break
 			}
-		})
-		if took > timeout+20*time.Millisecond {
-			t.Errorf("%s: an error after %v", start.name, took)
 		}
-
-		proxy.Set(faultproxy.Fault{})
-		recovered := eventually(t, s, "other")
-		t.Logf("%s: an error after %v, a decision %v after the server came", start.name, took, recovered)
-		// A client whose connections have all been refused dials once a second.
-		if recovered > time.Second+100*time.Millisecond {
+		if recovered > most {
 			t.Errorf("%s: a decision %v after the server came", start.name, recovered)
 		}
-		awaitTold(t, l, w, "code=HG007")
-		l.Close()
-		c.Close()
 	}
+}
+
+// startBefore starts a store before its server, and returns how long after that
+// came it decides.
+func startBefore(t *testing.T, start absence) (recovered time.Duration) {
+	t.Helper()
+	server := redistest.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+	proxy := faultproxy.New(t, server.Addr)
+	proxy.Set(start.fault)
+	c := redis.NewClient(&redis.Options{
+		Addr: proxy.Addr, ContextTimeoutEnabled: true, PoolSize: start.pool,
+		DialTimeout: 300 * time.Millisecond, ReadTimeout: 300 * time.Millisecond,
+	})
+	defer c.Close()
+	s := MustNew(c, Options{Prefix: redistest.Prefix(t), Timeout: 50 * time.Millisecond})
+	if n := proxy.Counts().Connections; n != 0 {
+		t.Errorf("%s: New made %d connections", start.name, n)
+	}
+	w := &told{done: make(chan struct{})}
+	l := core.MustNew(core.Config{Store: s, Logger: slog.New(slog.NewTextHandler(w, nil)), Rules: []core.Rule{{
+		Name: "r", Limit: limit(t, "100000/1h"), Key: func(core.Request) (string, bool) { return "k", true },
+	}}})
+	defer l.Close()
+	most := s.timeout + 20*time.Millisecond
+	took := typical(most, func() {
+		if _, err := l.Take(context.Background(), "k", 1); err == nil {
+			t.Errorf("%s: a decision", start.name)
+		}
+	})
+	if took > most {
+		t.Errorf("%s: an error after %v", start.name, took)
+	}
+	proxy.Set(faultproxy.Fault{})
+	recovered = eventually(t, s, "other")
+	awaitTold(t, l, w, "code=HG007")
+	return recovered
 }
 
 // awaitTold sends requests until the first finding is told.
@@ -91,7 +108,7 @@ func awaitTold(t *testing.T, l *core.Limiter, w *told, want string) {
 // Few connections, a slow network and many callers: sharing calls decides all of
 // them in a few round trips. A client that gets every step alone cannot, and then
 // nobody waits for longer than the timeout. A machine that stalls is no fault of
-// the store: of three crowds one has to be answered in time.
+// the store: of some crowds one has to be answered in time.
 func TestManyCallersOnTwoConnectionsAreAnsweredWithinTheTimeout(t *testing.T) {
 	const callers, timeout = 200, 400 * time.Millisecond
 	server := redistest.Start(t)
@@ -105,7 +122,7 @@ func TestManyCallersOnTwoConnectionsAreAnsweredWithinTheTimeout(t *testing.T) {
 		}
 		var decided int
 		var slowest time.Duration
-		for range 3 {
+		for range tries {
 			decided, slowest = crowd(t, proxy, server, c, callers, timeout)
 			t.Logf("%T: %d of %d decided, the slowest answer after %v", c, decided, callers, slowest)
 			if decided >= least && slowest <= timeout+20*time.Millisecond {

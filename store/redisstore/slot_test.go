@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/redis/go-redis/v9"
@@ -101,9 +103,29 @@ func TestTheStepsOfABusySubjectShareCallsOnACluster(t *testing.T) {
 	if err != nil || sent >= 800 {
 		t.Errorf("%d calls for 800 steps, %v", sent, err)
 	}
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
-	if len(s.queue.slots) != 0 {
-		t.Errorf("%d slots are kept", len(s.queue.slots))
-	}
+}
+
+// The steps of a slot wait for those of their slot alone, and nothing is kept of
+// it once they are decided.
+func TestSlotsAreQueuedApartAndForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{wait: slow}
+		s := faked(t, f, Options{})
+		s.shared = shareSlot
+		start := time.Now()
+		each(10, func(i int, _ string) {
+			ops := []core.Op{{Rule: fmt.Sprint(i), Key: string("ab"[i%2]), Limit: core.Limit{Quota: 1000, Period: 1e9}, Cost: 1}}
+			out := make([]core.Decision, 1)
+			if err := s.Apply(context.Background(), ops, out); err != nil || !out[0].Allowed {
+				t.Errorf("caller %d: %+v, %v", i, out[0], err)
+			}
+			if took, want := time.Since(start), latency*time.Duration(1+min(i/4, 1)); took != want {
+				t.Errorf("caller %d took %v, want %v", i, took, want)
+			}
+		})
+		if got, want := fmt.Sprint(f.seen()), "[[a] [a] [a a a] [b] [b] [b b b]]"; got != want {
+			t.Errorf("calls %s, want %s", got, want)
+		}
+		idle(t, s)
+	})
 }

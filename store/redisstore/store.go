@@ -41,7 +41,8 @@ type Options struct {
 	Prefix string
 
 	// Timeout bounds every call, the wait for a connection included; 0 means
-	// DefaultTimeout.
+	// DefaultTimeout. Less than three round trips to Redis may be too few for a
+	// connection to become ready.
 	Timeout time.Duration
 
 	// OneSlot puts all keys into one slot of a Cluster, see the package.
@@ -106,7 +107,9 @@ type Store struct {
 // The error names every mistake in the options.
 //
 // Set ContextTimeoutEnabled in the client's options: without it the client
-// ignores deadlines, and each call takes a goroutine more to end in time.
+// ignores deadlines, and each call takes a goroutine more to end in time. So does
+// each over TLS unless Protocol is 2; beside a Dialer that speaks TLS, TLSConfig
+// is to be set for the store to know.
 func New(client redis.UniversalClient, o Options) (*Store, error) {
 	if err := o.check(client); err != nil {
 		return nil, err
@@ -122,6 +125,7 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 	}
 	s.queue.batch = cmp.Or(o.Batch, DefaultBatch)
 	s.sharded, s.heedsDeadline = traits(client)
+	s.heedsDeadline = s.heedsDeadline && !overstays(client)
 	s.callers.New, s.flights.New, s.scratches.New = newCaller, newFlight, newScratch
 	if o.Remember > 0 {
 		s.refusals = newRefusals(o.Remember, o.Clock)
@@ -161,20 +165,6 @@ func MustNew(client redis.UniversalClient, o Options) *Store {
 		panic(err)
 	}
 	return s
-}
-
-// traits tells what the client is: one that spreads keys over servers, and one
-// that heeds the deadline of a context.
-func traits(client redis.UniversalClient) (sharded, heedsDeadline bool) {
-	switch c := client.(type) {
-	case *redis.Client:
-		return false, c.Options().ContextTimeoutEnabled
-	case *redis.ClusterClient:
-		return true, c.Options().ContextTimeoutEnabled
-	case *redis.Ring:
-		return true, c.Options().ContextTimeoutEnabled
-	}
-	return false, false
 }
 
 // Apply implements [core.Store].

@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
-	"slices"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -50,19 +52,6 @@ func TestAStoreWorksThroughTLSAsAUserOfItsOwn(t *testing.T) {
 	}
 }
 
-// typical is the median time of nine calls, which no pause of a busy machine
-// moves.
-func typical(call func()) time.Duration {
-	var took []time.Duration
-	for range 9 {
-		start := time.Now()
-		call()
-		took = append(took, time.Since(start))
-	}
-	slices.Sort(took)
-	return took[4]
-}
-
 // The client dials TLS without heeding the deadline of the call; the store does.
 func TestAHandshakeThatStallsCostsNoMoreThanTheTimeout(t *testing.T) {
 	const timeout = 50 * time.Millisecond
@@ -72,28 +61,93 @@ func TestAHandshakeThatStallsCostsNoMoreThanTheTimeout(t *testing.T) {
 			DialTimeout: 300 * time.Millisecond, MaxRetries: -1,
 		})
 		s := MustNew(c, Options{Timeout: timeout})
-		took := typical(func() {
-			if _, err := takeOne(context.Background(), s, "k"); err == nil {
-				t.Error("a decision")
-			}
-		})
-		t.Logf("ContextTimeoutEnabled %t: an error after %v", heeds, took)
-		if took < timeout || took > timeout+20*time.Millisecond {
-			t.Errorf("ContextTimeoutEnabled %t: an error after %v", heeds, took)
-		}
+		costsTheTimeout(t, fmt.Sprint("ContextTimeoutEnabled ", heeds), s)
 		c.Close()
 	}
+}
+
+// Before its first command the client looks for push messages, and if a record of
+// TLS has begun for longer than the deadline of the call allows; the store does
+// not wait for it.
+func TestARecordThatStallsCostsNoMoreThanTheTimeout(t *testing.T) {
+	const timeout = 25 * time.Millisecond
+	for _, protocol := range []int{2, 3} {
+		addr, config, begun := beginsRecords(t)
+		c := redis.NewClient(&redis.Options{
+			TLSConfig: config, ContextTimeoutEnabled: true, Protocol: protocol,
+			Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
+				d := tls.Dialer{Config: config}
+				conn, err := d.DialContext(ctx, network, addr)
+				if err == nil {
+					<-begun
+				}
+				return conn, err
+			},
+		})
+		s := MustNew(c, Options{Timeout: timeout})
+		costsTheTimeout(t, fmt.Sprint("protocol ", protocol), s)
+		c.Close()
+	}
+}
+
+// beginsRecords is a server that shakes hands, and then says the first bytes of a
+// record, of which begun tells, and nothing more.
+func beginsRecords(t testing.TB) (addr string, config *tls.Config, begun chan struct{}) {
+	t.Helper()
+	certified := httptest.NewTLSServer(nil)
+	t.Cleanup(certified.Close)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun = make(chan struct{}, 1000)
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() {
+				defer conn.Close()
+				if err := tls.Server(conn, certified.TLS).Handshake(); err != nil {
+					return
+				}
+				_, _ = conn.Write([]byte{23, 3, 3, 1, 0}) // the head of 256 bytes of data, since TLS 1.2
+				begun <- struct{}{}
+				_, _ = io.Copy(io.Discard, conn)
+			})
+		}
+	})
+	t.Cleanup(func() { ln.Close(); running.Wait() })
+	return ln.Addr().String(), certified.Client().Transport.(*http.Transport).TLSClientConfig, begun
 }
 
 // A handshake that stalls keeps its connection until the client's DialTimeout,
 // also after the call has ended: that is for how long a pool of such may last.
 func TestAfterAStalledHandshakeAStoreWorksWithinTheDialTimeout(t *testing.T) {
 	_, addr, config := redistest.TLS(t)
-	front, open := closedDoor(t, addr)
-	const dial = 500 * time.Millisecond
-	c := redis.NewClient(&redis.Options{
-		Addr: front, TLSConfig: config, ContextTimeoutEnabled: true, PoolSize: 2, DialTimeout: dial,
-	})
+	const dial, most = 500 * time.Millisecond, 600 * time.Millisecond
+	var took time.Duration
+	for range tries {
+		took = afterAStalledHandshake(t, addr, &redis.Options{
+			TLSConfig: config, ContextTimeoutEnabled: true, PoolSize: 2, DialTimeout: dial,
+		})
+		t.Logf("a decision %v after the network was mended", took)
+		if took <= most {
+			return
+		}
+	}
+	t.Errorf("a decision %v after the network was mended, want %v at most", took, most)
+}
+
+// afterAStalledHandshake returns how long after its network was mended a store
+// decides whose handshakes had all stalled.
+func afterAStalledHandshake(t *testing.T, server string, o *redis.Options) time.Duration {
+	t.Helper()
+	front, open := closedDoor(t, server)
+	o.Addr = front
+	c := redis.NewClient(o)
 	defer c.Close()
 	s := MustNew(c, Options{Timeout: 50 * time.Millisecond})
 	for range 5 {
@@ -102,11 +156,7 @@ func TestAfterAStalledHandshakeAStoreWorksWithinTheDialTimeout(t *testing.T) {
 		}
 	}
 	open()
-	took := eventually(t, s, "k")
-	t.Logf("a decision %v after the network was mended", took)
-	if took > dial+100*time.Millisecond {
-		t.Errorf("a decision %v after the network was mended", took)
-	}
+	return eventually(t, s, "k")
 }
 
 // closedDoor accepts connections and keeps them waiting until open is called;

@@ -111,9 +111,9 @@ func TestNoStepIsCountedTwiceWhenRepliesAreLost(t *testing.T) {
 	r := newRelay(t, addr)
 	s, _ := fresh(t, r.addr, Options{})
 	direct := connect(t, addr)
-	s.timeout = 200 * time.Millisecond
 	l := limit(t, "10/1h fixed-window")
 	apply(t, s, core.Op{Rule: "r", Key: "warm", Limit: l, Cost: 1})
+	s.timeout = 200 * time.Millisecond
 	r.mute.Store(true)
 	var all sync.WaitGroup
 	const callers = 300
