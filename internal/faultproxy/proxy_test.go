@@ -351,15 +351,18 @@ func TestEveryReplyIsHeldBackForTheDelay(t *testing.T) {
 	p, _ := start(t)
 	p.Set(Fault{Delay: 30 * time.Millisecond, Jitter: time.Millisecond})
 	c := dial(t, p.Addr)
-	begin := time.Now()
-	say(t, c, ping+script+ping)
-	hear(t, c, pong+answer+pong)
-	took := time.Since(begin)
-	if took < 30*time.Millisecond {
-		t.Errorf("three replies after %v", took)
+	fastest := time.Hour // of several, for the machine may pause
+	for range 5 {
+		begin := time.Now()
+		say(t, c, ping+script+ping)
+		hear(t, c, pong+answer+pong)
+		fastest = min(fastest, time.Since(begin))
 	}
-	if took > 85*time.Millisecond {
-		t.Errorf("three replies after %v: the delays add up", took)
+	if fastest < 30*time.Millisecond {
+		t.Errorf("three replies after %v", fastest)
+	}
+	if fastest > 85*time.Millisecond {
+		t.Errorf("three replies after %v: the delays add up", fastest)
 	}
 }
 

@@ -22,6 +22,10 @@ const (
 
 	// calm is how long all must go well for a fault to be over.
 	calm = 250 * time.Millisecond
+
+	// repeats is how often a fault is inflicted again when the machine, and not
+	// the limiter, may have held requests up.
+	repeats = 2
 )
 
 // sight is what requests notice of a fault.
@@ -73,6 +77,8 @@ type scene struct {
 	waits *waits
 	lanes []*lane
 
+	repeats int // that are left
+
 	server *redistest.Server            // that is met; nil in a Cluster
 	admin  *redis.Client                // of that server, past all proxies
 	past   func() redis.UniversalClient // makes a patient client for all that is kept
@@ -88,12 +94,12 @@ type scene struct {
 }
 
 // run puts every mode under load, inflicts the fault, and judges.
-func (f fault) run(t *testing.T, p place, w *waits, results *table) {
-	name := p.name + "/" + f.name
-	pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("fault", name)))
-	t.Cleanup(func() { wantNoGoroutines(t, name) })
+func (f fault) run(t *testing.T, p place, w *waits, repeats int, results *table) {
+	label := t.Name()
+	pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("fault", label)))
+	t.Cleanup(func() { wantNoGoroutines(t, label) })
 	s := p.open(t, &f)
-	s.t, s.waits = t, w
+	s.t, s.waits, s.repeats = t, w, repeats
 	if f.recovery == 0 {
 		f.recovery = usual
 	}
@@ -108,6 +114,10 @@ func (f fault) run(t *testing.T, p place, w *waits, results *table) {
 	s.wantNoImmortalKeys(t)
 	if f.after != nil {
 		f.after(s)
+	}
+	if entry.disturbed && !t.Failed() {
+		t.Run("again", func(t *testing.T) { f.run(t, p, w, repeats-1, results) })
+		return
 	}
 	results.add(entry, t.Failed())
 }

@@ -31,6 +31,10 @@ type verdict struct {
 	allowed    int           // how much that may be
 	recovery   time.Duration
 	leases     int // held by requests that have ended
+
+	late      failures // of what was promised about time
+	stalls    int      // those of them at which the machine had no processor to spare
+	disturbed bool     // all were such, and the fault is to be inflicted again
 }
 
 // probing is how many calls of the store may not have ended when all requests
@@ -46,13 +50,14 @@ func (s *scene) judge(t *testing.T, f *fault, l *lane) verdict {
 	v := verdict{mode: l.mode.name, requests: len(hits)}
 	tally.Add(t, "faults of the network and of servers, each in one of three modes", 1)
 	tally.Add(t, "requests during faults", int64(len(hits)))
-	s.judgeTimes(t, hits, &v)
+	s.judgeTimes(hits, &v)
 	s.judgeAnswers(t, f, l, hits, &v)
 	s.judgeCounts(t, l, hits, &v)
 	s.judgeAdmissions(t, l, hits, &v)
 	if v.recovery > f.recovery {
-		t.Errorf("decides again %v after the fault, want at most %v", v.recovery, f.recovery)
+		s.tooLate(&v, s.lifted, s.lifted.Add(v.recovery), "decides again %v after the fault, want at most %v", v.recovery, f.recovery)
 	}
+	s.settle(t, &v)
 	if l.proxy != nil {
 		c := l.proxy.Counts()
 		if calls, _ := l.asked(); c.Scripts-c.Errors > calls+probing {
@@ -65,26 +70,6 @@ func (s *scene) judge(t *testing.T, f *fault, l *lane) verdict {
 	t.Logf("%d requests, %d undecided (%d excused), slowest %v (%v with a processor), %d executions, %d over the limit (%d allowed), recovery %v, %d leases left",
 		v.requests, v.undecided, v.excused, v.slowest, v.net, v.executions, v.over, v.allowed, v.recovery, v.leases)
 	return v
-}
-
-// judgeTimes finds the slowest request. The time for which the machine had no
-// processor is not the limiter's.
-func (s *scene) judgeTimes(t *testing.T, hits []hit, v *verdict) {
-	t.Helper()
-	var late failures
-	for i := range hits {
-		h := &hits[i]
-		for _, d := range []span{{h.from, h.answered}, {h.answered, h.to}} {
-			took := d.to.Sub(d.from)
-			net := max(0, took-s.waits.during(d.from, d.to))
-			v.slowest, v.net = max(v.slowest, took), max(v.net, net)
-			if net > added {
-				late.add("rule %s at %v: took %v, %v of it with a processor: %v, %v",
-					h.rule, h.from.Sub(s.begun), took, net, h.err, h.release)
-			}
-		}
-	}
-	late.report(t, "requests were held up for too long")
 }
 
 // span is a piece of time.
@@ -112,7 +97,7 @@ func (f *failures) report(t *testing.T, what string) {
 // judgeAnswers looks at what clients got, and when Redis decided again.
 func (s *scene) judgeAnswers(t *testing.T, f *fault, l *lane, hits []hit, v *verdict) {
 	t.Helper()
-	var wrong, unexpected failures
+	var wrong failures
 	why := map[string]int{}
 	excused := s.excuses(l, hits)
 	for i := range hits {
@@ -136,14 +121,13 @@ func (s *scene) judgeAnswers(t *testing.T, f *fault, l *lane, hits []hit, v *ver
 			v.recovery = max(v.recovery, h.to.Sub(s.lifted))
 		}
 		if f.sees == nothing && !slices.Contains(f.unless, h.rule) {
-			unexpected.add("at %v: not decided after %v: %v", at, h.to.Sub(h.from), h.err)
+			s.tooLate(v, h.from.Add(-2*bypassed), h.to, "at %v: not decided after %v: %v", at, h.to.Sub(h.from), h.err)
 		}
 	}
 	for text, n := range why {
 		t.Logf("%5d × %s", n, text)
 	}
 	wrong.report(t, "wrong answers")
-	unexpected.report(t, "requests were not decided")
 	if f.sees == something && v.undecided == 0 {
 		t.Error("every request was decided: there was no fault")
 	}

@@ -45,7 +45,7 @@ func TestFaults(t *testing.T) {
 			for _, f := range p.faults {
 				t.Run(f.name, func(t *testing.T) {
 					t.Parallel()
-					f.run(t, p, w, &results)
+					f.run(t, p, w, repeats, &results)
 				})
 			}
 		})

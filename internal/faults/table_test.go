@@ -40,6 +40,7 @@ func (e *entry) worst(v *verdict) {
 	e.allowed = max(e.allowed, v.allowed)
 	e.recovery = max(e.recovery, v.recovery)
 	e.leases += v.leases
+	e.disturbed = e.disturbed || v.disturbed
 }
 
 // busy tells that too much was excused for recovery to be known.
@@ -80,6 +81,8 @@ and clients on the same two processors.
 * *Undecided* requests met the fault and were answered as their mode says. Of them, *excused* are those during which the
   machine had no processor to spare for 20 ms or more, and those that came while the breaker was open for that reason.
 * A request may take the store's timeout, 50 ms, and 20 ms more, the time without a processor taken off.
+* Where the machine stood still at each delay that was too long, the fault is inflicted again, twice at most, and the last
+  time counts.
 * *Executions* are how often Redis counted one request. *Admitted over the limit* is beside what may be lost when a server
   forgets: one limit for each time, and in memory what the fallback may admit.
 * *Decides again* is the time from the end of the fault to the last request that Redis did not decide.

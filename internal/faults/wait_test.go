@@ -2,6 +2,7 @@ package faults
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime/metrics"
@@ -14,7 +15,7 @@ import (
 // waits notes for how long the machine had no processor for this process and
 // for the servers that it started, although they had something to do, so that a
 // limiter is not blamed for what no code could have done better. The kernel tells
-// for each thread, where it does at all, and Go for its goroutines.
+// for each thread and processor, where it does at all, and Go for its goroutines.
 type waits struct {
 	end, done chan struct{}
 
@@ -54,11 +55,11 @@ func (w *waits) watch() {
 	defer close(w.done)
 	tick := time.NewTicker(look)
 	defer tick.Stop()
-	known, queued := map[string]time.Duration{}, newRunQueue()
+	known, queued, host := map[string]time.Duration{}, newRunQueue(), newSteal()
 	for last := time.Now(); ; {
 		waited := w.since(known)
 		now := time.Now()
-		waited = max(waited, now.Sub(last)-look, queued.worst()) // the machine itself may stand still
+		waited = max(waited, now.Sub(last)-look, queued.worst(), host.worst()) // the machine itself may stand still
 		w.mu.Lock()
 		w.samples = append(w.samples, sample{last, now, waited})
 		w.mu.Unlock()
@@ -120,7 +121,8 @@ func newRunQueue() *runQueue {
 	return q
 }
 
-// worst is the longest such wait since the last call, rounded down.
+// worst is the longest such wait since the last call. It is rounded up, by a
+// quarter at most, as a request may have waited for so long.
 func (q *runQueue) worst() (d time.Duration) {
 	metrics.Read(q.sample[:])
 	if q.sample[0].Value.Kind() != metrics.KindFloat64Histogram {
@@ -129,22 +131,40 @@ func (q *runQueue) worst() (d time.Duration) {
 	h := q.sample[0].Value.Float64Histogram()
 	for i := range h.Counts {
 		if i < len(q.counts) && h.Counts[i] > q.counts[i] {
-			d = time.Duration(max(0, h.Buckets[i]) * float64(time.Second))
+			d = seconds(h.Buckets[i], h.Buckets[i+1])
 		}
 	}
 	q.counts = append(q.counts[:0], h.Counts...)
 	return d
 }
 
+// seconds is the upper end of a bucket, or the lower one of the last.
+func seconds(from, to float64) time.Duration {
+	if math.IsInf(to, 1) {
+		to = from
+	}
+	return time.Duration(max(0, to) * float64(time.Second))
+}
+
 // during is what was waited between two instants, or as part of looks that
 // began before or ended after.
 func (w *waits) during(from, to time.Time) (d time.Duration) {
+	w.each(from, to, func(waited time.Duration) { d += waited })
+	return d
+}
+
+// longest is the most that was waited in one of the looks that during adds up.
+func (w *waits) longest(from, to time.Time) (d time.Duration) {
+	w.each(from, to, func(waited time.Duration) { d = max(d, waited) })
+	return d
+}
+
+func (w *waits) each(from, to time.Time, do func(waited time.Duration)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := len(w.samples) - 1; i >= 0 && w.samples[i].to.After(from); i-- {
 		if s := w.samples[i]; !s.from.After(to) {
-			d += s.waited
+			do(s.waited)
 		}
 	}
-	return d
 }

@@ -12,8 +12,8 @@ import (
 // a fallback that counts along.
 func TestOverAHealthyPrimaryTheStoreDecidesAsSpecified(t *testing.T) {
 	rows := map[string]func() Options{
-		"breaker":  func() Options { return Options{} },
-		"fallback": func() Options { return threeOf(Options{Fallback: memory()}) },
+		"breaker":  func() Options { return Options{Slow: patience} },
+		"fallback": func() Options { return threeOf(Options{Slow: patience, Fallback: memory()}) },
 	}
 	for name, options := range rows {
 		t.Run(name, func(t *testing.T) {

@@ -73,7 +73,7 @@ func begin(t testing.TB, c redis.UniversalClient, o InstancesOptions) *Instances
 func TestInstancesKnowOfEachOther(t *testing.T) {
 	server := redistest.Start(t)
 	c := connect(t, server.Addr)
-	o := InstancesOptions{Key: "fleet", TTL: 300 * ms}
+	o := InstancesOptions{Key: "fleet", TTL: 900 * ms}
 	var fleet []*Instances
 	for range 3 {
 		fleet = append(fleet, begin(t, c, o))
