@@ -1,0 +1,105 @@
+// Package test has what the tests of several packages need: to leave a test out
+// and say so, to find the programs that a test starts, and to measure time without
+// failing for it.
+//
+// Four variables of the environment steer it:
+//
+//	HEADGATE_LONG=1     also runs the suites that [Long] guards
+//	HEADGATE_REQUIRE=1  fails instead of leaving out what [Program] misses
+//	HEADGATE_MEASURE=F  appends a line to the file F for each figure of [AtMost]
+//	HEADGATE_SKIPPED=F  appends a line to the file F for each test that was left out
+package test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+// Skip leaves the test out for the reason, and says so on the standard error of
+// the program that started the test binary. go test prints nothing that a passing
+// package writes, unless it is asked to with -v.
+func Skip(t testing.TB, reason string) {
+	t.Helper()
+	line := fmt.Sprintf("SKIPPED %s: %s\n", t.Name(), reason)
+	if path := os.Getenv("HEADGATE_SKIPPED"); path != "" {
+		appendTo(t, path, line)
+	} else if w, err := openParentStderr(); err == nil {
+		w.WriteString(line) // best effort: the skip itself is on record with -v
+		w.Close()
+	}
+	t.Skip(reason)
+}
+
+// Long leaves the test out unless HEADGATE_LONG is 1. what says what the test does
+// that takes so long.
+func Long(t testing.TB, what string) {
+	t.Helper()
+	if os.Getenv("HEADGATE_LONG") != "1" {
+		Skip(t, what+"; HEADGATE_LONG=1 runs it")
+	}
+}
+
+// Program returns the path of a program. If it is not installed the test is left
+// out, or fails where HEADGATE_REQUIRE is 1; either names the Debian package that
+// brings the program.
+func Program(t testing.TB, name, debian string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		Missing(t, name+" is not in PATH; the Debian package "+debian+" brings it")
+	}
+	return path
+}
+
+// Missing leaves the test out because the machine lacks something, or fails it
+// where HEADGATE_REQUIRE is 1.
+func Missing(t testing.TB, reason string) {
+	t.Helper()
+	if os.Getenv("HEADGATE_REQUIRE") == "1" {
+		t.Fatal(reason)
+	}
+	Skip(t, reason)
+}
+
+// AtMost notes that what was measured as got and is meant to be at most bound. It
+// never fails the test, since a busy machine makes everything late: .ci/measure
+// prints all figures beside their bounds. Assert with it only what cannot be
+// counted or decided in fake time.
+func AtMost(t testing.TB, what string, got, bound time.Duration) {
+	t.Helper()
+	verdict := "ok"
+	if got > bound {
+		verdict = "OVER"
+	}
+	line := fmt.Sprintf("%-4s  %10s  at most %10s  %s: %s\n", verdict, rounded(got), rounded(bound), t.Name(), what)
+	t.Logf("measured: %s", line)
+	if path := os.Getenv("HEADGATE_MEASURE"); path != "" {
+		appendTo(t, path, line)
+	}
+}
+
+// rounded is d with some three digits.
+func rounded(d time.Duration) time.Duration {
+	unit := time.Duration(1)
+	for d/unit >= 1000 {
+		unit *= 10
+	}
+	return d.Round(unit)
+}
+
+// appendTo adds a line to a file, in one write, so that several processes may add
+// to the same file.
+func appendTo(t testing.TB, path, line string) {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.WriteString(line); err != nil {
+		t.Fatal(err)
+	}
+}

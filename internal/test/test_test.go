@@ -1,0 +1,94 @@
+package test_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/test"
+)
+
+// TestChild is what TestSkip starts as a process of its own.
+func TestChild(t *testing.T) {
+	switch os.Getenv("HEADGATE_CHILD") {
+	case "":
+		return
+	case "long":
+		test.Long(t, "it counts to a million")
+	case "program":
+		test.Program(t, "no-such-program", "no-such-package")
+	}
+}
+
+// run starts TestChild below a shell, which stands for the go command, and returns
+// what the shell's standard error got and the exit status.
+func run(t *testing.T, child string, env ...string) (stderr string, failed bool) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "stderr")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	cmd := exec.Command("/bin/sh", "-c", `"$0" -test.run '^TestChild$'; exit $?`, os.Args[0])
+	cmd.Env = append(os.Environ(), "HEADGATE_CHILD="+child, "HEADGATE_LONG=", "HEADGATE_REQUIRE=", "HEADGATE_SKIPPED=")
+	cmd.Env = append(cmd.Env, env...)
+	cmd.Stderr = file
+	failed = cmd.Run() != nil
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text), failed
+}
+
+func TestSkip(t *testing.T) {
+	if _, err := os.Stat("/proc/self/fd"); err != nil {
+		t.Skip("the standard error of another process can be opened on Linux alone")
+	}
+	const (
+		long    = "SKIPPED TestChild: it counts to a million; HEADGATE_LONG=1 runs it\n"
+		program = "SKIPPED TestChild: no-such-program is not in PATH; the Debian package no-such-package brings it\n"
+	)
+	list := filepath.Join(t.TempDir(), "list")
+	for _, row := range []struct {
+		name, child, env string
+		stderr           string
+		failed           bool
+	}{
+		{"a long suite is left out and listed", "long", "", long, false},
+		{"a long suite runs when it is asked for", "long", "HEADGATE_LONG=1", "", false},
+		{"a missing program is named with its package", "program", "", program, false},
+		{"a missing program fails where all is required", "program", "HEADGATE_REQUIRE=1", "", true},
+		{"a file takes the list", "program", "HEADGATE_SKIPPED=" + list, "", false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			stderr, failed := run(t, row.child, row.env)
+			if stderr != row.stderr || failed != row.failed {
+				t.Errorf("standard error %q, want %q; failed %v, want %v", stderr, row.stderr, failed, row.failed)
+			}
+		})
+	}
+	if text, err := os.ReadFile(list); err != nil || string(text) != program {
+		t.Errorf("the file has %q, want %q: %v", text, program, err)
+	}
+}
+
+func TestAtMost(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "figures")
+	t.Setenv("HEADGATE_MEASURE", path)
+	test.AtMost(t, "an answer", 1234567*time.Nanosecond, 2*time.Millisecond)
+	test.AtMost(t, "a late answer", 2001*time.Microsecond, 2*time.Millisecond)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(text), "\n")
+	if len(lines) != 3 || !strings.HasPrefix(lines[0], "ok ") || !strings.Contains(lines[0], "1.23ms  at most") ||
+		!strings.HasPrefix(lines[1], "OVER") || !strings.HasSuffix(lines[1], "TestAtMost: a late answer") {
+		t.Errorf("the file has %q", text)
+	}
+}
