@@ -1,10 +1,10 @@
 package faultproxy
 
 import (
-	"cmp"
 	"net"
-	"syscall"
 	"time"
+
+	"github.com/headgate/headgate/internal/freeport"
 )
 
 // door is where clients come in. It belongs to who holds Proxy.turn.
@@ -77,7 +77,9 @@ func (p *Proxy) clear() {
 }
 
 // jam fills the queue of clients that wait to be accepted, and accepts none: the
-// kernel then leaves further attempts to connect without an answer.
+// kernel then leaves further attempts to connect without an answer. The queue is
+// full when several attempts in a row get none, as one may get none because the
+// machine stood still.
 func (p *Proxy) jam() error {
 	if len(p.door.jam) > 0 {
 		return nil
@@ -86,13 +88,16 @@ func (p *Proxy) jam() error {
 	if err := p.listen(0); err != nil {
 		return err
 	}
-	for {
+	for unanswered := 0; unanswered < 3; {
 		c, err := net.DialTimeout("tcp", p.Addr, 10*time.Millisecond)
 		if err != nil {
-			return nil
+			unanswered++
+			continue
 		}
+		unanswered = 0
 		p.door.jam = append(p.door.jam, c)
 	}
+	return nil
 }
 
 // listen makes the port listen with room for that many clients in the queue.
@@ -107,23 +112,27 @@ func (p *Proxy) listen(queue int) error {
 		return err
 	}
 	var failed error
-	if err := raw.Control(func(fd uintptr) { failed = syscall.Listen(int(fd), queue) }); err != nil {
+	if err := raw.Control(func(fd uintptr) { failed = setBacklog(fd, queue) }); err != nil {
 		return err
 	}
 	return failed
 }
 
-// bind takes the port, the same one each time.
+// bind takes a free port, and the same one each time after the first.
 func (p *Proxy) bind() error {
-	ln, err := net.Listen("tcp", cmp.Or(p.Addr, "127.0.0.1:0"))
+	ln, err := p.listenAgain()
 	if err != nil {
 		return err
 	}
-	p.door.listener = ln.(*net.TCPListener)
-	if p.Addr == "" {
-		p.Addr = ln.Addr().String()
-	}
+	p.door.listener, p.Addr = ln.(*net.TCPListener), ln.Addr().String()
 	return nil
+}
+
+func (p *Proxy) listenAgain() (net.Listener, error) {
+	if p.Addr == "" {
+		return freeport.Listen()
+	}
+	return net.Listen("tcp", p.Addr)
 }
 
 // accept serves clients until the listener is paused.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/internal/freeport"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -14,9 +15,22 @@ import (
 const slots = 16384
 
 // Cluster starts a Redis Cluster of n masters that share the slots evenly, and
-// waits until each of them sees it complete. It ends with the test and skips as
-// [Start] does.
+// waits until each of them sees it complete. A node that is silent for less than a
+// minute is not held for dead, as none could take its place. The cluster ends with
+// the test and skips as [Start] does.
 func Cluster(t testing.TB, n int) []*Server {
+	t.Helper()
+	nodes := form(t, n)
+	for _, s := range nodes {
+		if err := dial(t, s.Addr).ConfigSet(context.Background(), "cluster-node-timeout", "60000").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return nodes
+}
+
+// form starts a cluster of n masters that hold a node for dead after a second.
+func form(t testing.TB, n int) []*Server {
 	t.Helper()
 	nodes := make([]*Server, n)
 	buses := make([]string, n)
@@ -74,7 +88,7 @@ func Join(t testing.TB, others []*Server) *Server {
 func startNode(t testing.TB) (s *Server, bus string) {
 	t.Helper()
 	s = start(t, func() []string {
-		_, bus, _ = net.SplitHostPort(freeAddr(t))
+		_, bus, _ = net.SplitHostPort(freeport.Addr(t))
 		return append(transient(), "--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "1000",
 			"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
 	})

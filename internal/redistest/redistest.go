@@ -9,8 +9,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"os"
-	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
@@ -40,29 +38,6 @@ func Prefix(t testing.TB) string {
 		t.Fatal(err)
 	}
 	return "test-" + hex.EncodeToString(b[:]) + ":"
-}
-
-// binary finds a program of the Redis distribution. If it is missing the test
-// is skipped loudly, or fails if HEADGATE_REQUIRE_REDIS is 1.
-func binary(t testing.TB, name string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err == nil {
-		return path
-	}
-	message := strings.Join([]string{
-		"",
-		"**********************************************************************",
-		"* REAL REDIS WAS NOT EXERCISED: " + name + " is not in PATH.",
-		"* Install Redis, or set REDIS_ADDR to the address of a server that the",
-		"* tests may use. HEADGATE_REQUIRE_REDIS=1 turns this skip into a failure.",
-		"**********************************************************************",
-	}, "\n")
-	if os.Getenv("HEADGATE_REQUIRE_REDIS") == "1" {
-		t.Fatal(message)
-	}
-	t.Skip(message)
-	return ""
 }
 
 // until asks again and again, a few milliseconds apart, until done says yes.

@@ -15,7 +15,7 @@ import (
 // knows all others. The nodes end with the test, which is skipped as by [Start].
 func Replicated(t testing.TB, n int) (masters, replicas []*Server) {
 	t.Helper()
-	masters = Cluster(t, n)
+	masters = form(t, n)
 	first := dial(t, masters[0].Addr)
 	for range masters {
 		replica, bus := startNode(t)

@@ -22,8 +22,8 @@ type Watched struct {
 
 // Sentinel starts a master, a replica and three sentinels, and waits until the
 // replica is in step and each sentinel knows all of them. A master that is
-// silent for 500 ms is replaced. All end with the test, which is skipped as by
-// [Start].
+// silent for 500 ms is replaced, unless [Watched.Keep] is called. All end with the
+// test, which is skipped as by [Start].
 func Sentinel(t testing.TB) *Watched {
 	t.Helper()
 	w := &Watched{Master: Start(t, "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")}
@@ -43,6 +43,20 @@ func Sentinel(t testing.TB) *Watched {
 		until(t, "sentinel", func(ctx context.Context) bool { return informed(ctx, s) })
 	}
 	return w
+}
+
+// Keep has the sentinels replace the master only after ten minutes of silence, for
+// tests in which a machine that stands still must not change the master.
+func (w *Watched) Keep(t testing.TB) {
+	t.Helper()
+	for _, s := range w.Sentinels {
+		c := redis.NewSentinelClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, DisableIdentity: true})
+		err := c.Set(context.Background(), MasterName, "down-after-milliseconds", "600000").Err()
+		c.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func startSentinel(t testing.TB, host, port string) *Server {

@@ -9,8 +9,10 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
+
+	"github.com/headgate/headgate/internal/freeport"
+	"github.com/headgate/headgate/internal/test"
 )
 
 // Server is a redis-server of this test.
@@ -29,8 +31,7 @@ type Server struct {
 
 // Start starts a redis-server without persistence on a free loopback port, with
 // args added to its command line, and waits until it answers. It ends with the
-// test. Without redis-server in PATH the test is skipped with a loud message, or
-// fails if HEADGATE_REQUIRE_REDIS is 1.
+// test. Without redis-server in PATH the test is left out, as by [test.Program].
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return start(t, func() []string { return append(transient(), args...) })
@@ -39,15 +40,15 @@ func Start(t testing.TB, args ...string) *Server {
 // transient are the arguments of a server that keeps nothing on disk.
 func transient() []string { return []string{"--save", "", "--appendonly", "no"} }
 
-// start starts redis-server on a free port. Somebody else may take the port
-// between the look for it and the start: then the server ends at once, and
-// another port is tried, with arguments that are asked for anew.
+// start starts redis-server on a free port. Another process may take the port
+// before the server does: the server then ends at once, and another port is tried,
+// with arguments that are asked for anew.
 func start(t testing.TB, args func() []string) *Server {
 	t.Helper()
-	s := &Server{t: t, path: binary(t, "redis-server"), dir: t.TempDir()}
+	s := &Server{t: t, path: test.Program(t, "redis-server", "redis-server"), dir: t.TempDir()}
 	t.Cleanup(s.Kill)
 	for range 10 {
-		s.Addr, s.args = freeAddr(t), args()
+		s.Addr, s.args = freeport.Addr(t), args()
 		s.launch()
 		if s.await() {
 			return s
@@ -55,15 +56,6 @@ func start(t testing.TB, args func() []string) *Server {
 	}
 	t.Fatalf("redis-server does not start:\n%s", s.log())
 	return nil
-}
-
-func freeAddr(t testing.TB) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // launch runs the process. The goroutine that starts it keeps its thread until
@@ -143,22 +135,19 @@ func (s *Server) Kill() {
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Kill()
-	s.launch()
-	if !s.await() {
-		s.t.Fatalf("redis-server does not start again:\n%s", s.log())
+	for range 10 { // another test may look for a free port at this moment
+		s.launch()
+		if s.await() {
+			return
+		}
 	}
+	s.t.Fatalf("redis-server does not start again:\n%s", s.log())
 }
 
 // Freeze stops the server as if its machine hung: connections stay open and
-// nothing answers until Thaw.
-func (s *Server) Freeze() { s.signal(syscall.SIGSTOP) }
+// nothing answers until Thaw. On Windows it leaves the test out, so the test's own
+// goroutine has to call it.
+func (s *Server) Freeze() { s.t.Helper(); s.freeze() }
 
 // Thaw lets a frozen server go on.
-func (s *Server) Thaw() { s.signal(syscall.SIGCONT) }
-
-func (s *Server) signal(sig syscall.Signal) {
-	s.t.Helper()
-	if err := s.process.Signal(sig); err != nil {
-		s.t.Fatal(err)
-	}
-}
+func (s *Server) Thaw() { s.t.Helper(); s.thaw() }

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/headgate/headgate/internal/freeport"
 )
 
 // TLS starts a server that speaks TLS at addr and plain Redis at its own Addr,
@@ -24,7 +26,7 @@ func TLS(t testing.TB, args ...string) (s *Server, addr string, config *tls.Conf
 	t.Helper()
 	cert, key, pool := certificate(t)
 	s = start(t, func() []string {
-		addr = freeAddr(t)
+		addr = freeport.Addr(t)
 		_, port, _ := net.SplitHostPort(addr)
 		return append(append(transient(), "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key,
 			"--tls-ca-cert-file", cert, "--tls-auth-clients", "no"), args...)

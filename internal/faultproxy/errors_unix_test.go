@@ -1,0 +1,12 @@
+//go:build !windows
+
+package faultproxy
+
+import "syscall"
+
+// errReset and errRefused are what the kernel says of a connection that was reset
+// and of a port that is closed.
+const (
+	errReset   = syscall.ECONNRESET
+	errRefused = syscall.ECONNREFUSED
+)

@@ -1,0 +1,49 @@
+// Package freeport finds ports for the servers of tests that are stopped and
+// started again on the same port.
+//
+// A port that the kernel chooses is one of those that it gives to outgoing
+// connections too, so any connection of the machine may take it while its server
+// is down. The ports of this package are below that range.
+package freeport
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"testing"
+)
+
+// The ports are from first to last. Linux gives outgoing connections those from
+// 32768 on, and macOS and Windows those from 49152 on. A Redis Cluster may add
+// 10000 to them.
+const (
+	first = 20000
+	last  = 31999
+)
+
+// Listen listens on a free loopback port, which stays free after the listener is
+// closed unless another test finds it.
+func Listen() (net.Listener, error) {
+	var failures []error
+	for range 100 {
+		addr := fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(last-first+1))
+		l, err := net.Listen("tcp", addr)
+		if err == nil {
+			return l, nil
+		}
+		failures = append(failures, err)
+	}
+	return nil, fmt.Errorf("no free port: %w", errors.Join(failures...))
+}
+
+// Addr returns the address of a free loopback port. Without one it fails the test.
+func Addr(t testing.TB) string {
+	t.Helper()
+	l, err := Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
