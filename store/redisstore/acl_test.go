@@ -222,6 +222,7 @@ func TestNoLineTakesPermissionsFromTheDefaultUser(t *testing.T) {
 
 // Permissions belong to a server, not to a cluster.
 func TestAPermissionThatOneServerOfAClusterLacksIsFound(t *testing.T) {
+	t.Parallel()
 	nodes := redistest.Cluster(t, 3)
 	for i, node := range nodes {
 		rules := []any{"~hg:*", "+eval", "+evalsha", "+get", "+mget", "+exists", "+set", "+del", "+time", "+pttl", "+pexpire", "+cluster|slots", "+command"}

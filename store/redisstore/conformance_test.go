@@ -1,10 +1,12 @@
 package redisstore
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/store/storetest"
 	"github.com/redis/go-redis/v9"
 )
@@ -20,25 +22,45 @@ func stores(t testing.TB, c redis.UniversalClient, o Options) storetest.Factory 
 	}
 }
 
+// conform tests stores as [storetest.Run] does, with a part of the random histories
+// and cases unless HEADGATE_LONG is 1; see TestMain.
+func conform(t *testing.T, f storetest.Factory) {
+	t.Run("Timelines", func(t *testing.T) { storetest.Timelines(t, f) })
+	t.Run("Properties", func(t *testing.T) { storetest.Properties(t, f) })
+	t.Run("Contention", func(t *testing.T) { storetest.Contention(t, f) })
+	diff(t, storetest.Histories, storetest.NewModel, f)
+}
+
+// diff compares stores over a tenth of the histories, and over all of them if
+// HEADGATE_LONG is 1.
+func diff(t *testing.T, histories int, fs ...storetest.Factory) {
+	t.Run("Diff", func(t *testing.T) { storetest.Diff(t, histories/10, storetest.Seed, fs...) })
+	t.Run("Diff of all", func(t *testing.T) {
+		test.Long(t, fmt.Sprint("it plays ", histories, " random histories"))
+		storetest.Diff(t, histories, storetest.Seed+1, fs...)
+	})
+}
+
 func TestRedisDecidesAsSpecified(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, stores(t, connect(t, redistest.Addr(t)), Options{}))
+	conform(t, stores(t, connect(t, redistest.Addr(t)), Options{}))
 }
 
 // What is remembered is what Redis would say, to the microsecond.
 func TestRedisWithRememberedRefusalsDecidesAsSpecified(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, stores(t, connect(t, redistest.Addr(t)), Options{Remember: 1000}))
+	conform(t, stores(t, connect(t, redistest.Addr(t)), Options{Remember: 1000}))
 }
 
 func TestAClusterDecidesAsSpecified(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, stores(t, cluster(t), Options{OneSlot: true}))
+	conform(t, stores(t, cluster(t), Options{OneSlot: true}))
 }
 
 func TestAMasterBehindSentinelsDecidesAsSpecified(t *testing.T) {
 	t.Parallel()
 	watched := redistest.Sentinel(t)
+	watched.Keep(t)
 	c := redis.NewFailoverClient(&redis.FailoverOptions{
 		MasterName: redistest.MasterName, SentinelAddrs: redistest.Addrs(watched.Sentinels), ContextTimeoutEnabled: true,
 	})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/freeport"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/redis/go-redis/v9"
 )
@@ -70,6 +71,7 @@ func forbid(t testing.TB, c *redis.Client) {
 }
 
 func TestAServerOfAClusterThatEvictsIsFound(t *testing.T) {
+	t.Parallel()
 	nodes := redistest.Cluster(t, 3)
 	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nodes[0].Addr}, ContextTimeoutEnabled: true})
 	defer c.Close()
@@ -116,12 +118,7 @@ func TestAClientThatIgnoresDeadlinesIsFound(t *testing.T) {
 }
 
 func TestAServerThatDoesNotAnswerIsToBeAskedAgain(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln.Close()
-	for name, addr := range map[string]string{"silent": silent(t), "refused": ln.Addr().String()} {
+	for name, addr := range map[string]string{"silent": silent(t), "refused": freeport.Addr(t)} {
 		single := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 		cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{addr}, ContextTimeoutEnabled: true})
 		ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": addr}, ContextTimeoutEnabled: true})
@@ -139,6 +136,7 @@ func TestAServerThatDoesNotAnswerIsToBeAskedAgain(t *testing.T) {
 
 // A Ring leaves out servers that are down, which are then to be asked later.
 func TestAServerThatARingLeavesOutIsToBeAskedAgain(t *testing.T) {
+	t.Parallel()
 	m, down := miniredis.RunT(t), miniredis.RunT(t)
 	c := redis.NewRing(&redis.RingOptions{
 		Addrs: map[string]string{"a": m.Addr(), "b": down.Addr()}, ContextTimeoutEnabled: true,

@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/tally"
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/store/memstore"
 	"github.com/headgate/headgate/store/storetest"
 )
@@ -20,15 +21,13 @@ func TestMiniredisDecidesAsSpecified(t *testing.T) {
 	factory := stores(t, connect(t, miniredis.RunT(t).Addr()), Options{})
 	storetest.Timelines(t, factory)
 	storetest.Contention(t, factory)
-	storetest.Diff(t, 500, storetest.Seed, storetest.NewModel, factory)
+	diff(t, 500, storetest.NewModel, factory)
 }
 
 // The reference, the memory store and a real Redis give the same answers, field
 // by field, over this many histories.
 func TestTwentyThousandHistoriesAreTheSameInMemoryAndInRedis(t *testing.T) {
-	if testing.Short() {
-		t.Skip("20,000 histories take a minute")
-	}
+	test.Long(t, "it plays 20,000 random histories")
 	t.Parallel()
 	memory := func(t testing.TB, clock *storetest.Clock) core.Store {
 		return memstore.MustNew(memstore.Options{Clock: clock.Now})
@@ -49,7 +48,5 @@ func TestQuickTakesAreDecidedAsByTheWholeAlgorithm(t *testing.T) {
 		t.Fatal("there is no short cut")
 	}
 	files["gcra_quick.lua"] = &fstest.MapFile{Data: []byte(before + head + "do return nil end\n" + after)}
-	if found := difference(t, connect(t, redistest.Addr(t)), 100, func(s *Store) { s.scripts.Files = files }); found != "" {
-		t.Error(found)
-	}
+	batches(t, connect(t, redistest.Addr(t)), 100, func(s *Store) { s.scripts.Files = files })
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/tally"
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/store/storetest"
 	"github.com/redis/go-redis/v9"
 )
@@ -66,9 +67,7 @@ func mutants(t *testing.T) []mutant {
 
 // A comparison that could be broken unnoticed would be one that no test holds.
 func TestABrokenComparisonInAnyScriptIsNoticed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("breaking every comparison takes a minute")
-	}
+	test.Long(t, "it breaks every comparison in the scripts, one at a time")
 	t.Parallel()
 	list := mutants(t)
 	if len(list) < 60 {

@@ -9,6 +9,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/test"
 )
 
 // A server that is full goes on counting for limits whose state has one size.
@@ -17,7 +18,7 @@ func TestAFullServerGoesOnLimitingWhereTheStateHasOneSize(t *testing.T) {
 	s, c := fresh(t, server.Addr, Options{})
 	ctx := context.Background()
 	if major := c.InfoMap(ctx, "server").Item("Server", "redis_version"); strings.HasPrefix(major, "6.") || strings.HasPrefix(major, "5.") {
-		t.Skipf("SKIPPED, NOT TESTED: Redis %s knows no flags of scripts", major)
+		test.Skip(t, "Redis "+major+" knows no flags of scripts")
 	}
 	if err := c.ConfigSet(ctx, "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)

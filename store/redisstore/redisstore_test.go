@@ -15,7 +15,7 @@ import (
 )
 
 // patient is a timeout that a busy test machine does not reach.
-const patient = 10 * time.Second
+const patient = 30 * time.Second
 
 func connect(t testing.TB, addr string) *redis.Client {
 	t.Helper()

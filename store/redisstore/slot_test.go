@@ -39,6 +39,7 @@ func TestOnlyStepsWhoseKeysShareAServerShareACall(t *testing.T) {
 }
 
 func TestSlotsAreThoseOfRedis(t *testing.T) {
+	t.Parallel()
 	if got := crc16([]byte("123456789")); got != 0x31c3 {
 		t.Errorf("CRC-16/XMODEM is %#x", got)
 	}
@@ -61,6 +62,7 @@ func TestSlotsAreThoseOfRedis(t *testing.T) {
 // One busy subject and many others, all at once: every count is exact, no script
 // gets keys of two slots, and the busy one's steps share calls.
 func TestTheStepsOfABusySubjectShareCallsOnACluster(t *testing.T) {
+	t.Parallel()
 	c := cluster(t)
 	s := MustNew(c, Options{Timeout: patient})
 	l := limit(t, "37/1h fixed-window")

@@ -22,6 +22,7 @@ func cluster(t testing.TB) *redis.ClusterClient {
 // steps about two subjects whose keys are on different nodes: what each allows
 // and leaves must be the same as in one step.
 func TestRulesAboutSeveralSubjectsAreAllOrNothingOnACluster(t *testing.T) {
+	t.Parallel()
 	c := cluster(t)
 	now := int64(1_800_000_000_000_000)
 	for _, o := range []Options{{}, {OneSlot: true}} {
@@ -52,6 +53,7 @@ func TestRulesAboutSeveralSubjectsAreAllOrNothingOnACluster(t *testing.T) {
 
 // A subject that cannot be decided leaves the others uncharged.
 func TestWhatWasTakenIsGivenBackWhenALaterSubjectFails(t *testing.T) {
+	t.Parallel()
 	c := cluster(t)
 	s := MustNew(c, Options{Prefix: redistest.Prefix(t), Timeout: patient})
 	l := limit(t, "10/1h fixed-window")
