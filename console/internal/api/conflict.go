@@ -21,13 +21,13 @@ type clash struct {
 func conflictProblem(status int, e *service.ConflictError) *problem {
 	c := &clash{BasedOn: e.Mine.Version, Current: e.Theirs.Version, Deleted: e.Deleted}
 	if len(e.Mine.Apps) > 0 {
-		c.Mine = new(viewOf(e.Mine))
+		c.Mine = viewOrNull(&e.Mine)
 	}
 	what := "changed"
 	if e.Deleted {
 		what = "deleted"
 	} else {
-		c.Theirs = new(viewOf(e.Theirs))
+		c.Theirs = viewOrNull(&e.Theirs)
 	}
 	detail := fmt.Sprintf("the policy was %s in the meantime: it has version %d", what, c.Current)
 	if c.BasedOn == 0 {

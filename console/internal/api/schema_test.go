@@ -63,14 +63,8 @@ func (c checker) check(schema any, v any, where string) (list []string) {
 			list = append(list, c.checkAny(want.([]any), v, where)...)
 		case "items":
 			list = append(list, c.checkItems(want, v, where)...)
-		case "minimum":
-			if n, ok := v.(float64); ok && n < want.(float64) {
-				list = append(list, fmt.Sprintf("%s: %v is less than %v", where, v, want))
-			}
-		case "maximum":
-			if n, ok := v.(float64); ok && n > want.(float64) {
-				list = append(list, fmt.Sprintf("%s: %v is more than %v", where, v, want))
-			}
+		case "minimum", "maximum":
+			list = append(list, c.checkBound(keyword, want, v, where)...)
 		case "format":
 			list = append(list, c.checkFormat(want, v, where)...)
 		case "properties", "required", "additionalProperties":
@@ -121,6 +115,15 @@ func (c checker) checkItems(schema, v any, where string) (list []string) {
 		list = append(list, c.check(schema, item, fmt.Sprintf("%s[%d]", where, i))...)
 	}
 	return list
+}
+
+func (c checker) checkBound(keyword string, want, v any, where string) []string {
+	n, ok := v.(float64)
+	bound := want.(float64)
+	if ok && (keyword == "minimum" && n < bound || keyword == "maximum" && n > bound) {
+		return []string{fmt.Sprintf("%s: the %s is %v, and it is %v", where, keyword, want, v)}
+	}
+	return nil
 }
 
 func (c checker) checkFormat(want, v any, where string) []string {

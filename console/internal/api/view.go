@@ -49,7 +49,8 @@ func viewOrNull(p *policy.Policy) *policyView {
 	if p == nil {
 		return nil
 	}
-	return new(viewOf(*p))
+	v := viewOf(*p)
+	return &v
 }
 
 // change is a field that differs.

@@ -223,9 +223,9 @@ func (w *world) refusals() (n int) {
 
 func TestTheMatrixHasEveryMethod(t *testing.T) {
 	var want []string
-	for m := range reflect.TypeFor[*Service]().Methods() {
-		if !slices.Contains(noActor, m.Name) {
-			want = append(want, m.Name)
+	for service, i := reflect.TypeFor[*Service](), 0; i < service.NumMethod(); i++ {
+		if name := service.Method(i).Name; !slices.Contains(noActor, name) {
+			want = append(want, name)
 		}
 	}
 	var have []string
