@@ -7,13 +7,22 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	driver "modernc.org/sqlite"
 	codes "modernc.org/sqlite/lib"
 )
 
-// sqliteReaders is how many transactions read at the same time. One writes.
-const sqliteReaders = 4
+const (
+	// sqliteReaders is how many transactions read at the same time. One writes.
+	sqliteReaders = 4
+
+	// SQLite waits so many milliseconds for another program, and does not look
+	// at the context meanwhile. A transaction that writes waits only when it
+	// begins, and [begin] asks again.
+	sqliteReadWait  = 5000
+	sqliteWriteWait = 100
+)
 
 // sqlite is a database in a file. Readers do not wait for the writer, and
 // transactions that write queue for its one connection.
@@ -32,11 +41,11 @@ func (s sqlite) open() (read, write *sql.DB, err error) {
 	if err := f.Close(); err != nil {
 		return nil, nil, err
 	}
-	if write, err = sql.Open("sqlite", s.dsn("_txlock=immediate")); err != nil {
+	if write, err = sql.Open("sqlite", s.dsn("_txlock=immediate", sqliteWriteWait)); err != nil {
 		return nil, nil, err
 	}
 	write.SetMaxOpenConns(1)
-	if read, err = sql.Open("sqlite", s.dsn("_pragma=query_only(1)")); err != nil {
+	if read, err = sql.Open("sqlite", s.dsn("_pragma=query_only(1)", sqliteReadWait)); err != nil {
 		return nil, nil, errors.Join(err, write.Close())
 	}
 	read.SetMaxOpenConns(sqliteReaders)
@@ -44,17 +53,17 @@ func (s sqlite) open() (read, write *sql.DB, err error) {
 	return read, write, nil
 }
 
-// dsn names the file. Every commit is on the disk when it returns, and foreign
+// dsn names the file, and says how many milliseconds to wait for other programs. Every commit is on the disk when it returns, and foreign
 // keys are enforced.
-func (s sqlite) dsn(more string) string {
+func (s sqlite) dsn(more string, wait int) string {
 	file := url.URL{Scheme: "file", Opaque: (&url.URL{Path: s.path}).EscapedPath()}
-	return file.String() + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)" +
+	return file.String() + "?_pragma=busy_timeout(" + strconv.Itoa(wait) + ")&_pragma=journal_mode(WAL)" +
 		"&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)&" + more
 }
 
 // alone relies on the one writer that SQLite lets in.
 func (sqlite) alone(ctx context.Context, db *sql.DB, f func(runner) error) error {
-	tx, err := db.BeginTx(ctx, nil)
+	tx, err := begin(ctx, sqlite{}, db, nil)
 	if err != nil {
 		return err
 	}

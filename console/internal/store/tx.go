@@ -15,6 +15,10 @@ const (
 
 	// backoff is the longest pause after the first attempt; it doubles.
 	backoff = 10 * time.Millisecond
+
+	// queuePause is the longest pause before a transaction that another program
+	// does not let begin asks again.
+	queuePause = 20 * time.Millisecond
 )
 
 // Tx is a transaction, for the one goroutine that runs the function which got
@@ -71,7 +75,7 @@ func (d *DB) bounded(ctx context.Context) (context.Context, context.CancelFunc) 
 }
 
 func (d *DB) once(ctx context.Context, db *sql.DB, o *sql.TxOptions, f func(*Tx) error) error {
-	tx, err := db.BeginTx(ctx, o)
+	tx, err := begin(ctx, d.engine, db, o)
 	if err != nil {
 		return d.translate(err)
 	}
@@ -81,6 +85,17 @@ func (d *DB) once(ctx context.Context, db *sql.DB, o *sql.TxOptions, f func(*Tx)
 		return err
 	}
 	return d.translate(tx.Commit())
+}
+
+// begin begins a transaction, for which it waits as long as ctx lasts while other
+// programs write.
+func begin(ctx context.Context, e engine, db *sql.DB, o *sql.TxOptions) (*sql.Tx, error) {
+	for {
+		tx, err := db.BeginTx(ctx, o)
+		if err == nil || e.kind(err) != kindContended || !wait(ctx, rand.N(queuePause)) {
+			return tx, err
+		}
+	}
 }
 
 // statement returns nil for a query that is new to the transaction, and prepares
