@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate/console/internal/mariadbtest"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/test"
 	"go.uber.org/goleak"
 )
 
@@ -23,20 +24,22 @@ func TestMain(m *testing.M) {
 // TestJourney is one person's way through the console, from the first start.
 func TestJourney(t *testing.T) {
 	browser := chromium(t)
-	console, shop := build(t, "console", "."), build(t, "shop", "./examples/shop")
+	console, shop := build(t)
 	databases := []struct {
 		name string
 		args func(*testing.T) (env, args []string)
 	}{
 		{"sqlite", func(t *testing.T) (env, args []string) { return nil, []string{"-data", t.TempDir()} }},
 		{"mariadb", func(t *testing.T) (env, args []string) {
+			test.Long(t, "it goes through the pages once more, on MariaDB")
 			return []string{"HEADGATE_CONSOLE_DB=" + mariadbtest.Start(t).Database(t)}, nil
 		}},
 	}
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
-			redis := "redis://" + redistest.Start(t).Addr
+			t.Parallel() // much of it is to wait for the other programs
 			env, args := d.args(t)
+			redis := "redis://" + redistest.Start(t).Addr
 			j := &journey{t: t, fleet: openShops(t, shop, redis)}
 			j.console = start(t, "console", console, env, append(args, "-redis", redis, "-listen", "127.0.0.1:0")...)
 			j.tab = browse(t, browser)

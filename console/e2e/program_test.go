@@ -16,19 +16,18 @@ import (
 )
 
 // patience is how long anything may take that has no limit of its own.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
-// build compiles a program of this module and returns its path, which ends with
-// the name.
-func build(t testing.TB, name, pkg string) string {
+// build compiles the console and the shop, and returns their paths.
+func build(t testing.TB) (console, shop string) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	cmd := exec.Command("go", "build", "-o", path, pkg)
+	dir := t.TempDir()
+	cmd := exec.Command("go", "build", "-o", dir+string(filepath.Separator), ".", "./examples/shop")
 	cmd.Dir = ".."
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", pkg, err, out)
+		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	return path
+	return filepath.Join(dir, "console"), filepath.Join(dir, "shop")
 }
 
 // program is a process of this test, and what it has printed.

@@ -25,7 +25,7 @@ func TestBothFrameworksFollowWhatIsPublishedAndShareCounts(t *testing.T) {
 	publish(t, addr, `{"policies":[{"name":"visitors","apps":["shop"],"limit":"3/1h sliding-log","key":"ip"}]}`)
 	var urls []string
 	for framework := range frameworks() {
-		urls = append(urls, open(t, "-framework", framework, "-redis", "redis://"+addr, "-listen", "127.0.0.1:0", "-timeout", "5s"))
+		urls = append(urls, open(t, "-framework", framework, "-redis", "redis://"+addr, "-listen", "127.0.0.1:0", "-timeout", "1m"))
 	}
 	for i, want := range []int{200, 200, 200, 429, 429} {
 		if got := status(t, urls[i%len(urls)]+"/"); got != want {

@@ -29,6 +29,9 @@ const (
 	password   = "somebody's password"
 )
 
+// patience bounds a transaction, far above what a busy machine needs.
+const patience = 3 * time.Minute
+
 // noon is when everything happens.
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
@@ -52,7 +55,7 @@ var makeTemplate = sync.OnceValues(func() (template, error) {
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "console.db")
-	db, err := store.Open(background, store.Options{URL: "sqlite://" + file})
+	db, err := store.Open(background, store.Options{URL: "sqlite://" + file, Timeout: patience})
 	if err != nil {
 		return template{}, err
 	}
@@ -99,7 +102,7 @@ func newWorld(t testing.TB, change ...func(*Options)) *world {
 	if err := os.WriteFile(file, []byte(from.file), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	db, err := store.Open(t.Context(), store.Options{URL: "sqlite://" + file})
+	db, err := store.Open(t.Context(), store.Options{URL: "sqlite://" + file, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,14 +58,14 @@ func administrator(t *testing.T, a *App) service.Actor {
 // until waits for what happens in another goroutine.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for !done() {
 		select {
 		case <-ctx.Done():
-			t.Fatalf("%s: not within 30 s", what)
+			t.Fatalf("%s: not within two minutes", what)
 		case <-tick.C:
 		}
 	}

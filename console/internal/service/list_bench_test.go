@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -83,9 +84,7 @@ func benchmarkSave(b *testing.B, w *world) {
 }
 
 func TestOnePolicyMoreThanASetMayHoldIsRefused(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it writes ten thousand policies")
-	}
+	test.Long(t, "it writes ten thousand policies into each database")
 	everyEngine(t, func(t *testing.T, w *world) {
 		w.fill()
 		_, err := w.CreatePolicy(t.Context(), w.admin, sample("one-more", "a"))

@@ -19,7 +19,7 @@ func TestOfProgramsThatStartTogetherOneMakesTheAdministrator(t *testing.T) {
 			if engine == "mariadb" {
 				url = maria.Server(t).Database(t)
 			}
-			db, err := store.Open(t.Context(), store.Options{URL: url})
+			db, err := store.Open(t.Context(), store.Options{URL: url, Timeout: patience})
 			if err != nil {
 				t.Fatal(err)
 			}

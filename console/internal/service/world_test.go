@@ -17,12 +17,14 @@ import (
 	"go.uber.org/goleak"
 )
 
-// maria is one server for all tests of the package.
-var maria mariadbtest.Shared
+// maria is one server for all tests of the package, and fragile one for the tests
+// that kill or freeze it.
+var maria, fragile mariadbtest.Shared
 
 func TestMain(m *testing.M) {
 	code := m.Run()
 	maria.Close()
+	fragile.Close()
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
 			os.Stderr.WriteString(err.Error())
@@ -31,6 +33,9 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(code)
 }
+
+// patience bounds a transaction, far above what a busy machine needs.
+const patience = 3 * time.Minute
 
 // clock stands still until it is told to move.
 type clock struct {
@@ -78,7 +83,7 @@ func sqliteURL(t testing.TB) string { return "sqlite://" + filepath.Join(t.TempD
 
 func newWorld(t testing.TB, url string) *world {
 	t.Helper()
-	db, err := store.Open(t.Context(), store.Options{URL: url})
+	db, err := store.Open(t.Context(), store.Options{URL: url, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

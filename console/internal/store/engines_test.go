@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/console/internal/mariadbtest"
 	"go.uber.org/goleak"
@@ -32,10 +33,13 @@ func everyEngine(t *testing.T, test func(t *testing.T, url string)) {
 	t.Run("mariadb", func(t *testing.T) { test(t, maria.Server(t).Database(t)) })
 }
 
+// patience bounds a transaction, far above what a busy machine needs.
+const patience = 3 * time.Minute
+
 // open opens a database for the test.
 func open(t testing.TB, url string) *DB {
 	t.Helper()
-	db, err := Open(t.Context(), Options{URL: url})
+	db, err := Open(t.Context(), Options{URL: url, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

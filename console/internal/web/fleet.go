@@ -32,7 +32,7 @@ type Fleet interface {
 }
 
 // keyTimeout bounds the look-up of a key: people wait longer than requests.
-const keyTimeout = time.Second
+const keyTimeout = 5 * time.Second
 
 // redisFleet is a Fleet in Redis.
 type redisFleet struct {

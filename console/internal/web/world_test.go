@@ -47,12 +47,15 @@ type world struct {
 	admin service.Actor
 }
 
+// patience bounds a transaction, far above what a busy machine needs.
+const patience = 3 * time.Minute
+
 const password = "somebody's password"
 
 // newWorld changes the options before it makes the pages.
 func newWorld(t testing.TB, change ...func(*Options)) *world {
 	t.Helper()
-	db, err := store.Open(t.Context(), store.Options{URL: "sqlite://" + filepath.Join(t.TempDir(), "console.db")})
+	db, err := store.Open(t.Context(), store.Options{URL: "sqlite://" + filepath.Join(t.TempDir(), "console.db"), Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,24 @@
+//go:build !linux
+
+package mariadbtest
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/headgate/headgate/internal/test"
+)
+
+// dieWithParent is known to Linux only: elsewhere a server outlives a test
+// binary that is killed.
+func dieWithParent() *syscall.SysProcAttr { return nil }
+
+// Freeze leaves the test out, as only Linux shows when all threads of a server have
+// stopped.
+func (s *Server) Freeze(t testing.TB) {
+	t.Helper()
+	test.Skip(t, "a MariaDB can be frozen on Linux only")
+}
+
+// Thaw does nothing, as no server was frozen.
+func (s *Server) Thaw() {}
