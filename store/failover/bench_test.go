@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/store/memstore"
 )
 
@@ -63,7 +64,7 @@ func BenchmarkApply(b *testing.B) {
 
 func TestADecisionAllocatesNothing(t *testing.T) {
 	if racing {
-		t.Skip("pools forget under the race detector")
+		test.Skip(t, "pools forget under the race detector")
 	}
 	for name, s := range stores(t) {
 		ops := []core.Op{take(t, "a", "5/1h", 1), take(t, "b", "1000000000/1s", 1)}

@@ -46,22 +46,24 @@ func TestTheBreakerOpensAfterFiveFailuresMoreThanSuccesses(t *testing.T) {
 	}
 	for calls, want := range rows {
 		t.Run(calls, func(t *testing.T) {
-			f := newFake()
-			s := over(t, f, Options{})
-			for i, c := range calls {
-				if s.State() != Closed {
-					t.Fatalf("open after %d calls", i)
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake()
+				s := over(t, f, Options{})
+				for i, c := range calls {
+					if s.State() != Closed {
+						t.Fatalf("open after %d calls", i)
+					}
+					if f.rise(); c == 'x' {
+						f.fall()
+					}
+					if _, err := try(s, take(t, "k", "1000/1s", 1)); (err != nil) != (c == 'x') {
+						t.Fatal(err)
+					}
 				}
-				if f.rise(); c == 'x' {
-					f.fall()
+				if got := s.State() == Open; got != want {
+					t.Errorf("open %t, want %t", got, want)
 				}
-				if _, err := try(s, take(t, "k", "1000/1s", 1)); (err != nil) != (c == 'x') {
-					t.Fatal(err)
-				}
-			}
-			if got := s.State() == Open; got != want {
-				t.Errorf("open %t, want %t", got, want)
-			}
+			})
 		})
 	}
 }
@@ -91,53 +93,59 @@ func TestASlowCallCountsAsAFailureAndItsAnswerIsUsed(t *testing.T) {
 }
 
 func TestACallersMistakeIsNoFailureAndNotForTheFallback(t *testing.T) {
-	f := newFake()
-	fallback := newFake()
-	s := over(t, f, Options{Fallback: fallback})
-	negative := take(t, "k", "5/1s", -1)
-	for range 10 {
-		if _, err := try(s, negative); !errors.Is(err, core.ErrOp) {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		fallback := newFake()
+		s := over(t, f, Options{Fallback: fallback})
+		negative := take(t, "k", "5/1s", -1)
+		for range 10 {
+			if _, err := try(s, negative); !errors.Is(err, core.ErrOp) {
+				t.Fatal(err)
+			}
 		}
-	}
-	gone, leave := context.WithCancel(context.Background())
-	leave()
-	f.be(func(ctx context.Context) error { return ctx.Err() })
-	for range 10 {
-		err := s.Apply(gone, []core.Op{take(t, "k", "5/1s", 1)}, make([]core.Decision, 1))
-		if !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
+		gone, leave := context.WithCancel(context.Background())
+		leave()
+		f.be(func(ctx context.Context) error { return ctx.Err() })
+		for range 10 {
+			err := s.Apply(gone, []core.Op{take(t, "k", "5/1s", 1)}, make([]core.Decision, 1))
+			if !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
 		}
-	}
-	if s.State() != Closed || len(fallback.seen()) != 0 {
-		t.Errorf("%s, or the fallback was asked", s.State())
-	}
+		if s.State() != Closed || len(fallback.seen()) != 0 {
+			t.Errorf("%s, or the fallback was asked", s.State())
+		}
+	})
 }
 
 func TestADeadlineOfThePrimaryIsAFailure(t *testing.T) {
-	f := newFake()
-	s := over(t, f, Options{Fallback: memory()})
-	f.be(func(context.Context) error { return context.DeadlineExceeded })
-	for range 5 {
-		one(t, s, take(t, "k", "5/1s", 1))
-	}
-	if s.State() != Open {
-		t.Error("closed")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := over(t, f, Options{Fallback: memory()})
+		f.be(func(context.Context) error { return context.DeadlineExceeded })
+		for range 5 {
+			one(t, s, take(t, "k", "5/1s", 1))
+		}
+		if s.State() != Open {
+			t.Error("closed")
+		}
+	})
 }
 
 func TestAnIgnoredErrorIsDecidedByTheFallbackAndOpensNothing(t *testing.T) {
-	f := newFake()
-	s := over(t, f, Options{Fallback: memory(), Ignore: func(err error) bool { return err == errDown }})
-	f.fall()
-	for i := range 10 {
-		if d := one(t, s, take(t, "k", "10/1h", 1)); d.Remaining != int64(9-i) {
-			t.Errorf("%d remain", d.Remaining)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := over(t, f, Options{Fallback: memory(), Ignore: func(err error) bool { return err == errDown }})
+		f.fall()
+		for i := range 10 {
+			if d := one(t, s, take(t, "k", "10/1h", 1)); d.Remaining != int64(9-i) {
+				t.Errorf("%d remain", d.Remaining)
+			}
 		}
-	}
-	if s.State() != Closed {
-		t.Error("open")
-	}
+		if s.State() != Closed {
+			t.Error("open")
+		}
+	})
 }
 
 func TestWhileOpenOnlyProbesReachThePrimary(t *testing.T) {
@@ -465,11 +473,13 @@ type diagnosed struct {
 func (d diagnosed) Diagnose(context.Context) []core.Finding { return []core.Finding{{Code: d.code}} }
 
 func TestBothStoresAreDiagnosed(t *testing.T) {
-	s := over(t, diagnosed{memory(), "1"}, Options{Fallback: diagnosed{memory(), "2"}})
-	if got := s.Diagnose(context.Background()); len(got) != 2 || got[0].Code != "1" || got[1].Code != "2" {
-		t.Errorf("%v", got)
-	}
-	if got := over(t, memory(), Options{}).Diagnose(context.Background()); got != nil {
-		t.Errorf("%v", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := over(t, diagnosed{memory(), "1"}, Options{Fallback: diagnosed{memory(), "2"}})
+		if got := s.Diagnose(context.Background()); len(got) != 2 || got[0].Code != "1" || got[1].Code != "2" {
+			t.Errorf("%v", got)
+		}
+		if got := over(t, memory(), Options{}).Diagnose(context.Background()); got != nil {
+			t.Errorf("%v", got)
+		}
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,14 +100,16 @@ func TestWhatThePrimaryGrantedWaitsForItsReturn(t *testing.T) {
 }
 
 func TestARefundThatMayHaveBeenMadeIsNotMadeAgain(t *testing.T) {
-	f := newFake()
-	s := over(t, f, Options{Fallback: memory()})
-	op := take(t, "k", "12/1h", 1)
-	d := one(t, s, op)
-	f.fall()
-	if _, err := try(s, undo(op, d)); err != errDown || s.Stats().Waits != 0 {
-		t.Errorf("%v, %+v", err, s.Stats())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := over(t, f, Options{Fallback: memory()})
+		op := take(t, "k", "12/1h", 1)
+		d := one(t, s, op)
+		f.fall()
+		if _, err := try(s, undo(op, d)); err != errDown || s.Stats().Waits != 0 {
+			t.Errorf("%v, %+v", err, s.Stats())
+		}
+	})
 }
 
 func TestALeaseOfThePrimaryIsReleasedOnItsReturn(t *testing.T) {
@@ -193,20 +196,22 @@ func TestALeaseOfTheOutageIsReleasedInBothAfterIt(t *testing.T) {
 }
 
 func TestALeaseThatThePrimaryHasNotHeardOfDoesNotWaitForIt(t *testing.T) {
-	f := newFake()
-	s := over(t, f, Options{Fallback: memory()})
-	openNow(t, s, f)
-	op := lease(t, "a", "1 concurrent ttl=1h")
-	for range 10_000 {
-		d := one(t, s, op)
-		if !d.Allowed {
-			t.Fatal("refused")
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := over(t, f, Options{Fallback: memory()})
+		openNow(t, s, f)
+		op := lease(t, "a", "1 concurrent ttl=1h")
+		for range 10_000 {
+			d := one(t, s, op)
+			if !d.Allowed {
+				t.Fatal("refused")
+			}
+			one(t, s, undo(op, d))
 		}
-		one(t, s, undo(op, d))
-	}
-	if got := s.Stats(); got.Waits != 0 || got.Lost != 0 {
-		t.Errorf("%+v", got)
-	}
+		if got := s.Stats(); got.Waits != 0 || got.Lost != 0 {
+			t.Errorf("%+v", got)
+		}
+	})
 }
 
 func TestAReleaseThatFailsIsMadeAgain(t *testing.T) {
@@ -229,16 +234,18 @@ func TestAReleaseThatFailsIsMadeAgain(t *testing.T) {
 
 // The answer to the Take was lost, so that both may hold the lease.
 func TestALeaseThatThePrimaryMayHoldIsReleasedInBoth(t *testing.T) {
-	f, fallback := newFake(), memory()
-	s := over(t, f, Options{Fallback: fallback})
-	op := lease(t, "a", "1 concurrent ttl=1h")
-	f.mute = true
-	d := one(t, s, op)
-	f.mute = false
-	one(t, s, undo(op, d))
-	if a, b := remaining(t, f, op), remaining(t, fallback, op); a != 1 || b != 1 {
-		t.Errorf("%d and %d remain", a, b)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f, fallback := newFake(), memory()
+		s := over(t, f, Options{Fallback: fallback})
+		op := lease(t, "a", "1 concurrent ttl=1h")
+		f.mute = true
+		d := one(t, s, op)
+		f.mute = false
+		one(t, s, undo(op, d))
+		if a, b := remaining(t, f, op), remaining(t, fallback, op); a != 1 || b != 1 {
+			t.Errorf("%d and %d remain", a, b)
+		}
+	})
 }
 
 func TestAReleaseThatCameTooLateIsForgotten(t *testing.T) {
@@ -264,6 +271,35 @@ func TestAReleaseThatCameTooLateIsForgotten(t *testing.T) {
 	})
 }
 
+func TestARefundWaitsUntilThePrimaryHasCarriedItOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := over(t, f, Options{})
+		defer s.Close()
+		op := lease(t, "a", "1 concurrent ttl=1h")
+		d := one(t, s, op)
+		openNow(t, s, f)
+		one(t, s, undo(op, d))
+		var waits []int
+		f.be(func(context.Context) error {
+			if calls := f.calls; calls[len(calls)-1].ops[0].Verb == core.Refund {
+				if waits = append(waits, s.Stats().Waits); len(waits) == 1 {
+					return errDown // it is told again
+				}
+			}
+			return nil
+		})
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if got := s.Stats(); !slices.Equal(waits, []int{1, 1}) || got.Waits != 0 || got.Lost != 0 {
+			t.Errorf("%v waited during the refunds, %+v", waits, got)
+		}
+		if got := remaining(t, f, op); got != 1 {
+			t.Errorf("%d remain", got)
+		}
+	})
+}
+
 func TestAResetWaitsForThePrimary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -285,32 +321,36 @@ func TestAResetWaitsForThePrimary(t *testing.T) {
 }
 
 func TestAResetResetsTheFallbackToo(t *testing.T) {
-	f, fallback := newFake(), memory()
-	s := over(t, f, Options{Fallback: fallback})
-	op := take(t, "k", "12/1h", 12)
-	one(t, s, op)
-	op.Verb = core.Reset
-	one(t, s, op)
-	if got := remaining(t, fallback, op); got != 12 {
-		t.Errorf("%d remain", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f, fallback := newFake(), memory()
+		s := over(t, f, Options{Fallback: fallback})
+		op := take(t, "k", "12/1h", 12)
+		one(t, s, op)
+		op.Verb = core.Reset
+		one(t, s, op)
+		if got := remaining(t, fallback, op); got != 12 {
+			t.Errorf("%d remain", got)
+		}
+	})
 }
 
 func TestWhatWaitsIsBounded(t *testing.T) {
-	f := newFake()
-	s := over(t, f, Options{})
-	openNow(t, s, f)
-	op := undo(take(t, "k", "12/1h", 1), core.Decision{At: 1, ResetAfter: time.Microsecond})
-	for range maxWaiting {
-		one(t, s, op)
-	}
-	_, err := try(s, op)
-	if !errors.Is(err, ErrOpen) || err.Error() != "failover: 4096 operations wait already: failover: the primary store is bypassed" {
-		t.Error(err)
-	}
-	if got := s.Stats(); got.Waits != maxWaiting || got.Lost != 1 {
-		t.Errorf("%+v", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := over(t, f, Options{})
+		openNow(t, s, f)
+		op := undo(take(t, "k", "12/1h", 1), core.Decision{At: 1, ResetAfter: time.Microsecond})
+		for range maxWaiting {
+			one(t, s, op)
+		}
+		_, err := try(s, op)
+		if !errors.Is(err, ErrOpen) || err.Error() != "failover: 4096 operations wait already: failover: the primary store is bypassed" {
+			t.Error(err)
+		}
+		if got := s.Stats(); got.Waits != maxWaiting || got.Lost != 1 {
+			t.Errorf("%+v", got)
+		}
+	})
 }
 
 func TestWhatWaitsSurvivesAPrimaryThatFallsAgain(t *testing.T) {

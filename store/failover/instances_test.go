@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
+	"maps"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -70,40 +72,115 @@ func begin(t testing.TB, c redis.UniversalClient, o InstancesOptions) *Instances
 	return i
 }
 
-func TestInstancesKnowOfEachOther(t *testing.T) {
-	server := redistest.Start(t)
-	c := connect(t, server.Addr)
-	o := InstancesOptions{Key: "fleet", TTL: 900 * ms}
-	var fleet []*Instances
-	for range 3 {
-		fleet = append(fleet, begin(t, c, o))
+// heart is as much of a Redis as instances need.
+type heart struct {
+	redis.UniversalClient
+
+	mu     sync.Mutex
+	frozen bool
+	fleets map[string]map[string]time.Time // until when an instance counts, by key and id
+}
+
+// Process carries out a heartbeat. While frozen it ends with its context.
+func (h *heart) Process(ctx context.Context, cmd redis.Cmder) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.frozen {
+		h.mu.Unlock()
+		<-ctx.Done()
+		h.mu.Lock()
+		return ctx.Err()
 	}
-	others := begin(t, c, InstancesOptions{})
-	for n, i := range fleet {
-		until(t, fmt.Sprint("instance ", n), func() bool { return i.Live() == 3 })
+	args := cmd.Args()
+	key, id, ttl := args[3].(string), args[4].(string), time.Duration(args[5].(int64))*ms
+	if h.fleets[key] == nil {
+		h.fleets[key] = map[string]time.Time{}
+	}
+	h.fleets[key][id] = time.Now().Add(ttl)
+	maps.DeleteFunc(h.fleets[key], func(_ string, until time.Time) bool { return !until.After(time.Now()) })
+	cmd.(heartbeat).SetVal(int64(len(h.fleets[key])))
+	return nil
+}
+
+func (h *heart) freeze(frozen bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.frozen = frozen
+}
+
+func (h *heart) count(key string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.fleets[key])
+}
+
+// A heartbeat comes at least every three seconds here.
+func TestInstancesKnowOfEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &heart{fleets: map[string]map[string]time.Time{}}
+		o := InstancesOptions{Key: "fleet", TTL: 9 * time.Second}
+		fleet := []*Instances{begin(t, h, o), begin(t, h, o), begin(t, h, o)}
+		others := begin(t, h, InstancesOptions{})
+		want := func(what string, live int) {
+			t.Helper()
+			synctest.Wait()
+			if got := fleet[0].Live(); got != live {
+				t.Errorf("%s: %d live, want %d", what, got, live)
+			}
+		}
+		time.Sleep(3 * time.Second)
+		want("all have begun", 3)
+		h.freeze(true)
+		closed := time.Now()
+		fleet[2].Close()
+		if took := time.Since(closed); took != time.Second {
+			t.Errorf("Close took %v", took)
+		}
+		time.Sleep(time.Hour)
+		want("in an outage", 3)
+		h.freeze(false)
+		time.Sleep(9*time.Second - 1)
+		want("less than a TTL after it", 3)
+		time.Sleep(7 * time.Second) // two heartbeats more and what one of the outage takes to end
+		want("a TTL after it", 2)
+		fleet[1].Close()
+		if n := h.count("fleet"); n != 1 {
+			t.Errorf("%d are left after one has left", n)
+		}
+		time.Sleep(15 * time.Second)
+		want("one has left", 1)
+		if got := others.Live(); got != 1 {
+			t.Errorf("%d of another fleet", got)
+		}
+	})
+}
+
+func TestRedisCountsTheInstancesThatAreAlive(t *testing.T) {
+	t.Parallel()
+	_, c := patient(t, redistest.Start(t).Addr)
+	const hour = time.Hour
+	old := redis.Z{Score: 1, Member: "one whose time is over"}
+	if err := c.ZAdd(t.Context(), "fleet", old).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for i, row := range []struct {
+		key, id string
+		ttl     time.Duration
+		want    int64
+	}{
+		{"fleet", "a", hour, 1}, {"fleet", "b", hour, 2}, {"others", "a", hour, 1}, {"fleet", "b", hour, 2},
+		{"fleet", "c", hour, 3}, {"fleet", "b", 0, 2}, {"fleet", "b", 0, 2}, {"fleet", "b", hour, 3},
+	} {
+		instance := &Instances{client: c, key: row.key, id: row.id, ttl: hour}
+		until(t, "an answer", func() bool { // a heartbeat may be repeated
+			got, err := instance.beat(t.Context(), row.ttl)
+			if err == nil && got != row.want {
+				t.Errorf("row %d: %d are alive, want %d", i, got, row.want)
+			}
+			return err == nil
+		})
 	}
 	everyKeyExpires(t, c)
-	server.Freeze()
-	if err := fleet[2].Close(); err != nil {
-		t.Error(err)
-	}
-	if got := fleet[0].Live(); got != 3 {
-		t.Errorf("%d in an outage", got)
-	}
-	fell := time.Now()
-	server.Thaw()
-	until(t, "the end of one", func() bool { return fleet[0].Live() == 2 })
-	if took := time.Since(fell); took < o.TTL {
-		t.Errorf("believed after %s", took)
-	}
-	fleet[1].Close()
-	if n := c.ZCard(context.Background(), "fleet").Val(); n != 1 {
-		t.Errorf("%d are left after one has left", n)
-	}
-	until(t, "the end of another", func() bool { return fleet[0].Live() == 1 })
-	if got := others.Live(); got != 1 {
-		t.Errorf("%d of another fleet", got)
-	}
 }
 
 func TestWithoutRedisTheExpectedNumberStands(t *testing.T) {
@@ -117,6 +194,7 @@ func TestWithoutRedisTheExpectedNumberStands(t *testing.T) {
 }
 
 func TestInstancesOfAClusterUseOneKey(t *testing.T) {
+	t.Parallel()
 	nodes := redistest.Cluster(t, 3)
 	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(nodes), ContextTimeoutEnabled: true})
 	t.Cleanup(func() { c.Close() })

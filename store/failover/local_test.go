@@ -31,21 +31,23 @@ var rates = []string{
 }
 
 func TestACallThatFailsIsDecidedByTheFallback(t *testing.T) {
-	f := newFake()
-	s := over(t, f, threeOf(Options{Fallback: memory()}))
-	f.fall()
-	op := take(t, "k", "12/1h fixed-window", 1)
-	for i := range int64(4) { // the breaker is closed still
-		if d := one(t, s, op); !d.Allowed || d.Remaining != 3-i {
-			t.Fatalf("%+v", d)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := over(t, f, threeOf(Options{Fallback: memory()}))
+		f.fall()
+		op := take(t, "k", "12/1h fixed-window", 1)
+		for i := range int64(4) { // the breaker is closed still
+			if d := one(t, s, op); !d.Allowed || d.Remaining != 3-i {
+				t.Fatalf("%+v", d)
+			}
 		}
-	}
-	if d := one(t, s, op); d.Allowed || d.RetryAfter <= 59*time.Minute {
-		t.Errorf("%+v", d)
-	}
-	if s.Stats().Local != 5 {
-		t.Errorf("%+v", s.Stats())
-	}
+		if d := one(t, s, op); d.Allowed || d.RetryAfter <= 59*time.Minute {
+			t.Errorf("%+v", d)
+		}
+		if s.Stats().Local != 5 {
+			t.Errorf("%+v", s.Stats())
+		}
+	})
 }
 
 func TestInAnOutageAKeyThatIsNewHasItsPart(t *testing.T) {
@@ -115,88 +117,100 @@ func TestWhoHasUsedUpALimitFindsNothingLeftInTheFallback(t *testing.T) {
 }
 
 func TestAStepThatThePrimaryRefusesChargesNothingToTheFallback(t *testing.T) {
-	f := newFake()
-	fallback := memory()
-	s := over(t, f, Options{Fallback: fallback})
-	a, b := take(t, "a", "10/1h", 3), take(t, "b", "1/1h", 2)
-	out := make([]core.Decision, 2)
-	if err := s.Apply(t.Context(), []core.Op{a, b}, out); err != nil || !out[0].Allowed || out[1].Allowed {
-		t.Fatal(out, err)
-	}
-	if got := remaining(t, fallback, a); got != 10 {
-		t.Errorf("%d remain", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		fallback := memory()
+		s := over(t, f, Options{Fallback: fallback})
+		a, b := take(t, "a", "10/1h", 3), take(t, "b", "1/1h", 2)
+		out := make([]core.Decision, 2)
+		if err := s.Apply(t.Context(), []core.Op{a, b}, out); err != nil || !out[0].Allowed || out[1].Allowed {
+			t.Fatal(out, err)
+		}
+		if got := remaining(t, fallback, a); got != 10 {
+			t.Errorf("%d remain", got)
+		}
+	})
 }
 
 func TestWhatASoftRuleRefusesIsNotChargedToTheFallback(t *testing.T) {
-	f, fallback := newFake(), memory()
-	s := over(t, f, Options{Fallback: fallback})
-	one(t, f, take(t, "b", "5/1h", 1))
-	a, b := take(t, "a", "10/1h", 3), take(t, "b", "5/1h", 5)
-	b.Soft = true
-	out := make([]core.Decision, 2)
-	if err := s.Apply(t.Context(), []core.Op{a, b}, out); err != nil || !out[0].Allowed || out[1].Allowed {
-		t.Fatal(out, err)
-	}
-	if a, b := remaining(t, fallback, a), remaining(t, fallback, b); a != 7 || b != 4 {
-		t.Errorf("%d and %d remain, want 7 and 4", a, b)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f, fallback := newFake(), memory()
+		s := over(t, f, Options{Fallback: fallback})
+		one(t, f, take(t, "b", "5/1h", 1))
+		a, b := take(t, "a", "10/1h", 3), take(t, "b", "5/1h", 5)
+		b.Soft = true
+		out := make([]core.Decision, 2)
+		if err := s.Apply(t.Context(), []core.Op{a, b}, out); err != nil || !out[0].Allowed || out[1].Allowed {
+			t.Fatal(out, err)
+		}
+		if a, b := remaining(t, fallback, a), remaining(t, fallback, b); a != 7 || b != 4 {
+			t.Errorf("%d and %d remain, want 7 and 4", a, b)
+		}
+	})
 }
 
 func TestWhoWasRefusedALeaseMayGetOneInAnOutage(t *testing.T) {
-	f := newFake()
-	s := over(t, f, threeOf(Options{Fallback: memory()}))
-	const text = "3 concurrent ttl=1h"
-	for _, id := range []string{"a", "b", "c"} {
-		one(t, f, lease(t, id, text)) // of other instances
-	}
-	if one(t, s, lease(t, "d", text)).Allowed {
-		t.Fatal("one too many")
-	}
-	openNow(t, s, f)
-	if !one(t, s, lease(t, "e", text)).Allowed || one(t, s, lease(t, "f", text)).Allowed {
-		t.Error("not one lease of a part of one")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := over(t, f, threeOf(Options{Fallback: memory()}))
+		const text = "3 concurrent ttl=1h"
+		for _, id := range []string{"a", "b", "c"} {
+			one(t, f, lease(t, id, text)) // of other instances
+		}
+		if one(t, s, lease(t, "d", text)).Allowed {
+			t.Fatal("one too many")
+		}
+		openNow(t, s, f)
+		if !one(t, s, lease(t, "e", text)).Allowed || one(t, s, lease(t, "f", text)).Allowed {
+			t.Error("not one lease of a part of one")
+		}
+	})
 }
 
 func TestAPeekChangesNothingInTheFallback(t *testing.T) {
-	f := newFake()
-	fallback := newFake()
-	s := over(t, f, Options{Fallback: fallback})
-	one(t, f, take(t, "k", "10/1h", 9))
-	if got := remaining(t, s, take(t, "k", "10/1h", 1)); got != 1 {
-		t.Errorf("%d remain", got)
-	}
-	if calls := fallback.seen(); len(calls) != 0 {
-		t.Errorf("%+v", calls)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		fallback := newFake()
+		s := over(t, f, Options{Fallback: fallback})
+		one(t, f, take(t, "k", "10/1h", 9))
+		if got := remaining(t, s, take(t, "k", "10/1h", 1)); got != 1 {
+			t.Errorf("%d remain", got)
+		}
+		if calls := fallback.seen(); len(calls) != 0 {
+			t.Errorf("%+v", calls)
+		}
+	})
 }
 
 func TestAFallbackThatFailsDoesNotHarmThePrimarysDecision(t *testing.T) {
-	f, fallback := newFake(), newFake()
-	s := over(t, f, Options{Fallback: fallback})
-	fallback.fall()
-	if d := one(t, s, take(t, "k", "10/1h", 1)); d.Remaining != 9 {
-		t.Errorf("%+v", d)
-	}
-	f.fall()
-	if _, err := try(s, take(t, "k", "10/1h", 1)); !errors.Is(err, errDown) {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f, fallback := newFake(), newFake()
+		s := over(t, f, Options{Fallback: fallback})
+		fallback.fall()
+		if d := one(t, s, take(t, "k", "10/1h", 1)); d.Remaining != 9 {
+			t.Errorf("%+v", d)
+		}
+		f.fall()
+		if _, err := try(s, take(t, "k", "10/1h", 1)); !errors.Is(err, errDown) {
+			t.Error(err)
+		}
+	})
 }
 
 func TestACostBeyondThePartIsRefusedUntilThePrimaryIsBack(t *testing.T) {
-	f := newFake()
-	s := over(t, f, threeOf(Options{Fallback: memory()}))
-	openNow(t, s, f)
-	for cost, want := range map[int64]time.Duration{5: 400 * ms, 12: 400 * ms, 13: core.Never} {
-		if d := one(t, s, take(t, "k", "12/1h", cost)); d.Allowed || d.RetryAfter != want {
-			t.Errorf("cost %d: %+v", cost, d)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := over(t, f, threeOf(Options{Fallback: memory()}))
+		openNow(t, s, f)
+		for cost, want := range map[int64]time.Duration{5: 400 * ms, 12: 400 * ms, 13: core.Never} {
+			if d := one(t, s, take(t, "k", "12/1h", cost)); d.Allowed || d.RetryAfter != want {
+				t.Errorf("cost %d: %+v", cost, d)
+			}
 		}
-	}
-	if d := one(t, s, take(t, "k", "12/1h", 4)); !d.Allowed {
-		t.Errorf("%+v", d)
-	}
+		if d := one(t, s, take(t, "k", "12/1h", 4)); !d.Allowed {
+			t.Errorf("%+v", d)
+		}
+	})
 }
 
 // However often the primary comes and goes, a key is granted the quota once by

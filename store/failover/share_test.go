@@ -3,6 +3,7 @@ package failover
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -84,12 +85,14 @@ func TestPartsAreRememberedForOneNumberOfInstancesAndNotWithoutBound(t *testing.
 func TestFewerThanOneInstanceIsOne(t *testing.T) {
 	for _, n := range []int{-1, 0, 1} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			f := newFake()
-			s := over(t, f, Options{Fallback: memory(), Instances: func() int { return n }})
-			openNow(t, s, f)
-			if got := remaining(t, s, take(t, "k", "10/1h", 1)); got != 10 {
-				t.Errorf("%d remain", got)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake()
+				s := over(t, f, Options{Fallback: memory(), Instances: func() int { return n }})
+				openNow(t, s, f)
+				if got := remaining(t, s, take(t, "k", "10/1h", 1)); got != 10 {
+					t.Errorf("%d remain", got)
+				}
+			})
 		})
 	}
 }

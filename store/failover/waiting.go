@@ -47,20 +47,43 @@ func (w *waiting) add(e errand) bool {
 	return true
 }
 
-// next takes the oldest that is still of use off the list.
-func (w *waiting) next() (e errand, ok bool) {
+// oldest returns the first that is still of use, and forgets those before it. The
+// operation stays in the list until settled or postponed is called, so that one which
+// is on its way to the primary counts as waiting.
+func (w *waiting) oldest() (e errand, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for len(w.list) > 0 {
 		e = w.list[0]
-		w.list[0] = errand{}
-		w.list = w.list[1:]
 		if e.until.IsZero() || time.Now().Before(e.until) {
 			return e, true
 		}
+		w.drop()
 	}
-	w.list = nil
 	return errand{}, false
+}
+
+// settled takes the oldest off the list.
+func (w *waiting) settled() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.drop()
+}
+
+// postponed puts the oldest behind all others.
+func (w *waiting) postponed() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.list = append(w.list, w.list[0])
+	w.drop()
+}
+
+// drop is called with the lock held.
+func (w *waiting) drop() {
+	w.list[0] = errand{}
+	if w.list = w.list[1:]; len(w.list) == 0 {
+		w.list = nil
+	}
 }
 
 // repeatable tells whether an operation may be carried out twice: releasing a
@@ -100,7 +123,7 @@ func (s *Store) postpone(ops []core.Op, cause error) (err error) {
 // carried out twice, and is lost otherwise, as it may have been carried out.
 func (s *Store) settleUp(ctx context.Context) {
 	for s.State() == Closed {
-		e, ok := s.waiting.next()
+		e, ok := s.waiting.oldest()
 		if !ok {
 			return
 		}
@@ -112,6 +135,7 @@ func (s *Store) settleUp(ctx context.Context) {
 			s.fellShort(ctx, turn, e, err)
 			return
 		}
+		s.waiting.settled()
 		s.breaker.succeed(turn)
 	}
 }
@@ -119,8 +143,9 @@ func (s *Store) settleUp(ctx context.Context) {
 // fellShort deals with what the primary could not be told.
 func (s *Store) fellShort(ctx context.Context, turn uint64, e errand, err error) {
 	if repeatable(&e.op) {
-		s.waiting.add(e)
+		s.waiting.postponed()
 	} else {
+		s.waiting.settled()
 		s.waiting.lost.Add(1)
 	}
 	if ctx.Err() == nil && s.breaker.fail(turn) {
