@@ -18,39 +18,45 @@ func openCluster(t testing.TB, f *fault) *scene {
 	s := &scene{t: t, masters: masters, replicas: replicas}
 	addrs := redistest.Addrs(append(masters[:3:3], replicas...))
 	s.past = func() redis.UniversalClient {
-		c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ReadTimeout: 10 * time.Second})
+		c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience})
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
 	for i := range modes {
 		// The client looks at the topology under its own timeouts, not ours.
-		c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ContextTimeoutEnabled: true, ReadTimeout: 200 * time.Millisecond})
-		s.lanes = append(s.lanes, openLane(t, &modes[i], c))
+		o := &redis.ClusterOptions{Addrs: addrs, ContextTimeoutEnabled: true, ReadTimeout: 200 * time.Millisecond}
+		if d := f.timeout(); d > 0 {
+			o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = d, d, d, d
+		}
+		s.lanes = append(s.lanes, openLane(t, f, &modes[i], redis.NewClusterClient(o)))
 	}
 	return s
 }
 
+// That a master is replaced proves that there was a fault, also where no request
+// came in time to notice.
 func clusterFaults() []fault {
 	return []fault{
 		{name: "none", sees: nothing, inflict: func(s *scene) { s.hold(time.Second) }},
-		{name: "master-killed", sees: something, inflict: func(s *scene) {
+		{name: "master-killed", inflict: func(s *scene) {
 			i := s.home()
-			s.forgotSince(time.Now().Add(-inFlight))
+			s.replaceHome()
 			s.masters[i].Kill()
 			s.untilMaster(s.replicas[i])
 		}},
 		// The client asks the frozen node too, before it believes another.
-		{name: "master-frozen", sees: something, recovery: 2 * time.Second, inflict: func(s *scene) {
+		{name: "master-frozen", recovery: 2 * time.Second, inflict: func(s *scene) {
 			i := s.home()
-			s.forgotSince(time.Now().Add(-inFlight))
+			s.replaceHome()
 			s.masters[i].Freeze()
 			s.untilMaster(s.replicas[i])
 			s.lifted = time.Now()
 			s.hold(1500 * time.Millisecond)
 			s.masters[i].Thaw()
 		}},
-		{name: "manual-failover", sees: whatever, inflict: func(s *scene) {
+		{name: "manual-failover", inflict: func(s *scene) {
 			i := s.home()
+			s.elected++
 			if err := adminOf(s.t, s.replicas[i].Addr).ClusterFailover(context.Background()).Err(); err != nil {
 				s.t.Error(err)
 			}
@@ -92,6 +98,15 @@ func clusterFaults() []fault {
 			m.arrive()
 		}},
 	}
+}
+
+// replaceHome notes that a replica is about to take the place of the master that
+// has the slot, and the instant from which what is counted may be lost.
+func (s *scene) replaceHome() {
+	s.t.Helper()
+	i := s.home()
+	s.elected++
+	s.forgotSince(s.inStep(adminOf(s.t, s.masters[i].Addr), adminOf(s.t, s.replicas[i].Addr)))
 }
 
 // slot is that of the keys that requests share: one, as the lanes' prefixes
@@ -149,7 +164,7 @@ func (m *move) carry() {
 func (m *move) carryKeys(keys ...string) {
 	m.scene.t.Helper()
 	host, port, _ := net.SplitHostPort(m.toAddr)
-	args := []any{"MIGRATE", host, port, "", 0, 5000, "KEYS"}
+	args := []any{"MIGRATE", host, port, "", 0, patience.Milliseconds(), "KEYS"}
 	for _, key := range keys {
 		args = append(args, key)
 	}
@@ -165,10 +180,10 @@ func (m *move) arrive() {
 	for _, s := range m.scene.masters {
 		m.do(adminOf(m.scene.t, s.Addr), "CLUSTER", "SETSLOT", m.slot, "NODE", id)
 	}
-	m.scene.until("one epoch", 10*time.Second, m.scene.agree)
+	m.scene.until("one epoch", m.scene.agree)
 }
 
-// agree tells whether all masters have heard of the latest change.
+// agree reports whether all masters have heard of the latest change.
 func (s *scene) agree() bool {
 	epochs := map[string]bool{}
 	for _, m := range s.masters {

@@ -23,7 +23,7 @@ func evict(s *scene, policy string) {
 		s.t.Fatal(err)
 	}
 	s.do(config("maxmemory-policy", policy)...)
-	s.do(config("maxmemory", strconv.Itoa(s.told("memory", "used_memory")+500_000))...)
+	s.do(config("maxmemory", strconv.Itoa(s.told(s.admin, "memory", "used_memory")+500_000))...)
 	tick, other := time.NewTicker(5*time.Millisecond), strings.Repeat("x", 5000)
 	defer tick.Stop()
 	for n := range 400 {
@@ -37,9 +37,9 @@ func evict(s *scene, policy string) {
 // evicted returns how often each key was evicted, of those that the limits use.
 func (s *scene) evicted(events *redis.PubSub) map[string]int {
 	s.t.Helper()
-	gone, all := map[string]int{}, s.told("stats", "evicted_keys")
+	gone, all := map[string]int{}, s.told(s.admin, "stats", "evicted_keys")
 	for range all {
-		event, err := events.ReceiveTimeout(context.Background(), 10*time.Second)
+		event, err := events.ReceiveTimeout(context.Background(), patience)
 		m, ok := event.(*redis.Message)
 		if !ok {
 			s.t.Fatal(errors.Join(fmt.Errorf("%T is no message", event), err))
@@ -62,10 +62,10 @@ func (s *scene) forgotWhat(gone map[string]int) {
 	}
 }
 
-// told is a number that the server tells of itself.
-func (s *scene) told(section, field string) int {
+// told is a number that a server tells of itself.
+func (s *scene) told(c *redis.Client, section, field string) int {
 	s.t.Helper()
-	_, after, _ := strings.Cut(s.admin.Info(context.Background(), section).Val(), "\n"+field+":")
+	_, after, _ := strings.Cut(c.Info(context.Background(), section).Val(), "\n"+field+":")
 	digits, _, _ := strings.Cut(after, "\r")
 	n, err := strconv.Atoi(digits)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,7 +14,6 @@ import (
 	"github.com/headgate/headgate/internal/faultproxy"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/nethttp"
-	"github.com/headgate/headgate/store/failover"
 	"github.com/headgate/headgate/store/redisstore"
 	"github.com/redis/go-redis/v9"
 )
@@ -53,19 +53,19 @@ type lane struct {
 	prefix  string
 	handler http.Handler
 
-	mu    sync.Mutex
-	hits  []hit
-	calls int    // of the store in Redis
-	extra []span // those among them that failed or were slow, and belong to no request
+	calls atomic.Int64 // of the store in Redis, from their beginning
+
+	mu   sync.Mutex
+	hits []hit
 }
 
-// openLane puts a limiter under a mode over a client.
-func openLane(t testing.TB, m *mode, client redis.UniversalClient) *lane {
+// openLane puts a limiter under a mode over a client, for a fault.
+func openLane(t testing.TB, f *fault, m *mode, client redis.UniversalClient) *lane {
 	t.Helper()
 	l := &lane{mode: m, client: client, prefix: redistest.Prefix(t)}
-	primary := redisstore.MustNew(client, redisstore.Options{Prefix: l.prefix})
+	primary := redisstore.MustNew(client, redisstore.Options{Prefix: l.prefix, Timeout: f.timeout()})
 	limiter := core.MustNew(core.Config{
-		Store: m.store(t, noting{primary, l}), Rules: rules(t), OnStoreError: m.failure,
+		Store: m.store(t, noting{primary, l}, f.timeout()), Rules: rules(t), OnStoreError: m.failure,
 	})
 	t.Cleanup(func() {
 		limiter.Close()
@@ -118,14 +118,11 @@ type noting struct {
 }
 
 func (n noting) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
-	from := time.Now()
+	n.lane.calls.Add(1)
 	err := n.Store.Apply(ctx, ops, out)
-	call := span{from, time.Now()}
-	tr, ok := ctx.Value(traceKey{}).(*trace)
-	if ok {
+	if tr, ok := ctx.Value(traceKey{}).(*trace); ok {
 		tr.note(ops[0].Verb, err)
 	}
-	n.lane.called(call, !ok && (err != nil || call.to.Sub(from) > failover.DefaultSlow))
 	return err
 }
 
@@ -137,15 +134,6 @@ func (tr *trace) note(verb core.Verb, err error) {
 		return
 	}
 	tr.decided, tr.err = err == nil, err
-}
-
-func (l *lane) called(call span, extra bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.calls++
-	if extra {
-		l.extra = append(l.extra, call)
-	}
 }
 
 // load sends requests until the context ends.
@@ -193,14 +181,6 @@ func (l *lane) hit(rule, key string) hit {
 	}
 	h.read(&tr, w.Result(), l.mode)
 	return h
-}
-
-// asked returns how often the store in Redis was called, and those calls that
-// failed or were slow and belong to no request.
-func (l *lane) asked() (calls int, extra []span) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.calls, l.extra[:len(l.extra):len(l.extra)]
 }
 
 // seen returns the requests that have ended.

@@ -3,6 +3,7 @@ package faults
 import (
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/store/failover"
@@ -15,8 +16,9 @@ type mode struct {
 
 	failure core.Failure
 
-	// over puts a store over the one in Redis; nil means none.
-	over func(t testing.TB, primary core.Store) core.Store
+	// over puts a store over the one in Redis, which counts a call as failed that
+	// takes longer than slow; nil means none.
+	over func(t testing.TB, primary core.Store, slow time.Duration) core.Store
 
 	// spare is how many units more than the limit the mode may admit while
 	// Redis cannot decide.
@@ -34,19 +36,20 @@ var modes = []mode{
 }
 
 // store is what the limiter of the mode uses.
-func (m *mode) store(t testing.TB, primary core.Store) core.Store {
+func (m *mode) store(t testing.TB, primary core.Store, slow time.Duration) core.Store {
 	if m.over == nil {
 		return primary
 	}
-	return m.over(t, primary)
+	return m.over(t, primary, slow)
 }
 
 // fallback has memory decide what Redis cannot.
-func fallback(t testing.TB, primary core.Store) core.Store {
+func fallback(t testing.TB, primary core.Store, slow time.Duration) core.Store {
 	s := failover.MustNew(primary, failover.Options{
 		Fallback:  memstore.MustNew(memstore.Options{}),
 		Instances: func() int { return instances },
 		Logger:    slog.New(slog.DiscardHandler),
+		Slow:      slow,
 	})
 	t.Cleanup(func() { s.Close() })
 	return s

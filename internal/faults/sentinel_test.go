@@ -2,6 +2,8 @@ package faults
 
 import (
 	"context"
+	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,9 +16,6 @@ import (
 // take a master for dead, and 3 s.
 const failoverTime = 3500 * time.Millisecond
 
-// inFlight is how old the latest writes are that a replica may not have got.
-const inFlight = 50 * time.Millisecond
-
 // openSentinel starts a master, a replica and three sentinels, and a lane for
 // each mode.
 func openSentinel(t testing.TB, f *fault) *scene {
@@ -25,7 +24,7 @@ func openSentinel(t testing.TB, f *fault) *scene {
 	o := &redis.FailoverOptions{MasterName: redistest.MasterName, SentinelAddrs: redistest.Addrs(w.Sentinels)}
 	s.past = func() redis.UniversalClient {
 		patient := *o
-		patient.ReadTimeout = 10 * time.Second
+		patient.DialTimeout, patient.ReadTimeout, patient.WriteTimeout = patience, patience, patience
 		c := redis.NewFailoverClient(&patient)
 		t.Cleanup(func() { c.Close() })
 		return c
@@ -33,38 +32,51 @@ func openSentinel(t testing.TB, f *fault) *scene {
 	for i := range modes {
 		stock := *o
 		stock.ContextTimeoutEnabled = true
-		s.lanes = append(s.lanes, openLane(t, &modes[i], redis.NewFailoverClient(&stock)))
+		if d := f.timeout(); d > 0 {
+			stock.DialTimeout, stock.ReadTimeout, stock.WriteTimeout, stock.PoolTimeout = d, d, d, d
+		}
+		s.lanes = append(s.lanes, openLane(t, f, &modes[i], redis.NewFailoverClient(&stock)))
 	}
 	return s
 }
 
+// That a master is replaced proves that there was a fault, also where no request
+// came in time to notice.
 func sentinelFaults() []fault {
 	return []fault{
-		{name: "master-killed", sees: something, recovery: failoverTime, inflict: killMaster},
-		{name: "master-frozen", sees: something, recovery: failoverTime, inflict: freezeMaster},
-		{name: "master-killed-and-sentinel-hung", sees: something, inflict: killMasterUnseen},
+		{name: "master-killed", recovery: failoverTime, inflict: killMaster},
+		{name: "master-frozen", recovery: failoverTime, inflict: freezeMaster},
+		{name: "master-killed-and-sentinel-hung", inflict: killMasterUnseen},
 		{name: "sentinel-hung", sees: nothing, inflict: func(s *scene) {
 			s.watched.Sentinels[0].Freeze()
 			s.hold(time.Second)
 			s.watched.Sentinels[0].Thaw()
 		}},
-		{name: "manual-failover", sees: whatever, recovery: failoverTime, inflict: func(s *scene) {
+		{name: "manual-failover", recovery: failoverTime, inflict: func(s *scene) {
 			c := redis.NewSentinelClient(&redis.Options{Addr: s.watched.Sentinels[1].Addr, DisableIdentity: true})
 			defer c.Close()
-			s.forgotSince(time.Now().Add(-inFlight))
-			s.lifted = time.Now()
+			s.replaceMaster()
 			if err := c.Failover(context.Background(), redistest.MasterName).Err(); err != nil {
 				s.t.Error(err)
 			}
 			s.untilMaster(s.watched.Replica)
+			s.demote()
 		}},
 	}
 }
 
-func killMaster(s *scene) {
-	s.forgotSince(time.Now().Add(-inFlight))
-	s.watched.Master.Kill()
+// replaceMaster notes that the replica is about to take the place of the master,
+// and the instant from which what is counted may be lost.
+func (s *scene) replaceMaster() {
+	s.t.Helper()
+	s.elected++
+	s.forgotSince(s.inStep(s.admin, adminOf(s.t, s.watched.Replica.Addr)))
 	s.lifted = time.Now()
+}
+
+func killMaster(s *scene) {
+	s.replaceMaster()
+	s.watched.Master.Kill()
 	s.untilMaster(s.watched.Replica)
 }
 
@@ -82,24 +94,52 @@ func killMasterUnseen(s *scene) {
 
 // freezeMaster lets the old master come back when it has been replaced.
 func freezeMaster(s *scene) {
-	s.forgotSince(time.Now().Add(-inFlight))
+	s.replaceMaster()
 	s.watched.Master.Freeze()
-	s.lifted = time.Now()
 	s.untilMaster(s.watched.Replica)
 	s.hold(500 * time.Millisecond)
 	s.watched.Master.Thaw()
-	s.untilAgreed(s.watched.Replica)
-	s.hold(500 * time.Millisecond)
+	s.demote()
 }
 
-// untilAgreed waits until every sentinel names the master. A client that has
-// chosen one which does not know of it yet goes on with the old one, whose counts
-// are lost.
+// demote makes a replica of the old master once the sentinels agree on the new
+// one, as they do by themselves later: until then a client that has not heard of
+// the new one goes on with the old one, whose counts are lost.
+func (s *scene) demote() {
+	s.t.Helper()
+	s.untilAgreed(s.watched.Replica)
+	s.hold(500 * time.Millisecond)
+	host, port, _ := net.SplitHostPort(s.watched.Replica.Addr)
+	if err := s.admin.SlaveOf(context.Background(), host, port).Err(); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// elections is how often a replica has taken the place of a master.
+func (s *scene) elections() (n int) {
+	s.t.Helper()
+	if s.watched != nil {
+		for _, sentinel := range s.watched.Sentinels {
+			c := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr, DisableIdentity: true, ReadTimeout: patience})
+			epoch, _ := strconv.Atoi(c.Master(context.Background(), redistest.MasterName).Val()["config-epoch"])
+			n = max(n, epoch)
+			c.Close()
+		}
+	}
+	for _, replica := range s.replicas {
+		if strings.Contains(adminOf(s.t, replica.Addr).Info(context.Background(), "replication").Val(), "role:master") {
+			n++
+		}
+	}
+	return n
+}
+
+// untilAgreed waits until every sentinel names the master.
 func (s *scene) untilAgreed(master *redistest.Server) {
 	s.t.Helper()
 	for _, sentinel := range s.watched.Sentinels {
 		c := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr, DisableIdentity: true})
-		s.until("the sentinels to agree", 20*time.Second, func() bool {
+		s.until("the sentinels to agree", func() bool {
 			named, _ := c.GetMasterAddrByName(context.Background(), redistest.MasterName).Result()
 			return strings.Join(named, ":") == master.Addr
 		})
@@ -111,7 +151,7 @@ func (s *scene) untilAgreed(master *redistest.Server) {
 func (s *scene) untilMaster(replica *redistest.Server) {
 	s.t.Helper()
 	c := adminOf(s.t, replica.Addr)
-	s.until("a promotion", 20*time.Second, func() bool {
+	s.until("a promotion", func() bool {
 		return strings.Contains(c.Info(context.Background(), "replication").Val(), "role:master")
 	})
 }

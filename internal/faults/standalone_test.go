@@ -40,10 +40,13 @@ func openStandalone(t testing.TB, f *fault) *scene {
 func (s *scene) enter(f *fault, m *mode, proxy *faultproxy.Proxy, o redis.Options) {
 	s.t.Helper()
 	o.Addr, o.ContextTimeoutEnabled, o.CredentialsProvider = proxy.Addr, true, s.secret.credentials
+	if d := f.timeout(); d > 0 {
+		o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = d, d, d, d
+	}
 	if f.options != nil {
 		f.options(&o)
 	}
-	l := openLane(s.t, m, redis.NewClient(&o))
+	l := openLane(s.t, f, m, redis.NewClient(&o))
 	l.proxy = proxy
 	s.lanes = append(s.lanes, l)
 }
@@ -57,7 +60,7 @@ func (s *scene) allow() {
 // adminOf returns a client for a server itself, that is patient and tries once.
 func adminOf(t testing.TB, addr string) *redis.Client {
 	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DisableIdentity: true,
-		ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second})
+		DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience})
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -76,7 +79,7 @@ func (s *scene) set(f faultproxy.Fault) {
 func network(name string, f faultproxy.Fault, long time.Duration, sees sight) fault {
 	return fault{name: name, sees: sees, inflict: func(s *scene) {
 		s.set(f)
-		s.hold(long)
+		s.endure(long)
 		s.set(faultproxy.Fault{})
 	}}
 }
@@ -85,7 +88,7 @@ func network(name string, f faultproxy.Fault, long time.Duration, sees sight) fa
 func during(name string, long time.Duration, sees sight, begin, end []any) fault {
 	return fault{name: name, sees: sees, inflict: func(s *scene) {
 		s.do(begin...)
-		s.hold(long)
+		s.endure(long)
 		s.do(end...)
 	}}
 }
@@ -97,19 +100,25 @@ func again(name string, pause, long time.Duration, sees sight, command ...any) f
 	}}
 }
 
+// always is a fault that every run of the tests inflicts.
+func always(f fault) fault {
+	f.brief = true
+	return f
+}
+
 func config(name, value string) []any { return []any{"CONFIG", "SET", name, value} }
 
 func standaloneFaults() []fault {
 	const ms = time.Millisecond
 	list := []fault{
-		{name: "none", sees: nothing, inflict: func(s *scene) { s.hold(400 * ms) }},
+		{name: "none", sees: nothing, brief: true, inflict: func(s *scene) { s.hold(400 * ms) }},
 		network("delay-10ms", faultproxy.Fault{Delay: 10 * ms}, 400*ms, nothing),
 		network("delay-49ms", faultproxy.Fault{Delay: 49 * ms}, 400*ms, whatever),
 		network("delay-51ms", faultproxy.Fault{Delay: 51 * ms}, 400*ms, something),
 		network("delay-500ms", faultproxy.Fault{Delay: 500 * ms}, 700*ms, something),
 		network("jitter-100ms", faultproxy.Fault{Jitter: 100 * ms}, 500*ms, something),
 		network("trickle-1KBs", faultproxy.Fault{Rate: 1000}, 400*ms, whatever),
-		network("half-open", faultproxy.Fault{Silent: true}, 500*ms, something),
+		always(network("half-open", faultproxy.Fault{Silent: true}, 500*ms, something)),
 		network("blackhole", faultproxy.Fault{Blackhole: true}, 500*ms, something),
 		network("half-open-3s", faultproxy.Fault{Silent: true}, 3*time.Second, something),
 		network("blackhole-3s", faultproxy.Fault{Blackhole: true}, 3*time.Second, something),
@@ -118,12 +127,12 @@ func standaloneFaults() []fault {
 		network("reset", faultproxy.Fault{Reset: true}, 500*ms, something),
 		network("garbage", faultproxy.Fault{Garbage: "\x00\xff*3\r\n$-7\r\n"}, 400*ms, something),
 		network("garbage-that-is-a-reply", faultproxy.Fault{Garbage: "*6\r\n:1\r\n:9\r\n:1\r\n:1\r\n:1\r\n$1\r\nx\r\n"}, 400*ms, something),
-		{name: "flapping", sees: something, inflict: flap},
+		{name: "flapping", sees: something, brief: true, inflict: flap},
 		{name: "cut-request-at-each-byte", sees: something, inflict: cutRequests},
 		{name: "cut-reply-at-each-byte", sees: something, inflict: func(s *scene) { cutReplies(s, false) }},
 		{name: "reset-reply-at-each-byte", sees: something, inflict: func(s *scene) { cutReplies(s, true) }},
 		network("cut-at-random-bytes", faultproxy.Fault{Life: 3000}, 3*time.Second, something),
-		{name: "drop-nth-reply", sees: something, inflict: dropReplies},
+		{name: "drop-nth-reply", sees: something, brief: true, inflict: dropReplies},
 		{name: "one-connection", sees: whatever, options: func(o *redis.Options) { o.PoolSize = 1 }, inflict: func(s *scene) {
 			s.set(faultproxy.Fault{Delay: 30 * ms})
 			s.hold(400 * ms)
@@ -140,7 +149,7 @@ func flap(s *scene) {
 		stops = append(stops, l.proxy.Flap(100*time.Millisecond, faultproxy.Fault{Refuse: true}, faultproxy.Fault{},
 			faultproxy.Fault{Silent: true}, faultproxy.Fault{}))
 	}
-	s.hold(1200 * time.Millisecond)
+	s.endure(1200 * time.Millisecond)
 	for _, stop := range stops {
 		stop()
 	}
@@ -160,7 +169,7 @@ func strike(s *scene, every int, count func(faultproxy.Counts) int, nth func(n i
 			}
 			for n := 0; n <= count(l.proxy.Counts()); n += step {
 				l.proxy.Set(nth(n))
-				if !s.poll(5*time.Second, func() bool { return l.proxy.Counts().Struck > 0 }) {
+				if !s.poll(patience, func() bool { return l.proxy.Counts().Struck > 0 }) {
 					done <- l.mode.name + ": no script came at cut " + strconv.Itoa(n)
 					return
 				}

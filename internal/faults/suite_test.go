@@ -3,9 +3,11 @@ package faults
 import (
 	"context"
 	"flag"
+	"fmt"
 	"os"
 	"testing"
 
+	"github.com/headgate/headgate/internal/test"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 )
@@ -23,16 +25,42 @@ func (quiet) Printf(context.Context, string, ...any) {}
 func TestMain(m *testing.M) {
 	flag.Parse()
 	redis.SetLogger(quiet{})
-	goleak.VerifyTestMain(m)
+	if *tableFile == "" && !given("test.parallel") {
+		flag.Set("test.parallel", "4") // faults wait more than they compute
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if *tableFile != "" {
+			if err := os.WriteFile(*tableFile, []byte(results.markdown()), 0o644); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				code = 1
+			}
+		}
+		os.Exit(code)
+	}))
 }
 
+// given reports whether a flag stands on the command line.
+func given(name string) (found bool) {
+	flag.Visit(func(f *flag.Flag) { found = found || f.Name == name })
+	return found
+}
+
+// TestFaults inflicts those faults that every run of the tests does.
 func TestFaults(t *testing.T) {
-	if testing.Short() {
-		t.Skip("\n" +
-			"**********************************************************************\n" +
-			"* NO FAULT WAS EXERCISED: -short leaves the fault suite out.\n" +
-			"**********************************************************************")
+	t.Parallel()
+	inflict(t, func(f fault) bool { return f.brief })
+}
+
+// TestMoreFaults inflicts all others.
+func TestMoreFaults(t *testing.T) {
+	if *tableFile == "" {
+		test.Long(t, "it inflicts every other fault, behind TLS, Sentinels and in a Cluster too")
 	}
+	inflict(t, func(f fault) bool { return !f.brief })
+}
+
+// inflict runs those faults that are chosen.
+func inflict(t *testing.T, chosen func(fault) bool) {
 	w := newWaits()
 	defer w.stop()
 	for _, p := range []place{
@@ -43,17 +71,14 @@ func TestFaults(t *testing.T) {
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			for _, f := range p.faults {
+				if !chosen(f) {
+					continue
+				}
 				t.Run(f.name, func(t *testing.T) {
 					t.Parallel()
-					f.run(t, p, w, repeats, &results)
+					f.run(t, p, w, &results)
 				})
 			}
 		})
-	}
-	if *tableFile == "" {
-		return
-	}
-	if err := os.WriteFile(*tableFile, []byte(results.markdown()), 0o644); err != nil {
-		t.Error(err)
 	}
 }

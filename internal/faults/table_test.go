@@ -20,7 +20,7 @@ type entry struct {
 	fault, place string
 	modes        []string
 	verdict
-	runs, failed, busy int
+	runs, failed int
 }
 
 // of adds what was measured of one mode.
@@ -32,7 +32,6 @@ func (e *entry) of(v verdict) {
 func (e *entry) worst(v *verdict) {
 	e.requests += v.requests
 	e.undecided += v.undecided
-	e.excused += v.excused
 	e.slowest = max(e.slowest, v.slowest)
 	e.net = max(e.net, v.net)
 	e.executions = max(e.executions, v.executions)
@@ -40,18 +39,11 @@ func (e *entry) worst(v *verdict) {
 	e.allowed = max(e.allowed, v.allowed)
 	e.recovery = max(e.recovery, v.recovery)
 	e.leases += v.leases
-	e.disturbed = e.disturbed || v.disturbed
 }
-
-// busy tells that too much was excused for recovery to be known.
-func (v *verdict) busy() bool { return v.excused*2 > v.undecided }
 
 // add adds one run of a fault.
 func (r *table) add(e entry, failed bool) {
 	e.runs = 1
-	if e.verdict.busy() {
-		e.busy = 1
-	}
 	if failed {
 		e.failed = 1
 	}
@@ -64,7 +56,7 @@ func (r *table) add(e entry, failed bool) {
 	}
 	all := &r.entries[i]
 	all.worst(&e.verdict)
-	all.runs, all.failed, all.busy = all.runs+1, all.failed+e.failed, all.busy+e.busy
+	all.runs, all.failed = all.runs+1, all.failed+e.failed
 }
 
 // preface stands before the table.
@@ -78,15 +70,14 @@ Each row is one fault, which three limiters meet at once: one that fails open, o
 back to memory. The figures are the worst of the modes and of all runs, under some 600 requests a second, with servers
 and clients on the same two processors.
 
-* *Undecided* requests met the fault and were answered as their mode says. Of them, *excused* are those during which the
-  machine had no processor to spare for 20 ms or more, and those that came while the breaker was open for that reason.
-* A request may take the store's timeout, 50 ms, and 20 ms more, the time without a processor taken off.
-* Where the machine stood still at each delay that was too long, the fault is inflicted again, twice at most, and the last
-  time counts.
+* *Undecided* requests met the fault and were answered as their mode says.
+* A request is meant to take the store's timeout, 50 ms, and 20 ms more at most, the time without a processor taken off.
+  This is measured, and no run fails for it. A fault that no request is to notice is met with a timeout of 10 s, so that
+  all requests are decided however busy the machine is.
 * *Executions* are how often Redis counted one request. *Admitted over the limit* is beside what may be lost when a server
   forgets: one limit for each time, and in memory what the fallback may admit.
 * *Decides again* is the time from the end of the fault to the last request that Redis did not decide.
-* *Holds* is in how many runs every promise held.
+* *Holds* is in how many runs every promise held that is not about time.
 
 `
 
@@ -99,25 +90,21 @@ func (r *table) markdown() string {
 	})
 	var b strings.Builder
 	b.WriteString(preface)
-	b.WriteString("| fault | where | modes | requests | undecided (excused) | slowest request | of it with a processor | executions per request | " +
+	b.WriteString("| fault | where | modes | requests | undecided | slowest request | of it with a processor | executions per request | " +
 		"admitted over the limit (bound) | decides again after | holds |\n|---|---|---|--:|--:|--:|--:|--:|--:|--:|---|\n")
 	for _, e := range r.entries {
-		fmt.Fprintf(&b, "| %s | %s | %s | %d | %d (%d) | %s | %s | %d | %d (%d) | %s | %s |\n", e.fault, e.place, strings.Join(e.modes, ", "),
-			e.requests, e.undecided, e.excused, e.slowest.Round(time.Millisecond), e.net.Round(time.Millisecond), e.executions, e.over, e.allowed,
+		fmt.Fprintf(&b, "| %s | %s | %s | %d | %d | %s | %s | %d | %d (%d) | %s | %s |\n", e.fault, e.place, strings.Join(e.modes, ", "),
+			e.requests, e.undecided, e.slowest.Round(time.Millisecond), e.net.Round(time.Millisecond), e.executions, e.over, e.allowed,
 			e.recovery.Round(time.Millisecond), e.result())
 	}
 	return b.String()
 }
 
-// result says in how many runs the promises held, and in how many the machine
-// was too busy to tell when Redis decided again.
+// result says in how many runs the promises held.
 func (e *entry) result() string {
 	text := fmt.Sprintf("%d of %d", e.runs-e.failed, e.runs)
 	if e.failed > 0 {
 		text = "**" + text + "**"
-	}
-	if e.busy > 0 {
-		text += fmt.Sprintf(" (%d too busy for the time)", e.busy)
 	}
 	return text
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // waits notes for how long the machine had no processor for this process and
-// for the servers that it started, although they had something to do, so that a
-// limiter is not blamed for what no code could have done better. The kernel tells
+// for the servers that it started, although they had something to do, so that the
+// table blames no limiter for what no code could have done better. The kernel tells
 // for each thread and processor, where it does at all, and Go for its goroutines.
 type waits struct {
 	end, done chan struct{}
@@ -149,22 +149,12 @@ func seconds(from, to float64) time.Duration {
 // during is what was waited between two instants, or as part of looks that
 // began before or ended after.
 func (w *waits) during(from, to time.Time) (d time.Duration) {
-	w.each(from, to, func(waited time.Duration) { d += waited })
-	return d
-}
-
-// longest is the most that was waited in one of the looks that during adds up.
-func (w *waits) longest(from, to time.Time) (d time.Duration) {
-	w.each(from, to, func(waited time.Duration) { d = max(d, waited) })
-	return d
-}
-
-func (w *waits) each(from, to time.Time, do func(waited time.Duration)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := len(w.samples) - 1; i >= 0 && w.samples[i].to.After(from); i-- {
 		if s := w.samples[i]; !s.from.After(to) {
-			do(s.waited)
+			d += s.waited
 		}
 	}
+	return d
 }
