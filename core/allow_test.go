@@ -64,21 +64,6 @@ func spokenOf(g *core.Grant) core.Decision {
 	return d
 }
 
-func TestAllowAllocatesNothing(t *testing.T) {
-	if racing {
-		t.Skip("the race detector makes pools forget")
-	}
-	l := limiter(t, nothing{}, rule(t, "a", "10/1m"), rule(t, "b", "100/1h"))
-	got := testing.AllocsPerRun(1000, func() {
-		if d, err := l.Allow(t.Context(), "k", 1); err != nil || !d.Allowed {
-			t.Errorf("%+v, %v", d, err)
-		}
-	})
-	if got != 0 {
-		t.Errorf("%v allocations", got)
-	}
-}
-
 func TestAllowTakesNothingThatWouldHaveToBeReleased(t *testing.T) {
 	l := limiter(t, newStore(), rule(t, "a", "5/1h"), rule(t, "b", "2 concurrent ttl=1m"))
 	if d, err := l.Allow(t.Context(), "k", 1); !errors.Is(err, core.ErrOp) || d != (core.Decision{}) {

@@ -34,30 +34,6 @@ func oneAnHour(t testing.TB) *core.Limiter {
 	return limiter(t, "1/1h", func(r *core.Rule) { r.Key = keyfuncs.RemoteIP })
 }
 
-// The three are the handler that Echo asks for, the text of the headers and
-// their values.
-func TestARequestAllocatesThreeTimes(t *testing.T) {
-	if racing {
-		t.Skip("the race detector makes pools forget")
-	}
-	without, with := chain(t), chain(t, echomw.New(byAddress(t)))
-	if got := testing.AllocsPerRun(1000, with) - testing.AllocsPerRun(1000, without); got != 3 {
-		t.Errorf("%v allocations more, want 3", got)
-	}
-}
-
-// An admission that is not recycled is one allocation more.
-func TestARefusalIsRecycled(t *testing.T) {
-	if racing {
-		t.Skip("the race detector makes pools forget")
-	}
-	refuse := chain(t, echomw.New(oneAnHour(t)))
-	refuse()
-	if got := testing.AllocsPerRun(1000, refuse); got != 4 {
-		t.Errorf("%v allocations, want 4", got)
-	}
-}
-
 func BenchmarkWithout(b *testing.B) { benchmark(b, chain(b)) }
 
 func BenchmarkWith(b *testing.B) { benchmark(b, chain(b, echomw.New(byAddress(b)))) }

@@ -15,7 +15,7 @@ import (
 )
 
 // patience is how long anything may take that is not meant to take time.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // store tells of what is given back.
 type store struct {

@@ -37,28 +37,6 @@ func oneAnHour(t testing.TB) *core.Limiter {
 	return limiter(t, memstore.MustNew(memstore.Options{}), "1/1h", func(r *core.Rule) { r.Key = keyfuncs.RemoteIP })
 }
 
-func TestARequestAllocatesTheAddressAlone(t *testing.T) {
-	if racing {
-		t.Skip("the race detector makes pools forget")
-	}
-	without, with := chain(), chain(fibermw.New(byAddress(t)))
-	if got := testing.AllocsPerRun(1000, with) - testing.AllocsPerRun(1000, without); got != 1 {
-		t.Errorf("%v allocations more, want 1", got)
-	}
-}
-
-// An admission that is not recycled is one allocation more.
-func TestARefusalIsRecycled(t *testing.T) {
-	if racing {
-		t.Skip("the race detector makes pools forget")
-	}
-	refuse := chain(fibermw.New(oneAnHour(t)))
-	refuse()
-	if got := testing.AllocsPerRun(1000, refuse); got != 2 {
-		t.Errorf("%v allocations, want 2", got)
-	}
-}
-
 func BenchmarkWithout(b *testing.B) { benchmark(b, chain()) }
 
 func BenchmarkWith(b *testing.B) { benchmark(b, chain(fibermw.New(byAddress(b)))) }

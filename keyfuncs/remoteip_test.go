@@ -3,6 +3,7 @@ package keyfuncs
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"net/netip"
 	"strings"
 	"testing"
@@ -45,7 +46,7 @@ func TestIPv6IsCountedByThePrefixThatWasAskedFor(t *testing.T) {
 }
 
 func TestAPrefixOutsideItsRangeIsAnError(t *testing.T) {
-	for _, bits := range []int{-1, 0, 1, 31, 129, 1 << 40} {
+	for _, bits := range []int{-1, 0, 1, 31, 129, math.MaxInt, math.MinInt} {
 		want := fmt.Sprintf("keyfuncs: RemoteIPPrefix: an IPv6 prefix of %d bits is not within 32 to 128", bits)
 		k, err := RemoteIPPrefix(bits)
 		if err == nil || err.Error() != want || k != nil {

@@ -121,24 +121,6 @@ func (always) Apply(_ context.Context, ops []core.Op, out []core.Decision) error
 	return nil
 }
 
-func TestTheDefaultPathAddsTwoAllocations(t *testing.T) {
-	if racing {
-		t.Skip("the race detector makes pools forget")
-	}
-	r := rule(t, "10/1m")
-	r.Key = func(r core.Request) (string, bool) { return r.RemoteAddr(), true }
-	h := nethttp.New(limiter(t, core.Config{Store: always{}, Rules: []core.Rule{r}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}))(
-		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	w, req := &plainWriter{http.Header{}}, httptest.NewRequest("GET", "/", nil)
-	for range 1000 { // which are looked at for mistakes
-		clear(w.header)
-		h.ServeHTTP(w, req)
-	}
-	if got := testing.AllocsPerRun(1000, func() { clear(w.header); h.ServeHTTP(w, req) }); got != 2 {
-		t.Errorf("%v allocations, want 2: the text of the headers and their slice", got)
-	}
-}
-
 func BenchmarkMiddleware(b *testing.B) {
 	r := rule(b, "10/1m")
 	r.Key = func(r core.Request) (string, bool) { return r.RemoteAddr(), true }

@@ -31,7 +31,8 @@ type Framework struct {
 	// with the text "boom", or panics with it.
 	Errs, Panics Answer
 
-	// BlindToLeaving tells that nobody notices when a client leaves.
+	// BlindToLeaving tells that the framework does not notice when a client
+	// leaves: its slot comes back when its wait ends.
 	BlindToLeaving bool
 
 	// NoRanges tells that Exchange.ServeContent does nothing.

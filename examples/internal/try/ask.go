@@ -2,6 +2,7 @@ package try
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/headgate/headgate/internal/test"
 )
 
 // Request is what a client asks. The zero value is GET /.
@@ -142,7 +145,7 @@ func NeedAddress(t testing.TB, addrs ...string) {
 	for _, addr := range addrs {
 		l, err := net.Listen("tcp", net.JoinHostPort(addr, "0"))
 		if err != nil {
-			t.Skipf("no address %s: %v", addr, err)
+			test.Skip(t, fmt.Sprintf("no address %s: %v", addr, err))
 		}
 		_ = l.Close()
 	}

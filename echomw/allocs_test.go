@@ -1,0 +1,29 @@
+//go:build !race
+
+package echomw_test
+
+import (
+	"testing"
+
+	"github.com/headgate/headgate/echomw"
+)
+
+// Under the race detector a sync.Pool drops some of what is put into it.
+
+// The three are the handler that Echo asks for, the text of the headers and
+// their values.
+func TestARequestAllocatesThreeTimes(t *testing.T) {
+	without, with := chain(t), chain(t, echomw.New(byAddress(t)))
+	if got := testing.AllocsPerRun(1000, with) - testing.AllocsPerRun(1000, without); got != 3 {
+		t.Errorf("%v allocations more, want 3", got)
+	}
+}
+
+// An admission that is not recycled is one allocation more.
+func TestARefusalIsRecycled(t *testing.T) {
+	refuse := chain(t, echomw.New(oneAnHour(t)))
+	refuse()
+	if got := testing.AllocsPerRun(1000, refuse); got != 4 {
+		t.Errorf("%v allocations, want 4", got)
+	}
+}

@@ -1,5 +1,0 @@
-//go:build !race
-
-package echomw_test
-
-const racing = false

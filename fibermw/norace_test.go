@@ -1,5 +1,0 @@
-//go:build !race
-
-package fibermw_test
-
-const racing = false

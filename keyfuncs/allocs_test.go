@@ -1,0 +1,17 @@
+//go:build !race
+
+package keyfuncs
+
+import (
+	"testing"
+)
+
+// Under the race detector a sync.Pool drops some of what is put into it.
+
+func TestAKeyAllocatesNoMoreThanItsText(t *testing.T) {
+	for _, c := range costs {
+		if got := testing.AllocsPerRun(100, func() { c.k(c.r) }); got != c.allocs {
+			t.Errorf("%s: %v allocations, want %v", c.name, got, c.allocs)
+		}
+	}
+}

@@ -1,5 +1,0 @@
-//go:build !race
-
-package keyfuncs
-
-const raceEnabled = false

@@ -1,0 +1,31 @@
+//go:build !race
+
+package nethttp_test
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/nethttp"
+)
+
+// Under the race detector a sync.Pool drops some of what is put into it.
+
+func TestTheDefaultPathAddsTwoAllocations(t *testing.T) {
+	r := rule(t, "10/1m")
+	r.Key = func(r core.Request) (string, bool) { return r.RemoteAddr(), true }
+	h := nethttp.New(limiter(t, core.Config{Store: always{}, Rules: []core.Rule{r}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}))(
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	w, req := &plainWriter{http.Header{}}, httptest.NewRequest("GET", "/", nil)
+	for range 1000 { // which are looked at for mistakes
+		clear(w.header)
+		h.ServeHTTP(w, req)
+	}
+	if got := testing.AllocsPerRun(1000, func() { clear(w.header); h.ServeHTTP(w, req) }); got != 2 {
+		t.Errorf("%v allocations, want 2: the text of the headers and their slice", got)
+	}
+}
