@@ -1,46 +1,54 @@
--- Twin of core/concurrency.go. State: packed records of the expiry and the 16
--- bytes of the lease's id, one for each unit; those of a lease are neighbours.
-local RECORD = 23
+-- Twin of core/concurrency.go. State: the records of records.lua, one for each
+-- unit: the expiry of its lease and the 16 bytes of the lease's id. The records of
+-- a lease are neighbours.
+
+-- @slow
+
+-- LEASE_RECORD is the bytes of a unit's record.
+local LEASE_RECORD = 23
 
 -- clamp moves expiries after latest, where only a clock that stepped back or a
 -- shorter period can have left them, to latest.
 local function clamp(list, latest)
-  local sane, total = upto(list, RECORD, latest), #list / RECORD
+  local sane, total = upto(list, LEASE_RECORD, latest), #list / LEASE_RECORD
   if sane == total then
     return list, false
   end
-  local records = { string.sub(list, 1, sane * RECORD) }
+  local records = { sub(list, 1, sane * LEASE_RECORD) }
   for i = sane + 1, total do
     records[#records + 1] = pack(latest)
-    records[#records + 1] = string.sub(list, i * RECORD - 15, i * RECORD)
+    records[#records + 1] = sub(list, i * LEASE_RECORD - 15, i * LEASE_RECORD)
   end
   return table.concat(records), true
 end
 
--- cut returns the list without a lease's records, and how many those were. Ids
--- are 128 bits of a hash: found elsewhere than in its place would be a collision.
+-- cut returns the list without the records of a lease, and how many these were. An
+-- id is 128 bits of a hash, so its bytes stand nowhere but in its own records.
 local function cut(list, lease)
   local n, at = 0, string.find(list, lease, 1, true)
   while at do
-    list = table.concat({ string.sub(list, 1, at - 8), string.sub(list, at + 16) })
+    list = table.concat({ sub(list, 1, at - 8), sub(list, at + 16) })
     n, at = n + 1, string.find(list, lease, 1, true)
   end
   return list, n
 end
 
 local function concurrency(text, verb, cost, pending, period, quota, _, _, x, lease)
+  -- settle
   local list = text or ''
-  if #list % RECORD ~= 0 then
+  if #list % LEASE_RECORD ~= 0 then
     return nil
   end
-  list = string.sub(list, upto(list, RECORD, now) * RECORD + 1)
+  list = sub(list, upto(list, LEASE_RECORD, now) * LEASE_RECORD + 1)
   local changed
   list, changed = clamp(list, now + period)
 
-  local wait, held = 0, #list / RECORD
+  local wait, held = 0, #list / LEASE_RECORD
   if verb == 'refund' then
+    -- refund
     list, changed = cut(list, lease), true
   elseif cost ~= 0 then
+    -- delay
     local n = cost + pending
     local others, own = list, 0
     if lease ~= '' then
@@ -49,17 +57,19 @@ local function concurrency(text, verb, cost, pending, period, quota, _, _, x, le
     if n > quota then
       wait = NEVER
     elseif own == 0 and held + n > quota then
-      wait = instant(list, RECORD, held + n - quota) - now
+      wait = instant(list, LEASE_RECORD, held + n - quota) - now
     end
+    -- take
     if verb == 'take' and wait <= x then
       local record = table.concat({ pack(now + period), lease })
       list, changed = table.concat({ others, string.rep(record, own == 0 and cost or own) }), true
     end
   end
 
-  held = #list / RECORD
+  -- gauge
+  held = #list / LEASE_RECORD
   if held == 0 then
     return text and '', quota, 0, wait
   end
-  return changed and list, max(0, quota - held), instant(list, RECORD, held) - now, wait
+  return changed and list, max(0, quota - held), instant(list, LEASE_RECORD, held) - now, wait
 end

@@ -1,13 +1,52 @@
 -- Twin of core/gcra.go. State: used and mark, packed, and then "period quota
--- burst": used units were taken since mark, the queue was empty at mark, and
--- period/quota is in lowest terms, so that it is empty again at mark + used *
--- period / quota. The extra is the burst. A fourth number in the text, where it is
--- not 0, is how many units beyond the burst were booked when the state was
--- written: if more are in use later, the clock has stepped back.
-
+-- burst". The extra is the burst.
+--
+-- used units were taken since mark, when the queue was empty. period/quota is in
+-- lowest terms, and the queue is empty again at mark + used * period / quota, which
+-- is the TAT, the theoretical arrival time, of the literature. It is never computed
+-- as one number, so no fraction is ever rounded.
+--
+-- A fourth number in the text, where it is not 0, is how many units beyond the
+-- burst were booked when the state was written. If more are in use later, the clock
+-- has stepped back.
+--
 -- Division is (a - a % b) / b, which is exact where a / b is rounded.
 
--- span is how long it takes until n units have come back.
+-- gcra_quick decides what nearly all calls are: takes at once where units come back
+-- one by one every period, from a key that is fresh or was last used under this
+-- limit. It returns nil if gcra has to decide: the take is refused, units are
+-- booked, or the clock has stepped back.
+local function gcra_quick(text, cost, period, burst, limit)
+  local used, mark = 0, now
+  if text then
+    if sub(text, HEAD + 1) ~= limit then
+      return nil
+    end
+    used, mark = struct.unpack(PAIR, text)
+    local since = now - mark
+    if since < 0 then
+      return nil
+    end
+    local turns = (since - since % period) / period
+    if turns >= used then
+      used, mark = 0, now
+    else
+      used, mark = used - turns, mark + turns * period
+    end
+  end
+  used = used + cost
+  if used > burst then
+    return nil
+  end
+  return struct.pack(PAIR_TEXT, used, mark, limit), burst - used, mark + used * period - now
+end
+
+-- @slow
+
+-- MAX_BOOKING is how far ahead units can be booked.
+local MAX_BOOKING = 3600000000
+
+-- span is how long it takes until n units have come back, rounded up.
 local function span(period, quota, n)
   local rest = period % quota
   local part = n * rest
@@ -15,7 +54,7 @@ local function span(period, quota, n)
 end
 
 -- back is how many units have come back after t. The division may be off by a
--- bit, so it starts one above, and span, which is exact, decides.
+-- bit, so the search starts one above it, and span, which is exact, decides.
 local function back(period, quota, t)
   local rest, n = t % period, 0
   if quota ~= 1 then
@@ -27,12 +66,12 @@ local function back(period, quota, t)
   return (t - rest) / period * quota + n
 end
 
--- units reads a state, which is none if its numbers are not such as are written.
+-- units reads a state. It returns nil if the numbers are none that gcra writes.
 local function units(text)
   if sub(text, HEAD, HEAD) == '' then
     return nil
   end
-  local used, mark = struct.unpack('>dd', text)
+  local used, mark = struct.unpack(PAIR, text)
   if floor(used) % 2 ^ 53 ~= used or floor(mark) % 2 ^ 53 ~= mark then
     return nil
   end
@@ -40,6 +79,7 @@ local function units(text)
 end
 
 local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y)
+  -- settle
   local used, mark, changed = 0, now, false
   local n = 0 -- units that have come back since mark
   if text then
@@ -53,8 +93,8 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
       period0, quota0, burst0 = min(period0, NEVER), min(quota0, NEVER), min(burst0, NEVER)
       over = tonumber(over) or 0
     end
-    -- No more can be in use than a burst, an hour's bookings and turns of quota.
-    used0 = min(used0, burst0 + quota0 * (3600000000 / period0 + 3))
+    -- At most a burst, what can be booked and three turns of quota are in use.
+    used0 = min(used0, burst0 + quota0 * (MAX_BOOKING / period0 + 3))
     if mark0 > now then
       used0, mark0, changed = min(used0, burst0), now, true
     end
@@ -77,6 +117,7 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
 
   local wait = 0
   if verb == 'refund' then
+    -- refund
     changed = true
     if x == 0 then
       used = max(0, used - cost)
@@ -93,24 +134,27 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
       end
     end
   elseif cost ~= 0 then
+    -- delay
     local missing = used + cost + pending - burst
     if missing > used then
       wait = NEVER
     elseif missing >= 1 then
       wait = max(0, mark + span(period, quota, missing) - now)
     end
+    -- take
     if verb == 'take' and wait <= x then
       used, changed = used + cost, true
     end
   end
 
+  -- gauge
   local reset = max(0, mark + span(period, quota, used) - now)
   if reset == 0 then
     return text and '', burst, 0, wait
   end
   local over, next = max(0, used - n - burst), false
   if changed then
-    next = struct.pack(PAIR, used, mark, over == 0 and limit or format('%s %d', limit, over))
+    next = struct.pack(PAIR_TEXT, used, mark, over == 0 and limit or format('%s %d', limit, over))
   end
   return next, max(0, burst - used + n), reset, wait
 end

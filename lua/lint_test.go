@@ -96,6 +96,74 @@ func TestScriptsTouchOnlyTheirKeys(t *testing.T) {
 	}
 }
 
+// Constants are replaced in the whole script, so a name has one meaning in all files.
+func TestConstantsHaveOneValueAndStandNowhereInAScript(t *testing.T) {
+	definition := regexp.MustCompile(`^local ([A-Z]\w*) = (\d+|'[^']*')\s*$`)
+	values := map[string]string{}
+	for name, lines := range code(t) {
+		for _, line := range lines {
+			found := definition.FindStringSubmatch(line)
+			if found == nil {
+				continue
+			}
+			if values[found[1]] != "" {
+				t.Errorf("%s: %s is defined twice", name, found[1])
+			}
+			values[found[1]] = found[2]
+		}
+	}
+	if values["ROW"] != "32" || values["PAIR"] != "'>dd'" {
+		t.Errorf("constants: %v", values)
+	}
+	all := lua.Set(0)
+	for a := range core.Concurrency + 1 {
+		all = all.With(a)
+	}
+	var s lua.Scripts
+	text := s.Many(all).Text
+	for constant := range values {
+		if regexp.MustCompile(`\b` + constant + `\b`).MatchString(text) {
+			t.Errorf("%s is in the script", constant)
+		}
+	}
+	for _, line := range []string{"if opcode == 0 then", "elseif wait > x then\ncode = 2\n", "struct.unpack('>dd', text)"} {
+		if !strings.Contains(text, line) {
+			t.Errorf("%q is not in the script", line)
+		}
+	}
+}
+
+// What follows two dashes is left out of a script, and so no text may hold them.
+func TestNoTextIsCutWithTheComments(t *testing.T) {
+	for name, lines := range code(t) {
+		for _, line := range lines {
+			if strings.Count(line, "'")%2 != 0 || strings.Contains(line, `"`) {
+				t.Errorf("%s: a text is not closed: %s", name, line)
+			}
+		}
+	}
+}
+
+// Above its slow line a script has what calls need that end there.
+func TestTheSlowPartComesLast(t *testing.T) {
+	var s lua.Scripts
+	for text, order := range map[string][]string{
+		s.One(core.GCRA).Text: {"redis.call('TIME')", "function write(", "function gcra_quick(", "local quick = gcra_quick\n", "redis.pcall('GET'",
+			"function quarantine(", "function gcra(", "function answer(", "local step = gcra\n", "step(false,"},
+		s.Many(lua.Set(0).With(core.SlidingLog)).Text: {"function write(", "local quicks = { }\n", "'MGET'",
+			"function quarantine(", "function pack(", "function sliding_log(", "function answer(", "local steps = { l = sliding_log, }\n", "function run_op("},
+	} {
+		at := 0
+		for _, part := range order {
+			i := strings.Index(text[at:], part)
+			if i < 0 {
+				t.Fatalf("%q is not in its place in\n%s", part, text)
+			}
+			at += i + len(part)
+		}
+	}
+}
+
 func TestTheClockIsReadOnce(t *testing.T) {
 	n := 0
 	for _, lines := range code(t) {
@@ -116,7 +184,7 @@ func TestEveryAlgorithmHasATwinWithALetterOfItsOwn(t *testing.T) {
 		}
 		letters[letter] = true
 		one, many := s.One(a), s.Many(lua.Set(0).With(a))
-		if len(one.SHA1) != 40 || one.SHA1 == many.SHA1 || strings.Contains(one.Text, "\n--") {
+		if len(one.SHA1) != 40 || one.SHA1 == many.SHA1 || strings.Contains(one.Text, "--") {
 			t.Errorf("%s: scripts %s and %s", a, one.SHA1, many.SHA1)
 		}
 		if s.One(a) != one {

@@ -1,17 +1,16 @@
-// Package lua holds the scripts with which a Redis server decides: a prelude,
-// one file for each algorithm, the twin of the one in core, and two drivers. A
-// script is assembled from those that a set of limits needs. The protocol is
-// described in prelude.lua, the drivers, one.lua and many.lua, and answer.lua;
-// many.lua drives what steps.lua and row.lua define.
+// Package lua holds the scripts with which a Redis server decides. prelude.lua has
+// the contract of their parts, single.lua and batch.lua the arguments, and reply.lua
+// the form of the reply. Each algorithm is one file, the twin of its file in core. A
+// script is assembled from the parts that a set of limits needs.
 package lua
 
 import (
-	"cmp"
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -21,23 +20,26 @@ import (
 //go:embed *.lua
 var files embed.FS
 
-type twin struct{ file, letter, quick string }
-
-// twins is the registry: the file of each algorithm, which defines a function of
-// the same name, the letter by which operations and keys name it, and the file of
-// its short cut, if it has one.
-var twins = map[core.Algorithm]twin{
-	core.GCRA:          {"gcra", "g", "gcra_quick"},
-	core.FixedWindow:   {"fixed_window", "f", ""},
-	core.SlidingLog:    {"sliding_log", "l", ""},
-	core.SlidingWindow: {"sliding_window", "w", ""},
-	core.TokenBucket:   {"token_bucket", "t", ""},
-	core.Concurrency:   {"concurrency", "c", ""},
+type twin struct {
+	file, letter string
+	quick        bool // the file has a quick function
 }
 
-// ShortCut tells whether takes have a short cut under a limit of the algorithm
-// whose quota, in lowest terms with its period, is this.
-func ShortCut(a core.Algorithm, quota int64) bool { return quota == 1 && twins[a].quick != "" }
+// twins is the registry: the file of each algorithm, which defines a function of
+// the same name, the letter by which operations and keys name it, and whether the
+// file also defines a quick function, whose name ends in _quick.
+var twins = map[core.Algorithm]twin{
+	core.GCRA:          {"gcra", "g", true},
+	core.FixedWindow:   {"fixed_window", "f", false},
+	core.SlidingLog:    {"sliding_log", "l", false},
+	core.SlidingWindow: {"sliding_window", "w", false},
+	core.TokenBucket:   {"token_bucket", "t", false},
+	core.Concurrency:   {"concurrency", "c", false},
+}
+
+// ShortCut reports whether the algorithm has a quick function that decides takes
+// under a limit whose quota, in lowest terms with its period, is this.
+func ShortCut(a core.Algorithm, quota int64) bool { return quota == 1 && twins[a].quick }
 
 // Letter is the short name of the algorithm in scripts and keys.
 func Letter(a core.Algorithm) string { return twins[a].letter }
@@ -95,9 +97,13 @@ func (c *Scripts) One(a core.Algorithm) *Script {
 	if s, ok := c.one.Load(a); ok {
 		return s.(*Script)
 	}
-	s := c.assemble(Set(0).With(a),
-		part{fmt.Sprintf("local quick = %s\n", cmp.Or(twins[a].quick, "nil")), []string{"one"}},
-		part{fmt.Sprintf("local step = %s\n", twins[a].file), []string{"rest_one"}})
+	quick := "nil"
+	if twins[a].quick {
+		quick = twins[a].file + "_quick"
+	}
+	s := c.assemble(Set(0).With(a), "single",
+		fmt.Sprintf("local quick = %s\n", quick),
+		fmt.Sprintf("local step = %s\n", twins[a].file))
 	kept, _ := c.one.LoadOrStore(a, s)
 	return kept.(*Script)
 }
@@ -111,45 +117,36 @@ func (c *Scripts) Many(set Set) *Script {
 	var steps, quicks strings.Builder
 	for _, twin := range set.twins() {
 		fmt.Fprintf(&steps, " %s = %s,", twin.letter, twin.file)
-		if twin.quick != "" {
-			fmt.Fprintf(&quicks, " %s = %s,", twin.letter, twin.quick)
+		if twin.quick {
+			fmt.Fprintf(&quicks, " %s = %s_quick,", twin.letter, twin.file)
 		}
 	}
-	s := c.assemble(set,
-		part{fmt.Sprintf("local quicks = {%s }\n", &quicks), []string{"many", "row"}},
-		part{fmt.Sprintf("local steps = {%s }\n", &steps), []string{"steps", "rest_many"}})
+	s := c.assemble(set, "batch",
+		fmt.Sprintf("local quicks = {%s }\n", &quicks),
+		fmt.Sprintf("local steps = {%s }\n", &steps))
 	kept, _ := c.many.LoadOrStore(set, s)
 	return kept.(*Script)
 }
 
-// part is files of a driver, and the line in front that names what they drive.
-type part struct {
-	glue  string
-	files []string
-}
-
-// assemble puts a script together: what its driver needs for short cuts, and then
-// what it needs otherwise.
-func (c *Scripts) assemble(set Set, quick, rest part) *Script {
-	var b strings.Builder
-	c.append(&b, "prelude", "write")
-	for _, twin := range set.twins() {
-		if twin.quick != "" {
-			c.append(&b, twin.quick)
-		}
-	}
-	b.WriteString(quick.glue)
-	c.append(&b, quick.files...)
+// assemble puts a script together: what stands above the slow line of each file,
+// and then what stands below. The driver comes last in both parts, behind the line
+// that names the functions it calls there.
+func (c *Scripts) assemble(set Set, driver, quick, slow string) *Script {
+	files := []string{"prelude", "key"}
 	if set&growing != 0 {
-		c.append(&b, "packed")
+		files = append(files, "records")
 	}
 	for _, twin := range set.twins() {
-		c.append(&b, twin.file)
+		files = append(files, twin.file)
 	}
-	b.WriteString(rest.glue)
-	c.append(&b, "keys", "answer")
-	c.append(&b, rest.files...)
-	plain := newScript(b.String())
+	var above, below strings.Builder
+	for _, file := range append(files, "reply") {
+		c.append(&above, &below, file)
+	}
+	above.WriteString(quick)
+	below.WriteString(slow)
+	c.append(&above, &below, driver)
+	plain := newScript(inline(above.String() + below.String()))
 	if set&growing != 0 {
 		return plain
 	}
@@ -158,23 +155,47 @@ func (c *Scripts) assemble(set Set, quick, rest part) *Script {
 	return s
 }
 
-// append puts files behind what there is of a script, without the comments and
-// blank lines, which would only travel.
-func (c *Scripts) append(b *strings.Builder, names ...string) {
+// append puts the two parts of a file behind what there is of a script, without
+// comments, indentation and blank lines, which would only travel.
+func (c *Scripts) append(above, below *strings.Builder, file string) {
 	var from fs.FS = files
 	if c.Files != nil {
 		from = c.Files
 	}
-	for _, name := range names {
-		text, err := fs.ReadFile(from, name+".lua")
-		if err != nil {
-			panic("headgate: the script " + name + ".lua is missing")
+	text, err := fs.ReadFile(from, file+".lua")
+	if err != nil {
+		panic("headgate: the script " + file + ".lua is missing")
+	}
+	part := above
+	for line := range strings.Lines(string(text)) {
+		if strings.TrimSpace(line) == "-- @slow" {
+			part = below
 		}
-		for line := range strings.Lines(string(text)) {
-			if code := strings.TrimSpace(line); code != "" && !strings.HasPrefix(code, "--") {
-				b.WriteString(strings.TrimRight(line, "\n"))
-				b.WriteByte('\n')
-			}
+		code, _, _ := strings.Cut(line, "--")
+		if code = strings.TrimSpace(code); code != "" {
+			part.WriteString(code)
+			part.WriteByte('\n')
 		}
 	}
+}
+
+var (
+	// constant is a line that names a number or a text; see prelude.lua.
+	constant = regexp.MustCompile(`(?m)^local ([A-Z_]+) = (\d+|'[^']*')\n`)
+	capitals = regexp.MustCompile(`\b[A-Z_]+\b`)
+)
+
+// inline puts the values of constants where their names stand.
+func inline(text string) string {
+	values := map[string]string{}
+	for _, found := range constant.FindAllStringSubmatch(text, -1) {
+		values[found[1]] = found[2]
+	}
+	text = constant.ReplaceAllString(text, "")
+	return capitals.ReplaceAllStringFunc(text, func(name string) string {
+		if value, ok := values[name]; ok {
+			return value
+		}
+		return name
+	})
 }

@@ -1,44 +1,70 @@
--- What every script begins with.
+-- The beginning of every script, and the contract of its parts.
+--
+-- A script is the prelude, key.lua, the algorithms that it needs, reply.lua, and a
+-- driver: single.lua for one operation, batch.lua for many. records.lua precedes
+-- the algorithms if one of them keeps a list. lua.go joins first what stands above
+-- the `-- @slow` line of each file, then what stands below. Nearly all calls return
+-- before the second part, and so do not pay for its definitions.
+--
+-- A line `local NAME = 7` or `local NAME = 'text'` defines a constant: lua.go puts
+-- the value where the name stands, because a function reads a literal faster than a
+-- local of the script.
 --
 -- Instants and spans are integers of microseconds, and all numbers stay below
--- 2^53. The state of a key is one string. Each algorithm is one function, the
--- twin of its Go file in core/:
+-- 2^53. The state of a key is one string, and a key without a state is fresh. Each
+-- algorithm is one function, the twin of its Go file in core/:
 --
 --   step(text, verb, cost, pending, period, quota, extra, limit, x, y)
 --
--- text is the state, or false for a new key. verb is take, peek or refund, cost
--- its units, pending what takes before it on the same key will charge. period,
--- quota and extra are the numbers of the limit, and limit is their text, with a
--- space between them. x is, for a take or peek, how far ahead it may book, and
--- for a refund the instant of the take, or 0. y is the take's reset, or the 16
--- bytes of a lease's id.
+--   text     the state, or false for a fresh key
+--   verb     take, peek or refund
+--   cost     the units of the operation
+--   pending  what earlier takes of the same step will charge to the key
+--   period, quota, extra
+--            the numbers of the limit
+--   limit    their text, with a space between them
+--   x        for a take or a peek, how far ahead it may book; for a refund, the
+--            instant of the take, or 0 if that is not known
+--   y        for a refund, the reset that the take was answered; for a lease, the
+--            16 bytes of its id
 --
--- It returns nil for a text that is no state. Otherwise
+-- It returns nil if text is no state. Otherwise it returns
 --
---   next       the new state, '' to forget one as good as new, or false to leave it
+--   next       the new state, '' to delete a key that is fresh, or false to leave it
 --   remaining  the units that could be taken at once
---   reset      the span until the key is as good as new
+--   reset      the span until the key is fresh
 --   wait       the span until the cost fits, 0 if it does, or NEVER
 --
 -- A take is charged if wait is at most x.
+--
+-- The phases of a step carry the names of the Go methods: settle brings the state up
+-- to now, delay computes the wait, take and refund change the state, and gauge
+-- reports what is left.
 
--- ARGV[1] is 0, or the instant to use instead of the server's clock; then keys
--- are kept an hour longer, as their time to live passes in real time.
-local now, keep = tonumber(ARGV[1]), 3600000
+-- NEVER is the wait for a cost that never fits. It is also the largest number that
+-- digits in a state may mean: min(digits, NEVER).
+local NEVER = 9007199254740991
+
+-- HOUR is in milliseconds, as the times to live of keys are.
+local HOUR = 3600000
+
+-- ARGV[1] is 0, or the instant to use instead of the server's clock. Keys are kept
+-- an hour longer then, as their time to live passes in real time.
+local now, keep = tonumber(ARGV[1]), HOUR
 if now == 0 then
   local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
   keep = 0
 end
 
--- NEVER is also the most that digits in a state may mean: min(digits, NEVER).
-local NEVER = 9007199254740991
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 local match, format, sub = string.match, string.format, string.sub
 
--- struct.pack(PAIR, a, b, text) puts two integers in front of a text, HEAD bytes
--- long, and struct.unpack('>dd', text) returns them. That takes less time than to
--- print and to read digits, which it comes down to where struct is missing.
+-- struct.pack(PAIR_TEXT, a, b, text) puts two integers in front of a text, in HEAD
+-- bytes, and struct.unpack(PAIR, text) returns the integers. Packing takes less time
+-- than printing and reading digits. Where struct is missing, digits are used.
+local PAIR = '>dd'
+local PAIR_TEXT = '>ddc0'
 local struct = rawget(_G, 'struct') or {
   pack = function(_, a, b, text)
     return format('%016d%016d%s', a, b, text)
@@ -47,5 +73,4 @@ local struct = rawget(_G, 'struct') or {
     return tonumber(match(sub(text, 1, 16), '^%d+$') or -1), tonumber(match(sub(text, 17, 32), '^%d+$') or -1)
   end,
 }
-local PAIR = '>ddc0'
-local HEAD = #struct.pack(PAIR, 0, 0, '')
+local HEAD = #struct.pack(PAIR_TEXT, 0, 0, '')

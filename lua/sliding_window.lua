@@ -1,6 +1,8 @@
 -- Twin of core/slidingwindow.go. State: "width newest c c c", the microseconds
--- of a segment, the number of the newest that holds units, and the units of it
--- and of those before it. The extra is the number of segments.
+-- of a segment, the number of the newest segment that holds units, and the units of
+-- it and of those before it. The extra is the number of segments.
+
+-- @slow
 
 -- settle lays the units of a state out from the current segment back to the
 -- oldest that counts. Units of segments of another width go to the segment in
@@ -31,6 +33,8 @@ local function settle(text, width, segments)
   return units, current, changed
 end
 
+-- window_text returns the state, and the place of the newest segment that holds
+-- units, or nil if none does.
 local function window_text(units, width, current)
   local text, newest, oldest = {}, nil, nil
   for i, n in ipairs(units) do
@@ -43,6 +47,7 @@ local function window_text(units, width, current)
 end
 
 local function sliding_window(text, verb, cost, pending, period, quota, segments, _, x)
+  -- settle
   local width = period / segments
   local units, current, changed = settle(text, width, segments)
   if not units then
@@ -50,7 +55,7 @@ local function sliding_window(text, verb, cost, pending, period, quota, segments
   end
   local partial = (current + 1) * width - now
 
-  -- weight is what the i-th segment counts; only the oldest counts in part.
+  -- weight is what the i-th segment counts. The oldest counts in part.
   local function weight(i)
     local overlap = i == segments + 1 and partial or width
     return ceil(min(units[i], quota) * overlap / width)
@@ -65,6 +70,7 @@ local function sliding_window(text, verb, cost, pending, period, quota, segments
 
   local wait, sum = 0, estimate()
   if verb == 'refund' then
+    -- refund
     local left = cost
     changed = true
     for i, n in ipairs(units) do
@@ -74,6 +80,7 @@ local function sliding_window(text, verb, cost, pending, period, quota, segments
       end
     end
   elseif cost ~= 0 then
+    -- delay
     local n = cost + pending
     local over = sum + n - quota
     if n > quota then
@@ -87,11 +94,13 @@ local function sliding_window(text, verb, cost, pending, period, quota, segments
       local overlap = floor((weight(i) - over) * width / min(units[i], quota))
       wait = (current - i + 2) * width + period - overlap - now
     end
+    -- take
     if verb == 'take' and wait <= x then
       units[1], changed = units[1] + cost, true
     end
   end
 
+  -- gauge
   local next, newest = window_text(units, width, current)
   if not newest then
     return text and '', quota, 0, wait

@@ -1,7 +1,11 @@
 -- Twin of core/tokenbucket.go. State: "used mark period quota", the tokens that
 -- are missing since the last refill at mark, and the refill they are under. The
 -- extra is the burst.
+
+-- @slow
+
 local function token_bucket(text, verb, cost, pending, period, quota, burst, _, x, y)
+  -- settle
   local used, mark, changed = 0, now, false
   if text then
     local used0, mark0, a0, b0 = match(text, '^(%d+) (%d+) ([1-9]%d*) ([1-9]%d*)$')
@@ -26,6 +30,7 @@ local function token_bucket(text, verb, cost, pending, period, quota, burst, _, 
 
   local wait = 0
   if verb == 'refund' then
+    -- refund
     changed = true
     local n = min(cost, used)
     if x ~= 0 then
@@ -36,17 +41,20 @@ local function token_bucket(text, verb, cost, pending, period, quota, burst, _, 
     end
     used = used - n
   elseif cost ~= 0 then
+    -- delay
     local n = cost + pending
     if n > burst then
       wait = NEVER
     elseif used + n > burst then
       wait = mark + ceil((used + n - burst) / quota) * period - now
     end
+    -- take
     if verb == 'take' and wait <= x then
       used, changed = used + cost, true
     end
   end
 
+  -- gauge
   if used == 0 then
     return text and '', burst, 0, wait
   end

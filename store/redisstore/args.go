@@ -21,7 +21,7 @@ func (s *Store) call(steps []*step) (*lua.Script, []any) {
 	return s.callMany(steps)
 }
 
-// callOne is for a step of one operation; see lua/one.lua.
+// callOne is for a step of one operation; see lua/single.lua.
 func (s *Store) callOne(op *core.Op) (*lua.Script, []any) {
 	var name [128]byte
 	algorithm := op.Limit.Algorithm

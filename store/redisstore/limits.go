@@ -18,7 +18,7 @@ const maxLimits = 4096
 type terms struct {
 	limit    core.Limit
 	text     any
-	shortCut bool // the script has one
+	shortCut bool // the script has a quick function for takes
 }
 
 // limits remembers which limits were found valid. The zero value is ready.

@@ -24,7 +24,7 @@ import (
 // comparison finds the comparisons in a line of Lua.
 var comparison = regexp.MustCompile(`[<>]=?|[=~]=`)
 
-// twisted is what each comparison is broken into. A short cut may leave to the
+// twisted is what each comparison is broken into. A quick function may leave to the
 // whole algorithm what it could decide, so its comparisons are turned around.
 var (
 	twisted  = map[string]string{"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "~=", "~=": "=="}
@@ -43,12 +43,14 @@ func mutants(t *testing.T) []mutant {
 	all := scripts(t)
 	var list []mutant
 	for name, file := range all {
-		how := twisted
-		if strings.HasSuffix(name, "_quick.lua") {
-			how = reversed
-		}
+		how, quick := twisted, "local function "+strings.TrimSuffix(name, ".lua")+"_quick("
 		lines := strings.SplitAfter(string(file.Data), "\n")
 		for i, line := range lines {
+			if strings.HasPrefix(line, quick) {
+				how = reversed
+			} else if line == "-- @slow\n" {
+				how = twisted
+			}
 			code, _, _ := strings.Cut(line, "--")
 			for _, at := range comparison.FindAllStringIndex(code, -1) {
 				broken := line[:at[0]] + how[line[at[0]:at[1]]] + line[at[1]:]

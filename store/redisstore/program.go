@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate/lua"
 )
 
-// What an operation of a program does, besides the verb; see lua/many.lua.
+// What an operation of a program does, besides the verb; see lua/batch.lua.
 const (
 	doesSoft   = 1
 	doesMore   = 8
@@ -19,7 +19,7 @@ const (
 // doesVerb is how a program names the verbs.
 var doesVerb = [...]byte{core.Take: 0, core.Peek: 2, core.Refund: 3, core.Reset: 4}
 
-// program is the arguments of lua/many.lua while they are put together.
+// program is the arguments of lua/batch.lua while they are put together.
 type program struct {
 	code   []byte
 	keys   []any
@@ -33,7 +33,7 @@ type program struct {
 	alike bool // the operations of the step so far may be of a row
 }
 
-// row is the last steps of a program, if they are alike; see lua/many.lua.
+// row is the last steps of a program, if they are alike; see lua/batch.lua.
 type row struct {
 	at    int // where it begins in code
 	steps int
@@ -63,7 +63,7 @@ func (d *scratch) clear() {
 	}
 }
 
-// callMany is for any steps; see lua/many.lua.
+// callMany is for any steps; see lua/batch.lua.
 func (s *Store) callMany(steps []*step) (*lua.Script, []any) {
 	d := s.scratches.Get().(*scratch)
 	names := s.names(steps, d)

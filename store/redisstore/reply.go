@@ -9,7 +9,7 @@ import (
 )
 
 // What the second integer of a decision says, besides four times the reset; see
-// lua/answer.lua.
+// lua/reply.lua.
 const (
 	saysAllowed = iota
 	saysWait

@@ -1,0 +1,388 @@
+-- The driver of many steps, which are carried out one after the other, each all or
+-- nothing.
+--
+-- ARGV: the instant; the program; the number of limits and, for each, the letter
+-- of its algorithm and its text; and the values of operations. Reply: the instant,
+-- then the decision on every operation, see reply.lua.
+--
+-- An operation is seven bytes of the program: the opcode, and the places of its key
+-- and its limit, in three bytes each. The opcode is one of TAKE to RESET, plus MORE
+-- and VALUES where they apply. Without VALUES the cost, x and y are 1, 0 and 0.
+--
+-- A row may stand in front of steps that are all alike: ROW, the number of the steps
+-- in three bytes, and the number of the operations of each in three bytes. All of
+-- these operations take 1. Each step has the limits of the first one, which all have
+-- a quick function. Their keys follow each other and are used here for the first
+-- time.
+--
+-- quicks and steps are the functions of the algorithms by letter.
+local TAKE = 0
+local TAKE_SOFT = 1 -- a refusal does not undo the step
+local PEEK = 2
+local REFUND = 3
+local RESET = 4
+local MORE = 8 -- the next operation is of the same step
+local VALUES = 16 -- the operation has its cost, x and y in ARGV
+local ROW = 32
+local WIDTH = 7 -- bytes of an operation
+local MAX_READ = 100 -- keys that are read by one command
+
+local byte, program, value = string.byte, ARGV[2], 3
+local reply, size = { now }, 1
+
+-- The keys by their place: the state that was read, false if there is none, or '' if
+-- it is unreadable; the state now, once it may be another; and the span until the key
+-- is fresh.
+local before, after, resets = {}, {}, {}
+
+-- The limits by their place.
+local limits = {}
+for i = 1, tonumber(ARGV[3]) do
+  local text = ARGV[value + 2]
+  local a, b, c = match(text, '^(%d+) (%d+) (%d+)$')
+  local letter = ARGV[value + 1]
+  limits[i] = { letter = letter, quick = b == '1' and quicks[letter],
+    text = text, period = a * 1, quota = b * 1, extra = c * 1 }
+  value = value + 2
+end
+
+-- One command for many keys takes less time than one for each. MGET has false for a
+-- key of another type, which EXISTS counts.
+for first = 1, #KEYS, MAX_READ do
+  local last = min(first + MAX_READ - 1, #KEYS)
+  local read, strings = redis.call('MGET', unpack(KEYS, first, last)), 0
+  for k = first, last do
+    before[k] = read[k - first + 1]
+    if before[k] then
+      strings = strings + 1
+    end
+  end
+  if strings ~= last - first + 1 and redis.call('EXISTS', unpack(KEYS, first, last)) ~= strings then
+    for k = first, last do
+      local key = KEYS[k]
+      if not before[k] and type(redis.pcall('GET', key)) == 'table' then
+        before[k] = ''
+      end
+    end
+  end
+end
+
+-- The row that is under way: how many steps are left of it, the limits of each, how
+-- many these are, and how many keys precede those of the next step.
+local left, row_limits, width, offset = 0, {}, 0, 0
+
+-- open_row reads the row at a byte of the program and returns where its steps begin.
+local function open_row(at)
+  local _, n2, n1, n, w2, w1, w, _, k2, k1, k = byte(program, at, at + WIDTH + 3)
+  left, width = (n2 * 256 + n1) * 256 + n, (w2 * 256 + w1) * 256 + w
+  offset = (k2 * 256 + k1) * 256 + k - 1
+  for i = 1, width do
+    local l2, l1, l = byte(program, at + (i + 1) * WIDTH - 3, at + (i + 1) * WIDTH - 1)
+    row_limits[i] = limits[(l2 * 256 + l1) * 256 + l]
+  end
+  return at + WIDTH
+end
+
+-- row_single decides steps of one operation until the quick function returns nil.
+-- It returns the number of steps.
+local function row_single(limit)
+  local before, after, resets, reply, n = before, after, resets, reply, size
+  local quick, period, burst, name = limit.quick, limit.period, limit.extra, limit.text
+  for k = offset + 1, offset + left do
+    local next, remaining, reset = quick(before[k], 1, period, burst, name)
+    if not next then
+      size = n
+      return k - offset - 1
+    end
+    after[k], resets[k] = next, reset
+    reply[n + 1], reply[n + 2] = remaining, reset * 4
+    n = n + 2
+  end
+  size = n
+  return left
+end
+
+-- row_step decides one step, whose keys follow the k-th. It reports whether every
+-- quick function decided. If not, the step is decided anew, and its decisions then
+-- overwrite at least what this left in the reply.
+local function row_step(k)
+  local n = size
+  for i = 1, width do
+    local limit = row_limits[i]
+    local next, remaining, reset =
+      limit.quick(before[k + i], 1, limit.period, limit.extra, limit.text)
+    if not next then
+      for j = 1, i - 1 do
+        after[k + j] = nil
+      end
+      return false
+    end
+    after[k + i], resets[k + i] = next, reset
+    reply[n + 1], reply[n + 2] = remaining, reset * 4
+    n = n + 2
+  end
+  size = n
+  return true
+end
+
+-- row_several is row_single for steps of several operations.
+local function row_several()
+  for steps = 0, left - 1 do
+    if not row_step(offset + steps * width) then
+      return steps
+    end
+  end
+  return left
+end
+
+-- run_rows decides the steps of rows from a byte of the program on. It returns the
+-- byte of the first step that is in no row or that a quick function did not decide.
+local function run_rows(at)
+  repeat
+    if left == 0 then
+      if byte(program, at) ~= ROW then
+        return at
+      end
+      at = open_row(at)
+    end
+    local steps = nil
+    if width == 1 then
+      steps = row_single(row_limits[1])
+    else
+      steps = row_several()
+    end
+    left, offset = left - steps, offset + steps * width
+    at = at + steps * width * WIDTH
+  until left ~= 0
+  return at
+end
+
+-- Nearly all calls end here. In rows, every key is changed.
+local at = run_rows(1)
+if at == #program + 1 then
+  for k = 1, #KEYS do
+    write(KEYS[k], after[k], resets[k])
+  end
+  return reply
+end
+
+-- @slow
+
+-- The verbs by opcode, from TAKE to RESET.
+local verbs = { [0] = 'take', 'take', 'peek', 'refund', 'reset' }
+
+-- The byte of the step that used a key last, and the state before it, by the key's
+-- place.
+local users, saved = {}, {}
+
+-- read_op reads the operation at a byte of the program, and its values.
+local function read_op(at)
+  local opcode, k2, k1, k, l2, l1, l = byte(program, at, at + WIDTH - 1)
+  k, l = (k2 * 256 + k1) * 256 + k, (l2 * 256 + l1) * 256 + l
+  if opcode < VALUES then
+    return opcode, k, l, 1, 0, 0
+  end
+  value = value + 3
+  return opcode - VALUES, k, l, tonumber(ARGV[value - 2]), tonumber(ARGV[value - 1]), ARGV[value]
+end
+
+-- state returns the state of a key now.
+local function state(k)
+  local text = after[k]
+  if text == nil then
+    return before[k]
+  end
+  return text
+end
+
+-- run_op carries out one operation by itself. It returns nil if its key is
+-- unreadable.
+local function run_op(k, l, verb, cost, pending, x, y)
+  local text = state(k)
+  if text == '' then
+    quarantine(KEYS[k])
+    return nil
+  end
+  if verb == 'reset' then
+    after[k], text = false, false
+    verb, cost = 'peek', 0
+  end
+  local limit = limits[l]
+  local next, remaining, reset, wait =
+    steps[limit.letter](text, verb, cost, pending, limit.period, limit.quota, limit.extra, limit.text, x, y)
+  if next == nil then
+    quarantine(KEYS[k])
+    return nil
+  end
+  if next then
+    after[k] = next ~= '' and next
+  end
+  resets[k] = reset
+  return remaining, reset, wait
+end
+
+-- run_quick carries out a take by the quick function of its algorithm. It returns
+-- nil if there is none or it does not decide.
+local function run_quick(k, limit, cost)
+  if cost == 0 or not limit.quick then
+    return nil
+  end
+  local next, remaining, reset = limit.quick(state(k), cost, limit.period, limit.extra, limit.text)
+  if next then
+    after[k], resets[k] = next, reset
+  end
+  return remaining, reset
+end
+
+-- undo takes back the operations from one byte of the program to another, and what
+-- they added to the reply.
+local function undo(first, last, answered)
+  for at = first, last, WIDTH do
+    local _, k2, k1, k = byte(program, at, at + 3)
+    k = (k2 * 256 + k1) * 256 + k
+    after[k] = saved[k]
+  end
+  for i = answered + 1, size do
+    reply[i] = nil
+  end
+  size = answered
+end
+
+-- run_optimistic carries out a step one operation after the other, which is right if
+-- none is refused and no key is used twice. It returns where the next step begins, or
+-- takes everything back and returns nil.
+local function run_optimistic(first)
+  local at, answered, more, code = first, size, true, ALLOWED
+  while more do
+    local opcode, k, l, cost, x, y = read_op(at)
+    more = opcode >= MORE
+    opcode = more and opcode - MORE or opcode
+    local verb, alone = verbs[opcode], first == at and not more
+    if not alone then
+      if users[k] == first then
+        return undo(first, at, answered)
+      end
+      users[k], saved[k] = first, after[k]
+    end
+    local remaining, reset, wait = nil, nil, 0
+    if verb == 'take' then
+      remaining, reset = run_quick(k, limits[l], cost)
+    end
+    if not remaining then
+      remaining, reset, wait = run_op(k, l, verb, cost, 0, x, y)
+    end
+    size, code = answer(reply, size, verb, remaining, reset, wait, x)
+    if not alone and (not remaining or code >= REFUSED and opcode == TAKE) then
+      return undo(first, at, answered)
+    end
+    at = at + WIDTH
+  end
+  return at
+end
+
+-- check_op decides an operation on top of what earlier takes of its step will
+-- charge. It reports whether the step may go on.
+local function check_op(op, pending)
+  local earlier = pending[op.k] or 0
+  local cost = (op.verb == 'take' or op.verb == 'peek') and op.cost or 0
+  op.remaining, op.reset, op.wait = run_op(op.k, op.l, 'peek', cost, earlier, op.x, op.y)
+  if not op.remaining then
+    return false
+  elseif op.wait > op.x then
+    return op.soft or op.verb == 'peek'
+  elseif op.verb == 'take' then
+    op.takes, pending[op.k] = true, earlier + cost
+  end
+  return true
+end
+
+-- decide carries out the operations of a step: first refunds and resets, then the
+-- takes, if all of them are granted.
+local function decide(ops)
+  local granted, pending = true, {}
+  for _, op in ipairs(ops) do
+    if op.verb == 'refund' or op.verb == 'reset' then
+      run_op(op.k, op.l, op.verb, op.cost, 0, op.x, op.y)
+    end
+  end
+  for _, op in ipairs(ops) do
+    if not check_op(op, pending) then
+      granted = false
+    end
+  end
+  for _, op in ipairs(ops) do
+    if op.takes and granted then
+      run_op(op.k, op.l, 'take', op.cost, 0, op.x, op.y)
+    elseif op.takes then
+      op.wait = 0
+    end
+  end
+  for _, op in ipairs(ops) do
+    if granted then
+      op.remaining, op.reset = run_op(op.k, op.l, 'peek', 0, 0, 0, '')
+    end
+    size = answer(reply, size, op.verb, op.remaining, op.reset, op.wait, op.x)
+  end
+end
+
+-- run_two_phase reads a step, decides it, and returns where the next begins.
+local function run_two_phase(at)
+  local ops, more = {}, true
+  while more do
+    local opcode, k, l, cost, x, y = read_op(at)
+    more = opcode >= MORE
+    opcode = more and opcode - MORE or opcode
+    ops[#ops + 1] = { k = k, l = l, verb = verbs[opcode], soft = opcode == TAKE_SOFT, cost = cost, x = x, y = y }
+    at = at + WIDTH
+  end
+  decide(ops)
+  return at
+end
+
+-- run_take carries out a step that is one take of 1, as most are.
+local function run_take(k, l)
+  local remaining, reset = run_quick(k, limits[l], 1)
+  local wait = 0
+  if not remaining then
+    remaining, reset, wait = run_op(k, l, 'take', 1, 0, 0, 0)
+  end
+  if wait == 0 then
+    reply[size + 1], reply[size + 2] = remaining, reset * 4
+    size = size + 2
+  else
+    size = answer(reply, size, 'take', remaining, reset, wait, 0)
+  end
+end
+
+-- run_step carries out the step at a byte and returns where the next begins.
+local function run_step(at)
+  local opcode, k2, k1, k, l2, l1, l = byte(program, at, at + WIDTH - 1)
+  if opcode == TAKE then
+    run_take((k2 * 256 + k1) * 256 + k, (l2 * 256 + l1) * 256 + l)
+    return at + WIDTH
+  end
+  local values = value
+  local next = run_optimistic(at)
+  if not next then
+    value = values
+    next = run_two_phase(at)
+  end
+  return next
+end
+
+while at ~= #program + 1 do
+  at = run_step(at)
+  if left ~= 0 then
+    left, offset = left - 1, offset + width
+  end
+  at = run_rows(at)
+end
+for k = 1, #KEYS do
+  local text = state(k)
+  if text == before[k] then
+    save(KEYS[k], text, false, resets[k])
+  else
+    save(KEYS[k], before[k], text or '', resets[k])
+  end
+end
+return reply

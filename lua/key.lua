@@ -1,0 +1,46 @@
+-- Writing and deleting keys.
+
+-- The span that was written last, and its digits: new keys live equally long.
+local latest, digits = 0, '0'
+
+-- write puts a state into its key, which expires when it is fresh.
+local function write(key, text, reset)
+  local span = ceil(reset / 1000) + keep
+  if span ~= latest then
+    latest, digits = span, format('%d', span)
+  end
+  redis.call('SET', key, text, 'PX', digits)
+end
+
+-- @slow
+
+-- QUARANTINE is how many milliseconds an unreadable value may stay.
+local QUARANTINE = 60000
+
+-- quarantine makes a value that is no state expire instead of deleting it, because
+-- it may belong to another program. An error other than that of a value of another
+-- type, such as a missing permission, ends the script.
+local function quarantine(key)
+  local text = redis.pcall('GET', key)
+  if not string.find(text.err or 'WRONGTYPE', 'WRONGTYPE', 1, true) then
+    redis.call('GET', key)
+  end
+  -- A time to live of -1, which is none, becomes the longest.
+  local left = redis.call('PTTL', key) % 2 ^ 52
+  redis.call('PEXPIRE', key, format('%d', max(1, min(left, QUARANTINE))))
+end
+
+-- save writes next, or deletes the key. A key that was not changed but has lost its
+-- time to live gets it back.
+local function save(key, text, next, reset)
+  if next == '' then
+    redis.call('DEL', key)
+    return
+  end
+  if not next and text and redis.call('PTTL', key) == -1 then
+    next = text
+  end
+  if next then
+    write(key, next, reset)
+  end
+end

@@ -1,0 +1,33 @@
+-- The form of a decision in a reply: the remaining units, four times the reset plus
+-- a code, and after BOOKED the wait, after REFUSED the span until a retry. The
+-- decision on an unreadable key is -1 alone.
+
+-- @slow
+
+local ALLOWED = 0
+local BOOKED = 1 -- allowed after a wait
+local REFUSED = 2
+local IMPOSSIBLE = 3 -- the cost never fits
+
+-- answer puts a decision behind the first n integers of a reply. It returns the new
+-- number of integers and the code.
+local function answer(reply, n, verb, remaining, reset, wait, x)
+  if not remaining then
+    reply[n + 1] = -1
+    return n + 1, IMPOSSIBLE
+  end
+  local code = ALLOWED
+  if wait == NEVER then
+    code = IMPOSSIBLE
+  elseif wait > x then
+    code = REFUSED
+  elseif wait ~= 0 and verb == 'take' then
+    code = BOOKED
+  end
+  reply[n + 1], reply[n + 2] = remaining, reset * 4 + code
+  if code == ALLOWED or code == IMPOSSIBLE then
+    return n + 2, code
+  end
+  reply[n + 3] = wait
+  return n + 3, code
+end

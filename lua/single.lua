@@ -1,0 +1,46 @@
+-- The driver of a step of one operation.
+--
+-- ARGV: the instant; the limit; and, unless the operation takes 1 with 0 as x and y,
+-- the verb, the cost, x and y. Reply: the instant and the decision, see reply.lua.
+--
+-- quick and step are the functions of the algorithm. quick is nil where there is
+-- none.
+local key, limit, verb = KEYS[1], ARGV[2], ARGV[3]
+-- A product reads digits in less time than tonumber.
+local period, quota, extra = match(limit, '^(%d+) (%d+) (%d+)$')
+period, quota, extra = period * 1, quota * 1, extra * 1
+local text = redis.pcall('GET', key)
+local unreadable = type(text) == 'table'
+
+-- Nearly all calls end here.
+if quick and quota == 1 and not verb and not unreadable then
+  local next, remaining, reset = quick(text, 1, period, extra, limit)
+  if next then
+    write(key, next, reset)
+    return { now, remaining, reset * 4 }
+  end
+end
+
+-- @slow
+
+local cost, x, y = 1, 0, 0
+if verb then
+  cost, x, y = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+else
+  verb = 'take'
+end
+local next, remaining, reset, wait = nil, nil, nil, nil
+if verb == 'reset' and not unreadable then
+  next, remaining, reset, wait = step(false, 'peek', 0, 0, period, quota, extra, limit, 0, '')
+  next = ''
+elseif not unreadable then
+  next, remaining, reset, wait = step(text, verb, cost, 0, period, quota, extra, limit, x, y)
+end
+if next == nil then
+  quarantine(key)
+  return { now, -1 }
+end
+save(key, text, next, reset)
+local reply = { now, 0, 0 }
+answer(reply, 1, verb, remaining, reset, wait, x)
+return reply
