@@ -10,6 +10,10 @@ import (
 // lease renews them, one Period later. Twin: lua/concurrency.lua.
 type concurrency struct{}
 
+func (concurrency) name() string     { return "concurrent" }
+func (concurrency) letter() string   { return "c" }
+func (concurrency) options() options { return options{} }
+
 func (concurrency) check(l *Limit) error {
 	if l.Quota > MaxLeases {
 		return fmt.Errorf("quota %d is above %d, the most leases of a key", l.Quota, MaxLeases)
@@ -88,4 +92,16 @@ func (c concurrency) gauge(s *State, l *Limit, now int64) (remaining, reset int6
 		return l.Quota, 0
 	}
 	return max(0, l.Quota-c.held(s)), s.Leases[len(s.Leases)-1].Expiry - now
+}
+
+func (concurrency) leased() bool                         { return true }
+func (concurrency) books() bool                          { return false }
+func (concurrency) prefetchable() bool                   { return false }
+func (concurrency) steady(*Limit) Steady                 { return Steady{} }
+func (concurrency) part(l *Limit, n int64) Limit         { return l.countPart(n) }
+func (concurrency) stillUsed(*Limit, int64, int64) int64 { return 0 }
+
+// foretell knows nothing, as a lease may end at any time.
+func (concurrency) foretell(*Limit, refusal, int64, int64) (remaining, retry int64, ok bool) {
+	return 0, 0, false
 }

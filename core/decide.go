@@ -13,19 +13,16 @@ var ErrOp = errors.New("invalid operation")
 // Decide carries out ops as one step at the instant now, as [Store.Apply]
 // promises. states[i] is the state of op i's key; ops on one key share one
 // state. A store must keep every state that has Changed set afterwards, and may
-// forget any whose ResetAfter is 0. The ops must have passed [CheckOps] and
+// forget any whose ResetAfter is 0, as the key is fresh. The ops must have passed [CheckOps] and
 // their limits Validate.
 func Decide(ops []Op, states []*State, now int64, out []Decision) {
 	for i := range ops {
 		begin(&ops[i], states[i], now)
 	}
-	granted := true
 	for i := range ops {
 		out[i] = verdict(ops, states, out, i, now)
-		if ops[i].Verb == Take && !ops[i].Soft && !out[i].Allowed {
-			granted = false
-		}
 	}
+	granted := Granted(ops, out)
 	for i := range ops {
 		op, s := &ops[i], states[i]
 		if !granted || op.Verb != Take {
@@ -75,11 +72,12 @@ func verdict(ops []Op, states []*State, out []Decision, i int, now int64) Decisi
 	if n > most {
 		return Decision{RetryAfter: Never}
 	}
-	wait := algorithms[op.Limit.Algorithm].delay(states[i], &op.Limit, now, n, op.Lease)
+	a := algorithms[op.Limit.Algorithm]
+	wait := a.delay(states[i], &op.Limit, now, n, op.Lease)
 	switch d := micros(wait); {
 	case wait == 0:
 		return Decision{Allowed: true}
-	case op.Limit.Algorithm == GCRA && d <= op.MaxWait:
+	case d <= op.MaxWait && a.books():
 		return Decision{Allowed: true, Wait: d}
 	default:
 		return Decision{RetryAfter: d}
@@ -106,7 +104,7 @@ func CheckOps(ops []Op, out []Decision) error {
 			errs = append(errs, fmt.Errorf("%w %d (%s, rule %q): %s", ErrOp, i, ops[i].Verb, ops[i].Rule, what))
 		}
 		for j := range i {
-			if sameKey(&ops[i], &ops[j]) && ops[i].Limit != ops[j].Limit {
+			if ops[i].ID() == ops[j].ID() && ops[i].Limit != ops[j].Limit {
 				errs = append(errs, fmt.Errorf("%w %d (%s, rule %q): operation %d has another limit for the same key",
 					ErrOp, i, ops[i].Verb, ops[i].Rule, j))
 			}
@@ -115,18 +113,13 @@ func CheckOps(ops []Op, out []Decision) error {
 	return errors.Join(errs...)
 }
 
-// sameKey tells whether two operations are about the same state.
-func sameKey(a, b *Op) bool {
-	return a.Limit.Algorithm == b.Limit.Algorithm && a.Rule == b.Rule && a.Key == b.Key
-}
-
 // fault says what is wrong with the operation by itself, or "".
 func (op *Op) fault() string {
-	leases := op.Limit.Algorithm == Concurrency && (op.Verb == Take || op.Verb == Refund)
+	leases := op.Limit.Leased() && (op.Verb == Take || op.Verb == Refund)
 	switch {
 	case op.Verb > Reset:
 		return "the verb is not known"
-	case op.Limit.Algorithm >= algorithmCount:
+	case !op.Limit.Algorithm.known():
 		return "the algorithm is not known"
 	case op.Cost < 0:
 		return fmt.Sprintf("the cost %d is negative", op.Cost)

@@ -1,11 +1,18 @@
 package core
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // fixedWindow counts units until the window's end, which is State.Mark. A
 // window starts with its first unit and is never extended, or is aligned to
 // the epoch. Twin: lua/fixed_window.lua.
 type fixedWindow struct{}
+
+func (fixedWindow) name() string     { return "fixed-window" }
+func (fixedWindow) letter() string   { return "f" }
+func (fixedWindow) options() options { return options{aligned: true} }
 
 func (fixedWindow) check(l *Limit) error { return checkExact("twice the quota", l.Quota, 2) }
 
@@ -67,4 +74,23 @@ func (fixedWindow) gauge(s *State, l *Limit, now int64) (remaining, reset int64)
 		return l.Quota, 0
 	}
 	return max(0, l.Quota-s.Used), s.Mark - now
+}
+
+func (fixedWindow) leased() bool                 { return false }
+func (fixedWindow) books() bool                  { return false }
+func (fixedWindow) prefetchable() bool           { return true }
+func (fixedWindow) steady(*Limit) Steady         { return Steady{} }
+func (fixedWindow) part(l *Limit, n int64) Limit { return l.countPart(n) }
+
+// stillUsed is unbounded, as units come back with the window's end alone.
+func (fixedWindow) stillUsed(_ *Limit, _, span int64) int64 {
+	if span <= 0 {
+		return 0
+	}
+	return math.MaxInt64
+}
+
+// foretell refuses all costs above what remains until the window ends.
+func (fixedWindow) foretell(_ *Limit, r refusal, n, _ int64) (remaining, retry int64, ok bool) {
+	return r.remaining, r.retry, n > r.remaining
 }

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 	"time"
 )
@@ -50,6 +51,10 @@ func (r rate) back(span int64) int64 {
 	return span/r.every*r.units + int64(n)
 }
 
+func (gcra) name() string     { return "gcra" }
+func (gcra) letter() string   { return "g" }
+func (gcra) options() options { return options{burst: true} }
+
 func (gcra) check(l *Limit) error {
 	if l.Capacity() >= exact || l.Quota >= exact {
 		return fmt.Errorf("burst %d and quota %d are not both below 2^53", l.Capacity(), l.Quota)
@@ -61,11 +66,11 @@ func (gcra) check(l *Limit) error {
 	}
 	// Units in use at once: those of the burst, those booked, and those that
 	// settle has not yet moved the mark for.
-	turns := int64(MaxBooking/time.Microsecond)/r.every + 3
-	if err := checkExact("units that can be booked", r.units, turns); err != nil {
+	rounds := int64(MaxBooking/time.Microsecond)/r.every + 3
+	if err := checkExact("units that can be booked", r.units, rounds); err != nil {
 		return err
 	}
-	most := l.Capacity() + r.units*turns
+	most := l.Capacity() + r.units*rounds
 	return checkExact("burst and the part of period/quota that is not whole", most, max(1, r.every%r.units))
 }
 
@@ -94,9 +99,9 @@ func (gcra) settle(s *State, l *Limit, now int64) bool {
 		s.Used, s.Mark, s.Over = 0, 0, 0
 		return changed
 	}
-	turns := (now - s.Mark) / r.every
-	s.Mark += turns * r.every
-	s.Used -= turns * r.units
+	rounds := (now - s.Mark) / r.every
+	s.Mark += rounds * r.every
+	s.Used -= rounds * r.units
 	n := r.back(now - s.Mark)
 	if s.Used-n > old.Capacity()+s.Over {
 		s.Used, s.Over, changed = n+old.Capacity(), 0, true
@@ -164,4 +169,41 @@ func (gcra) gauge(s *State, l *Limit, now int64) (remaining, reset int64) {
 	r := l.rate()
 	used := s.Used - r.back(now-s.Mark)
 	return max(0, l.Capacity()-used), s.Mark + r.span(s.Used) - now
+}
+
+func (gcra) leased() bool       { return false }
+func (gcra) books() bool        { return true }
+func (gcra) prefetchable() bool { return true }
+
+// stillUsed counts whole units: a unit that has come back in part would be, with
+// what the store admits, more than the burst.
+func (gcra) stillUsed(l *Limit, _, span int64) int64 {
+	if span <= 0 {
+		return 0
+	}
+	period := uint64(l.period())
+	hi, lo := bits.Mul64(uint64(span-1), uint64(l.Quota))
+	if hi >= period {
+		return math.MaxInt64
+	}
+	n, _ := bits.Div64(hi, lo, period)
+	return int64(min(n, math.MaxInt64))
+}
+
+func (gcra) steady(l *Limit) Steady {
+	period := l.period()
+	if period%l.Quota != 0 {
+		return Steady{}
+	}
+	return Steady{Every: period / l.Quota, Most: l.Capacity()}
+}
+
+func (gcra) part(l *Limit, n int64) Limit { return l.bucketPart(n) }
+
+func (g gcra) foretell(l *Limit, r refusal, n, since int64) (remaining, retry int64, ok bool) {
+	if s := g.steady(l); s.Every > 0 {
+		remaining, retry = s.foretell(r, n, since)
+		return remaining, retry, true
+	}
+	return r.single(n)
 }

@@ -37,12 +37,7 @@ func (g *Grant) holdsLeases() bool {
 }
 
 // undoing is the op that undoes op i.
-func (g *Grant) undoing(i int) Op {
-	op := g.ops[i]
-	op.Verb, op.Soft, op.MaxWait = Refund, false, 0
-	op.At, op.ResetAfter = g.out[i].At, g.out[i].ResetAfter
-	return op
-}
+func (g *Grant) undoing(i int) Op { return g.ops[i].Refund(g.out[i]) }
 
 // Refund gives back the units that were taken, and the leases, as if they had
 // never been taken; a second call does nothing. Units that the passage of time

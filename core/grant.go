@@ -169,7 +169,7 @@ func (g *Grant) add(verb Verb, r *activeRule, key string, cost int64) error {
 	}
 	op := g.room(r, t)
 	op.Verb, op.Key, op.Cost, op.MaxWait = verb, key, cost, 0
-	if t.limit.Algorithm == Concurrency && verb == Take {
+	if t.limit.Leased() && verb == Take {
 		if g.lease == "" {
 			g.lease = g.limiter.leases.next()
 		}

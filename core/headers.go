@@ -180,7 +180,7 @@ func (g *Grant) appendRemaining(b []byte, i int) []byte {
 	d := g.decision(i)
 	b = append(b, g.calls[i].terms.remaining...)
 	b = strconv.AppendInt(b, min(d.Remaining, mostInteger), 10)
-	if g.ops[i].Limit.Algorithm == Concurrency {
+	if g.ops[i].Limit.Leased() {
 		return b
 	}
 	b = append(b, ";t="...)

@@ -72,7 +72,7 @@ func (l Limit) Capacity() int64 {
 // Validate reports everything that keeps the limit from working, joined into
 // one error, or nil.
 func (l Limit) Validate() error {
-	if l.Algorithm >= algorithmCount {
+	if !l.Algorithm.known() {
 		return fmt.Errorf("algorithm %d is not known", l.Algorithm)
 	}
 	var errs []error
@@ -101,21 +101,20 @@ func (l *Limit) checkPeriod() error {
 
 func (l *Limit) checkOptions() []error {
 	var errs []error
-	name := l.Algorithm.String()
-	bucket := l.Algorithm == TokenBucket || l.Algorithm == GCRA
+	name, has := l.Algorithm.String(), algorithms[l.Algorithm].options()
 	if l.Burst < 0 {
 		errs = append(errs, fmt.Errorf("burst %d is negative", l.Burst))
 	}
-	if l.Burst > 0 && !bucket {
+	if l.Burst > 0 && !has.burst {
 		errs = append(errs, fmt.Errorf("burst means nothing to %s", name))
 	}
 	if l.Segments < 0 || l.Segments > MaxSegments {
 		errs = append(errs, fmt.Errorf("segments %d is not within 1 to %d", l.Segments, MaxSegments))
 	}
-	if l.Segments != 0 && l.Algorithm != SlidingWindow {
+	if l.Segments != 0 && !has.segments {
 		errs = append(errs, fmt.Errorf("segments mean nothing to %s", name))
 	}
-	if l.Aligned && l.Algorithm != FixedWindow {
+	if l.Aligned && !has.aligned {
 		errs = append(errs, fmt.Errorf("aligned means nothing to %s", name))
 	}
 	return errs
@@ -126,6 +125,65 @@ func (l *Limit) checkOptions() []error {
 // algorithm's own.
 func (l Limit) Numbers() (period, quota, extra int64) {
 	return algorithms[l.Algorithm].numbers(&l)
+}
+
+// Leased reports whether units are held by leases: a Take and its Refund need
+// Op.Lease, a lease may end at any time, and to release one twice does no harm.
+func (l Limit) Leased() bool { return l.Algorithm.known() && algorithms[l.Algorithm].leased() }
+
+// Books reports whether a Take may book units that come back within its MaxWait.
+func (l Limit) Books() bool { return l.Algorithm.known() && algorithms[l.Algorithm].books() }
+
+// Prefetchable reports whether units may be taken ahead of their use: whether
+// the limit's worst case holds if units are used at any time before they are
+// due to come back; see [Limit.StillUsed].
+func (l Limit) Prefetchable() bool {
+	return l.Algorithm.known() && algorithms[l.Algorithm].prefetchable()
+}
+
+// StillUsed is how many units of a key are in use for certain, span
+// microseconds before it is fresh; used is how many were when that was learned.
+// The limit must be valid.
+func (l *Limit) StillUsed(used, span int64) int64 {
+	return algorithms[l.Algorithm].stillUsed(l, used, span)
+}
+
+// Steady is the fast arithmetic of the limit, which must be valid, or the zero
+// value if there is none.
+func (l *Limit) Steady() Steady { return algorithms[l.Algorithm].steady(l) }
+
+// Part is what one of n stores may grant by itself, so that all together grant
+// no more than the limit. It is at least one unit, and an invalid limit stays as
+// it is. Where rounding makes a bucket take too long to fill, the part is smaller.
+func (l Limit) Part(n int64) Limit {
+	if n <= 1 || l.Validate() != nil {
+		return l
+	}
+	return algorithms[l.Algorithm].part(&l, n)
+}
+
+// countPart is the part of a limit that has no burst.
+func (l *Limit) countPart(n int64) Limit {
+	part := *l
+	part.Quota = max(1, l.Quota/n)
+	return part
+}
+
+// bucketPart is the part of a limit that may have a burst.
+func (l *Limit) bucketPart(n int64) Limit {
+	part := l.countPart(n)
+	if l.Burst > 0 {
+		part.Burst = max(1, l.Burst/n)
+	}
+	if part.Validate() == nil {
+		return part
+	}
+	part.Burst = min(part.Burst, 1)
+	if part.Validate() == nil {
+		return part
+	}
+	part.Quota = 1
+	return part
 }
 
 // period is Period in microseconds.

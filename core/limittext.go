@@ -83,7 +83,7 @@ func parseLimit(s string) (l Limit, errs []error) {
 // spanFault says what is wrong with how the text, which begins with first, gives
 // the period or the ttl.
 func (l *Limit) spanFault(first string, hasPeriod, hasTTL bool) error {
-	held := l.Algorithm == Concurrency
+	held := l.Leased()
 	switch {
 	case held && hasPeriod:
 		return errors.New(`a concurrent limit has a ttl instead of a period: "20 concurrent ttl=30s"`)
@@ -98,8 +98,8 @@ func (l *Limit) spanFault(first string, hasPeriod, hasTTL bool) error {
 }
 
 func parseAlgorithm(s string) (Algorithm, bool) {
-	for i, name := range algorithmNames {
-		if s == name {
+	for i := range algorithms {
+		if s == algorithms[i].name() {
 			return Algorithm(i), true
 		}
 	}
@@ -159,8 +159,8 @@ func parsePeriod(s string) (time.Duration, error) {
 // String returns the text that [ParseLimit] reads as the same limit.
 func (l Limit) String() string {
 	var b strings.Builder
-	if l.Algorithm == Concurrency {
-		fmt.Fprintf(&b, "%d concurrent ttl=%s", l.Quota, compact(l.Period))
+	if l.Leased() {
+		fmt.Fprintf(&b, "%d %s ttl=%s", l.Quota, l.Algorithm, compact(l.Period))
 	} else {
 		fmt.Fprintf(&b, "%d/%s", l.Quota, compact(l.Period))
 		if l.Algorithm != GCRA {

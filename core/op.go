@@ -16,7 +16,7 @@ const (
 	Take   Verb = iota // charge Cost units, if they fit
 	Peek               // answer as Take would, and change nothing
 	Refund             // give back what a Take charged
-	Reset              // make the key as good as new
+	Reset              // make the key fresh
 )
 
 // String returns the verb in lower case.
@@ -45,6 +45,10 @@ type Op struct {
 	// Soft marks a Take whose refusal does not stop the others of its step.
 	Soft bool
 
+	// Origin repeats, in a Refund, that of the Decision that is undone. It means
+	// something to the store that has set it alone.
+	Origin uint32
+
 	// Rule names the rule. It is the program's own text.
 	Rule string
 
@@ -59,26 +63,80 @@ type Op struct {
 	Cost int64
 
 	// MaxWait is how far ahead a Take may book its units, at most [MaxBooking].
-	// Only GCRA books; for the other algorithms it means nothing.
+	// It means nothing under a limit that does not book; see [Limit.Books].
 	MaxWait time.Duration
 
-	// Lease names who holds the units. Concurrency needs it in Take and
-	// Refund; a Take of a lease that is held renews it. The other algorithms
-	// ignore it.
+	// Lease names the holder of the units. A limit that is leased (see
+	// [Limit.Leased]) needs it in Take and Refund; a Take of a lease that is held
+	// renews it. Other limits ignore it.
 	Lease string
 
 	// At and ResetAfter repeat, in a Refund, those of the Decision that is
 	// undone, so that units which the passage of time has given back already
 	// are not given back twice. With At 0 the latest units are given back.
+	// [Op.Refund] copies both, and Origin.
 	At         int64
 	ResetAfter time.Duration
 }
 
+// ID identifies what a store counts. It is comparable.
+type ID struct {
+	Rule, Key string
+	Algorithm Algorithm
+}
+
+// ID is the identity of the count that the op is about. Ops with equal IDs are
+// about the same state, whatever the numbers of their limits.
+func (op *Op) ID() ID { return ID{op.Rule, op.Key, op.Limit.Algorithm} }
+
+// Refund is the op that undoes op, a Take that was charged with decision d. Its
+// Cost may be lowered to give back a part.
+func (op Op) Refund(d Decision) Op {
+	op.Verb, op.Soft, op.MaxWait = Refund, false, 0
+	op.At, op.ResetAfter, op.Origin = d.At, d.ResetAfter, d.Origin
+	return op
+}
+
+// Foretell returns what op will be told since microseconds after its key was
+// refused: d is the decision on a Take of cost units under the same limit, and
+// no step has changed the key in between. ok is false if d does not say so much,
+// if the key may be allowed then, or if its units may come back at any time.
+func (op *Op) Foretell(cost int64, d *Decision, since int64) (told Decision, ok bool) {
+	l := &op.Limit
+	switch {
+	case op.Verb != Take || op.Cost <= 0 || op.Cost > l.Capacity(), op.MaxWait > 0 && l.Books():
+		return Decision{}, false
+	case d.Allowed || d.RetryAfter == Never:
+		return Decision{}, false
+	}
+	r := refusal{cost, d.Remaining, d.RetryAfter.Microseconds()}
+	if since < 0 || since >= r.retry {
+		return Decision{}, false
+	}
+	remaining, retry, ok := algorithms[l.Algorithm].foretell(l, r, op.Cost, since)
+	if !ok || retry <= since {
+		return Decision{}, false
+	}
+	return Decision{
+		Remaining:  remaining,
+		RetryAfter: micros(retry - since),
+		ResetAfter: d.ResetAfter - micros(since),
+		At:         d.At + since,
+	}, true
+}
+
 // Decision is the answer to an [Op].
 type Decision struct {
-	// Allowed tells whether the op's own limit admits its cost. The Takes of a
-	// step were charged only if every Take that is not Soft is allowed.
+	// Allowed reports whether the op's own limit admits its cost. The Takes of a
+	// step were charged only if every Take that is not Soft is allowed; see
+	// [Granted].
 	Allowed bool
+
+	// Origin is an opaque mark by which a store that asks several others knows
+	// which of them has decided. It is repeated in the Refund, as At and
+	// ResetAfter are. Other stores leave it 0, and a store that passes on
+	// decisions of another passes it on.
+	Origin uint32
 
 	// Remaining is how many units could be taken at once after this step.
 	Remaining int64
@@ -91,13 +149,25 @@ type Decision struct {
 	// same op would be allowed without a wait if nobody else came, or [Never].
 	RetryAfter time.Duration
 
-	// ResetAfter is how long until the key is as good as new, and 0 if and
-	// only if it is.
+	// ResetAfter is how long until the key is fresh, and 0 if and only if it is.
+	// A fresh key is decided like one that was never used, so a store may forget
+	// it.
 	ResetAfter time.Duration
 
 	// At is the instant of the step by the store's clock, in microseconds
 	// since the Unix epoch.
 	At int64
+}
+
+// Granted reports whether the Takes of a step were charged: whether none that
+// is not Soft was refused. out[i] is the decision on op i.
+func Granted(ops []Op, out []Decision) bool {
+	for i := range ops {
+		if !out[i].Allowed && !ops[i].Soft && ops[i].Verb == Take {
+			return false
+		}
+	}
+	return true
 }
 
 // Store keeps the state of keys. Its methods are safe for concurrent use.

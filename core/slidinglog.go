@@ -6,6 +6,10 @@ import "fmt"
 // than Quota lie in (now−Period, now]. Twin: lua/sliding_log.lua.
 type slidingLog struct{}
 
+func (slidingLog) name() string     { return "sliding-log" }
+func (slidingLog) letter() string   { return "l" }
+func (slidingLog) options() options { return options{} }
+
 func (slidingLog) check(l *Limit) error {
 	if l.Quota > MaxLog {
 		return fmt.Errorf("quota %d is above %d, the longest log; use a sliding-window", l.Quota, MaxLog)
@@ -75,4 +79,15 @@ func (slidingLog) gauge(s *State, l *Limit, now int64) (remaining, reset int64) 
 		return l.Quota, 0
 	}
 	return max(0, l.Quota-s.total()), live[len(live)-1].At + l.period() - now
+}
+
+func (slidingLog) leased() bool                         { return false }
+func (slidingLog) books() bool                          { return false }
+func (slidingLog) prefetchable() bool                   { return false }
+func (slidingLog) steady(*Limit) Steady                 { return Steady{} }
+func (slidingLog) part(l *Limit, n int64) Limit         { return l.countPart(n) }
+func (slidingLog) stillUsed(*Limit, int64, int64) int64 { return 0 }
+
+func (slidingLog) foretell(_ *Limit, r refusal, n, _ int64) (remaining, retry int64, ok bool) {
+	return r.single(n)
 }

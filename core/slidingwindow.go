@@ -12,6 +12,10 @@ import "fmt"
 // Twin: lua/sliding_window.lua.
 type slidingWindow struct{}
 
+func (slidingWindow) name() string     { return "sliding-window" }
+func (slidingWindow) letter() string   { return "w" }
+func (slidingWindow) options() options { return options{segments: true} }
+
 func (slidingWindow) check(l *Limit) error {
 	if n := l.segments(); l.period()%n != 0 {
 		return fmt.Errorf("%d segments do not divide %s into whole microseconds", n, compact(l.Period))
@@ -118,4 +122,15 @@ func (w slidingWindow) gauge(s *State, l *Limit, now int64) (remaining, reset in
 	}
 	last := live[len(live)-1].At
 	return max(0, l.Quota-w.estimate(s, l, now)), (last+1)*l.width() + l.period() - now
+}
+
+func (slidingWindow) leased() bool                         { return false }
+func (slidingWindow) books() bool                          { return false }
+func (slidingWindow) prefetchable() bool                   { return false }
+func (slidingWindow) steady(*Limit) Steady                 { return Steady{} }
+func (slidingWindow) part(l *Limit, n int64) Limit         { return l.countPart(n) }
+func (slidingWindow) stillUsed(*Limit, int64, int64) int64 { return 0 }
+
+func (slidingWindow) foretell(_ *Limit, r refusal, n, _ int64) (remaining, retry int64, ok bool) {
+	return r.single(n)
 }

@@ -36,7 +36,7 @@ func policyItem(rule string, l Limit) string {
 	b = append(b, `";q=`...)
 	b = strconv.AppendInt(b, min(l.Quota, mostInteger), 10)
 	switch {
-	case l.Algorithm == Concurrency:
+	case l.Leased():
 		b = append(b, `;qu="concurrent-requests"`...)
 	case l.Period%time.Second == 0:
 		b = append(b, ";w="...)

@@ -11,6 +11,10 @@ import (
 // Twin: lua/token_bucket.lua.
 type tokenBucket struct{}
 
+func (tokenBucket) name() string     { return "token-bucket" }
+func (tokenBucket) letter() string   { return "t" }
+func (tokenBucket) options() options { return options{burst: true} }
+
 func (tokenBucket) check(l *Limit) error {
 	if err := checkExact("burst and quota", l.Capacity()+l.Quota, 1); err != nil {
 		return err
@@ -110,4 +114,22 @@ func floorDiv(a, b int64) int64 {
 		q--
 	}
 	return q
+}
+
+func (tokenBucket) leased() bool                 { return false }
+func (tokenBucket) books() bool                  { return false }
+func (tokenBucket) prefetchable() bool           { return true }
+func (tokenBucket) steady(*Limit) Steady         { return Steady{} }
+func (tokenBucket) part(l *Limit, n int64) Limit { return l.bucketPart(n) }
+
+// stillUsed subtracts a quota for each refill that has come.
+func (tokenBucket) stillUsed(l *Limit, used, span int64) int64 {
+	if span <= 0 {
+		return 0
+	}
+	return max(0, used-(ceilDiv(used, l.Quota)-ceilDiv(span, l.period()))*l.Quota)
+}
+
+func (tokenBucket) foretell(_ *Limit, r refusal, n, _ int64) (remaining, retry int64, ok bool) {
+	return r.single(n)
 }

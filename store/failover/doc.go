@@ -47,9 +47,9 @@
 //
 // Units are given back to the store that granted them. What the primary granted
 // and cannot take back now waits for its return: up to 4096 operations, after
-// which an error tells that units come back only as time passes. The store
-// tells its own decisions from those of the primary by the nanoseconds of
-// ResetAfter, which otherwise is in whole microseconds.
+// which an error tells that units come back only as time passes. A
+// decision of the fallback has an [core.Decision.Origin], by which the store knows
+// it again when it is undone.
 //
 // Leases that the primary granted are held in the fallback too, renewed there
 // during an outage, and released in both. Those granted in an outage are taken

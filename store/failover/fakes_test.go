@@ -150,10 +150,7 @@ func try(s core.Store, op core.Op) (core.Decision, error) {
 }
 
 // undo is the refund of a Take.
-func undo(op core.Op, d core.Decision) core.Op {
-	op.Verb, op.At, op.ResetAfter = core.Refund, d.At, d.ResetAfter
-	return op
-}
+func undo(op core.Op, d core.Decision) core.Op { return op.Refund(d) }
 
 // remaining is what a store has left of the op's key.
 func remaining(t testing.TB, s core.Store, op core.Op) int64 {

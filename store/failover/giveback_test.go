@@ -38,12 +38,12 @@ func TestWhatTheFallbackGrantedIsGivenBackToItAlone(t *testing.T) {
 				s := over(t, f, threeOf(Options{Fallback: fallback}))
 				defer s.Close()
 				op, part := take(t, "k", text, 1), take(t, "k", text, 1)
-				part.Limit = divide(op.Limit, 3)
+				part.Limit = op.Limit.Part(3)
 				one(t, s, op)
 				openNow(t, s, f)
 				d, e := one(t, s, op), one(t, s, op)
-				if d.ResetAfter%time.Microsecond == 0 {
-					t.Errorf("the decision %+v has no signature", d)
+				if d.Origin == 0 || d.ResetAfter%time.Microsecond != 0 {
+					t.Errorf("the decision %+v has no origin or a reset that is not in whole microseconds", d)
 				}
 				one(t, s, undo(op, d))
 				if got := remaining(t, fallback, part); got != 2 {

@@ -2,7 +2,7 @@ package failover
 
 import (
 	"context"
-	"time"
+	"math"
 
 	"github.com/headgate/headgate/core"
 )
@@ -48,7 +48,7 @@ func (s *Store) decide(ctx context.Context, turn uint64, ops []core.Op, out []co
 		op := ops[i]
 		op.Limit = s.part(op.Limit)
 		if op.Verb == core.Refund {
-			op.At, op.ResetAfter = 0, 0
+			op.At, op.ResetAfter, op.Origin = 0, 0, 0
 		}
 		t.ops = append(t.ops, op)
 	}
@@ -58,7 +58,7 @@ func (s *Store) decide(ctx context.Context, turn uint64, ops []core.Op, out []co
 	s.local.Add(1)
 	for i := range ops {
 		if ops[i].Verb == core.Take {
-			sign(&out[i], turn)
+			out[i].Origin = origin(turn)
 		}
 		if out[i].RetryAfter == core.Never && ops[i].Cost <= ops[i].Limit.Capacity() {
 			out[i].RetryAfter = confirmations * s.interval
@@ -67,44 +67,28 @@ func (s *Store) decide(ctx context.Context, turn uint64, ops []core.Op, out []co
 	return nil
 }
 
-// marks is how many turns can be told apart. Leases do not live for so many.
-const marks = int64(time.Microsecond - 1)
+// origin is the [core.Decision.Origin] of what the fallback grants in the turn.
+// The primary's decisions have none. Leases do not live for as many turns as
+// there are origins.
+func origin(turn uint64) uint32 { return uint32(1 + turn%math.MaxUint32) }
 
-// sign marks a decision as one of the fallback, in that turn: stores count in
-// whole microseconds, and no header is changed by less.
-func sign(d *core.Decision, turn uint64) {
-	if d.ResetAfter > 0 {
-		d.ResetAfter -= mark(turn)
-	}
-}
-
-func mark(turn uint64) time.Duration { return time.Duration(1 + turn%uint64(marks)) }
-
-// signature is the mark of a refund's decision, and 0 if that was the
-// primary's.
-func signature(op *core.Op) time.Duration {
-	return (time.Microsecond - op.ResetAfter%time.Microsecond) % time.Microsecond
-}
-
-// isLocal tells whether a refund concerns the fallback alone: units that it
+// isLocal reports whether a refund concerns the fallback alone: units that it
 // granted, and leases that the primary cannot have heard of.
 func (s *Store) isLocal(op *core.Op, turn uint64) bool {
 	if op.Verb != core.Refund || s.fallback == nil {
 		return false
 	}
-	by := signature(op)
-	if op.Limit.Algorithm == core.Concurrency {
-		return isOpen(turn) && by == mark(turn)
+	if op.Limit.Leased() {
+		return isOpen(turn) && op.Origin == origin(turn)
 	}
-	return by != 0
+	return op.Origin != 0
 }
 
 // takeBack gives back to the fallback what it granted itself.
 func (s *Store) takeBack(ctx context.Context, op core.Op, d *core.Decision) error {
 	t := s.steps.Get().(*step)
 	defer s.free(t)
-	op.Limit = s.part(op.Limit)
-	op.ResetAfter += signature(&op)
+	op.Limit, op.Origin = s.part(op.Limit), 0
 	t.ops = append(t.ops, op)
 	out := t.room(1)
 	err := s.fallback.Apply(ctx, t.ops, out)

@@ -20,7 +20,7 @@ type parts struct {
 	of        map[core.Limit]core.Limit
 }
 
-// part is what one of n instances may grant of a valid limit by itself.
+// part is what one of n instances may grant of a limit by itself.
 func (s *shares) part(l core.Limit, n int) core.Limit {
 	if n <= 1 {
 		return l
@@ -31,7 +31,7 @@ func (s *shares) part(l core.Limit, n int) core.Limit {
 			return part
 		}
 	}
-	part := divide(l, int64(n))
+	part := l.Part(int64(n))
 	next := &parts{instances: n, of: map[core.Limit]core.Limit{}}
 	if p != nil && p.instances == n {
 		if len(p.of) >= maxShares {
@@ -41,25 +41,5 @@ func (s *shares) part(l core.Limit, n int) core.Limit {
 	}
 	next.of[l] = part
 	s.known.CompareAndSwap(p, next)
-	return part
-}
-
-// divide leaves whoever divides by more than there are units with one. Where
-// rounding makes the refill of a bucket too slow to be valid, the bucket gets
-// smaller.
-func divide(l core.Limit, n int64) core.Limit {
-	part := l
-	part.Quota = max(1, l.Quota/n)
-	if l.Burst > 0 {
-		part.Burst = max(1, l.Burst/n)
-	}
-	if part.Validate() == nil || l.Validate() != nil {
-		return part
-	}
-	part.Burst = min(part.Burst, 1)
-	if part.Validate() == nil {
-		return part
-	}
-	part.Quota = 1
 	return part
 }

@@ -6,60 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"github.com/headgate/headgate/core"
 )
-
-func TestALimitIsDividedByTheInstances(t *testing.T) {
-	rows := []struct {
-		limit string
-		n     int64
-		want  string
-	}{
-		{"100/1m", 4, "25/1m"},
-		{"100/1m", 3, "33/1m"},
-		{"2/1m", 3, "1/1m"},
-		{"100/1m burst=7", 2, "50/1m burst=3"},
-		{"100/1m burst=1", 2, "50/1m burst=1"},
-		{"10/1s token-bucket burst=50", 5, "2/1s token-bucket burst=10"},
-		{"240/1h sliding-window segments=60", 2, "120/1h sliding-window segments=60"},
-		{"9/1h fixed-window aligned", 3, "3/1h fixed-window aligned"},
-		{"5/1m sliding-log", 2, "2/1m sliding-log"},
-		{"20 concurrent ttl=30s", 6, "3 concurrent ttl=30s"},
-		{"5/400d burst=5", 4, "1/400d burst=1"},
-		{"5/80d token-bucket burst=25", 4, "1/80d token-bucket burst=1"},
-	}
-	for _, row := range rows {
-		if got := divide(limit(t, row.limit), row.n); got != limit(t, row.want) {
-			t.Errorf("%s by %d is %s, want %s", row.limit, row.n, got, row.want)
-		}
-	}
-}
-
-func TestAPartIsValidAndNoLargerAndThePartsAddUp(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		l := core.Limit{
-			Algorithm: core.Algorithm(rapid.IntRange(0, 5).Draw(t, "algorithm")),
-			Quota:     rapid.Int64Range(1, 1<<rapid.IntRange(0, 50).Draw(t, "size")).Draw(t, "quota"),
-			Period:    time.Duration(rapid.Int64Range(1000, 400*86400*1e6).Draw(t, "period")) * time.Microsecond,
-		}
-		if l.Algorithm == core.GCRA || l.Algorithm == core.TokenBucket {
-			l.Burst = rapid.Int64Range(0, 1<<20).Draw(t, "burst")
-		}
-		if l.Validate() != nil {
-			t.Skip("not valid")
-		}
-		n := rapid.Int64Range(1, 5000).Draw(t, "instances")
-		part := divide(l, n)
-		if err := part.Validate(); err != nil {
-			t.Fatalf("%s by %d is %s: %v", l, n, part, err)
-		}
-		if part.Quota > max(1, l.Quota/n) || part.Capacity() > max(1, l.Capacity()/n) {
-			t.Fatalf("%s by %d is %s", l, n, part)
-		}
-	})
-}
 
 func TestPartsAreRememberedForOneNumberOfInstancesAndNotWithoutBound(t *testing.T) {
 	var s shares

@@ -86,10 +86,10 @@ func (w *waiting) drop() {
 	}
 }
 
-// repeatable tells whether an operation may be carried out twice: releasing a
+// repeatable reports whether an operation may be carried out twice: releasing a
 // lease may.
 func repeatable(op *core.Op) bool {
-	return op.Verb == core.Refund && op.Limit.Algorithm == core.Concurrency
+	return op.Verb == core.Refund && op.Limit.Leased()
 }
 
 // postpone lets the Refunds and Resets of a step wait that the primary did not

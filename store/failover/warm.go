@@ -15,7 +15,7 @@ func (s *Store) warm(ctx context.Context, ops []core.Op, out []core.Decision) {
 	}
 	t := s.steps.Get().(*step)
 	defer s.free(t)
-	granted := granted(ops, out)
+	granted := core.Granted(ops, out)
 	for i := range ops {
 		t.ops = append(t.ops, s.copied(&ops[i], granted && out[i].Allowed))
 	}
@@ -28,8 +28,8 @@ func (s *Store) warm(ctx context.Context, ops []core.Op, out []core.Decision) {
 // granted is held whatever the part is.
 func (s *Store) copied(op *core.Op, charged bool) core.Op {
 	c := *op
-	c.Soft, c.At, c.ResetAfter = true, 0, 0
-	if c.Limit.Algorithm != core.Concurrency {
+	c.Soft, c.At, c.ResetAfter, c.Origin = true, 0, 0, 0
+	if !c.Limit.Leased() {
 		c.Limit = s.part(c.Limit)
 	}
 	if c.Verb == core.Take && !charged {
@@ -44,7 +44,7 @@ func (s *Store) level(ctx context.Context, t *step, ops []core.Op, out []core.De
 	more := t.ops[:0]
 	for i := range ops {
 		surplus := t.out[i].Remaining - out[i].Remaining
-		if ops[i].Verb != core.Take || ops[i].Limit.Algorithm == core.Concurrency || surplus <= 0 {
+		if ops[i].Verb != core.Take || ops[i].Limit.Leased() || surplus <= 0 {
 			continue
 		}
 		op := t.ops[i]
@@ -59,16 +59,6 @@ func (s *Store) level(ctx context.Context, t *step, ops []core.Op, out []core.De
 func onlyPeeks(ops []core.Op) bool {
 	for i := range ops {
 		if ops[i].Verb != core.Peek {
-			return false
-		}
-	}
-	return true
-}
-
-// granted tells whether the Takes of a step were charged.
-func granted(ops []core.Op, out []core.Decision) bool {
-	for i := range ops {
-		if ops[i].Verb == core.Take && !ops[i].Soft && !out[i].Allowed {
 			return false
 		}
 	}

@@ -60,13 +60,13 @@ func (s *Store) takeAll(ops []core.Op, out []core.Decision) (now int64, done boo
 }
 
 // locate finds where the keys of all ops are. It reports whether each is a
-// plain Take under a limit that gcra knows, on a key of its own.
+// plain Take under a limit that is steady, on a key of its own.
 func (c *claims) locate(s *Store, ops []core.Op) bool {
 	var subject uint64
 	for i := range ops {
 		op := &ops[i]
 		v := s.kinds.guess(op).Load()
-		if !plain(op) || v == nil || !v.matches(op) || v.gcra.every == 0 {
+		if !plain(op) || v == nil || !v.matches(op) || v.steady.Every == 0 {
 			return false
 		}
 		if i == 0 || op.Key != ops[i-1].Key {
@@ -110,19 +110,18 @@ func (c *claims) step(s *Store, now int64) (due bool) {
 	return due
 }
 
-// decide carries out the Takes, unless a slot is not as gcra expects or is to
+// decide carries out the Takes, unless a slot is not as expected or is to
 // come or to go. Then it changes nothing, and out is not to be read.
 func (c *claims) decide(s *Store, ops []core.Op, out []core.Decision, now int64) bool {
-	granted, known := true, true
+	known := true
 	for i := range ops {
 		p, op, d := &c.of[i], &ops[i], &out[i]
 		if !p.weigh(s, op, d, now) {
 			return false
 		}
-		granted = granted && (d.Allowed || op.Soft)
 		known = known && p.at != absent
 	}
-	if !granted {
+	if !core.Granted(ops, out) {
 		return c.waive(ops, out)
 	}
 	if known {
@@ -132,14 +131,14 @@ func (c *claims) decide(s *Store, ops []core.Op, out []core.Decision, now int64)
 }
 
 // weigh decides a Take as if it were alone, and changes nothing. It reports
-// whether that is for gcra to do, and the slot stays in use if it is refused. A
+// whether it can, and the slot stays in use if it is refused. A
 // key without a slot is new for sure only where no bucket may have counted it.
 func (p *claim) weigh(s *Store, op *core.Op, d *core.Decision, now int64) (good bool) {
 	h, hash := &s.shards[p.shard], uint32(p.hash>>32)
 	i := h.seek(h.home(hash), hash, op.Key)
 	if i < 0 {
 		p.at = absent
-		_, _, good = p.kind.gcra.take(0, 0, now, op.Cost, d)
+		_, _, good = p.kind.steady.Take(0, 0, now, op.Cost, d)
 		return good && h.buckets == 0 && s.keys.Load() <= s.max-mostClaims
 	}
 	c := &h.slots[i]
@@ -147,7 +146,7 @@ func (p *claim) weigh(s *Store, op *core.Op, d *core.Decision, now int64) (good 
 		return false
 	}
 	p.at = int32(i)
-	p.used, p.mark, good = p.kind.gcra.take(c.used, c.mark, now, op.Cost, d)
+	p.used, p.mark, good = p.kind.steady.Take(c.used, c.mark, now, op.Cost, d)
 	return good && d.ResetAfter > 0
 }
 
@@ -172,8 +171,7 @@ func (c *claims) waive(ops []core.Op, out []core.Decision) bool {
 		if !d.Allowed {
 			continue
 		}
-		d.Remaining += n
-		d.ResetAfter -= micros(n * p.kind.gcra.every)
+		p.kind.steady.Untake(d, n)
 		if d.ResetAfter == 0 && p.at != absent {
 			return false
 		}

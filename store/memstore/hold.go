@@ -67,7 +67,7 @@ func (t *step) join(i, j int) {
 // admit decides who counts the key of op i, which has no slot.
 func (t *step) admit(s *Store, h *shard, ops []core.Op, i int) error {
 	op, p := &ops[i], &t.places[i]
-	leased := op.Limit.Algorithm == core.Concurrency
+	leased := op.Limit.Leased()
 	b := h.findBucket(p, op)
 	counted := b >= 0 && (!leased || h.leases(b, op.Key, t.now))
 	stays := counted && leased

@@ -30,7 +30,7 @@ type hot struct {
 const fewestBits = 32
 
 // recalled stands in place of what was used when that is in the slot again. It
-// reads as more than the limit allows, which is not for gcra to decide.
+// reads as more than the limit allows, which is for core to decide.
 const recalled = 1<<64 - 1
 
 // hotAfter is how often in a row a shard is asked for a key before the key is
@@ -53,7 +53,7 @@ func (r *hot) is(hash uint64, v *listed, key string) bool {
 	return r.hash == uint32(hash>>32) && r.kind == v.id && r.key == key
 }
 
-// take carries out a plain Take of the key, which is of kind v, at now, if gcra can
+// take carries out a plain Take of the key, which is of kind v, at now, if its limit can
 // and the key stays in use.
 func (r *hot) take(v *listed, op *core.Op, now int64, d *core.Decision) (done bool) {
 	if (now-r.base)>>(r.bits&63) != 0 {
@@ -62,7 +62,7 @@ func (r *hot) take(v *listed, op *core.Op, now int64, d *core.Decision) (done bo
 	for {
 		w := r.state.Load()
 		used, mark := r.unpack(w)
-		used, mark, good := v.gcra.take(used, mark, now, op.Cost, d)
+		used, mark, good := v.steady.Take(used, mark, now, op.Cost, d)
 		if !good {
 			return false
 		}
@@ -82,7 +82,7 @@ func (h *shard) heat(i int, v *listed) {
 	if h.recent != c.hash {
 		h.recent, h.row = c.hash, 0
 	}
-	left := bits.LeadingZeros64(uint64(v.gcra.most) + 1)
+	left := bits.LeadingZeros64(uint64(v.steady.Most) + 1)
 	if h.row++; h.row != h.hotAfter || left < fewestBits {
 		return
 	}

@@ -173,7 +173,7 @@ func TestAHotKeyIsOneKeyUnderOneLimit(t *testing.T) {
 	}
 	hash := v.hash(s.subject(op.Key))
 	r := s.shards[s.shardOf(s.subject(op.Key))].hot.Load()
-	other := &listed{kind: v.kind, id: v.id + 1, gcra: v.gcra, salt: v.salt}
+	other := &listed{kind: v.kind, id: v.id + 1, steady: v.steady, salt: v.salt}
 	if !r.is(hash, v, op.Key) {
 		t.Error("the key is not itself")
 	}

@@ -57,10 +57,10 @@ func (k *kind) counts(op *core.Op) bool {
 // listed is a kind with what is known of it beforehand.
 type listed struct {
 	kind
-	id   kindID
-	gcra gcra
-	salt uint64              // of the hashes of its keys: one for each rule and algorithm
-	hot  atomic.Pointer[hot] // the key of this kind that became hot last, or nil
+	id     kindID
+	steady core.Steady
+	salt   uint64              // of the hashes of its keys: one for each rule and algorithm
+	hot    atomic.Pointer[hot] // the key of this kind that became hot last, or nil
 }
 
 // kinds numbers the kinds that the store has seen. It never holds more than
@@ -127,7 +127,7 @@ func (k *kinds) add(new kind) *listed {
 	}
 	new.rule = strings.Clone(new.rule)
 	list := *k.list.Load()
-	v.kind, v.id, v.gcra = new, kindID(len(list)), gcraOf(&new.limit)
+	v.kind, v.id, v.steady = new, kindID(len(list)), new.limit.Steady()
 	// Readers of the older list never look beyond its own length.
 	list = append(list, v)
 	k.list.Store(&list)

@@ -72,7 +72,7 @@ func (t *step) alter(ops []core.Op) []core.Op {
 		if op.Verb == core.Reset {
 			op.Verb, op.Cost = core.Peek, 0
 		}
-		if op.Limit.Algorithm == core.Concurrency && op.Lease != "" {
+		if op.Limit.Leased() && op.Lease != "" {
 			op.Lease = leasesOf(op.Key) + op.Lease
 		}
 	}

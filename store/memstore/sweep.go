@@ -71,8 +71,8 @@ func (h *shard) lapse(i int, now int64, m mercy) bool {
 func (h *shard) lapses(i int, now int64) int64 {
 	c := &h.slots[i]
 	if h.more(i) == nil {
-		g := &(*h.kinds.list.Load())[c.kind&^marks].gcra
-		if at, good := g.lapses(c.used, c.mark, now); good {
+		g := &(*h.kinds.list.Load())[c.kind&^marks].steady
+		if at, good := g.Fresh(c.used, c.mark, now); good {
 			return at
 		}
 	}

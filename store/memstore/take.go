@@ -3,7 +3,7 @@ package memstore
 import "github.com/headgate/headgate/core"
 
 // take carries out a plain Take, unless there is more to it than to count: the
-// key is new, its limit has changed, or gcra cannot tell. It reports whether it
+// key is new, its limit has changed, or core has to tell. It reports whether it
 // has, and when it has looked, or unread if that is of no use any more.
 //
 // Nearly all decisions are made here, so it is written to be quick. The clock
@@ -11,7 +11,7 @@ import "github.com/headgate/headgate/core"
 // was read counts unless another step has gone by a later instant.
 func (s *Store) take(op *core.Op, d *core.Decision) (now int64, done bool) {
 	v := s.kinds.guess(op).Load()
-	if v == nil || !v.matches(op) || v.gcra.every == 0 {
+	if v == nil || !v.matches(op) || v.steady.Every == 0 {
 		return unread, false
 	}
 	if r := v.hot.Load(); r != nil && r.key == op.Key {
@@ -72,14 +72,14 @@ func (h *shard) take(hash uint64, v *listed, op *core.Op, now int64, d *core.Dec
 	return now, true
 }
 
-// charge carries out a plain Take on slot i, if that is as gcra expects and
+// charge carries out a plain Take on slot i, if that is as expected and
 // stays in use. If the slot changes, it lapses later than was expected before.
 func (h *shard) charge(i int, v *listed, now, cost int64, d *core.Decision) bool {
 	c := &h.slots[i]
 	if c.kind&^idle != v.id || h.more(i) != nil {
 		return false
 	}
-	used, mark, good := v.gcra.take(c.used, c.mark, now, cost, d)
+	used, mark, good := v.steady.Take(c.used, c.mark, now, cost, d)
 	switch {
 	case !good || d.ResetAfter == 0:
 		return false
@@ -88,4 +88,11 @@ func (h *shard) charge(i int, v *listed, now, cost int64, d *core.Decision) bool
 	}
 	h.heat(i, v)
 	return true
+}
+
+// plain reports whether the op is a Take that core.Steady can decide if its limit
+// is steady. Nothing that core.CheckOps looks for is wrong with it.
+func plain(op *core.Op) bool {
+	return op.Verb == core.Take && op.Limit.Algorithm == core.GCRA && op.Cost > 0 &&
+		op.MaxWait == 0 && op.At == 0 && op.ResetAfter == 0
 }

@@ -28,7 +28,7 @@ func (s *Store) callOne(op *core.Op) (*lua.Script, []any) {
 	t, _ := s.limits.of(op)
 	args := make([]any, front+3, front+7)
 	args[2] = 1
-	args[3] = string(s.key(name[:0], op.Key, op.Rule, lua.Letter(algorithm)))
+	args[3] = string(s.key(name[:0], op.Key, op.Rule, algorithm.Letter()))
 	args[4] = s.instant()
 	args[5] = t.text
 	if !plain(op) {
@@ -49,19 +49,19 @@ func (s *Store) instant() any {
 	return strconv.FormatInt(s.clock(), 10)
 }
 
-// plain tells whether the operation takes one unit, at once and for good.
+// plain reports whether the operation takes one unit, at once and for good.
 func plain(op *core.Op) bool {
-	return op.Verb == core.Take && op.Cost == 1 && op.MaxWait == 0 && op.Limit.Algorithm != core.Concurrency
+	return op.Verb == core.Take && op.Cost == 1 && op.MaxWait == 0 && !op.Limit.Leased()
 }
 
 // details are the x and y of an operation; see lua/prelude.lua.
 func details(op *core.Op) (x, y any) {
 	switch {
-	case op.Limit.Algorithm == core.Concurrency:
+	case op.Limit.Leased():
 		return zero, leaseID(op.Lease)
 	case op.Verb == core.Refund:
 		return op.At, int64(op.ResetAfter / time.Microsecond)
-	case op.Limit.Algorithm == core.GCRA:
+	case op.Limit.Books():
 		return int64(op.MaxWait / time.Microsecond), zero
 	}
 	return zero, zero

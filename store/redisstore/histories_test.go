@@ -46,7 +46,6 @@ func TestQuickTakesAreDecidedAsByTheWholeAlgorithm(t *testing.T) {
 	if !found {
 		t.Fatal("there is no quick function")
 	}
-	files["gcra.lua"] = &fstest.MapFile{Data: []byte(before + head + "do return nil end
-" + after)}
+	files["gcra.lua"] = &fstest.MapFile{Data: []byte(before + head + "do return nil end\n" + after)}
 	batches(t, connect(t, redistest.Addr(t)), 100, func(s *Store) { s.scripts.Files = files })
 }

@@ -94,7 +94,7 @@ func (s *Store) names(steps []*step, d *scratch) string {
 	for _, each := range steps {
 		for i := range each.ops {
 			op := &each.ops[i]
-			d.names = s.key(d.names, op.Key, op.Rule, lua.Letter(op.Limit.Algorithm))
+			d.names = s.key(d.names, op.Key, op.Rule, op.Limit.Algorithm.Letter())
 			d.ends = append(d.ends, len(d.names))
 		}
 	}
@@ -180,7 +180,7 @@ func (p *program) limit(op *core.Op, t *terms) int {
 	if l < 0 {
 		l = len(p.limits)
 		p.limits = append(p.limits, t)
-		p.heads = append(p.heads, lua.Letter(op.Limit.Algorithm), t.text)
+		p.heads = append(p.heads, op.Limit.Algorithm.Letter(), t.text)
 		p.set = p.set.With(op.Limit.Algorithm)
 	}
 	return l + 1

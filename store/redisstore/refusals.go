@@ -23,14 +23,13 @@ const (
 
 // refusal is what is remembered of a refused Take. It does not change.
 type refusal struct {
-	rule, key  string
+	id         core.ID
 	limit      core.Limit
 	generation int64
 
-	cost, remaining int64
-	at              int64 // the store's instant, and all below in microseconds
-	retry, reset    int64
-	asked, answered int64 // by the clock of the refusals
+	cost            int64
+	decision        core.Decision
+	asked, answered int64 // in microseconds by the clock of the refusals
 }
 
 // refusals remembers refused keys until they can next be allowed. A place is
@@ -102,23 +101,11 @@ func (r *refusals) waysOf(hash uint64) []atomic.Pointer[refusal] {
 	return r.places[i : i+ways]
 }
 
-// of tells whether the refusal is about the key of op.
-func (f *refusal) of(op *core.Op) bool {
-	return f != nil && f.limit.Algorithm == op.Limit.Algorithm && f.rule == op.Rule && f.key == op.Key
-}
-
-// refusable tells whether a refusal of op stands until its RetryAfter: leases
-// are returned at any time, and bookings are allowed before.
-func refusable(op *core.Op) bool {
-	return op.Verb == core.Take && op.Cost > 0 && op.Limit.Algorithm != core.Concurrency &&
-		(op.MaxWait == 0 || op.Limit.Algorithm != core.GCRA)
-}
+// of reports whether the refusal is about the key of op.
+func (f *refusal) of(op *core.Op) bool { return f != nil && f.id == op.ID() }
 
 // answer decides op if it is known to be refused.
 func (r *refusals) answer(q inquiry, op *core.Op, d *core.Decision) bool {
-	if !refusable(op) {
-		return false
-	}
 	places := r.waysOf(q.hash)
 	for i := range places {
 		if f := places[i].Load(); f.of(op) && f.generation == q.generation {
@@ -132,51 +119,17 @@ func (r *refusals) answer(q inquiry, op *core.Op, d *core.Decision) bool {
 // it was asked for, so never for too long, and what is left is counted from the
 // answer, so never too short.
 func (f *refusal) answer(op *core.Op, now int64, d *core.Decision) bool {
-	if f.limit != op.Limit || op.Cost > op.Limit.Capacity() {
+	if f.limit != op.Limit {
 		return false
 	}
-	// Who has begun before the answer came asks now all the same.
+	// A step that has begun before the answer came asks now all the same.
 	since := max(0, now-f.answered)
-	retry, remaining := f.retry, f.remaining
-	switch interval := wholeInterval(&f.limit); {
-	case f.limit.Algorithm == core.FixedWindow:
-		// The window ends for all costs at once.
-		if op.Cost <= remaining {
-			return false
-		}
-	case interval > 0:
-		missing := (retry - since + interval - 1) / interval
-		remaining = max(0, f.cost-missing)
-		retry += (op.Cost - f.cost) * interval
-	case op.Cost != f.cost:
+	told, ok := op.Foretell(f.cost, &f.decision, since)
+	if !ok || now < f.asked || now-f.asked >= min(f.decision.RetryAfter, told.RetryAfter+micros(since)).Microseconds() {
 		return false
 	}
-	if now < f.asked || now >= f.asked+min(retry, f.retry) {
-		return false
-	}
-	*d = core.Decision{
-		Remaining:  remaining,
-		RetryAfter: micros(retry - since),
-		ResetAfter: micros(f.reset - since),
-		At:         f.at + since,
-	}
+	*d = told
 	return true
-}
-
-// wholeInterval is, for GCRA, after how many microseconds each unit comes back,
-// or 0 if that is no whole number.
-func wholeInterval(l *core.Limit) int64 {
-	if period := int64(l.Period / time.Microsecond); l.Algorithm == core.GCRA && period%l.Quota == 0 {
-		return period / l.Quota
-	}
-	return 0
-}
-
-// foretold tells whether a refusal of op says all about the time until it can
-// next be allowed. With a cost of 1 nothing remains until then; otherwise units
-// may come back meanwhile.
-func foretold(op *core.Op) bool {
-	return op.Cost == 1 || op.Limit.Algorithm == core.FixedWindow || wholeInterval(&op.Limit) > 0
 }
 
 // learn must be called after a step that was decided or failed. It forgets what
@@ -206,15 +159,17 @@ func changes(op *core.Op, d *core.Decision) bool {
 }
 
 func (r *refusals) remember(q inquiry, op *core.Op, d *core.Decision) {
-	if !refusable(op) || d.Allowed || d.RetryAfter == core.Never || !foretold(op) || len(op.Key) > maxRememberedKey {
+	if len(op.Key) > maxRememberedKey {
+		return
+	}
+	if _, ok := op.Foretell(op.Cost, d, 0); !ok {
 		return
 	}
 	f := &refusal{
-		rule: op.Rule, key: strings.Clone(op.Key), limit: op.Limit, generation: q.generation,
-		cost: op.Cost, remaining: d.Remaining, at: d.At,
-		retry: int64(d.RetryAfter / time.Microsecond), reset: int64(d.ResetAfter / time.Microsecond),
-		asked: q.now, answered: r.now(),
+		id: op.ID(), limit: op.Limit, generation: q.generation,
+		cost: op.Cost, decision: *d, asked: q.now, answered: r.now(),
 	}
+	f.id.Key = strings.Clone(op.Key)
 	s := r.stripe(q.hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,7 +190,7 @@ func (r *refusals) place(q inquiry, op *core.Op, now int64) *atomic.Pointer[refu
 		}
 		end := now
 		if f != nil && f.generation == q.generation {
-			end = max(now, f.asked+f.retry)
+			end = max(now, f.asked+f.decision.RetryAfter.Microseconds())
 		}
 		if soonest < 0 || end < soonest {
 			best, soonest = &places[i], end

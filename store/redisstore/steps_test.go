@@ -17,7 +17,6 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/test"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/store/storetest"
 	"github.com/redis/go-redis/v9"
 )
@@ -258,7 +257,7 @@ func (w *twins) learn(s *step) {
 }
 
 func keyOf(s *Store, op *core.Op) string {
-	return string(s.key(nil, op.Key, op.Rule, lua.Letter(op.Limit.Algorithm)))
+	return string(s.key(nil, op.Key, op.Rule, op.Limit.Algorithm.Letter()))
 }
 
 // difference plays histories of batches and returns how the stores differ, or

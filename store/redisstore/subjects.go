@@ -49,7 +49,7 @@ func (s *Store) applyBySubject(ctx context.Context, ops []core.Op, out []core.De
 		if err := s.decide(ctx, p.ops, p.out); err != nil {
 			return s.giveUp(ctx, parts[:n], err)
 		}
-		if p.granted() {
+		if core.Granted(p.ops, p.out) {
 			continue
 		}
 		if err := s.withdraw(ctx, parts[:n]); err != nil {
@@ -66,16 +66,6 @@ func (s *Store) applyBySubject(ctx context.Context, ops []core.Op, out []core.De
 		}
 	}
 	return nil
-}
-
-// granted tells whether no Take that is not Soft was refused.
-func (p *part) granted() bool {
-	for j := range p.ops {
-		if p.ops[j].Verb == core.Take && !p.ops[j].Soft && !p.out[j].Allowed {
-			return false
-		}
-	}
-	return true
 }
 
 // withdraw gives back what parts took and brings their decisions up to date.
@@ -105,9 +95,7 @@ func (p *part) undo() (ops []core.Op, index []int) {
 		if op.Verb != core.Take || !p.out[j].Allowed || op.Cost == 0 {
 			continue
 		}
-		op.Verb, op.MaxWait = core.Refund, 0
-		op.At, op.ResetAfter = p.out[j].At, p.out[j].ResetAfter
-		ops, index = append(ops, op), append(index, j)
+		ops, index = append(ops, op.Refund(p.out[j])), append(index, j)
 	}
 	return ops, index
 }

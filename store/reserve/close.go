@@ -45,9 +45,9 @@ func (h *shard) shut(now int64) []core.Op {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var ops []core.Op
-	for name, held := range h.holds {
+	for id, held := range h.holds {
 		if n := held.left(now); n > 0 {
-			ops = append(ops, held.refund(&core.Op{Rule: name.rule, Key: name.key}, n))
+			ops = append(ops, held.refund(id, n))
 		}
 	}
 	clear(h.holds)

@@ -16,12 +16,12 @@ func TestUnitsGoBackOnlyToThoseTheyWereTakenFrom(t *testing.T) {
 		want   int64
 	}{
 		"nothing":        {func(*hold) {}, 5},
-		"another fill":   {func(h *hold) { h.at, h.filled = h.at+9, h.filled+8 }, 4},
+		"another fill":   {func(h *hold) { h.last.At, h.filled = h.last.At+9, h.filled+8 }, 4},
 		"a fill to come": {func(h *hold) { h.filling = true }, 4},
 		"another limit":  {func(h *hold) { h.limit = other }, 4},
 	} {
-		held := &hold{limit: op.Limit, units: 5, filled: 400, full: 1 << 40, known: true, at: 77}
-		h := &shard{holds: map[name]*hold{nameOf(&op): held}}
+		held := &hold{limit: op.Limit, units: 5, filled: 400, fresh: 1 << 40, known: true, last: core.Decision{At: 77}}
+		h := &shard{holds: map[core.ID]*hold{op.ID(): held}}
 		var d core.Decision
 		if !h.take(&op, now, &d) {
 			t.Fatal("not taken")

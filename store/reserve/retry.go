@@ -11,16 +11,12 @@ import (
 // remain, the fewer are taken ahead.
 const mostTries = 4
 
-// overtaken tells whether a step that the store has refused may be granted now,
+// overtaken reports whether a step that the store has refused may be granted now,
 // because units of its keys have moved since turns was counted: the store counts
 // units as used that another call was about to bring, or to give back. It waits
 // for such calls.
 func (s *Store) overtaken(ctx context.Context, ops []core.Op, out []core.Decision, turns int64) bool {
-	granted := true
-	for i := range ops {
-		granted = granted && (out[i].Allowed || ops[i].Soft)
-	}
-	if granted {
+	if core.Granted(ops, out) {
 		return false
 	}
 	var now int64
@@ -35,7 +31,7 @@ func (s *Store) overtaken(ctx context.Context, ops []core.Op, out []core.Decisio
 func (h *shard) rest(ctx context.Context, op *core.Op) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	held := h.holds[nameOf(op)]
+	held := h.holds[op.ID()]
 	if held == nil {
 		return 0
 	}

@@ -13,7 +13,6 @@ import (
 type step struct {
 	ops   []core.Op
 	out   []core.Decision
-	asked int // how many of the ops were asked for
 	fills []fill
 	turns int64 // of the keys asked for, see hold
 }
@@ -32,7 +31,7 @@ type fill struct {
 func (s *Store) fetch(ctx context.Context, ops []core.Op, out []core.Decision, now int64) (turns int64, err error) {
 	t := s.steps.Get().(*step)
 	defer s.release(t)
-	t.ops, t.asked = append(t.ops, ops...), len(ops)
+	t.ops = append(t.ops, ops...)
 	for i := range ops {
 		hash := s.hash(&ops[i])
 		busy := s.heat.add(hash, now)
@@ -58,7 +57,7 @@ func (h *shard) ask(t *step, i int, now, most int64, busy bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	op := t.ops[i]
-	if held := h.holds[nameOf(&op)]; held != nil {
+	if held := h.holds[op.ID()]; held != nil {
 		t.turns += held.turns
 	}
 	held := h.open(&op, now, busy)
@@ -67,7 +66,7 @@ func (h *shard) ask(t *step, i int, now, most int64, busy bool) {
 	}
 	n, ahead := held.left(now), held.ahead(now, most)
 	if n > 0 {
-		t.ops = append(t.ops, held.refund(&op, n))
+		t.ops = append(t.ops, held.refund(op.ID(), n))
 	}
 	held.units, held.filling = 0, true
 	if n > 0 || ahead > 0 {
@@ -86,8 +85,8 @@ func (h *shard) ask(t *step, i int, now, most int64, busy bool) {
 // open returns the hold of the op's key, or nil if it is not busy or there is no
 // room for it.
 func (h *shard) open(op *core.Op, now int64, busy bool) *hold {
-	name := nameOf(op)
-	held := h.holds[name]
+	id := op.ID()
+	held := h.holds[id]
 	switch {
 	case !busy && (held == nil || now-held.filled > rest):
 		return nil
@@ -98,9 +97,9 @@ func (h *shard) open(op *core.Op, now int64, busy bool) *hold {
 	case held == nil && !h.hasRoom(now):
 		return nil
 	}
-	name.rule, name.key = strings.Clone(name.rule), strings.Clone(name.key)
+	id.Rule, id.Key = strings.Clone(id.Rule), strings.Clone(id.Key)
 	held = &hold{limit: op.Limit, size: 1}
-	h.holds[name] = held
+	h.holds[id] = held
 	return held
 }
 
@@ -111,9 +110,9 @@ func (h *shard) hasRoom(now int64) bool {
 		return true
 	}
 	looks := 4
-	for name, held := range h.holds {
+	for id, held := range h.holds {
 		if !held.filling && held.left(now) == 0 && now-held.filled > rest {
-			delete(h.holds, name)
+			delete(h.holds, id)
 			return true
 		}
 		if looks--; looks == 0 {
@@ -145,13 +144,8 @@ func (s *Store) settle(t *step, sent int64, err error) {
 
 // granted is how many units the step has taken ahead.
 func (t *step) granted(f fill) int64 {
-	if f.ahead == f.asked || !t.out[f.ahead].Allowed {
+	if f.ahead == f.asked || !t.out[f.ahead].Allowed || !core.Granted(t.ops, t.out) {
 		return 0
-	}
-	for i := range t.asked {
-		if !t.ops[i].Soft && !t.out[i].Allowed {
-			return 0
-		}
 	}
 	return t.ops[f.ahead].Cost
 }

@@ -27,7 +27,7 @@ const shards = 64
 // shard holds a part of the keys.
 type shard struct {
 	mu    sync.Mutex
-	holds map[name]*hold
+	holds map[core.ID]*hold
 	most  int // 0 after Close
 }
 
@@ -40,7 +40,7 @@ func New(store core.Store, o Options) (*Store, error) {
 	s := &Store{store: store, units: o.Units, clock: o.Clock, seed: maphash.MakeSeed()}
 	s.steps.New = func() any { return new(step) }
 	for i := range s.shards {
-		s.shards[i].holds = make(map[name]*hold)
+		s.shards[i].holds = make(map[core.ID]*hold)
 		s.shards[i].most = (o.MaxKeys + shards - 1) / shards
 	}
 	return s, nil
@@ -68,20 +68,15 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	return nil
 }
 
-// plain tells whether ops are Takes that can be served from what is held.
+// plain reports whether ops are Takes that can be served from what is held.
 func plain(ops []core.Op) bool {
 	for i := range ops {
 		op := &ops[i]
-		switch op.Limit.Algorithm {
-		case core.GCRA, core.TokenBucket, core.FixedWindow:
-		default:
-			return false
-		}
-		if op.Verb != core.Take || op.Cost == 0 || op.MaxWait > 0 {
+		if op.Verb != core.Take || op.Cost == 0 || op.MaxWait > 0 || !op.Limit.Prefetchable() {
 			return false
 		}
 		for j := range i {
-			if ops[j].Key == op.Key && ops[j].Rule == op.Rule {
+			if ops[j].ID() == op.ID() {
 				return false
 			}
 		}
@@ -112,7 +107,7 @@ func (s *Store) shardOf(hash uint64) *shard { return &s.shards[hash>>32%shards] 
 func (h *shard) take(op *core.Op, now int64, d *core.Decision) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	held := h.holds[nameOf(op)]
+	held := h.holds[op.ID()]
 	return held != nil && held.take(op, now, d)
 }
 
@@ -121,8 +116,8 @@ func (h *shard) take(op *core.Op, now int64, d *core.Decision) bool {
 func (h *shard) putBack(op *core.Op, now int64, d *core.Decision) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	held := h.holds[nameOf(op)]
-	if held != nil && held.limit == op.Limit && !held.filling && held.at+now-held.filled == d.At {
+	held := h.holds[op.ID()]
+	if held != nil && held.limit == op.Limit && !held.filling && held.last.At+now-held.filled == d.At {
 		held.units += op.Cost
 	}
 }
@@ -149,14 +144,14 @@ func (s *Store) forward(ctx context.Context, ops []core.Op, out []core.Decision,
 func (h *shard) forget(op *core.Op) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.holds, nameOf(op))
+	delete(h.holds, op.ID())
 }
 
 // look adds to a Peek's decision what is held.
 func (h *shard) look(op *core.Op, now int64, d *core.Decision) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	held := h.holds[nameOf(op)]
+	held := h.holds[op.ID()]
 	if held == nil || held.limit != op.Limit {
 		return
 	}

@@ -12,24 +12,18 @@ import (
 
 // Model is the reference store: the arithmetic of core, a map and a mutex. It
 // keeps of a state what a store has to keep and nothing else: it forgets the
-// changes of a state that is not marked as Changed, and every state that is as
-// good as new. It is safe for concurrent use.
+// changes of a state that is not marked as Changed, and every state that is
+// fresh. It is safe for concurrent use.
 type Model struct {
 	clock *Clock
 
 	mu     sync.Mutex
-	states map[identity]core.State
-}
-
-// identity is what the state of a key belongs to.
-type identity struct {
-	rule, key string
-	algorithm core.Algorithm
+	states map[core.ID]core.State
 }
 
 // NewModel is the [Factory] of Models.
 func NewModel(_ testing.TB, clock *Clock) core.Store {
-	return &Model{clock: clock, states: map[identity]core.State{}}
+	return &Model{clock: clock, states: map[core.ID]core.State{}}
 }
 
 // Apply implements [core.Store].
@@ -48,9 +42,9 @@ func (m *Model) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	states := make([]*core.State, len(ops))
-	loaded := map[identity]*core.State{}
+	loaded := map[core.ID]*core.State{}
 	for i := range ops {
-		id := identity{ops[i].Rule, ops[i].Key, ops[i].Limit.Algorithm}
+		id := ops[i].ID()
 		if loaded[id] == nil {
 			loaded[id] = m.load(id)
 		}
@@ -58,19 +52,19 @@ func (m *Model) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	}
 	core.Decide(ops, states, m.clock.Now(), out)
 	for i := range ops {
-		m.keep(identity{ops[i].Rule, ops[i].Key, ops[i].Limit.Algorithm}, states[i], &out[i])
+		m.keep(ops[i].ID(), states[i], &out[i])
 	}
 	return nil
 }
 
 // load copies the state, so that only keep can change what is kept.
-func (m *Model) load(id identity) *core.State {
+func (m *Model) load(id core.ID) *core.State {
 	s := m.states[id]
 	s.Log, s.Leases, s.Changed = slices.Clone(s.Log), slices.Clone(s.Leases), false
 	return &s
 }
 
-func (m *Model) keep(id identity, s *core.State, d *core.Decision) {
+func (m *Model) keep(id core.ID, s *core.State, d *core.Decision) {
 	switch {
 	case d.ResetAfter == 0:
 		delete(m.states, id)

@@ -172,12 +172,6 @@ func resetIsExact(w *world) {
 	}
 }
 
-// undo is the refund of a take.
-func undo(take core.Op, d core.Decision) core.Op {
-	take.Verb, take.At, take.ResetAfter, take.MaxWait = core.Refund, d.At, d.ResetAfter, 0
-	return take
-}
-
 func refundRestores(w *world) {
 	w.arrive(30)
 	w.move()
@@ -187,7 +181,7 @@ func refundRestores(w *world) {
 	if !d.Allowed {
 		return
 	}
-	if after := w.do(undo(take, d)); after != before {
+	if after := w.do(take.Refund(d)); after != before {
 		w.t.Fatalf("%s: before the take %+v, after the refund %+v", w.limit, before, after)
 	}
 }
@@ -203,7 +197,7 @@ func refundsAreBounded(w *world) {
 		op := w.op(core.Take, w.cost())
 		if len(all) > 0 && rapid.IntRange(0, 2).Draw(w.t, "refund") == 0 {
 			g := rapid.SampledFrom(all).Draw(w.t, "of")
-			op = undo(g.op, g.d)
+			op = g.op.Refund(g.d)
 			op.Cost = rapid.Int64Range(0, 2*op.Cost).Draw(w.t, "back")
 		}
 		before := w.peek(0)
@@ -245,7 +239,7 @@ func refundIsNoGift(w *world) {
 		}
 	}
 	with.move()
-	got, most := with.do(undo(extra, d)).Remaining, without.peek(0).Remaining
+	got, most := with.do(extra.Refund(d)).Remaining, without.peek(0).Remaining
 	if got > most+inAMicrosecond(w.limit) {
 		w.t.Fatalf("%s: %d remain after a refund, %d without the take", w.limit, got, most)
 	}

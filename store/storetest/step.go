@@ -52,7 +52,7 @@ func (p *player) play(s *step) ([]core.Decision, error) {
 	for i := range s.ops {
 		p.ops = append(p.ops, p.resolve(&s.ops[i]))
 		// A store has to overwrite whatever is in out.
-		p.out = append(p.out, core.Decision{Allowed: true, Remaining: -7, Wait: -7, RetryAfter: -7, ResetAfter: -7, At: -7})
+		p.out = append(p.out, core.Decision{Allowed: true, Remaining: -7, Wait: -7, RetryAfter: -7, ResetAfter: -7, At: -7, Origin: 7})
 	}
 	if err := p.store.Apply(context.Background(), p.ops, p.out); err != nil {
 		return nil, err
@@ -72,7 +72,8 @@ func (p *player) resolve(c *call) core.Op {
 		return op
 	}
 	g := p.given[c.of]
-	op.Key, op.Lease, op.At, op.ResetAfter = g.op.Key, g.op.Lease, g.decision.At, g.decision.ResetAfter
+	op = op.Refund(g.decision)
+	op.Key, op.Lease = g.op.Key, g.op.Lease
 	if c.whole {
 		op.Cost = g.op.Cost
 	}
@@ -150,6 +151,9 @@ func decisionText(d core.Decision) string {
 	text += fmt.Sprintf(" remaining=%d reset=%s", d.Remaining, d.ResetAfter)
 	if d.Wait != 0 {
 		text += " wait=" + d.Wait.String()
+	}
+	if d.Origin != 0 {
+		text += fmt.Sprintf(" origin=%d", d.Origin)
 	}
 	return text
 }

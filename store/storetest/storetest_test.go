@@ -39,7 +39,7 @@ func agree(t *testing.T, d *differ, histories uint64) {
 
 func newKeeper(keeps func(*core.State) bool) Factory {
 	return func(_ testing.TB, clock *Clock) core.Store {
-		return &keeper{clock: clock, keeps: keeps, states: map[identity]core.State{}}
+		return &keeper{clock: clock, keeps: keeps, states: map[core.ID]core.State{}}
 	}
 }
 
@@ -52,7 +52,7 @@ type keeper struct {
 	clock  *Clock
 	keeps  func(*core.State) bool
 	mu     sync.Mutex
-	states map[identity]core.State
+	states map[core.ID]core.State
 }
 
 func (k *keeper) Apply(_ context.Context, ops []core.Op, out []core.Decision) error {
@@ -62,10 +62,10 @@ func (k *keeper) Apply(_ context.Context, ops []core.Op, out []core.Decision) er
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	m := Model{states: k.states}
-	loaded := map[identity]*core.State{}
+	loaded := map[core.ID]*core.State{}
 	states := make([]*core.State, len(ops))
 	for i, op := range ops {
-		id := identity{op.Rule, op.Key, op.Limit.Algorithm}
+		id := op.ID()
 		if loaded[id] == nil {
 			loaded[id] = m.load(id)
 		}

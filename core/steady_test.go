@@ -1,4 +1,4 @@
-package memstore
+package core_test
 
 import (
 	"testing"
@@ -8,6 +8,9 @@ import (
 
 	"github.com/headgate/headgate/core"
 )
+
+// start is 2025-01-01 00:00:00 UTC.
+const start = int64(1_735_689_600_000_000)
 
 // wholeLimit draws a limit under which a unit comes back every so many whole
 // microseconds.
@@ -27,26 +30,26 @@ func moves(t *rapid.T, every int64) int64 {
 		rapid.SampledFrom([]int64{0, every, every - 1, every + 1}).Draw(t, "more")
 }
 
-func TestGCRADecidesAsCoreDoesUnlessItLeavesThatToIt(t *testing.T) {
+func TestSteadyTakeDecidesAsDecide(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := wholeLimit(t)
 		if err := l.Validate(); err != nil {
 			t.Fatal(err)
 		}
-		g, st, now := gcraOf(&l), core.State{Limit: l}, start
-		if g.every == 0 {
-			t.Fatalf("%v is left to core", l)
+		g, st, now := l.Steady(), core.State{Limit: l}, start
+		if g.Every == 0 {
+			t.Fatalf("%v is left to Decide", l)
 		}
 		for range rapid.IntRange(1, 50).Draw(t, "steps") {
-			now += moves(t, g.every)
+			now += moves(t, g.Every)
 			op := core.Op{Key: "key", Limit: l, Cost: rapid.SampledFrom([]int64{1, 1, 1, 2, 3, 299, 301, 1 << 62}).Draw(t, "cost")}
-			var got core.Decision
-			used, mark, good := g.take(st.Used, st.Mark, now, op.Cost, &got)
+			got := core.Decision{Allowed: true, Origin: 7, Wait: 7, RetryAfter: 7, At: 7} // of an earlier step
+			used, mark, good := g.Take(st.Used, st.Mark, now, op.Cost, &got)
 			before := st
 			if rapid.IntRange(0, 9).Draw(t, "book") == 0 {
 				op.MaxWait, good = time.Hour, false
-			} else if !good && now >= st.Mark && st.Used-(now-st.Mark)/g.every <= g.most {
-				t.Fatalf("%+v at %d is left to core", st, now)
+			} else if !good && now >= st.Mark && st.Used-(now-st.Mark)/g.Every <= g.Most {
+				t.Fatalf("%+v at %d is left to Decide", st, now)
 			}
 			want := make([]core.Decision, 1)
 			st.Changed = false
@@ -62,57 +65,35 @@ func TestGCRADecidesAsCoreDoesUnlessItLeavesThatToIt(t *testing.T) {
 	})
 }
 
-func TestGCRAKnowsWhenAKeyLapsesAsCoreDoesUnlessItLeavesThatToIt(t *testing.T) {
+func TestSteadyFreshIsWhenDecideSaysSo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := wholeLimit(t)
-		g, now := gcraOf(&l), start
+		g, now := l.Steady(), start
 		st := core.State{Limit: l, Mark: start, Used: rapid.Int64Range(1, l.Capacity()+5).Draw(t, "used")}
-		now += moves(t, g.every)
-		got, good := g.lapses(st.Used, st.Mark, now)
-		if due := now >= start && st.Used-(now-start)/g.every <= g.most; good != due {
+		now += moves(t, g.Every)
+		got, good := g.Fresh(st.Used, st.Mark, now)
+		if due := now >= start && st.Used-(now-start)/g.Every <= g.Most; good != due {
 			t.Fatalf("%+v at %d: told %v, want %v", st, now, good, due)
 		}
 		op, d := core.Op{Verb: core.Peek, Limit: l}, make([]core.Decision, 1)
 		core.Decide([]core.Op{op}, []*core.State{&st}, now, d)
-		if want := newAt(&d[0]); good && got != want {
-			t.Fatalf("%v of %+v lapses at %d, want %d", l, st, got, want)
+		if want := d[0].At + d[0].ResetAfter.Microseconds(); good && got != want {
+			t.Fatalf("%v of %+v is fresh at %d, want %d", l, st, got, want)
 		}
 	})
 }
 
-func TestLimitsThatAreNotInWholeMicrosecondsAreLeftToCore(t *testing.T) {
-	for text, want := range map[string]gcra{
-		"10/1s":             {100_000, 10},
-		"1/1h burst=3":      {3_600_000_000, 3},
+func TestSteadyIsGCRAInWholeMicroseconds(t *testing.T) {
+	for text, want := range map[string]core.Steady{
+		"10/1s":             {Every: 100_000, Most: 10},
+		"1/1h burst=3":      {Every: 3_600_000_000, Most: 3},
 		"3/7s":              {},
 		"2000000/1s":        {},
 		"5/1s fixed-window": {},
 	} {
-		l := limit(text)
-		if got := gcraOf(&l); got != want {
+		l := mustParse(t, text)
+		if got := l.Steady(); got != want {
 			t.Errorf("%s: %+v, want %+v", text, got, want)
-		}
-	}
-}
-
-func TestAnOpThatIsNotPlainIsLookedAtByCore(t *testing.T) {
-	good := takes("key", limit("1/1h"))
-	if !plain(&good) {
-		t.Error("a Take of one unit is not plain")
-	}
-	for name, spoil := range map[string]func(*core.Op){
-		"verb":        func(op *core.Op) { op.Verb = core.Peek },
-		"algorithm":   func(op *core.Op) { op.Limit.Algorithm = core.TokenBucket },
-		"no cost":     func(op *core.Op) { op.Cost = 0 },
-		"cost":        func(op *core.Op) { op.Cost = -1 },
-		"wait":        func(op *core.Op) { op.MaxWait = 1 },
-		"at":          func(op *core.Op) { op.At = -1 },
-		"reset after": func(op *core.Op) { op.ResetAfter = -1 },
-	} {
-		bad := good
-		spoil(&bad)
-		if plain(&bad) {
-			t.Errorf("plain in spite of its %s", name)
 		}
 	}
 }

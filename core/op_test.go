@@ -1,0 +1,146 @@
+package core_test
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate/core"
+)
+
+func TestGrantedIsFalseIfATakeThatIsNotSoftIsRefused(t *testing.T) {
+	yes, no := core.Decision{Allowed: true}, core.Decision{}
+	take, soft := core.Op{}, core.Op{Soft: true}
+	for name, row := range map[string]struct {
+		ops  []core.Op
+		out  []core.Decision
+		want bool
+	}{
+		"no ops":                          {nil, nil, true},
+		"all allowed":                     {[]core.Op{take, take}, []core.Decision{yes, yes}, true},
+		"the first refused":               {[]core.Op{take, take}, []core.Decision{no, yes}, false},
+		"the last refused":                {[]core.Op{take, take}, []core.Decision{yes, no}, false},
+		"a soft one refused":              {[]core.Op{take, soft}, []core.Decision{yes, no}, true},
+		"a peek refused":                  {[]core.Op{{Verb: core.Peek}, take}, []core.Decision{no, yes}, true},
+		"more room than there are ops":    {[]core.Op{take}, []core.Decision{yes, no}, true},
+		"a refund, which is never a take": {[]core.Op{{Verb: core.Refund}}, []core.Decision{no}, true},
+	} {
+		if got := core.Granted(row.ops, row.out); got != row.want {
+			t.Errorf("%s: %v, want %v", name, got, row.want)
+		}
+	}
+}
+
+func TestOpRefundRepeatsTheDecision(t *testing.T) {
+	take := core.Op{Soft: true, Rule: "rule", Key: "key", Limit: mustParse(t, "5/1m"), Cost: 2, MaxWait: time.Second, Lease: "lease"}
+	d := core.Decision{Allowed: true, Origin: 3, Remaining: 3, Wait: time.Second, ResetAfter: time.Minute, At: 99}
+	want := core.Op{Verb: core.Refund, Rule: "rule", Key: "key", Limit: take.Limit, Cost: 2, Lease: "lease",
+		At: 99, ResetAfter: time.Minute, Origin: 3}
+	if got := take.Refund(d); got != want || take.Verb != core.Take {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func TestOpIDIsOfRuleKeyAndAlgorithm(t *testing.T) {
+	base := core.Op{Rule: "rule", Key: "key", Limit: mustParse(t, "5/1m")}
+	for name, row := range map[string]struct {
+		change func(*core.Op)
+		same   bool
+	}{
+		"the rule":      {func(op *core.Op) { op.Rule = "other" }, false},
+		"the key":       {func(op *core.Op) { op.Key = "other" }, false},
+		"the algorithm": {func(op *core.Op) { op.Limit.Algorithm = core.FixedWindow }, false},
+		"the limit":     {func(op *core.Op) { op.Limit = mustParse(t, "6/1h burst=2") }, true},
+		"the verb":      {func(op *core.Op) { op.Verb, op.Cost, op.Lease = core.Peek, 5, "lease" }, true},
+	} {
+		op := base
+		row.change(&op)
+		if got := op.ID() == base.ID(); got != row.same {
+			t.Errorf("%s changes: equal IDs: %v, want %v", name, got, row.same)
+		}
+	}
+}
+
+// refusable are limits of each algorithm, and of each kind of arithmetic.
+func refusable(t testing.TB) []core.Limit {
+	t.Helper()
+	ls := everyAlgorithm(t)
+	for _, text := range []string{"6/3s", "6/3s burst=2", "1/1ms"} {
+		ls = append(ls, mustParse(t, text))
+	}
+	return ls
+}
+
+func TestOpForetellAgreesWithDecide(t *testing.T) {
+	limits := refusable(t)
+	rapid.Check(t, func(t *rapid.T) {
+		l := rapid.SampledFrom(limits).Draw(t, "limit")
+		s, now := new(core.State), start
+		var refused core.Op
+		var d core.Decision
+		for range 200 {
+			now += rapid.Int64Range(0, 100_000).Draw(t, "later")
+			refused = core.Op{Limit: l, Cost: rapid.Int64Range(1, l.Capacity()).Draw(t, "cost"), Lease: "lease"}
+			if d = decide(s, now, refused); !d.Allowed {
+				break
+			}
+		}
+		if d.Allowed {
+			return // a lease that is renewed
+		}
+		op := core.Op{Limit: l, Cost: rapid.Int64Range(0, l.Capacity()+1).Draw(t, "other cost"), Lease: "lease"}
+		since := rapid.Int64Range(-1, d.RetryAfter.Microseconds()+1).Draw(t, "since")
+		told, ok := op.Foretell(refused.Cost, &d, since)
+		if !ok {
+			return
+		}
+		if want := decide(clone(s), now+since, op); told != want {
+			t.Fatalf("%s: %d µs after %+v refused %d units, %d units are told\n%+v, want\n%+v",
+				l, since, d, refused.Cost, op.Cost, told, want)
+		}
+	})
+}
+
+func TestOpForetellTellsWhatItCan(t *testing.T) {
+	for name, row := range map[string]struct {
+		limit   string
+		refused int64
+		op      core.Op
+		since   int64
+		want    bool
+	}{
+		"steady gcra":                 {"5/5s", 2, core.Op{Cost: 5}, 1, true},
+		"a cheaper cost":              {"5/5s", 2, core.Op{Cost: 1}, 1, true},
+		"a cheaper cost, allowed":     {"5/5s", 2, core.Op{Cost: 1}, 1_000_000, false},
+		"the last microsecond":        {"5/5s", 1, core.Op{Cost: 1}, 999_999, true},
+		"after the refusal":           {"5/5s", 1, core.Op{Cost: 1}, 1_000_000, false},
+		"before the refusal":          {"5/5s", 1, core.Op{Cost: 1}, -1, false},
+		"other gcra":                  {"7/5s", 1, core.Op{Cost: 1}, 1, true},
+		"other gcra, two units":       {"7/5s", 2, core.Op{Cost: 2}, 1, false},
+		"a booking":                   {"5/5s", 1, core.Op{Cost: 1, MaxWait: 1}, 1, false},
+		"no booking":                  {"5/5s fixed-window", 1, core.Op{Cost: 1, MaxWait: 1}, 1, true},
+		"fixed-window":                {"5/5s fixed-window", 2, core.Op{Cost: 5}, 1, true},
+		"sliding-log":                 {"5/5s sliding-log", 1, core.Op{Cost: 1}, 1, true},
+		"sliding-log, two units":      {"5/5s sliding-log", 2, core.Op{Cost: 2}, 1, false},
+		"sliding-window":              {"5/5s sliding-window", 1, core.Op{Cost: 1}, 1, true},
+		"sliding-window, after two":   {"5/5s sliding-window", 2, core.Op{Cost: 1}, 1, false},
+		"token-bucket":                {"5/5s token-bucket", 1, core.Op{Cost: 1}, 1, true},
+		"token-bucket, two units":     {"5/5s token-bucket", 2, core.Op{Cost: 2}, 1, false},
+		"concurrent":                  {"5 concurrent ttl=5s", 1, core.Op{Cost: 1, Lease: "new"}, 1, false},
+		"a peek":                      {"5/5s", 1, core.Op{Verb: core.Peek, Cost: 1}, 1, false},
+		"no cost":                     {"5/5s", 1, core.Op{}, 1, false},
+		"a cost beyond the capacity":  {"5/5s", 1, core.Op{Cost: 6}, 1, false},
+		"a refusal that has no end":   {"5/5s", 6, core.Op{Cost: 1}, 1, false},
+		"a refusal that was not made": {"5/5s", 0, core.Op{Cost: 1}, 1, false},
+	} {
+		l := mustParse(t, row.limit)
+		s := new(core.State)
+		decide(s, start, core.Op{Limit: l, Cost: l.Capacity(), Lease: "lease"})
+		d := decide(s, start, core.Op{Limit: l, Cost: row.refused, Lease: "another"})
+		row.op.Limit = l
+		if _, ok := row.op.Foretell(row.refused, &d, row.since); ok != row.want {
+			t.Errorf("%s: told %v, want %v", name, ok, row.want)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package core
+
+// Steady is the arithmetic of a GCRA limit under which a unit comes back every
+// so many whole microseconds, as under nearly all limits in use. It comes down
+// to one division, and none for a key that is asked for more often than a unit
+// comes back. It decides as [Decide] does and leaves to Decide what it cannot:
+// booked units, and a clock that has stepped back.
+//
+// used and mark are State.Used and State.Mark. The zero value stands for every
+// other limit.
+type Steady struct {
+	Every int64 // microseconds from one unit that comes back to the next
+	Most  int64 // the capacity
+}
+
+// Take decides a Take of n units, at least one, of a key that has used some
+// since mark. It returns both as they are to be kept if the Take is allowed. If
+// ok is false, Decide has to decide and d is not to be read.
+func (g Steady) Take(used, mark, now, n int64, d *Decision) (newUsed, newMark int64, ok bool) {
+	since := now - mark
+	if since >= g.Every {
+		back := min(since/g.Every, used)
+		used, mark = used-back, mark+back*g.Every
+	}
+	if since < 0 || used > g.Most {
+		return 0, 0, false
+	}
+	if used == 0 {
+		mark = now
+	}
+	d.Allowed, d.Origin, d.Wait, d.RetryAfter, d.At = false, 0, 0, 0, now
+	switch missing := used + n - g.Most; {
+	case n > g.Most:
+		d.RetryAfter = Never
+	case missing > 0:
+		d.RetryAfter = micros(mark + missing*g.Every - now)
+	default:
+		d.Allowed = true
+		used += n
+	}
+	d.Remaining = g.Most - used
+	d.ResetAfter = micros(mark + used*g.Every - now)
+	return used, mark, true
+}
+
+// Untake turns the decision on an allowed Take of n units into one on a Take
+// that did not happen, because its step was refused.
+func (g Steady) Untake(d *Decision, n int64) {
+	d.Remaining += n
+	d.ResetAfter -= micros(n * g.Every)
+}
+
+// Fresh is the instant at which a key that has used some since mark is fresh,
+// or now if it is already. ok is false where Take's is.
+func (g Steady) Fresh(used, mark, now int64) (at int64, ok bool) {
+	if g.Every == 0 || now < mark || (used-g.Most)*g.Every > now-mark {
+		return 0, false
+	}
+	return max(now, mark+used*g.Every), true
+}
+
+// foretell is that of the algorithm.
+func (g Steady) foretell(r refusal, n, since int64) (remaining, retry int64) {
+	missing := (r.retry - since + g.Every - 1) / g.Every
+	return max(0, r.cost-missing), r.retry + (n-r.cost)*g.Every
+}
