@@ -236,7 +236,7 @@ func heap() float64 {
 }
 
 // BenchmarkMemory reports what a key of 13 bytes costs, and what is left of
-// that after all have become as good as new and one key alone is asked for.
+// that after all have become fresh and one key alone is asked for.
 func BenchmarkMemory(b *testing.B) {
 	for _, n := range []int{700_000, 1_000_000} {
 		b.Run(fmt.Sprintf("keys=%d", n), func(b *testing.B) {

@@ -6,22 +6,22 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// mostClaims is the most ops that are carried out as claims, which lie on the
+// maxFastTakes is the most ops that are carried out as fastTakes, which lie on the
 // stack.
-const mostClaims = 16
+const maxFastTakes = 16
 
-// claims are a step of plain Takes, each on a key of its own. What take is for
+// fastTakes are a step of quick Takes, each on a key of its own. What take is for
 // a single op they are for several: quick, and sure to leave to the general
 // step whatever is more than to count.
-type claims struct {
-	of     [mostClaims]claim
-	shards [mostClaims]uint32 // each once, in the order in which they are locked
-	locks  int                // how many of shards there are
+type fastTakes struct {
+	of     [maxFastTakes]fastTake
+	shards [maxFastTakes]uint32 // each once, in the order in which they are locked
+	locks  int                  // how many of shards there are
 }
 
-// claim is what one Take asks of the slot of its key.
-type claim struct {
-	kind  *listed
+// fastTake is what one Take asks of the slot of its key.
+type fastTake struct {
+	class *limitClass
 	hash  uint64 // no other key of the step has the same
 	shard uint32
 	at    int32 // the slot, or absent
@@ -32,10 +32,10 @@ type claim struct {
 // absent stands for the slot of a key that the store does not hold.
 const absent = -1
 
-// takeAll carries out a step of Takes if claims can, and otherwise nothing. It
+// takeAll carries out a step of Takes if fastTakes can, and otherwise nothing. It
 // returns what take does.
 func (s *Store) takeAll(ops []core.Op, out []core.Decision) (now int64, done bool) {
-	var c claims
+	var c fastTakes
 	if !c.locate(s, ops) {
 		return unread, false
 	}
@@ -43,9 +43,9 @@ func (s *Store) takeAll(ops []core.Op, out []core.Decision) (now int64, done boo
 	for _, i := range c.shards[:c.locks] {
 		s.shards[i].lock()
 	}
-	due, late := false, c.late(s, now)
+	due, late := false, c.overtaken(s, now)
 	if !late && c.decide(s, ops, out, now) {
-		due, done = c.step(s, now), true
+		due, done = c.countSteps(s, now), true
 	}
 	for _, i := range c.shards[:c.locks] {
 		s.shards[i].mu.Unlock()
@@ -60,22 +60,22 @@ func (s *Store) takeAll(ops []core.Op, out []core.Decision) (now int64, done boo
 }
 
 // locate finds where the keys of all ops are. It reports whether each is a
-// plain Take under a limit that is steady, on a key of its own.
-func (c *claims) locate(s *Store, ops []core.Op) bool {
+// quick Take under a limit that is steady, on a key of its own.
+func (c *fastTakes) locate(s *Store, ops []core.Op) bool {
 	var subject uint64
 	for i := range ops {
 		op := &ops[i]
-		v := s.kinds.guess(op).Load()
-		if !plain(op) || v == nil || !v.matches(op) || v.steady.Every == 0 {
+		v := s.classes.lookup(op).Load()
+		if !quick(op) || v == nil || !v.matches(op) || v.steady.Every == 0 {
 			return false
 		}
 		if i == 0 || op.Key != ops[i-1].Key {
-			subject = s.subject(op.Key)
+			subject = s.keyHash(op.Key)
 			c.shards[c.locks] = s.shardOf(subject)
 			c.locks++
 		}
 		p := &c.of[i]
-		p.kind, p.hash, p.shard = v, v.hash(subject), s.shardOf(subject)
+		p.class, p.hash, p.shard = v, v.hash(subject), s.shardOf(subject)
 		for j := range i {
 			if c.of[j].hash == p.hash {
 				return false
@@ -89,8 +89,8 @@ func (c *claims) locate(s *Store, ops []core.Op) bool {
 	return true
 }
 
-// late tells whether another step has gone by a later instant.
-func (c *claims) late(s *Store, now int64) bool {
+// overtaken reports whether another step has gone by a later instant.
+func (c *fastTakes) overtaken(s *Store, now int64) bool {
 	for _, i := range c.shards[:c.locks] {
 		if now < s.shards[i].latest {
 			return true
@@ -99,8 +99,8 @@ func (c *claims) late(s *Store, now int64) bool {
 	return false
 }
 
-// step notes a step at now in its shards, and tells whether to tidy after it.
-func (c *claims) step(s *Store, now int64) (due bool) {
+// countSteps notes a step at now in its shards, and reports whether to tidy after it.
+func (c *fastTakes) countSteps(s *Store, now int64) (due bool) {
 	for _, i := range c.shards[:c.locks] {
 		h := &s.shards[i]
 		h.latest = now
@@ -112,46 +112,46 @@ func (c *claims) step(s *Store, now int64) (due bool) {
 
 // decide carries out the Takes, unless a slot is not as expected or is to
 // come or to go. Then it changes nothing, and out is not to be read.
-func (c *claims) decide(s *Store, ops []core.Op, out []core.Decision, now int64) bool {
+func (c *fastTakes) decide(s *Store, ops []core.Op, out []core.Decision, now int64) bool {
 	known := true
 	for i := range ops {
 		p, op, d := &c.of[i], &ops[i], &out[i]
-		if !p.weigh(s, op, d, now) {
+		if !p.evaluate(s, op, d, now) {
 			return false
 		}
 		known = known && p.at != absent
 	}
 	if !core.Granted(ops, out) {
-		return c.waive(ops, out)
+		return c.undoRefused(ops, out)
 	}
 	if known {
-		c.charge(s, ops, out)
+		c.commit(s, ops, out)
 	}
 	return known
 }
 
-// weigh decides a Take as if it were alone, and changes nothing. It reports
+// evaluate decides a Take as if it were alone, and changes nothing. It reports
 // whether it can, and the slot stays in use if it is refused. A
 // key without a slot is new for sure only where no bucket may have counted it.
-func (p *claim) weigh(s *Store, op *core.Op, d *core.Decision, now int64) (good bool) {
+func (p *fastTake) evaluate(s *Store, op *core.Op, d *core.Decision, now int64) (good bool) {
 	h, hash := &s.shards[p.shard], uint32(p.hash>>32)
 	i := h.seek(h.home(hash), hash, op.Key)
 	if i < 0 {
 		p.at = absent
-		_, _, good = p.kind.steady.Take(0, 0, now, op.Cost, d)
-		return good && h.buckets == 0 && s.keys.Load() <= s.max-mostClaims
+		_, _, good = p.class.steady.Take(0, 0, now, op.Cost, d)
+		return good && h.buckets == 0 && s.keys.Load() <= s.max-maxFastTakes
 	}
 	c := &h.slots[i]
-	if c.kind&^idle != p.kind.id || h.more(i) != nil {
+	if c.class&^idle != p.class.id || h.extState(i) != nil {
 		return false
 	}
 	p.at = int32(i)
-	p.used, p.mark, good = p.kind.steady.Take(c.used, c.mark, now, op.Cost, d)
+	p.used, p.mark, good = p.class.steady.Take(c.used, c.mark, now, op.Cost, d)
 	return good && d.ResetAfter > 0
 }
 
-// charge leaves the slots of all Takes that are allowed as weigh has decided.
-func (c *claims) charge(s *Store, ops []core.Op, out []core.Decision) {
+// commit leaves the slots of all Takes that are allowed as evaluate has decided.
+func (c *fastTakes) commit(s *Store, ops []core.Op, out []core.Decision) {
 	for i := range ops {
 		if !out[i].Allowed {
 			continue
@@ -159,19 +159,19 @@ func (c *claims) charge(s *Store, ops []core.Op, out []core.Decision) {
 		p := &c.of[i]
 		h := &s.shards[p.shard]
 		slot := &h.slots[p.at]
-		slot.used, slot.mark, slot.kind = p.used, p.mark, p.kind.id
+		slot.used, slot.mark, slot.class = p.used, p.mark, p.class.id
 	}
 }
 
-// waive makes the decisions on a refused step tell that nothing was charged. It
+// undoRefused makes the decisions on a refused step tell that nothing was charged. It
 // reports whether all slots stay in use.
-func (c *claims) waive(ops []core.Op, out []core.Decision) bool {
+func (c *fastTakes) undoRefused(ops []core.Op, out []core.Decision) bool {
 	for i := range ops {
 		p, d, n := &c.of[i], &out[i], ops[i].Cost
 		if !d.Allowed {
 			continue
 		}
-		p.kind.steady.Untake(d, n)
+		p.class.steady.Untake(d, n)
 		if d.ResetAfter == 0 && p.at != absent {
 			return false
 		}

@@ -15,12 +15,12 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// ruled is a plain Take of one unit under a rule.
+// ruled is a quick Take of one unit under a rule.
 func ruled(rule, key, text string) core.Op {
 	return core.Op{Rule: rule, Key: key, Limit: limit(text), Cost: 1}
 }
 
-// takings draws steps that are mostly of plain Takes, with all that keeps a step
+// takings draws steps that are mostly of quick Takes, with all that keeps a step
 // from being one in between.
 func takings(t *rapid.T, h *history) []core.Op {
 	h.now += rapid.SampledFrom([]int64{
@@ -38,7 +38,7 @@ func takings(t *rapid.T, h *history) []core.Op {
 	ops := make([]core.Op, rapid.SampledFrom([]int{1, 2, 2, 3, 3, 4, 10, 17}).Draw(t, "ops"))
 	for i := range ops {
 		rule := rapid.SampledFrom([]string{"a", "a", "b", "b", "c", "d"}).Draw(t, "rule")
-		key := rapid.SampledFrom([]string{"", "x", "y", "z", strings.Repeat("f", mostText+1)})
+		key := rapid.SampledFrom([]string{"", "x", "y", "z", strings.Repeat("f", maxText+1)})
 		ops[i] = core.Op{Rule: rule, Key: key.Draw(t, "key"), Limit: limits[rule],
 			Cost: rapid.SampledFrom([]int64{1, 1, 1, 1, 2, 6, 100}).Draw(t, "cost"),
 			Soft: rapid.IntRange(0, 3).Draw(t, "soft") == 0}
@@ -47,7 +47,7 @@ func takings(t *rapid.T, h *history) []core.Op {
 	return ops
 }
 
-// blemish makes few ops something else than a plain Take.
+// blemish makes few ops something else than a quick Take.
 func blemish(t *rapid.T, op *core.Op) {
 	switch rapid.IntRange(0, 60).Draw(t, "blemish") {
 	case 0:
@@ -138,7 +138,7 @@ func TestWhatIsMoreThanToCountIsLeftToTheGeneralStep(t *testing.T) {
 		}
 		general, _ := known(t)
 		want := make([]core.Decision, len(row.ops))
-		if err := general.carryOut(row.ops, want, unread); err != nil {
+		if err := general.decideStep(row.ops, want, unread); err != nil {
 			t.Fatal(err)
 		}
 		if !done {
@@ -177,8 +177,8 @@ func TestANewKeyOfARefusedStepMayBeCountedElsewhere(t *testing.T) {
 		done  bool
 	}{
 		"there is room":      {func(*Store) {}, true},
-		"the store is full":  {func(s *Store) { s.max = s.keys.Load() + mostClaims - 1 }, false},
-		"it may be a bucket": {func(s *Store) { s.shards[s.shardOf(s.subject("new"))].buckets = 1 }, false},
+		"the store is full":  {func(s *Store) { s.max = s.keys.Load() + maxFastTakes - 1 }, false},
+		"it may be a bucket": {func(s *Store) { s.shards[s.shardOf(s.keyHash("new"))].buckets = 1 }, false},
 	} {
 		s, _ := known(t)
 		row.spoil(s)
@@ -283,9 +283,9 @@ func TestAKeyThatASweepFoundIdleIsInUseAgain(t *testing.T) {
 	}
 	h := &s.shards[p.shard]
 	slot := &h.slots[h.find(&p, &step[0])]
-	slot.kind |= idle
-	if _, done := s.takeAll(step, make([]core.Decision, 2)); !done || slot.kind != p.kind {
-		t.Errorf("done %v, and the kind is %x, want %x", done, slot.kind, p.kind)
+	slot.class |= idle
+	if _, done := s.takeAll(step, make([]core.Decision, 2)); !done || slot.class != p.class {
+		t.Errorf("done %v, and the kind is %x, want %x", done, slot.class, p.class)
 	}
 }
 

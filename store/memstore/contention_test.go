@@ -126,7 +126,7 @@ func checkCounts(t *testing.T, s *Store) {
 			switch c := &h.slots[k]; {
 			case h.tags[k] == free:
 				continue
-			case c.kind&shared != 0:
+			case c.class&shared != 0:
 				mine++
 			default:
 				keys++
@@ -138,7 +138,7 @@ func checkCounts(t *testing.T, s *Store) {
 		}
 		buckets += int64(mine)
 	}
-	if keys != s.keys.Load() || buckets != s.spill.Load() {
-		t.Errorf("the store counts %d keys and %d buckets, and holds %d and %d", s.keys.Load(), s.spill.Load(), keys, buckets)
+	if keys != s.keys.Load() || buckets != s.overflowKeys.Load() {
+		t.Errorf("the store counts %d keys and %d buckets, and holds %d and %d", s.keys.Load(), s.overflowKeys.Load(), keys, buckets)
 	}
 }

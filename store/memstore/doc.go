@@ -16,7 +16,7 @@
 // good as new and forgets those. If it finds none, the new key is counted in an
 // overflow bucket, which it shares with others: the store is cut into at least
 // 64 shards by a seeded hash, and a shard has one such bucket for each pair of
-// rule and limit. Nobody can choose or guess with whom a key shares.
+// rule and limit. Nobody can choose or lookup with whom a key shares.
 //
 // So a flood of random keys costs no memory, lets nobody be forgotten who used
 // up a limit, and admits nobody for free. Its price is paid by new keys alone:

@@ -42,7 +42,7 @@ func newStore(t testing.TB, most int) (*Store, *fakeClock) {
 // hotAtOnce makes keys hot as soon as they are asked for.
 func hotAtOnce(s *Store) *Store {
 	for i := range s.shards {
-		s.shards[i].hotAfter = 1
+		s.shards[i].pinAfter = 1
 	}
 	return s
 }
@@ -95,7 +95,7 @@ func held(s *Store, op *core.Op) (st core.State, latest int64, ok bool) {
 		return st, h.latest, false
 	}
 	h.load(i, &st)
-	if r := h.hot.Load(); r != nil && r.kind == h.slots[i].kind&^idle && r.key == op.Key {
+	if r := h.pinned.Load(); r != nil && r.class == h.slots[i].class&^idle && r.key == op.Key {
 		st.Used, st.Mark = r.unpack(r.state.Load())
 	}
 	return clone(&st), max(h.latest, st.Mark), true

@@ -7,23 +7,23 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-var errCrowded = errors.New("no room for a new key")
+var errNoRoom = errors.New("no room for a new key")
 
-// hold finds the states of all ops. When the store is full it first looks for
+// findStates finds the states of all ops. When the store is full it first looks for
 // room, and only then sends new keys to overflow buckets. Looking for room
 // moves slots, so all is found anew after it.
-func (t *step) hold(s *Store, ops []core.Op) error {
-	err := t.holdAll(s, ops)
-	if err != errCrowded {
+func (t *step) findStates(s *Store, ops []core.Op) error {
+	err := t.tryFindStates(s, ops)
+	if err != errNoRoom {
 		return err
 	}
 	t.cancel(s)
-	t.crowded = true
+	t.full = true
 	s.makeRoom(t, len(ops))
-	return t.holdAll(s, ops)
+	return t.tryFindStates(s, ops)
 }
 
-func (t *step) holdAll(s *Store, ops []core.Op) error {
+func (t *step) tryFindStates(s *Store, ops []core.Op) error {
 	for i := range ops {
 		if j := t.twin(ops, i); j >= 0 {
 			t.join(i, j)
@@ -53,7 +53,7 @@ func (t *step) twin(ops []core.Op, i int) int {
 	return -1
 }
 
-// twins tells whether two ops are on the same key.
+// twins reports whether two ops are on the same key.
 func (t *step) twins(ops []core.Op, i, j int) bool {
 	return t.places[i] == t.places[j] && ops[i].Key == ops[j].Key && ops[i].Rule == ops[j].Rule &&
 		ops[i].Limit.Algorithm == ops[j].Limit.Algorithm
@@ -79,8 +79,8 @@ func (t *step) admit(s *Store, h *shard, ops []core.Op, i int) error {
 			h.load(b, t.shares[i])
 			t.shares[i].Log = slices.Clone(t.shares[i].Log)
 		}
-	case charged && !stays && !t.crowded:
-		return errCrowded
+	case charged && !stays && !t.full:
+		return errNoRoom
 	case charged, counted, b >= 0 && s.keys.Load() >= s.max:
 		return t.enter(h, b, ops, i)
 	default:
@@ -89,7 +89,7 @@ func (t *step) admit(s *Store, h *shard, ops []core.Op, i int) error {
 	return nil
 }
 
-// charged tells whether an op of the step charges the key of op i.
+// charged reports whether an op of the step charges the key of op i.
 func (t *step) charged(ops []core.Op, i int) bool {
 	for j := i; j < len(ops); j++ {
 		if ops[j].Verb == core.Take && ops[j].Cost > 0 && (j == i || t.twins(ops, i, j)) {

@@ -16,18 +16,18 @@ import (
 func heat(t *testing.T, s *Store, op core.Op) {
 	t.Helper()
 	n := 0
-	for ; !isHot(t, s, op) && n <= hotAfter+1; n++ {
+	for ; !isHot(t, s, op) && n <= pinAfter+1; n++ {
 		do(t, s, op)
 	}
-	if n != hotAfter && n != hotAfter+1 { // one that is new is inserted first
+	if n != pinAfter && n != pinAfter+1 { // one that is new is inserted first
 		t.Fatalf("hot after %d takes", n)
 	}
 }
 
-// isHot tells whether the op needs no lock.
+// isHot reports whether the op needs no lock.
 func isHot(t *testing.T, s *Store, op core.Op) bool {
 	t.Helper()
-	r := s.shards[s.shardOf(s.subject(op.Key))].hot.Load()
+	r := s.shards[s.shardOf(s.keyHash(op.Key))].pinned.Load()
 	return r != nil && r.key == op.Key
 }
 
@@ -167,13 +167,13 @@ func TestAHotKeyIsOneKeyUnderOneLimit(t *testing.T) {
 	s, _ := newStore(t, 0)
 	op := takes("key", limit("1/1m"))
 	heat(t, s, op)
-	v, err := s.kinds.of(&op)
+	v, err := s.classes.of(&op)
 	if err != nil {
 		t.Fatal(err)
 	}
-	hash := v.hash(s.subject(op.Key))
-	r := s.shards[s.shardOf(s.subject(op.Key))].hot.Load()
-	other := &listed{kind: v.kind, id: v.id + 1, steady: v.steady, salt: v.salt}
+	hash := v.hash(s.keyHash(op.Key))
+	r := s.shards[s.shardOf(s.keyHash(op.Key))].pinned.Load()
+	other := &limitClass{limitClassKey: v.limitClassKey, id: v.id + 1, steady: v.steady, salt: v.salt}
 	if !r.is(hash, v, op.Key) {
 		t.Error("the key is not itself")
 	}
@@ -188,25 +188,25 @@ func TestAHotKeyIsOneKeyUnderOneLimit(t *testing.T) {
 	}
 }
 
-// A kind knows which of its keys became hot last, until that is recalled.
+// A class knows which of its keys was pinned last, until that is recalled.
 func TestAKindPointsToItsLatestHotKey(t *testing.T) {
 	s, _ := newStore(t, 0)
 	first, second := takes("key", limit("100/1m")), takes("yek", limit("100/1m"))
-	for i := 0; s.shardOf(s.subject(second.Key)) == s.shardOf(s.subject(first.Key)); i++ {
+	for i := 0; s.shardOf(s.keyHash(second.Key)) == s.shardOf(s.keyHash(first.Key)); i++ {
 		second.Key = fmt.Sprint("yek", i)
 	}
-	v, err := s.kinds.of(&first)
+	v, err := s.classes.of(&first)
 	if err != nil {
 		t.Fatal(err)
 	}
 	latest := func() string {
-		if r := v.hot.Load(); r != nil {
+		if r := v.pinned.Load(); r != nil {
 			return r.key
 		}
 		return ""
 	}
 	recall := func(op core.Op) {
-		h := &s.shards[s.shardOf(s.subject(op.Key))]
+		h := &s.shards[s.shardOf(s.keyHash(op.Key))]
 		h.lock()
 		h.mu.Unlock()
 	}
@@ -223,13 +223,13 @@ func TestAKindPointsToItsLatestHotKey(t *testing.T) {
 	}
 }
 
-// Whatever the kind points to, a key counts its own units.
+// Whatever the class points to, a key counts its own units.
 func TestKeysOfAKindAreDecidedEachByItself(t *testing.T) {
 	s, _ := newStore(t, 0)
 	hot, cold := takes("key", limit("100/1m")), takes("yek", limit("100/1m"))
 	heat(t, s, hot)
 	for i, op := range []core.Op{cold, hot, cold, hot} {
-		want := []int64{99, 100 - hotAfter - 2, 98, 100 - hotAfter - 3}[i]
+		want := []int64{99, 100 - pinAfter - 2, 98, 100 - pinAfter - 3}[i]
 		if got := do(t, s, op)[0].Remaining; got != want {
 			t.Errorf("take %d leaves %d, want %d", i+1, got, want)
 		}
@@ -259,8 +259,8 @@ func TestAKeyIsHotAgainAfterItWasAsGoodAsNew(t *testing.T) {
 		for range 3 {
 			heat(t, s, op)
 			c.move(time.Minute)
-			s.shards[s.shardOf(s.subject(op.Key))].lock()
-			s.shards[s.shardOf(s.subject(op.Key))].mu.Unlock()
+			s.shards[s.shardOf(s.keyHash(op.Key))].lock()
+			s.shards[s.shardOf(s.keyHash(op.Key))].mu.Unlock()
 		}
 	}
 }
@@ -285,7 +285,7 @@ func TestAKeyThatIsHotNowAndThenGetsItsUnits(t *testing.T) {
 			case 7:
 				do(t, s, peeks("key", l))
 			case 11:
-				s.visit(start, sweepTidy, spare)
+				s.visit(start, sweepTidy, forgetSecondTime)
 			}
 		}
 	})
@@ -323,7 +323,7 @@ func TestAHotKeyStaysExactWhereItsWordEnds(t *testing.T) {
 }
 
 // A take that reads the clock, and is overtaken by one that reads it later and
-// finds the key as good as new, is not to take the clock for one that steps back.
+// finds the key fresh, is not to take the clock for one that steps back.
 func TestATakeOfAHotKeyThatIsOvertakenIsAtALaterInstant(t *testing.T) {
 	op := takes("key", limit("3/3s"))
 	now := start
@@ -357,7 +357,7 @@ func TestKeysThatTakeTurnsAreNotHot(t *testing.T) {
 	s, _ := newStore(t, 0)
 	oneShard(s)
 	l := limit("900/1h")
-	for range 2 * hotAfter {
+	for range 2 * pinAfter {
 		do(t, s, takes("a", l))
 		do(t, s, takes("b", l))
 	}
@@ -371,8 +371,8 @@ func TestKeysThatTakeTurnsAreNotHot(t *testing.T) {
 func TestAHotKeyIsRecalledToTheSlotOfItsRule(t *testing.T) {
 	s, _ := newStore(t, 0)
 	a, b := ruled("a", "key", "900/1h"), ruled("b", "key", "800/1h")
-	va, _ := s.kinds.of(&a)
-	vb, _ := s.kinds.of(&b)
+	va, _ := s.classes.of(&a)
+	vb, _ := s.classes.of(&b)
 	vb.salt = va.salt
 	do(t, s, b)
 	do(t, s, a)
@@ -382,9 +382,9 @@ func TestAHotKeyIsRecalledToTheSlotOfItsRule(t *testing.T) {
 	if !isHot(t, s, b) {
 		t.Fatal("not hot")
 	}
-	h := &s.shards[s.shardOf(s.subject("key"))]
-	i := slices.IndexFunc(h.slots, func(c slot) bool { return c.kind == vb.id })
-	j := slices.IndexFunc(h.slots, func(c slot) bool { return c.kind == va.id })
+	h := &s.shards[s.shardOf(s.keyHash("key"))]
+	i := slices.IndexFunc(h.slots, func(c entry) bool { return c.class == vb.id })
+	j := slices.IndexFunc(h.slots, func(c entry) bool { return c.class == va.id })
 	h.slots[i], h.slots[j] = h.slots[j], h.slots[i]
 	a.Verb, b.Verb = core.Peek, core.Peek
 	if got := do(t, s, a, b); got[0].Remaining != 899 || got[1].Remaining != 797 {

@@ -8,31 +8,31 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// mostBuckets is the most overflow buckets of a shard.
-const mostBuckets = 64
+// maxBuckets is the most overflow buckets of a shard.
+const maxBuckets = 64
 
 // findBucket returns the slot of the overflow bucket of the op's shard and
-// kind, or -1. A bucket is of one limit: units of one limit, read as those of
+// class, or -1. A bucket is of one limit: units of one limit, read as those of
 // another, would come back sooner.
-func (h *shard) findBucket(p *place, op *core.Op) int {
+func (h *shard) findBucket(p *location, op *core.Op) int {
 	if h.buckets == 0 {
 		return -1
 	}
-	hash := bucketHash(p.kind)
+	hash := bucketHash(p.class)
 	for i := h.home(hash); h.tags[i] != free; i = h.next(i) {
-		if h.slots[i].kind&^idle == p.kind|shared && h.kindOf(i).matches(op) {
+		if h.slots[i].class&^idle == p.class|shared && h.classOf(i).matches(op) {
 			return i
 		}
 	}
 	return -1
 }
 
-func bucketHash(id kindID) uint32 { return uint32(uint64(id) * spread >> 32) }
+func bucketHash(id classID) uint32 { return uint32(uint64(id) * spread >> 32) }
 
-func (h *shard) insertBucket(p *place) int {
+func (h *shard) insertBucket(p *location) int {
 	h.buckets++
-	h.store.spill.Add(1)
-	return h.add(slot{hash: bucketHash(p.kind), kind: p.kind | shared}, aside{})
+	h.store.overflowKeys.Add(1)
+	return h.add(entry{hash: bucketHash(p.class), class: p.class | shared}, ext{})
 }
 
 // enter makes op i count in its overflow bucket, which is slot b or, if b is
@@ -50,25 +50,25 @@ func (t *step) enter(h *shard, b int, ops []core.Op, i int) error {
 		h.load(b, t.shares[i])
 		return nil
 	}
-	if t.opened++; h.buckets+t.opened > mostBuckets {
+	if t.opened++; h.buckets+t.opened > maxBuckets {
 		return fmt.Errorf("%w (rule %q, limit %v)", ErrFull, ops[i].Rule, ops[i].Limit)
 	}
 	return nil
 }
 
-// alter returns the ops as the overflow buckets are to see them. A Reset would
+// useOverflow returns the ops as the overflow buckets are to see them. A Reset would
 // free whoever else is counted there, so it only looks. Lease ids are the
 // key's own business, so they are told apart by key.
-func (t *step) alter(ops []core.Op) []core.Op {
-	t.altered = t.altered[:0]
+func (t *step) useOverflow(ops []core.Op) []core.Op {
+	t.changed = t.changed[:0]
 	for i, who := range t.holders {
 		if who != bucket {
 			continue
 		}
-		if len(t.altered) == 0 {
-			t.altered = append(t.altered, ops...)
+		if len(t.changed) == 0 {
+			t.changed = append(t.changed, ops...)
 		}
-		op := &t.altered[i]
+		op := &t.changed[i]
 		if op.Verb == core.Reset {
 			op.Verb, op.Cost = core.Peek, 0
 		}
@@ -76,19 +76,19 @@ func (t *step) alter(ops []core.Op) []core.Op {
 			op.Lease = leasesOf(op.Key) + op.Lease
 		}
 	}
-	if len(t.altered) == 0 {
+	if len(t.changed) == 0 {
 		return ops
 	}
-	return t.altered
+	return t.changed
 }
 
 // leasesOf is how the ids of the key's leases begin in an overflow bucket. It
 // is not how those of any other key begin.
 func leasesOf(key string) string { return strconv.Itoa(len(key)) + ":" + key }
 
-// leases tells whether the key holds a lease in the overflow bucket of slot b.
+// leases reports whether the key holds a lease in the overflow bucket of slot b.
 func (h *shard) leases(b int, key string, now int64) bool {
-	m := h.more(b)
+	m := h.extState(b)
 	if m == nil {
 		return false
 	}

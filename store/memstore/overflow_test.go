@@ -203,8 +203,8 @@ func TestOpsOfOneStepOnOneBucketShareItsUnits(t *testing.T) {
 func TestBucketsAreBounded(t *testing.T) {
 	for _, listed := range []bool{true, false} {
 		s, c := fullStore(t)
-		for i := 0; !listed && len(s.kinds.all) < mostKinds; i++ {
-			s.kinds.add(kind{strconv.Itoa(i), core.Limit{Quota: 1}})
+		for i := 0; !listed && len(s.classes.all) < maxClasses; i++ {
+			s.classes.add(limitClassKey{strconv.Itoa(i), core.Limit{Quota: 1}})
 		}
 		for i := range 66 {
 			op := takes("key", core.Limit{Quota: int64(i + 1), Period: time.Second})

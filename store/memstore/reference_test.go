@@ -54,7 +54,7 @@ func (r reference) peek(id ident, now int64) time.Duration {
 }
 
 // follow checks that the store holds what the reference holds. It may have
-// forgotten only keys that are as good as new, and changed only such as a sweep
+// forgotten only keys that are fresh, and changed only such as a sweep
 // has settled. What it holds must not lapse before the store looks for it.
 func (r reference) follow(t *rapid.T, s *Store, now int64) {
 	for id, want := range r {
@@ -108,8 +108,8 @@ var variants = map[core.Algorithm][]core.Limit{
 
 // names are keys; some just fit into a slot, and some just do not.
 var names = []string{
-	"", "a", "b", "c", "d", "e", strings.Repeat("f", mostText), strings.Repeat("f", mostText+1),
-	strings.Repeat("f", mostText) + "g", strings.Repeat("f", 300),
+	"", "a", "b", "c", "d", "e", strings.Repeat("f", maxText), strings.Repeat("f", maxText+1),
+	strings.Repeat("f", maxText) + "g", strings.Repeat("f", 300),
 }
 
 // history draws one step after the other.
@@ -166,17 +166,17 @@ func (h *history) note(ops []core.Op, out []core.Decision) {
 }
 
 func TestEveryHistoryIsDecidedAsByAMapOfStates(t *testing.T) {
-	full := newKinds()
-	for i := range mostKinds {
-		full.add(kind{"", core.Limit{Quota: int64(i + 1)}})
+	full := newInterner()
+	for i := range maxClasses {
+		full.add(limitClassKey{"", core.Limit{Quota: int64(i + 1)}})
 	}
 	for name, prepare := range map[string]func(*Store){
 		"spread over shards": func(*Store) {},
 		"in one shard":       func(s *Store) { oneShard(s) },
 		"always hot":         func(s *Store) { hotAtOnce(oneShard(s)) },
 		"in one shard with no kind listed": func(s *Store) {
-			oneShard(s).kinds = full
-			s.shards[0].kinds = full
+			oneShard(s).classes = full
+			s.shards[0].classes = full
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

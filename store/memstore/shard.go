@@ -9,25 +9,25 @@ import (
 )
 
 // shard is a part of the store with a lock of its own. Whatever is in it is
-// guarded by that lock, but for earliest and hot, which may be read without.
+// guarded by that lock, but for earliest and pinned, which may be read without.
 //
 // What a decision on a known key needs comes first, in two cache lines.
 type shard struct {
 	mu sync.Mutex
 	table
 	latest  int64  // the instant of the last step
-	pending int64  // no slot that the sweep has passed is as good as new before
+	pending int64  // no slot that the sweep has passed is fresh before
 	steps   uint32 // single steps carried out, to tidy now and then
 
 	recent uint32 // hash of the key that was asked for last
-	row    uint32 // how many times in a row
+	streak uint32 // how many times in a row
 
-	hotAfter uint32 // what row has to be, see the constant
-	hot      atomic.Pointer[hot]
+	pinAfter uint32 // what streak has to be, see the constant
+	pinned   atomic.Pointer[pinned]
 
-	earliest atomic.Int64 // no slot is as good as new before, see sweep
+	earliest atomic.Int64 // no slot is fresh before, see sweep
 	store    *Store
-	kinds    *kinds
+	classes  *interner
 	buckets  int        // overflow buckets among the slots
 	cursor   int        // where the sweep goes on
 	state    core.State // a copy of the state that is being decided
@@ -60,14 +60,14 @@ const (
 )
 
 func (h *shard) open(s *Store) {
-	h.store, h.kinds = s, s.kinds
-	h.pending, h.hotAfter = never, hotAfter
+	h.store, h.classes = s, s.classes
+	h.pending, h.pinAfter = never, pinAfter
 	h.earliest.Store(never)
 }
 
-// decide carries out a single op on a key that the store holds, and reports
+// decideOne carries out a single op on a key that the store holds, and reports
 // whether it does. It also returns when it has looked.
-func (s *Store) decide(ops []core.Op, out []core.Decision) (now int64, known bool, err error) {
+func (s *Store) decideOne(ops []core.Op, out []core.Decision) (now int64, known bool, err error) {
 	p, err := s.locate(&ops[0])
 	if err != nil {
 		return unread, false, err
@@ -82,7 +82,7 @@ func (s *Store) decide(ops []core.Op, out []core.Decision) (now int64, known boo
 
 // decide is the part of a step that needs the lock. The clock was read before
 // it, at now.
-func (h *shard) decide(p *place, ops []core.Op, out []core.Decision, now int64) (known, due bool) {
+func (h *shard) decide(p *location, ops []core.Op, out []core.Decision, now int64) (known, due bool) {
 	h.lock()
 	defer h.mu.Unlock()
 	i := h.find(p, &ops[0])
@@ -92,27 +92,27 @@ func (h *shard) decide(p *place, ops []core.Op, out []core.Decision, now int64) 
 	if now < h.latest {
 		now = h.store.clock()
 	}
-	due = h.step(now)
+	due = h.countStep(now)
 	h.load(i, &h.state)
 	states := [1]*core.State{&h.state}
 	core.Decide(ops, states[:], now, out)
-	h.settle(i, &h.state, p.kind, ops[0].Rule, &out[0])
+	h.keep(i, &h.state, p.class, ops[0].Rule, &out[0])
 	return true, due
 }
 
-// settle leaves slot i as a step has decided, under the limit of kind id.
-func (h *shard) settle(i int, st *core.State, id kindID, rule string, d *core.Decision) {
+// keep leaves slot i as a step has decided, under the limit of class id.
+func (h *shard) keep(i int, st *core.State, id classID, rule string, d *core.Decision) {
 	switch {
 	case d.ResetAfter == 0:
 		h.remove(i)
 	case st.Changed:
 		h.save(i, st, id, rule)
-		h.expect(newAt(d))
+		h.noteExpiry(freshAt(d))
 	}
 }
 
-// step notes a single step at now, and tells whether to tidy after it.
-func (h *shard) step(now int64) (due bool) {
+// countStep notes a single step at now, and reports whether to tidy after it.
+func (h *shard) countStep(now int64) (due bool) {
 	h.observe(now)
 	h.steps++
 	return h.steps%tidyEvery == 0
@@ -122,34 +122,34 @@ func (h *shard) step(now int64) (due bool) {
 // known of the time to come is void.
 func (h *shard) observe(now int64) {
 	if now < h.latest {
-		h.foresee(min(h.earliest.Load(), now))
+		h.lowerEarliest(min(h.earliest.Load(), now))
 		h.pending = min(h.pending, now)
 	}
 	h.latest = now
 }
 
-// newAt is when the key of a decision is as good as new.
-func newAt(d *core.Decision) int64 { return d.At + d.ResetAfter.Microseconds() }
+// freshAt is when the key of a decision is fresh.
+func freshAt(d *core.Decision) int64 { return d.At + d.ResetAfter.Microseconds() }
 
-// expect notes when a slot will be as good as new.
-func (h *shard) expect(at int64) {
+// noteExpiry notes when a slot will be fresh.
+func (h *shard) noteExpiry(at int64) {
 	if at >= h.pending { // which is not before h.earliest
 		return
 	}
 	h.pending = at
 	if at < h.earliest.Load() {
-		h.foresee(at)
+		h.lowerEarliest(at)
 	}
 }
 
-// foresee sets before when no slot is as good as new.
-func (h *shard) foresee(at int64) {
+// lowerEarliest sets before when no slot is fresh.
+func (h *shard) lowerEarliest(at int64) {
 	h.earliest.Store(at)
-	h.store.foresee(at)
+	h.store.lowerEarliest(at)
 }
 
 // add puts a slot into the table.
-func (h *shard) add(c slot, a aside) int {
+func (h *shard) add(c entry, a ext) int {
 	size := len(h.slots)
 	i := h.put(c, a)
 	if len(h.slots) != size {
@@ -161,9 +161,9 @@ func (h *shard) add(c slot, a aside) int {
 // remove forgets slot i.
 func (h *shard) remove(i int) {
 	h.state.Log, h.state.Head, h.state.Leases = nil, 0, nil // they may be those of the slot
-	if h.slots[i].kind&shared != 0 {
+	if h.slots[i].class&shared != 0 {
 		h.buckets--
-		h.store.spill.Add(-1)
+		h.store.overflowKeys.Add(-1)
 	} else {
 		h.store.keys.Add(-1)
 	}

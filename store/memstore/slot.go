@@ -6,99 +6,99 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// slot is what is kept of one key. It fills a cache line, so that a decision
+// entry is what is kept of one key. It fills a cache line, so that a decision
 // waits for memory once, and has no pointers, so that the garbage collector has
-// nothing to look at, however many keys there are. What does not fit is aside.
-type slot struct {
-	hash uint32
-	kind kindID
-	used int64
-	mark int64
-	size uint8 // of the key, or long
-	text [mostText]byte
+// nothing to look at, however many keys there are. What does not fit is in an ext.
+type entry struct {
+	hash  uint32
+	class classID
+	used  int64
+	mark  int64
+	size  uint8 // of the key, or long
+	text  [maxText]byte
 }
 
-// long is the size of a key that is kept aside.
+// long is the size of a key that is kept in an ext.
 const (
-	mostText = 39
-	long     = 255
+	maxText = 39
+	long    = 255
 )
 
-// aside is what few slots have: a key that is long, and more of its state.
-type aside struct {
+// ext is what few slots have: a key that is long, and more of its state.
+type ext struct {
 	key string
-	*more
+	*extState
 }
 
-// more holds what few algorithms, or few stores, need.
-type more struct {
+// extState holds what few algorithms, or few stores, need.
+type extState struct {
 	log    []core.Entry
 	head   int
 	leases []core.Lease
 	over   int64
-	kind   *kind // of a slot that is unlisted
+	class  *limitClassKey // of a slot that is uninterned
 }
 
-// newSlot returns the slot of a key, with a copy of it.
-func newSlot(p *place, key string) (c slot, a aside) {
-	c = slot{hash: p.hash, kind: p.kind, size: long}
-	if len(key) > mostText {
-		return c, aside{key: strings.Clone(key)}
+// newEntry returns the slot of a key, with a copy of it.
+func newEntry(p *location, key string) (c entry, a ext) {
+	c = entry{hash: p.hash, class: p.class, size: long}
+	if len(key) > maxText {
+		return c, ext{key: strings.Clone(key)}
 	}
 	c.size = uint8(copy(c.text[:], key))
 	return c, a
 }
 
-// more returns what is kept aside of the state of slot i, or nil.
-func (t *table) more(i int) *more {
-	if t.asides == nil {
+// extState returns what is kept apart of the state of slot i, or nil.
+func (t *table) extState(i int) *extState {
+	if t.exts == nil {
 		return nil
 	}
-	return t.asides[i].more
+	return t.exts[i].extState
 }
 
 // kindOf returns the rule and the limit under which slot i was written.
-func (h *shard) kindOf(i int) *kind {
-	id := h.slots[i].kind &^ marks
-	if id == unlisted {
-		return h.more(i).kind
+func (h *shard) classOf(i int) *limitClassKey {
+	id := h.slots[i].class &^ marks
+	if id == uninterned {
+		return h.extState(i).class
 	}
-	return &(*h.kinds.list.Load())[id].kind
+	return &(*h.classes.list.Load())[id].limitClassKey
 }
 
 // load copies the state of slot i into st. A log or leases are lent: whoever
 // changes them has to save.
 func (h *shard) load(i int, st *core.State) {
 	c := &h.slots[i]
-	st.Limit = h.kindOf(i).limit
+	st.Limit = h.classOf(i).limit
 	st.Used, st.Mark, st.Changed = c.used, c.mark, false
-	if m := h.more(i); m != nil {
+	if m := h.extState(i); m != nil {
 		st.Log, st.Head, st.Leases, st.Over = m.log, m.head, m.leases, m.over
 	} else if st.Log != nil || st.Leases != nil || st.Over != 0 {
 		st.Log, st.Head, st.Leases, st.Over = nil, 0, nil, 0
 	}
 }
 
-// save copies st, written under the limit of kind id, into slot i.
-func (h *shard) save(i int, st *core.State, id kindID, rule string) {
+// save copies st, written under the limit of class id, into slot i.
+func (h *shard) save(i int, st *core.State, id classID, rule string) {
 	c := &h.slots[i]
-	c.kind = id | c.kind&shared
+	c.class = id | c.class&shared
 	c.used, c.mark = st.Used, st.Mark
-	m := h.more(i)
-	if len(st.Log) == 0 && len(st.Leases) == 0 && st.Over == 0 && id != unlisted {
+	m := h.extState(i)
+	if len(st.Log) == 0 && len(st.Leases) == 0 && st.Over == 0 && id != uninterned {
 		if m != nil {
-			h.asides[i].more = nil
+			h.exts[i].extState = nil
 		}
 		return
 	}
 	if m == nil {
-		m = new(more)
-		h.putAside(i).more = m
+		m = new(extState)
+		h.putExt(i).extState = m
 	}
 	m.log, m.head, m.leases, m.over = st.Log, st.Head, st.Leases, st.Over
-	if id != unlisted {
-		m.kind = nil
-	} else if m.kind == nil || m.kind.limit != st.Limit {
-		m.kind = &kind{strings.Clone(rule), st.Limit}
+	if id != uninterned {
+		m.class = nil
+	} else if m.class == nil || m.class.limit != st.Limit {
+		m.class = &limitClassKey{strings.Clone(rule), st.Limit}
 	}
 }

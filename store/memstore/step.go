@@ -14,27 +14,27 @@ const (
 	nobody   holder = iota // a new key that the step cannot charge
 	itself                 // a slot of the key's own
 	itselfTo               // a slot to be inserted, for which room is reserved
-	bucket                 // the overflow bucket of the key's shard and kind
+	bucket                 // the overflow bucket of the key's shard and class
 )
 
 // step carries out any number of ops. It lives in a pool, so that none of this
 // is allocated anew.
 type step struct {
-	places  []place
+	places  []location
 	holders []holder
 	first   []int // the first op that has the same state
 	states  []core.State
 	shares  []*core.State // for each op, its state among states
 	locked  []uint32      // shards, in the order in which they are locked
-	altered []core.Op     // see alter
+	changed []core.Op     // see useOverflow
 	now     int64
 	booked  int  // keys for which room is reserved
 	opened  int  // overflow buckets to be inserted
-	crowded bool // no room was found: new keys go to overflow buckets
+	full    bool // no room was found: new keys go to overflow buckets
 }
 
-// carryOut does what Apply promises. The clock was read at now, or is unread.
-func (s *Store) carryOut(ops []core.Op, out []core.Decision, now int64) error {
+// decideStep does what Apply promises. The clock was read at now, or is unread.
+func (s *Store) decideStep(ops []core.Op, out []core.Decision, now int64) error {
 	t := s.steps.Get().(*step)
 	defer t.release(s)
 	if err := t.locate(s, ops); err != nil {
@@ -90,12 +90,12 @@ func (t *step) run(s *Store, ops []core.Op, out []core.Decision) (due bool, err 
 		h.steps++
 		due = due || h.steps%tidyEvery == 0
 	}
-	if err := t.hold(s, ops); err != nil {
+	if err := t.findStates(s, ops); err != nil {
 		return false, err
 	}
-	ops = t.alter(ops)
+	ops = t.useOverflow(ops)
 	core.Decide(ops, t.shares, t.now, out)
-	t.keep(s, ops, out)
+	t.keepAll(s, ops, out)
 	return due, nil
 }
 
@@ -112,10 +112,10 @@ func (t *step) cancel(s *Store) {
 	t.booked = 0
 }
 
-// keep leaves every state as the step has decided, once for all ops that share
+// keepAll leaves every state as the step has decided, once for all ops that share
 // it. A slot may have moved since it was found: inserting and removing move
 // slots.
-func (t *step) keep(s *Store, ops []core.Op, out []core.Decision) {
+func (t *step) keepAll(s *Store, ops []core.Op, out []core.Decision) {
 	for i := range ops {
 		if t.first[i] != i {
 			continue
@@ -138,12 +138,12 @@ func (t *step) keep(s *Store, ops []core.Op, out []core.Decision) {
 			}
 		}
 		if at >= 0 {
-			h.settle(at, st, p.kind, op.Rule, &out[i])
+			h.keep(at, st, p.class, op.Rule, &out[i])
 		}
 	}
 	for i, who := range t.holders {
 		if who == itselfTo && t.first[i] == i {
-			s.shards[t.places[i].shard].sweep(t.now, sweepInsert, spare)
+			s.shards[t.places[i].shard].sweep(t.now, sweepInsert, forgetSecondTime)
 		}
 	}
 }
@@ -152,8 +152,8 @@ func (t *step) keep(s *Store, ops []core.Op, out []core.Decision) {
 func (t *step) release(s *Store) {
 	clear(t.states)
 	clear(t.shares)
-	clear(t.altered)
-	t.altered, t.locked = t.altered[:0], t.locked[:0]
-	t.opened, t.crowded = 0, false
+	clear(t.changed)
+	t.changed, t.locked = t.changed[:0], t.locked[:0]
+	t.opened, t.full = 0, false
 	s.steps.Put(t)
 }

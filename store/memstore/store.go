@@ -17,9 +17,9 @@ import (
 const DefaultMaxKeys = 1 << 20
 
 const (
-	mostKeys     = 1 << 30
-	fewestShards = 64
-	mostShards   = 1 << 14
+	maxMaxKeys   = 1 << 30
+	minShards    = 64
+	maxShards    = 1 << 14
 	keysPerShard = 2048 // small enough that moving a shard's table stalls nobody
 )
 
@@ -48,18 +48,18 @@ type Options struct {
 // Store is a [core.Store] in memory. It is safe for concurrent use, needs no
 // Close, and is made by [New].
 type Store struct {
-	clock  func() int64
-	seed   maphash.Seed
-	kinds  *kinds
-	shards []shard
-	mask   uint64
-	max    int64
-	keys   atomic.Int64  // held or about to be, without overflow buckets
-	spill  atomic.Int64  // overflow buckets held
-	turn   atomic.Uint64 // the shard to be tidied next
-	steps  sync.Pool     // of *step
+	clock        func() int64
+	seed         maphash.Seed
+	classes      *interner
+	shards       []shard
+	mask         uint64
+	max          int64
+	keys         atomic.Int64  // held or about to be, without overflow buckets
+	overflowKeys atomic.Int64  // overflow buckets held
+	nextShard    atomic.Uint64 // the shard to be tidied next
+	steps        sync.Pool     // of *step
 
-	earliest atomic.Int64 // no slot of any shard is as good as new before
+	earliest atomic.Int64 // no slot of any shard is fresh before
 }
 
 var _ core.Store = (*Store)(nil)
@@ -67,8 +67,8 @@ var _ core.Store = (*Store)(nil)
 // New returns an empty store, or an error that names what is wrong with the
 // options.
 func New(o Options) (*Store, error) {
-	if o.MaxKeys < 0 || o.MaxKeys > mostKeys {
-		return nil, fmt.Errorf("memstore: MaxKeys %d is not within 0 to %d", o.MaxKeys, mostKeys)
+	if o.MaxKeys < 0 || o.MaxKeys > maxMaxKeys {
+		return nil, fmt.Errorf("memstore: MaxKeys %d is not within 0 to %d", o.MaxKeys, maxMaxKeys)
 	}
 	if o.MaxKeys == 0 {
 		o.MaxKeys = DefaultMaxKeys
@@ -78,12 +78,12 @@ func New(o Options) (*Store, error) {
 	}
 	n := shardsFor(o.MaxKeys)
 	s := &Store{
-		clock:  o.Clock,
-		seed:   maphash.MakeSeed(),
-		kinds:  newKinds(),
-		shards: make([]shard, n),
-		mask:   uint64(n - 1),
-		max:    int64(o.MaxKeys),
+		clock:   o.Clock,
+		seed:    maphash.MakeSeed(),
+		classes: newInterner(),
+		shards:  make([]shard, n),
+		mask:    uint64(n - 1),
+		max:     int64(o.MaxKeys),
 	}
 	s.earliest.Store(never)
 	s.steps.New = func() any { return new(step) }
@@ -106,7 +106,7 @@ func MustNew(o Options) *Store {
 // half and all of keysPerShard.
 func shardsFor(keys int) int {
 	n := 1 << bits.Len(uint((keys-1)/keysPerShard))
-	return min(max(n, fewestShards), mostShards)
+	return min(max(n, minShards), maxShards)
 }
 
 // monotonic returns a clock that starts at the system's time.
@@ -122,9 +122,9 @@ func monotonic() func() int64 {
 // valid, or [ErrFull]; nothing was charged then.
 func (s *Store) Apply(_ context.Context, ops []core.Op, out []core.Decision) error {
 	single, now, done := len(ops) == 1, int64(unread), false
-	if single && len(out) > 0 && plain(&ops[0]) {
+	if single && len(out) > 0 && quick(&ops[0]) {
 		now, done = s.take(&ops[0], &out[0])
-	} else if n := len(ops); n > 1 && n <= mostClaims && n <= len(out) {
+	} else if n := len(ops); n > 1 && n <= maxFastTakes && n <= len(out) {
 		now, done = s.takeAll(ops, out)
 	}
 	if done {
@@ -134,18 +134,18 @@ func (s *Store) Apply(_ context.Context, ops []core.Op, out []core.Decision) err
 		return err
 	}
 	if single && now == unread {
-		at, known, err := s.decide(ops, out)
+		at, known, err := s.decideOne(ops, out)
 		if known || err != nil {
 			return err
 		}
 		now = at
 	}
-	return s.carryOut(ops, out, now)
+	return s.decideStep(ops, out, now)
 }
 
 // Len returns how many keys the store holds, overflow buckets included. Keys
-// that are as good as new are among them until they are found and forgotten.
-func (s *Store) Len() int { return int(s.keys.Load() + s.spill.Load()) }
+// that are fresh are among them until they are found and forgotten.
+func (s *Store) Len() int { return int(s.keys.Load() + s.overflowKeys.Load()) }
 
 // reserve makes room for one more key, unless the store is full.
 func (s *Store) reserve() bool {

@@ -48,7 +48,7 @@ func TestAShardIsSmallAndThereAreEnough(t *testing.T) {
 			t.Errorf("%d keys: %d shards, want %d", row.keys, n, row.shards)
 		}
 	}
-	if n := unsafe.Sizeof(slot{}); n != 64 {
+	if n := unsafe.Sizeof(entry{}); n != 64 {
 		t.Errorf("a slot has %d bytes, want 64", n)
 	}
 }
@@ -252,14 +252,14 @@ func TestKeysRulesAndLeasesOutliveTheMemoryTheyCameIn(t *testing.T) {
 func TestKeysAreComparedAndNotOnlyTheirHashes(t *testing.T) {
 	s, _ := newStore(t, 0)
 	h := &oneShard(s).shards[0]
-	at := func(op *core.Op) place {
-		v, err := s.kinds.of(op)
+	at := func(op *core.Op) location {
+		v, err := s.classes.of(op)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return place{hash: 7, kind: v.id}
+		return location{hash: 7, class: v.id}
 	}
-	long := strings.Repeat("a", mostText)
+	long := strings.Repeat("a", maxText)
 	for _, key := range []string{"a", long + "a", long + "b"} {
 		op := takes(key, limit("1/1h"))
 		p := at(&op)
@@ -288,19 +288,19 @@ func TestKeysAreComparedAndNotOnlyTheirHashes(t *testing.T) {
 func TestKeysOfOneHashAreToldApartByRuleAndAlgorithm(t *testing.T) {
 	for _, listed := range []bool{true, false} {
 		s, _ := newStore(t, 0)
-		for i := 0; !listed && len(s.kinds.all) < mostKinds; i++ {
-			s.kinds.add(kind{strconv.Itoa(i), core.Limit{Quota: 1}})
+		for i := 0; !listed && len(s.classes.all) < maxClasses; i++ {
+			s.classes.add(limitClassKey{strconv.Itoa(i), core.Limit{Quota: 1}})
 		}
 		h := &oneShard(s).shards[0]
 		ops := []core.Op{takes("", limit("1/1h")), takes("", limit("1/1h fixed-window")), takes("", limit("1/1h"))}
 		ops[2].Rule = "other"
-		places := make([]place, len(ops))
+		places := make([]location, len(ops))
 		for i := range ops {
-			v, err := s.kinds.of(&ops[i])
+			v, err := s.classes.of(&ops[i])
 			if err != nil {
 				t.Fatal(err)
 			}
-			places[i] = place{kind: v.id, hash: bucketHash(v.id)}
+			places[i] = location{class: v.id, hash: bucketHash(v.id)}
 			b := h.insertBucket(&places[i])
 			h.save(b, &core.State{Limit: ops[i].Limit}, v.id, ops[i].Rule)
 			if n := h.find(&places[i], &ops[i]); n >= 0 {
@@ -311,7 +311,7 @@ func TestKeysOfOneHashAreToldApartByRuleAndAlgorithm(t *testing.T) {
 			h.save(n, &core.State{Limit: ops[i].Limit}, v.id, ops[i].Rule)
 		}
 		for i := range ops {
-			if n := h.find(&places[i], &ops[i]); n < 0 || *h.kindOf(n) != (kind{ops[i].Rule, ops[i].Limit}) {
+			if n := h.find(&places[i], &ops[i]); n < 0 || *h.classOf(n) != (limitClassKey{ops[i].Rule, ops[i].Limit}) {
 				t.Errorf("listed %v: op %d is not found", listed, i)
 			}
 		}
@@ -354,11 +354,11 @@ func TestAContextThatIsDoneDoesNotMatter(t *testing.T) {
 
 func TestMoreLimitsThanTheListHoldsStillCount(t *testing.T) {
 	s, _ := newStore(t, 0)
-	for i := range mostKinds + 10 {
+	for i := range maxClasses + 10 {
 		do(t, s, peeks("key", core.Limit{Quota: int64(i + 1), Period: time.Hour}))
 	}
-	if n := len(s.kinds.all); n != mostKinds {
-		t.Errorf("%d kinds are listed, want %d", n, mostKinds)
+	if n := len(s.classes.all); n != maxClasses {
+		t.Errorf("%d kinds are listed, want %d", n, maxClasses)
 	}
 	for i, want := range []bool{true, true, false} {
 		if got := do(t, s, takes("late", limit("2/7m")))[0].Allowed; got != want {
@@ -375,14 +375,14 @@ func TestMoreLimitsThanTheListHoldsStillCount(t *testing.T) {
 
 func TestADecisionNeedsTwoCacheLinesOfItsShard(t *testing.T) {
 	var h shard
-	last := unsafe.Offsetof(h.hot) + unsafe.Sizeof(h.hot) - 1
+	last := unsafe.Offsetof(h.pinned) + unsafe.Sizeof(h.pinned) - 1
 	if strconv.IntSize == 64 && (last/cacheLine != 1 || unsafe.Sizeof(h)%cacheLine != 0) {
 		t.Errorf("a decision needs bytes up to %d of %d, want two lines", last, unsafe.Sizeof(h))
 	}
 }
 
 func TestTheStateOfAHotKeyHasACacheLineOfItsOwn(t *testing.T) {
-	var r hot
+	var r pinned
 	at := unsafe.Offsetof(r.state)
 	if strconv.IntSize == 64 && (at != cacheLine || unsafe.Sizeof(r) != 2*cacheLine) {
 		t.Errorf("the state begins at byte %d of %d", at, unsafe.Sizeof(r))

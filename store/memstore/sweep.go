@@ -3,7 +3,7 @@ package memstore
 import "github.com/headgate/headgate/core"
 
 // How much is looked at, and how often. A sweep goes round the slots of a
-// shard, a few at a time, and forgets those that are as good as new. It also
+// shard, a few at a time, and forgets those that are fresh. It also
 // learns when the next of them will be, so that nothing is looked at in vain
 // before that.
 const (
@@ -11,77 +11,77 @@ const (
 	sweepTidy    = 64  // slots of another shard, each time it is tidied
 	sweepRoom    = 128 // slots looked at to make room in a full store
 	tidyEvery    = 256 // single steps of a shard from one tidying to the next
-	tidyInstants = 32  // of so many microseconds one is for hot keys to tidy in
+	tidyInstants = 32  // of so many microseconds one is for pinned keys to tidy in
 	tidyShards   = 16  // shards that are asked whether they need it
 	roomShards   = 64
 )
 
-// mercy says what a sweep does to a slot that is as good as new.
-type mercy uint8
+// secondChance says what a sweep does to a slot that is fresh.
+type secondChance uint8
 
 const (
-	forget mercy = iota
-	spare        // forget it only if it was idle before
+	forgetAtOnce     secondChance = iota
+	forgetSecondTime              // forget it only if it was idle before
 )
 
 // sweep looks at up to n slots and returns how many it looked at. When now was
 // read under another shard's lock it may be before this shard's last step; to
 // settle a slot at an instant that it has passed would take back time.
-func (h *shard) sweep(now int64, n int, m mercy) int {
+func (h *shard) sweep(now int64, n int, m secondChance) int {
 	now = max(now, h.latest)
 	if now < h.earliest.Load() {
 		return 0
 	}
 	for done := range n {
 		if h.cursor >= len(h.slots) {
-			h.foresee(h.pending)
+			h.lowerEarliest(h.pending)
 			h.restart()
 			if now < h.earliest.Load() {
 				return done
 			}
 		}
-		if len(h.slots) == 0 || !h.lapse(h.cursor, now, m) {
+		if len(h.slots) == 0 || !h.expire(h.cursor, now, m) {
 			h.cursor++
 		}
 	}
 	return n
 }
 
-// lapse forgets slot i if it is as good as new and not to be spared, and
+// expire forgets slot i if it is fresh and not to be spared, and
 // otherwise notes when it has to be looked at again.
-func (h *shard) lapse(i int, now int64, m mercy) bool {
+func (h *shard) expire(i int, now int64, m secondChance) bool {
 	if h.tags[i] == free {
 		return false
 	}
-	c, at := &h.slots[i], h.lapses(i, now)
+	c, at := &h.slots[i], h.expiry(i, now)
 	switch {
 	case at > now:
-		h.expect(at)
+		h.noteExpiry(at)
 		return false
-	case m == spare && c.kind&idle == 0:
-		c.kind |= idle
-		h.expect(now)
+	case m == forgetSecondTime && c.class&idle == 0:
+		c.class |= idle
+		h.noteExpiry(now)
 		return false
 	}
 	h.remove(i)
 	return true
 }
 
-// lapses is when slot i is as good as new, or now if it is already.
-func (h *shard) lapses(i int, now int64) int64 {
+// expiry is when slot i is fresh, or now if it is already.
+func (h *shard) expiry(i int, now int64) int64 {
 	c := &h.slots[i]
-	if h.more(i) == nil {
-		g := &(*h.kinds.list.Load())[c.kind&^marks].steady
+	if h.extState(i) == nil {
+		g := &(*h.classes.list.Load())[c.class&^marks].steady
 		if at, good := g.Fresh(c.used, c.mark, now); good {
 			return at
 		}
 	}
-	return h.peek(i, now)
+	return h.expiryByCore(i, now)
 }
 
-// peek asks core when slot i is as good as new. It settles a copy: a sweep may
+// expiryByCore asks core when slot i is fresh. It settles a copy: a sweep may
 // be as of a limit that is no longer in force, and is to change nothing.
-func (h *shard) peek(i int, now int64) int64 {
+func (h *shard) expiryByCore(i int, now int64) int64 {
 	q := &h.probe
 	h.load(i, &q.state)
 	q.log = append(q.log[:0], q.state.Log...)
@@ -92,7 +92,7 @@ func (h *shard) peek(i int, now int64) int64 {
 	core.Decide(q.op[:], states[:], now, q.out[:])
 	clear(q.leases) // the probe is not to hold on to their names
 	q.state.Log, q.state.Leases = nil, nil
-	return newAt(&q.out[0])
+	return freshAt(&q.out[0])
 }
 
 // restart makes the next sweep begin a new round.
@@ -110,7 +110,7 @@ func (h *shard) moved(from, to int) {
 // holds no lock.
 func (s *Store) tidy(now int64) {
 	for range tidyShards {
-		if s.visit(now, sweepTidy, spare) > 0 {
+		if s.visit(now, sweepTidy, forgetSecondTime) > 0 {
 			return
 		}
 	}
@@ -118,17 +118,17 @@ func (s *Store) tidy(now int64) {
 
 // visit sweeps the next shard, unless it is busy, and returns how many slots
 // it looked at.
-func (s *Store) visit(now int64, n int, m mercy) int {
-	h := &s.shards[s.turn.Add(1)&s.mask]
+func (s *Store) visit(now int64, n int, m secondChance) int {
+	h := &s.shards[s.nextShard.Add(1)&s.mask]
 	if now < h.earliest.Load() || !h.mu.TryLock() {
 		return 0
 	}
 	defer h.mu.Unlock()
-	h.recall()
+	h.unpin()
 	return h.sweep(now, n, m)
 }
 
-// makeRoom looks for keys that are as good as new, in the shards of the step,
+// makeRoom looks for keys that are fresh, in the shards of the step,
 // which it has locked, and then in others, until n more keys have room or
 // enough was looked at.
 func (s *Store) makeRoom(t *step, n int) {
@@ -137,22 +137,22 @@ func (s *Store) makeRoom(t *step, n int) {
 	}
 	left := sweepRoom
 	for _, i := range t.locked {
-		left -= s.shards[i].sweep(t.now, left, forget)
+		left -= s.shards[i].sweep(t.now, left, forgetAtOnce)
 	}
 	for range roomShards {
 		if left <= 0 || s.keys.Load()+int64(n) <= s.max {
 			return
 		}
-		left -= s.visit(t.now, left, forget)
+		left -= s.visit(t.now, left, forgetAtOnce)
 	}
-	if left == sweepRoom && s.turn.Load()&s.mask < roomShards {
-		s.survey()
+	if left == sweepRoom && s.nextShard.Load()&s.mask < roomShards {
+		s.rescan()
 	}
 }
 
-// foresee notes that a shard may have a slot that is as good as new at that
+// lowerEarliest notes that a shard may have a slot that is fresh at that
 // instant.
-func (s *Store) foresee(at int64) {
+func (s *Store) lowerEarliest(at int64) {
 	for {
 		old := s.earliest.Load()
 		if old <= at || s.earliest.CompareAndSwap(old, at) {
@@ -161,13 +161,13 @@ func (s *Store) foresee(at int64) {
 	}
 }
 
-// survey finds anew when the first slot will be as good as new. A shard that
+// rescan finds anew when the first slot will be fresh. A shard that
 // learns of an earlier one meanwhile is either read or lowers it afterwards.
-func (s *Store) survey() {
+func (s *Store) rescan() {
 	s.earliest.Store(never)
 	first := int64(never)
 	for i := range s.shards {
 		first = min(first, s.shards[i].earliest.Load())
 	}
-	s.foresee(first)
+	s.lowerEarliest(first)
 }

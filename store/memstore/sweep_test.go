@@ -25,7 +25,7 @@ func TestMemoryComesBackAsOneKeyIsAskedFor(t *testing.T) {
 				t.Fatal(out[0], err)
 			}
 		}
-		if got, want := size(s), len(s.shards)*2*fewestSlots; got > want {
+		if got, want := size(s), len(s.shards)*2*minSlots; got > want {
 			t.Errorf("%v: %d slots are left of %d, want at most %d", l, got, full, want)
 		}
 		checkCounts(t, s)
@@ -67,12 +67,12 @@ func TestNothingIsLookedAtBeforeItCanLapse(t *testing.T) {
 	s, c := newStore(t, 0)
 	h := &oneShard(s).shards[0]
 	fill(t, s, "long", 100, limit("1/1h"))
-	if n := h.sweep(c.now.Load(), 1000, forget); n != 0 {
+	if n := h.sweep(c.now.Load(), 1000, forgetAtOnce); n != 0 {
 		t.Errorf("%d slots looked at, want 0", n)
 	}
 	fill(t, s, "short", 1, limit("1/1s"))
 	c.move(time.Second)
-	h.sweep(c.now.Load(), 1000, forget)
+	h.sweep(c.now.Load(), 1000, forgetAtOnce)
 	if got, want := h.earliest.Load(), start+time.Hour.Microseconds(); s.Len() != 100 || got != want {
 		t.Errorf("%d keys held, the next lapses at %d, want 100 and %d", s.Len(), got, want)
 	}
@@ -85,12 +85,12 @@ func TestAKeyInUseIsSparedByOneRoundOfTheSweep(t *testing.T) {
 	for range 3 {
 		do(t, s, op)
 		c.move(time.Second)
-		h.sweep(c.now.Load(), len(h.slots), spare)
+		h.sweep(c.now.Load(), len(h.slots), forgetSecondTime)
 		if s.Len() != 1 {
 			t.Fatal("a key that comes every second is forgotten")
 		}
 	}
-	h.sweep(c.now.Load(), len(h.slots)+1, spare)
+	h.sweep(c.now.Load(), len(h.slots)+1, forgetSecondTime)
 	if s.Len() != 0 {
 		t.Error("a key that came no more is still held after a second round")
 	}
@@ -104,14 +104,14 @@ func TestMemoryComesBackWhenTheClockHasCaughtUp(t *testing.T) {
 	fill(t, s, "key", 1000, limit("1/1s"))
 	c.move(-time.Hour)
 	do(t, s, takes("one", limit("1/2h")))
-	h.sweep(c.now.Load(), 4*len(h.slots), spare)
+	h.sweep(c.now.Load(), 4*len(h.slots), forgetSecondTime)
 	c.move(time.Second)
-	h.sweep(c.now.Load(), 4*len(h.slots), spare)
+	h.sweep(c.now.Load(), 4*len(h.slots), forgetSecondTime)
 	if n := s.Len(); n != 1001 {
 		t.Errorf("%d keys held before it has caught up, want 1001", n)
 	}
 	c.move(time.Hour)
-	h.sweep(c.now.Load(), 4*len(h.slots), spare)
+	h.sweep(c.now.Load(), 4*len(h.slots), forgetSecondTime)
 	if n := s.Len(); n != 1 {
 		t.Errorf("%d keys held after it has caught up, want 1", n)
 	}
@@ -126,7 +126,7 @@ func TestASweepDoesNotTakeBackTime(t *testing.T) {
 	c.move(500 * time.Millisecond)
 	op.Key = "later"
 	do(t, s, op)
-	h.sweep(start+10_000, 100, forget)
+	h.sweep(start+10_000, 100, forgetAtOnce)
 	st, _, ok := held(s, &op)
 	if want := start + 500_000; !ok || st.Mark != want {
 		t.Errorf("held %v, used since %d, want %d", ok, st.Mark, want)
@@ -159,24 +159,24 @@ func halfSwept(t *testing.T, hashes []uint32, short, n int) *shard {
 		if i == short {
 			op.Limit = limit("1/1m")
 		}
-		v, err := s.kinds.of(&op)
+		v, err := s.classes.of(&op)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.reserve()
-		h.save(h.insert(&place{hash: hash, kind: v.id}, &op), &core.State{Limit: op.Limit, Used: 1, Mark: start}, v.id, op.Rule)
+		h.save(h.insert(&location{hash: hash, class: v.id}, &op), &core.State{Limit: op.Limit, Used: 1, Mark: start}, v.id, op.Rule)
 	}
 	h.observe(start)
-	h.foresee(start)
-	h.sweep(start, n, spare)
+	h.lowerEarliest(start)
+	h.sweep(start, n, forgetSecondTime)
 	return h
 }
 
 // grow adds slots until the table is moved.
 func grow(h *shard) {
-	first := h.slots[0].kind
+	first := h.slots[0].class
 	for size := len(h.slots); len(h.slots) == size; {
-		i := h.add(slot{hash: 1 << 31}, aside{})
+		i := h.add(entry{hash: 1 << 31}, ext{})
 		h.save(i, &core.State{Used: 1, Mark: start}, first, "")
 	}
 }
@@ -193,7 +193,7 @@ func TestASweepFindsWhatMovesBehindIt(t *testing.T) {
 	} {
 		h := halfSwept(t, row.hashes, row.short, row.n)
 		row.move(h)
-		h.sweep(start, 100, spare)
+		h.sweep(start, 100, forgetSecondTime)
 		if got, want := h.earliest.Load(), start+time.Minute.Microseconds(); got != want {
 			t.Errorf("%s: the first slot is expected to lapse at %d, want %d", name, got, want)
 		}

@@ -8,10 +8,10 @@ import "slices"
 // looked at that is not the one. A table may have any size, so that it can grow
 // by little and waste little.
 type table struct {
-	tags   []uint8 // for each slot some bits of its hash, or free
-	slots  []slot
-	asides []aside // of each slot, or nil if none has any
-	count  int
+	tags  []uint8 // for each slot some bits of its hash, or free
+	slots []entry
+	exts  []ext // of each slot, or nil if none has any
+	count int
 }
 
 const free uint8 = 0
@@ -20,10 +20,10 @@ func tagOf(hash uint32) uint8 { return max(1, uint8(hash)) }
 
 // The table is moved to a larger one when more than 7/8 of it are taken, and to
 // a smaller one when fewer than 1/4 are. That leaves it 3/4 full.
-const fewestSlots = 8
+const minSlots = 8
 
 // roomFor is the size that a table of n keys is moved to.
-func roomFor(n int) int { return max(fewestSlots, n*4/3+1) }
+func roomFor(n int) int { return max(minSlots, n*4/3+1) }
 
 // home is where a slot with that hash should lie. It keeps the order of the
 // hashes, so that moving a table runs through both in order.
@@ -39,23 +39,23 @@ func (t *table) next(i int) int {
 }
 
 // put adds a slot, which is not in the table yet, and returns its place.
-func (t *table) put(c slot, a aside) int {
+func (t *table) put(c entry, a ext) int {
 	if 8*(t.count+1) > 7*len(t.slots) {
 		t.resize(t.count + 1)
 	}
 	t.count++
-	return t.place(&c, a)
+	return t.fill(&c, a)
 }
 
-// place puts a slot into the first free place from its home on.
-func (t *table) place(c *slot, a aside) int {
+// fill puts a slot into the first free place from its home on.
+func (t *table) fill(c *entry, a ext) int {
 	i := t.home(c.hash)
 	for t.tags[i] != free {
 		i = t.next(i)
 	}
 	t.tags[i], t.slots[i] = tagOf(c.hash), *c
-	if a != (aside{}) {
-		*t.putAside(i) = a
+	if a != (ext{}) {
+		*t.putExt(i) = a
 	}
 	return i
 }
@@ -72,21 +72,21 @@ func (t *table) seek(i int, hash uint32, key string) int {
 	return -1
 }
 
-// isOf tells whether slot i holds that key.
+// isOf reports whether slot i holds that key.
 func (t *table) isOf(i int, key string) bool {
 	c := &t.slots[i]
 	if c.size == long {
-		return t.asides[i].key == key
+		return t.exts[i].key == key
 	}
 	return string(c.text[:c.size]) == key
 }
 
-// putAside makes room for what slot i has aside.
-func (t *table) putAside(i int) *aside {
-	if t.asides == nil {
-		t.asides = make([]aside, len(t.slots))
+// putExt makes room for the ext of slot i.
+func (t *table) putExt(i int) *ext {
+	if t.exts == nil {
+		t.exts = make([]ext, len(t.slots))
 	}
-	return &t.asides[i]
+	return &t.exts[i]
 }
 
 // cut takes slot i out, moves those that it had displaced back towards their
@@ -98,19 +98,19 @@ func (t *table) cut(i int, moved func(from, to int)) {
 			continue
 		}
 		t.tags[i], t.slots[i] = t.tags[j], t.slots[j]
-		if t.asides != nil {
-			t.asides[i] = t.asides[j]
+		if t.exts != nil {
+			t.exts[i] = t.exts[j]
 		}
 		moved(j, i)
 		i = j
 	}
-	t.tags[i], t.slots[i] = free, slot{}
-	if t.asides != nil {
-		t.asides[i] = aside{}
+	t.tags[i], t.slots[i] = free, entry{}
+	if t.exts != nil {
+		t.exts[i] = ext{}
 	}
 }
 
-// between tells whether a slot that lies at j and has its home at h may lie at
+// between reports whether a slot that lies at j and has its home at h may lie at
 // i, which comes before j: whether i is not before h.
 func (t *table) between(h, i, j int) bool {
 	if i <= j {
@@ -119,25 +119,25 @@ func (t *table) between(h, i, j int) bool {
 	return h <= i && h > j
 }
 
-// sparse tells whether the table should be moved to a smaller one.
+// sparse reports whether the table should be moved to a smaller one.
 func (t *table) sparse() bool {
-	return len(t.slots) > 2*fewestSlots && 4*t.count < len(t.slots)
+	return len(t.slots) > 2*minSlots && 4*t.count < len(t.slots)
 }
 
 // resize moves the slots to a table with room for n. The room that the
 // allocator would add in vain is used.
 func (t *table) resize(n int) {
 	old := *t
-	t.slots = slices.Grow([]slot(nil), roomFor(n))
+	t.slots = slices.Grow([]entry(nil), roomFor(n))
 	t.slots = t.slots[:cap(t.slots)]
-	t.tags, t.asides = make([]uint8, len(t.slots)), nil
+	t.tags, t.exts = make([]uint8, len(t.slots)), nil
 	for k, tag := range old.tags {
 		switch {
 		case tag == free:
-		case old.asides == nil:
-			t.place(&old.slots[k], aside{})
+		case old.exts == nil:
+			t.fill(&old.slots[k], ext{})
 		default:
-			t.place(&old.slots[k], old.asides[k])
+			t.fill(&old.slots[k], old.exts[k])
 		}
 	}
 }

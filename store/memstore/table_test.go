@@ -18,15 +18,15 @@ func TestTableKeepsWhatIsPutUntilItIsCut(t *testing.T) {
 		rapid.Uint32Min(math.MaxUint32-1<<28), rapid.Uint32())
 	rapid.Check(t, func(t *rapid.T) {
 		var tab table
-		model, long := map[int64]uint32{}, map[int64]aside{}
+		model, long := map[int64]uint32{}, map[int64]ext{}
 		next := int64(1)
 		t.Repeat(map[string]func(*rapid.T){
 			"put": func(t *rapid.T) {
 				h := hash.Draw(t, "hash")
 				if rapid.Bool().Draw(t, "long") {
-					long[next] = aside{key: strconv.FormatInt(next, 10), more: new(more)}
+					long[next] = ext{key: strconv.FormatInt(next, 10), extState: new(extState)}
 				}
-				tab.put(slot{hash: h, used: next}, long[next])
+				tab.put(entry{hash: h, used: next}, long[next])
 				model[next] = h
 				next++
 			},
@@ -45,7 +45,7 @@ func TestTableKeepsWhatIsPutUntilItIsCut(t *testing.T) {
 				if tab.count != len(model) {
 					t.Fatalf("%d slots counted, want %d", tab.count, len(model))
 				}
-				if 8*tab.count > 7*len(tab.slots) || len(tab.slots) > 2*fewestSlots && 4*tab.count < len(tab.slots) {
+				if 8*tab.count > 7*len(tab.slots) || len(tab.slots) > 2*minSlots && 4*tab.count < len(tab.slots) {
 					t.Fatalf("%d of %d slots are taken", tab.count, len(tab.slots))
 				}
 				for id, h := range model {
@@ -53,9 +53,9 @@ func TestTableKeepsWhatIsPutUntilItIsCut(t *testing.T) {
 					if i < 0 {
 						t.Fatalf("slot %d of hash %d is lost", id, h)
 					}
-					var got aside
-					if tab.asides != nil {
-						got = tab.asides[i]
+					var got ext
+					if tab.exts != nil {
+						got = tab.exts[i]
 					}
 					if got != long[id] {
 						t.Fatalf("what slot %d has aside is lost", id)

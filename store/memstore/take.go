@@ -2,7 +2,7 @@ package memstore
 
 import "github.com/headgate/headgate/core"
 
-// take carries out a plain Take, unless there is more to it than to count: the
+// take carries out a quick Take, unless there is more to it than to count: the
 // key is new, its limit has changed, or core has to tell. It reports whether it
 // has, and when it has looked, or unread if that is of no use any more.
 //
@@ -10,11 +10,11 @@ import "github.com/headgate/headgate/core"
 // is read before the lock is taken, so that it is held for a short time; what
 // was read counts unless another step has gone by a later instant.
 func (s *Store) take(op *core.Op, d *core.Decision) (now int64, done bool) {
-	v := s.kinds.guess(op).Load()
+	v := s.classes.lookup(op).Load()
 	if v == nil || !v.matches(op) || v.steady.Every == 0 {
 		return unread, false
 	}
-	if r := v.hot.Load(); r != nil && r.key == op.Key {
+	if r := v.pinned.Load(); r != nil && r.key == op.Key {
 		now = s.clock()
 		if r.take(v, op, now, d) {
 			s.tidySometimes(now)
@@ -24,7 +24,7 @@ func (s *Store) take(op *core.Op, d *core.Decision) (now int64, done bool) {
 		return h.take(hash, v, op, now, d)
 	}
 	hash, h := s.shardFor(op.Key, v)
-	r := h.hot.Load()
+	r := h.pinned.Load()
 	now = s.clock()
 	if r != nil && r.is(hash, v, op.Key) && r.take(v, op, now, d) {
 		s.tidySometimes(now)
@@ -33,9 +33,9 @@ func (s *Store) take(op *core.Op, d *core.Decision) (now int64, done bool) {
 	return h.take(hash, v, op, now, d)
 }
 
-// shardFor returns the hash of a key of kind v, and the shard that it is in.
-func (s *Store) shardFor(key string, v *listed) (hash uint64, h *shard) {
-	subject := s.subject(key)
+// shardFor returns the hash of a key of class v, and the shard that it is in.
+func (s *Store) shardFor(key string, v *limitClass) (hash uint64, h *shard) {
+	subject := s.keyHash(key)
 	return v.hash(subject), &s.shards[s.shardOf(subject)]
 }
 
@@ -48,17 +48,17 @@ func (s *Store) tidySometimes(now int64) {
 }
 
 // take is the part of a take that needs the lock. It reports as that does.
-func (h *shard) take(hash uint64, v *listed, op *core.Op, now int64, d *core.Decision) (at int64, done bool) {
+func (h *shard) take(hash uint64, v *limitClass, op *core.Op, now int64, d *core.Decision) (at int64, done bool) {
 	h.mu.Lock()
-	if r := h.hot.Load(); r != nil && r.hash == uint32(hash>>32) {
-		h.recall()
+	if r := h.pinned.Load(); r != nil && r.hash == uint32(hash>>32) {
+		h.unpin()
 	}
 	if now < h.latest {
 		h.mu.Unlock()
 		return unread, false
 	}
 	i := h.seek(h.home(uint32(hash>>32)), uint32(hash>>32), op.Key)
-	if i < 0 || !h.charge(i, v, now, op.Cost, d) {
+	if i < 0 || !h.commit(i, v, now, op.Cost, d) {
 		h.mu.Unlock()
 		return now, false
 	}
@@ -72,11 +72,11 @@ func (h *shard) take(hash uint64, v *listed, op *core.Op, now int64, d *core.Dec
 	return now, true
 }
 
-// charge carries out a plain Take on slot i, if that is as expected and
-// stays in use. If the slot changes, it lapses later than was expected before.
-func (h *shard) charge(i int, v *listed, now, cost int64, d *core.Decision) bool {
+// commit carries out a quick Take on slot i, if that is as expected and
+// stays in use. If the slot changes, it is fresh later than was expected before.
+func (h *shard) commit(i int, v *limitClass, now, cost int64, d *core.Decision) bool {
 	c := &h.slots[i]
-	if c.kind&^idle != v.id || h.more(i) != nil {
+	if c.class&^idle != v.id || h.extState(i) != nil {
 		return false
 	}
 	used, mark, good := v.steady.Take(c.used, c.mark, now, cost, d)
@@ -84,15 +84,15 @@ func (h *shard) charge(i int, v *listed, now, cost int64, d *core.Decision) bool
 	case !good || d.ResetAfter == 0:
 		return false
 	case d.Allowed:
-		c.used, c.mark, c.kind = used, mark, v.id
+		c.used, c.mark, c.class = used, mark, v.id
 	}
-	h.heat(i, v)
+	h.countHit(i, v)
 	return true
 }
 
-// plain reports whether the op is a Take that core.Steady can decide if its limit
+// quick reports whether the op is a Take that core.Steady can decide if its limit
 // is steady. Nothing that core.CheckOps looks for is wrong with it.
-func plain(op *core.Op) bool {
+func quick(op *core.Op) bool {
 	return op.Verb == core.Take && op.Limit.Algorithm == core.GCRA && op.Cost > 0 &&
 		op.MaxWait == 0 && op.At == 0 && op.ResetAfter == 0
 }

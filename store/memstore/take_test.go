@@ -8,7 +8,7 @@ import (
 
 func TestAnOpThatIsNotPlainIsLookedAtByCore(t *testing.T) {
 	good := takes("key", limit("1/1h"))
-	if !plain(&good) {
+	if !quick(&good) {
 		t.Error("a Take of one unit is not plain")
 	}
 	for name, spoil := range map[string]func(*core.Op){
@@ -22,7 +22,7 @@ func TestAnOpThatIsNotPlainIsLookedAtByCore(t *testing.T) {
 	} {
 		bad := good
 		spoil(&bad)
-		if plain(&bad) {
+		if quick(&bad) {
 			t.Errorf("plain in spite of its %s", name)
 		}
 	}
