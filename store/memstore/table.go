@@ -1,6 +1,13 @@
 package memstore
 
-import "slices"
+import (
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/headgate/headgate/core"
+)
 
 // table is a hash table with open addressing: a slot lies at the home of its
 // hash or, if that is taken, in the next free place after it. The way there
@@ -139,5 +146,171 @@ func (t *table) resize(n int) {
 		default:
 			t.fill(&old.slots[k], old.exts[k])
 		}
+	}
+}
+
+// shard is a part of the store with a lock of its own. Whatever is in it is
+// guarded by that lock, but for earliest and pinned, which may be read without.
+//
+// What a decision on a known key needs comes first, in two cache lines.
+type shard struct {
+	mu sync.Mutex
+	table
+	latest  int64  // the instant of the last step
+	pending int64  // no slot that the sweep has passed is fresh before
+	steps   uint32 // single steps carried out, to tidy now and then
+
+	recent uint32 // hash of the key that was asked for last
+	streak uint32 // how many times in a row
+
+	pinAfter uint32 // what streak has to be, see the constant
+	pinned   atomic.Pointer[pinned]
+
+	earliest atomic.Int64 // no slot is fresh before, see sweep
+	store    *Store
+	classes  *interner
+	buckets  int        // overflow buckets among the slots
+	cursor   int        // where the sweep goes on
+	state    core.State // a copy of the state that is being decided
+	probe    probe
+	_        [pad]byte
+}
+
+// cacheLine is the size of one on nearly all machines, and pad makes a shard a
+// number of them.
+const (
+	cacheLine = 64
+	pad       = 32
+)
+
+// probe is what it takes to ask for the state of a slot.
+type probe struct {
+	op    [1]core.Op
+	out   [1]core.Decision
+	state core.State
+
+	// Copies of what the state points to.
+	log    []core.Entry
+	leases []core.Lease
+}
+
+// never is an instant that does not come, and unread one that no clock shows.
+const (
+	never  = math.MaxInt64
+	unread = math.MinInt64
+)
+
+func (h *shard) open(s *Store) {
+	h.store, h.classes = s, s.classes
+	h.pending, h.pinAfter = never, pinAfter
+	h.earliest.Store(never)
+}
+
+// decideOne carries out a single op on a key that the store holds, and reports
+// whether it does. It also returns when it has looked.
+func (s *Store) decideOne(ops []core.Op, out []core.Decision) (now int64, known bool, err error) {
+	p, err := s.locate(&ops[0])
+	if err != nil {
+		return unread, false, err
+	}
+	now = s.clock()
+	known, due := s.shards[p.shard].decide(&p, ops, out, now)
+	if due {
+		s.tidy(now)
+	}
+	return now, known, nil
+}
+
+// decide is the part of a step that needs the lock. The clock was read before
+// it, at now.
+func (h *shard) decide(p *location, ops []core.Op, out []core.Decision, now int64) (known, due bool) {
+	h.lock()
+	defer h.mu.Unlock()
+	i := h.find(p, &ops[0])
+	if i < 0 {
+		return false, false
+	}
+	if now < h.latest {
+		now = h.store.clock()
+	}
+	due = h.countStep(now)
+	h.load(i, &h.state)
+	states := [1]*core.State{&h.state}
+	core.Decide(ops, states[:], now, out)
+	h.keep(i, &h.state, p.class, ops[0].Rule, &out[0])
+	return true, due
+}
+
+// keep leaves slot i as a step has decided, under the limit of class id.
+func (h *shard) keep(i int, st *core.State, id classID, rule string, d *core.Decision) {
+	switch {
+	case d.ResetAfter == 0:
+		h.remove(i)
+	case st.Changed:
+		h.save(i, st, id, rule)
+		h.noteExpiry(freshAt(d))
+	}
+}
+
+// countStep notes a single step at now, and reports whether to tidy after it.
+func (h *shard) countStep(now int64) (due bool) {
+	h.observe(now)
+	h.steps++
+	return h.steps%tidyEvery == 0
+}
+
+// observe notes the time of a step. When the clock has stepped back, what was
+// known of the time to come is void.
+func (h *shard) observe(now int64) {
+	if now < h.latest {
+		h.lowerEarliest(min(h.earliest.Load(), now))
+		h.pending = min(h.pending, now)
+	}
+	h.latest = now
+}
+
+// freshAt is when the key of a decision is fresh.
+func freshAt(d *core.Decision) int64 { return d.At + d.ResetAfter.Microseconds() }
+
+// noteExpiry notes when a slot will be fresh.
+func (h *shard) noteExpiry(at int64) {
+	if at >= h.pending { // which is not before h.earliest
+		return
+	}
+	h.pending = at
+	if at < h.earliest.Load() {
+		h.lowerEarliest(at)
+	}
+}
+
+// lowerEarliest sets before when no slot is fresh.
+func (h *shard) lowerEarliest(at int64) {
+	h.earliest.Store(at)
+	h.store.lowerEarliest(at)
+}
+
+// add puts a slot into the table.
+func (h *shard) add(c entry, a ext) int {
+	size := len(h.slots)
+	i := h.put(c, a)
+	if len(h.slots) != size {
+		h.restart()
+	}
+	return i
+}
+
+// remove forgets slot i.
+func (h *shard) remove(i int) {
+	h.state.Log, h.state.Head, h.state.Leases = nil, 0, nil // they may be those of the slot
+	if h.slots[i].class&shared != 0 {
+		h.buckets--
+		h.store.overflowKeys.Add(-1)
+	} else {
+		h.store.keys.Add(-1)
+	}
+	h.cut(i, h.moved)
+	if h.sparse() {
+		h.resize(h.count)
+		h.restart()
 	}
 }

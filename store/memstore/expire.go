@@ -1,6 +1,8 @@
 package memstore
 
-import "github.com/headgate/headgate/core"
+import (
+	"github.com/headgate/headgate/core"
+)
 
 // How much is looked at, and how often. A sweep goes round the slots of a
 // shard, a few at a time, and forgets those that are fresh. It also

@@ -1,0 +1,392 @@
+package memstore
+
+import (
+	"math/bits"
+	"slices"
+	"sync/atomic"
+
+	"github.com/headgate/headgate/core"
+)
+
+// take carries out a quick Take, unless there is more to it than to count: the
+// key is new, its limit has changed, or core has to tell. It reports whether it
+// has, and when it has looked, or unread if that is of no use any more.
+//
+// Nearly all decisions are made here, so it is written to be quick. The clock
+// is read before the lock is taken, so that it is held for a short time; what
+// was read counts unless another step has gone by a later instant.
+func (s *Store) take(op *core.Op, d *core.Decision) (now int64, done bool) {
+	v := s.classes.lookup(op).Load()
+	if v == nil || !v.matches(op) || v.steady.Every == 0 {
+		return unread, false
+	}
+	if r := v.pinned.Load(); r != nil && r.key == op.Key {
+		now = s.clock()
+		if r.take(v, op, now, d) {
+			s.tidySometimes(now)
+			return now, true
+		}
+		hash, h := s.shardFor(op.Key, v)
+		return h.take(hash, v, op, now, d)
+	}
+	hash, h := s.shardFor(op.Key, v)
+	r := h.pinned.Load()
+	now = s.clock()
+	if r != nil && r.is(hash, v, op.Key) && r.take(v, op, now, d) {
+		s.tidySometimes(now)
+		return now, true
+	}
+	return h.take(hash, v, op, now, d)
+}
+
+// shardFor returns the hash of a key of class v, and the shard that it is in.
+func (s *Store) shardFor(key string, v *limitClass) (hash uint64, h *shard) {
+	subject := s.keyHash(key)
+	return v.hash(subject), &s.shards[s.shardOf(subject)]
+}
+
+// tidySometimes is for takes without the lock. The instant draws who tidies: a count
+// that all share, or a random number, would cost too much.
+func (s *Store) tidySometimes(now int64) {
+	if uint64(now)*spread>>32%tidyInstants == 0 {
+		s.tidy(now)
+	}
+}
+
+// take is the part of a take that needs the lock. It reports as that does.
+func (h *shard) take(hash uint64, v *limitClass, op *core.Op, now int64, d *core.Decision) (at int64, done bool) {
+	h.mu.Lock()
+	if r := h.pinned.Load(); r != nil && r.hash == uint32(hash>>32) {
+		h.unpin()
+	}
+	if now < h.latest {
+		h.mu.Unlock()
+		return unread, false
+	}
+	i := h.seek(h.home(uint32(hash>>32)), uint32(hash>>32), op.Key)
+	if i < 0 || !h.commit(i, v, now, op.Cost, d) {
+		h.mu.Unlock()
+		return now, false
+	}
+	h.latest = now
+	h.steps++
+	due := h.steps%tidyEvery == 0
+	h.mu.Unlock()
+	if due {
+		h.store.tidy(now)
+	}
+	return now, true
+}
+
+// commit carries out a quick Take on slot i, if that is as expected and
+// stays in use. If the slot changes, it is fresh later than was expected before.
+func (h *shard) commit(i int, v *limitClass, now, cost int64, d *core.Decision) bool {
+	c := &h.slots[i]
+	if c.class&^idle != v.id || h.extState(i) != nil {
+		return false
+	}
+	used, mark, good := v.steady.Take(c.used, c.mark, now, cost, d)
+	switch {
+	case !good || d.ResetAfter == 0:
+		return false
+	case d.Allowed:
+		c.used, c.mark, c.class = used, mark, v.id
+	}
+	h.countHit(i, v)
+	return true
+}
+
+// quick reports whether the op is a Take that core.Steady can decide if its limit
+// is steady. Nothing that core.CheckOps looks for is wrong with it.
+func quick(op *core.Op) bool {
+	return op.Verb == core.Take && op.Limit.Algorithm == core.GCRA && op.Cost > 0 &&
+		op.MaxWait == 0 && op.At == 0 && op.ResetAfter == 0
+}
+
+// pinned is a key that is asked for time and again. As long as its shard points to
+// it, what the key has used is here and not in its slot, in one word, so that
+// whoever asks for the key needs no lock, however many they are. All else that
+// touches the shard takes the lock and unpins the key first. Its class points to it
+// too, until another key of the class is pinned: the hottest is found without a hash.
+type pinned struct {
+	base  int64 // the instant from which marks count
+	bits  uint8 // of a mark in state
+	hash  uint32
+	class classID
+	key   string
+
+	// The state is in a cache line of its own: it is written all the time, and
+	// those who look whether this is their key need not wait for that.
+	_     [cacheLine - 40]byte
+	state atomic.Uint64 // see pack, or unpinned
+	_     [cacheLine - 8]byte
+}
+
+// minMarkBits of a mark reach for 71 minutes.
+const minMarkBits = 32
+
+// unpinned stands in place of what was used when that is in the slot again. It
+// reads as more than the limit allows, which is for core to decide.
+const unpinned = 1<<64 - 1
+
+// pinAfter is how often in a row a shard is asked for a key before the key is
+// pinned, which takes two allocations.
+const pinAfter = 64
+
+// pack puts the units in use and below them the microseconds from base to mark
+// into a word.
+func (r *pinned) pack(used, mark int64) uint64 {
+	return uint64(used)<<(r.bits&63) | uint64(mark-r.base)
+}
+
+func (r *pinned) unpack(w uint64) (used, mark int64) {
+	used = int64(w >> (r.bits & 63))
+	return used, r.base + int64(w-uint64(used)<<(r.bits&63))
+}
+
+// is reports whether this is the key of a class.
+func (r *pinned) is(hash uint64, v *limitClass, key string) bool {
+	return r.hash == uint32(hash>>32) && r.class == v.id && r.key == key
+}
+
+// take carries out a quick Take of the key, which is of class v, at now, if its limit can
+// and the key stays in use.
+func (r *pinned) take(v *limitClass, op *core.Op, now int64, d *core.Decision) (done bool) {
+	if (now-r.base)>>(r.bits&63) != 0 {
+		return false
+	}
+	for {
+		w := r.state.Load()
+		used, mark := r.unpack(w)
+		used, mark, good := v.steady.Take(used, mark, now, op.Cost, d)
+		if !good {
+			return false
+		}
+		if !d.Allowed {
+			return d.ResetAfter > 0
+		}
+		if r.state.CompareAndSwap(w, r.pack(used, mark)) {
+			return true
+		}
+	}
+}
+
+// countHit notes that slot i, of class v and with no extState, was
+// asked for.
+func (h *shard) countHit(i int, v *limitClass) {
+	c := &h.slots[i]
+	if h.recent != c.hash {
+		h.recent, h.streak = c.hash, 0
+	}
+	left := bits.LeadingZeros64(uint64(v.steady.Most) + 1)
+	if h.streak++; h.streak != h.pinAfter || left < minMarkBits {
+		return
+	}
+	h.unpin()
+	r := &pinned{base: c.mark, bits: uint8(left), hash: c.hash, class: v.id}
+	if c.size == long {
+		r.key = h.exts[i].key
+	} else {
+		r.key = string(c.text[:c.size])
+	}
+	r.state.Store(r.pack(c.used, c.mark))
+	h.pinned.Store(r)
+	v.pinned.Store(r)
+}
+
+// unpin puts what the shard's pinned key has used back into its slot.
+func (h *shard) unpin() {
+	r := h.pinned.Load()
+	if r == nil {
+		return
+	}
+	h.pinned.Store(nil)
+	(*h.classes.list.Load())[r.class].pinned.CompareAndSwap(r, nil)
+	h.streak = 0
+	i := h.seek(h.home(r.hash), r.hash, r.key)
+	for h.slots[i].class&^idle != r.class {
+		i = h.seek(h.next(i), r.hash, r.key)
+	}
+	c := &h.slots[i]
+	c.used, c.mark = r.unpack(r.state.Swap(unpinned))
+	h.latest = max(h.latest, c.mark)
+}
+
+// lock is for all but a Take of a key that is not the pinned one.
+func (h *shard) lock() {
+	h.mu.Lock()
+	h.unpin()
+}
+
+// maxFastTakes is the most ops that are carried out as fastTakes, which lie on the
+// stack.
+const maxFastTakes = 16
+
+// fastTakes are a step of quick Takes, each on a key of its own. What take is for
+// a single op they are for several: quick, and sure to leave to the general
+// step whatever is more than to count.
+type fastTakes struct {
+	of     [maxFastTakes]fastTake
+	shards [maxFastTakes]uint32 // each once, in the order in which they are locked
+	locks  int                  // how many of shards there are
+}
+
+// fastTake is what one Take asks of the slot of its key.
+type fastTake struct {
+	class *limitClass
+	hash  uint64 // no other key of the step has the same
+	shard uint32
+	at    int32 // the slot, or absent
+	used  int64 // as the slot is to be once the Take is charged
+	mark  int64
+}
+
+// absent stands for the slot of a key that the store does not hold.
+const absent = -1
+
+// takeAll carries out a step of Takes if fastTakes can, and otherwise nothing. It
+// returns what take does.
+func (s *Store) takeAll(ops []core.Op, out []core.Decision) (now int64, done bool) {
+	var c fastTakes
+	if !c.locate(s, ops) {
+		return unread, false
+	}
+	now = s.clock()
+	for _, i := range c.shards[:c.locks] {
+		s.shards[i].lock()
+	}
+	due, late := false, c.overtaken(s, now)
+	if !late && c.decide(s, ops, out, now) {
+		due, done = c.countSteps(s, now), true
+	}
+	for _, i := range c.shards[:c.locks] {
+		s.shards[i].mu.Unlock()
+	}
+	switch {
+	case late:
+		return unread, false
+	case due:
+		s.tidy(now)
+	}
+	return now, done
+}
+
+// locate finds where the keys of all ops are. It reports whether each is a
+// quick Take under a limit that is steady, on a key of its own.
+func (c *fastTakes) locate(s *Store, ops []core.Op) bool {
+	var subject uint64
+	for i := range ops {
+		op := &ops[i]
+		v := s.classes.lookup(op).Load()
+		if !quick(op) || v == nil || !v.matches(op) || v.steady.Every == 0 {
+			return false
+		}
+		if i == 0 || op.Key != ops[i-1].Key {
+			subject = s.keyHash(op.Key)
+			c.shards[c.locks] = s.shardOf(subject)
+			c.locks++
+		}
+		p := &c.of[i]
+		p.class, p.hash, p.shard = v, v.hash(subject), s.shardOf(subject)
+		for j := range i {
+			if c.of[j].hash == p.hash {
+				return false
+			}
+		}
+	}
+	if c.locks > 1 {
+		slices.Sort(c.shards[:c.locks])
+		c.locks = len(slices.Compact(c.shards[:c.locks]))
+	}
+	return true
+}
+
+// overtaken reports whether another step has gone by a later instant.
+func (c *fastTakes) overtaken(s *Store, now int64) bool {
+	for _, i := range c.shards[:c.locks] {
+		if now < s.shards[i].latest {
+			return true
+		}
+	}
+	return false
+}
+
+// countSteps notes a step at now in its shards, and reports whether to tidy after it.
+func (c *fastTakes) countSteps(s *Store, now int64) (due bool) {
+	for _, i := range c.shards[:c.locks] {
+		h := &s.shards[i]
+		h.latest = now
+		h.steps++
+		due = due || h.steps%tidyEvery == 0
+	}
+	return due
+}
+
+// decide carries out the Takes, unless a slot is not as expected or is to
+// come or to go. Then it changes nothing, and out is not to be read.
+func (c *fastTakes) decide(s *Store, ops []core.Op, out []core.Decision, now int64) bool {
+	known := true
+	for i := range ops {
+		p, op, d := &c.of[i], &ops[i], &out[i]
+		if !p.evaluate(s, op, d, now) {
+			return false
+		}
+		known = known && p.at != absent
+	}
+	if !core.Granted(ops, out) {
+		return c.undoRefused(ops, out)
+	}
+	if known {
+		c.commit(s, ops, out)
+	}
+	return known
+}
+
+// evaluate decides a Take as if it were alone, and changes nothing. It reports
+// whether it can, and the slot stays in use if it is refused. A
+// key without a slot is new for sure only where no bucket may have counted it.
+func (p *fastTake) evaluate(s *Store, op *core.Op, d *core.Decision, now int64) (good bool) {
+	h, hash := &s.shards[p.shard], uint32(p.hash>>32)
+	i := h.seek(h.home(hash), hash, op.Key)
+	if i < 0 {
+		p.at = absent
+		_, _, good = p.class.steady.Take(0, 0, now, op.Cost, d)
+		return good && h.buckets == 0 && s.keys.Load() <= s.max-maxFastTakes
+	}
+	c := &h.slots[i]
+	if c.class&^idle != p.class.id || h.extState(i) != nil {
+		return false
+	}
+	p.at = int32(i)
+	p.used, p.mark, good = p.class.steady.Take(c.used, c.mark, now, op.Cost, d)
+	return good && d.ResetAfter > 0
+}
+
+// commit leaves the slots of all Takes that are allowed as evaluate has decided.
+func (c *fastTakes) commit(s *Store, ops []core.Op, out []core.Decision) {
+	for i := range ops {
+		if !out[i].Allowed {
+			continue
+		}
+		p := &c.of[i]
+		h := &s.shards[p.shard]
+		slot := &h.slots[p.at]
+		slot.used, slot.mark, slot.class = p.used, p.mark, p.class.id
+	}
+}
+
+// undoRefused makes the decisions on a refused step tell that nothing was charged. It
+// reports whether all slots stay in use.
+func (c *fastTakes) undoRefused(ops []core.Op, out []core.Decision) bool {
+	for i := range ops {
+		p, d, n := &c.of[i], &out[i], ops[i].Cost
+		if !d.Allowed {
+			continue
+		}
+		p.class.steady.Untake(d, n)
+		if d.ResetAfter == 0 && p.at != absent {
+			return false
+		}
+	}
+	return true
+}
