@@ -10,7 +10,7 @@ import (
 // door is where clients come in. It belongs to who holds Proxy.turn.
 type door struct {
 	listener *net.TCPListener // nil while the port is closed
-	done     chan struct{}    // closed when nobody accepts any more; nil while nobody does
+	done     chan struct{}    // closed when the listener is no longer served; nil while it is not
 	jam      []net.Conn       // fills the queue of a blackhole
 }
 

@@ -95,7 +95,7 @@ func startNode(t testing.TB) (s *Server, bus string) {
 	return s, bus
 }
 
-// complete tells whether the node sees every slot served and n masters.
+// complete reports whether the node sees every slot served and n masters.
 func complete(ctx context.Context, c *redis.Client, n int) bool {
 	info, err := c.ClusterInfo(ctx).Result()
 	if err != nil || !strings.Contains(info, "cluster_state:ok") {

@@ -37,7 +37,7 @@ func Replicated(t testing.TB, n int) (masters, replicas []*Server) {
 	return masters, replicas
 }
 
-// inStep tells whether the node sees n masters with a replica each, all of them
+// inStep reports whether the node sees n masters with a replica each, all of them
 // well, and is linked to its master if it is a replica.
 func inStep(ctx context.Context, c *redis.Client, n int) bool {
 	if !complete(ctx, c, n) {
@@ -54,8 +54,8 @@ func inStep(ctx context.Context, c *redis.Client, n int) bool {
 	return strings.Contains(info, "master_link_status:up")
 }
 
-// Feeds tells whether a master, by what it says of replication, sends a replica
-// what is written. For up to a second after the replica has its copy, until it
+// Feeds reports whether a master, by what it says of replication, sends a replica
+// all writes. For up to a second after the replica has its copy, until it
 // has confirmed that, the master keeps new writes back.
 func Feeds(info string) bool {
 	return strings.Contains(info, "state=online") && !strings.Contains(info, ",offset=0,")

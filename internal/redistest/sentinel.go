@@ -70,7 +70,7 @@ func startSentinel(t testing.TB, host, port string) *Server {
 	return start(t, func() []string { return []string{conf, "--sentinel"} })
 }
 
-// informed tells whether the sentinel knows the replica and both its peers.
+// informed reports whether the sentinel knows the replica and both its peers.
 func informed(ctx context.Context, s *Server) bool {
 	c := redis.NewSentinelClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, DisableIdentity: true})
 	defer c.Close()

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/tally"
@@ -18,7 +17,7 @@ import (
 
 func TestMiniredisDecidesAsSpecified(t *testing.T) {
 	t.Parallel()
-	factory := stores(t, connect(t, miniredis.RunT(t).Addr()), Options{})
+	factory := stores(t, connect(t, mini(t).Addr()), Options{})
 	storetest.Timelines(t, factory)
 	storetest.Contention(t, factory)
 	diff(t, 500, storetest.NewModel, factory)

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/test"
@@ -53,7 +52,7 @@ func TestAFullServerGoesOnLimitingWhereTheStateHasOneSize(t *testing.T) {
 // Servers before Redis 7 refuse the line that asks for that, and so does
 // miniredis.
 func TestAServerThatKnowsNoFlagsIsAskedWithoutThem(t *testing.T) {
-	m := miniredis.RunT(t)
+	m := mini(t)
 	s, _ := fresh(t, m.Addr(), Options{})
 	if s.plain.Load() {
 		t.Fatal("nothing was asked yet")

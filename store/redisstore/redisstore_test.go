@@ -5,17 +5,30 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/test"
 	"github.com/redis/go-redis/v9"
 )
 
 // patient is a timeout that a busy test machine does not reach.
 const patient = 30 * time.Second
+
+// mini starts a miniredis. Its integers are those of the platform, and 32 bits
+// hold no instant.
+func mini(t testing.TB) *miniredis.Miniredis {
+	t.Helper()
+	if strconv.IntSize < 64 {
+		test.Skip(t, "miniredis has integers of 32 bits on this platform")
+	}
+	return miniredis.RunT(t)
+}
 
 func connect(t testing.TB, addr string) *redis.Client {
 	t.Helper()
