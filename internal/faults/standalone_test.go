@@ -129,7 +129,7 @@ func standaloneFaults() []fault {
 		network("garbage-that-is-a-reply", faultproxy.Fault{Garbage: "*6\r\n:1\r\n:9\r\n:1\r\n:1\r\n:1\r\n$1\r\nx\r\n"}, 400*ms, something),
 		{name: "flapping", sees: something, brief: true, inflict: flap},
 		{name: "cut-request-at-each-byte", sees: something, inflict: cutRequests},
-		{name: "cut-reply-at-each-byte", sees: something, inflict: func(s *scene) { cutReplies(s, false) }},
+		{name: "cut-reply-at-each-byte", sees: something, brief: true, inflict: func(s *scene) { cutReplies(s, false) }},
 		{name: "reset-reply-at-each-byte", sees: something, inflict: func(s *scene) { cutReplies(s, true) }},
 		network("cut-at-random-bytes", faultproxy.Fault{Life: 3000}, 3*time.Second, something),
 		{name: "drop-nth-reply", sees: something, brief: true, inflict: dropReplies},
