@@ -26,6 +26,16 @@ const (
 	calls   = 40
 )
 
+const (
+	// patience is how long a call may take where no reply is lost, and how long the
+	// search for an order may.
+	patience = 5 * time.Minute
+
+	// lost is after what time a caller gives up a reply. One that is late for lack of
+	// a processor counts as lost, which the model allows.
+	lost = 500 * time.Millisecond
+)
+
 // request is what a caller asks for: a unit of a key, or that it be made new.
 type request struct {
 	key   string
@@ -139,16 +149,18 @@ func losses(p *faultproxy.Proxy) func(*rand.Rand) {
 	}
 }
 
-func connect(t *testing.T, addr string, o redis.Options) *redis.Client {
-	o.Addr = addr
+// connect returns a client that waits for a reply for so long.
+func connect(t *testing.T, addr string, timeout time.Duration) *redis.Client {
+	o := redis.Options{Addr: addr, ContextTimeoutEnabled: true,
+		DialTimeout: patience, PoolTimeout: patience, WriteTimeout: patience, ReadTimeout: timeout}
 	c := redis.NewClient(&o)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
 
-func redisStore(t *testing.T, addr string) core.Store {
+func redisStore(t *testing.T, addr string, timeout time.Duration) core.Store {
 	t.Helper()
-	s, err := redisstore.New(connect(t, addr, redis.Options{ContextTimeoutEnabled: true}), redisstore.Options{})
+	s, err := redisstore.New(connect(t, addr, timeout), redisstore.Options{Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,21 +176,23 @@ func check(t *testing.T, name string, history []porcupine.Operation) {
 			unknown++
 		}
 	}
-	if result := porcupine.CheckOperationsTimeout(model, history, time.Minute); result != porcupine.Ok {
+	if result := porcupine.CheckOperationsTimeout(model, history, patience); result != porcupine.Ok {
 		t.Errorf("%s: %d calls, of which %d failed: %v", name, len(history), unknown, result)
 	}
 }
 
 func TestWhatCallersAreToldCanBePutIntoOneOrder(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	check(t, "memory", record(through(memstore.MustNew(memstore.Options{})), peace))
-	check(t, "Redis", record(through(redisStore(t, server.Addr)), peace))
+	check(t, "Redis", record(through(redisStore(t, server.Addr, time.Minute)), peace))
 }
 
 func TestWhatCallersAreToldCanBePutIntoOneOrderAlsoWhenRepliesAreLost(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	p := faultproxy.New(t, server.Addr)
-	history := record(through(redisStore(t, p.Addr)), losses(p))
+	history := record(through(redisStore(t, p.Addr, lost)), losses(p))
 	failed := 0
 	for _, op := range history {
 		if op.Output.(answer).unknown {
@@ -194,6 +208,7 @@ func TestWhatCallersAreToldCanBePutIntoOneOrderAlsoWhenRepliesAreLost(t *testing
 // A client that repeats a call whose reply is late counts it twice. That must
 // be noticed, or the tests above prove nothing.
 func TestAClientThatRepeatsCallsIsNoticed(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	p := faultproxy.New(t, server.Addr)
 	script := redis.NewScript(`
@@ -203,8 +218,8 @@ if left <= 0 then return -1 end
 redis.call('INCR', KEYS[1])
 redis.call('EXPIRE', KEYS[1], 86400)
 return left - 1`)
-	through := func(patience time.Duration) counter {
-		stock := connect(t, p.Addr, redis.Options{ReadTimeout: patience})
+	through := func(timeout time.Duration) counter {
+		stock := connect(t, p.Addr, timeout)
 		return func(q request) (int64, error) {
 			reset := 0
 			if q.reset {
@@ -213,12 +228,12 @@ return left - 1`)
 			return script.Run(context.Background(), stock, []string{q.key}, quota, reset).Int64()
 		}
 	}
-	patient, stock := through(time.Minute), through(50*time.Millisecond)
-	if result := porcupine.CheckOperationsTimeout(model, record(patient, peace), time.Minute); result != porcupine.Ok {
+	patient, stock := through(time.Minute), through(lost)
+	if result := porcupine.CheckOperationsTimeout(model, record(patient, peace), patience); result != porcupine.Ok {
 		t.Fatalf("without a fault: %v", result)
 	}
-	connect(t, p.Addr, redis.Options{}).FlushAll(t.Context())
-	if result := porcupine.CheckOperationsTimeout(model, record(stock, losses(p)), time.Minute); result != porcupine.Illegal {
+	connect(t, p.Addr, time.Minute).FlushAll(t.Context())
+	if result := porcupine.CheckOperationsTimeout(model, record(stock, losses(p)), patience); result != porcupine.Illegal {
 		t.Errorf("with lost replies: %v, want %v", result, porcupine.Illegal)
 	}
 }
