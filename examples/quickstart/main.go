@@ -52,7 +52,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 
 // listen serves until ctx ends, and then lets requests finish.
 func listen(ctx context.Context, s *settings, out, errs io.Writer) error {
-	store, closeStore, err := s.open()
+	store, closeStore, err := s.open(s.timeout)
 	if err != nil {
 		return err
 	}

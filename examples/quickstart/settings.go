@@ -19,6 +19,7 @@ type settings struct {
 	addr      string
 	framework func(*core.Limiter) serve.Server
 	open      serve.OpenStore
+	timeout   time.Duration // of the store
 	rules     []core.Rule
 }
 
@@ -26,6 +27,7 @@ type settings struct {
 type texts struct {
 	addr, framework, store, key, over string
 	rules                             []string
+	timeout                           time.Duration
 }
 
 // parse reads the command line and lists every mistake in it.
@@ -36,6 +38,7 @@ func parse(args []string) (*settings, []error) {
 	f.StringVar(&t.addr, "addr", "127.0.0.1:8080", "address to listen on")
 	f.StringVar(&t.framework, "framework", "nethttp", names())
 	f.StringVar(&t.store, "store", "memory", serve.Stores)
+	f.DurationVar(&t.timeout, "timeout", serve.StoreTimeout, "longest wait for Redis, from 1ms to 1m")
 	f.StringVar(&t.key, "key", "ip", "ip, global or header:NAME")
 	f.StringVar(&t.over, "over", "reject", "reject, wait:2s, degrade or shadow")
 	f.Func("rule", `a limit such as "5/10s"; may be given several times`, func(text string) error {
@@ -68,7 +71,7 @@ func names() string {
 }
 
 func (t *texts) understand() (*settings, []error) {
-	s := &settings{addr: t.addr, framework: frameworks[t.framework]}
+	s := &settings{addr: t.addr, framework: frameworks[t.framework], timeout: t.timeout}
 	var faults []error
 	fault := func(flag string, err error) {
 		if err != nil {
@@ -84,6 +87,9 @@ func (t *texts) understand() (*settings, []error) {
 	var err error
 	s.open, err = serve.ParseStore(t.store)
 	fault("store", err)
+	if t.timeout < time.Millisecond || t.timeout > time.Minute {
+		fault("timeout", fmt.Errorf("%s is not within 1ms to 1m", t.timeout))
+	}
 	key, err := parseKey(t.key)
 	fault("key", err)
 	over, err := parseOver(t.over)

@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/headgate/headgate/core"
 )
@@ -57,7 +58,7 @@ func (c Call) Run(ctx context.Context, p Program) int {
 	if err != nil {
 		return c.fail(2, err)
 	}
-	store, closeStore, err := open()
+	store, closeStore, err := open(StoreTimeout)
 	if err != nil {
 		return c.fail(1, err)
 	}
@@ -102,7 +103,7 @@ func (c Call) parse(p Program) (addr string, open OpenStore, err error) {
 		err = errors.Join(err, fmt.Errorf("-store: %w", fault))
 	}
 	if c.Store != nil {
-		open = func() (core.Store, func(), error) { return c.Store, func() {}, nil }
+		open = func(time.Duration) (core.Store, func(), error) { return c.Store, func() {}, nil }
 	}
 	return addr, open, err
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// OpenStore opens a store and returns how to close it.
-type OpenStore func() (core.Store, func(), error)
+// OpenStore opens a store and returns how to close it. A store in Redis waits
+// for Redis no longer than the timeout, and one in memory ignores it.
+type OpenStore func(timeout time.Duration) (core.Store, func(), error)
 
 // Stores is what [ParseStore] understands, in a few words.
 const Stores = "memory, miniredis, redis://…, sentinel://… or cluster://…"
@@ -45,20 +46,20 @@ func ParseStore(text string) (OpenStore, error) {
 			return nil, fmt.Errorf("%q: %w", redacted(text), err)
 		}
 		o.ContextTimeoutEnabled = true
-		return func() (core.Store, func(), error) { return openRedis(redis.NewClient(o)) }, nil
+		return func(d time.Duration) (core.Store, func(), error) { return openRedis(redis.NewClient(o), d) }, nil
 	case "sentinel":
 		hosts, master, _ := strings.Cut(rest, "/")
 		if hosts == "" || master == "" {
 			return nil, fmt.Errorf("%q is not sentinel://host:port,host:port/master", text)
 		}
 		o := &redis.FailoverOptions{MasterName: master, SentinelAddrs: strings.Split(hosts, ","), ContextTimeoutEnabled: true}
-		return func() (core.Store, func(), error) { return openRedis(redis.NewFailoverClient(o)) }, nil
+		return func(d time.Duration) (core.Store, func(), error) { return openRedis(redis.NewFailoverClient(o), d) }, nil
 	case "cluster":
 		if rest == "" {
 			return nil, fmt.Errorf("%q is not cluster://host:port,host:port", text)
 		}
 		o := &redis.ClusterOptions{Addrs: strings.Split(rest, ","), ContextTimeoutEnabled: true}
-		return func() (core.Store, func(), error) { return openRedis(redis.NewClusterClient(o)) }, nil
+		return func(d time.Duration) (core.Store, func(), error) { return openRedis(redis.NewClusterClient(o), d) }, nil
 	}
 	return nil, fmt.Errorf("%q is none of memory, miniredis, redis://host:port/db, sentinel://…, cluster://…", redacted(text))
 }
@@ -71,26 +72,26 @@ func redacted(text string) string {
 	return "the address"
 }
 
-func openMemory() (core.Store, func(), error) {
+func openMemory(time.Duration) (core.Store, func(), error) {
 	s, err := memstore.New(memstore.Options{})
 	return s, func() {}, err
 }
 
-func openMiniredis() (core.Store, func(), error) {
+func openMiniredis(timeout time.Duration) (core.Store, func(), error) {
 	m, err := miniredis.Run()
 	if err != nil {
 		return nil, nil, err
 	}
-	store, closeClient, err := openRedis(redis.NewClient(&redis.Options{Addr: m.Addr(), ContextTimeoutEnabled: true}))
+	store, closeClient, err := openRedis(redis.NewClient(&redis.Options{Addr: m.Addr(), ContextTimeoutEnabled: true}), timeout)
 	return store, func() { closeClient(); m.Close() }, err
 }
 
-// storeTimeout is how long an example waits for Redis before it lets a request
+// StoreTimeout is how long an example waits for Redis before it lets a request
 // pass: on a machine that is busy with other things a demonstration rather waits
 // than shows another count. Services want less; see redisstore.DefaultTimeout.
-const storeTimeout = 2 * time.Second
+const StoreTimeout = 2 * time.Second
 
-func openRedis(c redis.UniversalClient) (core.Store, func(), error) {
-	s, err := redisstore.New(c, redisstore.Options{Timeout: storeTimeout})
+func openRedis(c redis.UniversalClient, timeout time.Duration) (core.Store, func(), error) {
+	s, err := redisstore.New(c, redisstore.Options{Timeout: timeout})
 	return s, func() { _ = c.Close() }, err
 }
