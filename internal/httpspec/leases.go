@@ -15,8 +15,10 @@ var leases = []spec{
 	{"a stream holds the lease until it ends", heldByStream},
 	{"a stream whose client leaves frees the lease", freedByLeaving},
 	{"a connection that was taken over holds the lease until it is closed", heldByConnection},
-	{"a content is served in ranges under a lease", contentUnderLease},
 }
+
+// ranges are for frameworks that serve contents other than files.
+var ranges = []spec{{"a content is served in ranges under a lease", contentUnderLease}}
 
 // gate lets a test hold a handler.
 type gate struct{ entered, leave chan struct{} }
@@ -169,9 +171,6 @@ func talk(t testing.TB, conn io.Writer, lines *bufio.Reader) {
 }
 
 func contentUnderLease(b *bench) {
-	if b.NoRanges {
-		b.Skip("the framework serves no content but files")
-	}
 	b.inFlight(func(x Exchange) error { return x.ServeContent("0123456789") })
 	file := map[string]string{"Accept-Ranges": "bytes", "Last-Modified": Changed.UTC().Format(http.TimeFormat)}
 	part := map[string]string{"Content-Range": "bytes 2-4/10"}

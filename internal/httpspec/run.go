@@ -18,7 +18,11 @@ type spec struct {
 }
 
 func run(t *testing.T, f Framework, stores makeStore) {
-	for _, s := range slices.Concat(limiting, options, failing, status, leases, waiting, identity) {
+	promises := slices.Concat(limiting, options, failing, status, leases, waiting, identity)
+	if !f.NoRanges {
+		promises = append(promises, ranges...)
+	}
+	for _, s := range promises {
 		t.Run(s.name, func(t *testing.T) { s.hold(newBench(t, f, stores)) })
 	}
 }

@@ -2,10 +2,12 @@
 package readme
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -17,6 +19,7 @@ var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 var documents = []string{"README.md"}
 
 func TestEveryProgramInTheDocumentationCompiles(t *testing.T) {
+	module := newModule(t)
 	for _, name := range documents {
 		text, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
@@ -27,16 +30,49 @@ func TestEveryProgramInTheDocumentationCompiles(t *testing.T) {
 			t.Errorf("%s has no programs", name)
 		}
 		for i, block := range blocks {
-			file := filepath.Join(t.TempDir(), "main.go")
-			if err := os.WriteFile(file, block[1], 0o600); err != nil {
-				t.Fatal(err)
-			}
-			vet := exec.Command("go", "vet", file)
-			vet.Dir = root
-			if out, err := vet.CombinedOutput(); err != nil {
-				t.Errorf("%s, program %d: %v\n%s", name, i+1, err, out)
-			}
+			write(t, filepath.Join(module, name, fmt.Sprintf("program%d", i+1), "main.go"), block[1])
 		}
+	}
+	vet := exec.Command("go", "vet", "./...")
+	vet.Dir = module
+	if out, err := vet.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// newModule returns the folder of a module that requires what the root module
+// does, and the root module as it stands here.
+func newModule(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	here, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const path = "github.com/headgate/headgate"
+	own := strings.Replace(string(mod), "module "+path+"\n", "module readme\n", 1)
+	own += fmt.Sprintf("\nrequire %s v0.0.0\n\nreplace %s => %q\n", path, path, here)
+	write(t, filepath.Join(dir, "go.mod"), []byte(own))
+	sum, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "go.sum"), sum)
+	return dir
+}
+
+// write writes the file and makes its folder.
+func write(t *testing.T, path string, text []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 
