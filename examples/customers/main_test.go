@@ -3,12 +3,14 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/examples/internal/try"
+	"github.com/headgate/headgate/internal/test"
 )
 
 func expect(t *testing.T, s *try.Service, customer string, want string) {
@@ -30,6 +32,9 @@ func write(t *testing.T, file, text string) {
 // hangUp sends this process, which runs the program, a SIGHUP.
 func hangUp(t *testing.T) {
 	t.Helper()
+	if runtime.GOOS == "windows" {
+		test.Skip(t, "Windows has no SIGHUP")
+	}
 	self, err := os.FindProcess(os.Getpid())
 	if err != nil {
 		t.Fatal(err)

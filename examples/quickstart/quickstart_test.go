@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -308,7 +310,9 @@ func shareQuota(t *testing.T, store, rule string) {
 func start(t *testing.T, args ...string) (url string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], args...)
-	cmd.Env = append(os.Environ(), asProgram+"=1")
+	// A program with the race detector sleeps for a second when it ends.
+	cmd.Env = append(os.Environ(), asProgram+"=1", "GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=0")
+	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -317,10 +321,14 @@ func start(t *testing.T, args ...string) (url string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := cmd.Process.Signal(os.Interrupt); err != nil {
-			cmd.Process.Kill() // as on Windows, which has no such signal
+		if runtime.GOOS == "windows" { // which has no such signal
+			cmd.Process.Kill()
+			cmd.Wait()
+			return
 		}
-		cmd.Wait()
+		if err := errors.Join(cmd.Process.Signal(os.Interrupt), cmd.Wait()); err != nil {
+			t.Errorf("the process: %v", err)
+		}
 	})
 	return listening(t, out)
 }
