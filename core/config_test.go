@@ -47,7 +47,8 @@ func TestNewReportsEveryMistakeAtOnceByName(t *testing.T) {
 	if got := strings.Split(err.Error(), "\n"); strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if e, ok := errors.AsType[*core.RuleError](err); !ok || e.Rule != "Upper" || e.Index != 0 {
+	var e *core.RuleError
+	if !errors.As(err, &e) || e.Rule != "Upper" || e.Index != 0 {
 		t.Errorf("first rule error is %+v", e)
 	}
 }

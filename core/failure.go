@@ -181,10 +181,8 @@ func (g *Grant) passes(ctx context.Context, err error) bool {
 
 // retryAfter is when it is worth trying again after err, if err knows.
 func retryAfter(err error) time.Duration {
-	if e, ok := errors.AsType[interface {
-		error
-		RetryAfter() time.Duration
-	}](err); ok {
+	var e interface{ RetryAfter() time.Duration }
+	if errors.As(err, &e) {
 		return e.RetryAfter()
 	}
 	return 0

@@ -393,8 +393,8 @@ func TestTakeReturnsTheErrorAndFollowsTheConfiguration(t *testing.T) {
 func TestAPanicKeepsItsStackAndItsError(t *testing.T) {
 	l := limiter(t, brokenStore(func() error { panic(errDown) }), rule(t, "a", "5/1s"))
 	_, err := l.Take(context.Background(), "k", 1)
-	p, ok := errors.AsType[*core.PanicError](err)
-	if !ok || !errors.Is(err, errDown) || !strings.Contains(string(p.Stack), "failure_test.go") {
+	var p *core.PanicError
+	if !errors.As(err, &p) || !errors.Is(err, errDown) || !strings.Contains(string(p.Stack), "failure_test.go") {
 		t.Errorf("%v", err)
 	}
 }

@@ -191,7 +191,8 @@ func (g *Grant) giveUp(ctx context.Context) {
 
 // ruleOf is the name of the rule that err is about, or "".
 func ruleOf(err error) string {
-	if e, ok := errors.AsType[*RuleError](err); ok {
+	var e *RuleError
+	if errors.As(err, &e) {
 		return e.Rule
 	}
 	return ""

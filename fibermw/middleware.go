@@ -87,7 +87,8 @@ func statusOf(c *fiber.Ctx, err error) int {
 	if err == nil {
 		return c.Context().Response.StatusCode()
 	}
-	if e, ok := errors.AsType[*fiber.Error](err); ok {
+	var e *fiber.Error
+	if errors.As(err, &e) {
 		return e.Code
 	}
 	return fiber.StatusInternalServerError

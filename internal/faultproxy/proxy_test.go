@@ -318,7 +318,8 @@ func TestABlackholeAnswersNoAttemptToConnect(t *testing.T) {
 	p, _ := start(t)
 	p.Set(Fault{Blackhole: true})
 	c, err := net.DialTimeout("tcp", p.Addr, 30*time.Millisecond)
-	if e, ok := errors.AsType[net.Error](err); !ok || !e.Timeout() {
+	var e net.Error
+	if !errors.As(err, &e) || !e.Timeout() {
 		t.Fatalf("%v, %v; want a timeout", c, err)
 	}
 }

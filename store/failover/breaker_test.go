@@ -363,11 +363,8 @@ func TestWithoutAFallbackTheErrorTellsWhenToComeBack(t *testing.T) {
 		openNow(t, s, f)
 		time.Sleep(500 * ms)
 		_, err := try(s, take(t, "k", "5/1s", 1))
-		hint, ok := errors.AsType[interface {
-			error
-			RetryAfter() time.Duration
-		}](err)
-		if !errors.Is(err, ErrOpen) || !ok || hint.RetryAfter() != 2500*ms || err.Error() != "failover: the primary store is bypassed" {
+		var hint interface{ RetryAfter() time.Duration }
+		if !errors.Is(err, ErrOpen) || !errors.As(err, &hint) || hint.RetryAfter() != 2500*ms || err.Error() != "failover: the primary store is bypassed" {
 			t.Errorf("%v", err)
 		}
 	})
