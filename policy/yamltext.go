@@ -87,22 +87,15 @@ func scalar(s string) string {
 	return string(quoted)
 }
 
-// isPlain tells whether s is letters and harmless signs, and not one of the
+// isPlain reports whether s is letters and harmless signs, and not one of the
 // words and numbers that YAML knows.
 func isPlain(s string) bool {
-	letters := 0
 	for i := range len(s) {
-		switch c := s[i]; {
-		case c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z':
-			letters++
-		case isAlphanumeric(c), c == '_', c == '/':
-		case i > 0 && strings.IndexByte(".-+={}", c) >= 0:
-		case i > 0 && i+1 < len(s) && (c == ':' || c == ' ') && isAlphanumeric(s[i+1]) && s[i-1] != ' ':
-		default:
+		if !isHarmless(s, i) {
 			return false
 		}
 	}
-	if letters == 0 {
+	if !strings.ContainsFunc(s, isLetter) {
 		return false
 	}
 	first := s[0]
@@ -115,3 +108,20 @@ func isPlain(s string) bool {
 	}
 	return true
 }
+
+// isHarmless reports whether the byte at i cannot end the text or give it another
+// meaning, where it stands.
+func isHarmless(s string, i int) bool {
+	switch c := s[i]; c {
+	case '_', '/':
+		return true
+	case '.', '-', '+', '=', '{', '}':
+		return i > 0
+	case ':', ' ':
+		return i > 0 && i+1 < len(s) && isAlphanumeric(s[i+1]) && s[i-1] != ' '
+	default:
+		return isAlphanumeric(c)
+	}
+}
+
+func isLetter(r rune) bool { return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' }

@@ -87,7 +87,7 @@ func TestABadFileIsRefusedAndTheLastGoodOneStays(t *testing.T) {
 	rows := []struct{ text, fault string }{
 		{`{"default": "9/1m`, "unexpected EOF"},
 		{`{"default": "0/1m"}`, `limit "0/1m": quota 0 is not positive`},
-		{`{"defualt": "9/1m"}`, `unknown field "defualt"`},
+		{`{"others": "9/1m"}`, `unknown field "others"`},
 		{`{}`, "default: quota 0 is not positive; period 0s is below 1ms"},
 		{`{"default": "9/1m", "customers": {"carol": null}}`, `customer "carol": quota 0 is not positive; period 0s is below 1ms`},
 		{good + good, "there is more after the limits"},
