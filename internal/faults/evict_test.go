@@ -23,11 +23,13 @@ func evict(s *scene, policy string) {
 		s.t.Fatal(err)
 	}
 	s.do(config("maxmemory-policy", policy)...)
-	s.do(config("maxmemory", strconv.Itoa(s.told(s.admin, "memory", "used_memory")+500_000))...)
-	tick, other := time.NewTicker(5*time.Millisecond), strings.Repeat("x", 5000)
+	// Connections count too, and must not fill the server by themselves.
+	const room, other = 4_000_000, 20_000
+	s.do(config("maxmemory", strconv.Itoa(s.told(s.admin, "memory", "used_memory")+room))...)
+	tick, data := time.NewTicker(5*time.Millisecond), strings.Repeat("x", other)
 	defer tick.Stop()
-	for n := range 400 {
-		s.do("SET", fmt.Sprint("other ", n), other, "EX", "60")
+	for n := range 2 * room / other {
+		s.do("SET", fmt.Sprint("other ", n), data, "EX", "60")
 		<-tick.C
 	}
 	s.do(config("maxmemory", "0")...)
