@@ -8,33 +8,36 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/test"
 )
 
 func TestTheModelPassesItsOwnSuite(t *testing.T) { Run(t, NewModel) }
 
 // Under one limit and while the clock goes forward, a key that is as good as new
 // may be forgotten or kept.
-func TestToKeepAKeyThatIsAsGoodAsNewChangesNothing(t *testing.T) {
-	d := newDiffer(t, 2, "w", []Factory{NewModel, newKeeper(changed)})
-	d.fixed, d.forward = true, true
-	agree(t, d, 10000)
-}
+func TestToKeepAKeyThatIsAsGoodAsNewChangesNothing(t *testing.T) { agree(t, newKeeper(changed)) }
 
 // Under one limit and while the clock goes forward, a state that is not marked
 // as Changed means what it meant before.
-func TestToKeepAStateThatHasNotChangedChangesNothing(t *testing.T) {
-	d := newDiffer(t, 2, "w", []Factory{NewModel, newKeeper(everything)})
-	d.fixed, d.forward = true, true
-	agree(t, d, 10000)
-}
+func TestToKeepAStateThatHasNotChangedChangesNothing(t *testing.T) { agree(t, newKeeper(everything)) }
 
-func agree(t *testing.T, d *differ, histories uint64) {
-	t.Helper()
-	for n := range histories {
-		if report := d.run(n); report != "" {
-			t.Fatalf("history %d: %s", n, report)
+// agree compares a store with the model under limits that do not change, while
+// the clock goes forward.
+func agree(t *testing.T, f Factory) {
+	d := newDiffer(t, 2, "w", []Factory{NewModel, f})
+	d.fixed, d.forward = true, true
+	histories := func(from, to uint64) {
+		for n := from; n < to; n++ {
+			if report := d.run(n); report != "" {
+				t.Fatalf("history %d: %s", n, report)
+			}
 		}
 	}
+	histories(0, 1000)
+	t.Run("long", func(t *testing.T) {
+		test.Long(t, "it compares 9,000 more histories")
+		histories(1000, 10_000)
+	})
 }
 
 func newKeeper(keeps func(*core.State) bool) Factory {
