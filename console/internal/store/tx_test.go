@@ -1,7 +1,9 @@
 package store
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -113,6 +115,68 @@ func TestWhoRaisesACounterReadsWhatTheLastOneWrote(t *testing.T) {
 			return err
 		})
 	})
+}
+
+// counting is SQLite, and calls refused each time another writer was in the way.
+type counting struct {
+	sqlite
+	refused func()
+}
+
+func (c counting) kind(err error) kind {
+	k := c.sqlite.kind(err)
+	if k == kindContended {
+		c.refused()
+	}
+	return k
+}
+
+func TestAWriterWaitsForAnotherProgramAsLongAsItsContextLasts(t *testing.T) {
+	url := "sqlite://" + filepath.Join(t.TempDir(), "x.db")
+	db, other := open(t, url), open(t, url)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	refusals := 0
+	update(t, other, func(*Tx) error {
+		engine := counting{refused: func() {
+			if refusals++; refusals == 3 {
+				cancel()
+			}
+		}}
+		if tx, err := begin(ctx, engine, db.write, nil); err == nil || refusals != 3 {
+			t.Errorf("%v after %d refusals, want an error after 3", err, refusals)
+			if err == nil {
+				tx.Rollback()
+			}
+		}
+		return nil
+	})
+
+	refused, begun := make(chan struct{}, 1), make(chan error, 1)
+	update(t, other, func(*Tx) error {
+		engine := counting{refused: func() {
+			select {
+			case refused <- struct{}{}:
+			default:
+			}
+		}}
+		go func() {
+			tx, err := begin(t.Context(), engine, db.write, nil)
+			if err == nil {
+				err = tx.Rollback()
+			}
+			begun <- err
+		}()
+		select {
+		case <-refused:
+		case err := <-begun:
+			begun <- fmt.Errorf("it waited for nothing: %w", err)
+		}
+		return nil
+	})
+	if err := <-begun; err != nil {
+		t.Errorf("a writer that waited for another: %v", err)
+	}
 }
 
 func TestHistoryOnSQLiteIsAppendOnly(t *testing.T) {
