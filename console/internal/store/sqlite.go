@@ -17,9 +17,9 @@ const (
 	// sqliteReaders is how many transactions read at the same time. One writes.
 	sqliteReaders = 4
 
-	// SQLite waits so many milliseconds for another program, and does not look
-	// at the context meanwhile. A transaction that writes waits only when it
-	// begins, and [begin] asks again.
+	// These are the milliseconds that SQLite waits for another program. It does
+	// not look at the context meanwhile. A transaction that writes waits only when
+	// it begins, and [begin] asks again.
 	sqliteReadWait  = 5000
 	sqliteWriteWait = 100
 )
