@@ -5,7 +5,7 @@ go 1.25.0
 // These are the oldest versions on which all tests pass, so that a program that
 // imports headgate keeps its own. .ci/newest.mod has the newest ones.
 require (
-	github.com/alicebob/miniredis/v2 v2.32.1
+	github.com/alicebob/miniredis/v2 v2.36.0
 	github.com/anishathalye/porcupine v1.0.2
 	github.com/gin-gonic/gin v1.9.0
 	github.com/goccy/go-yaml v1.15.13
@@ -18,7 +18,6 @@ require (
 )
 
 require (
-	github.com/alicebob/gopher-json v0.0.0-20200520072559-a9ecdc9d1d3a // indirect
 	github.com/andybalholm/brotli v1.0.5 // indirect
 	github.com/bytedance/sonic v1.8.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
