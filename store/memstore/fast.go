@@ -8,65 +8,67 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// take carries out a quick Take, unless there is more to it than to count: the
-// key is new, its limit has changed, or core has to tell. It reports whether it
-// has, and when it has looked, or unread if that is of no use any more.
+// decideFast carries out steps of quick Takes, unless there is more to one than
+// to count: a key is new, its limit has changed, or core has to decide. done
+// reports whether it did. Otherwise it has changed nothing, out is not to be
+// read, and looked reports whether the key of a single op was looked up in vain.
 //
-// Nearly all decisions are made here, so it is written to be quick. The clock
-// is read before the lock is taken, so that it is held for a short time; what
-// was read counts unless another step has gone by a later instant.
-func (s *Store) take(op *core.Op, d *core.Decision) (now int64, done bool) {
+// Nearly all decisions are made here. now was read before a lock is taken, so
+// that it is held for a short time, and counts unless another step has gone by a
+// later instant.
+func (s *Store) decideFast(ops []core.Op, out []core.Decision, now int64) (done, looked bool) {
+	switch n := len(ops); {
+	case n > len(out):
+		return false, false
+	case n == 1:
+		return s.take(&ops[0], &out[0], now)
+	case n > 1 && n <= maxFastTakes:
+		return s.takeAll(ops, out, now), false
+	}
+	return false, false
+}
+
+// take is decideFast for one op.
+func (s *Store) take(op *core.Op, d *core.Decision, now int64) (done, looked bool) {
 	v := s.classes.lookup(op).Load()
-	if v == nil || !v.matches(op) || v.steady.Every == 0 {
-		return unread, false
+	if v == nil || v.steady.Every == 0 || !quick(op) || !v.matches(op) {
+		return false, false
 	}
-	if r := v.pinned.Load(); r != nil && r.key == op.Key {
-		now = s.clock()
-		if r.take(v, op, now, d) {
-			s.tidySometimes(now)
-			return now, true
-		}
-		hash, h := s.shardFor(op.Key, v)
-		return h.take(hash, v, op, now, d)
-	}
-	hash, h := s.shardFor(op.Key, v)
-	r := h.pinned.Load()
-	now = s.clock()
-	if r != nil && r.is(hash, v, op.Key) && r.take(v, op, now, d) {
+	if r := v.pinned.Load(); r != nil && r.key == op.Key && r.take(v, op, now, d) {
 		s.tidySometimes(now)
-		return now, true
+		return true, true
+	}
+	keyHash := s.keyHash(op.Key)
+	hash, h := v.hash(keyHash), &s.shards[s.shardOf(keyHash)]
+	if r := h.pinned.Load(); r != nil && r.is(hash, v, op.Key) && r.take(v, op, now, d) {
+		s.tidySometimes(now)
+		return true, true
 	}
 	return h.take(hash, v, op, now, d)
 }
 
-// shardFor returns the hash of a key of class v, and the shard that it is in.
-func (s *Store) shardFor(key string, v *limitClass) (hash uint64, h *shard) {
-	subject := s.keyHash(key)
-	return v.hash(subject), &s.shards[s.shardOf(subject)]
-}
-
-// tidySometimes is for takes without the lock. The instant draws who tidies: a count
-// that all share, or a random number, would cost too much.
+// tidySometimes is for Takes without the lock. Their instants choose those that
+// tidy: a shared counter, or a random number, would cost too much.
 func (s *Store) tidySometimes(now int64) {
 	if uint64(now)*spread>>32%tidyInstants == 0 {
 		s.tidy(now)
 	}
 }
 
-// take is the part of a take that needs the lock. It reports as that does.
-func (h *shard) take(hash uint64, v *limitClass, op *core.Op, now int64, d *core.Decision) (at int64, done bool) {
+// take is the part of Store.take that needs the lock.
+func (h *shard) take(hash uint64, v *limitClass, op *core.Op, now int64, d *core.Decision) (done, looked bool) {
 	h.mu.Lock()
 	if r := h.pinned.Load(); r != nil && r.hash == uint32(hash>>32) {
 		h.unpin()
 	}
 	if now < h.latest {
 		h.mu.Unlock()
-		return unread, false
+		return false, false
 	}
 	i := h.seek(h.home(uint32(hash>>32)), uint32(hash>>32), op.Key)
 	if i < 0 || !h.commit(i, v, now, op.Cost, d) {
 		h.mu.Unlock()
-		return now, false
+		return false, true
 	}
 	h.latest = now
 	h.steps++
@@ -75,11 +77,11 @@ func (h *shard) take(hash uint64, v *limitClass, op *core.Op, now int64, d *core
 	if due {
 		h.store.tidy(now)
 	}
-	return now, true
+	return true, true
 }
 
-// commit carries out a quick Take on slot i, if that is as expected and
-// stays in use. If the slot changes, it is fresh later than was expected before.
+// commit carries out a quick Take on slot i, if that is of class v alone and
+// stays in use. If the slot changes, it is fresh later than was noted before.
 func (h *shard) commit(i int, v *limitClass, now, cost int64, d *core.Decision) bool {
 	c := &h.slots[i]
 	if c.class&^idle != v.id || h.extState(i) != nil {
@@ -97,17 +99,16 @@ func (h *shard) commit(i int, v *limitClass, now, cost int64, d *core.Decision) 
 }
 
 // quick reports whether the op is a Take that core.Steady can decide if its limit
-// is steady. Nothing that core.CheckOps looks for is wrong with it.
+// is steady. Then nothing that core.CheckOps looks for is wrong with it.
 func quick(op *core.Op) bool {
-	return op.Verb == core.Take && op.Limit.Algorithm == core.GCRA && op.Cost > 0 &&
-		op.MaxWait == 0 && op.At == 0 && op.ResetAfter == 0
+	return op.Verb == core.Take && op.Cost > 0 && op.MaxWait == 0 && op.At == 0 && op.ResetAfter == 0
 }
 
 // pinned is a key that is asked for time and again. As long as its shard points to
-// it, what the key has used is here and not in its slot, in one word, so that
-// whoever asks for the key needs no lock, however many they are. All else that
-// touches the shard takes the lock and unpins the key first. Its class points to it
-// too, until another key of the class is pinned: the hottest is found without a hash.
+// it, its count is here and not in its slot, in one word, so that a Take of the key
+// needs no lock. All else that touches the shard takes the lock and unpins the key
+// first. The class of the key points to it too, until another key of the class is
+// pinned: the key that was pinned last is found without a hash.
 type pinned struct {
 	base  int64 // the instant from which marks count
 	bits  uint8 // of a mark in state
@@ -116,7 +117,7 @@ type pinned struct {
 	key   string
 
 	// The state is in a cache line of its own: it is written all the time, and
-	// those who look whether this is their key need not wait for that.
+	// a step that looks whether this is its key need not wait for that.
 	_     [cacheLine - 40]byte
 	state atomic.Uint64 // see pack, or unpinned
 	_     [cacheLine - 8]byte
@@ -125,8 +126,8 @@ type pinned struct {
 // minMarkBits of a mark reach for 71 minutes.
 const minMarkBits = 32
 
-// unpinned stands in place of what was used when that is in the slot again. It
-// reads as more than the limit allows, which is for core to decide.
+// unpinned is the state when the count is in the slot again. It reads as more
+// units than the limit allows, which core.Steady leaves to core.Decide.
 const unpinned = 1<<64 - 1
 
 // pinAfter is how often in a row a shard is asked for a key before the key is
@@ -149,8 +150,8 @@ func (r *pinned) is(hash uint64, v *limitClass, key string) bool {
 	return r.hash == uint32(hash>>32) && r.class == v.id && r.key == key
 }
 
-// take carries out a quick Take of the key, which is of class v, at now, if its limit can
-// and the key stays in use.
+// take carries out a quick Take of the key, which is of class v, at now, if
+// core.Steady can and the key stays in use.
 func (r *pinned) take(v *limitClass, op *core.Op, now int64, d *core.Decision) (done bool) {
 	if (now-r.base)>>(r.bits&63) != 0 {
 		return false
@@ -171,8 +172,8 @@ func (r *pinned) take(v *limitClass, op *core.Op, now int64, d *core.Decision) (
 	}
 }
 
-// countHit notes that slot i, of class v and with no extState, was
-// asked for.
+// countHit notes that slot i, of class v and with no extState, was asked for, and
+// pins its key after pinAfter times in a row.
 func (h *shard) countHit(i int, v *limitClass) {
 	c := &h.slots[i]
 	if h.recent != c.hash {
@@ -212,19 +213,16 @@ func (h *shard) unpin() {
 	h.latest = max(h.latest, c.mark)
 }
 
-// lock is for all but a Take of a key that is not the pinned one.
+// lock is for all but a quick Take of a key that is not pinned.
 func (h *shard) lock() {
 	h.mu.Lock()
 	h.unpin()
 }
 
-// maxFastTakes is the most ops that are carried out as fastTakes, which lie on the
-// stack.
+// maxFastTakes is the most ops of a step of fastTakes, which lie on the stack.
 const maxFastTakes = 16
 
-// fastTakes are a step of quick Takes, each on a key of its own. What take is for
-// a single op they are for several: quick, and sure to leave to the general
-// step whatever is more than to count.
+// fastTakes are a step of several quick Takes, each on a key of its own.
 type fastTakes struct {
 	of     [maxFastTakes]fastTake
 	shards [maxFastTakes]uint32 // each once, in the order in which they are locked
@@ -244,50 +242,45 @@ type fastTake struct {
 // absent stands for the slot of a key that the store does not hold.
 const absent = -1
 
-// takeAll carries out a step of Takes if fastTakes can, and otherwise nothing. It
-// returns what take does.
-func (s *Store) takeAll(ops []core.Op, out []core.Decision) (now int64, done bool) {
+// takeAll is decideFast for several ops.
+func (s *Store) takeAll(ops []core.Op, out []core.Decision, now int64) (done bool) {
 	var c fastTakes
 	if !c.locate(s, ops) {
-		return unread, false
+		return false
 	}
-	now = s.clock()
 	for _, i := range c.shards[:c.locks] {
 		s.shards[i].lock()
 	}
-	due, late := false, c.overtaken(s, now)
-	if !late && c.decide(s, ops, out, now) {
+	due := false
+	if !c.overtaken(s, now) && c.decide(s, ops, out, now) {
 		due, done = c.countSteps(s, now), true
 	}
 	for _, i := range c.shards[:c.locks] {
 		s.shards[i].mu.Unlock()
 	}
-	switch {
-	case late:
-		return unread, false
-	case due:
+	if due {
 		s.tidy(now)
 	}
-	return now, done
+	return done
 }
 
 // locate finds where the keys of all ops are. It reports whether each is a
 // quick Take under a limit that is steady, on a key of its own.
 func (c *fastTakes) locate(s *Store, ops []core.Op) bool {
-	var subject uint64
+	var keyHash uint64
 	for i := range ops {
 		op := &ops[i]
 		v := s.classes.lookup(op).Load()
-		if !quick(op) || v == nil || !v.matches(op) || v.steady.Every == 0 {
+		if v == nil || v.steady.Every == 0 || !quick(op) || !v.matches(op) {
 			return false
 		}
 		if i == 0 || op.Key != ops[i-1].Key {
-			subject = s.keyHash(op.Key)
-			c.shards[c.locks] = s.shardOf(subject)
+			keyHash = s.keyHash(op.Key)
+			c.shards[c.locks] = s.shardOf(keyHash)
 			c.locks++
 		}
 		p := &c.of[i]
-		p.class, p.hash, p.shard = v, v.hash(subject), s.shardOf(subject)
+		p.class, p.hash, p.shard = v, v.hash(keyHash), s.shardOf(keyHash)
 		for j := range i {
 			if c.of[j].hash == p.hash {
 				return false
@@ -322,8 +315,8 @@ func (c *fastTakes) countSteps(s *Store, now int64) (due bool) {
 	return due
 }
 
-// decide carries out the Takes, unless a slot is not as expected or is to
-// come or to go. Then it changes nothing, and out is not to be read.
+// decide carries out the Takes, unless a slot has to be added, removed or decided
+// by core. Then it changes nothing, and out is not to be read.
 func (c *fastTakes) decide(s *Store, ops []core.Op, out []core.Decision, now int64) bool {
 	known := true
 	for i := range ops {
@@ -343,8 +336,8 @@ func (c *fastTakes) decide(s *Store, ops []core.Op, out []core.Decision, now int
 }
 
 // evaluate decides a Take as if it were alone, and changes nothing. It reports
-// whether it can, and the slot stays in use if it is refused. A
-// key without a slot is new for sure only where no bucket may have counted it.
+// whether it can, and whether the slot stays in use if the Take is refused. A key
+// without a slot is new for sure only where no bucket may have counted it.
 func (p *fastTake) evaluate(s *Store, op *core.Op, d *core.Decision, now int64) (good bool) {
 	h, hash := &s.shards[p.shard], uint32(p.hash>>32)
 	i := h.seek(h.home(hash), hash, op.Key)
@@ -375,8 +368,8 @@ func (c *fastTakes) commit(s *Store, ops []core.Op, out []core.Decision) {
 	}
 }
 
-// undoRefused makes the decisions on a refused step tell that nothing was charged. It
-// reports whether all slots stay in use.
+// undoRefused makes the decisions on a refused step those on Takes that did not
+// happen. It reports whether all slots stay in use.
 func (c *fastTakes) undoRefused(ops []core.Op, out []core.Decision) bool {
 	for i := range ops {
 		p, d, n := &c.of[i], &out[i], ops[i].Cost

@@ -147,25 +147,25 @@ type location struct {
 	class classID
 }
 
-// keyHash is a hash of a key, under the store's own seed, so that nobody can aim
+// keyHash is a hash of a key under the store's own seed, so that no client can aim
 // at a shard or at a slot.
 func (s *Store) keyHash(key string) uint64 { return maphash.String(s.seed, key) }
 
 // hash is of a key, its rule and its algorithm.
-func (v *limitClass) hash(subject uint64) uint64 { return subject + v.salt }
+func (v *limitClass) hash(keyHash uint64) uint64 { return keyHash + v.salt }
 
-// shardOf is the shard of a key under GCRA, whatever the rule, so that a
-// step of several rules about one key takes one lock.
-func (s *Store) shardOf(subject uint64) uint32 { return uint32(subject & s.mask) }
+// shardOf is the shard of a key under GCRA, whatever the rule, so that a step of
+// several rules about one key takes one lock.
+func (s *Store) shardOf(keyHash uint64) uint32 { return uint32(keyHash & s.mask) }
 
-// locate finds the op's place, or what is wrong with its limit.
+// locate finds the op's location, or what is wrong with its limit.
 func (s *Store) locate(op *core.Op) (location, error) {
 	v, err := s.classes.of(op)
 	if err != nil {
 		return location{}, err
 	}
-	subject := s.keyHash(op.Key)
-	hash, shard := v.hash(subject), s.shardOf(subject)
+	keyHash := s.keyHash(op.Key)
+	hash, shard := v.hash(keyHash), s.shardOf(keyHash)
 	if op.Limit.Algorithm != core.GCRA {
 		shard = s.shardOf(hash)
 	}

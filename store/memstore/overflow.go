@@ -38,9 +38,9 @@ func (h *shard) insertBucket(p *location) int {
 // enter makes op i count in its overflow bucket, which is slot b or, if b is
 // negative, a new one.
 func (t *step) enter(h *shard, b int, ops []core.Op, i int) error {
-	t.holders[i] = bucket
+	t.holders[i] = overflowBucket
 	for j := range i {
-		if t.holders[j] == bucket && t.places[i].shard == t.places[j].shard &&
+		if t.holders[j] == overflowBucket && t.locations[i].shard == t.locations[j].shard &&
 			ops[i].Rule == ops[j].Rule && ops[i].Limit == ops[j].Limit {
 			t.join(i, j)
 			return nil
@@ -61,8 +61,8 @@ func (t *step) enter(h *shard, b int, ops []core.Op, i int) error {
 // key's own business, so they are told apart by key.
 func (t *step) useOverflow(ops []core.Op) []core.Op {
 	t.changed = t.changed[:0]
-	for i, who := range t.holders {
-		if who != bucket {
+	for i, holder := range t.holders {
+		if holder != overflowBucket {
 			continue
 		}
 		if len(t.changed) == 0 {

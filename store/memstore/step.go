@@ -7,33 +7,66 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
+// decideKnown is decideStep for a single op on a key that the store holds: it
+// needs no room for the state. It reports whether the store holds the key.
+func (s *Store) decideKnown(ops []core.Op, out []core.Decision, now int64) (known bool, err error) {
+	p, err := s.locate(&ops[0])
+	if err != nil {
+		return false, err
+	}
+	known, due := s.shards[p.shard].decide(&p, ops, out, now)
+	if due {
+		s.tidy(now)
+	}
+	return known, nil
+}
+
+// decide is the part of decideKnown that needs the lock.
+func (h *shard) decide(p *location, ops []core.Op, out []core.Decision, now int64) (known, due bool) {
+	h.lock()
+	defer h.mu.Unlock()
+	i := h.find(p, &ops[0])
+	if i < 0 {
+		return false, false
+	}
+	if now < h.latest {
+		now = h.store.clock()
+	}
+	due = h.countStep(now)
+	h.load(i, &h.state)
+	states := [1]*core.State{&h.state}
+	core.Decide(ops, states[:], now, out)
+	h.keep(i, &h.state, p.class, ops[0].Rule, &out[0])
+	return true, due
+}
+
 // A holder says where the state of an op's key is kept.
 type holder uint8
 
 const (
-	nobody   holder = iota // a new key that the step cannot charge
-	itself                 // a slot of the key's own
-	itselfTo               // a slot to be inserted, for which room is reserved
-	bucket                 // the overflow bucket of the key's shard and class
+	nowhere        holder = iota // a new key that the step cannot charge
+	ownEntry                     // a slot of the key's own
+	ownEntryToCome               // a slot to be inserted, for which room is reserved
+	overflowBucket               // the overflow bucket of the key's shard and class
 )
 
 // step carries out any number of ops. It lives in a pool, so that none of this
 // is allocated anew.
 type step struct {
-	places  []location
-	holders []holder
-	first   []int // the first op that has the same state
-	states  []core.State
-	shares  []*core.State // for each op, its state among states
-	locked  []uint32      // shards, in the order in which they are locked
-	changed []core.Op     // see useOverflow
-	now     int64
-	booked  int  // keys for which room is reserved
-	opened  int  // overflow buckets to be inserted
-	full    bool // no room was found: new keys go to overflow buckets
+	locations []location
+	holders   []holder
+	first     []int // the first op that has the same state
+	states    []core.State
+	shares    []*core.State // for each op, its state among states
+	locked    []uint32      // shards, in the order in which they are locked
+	changed   []core.Op     // see useOverflow
+	now       int64
+	booked    int  // keys for which room is reserved
+	opened    int  // overflow buckets to be inserted
+	full      bool // no room was found: new keys go to overflow buckets
 }
 
-// decideStep does what Apply promises. The clock was read at now, or is unread.
+// decideStep does what Apply promises of ops that CheckOps has passed.
 func (s *Store) decideStep(ops []core.Op, out []core.Decision, now int64) error {
 	t := s.steps.Get().(*step)
 	defer t.release(s)
@@ -48,10 +81,10 @@ func (s *Store) decideStep(ops []core.Op, out []core.Decision, now int64) error 
 	return err
 }
 
-// locate finds the places of all ops, and what is wrong with their limits.
+// locate finds the locations of all ops, and what is wrong with their limits.
 func (t *step) locate(s *Store, ops []core.Op) error {
 	n := len(ops)
-	t.places = slices.Grow(t.places[:0], n)[:n]
+	t.locations = slices.Grow(t.locations[:0], n)[:n]
 	t.holders = slices.Grow(t.holders[:0], n)[:n]
 	t.first = slices.Grow(t.first[:0], n)[:n]
 	t.states = slices.Grow(t.states[:0], n)[:n]
@@ -63,7 +96,7 @@ func (t *step) locate(s *Store, ops []core.Op) error {
 			errs = append(errs, err)
 			continue
 		}
-		t.places[i] = p
+		t.locations[i] = p
 		t.locked = append(t.locked, p.shard)
 	}
 	slices.Sort(t.locked)
@@ -71,8 +104,8 @@ func (t *step) locate(s *Store, ops []core.Op) error {
 	return errors.Join(errs...)
 }
 
-// run decides the ops under the locks of all their shards. Everybody locks in
-// the order of the shards, so nobody waits for one who waits for him.
+// run decides the ops under the locks of all their shards. Shards are locked in
+// ascending order, so steps cannot deadlock.
 func (t *step) run(s *Store, ops []core.Op, out []core.Decision) (due bool, err error) {
 	for _, i := range t.locked {
 		s.shards[i].lock()
@@ -120,19 +153,19 @@ func (t *step) keepAll(s *Store, ops []core.Op, out []core.Decision) {
 		if t.first[i] != i {
 			continue
 		}
-		op, p, st := &ops[i], &t.places[i], &t.states[i]
+		op, p, st := &ops[i], &t.locations[i], &t.states[i]
 		h := &s.shards[p.shard]
 		fresh := st.Changed && out[i].ResetAfter > 0
 		at := -1
 		switch t.holders[i] {
-		case itself:
+		case ownEntry:
 			at = h.find(p, op)
-		case itselfTo:
+		case ownEntryToCome:
 			if fresh {
 				at = h.insert(p, op)
 				t.booked--
 			}
-		case bucket:
+		case overflowBucket:
 			if at = h.findBucket(p, op); at < 0 && fresh {
 				at = h.insertBucket(p)
 			}
@@ -141,9 +174,9 @@ func (t *step) keepAll(s *Store, ops []core.Op, out []core.Decision) {
 			h.keep(at, st, p.class, op.Rule, &out[i])
 		}
 	}
-	for i, who := range t.holders {
-		if who == itselfTo && t.first[i] == i {
-			s.shards[t.places[i].shard].sweep(t.now, sweepInsert, forgetSecondTime)
+	for i, holder := range t.holders {
+		if holder == ownEntryToCome && t.first[i] == i {
+			s.shards[t.locations[i].shard].sweep(t.now, sweepInsert, forgetSecondTime)
 		}
 	}
 }
@@ -181,10 +214,10 @@ func (t *step) tryFindStates(s *Store, ops []core.Op) error {
 			continue
 		}
 		t.first[i], t.states[i], t.shares[i] = i, core.State{}, &t.states[i]
-		h, op := &s.shards[t.places[i].shard], &ops[i]
-		if n := h.find(&t.places[i], op); n >= 0 {
+		h, op := &s.shards[t.locations[i].shard], &ops[i]
+		if n := h.find(&t.locations[i], op); n >= 0 {
 			h.load(n, t.shares[i])
-			t.holders[i] = itself
+			t.holders[i] = ownEntry
 			continue
 		}
 		if err := t.admit(s, h, ops, i); err != nil {
@@ -206,8 +239,7 @@ func (t *step) twin(ops []core.Op, i int) int {
 
 // twins reports whether two ops are on the same key.
 func (t *step) twins(ops []core.Op, i, j int) bool {
-	return t.places[i] == t.places[j] && ops[i].Key == ops[j].Key && ops[i].Rule == ops[j].Rule &&
-		ops[i].Limit.Algorithm == ops[j].Limit.Algorithm
+	return t.locations[i] == t.locations[j] && ops[i].ID() == ops[j].ID()
 }
 
 // join makes op i share the state of op j.
@@ -215,9 +247,9 @@ func (t *step) join(i, j int) {
 	t.first[i], t.holders[i], t.shares[i] = t.first[j], t.holders[j], t.shares[j]
 }
 
-// admit decides who counts the key of op i, which has no slot.
+// admit decides where the key of op i, which has no slot, is counted.
 func (t *step) admit(s *Store, h *shard, ops []core.Op, i int) error {
-	op, p := &ops[i], &t.places[i]
+	op, p := &ops[i], &t.locations[i]
 	leased := op.Limit.Leased()
 	b := h.findBucket(p, op)
 	counted := b >= 0 && (!leased || h.leases(b, op.Key, t.now))
@@ -225,7 +257,7 @@ func (t *step) admit(s *Store, h *shard, ops []core.Op, i int) error {
 	switch charged := t.charged(ops, i); {
 	case charged && !stays && s.reserve():
 		t.booked++
-		t.holders[i] = itselfTo
+		t.holders[i] = ownEntryToCome
 		if counted {
 			h.load(b, t.shares[i])
 			t.shares[i].Log = slices.Clone(t.shares[i].Log)
@@ -235,7 +267,7 @@ func (t *step) admit(s *Store, h *shard, ops []core.Op, i int) error {
 	case charged, counted, b >= 0 && s.keys.Load() >= s.max:
 		return t.enter(h, b, ops, i)
 	default:
-		t.holders[i] = nobody
+		t.holders[i] = nowhere
 	}
 	return nil
 }

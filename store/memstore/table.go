@@ -194,51 +194,13 @@ type probe struct {
 	leases []core.Lease
 }
 
-// never is an instant that does not come, and unread one that no clock shows.
-const (
-	never  = math.MaxInt64
-	unread = math.MinInt64
-)
+// never is an instant that does not come.
+const never = math.MaxInt64
 
 func (h *shard) open(s *Store) {
 	h.store, h.classes = s, s.classes
 	h.pending, h.pinAfter = never, pinAfter
 	h.earliest.Store(never)
-}
-
-// decideOne carries out a single op on a key that the store holds, and reports
-// whether it does. It also returns when it has looked.
-func (s *Store) decideOne(ops []core.Op, out []core.Decision) (now int64, known bool, err error) {
-	p, err := s.locate(&ops[0])
-	if err != nil {
-		return unread, false, err
-	}
-	now = s.clock()
-	known, due := s.shards[p.shard].decide(&p, ops, out, now)
-	if due {
-		s.tidy(now)
-	}
-	return now, known, nil
-}
-
-// decide is the part of a step that needs the lock. The clock was read before
-// it, at now.
-func (h *shard) decide(p *location, ops []core.Op, out []core.Decision, now int64) (known, due bool) {
-	h.lock()
-	defer h.mu.Unlock()
-	i := h.find(p, &ops[0])
-	if i < 0 {
-		return false, false
-	}
-	if now < h.latest {
-		now = h.store.clock()
-	}
-	due = h.countStep(now)
-	h.load(i, &h.state)
-	states := [1]*core.State{&h.state}
-	core.Decide(ops, states[:], now, out)
-	h.keep(i, &h.state, p.class, ops[0].Rule, &out[0])
-	return true, due
 }
 
 // keep leaves slot i as a step has decided, under the limit of class id.
