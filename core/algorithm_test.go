@@ -16,6 +16,9 @@ func TestAlgorithmsHaveNamesAndLettersOfTheirOwn(t *testing.T) {
 			t.Errorf("algorithm %d is %q with the letter %q", a, name, letter)
 		}
 		names[name], letters[letter] = true, true
+		if got, ok := core.ParseAlgorithm(name); got != a || !ok {
+			t.Errorf("%q is read as algorithm %d, %v", name, got, ok)
+		}
 	}
 }
 
@@ -23,6 +26,9 @@ func TestAlgorithmThatIsNotKnownAnswersNoQuestion(t *testing.T) {
 	l := core.Limit{Algorithm: core.Concurrency + 1, Quota: 4, Period: 1e9}
 	if s, letter := l.Algorithm.String(), l.Algorithm.Letter(); s != "algorithm(6)" || letter != "" {
 		t.Errorf("%q with the letter %q", s, letter)
+	}
+	if a, ok := core.ParseAlgorithm("algorithm(6)"); a != 0 || ok {
+		t.Errorf("algorithm %d, %v", a, ok)
 	}
 	if l.Leased() || l.Books() || l.Prefetchable() || l.Part(2) != l {
 		t.Errorf("leased %v, books %v, prefetchable %v, a part of %v", l.Leased(), l.Books(), l.Prefetchable(), l.Part(2))

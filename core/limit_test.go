@@ -52,6 +52,18 @@ func TestALimitIsReadAndWrittenAsTheSameText(t *testing.T) {
 	}
 }
 
+func TestMustParseLimitPanicsOnAMistake(t *testing.T) {
+	if got := MustParseLimit("5/1m"); got != (Limit{Quota: 5, Period: time.Minute}) {
+		t.Errorf("%+v", got)
+	}
+	defer func() {
+		if got := recover(); got == nil || !strings.Contains(got.(string), `limit "5": "5" has no period`) {
+			t.Errorf("panic %v", got)
+		}
+	}()
+	MustParseLimit("5")
+}
+
 func TestEveryMistakeInALimitIsNamed(t *testing.T) {
 	rows := []struct {
 		text string

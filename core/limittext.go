@@ -35,6 +35,16 @@ func ParseLimit(s string) (Limit, error) {
 	return l, nil
 }
 
+// MustParseLimit is [ParseLimit] for a text that is known to be right; it panics
+// on an error.
+func MustParseLimit(s string) Limit {
+	l, err := ParseLimit(s)
+	if err != nil {
+		panic("headgate: " + err.Error())
+	}
+	return l
+}
+
 // clip keeps a text that is quoted in an error short.
 func clip(s string) string {
 	if len(s) > 100 {
@@ -62,7 +72,7 @@ func parseLimit(s string) (l Limit, errs []error) {
 	for _, w := range words[1:] {
 		name, value, _ := strings.Cut(w, "=")
 		kind := name
-		if _, ok := parseAlgorithm(w); ok {
+		if _, ok := ParseAlgorithm(w); ok {
 			kind = "algorithm"
 		}
 		if seen[kind] {
@@ -97,9 +107,11 @@ func (l *Limit) spanFault(first string, hasPeriod, hasTTL bool) error {
 	return nil
 }
 
-func parseAlgorithm(s string) (Algorithm, bool) {
+// ParseAlgorithm returns the algorithm of that name, the inverse of
+// [Algorithm.String]. ok is false if there is none.
+func ParseAlgorithm(name string) (a Algorithm, ok bool) {
 	for i := range algorithms {
-		if s == algorithms[i].name() {
+		if name == algorithms[i].name() {
 			return Algorithm(i), true
 		}
 	}
@@ -108,7 +120,7 @@ func parseAlgorithm(s string) (Algorithm, bool) {
 
 // parseWord reads one word after the quota and period.
 func (l *Limit) parseWord(word, name, value string) (err error) {
-	if a, ok := parseAlgorithm(word); ok {
+	if a, ok := ParseAlgorithm(word); ok {
 		l.Algorithm = a
 		return nil
 	}

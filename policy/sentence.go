@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -34,10 +35,10 @@ func (p *Policy) amount() string {
 		n += list(p.Match.Methods, "or") + " "
 	}
 	n += plural(p.Limit.Quota, "request")
-	switch p.Limit.Algorithm {
-	case core.Concurrency:
+	switch a := p.Limit.Algorithm; {
+	case p.Limit.Leased():
 		n += " at a time"
-	case core.SlidingLog, core.SlidingWindow:
+	case a == core.SlidingLog || a == core.SlidingWindow:
 		n += " within any " + strings.TrimPrefix(span(p.Limit.Period), "1 ")
 	default:
 		n += " " + rate(p.Limit.Period)
@@ -55,20 +56,15 @@ func (p *Policy) amount() string {
 
 // manner is what the limit does beside its rate.
 func manner(l core.Limit) string {
-	switch l.Algorithm {
-	case core.FixedWindow:
-		if l.Aligned {
-			return ", counted in windows by the clock"
-		}
+	switch {
+	case l.Aligned:
+		return ", counted in windows by the clock"
+	case l.Algorithm == core.FixedWindow:
 		return ", counted in windows that begin with a request"
-	case core.SlidingWindow:
-		n := int64(l.Segments)
-		if n == 0 {
-			n = core.DefaultSegments
-		}
+	case l.Algorithm == core.SlidingWindow:
+		n := int64(cmp.Or(l.Segments, core.DefaultSegments))
 		return fmt.Sprintf(", counted in %d %s", n, plural(n, "segment"))
-	}
-	if l.Burst == 0 {
+	case l.Burst == 0:
 		return ""
 	}
 	return fmt.Sprintf(", at most %d at once", l.Burst)

@@ -16,7 +16,6 @@ import (
 	"io"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/examples/internal/serve"
@@ -29,7 +28,7 @@ func main() { serve.Main("degrade", &program{}) }
 type program struct{ limit core.Limit }
 
 func (p *program) Flags(f *flag.FlagSet) {
-	f.TextVar(&p.limit, "limit", core.Limit{Algorithm: core.FixedWindow, Quota: 3, Period: time.Minute}, "fresh answers for an address")
+	f.TextVar(&p.limit, "limit", core.MustParseLimit("3/1m fixed-window"), "fresh answers for an address")
 }
 
 func (p *program) Open(store core.Store) (*serve.App, error) {

@@ -17,7 +17,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/examples/internal/serve"
@@ -33,7 +32,7 @@ type program struct {
 }
 
 func (p *program) Flags(f *flag.FlagSet) {
-	f.TextVar(&p.limit, "limit", core.Limit{Algorithm: core.FixedWindow, Quota: 5, Period: time.Minute}, "limit of a caller")
+	f.TextVar(&p.limit, "limit", core.MustParseLimit("5/1m fixed-window"), "limit of a caller")
 	f.StringVar(&p.trust, "trust", "127.0.0.1,::1", "addresses and CIDR prefixes of the proxies, with commas between")
 }
 

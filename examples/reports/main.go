@@ -33,7 +33,7 @@ type program struct {
 }
 
 func (p *program) Flags(f *flag.FlagSet) {
-	f.TextVar(&p.limit, "limit", core.Limit{Algorithm: core.Concurrency, Quota: 2, Period: 30 * time.Second}, "reports at once for a user")
+	f.TextVar(&p.limit, "limit", core.MustParseLimit("2 concurrent ttl=30s"), "reports at once for a user")
 	f.DurationVar(&p.takes, "takes", 3*time.Second, "how long a report takes")
 }
 

@@ -27,7 +27,7 @@ type program struct{ burst, daily core.Limit }
 
 func (p *program) Flags(f *flag.FlagSet) {
 	f.TextVar(&p.burst, "burst", core.Limit{Quota: 2, Period: 10 * time.Second}, "limit of a short span")
-	f.TextVar(&p.daily, "daily", core.Limit{Algorithm: core.FixedWindow, Quota: 5, Period: 24 * time.Hour, Aligned: true},
+	f.TextVar(&p.daily, "daily", core.MustParseLimit("5/1d fixed-window aligned"),
 		"limit of a day")
 }
 

@@ -29,7 +29,7 @@ type program struct {
 
 func (p *program) Flags(f *flag.FlagSet) {
 	// A burst of 1 is what spaces requests evenly: nobody comes with another.
-	f.TextVar(&p.limit, "limit", core.Limit{Algorithm: core.GCRA, Quota: 10, Period: time.Second, Burst: 1}, "limit of all")
+	f.TextVar(&p.limit, "limit", core.MustParseLimit("10/1s burst=1"), "limit of all")
 	f.DurationVar(&p.most, "wait", 2*time.Second, "the longest wait")
 }
 

@@ -40,10 +40,10 @@ func follow(l core.Limit) (course, error) {
 		return course{}, err
 	}
 	c := course{span: periods * l.Period}
-	if l.Algorithm == core.Concurrency {
+	if l.Leased() {
 		return c.hold(l), nil
 	}
-	if l.Algorithm == core.GCRA {
+	if l.Books() {
 		return c.smooth(l), nil
 	}
 	return c.simulate(l), nil
@@ -122,7 +122,7 @@ func (c course) hold(l core.Limit) course {
 
 // inWords says what the drawing shows, for who does not see it.
 func (c *course) inWords(l core.Limit) string {
-	if l.Algorithm == core.Concurrency {
+	if l.Leased() {
 		return fmt.Sprintf("At most %d at the same time, however fast they come.", l.Quota)
 	}
 	return fmt.Sprintf("A caller who never stops asking gets %d at once and %d in %s.", l.Capacity(), c.most, l.Period*periods-l.Period/lead)

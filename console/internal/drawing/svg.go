@@ -35,7 +35,7 @@ func SVG(l core.Limit) (string, error) {
 		html.EscapeString("What "+l.String()+" admits over time"), html.EscapeString(c.inWords(l)), style)
 	c.axes(&b, l)
 	c.line(&b)
-	if l.Algorithm != core.Concurrency {
+	if !l.Leased() {
 		c.rate(&b, l)
 	}
 	b.WriteString(`</svg>`)
@@ -67,7 +67,7 @@ func step(most int64) int64 {
 // axes draws a line at each Period, and one at each step.
 func (c *course) axes(b *strings.Builder, l core.Limit) {
 	what := "admitted in all"
-	if l.Algorithm == core.Concurrency {
+	if l.Leased() {
 		what = "held at once"
 	}
 	fmt.Fprintf(b, `<text x="%d" y="16">%s</text>`, 8, what)

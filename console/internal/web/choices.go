@@ -1,25 +1,20 @@
 package web
 
-import (
-	"strings"
-
-	"github.com/headgate/headgate/core"
-)
+import "strings"
 
 // choice is something to choose, with a line that explains it.
 type choice struct {
 	Value, Words, Help string
-	algorithm          core.Algorithm
 }
 
 func algorithms() []choice {
 	return []choice{
-		{"gcra", "Even spacing (GCRA)", "Spreads requests evenly and forgives a burst. The best choice for most APIs.", core.GCRA},
-		{"token-bucket", "Token bucket", "Tokens pile up while nobody asks; a burst may spend them all at once.", core.TokenBucket},
-		{"sliding-window", "Sliding window", "Counts the last period in segments: close to exact, and cheap at any quota.", core.SlidingWindow},
-		{"sliding-log", "Sliding log", "Remembers every request: never more than the quota in any period. For small quotas, such as log-ins.", core.SlidingLog},
-		{"fixed-window", "Fixed window", "A fresh quota each period. Simple, but lets up to twice the quota through around the change of window.", core.FixedWindow},
-		{"concurrent", "At the same time", "Counts requests under way, not per time. The period is when a lost one is given up.", core.Concurrency},
+		{Value: "gcra", Words: "Even spacing (GCRA)", Help: "Spreads requests evenly and forgives a burst. The best choice for most APIs."},
+		{Value: "token-bucket", Words: "Token bucket", Help: "Tokens pile up while nobody asks; a burst may spend them all at once."},
+		{Value: "sliding-window", Words: "Sliding window", Help: "Counts the last period in segments: close to exact, and cheap at any quota."},
+		{Value: "sliding-log", Words: "Sliding log", Help: "Remembers every request: never more than the quota in any period. For small quotas, such as log-ins."},
+		{Value: "fixed-window", Words: "Fixed window", Help: "A fresh quota each period. Simple, but lets up to twice the quota through around the change of window."},
+		{Value: "concurrent", Words: "At the same time", Help: "Counts requests under way, not per time. The period is when a lost one is given up."},
 	}
 }
 

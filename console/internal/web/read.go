@@ -137,21 +137,11 @@ func (d *draft) limit(m mistakes) core.Limit {
 		Segments: int(d.optional(m, "segments", d.Segments)),
 		Aligned:  d.Aligned,
 	}
-	if !setAlgorithm(&l, d.Algorithm) {
+	var known bool
+	if l.Algorithm, known = core.ParseAlgorithm(d.Algorithm); !known {
 		m.add("algorithm", "choose one of them")
 	}
 	return l
-}
-
-// setAlgorithm tells whether there is an algorithm of the name.
-func setAlgorithm(l *core.Limit, name string) bool {
-	for _, a := range algorithms() {
-		if a.Value == name {
-			l.Algorithm = a.algorithm
-			return true
-		}
-	}
-	return false
 }
 
 func (d *draft) period(m mistakes) time.Duration {
