@@ -21,28 +21,26 @@ import (
 var files embed.FS
 
 type twin struct {
-	file, letter string
-	quick        bool // the file has a quick function
+	file   string
+	quick  bool   // the file has a quick function
+	letter string // of the algorithm, by which operations and keys name it
 }
 
 // twins is the registry: the file of each algorithm, which defines a function of
-// the same name, the letter by which operations and keys name it, and whether the
-// file also defines a quick function, whose name ends in _quick.
+// the same name, and whether the file also defines a quick function, whose name ends
+// in _quick.
 var twins = map[core.Algorithm]twin{
-	core.GCRA:          {"gcra", "g", true},
-	core.FixedWindow:   {"fixed_window", "f", false},
-	core.SlidingLog:    {"sliding_log", "l", false},
-	core.SlidingWindow: {"sliding_window", "w", false},
-	core.TokenBucket:   {"token_bucket", "t", false},
-	core.Concurrency:   {"concurrency", "c", false},
+	core.GCRA:          {file: "gcra", quick: true},
+	core.FixedWindow:   {file: "fixed_window"},
+	core.SlidingLog:    {file: "sliding_log"},
+	core.SlidingWindow: {file: "sliding_window"},
+	core.TokenBucket:   {file: "token_bucket"},
+	core.Concurrency:   {file: "concurrency"},
 }
 
 // ShortCut reports whether the algorithm has a quick function that decides takes
 // under a limit whose quota, in lowest terms with its period, is this.
 func ShortCut(a core.Algorithm, quota int64) bool { return quota == 1 && twins[a].quick }
-
-// Letter is the short name of the algorithm in scripts and keys.
-func Letter(a core.Algorithm) string { return twins[a].letter }
 
 // Script is the text of a script and the hex SHA-1 by which Redis caches it.
 type Script struct {
@@ -72,12 +70,15 @@ type Set uint16
 // With returns the set with one more algorithm.
 func (s Set) With(a core.Algorithm) Set { return s | 1<<a }
 
-// twins returns those of the set, in the order of their numbers.
+// twins returns those of the set with their letters, in the order of their
+// numbers.
 func (s Set) twins() []twin {
 	var list []twin
 	for a := range core.Algorithm(len(twins)) {
 		if s&(1<<a) != 0 {
-			list = append(list, twins[a])
+			t := twins[a]
+			t.letter = a.Letter()
+			list = append(list, t)
 		}
 	}
 	return list
