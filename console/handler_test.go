@@ -11,7 +11,7 @@ import (
 
 	"github.com/headgate/headgate/console/internal/app"
 	"github.com/headgate/headgate/console/internal/config"
-	"github.com/headgate/headgate/console/internal/front"
+	"github.com/headgate/headgate/console/internal/trustedproxy"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/redis/go-redis/v9"
 )
@@ -56,7 +56,7 @@ func TestPagesAndProgramsAndProbesAreAnswered(t *testing.T) {
 }
 
 func TestPagesAndProgramsBelieveTheTrustedProxy(t *testing.T) {
-	f, err := front.New([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, "X-User")
+	f, err := trustedproxy.New([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, "X-User")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestPagesAndProgramsBelieveTheTrustedProxy(t *testing.T) {
 }
 
 func TestProgramsLookKeysUpAndResetThemInRedis(t *testing.T) {
-	f, err := front.New([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, "X-User")
+	f, err := trustedproxy.New([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, "X-User")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/headgate/headgate/internal/tally"
 	"github.com/headgate/headgate/store/failover"
 	"github.com/headgate/headgate/store/memstore"
+	"github.com/headgate/headgate/store/prefetch"
 	"github.com/headgate/headgate/store/redisstore"
-	"github.com/headgate/headgate/store/reserve"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 )
@@ -50,7 +50,7 @@ func entrants(t *testing.T, client redis.UniversalClient) []entrant {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ahead, err := reserve.New(remote, reserve.Options{})
+	ahead, err := prefetch.New(remote, prefetch.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,8 +6,8 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
-	"github.com/headgate/headgate/policy/figures"
 	"github.com/headgate/headgate/policy/redissource"
+	"github.com/headgate/headgate/policy/stats"
 	"github.com/headgate/headgate/store/redisstore"
 	"github.com/redis/go-redis/v9"
 )
@@ -25,7 +25,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	recorder, err := figures.New(client, figures.Options{App: "shop", Instance: "shop-1"})
+	recorder, err := stats.New(client, stats.Options{App: "shop", Instance: "shop-1"})
 	if err != nil {
 		log.Fatal(err)
 	}

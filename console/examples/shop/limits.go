@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/policy"
-	"github.com/headgate/headgate/policy/figures"
 	"github.com/headgate/headgate/policy/redissource"
+	"github.com/headgate/headgate/policy/stats"
 	"github.com/headgate/headgate/store/failover"
 	"github.com/headgate/headgate/store/memstore"
 	"github.com/headgate/headgate/store/redisstore"
@@ -43,7 +43,7 @@ func (l *limits) open(ctx context.Context, s settings, name string, logger *slog
 	if err != nil {
 		return err
 	}
-	recorder, err := figures.New(client, figures.Options{App: app, Instance: name, Logger: logger})
+	recorder, err := stats.New(client, stats.Options{App: app, Instance: name, Logger: logger})
 	if err != nil {
 		return err
 	}

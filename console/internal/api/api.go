@@ -9,12 +9,12 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/headgate/headgate/console/internal/front"
 	"github.com/headgate/headgate/console/internal/publish"
 	"github.com/headgate/headgate/console/internal/service"
+	"github.com/headgate/headgate/console/internal/trustedproxy"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
-	"github.com/headgate/headgate/policy/figures"
+	"github.com/headgate/headgate/policy/stats"
 )
 
 // Options says what an [API] is made of. Only Service must be set.
@@ -26,7 +26,7 @@ type Options struct {
 	Cookie string
 
 	// Front is the proxies that are trusted; nil means none.
-	Front *front.Front
+	Front *trustedproxy.Front
 
 	// Publishing tells what the publisher's last attempt came to. Nil means that
 	// there is no Redis.
@@ -37,7 +37,7 @@ type Options struct {
 	Instances func(ctx context.Context) ([]policy.Instance, error)
 
 	// Figures are those of an application. Nil means that there is no Redis.
-	Figures func(ctx context.Context, app string) ([]figures.Minute, error)
+	Figures func(ctx context.Context, app string) ([]stats.Minute, error)
 
 	// Peek tells what a request of one unit would meet under a policy, for a key as
 	// it is counted, and changes nothing. Nil means that there is no Redis.

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/headgate/headgate/policy/figures"
+	"github.com/headgate/headgate/policy/stats"
 )
 
 type minuteView struct {
@@ -21,7 +21,7 @@ type countsView struct {
 	Failed   int64  `json:"failed"`
 }
 
-func minuteOf(m figures.Minute) minuteView {
+func minuteOf(m stats.Minute) minuteView {
 	v := minuteView{Start: m.Start, Policies: []countsView{}}
 	for _, name := range sortedKeys(m.Policies) {
 		n := m.Policies[name]

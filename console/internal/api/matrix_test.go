@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/console/internal/service"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
-	"github.com/headgate/headgate/policy/figures"
+	"github.com/headgate/headgate/policy/stats"
 )
 
 // columns are the actors of the matrix, in its order.
@@ -128,8 +128,8 @@ func withRedis(o *Options) {
 			{ID: "two", App: "b", Version: "6", Refused: "7", Error: "it is wrong"},
 		}, nil
 	}
-	o.Figures = func(_ context.Context, app string) ([]figures.Minute, error) {
-		return []figures.Minute{{Start: noon, Policies: map[string]figures.Counts{"p": {Passed: 3, Refused: 2}, "": {Failed: 1}}}}, nil
+	o.Figures = func(_ context.Context, app string) ([]stats.Minute, error) {
+		return []stats.Minute{{Start: noon, Policies: map[string]stats.Counts{"p": {Passed: 3, Refused: 2}, "": {Failed: 1}}}}, nil
 	}
 }
 

@@ -4,14 +4,14 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/headgate/headgate/console/internal/front"
 	"github.com/headgate/headgate/console/internal/service"
+	"github.com/headgate/headgate/console/internal/trustedproxy"
 )
 
 // proxied is a world that trusts proxies in 10.0.0.0/8.
 func proxied(t *testing.T) *world {
 	t.Helper()
-	f, err := front.New([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, "X-User")
+	f, err := trustedproxy.New([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, "X-User")
 	if err != nil {
 		t.Fatal(err)
 	}

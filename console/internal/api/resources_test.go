@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/console/internal/service"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
-	"github.com/headgate/headgate/policy/figures"
+	"github.com/headgate/headgate/policy/stats"
 )
 
 func TestApplicationsAreCreatedDescribedAndDeleted(t *testing.T) {
@@ -241,7 +241,7 @@ func TestWithoutRedisThereIsNothingToAskIt(t *testing.T) {
 	gone := errors.New("dial 10.0.0.1: refused")
 	w = newWorld(t, func(o *Options) {
 		o.Instances = func(context.Context) ([]policy.Instance, error) { return nil, gone }
-		o.Figures = func(context.Context, string) ([]figures.Minute, error) { return nil, gone }
+		o.Figures = func(context.Context, string) ([]stats.Minute, error) { return nil, gone }
 	})
 	for _, path := range []string{"/api/instances", "/api/apps/a/figures"} {
 		a := w.ask("administrator", "GET", path, nil).want(503).wantValue("unavailable", "code")

@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/headgate/headgate/console/internal/front"
+	"github.com/headgate/headgate/console/internal/trustedproxy"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -28,14 +28,14 @@ const databaseFile = "console.db"
 
 // Config is how the console is started. It is valid.
 type Config struct {
-	Listen      string         // host:port
-	TLS         *tls.Config    // nil for plain HTTP
-	DB          string         // the URL of the database
-	Redis       *redis.Options // nil for no Redis
-	RedisPrefix string         // as redissource.Options.Prefix
-	Front       *front.Front   // the proxies that are trusted; nil for none
-	Secure      bool           // the cookies travel by TLS alone
-	Recover     string         // a user to give a new password, instead of serving; or ""
+	Listen      string              // host:port
+	TLS         *tls.Config         // nil for plain HTTP
+	DB          string              // the URL of the database
+	Redis       *redis.Options      // nil for no Redis
+	RedisPrefix string              // as redissource.Options.Prefix
+	Front       *trustedproxy.Front // the proxies that are trusted; nil for none
+	Secure      bool                // the cookies travel by TLS alone
+	Recover     string              // a user to give a new password, instead of serving; or ""
 }
 
 // given is what the command line says.

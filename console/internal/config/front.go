@@ -6,11 +6,11 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/headgate/headgate/console/internal/front"
+	"github.com/headgate/headgate/console/internal/trustedproxy"
 )
 
 // front is the proxies that are trusted.
-func (g *given) front() (*front.Front, error) {
+func (g *given) front() (*trustedproxy.Front, error) {
 	var errs []error
 	var trusted []netip.Prefix
 	for _, s := range g.proxies {
@@ -21,7 +21,7 @@ func (g *given) front() (*front.Front, error) {
 		trusted = append(trusted, p)
 	}
 	if g.identity != "" {
-		if err := front.CheckHeader(g.identity); err != nil {
+		if err := trustedproxy.CheckHeader(g.identity); err != nil {
 			errs = append(errs, fmt.Errorf("-identity-header: %w", err))
 		}
 		if len(g.proxies) == 0 {
@@ -31,7 +31,7 @@ func (g *given) front() (*front.Front, error) {
 	if len(errs) > 0 || len(trusted) == 0 {
 		return nil, errors.Join(errs...)
 	}
-	return front.New(trusted, g.identity)
+	return trustedproxy.New(trusted, g.identity)
 }
 
 // parseProxy reads an address or a CIDR prefix.

@@ -3,7 +3,7 @@ package web
 import (
 	"fmt"
 
-	"github.com/headgate/headgate/policy/figures"
+	"github.com/headgate/headgate/policy/stats"
 )
 
 // The size of a chart.
@@ -28,7 +28,7 @@ type bar struct {
 }
 
 // chartOf draws the minutes of a policy.
-func chartOf(minutes []figures.Minute, name string) chart {
+func chartOf(minutes []stats.Minute, name string) chart {
 	var c chart
 	for _, m := range minutes {
 		c.Most = max(c.Most, sumOf(m.Policies[name]))
@@ -45,7 +45,7 @@ func chartOf(minutes []figures.Minute, name string) chart {
 	return c
 }
 
-func sumOf(n figures.Counts) int64 {
+func sumOf(n stats.Counts) int64 {
 	return n.Passed + n.Degraded + n.Shadowed + n.Refused + n.Failed
 }
 

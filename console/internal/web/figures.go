@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/console/internal/publish"
 	"github.com/headgate/headgate/console/internal/service"
 	"github.com/headgate/headgate/policy"
-	"github.com/headgate/headgate/policy/figures"
+	"github.com/headgate/headgate/policy/stats"
 )
 
 // live is the page of what is happening now.
@@ -21,7 +21,7 @@ type live struct {
 
 	Redis    bool
 	Away     bool // Redis does not answer
-	Total    figures.Counts
+	Total    stats.Counts
 	Busy     []busy // the busiest first
 	More     int    // policies that are not shown
 	Instance []instance
@@ -32,7 +32,7 @@ type live struct {
 // busy is what happened under one policy.
 type busy struct {
 	Name string
-	figures.Counts
+	stats.Counts
 	Chart chart
 }
 
@@ -139,8 +139,8 @@ func (v *visit) readFleet(l *live) {
 }
 
 // tell adds up the minutes by policies.
-func (l *live) tell(minutes []figures.Minute) {
-	for name, c := range figures.Total(minutes) {
+func (l *live) tell(minutes []stats.Minute) {
+	for name, c := range stats.Total(minutes) {
 		l.Total.Add(c)
 		l.Busy = append(l.Busy, busy{Name: name, Counts: c})
 	}

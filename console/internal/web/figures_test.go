@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/console/internal/service"
-	"github.com/headgate/headgate/policy/figures"
+	"github.com/headgate/headgate/policy/stats"
 )
 
 func TestTheFiguresAreShownToThoseWhoMaySeeThem(t *testing.T) {
@@ -38,9 +38,9 @@ func TestTheFiguresAreShownToThoseWhoMaySeeThem(t *testing.T) {
 
 func TestBarsStandOnEachOther(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	c := chartOf([]figures.Minute{
-		{Start: at, Policies: map[string]figures.Counts{"p": {Passed: 30, Refused: 10}}},
-		{Start: at.Add(time.Minute), Policies: map[string]figures.Counts{"p": {Passed: 10}}},
+	c := chartOf([]stats.Minute{
+		{Start: at, Policies: map[string]stats.Counts{"p": {Passed: 30, Refused: 10}}},
+		{Start: at.Add(time.Minute), Policies: map[string]stats.Counts{"p": {Passed: 10}}},
 		{Start: at.Add(2 * time.Minute)},
 	}, "p")
 	want := []bar{

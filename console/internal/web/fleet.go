@@ -6,8 +6,8 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
-	"github.com/headgate/headgate/policy/figures"
 	"github.com/headgate/headgate/policy/redissource"
+	"github.com/headgate/headgate/policy/stats"
 	"github.com/headgate/headgate/store/redisstore"
 	"github.com/redis/go-redis/v9"
 )
@@ -22,7 +22,7 @@ type Fleet interface {
 	Reset(ctx context.Context, p policy.Policy, key string) error
 
 	// Figures returns what happened in the last minutes of an application.
-	Figures(ctx context.Context, app string) ([]figures.Minute, error)
+	Figures(ctx context.Context, app string) ([]stats.Minute, error)
 
 	// Instances returns those that have reported lately.
 	Instances(ctx context.Context) ([]policy.Instance, error)
@@ -68,8 +68,8 @@ func (f *redisFleet) apply(ctx context.Context, op core.Op) (core.Decision, erro
 	return out[0], err
 }
 
-func (f *redisFleet) Figures(ctx context.Context, app string) ([]figures.Minute, error) {
-	return figures.Read(ctx, f.client, f.prefix, app)
+func (f *redisFleet) Figures(ctx context.Context, app string) ([]stats.Minute, error) {
+	return stats.Read(ctx, f.client, f.prefix, app)
 }
 
 func (f *redisFleet) Instances(ctx context.Context) ([]policy.Instance, error) {

@@ -7,15 +7,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate/console/internal/front"
 	"github.com/headgate/headgate/console/internal/service"
+	"github.com/headgate/headgate/console/internal/trustedproxy"
 )
 
 // behind makes the pages trust a proxy that names the user in X-User. The browser
 // of the tests comes from 127.0.0.1.
 func behind(t *testing.T, proxy string) func(*Options) {
 	t.Helper()
-	f, err := front.New([]netip.Prefix{netip.MustParsePrefix(proxy)}, "X-User")
+	f, err := trustedproxy.New([]netip.Prefix{netip.MustParsePrefix(proxy)}, "X-User")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,9 +10,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/headgate/headgate/console/internal/front"
 	"github.com/headgate/headgate/console/internal/publish"
 	"github.com/headgate/headgate/console/internal/service"
+	"github.com/headgate/headgate/console/internal/trustedproxy"
 )
 
 // Options says what the pages show. Only Service must be set.
@@ -27,7 +27,7 @@ type Options struct {
 	Publishing func() publish.Status
 
 	// Front is the proxies that are trusted; nil means none.
-	Front *front.Front
+	Front *trustedproxy.Front
 
 	// Secure tells that the pages are reached by TLS alone, so that the session's
 	// cookie travels by TLS alone.

@@ -21,7 +21,7 @@ import (
 	"github.com/headgate/headgate/console/internal/store"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
-	"github.com/headgate/headgate/policy/figures"
+	"github.com/headgate/headgate/policy/stats"
 	"go.uber.org/goleak"
 	"golang.org/x/net/html"
 )
@@ -243,11 +243,11 @@ func (f *fakeFleet) Reset(_ context.Context, p policy.Policy, key string) error 
 	return f.away
 }
 
-func (f *fakeFleet) Figures(context.Context, string) ([]figures.Minute, error) {
+func (f *fakeFleet) Figures(context.Context, string) ([]stats.Minute, error) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	return []figures.Minute{
-		{Start: at, Policies: map[string]figures.Counts{"one": {Passed: 30, Refused: 10}, "": {Failed: 2}}},
-		{Start: at.Add(time.Minute), Policies: map[string]figures.Counts{"one": {Passed: 20}}},
+	return []stats.Minute{
+		{Start: at, Policies: map[string]stats.Counts{"one": {Passed: 30, Refused: 10}, "": {Failed: 2}}},
+		{Start: at.Add(time.Minute), Policies: map[string]stats.Counts{"one": {Passed: 20}}},
 	}, f.away
 }
 

@@ -1,8 +1,8 @@
-// Package reserve saves a store most of the calls that are about busy keys: an
+// Package prefetch saves a store most of the calls that are about busy keys: an
 // instance takes units of such a key ahead, several at once, and hands them out
 // by itself.
 //
-//	store, err := reserve.New(redis, reserve.Options{Units: 100})
+//	store, err := prefetch.New(redis, prefetch.Options{Units: 100})
 //	...
 //	defer store.Close(ctx)
 //
@@ -22,4 +22,4 @@
 // that brings them. Remaining and ResetAfter of a request that was decided here
 // are as of the last call to the store. A Reset, or a lower limit, that another
 // instance sends is not seen until the units held are used up.
-package reserve
+package prefetch

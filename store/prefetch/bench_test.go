@@ -1,4 +1,4 @@
-package reserve_test
+package prefetch_test
 
 import (
 	"context"
@@ -6,11 +6,11 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/store/memstore"
-	"github.com/headgate/headgate/store/reserve"
+	"github.com/headgate/headgate/store/prefetch"
 )
 
 func BenchmarkAHotKey(b *testing.B) {
-	s, err := reserve.New(memstore.MustNew(memstore.Options{}), reserve.Options{})
+	s, err := prefetch.New(memstore.MustNew(memstore.Options{}), prefetch.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}

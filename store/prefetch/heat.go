@@ -1,4 +1,4 @@
-package reserve
+package prefetch
 
 import "sync/atomic"
 

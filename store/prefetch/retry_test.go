@@ -1,4 +1,4 @@
-package reserve_test
+package prefetch_test
 
 import (
 	"context"

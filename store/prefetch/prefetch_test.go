@@ -1,4 +1,4 @@
-package reserve_test
+package prefetch_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/store/memstore"
-	"github.com/headgate/headgate/store/reserve"
+	"github.com/headgate/headgate/store/prefetch"
 	"github.com/headgate/headgate/store/storetest"
 )
 
@@ -54,9 +54,9 @@ func newWorld(t testing.TB) *world {
 	return &world{t, clock, &counting{Store: memstore.MustNew(memstore.Options{Clock: clock.Now})}}
 }
 
-func (w *world) instance(units int64) *reserve.Store {
+func (w *world) instance(units int64) *prefetch.Store {
 	w.Helper()
-	s, err := reserve.New(w.inner, reserve.Options{Units: units, Clock: w.clock.Now})
+	s, err := prefetch.New(w.inner, prefetch.Options{Units: units, Clock: w.clock.Now})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -136,14 +136,14 @@ func TestInstancesTogetherAdmitNoMoreThanTheLimitAndInTheEndAll(t *testing.T) {
 		a, b, c := w.instance(64), w.instance(16), w.instance(1)
 		var n int64
 		for range 100 {
-			for _, s := range []*reserve.Store{a, b, c} {
+			for _, s := range []*prefetch.Store{a, b, c} {
 				if w.apply(s, take(l, 1))[0].Allowed {
 					n++
 				}
 			}
 		}
 		lying := a.Held() + b.Held() + c.Held()
-		for _, s := range []*reserve.Store{b, a, c} {
+		for _, s := range []*prefetch.Store{b, a, c} {
 			n += w.spend(s, l)
 		}
 		if lying == 0 || n != 1000 {
@@ -169,7 +169,7 @@ func TestTheRemainingUnitsOfOneInstanceAreExact(t *testing.T) {
 }
 
 // heat makes the key busy and returns how many units are held then.
-func (w *world) heat(s *reserve.Store, l core.Limit) int64 {
+func (w *world) heat(s *prefetch.Store, l core.Limit) int64 {
 	w.Helper()
 	for range 200 {
 		w.apply(s, take(l, 1))
@@ -339,7 +339,7 @@ func TestAHeldKeyIsRefundedExactly(t *testing.T) {
 
 func TestKeysAreBounded(t *testing.T) {
 	w := newWorld(t)
-	s, err := reserve.New(w.inner, reserve.Options{MaxKeys: 64, Clock: w.clock.Now})
+	s, err := prefetch.New(w.inner, prefetch.Options{MaxKeys: 64, Clock: w.clock.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -359,7 +359,7 @@ func TestKeysAreBounded(t *testing.T) {
 func TestUnitsAreHandedOutOnceToManyTakers(t *testing.T) {
 	w := newWorld(t)
 	l := limit(t, "5000/1h")
-	stores := []*reserve.Store{w.instance(64), w.instance(64)}
+	stores := []*prefetch.Store{w.instance(64), w.instance(64)}
 	var n atomic.Int64
 	var wg sync.WaitGroup
 	for g := range 16 {
@@ -383,7 +383,7 @@ func TestUnitsAreHandedOutOnceToManyTakers(t *testing.T) {
 }
 
 func TestNewNamesEveryMistake(t *testing.T) {
-	_, err := reserve.New(nil, reserve.Options{Units: -1, MaxKeys: 1 << 30})
+	_, err := prefetch.New(nil, prefetch.Options{Units: -1, MaxKeys: 1 << 30})
 	if err == nil {
 		t.Fatal("no error")
 	}

@@ -1,6 +1,6 @@
-// Package front knows the reverse proxies in front of the console: what they tell
+// Package trustedproxy knows the reverse proxies in front of the console: what they tell
 // of those who ask, and whom to believe it.
-package front
+package trustedproxy
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package figures_test
+package stats_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/policy/figures"
+	"github.com/headgate/headgate/policy/stats"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 )
@@ -27,13 +27,13 @@ func dial(t testing.TB, addr string) *redis.Client {
 	return c
 }
 
-func recorder(t testing.TB, client redis.UniversalClient, o figures.Options) *figures.Recorder {
+func recorder(t testing.TB, client redis.UniversalClient, o stats.Options) *stats.Recorder {
 	t.Helper()
 	o.App, o.Logger = "shop", slog.New(slog.DiscardHandler)
 	if o.Every == 0 {
 		o.Every = time.Minute
 	}
-	r, err := figures.New(client, o)
+	r, err := stats.New(client, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,18 +45,18 @@ func event(rule string, allowed bool, onLimit core.Overflow, outcome core.Outcom
 	return core.Event{Rule: rule, OnLimit: onLimit, Decision: core.Decision{Allowed: allowed}, Outcome: outcome}
 }
 
-func total(t testing.TB, client redis.UniversalClient, prefix string) map[string]figures.Counts {
+func total(t testing.TB, client redis.UniversalClient, prefix string) map[string]stats.Counts {
 	t.Helper()
-	minutes, err := figures.Read(t.Context(), client, prefix, "shop")
-	if err != nil || len(minutes) != figures.Minutes {
+	minutes, err := stats.Read(t.Context(), client, prefix, "shop")
+	if err != nil || len(minutes) != stats.Minutes {
 		t.Fatalf("%d minutes, %v", len(minutes), err)
 	}
-	return figures.Total(minutes)
+	return stats.Total(minutes)
 }
 
 func TestEachRequestIsCountedOnceUnderEachPolicy(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
-	r := recorder(t, client, figures.Options{Prefix: prefix, Instance: "i1"})
+	r := recorder(t, client, stats.Options{Prefix: prefix, Instance: "i1"})
 	for range 3 {
 		r.Observe(t.Context(), event("a", true, core.Reject, core.Pass))
 	}
@@ -71,7 +71,7 @@ func TestEachRequestIsCountedOnceUnderEachPolicy(t *testing.T) {
 	if err := r.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]figures.Counts{"a": {Passed: 3, Refused: 2}, "b": {Degraded: 1, Shadowed: 2, Failed: 1}, "": {Failed: 1}}
+	want := map[string]stats.Counts{"a": {Passed: 3, Refused: 2}, "b": {Degraded: 1, Shadowed: 2, Failed: 1}, "": {Failed: 1}}
 	if got := total(t, client, prefix); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)
 	}
@@ -87,7 +87,7 @@ func TestInstancesAddUpAndCloseWritesTheRest(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
 	var all sync.WaitGroup
 	for i := range 4 {
-		r := recorder(t, client, figures.Options{Prefix: prefix, Instance: fmt.Sprint("i", i), Every: 10 * time.Millisecond})
+		r := recorder(t, client, stats.Options{Prefix: prefix, Instance: fmt.Sprint("i", i), Every: 10 * time.Millisecond})
 		all.Go(func() {
 			var callers sync.WaitGroup
 			for range 4 {
@@ -117,7 +117,7 @@ func TestInstancesAddUpAndCloseWritesTheRest(t *testing.T) {
 
 func TestEveryKeyExpires(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
-	r := recorder(t, client, figures.Options{Prefix: prefix, Instance: "i1"})
+	r := recorder(t, client, stats.Options{Prefix: prefix, Instance: "i1"})
 	r.Observe(t.Context(), event("a", true, core.Reject, core.Pass))
 	if err := r.Flush(t.Context()); err != nil {
 		t.Fatal(err)
@@ -156,7 +156,7 @@ func TestAFlushIsOneCallAndNoneWithoutNews(t *testing.T) {
 	}
 	count := &calls{}
 	client.AddHook(count)
-	r := recorder(t, client, figures.Options{Prefix: prefix, Instance: "i1"})
+	r := recorder(t, client, stats.Options{Prefix: prefix, Instance: "i1"})
 	for i := range 1000 {
 		r.Observe(t.Context(), event(fmt.Sprint("p", i), true, core.Reject, core.Pass))
 	}
@@ -173,7 +173,7 @@ func TestAFlushIsOneCallAndNoneWithoutNews(t *testing.T) {
 func TestWhatIsCountedWhileRedisIsAwayIsWrittenLater(t *testing.T) {
 	server := redistest.Start(t)
 	client, prefix := dial(t, server.Addr), redistest.Prefix(t)
-	r := recorder(t, client, figures.Options{Prefix: prefix, Instance: "i1"})
+	r := recorder(t, client, stats.Options{Prefix: prefix, Instance: "i1"})
 	server.Kill()
 	for range 3 {
 		r.Observe(t.Context(), event("a", true, core.Reject, core.Pass))
@@ -196,7 +196,7 @@ func (n *next) Observe(context.Context, core.Event) { n.n++ }
 
 func TestTheNextObserverIsToldToo(t *testing.T) {
 	n := &next{}
-	r := recorder(t, dial(t, "127.0.0.1:1"), figures.Options{Instance: "i1", Next: n})
+	r := recorder(t, dial(t, "127.0.0.1:1"), stats.Options{Instance: "i1", Next: n})
 	r.Observe(t.Context(), event("a", true, core.Reject, core.Pass))
 	r.Observe(t.Context(), event("a", true, core.Reject, core.Refused))
 	if n.n != 2 {
@@ -205,7 +205,7 @@ func TestTheNextObserverIsToldToo(t *testing.T) {
 }
 
 func TestObservingTakesNoAllocation(t *testing.T) {
-	r := recorder(t, dial(t, "127.0.0.1:1"), figures.Options{Instance: "i1"})
+	r := recorder(t, dial(t, "127.0.0.1:1"), stats.Options{Instance: "i1"})
 	e := event("a", true, core.Reject, core.Pass)
 	if n := testing.AllocsPerRun(1000, func() { r.Observe(t.Context(), e) }); n != 0 {
 		t.Errorf("%v", n)
@@ -213,7 +213,7 @@ func TestObservingTakesNoAllocation(t *testing.T) {
 }
 
 func TestMistakesInTheOptionsAreToldAtOnce(t *testing.T) {
-	_, err := figures.New(nil, figures.Options{Prefix: "}", Every: time.Hour, Timeout: -1})
+	_, err := stats.New(nil, stats.Options{Prefix: "}", Every: time.Hour, Timeout: -1})
 	want := strings.Join([]string{
 		`figures: Options.App: "" is not 1 to 64 letters, digits, _, ., - and /, a letter or digit first`,
 		"figures: Options.Instance is not 1 to 128 bytes",
@@ -228,7 +228,7 @@ func TestMistakesInTheOptionsAreToldAtOnce(t *testing.T) {
 }
 
 func BenchmarkObserve(b *testing.B) {
-	r := recorder(b, dial(b, "127.0.0.1:1"), figures.Options{Instance: "i1"})
+	r := recorder(b, dial(b, "127.0.0.1:1"), stats.Options{Instance: "i1"})
 	for i := range 1000 {
 		r.Observe(b.Context(), event(fmt.Sprint("p", i), true, core.Reject, core.Pass))
 	}

@@ -1,4 +1,4 @@
-// Package figures adds up, for people who watch, what becomes of the requests
+// Package stats adds up, for people who watch, what becomes of the requests
 // under each policy, minute by minute over all instances.
 //
 // A [Recorder] counts in memory and writes to Redis once a second, whatever the
@@ -9,7 +9,7 @@
 // "<prefix>{figures:<app>}:<minute>", with a field for each instance. An
 // instance always writes its own field anew, so a write that is repeated counts
 // nothing twice.
-package figures
+package stats
 
 import (
 	"cmp"

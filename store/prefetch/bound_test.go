@@ -1,11 +1,11 @@
-package reserve_test
+package prefetch_test
 
 import (
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/store/reserve"
+	"github.com/headgate/headgate/store/prefetch"
 	"pgregory.net/rapid"
 )
 
@@ -22,7 +22,7 @@ func TestNoSpanAdmitsMoreThanTheAlgorithmAllows(t *testing.T) {
 		}).Draw(r, "limit")
 		l := limit(t, text)
 		w := newWorld(t)
-		instances := []*reserve.Store{w.instance(64), w.instance(16), w.instance(4)}
+		instances := []*prefetch.Store{w.instance(64), w.instance(16), w.instance(4)}
 		var log []admission
 		for range rapid.IntRange(1, 60).Draw(r, "bursts") {
 			s := instances[rapid.IntRange(0, 2).Draw(r, "instance")]
