@@ -17,13 +17,13 @@ import (
 	"github.com/sethvargo/go-limiter/memorystore"
 	"github.com/throttled/throttled/v2"
 	throttledmem "github.com/throttled/throttled/v2/store/memstore"
-	"github.com/ulule/limiter/v3"
+	ululelimiter "github.com/ulule/limiter/v3"
 	ululegin "github.com/ulule/limiter/v3/drivers/middleware/gin"
 	ululestd "github.com/ulule/limiter/v3/drivers/middleware/stdlib"
 	ululemem "github.com/ulule/limiter/v3/drivers/store/memory"
 	"golang.org/x/time/rate"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 )
 
 // Rows of headgate: what it sends by default, which is five headers of two
@@ -35,8 +35,8 @@ const oursX = "headgate, X-RateLimit only"
 var httpContests = []httpContest{
 	{"net/http, headers", "net/http, sending headers", []httpPeer{
 		{bare, std(func(_ quota, h http.Handler) (http.Handler, error) { return h, nil })},
-		{ours, std(stdOurs(core.XRateLimit | core.Draft8))},
-		{oursX, std(stdOurs(core.XRateLimit))},
+		{ours, std(stdOurs(limiter.XRateLimit | limiter.Draft8))},
+		{oursX, std(stdOurs(limiter.XRateLimit))},
 		{httpLimits, std(stdGoLimiter)},
 		{"httprate", std(stdHTTPRate())},
 		{"throttled", std(stdThrottled)},
@@ -45,40 +45,40 @@ var httpContests = []httpContest{
 	}},
 	{"net/http, no headers", "net/http, sending no headers", []httpPeer{
 		{bare, std(func(_ quota, h http.Handler) (http.Handler, error) { return h, nil })},
-		{ours, std(stdOurs(core.NoHeaders))},
+		{ours, std(stdOurs(limiter.NoHeaders))},
 		{"httprate", std(stdHTTPRate(httprate.WithResponseHeaders(httprate.ResponseHeaders{})))},
 	}},
 	{"Gin, headers", "Gin, sending headers", []httpPeer{
 		{bare, ginApp(ginBare)},
-		{ours, ginApp(ginOurs(core.XRateLimit | core.Draft8))},
-		{oursX, ginApp(ginOurs(core.XRateLimit))},
+		{ours, ginApp(ginOurs(limiter.XRateLimit | limiter.Draft8))},
+		{oursX, ginApp(ginOurs(limiter.XRateLimit))},
 		{ginRate, ginApp(ginLimit(nil))},
 		{"ulule gin", ginApp(func(q quota) (gin.HandlerFunc, error) { return ululegin.NewMiddleware(ulule(q)), nil })},
 	}},
 	{"Gin, no headers", "Gin, sending no headers", []httpPeer{
 		{bare, ginApp(ginBare)},
-		{ours, ginApp(ginOurs(core.NoHeaders))},
+		{ours, ginApp(ginOurs(limiter.NoHeaders))},
 		{ginRate, ginApp(ginLimit(func(*gin.Context, ginlimit.Info) {}))},
 	}},
 	{"Echo, headers", "Echo, sending headers", []httpPeer{
 		{bare, echoApp(echoBare)},
-		{ours, echoApp(echoOurs(core.XRateLimit | core.Draft8))},
-		{oursX, echoApp(echoOurs(core.XRateLimit))},
+		{ours, echoApp(echoOurs(limiter.XRateLimit | limiter.Draft8))},
+		{oursX, echoApp(echoOurs(limiter.XRateLimit))},
 	}},
 	{"Echo, no headers", "Echo, sending no headers", []httpPeer{
 		{bare, echoApp(echoBare)},
-		{ours, echoApp(echoOurs(core.NoHeaders))},
+		{ours, echoApp(echoOurs(limiter.NoHeaders))},
 		{echoOwn, echoApp(echoLimit)},
 	}},
 	{"Fiber, headers", "Fiber, sending headers", []httpPeer{
 		{bare, fiberApp(fiberBare)},
-		{ours, fiberApp(fiberOurs(core.XRateLimit | core.Draft8))},
-		{oursX, fiberApp(fiberOurs(core.XRateLimitDelta))},
+		{ours, fiberApp(fiberOurs(limiter.XRateLimit | limiter.Draft8))},
+		{oursX, fiberApp(fiberOurs(limiter.XRateLimitDelta))},
 		{fiberOwn, fiberApp(fiberLimit)},
 	}},
 	{"Fiber, no headers", "Fiber, sending no headers", []httpPeer{
 		{bare, fiberApp(fiberBare)},
-		{ours, fiberApp(fiberOurs(core.NoHeaders))},
+		{ours, fiberApp(fiberOurs(limiter.NoHeaders))},
 	}},
 }
 
@@ -100,8 +100,8 @@ func fiberBare(quota) (fiber.Handler, error) {
 	return func(c *fiber.Ctx) error { return c.Next() }, nil
 }
 
-func ulule(q quota) *limiter.Limiter {
-	return limiter.New(ululemem.NewStore(), limiter.Rate{Period: q.period, Limit: int64(q.burst)})
+func ulule(q quota) *ululelimiter.Limiter {
+	return ululelimiter.New(ululemem.NewStore(), ululelimiter.Rate{Period: q.period, Limit: int64(q.burst)})
 }
 
 func stdUlule(q quota, h http.Handler) (http.Handler, error) {

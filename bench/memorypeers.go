@@ -16,11 +16,12 @@ import (
 	"github.com/sethvargo/go-limiter/memorystore"
 	"github.com/throttled/throttled/v2"
 	throttledmem "github.com/throttled/throttled/v2/store/memstore"
-	"github.com/ulule/limiter/v3"
+	ululelimiter "github.com/ulule/limiter/v3"
 	ululemem "github.com/ulule/limiter/v3/drivers/store/memory"
 	"golang.org/x/time/rate"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/store/memstore"
 )
 
@@ -77,13 +78,13 @@ func openStore(q quota) (func() take, error) {
 }
 
 // openLimiter is for a limiter of one rule, which is asked in one of its ways.
-func openLimiter(way func(l *core.Limiter, key string) bool) func(quota) (func() take, error) {
+func openLimiter(way func(l *limiter.Limiter, key string) bool) func(quota) (func() take, error) {
 	return func(q quota) (func() take, error) {
 		s, err := memstore.New(memstore.Options{})
 		if err != nil {
 			return nil, err
 		}
-		l, err := core.New(core.Config{Store: s, Rules: []core.Rule{{
+		l, err := limiter.New(limiter.Config{Store: s, Rules: []limiter.Rule{{
 			Name: "api", Limit: q.limit(), Key: func(core.Request) (string, bool) { return "", true },
 		}}})
 		if err != nil {
@@ -93,12 +94,12 @@ func openLimiter(way func(l *core.Limiter, key string) bool) func(quota) (func()
 	}
 }
 
-func allow(l *core.Limiter, key string) bool {
+func allow(l *limiter.Limiter, key string) bool {
 	d, err := l.Allow(context.Background(), key, 1)
 	return err == nil && d.Allowed
 }
 
-func takeGrant(l *core.Limiter, key string) bool {
+func takeGrant(l *limiter.Limiter, key string) bool {
 	g, err := l.Take(context.Background(), key, 1)
 	return err == nil && g.Allowed()
 }
@@ -150,8 +151,8 @@ func openThrottled(q quota) (func() take, error) {
 }
 
 func openUlule(q quota) (func() take, error) {
-	s := ululemem.NewStoreWithOptions(limiter.StoreOptions{Prefix: "api", CleanUpInterval: time.Second})
-	l := limiter.New(s, limiter.Rate{Period: q.period, Limit: int64(q.burst)})
+	s := ululemem.NewStoreWithOptions(ululelimiter.StoreOptions{Prefix: "api", CleanUpInterval: time.Second})
+	l := ululelimiter.New(s, ululelimiter.Rate{Period: q.period, Limit: int64(q.burst)})
 	return shared(func(key string) bool {
 		c, err := l.Get(context.Background(), key)
 		return err == nil && !c.Reached

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"github.com/headgate/headgate/internal/textform"
 	"math"
 	"math/bits"
 	"time"
@@ -62,7 +63,7 @@ func (gcra) check(l *Limit) error {
 	r := l.rate()
 	hi, lo := bits.Mul64(uint64(l.Capacity()), uint64(r.every))
 	if longest := uint64(MaxPeriod / time.Microsecond); hi >= uint64(r.units) || quotient(hi, lo, r.units) > longest {
-		return fmt.Errorf("an empty bucket of %d takes longer than %s to fill", l.Capacity(), compact(MaxPeriod))
+		return fmt.Errorf("an empty bucket of %d takes longer than %s to fill", l.Capacity(), textform.Duration(MaxPeriod))
 	}
 	// Units in use at once: those of the burst, those booked, and those that
 	// settle has not yet moved the mark for.

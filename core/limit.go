@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"github.com/headgate/headgate/internal/textform"
 	"math/bits"
 	"time"
 )
@@ -92,7 +93,7 @@ func (l *Limit) checkPeriod() error {
 	case l.Period < MinPeriod:
 		return fmt.Errorf("period %v is below %v", l.Period, MinPeriod)
 	case l.Period > MaxPeriod:
-		return fmt.Errorf("period %s is above %s", compact(l.Period), compact(MaxPeriod))
+		return fmt.Errorf("period %s is above %s", textform.Duration(l.Period), textform.Duration(MaxPeriod))
 	case l.Period%time.Microsecond != 0:
 		return fmt.Errorf("period %v is not a whole number of microseconds", l.Period)
 	}

@@ -2,6 +2,7 @@ package core
 
 import (
 	"encoding/json"
+	"github.com/headgate/headgate/internal/textform"
 	"strings"
 	"testing"
 	"time"
@@ -130,7 +131,7 @@ func TestAnErrorShowsLittleOfALongTextAndNothingRaw(t *testing.T) {
 		_, err := ParseLimit(text)
 		if err == nil || len(err.Error()) > 1000 ||
 			strings.Contains(err.Error(), "\x1b") || strings.Contains(err.Error(), "\xff") {
-			t.Errorf("%q: error %.2000q", clip(text), err)
+			t.Errorf("%q: error %.2000q", textform.Clip(text), err)
 		}
 	}
 }

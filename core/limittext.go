@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"github.com/headgate/headgate/internal/textform"
 	"strconv"
 	"strings"
 	"time"
@@ -30,7 +31,7 @@ func ParseLimit(s string) (Limit, error) {
 		}
 	}
 	if len(errs) > 0 {
-		return Limit{}, fmt.Errorf("limit %q: %w", clip(s), errors.Join(errs...))
+		return Limit{}, fmt.Errorf("limit %q: %w", textform.Clip(s), errors.Join(errs...))
 	}
 	return l, nil
 }
@@ -45,14 +46,6 @@ func MustParseLimit(s string) Limit {
 	return l
 }
 
-// clip keeps a text that is quoted in an error short.
-func clip(s string) string {
-	if len(s) > 100 {
-		return s[:100] + "…"
-	}
-	return s
-}
-
 func parseLimit(s string) (l Limit, errs []error) {
 	words := strings.Fields(s)
 	if len(words) == 0 {
@@ -61,7 +54,7 @@ func parseLimit(s string) (l Limit, errs []error) {
 	quota, period, hasPeriod := strings.Cut(words[0], "/")
 	var err error
 	if l.Quota, err = strconv.ParseInt(quota, 10, 64); err != nil {
-		errs = append(errs, fmt.Errorf("quota %q is not a whole number", clip(quota)))
+		errs = append(errs, fmt.Errorf("quota %q is not a whole number", textform.Clip(quota)))
 	}
 	if hasPeriod {
 		if l.Period, err = parsePeriod(period); err != nil {
@@ -76,7 +69,7 @@ func parseLimit(s string) (l Limit, errs []error) {
 			kind = "algorithm"
 		}
 		if seen[kind] {
-			errs = append(errs, fmt.Errorf("a second %q, %q", clip(kind), clip(w)))
+			errs = append(errs, fmt.Errorf("a second %q, %q", textform.Clip(kind), textform.Clip(w)))
 			continue
 		}
 		seen[kind] = true
@@ -102,7 +95,7 @@ func (l *Limit) spanFault(first string, hasPeriod, hasTTL bool) error {
 	case !held && hasTTL:
 		return fmt.Errorf("ttl means nothing to %s", l.Algorithm)
 	case !held && !hasPeriod:
-		return fmt.Errorf(`%q has no period; write, say, "100/1m"`, clip(first))
+		return fmt.Errorf(`%q has no period; write, say, "100/1m"`, textform.Clip(first))
 	}
 	return nil
 }
@@ -136,7 +129,7 @@ func (l *Limit) parseWord(word, name, value string) (err error) {
 	case name == "ttl":
 		l.Period, err = parsePeriod(value)
 	default:
-		err = fmt.Errorf("unknown word %q", clip(word))
+		err = fmt.Errorf("unknown word %q", textform.Clip(word))
 	}
 	return err
 }
@@ -144,7 +137,7 @@ func (l *Limit) parseWord(word, name, value string) (err error) {
 func parseCount(name, value string) (int64, error) {
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || n <= 0 {
-		return 0, fmt.Errorf("%s %q is not a positive whole number", name, clip(value))
+		return 0, fmt.Errorf("%s %q is not a positive whole number", name, textform.Clip(value))
 	}
 	return n, nil
 }
@@ -157,13 +150,13 @@ func parsePeriod(s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseInt(days, 10, 64)
 		if err != nil || n < 0 || n > int64(MaxPeriod/(24*time.Hour)) {
-			return 0, fmt.Errorf("period %q is not a number of days up to 400", clip(s))
+			return 0, fmt.Errorf("period %q is not a number of days up to 400", textform.Clip(s))
 		}
 		return time.Duration(n) * 24 * time.Hour, nil
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		return 0, fmt.Errorf("period %q is not a duration such as 10s, 1m or 24h", clip(s))
+		return 0, fmt.Errorf("period %q is not a duration such as 10s, 1m or 24h", textform.Clip(s))
 	}
 	return d, nil
 }
@@ -172,9 +165,9 @@ func parsePeriod(s string) (time.Duration, error) {
 func (l Limit) String() string {
 	var b strings.Builder
 	if l.Leased() {
-		fmt.Fprintf(&b, "%d %s ttl=%s", l.Quota, l.Algorithm, compact(l.Period))
+		fmt.Fprintf(&b, "%d %s ttl=%s", l.Quota, l.Algorithm, textform.Duration(l.Period))
 	} else {
-		fmt.Fprintf(&b, "%d/%s", l.Quota, compact(l.Period))
+		fmt.Fprintf(&b, "%d/%s", l.Quota, textform.Duration(l.Period))
 		if l.Algorithm != GCRA {
 			b.WriteByte(' ')
 			b.WriteString(l.Algorithm.String())
@@ -190,18 +183,6 @@ func (l Limit) String() string {
 		fmt.Fprintf(&b, " segments=%d", l.Segments)
 	}
 	return b.String()
-}
-
-// compact is d.String() without the units that are zero: 1m, not 1m0s.
-func compact(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = s[:len(s)-2]
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = s[:len(s)-2]
-	}
-	return s
 }
 
 // MarshalText returns String; an invalid limit is an error.

@@ -1,6 +1,9 @@
 package core
 
-import "fmt"
+import (
+	"fmt"
+	"github.com/headgate/headgate/internal/textform"
+)
 
 // slidingWindow cuts the Period into segments that are aligned to the epoch
 // and counts units by segment. The oldest segment counts by its overlap with
@@ -18,7 +21,7 @@ func (slidingWindow) options() options { return options{segments: true} }
 
 func (slidingWindow) check(l *Limit) error {
 	if n := l.segments(); l.period()%n != 0 {
-		return fmt.Errorf("%d segments do not divide %s into whole microseconds", n, compact(l.Period))
+		return fmt.Errorf("%d segments do not divide %s into whole microseconds", n, textform.Duration(l.Period))
 	}
 	if err := checkExact("quota and microseconds of a segment", l.Quota, l.width()); err != nil {
 		return fmt.Errorf("%w; use more segments", err)

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"github.com/headgate/headgate/internal/textform"
 	"time"
 )
 
@@ -26,7 +27,7 @@ func (tokenBucket) check(l *Limit) error {
 func checkRefill(l *Limit, periods int64) error {
 	if most := int64(MaxPeriod / l.Period); periods > most {
 		return fmt.Errorf("an empty bucket of %d takes %d periods of %s to fill, longer than %s",
-			l.Capacity(), periods, compact(l.Period), compact(MaxPeriod))
+			l.Capacity(), periods, textform.Duration(l.Period), textform.Duration(MaxPeriod))
 	}
 	return nil
 }

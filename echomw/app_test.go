@@ -9,24 +9,25 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/store/memstore"
 )
 
 func everyone(core.Request) (string, bool) { return "k", true }
 
 // limiter has one rule.
-func limiter(t testing.TB, limit string, change func(*core.Rule)) *core.Limiter {
+func newLimiter(t testing.TB, limit string, change func(*limiter.Rule)) *limiter.Limiter {
 	t.Helper()
 	l, err := core.ParseLimit(limit)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := core.Rule{Name: "a", Limit: l, Key: everyone}
+	r := limiter.Rule{Name: "a", Limit: l, Key: everyone}
 	change(&r)
-	return core.MustNew(core.Config{Store: memstore.MustNew(memstore.Options{}), Rules: []core.Rule{r}, Logger: slog.New(slog.DiscardHandler)})
+	return limiter.MustNew(limiter.Config{Store: memstore.MustNew(memstore.Options{}), Rules: []limiter.Rule{r}, Logger: slog.New(slog.DiscardHandler)})
 }
 
-func byDefault(*core.Rule) {}
+func byDefault(*limiter.Rule) {}
 
 // call has the server answer a GET.
 func call(e *echo.Echo, path string) *httptest.ResponseRecorder {

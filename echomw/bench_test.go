@@ -6,9 +6,9 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/echomw"
 	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
 )
 
 // chain returns a function that has a server answer one request, with
@@ -26,12 +26,12 @@ func chain(t testing.TB, middleware ...echo.MiddlewareFunc) func() {
 	}
 }
 
-func byAddress(t testing.TB) *core.Limiter {
-	return limiter(t, "1000000000/1m", func(r *core.Rule) { r.Key = keyfuncs.RemoteIP })
+func byAddress(t testing.TB) *limiter.Limiter {
+	return newLimiter(t, "1000000000/1m", func(r *limiter.Rule) { r.Key = keyfuncs.RemoteIP })
 }
 
-func oneAnHour(t testing.TB) *core.Limiter {
-	return limiter(t, "1/1h", func(r *core.Rule) { r.Key = keyfuncs.RemoteIP })
+func oneAnHour(t testing.TB) *limiter.Limiter {
+	return newLimiter(t, "1/1h", func(r *limiter.Rule) { r.Key = keyfuncs.RemoteIP })
 }
 
 func BenchmarkWithout(b *testing.B) { benchmark(b, chain(b)) }

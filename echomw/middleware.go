@@ -6,14 +6,14 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 )
 
 // New returns middleware that has l decide about every request. It is safe for
 // concurrent use and may be used in any number of places. A request that meets
-// l more than once is counted the first time; see [core.Limiter.Counted]. A nil
+// l more than once is counted the first time; see [limiter.Limiter.Counted]. A nil
 // limiter answers 503.
-func New(l *core.Limiter, opts ...Option) echo.MiddlewareFunc {
+func New(l *limiter.Limiter, opts ...Option) echo.MiddlewareFunc {
 	g := &gate{options: options{refused: problem, failed: problem}, limiter: l}
 	for _, set := range opts {
 		set(&g.options)
@@ -26,7 +26,7 @@ func New(l *core.Limiter, opts ...Option) echo.MiddlewareFunc {
 // gate stands before handlers.
 type gate struct {
 	options
-	limiter  *core.Limiter
+	limiter  *limiter.Limiter
 	requests sync.Pool // of *request
 }
 
@@ -36,14 +36,14 @@ func (g *gate) handle(c echo.Context, next echo.HandlerFunc) error {
 	}
 	header := c.Response().Header()
 	if g.limiter.Counted(header) {
-		return g.handler(next, core.Degraded(c.Request().Context()))(c)
+		return g.handler(next, limiter.Degraded(c.Request().Context()))(c)
 	}
 	a := g.admit(c)
 	a.SetHeaders(header)
 	switch a.Outcome() {
-	case core.Refused:
+	case limiter.Refused:
 		return turnAway(c, a, g.refused)
-	case core.Failed:
+	case limiter.Failed:
 		return turnAway(c, a, g.failed)
 	}
 	return pass(c, a, g.handler(next, a.Degraded()))
@@ -58,7 +58,7 @@ func (g *gate) handler(next echo.HandlerFunc, degraded bool) echo.HandlerFunc {
 }
 
 // admit lends the rules a view of the request, which they must not keep.
-func (g *gate) admit(c echo.Context) *core.Admission {
+func (g *gate) admit(c echo.Context) *limiter.Admission {
 	r, ok := g.requests.Get().(*request)
 	if !ok {
 		r = &request{}
@@ -70,16 +70,16 @@ func (g *gate) admit(c echo.Context) *core.Admission {
 	return a
 }
 
-func turnAway(c echo.Context, a *core.Admission, write func(echo.Context, *core.Admission) error) error {
+func turnAway(c echo.Context, a *limiter.Admission, write func(echo.Context, *limiter.Admission) error) error {
 	defer a.Done(a.Outcome().Status())
 	return write(c, a)
 }
 
-func pass(c echo.Context, a *core.Admission, next echo.HandlerFunc) error {
+func pass(c echo.Context, a *limiter.Admission, next echo.HandlerFunc) error {
 	status := http.StatusInternalServerError
 	defer func() { a.Done(status) }()
 	if a.NeedsContext() {
-		c.SetRequest(c.Request().WithContext(core.NewContext(c.Request().Context(), a)))
+		c.SetRequest(c.Request().WithContext(limiter.NewContext(c.Request().Context(), a)))
 	}
 	if !a.NeedsStatus() && !a.HoldsLeases() {
 		return next(c)

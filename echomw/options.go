@@ -3,7 +3,7 @@ package echomw
 import (
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 )
 
 // Option changes what [New] returns.
@@ -11,7 +11,7 @@ type Option func(*options)
 
 type options struct {
 	skipper         func(echo.Context) bool
-	refused, failed func(echo.Context, *core.Admission) error
+	refused, failed func(echo.Context, *limiter.Admission) error
 	degraded        echo.HandlerFunc
 }
 
@@ -24,14 +24,14 @@ func WithSkipper(skipper func(echo.Context) bool) Option {
 // WithRefused has answer write what a refused request gets instead of the 429
 // with a problem body, or return an error for Echo's error handler. The headers
 // of the limiter are set already. It must not keep the admission. [Answer] makes
-// one of a template of package core, such as core.PlainText.
-func WithRefused(answer func(echo.Context, *core.Admission) error) Option {
+// one of a template of package core, such as limiter.PlainText.
+func WithRefused(answer func(echo.Context, *limiter.Admission) error) Option {
 	return func(o *options) { o.refused = answer }
 }
 
 // WithFailed is [WithRefused] for the 503 that a request gets when nobody could
 // decide and the limiter fails closed.
-func WithFailed(answer func(echo.Context, *core.Admission) error) Option {
+func WithFailed(answer func(echo.Context, *limiter.Admission) error) Option {
 	return func(o *options) { o.failed = answer }
 }
 

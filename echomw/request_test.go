@@ -8,12 +8,13 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/echomw"
+	"github.com/headgate/headgate/limiter"
 )
 
 func TestTheRouteIsThePatternOnceItIsKnown(t *testing.T) {
 	var routes []string
 	limit := func() echo.MiddlewareFunc {
-		return echomw.New(limiter(t, "1000/1m", func(r *core.Rule) {
+		return echomw.New(newLimiter(t, "1000/1m", func(r *limiter.Rule) {
 			r.Key = func(r core.Request) (string, bool) {
 				routes = append(routes, r.Route())
 				return "", true

@@ -7,9 +7,9 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/echomw"
 	"github.com/headgate/headgate/internal/httpspec"
+	"github.com/headgate/headgate/limiter"
 )
 
 func TestEchoHoldsTheSpecification(t *testing.T) {
@@ -89,8 +89,8 @@ func options(a httpspec.App) (list []echomw.Option) {
 	return list
 }
 
-func answer(f func(httpspec.Exchange, *core.Admission) error) func(echo.Context, *core.Admission) error {
-	return func(c echo.Context, a *core.Admission) error { return f(newExchange(c), a) }
+func answer(f func(httpspec.Exchange, *limiter.Admission) error) func(echo.Context, *limiter.Admission) error {
+	return func(c echo.Context, a *limiter.Admission) error { return f(newExchange(c), a) }
 }
 
 func handle(h httpspec.Handler) echo.HandlerFunc {

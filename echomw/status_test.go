@@ -8,8 +8,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/echomw"
+	"github.com/headgate/headgate/limiter"
 )
 
 var errOwn = errors.New("own")
@@ -31,7 +31,7 @@ func TestTheStatusOfAnErrorIsTheOneThatEchoAnswers(t *testing.T) {
 	}
 	for name, row := range rows {
 		var told int
-		l := limiter(t, "9/1m", func(r *core.Rule) {
+		l := newLimiter(t, "9/1m", func(r *limiter.Rule) {
 			r.RefundIf = func(status int) bool {
 				told = status
 				return false
@@ -56,7 +56,7 @@ func TestAnErrorGoesOnAsTheHandlerReturnedIt(t *testing.T) {
 				got = next(c)
 				return got
 			}
-		}, echomw.New(limiter(t, limit, byDefault)))
+		}, echomw.New(newLimiter(t, limit, byDefault)))
 		e.GET("/", func(echo.Context) error { return wrapped })
 		if call(e, "/"); got != wrapped {
 			t.Errorf("%s: %v", limit, got)

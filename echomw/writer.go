@@ -5,7 +5,7 @@ import (
 	"net"
 	"net/http"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 )
 
 // writer notes that a handler takes the connection over, and holds on to leases
@@ -13,7 +13,7 @@ import (
 // do itself through Unwrap.
 type writer struct {
 	http.ResponseWriter
-	admission *core.Admission
+	admission *limiter.Admission
 	hijacked  bool
 }
 

@@ -26,7 +26,7 @@ func get(t testing.TB, path string) *http.Request {
 }
 
 func TestUnderALeaseAWriterFailsAsItDoesWithout(t *testing.T) {
-	limit := echomw.New(limiter(t, "9 concurrent ttl=1m", byDefault))
+	limit := echomw.New(newLimiter(t, "9 concurrent ttl=1m", byDefault))
 	for name, middleware := range map[string]echo.MiddlewareFunc{
 		"with":    limit,
 		"without": func(next echo.HandlerFunc) echo.HandlerFunc { return next },
@@ -51,7 +51,7 @@ func TestUnderALeaseAWriterFailsAsItDoesWithout(t *testing.T) {
 
 func TestUnderALeaseTheWriterCanBeAskedToFlush(t *testing.T) {
 	e := echo.New()
-	e.Use(echomw.New(limiter(t, "9 concurrent ttl=1m", byDefault)))
+	e.Use(echomw.New(newLimiter(t, "9 concurrent ttl=1m", byDefault)))
 	e.GET("/", func(c echo.Context) error {
 		c.Response().Writer.(http.Flusher).Flush()
 		return nil

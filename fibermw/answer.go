@@ -4,26 +4,26 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 )
 
 // Answer writes what the template returns, for [WithRefused] and [WithFailed]:
 //
-//	fibermw.WithRefused(fibermw.Answer(core.JSON))
-func Answer(t core.Template) func(*fiber.Ctx, *core.Admission) error {
-	return func(c *fiber.Ctx, a *core.Admission) error { return write(c, t(a)) }
+//	fibermw.WithRefused(fibermw.Answer(limiter.JSON))
+func Answer(t limiter.Template) func(*fiber.Ctx, *limiter.Admission) error {
+	return func(c *fiber.Ctx, a *limiter.Admission) error { return write(c, t(a)) }
 }
 
 // Fallback answers every request with one answer that is kept ready, for
 // [WithDegraded].
-func Fallback(answer core.Answer) fiber.Handler {
+func Fallback(answer limiter.Answer) fiber.Handler {
 	return func(c *fiber.Ctx) error { return write(c, answer) }
 }
 
-// problem writes what [Answer] of core.ProblemJSON does.
-func problem(c *fiber.Ctx, a *core.Admission) error {
+// problem writes what [Answer] of limiter.ProblemJSON does.
+func problem(c *fiber.Ctx, a *limiter.Admission) error {
 	answer := c.Status(a.Outcome().Status()).Response()
-	answer.Header.SetContentType(core.ProblemType)
+	answer.Header.SetContentType(limiter.ProblemType)
 	return a.WriteProblem(body{answer})
 }
 
@@ -36,7 +36,7 @@ func (b body) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func write(c *fiber.Ctx, answer core.Answer) error {
+func write(c *fiber.Ctx, answer limiter.Answer) error {
 	header := &c.Context().Response.Header
 	for _, h := range answer.Headers {
 		header.Set(h.Name, h.Value)
@@ -44,7 +44,7 @@ func write(c *fiber.Ctx, answer core.Answer) error {
 	return c.Status(answer.Status).Send(answer.Body)
 }
 
-func setHeaders(c *fiber.Ctx, a *core.Admission) {
+func setHeaders(c *fiber.Ctx, a *limiter.Admission) {
 	header := &c.Context().Response.Header
 	a.EachHeader(func(name string, value []byte) { header.SetCanonical([]byte(name), value) })
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/store/memstore"
 )
 
@@ -55,21 +56,21 @@ func (s *store) release(t testing.TB) string {
 func everyone(core.Request) (string, bool) { return "k", true }
 
 // limiter has one rule.
-func limiter(t testing.TB, s core.Store, limit string, change func(*core.Rule)) *core.Limiter {
+func newLimiter(t testing.TB, s core.Store, limit string, change func(*limiter.Rule)) *limiter.Limiter {
 	t.Helper()
 	l, err := core.ParseLimit(limit)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := core.Rule{Name: "a", Limit: l, Key: everyone}
+	r := limiter.Rule{Name: "a", Limit: l, Key: everyone}
 	change(&r)
-	return core.MustNew(core.Config{Store: s, Rules: []core.Rule{r}, Logger: slog.New(slog.DiscardHandler)})
+	return limiter.MustNew(limiter.Config{Store: s, Rules: []limiter.Rule{r}, Logger: slog.New(slog.DiscardHandler)})
 }
 
-func byDefault(*core.Rule) {}
+func byDefault(*limiter.Rule) {}
 
 // left is how many units the key has left.
-func left(t testing.TB, l *core.Limiter, key string) int64 {
+func left(t testing.TB, l *limiter.Limiter, key string) int64 {
 	t.Helper()
 	list, err := l.Peek(t.Context(), key)
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/fibermw"
 	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/store/memstore"
 )
 
@@ -29,12 +29,12 @@ func chain(handlers ...any) func() {
 	}
 }
 
-func byAddress(t testing.TB) *core.Limiter {
-	return limiter(t, memstore.MustNew(memstore.Options{}), "1000000000/1m", func(r *core.Rule) { r.Key = keyfuncs.RemoteIP })
+func byAddress(t testing.TB) *limiter.Limiter {
+	return newLimiter(t, memstore.MustNew(memstore.Options{}), "1000000000/1m", func(r *limiter.Rule) { r.Key = keyfuncs.RemoteIP })
 }
 
-func oneAnHour(t testing.TB) *core.Limiter {
-	return limiter(t, memstore.MustNew(memstore.Options{}), "1/1h", func(r *core.Rule) { r.Key = keyfuncs.RemoteIP })
+func oneAnHour(t testing.TB) *limiter.Limiter {
+	return newLimiter(t, memstore.MustNew(memstore.Options{}), "1/1h", func(r *limiter.Rule) { r.Key = keyfuncs.RemoteIP })
 }
 
 func BenchmarkWithout(b *testing.B) { benchmark(b, chain()) }

@@ -44,7 +44,7 @@
 // # Clients that leave
 //
 // Fiber does not notice them. A request that waits for its turn waits until its
-// turn comes or core.Limiter.Close ends all waits, so rules should not wait for
+// turn comes or limiter.Limiter.Close ends all waits, so rules should not wait for
 // long. If fiber.Ctx.UserContext has a deadline when the middleware is called,
 // it holds.
 package fibermw

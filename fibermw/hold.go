@@ -6,7 +6,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 )
 
 // outlives tells whether the answer goes on after the handlers have returned.
@@ -24,7 +24,7 @@ type hold struct {
 // request: it closes the values of a request after its body stream has been
 // sent and after its hijacked connection has been handled. A request that it
 // drops instead is left to the garbage collector.
-func holdUntilSent(c *fiber.Ctx, a *core.Admission) {
+func holdUntilSent(c *fiber.Ctx, a *limiter.Admission) {
 	h := &hold{lease: a.HoldConn(unclosed{c.Context().Conn()})}
 	h.dropped = runtime.AddCleanup(h, func(lease net.Conn) { _ = lease.Close() }, h.lease)
 	c.Context().SetUserValue(h, h)

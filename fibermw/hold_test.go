@@ -17,6 +17,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/fibermw"
+	"github.com/headgate/headgate/limiter"
 )
 
 // body is a stream that waits before it ends, and can be closed.
@@ -77,7 +78,7 @@ func TestAStreamUnderALeaseIsSentAsWithout(t *testing.T) {
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
 			s, stream := newStore(), newBody("0123456789")
-			l := limiter(t, s, "1 concurrent ttl=1m", byDefault)
+			l := newLimiter(t, s, "1 concurrent ttl=1m", byDefault)
 			app := newApp(fiber.Config{})
 			app.Use(fibermw.New(l), func(c *fiber.Ctx) error { return row.send(c, stream) })
 			answer := ask(t, listen(t, app))
@@ -106,7 +107,7 @@ func TestAStreamUnderALeaseIsSentAsWithout(t *testing.T) {
 }
 
 func TestAnAnswerThatIsNoStreamFreesTheLeaseBeforeItIsSent(t *testing.T) {
-	l := limiter(t, newStore(), "1 concurrent ttl=1m", byDefault)
+	l := newLimiter(t, newStore(), "1 concurrent ttl=1m", byDefault)
 	app := newApp(fiber.Config{})
 	app.Use(fibermw.New(l), func(c *fiber.Ctx) error { return c.SendString("ok") })
 	call(app, peer, "GET", "/") // which is never sent
@@ -116,7 +117,7 @@ func TestAnAnswerThatIsNoStreamFreesTheLeaseBeforeItIsSent(t *testing.T) {
 }
 
 func TestAConnectionIsUsedAgainAfterAStreamUnderALease(t *testing.T) {
-	l := limiter(t, newStore(), "1 concurrent ttl=1m", byDefault)
+	l := newLimiter(t, newStore(), "1 concurrent ttl=1m", byDefault)
 	app := newApp(fiber.Config{})
 	app.Use(fibermw.New(l), func(c *fiber.Ctx) error { return c.SendStream(strings.NewReader("text")) })
 	conn, answers := dial(t, listen(t, app))
@@ -137,7 +138,7 @@ func TestAConnectionIsUsedAgainAfterAStreamUnderALease(t *testing.T) {
 func TestEveryLimiterInARowHoldsItsLeaseUntilTheStreamEnds(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would release what is forgotten
 	one, two, stream := newStore(), newStore(), newBody("text")
-	first, second := limiter(t, one, "1 concurrent ttl=1m", byDefault), limiter(t, two, "1 concurrent ttl=1m", byDefault)
+	first, second := newLimiter(t, one, "1 concurrent ttl=1m", byDefault), newLimiter(t, two, "1 concurrent ttl=1m", byDefault)
 	app := newApp(fiber.Config{})
 	app.Use(fibermw.New(first), fibermw.New(second), func(c *fiber.Ctx) error { return c.SendStream(stream) })
 	answer := ask(t, listen(t, app))
@@ -155,7 +156,7 @@ func TestEveryLimiterInARowHoldsItsLeaseUntilTheStreamEnds(t *testing.T) {
 
 func TestAnErrorAfterAStreamWasSetFreesTheLease(t *testing.T) {
 	s, stream := newStore(), newBody("text")
-	l := limiter(t, s, "1 concurrent ttl=1m", byDefault)
+	l := newLimiter(t, s, "1 concurrent ttl=1m", byDefault)
 	app := newApp(fiber.Config{})
 	app.Use(fibermw.New(l), func(c *fiber.Ctx) error {
 		if err := c.SendStream(stream); err != nil {
@@ -176,7 +177,7 @@ func TestAnErrorAfterAStreamWasSetFreesTheLease(t *testing.T) {
 // forgets that the handler has hijacked it.
 func TestAHijackThatNeverHappensFreesTheLease(t *testing.T) {
 	s := newStore()
-	l := limiter(t, s, "1 concurrent ttl=1m", byDefault)
+	l := newLimiter(t, s, "1 concurrent ttl=1m", byDefault)
 	app := newApp(fiber.Config{})
 	app.Use(fibermw.New(l), func(c *fiber.Ctx) error {
 		c.Context().Hijack(func(net.Conn) { t.Error("the connection was hijacked") })
@@ -196,7 +197,7 @@ func TestAHijackThatNeverHappensFreesTheLease(t *testing.T) {
 // What the status decides is known before the body is.
 func TestUnitsAreGivenBackBeforeAStreamIsSent(t *testing.T) {
 	s, stream := newStore(), newBody("text")
-	l := limiter(t, s, "5/1m", func(r *core.Rule) { r.RefundIf = func(status int) bool { return status == 200 } })
+	l := newLimiter(t, s, "5/1m", func(r *limiter.Rule) { r.RefundIf = func(status int) bool { return status == 200 } })
 	app := newApp(fiber.Config{})
 	app.Use(fibermw.New(l), func(c *fiber.Ctx) error { return c.SendStream(stream) })
 	ask(t, listen(t, app))
@@ -206,7 +207,7 @@ func TestUnitsAreGivenBackBeforeAStreamIsSent(t *testing.T) {
 }
 
 func TestADeadlineOfTheUserContextBoundsAWait(t *testing.T) {
-	l := limiter(t, newStore(), "1/1h", func(r *core.Rule) { r.OnLimit = core.Wait(core.MaxBooking) })
+	l := newLimiter(t, newStore(), "1/1h", func(r *limiter.Rule) { r.OnLimit = limiter.Wait(core.MaxBooking) })
 	app := newApp(fiber.Config{})
 	app.Use(func(c *fiber.Ctx) error {
 		ctx, cancel := context.WithTimeout(c.UserContext(), time.Minute)

@@ -5,14 +5,14 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 )
 
 // New returns middleware that has l decide about every request. It is safe for
 // concurrent use and may be used in any number of places. A request that meets
 // l more than once, also by fiber.Ctx.RestartRouting, is counted the first time.
 // A nil limiter answers 503.
-func New(l *core.Limiter, opts ...Option) fiber.Handler {
+func New(l *limiter.Limiter, opts ...Option) fiber.Handler {
 	g := &gate{options: options{refused: problem, failed: problem}, limiter: l}
 	for _, set := range opts {
 		set(&g.options)
@@ -23,7 +23,7 @@ func New(l *core.Limiter, opts ...Option) fiber.Handler {
 // gate stands before the handlers after it.
 type gate struct {
 	options
-	limiter *core.Limiter
+	limiter *limiter.Limiter
 }
 
 func (g *gate) handle(c *fiber.Ctx) error {
@@ -31,14 +31,14 @@ func (g *gate) handle(c *fiber.Ctx) error {
 		return c.Next()
 	}
 	if g.counted(c) {
-		return g.answer(c, core.Degraded(c.UserContext()))
+		return g.answer(c, limiter.Degraded(c.UserContext()))
 	}
 	a := g.limiter.Admit(request{c})
 	setHeaders(c, a)
 	switch a.Outcome() {
-	case core.Refused:
+	case limiter.Refused:
 		return turnAway(c, a, g.refused)
-	case core.Failed:
+	case limiter.Failed:
 		return turnAway(c, a, g.failed)
 	}
 	return g.pass(c, a)
@@ -53,17 +53,17 @@ func (g *gate) counted(c *fiber.Ctx) bool {
 	return true
 }
 
-func turnAway(c *fiber.Ctx, a *core.Admission, write func(*fiber.Ctx, *core.Admission) error) error {
+func turnAway(c *fiber.Ctx, a *limiter.Admission, write func(*fiber.Ctx, *limiter.Admission) error) error {
 	defer a.Done(a.Outcome().Status())
 	return write(c, a)
 }
 
-func (g *gate) pass(c *fiber.Ctx, a *core.Admission) (err error) {
+func (g *gate) pass(c *fiber.Ctx, a *limiter.Admission) (err error) {
 	c.Context().SetUserValue(g.limiter, true) // until the request ends
 	status := fiber.StatusInternalServerError
 	defer func() { a.Done(status) }()
 	if a.NeedsContext() {
-		c.SetUserContext(core.NewContext(c.UserContext(), a))
+		c.SetUserContext(limiter.NewContext(c.UserContext(), a))
 	}
 	err = g.answer(c, a.Degraded())
 	status = statusOf(c, err) // not reached by a panic

@@ -3,7 +3,7 @@ package fibermw
 import (
 	"github.com/gofiber/fiber/v2"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 )
 
 // Option changes what [New] returns.
@@ -11,7 +11,7 @@ type Option func(*options)
 
 type options struct {
 	next            func(*fiber.Ctx) bool
-	refused, failed func(*fiber.Ctx, *core.Admission) error
+	refused, failed func(*fiber.Ctx, *limiter.Admission) error
 	degraded        fiber.Handler
 }
 
@@ -23,14 +23,14 @@ func WithNext(next func(*fiber.Ctx) bool) Option {
 // WithRefused has answer write what a refused request gets instead of the 429
 // with a problem body, or return an error for Fiber's error handler. The headers
 // of the limiter are set already. It must not keep the admission. [Answer] makes
-// one of a template of package core, such as core.PlainText.
-func WithRefused(answer func(*fiber.Ctx, *core.Admission) error) Option {
+// one of a template of package core, such as limiter.PlainText.
+func WithRefused(answer func(*fiber.Ctx, *limiter.Admission) error) Option {
 	return func(o *options) { o.refused = answer }
 }
 
 // WithFailed is [WithRefused] for the 503 that a request gets when nobody could
 // decide and the limiter fails closed.
-func WithFailed(answer func(*fiber.Ctx, *core.Admission) error) Option {
+func WithFailed(answer func(*fiber.Ctx, *limiter.Admission) error) Option {
 	return func(o *options) { o.failed = answer }
 }
 

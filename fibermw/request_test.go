@@ -13,12 +13,13 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/fibermw"
+	"github.com/headgate/headgate/limiter"
 )
 
 // seeing serves with a rule whose key is what see returns.
 func seeing(t *testing.T, c fiber.Config, see func(core.Request) string) (*fiber.App, func() string) {
 	var seen string
-	l := limiter(t, newStore(), "1000/1m", func(r *core.Rule) {
+	l := newLimiter(t, newStore(), "1000/1m", func(r *limiter.Rule) {
 		r.Key = func(r core.Request) (string, bool) {
 			seen = see(r)
 			return "", true
@@ -75,7 +76,7 @@ func TestThePathIsTheOneThatFiberRoutesBy(t *testing.T) {
 func TestTheRouteIsThePatternOrThePrefixOfUse(t *testing.T) {
 	var routes []string
 	limit := func() fiber.Handler {
-		return fibermw.New(limiter(t, newStore(), "1000/1m", func(r *core.Rule) {
+		return fibermw.New(newLimiter(t, newStore(), "1000/1m", func(r *limiter.Rule) {
 			r.Key = func(r core.Request) (string, bool) {
 				routes = append(routes, r.Route())
 				return "", true
@@ -120,7 +121,7 @@ func TestUnitsAreGivenBackToTheSameKeyAlthoughTheHandlerChangedTheRequest(t *tes
 	}
 	for name, row := range rows {
 		s := newStore()
-		l := limiter(t, s, "5/1m", func(r *core.Rule) {
+		l := newLimiter(t, s, "5/1m", func(r *limiter.Rule) {
 			r.Key = row.key
 			r.RefundIf = func(int) bool { return true }
 		})
@@ -148,8 +149,8 @@ func TestAMethodThatFiberDoesNotKnowByDefaultIsSeen(t *testing.T) {
 
 func TestRoutingThatStartsAnewCountsOnceAndSaysSo(t *testing.T) {
 	var log strings.Builder
-	l := core.MustNew(core.Config{Store: newStore(), Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		Rules: []core.Rule{{Name: "a", Limit: core.Limit{Quota: 5, Period: time.Minute}, Key: everyone}}})
+	l := limiter.MustNew(limiter.Config{Store: newStore(), Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Rules: []limiter.Rule{{Name: "a", Limit: core.Limit{Quota: 5, Period: time.Minute}, Key: everyone}}})
 	app := newApp(fiber.Config{})
 	app.Use(fibermw.New(l))
 	app.Get("/old", func(c *fiber.Ctx) error {
@@ -160,7 +161,7 @@ func TestRoutingThatStartsAnewCountsOnceAndSaysSo(t *testing.T) {
 	if got := call(app, peer, "GET", "/old"); string(got.Response.Body()) != "ok" || left(t, l, "k") != 4 {
 		t.Errorf("%s with %d left, want 4", got.Response.Body(), left(t, l, "k"))
 	}
-	if !strings.Contains(log.String(), "code="+core.CodeTwice) {
+	if !strings.Contains(log.String(), "code="+limiter.CodeTwice) {
 		t.Errorf("the log is %q", log.String())
 	}
 }

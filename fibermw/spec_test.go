@@ -10,9 +10,9 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/middleware/recover"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/fibermw"
 	"github.com/headgate/headgate/internal/httpspec"
+	"github.com/headgate/headgate/limiter"
 )
 
 func TestFiberHoldsTheSpecification(t *testing.T) {
@@ -89,8 +89,8 @@ func options(a httpspec.App) (list []fibermw.Option) {
 	return list
 }
 
-func answer(f func(httpspec.Exchange, *core.Admission) error) func(*fiber.Ctx, *core.Admission) error {
-	return func(c *fiber.Ctx, a *core.Admission) error { return f(exchange{c}, a) }
+func answer(f func(httpspec.Exchange, *limiter.Admission) error) func(*fiber.Ctx, *limiter.Admission) error {
+	return func(c *fiber.Ctx, a *limiter.Admission) error { return f(exchange{c}, a) }
 }
 
 func handle(h httpspec.Handler) fiber.Handler {

@@ -5,13 +5,13 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 )
 
 // New returns middleware that has l decide about every request. A request that
-// meets l more than once is counted the first time; see [core.Limiter.Counted].
+// meets l more than once is counted the first time; see [limiter.Limiter.Counted].
 // A nil limiter answers 503.
-func New(l *core.Limiter, opts ...Option) gin.HandlerFunc {
+func New(l *limiter.Limiter, opts ...Option) gin.HandlerFunc {
 	g := &gate{options: options{refused: problem, failed: problem}, limiter: l}
 	for _, set := range opts {
 		set(&g.options)
@@ -22,7 +22,7 @@ func New(l *core.Limiter, opts ...Option) gin.HandlerFunc {
 // gate stands before the handlers after it.
 type gate struct {
 	options
-	limiter *core.Limiter
+	limiter *limiter.Limiter
 	trust   trust
 }
 
@@ -32,32 +32,32 @@ func (g *gate) handle(c *gin.Context) {
 	}
 	header := c.Writer.Header()
 	if g.limiter.Counted(header) {
-		g.next(c, core.Degraded(c.Request.Context()))
+		g.next(c, limiter.Degraded(c.Request.Context()))
 		return
 	}
 	a := g.limiter.Admit(g.view(c))
 	a.SetHeaders(header)
 	switch a.Outcome() {
-	case core.Refused:
+	case limiter.Refused:
 		turnAway(c, a, g.refused)
-	case core.Failed:
+	case limiter.Failed:
 		turnAway(c, a, g.failed)
 	default:
 		g.pass(c, a)
 	}
 }
 
-func turnAway(c *gin.Context, a *core.Admission, write func(*gin.Context, *core.Admission)) {
+func turnAway(c *gin.Context, a *limiter.Admission, write func(*gin.Context, *limiter.Admission)) {
 	defer a.Done(a.Outcome().Status())
 	c.Abort()
 	write(c, a)
 }
 
-func (g *gate) pass(c *gin.Context, a *core.Admission) {
+func (g *gate) pass(c *gin.Context, a *limiter.Admission) {
 	status := http.StatusInternalServerError
 	defer func() { a.Done(status) }()
 	if a.NeedsContext() {
-		c.Request = c.Request.WithContext(core.NewContext(c.Request.Context(), a))
+		c.Request = c.Request.WithContext(limiter.NewContext(c.Request.Context(), a))
 	}
 	if a.NeedsStatus() || a.HoldsLeases() {
 		c.Writer = &writer{ResponseWriter: c.Writer, admission: a}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/ginmw"
+	"github.com/headgate/headgate/limiter"
 )
 
 // engine has the middleware before handler, which serves /users/:id.
@@ -25,7 +26,7 @@ func engine(handler gin.HandlerFunc, use ...gin.HandlerFunc) *gin.Engine {
 }
 
 func hello(c *gin.Context) {
-	if core.Degraded(c.Request.Context()) {
+	if limiter.Degraded(c.Request.Context()) {
 		c.String(200, "cheap")
 		return
 	}
@@ -39,7 +40,7 @@ func get(h http.Handler, path string) *httptest.ResponseRecorder {
 }
 
 func TestOptionsReplaceTheAnswersAndSkip(t *testing.T) {
-	own := func(c *gin.Context, a *core.Admission) { c.String(418, a.Outcome().String()) }
+	own := func(c *gin.Context, a *limiter.Admission) { c.String(418, a.Outcome().String()) }
 	opts := []ginmw.Option{ginmw.WithRefused(own), ginmw.WithFailed(own),
 		ginmw.WithSkip(func(c *gin.Context) bool { return c.Param("id") == "health" })}
 	l := limited(t, "1/1m fixed-window")
@@ -54,7 +55,7 @@ func TestOptionsReplaceTheAnswersAndSkip(t *testing.T) {
 	if w := get(e, "/users/1"); w.Code != 418 || w.Body.String() != "refused" || w.Header().Get("Retry-After") != "60" {
 		t.Errorf("%d %q %v", w.Code, w.Body, w.Header())
 	}
-	down := limiter(t, core.Config{Store: downStore{}, Rules: []core.Rule{rule(t, "1/1s")}, OnStoreError: core.FailClosed})
+	down := newLimiter(t, limiter.Config{Store: downStore{}, Rules: []limiter.Rule{rule(t, "1/1s")}, OnStoreError: limiter.FailClosed})
 	if w := get(engine(hello, ginmw.New(down, opts...)), "/users/1"); w.Code != 418 || w.Body.String() != "failed" {
 		t.Errorf("%d %q", w.Code, w.Body)
 	}
@@ -68,7 +69,7 @@ func TestRulesSeeTheRequestAsItIsAndNoForgedAddress(t *testing.T) {
 		got = append(got, r.Header("X-Forwarded-For")...)
 		return "", r.Context() != nil
 	}
-	e := engine(hello, ginmw.New(limiter(t, core.Config{Rules: []core.Rule{spy}})))
+	e := engine(hello, ginmw.New(newLimiter(t, limiter.Config{Rules: []limiter.Rule{spy}})))
 	r := httptest.NewRequest("GET", "http://api.example/users/%37", nil)
 	r.Header["X-Forwarded-For"] = []string{"6.6.6.6", "7.7.7.7"}
 	e.ServeHTTP(httptest.NewRecorder(), r)
@@ -86,7 +87,7 @@ func TestRulesSeeTheRequestAsItIsAndNoForgedAddress(t *testing.T) {
 func TestAKeyFunctionMayKnowTheContext(t *testing.T) {
 	r := rule(t, "1/1m")
 	r.Key = ginmw.Key(func(c *gin.Context) (string, bool) { return c.Param("id"), true })
-	e := engine(hello, ginmw.New(limiter(t, core.Config{Rules: []core.Rule{r}})))
+	e := engine(hello, ginmw.New(newLimiter(t, limiter.Config{Rules: []limiter.Rule{r}})))
 	for i, want := range []int{200, 200, 429} {
 		if w := get(e, []string{"/users/1", "/users/2", "/users/1"}[i]); w.Code != want {
 			t.Errorf("request %d: %d, want %d", i, w.Code, want)
@@ -101,7 +102,7 @@ func TestUnitsAreGivenBackByStatus(t *testing.T) {
 	for _, recovery := range []string{"outside", "inside"} {
 		r := rule(t, "5/1m fixed-window")
 		r.RefundIf = func(status int) bool { return status >= 500 }
-		l := limiter(t, core.Config{Rules: []core.Rule{r}})
+		l := newLimiter(t, limiter.Config{Rules: []limiter.Rule{r}})
 		recovers := gin.RecoveryWithWriter(io.Discard)
 		use := []gin.HandlerFunc{recovers, ginmw.New(l)}
 		if recovery == "inside" {
@@ -131,7 +132,7 @@ func TestALeaseEndsWithItsRequestHoweverItEnds(t *testing.T) {
 	l := limited(t, "2 concurrent ttl=1h")
 	e := engine(func(c *gin.Context) {
 		wantLeft(t, l, 1)
-		if core.FromContext(c.Request.Context()) == nil {
+		if limiter.FromContext(c.Request.Context()) == nil {
 			t.Error("the handler cannot renew")
 		}
 		if c.Param("id") == "panic" {
@@ -207,7 +208,7 @@ func TestAClientThatLeftIsNoticed(t *testing.T) {
 	spy.Key = func(r core.Request) (string, bool) { seen = r.Context().Err(); return "", true }
 	ctx, leave := context.WithCancel(context.Background())
 	leave()
-	e := engine(hello, ginmw.New(limiter(t, core.Config{Rules: []core.Rule{spy}})))
+	e := engine(hello, ginmw.New(newLimiter(t, limiter.Config{Rules: []limiter.Rule{spy}})))
 	e.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/users/1", nil).WithContext(ctx))
 	if seen != context.Canceled {
 		t.Errorf("%v", seen)

@@ -3,7 +3,7 @@ package ginmw
 import (
 	"github.com/gin-gonic/gin"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 )
 
 // Option changes what [New] returns.
@@ -11,7 +11,7 @@ type Option func(*options)
 
 type options struct {
 	skip            func(*gin.Context) bool
-	refused, failed func(*gin.Context, *core.Admission)
+	refused, failed func(*gin.Context, *limiter.Admission)
 	degraded        gin.HandlerFunc
 }
 
@@ -23,14 +23,14 @@ func WithSkip(skip func(*gin.Context) bool) Option {
 // WithRefused has answer write what a refused request gets instead of the 429
 // with a problem body. The headers of the limiter are set already, and the
 // handlers after it do not run. It must not keep the admission. [Answer] makes
-// one of a template of package core, such as core.PlainText.
-func WithRefused(answer func(*gin.Context, *core.Admission)) Option {
+// one of a template of package core, such as limiter.PlainText.
+func WithRefused(answer func(*gin.Context, *limiter.Admission)) Option {
 	return func(o *options) { o.refused = answer }
 }
 
 // WithFailed is [WithRefused] for the 503 that a request gets when nobody could
 // decide and the limiter fails closed.
-func WithFailed(answer func(*gin.Context, *core.Admission)) Option {
+func WithFailed(answer func(*gin.Context, *limiter.Admission)) Option {
 	return func(o *options) { o.failed = answer }
 }
 

@@ -8,8 +8,8 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/ginmw"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 )
 
@@ -21,18 +21,18 @@ func written() (*slog.Logger, *bytes.Buffer) {
 
 func TestALimiterThatIsMetTwiceCountsOnce(t *testing.T) {
 	shadow := rule(t, "5/1m fixed-window")
-	shadow.OnLimit = core.Shadow
+	shadow.OnLimit = limiter.Shadow
 	lease := rule(t, "5 concurrent ttl=1m")
-	for name, config := range map[string]core.Config{
-		"default":    {Rules: []core.Rule{rule(t, "5/1m fixed-window")}},
-		"no headers": {Rules: []core.Rule{rule(t, "5/1m fixed-window")}, Headers: core.NoHeaders},
-		"shadow":     {Rules: []core.Rule{shadow}},
-		"leases":     {Rules: []core.Rule{lease}},
+	for name, config := range map[string]limiter.Config{
+		"default":    {Rules: []limiter.Rule{rule(t, "5/1m fixed-window")}},
+		"no headers": {Rules: []limiter.Rule{rule(t, "5/1m fixed-window")}, Headers: limiter.NoHeaders},
+		"shadow":     {Rules: []limiter.Rule{shadow}},
+		"leases":     {Rules: []limiter.Rule{lease}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			logger, log := written()
 			config.Logger = logger
-			l := limiter(t, config)
+			l := newLimiter(t, config)
 			calls := 0
 			count := func(c *gin.Context) { calls++; wantLeft(t, l, 4) }
 			get(engine(count, ginmw.New(l), ginmw.New(l), ginmw.New(l)), "/users/1")
@@ -60,9 +60,9 @@ func TestDifferentLimitersAroundOneAnotherBothCount(t *testing.T) {
 
 func TestAFallbackWorksWhereverItIsMounted(t *testing.T) {
 	soft := rule(t, "1/1m fixed-window")
-	soft.OnLimit = core.Degrade
-	l := limiter(t, core.Config{Rules: []core.Rule{soft}})
-	spare := ginmw.Fallback(core.Answer{Status: 203, Headers: []core.Header{{Name: "X-Spare", Value: "1"}}, Body: []byte("spare")})
+	soft.OnLimit = limiter.Degrade
+	l := newLimiter(t, limiter.Config{Rules: []limiter.Rule{soft}})
+	spare := ginmw.Fallback(limiter.Answer{Status: 203, Headers: []limiter.Header{{Name: "X-Spare", Value: "1"}}, Body: []byte("spare")})
 	e := engine(hello, ginmw.New(l), ginmw.New(l, ginmw.WithDegraded(spare)))
 	if w := get(e, "/users/1"); w.Body.String() != "hello" {
 		t.Errorf("%q", w.Body)

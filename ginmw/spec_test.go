@@ -7,9 +7,9 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/ginmw"
 	"github.com/headgate/headgate/internal/httpspec"
+	"github.com/headgate/headgate/limiter"
 )
 
 func TestGinHoldsTheSpecification(t *testing.T) {
@@ -74,8 +74,8 @@ func options(a httpspec.App) (list []ginmw.Option) {
 	return list
 }
 
-func answer(f func(httpspec.Exchange, *core.Admission) error) func(*gin.Context, *core.Admission) {
-	return func(c *gin.Context, a *core.Admission) { report(c, f(newExchange(c), a)) }
+func answer(f func(httpspec.Exchange, *limiter.Admission) error) func(*gin.Context, *limiter.Admission) {
+	return func(c *gin.Context, a *limiter.Admission) { report(c, f(newExchange(c), a)) }
 }
 
 func handle(h httpspec.Handler) gin.HandlerFunc {

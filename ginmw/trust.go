@@ -8,6 +8,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 )
 
 // watched is how many requests are looked at for a key that anyone can forge.
@@ -63,6 +64,6 @@ func (g *gate) inspect(c *gin.Context, key string) {
 		return
 	}
 	g.trust.over.Store(true)
-	g.limiter.Warn(core.Finding{Code: core.CodeGinTrustsAll, Text: "a key is what gin.Context.ClientIP says, and the engine " +
+	g.limiter.Warn(core.Finding{Code: limiter.CodeGinTrustsAll, Text: "a key is what gin.Context.ClientIP says, and the engine " +
 		"trusts every proxy, so callers can choose it: call SetTrustedProxies, or use keyfuncs.ForwardedIP"})
 }

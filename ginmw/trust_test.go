@@ -10,6 +10,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/ginmw"
 	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
 )
 
 func TestAKeyThatAnyoneCanForgeIsToldOnce(t *testing.T) {
@@ -40,7 +41,7 @@ func TestAKeyThatAnyoneCanForgeIsToldOnce(t *testing.T) {
 			logger, log := written()
 			r := rule(t, "100/1m")
 			r.Key = row.key
-			e := engine(hello, ginmw.New(limiter(t, core.Config{Rules: []core.Rule{r}, Logger: logger})))
+			e := engine(hello, ginmw.New(newLimiter(t, limiter.Config{Rules: []limiter.Rule{r}, Logger: logger})))
 			if row.header == "X-Real-Ip" {
 				e.RemoteIPHeaders = []string{row.header}
 			}
@@ -64,7 +65,7 @@ func TestTheLookAtKeysEndsAfterAThousandRequests(t *testing.T) {
 		logger, log := written()
 		r := rule(t, "100/1m")
 		r.Key = ginmw.Key(func(c *gin.Context) (string, bool) { return c.ClientIP(), true })
-		e := engine(hello, ginmw.New(limiter(t, core.Config{Rules: []core.Rule{r}, Logger: logger})))
+		e := engine(hello, ginmw.New(newLimiter(t, limiter.Config{Rules: []limiter.Rule{r}, Logger: logger})))
 		for range quiet {
 			get(e, "/users/1")
 		}

@@ -7,14 +7,14 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 )
 
 // writer notes that a handler takes the connection over, and holds on to leases
 // then.
 type writer struct {
 	gin.ResponseWriter
-	admission *core.Admission
+	admission *limiter.Admission
 	hijacked  bool
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 )
 
@@ -18,7 +19,7 @@ import (
 func TestTheDefaultPathAddsTwoAllocations(t *testing.T) {
 	r := rule(t, "10/1m")
 	r.Key = func(r core.Request) (string, bool) { return r.RemoteAddr(), true }
-	h := nethttp.New(limiter(t, core.Config{Store: always{}, Rules: []core.Rule{r}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}))(
+	h := nethttp.New(newLimiter(t, limiter.Config{Store: always{}, Rules: []limiter.Rule{r}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}))(
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	w, req := &plainWriter{http.Header{}}, httptest.NewRequest("GET", "/", nil)
 	for range 1000 { // which are looked at for mistakes

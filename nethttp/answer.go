@@ -3,30 +3,30 @@ package nethttp
 import (
 	"net/http"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 )
 
 // Answer writes what the template returns, for [WithRefused] and [WithFailed]:
 //
-//	nethttp.WithRefused(nethttp.Answer(core.JSON))
-func Answer(t core.Template) func(http.ResponseWriter, *http.Request, *core.Admission) {
-	return func(w http.ResponseWriter, _ *http.Request, a *core.Admission) { write(w, t(a)) }
+//	nethttp.WithRefused(nethttp.Answer(limiter.JSON))
+func Answer(t limiter.Template) func(http.ResponseWriter, *http.Request, *limiter.Admission) {
+	return func(w http.ResponseWriter, _ *http.Request, a *limiter.Admission) { write(w, t(a)) }
 }
 
 // Fallback answers every request with one answer that is kept ready, for
 // [WithDegraded].
-func Fallback(answer core.Answer) http.Handler {
+func Fallback(answer limiter.Answer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { write(w, answer) })
 }
 
-// problem writes what [Answer] of core.ProblemJSON does.
-func problem(w http.ResponseWriter, _ *http.Request, a *core.Admission) {
-	w.Header()["Content-Type"] = []string{core.ProblemType}
+// problem writes what [Answer] of limiter.ProblemJSON does.
+func problem(w http.ResponseWriter, _ *http.Request, a *limiter.Admission) {
+	w.Header()["Content-Type"] = []string{limiter.ProblemType}
 	w.WriteHeader(a.Outcome().Status())
 	_ = a.WriteProblem(w) // the client may have left
 }
 
-func write(w http.ResponseWriter, answer core.Answer) {
+func write(w http.ResponseWriter, answer limiter.Answer) {
 	for _, h := range answer.Headers {
 		w.Header()[h.Name] = []string{h.Value}
 	}

@@ -5,8 +5,8 @@ import "github.com/headgate/headgate/internal/gatetest"
 type downStore = gatetest.Down
 
 var (
-	rule     = gatetest.Rule
-	limiter  = gatetest.Limiter
-	limited  = gatetest.Limited
-	wantLeft = gatetest.WantLeft
+	rule       = gatetest.Rule
+	newLimiter = gatetest.Limiter
+	limited    = gatetest.Limited
+	wantLeft   = gatetest.WantLeft
 )

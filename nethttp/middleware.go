@@ -3,14 +3,14 @@ package nethttp
 import (
 	"net/http"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 )
 
 // New returns middleware that has l decide about every request. It is safe for
 // concurrent use and may wrap any number of handlers. A request that meets l
-// more than once is counted the first time; see [core.Limiter.Counted]. A nil
+// more than once is counted the first time; see [limiter.Limiter.Counted]. A nil
 // limiter answers 503.
-func New(l *core.Limiter, opts ...Option) func(http.Handler) http.Handler {
+func New(l *limiter.Limiter, opts ...Option) func(http.Handler) http.Handler {
 	o := options{refused: problem, failed: problem}
 	for _, set := range opts {
 		set(&o)
@@ -23,7 +23,7 @@ func New(l *core.Limiter, opts ...Option) func(http.Handler) http.Handler {
 // gate stands before a handler.
 type gate struct {
 	options
-	limiter *core.Limiter
+	limiter *limiter.Limiter
 	next    http.Handler
 }
 
@@ -35,15 +35,15 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	header := w.Header()
 	if g.limiter.Counted(header) {
-		g.handler(core.Degraded(r.Context())).ServeHTTP(w, r)
+		g.handler(limiter.Degraded(r.Context())).ServeHTTP(w, r)
 		return
 	}
 	a := g.limiter.Admit(request{r})
 	a.SetHeaders(header)
 	switch a.Outcome() {
-	case core.Refused:
+	case limiter.Refused:
 		g.turnAway(w, r, a, g.refused)
-	case core.Failed:
+	case limiter.Failed:
 		g.turnAway(w, r, a, g.failed)
 	default:
 		g.pass(w, r, a)
@@ -58,16 +58,16 @@ func (g *gate) handler(degraded bool) http.Handler {
 	return g.next
 }
 
-func (g *gate) turnAway(w http.ResponseWriter, r *http.Request, a *core.Admission,
-	write func(http.ResponseWriter, *http.Request, *core.Admission)) {
+func (g *gate) turnAway(w http.ResponseWriter, r *http.Request, a *limiter.Admission,
+	write func(http.ResponseWriter, *http.Request, *limiter.Admission)) {
 	defer a.Done(a.Outcome().Status())
 	write(w, r, a)
 }
 
-func (g *gate) pass(w http.ResponseWriter, r *http.Request, a *core.Admission) {
+func (g *gate) pass(w http.ResponseWriter, r *http.Request, a *limiter.Admission) {
 	next := g.handler(a.Degraded())
 	if a.NeedsContext() {
-		r = r.WithContext(core.NewContext(r.Context(), a))
+		r = r.WithContext(limiter.NewContext(r.Context(), a))
 	}
 	if !a.NeedsStatus() && !a.HoldsLeases() {
 		defer a.Done(http.StatusOK)

@@ -9,11 +9,12 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 )
 
 func hello(w http.ResponseWriter, r *http.Request) {
-	if core.Degraded(r.Context()) {
+	if limiter.Degraded(r.Context()) {
 		_, _ = io.WriteString(w, "cheap")
 		return
 	}
@@ -27,7 +28,7 @@ func get(h http.Handler, path string) *httptest.ResponseRecorder {
 }
 
 func TestOptionsReplaceTheAnswersAndSkip(t *testing.T) {
-	own := func(w http.ResponseWriter, _ *http.Request, a *core.Admission) {
+	own := func(w http.ResponseWriter, _ *http.Request, a *limiter.Admission) {
 		w.WriteHeader(418)
 		_, _ = io.WriteString(w, a.Outcome().String())
 	}
@@ -45,7 +46,7 @@ func TestOptionsReplaceTheAnswersAndSkip(t *testing.T) {
 	if w := get(h, "/"); w.Code != 418 || w.Body.String() != "refused" || w.Header().Get("Retry-After") != "60" {
 		t.Errorf("%d %q %v", w.Code, w.Body, w.Header())
 	}
-	down := limiter(t, core.Config{Store: downStore{}, Rules: []core.Rule{rule(t, "1/1s")}, OnStoreError: core.FailClosed})
+	down := newLimiter(t, limiter.Config{Store: downStore{}, Rules: []limiter.Rule{rule(t, "1/1s")}, OnStoreError: limiter.FailClosed})
 	if w := get(nethttp.New(down, opts...)(http.HandlerFunc(hello)), "/"); w.Code != 418 || w.Body.String() != "failed" {
 		t.Errorf("%d %q", w.Code, w.Body)
 	}
@@ -75,7 +76,7 @@ func TestRulesSeeTheRequestAsItIs(t *testing.T) {
 		return "", r.Context() != nil
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /users/{id}", nethttp.New(limiter(t, core.Config{Rules: []core.Rule{spy}}))(http.HandlerFunc(hello)))
+	mux.Handle("GET /users/{id}", nethttp.New(newLimiter(t, limiter.Config{Rules: []limiter.Rule{spy}}))(http.HandlerFunc(hello)))
 	r := httptest.NewRequest("GET", "http://api.example/users/%37", nil)
 	r.Header["X-Forwarded-For"] = []string{"6.6.6.6", "7.7.7.7"}
 	mux.ServeHTTP(httptest.NewRecorder(), r)
@@ -93,7 +94,7 @@ func TestRulesSeeTheRequestAsItIs(t *testing.T) {
 func TestAKeyFunctionMayKnowTheRequest(t *testing.T) {
 	r := rule(t, "1/1m")
 	r.Key = nethttp.Key(func(r *http.Request) (string, bool) { return r.URL.Query().Get("k"), true })
-	h := nethttp.New(limiter(t, core.Config{Rules: []core.Rule{r}}))(http.HandlerFunc(hello))
+	h := nethttp.New(newLimiter(t, limiter.Config{Rules: []limiter.Rule{r}}))(http.HandlerFunc(hello))
 	for i, want := range []int{200, 200, 429} {
 		if w := get(h, []string{"/?k=1", "/?k=2", "/?k=1"}[i]); w.Code != want {
 			t.Errorf("request %d: %d, want %d", i, w.Code, want)
@@ -124,7 +125,7 @@ func (always) Apply(_ context.Context, ops []core.Op, out []core.Decision) error
 func BenchmarkMiddleware(b *testing.B) {
 	r := rule(b, "10/1m")
 	r.Key = func(r core.Request) (string, bool) { return r.RemoteAddr(), true }
-	h := nethttp.New(limiter(b, core.Config{Store: always{}, Rules: []core.Rule{r}, Logger: slog.New(slog.DiscardHandler)}))(
+	h := nethttp.New(newLimiter(b, limiter.Config{Store: always{}, Rules: []limiter.Rule{r}, Logger: slog.New(slog.DiscardHandler)}))(
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	w, req := &plainWriter{http.Header{}}, httptest.NewRequest("GET", "/", nil)
 	b.ReportAllocs()

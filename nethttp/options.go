@@ -3,7 +3,7 @@ package nethttp
 import (
 	"net/http"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 )
 
 // Option changes what [New] returns.
@@ -11,7 +11,7 @@ type Option func(*options)
 
 type options struct {
 	skip            func(*http.Request) bool
-	refused, failed func(http.ResponseWriter, *http.Request, *core.Admission)
+	refused, failed func(http.ResponseWriter, *http.Request, *limiter.Admission)
 	degraded        http.Handler
 }
 
@@ -23,14 +23,14 @@ func WithSkip(skip func(*http.Request) bool) Option {
 // WithRefused has answer write what a refused request gets instead of the 429
 // with a problem body. The headers of the limiter are set already. It must not
 // keep the admission. [Answer] makes one of a template of package core, such as
-// core.PlainText.
-func WithRefused(answer func(http.ResponseWriter, *http.Request, *core.Admission)) Option {
+// limiter.PlainText.
+func WithRefused(answer func(http.ResponseWriter, *http.Request, *limiter.Admission)) Option {
 	return func(o *options) { o.refused = answer }
 }
 
 // WithFailed is [WithRefused] for the 503 that a request gets when nobody could
 // decide and the limiter fails closed.
-func WithFailed(answer func(http.ResponseWriter, *http.Request, *core.Admission)) Option {
+func WithFailed(answer func(http.ResponseWriter, *http.Request, *limiter.Admission)) Option {
 	return func(o *options) { o.failed = answer }
 }
 

@@ -6,7 +6,7 @@ import (
 	"net"
 	"net/http"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 )
 
 // recorder notes the status of an answer, and holds on to leases when the
@@ -14,7 +14,7 @@ import (
 // do itself through Unwrap.
 type recorder struct {
 	http.ResponseWriter
-	admission *core.Admission
+	admission *limiter.Admission
 	status    int // what Done is told
 	sent      int // the final status that was sent, or 0
 }

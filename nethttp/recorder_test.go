@@ -12,16 +12,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 )
 
 // refunding is a limiter that gives back what was answered with status.
-func refunding(t *testing.T, status int) *core.Limiter {
+func refunding(t *testing.T, status int) *limiter.Limiter {
 	t.Helper()
 	r := rule(t, "5/1m fixed-window")
 	r.RefundIf = func(got int) bool { return got == status }
-	return limiter(t, core.Config{Rules: []core.Rule{r}})
+	return newLimiter(t, limiter.Config{Rules: []limiter.Rule{r}})
 }
 
 func TestTheStatusIsTheOneThatTheClientSees(t *testing.T) {
@@ -69,7 +69,7 @@ func TestAStatusAfterACopyIsTooLate(t *testing.T) {
 
 func TestAPanicIsA500ReleasesAndGoesOn(t *testing.T) {
 	for _, value := range []any{http.ErrAbortHandler, "boom"} {
-		for _, l := range []*core.Limiter{refunding(t, 500), limited(t, "5 concurrent ttl=1m")} {
+		for _, l := range []*limiter.Limiter{refunding(t, 500), limited(t, "5 concurrent ttl=1m")} {
 			h := nethttp.New(l)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				_, _ = io.WriteString(w, "begun")
 				panic(value)
@@ -310,7 +310,7 @@ func TestALeaseEndsWithItsRequest(t *testing.T) {
 	l := limited(t, "2 concurrent ttl=1h")
 	h := nethttp.New(l)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		wantLeft(t, l, 1)
-		if held, err := core.FromContext(r.Context()).Grant().Renew(r.Context()); !held || err != nil {
+		if held, err := limiter.FromContext(r.Context()).Grant().Renew(r.Context()); !held || err != nil {
 			t.Errorf("held %t, %v", held, err)
 		}
 	}))

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 )
 
@@ -22,19 +22,19 @@ func written() (*slog.Logger, *bytes.Buffer) {
 
 func TestALimiterThatIsMetTwiceCountsOnce(t *testing.T) {
 	shadow := rule(t, "5/1m fixed-window")
-	shadow.OnLimit = core.Shadow
+	shadow.OnLimit = limiter.Shadow
 	lease := rule(t, "5 concurrent ttl=1m")
 	lease.RefundIf = func(int) bool { return false }
-	down := core.Config{Store: downStore{}, Rules: []core.Rule{rule(t, "5/1m")}}
+	down := limiter.Config{Store: downStore{}, Rules: []limiter.Rule{rule(t, "5/1m")}}
 	rows := []struct {
 		name   string
-		config core.Config
+		config limiter.Config
 		during int64 // units left
 	}{
-		{"default", core.Config{Rules: []core.Rule{rule(t, "5/1m fixed-window")}}, 4},
-		{"no headers", core.Config{Rules: []core.Rule{rule(t, "5/1m fixed-window")}, Headers: core.NoHeaders}, 4},
-		{"shadow", core.Config{Rules: []core.Rule{shadow}}, 4},
-		{"leases", core.Config{Rules: []core.Rule{lease}}, 4},
+		{"default", limiter.Config{Rules: []limiter.Rule{rule(t, "5/1m fixed-window")}}, 4},
+		{"no headers", limiter.Config{Rules: []limiter.Rule{rule(t, "5/1m fixed-window")}, Headers: limiter.NoHeaders}, 4},
+		{"shadow", limiter.Config{Rules: []limiter.Rule{shadow}}, 4},
+		{"leases", limiter.Config{Rules: []limiter.Rule{lease}}, 4},
 		{"failing open", down, -1},
 	}
 	for _, row := range rows {
@@ -43,7 +43,7 @@ func TestALimiterThatIsMetTwiceCountsOnce(t *testing.T) {
 			row.config.Logger = logger
 			faults := 0
 			row.config.OnError = func(context.Context, error) { faults++ }
-			l := limiter(t, row.config)
+			l := newLimiter(t, row.config)
 			limit, calls := nethttp.New(l), 0
 			h := limit(limit(limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				calls++
@@ -65,7 +65,7 @@ func TestALimiterThatIsMetTwiceCountsOnce(t *testing.T) {
 
 func TestALimiterMetOnceOnEachOfManyRequestsIsNoMistake(t *testing.T) {
 	logger, log := written()
-	l := limiter(t, core.Config{Rules: []core.Rule{rule(t, "5/1m fixed-window")}, Logger: logger})
+	l := newLimiter(t, limiter.Config{Rules: []limiter.Rule{rule(t, "5/1m fixed-window")}, Logger: logger})
 	h := nethttp.New(l)(http.HandlerFunc(hello))
 	for range 4 {
 		get(h, "/")
@@ -77,10 +77,10 @@ func TestALimiterMetOnceOnEachOfManyRequestsIsNoMistake(t *testing.T) {
 }
 
 func TestDifferentLimitersAroundOneAnotherBothCount(t *testing.T) {
-	for _, style := range []core.HeaderStyle{0, core.NoHeaders} {
-		a := limiter(t, core.Config{Rules: []core.Rule{rule(t, "5/1m fixed-window")}, Headers: style})
-		b := limiter(t, core.Config{Rules: []core.Rule{rule(t, "9/1m fixed-window")}})
-		c := limiter(t, core.Config{Rules: []core.Rule{rule(t, "7/1m fixed-window")}})
+	for _, style := range []limiter.HeaderStyle{0, limiter.NoHeaders} {
+		a := newLimiter(t, limiter.Config{Rules: []limiter.Rule{rule(t, "5/1m fixed-window")}, Headers: style})
+		b := newLimiter(t, limiter.Config{Rules: []limiter.Rule{rule(t, "9/1m fixed-window")}})
+		c := newLimiter(t, limiter.Config{Rules: []limiter.Rule{rule(t, "7/1m fixed-window")}})
 		A, B, C := nethttp.New(a), nethttp.New(b), nethttp.New(c)
 		get(A(B(A(C(B(C(A(http.HandlerFunc(hello)))))))), "/")
 		wantLeft(t, a, 4)
@@ -115,9 +115,9 @@ func markIn(h http.Header) string {
 
 func TestAFallbackWorksWhereverItIsMounted(t *testing.T) {
 	soft := rule(t, "1/1m fixed-window")
-	soft.OnLimit = core.Degrade
-	l := limiter(t, core.Config{Rules: []core.Rule{soft}})
-	spare := nethttp.Fallback(core.Answer{Status: 203, Headers: []core.Header{{Name: "X-Spare", Value: "1"}}, Body: []byte("spare")})
+	soft.OnLimit = limiter.Degrade
+	l := newLimiter(t, limiter.Config{Rules: []limiter.Rule{soft}})
+	spare := nethttp.Fallback(limiter.Answer{Status: 203, Headers: []limiter.Header{{Name: "X-Spare", Value: "1"}}, Body: []byte("spare")})
 	h := nethttp.New(l)(nethttp.New(l, nethttp.WithDegraded(spare))(http.HandlerFunc(hello)))
 	if w := get(h, "/"); w.Body.String() != "hello" {
 		t.Errorf("%q", w.Body)

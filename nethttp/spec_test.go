@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/httpspec"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 )
 
@@ -70,8 +70,8 @@ func options(a httpspec.App) (list []nethttp.Option) {
 	return list
 }
 
-func answer(f func(httpspec.Exchange, *core.Admission) error) func(http.ResponseWriter, *http.Request, *core.Admission) {
-	return func(w http.ResponseWriter, r *http.Request, a *core.Admission) {
+func answer(f func(httpspec.Exchange, *limiter.Admission) error) func(http.ResponseWriter, *http.Request, *limiter.Admission) {
+	return func(w http.ResponseWriter, r *http.Request, a *limiter.Admission) {
 		report(w, r, f(httpspec.Std{W: w, R: r}, a))
 	}
 }

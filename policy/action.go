@@ -6,15 +6,16 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 )
 
 // parseAction reads Policy.OnLimit.
-func parseAction(s string) (core.Overflow, error) {
+func parseAction(s string) (limiter.Overflow, error) {
 	switch s {
 	case "", "reject":
-		return core.Reject, nil
+		return limiter.Reject, nil
 	case "degrade":
-		return core.Degrade, nil
+		return limiter.Degrade, nil
 	}
 	span, waits := strings.CutPrefix(s, "wait ")
 	if !waits {
@@ -27,20 +28,20 @@ func parseAction(s string) (core.Overflow, error) {
 	if d <= 0 || d > core.MaxBooking {
 		return 0, fmt.Errorf("the longest wait %s is not above 0 and at most %s", clip(span), core.MaxBooking)
 	}
-	return core.Wait(d), nil
+	return limiter.Wait(d), nil
 }
 
 // parseFailure reads Policy.OnStoreError.
-func parseFailure(s string) (core.Failure, error) {
+func parseFailure(s string) (limiter.Failure, error) {
 	switch s {
 	case "":
-		return core.FailDefault, nil
+		return limiter.FailDefault, nil
 	case "open":
-		return core.FailOpen, nil
+		return limiter.FailOpen, nil
 	case "closed":
-		return core.FailClosed, nil
+		return limiter.FailClosed, nil
 	case "local":
-		return core.FailLocal, nil
+		return limiter.FailLocal, nil
 	}
 	return 0, fmt.Errorf(`%q is not "open", "closed" or "local"`, clip(s))
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -19,7 +19,7 @@ func many(t testing.TB) (list []policy.Policy) {
 	return list
 }
 
-func admit(b *testing.B, l *core.Limiter) {
+func admit(b *testing.B, l *limiter.Limiter) {
 	r := get("/v1/service600/items/77")
 	b.ReportAllocs()
 	for b.Loop() {
@@ -32,7 +32,7 @@ func admit(b *testing.B, l *core.Limiter) {
 }
 
 func BenchmarkAdmitUnderAThousand(b *testing.B) {
-	l := limiter(b)
+	l := newLimiter(b)
 	rules, err := policy.Compile("shop", many(b), policy.Env{})
 	if err != nil {
 		b.Fatal(err)
@@ -44,7 +44,7 @@ func BenchmarkAdmitUnderAThousand(b *testing.B) {
 }
 
 func BenchmarkAdmitUnderAThousandIndexed(b *testing.B) {
-	l := limiter(b)
+	l := newLimiter(b)
 	rules, index, err := policy.CompileIndexed("shop", many(b), policy.Env{})
 	if err != nil {
 		b.Fatal(err)
@@ -56,7 +56,7 @@ func BenchmarkAdmitUnderAThousandIndexed(b *testing.B) {
 }
 
 func BenchmarkAdmitUnderOne(b *testing.B) {
-	l := limiter(b)
+	l := newLimiter(b)
 	rules, err := policy.Compile("shop", []policy.Policy{valid(b, "a")}, policy.Env{})
 	if err != nil {
 		b.Fatal(err)

@@ -3,18 +3,18 @@ package policy
 import (
 	"errors"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
 )
 
 // Compile makes rules of the policies that name the application, in the order
 // of [Set.For]. Those that are Off are left out, those in Shadow become rules
-// with core.Shadow. Each rule is only about the requests that meet its Match.
+// with limiter.Shadow. Each rule is only about the requests that meet its Match.
 //
 // The error joins everything that is wrong with env and with the policies of the
 // application, each mistake of a policy a [*FieldError]; also what only this
 // program cannot do, such as "user" where Env.User is nil.
-func Compile(app string, policies []Policy, env Env) ([]core.Rule, error) {
+func Compile(app string, policies []Policy, env Env) ([]limiter.Rule, error) {
 	mine, rules, err := compileAll(app, policies, env)
 	if err != nil {
 		return nil, err
@@ -33,8 +33,8 @@ func Compile(app string, policies []Policy, env Env) ([]core.Rule, error) {
 }
 
 // CompileIndexed is [Compile] for many policies: the rules have no condition of
-// their own, and Select of the index is their core.Selection.
-func CompileIndexed(app string, policies []Policy, env Env) ([]core.Rule, *Index, error) {
+// their own, and Select of the index is their limiter.Selection.
+func CompileIndexed(app string, policies []Policy, env Env) ([]limiter.Rule, *Index, error) {
 	mine, rules, err := compileAll(app, policies, env)
 	if err != nil {
 		return nil, nil, err
@@ -45,14 +45,14 @@ func CompileIndexed(app string, policies []Policy, env Env) ([]core.Rule, *Index
 
 // compileAll makes a rule, which is about all requests, of each policy of the
 // application.
-func compileAll(app string, policies []Policy, env Env) (Set, []core.Rule, error) {
+func compileAll(app string, policies []Policy, env Env) (Set, []limiter.Rule, error) {
 	errs := []error{checkApp(app), env.Validate()}
 	mine := Set(policies).For(app)
 	errs = append(errs, mine.Validate())
 	if err := errors.Join(errs...); err != nil {
 		return nil, nil, err
 	}
-	rules := make([]core.Rule, len(mine))
+	rules := make([]limiter.Rule, len(mine))
 	for i := range mine {
 		rule, err := mine[i].compile(&env)
 		if err != nil {
@@ -67,27 +67,27 @@ func compileAll(app string, policies []Policy, env Env) (Set, []core.Rule, error
 }
 
 // compile makes a rule of a policy that is valid, without its Match.
-func (p *Policy) compile(env *Env) (core.Rule, error) {
+func (p *Policy) compile(env *Env) (limiter.Rule, error) {
 	parts, err := parseRecipe(p.Key)
 	if err != nil {
-		return core.Rule{}, &FieldError{p.Name, "key", err}
+		return limiter.Rule{}, &FieldError{p.Name, "key", err}
 	}
 	key, err := env.keyFunc(parts)
 	if err != nil {
-		return core.Rule{}, &FieldError{p.Name, "key", err}
+		return limiter.Rule{}, &FieldError{p.Name, "key", err}
 	}
 	action, err := parseAction(p.OnLimit)
 	if err != nil {
-		return core.Rule{}, &FieldError{p.Name, "on_limit", err}
+		return limiter.Rule{}, &FieldError{p.Name, "on_limit", err}
 	}
 	if p.Mode == Shadow {
-		action = core.Shadow
+		action = limiter.Shadow
 	}
 	failure, err := parseFailure(p.OnStoreError)
 	if err != nil {
-		return core.Rule{}, &FieldError{p.Name, "on_store_error", err}
+		return limiter.Rule{}, &FieldError{p.Name, "on_store_error", err}
 	}
-	return core.Rule{Name: p.Name, Limit: p.Limit, Key: key, OnLimit: action, OnStoreError: failure}, nil
+	return limiter.Rule{Name: p.Name, Limit: p.Limit, Key: key, OnLimit: action, OnStoreError: failure}, nil
 }
 
 // isAll tells that there is no condition.

@@ -11,10 +11,11 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 )
 
-func ruleNames(rules []core.Rule) (names []string) {
+func ruleNames(rules []limiter.Rule) (names []string) {
 	for _, r := range rules {
 		names = append(names, r.Name)
 	}
@@ -38,13 +39,13 @@ func TestOnlyPoliciesOfTheApplicationBecomeRulesInTheirOrder(t *testing.T) {
 	if got, want := ruleNames(rules), []string{"y", "a", "z", "x"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if rules[1].OnLimit != core.Shadow || rules[0].OnLimit != core.Reject {
+	if rules[1].OnLimit != limiter.Shadow || rules[0].OnLimit != limiter.Reject {
 		t.Errorf("%v, %v", rules[1].OnLimit, rules[0].OnLimit)
 	}
 }
 
 func TestWhatIsSaidOfALimitIsInTheRule(t *testing.T) {
-	for text, want := range map[string]core.Overflow{"": core.Reject, "reject": core.Reject, "degrade": core.Degrade, "wait 1m30s": core.Wait(90 * time.Second)} {
+	for text, want := range map[string]limiter.Overflow{"": limiter.Reject, "reject": limiter.Reject, "degrade": limiter.Degrade, "wait 1m30s": limiter.Wait(90 * time.Second)} {
 		p := valid(t, "a")
 		p.OnLimit, p.Limit = text, limit(t, "7/1h fixed-window aligned")
 		rules, err := policy.Compile("shop", policy.Set{p}, policy.Env{})
@@ -52,7 +53,7 @@ func TestWhatIsSaidOfALimitIsInTheRule(t *testing.T) {
 			t.Errorf("%q: %v, %+v", text, err, rules)
 		}
 	}
-	for text, want := range map[string]core.Failure{"": core.FailDefault, "open": core.FailOpen, "closed": core.FailClosed, "local": core.FailLocal} {
+	for text, want := range map[string]limiter.Failure{"": limiter.FailDefault, "open": limiter.FailOpen, "closed": limiter.FailClosed, "local": limiter.FailLocal} {
 		p := valid(t, "a")
 		p.OnStoreError = text
 		rules, err := policy.Compile("shop", policy.Set{p}, policy.Env{})

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 )
 
 const (
@@ -26,7 +26,7 @@ const (
 // Follower keeps the rules of a limiter as a source has them. It is safe for
 // concurrent use.
 type Follower struct {
-	limiter *core.Limiter
+	limiter *limiter.Limiter
 	app     string
 	env     Env
 	source  Source
@@ -49,14 +49,14 @@ type Follower struct {
 // the limiter, and keeps doing so whenever they change, until Close or until ctx
 // ends. It returns once the first are in force, or nothing is as
 // Options.WhenMissing says. The limiter's counts outlive every change, as
-// [core.Limiter.SetRules] says, and its rules are nobody else's to set from then
+// [limiter.Limiter.SetRules] says, and its rules are nobody else's to set from then
 // on.
 //
 // What cannot be put in force is refused as a whole, and what was in force
 // stays. So it does while the source is away or empty.
-func Follow(ctx context.Context, limiter *core.Limiter, app string, env Env, source Source, o Options) (*Follower, error) {
+func Follow(ctx context.Context, l *limiter.Limiter, app string, env Env, source Source, o Options) (*Follower, error) {
 	errs := []error{checkApp(app), env.Validate(), o.validate()}
-	if limiter == nil {
+	if l == nil {
 		errs = append(errs, errors.New("policy: the limiter is nil"))
 	}
 	if source == nil {
@@ -66,7 +66,7 @@ func Follow(ctx context.Context, limiter *core.Limiter, app string, env Env, sou
 		return nil, err
 	}
 	env.Secret = slices.Clone(env.Secret)
-	f := &Follower{limiter: limiter, app: app, env: env, source: source, options: o, logger: o.Logger,
+	f := &Follower{limiter: l, app: app, env: env, source: source, options: o, logger: o.Logger,
 		id: cmp.Or(o.Instance, newInstance()), wake: make(chan struct{}, 1)}
 	if err := f.start(ctx); err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store/memstore"
 	"go.uber.org/goleak"
@@ -75,13 +76,13 @@ func (s *source) Report(_ context.Context, i policy.Instance) error {
 	return nil
 }
 
-func limiter(t testing.TB, rules ...core.Rule) *core.Limiter {
+func newLimiter(t testing.TB, rules ...limiter.Rule) *limiter.Limiter {
 	t.Helper()
 	store, err := memstore.New(memstore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := core.New(core.Config{Store: store, Rules: rules, Logger: slog.New(slog.DiscardHandler)})
+	l, err := limiter.New(limiter.Config{Store: store, Rules: rules, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,7 @@ func quiet() policy.Options {
 	return policy.Options{Logger: slog.New(slog.DiscardHandler), Instance: "i1"}
 }
 
-func follow(t testing.TB, l *core.Limiter, s policy.Source, o policy.Options) *policy.Follower {
+func follow(t testing.TB, l *limiter.Limiter, s policy.Source, o policy.Options) *policy.Follower {
 	t.Helper()
 	f, err := policy.Follow(t.Context(), l, "shop", policy.Env{}, s, o)
 	if err != nil {
@@ -104,7 +105,7 @@ func follow(t testing.TB, l *core.Limiter, s policy.Source, o policy.Options) *p
 }
 
 // inForce are the rules of the limiter.
-func inForce(t testing.TB, l *core.Limiter) string {
+func inForce(t testing.TB, l *limiter.Limiter) string {
 	t.Helper()
 	list, err := l.Peek(t.Context(), "192.0.2.1")
 	if err != nil {
@@ -119,7 +120,7 @@ func inForce(t testing.TB, l *core.Limiter) string {
 
 func TestAChangeIsInForceAfterOnePollAndKeepsTheCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, l := &source{}, limiter(t)
+		s, l := &source{}, newLimiter(t)
 		a, b := valid(t, "a"), valid(t, "b")
 		a.Limit = limit(t, "10/1h fixed-window")
 		s.publish("1", a)
@@ -150,7 +151,7 @@ func TestAChangeIsInForceAfterOnePollAndKeepsTheCounts(t *testing.T) {
 
 func TestANotificationIsFasterThanThePoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, l, o := &source{}, limiter(t), quiet()
+		s, l, o := &source{}, newLimiter(t), quiet()
 		o.Poll = time.Hour
 		s.publish("1", valid(t, "a"))
 		f := follow(t, l, s, o)
@@ -173,7 +174,7 @@ func TestANotificationIsFasterThanThePoll(t *testing.T) {
 func TestABadRevisionIsRefusedOnceAndTheLastGoodOneStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		s, l, o := &source{}, limiter(t), quiet()
+		s, l, o := &source{}, newLimiter(t), quiet()
 		o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}
@@ -221,7 +222,7 @@ func (s *torn) Load(ctx context.Context, known string) (policy.Snapshot, error) 
 func TestARevisionThatCannotBeReadIsAskedForOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		s, l, o := &torn{}, limiter(t), quiet()
+		s, l, o := &torn{}, newLimiter(t), quiet()
 		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		s.publish("1", valid(t, "a"))
 		f := follow(t, l, s, o)
@@ -240,7 +241,7 @@ func TestARevisionThatCannotBeReadIsAskedForOnce(t *testing.T) {
 
 func TestVersionsAreOnlyComparedForDifference(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, l := &source{}, limiter(t)
+		s, l := &source{}, newLimiter(t)
 		s.publish("9", valid(t, "a"))
 		f := follow(t, l, s, quiet())
 		s.publish("8", valid(t, "b"))
@@ -254,7 +255,7 @@ func TestVersionsAreOnlyComparedForDifference(t *testing.T) {
 
 func TestWhileTheSourceIsAwayEverythingStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, l := &source{}, limiter(t)
+		s, l := &source{}, newLimiter(t)
 		s.publish("1", valid(t, "a"))
 		f := follow(t, l, s, quiet())
 		away := errors.New("away")
@@ -278,11 +279,11 @@ func TestWithoutPoliciesAtTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{}
 		s.fail(fmt.Errorf("far away: %w", policy.ErrMissing))
-		own := core.Rule{Name: "own", Limit: limit(t, "3/1m"), Key: func(core.Request) (string, bool) { return "", true }}
-		if _, err := policy.Follow(t.Context(), limiter(t), "shop", policy.Env{}, s, quiet()); !errors.Is(err, policy.ErrMissing) {
+		own := limiter.Rule{Name: "own", Limit: limit(t, "3/1m"), Key: func(core.Request) (string, bool) { return "", true }}
+		if _, err := policy.Follow(t.Context(), newLimiter(t), "shop", policy.Env{}, s, quiet()); !errors.Is(err, policy.ErrMissing) {
 			t.Errorf("%v", err)
 		}
-		l, o := limiter(t, own), quiet()
+		l, o := newLimiter(t, own), quiet()
 		o.WhenMissing = policy.MissingWaits
 		f := follow(t, l, s, o)
 		if st := f.Status(); st.Version != "" || st.Age >= 0 || inForce(t, l) != "own 3/3" {
@@ -304,7 +305,7 @@ func TestTheLastGoodPoliciesOutliveTheProcess(t *testing.T) {
 		other, off := valid(t, "other"), valid(t, "off")
 		other.Apps, off.Mode = []string{"other"}, policy.Off
 		s.publish("7", full(t), other, off)
-		f := follow(t, limiter(t), s, o)
+		f := follow(t, newLimiter(t), s, o)
 		f.Close()
 		info, err := os.Stat(o.LastGood)
 		if err != nil || info.Mode() != 0o600 {
@@ -315,7 +316,7 @@ func TestTheLastGoodPoliciesOutliveTheProcess(t *testing.T) {
 			t.Errorf("%v\n%s", err, text)
 		}
 		s.fail(errors.New("away"))
-		l := limiter(t)
+		l := newLimiter(t)
 		f = follow(t, l, s, o)
 		if st := f.Status(); st.Version != "7" || st.Policies != 1 || st.SourceErr == nil || st.Age >= 0 {
 			t.Errorf("%+v", st)
@@ -349,7 +350,7 @@ func TestALastGoodFileThatIsNotOneIsNoStart(t *testing.T) {
 		s.fail(policy.ErrMissing)
 		o := quiet()
 		o.LastGood = path
-		_, err := policy.Follow(t.Context(), limiter(t), "shop", policy.Env{}, s, o)
+		_, err := policy.Follow(t.Context(), newLimiter(t), "shop", policy.Env{}, s, o)
 		if name == "bad" {
 			var fault *policy.FieldError
 			if !errors.As(err, &fault) {
@@ -363,14 +364,14 @@ func TestALastGoodFileThatIsNotOneIsNoStart(t *testing.T) {
 	s.publish("1", valid(t, "a"))
 	o := quiet()
 	o.LastGood = filepath.Join(dir, "missing", "file")
-	if st := follow(t, limiter(t), s, o).Status(); st.Version != "1" || !errors.Is(st.LastGoodErr, os.ErrNotExist) {
+	if st := follow(t, newLimiter(t), s, o).Status(); st.Version != "1" || !errors.Is(st.LastGoodErr, os.ErrNotExist) {
 		t.Errorf("%+v", st)
 	}
 }
 
 func TestWhatAnInstanceRunsIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, l := &source{}, limiter(t)
+		s, l := &source{}, newLimiter(t)
 		s.publish("1", valid(t, "a"))
 		f := follow(t, l, s, quiet())
 		bad := valid(t, "b")
@@ -407,7 +408,7 @@ func TestPollsOfAFleetSpread(t *testing.T) {
 		for i := range sources {
 			sources[i] = &source{}
 			sources[i].publish("1", valid(t, "a"))
-			follow(t, limiter(t), sources[i], quiet())
+			follow(t, newLimiter(t), sources[i], quiet())
 		}
 		most := 0
 		for range 500 {
@@ -452,7 +453,7 @@ func TestEveryMistakeOfFollowIsTold(t *testing.T) {
 // Decisions go on, and by whole sets only, while a thousand policies are
 // replaced again and again.
 func TestReloadsOfAThousandPoliciesDoNotStopDecisions(t *testing.T) {
-	s, l := &source{}, limiter(t)
+	s, l := &source{}, newLimiter(t)
 	set := func(limitText string) (list []policy.Policy) {
 		for i := range 1000 {
 			p := valid(t, fmt.Sprintf("p%d", i))
@@ -480,7 +481,7 @@ func TestReloadsOfAThousandPoliciesDoNotStopDecisions(t *testing.T) {
 				}
 				a := l.Admit(get("/p/3"))
 				list := a.Grant().Decisions()
-				if len(list) != 100 || a.Outcome() != core.Pass {
+				if len(list) != 100 || a.Outcome() != limiter.Pass {
 					t.Errorf("%d decisions, %v", len(list), a.Outcome())
 				}
 				for _, d := range list {

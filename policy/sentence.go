@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 )
 
 // Sentence says in plain words what the policy does, without a full stop: "100
@@ -76,7 +77,7 @@ func (p *Policy) otherwise() string {
 	switch {
 	case p.Mode == Shadow:
 		return "; others are counted and pass (shadow)"
-	case action == core.Degrade:
+	case action == limiter.Degrade:
 		return "; others get a cheaper answer"
 	case action.MaxWait() > 0:
 		return "; others wait up to " + strings.TrimPrefix(action.String(), "wait ")

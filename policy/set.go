@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 )
 
 // ErrNotConfigured is what every error about a policy wraps that does not
@@ -63,19 +63,19 @@ func (s Set) For(app string) Set {
 // Rule returns the rule of one policy, for an application that asks for it by
 // name. The error wraps [ErrNotConfigured] if there is no such policy or it does
 // not name the application, and [ErrOff] if it is Off.
-func (s Set) Rule(app, name string, env Env) (core.Rule, error) {
+func (s Set) Rule(app, name string, env Env) (limiter.Rule, error) {
 	i := slices.IndexFunc(s, func(p Policy) bool { return p.Name == name })
 	switch {
 	case i < 0:
-		return core.Rule{}, fmt.Errorf("policy %q of application %q: %w: there is no such policy", clip(name), clip(app), ErrNotConfigured)
+		return limiter.Rule{}, fmt.Errorf("policy %q of application %q: %w: there is no such policy", clip(name), clip(app), ErrNotConfigured)
 	case !slices.Contains(s[i].Apps, app):
-		return core.Rule{}, fmt.Errorf("policy %q of application %q: %w: the policy does not name the application", clip(name), clip(app), ErrNotConfigured)
+		return limiter.Rule{}, fmt.Errorf("policy %q of application %q: %w: the policy does not name the application", clip(name), clip(app), ErrNotConfigured)
 	case s[i].Mode == Off:
-		return core.Rule{}, fmt.Errorf("policy %q of application %q: %w", clip(name), clip(app), ErrOff)
+		return limiter.Rule{}, fmt.Errorf("policy %q of application %q: %w", clip(name), clip(app), ErrOff)
 	}
 	rules, err := Compile(app, s[i:i+1], env)
 	if err != nil {
-		return core.Rule{}, err
+		return limiter.Rule{}, err
 	}
 	return rules[0], nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 	"pgregory.net/rapid"
 )
@@ -111,8 +112,8 @@ func TestNamesAreValidExactlyIfRulesMayHaveThem(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.OneOf(rapid.StringMatching(`[a-zA-Z0-9_.-]{0,66}`), rapid.String()).Draw(t, "name")
 		p := policy.Policy{Name: name, Apps: []string{"shop"}, Limit: core.Limit{Quota: 1, Period: time.Second}, Key: "ip"}
-		rule := core.Rule{Name: name, Limit: p.Limit, Key: func(core.Request) (string, bool) { return "", true }}
-		_, err := core.New(core.Config{Store: nothing{}, Rules: []core.Rule{rule}})
+		rule := limiter.Rule{Name: name, Limit: p.Limit, Key: func(core.Request) (string, bool) { return "", true }}
+		_, err := limiter.New(limiter.Config{Store: nothing{}, Rules: []limiter.Rule{rule}})
 		if (err == nil) != (p.Validate() == nil) {
 			t.Fatalf("%q: rule %v, policy %v", name, err, p.Validate())
 		}

@@ -27,6 +27,7 @@ import (
 	"github.com/headgate/headgate/examples/internal/serve"
 	"github.com/headgate/headgate/examples/internal/who"
 	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 )
 
@@ -43,7 +44,7 @@ func (p *program) Open(store core.Store) (*serve.App, error) {
 	if err != nil {
 		return nil, err
 	}
-	limiter, err := core.New(core.Config{Store: store, Rules: rules, OnError: serve.LogError})
+	l, err := limiter.New(limiter.Config{Store: store, Rules: rules, OnError: serve.LogError})
 	if err != nil {
 		return nil, err
 	}
@@ -53,10 +54,10 @@ func (p *program) Open(store core.Store) (*serve.App, error) {
 		if err != nil {
 			return err
 		}
-		return limiter.SetRules(rules)
+		return l.SetRules(rules)
 	}
-	server := serve.HTTP(authenticate(nethttp.New(limiter)(hello)))
-	return &serve.App{Limiter: limiter, Server: server, Reload: reload}, nil
+	server := serve.HTTP(authenticate(nethttp.New(l)(hello)))
+	return &serve.App{Limiter: l, Server: server, Reload: reload}, nil
 }
 
 // authenticate comes before the limiter, which counts by what it finds.
@@ -73,7 +74,7 @@ func authenticate(next http.Handler) http.Handler {
 
 // read makes rules of the file. They never change: another file is other rules,
 // which take the place of these as a whole.
-func read(file string) ([]core.Rule, error) {
+func read(file string) ([]limiter.Rule, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
@@ -97,7 +98,7 @@ func read(file string) ([]core.Rule, error) {
 		own, ok := limits.Customers[customer]
 		return own, ok
 	}
-	return []core.Rule{{Name: "customer", Key: keyfuncs.UserID(who.FromContext), Limit: limits.Default, Override: override}}, nil
+	return []limiter.Rule{{Name: "customer", Key: keyfuncs.UserID(who.FromContext), Limit: limits.Default, Override: override}}, nil
 }
 
 // check finds limits that are missing or null, whose text nobody has read.

@@ -7,7 +7,7 @@
 //
 // Three times in a minute the quote is fresh. Then WithDegraded has another
 // handler answer: the last quote again, marked "X-Cache: hit". The page is one
-// handler that asks core.Degraded and leaves the expensive part out.
+// handler that asks limiter.Degraded and leaves the expensive part out.
 package main
 
 import (
@@ -20,6 +20,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/examples/internal/serve"
 	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 )
 
@@ -32,9 +33,9 @@ func (p *program) Flags(f *flag.FlagSet) {
 }
 
 func (p *program) Open(store core.Store) (*serve.App, error) {
-	limiter, err := core.New(core.Config{
+	l, err := limiter.New(limiter.Config{
 		Store:   store,
-		Rules:   []core.Rule{{Name: "fresh", Key: keyfuncs.RemoteIP, Limit: p.limit, OnLimit: core.Degrade}},
+		Rules:   []limiter.Rule{{Name: "fresh", Key: keyfuncs.RemoteIP, Limit: p.limit, OnLimit: limiter.Degrade}},
 		OnError: serve.LogError,
 	})
 	if err != nil {
@@ -42,9 +43,9 @@ func (p *program) Open(store core.Store) (*serve.App, error) {
 	}
 	q := &quotes{}
 	mux := http.NewServeMux()
-	mux.Handle("GET /quote", nethttp.New(limiter, nethttp.WithDegraded(http.HandlerFunc(q.cached)))(http.HandlerFunc(q.fresh)))
-	mux.Handle("GET /page", nethttp.New(limiter)(http.HandlerFunc(page)))
-	return &serve.App{Limiter: limiter, Server: serve.HTTP(mux)}, nil
+	mux.Handle("GET /quote", nethttp.New(l, nethttp.WithDegraded(http.HandlerFunc(q.cached)))(http.HandlerFunc(q.fresh)))
+	mux.Handle("GET /page", nethttp.New(l)(http.HandlerFunc(page)))
+	return &serve.App{Limiter: l, Server: serve.HTTP(mux)}, nil
 }
 
 // quotes computes quotes and keeps the latest.
@@ -73,7 +74,7 @@ func (q *quotes) cached(w http.ResponseWriter, r *http.Request) {
 }
 
 func page(w http.ResponseWriter, r *http.Request) {
-	if core.Degraded(r.Context()) {
+	if limiter.Degraded(r.Context()) {
 		io.WriteString(w, "the page\n")
 		return
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/headgate/headgate/echomw"
 	"github.com/headgate/headgate/examples/internal/serve"
 	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
 )
 
 func main() { serve.Main("login", &program{}) }
@@ -43,21 +44,21 @@ func failures(quota int64) core.Limit {
 }
 
 func (p *program) Open(store core.Store) (*serve.App, error) {
-	limiter, err := core.New(core.Config{
+	l, err := limiter.New(limiter.Config{
 		Store: store,
-		Rules: []core.Rule{
+		Rules: []limiter.Rule{
 			{Name: "account", Key: echomw.Key(account), Limit: p.account, RefundIf: succeeded},
 			{Name: "address", Key: keyfuncs.RemoteIP, Limit: p.address, RefundIf: succeeded},
 		},
-		OnStoreError: core.FailClosed, // no guessing while nobody counts
+		OnStoreError: limiter.FailClosed, // no guessing while nobody counts
 		OnError:      serve.LogError,
 	})
 	if err != nil {
 		return nil, err
 	}
 	e := echo.New()
-	e.POST("/login", login, readAccount, echomw.New(limiter))
-	return &serve.App{Limiter: limiter, Server: serve.HTTP(e)}, nil
+	e.POST("/login", login, readAccount, echomw.New(l))
+	return &serve.App{Limiter: l, Server: serve.HTTP(e)}, nil
 }
 
 func succeeded(status int) bool { return status == http.StatusOK }

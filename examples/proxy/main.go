@@ -21,6 +21,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/examples/internal/serve"
 	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 )
 
@@ -41,14 +42,14 @@ func (p *program) Open(store core.Store) (*serve.App, error) {
 	if err != nil {
 		return nil, err
 	}
-	limiter, err := core.New(core.Config{
+	l, err := limiter.New(limiter.Config{
 		Store:   store,
-		Rules:   []core.Rule{{Name: "caller", Key: caller, Limit: p.limit}},
+		Rules:   []limiter.Rule{{Name: "caller", Key: caller, Limit: p.limit}},
 		OnError: serve.LogError,
 	})
 	if err != nil {
 		return nil, err
 	}
 	hello := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello\n") })
-	return &serve.App{Limiter: limiter, Server: serve.HTTP(nethttp.New(limiter)(hello))}, nil
+	return &serve.App{Limiter: l, Server: serve.HTTP(nethttp.New(l)(hello))}, nil
 }

@@ -5,12 +5,12 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/echomw"
 	"github.com/headgate/headgate/examples/internal/serve"
+	"github.com/headgate/headgate/limiter"
 )
 
-func newEcho(l *core.Limiter) serve.Server {
+func newEcho(l *limiter.Limiter) serve.Server {
 	e := echo.New()
 	e.GET("/healthz", func(c echo.Context) error { return c.String(http.StatusOK, "ok") })
 	limit := echomw.New(l)

@@ -6,12 +6,12 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/middleware/recover"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/examples/internal/serve"
 	"github.com/headgate/headgate/fibermw"
+	"github.com/headgate/headgate/limiter"
 )
 
-func newFiber(l *core.Limiter) serve.Server {
+func newFiber(l *limiter.Limiter) serve.Server {
 	app := fiber.New(fiber.Config{DisableStartupMessage: true, ReadTimeout: 5 * time.Second})
 	app.Use(recover.New())
 	app.Get("/healthz", func(c *fiber.Ctx) error { return c.SendString("ok") })

@@ -4,12 +4,12 @@ import (
 	"net/http"
 
 	"github.com/gin-gonic/gin"
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/examples/internal/serve"
 	"github.com/headgate/headgate/ginmw"
+	"github.com/headgate/headgate/limiter"
 )
 
-func newGin(l *core.Limiter) serve.Server {
+func newGin(l *limiter.Limiter) serve.Server {
 	gin.SetMode(gin.ReleaseMode)
 	r := gin.New()
 	r.Use(gin.Recovery())

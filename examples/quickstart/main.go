@@ -19,8 +19,8 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/examples/internal/serve"
+	"github.com/headgate/headgate/limiter"
 )
 
 func main() {
@@ -57,10 +57,10 @@ func listen(ctx context.Context, s *settings, out, errs io.Writer) error {
 		return err
 	}
 	defer closeStore()
-	limiter, err := core.New(core.Config{Store: store, Rules: s.rules, OnError: serve.LogError})
+	l, err := limiter.New(limiter.Config{Store: store, Rules: s.rules, OnError: serve.LogError})
 	if err != nil {
 		return err
 	}
-	app := &serve.App{Limiter: limiter, Server: s.framework(limiter)}
+	app := &serve.App{Limiter: l, Server: s.framework(l)}
 	return serve.Call{Name: "quickstart", Out: out, Err: errs}.Serve(ctx, s.addr, app)
 }

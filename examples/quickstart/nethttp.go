@@ -4,12 +4,12 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/examples/internal/serve"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 )
 
-func newNetHTTP(l *core.Limiter) serve.Server {
+func newNetHTTP(l *limiter.Limiter) serve.Server {
 	limited := nethttp.New(l)
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", limited(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

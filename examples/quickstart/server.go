@@ -4,13 +4,13 @@ import (
 	"context"
 	"time"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/examples/internal/serve"
+	"github.com/headgate/headgate/limiter"
 )
 
 // frameworks are the servers that -framework can name, with the routes of this
 // program.
-var frameworks = map[string]func(*core.Limiter) serve.Server{
+var frameworks = map[string]func(*limiter.Limiter) serve.Server{
 	"nethttp": newNetHTTP,
 	"gin":     newGin,
 	"echo":    newEcho,
@@ -40,7 +40,7 @@ const holdUsage = "for must be a span from 0s to 1m, as in /hold?for=200ms"
 
 // body is what a limited route answers.
 func body(ctx context.Context) string {
-	if core.Degraded(ctx) {
+	if limiter.Degraded(ctx) {
 		return "degraded"
 	}
 	return "ok"

@@ -12,15 +12,16 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/examples/internal/serve"
 	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
 )
 
 // settings are the flags, understood.
 type settings struct {
 	addr      string
-	framework func(*core.Limiter) serve.Server
+	framework func(*limiter.Limiter) serve.Server
 	open      serve.OpenStore
 	timeout   time.Duration // of the store
-	rules     []core.Rule
+	rules     []limiter.Rule
 }
 
 // texts are the flags as they were written.
@@ -103,7 +104,7 @@ func (t *texts) understand() (*settings, []error) {
 			fault("rule", serve.OneLine(err))
 			continue
 		}
-		s.rules = append(s.rules, core.Rule{Name: fmt.Sprintf("rule%d", i+1), Limit: limit, Key: key, OnLimit: over})
+		s.rules = append(s.rules, limiter.Rule{Name: fmt.Sprintf("rule%d", i+1), Limit: limit, Key: key, OnLimit: over})
 	}
 	return s, faults
 }
@@ -121,19 +122,19 @@ func parseKey(text string) (core.KeyFunc, error) {
 	return nil, fmt.Errorf("%q is none of ip, global, header:NAME", text)
 }
 
-func parseOver(text string) (core.Overflow, error) {
+func parseOver(text string) (limiter.Overflow, error) {
 	switch text {
 	case "reject":
-		return core.Reject, nil
+		return limiter.Reject, nil
 	case "degrade":
-		return core.Degrade, nil
+		return limiter.Degrade, nil
 	case "shadow":
-		return core.Shadow, nil
+		return limiter.Shadow, nil
 	}
 	span, isWait := strings.CutPrefix(text, "wait:")
 	d, err := time.ParseDuration(span)
 	if !isWait || err != nil || d <= 0 || d > core.MaxBooking {
 		return 0, fmt.Errorf("%q is none of reject, degrade, shadow, wait:2s (above 0, at most 1h)", text)
 	}
-	return core.Wait(d), nil
+	return limiter.Wait(d), nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/headgate/headgate/examples/internal/who"
 	"github.com/headgate/headgate/fibermw"
 	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
 )
 
 func main() { serve.Main("reports", &program{work: time.Sleep}) }
@@ -38,9 +39,9 @@ func (p *program) Flags(f *flag.FlagSet) {
 }
 
 func (p *program) Open(store core.Store) (*serve.App, error) {
-	limiter, err := core.New(core.Config{
+	l, err := limiter.New(limiter.Config{
 		Store:   store,
-		Rules:   []core.Rule{{Name: "reports", Key: keyfuncs.UserID(who.FromContext), Limit: p.limit}},
+		Rules:   []limiter.Rule{{Name: "reports", Key: keyfuncs.UserID(who.FromContext), Limit: p.limit}},
 		OnError: serve.LogError,
 	})
 	if err != nil {
@@ -48,12 +49,12 @@ func (p *program) Open(store core.Store) (*serve.App, error) {
 	}
 	app := fiber.New(fiber.Config{DisableStartupMessage: true, ReadTimeout: 5 * time.Second})
 	app.Use(recover.New())
-	app.Post("/reports", authenticate, fibermw.New(limiter), func(c *fiber.Ctx) error {
+	app.Post("/reports", authenticate, fibermw.New(l), func(c *fiber.Ctx) error {
 		p.work(p.takes)
 		user, _ := who.FromContext(c.UserContext())
 		return c.SendString("the report of " + user + "\n")
 	})
-	return &serve.App{Limiter: limiter, Server: serve.Fiber(app)}, nil
+	return &serve.App{Limiter: l, Server: serve.Fiber(app)}, nil
 }
 
 // authenticate comes before the limiter, which counts by what it finds.

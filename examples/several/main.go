@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/examples/internal/serve"
 	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 )
 
@@ -32,9 +33,9 @@ func (p *program) Flags(f *flag.FlagSet) {
 }
 
 func (p *program) Open(store core.Store) (*serve.App, error) {
-	limiter, err := core.New(core.Config{
+	l, err := limiter.New(limiter.Config{
 		Store: store,
-		Rules: []core.Rule{
+		Rules: []limiter.Rule{
 			{Name: "burst", Key: keyfuncs.RemoteIP, Limit: p.burst},
 			{Name: "daily", Key: keyfuncs.RemoteIP, Limit: p.daily},
 		},
@@ -44,5 +45,5 @@ func (p *program) Open(store core.Store) (*serve.App, error) {
 		return nil, err
 	}
 	hello := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello\n") })
-	return &serve.App{Limiter: limiter, Server: serve.HTTP(nethttp.New(limiter)(hello))}, nil
+	return &serve.App{Limiter: l, Server: serve.HTTP(nethttp.New(l)(hello))}, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/examples/internal/serve"
 	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 )
 
@@ -34,9 +35,9 @@ func (p *program) Flags(f *flag.FlagSet) {
 }
 
 func (p *program) Open(store core.Store) (*serve.App, error) {
-	limiter, err := core.New(core.Config{
+	l, err := limiter.New(limiter.Config{
 		Store:   store,
-		Rules:   []core.Rule{{Name: "smooth", Key: keyfuncs.Global, Limit: p.limit, OnLimit: core.Wait(p.most)}},
+		Rules:   []limiter.Rule{{Name: "smooth", Key: keyfuncs.Global, Limit: p.limit, OnLimit: limiter.Wait(p.most)}},
 		OnError: serve.LogError,
 	})
 	if err != nil {
@@ -45,5 +46,5 @@ func (p *program) Open(store core.Store) (*serve.App, error) {
 	now := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, time.Now().Format("15:04:05.000\n"))
 	})
-	return &serve.App{Limiter: limiter, Server: serve.HTTP(nethttp.New(limiter)(now))}, nil
+	return &serve.App{Limiter: l, Server: serve.HTTP(nethttp.New(l)(now))}, nil
 }

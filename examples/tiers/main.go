@@ -22,6 +22,7 @@ import (
 	"github.com/headgate/headgate/examples/internal/who"
 	"github.com/headgate/headgate/ginmw"
 	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
 )
 
 func main() { serve.Main("tiers", &program{}) }
@@ -40,13 +41,13 @@ func hourly(quota int64) core.Limit {
 func (p *program) Open(store core.Store) (*serve.App, error) {
 	user := keyfuncs.UserID(who.FromContext)
 	signedIn := keyfuncs.Known(user)
-	limiter, err := core.New(core.Config{
+	l, err := limiter.New(limiter.Config{
 		Store: store,
-		Rules: []core.Rule{
+		Rules: []limiter.Rule{
 			{Name: "user", Key: keyfuncs.When(signedIn, user), Limit: p.user},
 			{Name: "anonymous", Key: keyfuncs.Unless(signedIn, keyfuncs.RemoteIP), Limit: p.anonymous},
 		},
-		Headers: core.XRateLimit,
+		Headers: limiter.XRateLimit,
 		OnError: serve.LogError,
 	})
 	if err != nil {
@@ -54,7 +55,7 @@ func (p *program) Open(store core.Store) (*serve.App, error) {
 	}
 	gin.SetMode(gin.ReleaseMode)
 	r := gin.New()
-	r.Use(gin.Recovery(), authenticate, ginmw.New(limiter))
+	r.Use(gin.Recovery(), authenticate, ginmw.New(l))
 	r.GET("/", func(c *gin.Context) {
 		name, ok := who.FromContext(c.Request.Context())
 		if !ok {
@@ -62,7 +63,7 @@ func (p *program) Open(store core.Store) (*serve.App, error) {
 		}
 		c.String(http.StatusOK, "hello %s\n", name)
 	})
-	return &serve.App{Limiter: limiter, Server: serve.HTTP(r)}, nil
+	return &serve.App{Limiter: l, Server: serve.HTTP(r)}, nil
 }
 
 // authenticate comes before the limiter, which counts by what it finds.

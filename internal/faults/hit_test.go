@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 )
 
 // hit is one request and what became of it.
@@ -38,7 +38,7 @@ func (h *hit) read(tr *trace, answer *http.Response, m *mode) {
 		if h.admitted && status == 200 && limited || !h.admitted && h.rule == "shared" && status == 429 && limited && after > 0 {
 			return
 		}
-	case m.failure == core.FailOpen:
+	case m.failure == limiter.FailOpen:
 		if h.admitted && status == 200 && !limited {
 			return
 		}

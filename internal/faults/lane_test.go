@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/faultproxy"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 	"github.com/headgate/headgate/store/redisstore"
 	"github.com/redis/go-redis/v9"
@@ -64,23 +65,23 @@ func openLane(t testing.TB, f *fault, m *mode, client redis.UniversalClient) *la
 	t.Helper()
 	l := &lane{mode: m, client: client, prefix: redistest.Prefix(t)}
 	primary := redisstore.MustNew(client, redisstore.Options{Prefix: l.prefix, Timeout: f.timeout()})
-	limiter := core.MustNew(core.Config{
+	lim := limiter.MustNew(limiter.Config{
 		Store: m.store(t, noting{primary, l}, f.timeout()), Rules: rules(t), OnStoreError: m.failure,
 	})
 	t.Cleanup(func() {
-		limiter.Close()
+		lim.Close()
 		client.Close()
 	})
-	l.handler = nethttp.New(limiter)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	l.handler = nethttp.New(lim)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		r.Context().Value(traceKey{}).(*trace).entered = time.Now()
 	}))
 	return l
 }
 
-func rules(t testing.TB) []core.Rule {
-	var list []core.Rule
+func rules(t testing.TB) []limiter.Rule {
+	var list []limiter.Rule
 	for name, text := range limits {
-		list = append(list, core.Rule{Name: name, Limit: parse(t, text), Key: func(r core.Request) (string, bool) {
+		list = append(list, limiter.Rule{Name: name, Limit: parse(t, text), Key: func(r core.Request) (string, bool) {
 			if r.Header("X-Rule")[0] != name {
 				return "", false
 			}

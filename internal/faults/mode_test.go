@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/store/failover"
 	"github.com/headgate/headgate/store/memstore"
 )
@@ -14,7 +15,7 @@ import (
 type mode struct {
 	name string
 
-	failure core.Failure
+	failure limiter.Failure
 
 	// over puts a store over the one in Redis, which counts a call as failed that
 	// takes longer than slow; nil means none.
@@ -30,9 +31,9 @@ const instances = 2
 
 // modes are what every fault is run under, at the same time.
 var modes = []mode{
-	{name: "open", failure: core.FailOpen},
-	{name: "closed", failure: core.FailClosed},
-	{name: "fallback", failure: core.FailLocal, over: fallback, spare: quota / instances},
+	{name: "open", failure: limiter.FailOpen},
+	{name: "closed", failure: limiter.FailClosed},
+	{name: "fallback", failure: limiter.FailLocal, over: fallback, spare: quota / instances},
 }
 
 // store is what the limiter of the mode uses.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 )
 
 // mapStore is the plainest store that holds the contract, at an instant that
@@ -48,22 +49,22 @@ func (Down) Apply(context.Context, []core.Op, []core.Decision) error {
 func Everyone(core.Request) (string, bool) { return "k", true }
 
 // Rule is the rule "a" with the limit that text says, for everyone.
-func Rule(t testing.TB, text string) core.Rule {
+func Rule(t testing.TB, text string) limiter.Rule {
 	t.Helper()
 	l, err := core.ParseLimit(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return core.Rule{Name: "a", Limit: l, Key: Everyone}
+	return limiter.Rule{Name: "a", Limit: l, Key: Everyone}
 }
 
 // Limiter is one of c, with a store of its own unless c has one.
-func Limiter(t testing.TB, c core.Config) *core.Limiter {
+func Limiter(t testing.TB, c limiter.Config) *limiter.Limiter {
 	t.Helper()
 	if c.Store == nil {
 		c.Store = &mapStore{states: map[string]*core.State{}}
 	}
-	l, err := core.New(c)
+	l, err := limiter.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,13 +72,13 @@ func Limiter(t testing.TB, c core.Config) *core.Limiter {
 }
 
 // Limited is a limiter with one rule, see [Rule].
-func Limited(t testing.TB, text string) *core.Limiter {
+func Limited(t testing.TB, text string) *limiter.Limiter {
 	t.Helper()
-	return Limiter(t, core.Config{Rules: []core.Rule{Rule(t, text)}})
+	return Limiter(t, limiter.Config{Rules: []limiter.Rule{Rule(t, text)}})
 }
 
 // WantLeft fails the test unless exactly n units are left under the first rule.
-func WantLeft(t testing.TB, l *core.Limiter, n int64) {
+func WantLeft(t testing.TB, l *limiter.Limiter, n int64) {
 	t.Helper()
 	list, err := l.Peek(context.Background(), "k")
 	if err != nil {

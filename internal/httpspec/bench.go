@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
 )
 
 // patience is how long anything may take that is not meant to take time.
@@ -47,25 +48,25 @@ func newBench(t *testing.T, f Framework, stores makeStore) *bench {
 }
 
 // rule is a rule about the peer.
-func (b *bench) rule(name, limit string) core.Rule {
+func (b *bench) rule(name, limit string) limiter.Rule {
 	b.Helper()
 	l, err := core.ParseLimit(limit)
 	if err != nil {
 		b.Fatal(err)
 	}
-	return core.Rule{Name: name, Limit: l, Key: keyfuncs.RemoteIP}
+	return limiter.Rule{Name: name, Limit: l, Key: keyfuncs.RemoteIP}
 }
 
 // limiter uses the store of the bench.
-func (b *bench) limiter(rules ...core.Rule) *core.Limiter {
+func (b *bench) limiter(rules ...limiter.Rule) *limiter.Limiter {
 	b.Helper()
-	return b.configured(core.Config{Rules: rules})
+	return b.configured(limiter.Config{Rules: rules})
 }
 
-func (b *bench) configured(c core.Config) *core.Limiter {
+func (b *bench) configured(c limiter.Config) *limiter.Limiter {
 	b.Helper()
 	c.Store, c.Logger = b.store, slog.New(slog.DiscardHandler)
-	l, err := core.New(c)
+	l, err := limiter.New(c)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/store/failover"
 	"github.com/headgate/headgate/store/memstore"
 )
@@ -32,10 +33,10 @@ func (b *bench) behind(o failover.Options) *failover.Store {
 }
 
 // over returns a limiter on another store than that of the bench.
-func (b *bench) over(s core.Store, c core.Config) *core.Limiter {
+func (b *bench) over(s core.Store, c limiter.Config) *limiter.Limiter {
 	b.Helper()
 	c.Store, c.Logger = s, silent
-	l, err := core.New(c)
+	l, err := limiter.New(c)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -43,18 +44,18 @@ func (b *bench) over(s core.Store, c core.Config) *core.Limiter {
 }
 
 func policies(b *bench) {
-	rule := func(failure core.Failure) core.Rule {
+	rule := func(failure limiter.Failure) limiter.Rule {
 		r := b.rule(failure.String(), "1/10s fixed-window")
 		r.OnStoreError = failure
 		return r
 	}
-	open, closed, local := rule(core.FailOpen), rule(core.FailClosed), rule(core.FailLocal)
+	open, closed, local := rule(limiter.FailOpen), rule(limiter.FailClosed), rule(limiter.FailLocal)
 	// All meet the rule open, POST also closed, DELETE local, and PUT all three.
 	closed.Key = unless(closed.Key, "GET", "DELETE")
 	local.Key = unless(local.Key, "GET", "POST")
 	memory := memstore.MustNew(memstore.Options{Clock: b.clock.micros.Load})
 	s := b.behind(failover.Options{Fallback: memory})
-	b.serve(App{Limiter: b.over(s, core.Config{Headers: core.XRateLimit, Rules: []core.Rule{open, closed, local}})})
+	b.serve(App{Limiter: b.over(s, limiter.Config{Headers: limiter.XRateLimit, Rules: []limiter.Rule{open, closed, local}})})
 	b.store.broken.Store(true)
 	left := map[string]string{"X-Ratelimit-Limit": "1", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "1800000010"}
 	b.steps(
@@ -82,8 +83,8 @@ func unless(key core.KeyFunc, methods ...string) core.KeyFunc {
 
 func shadowFails(b *bench) {
 	dark := b.rule("dark", "1/10s fixed-window")
-	dark.OnLimit, dark.OnStoreError = core.Shadow, core.FailClosed
-	b.serve(App{Limiter: b.configured(core.Config{OnStoreError: core.FailClosed, Rules: []core.Rule{dark}})})
+	dark.OnLimit, dark.OnStoreError = limiter.Shadow, limiter.FailClosed
+	b.serve(App{Limiter: b.configured(limiter.Config{OnStoreError: limiter.FailClosed, Rules: []limiter.Rule{dark}})})
 	b.store.broken.Store(true)
 	b.steps(step{0, "GET /", Text(200, "ok")})
 }
@@ -91,7 +92,7 @@ func shadowFails(b *bench) {
 func fallbackDecides(b *bench) {
 	memory := memstore.MustNew(memstore.Options{Clock: b.clock.micros.Load})
 	s := b.behind(failover.Options{Fallback: memory, Instances: func() int { return 2 }})
-	b.serve(App{Limiter: b.over(s, core.Config{Rules: []core.Rule{b.rule("a", "6/10s fixed-window")}})})
+	b.serve(App{Limiter: b.over(s, limiter.Config{Rules: []limiter.Rule{b.rule("a", "6/10s fixed-window")}})})
 	ok, second := Text(200, "ok"), time.Second
 	b.steps(
 		step{0, "GET /", ok.with(rate(0, 6, 5, 10))},
@@ -107,7 +108,7 @@ func fallbackDecides(b *bench) {
 
 func bypassed(b *bench) {
 	s := b.behind(failover.Options{ProbeInterval: time.Minute})
-	b.serve(App{Limiter: b.over(s, core.Config{OnStoreError: core.FailClosed, Rules: []core.Rule{b.rule("a", "6/10s fixed-window")}})})
+	b.serve(App{Limiter: b.over(s, limiter.Config{OnStoreError: limiter.FailClosed, Rules: []limiter.Rule{b.rule("a", "6/10s fixed-window")}})})
 	b.store.broken.Store(true)
 	for range failover.DefaultFailures {
 		b.steps(step{0, "GET /", failure()})

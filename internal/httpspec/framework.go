@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 )
 
 // Framework is an adapter under test.
@@ -41,10 +42,10 @@ type Framework struct {
 
 // App is a server in terms that every framework has. It recovers from panics.
 type App struct {
-	Limiter *core.Limiter
+	Limiter *limiter.Limiter
 
 	// Outer, unless nil, is a limiter around Limiter. It may be the same.
-	Outer *core.Limiter
+	Outer *limiter.Limiter
 
 	// Paths says what is served and where the middleware stands.
 	Paths Paths
@@ -55,13 +56,13 @@ type App struct {
 	Skip bool
 
 	// Refused, Failed and Degraded are the options of that name.
-	Refused, Failed func(Exchange, *core.Admission) error
+	Refused, Failed func(Exchange, *limiter.Admission) error
 	Degraded        Handler
 
 	// RefusedAs, FailedAs and DegradedAs are the same by way of the adapter's
 	// Answer and Fallback.
-	RefusedAs, FailedAs core.Template
-	DegradedAs          *core.Answer
+	RefusedAs, FailedAs limiter.Template
+	DegradedAs          *limiter.Answer
 }
 
 // Paths says what an App serves.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
 )
 
 var identity = []spec{
@@ -126,7 +127,7 @@ var spellings = []string{
 
 // spelled asks for /login in all spellings: each either counts or does not
 // reach the handler.
-func spelled(b *bench, r core.Rule, same []string, paths Paths) {
+func spelled(b *bench, r limiter.Rule, same []string, paths Paths) {
 	var reached atomic.Int64
 	b.serve(App{Limiter: b.limiter(r), Paths: paths, Handler: func(x Exchange) error {
 		reached.Add(1)

@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 )
 
 var limiting = []spec{
@@ -102,14 +102,14 @@ func presets(b *bench) {
 	delta := map[string]string{"X-Ratelimit-Limit": "1", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "10"}
 	draft := map[string]string{"Ratelimit-Policy": `"a";q=1;w=10`, "Ratelimit": `"a";r=0;t=10`}
 	rows := []struct {
-		style core.HeaderStyle
+		style limiter.HeaderStyle
 		want  map[string]string
 	}{
-		{core.XRateLimit, x}, {core.XRateLimitDelta, delta}, {core.Draft8, draft}, {core.NoHeaders, nil},
+		{limiter.XRateLimit, x}, {limiter.XRateLimitDelta, delta}, {limiter.Draft8, draft}, {limiter.NoHeaders, nil},
 	}
 	for _, row := range rows {
 		fresh := newBench(b.T, b.Framework, b.stores)
-		l := fresh.configured(core.Config{Headers: row.style, Rules: []core.Rule{b.rule("a", "1/10s fixed-window")}})
+		l := fresh.configured(limiter.Config{Headers: row.style, Rules: []limiter.Rule{b.rule("a", "1/10s fixed-window")}})
 		fresh.serve(App{Limiter: l})
 		fresh.steps(
 			step{0, "GET /", Text(200, "ok").with(row.want)},
@@ -142,7 +142,7 @@ func preflight(b *bench) {
 
 func shadow(b *bench) {
 	dark := b.rule("dark", "1/10s fixed-window")
-	dark.OnLimit = core.Shadow
+	dark.OnLimit = limiter.Shadow
 	l := b.limiter(dark)
 	b.serve(App{Limiter: l})
 	for range 3 {
@@ -155,7 +155,7 @@ func shadow(b *bench) {
 
 // tellDegraded answers what the context says.
 func tellDegraded(x Exchange) error {
-	if core.Degraded(x.Context()) {
+	if limiter.Degraded(x.Context()) {
 		return x.Reply(200, "cheap")
 	}
 	return x.Reply(200, "good")
@@ -163,7 +163,7 @@ func tellDegraded(x Exchange) error {
 
 func degraded(b *bench) {
 	soft := b.rule("a", "1/10s fixed-window")
-	soft.OnLimit = core.Degrade
+	soft.OnLimit = limiter.Degrade
 	b.serve(App{Limiter: b.limiter(soft), Handler: tellDegraded})
 	b.steps(
 		step{0, "GET /", Text(200, "good").with(rate(0, 1, 0, 10))},
@@ -174,7 +174,7 @@ func degraded(b *bench) {
 
 func nested(b *bench) {
 	outer := b.rule("a", "1/10s fixed-window")
-	outer.OnLimit = core.Degrade
+	outer.OnLimit = limiter.Degrade
 	inner := b.rule("flight", "1 concurrent ttl=1m")
 	var calls atomic.Int64
 	b.serve(App{Outer: b.limiter(outer), Limiter: b.limiter(inner), Handler: func(x Exchange) error {
@@ -211,7 +211,7 @@ func twice(b *bench) {
 
 func twiceDegraded(b *bench) {
 	soft := b.rule("a", "1/10s fixed-window")
-	soft.OnLimit = core.Degrade
+	soft.OnLimit = limiter.Degrade
 	l := b.limiter(soft)
 	b.serve(App{Outer: l, Limiter: l, Degraded: func(x Exchange) error { return x.Reply(203, "from the cache") }})
 	b.steps(

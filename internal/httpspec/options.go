@@ -3,7 +3,7 @@ package httpspec
 import (
 	"strings"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 )
 
 var options = []spec{
@@ -19,7 +19,7 @@ var options = []spec{
 }
 
 func failClosed(b *bench) {
-	b.serve(App{Limiter: b.configured(core.Config{OnStoreError: core.FailClosed, Rules: []core.Rule{b.rule("a", "2/10s fixed-window")}})})
+	b.serve(App{Limiter: b.configured(limiter.Config{OnStoreError: limiter.FailClosed, Rules: []limiter.Rule{b.rule("a", "2/10s fixed-window")}})})
 	b.steps(step{0, "GET /", Text(200, "ok").with(rate(0, 2, 1, 10))})
 	b.store.broken.Store(true)
 	b.steps(
@@ -55,8 +55,8 @@ func skip(b *bench) {
 }
 
 // explain answers with what the admission says.
-func explain(status int) func(Exchange, *core.Admission) error {
-	return func(x Exchange, a *core.Admission) error {
+func explain(status int) func(Exchange, *limiter.Admission) error {
+	return func(x Exchange, a *limiter.Admission) error {
 		return x.Reply(status, a.Outcome().String()+" by "+strings.Join(a.Violated(), " and "))
 	}
 }
@@ -79,7 +79,7 @@ func ownRefusal(b *bench) {
 
 func ownFailure(b *bench) {
 	b.serve(App{
-		Limiter: b.configured(core.Config{OnStoreError: core.FailClosed, Rules: []core.Rule{b.rule("a", "1/10s fixed-window")}}),
+		Limiter: b.configured(limiter.Config{OnStoreError: limiter.FailClosed, Rules: []limiter.Rule{b.rule("a", "1/10s fixed-window")}}),
 		Refused: explain(420),
 		Failed:  explain(521),
 	})
@@ -90,7 +90,7 @@ func ownFailure(b *bench) {
 func ownError(b *bench) {
 	b.serve(App{
 		Limiter: b.limiter(b.rule("a", "1/10s fixed-window")),
-		Refused: func(x Exchange, _ *core.Admission) error { return x.Fail(403) },
+		Refused: func(x Exchange, _ *limiter.Admission) error { return x.Fail(403) },
 	})
 	b.steps(
 		step{0, "GET /", Text(200, "ok").with(rate(0, 1, 0, 10))},
@@ -100,7 +100,7 @@ func ownError(b *bench) {
 
 func fallback(b *bench) {
 	soft := b.rule("a", "1/10s fixed-window")
-	soft.OnLimit = core.Degrade
+	soft.OnLimit = limiter.Degrade
 	b.serve(App{
 		Limiter:  b.limiter(soft),
 		Degraded: func(x Exchange) error { return x.Reply(203, "from the cache") },
@@ -113,33 +113,33 @@ func fallback(b *bench) {
 
 // fixed has a header of its own and one that the limiter set already, whose
 // value it replaces.
-var fixed = core.Answer{Status: 508, Body: []byte("full"), Headers: []core.Header{
+var fixed = limiter.Answer{Status: 508, Body: []byte("full"), Headers: []limiter.Header{
 	{Name: "Content-Type", Value: "text/html"}, {Name: "Retry-After", Value: "77"}, {Name: "X-Own", Value: "a, b"}}}
 
 func templates(b *bench) {
 	limited := map[string]string{"Retry-After": "10", "Cache-Control": "no-store"}
 	failed := map[string]string{"Retry-After": "1", "Cache-Control": "no-store"}
 	rows := []struct {
-		template        core.Template
+		template        limiter.Template
 		refused, failed Answer
 	}{
-		{core.PlainText,
+		{limiter.PlainText,
 			Text(429, "Too many requests. Retry after 10 seconds.\n").with(limited),
 			Text(503, "Service unavailable.\n").with(failed)},
-		{core.JSON,
+		{limiter.JSON,
 			Typed(429, "application/json", `{"error":"too_many_requests","retry_after":10,"rules":["a"]}`).with(limited),
 			Typed(503, "application/json", `{"error":"service_unavailable","retry_after":1}`).with(failed)},
-		{core.ProblemJSON, refusal("a", 10), failure()},
-		{core.MustRedirect("/busy"),
+		{limiter.ProblemJSON, refusal("a", 10), failure()},
+		{limiter.MustRedirect("/busy"),
 			Bare(303).with(limited, map[string]string{"Location": "/busy"}),
 			Bare(303).with(failed, map[string]string{"Location": "/busy"})},
-		{core.Fixed(fixed),
+		{limiter.Fixed(fixed),
 			Typed(508, "text/html", "full").with(limited, map[string]string{"Retry-After": "77", "X-Own": "a, b"}),
 			Typed(508, "text/html", "full").with(failed, map[string]string{"Retry-After": "77", "X-Own": "a, b"})},
 	}
 	for _, row := range rows {
 		fresh := newBench(b.T, b.Framework, b.stores)
-		l := fresh.configured(core.Config{OnStoreError: core.FailClosed, Rules: []core.Rule{b.rule("a", "1/10s fixed-window")}})
+		l := fresh.configured(limiter.Config{OnStoreError: limiter.FailClosed, Rules: []limiter.Rule{b.rule("a", "1/10s fixed-window")}})
 		fresh.serve(App{Limiter: l, RefusedAs: row.template, FailedAs: row.template})
 		fresh.ask("GET /")
 		fresh.steps(
@@ -153,7 +153,7 @@ func templates(b *bench) {
 
 func readyFallback(b *bench) {
 	soft := b.rule("a", "1/10s fixed-window")
-	soft.OnLimit = core.Degrade
+	soft.OnLimit = limiter.Degrade
 	b.serve(App{Limiter: b.limiter(soft), DegradedAs: &fixed})
 	b.steps(
 		step{0, "GET /", Text(200, "ok").with(rate(0, 1, 0, 10))},

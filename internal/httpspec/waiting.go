@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 )
 
 var waiting = []spec{
@@ -25,7 +26,7 @@ func slots(reset string) map[string]string {
 func booked(b *bench) {
 	const period = 100 * time.Millisecond
 	r := b.rule("a", "1/100ms")
-	r.OnLimit = core.Wait(period)
+	r.OnLimit = limiter.Wait(period)
 	b.serve(App{Limiter: b.limiter(r)})
 	b.steps(step{0, "GET /", Text(200, "ok").with(slots("1"))})
 	start := time.Now()
@@ -40,10 +41,10 @@ func booked(b *bench) {
 }
 
 // patient is a limiter with one slot an hour, which has been taken.
-func (b *bench) patient() *core.Limiter {
+func (b *bench) patient() *limiter.Limiter {
 	b.Helper()
 	r := b.rule("a", "1/1h")
-	r.OnLimit = core.Wait(core.MaxBooking)
+	r.OnLimit = limiter.Wait(core.MaxBooking)
 	l := b.limiter(r)
 	b.serve(App{Limiter: l})
 	b.ask("GET /")
@@ -51,7 +52,7 @@ func (b *bench) patient() *core.Limiter {
 }
 
 // next is how long a newcomer would have to wait for.
-func (b *bench) next(l *core.Limiter) time.Duration {
+func (b *bench) next(l *limiter.Limiter) time.Duration {
 	b.Helper()
 	list, err := l.Peek(b.Context(), "127.0.0.1")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/filesource"
 	"github.com/headgate/headgate/store/memstore"
@@ -138,13 +138,13 @@ func TestWhatIsNotAFileOfPoliciesIsToldApart(t *testing.T) {
 	}
 }
 
-func quietLimiter(t testing.TB) *core.Limiter {
+func quietLimiter(t testing.TB) *limiter.Limiter {
 	t.Helper()
 	store, err := memstore.New(memstore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := core.New(core.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
+	l, err := limiter.New(limiter.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

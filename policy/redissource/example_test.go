@@ -4,7 +4,7 @@ import (
 	"context"
 	"log"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/redissource"
 	"github.com/headgate/headgate/policy/stats"
@@ -30,11 +30,11 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer recorder.Close()
-	limiter, err := core.New(core.Config{Store: store, Observer: recorder})
+	l, err := limiter.New(limiter.Config{Store: store, Observer: recorder})
 	if err != nil {
 		log.Fatal(err)
 	}
-	follower, err := policy.Follow(context.Background(), limiter, "shop", policy.Env{}, source, policy.Options{
+	follower, err := policy.Follow(context.Background(), l, "shop", policy.Env{}, source, policy.Options{
 		Instance:    "shop-1",
 		LastGood:    "/var/lib/shop/policies.json",
 		WhenMissing: policy.MissingWaits,

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/redissource"
 	"github.com/headgate/headgate/store/memstore"
@@ -57,7 +58,7 @@ func publish(t testing.TB, s *redissource.Source, set policy.Set, expected strin
 	return version
 }
 
-func limiter(t testing.TB, store core.Store) *core.Limiter {
+func newLimiter(t testing.TB, store core.Store) *limiter.Limiter {
 	t.Helper()
 	if store == nil {
 		var err error
@@ -65,7 +66,7 @@ func limiter(t testing.TB, store core.Store) *core.Limiter {
 			t.Fatal(err)
 		}
 	}
-	l, err := core.New(core.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
+	l, err := limiter.New(limiter.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +74,7 @@ func limiter(t testing.TB, store core.Store) *core.Limiter {
 	return l
 }
 
-func follow(t testing.TB, l *core.Limiter, s policy.Source, o policy.Options) *policy.Follower {
+func follow(t testing.TB, l *limiter.Limiter, s policy.Source, o policy.Options) *policy.Follower {
 	t.Helper()
 	o.Logger = slog.New(slog.DiscardHandler)
 	f, err := policy.Follow(t.Context(), l, "shop", policy.Env{}, s, o)
@@ -200,7 +201,7 @@ func TestAChangeIsInForceWithinTwoSecondsWithAndWithoutNotifications(t *testing.
 			v := publish(t, s, one(t, "a", "1/1m"), "")
 			var followers []*policy.Follower
 			for range 50 {
-				followers = append(followers, follow(t, limiter(t, nil), wrap(s), policy.Options{}))
+				followers = append(followers, follow(t, newLimiter(t, nil), wrap(s), policy.Options{}))
 			}
 			begin := time.Now()
 			next := publish(t, s, one(t, "b", "1/1m"), v)
@@ -220,7 +221,7 @@ func TestAChangeIsInForceWithinTwoSecondsWithAndWithoutNotifications(t *testing.
 func TestANotificationIsHeard(t *testing.T) {
 	s := open(t, dial(t, redistest.Addr(t)))
 	v := publish(t, s, one(t, "a", "1/1m"), "")
-	f := follow(t, limiter(t, nil), s, policy.Options{Poll: time.Hour})
+	f := follow(t, newLimiter(t, nil), s, policy.Options{Poll: time.Hour})
 	within(t, 20*time.Second, "a notification", func() bool { // the first may come before the subscription
 		v = publish(t, s, one(t, "a", "1/1m"), v)
 		return f.Status().Version != "" && !strings.HasPrefix(f.Status().Version, "1.")
@@ -240,7 +241,7 @@ func TestNobodysCountsAreResetByAChange(t *testing.T) {
 			t.Fatal(err)
 		}
 		v = publish(t, s, one(t, "a", "10/1h fixed-window"), v)
-		l := limiter(t, store)
+		l := newLimiter(t, store)
 		f := follow(t, l, s, policy.Options{})
 		for range 4 {
 			if g, err := l.Take(t.Context(), "k", 1); err != nil || !g.Allowed() {
@@ -261,7 +262,7 @@ func TestAFollowerSurvivesTheDeathOfTheServerAndCatchesUp(t *testing.T) {
 	client := dial(t, server.Addr)
 	s := open(t, client)
 	v := publish(t, s, one(t, "a", "1/1m"), "")
-	f := follow(t, limiter(t, nil), s, policy.Options{})
+	f := follow(t, newLimiter(t, nil), s, policy.Options{})
 	server.Kill()
 	within(t, 20*time.Second, "the loss", func() bool { return f.Status().SourceErr != nil })
 	if got := f.Status().Version; got != v {
@@ -286,7 +287,7 @@ func TestAFrozenServerHoldsUpNobody(t *testing.T) {
 			defer client.Close()
 			s := open(t, client)
 			v := publish(t, s, one(t, "a", "1/1m"), "")
-			f := follow(t, limiter(t, nil), s, policy.Options{})
+			f := follow(t, newLimiter(t, nil), s, policy.Options{})
 			server.Freeze()
 			within(t, 5*time.Second, "the loss", func() bool { return f.Status().SourceErr != nil })
 			begin := time.Now()
@@ -323,8 +324,8 @@ func TestInstancesTellWhatTheyRun(t *testing.T) {
 		t.Errorf("%v, %v", list, err)
 	}
 	v := publish(t, s, one(t, "a", "1/1m"), "")
-	follow(t, limiter(t, nil), s, policy.Options{Instance: "i2"})
-	follow(t, limiter(t, nil), s, policy.Options{Instance: "i1"})
+	follow(t, newLimiter(t, nil), s, policy.Options{Instance: "i2"})
+	follow(t, newLimiter(t, nil), s, policy.Options{Instance: "i1"})
 	list, err := s.Instances(t.Context())
 	if err != nil || len(list) != 2 {
 		t.Fatalf("%+v, %v", list, err)
@@ -363,7 +364,7 @@ func TestAClusterAndSentinelsServeToo(t *testing.T) {
 	for name, client := range map[string]redis.UniversalClient{"cluster": cluster, "sentinel": failover} {
 		s := open(t, client)
 		v := publish(t, s, one(t, "a", "1/1m"), "")
-		f := follow(t, limiter(t, nil), s, policy.Options{Instance: "i1"})
+		f := follow(t, newLimiter(t, nil), s, policy.Options{Instance: "i1"})
 		v = publish(t, s, one(t, "b", "1/1m"), v)
 		within(t, 2*time.Second, name, func() bool { return f.Status().Version == v })
 		if list, err := s.Instances(t.Context()); err != nil || len(list) != 1 {

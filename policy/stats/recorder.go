@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/internal/bounded"
 	"github.com/redis/go-redis/v9"
@@ -44,7 +44,7 @@ type Options struct {
 	Timeout time.Duration
 
 	// Next, unless nil, is told of every event too.
-	Next core.Observer
+	Next limiter.Observer
 
 	// Logger is told when writing begins to fail and when it succeeds again. nil
 	// means slog.Default() at the time.
@@ -71,7 +71,7 @@ func (o *Options) validate() error {
 	return errors.Join(errs...)
 }
 
-// Recorder is a [core.Observer] that counts. It is safe for concurrent use and
+// Recorder is a [limiter.Observer] that counts. It is safe for concurrent use and
 // never waits for Redis in Observe. Close it.
 type Recorder struct {
 	options Options
@@ -130,8 +130,8 @@ func New(client redis.UniversalClient, o Options) (*Recorder, error) {
 	return r, nil
 }
 
-// Observe implements [core.Observer].
-func (r *Recorder) Observe(ctx context.Context, e core.Event) {
+// Observe implements [limiter.Observer].
+func (r *Recorder) Observe(ctx context.Context, e limiter.Event) {
 	if i := kind(&e); i >= 0 {
 		if c := r.counter(e.Rule); c != nil {
 			c[i].Add(1)
@@ -143,17 +143,17 @@ func (r *Recorder) Observe(ctx context.Context, e core.Event) {
 }
 
 // kind is the place in Counts that the event adds to, or -1.
-func kind(e *core.Event) int {
+func kind(e *limiter.Event) int {
 	switch {
 	case e.Err != nil:
 		return 4
-	case e.Decision.Allowed && e.Outcome == core.Pass:
+	case e.Decision.Allowed && e.Outcome == limiter.Pass:
 		return 0
 	case e.Decision.Allowed:
 		return -1
-	case e.OnLimit == core.Shadow:
+	case e.OnLimit == limiter.Shadow:
 		return 3
-	case e.OnLimit == core.Degrade:
+	case e.OnLimit == limiter.Degrade:
 		return 2
 	}
 	return 1

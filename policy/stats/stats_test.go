@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy/stats"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
@@ -41,8 +42,8 @@ func recorder(t testing.TB, client redis.UniversalClient, o stats.Options) *stat
 	return r
 }
 
-func event(rule string, allowed bool, onLimit core.Overflow, outcome core.Outcome) core.Event {
-	return core.Event{Rule: rule, OnLimit: onLimit, Decision: core.Decision{Allowed: allowed}, Outcome: outcome}
+func event(rule string, allowed bool, onLimit limiter.Overflow, outcome limiter.Outcome) limiter.Event {
+	return limiter.Event{Rule: rule, OnLimit: onLimit, Decision: core.Decision{Allowed: allowed}, Outcome: outcome}
 }
 
 func total(t testing.TB, client redis.UniversalClient, prefix string) map[string]stats.Counts {
@@ -58,16 +59,16 @@ func TestEachRequestIsCountedOnceUnderEachPolicy(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
 	r := recorder(t, client, stats.Options{Prefix: prefix, Instance: "i1"})
 	for range 3 {
-		r.Observe(t.Context(), event("a", true, core.Reject, core.Pass))
+		r.Observe(t.Context(), event("a", true, limiter.Reject, limiter.Pass))
 	}
-	r.Observe(t.Context(), event("a", false, core.Reject, core.Refused))
-	r.Observe(t.Context(), event("a", false, core.Wait(time.Second), core.Refused))
-	r.Observe(t.Context(), event("a", true, core.Reject, core.Refused)) // others have refused it
-	r.Observe(t.Context(), event("b", false, core.Degrade, core.Pass))
-	r.Observe(t.Context(), event("b", false, core.Shadow, core.Pass))
-	r.Observe(t.Context(), event("b", false, core.Shadow, core.Refused))
-	r.Observe(t.Context(), core.Event{Err: errors.New("no store"), Outcome: core.Failed})
-	r.Observe(t.Context(), core.Event{Rule: "b", Err: errors.New("panic"), Outcome: core.Pass})
+	r.Observe(t.Context(), event("a", false, limiter.Reject, limiter.Refused))
+	r.Observe(t.Context(), event("a", false, limiter.Wait(time.Second), limiter.Refused))
+	r.Observe(t.Context(), event("a", true, limiter.Reject, limiter.Refused)) // others have refused it
+	r.Observe(t.Context(), event("b", false, limiter.Degrade, limiter.Pass))
+	r.Observe(t.Context(), event("b", false, limiter.Shadow, limiter.Pass))
+	r.Observe(t.Context(), event("b", false, limiter.Shadow, limiter.Refused))
+	r.Observe(t.Context(), limiter.Event{Err: errors.New("no store"), Outcome: limiter.Failed})
+	r.Observe(t.Context(), limiter.Event{Rule: "b", Err: errors.New("panic"), Outcome: limiter.Pass})
 	if err := r.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,7 @@ func TestInstancesAddUpAndCloseWritesTheRest(t *testing.T) {
 			for range 4 {
 				callers.Go(func() {
 					for n := range 1000 {
-						r.Observe(context.Background(), event(fmt.Sprint("p", n%10), true, core.Reject, core.Pass))
+						r.Observe(context.Background(), event(fmt.Sprint("p", n%10), true, limiter.Reject, limiter.Pass))
 					}
 				})
 			}
@@ -118,7 +119,7 @@ func TestInstancesAddUpAndCloseWritesTheRest(t *testing.T) {
 func TestEveryKeyExpires(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
 	r := recorder(t, client, stats.Options{Prefix: prefix, Instance: "i1"})
-	r.Observe(t.Context(), event("a", true, core.Reject, core.Pass))
+	r.Observe(t.Context(), event("a", true, limiter.Reject, limiter.Pass))
 	if err := r.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +159,7 @@ func TestAFlushIsOneCallAndNoneWithoutNews(t *testing.T) {
 	client.AddHook(count)
 	r := recorder(t, client, stats.Options{Prefix: prefix, Instance: "i1"})
 	for i := range 1000 {
-		r.Observe(t.Context(), event(fmt.Sprint("p", i), true, core.Reject, core.Pass))
+		r.Observe(t.Context(), event(fmt.Sprint("p", i), true, limiter.Reject, limiter.Pass))
 	}
 	for range 3 {
 		if err := r.Flush(t.Context()); err != nil {
@@ -176,7 +177,7 @@ func TestWhatIsCountedWhileRedisIsAwayIsWrittenLater(t *testing.T) {
 	r := recorder(t, client, stats.Options{Prefix: prefix, Instance: "i1"})
 	server.Kill()
 	for range 3 {
-		r.Observe(t.Context(), event("a", true, core.Reject, core.Pass))
+		r.Observe(t.Context(), event("a", true, limiter.Reject, limiter.Pass))
 		if err := r.Flush(t.Context()); err == nil {
 			t.Error("written to nobody")
 		}
@@ -192,13 +193,13 @@ func TestWhatIsCountedWhileRedisIsAwayIsWrittenLater(t *testing.T) {
 
 type next struct{ n int }
 
-func (n *next) Observe(context.Context, core.Event) { n.n++ }
+func (n *next) Observe(context.Context, limiter.Event) { n.n++ }
 
 func TestTheNextObserverIsToldToo(t *testing.T) {
 	n := &next{}
 	r := recorder(t, dial(t, "127.0.0.1:1"), stats.Options{Instance: "i1", Next: n})
-	r.Observe(t.Context(), event("a", true, core.Reject, core.Pass))
-	r.Observe(t.Context(), event("a", true, core.Reject, core.Refused))
+	r.Observe(t.Context(), event("a", true, limiter.Reject, limiter.Pass))
+	r.Observe(t.Context(), event("a", true, limiter.Reject, limiter.Refused))
 	if n.n != 2 {
 		t.Errorf("%d", n.n)
 	}
@@ -206,7 +207,7 @@ func TestTheNextObserverIsToldToo(t *testing.T) {
 
 func TestObservingTakesNoAllocation(t *testing.T) {
 	r := recorder(t, dial(t, "127.0.0.1:1"), stats.Options{Instance: "i1"})
-	e := event("a", true, core.Reject, core.Pass)
+	e := event("a", true, limiter.Reject, limiter.Pass)
 	if n := testing.AllocsPerRun(1000, func() { r.Observe(t.Context(), e) }); n != 0 {
 		t.Errorf("%v", n)
 	}
@@ -230,9 +231,9 @@ func TestMistakesInTheOptionsAreToldAtOnce(t *testing.T) {
 func BenchmarkObserve(b *testing.B) {
 	r := recorder(b, dial(b, "127.0.0.1:1"), stats.Options{Instance: "i1"})
 	for i := range 1000 {
-		r.Observe(b.Context(), event(fmt.Sprint("p", i), true, core.Reject, core.Pass))
+		r.Observe(b.Context(), event(fmt.Sprint("p", i), true, limiter.Reject, limiter.Pass))
 	}
-	e := event("p500", true, core.Reject, core.Pass)
+	e := event("p500", true, limiter.Reject, limiter.Pass)
 	b.ReportAllocs()
 	b.ResetTimer()
 	b.RunParallel(func(p *testing.PB) {

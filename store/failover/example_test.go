@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/store/failover"
 	"github.com/headgate/headgate/store/memstore"
 	"github.com/headgate/headgate/store/redisstore"
@@ -34,12 +35,12 @@ func Example() {
 	}
 	defer store.Close()
 
-	limiter := core.MustNew(core.Config{Store: store, Rules: []core.Rule{
+	l := limiter.MustNew(limiter.Config{Store: store, Rules: []limiter.Rule{
 		{Name: "api", Key: keyfuncs.RemoteIP, Limit: core.Limit{Quota: 100, Period: time.Minute}},
 		{Name: "login", Key: keyfuncs.RemoteIP, Limit: core.Limit{Quota: 5, Period: time.Minute},
-			OnStoreError: core.FailClosed},
+			OnStoreError: limiter.FailClosed},
 	}})
-	defer limiter.Close()
+	defer l.Close()
 	fmt.Println(store.State())
 	// Output: closed
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/faultproxy"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/limiter"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -57,7 +58,7 @@ func startBefore(t *testing.T, start absence) {
 		t.Errorf("%s: New made %d connections", start.name, n)
 	}
 	w := &told{done: make(chan struct{})}
-	l := core.MustNew(core.Config{Store: s, Logger: slog.New(slog.NewTextHandler(w, nil)), Rules: []core.Rule{{
+	l := limiter.MustNew(limiter.Config{Store: s, Logger: slog.New(slog.NewTextHandler(w, nil)), Rules: []limiter.Rule{{
 		Name: "r", Limit: limit(t, "100000/1h"), Key: func(core.Request) (string, bool) { return "k", true },
 	}}})
 	defer l.Close()
@@ -73,7 +74,7 @@ func startBefore(t *testing.T, start absence) {
 }
 
 // awaitTold sends requests until the first finding is told.
-func awaitTold(t *testing.T, l *core.Limiter, w *told, want string) {
+func awaitTold(t *testing.T, l *limiter.Limiter, w *told, want string) {
 	t.Helper()
 	tick, end := time.NewTicker(5*time.Millisecond), time.After(patient)
 	defer tick.Stop()

@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/freeport"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/limiter"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -193,7 +194,7 @@ func TestALimiterTellsWhatItsStoreFinds(t *testing.T) {
 	c := redis.NewClient(&redis.Options{Addr: m.Addr()})
 	defer c.Close()
 	w := &told{done: make(chan struct{})}
-	l := core.MustNew(core.Config{Store: MustNew(c, Options{}), Logger: slog.New(slog.NewTextHandler(w, nil))})
+	l := limiter.MustNew(limiter.Config{Store: MustNew(c, Options{}), Logger: slog.New(slog.NewTextHandler(w, nil))})
 	defer l.Close()
 	if _, err := l.Take(context.Background(), "k", 1); err != nil {
 		t.Fatal(err)

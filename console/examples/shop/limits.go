@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/redissource"
 	"github.com/headgate/headgate/policy/stats"
@@ -22,7 +23,7 @@ const app = "shop"
 
 // limits are those that the console has for this application.
 type limits struct {
-	Limiter *core.Limiter
+	Limiter *limiter.Limiter
 	parts   []io.Closer // the last opened is closed first
 }
 
@@ -48,7 +49,7 @@ func (l *limits) open(ctx context.Context, s settings, name string, logger *slog
 		return err
 	}
 	l.parts = append(l.parts, recorder)
-	if l.Limiter, err = core.New(core.Config{Store: store, Observer: recorder, Logger: logger}); err != nil {
+	if l.Limiter, err = limiter.New(limiter.Config{Store: store, Observer: recorder, Logger: logger}); err != nil {
 		return err
 	}
 	l.parts = append(l.parts, l.Limiter)

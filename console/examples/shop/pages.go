@@ -5,17 +5,17 @@ import (
 	"net/http"
 
 	"github.com/gin-gonic/gin"
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/ginmw"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 )
 
 // frameworks are the ways to serve the shop behind a limiter. Both answer the same.
-func frameworks() map[string]func(*core.Limiter) http.Handler {
-	return map[string]func(*core.Limiter) http.Handler{"gin": withGin, "nethttp": withNetHTTP}
+func frameworks() map[string]func(*limiter.Limiter) http.Handler {
+	return map[string]func(*limiter.Limiter) http.Handler{"gin": withGin, "nethttp": withNetHTTP}
 }
 
-func withGin(l *core.Limiter) http.Handler {
+func withGin(l *limiter.Limiter) http.Handler {
 	gin.SetMode(gin.ReleaseMode)
 	r := gin.New()
 	r.GET("/healthz", text("ok"))
@@ -30,7 +30,7 @@ func text(s string) gin.HandlerFunc {
 	return func(c *gin.Context) { c.String(http.StatusOK, s+"\n") }
 }
 
-func withNetHTTP(l *core.Limiter) http.Handler {
+func withNetHTTP(l *limiter.Limiter) http.Handler {
 	limited := nethttp.New(l)
 	mux := http.NewServeMux()
 	mux.Handle("GET /healthz", page("ok"))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/store/memstore"
 )
 
@@ -20,7 +21,7 @@ const (
 
 // attempts counts the wrong tokens of addresses. It is the program's own: no
 // managed policy changes it.
-type attempts struct{ limiter *core.Limiter }
+type attempts struct{ limiter *limiter.Limiter }
 
 func newAttempts(clock func() time.Time) (*attempts, error) {
 	o := memstore.Options{MaxKeys: attemptsKeys}
@@ -31,9 +32,9 @@ func newAttempts(clock func() time.Time) (*attempts, error) {
 	if err != nil {
 		return nil, err
 	}
-	rule := core.Rule{Name: "wrong-tokens", Limit: core.Limit{Quota: wrongTokens, Period: wrongPer}, Key: keyfuncs.RemoteIP}
-	limiter, err := core.New(core.Config{Store: store, Rules: []core.Rule{rule}})
-	return &attempts{limiter}, err
+	rule := limiter.Rule{Name: "wrong-tokens", Limit: core.Limit{Quota: wrongTokens, Period: wrongPer}, Key: keyfuncs.RemoteIP}
+	l, err := limiter.New(limiter.Config{Store: store, Rules: []limiter.Rule{rule}})
+	return &attempts{l}, err
 }
 
 // blocked returns how long the address has to wait, or 0.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/store/memstore"
 )
 
@@ -16,8 +17,8 @@ const attemptKeys = 1 << 16
 // program's own: no managed policy changes them, so that no policy can keep
 // everybody out of the console. It is safe for concurrent use.
 type Attempts struct {
-	limiter *core.Limiter
-	notes   *core.Limiter
+	limiter *limiter.Limiter
+	notes   *limiter.Limiter
 }
 
 // NewAttempts returns one that has seen no attempt. The clock returns
@@ -31,7 +32,7 @@ func NewAttempts(clock func() int64) (*Attempts, error) {
 	if a.limiter, err = newLimiter(store, attemptRules()...); err != nil {
 		return nil, err
 	}
-	note := core.Rule{Name: "login-note", Limit: core.Limit{Quota: 60, Period: time.Hour}, Key: keyfuncs.Global}
+	note := limiter.Rule{Name: "login-note", Limit: core.Limit{Quota: 60, Period: time.Hour}, Key: keyfuncs.Global}
 	if a.notes, err = newLimiter(store, note); err != nil {
 		return nil, err
 	}
@@ -40,27 +41,27 @@ func NewAttempts(clock func() int64) (*Attempts, error) {
 
 // attemptRules are strictest on one user from one address, so that whoever tries
 // another's name does not soon keep him out.
-func attemptRules() []core.Rule {
+func attemptRules() []limiter.Rule {
 	user := func(r core.Request) (string, bool) { return r.(attempt).user, true }
-	return []core.Rule{
+	return []limiter.Rule{
 		{Name: "login-pair", Limit: core.Limit{Quota: 5, Period: 5 * time.Minute}, Key: keyfuncs.Join(user, keyfuncs.RemoteIP)},
 		{Name: "login-address", Limit: core.Limit{Quota: 30, Period: 15 * time.Minute}, Key: keyfuncs.RemoteIP},
 		{Name: "login-user", Limit: core.Limit{Quota: 100, Period: time.Hour}, Key: user},
 	}
 }
 
-func newLimiter(store core.Store, rules ...core.Rule) (*core.Limiter, error) {
-	return core.New(core.Config{Store: store, Rules: rules, OnStoreError: core.FailClosed})
+func newLimiter(store core.Store, rules ...limiter.Rule) (*limiter.Limiter, error) {
+	return limiter.New(limiter.Config{Store: store, Rules: rules, OnStoreError: limiter.FailClosed})
 }
 
 // Try is an attempt that was let in. Its Succeeded gives back what it cost.
-type Try struct{ admission *core.Admission }
+type Try struct{ admission *limiter.Admission }
 
 // Begin counts an attempt of a user from an address, "ip" or "ip:port". ok false
 // refuses it; retryAfter then tells when the next is let in.
 func (a *Attempts) Begin(ctx context.Context, user, address string) (t Try, retryAfter time.Duration, ok bool) {
 	admission := a.limiter.Admit(attempt{ctx: ctx, user: user, address: address})
-	if admission.Outcome() != core.Pass {
+	if admission.Outcome() != limiter.Pass {
 		retryAfter = admission.Grant().RetryAfter()
 		admission.Done(admission.Outcome().Status())
 		return Try{}, retryAfter, false

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/console/internal/service"
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/redissource"
 	"github.com/headgate/headgate/store/redisstore"
@@ -72,13 +72,13 @@ func TestTheKeysOfInstancesAreFoundInRedis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limiter, err := core.New(core.Config{Store: redisstore.MustNew(client, redisstore.Options{}), Rules: rules})
+	l, err := limiter.New(limiter.Config{Store: redisstore.MustNew(client, redisstore.Options{}), Rules: rules})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer limiter.Close()
+	defer l.Close()
 	for range 3 {
-		limiter.Admit(&sample{ctx: t.Context(), method: "GET", path: "/", remote: "192.0.2.7:1"}).Done(200)
+		l.Admit(&sample{ctx: t.Context(), method: "GET", path: "/", remote: "192.0.2.7:1"}).Done(200)
 	}
 	key := counted(t.Context(), p, "192.0.2.7")
 	for range 2 {

@@ -11,12 +11,12 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 )
 
 // App is what a program serves.
 type App struct {
-	Limiter *core.Limiter
+	Limiter *limiter.Limiter
 	Server  Server
 
 	// Reload, unless nil, is called when the process gets a SIGHUP.

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
 )
 
 // program serves nothing but a greeting.
@@ -25,12 +26,12 @@ func (p *program) Open(store core.Store) (*App, error) {
 	if p.fault != nil {
 		return nil, p.fault
 	}
-	limiter, err := core.New(core.Config{Store: store})
+	l, err := limiter.New(limiter.Config{Store: store})
 	if err != nil {
 		return nil, err
 	}
 	hello := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, p.name) })
-	return &App{Limiter: limiter, Server: HTTP(hello)}, nil
+	return &App{Limiter: l, Server: HTTP(hello)}, nil
 }
 
 // run runs the program, which ends as soon as it serves.
@@ -98,7 +99,7 @@ func (b broken) Shutdown(context.Context) error { return nil }
 
 func TestAServerThatFailsEndsTheProgram(t *testing.T) {
 	fault := errors.New("out of order")
-	app := &App{Limiter: core.MustNew(core.Config{Store: model{}}), Server: broken{fault}}
+	app := &App{Limiter: limiter.MustNew(limiter.Config{Store: model{}}), Server: broken{fault}}
 	if err := (Call{Out: io.Discard}).Serve(t.Context(), "127.0.0.1:0", app); !errors.Is(err, fault) {
 		t.Errorf("%v", err)
 	}

@@ -1,0 +1,233 @@
+// Package layers holds the order of the packages: which of them a package may
+// import, here and elsewhere.
+package layers
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const (
+	module = "github.com/headgate/headgate"
+	root   = "../.."
+)
+
+// order lists, for each package of the module, what its files other than tests
+// may import besides the standard library: packages of the module by their
+// folder, others by their path. A "*" stands for any one element. A package that
+// is not listed fails the test.
+var order = map[string][]string{
+	"core":      {"internal/textform"},
+	"lua":       {"core"},
+	"keyfuncs":  {"core", "internal/textform"},
+	"limiter":   {"core", "keyfuncs", "store/memstore", "internal/textform"},
+	"nethttp":   {"core", "limiter"},
+	"ginmw":     {"core", "limiter", "github.com/gin-gonic/gin"},
+	"echomw":    {"core", "limiter", "github.com/labstack/echo/v4"},
+	"fibermw":   {"core", "limiter", "github.com/gofiber/fiber/v2", "github.com/valyala/fasthttp"},
+	"cmd/*":     {"core", "keyfuncs", "limiter", "policy", "policy/*", "store/memstore", "store/redisstore"},
+	"store/*":   {"core", "lua", "internal/rediscall", "internal/textform", "github.com/redis/go-redis/v9"},
+	"policy":    {"core", "keyfuncs", "limiter", "internal/textform", "github.com/goccy/go-yaml", "github.com/goccy/go-yaml/*"},
+	"policy/*":  {"core", "limiter", "policy", "policy/internal/*", "internal/rediscall", "internal/textform", "github.com/goccy/go-yaml", "github.com/goccy/go-yaml/*", "github.com/redis/go-redis/v9"},
+	"metrics/*": {"core", "limiter"},
+
+	"policy/internal/*":  {"github.com/redis/go-redis/v9"},
+	"internal/textform":  {},
+	"internal/rediscall": {"github.com/redis/go-redis/v9"},
+}
+
+// narrower lists packages that may import less than the pattern above allows.
+var narrower = map[string][]string{
+	"store/memstore":  {"core", "internal/textform"},
+	"store/prefetch":  {"core", "internal/textform"},
+	"store/storetest": {"core", "lua", "pgregory.net/rapid"},
+}
+
+// free are the folders whose packages only tests or readers use. They may import
+// anything, and no package of the order may import them.
+var free = []string{"internal", "examples"}
+
+func TestImports(t *testing.T) {
+	seen := map[string]bool{}
+	walk(t, func(dir, file string, f *ast.File) {
+		may, listed := allowed(dir)
+		if !listed {
+			if !isFree(dir) && !seen[dir] {
+				t.Errorf("%s has no place in the order of packages", dir)
+			}
+			seen[dir] = true
+			return
+		}
+		for _, spec := range f.Imports {
+			if to := target(t, spec); to != "" && !slices.ContainsFunc(may, func(p string) bool { return matches(p, to) }) {
+				t.Errorf("%s imports %s, which is not below %s", file, to, dir)
+			}
+		}
+	})
+}
+
+// core must not depend on what differs from call to call or from machine to
+// machine: its twins in Lua could not.
+func TestCoreIsPure(t *testing.T) {
+	packages := []string{"sync", "sync/atomic", "log", "log/slog", "os", "os/*", "net", "net/*", "runtime", "runtime/*",
+		"math/rand", "math/rand/*", "crypto/*", "unsafe"}
+	clock := []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
+	files := 0
+	walk(t, func(dir, file string, f *ast.File) {
+		if dir != "core" && dir != "internal/textform" {
+			return
+		}
+		files++
+		for _, spec := range f.Imports {
+			name, _ := strconv.Unquote(spec.Path.Value)
+			if slices.ContainsFunc(packages, func(p string) bool { return matches(p, name) }) {
+				t.Errorf("%s imports %s", file, name)
+			}
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				t.Errorf("%s starts a goroutine", file)
+			case *ast.SelectorExpr:
+				if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains(clock, n.Sel.Name) {
+					t.Errorf("%s uses time.%s", file, n.Sel.Name)
+				}
+			}
+			return true
+		})
+	})
+	if files == 0 {
+		t.Error("core has no files")
+	}
+}
+
+// Each page of documentation is for one audience, and short enough to be read.
+func TestExportedNames(t *testing.T) {
+	most := map[string]int{"core": 50, "limiter": 65}
+	names := map[string][]string{}
+	walk(t, func(dir, _ string, f *ast.File) {
+		if _, counted := most[dir]; counted {
+			names[dir] = append(names[dir], exported(f)...)
+		}
+	})
+	for dir, n := range most {
+		if got := len(names[dir]); got == 0 || got > n {
+			slices.Sort(names[dir])
+			t.Errorf("%s exports %d names, want 1 to %d: %s", dir, got, n, strings.Join(names[dir], " "))
+		}
+	}
+}
+
+func exported(f *ast.File) (names []string) {
+	add := func(id *ast.Ident) {
+		if id.IsExported() {
+			names = append(names, id.Name)
+		}
+	}
+	for _, d := range f.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Recv == nil {
+				add(d.Name)
+			}
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				switch spec := spec.(type) {
+				case *ast.TypeSpec:
+					add(spec.Name)
+				case *ast.ValueSpec:
+					for _, id := range spec.Names {
+						add(id)
+					}
+				}
+			}
+		}
+	}
+	return names
+}
+
+// walk calls f for every Go file of the module that is no test.
+func walk(t *testing.T, f func(dir, file string, syntax *ast.File)) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(file string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if e.IsDir() {
+			if file != root && (isModule(file) || e.Name() == "testdata" || strings.HasPrefix(e.Name(), ".")) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			return nil
+		}
+		syntax, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(root, file)
+		if err != nil {
+			return err
+		}
+		name = filepath.ToSlash(name)
+		f(path.Dir(name), name, syntax)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// isModule reports whether the folder is a module of its own.
+func isModule(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return err == nil
+}
+
+// target is what an import leads to: a folder of the module, the path of another
+// module's package, or "" for the standard library.
+func target(t *testing.T, spec *ast.ImportSpec) string {
+	t.Helper()
+	name, err := strconv.Unquote(spec.Path.Value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dir, ok := strings.CutPrefix(name, module+"/"); ok {
+		return dir
+	}
+	if first, _, _ := strings.Cut(name, "/"); strings.Contains(first, ".") {
+		return name
+	}
+	return ""
+}
+
+func allowed(dir string) (may []string, listed bool) {
+	if may, ok := narrower[dir]; ok {
+		return may, true
+	}
+	for pattern, may := range order {
+		if matches(pattern, dir) {
+			return may, true
+		}
+	}
+	return nil, false
+}
+
+func matches(pattern, name string) bool {
+	ok, err := path.Match(pattern, name)
+	return ok && err == nil
+}
+
+func isFree(dir string) bool {
+	return slices.ContainsFunc(free, func(top string) bool { return dir == top || strings.HasPrefix(dir, top+"/") })
+}

@@ -1,0 +1,30 @@
+// Package textform shortens what errors and limits show as text.
+package textform
+
+import (
+	"strings"
+	"time"
+)
+
+// maxClip is the most bytes of a text that Clip returns, besides the ellipsis.
+const maxClip = 100
+
+// Clip keeps a text that is quoted in an error short.
+func Clip(s string) string {
+	if len(s) > maxClip {
+		return s[:maxClip] + "…"
+	}
+	return s
+}
+
+// Duration is d.String() without the units that are zero: 1m, not 1m0s.
+func Duration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-2]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-2]
+	}
+	return s
+}

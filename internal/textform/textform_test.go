@@ -1,0 +1,38 @@
+package textform
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestClip(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                        "",
+		strings.Repeat("a", 100):  strings.Repeat("a", 100),
+		strings.Repeat("a", 101):  strings.Repeat("a", 100) + "…",
+		strings.Repeat("a", 5000): strings.Repeat("a", 100) + "…",
+	} {
+		if got := Clip(text); got != want {
+			t.Errorf("%d bytes: got %q, want %q", len(text), got, want)
+		}
+	}
+}
+
+func TestDuration(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0:                       "0s",
+		time.Microsecond:        "1µs",
+		10 * time.Second:        "10s",
+		time.Minute:             "1m",
+		90 * time.Second:        "1m30s",
+		time.Hour:               "1h",
+		time.Hour + time.Minute: "1h1m",
+		time.Hour + time.Second: "1h0m1s",
+		400 * 24 * time.Hour:    "9600h",
+	} {
+		if got := Duration(d); got != want {
+			t.Errorf("%d ns: got %q, want %q", d, got, want)
+		}
+	}
+}

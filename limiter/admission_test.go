@@ -1,0 +1,283 @@
+package limiter_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
+)
+
+func TestDegradeLetsPassAndMarks(t *testing.T) {
+	l := newLimiter(t, newStore(), withOnLimit(rule(t, "soft", "1/1m fixed-window"), limiter.Degrade), rule(t, "hard", "2/1m fixed-window"))
+	want := []struct {
+		outcome  limiter.Outcome
+		degraded bool
+	}{{limiter.Pass, false}, {limiter.Pass, true}, {limiter.Refused, false}}
+	for i, w := range want {
+		a := l.Admit(&fakeRequest{})
+		if a.Outcome() != w.outcome || a.Degraded() != w.degraded || a.NeedsContext() != w.degraded {
+			t.Errorf("request %d: %s, degraded %t, needs context %t", i, a.Outcome(), a.Degraded(), a.NeedsContext())
+		}
+		if v := a.Violated(); w.outcome == limiter.Refused && (len(v) != 1 || v[0] != "hard") {
+			t.Errorf("violated %v", v)
+		}
+		a.Done(200)
+	}
+}
+
+func TestShadowCountsAsIfItWereEnforcedAndRefusesNobody(t *testing.T) {
+	l := newLimiter(t, newStore(), withOnLimit(rule(t, "dark", "2/1m fixed-window"), limiter.Shadow))
+	for i, want := range []int64{1, 0, 0, 0} {
+		a := l.Admit(&fakeRequest{})
+		if a.Outcome() != limiter.Pass || a.Degraded() || a.NeedsContext() {
+			t.Errorf("request %d: %s, degraded %t", i, a.Outcome(), a.Degraded())
+		}
+		a.Done(200)
+		wantLeft(t, l, "k", want)
+	}
+}
+
+func TestTheContextTellsOfEveryLimiterAround(t *testing.T) {
+	outer := newLimiter(t, newStore(), withOnLimit(rule(t, "soft", "1/1m"), limiter.Degrade))
+	inner := newLimiter(t, newStore(), rule(t, "flight", "5 concurrent ttl=1m"))
+	admit(outer)
+	a := outer.Admit(&fakeRequest{})
+	defer a.Done(200)
+	ctx := limiter.NewContext(context.Background(), a)
+	b := inner.Admit(&fakeRequest{ctx: ctx})
+	defer b.Done(200)
+	if b.Degraded() {
+		t.Error("degraded before it is in the context")
+	}
+	ctx = limiter.NewContext(ctx, b)
+	if limiter.FromContext(ctx) != b || !b.Degraded() || !limiter.Degraded(ctx) {
+		t.Error("the inner limiter hides what the outer one says")
+	}
+}
+
+func TestAContextWithoutAnAdmissionIsNotDegraded(t *testing.T) {
+	a := limiter.FromContext(context.Background())
+	if a != nil || a.Degraded() || limiter.Degraded(context.Background()) {
+		t.Error("degraded")
+	}
+	if held, err := a.Grant().Renew(context.Background()); !held || err != nil {
+		t.Errorf("held %t, %v", held, err)
+	}
+	if a.Grant().Release(context.Background()) != nil || a.Grant().Refund(context.Background()) != nil ||
+		a.Grant().Decisions() != nil || a.Grant().Allowed() {
+		t.Error("a nil grant does something")
+	}
+}
+
+func TestPreflightsAreNotCounted(t *testing.T) {
+	origin, method := []string{"https://a.example"}, []string{"PUT"}
+	rows := []struct {
+		name    string
+		request fakeRequest
+		want    int64
+	}{
+		{"preflight", fakeRequest{method: "OPTIONS", headers: map[string][]string{"Origin": origin, "Access-Control-Request-Method": method}}, 5},
+		{"no origin", fakeRequest{method: "OPTIONS", headers: map[string][]string{"Access-Control-Request-Method": method}}, 4},
+		{"no method asked for", fakeRequest{method: "OPTIONS", headers: map[string][]string{"Origin": origin}}, 4},
+		{"a GET in disguise", fakeRequest{headers: map[string][]string{"Origin": origin, "Access-Control-Request-Method": method}}, 4},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			l := newLimiter(t, newStore(), rule(t, "a", "5/1m"))
+			a := l.Admit(&row.request)
+			if a.Outcome() != limiter.Pass || (len(a.Headers()) == 0) != (row.want == 5) {
+				t.Errorf("%s with headers %v", a.Outcome(), a.Headers())
+			}
+			a.Done(204)
+			wantLeft(t, l, "k", row.want)
+		})
+	}
+}
+
+func TestUnitsAreGivenBackByStatus(t *testing.T) {
+	failed := rule(t, "failures", "5/1m fixed-window")
+	failed.RefundIf = func(status int) bool { return status < 400 }
+	l := newLimiter(t, newStore(), failed, rule(t, "all", "9/1m fixed-window"))
+	for _, status := range []int{200, 401, 302, 500} {
+		a := l.Admit(&fakeRequest{})
+		if !a.NeedsStatus() {
+			t.Error("the status is not asked for")
+		}
+		a.Done(status)
+	}
+	wantLeft(t, l, "k", 3, 5)
+}
+
+func TestNothingIsGivenBackOfARuleThatTookNothing(t *testing.T) {
+	soft := withOnLimit(rule(t, "soft", "1/1m fixed-window"), limiter.Degrade)
+	soft.RefundIf = func(int) bool { return true }
+	l := newLimiter(t, newStore(), soft)
+	first := l.Admit(&fakeRequest{})
+	second := l.Admit(&fakeRequest{})
+	if second.NeedsStatus() {
+		t.Error("the status is asked for")
+	}
+	second.Done(200)
+	wantLeft(t, l, "k", 0)
+	first.Done(200)
+	wantLeft(t, l, "k", 1)
+}
+
+func TestWhatTheHandlerGaveBackIsNotGivenBackAgain(t *testing.T) {
+	r := rule(t, "a", "5/1m fixed-window")
+	r.RefundIf = func(int) bool { return true }
+	l := newLimiter(t, newStore(), r)
+	if _, err := l.Take(context.Background(), "k", 2); err != nil {
+		t.Fatal(err)
+	}
+	a := l.Admit(&fakeRequest{})
+	if err := a.Grant().Refund(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	a.Done(200)
+	wantLeft(t, l, "k", 3)
+}
+
+func TestAPanicInRefundIfIsReportedAndTheOthersStillCount(t *testing.T) {
+	var told []error
+	bad, good := rule(t, "bad", "5/1m fixed-window"), rule(t, "good", "5/1m fixed-window")
+	bad.RefundIf = func(int) bool { panic("r") }
+	good.RefundIf = func(int) bool { return true }
+	l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{bad, good},
+		OnError: func(_ context.Context, err error) { told = append(told, err) }})
+	admit(l)
+	wantLeft(t, l, "k", 4, 5)
+	if len(told) != 1 || told[0].Error() != `rule 0 "bad": panic: "r"` {
+		t.Errorf("told %v", told)
+	}
+}
+
+func TestUnitsAreGivenBackAlthoughTheClientHasLeft(t *testing.T) {
+	r := rule(t, "a", "5/1m fixed-window")
+	r.RefundIf = func(int) bool { return true }
+	l := newLimiter(t, newStore(), r)
+	ctx, leave := context.WithCancel(context.Background())
+	a := l.Admit(&fakeRequest{ctx: ctx})
+	leave()
+	a.Done(499)
+	wantLeft(t, l, "k", 5)
+}
+
+func TestOverrideGivesAKeyItsOwnLimit(t *testing.T) {
+	tiers := map[string]string{"free": "1/1m fixed-window", "paid": "3/1h fixed-window", "slots": "2 concurrent ttl=1m"}
+	r := rule(t, "tier", "2/1m fixed-window")
+	r.Key = byHeader
+	r.Override = func(key string) (core.Limit, bool) {
+		text, ok := tiers[key]
+		if !ok {
+			return core.Limit{}, false
+		}
+		return limit(t, text), true
+	}
+	l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{r}, Headers: limiter.Draft8})
+	rows := []struct{ key, policy string }{
+		{"free", `"tier";q=1;w=60`}, {"paid", `"tier";q=3;w=3600`}, {"none", `"tier";q=2;w=60`},
+		{"paid", `"tier";q=3;w=3600`}, {"slots", `"tier";q=2;qu="concurrent-requests"`},
+	}
+	for _, row := range rows {
+		a := l.Admit(keyed(row.key))
+		if got := a.Headers()[0].Value; got != row.policy {
+			t.Errorf("%s: %s, want %s", row.key, got, row.policy)
+		}
+		a.Done(200)
+	}
+	wantLeft(t, l, "free", 0)
+	wantLeft(t, l, "paid", 1)
+	wantLeft(t, l, "none", 1)
+	wantLeft(t, l, "slots", 2)
+}
+
+func TestMoreOverridesThanAreRememberedStillWork(t *testing.T) {
+	r := rule(t, "a", "1/1m")
+	n := int64(0)
+	r.Override = func(string) (core.Limit, bool) {
+		n++
+		return core.Limit{Algorithm: core.FixedWindow, Quota: 1000 + n, Period: limit(t, "1/1m").Period}, true
+	}
+	l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{r}, Headers: limiter.NoHeaders})
+	for range 200 {
+		admit(l)
+	}
+	wantLeft(t, l, "k", 1001)
+	if got := l.RememberedOverrides(); got != 64 {
+		t.Errorf("%d limits remembered, want 64", got)
+	}
+}
+
+func TestARecycledAdmissionRemembersNothing(t *testing.T) {
+	r := rule(t, "a", "1/1m fixed-window")
+	r.Key = byHeader
+	r.RefundIf = func(status int) bool { return status == 500 }
+	l := newLimiter(t, newStore(), r)
+	fresh := func() string {
+		a := l.Admit(keyed("other"))
+		defer a.Done(500)
+		return lines(a)
+	}
+	want := fresh()
+	for range 10 {
+		a := l.Admit(keyed("busy"))
+		_ = lines(a)
+		a.Done(200)
+		if got := fresh(); got != want {
+			t.Fatalf("got\n%swant\n%s", got, want)
+		}
+	}
+}
+
+// A recycled admission keeps room for the rules of the request before.
+func TestRulesThatApplyByTurnsAreNotMixedUp(t *testing.T) {
+	posts, all := rule(t, "posts", "5/1m fixed-window"), rule(t, "all", "9/1h fixed-window")
+	posts.Key = func(r core.Request) (string, bool) { return "p", r.Method() == "POST" }
+	posts.Cost = func(core.Request) int64 { return 2 }
+	posts.OnLimit = limiter.Degrade
+	all.RefundIf = func(status int) bool { return status == 500 }
+	l := newLimiter(t, newStore(), posts, all)
+	for i, want := range []string{"all 8", "posts 3 all 7", "all 6", "posts 1 all 5", "posts 1 over all 4", "all 3"} {
+		method := "GET"
+		if strings.Contains(want, "posts") {
+			method = "POST"
+		}
+		a := l.Admit(&fakeRequest{method: method})
+		got := ""
+		for _, d := range a.Grant().Decisions() {
+			over := ""
+			if !d.Decision.Allowed {
+				over = " over"
+			}
+			got += fmt.Sprintf(" %s %d%s", d.Rule, d.Decision.Remaining, over)
+		}
+		if got != " "+want {
+			t.Errorf("request %d: got%s, want %s", i, got, want)
+		}
+		a.Done(200)
+	}
+}
+
+type nothing struct{}
+
+func (nothing) Apply(_ context.Context, ops []core.Op, out []core.Decision) error {
+	for i := range ops {
+		out[i] = core.Decision{Allowed: true, Remaining: 7, ResetAfter: 1, At: 1}
+	}
+	return nil
+}
+
+func BenchmarkAdmitWithHeaders(b *testing.B) {
+	l := newLimiter(b, nothing{}, rule(b, "a", "10/1m"))
+	var r core.Request = &fakeRequest{}
+	b.ReportAllocs()
+	for b.Loop() {
+		a := l.Admit(r)
+		_ = a.Headers()
+		a.Done(200)
+	}
+}

@@ -1,0 +1,36 @@
+//go:build !race
+
+package limiter_test
+
+import (
+	"testing"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Under the race detector a sync.Pool drops some of what is put into it.
+
+func TestAnAdmissionWithHeadersAllocatesTheirTextAndNothingElse(t *testing.T) {
+	l := newLimiter(t, nothing{}, rule(t, "a", "10/1m"), rule(t, "b", "100/1h"))
+	var r core.Request = &fakeRequest{}
+	got := testing.AllocsPerRun(1000, func() {
+		a := l.Admit(r)
+		_ = a.Headers()
+		a.Done(200)
+	})
+	if got != 1 {
+		t.Errorf("%v allocations, want 1", got)
+	}
+}
+
+func TestAllowAllocatesNothing(t *testing.T) {
+	l := newLimiter(t, nothing{}, rule(t, "a", "10/1m"), rule(t, "b", "100/1h"))
+	got := testing.AllocsPerRun(1000, func() {
+		if d, err := l.Allow(t.Context(), "k", 1); err != nil || !d.Allowed {
+			t.Errorf("%+v, %v", d, err)
+		}
+	})
+	if got != 0 {
+		t.Errorf("%v allocations", got)
+	}
+}

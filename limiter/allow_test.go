@@ -1,0 +1,109 @@
+package limiter_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
+)
+
+// What Allow says is what the grant of a Take says, of the rule that the headers
+// of an admission speak of.
+func TestAllowSaysWhatTakeDoes(t *testing.T) {
+	sets := map[string][]limiter.Rule{
+		"one rule":   {rule(t, "a", "5/1s")},
+		"several":    {rule(t, "a", "3/1s"), rule(t, "b", "7/2s fixed-window"), rule(t, "c", "11/5s sliding-log")},
+		"soft rules": {withOnLimit(rule(t, "dark", "1/1m"), limiter.Shadow), withOnLimit(rule(t, "dim", "2/1s"), limiter.Degrade), rule(t, "a", "6/2s")},
+		"shadows":    {withOnLimit(rule(t, "dark", "2/1s"), limiter.Shadow)},
+		"none":       nil,
+	}
+	for name, rules := range sets {
+		t.Run(name, func(t *testing.T) {
+			now := epoch
+			ticking := func() *mapStore {
+				s := newStore()
+				s.now = func() time.Time { return now }
+				return s
+			}
+			a, b := newLimiter(t, ticking(), rules...), newLimiter(t, ticking(), rules...)
+			r := rand.New(rand.NewPCG(1, 2))
+			for n := range 2000 {
+				now = now.Add(time.Duration(r.IntN(700)) * time.Millisecond)
+				key, cost := fmt.Sprint(r.IntN(3)), int64(r.IntN(4))
+				got, err := a.Allow(t.Context(), key, cost)
+				g, err2 := b.Take(t.Context(), key, cost)
+				if err != nil || err2 != nil {
+					t.Fatal(err, err2)
+				}
+				if want := spokenOf(g); got != want {
+					t.Fatalf("%d: %+v, want %+v", n, got, want)
+				}
+			}
+		})
+	}
+}
+
+// spokenOf is what Allow is to return where Take returns g.
+func spokenOf(g *limiter.Grant) core.Decision {
+	var d core.Decision
+	least := 2.0
+	for _, rd := range g.Decisions() {
+		part := float64(rd.Decision.Remaining) / float64(rd.Limit.Capacity())
+		if !rd.Decision.Allowed {
+			part--
+		}
+		if rd.OnLimit != limiter.Shadow && part < least {
+			d, least = rd.Decision, part
+		}
+	}
+	d.Allowed, d.RetryAfter = g.Allowed(), g.RetryAfter()
+	return d
+}
+
+func TestAllowTakesNothingThatWouldHaveToBeReleased(t *testing.T) {
+	l := newLimiter(t, newStore(), rule(t, "a", "5/1h"), rule(t, "b", "2 concurrent ttl=1m"))
+	if d, err := l.Allow(t.Context(), "k", 1); !errors.Is(err, core.ErrOp) || d != (core.Decision{}) {
+		t.Errorf("%+v, %v", d, err)
+	}
+	wantLeft(t, l, "k", 5, 2)
+	if d, err := l.Allow(t.Context(), "k", -1); !errors.Is(err, core.ErrOp) || d != (core.Decision{}) {
+		t.Errorf("a negative cost: %+v, %v", d, err)
+	}
+}
+
+// Requests and calls of Allow share what they leave behind.
+func TestAllowDoesNotBookAndRequestsStillWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, newTicking(), waiting(t, "a", "1/1s", time.Minute))
+		for i, want := range []time.Duration{0, time.Second} {
+			got := crowd(l, 1, &fakeRequest{})
+			wantTally(t, got, map[arrival]int{{limiter.Pass, want}: 1})
+			if d, err := l.Allow(t.Context(), "k", 1); err != nil || d.Allowed || d.Wait != 0 || d.RetryAfter != time.Second {
+				t.Errorf("after request %d: %+v, %v", i, d, err)
+			}
+		}
+	})
+}
+
+func TestAllowReturnsTheErrorAndFollowsTheConfiguration(t *testing.T) {
+	for failure, want := range map[limiter.Failure]bool{limiter.FailOpen: true, limiter.FailClosed: false} {
+		l := configured(t, limiter.Config{Store: brokenStore(func() error { return errDown }),
+			Rules: []limiter.Rule{rule(t, "a", "5/1s")}, OnStoreError: failure})
+		if d, err := l.Allow(t.Context(), "k", 1); !errors.Is(err, errDown) || d != (core.Decision{Allowed: want}) {
+			t.Errorf("%+v, %v", d, err)
+		}
+	}
+	broken := rule(t, "broken", "9/1h")
+	broken.Override = func(string) (core.Limit, bool) { panic("o") }
+	l := newLimiter(t, newStore(), broken, rule(t, "a", "1/1h"))
+	for _, want := range []bool{true, false} {
+		if d, err := l.Allow(t.Context(), "k", 1); d.Allowed != want || err == nil || err.Error() != `rule 0 "broken": panic: "o"` {
+			t.Errorf("%+v, %v", d, err)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package limiter_test
+
+import (
+	"context"
+	"net"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
+)
+
+// outage is a store that is down between two instants, and notes when it was
+// asked to end a lease.
+type outage struct {
+	*mapStore
+	began       time.Time
+	from, until time.Duration
+	asked       []time.Duration
+}
+
+func newOutage(from, until time.Duration) *outage {
+	return &outage{mapStore: newTicking(), began: time.Now(), from: from, until: until}
+}
+
+func (o *outage) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
+	at := time.Since(o.began)
+	if ops[0].Verb == core.Refund {
+		o.asked = append(o.asked, at)
+	}
+	if at >= o.from && at < o.until {
+		return errDown
+	}
+	return o.mapStore.Apply(ctx, ops, out)
+}
+
+func TestALeaseIsReleasedLaterWhenTheStoreIsDownAtTheEndOfItsRequest(t *testing.T) {
+	for name, end := range map[string]func(*limiter.Admission){
+		"request": func(a *limiter.Admission) { a.Done(200) },
+		"connection": func(a *limiter.Admission) {
+			near, far := net.Pipe()
+			defer far.Close()
+			c := a.HoldConn(near)
+			a.Done(101)
+			_ = c.Close()
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newOutage(time.Second, 1500*time.Millisecond)
+			l := newLimiter(t, s, rule(t, "flight", "3 concurrent ttl=1h"))
+			a, b := l.Admit(&fakeRequest{}), l.Admit(&fakeRequest{})
+			time.Sleep(time.Second)
+			end(a)
+			end(b)
+			time.Sleep(time.Hour / 2)
+			synctest.Wait()
+			wantLeft(t, l, "k", 3)
+			ms := time.Millisecond
+			// Two ends, and a pause that doubles from 100 ms on until the store is
+			// back; then both are released at once.
+			want := []time.Duration{1000 * ms, 1000 * ms, 1100 * ms, 1300 * ms, 1700 * ms, 1700 * ms}
+			if !slices.Equal(s.asked, want) {
+				t.Errorf("%s: asked at %v, want %v", name, s.asked, want)
+			}
+		})
+	}
+}
+
+func TestALeaseThatHasEndedIsNotReleasedAnyMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newOutage(time.Second, time.Hour)
+		l := newLimiter(t, s, rule(t, "flight", "1 concurrent ttl=20s"))
+		a := l.Admit(&fakeRequest{})
+		time.Sleep(time.Second)
+		a.Done(200)
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		// After 100 ms, 200, 400, 800, 1.6 s, 3.2 s, and every 5 s.
+		if n := len(s.asked); n != 1+6+2 {
+			t.Errorf("asked %d times, at %v", n, s.asked)
+		}
+	})
+}
+
+func TestCloseEndsTheAttemptsToReleaseLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newOutage(time.Second, time.Hour)
+		l := newLimiter(t, s, rule(t, "flight", "1 concurrent ttl=20s"))
+		a := l.Admit(&fakeRequest{})
+		time.Sleep(time.Second)
+		a.Done(200)
+		_ = l.Close()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := len(s.asked); n != 1 {
+			t.Errorf("asked %d times, at %v", n, s.asked)
+		}
+	})
+}
+
+func TestUnitsAreNotGivenBackAgainAfterAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newOutage(time.Second, time.Hour)
+		r := rule(t, "failures", "5/24h")
+		r.RefundIf = func(status int) bool { return status == 200 }
+		l := newLimiter(t, s, r)
+		a := l.Admit(&fakeRequest{})
+		time.Sleep(time.Second)
+		a.Done(200)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := len(s.asked); n != 1 {
+			t.Errorf("asked %d times, at %v", n, s.asked)
+		}
+	})
+}

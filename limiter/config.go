@@ -1,0 +1,74 @@
+package limiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"github.com/headgate/headgate/core"
+	"log/slog"
+)
+
+// What the zero values of Config mean.
+const (
+	DefaultMaxWaiters       = 1000
+	DefaultMaxWaitersPerKey = 100
+)
+
+// Config is what a [Limiter] is made of. Only Store must be set; without rules
+// everything passes.
+type Config struct {
+	Store core.Store
+	Rules []Rule
+
+	// Headers names the headers of every answer; 0 means XRateLimit | Draft8.
+	Headers HeaderStyle
+
+	// CustomHeaders, unless nil, returns more headers for an answer. It gets
+	// the decisions in the order in which the headers speak of them, without
+	// those of Shadow rules, and must not keep the slice.
+	CustomHeaders func([]RuleDecision) []Header
+
+	// OnStoreError is that of every rule which does not say. The zero value has
+	// the fallback of the store decide, or lets requests pass if there is none.
+	OnStoreError Failure
+
+	// OnError, unless nil, is told of every error, in the goroutine of the
+	// request.
+	OnError func(context.Context, error)
+
+	// Observer, unless nil, is told of every decision.
+	Observer Observer
+
+	// Logger is told, once for each code, of likely mistakes in how the limiter
+	// is set up, such as CodeUnheeded; see [core.Finding]. Nothing that a client sent
+	// is in there. nil means slog.Default() at the time. To be told nothing, and
+	// have nothing looked at, use slog.New(slog.DiscardHandler).
+	Logger *slog.Logger
+
+	// MaxWaiters and MaxWaitersPerKey bound how many requests wait at the same
+	// time, in all and for one key of one rule. 0 means the default. A request
+	// that finds no room is refused.
+	MaxWaiters       int
+	MaxWaitersPerKey int
+}
+
+// faults lists everything that is wrong outside of the rules.
+func (c *Config) faults(f *failing) []error {
+	var errs []error
+	if c.Store == nil {
+		errs = append(errs, errors.New("Store is nil"))
+	}
+	if err := c.Headers.check(); err != nil {
+		errs = append(errs, err)
+	}
+	if err := f.fault(c.OnStoreError); err != nil {
+		errs = append(errs, err)
+	}
+	if c.MaxWaiters < 0 {
+		errs = append(errs, fmt.Errorf("MaxWaiters: %d is negative", c.MaxWaiters))
+	}
+	if c.MaxWaitersPerKey < 0 {
+		errs = append(errs, fmt.Errorf("MaxWaitersPerKey: %d is negative", c.MaxWaitersPerKey))
+	}
+	return errs
+}

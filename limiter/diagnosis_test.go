@@ -1,0 +1,101 @@
+package limiter_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
+)
+
+func TestAStoreThatCouldNotLookIsAskedAgainAfterPausesThatDouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := &journal{}
+		start := time.Now()
+		var asked []time.Duration
+		s := &ill{mapStore: newTicking(), findings: func(context.Context) []core.Finding {
+			asked = append(asked, time.Since(start))
+			if len(asked) < 4 {
+				return []core.Finding{{Code: core.CodeUnanswered}, {Code: core.CodeDeadlineIgnored, Text: "a"}}
+			}
+			return []core.Finding{{Code: core.CodeEviction, Text: "b"}}
+		}}
+		l := configured(t, limiter.Config{Store: s, Rules: []limiter.Rule{rule(t, "a", "500000/1h")}, Logger: j.logger()})
+		for time.Since(start) < 20*time.Second {
+			send(l, caller("192.0.2.1:1"))
+			synctest.Wait()
+			time.Sleep(100 * time.Millisecond)
+		}
+		want := []time.Duration{0, time.Second, 3 * time.Second, 7 * time.Second}
+		if !slices.Equal(asked, want) || j.codes() != "HG006, HG007" {
+			t.Errorf("asked at %v, want %v; told %q", asked, want, j.codes())
+		}
+	})
+}
+
+func TestAStoreThatNeverAnswersIsAskedOnceAnHourInTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var asked []time.Duration
+		s := &ill{mapStore: newTicking(), findings: func(context.Context) []core.Finding {
+			asked = append(asked, time.Since(start))
+			return []core.Finding{{Code: core.CodeUnanswered}}
+		}}
+		l := configured(t, limiter.Config{Store: s, Rules: []limiter.Rule{rule(t, "a", "500000/1h")}})
+		for time.Since(start) <= 5*time.Hour {
+			send(l, caller("192.0.2.1:1"))
+			synctest.Wait()
+			time.Sleep(time.Second)
+		}
+		// Pauses of 1, 2, 4 ... 2048 seconds, and then of an hour each.
+		if n := len(asked); n != 16 || asked[12] != 4095*time.Second || asked[15]-asked[14] != time.Hour {
+			t.Errorf("asked at %v", asked)
+		}
+	})
+}
+
+func TestAStoreIsNotAskedWithoutRequestsNorAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &ill{mapStore: newTicking(), findings: func(context.Context) []core.Finding {
+			return []core.Finding{{Code: core.CodeUnanswered}}
+		}}
+		l := configured(t, limiter.Config{Store: s, Rules: []limiter.Rule{rule(t, "a", "50/1h")}})
+		send(l, caller("192.0.2.1:1"))
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if s.asked != 1 {
+			t.Errorf("asked %d times for one request", s.asked)
+		}
+		_ = l.Close()
+		for range 3 {
+			send(l, caller("192.0.2.1:1"))
+			synctest.Wait()
+			time.Sleep(time.Hour)
+		}
+		if s.asked != 2 {
+			t.Errorf("asked %d times, want once more, as the first look was incomplete", s.asked)
+		}
+	})
+}
+
+func TestManyRequestsAtOnceAskTheStoreOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &ill{mapStore: newTicking(), findings: func(context.Context) []core.Finding {
+			return []core.Finding{{Code: core.CodeUnanswered}}
+		}}
+		l := configured(t, limiter.Config{Store: s, Rules: []limiter.Rule{rule(t, "a", "50000/1h")}})
+		for want := 1; want <= 3; want++ {
+			for range 50 {
+				go send(l, caller("192.0.2.1:1"))
+			}
+			synctest.Wait()
+			if s.asked != want {
+				t.Errorf("asked %d times, want %d", s.asked, want)
+			}
+			time.Sleep(time.Minute)
+		}
+	})
+}

@@ -1,0 +1,385 @@
+package limiter_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
+)
+
+// journal is a logger that keeps the codes and rules of what it is told.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+// codes are those of all warnings, in order, each with its rule.
+func (j *journal) codes() string {
+	var list []string
+	for line := range strings.Lines(j.String()) {
+		_, end, _ := strings.Cut(strings.TrimSpace(line), "code=")
+		list = append(list, strings.Replace(end, " rule=", " ", 1))
+	}
+	return strings.Join(list, ", ")
+}
+
+// caller is a request from an address with headers of "Name: value" lines.
+func caller(peer string, headers ...string) *fakeRequest {
+	r := &fakeRequest{remote: peer, headers: map[string][]string{}}
+	for _, line := range headers {
+		name, value, _ := strings.Cut(line, ": ")
+		r.headers[name] = append(r.headers[name], value)
+	}
+	return r
+}
+
+// watchedBy is a limiter by the key that tells the journal.
+func watchedBy(t testing.TB, j *journal, key core.KeyFunc) *limiter.Limiter {
+	t.Helper()
+	r := rule(t, "a", "1000000/1h")
+	r.Key = key
+	return configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{r}, Logger: j.logger()})
+}
+
+func send(l *limiter.Limiter, r core.Request) { l.Admit(r).Done(200) }
+
+func trusting(cidr ...string) core.KeyFunc {
+	return keyfuncs.MustForwardedIP(keyfuncs.Proxies{Trusted: cidr})
+}
+
+func TestForwardedAddressesThatNoRuleHeedsAreToldOnce(t *testing.T) {
+	const client = "X-Forwarded-For: 198.51.100.7"
+	rfc7239 := keyfuncs.MustForwardedIP(keyfuncs.Proxies{Trusted: []string{"10.0.0.0/8"}, Header: "Forwarded"})
+	two := trusting("10.0.0.1", "10.0.0.2")
+	host := func(r core.Request) (string, bool) { return r.RemoteAddr(), true }
+	rows := []struct {
+		name string
+		key  core.KeyFunc
+		r    *fakeRequest
+		want string
+	}{
+		{"by the peer", keyfuncs.RemoteIP, caller("10.0.0.1:80", client), "HG001 a"},
+		{"by the peer on loopback", keyfuncs.RemoteIP, caller("[::1]:80", client), "HG001 a"},
+		{"by the peer in a local IPv6 network", keyfuncs.RemoteIP, caller("[fd00::9]:80", client), "HG001 a"},
+		{"by the peer and its port", host, caller("10.0.0.1:80", client), "HG001 a"},
+		{"by the peer and the path", keyfuncs.Join(keyfuncs.Path, keyfuncs.RemoteIP), caller("10.0.0.1:80", client), "HG001 a"},
+		{"the last line counts", keyfuncs.RemoteIP, caller("10.0.0.1:80", "X-Forwarded-For: junk", client), "HG001 a"},
+		{"RFC 7239", keyfuncs.RemoteIP, caller("10.0.0.1:80", `Forwarded: for=x, for="[2001:db8::1]:80";proto=https`), "HG001 a"},
+		{"another proxy is trusted", trusting("10.9.0.0/16"), caller("10.0.0.1:80", client), "HG001 a"},
+
+		{"no proxy", keyfuncs.RemoteIP, caller("10.0.0.1:80"), ""},
+		{"a stranger forges", keyfuncs.RemoteIP, caller("192.0.2.1:80", client), ""},
+		{"the proxy is trusted", trusting("10.0.0.0/8"), caller("10.0.0.1:80", client), ""},
+		{"the proxy is trusted, RFC 7239", rfc7239, caller("10.0.0.1:80", "Forwarded: for=198.51.100.7"), ""},
+		{"the client ends as the proxy", two, caller("10.0.0.1:80", "X-Forwarded-For: 110.0.0.1, 10.0.0.2"), ""},
+		{"the client begins as the proxy", two, caller("10.0.0.1:80", "X-Forwarded-For: 10.0.0.15, 10.0.0.2"), ""},
+		{"by the proxy and the client", keyfuncs.Join(keyfuncs.RemoteIP, two), caller("10.0.0.1:80", client), ""},
+		{"one network", trusting("fd00::9"), caller("[fd00::9]:80", "X-Forwarded-For: fd00::8"), ""},
+		{"an address with another in it", trusting("10.0.0.0/8"), caller("10.0.0.1:80", "X-Forwarded-For: 110.0.0.15"), ""},
+		{"two proxies", trusting("10.0.0.0/8"), caller("10.0.0.1:80", "X-Forwarded-For: 198.51.100.7, 10.0.0.2"), ""},
+		{"nothing to be read", trusting("10.0.0.0/8"), caller("10.0.0.1:80", "X-Forwarded-For: unknown"), ""},
+		{"the peer itself", keyfuncs.RemoteIP, caller("10.0.0.1:80", "X-Forwarded-For: 10.0.0.1"), ""},
+		{"by a user", byHeader, caller("10.0.0.1:80", client, "X-Key: ann"), ""},
+		{"a socket", keyfuncs.RemoteIP, caller("@", client), ""},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			j := &journal{}
+			l := watchedBy(t, j, row.key)
+			for range 3 {
+				send(l, row.r)
+			}
+			if got := j.codes(); got != row.want {
+				t.Errorf("got %q, want %q", got, row.want)
+			}
+		})
+	}
+}
+
+func TestAKeyThatAllShareIsToldAfterAThousandRequests(t *testing.T) {
+	constant := func(core.Request) (string, bool) { return "site", true }
+	rows := []struct {
+		name string
+		key  core.KeyFunc
+		odd  *fakeRequest // the five hundredth
+		want string
+	}{
+		{"nobody can be told", byHeader, caller("192.0.2.1:1"), "HG003 a"},
+		{"all by way of a peer", keyfuncs.RemoteIP, caller("192.0.2.1:1"), "HG003 a"},
+		{"one can be told", byHeader, caller("192.0.2.1:1", "X-Key: ann"), ""},
+		{"another peer", keyfuncs.RemoteIP, caller("192.0.2.2:1"), ""},
+		{"one for all, as meant", keyfuncs.Global, caller("192.0.2.1:1"), ""},
+		{"one constant for all", constant, caller("192.0.2.1:1"), ""},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			j := &journal{}
+			l := watchedBy(t, j, row.key)
+			for i := 1; i < 1000; i++ {
+				if i == 500 {
+					send(l, row.odd)
+					continue
+				}
+				send(l, caller("192.0.2.1:1"))
+			}
+			if got := j.codes(); got != "" {
+				t.Fatalf("%q after 999", got)
+			}
+			if !l.Watching() {
+				t.Fatal("nobody looks at the thousandth")
+			}
+			for range 2000 {
+				send(l, caller("192.0.2.1:1"))
+			}
+			if got := j.codes(); got != row.want {
+				t.Errorf("got %q, want %q", got, row.want)
+			}
+			if l.Watching() {
+				t.Error("requests are looked at for ever")
+			}
+		})
+	}
+}
+
+func TestTheLookAtRequestsEndsAlsoForARuleThatIsAboutNone(t *testing.T) {
+	l := watchedBy(t, &journal{}, func(core.Request) (string, bool) { return "", false })
+	for range 10_000 {
+		send(l, caller("192.0.2.1:1"))
+	}
+	if !l.Watching() {
+		t.Error("over too early")
+	}
+	if send(l, caller("192.0.2.1:1")); l.Watching() {
+		t.Error("requests are looked at for ever")
+	}
+}
+
+func TestACostThatNoLimitCanMeetIsToldOnce(t *testing.T) {
+	for _, onLimit := range []limiter.Overflow{limiter.Reject, limiter.Degrade, limiter.Shadow} {
+		j := &journal{}
+		r := rule(t, "a", "5/1h")
+		r.OnLimit = onLimit
+		cost := int64(5)
+		r.Cost = func(core.Request) int64 { return cost }
+		l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{r}, Logger: j.logger()})
+		send(l, caller("192.0.2.1:1"))
+		send(l, caller("192.0.2.1:1"))
+		if got := j.codes(); got != "" {
+			t.Errorf("%q", got)
+		}
+		cost = 6
+		send(l, caller("192.0.2.1:1"))
+		send(l, caller("192.0.2.1:1"))
+		if got := j.codes(); got != "HG005 a" {
+			t.Errorf("%s: %q", onLimit, got)
+		}
+	}
+}
+
+func TestWarningsComeOnceHoweverManyAskAtOnce(t *testing.T) {
+	j := &journal{}
+	l := watchedBy(t, j, keyfuncs.RemoteIP)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 500 {
+				a := l.Admit(caller("10.0.0.1:80", "X-Forwarded-For: 198.51.100.7"))
+				h := map[string][]string{}
+				a.SetHeaders(h)
+				l.Counted(h)
+				a.Done(200)
+			}
+		})
+	}
+	all.Wait()
+	for _, code := range []string{limiter.CodeUnheeded, limiter.CodeOneKey, limiter.CodeTwice} {
+		if n := strings.Count(j.String(), "code="+code); n != 1 {
+			t.Errorf("%s came %d times", code, n)
+		}
+	}
+	if n := strings.Count(j.String(), "\n"); n != 3 {
+		t.Errorf("%d lines:\n%s", n, j)
+	}
+}
+
+func TestNoWarningHoldsWhatAClientSent(t *testing.T) {
+	j := &journal{}
+	const mark = "198.51.100.77"
+	l := watchedBy(t, j, keyfuncs.Join(keyfuncs.RemoteIP, keyfuncs.Path))
+	for range 1000 {
+		send(l, caller("10.0.0.1:80", "X-Forwarded-For: "+mark, "Forwarded: for="+mark))
+	}
+	if got := j.codes(); got != "HG001 a, HG003 a" {
+		t.Errorf("%q", got)
+	}
+	for _, text := range []string{mark, "10.0.0.1", "/a"} {
+		if strings.Contains(j.String(), text) {
+			t.Errorf("%q is in\n%s", text, j)
+		}
+	}
+}
+
+func TestADiscardingLoggerHasNothingLookedAt(t *testing.T) {
+	s := &ill{mapStore: newStore()}
+	l := configured(t, limiter.Config{Store: s, Rules: []limiter.Rule{rule(t, "a", "5/1h")}, Logger: slog.New(slog.DiscardHandler)})
+	if l.Watching() {
+		t.Error("requests are looked at")
+	}
+	send(l, caller("10.0.0.1:80", "X-Forwarded-For: 198.51.100.7"))
+	l.Warn(core.Finding{Code: "X1", Text: "text"})
+	if s.asked != 0 {
+		t.Error("the store was asked")
+	}
+}
+
+func TestTheDefaultLoggerIsTheOneAtTheTime(t *testing.T) {
+	l := configured(t, limiter.Config{Store: newStore()})
+	j, before := &journal{}, slog.Default()
+	defer slog.SetDefault(before)
+	slog.SetDefault(j.logger())
+	l.Warn(core.Finding{Code: "X1", Rule: "r", Text: "text"})
+	if got := j.codes(); got != "X1 r" || !strings.Contains(j.String(), `level=WARN msg="headgate: text"`) {
+		t.Errorf("%s", j)
+	}
+}
+
+type brokenLog struct{ slog.Handler }
+
+func (brokenLog) Enabled(context.Context, slog.Level) bool { panic("boom") }
+
+func TestALoggerThatPanicsIsAnErrorOnly(t *testing.T) {
+	var got error
+	l := configured(t, limiter.Config{Store: newStore(), Logger: slog.New(brokenLog{}),
+		OnError: func(_ context.Context, err error) { got = err }})
+	l.Warn(core.Finding{Code: "X1"})
+	if got == nil || got.Error() != `log: panic: "boom"` {
+		t.Errorf("%v", got)
+	}
+	(*limiter.Limiter)(nil).Warn(core.Finding{})
+}
+
+func TestCodesAreBounded(t *testing.T) {
+	j := &journal{}
+	l := configured(t, limiter.Config{Store: newStore(), Logger: j.logger()})
+	for i := range 100 {
+		l.Warn(core.Finding{Code: fmt.Sprint(i)})
+	}
+	if n := strings.Count(j.String(), "\n"); n != 64 {
+		t.Errorf("%d", n)
+	}
+}
+
+// ill is a store with findings, which it tells when it is let.
+type ill struct {
+	*mapStore
+	findings func(context.Context) []core.Finding
+	asked    int
+}
+
+func (s *ill) Diagnose(ctx context.Context) []core.Finding {
+	s.asked++
+	return s.findings(ctx)
+}
+
+func TestTheStoreIsAskedOnceAndKeepsNobodyWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := &journal{}
+		s := &ill{mapStore: newTicking(), findings: func(context.Context) []core.Finding {
+			time.Sleep(time.Second)
+			return []core.Finding{{Code: core.CodeDeadlineIgnored, Text: "a"}, {Code: core.CodeEviction, Text: "b"}}
+		}}
+		l := configured(t, limiter.Config{Store: s, Rules: []limiter.Rule{rule(t, "a", "50/1h")}, Logger: j.logger()})
+		start := time.Now()
+		send(l, caller("192.0.2.1:1"))
+		if _, err := l.Take(t.Context(), "k", 1); err != nil || time.Since(start) != 0 {
+			t.Errorf("%v after %s", err, time.Since(start))
+		}
+		synctest.Wait()
+		if got := j.codes(); got != "" {
+			t.Errorf("%q too early", got)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := j.codes(); got != "HG006, HG007" || s.asked != 1 {
+			t.Errorf("%q, asked %d times", got, s.asked)
+		}
+	})
+}
+
+func TestADiagnosisEndsWithTheLimiterAndAfterFiveSeconds(t *testing.T) {
+	for _, closes := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var ended time.Duration
+			start := time.Now()
+			s := &ill{mapStore: newTicking(), findings: func(ctx context.Context) []core.Finding {
+				<-ctx.Done()
+				ended = time.Since(start)
+				panic("boom")
+			}}
+			var got error
+			l := configured(t, limiter.Config{Store: s, OnError: func(_ context.Context, err error) { got = err }})
+			want := 5 * time.Second
+			if _, err := l.Take(t.Context(), "k", 1); err != nil {
+				t.Error(err)
+			}
+			if closes {
+				time.Sleep(time.Second)
+				want = time.Second
+				_ = l.Close()
+			}
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			if ended != want || got == nil || got.Error() != `diagnosis: panic: "boom"` {
+				t.Errorf("ended after %s with %v", ended, got)
+			}
+		})
+	}
+}
+
+func TestOtherRulesAreLookedAtAgainAndToldOnce(t *testing.T) {
+	j := &journal{}
+	l := watchedBy(t, j, keyfuncs.RemoteIP)
+	for range 3 {
+		for range 1000 {
+			send(l, caller("192.0.2.1:1"))
+		}
+		b := rule(t, "b", "5/1h")
+		b.Key = keyfuncs.RemoteIP
+		if err := l.SetRules([]limiter.Rule{b}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := j.codes(); got != "HG003 a" {
+		t.Errorf("%q", got)
+	}
+	send(l, caller("10.0.0.1:80", "X-Forwarded-For: 198.51.100.7"))
+	if got := j.codes(); got != "HG003 a, HG001 b" {
+		t.Errorf("%q", got)
+	}
+	if err := l.SetRules([]limiter.Rule{rule(t, "c", "5/1h")}); err != nil || l.Watching() {
+		t.Errorf("%v, watching %t with nothing left to tell", err, l.Watching())
+	}
+}

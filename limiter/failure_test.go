@@ -1,0 +1,468 @@
+package limiter_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
+)
+
+var errDown = errors.New("down")
+
+func TestWhenNobodyCanDecideTheConfigurationDoes(t *testing.T) {
+	ok := func() limiter.Rule { return rule(t, "a", "5/1s") }
+	rows := []struct {
+		name  string
+		store core.Store
+		rule  func() limiter.Rule
+		want  string
+	}{
+		{"the store fails", brokenStore(func() error { return errDown }), ok, "down"},
+		{"the store panics", brokenStore(func() error { panic("a\nb") }), ok, `store: panic: "a\nb"`},
+		{"the key function panics", newStore(), func() limiter.Rule {
+			r := ok()
+			r.Key = func(core.Request) (string, bool) { panic("k") }
+			return r
+		}, `rule 0 "a": panic: "k"`},
+		{"the cost function panics", newStore(), func() limiter.Rule {
+			r := ok()
+			r.Cost = func(core.Request) int64 { panic(errDown) }
+			return r
+		}, `rule 0 "a": panic: "down"`},
+		{"the cost is negative", newStore(), func() limiter.Rule {
+			r := ok()
+			r.Cost = func(core.Request) int64 { return -1 }
+			return r
+		}, `rule 0 "a": the cost is negative`},
+		{"the override panics", newStore(), func() limiter.Rule {
+			r := ok()
+			r.Override = func(string) (core.Limit, bool) { panic("o") }
+			return r
+		}, `rule 0 "a": panic: "o"`},
+		{"the override is not valid", newStore(), func() limiter.Rule {
+			r := ok()
+			r.Override = func(string) (core.Limit, bool) { return core.Limit{}, true }
+			return r
+		}, `rule 0 "a": the limit from Override: quota 0 is not positive` + "\nperiod 0s is below 1ms"},
+	}
+	for _, row := range rows {
+		for failure, want := range map[limiter.Failure]limiter.Outcome{limiter.FailOpen: limiter.Pass, limiter.FailClosed: limiter.Failed} {
+			t.Run(row.name, func(t *testing.T) {
+				var told []error
+				l := configured(t, limiter.Config{Store: row.store, Rules: []limiter.Rule{row.rule()}, OnStoreError: failure,
+					OnError: func(_ context.Context, err error) { told = append(told, err) }})
+				a := l.Admit(&fakeRequest{})
+				defer a.Done(200)
+				if a.Outcome() != want {
+					t.Errorf("%s, want %s", a.Outcome(), want)
+				}
+				if len(told) != 1 || told[0].Error() != row.want {
+					t.Errorf("told %q, want %q", told, row.want)
+				}
+			})
+		}
+	}
+}
+
+func TestAFailureIs503AndNever429(t *testing.T) {
+	l := configured(t, limiter.Config{Store: brokenStore(func() error { return errDown }),
+		Rules: []limiter.Rule{rule(t, "a", "5/1s")}, OnStoreError: limiter.FailClosed})
+	a := l.Admit(&fakeRequest{})
+	defer a.Done(503)
+	if a.Outcome().Status() != 503 || a.RetryAfter() != 1 || len(a.Violated()) != 0 {
+		t.Errorf("status %d, retry after %d, violated %v", a.Outcome().Status(), a.RetryAfter(), a.Violated())
+	}
+	if got, want := lines(a), "Retry-After: 1\nCache-Control: no-store\n"; got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	if got, want := string(a.Problem()), `{"type":"about:blank","title":"Service Unavailable","status":503}`; got != want {
+		t.Errorf("got %s", got)
+	}
+}
+
+// standby has a fallback; the store itself is down.
+type standby struct{ fallback core.Store }
+
+var errFallback = errors.New("no fallback either")
+
+func (s standby) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
+	return s.fallback.Apply(ctx, ops, out)
+}
+func (s standby) Strict() core.Store   { return brokenStore(func() error { return errDown }) }
+func (s standby) Fallback() core.Store { return s.fallback }
+
+// Each row is the policies of the limiter and of its rules, which admit one
+// request each, and what becomes of two requests.
+func TestEachRuleSaysWhatHappensWhenTheStoreFails(t *testing.T) {
+	const def, open, closed, local = limiter.FailDefault, limiter.FailOpen, limiter.FailClosed, limiter.FailLocal
+	pass, refused, failed := []limiter.Outcome{limiter.Pass, limiter.Pass}, []limiter.Outcome{limiter.Pass, limiter.Refused}, []limiter.Outcome{limiter.Failed, limiter.Failed}
+	rows := []struct {
+		limiter limiter.Failure
+		rules   []limiter.Failure
+		shadow  []bool
+		want    []limiter.Outcome
+		errs    int // that are told
+	}{
+		{def, []limiter.Failure{def}, nil, refused, 0},
+		{def, []limiter.Failure{local}, nil, refused, 0},
+		{def, []limiter.Failure{open}, nil, pass, 2},
+		{def, []limiter.Failure{closed}, nil, failed, 2},
+		{open, []limiter.Failure{def}, nil, pass, 2},
+		{open, []limiter.Failure{local}, nil, refused, 0},
+		{closed, []limiter.Failure{def}, nil, failed, 2},
+		{closed, []limiter.Failure{open}, nil, pass, 2},
+		{closed, []limiter.Failure{local}, nil, refused, 0},
+		{local, []limiter.Failure{def, def}, nil, refused, 0},
+		{def, []limiter.Failure{open, local}, nil, refused, 2},
+		{def, []limiter.Failure{local, open}, nil, refused, 2},
+		{def, []limiter.Failure{open, open}, nil, pass, 2},
+		{def, []limiter.Failure{local, open, closed}, nil, failed, 2},
+		{open, []limiter.Failure{closed, local}, []bool{true, false}, refused, 2},
+		{open, []limiter.Failure{closed}, []bool{true}, pass, 2},
+		{closed, []limiter.Failure{def, def}, []bool{true, true}, pass, 2},
+		{closed, []limiter.Failure{local}, []bool{true}, pass, 0},
+	}
+	for i, row := range rows {
+		var told []error
+		c := limiter.Config{Store: standby{newStore()}, OnStoreError: row.limiter,
+			OnError: func(_ context.Context, err error) { told = append(told, err) }}
+		for j, failure := range row.rules {
+			r := rule(t, string(rune('a'+j)), "1/1h")
+			r.OnStoreError = failure
+			if row.shadow != nil && row.shadow[j] {
+				r.OnLimit = limiter.Shadow
+			}
+			c.Rules = append(c.Rules, r)
+		}
+		l := configured(t, c)
+		if got := []limiter.Outcome{admit(l), admit(l)}; !slices.Equal(got, row.want) {
+			t.Errorf("row %d: %v, want %v", i, got, row.want)
+		}
+		if len(told) != row.errs {
+			t.Errorf("row %d: told %v", i, told)
+		}
+	}
+}
+
+func TestWhenTheFallbackFailsTooTheLimiterDecides(t *testing.T) {
+	rows := map[limiter.Failure]limiter.Outcome{
+		limiter.FailDefault: limiter.Pass, limiter.FailOpen: limiter.Pass, limiter.FailLocal: limiter.Pass, limiter.FailClosed: limiter.Failed,
+	}
+	for failure, want := range rows {
+		for _, mixed := range []bool{false, true} {
+			local := rule(t, "local", "1/1h")
+			local.OnStoreError = limiter.FailLocal
+			c := limiter.Config{Store: standby{brokenStore(func() error { return errFallback })}, OnStoreError: failure,
+				Rules: []limiter.Rule{local}}
+			if mixed {
+				open := rule(t, "open", "1/1h")
+				open.OnStoreError = limiter.FailOpen
+				c.Rules = append(c.Rules, open)
+			}
+			l := configured(t, c)
+			if got := admit(l); got != want {
+				t.Errorf("%s, mixed %t: %s, want %s", failure, mixed, got, want)
+			}
+			if _, err := l.Take(t.Context(), "k", 1); !errors.Is(err, errFallback) || errors.Is(err, errDown) != mixed {
+				t.Errorf("%s, mixed %t: %v", failure, mixed, err)
+			}
+		}
+	}
+}
+
+func TestAnswersSpeakOfTheRulesThatWereDecidedAlone(t *testing.T) {
+	open, local := rule(t, "open", "1/1m fixed-window"), rule(t, "local", "2/1m fixed-window")
+	open.OnStoreError = limiter.FailOpen
+	var seen recording
+	l := configured(t, limiter.Config{Store: standby{newStore()}, Rules: []limiter.Rule{open, local}, Headers: limiter.Draft8, Observer: &seen})
+	a := l.Admit(&fakeRequest{})
+	defer a.Done(200)
+	want := "Ratelimit-Policy: \"local\";q=2;w=60\nRatelimit: \"local\";r=1;t=60\n"
+	if got := lines(a); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	if len(seen) != 2 || seen[0].Rule != "" || !errors.Is(seen[0].Err, errDown) || seen[1].Rule != "local" || seen[1].Err != nil {
+		t.Errorf("%+v", seen)
+	}
+	g, err := l.Take(t.Context(), "k", 1)
+	if !errors.Is(err, errDown) || !g.Allowed() || len(g.Decisions()) != 1 {
+		t.Errorf("%v, %v", g.Decisions(), err)
+	}
+}
+
+func TestMistakesInFailurePoliciesAreFoundByName(t *testing.T) {
+	bad := rule(t, "bad", "1/1s")
+	bad.OnStoreError = limiter.FailLocal
+	odd := rule(t, "odd", "1/1s")
+	odd.OnStoreError = 9
+	c := limiter.Config{Store: newStore(), OnStoreError: limiter.FailLocal, Rules: []limiter.Rule{bad, odd}}
+	want := "OnStoreError: the store has no fallback that could decide\n" +
+		`rule 0 "bad": OnStoreError: the store has no fallback that could decide` + "\n" +
+		`rule 1 "odd": OnStoreError: 9 is not known`
+	for _, store := range []core.Store{newStore(), standby{}} {
+		c.Store = store
+		if _, err := limiter.New(c); err == nil || err.Error() != want {
+			t.Errorf("got\n%v\nwant\n%s", err, want)
+		}
+	}
+	l := newLimiter(t, newStore(), rule(t, "a", "1/1h"))
+	if err := l.SetRules([]limiter.Rule{bad}); err == nil {
+		t.Error("SetRules has taken a bad rule")
+	}
+	admit(l)
+	if got := admit(l); got != limiter.Refused {
+		t.Errorf("%s after a bad set", got)
+	}
+}
+
+func TestSetRulesPutsFailurePoliciesInForce(t *testing.T) {
+	r := rule(t, "a", "1/1h")
+	l := newLimiter(t, standby{newStore()}, r)
+	r.OnStoreError = limiter.FailClosed
+	if err := l.SetRules([]limiter.Rule{r}); err != nil {
+		t.Fatal(err)
+	}
+	if got := admit(l); got != limiter.Failed {
+		t.Errorf("%s", got)
+	}
+	r.OnStoreError = limiter.FailLocal
+	if err := l.SetRules([]limiter.Rule{r}); err != nil {
+		t.Fatal(err)
+	}
+	if got := admit(l); got != limiter.Pass {
+		t.Errorf("%s", got)
+	}
+}
+
+func TestARuleThatCannotTellLeavesTheOthersInForce(t *testing.T) {
+	broken := rule(t, "broken", "9/1h")
+	broken.Key = func(core.Request) (string, bool) { panic("k") }
+	rows := map[limiter.Failure]map[limiter.Overflow][]limiter.Outcome{
+		limiter.FailOpen: {limiter.Reject: {limiter.Pass, limiter.Refused}, limiter.Shadow: {limiter.Pass, limiter.Refused}},
+		limiter.FailClosed: {limiter.Reject: {limiter.Failed, limiter.Failed}, limiter.Degrade: {limiter.Failed, limiter.Failed},
+			limiter.Shadow: {limiter.Pass, limiter.Refused}},
+	}
+	for failure, byOverflow := range rows {
+		for overflow, want := range byOverflow {
+			for _, first := range []bool{true, false} {
+				broken.OnStoreError, broken.OnLimit = failure, overflow
+				rules := []limiter.Rule{broken, rule(t, "a", "1/1h")}
+				if !first {
+					slices.Reverse(rules)
+				}
+				var told []error
+				l := configured(t, limiter.Config{Store: newStore(), Rules: rules,
+					OnError: func(_ context.Context, err error) { told = append(told, err) }})
+				if got := []limiter.Outcome{admit(l), admit(l)}; !slices.Equal(got, want) {
+					t.Errorf("%s %s, first %t: %v, want %v", failure, overflow, first, got, want)
+				}
+				if len(told) != 2 {
+					t.Errorf("%s %s: told %v", failure, overflow, told)
+				}
+			}
+		}
+	}
+}
+
+func TestAnOverrideThatFailsIsReturnedByTake(t *testing.T) {
+	broken := rule(t, "broken", "9/1h")
+	broken.Override = func(string) (core.Limit, bool) { panic("o") }
+	l := newLimiter(t, newStore(), broken, rule(t, "a", "1/1h"))
+	for _, want := range []bool{true, false} {
+		g, err := l.Take(t.Context(), "k", 1)
+		if g.Allowed() != want || err == nil || err.Error() != `rule 0 "broken": panic: "o"` {
+			t.Errorf("allowed %t, %v", g.Allowed(), err)
+		}
+	}
+	if _, err := l.Peek(t.Context(), "k"); err == nil {
+		t.Error("Peek")
+	}
+	if err := l.Reset(t.Context(), "k"); err == nil {
+		t.Error("Reset")
+	}
+}
+
+// Whoever hangs up while he is being counted would pass uncounted otherwise.
+func TestTheRequestOfAClientThatHasLeftDoesNotPass(t *testing.T) {
+	ctx, leave := context.WithCancel(context.Background())
+	leave()
+	l := newLimiter(t, newStore(), rule(t, "a", "1/1h"))
+	a := l.Admit(&fakeRequest{ctx: ctx})
+	defer a.Done(503)
+	if a.Outcome() != limiter.Failed {
+		t.Errorf("%s", a.Outcome())
+	}
+	open, local := rule(t, "open", "1/1h"), rule(t, "local", "1/1h")
+	open.OnStoreError = limiter.FailOpen
+	asked := 0
+	l = newLimiter(t, standby{brokenStore(func() error { asked++; return nil })}, open, local)
+	b := l.Admit(&fakeRequest{ctx: ctx})
+	defer b.Done(503)
+	if b.Outcome() != limiter.Failed || asked != 0 {
+		t.Errorf("%s, and the fallback was asked %d times", b.Outcome(), asked)
+	}
+}
+
+// hint is an error that knows when to come back.
+type hint time.Duration
+
+func (h hint) Error() string             { return "later" }
+func (h hint) RetryAfter() time.Duration { return time.Duration(h) }
+
+func TestRetryAfterOfAFailureIsWhatTheErrorKnows(t *testing.T) {
+	rows := map[time.Duration]string{0: "1", -time.Second: "1", time.Millisecond: "1", time.Second: "1", time.Second + 1: "2"}
+	for after, want := range rows {
+		l := configured(t, limiter.Config{Store: brokenStore(func() error { return fmt.Errorf("wrapped: %w", hint(after)) }),
+			OnStoreError: limiter.FailClosed, Rules: []limiter.Rule{rule(t, "a", "1/1h")}})
+		a := l.Admit(&fakeRequest{})
+		if got := lines(a); got != "Retry-After: "+want+"\nCache-Control: no-store\n" {
+			t.Errorf("after %s: %s", after, got)
+		}
+		a.Done(503)
+	}
+}
+
+func TestPeekSeesWhatTakeWouldMeet(t *testing.T) {
+	r := rule(t, "a", "1/1h")
+	l := newLimiter(t, standby{newStore()}, r)
+	wantLeft(t, l, "k", 1)
+	r.OnStoreError = limiter.FailClosed
+	if err := l.SetRules([]limiter.Rule{r}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Peek(t.Context(), "k"); !errors.Is(err, errDown) {
+		t.Error(err)
+	}
+	if err := l.Reset(t.Context(), "k"); err != nil { // which a Standby keeps for later
+		t.Error(err)
+	}
+}
+
+func TestFailuresSayWhatTheyAre(t *testing.T) {
+	want := []string{"default", "open", "closed", "local", "unknown failure"}
+	for i, text := range want {
+		if got := limiter.Failure(i).String(); got != text {
+			t.Errorf("%d is %q", i, got)
+		}
+	}
+}
+
+func TestFailingOpenLeavesNoHeaders(t *testing.T) {
+	l := newLimiter(t, brokenStore(func() error { return errDown }), rule(t, "a", "5/1s"))
+	a := l.Admit(&fakeRequest{})
+	defer a.Done(200)
+	if got := lines(a); got != "" || a.Problem() != nil || a.NeedsContext() || a.NeedsStatus() {
+		t.Errorf("headers %q, body %q", got, a.Problem())
+	}
+}
+
+func TestANilLimiterFailsClosed(t *testing.T) {
+	var l *limiter.Limiter
+	a := l.Admit(&fakeRequest{})
+	defer a.Done(503)
+	if a.Outcome() != limiter.Failed || lines(a) != "Retry-After: 1\nCache-Control: no-store\n" {
+		t.Errorf("%s with %q", a.Outcome(), lines(a))
+	}
+}
+
+func TestTakeReturnsTheErrorAndFollowsTheConfiguration(t *testing.T) {
+	for failure, want := range map[limiter.Failure]bool{limiter.FailOpen: true, limiter.FailClosed: false} {
+		l := configured(t, limiter.Config{Store: brokenStore(func() error { return errDown }),
+			Rules: []limiter.Rule{rule(t, "a", "5/1s")}, OnStoreError: failure})
+		g, err := l.Take(context.Background(), "k", 1)
+		if !errors.Is(err, errDown) || g.Allowed() != want {
+			t.Errorf("%v, allowed %t", err, g.Allowed())
+		}
+		if err := g.Refund(context.Background()); err != nil {
+			t.Errorf("refund of nothing: %v", err)
+		}
+		if _, err := l.Peek(context.Background(), "k"); !errors.Is(err, errDown) {
+			t.Errorf("Peek: %v", err)
+		}
+		if err := l.Reset(context.Background(), "k"); !errors.Is(err, errDown) {
+			t.Errorf("Reset: %v", err)
+		}
+	}
+}
+
+func TestAPanicKeepsItsStackAndItsError(t *testing.T) {
+	l := newLimiter(t, brokenStore(func() error { panic(errDown) }), rule(t, "a", "5/1s"))
+	_, err := l.Take(context.Background(), "k", 1)
+	var p *limiter.PanicError
+	if !errors.As(err, &p) || !errors.Is(err, errDown) || !strings.Contains(string(p.Stack), "failure_test.go") {
+		t.Errorf("%v", err)
+	}
+}
+
+// recording notes events.
+type recording []limiter.Event
+
+func (r *recording) Observe(_ context.Context, e limiter.Event) { *r = append(*r, e) }
+
+func TestTheObserverIsToldOfEveryRuleThatApplies(t *testing.T) {
+	var seen recording
+	l := configured(t, limiter.Config{Store: newStore(), Observer: &seen, Rules: []limiter.Rule{
+		rule(t, "wide", "9/1m"), withOnLimit(rule(t, "dark", "1/1m fixed-window"), limiter.Shadow), rule(t, "two", "2/1m fixed-window"),
+		{Name: "other", Limit: limit(t, "1/1s"), Key: func(core.Request) (string, bool) { return "", false }},
+	}})
+	for range 3 {
+		admit(l)
+	}
+	want := []struct {
+		rule    string
+		allowed bool
+		outcome limiter.Outcome
+	}{
+		{"wide", true, limiter.Pass}, {"dark", true, limiter.Pass}, {"two", true, limiter.Pass},
+		{"wide", true, limiter.Pass}, {"dark", false, limiter.Pass}, {"two", true, limiter.Pass},
+		{"wide", true, limiter.Refused}, {"dark", false, limiter.Refused}, {"two", false, limiter.Refused},
+	}
+	if len(seen) != len(want) {
+		t.Fatalf("%d events, want %d", len(seen), len(want))
+	}
+	for i, w := range want {
+		e := seen[i]
+		if e.Rule != w.rule || e.Decision.Allowed != w.allowed || e.Outcome != w.outcome || e.Err != nil {
+			t.Errorf("event %d is %+v, want %+v", i, e, w)
+		}
+	}
+	if seen[1].OnLimit != limiter.Shadow {
+		t.Errorf("OnLimit %s", seen[1].OnLimit)
+	}
+}
+
+func TestTheObserverIsToldOfFailures(t *testing.T) {
+	var seen recording
+	r := rule(t, "a", "5/1s")
+	r.Key = func(core.Request) (string, bool) { panic("k") }
+	l := configured(t, limiter.Config{Store: newStore(), Observer: &seen, Rules: []limiter.Rule{r}, OnStoreError: limiter.FailClosed})
+	admit(l)
+	if len(seen) != 1 || seen[0].Rule != "a" || seen[0].Outcome != limiter.Failed || seen[0].Err == nil {
+		t.Errorf("seen %+v", seen)
+	}
+}
+
+type panicking struct{}
+
+func (panicking) Observe(context.Context, limiter.Event) { panic("observer") }
+
+func TestPanicsOfHooksHarmNobody(t *testing.T) {
+	var told []error
+	l := configured(t, limiter.Config{Store: newStore(), Observer: panicking{}, Rules: []limiter.Rule{rule(t, "a", "1/1s")},
+		OnError: func(_ context.Context, err error) { told = append(told, err); panic("hook") }})
+	if got := admit(l); got != limiter.Pass {
+		t.Errorf("%s", got)
+	}
+	if got := admit(l); got != limiter.Refused {
+		t.Errorf("%s", got)
+	}
+	if len(told) != 2 || told[0].Error() != `Observer: panic: "observer"` {
+		t.Errorf("told %v", told)
+	}
+}

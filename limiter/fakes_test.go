@@ -1,0 +1,173 @@
+package limiter_test
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
+)
+
+// mapStore is the plainest store that holds the contract.
+type mapStore struct {
+	now func() time.Time
+
+	mu     sync.Mutex
+	states map[stateKey]*core.State
+	calls  int
+}
+
+type stateKey struct {
+	rule, key string
+	algorithm core.Algorithm
+}
+
+// epoch is when the clock of a store that does not tick stands.
+var epoch = time.Unix(1_800_000_000, 0)
+
+func newStore() *mapStore {
+	return &mapStore{now: func() time.Time { return epoch }, states: map[stateKey]*core.State{}}
+}
+
+// newTicking returns a store on the clock of the bubble that it is called in.
+func newTicking() *mapStore {
+	s := newStore()
+	s.now = time.Now
+	return s
+}
+
+func (s *mapStore) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := core.CheckOps(ops, out); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls++
+	var room [4]*core.State
+	states := room[:0]
+	for i := range ops {
+		k := stateKey{ops[i].Rule, ops[i].Key, ops[i].Limit.Algorithm}
+		if s.states[k] == nil {
+			s.states[k] = &core.State{}
+		}
+		states = append(states, s.states[k])
+	}
+	core.Decide(ops, states, s.now().UnixMicro(), out)
+	return nil
+}
+
+// brokenStore does what its function does.
+type brokenStore func() error
+
+func (s brokenStore) Apply(context.Context, []core.Op, []core.Decision) error { return s() }
+
+// fakeRequest is a GET by default.
+type fakeRequest struct {
+	ctx     context.Context
+	method  string
+	remote  string
+	headers map[string][]string
+}
+
+func (r *fakeRequest) Context() context.Context {
+	if r.ctx == nil {
+		return context.Background()
+	}
+	return r.ctx
+}
+
+func (r *fakeRequest) Method() string {
+	if r.method == "" {
+		return "GET"
+	}
+	return r.method
+}
+func (r *fakeRequest) Path() string                { return "/a" }
+func (r *fakeRequest) Route() string               { return "" }
+func (r *fakeRequest) RemoteAddr() string          { return cmp.Or(r.remote, "192.0.2.1:1234") }
+func (r *fakeRequest) Header(name string) []string { return r.headers[name] }
+
+// everyone is a key function under which all count together.
+func everyone(core.Request) (string, bool) { return "k", true }
+
+// byHeader counts by the first X-Key line.
+func byHeader(r core.Request) (string, bool) {
+	lines := r.Header("X-Key")
+	if len(lines) == 0 {
+		return "", true
+	}
+	return lines[0], true
+}
+
+func keyed(key string) *fakeRequest {
+	return &fakeRequest{headers: map[string][]string{"X-Key": {key}}}
+}
+
+func limit(t testing.TB, text string) core.Limit {
+	t.Helper()
+	l, err := core.ParseLimit(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func rule(t testing.TB, name, text string) limiter.Rule {
+	t.Helper()
+	return limiter.Rule{Name: name, Limit: limit(t, text), Key: everyone}
+}
+
+func newLimiter(t testing.TB, s core.Store, rules ...limiter.Rule) *limiter.Limiter {
+	t.Helper()
+	return configured(t, limiter.Config{Store: s, Rules: rules})
+}
+
+func configured(t testing.TB, c limiter.Config) *limiter.Limiter {
+	t.Helper()
+	l, err := limiter.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// admit admits one request, ends it with 200 and returns what became of it.
+func admit(l *limiter.Limiter) limiter.Outcome {
+	a := l.Admit(&fakeRequest{})
+	defer a.Done(200)
+	return a.Outcome()
+}
+
+// left is how many units the key has left under each rule.
+func left(t testing.TB, l *limiter.Limiter, key string) []int64 {
+	t.Helper()
+	list, err := l.Peek(context.Background(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n []int64
+	for _, d := range list {
+		n = append(n, d.Decision.Remaining)
+	}
+	return n
+}
+
+// wantLeft fails unless the key has exactly want left.
+func wantLeft(t testing.TB, l *limiter.Limiter, key string, want ...int64) {
+	t.Helper()
+	got := left(t, l, key)
+	if len(got) != len(want) {
+		t.Fatalf("%d rules, want %d", len(got), len(want))
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("rule %d has %d left, want %d", i, got[i], want[i])
+		}
+	}
+}

@@ -1,0 +1,239 @@
+package limiter_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"regexp"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
+)
+
+func TestLeaseIdsAreFreshAndOnlyMadeWhenNeeded(t *testing.T) {
+	ids := map[string]bool{}
+	form := regexp.MustCompile(`^[0-9a-f]{32}$`)
+	l := newLimiter(t, storeFunc(func(_ context.Context, ops []core.Op, out []core.Decision) error {
+		if ops[0].Lease != "" {
+			t.Errorf("a lease %q without need", ops[0].Lease)
+		}
+		if ops[1].Lease != ops[2].Lease || !form.MatchString(ops[1].Lease) {
+			t.Errorf("leases %q and %q", ops[1].Lease, ops[2].Lease)
+		}
+		ids[ops[1].Lease] = true
+		return nothing{}.Apply(context.Background(), ops, out)
+	}), rule(t, "a", "1/1s"), rule(t, "b", "1 concurrent ttl=1s"), rule(t, "c", "1 concurrent ttl=1s"))
+	for range 1000 {
+		if _, err := l.Take(context.Background(), "k", 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(ids) != 1000 {
+		t.Errorf("%d ids, want 1000", len(ids))
+	}
+}
+
+func TestReleaseIsDoneOnceAndRenewKnows(t *testing.T) {
+	s := newStore()
+	l := newLimiter(t, s, rule(t, "flight", "2 concurrent ttl=1m"), rule(t, "all", "9/1m fixed-window"))
+	ctx := context.Background()
+	g, _ := l.Take(ctx, "k", 1)
+	wantLeft(t, l, "k", 1, 8)
+	if held, err := g.Renew(ctx); !held || err != nil {
+		t.Errorf("held %t, %v", held, err)
+	}
+	wantLeft(t, l, "k", 1, 8)
+	for range 2 {
+		if err := g.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+		wantLeft(t, l, "k", 2, 8)
+	}
+	calls := s.calls
+	if held, err := g.Renew(ctx); held || err != nil || s.calls != calls {
+		t.Errorf("held %t, %v after %d calls", held, err, s.calls-calls)
+	}
+	if err := g.Refund(ctx); err != nil {
+		t.Fatal(err)
+	}
+	wantLeft(t, l, "k", 2, 9)
+}
+
+func TestAReleaseThatFailedCanBeRepeated(t *testing.T) {
+	s, down := newStore(), false
+	l := newLimiter(t, storeFunc(func(ctx context.Context, ops []core.Op, out []core.Decision) error {
+		if down {
+			return errDown
+		}
+		return s.Apply(ctx, ops, out)
+	}), rule(t, "flight", "2 concurrent ttl=1m"))
+	g, _ := l.Take(context.Background(), "k", 1)
+	down = true
+	if err := g.Release(context.Background()); !errors.Is(err, errDown) {
+		t.Fatal(err)
+	}
+	down = false
+	wantLeft(t, l, "k", 1)
+	if err := g.Release(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	wantLeft(t, l, "k", 2)
+}
+
+func TestALeaseThatAnotherHasTakenIsNotHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, newTicking(), rule(t, "flight", "1 concurrent ttl=1s"))
+		g, _ := l.Take(t.Context(), "k", 1)
+		time.Sleep(time.Second)
+		h, _ := l.Take(t.Context(), "k", 1)
+		if !h.Allowed() {
+			t.Fatal("an expired lease is held")
+		}
+		if held, err := g.Renew(t.Context()); held || err != nil {
+			t.Errorf("held %t, %v", held, err)
+		}
+		if err := g.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wantLeft(t, l, "k", 0)
+	})
+}
+
+func TestARequestHoldsItsLeaseForAsLongAsItLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, newTicking(), rule(t, "flight", "1 concurrent ttl=3s"))
+		a := l.Admit(&fakeRequest{})
+		if !a.HoldsLeases() || !a.NeedsContext() {
+			t.Error("the adapter is not told")
+		}
+		for range 100 {
+			time.Sleep(time.Second)
+			wantLeft(t, l, "k", 0)
+		}
+		a.Done(200)
+		wantLeft(t, l, "k", 1)
+		if a.Renewing() {
+			t.Error("the renewal goes on")
+		}
+	})
+}
+
+func TestARefusedRequestHoldsNoLease(t *testing.T) {
+	l := newLimiter(t, newStore(), rule(t, "flight", "5 concurrent ttl=3s"), rule(t, "rate", "1/1h"))
+	a := l.Admit(&fakeRequest{})
+	b := l.Admit(&fakeRequest{})
+	if b.Outcome() != limiter.Refused || b.HoldsLeases() || b.NeedsContext() {
+		t.Errorf("%s, holds %t", b.Outcome(), b.HoldsLeases())
+	}
+	wantLeft(t, l, "k", 4, 0)
+	b.Done(429)
+	a.Done(200)
+	wantLeft(t, l, "k", 5, 0)
+}
+
+func TestARenewalThatMeetsAReleaseLeavesNothingHeld(t *testing.T) {
+	s := newStore()
+	var g *limiter.Grant
+	l := newLimiter(t, storeFunc(func(ctx context.Context, ops []core.Op, out []core.Decision) error {
+		if g != nil && ops[0].Verb == core.Take {
+			renewed := g
+			g = nil
+			if err := renewed.Release(ctx); err != nil { // overtakes the renewal
+				t.Error(err)
+			}
+		}
+		return s.Apply(ctx, ops, out)
+	}), rule(t, "flight", "1 concurrent ttl=1h"))
+	lease, _ := l.Take(context.Background(), "k", 1)
+	g = lease
+	if held, err := lease.Renew(context.Background()); held || err != nil {
+		t.Errorf("held %t, %v", held, err)
+	}
+	wantLeft(t, l, "k", 1)
+}
+
+func TestAConnectionTakenOverHoldsTheLeaseUntilItIsClosed(t *testing.T) {
+	for _, closedFirst := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLimiter(t, newTicking(), rule(t, "flight", "1 concurrent ttl=3s"))
+			a := l.Admit(&fakeRequest{})
+			near, far := net.Pipe()
+			defer far.Close()
+			c := a.HoldConn(near)
+			if closedFirst {
+				_ = c.Close()
+				wantLeft(t, l, "k", 1)
+				if a.Renewing() {
+					t.Error("the renewal goes on")
+				}
+				a.Done(101)
+			} else {
+				a.Done(101)
+				for range 20 {
+					time.Sleep(time.Second)
+					wantLeft(t, l, "k", 0)
+				}
+				_, _ = c.Close(), c.Close()
+			}
+			wantLeft(t, l, "k", 1)
+			if a.Renewing() {
+				t.Error("the renewal goes on")
+			}
+		})
+	}
+}
+
+func TestAConnectionWithoutLeasesStaysItself(t *testing.T) {
+	l := newLimiter(t, newStore(), rule(t, "a", "1/1s"))
+	a := l.Admit(&fakeRequest{})
+	defer a.Done(101)
+	near, far := net.Pipe()
+	defer far.Close()
+	defer near.Close()
+	if a.HoldConn(near) != near {
+		t.Error("wrapped")
+	}
+}
+
+func TestALeaseOutlastsTheWaitForAnotherRule(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, newTicking(), rule(t, "flight", "2 concurrent ttl=1s"), waiting(t, "smooth", "1/10s burst=1", time.Minute))
+		admit(l)
+		a := l.Admit(&fakeRequest{}) // the lease expires meanwhile, and is taken anew
+		if a.Outcome() != limiter.Pass || a.Grant().Waited() != 10*time.Second {
+			t.Errorf("%s after %s", a.Outcome(), a.Grant().Waited())
+		}
+		wantLeft(t, l, "k", 1, 0)
+		a.Done(200)
+		wantLeft(t, l, "k", 2, 0)
+	})
+}
+
+func TestALeaseLostDuringAWaitIsARefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		flight, smooth := rule(t, "flight", "1 concurrent ttl=1s"), waiting(t, "smooth", "1/10s burst=1", time.Minute)
+		smooth.Key = func(r core.Request) (string, bool) { return "k", r.Method() == "GET" }
+		l := newLimiter(t, newTicking(), flight, smooth)
+		admit(l)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			a := l.Admit(&fakeRequest{})
+			defer a.Done(429)
+			if v := a.Violated(); a.Outcome() != limiter.Refused || len(v) != 1 || v[0] != "flight" || a.RetryAfter() != 1 {
+				t.Errorf("%s by %v, retry after %d", a.Outcome(), v, a.RetryAfter())
+			}
+		})
+		time.Sleep(5 * time.Second)
+		b := l.Admit(&fakeRequest{method: "POST"})
+		if b.Outcome() != limiter.Pass {
+			t.Errorf("%s", b.Outcome())
+		}
+		wg.Wait()
+		b.Done(200)
+		wantLeft(t, l, "k", 1, 1) // and the slot was given back
+	})
+}

@@ -1,0 +1,84 @@
+package limiter
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/textform"
+	"runtime/debug"
+	"time"
+)
+
+// Observer is told of decisions, for metrics and logs. It is called in the
+// goroutine of the request and must be quick and safe for concurrent use.
+type Observer interface {
+	Observe(ctx context.Context, e Event)
+}
+
+// Event is what one rule decided about one request, or that nobody could. It
+// never holds a key or anything else that a client sent.
+type Event struct {
+	// Rule is the rule's name, and "" if Err is about no single rule.
+	Rule string
+
+	// OnLimit tells what a Decision that is not Allowed leads to.
+	OnLimit Overflow
+
+	Decision core.Decision
+
+	// Outcome is that of the whole request.
+	Outcome Outcome
+
+	// Waited is how long the request waited for its turn.
+	Waited time.Duration
+
+	// Err tells why nobody could decide. There is no Decision then.
+	Err error
+}
+
+// PanicError is a panic of a function that the program gave to the limiter, or
+// of its store.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+// Error is one line, whatever the panic's value is.
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("panic: %q", textform.Clip(fmt.Sprint(e.Value)))
+}
+
+// Unwrap returns the panic's value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+func panicked(value any) error { return &PanicError{value, debug.Stack()} }
+
+// report tells OnError. A panic in there ends there: nobody is left to tell.
+func (l *Limiter) report(ctx context.Context, err error) {
+	if l.onError == nil || err == nil {
+		return
+	}
+	defer func() { _ = recover() }()
+	l.onError(ctx, err)
+}
+
+// observe tells the Observer, which is not nil, what became of the grant.
+func (l *Limiter) observe(ctx context.Context, g *Grant) {
+	defer func() {
+		if v := recover(); v != nil {
+			l.report(ctx, fmt.Errorf("Observer: %w", panicked(v)))
+		}
+	}()
+	if err := cmp.Or(g.err, g.skipped); err != nil {
+		l.observer.Observe(ctx, Event{Rule: ruleOf(err), Outcome: g.outcome(), Err: err})
+	}
+	for i := range g.calls {
+		r := g.calls[i].rule
+		l.observer.Observe(ctx, Event{Rule: r.Name, OnLimit: r.OnLimit, Decision: g.decision(i),
+			Outcome: g.outcome(), Waited: g.waited})
+	}
+}

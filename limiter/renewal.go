@@ -1,0 +1,105 @@
+package limiter
+
+import (
+	"context"
+	"github.com/headgate/headgate/core"
+	"net"
+	"sync"
+	"time"
+)
+
+// renewal keeps the leases of a request from expiring for as long as it lasts,
+// so that their Period matters only when the process dies. It is a timer, which
+// ends with Done, or with the connection that outlives it.
+type renewal struct {
+	mu    sync.Mutex
+	timer *time.Timer
+	every time.Duration
+	ctx   context.Context
+	grant *Grant
+	held  bool // by a connection
+}
+
+// renewals is how many times in a Period a lease is renewed.
+const renewals = 3
+
+func (r *renewal) start(ctx context.Context, g *Grant) {
+	every := core.MaxPeriod
+	for i := range g.ops {
+		if g.leased(i) {
+			every = min(every, g.ops[i].Limit.Period/renewals)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ctx, r.grant, r.every = ctx, g, every
+	r.timer = time.AfterFunc(every, r.renew)
+}
+
+func (r *renewal) renew() {
+	ctx, cancel := tidying(r.ctx)
+	defer cancel()
+	_, err := r.grant.Renew(ctx)
+	r.grant.limiter.report(ctx, err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.timer != nil {
+		r.timer.Reset(r.every)
+	}
+}
+
+// finish ends the renewal, unless a connection holds on to the leases.
+func (r *renewal) finish() (holding bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.held {
+		r.stop()
+	}
+	return r.held
+}
+
+func (r *renewal) stop() {
+	if r.timer != nil {
+		r.timer.Stop()
+		r.timer = nil
+	}
+}
+
+// HoldConn returns a connection that works as c, which the handler has taken
+// over, and keeps the leases of the request until it is closed. Without leases
+// it returns c itself.
+func (a *Admission) HoldConn(c net.Conn) net.Conn {
+	if !a.HoldsLeases() {
+		return c
+	}
+	a.renewal.mu.Lock()
+	defer a.renewal.mu.Unlock()
+	a.renewal.held = true
+	return &heldConn{Conn: c, admission: a}
+}
+
+// heldConn releases the leases of a request when it is closed.
+type heldConn struct {
+	net.Conn
+	admission *Admission
+	release   sync.Once
+}
+
+// NetConn returns the connection underneath, as [crypto/tls.Conn] does.
+func (c *heldConn) NetConn() net.Conn { return c.Conn }
+
+// Close closes the connection and releases the leases.
+func (c *heldConn) Close() error {
+	err := c.Conn.Close()
+	c.release.Do(c.admission.letGo)
+	return err
+}
+
+func (a *Admission) letGo() {
+	a.renewal.mu.Lock()
+	a.renewal.stop()
+	a.renewal.mu.Unlock()
+	ctx, cancel := tidying(a.ctx)
+	defer cancel()
+	a.grant.letGo(ctx)
+}

@@ -1,0 +1,98 @@
+package limiter
+
+import (
+	"errors"
+	"fmt"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/textform"
+)
+
+// Rule says how much is allowed to whom, and what happens beyond.
+//
+// Its functions are called for every request, from many goroutines. A panic in
+// one of them is an error under OnStoreError, never a crash.
+type Rule struct {
+	// Name identifies the rule in headers, bodies, events and in what the
+	// store keeps: counts outlive a change of everything but the name and the
+	// algorithm. It has at most 64 bytes: a letter a to z, then letters, digits
+	// and "_", ".", "-".
+	Name string
+
+	Limit core.Limit
+
+	// Key tells whom the request is counted against. It must not be nil.
+	Key core.KeyFunc
+
+	// Cost tells how many units the request takes; nil means 1. A request that
+	// costs 0 passes uncounted.
+	Cost func(core.Request) int64
+
+	OnLimit Overflow
+
+	// OnStoreError says what happens when nobody can decide under this rule;
+	// the zero value leaves that to Config.OnStoreError. Of several rules that
+	// apply to a request, one that is FailClosed turns it away; otherwise those
+	// decide under which somebody can. Shadow rules turn nobody away.
+	OnStoreError Failure
+
+	// RefundIf tells, once the answer's status is known, whether the units are
+	// given back; nil means never.
+	RefundIf func(status int) bool
+
+	// Override gives a key a limit of its own, if it returns true. A limit
+	// that is not valid is an error under OnStoreError.
+	Override func(key string) (core.Limit, bool)
+}
+
+// RuleError is a mistake in one rule.
+type RuleError struct {
+	Rule  string // the rule's name
+	Index int    // its place in Config.Rules
+	Err   error
+}
+
+// Error names the rule and the mistake in one line.
+func (e *RuleError) Error() string {
+	return fmt.Sprintf("rule %d %q: %v", e.Index, textform.Clip(e.Rule), e.Err)
+}
+
+// Unwrap returns Err.
+func (e *RuleError) Unwrap() error { return e.Err }
+
+// maxName is the most bytes of a rule's name.
+const maxName = 64
+
+// faults lists everything that is wrong with the rule by itself.
+func (r *Rule) faults(f *failing) []error {
+	var errs []error
+	if !nameIsValid(r.Name) {
+		errs = append(errs, fmt.Errorf("the name is not 1 to %d of a-z, 0-9, _, . and -, a letter first", maxName))
+	}
+	if r.Key == nil {
+		errs = append(errs, errors.New("the Key function is nil"))
+	}
+	if err := r.Limit.Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	if err := r.OnLimit.check(); err != nil {
+		errs = append(errs, err)
+	}
+	if err := f.fault(r.OnStoreError); err != nil {
+		errs = append(errs, err)
+	}
+	return errs
+}
+
+func nameIsValid(s string) bool {
+	if s == "" || len(s) > maxName || s[0] < 'a' || s[0] > 'z' {
+		return false
+	}
+	for _, c := range []byte(s) {
+		switch {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '_', c == '.', c == '-':
+		default:
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,67 @@
+package limiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"github.com/headgate/headgate/internal/textform"
+	"sync/atomic"
+	"time"
+)
+
+// MaxTarpit is the longest delay of [Tarpit].
+const MaxTarpit = time.Minute
+
+// Tarpit holds a request for delay before it answers with then, so that a
+// client which does not heed Retry-After gets slower. delay is above 0 and at
+// most [MaxTarpit]. At most most requests are held at the same time, 1 or more;
+// beyond them, and when the client has left or the limiter is closed, the answer
+// comes at once. A held request costs its goroutine and its connection.
+//
+// The error lists every mistake. Each template that Tarpit returns counts for
+// itself.
+func Tarpit(delay time.Duration, most int, then Template) (Template, error) {
+	var errs []error
+	if delay <= 0 || delay > MaxTarpit {
+		errs = append(errs, fmt.Errorf("Tarpit: the delay %s is not above 0 and at most %s", delay, textform.Duration(MaxTarpit)))
+	}
+	if most < 1 {
+		errs = append(errs, fmt.Errorf("Tarpit: most %d is below 1", most))
+	}
+	if then == nil {
+		errs = append(errs, errors.New("Tarpit: then is nil"))
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	t := &tarpit{delay: delay, most: int64(most), then: then}
+	return t.answer, nil
+}
+
+// MustTarpit is [Tarpit] for program text. It panics where that returns an
+// error.
+func MustTarpit(delay time.Duration, most int, then Template) Template {
+	return must(Tarpit(delay, most, then))
+}
+
+type tarpit struct {
+	delay time.Duration
+	most  int64
+	then  Template
+	held  atomic.Int64
+}
+
+func (t *tarpit) answer(a *Admission) Answer {
+	t.hold(a.ctx, a.grant.limiter)
+	return t.then(a)
+}
+
+func (t *tarpit) hold(ctx context.Context, l *Limiter) {
+	if l == nil || ctx == nil {
+		return
+	}
+	defer t.held.Add(-1)
+	if t.held.Add(1) <= t.most {
+		_ = l.sleep(ctx, t.delay) // what ended it makes no difference
+	}
+}

@@ -1,0 +1,383 @@
+package limiter_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
+)
+
+// waiting is a rule whose requests wait up to a span.
+func waiting(t *testing.T, name, text string, most time.Duration) limiter.Rule {
+	t.Helper()
+	return withOnLimit(rule(t, name, text), limiter.Wait(most))
+}
+
+// arrival is what became of one request, and when.
+type arrival struct {
+	outcome limiter.Outcome
+	after   time.Duration
+}
+
+// crowd has n requests arrive at once and returns what became of them, by
+// time.
+func crowd(l *limiter.Limiter, n int, r core.Request) []arrival {
+	var (
+		mu   sync.Mutex
+		wg   sync.WaitGroup
+		list []arrival
+	)
+	start := time.Now()
+	for range n {
+		wg.Go(func() {
+			a := l.Admit(r)
+			defer a.Done(200)
+			mu.Lock()
+			defer mu.Unlock()
+			list = append(list, arrival{a.Outcome(), time.Since(start)})
+		})
+	}
+	wg.Wait()
+	return list
+}
+
+// tally counts arrivals.
+func tally(list []arrival) map[arrival]int {
+	n := map[arrival]int{}
+	for _, a := range list {
+		n[a]++
+	}
+	return n
+}
+
+func wantTally(t *testing.T, got []arrival, want map[arrival]int) {
+	t.Helper()
+	have := tally(got)
+	for a, n := range want {
+		if have[a] != n {
+			t.Errorf("%s after %s: %d, want %d", a.outcome, a.after, have[a], n)
+		}
+	}
+	if len(have) != len(want) {
+		t.Errorf("got %v", have)
+	}
+}
+
+func TestBookedSlotsComeAtTheirExactInstants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, newTicking(), waiting(t, "a", "10/1s burst=2", 300*time.Millisecond))
+		wantTally(t, crowd(l, 8, &fakeRequest{}), map[arrival]int{
+			{limiter.Pass, 0}:                      2,
+			{limiter.Pass, 100 * time.Millisecond}: 1,
+			{limiter.Pass, 200 * time.Millisecond}: 1,
+			{limiter.Pass, 300 * time.Millisecond}: 1,
+			{limiter.Refused, 0}:                   3,
+		})
+	})
+}
+
+func TestTheOtherAlgorithmsAskAgainWhenTheyMayBeLetIn(t *testing.T) {
+	for _, text := range []string{"2/1s fixed-window", "2/1s sliding-log", "2/1s token-bucket"} {
+		t.Run(text, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLimiter(t, newTicking(), waiting(t, "a", text, 2*time.Second))
+				got := crowd(l, 8, &fakeRequest{})
+				wantTally(t, got, map[arrival]int{
+					{limiter.Pass, 0}:                  2,
+					{limiter.Pass, 1 * time.Second}:    2,
+					{limiter.Pass, 2 * time.Second}:    2,
+					{limiter.Refused, 2 * time.Second}: 2,
+				})
+			})
+		})
+	}
+}
+
+func TestThereIsRoomForExactlySoManyWaiters(t *testing.T) {
+	rows := []struct {
+		name         string
+		all, per     int
+		keys         []string
+		first, later int // who passes at once, who waits, per key
+	}{
+		{"in all", 3, 100, []string{"a"}, 1, 3},
+		{"per key", 100, 2, []string{"a", "b"}, 1, 2},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := waiting(t, "a", "1/1s fixed-window", time.Second)
+				r.Key = byHeader
+				l := configured(t, limiter.Config{Store: newTicking(), Rules: []limiter.Rule{r}, MaxWaiters: row.all, MaxWaitersPerKey: row.per})
+				got := map[string][]arrival{}
+				var mu sync.Mutex
+				var wg sync.WaitGroup
+				for _, key := range row.keys {
+					wg.Go(func() {
+						list := crowd(l, 10, keyed(key))
+						mu.Lock()
+						defer mu.Unlock()
+						got[key] = list
+					})
+				}
+				wg.Wait()
+				time.Sleep(time.Second)
+				again := crowd(l, 10, keyed("a")) // there is room again
+				if n := tally(again)[arrival{limiter.Refused, time.Second}]; n != row.later-1 {
+					t.Errorf("%d waited in vain the second time, want %d", n, row.later-1)
+				}
+				for _, key := range row.keys {
+					wantTally(t, got[key], map[arrival]int{
+						{limiter.Pass, 0}:              row.first,
+						{limiter.Refused, 0}:           10 - row.first - row.later,
+						{limiter.Pass, time.Second}:    1,
+						{limiter.Refused, time.Second}: row.later - 1,
+					})
+				}
+			})
+		})
+	}
+}
+
+func TestAFullQueueBooksNothing(t *testing.T) {
+	for _, c := range []limiter.Config{{MaxWaiters: 2}, {MaxWaitersPerKey: 2}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newTicking()
+			c.Store, c.Rules = s, []limiter.Rule{waiting(t, "a", "1/1s burst=1", time.Minute)}
+			l := configured(t, c)
+			var wg sync.WaitGroup
+			for range 3 { // one passes, two wait
+				wg.Go(func() { admit(l) })
+				synctest.Wait()
+			}
+			before := s.calls
+			for range 5 {
+				a := l.Admit(&fakeRequest{})
+				if a.Outcome() != limiter.Refused || a.RetryAfter() != 3 {
+					t.Errorf("%s, retry after %d", a.Outcome(), a.RetryAfter())
+				}
+				a.Done(429)
+			}
+			if s.calls != before+5 {
+				t.Errorf("%d calls for 5 refusals", s.calls-before)
+			}
+			wg.Wait()
+		})
+	}
+}
+
+func TestWhoFindsNoRoomAfterBookingPaysNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTicking()
+		far := storeFunc(func(ctx context.Context, ops []core.Op, out []core.Decision) error {
+			defer time.Sleep(10 * time.Millisecond) // so that both book before one waits
+			return s.Apply(ctx, ops, out)
+		})
+		l := configured(t, limiter.Config{Store: far, MaxWaiters: 1, Rules: []limiter.Rule{
+			waiting(t, "smooth", "1/1s burst=1", time.Minute), rule(t, "day", "9/1d fixed-window")}})
+		admit(l)
+		passed := 0
+		for _, a := range crowd(l, 2, &fakeRequest{}) {
+			if a.outcome == limiter.Pass {
+				passed++
+			}
+		}
+		if passed != 1 || left(t, l, "k")[1] != 7 {
+			t.Errorf("%d passed, %d left", passed, left(t, l, "k")[1])
+		}
+	})
+}
+
+func TestAClientThatLeavesGivesItsSlotBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, newTicking(), waiting(t, "a", "1/1s burst=1", time.Minute), rule(t, "day", "9/1d fixed-window"))
+		admit(l)
+		ctx, leave := context.WithCancel(t.Context())
+		start := time.Now()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			a := l.Admit(&fakeRequest{ctx: ctx})
+			defer a.Done(200)
+			if a.Outcome() != limiter.Refused || time.Since(start) != 400*time.Millisecond {
+				t.Errorf("%s after %s", a.Outcome(), time.Since(start))
+			}
+		})
+		synctest.Wait()
+		wantLeft(t, l, "k", 0, 7)
+		time.Sleep(400 * time.Millisecond)
+		leave()
+		wg.Wait()
+		wantLeft(t, l, "k", 0, 8)
+		// The slot of the one who left is the next one's.
+		a := l.Admit(&fakeRequest{})
+		defer a.Done(200)
+		if a.Outcome() != limiter.Pass || time.Since(start) != time.Second {
+			t.Errorf("%s after %s", a.Outcome(), time.Since(start))
+		}
+		wantLeft(t, l, "k", 0, 7)
+	})
+}
+
+func TestWhoCannotBeServedInTimeIsRefusedAtOnce(t *testing.T) {
+	rows := []struct {
+		name     string
+		limit    string
+		deadline time.Duration
+		want     arrival
+	}{
+		{"booked before the deadline", "1/1s", 1001 * time.Millisecond, arrival{limiter.Pass, time.Second}},
+		{"booked at the deadline", "1/1s", time.Second, arrival{limiter.Refused, 0}},
+		{"window before the deadline", "1/1s fixed-window", 1001 * time.Millisecond, arrival{limiter.Pass, time.Second}},
+		{"window at the deadline", "1/1s fixed-window", time.Second, arrival{limiter.Refused, 0}},
+		{"longest wait", "1/5s", time.Hour, arrival{limiter.Pass, 5 * time.Second}},
+		{"beyond the longest wait", "1/5001ms", time.Hour, arrival{limiter.Refused, 0}},
+		{"window beyond the longest wait", "1/5001ms fixed-window", time.Hour, arrival{limiter.Refused, 0}},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLimiter(t, newTicking(), waiting(t, "a", row.limit, 5*time.Second))
+				admit(l)
+				ctx, cancel := context.WithTimeout(t.Context(), row.deadline)
+				defer cancel()
+				if got := crowd(l, 1, &fakeRequest{ctx: ctx}); got[0] != row.want {
+					t.Errorf("got %+v, want %+v", got[0], row.want)
+				}
+			})
+		})
+	}
+}
+
+func TestNobodyWaitsWhenAnotherRuleRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTicking()
+		l := newLimiter(t, s, waiting(t, "slow", "1/1s fixed-window", time.Minute), waiting(t, "smooth", "1/1s", time.Minute),
+			rule(t, "hard", "1/1m fixed-window"))
+		admit(l)
+		before := s.calls
+		got := crowd(l, 1, &fakeRequest{})
+		if got[0] != (arrival{limiter.Refused, 0}) || s.calls != before+1 {
+			t.Errorf("%+v after %d calls", got[0], s.calls-before)
+		}
+		wantLeft(t, l, "k", 0, 0, 0)
+	})
+}
+
+func TestCloseEndsAllWaitsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, newTicking(), waiting(t, "a", "1/1h burst=5", time.Hour))
+		for range 5 {
+			admit(l)
+		}
+		done := make(chan []arrival, 1)
+		go func() { done <- crowd(l, 1, &fakeRequest{}) }()
+		synctest.Wait()
+		time.Sleep(time.Second)
+		if err := errors.Join(l.Close(), l.Close()); err != nil {
+			t.Fatal(err)
+		}
+		wantTally(t, <-done, map[arrival]int{{limiter.Refused, time.Second}: 1})
+		wantTally(t, crowd(l, 3, &fakeRequest{}), map[arrival]int{{limiter.Refused, 0}: 3})
+	})
+}
+
+func TestWaitWaitsForEveryRuleThatRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, newTicking(), rule(t, "window", "1/2s fixed-window"), rule(t, "smooth", "1/3s"),
+			withOnLimit(rule(t, "dark", "1/30s"), limiter.Shadow))
+		ctx := t.Context()
+		start := time.Now()
+		for i, want := range []time.Duration{0, 3 * time.Second, 6 * time.Second} {
+			g, err := l.Wait(ctx, "k", 1, time.Minute)
+			if err != nil || !g.Allowed() || time.Since(start) != want {
+				t.Errorf("turn %d: allowed %t, %v after %s, want %s", i, g.Allowed(), err, time.Since(start), want)
+			}
+		}
+		g, err := l.Wait(ctx, "k", 1, 2999*time.Millisecond)
+		if err != nil || g.Allowed() || time.Since(start) != 6*time.Second {
+			t.Errorf("allowed %t, %v after %s", g.Allowed(), err, time.Since(start))
+		}
+	})
+}
+
+func TestTheDecisionOfAWaitIsThatOfItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := configured(t, limiter.Config{Store: newTicking(), Headers: limiter.XRateLimitDelta | limiter.Draft8,
+			Rules: []limiter.Rule{waiting(t, "smooth", "1/10s burst=1", time.Minute), rule(t, "window", "9/1m fixed-window")}})
+		admit(l)
+		start := time.Now()
+		a := l.Admit(&fakeRequest{})
+		defer a.Done(200)
+		d := a.Grant().Decisions()[0].Decision
+		if d.Wait != 0 || d.ResetAfter != 10*time.Second || d.At != start.Add(10*time.Second).UnixMicro() {
+			t.Errorf("%+v", d)
+		}
+		if a.Grant().Waited() != 10*time.Second {
+			t.Errorf("waited %s", a.Grant().Waited())
+		}
+		want := "X-Ratelimit-Limit: 1\nX-Ratelimit-Remaining: 0\nX-Ratelimit-Reset: 10\n" +
+			"Ratelimit-Policy: \"smooth\";q=1;w=10, \"window\";q=9;w=60\nRatelimit: \"smooth\";r=0;t=10, \"window\";r=7;t=50\n"
+		if got := lines(a); got != want {
+			t.Errorf("got\n%swant\n%s", got, want)
+		}
+	})
+}
+
+func TestWaitSaysWhyItEndedBeforeItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, newTicking(), rule(t, "a", "1/1m"))
+		gone := errors.New("gone")
+		if _, err := l.Take(t.Context(), "k", 1); err != nil {
+			t.Fatal(err)
+		}
+		ctx, leave := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { leave(gone) })
+		g, err := l.Wait(ctx, "k", 1, time.Hour)
+		if !errors.Is(err, gone) || g.Allowed() || g.Violated()[0] != "a" {
+			t.Errorf("allowed %t, %v", g.Allowed(), err)
+		}
+		time.AfterFunc(time.Second, func() { _ = l.Close() })
+		g, err = l.Wait(t.Context(), "k", 1, time.Hour)
+		if !errors.Is(err, limiter.ErrClosed) || g.Allowed() {
+			t.Errorf("allowed %t, %v", g.Allowed(), err)
+		}
+	})
+}
+
+func TestWaitRefusesSpansThatAreNone(t *testing.T) {
+	l := newLimiter(t, newStore(), rule(t, "a", "1/1m"))
+	for _, most := range []time.Duration{0, -1, time.Hour + 1} {
+		if g, err := l.Wait(context.Background(), "k", 1, most); !errors.Is(err, core.ErrOp) || g.Allowed() {
+			t.Errorf("%s: %v", most, err)
+		}
+	}
+	wantLeft(t, l, "k", 1)
+}
+
+func TestAStoreThatFailsDuringAWaitIsAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		s := newTicking()
+		l := configured(t, limiter.Config{OnStoreError: limiter.FailClosed,
+			Rules: []limiter.Rule{waiting(t, "a", "1/1s fixed-window", time.Minute)},
+			Store: storeFunc(func(ctx context.Context, ops []core.Op, out []core.Decision) error {
+				if calls++; calls > 2 {
+					return errDown
+				}
+				return s.Apply(ctx, ops, out)
+			})})
+		admit(l)
+		wantTally(t, crowd(l, 1, &fakeRequest{}), map[arrival]int{{limiter.Failed, time.Second}: 1})
+	})
+}
+
+type storeFunc func(context.Context, []core.Op, []core.Decision) error
+
+func (f storeFunc) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
+	return f(ctx, ops, out)
+}

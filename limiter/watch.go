@@ -1,0 +1,195 @@
+package limiter
+
+import (
+	"github.com/headgate/headgate/core"
+	"net/netip"
+	"reflect"
+	"runtime"
+	"strings"
+	"sync/atomic"
+)
+
+const (
+	// watched is how many requests under a rule are looked at for a mistake.
+	watched = 1000
+
+	// watchedInAll bounds how long a limiter looks, whatever becomes of rules
+	// that hardly any request is about.
+	watchedInAll = 10 * watched
+
+	// maxCompared is how many bytes of a key are kept to compare others with.
+	maxCompared = 256
+)
+
+// watch looks at the first requests under a set of rules. When it is over it
+// costs a request one atomic load.
+type watch struct {
+	on        atomic.Bool
+	left      atomic.Int64 // requests
+	undecided atomic.Int64 // rules
+}
+
+// keyWatch looks at the first keys of one rule.
+type keyWatch struct {
+	seen    atomic.Int64
+	first   atomic.Pointer[string]
+	several atomic.Bool
+}
+
+// begin starts to watch n rules.
+func (w *watch) begin(n int) {
+	w.left.Store(watchedInAll)
+	w.undecided.Store(int64(n))
+	w.on.Store(n > 0)
+}
+
+// look examines a request and the keys that it is counted by.
+func (l *Limiter) look(r core.Request, g *Grant) {
+	w := &g.set.watch
+	if w.left.Add(-1) < 0 {
+		w.on.Store(false)
+		return
+	}
+	from := originOf(r)
+	for i := range g.ops {
+		rule, key := g.calls[i].rule, g.ops[i].Key
+		if from.isUnheededBy(key) {
+			l.Warn(core.Finding{Code: CodeUnheeded, Rule: rule.Name, Text: "a proxy forwards the addresses of callers, but the rule counts by the " +
+				"address of the proxy: all callers share its limit; use keyfuncs.ForwardedIP, and name this peer in Trusted if it is a proxy"})
+		}
+		if rule.watch.ends(key) {
+			l.judge(rule, key, from)
+			if w.undecided.Add(-1) == 0 {
+				w.on.Store(false)
+			}
+		}
+	}
+}
+
+// ends takes note of the key, and tells that it was the last to be looked at.
+func (w *keyWatch) ends(key string) bool {
+	if w.seen.Load() >= watched {
+		return false
+	}
+	key = key[:min(len(key), maxCompared)]
+	if !w.several.Load() {
+		if w.first.Load() == nil {
+			mine := strings.Clone(key)
+			w.first.CompareAndSwap(nil, &mine)
+		}
+		w.several.CompareAndSwap(false, *w.first.Load() != key)
+	}
+	return w.seen.Add(1) == watched
+}
+
+// judge says what the keys of a rule have in common that should not be.
+func (l *Limiter) judge(r *activeRule, key string, from origin) {
+	if r.watch.several.Load() {
+		return
+	}
+	switch {
+	case key == "" && !isGlobal(r.Key):
+		l.Warn(core.Finding{Code: CodeOneKey, Rule: r.Name, Text: "the first 1000 requests all had the empty key: the key function could not tell " +
+			"callers apart; if one count for all is meant, use keyfuncs.Global"})
+	case from.peer.IsValid() && mentions(key, from.peer):
+		l.Warn(core.Finding{Code: CodeOneKey, Rule: r.Name, Text: "the first 1000 requests all came from one address: if that is a proxy, it has to " +
+			"forward the addresses of callers, and keyfuncs.ForwardedIP has to trust it"})
+	}
+}
+
+// global is the key function that means one key for all.
+const global = "github.com/headgate/headgate/keyfuncs.Global"
+
+// isGlobal knows the function by its name, as keyfuncs imports this package.
+func isGlobal(k core.KeyFunc) bool {
+	f := runtime.FuncForPC(reflect.ValueOf(k).Pointer())
+	return f != nil && f.Name() == global
+}
+
+// origin is where a request comes from.
+type origin struct {
+	peer      netip.Addr // of the connection
+	forwarded netip.Addr // the peer of the peer, as that one says
+}
+
+func originOf(r core.Request) origin {
+	from := origin{peer: address(r.RemoteAddr())}
+	if !from.peer.IsPrivate() && !from.peer.IsLoopback() && !from.peer.IsLinkLocalUnicast() {
+		return from
+	}
+	from.forwarded = address(last(r.Header("X-Forwarded-For")))
+	if !from.forwarded.IsValid() {
+		from.forwarded = address(forPart(last(r.Header("Forwarded"))))
+	}
+	return from
+}
+
+// isUnheededBy tells that the key is about the peer although the peer forwards
+// another address.
+func (o origin) isUnheededBy(key string) bool {
+	return o.forwarded.IsValid() && mentions(key, o.peer) && !mentions(key, o.forwarded)
+}
+
+// mentions tells whether the address, or its IPv6 network, stands in the key.
+func mentions(key string, a netip.Addr) bool {
+	if stands(key, a.String(), a) {
+		return true
+	}
+	network, _ := a.Prefix(64) // an error for IPv4
+	return a.Is6() && stands(key, network.String(), a)
+}
+
+// stands tells whether the text is in the key and not a part of another
+// address.
+func stands(key, text string, a netip.Addr) bool {
+	for from := 0; ; from++ {
+		at := strings.Index(key[from:], text)
+		if at < 0 {
+			return false
+		}
+		from += at
+		end := from + len(text)
+		if (from == 0 || !inAddress(key[from-1], a)) && (end == len(key) || !inAddress(key[end], a)) {
+			return true
+		}
+	}
+}
+
+func inAddress(c byte, a netip.Addr) bool {
+	switch {
+	case '0' <= c && c <= '9', c == '.':
+		return true
+	case a.Is4(): // may have a port
+		return false
+	}
+	return 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F' || c == ':'
+}
+
+// last is the last entry of a list that came in several lines.
+func last(lines []string) string {
+	if len(lines) == 0 {
+		return ""
+	}
+	line := lines[len(lines)-1]
+	return strings.TrimSpace(line[strings.LastIndexByte(line, ',')+1:])
+}
+
+// forPart is the address in an entry of Forwarded (RFC 7239).
+func forPart(entry string) string {
+	for part := range strings.SplitSeq(entry, ";") {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		if strings.EqualFold(name, "for") {
+			return strings.Trim(value, `"`)
+		}
+	}
+	return ""
+}
+
+// address reads an address with or without a port. What is none is not valid.
+func address(text string) netip.Addr {
+	if p, err := netip.ParseAddrPort(text); err == nil {
+		return p.Addr().Unmap().WithZone("")
+	}
+	a, _ := netip.ParseAddr(strings.Trim(text, "[]"))
+	return a.Unmap().WithZone("")
+}
