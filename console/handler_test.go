@@ -60,7 +60,7 @@ func TestPagesAndProgramsBelieveTheTrustedProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := open(t, config.Config{Front: f, Secure: true})
+	h := open(t, config.Config{Proxies: f, Secure: true})
 	for peer, want := range map[string]map[string]int{
 		"10.0.0.1:1":  {"/policies": 200, "/api/me": 200},
 		"192.0.2.1:1": {"/policies": 303, "/api/me": 401},
@@ -87,7 +87,7 @@ func TestProgramsLookKeysUpAndResetThemInRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := redistest.Start(t)
-	h := open(t, config.Config{Front: f, Redis: &redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true}})
+	h := open(t, config.Config{Proxies: f, Redis: &redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true}})
 	for _, ask := range []struct {
 		method, path, body string
 		status             int

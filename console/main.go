@@ -78,8 +78,8 @@ func announce(w io.Writer, user, password string) {
 
 // handler answers all requests.
 func handler(a *app.App, c config.Config, logger *slog.Logger) (http.Handler, error) {
-	pages := web.Options{Service: a.Service, Front: c.Front, Secure: c.Secure, Logger: logger}
-	programs := api.Options{Service: a.Service, Cookie: pages.Cookie(), Front: c.Front, Logger: logger}
+	pages := web.Options{Service: a.Service, Proxies: c.Proxies, Secure: c.Secure, Logger: logger}
+	programs := api.Options{Service: a.Service, Cookie: pages.Cookie(), Proxies: c.Proxies, Logger: logger}
 	if a.Redis != nil {
 		fleet, err := web.RedisFleet(a.Redis, a.Instances, c.RedisPrefix)
 		if err != nil {

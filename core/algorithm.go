@@ -89,8 +89,8 @@ type algorithm interface {
 	// the key is fresh.
 	gauge(s *State, l *Limit, now int64) (remaining, reset int64)
 
-	// numbers are the period, the quota and what else the twin needs.
-	numbers(l *Limit) (period, quota, extra int64)
+	// scriptArgs are the period, the quota and what else the twin needs.
+	scriptArgs(l *Limit) (period, quota, extra int64)
 
 	// leased is what Limit.Leased returns.
 	leased() bool

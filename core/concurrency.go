@@ -21,7 +21,7 @@ func (concurrency) check(l *Limit) error {
 	return nil
 }
 
-func (concurrency) numbers(l *Limit) (period, quota, extra int64) { return l.period(), l.Quota, 0 }
+func (concurrency) scriptArgs(l *Limit) (period, quota, extra int64) { return l.period(), l.Quota, 0 }
 
 func (concurrency) settle(s *State, l *Limit, now int64) bool {
 	s.Limit = *l

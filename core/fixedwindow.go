@@ -16,7 +16,7 @@ func (fixedWindow) options() options { return options{aligned: true} }
 
 func (fixedWindow) check(l *Limit) error { return checkExact("twice the quota", l.Quota, 2) }
 
-func (fixedWindow) numbers(l *Limit) (period, quota, extra int64) {
+func (fixedWindow) scriptArgs(l *Limit) (period, quota, extra int64) {
 	if l.Aligned {
 		extra = 1
 	}

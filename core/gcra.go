@@ -80,7 +80,7 @@ func quotient(hi, lo uint64, by int64) uint64 {
 	return q
 }
 
-func (gcra) numbers(l *Limit) (period, quota, extra int64) {
+func (gcra) scriptArgs(l *Limit) (period, quota, extra int64) {
 	r := l.rate()
 	return r.every, r.units, l.Capacity()
 }

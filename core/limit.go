@@ -121,11 +121,11 @@ func (l *Limit) checkOptions() []error {
 	return errs
 }
 
-// Numbers returns the three that define a valid limit to its algorithm's
+// ScriptArgs returns the three that define a valid limit to its algorithm's
 // script: a period in microseconds, a quota, and one whose meaning is the
 // algorithm's own.
-func (l Limit) Numbers() (period, quota, extra int64) {
-	return algorithms[l.Algorithm].numbers(&l)
+func (l Limit) ScriptArgs() (period, quota, extra int64) {
+	return algorithms[l.Algorithm].scriptArgs(&l)
 }
 
 // Leased reports whether units are held by leases: a Take and its Refund need

@@ -17,7 +17,7 @@ func (slidingLog) check(l *Limit) error {
 	return nil
 }
 
-func (slidingLog) numbers(l *Limit) (period, quota, extra int64) { return l.period(), l.Quota, 0 }
+func (slidingLog) scriptArgs(l *Limit) (period, quota, extra int64) { return l.period(), l.Quota, 0 }
 
 func (slidingLog) settle(s *State, l *Limit, now int64) bool {
 	s.Limit = *l

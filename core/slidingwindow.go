@@ -29,7 +29,7 @@ func (slidingWindow) check(l *Limit) error {
 	return nil
 }
 
-func (slidingWindow) numbers(l *Limit) (period, quota, extra int64) {
+func (slidingWindow) scriptArgs(l *Limit) (period, quota, extra int64) {
 	return l.period(), l.Quota, l.segments()
 }
 

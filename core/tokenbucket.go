@@ -32,7 +32,7 @@ func checkRefill(l *Limit, periods int64) error {
 	return nil
 }
 
-func (tokenBucket) numbers(l *Limit) (period, quota, extra int64) {
+func (tokenBucket) scriptArgs(l *Limit) (period, quota, extra int64) {
 	return l.period(), l.Quota, l.Capacity()
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/textproto"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/textform"
 )
 
 // maxHops is far more proxies than anybody has in a row.
@@ -115,7 +116,7 @@ func (f *forwarded) readHeader(name string, errs []error) []error {
 		name = "X-Forwarded-For"
 	}
 	if !isToken(name) {
-		return append(errs, in("Header", fmt.Errorf("%q is not the name of a header", clip(name))))
+		return append(errs, in("Header", fmt.Errorf("%q is not the name of a header", textform.Clip(name))))
 	}
 	f.header = textproto.CanonicalMIMEHeaderKey(name)
 	switch f.header {

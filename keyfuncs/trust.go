@@ -3,6 +3,7 @@ package keyfuncs
 import (
 	"errors"
 	"fmt"
+	"github.com/headgate/headgate/internal/textform"
 	"net/netip"
 	"strings"
 )
@@ -26,7 +27,7 @@ func parseTrusted(list []string, errs []error) ([]netip.Prefix, []error) {
 	for i, s := range list {
 		p, err := parsePrefix(s)
 		if err != nil {
-			errs = append(errs, in(fmt.Sprintf("Trusted[%d]", i), fmt.Errorf("%q %w", clip(s), err)))
+			errs = append(errs, in(fmt.Sprintf("Trusted[%d]", i), fmt.Errorf("%q %w", textform.Clip(s), err)))
 			continue
 		}
 		trusted = append(trusted, p)
@@ -59,12 +60,4 @@ func parsePrefix(s string) (netip.Prefix, error) {
 		return netip.Prefix{}, errors.New("trusts everybody")
 	}
 	return p, nil
-}
-
-// clip keeps a text that is quoted in an error short.
-func clip(s string) string {
-	if len(s) > 100 {
-		return s[:100] + "…"
-	}
-	return s
 }

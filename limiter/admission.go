@@ -44,10 +44,10 @@ func (o Outcome) Status() int {
 
 // Admission is what a [Limiter] says about one request, for the adapter that
 // asked. It is not safe for concurrent use, but what [FromContext] returns is,
-// for Degraded and Grant. It must not be used after Done unless NeedsContext is
-// true. Degraded and Grant may be called on nil.
+// for Degraded and Result. It must not be used after Done unless NeedsContext is
+// true. Degraded and Result may be called on nil.
 type Admission struct {
-	grant    Grant
+	result   Result
 	ctx      context.Context
 	outer    *Admission // the one before in the context
 	renewal  renewal
@@ -65,28 +65,28 @@ type Admission struct {
 func (l *Limiter) Admit(r core.Request) *Admission {
 	if l == nil {
 		a := &Admission{}
-		a.grant.err = errNoLimiter
+		a.result.err = errNoLimiter
 		return a
 	}
 	a := l.newAdmission()
-	g := &a.grant
-	g.begin(l)
+	res := &a.result
+	res.begin(l)
 	if isPreflight(r) {
-		g.allowed = true
+		res.allowed = true
 		return a
 	}
-	l.consultStore()
+	l.diagnoseOnce()
 	a.ctx = r.Context()
-	err := g.addRequest(r)
-	if err == nil && g.set.watch.on.Load() {
-		l.look(r, g)
+	err := res.addRequest(r)
+	if err == nil && res.set.setup.on.Load() {
+		l.checkSetup(r, res)
 	}
 	if err == nil {
-		err = g.decide(a.ctx, g.set.patient)
+		err = res.decide(a.ctx, res.set.patient)
 	}
-	g.conclude(a.ctx, err)
-	if g.holdsLeases() {
-		a.renewal.start(a.ctx, g)
+	res.conclude(a.ctx, err)
+	if res.holdsLeases() {
+		a.renewal.start(a.ctx, res)
 	}
 	return a
 }
@@ -100,24 +100,24 @@ func isPreflight(r core.Request) bool {
 }
 
 // Outcome tells who answers the request.
-func (a *Admission) Outcome() Outcome { return a.grant.outcome() }
+func (a *Admission) Outcome() Outcome { return a.result.outcome() }
 
 // Degraded tells that the request passes although it is over the limit of a
 // Degrade rule, of this limiter or of one around it: answer it cheaply.
 func (a *Admission) Degraded() bool {
-	return a != nil && (a.grant.Degraded() || a.outer.Degraded())
+	return a != nil && (a.result.Degraded() || a.outer.Degraded())
 }
 
-// Grant is what the rules decided.
-func (a *Admission) Grant() *Grant {
+// Result is what the rules decided.
+func (a *Admission) Result() *Result {
 	if a == nil {
 		return nil
 	}
-	return &a.grant
+	return &a.result
 }
 
 // Violated returns the names of the rules that refused the request.
-func (a *Admission) Violated() []string { return a.grant.Violated() }
+func (a *Admission) Violated() []string { return a.result.Violated() }
 
 // RetryAfter is the Retry-After of the answer in seconds, rounded up: at least
 // 1 for a refusal, and 0 if there is none because the request passes or will
@@ -125,9 +125,9 @@ func (a *Admission) Violated() []string { return a.grant.Violated() }
 func (a *Admission) RetryAfter() int64 {
 	switch a.Outcome() {
 	case Failed:
-		return max(1, wholeSeconds(retryAfter(a.grant.err)))
+		return max(1, wholeSeconds(retryAfter(a.result.err)))
 	case Refused:
-		if d := a.grant.RetryAfter(); d != core.Never {
+		if d := a.result.RetryAfter(); d != core.Never {
 			return max(1, wholeSeconds(d))
 		}
 	}
@@ -142,16 +142,16 @@ func wholeSeconds(d time.Duration) int64 {
 // NeedsContext tells that the handler may want to know of the admission, so
 // that the adapter is to put it into the request's context.
 func (a *Admission) NeedsContext() bool {
-	return a.grant.allowed && (a.grant.degraded || a.grant.lease != "")
+	return a.result.allowed && (a.result.degraded || a.result.lease != "")
 }
 
 // NeedsStatus tells that Done has to be told the true status.
 func (a *Admission) NeedsStatus() bool {
-	if !a.grant.mayRefund() {
+	if !a.result.mayRefund() {
 		return false
 	}
-	for i := range a.grant.calls {
-		if a.grant.calls[i].rule.RefundIf != nil && a.grant.charged(i) {
+	for i := range a.result.calls {
+		if a.result.calls[i].rule.RefundIf != nil && a.result.charged(i) {
 			return true
 		}
 	}
@@ -160,28 +160,28 @@ func (a *Admission) NeedsStatus() bool {
 
 // HoldsLeases tells that the request holds units until it ends. A connection
 // that outlives it goes through [Admission.HoldConn].
-func (a *Admission) HoldsLeases() bool { return a.grant.holdsLeases() }
+func (a *Admission) HoldsLeases() bool { return a.result.holdsLeases() }
 
 // Done ends the request, which was answered with status: it releases leases
 // and gives back units as the rules say. Errors go to Config.OnError.
 func (a *Admission) Done(status int) {
-	l := a.grant.limiter
+	l := a.result.limiter
 	if l == nil {
 		return
 	}
-	if a.grant.lease != "" || a.grant.mayRefund() {
-		a.settle(status)
+	if a.result.lease != "" || a.result.mayRefund() {
+		a.end(status)
 	}
 	if !a.NeedsContext() {
 		a.recycle(l)
 	}
 }
 
-// settle gives back what was only lent.
-func (a *Admission) settle(status int) {
-	holding := a.renewal.finish()
-	if a.grant.allowed {
-		a.grant.finish(a.ctx, status, holding)
+// end gives back what was only lent.
+func (a *Admission) end(status int) {
+	holding := a.renewal.end()
+	if a.result.allowed {
+		a.result.end(a.ctx, status, holding)
 	}
 }
 
@@ -195,7 +195,7 @@ func (l *Limiter) newAdmission() *Admission {
 // recycle keeps the room that the admission has used for another, and nothing
 // of the request.
 func (a *Admission) recycle(l *Limiter) {
-	a.grant.recycle()
+	a.result.recycle()
 	a.ctx, a.outer, a.rendered = nil, nil, false
 	clear(a.headers)
 	if l.customHeaders != nil {
@@ -205,17 +205,17 @@ func (a *Admission) recycle(l *Limiter) {
 	l.admissions.Put(a)
 }
 
-func (g *Grant) recycle() {
-	ops := g.ops[:cap(g.ops)]
+func (res *Result) recycle() {
+	ops := res.ops[:cap(res.ops)]
 	for i := range ops {
 		ops[i].Key, ops[i].Lease = "", ""
 	}
-	clear(g.selected)
-	g.calls, g.ops, g.out, g.selected = g.calls[:0], g.ops[:0], g.out[:0], g.selected[:0]
-	g.limiter, g.set, g.err, g.stopped, g.skipped = nil, nil, nil, nil, nil
-	g.allowed, g.degraded, g.waited, g.aged, g.lease = false, false, 0, 0, ""
-	unset(&g.refunded)
-	unset(&g.released)
+	clear(res.selected)
+	res.calls, res.ops, res.out, res.selected = res.calls[:0], res.ops[:0], res.out[:0], res.selected[:0]
+	res.limiter, res.set, res.err, res.stopped, res.skipped = nil, nil, nil, nil, nil
+	res.allowed, res.degraded, res.waited, res.aged, res.lease = false, false, 0, 0, ""
+	unset(&res.refunded)
+	unset(&res.released)
 }
 
 // unset spares the store, which costs more than all else here.

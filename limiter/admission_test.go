@@ -63,11 +63,11 @@ func TestAContextWithoutAnAdmissionIsNotDegraded(t *testing.T) {
 	if a != nil || a.Degraded() || limiter.Degraded(context.Background()) {
 		t.Error("degraded")
 	}
-	if held, err := a.Grant().Renew(context.Background()); !held || err != nil {
+	if held, err := a.Result().Renew(context.Background()); !held || err != nil {
 		t.Errorf("held %t, %v", held, err)
 	}
-	if a.Grant().Release(context.Background()) != nil || a.Grant().Refund(context.Background()) != nil ||
-		a.Grant().Decisions() != nil || a.Grant().Allowed() {
+	if a.Result().Release(context.Background()) != nil || a.Result().Refund(context.Background()) != nil ||
+		a.Result().Decisions() != nil || a.Result().Allowed() {
 		t.Error("a nil grant does something")
 	}
 }
@@ -134,7 +134,7 @@ func TestWhatTheHandlerGaveBackIsNotGivenBackAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := l.Admit(&fakeRequest{})
-	if err := a.Grant().Refund(context.Background()); err != nil {
+	if err := a.Result().Refund(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	a.Done(200)
@@ -142,16 +142,16 @@ func TestWhatTheHandlerGaveBackIsNotGivenBackAgain(t *testing.T) {
 }
 
 func TestAPanicInRefundIfIsReportedAndTheOthersStillCount(t *testing.T) {
-	var told []error
+	var reported []error
 	bad, good := rule(t, "bad", "5/1m fixed-window"), rule(t, "good", "5/1m fixed-window")
 	bad.RefundIf = func(int) bool { panic("r") }
 	good.RefundIf = func(int) bool { return true }
 	l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{bad, good},
-		OnError: func(_ context.Context, err error) { told = append(told, err) }})
+		OnError: func(_ context.Context, err error) { reported = append(reported, err) }})
 	admit(l)
 	wantLeft(t, l, "k", 4, 5)
-	if len(told) != 1 || told[0].Error() != `rule 0 "bad": panic: "r"` {
-		t.Errorf("told %v", told)
+	if len(reported) != 1 || reported[0].Error() != `rule 0 "bad": panic: "r"` {
+		t.Errorf("told %v", reported)
 	}
 }
 
@@ -248,7 +248,7 @@ func TestRulesThatApplyByTurnsAreNotMixedUp(t *testing.T) {
 		}
 		a := l.Admit(&fakeRequest{method: method})
 		got := ""
-		for _, d := range a.Grant().Decisions() {
+		for _, d := range a.Result().Decisions() {
 			over := ""
 			if !d.Decision.Allowed {
 				over = " over"

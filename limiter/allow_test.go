@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// What Allow says is what the grant of a Take says, of the rule that the headers
+// What Allow says is what the result of a Take says, of the rule that the headers
 // of an admission speak of.
 func TestAllowSaysWhatTakeDoes(t *testing.T) {
 	sets := map[string][]limiter.Rule{
@@ -36,11 +36,11 @@ func TestAllowSaysWhatTakeDoes(t *testing.T) {
 				now = now.Add(time.Duration(r.IntN(700)) * time.Millisecond)
 				key, cost := fmt.Sprint(r.IntN(3)), int64(r.IntN(4))
 				got, err := a.Allow(t.Context(), key, cost)
-				g, err2 := b.Take(t.Context(), key, cost)
+				res, err2 := b.Take(t.Context(), key, cost)
 				if err != nil || err2 != nil {
 					t.Fatal(err, err2)
 				}
-				if want := spokenOf(g); got != want {
+				if want := spokenOf(res); got != want {
 					t.Fatalf("%d: %+v, want %+v", n, got, want)
 				}
 			}
@@ -49,10 +49,10 @@ func TestAllowSaysWhatTakeDoes(t *testing.T) {
 }
 
 // spokenOf is what Allow is to return where Take returns g.
-func spokenOf(g *limiter.Grant) core.Decision {
+func spokenOf(res *limiter.Result) core.Decision {
 	var d core.Decision
 	least := 2.0
-	for _, rd := range g.Decisions() {
+	for _, rd := range res.Decisions() {
 		part := float64(rd.Decision.Remaining) / float64(rd.Limit.Capacity())
 		if !rd.Decision.Allowed {
 			part--
@@ -61,7 +61,7 @@ func spokenOf(g *limiter.Grant) core.Decision {
 			d, least = rd.Decision, part
 		}
 	}
-	d.Allowed, d.RetryAfter = g.Allowed(), g.RetryAfter()
+	d.Allowed, d.RetryAfter = res.Allowed(), res.RetryAfter()
 	return d
 }
 
@@ -91,7 +91,7 @@ func TestAllowDoesNotBookAndRequestsStillWait(t *testing.T) {
 }
 
 func TestAllowReturnsTheErrorAndFollowsTheConfiguration(t *testing.T) {
-	for failure, want := range map[limiter.Failure]bool{limiter.FailOpen: true, limiter.FailClosed: false} {
+	for failure, want := range map[limiter.FailureMode]bool{limiter.FailOpen: true, limiter.FailClosed: false} {
 		l := configured(t, limiter.Config{Store: brokenStore(func() error { return errDown }),
 			Rules: []limiter.Rule{rule(t, "a", "5/1s")}, OnStoreError: failure})
 		if d, err := l.Allow(t.Context(), "k", 1); !errors.Is(err, errDown) || d != (core.Decision{Allowed: want}) {

@@ -30,7 +30,7 @@ type Config struct {
 
 	// OnStoreError is that of every rule which does not say. The zero value has
 	// the fallback of the store decide, or lets requests pass if there is none.
-	OnStoreError Failure
+	OnStoreError FailureMode
 
 	// OnError, unless nil, is told of every error, in the goroutine of the
 	// request.
@@ -53,7 +53,7 @@ type Config struct {
 }
 
 // faults lists everything that is wrong outside of the rules.
-func (c *Config) faults(f *failing) []error {
+func (c *Config) faults(f *fallbacks) []error {
 	var errs []error
 	if c.Store == nil {
 		errs = append(errs, errors.New("Store is nil"))
@@ -61,7 +61,7 @@ func (c *Config) faults(f *failing) []error {
 	if err := c.Headers.check(); err != nil {
 		errs = append(errs, err)
 	}
-	if err := f.fault(c.OnStoreError); err != nil {
+	if err := f.check(c.OnStoreError); err != nil {
 		errs = append(errs, err)
 	}
 	if c.MaxWaiters < 0 {

@@ -42,7 +42,7 @@ func TestNewReportsEveryMistakeAtOnceByName(t *testing.T) {
 		`rule 2 "ok": OnLimit: the longest wait must be above 0 and at most 1h`,
 		`rule 2 "ok": rule 1 has the same name`,
 		`rule 3 "late": OnLimit: the longest wait must be above 0 and at most 1h`,
-		`rule 4 "odd": OnLimit: overflow(-9) is not known`,
+		`rule 4 "odd": OnLimit: action(-9) is not known`,
 		`rule 5 "` + strings.Repeat("a", 65) + `": the name is not 1 to 64 of a-z, 0-9, _, . and -, a letter first`,
 	}
 	if got := strings.Split(err.Error(), "\n"); strings.Join(got, "\n") != strings.Join(want, "\n") {
@@ -91,13 +91,13 @@ func TestMustNewPanicsWithTheError(t *testing.T) {
 }
 
 func TestOverflowsSayWhatTheyAre(t *testing.T) {
-	rows := map[limiter.Overflow]string{
+	rows := map[limiter.Action]string{
 		limiter.Reject: "reject", limiter.Degrade: "degrade", limiter.Shadow: "shadow",
-		limiter.Wait(90 * time.Second): "wait 1m30s", limiter.Wait(-1): "overflow(-3)",
+		limiter.Wait(90 * time.Second): "wait 1m30s", limiter.Wait(-1): "action(-3)",
 	}
-	for o, want := range rows {
-		if o.String() != want {
-			t.Errorf("%d is %q, want %q", int64(o), o, want)
+	for a, want := range rows {
+		if a.String() != want {
+			t.Errorf("%d is %q, want %q", int64(a), a, want)
 		}
 	}
 	if got := limiter.Wait(time.Second).MaxWait(); got != time.Second {
@@ -142,24 +142,24 @@ func TestTakeCountsOneKeyUnderEveryRuleAllOrNothing(t *testing.T) {
 	l := newLimiter(t, newStore(), small, rule(t, "large", "10/1h fixed-window"))
 	ctx := context.Background()
 
-	g, err := l.Take(ctx, "job", 2)
-	if err != nil || !g.Allowed() {
-		t.Fatalf("allowed %t, %v", g.Allowed(), err)
+	res, err := l.Take(ctx, "job", 2)
+	if err != nil || !res.Allowed() {
+		t.Fatalf("allowed %t, %v", res.Allowed(), err)
 	}
 	wantLeft(t, l, "job", 1, 8)
 
-	g, err = l.Take(ctx, "job", 2)
-	if err != nil || g.Allowed() {
-		t.Fatalf("allowed %t, %v", g.Allowed(), err)
+	res, err = l.Take(ctx, "job", 2)
+	if err != nil || res.Allowed() {
+		t.Fatalf("allowed %t, %v", res.Allowed(), err)
 	}
-	if v := g.Violated(); len(v) != 1 || v[0] != "small" || g.RetryAfter() != time.Minute {
-		t.Errorf("violated %v, retry after %s", v, g.RetryAfter())
+	if v := res.Violated(); len(v) != 1 || v[0] != "small" || res.RetryAfter() != time.Minute {
+		t.Errorf("violated %v, retry after %s", v, res.RetryAfter())
 	}
 	wantLeft(t, l, "job", 1, 8)
 
-	g, _ = l.Take(ctx, "job", 4)
-	if g.Allowed() || g.RetryAfter() != core.Never {
-		t.Errorf("a cost above the capacity: allowed %t, retry after %s", g.Allowed(), g.RetryAfter())
+	res, _ = l.Take(ctx, "job", 4)
+	if res.Allowed() || res.RetryAfter() != core.Never {
+		t.Errorf("a cost above the capacity: allowed %t, retry after %s", res.Allowed(), res.RetryAfter())
 	}
 	if _, err = l.Take(ctx, "job", -1); !errors.Is(err, core.ErrOp) {
 		t.Errorf("a negative cost: %v", err)
@@ -173,11 +173,11 @@ func TestTakeCountsOneKeyUnderEveryRuleAllOrNothing(t *testing.T) {
 
 func TestRefundGivesBackOnce(t *testing.T) {
 	l := newLimiter(t, newStore(), rule(t, "a", "10/1h fixed-window"), rule(t, "b", "10/1h"))
-	g, _ := l.Take(context.Background(), "k", 4)
+	res, _ := l.Take(context.Background(), "k", 4)
 	h, _ := l.Take(context.Background(), "k", 1)
 	wantLeft(t, l, "k", 5, 5)
 	for range 2 {
-		if err := g.Refund(context.Background()); err != nil {
+		if err := res.Refund(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		wantLeft(t, l, "k", 9, 9)
@@ -193,7 +193,7 @@ func TestTimeDoesNotGiveBackTwice(t *testing.T) {
 		l := newLimiter(t, newTicking(), rule(t, "a", "5/10s fixed-window"))
 		old, _ := l.Take(t.Context(), "k", 2)
 		time.Sleep(10 * time.Second)
-		if g, _ := l.Take(t.Context(), "k", 3); !g.Allowed() {
+		if res, _ := l.Take(t.Context(), "k", 3); !res.Allowed() {
 			t.Fatal("refused")
 		}
 		if err := old.Refund(t.Context()); err != nil {
@@ -206,8 +206,8 @@ func TestTimeDoesNotGiveBackTwice(t *testing.T) {
 func TestARefusedGrantHasNothingToRefund(t *testing.T) {
 	l := newLimiter(t, newStore(), rule(t, "a", "1/1h fixed-window"), rule(t, "b", "9/1h fixed-window"))
 	admit(l)
-	g, _ := l.Take(context.Background(), "k", 1)
-	if err := g.Refund(context.Background()); err != nil {
+	res, _ := l.Take(context.Background(), "k", 1)
+	if err := res.Refund(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	wantLeft(t, l, "k", 0, 8)

@@ -10,5 +10,5 @@ func (a *Admission) Renewing() bool {
 	return a.renewal.timer != nil
 }
 
-// Watching tells whether requests are looked at for mistakes.
-func (l *Limiter) Watching() bool { return l.set.Load().watch.on.Load() }
+// CheckingSetup tells whether requests are looked at for mistakes.
+func (l *Limiter) CheckingSetup() bool { return l.set.Load().setup.on.Load() }

@@ -21,8 +21,8 @@ func (a *Admission) SetHeaders(h map[string][]string) {
 			h[f.name] = values[i : i+1 : i+1]
 		}
 	}
-	if a.grant.allowed {
-		h[a.grant.limiter.mark] = nil
+	if a.result.allowed {
+		h[a.result.limiter.mark] = nil
 	}
 }
 
@@ -65,7 +65,7 @@ func (a *Admission) render() {
 		return
 	}
 	a.rendered = true
-	g := &a.grant
+	res := &a.result
 	if o := a.Outcome(); o != Pass {
 		if n := a.RetryAfter(); n > 0 {
 			a.text = strconv.AppendInt(a.text, n, 10)
@@ -73,20 +73,20 @@ func (a *Admission) render() {
 		}
 		a.fixed("Cache-Control", "no-store")
 	}
-	if g.limiter == nil || g.limiter.headers == NoHeaders && g.limiter.customHeaders == nil {
+	if res.limiter == nil || res.limiter.headers == NoHeaders && res.limiter.customHeaders == nil {
 		return
 	}
 	if a.rank(); len(a.order) == 0 {
 		return
 	}
-	style := g.limiter.headers
+	style := res.limiter.headers
 	if style&(XRateLimit|XRateLimitDelta) != 0 {
 		a.xRateLimit(style)
 	}
 	if style&Draft8 != 0 {
 		a.draft8()
 	}
-	if g.limiter.customHeaders != nil {
+	if res.limiter.customHeaders != nil {
 		a.custom()
 	}
 }
@@ -104,13 +104,13 @@ func (a *Admission) cut(name string) {
 
 // rank puts the rules that clients may see in order, the most exhausted first.
 func (a *Admission) rank() {
-	g := &a.grant
-	for i := range g.calls {
-		if g.calls[i].rule.OnLimit == Shadow {
+	res := &a.result
+	for i := range res.calls {
+		if res.calls[i].rule.OnLimit == Shadow {
 			continue
 		}
 		a.order = append(a.order, i)
-		for j := len(a.order) - 1; j > 0 && g.scarcer(a.order[j], a.order[j-1]); j-- {
+		for j := len(a.order) - 1; j > 0 && res.scarcer(a.order[j], a.order[j-1]); j-- {
 			a.order[j], a.order[j-1] = a.order[j-1], a.order[j]
 		}
 	}
@@ -118,19 +118,19 @@ func (a *Admission) rank() {
 
 // scarcer tells whether rule i is over its limit and j is not, or has less left
 // of its capacity.
-func (g *Grant) scarcer(i, j int) bool {
-	if g.out[i].Allowed != g.out[j].Allowed {
-		return !g.out[i].Allowed
+func (res *Result) scarcer(i, j int) bool {
+	if res.out[i].Allowed != res.out[j].Allowed {
+		return !res.out[i].Allowed
 	}
-	hi1, lo1 := bits.Mul64(uint64(g.out[i].Remaining), uint64(g.ops[j].Limit.Capacity()))
-	hi2, lo2 := bits.Mul64(uint64(g.out[j].Remaining), uint64(g.ops[i].Limit.Capacity()))
+	hi1, lo1 := bits.Mul64(uint64(res.out[i].Remaining), uint64(res.ops[j].Limit.Capacity()))
+	hi2, lo2 := bits.Mul64(uint64(res.out[j].Remaining), uint64(res.ops[i].Limit.Capacity()))
 	return hi1 < hi2 || hi1 == hi2 && lo1 < lo2
 }
 
 func (a *Admission) xRateLimit(style HeaderStyle) {
 	i := a.order[0]
-	d := a.grant.decision(i)
-	a.fixed("X-Ratelimit-Limit", a.grant.calls[i].terms.capacity)
+	d := a.result.decision(i)
+	a.fixed("X-Ratelimit-Limit", a.result.calls[i].terms.capacity)
 	a.text = strconv.AppendInt(a.text, d.Remaining, 10)
 	a.cut("X-Ratelimit-Remaining")
 	reset := wholeSeconds(d.ResetAfter)
@@ -142,14 +142,14 @@ func (a *Admission) xRateLimit(style HeaderStyle) {
 }
 
 func (a *Admission) draft8() {
-	g := &a.grant
-	if g.usesOwnLimits(len(a.order)) {
-		a.fixed("Ratelimit-Policy", g.set.policy)
+	res := &a.result
+	if res.usesOwnLimits(len(a.order)) {
+		a.fixed("Ratelimit-Policy", res.set.policy)
 	} else {
 		comma := ""
-		for i := range g.calls {
-			if g.calls[i].rule.OnLimit != Shadow {
-				a.text = append(append(a.text, comma...), g.calls[i].terms.policy...)
+		for i := range res.calls {
+			if res.calls[i].rule.OnLimit != Shadow {
+				a.text = append(append(a.text, comma...), res.calls[i].terms.policy...)
 				comma = ", "
 			}
 		}
@@ -158,7 +158,7 @@ func (a *Admission) draft8() {
 	comma := ""
 	for _, i := range a.order {
 		a.text = append(a.text, comma...)
-		a.text = g.appendRemaining(a.text, i)
+		a.text = res.appendRemaining(a.text, i)
 		comma = ", "
 	}
 	a.cut("Ratelimit")
@@ -166,21 +166,21 @@ func (a *Admission) draft8() {
 
 // usesOwnLimits tells whether every rule that clients may see applies, under
 // the limit that it was configured with.
-func (g *Grant) usesOwnLimits(shown int) bool {
-	for i := range g.calls {
-		if g.calls[i].terms != g.calls[i].rule.terms {
+func (res *Result) usesOwnLimits(shown int) bool {
+	for i := range res.calls {
+		if res.calls[i].terms != res.calls[i].rule.terms {
 			return false
 		}
 	}
-	return shown == g.set.shown
+	return shown == res.set.shown
 }
 
 // appendRemaining writes the item of RateLimit. When a lease ends nobody knows.
-func (g *Grant) appendRemaining(b []byte, i int) []byte {
-	d := g.decision(i)
-	b = append(b, g.calls[i].terms.remaining...)
-	b = strconv.AppendInt(b, min(d.Remaining, mostInteger), 10)
-	if g.ops[i].Limit.Leased() {
+func (res *Result) appendRemaining(b []byte, i int) []byte {
+	d := res.decision(i)
+	b = append(b, res.calls[i].terms.remaining...)
+	b = strconv.AppendInt(b, min(d.Remaining, maxInteger), 10)
+	if res.ops[i].Limit.Leased() {
 		return b
 	}
 	b = append(b, ";t="...)
@@ -192,7 +192,7 @@ var oneLine = strings.NewReplacer("\r", " ", "\n", " ")
 
 // custom adds the headers of the program's own function.
 func (a *Admission) custom() {
-	l := a.grant.limiter
+	l := a.result.limiter
 	defer func() {
 		if v := recover(); v != nil {
 			l.report(a.ctx, panicked(v))
@@ -200,7 +200,7 @@ func (a *Admission) custom() {
 	}()
 	list := make([]RuleDecision, len(a.order))
 	for n, i := range a.order {
-		list[n] = a.grant.ruleDecision(i)
+		list[n] = a.result.ruleDecision(i)
 	}
 	for _, h := range l.customHeaders(list) {
 		a.fixed(textproto.CanonicalMIMEHeaderKey(h.Name), oneLine.Replace(h.Value))

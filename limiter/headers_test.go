@@ -23,8 +23,8 @@ func lines(a *limiter.Admission) string {
 	return b.String()
 }
 
-func withOnLimit(r limiter.Rule, o limiter.Overflow) limiter.Rule {
-	r.OnLimit = o
+func withOnLimit(r limiter.Rule, a limiter.Action) limiter.Rule {
+	r.OnLimit = a
 	return r
 }
 
@@ -192,10 +192,10 @@ func TestCustomHeadersComeOnTop(t *testing.T) {
 }
 
 func TestAPanicInCustomHeadersIsReportedAndTheRestStays(t *testing.T) {
-	var told []error
+	var reported []error
 	l := configured(t, limiter.Config{
 		Store: newStore(), Headers: limiter.XRateLimitDelta, Rules: []limiter.Rule{rule(t, "a", "5/10s fixed-window")},
-		OnError:       func(_ context.Context, err error) { told = append(told, err) },
+		OnError:       func(_ context.Context, err error) { reported = append(reported, err) },
 		CustomHeaders: func([]limiter.RuleDecision) []limiter.Header { panic("oops\n") },
 	})
 	a := l.Admit(&fakeRequest{})
@@ -203,8 +203,8 @@ func TestAPanicInCustomHeadersIsReportedAndTheRestStays(t *testing.T) {
 	if got, want := lines(a), "X-Ratelimit-Limit: 5\nX-Ratelimit-Remaining: 4\nX-Ratelimit-Reset: 10\n"; got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
-	if len(told) != 1 || told[0].Error() != `panic: "oops\n"` {
-		t.Errorf("told %v", told)
+	if len(reported) != 1 || reported[0].Error() != `panic: "oops\n"` {
+		t.Errorf("told %v", reported)
 	}
 }
 

@@ -41,23 +41,23 @@ func TestReleaseIsDoneOnceAndRenewKnows(t *testing.T) {
 	s := newStore()
 	l := newLimiter(t, s, rule(t, "flight", "2 concurrent ttl=1m"), rule(t, "all", "9/1m fixed-window"))
 	ctx := context.Background()
-	g, _ := l.Take(ctx, "k", 1)
+	res, _ := l.Take(ctx, "k", 1)
 	wantLeft(t, l, "k", 1, 8)
-	if held, err := g.Renew(ctx); !held || err != nil {
+	if held, err := res.Renew(ctx); !held || err != nil {
 		t.Errorf("held %t, %v", held, err)
 	}
 	wantLeft(t, l, "k", 1, 8)
 	for range 2 {
-		if err := g.Release(ctx); err != nil {
+		if err := res.Release(ctx); err != nil {
 			t.Fatal(err)
 		}
 		wantLeft(t, l, "k", 2, 8)
 	}
 	calls := s.calls
-	if held, err := g.Renew(ctx); held || err != nil || s.calls != calls {
+	if held, err := res.Renew(ctx); held || err != nil || s.calls != calls {
 		t.Errorf("held %t, %v after %d calls", held, err, s.calls-calls)
 	}
-	if err := g.Refund(ctx); err != nil {
+	if err := res.Refund(ctx); err != nil {
 		t.Fatal(err)
 	}
 	wantLeft(t, l, "k", 2, 9)
@@ -71,14 +71,14 @@ func TestAReleaseThatFailedCanBeRepeated(t *testing.T) {
 		}
 		return s.Apply(ctx, ops, out)
 	}), rule(t, "flight", "2 concurrent ttl=1m"))
-	g, _ := l.Take(context.Background(), "k", 1)
+	res, _ := l.Take(context.Background(), "k", 1)
 	down = true
-	if err := g.Release(context.Background()); !errors.Is(err, errDown) {
+	if err := res.Release(context.Background()); !errors.Is(err, errDown) {
 		t.Fatal(err)
 	}
 	down = false
 	wantLeft(t, l, "k", 1)
-	if err := g.Release(context.Background()); err != nil {
+	if err := res.Release(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	wantLeft(t, l, "k", 2)
@@ -87,16 +87,16 @@ func TestAReleaseThatFailedCanBeRepeated(t *testing.T) {
 func TestALeaseThatAnotherHasTakenIsNotHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newTicking(), rule(t, "flight", "1 concurrent ttl=1s"))
-		g, _ := l.Take(t.Context(), "k", 1)
+		res, _ := l.Take(t.Context(), "k", 1)
 		time.Sleep(time.Second)
 		h, _ := l.Take(t.Context(), "k", 1)
 		if !h.Allowed() {
 			t.Fatal("an expired lease is held")
 		}
-		if held, err := g.Renew(t.Context()); held || err != nil {
+		if held, err := res.Renew(t.Context()); held || err != nil {
 			t.Errorf("held %t, %v", held, err)
 		}
-		if err := g.Release(t.Context()); err != nil {
+		if err := res.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		wantLeft(t, l, "k", 0)
@@ -137,11 +137,11 @@ func TestARefusedRequestHoldsNoLease(t *testing.T) {
 
 func TestARenewalThatMeetsAReleaseLeavesNothingHeld(t *testing.T) {
 	s := newStore()
-	var g *limiter.Grant
+	var res *limiter.Result
 	l := newLimiter(t, storeFunc(func(ctx context.Context, ops []core.Op, out []core.Decision) error {
-		if g != nil && ops[0].Verb == core.Take {
-			renewed := g
-			g = nil
+		if res != nil && ops[0].Verb == core.Take {
+			renewed := res
+			res = nil
 			if err := renewed.Release(ctx); err != nil { // overtakes the renewal
 				t.Error(err)
 			}
@@ -149,7 +149,7 @@ func TestARenewalThatMeetsAReleaseLeavesNothingHeld(t *testing.T) {
 		return s.Apply(ctx, ops, out)
 	}), rule(t, "flight", "1 concurrent ttl=1h"))
 	lease, _ := l.Take(context.Background(), "k", 1)
-	g = lease
+	res = lease
 	if held, err := lease.Renew(context.Background()); held || err != nil {
 		t.Errorf("held %t, %v", held, err)
 	}
@@ -204,8 +204,8 @@ func TestALeaseOutlastsTheWaitForAnotherRule(t *testing.T) {
 		l := newLimiter(t, newTicking(), rule(t, "flight", "2 concurrent ttl=1s"), waiting(t, "smooth", "1/10s burst=1", time.Minute))
 		admit(l)
 		a := l.Admit(&fakeRequest{}) // the lease expires meanwhile, and is taken anew
-		if a.Outcome() != limiter.Pass || a.Grant().Waited() != 10*time.Second {
-			t.Errorf("%s after %s", a.Outcome(), a.Grant().Waited())
+		if a.Outcome() != limiter.Pass || a.Result().Waited() != 10*time.Second {
+			t.Errorf("%s after %s", a.Outcome(), a.Result().Waited())
 		}
 		wantLeft(t, l, "k", 1, 0)
 		a.Done(200)
@@ -215,9 +215,9 @@ func TestALeaseOutlastsTheWaitForAnotherRule(t *testing.T) {
 
 func TestALeaseLostDuringAWaitIsARefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		flight, smooth := rule(t, "flight", "1 concurrent ttl=1s"), waiting(t, "smooth", "1/10s burst=1", time.Minute)
+		inFlight, smooth := rule(t, "flight", "1 concurrent ttl=1s"), waiting(t, "smooth", "1/10s burst=1", time.Minute)
 		smooth.Key = func(r core.Request) (string, bool) { return "k", r.Method() == "GET" }
-		l := newLimiter(t, newTicking(), flight, smooth)
+		l := newLimiter(t, newTicking(), inFlight, smooth)
 		admit(l)
 		var wg sync.WaitGroup
 		wg.Go(func() {

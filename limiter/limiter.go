@@ -22,14 +22,14 @@ type Limiter struct {
 	set           atomic.Pointer[ruleSet]
 	headers       HeaderStyle
 	customHeaders func([]RuleDecision) []Header
-	failing       failing
+	fallbacks     fallbacks
 	onError       func(context.Context, error)
 	observer      Observer
-	queue         queue
+	queue         waitQueue
 	leases        *leaseSource
-	arrears       arrears
+	releases      releaseQueue
 	admissions    sync.Pool
-	doctor        doctor
+	warner        warner
 	mark          string          // in the headers of an answer; nobody else has it
 	life          context.Context // ends with Close
 	end           context.CancelFunc
@@ -38,7 +38,7 @@ type Limiter struct {
 // New returns a limiter, or an error that joins everything that is wrong with
 // c; each mistake in a rule is a [*RuleError].
 func New(c Config) (*Limiter, error) {
-	failing := newFailing(&c)
+	failing := newFallbacks(&c)
 	set, err := newRuleSet(c.Rules, &failing)
 	if err := errors.Join(append(c.faults(&failing), err)...); err != nil {
 		return nil, err
@@ -47,16 +47,16 @@ func New(c Config) (*Limiter, error) {
 		store:         c.Store,
 		headers:       cmp.Or(c.Headers, XRateLimit|Draft8),
 		customHeaders: c.CustomHeaders,
-		failing:       failing,
+		fallbacks:     failing,
 		onError:       c.OnError,
 		observer:      c.Observer,
 		leases:        newLeaseSource(),
 	}
 	l.mark = newMark(l.leases)
 	l.life, l.end = context.WithCancel(context.Background())
-	l.doctor.hire(c.Logger)
-	l.queue.most = cmp.Or(c.MaxWaiters, DefaultMaxWaiters)
-	l.queue.mostPerKey = cmp.Or(c.MaxWaitersPerKey, DefaultMaxWaitersPerKey)
+	l.warner.start(c.Logger)
+	l.queue.max = cmp.Or(c.MaxWaiters, DefaultMaxWaiters)
+	l.queue.maxPerKey = cmp.Or(c.MaxWaitersPerKey, DefaultMaxWaitersPerKey)
 	l.enforce(set)
 	return l, nil
 }
@@ -75,7 +75,7 @@ func MustNew(c Config) *Limiter {
 // that keep their name and algorithm keep their counts. If anything is wrong
 // with the rules, nothing changes; the error is as of [New].
 func (l *Limiter) SetRules(rules []Rule) error {
-	set, err := newRuleSet(rules, &l.failing)
+	set, err := newRuleSet(rules, &l.fallbacks)
 	if err != nil {
 		return err
 	}
@@ -85,8 +85,8 @@ func (l *Limiter) SetRules(rules []Rule) error {
 
 // enforce puts a set of rules in force.
 func (l *Limiter) enforce(set *ruleSet) {
-	if !l.doctor.knows(CodeUnheeded) || !l.doctor.knows(CodeOneKey) {
-		set.watch.begin(len(set.rules))
+	if !l.warner.hasSeen(CodeUnheeded) || !l.warner.hasSeen(CodeOneKey) {
+		set.setup.begin(len(set.rules))
 	}
 	l.set.Store(set)
 }
@@ -100,43 +100,43 @@ func (l *Limiter) Close() error {
 }
 
 // Take counts cost units of key under every rule, whatever its Key function
-// says, and does not wait. A refusal is a grant that is not Allowed. An error
-// means that nobody could decide, or not under every rule; whether the grant,
+// says, and does not wait. A refusal is a result that is not Allowed. An error
+// means that nobody could decide, or not under every rule; whether the result,
 // which is never nil, is then allowed is as OnStoreError of the rules says.
-// Grants that hold leases are to be released.
-func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Grant, error) {
-	return l.grant(ctx, key, cost, 0)
+// Results that hold leases are to be released.
+func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Result, error) {
+	return l.take(ctx, key, cost, 0)
 }
 
 // Wait is [Limiter.Take], but waits at most max, which is above 0 and at most
 // [core.MaxBooking], until every rule that is not Degrade or Shadow admits. If that
 // would take longer, or longer than until the deadline of ctx, it refuses at
-// once. If ctx ends while it waits, or the limiter is closed, the grant is a
+// once. If ctx ends while it waits, or the limiter is closed, the result is a
 // refusal, what was booked is given back, and the error says why: the cause of
 // ctx, or [ErrClosed].
-func (l *Limiter) Wait(ctx context.Context, key string, cost int64, max time.Duration) (*Grant, error) {
+func (l *Limiter) Wait(ctx context.Context, key string, cost int64, max time.Duration) (*Result, error) {
 	if max <= 0 || max > core.MaxBooking {
-		return &Grant{}, fmt.Errorf("%w: the wait %s is not above 0 and at most %s", core.ErrOp, max, textform.Duration(core.MaxBooking))
+		return &Result{}, fmt.Errorf("%w: the wait %s is not above 0 and at most %s", core.ErrOp, max, textform.Duration(core.MaxBooking))
 	}
-	return l.grant(ctx, key, cost, max)
+	return l.take(ctx, key, cost, max)
 }
 
-func (l *Limiter) grant(ctx context.Context, key string, cost int64, patience time.Duration) (*Grant, error) {
+func (l *Limiter) take(ctx context.Context, key string, cost int64, patience time.Duration) (*Result, error) {
 	if err := checkCost(cost); err != nil {
-		return &Grant{}, err
+		return &Result{}, err
 	}
-	l.consultStore()
-	g := &Grant{}
-	g.begin(l)
-	err := g.addKey(ctx, core.Take, key, cost)
-	for i := range g.calls {
-		g.calls[i].patience = patience
+	l.diagnoseOnce()
+	res := &Result{}
+	res.begin(l)
+	err := res.addKey(ctx, core.Take, key, cost)
+	for i := range res.calls {
+		res.calls[i].patience = patience
 	}
 	if err == nil {
-		err = g.decide(ctx, patience > 0)
+		err = res.decide(ctx, patience > 0)
 	}
-	g.conclude(ctx, err)
-	return g, cmp.Or(err, g.stopped, g.skipped)
+	res.conclude(ctx, err)
+	return res, cmp.Or(err, res.stopped, res.skipped)
 }
 
 func checkCost(cost int64) error {
@@ -149,29 +149,29 @@ func checkCost(cost int64) error {
 // Peek tells what [Limiter.Take] of one unit would decide, rule by rule, and
 // changes nothing.
 func (l *Limiter) Peek(ctx context.Context, key string) ([]RuleDecision, error) {
-	g, err := l.touch(ctx, core.Peek, key)
+	res, err := l.applyKey(ctx, core.Peek, key)
 	if err != nil {
 		return nil, err
 	}
-	return g.Decisions(), nil
+	return res.Decisions(), nil
 }
 
 // Reset makes key as good as new under every rule.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
-	_, err := l.touch(ctx, core.Reset, key)
+	_, err := l.applyKey(ctx, core.Reset, key)
 	return err
 }
 
-func (l *Limiter) touch(ctx context.Context, verb core.Verb, key string) (*Grant, error) {
-	g := &Grant{}
-	g.begin(l)
-	if err := g.addKey(ctx, verb, key, 1); err != nil {
+func (l *Limiter) applyKey(ctx context.Context, verb core.Verb, key string) (*Result, error) {
+	res := &Result{}
+	res.begin(l)
+	if err := res.addKey(ctx, verb, key, 1); err != nil {
 		return nil, err
 	}
 	if verb == core.Peek {
-		return g, l.applyTo(ctx, g.set.store, g.ops, g.out)
+		return res, l.applyTo(ctx, res.set.store, res.ops, res.out)
 	}
-	return g, l.apply(ctx, g.ops, g.out)
+	return res, l.apply(ctx, res.ops, res.out)
 }
 
 // apply is the store's Apply, whose panic is an error.

@@ -23,7 +23,7 @@ type Event struct {
 	Rule string
 
 	// OnLimit tells what a Decision that is not Allowed leads to.
-	OnLimit Overflow
+	OnLimit Action
 
 	Decision core.Decision
 
@@ -66,19 +66,19 @@ func (l *Limiter) report(ctx context.Context, err error) {
 	l.onError(ctx, err)
 }
 
-// observe tells the Observer, which is not nil, what became of the grant.
-func (l *Limiter) observe(ctx context.Context, g *Grant) {
+// observe tells the Observer, which is not nil, what became of the result.
+func (l *Limiter) observe(ctx context.Context, res *Result) {
 	defer func() {
 		if v := recover(); v != nil {
 			l.report(ctx, fmt.Errorf("Observer: %w", panicked(v)))
 		}
 	}()
-	if err := cmp.Or(g.err, g.skipped); err != nil {
-		l.observer.Observe(ctx, Event{Rule: ruleOf(err), Outcome: g.outcome(), Err: err})
+	if err := cmp.Or(res.err, res.skipped); err != nil {
+		l.observer.Observe(ctx, Event{Rule: ruleOf(err), Outcome: res.outcome(), Err: err})
 	}
-	for i := range g.calls {
-		r := g.calls[i].rule
-		l.observer.Observe(ctx, Event{Rule: r.Name, OnLimit: r.OnLimit, Decision: g.decision(i),
-			Outcome: g.outcome(), Waited: g.waited})
+	for i := range res.calls {
+		r := res.calls[i].rule
+		l.observer.Observe(ctx, Event{Rule: r.Name, OnLimit: r.OnLimit, Decision: res.decision(i),
+			Outcome: res.outcome(), Waited: res.waited})
 	}
 }

@@ -48,12 +48,12 @@ func (a *Admission) appendQuotaExceeded(b []byte) []byte {
 
 // appendViolated writes a JSON list of the rules that refused the request.
 func (a *Admission) appendViolated(b []byte) []byte {
-	g, comma := &a.grant, ""
+	res, comma := &a.result, ""
 	b = append(b, '[')
-	for i := range g.calls {
-		if g.violates(i) {
+	for i := range res.calls {
+		if res.violates(i) {
 			b = append(append(b, comma...), '"')
-			b = append(append(b, g.calls[i].rule.Name...), '"')
+			b = append(append(b, res.calls[i].rule.Name...), '"')
 			comma = ","
 		}
 	}

@@ -12,35 +12,35 @@ import (
 // so that their Period matters only when the process dies. It is a timer, which
 // ends with Done, or with the connection that outlives it.
 type renewal struct {
-	mu    sync.Mutex
-	timer *time.Timer
-	every time.Duration
-	ctx   context.Context
-	grant *Grant
-	held  bool // by a connection
+	mu     sync.Mutex
+	timer  *time.Timer
+	every  time.Duration
+	ctx    context.Context
+	result *Result
+	held   bool // by a connection
 }
 
 // renewals is how many times in a Period a lease is renewed.
 const renewals = 3
 
-func (r *renewal) start(ctx context.Context, g *Grant) {
+func (r *renewal) start(ctx context.Context, res *Result) {
 	every := core.MaxPeriod
-	for i := range g.ops {
-		if g.leased(i) {
-			every = min(every, g.ops[i].Limit.Period/renewals)
+	for i := range res.ops {
+		if res.leased(i) {
+			every = min(every, res.ops[i].Limit.Period/renewals)
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ctx, r.grant, r.every = ctx, g, every
+	r.ctx, r.result, r.every = ctx, res, every
 	r.timer = time.AfterFunc(every, r.renew)
 }
 
 func (r *renewal) renew() {
-	ctx, cancel := tidying(r.ctx)
+	ctx, cancel := cleanupContext(r.ctx)
 	defer cancel()
-	_, err := r.grant.Renew(ctx)
-	r.grant.limiter.report(ctx, err)
+	_, err := r.result.Renew(ctx)
+	r.result.limiter.report(ctx, err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.timer != nil {
@@ -48,8 +48,8 @@ func (r *renewal) renew() {
 	}
 }
 
-// finish ends the renewal, unless a connection holds on to the leases.
-func (r *renewal) finish() (holding bool) {
+// end ends the renewal, unless a connection holds on to the leases.
+func (r *renewal) end() (holding bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.held {
@@ -91,15 +91,15 @@ func (c *heldConn) NetConn() net.Conn { return c.Conn }
 // Close closes the connection and releases the leases.
 func (c *heldConn) Close() error {
 	err := c.Conn.Close()
-	c.release.Do(c.admission.letGo)
+	c.release.Do(c.admission.releaseLater)
 	return err
 }
 
-func (a *Admission) letGo() {
+func (a *Admission) releaseLater() {
 	a.renewal.mu.Lock()
 	a.renewal.stop()
 	a.renewal.mu.Unlock()
-	ctx, cancel := tidying(a.ctx)
+	ctx, cancel := cleanupContext(a.ctx)
 	defer cancel()
-	a.grant.letGo(ctx)
+	a.result.releaseLater(ctx)
 }

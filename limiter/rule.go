@@ -27,13 +27,13 @@ type Rule struct {
 	// costs 0 passes uncounted.
 	Cost func(core.Request) int64
 
-	OnLimit Overflow
+	OnLimit Action
 
 	// OnStoreError says what happens when nobody can decide under this rule;
 	// the zero value leaves that to Config.OnStoreError. Of several rules that
 	// apply to a request, one that is FailClosed turns it away; otherwise those
 	// decide under which somebody can. Shadow rules turn nobody away.
-	OnStoreError Failure
+	OnStoreError FailureMode
 
 	// RefundIf tells, once the answer's status is known, whether the units are
 	// given back; nil means never.
@@ -63,7 +63,7 @@ func (e *RuleError) Unwrap() error { return e.Err }
 const maxName = 64
 
 // faults lists everything that is wrong with the rule by itself.
-func (r *Rule) faults(f *failing) []error {
+func (r *Rule) faults(f *fallbacks) []error {
 	var errs []error
 	if !nameIsValid(r.Name) {
 		errs = append(errs, fmt.Errorf("the name is not 1 to %d of a-z, 0-9, _, . and -, a letter first", maxName))
@@ -77,7 +77,7 @@ func (r *Rule) faults(f *failing) []error {
 	if err := r.OnLimit.check(); err != nil {
 		errs = append(errs, err)
 	}
-	if err := f.fault(r.OnStoreError); err != nil {
+	if err := f.check(r.OnStoreError); err != nil {
 		errs = append(errs, err)
 	}
 	return errs

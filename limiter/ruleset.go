@@ -18,7 +18,7 @@ type ruleSet struct {
 	refunds bool       // some rule gives units back
 	shown   int        // how many rules clients may see
 	policy  string     // the RateLimit-Policy of all of them under their own limits
-	watch   watch
+	setup   setupCheck
 
 	selection Selection // nil asks every rule
 }
@@ -26,10 +26,10 @@ type ruleSet struct {
 // activeRule is a rule in use.
 type activeRule struct {
 	Rule
-	index   int
-	failure Failure // never FailDefault
-	terms   *terms
-	watch   keyWatch
+	index       int
+	failureMode FailureMode // never FailDefault
+	terms       *terms
+	keys        keyCheck
 
 	// others are the terms of limits that Override has returned, replaced as a
 	// whole when one is added.
@@ -41,7 +41,7 @@ const maxOthers = 64
 
 // newRuleSet checks and compiles rules. Its error joins a [*RuleError] for
 // every mistake.
-func newRuleSet(rules []Rule, f *failing) (*ruleSet, error) {
+func newRuleSet(rules []Rule, f *fallbacks) (*ruleSet, error) {
 	var errs []error
 	set := &ruleSet{rules: make([]*activeRule, len(rules))}
 	first := map[string]int{}
@@ -64,12 +64,12 @@ func newRuleSet(rules []Rule, f *failing) (*ruleSet, error) {
 		}
 	}
 	set.shown, set.policy = len(policy), strings.Join(policy, ", ")
-	f.settle(set)
+	f.resolve(set)
 	return set, errors.Join(errs...)
 }
 
-// fault is an error that names the rule.
-func (r *activeRule) fault(err error) error { return &RuleError{r.Name, r.index, err} }
+// ruleError is an error that names the rule.
+func (r *activeRule) ruleError(err error) error { return &RuleError{r.Name, r.index, err} }
 
 // termsFor returns what applies to the key.
 func (r *activeRule) termsFor(key string) (*terms, error) {
@@ -91,7 +91,7 @@ func (r *activeRule) overridden(key string) (*terms, error) {
 		}
 	}
 	if err := limit.Validate(); err != nil {
-		return nil, r.fault(fmt.Errorf("the limit from Override: %w", err))
+		return nil, r.ruleError(fmt.Errorf("the limit from Override: %w", err))
 	}
 	t := newTerms(&r.Rule, limit)
 	r.remember(known, t)

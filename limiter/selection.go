@@ -18,7 +18,7 @@ type Selection func(r core.Request, into []int) []int
 // SetSelectedRules is [Limiter.SetRules] with a selection among the rules for
 // every request that comes after. A nil selection asks every rule.
 func (l *Limiter) SetSelectedRules(rules []Rule, s Selection) error {
-	set, err := newRuleSet(rules, &l.failing)
+	set, err := newRuleSet(rules, &l.fallbacks)
 	if err != nil {
 		return err
 	}
@@ -27,11 +27,11 @@ func (l *Limiter) SetSelectedRules(rules []Rule, s Selection) error {
 	return nil
 }
 
-// unselected is err as an error of the first rule that closes for it, if any.
-func (g *Grant) unselected(err error) error {
-	for _, r := range g.set.rules {
-		if r.closes(&g.limiter.failing) {
-			return r.fault(err)
+// selectionFailed is err as an error of the first rule that closes for it, if any.
+func (res *Result) selectionFailed(err error) error {
+	for _, r := range res.set.rules {
+		if r.failsClosed(&res.limiter.fallbacks) {
+			return r.ruleError(err)
 		}
 	}
 	return err
@@ -40,20 +40,20 @@ func (g *Grant) unselected(err error) error {
 var errSelection = errors.New("headgate: the selection names a rule that there is not, or one twice")
 
 // selectRules returns the rules that the selection names.
-func (g *Grant) selectRules(r core.Request) (rules []*activeRule, err error) {
+func (res *Result) selectRules(r core.Request) (rules []*activeRule, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			rules, err = nil, fmt.Errorf("selection: %w", panicked(v))
 		}
 	}()
-	g.places = g.set.selection(r, g.places[:0])
-	g.selected = g.selected[:0]
+	res.indices = res.set.selection(r, res.indices[:0])
+	res.selected = res.selected[:0]
 	last := -1
-	for _, i := range g.places {
-		if i <= last || i >= len(g.set.rules) {
+	for _, i := range res.indices {
+		if i <= last || i >= len(res.set.rules) {
 			return nil, errSelection
 		}
-		g.selected, last = append(g.selected, g.set.rules[i]), i
+		res.selected, last = append(res.selected, res.set.rules[i]), i
 	}
-	return g.selected, nil
+	return res.selected, nil
 }

@@ -34,7 +34,7 @@ func TestOnlySelectedRulesAreAsked(t *testing.T) {
 		{func(_ core.Request, into []int) []int { return into }, nil},
 	} {
 		var got []string
-		for _, d := range selected(t, c.s).Grant().Decisions() {
+		for _, d := range selected(t, c.s).Result().Decisions() {
 			got = append(got, d.Rule)
 		}
 		if !reflect.DeepEqual(got, c.want) {

@@ -20,13 +20,13 @@ const MaxTarpit = time.Minute
 //
 // The error lists every mistake. Each template that Tarpit returns counts for
 // itself.
-func Tarpit(delay time.Duration, most int, then Template) (Template, error) {
+func Tarpit(delay time.Duration, maxHeld int, then Template) (Template, error) {
 	var errs []error
 	if delay <= 0 || delay > MaxTarpit {
 		errs = append(errs, fmt.Errorf("Tarpit: the delay %s is not above 0 and at most %s", delay, textform.Duration(MaxTarpit)))
 	}
-	if most < 1 {
-		errs = append(errs, fmt.Errorf("Tarpit: most %d is below 1", most))
+	if maxHeld < 1 {
+		errs = append(errs, fmt.Errorf("Tarpit: most %d is below 1", maxHeld))
 	}
 	if then == nil {
 		errs = append(errs, errors.New("Tarpit: then is nil"))
@@ -34,25 +34,25 @@ func Tarpit(delay time.Duration, most int, then Template) (Template, error) {
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	t := &tarpit{delay: delay, most: int64(most), then: then}
+	t := &tarpit{delay: delay, max: int64(maxHeld), then: then}
 	return t.answer, nil
 }
 
 // MustTarpit is [Tarpit] for program text. It panics where that returns an
 // error.
-func MustTarpit(delay time.Duration, most int, then Template) Template {
-	return must(Tarpit(delay, most, then))
+func MustTarpit(delay time.Duration, maxHeld int, then Template) Template {
+	return must(Tarpit(delay, maxHeld, then))
 }
 
 type tarpit struct {
 	delay time.Duration
-	most  int64
+	max   int64
 	then  Template
 	held  atomic.Int64
 }
 
 func (t *tarpit) answer(a *Admission) Answer {
-	t.hold(a.ctx, a.grant.limiter)
+	t.hold(a.ctx, a.result.limiter)
 	return t.then(a)
 }
 
@@ -61,7 +61,7 @@ func (t *tarpit) hold(ctx context.Context, l *Limiter) {
 		return
 	}
 	defer t.held.Add(-1)
-	if t.held.Add(1) <= t.most {
+	if t.held.Add(1) <= t.max {
 		_ = l.sleep(ctx, t.delay) // what ended it makes no difference
 	}
 }

@@ -25,8 +25,8 @@ func newTerms(r *Rule, l core.Limit) *terms {
 	}
 }
 
-// mostInteger is the highest integer of a structured field (RFC 9651, 3.3.1).
-const mostInteger = 999_999_999_999_999
+// maxInteger is the highest integer of a structured field (RFC 9651, 3.3.1).
+const maxInteger = 999_999_999_999_999
 
 // policyItem is the limit as draft-ietf-httpapi-ratelimit-headers writes it. A
 // window that is not in whole seconds cannot be written, so it is left out.
@@ -35,7 +35,7 @@ func policyItem(rule string, l core.Limit) string {
 	b = append(b, '"')
 	b = append(b, rule...)
 	b = append(b, `";q=`...)
-	b = strconv.AppendInt(b, min(l.Quota, mostInteger), 10)
+	b = strconv.AppendInt(b, min(l.Quota, maxInteger), 10)
 	switch {
 	case l.Leased():
 		b = append(b, `;qu="concurrent-requests"`...)

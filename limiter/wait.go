@@ -11,18 +11,18 @@ import (
 const minPause = time.Millisecond
 
 // decide has the store decide, and waits if it may.
-func (g *Grant) decide(ctx context.Context, patient bool) error {
+func (res *Result) decide(ctx context.Context, patient bool) error {
 	if !patient {
-		return g.ask(ctx)
+		return res.ask(ctx)
 	}
-	w := wait{start: time.Now(), most: core.MaxBooking}
+	w := wait{start: time.Now(), maxWait: core.MaxBooking}
 	if deadline, ok := ctx.Deadline(); ok {
 		// A turn at the very deadline would come too late.
-		w.most = min(w.most, deadline.Sub(w.start)-time.Microsecond)
+		w.maxWait = min(w.maxWait, deadline.Sub(w.start)-time.Microsecond)
 	}
-	defer w.leave(g.limiter)
+	defer w.leave(res.limiter)
 	for {
-		if again, err := w.turn(ctx, g); !again {
+		if again, err := w.step(ctx, res); !again {
 			return err
 		}
 	}
@@ -30,61 +30,61 @@ func (g *Grant) decide(ctx context.Context, patient bool) error {
 
 // wait is one request's way through the queue.
 type wait struct {
-	start  time.Time
-	most   time.Duration // until the context's deadline
-	waited time.Duration
-	place  place
-	queued bool
+	start   time.Time
+	maxWait time.Duration // until the context's deadline
+	waited  time.Duration
+	key     waitKey
+	queued  bool
 }
 
-// turn asks the store once and waits for what it says. again means that the
+// step asks the store once and waits for what it says. again means that the
 // store has to be asked once more.
-func (w *wait) turn(ctx context.Context, g *Grant) (again bool, err error) {
-	w.book(g)
-	if err := g.ask(ctx); err != nil {
+func (w *wait) step(ctx context.Context, res *Result) (again bool, err error) {
+	w.book(res)
+	if err := res.ask(ctx); err != nil {
 		return false, err
 	}
-	pause, at := w.pause(g)
+	pause, at := w.pause(res)
 	if pause == 0 {
 		return false, nil
 	}
-	booked := g.allowed
-	if !w.enter(g.limiter, at) {
+	booked := res.allowed
+	if !w.enter(res.limiter, at) {
 		if booked {
-			g.giveUp(ctx)
+			res.cancelBooking(ctx)
 		}
 		return false, nil
 	}
-	g.stopped = g.limiter.sleep(ctx, pause)
+	res.stopped = res.limiter.sleep(ctx, pause)
 	w.waited = time.Since(w.start)
-	g.waited = w.waited
+	res.waited = w.waited
 	switch {
-	case g.stopped != nil && booked:
-		g.giveUp(ctx)
+	case res.stopped != nil && booked:
+		res.cancelBooking(ctx)
 		return false, nil
-	case g.stopped != nil:
+	case res.stopped != nil:
 		return false, nil
 	case booked:
-		g.arrive(pause)
-		return false, g.renewAfterWait(ctx)
+		res.reachSlot(pause)
+		return false, res.renewAfterWait(ctx)
 	}
 	return true, nil
 }
 
-// left is how long the request may still wait for rule i.
-func (w *wait) left(g *Grant, i int) time.Duration {
-	if g.ops[i].Soft || g.calls[i].patience == 0 {
+// remaining is how long the request may still wait for rule i.
+func (w *wait) remaining(res *Result, i int) time.Duration {
+	if res.ops[i].Soft || res.calls[i].patience == 0 {
 		return 0
 	}
-	return max(0, min(w.most, g.calls[i].patience)-w.waited)
+	return max(0, min(w.maxWait, res.calls[i].patience)-w.waited)
 }
 
 // book lets the store book slots where the request may wait for them.
-func (w *wait) book(g *Grant) {
-	for i := range g.ops {
-		op := &g.ops[i]
-		op.MaxWait = w.left(g, i)
-		if op.MaxWait > 0 && !w.queued && g.limiter.turnsAway(place{op.Rule, op.Key}) {
+func (w *wait) book(res *Result) {
+	for i := range res.ops {
+		op := &res.ops[i]
+		op.MaxWait = w.remaining(res, i)
+		if op.MaxWait > 0 && !w.queued && res.limiter.queueFull(waitKey{op.Rule, op.Key}) {
 			op.MaxWait = 0
 		}
 	}
@@ -92,64 +92,64 @@ func (w *wait) book(g *Grant) {
 
 // pause is how long to wait now, and where: 0 if there is nothing to wait for,
 // or if it would take too long.
-func (w *wait) pause(g *Grant) (longest time.Duration, at place) {
-	for i := range g.ops {
-		d := &g.out[i]
+func (w *wait) pause(res *Result) (longest time.Duration, at waitKey) {
+	for i := range res.ops {
+		d := &res.out[i]
 		span := d.Wait
-		if !g.allowed {
-			if g.ops[i].Soft || d.Allowed {
+		if !res.allowed {
+			if res.ops[i].Soft || d.Allowed {
 				continue
 			}
-			if span = max(d.RetryAfter, minPause); span > w.left(g, i) {
-				return 0, place{}
+			if span = max(d.RetryAfter, minPause); span > w.remaining(res, i) {
+				return 0, waitKey{}
 			}
 		}
 		if span > longest {
-			longest, at = span, place{g.ops[i].Rule, g.ops[i].Key}
+			longest, at = span, waitKey{res.ops[i].Rule, res.ops[i].Key}
 		}
 	}
 	return longest, at
 }
 
 // enter takes a place in the queue for the whole wait.
-func (w *wait) enter(l *Limiter, p place) bool {
+func (w *wait) enter(l *Limiter, p waitKey) bool {
 	if w.queued {
 		return true
 	}
 	if l.isClosed() || !l.queue.enter(p) {
 		return false
 	}
-	w.place, w.queued = p, true
+	w.key, w.queued = p, true
 	return true
 }
 
 func (w *wait) leave(l *Limiter) {
 	if w.queued {
-		l.queue.leave(w.place)
+		l.queue.leave(w.key)
 	}
 }
 
-// arrive marks the booked slots as reached.
-func (g *Grant) arrive(pause time.Duration) {
-	g.aged = pause
-	for i := range g.out {
-		g.out[i].Wait = 0
+// reachSlot marks the booked slots as reached.
+func (res *Result) reachSlot(pause time.Duration) {
+	res.aged = pause
+	for i := range res.out {
+		res.out[i].Wait = 0
 	}
 }
 
 // renewAfterWait makes sure of leases that had to last through a wait.
-func (g *Grant) renewAfterWait(ctx context.Context) error {
-	if !g.holdsLeases() {
+func (res *Result) renewAfterWait(ctx context.Context) error {
+	if !res.holdsLeases() {
 		return nil
 	}
-	held, err := g.Renew(ctx)
+	held, err := res.Renew(ctx)
 	if err != nil || held {
 		return err
 	}
-	g.giveUp(ctx)
-	for i := range g.ops {
-		if d := &g.out[i]; g.ops[i].Lease != "" {
-			d.Allowed, d.RetryAfter = false, g.ops[i].Limit.Period
+	res.cancelBooking(ctx)
+	for i := range res.ops {
+		if d := &res.out[i]; res.ops[i].Lease != "" {
+			d.Allowed, d.RetryAfter = false, res.ops[i].Limit.Period
 		}
 	}
 	return nil
@@ -171,5 +171,5 @@ func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
 
 func (l *Limiter) isClosed() bool { return l.life.Err() != nil }
 
-// turnsAway tells that nobody may begin to wait at p.
-func (l *Limiter) turnsAway(p place) bool { return l.isClosed() || l.queue.full(p) }
+// queueFull tells that nobody may begin to wait at p.
+func (l *Limiter) queueFull(p waitKey) bool { return l.isClosed() || l.queue.full(p) }

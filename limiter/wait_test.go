@@ -293,14 +293,14 @@ func TestWaitWaitsForEveryRuleThatRefuses(t *testing.T) {
 		ctx := t.Context()
 		start := time.Now()
 		for i, want := range []time.Duration{0, 3 * time.Second, 6 * time.Second} {
-			g, err := l.Wait(ctx, "k", 1, time.Minute)
-			if err != nil || !g.Allowed() || time.Since(start) != want {
-				t.Errorf("turn %d: allowed %t, %v after %s, want %s", i, g.Allowed(), err, time.Since(start), want)
+			res, err := l.Wait(ctx, "k", 1, time.Minute)
+			if err != nil || !res.Allowed() || time.Since(start) != want {
+				t.Errorf("turn %d: allowed %t, %v after %s, want %s", i, res.Allowed(), err, time.Since(start), want)
 			}
 		}
-		g, err := l.Wait(ctx, "k", 1, 2999*time.Millisecond)
-		if err != nil || g.Allowed() || time.Since(start) != 6*time.Second {
-			t.Errorf("allowed %t, %v after %s", g.Allowed(), err, time.Since(start))
+		res, err := l.Wait(ctx, "k", 1, 2999*time.Millisecond)
+		if err != nil || res.Allowed() || time.Since(start) != 6*time.Second {
+			t.Errorf("allowed %t, %v after %s", res.Allowed(), err, time.Since(start))
 		}
 	})
 }
@@ -313,12 +313,12 @@ func TestTheDecisionOfAWaitIsThatOfItsEnd(t *testing.T) {
 		start := time.Now()
 		a := l.Admit(&fakeRequest{})
 		defer a.Done(200)
-		d := a.Grant().Decisions()[0].Decision
+		d := a.Result().Decisions()[0].Decision
 		if d.Wait != 0 || d.ResetAfter != 10*time.Second || d.At != start.Add(10*time.Second).UnixMicro() {
 			t.Errorf("%+v", d)
 		}
-		if a.Grant().Waited() != 10*time.Second {
-			t.Errorf("waited %s", a.Grant().Waited())
+		if a.Result().Waited() != 10*time.Second {
+			t.Errorf("waited %s", a.Result().Waited())
 		}
 		want := "X-Ratelimit-Limit: 1\nX-Ratelimit-Remaining: 0\nX-Ratelimit-Reset: 10\n" +
 			"Ratelimit-Policy: \"smooth\";q=1;w=10, \"window\";q=9;w=60\nRatelimit: \"smooth\";r=0;t=10, \"window\";r=7;t=50\n"
@@ -337,14 +337,14 @@ func TestWaitSaysWhyItEndedBeforeItsTime(t *testing.T) {
 		}
 		ctx, leave := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { leave(gone) })
-		g, err := l.Wait(ctx, "k", 1, time.Hour)
-		if !errors.Is(err, gone) || g.Allowed() || g.Violated()[0] != "a" {
-			t.Errorf("allowed %t, %v", g.Allowed(), err)
+		res, err := l.Wait(ctx, "k", 1, time.Hour)
+		if !errors.Is(err, gone) || res.Allowed() || res.Violated()[0] != "a" {
+			t.Errorf("allowed %t, %v", res.Allowed(), err)
 		}
 		time.AfterFunc(time.Second, func() { _ = l.Close() })
-		g, err = l.Wait(t.Context(), "k", 1, time.Hour)
-		if !errors.Is(err, limiter.ErrClosed) || g.Allowed() {
-			t.Errorf("allowed %t, %v", g.Allowed(), err)
+		res, err = l.Wait(t.Context(), "k", 1, time.Hour)
+		if !errors.Is(err, limiter.ErrClosed) || res.Allowed() {
+			t.Errorf("allowed %t, %v", res.Allowed(), err)
 		}
 	})
 }
@@ -352,7 +352,7 @@ func TestWaitSaysWhyItEndedBeforeItsTime(t *testing.T) {
 func TestWaitRefusesSpansThatAreNone(t *testing.T) {
 	l := newLimiter(t, newStore(), rule(t, "a", "1/1m"))
 	for _, most := range []time.Duration{0, -1, time.Hour + 1} {
-		if g, err := l.Wait(context.Background(), "k", 1, most); !errors.Is(err, core.ErrOp) || g.Allowed() {
+		if res, err := l.Wait(context.Background(), "k", 1, most); !errors.Is(err, core.ErrOp) || res.Allowed() {
 			t.Errorf("%s: %v", most, err)
 		}
 	}

@@ -24,7 +24,7 @@ func admit(b *testing.B, l *limiter.Limiter) {
 	b.ReportAllocs()
 	for b.Loop() {
 		a := l.Admit(r)
-		if len(a.Grant().Violated()) > 0 {
+		if len(a.Result().Violated()) > 0 {
 			b.Fatal("refused")
 		}
 		a.Done(200)
@@ -33,7 +33,7 @@ func admit(b *testing.B, l *limiter.Limiter) {
 
 func BenchmarkAdmitUnderAThousand(b *testing.B) {
 	l := newLimiter(b)
-	rules, err := policy.Compile("shop", many(b), policy.Env{})
+	rules, err := policy.Compile("shop", many(b), policy.Bindings{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func BenchmarkAdmitUnderAThousand(b *testing.B) {
 
 func BenchmarkAdmitUnderAThousandIndexed(b *testing.B) {
 	l := newLimiter(b)
-	rules, index, err := policy.CompileIndexed("shop", many(b), policy.Env{})
+	rules, index, err := policy.CompileIndexed("shop", many(b), policy.Bindings{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func BenchmarkAdmitUnderAThousandIndexed(b *testing.B) {
 
 func BenchmarkAdmitUnderOne(b *testing.B) {
 	l := newLimiter(b)
-	rules, err := policy.Compile("shop", []policy.Policy{valid(b, "a")}, policy.Env{})
+	rules, err := policy.Compile("shop", []policy.Policy{valid(b, "a")}, policy.Bindings{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -13,9 +13,9 @@ import (
 //
 // The error joins everything that is wrong with env and with the policies of the
 // application, each mistake of a policy a [*FieldError]; also what only this
-// program cannot do, such as "user" where Env.User is nil.
-func Compile(app string, policies []Policy, env Env) ([]limiter.Rule, error) {
-	mine, rules, err := compileAll(app, policies, env)
+// program cannot do, such as "user" where Bindings.User is nil.
+func Compile(app string, policies []Policy, bindings Bindings) ([]limiter.Rule, error) {
+	mine, rules, err := compileAll(app, policies, bindings)
 	if err != nil {
 		return nil, err
 	}
@@ -34,8 +34,8 @@ func Compile(app string, policies []Policy, env Env) ([]limiter.Rule, error) {
 
 // CompileIndexed is [Compile] for many policies: the rules have no condition of
 // their own, and Select of the index is their limiter.Selection.
-func CompileIndexed(app string, policies []Policy, env Env) ([]limiter.Rule, *Index, error) {
-	mine, rules, err := compileAll(app, policies, env)
+func CompileIndexed(app string, policies []Policy, bindings Bindings) ([]limiter.Rule, *Index, error) {
+	mine, rules, err := compileAll(app, policies, bindings)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -45,8 +45,8 @@ func CompileIndexed(app string, policies []Policy, env Env) ([]limiter.Rule, *In
 
 // compileAll makes a rule, which is about all requests, of each policy of the
 // application.
-func compileAll(app string, policies []Policy, env Env) (Set, []limiter.Rule, error) {
-	errs := []error{checkApp(app), env.Validate()}
+func compileAll(app string, policies []Policy, bindings Bindings) (Set, []limiter.Rule, error) {
+	errs := []error{checkApp(app), bindings.Validate()}
 	mine := Set(policies).For(app)
 	errs = append(errs, mine.Validate())
 	if err := errors.Join(errs...); err != nil {
@@ -54,7 +54,7 @@ func compileAll(app string, policies []Policy, env Env) (Set, []limiter.Rule, er
 	}
 	rules := make([]limiter.Rule, len(mine))
 	for i := range mine {
-		rule, err := mine[i].compile(&env)
+		rule, err := mine[i].compile(&bindings)
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -67,12 +67,12 @@ func compileAll(app string, policies []Policy, env Env) (Set, []limiter.Rule, er
 }
 
 // compile makes a rule of a policy that is valid, without its Match.
-func (p *Policy) compile(env *Env) (limiter.Rule, error) {
+func (p *Policy) compile(bindings *Bindings) (limiter.Rule, error) {
 	parts, err := parseRecipe(p.Key)
 	if err != nil {
 		return limiter.Rule{}, &FieldError{p.Name, "key", err}
 	}
-	key, err := env.keyFunc(parts)
+	key, err := bindings.keyFunc(parts)
 	if err != nil {
 		return limiter.Rule{}, &FieldError{p.Name, "key", err}
 	}

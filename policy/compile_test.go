@@ -32,7 +32,7 @@ func TestOnlyPoliciesOfTheApplicationBecomeRulesInTheirOrder(t *testing.T) {
 		p("z", 0, policy.Enforce, "b"), p("a", 0, policy.Shadow, "a", "b"), p("y", 5, policy.Enforce, "b"), p("x", -5, policy.Enforce, "b"),
 		p("off", 9, policy.Off, "b"), p("other", 9, policy.Enforce, "ab.c"), p("case", 9, policy.Enforce, "B"), p("longer", 9, policy.Enforce, "b/c"),
 	}
-	rules, err := policy.Compile("b", set, policy.Env{})
+	rules, err := policy.Compile("b", set, policy.Bindings{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,18 +45,18 @@ func TestOnlyPoliciesOfTheApplicationBecomeRulesInTheirOrder(t *testing.T) {
 }
 
 func TestWhatIsSaidOfALimitIsInTheRule(t *testing.T) {
-	for text, want := range map[string]limiter.Overflow{"": limiter.Reject, "reject": limiter.Reject, "degrade": limiter.Degrade, "wait 1m30s": limiter.Wait(90 * time.Second)} {
+	for text, want := range map[string]limiter.Action{"": limiter.Reject, "reject": limiter.Reject, "degrade": limiter.Degrade, "wait 1m30s": limiter.Wait(90 * time.Second)} {
 		p := valid(t, "a")
 		p.OnLimit, p.Limit = text, limit(t, "7/1h fixed-window aligned")
-		rules, err := policy.Compile("shop", policy.Set{p}, policy.Env{})
+		rules, err := policy.Compile("shop", policy.Set{p}, policy.Bindings{})
 		if err != nil || rules[0].OnLimit != want || rules[0].Limit != p.Limit {
 			t.Errorf("%q: %v, %+v", text, err, rules)
 		}
 	}
-	for text, want := range map[string]limiter.Failure{"": limiter.FailDefault, "open": limiter.FailOpen, "closed": limiter.FailClosed, "local": limiter.FailLocal} {
+	for text, want := range map[string]limiter.FailureMode{"": limiter.FailDefault, "open": limiter.FailOpen, "closed": limiter.FailClosed, "local": limiter.FailLocal} {
 		p := valid(t, "a")
 		p.OnStoreError = text
-		rules, err := policy.Compile("shop", policy.Set{p}, policy.Env{})
+		rules, err := policy.Compile("shop", policy.Set{p}, policy.Bindings{})
 		if err != nil || rules[0].OnStoreError != want {
 			t.Errorf("%q: %v, %+v", text, err, rules)
 		}
@@ -65,13 +65,13 @@ func TestWhatIsSaidOfALimitIsInTheRule(t *testing.T) {
 
 type user struct{}
 
-func env(t testing.TB) policy.Env {
+func bindings(t testing.TB) policy.Bindings {
 	t.Helper()
 	ip, err := keyfuncs.ForwardedIP(keyfuncs.Proxies{Trusted: []string{"192.0.2.0/24"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return policy.Env{
+	return policy.Bindings{
 		IP: ip,
 		IPPrefix: func(bits int) (core.KeyFunc, error) {
 			return keyfuncs.ForwardedIP(keyfuncs.Proxies{Trusted: []string{"192.0.2.0/24"}, IPv6Prefix: bits})
@@ -80,7 +80,7 @@ func env(t testing.TB) policy.Env {
 	}
 }
 
-func keyOf(t *testing.T, recipe string, e policy.Env, r core.Request) string {
+func keyOf(t *testing.T, recipe string, e policy.Bindings, r core.Request) string {
 	t.Helper()
 	p := valid(t, "a")
 	p.Key = recipe
@@ -107,18 +107,18 @@ func TestRecipesCountByWhatTheySay(t *testing.T) {
 		"header:x-tenant": digest(keyfuncs.APIKey("X-Tenant")), "cookie:sid": digest(keyfuncs.Cookie("sid")),
 		"api-key": digest(keyfuncs.APIKey("X-Api-Key")), "basic-auth": digest(keyfuncs.BasicUser),
 	} {
-		if got := keyOf(t, recipe, env(t), r); got != want || got == "" {
+		if got := keyOf(t, recipe, bindings(t), r); got != want || got == "" {
 			t.Errorf("%s: %q, want %q", recipe, got, want)
 		}
 	}
 	for _, recipe := range []string{"header:X-Api-Key", "api-key", "cookie:sid", "basic-auth", "header:authorization"} {
 		for _, secret := range []string{"secret", "abc", "alice", "YWxpY2U6cHc"} {
-			if got := keyOf(t, recipe, env(t), r); strings.Contains(got, secret) {
+			if got := keyOf(t, recipe, bindings(t), r); strings.Contains(got, secret) {
 				t.Errorf("%s tells a secret: %q", recipe, got)
 			}
 		}
 	}
-	if a, b := keyOf(t, "api-key", policy.Env{APIKeyHeader: "X-Tenant"}, r), keyOf(t, "header:X-Tenant", policy.Env{}, r); a != b {
+	if a, b := keyOf(t, "api-key", policy.Bindings{APIKeyHeader: "X-Tenant"}, r), keyOf(t, "header:X-Tenant", policy.Bindings{}, r); a != b {
 		t.Errorf("%q and %q", a, b)
 	}
 }
@@ -126,13 +126,13 @@ func TestRecipesCountByWhatTheySay(t *testing.T) {
 func TestAddressesAreOnlyForwardedIfTheProgramSaysSo(t *testing.T) {
 	r := get("/")
 	r.headers = map[string][]string{"X-Forwarded-For": {"203.0.113.9"}}
-	if got := keyOf(t, "ip", policy.Env{}, r); got != "192.0.2.1" {
+	if got := keyOf(t, "ip", policy.Bindings{}, r); got != "192.0.2.1" {
 		t.Errorf("%q", got)
 	}
-	if got := keyOf(t, "ip/48", policy.Env{}, &request{peer: "[2001:db8:1:2::3]:1"}); got != "2001:db8:1::/48" {
+	if got := keyOf(t, "ip/48", policy.Bindings{}, &request{peer: "[2001:db8:1:2::3]:1"}); got != "2001:db8:1::/48" {
 		t.Errorf("%q", got)
 	}
-	e := env(t)
+	e := bindings(t)
 	e.IP = nil
 	if got := keyOf(t, "ip", e, r); got != "203.0.113.9" {
 		t.Errorf("%q", got)
@@ -140,7 +140,7 @@ func TestAddressesAreOnlyForwardedIfTheProgramSaysSo(t *testing.T) {
 }
 
 func TestASecretHidesEveryKeyButGlobal(t *testing.T) {
-	e := env(t)
+	e := bindings(t)
 	e.Secret = []byte("0123456789abcdef")
 	r := get("/a")
 	want := keyfuncs.MustHMAC(e.Secret, keyfuncs.RemoteIP)
@@ -156,7 +156,7 @@ func TestASecretHidesEveryKeyButGlobal(t *testing.T) {
 func TestARuleIsOnlyAboutRequestsThatMatch(t *testing.T) {
 	p := valid(t, "a")
 	p.Match = policy.Match{Methods: []string{"POST"}, Path: "/login", Host: "shop.example"}
-	rules, err := policy.Compile("shop", policy.Set{p}, policy.Env{})
+	rules, err := policy.Compile("shop", policy.Set{p}, policy.Bindings{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,20 +180,20 @@ func TestWhatThisProgramCannotDoIsAMistake(t *testing.T) {
 	a, b, c := valid(t, "a"), valid(t, "b"), valid(t, "c")
 	a.Key, b.Key = "user+route", "ip/56"
 	c.Apps, c.Key = []string{"other"}, "user"
-	_, err := policy.Compile("shop", policy.Set{a, b, c}, policy.Env{IP: keyfuncs.RemoteIP})
+	_, err := policy.Compile("shop", policy.Set{a, b, c}, policy.Bindings{IP: keyfuncs.RemoteIP})
 	wantError(t, err, strings.Join([]string{
 		`policy "a": key: "user" is of no use here: the program does not say who the user is (Env.User)`,
 		`policy "b": key: "ip/56" is of no use here: the program reads addresses in one way only (Env.IPPrefix)`,
 	}, "\n"))
-	_, err = policy.Compile("a,b", nil, policy.Env{Secret: []byte("short"), APIKeyHeader: "X Y"})
+	_, err = policy.Compile("a,b", nil, policy.Bindings{Secret: []byte("short"), APIKeyHeader: "X Y"})
 	wantError(t, err, strings.Join([]string{
 		`policy: the application "a,b" is not 1 to 64 letters, digits, _, ., - and /, a letter or digit first`,
-		`policy: Env.APIKeyHeader: "X Y" is not the name of a header`,
-		`policy: Env.Secret: keyfuncs: HMAC: a secret of 5 bytes is shorter than 16`,
+		`policy: Bindings.APIKeyHeader:"X Y" is not the name of a header`,
+		`policy: Bindings.Secret:keyfuncs: HMAC: a secret of 5 bytes is shorter than 16`,
 	}, "\n"))
 	a.Key = "ip"
 	a.Limit.Quota = 0
-	_, err = policy.Compile("shop", policy.Set{a}, policy.Env{})
+	_, err = policy.Compile("shop", policy.Set{a}, policy.Bindings{})
 	wantError(t, err, `policy "a": limit: quota 0 is not positive`)
 }
 
@@ -201,7 +201,7 @@ func TestAPolicyThatIsAskedForByNameMustBeForTheApplication(t *testing.T) {
 	p, off := valid(t, "login"), valid(t, "off")
 	off.Mode = policy.Off
 	set := policy.Set{p, off}
-	rule, err := set.Rule("shop", "login", policy.Env{})
+	rule, err := set.Rule("shop", "login", policy.Bindings{})
 	if err != nil || rule.Name != "login" || rule.Limit != p.Limit {
 		t.Errorf("%+v, %v", rule, err)
 	}
@@ -214,7 +214,7 @@ func TestAPolicyThatIsAskedForByNameMustBeForTheApplication(t *testing.T) {
 		{"sho", "login", policy.ErrNotConfigured, `policy "login" of application "sho": not configured: the policy does not name the application`},
 		{"shop", "off", policy.ErrOff, `policy "off" of application "shop": switched off`},
 	} {
-		_, err := set.Rule(c.app, c.name, policy.Env{})
+		_, err := set.Rule(c.app, c.name, policy.Bindings{})
 		wantError(t, err, c.want)
 		if !errors.Is(err, c.is) {
 			t.Errorf("%v is not %v", err, c.is)
@@ -225,7 +225,7 @@ func TestAPolicyThatIsAskedForByNameMustBeForTheApplication(t *testing.T) {
 func TestAConditionTakesNoAllocation(t *testing.T) {
 	p := valid(t, "a")
 	p.Key, p.Match = "global", policy.Match{Methods: []string{"GET"}, Path: "/users/{id}"}
-	rules, err := policy.Compile("shop", policy.Set{p}, policy.Env{})
+	rules, err := policy.Compile("shop", policy.Set{p}, policy.Bindings{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,8 +23,8 @@
 // The recipe of a key tells whom a request is counted against:
 //
 //	ip            the caller's address; ip/56 counts IPv6 by networks of 56 bits
-//	user          who is signed in, as the program says (Env.User)
-//	api-key       the credential in the header X-Api-Key, or in Env.APIKeyHeader
+//	user          who is signed in, as the program says (Bindings.User)
+//	api-key       the credential in the header X-Api-Key, or in Bindings.APIKeyHeader
 //	basic-auth    the user's name of a Basic login
 //	header:NAME   the value of a header
 //	cookie:NAME   the value of a cookie
@@ -36,7 +36,7 @@
 // What package keyfuncs says of them holds here.
 //
 // Data never says whom to trust. Which proxies may name addresses, who the user
-// is, and the secret that hides keys are in [Env], in the program; headers that
+// is, and the secret that hides keys are in [Bindings], in the program; headers that
 // carry addresses are refused as recipes.
 //
 // # Matching

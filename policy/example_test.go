@@ -35,7 +35,7 @@ func ExampleCompile() {
 		fmt.Println(err)
 		return
 	}
-	rules, err := policy.Compile("shop", set, policy.Env{IP: proxied})
+	rules, err := policy.Compile("shop", set, policy.Bindings{IP: proxied})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -48,14 +48,14 @@ func ExampleCompile() {
 	// login 5/1m sliding-log reject
 }
 
-func ExamplePolicy_Sentence() {
+func ExamplePolicy_Describe() {
 	set, err := policy.DecodeYAML([]byte(shop))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	for _, p := range set {
-		fmt.Println(p.Sentence())
+		fmt.Println(p.Describe())
 	}
 	// Output:
 	// 5 POST requests within any minute to /login for each address and route; others are refused
@@ -85,7 +85,7 @@ func ExampleSet_Rule() {
 		fmt.Println(err)
 		return
 	}
-	_, err = set.Rule("partners", "login", policy.Env{})
+	_, err = set.Rule("partners", "login", policy.Bindings{})
 	fmt.Println(errors.Is(err, policy.ErrNotConfigured), err)
 	// Output:
 	// true policy "login" of application "partners": not configured: the policy does not name the application

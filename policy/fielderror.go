@@ -1,6 +1,9 @@
 package policy
 
-import "fmt"
+import (
+	"fmt"
+	"github.com/headgate/headgate/internal/textform"
+)
 
 // FieldError is a mistake in one field of one policy.
 type FieldError struct {
@@ -11,16 +14,8 @@ type FieldError struct {
 
 // Error names the policy, the field and the mistake.
 func (e *FieldError) Error() string {
-	return fmt.Sprintf("policy %q: %s: %v", clip(e.Policy), e.Field, e.Err)
+	return fmt.Sprintf("policy %q: %s: %v", textform.Clip(e.Policy), e.Field, e.Err)
 }
 
 // Unwrap returns Err.
 func (e *FieldError) Unwrap() error { return e.Err }
-
-// clip keeps a text that is quoted in an error short.
-func clip(s string) string {
-	if len(s) > 100 {
-		return s[:100] + "…"
-	}
-	return s
-}

@@ -26,13 +26,13 @@ const (
 // Follower keeps the rules of a limiter as a source has them. It is safe for
 // concurrent use.
 type Follower struct {
-	limiter *limiter.Limiter
-	app     string
-	env     Env
-	source  Source
-	options Options
-	logger  *slog.Logger // nil: the default one at the time
-	id      string
+	limiter  *limiter.Limiter
+	app      string
+	bindings Bindings
+	source   Source
+	options  Options
+	logger   *slog.Logger // nil: the default one at the time
+	id       string
 
 	seen     string    // the version that the source had last
 	reportAt time.Time // when the next report is due
@@ -40,22 +40,22 @@ type Follower struct {
 	mu    sync.Mutex
 	state state
 
-	wake chan struct{}
-	end  context.CancelFunc
-	done sync.WaitGroup
+	wakeup chan struct{}
+	end    context.CancelFunc
+	done   sync.WaitGroup
 }
 
 // Follow puts the policies of the source that name the application in force on
 // the limiter, and keeps doing so whenever they change, until Close or until ctx
 // ends. It returns once the first are in force, or nothing is as
-// Options.WhenMissing says. The limiter's counts outlive every change, as
+// Options.OnMissing says. The limiter's counts outlive every change, as
 // [limiter.Limiter.SetRules] says, and its rules are nobody else's to set from then
 // on.
 //
 // What cannot be put in force is refused as a whole, and what was in force
 // stays. So it does while the source is away or empty.
-func Follow(ctx context.Context, l *limiter.Limiter, app string, env Env, source Source, o Options) (*Follower, error) {
-	errs := []error{checkApp(app), env.Validate(), o.validate()}
+func Follow(ctx context.Context, l *limiter.Limiter, app string, bindings Bindings, source Source, o Options) (*Follower, error) {
+	errs := []error{checkApp(app), bindings.Validate(), o.validate()}
 	if l == nil {
 		errs = append(errs, errors.New("policy: the limiter is nil"))
 	}
@@ -65,16 +65,16 @@ func Follow(ctx context.Context, l *limiter.Limiter, app string, env Env, source
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	env.Secret = slices.Clone(env.Secret)
-	f := &Follower{limiter: l, app: app, env: env, source: source, options: o, logger: o.Logger,
-		id: cmp.Or(o.Instance, newInstance()), wake: make(chan struct{}, 1)}
+	bindings.Secret = slices.Clone(bindings.Secret)
+	f := &Follower{limiter: l, app: app, bindings: bindings, source: source, options: o, logger: o.Logger,
+		id: cmp.Or(o.Instance, newInstance()), wakeup: make(chan struct{}, 1)}
 	if err := f.start(ctx); err != nil {
 		return nil, err
 	}
 	ctx, f.end = context.WithCancel(ctx)
 	f.done.Go(func() { f.run(ctx) })
 	if n, ok := source.(Notifier); ok {
-		f.done.Go(func() { n.Notify(ctx, f.nudge) })
+		f.done.Go(func() { n.Notify(ctx, f.wake) })
 	}
 	return f, nil
 }
@@ -112,7 +112,7 @@ func (f *Follower) start(ctx context.Context) error {
 		}
 		err = errors.Join(err, lastErr)
 	}
-	if f.options.WhenMissing == MissingWaits && ctx.Err() == nil {
+	if f.options.OnMissing == OnMissingWait && ctx.Err() == nil {
 		return nil
 	}
 	return err
@@ -140,7 +140,7 @@ func (f *Follower) run(ctx context.Context) {
 		case <-ctx.Done():
 			timer.Stop()
 			return
-		case <-f.wake:
+		case <-f.wakeup:
 			timer.Stop()
 			if soon := time.Now().Add(rand.N(spread)); soon.Before(due) {
 				due = soon
@@ -158,10 +158,10 @@ func (f *Follower) pause() time.Duration {
 	return p - rand.N(p/5)
 }
 
-// nudge makes the follower look soon.
-func (f *Follower) nudge() {
+// wake makes the follower look soon.
+func (f *Follower) wake() {
 	select {
-	case f.wake <- struct{}{}:
+	case f.wakeup <- struct{}{}:
 	default:
 	}
 }
@@ -218,7 +218,7 @@ func (f *Follower) put(s Snapshot) {
 }
 
 func (f *Follower) enforce(s Snapshot) error {
-	rules, index, err := CompileIndexed(f.app, s.Policies, f.env)
+	rules, index, err := CompileIndexed(f.app, s.Policies, f.bindings)
 	if err != nil {
 		return err
 	}

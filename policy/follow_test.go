@@ -96,7 +96,7 @@ func quiet() policy.Options {
 
 func follow(t testing.TB, l *limiter.Limiter, s policy.Source, o policy.Options) *policy.Follower {
 	t.Helper()
-	f, err := policy.Follow(t.Context(), l, "shop", policy.Env{}, s, o)
+	f, err := policy.Follow(t.Context(), l, "shop", policy.Bindings{}, s, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,11 +280,11 @@ func TestWithoutPoliciesAtTheStart(t *testing.T) {
 		s := &source{}
 		s.fail(fmt.Errorf("far away: %w", policy.ErrMissing))
 		own := limiter.Rule{Name: "own", Limit: limit(t, "3/1m"), Key: func(core.Request) (string, bool) { return "", true }}
-		if _, err := policy.Follow(t.Context(), newLimiter(t), "shop", policy.Env{}, s, quiet()); !errors.Is(err, policy.ErrMissing) {
+		if _, err := policy.Follow(t.Context(), newLimiter(t), "shop", policy.Bindings{}, s, quiet()); !errors.Is(err, policy.ErrMissing) {
 			t.Errorf("%v", err)
 		}
 		l, o := newLimiter(t, own), quiet()
-		o.WhenMissing = policy.MissingWaits
+		o.OnMissing = policy.OnMissingWait
 		f := follow(t, l, s, o)
 		if st := f.Status(); st.Version != "" || st.Age >= 0 || inForce(t, l) != "own 3/3" {
 			t.Errorf("%+v, %s", st, inForce(t, l))
@@ -350,7 +350,7 @@ func TestALastGoodFileThatIsNotOneIsNoStart(t *testing.T) {
 		s.fail(policy.ErrMissing)
 		o := quiet()
 		o.LastGood = path
-		_, err := policy.Follow(t.Context(), newLimiter(t), "shop", policy.Env{}, s, o)
+		_, err := policy.Follow(t.Context(), newLimiter(t), "shop", policy.Bindings{}, s, o)
 		if name == "bad" {
 			var fault *policy.FieldError
 			if !errors.As(err, &fault) {
@@ -410,15 +410,15 @@ func TestPollsOfAFleetSpread(t *testing.T) {
 			sources[i].publish("1", valid(t, "a"))
 			follow(t, newLimiter(t), sources[i], quiet())
 		}
-		most := 0
+		bound := 0
 		for range 500 {
 			before := asked(sources)
 			time.Sleep(time.Millisecond)
 			synctest.Wait()
-			most = max(most, asked(sources)-before)
+			bound = max(bound, asked(sources)-before)
 		}
-		if most > 10 {
-			t.Errorf("%d of 50 asked within the same millisecond", most)
+		if bound > 10 {
+			t.Errorf("%d of 50 asked within the same millisecond", bound)
 		}
 		if n := asked(sources); n < 2*50 {
 			t.Errorf("%d of 100 loads", n)
@@ -436,14 +436,14 @@ func asked(sources []*source) (n int) {
 }
 
 func TestEveryMistakeOfFollowIsTold(t *testing.T) {
-	_, err := policy.Follow(t.Context(), nil, "", policy.Env{Secret: []byte{}}, nil,
-		policy.Options{Poll: 1, Timeout: -1, WhenMissing: 2, Instance: "a b"})
+	_, err := policy.Follow(t.Context(), nil, "", policy.Bindings{Secret: []byte{}}, nil,
+		policy.Options{Poll: 1, Timeout: -1, OnMissing: 2, Instance: "a b"})
 	wantError(t, err, strings.Join([]string{
 		`policy: the application "" is not 1 to 64 letters, digits, _, ., - and /, a letter or digit first`,
-		"policy: Env.Secret: keyfuncs: HMAC: a secret of 0 bytes is shorter than 16",
+		"policy: Bindings.Secret:keyfuncs: HMAC: a secret of 0 bytes is shorter than 16",
 		"policy: Options.Poll: 1ns is not within 10ms to 1h0m0s",
 		"policy: Options.Timeout: -1ns is not within 0 to 1h0m0s",
-		"policy: Options.WhenMissing: 2 is not known",
+		"policy: Options.OnMissing: 2 is not known",
 		`policy: Options.Instance: "a b" is not at most 128 printable bytes`,
 		"policy: the limiter is nil",
 		"policy: the source is nil",
@@ -480,7 +480,7 @@ func TestReloadsOfAThousandPoliciesDoNotStopDecisions(t *testing.T) {
 				default:
 				}
 				a := l.Admit(get("/p/3"))
-				list := a.Grant().Decisions()
+				list := a.Result().Decisions()
 				if len(list) != 100 || a.Outcome() != limiter.Pass {
 					t.Errorf("%d decisions, %v", len(list), a.Outcome())
 				}

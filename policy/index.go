@@ -58,7 +58,7 @@ func (x *Index) add(i int, p *Policy) (errs []error) {
 	}
 	set, err := x.methodSet(p.Match.Methods)
 	note("match.methods", err)
-	x.tree(p.Match.Host).add(pattern, place{i, set})
+	x.tree(p.Match.Host).add(pattern, entryAt{i, set})
 	return errs
 }
 
@@ -102,7 +102,7 @@ func (x *Index) tree(host string) *node {
 func (x *Index) Select(r core.Request, into []int) []int {
 	from := len(into)
 	s := search{found: into}
-	x.look(&s, r)
+	x.find(&s, r)
 	found := s.found[from:]
 	slices.Sort(found)
 	return s.found[:from+len(slices.Compact(found))]
@@ -111,12 +111,12 @@ func (x *Index) Select(r core.Request, into []int) []int {
 // meets tells whether the request is about any policy of the index.
 func (x *Index) meets(r core.Request) bool {
 	s := search{any: true}
-	x.look(&s, r)
+	x.find(&s, r)
 	return s.hit
 }
 
-// look searches wherever policies for the request may be.
-func (x *Index) look(s *search, r core.Request) {
+// find searches wherever policies for the request may be.
+func (x *Index) find(s *search, r core.Request) {
 	s.method = unnamed
 	if m := x.methods[canonicalMethod(r.Method())]; m != 0 {
 		s.method = m
@@ -196,7 +196,7 @@ func (s *search) walk(n *node, path string) {
 	}
 }
 
-func (s *search) collect(places []place) {
+func (s *search) collect(places []entryAt) {
 	for i := range places {
 		if places[i].methods&s.method == 0 {
 			continue
@@ -212,17 +212,17 @@ func (s *search) collect(places []place) {
 type node struct {
 	literals map[string]*node
 	wild     *node
-	here     []place // of patterns that end here
-	subtree  []place // of patterns that cover all below
+	here     []entryAt // of patterns that end here
+	subtree  []entryAt // of patterns that cover all below
 }
 
-// place is a policy in the list.
-type place struct {
+// entryAt is a policy in the list.
+type entryAt struct {
 	index   int
 	methods methods
 }
 
-func (n *node) add(p pattern, at place) {
+func (n *node) add(p pattern, at entryAt) {
 	for _, segment := range p.segments {
 		n = n.child(segment)
 	}

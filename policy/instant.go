@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"github.com/headgate/headgate/internal/textform"
 	"time"
 )
 
@@ -27,7 +28,7 @@ func parseTime(s string) (time.Time, error) {
 	}
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("%q is not a time such as 2026-01-31T12:00:00Z", clip(s))
+		return time.Time{}, fmt.Errorf("%q is not a time such as 2026-01-31T12:00:00Z", textform.Clip(s))
 	}
 	return t.UTC(), nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/headgate/headgate/internal/textform"
 	"io"
 	"unicode/utf8"
 )
@@ -51,7 +52,7 @@ func readAll(raw []json.RawMessage) (Set, error) {
 	for i := range raw {
 		var e entry
 		if err := strictly(raw[i], &e); err != nil {
-			errs = append(errs, fmt.Errorf("policy %d %q: %w", i, clip(e.Name), err))
+			errs = append(errs, fmt.Errorf("policy %d %q: %w", i, textform.Clip(e.Name), err))
 			continue
 		}
 		p, err := e.policy()
@@ -157,12 +158,12 @@ func checkObject(d *json.Decoder, depth int) error {
 
 func checkKey(key string, seen map[string]bool) error {
 	if seen[key] {
-		return fmt.Errorf("the field %q stands twice", clip(key))
+		return fmt.Errorf("the field %q stands twice", textform.Clip(key))
 	}
 	seen[key] = true
 	for i := range len(key) {
 		if (key[i] < 'a' || key[i] > 'z') && key[i] != '_' {
-			return fmt.Errorf("the field %q is not known", clip(key))
+			return fmt.Errorf("the field %q is not known", textform.Clip(key))
 		}
 	}
 	return nil

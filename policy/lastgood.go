@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/headgate/headgate/internal/textform"
 	"io"
 	"os"
 	"path/filepath"
@@ -27,7 +28,7 @@ func readLastGood(path, app string) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	if k.App != app {
-		return Snapshot{}, fmt.Errorf("it holds the policies of %q", clip(k.App))
+		return Snapshot{}, fmt.Errorf("it holds the policies of %q", textform.Clip(k.App))
 	}
 	if k.Version == "" {
 		return Snapshot{}, errors.New("it names no version")
@@ -37,7 +38,7 @@ func readLastGood(path, app string) (Snapshot, error) {
 }
 
 // readBounded reads a regular file of at most so many bytes.
-func readBounded(path string, most int64) ([]byte, error) {
+func readBounded(path string, bound int64) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -50,9 +51,9 @@ func readBounded(path string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, most+1))
-	if err == nil && int64(len(data)) > most {
-		err = fmt.Errorf("it has more than %d bytes", most)
+	data, err := io.ReadAll(io.LimitReader(file, bound+1))
+	if err == nil && int64(len(data)) > bound {
+		err = fmt.Errorf("it has more than %d bytes", bound)
 	}
 	return data, err
 }

@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"github.com/headgate/headgate/internal/textform"
 	"net/netip"
 	"strings"
 )
@@ -19,9 +20,9 @@ func checkMethods(methods []string) error {
 	for _, m := range methods {
 		switch {
 		case !isToken(m) || strings.ToUpper(m) != m:
-			errs = append(errs, fmt.Errorf("%q is not a method in upper case", clip(m)))
+			errs = append(errs, fmt.Errorf("%q is not a method in upper case", textform.Clip(m)))
 		case seen[m]:
-			errs = append(errs, fmt.Errorf("%q is named twice", clip(m)))
+			errs = append(errs, fmt.Errorf("%q is named twice", textform.Clip(m)))
 		}
 		seen[m] = true
 	}
@@ -45,21 +46,21 @@ func checkHost(host string) error {
 	}
 	if a, err := netip.ParseAddr(host); err == nil {
 		if a.Unmap().WithZone("").String() != host {
-			return fmt.Errorf("%q is not in its shortest form; write %s", clip(host), a.Unmap().WithZone(""))
+			return fmt.Errorf("%q is not in its shortest form; write %s", textform.Clip(host), a.Unmap().WithZone(""))
 		}
 		return nil
 	}
 	name, _ := strings.CutPrefix(host, "*.")
 	if len(host) > maxHost || strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") || strings.Contains(name, "..") {
-		return fmt.Errorf("%q is not the name of a host", clip(host))
+		return fmt.Errorf("%q is not the name of a host", textform.Clip(host))
 	}
 	for i := range len(name) {
 		if !inName(name[i]) {
-			return fmt.Errorf("%q is not a name in lower case without a port, or an address", clip(host))
+			return fmt.Errorf("%q is not a name in lower case without a port, or an address", textform.Clip(host))
 		}
 	}
 	if name == "" {
-		return fmt.Errorf("%q is not the name of a host", clip(host))
+		return fmt.Errorf("%q is not the name of a host", textform.Clip(host))
 	}
 	return nil
 }

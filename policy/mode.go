@@ -1,6 +1,9 @@
 package policy
 
-import "fmt"
+import (
+	"fmt"
+	"github.com/headgate/headgate/internal/textform"
+)
 
 // Mode says whether a policy is in force. Its text is its name in lower case.
 type Mode uint8
@@ -42,5 +45,5 @@ func (m *Mode) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%q is not enforce, shadow or off", clip(string(text)))
+	return fmt.Errorf("%q is not enforce, shadow or off", textform.Clip(string(text)))
 }

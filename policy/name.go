@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"github.com/headgate/headgate/internal/textform"
 	"unicode/utf8"
 )
 
@@ -48,7 +49,7 @@ func CheckApp(s string) error {
 		valid = valid && (isAlphanumeric(c) || c == '_' || c == '.' || c == '-' || c == '/')
 	}
 	if !valid {
-		return fmt.Errorf("%q is not 1 to %d letters, digits, _, ., - and /, a letter or digit first", clip(s), MaxName)
+		return fmt.Errorf("%q is not 1 to %d letters, digits, _, ., - and /, a letter or digit first", textform.Clip(s), MaxName)
 	}
 	return nil
 }
@@ -66,9 +67,9 @@ func isAlphanumeric(c byte) bool {
 }
 
 // checkText refuses what people cannot read, and more than most bytes.
-func checkText(s string, most int) error {
-	if len(s) > most {
-		return fmt.Errorf("%d bytes are more than %d", len(s), most)
+func checkText(s string, bound int) error {
+	if len(s) > bound {
+		return fmt.Errorf("%d bytes are more than %d", len(s), bound)
 	}
 	if !utf8.ValidString(s) {
 		return errors.New("it is not UTF-8")

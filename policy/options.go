@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"github.com/headgate/headgate/internal/textform"
 	"log/slog"
 	"time"
 )
@@ -19,16 +20,16 @@ const (
 	maxPoll = time.Hour
 )
 
-// Missing says what [Follow] does when there are no policies to start with.
-type Missing uint8
+// OnMissing says what [Follow] does when there are no policies to start with.
+type OnMissing uint8
 
 const (
-	// MissingFails makes Follow return the error.
-	MissingFails Missing = iota
+	// OnMissingFail makes Follow return the error.
+	OnMissingFail OnMissing = iota
 
-	// MissingWaits leaves the rules in force that the limiter has by itself,
+	// OnMissingWait leaves the rules in force that the limiter has by itself,
 	// which may be none, until the policies come.
-	MissingWaits
+	OnMissingWait
 )
 
 // Options are what a follower can be told. The zero value is ready for use.
@@ -47,9 +48,9 @@ type Options struct {
 	// whole, with the mode 0600. Every process needs one of its own.
 	LastGood string
 
-	// WhenMissing says what happens at the start if neither the source nor
+	// OnMissing says what happens at the start if neither the source nor
 	// LastGood has policies that can be put in force.
-	WhenMissing Missing
+	OnMissing OnMissing
 
 	// Instance names this process to the source; "" means the host's name and
 	// some random digits. It has at most 128 printable bytes.
@@ -69,11 +70,11 @@ func (o *Options) validate() error {
 	if o.Timeout < 0 || o.Timeout > maxPoll {
 		errs = append(errs, fmt.Errorf("policy: Options.Timeout: %s is not within 0 to %s", o.Timeout, maxPoll))
 	}
-	if o.WhenMissing > MissingWaits {
-		errs = append(errs, fmt.Errorf("policy: Options.WhenMissing: %d is not known", o.WhenMissing))
+	if o.OnMissing > OnMissingWait {
+		errs = append(errs, fmt.Errorf("policy: Options.OnMissing: %d is not known", o.OnMissing))
 	}
 	if len(o.Instance) > maxInstance || !isPrintable(o.Instance) {
-		errs = append(errs, fmt.Errorf("policy: Options.Instance: %q is not at most %d printable bytes", clip(o.Instance), maxInstance))
+		errs = append(errs, fmt.Errorf("policy: Options.Instance: %q is not at most %d printable bytes", textform.Clip(o.Instance), maxInstance))
 	}
 	return errors.Join(errs...)
 }

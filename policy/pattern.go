@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"github.com/headgate/headgate/internal/textform"
 	"net/url"
 	"strings"
 )
@@ -24,7 +25,7 @@ func parsePattern(s string) (pattern, error) {
 	case s == "":
 		return pattern{subtree: true}, nil
 	case s[0] != '/':
-		return pattern{}, fmt.Errorf("%q does not begin with a slash", clip(s))
+		return pattern{}, fmt.Errorf("%q does not begin with a slash", textform.Clip(s))
 	case len(s) > maxPattern:
 		return pattern{}, fmt.Errorf("%d bytes are more than %d", len(s), maxPattern)
 	}
@@ -67,13 +68,13 @@ func parseSegment(text string, names map[string]bool) (string, error) {
 	literal, err := url.PathUnescape(text)
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("the segment %q has a percent sign that escapes nothing", clip(text))
+		return "", fmt.Errorf("the segment %q has a percent sign that escapes nothing", textform.Clip(text))
 	case literal == "":
 		return "", errors.New("there is an empty segment")
 	case literal == "." || literal == "..":
 		return "", fmt.Errorf("the segment %q is never part of a clean path", literal)
 	case strings.ContainsAny(literal, "{}/"):
-		return "", fmt.Errorf("the segment %q is neither a literal nor a whole wildcard such as {id}", clip(text))
+		return "", fmt.Errorf("the segment %q is neither a literal nor a whole wildcard such as {id}", textform.Clip(text))
 	}
 	return fold(literal), nil
 }
@@ -86,10 +87,10 @@ func wildcard(text string, names map[string]bool) error {
 		valid = valid && (isAlphanumeric(name[i]) || name[i] == '_')
 	}
 	if !valid {
-		return fmt.Errorf("%q is not a wildcard such as {id}, or {rest...} at the end", clip(text))
+		return fmt.Errorf("%q is not a wildcard such as {id}, or {rest...} at the end", textform.Clip(text))
 	}
 	if names[name] {
-		return fmt.Errorf("the wildcard {%s} stands twice", clip(name))
+		return fmt.Errorf("the wildcard {%s} stands twice", textform.Clip(name))
 	}
 	names[name] = true
 	return nil

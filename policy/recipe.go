@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/textform"
 	"github.com/headgate/headgate/keyfuncs"
 )
 
@@ -39,7 +40,7 @@ func parseRecipe(s string) ([]part, error) {
 		}
 		for _, other := range parts[:i] {
 			if err == nil && other == p {
-				err = fmt.Errorf("%q stands twice", clip(text))
+				err = fmt.Errorf("%q stands twice", textform.Clip(text))
 			}
 		}
 		if err != nil {
@@ -58,7 +59,7 @@ func parsePart(text string) (part, error) {
 	if bits, ok := strings.CutPrefix(text, "ip/"); ok {
 		n, err := strconv.Atoi(bits)
 		if err != nil || n < 32 || n > 128 || strconv.Itoa(n) != bits {
-			return part{}, fmt.Errorf("%q: the IPv6 prefix is not a number within 32 to 128", clip(text))
+			return part{}, fmt.Errorf("%q: the IPv6 prefix is not a number within 32 to 128", textform.Clip(text))
 		}
 		return part{kind: "ip", bits: n}, nil
 	}
@@ -67,18 +68,18 @@ func parsePart(text string) (part, error) {
 	}
 	if name, ok := strings.CutPrefix(text, "cookie:"); ok {
 		if !isToken(name) {
-			return part{}, fmt.Errorf("%q is not the name of a cookie", clip(name))
+			return part{}, fmt.Errorf("%q is not the name of a cookie", textform.Clip(name))
 		}
 		return part{"cookie", name, 0}, nil
 	}
-	return part{}, fmt.Errorf("the recipe %q is not known", clip(text))
+	return part{}, fmt.Errorf("the recipe %q is not known", textform.Clip(text))
 }
 
 // checkHeader refuses what is no name of a header, and headers that data must
 // not choose to believe.
 func checkHeader(name string) error {
 	if !isToken(name) {
-		return fmt.Errorf("%q is not the name of a header", clip(name))
+		return fmt.Errorf("%q is not the name of a header", textform.Clip(name))
 	}
 	switch textproto.CanonicalMIMEHeaderKey(name) {
 	case "X-Forwarded-For", "X-Original-Forwarded-For", "Forwarded", "Forwarded-For", "X-Forwarded",
@@ -104,7 +105,7 @@ func isToken(s string) bool {
 }
 
 // keyFunc compiles the parts for the environment.
-func (e *Env) keyFunc(parts []part) (core.KeyFunc, error) {
+func (e *Bindings) keyFunc(parts []part) (core.KeyFunc, error) {
 	var errs []error
 	keys := make([]core.KeyFunc, len(parts))
 	for i, p := range parts {
@@ -127,7 +128,7 @@ func (e *Env) keyFunc(parts []part) (core.KeyFunc, error) {
 	return keyfuncs.HMAC(e.Secret, key)
 }
 
-func (e *Env) partFunc(p part) (core.KeyFunc, error) {
+func (e *Bindings) partFunc(p part) (core.KeyFunc, error) {
 	switch p.kind {
 	case "ip":
 		return e.addressFunc(p.bits)

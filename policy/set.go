@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/headgate/headgate/internal/textform"
 	"github.com/headgate/headgate/limiter"
 )
 
@@ -63,17 +64,17 @@ func (s Set) For(app string) Set {
 // Rule returns the rule of one policy, for an application that asks for it by
 // name. The error wraps [ErrNotConfigured] if there is no such policy or it does
 // not name the application, and [ErrOff] if it is Off.
-func (s Set) Rule(app, name string, env Env) (limiter.Rule, error) {
+func (s Set) Rule(app, name string, bindings Bindings) (limiter.Rule, error) {
 	i := slices.IndexFunc(s, func(p Policy) bool { return p.Name == name })
 	switch {
 	case i < 0:
-		return limiter.Rule{}, fmt.Errorf("policy %q of application %q: %w: there is no such policy", clip(name), clip(app), ErrNotConfigured)
+		return limiter.Rule{}, fmt.Errorf("policy %q of application %q: %w: there is no such policy", textform.Clip(name), textform.Clip(app), ErrNotConfigured)
 	case !slices.Contains(s[i].Apps, app):
-		return limiter.Rule{}, fmt.Errorf("policy %q of application %q: %w: the policy does not name the application", clip(name), clip(app), ErrNotConfigured)
+		return limiter.Rule{}, fmt.Errorf("policy %q of application %q: %w: the policy does not name the application", textform.Clip(name), textform.Clip(app), ErrNotConfigured)
 	case s[i].Mode == Off:
-		return limiter.Rule{}, fmt.Errorf("policy %q of application %q: %w", clip(name), clip(app), ErrOff)
+		return limiter.Rule{}, fmt.Errorf("policy %q of application %q: %w", textform.Clip(name), textform.Clip(app), ErrOff)
 	}
-	rules, err := Compile(app, s[i:i+1], env)
+	rules, err := Compile(app, s[i:i+1], bindings)
 	if err != nil {
 		return limiter.Rule{}, err
 	}

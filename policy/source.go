@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/headgate/headgate/internal/textform"
 	"time"
 )
 
@@ -55,7 +56,7 @@ type RevisionError struct {
 
 // Error names the version and the mistakes.
 func (e *RevisionError) Error() string {
-	return fmt.Sprintf("policy: revision %q: %v", clip(e.Version), e.Err)
+	return fmt.Sprintf("policy: revision %q: %v", textform.Clip(e.Version), e.Err)
 }
 
 // Unwrap returns Err.

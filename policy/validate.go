@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"github.com/headgate/headgate/internal/textform"
 )
 
 // Validate reports everything that is wrong with the policy, each mistake a
@@ -70,7 +71,7 @@ func checkApps(apps []string) error {
 			errs = append(errs, err)
 		}
 		if seen[app] {
-			errs = append(errs, fmt.Errorf("%q is named twice", clip(app)))
+			errs = append(errs, fmt.Errorf("%q is named twice", textform.Clip(app)))
 		}
 		seen[app] = true
 	}

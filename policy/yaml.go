@@ -11,6 +11,7 @@ import (
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+	"github.com/headgate/headgate/internal/textform"
 )
 
 // MaxBytesYAML is the most bytes of a set of policies in YAML, whose parser
@@ -83,7 +84,7 @@ func appendNode(b []byte, n ast.Node) ([]byte, error) {
 	case *ast.FloatNode:
 		return append(b, "0.5"...), nil // no field is a fraction, whichever
 	}
-	return nil, at(n.GetToken(), fmt.Errorf("%q is not understood here", clip(n.GetToken().Value)))
+	return nil, at(n.GetToken(), fmt.Errorf("%q is not understood here", textform.Clip(n.GetToken().Value)))
 }
 
 func appendMapping(b []byte, pairs []*ast.MappingValueNode) (_ []byte, err error) {
@@ -94,7 +95,7 @@ func appendMapping(b []byte, pairs []*ast.MappingValueNode) (_ []byte, err error
 		}
 		key, ok := pair.Key.(*ast.StringNode)
 		if !ok {
-			return nil, at(pair.Key.GetToken(), fmt.Errorf("the field %q is not known", clip(pair.Key.GetToken().Value)))
+			return nil, at(pair.Key.GetToken(), fmt.Errorf("the field %q is not known", textform.Clip(pair.Key.GetToken().Value)))
 		}
 		if b, err = appendText(b, key.Value); err != nil {
 			return nil, err

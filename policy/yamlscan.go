@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/goccy/go-yaml/token"
+	"github.com/headgate/headgate/internal/textform"
 )
 
 const (
@@ -69,7 +70,7 @@ func (s *scan) take(t *token.Token) error {
 		}
 	case token.AnchorType, token.AliasType, token.MergeKeyType, token.TagType, token.DirectiveType,
 		token.MappingKeyType, token.DocumentEndType:
-		return fmt.Errorf("%q is not understood here", clip(t.Value))
+		return fmt.Errorf("%q is not understood here", textform.Clip(t.Value))
 	case token.SequenceStartType, token.MappingStartType:
 		s.depth, s.fields = min(s.depth, maxDepth)+1, 0
 		s.object[s.depth], s.valued[s.depth] = t.Type == token.MappingStartType, false

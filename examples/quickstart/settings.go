@@ -122,7 +122,7 @@ func parseKey(text string) (core.KeyFunc, error) {
 	return nil, fmt.Errorf("%q is none of ip, global, header:NAME", text)
 }
 
-func parseOver(text string) (limiter.Overflow, error) {
+func parseOver(text string) (limiter.Action, error) {
 	switch text {
 	case "reject":
 		return limiter.Reject, nil

@@ -15,7 +15,7 @@ import (
 type mode struct {
 	name string
 
-	failure limiter.Failure
+	failure limiter.FailureMode
 
 	// over puts a store over the one in Redis, which counts a call as failed that
 	// takes longer than slow; nil means none.

@@ -44,7 +44,7 @@ func (b *bench) over(s core.Store, c limiter.Config) *limiter.Limiter {
 }
 
 func policies(b *bench) {
-	rule := func(failure limiter.Failure) limiter.Rule {
+	rule := func(failure limiter.FailureMode) limiter.Rule {
 		r := b.rule(failure.String(), "1/10s fixed-window")
 		r.OnStoreError = failure
 		return r

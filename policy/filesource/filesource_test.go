@@ -158,7 +158,7 @@ func TestAChangeOfTheFileIsInForceWithinTwoSecondsInFiftyLimiters(t *testing.T) 
 	s := open(t, path)
 	var followers []*policy.Follower
 	for range 50 {
-		f, err := policy.Follow(t.Context(), quietLimiter(t), "shop", policy.Env{}, s, policy.Options{Logger: slog.New(slog.DiscardHandler)})
+		f, err := policy.Follow(t.Context(), quietLimiter(t), "shop", policy.Bindings{}, s, policy.Options{Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -34,10 +34,10 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	follower, err := policy.Follow(context.Background(), l, "shop", policy.Env{}, source, policy.Options{
-		Instance:    "shop-1",
-		LastGood:    "/var/lib/shop/policies.json",
-		WhenMissing: policy.MissingWaits,
+	follower, err := policy.Follow(context.Background(), l, "shop", policy.Bindings{}, source, policy.Options{
+		Instance:  "shop-1",
+		LastGood:  "/var/lib/shop/policies.json",
+		OnMissing: policy.OnMissingWait,
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -77,7 +77,7 @@ func newLimiter(t testing.TB, store core.Store) *limiter.Limiter {
 func follow(t testing.TB, l *limiter.Limiter, s policy.Source, o policy.Options) *policy.Follower {
 	t.Helper()
 	o.Logger = slog.New(slog.DiscardHandler)
-	f, err := policy.Follow(t.Context(), l, "shop", policy.Env{}, s, o)
+	f, err := policy.Follow(t.Context(), l, "shop", policy.Bindings{}, s, o)
 	if err != nil {
 		t.Fatal(err)
 	}

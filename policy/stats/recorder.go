@@ -100,8 +100,8 @@ type shard struct {
 	adding   sync.Mutex
 }
 
-// mostCounters is the most policies of one shard that are counted.
-const mostCounters = policy.MaxPolicies / shards * 4
+// maxCounters is the most policies of one shard that are counted.
+const maxCounters = policy.MaxPolicies / shards * 4
 
 // counter holds what was not collected yet, in the order of Counts.
 type counter [5]atomic.Int64
@@ -174,7 +174,7 @@ func (s *shard) add(name string) *counter {
 	defer s.adding.Unlock()
 	next := map[string]*counter{}
 	if known := s.counters.Load(); known != nil {
-		if c := (*known)[name]; c != nil || len(*known) >= mostCounters {
+		if c := (*known)[name]; c != nil || len(*known) >= maxCounters {
 			return c
 		}
 		next = maps.Clone(*known)

@@ -42,7 +42,7 @@ func recorder(t testing.TB, client redis.UniversalClient, o stats.Options) *stat
 	return r
 }
 
-func event(rule string, allowed bool, onLimit limiter.Overflow, outcome limiter.Outcome) limiter.Event {
+func event(rule string, allowed bool, onLimit limiter.Action, outcome limiter.Outcome) limiter.Event {
 	return limiter.Event{Rule: rule, OnLimit: onLimit, Decision: core.Decision{Allowed: allowed}, Outcome: outcome}
 }
 

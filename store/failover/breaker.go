@@ -12,21 +12,21 @@ const confirmations = 4
 
 // breaker decides whether the primary is asked. Its zero value is closed.
 type breaker struct {
-	// turn counts the changes: it is odd while the breaker is open. The result
-	// of a call counts only in the turn in which the call was made.
-	turn  atomic.Uint64
-	score atomic.Int64 // of failures, see the package
-	most  int64        // opens the breaker
+	// generation counts the changes: it is odd while the breaker is open. The result
+	// of a call counts only in the generation in which the call was made.
+	generation atomic.Uint64
+	score      atomic.Int64 // of failures, see the package
+	max        int64        // opens the breaker
 
 	changing sync.Mutex // held during a change
 	probe    core.Op    // guarded by changing
 }
 
-func isOpen(turn uint64) bool { return turn%2 == 1 }
+func isOpen(generation uint64) bool { return generation%2 == 1 }
 
 // succeed counts a call that was answered in time.
-func (b *breaker) succeed(turn uint64) {
-	for b.turn.Load() == turn {
+func (b *breaker) succeed(generation uint64) {
+	for b.generation.Load() == generation {
 		n := b.score.Load()
 		if n <= 0 || b.score.CompareAndSwap(n, n-1) {
 			return
@@ -35,26 +35,26 @@ func (b *breaker) succeed(turn uint64) {
 }
 
 // fail counts a call that was not, and tells whether the breaker is to open.
-func (b *breaker) fail(turn uint64) bool {
-	return b.turn.Load() == turn && b.score.Add(1) >= b.most
+func (b *breaker) fail(generation uint64) bool {
+	return b.generation.Load() == generation && b.score.Add(1) >= b.max
 }
 
 // open bypasses the primary after a call with ops has failed with cause. Of
 // several callers one does it.
-func (s *Store) open(turn uint64, ops []core.Op, cause error) {
+func (s *Store) open(generation uint64, ops []core.Op, cause error) {
 	b := &s.breaker
 	if !b.changing.TryLock() {
 		return
 	}
 	defer b.changing.Unlock()
-	if b.turn.Load() != turn {
+	if b.generation.Load() != generation {
 		return
 	}
 	b.probe = probeOf(ops)
-	b.turn.Store(turn + 1)
+	b.generation.Store(generation + 1)
 	s.opened.Add(1)
-	s.tell(Open, cause)
-	s.chores.arm()
+	s.announce(Open, cause)
+	s.background.arm()
 }
 
 // close has the primary decide again. For a while the next failure opens the
@@ -63,7 +63,7 @@ func (s *Store) close() {
 	b := &s.breaker
 	b.changing.Lock()
 	defer b.changing.Unlock()
-	b.score.Store(b.most - 1)
-	b.turn.Add(1)
-	s.tell(Closed, nil)
+	b.score.Store(b.max - 1)
+	b.generation.Add(1)
+	s.announce(Closed, nil)
 }

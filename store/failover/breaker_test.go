@@ -373,11 +373,11 @@ func TestWithoutAFallbackTheErrorTellsWhenToComeBack(t *testing.T) {
 func TestAChangeIsLoggedAndToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
-		var told []State
+		var reported []State
 		f := newFake()
 		s := over(t, f, Options{
 			Logger:   slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: withoutTime})),
-			OnChange: func(state State) { told = append(told, state) },
+			OnChange: func(state State) { reported = append(reported, state) },
 		})
 		defer s.Close()
 		for range 2 {
@@ -392,7 +392,7 @@ func TestAChangeIsLoggedAndToldOnce(t *testing.T) {
 		if text.String() != want {
 			t.Errorf("got\n%swant\n%s", text.String(), want)
 		}
-		if got := fmt.Sprint(told); got != "[open closed open closed]" {
+		if got := fmt.Sprint(reported); got != "[open closed open closed]" {
 			t.Errorf("told %s", got)
 		}
 	})

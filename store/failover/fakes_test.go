@@ -163,7 +163,7 @@ func remaining(t testing.TB, s core.Store, op core.Op) int64 {
 func openNow(t testing.TB, s *Store, f *fake) {
 	t.Helper()
 	f.fall()
-	for range s.breaker.most {
+	for range s.breaker.max {
 		_, _ = try(s, take(t, "opener", "1000/1s", 1))
 	}
 	if s.State() != Open {

@@ -25,7 +25,7 @@ const (
 const (
 	minInstancesTTL = 100 * time.Millisecond
 	maxInstancesTTL = time.Hour
-	mostInstances   = 1 << 20
+	maxInstances    = 1 << 20
 )
 
 // InstancesOptions say how [Instances] are counted. The zero value is ready.
@@ -62,7 +62,7 @@ type Instances struct {
 
 	silent bool      // the last heartbeat failed
 	lower  time.Time // since when the number has been lower; zero: it is not
-	most   int64     // the highest since then
+	max    int64     // the highest since then
 
 	end  context.CancelFunc
 	done chan struct{}
@@ -99,8 +99,8 @@ func (o *InstancesOptions) faults(client redis.UniversalClient) error {
 		errs = append(errs, fmt.Errorf("failover: the TTL %v of instances is neither 0 nor within %v to %v",
 			o.TTL, minInstancesTTL, maxInstancesTTL))
 	}
-	if o.Expected < 0 || o.Expected > mostInstances {
-		errs = append(errs, fmt.Errorf("failover: %d expected instances are not within 0 to %d", o.Expected, mostInstances))
+	if o.Expected < 0 || o.Expected > maxInstances {
+		errs = append(errs, fmt.Errorf("failover: %d expected instances are not within 0 to %d", o.Expected, maxInstances))
 	}
 	return errors.Join(errs...)
 }
@@ -161,7 +161,7 @@ func (i *Instances) beat(ctx context.Context, ttl time.Duration) (int64, error) 
 func (i *Instances) hear(now time.Time, n int64, err error) {
 	if silent := err != nil; silent != i.silent {
 		i.silent = silent
-		i.tell(err)
+		i.announce(err)
 	}
 	if err != nil {
 		i.lower = time.Time{} // what was low before may be more by now
@@ -173,17 +173,17 @@ func (i *Instances) hear(now time.Time, n int64, err error) {
 		i.live.Store(n)
 		i.lower = time.Time{}
 	case i.lower.IsZero():
-		i.lower, i.most = now, n
+		i.lower, i.max = now, n
 	default:
-		i.most = max(i.most, n)
+		i.max = max(i.max, n)
 		if now.Sub(i.lower) >= i.ttl {
-			i.live.Store(i.most)
+			i.live.Store(i.max)
 			i.lower = time.Time{}
 		}
 	}
 }
 
-func (i *Instances) tell(err error) {
+func (i *Instances) announce(err error) {
 	log := i.log
 	if log == nil {
 		log = slog.Default()

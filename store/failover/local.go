@@ -38,10 +38,10 @@ func (s *Store) part(l core.Limit) core.Limit {
 	return s.shares.part(l, s.instances())
 }
 
-// decide has the fallback carry out a step in the turn. What is given back was
+// decide has the fallback carry out a step in the generation. What is given back was
 // charged by the primary; the fallback has a copy of the charge without its
 // instant.
-func (s *Store) decide(ctx context.Context, turn uint64, ops []core.Op, out []core.Decision) error {
+func (s *Store) decide(ctx context.Context, generation uint64, ops []core.Op, out []core.Decision) error {
 	t := s.steps.Get().(*step)
 	defer s.free(t)
 	for i := range ops {
@@ -58,7 +58,7 @@ func (s *Store) decide(ctx context.Context, turn uint64, ops []core.Op, out []co
 	s.local.Add(1)
 	for i := range ops {
 		if ops[i].Verb == core.Take {
-			out[i].Origin = origin(turn)
+			out[i].Origin = origin(generation)
 		}
 		if out[i].RetryAfter == core.Never && ops[i].Cost <= ops[i].Limit.Capacity() {
 			out[i].RetryAfter = confirmations * s.interval
@@ -67,19 +67,19 @@ func (s *Store) decide(ctx context.Context, turn uint64, ops []core.Op, out []co
 	return nil
 }
 
-// origin is the [core.Decision.Origin] of what the fallback grants in the turn.
-// The primary's decisions have none. Leases do not live for as many turns as
+// origin is the [core.Decision.Origin] of what the fallback grants in the generation.
+// The primary's decisions have none. Leases do not live for as many generations as
 // there are origins.
-func origin(turn uint64) uint32 { return uint32(1 + turn%math.MaxUint32) }
+func origin(generation uint64) uint32 { return uint32(1 + generation%math.MaxUint32) }
 
 // isLocal reports whether a refund concerns the fallback alone: units that it
 // granted, and leases that the primary cannot have heard of.
-func (s *Store) isLocal(op *core.Op, turn uint64) bool {
+func (s *Store) isLocal(op *core.Op, generation uint64) bool {
 	if op.Verb != core.Refund || s.fallback == nil {
 		return false
 	}
 	if op.Limit.Leased() {
-		return isOpen(turn) && op.Origin == origin(turn)
+		return isOpen(generation) && op.Origin == origin(generation)
 	}
 	return op.Origin != 0
 }

@@ -17,9 +17,9 @@ const (
 )
 
 const (
-	mostFailures = 1000
-	shortest     = time.Millisecond
-	longest      = time.Minute
+	maxFailures = 1000
+	shortest    = time.Millisecond
+	longest     = time.Minute
 )
 
 // Options say how a [Store] works. The zero value is a breaker without a
@@ -66,8 +66,8 @@ func (o *Options) faults(primary core.Store) error {
 	if primary == nil {
 		errs = append(errs, errors.New("failover: the primary is nil"))
 	}
-	if o.Failures < 0 || o.Failures > mostFailures {
-		errs = append(errs, fmt.Errorf("failover: Failures %d is not within 0 to %d", o.Failures, mostFailures))
+	if o.Failures < 0 || o.Failures > maxFailures {
+		errs = append(errs, fmt.Errorf("failover: Failures %d is not within 0 to %d", o.Failures, maxFailures))
 	}
 	errs = append(errs, spanFault("Slow", o.Slow), spanFault("ProbeInterval", o.ProbeInterval))
 	return errors.Join(errs...)

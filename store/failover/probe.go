@@ -28,11 +28,11 @@ func (s *Store) pause() time.Duration {
 	return s.interval - half + time.Duration(s.jitter()*float64(half))
 }
 
-// chore is what has to be done from time to time while the breaker is open or
+// backgroundStep is what has to be done from time to time while the breaker is open or
 // something waits for the primary. It tells whether there is more to do.
-func (s *Store) chore(ctx context.Context) (more bool) {
+func (s *Store) backgroundStep(ctx context.Context) (more bool) {
 	if s.State() == Open {
-		if !s.knock(ctx) {
+		if !s.ping(ctx) {
 			s.confirmed = 0
 			return true
 		}
@@ -46,8 +46,8 @@ func (s *Store) chore(ctx context.Context) (more bool) {
 	return s.State() == Open || s.waiting.len() > 0
 }
 
-// knock asks the primary whether it is back.
-func (s *Store) knock(ctx context.Context) bool {
+// ping asks the primary whether it is back.
+func (s *Store) ping(ctx context.Context) bool {
 	s.breaker.changing.Lock()
 	op := s.breaker.probe
 	s.breaker.changing.Unlock()

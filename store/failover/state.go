@@ -39,7 +39,7 @@ type Stats struct {
 
 // State tells who decides now.
 func (s *Store) State() State {
-	if isOpen(s.breaker.turn.Load()) {
+	if isOpen(s.breaker.generation.Load()) {
 		return Open
 	}
 	return Closed
@@ -76,9 +76,9 @@ func (s *Store) logger() *slog.Logger {
 	return slog.Default()
 }
 
-// tell logs the change to state and calls OnChange. cause is why the primary is
+// announce logs the change to state and calls OnChange. cause is why the primary is
 // bypassed.
-func (s *Store) tell(state State, cause error) {
+func (s *Store) announce(state State, cause error) {
 	defer func() {
 		if v := recover(); v != nil {
 			s.logger().Error("headgate: OnChange of a failover store panicked", "panic", fmt.Sprint(v))

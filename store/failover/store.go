@@ -25,12 +25,12 @@ type Store struct {
 	interval  time.Duration
 	jitter    func() float64 // from 0 up to 1
 
-	breaker   breaker
-	confirmed int // probes in a row that succeeded; of the chores alone
-	chores    *chores
-	shares    shares
-	waiting   waiting
-	steps     sync.Pool // of *step
+	breaker    breaker
+	confirmed  int // probes in a row that succeeded; of the background work alone
+	background *background
+	shares     shares
+	waiting    waiting
+	steps      sync.Pool // of *step
 
 	opened, probes, local atomic.Uint64
 }
@@ -50,9 +50,9 @@ func New(primary core.Store, o Options) (*Store, error) {
 		interval: cmp.Or(o.ProbeInterval, DefaultProbeInterval),
 		jitter:   rand.Float64,
 	}
-	s.breaker.most = int64(cmp.Or(o.Failures, DefaultFailures))
+	s.breaker.max = int64(cmp.Or(o.Failures, DefaultFailures))
 	s.steps.New = func() any { return new(step) }
-	s.chores = newChores(s.chore, s.pause)
+	s.background = newBackground(s.backgroundStep, s.pause)
 	return s, nil
 }
 
@@ -70,7 +70,7 @@ func MustNew(primary core.Store, o Options) *Store {
 // deciding: a primary that is bypassed stays so. It closes neither store, may
 // be called again and never returns an error.
 func (s *Store) Close() error {
-	s.chores.close()
+	s.background.close()
 	return nil
 }
 
@@ -79,42 +79,42 @@ func (s *Store) Close() error {
 // Resets that has to wait for the primary succeeds; without a fallback its
 // decisions say no more than Allowed.
 func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
-	if givesBack(ops) {
-		return s.giveBack(ctx, ops, out)
+	if hasRefunds(ops) {
+		return s.refund(ctx, ops, out)
 	}
-	turn := s.breaker.turn.Load()
-	if isOpen(turn) && s.fallback != nil {
-		return s.decide(ctx, turn, ops, out)
+	generation := s.breaker.generation.Load()
+	if isOpen(generation) && s.fallback != nil {
+		return s.decide(ctx, generation, ops, out)
 	}
-	err := s.ask(ctx, turn, ops, out)
+	err := s.ask(ctx, generation, ops, out)
 	if err == nil || s.fallback == nil || !blames(ctx, err) {
 		return err
 	}
-	return s.decide(ctx, turn, ops, out)
+	return s.decide(ctx, generation, ops, out)
 }
 
 // ask has the primary decide, unless it is bypassed.
-func (s *Store) ask(ctx context.Context, turn uint64, ops []core.Op, out []core.Decision) error {
+func (s *Store) ask(ctx context.Context, generation uint64, ops []core.Op, out []core.Decision) error {
 	switch {
 	case len(ops) == 0:
 		return nil
-	case isOpen(turn):
-		return &openError{s.chores.wait()}
+	case isOpen(generation):
+		return &openError{s.background.wait()}
 	}
 	start := time.Now()
 	err := s.primary.Apply(ctx, ops, out)
 	if err != nil {
-		if blames(ctx, err) && (s.ignore == nil || !s.ignore(err)) && s.breaker.fail(turn) {
-			s.open(turn, ops, err)
+		if blames(ctx, err) && (s.ignore == nil || !s.ignore(err)) && s.breaker.fail(generation) {
+			s.open(generation, ops, err)
 		}
 		return err
 	}
 	if took := time.Since(start); took <= s.slow {
-		s.breaker.succeed(turn)
-	} else if s.breaker.fail(turn) {
-		s.open(turn, ops, &slowError{took})
+		s.breaker.succeed(generation)
+	} else if s.breaker.fail(generation) {
+		s.open(generation, ops, &slowError{took})
 	}
-	s.warm(ctx, ops, out)
+	s.mirror(ctx, ops, out)
 	return nil
 }
 
@@ -142,7 +142,7 @@ type strict struct{ store *Store }
 
 // Apply asks the primary.
 func (s strict) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
-	return s.store.ask(ctx, s.store.breaker.turn.Load(), ops, out)
+	return s.store.ask(ctx, s.store.breaker.generation.Load(), ops, out)
 }
 
 // Fallback implements [core.Standby]: it asks the fallback alone, for this
@@ -158,5 +158,5 @@ type local struct{ store *Store }
 
 // Apply asks the fallback.
 func (s local) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
-	return s.store.decide(ctx, s.store.breaker.turn.Load(), ops, out)
+	return s.store.decide(ctx, s.store.breaker.generation.Load(), ops, out)
 }

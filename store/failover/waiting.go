@@ -19,12 +19,12 @@ const maxWaiting = 4096
 // zero value is ready.
 type waiting struct {
 	mu   sync.Mutex
-	list []errand
+	list []pendingOp
 	lost atomic.Uint64
 }
 
-// errand is an operation that is of use until an instant.
-type errand struct {
+// pendingOp is an operation that is of use until an instant.
+type pendingOp struct {
 	op    core.Op
 	until time.Time // zero: for ever
 }
@@ -36,7 +36,7 @@ func (w *waiting) len() int {
 }
 
 // add tells whether there was room.
-func (w *waiting) add(e errand) bool {
+func (w *waiting) add(e pendingOp) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.list) >= maxWaiting {
@@ -50,7 +50,7 @@ func (w *waiting) add(e errand) bool {
 // oldest returns the first that is still of use, and forgets those before it. The
 // operation stays in the list until settled or postponed is called, so that one which
 // is on its way to the primary counts as waiting.
-func (w *waiting) oldest() (e errand, ok bool) {
+func (w *waiting) oldest() (e pendingOp, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for len(w.list) > 0 {
@@ -60,7 +60,7 @@ func (w *waiting) oldest() (e errand, ok bool) {
 		}
 		w.drop()
 	}
-	return errand{}, false
+	return pendingOp{}, false
 }
 
 // settled takes the oldest off the list.
@@ -80,7 +80,7 @@ func (w *waiting) postponed() {
 
 // drop is called with the lock held.
 func (w *waiting) drop() {
-	w.list[0] = errand{}
+	w.list[0] = pendingOp{}
 	if w.list = w.list[1:]; len(w.list) == 0 {
 		w.list = nil
 	}
@@ -107,7 +107,7 @@ func (s *Store) postpone(ops []core.Op, cause error) (err error) {
 			continue
 		}
 		op.Key, op.Lease = strings.Clone(op.Key), strings.Clone(op.Lease)
-		e := errand{op: op}
+		e := pendingOp{op: op}
 		if repeatable(&op) {
 			e.until = time.Now().Add(op.Limit.Period)
 		}
@@ -115,7 +115,7 @@ func (s *Store) postpone(ops []core.Op, cause error) (err error) {
 			err = fmt.Errorf("failover: %d operations wait already: %w", maxWaiting, cause)
 		}
 	}
-	s.chores.arm()
+	s.background.arm()
 	return err
 }
 
@@ -127,28 +127,28 @@ func (s *Store) settleUp(ctx context.Context) {
 		if !ok {
 			return
 		}
-		turn := s.breaker.turn.Load()
+		generation := s.breaker.generation.Load()
 		within, cancel := context.WithTimeout(ctx, s.slow)
 		err := s.call(within, e.op)
 		cancel()
 		if err != nil && !errors.Is(err, core.ErrOp) {
-			s.fellShort(ctx, turn, e, err)
+			s.fellShort(ctx, generation, e, err)
 			return
 		}
 		s.waiting.settled()
-		s.breaker.succeed(turn)
+		s.breaker.succeed(generation)
 	}
 }
 
 // fellShort deals with what the primary could not be told.
-func (s *Store) fellShort(ctx context.Context, turn uint64, e errand, err error) {
+func (s *Store) fellShort(ctx context.Context, generation uint64, e pendingOp, err error) {
 	if repeatable(&e.op) {
 		s.waiting.postponed()
 	} else {
 		s.waiting.settled()
 		s.waiting.lost.Add(1)
 	}
-	if ctx.Err() == nil && s.breaker.fail(turn) {
-		s.open(turn, []core.Op{e.op}, err)
+	if ctx.Err() == nil && s.breaker.fail(generation) {
+		s.open(generation, []core.Op{e.op}, err)
 	}
 }

@@ -34,25 +34,25 @@ func TestNoSpanAdmitsMoreThanTheAlgorithmAllows(t *testing.T) {
 			}
 			w.clock.Add(time.Duration(rapid.Int64Range(0, 400_000).Draw(r, "pause")) * time.Microsecond)
 		}
-		if from, to, n, most := worst(l, log); n > most {
-			r.Fatalf("%s: %d units within %d µs, at most %d are allowed", text, n, to-from, most)
+		if from, to, n, ceiling := worst(l, log); n > ceiling {
+			r.Fatalf("%s: %d units within %d µs, at most %d are allowed", text, n, to-from, ceiling)
 		}
 	})
 }
 
 // worst returns the span that is farthest above, or nearest to, what is allowed.
-func worst(l core.Limit, log []admission) (from, to, n, most int64) {
+func worst(l core.Limit, log []admission) (from, to, n, ceiling int64) {
 	over := int64(-1 << 62)
 	for i := range log {
 		var sum int64
 		for j := i; j < len(log); j++ {
 			sum += log[j].units
 			if allowed := bound(l, log[i].at, log[j].at); sum-allowed > over {
-				over, from, to, n, most = sum-allowed, log[i].at, log[j].at, sum, allowed
+				over, from, to, n, ceiling = sum-allowed, log[i].at, log[j].at, sum, allowed
 			}
 		}
 	}
-	return from, to, n, most
+	return from, to, n, ceiling
 }
 
 // bound is the most that the algorithm admits from one instant to another, both

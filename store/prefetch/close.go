@@ -51,6 +51,6 @@ func (h *shard) shut(now int64) []core.Op {
 		}
 	}
 	clear(h.holds)
-	h.most = 0
+	h.max = 0
 	return ops
 }

@@ -16,7 +16,7 @@ type hold struct {
 	filling bool  // a call to take units is on its way
 
 	moving chan struct{} // closed when that call is back, or nil if it moves no units
-	turns  int64         // how many such calls have begun, and how many were back
+	rounds int64         // how many such calls have begun, and how many were back
 
 	// last is the store's decision when units were last taken, if any were.
 	known bool
@@ -56,12 +56,12 @@ func (h *hold) refund(id core.ID, n int64) core.Op {
 // ahead is how many units to take ahead at the instant now, at most the number
 // given: more than the last time if those were used up quickly, and never more
 // than a quarter of what remains.
-func (h *hold) ahead(now, most int64) int64 {
+func (h *hold) ahead(now, ceiling int64) int64 {
 	switch {
 	case !h.known:
 		return 1
 	case now-h.filled < horizon:
-		h.size = min(most, h.size*2)
+		h.size = min(ceiling, h.size*2)
 	case now-h.filled > rest:
 		h.size = max(1, h.size/2)
 	}

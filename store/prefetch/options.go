@@ -15,8 +15,8 @@ const (
 )
 
 const (
-	mostUnits = 1 << 20
-	mostKeys  = 1 << 24
+	maxUnits = 1 << 20
+	maxKeys  = 1 << 24
 )
 
 // Options says how much a [Store] takes ahead. The zero value is ready to use.
@@ -36,13 +36,13 @@ type Options struct {
 func (o *Options) check(store core.Store) error {
 	var errs []error
 	if store == nil {
-		errs = append(errs, errors.New("reserve: the store is nil"))
+		errs = append(errs, errors.New("prefetch:the store is nil"))
 	}
-	if o.Units < 0 || o.Units > mostUnits {
-		errs = append(errs, fmt.Errorf("reserve: Units %d is not within 0 to %d", o.Units, mostUnits))
+	if o.Units < 0 || o.Units > maxUnits {
+		errs = append(errs, fmt.Errorf("prefetch:Units %d is not within 0 to %d", o.Units, maxUnits))
 	}
-	if o.MaxKeys < 0 || o.MaxKeys > mostKeys {
-		errs = append(errs, fmt.Errorf("reserve: MaxKeys %d is not within 0 to %d", o.MaxKeys, mostKeys))
+	if o.MaxKeys < 0 || o.MaxKeys > maxKeys {
+		errs = append(errs, fmt.Errorf("prefetch:MaxKeys %d is not within 0 to %d", o.MaxKeys, maxKeys))
 	}
 	return errors.Join(errs...)
 }

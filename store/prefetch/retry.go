@@ -6,16 +6,16 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// mostTries is how often a step is carried out that is refused while calls move
+// maxTries is how often a step is carried out that is refused while calls move
 // units of its keys. Each of the calls makes the next less likely: the fewer units
 // remain, the fewer are taken ahead.
-const mostTries = 4
+const maxTries = 4
 
 // overtaken reports whether a step that the store has refused may be granted now,
-// because units of its keys have moved since turns was counted: the store counts
+// because units of its keys have moved since rounds was counted: the store counts
 // units as used that another call was about to bring, or to give back. It waits
 // for such calls.
-func (s *Store) overtaken(ctx context.Context, ops []core.Op, out []core.Decision, turns int64) bool {
+func (s *Store) overtaken(ctx context.Context, ops []core.Op, out []core.Decision, rounds int64) bool {
 	if core.Granted(ops, out) {
 		return false
 	}
@@ -23,11 +23,11 @@ func (s *Store) overtaken(ctx context.Context, ops []core.Op, out []core.Decisio
 	for i := range ops {
 		now += s.shardOf(s.hash(&ops[i])).rest(ctx, &ops[i])
 	}
-	return now != turns
+	return now != rounds
 }
 
 // rest waits for the call that moves units of the op's key, if there is one, and
-// returns the turns of the key.
+// returns the rounds of the key.
 func (h *shard) rest(ctx context.Context, op *core.Op) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -43,5 +43,5 @@ func (h *shard) rest(ctx context.Context, op *core.Op) int64 {
 		}
 		h.mu.Lock()
 	}
-	return held.turns
+	return held.rounds
 }

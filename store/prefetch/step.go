@@ -11,10 +11,10 @@ import (
 // step is a step on its way to the store, with more ops behind those asked for.
 // It lives in a pool.
 type step struct {
-	ops   []core.Op
-	out   []core.Decision
-	fills []fill
-	turns int64 // of the keys asked for, see hold
+	ops    []core.Op
+	out    []core.Decision
+	fills  []fill
+	rounds int64 // of the keys asked for, see hold
 }
 
 // fill is a hold that the step fills: by op ahead, for a key of which op asked
@@ -26,15 +26,15 @@ type fill struct {
 }
 
 // fetch has the store decide, and takes units ahead of keys that are busy. The
-// Takes ahead are Soft: they never make the store refuse. It returns the turns of
+// Takes ahead are Soft: they never make the store refuse. It returns the rounds of
 // the keys as of the time at which it asked.
-func (s *Store) fetch(ctx context.Context, ops []core.Op, out []core.Decision, now int64) (turns int64, err error) {
+func (s *Store) fetch(ctx context.Context, ops []core.Op, out []core.Decision, now int64) (rounds int64, err error) {
 	t := s.steps.Get().(*step)
 	defer s.release(t)
 	t.ops = append(t.ops, ops...)
 	for i := range ops {
 		hash := s.hash(&ops[i])
-		busy := s.heat.add(hash, now)
+		busy := s.takes.add(hash, now)
 		s.shardOf(hash).ask(t, i, now, s.units, busy)
 	}
 	t.out = slices.Grow(t.out, len(t.ops))[:len(t.ops)]
@@ -47,32 +47,32 @@ func (s *Store) fetch(ctx context.Context, ops []core.Op, out []core.Decision, n
 	for _, f := range t.fills {
 		out[f.asked].Remaining += t.granted(f)
 	}
-	return t.turns, nil
+	return t.rounds, nil
 }
 
 // ask adds to the step what takes units of op i's key ahead, if the key is busy
 // and no other call does so already. What little is held goes back: units of two
 // calls could not be told apart.
-func (h *shard) ask(t *step, i int, now, most int64, busy bool) {
+func (h *shard) ask(t *step, i int, now, ceiling int64, busy bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	op := t.ops[i]
 	if held := h.holds[op.ID()]; held != nil {
-		t.turns += held.turns
+		t.rounds += held.rounds
 	}
 	held := h.open(&op, now, busy)
 	if held == nil || held.filling {
 		return
 	}
-	n, ahead := held.left(now), held.ahead(now, most)
+	n, ahead := held.left(now), held.ahead(now, ceiling)
 	if n > 0 {
 		t.ops = append(t.ops, held.refund(op.ID(), n))
 	}
 	held.units, held.filling = 0, true
 	if n > 0 || ahead > 0 {
 		held.moving = make(chan struct{})
-		held.turns++
-		t.turns += 2 // the step will be back when the turns are looked at again
+		held.rounds++
+		t.rounds += 2 // the step will be back when the rounds are looked at again
 	}
 	f := fill{held, i, i}
 	if ahead > 0 {
@@ -106,16 +106,16 @@ func (h *shard) open(op *core.Op, now int64, busy bool) *hold {
 // hasRoom tells whether the shard may have another key. It drops one that is no
 // longer busy if it must, and looks at a few.
 func (h *shard) hasRoom(now int64) bool {
-	if len(h.holds) < h.most {
+	if len(h.holds) < h.max {
 		return true
 	}
-	looks := 4
+	tries := 4
 	for id, held := range h.holds {
 		if !held.filling && held.left(now) == 0 && now-held.filled > rest {
 			delete(h.holds, id)
 			return true
 		}
-		if looks--; looks == 0 {
+		if tries--; tries == 0 {
 			break
 		}
 	}
@@ -136,7 +136,7 @@ func (s *Store) settle(t *step, sent int64, err error) {
 		if f.hold.moving != nil {
 			close(f.hold.moving)
 			f.hold.moving = nil
-			f.hold.turns++
+			f.hold.rounds++
 		}
 		h.mu.Unlock()
 	}
@@ -153,7 +153,7 @@ func (t *step) granted(f fill) int64 {
 func (s *Store) release(t *step) {
 	clear(t.ops)
 	clear(t.fills)
-	t.turns = 0
+	t.rounds = 0
 	t.ops, t.out, t.fills = t.ops[:0], t.out[:0], t.fills[:0]
 	s.steps.Put(t)
 }

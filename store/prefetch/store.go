@@ -15,7 +15,7 @@ type Store struct {
 	units  int64
 	clock  func() int64
 	seed   maphash.Seed
-	heat   heat
+	takes  takeCounter
 	shards [shards]shard
 	steps  sync.Pool // of *step
 }
@@ -28,7 +28,7 @@ const shards = 64
 type shard struct {
 	mu    sync.Mutex
 	holds map[core.ID]*hold
-	most  int // 0 after Close
+	max   int // 0 after Close
 }
 
 // New returns a store over another one, or an error that names every mistake.
@@ -41,7 +41,7 @@ func New(store core.Store, o Options) (*Store, error) {
 	s.steps.New = func() any { return new(step) }
 	for i := range s.shards {
 		s.shards[i].holds = make(map[core.ID]*hold)
-		s.shards[i].most = (o.MaxKeys + shards - 1) / shards
+		s.shards[i].max = (o.MaxKeys + shards - 1) / shards
 	}
 	return s, nil
 }
@@ -55,13 +55,13 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	if !plain(ops) {
 		return s.forward(ctx, ops, out, s.clock())
 	}
-	for range mostTries {
+	for range maxTries {
 		now := s.clock()
 		if s.handOut(ops, out, now) {
 			return nil
 		}
-		turns, err := s.fetch(ctx, ops, out, now)
-		if err != nil || !s.overtaken(ctx, ops, out, turns) {
+		rounds, err := s.fetch(ctx, ops, out, now)
+		if err != nil || !s.overtaken(ctx, ops, out, rounds) {
 			return err
 		}
 	}
@@ -135,7 +135,7 @@ func (s *Store) forward(ctx context.Context, ops []core.Op, out []core.Decision,
 	}
 	for i := range ops {
 		if ops[i].Verb == core.Peek {
-			s.shardOf(s.hash(&ops[i])).look(&ops[i], now, &out[i])
+			s.shardOf(s.hash(&ops[i])).addHeld(&ops[i], now, &out[i])
 		}
 	}
 	return nil
@@ -147,8 +147,8 @@ func (h *shard) forget(op *core.Op) {
 	delete(h.holds, op.ID())
 }
 
-// look adds to a Peek's decision what is held.
-func (h *shard) look(op *core.Op, now int64, d *core.Decision) {
+// addHeld adds to a Peek's decision what is held.
+func (h *shard) addHeld(op *core.Op, now int64, d *core.Decision) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	held := h.holds[op.ID()]

@@ -57,7 +57,7 @@ func startBefore(t *testing.T, start absence) {
 	if n := proxy.Counts().Connections; n != 0 {
 		t.Errorf("%s: New made %d connections", start.name, n)
 	}
-	w := &told{done: make(chan struct{})}
+	w := &findings{done: make(chan struct{})}
 	l := limiter.MustNew(limiter.Config{Store: s, Logger: slog.New(slog.NewTextHandler(w, nil)), Rules: []limiter.Rule{{
 		Name: "r", Limit: limit(t, "100000/1h"), Key: func(core.Request) (string, bool) { return "k", true },
 	}}})
@@ -74,7 +74,7 @@ func startBefore(t *testing.T, start absence) {
 }
 
 // awaitTold sends requests until the first finding is told.
-func awaitTold(t *testing.T, l *limiter.Limiter, w *told, want string) {
+func awaitTold(t *testing.T, l *limiter.Limiter, w *findings, want string) {
 	t.Helper()
 	tick, end := time.NewTicker(5*time.Millisecond), time.After(patient)
 	defer tick.Stop()

@@ -8,9 +8,9 @@ import (
 	"github.com/headgate/headgate/lua"
 )
 
-// front is how many arguments precede the keys: the command's name, the script
+// leadingArgs is how many arguments precede the keys: the command's name, the script
 // and the number of keys.
-const front = 3
+const leadingArgs = 3
 
 // call returns the script for steps and its arguments, after two places for the
 // command's name and the script.
@@ -26,12 +26,12 @@ func (s *Store) callOne(op *core.Op) (*lua.Script, []any) {
 	var name [128]byte
 	algorithm := op.Limit.Algorithm
 	t, _ := s.limits.of(op)
-	args := make([]any, front+3, front+7)
+	args := make([]any, leadingArgs+3, leadingArgs+7)
 	args[2] = 1
 	args[3] = string(s.key(name[:0], op.Key, op.Rule, algorithm.Letter()))
 	args[4] = s.instant()
 	args[5] = t.text
-	if !plain(op) {
+	if !isSingleUnit(op) {
 		x, y := details(op)
 		args = append(args, op.Verb.String(), op.Cost, x, y)
 	}
@@ -49,8 +49,8 @@ func (s *Store) instant() any {
 	return strconv.FormatInt(s.clock(), 10)
 }
 
-// plain reports whether the operation takes one unit, at once and for good.
-func plain(op *core.Op) bool {
+// isSingleUnit reports whether the operation takes one unit, at once and for good.
+func isSingleUnit(op *core.Op) bool {
 	return op.Verb == core.Take && op.Cost == 1 && op.MaxWait == 0 && !op.Limit.Leased()
 }
 

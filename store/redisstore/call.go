@@ -59,14 +59,14 @@ func (s *Store) runText(ctx context.Context, script *lua.Script, args []any) ([]
 
 // process sends the command.
 func (s *Store) process(ctx context.Context, cmd command) error {
-	err := s.deliver(ctx, cmd)
+	err := s.sendCommand(ctx, cmd)
 	s.learn(ctx, err)
 	return err
 }
 
-// deliver has the client send the command. A client that ignores the context's
+// sendCommand has the client send the command. A client that ignores the context's
 // deadline is left to finish by itself: its own timeouts end the goroutine.
-func (s *Store) deliver(ctx context.Context, cmd command) error {
+func (s *Store) sendCommand(ctx context.Context, cmd command) error {
 	if s.heedsDeadline {
 		return s.client.Process(ctx, cmd)
 	}

@@ -49,7 +49,7 @@ func TestRedisDecidesAsSpecified(t *testing.T) {
 // What is remembered is what Redis would say, to the microsecond.
 func TestRedisWithRememberedRefusalsDecidesAsSpecified(t *testing.T) {
 	t.Parallel()
-	conform(t, stores(t, connect(t, redistest.Addr(t)), Options{Remember: 1000}))
+	conform(t, stores(t, connect(t, redistest.Addr(t)), Options{CacheRefusals: 1000}))
 }
 
 func TestAClusterDecidesAsSpecified(t *testing.T) {

@@ -177,14 +177,14 @@ func TestOnlyTheLastWordOfAServerEndsTheQuestions(t *testing.T) {
 	}
 }
 
-// told is closed by the first line that is written.
-type told struct {
+// findings is closed by the first line that is written.
+type findings struct {
 	once sync.Once
 	text bytes.Buffer
 	done chan struct{}
 }
 
-func (w *told) Write(p []byte) (int, error) {
+func (w *findings) Write(p []byte) (int, error) {
 	w.once.Do(func() { w.text.Write(p); close(w.done) })
 	return len(p), nil
 }
@@ -193,7 +193,7 @@ func TestALimiterTellsWhatItsStoreFinds(t *testing.T) {
 	m := miniredis.RunT(t)
 	c := redis.NewClient(&redis.Options{Addr: m.Addr()})
 	defer c.Close()
-	w := &told{done: make(chan struct{})}
+	w := &findings{done: make(chan struct{})}
 	l := limiter.MustNew(limiter.Config{Store: MustNew(c, Options{}), Logger: slog.New(slog.NewTextHandler(w, nil))})
 	defer l.Close()
 	if _, err := l.Take(context.Background(), "k", 1); err != nil {

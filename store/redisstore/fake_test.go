@@ -75,7 +75,7 @@ func (f *fake) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 func keysOfCall(cmd redis.Cmder) []string {
 	args := cmd.Args()
 	var keys []string
-	for _, arg := range args[front : front+args[2].(int)] {
+	for _, arg := range args[leadingArgs : leadingArgs+args[2].(int)] {
 		key := arg.(string)
 		keys = append(keys, key[len("hg:{"):len(key)-len("}:r:g")])
 	}

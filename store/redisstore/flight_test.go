@@ -51,7 +51,7 @@ func idle(t *testing.T, s *Store) {
 	synctest.Wait()
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
-	if l := &s.queue.whole; l.flights != 0 || l.ops != 0 || l.first != nil || l.last != nil || len(s.queue.slots) != 0 {
+	if l := &s.queue.whole; l.batches != 0 || l.ops != 0 || l.first != nil || l.last != nil || len(s.queue.slots) != 0 {
 		t.Errorf("flights go on: %+v, %d slots", l, len(s.queue.slots))
 	}
 }
@@ -179,8 +179,8 @@ func TestWhoLeavesBeforeTheSendIsNotSent(t *testing.T) {
 	})
 }
 
-// A caller who leaves a flight gets its error at once, its memory is not written
-// any more, and the others of the flight get their answers.
+// A caller who leaves a batch gets its error at once, its memory is not written
+// any more, and the others of the batch get their answers.
 func TestWhoLeavesAFlightTakesNothingFromTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: slow}
@@ -189,7 +189,7 @@ func TestWhoLeavesAFlightTakesNothingFromTheOthers(t *testing.T) {
 		each(5, func(i int, key string) {
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
-			want := latency * time.Duration(min(1+i/maxFlights, 2))
+			want := latency * time.Duration(min(1+i/maxBatches, 2))
 			if key == "d" {
 				want = latency * 3 / 2
 				time.AfterFunc(want, cancel)
@@ -223,7 +223,7 @@ func TestAFlightWaitsNoLongerThanItsCallers(t *testing.T) {
 		ended := make(chan time.Duration, 10)
 		start := time.Now()
 		f := &fake{wait: func(ctx context.Context, n int) error {
-			if n <= maxFlights {
+			if n <= maxBatches {
 				return slow(ctx, n)
 			}
 			err := stuck(ctx, n)
@@ -247,7 +247,7 @@ func TestAFlightWaitsNoLongerThanItsCallers(t *testing.T) {
 func TestAFlightThatDidNotRunIsSentAgainWithoutThoseWhoLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: func(ctx context.Context, n int) error {
-			if err := slow(ctx, n); err != nil || n <= maxFlights || n > maxFlights+2 {
+			if err := slow(ctx, n); err != nil || n <= maxBatches || n > maxBatches+2 {
 				return err
 			}
 			return fault("LOADING Redis is loading the dataset in memory")
@@ -289,7 +289,7 @@ func TestAnErrorOfAFlightIsThatOfAllItsCallers(t *testing.T) {
 func TestAPanicInAFlightIsAnErrorOfItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: func(ctx context.Context, n int) error {
-			if n > maxFlights {
+			if n > maxBatches {
 				panic("a hook's fault")
 			}
 			return slow(ctx, n)
@@ -297,7 +297,7 @@ func TestAPanicInAFlightIsAnErrorOfItsCallers(t *testing.T) {
 		s := faked(t, f, Options{})
 		each(5, func(i int, key string) {
 			_, err := takeOne(context.Background(), s, key)
-			if fails := i >= maxFlights; fails != (err != nil && strings.Contains(err.Error(), "a hook's fault")) {
+			if fails := i >= maxBatches; fails != (err != nil && strings.Contains(err.Error(), "a hook's fault")) {
 				t.Errorf("%s: %v", key, err)
 			}
 		})
@@ -310,7 +310,7 @@ func TestAPanicInACallersOwnCallDoesNotKeepItsFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: func(context.Context, int) error { panic("a hook's fault") }}
 		s := faked(t, f, Options{})
-		for range maxFlights + 1 {
+		for range maxBatches + 1 {
 			func() {
 				defer func() {
 					if recover() == nil {
@@ -375,7 +375,7 @@ func TestASlotThatMovesIsAskedStepByStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: func(ctx context.Context, n int) error {
 			slow(ctx, n)
-			if n == maxFlights+1 {
+			if n == maxBatches+1 {
 				return fault("TRYAGAIN Multiple keys request during rehashing of slot")
 			}
 			return nil

@@ -50,7 +50,7 @@ func (k *limits) remember(op *core.Op) (*terms, error) {
 	if err := op.Limit.Validate(); err != nil {
 		return nil, fmt.Errorf("%w: rule %q: %w", core.ErrOp, op.Rule, err)
 	}
-	period, quota, extra := op.Limit.Numbers()
+	period, quota, extra := op.Limit.ScriptArgs()
 	t := &terms{op.Limit, fmt.Sprintf("%d %d %d", period, quota, extra), lua.ShortCut(op.Limit.Algorithm, quota)}
 	if k.size.Load() >= maxLimits {
 		return t, nil

@@ -75,14 +75,14 @@ func TestAStepThatAFullServerRefusesDoesNotStopItsNeighbours(t *testing.T) {
 	if err := c.ConfigSet(ctx, "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
-	f := newFlight().(*flight)
+	b := newBatch().(*batch)
 	for _, text := range []string{"1/1h", "1/1h sliding-log", "1/1h fixed-window"} {
-		c := newCaller().(*caller)
-		c.own([]core.Op{{Rule: "rule", Key: text, Limit: limit(t, text), Cost: 1}})
-		f.add(c)
+		w := newWaiter().(*waiter)
+		w.own([]core.Op{{Rule: "rule", Key: text, Limit: limit(t, text), Cost: 1}})
+		b.add(w)
 	}
-	callers := slices.Clone(f.callers) // those who are told leave the flight
-	if err := s.send(ctx, f); err != nil {
+	callers := slices.Clone(b.waiters) // those who are told leave the batch
+	if err := s.send(ctx, b); err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []bool{true, false, true} {

@@ -9,15 +9,15 @@ import (
 
 // What an operation of a program does, besides the verb; see lua/batch.lua.
 const (
-	doesSoft   = 1
-	doesMore   = 8
-	doesBring  = 16
-	doesRow    = 32
-	doesLength = 7
+	opcodeSoft   = 1
+	opcodeMore   = 8
+	opcodeBring  = 16
+	opcodeRow    = 32
+	opcodeLength = 7
 )
 
-// doesVerb is how a program names the verbs.
-var doesVerb = [...]byte{core.Take: 0, core.Peek: 2, core.Refund: 3, core.Reset: 4}
+// opcodeVerb is how a program names the verbs.
+var opcodeVerb = [...]byte{core.Take: 0, core.Peek: 2, core.Refund: 3, core.Reset: 4}
 
 // program is the arguments of lua/batch.lua while they are put together.
 type program struct {
@@ -50,15 +50,15 @@ type scratch struct {
 	places map[string]int
 }
 
-// mostNames is how long a text of names is kept for the next program.
-const mostNames = 1 << 16
+// maxNames is how long a text of names is kept for the next program.
+const maxNames = 1 << 16
 
 func newScratch() any { return &scratch{places: map[string]int{}} }
 
 func (d *scratch) clear() {
 	clear(d.places)
 	d.ends = d.ends[:0]
-	if d.names = d.names[:0]; cap(d.names) > mostNames {
+	if d.names = d.names[:0]; cap(d.names) > maxNames {
 		d.names = nil
 	}
 }
@@ -68,7 +68,7 @@ func (s *Store) callMany(steps []*step) (*lua.Script, []any) {
 	d := s.scratches.Get().(*scratch)
 	names := s.names(steps, d)
 	n := len(d.ends)
-	p := &program{code: make([]byte, 0, (n+1)*doesLength), keys: make([]any, front, front+n+8)}
+	p := &program{code: make([]byte, 0, (n+1)*opcodeLength), keys: make([]any, leadingArgs, leadingArgs+n+8)}
 	if n > few {
 		p.places = d.places
 	}
@@ -103,23 +103,23 @@ func (s *Store) names(steps []*step, d *scratch) string {
 
 // add puts an operation into the program.
 func (p *program) add(op *core.Op, key string, t *terms, more bool) {
-	does := doesVerb[op.Verb]
+	opcode := opcodeVerb[op.Verb]
 	if op.Verb == core.Take && op.Soft {
-		does = doesSoft
+		opcode = opcodeSoft
 	}
 	if more {
-		does += doesMore
+		opcode += opcodeMore
 	}
-	if !plain(op) {
-		does += doesBring
+	if !isSingleUnit(op) {
+		opcode += opcodeBring
 		x, y := details(op)
 		p.values = append(p.values, op.Cost, x, y)
 	}
-	fresh := len(p.keys) - front + 1
+	fresh := len(p.keys) - leadingArgs + 1
 	k, l := p.key(key), p.limit(op, t)
-	p.alike = p.alike && t.shortCut && k == fresh && does&^doesMore == doesVerb[core.Take]
+	p.alike = p.alike && t.shortCut && k == fresh && opcode&^opcodeMore == opcodeVerb[core.Take]
 	at := len(p.code)
-	p.code = append(p.code, does, 0, 0, 0, 0, 0, 0)
+	p.code = append(p.code, opcode, 0, 0, 0, 0, 0, 0)
 	putPlace(p.code[at+1:], k)
 	putPlace(p.code[at+4:], l)
 }
@@ -133,8 +133,8 @@ func (p *program) line(at int) {
 	}
 	if width := len(p.code) - at; width != p.row.width || !p.sameLimits(at) {
 		p.row = row{at: at, width: width}
-		p.code = slices.Insert(p.code, at, doesRow, 0, 0, 0, 0, 0, 0)
-		putPlace(p.code[at+4:], width/doesLength)
+		p.code = slices.Insert(p.code, at, opcodeRow, 0, 0, 0, 0, 0, 0)
+		putPlace(p.code[at+4:], width/opcodeLength)
 	}
 	p.row.steps++
 	putPlace(p.code[p.row.at+1:], p.row.steps)
@@ -142,8 +142,8 @@ func (p *program) line(at int) {
 
 // sameLimits tells whether the step at a byte has the limits of those in the row.
 func (p *program) sameLimits(at int) bool {
-	step, first := p.code[at:], p.code[p.row.at+doesLength:]
-	for i := 4; i < len(step); i += doesLength {
+	step, first := p.code[at:], p.code[p.row.at+opcodeLength:]
+	for i := 4; i < len(step); i += opcodeLength {
 		if string(step[i:i+3]) != string(first[i:i+3]) {
 			return false
 		}
@@ -157,18 +157,18 @@ func putPlace(b []byte, n int) { b[0], b[1], b[2] = byte(n>>16), byte(n>>8), byt
 // key returns the place of a key, from 1.
 func (p *program) key(name string) int {
 	if p.places == nil {
-		for i, key := range p.keys[front:] {
+		for i, key := range p.keys[leadingArgs:] {
 			if key == name {
 				return i + 1
 			}
 		}
 		p.keys = append(p.keys, name)
-		return len(p.keys) - front
+		return len(p.keys) - leadingArgs
 	}
 	k, known := p.places[name]
 	if !known {
 		p.keys = append(p.keys, name)
-		k = len(p.keys) - front
+		k = len(p.keys) - leadingArgs
 		p.places[name] = k
 	}
 	return k
@@ -190,7 +190,7 @@ func (p *program) limit(op *core.Op, t *terms) int {
 // script.
 func (p *program) args(instant any) []any {
 	args := p.keys
-	args[2] = len(p.keys) - front
+	args[2] = len(p.keys) - leadingArgs
 	args = append(args, instant, p.code, len(p.limits))
 	args = append(args, p.heads...)
 	return append(args, p.values...)

@@ -14,8 +14,8 @@ import (
 func listing(code []byte) string {
 	place := func(b []byte) int { return int(b[0])<<16 + int(b[1])<<8 + int(b[2]) }
 	var b strings.Builder
-	for ; len(code) > 0; code = code[doesLength:] {
-		if code[0] == doesRow {
+	for ; len(code) > 0; code = code[opcodeLength:] {
+		if code[0] == opcodeRow {
 			fmt.Fprintf(&b, "[%dx%d] ", place(code[1:]), place(code[4:]))
 			continue
 		}
@@ -66,7 +66,7 @@ func TestStepsThatAreAlikeFormARow(t *testing.T) {
 			list = append(list, each)
 		}
 		_, args := s.callMany(list)
-		code := args[front+args[2].(int)+1].([]byte)
+		code := args[leadingArgs+args[2].(int)+1].([]byte)
 		if got := listing(code); got != want {
 			t.Errorf("%s is %s, not %s", steps, got, want)
 		}
@@ -83,7 +83,7 @@ func TestALongRow(t *testing.T) {
 		list[i] = &step{ops: []core.Op{{Rule: "r", Key: fmt.Sprint(i), Limit: l, Cost: 1}}}
 	}
 	_, args := s.callMany(list)
-	got := listing(args[front+args[2].(int)+1].([]byte))
+	got := listing(args[leadingArgs+args[2].(int)+1].([]byte))
 	if begin, end := "[70000x1] 0:1:1 0:2:1 ", " 0:70000:1"; !strings.HasPrefix(got, begin) || !strings.HasSuffix(got, end) {
 		t.Errorf("the program is %.40s ... %s", got, got[len(got)-20:])
 	}

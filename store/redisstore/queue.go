@@ -2,46 +2,46 @@ package redisstore
 
 import "sync"
 
-// maxFlights is how many script calls of a lane are under way at a time. With
+// maxBatches is how many script calls of a lane are under way at a time. With
 // two, one is on the wire while the next fills; more carry fewer steps each, which
 // gains nothing unless they are full. Of full ones there may be as many as
 // maxFull in all, so that a server need not wait for the next.
 const (
-	maxFlights = 2
+	maxBatches = 2
 	maxFull    = 4
 )
 
-// place is where a caller is.
-type place uint8
+// stage is where a waiter is.
+type stage uint8
 
 const (
-	queued place = iota
-	aboard       // in a flight that is about to be sent, or was
-	landed       // decided or failed, and about to be told
-	gone         // left: nobody waits for it
+	queued stage = iota
+	filled       // in a batch that is about to be sent, or was
+	done         // decided or failed, and about to be told
+	left         // left: nobody waits for it
 )
 
-// lane is the callers whose steps may share a script call. They wait only while
-// maxFlights are under way.
+// lane is the waiters whose steps may share a script call. They wait only while
+// maxBatches are under way.
 type lane struct {
 	slot        int
-	flights     int
+	batches     int
 	ops         int // of those who wait
-	first, last *caller
+	first, last *waiter
 }
 
 // queue is the lanes of a store: one for everything, or one for each hash slot
-// that has a flight. Who waits in it is a goroutine in Apply, and their number
+// that has a batch. Who waits in it is a goroutine in Apply, and their number
 // bounds its memory.
 type queue struct {
-	batch int // the most operations of a flight of several callers
+	maxOps int // the most operations of a batch of several waiters
 
 	mu    sync.Mutex
 	whole lane
 	slots map[int]*lane
 }
 
-// lane returns the lane of a slot, which begins a flight in it or waits for one.
+// lane returns the lane of a slot, which begins a batch in it or waits for one.
 func (q *queue) lane(slot int) *lane {
 	if slot == anySlot {
 		return &q.whole
@@ -57,38 +57,38 @@ func (q *queue) lane(slot int) *lane {
 	return l
 }
 
-// start begins a flight, unless enough are under way: then it returns nil.
+// start begins a batch, unless enough are under way: then it returns nil.
 func (q *queue) start(slot int) *lane {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.lane(slot)
-	if l.flights >= maxFlights {
+	if l.batches >= maxBatches {
 		return nil
 	}
-	l.flights++
+	l.batches++
 	return l
 }
 
 // enter is start, but puts c into the queue where start returns nil. If those who
-// wait there fill a flight then, it may begin that and return its lane as full.
-func (q *queue) enter(slot int, c *caller) (own, full *lane) {
+// wait there fill a batch then, it may begin that and return its lane as full.
+func (q *queue) enter(slot int, w *waiter) (own, full *lane) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.lane(slot)
-	if l.flights < maxFlights {
-		l.flights++
+	if l.batches < maxBatches {
+		l.batches++
 		return l, nil
 	}
-	q.link(l, c)
-	if l.ops < q.batch || l.flights == maxFull {
+	q.link(l, w)
+	if l.ops < q.maxOps || l.batches == maxFull {
 		return nil, nil
 	}
-	l.flights++
+	l.batches++
 	return nil, l
 }
 
-// end ends a flight, unless somebody waits for its place: then it returns true,
-// and the flight goes on.
+// end ends a batch, unless somebody waits for its place: then it returns true,
+// and the batch goes on.
 func (q *queue) end(l *lane) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -99,35 +99,35 @@ func (q *queue) end(l *lane) bool {
 	return false
 }
 
-// close ends a flight of a lane without a queue. The mutex is held.
+// close ends a batch of a lane without a queue. The mutex is held.
 func (q *queue) close(l *lane) {
-	l.flights--
-	if l.flights == 0 && l != &q.whole {
+	l.batches--
+	if l.batches == 0 && l != &q.whole {
 		delete(q.slots, l.slot)
 	}
 }
 
-// board moves those who have waited longest into the flight: one, and more while
-// their operations are at most a batch. If there are none it ends the flight and
-// returns false, and also if they are few while enough flights are under way.
-func (q *queue) board(l *lane, f *flight) bool {
+// fill moves those who have waited longest into the batch: one, and more while
+// their operations are at most a batch. If there are none it ends the batch and
+// returns false, and also if they are few while enough batches are under way.
+func (q *queue) fill(l *lane, b *batch) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	f.clear()
-	if l.flights > maxFlights && l.ops < q.batch {
+	b.clear()
+	if l.batches > maxBatches && l.ops < q.maxOps {
 		q.close(l)
 		return false
 	}
 	for n := 0; l.first != nil; {
-		c := l.first
-		if n += len(c.ops); n > q.batch && len(f.callers) > 0 {
+		w := l.first
+		if n += len(w.ops); n > q.maxOps && len(b.waiters) > 0 {
 			break
 		}
-		q.unlink(c)
-		c.place = aboard
-		f.add(c)
+		q.unlink(w)
+		w.stage = filled
+		b.add(w)
 	}
-	if len(f.callers) == 0 {
+	if len(b.waiters) == 0 {
 		q.close(l)
 		return false
 	}
@@ -135,62 +135,62 @@ func (q *queue) board(l *lane, f *flight) bool {
 }
 
 // link puts c at the end of the lane's queue.
-func (q *queue) link(l *lane, c *caller) {
-	c.lane, c.place, c.prev, c.next = l, queued, l.last, nil
+func (q *queue) link(l *lane, w *waiter) {
+	w.lane, w.stage, w.prev, w.next = l, queued, l.last, nil
 	if l.last == nil {
-		l.first = c
+		l.first = w
 	} else {
-		l.last.next = c
+		l.last.next = w
 	}
-	l.last = c
-	l.ops += len(c.ops)
+	l.last = w
+	l.ops += len(w.ops)
 }
 
-func (q *queue) unlink(c *caller) {
-	l := c.lane
-	l.ops -= len(c.ops)
-	if c.prev == nil {
-		l.first = c.next
+func (q *queue) unlink(w *waiter) {
+	l := w.lane
+	l.ops -= len(w.ops)
+	if w.prev == nil {
+		l.first = w.next
 	} else {
-		c.prev.next = c.next
+		w.prev.next = w.next
 	}
-	if c.next == nil {
-		l.last = c.prev
+	if w.next == nil {
+		l.last = w.prev
 	} else {
-		c.next.prev = c.prev
+		w.next.prev = w.prev
 	}
-	c.prev, c.next = nil, nil
+	w.prev, w.next = nil, nil
 }
 
-// leave takes c out of the queue or out of a flight, and returns where it was.
-// One that has landed stays where it is: its answer is there.
-func (q *queue) leave(c *caller) place {
+// leave takes c out of the queue or out of a batch, and returns where it was.
+// One that is done stays where it is: its answer is there.
+func (q *queue) leave(w *waiter) stage {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	was := c.place
+	was := w.stage
 	switch was {
 	case queued:
-		q.unlink(c)
-		c.place = gone
-	case aboard:
-		c.place = gone
+		q.unlink(w)
+		w.stage = left
+	case filled:
+		w.stage = left
 	}
 	return was
 }
 
-// land keeps in the flight those who still wait for it, who can no longer leave.
-func (q *queue) land(f *flight) {
+// markDone keeps in the batch those who still wait for it, who can no longer leave.
+func (q *queue) markDone(b *batch) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	f.dropGone()
-	for _, c := range f.callers {
-		c.place = landed
+	b.dropLeft()
+	for _, w := range b.waiters {
+		w.stage = done
 	}
 }
 
-// thin drops from the flight those who have left.
-func (q *queue) thin(f *flight) {
+// dropLeft drops from the batch those who have left.
+func (q *queue) dropLeft(b *batch) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	f.dropGone()
+	b.dropLeft()
 }

@@ -89,7 +89,7 @@ var everyAlgorithm = []string{
 }
 
 func TestNewNamesEveryMistake(t *testing.T) {
-	_, err := New(nil, Options{Prefix: "a{b", Timeout: -1, Secret: []byte("short"), Batch: -2, Remember: -3})
+	_, err := New(nil, Options{Prefix: "a{b", Timeout: -1, Secret: []byte("short"), Batch: -2, CacheRefusals: -3})
 	for _, want := range []string{"client is nil", `prefix "a{b" holds a brace`, "timeout -1ns", "5 bytes is shorter than 16", "batch of -2", "-3 refusals"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
@@ -127,16 +127,16 @@ func TestEveryKeyHasATimeToLive(t *testing.T) {
 		if len(keys) != 1 {
 			t.Fatalf("%s: keys %q", text, keys)
 		}
-		if left := c.PTTL(ctx, keys[0]).Val(); left <= 0 || left > reset+time.Millisecond {
-			t.Errorf("%s: %v to live, as good as new after %v", text, left, reset)
+		if hasLeft := c.PTTL(ctx, keys[0]).Val(); hasLeft <= 0 || hasLeft > reset+time.Millisecond {
+			t.Errorf("%s: %v to live, as good as new after %v", text, hasLeft, reset)
 		}
 		c.Persist(ctx, keys[0])
 		take.Lease = "b"
 		if d := apply(t, s, take)[0]; d.Allowed {
 			t.Errorf("%s: twice the quota was admitted", text)
 		}
-		if left := c.PTTL(ctx, keys[0]).Val(); left <= 0 || left > reset+time.Millisecond {
-			t.Errorf("%s: %v to live after it was persisted", text, left)
+		if hasLeft := c.PTTL(ctx, keys[0]).Val(); hasLeft <= 0 || hasLeft > reset+time.Millisecond {
+			t.Errorf("%s: %v to live after it was persisted", text, hasLeft)
 		}
 		apply(t, s, core.Op{Verb: core.Reset, Rule: "r", Key: "k", Limit: limit(t, text)})
 		if keys := keysOf(t, s, c); len(keys) != 0 {
@@ -177,8 +177,8 @@ func TestUnreadableStateIsAnErrorAndDoesNotStay(t *testing.T) {
 					t.Errorf("%s under %s, %d operations: %v", what, text, len(ops), err)
 				}
 			}
-			if left := c.PTTL(ctx, key).Val(); left <= 0 || left > time.Minute {
-				t.Errorf("%s under %s stays for %v", what, text, left)
+			if hasLeft := c.PTTL(ctx, key).Val(); hasLeft <= 0 || hasLeft > time.Minute {
+				t.Errorf("%s under %s stays for %v", what, text, hasLeft)
 			}
 			if d := apply(t, s, core.Op{Verb: core.Peek, Rule: "good", Key: "k", Limit: good.Limit})[0]; d.Remaining != 10 {
 				t.Errorf("%s under %s: the other rule has %d left", what, text, d.Remaining)

@@ -58,7 +58,7 @@ type Options struct {
 	// proxy needs that spreads keys over servers behind a client of a single one.
 	Batch int
 
-	// Remember is for how many refused keys the process remembers until when
+	// CacheRefusals is for how many refused keys the process remembers until when
 	// they are refused, at most 1<<24; 0 means none. Their requests are then
 	// answered without Redis, and with the same decisions, down to the time
 	// that is left. It needs up to some 500 bytes a key.
@@ -73,7 +73,7 @@ type Options struct {
 	// microseconds. Not so: Concurrency, whose leases may end at any time, takes
 	// that may be booked, and steps of several operations, as they report what
 	// remains under all their rules.
-	Remember int
+	CacheRefusals int
 
 	// Clock replaces the server's time, in microseconds since the Unix epoch.
 	// It is for tests and simulations: the clocks of a fleet differ.
@@ -97,10 +97,10 @@ type Store struct {
 	limits        limits
 	shared        sharing
 	queue         queue
-	callers       sync.Pool // of *caller
-	flights       sync.Pool // of *flight
-	scratches     sync.Pool // of *scratch
-	refusals      *refusals // nil if none are remembered
+	waiters       sync.Pool     // of *caller
+	batches       sync.Pool     // of *batch
+	scratches     sync.Pool     // of *scratch
+	refusals      *refusalCache // nil if none are remembered
 }
 
 // New returns a store in what the client is connected to. It does not connect.
@@ -123,12 +123,12 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 		clock:   o.Clock,
 		shared:  shares(client, o),
 	}
-	s.queue.batch = cmp.Or(o.Batch, DefaultBatch)
+	s.queue.maxOps = cmp.Or(o.Batch, DefaultBatch)
 	s.sharded, s.heedsDeadline = traits(client)
 	s.heedsDeadline = s.heedsDeadline && !overstays(client)
-	s.callers.New, s.flights.New, s.scratches.New = newCaller, newFlight, newScratch
-	if o.Remember > 0 {
-		s.refusals = newRefusals(o.Remember, o.Clock)
+	s.waiters.New, s.batches.New, s.scratches.New = newWaiter, newBatch, newScratch
+	if o.CacheRefusals > 0 {
+		s.refusals = newRefusalCache(o.CacheRefusals, o.Clock)
 	}
 	return s, nil
 }
@@ -151,8 +151,8 @@ func (o *Options) check(client redis.UniversalClient) error {
 	if o.Batch < 0 || o.Batch > maxBatch {
 		errs = append(errs, fmt.Errorf("redisstore: a batch of %d is not within 0 to %d", o.Batch, maxBatch))
 	}
-	if o.Remember < 0 || o.Remember > maxRemembered {
-		errs = append(errs, fmt.Errorf("redisstore: %d refusals to remember are not within 0 to %d", o.Remember, maxRemembered))
+	if o.CacheRefusals < 0 || o.CacheRefusals > maxCachedRefusals {
+		errs = append(errs, fmt.Errorf("redisstore: %d refusals to remember are not within 0 to %d", o.CacheRefusals, maxCachedRefusals))
 	}
 	return errors.Join(errs...)
 }

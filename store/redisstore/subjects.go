@@ -47,7 +47,7 @@ func (s *Store) applyBySubject(ctx context.Context, ops []core.Op, out []core.De
 	parts := bySubject(ops)
 	for n, p := range parts {
 		if err := s.decide(ctx, p.ops, p.out); err != nil {
-			return s.giveUp(ctx, parts[:n], err)
+			return s.withdrawAfter(ctx, parts[:n], err)
 		}
 		if core.Granted(p.ops, p.out) {
 			continue
@@ -55,7 +55,7 @@ func (s *Store) applyBySubject(ctx context.Context, ops []core.Op, out []core.De
 		if err := s.withdraw(ctx, parts[:n]); err != nil {
 			return err
 		}
-		if err := s.look(ctx, parts[n+1:]); err != nil {
+		if err := s.peek(ctx, parts[n+1:]); err != nil {
 			return err
 		}
 		break
@@ -100,8 +100,8 @@ func (p *part) undo() (ops []core.Op, index []int) {
 	return ops, index
 }
 
-// look decides parts of a step that is refused already: its Takes only peek.
-func (s *Store) look(ctx context.Context, parts []*part) error {
+// peek decides parts of a step that is refused already: its Takes only peek.
+func (s *Store) peek(ctx context.Context, parts []*part) error {
 	for _, p := range parts {
 		for j := range p.ops {
 			if p.ops[j].Verb == core.Take {
@@ -118,8 +118,8 @@ func (s *Store) look(ctx context.Context, parts []*part) error {
 	return nil
 }
 
-// giveUp gives back what parts took before the step failed with err.
-func (s *Store) giveUp(ctx context.Context, parts []*part, err error) error {
+// withdrawAfter gives back what parts took before the step failed with err.
+func (s *Store) withdrawAfter(ctx context.Context, parts []*part, err error) error {
 	if failed := s.withdraw(ctx, parts); failed != nil {
 		return fmt.Errorf("%w; %w", err, failed)
 	}

@@ -59,7 +59,7 @@ func TestNothingIsSentForThoseWhoLeftAFrozenServer(t *testing.T) {
 	server.Freeze()
 	defer server.Thaw()
 	var underWay, late sync.WaitGroup
-	for range maxFlights {
+	for range maxBatches {
 		underWay.Go(func() {
 			if err := take(ctx, "under way"); err != nil {
 				t.Error(err)
@@ -83,8 +83,8 @@ func TestNothingIsSentForThoseWhoLeftAFrozenServer(t *testing.T) {
 		t.Errorf("%d callers that had left were charged", len(keys))
 	}
 	op := core.Op{Verb: core.Peek, Rule: "r", Key: "under way", Limit: hour}
-	if d := apply(t, s, op)[0]; d.Remaining != 1000-maxFlights {
-		t.Errorf("%d remain of 1000 after %d calls", d.Remaining, maxFlights)
+	if d := apply(t, s, op)[0]; d.Remaining != 1000-maxBatches {
+		t.Errorf("%d remain of 1000 after %d calls", d.Remaining, maxBatches)
 	}
 }
 
@@ -95,9 +95,9 @@ func awaitFlights(t *testing.T, s *Store) {
 	defer tick.Stop()
 	for {
 		s.queue.mu.Lock()
-		n := s.queue.whole.flights
+		n := s.queue.whole.batches
 		s.queue.mu.Unlock()
-		if n == maxFlights {
+		if n == maxBatches {
 			return
 		}
 		select {
@@ -134,11 +134,11 @@ func TestNoStepIsCountedTwiceWhenRepliesAreLost(t *testing.T) {
 	look := MustNew(direct, Options{Prefix: s.prefix, Timeout: patient})
 	counted := 0
 	for i := range callers {
-		left := apply(t, look, core.Op{Verb: core.Peek, Rule: "r", Key: fmt.Sprint(i), Limit: l})[0].Remaining
-		if left < 9 {
-			t.Errorf("caller %d was counted %d times", i, 10-left)
+		hasLeft := apply(t, look, core.Op{Verb: core.Peek, Rule: "r", Key: fmt.Sprint(i), Limit: l})[0].Remaining
+		if hasLeft < 9 {
+			t.Errorf("caller %d was counted %d times", i, 10-hasLeft)
 		}
-		counted += int(10 - left)
+		counted += int(10 - hasLeft)
 	}
 	if counted == 0 {
 		t.Error("nothing was sent: no reply was lost")
@@ -183,7 +183,7 @@ func TestScriptsThatVanishUnderLoadCostNoDecision(t *testing.T) {
 	}
 }
 
-// Callers come and go in the middle of flights, under clients that heed
+// Callers come and go in the middle of batches, under clients that heed
 // deadlines and such that do not. Those who stay get the answers about their own
 // keys, and the others use their memory again at once.
 func TestCallersWhoLeaveHarmNobody(t *testing.T) {
@@ -192,7 +192,7 @@ func TestCallersWhoLeaveHarmNobody(t *testing.T) {
 		c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: heeds})
 		s := MustNew(c, Options{Prefix: redistest.Prefix(t), Timeout: patient})
 		var all sync.WaitGroup
-		var left atomic.Int64
+		var hasLeft atomic.Int64
 		for i := range 200 {
 			all.Go(func() {
 				quota := int64(10_000 + i)
@@ -214,7 +214,7 @@ func TestCallersWhoLeaveHarmNobody(t *testing.T) {
 					case err != nil && i%3 != 0:
 						t.Error(err)
 					case err != nil:
-						left.Add(1)
+						hasLeft.Add(1)
 						ops[0], out[0] = core.Op{}, core.Decision{}
 					case i%3 != 0 && out[0].Remaining != quota-taken, out[0].Remaining < quota-taken, out[0].Remaining >= quota:
 						t.Errorf("caller %d: %+v after %d", i, out[0], taken)
@@ -223,7 +223,7 @@ func TestCallersWhoLeaveHarmNobody(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if left.Load() == 0 {
+		if hasLeft.Load() == 0 {
 			t.Error("nobody left")
 		}
 		c.Close()

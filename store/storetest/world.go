@@ -145,7 +145,7 @@ func refill(l core.Limit) time.Duration {
 	case core.TokenBucket:
 		return time.Duration((l.Capacity()+l.Quota-1)/l.Quota) * l.Period
 	case core.GCRA:
-		period, quota, _ := l.Numbers()
+		period, quota, _ := l.ScriptArgs()
 		whole := l.Capacity() / quota * period
 		part := l.Capacity() % quota
 		return time.Duration(whole+ceilMulDiv(part, period, quota)) * time.Microsecond

@@ -57,8 +57,8 @@ func (l *limits) open(ctx context.Context, s settings, name string, logger *slog
 	if err != nil {
 		return err
 	}
-	follower, err := policy.Follow(ctx, l.Limiter, app, policy.Env{User: keyfuncs.UserID(userOf)}, source, policy.Options{
-		Instance: name, LastGood: s.lastGood, WhenMissing: policy.MissingWaits, Logger: logger,
+	follower, err := policy.Follow(ctx, l.Limiter, app, policy.Bindings{User: keyfuncs.UserID(userOf)}, source, policy.Options{
+		Instance: name, LastGood: s.lastGood, OnMissing: policy.OnMissingWait, Logger: logger,
 	})
 	if err != nil {
 		return err

@@ -25,8 +25,8 @@ type Options struct {
 	// nobody in but with a token of his own.
 	Cookie string
 
-	// Front is the proxies that are trusted; nil means none.
-	Front *trustedproxy.Front
+	// Proxies is the proxies that are trusted; nil means none.
+	Proxies *trustedproxy.Proxies
 
 	// Publishing tells what the publisher's last attempt came to. Nil means that
 	// there is no Redis.

@@ -11,12 +11,12 @@ import (
 // authenticate tells who asks. What stands in Authorization counts, then whom the
 // proxy names, and the cookie only where there is neither.
 func (c *call) authenticate() (service.Actor, error) {
-	address := c.o.Front.Address(c.r)
+	address := c.o.Proxies.Address(c.r)
 	if retryAfter := c.attempts.blocked(c.ctx(), address); retryAfter > 0 {
 		return service.Actor{}, &service.LimitedError{RetryAfter: retryAfter}
 	}
 	meta := service.Meta{Address: address, Agent: c.r.UserAgent(), RequestID: c.id()}
-	if name, told := c.o.Front.User(c.r); told && len(c.r.Header.Values("Authorization")) == 0 {
+	if name, told := c.o.Proxies.User(c.r); told && len(c.r.Header.Values("Authorization")) == 0 {
 		return c.proxied(name, meta)
 	}
 	actor, err := c.who(meta)

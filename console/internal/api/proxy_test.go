@@ -15,7 +15,7 @@ func proxied(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newWorld(t, func(o *Options) { o.Front = f })
+	return newWorld(t, func(o *Options) { o.Proxies = f })
 }
 
 // from asks from an address.

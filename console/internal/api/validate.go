@@ -26,7 +26,7 @@ func (c *call) validate() error {
 		v.Limit = p.Limit.String()
 	}
 	if v.Valid {
-		v.Sentence = p.Sentence()
+		v.Sentence = p.Describe()
 	}
 	return c.send(http.StatusOK, v)
 }

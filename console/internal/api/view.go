@@ -39,7 +39,7 @@ func viewOf(p policy.Policy) policyView {
 		Name: p.Name, Description: p.Description, Apps: list(p.Apps), Limit: p.Limit.String(), Key: p.Key,
 		Match:   matchView{list(p.Match.Methods), p.Match.Host, p.Match.Path},
 		OnLimit: p.OnLimit, OnStoreError: p.OnStoreError, Mode: p.Mode.String(), Priority: p.Priority,
-		Sentence: p.Sentence(), Version: p.Version,
+		Sentence: p.Describe(), Version: p.Version,
 		CreatedBy: p.CreatedBy, CreatedAt: p.CreatedAt, UpdatedBy: p.UpdatedBy, UpdatedAt: p.UpdatedAt,
 	}
 }

@@ -62,7 +62,7 @@ type Try struct{ admission *limiter.Admission }
 func (a *Attempts) Begin(ctx context.Context, user, address string) (t Try, retryAfter time.Duration, ok bool) {
 	admission := a.limiter.Admit(attempt{ctx: ctx, user: user, address: address})
 	if admission.Outcome() != limiter.Pass {
-		retryAfter = admission.Grant().RetryAfter()
+		retryAfter = admission.Result().RetryAfter()
 		admission.Done(admission.Outcome().Status())
 		return Try{}, retryAfter, false
 	}
@@ -74,7 +74,7 @@ func (t Try) Failed() { t.admission.Done(401) }
 
 // Succeeded ends an attempt that is not counted.
 func (t Try) Succeeded(ctx context.Context) error {
-	err := t.admission.Grant().Refund(ctx)
+	err := t.admission.Result().Refund(ctx)
 	t.admission.Done(200)
 	return err
 }

@@ -28,14 +28,14 @@ const databaseFile = "console.db"
 
 // Config is how the console is started. It is valid.
 type Config struct {
-	Listen      string              // host:port
-	TLS         *tls.Config         // nil for plain HTTP
-	DB          string              // the URL of the database
-	Redis       *redis.Options      // nil for no Redis
-	RedisPrefix string              // as redissource.Options.Prefix
-	Front       *trustedproxy.Front // the proxies that are trusted; nil for none
-	Secure      bool                // the cookies travel by TLS alone
-	Recover     string              // a user to give a new password, instead of serving; or ""
+	Listen      string                // host:port
+	TLS         *tls.Config           // nil for plain HTTP
+	DB          string                // the URL of the database
+	Redis       *redis.Options        // nil for no Redis
+	RedisPrefix string                // as redissource.Options.Prefix
+	Proxies     *trustedproxy.Proxies // the proxies that are trusted; nil for none
+	Secure      bool                  // the cookies travel by TLS alone
+	Recover     string                // a user to give a new password, instead of serving; or ""
 }
 
 // given is what the command line says.
@@ -74,7 +74,7 @@ func Parse(args []string, env func(string) string, usage io.Writer) (Config, err
 	c.TLS, err = g.tls()
 	errs = append(errs, err, g.checkListen(), g.checkPrefix())
 	c.Secure = c.TLS != nil || g.secureCookies
-	c.Front, err = g.front()
+	c.Proxies, err = g.trustedProxies()
 	return c, errors.Join(append(errs, err)...)
 }
 

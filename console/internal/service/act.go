@@ -8,13 +8,13 @@ import (
 	"github.com/headgate/headgate/console/internal/store"
 )
 
-// deed is one action of an actor in one transaction.
-type deed struct {
+// action is one action of an actor in one transaction.
+type action struct {
 	*store.Tx
 	actor  Actor
 	access Access
 	now    int64 // µs
-	action string
+	verb   string
 	object string
 }
 
@@ -26,9 +26,9 @@ var errUnchanged = errors.New("unchanged")
 const refusalTime = 5 * time.Second
 
 // ask runs f in a transaction that reads.
-func (s *Service) ask(ctx context.Context, a Actor, action, object string, f func(*deed) error) error {
+func (s *Service) ask(ctx context.Context, a Actor, verb, object string, f func(*action) error) error {
 	err := s.db.View(ctx, func(t *store.Tx) error {
-		d := &deed{Tx: t, actor: a, now: s.now(), action: action, object: object}
+		d := &action{Tx: t, actor: a, now: s.now(), verb: verb, object: object}
 		return d.begin(f)
 	})
 	return s.ended(ctx, a, err)
@@ -36,9 +36,9 @@ func (s *Service) ask(ctx context.Context, a Actor, action, object string, f fun
 
 // act runs f in a transaction that writes, and is the only one to have raised the
 // counter lock. The rows of the audit log are f's to write.
-func (s *Service) act(ctx context.Context, a Actor, lock, action, object string, f func(*deed) error) error {
+func (s *Service) act(ctx context.Context, a Actor, lock, verb, object string, f func(*action) error) error {
 	err := s.db.Update(ctx, func(t *store.Tx) error {
-		d := &deed{Tx: t, actor: a, now: s.now(), action: action, object: object}
+		d := &action{Tx: t, actor: a, now: s.now(), verb: verb, object: object}
 		if err := t.RaiseCounter(lock, d.now); err != nil {
 			return err
 		}
@@ -51,7 +51,7 @@ func (s *Service) act(ctx context.Context, a Actor, lock, action, object string,
 }
 
 // begin looks up what the actor may do before f does it.
-func (d *deed) begin(f func(*deed) error) error {
+func (d *action) begin(f func(*action) error) error {
 	var err error
 	if d.access, err = accessOf(d.Tx, d.actor); err != nil {
 		return err
@@ -75,36 +75,36 @@ func (s *Service) ended(ctx context.Context, a Actor, err error) error {
 }
 
 // noteRefusal writes what was refused, in a transaction of its own.
-func (s *Service) noteRefusal(ctx context.Context, a Actor, action, object, reason string) {
+func (s *Service) noteRefusal(ctx context.Context, a Actor, verb, object, reason string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refusalTime)
 	defer cancel()
-	row := a.auditRow(s.now(), action, object)
+	row := a.auditRow(s.now(), verb, object)
 	row.Outcome, row.Note = string(Refused), reason
 	if err := s.db.Update(ctx, func(t *store.Tx) error { return t.AddAudit(row) }); err != nil {
 		s.logger.ErrorContext(ctx, "a refusal could not be written to the audit log",
-			"actor", a.user, "action", action, "object", object, "error", err)
+			"actor", a.user, "action", verb, "object", object, "error", err)
 	}
 }
 
 // Refuse writes down that the actor asked for what he may not do, and returns the
 // DeniedError. It is for pages that only lead to what is refused. The error is
 // another if the actor may do nothing at all.
-func (s *Service) Refuse(ctx context.Context, a Actor, action, object, reason string) error {
-	return s.ask(ctx, a, action, object, func(d *deed) error { return d.deny(reason) })
+func (s *Service) Refuse(ctx context.Context, a Actor, verb, object, reason string) error {
+	return s.ask(ctx, a, verb, object, func(d *action) error { return d.deny(reason) })
 }
 
 // deny refuses the action.
-func (d *deed) deny(reason string) error {
-	return &DeniedError{Action: d.action, Object: d.object, Reason: reason}
+func (d *action) deny(reason string) error {
+	return &DeniedError{Action: d.verb, Object: d.object, Reason: reason}
 }
 
 // hide refuses the action as if there were nothing to act on.
-func (d *deed) hide() error {
-	return &DeniedError{Action: d.action, Object: d.object, Reason: "the object is hidden from the actor", hidden: true}
+func (d *action) hide() error {
+	return &DeniedError{Action: d.verb, Object: d.object, Reason: "the object is hidden from the actor", hidden: true}
 }
 
 // manage refuses whoever is not an administrator.
-func (d *deed) manage() error {
+func (d *action) manage() error {
 	if !d.access.CanManage() {
 		return d.deny("it takes an administrator")
 	}
@@ -112,7 +112,7 @@ func (d *deed) manage() error {
 }
 
 // person refuses tokens, for what only somebody who is logged in may do.
-func (d *deed) person() error {
+func (d *action) person() error {
 	if d.access.Token {
 		return d.deny("a token may not do this")
 	}
@@ -120,8 +120,8 @@ func (d *deed) person() error {
 }
 
 // done writes the row of the audit log.
-func (d *deed) done(before, after string) error {
-	row := d.actor.auditRow(d.now, d.action, d.object)
+func (d *action) done(before, after string) error {
+	row := d.actor.auditRow(d.now, d.verb, d.object)
 	row.Outcome, row.Before, row.After = string(Done), before, after
 	return d.AddAudit(row)
 }

@@ -31,7 +31,7 @@ func appOf(r store.App, access Access) App {
 
 // Apps returns the applications in which the actor has a role, by name.
 func (s *Service) Apps(ctx context.Context, a Actor) (list []App, err error) {
-	err = s.ask(ctx, a, "app.list", "apps", func(d *deed) error {
+	err = s.ask(ctx, a, "app.list", "apps", func(d *action) error {
 		rows, err := d.Apps()
 		list = nil
 		for _, r := range rows {
@@ -46,7 +46,7 @@ func (s *Service) Apps(ctx context.Context, a Actor) (list []App, err error) {
 
 // CreateApp adds an application. It takes an administrator.
 func (s *Service) CreateApp(ctx context.Context, a Actor, name, description string) error {
-	return s.actOnApp(ctx, a, "app.create", name, func(d *deed) error {
+	return s.actOnApp(ctx, a, "app.create", name, func(d *action) error {
 		var f faults
 		f.note("name", policy.CheckApp(name))
 		f.note("description", checkText(description, MaxText))
@@ -67,7 +67,7 @@ func (s *Service) CreateApp(ctx context.Context, a Actor, name, description stri
 // DescribeApp changes the description of an application. It takes an
 // administrator.
 func (s *Service) DescribeApp(ctx context.Context, a Actor, name, description string) error {
-	return s.actOnApp(ctx, a, "app.update", name, func(d *deed) error {
+	return s.actOnApp(ctx, a, "app.update", name, func(d *action) error {
 		if err := checkText(description, MaxText); err != nil {
 			return invalid("description", err.Error())
 		}
@@ -88,7 +88,7 @@ func (s *Service) DescribeApp(ctx context.Context, a Actor, name, description st
 // DeleteApp removes an application, and the roles in it. It takes an
 // administrator, and that no policy lists the application.
 func (s *Service) DeleteApp(ctx context.Context, a Actor, name string) error {
-	return s.actOnApp(ctx, a, "app.delete", name, func(d *deed) error {
+	return s.actOnApp(ctx, a, "app.delete", name, func(d *action) error {
 		was, err := d.app(name)
 		if err != nil {
 			return err
@@ -107,8 +107,8 @@ func (s *Service) DeleteApp(ctx context.Context, a Actor, name string) error {
 	})
 }
 
-func (s *Service) actOnApp(ctx context.Context, a Actor, action, name string, f func(*deed) error) error {
-	return s.act(ctx, a, store.CounterUsers, action, appObject(name), func(d *deed) error {
+func (s *Service) actOnApp(ctx context.Context, a Actor, verb, name string, f func(*action) error) error {
+	return s.act(ctx, a, store.CounterUsers, verb, appObject(name), func(d *action) error {
 		if err := d.manage(); err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func (s *Service) actOnApp(ctx context.Context, a Actor, action, name string, f 
 }
 
 // app returns one; what cannot be a name is not looked for.
-func (d *deed) app(name string) (store.App, error) {
+func (d *action) app(name string) (store.App, error) {
 	if policy.CheckApp(name) != nil {
 		return store.App{}, ErrNotFound
 	}

@@ -55,7 +55,7 @@ func (s *Service) Audit(ctx context.Context, a Actor, q AuditQuery) (page []Entr
 	if err := q.check(); err != nil {
 		return nil, err
 	}
-	err = s.ask(ctx, a, "audit.read", "audit", func(d *deed) error {
+	err = s.ask(ctx, a, "audit.read", "audit", func(d *action) error {
 		if err := d.manage(); err != nil {
 			return err
 		}
@@ -101,9 +101,9 @@ func entriesOf(rows []store.Audit) []Entry {
 const maxObject = 160
 
 // auditRow is what a row of the audit log says of the actor and the action.
-func (a Actor) auditRow(at int64, action, object string) store.Audit {
+func (a Actor) auditRow(at int64, verb, object string) store.Audit {
 	return store.Audit{
-		At: at, Actor: a.user, Via: a.via, Action: action, Object: tame(object, maxObject),
+		At: at, Actor: a.user, Via: a.via, Action: verb, Object: tame(object, maxObject),
 		RequestID: a.meta.RequestID, Address: a.meta.Address,
 	}
 }

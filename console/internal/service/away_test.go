@@ -60,7 +60,7 @@ func TestAWriterThatIsKilledWithinATransactionLeavesNothing(t *testing.T) {
 	w := newWorld(t, server.Database(t))
 	ctx := t.Context()
 	w.create(sample("p", "a"))
-	err := w.change(ctx, w.admin, deleted, "p", func(d *deed) error {
+	err := w.change(ctx, w.admin, deleted, "p", func(d *action) error {
 		if err := d.remove("p", 1, deleted); err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ func (s *Service) Bootstrap(ctx context.Context) (password string, err error) {
 		return "", err
 	}
 	password, err = s.withPassword(ctx, func(_, hash string) error {
-		return s.asConsole(ctx, "user.create", FirstUser, func(d *deed) error {
+		return s.asConsole(ctx, "user.create", FirstUser, func(d *action) error {
 			list, err := d.Users()
 			if err != nil {
 				return err
@@ -54,7 +54,7 @@ func (s *Service) Recover(ctx context.Context, name string) (password string, er
 		return "", invalid("name", err.Error())
 	}
 	return s.withPassword(ctx, func(_, hash string) error {
-		return s.asConsole(ctx, "user.recover", name, func(d *deed) error {
+		return s.asConsole(ctx, "user.recover", name, func(d *action) error {
 			u, err := d.user(name)
 			if errors.Is(err, ErrNotFound) {
 				return d.newAdministrator(name, hash)
@@ -71,7 +71,7 @@ func (s *Service) Recover(ctx context.Context, name string) (password string, er
 	})
 }
 
-func (d *deed) newAdministrator(name, hash string) error {
+func (d *action) newAdministrator(name, hash string) error {
 	u := store.User{Name: name, Password: hash, Administrator: true, MustChange: true, CreatedAt: d.now, PasswordAt: d.now}
 	if err := d.InsertUser(u); err != nil {
 		return err
@@ -80,9 +80,9 @@ func (d *deed) newAdministrator(name, hash string) error {
 }
 
 // asConsole runs f for the program itself.
-func (s *Service) asConsole(ctx context.Context, action, user string, f func(*deed) error) error {
+func (s *Service) asConsole(ctx context.Context, verb, user string, f func(*action) error) error {
 	return s.db.Update(ctx, func(t *store.Tx) error {
-		d := &deed{Tx: t, actor: itself(), now: s.now(), action: action, object: userObject(user)}
+		d := &action{Tx: t, actor: itself(), now: s.now(), verb: verb, object: userObject(user)}
 		if err := t.RaiseCounter(store.CounterUsers, d.now); err != nil {
 			return err
 		}

@@ -22,7 +22,7 @@ func (s *Service) Export(ctx context.Context, a Actor, f Format) ([]byte, error)
 		return nil, invalid("format", "it is not yaml or json")
 	}
 	var set policy.Set
-	err := s.ask(ctx, a, "policy.export", "policies", func(d *deed) error {
+	err := s.ask(ctx, a, "policy.export", "policies", func(d *action) error {
 		set = nil
 		rows, err := d.Tx.Policies()
 		if err != nil {

@@ -44,7 +44,7 @@ func (r Revision) Changes() []Change {
 // Query.PerPage. A policy that was deleted has a history too. Revisions from when the
 // policy was hidden from the actor are left out.
 func (s *Service) History(ctx context.Context, a Actor, name string, before int64, pageSize int) (list []Revision, err error) {
-	err = s.ask(ctx, a, "policy.history", policyObject(name), func(d *deed) error {
+	err = s.ask(ctx, a, "policy.history", policyObject(name), func(d *action) error {
 		list = nil
 		if err := d.seesHistory(name); err != nil {
 			return err
@@ -70,7 +70,7 @@ func (s *Service) History(ctx context.Context, a Actor, name string, before int6
 
 // Revision returns the change that made a version of a policy, or ErrNotFound.
 func (s *Service) Revision(ctx context.Context, a Actor, name string, version int64) (r Revision, err error) {
-	err = s.ask(ctx, a, "policy.history", policyObject(name), func(d *deed) error {
+	err = s.ask(ctx, a, "policy.history", policyObject(name), func(d *action) error {
 		if err := d.seesHistory(name); err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func (s *Service) Revision(ctx context.Context, a Actor, name string, version in
 
 // seesHistory refuses whoever does not see the policy as it is, or as it was when
 // it was deleted.
-func (d *deed) seesHistory(name string) error {
+func (d *action) seesHistory(name string) error {
 	if !isPolicyName(name) {
 		return ErrNotFound
 	}
@@ -102,7 +102,7 @@ func (d *deed) seesHistory(name string) error {
 }
 
 // revision reads a row for the actor, or hides it.
-func (d *deed) revision(row store.Revision) (Revision, error) {
+func (d *action) revision(row store.Revision) (Revision, error) {
 	r := Revision{
 		Policy: row.Policy, Version: row.Version, At: instant(row.At), Actor: row.Actor,
 		Action: row.Action, RequestID: row.RequestID, Note: row.Note,
@@ -140,7 +140,7 @@ func snapshot(body string) (*policy.Policy, error) {
 // ConflictError. A policy that was deleted comes back; its current version is the
 // one of the deletion. The actor needs what an update or a creation takes.
 func (s *Service) Rollback(ctx context.Context, a Actor, name string, to, base int64) (saved policy.Policy, err error) {
-	err = s.change(ctx, a, rolledBack, name, func(d *deed) error {
+	err = s.change(ctx, a, rolledBack, name, func(d *action) error {
 		if err := d.seesHistory(name); err != nil {
 			return err
 		}
@@ -161,7 +161,7 @@ func (s *Service) Rollback(ctx context.Context, a Actor, name string, to, base i
 }
 
 // contentAt is what a policy was in a version.
-func (d *deed) contentAt(name string, version int64) (policy.Policy, error) {
+func (d *action) contentAt(name string, version int64) (policy.Policy, error) {
 	row, err := d.Tx.Revision(name, version)
 	if err != nil {
 		return policy.Policy{}, err
@@ -177,7 +177,7 @@ func (d *deed) contentAt(name string, version int64) (policy.Policy, error) {
 }
 
 // revive creates a policy anew that was deleted in version p.Version.
-func (d *deed) revive(p policy.Policy, note string) (policy.Policy, error) {
+func (d *action) revive(p policy.Policy, note string) (policy.Policy, error) {
 	last, err := d.LastVersion(p.Name)
 	if err != nil {
 		return p, err

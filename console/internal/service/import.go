@@ -73,7 +73,7 @@ func (s *Service) PlanImport(ctx context.Context, a Actor, i Import) (plan Plan,
 	if err != nil {
 		return Plan{}, err
 	}
-	err = s.ask(ctx, a, "policy.import", "policies", func(d *deed) error {
+	err = s.ask(ctx, a, "policy.import", "policies", func(d *action) error {
 		c, err := d.Counter(store.CounterPolicies)
 		if err != nil {
 			return err
@@ -98,7 +98,7 @@ func (s *Service) Import(ctx context.Context, a Actor, i Import) (plan Plan, err
 		ctx, cancel = context.WithTimeout(ctx, importTimeout)
 		defer cancel()
 	}
-	err = s.act(ctx, a, store.CounterPolicies, "policy.import", "policies", func(d *deed) error {
+	err = s.act(ctx, a, store.CounterPolicies, "policy.import", "policies", func(d *action) error {
 		c, err := d.Counter(store.CounterPolicies)
 		if err != nil {
 			return err
@@ -133,7 +133,7 @@ func (i *Import) decode() (policy.Set, error) {
 
 // planner compares what there is with what there is to be.
 type planner struct {
-	d        *deed
+	d        *action
 	have     map[string]policy.Policy
 	apps     map[string]bool
 	policies int64
@@ -143,7 +143,7 @@ type planner struct {
 }
 
 // plan returns the steps of an import, or all that is wrong with it.
-func (d *deed) plan(i Import, set policy.Set, version int64) (Plan, error) {
+func (d *action) plan(i Import, set policy.Set, version int64) (Plan, error) {
 	if i.Base != nil && *i.Base != version {
 		return Plan{}, ErrMoved
 	}
@@ -165,7 +165,7 @@ func (d *deed) plan(i Import, set policy.Set, version int64) (Plan, error) {
 	return plan, p.err()
 }
 
-func (d *deed) planner() (*planner, error) {
+func (d *action) planner() (*planner, error) {
 	p := &planner{d: d, have: map[string]policy.Policy{}, apps: map[string]bool{}}
 	rows, err := d.Tx.Policies()
 	if err != nil {
@@ -280,7 +280,7 @@ func (p *planner) err() error {
 }
 
 // carryOut does what a plan says.
-func (d *deed) carryOut(plan Plan) error {
+func (d *action) carryOut(plan Plan) error {
 	done := 0
 	for _, step := range plan.Steps {
 		var err error

@@ -22,7 +22,7 @@ func (s *Service) ResetKey(ctx context.Context, a Actor, name, key string, reset
 		return invalid("key", fmt.Sprintf("%d bytes are more than %d", len(key), MaxKey))
 	}
 	var p policy.Policy
-	err := s.act(ctx, a, store.CounterUsers, "key.reset", policyObject(name), func(d *deed) (err error) {
+	err := s.act(ctx, a, store.CounterUsers, "key.reset", policyObject(name), func(d *action) (err error) {
 		if p, err = d.editable(name); err != nil {
 			return err
 		}

@@ -81,7 +81,7 @@ func (s *Service) Policies(ctx context.Context, a Actor, q Query) (page Page, er
 	}
 	page = Page{Page: min(max(q.Page, 1), maxPage), PerPage: ask.Limit}
 	ask.Offset = (page.Page - 1) * page.PerPage
-	err = s.ask(ctx, a, "policy.list", "policies", func(d *deed) error {
+	err = s.ask(ctx, a, "policy.list", "policies", func(d *action) error {
 		ask.Visible = d.access.visible()
 		rows, total, err := d.FindPolicies(ask)
 		if err != nil {

@@ -200,7 +200,7 @@ func (s *Service) changePassword(ctx context.Context, a Actor, old, password str
 		return Session{}, err
 	}
 	err = s.db.Update(ctx, func(t *store.Tx) error {
-		d := &deed{Tx: t, actor: a, now: s.now(), action: "user.change-password", object: userObject(a.user)}
+		d := &action{Tx: t, actor: a, now: s.now(), verb: "user.change-password", object: userObject(a.user)}
 		current, err := d.user(a.user)
 		if err != nil {
 			return err

@@ -90,7 +90,7 @@ type Publishing struct {
 // Publishing tells how far publishing is, to anybody who may log in. Why it lags
 // is for the publisher to tell.
 func (s *Service) Publishing(ctx context.Context, a Actor) (v Publishing, err error) {
-	err = s.ask(ctx, a, "publishing.read", "publishing", func(d *deed) error {
+	err = s.ask(ctx, a, "publishing.read", "publishing", func(d *action) error {
 		c, err := d.Counter(store.CounterPolicies)
 		if err != nil {
 			return err

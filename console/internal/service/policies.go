@@ -24,7 +24,7 @@ func policyObject(name string) string { return "policy:" + name }
 
 // Policy returns a policy that the actor sees, or ErrNotFound.
 func (s *Service) Policy(ctx context.Context, a Actor, name string) (p policy.Policy, err error) {
-	err = s.ask(ctx, a, "policy.read", policyObject(name), func(d *deed) error {
+	err = s.ask(ctx, a, "policy.read", policyObject(name), func(d *action) error {
 		p, err = d.policy(name)
 		return err
 	})
@@ -33,8 +33,8 @@ func (s *Service) Policy(ctx context.Context, a Actor, name string) (p policy.Po
 
 // PolicyToEdit returns a policy that the actor may change, to be shown before he
 // does. The action is what he is up to, "policy.update" or "policy.delete".
-func (s *Service) PolicyToEdit(ctx context.Context, a Actor, action, name string) (p policy.Policy, err error) {
-	err = s.ask(ctx, a, action, policyObject(name), func(d *deed) error {
+func (s *Service) PolicyToEdit(ctx context.Context, a Actor, verb, name string) (p policy.Policy, err error) {
+	err = s.ask(ctx, a, verb, policyObject(name), func(d *action) error {
 		p, err = d.editable(name)
 		return err
 	})
@@ -47,7 +47,7 @@ func (s *Service) PolicyToEdit(ctx context.Context, a Actor, action, name string
 // ConflictError.
 func (s *Service) CreatePolicy(ctx context.Context, a Actor, p policy.Policy) (saved policy.Policy, err error) {
 	p = content(p)
-	err = s.change(ctx, a, created, p.Name, func(d *deed) error {
+	err = s.change(ctx, a, created, p.Name, func(d *action) error {
 		if err := d.valid(p); err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func (s *Service) CreatePolicy(ctx context.Context, a Actor, p policy.Policy) (s
 // a ConflictError. If nothing differs, nothing happens and the current policy is
 // returned.
 func (s *Service) UpdatePolicy(ctx context.Context, a Actor, p policy.Policy) (saved policy.Policy, err error) {
-	err = s.change(ctx, a, updated, p.Name, func(d *deed) error {
+	err = s.change(ctx, a, updated, p.Name, func(d *action) error {
 		if err := d.valid(p); err != nil {
 			return err
 		}
@@ -77,16 +77,16 @@ func (s *Service) UpdatePolicy(ctx context.Context, a Actor, p policy.Policy) (s
 // application that it lists. If version is not the current one, the error is a
 // ConflictError. The history stays, and [Service.Rollback] brings the policy back.
 func (s *Service) DeletePolicy(ctx context.Context, a Actor, name string, version int64) error {
-	return s.change(ctx, a, deleted, name, func(d *deed) error { return d.remove(name, version, deleted) })
+	return s.change(ctx, a, deleted, name, func(d *action) error { return d.remove(name, version, deleted) })
 }
 
 // change is act for policies.
-func (s *Service) change(ctx context.Context, a Actor, action, name string, f func(*deed) error) error {
-	return s.act(ctx, a, store.CounterPolicies, "policy."+action, policyObject(name), f)
+func (s *Service) change(ctx context.Context, a Actor, verb, name string, f func(*action) error) error {
+	return s.act(ctx, a, store.CounterPolicies, "policy."+verb, policyObject(name), f)
 }
 
 // valid reports what is wrong with the policy by itself.
-func (d *deed) valid(p policy.Policy) error {
+func (d *action) valid(p policy.Policy) error {
 	if list := faultsOf(p.Validate()); len(list) > 0 {
 		for i := range list {
 			list[i].Policy = ""
@@ -97,7 +97,7 @@ func (d *deed) valid(p policy.Policy) error {
 }
 
 // policy returns one that the actor sees.
-func (d *deed) policy(name string) (policy.Policy, error) {
+func (d *action) policy(name string) (policy.Policy, error) {
 	p, err := d.anyPolicy(name)
 	if err == nil && !d.access.CanSee(p.Apps) {
 		return policy.Policy{}, d.hide()
@@ -106,7 +106,7 @@ func (d *deed) policy(name string) (policy.Policy, error) {
 }
 
 // anyPolicy returns one whoever asks. What cannot be a name is not looked for.
-func (d *deed) anyPolicy(name string) (policy.Policy, error) {
+func (d *action) anyPolicy(name string) (policy.Policy, error) {
 	if !isPolicyName(name) {
 		return policy.Policy{}, ErrNotFound
 	}
@@ -123,7 +123,7 @@ func isPolicyName(s string) bool {
 }
 
 // create adds a policy that is valid.
-func (d *deed) create(p policy.Policy, action, note string) (policy.Policy, error) {
+func (d *action) create(p policy.Policy, verb, note string) (policy.Policy, error) {
 	if err := d.mayList(p.Apps); err != nil {
 		return p, err
 	}
@@ -134,14 +134,14 @@ func (d *deed) create(p policy.Policy, action, note string) (policy.Policy, erro
 	if !errors.Is(err, ErrNotFound) {
 		return p, err
 	}
-	if p, err = d.insert(p, action, note); err != nil {
+	if p, err = d.insert(p, verb, note); err != nil {
 		return p, err
 	}
 	return p, d.fits()
 }
 
 // insert stores p, of which there is none, as the next version of its name.
-func (d *deed) insert(p policy.Policy, action, note string) (policy.Policy, error) {
+func (d *action) insert(p policy.Policy, verb, note string) (policy.Policy, error) {
 	last, err := d.LastVersion(p.Name)
 	if err != nil {
 		return p, err
@@ -156,11 +156,11 @@ func (d *deed) insert(p policy.Policy, action, note string) (policy.Policy, erro
 	if err := d.InsertPolicy(row); err != nil {
 		return p, err
 	}
-	return p, d.record(p.Name, p.Version, "", row.Body, action, note)
+	return p, d.record(p.Name, p.Version, "", row.Body, verb, note)
 }
 
 // taken is the error of a name that another policy has.
-func (d *deed) taken(mine, theirs policy.Policy) error {
+func (d *action) taken(mine, theirs policy.Policy) error {
 	if !d.access.CanSee(theirs.Apps) {
 		return invalid("name", "the name is taken")
 	}
@@ -168,7 +168,7 @@ func (d *deed) taken(mine, theirs policy.Policy) error {
 }
 
 // update writes a policy that is valid over the version that it names.
-func (d *deed) update(p policy.Policy, action, note string) (policy.Policy, error) {
+func (d *action) update(p policy.Policy, verb, note string) (policy.Policy, error) {
 	theirs, err := d.owned(p.Name, p.Version)
 	if err != nil {
 		return p, withMine(err, p)
@@ -182,14 +182,14 @@ func (d *deed) update(p policy.Policy, action, note string) (policy.Policy, erro
 	if len(Diff(theirs, p)) == 0 {
 		return theirs, errUnchanged
 	}
-	if p, err = d.overwrite(theirs, p, action, note); err != nil {
+	if p, err = d.overwrite(theirs, p, verb, note); err != nil {
 		return p, err
 	}
 	return p, d.fits()
 }
 
 // overwrite stores p as the next version of the policy that theirs is.
-func (d *deed) overwrite(theirs, p policy.Policy, action, note string) (policy.Policy, error) {
+func (d *action) overwrite(theirs, p policy.Policy, verb, note string) (policy.Policy, error) {
 	before, err := rowOf(theirs)
 	if err != nil {
 		return p, err
@@ -204,11 +204,11 @@ func (d *deed) overwrite(theirs, p policy.Policy, action, note string) (policy.P
 	if err := d.Tx.UpdatePolicy(row, theirs.Version); err != nil {
 		return p, err
 	}
-	return p, d.record(p.Name, p.Version, before.Body, row.Body, action, note)
+	return p, d.record(p.Name, p.Version, before.Body, row.Body, verb, note)
 }
 
 // remove deletes a version of a policy.
-func (d *deed) remove(name string, version int64, action string) error {
+func (d *action) remove(name string, version int64, verb string) error {
 	theirs, err := d.owned(name, version)
 	if err != nil {
 		return err
@@ -216,11 +216,11 @@ func (d *deed) remove(name string, version int64, action string) error {
 	if version != theirs.Version {
 		return &ConflictError{Mine: policy.Policy{Name: name, Version: version}, Theirs: theirs}
 	}
-	return d.erase(theirs, action)
+	return d.erase(theirs, verb)
 }
 
 // erase deletes a policy as it is.
-func (d *deed) erase(p policy.Policy, action string) error {
+func (d *action) erase(p policy.Policy, verb string) error {
 	before, err := rowOf(p)
 	if err != nil {
 		return err
@@ -228,12 +228,12 @@ func (d *deed) erase(p policy.Policy, action string) error {
 	if err := d.Tx.DeletePolicy(p.Name, p.Version); err != nil {
 		return err
 	}
-	return d.record(p.Name, p.Version+1, before.Body, "", action, "")
+	return d.record(p.Name, p.Version+1, before.Body, "", verb, "")
 }
 
 // owned is editable for a change of the version base. A policy that was deleted
 // since is a conflict for whoever saw it then.
-func (d *deed) owned(name string, base int64) (policy.Policy, error) {
+func (d *action) owned(name string, base int64) (policy.Policy, error) {
 	p, err := d.editable(name)
 	if errors.Is(err, store.ErrNotFound) && isPolicyName(name) {
 		return p, d.goneSince(name, base, err)
@@ -242,7 +242,7 @@ func (d *deed) owned(name string, base int64) (policy.Policy, error) {
 }
 
 // editable returns a policy that the actor may write.
-func (d *deed) editable(name string) (policy.Policy, error) {
+func (d *action) editable(name string) (policy.Policy, error) {
 	p, err := d.policy(name)
 	if err == nil && !d.access.CanEdit(p.Apps) {
 		err = d.deny("it takes the owner of every application that the policy lists")
@@ -251,7 +251,7 @@ func (d *deed) editable(name string) (policy.Policy, error) {
 }
 
 // goneSince is the error for a policy that is not there.
-func (d *deed) goneSince(name string, base int64, missing error) error {
+func (d *action) goneSince(name string, base int64, missing error) error {
 	last, err := d.LastVersion(name)
 	if err != nil || base <= 0 || base >= last {
 		return errors.Join(err, missing)
@@ -279,7 +279,7 @@ func withMine(err error, p policy.Policy) error {
 
 // mayList refuses a policy of applications that are not the actor's, and names
 // those that do not exist.
-func (d *deed) mayList(apps []string) error {
+func (d *action) mayList(apps []string) error {
 	if !d.access.CanEdit(apps) {
 		return d.deny("it takes the owner of every application that the policy is to list")
 	}
@@ -298,7 +298,7 @@ func (d *deed) mayList(apps []string) error {
 }
 
 // fits refuses what could not be published any more.
-func (d *deed) fits() error {
+func (d *action) fits() error {
 	n, bytes, err := d.Extent()
 	if err != nil {
 		return err
@@ -317,15 +317,15 @@ func extentFaults(n, bytes int64) (f faults) {
 }
 
 // record writes the revision and the row of the audit log.
-func (d *deed) record(name string, version int64, before, after, action, note string) error {
+func (d *action) record(name string, version int64, before, after, verb, note string) error {
 	err := d.AddRevision(store.Revision{
-		Policy: name, Version: version, At: d.now, Actor: d.actor.user, Action: action,
+		Policy: name, Version: version, At: d.now, Actor: d.actor.user, Action: verb,
 		Before: before, After: after, RequestID: d.actor.meta.RequestID, Note: note,
 	})
 	if err != nil {
 		return err
 	}
-	row := d.actor.auditRow(d.now, "policy."+action, policyObject(name))
+	row := d.actor.auditRow(d.now, "policy."+verb, policyObject(name))
 	row.Outcome, row.Before, row.After, row.Note = string(Done), before, after, note
 	return d.AddAudit(row)
 }

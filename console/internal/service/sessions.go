@@ -99,7 +99,7 @@ type OpenSession struct {
 
 // Sessions returns the actor's own sessions, the newest first.
 func (s *Service) Sessions(ctx context.Context, a Actor) (list []OpenSession, err error) {
-	err = s.ask(ctx, a, "session.list", userObject(a.user), func(d *deed) error {
+	err = s.ask(ctx, a, "session.list", userObject(a.user), func(d *action) error {
 		if err := d.person(); err != nil {
 			return err
 		}
@@ -125,7 +125,7 @@ func (s *Service) Sessions(ctx context.Context, a Actor) (list []OpenSession, er
 
 // RevokeSession ends one of the actor's own sessions, or returns ErrNotFound.
 func (s *Service) RevokeSession(ctx context.Context, a Actor, id string) error {
-	return s.act(ctx, a, store.CounterUsers, "session.revoke", userObject(a.user), func(d *deed) error {
+	return s.act(ctx, a, store.CounterUsers, "session.revoke", userObject(a.user), func(d *action) error {
 		if err := d.person(); err != nil {
 			return err
 		}

@@ -62,7 +62,7 @@ func settingsOf(t *store.Tx) (Settings, error) {
 
 // Settings returns those that are in force, to administrators.
 func (s *Service) Settings(ctx context.Context, a Actor) (v Settings, err error) {
-	err = s.ask(ctx, a, "settings.read", settingsName, func(d *deed) error {
+	err = s.ask(ctx, a, "settings.read", settingsName, func(d *action) error {
 		if err := d.manage(); err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func (s *Service) Settings(ctx context.Context, a Actor) (v Settings, err error)
 // SaveSettings puts settings in force, also for the sessions that there are, except
 // that SessionLife is for new ones. It takes an administrator.
 func (s *Service) SaveSettings(ctx context.Context, a Actor, v Settings) error {
-	return s.act(ctx, a, store.CounterUsers, "settings.update", settingsName, func(d *deed) error {
+	return s.act(ctx, a, store.CounterUsers, "settings.update", settingsName, func(d *action) error {
 		if err := d.manage(); err != nil {
 			return err
 		}

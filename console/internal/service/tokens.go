@@ -63,7 +63,7 @@ func tokenObject(id string) string { return "token:" + id }
 func (s *Service) CreateToken(ctx context.Context, a Actor, draft TokenDraft) (t Token, secret string, err error) {
 	secret = auth.TokenPrefix + auth.NewSecret()
 	id := auth.NewID()
-	err = s.act(ctx, a, store.CounterUsers, "token.create", tokenObject(id), func(d *deed) error {
+	err = s.act(ctx, a, store.CounterUsers, "token.create", tokenObject(id), func(d *action) error {
 		if err := d.person(); err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func (s *Service) CreateToken(ctx context.Context, a Actor, draft TokenDraft) (t
 	return t, secret, nil
 }
 
-func (d *deed) checkDraft(draft *TokenDraft) error {
+func (d *action) checkDraft(draft *TokenDraft) error {
 	var f faults
 	if draft.Label == "" {
 		f.note("label", errors.New("it is empty"))
@@ -119,7 +119,7 @@ func (d *deed) checkDraft(draft *TokenDraft) error {
 // Tokens returns the actor's own tokens, the newest first, also those that have
 // ended.
 func (s *Service) Tokens(ctx context.Context, a Actor) (list []Token, err error) {
-	err = s.ask(ctx, a, "token.list", userObject(a.user), func(d *deed) error {
+	err = s.ask(ctx, a, "token.list", userObject(a.user), func(d *action) error {
 		if err := d.person(); err != nil {
 			return err
 		}
@@ -136,7 +136,7 @@ func (s *Service) Tokens(ctx context.Context, a Actor) (list []Token, err error)
 // RevokeToken ends one of the actor's own tokens at once, or anybody's for an
 // administrator. A token that was revoked already is ErrNotFound.
 func (s *Service) RevokeToken(ctx context.Context, a Actor, id string) error {
-	return s.act(ctx, a, store.CounterUsers, "token.revoke", tokenObject(id), func(d *deed) error {
+	return s.act(ctx, a, store.CounterUsers, "token.revoke", tokenObject(id), func(d *action) error {
 		if err := d.person(); err != nil {
 			return err
 		}

@@ -39,7 +39,7 @@ func userOf(r store.User, roles []store.Role) User {
 
 // Users returns all users by name, to administrators.
 func (s *Service) Users(ctx context.Context, a Actor) (list []User, err error) {
-	err = s.ask(ctx, a, "user.list", "users", func(d *deed) error {
+	err = s.ask(ctx, a, "user.list", "users", func(d *action) error {
 		if err := d.manage(); err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func (s *Service) Users(ctx context.Context, a Actor) (list []User, err error) {
 
 // User returns a user, to administrators and to himself.
 func (s *Service) User(ctx context.Context, a Actor, name string) (u User, err error) {
-	err = s.ask(ctx, a, "user.read", userObject(name), func(d *deed) error {
+	err = s.ask(ctx, a, "user.read", userObject(name), func(d *action) error {
 		if name != a.user || d.access.Token {
 			if err := d.manage(); err != nil {
 				return err
@@ -84,7 +84,7 @@ func (s *Service) User(ctx context.Context, a Actor, name string) (u User, err e
 // which he has to change when he logs in. It takes an administrator.
 func (s *Service) CreateUser(ctx context.Context, a Actor, name string) (password string, err error) {
 	return s.withPassword(ctx, func(_, hash string) error {
-		return s.manageUser(ctx, a, "user.create", name, func(d *deed) error {
+		return s.manageUser(ctx, a, "user.create", name, func(d *action) error {
 			if err := CheckUser(name); err != nil {
 				return invalid("name", err.Error())
 			}
@@ -105,7 +105,7 @@ func (s *Service) CreateUser(ctx context.Context, a Actor, name string) (passwor
 // change when he logs in, and ends all of his sessions. It takes an administrator.
 func (s *Service) ResetPassword(ctx context.Context, a Actor, name string) (password string, err error) {
 	return s.withPassword(ctx, func(_, hash string) error {
-		return s.manageUser(ctx, a, "user.reset-password", name, func(d *deed) error {
+		return s.manageUser(ctx, a, "user.reset-password", name, func(d *action) error {
 			return d.resetPassword(name, hash)
 		})
 	})
@@ -124,7 +124,7 @@ func (s *Service) withPassword(ctx context.Context, f func(password, hash string
 	return password, nil
 }
 
-func (d *deed) resetPassword(name, hash string) error {
+func (d *action) resetPassword(name, hash string) error {
 	u, err := d.user(name)
 	if err != nil {
 		return err
@@ -163,8 +163,8 @@ func (s *Service) Demote(ctx context.Context, a Actor, name string) error {
 	return s.alterUser(ctx, a, "user.demote", name, func(u *store.User) { u.Administrator = false })
 }
 
-func (s *Service) alterUser(ctx context.Context, a Actor, action, name string, alter func(*store.User)) error {
-	return s.manageUser(ctx, a, action, name, func(d *deed) error {
+func (s *Service) alterUser(ctx context.Context, a Actor, verb, name string, alter func(*store.User)) error {
+	return s.manageUser(ctx, a, verb, name, func(d *action) error {
 		u, err := d.user(name)
 		if err != nil {
 			return err
@@ -195,7 +195,7 @@ func (s *Service) alterUser(ctx context.Context, a Actor, action, name string, a
 // SetRole gives a user a role in an application, and NoRole takes it away. It
 // takes an administrator.
 func (s *Service) SetRole(ctx context.Context, a Actor, user, app string, role Role) error {
-	return s.manageUser(ctx, a, "user.role", user, func(d *deed) error {
+	return s.manageUser(ctx, a, "user.role", user, func(d *action) error {
 		if role != NoRole && role != Viewer && role != Owner {
 			return invalid("role", "it is not viewer, owner or nothing")
 		}
@@ -228,8 +228,8 @@ func notField(field, message string, err error) error {
 	return err
 }
 
-func (s *Service) manageUser(ctx context.Context, a Actor, action, name string, f func(*deed) error) error {
-	return s.act(ctx, a, store.CounterUsers, action, userObject(name), func(d *deed) error {
+func (s *Service) manageUser(ctx context.Context, a Actor, verb, name string, f func(*action) error) error {
+	return s.act(ctx, a, store.CounterUsers, verb, userObject(name), func(d *action) error {
 		if err := d.manage(); err != nil {
 			return err
 		}
@@ -238,7 +238,7 @@ func (s *Service) manageUser(ctx context.Context, a Actor, action, name string, 
 }
 
 // user returns one; what cannot be a name is not looked for.
-func (d *deed) user(name string) (store.User, error) { return findUser(d.Tx, name) }
+func (d *action) user(name string) (store.User, error) { return findUser(d.Tx, name) }
 
 func findUser(t *store.Tx, name string) (store.User, error) {
 	if CheckUser(name) != nil {

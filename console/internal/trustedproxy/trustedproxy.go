@@ -15,9 +15,9 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Front is the proxies that are trusted. Nil trusts none. It is safe for
+// Proxies is the proxies that are trusted. Nil trusts none. It is safe for
 // concurrent use.
-type Front struct {
+type Proxies struct {
 	trusted []netip.Prefix
 	caller  core.KeyFunc
 	header  string
@@ -26,7 +26,7 @@ type Front struct {
 // New trusts the proxies within the prefixes, of which there is at least one, to
 // tell addresses in X-Forwarded-For. Unless it is "", the header is one in which
 // they name the user, and that they take away from what clients send.
-func New(trusted []netip.Prefix, header string) (*Front, error) {
+func New(trusted []netip.Prefix, header string) (*Proxies, error) {
 	texts := make([]string, len(trusted))
 	for i, p := range trusted {
 		texts[i] = p.String()
@@ -36,9 +36,9 @@ func New(trusted []netip.Prefix, header string) (*Front, error) {
 		err = errors.Join(err, CheckHeader(header))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("front: %w", err)
+		return nil, fmt.Errorf("trustedproxy:%w", err)
 	}
-	return &Front{trusted: slices.Clone(trusted), caller: caller, header: header}, nil
+	return &Proxies{trusted: slices.Clone(trusted), caller: caller, header: header}, nil
 }
 
 // CheckHeader tells what is wrong with the name of a header that is to name users.
@@ -55,7 +55,7 @@ func CheckHeader(name string) error {
 }
 
 // Address is who asks, "ip" or "ip:port": the peer, or whom a trusted peer tells.
-func (f *Front) Address(r *http.Request) string {
+func (f *Proxies) Address(r *http.Request) string {
 	if !f.trusts(r) {
 		return r.RemoteAddr
 	}
@@ -65,7 +65,7 @@ func (f *Front) Address(r *http.Request) string {
 
 // User is the user that a trusted peer names. told is false if it names none, and
 // for every other peer. The name is as it was sent, and "" if more than one was.
-func (f *Front) User(r *http.Request) (name string, told bool) {
+func (f *Proxies) User(r *http.Request) (name string, told bool) {
 	if f == nil || f.header == "" || !f.trusts(r) {
 		return "", false
 	}
@@ -80,7 +80,7 @@ func (f *Front) User(r *http.Request) (name string, told bool) {
 }
 
 // trusts tells whether the peer is one of the proxies.
-func (f *Front) trusts(r *http.Request) bool {
+func (f *Proxies) trusts(r *http.Request) bool {
 	if f == nil {
 		return false
 	}

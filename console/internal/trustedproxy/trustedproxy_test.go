@@ -9,7 +9,7 @@ import (
 
 const header = "X-User"
 
-func proxies(t *testing.T, list ...string) *Front {
+func proxies(t *testing.T, list ...string) *Proxies {
 	t.Helper()
 	var trusted []netip.Prefix
 	for _, s := range list {
@@ -56,7 +56,7 @@ func TestAnAddressIsBelievedFromTrustedPeersAlone(t *testing.T) {
 			t.Errorf("%s %v: %q, want %q", row.r.RemoteAddr, row.r.Header, got, row.want)
 		}
 	}
-	var none *Front
+	var none *Proxies
 	if got := none.Address(from("10.0.0.1:1", xff, "192.0.2.7")); got != "10.0.0.1:1" {
 		t.Errorf("without proxies it is %q", got)
 	}
@@ -86,7 +86,7 @@ func TestAUserIsBelievedFromTrustedPeersAlone(t *testing.T) {
 			t.Errorf("%s %v: %q %v", row.r.RemoteAddr, row.r.Header, name, told)
 		}
 	}
-	for _, f := range []*Front{nil, {trusted: f.trusted, caller: f.caller}} {
+	for _, f := range []*Proxies{nil, {trusted: f.trusted, caller: f.caller}} {
 		if name, told := f.User(from("10.0.0.1:1", header, "ann", "", "ann")); told {
 			t.Errorf("without a header it is %q", name)
 		}

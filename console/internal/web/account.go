@@ -37,11 +37,11 @@ type tokenForm struct {
 	Apps               []string
 }
 
-func accountPage(v *visit) error {
+func accountPage(v *request) error {
 	return v.showAccount(http.StatusOK, tokenForm{Scope: "read", Days: "90"}, nil)
 }
 
-func (v *visit) showAccount(status int, draft tokenForm, m mistakes) error {
+func (v *request) showAccount(status int, draft tokenForm, m mistakes) error {
 	a := account{User: v.access, Must: v.access.MustChangePassword, Proxied: v.proxied, Least: auth.MinPassword, Draft: draft, Mistakes: m}
 	if a.Must {
 		return v.show(status, "account", "Choose a password", a)
@@ -67,7 +67,7 @@ func (v *visit) showAccount(status int, draft tokenForm, m mistakes) error {
 	return v.show(status, "account", "Your account", a)
 }
 
-func changePassword(v *visit) error {
+func changePassword(v *request) error {
 	if v.proxied {
 		return errNoPassword
 	}
@@ -96,14 +96,14 @@ func changePassword(v *visit) error {
 	return v.seeOther("/account", "password")
 }
 
-func endSession(v *visit) error {
+func endSession(v *request) error {
 	if err := v.Service.RevokeSession(v.r.Context(), v.actor, v.field("id")); err != nil {
 		return err
 	}
 	return v.seeOther("/account", "ended")
 }
 
-func createToken(v *visit) error {
+func createToken(v *request) error {
 	draft := tokenForm{Label: v.field("label"), Scope: v.field("scope"), Days: v.field("days"), Apps: v.r.PostForm["apps"]}
 	days, err := strconv.ParseInt(draft.Days, 10, 32)
 	if err != nil {
@@ -121,7 +121,7 @@ func createToken(v *visit) error {
 	return v.show(http.StatusOK, "once", "A new token", once{Secret: secret, Back: "/account"})
 }
 
-func revokeToken(v *visit) error {
+func revokeToken(v *request) error {
 	if err := v.Service.RevokeToken(v.r.Context(), v.actor, v.field("id")); err != nil {
 		return err
 	}

@@ -16,9 +16,9 @@ type applications struct {
 	Mistakes mistakes
 }
 
-func appsPage(v *visit) error { return v.showApps(http.StatusOK, applications{}) }
+func appsPage(v *request) error { return v.showApps(http.StatusOK, applications{}) }
 
-func (v *visit) showApps(status int, a applications) error {
+func (v *request) showApps(status int, a applications) error {
 	var err error
 	a.Manager = v.access.CanManage()
 	if a.Apps, err = v.Service.Apps(v.r.Context(), v.actor); err != nil {
@@ -27,7 +27,7 @@ func (v *visit) showApps(status int, a applications) error {
 	return v.show(status, "apps", "Applications", a)
 }
 
-func createApp(v *visit) error {
+func createApp(v *request) error {
 	a := applications{Name: v.field("name"), About: v.field("description")}
 	err := v.Service.CreateApp(v.r.Context(), v.actor, a.Name, a.About)
 	if a.Mistakes = mistakesOf(err); a.Mistakes != nil {
@@ -52,7 +52,7 @@ func mistakesOf(err error) mistakes {
 	return m
 }
 
-func describeApp(v *visit) error {
+func describeApp(v *request) error {
 	if err := v.Service.DescribeApp(v.r.Context(), v.actor, v.field("name"), v.field("description")); err != nil {
 		return err
 	}
@@ -65,9 +65,9 @@ type doomed struct {
 	Mistakes mistakes
 }
 
-func deleteAppPage(v *visit) error { return v.showDoomed(http.StatusOK, v.query("name"), nil) }
+func deleteAppPage(v *request) error { return v.showDoomed(http.StatusOK, v.query("name"), nil) }
 
-func (v *visit) showDoomed(status int, name string, m mistakes) error {
+func (v *request) showDoomed(status int, name string, m mistakes) error {
 	if !v.access.CanManage() {
 		return v.Service.Refuse(v.r.Context(), v.actor, "app.delete", "app:"+name, "it takes an administrator")
 	}
@@ -83,7 +83,7 @@ func (v *visit) showDoomed(status int, name string, m mistakes) error {
 	return service.ErrNotFound
 }
 
-func deleteApp(v *visit) error {
+func deleteApp(v *request) error {
 	err := v.Service.DeleteApp(v.r.Context(), v.actor, v.field("name"))
 	if m := mistakesOf(err); m != nil {
 		return v.showDoomed(http.StatusUnprocessableEntity, v.field("name"), m)

@@ -23,7 +23,7 @@ const (
 	day      = "2006-01-02"
 )
 
-func auditPage(v *visit) error {
+func auditPage(v *request) error {
 	a := audit{
 		Actor: v.query("actor"), Object: v.query("object"), Action: v.query("action"), Outcome: v.query("outcome"),
 		Since: v.query("since"), Until: v.query("until"), Mistakes: mistakes{},

@@ -48,7 +48,7 @@ func (d difference) Who() string {
 }
 
 // conflictOr shows both versions if that is what the error is about.
-func (v *visit) conflictOr(err error) error {
+func (v *request) conflictOr(err error) error {
 	var e *service.ConflictError
 	if !errors.As(err, &e) {
 		return err
@@ -71,7 +71,7 @@ func (v *visit) conflictOr(err error) error {
 }
 
 // base is the version that mine is based on, if it can still be told.
-func (v *visit) base(mine policy.Policy) (policy.Policy, bool) {
+func (v *request) base(mine policy.Policy) (policy.Policy, bool) {
 	r, err := v.Service.Revision(v.r.Context(), v.actor, mine.Name, mine.Version)
 	if err != nil || r.After == nil {
 		return policy.Policy{}, false

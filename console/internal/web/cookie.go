@@ -16,7 +16,7 @@ func (o Options) Cookie() string {
 }
 
 // sessionToken is the token that came with a request, or "".
-func (v *visit) sessionToken() string {
+func (v *request) sessionToken() string {
 	c, err := v.r.Cookie(v.Cookie())
 	if err != nil {
 		return ""
@@ -24,13 +24,13 @@ func (v *visit) sessionToken() string {
 	return c.Value
 }
 
-func (v *visit) setSession(s service.Session) {
+func (v *request) setSession(s service.Session) {
 	v.setCookie(&http.Cookie{Value: s.Token, Expires: s.Expires})
 }
 
-func (v *visit) dropSession() { v.setCookie(&http.Cookie{MaxAge: -1}) }
+func (v *request) dropSession() { v.setCookie(&http.Cookie{MaxAge: -1}) }
 
-func (v *visit) setCookie(c *http.Cookie) {
+func (v *request) setCookie(c *http.Cookie) {
 	c.Name, c.Path, c.HttpOnly, c.SameSite = v.Cookie(), "/", true, http.SameSiteLaxMode
 	c.Secure = v.Secure
 	http.SetCookie(v.w, c)

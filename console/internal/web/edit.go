@@ -9,7 +9,7 @@ import (
 )
 
 // newPage shows the form of a new policy, or of a copy of one.
-func newPage(v *visit) error {
+func newPage(v *request) error {
 	d := blank()
 	if from := v.query("from"); from != "" {
 		p, err := v.Service.Policy(v.r.Context(), v.actor, from)
@@ -38,7 +38,7 @@ func copyName(name string) string {
 	return name[:min(len(name), policy.MaxName-len(end))] + end
 }
 
-func create(v *visit) error {
+func create(v *request) error {
 	d := draftOf(v.r.PostForm)
 	p, m := d.policy()
 	if v.field("do") == "preview" {
@@ -59,7 +59,7 @@ func create(v *visit) error {
 	return v.seeOther(policyPath(saved.Name), "created")
 }
 
-func editPage(v *visit) error {
+func editPage(v *request) error {
 	p, err := v.Service.PolicyToEdit(v.r.Context(), v.actor, "policy.update", v.r.PathValue("name"))
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func editPage(v *visit) error {
 	return v.show(http.StatusOK, "form", "Edit "+p.Name, f)
 }
 
-func update(v *visit) error {
+func update(v *request) error {
 	d := draftOf(v.r.PostForm)
 	d.Name = v.r.PathValue("name")
 	p, m := d.policy()
@@ -89,7 +89,7 @@ func update(v *visit) error {
 }
 
 // refused shows why the service did not save a policy.
-func (v *visit) refused(err error, d draft, isNew bool) error {
+func (v *request) refused(err error, d draft, isNew bool) error {
 	var invalid *service.InvalidError
 	if errors.As(err, &invalid) {
 		m := mistakes{}
@@ -100,7 +100,7 @@ func (v *visit) refused(err error, d draft, isNew bool) error {
 }
 
 // reshow shows the form as it was sent, with the mistakes in it.
-func (v *visit) reshow(d draft, m mistakes, isNew bool, status int) error {
+func (v *request) reshow(d draft, m mistakes, isNew bool, status int) error {
 	f, err := v.form(d, m, isNew)
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ var (
 )
 
 // foreign refuses a form that another site sent.
-func foreign(*visit) error { return errForeign }
+func foreign(*request) error { return errForeign }
 
 // failure is what people read of an error.
 type failure struct {
@@ -35,7 +35,7 @@ type failure struct {
 
 // fail answers with the page of an error. What people cannot do anything about is
 // for the log.
-func (v *visit) fail(err error) {
+func (v *request) fail(err error) {
 	switch {
 	case errors.Is(err, context.Canceled) && v.r.Context().Err() != nil:
 		return // nobody is there to read it
@@ -55,7 +55,7 @@ func (v *visit) fail(err error) {
 }
 
 // explain says in plain words what an error means.
-func (v *visit) explain(err error) failure {
+func (v *request) explain(err error) failure {
 	var invalid *service.InvalidError
 	var limited *service.LimitedError
 	var large *http.MaxBytesError
@@ -100,7 +100,7 @@ func denied(err error) failure {
 }
 
 // again keeps what was sent, apart from secrets and files.
-func (v *visit) again(f failure) failure {
+func (v *request) again(f failure) failure {
 	if v.r.Method != http.MethodPost || v.r.PostForm == nil || v.r.URL.Path == "/login" {
 		return f
 	}

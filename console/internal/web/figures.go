@@ -61,7 +61,7 @@ func (l live) refresh() int {
 	return 0
 }
 
-func figuresPage(v *visit) error {
+func figuresPage(v *request) error {
 	l, err := v.live()
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func figuresPage(v *visit) error {
 }
 
 // liveFigures is the part of the page that the script asks for again and again.
-func liveFigures(v *visit) error {
+func liveFigures(v *request) error {
 	l, err := v.live()
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func liveFigures(v *visit) error {
 	return v.fragment("figures", "live", l)
 }
 
-func (v *visit) live() (live, error) {
+func (v *request) live() (live, error) {
 	l := live{App: v.query("app"), Every: v.query("refresh") != "", At: v.Clock(), Redis: v.Fleet != nil}
 	var err error
 	if l.Apps, err = v.Service.Apps(v.r.Context(), v.actor); err != nil {
@@ -104,7 +104,7 @@ func (v *visit) live() (live, error) {
 	return l, nil
 }
 
-func (v *visit) work(p service.Publishing) work {
+func (v *request) work(p service.Publishing) work {
 	w := work{Publishing: p, Pending: p.Version - p.Published, Runs: v.Publishing != nil}
 	if v.Publishing != nil {
 		var s publish.Status = v.Publishing()
@@ -114,7 +114,7 @@ func (v *visit) work(p service.Publishing) work {
 }
 
 // readFleet asks Redis. That it is away is something to show.
-func (v *visit) readFleet(l *live) {
+func (v *request) readFleet(l *live) {
 	ctx := v.r.Context()
 	minutes, err := v.Fleet.Figures(ctx, l.App)
 	l.Away = err != nil

@@ -37,7 +37,7 @@ type appChoice struct {
 
 // preview says what a policy would do.
 type preview struct {
-	Sentence string // "" while something is wrong
+	Describe string // "" while something is wrong
 	Limit    string // its text, or "" while something is wrong with it
 	Drawing  string // the address of its drawing
 	Faults   []fault
@@ -47,7 +47,7 @@ type preview struct {
 type fault struct{ Field, Words, Message string }
 
 // form completes a draft to a page.
-func (v *visit) form(d draft, m mistakes, isNew bool) (form, error) {
+func (v *request) form(d draft, m mistakes, isNew bool) (form, error) {
 	apps, err := v.Service.Apps(v.r.Context(), v.actor)
 	if err != nil {
 		return form{}, err
@@ -107,7 +107,7 @@ func tick(apps []service.App, chosen []string) []appChoice {
 func previewOf(p policy.Policy, own, show mistakes) preview {
 	var out preview
 	if len(own) == 0 {
-		out.Sentence = p.Sentence()
+		out.Describe = p.Describe()
 	}
 	if p.Limit.Validate() == nil {
 		out.Limit = p.Limit.String()
@@ -156,7 +156,7 @@ func policyPath(name string) string { return "/policies/" + url.PathEscape(name)
 func drawingPath(limit string) string { return "/drawing.svg?limit=" + url.QueryEscape(limit) }
 
 // version reads the version that a change is based on; 0 is never current.
-func (v *visit) version(field string) int64 {
+func (v *request) version(field string) int64 {
 	n, err := strconv.ParseInt(v.field(field), 10, 64)
 	if err != nil {
 		return 0

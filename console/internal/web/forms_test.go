@@ -26,7 +26,7 @@ func TestANameAndAnApplicationAreEnoughForAPolicy(t *testing.T) {
 		t.Errorf("the policy is %+v, %v", p, err)
 	}
 	got := b.get("/policies/first?done=created").want(http.StatusOK)
-	if !strings.Contains(got.text, p.Sentence()) || !strings.Contains(got.text, "The policy was created.") {
+	if !strings.Contains(got.text, p.Describe()) || !strings.Contains(got.text, "The policy was created.") {
 		t.Error("the page does not say what the policy does")
 	}
 }
@@ -176,11 +176,11 @@ func TestEveryEditHasAForm(t *testing.T) {
 	b.submit("/users", "/users", url.Values{"name": {"ada@example.com"}}).want(http.StatusOK)
 	user := "/users/ada@example.com"
 	b.submit(user, user+"/role", url.Values{"role": {"owner"}}).goes(user + "?done=role")
-	b.submit(user, user+"/standing", url.Values{"do": {"promote"}}).goes(user + "?done=standing")
-	b.submit(user, user+"/standing", url.Values{"do": {"disable"}}).goes(user + "?done=standing")
-	b.submit(user, user+"/standing", url.Values{"do": {"enable"}}).goes(user + "?done=standing")
+	b.submit(user, user+"/status", url.Values{"do": {"promote"}}).goes(user + "?done=status")
+	b.submit(user, user+"/status", url.Values{"do": {"disable"}}).goes(user + "?done=status")
+	b.submit(user, user+"/status", url.Values{"do": {"enable"}}).goes(user + "?done=status")
 	b.submit(user, user+"/password", nil).want(http.StatusOK)
-	b.submit("/users/admin", "/users/admin/standing", url.Values{"do": {"disable"}}).goes("/users/admin?done=standing")
+	b.submit("/users/admin", "/users/admin/status", url.Values{"do": {"disable"}}).goes("/users/admin?done=status")
 }
 
 func TestTheAccountIsKeptWithForms(t *testing.T) {

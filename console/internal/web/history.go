@@ -26,7 +26,7 @@ type step struct {
 // perHistory is how many changes are on a page.
 const perHistory = 25
 
-func historyPage(v *visit) error {
+func historyPage(v *request) error {
 	name := v.r.PathValue("name")
 	before, err := strconv.ParseInt(v.query("before"), 10, 64)
 	if err != nil {
@@ -55,7 +55,7 @@ func historyPage(v *visit) error {
 }
 
 // rollback makes what a policy was its newest version.
-func rollback(v *visit) error {
+func rollback(v *request) error {
 	name := v.r.PathValue("name")
 	_, err := v.Service.Rollback(v.r.Context(), v.actor, name, v.version("to"), v.version("version"))
 	if err != nil {

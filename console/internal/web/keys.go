@@ -48,16 +48,16 @@ func newGauge(l core.Limit, d core.Decision, now time.Time) *gauge {
 	return g
 }
 
-func keysPage(v *visit) error {
+func keysPage(v *request) error {
 	return v.showKeys(&keys{Policy: v.query("policy")}, http.StatusOK)
 }
 
-func (v *visit) showKeys(k *keys, status int) error {
+func (v *request) showKeys(k *keys, status int) error {
 	k.Redis = v.Fleet != nil
 	return v.show(status, "keys", "Look up a key", k)
 }
 
-func lookUp(v *visit) error {
+func lookUp(v *request) error {
 	k, err := v.sentKey()
 	if err != nil || k.Mistakes != nil {
 		return errOr(err, func() error { return v.showKeys(k, http.StatusUnprocessableEntity) })
@@ -78,7 +78,7 @@ func errOr(err error, otherwise func() error) error {
 }
 
 // sentKey reads the form, and finds the policy.
-func (v *visit) sentKey() (*keys, error) {
+func (v *request) sentKey() (*keys, error) {
 	k := &keys{Policy: strings.TrimSpace(v.field("policy")), Key: v.field("key")}
 	if v.Fleet == nil {
 		k.Mistakes = mistakes{"policy": {errNoFleet.Error()}}
@@ -104,7 +104,7 @@ func counted(ctx context.Context, p policy.Policy, key string) string {
 		return key
 	}
 	p.Match, p.Mode = policy.Match{}, policy.Enforce
-	rules, err := policy.Compile(p.Apps[0], []policy.Policy{p}, policy.Env{})
+	rules, err := policy.Compile(p.Apps[0], []policy.Policy{p}, policy.Bindings{})
 	if err != nil || len(rules) != 1 {
 		return key
 	}
@@ -116,7 +116,7 @@ func counted(ctx context.Context, p policy.Policy, key string) string {
 }
 
 // resetKey asks first, and then resets.
-func resetKey(v *visit) error {
+func resetKey(v *request) error {
 	k, err := v.sentKey()
 	if err != nil || k.Mistakes != nil {
 		return errOr(err, func() error { return v.showKeys(k, http.StatusUnprocessableEntity) })
@@ -135,7 +135,7 @@ func resetKey(v *visit) error {
 	return v.seeOther("/keys?policy="+k.Found.Name, "reset")
 }
 
-func (v *visit) reset(ctx context.Context, p policy.Policy, key string) error {
+func (v *request) reset(ctx context.Context, p policy.Policy, key string) error {
 	if err := v.Fleet.Reset(ctx, p, key); err != nil {
 		return fmt.Errorf("%w: %w", errFleet, err)
 	}

@@ -68,7 +68,7 @@ func TestTheKeysOfInstancesAreFoundInRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("5/1h sliding-log"), Key: "ip"}
-	rules, err := policy.Compile("a", []policy.Policy{p}, policy.Env{})
+	rules, err := policy.Compile("a", []policy.Policy{p}, policy.Bindings{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ type list struct {
 // row is a policy in a list.
 type row struct {
 	policy.Policy
-	Sentence string
+	Describe string
 	CanEdit  bool
 }
 
@@ -38,7 +38,7 @@ type column struct {
 	Words, Link, Order string // Order is that of aria-sort
 }
 
-func listPage(v *visit) error {
+func listPage(v *request) error {
 	q := queryOf(v.r.URL.Query())
 	page, err := v.Service.Policies(v.r.Context(), v.actor, q)
 	if err != nil {
@@ -64,8 +64,8 @@ func listPage(v *visit) error {
 	return v.show(http.StatusOK, "list", "Policies", l)
 }
 
-func (v *visit) rowOf(p policy.Policy) row {
-	return row{p, p.Sentence(), v.access.CanEdit(p.Apps)}
+func (v *request) rowOf(p policy.Policy) row {
+	return row{p, p.Describe(), v.access.CanEdit(p.Apps)}
 }
 
 func ownsSome(apps []service.App) bool {

@@ -9,7 +9,7 @@ import (
 
 // validate tells what is wrong with a form while it is filled in, and draws the
 // limit.
-func validate(v *visit) error {
+func validate(v *request) error {
 	d := draftOf(v.r.URL.Query())
 	p, m := d.policy()
 	return v.fragment("form", "preview", previewOf(p, m, m))
@@ -17,7 +17,7 @@ func validate(v *visit) error {
 
 // draw serves the drawing of a limit. It looks the same for ever, but for a new
 // version of the program.
-func draw(v *visit) error {
+func draw(v *request) error {
 	l, err := core.ParseLimit(v.query("limit"))
 	var svg string
 	if err == nil {

@@ -14,17 +14,17 @@ type loginForm struct {
 	Name, Next, Mistake string
 }
 
-func home(v *visit) error { return v.seeOther("/policies", "") }
+func home(v *request) error { return v.seeOther("/policies", "") }
 
-func loginPage(v *visit) error {
-	if _, told := v.Front.User(v.r); told {
+func loginPage(v *request) error {
+	if _, told := v.Proxies.User(v.r); told {
 		return v.seeOther(local(v.query("next")), "")
 	}
 	return v.show(http.StatusOK, "login", "Sign in", loginForm{Next: v.query("next")})
 }
 
-func login(v *visit) error {
-	if _, told := v.Front.User(v.r); told {
+func login(v *request) error {
+	if _, told := v.Proxies.User(v.r); told {
 		return v.seeOther(local(v.field("next")), "") // a session would be of no use
 	}
 	form := loginForm{Name: v.field("name"), Next: v.field("next")}
@@ -61,7 +61,7 @@ func local(next string) string {
 	return u.RequestURI()
 }
 
-func logout(v *visit) error {
+func logout(v *request) error {
 	if v.proxied {
 		return errSignOut
 	}

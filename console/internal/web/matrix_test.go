@@ -76,7 +76,7 @@ func matrix() []cell {
 		{"POST /users", "/users", url.Values{"name": {"added"}}, [6]int{401, 403, 403, 403, 403, 200}},
 		{"GET /users/{name}", "/users/spare", nil, manages},
 		{"POST /users/{name}/role", "/users/spare/role", url.Values{"app": {"a"}, "role": {"viewer"}}, managed},
-		{"POST /users/{name}/standing", "/users/spare/standing", url.Values{"do": {"disable"}}, managed},
+		{"POST /users/{name}/status", "/users/spare/status", url.Values{"do": {"disable"}}, managed},
 		{"POST /users/{name}/password", "/users/spare/password", nil, [6]int{401, 403, 403, 403, 403, 200}},
 		{"GET /audit", "/audit", nil, manages},
 		{"GET /settings", "/settings", nil, manages},

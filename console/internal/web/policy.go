@@ -21,7 +21,7 @@ type one struct {
 // value is a field of a policy with the text of its value.
 type value struct{ Field, Text string }
 
-func policyPage(v *visit) error {
+func policyPage(v *request) error {
 	p, err := v.Service.Policy(v.r.Context(), v.actor, v.r.PathValue("name"))
 	if err != nil {
 		return err
@@ -37,7 +37,7 @@ func policyPage(v *visit) error {
 }
 
 // setMode changes nothing but the mode.
-func setMode(v *visit) error {
+func setMode(v *request) error {
 	p, err := v.Service.Policy(v.r.Context(), v.actor, v.r.PathValue("name"))
 	if err != nil {
 		return err

@@ -19,7 +19,7 @@ func behind(t *testing.T, proxy string) func(*Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func(o *Options) { o.Front = f }
+	return func(o *Options) { o.Proxies = f }
 }
 
 // sends is a browser whose requests have more headers.

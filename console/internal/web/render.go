@@ -56,7 +56,7 @@ type frame struct {
 }
 
 // show answers with a page.
-func (v *visit) show(status int, name, title string, body any) error {
+func (v *request) show(status int, name, title string, body any) error {
 	f := v.frame(title)
 	f.Body = body
 	if r, ok := body.(interface{ refresh() int }); ok {
@@ -66,12 +66,12 @@ func (v *visit) show(status int, name, title string, body any) error {
 }
 
 // fragment answers with a part of a page.
-func (v *visit) fragment(name, part string, body any) error {
+func (v *request) fragment(name, part string, body any) error {
 	return v.execute(http.StatusOK, name, part, body)
 }
 
 // execute answers with what a template makes, or not at all if it fails.
-func (v *visit) execute(status int, name, part string, data any) error {
+func (v *request) execute(status int, name, part string, data any) error {
 	var b bytes.Buffer
 	if err := v.pages[name].ExecuteTemplate(&b, part, data); err != nil {
 		v.Logger.ErrorContext(v.r.Context(), "a template failed", "template", name, "error", err)
@@ -84,7 +84,7 @@ func (v *visit) execute(status int, name, part string, data any) error {
 	return nil
 }
 
-func (v *visit) frame(title string) frame {
+func (v *request) frame(title string) frame {
 	section, _, _ := strings.Cut(strings.TrimPrefix(v.r.URL.Path, "/"), "/")
 	return frame{
 		Title: title, Section: section, User: v.access.User, Manager: v.access.CanManage(),
@@ -107,7 +107,7 @@ func messages() map[string]string {
 		"appsaved":   "The description was saved.",
 		"appdeleted": "The application was deleted.",
 		"role":       "The role was saved.",
-		"standing":   "The user was changed.",
+		"status":     "The user was changed.",
 		"settings":   "The settings were saved.",
 		"password":   "Your password was changed. All your other sessions were ended.",
 		"ended":      "The session was ended.",

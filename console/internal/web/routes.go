@@ -3,7 +3,7 @@ package web
 // route is a page, or what a form does.
 type route struct {
 	pattern string
-	answer  func(*visit) error
+	answer  func(*request) error
 	open    bool  // to people who are not logged in
 	most    int64 // bytes of a form; 0 means maxForm
 }
@@ -52,7 +52,7 @@ func routes() []route {
 		{pattern: "POST /users", answer: createUser},
 		{pattern: "GET /users/{name}", answer: userPage},
 		{pattern: "POST /users/{name}/role", answer: setRole},
-		{pattern: "POST /users/{name}/standing", answer: setStanding},
+		{pattern: "POST /users/{name}/status", answer: setStatus},
 		{pattern: "POST /users/{name}/password", answer: resetPassword},
 		{pattern: "GET /audit", answer: auditPage},
 		{pattern: "GET /settings", answer: settingsPage},

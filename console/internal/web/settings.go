@@ -15,7 +15,7 @@ type settings struct {
 	Mistakes   mistakes
 }
 
-func settingsPage(v *visit) error {
+func settingsPage(v *request) error {
 	s, err := v.Service.Settings(v.r.Context(), v.actor)
 	if err != nil {
 		return err
@@ -35,7 +35,7 @@ func short(d time.Duration) string {
 	return s
 }
 
-func saveSettings(v *visit) error {
+func saveSettings(v *request) error {
 	form := settings{Idle: strings.TrimSpace(v.field("idle")), Life: strings.TrimSpace(v.field("life")), Mistakes: mistakes{}}
 	s := service.Settings{SessionIdle: form.span("idle", form.Idle), SessionLife: form.span("life", form.Life)}
 	if len(form.Mistakes) > 0 {

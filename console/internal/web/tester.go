@@ -29,18 +29,18 @@ type tester struct {
 // hit is a policy that a request meets.
 type hit struct {
 	policy.Policy
-	Sentence string
+	Describe string
 	Key      string
 	Unknown  bool   // the caller cannot be told: all such callers share a count
 	Gauge    *gauge // nil if it is not known
 }
 
-func testerPage(v *visit) error {
+func testerPage(v *request) error {
 	t := tester{App: v.query("app"), Verb: "GET", Path: "/", Address: "192.0.2.1"}
 	return v.showTester(&t, http.StatusOK)
 }
 
-func (v *visit) showTester(t *tester, status int) error {
+func (v *request) showTester(t *tester, status int) error {
 	var err error
 	t.Redis = v.Fleet != nil
 	if t.Apps, err = v.Service.Apps(v.r.Context(), v.actor); err != nil {
@@ -52,7 +52,7 @@ func (v *visit) showTester(t *tester, status int) error {
 	return v.show(status, "tester", "Try a request", t)
 }
 
-func try(v *visit) error {
+func try(v *request) error {
 	t := tester{
 		App: v.field("app"), Verb: strings.ToUpper(strings.TrimSpace(v.field("method"))), Path: strings.TrimSpace(v.field("path")),
 		Host: strings.TrimSpace(v.field("host")), Route: strings.TrimSpace(v.field("route")), Who: v.field("user"),
@@ -74,12 +74,12 @@ func try(v *visit) error {
 
 // meet finds the policies that the request meets, as an instance would, and those
 // that are off.
-func (v *visit) meet(t *tester, r *sample) error {
+func (v *request) meet(t *tester, r *sample) error {
 	all, err := v.policiesOf(t.App)
 	if err != nil {
 		return err
 	}
-	rules, err := policy.Compile(t.App, all, policy.Env{User: r.userKey})
+	rules, err := policy.Compile(t.App, all, policy.Bindings{User: r.userKey})
 	if err != nil {
 		return fmt.Errorf("the policies of %q: %w", t.App, err)
 	}
@@ -94,7 +94,7 @@ func (v *visit) meet(t *tester, r *sample) error {
 	places := x.Select(r, nil)
 	t.Others = len(all) - len(places)
 	for _, i := range places {
-		h := hit{Policy: all[i], Sentence: all[i].Sentence()}
+		h := hit{Policy: all[i], Describe: all[i].Describe()}
 		if key := keys[h.Name]; key != nil {
 			h.Key, _ = key(r)
 			h.Unknown = h.Key == ""
@@ -107,7 +107,7 @@ func (v *visit) meet(t *tester, r *sample) error {
 
 // policiesOf returns all policies of an application in the order of its rules,
 // those that are off last.
-func (v *visit) policiesOf(app string) (policy.Set, error) {
+func (v *request) policiesOf(app string) (policy.Set, error) {
 	var set policy.Set
 	for n := 1; ; n++ {
 		q := service.Query{App: app, Page: n, PerPage: service.MaxPerPage}
@@ -130,7 +130,7 @@ func (v *visit) policiesOf(app string) (policy.Set, error) {
 }
 
 // gaugeOf looks a key up, or returns nil.
-func (v *visit) gaugeOf(p policy.Policy, key string) *gauge {
+func (v *request) gaugeOf(p policy.Policy, key string) *gauge {
 	if v.Fleet == nil {
 		return nil
 	}

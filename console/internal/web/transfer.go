@@ -23,11 +23,11 @@ type transfer struct {
 	Changing bool // the plan changes something
 }
 
-func importPage(v *visit) error {
+func importPage(v *request) error {
 	return v.show(http.StatusOK, "import", "Import and export", transfer{Format: string(service.YAML)})
 }
 
-func planImport(v *visit) error {
+func planImport(v *request) error {
 	t, err := v.sentImport()
 	if err != nil {
 		return err
@@ -39,13 +39,13 @@ func planImport(v *visit) error {
 	return v.showPlan(http.StatusOK, t, plan)
 }
 
-func (v *visit) showPlan(status int, t transfer, plan service.Plan) error {
+func (v *request) showPlan(status int, t transfer, plan service.Plan) error {
 	t.Plan, t.Counts = &plan, plan.Counts()
 	t.Changing = t.Counts["keep"] < len(plan.Steps)
 	return v.show(status, "import", "What the import would do", t)
 }
 
-func applyImport(v *visit) error {
+func applyImport(v *request) error {
 	t, err := v.sentImport()
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func applyImport(v *visit) error {
 }
 
 // planAgain shows what the import would do now.
-func (v *visit) planAgain(t transfer) error {
+func (v *request) planAgain(t transfer) error {
 	plan, err := v.Service.PlanImport(v.r.Context(), v.actor, t.order(nil))
 	if err != nil {
 		return v.importRefused(t, err)
@@ -75,7 +75,7 @@ func (v *visit) planAgain(t transfer) error {
 }
 
 // importRefused shows all that is wrong with an import.
-func (v *visit) importRefused(t transfer, err error) error {
+func (v *request) importRefused(t transfer, err error) error {
 	var invalid *service.InvalidError
 	if !errors.As(err, &invalid) {
 		return err
@@ -89,7 +89,7 @@ func (v *visit) importRefused(t transfer, err error) error {
 }
 
 // sentImport reads the form. A file goes before the text.
-func (v *visit) sentImport() (transfer, error) {
+func (v *request) sentImport() (transfer, error) {
 	t := transfer{Data: strings.ReplaceAll(v.field("data"), "\r\n", "\n"), Format: v.field("format"), Missing: v.field("missing") == "remove"}
 	f, head, err := v.r.FormFile("file")
 	switch {
@@ -122,7 +122,7 @@ func (t *transfer) order(base *int64) service.Import {
 	return i
 }
 
-func export(v *visit) error {
+func export(v *request) error {
 	format, kind := service.YAML, "application/yaml"
 	if v.query("format") == "json" {
 		format, kind = service.JSON, "application/json"

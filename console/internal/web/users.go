@@ -14,9 +14,9 @@ type people struct {
 	Mistakes mistakes
 }
 
-func usersPage(v *visit) error { return v.showUsers(http.StatusOK, people{}) }
+func usersPage(v *request) error { return v.showUsers(http.StatusOK, people{}) }
 
-func (v *visit) showUsers(status int, p people) error {
+func (v *request) showUsers(status int, p people) error {
 	var err error
 	if p.Users, err = v.Service.Users(v.r.Context(), v.actor); err != nil {
 		return err
@@ -24,7 +24,7 @@ func (v *visit) showUsers(status int, p people) error {
 	return v.show(status, "users", "Users", p)
 }
 
-func createUser(v *visit) error {
+func createUser(v *request) error {
 	p := people{Name: v.field("name")}
 	password, err := v.Service.CreateUser(v.r.Context(), v.actor, p.Name)
 	if p.Mistakes = mistakesOf(err); p.Mistakes != nil {
@@ -59,9 +59,9 @@ type grant struct {
 	Role service.Role
 }
 
-func userPage(v *visit) error { return v.showUser(http.StatusOK, nil) }
+func userPage(v *request) error { return v.showUser(http.StatusOK, nil) }
 
-func (v *visit) showUser(status int, m mistakes) error {
+func (v *request) showUser(status int, m mistakes) error {
 	u, err := v.Service.User(v.r.Context(), v.actor, v.r.PathValue("name"))
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func (v *visit) showUser(status int, m mistakes) error {
 }
 
 // changed ends a change of a user.
-func (v *visit) changed(err error, done string) error {
+func (v *request) changed(err error, done string) error {
 	if m := mistakesOf(err); m != nil {
 		return v.showUser(http.StatusUnprocessableEntity, m)
 	}
@@ -91,13 +91,13 @@ func (v *visit) changed(err error, done string) error {
 	return v.seeOther(userPath(v.r.PathValue("name")), done)
 }
 
-func setRole(v *visit) error {
+func setRole(v *request) error {
 	err := v.Service.SetRole(v.r.Context(), v.actor, v.r.PathValue("name"), v.field("app"), service.Role(v.field("role")))
 	return v.changed(err, "role")
 }
 
-// setStanding promotes, demotes, disables or enables a user.
-func setStanding(v *visit) error {
+// setStatus promotes, demotes, disables or enables a user.
+func setStatus(v *request) error {
 	act := v.Service.EnableUser
 	switch v.field("do") {
 	case "promote":
@@ -110,10 +110,10 @@ func setStanding(v *visit) error {
 	default:
 		return errBadForm
 	}
-	return v.changed(act(v.r.Context(), v.actor, v.r.PathValue("name")), "standing")
+	return v.changed(act(v.r.Context(), v.actor, v.r.PathValue("name")), "status")
 }
 
-func resetPassword(v *visit) error {
+func resetPassword(v *request) error {
 	name := v.r.PathValue("name")
 	password, err := v.Service.ResetPassword(v.r.Context(), v.actor, name)
 	if err != nil {

@@ -26,8 +26,8 @@ type Options struct {
 	// nothing is published.
 	Publishing func() publish.Status
 
-	// Front is the proxies that are trusted; nil means none.
-	Front *trustedproxy.Front
+	// Proxies is the proxies that are trusted; nil means none.
+	Proxies *trustedproxy.Proxies
 
 	// Secure tells that the pages are reached by TLS alone, so that the session's
 	// cookie travels by TLS alone.
@@ -78,6 +78,6 @@ func (s *site) mux() *http.ServeMux {
 		mux.Handle(r.pattern, s.private(r))
 	}
 	mux.Handle("GET /static/{file}", static())
-	mux.Handle("/", s.public(func(*visit) error { return service.ErrNotFound }))
+	mux.Handle("/", s.public(func(*request) error { return service.ErrNotFound }))
 	return mux
 }

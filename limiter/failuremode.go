@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// Failure says what happens to a request when nobody can decide under a rule:
+// FailureMode says what happens to a request when nobody can decide under a rule:
 // the store failed, or a function of the rule panicked or returned what makes
 // no sense.
-type Failure uint8
+type FailureMode uint8
 
 const (
 	// FailDefault is, in a [Rule], what Config.OnStoreError says; and there it
 	// is FailLocal if the store has a fallback, and FailOpen if it has none.
-	FailDefault Failure = iota
+	FailDefault FailureMode = iota
 
 	// FailOpen lets the request pass, as far as this rule is concerned. The
 	// fallback of the store, if any, is not asked.
@@ -34,7 +34,7 @@ const (
 )
 
 // String returns "default", "open", "closed" or "local".
-func (f Failure) String() string {
+func (f FailureMode) String() string {
 	switch f {
 	case FailDefault:
 		return "default"
@@ -45,20 +45,20 @@ func (f Failure) String() string {
 	case FailLocal:
 		return "local"
 	}
-	return "unknown failure"
+	return "unknown failure mode"
 }
 
-// failing is what a limiter does when nobody can decide.
-type failing struct {
+// fallbacks is what a limiter does when nobody can decide.
+type fallbacks struct {
 	store     core.Store // decides by its fallback if need be
 	strict    core.Store // the same without the fallback
 	fallback  core.Store // or nil
-	otherwise Failure
-	last      Failure // when the fallback cannot decide either
+	otherwise FailureMode
+	last      FailureMode // when the fallback cannot decide either
 }
 
-func newFailing(c *Config) failing {
-	f := failing{store: c.Store, strict: c.Store, otherwise: c.OnStoreError, last: FailOpen}
+func newFallbacks(c *Config) fallbacks {
+	f := fallbacks{store: c.Store, strict: c.Store, otherwise: c.OnStoreError, last: FailOpen}
 	if s, ok := c.Store.(core.Standby); ok {
 		f.strict, f.fallback = s.Strict(), s.Fallback()
 	}
@@ -74,8 +74,8 @@ func newFailing(c *Config) failing {
 	return f
 }
 
-// fault says what is wrong with a choice, or returns nil.
-func (f *failing) fault(choice Failure) error {
+// check says what is wrong with a choice, or returns nil.
+func (f *fallbacks) check(choice FailureMode) error {
 	switch {
 	case choice > FailLocal:
 		return fmt.Errorf("OnStoreError: %d is not known", choice)
@@ -85,80 +85,80 @@ func (f *failing) fault(choice Failure) error {
 	return nil
 }
 
-// settle gives every rule its choice and finds out whom to ask first: rules
+// resolve gives every rule its choice and finds out whom to ask first: rules
 // that want no decision of the fallback have to see the store fail.
-func (f *failing) settle(set *ruleSet) {
+func (f *fallbacks) resolve(set *ruleSet) {
 	set.store = f.store
 	for _, r := range set.rules {
-		if r.failure = cmp.Or(r.OnStoreError, f.otherwise); r.failure != FailLocal {
+		if r.failureMode = cmp.Or(r.OnStoreError, f.otherwise); r.failureMode != FailLocal {
 			set.store, set.strict = f.strict, f.fallback != nil
 		}
 	}
 }
 
-// closes tells whether the rule turns a request away under which nobody could
+// failsClosed tells whether the rule turns a request away under which nobody could
 // decide, not even the fallback. Shadow rules turn nobody away.
-func (r *activeRule) closes(f *failing) bool {
+func (r *activeRule) failsClosed(f *fallbacks) bool {
 	if r.OnLimit == Shadow {
 		return false
 	}
-	return r.failure == FailClosed || r.failure == FailLocal && f.last == FailClosed
+	return r.failureMode == FailClosed || r.failureMode == FailLocal && f.last == FailClosed
 }
 
-// endure has the fallback decide for the rules that want it, after the store
+// fallbackDecide has the fallback decide for the rules that want it, after the store
 // has failed with err. The rules that fail open take no further part. It
 // returns an error if the request cannot go on.
-func (g *Grant) endure(ctx context.Context, err error) error {
-	f := &g.limiter.failing
-	if ctx.Err() != nil || !g.set.strict || errors.Is(err, core.ErrOp) {
+func (res *Result) fallbackDecide(ctx context.Context, err error) error {
+	f := &res.limiter.fallbacks
+	if ctx.Err() != nil || !res.set.strict || errors.Is(err, core.ErrOp) {
 		return err
 	}
-	for i := range g.calls {
-		if r := g.calls[i].rule; r.failure == FailClosed && r.OnLimit != Shadow {
+	for i := range res.calls {
+		if r := res.calls[i].rule; r.failureMode == FailClosed && r.OnLimit != Shadow {
 			return err
 		}
 	}
 	local := 0
-	for i := range g.calls {
-		if g.calls[i].rule.failure == FailLocal {
-			g.calls[local], g.ops[local], g.out[local] = g.calls[i], g.ops[i], g.out[i]
+	for i := range res.calls {
+		if res.calls[i].rule.failureMode == FailLocal {
+			res.calls[local], res.ops[local], res.out[local] = res.calls[i], res.ops[i], res.out[i]
 			local++
 		}
 	}
-	g.calls, g.ops, g.out = g.calls[:local], g.ops[:local], g.out[:local]
-	if again := g.limiter.applyTo(ctx, f.fallback, g.ops, g.out); again != nil {
+	res.calls, res.ops, res.out = res.calls[:local], res.ops[:local], res.out[:local]
+	if again := res.limiter.applyTo(ctx, f.fallback, res.ops, res.out); again != nil {
 		return errors.Join(err, again)
 	}
-	g.skip(ctx, err)
+	res.noteSkipped(ctx, err)
 	return nil
 }
 
-// excuse lets the request go on without rule i, whose own functions failed with
+// skipRule lets the request go on without rule i, whose own functions failed with
 // err, unless the rule closes.
-func (g *Grant) excuse(ctx context.Context, i int, err error) error {
-	if g.set.rules[i].closes(&g.limiter.failing) {
+func (res *Result) skipRule(ctx context.Context, i int, err error) error {
+	if res.set.rules[i].failsClosed(&res.limiter.fallbacks) {
 		return err
 	}
-	g.skip(ctx, err)
+	res.noteSkipped(ctx, err)
 	return nil
 }
 
-// skip notes that err kept some rules from being asked.
-func (g *Grant) skip(ctx context.Context, err error) {
-	g.skipped = cmp.Or(g.skipped, err)
-	g.limiter.report(ctx, err)
+// noteSkipped notes that err kept some rules from being asked.
+func (res *Result) noteSkipped(ctx context.Context, err error) {
+	res.skipped = cmp.Or(res.skipped, err)
+	res.limiter.report(ctx, err)
 }
 
-// passes tells whether the request goes on although err kept all rules from
+// failsOpen tells whether the request goes on although err kept all rules from
 // deciding. The request of a client that has left does not: whoever hangs up in
 // time would be served uncounted. That of a rule's own functions was not
 // excused.
-func (g *Grant) passes(ctx context.Context, err error) bool {
+func (res *Result) failsOpen(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || ruleOf(err) != "" {
 		return false
 	}
-	for i := range g.calls {
-		if g.calls[i].rule.closes(&g.limiter.failing) {
+	for i := range res.calls {
+		if res.calls[i].rule.failsClosed(&res.limiter.fallbacks) {
 			return false
 		}
 	}

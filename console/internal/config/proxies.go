@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/console/internal/trustedproxy"
 )
 
-// front is the proxies that are trusted.
-func (g *given) front() (*trustedproxy.Front, error) {
+// trustedProxies is the proxies that are trusted.
+func (g *given) trustedProxies() (*trustedproxy.Proxies, error) {
 	var errs []error
 	var trusted []netip.Prefix
 	for _, s := range g.proxies {

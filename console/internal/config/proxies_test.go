@@ -27,8 +27,8 @@ func TestProxiesAreTrustedByAddressOrPrefix(t *testing.T) {
 		{[]string{"-trusted-proxy", "10.0.0.0/8", "-identity-header", "X-User:"}, false},
 	} {
 		c, err := parse(nil, row.args...)
-		if (err == nil) != row.ok || (c.Front != nil) != row.ok {
-			t.Errorf("%q: %v %v", row.args, c.Front, err)
+		if (err == nil) != row.ok || (c.Proxies != nil) != row.ok {
+			t.Errorf("%q: %v %v", row.args, c.Proxies, err)
 		}
 		if err != nil && !strings.HasPrefix(err.Error(), "-") {
 			t.Errorf("%q: the mistake does not name the flag: %v", row.args, err)
@@ -46,8 +46,8 @@ func TestTheFlagsOfTheProxyAreUsed(t *testing.T) {
 		r.RemoteAddr = peer
 		r.Header.Set("X-User", "ann")
 		r.Header.Set("X-Forwarded-For", "198.51.100.1")
-		name, told := c.Front.User(r)
-		if address := c.Front.Address(r); told != trusted || (name == "ann") != trusted || (address == "198.51.100.1") != trusted {
+		name, told := c.Proxies.User(r)
+		if address := c.Proxies.Address(r); told != trusted || (name == "ann") != trusted || (address == "198.51.100.1") != trusted {
 			t.Errorf("%s: %q %v %s", peer, name, told, address)
 		}
 	}

@@ -367,10 +367,10 @@ func TestWhatWaitsSurvivesAPrimaryThatFallsAgain(t *testing.T) {
 		for _, op := range undone {
 			one(t, s, op)
 		}
-		told := 0
+		reported := 0
 		f.be(func(context.Context) error {
 			if f.calls[len(f.calls)-1].ops[0].Verb == core.Refund {
-				if told++; told == 4 {
+				if reported++; reported == 4 {
 					return errDown
 				}
 			}

@@ -39,11 +39,11 @@ func TestAPolicySaysItselfInPlainWords(t *testing.T) {
 	} {
 		p := c.more
 		p.Name, p.Apps, p.Limit, p.Key = "a", []string{"shop"}, limit(t, c.limit), c.key
-		if got := p.Sentence(); got != c.want {
+		if got := p.Describe(); got != c.want {
 			t.Errorf("%s, %s:\n%s\nwant\n%s", c.limit, c.key, got, c.want)
 		}
 	}
-	if got := (policy.Policy{}).Sentence(); got != "not a valid policy" {
+	if got := (policy.Policy{}).Describe(); got != "not a valid policy" {
 		t.Errorf("%q", got)
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// warm charges to the fallback what the primary has admitted, as far as this
+// mirror charges to the fallback what the primary has admitted, as far as this
 // instance's part goes, and takes from it what it has more left of a key than
 // the primary. An error leaves the fallback colder and harms nobody.
-func (s *Store) warm(ctx context.Context, ops []core.Op, out []core.Decision) {
+func (s *Store) mirror(ctx context.Context, ops []core.Op, out []core.Decision) {
 	if s.fallback == nil || onlyPeeks(ops) {
 		return
 	}
@@ -20,7 +20,7 @@ func (s *Store) warm(ctx context.Context, ops []core.Op, out []core.Decision) {
 		t.ops = append(t.ops, s.copied(&ops[i], granted && out[i].Allowed))
 	}
 	if s.fallback.Apply(ctx, t.ops, t.room(len(ops))) == nil {
-		s.level(ctx, t, ops, out)
+		s.capToPrimary(ctx, t, ops, out)
 	}
 }
 
@@ -38,9 +38,9 @@ func (s *Store) copied(op *core.Op, charged bool) core.Op {
 	return c
 }
 
-// level leaves keys no more units in the fallback than they have left at the
+// capToPrimary leaves keys no more units in the fallback than they have left at the
 // primary. Leases end by themselves.
-func (s *Store) level(ctx context.Context, t *step, ops []core.Op, out []core.Decision) {
+func (s *Store) capToPrimary(ctx context.Context, t *step, ops []core.Op, out []core.Decision) {
 	more := t.ops[:0]
 	for i := range ops {
 		surplus := t.out[i].Remaining - out[i].Remaining
@@ -52,7 +52,7 @@ func (s *Store) level(ctx context.Context, t *step, ops []core.Op, out []core.De
 		more = append(more, op)
 	}
 	if len(more) > 0 {
-		_ = s.fallback.Apply(ctx, more, t.out) // see warm
+		_ = s.fallback.Apply(ctx, more, t.out) // see mirror
 	}
 }
 

@@ -7,58 +7,58 @@ import (
 	"time"
 )
 
-// Overflow says what happens to a request over the limit of a rule. Its zero
+// Action says what happens to a request over the limit of a rule. Its zero
 // value is Reject.
-type Overflow int64
+type Action int64
 
 const (
 	// Reject refuses the request.
-	Reject Overflow = 0
+	Reject Action = 0
 	// Degrade lets the request pass, marked; see [Degraded].
-	Degrade Overflow = -1
+	Degrade Action = -1
 	// Shadow counts and reports and lets the request pass; no client sees it.
-	Shadow Overflow = -2
+	Shadow Action = -2
 
-	noSpan Overflow = -3 // Wait(0) and below, which is a mistake
+	noSpan Action = -3 // Wait(0) and below, which is a mistake
 )
 
 // Wait makes the request wait for its turn, for at most max, which is above 0
 // and at most [core.MaxBooking]. It is refused at once if its turn would come later
 // than that, or after its context's deadline.
-func Wait(max time.Duration) Overflow {
+func Wait(max time.Duration) Action {
 	if max <= 0 {
 		return noSpan
 	}
-	return Overflow(max)
+	return Action(max)
 }
 
 // MaxWait is the longest that a request may wait: 0 unless o comes from [Wait].
-func (o Overflow) MaxWait() time.Duration { return max(0, time.Duration(o)) }
+func (a Action) MaxWait() time.Duration { return max(0, time.Duration(a)) }
 
 // String returns "reject", "degrade", "shadow", or "wait" and the longest wait.
-func (o Overflow) String() string {
+func (a Action) String() string {
 	switch {
-	case o > 0:
-		return "wait " + textform.Duration(time.Duration(o))
-	case o == Reject:
+	case a > 0:
+		return "wait " + textform.Duration(time.Duration(a))
+	case a == Reject:
 		return "reject"
-	case o == Degrade:
+	case a == Degrade:
 		return "degrade"
-	case o == Shadow:
+	case a == Shadow:
 		return "shadow"
 	}
-	return fmt.Sprintf("overflow(%d)", int64(o))
+	return fmt.Sprintf("action(%d)", int64(a))
 }
 
 // soft tells that being over the limit does not stop the request.
-func (o Overflow) soft() bool { return o == Degrade || o == Shadow }
+func (a Action) soft() bool { return a == Degrade || a == Shadow }
 
-func (o Overflow) check() error {
+func (a Action) check() error {
 	switch {
-	case o == noSpan || o > Overflow(core.MaxBooking):
+	case a == noSpan || a > Action(core.MaxBooking):
 		return fmt.Errorf("OnLimit: the longest wait must be above 0 and at most %s", textform.Duration(core.MaxBooking))
-	case o < noSpan:
-		return fmt.Errorf("OnLimit: %s is not known", o)
+	case a < noSpan:
+		return fmt.Errorf("OnLimit: %s is not known", a)
 	}
 	return nil
 }

@@ -14,8 +14,8 @@ const (
 	maxImport = 5 << 20
 )
 
-// visit is one request for a page, and who asks.
-type visit struct {
+// request is one request for a page, and who asks.
+type request struct {
 	*site
 	w      http.ResponseWriter
 	r      *http.Request
@@ -26,9 +26,9 @@ type visit struct {
 }
 
 // public answers anybody.
-func (s *site) public(answer func(*visit) error) http.Handler {
+func (s *site) public(answer func(*request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v := &visit{site: s, w: w, r: r}
+		v := &request{site: s, w: w, r: r}
 		if err := v.read(maxForm); err != nil {
 			v.fail(err)
 			return
@@ -43,7 +43,7 @@ func (s *site) public(answer func(*visit) error) http.Handler {
 func (s *site) private(to route) http.Handler {
 	most := max(to.most, maxForm)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v := &visit{site: s, w: w, r: r}
+		v := &request{site: s, w: w, r: r}
 		err := v.read(most)
 		if err == nil {
 			err = v.enter()
@@ -58,7 +58,7 @@ func (s *site) private(to route) http.Handler {
 }
 
 // read reads the form, if there is one.
-func (v *visit) read(most int64) error {
+func (v *request) read(most int64) error {
 	if v.r.Method != http.MethodPost {
 		return nil
 	}
@@ -78,7 +78,7 @@ func (v *visit) read(most int64) error {
 }
 
 // enter finds out who asks.
-func (v *visit) enter() error {
+func (v *request) enter() error {
 	var err error
 	if v.actor, err = v.who(); err != nil {
 		return err
@@ -93,9 +93,9 @@ func (v *visit) enter() error {
 }
 
 // who returns the user whom the proxy names, or else the session's.
-func (v *visit) who() (service.Actor, error) {
+func (v *request) who() (service.Actor, error) {
 	var name string
-	if name, v.proxied = v.Front.User(v.r); v.proxied {
+	if name, v.proxied = v.Proxies.User(v.r); v.proxied {
 		a, err := v.Service.AuthenticateByProxy(v.r.Context(), name, v.meta())
 		if errors.Is(err, service.ErrNotLoggedIn) {
 			err = errStranger
@@ -110,21 +110,21 @@ func (v *visit) who() (service.Actor, error) {
 }
 
 // meta is what the audit log says of the request.
-func (v *visit) meta() service.Meta {
-	return service.Meta{Address: v.Front.Address(v.r), Agent: v.r.UserAgent(), RequestID: v.requestID()}
+func (v *request) meta() service.Meta {
+	return service.Meta{Address: v.Proxies.Address(v.r), Agent: v.r.UserAgent(), RequestID: v.requestID()}
 }
 
-func (v *visit) requestID() string { return v.w.Header().Get(requestHeader) }
+func (v *request) requestID() string { return v.w.Header().Get(requestHeader) }
 
 // field returns what was sent in a form, and nothing that stands in the URL.
-func (v *visit) field(name string) string { return v.r.PostForm.Get(name) }
+func (v *request) field(name string) string { return v.r.PostForm.Get(name) }
 
 // query returns a parameter of the URL.
-func (v *visit) query(name string) string { return v.r.URL.Query().Get(name) }
+func (v *request) query(name string) string { return v.r.URL.Query().Get(name) }
 
 // seeOther sends the browser to a page, which it asks for with GET. done names
 // the message that is shown there, or is "".
-func (v *visit) seeOther(path, done string) error {
+func (v *request) seeOther(path, done string) error {
 	if done != "" {
 		sep := "?"
 		if strings.Contains(path, "?") {

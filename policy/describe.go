@@ -11,10 +11,10 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// Sentence says in plain words what the policy does, without a full stop: "100
+// Describe says in plain words what the policy does, without a full stop: "100
 // requests a minute for each API key, at most 20 at once; others wait up to
 // 500ms". Of a policy that is not valid it says "not a valid policy".
-func (p Policy) Sentence() string {
+func (p Policy) Describe() string {
 	if p.Validate() != nil {
 		return "not a valid policy"
 	}

@@ -47,7 +47,7 @@ type pair struct {
 func newPair(t *testing.T, addr string) *pair {
 	t.Helper()
 	p := &pair{t: t, clock: storetest.NewClock(), sent: new(calls), key: "k"}
-	p.with, _ = fresh(t, addr, Options{Clock: p.clock.Now, Remember: 100})
+	p.with, _ = fresh(t, addr, Options{Clock: p.clock.Now, CacheRefusals: 100})
 	p.with.client.AddHook(p.sent)
 	p.without, _ = fresh(t, addr, Options{Clock: p.clock.Now})
 	return p
@@ -127,7 +127,7 @@ func TestARememberedRefusalIsAnsweredAsRedisWouldUntilItEnds(t *testing.T) {
 
 func TestAnAttackOnARefusedKeyDoesNotReachRedis(t *testing.T) {
 	server := redistest.Start(t)
-	s, c := fresh(t, server.Addr, Options{Remember: 100})
+	s, c := fresh(t, server.Addr, Options{CacheRefusals: 100})
 	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "5/1h"), Cost: 1}
 	for range 6 {
 		apply(t, s, op)
@@ -211,7 +211,7 @@ func TestWhatMayBeAllowedEarlierIsNotRemembered(t *testing.T) {
 		"two from a log":    {"10/1h sliding-log", core.Op{Cost: 2}},
 		"two of 7 per hour": {"7/1h burst=10", core.Op{Cost: 2}},
 		"more than fits":    {ten, core.Op{Cost: 11}},
-		"a long key":        {ten, core.Op{Cost: 1, Key: strings.Repeat("k", maxRememberedKey+1)}},
+		"a long key":        {ten, core.Op{Cost: 1, Key: strings.Repeat("k", maxCachedKey+1)}},
 	} {
 		p := newPair(t, addr)
 		row.op.Rule, row.op.Limit = "r", limit(t, row.limit)
@@ -258,9 +258,9 @@ func TestAClockThatStepsBackMakesRefusalsForgotten(t *testing.T) {
 }
 
 // memory is refusals under a clock of the test.
-func memory(n int) (*refusals, *int64) {
+func memory(n int) (*refusalCache, *int64) {
 	now := new(int64)
-	return newRefusals(n, func() int64 { return *now }), now
+	return newRefusalCache(n, func() int64 { return *now }), now
 }
 
 func refused(key string) (core.Op, core.Decision) {
@@ -320,8 +320,8 @@ func TestMillionsOfRefusedKeysTakeNoMoreRoom(t *testing.T) {
 		}
 	}
 	held := 0
-	for i := range r.places {
-		if r.places[i].Load() != nil {
+	for i := range r.slots {
+		if r.slots[i].Load() != nil {
 			held++
 		}
 	}
@@ -346,7 +346,7 @@ func TestALongRefusalOutlivesShortOnes(t *testing.T) {
 }
 
 func TestARememberedAnswerAllocatesNothing(t *testing.T) {
-	s, _ := fresh(t, redistest.Addr(t), Options{Remember: 10})
+	s, _ := fresh(t, redistest.Addr(t), Options{CacheRefusals: 10})
 	ops := []core.Op{{Rule: "r", Key: "k", Limit: limit(t, "1/1h"), Cost: 1}}
 	out := make([]core.Decision, 1)
 	ctx := context.Background()
@@ -358,7 +358,7 @@ func TestARememberedAnswerAllocatesNothing(t *testing.T) {
 }
 
 func TestRefusalsAreSafeForConcurrentUse(t *testing.T) {
-	r := newRefusals(8, nil)
+	r := newRefusalCache(8, nil)
 	var all sync.WaitGroup
 	for g := range 8 {
 		all.Go(func() {
@@ -378,7 +378,7 @@ func TestRefusalsAreSafeForConcurrentUse(t *testing.T) {
 }
 
 func BenchmarkRememberedRefusal(b *testing.B) {
-	s, _ := fresh(b, redistest.Addr(b), Options{Remember: 1000})
+	s, _ := fresh(b, redistest.Addr(b), Options{CacheRefusals: 1000})
 	op := core.Op{Rule: "r", Key: "k", Limit: limit(b, "1/1h"), Cost: 1}
 	apply(b, s, op)
 	apply(b, s, op)

@@ -148,7 +148,7 @@ func TestAKeyThatAllShareIsToldAfterAThousandRequests(t *testing.T) {
 			if got := j.codes(); got != "" {
 				t.Fatalf("%q after 999", got)
 			}
-			if !l.Watching() {
+			if !l.CheckingSetup() {
 				t.Fatal("nobody looks at the thousandth")
 			}
 			for range 2000 {
@@ -157,7 +157,7 @@ func TestAKeyThatAllShareIsToldAfterAThousandRequests(t *testing.T) {
 			if got := j.codes(); got != row.want {
 				t.Errorf("got %q, want %q", got, row.want)
 			}
-			if l.Watching() {
+			if l.CheckingSetup() {
 				t.Error("requests are looked at for ever")
 			}
 		})
@@ -169,16 +169,16 @@ func TestTheLookAtRequestsEndsAlsoForARuleThatIsAboutNone(t *testing.T) {
 	for range 10_000 {
 		send(l, caller("192.0.2.1:1"))
 	}
-	if !l.Watching() {
+	if !l.CheckingSetup() {
 		t.Error("over too early")
 	}
-	if send(l, caller("192.0.2.1:1")); l.Watching() {
+	if send(l, caller("192.0.2.1:1")); l.CheckingSetup() {
 		t.Error("requests are looked at for ever")
 	}
 }
 
 func TestACostThatNoLimitCanMeetIsToldOnce(t *testing.T) {
-	for _, onLimit := range []limiter.Overflow{limiter.Reject, limiter.Degrade, limiter.Shadow} {
+	for _, onLimit := range []limiter.Action{limiter.Reject, limiter.Degrade, limiter.Shadow} {
 		j := &journal{}
 		r := rule(t, "a", "5/1h")
 		r.OnLimit = onLimit
@@ -245,7 +245,7 @@ func TestNoWarningHoldsWhatAClientSent(t *testing.T) {
 func TestADiscardingLoggerHasNothingLookedAt(t *testing.T) {
 	s := &ill{mapStore: newStore()}
 	l := configured(t, limiter.Config{Store: s, Rules: []limiter.Rule{rule(t, "a", "5/1h")}, Logger: slog.New(slog.DiscardHandler)})
-	if l.Watching() {
+	if l.CheckingSetup() {
 		t.Error("requests are looked at")
 	}
 	send(l, caller("10.0.0.1:80", "X-Forwarded-For: 198.51.100.7"))
@@ -379,7 +379,7 @@ func TestOtherRulesAreLookedAtAgainAndToldOnce(t *testing.T) {
 	if got := j.codes(); got != "HG003 a, HG001 b" {
 		t.Errorf("%q", got)
 	}
-	if err := l.SetRules([]limiter.Rule{rule(t, "c", "5/1h")}); err != nil || l.Watching() {
-		t.Errorf("%v, watching %t with nothing left to tell", err, l.Watching())
+	if err := l.SetRules([]limiter.Rule{rule(t, "c", "5/1h")}); err != nil || l.CheckingSetup() {
+		t.Errorf("%v, watching %t with nothing left to tell", err, l.CheckingSetup())
 	}
 }

@@ -52,18 +52,18 @@ func TestWhenNobodyCanDecideTheConfigurationDoes(t *testing.T) {
 		}, `rule 0 "a": the limit from Override: quota 0 is not positive` + "\nperiod 0s is below 1ms"},
 	}
 	for _, row := range rows {
-		for failure, want := range map[limiter.Failure]limiter.Outcome{limiter.FailOpen: limiter.Pass, limiter.FailClosed: limiter.Failed} {
+		for failure, want := range map[limiter.FailureMode]limiter.Outcome{limiter.FailOpen: limiter.Pass, limiter.FailClosed: limiter.Failed} {
 			t.Run(row.name, func(t *testing.T) {
-				var told []error
+				var reported []error
 				l := configured(t, limiter.Config{Store: row.store, Rules: []limiter.Rule{row.rule()}, OnStoreError: failure,
-					OnError: func(_ context.Context, err error) { told = append(told, err) }})
+					OnError: func(_ context.Context, err error) { reported = append(reported, err) }})
 				a := l.Admit(&fakeRequest{})
 				defer a.Done(200)
 				if a.Outcome() != want {
 					t.Errorf("%s, want %s", a.Outcome(), want)
 				}
-				if len(told) != 1 || told[0].Error() != row.want {
-					t.Errorf("told %q, want %q", told, row.want)
+				if len(reported) != 1 || reported[0].Error() != row.want {
+					t.Errorf("told %q, want %q", reported, row.want)
 				}
 			})
 		}
@@ -103,35 +103,35 @@ func TestEachRuleSaysWhatHappensWhenTheStoreFails(t *testing.T) {
 	const def, open, closed, local = limiter.FailDefault, limiter.FailOpen, limiter.FailClosed, limiter.FailLocal
 	pass, refused, failed := []limiter.Outcome{limiter.Pass, limiter.Pass}, []limiter.Outcome{limiter.Pass, limiter.Refused}, []limiter.Outcome{limiter.Failed, limiter.Failed}
 	rows := []struct {
-		limiter limiter.Failure
-		rules   []limiter.Failure
+		limiter limiter.FailureMode
+		rules   []limiter.FailureMode
 		shadow  []bool
 		want    []limiter.Outcome
 		errs    int // that are told
 	}{
-		{def, []limiter.Failure{def}, nil, refused, 0},
-		{def, []limiter.Failure{local}, nil, refused, 0},
-		{def, []limiter.Failure{open}, nil, pass, 2},
-		{def, []limiter.Failure{closed}, nil, failed, 2},
-		{open, []limiter.Failure{def}, nil, pass, 2},
-		{open, []limiter.Failure{local}, nil, refused, 0},
-		{closed, []limiter.Failure{def}, nil, failed, 2},
-		{closed, []limiter.Failure{open}, nil, pass, 2},
-		{closed, []limiter.Failure{local}, nil, refused, 0},
-		{local, []limiter.Failure{def, def}, nil, refused, 0},
-		{def, []limiter.Failure{open, local}, nil, refused, 2},
-		{def, []limiter.Failure{local, open}, nil, refused, 2},
-		{def, []limiter.Failure{open, open}, nil, pass, 2},
-		{def, []limiter.Failure{local, open, closed}, nil, failed, 2},
-		{open, []limiter.Failure{closed, local}, []bool{true, false}, refused, 2},
-		{open, []limiter.Failure{closed}, []bool{true}, pass, 2},
-		{closed, []limiter.Failure{def, def}, []bool{true, true}, pass, 2},
-		{closed, []limiter.Failure{local}, []bool{true}, pass, 0},
+		{def, []limiter.FailureMode{def}, nil, refused, 0},
+		{def, []limiter.FailureMode{local}, nil, refused, 0},
+		{def, []limiter.FailureMode{open}, nil, pass, 2},
+		{def, []limiter.FailureMode{closed}, nil, failed, 2},
+		{open, []limiter.FailureMode{def}, nil, pass, 2},
+		{open, []limiter.FailureMode{local}, nil, refused, 0},
+		{closed, []limiter.FailureMode{def}, nil, failed, 2},
+		{closed, []limiter.FailureMode{open}, nil, pass, 2},
+		{closed, []limiter.FailureMode{local}, nil, refused, 0},
+		{local, []limiter.FailureMode{def, def}, nil, refused, 0},
+		{def, []limiter.FailureMode{open, local}, nil, refused, 2},
+		{def, []limiter.FailureMode{local, open}, nil, refused, 2},
+		{def, []limiter.FailureMode{open, open}, nil, pass, 2},
+		{def, []limiter.FailureMode{local, open, closed}, nil, failed, 2},
+		{open, []limiter.FailureMode{closed, local}, []bool{true, false}, refused, 2},
+		{open, []limiter.FailureMode{closed}, []bool{true}, pass, 2},
+		{closed, []limiter.FailureMode{def, def}, []bool{true, true}, pass, 2},
+		{closed, []limiter.FailureMode{local}, []bool{true}, pass, 0},
 	}
 	for i, row := range rows {
-		var told []error
+		var reported []error
 		c := limiter.Config{Store: standby{newStore()}, OnStoreError: row.limiter,
-			OnError: func(_ context.Context, err error) { told = append(told, err) }}
+			OnError: func(_ context.Context, err error) { reported = append(reported, err) }}
 		for j, failure := range row.rules {
 			r := rule(t, string(rune('a'+j)), "1/1h")
 			r.OnStoreError = failure
@@ -144,14 +144,14 @@ func TestEachRuleSaysWhatHappensWhenTheStoreFails(t *testing.T) {
 		if got := []limiter.Outcome{admit(l), admit(l)}; !slices.Equal(got, row.want) {
 			t.Errorf("row %d: %v, want %v", i, got, row.want)
 		}
-		if len(told) != row.errs {
-			t.Errorf("row %d: told %v", i, told)
+		if len(reported) != row.errs {
+			t.Errorf("row %d: told %v", i, reported)
 		}
 	}
 }
 
 func TestWhenTheFallbackFailsTooTheLimiterDecides(t *testing.T) {
-	rows := map[limiter.Failure]limiter.Outcome{
+	rows := map[limiter.FailureMode]limiter.Outcome{
 		limiter.FailDefault: limiter.Pass, limiter.FailOpen: limiter.Pass, limiter.FailLocal: limiter.Pass, limiter.FailClosed: limiter.Failed,
 	}
 	for failure, want := range rows {
@@ -190,9 +190,9 @@ func TestAnswersSpeakOfTheRulesThatWereDecidedAlone(t *testing.T) {
 	if len(seen) != 2 || seen[0].Rule != "" || !errors.Is(seen[0].Err, errDown) || seen[1].Rule != "local" || seen[1].Err != nil {
 		t.Errorf("%+v", seen)
 	}
-	g, err := l.Take(t.Context(), "k", 1)
-	if !errors.Is(err, errDown) || !g.Allowed() || len(g.Decisions()) != 1 {
-		t.Errorf("%v, %v", g.Decisions(), err)
+	res, err := l.Take(t.Context(), "k", 1)
+	if !errors.Is(err, errDown) || !res.Allowed() || len(res.Decisions()) != 1 {
+		t.Errorf("%v, %v", res.Decisions(), err)
 	}
 }
 
@@ -243,7 +243,7 @@ func TestSetRulesPutsFailurePoliciesInForce(t *testing.T) {
 func TestARuleThatCannotTellLeavesTheOthersInForce(t *testing.T) {
 	broken := rule(t, "broken", "9/1h")
 	broken.Key = func(core.Request) (string, bool) { panic("k") }
-	rows := map[limiter.Failure]map[limiter.Overflow][]limiter.Outcome{
+	rows := map[limiter.FailureMode]map[limiter.Action][]limiter.Outcome{
 		limiter.FailOpen: {limiter.Reject: {limiter.Pass, limiter.Refused}, limiter.Shadow: {limiter.Pass, limiter.Refused}},
 		limiter.FailClosed: {limiter.Reject: {limiter.Failed, limiter.Failed}, limiter.Degrade: {limiter.Failed, limiter.Failed},
 			limiter.Shadow: {limiter.Pass, limiter.Refused}},
@@ -256,14 +256,14 @@ func TestARuleThatCannotTellLeavesTheOthersInForce(t *testing.T) {
 				if !first {
 					slices.Reverse(rules)
 				}
-				var told []error
+				var reported []error
 				l := configured(t, limiter.Config{Store: newStore(), Rules: rules,
-					OnError: func(_ context.Context, err error) { told = append(told, err) }})
+					OnError: func(_ context.Context, err error) { reported = append(reported, err) }})
 				if got := []limiter.Outcome{admit(l), admit(l)}; !slices.Equal(got, want) {
 					t.Errorf("%s %s, first %t: %v, want %v", failure, overflow, first, got, want)
 				}
-				if len(told) != 2 {
-					t.Errorf("%s %s: told %v", failure, overflow, told)
+				if len(reported) != 2 {
+					t.Errorf("%s %s: told %v", failure, overflow, reported)
 				}
 			}
 		}
@@ -275,9 +275,9 @@ func TestAnOverrideThatFailsIsReturnedByTake(t *testing.T) {
 	broken.Override = func(string) (core.Limit, bool) { panic("o") }
 	l := newLimiter(t, newStore(), broken, rule(t, "a", "1/1h"))
 	for _, want := range []bool{true, false} {
-		g, err := l.Take(t.Context(), "k", 1)
-		if g.Allowed() != want || err == nil || err.Error() != `rule 0 "broken": panic: "o"` {
-			t.Errorf("allowed %t, %v", g.Allowed(), err)
+		res, err := l.Take(t.Context(), "k", 1)
+		if res.Allowed() != want || err == nil || err.Error() != `rule 0 "broken": panic: "o"` {
+			t.Errorf("allowed %t, %v", res.Allowed(), err)
 		}
 	}
 	if _, err := l.Peek(t.Context(), "k"); err == nil {
@@ -345,9 +345,9 @@ func TestPeekSeesWhatTakeWouldMeet(t *testing.T) {
 }
 
 func TestFailuresSayWhatTheyAre(t *testing.T) {
-	want := []string{"default", "open", "closed", "local", "unknown failure"}
+	want := []string{"default", "open", "closed", "local", "unknown failure mode"}
 	for i, text := range want {
-		if got := limiter.Failure(i).String(); got != text {
+		if got := limiter.FailureMode(i).String(); got != text {
 			t.Errorf("%d is %q", i, got)
 		}
 	}
@@ -372,14 +372,14 @@ func TestANilLimiterFailsClosed(t *testing.T) {
 }
 
 func TestTakeReturnsTheErrorAndFollowsTheConfiguration(t *testing.T) {
-	for failure, want := range map[limiter.Failure]bool{limiter.FailOpen: true, limiter.FailClosed: false} {
+	for failure, want := range map[limiter.FailureMode]bool{limiter.FailOpen: true, limiter.FailClosed: false} {
 		l := configured(t, limiter.Config{Store: brokenStore(func() error { return errDown }),
 			Rules: []limiter.Rule{rule(t, "a", "5/1s")}, OnStoreError: failure})
-		g, err := l.Take(context.Background(), "k", 1)
-		if !errors.Is(err, errDown) || g.Allowed() != want {
-			t.Errorf("%v, allowed %t", err, g.Allowed())
+		res, err := l.Take(context.Background(), "k", 1)
+		if !errors.Is(err, errDown) || res.Allowed() != want {
+			t.Errorf("%v, allowed %t", err, res.Allowed())
 		}
-		if err := g.Refund(context.Background()); err != nil {
+		if err := res.Refund(context.Background()); err != nil {
 			t.Errorf("refund of nothing: %v", err)
 		}
 		if _, err := l.Peek(context.Background(), "k"); !errors.Is(err, errDown) {
@@ -395,7 +395,7 @@ func TestAPanicKeepsItsStackAndItsError(t *testing.T) {
 	l := newLimiter(t, brokenStore(func() error { panic(errDown) }), rule(t, "a", "5/1s"))
 	_, err := l.Take(context.Background(), "k", 1)
 	var p *limiter.PanicError
-	if !errors.As(err, &p) || !errors.Is(err, errDown) || !strings.Contains(string(p.Stack), "failure_test.go") {
+	if !errors.As(err, &p) || !errors.Is(err, errDown) || !strings.Contains(string(p.Stack), "failuremode_test.go") {
 		t.Errorf("%v", err)
 	}
 }
@@ -453,16 +453,16 @@ type panicking struct{}
 func (panicking) Observe(context.Context, limiter.Event) { panic("observer") }
 
 func TestPanicsOfHooksHarmNobody(t *testing.T) {
-	var told []error
+	var reported []error
 	l := configured(t, limiter.Config{Store: newStore(), Observer: panicking{}, Rules: []limiter.Rule{rule(t, "a", "1/1s")},
-		OnError: func(_ context.Context, err error) { told = append(told, err); panic("hook") }})
+		OnError: func(_ context.Context, err error) { reported = append(reported, err); panic("hook") }})
 	if got := admit(l); got != limiter.Pass {
 		t.Errorf("%s", got)
 	}
 	if got := admit(l); got != limiter.Refused {
 		t.Errorf("%s", got)
 	}
-	if len(told) != 2 || told[0].Error() != `Observer: panic: "observer"` {
-		t.Errorf("told %v", told)
+	if len(reported) != 2 || reported[0].Error() != `Observer: panic: "observer"` {
+		t.Errorf("told %v", reported)
 	}
 }

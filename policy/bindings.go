@@ -6,13 +6,14 @@ import (
 	"fmt"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/textform"
 	"github.com/headgate/headgate/keyfuncs"
 )
 
-// Env is what only the program can tell: whom it trusts, and its secrets. No
+// Bindings is what only the program can tell: whom it trusts, and its secrets. No
 // policy can change it. The zero value is ready for use by a server that no
 // proxy stands before and that knows no users.
-type Env struct {
+type Bindings struct {
 	// IP is the key of "ip"; nil means keyfuncs.RemoteIP. Behind proxies it is
 	// what keyfuncs.ForwardedIP returns.
 	IP core.KeyFunc
@@ -35,23 +36,23 @@ type Env struct {
 }
 
 // Validate reports everything that is wrong with the environment, joined.
-func (e *Env) Validate() error {
+func (e *Bindings) Validate() error {
 	var errs []error
 	if !isToken(e.apiKeyHeader()) {
-		errs = append(errs, fmt.Errorf("policy: Env.APIKeyHeader: %q is not the name of a header", clip(e.APIKeyHeader)))
+		errs = append(errs, fmt.Errorf("policy: Bindings.APIKeyHeader:%q is not the name of a header", textform.Clip(e.APIKeyHeader)))
 	}
 	if e.Secret != nil {
 		if _, err := keyfuncs.HMAC(e.Secret, keyfuncs.Global); err != nil {
-			errs = append(errs, fmt.Errorf("policy: Env.Secret: %w", err))
+			errs = append(errs, fmt.Errorf("policy: Bindings.Secret:%w", err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (e *Env) apiKeyHeader() string { return cmp.Or(e.APIKeyHeader, "X-Api-Key") }
+func (e *Bindings) apiKeyHeader() string { return cmp.Or(e.APIKeyHeader, "X-Api-Key") }
 
 // addressFunc is the key of the caller's address; bits 0 means the usual ones.
-func (e *Env) addressFunc(bits int) (core.KeyFunc, error) {
+func (e *Bindings) addressFunc(bits int) (core.KeyFunc, error) {
 	switch {
 	case bits == 0 && e.IP != nil:
 		return e.IP, nil

@@ -10,55 +10,55 @@ import (
 )
 
 const (
-	// watched is how many requests under a rule are looked at for a mistake.
-	watched = 1000
+	// setupRequests is how many requests under a rule are looked at for a mistake.
+	setupRequests = 1000
 
-	// watchedInAll bounds how long a limiter looks, whatever becomes of rules
+	// maxSetupRequests bounds how long a limiter looks, whatever becomes of rules
 	// that hardly any request is about.
-	watchedInAll = 10 * watched
+	maxSetupRequests = 10 * setupRequests
 
 	// maxCompared is how many bytes of a key are kept to compare others with.
 	maxCompared = 256
 )
 
-// watch looks at the first requests under a set of rules. When it is over it
+// setupCheck looks at the first requests under a set of rules. When it is over it
 // costs a request one atomic load.
-type watch struct {
+type setupCheck struct {
 	on        atomic.Bool
 	left      atomic.Int64 // requests
 	undecided atomic.Int64 // rules
 }
 
-// keyWatch looks at the first keys of one rule.
-type keyWatch struct {
+// keyCheck looks at the first keys of one rule.
+type keyCheck struct {
 	seen    atomic.Int64
 	first   atomic.Pointer[string]
 	several atomic.Bool
 }
 
 // begin starts to watch n rules.
-func (w *watch) begin(n int) {
-	w.left.Store(watchedInAll)
+func (w *setupCheck) begin(n int) {
+	w.left.Store(maxSetupRequests)
 	w.undecided.Store(int64(n))
 	w.on.Store(n > 0)
 }
 
-// look examines a request and the keys that it is counted by.
-func (l *Limiter) look(r core.Request, g *Grant) {
-	w := &g.set.watch
+// checkSetup examines a request and the keys that it is counted by.
+func (l *Limiter) checkSetup(r core.Request, res *Result) {
+	w := &res.set.setup
 	if w.left.Add(-1) < 0 {
 		w.on.Store(false)
 		return
 	}
 	from := originOf(r)
-	for i := range g.ops {
-		rule, key := g.calls[i].rule, g.ops[i].Key
+	for i := range res.ops {
+		rule, key := res.calls[i].rule, res.ops[i].Key
 		if from.isUnheededBy(key) {
 			l.Warn(core.Finding{Code: CodeUnheeded, Rule: rule.Name, Text: "a proxy forwards the addresses of callers, but the rule counts by the " +
 				"address of the proxy: all callers share its limit; use keyfuncs.ForwardedIP, and name this peer in Trusted if it is a proxy"})
 		}
-		if rule.watch.ends(key) {
-			l.judge(rule, key, from)
+		if rule.keys.record(key) {
+			l.reportSharedKey(rule, key, from)
 			if w.undecided.Add(-1) == 0 {
 				w.on.Store(false)
 			}
@@ -66,9 +66,9 @@ func (l *Limiter) look(r core.Request, g *Grant) {
 	}
 }
 
-// ends takes note of the key, and tells that it was the last to be looked at.
-func (w *keyWatch) ends(key string) bool {
-	if w.seen.Load() >= watched {
+// record takes note of the key, and tells that it was the last to be looked at.
+func (w *keyCheck) record(key string) bool {
+	if w.seen.Load() >= setupRequests {
 		return false
 	}
 	key = key[:min(len(key), maxCompared)]
@@ -79,12 +79,12 @@ func (w *keyWatch) ends(key string) bool {
 		}
 		w.several.CompareAndSwap(false, *w.first.Load() != key)
 	}
-	return w.seen.Add(1) == watched
+	return w.seen.Add(1) == setupRequests
 }
 
-// judge says what the keys of a rule have in common that should not be.
-func (l *Limiter) judge(r *activeRule, key string, from origin) {
-	if r.watch.several.Load() {
+// reportSharedKey says what the keys of a rule have in common that should not be.
+func (l *Limiter) reportSharedKey(r *activeRule, key string, from origin) {
+	if r.keys.several.Load() {
 		return
 	}
 	switch {
@@ -117,9 +117,9 @@ func originOf(r core.Request) origin {
 	if !from.peer.IsPrivate() && !from.peer.IsLoopback() && !from.peer.IsLinkLocalUnicast() {
 		return from
 	}
-	from.forwarded = address(last(r.Header("X-Forwarded-For")))
+	from.forwarded = address(lastEntry(r.Header("X-Forwarded-For")))
 	if !from.forwarded.IsValid() {
-		from.forwarded = address(forPart(last(r.Header("Forwarded"))))
+		from.forwarded = address(forPart(lastEntry(r.Header("Forwarded"))))
 	}
 	return from
 }
@@ -132,16 +132,16 @@ func (o origin) isUnheededBy(key string) bool {
 
 // mentions tells whether the address, or its IPv6 network, stands in the key.
 func mentions(key string, a netip.Addr) bool {
-	if stands(key, a.String(), a) {
+	if containsAddress(key, a.String(), a) {
 		return true
 	}
 	network, _ := a.Prefix(64) // an error for IPv4
-	return a.Is6() && stands(key, network.String(), a)
+	return a.Is6() && containsAddress(key, network.String(), a)
 }
 
-// stands tells whether the text is in the key and not a part of another
+// containsAddress tells whether the text is in the key and not a part of another
 // address.
-func stands(key, text string, a netip.Addr) bool {
+func containsAddress(key, text string, a netip.Addr) bool {
 	for from := 0; ; from++ {
 		at := strings.Index(key[from:], text)
 		if at < 0 {
@@ -165,8 +165,8 @@ func inAddress(c byte, a netip.Addr) bool {
 	return 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F' || c == ':'
 }
 
-// last is the last entry of a list that came in several lines.
-func last(lines []string) string {
+// lastEntry is the last entry of a list that came in several lines.
+func lastEntry(lines []string) string {
 	if len(lines) == 0 {
 		return ""
 	}

@@ -21,21 +21,21 @@ func TestArrearsAreBounded(t *testing.T) {
 		s := &silent{}
 		l := MustNew(Config{Store: s})
 		op := core.Op{Verb: core.Refund, Lease: "lease", Limit: core.Limit{Algorithm: core.Concurrency, Quota: 1, Period: 5 * time.Second}}
-		for range maxArrears + 100 {
-			l.owe([]core.Op{op})
+		for range maxReleases + 100 {
+			l.addReleases([]core.Op{op})
 		}
-		l.arrears.mu.Lock()
-		n := len(l.arrears.owed)
-		l.arrears.mu.Unlock()
-		if n != maxArrears {
-			t.Errorf("%d are kept, want %d", n, maxArrears)
+		l.releases.mu.Lock()
+		n := len(l.releases.queued)
+		l.releases.mu.Unlock()
+		if n != maxReleases {
+			t.Errorf("%d are kept, want %d", n, maxReleases)
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		l.arrears.mu.Lock()
-		defer l.arrears.mu.Unlock()
-		if l.arrears.owed != nil || l.arrears.busy || s.calls != 5 {
-			t.Errorf("%d are left after their time and %d calls, timer %t", len(l.arrears.owed), s.calls, l.arrears.busy)
+		l.releases.mu.Lock()
+		defer l.releases.mu.Unlock()
+		if l.releases.queued != nil || l.releases.busy || s.calls != 5 {
+			t.Errorf("%d are left after their time and %d calls, timer %t", len(l.releases.queued), s.calls, l.releases.busy)
 		}
 	})
 }

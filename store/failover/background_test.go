@@ -9,23 +9,23 @@ import (
 
 func TestWhatIsAskedForDuringATurnGetsOneMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var c *chores
+		var b *background
 		turns := 0
-		c = newChores(func(context.Context) bool {
+		b = newBackground(func(context.Context) bool {
 			if turns++; turns == 1 {
-				c.arm()
+				b.arm()
 			}
 			return false
 		}, func() time.Duration { return time.Second })
-		c.arm()
-		c.arm()
+		b.arm()
+		b.arm()
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if turns != 2 {
 			t.Errorf("%d turns", turns)
 		}
-		c.close()
-		c.arm()
+		b.close()
+		b.arm()
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if turns != 2 {

@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// maxRemembered is the highest Options.Remember.
-	maxRemembered = 1 << 24
+	// maxCachedRefusals is the highest Options.CacheRefusals.
+	maxCachedRefusals = 1 << 24
 
-	// maxRememberedKey is the longest subject that is remembered.
-	maxRememberedKey = 256
+	// maxCachedKey is the longest subject that is remembered.
+	maxCachedKey = 256
 
 	// ways is how many places there are for a key.
 	ways = 4
@@ -32,12 +32,12 @@ type refusal struct {
 	asked, answered int64 // in microseconds by the clock of the refusals
 }
 
-// refusals remembers refused keys until they can next be allowed. A place is
+// refusalCache remembers refused keys until they can next be allowed. A place is
 // read without a lock, and what is in it is replaced as a whole.
-type refusals struct {
-	now    func() int64
-	seed   maphash.Seed
-	places []atomic.Pointer[refusal] // ways for each hash
+type refusalCache struct {
+	now   func() int64
+	seed  maphash.Seed
+	slots []atomic.Pointer[refusal] // ways for each hash
 
 	// stripes are chosen by hash.
 	stripes [256]stripe
@@ -55,57 +55,57 @@ type stripe struct {
 	changes atomic.Uint64
 }
 
-// newRefusals returns room for at least n refusals. A nil clock means the
+// newRefusalCache returns room for at least n refusals. A nil clock means the
 // process's monotonic clock.
-func newRefusals(n int, clock func() int64) *refusals {
-	r := &refusals{seed: maphash.MakeSeed(), places: make([]atomic.Pointer[refusal], (n+ways-1)/ways*ways)}
+func newRefusalCache(n int, clock func() int64) *refusalCache {
+	r := &refusalCache{seed: maphash.MakeSeed(), slots: make([]atomic.Pointer[refusal], (n+ways-1)/ways*ways)}
 	if clock == nil {
 		start := time.Now()
 		r.now = func() int64 { return int64(time.Since(start) / time.Microsecond) }
 		return r
 	}
-	r.now = func() int64 { return r.watch(clock()) }
+	r.now = func() int64 { return r.checkClock(clock()) }
 	return r
 }
 
-// watch looks for steps back.
-func (r *refusals) watch(now int64) int64 {
+// checkClock looks for steps back.
+func (r *refusalCache) checkClock(now int64) int64 {
 	if latest := r.latest.Swap(now); now < latest {
 		r.generation.Add(1)
 	}
 	return now
 }
 
-// inquiry is when a step was begun, and what had changed until then.
-type inquiry struct {
+// ticket is when a step was begun, and what had changed until then.
+type ticket struct {
 	now, generation int64
 	hash, changes   uint64
 }
 
-func (r *refusals) hash(op *core.Op) uint64 {
+func (r *refusalCache) hash(op *core.Op) uint64 {
 	return maphash.String(r.seed, op.Key) ^ 0x9E3779B97F4A7C15*maphash.String(r.seed, op.Rule)
 }
 
 // begin must be called before a step of one operation is sent.
-func (r *refusals) begin(op *core.Op) inquiry {
-	q := inquiry{now: r.now(), hash: r.hash(op)}
+func (r *refusalCache) begin(op *core.Op) ticket {
+	q := ticket{now: r.now(), hash: r.hash(op)}
 	q.generation, q.changes = r.generation.Load(), r.stripe(q.hash).changes.Load()
 	return q
 }
 
-func (r *refusals) stripe(hash uint64) *stripe { return &r.stripes[hash%uint64(len(r.stripes))] }
+func (r *refusalCache) stripe(hash uint64) *stripe { return &r.stripes[hash%uint64(len(r.stripes))] }
 
 // waysOf returns the places of a hash.
-func (r *refusals) waysOf(hash uint64) []atomic.Pointer[refusal] {
-	i := hash / uint64(len(r.stripes)) % uint64(len(r.places)/ways) * ways
-	return r.places[i : i+ways]
+func (r *refusalCache) waysOf(hash uint64) []atomic.Pointer[refusal] {
+	i := hash / uint64(len(r.stripes)) % uint64(len(r.slots)/ways) * ways
+	return r.slots[i : i+ways]
 }
 
 // of reports whether the refusal is about the key of op.
 func (f *refusal) of(op *core.Op) bool { return f != nil && f.id == op.ID() }
 
 // answer decides op if it is known to be refused.
-func (r *refusals) answer(q inquiry, op *core.Op, d *core.Decision) bool {
+func (r *refusalCache) answer(q ticket, op *core.Op, d *core.Decision) bool {
 	places := r.waysOf(q.hash)
 	for i := range places {
 		if f := places[i].Load(); f.of(op) && f.generation == q.generation {
@@ -134,7 +134,7 @@ func (f *refusal) answer(op *core.Op, now int64, d *core.Decision) bool {
 
 // learn must be called after a step that was decided or failed. It forgets what
 // the step may have changed, and remembers the refusal of a single operation.
-func (r *refusals) learn(q inquiry, ops []core.Op, out []core.Decision, err error) {
+func (r *refusalCache) learn(q ticket, ops []core.Op, out []core.Decision, err error) {
 	for i := range ops {
 		if err != nil || changes(&ops[i], &out[i]) {
 			r.forget(&ops[i])
@@ -143,7 +143,7 @@ func (r *refusals) learn(q inquiry, ops []core.Op, out []core.Decision, err erro
 		}
 	}
 	if err == nil && len(ops) == 1 {
-		r.remember(q, &ops[0], &out[0])
+		r.add(q, &ops[0], &out[0])
 	}
 }
 
@@ -158,8 +158,8 @@ func changes(op *core.Op, d *core.Decision) bool {
 	return true
 }
 
-func (r *refusals) remember(q inquiry, op *core.Op, d *core.Decision) {
-	if len(op.Key) > maxRememberedKey {
+func (r *refusalCache) add(q ticket, op *core.Op, d *core.Decision) {
+	if len(op.Key) > maxCachedKey {
 		return
 	}
 	if _, ok := op.Foretell(op.Cost, d, 0); !ok {
@@ -174,13 +174,13 @@ func (r *refusals) remember(q inquiry, op *core.Op, d *core.Decision) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.changes.Load() == q.changes {
-		r.place(q, op, f.answered).Store(f)
+		r.slot(q, op, f.answered).Store(f)
 	}
 }
 
-// place is where to remember op: where it is already, else where nothing is
+// slot is where to remember op: where it is already, else where nothing is
 // worth keeping, else where the refusal that ends first is.
-func (r *refusals) place(q inquiry, op *core.Op, now int64) *atomic.Pointer[refusal] {
+func (r *refusalCache) slot(q ticket, op *core.Op, now int64) *atomic.Pointer[refusal] {
 	places := r.waysOf(q.hash)
 	best, soonest := &places[0], int64(-1)
 	for i := range places {
@@ -200,7 +200,7 @@ func (r *refusals) place(q inquiry, op *core.Op, now int64) *atomic.Pointer[refu
 }
 
 // forget empties the places of op's key.
-func (r *refusals) forget(op *core.Op) {
+func (r *refusalCache) forget(op *core.Op) {
 	hash := r.hash(op)
 	s := r.stripe(hash)
 	s.mu.Lock()
@@ -216,7 +216,7 @@ func (r *refusals) forget(op *core.Op) {
 
 // forgetOtherLimit is for a step under a limit whose numbers differ from those
 // under which op's key was refused: a store then reads its state anew.
-func (r *refusals) forgetOtherLimit(op *core.Op) {
+func (r *refusalCache) forgetOtherLimit(op *core.Op) {
 	places := r.waysOf(r.hash(op))
 	for i := range places {
 		if f := places[i].Load(); f.of(op) && f.limit != op.Limit {

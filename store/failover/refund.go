@@ -6,8 +6,8 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// givesBack tells whether a step has a Refund or a Reset.
-func givesBack(ops []core.Op) bool {
+// hasRefunds tells whether a step has a Refund or a Reset.
+func hasRefunds(ops []core.Op) bool {
 	for i := range ops {
 		if ops[i].Verb == core.Refund || ops[i].Verb == core.Reset {
 			return true
@@ -16,8 +16,8 @@ func givesBack(ops []core.Op) bool {
 	return false
 }
 
-// onlyGivesBack tells whether a step has nothing else.
-func onlyGivesBack(ops []core.Op) bool {
+// onlyRefunds tells whether a step has nothing else.
+func onlyRefunds(ops []core.Op) bool {
 	for i := range ops {
 		if ops[i].Verb != core.Refund && ops[i].Verb != core.Reset {
 			return false
@@ -26,17 +26,17 @@ func onlyGivesBack(ops []core.Op) bool {
 	return true
 }
 
-// giveBack carries out a step that has Refunds or Resets. What concerns the
+// refund carries out a step that has Refunds or Resets. What concerns the
 // fallback alone is done first, apart from the rest.
-func (s *Store) giveBack(ctx context.Context, ops []core.Op, out []core.Decision) error {
+func (s *Store) refund(ctx context.Context, ops []core.Op, out []core.Decision) error {
 	if err := core.CheckOps(ops, out); err != nil {
 		return err
 	}
-	turn := s.breaker.turn.Load()
+	generation := s.breaker.generation.Load()
 	t := s.steps.Get().(*step)
 	defer s.free(t)
 	for i := range ops {
-		if s.isLocal(&ops[i], turn) {
+		if s.isLocal(&ops[i], generation) {
 			if err := s.takeBack(ctx, ops[i], &out[i]); err != nil {
 				return err
 			}
@@ -48,7 +48,7 @@ func (s *Store) giveBack(ctx context.Context, ops []core.Op, out []core.Decision
 		return nil
 	}
 	rest := t.room(len(t.ops))
-	if err := s.giveBackTo(ctx, turn, t.ops, rest); err != nil {
+	if err := s.refundAtPrimary(ctx, generation, t.ops, rest); err != nil {
 		return err
 	}
 	for n, i := range t.index {
@@ -57,15 +57,15 @@ func (s *Store) giveBack(ctx context.Context, ops []core.Op, out []core.Decision
 	return nil
 }
 
-// giveBackTo carries out a step that concerns the primary. When it cannot be
+// refundAtPrimary carries out a step that concerns the primary. When it cannot be
 // asked, what it has to be told waits. When it may have been told, only what
 // can be said twice does, and the error is the caller's to see.
-func (s *Store) giveBackTo(ctx context.Context, turn uint64, ops []core.Op, out []core.Decision) error {
-	err := s.ask(ctx, turn, ops, out)
+func (s *Store) refundAtPrimary(ctx context.Context, generation uint64, ops []core.Op, out []core.Decision) error {
+	err := s.ask(ctx, generation, ops, out)
 	if err == nil || !blames(ctx, err) {
 		return err
 	}
-	pure := onlyGivesBack(ops)
+	pure := onlyRefunds(ops)
 	if s.fallback == nil && !pure {
 		return err
 	}
@@ -76,7 +76,7 @@ func (s *Store) giveBackTo(ctx context.Context, turn uint64, ops []core.Op, out 
 		}
 		return late
 	}
-	if err := s.decide(ctx, turn, ops, out); err != nil {
+	if err := s.decide(ctx, generation, ops, out); err != nil {
 		return err
 	}
 	if pure {

@@ -5,35 +5,35 @@ import (
 	"sync"
 )
 
-// queue bounds who waits, in all and for each key of a rule.
-type queue struct {
-	most, mostPerKey int
+// waitQueue bounds who waits, in all and for each key of a rule.
+type waitQueue struct {
+	max, maxPerKey int
 
 	mu      sync.Mutex
 	waiting int
-	at      map[place]int
+	at      map[waitKey]int
 }
 
-// place is where one waits: a key of a rule.
-type place struct{ rule, key string }
+// waitKey is where one waits: a key of a rule.
+type waitKey struct{ rule, key string }
 
 // full tells that nobody else may wait at p.
-func (q *queue) full(p place) bool {
+func (q *waitQueue) full(p waitKey) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.waiting >= q.most || q.at[p] >= q.mostPerKey
+	return q.waiting >= q.max || q.at[p] >= q.maxPerKey
 }
 
 // enter takes a place, unless there is no room. Who enters leaves.
-func (q *queue) enter(p place) bool {
+func (q *waitQueue) enter(p waitKey) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := q.at[p]
-	if q.waiting >= q.most || n >= q.mostPerKey {
+	if q.waiting >= q.max || n >= q.maxPerKey {
 		return false
 	}
 	if q.at == nil {
-		q.at = map[place]int{}
+		q.at = map[waitKey]int{}
 	}
 	if n == 0 { // the map keeps this key, maybe longer than its request lives
 		p.key = strings.Clone(p.key)
@@ -43,7 +43,7 @@ func (q *queue) enter(p place) bool {
 	return true
 }
 
-func (q *queue) leave(p place) {
+func (q *waitQueue) leave(p waitKey) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.waiting--

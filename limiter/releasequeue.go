@@ -1,0 +1,101 @@
+package limiter
+
+import (
+	"context"
+	"github.com/headgate/headgate/core"
+	"sync"
+	"time"
+)
+
+const (
+	// maxReleases bounds how many leases are kept in mind that could not be
+	// released. What is beyond ends with the lease's Period.
+	maxReleases = 4096
+
+	// Between two attempts there is at least minReleasePause, and at most maxReleasePause.
+	minReleasePause = 100 * time.Millisecond
+	maxReleasePause = 5 * time.Second
+)
+
+// releaseQueue are leases that a request has left behind because the store failed at
+// its end. They are released later: to do so twice does no harm. A timer sees to
+// it, which runs only while there are any.
+type releaseQueue struct {
+	mu     sync.Mutex
+	queued []queuedRelease
+	pause  time.Duration
+	busy   bool // the timer runs
+}
+
+// queuedRelease is an op that ends a lease, and the instant at which it ends anyway.
+type queuedRelease struct {
+	op    core.Op
+	until time.Time
+}
+
+// addReleases has the leases among ops, which all failed to be undone, released later.
+func (l *Limiter) addReleases(ops []core.Op) {
+	q := &l.releases
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	for _, op := range ops {
+		if op.Lease != "" && len(q.queued) < maxReleases {
+			q.queued = append(q.queued, queuedRelease{op, now.Add(op.Limit.Period)})
+		}
+	}
+	if len(q.queued) > 0 && !q.busy {
+		q.busy, q.pause = true, minReleasePause
+		time.AfterFunc(q.pause, l.runReleases)
+	}
+}
+
+// runReleases tries each lease once, until the store fails again.
+func (l *Limiter) runReleases() {
+	for !l.isClosed() {
+		op, ok := l.releases.next(time.Now())
+		if !ok {
+			return
+		}
+		ctx, cancel := context.WithTimeout(l.life, cleanupTimeout)
+		err := l.apply(ctx, []core.Op{op}, make([]core.Decision, 1))
+		cancel()
+		if err != nil {
+			l.releases.retry(l.runReleases)
+			return
+		}
+		l.releases.done()
+	}
+}
+
+// next returns the oldest that is still held, or stops the timer.
+func (q *releaseQueue) next(now time.Time) (op core.Op, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.queued) > 0 && !q.queued[0].until.After(now) {
+		q.drop()
+	}
+	if len(q.queued) == 0 {
+		q.busy, q.queued = false, nil
+		return core.Op{}, false
+	}
+	return q.queued[0].op, true
+}
+
+func (q *releaseQueue) done() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.drop()
+}
+
+func (q *releaseQueue) drop() {
+	q.queued[0] = queuedRelease{}
+	q.queued = q.queued[1:]
+}
+
+func (q *releaseQueue) retry(settle func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.pause = min(2*q.pause, maxReleasePause)
+	time.AfterFunc(q.pause, settle)
+}
