@@ -3,9 +3,15 @@ package limiter
 import (
 	"context"
 	"errors"
-	"github.com/headgate/headgate/core"
+	"io"
+	"net"
+	"net/textproto"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/headgate/headgate/core"
 )
 
 // Outcome is what becomes of a request.
@@ -57,38 +63,6 @@ type Admission struct {
 	headers  []Header
 	order    []int
 	rendered bool
-}
-
-// Admit decides about a request; it waits if rules say so. Whoever calls it
-// calls Done on the result exactly once, when the request has been answered.
-// CORS preflights pass uncounted. A nil Limiter fails closed.
-func (l *Limiter) Admit(r core.Request) *Admission {
-	if l == nil {
-		a := &Admission{}
-		a.result.err = errNoLimiter
-		return a
-	}
-	a := l.newAdmission()
-	res := &a.result
-	res.begin(l)
-	if isPreflight(r) {
-		res.allowed = true
-		return a
-	}
-	l.diagnoseOnce()
-	a.ctx = r.Context()
-	err := res.addRequest(r)
-	if err == nil && res.set.setup.on.Load() {
-		l.checkSetup(r, res)
-	}
-	if err == nil {
-		err = res.decide(a.ctx, res.set.patient)
-	}
-	res.conclude(a.ctx, err)
-	if res.holdsLeases() {
-		a.renewal.start(a.ctx, res)
-	}
-	return a
 }
 
 var errNoLimiter = errors.New("headgate: the limiter is nil")
@@ -185,13 +159,6 @@ func (a *Admission) end(status int) {
 	}
 }
 
-func (l *Limiter) newAdmission() *Admission {
-	if a, ok := l.admissions.Get().(*Admission); ok {
-		return a
-	}
-	return &Admission{}
-}
-
 // recycle keeps the room that the admission has used for another, and nothing
 // of the request.
 func (a *Admission) recycle(l *Limiter) {
@@ -205,22 +172,287 @@ func (a *Admission) recycle(l *Limiter) {
 	l.admissions.Put(a)
 }
 
-func (res *Result) recycle() {
-	ops := res.ops[:cap(res.ops)]
-	for i := range ops {
-		ops[i].Key, ops[i].Lease = "", ""
-	}
-	clear(res.selected)
-	res.calls, res.ops, res.out, res.selected = res.calls[:0], res.ops[:0], res.out[:0], res.selected[:0]
-	res.limiter, res.set, res.err, res.stopped, res.skipped = nil, nil, nil, nil, nil
-	res.allowed, res.degraded, res.waited, res.aged, res.lease = false, false, 0, 0, ""
-	unset(&res.refunded)
-	unset(&res.released)
-}
-
 // unset spares the store, which costs more than all else here.
 func unset(b *atomic.Bool) {
 	if b.Load() {
 		b.Store(false)
 	}
+}
+
+type contextKey struct{}
+
+// NewContext returns a context that carries a, for [FromContext]. Adapters call
+// it once for an admission.
+func NewContext(ctx context.Context, a *Admission) context.Context {
+	a.outer = FromContext(ctx)
+	return context.WithValue(ctx, contextKey{}, a)
+}
+
+// FromContext returns the admission of the request, or nil if nothing about it
+// concerns the handler; see [Admission.NeedsContext].
+func FromContext(ctx context.Context) *Admission {
+	a, _ := ctx.Value(contextKey{}).(*Admission)
+	return a
+}
+
+// Degraded tells whether the request of ctx passes although it is over the
+// limit of a Degrade rule.
+func Degraded(ctx context.Context) bool { return FromContext(ctx).Degraded() }
+
+// ProblemType is the Content-Type of [Admission.Problem].
+const ProblemType = "application/problem+json"
+
+// Problem is the body of a refusal or a failure (RFC 9457). It names rules and
+// numbers, and nothing that the client sent. It is nil for a request that
+// passes.
+func (a *Admission) Problem() []byte {
+	switch a.Outcome() {
+	case Refused:
+		return a.appendQuotaExceeded(make([]byte, 0, 320))
+	case Failed:
+		return []byte(unavailable)
+	}
+	return nil
+}
+
+// WriteProblem writes [Admission.Problem] to w, which must not keep what it is
+// given, as an [io.Writer] never does. There is nothing to allocate.
+func (a *Admission) WriteProblem(w io.Writer) error {
+	switch a.Outcome() {
+	case Refused:
+		a.body = a.appendQuotaExceeded(a.body[:0])
+	case Failed:
+		a.body = append(a.body[:0], unavailable...)
+	default:
+		return nil
+	}
+	_, err := w.Write(a.body)
+	return err
+}
+
+const unavailable = `{"type":"about:blank","title":"Service Unavailable","status":503}`
+
+// appendQuotaExceeded writes the problem type that
+// draft-ietf-httpapi-ratelimit-headers registers. Rule names need no escapes.
+func (a *Admission) appendQuotaExceeded(b []byte) []byte {
+	b = append(b, `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",`+
+		`"title":"Request cannot be satisfied as assigned quota has been exceeded",`+
+		`"status":429,"detail":"`...)
+	b = a.appendDetail(b)
+	b = a.appendViolated(append(b, `","violated-policies":`...))
+	return append(b, '}')
+}
+
+// appendViolated writes a JSON list of the rules that refused the request.
+func (a *Admission) appendViolated(b []byte) []byte {
+	res, comma := &a.result, ""
+	b = append(b, '[')
+	for i := range res.calls {
+		if res.violates(i) {
+			b = append(append(b, comma...), '"')
+			b = append(append(b, res.calls[i].rule.Name...), '"')
+			comma = ","
+		}
+	}
+	return append(b, ']')
+}
+
+// SetHeaders puts [Admission.Headers] into h, which may be a
+// [net/http.Header], and notes there that a request that passes has been
+// counted; see [Limiter.Counted].
+func (a *Admission) SetHeaders(h map[string][]string) {
+	a.render()
+	if n := len(a.fields); n > 0 {
+		values := make([]string, n)
+		text, from := string(a.text), 0
+		for i, f := range a.fields {
+			values[i], from = text[from:f.end], f.end
+			h[f.name] = values[i : i+1 : i+1]
+		}
+	}
+	if a.result.allowed {
+		h[a.result.limiter.mark] = nil
+	}
+}
+
+// Headers returns the headers that the answer carries whoever writes it. The
+// most exhausted rule comes first, and the X-RateLimit headers speak of it
+// alone. The slice is valid until Done.
+func (a *Admission) Headers() []Header {
+	a.render()
+	if len(a.headers) < len(a.fields) {
+		text, from := string(a.text), 0
+		for _, f := range a.fields {
+			a.headers = append(a.headers, Header{f.name, text[from:f.end]})
+			from = f.end
+		}
+	}
+	return a.headers
+}
+
+// EachHeader calls set with each of [Admission.Headers], for adapters whose
+// framework copies values. A value is valid during the call alone.
+func (a *Admission) EachHeader(set func(name string, value []byte)) {
+	a.render()
+	from := 0
+	for _, f := range a.fields {
+		set(f.name, a.text[from:f.end:f.end])
+		from = f.end
+	}
+}
+
+// field is a header, whose value is the piece of the buffer between the one
+// before and end.
+type field struct {
+	name string
+	end  int
+}
+
+// render writes all values into one buffer.
+func (a *Admission) render() {
+	if a.rendered {
+		return
+	}
+	a.rendered = true
+	res := &a.result
+	if o := a.Outcome(); o != Pass {
+		if n := a.RetryAfter(); n > 0 {
+			a.text = strconv.AppendInt(a.text, n, 10)
+			a.cut("Retry-After")
+		}
+		a.fixed("Cache-Control", "no-store")
+	}
+	if res.limiter == nil || res.limiter.headers == NoHeaders && res.limiter.customHeaders == nil {
+		return
+	}
+	if a.rank(); len(a.order) == 0 {
+		return
+	}
+	style := res.limiter.headers
+	if style&(XRateLimit|XRateLimitDelta) != 0 {
+		a.xRateLimit(style)
+	}
+	if style&Draft8 != 0 {
+		a.draft8()
+	}
+	if res.limiter.customHeaders != nil {
+		a.custom()
+	}
+}
+
+// fixed adds a header whose value is known beforehand.
+func (a *Admission) fixed(name, value string) {
+	a.text = append(a.text, value...)
+	a.cut(name)
+}
+
+// cut ends the value of a header in the buffer.
+func (a *Admission) cut(name string) {
+	a.fields = append(a.fields, field{name, len(a.text)})
+}
+
+// rank puts the rules that clients may see in order, the most exhausted first.
+func (a *Admission) rank() {
+	res := &a.result
+	for i := range res.calls {
+		if res.calls[i].rule.OnLimit == Shadow {
+			continue
+		}
+		a.order = append(a.order, i)
+		for j := len(a.order) - 1; j > 0 && res.scarcer(a.order[j], a.order[j-1]); j-- {
+			a.order[j], a.order[j-1] = a.order[j-1], a.order[j]
+		}
+	}
+}
+
+func (a *Admission) xRateLimit(style HeaderStyle) {
+	i := a.order[0]
+	d := a.result.decision(i)
+	a.fixed("X-Ratelimit-Limit", a.result.calls[i].terms.capacity)
+	a.text = strconv.AppendInt(a.text, d.Remaining, 10)
+	a.cut("X-Ratelimit-Remaining")
+	reset := wholeSeconds(d.ResetAfter)
+	if style&XRateLimit != 0 {
+		reset = wholeSeconds(time.Duration(d.At%1e6)*time.Microsecond+d.ResetAfter) + d.At/1e6
+	}
+	a.text = strconv.AppendInt(a.text, reset, 10)
+	a.cut("X-Ratelimit-Reset")
+}
+
+func (a *Admission) draft8() {
+	res := &a.result
+	if res.usesOwnLimits(len(a.order)) {
+		a.fixed("Ratelimit-Policy", res.set.policy)
+	} else {
+		comma := ""
+		for i := range res.calls {
+			if res.calls[i].rule.OnLimit != Shadow {
+				a.text = append(append(a.text, comma...), res.calls[i].terms.policy...)
+				comma = ", "
+			}
+		}
+		a.cut("Ratelimit-Policy")
+	}
+	comma := ""
+	for _, i := range a.order {
+		a.text = append(a.text, comma...)
+		a.text = res.appendRemaining(a.text, i)
+		comma = ", "
+	}
+	a.cut("Ratelimit")
+}
+
+// oneLine keeps a value from ending the header that it is in.
+var oneLine = strings.NewReplacer("\r", " ", "\n", " ")
+
+// custom adds the headers of the program's own function.
+func (a *Admission) custom() {
+	l := a.result.limiter
+	defer func() {
+		if v := recover(); v != nil {
+			l.report(a.ctx, panicked(v))
+		}
+	}()
+	list := make([]RuleDecision, len(a.order))
+	for n, i := range a.order {
+		list[n] = a.result.ruleDecision(i)
+	}
+	for _, h := range l.customHeaders(list) {
+		a.fixed(textproto.CanonicalMIMEHeaderKey(h.Name), oneLine.Replace(h.Value))
+	}
+}
+
+// HoldConn returns a connection that works as c, which the handler has taken
+// over, and keeps the leases of the request until it is closed. Without leases
+// it returns c itself.
+func (a *Admission) HoldConn(c net.Conn) net.Conn {
+	if !a.HoldsLeases() {
+		return c
+	}
+	a.renewal.mu.Lock()
+	defer a.renewal.mu.Unlock()
+	a.renewal.held = true
+	return &heldConn{Conn: c, admission: a}
+}
+
+func (a *Admission) releaseLater() {
+	a.renewal.mu.Lock()
+	a.renewal.stop()
+	a.renewal.mu.Unlock()
+	ctx, cancel := cleanupContext(a.ctx)
+	defer cancel()
+	a.result.releaseLater(ctx)
+}
+
+// appendDetail writes the sentence that tells when to try again.
+func (a *Admission) appendDetail(b []byte) []byte {
+	seconds := a.RetryAfter()
+	if seconds == 0 {
+		return append(b, "The request asks for more than the quota can ever hold."...)
+	}
+	b = strconv.AppendInt(append(b, "Retry after "...), seconds, 10)
+	if seconds == 1 {
+		return append(b, " second."...)
+	}
+	return append(b, " seconds."...)
 }

@@ -2,11 +2,11 @@ package limiter
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"github.com/headgate/headgate/core"
 	"time"
+
+	"github.com/headgate/headgate/core"
 )
 
 // FailureMode says what happens to a request when nobody can decide under a rule:
@@ -94,75 +94,6 @@ func (f *fallbacks) resolve(set *ruleSet) {
 			set.store, set.strict = f.strict, f.fallback != nil
 		}
 	}
-}
-
-// failsClosed tells whether the rule turns a request away under which nobody could
-// decide, not even the fallback. Shadow rules turn nobody away.
-func (r *activeRule) failsClosed(f *fallbacks) bool {
-	if r.OnLimit == Shadow {
-		return false
-	}
-	return r.failureMode == FailClosed || r.failureMode == FailLocal && f.last == FailClosed
-}
-
-// fallbackDecide has the fallback decide for the rules that want it, after the store
-// has failed with err. The rules that fail open take no further part. It
-// returns an error if the request cannot go on.
-func (res *Result) fallbackDecide(ctx context.Context, err error) error {
-	f := &res.limiter.fallbacks
-	if ctx.Err() != nil || !res.set.strict || errors.Is(err, core.ErrOp) {
-		return err
-	}
-	for i := range res.calls {
-		if r := res.calls[i].rule; r.failureMode == FailClosed && r.OnLimit != Shadow {
-			return err
-		}
-	}
-	local := 0
-	for i := range res.calls {
-		if res.calls[i].rule.failureMode == FailLocal {
-			res.calls[local], res.ops[local], res.out[local] = res.calls[i], res.ops[i], res.out[i]
-			local++
-		}
-	}
-	res.calls, res.ops, res.out = res.calls[:local], res.ops[:local], res.out[:local]
-	if again := res.limiter.applyTo(ctx, f.fallback, res.ops, res.out); again != nil {
-		return errors.Join(err, again)
-	}
-	res.noteSkipped(ctx, err)
-	return nil
-}
-
-// skipRule lets the request go on without rule i, whose own functions failed with
-// err, unless the rule closes.
-func (res *Result) skipRule(ctx context.Context, i int, err error) error {
-	if res.set.rules[i].failsClosed(&res.limiter.fallbacks) {
-		return err
-	}
-	res.noteSkipped(ctx, err)
-	return nil
-}
-
-// noteSkipped notes that err kept some rules from being asked.
-func (res *Result) noteSkipped(ctx context.Context, err error) {
-	res.skipped = cmp.Or(res.skipped, err)
-	res.limiter.report(ctx, err)
-}
-
-// failsOpen tells whether the request goes on although err kept all rules from
-// deciding. The request of a client that has left does not: whoever hangs up in
-// time would be served uncounted. That of a rule's own functions was not
-// excused.
-func (res *Result) failsOpen(ctx context.Context, err error) bool {
-	if ctx.Err() != nil || ruleOf(err) != "" {
-		return false
-	}
-	for i := range res.calls {
-		if res.calls[i].rule.failsClosed(&res.limiter.fallbacks) {
-			return false
-		}
-	}
-	return true
 }
 
 // retryAfter is when it is worth trying again after err, if err knows.

@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/textform"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/textform"
 )
 
 // ErrClosed is why a wait ended when its limiter was closed.
@@ -190,4 +192,284 @@ func (l *Limiter) applyTo(ctx context.Context, s core.Store, ops []core.Op, out 
 		}
 	}()
 	return s.Apply(ctx, ops, out)
+}
+
+// Allow is [Limiter.Take] for who needs no [Result], and allocates nothing of its own.
+// Of several rules it returns what the one decided that X-RateLimit headers would
+// speak of: the most exhausted one that is not Shadow. But Allowed and RetryAfter
+// are those of the result, so of all rules. Where no rule applies, Allowed is all
+// that it tells. Nobody could release leases, so a rule with a concurrency limit
+// is an error that wraps [core.ErrOp], under which nothing was taken.
+func (l *Limiter) Allow(ctx context.Context, key string, cost int64) (core.Decision, error) {
+	if err := checkCost(cost); err != nil {
+		return core.Decision{}, err
+	}
+	l.diagnoseOnce()
+	a := l.newAdmission()
+	d, err := a.result.allow(ctx, l, key, cost)
+	a.recycle(l)
+	return d, err
+}
+
+// SetSelectedRules is [Limiter.SetRules] with a selection among the rules for
+// every request that comes after. A nil selection asks every rule.
+func (l *Limiter) SetSelectedRules(rules []Rule, s Selection) error {
+	set, err := newRuleSet(rules, &l.fallbacks)
+	if err != nil {
+		return err
+	}
+	set.selection = s
+	l.enforce(set)
+	return nil
+}
+
+// markPrefix begins the names under which the headers of an answer keep which
+// limiters have decided about its request. There are no values under them, so
+// nothing of it is ever sent. In lower case no header can have such a name.
+const markPrefix = "headgate-"
+
+// newMark returns a name that no other limiter has.
+func newMark(ids *leaseSource) string { return markPrefix + ids.next()[:16] }
+
+// Counted tells whether l has decided about the request before, so that it
+// passes without being counted once more. h is the header of its answer, which
+// [Admission.SetHeaders] has marked; what a client sends has no part in it. An
+// adapter that has no such header uses whatever belongs to the request alone,
+// with l as the key, and calls [Limiter.WarnTwice].
+//
+// A middleware between that gives the answer a header map of its own, as
+// [net/http.TimeoutHandler] does, hides the mark. A nil Limiter has counted
+// nothing.
+func (l *Limiter) Counted(h map[string][]string) bool {
+	if l == nil {
+		return false
+	}
+	if _, marked := h[l.mark]; !marked {
+		return false
+	}
+	l.WarnTwice()
+	return true
+}
+
+// WarnTwice says, once, that a request met the limiter a second time.
+func (l *Limiter) WarnTwice() {
+	l.Warn(core.Finding{Code: CodeTwice, Text: "a request met the same limiter twice and was counted once: it is mounted in two " +
+		"places that one request passes"})
+}
+
+// Admit decides about a request; it waits if rules say so. Whoever calls it
+// calls Done on the result exactly once, when the request has been answered.
+// CORS preflights pass uncounted. A nil Limiter fails closed.
+func (l *Limiter) Admit(r core.Request) *Admission {
+	if l == nil {
+		a := &Admission{}
+		a.result.err = errNoLimiter
+		return a
+	}
+	a := l.newAdmission()
+	res := &a.result
+	res.begin(l)
+	if isPreflight(r) {
+		res.allowed = true
+		return a
+	}
+	l.diagnoseOnce()
+	a.ctx = r.Context()
+	err := res.addRequest(r)
+	if err == nil && res.set.setup.on.Load() {
+		l.checkSetup(r, res)
+	}
+	if err == nil {
+		err = res.decide(a.ctx, res.set.patient)
+	}
+	res.conclude(a.ctx, err)
+	if res.holdsLeases() {
+		a.renewal.start(a.ctx, res)
+	}
+	return a
+}
+
+func (l *Limiter) newAdmission() *Admission {
+	if a, ok := l.admissions.Get().(*Admission); ok {
+		return a
+	}
+	return &Admission{}
+}
+
+// report tells OnError. A panic in there ends there: nobody is left to tell.
+func (l *Limiter) report(ctx context.Context, err error) {
+	if l.onError == nil || err == nil {
+		return
+	}
+	defer func() { _ = recover() }()
+	l.onError(ctx, err)
+}
+
+// observe tells the Observer, which is not nil, what became of the result.
+func (l *Limiter) observe(ctx context.Context, res *Result) {
+	defer func() {
+		if v := recover(); v != nil {
+			l.report(ctx, fmt.Errorf("Observer: %w", panicked(v)))
+		}
+	}()
+	if err := cmp.Or(res.err, res.skipped); err != nil {
+		l.observer.Observe(ctx, Event{Rule: ruleOf(err), Outcome: res.outcome(), Err: err})
+	}
+	for i := range res.calls {
+		r := res.calls[i].rule
+		l.observer.Observe(ctx, Event{Rule: r.Name, OnLimit: r.OnLimit, Decision: res.decision(i),
+			Outcome: res.outcome(), Waited: res.waited})
+	}
+}
+
+// addReleases has the leases among ops, which all failed to be undone, released later.
+func (l *Limiter) addReleases(ops []core.Op) {
+	q := &l.releases
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	for _, op := range ops {
+		if op.Lease != "" && len(q.queued) < maxReleases {
+			q.queued = append(q.queued, queuedRelease{op, now.Add(op.Limit.Period)})
+		}
+	}
+	if len(q.queued) > 0 && !q.busy {
+		q.busy, q.pause = true, minReleasePause
+		time.AfterFunc(q.pause, l.runReleases)
+	}
+}
+
+// runReleases tries each lease once, until the store fails again.
+func (l *Limiter) runReleases() {
+	for !l.isClosed() {
+		op, ok := l.releases.next(time.Now())
+		if !ok {
+			return
+		}
+		ctx, cancel := context.WithTimeout(l.life, cleanupTimeout)
+		err := l.apply(ctx, []core.Op{op}, make([]core.Decision, 1))
+		cancel()
+		if err != nil {
+			l.releases.retry(l.runReleases)
+			return
+		}
+		l.releases.done()
+	}
+}
+
+// checkSetup examines a request and the keys that it is counted by.
+func (l *Limiter) checkSetup(r core.Request, res *Result) {
+	w := &res.set.setup
+	if w.left.Add(-1) < 0 {
+		w.on.Store(false)
+		return
+	}
+	from := originOf(r)
+	for i := range res.ops {
+		rule, key := res.calls[i].rule, res.ops[i].Key
+		if from.isUnheededBy(key) {
+			l.Warn(core.Finding{Code: CodeUnheeded, Rule: rule.Name, Text: "a proxy forwards the addresses of callers, but the rule counts by the " +
+				"address of the proxy: all callers share its limit; use keyfuncs.ForwardedIP, and name this peer in Trusted if it is a proxy"})
+		}
+		if rule.keys.record(key) {
+			l.reportSharedKey(rule, key, from)
+			if w.undecided.Add(-1) == 0 {
+				w.on.Store(false)
+			}
+		}
+	}
+}
+
+// reportSharedKey says what the keys of a rule have in common that should not be.
+func (l *Limiter) reportSharedKey(r *activeRule, key string, from origin) {
+	if r.keys.several.Load() {
+		return
+	}
+	switch {
+	case key == "" && !isGlobal(r.Key):
+		l.Warn(core.Finding{Code: CodeOneKey, Rule: r.Name, Text: "the first 1000 requests all had the empty key: the key function could not tell " +
+			"callers apart; if one count for all is meant, use keyfuncs.Global"})
+	case from.peer.IsValid() && mentions(key, from.peer):
+		l.Warn(core.Finding{Code: CodeOneKey, Rule: r.Name, Text: "the first 1000 requests all came from one address: if that is a proxy, it has to " +
+			"forward the addresses of callers, and keyfuncs.ForwardedIP has to trust it"})
+	}
+}
+
+// sleep waits for d. The error says what ended it before.
+func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-l.life.Done():
+		return ErrClosed
+	}
+}
+
+func (l *Limiter) isClosed() bool { return l.life.Err() != nil }
+
+// queueFull tells that nobody may begin to wait at p.
+func (l *Limiter) queueFull(p waitKey) bool { return l.isClosed() || l.queue.full(p) }
+
+// Warn writes f to Config.Logger, unless a finding with that code was written
+// before. It is safe for concurrent use, and on a nil Limiter.
+func (l *Limiter) Warn(f core.Finding) {
+	if l == nil || l.warner.hasSeen(f.Code) || !l.warner.markSeen(f.Code) {
+		return
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			l.report(context.Background(), fmt.Errorf("log: %w", panicked(v)))
+		}
+	}()
+	logger := l.warner.logger
+	if logger == nil {
+		logger = slog.Default()
+	}
+	attrs := []slog.Attr{slog.String("code", f.Code)}
+	if f.Rule != "" {
+		attrs = append(attrs, slog.String("rule", f.Rule))
+	}
+	logger.LogAttrs(context.Background(), slog.LevelWarn, "headgate: "+f.Text, attrs...)
+}
+
+// diagnoseOnce has the store diagnose itself, once or until it has looked at
+// everything. The goroutine ends with Close, or when the time for it is over.
+func (l *Limiter) diagnoseOnce() {
+	if l.warner.nextDiagnosis.Load() != noDiagnosis {
+		l.diagnoseIfDue()
+	}
+}
+
+func (l *Limiter) diagnoseIfDue() {
+	if !l.warner.diagnosisDue() {
+		return
+	}
+	if d, ok := l.store.(core.Diagnoser); ok {
+		go l.runDiagnosis(d)
+	}
+}
+
+func (l *Limiter) runDiagnosis(d core.Diagnoser) {
+	ctx, cancel := context.WithTimeout(l.life, diagnosisTimeout)
+	defer cancel()
+	defer func() {
+		if v := recover(); v != nil {
+			l.report(ctx, fmt.Errorf("diagnosis: %w", panicked(v)))
+		}
+	}()
+	unanswered := false
+	for _, f := range d.Diagnose(ctx) {
+		if f.Code == core.CodeUnanswered {
+			unanswered = true
+			continue
+		}
+		l.Warn(f)
+	}
+	if unanswered && l.life.Err() == nil {
+		l.warner.diagnoseLater()
+	}
 }

@@ -1,13 +1,13 @@
 package limiter
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/textform"
 	"runtime/debug"
 	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/textform"
 )
 
 // Observer is told of decisions, for metrics and logs. It is called in the
@@ -56,29 +56,3 @@ func (e *PanicError) Unwrap() error {
 }
 
 func panicked(value any) error { return &PanicError{value, debug.Stack()} }
-
-// report tells OnError. A panic in there ends there: nobody is left to tell.
-func (l *Limiter) report(ctx context.Context, err error) {
-	if l.onError == nil || err == nil {
-		return
-	}
-	defer func() { _ = recover() }()
-	l.onError(ctx, err)
-}
-
-// observe tells the Observer, which is not nil, what became of the result.
-func (l *Limiter) observe(ctx context.Context, res *Result) {
-	defer func() {
-		if v := recover(); v != nil {
-			l.report(ctx, fmt.Errorf("Observer: %w", panicked(v)))
-		}
-	}()
-	if err := cmp.Or(res.err, res.skipped); err != nil {
-		l.observer.Observe(ctx, Event{Rule: ruleOf(err), Outcome: res.outcome(), Err: err})
-	}
-	for i := range res.calls {
-		r := res.calls[i].rule
-		l.observer.Observe(ctx, Event{Rule: r.Name, OnLimit: r.OnLimit, Decision: res.decision(i),
-			Outcome: res.outcome(), Waited: res.waited})
-	}
-}

@@ -1,10 +1,10 @@
 package limiter
 
 import (
-	"context"
-	"github.com/headgate/headgate/core"
 	"sync"
 	"time"
+
+	"github.com/headgate/headgate/core"
 )
 
 const (
@@ -31,41 +31,6 @@ type releaseQueue struct {
 type queuedRelease struct {
 	op    core.Op
 	until time.Time
-}
-
-// addReleases has the leases among ops, which all failed to be undone, released later.
-func (l *Limiter) addReleases(ops []core.Op) {
-	q := &l.releases
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	now := time.Now()
-	for _, op := range ops {
-		if op.Lease != "" && len(q.queued) < maxReleases {
-			q.queued = append(q.queued, queuedRelease{op, now.Add(op.Limit.Period)})
-		}
-	}
-	if len(q.queued) > 0 && !q.busy {
-		q.busy, q.pause = true, minReleasePause
-		time.AfterFunc(q.pause, l.runReleases)
-	}
-}
-
-// runReleases tries each lease once, until the store fails again.
-func (l *Limiter) runReleases() {
-	for !l.isClosed() {
-		op, ok := l.releases.next(time.Now())
-		if !ok {
-			return
-		}
-		ctx, cancel := context.WithTimeout(l.life, cleanupTimeout)
-		err := l.apply(ctx, []core.Op{op}, make([]core.Decision, 1))
-		cancel()
-		if err != nil {
-			l.releases.retry(l.runReleases)
-			return
-		}
-		l.releases.done()
-	}
 }
 
 // next returns the oldest that is still held, or stops the timer.

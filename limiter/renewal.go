@@ -2,10 +2,14 @@ package limiter
 
 import (
 	"context"
-	"github.com/headgate/headgate/core"
+	crand "crypto/rand"
+	"encoding/hex"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
+
+	"github.com/headgate/headgate/core"
 )
 
 // renewal keeps the leases of a request from expiring for as long as it lasts,
@@ -65,19 +69,6 @@ func (r *renewal) stop() {
 	}
 }
 
-// HoldConn returns a connection that works as c, which the handler has taken
-// over, and keeps the leases of the request until it is closed. Without leases
-// it returns c itself.
-func (a *Admission) HoldConn(c net.Conn) net.Conn {
-	if !a.HoldsLeases() {
-		return c
-	}
-	a.renewal.mu.Lock()
-	defer a.renewal.mu.Unlock()
-	a.renewal.held = true
-	return &heldConn{Conn: c, admission: a}
-}
-
 // heldConn releases the leases of a request when it is closed.
 type heldConn struct {
 	net.Conn
@@ -95,11 +86,23 @@ func (c *heldConn) Close() error {
 	return err
 }
 
-func (a *Admission) releaseLater() {
-	a.renewal.mu.Lock()
-	a.renewal.stop()
-	a.renewal.mu.Unlock()
-	ctx, cancel := cleanupContext(a.ctx)
-	defer cancel()
-	a.result.releaseLater(ctx)
+// leaseSource makes lease ids: 128 bits that nobody can guess, in hex. A
+// ChaCha8 keyed by the system's randomness needs no system call for each.
+type leaseSource struct {
+	mu      sync.Mutex
+	chacha8 *rand.ChaCha8
+}
+
+func newLeaseSource() *leaseSource {
+	var seed [32]byte
+	_, _ = crand.Read(seed[:]) // never fails, as its contract says
+	return &leaseSource{chacha8: rand.NewChaCha8(seed)}
+}
+
+func (s *leaseSource) next() string {
+	var id [16]byte
+	s.mu.Lock()
+	_, _ = s.chacha8.Read(id[:]) // never fails either
+	s.mu.Unlock()
+	return hex.EncodeToString(id[:])
 }

@@ -1,12 +1,17 @@
 package limiter
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"github.com/headgate/headgate/core"
+	"fmt"
+	"math/bits"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/headgate/headgate/core"
 )
 
 // Result is what the rules of a [Limiter] decided together. Its methods are
@@ -299,4 +304,403 @@ func (res *Result) conclude(ctx context.Context, err error) {
 	if res.limiter.observer != nil {
 		res.limiter.observe(ctx, res)
 	}
+}
+
+// cleanupTimeout bounds the store calls that are made after a request, which its
+// end must not cut short.
+const cleanupTimeout = time.Second
+
+// cleanupContext is a context for what has to be done although ctx may have ended.
+func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+}
+
+// charged tells whether units were taken by op i.
+func (res *Result) charged(i int) bool {
+	return res.allowed && res.out[i].Allowed && res.ops[i].Cost > 0
+}
+
+// leased tells whether op i holds a lease.
+func (res *Result) leased(i int) bool { return res.ops[i].Lease != "" && res.charged(i) }
+
+// holdsLeases tells whether any op does.
+func (res *Result) holdsLeases() bool {
+	if res.lease == "" || res.released.Load() {
+		return false
+	}
+	for i := range res.ops {
+		if res.leased(i) {
+			return true
+		}
+	}
+	return false
+}
+
+// refundOp is the op that undoes op i.
+func (res *Result) refundOp(i int) core.Op { return res.ops[i].Refund(res.out[i]) }
+
+// Refund gives back the units that were taken, and the leases, as if they had
+// never been taken; a second call does nothing. Units that the passage of time
+// has given back already are not given back twice. After an error some may or
+// may not have been given back.
+func (res *Result) Refund(ctx context.Context) error {
+	if res == nil || !res.refunded.CompareAndSwap(false, true) {
+		return nil
+	}
+	leases := res.released.CompareAndSwap(false, true)
+	var undo []core.Op
+	for i := range res.ops {
+		if res.charged(i) && (leases || !res.leased(i)) {
+			undo = append(undo, res.refundOp(i))
+		}
+	}
+	return res.applyRefunds(ctx, undo)
+}
+
+// Release ends the leases, so that others can have them. Once it has succeeded
+// another call does nothing.
+func (res *Result) Release(ctx context.Context) error {
+	if res == nil || res.lease == "" || !res.released.CompareAndSwap(false, true) {
+		return nil
+	}
+	err := res.releaseLeases(ctx)
+	if err != nil {
+		res.released.Store(false)
+	}
+	return err
+}
+
+// releaseLater releases the leases now, or later if the store fails.
+func (res *Result) releaseLater(ctx context.Context) {
+	if !res.released.CompareAndSwap(false, true) {
+		return
+	}
+	undo := res.leaseRefunds()
+	if err := res.applyRefunds(ctx, undo); err != nil {
+		res.limiter.addReleases(undo)
+		res.limiter.report(ctx, err)
+	}
+}
+
+func (res *Result) releaseLeases(ctx context.Context) error {
+	return res.applyRefunds(ctx, res.leaseRefunds())
+}
+
+// leaseRefunds are the ops that end the leases.
+func (res *Result) leaseRefunds() (undo []core.Op) {
+	for i := range res.ops {
+		if res.leased(i) {
+			undo = append(undo, res.refundOp(i))
+		}
+	}
+	return undo
+}
+
+func (res *Result) applyRefunds(ctx context.Context, ops []core.Op) error {
+	if len(ops) == 0 {
+		return nil
+	}
+	return res.limiter.apply(ctx, ops, make([]core.Decision, len(ops)))
+}
+
+// Renew holds the leases for another Period from now, and reports whether they
+// are held. A lease that had expired is taken anew if there is room. It is true
+// for a result without leases, and false for one that was refused or released.
+func (res *Result) Renew(ctx context.Context) (held bool, err error) {
+	switch {
+	case res == nil:
+		return true, nil
+	case !res.allowed || res.released.Load():
+		return false, nil
+	}
+	var ops []core.Op
+	for i := range res.ops {
+		if res.leased(i) {
+			op := res.ops[i]
+			op.Soft, op.MaxWait = false, 0
+			ops = append(ops, op)
+		}
+	}
+	out := make([]core.Decision, len(ops)) // none for a result without leases
+	if err := res.limiter.apply(ctx, ops, out); err != nil {
+		return false, err
+	}
+	if res.released.Load() { // meanwhile: the renewal may have come second
+		return false, res.releaseLeases(ctx)
+	}
+	for i := range out {
+		if !out[i].Allowed {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// end is the end of a request that was answered with status: it gives back
+// what its rules say, and the leases unless someone holds on to them.
+func (res *Result) end(ctx context.Context, status int, holding bool) {
+	releasing := res.lease != "" && !holding && res.released.CompareAndSwap(false, true)
+	var undo []core.Op
+	for i := range res.ops {
+		switch {
+		case !res.charged(i):
+		case res.leased(i):
+			if releasing {
+				undo = append(undo, res.refundOp(i))
+			}
+		case res.refunds(ctx, i, status):
+			undo = append(undo, res.refundOp(i))
+		}
+	}
+	if len(undo) == 0 {
+		return
+	}
+	ctx, cancel := cleanupContext(ctx)
+	defer cancel()
+	if err := res.applyRefunds(ctx, undo); err != nil {
+		res.limiter.addReleases(undo)
+		res.limiter.report(ctx, err)
+	}
+}
+
+// refunds asks rule i about the status.
+func (res *Result) refunds(ctx context.Context, i, status int) (yes bool) {
+	r := res.calls[i].rule
+	if r.RefundIf == nil || res.refunded.Load() {
+		return false
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			yes = false
+			res.limiter.report(ctx, r.ruleError(panicked(v)))
+		}
+	}()
+	return r.RefundIf(status)
+}
+
+// cancelBooking turns a result whose booked slot will not be used into a refusal.
+func (res *Result) cancelBooking(ctx context.Context) {
+	tidy, cancel := cleanupContext(ctx)
+	defer cancel()
+	res.limiter.report(ctx, res.Refund(tidy))
+	res.allowed = false
+	for i := range res.out {
+		if d := &res.out[i]; d.Wait > 0 {
+			d.Allowed, d.RetryAfter, d.Wait = false, d.Wait, 0
+		}
+	}
+}
+
+func (res *Result) recycle() {
+	ops := res.ops[:cap(res.ops)]
+	for i := range ops {
+		ops[i].Key, ops[i].Lease = "", ""
+	}
+	clear(res.selected)
+	res.calls, res.ops, res.out, res.selected = res.calls[:0], res.ops[:0], res.out[:0], res.selected[:0]
+	res.limiter, res.set, res.err, res.stopped, res.skipped = nil, nil, nil, nil, nil
+	res.allowed, res.degraded, res.waited, res.aged, res.lease = false, false, 0, 0, ""
+	unset(&res.refunded)
+	unset(&res.released)
+}
+
+// fallbackDecide has the fallback decide for the rules that want it, after the store
+// has failed with err. The rules that fail open take no further part. It
+// returns an error if the request cannot go on.
+func (res *Result) fallbackDecide(ctx context.Context, err error) error {
+	f := &res.limiter.fallbacks
+	if ctx.Err() != nil || !res.set.strict || errors.Is(err, core.ErrOp) {
+		return err
+	}
+	for i := range res.calls {
+		if r := res.calls[i].rule; r.failureMode == FailClosed && r.OnLimit != Shadow {
+			return err
+		}
+	}
+	local := 0
+	for i := range res.calls {
+		if res.calls[i].rule.failureMode == FailLocal {
+			res.calls[local], res.ops[local], res.out[local] = res.calls[i], res.ops[i], res.out[i]
+			local++
+		}
+	}
+	res.calls, res.ops, res.out = res.calls[:local], res.ops[:local], res.out[:local]
+	if again := res.limiter.applyTo(ctx, f.fallback, res.ops, res.out); again != nil {
+		return errors.Join(err, again)
+	}
+	res.noteSkipped(ctx, err)
+	return nil
+}
+
+// skipRule lets the request go on without rule i, whose own functions failed with
+// err, unless the rule closes.
+func (res *Result) skipRule(ctx context.Context, i int, err error) error {
+	if res.set.rules[i].failsClosed(&res.limiter.fallbacks) {
+		return err
+	}
+	res.noteSkipped(ctx, err)
+	return nil
+}
+
+// noteSkipped notes that err kept some rules from being asked.
+func (res *Result) noteSkipped(ctx context.Context, err error) {
+	res.skipped = cmp.Or(res.skipped, err)
+	res.limiter.report(ctx, err)
+}
+
+// failsOpen tells whether the request goes on although err kept all rules from
+// deciding. The request of a client that has left does not: whoever hangs up in
+// time would be served uncounted. That of a rule's own functions was not
+// excused.
+func (res *Result) failsOpen(ctx context.Context, err error) bool {
+	if ctx.Err() != nil || ruleOf(err) != "" {
+		return false
+	}
+	for i := range res.calls {
+		if res.calls[i].rule.failsClosed(&res.limiter.fallbacks) {
+			return false
+		}
+	}
+	return true
+}
+
+// decide has the store decide, and waits if it may.
+func (res *Result) decide(ctx context.Context, patient bool) error {
+	if !patient {
+		return res.ask(ctx)
+	}
+	w := wait{start: time.Now(), maxWait: core.MaxBooking}
+	if deadline, ok := ctx.Deadline(); ok {
+		// A turn at the very deadline would come too late.
+		w.maxWait = min(w.maxWait, deadline.Sub(w.start)-time.Microsecond)
+	}
+	defer w.leave(res.limiter)
+	for {
+		if again, err := w.step(ctx, res); !again {
+			return err
+		}
+	}
+}
+
+// reachSlot marks the booked slots as reached.
+func (res *Result) reachSlot(pause time.Duration) {
+	res.aged = pause
+	for i := range res.out {
+		res.out[i].Wait = 0
+	}
+}
+
+// renewAfterWait makes sure of leases that had to last through a wait.
+func (res *Result) renewAfterWait(ctx context.Context) error {
+	if !res.holdsLeases() {
+		return nil
+	}
+	held, err := res.Renew(ctx)
+	if err != nil || held {
+		return err
+	}
+	res.cancelBooking(ctx)
+	for i := range res.ops {
+		if d := &res.out[i]; res.ops[i].Lease != "" {
+			d.Allowed, d.RetryAfter = false, res.ops[i].Limit.Period
+		}
+	}
+	return nil
+}
+
+func (res *Result) allow(ctx context.Context, l *Limiter, key string, cost int64) (core.Decision, error) {
+	res.begin(l)
+	err := res.addKey(ctx, core.Take, key, cost)
+	if err == nil && res.lease != "" {
+		return core.Decision{}, fmt.Errorf("%w: a concurrency limit needs Take, whose grant is to be released", core.ErrOp)
+	}
+	if err == nil {
+		err = res.decide(ctx, false)
+	}
+	res.conclude(ctx, err)
+	if err == nil {
+		err = res.skipped
+	}
+	var d core.Decision
+	if i := res.scarcest(); i >= 0 {
+		d = res.out[i]
+	}
+	d.Allowed, d.RetryAfter = res.allowed, res.RetryAfter()
+	return d, err
+}
+
+// scarcest returns the most exhausted rule that clients may see, or -1.
+func (res *Result) scarcest() int {
+	first := -1
+	for i := range res.calls {
+		if res.calls[i].rule.OnLimit != Shadow && (first < 0 || res.scarcer(i, first)) {
+			first = i
+		}
+	}
+	return first
+}
+
+// selectionFailed is err as an error of the first rule that closes for it, if any.
+func (res *Result) selectionFailed(err error) error {
+	for _, r := range res.set.rules {
+		if r.failsClosed(&res.limiter.fallbacks) {
+			return r.ruleError(err)
+		}
+	}
+	return err
+}
+
+var errSelection = errors.New("headgate: the selection names a rule that there is not, or one twice")
+
+// selectRules returns the rules that the selection names.
+func (res *Result) selectRules(r core.Request) (rules []*activeRule, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			rules, err = nil, fmt.Errorf("selection: %w", panicked(v))
+		}
+	}()
+	res.indices = res.set.selection(r, res.indices[:0])
+	res.selected = res.selected[:0]
+	last := -1
+	for _, i := range res.indices {
+		if i <= last || i >= len(res.set.rules) {
+			return nil, errSelection
+		}
+		res.selected, last = append(res.selected, res.set.rules[i]), i
+	}
+	return res.selected, nil
+}
+
+// scarcer tells whether rule i is over its limit and j is not, or has less left
+// of its capacity.
+func (res *Result) scarcer(i, j int) bool {
+	if res.out[i].Allowed != res.out[j].Allowed {
+		return !res.out[i].Allowed
+	}
+	hi1, lo1 := bits.Mul64(uint64(res.out[i].Remaining), uint64(res.ops[j].Limit.Capacity()))
+	hi2, lo2 := bits.Mul64(uint64(res.out[j].Remaining), uint64(res.ops[i].Limit.Capacity()))
+	return hi1 < hi2 || hi1 == hi2 && lo1 < lo2
+}
+
+// usesOwnLimits tells whether every rule that clients may see applies, under
+// the limit that it was configured with.
+func (res *Result) usesOwnLimits(shown int) bool {
+	for i := range res.calls {
+		if res.calls[i].terms != res.calls[i].rule.terms {
+			return false
+		}
+	}
+	return shown == res.set.shown
+}
+
+// appendRemaining writes the item of RateLimit. When a lease ends nobody knows.
+func (res *Result) appendRemaining(b []byte, i int) []byte {
+	d := res.decision(i)
+	b = append(b, res.calls[i].terms.remaining...)
+	b = strconv.AppendInt(b, min(d.Remaining, maxInteger), 10)
+	if res.ops[i].Limit.Leased() {
+		return b
+	}
+	b = append(b, ";t="...)
+	return strconv.AppendInt(b, wholeSeconds(d.ResetAfter), 10)
 }

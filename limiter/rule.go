@@ -3,6 +3,7 @@ package limiter
 import (
 	"errors"
 	"fmt"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/textform"
 )
@@ -95,4 +96,13 @@ func nameIsValid(s string) bool {
 		}
 	}
 	return true
+}
+
+// ruleOf is the name of the rule that err is about, or "".
+func ruleOf(err error) string {
+	var e *RuleError
+	if errors.As(err, &e) {
+		return e.Rule
+	}
+	return ""
 }

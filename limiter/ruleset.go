@@ -3,10 +3,13 @@ package limiter
 import (
 	"errors"
 	"fmt"
-	"github.com/headgate/headgate/core"
 	"maps"
+	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/core"
 )
 
 // ruleSet is a checked list of rules with what can be known beforehand.
@@ -111,3 +114,61 @@ func (r *activeRule) remember(known *map[core.Limit]*terms, t *terms) {
 	next[t.limit] = t
 	r.others.CompareAndSwap(known, &next)
 }
+
+// terms are a limit under a rule and the text that clients see of it.
+type terms struct {
+	limit     core.Limit
+	take      core.Op // of no key and no cost yet
+	capacity  string
+	policy    string // the item of RateLimit-Policy
+	remaining string // how the item of RateLimit begins
+}
+
+func newTerms(r *Rule, l core.Limit) *terms {
+	return &terms{
+		limit:     l,
+		take:      core.Op{Verb: core.Take, Soft: r.OnLimit.soft(), Rule: r.Name, Limit: l},
+		capacity:  strconv.FormatInt(l.Capacity(), 10),
+		policy:    policyItem(r.Name, l),
+		remaining: `"` + r.Name + `";r=`,
+	}
+}
+
+// maxInteger is the highest integer of a structured field (RFC 9651, 3.3.1).
+const maxInteger = 999_999_999_999_999
+
+// policyItem is the limit as draft-ietf-httpapi-ratelimit-headers writes it. A
+// window that is not in whole seconds cannot be written, so it is left out.
+func policyItem(rule string, l core.Limit) string {
+	b := make([]byte, 0, 64)
+	b = append(b, '"')
+	b = append(b, rule...)
+	b = append(b, `";q=`...)
+	b = strconv.AppendInt(b, min(l.Quota, maxInteger), 10)
+	switch {
+	case l.Leased():
+		b = append(b, `;qu="concurrent-requests"`...)
+	case l.Period%time.Second == 0:
+		b = append(b, ";w="...)
+		b = strconv.AppendInt(b, int64(l.Period/time.Second), 10)
+	}
+	return string(b)
+}
+
+// failsClosed tells whether the rule turns a request away under which nobody could
+// decide, not even the fallback. Shadow rules turn nobody away.
+func (r *activeRule) failsClosed(f *fallbacks) bool {
+	if r.OnLimit == Shadow {
+		return false
+	}
+	return r.failureMode == FailClosed || r.failureMode == FailLocal && f.last == FailClosed
+}
+
+// Selection tells which of many rules a request may be about, so that not each
+// has to be asked: it appends their places in the list of rules to into, each
+// once, in ascending order, and returns the extended slice. The other rules are
+// not about the request. It is called for every request, from many goroutines,
+// and must not keep into. After a panic, or with a place at which there is no rule,
+// the request is turned away if any of all rules would do that under its
+// OnStoreError, and passes otherwise.
+type Selection func(r core.Request, into []int) []int

@@ -1,12 +1,13 @@
 package limiter
 
 import (
-	"github.com/headgate/headgate/core"
 	"net/netip"
 	"reflect"
 	"runtime"
 	"strings"
 	"sync/atomic"
+
+	"github.com/headgate/headgate/core"
 )
 
 const (
@@ -43,29 +44,6 @@ func (w *setupCheck) begin(n int) {
 	w.on.Store(n > 0)
 }
 
-// checkSetup examines a request and the keys that it is counted by.
-func (l *Limiter) checkSetup(r core.Request, res *Result) {
-	w := &res.set.setup
-	if w.left.Add(-1) < 0 {
-		w.on.Store(false)
-		return
-	}
-	from := originOf(r)
-	for i := range res.ops {
-		rule, key := res.calls[i].rule, res.ops[i].Key
-		if from.isUnheededBy(key) {
-			l.Warn(core.Finding{Code: CodeUnheeded, Rule: rule.Name, Text: "a proxy forwards the addresses of callers, but the rule counts by the " +
-				"address of the proxy: all callers share its limit; use keyfuncs.ForwardedIP, and name this peer in Trusted if it is a proxy"})
-		}
-		if rule.keys.record(key) {
-			l.reportSharedKey(rule, key, from)
-			if w.undecided.Add(-1) == 0 {
-				w.on.Store(false)
-			}
-		}
-	}
-}
-
 // record takes note of the key, and tells that it was the last to be looked at.
 func (w *keyCheck) record(key string) bool {
 	if w.seen.Load() >= setupRequests {
@@ -80,21 +58,6 @@ func (w *keyCheck) record(key string) bool {
 		w.several.CompareAndSwap(false, *w.first.Load() != key)
 	}
 	return w.seen.Add(1) == setupRequests
-}
-
-// reportSharedKey says what the keys of a rule have in common that should not be.
-func (l *Limiter) reportSharedKey(r *activeRule, key string, from origin) {
-	if r.keys.several.Load() {
-		return
-	}
-	switch {
-	case key == "" && !isGlobal(r.Key):
-		l.Warn(core.Finding{Code: CodeOneKey, Rule: r.Name, Text: "the first 1000 requests all had the empty key: the key function could not tell " +
-			"callers apart; if one count for all is meant, use keyfuncs.Global"})
-	case from.peer.IsValid() && mentions(key, from.peer):
-		l.Warn(core.Finding{Code: CodeOneKey, Rule: r.Name, Text: "the first 1000 requests all came from one address: if that is a proxy, it has to " +
-			"forward the addresses of callers, and keyfuncs.ForwardedIP has to trust it"})
-	}
 }
 
 // global is the key function that means one key for all.

@@ -1,6 +1,12 @@
 package limiter
 
-import "strconv"
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+)
 
 // Answer is what a client gets instead of the handler's answer.
 type Answer struct {
@@ -58,15 +64,44 @@ func typed(a *Admission, contentType string, body []byte) Answer {
 	return Answer{a.Outcome().Status(), []Header{{"Content-Type", contentType}}, body}
 }
 
-// appendDetail writes the sentence that tells when to try again.
-func (a *Admission) appendDetail(b []byte) []byte {
-	seconds := a.RetryAfter()
-	if seconds == 0 {
-		return append(b, "The request asks for more than the quota can ever hold."...)
+// Redirect answers 303 See Other, with the target in Location: a path such as
+// "/busy", or an http or https URL. Everything in it is ASCII without spaces, as
+// in an HTTP message. The target must not be limited by the same limiter, else
+// clients go in circles.
+func Redirect(target string) (Template, error) {
+	if err := checkTarget(target); err != nil {
+		return nil, fmt.Errorf("Redirect: %w", err)
 	}
-	b = strconv.AppendInt(append(b, "Retry after "...), seconds, 10)
-	if seconds == 1 {
-		return append(b, " second."...)
+	return Fixed(Answer{Status: 303, Headers: []Header{{"Location", target}}}), nil
+}
+
+// MustRedirect is [Redirect] for program text. It panics where that returns an
+// error.
+func MustRedirect(target string) Template { return must(Redirect(target)) }
+
+func checkTarget(target string) error {
+	for _, c := range []byte(target) {
+		if c <= ' ' || c >= 0x7f || c == '\\' {
+			return fmt.Errorf("the target holds the byte %#x", c)
+		}
 	}
-	return append(b, " seconds."...)
+	u, err := url.Parse(target)
+	switch {
+	case err != nil:
+		return errors.New("the target is not a URL")
+	case u.Scheme == "" && strings.HasPrefix(target, "/") && !strings.HasPrefix(target, "//"):
+		return nil
+	case u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		return errors.New("the target is neither a path that begins with one slash nor an http or https URL")
+	case u.User != nil:
+		return errors.New("the target holds a user")
+	}
+	return nil
+}
+
+func must(t Template, err error) Template {
+	if err != nil {
+		panic(err)
+	}
+	return t
 }

@@ -2,31 +2,12 @@ package limiter
 
 import (
 	"context"
-	"github.com/headgate/headgate/core"
 	"time"
 )
 
 // minPause keeps a store that names no time to come back from being asked in a
 // tight loop.
 const minPause = time.Millisecond
-
-// decide has the store decide, and waits if it may.
-func (res *Result) decide(ctx context.Context, patient bool) error {
-	if !patient {
-		return res.ask(ctx)
-	}
-	w := wait{start: time.Now(), maxWait: core.MaxBooking}
-	if deadline, ok := ctx.Deadline(); ok {
-		// A turn at the very deadline would come too late.
-		w.maxWait = min(w.maxWait, deadline.Sub(w.start)-time.Microsecond)
-	}
-	defer w.leave(res.limiter)
-	for {
-		if again, err := w.step(ctx, res); !again {
-			return err
-		}
-	}
-}
 
 // wait is one request's way through the queue.
 type wait struct {
@@ -128,48 +109,3 @@ func (w *wait) leave(l *Limiter) {
 		l.queue.leave(w.key)
 	}
 }
-
-// reachSlot marks the booked slots as reached.
-func (res *Result) reachSlot(pause time.Duration) {
-	res.aged = pause
-	for i := range res.out {
-		res.out[i].Wait = 0
-	}
-}
-
-// renewAfterWait makes sure of leases that had to last through a wait.
-func (res *Result) renewAfterWait(ctx context.Context) error {
-	if !res.holdsLeases() {
-		return nil
-	}
-	held, err := res.Renew(ctx)
-	if err != nil || held {
-		return err
-	}
-	res.cancelBooking(ctx)
-	for i := range res.ops {
-		if d := &res.out[i]; res.ops[i].Lease != "" {
-			d.Allowed, d.RetryAfter = false, res.ops[i].Limit.Period
-		}
-	}
-	return nil
-}
-
-// sleep waits for d. The error says what ended it before.
-func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-l.life.Done():
-		return ErrClosed
-	}
-}
-
-func (l *Limiter) isClosed() bool { return l.life.Err() != nil }
-
-// queueFull tells that nobody may begin to wait at p.
-func (l *Limiter) queueFull(p waitKey) bool { return l.isClosed() || l.queue.full(p) }

@@ -1,9 +1,6 @@
 package limiter
 
 import (
-	"context"
-	"fmt"
-	"github.com/headgate/headgate/core"
 	"log/slog"
 	"maps"
 	"math"
@@ -83,62 +80,23 @@ func (w *warner) markSeen(code string) bool {
 	}
 }
 
-// Warn writes f to Config.Logger, unless a finding with that code was written
-// before. It is safe for concurrent use, and on a nil Limiter.
-func (l *Limiter) Warn(f core.Finding) {
-	if l == nil || l.warner.hasSeen(f.Code) || !l.warner.markSeen(f.Code) {
-		return
-	}
-	defer func() {
-		if v := recover(); v != nil {
-			l.report(context.Background(), fmt.Errorf("log: %w", panicked(v)))
-		}
-	}()
-	logger := l.warner.logger
-	if logger == nil {
-		logger = slog.Default()
-	}
-	attrs := []slog.Attr{slog.String("code", f.Code)}
-	if f.Rule != "" {
-		attrs = append(attrs, slog.String("rule", f.Rule))
-	}
-	logger.LogAttrs(context.Background(), slog.LevelWarn, "headgate: "+f.Text, attrs...)
-}
+// Codes of findings. They do not change.
+const (
+	// CodeUnheeded: a private or loopback peer sends X-Forwarded-For or
+	// Forwarded, and a rule counts by the address of that peer.
+	CodeUnheeded = "HG001"
 
-// diagnoseOnce has the store diagnose itself, once or until it has looked at
-// everything. The goroutine ends with Close, or when the time for it is over.
-func (l *Limiter) diagnoseOnce() {
-	if l.warner.nextDiagnosis.Load() != noDiagnosis {
-		l.diagnoseIfDue()
-	}
-}
+	// CodeGinTrustsAll: a key is what gin.Context.ClientIP says, and the engine
+	// trusts every proxy.
+	CodeGinTrustsAll = "HG002"
 
-func (l *Limiter) diagnoseIfDue() {
-	if !l.warner.diagnosisDue() {
-		return
-	}
-	if d, ok := l.store.(core.Diagnoser); ok {
-		go l.runDiagnosis(d)
-	}
-}
+	// CodeOneKey: all of the first requests under a rule fell on one key, which
+	// is empty or the address of the peer.
+	CodeOneKey = "HG003"
 
-func (l *Limiter) runDiagnosis(d core.Diagnoser) {
-	ctx, cancel := context.WithTimeout(l.life, diagnosisTimeout)
-	defer cancel()
-	defer func() {
-		if v := recover(); v != nil {
-			l.report(ctx, fmt.Errorf("diagnosis: %w", panicked(v)))
-		}
-	}()
-	unanswered := false
-	for _, f := range d.Diagnose(ctx) {
-		if f.Code == core.CodeUnanswered {
-			unanswered = true
-			continue
-		}
-		l.Warn(f)
-	}
-	if unanswered && l.life.Err() == nil {
-		l.warner.diagnoseLater()
-	}
-}
+	// CodeTwice: a request met the same limiter twice.
+	CodeTwice = "HG004"
+
+	// CodeTooCostly: a request cost more than its limit can ever hold.
+	CodeTooCostly = "HG005"
+)
