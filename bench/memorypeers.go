@@ -25,7 +25,7 @@ import (
 	"github.com/headgate/headgate/store/memstore"
 )
 
-// take asks for one unit of the key and tells whether it was granted.
+// take asks for one unit of the key and reports whether it was granted.
 type take func(key string) bool
 
 // memoryPeer is a limiter in memory. Open returns a function that makes one

@@ -31,7 +31,7 @@ var (
 	password = regexp.MustCompile(`^      [a-z2-7]{26}$`)
 )
 
-// start runs the program until it has answered once, and tells whether it told a
+// start runs the program until it has answered once, and reports whether it told a
 // password.
 func start(t *testing.T, c config.Config) (told bool) {
 	t.Helper()

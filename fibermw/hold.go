@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// outlives tells whether the answer goes on after the handlers have returned.
+// outlives reports whether the answer goes on after the handlers have returned.
 func outlives(c *fiber.Ctx) bool {
 	return c.Context().Response.IsBodyStream() || c.Context().Hijacked()
 }

@@ -44,7 +44,7 @@ func (g *gate) handle(c *fiber.Ctx) error {
 	return g.pass(c, a)
 }
 
-// counted tells whether the limiter has let the request pass before.
+// counted reports whether the limiter has let the request pass before.
 func (g *gate) counted(c *fiber.Ctx) bool {
 	if c.Context().UserValue(g.limiter) == nil {
 		return false

@@ -86,7 +86,7 @@ func splitPort(s string) (host, port string, ok bool) {
 	return s[:i], s[i+1:], i+1 < len(s)
 }
 
-// isPort tells whether s is the number of a port, or nothing.
+// isPort reports whether s is the number of a port, or nothing.
 func isPort(s string) bool {
 	const most = "65535"
 	for i := range len(s) {

@@ -104,7 +104,7 @@ func parseNode(s string) (address, bool) {
 	return parseHost(host)
 }
 
-// isObfuscated tells whether s is an obfuscated identifier, such as "_edge".
+// isObfuscated reports whether s is an obfuscated identifier, such as "_edge".
 func isObfuscated(s string) bool {
 	if len(s) < 2 || s[0] != '_' {
 		return false
@@ -117,7 +117,7 @@ func isObfuscated(s string) bool {
 	return true
 }
 
-// isToken tells whether s is a token of RFC 9110.
+// isToken reports whether s is a token of RFC 9110.
 func isToken(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; !isAlphanumeric(c) && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {

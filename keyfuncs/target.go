@@ -57,7 +57,7 @@ func Host(r core.Request) (key string, ok bool) {
 	return strings.ToLower(host), true
 }
 
-// isHostName tells whether s is labels of letters, digits, hyphens and
+// isHostName reports whether s is labels of letters, digits, hyphens and
 // underscores with dots between.
 func isHostName(s string) bool {
 	label := 0

@@ -20,7 +20,7 @@ type Outcome uint8
 const (
 	Pass    Outcome = iota // the handler answers
 	Refused                // over a limit: 429
-	Failed                 // nobody could decide, and the limiter fails closed: 503
+	Failed                 // the store could not decide, and the limiter fails closed: 503
 )
 
 // String returns "pass", "refused" or "failed".
@@ -67,7 +67,7 @@ type Admission struct {
 
 var errNoLimiter = errors.New("headgate: the limiter is nil")
 
-// isPreflight tells whether a browser asks for leave to ask.
+// isPreflight reports whether a browser asks for leave to ask.
 func isPreflight(r core.Request) bool {
 	return r.Method() == "OPTIONS" && len(r.Header("Origin")) > 0 &&
 		len(r.Header("Access-Control-Request-Method")) > 0
@@ -195,7 +195,7 @@ func FromContext(ctx context.Context) *Admission {
 	return a
 }
 
-// Degraded tells whether the request of ctx passes although it is over the
+// Degraded reports whether the request of ctx passes although it is over the
 // limit of a Degrade rule.
 func Degraded(ctx context.Context) bool { return FromContext(ctx).Degraded() }
 

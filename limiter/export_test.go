@@ -3,12 +3,12 @@ package limiter
 // RememberedOverrides is how many limits of the first rule's Override are kept.
 func (l *Limiter) RememberedOverrides() int { return len(*l.set.Load().rules[0].others.Load()) }
 
-// Renewing tells whether the timer that renews leases still runs.
+// Renewing reports whether the timer that renews leases still runs.
 func (a *Admission) Renewing() bool {
 	a.renewal.mu.Lock()
 	defer a.renewal.mu.Unlock()
 	return a.renewal.timer != nil
 }
 
-// CheckingSetup tells whether requests are looked at for mistakes.
+// CheckingSetup reports whether requests are looked at for mistakes.
 func (l *Limiter) CheckingSetup() bool { return l.set.Load().setup.on.Load() }

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// FailureMode says what happens to a request when nobody can decide under a rule:
+// FailureMode says what happens to a request when the store cannot decide under a rule:
 // the store failed, or a function of the rule panicked or returned what makes
 // no sense.
 type FailureMode uint8
@@ -48,7 +48,7 @@ func (f FailureMode) String() string {
 	return "unknown failure mode"
 }
 
-// fallbacks is what a limiter does when nobody can decide.
+// fallbacks is what a limiter does when the store cannot decide.
 type fallbacks struct {
 	store     core.Store // decides by its fallback if need be
 	strict    core.Store // the same without the fallback

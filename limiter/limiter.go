@@ -103,7 +103,7 @@ func (l *Limiter) Close() error {
 
 // Take counts cost units of key under every rule, whatever its Key function
 // says, and does not wait. A refusal is a result that is not Allowed. An error
-// means that nobody could decide, or not under every rule; whether the result,
+// means that the store could not decide, or not under every rule; whether the result,
 // which is never nil, is then allowed is as OnStoreError of the rules says.
 // Results that hold leases are to be released.
 func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Result, error) {
@@ -231,7 +231,7 @@ const markPrefix = "headgate-"
 // newMark returns a name that no other limiter has.
 func newMark(ids *leaseSource) string { return markPrefix + ids.next()[:16] }
 
-// Counted tells whether l has decided about the request before, so that it
+// Counted reports whether l has decided about the request before, so that it
 // passes without being counted once more. h is the header of its answer, which
 // [Admission.SetHeaders] has marked; what a client sends has no part in it. An
 // adapter that has no such header uses whatever belongs to the request alone,

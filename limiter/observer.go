@@ -33,7 +33,7 @@ type Event struct {
 	// Waited is how long the request waited for its turn.
 	Waited time.Duration
 
-	// Err tells why nobody could decide. There is no Decision then.
+	// Err tells why the store could not decide. There is no Decision then.
 	Err error
 }
 

@@ -32,7 +32,7 @@ type Result struct {
 
 	allowed  bool
 	degraded bool
-	err      error         // nobody could decide
+	err      error         // the store could not decide
 	stopped  error         // the wait ended before its time
 	skipped  error         // some rules could not be asked
 	waited   time.Duration // in all
@@ -60,8 +60,8 @@ type RuleDecision struct {
 	Decision core.Decision
 }
 
-// Allowed tells whether the units were taken, except those of Degrade and
-// Shadow rules that were over their limits. When nobody could decide it is what
+// Allowed reports whether the units were taken, except those of Degrade and
+// Shadow rules that were over their limits. When the store could not decide it is what
 // OnStoreError of the rules says.
 func (res *Result) Allowed() bool { return res != nil && res.allowed }
 
@@ -105,7 +105,7 @@ func (res *Result) decision(i int) core.Decision {
 	return d
 }
 
-// violates tells whether rule i is why the request was refused.
+// violates reports whether rule i is why the request was refused.
 func (res *Result) violates(i int) bool {
 	return !res.allowed && !res.ops[i].Soft && !res.out[i].Allowed
 }
@@ -149,7 +149,7 @@ func (res *Result) outcome() Outcome {
 	return Refused
 }
 
-// mayRefund tells whether any rule in force may give units back.
+// mayRefund reports whether any rule in force may give units back.
 func (res *Result) mayRefund() bool { return res.set != nil && res.set.refunds }
 
 // begin makes the result ready for the rules in force.
@@ -315,15 +315,15 @@ func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 }
 
-// charged tells whether units were taken by op i.
+// charged reports whether units were taken by op i.
 func (res *Result) charged(i int) bool {
 	return res.allowed && res.out[i].Allowed && res.ops[i].Cost > 0
 }
 
-// leased tells whether op i holds a lease.
+// leased reports whether op i holds a lease.
 func (res *Result) leased(i int) bool { return res.ops[i].Lease != "" && res.charged(i) }
 
-// holdsLeases tells whether any op does.
+// holdsLeases reports whether any op does.
 func (res *Result) holdsLeases() bool {
 	if res.lease == "" || res.released.Load() {
 		return false
@@ -548,7 +548,7 @@ func (res *Result) noteSkipped(ctx context.Context, err error) {
 	res.limiter.report(ctx, err)
 }
 
-// failsOpen tells whether the request goes on although err kept all rules from
+// failsOpen reports whether the request goes on although err kept all rules from
 // deciding. The request of a client that has left does not: whoever hangs up in
 // time would be served uncounted. That of a rule's own functions was not
 // excused.
@@ -671,7 +671,7 @@ func (res *Result) selectRules(r core.Request) (rules []*activeRule, err error) 
 	return res.selected, nil
 }
 
-// scarcer tells whether rule i is over its limit and j is not, or has less left
+// scarcer reports whether rule i is over its limit and j is not, or has less left
 // of its capacity.
 func (res *Result) scarcer(i, j int) bool {
 	if res.out[i].Allowed != res.out[j].Allowed {
@@ -682,7 +682,7 @@ func (res *Result) scarcer(i, j int) bool {
 	return hi1 < hi2 || hi1 == hi2 && lo1 < lo2
 }
 
-// usesOwnLimits tells whether every rule that clients may see applies, under
+// usesOwnLimits reports whether every rule that clients may see applies, under
 // the limit that it was configured with.
 func (res *Result) usesOwnLimits(shown int) bool {
 	for i := range res.calls {

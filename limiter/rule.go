@@ -30,7 +30,7 @@ type Rule struct {
 
 	OnLimit Action
 
-	// OnStoreError says what happens when nobody can decide under this rule;
+	// OnStoreError says what happens when the store cannot decide under this rule;
 	// the zero value leaves that to Config.OnStoreError. Of several rules that
 	// apply to a request, one that is FailClosed turns it away; otherwise those
 	// decide under which somebody can. Shadow rules turn nobody away.

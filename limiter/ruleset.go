@@ -155,7 +155,7 @@ func policyItem(rule string, l core.Limit) string {
 	return string(b)
 }
 
-// failsClosed tells whether the rule turns a request away under which nobody could
+// failsClosed reports whether the rule turns a request away under which nobody could
 // decide, not even the fallback. Shadow rules turn nobody away.
 func (r *activeRule) failsClosed(f *fallbacks) bool {
 	if r.OnLimit == Shadow {

@@ -93,7 +93,7 @@ func (o origin) isUnheededBy(key string) bool {
 	return o.forwarded.IsValid() && mentions(key, o.peer) && !mentions(key, o.forwarded)
 }
 
-// mentions tells whether the address, or its IPv6 network, stands in the key.
+// mentions reports whether the address, or its IPv6 network, stands in the key.
 func mentions(key string, a netip.Addr) bool {
 	if containsAddress(key, a.String(), a) {
 		return true
@@ -102,7 +102,7 @@ func mentions(key string, a netip.Addr) bool {
 	return a.Is6() && containsAddress(key, network.String(), a)
 }
 
-// containsAddress tells whether the text is in the key and not a part of another
+// containsAddress reports whether the text is in the key and not a part of another
 // address.
 func containsAddress(key, text string, a netip.Addr) bool {
 	for from := 0; ; from++ {

@@ -38,7 +38,7 @@ func tooMuch(t *testing.T) *limiter.Admission {
 	return a
 }
 
-// failed is that of a request that nobody could decide about.
+// failed is that of a request that the store could not decide about.
 func failed() *limiter.Admission { return (*limiter.Limiter)(nil).Admit(&fakeRequest{}) }
 
 func TestTemplatesSayWhatHappened(t *testing.T) {

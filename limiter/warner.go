@@ -46,7 +46,7 @@ func (w *warner) start(logger *slog.Logger) {
 	}
 }
 
-// diagnosisDue tells whether the caller is to ask the store now. It reads the clock only
+// diagnosisDue reports whether the caller is to ask the store now. It reads the clock only
 // while the store has yet to answer.
 func (w *warner) diagnosisDue() bool {
 	due := w.nextDiagnosis.Load()
@@ -65,7 +65,7 @@ func (w *warner) diagnoseLater() {
 // hasSeen tells that nothing is left to be said about the code.
 func (w *warner) hasSeen(code string) bool { return w.off || (*w.seen.Load())[code] }
 
-// markSeen tells whether this is the first finding with the code.
+// markSeen reports whether this is the first finding with the code.
 func (w *warner) markSeen(code string) bool {
 	for {
 		known := w.seen.Load()

@@ -10,7 +10,7 @@ type errorFlusher interface {
 	FlushError() error
 }
 
-// canHijack tells whether a handler can take over the connection, be it
+// canHijack reports whether a handler can take over the connection, be it
 // through [http.ResponseController], which looks underneath.
 func canHijack(w http.ResponseWriter) bool {
 	for {

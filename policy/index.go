@@ -108,7 +108,7 @@ func (x *Index) Select(r core.Request, into []int) []int {
 	return s.found[:from+len(slices.Compact(found))]
 }
 
-// meets tells whether the request is about any policy of the index.
+// meets reports whether the request is about any policy of the index.
 func (x *Index) meets(r core.Request) bool {
 	s := search{any: true}
 	x.find(&s, r)

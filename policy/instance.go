@@ -18,7 +18,7 @@ func newInstance() string {
 	return host[:min(len(host), 100)] + "-" + strings.ToLower(rand.Text()[:8])
 }
 
-// isPrintable tells whether s is printable ASCII without a space.
+// isPrintable reports whether s is printable ASCII without a space.
 func isPrintable(s string) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] > '~' {

@@ -94,7 +94,7 @@ func checkHeader(name string) error {
 	return nil
 }
 
-// isToken tells whether s is a token as RFC 9110 has it, of at most 64 bytes.
+// isToken reports whether s is a token as RFC 9110 has it, of at most 64 bytes.
 func isToken(s string) bool {
 	for i := range len(s) {
 		if !isAlphanumeric(s[i]) && strings.IndexByte("!#$%&'*-.^_`|~", s[i]) < 0 {

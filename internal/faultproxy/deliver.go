@@ -33,7 +33,7 @@ func (l *link) deliver() {
 	}
 }
 
-// wait tells whether the link is whole after d.
+// wait reports whether the link is whole after d.
 func (l *link) wait(d time.Duration) bool {
 	if d <= 0 {
 		return true

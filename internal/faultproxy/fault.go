@@ -63,5 +63,5 @@ func After(n int) Cut { return Cut(n + 1) }
 // of returns what of the message is before the cut.
 func (c Cut) of(message []byte) []byte { return message[:min(int(c)-1, len(message))] }
 
-// mute tells whether nothing passes.
+// mute reports whether nothing passes.
 func (f *Fault) mute() bool { return f.Silent || f.Blackhole }

@@ -94,7 +94,7 @@ func commandName(command []byte) string {
 	return strings.ToUpper(string(lines[2]))
 }
 
-// isScript tells whether the command runs a script.
+// isScript reports whether the command runs a script.
 func isScript(name string) bool {
 	switch name {
 	case "EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "FCALL", "FCALL_RO":
@@ -103,7 +103,7 @@ func isScript(name string) bool {
 	return false
 }
 
-// isStream tells whether the connection stops being one of commands and replies.
+// isStream reports whether the connection stops being one of commands and replies.
 func isStream(name string) bool {
 	switch name {
 	case "PSYNC", "SYNC", "SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "MONITOR":

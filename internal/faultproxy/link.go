@@ -123,7 +123,7 @@ func (l *link) requests() {
 	}
 }
 
-// request passes one command, and tells whether the link goes on.
+// request passes one command, and reports whether the link goes on.
 func (l *link) request(c call, command []byte) bool {
 	if l.mute.Load() {
 		return true

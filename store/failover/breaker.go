@@ -34,7 +34,7 @@ func (b *breaker) succeed(generation uint64) {
 	}
 }
 
-// fail counts a call that was not, and tells whether the breaker is to open.
+// fail counts a call that was not, and reports whether the breaker is to open.
 func (b *breaker) fail(generation uint64) bool {
 	return b.generation.Load() == generation && b.score.Add(1) >= b.max
 }

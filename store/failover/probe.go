@@ -29,7 +29,7 @@ func (s *Store) pause() time.Duration {
 }
 
 // backgroundStep is what has to be done from time to time while the breaker is open or
-// something waits for the primary. It tells whether there is more to do.
+// something waits for the primary. It reports whether there is more to do.
 func (s *Store) backgroundStep(ctx context.Context) (more bool) {
 	if s.State() == Open {
 		if !s.ping(ctx) {
@@ -69,7 +69,7 @@ func (s *Store) call(ctx context.Context, op core.Op) (err error) {
 	return s.primary.Apply(ctx, []core.Op{op}, make([]core.Decision, 1))
 }
 
-// blames tells whether an error of the primary is the primary's.
+// blames reports whether an error of the primary is the primary's.
 func blames(ctx context.Context, err error) bool {
 	return ctx.Err() == nil && !errors.Is(err, core.ErrOp)
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// hasRefunds tells whether a step has a Refund or a Reset.
+// hasRefunds reports whether a step has a Refund or a Reset.
 func hasRefunds(ops []core.Op) bool {
 	for i := range ops {
 		if ops[i].Verb == core.Refund || ops[i].Verb == core.Reset {
@@ -16,7 +16,7 @@ func hasRefunds(ops []core.Op) bool {
 	return false
 }
 
-// onlyRefunds tells whether a step has nothing else.
+// onlyRefunds reports whether a step has nothing else.
 func onlyRefunds(ops []core.Op) bool {
 	for i := range ops {
 		if ops[i].Verb != core.Refund && ops[i].Verb != core.Reset {

@@ -35,7 +35,7 @@ func (w *waiting) len() int {
 	return len(w.list)
 }
 
-// add tells whether there was room.
+// add reports whether there was room.
 func (w *waiting) add(e pendingOp) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

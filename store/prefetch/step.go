@@ -103,7 +103,7 @@ func (h *shard) open(op *core.Op, now int64, busy bool) *hold {
 	return held
 }
 
-// hasRoom tells whether the shard may have another key. It drops one that is no
+// hasRoom reports whether the shard may have another key. It drops one that is no
 // longer busy if it must, and looks at a few.
 func (h *shard) hasRoom(now int64) bool {
 	if len(h.holds) < h.max {

@@ -20,7 +20,7 @@ const (
 // busy together, which does no harm.
 type takeCounter struct{ slots [counterSlots]atomic.Uint64 }
 
-// add counts a Take and tells whether its key is busy. Counts that get lost
+// add counts a Take and reports whether its key is busy. Counts that get lost
 // between two that come at once do no harm either.
 func (t *takeCounter) add(hash uint64, now int64) bool {
 	slot := &t.slots[hash%counterSlots]

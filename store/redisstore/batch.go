@@ -139,7 +139,7 @@ func (s *Store) send(ctx context.Context, b *batch) error {
 	}
 }
 
-// dividing tells whether the error proves that nothing was written, and may not
+// dividing reports whether the error proves that nothing was written, and may not
 // be that of each step by itself. A slot is on its way to another node: meanwhile
 // a script may only hold keys that have all arrived, or none of which has. Or the
 // server's memory is full, and one step is of those that may not write then.

@@ -38,7 +38,7 @@ func (s *Store) run(ctx context.Context, script *lua.Script, args []any) ([]int6
 	return ints, err
 }
 
-// refusesFlags tells whether a server, as those before Redis 7 do, has not
+// refusesFlags reports whether a server, as those before Redis 7 do, has not
 // understood the first line of a script.
 func refusesFlags(err error) bool {
 	return redis.HasErrorPrefix(err, "Error compiling script")
@@ -80,7 +80,7 @@ func (s *Store) sendCommand(ctx context.Context, cmd command) error {
 	}
 }
 
-// neverRan tells whether the error proves that the script was not executed.
+// neverRan reports whether the error proves that the script was not executed.
 func neverRan(err error) bool {
 	for _, prefix := range []string{
 		"LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "NOREPLICAS", "BUSY",
@@ -94,7 +94,7 @@ func neverRan(err error) bool {
 	return errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &dial) && dial.Op == "dial"
 }
 
-// sleep waits unless the context would end before, and tells whether it did.
+// sleep waits unless the context would end before, and reports whether it did.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= d {
 		return false

@@ -20,7 +20,7 @@ func traits(client redis.UniversalClient) (sharded, heedsDeadline bool) {
 	return false, false
 }
 
-// overstays tells whether the client may read on after the deadline although it
+// overstays reports whether the client may read on after the deadline although it
 // heeds that. Before a command it looks for push messages, which RESP3 has, when
 // a connection has something to read, and gives them 50 ms whatever the deadline.
 // Over TLS what is there to read need not be a message.

@@ -45,7 +45,7 @@ func ignoresDeadlines(client redis.UniversalClient) bool {
 	return false
 }
 
-// answered tells whether a reply is the server's last word on a question: also
+// answered reports whether a reply is the server's last word on a question: also
 // that it may not be asked, or that it does not know the command, but not that
 // it is unable to answer for now.
 func answered(err error) bool {

@@ -73,7 +73,7 @@ type question struct{ *redis.StringSliceCmd }
 // NoRetry overrides the client's own retries; see redis.Cmder.
 func (question) NoRetry() bool { return true }
 
-// trial notes which commands the user may not run, and tells whether the server
+// trial notes which commands the user may not run, and reports whether the server
 // answered. It asks for the script itself by an error that is the last word on
 // evalsha.
 func (e *examination) trial(ctx context.Context, c redis.UniversalClient, prefix string) bool {

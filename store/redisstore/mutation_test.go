@@ -91,7 +91,7 @@ func TestABrokenComparisonInAnyScriptIsNoticed(t *testing.T) {
 	}
 }
 
-// noticed tells whether the mutant differs from the stock scripts in any batch or
+// noticed reports whether the mutant differs from the stock scripts in any batch or
 // from the reference in any history, fails, hangs, or leaves a key without a time to live.
 func noticed(t *testing.T, server *redistest.Server, m mutant) bool {
 	t.Helper()
@@ -115,7 +115,7 @@ func noticed(t *testing.T, server *redistest.Server, m mutant) bool {
 	return found != ""
 }
 
-// immortal tells whether a key that lost its time to live stays without.
+// immortal reports whether a key that lost its time to live stays without.
 func immortal(t *testing.T, c *redis.Client, store core.Store) bool {
 	t.Helper()
 	ctx, s := context.Background(), store.(*Store)

@@ -29,7 +29,7 @@ func (s *Store) explain(err error) error {
 	return err
 }
 
-// forbids tells whether the server, or a script on it, denies a permission.
+// forbids reports whether the server, or a script on it, denies a permission.
 // Inside of scripts Redis 7.0 has no code for that.
 func forbids(err error) bool {
 	var reply redis.Error

@@ -140,7 +140,7 @@ func (p *program) line(at int) {
 	putPlace(p.code[p.row.at+1:], p.row.steps)
 }
 
-// sameLimits tells whether the step at a byte has the limits of those in the row.
+// sameLimits reports whether the step at a byte has the limits of those in the row.
 func (p *program) sameLimits(at int) bool {
 	step, first := p.code[at:], p.code[p.row.at+opcodeLength:]
 	for i := 4; i < len(step); i += opcodeLength {

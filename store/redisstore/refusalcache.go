@@ -147,7 +147,7 @@ func (r *refusalCache) learn(q ticket, ops []core.Op, out []core.Decision, err e
 	}
 }
 
-// changes tells whether op changed its key.
+// changes reports whether op changed its key.
 func changes(op *core.Op, d *core.Decision) bool {
 	switch op.Verb {
 	case core.Take:

@@ -53,7 +53,7 @@ func newPair(t *testing.T, addr string) *pair {
 	return p
 }
 
-// apply gives ops to both, wants the same decisions, and tells whether Redis was
+// apply gives ops to both, wants the same decisions, and reports whether Redis was
 // asked.
 func (p *pair) apply(ops ...core.Op) (out []core.Decision, asked bool) {
 	p.t.Helper()

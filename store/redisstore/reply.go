@@ -44,7 +44,7 @@ func decode(steps []*step, ints []int64) error {
 	return nil
 }
 
-// step reads the decisions on the operations of a step, and tells whether any
+// step reads the decisions on the operations of a step, and reports whether any
 // met an unreadable key.
 func (a *answers) step(ops []core.Op, out []core.Decision) (unreadable, err error) {
 	for i := range ops {
@@ -59,7 +59,7 @@ func (a *answers) step(ops []core.Op, out []core.Decision) (unreadable, err erro
 	return unreadable, nil
 }
 
-// decision reads one, and tells whether there was one.
+// decision reads one, and reports whether there was one.
 func (a *answers) decision(d *core.Decision) (known bool, err error) {
 	if len(a.rest) > 0 && a.rest[0] < 0 {
 		a.rest = a.rest[1:]

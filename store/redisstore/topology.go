@@ -33,7 +33,7 @@ func (s *Store) learn(ctx context.Context, err error) {
 	}
 }
 
-// doubtsTopology tells whether the error may come from a node that is dead, cut
+// doubtsTopology reports whether the error may come from a node that is dead, cut
 // off, or no longer responsible.
 func doubtsTopology(err error) bool {
 	for _, prefix := range []string{"CLUSTERDOWN", "READONLY", "MASTERDOWN", "LOADING"} {

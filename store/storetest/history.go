@@ -143,7 +143,7 @@ func (h *history) retire() (live []subject) {
 	return live
 }
 
-// lapsed tells whether a store may have forgotten the key because it has become
+// lapsed reports whether a store may have forgotten the key because it has become
 // as good as new by itself.
 func (h *history) lapsed(s subject) bool {
 	reset, used := h.resets[s]

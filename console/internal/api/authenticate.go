@@ -79,7 +79,7 @@ func sessionCookie(r *http.Request, name string) string {
 	return cookie.Value
 }
 
-// presents tells whether the request says who asks, rightly or not.
+// presents reports whether the request says who asks, rightly or not.
 func presents(r *http.Request, cookie string) bool {
 	return len(r.Header.Values("Authorization")) > 0 || sessionCookie(r, cookie) != ""
 }

@@ -52,7 +52,7 @@ func untag(s string) (int64, bool) {
 	return n, err == nil && n > 0 && s == tag(n)
 }
 
-// unchanged tells whether the client has what the tag is of.
+// unchanged reports whether the client has what the tag is of.
 func unchanged(r *http.Request, tag string) bool {
 	for _, line := range r.Header.Values("If-None-Match") {
 		for have := range strings.SplitSeq(line, ",") {

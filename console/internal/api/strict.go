@@ -38,7 +38,7 @@ func decodeStrictly(b []byte, into any) error {
 	return nil
 }
 
-// halfCharacter tells whether a text of JSON escapes one half of a UTF-16 pair
+// halfCharacter reports whether a text of JSON escapes one half of a UTF-16 pair
 // without the other, which encoding/json would replace.
 func halfCharacter(b []byte) bool {
 	for i := 0; i+1 < len(b); i++ {

@@ -79,7 +79,7 @@ func (t Try) Succeeded(ctx context.Context) error {
 	return err
 }
 
-// WorthNoting tells whether a refused attempt is to be written down: so many in
+// WorthNoting reports whether a refused attempt is to be written down: so many in
 // an hour that a flood of them cannot fill the database.
 func (a *Attempts) WorthNoting(ctx context.Context) bool {
 	g, err := a.notes.Take(ctx, "", 1)

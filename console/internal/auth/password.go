@@ -85,7 +85,7 @@ func (p *Passwords) Hash(ctx context.Context, password string) (string, error) {
 	return encodeHash(p.cost, salt, sum), nil
 }
 
-// Matches tells whether a password is the one whose hash was stored. With the
+// Matches reports whether a password is the one whose hash was stored. With the
 // hash "", for a user who does not exist, it is false and takes as long.
 func (p *Passwords) Matches(ctx context.Context, stored, password string) (bool, error) {
 	known := stored != ""

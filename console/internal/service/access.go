@@ -42,7 +42,7 @@ func (a Access) Role(app string) Role {
 	return a.roles[app]
 }
 
-// CanSee tells whether the actor sees policies that list these applications: one
+// CanSee reports whether the actor sees policies that list these applications: one
 // of which it has a role in is enough.
 func (a Access) CanSee(apps []string) bool {
 	if a.seesAll() {
@@ -51,7 +51,7 @@ func (a Access) CanSee(apps []string) bool {
 	return slices.ContainsFunc(apps, func(app string) bool { return a.Role(app) != NoRole })
 }
 
-// CanEdit tells whether the actor may write policies that list these
+// CanEdit reports whether the actor may write policies that list these
 // applications, at least one: it has to own all of them.
 func (a Access) CanEdit(apps []string) bool {
 	if a.ReadOnly || len(apps) == 0 {
@@ -60,7 +60,7 @@ func (a Access) CanEdit(apps []string) bool {
 	return !slices.ContainsFunc(apps, func(app string) bool { return a.Role(app) != Owner })
 }
 
-// CanManage tells whether the actor may manage users and applications, change the
+// CanManage reports whether the actor may manage users and applications, change the
 // settings and read the audit log.
 func (a Access) CanManage() bool { return a.Administrator && !a.Token }
 

@@ -51,7 +51,7 @@ func keyText(p policy.Policy, key string) string {
 	}{key})
 }
 
-// holdsSecret tells whether a recipe counts by what may let somebody in.
+// holdsSecret reports whether a recipe counts by what may let somebody in.
 func holdsSecret(recipe string) bool {
 	for part := range strings.SplitSeq(recipe, "+") {
 		kind, _, _ := strings.Cut(part, ":")

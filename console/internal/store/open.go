@@ -81,7 +81,7 @@ func (d *DB) Close() error {
 	return errors.Join(d.read.Close(), d.write.Close())
 }
 
-// Ping tells whether the database answers.
+// Ping reports whether the database answers.
 func (d *DB) Ping(ctx context.Context) error {
 	return d.View(ctx, func(t *Tx) error {
 		_, err := t.Counter(CounterPolicies)

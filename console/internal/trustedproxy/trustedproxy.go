@@ -79,7 +79,7 @@ func (f *Proxies) User(r *http.Request) (name string, told bool) {
 	return lines[0], true
 }
 
-// trusts tells whether the peer is one of the proxies.
+// trusts reports whether the peer is one of the proxies.
 func (f *Proxies) trusts(r *http.Request) bool {
 	if f == nil {
 		return false

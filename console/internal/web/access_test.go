@@ -69,7 +69,7 @@ func (a *answer) legible(page string) {
 	})
 }
 
-// named tells whether an element that takes input says what for.
+// named reports whether an element that takes input says what for.
 func named(n *html.Node, labels map[string]bool) bool {
 	switch n.Data {
 	case "input", "select", "textarea":

@@ -97,7 +97,7 @@ func TestLabelsOfTokensStayTexts(t *testing.T) {
 	}
 }
 
-// shows tells whether a page has an element or a field of exactly this text.
+// shows reports whether a page has an element or a field of exactly this text.
 func (a *answer) shows(text string) (found bool) {
 	a.each(func(n *html.Node) {
 		leaf := n.Data == "p" || n.Data == "textarea" || n.Data == "dd"

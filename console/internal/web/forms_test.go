@@ -55,7 +55,7 @@ func TestTheFormOfEveryPolicySavesItUnchanged(t *testing.T) {
 	}
 }
 
-// draws tells whether the page has the drawing of a limit.
+// draws reports whether the page has the drawing of a limit.
 func (a *answer) draws(limit string) (found bool) {
 	a.each(func(n *html.Node) { found = found || n.Data == "img" && attr(n, "src") == drawingPath(limit) })
 	return found
