@@ -24,6 +24,13 @@ var forms = map[string]*regexp.Regexp{
 
 var styles = [4]limiter.HeaderStyle{limiter.XRateLimit, limiter.XRateLimitDelta, limiter.Draft8, limiter.XRateLimit | limiter.Draft8}
 
+// possible reports whether a store may decide d under the limit. A decision that
+// allows has a RetryAfter here as well.
+func possible(d core.Decision, limit core.Limit) bool {
+	return d.Remaining >= 0 && d.Remaining <= limit.Quota && d.RetryAfter > 0 &&
+		d.ResetAfter >= 0 && d.ResetAfter <= 2*core.MaxPeriod && d.At >= 0 && d.At < 1<<53
+}
+
 // FuzzHeaders has a store decide anything that it may, and tries to find an
 // answer with a header that is not of its form, or one that sends a client back
 // too early.
@@ -33,12 +40,12 @@ func FuzzHeaders(f *testing.F) {
 	f.Add(int64(1<<50), int64(time.Millisecond), int64(1<<50), int64(core.Never), int64(2*core.MaxPeriod), int64(1), false, uint8(7))
 	f.Fuzz(func(t *testing.T, quota, period, remaining, retry, reset, at int64, allowed bool, style uint8) {
 		limit := core.Limit{Quota: quota, Period: time.Duration(period).Truncate(time.Microsecond), Algorithm: core.FixedWindow}
-		if limit.Validate() != nil || remaining < 0 || remaining > quota || retry <= 0 || reset < 0 || reset > int64(2*core.MaxPeriod) || at < 0 || at >= 1<<53 {
+		d := core.Decision{Allowed: allowed, Remaining: remaining, RetryAfter: time.Duration(retry), ResetAfter: time.Duration(reset), At: at}
+		if limit.Validate() != nil || !possible(d, limit) {
 			return
 		}
-		d := core.Decision{Allowed: allowed, Remaining: remaining, ResetAfter: time.Duration(reset), At: at}
-		if !allowed {
-			d.RetryAfter = time.Duration(retry)
+		if allowed {
+			d.RetryAfter = 0
 		}
 		l := configured(t, limiter.Config{
 			Store: storeFunc(func(_ context.Context, ops []core.Op, out []core.Decision) error {

@@ -30,22 +30,25 @@ func (h *hit) read(tr *trace, answer *http.Response, m *mode) {
 	defer tr.mu.Unlock()
 	h.decided, h.err, h.release = tr.decided, tr.err, tr.release
 	h.admitted = !tr.entered.IsZero()
-	status, header := answer.StatusCode, answer.Header
-	limited := header.Get("X-RateLimit-Limit") != ""
-	after, _ := strconv.Atoi(header.Get("Retry-After"))
+	if !h.fits(answer, m) {
+		h.wrong = fmt.Sprintf("rule %s, decided %t (%v), admitted %t: status %d, Retry-After %q",
+			h.rule, h.decided, h.err, h.admitted, answer.StatusCode, answer.Header.Get("Retry-After"))
+	}
+}
+
+// fits reports whether the answer is the one that the mode calls for.
+func (h *hit) fits(answer *http.Response, m *mode) bool {
+	status, limited := answer.StatusCode, answer.Header.Get("X-RateLimit-Limit") != ""
+	after, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
 	switch {
 	case h.decided || m.over != nil:
-		if h.admitted && status == 200 && limited || !h.admitted && h.rule == "shared" && status == 429 && limited && after > 0 {
-			return
-		}
+		refused := h.rule == "shared" && status == 429 && after > 0
+		return limited && (h.admitted && status == 200 || !h.admitted && refused)
 	case m.failure == limiter.FailOpen:
-		if h.admitted && status == 200 && !limited {
-			return
-		}
-	case !h.admitted && status == 503 && after > 0:
-		return
+		return h.admitted && status == 200 && !limited
+	default:
+		return !h.admitted && status == 503 && after > 0
 	}
-	h.wrong = fmt.Sprintf("rule %s, decided %t (%v), admitted %t: status %d, Retry-After %d", h.rule, h.decided, h.err, h.admitted, status, after)
 }
 
 // acknowledged tells that Redis has charged the request.

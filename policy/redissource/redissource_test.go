@@ -100,7 +100,7 @@ func within(t testing.TB, limit time.Duration, what string, done func() bool) {
 	}
 }
 
-func TestAVersionIsOnlyReplacedByWhoKnowsIt(t *testing.T) {
+func TestASourceThatNothingWasPublishedToIsMissing(t *testing.T) {
 	s := open(t, dial(t, redistest.Addr(t)))
 	if v, err := s.Version(t.Context()); v != "" || err != nil {
 		t.Errorf("%q, %v", v, err)
@@ -108,6 +108,10 @@ func TestAVersionIsOnlyReplacedByWhoKnowsIt(t *testing.T) {
 	if _, err := s.Load(t.Context(), ""); !errors.Is(err, policy.ErrMissing) {
 		t.Errorf("%v", err)
 	}
+}
+
+func TestAVersionIsOnlyReplacedByWhoKnowsIt(t *testing.T) {
+	s := open(t, dial(t, redistest.Addr(t)))
 	a, b := one(t, "a", "1/1m"), one(t, "b", "1/1m")
 	v1 := publish(t, s, a, "")
 	v2 := publish(t, s, b, v1)
@@ -340,15 +344,30 @@ func TestInstancesTellWhatTheyRun(t *testing.T) {
 			t.Errorf("%s expires in %s", key, ttl)
 		}
 	}
+}
+
+func TestAnInstanceThatReportedTooLongAgoIsForgotten(t *testing.T) {
+	client := dial(t, redistest.Addr(t))
+	prefix := redistest.Prefix(t)
+	s, err := redissource.New(client, redissource.Options{Prefix: prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := func(id string) {
+		t.Helper()
+		if err := s.Report(t.Context(), policy.Instance{ID: id, App: "shop", Version: "1.x"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report("i1")
+	report("i2")
 	// One that reported 21 seconds ago is gone, and is forgotten with the next report.
 	now := client.Time(t.Context()).Val()
 	client.ZAdd(t.Context(), prefix+"{policies}:reported", redis.Z{Score: float64(now.Add(-21 * time.Second).UnixMilli()), Member: "i2"})
 	if list, err := s.Instances(t.Context()); err != nil || len(list) != 1 || list[0].ID != "i1" {
 		t.Errorf("%+v, %v", list, err)
 	}
-	if err := s.Report(t.Context(), policy.Instance{ID: "i1", App: "shop", Version: v}); err != nil {
-		t.Fatal(err)
-	}
+	report("i1")
 	if got := client.HKeys(t.Context(), prefix+"{policies}:instances").Val(); len(got) != 1 || got[0] != "i1" {
 		t.Errorf("%v", got)
 	}
