@@ -128,11 +128,20 @@ func (p *Proxy) bind() error {
 	return nil
 }
 
+// listenAgain tries for a while to get the port back: a process that the test has
+// just started holds copies of all open sockets until it runs its program.
 func (p *Proxy) listenAgain() (net.Listener, error) {
 	if p.Addr == "" {
 		return freeport.Listen()
 	}
-	return net.Listen("tcp", p.Addr)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(30 * time.Second); ; <-tick.C {
+		ln, err := net.Listen("tcp", p.Addr)
+		if err == nil || time.Now().After(end) {
+			return ln, err
+		}
+	}
 }
 
 // accept serves clients until the listener is paused.

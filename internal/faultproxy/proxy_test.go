@@ -530,3 +530,25 @@ func TestARawProxyPassesWhatItCannotRead(t *testing.T) {
 		t.Errorf("counts %+v, want %+v", got, want)
 	}
 }
+
+// A process that is being started may hold the port for a moment.
+func TestAPortThatIsHeldForAMomentIsTakenBack(t *testing.T) {
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	p := New(t, server.Addr().String())
+	p.Set(Fault{Refuse: true})
+	other, err := net.Listen("tcp", p.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer time.AfterFunc(20*time.Millisecond, func() { other.Close() }).Stop()
+	p.Set(Fault{})
+	c, err := net.Dial("tcp", p.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+}
