@@ -55,6 +55,7 @@ type lane struct {
 	handler http.Handler
 
 	calls atomic.Int64 // of the store in Redis, from their beginning
+	eased atomic.Bool  // most requests are left out
 
 	mu   sync.Mutex
 	hits []hit
@@ -154,13 +155,18 @@ func (l *lane) load(ctx context.Context) {
 func (l *lane) work(ctx context.Context, next func(i int) (rule, key string)) {
 	tick := time.NewTicker(pace)
 	defer tick.Stop()
-	for i := 0; ; i++ {
+	sent := 0
+	for n := 0; ; n++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		h := l.hit(next(i))
+		if n%10 != 0 && l.eased.Load() {
+			continue
+		}
+		h := l.hit(next(sent))
+		sent++
 		l.mu.Lock()
 		l.hits = append(l.hits, h)
 		l.mu.Unlock()

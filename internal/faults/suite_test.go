@@ -5,6 +5,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/headgate/headgate/internal/test"
@@ -26,7 +28,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	redis.SetLogger(quiet{})
 	if *tableFile == "" && !given("test.parallel") {
-		flag.Set("test.parallel", "4") // faults wait more than they compute
+		flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) // faults wait more than they compute
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if *tableFile != "" {
