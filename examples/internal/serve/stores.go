@@ -1,8 +1,10 @@
 package serve
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -78,6 +80,9 @@ func openMemory(time.Duration) (core.Store, func(), error) {
 }
 
 func openMiniredis(timeout time.Duration) (core.Store, func(), error) {
+	if strconv.IntSize < 64 {
+		return nil, nil, errors.New("miniredis answers with 32 bits on this machine, which are too few for microseconds")
+	}
 	m, err := miniredis.Run()
 	if err != nil {
 		return nil, nil, err

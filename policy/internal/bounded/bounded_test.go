@@ -1,0 +1,95 @@
+package bounded_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/policy/internal/bounded"
+	"github.com/redis/go-redis/v9"
+)
+
+// timeout bounds the calls of the tests.
+const timeout = time.Second
+
+// call makes a call and wants it to end with the error after exactly the time.
+func call(t *testing.T, c *bounded.Caller, f func(context.Context) error, wantErr error, wantTook time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	begin := time.Now()
+	err := c.Do(ctx, f)
+	if took := time.Since(begin); !errors.Is(err, wantErr) || took != wantTook {
+		t.Errorf("%v after %s, want %v after %s", err, took, wantErr, wantTook)
+	}
+}
+
+// takes is a call that ends after d, whatever its context says.
+func takes(d time.Duration, err error) func(context.Context) error {
+	return func(context.Context) error {
+		time.Sleep(d)
+		return err
+	}
+}
+
+var errDown = errors.New("down")
+
+// ignoring is a client that ignores deadlines. It is made outside of bubbles, as
+// it has goroutines until it is closed.
+func ignoring(t *testing.T) redis.UniversalClient {
+	client := redis.NewClient(&redis.Options{})
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+func TestACallEndsInTimeThoughTheClientIgnoresDeadlines(t *testing.T) {
+	client := ignoring(t)
+	synctest.Test(t, func(t *testing.T) {
+		c := bounded.NewCaller(client)
+		call(t, c, takes(timeout/2, nil), nil, timeout/2)
+		call(t, c, takes(timeout/2, errDown), errDown, timeout/2)
+		call(t, c, takes(time.Hour, nil), context.DeadlineExceeded, timeout)
+		time.Sleep(time.Hour)
+	})
+}
+
+// Four calls that are late may go on. A fifth waits for one of them to end.
+func TestFewCallsThatAreLateGoOn(t *testing.T) {
+	client := ignoring(t)
+	synctest.Test(t, func(t *testing.T) {
+		c := bounded.NewCaller(client)
+		for range 4 {
+			call(t, c, takes(10*timeout, nil), context.DeadlineExceeded, timeout)
+		}
+		begun := false
+		late := func(context.Context) error { begun = true; return nil }
+		call(t, c, late, context.DeadlineExceeded, timeout)
+		if begun {
+			t.Error("a fifth call was made")
+		}
+		time.Sleep(4*timeout + timeout/2) // until half a second before the first call ends
+		call(t, c, late, nil, timeout/2)
+		time.Sleep(time.Hour)
+	})
+}
+
+// A client that heeds deadlines is asked without a goroutine, and its answer is
+// waited for.
+func TestAClientThatHeedsDeadlinesEndsItsCallsItself(t *testing.T) {
+	for name, client := range map[string]redis.UniversalClient{
+		"server":  redis.NewClient(&redis.Options{ContextTimeoutEnabled: true}),
+		"cluster": redis.NewClusterClient(&redis.ClusterOptions{ContextTimeoutEnabled: true}),
+		"ring":    redis.NewRing(&redis.RingOptions{ContextTimeoutEnabled: true}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer client.Close()
+			synctest.Test(t, func(t *testing.T) {
+				c := bounded.NewCaller(client)
+				call(t, c, takes(time.Hour, nil), nil, time.Hour)
+				call(t, c, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, context.DeadlineExceeded, timeout)
+			})
+		})
+	}
+}
