@@ -98,29 +98,35 @@ func TestEveryFrameworkAdmitsTheQuotaOnEveryStore(t *testing.T) {
 				if store == "miniredis" && strconv.IntSize < 64 {
 					test.Skip(t, "miniredis needs 64 bits")
 				}
-				url := launch(t, "-framework", name, "-store", store, "-rule", "5/1h sliding-log", "-key", "header:X-Key")
-				subject := redistest.Prefix(t)
-				for i := range 8 {
-					req, _ := http.NewRequest("GET", url+"/", nil)
-					req.Header.Set("X-Key", subject)
-					resp, err := http.DefaultClient.Do(req)
-					if err != nil {
-						t.Fatal(err)
-					}
-					body, _ := io.ReadAll(resp.Body)
-					resp.Body.Close()
-					if i < 5 && (resp.StatusCode != 200 || string(body) != "ok") || i >= 5 && resp.StatusCode != 429 {
-						t.Errorf("request %d: %d %s", i, resp.StatusCode, body)
-					}
-					if want := strconv.Itoa(max(0, 4-i)); resp.Header.Get("X-RateLimit-Remaining") != want {
-						t.Errorf("request %d: %v", i, resp.Header)
-					}
-				}
-				if status, header, body := get(t, url+"/healthz"); status != 200 || body != "ok" || header.Get("RateLimit") != "" {
-					t.Errorf("healthz: %d %s %v", status, body, header)
-				}
+				admitsFive(t, launch(t, "-framework", name, "-store", store, "-rule", "5/1h sliding-log", "-key", "header:X-Key"))
 			})
 		}
+	}
+}
+
+// admitsFive sends eight requests with a key of their own, and one that no rule is
+// about.
+func admitsFive(t *testing.T, url string) {
+	t.Helper()
+	subject := redistest.Prefix(t)
+	for i := range 8 {
+		req, _ := http.NewRequest("GET", url+"/", nil)
+		req.Header.Set("X-Key", subject)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if i < 5 && (resp.StatusCode != 200 || string(body) != "ok") || i >= 5 && resp.StatusCode != 429 {
+			t.Errorf("request %d: %d %s", i, resp.StatusCode, body)
+		}
+		if want := strconv.Itoa(max(0, 4-i)); resp.Header.Get("X-RateLimit-Remaining") != want {
+			t.Errorf("request %d: %v", i, resp.Header)
+		}
+	}
+	if status, header, body := get(t, url+"/healthz"); status != 200 || body != "ok" || header.Get("RateLimit") != "" {
+		t.Errorf("healthz: %d %s %v", status, body, header)
 	}
 }
 
