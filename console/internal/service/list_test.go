@@ -2,6 +2,7 @@ package service
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -155,7 +156,7 @@ func TestPagesHoldEveryPolicyOnce(t *testing.T) {
 		if len(seen) != 25 {
 			t.Errorf("%d policies were on the pages, want 25", len(seen))
 		}
-		for _, q := range []Query{{Page: -5}, {Page: 1 << 60}, {PerPage: -1}, {PerPage: 1 << 60}} {
+		for _, q := range []Query{{Page: -5}, {Page: math.MaxInt}, {PerPage: -1}, {PerPage: math.MaxInt}} {
 			if _, err := w.Policies(t.Context(), w.admin, q); err != nil {
 				t.Errorf("%+v: %v", q, err)
 			}
