@@ -28,6 +28,20 @@ var algorithms = [algorithmCount]algorithm{
 	Concurrency:   concurrency{},
 }
 
+// traits are the answers of the algorithms that depend on no limit, so that to ask
+// for one takes no call.
+var traits = func() (all [algorithmCount]trait) {
+	for i, a := range algorithms {
+		all[i] = trait{a.letter(), a.leased(), a.books(), a.prefetchable()}
+	}
+	return all
+}()
+
+type trait struct {
+	letter                      string
+	leased, books, prefetchable bool
+}
+
 // known reports whether the algorithm is registered.
 func (a Algorithm) known() bool { return a < algorithmCount }
 
@@ -44,7 +58,7 @@ func (a Algorithm) String() string {
 // counts that are kept under it would be lost.
 func (a Algorithm) Letter() string {
 	if a.known() {
-		return algorithms[a].letter()
+		return traits[a].letter
 	}
 	return ""
 }

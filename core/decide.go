@@ -72,12 +72,11 @@ func verdict(ops []Op, states []*State, out []Decision, i int, now int64) Decisi
 	if n > most {
 		return Decision{RetryAfter: Never}
 	}
-	a := algorithms[op.Limit.Algorithm]
-	wait := a.delay(states[i], &op.Limit, now, n, op.Lease)
+	wait := algorithms[op.Limit.Algorithm].delay(states[i], &op.Limit, now, n, op.Lease)
 	switch d := micros(wait); {
 	case wait == 0:
 		return Decision{Allowed: true}
-	case d <= op.MaxWait && a.books():
+	case d <= op.MaxWait && op.Limit.Books():
 		return Decision{Allowed: true, Wait: d}
 	default:
 		return Decision{RetryAfter: d}

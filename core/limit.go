@@ -130,16 +130,16 @@ func (l Limit) ScriptArgs() (period, quota, extra int64) {
 
 // Leased reports whether units are held by leases: a Take and its Refund need
 // Op.Lease, a lease may end at any time, and to release one twice does no harm.
-func (l Limit) Leased() bool { return l.Algorithm.known() && algorithms[l.Algorithm].leased() }
+func (l Limit) Leased() bool { return l.Algorithm.known() && traits[l.Algorithm].leased }
 
 // Books reports whether a Take may book units that come back within its MaxWait.
-func (l Limit) Books() bool { return l.Algorithm.known() && algorithms[l.Algorithm].books() }
+func (l Limit) Books() bool { return l.Algorithm.known() && traits[l.Algorithm].books }
 
 // Prefetchable reports whether units may be taken ahead of their use: whether
 // the limit's worst case holds if units are used at any time before they are
 // due to come back; see [Limit.StillUsed].
 func (l Limit) Prefetchable() bool {
-	return l.Algorithm.known() && algorithms[l.Algorithm].prefetchable()
+	return l.Algorithm.known() && traits[l.Algorithm].prefetchable
 }
 
 // StillUsed is how many units of a key are in use for certain, span

@@ -37,7 +37,7 @@ func (v Verb) String() string {
 // Op is one operation on one key. Its zero value takes nothing from the empty
 // key under no limit, which every store refuses as an error.
 //
-// What a store counts is identified by Rule, Key and Limit.Algorithm, never by
+// A count is identified by Rule, Key and Limit.Algorithm (see [Op.ID]), never by
 // the numbers of the limit: a changed limit goes on from what was used.
 type Op struct {
 	Verb Verb
@@ -146,7 +146,7 @@ type Decision struct {
 	Wait time.Duration
 
 	// RetryAfter is 0 if the op is allowed. Otherwise it is how long until the
-	// same op would be allowed without a wait if nobody else came, or [Never].
+	// same op would be allowed without a wait if no other came, or [Never].
 	RetryAfter time.Duration
 
 	// ResetAfter is how long until the key is fresh, and 0 if and only if it is.

@@ -1,10 +1,10 @@
 package core
 
-// Steady is the arithmetic of a GCRA limit under which a unit comes back every
-// so many whole microseconds, as under nearly all limits in use. It comes down
-// to one division, and none for a key that is asked for more often than a unit
-// comes back. It decides as [Decide] does and leaves to Decide what it cannot:
-// booked units, and a clock that has stepped back.
+// Steady is the arithmetic of a GCRA limit whose Period/Quota is a whole number of
+// microseconds, as it is of nearly all limits in use. It takes one division, and
+// none for a key that is asked for more often than a unit comes back. It decides as
+// [Decide] does, and leaves to Decide booked units and a clock that has stepped
+// back.
 //
 // used and mark are State.Used and State.Mark. The zero value stands for every
 // other limit.
@@ -28,7 +28,7 @@ func (g Steady) Take(used, mark, now, n int64, d *Decision) (newUsed, newMark in
 	if used == 0 {
 		mark = now
 	}
-	d.Allowed, d.Origin, d.Wait, d.RetryAfter, d.At = false, 0, 0, 0, now
+	*d = Decision{At: now}
 	switch missing := used + n - g.Most; {
 	case n > g.Most:
 		d.RetryAfter = Never

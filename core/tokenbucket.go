@@ -78,9 +78,8 @@ func (tokenBucket) take(s *State, _ *Limit, now, n int64, _ string) {
 	s.Used += n
 }
 
-// refund gives back no token that a refill has given back already. What is
-// known of that are two lower bounds of the tokens still missing because of
-// the Take: each refill since gave back at most Quota of them, and before the
+// refund gives back no token that a refill has given back already. It knows
+// two lower bounds of the tokens still missing because of the Take: each refill since gave back at most Quota of them, and before the
 // last refill that the Take needed more than the refills to come but one bring.
 func (tokenBucket) refund(s *State, l *Limit, _ int64, op *Op) {
 	if s.Used == 0 {

@@ -8,7 +8,7 @@ import (
 
 // entry is what is kept of one key. It fills a cache line, so that a decision
 // waits for memory once, and has no pointers, so that the garbage collector has
-// nothing to look at, however many keys there are. What does not fit is in an ext.
+// nothing to look at, however many keys there are. The rest is in an ext.
 type entry struct {
 	hash  uint32
 	class classID
@@ -66,8 +66,8 @@ func (h *shard) classOf(i int) *limitClassKey {
 	return &(*h.classes.list.Load())[id].limitClassKey
 }
 
-// load copies the state of slot i into st. A log or leases are lent: whoever
-// changes them has to save.
+// load copies the state of slot i into st. A log or leases are lent: a caller
+// that changes them has to save.
 func (h *shard) load(i int, st *core.State) {
 	c := &h.slots[i]
 	st.Limit = h.classOf(i).limit

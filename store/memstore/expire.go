@@ -1,19 +1,16 @@
 package memstore
 
-import (
-	"github.com/headgate/headgate/core"
-)
+import "github.com/headgate/headgate/core"
 
 // How much is looked at, and how often. A sweep goes round the slots of a
-// shard, a few at a time, and forgets those that are fresh. It also
-// learns when the next of them will be, so that nothing is looked at in vain
-// before that.
+// shard, a few at a time, and forgets those that are fresh. It also learns when the
+// next of them will be, so that none is looked at before that.
 const (
 	sweepInsert  = 8   // slots for each key that is inserted
 	sweepTidy    = 64  // slots of another shard, each time it is tidied
 	sweepRoom    = 128 // slots looked at to make room in a full store
 	tidyEvery    = 256 // single steps of a shard from one tidying to the next
-	tidyInstants = 32  // of so many microseconds one is for pinned keys to tidy in
+	tidyInstants = 32  // one of so many microseconds is for pinned keys to tidy in
 	tidyShards   = 16  // shards that are asked whether they need it
 	roomShards   = 64
 )

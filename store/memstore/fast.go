@@ -8,43 +8,40 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// decideFast carries out steps of quick Takes, unless there is more to one than
-// to count: a key is new, its limit has changed, or core has to decide. done
-// reports whether it did. Otherwise it has changed nothing, out is not to be
-// read, and looked reports whether the key of a single op was looked up in vain.
+// take carries out a quick Take under the steady limit of class v, unless there
+// is more to it than to count: the key is new, its limit has changed, or core has
+// to decide. done reports whether it did. Otherwise it has changed nothing, d is
+// not to be read, and looked reports whether the key was looked up at now.
 //
-// Nearly all decisions are made here. now was read before a lock is taken, so
-// that it is held for a short time, and counts unless another step has gone by a
-// later instant.
-func (s *Store) decideFast(ops []core.Op, out []core.Decision, now int64) (done, looked bool) {
-	switch n := len(ops); {
-	case n > len(out):
-		return false, false
-	case n == 1:
-		return s.take(&ops[0], &out[0], now)
-	case n > 1 && n <= maxFastTakes:
-		return s.takeAll(ops, out, now), false
+// Nearly all decisions are made here. The clock is read before the lock is taken,
+// so that it is held for a short time; its instant counts unless another step has
+// gone by a later one.
+func (s *Store) take(v *limitClass, op *core.Op, d *core.Decision) (now int64, looked, done bool) {
+	if r := v.pinned.Load(); r != nil && r.key == op.Key {
+		now = s.clock()
+		if r.take(v, op, now, d) {
+			s.tidySometimes(now)
+			return now, true, true
+		}
+		hash, h := s.shardFor(op.Key, v)
+		looked, done = h.take(hash, v, op, now, d)
+		return now, looked, done
 	}
-	return false, false
+	hash, h := s.shardFor(op.Key, v)
+	r := h.pinned.Load()
+	now = s.clock()
+	if r != nil && r.is(hash, v, op.Key) && r.take(v, op, now, d) {
+		s.tidySometimes(now)
+		return now, true, true
+	}
+	looked, done = h.take(hash, v, op, now, d)
+	return now, looked, done
 }
 
-// take is decideFast for one op.
-func (s *Store) take(op *core.Op, d *core.Decision, now int64) (done, looked bool) {
-	v := s.classes.lookup(op).Load()
-	if v == nil || v.steady.Every == 0 || !quick(op) || !v.matches(op) {
-		return false, false
-	}
-	if r := v.pinned.Load(); r != nil && r.key == op.Key && r.take(v, op, now, d) {
-		s.tidySometimes(now)
-		return true, true
-	}
-	keyHash := s.keyHash(op.Key)
-	hash, h := v.hash(keyHash), &s.shards[s.shardOf(keyHash)]
-	if r := h.pinned.Load(); r != nil && r.is(hash, v, op.Key) && r.take(v, op, now, d) {
-		s.tidySometimes(now)
-		return true, true
-	}
-	return h.take(hash, v, op, now, d)
+// shardFor returns the hash of a key of class v, and the shard that it is in.
+func (s *Store) shardFor(key string, v *limitClass) (hash uint64, h *shard) {
+	keyHash := s.keyHash(key)
+	return v.hash(keyHash), &s.shards[s.shardOf(keyHash)]
 }
 
 // tidySometimes is for Takes without the lock. Their instants choose those that
@@ -56,7 +53,7 @@ func (s *Store) tidySometimes(now int64) {
 }
 
 // take is the part of Store.take that needs the lock.
-func (h *shard) take(hash uint64, v *limitClass, op *core.Op, now int64, d *core.Decision) (done, looked bool) {
+func (h *shard) take(hash uint64, v *limitClass, op *core.Op, now int64, d *core.Decision) (looked, done bool) {
 	h.mu.Lock()
 	if r := h.pinned.Load(); r != nil && r.hash == uint32(hash>>32) {
 		h.unpin()
@@ -68,7 +65,7 @@ func (h *shard) take(hash uint64, v *limitClass, op *core.Op, now int64, d *core
 	i := h.seek(h.home(uint32(hash>>32)), uint32(hash>>32), op.Key)
 	if i < 0 || !h.commit(i, v, now, op.Cost, d) {
 		h.mu.Unlock()
-		return false, true
+		return true, false
 	}
 	h.latest = now
 	h.steps++
@@ -242,12 +239,18 @@ type fastTake struct {
 // absent stands for the slot of a key that the store does not hold.
 const absent = -1
 
-// takeAll is decideFast for several ops.
-func (s *Store) takeAll(ops []core.Op, out []core.Decision, now int64) (done bool) {
+// takeAll is take for a step of several ops, on keys of their own. If it has not
+// carried them out it has changed nothing, out is not to be read, and read reports
+// whether it has read the clock at now.
+func (s *Store) takeAll(ops []core.Op, out []core.Decision) (now int64, read, done bool) {
+	if len(ops) > min(maxFastTakes, len(out)) {
+		return 0, false, false
+	}
 	var c fastTakes
 	if !c.locate(s, ops) {
-		return false
+		return 0, false, false
 	}
+	now = s.clock()
 	for _, i := range c.shards[:c.locks] {
 		s.shards[i].lock()
 	}
@@ -261,7 +264,7 @@ func (s *Store) takeAll(ops []core.Op, out []core.Decision, now int64) (done boo
 	if due {
 		s.tidy(now)
 	}
-	return done
+	return now, true, done
 }
 
 // locate finds where the keys of all ops are. It reports whether each is a

@@ -530,10 +530,14 @@ func TestWhatIsMoreThanToCountIsLeftToTheGeneralStep(t *testing.T) {
 	} {
 		s, clock := known(t)
 		got := make([]core.Decision, len(row.ops))
-		done := s.takeAll(row.ops, got, clock.read())
+		reads := clock.reads.Load()
+		_, read, done := s.takeAll(row.ops, got)
 		if done != row.done {
 			t.Errorf("%s: done %v, want %v", name, done, row.done)
 			continue
+		}
+		if n := clock.reads.Load() - reads; n > 1 || (n == 1) != read {
+			t.Errorf("%s: %d readings of the clock", name, n)
 		}
 		general, _ := known(t)
 		want := make([]core.Decision, len(row.ops))
@@ -581,7 +585,7 @@ func TestANewKeyOfARefusedStepMayBeCountedElsewhere(t *testing.T) {
 	} {
 		s, _ := known(t)
 		row.spoil(s)
-		if done := s.takeAll(step, make([]core.Decision, 2), s.clock()); done != row.done {
+		if _, _, done := s.takeAll(step, make([]core.Decision, 2)); done != row.done {
 			t.Errorf("%s: done %v, want %v", name, done, row.done)
 		}
 	}
@@ -638,7 +642,7 @@ func TestStepsOfTakesInAnyOrderNeitherBlockNorOvercharge(t *testing.T) {
 		for range 500 {
 			r.Shuffle(len(mine), func(a, b int) { mine[a], mine[b] = mine[b], mine[a] })
 			out := make([]core.Decision, len(mine))
-			if s.takeAll(mine, out, s.clock()) {
+			if _, _, done := s.takeAll(mine, out); done {
 				quick.Add(1)
 			}
 			if !slices.ContainsFunc(out, func(d core.Decision) bool { return !d.Allowed }) {
@@ -668,7 +672,7 @@ func TestAKeyThatWasBookedIsLeftToTheGeneralStepUntilItIsSettled(t *testing.T) {
 	clock.move(time.Hour + time.Second)
 	do(t, s, ruled("a", "key", "9/1h"))
 	step := []core.Op{ruled("a", "key", "9/1h"), ruled("c", "key", "1/1h")}
-	if done := s.takeAll(step, make([]core.Decision, 2), s.clock()); done {
+	if _, _, done := s.takeAll(step, make([]core.Decision, 2)); done {
 		t.Error("units that were booked are counted as others")
 	}
 }
@@ -683,7 +687,7 @@ func TestAKeyThatASweepFoundIdleIsInUseAgain(t *testing.T) {
 	h := &s.shards[p.shard]
 	slot := &h.slots[h.find(&p, &step[0])]
 	slot.class |= idle
-	if done := s.takeAll(step, make([]core.Decision, 2), s.clock()); !done || slot.class != p.class {
+	if _, _, done := s.takeAll(step, make([]core.Decision, 2)); !done || slot.class != p.class {
 		t.Errorf("done %v, and the kind is %x, want %x", done, slot.class, p.class)
 	}
 }

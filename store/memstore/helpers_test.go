@@ -141,3 +141,12 @@ var each = []core.Limit{
 	limit("37/1h token-bucket"),
 	limit("37 concurrent ttl=1h"),
 }
+
+// locate finds the op's location, or what is wrong with its limit.
+func (s *Store) locate(op *core.Op) (location, error) {
+	v, err := s.classes.of(op)
+	if err != nil {
+		return location{}, err
+	}
+	return s.locationOf(v, op), nil
+}

@@ -158,18 +158,14 @@ func (v *limitClass) hash(keyHash uint64) uint64 { return keyHash + v.salt }
 // several rules about one key takes one lock.
 func (s *Store) shardOf(keyHash uint64) uint32 { return uint32(keyHash & s.mask) }
 
-// locate finds the op's location, or what is wrong with its limit.
-func (s *Store) locate(op *core.Op) (location, error) {
-	v, err := s.classes.of(op)
-	if err != nil {
-		return location{}, err
-	}
+// locationOf is the location of an op of class v.
+func (s *Store) locationOf(v *limitClass, op *core.Op) location {
 	keyHash := s.keyHash(op.Key)
 	hash, shard := v.hash(keyHash), s.shardOf(keyHash)
 	if op.Limit.Algorithm != core.GCRA {
 		shard = s.shardOf(hash)
 	}
-	return location{shard, uint32(hash >> 32), v.id}, nil
+	return location{shard, uint32(hash >> 32), v.id}
 }
 
 // find returns the slot of the op's key, or -1.

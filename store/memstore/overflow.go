@@ -57,7 +57,7 @@ func (t *step) enter(h *shard, b int, ops []core.Op, i int) error {
 }
 
 // useOverflow returns the ops as the overflow buckets are to see them. A Reset would
-// free whoever else is counted there, so it only looks. Lease ids are the
+// free the other keys that are counted there, so it only looks. Lease ids are the
 // key's own business, so they are told apart by key.
 func (t *step) useOverflow(ops []core.Op) []core.Op {
 	t.changed = t.changed[:0]

@@ -8,17 +8,21 @@ import (
 )
 
 // decideKnown is decideStep for a single op on a key that the store holds: it
-// needs no room for the state. It reports whether the store holds the key.
-func (s *Store) decideKnown(ops []core.Op, out []core.Decision, now int64) (known bool, err error) {
-	p, err := s.locate(&ops[0])
-	if err != nil {
-		return false, err
+// needs no room for the state. v is the op's class, or nil if that is to be found.
+// It reports whether the store holds the key, and when it has looked.
+func (s *Store) decideKnown(v *limitClass, ops []core.Op, out []core.Decision) (now int64, known bool, err error) {
+	if v == nil {
+		if v, err = s.classes.of(&ops[0]); err != nil {
+			return 0, false, err
+		}
 	}
+	p := s.locationOf(v, &ops[0])
+	now = s.clock()
 	known, due := s.shards[p.shard].decide(&p, ops, out, now)
 	if due {
 		s.tidy(now)
 	}
-	return known, nil
+	return now, known, nil
 }
 
 // decide is the part of decideKnown that needs the lock.
@@ -91,13 +95,13 @@ func (t *step) locate(s *Store, ops []core.Op) error {
 	t.shares = slices.Grow(t.shares[:0], n)[:n]
 	var errs []error
 	for i := range ops {
-		p, err := s.locate(&ops[i])
+		v, err := s.classes.of(&ops[i])
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		t.locations[i] = p
-		t.locked = append(t.locked, p.shard)
+		t.locations[i] = s.locationOf(v, &ops[i])
+		t.locked = append(t.locked, t.locations[i].shard)
 	}
 	slices.Sort(t.locked)
 	t.locked = slices.Compact(t.locked)

@@ -1,8 +1,8 @@
 // Package memstore keeps the counts of a single process in its memory.
 //
 // Keys are compared as they are, never by a hash alone, and are copied when they
-// are first kept, so that a caller may reuse its memory. Those of up to 39 bytes
-// lie where their counts are. There is no goroutine and nothing to close: the
+// are first kept, so that a caller may reuse its memory. Keys of up to 39
+// bytes lie where their counts are. There is no goroutine and nothing to close: the
 // decisions themselves look, a few keys at a time, for those that are fresh, forget
 // them and give their memory back. A store that is not asked any more keeps what it
 // holds.
@@ -170,19 +170,43 @@ func monotonic() func() int64 {
 // [core.ErrOp], for operations that make no sense or limits that are not
 // valid, or [ErrFull]; nothing was charged then.
 func (s *Store) Apply(_ context.Context, ops []core.Op, out []core.Decision) error {
-	now := s.clock()
-	done, looked := s.decideFast(ops, out, now)
+	if len(ops) != 1 || len(out) == 0 {
+		return s.applySeveral(ops, out)
+	}
+	op := &ops[0]
+	v := s.classes.lookup(op).Load()
+	if v == nil || !v.matches(op) {
+		v = nil
+	} else if v.steady.Every != 0 && quick(op) {
+		now, looked, done := s.take(v, op, &out[0])
+		if done {
+			return nil
+		}
+		if looked {
+			return s.decideStep(ops, out, now)
+		}
+	}
+	if err := core.CheckOps(ops, out); err != nil {
+		return err
+	}
+	now, known, err := s.decideKnown(v, ops, out)
+	if known || err != nil {
+		return err
+	}
+	return s.decideStep(ops, out, now)
+}
+
+// applySeveral is Apply for any ops but a single one.
+func (s *Store) applySeveral(ops []core.Op, out []core.Decision) error {
+	now, read, done := s.takeAll(ops, out)
 	if done {
 		return nil
 	}
 	if err := core.CheckOps(ops, out); err != nil {
 		return err
 	}
-	if len(ops) == 1 && !looked {
-		known, err := s.decideKnown(ops, out, now)
-		if known || err != nil {
-			return err
-		}
+	if !read {
+		now = s.clock()
 	}
 	return s.decideStep(ops, out, now)
 }

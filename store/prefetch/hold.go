@@ -21,6 +21,7 @@ type hold struct {
 	// last is the store's decision when units were last taken, if any were.
 	known bool
 	last  core.Decision
+	used  int64 // units in use then
 }
 
 // left is how many units are held at the instant now. The units held are the
@@ -28,7 +29,7 @@ type hold struct {
 // come back last.
 func (h *hold) left(now int64) int64 {
 	if h.units > 0 {
-		h.units = min(h.units, h.limit.StillUsed(h.limit.Capacity()-h.last.Remaining, h.fresh-now))
+		h.units = min(h.units, h.limit.StillUsed(h.used, h.fresh-now))
 	}
 	return h.units
 }
@@ -40,11 +41,11 @@ func (h *hold) take(op *core.Op, now int64, d *core.Decision) bool {
 	}
 	h.units -= op.Cost
 	since := now - h.filled
-	*d = h.last
-	d.Allowed, d.Wait, d.RetryAfter = true, 0, 0
-	d.Remaining += h.units
-	d.ResetAfter -= time.Duration(since) * time.Microsecond
-	d.At += since
+	d.Allowed, d.Origin = true, h.last.Origin
+	d.Wait, d.RetryAfter = 0, 0
+	d.Remaining = h.last.Remaining + h.units
+	d.ResetAfter = h.last.ResetAfter - time.Duration(since)*time.Microsecond
+	d.At = h.last.At + since
 	return true
 }
 
@@ -72,6 +73,6 @@ func (h *hold) ahead(now, ceiling int64) int64 {
 // by a call that began at the instant sent.
 func (h *hold) refill(n, sent int64, d *core.Decision) {
 	h.known, h.last = true, *d
-	h.units, h.filled = n, sent
+	h.used, h.units, h.filled = h.limit.Capacity()-d.Remaining, n, sent
 	h.fresh = sent + d.ResetAfter.Microseconds()
 }
