@@ -1,0 +1,5 @@
+module headgate.invalid/rehearsal
+
+go 1.25.0
+
+require golang.org/x/mod v0.29.0
