@@ -110,7 +110,7 @@ func (s *scene) demote() {
 	s.untilAgreed(s.watched.Replica)
 	s.hold(500 * time.Millisecond)
 	host, port, _ := net.SplitHostPort(s.watched.Replica.Addr)
-	if err := s.admin.SlaveOf(context.Background(), host, port).Err(); err != nil {
+	if err := s.admin.ReplicaOf(context.Background(), host, port).Err(); err != nil {
 		s.t.Error(err)
 	}
 }
