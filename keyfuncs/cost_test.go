@@ -28,7 +28,7 @@ var costs = []struct {
 	{"ForwardedIP/X-Real-Ip", MustForwardedIP(Proxies{Trusted: Private(), Header: "X-Real-Ip"}), from("10.0.0.1:80", "X-Real-Ip", "203.0.113.7"), 0},
 	{"ForwardedIP/900 kB", MustForwardedIP(Proxies{Trusted: Private()}), from("10.0.0.1:80", "X-Forwarded-For", strings.Repeat("10.0.0.1, ", 90_000)+"203.0.113.7"), 0},
 	{"Header", Header("X-Tenant"), with("X-Tenant", "acme"), 0},
-	{"Header/900 kB", Header("X-Tenant"), with("X-Tenant", strings.Repeat("a", 900_000)), 2},
+	{"Header/900 kB", Header("X-Tenant"), with("X-Tenant", strings.Repeat("a", 900_000)), 1},
 	{"Cookie", Cookie("sid"), with("Cookie", "a=b; sid=0123456789abcdef0123456789abcdef"), 1},
 	{"APIKey", APIKey("X-Api-Key"), with("X-Api-Key", "sk_live_0123456789abcdef0123456789abcdef"), 1},
 	{"BearerToken/500 B", BearerToken, with("Authorization", "Bearer "+strings.Repeat("a", 500)), 1},

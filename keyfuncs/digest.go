@@ -46,9 +46,13 @@ func digest(s, prefix string) string {
 		sum := sha256.Sum256(piece[:copy(piece[:], s)])
 		return encode(sum[:], prefix)
 	}
-	h := sha256.New()
-	feed(h, s, make([]byte, len(piece)))
-	return encode(h.Sum(nil), prefix)
+	h := sha256.New() // neither it nor piece leaves the stack, as it would through feed
+	for s != "" {
+		n := copy(piece[:], s)
+		h.Write(piece[:n])
+		s = s[n:]
+	}
+	return encode(h.Sum(piece[:0]), prefix)
 }
 
 // feed writes s to a hash, which never fails, by way of piece.
