@@ -2,10 +2,12 @@ package limiter
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"github.com/headgate/headgate/core"
 	"log/slog"
+	"reflect"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/store/memstore"
 )
 
 // What the zero values of Config mean.
@@ -14,10 +16,14 @@ const (
 	DefaultMaxWaitersPerKey = 100
 )
 
-// Config is what a [Limiter] is made of. Only Store must be set; without rules
-// everything passes.
+// Config is what a [Limiter] is made of. Its zero value is a limiter without
+// rules, under which everything passes.
 type Config struct {
+	// Store keeps the counts. nil means a [memstore.Store] with its default
+	// options, so counts of this process alone, which end with it. A nil pointer
+	// in here is a mistake.
 	Store core.Store
+
 	Rules []Rule
 
 	// Headers names the headers of every answer; 0 means XRateLimit | Draft8.
@@ -52,12 +58,23 @@ type Config struct {
 	MaxWaitersPerKey int
 }
 
+// useStore replaces a nil Store by one in memory. It returns an error, and a
+// Store that can be asked what it is, for a nil pointer.
+func (c *Config) useStore() error {
+	v := reflect.ValueOf(c.Store)
+	if v.IsValid() && (v.Kind() != reflect.Pointer || !v.IsNil()) {
+		return nil
+	}
+	c.Store = memstore.MustNew(memstore.Options{})
+	if !v.IsValid() {
+		return nil
+	}
+	return fmt.Errorf("Store is a nil %s; leave it out for a store in memory", v.Type())
+}
+
 // faults lists everything that is wrong outside of the rules.
 func (c *Config) faults(f *fallbacks) []error {
 	var errs []error
-	if c.Store == nil {
-		errs = append(errs, errors.New("Store is nil"))
-	}
 	if err := c.Headers.check(); err != nil {
 		errs = append(errs, err)
 	}

@@ -40,9 +40,11 @@ type Limiter struct {
 // New returns a limiter, or an error that joins everything that is wrong with
 // c; each mistake in a rule is a [*RuleError].
 func New(c Config) (*Limiter, error) {
+	badStore := c.useStore()
 	failing := newFallbacks(&c)
-	set, err := newRuleSet(c.Rules, &failing)
-	if err := errors.Join(append(c.faults(&failing), err)...); err != nil {
+	set, badRules := newRuleSet(c.Rules, &failing)
+	errs := append([]error{badStore}, c.faults(&failing)...)
+	if err := errors.Join(append(errs, badRules)...); err != nil {
 		return nil, err
 	}
 	l := &Limiter{
@@ -259,7 +261,8 @@ func (l *Limiter) WarnTwice() {
 
 // Admit decides about a request; it waits if rules say so. Whoever calls it
 // calls Done on the result exactly once, when the request has been answered.
-// CORS preflights pass uncounted. A nil Limiter fails closed.
+// CORS preflights pass uncounted. A nil Limiter fails closed, and so does one of
+// which [Limiter.CheckRequests] returns an error.
 func (l *Limiter) Admit(r core.Request) *Admission {
 	if l == nil {
 		a := &Admission{}
@@ -275,7 +278,12 @@ func (l *Limiter) Admit(r core.Request) *Admission {
 	}
 	l.diagnoseOnce()
 	a.ctx = r.Context()
-	err := res.addRequest(r)
+	err := res.set.noKey
+	if err == nil {
+		err = res.addRequest(r)
+	} else {
+		l.warnNoKey(err)
+	}
 	if err == nil && res.set.setup.on.Load() {
 		l.checkSetup(r, res)
 	}
@@ -287,6 +295,22 @@ func (l *Limiter) Admit(r core.Request) *Admission {
 		a.renewal.start(a.ctx, res)
 	}
 	return a
+}
+
+// CheckRequests returns why l cannot decide about requests, or nil: l is nil, or
+// a rule in force has no Key function. An adapter asks when it is set up and
+// writes the error to the log.
+func (l *Limiter) CheckRequests() error {
+	if l == nil {
+		return errNoLimiter
+	}
+	return l.set.Load().noKey
+}
+
+// warnNoKey says, once, that requests are turned away for want of a key.
+func (l *Limiter) warnNoKey(err error) {
+	l.Warn(core.Finding{Code: CodeNoKey, Rule: ruleOf(err), Text: "a rule has no Key function, so the limiter cannot decide about requests: " +
+		"each is answered with a 503; keyfuncs.RemoteIP counts by the address of the client"})
 }
 
 func (l *Limiter) newAdmission() *Admission {

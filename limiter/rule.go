@@ -16,12 +16,13 @@ type Rule struct {
 	// Name identifies the rule in headers, bodies, events and in what the
 	// store keeps: counts outlive a change of everything but the name and the
 	// algorithm. It has at most 64 bytes: a letter a to z, then letters, digits
-	// and "_", ".", "-".
+	// and "_", ".", "-". "" means [DefaultName], for a limiter's only rule.
 	Name string
 
 	Limit core.Limit
 
-	// Key tells whom the request is counted against. It must not be nil.
+	// Key returns whom the request is counted against. It may be nil in a limiter
+	// that is only given keys, as [Limiter.Take] is; see [Limiter.CheckRequests].
 	Key core.KeyFunc
 
 	// Cost tells how many units the request takes; nil means 1. A request that
@@ -60,6 +61,9 @@ func (e *RuleError) Error() string {
 // Unwrap returns Err.
 func (e *RuleError) Unwrap() error { return e.Err }
 
+// DefaultName is the name of a limiter's only rule if Rule.Name is "".
+const DefaultName = "default"
+
 // maxName is the most bytes of a rule's name.
 const maxName = 64
 
@@ -68,9 +72,6 @@ func (r *Rule) faults(f *fallbacks) []error {
 	var errs []error
 	if !nameIsValid(r.Name) {
 		errs = append(errs, fmt.Errorf("the name is not 1 to %d of a-z, 0-9, _, . and -, a letter first", maxName))
-	}
-	if r.Key == nil {
-		errs = append(errs, errors.New("the Key function is nil"))
 	}
 	if err := r.Limit.Validate(); err != nil {
 		errs = append(errs, err)

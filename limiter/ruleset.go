@@ -22,6 +22,7 @@ type ruleSet struct {
 	shown   int        // how many rules clients may see
 	policy  string     // the RateLimit-Policy of all of them under their own limits
 	setup   setupCheck
+	noKey   error // what Limiter.CheckRequests returns
 
 	selection Selection // nil asks every rule
 }
@@ -42,6 +43,9 @@ type activeRule struct {
 // maxOthers bounds the remembered limits of one rule's Override.
 const maxOthers = 64
 
+// errNoKey is why a rule cannot decide about requests.
+var errNoKey = errors.New("the Key function is nil, so no request can be counted")
+
 // newRuleSet checks and compiles rules. Its error joins a [*RuleError] for
 // every mistake.
 func newRuleSet(rules []Rule, f *fallbacks) (*ruleSet, error) {
@@ -49,7 +53,11 @@ func newRuleSet(rules []Rule, f *fallbacks) (*ruleSet, error) {
 	set := &ruleSet{rules: make([]*activeRule, len(rules))}
 	first := map[string]int{}
 	var policy []string
+	var noKey []error
 	for i, r := range rules {
+		if r.Name == "" && len(rules) == 1 {
+			r.Name = DefaultName
+		}
 		for _, err := range r.faults(f) {
 			errs = append(errs, &RuleError{r.Name, i, err})
 		}
@@ -62,10 +70,14 @@ func newRuleSet(rules []Rule, f *fallbacks) (*ruleSet, error) {
 		set.rules[i] = &activeRule{Rule: r, index: i, terms: t}
 		set.patient = set.patient || r.OnLimit.MaxWait() > 0
 		set.refunds = set.refunds || r.RefundIf != nil
+		if r.Key == nil {
+			noKey = append(noKey, &RuleError{r.Name, i, errNoKey})
+		}
 		if r.OnLimit != Shadow {
 			policy = append(policy, t.policy)
 		}
 	}
+	set.noKey = errors.Join(noKey...)
 	set.shown, set.policy = len(policy), strings.Join(policy, ", ")
 	f.resolve(set)
 	return set, errors.Join(errs...)

@@ -3,11 +3,11 @@ package limiter
 import (
 	"net/netip"
 	"reflect"
-	"runtime"
 	"strings"
 	"sync/atomic"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfuncs"
 )
 
 const (
@@ -60,14 +60,11 @@ func (w *keyCheck) record(key string) bool {
 	return w.seen.Add(1) == setupRequests
 }
 
-// global is the key function that means one key for all.
-const global = "github.com/headgate/headgate/keyfuncs.Global"
+// global is where the code of keyfuncs.Global begins.
+var global = reflect.ValueOf(keyfuncs.Global).Pointer()
 
-// isGlobal knows the function by its name, as keyfuncs imports this package.
-func isGlobal(k core.KeyFunc) bool {
-	f := runtime.FuncForPC(reflect.ValueOf(k).Pointer())
-	return f != nil && f.Name() == global
-}
+// isGlobal reports whether k is keyfuncs.Global: one key for all is meant.
+func isGlobal(k core.KeyFunc) bool { return reflect.ValueOf(k).Pointer() == global }
 
 // origin is where a request comes from.
 type origin struct {
@@ -75,16 +72,40 @@ type origin struct {
 	forwarded netip.Addr // the peer of the peer, as that one says
 }
 
+// These read whole addresses as the key functions of rules read networks: that of
+// the peer, and the last that a header holds, which the peer has appended.
+var (
+	wholePeer          = keyfuncs.MustRemoteIPPrefix(128)
+	wholeForwardedFor  = lastIn("X-Forwarded-For")
+	wholeForwarded7239 = lastIn("Forwarded")
+)
+
+func lastIn(header string) core.KeyFunc {
+	return keyfuncs.MustForwardedIP(keyfuncs.Proxies{Hops: 1, Header: header, IPv6Prefix: 128})
+}
+
 func originOf(r core.Request) origin {
-	from := origin{peer: address(r.RemoteAddr())}
+	from := origin{peer: addressBy(wholePeer, r)}
 	if !from.peer.IsPrivate() && !from.peer.IsLoopback() && !from.peer.IsLinkLocalUnicast() {
 		return from
 	}
-	from.forwarded = address(lastEntry(r.Header("X-Forwarded-For")))
-	if !from.forwarded.IsValid() {
-		from.forwarded = address(forPart(lastEntry(r.Header("Forwarded"))))
+	for _, last := range []core.KeyFunc{wholeForwardedFor, wholeForwarded7239} {
+		// Without an address in the header, the key is the peer's.
+		if a := addressBy(last, r); a != from.peer {
+			from.forwarded = a
+			break
+		}
 	}
 	return from
+}
+
+// addressBy is the address that the key of r is, such as "192.0.2.1" or
+// "2001:db8::1/128".
+func addressBy(k core.KeyFunc, r core.Request) netip.Addr {
+	key, _ := k(r)
+	text, _, _ := strings.Cut(key, "/")
+	a, _ := netip.ParseAddr(text) // the zero Addr for a peer without one
+	return a
 }
 
 // isUnheededBy tells that the key is about the peer although the peer forwards
@@ -126,33 +147,4 @@ func inAddress(c byte, a netip.Addr) bool {
 		return false
 	}
 	return 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F' || c == ':'
-}
-
-// lastEntry is the last entry of a list that came in several lines.
-func lastEntry(lines []string) string {
-	if len(lines) == 0 {
-		return ""
-	}
-	line := lines[len(lines)-1]
-	return strings.TrimSpace(line[strings.LastIndexByte(line, ',')+1:])
-}
-
-// forPart is the address in an entry of Forwarded (RFC 7239).
-func forPart(entry string) string {
-	for part := range strings.SplitSeq(entry, ";") {
-		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
-		if strings.EqualFold(name, "for") {
-			return strings.Trim(value, `"`)
-		}
-	}
-	return ""
-}
-
-// address reads an address with or without a port. What is none is not valid.
-func address(text string) netip.Addr {
-	if p, err := netip.ParseAddrPort(text); err == nil {
-		return p.Addr().Unmap().WithZone("")
-	}
-	a, _ := netip.ParseAddr(strings.Trim(text, "[]"))
-	return a.Unmap().WithZone("")
 }

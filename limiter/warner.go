@@ -99,4 +99,8 @@ const (
 
 	// CodeTooCostly: a request cost more than its limit can ever hold.
 	CodeTooCostly = "HG005"
+
+	// CodeNoKey: a request met a rule without a Key function, so that every
+	// request is answered with a 503.
+	CodeNoKey = "HG009"
 )

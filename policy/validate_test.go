@@ -113,7 +113,11 @@ func TestNamesAreValidExactlyIfRulesMayHaveThem(t *testing.T) {
 		name := rapid.OneOf(rapid.StringMatching(`[a-zA-Z0-9_.-]{0,66}`), rapid.String()).Draw(t, "name")
 		p := policy.Policy{Name: name, Apps: []string{"shop"}, Limit: core.Limit{Quota: 1, Period: time.Second}, Key: "ip"}
 		rule := limiter.Rule{Name: name, Limit: p.Limit, Key: func(core.Request) (string, bool) { return "", true }}
-		_, err := limiter.New(limiter.Config{Store: nothing{}, Rules: []limiter.Rule{rule}})
+		second := rule // without which the first may leave its name out
+		if second.Name = "a"; name == "a" {
+			second.Name = "b"
+		}
+		_, err := limiter.New(limiter.Config{Store: nothing{}, Rules: []limiter.Rule{rule, second}})
 		if (err == nil) != (p.Validate() == nil) {
 			t.Fatalf("%q: rule %v, policy %v", name, err, p.Validate())
 		}
