@@ -6,25 +6,43 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// Answer writes what the template returns, for [WithRefused] and [WithFailed]:
-//
-//	echomw.WithRefused(echomw.Answer(limiter.JSON))
-func Answer(t limiter.Template) func(echo.Context, *limiter.Admission) error {
-	return func(c echo.Context, a *limiter.Admission) error { return write(c, t(a)) }
+// turnAway answers a request that does not pass, by the program's own function
+// if there is one.
+func turnAway(c echo.Context, a *limiter.Admission, own func(echo.Context, *limiter.Admission) error) error {
+	defer a.Done(a.Outcome().Status())
+	if own != nil {
+		if answered, err := answers(c, a, own); answered || err != nil {
+			return err
+		}
+	}
+	answer, _ := a.Answer()
+	return write(c, answer)
 }
 
-// Fallback answers every request with one answer that is kept ready, for
-// [WithDegraded].
-func Fallback(answer limiter.Answer) echo.HandlerFunc {
-	return func(c echo.Context) error { return write(c, answer) }
+// answers calls own and reports whether it has sent a status or taken the
+// connection over.
+func answers(c echo.Context, a *limiter.Admission, own func(echo.Context, *limiter.Admission) error) (bool, error) {
+	before := c.Response().Writer
+	w := &writer{ResponseWriter: before, admission: a}
+	c.Response().Writer = w
+	err := own(c, a)
+	if c.Response().Writer == w {
+		c.Response().Writer = before
+	}
+	return c.Response().Committed || w.hijacked, err
 }
 
-// problem writes what [Answer] of limiter.ProblemJSON does.
-func problem(c echo.Context, a *limiter.Admission) error {
-	w := c.Response()
-	w.Header()["Content-Type"] = []string{limiter.ProblemType}
-	w.WriteHeader(a.Outcome().Status())
-	return a.WriteProblem(w)
+// degrade returns a handler for a request over the limit of a Degrade rule.
+func (g *gate) degrade(next echo.HandlerFunc, a *limiter.Admission) echo.HandlerFunc {
+	if g.degraded != nil {
+		return g.degraded
+	}
+	return func(c echo.Context) error {
+		if answer, ok := a.Answer(); ok {
+			return write(c, answer)
+		}
+		return next(c)
+	}
 }
 
 func write(c echo.Context, answer limiter.Answer) error {

@@ -11,13 +11,11 @@ import (
 
 // New returns middleware that has l decide about every request. It is safe for
 // concurrent use and may be used in any number of places. A request that meets
-// l more than once is counted the first time; see [limiter.Limiter.Counted]. A nil
-// limiter answers 503.
+// l more than once is counted the first time; see [limiter.Limiter.Counted]. New
+// writes what is wrong with l or an option to the log of l; see
+// [limiter.Limiter.CheckRequests]. A nil limiter answers 503.
 func New(l *limiter.Limiter, opts ...Option) echo.MiddlewareFunc {
-	g := &gate{options: options{refused: problem, failed: problem}, limiter: l}
-	for _, set := range opts {
-		set(&g.options)
-	}
+	g := &gate{options: newOptions(l, opts), limiter: l}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error { return g.handle(c, next) }
 	}
@@ -31,7 +29,7 @@ type gate struct {
 }
 
 func (g *gate) handle(c echo.Context, next echo.HandlerFunc) error {
-	if g.skipper != nil && g.skipper(c) {
+	if g.skip != nil && g.skip(c) {
 		return next(c)
 	}
 	header := c.Response().Header()
@@ -46,10 +44,13 @@ func (g *gate) handle(c echo.Context, next echo.HandlerFunc) error {
 	case limiter.Failed:
 		return turnAway(c, a, g.failed)
 	}
-	return pass(c, a, g.handler(next, a.Degraded()))
+	if a.Degraded() {
+		next = g.degrade(next, a)
+	}
+	return pass(c, a, next)
 }
 
-// handler is who answers a request that passes.
+// handler is what answers a request that passes.
 func (g *gate) handler(next echo.HandlerFunc, degraded bool) echo.HandlerFunc {
 	if degraded && g.degraded != nil {
 		return g.degraded
@@ -68,11 +69,6 @@ func (g *gate) admit(c echo.Context) *limiter.Admission {
 	r.c = nil
 	g.requests.Put(r)
 	return a
-}
-
-func turnAway(c echo.Context, a *limiter.Admission, write func(echo.Context, *limiter.Admission) error) error {
-	defer a.Done(a.Outcome().Status())
-	return write(c, a)
 }
 
 func pass(c echo.Context, a *limiter.Admission, next echo.HandlerFunc) error {

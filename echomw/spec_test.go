@@ -66,7 +66,7 @@ func recovered(next echo.HandlerFunc) echo.HandlerFunc {
 // options are those of the app in terms of this package.
 func options(a httpspec.App) (list []echomw.Option) {
 	if a.Skip {
-		list = append(list, echomw.WithSkipper(func(c echo.Context) bool { return c.Request().Header.Get("X-Skip") != "" }))
+		list = append(list, echomw.WithSkip(func(c echo.Context) bool { return c.Request().Header.Get("X-Skip") != "" }))
 	}
 	if a.Refused != nil {
 		list = append(list, echomw.WithRefused(answer(a.Refused)))
@@ -76,15 +76,6 @@ func options(a httpspec.App) (list []echomw.Option) {
 	}
 	if a.Degraded != nil {
 		list = append(list, echomw.WithDegraded(handle(a.Degraded)))
-	}
-	if a.RefusedAs != nil {
-		list = append(list, echomw.WithRefused(echomw.Answer(a.RefusedAs)))
-	}
-	if a.FailedAs != nil {
-		list = append(list, echomw.WithFailed(echomw.Answer(a.FailedAs)))
-	}
-	if a.DegradedAs != nil {
-		list = append(list, echomw.WithDegraded(echomw.Fallback(*a.DegradedAs)))
 	}
 	return list
 }

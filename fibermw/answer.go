@@ -2,46 +2,50 @@ package fibermw
 
 import (
 	"github.com/gofiber/fiber/v2"
-	"github.com/valyala/fasthttp"
 
 	"github.com/headgate/headgate/limiter"
 )
 
-// Answer writes what the template returns, for [WithRefused] and [WithFailed]:
-//
-//	fibermw.WithRefused(fibermw.Answer(limiter.JSON))
-func Answer(t limiter.Template) func(*fiber.Ctx, *limiter.Admission) error {
-	return func(c *fiber.Ctx, a *limiter.Admission) error { return write(c, t(a)) }
-}
-
-// Fallback answers every request with one answer that is kept ready, for
-// [WithDegraded].
-func Fallback(answer limiter.Answer) fiber.Handler {
-	return func(c *fiber.Ctx) error { return write(c, answer) }
-}
-
-// problem writes what [Answer] of limiter.ProblemJSON does.
-func problem(c *fiber.Ctx, a *limiter.Admission) error {
-	answer := c.Status(a.Outcome().Status()).Response()
-	answer.Header.SetContentType(limiter.ProblemType)
-	return a.WriteProblem(body{answer})
-}
-
-// body is the whole body of an answer.
-type body struct{ *fasthttp.Response }
-
-// Write replaces the body.
-func (b body) Write(p []byte) (int, error) {
-	b.SetBody(p)
-	return len(p), nil
-}
-
-func write(c *fiber.Ctx, answer limiter.Answer) error {
-	header := &c.Context().Response.Header
-	for _, h := range answer.Headers {
-		header.Set(h.Name, h.Value)
+// turnAway answers a request that does not pass, by the program's own function
+// if there is one.
+func turnAway(c *fiber.Ctx, a *limiter.Admission, own func(*fiber.Ctx, *limiter.Admission) error) error {
+	defer a.Done(a.Outcome().Status())
+	if own != nil {
+		if answered, err := answers(c, a, own); answered || err != nil {
+			return err
+		}
 	}
-	return c.Status(answer.Status).Send(answer.Body)
+	answer, _ := a.Answer()
+	return write(c, answer)
+}
+
+// answers calls own and reports whether it has set a status or a body, or taken
+// the connection over.
+func answers(c *fiber.Ctx, a *limiter.Admission, own func(*fiber.Ctx, *limiter.Admission) error) (bool, error) {
+	status := c.Context().Response.StatusCode()
+	err := own(c, a)
+	answer := &c.Context().Response
+	return outlives(c) || answer.StatusCode() != status || len(answer.Body()) > 0, err
+}
+
+// degrade answers a request over the limit of a Degrade rule.
+func (g *gate) degrade(c *fiber.Ctx, a *limiter.Admission) error {
+	if g.degraded == nil {
+		if answer, ok := a.Answer(); ok {
+			return write(c, answer)
+		}
+	}
+	return g.answer(c, true)
+}
+
+// write copies the body, which the admission may use again.
+func write(c *fiber.Ctx, answer limiter.Answer) error {
+	response := c.Status(answer.Status).Response()
+	for _, h := range answer.Headers {
+		response.Header.Set(h.Name, h.Value)
+	}
+	response.SetBody(answer.Body)
+	return nil
 }
 
 func setHeaders(c *fiber.Ctx, a *limiter.Admission) {

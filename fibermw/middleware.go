@@ -11,13 +11,10 @@ import (
 // New returns middleware that has l decide about every request. It is safe for
 // concurrent use and may be used in any number of places. A request that meets
 // l more than once, also by fiber.Ctx.RestartRouting, is counted the first time.
-// A nil limiter answers 503.
+// New writes what is wrong with l or an option to the log of l; see
+// [limiter.Limiter.CheckRequests]. A nil limiter answers 503.
 func New(l *limiter.Limiter, opts ...Option) fiber.Handler {
-	g := &gate{options: options{refused: problem, failed: problem}, limiter: l}
-	for _, set := range opts {
-		set(&g.options)
-	}
-	return g.handle
+	return (&gate{options: newOptions(l, opts), limiter: l}).handle
 }
 
 // gate stands before the handlers after it.
@@ -27,7 +24,7 @@ type gate struct {
 }
 
 func (g *gate) handle(c *fiber.Ctx) error {
-	if g.next != nil && g.next(c) {
+	if g.skip != nil && g.skip(c) {
 		return c.Next()
 	}
 	if g.counted(c) {
@@ -53,11 +50,6 @@ func (g *gate) counted(c *fiber.Ctx) bool {
 	return true
 }
 
-func turnAway(c *fiber.Ctx, a *limiter.Admission, write func(*fiber.Ctx, *limiter.Admission) error) error {
-	defer a.Done(a.Outcome().Status())
-	return write(c, a)
-}
-
 func (g *gate) pass(c *fiber.Ctx, a *limiter.Admission) (err error) {
 	c.Context().SetUserValue(g.limiter, true) // until the request ends
 	status := fiber.StatusInternalServerError
@@ -65,7 +57,11 @@ func (g *gate) pass(c *fiber.Ctx, a *limiter.Admission) (err error) {
 	if a.NeedsContext() {
 		c.SetUserContext(limiter.NewContext(c.UserContext(), a))
 	}
-	err = g.answer(c, a.Degraded())
+	if a.Degraded() {
+		err = g.degrade(c, a)
+	} else {
+		err = c.Next()
+	}
 	status = statusOf(c, err) // not reached by a panic
 	if a.HoldsLeases() && outlives(c) {
 		holdUntilSent(c, a)

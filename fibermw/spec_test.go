@@ -66,7 +66,7 @@ func listen(t testing.TB, app *fiber.App) string {
 // options are those of the app in terms of this package.
 func options(a httpspec.App) (list []fibermw.Option) {
 	if a.Skip {
-		list = append(list, fibermw.WithNext(func(c *fiber.Ctx) bool { return c.Get("X-Skip") != "" }))
+		list = append(list, fibermw.WithSkip(func(c *fiber.Ctx) bool { return c.Get("X-Skip") != "" }))
 	}
 	if a.Refused != nil {
 		list = append(list, fibermw.WithRefused(answer(a.Refused)))
@@ -76,15 +76,6 @@ func options(a httpspec.App) (list []fibermw.Option) {
 	}
 	if a.Degraded != nil {
 		list = append(list, fibermw.WithDegraded(handle(a.Degraded)))
-	}
-	if a.RefusedAs != nil {
-		list = append(list, fibermw.WithRefused(fibermw.Answer(a.RefusedAs)))
-	}
-	if a.FailedAs != nil {
-		list = append(list, fibermw.WithFailed(fibermw.Answer(a.FailedAs)))
-	}
-	if a.DegradedAs != nil {
-		list = append(list, fibermw.WithDegraded(fibermw.Fallback(*a.DegradedAs)))
 	}
 	return list
 }

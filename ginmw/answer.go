@@ -6,25 +6,24 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// Answer writes what the template returns, for [WithRefused] and [WithFailed]:
-//
-//	ginmw.WithRefused(ginmw.Answer(limiter.JSON))
-func Answer(t limiter.Template) func(*gin.Context, *limiter.Admission) {
-	return func(c *gin.Context, a *limiter.Admission) { write(c, t(a)) }
+// turnAway answers a request that does not pass, by the program's own function
+// if there is one.
+func turnAway(c *gin.Context, a *limiter.Admission, own func(*gin.Context, *limiter.Admission)) {
+	defer a.Done(a.Outcome().Status())
+	c.Abort()
+	if own != nil && answered(c, a, own) {
+		return
+	}
+	answer, _ := a.Answer()
+	write(c, answer)
 }
 
-// Fallback answers every request with one answer that is kept ready, for
-// [WithDegraded].
-func Fallback(answer limiter.Answer) gin.HandlerFunc {
-	return func(c *gin.Context) { write(c, answer) }
-}
-
-// problem writes what [Answer] of limiter.ProblemJSON does.
-func problem(c *gin.Context, a *limiter.Admission) {
-	c.Writer.Header()["Content-Type"] = []string{limiter.ProblemType}
-	c.Status(a.Outcome().Status())
-	c.Writer.WriteHeaderNow()
-	_ = a.WriteProblem(c.Writer) // the client may have left
+// answered calls own and reports whether it has written, set a status, or noted
+// an error for another middleware to answer.
+func answered(c *gin.Context, a *limiter.Admission, own func(*gin.Context, *limiter.Admission)) bool {
+	status, errs := c.Writer.Status(), len(c.Errors)
+	own(c, a)
+	return c.Writer.Written() || c.Writer.Status() != status || len(c.Errors) > errs
 }
 
 func write(c *gin.Context, answer limiter.Answer) {

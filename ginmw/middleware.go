@@ -10,13 +10,10 @@ import (
 
 // New returns middleware that has l decide about every request. A request that
 // meets l more than once is counted the first time; see [limiter.Limiter.Counted].
-// A nil limiter answers 503.
+// New writes what is wrong with l or an option to the log of l; see
+// [limiter.Limiter.CheckRequests]. A nil limiter answers 503.
 func New(l *limiter.Limiter, opts ...Option) gin.HandlerFunc {
-	g := &gate{options: options{refused: problem, failed: problem}, limiter: l}
-	for _, set := range opts {
-		set(&g.options)
-	}
-	return g.handle
+	return (&gate{options: newOptions(l, opts), limiter: l}).handle
 }
 
 // gate stands before the handlers after it.
@@ -47,12 +44,6 @@ func (g *gate) handle(c *gin.Context) {
 	}
 }
 
-func turnAway(c *gin.Context, a *limiter.Admission, write func(*gin.Context, *limiter.Admission)) {
-	defer a.Done(a.Outcome().Status())
-	c.Abort()
-	write(c, a)
-}
-
 func (g *gate) pass(c *gin.Context, a *limiter.Admission) {
 	status := http.StatusInternalServerError
 	defer func() { a.Done(status) }()
@@ -62,11 +53,27 @@ func (g *gate) pass(c *gin.Context, a *limiter.Admission) {
 	if a.NeedsStatus() || a.HoldsLeases() {
 		c.Writer = &writer{ResponseWriter: c.Writer, admission: a}
 	}
-	g.next(c, a.Degraded())
+	if a.Degraded() {
+		g.degrade(c, a)
+	} else {
+		c.Next()
+	}
 	status = c.Writer.Status() // not reached by a panic
 }
 
-// next has the request answered.
+// degrade answers a request over the limit of a Degrade rule.
+func (g *gate) degrade(c *gin.Context, a *limiter.Admission) {
+	if g.degraded == nil {
+		if answer, ok := a.Answer(); ok {
+			c.Abort()
+			write(c, answer)
+			return
+		}
+	}
+	g.next(c, true)
+}
+
+// next has the request answered by the handlers, or by the fallback.
 func (g *gate) next(c *gin.Context, degraded bool) {
 	if !degraded || g.degraded == nil {
 		c.Next()

@@ -1,41 +1,91 @@
 package ginmw
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/gin-gonic/gin"
 
 	"github.com/headgate/headgate/limiter"
 )
 
-// Option changes what [New] returns.
+// Option changes what [New] returns. One that is nil, or was given nil, is
+// ignored; New then writes a line to the log of the limiter.
 type Option func(*options)
 
 type options struct {
 	skip            func(*gin.Context) bool
 	refused, failed func(*gin.Context, *limiter.Admission)
 	degraded        gin.HandlerFunc
+	faults          []error
+}
+
+// newOptions applies the options, and writes to the log what is wrong with them
+// or with the limiter.
+func newOptions(l *limiter.Limiter, list []Option) options {
+	o := options{faults: []error{l.CheckRequests()}}
+	for i, set := range list {
+		if set == nil {
+			o.faults = append(o.faults, fmt.Errorf("option %d is nil and ignored", i))
+			continue
+		}
+		set(&o)
+	}
+	l.LogSetup("ginmw.New", errors.Join(o.faults...))
+	return o
+}
+
+// ignore notes that the named option was given nil.
+func (o *options) ignore(name string) {
+	o.faults = append(o.faults, fmt.Errorf("%s was given nil and is ignored", name))
 }
 
 // WithSkip lets requests for which skip returns true pass uncounted.
 func WithSkip(skip func(*gin.Context) bool) Option {
-	return func(o *options) { o.skip = skip }
+	return func(o *options) {
+		if skip == nil {
+			o.ignore("WithSkip")
+			return
+		}
+		o.skip = skip
+	}
 }
 
-// WithRefused has answer write what a refused request gets instead of the 429
-// with a problem body. The headers of the limiter are set already, and the
-// handlers after it do not run. It must not keep the admission. [Answer] makes
-// one of a template of package core, such as limiter.PlainText.
+// WithRefused has answer write what a refused request gets, instead of what
+// Config.Refused says. The headers of the limiter are set already, and the
+// handlers after it do not run. It
+// must not keep the admission. If it writes nothing, the answer is that of the
+// Config.
 func WithRefused(answer func(*gin.Context, *limiter.Admission)) Option {
-	return func(o *options) { o.refused = answer }
+	return func(o *options) {
+		if answer == nil {
+			o.ignore("WithRefused")
+			return
+		}
+		o.refused = answer
+	}
 }
 
-// WithFailed is [WithRefused] for the 503 that a request gets when nobody could
-// decide and the limiter fails closed.
+// WithFailed is [WithRefused] for the 503 that a request gets when the store could
+// not decide and the limiter fails closed; it goes before Config.Failed.
 func WithFailed(answer func(*gin.Context, *limiter.Admission)) Option {
-	return func(o *options) { o.failed = answer }
+	return func(o *options) {
+		if answer == nil {
+			o.ignore("WithFailed")
+			return
+		}
+		o.failed = answer
+	}
 }
 
 // WithDegraded has fallback answer requests over the limit of a Degrade rule,
-// instead of the handlers after the middleware; see [Fallback].
+// instead of the handlers after the middleware and of Config.Degraded.
 func WithDegraded(fallback gin.HandlerFunc) Option {
-	return func(o *options) { o.degraded = fallback }
+	return func(o *options) {
+		if fallback == nil {
+			o.ignore("WithDegraded")
+			return
+		}
+		o.degraded = fallback
+	}
 }

@@ -62,7 +62,10 @@ func TestAFallbackWorksWhereverItIsMounted(t *testing.T) {
 	soft := rule(t, "1/1m fixed-window")
 	soft.OnLimit = limiter.Degrade
 	l := newLimiter(t, limiter.Config{Rules: []limiter.Rule{soft}})
-	spare := ginmw.Fallback(limiter.Answer{Status: 203, Headers: []limiter.Header{{Name: "X-Spare", Value: "1"}}, Body: []byte("spare")})
+	spare := func(c *gin.Context) {
+		c.Header("X-Spare", "1")
+		c.String(203, "spare")
+	}
 	e := engine(hello, ginmw.New(l), ginmw.New(l, ginmw.WithDegraded(spare)))
 	if w := get(e, "/users/1"); w.Body.String() != "hello" {
 		t.Errorf("%q", w.Body)

@@ -62,15 +62,6 @@ func options(a httpspec.App) (list []ginmw.Option) {
 	if a.Degraded != nil {
 		list = append(list, ginmw.WithDegraded(handle(a.Degraded)))
 	}
-	if a.RefusedAs != nil {
-		list = append(list, ginmw.WithRefused(ginmw.Answer(a.RefusedAs)))
-	}
-	if a.FailedAs != nil {
-		list = append(list, ginmw.WithFailed(ginmw.Answer(a.FailedAs)))
-	}
-	if a.DegradedAs != nil {
-		list = append(list, ginmw.WithDegraded(ginmw.Fallback(*a.DegradedAs)))
-	}
 	return list
 }
 

@@ -1,9 +1,9 @@
 package limiter
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"io"
 	"net"
 	"net/textproto"
 	"strconv"
@@ -206,28 +206,65 @@ const ProblemType = "application/problem+json"
 // numbers, and nothing that the client sent. It is nil for a request that
 // passes.
 func (a *Admission) Problem() []byte {
-	switch a.Outcome() {
-	case Refused:
-		return a.appendQuotaExceeded(make([]byte, 0, 320))
-	case Failed:
-		return []byte(unavailable)
-	}
-	return nil
-}
-
-// WriteProblem writes [Admission.Problem] to w, which must not keep what it is
-// given, as an [io.Writer] never does. There is nothing to allocate.
-func (a *Admission) WriteProblem(w io.Writer) error {
-	switch a.Outcome() {
-	case Refused:
-		a.body = a.appendQuotaExceeded(a.body[:0])
-	case Failed:
-		a.body = append(a.body[:0], unavailable...)
-	default:
+	if a.Outcome() == Pass {
 		return nil
 	}
-	_, err := w.Write(a.body)
-	return err
+	return a.appendProblem(make([]byte, 0, 320))
+}
+
+func (a *Admission) appendProblem(b []byte) []byte {
+	if a.Outcome() == Failed {
+		return append(b, unavailable...)
+	}
+	return a.appendQuotaExceeded(b)
+}
+
+// Answer returns what the client gets instead of the handler's answer, as the
+// templates of the [Config] have it, with a status. ok is false if the handler
+// answers. The answer is valid until Done, and its headers come besides those of
+// the limiter.
+func (a *Admission) Answer() (answer Answer, ok bool) {
+	t := a.template()
+	switch {
+	case t != nil:
+		answer = t(a)
+	case a.Outcome() == Pass:
+		return Answer{}, false
+	default: // what ProblemJSON returns, without an allocation
+		a.body = a.appendProblem(a.body[:0])
+		answer = Answer{Headers: problemHeaders, Body: a.body}
+	}
+	if answer.Status < minFinalStatus || answer.Status > maxStatus {
+		answer.Status = cmp.Or(a.Outcome().Status(), 200)
+	}
+	return answer, true
+}
+
+// The statuses that an answer may have: final, and of three digits.
+const (
+	minFinalStatus = 200
+	maxStatus      = 999
+)
+
+// problemHeaders are those of [ProblemJSON].
+var problemHeaders = []Header{{"Content-Type", ProblemType}}
+
+// template is the one that the Config has for the request, or nil.
+func (a *Admission) template() Template {
+	l := a.result.limiter
+	if l == nil {
+		return nil
+	}
+	switch a.Outcome() {
+	case Refused:
+		return l.refused
+	case Failed:
+		return l.failed
+	}
+	if a.result.Degraded() {
+		return l.degraded
+	}
+	return nil
 }
 
 const unavailable = `{"type":"about:blank","title":"Service Unavailable","status":503}`

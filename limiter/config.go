@@ -34,6 +34,17 @@ type Config struct {
 	// those of Shadow rules, and must not keep the slice.
 	CustomHeaders func([]RuleDecision) []Header
 
+	// Refused and Failed make the answers to requests that are refused, or that
+	// failed, for every framework. nil means ProblemJSON. What an adapter's
+	// WithRefused or WithFailed was given goes first.
+	Refused, Failed Template
+
+	// Degraded, unless nil, answers instead of the handlers the requests that are
+	// over the limit of a Degrade rule. It is a template such as those of [Fixed]
+	// and [Redirect]; [PlainText] and [JSON] have nothing to say about a request
+	// that passes. What an adapter's WithDegraded was given goes first.
+	Degraded Template
+
 	// OnStoreError is that of every rule which does not say. The zero value has
 	// the fallback of the store decide, or lets requests pass if there is none.
 	OnStoreError FailureMode

@@ -1,7 +1,6 @@
 package limiter_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"maps"
@@ -220,9 +219,8 @@ func TestARefusalIsAProblemThatNamesTheViolatedRules(t *testing.T) {
 	if got := string(a.Problem()); got != want || !json.Valid([]byte(got)) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	var written bytes.Buffer
-	if err := a.WriteProblem(&written); err != nil || written.String() != want {
-		t.Errorf("written %s, %v", &written, err)
+	if answer, ok := a.Answer(); !ok || answer.Status != 429 || string(answer.Body) != want {
+		t.Errorf("answer %d %s, %t", answer.Status, answer.Body, ok)
 	}
 	if a.Outcome() != limiter.Refused || a.Outcome().Status() != 429 || a.RetryAfter() != 86400 {
 		t.Errorf("%s, retry after %d", a.Outcome(), a.RetryAfter())

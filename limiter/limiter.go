@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,9 @@ type Limiter struct {
 	set           atomic.Pointer[ruleSet]
 	headers       HeaderStyle
 	customHeaders func([]RuleDecision) []Header
+	refused       Template
+	failed        Template
+	degraded      Template
 	fallbacks     fallbacks
 	onError       func(context.Context, error)
 	observer      Observer
@@ -51,6 +55,9 @@ func New(c Config) (*Limiter, error) {
 		store:         c.Store,
 		headers:       cmp.Or(c.Headers, XRateLimit|Draft8),
 		customHeaders: c.CustomHeaders,
+		refused:       c.Refused,
+		failed:        c.Failed,
+		degraded:      c.Degraded,
 		fallbacks:     failing,
 		onError:       c.OnError,
 		observer:      c.Observer,
@@ -444,20 +451,36 @@ func (l *Limiter) Warn(f core.Finding) {
 	if l == nil || l.warner.hasSeen(f.Code) || !l.warner.markSeen(f.Code) {
 		return
 	}
-	defer func() {
-		if v := recover(); v != nil {
-			l.report(context.Background(), fmt.Errorf("log: %w", panicked(v)))
-		}
-	}()
-	logger := l.warner.logger
-	if logger == nil {
-		logger = slog.Default()
-	}
 	attrs := []slog.Attr{slog.String("code", f.Code)}
 	if f.Rule != "" {
 		attrs = append(attrs, slog.String("rule", f.Rule))
 	}
-	logger.LogAttrs(context.Background(), slog.LevelWarn, "headgate: "+f.Text, attrs...)
+	l.log(slog.LevelWarn, f.Text, attrs...)
+}
+
+// LogSetup writes err, unless it is nil, to Config.Logger in one line of level
+// error: it is what is wrong with how an adapter was set up, by the function
+// where. On a nil Limiter the line goes to slog.Default().
+func (l *Limiter) LogSetup(where string, err error) {
+	if err == nil {
+		return
+	}
+	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	l.log(slog.LevelError, where+" was called with a mistake", slog.String("error", text))
+}
+
+// log writes one line. A panic of the logger ends here.
+func (l *Limiter) log(level slog.Level, text string, attrs ...slog.Attr) {
+	logger := slog.Default()
+	if l != nil && l.warner.logger != nil {
+		logger = l.warner.logger
+	}
+	defer func() {
+		if v := recover(); v != nil && l != nil {
+			l.report(context.Background(), fmt.Errorf("log: %w", panicked(v)))
+		}
+	}()
+	logger.LogAttrs(context.Background(), level, "headgate: "+text, attrs...)
 }
 
 // diagnoseOnce has the store diagnose itself, once or until it has looked at

@@ -10,15 +10,17 @@ import (
 
 // Answer is what a client gets instead of the handler's answer.
 type Answer struct {
+	// Status is a final one, 200 to 999. Any other, such as 0, means the one that
+	// the outcome calls for: 429, 503, or 200 for a degraded request.
 	Status  int
 	Headers []Header // besides those of the limiter; names are canonical
 	Body    []byte
 }
 
-// Template makes the answer to a request that is refused, or that failed. It is
-// safe for concurrent use and must not keep the admission. The adapters' Answer
-// functions write what it returns. A program's own may return an answer that it
-// keeps ready, but should put nothing into it that the client sent.
+// Template makes the answer to a request that is refused, that failed or that is
+// degraded; see [Config]. It must be safe for concurrent use and must not keep the
+// admission. A program's own may return an answer that it keeps ready, but should
+// put nothing into it that the client sent.
 type Template func(a *Admission) Answer
 
 // PlainText answers in one line of text/plain.
@@ -51,8 +53,8 @@ func JSON(a *Admission) Answer {
 	return typed(a, "application/json", append(b, '}'))
 }
 
-// ProblemJSON answers with [Admission.Problem]. It is what adapters use unless
-// they are told otherwise.
+// ProblemJSON answers with [Admission.Problem], as a limiter does whose Config has
+// no other template.
 func ProblemJSON(a *Admission) Answer { return typed(a, ProblemType, a.Problem()) }
 
 // Fixed answers always the same. Neither headers nor body may be changed after.

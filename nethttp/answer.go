@@ -6,24 +6,41 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// Answer writes what the template returns, for [WithRefused] and [WithFailed]:
-//
-//	nethttp.WithRefused(nethttp.Answer(limiter.JSON))
-func Answer(t limiter.Template) func(http.ResponseWriter, *http.Request, *limiter.Admission) {
-	return func(w http.ResponseWriter, _ *http.Request, a *limiter.Admission) { write(w, t(a)) }
+// turnAway answers a request that does not pass, by the program's own function
+// if there is one.
+func turnAway(w http.ResponseWriter, r *http.Request, a *limiter.Admission,
+	own func(http.ResponseWriter, *http.Request, *limiter.Admission)) {
+	defer a.Done(a.Outcome().Status())
+	if own != nil && wrote(w, r, a, own) {
+		return
+	}
+	answer, _ := a.Answer()
+	write(w, answer)
 }
 
-// Fallback answers every request with one answer that is kept ready, for
-// [WithDegraded].
-func Fallback(answer limiter.Answer) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { write(w, answer) })
+// wrote calls own and reports whether it has sent a status or taken the
+// connection over.
+func wrote(w http.ResponseWriter, r *http.Request, a *limiter.Admission,
+	own func(http.ResponseWriter, *http.Request, *limiter.Admission)) bool {
+	rec := &recorder{ResponseWriter: w, admission: a}
+	own(rec.wrapped(), r, a)
+	return rec.sent != 0
 }
 
-// problem writes what [Answer] of limiter.ProblemJSON does.
-func problem(w http.ResponseWriter, _ *http.Request, a *limiter.Admission) {
-	w.Header()["Content-Type"] = []string{limiter.ProblemType}
-	w.WriteHeader(a.Outcome().Status())
-	_ = a.WriteProblem(w) // the client may have left
+// degradedHandler answers requests over the limit of a Degrade rule where the
+// program has no handler for them.
+type degradedHandler struct {
+	admission *limiter.Admission
+	next      http.Handler
+}
+
+// ServeHTTP writes the answer of the Config, if it has one.
+func (d degradedHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if answer, ok := d.admission.Answer(); ok {
+		write(w, answer)
+		return
+	}
+	d.next.ServeHTTP(w, r)
 }
 
 func write(w http.ResponseWriter, answer limiter.Answer) {

@@ -8,13 +8,11 @@ import (
 
 // New returns middleware that has l decide about every request. It is safe for
 // concurrent use and may wrap any number of handlers. A request that meets l
-// more than once is counted the first time; see [limiter.Limiter.Counted]. A nil
-// limiter answers 503.
+// more than once is counted the first time; see [limiter.Limiter.Counted]. New
+// writes what is wrong with l or an option to the log of l; see
+// [limiter.Limiter.CheckRequests]. A nil limiter answers 503.
 func New(l *limiter.Limiter, opts ...Option) func(http.Handler) http.Handler {
-	o := options{refused: problem, failed: problem}
-	for _, set := range opts {
-		set(&o)
-	}
+	o := newOptions(l, opts)
 	return func(next http.Handler) http.Handler {
 		return &gate{options: o, limiter: l, next: next}
 	}
@@ -42,15 +40,15 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.SetHeaders(header)
 	switch a.Outcome() {
 	case limiter.Refused:
-		g.turnAway(w, r, a, g.refused)
+		turnAway(w, r, a, g.refused)
 	case limiter.Failed:
-		g.turnAway(w, r, a, g.failed)
+		turnAway(w, r, a, g.failed)
 	default:
 		g.pass(w, r, a)
 	}
 }
 
-// handler is who answers a request that passes.
+// handler is what answers a request that passes.
 func (g *gate) handler(degraded bool) http.Handler {
 	if degraded && g.degraded != nil {
 		return g.degraded
@@ -58,14 +56,11 @@ func (g *gate) handler(degraded bool) http.Handler {
 	return g.next
 }
 
-func (g *gate) turnAway(w http.ResponseWriter, r *http.Request, a *limiter.Admission,
-	write func(http.ResponseWriter, *http.Request, *limiter.Admission)) {
-	defer a.Done(a.Outcome().Status())
-	write(w, r, a)
-}
-
 func (g *gate) pass(w http.ResponseWriter, r *http.Request, a *limiter.Admission) {
 	next := g.handler(a.Degraded())
+	if a.Degraded() && g.degraded == nil {
+		next = degradedHandler{a, g.next}
+	}
 	if a.NeedsContext() {
 		r = r.WithContext(limiter.NewContext(r.Context(), a))
 	}

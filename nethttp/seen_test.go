@@ -117,7 +117,11 @@ func TestAFallbackWorksWhereverItIsMounted(t *testing.T) {
 	soft := rule(t, "1/1m fixed-window")
 	soft.OnLimit = limiter.Degrade
 	l := newLimiter(t, limiter.Config{Rules: []limiter.Rule{soft}})
-	spare := nethttp.Fallback(limiter.Answer{Status: 203, Headers: []limiter.Header{{Name: "X-Spare", Value: "1"}}, Body: []byte("spare")})
+	spare := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Spare", "1")
+		w.WriteHeader(203)
+		_, _ = io.WriteString(w, "spare")
+	})
 	h := nethttp.New(l)(nethttp.New(l, nethttp.WithDegraded(spare))(http.HandlerFunc(hello)))
 	if w := get(h, "/"); w.Body.String() != "hello" {
 		t.Errorf("%q", w.Body)

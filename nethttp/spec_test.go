@@ -58,15 +58,6 @@ func options(a httpspec.App) (list []nethttp.Option) {
 	if a.Degraded != nil {
 		list = append(list, nethttp.WithDegraded(handle(a.Degraded)))
 	}
-	if a.RefusedAs != nil {
-		list = append(list, nethttp.WithRefused(nethttp.Answer(a.RefusedAs)))
-	}
-	if a.FailedAs != nil {
-		list = append(list, nethttp.WithFailed(nethttp.Answer(a.FailedAs)))
-	}
-	if a.DegradedAs != nil {
-		list = append(list, nethttp.WithDegraded(nethttp.Fallback(*a.DegradedAs)))
-	}
 	return list
 }
 

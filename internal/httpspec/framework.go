@@ -58,11 +58,6 @@ type App struct {
 	// Refused, Failed and Degraded are the options of that name.
 	Refused, Failed func(Exchange, *limiter.Admission) error
 	Degraded        Handler
-
-	// RefusedAs, FailedAs and DegradedAs are the same by way of the adapter's
-	// Answer and Fallback.
-	RefusedAs, FailedAs limiter.Template
-	DegradedAs          *limiter.Answer
 }
 
 // Paths says what an App serves.

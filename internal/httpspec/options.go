@@ -16,6 +16,8 @@ var options = []spec{
 	{"a fallback answers over a degrade rule", fallback},
 	{"answers made of templates", templates},
 	{"a fallback that is kept ready", readyFallback},
+	{"the program's own answer goes before the template", ownBeforeTemplate},
+	{"a handler that writes nothing has the template answer", silentHandlers},
 }
 
 func failClosed(b *bench) {
@@ -136,11 +138,15 @@ func templates(b *bench) {
 		{limiter.Fixed(fixed),
 			Typed(508, "text/html", "full").with(limited, map[string]string{"Retry-After": "77", "X-Own": "a, b"}),
 			Typed(508, "text/html", "full").with(failed, map[string]string{"Retry-After": "77", "X-Own": "a, b"})},
+		{limiter.Fixed(limiter.Answer{Body: []byte("no"), Headers: []limiter.Header{{Name: "Content-Type", Value: Plain}}}),
+			Text(429, "no").with(limited), Text(503, "no").with(failed)},
+		{nil, refusal("a", 10), failure()},
 	}
 	for _, row := range rows {
 		fresh := newBench(b.T, b.Framework, b.stores)
-		l := fresh.configured(limiter.Config{OnStoreError: limiter.FailClosed, Rules: []limiter.Rule{b.rule("a", "1/10s fixed-window")}})
-		fresh.serve(App{Limiter: l, RefusedAs: row.template, FailedAs: row.template})
+		l := fresh.configured(limiter.Config{OnStoreError: limiter.FailClosed, Rules: []limiter.Rule{b.rule("a", "1/10s fixed-window")},
+			Refused: row.template, Failed: row.template})
+		fresh.serve(App{Limiter: l})
 		fresh.ask("GET /")
 		fresh.steps(
 			step{0, "GET /", row.refused.with(rate(0, 1, 0, 10))},
@@ -154,9 +160,50 @@ func templates(b *bench) {
 func readyFallback(b *bench) {
 	soft := b.rule("a", "1/10s fixed-window")
 	soft.OnLimit = limiter.Degrade
-	b.serve(App{Limiter: b.limiter(soft), DegradedAs: &fixed})
+	ready, plain := fixed, fixed
+	plain.Status = 0
+	for status, answer := range map[int]limiter.Answer{508: ready, 200: plain} {
+		fresh := newBench(b.T, b.Framework, b.stores)
+		fresh.serve(App{Limiter: fresh.configured(limiter.Config{Rules: []limiter.Rule{soft}, Degraded: limiter.Fixed(answer)})})
+		fresh.steps(
+			step{0, "GET /", Text(200, "ok").with(rate(0, 1, 0, 10))},
+			step{0, "GET /", Typed(status, "text/html", "full").with(rate(0, 1, 0, 10), map[string]string{"Retry-After": "77", "X-Own": "a, b"})},
+		)
+	}
+}
+
+func ownBeforeTemplate(b *bench) {
+	soft, hard := b.rule("a", "1/10s fixed-window"), b.rule("b", "2/10s fixed-window")
+	soft.OnLimit = limiter.Degrade
+	full := limiter.Fixed(fixed)
+	b.serve(App{
+		Limiter: b.configured(limiter.Config{OnStoreError: limiter.FailClosed, Rules: []limiter.Rule{soft, hard}, Headers: limiter.NoHeaders,
+			Refused: full, Failed: full, Degraded: full}),
+		Refused:  explain(420),
+		Failed:   explain(521),
+		Degraded: func(x Exchange) error { return x.Reply(203, "from the cache") },
+	})
+	b.steps(
+		step{0, "GET /", Text(200, "ok")},
+		step{0, "GET /", Text(203, "from the cache")},
+		step{0, "GET /", Text(420, "refused by b").with(always)},
+	)
+	b.store.broken.Store(true)
+	b.steps(step{0, "GET /", Text(521, "failed by ").with(map[string]string{"Retry-After": "1", "Cache-Control": "no-store"})})
+}
+
+func silentHandlers(b *bench) {
+	silent := func(Exchange, *limiter.Admission) error { return nil }
+	b.serve(App{
+		Limiter: b.configured(limiter.Config{OnStoreError: limiter.FailClosed, Rules: []limiter.Rule{b.rule("a", "1/10s fixed-window")},
+			Failed: limiter.PlainText}),
+		Refused: silent,
+		Failed:  silent,
+	})
 	b.steps(
 		step{0, "GET /", Text(200, "ok").with(rate(0, 1, 0, 10))},
-		step{0, "GET /", Typed(508, "text/html", "full").with(rate(0, 1, 0, 10), map[string]string{"Retry-After": "77", "X-Own": "a, b"})},
+		step{0, "GET /", refusal("a", 10).with(rate(0, 1, 0, 10))},
 	)
+	b.store.broken.Store(true)
+	b.steps(step{0, "GET /", Text(503, "Service unavailable.\n").with(map[string]string{"Retry-After": "1", "Cache-Control": "no-store"})})
 }
