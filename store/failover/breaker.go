@@ -1,8 +1,14 @@
 package failover
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/headgate/headgate/core"
 )
@@ -66,4 +72,156 @@ func (s *Store) close() {
 	b.score.Store(b.max - 1)
 	b.generation.Add(1)
 	s.announce(Closed, nil)
+}
+
+// State tells who decides.
+type State uint8
+
+const (
+	Closed State = iota // the primary
+	Open                // the fallback: the primary is bypassed
+)
+
+// String returns "closed" or "open".
+func (s State) String() string {
+	switch s {
+	case Closed:
+		return "closed"
+	case Open:
+		return "open"
+	}
+	return "unknown state"
+}
+
+// Stats are counts since the store was made.
+type Stats struct {
+	State  State
+	Opened uint64 // how often the primary was found failing
+	Probes uint64 // how often it was asked whether it is back
+	Local  uint64 // steps that the fallback decided
+	Lost   uint64 // refunds that found no room to wait
+	Waits  int    // refunds that wait for the primary now
+}
+
+// State tells who decides now.
+func (s *Store) State() State {
+	if isOpen(s.breaker.generation.Load()) {
+		return Open
+	}
+	return Closed
+}
+
+// Stats returns the counts. They are read one after the other.
+func (s *Store) Stats() Stats {
+	return Stats{
+		State: s.State(), Opened: s.opened.Load(), Probes: s.probes.Load(),
+		Local: s.local.Load(), Lost: s.waiting.lost.Load(), Waits: s.waiting.len(),
+	}
+}
+
+// ErrOpen is what the error of a call wraps that was not made because the
+// primary is bypassed. The error has a method RetryAfter, which tells when that
+// may end at the earliest.
+var ErrOpen = errors.New("the primary store is bypassed")
+
+// openError is ErrOpen with the time until the next probe.
+type openError struct{ wait time.Duration }
+
+func (e *openError) Error() string { return fmt.Sprintf("failover: %v", ErrOpen) }
+
+// Unwrap returns ErrOpen.
+func (e *openError) Unwrap() error { return ErrOpen }
+
+// RetryAfter is how long until the primary is asked whether it is back.
+func (e *openError) RetryAfter() time.Duration { return e.wait }
+
+func (s *Store) logger() *slog.Logger {
+	if s.log != nil {
+		return s.log
+	}
+	return slog.Default()
+}
+
+// announce logs the change to state and calls OnChange. cause is why the primary is
+// bypassed.
+func (s *Store) announce(state State, cause error) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.logger().Error("headgate: OnChange of a failover store panicked", "panic", fmt.Sprint(v))
+		}
+	}()
+	ctx := context.Background()
+	if state == Open {
+		s.logger().LogAttrs(ctx, slog.LevelWarn, "headgate: the primary store fails and is bypassed",
+			slog.Bool("fallback", s.fallback != nil), slog.String("error", cause.Error()))
+	} else {
+		s.logger().LogAttrs(ctx, slog.LevelInfo, "headgate: the primary store decides again")
+	}
+	if s.onChange != nil {
+		s.onChange(state)
+	}
+}
+
+// probeRule is the rule under which probes peek. Nothing is ever counted there.
+const probeRule = "failover.probe"
+
+// probeOf is a question about the first key of a step: where several servers
+// share the keys, it goes to the one that failed.
+func probeOf(ops []core.Op) core.Op {
+	return core.Op{
+		Verb: core.Peek, Rule: probeRule, Key: strings.Clone(ops[0].Key), Cost: 1,
+		Limit: core.Limit{Quota: 1, Period: time.Second},
+	}
+}
+
+// pause is how long to wait before the next probe.
+func (s *Store) pause() time.Duration {
+	half := s.interval / 2
+	return s.interval - half + time.Duration(s.jitter()*float64(half))
+}
+
+// backgroundStep is what has to be done from time to time while the breaker is open or
+// something waits for the primary. It reports whether there is more to do.
+func (s *Store) backgroundStep(ctx context.Context) (more bool) {
+	if s.State() == Open {
+		if !s.ping(ctx) {
+			s.confirmed = 0
+			return true
+		}
+		if s.confirmed++; s.confirmed < confirmations {
+			return true
+		}
+		s.confirmed = 0
+		s.close()
+	}
+	s.settleUp(ctx)
+	return s.State() == Open || s.waiting.len() > 0
+}
+
+// ping asks the primary whether it is back.
+func (s *Store) ping(ctx context.Context) bool {
+	s.breaker.changing.Lock()
+	op := s.breaker.probe
+	s.breaker.changing.Unlock()
+	s.probes.Add(1)
+	ctx, cancel := context.WithTimeout(ctx, s.slow)
+	defer cancel()
+	start := time.Now()
+	err := s.call(ctx, op)
+	return err == nil && time.Since(start) <= s.slow
+}
+
+// call asks the primary outside of any request.
+func (s *Store) call(ctx context.Context, op core.Op) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("failover: the primary panicked: %v", v)
+		}
+	}()
+	return s.primary.Apply(ctx, []core.Op{op}, make([]core.Decision, 1))
+}
+
+// blames reports whether an error of the primary is the primary's.
+func blames(ctx context.Context, err error) bool {
+	return ctx.Err() == nil && !errors.Is(err, core.ErrOp)
 }

@@ -2,8 +2,14 @@ package redisstore
 
 import (
 	"context"
+	"crypto/sha1"
+	"encoding/hex"
 	"errors"
+	"fmt"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/headgate/headgate/core"
 	"github.com/redis/go-redis/v9"
@@ -51,4 +57,227 @@ func ignoresDeadlines(client redis.UniversalClient) bool {
 func answered(err error) bool {
 	var reply redis.Error
 	return err == nil || errors.As(err, &reply) && !neverRan(err) && !redis.IsAuthError(err)
+}
+
+// examination is what all servers that keys may be on have said.
+type examination struct {
+	mu         sync.Mutex
+	lacking    []string // commands, in the order of trial
+	evicts     bool
+	unanswered bool
+}
+
+// examine asks every server.
+func (s *Store) examine(ctx context.Context) *examination {
+	e := &examination{}
+	ask := func(ctx context.Context, c *redis.Client) error {
+		if e.trial(ctx, c, s.prefix) {
+			e.eviction(ctx, c)
+		}
+		return nil
+	}
+	switch c := s.client.(type) {
+	case *redis.Client:
+		_ = ask(ctx, c) // never an error
+	case *redis.ClusterClient:
+		e.unanswered = c.ForEachMaster(ctx, ask) != nil || e.unanswered
+	case *redis.Ring:
+		e.unanswered = c.ForEachShard(ctx, ask) != nil || c.Len() < len(c.Options().Addrs) || e.unanswered
+	default:
+		e.trial(ctx, c, s.prefix)
+	}
+	return e
+}
+
+// trial is a script that tries every command of the others on a key that does
+// not exist, and so changes nothing, and returns those which it may not run. The
+// key is an argument, as it may be another server's: whether the user may use it
+// is looked at before that.
+const trial = `local lacking = {}
+local function try(...)
+  local r = redis.pcall(...)
+  local e = type(r) == 'table' and r.err
+  if e and (string.find(e, 'NOPERM', 1, true) or string.find(e, 'The user executing the script can', 1, true)) then
+    lacking[#lacking + 1] = (...)
+  end
+end
+try('get', ARGV[1])
+try('mget', ARGV[1])
+try('exists', ARGV[1])
+try('set', ARGV[1], '', 'XX', 'PX', 1)
+try('del', ARGV[1])
+try('time')
+try('pttl', ARGV[1])
+try('pexpire', ARGV[1], 1)
+return lacking`
+
+// trialKey is the name, after the prefix, of a key which the store never has: no
+// subject has the form of an asterisk.
+const trialKey = "{*}::"
+
+// question is a script call that the client sends at most once, as [command].
+type question struct{ *redis.StringSliceCmd }
+
+// NoRetry overrides the client's own retries; see redis.Cmder.
+func (question) NoRetry() bool { return true }
+
+// trial notes which commands the user may not run, and reports whether the server
+// answered. It asks for the script itself by an error that is the last word on
+// evalsha.
+func (e *examination) trial(ctx context.Context, c redis.UniversalClient, prefix string) bool {
+	sum := sha1.Sum([]byte(trial))
+	for _, call := range [][2]string{{"evalsha", hex.EncodeToString(sum[:])}, {"eval", trial}} {
+		q := question{redis.NewStringSliceCmd(ctx, call[0], call[1], 0, prefix+trialKey)}
+		err := c.Process(ctx, q)
+		switch {
+		case forbids(err):
+			e.note(call[0])
+		case !answered(err):
+			e.note("")
+			return false
+		}
+		e.note(q.Val()...)
+	}
+	return true
+}
+
+// note adds commands that a server does not permit; "" stands for no answer.
+func (e *examination) note(commands ...string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, name := range commands {
+		if name == "" {
+			e.unanswered = true
+		} else if !slices.Contains(e.lacking, name) {
+			e.lacking = append(e.lacking, name)
+		}
+	}
+}
+
+// setting is a question about the settings of a server, which the client sends at
+// most once.
+type setting struct{ *redis.MapStringStringCmd }
+
+// NoRetry overrides the client's own retries; see redis.Cmder.
+func (setting) NoRetry() bool { return true }
+
+// eviction notes whether a server has a bound for its memory and a policy to
+// stay below it. Servers before version 7 know one pattern at a time.
+func (e *examination) eviction(ctx context.Context, c *redis.Client) {
+	q := setting{redis.NewMapStringStringCmd(ctx, "config", "get", "maxmemory*")}
+	err := c.Process(ctx, q)
+	settings := q.Val()
+	bytes, _ := strconv.ParseUint(settings["maxmemory"], 10, 64)
+	policy := settings["maxmemory-policy"]
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.unanswered = e.unanswered || !answered(err)
+	e.evicts = e.evicts || bytes > 0 && policy != "" && policy != "noeviction"
+}
+
+// ErrPermission means that the Redis user of the client may not do what the
+// store needs. The text of the error has the line that grants it.
+var ErrPermission = errors.New("no permission")
+
+// ErrCredentials means that Redis does not accept the user or the password of
+// the client.
+var ErrCredentials = errors.New("wrong user or password")
+
+// explain gives an error that only who runs the server can mend its name.
+func (s *Store) explain(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case redis.IsAuthError(err):
+		return fmt.Errorf("redisstore: %w: %w", ErrCredentials, err)
+	case forbids(err):
+		return fmt.Errorf("redisstore: %w: %w; %s", ErrPermission, err, s.remedy())
+	}
+	return err
+}
+
+// forbids reports whether the server, or a script on it, denies a permission.
+// Inside of scripts Redis 7.0 has no code for that.
+func forbids(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply) &&
+		(strings.Contains(reply.Error(), "NOPERM") || strings.Contains(reply.Error(), "The user executing the script can't"))
+}
+
+// remedy is a command line that makes a user who may do what the store needs and
+// nothing else. It is about the user of the client, unless that is the default
+// one, by which administrators come in too.
+func (s *Store) remedy() string {
+	user, secret := userOf(s.client), ""
+	if user == "" || user == "default" {
+		user, secret = "headgate", "on >PASSWORD "
+	}
+	return "a user for limits alone is made by: ACL SETUSER " + argument(user) + " " + secret +
+		"resetkeys " + argument("~"+pattern(s.prefix)) +
+		" resetchannels -@all +eval +evalsha +get +mget +exists +set +del +time +pttl +pexpire"
+}
+
+// userOf returns the name by which the client logs in, or "" if it has none or
+// finds it out later.
+func userOf(client redis.UniversalClient) string {
+	switch c := client.(type) {
+	case *redis.Client:
+		o := c.Options()
+		if o.CredentialsProvider == nil && o.CredentialsProviderContext == nil && o.StreamingCredentialsProvider == nil {
+			return o.Username
+		}
+	case *redis.ClusterClient:
+		o := c.Options()
+		if o.CredentialsProvider == nil && o.CredentialsProviderContext == nil && o.StreamingCredentialsProvider == nil {
+			return o.Username
+		}
+	case *redis.Ring:
+		o := c.Options()
+		if o.CredentialsProvider == nil && o.CredentialsProviderContext == nil && o.StreamingCredentialsProvider == nil {
+			return o.Username
+		}
+	}
+	return ""
+}
+
+// pattern is what the names of keys with the prefix match, and hardly any else:
+// a pattern of an ACL has no way to hold white space or a zero byte but as "any".
+func pattern(prefix string) string {
+	var b strings.Builder
+	for i := range len(prefix) {
+		switch c := prefix[i]; c {
+		case '*', '?', '[', '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case 0, ' ', '\t', '\n', '\v', '\f', '\r':
+			b.WriteByte('?')
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String() + "*"
+}
+
+// argument is how a text stands in a line for redis-cli or in a file of users.
+func argument(text string) string {
+	var b strings.Builder
+	quoted := text == ""
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c == '"', c == '\\':
+			quoted = true
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c < ' ', c > '~':
+			quoted = true
+			fmt.Fprintf(&b, `\x%02x`, c)
+		default:
+			quoted = quoted || c == ' ' || c == '\''
+			b.WriteByte(c)
+		}
+	}
+	if quoted {
+		return `"` + b.String() + `"`
+	}
+	return b.String()
 }

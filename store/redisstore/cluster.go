@@ -2,10 +2,73 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net"
+	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/redis/go-redis/v9"
 )
+
+// sharing says which steps may be decided by one script call.
+type sharing uint8
+
+const (
+	shareNone sharing = iota // it is not known which keys share a server
+	shareSlot                // those whose keys are in one slot
+	shareAll
+)
+
+// shares tells what the steps of a store may share.
+func shares(client redis.UniversalClient, o Options) sharing {
+	if o.Batch == 1 {
+		return shareNone
+	}
+	if o.OneSlot {
+		return shareAll
+	}
+	switch client.(type) {
+	case *redis.Client:
+		return shareAll
+	case *redis.ClusterClient:
+		return shareSlot
+	}
+	return shareNone
+}
+
+// Slots of steps beside those of a Cluster: that of steps which may share a call
+// with any other, and that of steps which may not.
+const (
+	anySlot = -1
+	noSlot  = -2
+)
+
+// slotOf returns the slot of a step whose keys share one.
+func (s *Store) slotOf(ops []core.Op) int {
+	switch s.shared {
+	case shareAll:
+		return anySlot
+	case shareSlot:
+		var tag [2 * maxReadable]byte
+		return int(crc16(s.text(tag[:0], ops[0].Key)) % 16384)
+	}
+	return noSlot
+}
+
+// crc16 is the CRC-16/XMODEM by which a Cluster turns hash tags into slots.
+func crc16(text []byte) (crc uint16) {
+	nibbles := [...]uint16{
+		0x0000, 0x1021, 0x2042, 0x3063, 0x4084, 0x50a5, 0x60c6, 0x70e7,
+		0x8108, 0x9129, 0xa14a, 0xb16b, 0xc18c, 0xd1ad, 0xe1ce, 0xf1ef,
+	}
+	for _, c := range text {
+		crc = crc<<4 ^ nibbles[crc>>12^uint16(c>>4)]
+		crc = crc<<4 ^ nibbles[crc>>12^uint16(c&15)]
+	}
+	return crc
+}
 
 func severalSubjects(ops []core.Op) bool {
 	for i := range ops {
@@ -124,4 +187,40 @@ func (s *Store) withdrawAfter(ctx context.Context, parts []*part, err error) err
 		return fmt.Errorf("%w; %w", err, failed)
 	}
 	return err
+}
+
+// relearn is for how long a client is left alone after it was told to look who
+// is master of what.
+const relearn = 200 * time.Millisecond
+
+// learn has the client of a Cluster look at once who is master of what when an
+// error says that it may be out of date. By itself it would go on asking a dead
+// node for up to a minute. The client looks in its own goroutine, one at a time,
+// but pauses only after a look that succeeded: the pause here keeps the callers
+// of an outage from asking without end those servers that are left.
+func (s *Store) learn(ctx context.Context, err error) {
+	c, ok := s.client.(*redis.ClusterClient)
+	if !ok || err == nil || !doubtsTopology(err) {
+		return
+	}
+	now, last := time.Now().UnixMilli(), s.learned.Load()
+	if since := now - last; since >= 0 && since < relearn.Milliseconds() {
+		return
+	}
+	if s.learned.CompareAndSwap(last, now) {
+		c.ReloadState(ctx)
+	}
+}
+
+// doubtsTopology reports whether the error may come from a node that is dead, cut
+// off, or no longer responsible.
+func doubtsTopology(err error) bool {
+	for _, prefix := range []string{"CLUSTERDOWN", "READONLY", "MASTERDOWN", "LOADING"} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return true
+		}
+	}
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redis.ErrPoolTimeout)
 }

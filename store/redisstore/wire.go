@@ -1,11 +1,74 @@
 package redisstore
 
 import (
+	"errors"
+	"fmt"
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/lua"
 )
+
+// leadingArgs is how many arguments precede the keys: the command's name, the script
+// and the number of keys.
+const leadingArgs = 3
+
+// call returns the script for steps and its arguments, after two places for the
+// command's name and the script.
+func (s *Store) call(steps []*step) (*lua.Script, []any) {
+	if len(steps) == 1 && len(steps[0].ops) == 1 {
+		return s.callOne(&steps[0].ops[0])
+	}
+	return s.callMany(steps)
+}
+
+// callOne is for a step of one operation; see lua/single.lua.
+func (s *Store) callOne(op *core.Op) (*lua.Script, []any) {
+	var name [128]byte
+	algorithm := op.Limit.Algorithm
+	t, _ := s.limits.of(op)
+	args := make([]any, leadingArgs+3, leadingArgs+7)
+	args[2] = 1
+	args[3] = string(s.key(name[:0], op.Key, op.Rule, algorithm.Letter()))
+	args[4] = s.instant()
+	args[5] = t.text
+	if !isSingleUnit(op) {
+		x, y := details(op)
+		args = append(args, op.Verb.String(), op.Cost, x, y)
+	}
+	return s.scripts.One(algorithm), args
+}
+
+// zero is an argument.
+var zero any = "0"
+
+// instant is what a script gets as its time: 0 for the server's.
+func (s *Store) instant() any {
+	if s.clock == nil {
+		return zero
+	}
+	return strconv.FormatInt(s.clock(), 10)
+}
+
+// isSingleUnit reports whether the operation takes one unit, at once and for good.
+func isSingleUnit(op *core.Op) bool {
+	return op.Verb == core.Take && op.Cost == 1 && op.MaxWait == 0 && !op.Limit.Leased()
+}
+
+// details are the x and y of an operation; see lua/prelude.lua.
+func details(op *core.Op) (x, y any) {
+	switch {
+	case op.Limit.Leased():
+		return zero, leaseID(op.Lease)
+	case op.Verb == core.Refund:
+		return op.At, int64(op.ResetAfter / time.Microsecond)
+	case op.Limit.Books():
+		return int64(op.MaxWait / time.Microsecond), zero
+	}
+	return zero, zero
+}
 
 // What an operation of a program does, besides the verb; see lua/batch.lua.
 const (
@@ -195,3 +258,88 @@ func (p *program) args(instant any) []any {
 	args = append(args, p.heads...)
 	return append(args, p.values...)
 }
+
+// What the second integer of a decision says, besides four times the reset; see
+// lua/reply.lua.
+const (
+	saysAllowed = iota
+	saysWait
+	saysRetry
+	saysNever
+)
+
+var errReply = errors.New("redisstore: the reply does not fit the operations")
+
+// answers are the integers of a reply that are still to be read.
+type answers struct {
+	at   int64
+	rest []int64
+}
+
+// decode reads the reply to steps and puts into each its decisions or its error.
+// A returned error means that the reply fits none of them.
+func decode(steps []*step, ints []int64) error {
+	if len(ints) == 0 {
+		return errReply
+	}
+	a := answers{ints[0], ints[1:]}
+	for _, each := range steps {
+		var err error
+		if each.err, err = a.step(each.ops, each.out); err != nil {
+			return err
+		}
+	}
+	if len(a.rest) > 0 {
+		return errReply
+	}
+	return nil
+}
+
+// step reads the decisions on the operations of a step, and reports whether any
+// met an unreadable key.
+func (a *answers) step(ops []core.Op, out []core.Decision) (unreadable, err error) {
+	for i := range ops {
+		known, err := a.decision(&out[i])
+		if err != nil {
+			return nil, err
+		}
+		if !known && unreadable == nil {
+			unreadable = fmt.Errorf("redisstore: %w: rule %q", ErrUnreadable, ops[i].Rule)
+		}
+	}
+	return unreadable, nil
+}
+
+// decision reads one, and reports whether there was one.
+func (a *answers) decision(d *core.Decision) (known bool, err error) {
+	if len(a.rest) > 0 && a.rest[0] < 0 {
+		a.rest = a.rest[1:]
+		return false, nil
+	}
+	if len(a.rest) < 2 {
+		return false, errReply
+	}
+	remaining, reset, says := a.rest[0], a.rest[1]>>2, a.rest[1]&3
+	a.rest = a.rest[2:]
+	*d = core.Decision{Allowed: says <= saysWait, Remaining: remaining, ResetAfter: micros(reset), At: a.at}
+	switch says {
+	case saysAllowed:
+		return true, nil
+	case saysNever:
+		d.RetryAfter = core.Never
+		return true, nil
+	}
+	if len(a.rest) == 0 {
+		return false, errReply
+	}
+	if says == saysWait {
+		d.Wait = micros(a.rest[0])
+	} else {
+		d.RetryAfter = micros(a.rest[0])
+	}
+	a.rest = a.rest[1:]
+	return true, nil
+}
+
+// micros is n microseconds.
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

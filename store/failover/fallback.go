@@ -1,0 +1,195 @@
+package failover
+
+import (
+	"context"
+	"maps"
+	"math"
+	"sync/atomic"
+
+	"github.com/headgate/headgate/core"
+)
+
+// step is room for the operations of one step as the fallback sees them.
+type step struct {
+	ops   []core.Op
+	out   []core.Decision
+	index []int // where they stand in the caller's step
+}
+
+// room returns space for n decisions.
+func (t *step) room(n int) []core.Decision {
+	if cap(t.out) < n {
+		t.out = make([]core.Decision, n)
+	}
+	t.out = t.out[:n]
+	return t.out
+}
+
+// free gives the step back to the pool without anything of its ops.
+func (s *Store) free(t *step) {
+	clear(t.ops)
+	t.ops, t.index = t.ops[:0], t.index[:0]
+	s.steps.Put(t)
+}
+
+// part is what this instance may grant of a limit.
+func (s *Store) part(l core.Limit) core.Limit {
+	if s.instances == nil {
+		return l
+	}
+	return s.shares.part(l, s.instances())
+}
+
+// decide has the fallback carry out a step in the generation. What is given back was
+// charged by the primary; the fallback has a copy of the charge without its
+// instant.
+func (s *Store) decide(ctx context.Context, generation uint64, ops []core.Op, out []core.Decision) error {
+	t := s.steps.Get().(*step)
+	defer s.free(t)
+	for i := range ops {
+		op := ops[i]
+		op.Limit = s.part(op.Limit)
+		if op.Verb == core.Refund {
+			op.At, op.ResetAfter, op.Origin = 0, 0, 0
+		}
+		t.ops = append(t.ops, op)
+	}
+	if err := s.fallback.Apply(ctx, t.ops, out); err != nil {
+		return err
+	}
+	s.local.Add(1)
+	for i := range ops {
+		if ops[i].Verb == core.Take {
+			out[i].Origin = origin(generation)
+		}
+		if out[i].RetryAfter == core.Never && ops[i].Cost <= ops[i].Limit.Capacity() {
+			out[i].RetryAfter = confirmations * s.interval
+		}
+	}
+	return nil
+}
+
+// origin is the [core.Decision.Origin] of what the fallback grants in the generation.
+// The primary's decisions have none. Leases do not live for as many generations as
+// there are origins.
+func origin(generation uint64) uint32 { return uint32(1 + generation%math.MaxUint32) }
+
+// isLocal reports whether a refund concerns the fallback alone: units that it
+// granted, and leases that the primary cannot have heard of.
+func (s *Store) isLocal(op *core.Op, generation uint64) bool {
+	if op.Verb != core.Refund || s.fallback == nil {
+		return false
+	}
+	if op.Limit.Leased() {
+		return isOpen(generation) && op.Origin == origin(generation)
+	}
+	return op.Origin != 0
+}
+
+// takeBack gives back to the fallback what it granted itself.
+func (s *Store) takeBack(ctx context.Context, op core.Op, d *core.Decision) error {
+	t := s.steps.Get().(*step)
+	defer s.free(t)
+	op.Limit, op.Origin = s.part(op.Limit), 0
+	t.ops = append(t.ops, op)
+	out := t.room(1)
+	err := s.fallback.Apply(ctx, t.ops, out)
+	*d = out[0]
+	return err
+}
+
+// maxShares is how many limits are remembered with their parts. Those of others
+// are worked out each time.
+const maxShares = 1024
+
+// shares gives limits their parts. The zero value is ready.
+type shares struct{ known atomic.Pointer[parts] }
+
+// parts are those of one number of instances. It is replaced as a whole.
+type parts struct {
+	instances int
+	of        map[core.Limit]core.Limit
+}
+
+// part is what one of n instances may grant of a limit by itself.
+func (s *shares) part(l core.Limit, n int) core.Limit {
+	if n <= 1 {
+		return l
+	}
+	p := s.known.Load()
+	if p != nil && p.instances == n {
+		if part, ok := p.of[l]; ok {
+			return part
+		}
+	}
+	part := l.Part(int64(n))
+	next := &parts{instances: n, of: map[core.Limit]core.Limit{}}
+	if p != nil && p.instances == n {
+		if len(p.of) >= maxShares {
+			return part
+		}
+		next.of = maps.Clone(p.of)
+	}
+	next.of[l] = part
+	s.known.CompareAndSwap(p, next)
+	return part
+}
+
+// mirror charges to the fallback what the primary has admitted, as far as this
+// instance's part goes, and takes from it what it has more left of a key than
+// the primary. An error leaves the fallback colder and harms nobody.
+func (s *Store) mirror(ctx context.Context, ops []core.Op, out []core.Decision) {
+	if s.fallback == nil || onlyPeeks(ops) {
+		return
+	}
+	t := s.steps.Get().(*step)
+	defer s.free(t)
+	granted := core.Granted(ops, out)
+	for i := range ops {
+		t.ops = append(t.ops, s.copied(&ops[i], granted && out[i].Allowed))
+	}
+	if s.fallback.Apply(ctx, t.ops, t.room(len(ops))) == nil {
+		s.capToPrimary(ctx, t, ops, out)
+	}
+}
+
+// copied is op as the fallback is told of it. A lease that the primary has
+// granted is held whatever the part is.
+func (s *Store) copied(op *core.Op, charged bool) core.Op {
+	c := *op
+	c.Soft, c.At, c.ResetAfter, c.Origin = true, 0, 0, 0
+	if !c.Limit.Leased() {
+		c.Limit = s.part(c.Limit)
+	}
+	if c.Verb == core.Take && !charged {
+		c.Verb, c.Cost = core.Peek, 0
+	}
+	return c
+}
+
+// capToPrimary leaves keys no more units in the fallback than they have left at the
+// primary. Leases end by themselves.
+func (s *Store) capToPrimary(ctx context.Context, t *step, ops []core.Op, out []core.Decision) {
+	more := t.ops[:0]
+	for i := range ops {
+		surplus := t.out[i].Remaining - out[i].Remaining
+		if ops[i].Verb != core.Take || ops[i].Limit.Leased() || surplus <= 0 {
+			continue
+		}
+		op := t.ops[i]
+		op.Verb, op.Cost, op.MaxWait = core.Take, surplus, 0
+		more = append(more, op)
+	}
+	if len(more) > 0 {
+		_ = s.fallback.Apply(ctx, more, t.out) // see mirror
+	}
+}
+
+func onlyPeeks(ops []core.Op) bool {
+	for i := range ops {
+		if ops[i].Verb != core.Peek {
+			return false
+		}
+	}
+	return true
+}
