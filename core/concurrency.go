@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// concurrency admits at most Quota units held at once. They are held by
-// leases, each with an id, that end by Refund or, unless a Take of the same
-// lease renews them, one Period later. Twin: lua/concurrency.lua.
+// concurrency admits at most Quota units held at once. They are held by leases,
+// each with an id. A lease ends by Refund, or one Period after the last Take
+// that made or renewed it. Twin: lua/concurrency.lua.
 type concurrency struct{}
 
 func (concurrency) name() string     { return "concurrent" }
@@ -36,7 +36,7 @@ func (concurrency) settle(s *State, l *Limit, now int64) bool {
 	return changed
 }
 
-// find is the index of the lease among those held, or -1.
+// find returns the index of the lease among the held ones, or -1.
 func (concurrency) find(s *State, id string) int {
 	for i := range s.Leases {
 		if s.Leases[i].ID == id {
@@ -101,7 +101,7 @@ func (concurrency) steady(*Limit) Steady                 { return Steady{} }
 func (concurrency) part(l *Limit, n int64) Limit         { return l.countPart(n) }
 func (concurrency) stillUsed(*Limit, int64, int64) int64 { return 0 }
 
-// foretell knows nothing, as a lease may end at any time.
+// foretell foretells nothing, because a lease may end at any time.
 func (concurrency) foretell(*Limit, refusal, int64, int64) (remaining, retry int64, ok bool) {
 	return 0, 0, false
 }

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// ErrOp is what every error about an operation that no store may carry out
-// wraps: a negative cost, a missing lease, two limits for one key.
+// ErrOp is wrapped by every error about an operation that no store may carry
+// out: a negative cost, a missing lease, two limits for one key.
 var ErrOp = errors.New("invalid operation")
 
 // Decide carries out ops as one step at the instant now, as [Store.Apply]
 // promises. states[i] is the state of op i's key; ops on one key share one
-// state. A store must keep every state that has Changed set afterwards, and may
-// forget any whose ResetAfter is 0, as the key is fresh. The ops must have passed [CheckOps] and
-// their limits Validate.
+// state. Afterwards a store must keep every state that has Changed set, and may
+// forget every state whose ResetAfter is 0, because its key is fresh. The ops
+// must have passed [CheckOps], and their limits Validate.
 func Decide(ops []Op, states []*State, now int64, out []Decision) {
 	for i := range ops {
 		begin(&ops[i], states[i], now)
@@ -39,7 +39,8 @@ func Decide(ops []Op, states []*State, now int64, out []Decision) {
 	}
 }
 
-// begin settles the state and carries out what comes before the Takes.
+// begin settles the state and carries out a Refund or a Reset, which precede
+// the Takes.
 func begin(op *Op, s *State, now int64) {
 	a := algorithms[op.Limit.Algorithm]
 	if op.Verb == Reset {
@@ -56,8 +57,8 @@ func begin(op *Op, s *State, now int64) {
 	}
 }
 
-// verdict decides op i on top of what the Takes before it on the same key are
-// about to charge.
+// verdict decides op i on top of the units that earlier Takes of the step on
+// the same key are about to charge.
 func verdict(ops []Op, states []*State, out []Decision, i int, now int64) Decision {
 	op := &ops[i]
 	if op.Cost == 0 || op.Verb == Refund || op.Verb == Reset {
@@ -90,9 +91,9 @@ func report(op *Op, s *State, now int64, d *Decision) {
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// CheckOps refuses, naming each, operations that make no sense under any
-// state. It does not look into the limits; see [Limit.Validate]. A nil error
-// costs no allocation.
+// CheckOps returns an error that names every operation which is invalid under
+// any state, and room in out for fewer decisions than ops. It does not check
+// the limits; see [Limit.Validate]. It allocates only for an error.
 func CheckOps(ops []Op, out []Decision) error {
 	if len(out) < len(ops) {
 		return fmt.Errorf("%w: room for %d decisions on %d operations", ErrOp, len(out), len(ops))
@@ -112,7 +113,7 @@ func CheckOps(ops []Op, out []Decision) error {
 	return errors.Join(errs...)
 }
 
-// fault says what is wrong with the operation by itself, or "".
+// fault returns what is wrong with the operation by itself, or "".
 func (op *Op) fault() string {
 	leases := op.Limit.Leased() && (op.Verb == Take || op.Verb == Refund)
 	switch {

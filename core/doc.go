@@ -8,8 +8,8 @@
 // no logger. Package limiter turns requests into operations, and decisions into
 // answers.
 //
-// A key is fresh if a store keeps nothing of it that could change a decision: it
-// was never used, or all that was used of it has expired.
+// A key is fresh if no decision depends on its past: it was never used, or all
+// units used of it have expired. A store may forget a fresh key.
 //
 // A refusal is a [Decision], never an error. An error means that the store could
 // not decide.

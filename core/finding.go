@@ -2,7 +2,7 @@ package core
 
 import "context"
 
-// Codes of findings. They do not change.
+// Codes of findings. They are stable.
 const (
 	// CodeDeadlineIgnored: a Redis client without ContextTimeoutEnabled.
 	CodeDeadlineIgnored = "HG006"
@@ -14,22 +14,24 @@ const (
 	CodePermission = "HG008"
 )
 
-// CodeUnanswered is no mistake and is never told: a [Diagnoser] could not look
-// at everything, as a server did not answer, and wants to be asked again.
+// CodeUnanswered marks an incomplete examination, not a mistake, and is never
+// reported to the user: a server did not answer a [Diagnoser], which is to be
+// called again.
 const CodeUnanswered = "HG000"
 
 // Finding is a likely mistake in how a limiter is set up.
 type Finding struct {
-	Code string // such as CodeOneKey
+	Code string // such as CodeDeadlineIgnored
 	Rule string // the rule's name, or "" if it is about no single rule
-	Text string // one line of the program's own, never what a client sent
+	Text string // one line, written by the program and never by a client
 }
 
 // Diagnoser is a [Store] that can look for mistakes in its own set-up.
 type Diagnoser interface {
-	// Diagnose returns what it finds until ctx ends. What it may not look at is no
-	// finding. A limiter calls it beside the first request, which does not wait
-	// for it, and, after a finding with [CodeUnanswered], again beside a later one:
-	// a second later at the earliest, then two, four and so on up to an hour.
+	// Diagnose returns its findings and stops when ctx ends. A question that it
+	// has no permission to ask leads to no finding. A limiter calls it in the
+	// background of the first request and, after a finding with
+	// [CodeUnanswered], of later ones: after a second at the earliest, then
+	// two, four and so on up to an hour.
 	Diagnose(ctx context.Context) []Finding
 }

@@ -38,7 +38,8 @@ func (w fixedWindow) settle(s *State, l *Limit, now int64) bool {
 	return changed
 }
 
-// end is where a window that starts now, or holds now, ends.
+// end returns the end of a window that starts at now or, if aligned, contains
+// now.
 func (fixedWindow) end(l *Limit, now int64) int64 {
 	p := l.period()
 	if l.Aligned {
@@ -61,7 +62,7 @@ func (w fixedWindow) take(s *State, l *Limit, now, n int64, _ string) {
 	s.Used += n
 }
 
-// refund gives units back to the window that they were taken from, not to a
+// refund gives units back to the window that they were taken from, never to a
 // later one.
 func (fixedWindow) refund(s *State, _ *Limit, _ int64, op *Op) {
 	if op.At == 0 || op.At+int64(op.ResetAfter/time.Microsecond) == s.Mark {
@@ -82,7 +83,8 @@ func (fixedWindow) prefetchable() bool           { return true }
 func (fixedWindow) steady(*Limit) Steady         { return Steady{} }
 func (fixedWindow) part(l *Limit, n int64) Limit { return l.countPart(n) }
 
-// stillUsed is unbounded, as units come back with the window's end alone.
+// stillUsed returns the largest number, because no unit comes back before the
+// window's end.
 func (fixedWindow) stillUsed(_ *Limit, _, span int64) int64 {
 	if span <= 0 {
 		return 0
@@ -90,7 +92,7 @@ func (fixedWindow) stillUsed(_ *Limit, _, span int64) int64 {
 	return math.MaxInt64
 }
 
-// foretell refuses all costs above what remains until the window ends.
+// foretell refuses every cost above the remaining units until the window ends.
 func (fixedWindow) foretell(_ *Limit, r refusal, n, _ int64) (remaining, retry int64, ok bool) {
 	return r.remaining, r.retry, n > r.remaining
 }

@@ -11,6 +11,15 @@ import (
 // gcra is the generic cell rate algorithm (ITU-T I.371, annex A) as a virtual
 // queue: a bucket of Burst units that gets one unit back every Period/Quota.
 //
+// State.Used units were taken since the instant Mark, when the queue was empty.
+// The queue is empty again at Mark + Used·Period/Quota, which is the TAT, the
+// theoretical arrival time, of the literature. The state is exact: it never
+// holds a rounded fraction. Units beyond Burst are booked. State.Over is how
+// many were booked when the state was written: if more are booked later, the
+// clock has stepped back, and settle leaves a full bucket.
+//
+// Twin: lua/gcra.lua.
+//
 // State.Used units were taken since the instant Mark, the queue was empty at
 // Mark, and so it is empty again at Mark + Used·Period/Quota. That is exact:
 // no fraction is ever rounded into the state. Units beyond Burst are booked,
@@ -34,8 +43,7 @@ func (l *Limit) rate() rate {
 	return rate{l.period() / a, l.Quota / a}
 }
 
-// span is how many microseconds it takes until n units have come back,
-// rounded up.
+// span returns the microseconds, rounded up, until n units have come back.
 func (r rate) span(n int64) int64 {
 	hi, lo := bits.Mul64(uint64(n), uint64(r.every%r.units))
 	part, rest := bits.Div64(hi, lo, uint64(r.units))
@@ -45,7 +53,7 @@ func (r rate) span(n int64) int64 {
 	return n*(r.every/r.units) + int64(part)
 }
 
-// back is how many units have come back after span microseconds.
+// back returns the number of units that have come back after span microseconds.
 func (r rate) back(span int64) int64 {
 	hi, lo := bits.Mul64(uint64(span%r.every), uint64(r.units))
 	n, _ := bits.Div64(hi, lo, uint64(r.every))
@@ -140,11 +148,11 @@ func (s *State) book(l *Limit, now int64) {
 	}
 }
 
-// refund gives back no unit that has come back already. The Take's units were
-// the last of a queue that is empty at full. While the first of them is still
-// to come back, all go out of the queue; later, what was taken before them has
-// come back, and only what was taken after them stays. When others have booked
-// behind the Take nothing is given back, as their slots cannot move.
+// refund never gives back a unit that has come back already. The Take's units
+// were the last of a queue that is empty at full. Until the first of them comes
+// back, all of them leave the queue; later, only the units taken after them
+// stay. If other Takes have booked behind the Take, nothing is given back,
+// because their slots cannot move.
 func (gcra) refund(s *State, l *Limit, now int64, op *Op) {
 	defer s.book(l, now)
 	if op.At == 0 || s.Used == 0 {
@@ -176,8 +184,8 @@ func (gcra) leased() bool       { return false }
 func (gcra) books() bool        { return true }
 func (gcra) prefetchable() bool { return true }
 
-// stillUsed counts whole units: a unit that has come back in part would be, with
-// what the store admits, more than the burst.
+// stillUsed counts whole units. A unit that has come back in part would exceed
+// the burst together with the units that the store admits.
 func (gcra) stillUsed(l *Limit, _, span int64) int64 {
 	if span <= 0 {
 		return 0

@@ -35,26 +35,27 @@ const (
 // exact is the end of the integers that a float64, and so Lua, counts exactly.
 const exact = 1 << 53
 
-// Limit says how much is allowed. It is comparable, and its text form (see
+// Limit defines how much is allowed. It is comparable, and its text form (see
 // [ParseLimit]) fits flags, JSON and YAML. The zero value is not valid.
 type Limit struct {
-	// Algorithm is GCRA unless set.
+	// Algorithm is the way of counting; the zero value is GCRA.
 	Algorithm Algorithm
 
-	// Quota is how many units are granted per Period; for Concurrency how many
-	// are held at once.
+	// Quota is the number of units granted per Period or, for Concurrency, held
+	// at once.
 	Quota int64
 
-	// Period is in whole microseconds, from MinPeriod to MaxPeriod; for
-	// Concurrency it is how long a lease stays held unless it is renewed.
+	// Period is in whole microseconds, from MinPeriod to MaxPeriod. For
+	// Concurrency it is the time for which a lease is held unless it is
+	// renewed.
 	Period time.Duration
 
 	// Burst is, for TokenBucket and GCRA, the most units that can be taken at
 	// once; 0 means Quota.
 	Burst int64
 
-	// Segments is, for SlidingWindow, the number of sub-windows of a Period,
-	// which it must divide; 0 means DefaultSegments.
+	// Segments is, for SlidingWindow, the number of sub-windows of a Period; 0
+	// means DefaultSegments. It must divide the Period into whole microseconds.
 	Segments int
 
 	// Aligned makes FixedWindow's windows start at multiples of Period since
@@ -62,7 +63,7 @@ type Limit struct {
 	Aligned bool
 }
 
-// Capacity is the most units that the limit can ever admit at once.
+// Capacity returns the most units that the limit can ever admit at once.
 func (l Limit) Capacity() int64 {
 	if l.Burst > 0 {
 		return l.Burst
@@ -70,8 +71,7 @@ func (l Limit) Capacity() int64 {
 	return l.Quota
 }
 
-// Validate reports everything that keeps the limit from working, joined into
-// one error, or nil.
+// Validate returns every fault of the limit, joined into one error, or nil.
 func (l Limit) Validate() error {
 	if !l.Algorithm.known() {
 		return fmt.Errorf("algorithm %d is not known", l.Algorithm)
@@ -121,15 +121,15 @@ func (l *Limit) checkOptions() []error {
 	return errs
 }
 
-// ScriptArgs returns the three that define a valid limit to its algorithm's
-// script: a period in microseconds, a quota, and one whose meaning is the
-// algorithm's own.
+// ScriptArgs returns the three numbers that define a valid limit in its
+// algorithm's script: a period in microseconds, a quota, and a number with a
+// meaning of its own for each algorithm.
 func (l Limit) ScriptArgs() (period, quota, extra int64) {
 	return algorithms[l.Algorithm].scriptArgs(&l)
 }
 
-// Leased reports whether units are held by leases: a Take and its Refund need
-// Op.Lease, a lease may end at any time, and to release one twice does no harm.
+// Leased reports whether leases hold the units. Then a Take and its Refund need
+// Op.Lease, a lease may end at any time, and releasing one twice does no harm.
 func (l Limit) Leased() bool { return l.Algorithm.known() && traits[l.Algorithm].leased }
 
 // Books reports whether a Take may book units that come back within its MaxWait.
@@ -142,20 +142,22 @@ func (l Limit) Prefetchable() bool {
 	return l.Algorithm.known() && traits[l.Algorithm].prefetchable
 }
 
-// StillUsed is how many units of a key are in use for certain, span
-// microseconds before it is fresh; used is how many were when that was learned.
-// The limit must be valid.
+// StillUsed bounds the units of a key that have not come back span microseconds
+// before the key is fresh. Of the used units that were in use when that instant
+// was learned, at least min(used, StillUsed) still are. The limit must be
+// valid.
 func (l *Limit) StillUsed(used, span int64) int64 {
 	return algorithms[l.Algorithm].stillUsed(l, used, span)
 }
 
-// Steady is the fast arithmetic of the limit, which must be valid, or the zero
-// value if there is none.
+// Steady returns the fast arithmetic of the limit, or the zero value if there
+// is none. The limit must be valid.
 func (l *Limit) Steady() Steady { return algorithms[l.Algorithm].steady(l) }
 
-// Part is what one of n stores may grant by itself, so that all together grant
-// no more than the limit. It is at least one unit, and an invalid limit stays as
-// it is. Where rounding makes a bucket take too long to fill, the part is smaller.
+// Part returns the limit under which each of n stores may grant by itself, so
+// that all together grant no more than l. It is at least one unit. Where
+// rounding makes a bucket take too long to fill, the part is smaller. An
+// invalid limit is returned as it is.
 func (l Limit) Part(n int64) Limit {
 	if n <= 1 || l.Validate() != nil {
 		return l
@@ -163,14 +165,14 @@ func (l Limit) Part(n int64) Limit {
 	return algorithms[l.Algorithm].part(&l, n)
 }
 
-// countPart is the part of a limit that has no burst.
+// countPart returns the part of a limit that has no burst.
 func (l *Limit) countPart(n int64) Limit {
 	part := *l
 	part.Quota = max(1, l.Quota/n)
 	return part
 }
 
-// bucketPart is the part of a limit that may have a burst.
+// bucketPart returns the part of a limit that may have a burst.
 func (l *Limit) bucketPart(n int64) Limit {
 	part := l.countPart(n)
 	if l.Burst > 0 {
@@ -187,10 +189,11 @@ func (l *Limit) bucketPart(n int64) Limit {
 	return part
 }
 
-// period is Period in microseconds.
+// period returns Period in microseconds.
 func (l *Limit) period() int64 { return int64(l.Period / time.Microsecond) }
 
-// checkExact refuses the product of two numbers that Lua could not hold.
+// checkExact returns an error if Lua cannot hold the product of a and b
+// exactly.
 func checkExact(what string, a, b int64) error {
 	if hi, lo := bits.Mul64(uint64(a), uint64(b)); hi != 0 || lo >= exact {
 		return fmt.Errorf("%s: %d·%d is not below 2^53", what, a, b)

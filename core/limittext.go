@@ -36,8 +36,8 @@ func ParseLimit(s string) (Limit, error) {
 	return l, nil
 }
 
-// MustParseLimit is [ParseLimit] for a text that is known to be right; it panics
-// on an error.
+// MustParseLimit is [ParseLimit] for a text that is known to be valid; it
+// panics on an error.
 func MustParseLimit(s string) Limit {
 	l, err := ParseLimit(s)
 	if err != nil {
@@ -83,8 +83,8 @@ func parseLimit(s string) (l Limit, errs []error) {
 	return l, errs
 }
 
-// spanFault says what is wrong with how the text, which begins with first, gives
-// the period or the ttl.
+// spanFault returns what is wrong with the period or the ttl of the text, which
+// begins with first.
 func (l *Limit) spanFault(first string, hasPeriod, hasTTL bool) error {
 	held := l.Leased()
 	switch {

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Never is the RetryAfter of a cost that the limit cannot hold at any time.
+// Never is the RetryAfter of a cost that exceeds the capacity of the limit.
 const Never = time.Duration(math.MaxInt64)
 
-// Verb says what an [Op] does.
+// Verb is what an [Op] does.
 type Verb uint8
 
 const (
@@ -35,25 +35,25 @@ func (v Verb) String() string {
 }
 
 // Op is one operation on one key. Its zero value takes nothing from the empty
-// key under no limit, which every store refuses as an error.
+// key under no limit, which every store refuses with an error.
 //
-// A count is identified by Rule, Key and Limit.Algorithm (see [Op.ID]), never by
-// the numbers of the limit: a changed limit goes on from what was used.
+// A count is identified by Rule, Key and Limit.Algorithm, never by the numbers
+// of the limit: under a changed limit the units used before still count.
 type Op struct {
 	Verb Verb
 
 	// Soft marks a Take whose refusal does not stop the others of its step.
 	Soft bool
 
-	// Origin repeats, in a Refund, that of the Decision that is undone. It means
-	// something to the store that has set it alone.
+	// Origin repeats, in a Refund, the Origin of the Decision that is undone.
+	// Only the store that has set it knows its meaning.
 	Origin uint32
 
 	// Rule names the rule. It is the program's own text.
 	Rule string
 
-	// Key is the subject that is counted: an address, a user, "". It may hold
-	// any bytes and any number of them; a store must be safe with all.
+	// Key is the subject that is counted: an address, a user, "". It may be of
+	// any length and hold any bytes, and a store must be safe with all of them.
 	Key string
 
 	Limit Limit
@@ -63,44 +63,45 @@ type Op struct {
 	Cost int64
 
 	// MaxWait is how far ahead a Take may book its units, at most [MaxBooking].
-	// It means nothing under a limit that does not book; see [Limit.Books].
+	// Limits that do not book ignore it; see [Limit.Books].
 	MaxWait time.Duration
 
-	// Lease names the holder of the units. A limit that is leased (see
-	// [Limit.Leased]) needs it in Take and Refund; a Take of a lease that is held
-	// renews it. Other limits ignore it.
+	// Lease names the holder of the units. Leased limits (see [Limit.Leased])
+	// need it in Take and Refund, and a Take of a held lease renews the lease.
+	// Other limits ignore it.
 	Lease string
 
 	// At and ResetAfter repeat, in a Refund, those of the Decision that is
-	// undone, so that units which the passage of time has given back already
-	// are not given back twice. With At 0 the latest units are given back.
-	// [Op.Refund] copies both, and Origin.
+	// undone, so that units which time has given back already are not given
+	// back twice. With At 0 the latest units are given back. [Op.Refund] copies
+	// both, and Origin.
 	At         int64
 	ResetAfter time.Duration
 }
 
-// ID identifies what a store counts. It is comparable.
+// ID identifies a count. It is comparable.
 type ID struct {
 	Rule, Key string
 	Algorithm Algorithm
 }
 
-// ID is the identity of the count that the op is about. Ops with equal IDs are
-// about the same state, whatever the numbers of their limits.
+// ID returns the identity of the op's count. Ops with equal IDs share a state,
+// whatever the numbers of their limits.
 func (op *Op) ID() ID { return ID{op.Rule, op.Key, op.Limit.Algorithm} }
 
-// Refund is the op that undoes op, a Take that was charged with decision d. Its
-// Cost may be lowered to give back a part.
+// Refund returns the op that undoes op, a Take that was charged with decision
+// d. Its Cost may be lowered to give back a part.
 func (op Op) Refund(d Decision) Op {
 	op.Verb, op.Soft, op.MaxWait = Refund, false, 0
 	op.At, op.ResetAfter, op.Origin = d.At, d.ResetAfter, d.Origin
 	return op
 }
 
-// Foretell returns what op will be told since microseconds after its key was
-// refused: d is the decision on a Take of cost units under the same limit, and
-// no step has changed the key in between. ok is false if d does not say so much,
-// if the key may be allowed then, or if its units may come back at any time.
+// Foretell returns the answer that op will get since microseconds after its key
+// was refused. d is the decision on a Take of cost units under the same limit,
+// and no step has changed the key in between. ok is false if d does not
+// determine the answer, if op may be allowed by then, or if units of the key
+// may come back at any time.
 func (op *Op) Foretell(cost int64, d *Decision, since int64) (told Decision, ok bool) {
 	l := &op.Limit
 	switch {
@@ -132,26 +133,27 @@ type Decision struct {
 	// [Granted].
 	Allowed bool
 
-	// Origin is an opaque mark by which a store that asks several others knows
-	// which of them has decided. It is repeated in the Refund, as At and
-	// ResetAfter are. Other stores leave it 0, and a store that passes on
-	// decisions of another passes it on.
+	// Origin is an opaque mark by which a store over several others recognises
+	// the one that decided. It is repeated in the Refund, as At and ResetAfter
+	// are. Other stores leave it 0, and a store that forwards the decisions of
+	// another keeps it.
 	Origin uint32
 
-	// Remaining is how many units could be taken at once after this step.
+	// Remaining is the number of units that could be taken at once after this
+	// step.
 	Remaining int64
 
-	// Wait is how long to wait before using the units that were taken: above 0
-	// only for a Take with a MaxWait that booked a future slot.
+	// Wait is the time to wait before using the units that were taken. It is
+	// above 0 only for a Take with a MaxWait that booked units.
 	Wait time.Duration
 
-	// RetryAfter is 0 if the op is allowed. Otherwise it is how long until the
-	// same op would be allowed without a wait if no other came, or [Never].
+	// RetryAfter is 0 if the op is allowed. Otherwise it is the time until the
+	// same op would be allowed without a wait if no other op came, or [Never].
 	RetryAfter time.Duration
 
-	// ResetAfter is how long until the key is fresh, and 0 if and only if it is.
-	// A fresh key is decided like one that was never used, so a store may forget
-	// it.
+	// ResetAfter is the time until the key is fresh, 0 if and only if it is
+	// fresh already. A fresh key is decided like one that was never used, so a
+	// store may forget it.
 	ResetAfter time.Duration
 
 	// At is the instant of the step by the store's clock, in microseconds
@@ -159,8 +161,8 @@ type Decision struct {
 	At int64
 }
 
-// Granted reports whether the Takes of a step were charged: whether none that
-// is not Soft was refused. out[i] is the decision on op i.
+// Granted reports whether the Takes of a step were charged, that is, whether
+// every Take that is not Soft was allowed. out[i] is the decision on op i.
 func Granted(ops []Op, out []Decision) bool {
 	for i := range ops {
 		if !out[i].Allowed && !ops[i].Soft && ops[i].Verb == Take {
@@ -170,7 +172,7 @@ func Granted(ops []Op, out []Decision) bool {
 	return true
 }
 
-// Store keeps the state of keys. Its methods are safe for concurrent use.
+// Store keeps the state of keys. Implementations are safe for concurrent use.
 type Store interface {
 	// Apply carries out ops as one step at one instant and puts op i's
 	// decision into out[i]; out must be at least as long as ops. Refunds and

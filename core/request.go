@@ -2,9 +2,9 @@ package core
 
 import "context"
 
-// Request is what rules may know of an HTTP request. Adapters implement it for
-// their framework. Strings that it returns may be valid only until the request
-// ends; whoever keeps one clones it.
+// Request is the part of an HTTP request that rules may use. Adapters implement
+// it for their framework. Strings that it returns may be valid only until the
+// request ends; a caller that keeps one clones it.
 type Request interface {
 	Context() context.Context
 	Method() string
@@ -21,8 +21,8 @@ type Request interface {
 	Header(name string) []string
 }
 
-// KeyFunc tells whom a request is counted against. ok false means that the
-// rule is not about this request. A function that should tell but cannot
-// returns "", true: unknown callers share one key, and none goes uncounted.
-// It must not keep the request.
+// KeyFunc returns the key under which a request is counted. ok false means that
+// the rule does not apply to this request. A function that cannot identify the
+// caller returns "", true: unknown callers share one key, and none goes
+// uncounted. It must not keep the request.
 type KeyFunc func(r Request) (key string, ok bool)

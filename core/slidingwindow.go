@@ -67,13 +67,13 @@ func (slidingWindow) rescale(s *State, l *Limit) bool {
 	return true
 }
 
-// overlap is how many microseconds of segment i lie in (now−Period, now],
-// or a whole width for one that has not ended.
+// overlap returns how many microseconds of segment i lie in (now−Period, now],
+// or a whole width for a segment that has not ended.
 func (slidingWindow) overlap(l *Limit, i, now int64) int64 {
 	return min(l.width(), (i+1)*l.width()+l.period()-now)
 }
 
-// weight is what n units of a segment count with that overlap.
+// weight returns the units counted for a segment of n units with that overlap.
 func (slidingWindow) weight(l *Limit, n, overlap int64) int64 {
 	return ceilDiv(min(n, l.Quota)*overlap, l.width())
 }
@@ -94,8 +94,8 @@ func (w slidingWindow) delay(s *State, l *Limit, now, n int64, _ string) int64 {
 	for _, e := range s.live() {
 		weight := w.weight(l, e.N, w.overlap(l, e.At, now))
 		if over <= weight {
-			// The largest overlap at which this segment weighs no more than what
-			// is left to it.
+			// The largest overlap at which this segment weighs at most the rest
+			// of the quota.
 			overlap := (weight - over) * l.width() / min(e.N, l.Quota)
 			return (e.At+1)*l.width() + l.period() - overlap - now
 		}

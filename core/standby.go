@@ -1,16 +1,17 @@
 package core
 
-// Standby is a [Store] over two: its Apply has a fallback decide whatever it
-// cannot decide itself.
+// Standby is a [Store] over two others: its Apply has a fallback decide what
+// the first store cannot decide.
 //
-// What Strict and Fallback have decided is refunded by Apply, which knows whose
-// decision it was.
+// Apply also refunds decisions of Strict and Fallback, and sends each refund to
+// the store that decided.
 type Standby interface {
 	Store
 
-	// Strict is the store without its fallback, whose errors are to be seen.
+	// Strict returns the first store, which fails where Apply would use the
+	// fallback.
 	Strict() Store
 
-	// Fallback is the fallback alone, or nil if there is none.
+	// Fallback returns the fallback alone, or nil if there is none.
 	Fallback() Store
 }

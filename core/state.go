@@ -1,17 +1,17 @@
 package core
 
-// State is what a store keeps of one key: the zero value for a key that was
-// never used. Only the algorithms read or write what is in it; a store keeps
-// it, and forgets it when ResetAfter is 0.
+// State is the state of one key in a store: the zero value for a key that was
+// never used. Only the algorithms read or write its fields. A store keeps it,
+// and forgets it when ResetAfter is 0.
 type State struct {
 	// Limit is the limit under which the state was written.
 	Limit Limit
 
 	// Used is the number of units in use since Mark, an instant in
-	// microseconds; FixedWindow, TokenBucket and GCRA need no more.
+	// microseconds. FixedWindow, TokenBucket and GCRA use both.
 	Used, Mark int64
 
-	// Over is how many units GCRA had booked beyond its burst.
+	// Over is the number of units that GCRA had booked beyond its burst.
 	Over int64
 
 	// Log holds the admitted units of SlidingLog by instant and those of
@@ -19,7 +19,7 @@ type State struct {
 	Log  []Entry
 	Head int
 
-	// Leases are those of Concurrency, by expiry.
+	// Leases are the leases of Concurrency, in the order of their expiry.
 	Leases []Lease
 
 	// Changed is set by [Decide] when the state has to be kept.
@@ -38,7 +38,7 @@ type Lease struct {
 // live returns the entries that still count.
 func (s *State) live() []Entry { return s.Log[s.Head:] }
 
-// push adds n units at the instant or segment at, which is not before any
+// push adds n units at the instant or segment at, which must not precede any
 // other. It reuses the room of entries that no longer count.
 func (s *State) push(at, n int64) {
 	if end := len(s.Log) - 1; end >= s.Head && s.Log[end].At == at {
@@ -61,7 +61,8 @@ func (s *State) total() int64 {
 	return n
 }
 
-// pop takes up to n units away from entry i of the live ones.
+// pop takes up to n units from the i-th live entry and returns how many it
+// took.
 func (s *State) pop(i int, n int64) int64 {
 	e := &s.Log[s.Head+i]
 	n = min(n, e.N)

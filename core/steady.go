@@ -1,21 +1,21 @@
 package core
 
-// Steady is the arithmetic of a GCRA limit whose Period/Quota is a whole number of
-// microseconds, as it is of nearly all limits in use. It takes one division, and
-// none for a key that is asked for more often than a unit comes back. It decides as
-// [Decide] does, and leaves to Decide booked units and a clock that has stepped
-// back.
+// Steady is the arithmetic of a GCRA limit under which a unit comes back every
+// whole number of microseconds, as under nearly all limits in use. It needs one
+// division, and none for a key that is used more often than a unit comes back.
+// It decides as [Decide] does, and leaves booked units and a clock that has
+// stepped back to Decide.
 //
 // used and mark are State.Used and State.Mark. The zero value stands for every
 // other limit.
 type Steady struct {
-	Every int64 // microseconds from one unit that comes back to the next
+	Every int64 // microseconds from one unit that comes back to the next; 0 if Steady is of no use
 	Most  int64 // the capacity
 }
 
-// Take decides a Take of n units, at least one, of a key that has used some
-// since mark. It returns both as they are to be kept if the Take is allowed. If
-// ok is false, Decide has to decide and d is not to be read.
+// Take decides a Take of n units, at least one, of a key with used units since
+// mark. It returns the used and mark to keep if the Take is allowed. If ok is
+// false, Decide has to decide, and d must not be read.
 func (g Steady) Take(used, mark, now, n int64, d *Decision) (newUsed, newMark int64, ok bool) {
 	since := now - mark
 	if since >= g.Every {
@@ -43,15 +43,15 @@ func (g Steady) Take(used, mark, now, n int64, d *Decision) (newUsed, newMark in
 	return used, mark, true
 }
 
-// Untake turns the decision on an allowed Take of n units into one on a Take
-// that did not happen, because its step was refused.
+// Untake turns the decision on an allowed Take of n units into the decision on
+// a Take that did not happen because its step was refused.
 func (g Steady) Untake(d *Decision, n int64) {
 	d.Remaining += n
 	d.ResetAfter -= micros(n * g.Every)
 }
 
-// Fresh is the instant at which a key that has used some since mark is fresh,
-// or now if it is already. ok is false where Take's is.
+// Fresh returns the instant at which a key with used units since mark is fresh,
+// or now if it is fresh already. ok is false where Take's is.
 func (g Steady) Fresh(used, mark, now int64) (at int64, ok bool) {
 	if g.Every == 0 || now < mark || (used-g.Most)*g.Every > now-mark {
 		return 0, false
@@ -59,7 +59,7 @@ func (g Steady) Fresh(used, mark, now int64) (at int64, ok bool) {
 	return max(now, mark+used*g.Every), true
 }
 
-// foretell is that of the algorithm.
+// foretell is the foretell of gcra under a steady limit.
 func (g Steady) foretell(r refusal, n, since int64) (remaining, retry int64) {
 	missing := (r.retry - since + g.Every - 1) / g.Every
 	return max(0, r.cost-missing), r.retry + (n-r.cost)*g.Every

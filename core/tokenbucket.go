@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// tokenBucket holds Burst tokens; every Period, Quota tokens are added at
-// once. State.Used tokens are missing, and Mark is when the last were added:
-// refills happen lazily and the rest of a Period is never lost.
+// tokenBucket holds Burst tokens; every Period, Quota tokens are added at once.
+// State.Used is the number of missing tokens, and Mark is the instant of the
+// last refill. Refills happen lazily, and the rest of a Period is never lost.
 // Twin: lua/token_bucket.lua.
 type tokenBucket struct{}
 
@@ -23,7 +23,7 @@ func (tokenBucket) check(l *Limit) error {
 	return checkRefill(l, ceilDiv(l.Capacity(), l.Quota))
 }
 
-// checkRefill refuses buckets that take longer than MaxPeriod to fill.
+// checkRefill returns an error if a bucket takes longer than MaxPeriod to fill.
 func checkRefill(l *Limit, periods int64) error {
 	if most := int64(MaxPeriod / l.Period); periods > most {
 		return fmt.Errorf("an empty bucket of %d takes %d periods of %s to fill, longer than %s",
@@ -78,9 +78,10 @@ func (tokenBucket) take(s *State, _ *Limit, now, n int64, _ string) {
 	s.Used += n
 }
 
-// refund gives back no token that a refill has given back already. It knows
-// two lower bounds of the tokens still missing because of the Take: each refill since gave back at most Quota of them, and before the
-// last refill that the Take needed more than the refills to come but one bring.
+// refund gives back no token that a refill has given back already. Two lower
+// bounds are known of the Take's tokens that are still missing: each refill
+// since the Take gave back at most Quota of them, and more are missing than the
+// coming refills bring without the one that was to fill the bucket.
 func (tokenBucket) refund(s *State, l *Limit, _ int64, op *Op) {
 	if s.Used == 0 {
 		return
@@ -104,10 +105,10 @@ func (tokenBucket) gauge(s *State, l *Limit, now int64) (remaining, reset int64)
 	return l.Capacity() - s.Used, s.Mark + ceilDiv(s.Used, l.Quota)*l.period() - now
 }
 
-// ceilDiv is a/b rounded up, for a ≥ 0 and b > 0.
+// ceilDiv returns a/b rounded up, for a ≥ 0 and b > 0.
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
-// floorDiv is a/b rounded down, for b > 0.
+// floorDiv returns a/b rounded down, for b > 0.
 func floorDiv(a, b int64) int64 {
 	q := a / b
 	if q*b > a {

@@ -9,14 +9,14 @@ import (
 // that a network gives to one subscriber, so its owner has 2^64 addresses.
 const defaultBits = 64
 
-// nat64 is the well-known prefix of RFC 6052: an IPv4 caller, seen through a
-// translator.
+// nat64 is the well-known prefix of RFC 6052, under which a translator shows
+// IPv4 callers.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// address is a caller's address, the same value for every spelling of it.
+// address is a caller's address, with one value for all its spellings.
 type address struct {
 	ip   netip.Addr // IPv4-mapped addresses unmapped, the zone dropped
-	text string     // IPv4 in dotted form, if it was written so, to save writing it again
+	text string     // the dotted form of an IPv4 address that was written so, to save formatting it
 }
 
 // parseAddress reads an address with or without a port: "192.0.2.1",
@@ -32,10 +32,10 @@ func parseAddress(s string) (address, bool) {
 	return parseHost(host)
 }
 
-// parseIPv4 reads "192.0.2.1" and "192.0.2.1:80" in one pass. Of what else
-// there is, right or wrong, it knows nothing.
+// parseIPv4 reads "192.0.2.1" and "192.0.2.1:80" in one pass. false means only
+// that s has neither form.
 func parseIPv4(s string) (address, bool) {
-	var ip, n uint32 // before the octet, and of it
+	var ip, n uint32 // the octets before the current one, and the current octet
 	dots, digits := 0, 0
 	for i := range len(s) {
 		c := uint32(s[i])
@@ -65,8 +65,8 @@ func ipv4(ip uint32, text string) address {
 	return address{netip.AddrFrom4([4]byte{byte(ip >> 24), byte(ip >> 16), byte(ip >> 8), byte(ip)}), text}
 }
 
-// splitPort cuts "host:port" into its parts and takes the brackets off. The
-// port is "" if there is none; an empty one is refused.
+// splitPort cuts "host:port" into its parts and removes the brackets. The port
+// is "" if there is none; an empty one is refused.
 func splitPort(s string) (host, port string, ok bool) {
 	if strings.HasPrefix(s, "[") {
 		end := strings.LastIndexByte(s, ']') // a zone may hold brackets
@@ -86,7 +86,7 @@ func splitPort(s string) (host, port string, ok bool) {
 	return s[:i], s[i+1:], i+1 < len(s)
 }
 
-// isPort reports whether s is the number of a port, or nothing.
+// isPort reports whether s is a port number or empty.
 func isPort(s string) bool {
 	const most = "65535"
 	for i := range len(s) {
@@ -97,9 +97,9 @@ func isPort(s string) bool {
 	return len(s) < len(most) || len(s) == len(most) && s <= most
 }
 
-// parseHost reads an address without a port. The zone is cut off before
-// parsing: it names an interface of whoever wrote it and tells nothing about
-// the caller, and netip would intern it.
+// parseHost reads an address without a port. It cuts the zone off before
+// parsing: a zone names an interface of the host that wrote it and not the
+// caller, and netip would intern it.
 func parseHost(s string) (address, bool) {
 	if i := strings.IndexByte(s, '%'); i >= 0 {
 		if i+1 == len(s) || strings.IndexByte(s[:i], ':') < 0 {
@@ -112,15 +112,15 @@ func parseHost(s string) (address, bool) {
 		return address{}, false
 	}
 	if ip.Is4() {
-		// Only one text of an IPv4 address is accepted: no leading zeros, no
-		// hexadecimal, no missing parts.
+		// Only one spelling of an IPv4 address is accepted: no leading zeros,
+		// no hexadecimal, no missing parts.
 		return address{ip, s}, true
 	}
 	return address{ip: ip.Unmap()}, true
 }
 
-// key is the text that the address is counted by: IPv4 in dotted form, and the
-// network of the first bits of IPv6, as in "2001:db8::/64".
+// key returns the text under which the address is counted: IPv4 in dotted form,
+// and for IPv6 the network of the first bits, as in "2001:db8::/64".
 func (a address) key(bits int) string {
 	switch {
 	case a.text != "":
@@ -131,7 +131,7 @@ func (a address) key(bits int) string {
 		b := a.ip.As16()
 		return netip.AddrFrom4([4]byte(b[12:])).String()
 	}
-	network, _ := a.ip.Prefix(bits) // bits were checked; of no address it is no text
+	network, _ := a.ip.Prefix(bits) // the bits were checked; the zero Addr gives ""
 	var buf [len("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/128")]byte
 	return string(network.AppendTo(buf[:0]))
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// First is the first key that is not "", behind its place in the list, as in
-// First(user, RemoteIP): "0:alice" or "1:192.0.2.1". So a user who is called
-// 192.0.2.1 is not the address. If no key is left, First is "", true, unless ok
-// is false for all.
+// First returns the first key that is not "", prefixed with its place in the
+// list. First(user, RemoteIP) returns "0:alice" or "1:192.0.2.1", so a user
+// named 192.0.2.1 does not share the key of the address. If no key is left,
+// First returns "", true, or "", false if ok is false for all.
 //
 // The two kinds of callers share one limit. For tiers with a limit each, see
 // [When].
@@ -32,17 +32,18 @@ func First(keys ...core.KeyFunc) core.KeyFunc {
 	}
 }
 
-// When is k for the requests that meet the condition; the rule is not about the
-// others. A nil condition is met by all.
+// When returns k for requests that meet the condition; the rule does not apply
+// to the others. A nil condition is always met.
 //
 // With [Unless] and [Known] it makes tiers, each a rule with its own limit:
 //
 //	{Name: "user", Key: When(Known(user), user), Limit: fiveThousandAnHour}
 //	{Name: "anonymous", Key: Unless(Known(user), RemoteIP), Limit: sixtyAnHour}
 //
-// A condition that the caller can choose to meet or not is a way around the rule.
+// A condition that the caller can choose to meet or not is a way around the
+// rule.
 func When(condition func(core.Request) bool, k core.KeyFunc) core.KeyFunc {
-	k = orNobody(k)
+	k = orUnknown(k)
 	if condition == nil {
 		return k
 	}
@@ -54,10 +55,10 @@ func When(condition func(core.Request) bool, k core.KeyFunc) core.KeyFunc {
 	}
 }
 
-// Unless is k for the requests that do not meet the condition; the rule is not
-// about the others. A nil condition is met by none.
+// Unless returns k for requests that do not meet the condition; the rule does
+// not apply to the others. A nil condition is never met.
 func Unless(condition func(core.Request) bool, k core.KeyFunc) core.KeyFunc {
-	k = orNobody(k)
+	k = orUnknown(k)
 	if condition == nil {
 		return k
 	}
@@ -69,23 +70,24 @@ func Unless(condition func(core.Request) bool, k core.KeyFunc) core.KeyFunc {
 	}
 }
 
-// Known is the condition that k can tell the caller: it gives a key, and one
-// that is not "".
+// Known returns the condition that k identifies the caller, that is, returns a
+// key other than "" and true.
 func Known(k core.KeyFunc) func(core.Request) bool {
-	k = orNobody(k)
+	k = orUnknown(k)
 	return func(r core.Request) bool {
 		key, ok := k(r)
 		return ok && key != ""
 	}
 }
 
-// orNobody is k, or where k is nil a function that cannot tell the caller.
-func orNobody(k core.KeyFunc) core.KeyFunc {
+// orUnknown returns k, or unknown if k is nil.
+func orUnknown(k core.KeyFunc) core.KeyFunc {
 	if k == nil {
-		return nobody
+		return unknown
 	}
 	return k
 }
 
-// nobody cannot tell any caller. Unlike [Global] it is nobody's choice.
-func nobody(core.Request) (string, bool) { return "", true }
+// unknown identifies no caller. It stands for a nil function, and [Global] for
+// a deliberate choice.
+func unknown(core.Request) (string, bool) { return "", true }

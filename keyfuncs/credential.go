@@ -8,15 +8,15 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// APIKey is a digest of the credential in the header, such as "X-Api-Key". The
-// space around it does not matter. In "Authorization" and
+// APIKey is a digest of the credential in the header, such as "X-Api-Key".
+// Space around the credential does not matter. In "Authorization" and
 // "Proxy-Authorization" the scheme and its spelling do not matter either, so
 // "Bearer k", "bearer  k" and "k" are one caller. A credential that is missing,
 // empty or sent in several lines has the key "".
 //
-// Put the check of the credential before this, or callers make up as many as
-// they like. Where a server accepts several spellings of one credential, such
-// as a UUID in both cases, count by [UserID].
+// Check the credential before the limiter runs, or callers can make up as many
+// as they like. Where a server accepts several spellings of one credential,
+// such as a UUID in both cases, count by [UserID].
 func APIKey(header string) core.KeyFunc {
 	name := textproto.CanonicalMIMEHeaderKey(header)
 	if name != "Authorization" && name != "Proxy-Authorization" {
@@ -33,7 +33,8 @@ func APIKey(header string) core.KeyFunc {
 
 // BearerToken is a digest of the token in "Authorization: Bearer token". The
 // case of the scheme and the space around the token do not matter. Without a
-// bearer token the key is "". What [APIKey] says of checking holds here too.
+// bearer token the key is "". As with [APIKey], check the token before the
+// limiter runs.
 func BearerToken(r core.Request) (key string, ok bool) {
 	scheme, token := cutScheme(line(r, "Authorization"))
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -42,11 +43,11 @@ func BearerToken(r core.Request) (key string, ok bool) {
 	return conceal(token), true
 }
 
-// BasicUser is a digest of the user's name in "Authorization: Basic …",
-// however its base64 is spelled. The password does not matter: guesses at one
-// account count together, so use it to slow them down, next to a limit by
-// address, and know that anybody can use up the limit of anybody's name.
-// Without a name the key is "".
+// BasicUser is a digest of the user name in "Authorization: Basic …", whatever
+// the spelling of its base64. The password does not matter: guesses at one
+// account count together. Use it to slow them down, next to a limit by address,
+// and expect that any client can use up the limit of any name. Without a name
+// the key is "".
 func BasicUser(r core.Request) (key string, ok bool) {
 	scheme, text := cutScheme(line(r, "Authorization"))
 	if !strings.EqualFold(scheme, "Basic") {
@@ -63,7 +64,7 @@ func BasicUser(r core.Request) (key string, ok bool) {
 	return conceal(user), true
 }
 
-// cutScheme cuts "Bearer k" in two. The credential is "" if there is but one
+// cutScheme cuts "Bearer k" in two. The credential is "" if there is only one
 // word.
 func cutScheme(value string) (scheme, credential string) {
 	i := strings.IndexAny(value, " \t")

@@ -8,21 +8,21 @@ import (
 )
 
 const (
-	// longest is how many bytes of a text are kept as they are.
+	// longest is the number of bytes up to which a text is kept as it is.
 	longest = 128
 
-	// mark begins the key of a text that was not kept.
+	// mark begins the key of a text that was replaced by its digest.
 	mark = "sha256:"
 
-	// digestSize is how many bytes of a digest are used. 128 bits are enough:
-	// finding another text for somebody's digest takes 2^128 attempts.
+	// digestSize is the number of bytes used of a digest. 128 bits are enough:
+	// finding another text with a given digest takes 2^128 attempts.
 	digestSize = 16
 )
 
 var encoding = base64.RawURLEncoding
 
-// shorten bounds the length of a key. It is injective: a text that looks like
-// what it makes of long ones is treated as they are.
+// shorten bounds the length of a key. It is injective: a short text that begins
+// with mark is replaced by its digest too.
 func shorten(s string) string {
 	if len(s) <= longest && !strings.HasPrefix(s, mark) {
 		return s
@@ -30,7 +30,7 @@ func shorten(s string) string {
 	return digest(s, mark)
 }
 
-// conceal turns a credential into a key that does not tell it.
+// conceal turns a credential into a key that does not reveal it.
 func conceal(s string) string {
 	if s == "" {
 		return ""
@@ -55,7 +55,7 @@ func digest(s, prefix string) string {
 	return encode(h.Sum(piece[:0]), prefix)
 }
 
-// feed writes s to a hash, which never fails, by way of piece.
+// feed writes s to a hash, which never fails, in copies to piece.
 func feed(h io.Writer, s string, piece []byte) {
 	for s != "" {
 		n := copy(piece, s)

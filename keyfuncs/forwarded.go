@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/textform"
 )
 
-// maxHops is far more proxies than anybody has in a row.
+// maxHops is far above the number of proxies in any real chain.
 const maxHops = 32
 
 // Proxies describes the reverse proxies between the callers and this server.
@@ -22,54 +22,54 @@ type Proxies struct {
 	// errors.
 	Trusted []string
 
-	// Hops is how many proxies every request passes, 1 to 32, for proxies
-	// whose addresses cannot be listed. It is only safe if nobody can reach
-	// this server except through all of them, and it has to change whenever
-	// their number does. Prefer Trusted.
+	// Hops is the number of proxies that every request passes, 1 to 32, for
+	// proxies whose addresses cannot be listed. It is only safe if no client
+	// can reach this server except through all of them, and it has to change
+	// whenever their number does. Prefer Trusted.
 	Hops int
 
-	// Header is the one header that the proxies write: "" or
-	// "X-Forwarded-For", a list of addresses to which every proxy appends its
-	// peer; "Forwarded", the same as RFC 7239 has it; or any other name, such
-	// as "X-Real-Ip" or "Cf-Connecting-Ip", of a header that holds one address
-	// and that the proxies overwrite, always, whatever the caller sent. Only a
-	// list can be read with Hops. No other header is ever read.
+	// Header is the one header that the proxies write. "" and "X-Forwarded-For"
+	// mean a list of addresses to which every proxy appends its peer, and
+	// "Forwarded" means the list of RFC 7239. Any other name, such as
+	// "X-Real-Ip" or "Cf-Connecting-Ip", is that of a header which holds one
+	// address and which the proxies always overwrite, whatever the caller sent.
+	// Hops needs a list. No other header is ever read.
 	Header string
 
-	// IPv6Prefix is how many bits of an IPv6 address count as one caller, 32
-	// to 128; 0 means 64.
+	// IPv6Prefix is the number of bits of an IPv6 address that count as one
+	// caller, 32 to 128; 0 means 64.
 	IPv6Prefix int
 }
 
-// ForwardedIP is the address of the caller as told by proxies that are known.
-// Addresses are counted as [RemoteIP] counts them. The error lists everything
-// that is wrong with p, by name.
+// ForwardedIP returns the address of the caller as reported by known proxies.
+// Addresses are counted as [RemoteIP] counts them. The error lists every
+// mistake in p by its field.
 //
 // # Threat model
 //
-// A caller may send any header, in any number of lines, with any text. What a
-// proxy appends stands to the right of that. So entries are read from the
-// right, over all lines in their order, and each is believed only because the
-// one who wrote it is trusted:
+// A caller may send any header, in any number of lines, with any text, and
+// proxies append to the right of it. So entries are read from the right, over
+// all lines in their order, and an entry is believed only if its writer is
+// trusted:
 //
 //   - With Trusted, a peer that is not trusted is the caller, whatever its
-//     headers say. Entries that are trusted are proxies. The first that is not
-//     is the caller. If all are trusted, the leftmost is the caller.
+//     headers say. Trusted entries are proxies, and the first entry that is not
+//     trusted is the caller. If all are trusted, the leftmost is the caller.
 //   - With Hops, the caller is the entry at that place from the right. The
-//     peer is not looked at, so a Unix socket will do.
+//     peer is ignored, so it may be a Unix socket.
 //   - With a header of one address, the peer must be trusted and the header
 //     must have come in one line with one address. Otherwise the peer is the
 //     caller.
 //
-// Whatever is not an address stops the reading: junk, an empty entry,
-// "unknown", an obfuscated identifier of RFC 7239, a text in quotes that do not
-// match. Then the caller is the last proxy that was recognised, or with Hops
-// the peer, as also if there are fewer entries than Hops. So a caller can
-// neither become somebody else nor become many; at worst he shares the count
-// of a proxy.
+// Reading stops at any entry that is not an address: junk, an empty entry,
+// "unknown", an obfuscated identifier of RFC 7239, a text in unbalanced quotes.
+// Then the caller is the last proxy that was recognised or, with Hops, the
+// peer. The peer is also the caller if there are fewer entries than Hops. So a
+// caller can neither pose as another caller nor become many; at worst the
+// caller shares the count of a proxy.
 //
-// Where a NAT64 address is to be trusted, list it as one: 64:ff9b::10.0.0.1 is
-// counted as 10.0.0.1 but not trusted for it.
+// To trust a NAT64 address, list it in that form: 64:ff9b::10.0.0.1 is counted
+// as 10.0.0.1, but trusting 10.0.0.1 does not trust it.
 func ForwardedIP(p Proxies) (core.KeyFunc, error) {
 	f := forwarded{hops: p.Hops, bits: p.IPv6Prefix}
 	if f.bits == 0 {
@@ -95,14 +95,14 @@ func ForwardedIP(p Proxies) (core.KeyFunc, error) {
 	return f.key, nil
 }
 
-// MustForwardedIP is [ForwardedIP] for program text. It panics where that
-// returns an error.
+// MustForwardedIP is [ForwardedIP] for Proxies that are known to be valid; it
+// panics on an error.
 func MustForwardedIP(p Proxies) core.KeyFunc { return must(ForwardedIP(p)) }
 
-// in says which field of Proxies the error is about.
+// in names the field of Proxies that the error is about.
 func in(field string, err error) error { return fmt.Errorf("%s: %w", field, err) }
 
-// forwarded is a Proxies that was found right.
+// forwarded is a valid Proxies.
 type forwarded struct {
 	trusted []netip.Prefix
 	hops    int

@@ -159,9 +159,9 @@ func TestEveryMistakeAboutProxiesIsNamedAtOnce(t *testing.T) {
 		{"far too many hops", Proxies{Hops: 33}, []string{"Hops: 33 is not within 1 to 32"}},
 		{"hops in a single header", Proxies{Hops: 1, Header: "x-real-ip"}, []string{"Header: X-Real-Ip is not a list, so Hops means nothing to it"}},
 		{"the whole Internet", Proxies{Trusted: []string{"0.0.0.0/0", "::/0", "::ffff:0.0.0.0/96"}}, []string{
-			`Trusted[0]: "0.0.0.0/0" trusts everybody`,
-			`Trusted[1]: "::/0" trusts everybody`,
-			`Trusted[2]: "::ffff:0.0.0.0/96" trusts everybody`,
+			`Trusted[0]: "0.0.0.0/0" trusts every address`,
+			`Trusted[1]: "::/0" trusts every address`,
+			`Trusted[2]: "::ffff:0.0.0.0/96" trusts every address`,
 		}},
 		{"all at once", Proxies{
 			Trusted:    []string{"10.0.0.0/8", "10.0.0.0/33", "", " 10.0.0.1", "fe80::1%eth0", "10.1.2.3/8", "2001:db8::1/32", "proxy", "10.0.0.1", strings.Repeat("x", 300)},

@@ -10,8 +10,8 @@ import (
 // Header is the value of the header without the space around it. A header that
 // is missing, empty or sent in several lines has the key "".
 //
-// Callers choose their headers. Use it for headers that a gateway sets and
-// nobody else can. For credentials use [APIKey], which does not store them.
+// Callers choose their headers. Use it for headers that only a gateway can set.
+// For credentials use [APIKey], which stores a digest.
 func Header(name string) core.KeyFunc {
 	name = textproto.CanonicalMIMEHeaderKey(name)
 	return func(r core.Request) (string, bool) { return shorten(line(r, name)), true }
@@ -26,17 +26,18 @@ func line(r core.Request, name string) string {
 	return trimSpace(lines[0])
 }
 
-// Cookie is a digest of the value of the cookie, since most cookies worth
+// Cookie is a digest of the value of the cookie, because most cookies worth
 // counting by are credentials. Quotes around the value do not matter. A cookie
 // that is missing, empty or sent twice has the key "".
 //
-// A caller chooses his cookies: without a check of the session before, a new
+// Callers choose their cookies: unless the session is checked before, a new
 // cookie is a new caller.
 func Cookie(name string) core.KeyFunc {
 	return func(r core.Request) (string, bool) { return conceal(cookie(r, name)), true }
 }
 
-// cookie returns the value of the cookie of that name, if there is one alone.
+// cookie returns the value of the cookie with that name, or "" unless there is
+// exactly one.
 func cookie(r core.Request, name string) string {
 	value, found := "", false
 	for _, pairs := range r.Header("Cookie") {

@@ -12,15 +12,15 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// minSecret is the least length of a secret in bytes.
+// minSecret is the minimum length of a secret in bytes.
 const minSecret = 16
 
 // HMAC replaces every key of k, except "", by its HMAC-SHA-256 under the
-// secret, cut to 128 bits, in base64url. Nobody who reads the store learns from
-// it what was counted, even where all possible keys can be tried, as with
-// addresses, user names or short credentials. All processes that share a store
-// need the same secret, of at least 16 bytes, and another secret starts all
-// counts anew.
+// secret, cut to 128 bits, in base64url. A reader of the store cannot learn the
+// keys from it, even where all possible keys can be tried, as with addresses,
+// user names or short credentials. The secret has at least 16 bytes. All
+// processes that share a store need the same secret, and a new secret starts
+// all counts anew.
 func HMAC(secret []byte, k core.KeyFunc) (core.KeyFunc, error) {
 	var errs []error
 	if len(secret) < minSecret {
@@ -45,10 +45,11 @@ func HMAC(secret []byte, k core.KeyFunc) (core.KeyFunc, error) {
 	}, nil
 }
 
-// MustHMAC is [HMAC] for program text. It panics where that returns an error.
+// MustHMAC is [HMAC] for arguments that are known to be valid; it panics on an
+// error.
 func MustHMAC(secret []byte, k core.KeyFunc) core.KeyFunc { return must(HMAC(secret, k)) }
 
-// mac is a keyed hash and room to work, kept from one request to the next.
+// mac is a keyed hash with its buffers, reused from one request to the next.
 type mac struct {
 	hash.Hash
 	piece [sha256.BlockSize]byte

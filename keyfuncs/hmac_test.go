@@ -24,7 +24,7 @@ func TestHMACHidesWhatIsCountedFromWhoDoesNotKnowTheSecret(t *testing.T) {
 		}
 	}
 	if got := keyOf(t, k, with("X-Tenant")); got != "" {
-		t.Errorf("nobody has key %q", got)
+		t.Errorf("an unknown caller has key %q", got)
 	}
 	long := constant(strings.Repeat("c", 5000), true)
 	mac := hmac.New(sha256.New, testSecret)

@@ -6,12 +6,13 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// Join is the tuple of all keys, as in Join(RemoteIP, Route): "192.0.2.1|/login".
-// Different tuples are different keys whatever bytes are in them; within a key
-// "|" and "\" are escaped by "\". If ok of any is false, so is that of Join.
+// Join returns the tuple of all keys: Join(RemoteIP, Route) returns
+// "192.0.2.1|/login". Different tuples are different keys whatever bytes they
+// hold; within a key, "|" and "\" are escaped by "\". If ok of any is false, so
+// is that of Join.
 //
-// Where one key is "" the others still tell callers apart. So put [First] into
-// a Join, not a Join into a First.
+// Where one key is "", the others still distinguish callers. So put [First]
+// into a Join, not a Join into a First.
 func Join(keys ...core.KeyFunc) core.KeyFunc {
 	keys = known(keys)
 	return func(r core.Request) (string, bool) {
@@ -41,11 +42,11 @@ func appendEscaped(b []byte, s string) []byte {
 	return b
 }
 
-// known is a copy of the list in which a nil function cannot tell the caller.
+// known returns a copy of the list in which unknown replaces nil functions.
 func known(keys []core.KeyFunc) []core.KeyFunc {
 	keys = slices.Clone(keys)
 	for i, k := range keys {
-		keys[i] = orNobody(k)
+		keys[i] = orUnknown(k)
 	}
 	return keys
 }

@@ -7,21 +7,22 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// RemoteIP is the address of the peer of the connection, and reads no header.
-// It is right where no proxy stands in front of the server; behind one it is
-// the proxy, see [ForwardedIP].
+// RemoteIP is the address of the peer of the connection. It reads no header. It
+// is right where no proxy stands in front of the server; behind a proxy it is
+// the proxy's address, see [ForwardedIP].
 //
 // An IPv4 address is counted by itself, whether it came as IPv4, as an
 // IPv4-mapped IPv6 address or through a translator at 64:ff9b::/96. An IPv6
 // address is counted by its /64 network, as "2001:db8::/64". Zones and ports do
-// not matter. A peer that has no address, such as a Unix socket, has the key "".
+// not matter. A peer that has no address, such as a Unix socket, has the key
+// "".
 func RemoteIP(r core.Request) (key string, ok bool) {
 	return remoteIP(r, defaultBits), true
 }
 
-// RemoteIPPrefix is [RemoteIP] with IPv6 counted by the first bits bits, 32 to
-// 128. Less than 64 covers callers who hold many networks: a /48 is common for
-// an organisation, a /56 for a household.
+// RemoteIPPrefix is [RemoteIP] with IPv6 counted by the first bits, 32 to 128
+// of them. Fewer than 64 cover callers that hold many networks: a /48 is common
+// for an organisation, a /56 for a household.
 func RemoteIPPrefix(bits int) (core.KeyFunc, error) {
 	if err := checkBits(bits); err != nil {
 		return nil, fmt.Errorf("keyfuncs: RemoteIPPrefix: %w", err)
@@ -29,12 +30,11 @@ func RemoteIPPrefix(bits int) (core.KeyFunc, error) {
 	return func(r core.Request) (string, bool) { return remoteIP(r, bits), true }, nil
 }
 
-// MustRemoteIPPrefix is [RemoteIPPrefix] for program text. It panics where that
-// returns an error.
+// MustRemoteIPPrefix is [RemoteIPPrefix] for a constant; it panics on an error.
 func MustRemoteIPPrefix(bits int) core.KeyFunc { return must(RemoteIPPrefix(bits)) }
 
-// addressed is a request that knows the address of its peer otherwise than as
-// text, which is then not written to be read again.
+// addressed is a request that also knows the address of its peer in binary
+// form, which saves formatting and parsing it.
 type addressed interface{ RemoteAddrPort() netip.AddrPort }
 
 func remoteIP(r core.Request, bits int) string {

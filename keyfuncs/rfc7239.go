@@ -7,10 +7,10 @@ import "strings"
 //	for=192.0.2.1;proto=https, for="[2001:db8::1]:4711";by=_edge
 var rfc7239 = notation{cut: cutLastElement, parse: parseElement}
 
-// cutLastElement cuts at the last comma outside quotes. It reads from the right,
-// so that a quote which a caller left open cannot swallow what proxies append.
-// Inside quotes a backslash stands before every quote, and before an opening
-// quote stands an equals sign, so the way back is as plain as the way forth.
+// cutLastElement cuts at the last comma outside quotes. It reads from the
+// right, so that a quote which a caller left open cannot swallow the entries of
+// proxies. Inside quotes every quote is escaped by a backslash, and an opening
+// quote follows an equals sign, so reading backwards is unambiguous.
 func cutLastElement(line string) (before, entry string, more bool) {
 	for i := len(line) - 1; i >= 0; i-- {
 		switch line[i] {
@@ -24,8 +24,9 @@ func cutLastElement(line string) (before, entry string, more bool) {
 	return "", line, false
 }
 
-// parseElement returns the address that the element is for. An element that
-// breaks the grammar anywhere, names nobody or names two is not an address.
+// parseElement returns the address in the element's "for" pair. An element that
+// breaks the grammar anywhere, or that has no or two such pairs, is not an
+// address.
 func parseElement(element string) (a address, ok bool) {
 	node, found := "", false
 	for rest, more := element, true; more; {
@@ -44,9 +45,9 @@ func parseElement(element string) (a address, ok bool) {
 	return parseNode(node)
 }
 
-// cutPair cuts the first "name=value" off an element. Pairs may be empty, as
-// the grammar has it: then the name is "". The value comes without its quotes
-// and with its escapes, which no address has.
+// cutPair cuts the first "name=value" off an element. The grammar allows empty
+// pairs, for which the name is "". The value is returned without its quotes and
+// escapes, which no address has.
 func cutPair(s string) (name, value, rest string, more, ok bool) {
 	if s == "" {
 		return "", "", "", false, true
@@ -92,9 +93,9 @@ func cutQuoted(s string) (value, rest string, ok bool) {
 	return "", "", false
 }
 
-// parseNode reads a node: an IPv4 address or an IPv6 address in brackets, and
-// perhaps a port, which may be obfuscated. "unknown" and obfuscated nodes are
-// no addresses.
+// parseNode reads a node: an IPv4 address or an IPv6 address in brackets, with
+// an optional port, which may be obfuscated. "unknown" and obfuscated nodes are
+// not addresses.
 func parseNode(s string) (address, bool) {
 	host, port, ok := splitPort(s)
 	bare := !strings.HasPrefix(s, "[") && strings.IndexByte(host, ':') >= 0

@@ -10,13 +10,13 @@ import (
 func Global(core.Request) (key string, ok bool) { return "", true }
 
 // Route is the pattern that the router matched, such as "/users/{id}", so that
-// every spelling of a path that leads there is one key. Where the framework
-// does not know the route yet the key is "".
+// all paths which lead there share one key. Where the framework does not know
+// the route yet, the key is "".
 func Route(r core.Request) (key string, ok bool) { return shorten(r.Route()), true }
 
-// Path is the decoded path as the caller wrote it. A caller can write most
-// paths in many ways that lead to one handler, in other case, with a slash more
-// or with another id. Each has its own count: prefer [Route].
+// Path is the decoded path as the caller wrote it. Most paths can be written in
+// many ways that lead to one handler: in another case, with an extra slash or
+// with another id. Each spelling has its own count: prefer [Route].
 func Path(r core.Request) (key string, ok bool) { return shorten(r.Path()), true }
 
 // Method is the method of the request. HEAD counts as GET, which serves it, and
@@ -31,13 +31,13 @@ func Method(r core.Request) (key string, ok bool) {
 	return "other", true
 }
 
-// maxHost is the longest name that the DNS has.
+// maxHost is the maximum length of a name in the DNS.
 const maxHost = 253
 
-// Host is the host that was asked for, in lower case, without a port and a
-// trailing dot; an address is in its shortest form. What is neither a name nor
-// an address has the key "". A caller can ask for any host: count by it only
-// where unknown hosts are refused before, or in a [Join] with the caller.
+// Host is the requested host in lower case, without a port and a trailing dot;
+// an address is in its shortest form. A host that is neither a name nor an
+// address has the key "". A caller can request any host: count by it only where
+// unknown hosts are refused before, or in a [Join] with the caller.
 func Host(r core.Request) (key string, ok bool) {
 	host, port, ok := splitPort(strings.TrimSuffix(line(r, "Host"), ":"))
 	if !ok || !isPort(port) {
@@ -57,8 +57,8 @@ func Host(r core.Request) (key string, ok bool) {
 	return strings.ToLower(host), true
 }
 
-// isHostName reports whether s is labels of letters, digits, hyphens and
-// underscores with dots between.
+// isHostName reports whether s consists of labels of letters, digits, hyphens
+// and underscores, separated by dots.
 func isHostName(s string) bool {
 	label := 0
 	for i := range len(s) {

@@ -88,7 +88,7 @@ func TestAUserIsWhoTheAuthenticationSaysHeIs(t *testing.T) {
 		t.Errorf("key %q", got)
 	}
 	if got := keyOf(t, UserID(user), with("X-User", "alice")); got != "" {
-		t.Errorf("nobody has key %q", got)
+		t.Errorf("an unknown caller has key %q", got)
 	}
 	if got := keyOf(t, UserID(user), signedIn("")); got != "" {
 		t.Errorf("an empty id has key %q", got)

@@ -4,7 +4,8 @@ import "strings"
 
 // notation is how a list of addresses is written.
 type notation struct {
-	// cut takes the last entry off a line; more tells that others are before it.
+	// cut takes the last entry off a line; more reports whether others precede
+	// it.
 	cut func(line string) (before, entry string, more bool)
 	// parse reads an entry.
 	parse func(entry string) (address, bool)
@@ -22,11 +23,11 @@ func cutLast(line string) (before, entry string, more bool) {
 }
 
 // trail reads the entries of all lines of a header, the last one first. It
-// looks at no more of the text than it has to: what is left of an entry cannot
-// change what that entry is.
+// reads no more of the text than it needs: text to the left of an entry cannot
+// change that entry.
 type trail struct {
-	lines []string // not yet begun
-	line  string   // what is left of the one begun
+	lines []string // lines not yet begun
+	line  string   // the rest of the current line
 	more  bool     // entries are left in line
 }
 
@@ -45,7 +46,7 @@ func (t *trail) previous(n *notation) (a address, ok bool) {
 	return n.parse(trimSpace(entry))
 }
 
-// trimSpace takes off what HTTP calls optional whitespace.
+// trimSpace removes HTTP's optional whitespace.
 func trimSpace(s string) string {
 	for s != "" && (s[0] == ' ' || s[0] == '\t') {
 		s = s[1:]

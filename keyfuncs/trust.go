@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Private returns the networks that are not reached from the Internet: the
-// private, loopback and link-local ones of IPv4 and IPv6. They are a fit list
-// of trusted proxies where all that runs in them may be trusted to name the
-// caller. The slice is the caller's own.
+// Private returns the networks that cannot be reached from the Internet: the
+// private, loopback and link-local ones of IPv4 and IPv6. Use them as trusted
+// proxies where everything that runs in them may be trusted to name the caller.
+// The caller owns the slice.
 func Private() []string {
 	return []string{
 		"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", // RFC 1918
@@ -21,7 +21,7 @@ func Private() []string {
 	}
 }
 
-// parseTrusted reads the list and adds what is wrong with it to errs.
+// parseTrusted reads the list and appends its mistakes to errs.
 func parseTrusted(list []string, errs []error) ([]netip.Prefix, []error) {
 	trusted := make([]netip.Prefix, 0, len(list))
 	for i, s := range list {
@@ -35,8 +35,8 @@ func parseTrusted(list []string, errs []error) ([]netip.Prefix, []error) {
 	return trusted, errs
 }
 
-// parsePrefix reads an address or a CIDR prefix and unmaps it, as addresses
-// are unmapped before they are compared.
+// parsePrefix reads an address or a CIDR prefix and unmaps it, because
+// addresses are unmapped before they are compared.
 func parsePrefix(s string) (netip.Prefix, error) {
 	if !strings.Contains(s, "/") {
 		ip, err := netip.ParseAddr(s)
@@ -57,7 +57,7 @@ func parsePrefix(s string) (netip.Prefix, error) {
 		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
 	}
 	if p.Bits() == 0 {
-		return netip.Prefix{}, errors.New("trusts everybody")
+		return netip.Prefix{}, errors.New("trusts every address")
 	}
 	return p, nil
 }
