@@ -1,19 +1,19 @@
 -- The driver of many steps, which are carried out one after the other, each all or
 -- nothing.
 --
--- ARGV: the instant; the program; the number of limits and, for each, the letter
--- of its algorithm and its text; and the values of operations. Reply: the instant,
--- then the decision on every operation, see reply.lua.
+-- ARGV: the instant; the program; the number of limits and, for each, the letter of its
+-- algorithm and its text; and the values of operations. Reply: the instant, then the
+-- decision on every operation, see reply.lua.
 --
--- An operation is seven bytes of the program: the opcode, and the places of its key
--- and its limit, in three bytes each. The opcode is one of TAKE to RESET, plus MORE
--- and VALUES where they apply. Without VALUES the cost, x and y are 1, 0 and 0.
+-- An operation is seven bytes of the program: the opcode, and the places of its key and
+-- its limit in three bytes each. The opcode is one of TAKE to RESET, plus MORE and
+-- VALUES where they apply. Without VALUES the cost, x and y are 1, 0 and 0.
 --
--- A row may stand in front of steps that are all alike: ROW, the number of the steps
--- in three bytes, and the number of the operations of each in three bytes. All of
--- these operations take 1. Each step has the limits of the first one, which all have
--- a quick function. Their keys follow each other and are used here for the first
--- time.
+-- A row may precede steps that are all alike: ROW, the number of steps in three bytes,
+-- and the number of operations of each step in three bytes. All operations of a row
+-- take 1. Each step has the limits of the first step, and all of these have a quick
+-- function. The keys of the operations follow each other and are used here for the
+-- first time.
 --
 -- quicks and steps are the functions of the algorithms by letter.
 local TAKE = 0
@@ -25,14 +25,14 @@ local MORE = 8 -- the next operation is of the same step
 local VALUES = 16 -- the operation has its cost, x and y in ARGV
 local ROW = 32
 local WIDTH = 7 -- bytes of an operation
-local MAX_READ = 100 -- keys that are read by one command
+local MAX_READ = 100 -- keys read by one command
 
 local byte, program, value = string.byte, ARGV[2], 3
 local reply, size = { now }, 1
 
--- The keys by their place: the state that was read, false if there is none, or '' if
--- it is unreadable; the state now, once it may be another; and the span until the key
--- is fresh.
+-- The keys by their place: the state that was read, false if there is none, or '' if it
+-- is unreadable; the current state, once it may differ; and the span until the key is
+-- fresh.
 local before, after, resets = {}, {}, {}
 
 -- The limits by their place.
@@ -46,7 +46,7 @@ for i = 1, tonumber(ARGV[3]) do
   value = value + 2
 end
 
--- One command for many keys takes less time than one for each. MGET has false for a
+-- One command for many keys takes less time than one for each. MGET returns false for a
 -- key of another type, which EXISTS counts.
 for first = 1, #KEYS, MAX_READ do
   local last = min(first + MAX_READ - 1, #KEYS)
@@ -67,8 +67,8 @@ for first = 1, #KEYS, MAX_READ do
   end
 end
 
--- The row that is under way: how many steps are left of it, the limits of each, how
--- many these are, and how many keys precede those of the next step.
+-- The current row: how many of its steps are left, the limits of each step, their
+-- number, and the number of keys that precede those of the next step.
 local left, row_limits, width, offset = 0, {}, 0, 0
 
 -- open_row reads the row at a byte of the program and returns where its steps begin.
@@ -102,9 +102,9 @@ local function row_single(limit)
   return left
 end
 
--- row_step decides one step, whose keys follow the k-th. It reports whether every
--- quick function decided. If not, the step is decided anew, and its decisions then
--- overwrite at least what this left in the reply.
+-- row_step decides one step, whose keys follow the k-th. It reports whether every quick
+-- function decided. If not, the step is decided again in full, and the new decisions
+-- overwrite at least the part of the reply that was written here.
 local function row_step(k)
   local n = size
   for i = 1, width do
@@ -135,8 +135,8 @@ local function row_several()
   return left
 end
 
--- run_rows decides the steps of rows from a byte of the program on. It returns the
--- byte of the first step that is in no row or that a quick function did not decide.
+-- run_rows decides the steps of rows from a byte of the program on. It returns the byte
+-- of the first step that is in no row or that a quick function did not decide.
 local function run_rows(at)
   repeat
     if left == 0 then
@@ -157,7 +157,7 @@ local function run_rows(at)
   return at
 end
 
--- Nearly all calls end here. In rows, every key is changed.
+-- Most calls end here. In rows, every key is changed.
 local at = run_rows(1)
 if at == #program + 1 then
   for k = 1, #KEYS do
@@ -171,8 +171,8 @@ end
 -- The verbs by opcode, from TAKE to RESET.
 local verbs = { [0] = 'take', 'take', 'peek', 'refund', 'reset' }
 
--- The byte of the step that used a key last, and the state before it, by the key's
--- place.
+-- The byte of the step that used a key last, and the state before that step, by the
+-- key's place.
 local users, saved = {}, {}
 
 -- read_op reads the operation at a byte of the program, and its values.
@@ -186,7 +186,7 @@ local function read_op(at)
   return opcode - VALUES, k, l, tonumber(ARGV[value - 2]), tonumber(ARGV[value - 1]), ARGV[value]
 end
 
--- state returns the state of a key now.
+-- state returns the current state of a key.
 local function state(k)
   local text = after[k]
   if text == nil then
@@ -221,8 +221,8 @@ local function run_op(k, l, verb, cost, pending, x, y)
   return remaining, reset, wait
 end
 
--- run_quick carries out a take by the quick function of its algorithm. It returns
--- nil if there is none or it does not decide.
+-- run_quick carries out a take by the quick function of its algorithm. It returns nil
+-- if there is no such function or it does not decide.
 local function run_quick(k, limit, cost)
   if cost == 0 or not limit.quick then
     return nil
@@ -234,8 +234,8 @@ local function run_quick(k, limit, cost)
   return remaining, reset
 end
 
--- undo takes back the operations from one byte of the program to another, and what
--- they added to the reply.
+-- undo takes back the operations from one byte of the program to another, and their
+-- part of the reply.
 local function undo(first, last, answered)
   for at = first, last, WIDTH do
     local _, k2, k1, k = byte(program, at, at + 3)
@@ -248,9 +248,9 @@ local function undo(first, last, answered)
   size = answered
 end
 
--- run_optimistic carries out a step one operation after the other, which is right if
+-- run_optimistic carries out a step one operation after the other, which is correct if
 -- none is refused and no key is used twice. It returns where the next step begins, or
--- takes everything back and returns nil.
+-- undoes the step and returns nil.
 local function run_optimistic(first)
   local at, answered, more, code = first, size, true, ALLOWED
   while more do
@@ -280,7 +280,7 @@ local function run_optimistic(first)
   return at
 end
 
--- check_op decides an operation on top of what earlier takes of its step will
+-- check_op decides an operation on top of the units that earlier takes of its step will
 -- charge. It reports whether the step may go on.
 local function check_op(op, pending)
   local earlier = pending[op.k] or 0
@@ -339,7 +339,7 @@ local function run_two_phase(at)
   return at
 end
 
--- run_take carries out a step that is one take of 1, as most are.
+-- run_take carries out a step of one take of 1, the most frequent kind.
 local function run_take(k, l)
   local remaining, reset = run_quick(k, limits[l], 1)
   local wait = 0

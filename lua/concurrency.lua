@@ -7,8 +7,8 @@
 -- LEASE_RECORD is the bytes of a unit's record.
 local LEASE_RECORD = 23
 
--- clamp moves expiries after latest, where only a clock that stepped back or a
--- shorter period can have left them, to latest.
+-- clamp moves expiries after latest to latest. Only a clock that stepped back or a
+-- shorter period leaves such expiries.
 local function clamp(list, latest)
   local sane, total = upto(list, LEASE_RECORD, latest), #list / LEASE_RECORD
   if sane == total then
@@ -22,8 +22,8 @@ local function clamp(list, latest)
   return table.concat(records), true
 end
 
--- cut returns the list without the records of a lease, and how many these were. An
--- id is 128 bits of a hash, so its bytes stand nowhere but in its own records.
+-- cut returns the list without the records of a lease, and the number of these records.
+-- An id is 128 bits of a hash, so its bytes occur only in its own records.
 local function cut(list, lease)
   local n, at = 0, string.find(list, lease, 1, true)
   while at do

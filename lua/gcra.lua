@@ -1,21 +1,21 @@
 -- Twin of core/gcra.go. State: used and mark, packed, and then "period quota
 -- burst". The extra is the burst.
 --
--- used units were taken since mark, when the queue was empty. period/quota is in
--- lowest terms, and the queue is empty again at mark + used * period / quota, which
--- is the TAT, the theoretical arrival time, of the literature. It is never computed
--- as one number, so no fraction is ever rounded.
+-- used units were taken since mark, when the queue was empty. period/quota is in lowest
+-- terms. The queue is empty again at mark + used * period / quota, which is the TAT,
+-- the theoretical arrival time, of the literature. It is never computed as one number,
+-- so no fraction is rounded.
 --
--- A fourth number in the text, where it is not 0, is how many units beyond the
--- burst were booked when the state was written. If more are in use later, the clock
--- has stepped back.
+-- A fourth number in the text, if not 0, is the number of units beyond the burst that
+-- were booked when the state was written. If more are booked later, the clock has
+-- stepped back.
 --
 -- Division is (a - a % b) / b, which is exact where a / b is rounded.
 
--- gcra_quick decides what nearly all calls are: takes at once where units come back
--- one by one every period, from a key that is fresh or was last used under this
--- limit. It returns nil if gcra has to decide: the take is refused, units are
--- booked, or the clock has stepped back.
+-- gcra_quick decides most calls: takes that book nothing, where units come back one by
+-- one every period, from a key that is fresh or was last used under this limit. It
+-- returns nil if gcra has to decide: the take is refused, units are booked, or the
+-- clock has stepped back.
 local function gcra_quick(text, cost, period, burst, limit)
   local used, mark = 0, now
   if text then
@@ -46,15 +46,15 @@ end
 -- MAX_BOOKING is how far ahead units can be booked.
 local MAX_BOOKING = 3600000000
 
--- span is how long it takes until n units have come back, rounded up.
+-- span returns the time, rounded up, until n units have come back.
 local function span(period, quota, n)
   local rest = period % quota
   local part = n * rest
   return n * ((period - rest) / quota) + (part + -part % quota) / quota
 end
 
--- back is how many units have come back after t. The division may be off by a
--- bit, so the search starts one above it, and span, which is exact, decides.
+-- back returns the number of units that have come back after t. The division may be off
+-- by a bit, so the search starts one above it, and span, which is exact, decides.
 local function back(period, quota, t)
   local rest, n = t % period, 0
   if quota ~= 1 then
@@ -66,7 +66,7 @@ local function back(period, quota, t)
   return (t - rest) / period * quota + n
 end
 
--- units reads a state. It returns nil if the numbers are none that gcra writes.
+-- units reads a state. It returns nil if gcra cannot have written the numbers.
 local function units(text)
   if sub(text, HEAD, HEAD) == '' then
     return nil
@@ -93,7 +93,8 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
       period0, quota0, burst0 = min(period0, NEVER), min(quota0, NEVER), min(burst0, NEVER)
       over = tonumber(over) or 0
     end
-    -- At most a burst, what can be booked and three turns of quota are in use.
+    -- At most a burst, the units that can be booked and three times the quota are in
+    -- use.
     used0 = min(used0, burst0 + quota0 * (MAX_BOOKING / period0 + 3))
     if mark0 > now then
       used0, mark0, changed = min(used0, burst0), now, true
@@ -107,7 +108,8 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
         used, changed = n + burst0, true
       end
       if period0 ~= period or quota0 ~= quota or burst0 ~= burst then
-        -- The time since the last unit came back counts, but brings none at once.
+        -- The time since the last unit came back counts, but gives back no unit at
+        -- once.
         used, changed = min(used - n, burst), true
         mark = max(mark + span(period0, quota0, n), now - span(period, quota, 1) + 1)
         n = back(period, quota, now - mark)

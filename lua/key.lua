@@ -1,6 +1,7 @@
 -- Writing and deleting keys.
 
--- The span that was written last, and its digits: new keys live equally long.
+-- The span that was written last, and its digits, because new keys often have equal
+-- lifetimes.
 local latest, digits = 0, '0'
 
 -- write puts a state into its key, which expires when it is fresh.
@@ -17,15 +18,15 @@ end
 -- QUARANTINE is how many milliseconds an unreadable value may stay.
 local QUARANTINE = 60000
 
--- quarantine makes a value that is no state expire instead of deleting it, because
--- it may belong to another program. An error other than that of a value of another
--- type, such as a missing permission, ends the script.
+-- quarantine makes an unreadable value expire instead of deleting it, because it may
+-- belong to another program. An error other than that of a value of another type, such
+-- as a missing permission, ends the script.
 local function quarantine(key)
   local text = redis.pcall('GET', key)
   if not string.find(text.err or 'WRONGTYPE', 'WRONGTYPE', 1, true) then
     redis.call('GET', key)
   end
-  -- A time to live of -1, which is none, becomes the longest.
+  -- A time to live of -1, which means none, becomes the longest.
   local left = redis.call('PTTL', key) % 2 ^ 52
   redis.call('PEXPIRE', key, format('%d', max(1, min(left, QUARANTINE))))
 end

@@ -1,7 +1,7 @@
-// Package lua holds the scripts with which a Redis server decides. prelude.lua has
-// the contract of their parts, single.lua and batch.lua the arguments, and reply.lua
-// the form of the reply. Each algorithm is one file, the twin of its file in core. A
-// script is assembled from the parts that a set of limits needs.
+// Package lua holds the scripts by which a Redis server decides. prelude.lua has the
+// contract of their parts, single.lua and batch.lua describe the arguments, and
+// reply.lua the form of the reply. Each algorithm is one file, the twin of its file in
+// core. A script is assembled from the parts that a set of limits needs.
 package lua
 
 import (
@@ -23,12 +23,12 @@ var files embed.FS
 type twin struct {
 	file   string
 	quick  bool   // the file has a quick function
-	letter string // of the algorithm, by which operations and keys name it
+	letter string // of the algorithm, as used in operations and keys
 }
 
-// twins is the registry: the file of each algorithm, which defines a function of
-// the same name, and whether the file also defines a quick function, whose name ends
-// in _quick.
+// twins is the registry of the algorithms: the file, which defines a function of the
+// same name, and whether the file also defines a quick function, whose name ends in
+// _quick.
 var twins = map[core.Algorithm]twin{
 	core.GCRA:          {file: "gcra", quick: true},
 	core.FixedWindow:   {file: "fixed_window"},
@@ -38,8 +38,8 @@ var twins = map[core.Algorithm]twin{
 	core.Concurrency:   {file: "concurrency"},
 }
 
-// ShortCut reports whether the algorithm has a quick function that decides takes
-// under a limit whose quota, in lowest terms with its period, is this.
+// ShortCut reports whether the algorithm has a quick function for takes under a limit
+// with this quota, in lowest terms with its period.
 func ShortCut(a core.Algorithm, quota int64) bool { return quota == 1 && twins[a].quick }
 
 // Script is the text of a script and the hex SHA-1 by which Redis caches it.
@@ -51,9 +51,9 @@ type Script struct {
 	Plain *Script
 }
 
-// allowOOM is the first line of scripts that go on writing when the server's
-// memory is full: a limit that stops counting then would stop limiting. They
-// write no more than a counter a key.
+// allowOOM is the first line of scripts that keep writing when the server's memory is
+// full, because a limit that stopped counting would stop limiting. They write at most a
+// counter for each key.
 const allowOOM = "#!lua flags=allow-oom\n"
 
 // growing are the algorithms whose state grows with what they admit.
@@ -70,8 +70,7 @@ type Set uint16
 // With returns the set with one more algorithm.
 func (s Set) With(a core.Algorithm) Set { return s | 1<<a }
 
-// twins returns those of the set with their letters, in the order of their
-// numbers.
+// twins returns the twins of the set with their letters, ordered by algorithm.
 func (s Set) twins() []twin {
 	var list []twin
 	for a := range core.Algorithm(len(twins)) {
@@ -84,7 +83,7 @@ func (s Set) twins() []twin {
 	return list
 }
 
-// Scripts assembles scripts and keeps them. The zero value is ready, and it is
+// Scripts assembles scripts and caches them. The zero value is ready for use. It is
 // safe for concurrent use.
 type Scripts struct {
 	// Files replaces the embedded files, so that a test can break one.
@@ -109,8 +108,8 @@ func (c *Scripts) One(a core.Algorithm) *Script {
 	return kept.(*Script)
 }
 
-// Many returns the script for any number of steps, of any number of operations on
-// the algorithms in the set.
+// Many returns the script for any number of steps of any number of operations under the
+// algorithms in the set.
 func (c *Scripts) Many(set Set) *Script {
 	if s, ok := c.many.Load(set); ok {
 		return s.(*Script)
@@ -129,9 +128,8 @@ func (c *Scripts) Many(set Set) *Script {
 	return kept.(*Script)
 }
 
-// assemble puts a script together: what stands above the slow line of each file,
-// and then what stands below. The driver comes last in both parts, behind the line
-// that names the functions it calls there.
+// assemble joins the parts above the slow line of each file, then the parts below. The
+// driver comes last in both, after the line that names the functions it calls there.
 func (c *Scripts) assemble(set Set, driver, quick, slow string) *Script {
 	files := []string{"prelude", "key"}
 	if set&growing != 0 {
@@ -156,8 +154,8 @@ func (c *Scripts) assemble(set Set, driver, quick, slow string) *Script {
 	return s
 }
 
-// append puts the two parts of a file behind what there is of a script, without
-// comments, indentation and blank lines, which would only travel.
+// append adds the two parts of a file to those of a script. It leaves out comments,
+// indentation and blank lines, which Redis does not need.
 func (c *Scripts) append(above, below *strings.Builder, file string) {
 	var from fs.FS = files
 	if c.Files != nil {
@@ -181,12 +179,12 @@ func (c *Scripts) append(above, below *strings.Builder, file string) {
 }
 
 var (
-	// constant is a line that names a number or a text; see prelude.lua.
+	// constant matches a line that names a number or a text; see prelude.lua.
 	constant = regexp.MustCompile(`(?m)^local ([A-Z_]+) = (\d+|'[^']*')\n`)
 	capitals = regexp.MustCompile(`\b[A-Z_]+\b`)
 )
 
-// inline puts the values of constants where their names stand.
+// inline replaces the names of constants by their values.
 func inline(text string) string {
 	values := map[string]string{}
 	for _, found := range constant.FindAllStringSubmatch(text, -1) {

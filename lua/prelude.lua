@@ -1,10 +1,10 @@
 -- The beginning of every script, and the contract of its parts.
 --
--- A script is the prelude, key.lua, the algorithms that it needs, reply.lua, and a
--- driver: single.lua for one operation, batch.lua for many. records.lua precedes
--- the algorithms if one of them keeps a list. lua.go joins first what stands above
--- the `-- @slow` line of each file, then what stands below. Nearly all calls return
--- before the second part, and so do not pay for its definitions.
+-- A script consists of the prelude, key.lua, the algorithms that it needs, reply.lua,
+-- and a driver: single.lua for one operation, batch.lua for many. records.lua precedes
+-- the algorithms if one of them keeps a list. lua.go first joins the parts above the
+-- `-- @slow` line of each file, then the parts below. Most calls return before the
+-- second part and so do not pay for its definitions.
 --
 -- A line `local NAME = 7` or `local NAME = 'text'` defines a constant: lua.go puts
 -- the value where the name stands, because a function reads a literal faster than a
@@ -48,8 +48,8 @@ local NEVER = 9007199254740991
 -- HOUR is in milliseconds, as the times to live of keys are.
 local HOUR = 3600000
 
--- ARGV[1] is 0, or the instant to use instead of the server's clock. Keys are kept
--- an hour longer then, as their time to live passes in real time.
+-- ARGV[1] is 0, or the instant to use instead of the server's clock. Keys are then kept
+-- an hour longer, because their time to live passes in real time.
 local now, keep = tonumber(ARGV[1]), HOUR
 if now == 0 then
   local time = redis.call('TIME')

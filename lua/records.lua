@@ -8,13 +8,13 @@ local function pack(instant)
     floor(instant / 2 ^ 24) % 256, floor(instant / 2 ^ 16) % 256, floor(instant / 2 ^ 8) % 256, instant % 256)
 end
 
--- instant is the instant of record i, from 1, in a list of records of width bytes.
+-- instant returns the instant of record i, from 1, in a list of records of width bytes.
 local function instant(list, width, i)
   local a, b, c, d, e, f, g = string.byte(list, (i - 1) * width + 1, (i - 1) * width + 7)
   return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
 end
 
--- upto counts the records whose instants are not after the latest.
+-- upto returns the number of records whose instants are at most latest.
 local function upto(list, width, latest)
   local n, total = 0, #list / width
   for power = 13, 0, -1 do

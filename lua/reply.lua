@@ -9,7 +9,7 @@ local BOOKED = 1 -- allowed after a wait
 local REFUSED = 2
 local IMPOSSIBLE = 3 -- the cost never fits
 
--- answer puts a decision behind the first n integers of a reply. It returns the new
+-- answer appends a decision to the first n integers of a reply. It returns the new
 -- number of integers and the code.
 local function answer(reply, n, verb, remaining, reset, wait, x)
   if not remaining then

@@ -3,16 +3,15 @@
 -- ARGV: the instant; the limit; and, unless the operation takes 1 with 0 as x and y,
 -- the verb, the cost, x and y. Reply: the instant and the decision, see reply.lua.
 --
--- quick and step are the functions of the algorithm. quick is nil where there is
--- none.
+-- quick and step are the functions of the algorithm. quick is nil if there is none.
 local key, limit, verb = KEYS[1], ARGV[2], ARGV[3]
--- A product reads digits in less time than tonumber.
+-- A multiplication converts digits in less time than tonumber.
 local period, quota, extra = match(limit, '^(%d+) (%d+) (%d+)$')
 period, quota, extra = period * 1, quota * 1, extra * 1
 local text = redis.pcall('GET', key)
 local unreadable = type(text) == 'table'
 
--- Nearly all calls end here.
+-- Most calls end here.
 if quick and quota == 1 and not verb and not unreadable then
   local next, remaining, reset = quick(text, 1, period, extra, limit)
   if next then

@@ -4,9 +4,9 @@
 
 -- @slow
 
--- settle lays the units of a state out from the current segment back to the
--- oldest that counts. Units of segments of another width go to the segment in
--- which theirs ended.
+-- settle lays out the units of a state from the current segment back to the oldest that
+-- counts. It moves the units of a segment of another width to the segment that contains
+-- the end of theirs.
 local function settle(text, width, segments)
   local current, units = floor(now / width), {}
   for i = 1, segments + 1 do
@@ -33,8 +33,8 @@ local function settle(text, width, segments)
   return units, current, changed
 end
 
--- window_text returns the state, and the place of the newest segment that holds
--- units, or nil if none does.
+-- window_text returns the state, and the place of the newest segment that holds units,
+-- or nil if none does.
 local function window_text(units, width, current)
   local text, newest, oldest = {}, nil, nil
   for i, n in ipairs(units) do
@@ -55,7 +55,7 @@ local function sliding_window(text, verb, cost, pending, period, quota, segments
   end
   local partial = (current + 1) * width - now
 
-  -- weight is what the i-th segment counts. The oldest counts in part.
+  -- weight returns the units counted for the i-th segment. The oldest counts in part.
   local function weight(i)
     local overlap = i == segments + 1 and partial or width
     return ceil(min(units[i], quota) * overlap / width)

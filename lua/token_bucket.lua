@@ -1,6 +1,6 @@
--- Twin of core/tokenbucket.go. State: "used mark period quota", the tokens that
--- are missing since the last refill at mark, and the refill they are under. The
--- extra is the burst.
+-- Twin of core/tokenbucket.go. State: "used mark period quota", the tokens missing
+-- since the last refill at mark, and the refill under which they are missing. The extra
+-- is the burst.
 
 -- @slow
 
