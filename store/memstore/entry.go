@@ -24,13 +24,14 @@ const (
 	long    = 255
 )
 
-// ext is what few slots have: a key that is long, and more of its state.
+// ext is the part of a slot that few slots have: a long key, and more of its
+// state.
 type ext struct {
 	key string
 	*extState
 }
 
-// extState holds what few algorithms, or few stores, need.
+// extState is the part of the state that few algorithms, or few stores, need.
 type extState struct {
 	log    []core.Entry
 	head   int
@@ -39,7 +40,7 @@ type extState struct {
 	class  *limitClassKey // of a slot that is uninterned
 }
 
-// newEntry returns the slot of a key, with a copy of it.
+// newEntry returns the slot of a key, with a copy of the key.
 func newEntry(p *location, key string) (c entry, a ext) {
 	c = entry{hash: p.hash, class: p.class, size: long}
 	if len(key) > maxText {
@@ -49,7 +50,7 @@ func newEntry(p *location, key string) (c entry, a ext) {
 	return c, a
 }
 
-// extState returns what is kept apart of the state of slot i, or nil.
+// extState returns the extState of slot i, or nil.
 func (t *table) extState(i int) *extState {
 	if t.exts == nil {
 		return nil
@@ -57,7 +58,7 @@ func (t *table) extState(i int) *extState {
 	return t.exts[i].extState
 }
 
-// kindOf returns the rule and the limit under which slot i was written.
+// classOf returns the rule and the limit under which slot i was written.
 func (h *shard) classOf(i int) *limitClassKey {
 	id := h.slots[i].class &^ marks
 	if id == uninterned {

@@ -15,7 +15,7 @@ const (
 	roomShards   = 64
 )
 
-// secondChance says what a sweep does to a slot that is fresh.
+// secondChance is what a sweep does to a slot that is fresh.
 type secondChance uint8
 
 const (
@@ -23,9 +23,10 @@ const (
 	forgetSecondTime              // forget it only if it was idle before
 )
 
-// sweep looks at up to n slots and returns how many it looked at. When now was
-// read under another shard's lock it may be before this shard's last step; to
-// settle a slot at an instant that it has passed would take back time.
+// sweep looks at up to n slots and returns how many it looked at. A now that
+// was read under another shard's lock may precede this shard's last step.
+// Settling a slot at an instant before its last step would take time back, so
+// sweep uses the later of the two.
 func (h *shard) sweep(now int64, n int, m secondChance) int {
 	now = max(now, h.latest)
 	if now < h.earliest.Load() {
@@ -46,8 +47,8 @@ func (h *shard) sweep(now int64, n int, m secondChance) int {
 	return n
 }
 
-// expire forgets slot i if it is fresh and not to be spared, and
-// otherwise notes when it has to be looked at again.
+// expire forgets slot i if it is fresh and not to be spared, and otherwise
+// notes when the slot has to be looked at again.
 func (h *shard) expire(i int, now int64, m secondChance) bool {
 	if h.tags[i] == free {
 		return false
@@ -66,7 +67,8 @@ func (h *shard) expire(i int, now int64, m secondChance) bool {
 	return true
 }
 
-// expiry is when slot i is fresh, or now if it is already.
+// expiry returns the instant at which slot i is fresh, or now if it is fresh
+// already.
 func (h *shard) expiry(i int, now int64) int64 {
 	c := &h.slots[i]
 	if h.extState(i) == nil {
@@ -78,8 +80,8 @@ func (h *shard) expiry(i int, now int64) int64 {
 	return h.expiryByCore(i, now)
 }
 
-// expiryByCore asks core when slot i is fresh. It settles a copy: a sweep may
-// be as of a limit that is no longer in force, and is to change nothing.
+// expiryByCore asks core when slot i is fresh. It settles a copy, because a
+// sweep may use a limit that is no longer in force and must change nothing.
 func (h *shard) expiryByCore(i int, now int64) int64 {
 	q := &h.probe
 	h.load(i, &q.state)
@@ -89,7 +91,7 @@ func (h *shard) expiryByCore(i int, now int64) int64 {
 	q.op[0] = core.Op{Verb: core.Peek, Limit: q.state.Limit}
 	states := [1]*core.State{&q.state}
 	core.Decide(q.op[:], states[:], now, q.out[:])
-	clear(q.leases) // the probe is not to hold on to their names
+	clear(q.leases) // the probe must not retain their ids
 	q.state.Log, q.state.Leases = nil, nil
 	return freshAt(&q.out[0])
 }
@@ -105,7 +107,7 @@ func (h *shard) moved(from, to int) {
 	}
 }
 
-// tidy sweeps a little of a shard that needs it, if it is not busy. The caller
+// tidy sweeps a few slots of a shard that needs it and is not busy. The caller
 // holds no lock.
 func (s *Store) tidy(now int64) {
 	for range tidyShards {
@@ -115,8 +117,8 @@ func (s *Store) tidy(now int64) {
 	}
 }
 
-// visit sweeps the next shard, unless it is busy, and returns how many slots
-// it looked at.
+// visit sweeps the next shard, unless it is busy, and returns how many slots it
+// looked at.
 func (s *Store) visit(now int64, n int, m secondChance) int {
 	h := &s.shards[s.nextShard.Add(1)&s.mask]
 	if now < h.earliest.Load() || !h.mu.TryLock() {
@@ -127,9 +129,9 @@ func (s *Store) visit(now int64, n int, m secondChance) int {
 	return h.sweep(now, n, m)
 }
 
-// makeRoom looks for keys that are fresh, in the shards of the step,
-// which it has locked, and then in others, until n more keys have room or
-// enough was looked at.
+// makeRoom looks for fresh keys, first in the shards of the step, which it has
+// locked, and then in others, until n more keys have room or enough slots were
+// looked at.
 func (s *Store) makeRoom(t *step, n int) {
 	if t.now < s.earliest.Load() {
 		return
@@ -160,8 +162,8 @@ func (s *Store) lowerEarliest(at int64) {
 	}
 }
 
-// rescan finds anew when the first slot will be fresh. A shard that
-// learns of an earlier one meanwhile is either read or lowers it afterwards.
+// rescan finds again when the first slot will be fresh. A shard that learns of
+// an earlier one meanwhile is either read or lowers the result afterwards.
 func (s *Store) rescan() {
 	s.earliest.Store(never)
 	first := int64(never)

@@ -44,8 +44,9 @@ func (s *Store) shardFor(key string, v *limitClass) (hash uint64, h *shard) {
 	return v.hash(keyHash), &s.shards[s.shardOf(keyHash)]
 }
 
-// tidySometimes is for Takes without the lock. Their instants choose those that
-// tidy: a shared counter, or a random number, would cost too much.
+// tidySometimes is for Takes without the lock. It lets their instants choose
+// when to tidy, because a shared counter or a random number would cost too
+// much.
 func (s *Store) tidySometimes(now int64) {
 	if uint64(now)*spread>>32%tidyInstants == 0 {
 		s.tidy(now)
@@ -77,7 +78,7 @@ func (h *shard) take(hash uint64, v *limitClass, op *core.Op, now int64, d *core
 	return true, true
 }
 
-// commit carries out a quick Take on slot i, if that is of class v alone and
+// commit carries out a quick Take on slot i if the slot is of class v alone and
 // stays in use. If the slot changes, it is fresh later than was noted before.
 func (h *shard) commit(i int, v *limitClass, now, cost int64, d *core.Decision) bool {
 	c := &h.slots[i]
@@ -95,17 +96,18 @@ func (h *shard) commit(i int, v *limitClass, now, cost int64, d *core.Decision) 
 	return true
 }
 
-// quick reports whether the op is a Take that core.Steady can decide if its limit
-// is steady. Then nothing that core.CheckOps looks for is wrong with it.
+// quick reports whether the op is a Take that core.Steady can decide if its
+// limit is steady. core.CheckOps finds no fault in such an op.
 func quick(op *core.Op) bool {
 	return op.Verb == core.Take && op.Cost > 0 && op.MaxWait == 0 && op.At == 0 && op.ResetAfter == 0
 }
 
-// pinned is a key that is asked for time and again. As long as its shard points to
-// it, its count is here and not in its slot, in one word, so that a Take of the key
-// needs no lock. All else that touches the shard takes the lock and unpins the key
-// first. The class of the key points to it too, until another key of the class is
-// pinned: the key that was pinned last is found without a hash.
+// pinned is a key that was asked for many times in a row. While its shard
+// points to it, its count is here and not in its slot, in one word, so that a
+// Take of the key needs no lock. Every other step on the shard takes the lock
+// and unpins the key first. The class of the key points to it too, until
+// another key of the class is pinned: the key of the class that was pinned last
+// is found without a hash.
 type pinned struct {
 	base  int64 // the instant from which marks count
 	bits  uint8 // of a mark in state
@@ -113,25 +115,25 @@ type pinned struct {
 	class classID
 	key   string
 
-	// The state is in a cache line of its own: it is written all the time, and
-	// a step that looks whether this is its key need not wait for that.
+	// The state is in a cache line of its own. It is written all the time, and
+	// a step that checks whether this is its key need not wait for that.
 	_     [cacheLine - 40]byte
 	state atomic.Uint64 // see pack, or unpinned
 	_     [cacheLine - 8]byte
 }
 
-// minMarkBits of a mark reach for 71 minutes.
+// minMarkBits is the minimum width of a mark, enough for 71 minutes.
 const minMarkBits = 32
 
-// unpinned is the state when the count is in the slot again. It reads as more
-// units than the limit allows, which core.Steady leaves to core.Decide.
+// unpinned is the state after the count was moved back to the slot. It reads as
+// more units than the limit allows, which core.Steady leaves to core.Decide.
 const unpinned = 1<<64 - 1
 
 // pinAfter is how often in a row a shard is asked for a key before the key is
 // pinned, which takes two allocations.
 const pinAfter = 64
 
-// pack puts the units in use and below them the microseconds from base to mark
+// pack puts the used units and, below them, the microseconds from base to mark
 // into a word.
 func (r *pinned) pack(used, mark int64) uint64 {
 	return uint64(used)<<(r.bits&63) | uint64(mark-r.base)
@@ -142,13 +144,13 @@ func (r *pinned) unpack(w uint64) (used, mark int64) {
 	return used, r.base + int64(w-uint64(used)<<(r.bits&63))
 }
 
-// is reports whether this is the key of a class.
+// is reports whether r is the pinned form of a key of class v.
 func (r *pinned) is(hash uint64, v *limitClass, key string) bool {
 	return r.hash == uint32(hash>>32) && r.class == v.id && r.key == key
 }
 
 // take carries out a quick Take of the key, which is of class v, at now, if
-// core.Steady can and the key stays in use.
+// core.Steady can decide it and the key stays in use.
 func (r *pinned) take(v *limitClass, op *core.Op, now int64, d *core.Decision) (done bool) {
 	if (now-r.base)>>(r.bits&63) != 0 {
 		return false
@@ -169,8 +171,8 @@ func (r *pinned) take(v *limitClass, op *core.Op, now int64, d *core.Decision) (
 	}
 }
 
-// countHit notes that slot i, of class v and with no extState, was asked for, and
-// pins its key after pinAfter times in a row.
+// countHit notes that slot i, of class v and without extState, was asked for,
+// and pins its key after pinAfter times in a row.
 func (h *shard) countHit(i int, v *limitClass) {
 	c := &h.slots[i]
 	if h.recent != c.hash {
@@ -192,7 +194,7 @@ func (h *shard) countHit(i int, v *limitClass) {
 	v.pinned.Store(r)
 }
 
-// unpin puts what the shard's pinned key has used back into its slot.
+// unpin moves the count of the shard's pinned key back into its slot.
 func (h *shard) unpin() {
 	r := h.pinned.Load()
 	if r == nil {
@@ -210,33 +212,35 @@ func (h *shard) unpin() {
 	h.latest = max(h.latest, c.mark)
 }
 
-// lock is for all but a quick Take of a key that is not pinned.
+// lock takes the lock for every step but a quick Take of a key that is not
+// pinned.
 func (h *shard) lock() {
 	h.mu.Lock()
 	h.unpin()
 }
 
-// maxFastTakes is the most ops of a step of fastTakes, which lie on the stack.
+// maxFastTakes is the maximum number of ops in fastTakes, which live on the
+// stack.
 const maxFastTakes = 16
 
-// fastTakes are a step of several quick Takes, each on a key of its own.
+// fastTakes is a step of several quick Takes, each on a key of its own.
 type fastTakes struct {
 	of     [maxFastTakes]fastTake
 	shards [maxFastTakes]uint32 // each once, in the order in which they are locked
-	locks  int                  // how many of shards there are
+	locks  int                  // number of shards
 }
 
-// fastTake is what one Take asks of the slot of its key.
+// fastTake is one Take and the slot of its key.
 type fastTake struct {
 	class *limitClass
 	hash  uint64 // no other key of the step has the same
 	shard uint32
 	at    int32 // the slot, or absent
-	used  int64 // as the slot is to be once the Take is charged
+	used  int64 // of the slot once the Take is charged
 	mark  int64
 }
 
-// absent stands for the slot of a key that the store does not hold.
+// absent is the slot of a key that the store does not hold.
 const absent = -1
 
 // takeAll is take for a step of several ops, on keys of their own. If it has not
@@ -267,8 +271,8 @@ func (s *Store) takeAll(ops []core.Op, out []core.Decision) (now int64, read, do
 	return now, true, done
 }
 
-// locate finds where the keys of all ops are. It reports whether each is a
-// quick Take under a limit that is steady, on a key of its own.
+// locate finds the slots of all ops. It reports whether each op is a quick Take
+// under a steady limit, on a key of its own.
 func (c *fastTakes) locate(s *Store, ops []core.Op) bool {
 	var keyHash uint64
 	for i := range ops {
@@ -297,7 +301,7 @@ func (c *fastTakes) locate(s *Store, ops []core.Op) bool {
 	return true
 }
 
-// overtaken reports whether another step has gone by a later instant.
+// overtaken reports whether another step has used a later instant.
 func (c *fastTakes) overtaken(s *Store, now int64) bool {
 	for _, i := range c.shards[:c.locks] {
 		if now < s.shards[i].latest {
@@ -318,8 +322,9 @@ func (c *fastTakes) countSteps(s *Store, now int64) (due bool) {
 	return due
 }
 
-// decide carries out the Takes, unless a slot has to be added, removed or decided
-// by core. Then it changes nothing, and out is not to be read.
+// decide carries out the Takes, unless a slot has to be added, removed or
+// decided by core. In that case it changes nothing, returns false, and out must
+// not be read.
 func (c *fastTakes) decide(s *Store, ops []core.Op, out []core.Decision, now int64) bool {
 	known := true
 	for i := range ops {
@@ -339,8 +344,9 @@ func (c *fastTakes) decide(s *Store, ops []core.Op, out []core.Decision, now int
 }
 
 // evaluate decides a Take as if it were alone, and changes nothing. It reports
-// whether it can, and whether the slot stays in use if the Take is refused. A key
-// without a slot is new for sure only where no bucket may have counted it.
+// whether it could, and whether the slot stays in use if the Take is refused. A
+// key without a slot is certain to be new only where no overflow bucket may
+// have counted it.
 func (p *fastTake) evaluate(s *Store, op *core.Op, d *core.Decision, now int64) (good bool) {
 	h, hash := &s.shards[p.shard], uint32(p.hash>>32)
 	i := h.seek(h.home(hash), hash, op.Key)
@@ -358,7 +364,7 @@ func (p *fastTake) evaluate(s *Store, op *core.Op, d *core.Decision, now int64) 
 	return good && d.ResetAfter > 0
 }
 
-// commit leaves the slots of all Takes that are allowed as evaluate has decided.
+// commit writes the slots of all allowed Takes as evaluate has decided.
 func (c *fastTakes) commit(s *Store, ops []core.Op, out []core.Decision) {
 	for i := range ops {
 		if !out[i].Allowed {
@@ -371,8 +377,8 @@ func (c *fastTakes) commit(s *Store, ops []core.Op, out []core.Decision) {
 	}
 }
 
-// undoRefused makes the decisions on a refused step those on Takes that did not
-// happen. It reports whether all slots stay in use.
+// undoRefused turns the decisions on a refused step into decisions on Takes
+// that did not happen. It reports whether all slots stay in use.
 func (c *fastTakes) undoRefused(ops []core.Op, out []core.Decision) bool {
 	for i := range ops {
 		p, d, n := &c.of[i], &out[i], ops[i].Cost

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// A classID names a class in few bits.
+// A classID identifies a class in few bits.
 type classID uint32
 
 const (
@@ -24,39 +24,41 @@ const (
 	// shared marks the slot of an overflow bucket.
 	shared classID = 1 << 31
 
-	// idle marks a slot that a sweep has found fresh. It is forgotten
-	// if it still is when the sweep comes round again: a key whose limit
-	// recovers quickly but that is in use is not to be dropped and inserted
-	// time and again.
+	// idle marks a slot that a sweep has found fresh. The slot is forgotten if
+	// it is still fresh when the sweep comes round again. This keeps a key in
+	// use whose limit recovers quickly from being dropped and inserted again
+	// and again.
 	idle classID = 1 << 30
 
 	marks = shared | idle
 )
 
-// class is what keys have in common: the rule and the limit, known to be valid.
+// limitClassKey is what the keys of a class have in common: the rule and a
+// valid limit.
 type limitClassKey struct {
 	rule  string
 	limit core.Limit
 }
 
-// matches reports whether the op is of this very class.
+// matches reports whether the op is of exactly this class.
 func (k *limitClassKey) matches(op *core.Op) bool {
 	return equal(&k.limit, &op.Limit) && k.rule == op.Rule
 }
 
-// equal is ==, field by field because the compiler's is three times as slow.
+// equal is == field by field, because the compiler's == takes three times as
+// long.
 func equal(a, b *core.Limit) bool {
 	return a.Quota == b.Quota && a.Period == b.Period && a.Burst == b.Burst &&
 		a.Algorithm == b.Algorithm && a.Segments == b.Segments && a.Aligned == b.Aligned
 }
 
-// counts reports whether keys of this class are the op's to count: under a
-// changed limit they still are.
+// counts reports whether the op counts keys of this class. The limit may
+// differ, because a changed limit continues the count.
 func (k *limitClassKey) counts(op *core.Op) bool {
 	return k.limit.Algorithm == op.Limit.Algorithm && k.rule == op.Rule
 }
 
-// limitClass is a class with what is known of it beforehand.
+// limitClass is a class with precomputed facts about it.
 type limitClass struct {
 	limitClassKey
 	id     classID
@@ -65,8 +67,8 @@ type limitClass struct {
 	pinned atomic.Pointer[pinned] // the key of this class that was pinned last, or nil
 }
 
-// classes numbers the classes that the store has seen. It never holds more than
-// mostKinds, however many limits a program thinks of.
+// interner numbers the classes that the store has seen. It never holds more
+// than maxClasses, however many limits a program uses.
 type interner struct {
 	seed   maphash.Seed
 	recent [256]atomic.Pointer[limitClass] // classes, see lookup
@@ -81,7 +83,7 @@ func newInterner() *interner {
 	return k
 }
 
-// of returns the op's class, or what is wrong with its limit.
+// of returns the op's class, or an error if its limit is not valid.
 func (k *interner) of(op *core.Op) (*limitClass, error) {
 	guess := k.lookup(op)
 	if v := guess.Load(); v != nil && v.matches(op) {
@@ -94,8 +96,8 @@ func (k *interner) of(op *core.Op) (*limitClass, error) {
 	return v, err
 }
 
-// lookup is where to look for the op's class first. Where that is, is cheap to
-// tell; classes that share a place are merely found more slowly.
+// lookup returns the place where the op's class is looked up first. The place
+// is cheap to compute. Classes that share a place are found more slowly.
 func (k *interner) lookup(op *core.Op) *atomic.Pointer[limitClass] {
 	n := uint64(op.Limit.Quota)*spread + uint64(op.Limit.Period)
 	if last := len(op.Rule) - 1; last >= 0 {
@@ -140,21 +142,22 @@ func (k *interner) add(new limitClassKey) *limitClass {
 // spread is the odd number next to 2^64 divided by the golden ratio.
 const spread = 0x9E3779B97F4A7C15
 
-// location is where the key of an op is counted.
+// location identifies the shard and the class in which the key of an op is
+// counted.
 type location struct {
 	shard uint32
 	hash  uint32
 	class classID
 }
 
-// keyHash is a hash of a key under the store's own seed, so that no client can aim
-// at a shard or at a slot.
+// keyHash returns a hash of a key under the store's own seed, so that no client
+// can aim at a shard or a slot.
 func (s *Store) keyHash(key string) uint64 { return maphash.String(s.seed, key) }
 
-// hash is of a key, its rule and its algorithm.
+// hash returns the hash of a key, its rule and its algorithm.
 func (v *limitClass) hash(keyHash uint64) uint64 { return keyHash + v.salt }
 
-// shardOf is the shard of a key under GCRA, whatever the rule, so that a step of
+// shardOf returns the shard of a key whatever the rule, so that a step of
 // several rules about one key takes one lock.
 func (s *Store) shardOf(keyHash uint64) uint32 { return uint32(keyHash & s.mask) }
 

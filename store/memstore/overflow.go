@@ -8,12 +8,12 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// maxBuckets is the most overflow buckets of a shard.
+// maxBuckets is the maximum number of overflow buckets of a shard.
 const maxBuckets = 64
 
 // findBucket returns the slot of the overflow bucket of the op's shard and
-// class, or -1. A bucket is of one limit: units of one limit, read as those of
-// another, would come back sooner.
+// class, or -1. A bucket belongs to one limit, because units taken under one
+// limit would come back sooner if they were read under another.
 func (h *shard) findBucket(p *location, op *core.Op) int {
 	if h.buckets == 0 {
 		return -1
@@ -35,8 +35,8 @@ func (h *shard) insertBucket(p *location) int {
 	return h.add(entry{hash: bucketHash(p.class), class: p.class | shared}, ext{})
 }
 
-// enter makes op i count in its overflow bucket, which is slot b or, if b is
-// negative, a new one.
+// enter counts op i in its overflow bucket, which is slot b or, if b is
+// negative, a new slot.
 func (t *step) enter(h *shard, b int, ops []core.Op, i int) error {
 	t.holders[i] = overflowBucket
 	for j := range i {
@@ -82,8 +82,8 @@ func (t *step) useOverflow(ops []core.Op) []core.Op {
 	return t.changed
 }
 
-// leasesOf is how the ids of the key's leases begin in an overflow bucket. It
-// is not how those of any other key begin.
+// leasesOf returns the prefix of the ids of the key's leases in an overflow
+// bucket. No other key has a prefix that begins with it.
 func leasesOf(key string) string { return strconv.Itoa(len(key)) + ":" + key }
 
 // leases reports whether the key holds a lease in the overflow bucket of slot b.

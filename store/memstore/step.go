@@ -44,7 +44,7 @@ func (h *shard) decide(p *location, ops []core.Op, out []core.Decision, now int6
 	return true, due
 }
 
-// A holder says where the state of an op's key is kept.
+// A holder is the place of the state of an op's key.
 type holder uint8
 
 const (
@@ -54,12 +54,12 @@ const (
 	overflowBucket               // the overflow bucket of the key's shard and class
 )
 
-// step carries out any number of ops. It lives in a pool, so that none of this
-// is allocated anew.
+// step carries out any number of ops. It lives in a pool, so that its slices
+// are reused.
 type step struct {
 	locations []location
 	holders   []holder
-	first     []int // the first op that has the same state
+	first     []int // for each op, the first op with the same state
 	states    []core.State
 	shares    []*core.State // for each op, its state among states
 	locked    []uint32      // shards, in the order in which they are locked
@@ -70,7 +70,7 @@ type step struct {
 	full      bool // no room was found: new keys go to overflow buckets
 }
 
-// decideStep does what Apply promises of ops that CheckOps has passed.
+// decideStep carries out ops that have passed CheckOps, as Apply promises.
 func (s *Store) decideStep(ops []core.Op, out []core.Decision, now int64) error {
 	t := s.steps.Get().(*step)
 	defer t.release(s)
@@ -85,7 +85,8 @@ func (s *Store) decideStep(ops []core.Op, out []core.Decision, now int64) error 
 	return err
 }
 
-// locate finds the locations of all ops, and what is wrong with their limits.
+// locate finds the locations of all ops, or returns an error for limits that
+// are not valid.
 func (t *step) locate(s *Store, ops []core.Op) error {
 	n := len(ops)
 	t.locations = slices.Grow(t.locations[:0], n)[:n]
@@ -143,14 +144,14 @@ func (t *step) unlock(s *Store) {
 	}
 }
 
-// cancel gives back the room that was reserved and not used.
+// cancel gives back the reserved room that was not used.
 func (t *step) cancel(s *Store) {
 	s.keys.Add(int64(-t.booked))
 	t.booked = 0
 }
 
-// keepAll leaves every state as the step has decided, once for all ops that share
-// it. A slot may have moved since it was found: inserting and removing move
+// keepAll stores every state as the step has decided, once for all ops that
+// share it. It finds each slot again, because inserting and removing move
 // slots.
 func (t *step) keepAll(s *Store, ops []core.Op, out []core.Decision) {
 	for i := range ops {
@@ -185,7 +186,7 @@ func (t *step) keepAll(s *Store, ops []core.Op, out []core.Decision) {
 	}
 }
 
-// release gives the step back to the pool without anything of its ops.
+// release clears the step and gives it back to the pool.
 func (t *step) release(s *Store) {
 	clear(t.states)
 	clear(t.shares)
@@ -197,9 +198,9 @@ func (t *step) release(s *Store) {
 
 var errNoRoom = errors.New("no room for a new key")
 
-// findStates finds the states of all ops. When the store is full it first looks for
-// room, and only then sends new keys to overflow buckets. Looking for room
-// moves slots, so all is found anew after it.
+// findStates finds the states of all ops. When the store is full it first looks
+// for room, and only then sends new keys to overflow buckets. Looking for room
+// moves slots, so all states are found again after it.
 func (t *step) findStates(s *Store, ops []core.Op) error {
 	err := t.tryFindStates(s, ops)
 	if err != errNoRoom {
@@ -231,7 +232,7 @@ func (t *step) tryFindStates(s *Store, ops []core.Op) error {
 	return nil
 }
 
-// twin is an earlier op on the same key, or -1.
+// twin returns the index of an earlier op on the same key, or -1.
 func (t *step) twin(ops []core.Op, i int) int {
 	for j := range i {
 		if t.twins(ops, i, j) {

@@ -17,36 +17,38 @@
 //	general  every other step                                 as quick, and core.Decide on copies of the
 //	                                                          states; new keys are inserted and others swept
 //
-// The first two are for Takes of at least one unit that book nothing, under GCRA
-// limits of which a unit comes back every so many whole microseconds (see
-// [core.Steady]). None of the three allocates on a key that is held, but for a note
-// of a few bytes when a key is pinned and for the logs and leases of the algorithms
-// that keep some. Keys of one shard wait for each other, and a step on a pinned key
-// that is not quick takes the lock and ends its pinning.
+// The first two paths are for Takes of at least one unit that book nothing,
+// under GCRA limits whose units come back every whole number of microseconds
+// (see [core.Steady]). No path allocates for a key that is held, except for a
+// few bytes when a key is pinned and for the logs and leases of some
+// algorithms. Steps on keys of one shard wait for each other. A step that is
+// not quick, on a pinned key, takes the lock and unpins the key.
 //
 // # When the store is full
 //
 // A store holds at most [Options.MaxKeys] keys. When it is full and a new key
-// is to be charged, it looks at a bounded number of keys for some that are fresh
-// and forgets those. If it finds none, the new key is counted in an overflow
-// bucket, which it shares with others: the store is cut into at least 64 shards by
-// a seeded hash, and a shard has one such bucket for each pair of rule and limit. A
-// client can neither choose nor guess with which keys its own shares.
+// is to be charged, it looks at a bounded number of keys and forgets the fresh
+// ones. If it finds none, the new key is counted in an overflow bucket, which
+// it shares with other keys: a seeded hash divides the store into at least 64
+// shards, and a shard has one such bucket for each pair of rule and limit. A
+// client can neither choose nor guess which keys share the bucket of its own
+// key.
 //
-// So a flood of random keys costs no memory, forgets no key that used up a limit,
-// and admits none for free. Its price is paid by new keys alone: until there is
-// room again they have the limit in common with the others of their bucket, and may
-// be refused because of them. Keys that the store held before are not touched.
+// So a flood of random keys costs no memory, does not displace a key that has
+// used up a limit, and admits no key for free. New keys alone pay for that:
+// until there is room again, they share the limit with the other keys of their
+// bucket and may be refused because of them. Keys that the store held before
+// are not affected.
 //
-// A key that is given room later starts from what its bucket had used, so that
-// it gains nothing by the move. Leases of Concurrency stay where they were
-// taken until they end. A Reset of a key that is counted in a bucket changes
-// nothing, as it would free the others too. A limit that is changed while the
-// store is full starts new buckets.
+// A key that is given room later starts from the units that its bucket had
+// used, so that it gains nothing by the move. Leases of Concurrency stay where
+// they were taken until they end. A Reset of a key that is counted in a bucket
+// changes nothing, because it would free the other keys too. A limit that is
+// changed while the store is full starts new buckets.
 //
-// Overflow buckets come on top of MaxKeys, at most 64 a shard. When a shard has
-// that many, of as many pairs of rule and limit, one more pair is refused with
-// [ErrFull].
+// Overflow buckets come on top of MaxKeys, at most 64 for each shard. When a
+// shard has that many, for as many pairs of rule and limit, a new key of
+// another pair is refused with [ErrFull].
 package memstore
 
 import (
@@ -62,7 +64,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// DefaultMaxKeys is what [Options.MaxKeys] 0 means.
+// DefaultMaxKeys is the MaxKeys of a zero [Options.MaxKeys].
 const DefaultMaxKeys = 1 << 20
 
 const (
@@ -72,30 +74,30 @@ const (
 	keysPerShard = 2048 // small enough that moving a shard's table takes little time
 )
 
-// ErrFull is what Apply's error wraps when a store that is full has no overflow
-// bucket left for another pair of rule and limit.
+// ErrFull is wrapped by Apply's error when a full store has no overflow bucket
+// left for another pair of rule and limit.
 var ErrFull = errors.New("memstore: no room for the overflow of another limit")
 
-// Options says how a [Store] works. The zero value is ready to use.
+// Options configures a [Store]. The zero value is ready to use.
 type Options struct {
-	// MaxKeys is the most keys that are held, each under one rule and one
-	// algorithm, at most 1<<30; 0 means DefaultMaxKeys. See the package's
-	// documentation for what happens when they are reached.
+	// MaxKeys is the maximum number of keys held, each under one rule and one
+	// algorithm, at most 1<<30; 0 means DefaultMaxKeys. The package
+	// documentation says what happens when the store is full.
 	MaxKeys int
 
 	// Clock returns the time in microseconds since the Unix epoch. Nil means
-	// the time of the system when the store was made, moved on by the
-	// monotonic clock, which no change of the system's time touches.
+	// the system's time when the store was made, advanced by the monotonic
+	// clock, which no change of the system's time affects.
 	//
-	// It is called once for each step, and once more for one that finds that
-	// others with a later instant came in between, so that no unit of a key
-	// comes back twice. It is called by many at once and sometimes under
-	// locks, and must not call the store.
+	// It is called once for each step, and once more for a step that finds that
+	// another has used a later instant, so that no unit of a key comes back
+	// twice. It is called concurrently and sometimes under locks, and must not
+	// call the store.
 	Clock func() int64
 }
 
-// Store is a [core.Store] in memory. It is safe for concurrent use, needs no
-// Close, and is made by [New].
+// Store is a [core.Store] in memory, made by [New]. It is safe for concurrent
+// use and needs no Close.
 type Store struct {
 	clock        func() int64
 	seed         maphash.Seed
@@ -103,7 +105,7 @@ type Store struct {
 	shards       []shard
 	mask         uint64
 	max          int64
-	keys         atomic.Int64  // held or about to be, without overflow buckets
+	keys         atomic.Int64  // held or reserved, without overflow buckets
 	overflowKeys atomic.Int64  // overflow buckets held
 	nextShard    atomic.Uint64 // the shard to be tidied next
 	steps        sync.Pool     // of *step
@@ -113,7 +115,7 @@ type Store struct {
 
 var _ core.Store = (*Store)(nil)
 
-// New returns an empty store, or an error that names what is wrong with the
+// New returns an empty store, or an error that names every mistake in the
 // options.
 func New(o Options) (*Store, error) {
 	if o.MaxKeys < 0 || o.MaxKeys > maxMaxKeys {
@@ -142,7 +144,8 @@ func New(o Options) (*Store, error) {
 	return s, nil
 }
 
-// MustNew is New for options that are known to be right; it panics on an error.
+// MustNew is [New] for options that are known to be valid; it panics on an
+// error.
 func MustNew(o Options) *Store {
 	s, err := New(o)
 	if err != nil {
@@ -151,8 +154,8 @@ func MustNew(o Options) *Store {
 	return s
 }
 
-// shardsFor is the power of two that gives a shard of a full store between one
-// half and all of keysPerShard.
+// shardsFor returns the power of two for which a shard of a full store has
+// between one half and all of keysPerShard.
 func shardsFor(keys int) int {
 	n := 1 << bits.Len(uint((keys-1)/keysPerShard))
 	return min(max(n, minShards), maxShards)
@@ -165,10 +168,10 @@ func monotonic() func() int64 {
 	return func() int64 { return start + time.Since(base).Microseconds() }
 }
 
-// Apply implements [core.Store]. It never waits for anything but other steps
-// on the same shards, so it does not look at the context. Its errors wrap
-// [core.ErrOp], for operations that make no sense or limits that are not
-// valid, or [ErrFull]; nothing was charged then.
+// Apply implements [core.Store]. It only ever waits for other steps on the same
+// shards, so it ignores the context. Its errors wrap [core.ErrOp], for
+// operations or limits that are not valid, or [ErrFull]; after an error nothing
+// was charged.
 func (s *Store) Apply(_ context.Context, ops []core.Op, out []core.Decision) error {
 	if len(ops) != 1 || len(out) == 0 {
 		return s.applySeveral(ops, out)
@@ -211,11 +214,12 @@ func (s *Store) applySeveral(ops []core.Op, out []core.Decision) error {
 	return s.decideStep(ops, out, now)
 }
 
-// Len returns how many keys the store holds, overflow buckets included. Keys
-// that are fresh are among them until they are found and forgotten.
+// Len returns how many keys the store holds, overflow buckets included. Fresh
+// keys count until the store finds and forgets them.
 func (s *Store) Len() int { return int(s.keys.Load() + s.overflowKeys.Load()) }
 
-// reserve makes room for one more key, unless the store is full.
+// reserve reserves room for one more key. It reports false if the store is
+// full.
 func (s *Store) reserve() bool {
 	for {
 		n := s.keys.Load()

@@ -10,14 +10,14 @@ import (
 )
 
 // table is a hash table with open addressing: a slot lies at the home of its
-// hash or, if that is taken, in the next free place after it. The way there
-// leads over tags, of which many fit into a cache line, so that hardly a slot is
-// looked at that is not the one. A table may have any size, so that it can grow
-// by little and waste little.
+// hash or, if that is taken, in the next free place after it. A search reads
+// tags, of which many fit into a cache line, and then almost only the slot that
+// it looks for. A table may have any size, so that it can grow in small steps
+// and waste little.
 type table struct {
 	tags  []uint8 // for each slot some bits of its hash, or free
 	slots []entry
-	exts  []ext // of each slot, or nil if none has any
+	exts  []ext // of each slot, or nil if no slot has any
 	count int
 }
 
@@ -25,15 +25,15 @@ const free uint8 = 0
 
 func tagOf(hash uint32) uint8 { return max(1, uint8(hash)) }
 
-// The table is moved to a larger one when more than 7/8 of it are taken, and to
-// a smaller one when fewer than 1/4 are. That leaves it 3/4 full.
+// minSlots is the minimum size of a table. A table is resized when more than
+// 7/8 of it are taken, or fewer than 1/4, which leaves it 3/4 full.
 const minSlots = 8
 
-// roomFor is the size that a table of n keys is moved to.
+// roomFor returns the size for a table of n keys.
 func roomFor(n int) int { return max(minSlots, n*4/3+1) }
 
-// home is where a slot with that hash should lie. It keeps the order of the
-// hashes, so that moving a table runs through both in order.
+// home returns the place where a slot with that hash should lie. It keeps the
+// order of the hashes, so that a resize runs through both tables in order.
 func (t *table) home(hash uint32) int {
 	return int(uint64(hash) * uint64(len(t.tags)) >> 32)
 }
@@ -67,8 +67,7 @@ func (t *table) fill(c *entry, a ext) int {
 	return i
 }
 
-// seek returns the first slot with that hash and key, on the way from place i
-// on, or -1.
+// seek returns the first slot with that hash and key from place i on, or -1.
 func (t *table) seek(i int, hash uint32, key string) int {
 	tag := tagOf(hash)
 	for ; i < len(t.tags) && t.tags[i] != free; i = t.next(i) {
@@ -88,7 +87,7 @@ func (t *table) isOf(i int, key string) bool {
 	return string(c.text[:c.size]) == key
 }
 
-// putExt makes room for the ext of slot i.
+// putExt returns the ext of slot i, after making room for it.
 func (t *table) putExt(i int) *ext {
 	if t.exts == nil {
 		t.exts = make([]ext, len(t.slots))
@@ -96,8 +95,8 @@ func (t *table) putExt(i int) *ext {
 	return &t.exts[i]
 }
 
-// cut takes slot i out, moves those that it had displaced back towards their
-// homes, and calls moved for each.
+// cut takes slot i out, moves the slots that it had displaced back towards
+// their homes, and calls moved for each.
 func (t *table) cut(i int, moved func(from, to int)) {
 	t.count--
 	for j := t.next(i); t.tags[j] != free; j = t.next(j) {
@@ -117,8 +116,8 @@ func (t *table) cut(i int, moved func(from, to int)) {
 	}
 }
 
-// between reports whether a slot that lies at j and has its home at h may lie at
-// i, which comes before j: whether i is not before h.
+// between reports whether a slot that lies at j and has its home at h may lie
+// at i, which comes before j: whether i is not before h.
 func (t *table) between(h, i, j int) bool {
 	if i <= j {
 		return h <= i || h > j
@@ -126,13 +125,13 @@ func (t *table) between(h, i, j int) bool {
 	return h <= i && h > j
 }
 
-// sparse reports whether the table should be moved to a smaller one.
+// sparse reports whether the table should shrink.
 func (t *table) sparse() bool {
 	return len(t.slots) > 2*minSlots && 4*t.count < len(t.slots)
 }
 
-// resize moves the slots to a table with room for n. The room that the
-// allocator would add in vain is used.
+// resize moves the slots to a table with room for n. It uses the room by which
+// the allocator rounds up.
 func (t *table) resize(n int) {
 	old := *t
 	t.slots = slices.Grow([]entry(nil), roomFor(n))
@@ -149,10 +148,10 @@ func (t *table) resize(n int) {
 	}
 }
 
-// shard is a part of the store with a lock of its own. Whatever is in it is
-// guarded by that lock, but for earliest and pinned, which may be read without.
+// shard is a part of the store with a lock of its own. The lock guards all
+// fields except earliest and pinned, which may be read without it.
 //
-// What a decision on a known key needs comes first, in two cache lines.
+// The fields for a decision on a known key come first, in two cache lines.
 type shard struct {
 	mu sync.Mutex
 	table
@@ -163,27 +162,27 @@ type shard struct {
 	recent uint32 // hash of the key that was asked for last
 	streak uint32 // how many times in a row
 
-	pinAfter uint32 // what streak has to be, see the constant
+	pinAfter uint32 // the streak after which a key is pinned; see the constant
 	pinned   atomic.Pointer[pinned]
 
 	earliest atomic.Int64 // no slot is fresh before, see sweep
 	store    *Store
 	classes  *interner
 	buckets  int        // overflow buckets among the slots
-	cursor   int        // where the sweep goes on
+	cursor   int        // where the sweep continues
 	state    core.State // a copy of the state that is being decided
 	probe    probe
 	_        [pad]byte
 }
 
-// cacheLine is the size of one on nearly all machines, and pad makes a shard a
-// number of them.
+// cacheLine is the size of a cache line on nearly all machines. pad makes the
+// size of a shard a multiple of it.
 const (
 	cacheLine = 64
 	pad       = 32
 )
 
-// probe is what it takes to ask for the state of a slot.
+// probe is the memory for asking core about the state of a slot.
 type probe struct {
 	op    [1]core.Op
 	out   [1]core.Decision
@@ -203,7 +202,7 @@ func (h *shard) open(s *Store) {
 	h.earliest.Store(never)
 }
 
-// keep leaves slot i as a step has decided, under the limit of class id.
+// keep stores slot i as a step has decided, under the limit of class id.
 func (h *shard) keep(i int, st *core.State, id classID, rule string, d *core.Decision) {
 	switch {
 	case d.ResetAfter == 0:
@@ -221,8 +220,8 @@ func (h *shard) countStep(now int64) (due bool) {
 	return h.steps%tidyEvery == 0
 }
 
-// observe notes the time of a step. When the clock has stepped back, what was
-// known of the time to come is void.
+// observe notes the time of a step. When the clock has stepped back, the noted
+// future instants are void.
 func (h *shard) observe(now int64) {
 	if now < h.latest {
 		h.lowerEarliest(min(h.earliest.Load(), now))
@@ -231,7 +230,7 @@ func (h *shard) observe(now int64) {
 	h.latest = now
 }
 
-// freshAt is when the key of a decision is fresh.
+// freshAt returns the instant at which the key of a decision is fresh.
 func freshAt(d *core.Decision) int64 { return d.At + d.ResetAfter.Microseconds() }
 
 // noteExpiry notes when a slot will be fresh.
@@ -245,7 +244,7 @@ func (h *shard) noteExpiry(at int64) {
 	}
 }
 
-// lowerEarliest sets before when no slot is fresh.
+// lowerEarliest lowers the instant before which no slot is fresh.
 func (h *shard) lowerEarliest(at int64) {
 	h.earliest.Store(at)
 	h.store.lowerEarliest(at)
