@@ -22,10 +22,10 @@ func (s *Store) Held() int64 {
 	return n
 }
 
-// Close gives back all units that are held. From then on everything goes to the
-// store. It does not close the store. The error joins those of the store; units
-// that it could not give back, or that a call in flight is about to take, come
-// back by the passage of time.
+// Close gives back all held units. Afterwards every step goes to the store,
+// which Close does not close. The error joins those of the store. Units that
+// Close could not give back, or that a call in flight is about to take, come
+// back as time passes.
 func (s *Store) Close(ctx context.Context) error {
 	now := s.clock()
 	var errs []error

@@ -1,25 +1,26 @@
-// Package prefetch saves a store most of the calls that are about busy keys: an
-// instance takes units of such a key ahead, several at once, and hands them out
-// by itself.
+// Package prefetch saves a store most of the calls about busy keys: an instance
+// takes units of such a key ahead, several at once, and hands them out by
+// itself.
 //
 //	store, err := prefetch.New(redis, prefetch.Options{Units: 100})
 //	...
 //	defer store.Close(ctx)
 //
-// It never admits more than the limit does. A unit that is held has been charged
-// in the store, and it is dropped no later than the store counts it as come
-// back. So in any span no more are used than the algorithm's own bound: for GCRA
+// It never admits more than the limit does. A held unit has been charged in the
+// store, and it is dropped no later than the store counts it as come back. So
+// the units used in any span stay within the algorithm's own bound: for GCRA
 // and TokenBucket burst and refill, for FixedWindow the quota of each window.
-// SlidingLog and SlidingWindow promise more than units taken ahead can keep, and
-// Concurrency has leases: their Takes go to the store one by one, and so do all
-// that book.
+// SlidingLog and SlidingWindow promise more than units taken ahead can keep,
+// and Concurrency has leases: their Takes go to the store one by one, and so do
+// all Takes that may book.
 //
-// What it costs is fairness between instances: up to Units units of a key may
-// lie unused in each instance, until they would have come back, while another
-// instance refuses. The nearer a key is to its limit the fewer are taken ahead,
-// never more than a quarter of what remains. Within an instance nobody is refused
-// for units that it holds or is about to hold: who would be waits for the call
-// that brings them. Remaining and ResetAfter of a request that was decided here
-// are as of the last call to the store. A Reset, or a lower limit, that another
-// instance sends is not seen until the units held are used up.
+// The price is fairness between instances: up to Units units of a key may lie
+// unused in each instance, until they would have come back, while another
+// instance refuses. The nearer a key is to its limit, the fewer units are taken
+// ahead, never more than a quarter of the remaining ones. An instance never
+// refuses a request for units that it holds or is about to hold: the request
+// waits for the call that brings them. Remaining and ResetAfter of a request
+// that was decided here are as of the last call to the store. A Reset, or a
+// lower limit, that another instance sends takes effect here when the held
+// units are used up.
 package prefetch

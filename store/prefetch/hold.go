@@ -6,17 +6,17 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// hold is what is held of one key. The mutex of its shard guards it.
+// hold is the units held of one key. The mutex of its shard guards it.
 type hold struct {
 	limit   core.Limit
 	units   int64 // held, as far as they have not come back
 	size    int64 // how many to take next time
-	filled  int64 // when units were last taken, before the call
-	fresh   int64 // when the key is fresh, not after it is
-	filling bool  // a call to take units is on its way
+	filled  int64 // when units were last taken: the instant before the call
+	fresh   int64 // when the key is fresh, or an earlier instant
+	filling bool  // a call to take units is in flight
 
-	moving chan struct{} // closed when that call is back, or nil if it moves no units
-	rounds int64         // how many such calls have begun, and how many were back
+	moving chan struct{} // closed when that call has ended, or nil if it moves no units
+	rounds int64         // how many such calls have begun plus how many have ended
 
 	// last is the store's decision when units were last taken, if any were.
 	known bool
@@ -24,9 +24,9 @@ type hold struct {
 	used  int64 // units in use then
 }
 
-// left is how many units are held at the instant now. The units held are the
-// last of those that the store counts as used at the time of the call, so they
-// come back last.
+// left returns how many units are held at the instant now. The held units are
+// the last of those that the store counts as used at the time of the call, so
+// they come back last.
 func (h *hold) left(now int64) int64 {
 	if h.units > 0 {
 		h.units = min(h.units, h.limit.StillUsed(h.used, h.fresh-now))
@@ -34,7 +34,8 @@ func (h *hold) left(now int64) int64 {
 	return h.units
 }
 
-// take hands out n units, if that many are held under the limit.
+// take hands out op.Cost units if that many are held under its limit, and
+// reports whether it did.
 func (h *hold) take(op *core.Op, now int64, d *core.Decision) bool {
 	if h.limit != op.Limit || h.left(now) < op.Cost {
 		return false
@@ -49,14 +50,15 @@ func (h *hold) take(op *core.Op, now int64, d *core.Decision) bool {
 	return true
 }
 
-// refund gives back n units of the count, the last of those that were taken.
+// refund returns the op that gives back n units of the count, the last ones
+// that were taken.
 func (h *hold) refund(id core.ID, n int64) core.Op {
 	return core.Op{Rule: id.Rule, Key: id.Key, Limit: h.limit, Cost: n}.Refund(h.last)
 }
 
-// ahead is how many units to take ahead at the instant now, at most the number
-// given: more than the last time if those were used up quickly, and never more
-// than a quarter of what remains.
+// ahead returns how many units to take ahead at the instant now, at most
+// ceiling: more than the last time if those were used up quickly, and never
+// more than a quarter of the remaining units.
 func (h *hold) ahead(now, ceiling int64) int64 {
 	switch {
 	case !h.known:
@@ -69,8 +71,8 @@ func (h *hold) ahead(now, ceiling int64) int64 {
 	return min(h.size, h.last.Remaining/4)
 }
 
-// refill notes that the store has granted n units to be held, with decision d,
-// by a call that began at the instant sent.
+// refill notes that the store has granted n units to hold, with decision d, by
+// a call that began at the instant sent.
 func (h *hold) refill(n, sent int64, d *core.Decision) {
 	h.known, h.last = true, *d
 	h.used, h.units, h.filled = h.limit.Capacity()-d.Remaining, n, sent

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// What the zero values of Options mean.
+// Defaults of Options, which stand for its zero values.
 const (
 	DefaultUnits   = 64
 	DefaultMaxKeys = 4096
@@ -19,13 +19,15 @@ const (
 	maxKeys  = 1 << 24
 )
 
-// Options says how much a [Store] takes ahead. The zero value is ready to use.
+// Options configures how much a [Store] takes ahead. The zero value is ready to
+// use.
 type Options struct {
-	// Units is the most units of one key that are held; 0 means DefaultUnits.
+	// Units is the maximum number of units held of one key; 0 means
+	// DefaultUnits.
 	Units int64
 
-	// MaxKeys is the most keys of which units are held; 0 means
-	// DefaultMaxKeys. Takes of others go to the store.
+	// MaxKeys is the maximum number of keys of which units are held; 0 means
+	// DefaultMaxKeys. Takes of other keys go to the store.
 	MaxKeys int
 
 	// Clock returns a time in microseconds that never goes back. Nil means the
@@ -36,13 +38,13 @@ type Options struct {
 func (o *Options) check(store core.Store) error {
 	var errs []error
 	if store == nil {
-		errs = append(errs, errors.New("prefetch:the store is nil"))
+		errs = append(errs, errors.New("prefetch: the store is nil"))
 	}
 	if o.Units < 0 || o.Units > maxUnits {
-		errs = append(errs, fmt.Errorf("prefetch:Units %d is not within 0 to %d", o.Units, maxUnits))
+		errs = append(errs, fmt.Errorf("prefetch: Units %d is not within 0 to %d", o.Units, maxUnits))
 	}
 	if o.MaxKeys < 0 || o.MaxKeys > maxKeys {
-		errs = append(errs, fmt.Errorf("prefetch:MaxKeys %d is not within 0 to %d", o.MaxKeys, maxKeys))
+		errs = append(errs, fmt.Errorf("prefetch: MaxKeys %d is not within 0 to %d", o.MaxKeys, maxKeys))
 	}
 	return errors.Join(errs...)
 }

@@ -8,25 +8,25 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// step is a step on its way to the store, with more ops behind those asked for.
-// It lives in a pool.
+// step is a step on its way to the store: the caller's ops, and after them the
+// ops that take units ahead. It lives in a pool.
 type step struct {
 	ops    []core.Op
 	out    []core.Decision
 	fills  []fill
-	rounds int64 // of the keys asked for, see hold
+	rounds int64 // of the keys of the caller's ops, see hold
 }
 
-// fill is a hold that the step fills: by op ahead, for a key of which op asked
-// wants units. Nothing may be taken ahead when little remains; then the answer
-// to op asked tells what does, and ahead is the same.
+// fill is a hold that the step fills by op ahead, for the key of op asked. When
+// little remains, no units are taken ahead; ahead is then equal to asked, and
+// the answer to op asked shows how many units remain.
 type fill struct {
 	hold         *hold
 	asked, ahead int
 }
 
-// fetch has the store decide, and takes units ahead of keys that are busy. The
-// Takes ahead are Soft: they never make the store refuse. It returns the rounds of
+// fetch has the store decide, and takes units of busy keys ahead. The Takes
+// ahead are Soft, so they never make the store refuse. It returns the rounds of
 // the keys as of the time at which it asked.
 func (s *Store) fetch(ctx context.Context, ops []core.Op, out []core.Decision, now int64) (rounds int64, err error) {
 	t := s.steps.Get().(*step)
@@ -50,9 +50,9 @@ func (s *Store) fetch(ctx context.Context, ops []core.Op, out []core.Decision, n
 	return t.rounds, nil
 }
 
-// ask adds to the step what takes units of op i's key ahead, if the key is busy
-// and no other call does so already. What little is held goes back: units of two
-// calls could not be told apart.
+// ask adds to the step an op that takes units of op i's key ahead, if the key
+// is busy and no other call does so already. Units that are still held go back,
+// because units of two calls could not be told apart.
 func (h *shard) ask(t *step, i int, now, ceiling int64, busy bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -72,7 +72,7 @@ func (h *shard) ask(t *step, i int, now, ceiling int64, busy bool) {
 	if n > 0 || ahead > 0 {
 		held.moving = make(chan struct{})
 		held.rounds++
-		t.rounds += 2 // the step will be back when the rounds are looked at again
+		t.rounds += 2 // the step will have ended when the rounds are compared
 	}
 	f := fill{held, i, i}
 	if ahead > 0 {
@@ -82,8 +82,8 @@ func (h *shard) ask(t *step, i int, now, ceiling int64, busy bool) {
 	t.fills = append(t.fills, f)
 }
 
-// open returns the hold of the op's key, or nil if it is not busy or there is no
-// room for it.
+// open returns the hold of the op's key, or nil if the key is not busy or there
+// is no room for it.
 func (h *shard) open(op *core.Op, now int64, busy bool) *hold {
 	id := op.ID()
 	held := h.holds[id]
@@ -103,8 +103,8 @@ func (h *shard) open(op *core.Op, now int64, busy bool) *hold {
 	return held
 }
 
-// hasRoom reports whether the shard may have another key. It drops one that is no
-// longer busy if it must, and looks at a few.
+// hasRoom reports whether the shard may have another key. If it must, it looks
+// at a few keys and drops one that is no longer busy.
 func (h *shard) hasRoom(now int64) bool {
 	if len(h.holds) < h.max {
 		return true
@@ -122,8 +122,8 @@ func (h *shard) hasRoom(now int64) bool {
 	return false
 }
 
-// settle notes what the store has granted. After an error nothing is held: what
-// may have been charged comes back by itself.
+// settle notes what the store has granted. After an error nothing is held:
+// units that may have been charged come back by themselves.
 func (s *Store) settle(t *step, sent int64, err error) {
 	for _, f := range t.fills {
 		op := &t.ops[f.asked]
@@ -142,7 +142,7 @@ func (s *Store) settle(t *step, sent int64, err error) {
 	}
 }
 
-// granted is how many units the step has taken ahead.
+// granted returns how many units the step has taken ahead.
 func (t *step) granted(f fill) int64 {
 	if f.ahead == f.asked || !t.out[f.ahead].Allowed || !core.Granted(t.ops, t.out) {
 		return 0

@@ -9,7 +9,7 @@ import (
 )
 
 // Store is a [core.Store] that hands out units which it has taken from another
-// one. It is safe for concurrent use, and is made by [New].
+// one. It is made by [New] and safe for concurrent use.
 type Store struct {
 	store  core.Store
 	units  int64
@@ -46,8 +46,8 @@ func New(store core.Store, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Apply implements [core.Store]. A step is decided here if all of it are Takes
-// of units that are held; otherwise it goes to the store as a whole.
+// Apply implements [core.Store]. A step is decided here if all its ops are
+// Takes of held units; otherwise it goes to the store as a whole.
 func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
 	if err := core.CheckOps(ops, out); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	return nil
 }
 
-// plain reports whether ops are Takes that can be served from what is held.
+// plain reports whether ops are Takes that can be served from held units.
 func plain(ops []core.Op) bool {
 	for i := range ops {
 		op := &ops[i]
@@ -84,7 +84,7 @@ func plain(ops []core.Op) bool {
 	return len(ops) > 0
 }
 
-// handOut decides the step if enough is held of all keys.
+// handOut decides the step if enough units of all its keys are held.
 func (s *Store) handOut(ops []core.Op, out []core.Decision, now int64) bool {
 	for i := range ops {
 		if s.shardOf(s.hash(&ops[i])).take(&ops[i], now, &out[i]) {
@@ -111,8 +111,8 @@ func (h *shard) take(op *core.Op, now int64, d *core.Decision) bool {
 	return held != nil && held.take(op, now, d)
 }
 
-// putBack undoes a take that was decided as d says, unless what was held was
-// dropped or replaced since: then the units come back in the store by themselves.
+// putBack undoes a take with decision d, unless the hold was dropped or
+// replaced since: then the units come back in the store by themselves.
 func (h *shard) putBack(op *core.Op, now int64, d *core.Decision) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -122,8 +122,9 @@ func (h *shard) putBack(op *core.Op, now int64, d *core.Decision) {
 	}
 }
 
-// forward has the store carry out a step that nothing is taken ahead for. What
-// is held of a key that it resets is dropped, and counts where it peeks.
+// forward has the store carry out a step for which no units are taken ahead. It
+// drops the units held of a key that the step resets, and adds those held of a
+// key that the step peeks at.
 func (s *Store) forward(ctx context.Context, ops []core.Op, out []core.Decision, now int64) error {
 	for i := range ops {
 		if ops[i].Verb == core.Reset {
@@ -147,7 +148,7 @@ func (h *shard) forget(op *core.Op) {
 	delete(h.holds, op.ID())
 }
 
-// addHeld adds to a Peek's decision what is held.
+// addHeld adds the held units to a Peek's decision.
 func (h *shard) addHeld(op *core.Op, now int64, d *core.Decision) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -162,7 +163,7 @@ func (h *shard) addHeld(op *core.Op, now int64, d *core.Decision) {
 	}
 }
 
-// Diagnose passes on what the store finds, if it is a [core.Diagnoser].
+// Diagnose returns the findings of the store, if it is a [core.Diagnoser].
 func (s *Store) Diagnose(ctx context.Context) []core.Finding {
 	if d, ok := s.store.(core.Diagnoser); ok {
 		return d.Diagnose(ctx)

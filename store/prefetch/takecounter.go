@@ -3,8 +3,8 @@ package prefetch
 import "sync/atomic"
 
 const (
-	// horizon is for how long, in microseconds, units should last that are
-	// taken ahead.
+	// horizon is how long, in microseconds, units that are taken ahead should
+	// last.
 	horizon = 100_000
 
 	// rest is how long, in microseconds, a key may be quiet and still be busy.
@@ -16,12 +16,12 @@ const (
 	counterSlots = 4096
 )
 
-// takeCounter counts the Takes of keys within a horizon. Keys that share a slot are
-// busy together, which does no harm.
+// takeCounter counts the Takes of keys within a horizon. Keys that share a slot
+// are busy together, which does no harm.
 type takeCounter struct{ slots [counterSlots]atomic.Uint64 }
 
-// add counts a Take and reports whether its key is busy. Counts that get lost
-// between two that come at once do no harm either.
+// add counts a Take and reports whether its key is busy. Concurrent calls may
+// lose counts, which does no harm either.
 func (t *takeCounter) add(hash uint64, now int64) bool {
 	slot := &t.slots[hash%counterSlots]
 	window := uint64(now/horizon) << 8
