@@ -6,7 +6,7 @@ import (
 )
 
 // Epoch is the instant at which the tests of this package start their clocks:
-// a midnight, so that windows aligned to the hour or day start with it.
+// midnight, so that windows aligned to the hour or the day start with it.
 const Epoch int64 = 20_000 * 24 * 3600 * 1e6
 
 // Clock is a clock that stands still until it is set. Its zero value stands at
@@ -24,7 +24,7 @@ func NewClock() *Clock {
 func (c *Clock) Now() int64 { return c.now.Load() }
 
 // Set moves the clock to the instant, in microseconds since the Unix epoch. It
-// may lie before the present one.
+// may precede the present instant.
 func (c *Clock) Set(now int64) { c.now.Store(now) }
 
 // Add moves the clock by d, which is in whole microseconds and may be negative.

@@ -10,14 +10,14 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// takers is how many goroutines want one unit each of the quota.
+// takers is how many goroutines ask for one unit each of the quota.
 const (
 	takers = 100
 	quota  = 37
 )
 
-// Contention tests that of many concurrent callers exactly as many are
-// admitted as the quota has units.
+// Contention tests that exactly as many concurrent callers are admitted as the
+// quota has units.
 func Contention(t *testing.T, f Factory) {
 	for _, text := range []string{
 		"37/1h", "37/1h burst=37", "37/1h fixed-window", "37/1h fixed-window aligned", "37/1h sliding-log",
@@ -45,9 +45,9 @@ func limits(texts ...string) []core.Limit {
 	return ls
 }
 
-// contend lets the takers loose on all limits at once; those from index soft
-// on, unless it is 0, are Soft. Afterwards every rule has lost exactly what was
-// admitted.
+// contend runs the takers on all limits at once. The limits from index soft on,
+// unless it is 0, are Soft. Afterwards every rule must have lost exactly the
+// units that were admitted.
 func contend(t *testing.T, f Factory, ls []core.Limit, soft int) {
 	clock := NewClock()
 	s := f(t, clock)

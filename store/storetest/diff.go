@@ -11,14 +11,14 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// workers is how many histories Diff has in flight. It is more than most
-// machines have cores, as stores across a network mostly wait.
+// workers is how many histories Diff has in flight. It exceeds the cores of
+// most machines, because stores across a network mostly wait.
 const workers = 8
 
 // Diff sends random histories, each on keys of its own, through one store of
 // each factory and compares every field of every decision with those of the
 // first. The histories follow from the seed. A difference is reported as the
-// shortest timeline that could be found to show it, for [Play] to read, with
+// shortest timeline found that shows it, in the form that [Play] reads, with
 // the answers of the first store.
 func Diff(t *testing.T, histories int, seed uint64, factories ...Factory) {
 	t.Helper()
@@ -27,8 +27,8 @@ func Diff(t *testing.T, histories int, seed uint64, factories ...Factory) {
 	}
 }
 
-// Difference is [Diff] for a test that expects one: it returns the report, or ""
-// if the stores agree.
+// Difference is [Diff] for a test that expects one: it returns the report, or
+// "" if the stores agree.
 func Difference(t testing.TB, histories int, seed uint64, factories ...Factory) string {
 	t.Helper()
 	var next atomic.Int64
@@ -104,8 +104,8 @@ func (d *differ) run(n uint64) string {
 	return ""
 }
 
-// compare plays the step on every store. Errors have to be the same in kind:
-// all of them or none.
+// compare plays the step on every store. Errors have to agree: all stores
+// return one or none does.
 func compare(ps []*player, s *step) (want []core.Decision, difference string) {
 	want, err := ps[0].play(s)
 	for i, p := range ps[1:] {
@@ -146,7 +146,7 @@ func (d *differ) report(steps []step, difference string) string {
 	return fmt.Sprintf("%s\n%s", difference, strings.TrimSpace(timeline(shortest, answers)))
 }
 
-// without is steps less step i, and less the refunds of what that step took.
+// without returns steps less step i and less the refunds of its takes.
 func without(steps []step, i int) []step {
 	gone := map[string]bool{}
 	for _, c := range steps[i].ops {
@@ -166,7 +166,7 @@ func without(steps []step, i int) []step {
 }
 
 // replay returns the number of the first step that is answered differently, or
-// 0, and the answers of the first store up to it.
+// 0, and the answers of the first store up to that step.
 func (d *differ) replay(steps []step) (differs int, answers [][]core.Decision, difference string) {
 	ps := d.players()
 	for i := range steps {

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// families are the limits that histories draw from. A rule of a history
+// families returns the limits that histories draw from. A rule of a history
 // belongs to one family, and so do the limits that it changes to.
 func families() [][]core.Limit {
 	return [][]core.Limit{
@@ -27,15 +27,15 @@ func families() [][]core.Limit {
 	}
 }
 
-// history makes up the steps of one history, one by one, as the next instant
-// often is one that the decisions so far have named.
+// history makes up the steps of one history, one by one, because the next
+// instant often is one that the decisions so far have named.
 //
-// A store forgets a key that a step leaves as good as new, may forget one that
-// has become so by itself, and may look at any key at any time. That shows when
-// the clock steps back: what was forgotten stays so, and a key that was looked
-// at has lost the future that lay beyond. So a step back retires the keys that
-// may have been forgotten, and looks at all others. So
-// does a change of the limit.
+// A store forgets a key that a step leaves fresh, may forget a key that has
+// become fresh by itself, and may look at any key at any time. That shows when
+// the clock steps back: a forgotten key stays forgotten, and a key that was
+// looked at has lost the future beyond the new instant. So a step back retires
+// the keys that may have been forgotten, and looks at all others. So does a
+// change of the limit.
 type history struct {
 	r       *rand.Rand
 	forward bool // the clock never steps back
@@ -52,15 +52,15 @@ type history struct {
 	count   int
 }
 
-// reset is when a key is as good as new, under the limit that it was last written
-// under for sure: by that a store knows when to forget it.
+// reset is when a key is fresh, under the limit that it was last written under
+// for certain: by that limit a store knows when to forget it.
 type reset struct {
 	at    time.Duration
 	limit core.Limit
 }
 
-// subject is a rule and the name of a key, less the number that sets it apart
-// from retired ones.
+// subject is a rule and the name of a key, less the number that distinguishes
+// it from retired keys.
 type subject struct{ rule, key string }
 
 type ruleOfHistory struct {
@@ -82,10 +82,10 @@ func newHistory(families [][]core.Limit, seed, n uint64) *history {
 
 func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
 
-// keys are the names of keys.
+// keys returns the names of keys.
 func (h *history) keys() []string { return []string{"a", "b"} }
 
-// key is the key that bears the name now.
+// key returns the key that has the name now.
 func (h *history) key(s subject) string {
 	if n := h.names[s]; n > 0 {
 		return fmt.Sprintf("%s%d", s.key, n)
@@ -124,8 +124,8 @@ func (h *history) next() step {
 	return s
 }
 
-// retire gives up the used keys that may have become as good as new, and returns
-// those that have not.
+// retire gives up the used keys that may have become fresh, and returns those
+// that have not.
 func (h *history) retire() (live []subject) {
 	for _, rule := range h.rules {
 		for _, key := range h.keys() {
@@ -143,14 +143,14 @@ func (h *history) retire() (live []subject) {
 	return live
 }
 
-// lapsed reports whether a store may have forgotten the key because it has become
-// as good as new by itself.
+// lapsed reports whether a store may have forgotten the key because it has
+// become fresh by itself.
 func (h *history) lapsed(s subject) bool {
 	reset, used := h.resets[s]
 	return used && reset.at <= h.high && !slices.Contains(h.freed, s)
 }
 
-// renew gives a name to another key, and up the one that bears it.
+// renew gives a name to a new key and gives up the key that had it.
 func (h *history) renew(s subject) {
 	old := h.key(s)
 	h.names[s]++
@@ -158,9 +158,9 @@ func (h *history) renew(s subject) {
 	h.labels = slices.DeleteFunc(h.labels, func(c call) bool { return c.Rule == s.rule && c.Key == old })
 }
 
-// retireChanged gives up the keys that have lapsed under a limit that has changed
-// since. Under the new one, what is left of them may count again, unless it was
-// forgotten.
+// retireChanged gives up the keys that have lapsed under a limit that has
+// changed since. Under the new limit their units may count again, unless they
+// were forgotten.
 func (h *history) retireChanged() {
 	for _, rule := range h.rules {
 		for _, key := range h.keys() {
@@ -171,7 +171,7 @@ func (h *history) retireChanged() {
 	}
 }
 
-// look is a peek at the key.
+// look returns a peek at the key.
 func (h *history) look(s subject) call {
 	return call{Op: core.Op{Verb: core.Peek, Rule: s.rule, Key: h.key(s), Limit: h.limit(s.rule)}}
 }
@@ -181,9 +181,10 @@ func (h *history) limit(rule string) core.Limit {
 	return h.rules[i].limit
 }
 
-// instant is when the next step happens: an instant that was named, exactly or
-// a microsecond off, or the same again, or later at random, or before. A refund
-// that made a key new is looked at from just before, where it still is.
+// instant returns the instant of the next step: one that was named, exactly or
+// a microsecond off, or the same again, or later at random, or before. After a
+// refund that made a key fresh, it is just before the refund, where the key is
+// not fresh yet.
 func (h *history) instant() time.Duration {
 	at := h.at
 	switch n := h.r.IntN(20); {
@@ -232,7 +233,7 @@ func (h *history) call() call {
 	return c
 }
 
-// undo lets most refunds name a take of the same rule.
+// undo makes most refunds name a take of the same rule.
 func (h *history) undo(c *call) {
 	if h.r.IntN(4) == 0 || len(h.labels) == 0 {
 		return
@@ -256,7 +257,7 @@ func (h *history) wait(l *core.Limit) time.Duration {
 	return min(d, core.MaxBooking).Truncate(time.Microsecond)
 }
 
-// learn notes the instants that the decisions on the last step name.
+// learn notes the instants named by the decisions on the last step.
 func (h *history) learn(out []core.Decision) {
 	h.freed = h.freed[:0]
 	granted := !slices.ContainsFunc(out, func(d core.Decision) bool { return !d.Allowed })

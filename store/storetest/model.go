@@ -11,9 +11,9 @@ import (
 )
 
 // Model is the reference store: the arithmetic of core, a map and a mutex. It
-// keeps of a state what a store has to keep and nothing else: it forgets the
-// changes of a state that is not marked as Changed, and every state that is
-// fresh. It is safe for concurrent use.
+// keeps only the parts of a state that a store has to keep: it forgets the
+// changes of a state that is not marked as Changed, and every fresh state. It
+// is safe for concurrent use.
 type Model struct {
 	clock *Clock
 
@@ -57,7 +57,7 @@ func (m *Model) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	return nil
 }
 
-// load copies the state, so that only keep can change what is kept.
+// load returns a copy of the state, so that only keep changes the kept state.
 func (m *Model) load(id core.ID) *core.State {
 	s := m.states[id]
 	s.Log, s.Leases, s.Changed = slices.Clone(s.Log), slices.Clone(s.Leases), false

@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// A scenario is a case of a timeline file: steps on a new store and what they
-// have to answer.
+// A scenario is a case of a timeline file: steps on a new store and their
+// expected answers.
 type scenario struct {
 	name  string
 	steps []expectation
@@ -27,7 +27,7 @@ type expectation struct {
 	answers []answer
 }
 
-// An answer is what has to be decided of an op, or of a whole step.
+// An answer is the expected decision on an op, or on a whole step.
 type answer struct {
 	allowed      bool
 	refused      []string // of a whole step: the rules that refuse
@@ -45,7 +45,7 @@ type parser struct {
 }
 
 // parseTimelines reads every case of a file. The error names the file and line
-// of everything that it does not understand.
+// of everything that it cannot parse.
 func parseTimelines(file, text string) ([]scenario, error) {
 	var p parser
 	var errs []error

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// Properties tests what holds for every limit under any arrivals.
+// Properties tests facts that hold for every limit under any arrivals.
 func Properties(t *testing.T, f Factory) {
 	buckets := []core.Algorithm{core.GCRA, core.TokenBucket}
 	exact := []core.Algorithm{core.GCRA, core.SlidingLog, core.SlidingWindow}
@@ -50,7 +50,8 @@ func boundedInAnySpan(w *world) {
 	}
 }
 
-// worstCase is the most units that any span of a Period may admit.
+// worstCase returns the maximum number of units that any span of a Period may
+// admit.
 func worstCase(l core.Limit, admitted []admission) int64 {
 	switch l.Algorithm {
 	case core.FixedWindow:
@@ -129,7 +130,7 @@ func retryIsExact(w *world) {
 		return
 	}
 	if d.RetryAfter <= 0 || d.RetryAfter > d.ResetAfter {
-		w.t.Fatalf("retry after %s, new after %s", d.RetryAfter, d.ResetAfter)
+		w.t.Fatalf("retry after %s, fresh after %s", d.RetryAfter, d.ResetAfter)
 	}
 	w.clock.Set(d.At + d.RetryAfter.Microseconds() - 1)
 	if early := w.peek(cost); early.Allowed || early.RetryAfter != time.Microsecond {
@@ -160,7 +161,7 @@ func resetIsExact(w *world) {
 	w.arrive(30)
 	d := w.take(1)
 	if d.ResetAfter == 0 {
-		w.t.Fatalf("as good as new right after a take: %+v", d)
+		w.t.Fatalf("fresh right after a take: %+v", d)
 	}
 	w.clock.Set(d.At + d.ResetAfter.Microseconds() - 1)
 	if early := w.peek(0); early.ResetAfter != time.Microsecond {
@@ -218,8 +219,8 @@ func refundsAreBounded(w *world) {
 	}
 }
 
-// refundIsNoGift gives two keys the same takes, one of them a take more that it
-// gets back in the end.
+// refundIsNoGift gives two keys the same takes, and one of them an additional
+// take that is refunded in the end.
 func refundIsNoGift(w *world) {
 	with, without := *w, *w
 	without.key += "-without"
@@ -229,8 +230,8 @@ func refundIsNoGift(w *world) {
 	if !d.Allowed {
 		return
 	}
-	// What came before is repeated by nothing: without starts new, which can
-	// only give it more.
+	// The takes before are not repeated: the key without starts fresh, which
+	// can only give it more.
 	for range rapid.IntRange(0, 8).Draw(w.t, "later takes") {
 		with.move()
 		cost := with.cost()
@@ -245,8 +246,9 @@ func refundIsNoGift(w *world) {
 	}
 }
 
-// inAMicrosecond is how many units of a GCRA a microsecond brings, if more than
-// one: ResetAfter tells a refund no more exactly where its take stands.
+// inAMicrosecond returns how many units of a GCRA come back in a microsecond,
+// if more than one: ResetAfter then does not give a refund the exact place of
+// its take.
 func inAMicrosecond(l core.Limit) int64 {
 	period := l.Period.Microseconds()
 	if l.Algorithm != core.GCRA || l.Quota <= period {
@@ -335,7 +337,7 @@ func allOrNothing(w *world) {
 	}
 }
 
-// ceilMulDiv is a·b/c, rounded up.
+// ceilMulDiv returns a·b/c, rounded up.
 func ceilMulDiv(a, b, c int64) int64 {
 	n := new(big.Int).Mul(big.NewInt(a), big.NewInt(b))
 	n.Add(n, big.NewInt(c-1))

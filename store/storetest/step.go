@@ -16,12 +16,12 @@ type step struct {
 	ops  []call
 }
 
-// A call is an op of a step. Its key has no prefix yet, and a Refund that
-// names the call it undoes gets what it repeats from there when it is played.
+// A call is an op of a step. Its key has no prefix yet. A Refund that names the
+// call it undoes gets the repeated fields from that call when it is played.
 type call struct {
 	core.Op
 	label string // by which a later refund names this call
-	of    string // what a refund undoes, or ""
+	of    string // the label of the call that a refund undoes, or ""
 	whole bool   // the refund gives back all that the call charged
 }
 
@@ -45,13 +45,13 @@ func newPlayer(s core.Store, c *Clock, prefix string) *player {
 }
 
 // play sets the clock, carries out the step and returns its decisions, which
-// are good until the next play.
+// are valid until the next play.
 func (p *player) play(s *step) ([]core.Decision, error) {
 	p.clock.Set(Epoch + int64(s.at/time.Microsecond))
 	p.ops, p.out = p.ops[:0], p.out[:0]
 	for i := range s.ops {
 		p.ops = append(p.ops, p.resolve(&s.ops[i]))
-		// A store has to overwrite whatever is in out.
+		// A store has to overwrite every field of out.
 		p.out = append(p.out, core.Decision{Allowed: true, Remaining: -7, Wait: -7, RetryAfter: -7, ResetAfter: -7, At: -7, Origin: 7})
 	}
 	if err := p.store.Apply(context.Background(), p.ops, p.out); err != nil {
@@ -80,8 +80,8 @@ func (p *player) resolve(c *call) core.Op {
 	return op
 }
 
-// timeline writes steps as a text that [Play] reads, with the answers that the
-// steps got as far as there are any.
+// timeline writes steps as a text that [Play] reads, with their answers as far
+// as there are any.
 func timeline(steps []step, answers [][]core.Decision) string {
 	var b strings.Builder
 	limits := map[string]core.Limit{}

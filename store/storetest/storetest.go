@@ -1,10 +1,10 @@
-// Package storetest tests that a [core.Store] decides exactly as the
-// specification says. [Run] holds everything that a store must pass:
+// Package storetest tests that a [core.Store] decides exactly as specified.
+// [Run] holds everything that a store must pass:
 //
 //   - Timelines: text files of steps at given instants and their answers,
 //     written to be read.
-//   - Properties: what holds for every limit under any arrivals.
-//   - Diff: random histories, step by step the same as the reference.
+//   - Properties: facts that hold for every limit under any arrivals.
+//   - Diff: random histories, decided step by step like the reference.
 //   - Contention: exact counts under concurrent callers.
 //
 // [Model] is the reference: the arithmetic of core behind one mutex.
@@ -17,12 +17,12 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// Factory gives a new and empty store that reads the time from clock. What the
-// store needs to be closed is registered with t.Cleanup. Several stores of one
-// Factory must not share keys.
+// Factory returns a new and empty store that reads the time from clock. It
+// registers what closes the store with t.Cleanup. Several stores of one Factory
+// must not share keys.
 type Factory func(t testing.TB, clock *Clock) core.Store
 
-// Seed and Histories are those of the differential part of [Run].
+// Seed and Histories are the arguments of the differential part of [Run].
 const (
 	Seed      = 1
 	Histories = 2000
@@ -46,7 +46,7 @@ func apply(t fataler, s core.Store, ops ...core.Op) []core.Decision {
 	return out
 }
 
-// fataler is what this package needs of a testing.TB or a rapid.T.
+// fataler is the part of a testing.TB or a rapid.T that this package needs.
 type fataler interface {
 	Helper()
 	Fatalf(format string, args ...any)

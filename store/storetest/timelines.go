@@ -55,8 +55,8 @@ func Play(t *testing.T, f Factory, name, text string) {
 	}
 }
 
-// check plays the step as often as asked. The fields of the answer are those
-// of the last time, its yes or no those of every time.
+// check plays the step as often as asked. The fields of the answer are compared
+// the last time, and yes or no every time.
 func (p *player) check(e *expectation) error {
 	for n := 1; n <= e.times; n++ {
 		out, err := p.play(&e.step)
@@ -73,7 +73,7 @@ func (p *player) check(e *expectation) error {
 	return nil
 }
 
-// compare says how the decisions differ from the answers, or "".
+// compare returns how the decisions differ from the answers, or "".
 func (e *expectation) compare(out []core.Decision, last bool) string {
 	whole := len(e.answers) != len(e.ops)
 	for i := range out {
@@ -107,7 +107,7 @@ func (a *answer) differs(d *core.Decision) bool {
 		a.wait != d.Wait
 }
 
-// compareRetry compares with the longest time that any op has to wait.
+// compareRetry compares the expected retry with the longest of any op.
 func (e *expectation) compareRetry(out []core.Decision) string {
 	var longest time.Duration
 	for i := range out {

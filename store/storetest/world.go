@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// world is one key under one limit, in the hands of one property.
+// world is one key under one limit, used by one property.
 type world struct {
 	t     *rapid.T
 	store core.Store
@@ -22,8 +22,8 @@ type world struct {
 	lease int
 }
 
-// every runs a property on many random limits of the algorithms, or of all if
-// none is named, each on a key of its own.
+// every runs a property on many random limits of the algorithms, or of all
+// algorithms if none is named, each on a key of its own.
 func every(t *testing.T, f Factory, property func(w *world), of ...core.Algorithm) {
 	t.Helper()
 	if len(of) == 0 {
@@ -43,8 +43,8 @@ func every(t *testing.T, f Factory, property func(w *world), of ...core.Algorith
 	}
 }
 
-// drawLimit makes up a valid limit of the algorithm, one of the families in
-// some cases.
+// drawLimit draws a valid limit of the algorithm, in some cases one of the
+// families.
 func drawLimit(t *rapid.T, a core.Algorithm) core.Limit {
 	var known []core.Limit
 	for _, family := range families() {
@@ -71,7 +71,7 @@ func drawLimit(t *rapid.T, a core.Algorithm) core.Limit {
 	return made.Filter(func(l core.Limit) bool { return l.Validate() == nil }).Draw(t, "limit")
 }
 
-// op is an op on the key, with a new lease.
+// op returns an op on the key, with a new lease.
 func (w *world) op(verb core.Verb, cost int64) core.Op {
 	w.lease++
 	return core.Op{Verb: verb, Rule: "rule", Key: w.key, Limit: w.limit, Cost: cost, Lease: fmt.Sprint(w.key, "-", w.lease)}
@@ -117,11 +117,12 @@ func (w *world) cost() int64 {
 	return rapid.SampledFrom([]int64{most, max(1, most/2), max(1, most-1)}).Draw(w.t, "share")
 }
 
-// An admission is what a take was granted, and when it may be used.
+// An admission is the units of a granted take and the instant from which they
+// may be used.
 type admission struct{ at, n int64 }
 
-// arrive lets up to most takes come, and returns those that were admitted, by
-// the instant of their use.
+// arrive lets up to most takes come, and returns the admitted ones by the
+// instant of their use.
 func (w *world) arrive(most int) (admitted []admission) {
 	for range rapid.IntRange(0, most).Draw(w.t, "arrivals") {
 		w.move()
@@ -138,8 +139,8 @@ func (w *world) arrive(most int) (admitted []admission) {
 	return admitted
 }
 
-// refill bounds how long a key that nobody has booked takes to be as good as
-// new, after any history.
+// refill bounds how long a key that is not booked takes to become fresh, after
+// any history.
 func refill(l core.Limit) time.Duration {
 	switch l.Algorithm {
 	case core.TokenBucket:
@@ -155,7 +156,7 @@ func refill(l core.Limit) time.Duration {
 	return l.Period
 }
 
-// width is the length of a segment.
+// width returns the length of a segment.
 func width(l core.Limit) time.Duration {
 	if l.Segments == 0 {
 		return l.Period / core.DefaultSegments
