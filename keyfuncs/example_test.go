@@ -71,6 +71,14 @@ func ExampleForwardedIP() {
 	// "203.0.113.9"
 }
 
+func ExampleMustForwardedIP() {
+	key := keyfuncs.MustForwardedIP(keyfuncs.Proxies{Trusted: []string{"10.0.0.0/8"}})
+	r := get("/", "10.0.0.1:4711")
+	r.Request.Header.Set("X-Forwarded-For", "203.0.113.7")
+	show(key, r)
+	// Output: "203.0.113.7"
+}
+
 func ExampleForwardedIP_mistakes() {
 	_, err := keyfuncs.ForwardedIP(keyfuncs.Proxies{
 		Trusted:    []string{"10.0.0.0/8", "10.1.2.3/8", "0.0.0.0/0"},

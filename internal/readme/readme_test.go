@@ -3,6 +3,7 @@ package readme
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,22 +16,39 @@ const root = "../.."
 
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 
-// documents are the pages with programs in them.
-var documents = []string{"README.md"}
+// documents returns the paths of all pages, relative to the root.
+func documents(t *testing.T) []string {
+	t.Helper()
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"README.md", "CONTRIBUTING.md", "SECURITY.md"}
+	for _, page := range pages {
+		names = append(names, "docs/"+filepath.Base(page))
+	}
+	return names
+}
 
-func TestEveryProgramInTheDocumentationCompiles(t *testing.T) {
+// snippets returns the blocks of Go in a page.
+func snippets(t *testing.T, page string) []string {
+	t.Helper()
+	var all []string
+	for _, block := range goBlock.FindAllStringSubmatch(read(t, page), -1) {
+		all = append(all, block[1])
+	}
+	return all
+}
+
+func isProgram(snippet string) bool { return strings.HasPrefix(snippet, "package ") }
+
+func TestProgramsInTheDocumentationCompile(t *testing.T) {
 	module := newModule(t)
-	for _, name := range documents {
-		text, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		blocks := goBlock.FindAllSubmatch(text, -1)
-		if len(blocks) == 0 {
-			t.Errorf("%s has no programs", name)
-		}
-		for i, block := range blocks {
-			write(t, filepath.Join(module, name, fmt.Sprintf("program%d", i+1), "main.go"), block[1])
+	for _, page := range documents(t) {
+		for i, snippet := range snippets(t, page) {
+			if isProgram(snippet) {
+				write(t, filepath.Join(module, page, fmt.Sprintf("program%d", i+1), "main.go"), []byte(snippet))
+			}
 		}
 	}
 	vet := exec.Command("go", "vet", "./...")
@@ -38,6 +56,60 @@ func TestEveryProgramInTheDocumentationCompiles(t *testing.T) {
 	if out, err := vet.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
+}
+
+// A fragment stands, line for line but for the indentation, in an example of the
+// repository, which is compiled with its package.
+func TestFragmentsInTheDocumentationStandInExamples(t *testing.T) {
+	examples := exampleFiles(t)
+	for _, page := range documents(t) {
+		for _, snippet := range snippets(t, page) {
+			if isProgram(snippet) {
+				continue
+			}
+			found := false
+			for _, text := range examples {
+				found = found || strings.Contains(text, flat(snippet))
+			}
+			if !found {
+				t.Errorf("%s: no example in a test and no program under an examples folder has these lines:\n%s", page, snippet)
+			}
+		}
+	}
+}
+
+// exampleFiles returns the texts of all examples, each as flat does.
+func exampleFiles(t *testing.T) []string {
+	t.Helper()
+	var texts []string
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".go" {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		if strings.HasPrefix(d.Name(), "example") || strings.Contains("/"+filepath.ToSlash(rel), "/examples/") {
+			texts = append(texts, flat(read(t, rel)))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return texts
+}
+
+// flat returns the lines of a text without their indentation. The text begins with
+// a newline, so that a whole first line is found.
+func flat(text string) string {
+	var b strings.Builder
+	b.WriteByte('\n')
+	for line := range strings.Lines(text) {
+		b.WriteString(strings.TrimSpace(line) + "\n")
+	}
+	return b.String()
 }
 
 // newModule returns the folder of a module that requires what the root module
@@ -76,23 +148,44 @@ func write(t *testing.T, path string, text []byte) {
 	}
 }
 
-func TestTheLimitsInTheReadmeAreValid(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+// read returns the text of a file, whose path is relative to the root.
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, path))
 	if err != nil {
 		t.Fatal(err)
 	}
-	texts := regexp.MustCompile("(?m)^\\| `([^`]+)`(?:, `([^`]+)`)? \\|").FindAllStringSubmatch(string(text), -1)
-	checked := 0
-	for _, m := range texts {
-		for _, limit := range m[1:] {
-			if limit == "" || limit == "core" || limit[0] < '0' || limit[0] > '9' {
-				continue
+	return string(text)
+}
+
+var tableLimit = regexp.MustCompile("(?m)^\\| `([0-9][^`]+)`(?:, `([0-9][^`]+)`)? \\|")
+
+func TestLimitsInTablesAreValid(t *testing.T) {
+	for page, least := range map[string]int{"README.md": 7, "docs/limits.md": 8} {
+		checked := 0
+		for _, m := range tableLimit.FindAllStringSubmatch(read(t, page), -1) {
+			for _, limit := range m[1:] {
+				if limit != "" {
+					checked++
+					checkLimit(t, limit)
+				}
 			}
-			checked++
-			checkLimit(t, limit)
+		}
+		if checked < least {
+			t.Errorf("%s: only %d limits were found", page, checked)
 		}
 	}
-	if checked < 8 {
-		t.Errorf("only %d limits were found", checked)
+}
+
+var link = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
+
+func TestLinksBetweenPagesLeadToFiles(t *testing.T) {
+	for _, page := range documents(t) {
+		for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {
+			target := filepath.Join(root, filepath.Dir(page), m[1])
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: %v", page, err)
+			}
+		}
 	}
 }
