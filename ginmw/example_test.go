@@ -1,0 +1,47 @@
+package ginmw_test
+
+import (
+	"fmt"
+	"net/http/httptest"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/ginmw"
+	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/store/memstore"
+)
+
+func ExampleNew() {
+	l := limiter.MustNew(limiter.Config{
+		Store: memstore.MustNew(memstore.Options{}),
+		Rules: []limiter.Rule{
+			{Name: "ip", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("2/1h fixed-window")},
+		},
+	})
+	r := gin.New()
+	r.Use(gin.Recovery(), ginmw.New(l))
+	r.GET("/", func(c *gin.Context) { c.String(200, "hello\n") })
+	for range 3 {
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		fmt.Println(w.Code, w.Header().Get("X-RateLimit-Remaining"))
+	}
+	// Output:
+	// 200 1
+	// 200 0
+	// 429 0
+}
+
+// The key may be a function of the *gin.Context, such as a value that the
+// authentication before has set.
+func ExampleKey() {
+	user := ginmw.Key(func(c *gin.Context) (string, bool) {
+		id := c.GetString("user")
+		return id, id != ""
+	})
+	rule := limiter.Rule{Name: "user", Key: user, Limit: core.MustParseLimit("5000/1h fixed-window")}
+	fmt.Println(rule.Name, rule.Limit)
+	// Output: user 5000/1h fixed-window
+}

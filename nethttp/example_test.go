@@ -1,0 +1,82 @@
+package nethttp_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/nethttp"
+	"github.com/headgate/headgate/store/memstore"
+)
+
+// greeting answers every request.
+var greeting = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello\n") })
+
+// ask calls h and prints the status and what remains.
+func ask(h http.Handler, header ...string) {
+	r := httptest.NewRequest("GET", "/", nil)
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	fmt.Printf("%d %q\n", w.Code, w.Header().Get("X-RateLimit-Remaining"))
+}
+
+// The middleware takes any http.Handler, and so the routers that are built on
+// net/http.
+func ExampleNew() {
+	limit := nethttp.New(limiter.MustNew(limiter.Config{
+		Store: memstore.MustNew(memstore.Options{}),
+		Rules: []limiter.Rule{
+			{Name: "ip", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("2/1h fixed-window")},
+		},
+	}))
+	h := limit(greeting)
+	for range 3 {
+		ask(h)
+	}
+	// Output:
+	// 200 "1"
+	// 200 "0"
+	// 429 "0"
+}
+
+// The key may be a function of the *http.Request.
+func ExampleKey() {
+	tenant := nethttp.Key(func(r *http.Request) (string, bool) {
+		return r.Header.Get("X-Tenant"), true // set by the proxy in front, always
+	})
+	limit := nethttp.New(limiter.MustNew(limiter.Config{
+		Store: memstore.MustNew(memstore.Options{}),
+		Rules: []limiter.Rule{{Name: "tenant", Key: tenant, Limit: core.MustParseLimit("2/1h fixed-window")}},
+	}))
+	h := limit(greeting)
+	ask(h, "X-Tenant", "a")
+	ask(h, "X-Tenant", "a")
+	ask(h, "X-Tenant", "b")
+	// Output:
+	// 200 "1"
+	// 200 "0"
+	// 200 "1"
+}
+
+// Health checks pass uncounted.
+func ExampleWithSkip() {
+	l := limiter.MustNew(limiter.Config{
+		Store: memstore.MustNew(memstore.Options{}),
+		Rules: []limiter.Rule{{Name: "ip", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("1/1h fixed-window")}},
+	})
+	health := func(r *http.Request) bool { return r.URL.Path == "/" }
+	h := nethttp.New(l, nethttp.WithSkip(health))(greeting)
+	for range 2 {
+		ask(h)
+	}
+	// Output:
+	// 200 ""
+	// 200 ""
+}
