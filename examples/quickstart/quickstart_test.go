@@ -21,6 +21,7 @@ import (
 
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // asProgram is a variable of the environment that makes the test binary the
@@ -341,4 +342,22 @@ func start(t *testing.T, args ...string) (url string) {
 		}
 	})
 	return listening(t, out)
+}
+
+func TestTimeoutIsTheLibrarysUnlessGiven(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		want time.Duration
+	}{
+		{nil, redisstore.DefaultTimeout},
+		{[]string{"-timeout", "2s"}, 2 * time.Second},
+	} {
+		s, faults := parse(test.args)
+		if len(faults) > 0 {
+			t.Fatalf("%v: %v", test.args, faults)
+		}
+		if s.timeout != test.want {
+			t.Errorf("%v: the timeout is %s, want %s", test.args, s.timeout, test.want)
+		}
+	}
 }

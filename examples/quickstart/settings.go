@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/examples/internal/serve"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // settings are the flags, understood.
@@ -39,7 +40,7 @@ func parse(args []string) (*settings, []error) {
 	f.StringVar(&t.addr, "addr", "127.0.0.1:8080", "address to listen on")
 	f.StringVar(&t.framework, "framework", "nethttp", names())
 	f.StringVar(&t.store, "store", "memory", serve.Stores)
-	f.DurationVar(&t.timeout, "timeout", serve.StoreTimeout, "longest wait for Redis, from 1ms to 1m")
+	f.DurationVar(&t.timeout, "timeout", redisstore.DefaultTimeout, "longest wait for Redis, from 1ms to 1m")
 	f.StringVar(&t.key, "key", "ip", "ip, global or header:NAME")
 	f.StringVar(&t.over, "over", "reject", "reject, wait:2s, degrade or shadow")
 	f.Func("rule", `a limit such as "5/10s"; may be given several times`, func(text string) error {
