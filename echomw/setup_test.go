@@ -71,3 +71,9 @@ func TestNewTellsOfALimiterThatCannotDecide(t *testing.T) {
 		t.Errorf("a nil limiter: logged %s", got)
 	}
 }
+
+func TestRequestOfNothingIsNil(t *testing.T) {
+	if r := echomw.Request(nil); r != nil {
+		t.Errorf("%v", r)
+	}
+}

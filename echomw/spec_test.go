@@ -7,6 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/echomw"
 	"github.com/headgate/headgate/internal/httpspec"
 	"github.com/headgate/headgate/limiter"
@@ -97,6 +98,8 @@ type exchange struct {
 func newExchange(c echo.Context) exchange {
 	return exchange{httpspec.Std{W: c.Response(), R: c.Request()}, c}
 }
+
+func (x exchange) Request() core.Request { return echomw.Request(x.c) }
 
 func (x exchange) Reply(status int, body string) error {
 	return x.c.Blob(status, httpspec.Plain, []byte(body))

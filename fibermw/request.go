@@ -11,6 +11,17 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
+// Request returns what the rules of a limiter see of c, for
+// [limiter.Limiter.PeekRequest], [limiter.Limiter.TakeRequest] and
+// [limiter.Limiter.ResetRequest]. It is valid until Fiber uses c for another
+// request. It is nil if c is nil.
+func Request(c *fiber.Ctx) core.Request {
+	if c == nil {
+		return nil
+	}
+	return request{c}
+}
+
 // request is what rules may know of a *fiber.Ctx. Its strings are copies of
 // what fasthttp holds: a handler that changes the request would otherwise
 // change the keys that units are given back to.

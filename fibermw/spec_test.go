@@ -10,6 +10,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/middleware/recover"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/fibermw"
 	"github.com/headgate/headgate/internal/httpspec"
 	"github.com/headgate/headgate/limiter"
@@ -92,6 +93,8 @@ func handle(h httpspec.Handler) fiber.Handler {
 type exchange struct{ c *fiber.Ctx }
 
 func (x exchange) Context() context.Context { return x.c.UserContext() }
+
+func (x exchange) Request() core.Request { return fibermw.Request(x.c) }
 
 func (x exchange) Reply(status int, body string) error { return x.c.Status(status).SendString(body) }
 

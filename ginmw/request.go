@@ -8,6 +8,17 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
+// Request returns what the rules of a limiter see of c, for
+// [limiter.Limiter.PeekRequest], [limiter.Limiter.TakeRequest] and
+// [limiter.Limiter.ResetRequest]. It is valid until Gin uses c for another
+// request. It is nil if c is nil.
+func Request(c *gin.Context) core.Request {
+	if c == nil {
+		return nil
+	}
+	return request{c}
+}
+
 // request is what rules may know of a *gin.Context. Its context is that of the
 // *http.Request: a *gin.Context is used again for another request.
 type request struct{ c *gin.Context }

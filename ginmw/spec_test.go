@@ -7,6 +7,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/ginmw"
 	"github.com/headgate/headgate/internal/httpspec"
 	"github.com/headgate/headgate/limiter"
@@ -88,6 +89,8 @@ type exchange struct {
 func newExchange(c *gin.Context) exchange {
 	return exchange{httpspec.Std{W: c.Writer, R: c.Request}, c}
 }
+
+func (x exchange) Request() core.Request { return ginmw.Request(x.c) }
 
 func (x exchange) Reply(status int, body string) error {
 	x.c.String(status, "%s", body)

@@ -179,10 +179,7 @@ func (l *Limiter) applyKey(ctx context.Context, verb core.Verb, key string) (*Re
 	if err := res.addKey(ctx, verb, key, 1); err != nil {
 		return nil, err
 	}
-	if verb == core.Peek {
-		return res, l.applyTo(ctx, res.set.store, res.ops, res.out)
-	}
-	return res, l.apply(ctx, res.ops, res.out)
+	return res, res.apply(ctx, verb)
 }
 
 // apply is the store's Apply, whose panic is an error.
@@ -287,7 +284,7 @@ func (l *Limiter) Admit(r core.Request) *Admission {
 	a.ctx = r.Context()
 	err := res.set.noKey
 	if err == nil {
-		err = res.addRequest(r)
+		err = res.addRequest(core.Take, r)
 	} else {
 		l.warnNoKey(err)
 	}

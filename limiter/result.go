@@ -202,7 +202,7 @@ func (res *Result) room(r *activeRule, t *terms) *core.Op {
 
 // addRequest asks every rule, or those that are selected, what the request
 // means to it.
-func (res *Result) addRequest(r core.Request) (err error) {
+func (res *Result) addRequest(verb core.Verb, r core.Request) (err error) {
 	rules := res.set.rules
 	if res.set.selection != nil {
 		if rules, err = res.selectRules(r); err != nil {
@@ -210,8 +210,11 @@ func (res *Result) addRequest(r core.Request) (err error) {
 		}
 	}
 	for i := 0; ; i++ {
-		if i, err = res.addRequestFrom(rules, i, r); err == nil {
+		if i, err = res.addRequestFrom(verb, rules, i, r); err == nil {
 			return nil
+		}
+		if verb != core.Take {
+			return err
 		}
 		if err = res.skipRule(r.Context(), rules[i].index, err); err != nil {
 			return err
@@ -221,7 +224,7 @@ func (res *Result) addRequest(r core.Request) (err error) {
 
 // addRequestFrom asks rule i and those after it, and returns the first that
 // cannot tell.
-func (res *Result) addRequestFrom(rules []*activeRule, i int, r core.Request) (at int, err error) {
+func (res *Result) addRequestFrom(verb core.Verb, rules []*activeRule, i int, r core.Request) (at int, err error) {
 	at = i
 	defer func() {
 		if v := recover(); v != nil {
@@ -235,10 +238,10 @@ func (res *Result) addRequestFrom(rules []*activeRule, i int, r core.Request) (a
 			continue
 		}
 		cost := int64(1)
-		if rules[i].Cost != nil {
+		if rules[i].Cost != nil && verb != core.Reset {
 			cost = rules[i].Cost(r)
 		}
-		if err := res.add(core.Take, rules[i], key, cost); err != nil {
+		if err := res.add(verb, rules[i], key, cost); err != nil {
 			return at, err
 		}
 	}
@@ -266,6 +269,15 @@ func (res *Result) addKeyTo(r *activeRule, verb core.Verb, key string, cost int6
 		}
 	}()
 	return res.add(verb, r, key, cost)
+}
+
+// apply has the store answer a Peek or a Reset: the first as it answers a Take,
+// with or without its fallback.
+func (res *Result) apply(ctx context.Context, verb core.Verb) error {
+	if verb == core.Peek {
+		return res.limiter.applyTo(ctx, res.set.store, res.ops, res.out)
+	}
+	return res.limiter.apply(ctx, res.ops, res.out)
 }
 
 // ask has the store decide.

@@ -7,6 +7,16 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
+// Request returns what the rules of a limiter see of r, for
+// [limiter.Limiter.PeekRequest], [limiter.Limiter.TakeRequest] and
+// [limiter.Limiter.ResetRequest]. It is nil if r is nil.
+func Request(r *http.Request) core.Request {
+	if r == nil {
+		return nil
+	}
+	return request{r}
+}
+
 // request is what rules may know of an *http.Request.
 type request struct{ *http.Request }
 

@@ -75,6 +75,8 @@ type Handler func(Exchange) error
 // Exchange is a request and its answer in the framework's own way.
 type Exchange interface {
 	Context() context.Context
+	// Request is the adapter's view of the request.
+	Request() core.Request
 	// Reply answers in text/plain.
 	Reply(status int, body string) error
 	// Fail is how the framework's users answer with an error.

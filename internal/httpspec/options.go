@@ -1,6 +1,7 @@
 package httpspec
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/headgate/headgate/limiter"
@@ -17,6 +18,7 @@ var options = []spec{
 	{"answers made of templates", templates},
 	{"a fallback that is kept ready", readyFallback},
 	{"the program's own answer goes before the template", ownBeforeTemplate},
+	{"a handler asks and takes by the rules' own keys", askAgain},
 	{"a handler that writes nothing has the template answer", silentHandlers},
 }
 
@@ -190,6 +192,36 @@ func ownBeforeTemplate(b *bench) {
 	)
 	b.store.broken.Store(true)
 	b.steps(step{0, "GET /", Text(521, "failed by ").with(map[string]string{"Retry-After": "1", "Cache-Control": "no-store"})})
+}
+
+// askAgain has the handler reset, take and peek what the middleware counts.
+func askAgain(b *bench) {
+	user := b.rule("a", "5/10s fixed-window")
+	user.Key = b.User
+	l := b.limiter(user)
+	b.serve(App{Limiter: l, Handler: func(x Exchange) error {
+		res, err := l.TakeRequest(x.Request())
+		if err != nil {
+			return err
+		}
+		list, err := l.PeekRequest(x.Request())
+		if err != nil {
+			return err
+		}
+		if list[0].Decision.Remaining == 1 {
+			err = l.ResetRequest(x.Request())
+		}
+		if err != nil {
+			return err
+		}
+		return x.Reply(200, fmt.Sprintf("%t, %d left", res.Allowed(), list[0].Decision.Remaining))
+	}})
+	b.steps(
+		step{0, "GET /\nX-User: ann", Text(200, "true, 3 left").with(rate(0, 5, 4, 10))},
+		step{0, "GET /\nX-User: ann", Text(200, "true, 1 left").with(rate(0, 5, 2, 10))},
+		step{0, "GET /\nX-User: ann", Text(200, "true, 3 left").with(rate(0, 5, 4, 10))},
+		step{0, "GET /\nX-User: bob", Text(200, "true, 3 left").with(rate(0, 5, 4, 10))},
+	)
 }
 
 func silentHandlers(b *bench) {

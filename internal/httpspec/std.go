@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/nethttp"
 )
 
 // Plain is the content type of Exchange.Reply.
@@ -22,6 +25,9 @@ type Std struct {
 
 // Context returns that of the request.
 func (s Std) Context() context.Context { return s.R.Context() }
+
+// Request is what nethttp shows to rules.
+func (s Std) Request() core.Request { return nethttp.Request(s.R) }
 
 // Reply answers.
 func (s Std) Reply(status int, body string) error {

@@ -1,0 +1,68 @@
+package limiter
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/headgate/headgate/core"
+)
+
+// PeekRequest returns what [Limiter.TakeRequest] would decide about r, rule by
+// rule, and changes nothing. A rule that is not about r is left out.
+func (l *Limiter) PeekRequest(r core.Request) ([]RuleDecision, error) {
+	res := &Result{}
+	if err := res.applyRequest(l, core.Peek, r); err != nil {
+		return nil, err
+	}
+	return res.Decisions(), nil
+}
+
+// TakeRequest counts r under every rule with the rule's own Key and Cost, as an
+// adapter has it counted, and is otherwise as [Limiter.Take]: it does not wait and
+// answers nothing. It counts a CORS preflight, and counts again a request that an
+// adapter has counted. Each adapter's Request makes an r of the framework's own
+// request. A result that holds leases is to be released.
+func (l *Limiter) TakeRequest(r core.Request) (*Result, error) {
+	res := &Result{}
+	if err := res.beginRequest(l, r); err != nil {
+		return res, err
+	}
+	l.diagnoseOnce()
+	ctx := r.Context()
+	err := res.addRequest(core.Take, r)
+	if err == nil {
+		err = res.decide(ctx, false)
+	}
+	res.conclude(ctx, err)
+	return res, cmp.Or(err, res.skipped)
+}
+
+// ResetRequest makes the key of r fresh under every rule that is about r. The
+// costs of the rules do not matter.
+func (l *Limiter) ResetRequest(r core.Request) error {
+	return (&Result{}).applyRequest(l, core.Reset, r)
+}
+
+// beginRequest makes the result ready for r. It returns why no request can be
+// decided about.
+func (res *Result) beginRequest(l *Limiter, r core.Request) error {
+	switch {
+	case l == nil:
+		return errNoLimiter
+	case r == nil:
+		return fmt.Errorf("%w: the request is nil", core.ErrOp)
+	}
+	res.begin(l)
+	return res.set.noKey
+}
+
+// applyRequest has the store answer a Peek or Reset of r.
+func (res *Result) applyRequest(l *Limiter, verb core.Verb, r core.Request) error {
+	if err := res.beginRequest(l, r); err != nil {
+		return err
+	}
+	if err := res.addRequest(verb, r); err != nil {
+		return err
+	}
+	return res.apply(r.Context(), verb)
+}
