@@ -49,13 +49,11 @@ func (o Outcome) Status() int {
 }
 
 // Admission is what a [Limiter] says about one request, for the adapter that
-// asked. It is not safe for concurrent use, but what [FromContext] returns is,
-// for Degraded and Result. It must not be used after Done unless NeedsContext is
-// true. Degraded and Result may be called on nil.
+// asked. It is not safe for concurrent use, and must not be used after Done.
+// Handlers have its Result; see [FromContext].
 type Admission struct {
 	result   Result
 	ctx      context.Context
-	outer    *Admission // the one before in the context
 	renewal  renewal
 	fields   []field
 	text     []byte
@@ -76,19 +74,12 @@ func isPreflight(r core.Request) bool {
 // Outcome tells who answers the request.
 func (a *Admission) Outcome() Outcome { return a.result.outcome() }
 
-// Degraded tells that the request passes although it is over the limit of a
-// Degrade rule, of this limiter or of one around it: answer it cheaply.
-func (a *Admission) Degraded() bool {
-	return a != nil && (a.result.Degraded() || a.outer.Degraded())
-}
+// Degraded is [Result.Degraded].
+func (a *Admission) Degraded() bool { return a.result.Degraded() }
 
-// Result is what the rules decided.
-func (a *Admission) Result() *Result {
-	if a == nil {
-		return nil
-	}
-	return &a.result
-}
+// Result is what the rules decided. It must not be used after Done unless
+// NeedsContext is true.
+func (a *Admission) Result() *Result { return &a.result }
 
 // Violated returns the names of the rules that refused the request.
 func (a *Admission) Violated() []string { return a.result.Violated() }
@@ -113,10 +104,11 @@ func wholeSeconds(d time.Duration) int64 {
 	return int64(d/time.Second) + min(1, int64(d%time.Second))
 }
 
-// NeedsContext tells that the handler may want to know of the admission, so
-// that the adapter is to put it into the request's context.
+// NeedsContext reports whether the handler may ask for the result, so that the
+// adapter has to put it into the request's context with [NewContext].
 func (a *Admission) NeedsContext() bool {
-	return a.result.allowed && (a.result.degraded || a.result.lease != "")
+	res := &a.result
+	return res.allowed && (res.degraded || res.lease != "" || res.limiter.keepResult)
 }
 
 // NeedsStatus tells that Done has to be told the true status.
@@ -146,7 +138,9 @@ func (a *Admission) Done(status int) {
 	if a.result.lease != "" || a.result.mayRefund() {
 		a.end(status)
 	}
-	if !a.NeedsContext() {
+	if a.NeedsContext() {
+		a.handOnBuffers(l)
+	} else {
 		a.recycle(l)
 	}
 }
@@ -163,13 +157,27 @@ func (a *Admission) end(status int) {
 // of the request.
 func (a *Admission) recycle(l *Limiter) {
 	a.result.recycle()
-	a.ctx, a.outer, a.rendered = nil, nil, false
+	a.ctx, a.rendered = nil, false
+	a.emptyBuffers(l)
+	l.admissions.Put(a)
+}
+
+// handOnBuffers keeps the room that the admission has used, but not the admission,
+// whose result the handler may still refer to.
+func (a *Admission) handOnBuffers(l *Limiter) {
+	next := &Admission{fields: a.fields, text: a.text, body: a.body, headers: a.headers, order: a.order}
+	a.fields, a.text, a.body, a.headers, a.order = nil, nil, nil, nil, nil
+	next.emptyBuffers(l)
+	l.admissions.Put(next)
+}
+
+// emptyBuffers leaves nothing of the request in them.
+func (a *Admission) emptyBuffers(l *Limiter) {
 	clear(a.headers)
 	if l.customHeaders != nil {
 		clear(a.fields)
 	}
 	a.fields, a.text, a.headers, a.order = a.fields[:0], a.text[:0], a.headers[:0], a.order[:0]
-	l.admissions.Put(a)
 }
 
 // unset spares the store, which costs more than all else here.
@@ -181,22 +189,23 @@ func unset(b *atomic.Bool) {
 
 type contextKey struct{}
 
-// NewContext returns a context that carries a, for [FromContext]. Adapters call
-// it once for an admission.
+// NewContext returns a context that carries the result of a, for [FromContext].
+// Adapters call it once for an admission whose NeedsContext is true.
 func NewContext(ctx context.Context, a *Admission) context.Context {
-	a.outer = FromContext(ctx)
-	return context.WithValue(ctx, contextKey{}, a)
+	a.result.outer = FromContext(ctx)
+	return context.WithValue(ctx, contextKey{}, &a.result)
 }
 
-// FromContext returns the admission of the request, or nil if nothing about it
-// concerns the handler; see [Admission.NeedsContext].
-func FromContext(ctx context.Context) *Admission {
-	a, _ := ctx.Value(contextKey{}).(*Admission)
-	return a
+// FromContext returns what the innermost limiter around a handler decided about
+// the request of ctx. It is nil, which is a Result that says nothing, unless the
+// request holds leases or is degraded, or Config.KeepResult is set.
+func FromContext(ctx context.Context) *Result {
+	res, _ := ctx.Value(contextKey{}).(*Result)
+	return res
 }
 
 // Degraded reports whether the request of ctx passes although it is over the
-// limit of a Degrade rule.
+// limit of a Degrade rule, so that it is to be answered cheaply.
 func Degraded(ctx context.Context) bool { return FromContext(ctx).Degraded() }
 
 // ProblemType is the Content-Type of [Admission.Problem].
@@ -261,7 +270,7 @@ func (a *Admission) template() Template {
 	case Failed:
 		return l.failed
 	}
-	if a.result.Degraded() {
+	if a.result.degraded {
 		return l.degraded
 	}
 	return nil

@@ -53,22 +53,45 @@ func TestTheContextTellsOfEveryLimiterAround(t *testing.T) {
 		t.Error("degraded before it is in the context")
 	}
 	ctx = limiter.NewContext(ctx, b)
-	if limiter.FromContext(ctx) != b || !b.Degraded() || !limiter.Degraded(ctx) {
+	if limiter.FromContext(ctx) != b.Result() || !b.Degraded() || !limiter.Degraded(ctx) {
 		t.Error("the inner limiter hides what the outer one says")
 	}
 }
 
 func TestAContextWithoutAnAdmissionIsNotDegraded(t *testing.T) {
-	a := limiter.FromContext(context.Background())
-	if a != nil || a.Degraded() || limiter.Degraded(context.Background()) {
+	res := limiter.FromContext(context.Background())
+	if res != nil || res.Degraded() || limiter.Degraded(context.Background()) {
 		t.Error("degraded")
 	}
-	if held, err := a.Result().Renew(context.Background()); !held || err != nil {
+	if held, err := res.Renew(context.Background()); !held || err != nil {
 		t.Errorf("held %t, %v", held, err)
 	}
-	if a.Result().Release(context.Background()) != nil || a.Result().Refund(context.Background()) != nil ||
-		a.Result().Decisions() != nil || a.Result().Allowed() {
+	if res.Release(context.Background()) != nil || res.Refund(context.Background()) != nil ||
+		res.Decisions() != nil || res.Allowed() {
 		t.Error("a nil grant does something")
+	}
+}
+
+func TestKeepResultHasEveryResultInTheContext(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{rule(t, "a", "2/1h fixed-window")}, KeepResult: keep})
+		a := l.Admit(&fakeRequest{})
+		if a.NeedsContext() != keep {
+			t.Errorf("keep %t: needs context %t", keep, a.NeedsContext())
+		}
+		if !keep {
+			a.Done(200)
+			continue
+		}
+		res := limiter.FromContext(limiter.NewContext(context.Background(), a))
+		a.Done(200)
+		admit(l) // which must not be given what the context still refers to
+		if got := told(res.Decisions()); got != "a 1" || !res.Allowed() || res.Degraded() {
+			t.Errorf("%q, allowed %t, degraded %t", got, res.Allowed(), res.Degraded())
+		}
+		if refused := l.Admit(&fakeRequest{}); refused.NeedsContext() {
+			t.Error("a refused request has no handler to know of it")
+		}
 	}
 }
 

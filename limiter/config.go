@@ -45,6 +45,12 @@ type Config struct {
 	// that passes. What an adapter's WithDegraded was given goes first.
 	Degraded Template
 
+	// KeepResult puts the Result of every request that passes into its context,
+	// where FromContext finds it. Without it only requests that are degraded or
+	// hold leases have one there. A request through nethttp under one rule then
+	// costs about 1 µs, 3 allocations and 1.1 kB more (BenchmarkMiddleware).
+	KeepResult bool
+
 	// OnStoreError is that of every rule which does not say. The zero value has
 	// the fallback of the store decide, or lets requests pass if there is none.
 	OnStoreError FailureMode

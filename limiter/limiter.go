@@ -28,6 +28,7 @@ type Limiter struct {
 	refused       Template
 	failed        Template
 	degraded      Template
+	keepResult    bool
 	fallbacks     fallbacks
 	onError       func(context.Context, error)
 	observer      Observer
@@ -58,6 +59,7 @@ func New(c Config) (*Limiter, error) {
 		refused:       c.Refused,
 		failed:        c.Failed,
 		degraded:      c.Degraded,
+		keepResult:    c.KeepResult,
 		fallbacks:     failing,
 		onError:       c.OnError,
 		observer:      c.Observer,

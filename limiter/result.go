@@ -38,6 +38,7 @@ type Result struct {
 	waited   time.Duration // in all
 	aged     time.Duration // since the store decided
 	lease    string
+	outer    *Result // the one before in the context
 
 	indices  []int         // that the selection has named
 	selected []*activeRule // at those places
@@ -65,9 +66,11 @@ type RuleDecision struct {
 // OnStoreError of the rules says.
 func (res *Result) Allowed() bool { return res != nil && res.allowed }
 
-// Degraded tells that the request passes although it is over the limit of a
-// Degrade rule.
-func (res *Result) Degraded() bool { return res != nil && res.allowed && res.degraded }
+// Degraded reports whether the request passes although it is over the limit of a
+// Degrade rule, of this limiter or, for a result from a context, of one around it.
+func (res *Result) Degraded() bool {
+	return res != nil && (res.allowed && res.degraded || res.outer.Degraded())
+}
 
 // Waited is how long the request has waited for its turn.
 func (res *Result) Waited() time.Duration {
@@ -511,7 +514,7 @@ func (res *Result) recycle() {
 	clear(res.selected)
 	res.calls, res.ops, res.out, res.selected = res.calls[:0], res.ops[:0], res.out[:0], res.selected[:0]
 	res.limiter, res.set, res.err, res.stopped, res.skipped = nil, nil, nil, nil, nil
-	res.allowed, res.degraded, res.waited, res.aged, res.lease = false, false, 0, 0, ""
+	res.allowed, res.degraded, res.waited, res.aged, res.lease, res.outer = false, false, 0, 0, "", nil
 	unset(&res.refunded)
 	unset(&res.released)
 }

@@ -123,10 +123,15 @@ func (always) Apply(_ context.Context, ops []core.Op, out []core.Decision) error
 }
 
 func BenchmarkMiddleware(b *testing.B) {
+	b.Run("default", func(b *testing.B) { benchmark(b, limiter.Config{}) })
+	b.Run("KeepResult", func(b *testing.B) { benchmark(b, limiter.Config{KeepResult: true}) })
+}
+
+func benchmark(b *testing.B, c limiter.Config) {
 	r := rule(b, "10/1m")
 	r.Key = func(r core.Request) (string, bool) { return r.RemoteAddr(), true }
-	h := nethttp.New(newLimiter(b, limiter.Config{Store: always{}, Rules: []limiter.Rule{r}, Logger: slog.New(slog.DiscardHandler)}))(
-		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	c.Store, c.Rules, c.Logger = always{}, []limiter.Rule{r}, slog.New(slog.DiscardHandler)
+	h := nethttp.New(newLimiter(b, c))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	w, req := &plainWriter{http.Header{}}, httptest.NewRequest("GET", "/", nil)
 	b.ReportAllocs()
 	for b.Loop() {
