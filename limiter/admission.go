@@ -317,7 +317,7 @@ func (a *Admission) SetHeaders(h map[string][]string) {
 		}
 	}
 	if a.result.allowed {
-		h[a.result.limiter.mark] = nil
+		h[a.result.limiter.mark] = markValue
 	}
 }
 

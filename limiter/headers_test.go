@@ -106,7 +106,7 @@ func TestSetHeadersReplacesWhatIsThere(t *testing.T) {
 	if len(h) != 4 || !l.Counted(h) {
 		t.Errorf("no mark in %v", h)
 	}
-	maps.DeleteFunc(h, func(_ string, values []string) bool { return values == nil }) // which is never sent
+	maps.DeleteFunc(h, func(name string, _ []string) bool { return strings.Contains(name, " ") }) // which is never sent
 	want := map[string][]string{"Ratelimit": {`"a";r=4;t=2`}, "Ratelimit-Policy": {`"a";q=5;w=10`}, "Vary": {"Origin"}}
 	if !reflect.DeepEqual(h, want) {
 		t.Errorf("got %v", h)
