@@ -24,7 +24,7 @@ func newPassword(text string) *password {
 func (p *password) credentials() (user, secret string) { return "app", *p.Load() }
 
 // openStandalone starts one server, and a lane for each mode with a proxy of its
-// own. The clients' user may do what the README says that it must, and no more.
+// own. The user of the clients has the permissions that docs/redis.md lists, and no more.
 func openStandalone(t testing.TB, f *fault) *scene {
 	server := redistest.Start(t, f.args...)
 	s := &scene{t: t, server: server, secret: newPassword("first"), admin: adminOf(t, server.Addr)}
