@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// background does something again and again as long as there is more to do, never
+// background runs do again and again as long as there is more to do, never
 // twice at a time. Between two runs there is a timer and no goroutine.
 type background struct {
 	do    func(context.Context) (more bool)
@@ -15,11 +15,11 @@ type background struct {
 	life  context.Context
 	end   context.CancelFunc
 	born  time.Time
-	due   atomic.Int64 // the next run begins so many nanoseconds after born
+	due   atomic.Int64 // nanoseconds from born to the start of the next run
 
 	mu      sync.Mutex
-	timer   *time.Timer // nil unless one is set or its run runs
-	asked   bool        // for one more run while one runs
+	timer   *time.Timer // nil unless it is set or its run is in progress
+	asked   bool        // for another run while one is in progress
 	running sync.WaitGroup
 }
 
@@ -29,8 +29,8 @@ func newBackground(do func(context.Context) bool, pause func() time.Duration) *b
 	return b
 }
 
-// arm has a run begin after a pause, unless one is to come anyway. One that
-// runs now does not count: it may have missed what there is to do.
+// arm makes a run begin after a pause, unless one is scheduled already. A run
+// in progress does not count, because it may have missed the new work.
 func (b *background) arm() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -40,7 +40,7 @@ func (b *background) arm() {
 	}
 }
 
-// set is called with the lock held.
+// set schedules a run after a pause. The caller holds the lock.
 func (b *background) set() {
 	if b.life.Err() != nil {
 		return
@@ -65,12 +65,12 @@ func (b *background) run() {
 	}
 }
 
-// wait is how long until the next run begins.
+// wait returns the time until the next run begins.
 func (b *background) wait() time.Duration {
 	return max(0, time.Duration(b.due.Load())-time.Since(b.born))
 }
 
-// close ends everything, and waits for a run that runs.
+// close prevents further runs and waits for one in progress.
 func (b *background) close() {
 	b.end()
 	b.mu.Lock()

@@ -13,16 +13,17 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// confirmations is how many probes in a row must succeed.
+// confirmations is how many probes in a row must succeed to close the breaker.
 const confirmations = 4
 
 // breaker decides whether the primary is asked. Its zero value is closed.
 type breaker struct {
-	// generation counts the changes: it is odd while the breaker is open. The result
-	// of a call counts only in the generation in which the call was made.
+	// generation counts the changes of state: it is odd while the breaker is
+	// open. The result of a call counts only in the generation in which the
+	// call was made.
 	generation atomic.Uint64
-	score      atomic.Int64 // of failures, see the package
-	max        int64        // opens the breaker
+	score      atomic.Int64 // of failures; see the package comment
+	max        int64        // the score at which the breaker opens
 
 	changing sync.Mutex // held during a change
 	probe    core.Op    // guarded by changing
@@ -40,13 +41,14 @@ func (b *breaker) succeed(generation uint64) {
 	}
 }
 
-// fail counts a call that was not, and reports whether the breaker is to open.
+// fail counts a call that failed or was slow, and reports whether the breaker
+// is to open.
 func (b *breaker) fail(generation uint64) bool {
 	return b.generation.Load() == generation && b.score.Add(1) >= b.max
 }
 
 // open bypasses the primary after a call with ops has failed with cause. Of
-// several callers one does it.
+// several concurrent callers only one does so.
 func (s *Store) open(generation uint64, ops []core.Op, cause error) {
 	b := &s.breaker
 	if !b.changing.TryLock() {
@@ -63,8 +65,8 @@ func (s *Store) open(generation uint64, ops []core.Op, cause error) {
 	s.background.arm()
 }
 
-// close has the primary decide again. For a while the next failure opens the
-// breaker at once.
+// close makes the primary decide again. The next failure reopens the breaker at
+// once, until enough calls have succeeded.
 func (s *Store) close() {
 	b := &s.breaker
 	b.changing.Lock()
@@ -74,12 +76,12 @@ func (s *Store) close() {
 	s.announce(Closed, nil)
 }
 
-// State tells who decides.
+// State is the state of the breaker, which determines the store that decides.
 type State uint8
 
 const (
 	Closed State = iota // the primary
-	Open                // the fallback: the primary is bypassed
+	Open                // the fallback, because the primary is bypassed
 )
 
 // String returns "closed" or "open".
@@ -93,17 +95,17 @@ func (s State) String() string {
 	return "unknown state"
 }
 
-// Stats are counts since the store was made.
+// Stats are counters since the store was made.
 type Stats struct {
 	State  State
-	Opened uint64 // how often the primary was found failing
-	Probes uint64 // how often it was asked whether it is back
+	Opened uint64 // how often the breaker opened
+	Probes uint64 // how often a probe asked the primary
 	Local  uint64 // steps that the fallback decided
-	Lost   uint64 // refunds that found no room to wait
+	Lost   uint64 // refunds dropped for lack of room to wait, or after a failure
 	Waits  int    // refunds that wait for the primary now
 }
 
-// State tells who decides now.
+// State returns the current state.
 func (s *Store) State() State {
 	if isOpen(s.breaker.generation.Load()) {
 		return Open
@@ -111,7 +113,7 @@ func (s *Store) State() State {
 	return Closed
 }
 
-// Stats returns the counts. They are read one after the other.
+// Stats returns the counters. They are not read at one instant.
 func (s *Store) Stats() Stats {
 	return Stats{
 		State: s.State(), Opened: s.opened.Load(), Probes: s.probes.Load(),
@@ -119,9 +121,9 @@ func (s *Store) Stats() Stats {
 	}
 }
 
-// ErrOpen is what the error of a call wraps that was not made because the
-// primary is bypassed. The error has a method RetryAfter, which tells when that
-// may end at the earliest.
+// ErrOpen is wrapped by the error of a call that was not made because the
+// primary is bypassed. That error has a method RetryAfter, which returns the
+// time until the primary may be asked again.
 var ErrOpen = errors.New("the primary store is bypassed")
 
 // openError is ErrOpen with the time until the next probe.
@@ -132,7 +134,7 @@ func (e *openError) Error() string { return fmt.Sprintf("failover: %v", ErrOpen)
 // Unwrap returns ErrOpen.
 func (e *openError) Unwrap() error { return ErrOpen }
 
-// RetryAfter is how long until the primary is asked whether it is back.
+// RetryAfter returns the time until the next probe of the primary.
 func (e *openError) RetryAfter() time.Duration { return e.wait }
 
 func (s *Store) logger() *slog.Logger {
@@ -142,8 +144,8 @@ func (s *Store) logger() *slog.Logger {
 	return slog.Default()
 }
 
-// announce logs the change to state and calls OnChange. cause is why the primary is
-// bypassed.
+// announce logs the change to state and calls OnChange. cause is the reason for
+// which the primary is bypassed.
 func (s *Store) announce(state State, cause error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -162,11 +164,12 @@ func (s *Store) announce(state State, cause error) {
 	}
 }
 
-// probeRule is the rule under which probes peek. Nothing is ever counted there.
+// probeRule is the rule under which probes peek. No unit is ever counted under
+// it.
 const probeRule = "failover.probe"
 
-// probeOf is a question about the first key of a step: where several servers
-// share the keys, it goes to the one that failed.
+// probeOf returns a Peek at the first key of a step. Where several servers
+// share the keys, it reaches the server that failed.
 func probeOf(ops []core.Op) core.Op {
 	return core.Op{
 		Verb: core.Peek, Rule: probeRule, Key: strings.Clone(ops[0].Key), Cost: 1,
@@ -174,14 +177,15 @@ func probeOf(ops []core.Op) core.Op {
 	}
 }
 
-// pause is how long to wait before the next probe.
+// pause returns the time to wait before the next probe.
 func (s *Store) pause() time.Duration {
 	half := s.interval / 2
 	return s.interval - half + time.Duration(s.jitter()*float64(half))
 }
 
-// backgroundStep is what has to be done from time to time while the breaker is open or
-// something waits for the primary. It reports whether there is more to do.
+// backgroundStep probes the primary while the breaker is open, and sends it the
+// waiting operations once the breaker is closed. It reports whether there is
+// more to do.
 func (s *Store) backgroundStep(ctx context.Context) (more bool) {
 	if s.State() == Open {
 		if !s.ping(ctx) {
@@ -198,7 +202,7 @@ func (s *Store) backgroundStep(ctx context.Context) (more bool) {
 	return s.State() == Open || s.waiting.len() > 0
 }
 
-// ping asks the primary whether it is back.
+// ping reports whether a probe of the primary succeeded.
 func (s *Store) ping(ctx context.Context) bool {
 	s.breaker.changing.Lock()
 	op := s.breaker.probe
@@ -221,7 +225,7 @@ func (s *Store) call(ctx context.Context, op core.Op) (err error) {
 	return s.primary.Apply(ctx, []core.Op{op}, make([]core.Decision, 1))
 }
 
-// blames reports whether an error of the primary is the primary's.
+// blames reports whether the primary is at fault for the error.
 func blames(ctx context.Context, err error) bool {
 	return ctx.Err() == nil && !errors.Is(err, core.ErrOp)
 }

@@ -1,25 +1,27 @@
 // Package failover keeps deciding while the store that keeps the counts is
-// away. A [Store] is a core.Store over two: a primary, usually in Redis, and a
-// fallback, usually in memory, which decides what the primary cannot.
+// unavailable. A [Store] is a core.Store over two others: a primary, usually in
+// Redis, and a fallback, usually in memory, which decides when the primary
+// cannot.
 //
 // # When the primary is bypassed
 //
-// Calls of the primary are counted: one that fails, or takes longer than
-// [Options.Slow], counts one up and any other counts one down, not below zero.
-// At [Options.Failures] the breaker opens: after that many failures in a row,
-// and as surely when more than half of all calls fail. A call that fails before
-// is decided by the fallback too. An operation that no store may carry out and
-// a caller whose context has ended say nothing about the primary: they are not
-// counted, and the caller gets the error.
+// Each call of the primary changes a score: a call that fails, or takes longer
+// than [Options.Slow], adds one, and any other call subtracts one, not below
+// zero. At [Options.Failures] the breaker opens: after that many failures in a
+// row, and eventually whenever more than half of all calls fail. Until then the
+// fallback decides only the calls that fail. An operation that no store may
+// carry out and a caller whose context has ended say nothing about the primary:
+// they are not counted, and the caller gets the error.
 //
-// While the breaker is open no request goes to the primary. One probe at a time
-// does, a Peek that changes nothing, about the key whose call opened the
-// breaker; the wait before each is drawn from half of [Options.ProbeInterval]
-// to all of it, so that instances do not knock together. The breaker closes
-// when four probes in a row were answered in time. A primary that comes and
-// goes faster than that stays bypassed, and one that has come back is in use
-// again after at most four intervals and the answers to five probes: less than
-// a second, by default. The first failures after that open the breaker at once.
+// While the breaker is open, no request goes to the primary. One probe at a
+// time does: a Peek, which changes nothing, at the key whose call opened the
+// breaker. The wait before each probe is drawn from half of
+// [Options.ProbeInterval] to all of it, so that instances do not probe in step.
+// The breaker closes after four probes in a row were answered in time. So a
+// primary that fails more often stays bypassed, and a primary that has
+// recovered is in use again after at most four intervals and the answers to
+// five probes: less than a second, by default. The first failures after that
+// open the breaker at once.
 //
 // # What the fallback grants
 //
@@ -27,31 +29,33 @@
 // the number of live instances ([Options.Instances]), rounded down, but to no
 // less than one unit. Periods and segments stay.
 //
-// It is kept warm. What the primary admits is charged to the fallback too, as
-// far as the instance's part goes, and whenever the primary has said how much a
-// key has left, the fallback has no more for it. So who has used up a limit
-// and was told so by this instance finds nothing left when the outage begins.
-// Leases are the exception: who was refused one may get one in an outage, if the
-// instance holds fewer than its part.
+// The primary's decisions are mirrored. The fallback charges what the primary
+// admits, up to the instance's part, and whenever the primary has reported how
+// much a key has left, the fallback grants no more for that key. So a client
+// that has used up a limit, and was told so by this instance, finds nothing
+// left when the outage begins. Leases are the exception: a client that was
+// refused a lease may get one in an outage, if the instance holds fewer than
+// its part.
 //
-// What was granted in an outage is not charged to the primary afterwards. In
-// any span of time a key is therefore granted at most what its limit admits by
-// the primary, and once more what the parts of all instances admit. That is no
-// more than the limit again, or one unit an instance where the quota is smaller
-// than their number, however often the primary goes and comes.
+// Units granted in an outage are not charged to the primary afterwards. In any
+// span of time a key is therefore granted at most the units that its limit
+// admits at the primary, and once more the units that the parts of all
+// instances admit. The latter are no more than the limit again, or one unit for
+// each instance where the quota is smaller than their number, however often the
+// primary fails and recovers.
 //
 // A cost that fits the limit but not the part is refused until the primary is
 // back.
 //
-// # What is given back
+// # Refunds
 //
-// Units are given back to the store that granted them. What the primary granted
-// and cannot take back now waits for its return: up to 4096 operations, after
-// which an error tells that units come back only as time passes. A
-// decision of the fallback has an [core.Decision.Origin], by which the store knows
-// it again when it is undone.
+// Units are given back to the store that granted them. If the primary granted
+// them and cannot take them back now, the refund waits for its return. Up to
+// 4096 operations wait; after that, an error reports that the units come back
+// only as time passes. A decision of the fallback has a [core.Decision.Origin],
+// by which the store recognises it in a refund.
 //
-// Leases that the primary granted are held in the fallback too, renewed there
-// during an outage, and released in both. Those granted in an outage are taken
-// from the primary when they are renewed after it.
+// Leases granted by the primary are held in the fallback too, renewed there
+// during an outage, and released in both. A lease granted in an outage is taken
+// from the primary when it is renewed afterwards.
 package failover

@@ -9,11 +9,11 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// step is room for the operations of one step as the fallback sees them.
+// step is memory for the operations of one step in the form for the fallback.
 type step struct {
 	ops   []core.Op
 	out   []core.Decision
-	index []int // where they stand in the caller's step
+	index []int // their indices in the caller's step
 }
 
 // room returns space for n decisions.
@@ -25,14 +25,14 @@ func (t *step) room(n int) []core.Decision {
 	return t.out
 }
 
-// free gives the step back to the pool without anything of its ops.
+// free clears the step and gives it back to the pool.
 func (s *Store) free(t *step) {
 	clear(t.ops)
 	t.ops, t.index = t.ops[:0], t.index[:0]
 	s.steps.Put(t)
 }
 
-// part is what this instance may grant of a limit.
+// part returns the limit under which this instance may grant by itself.
 func (s *Store) part(l core.Limit) core.Limit {
 	if s.instances == nil {
 		return l
@@ -40,9 +40,9 @@ func (s *Store) part(l core.Limit) core.Limit {
 	return s.shares.part(l, s.instances())
 }
 
-// decide has the fallback carry out a step in the generation. What is given back was
-// charged by the primary; the fallback has a copy of the charge without its
-// instant.
+// decide makes the fallback carry out a step in the generation. Refunds are of
+// units that the primary granted; the fallback has a copy of the charge without
+// its instant.
 func (s *Store) decide(ctx context.Context, generation uint64, ops []core.Op, out []core.Decision) error {
 	t := s.steps.Get().(*step)
 	defer s.free(t)
@@ -69,13 +69,13 @@ func (s *Store) decide(ctx context.Context, generation uint64, ops []core.Op, ou
 	return nil
 }
 
-// origin is the [core.Decision.Origin] of what the fallback grants in the generation.
-// The primary's decisions have none. Leases do not live for as many generations as
-// there are origins.
+// origin returns the [core.Decision.Origin] of decisions by the fallback in the
+// generation. The primary's decisions have none. No lease lives for as many
+// generations as there are origins.
 func origin(generation uint64) uint32 { return uint32(1 + generation%math.MaxUint32) }
 
 // isLocal reports whether a refund concerns the fallback alone: units that it
-// granted, and leases that the primary cannot have heard of.
+// granted, and leases of which the primary cannot know.
 func (s *Store) isLocal(op *core.Op, generation uint64) bool {
 	if op.Verb != core.Refund || s.fallback == nil {
 		return false
@@ -86,7 +86,7 @@ func (s *Store) isLocal(op *core.Op, generation uint64) bool {
 	return op.Origin != 0
 }
 
-// takeBack gives back to the fallback what it granted itself.
+// takeBack refunds at the fallback the units that it granted itself.
 func (s *Store) takeBack(ctx context.Context, op core.Op, d *core.Decision) error {
 	t := s.steps.Get().(*step)
 	defer s.free(t)
@@ -98,20 +98,20 @@ func (s *Store) takeBack(ctx context.Context, op core.Op, d *core.Decision) erro
 	return err
 }
 
-// maxShares is how many limits are remembered with their parts. Those of others
-// are worked out each time.
+// maxShares is how many limits are remembered with their parts. The parts of
+// other limits are computed each time.
 const maxShares = 1024
 
-// shares gives limits their parts. The zero value is ready.
+// shares returns the parts of limits. The zero value is ready for use.
 type shares struct{ known atomic.Pointer[parts] }
 
-// parts are those of one number of instances. It is replaced as a whole.
+// parts holds the parts for one number of instances. It is replaced as a whole.
 type parts struct {
 	instances int
 	of        map[core.Limit]core.Limit
 }
 
-// part is what one of n instances may grant of a limit by itself.
+// part returns the limit under which one of n instances may grant by itself.
 func (s *shares) part(l core.Limit, n int) core.Limit {
 	if n <= 1 {
 		return l
@@ -135,9 +135,10 @@ func (s *shares) part(l core.Limit, n int) core.Limit {
 	return part
 }
 
-// mirror charges to the fallback what the primary has admitted, as far as this
-// instance's part goes, and takes from it what it has more left of a key than
-// the primary. An error leaves the fallback colder and harms nobody.
+// mirror charges to the fallback the units that the primary has admitted, up to
+// this instance's part, and removes from it the units of a key by which it
+// exceeds the primary. After an error the fallback only knows less of the
+// counts.
 func (s *Store) mirror(ctx context.Context, ops []core.Op, out []core.Decision) {
 	if s.fallback == nil || onlyPeeks(ops) {
 		return
@@ -153,8 +154,8 @@ func (s *Store) mirror(ctx context.Context, ops []core.Op, out []core.Decision) 
 	}
 }
 
-// copied is op as the fallback is told of it. A lease that the primary has
-// granted is held whatever the part is.
+// copied returns the op for the fallback. A lease that the primary has granted
+// is held whatever the part is.
 func (s *Store) copied(op *core.Op, charged bool) core.Op {
 	c := *op
 	c.Soft, c.At, c.ResetAfter, c.Origin = true, 0, 0, 0
@@ -167,8 +168,8 @@ func (s *Store) copied(op *core.Op, charged bool) core.Op {
 	return c
 }
 
-// capToPrimary leaves keys no more units in the fallback than they have left at the
-// primary. Leases end by themselves.
+// capToPrimary leaves keys no more units in the fallback than they have left at
+// the primary. Leases end by themselves.
 func (s *Store) capToPrimary(ctx context.Context, t *step, ops []core.Op, out []core.Decision) {
 	more := t.ops[:0]
 	for i := range ops {

@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What the zero values of [InstancesOptions] mean.
+// Defaults of [InstancesOptions], which stand for its zero values.
 const (
 	DefaultInstancesKey = "hg:{instances}"
 	DefaultInstancesTTL = 15 * time.Second
@@ -28,20 +28,20 @@ const (
 	maxInstances    = 1 << 20
 )
 
-// InstancesOptions say how [Instances] are counted. The zero value is ready.
+// InstancesOptions configures [Instances]. The zero value is ready for use.
 type InstancesOptions struct {
-	// Key is the only key that is used, and what tells one fleet from another;
-	// "" means DefaultInstancesKey.
+	// Key is the only key in use. It distinguishes one fleet from another; ""
+	// means DefaultInstancesKey.
 	Key string
 
-	// TTL is how long an instance that is silent counts as alive; 0 means
-	// DefaultInstancesTTL. Each says that it is alive three times in that time.
+	// TTL is how long a silent instance counts as alive; 0 means
+	// DefaultInstancesTTL. Each instance sends three heartbeats in that time.
 	TTL time.Duration
 
-	// Expected is the number of instances until Redis has told; 0 means 1.
+	// Expected is the number of instances until Redis has answered; 0 means 1.
 	Expected int
 
-	// Logger is told once when Redis ceases to answer, and once when it does
+	// Logger is told once when Redis ceases to answer, and once when it answers
 	// again. nil means slog.Default() at the time.
 	Logger *slog.Logger
 }
@@ -50,8 +50,8 @@ type InstancesOptions struct {
 // a sorted set of one key, in Redis's own time. It is safe for concurrent use.
 //
 // The number rises at once and falls only when it has been lower for a whole
-// TTL: a Redis that has lost its data hears of all instances in that time. While
-// Redis is away the last number stands.
+// TTL, because a Redis that has lost its data hears from all instances in that
+// time. While Redis is unavailable the last number stands.
 type Instances struct {
 	client redis.UniversalClient
 	key    string
@@ -61,17 +61,17 @@ type Instances struct {
 	live   atomic.Int64
 
 	silent bool      // the last heartbeat failed
-	lower  time.Time // since when the number has been lower; zero: it is not
+	lower  time.Time // since when the number has been lower; zero if it is not
 	max    int64     // the highest since then
 
 	end  context.CancelFunc
 	done chan struct{}
 }
 
-// NewInstances begins to count, this instance included, in a goroutine that
+// NewInstances starts to count, this instance included, in a goroutine that
 // ends with Close. It does not wait for Redis. The error names every mistake in
 // the options. The client should have ContextTimeoutEnabled set, or Close may
-// take as long as its own timeouts.
+// take as long as the client's own timeouts.
 func NewInstances(client redis.UniversalClient, o InstancesOptions) (*Instances, error) {
 	if err := o.faults(client); err != nil {
 		return nil, err
@@ -105,11 +105,11 @@ func (o *InstancesOptions) faults(client redis.UniversalClient) error {
 	return errors.Join(errs...)
 }
 
-// Live is how many instances are alive, at least 1.
+// Live returns the number of instances that are alive, at least 1.
 func (i *Instances) Live() int { return int(i.live.Load()) }
 
-// Close ends the count and tells the other instances, if Redis answers within a
-// second. It may be called again and never returns an error.
+// Close ends the count and removes this instance from it, if Redis answers
+// within a second. It may be called again and always returns nil.
 func (i *Instances) Close() error {
 	i.end()
 	<-i.done
@@ -129,7 +129,7 @@ func (i *Instances) run(ctx context.Context) {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			_, _ = i.beat(context.WithoutCancel(ctx), 0) // others hear of it after a TTL anyway
+			_, _ = i.beat(context.WithoutCancel(ctx), 0) // best effort: the others notice after a TTL anyway
 			return
 		}
 	}
@@ -138,14 +138,15 @@ func (i *Instances) run(ctx context.Context) {
 //go:embed instances.lua
 var beatScript string
 
-// heartbeat is a script call that the client sends at most once. One that is
-// repeated would do no harm, but would last.
+// heartbeat is a script call that the client sends at most once. Sending it
+// again would do no harm, but would take time.
 type heartbeat struct{ *redis.Cmd }
 
 // NoRetry overrides the client's own retries; see redis.Cmder.
 func (heartbeat) NoRetry() bool { return true }
 
-// beat says that the instance is alive for ttl, or leaves if that is 0.
+// beat reports that the instance is alive for ttl, or that it leaves if ttl is
+// 0. It returns the number of instances.
 func (i *Instances) beat(ctx context.Context, ttl time.Duration) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(time.Second, i.ttl/3))
 	defer cancel()
@@ -157,14 +158,14 @@ func (i *Instances) beat(ctx context.Context, ttl time.Duration) (int64, error) 
 	return cmd.Int64()
 }
 
-// hear takes in the answer to a heartbeat.
+// hear processes the answer to a heartbeat.
 func (i *Instances) hear(now time.Time, n int64, err error) {
 	if silent := err != nil; silent != i.silent {
 		i.silent = silent
 		i.announce(err)
 	}
 	if err != nil {
-		i.lower = time.Time{} // what was low before may be more by now
+		i.lower = time.Time{} // the low number may have risen since
 		return
 	}
 	live := i.live.Load()

@@ -1,8 +1,8 @@
--- Counts the instances that are alive, after one has said that it is, or that
--- it leaves.
--- KEYS[1]  sorted set: instance id, scored by the instant at which it is given up
+-- Counts the instances that are alive, after one has reported that it is alive
+-- or that it leaves.
+-- KEYS[1]  sorted set: instance id, scored by the instant at which it expires
 -- ARGV[1]  id of the instance
--- ARGV[2]  milliseconds for which it counts as alive; 0: it leaves
+-- ARGV[2]  milliseconds for which it counts as alive, or 0 if it leaves
 -- Reply    the number of instances alive
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)

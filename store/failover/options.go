@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// What the zero values of [Options] mean.
+// Defaults of [Options], which stand for its zero values.
 const (
 	DefaultFailures      = 5
 	DefaultSlow          = 100 * time.Millisecond
@@ -22,45 +22,46 @@ const (
 	longest     = time.Minute
 )
 
-// Options say how a [Store] works. The zero value is a breaker without a
-// fallback.
+// Options configures a [Store]. The zero value is a breaker without a fallback.
 type Options struct {
-	// Fallback decides what the primary cannot. It is asked beside every
-	// decision of the primary too, so it has to be quick; a memstore is. It
-	// must not be used by anyone else. nil means that the store fails with
+	// Fallback decides when the primary cannot. It is also called for every
+	// decision of the primary, so it has to be fast, as a memstore is. The
+	// Store must be its only user. nil means that the store fails with
 	// [ErrOpen] while the primary is bypassed.
 	Fallback core.Store
 
 	// Instances returns how many instances share the limits, such as
-	// [Instances.Live]. It is called for each decision, must be quick and safe
-	// for concurrent use. nil, or less than 1, means that this one is alone.
+	// [Instances.Live]. It is called for each decision, and must be fast and
+	// safe for concurrent use. nil, or a result below 1, means that this
+	// instance is alone.
 	Instances func() int
 
 	// Failures is how many failures open the breaker; 0 means DefaultFailures.
 	Failures int
 
 	// Slow is the time beyond which a call of the primary counts as a failure
-	// although its answer is used, and that a probe may take; 0 means
-	// DefaultSlow. It does not end calls: that is for the primary to do.
+	// although its answer is used. It also bounds a probe. 0 means DefaultSlow.
+	// It does not end calls; that is up to the primary.
 	Slow time.Duration
 
 	// ProbeInterval is the longest pause between two probes; 0 means
 	// DefaultProbeInterval.
 	ProbeInterval time.Duration
 
-	// Ignore, unless nil, tells which errors of the primary are about one key
-	// and say nothing about its health. The fallback decides then all the same.
+	// Ignore, unless nil, reports whether an error of the primary is about one
+	// key and says nothing about the primary's health. The fallback then
+	// decides without a failure being counted.
 	Ignore func(error) bool
 
-	// OnChange, unless nil, is told the new state once for each change, in
-	// order. It must be quick.
+	// OnChange, unless nil, is called with the new state once for each change,
+	// in order. It must return quickly.
 	OnChange func(State)
 
 	// Logger is told of each change. nil means slog.Default() at the time.
 	Logger *slog.Logger
 }
 
-// faults names everything that is wrong.
+// faults returns an error that names every mistake in the options.
 func (o *Options) faults(primary core.Store) error {
 	var errs []error
 	if primary == nil {

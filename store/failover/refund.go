@@ -22,7 +22,7 @@ func hasRefunds(ops []core.Op) bool {
 	return false
 }
 
-// onlyRefunds reports whether a step has nothing else.
+// onlyRefunds reports whether all operations of a step are Refunds or Resets.
 func onlyRefunds(ops []core.Op) bool {
 	for i := range ops {
 		if ops[i].Verb != core.Refund && ops[i].Verb != core.Reset {
@@ -32,8 +32,8 @@ func onlyRefunds(ops []core.Op) bool {
 	return true
 }
 
-// refund carries out a step that has Refunds or Resets. What concerns the
-// fallback alone is done first, apart from the rest.
+// refund carries out a step that has Refunds or Resets. Operations that concern
+// the fallback alone come first, apart from the others.
 func (s *Store) refund(ctx context.Context, ops []core.Op, out []core.Decision) error {
 	if err := core.CheckOps(ops, out); err != nil {
 		return err
@@ -63,9 +63,10 @@ func (s *Store) refund(ctx context.Context, ops []core.Op, out []core.Decision) 
 	return nil
 }
 
-// refundAtPrimary carries out a step that concerns the primary. When it cannot be
-// asked, what it has to be told waits. When it may have been told, only what
-// can be said twice does, and the error is the caller's to see.
+// refundAtPrimary carries out a step that concerns the primary. If the primary
+// cannot be asked, the Refunds and Resets wait. If it may have carried them
+// out, only the repeatable ones wait, and a step of Refunds and Resets alone
+// returns the error.
 func (s *Store) refundAtPrimary(ctx context.Context, generation uint64, ops []core.Op, out []core.Decision) error {
 	err := s.ask(ctx, generation, ops, out)
 	if err == nil || !blames(ctx, err) {
@@ -91,21 +92,21 @@ func (s *Store) refundAtPrimary(ctx context.Context, generation uint64, ops []co
 	return nil
 }
 
-// maxWaiting is how many operations wait for the primary at most.
+// maxWaiting is the maximum number of operations that wait for the primary.
 const maxWaiting = 4096
 
-// waiting are operations that the primary has to be told when it is back. The
-// zero value is ready.
+// waiting is the list of operations that the primary has to carry out when it
+// is back. The zero value is ready for use.
 type waiting struct {
 	mu   sync.Mutex
 	list []pendingOp
 	lost atomic.Uint64
 }
 
-// pendingOp is an operation that is of use until an instant.
+// pendingOp is an operation that is useful until an instant.
 type pendingOp struct {
 	op    core.Op
-	until time.Time // zero: for ever
+	until time.Time // zero means for ever
 }
 
 func (w *waiting) len() int {
@@ -114,7 +115,7 @@ func (w *waiting) len() int {
 	return len(w.list)
 }
 
-// add reports whether there was room.
+// add appends e and reports whether there was room.
 func (w *waiting) add(e pendingOp) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -126,9 +127,9 @@ func (w *waiting) add(e pendingOp) bool {
 	return true
 }
 
-// oldest returns the first that is still of use, and forgets those before it. The
-// operation stays in the list until settled or postponed is called, so that one which
-// is on its way to the primary counts as waiting.
+// oldest returns the first operation that is still useful, and forgets those
+// before it. The operation stays in the list until settled or postponed is
+// called, so that an operation on its way to the primary counts as waiting.
 func (w *waiting) oldest() (e pendingOp, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -142,14 +143,14 @@ func (w *waiting) oldest() (e pendingOp, ok bool) {
 	return pendingOp{}, false
 }
 
-// settled takes the oldest off the list.
+// settled removes the oldest from the list.
 func (w *waiting) settled() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.drop()
 }
 
-// postponed puts the oldest behind all others.
+// postponed moves the oldest behind all others.
 func (w *waiting) postponed() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -157,7 +158,7 @@ func (w *waiting) postponed() {
 	w.drop()
 }
 
-// drop is called with the lock held.
+// drop removes the first entry. The caller holds the lock.
 func (w *waiting) drop() {
 	w.list[0] = pendingOp{}
 	if w.list = w.list[1:]; len(w.list) == 0 {
@@ -165,15 +166,15 @@ func (w *waiting) drop() {
 	}
 }
 
-// repeatable reports whether an operation may be carried out twice: releasing a
-// lease may.
+// repeatable reports whether an operation may be carried out twice, as the
+// release of a lease may.
 func repeatable(op *core.Op) bool {
 	return op.Verb == core.Refund && op.Limit.Leased()
 }
 
-// postpone lets the Refunds and Resets of a step wait that the primary did not
-// carry out because of cause. If it may have carried them out, only those wait
-// that are repeatable. The error tells that some do not wait.
+// postpone makes the Refunds and Resets of a step wait after the primary failed
+// to carry them out with cause. If it may have carried them out, only the
+// repeatable ones wait. err wraps cause if some do not wait.
 func (s *Store) postpone(ops []core.Op, cause error) (err error) {
 	unsent := errors.Is(cause, ErrOpen)
 	for i := range ops {
@@ -198,8 +199,9 @@ func (s *Store) postpone(ops []core.Op, cause error) (err error) {
 	return err
 }
 
-// settleUp tells the primary what has waited. What fails waits on if it may be
-// carried out twice, and is lost otherwise, as it may have been carried out.
+// settleUp sends the waiting operations to the primary. An operation that fails
+// waits on if it is repeatable, and is dropped otherwise, because the primary
+// may have carried it out.
 func (s *Store) settleUp(ctx context.Context) {
 	for s.State() == Closed {
 		e, ok := s.waiting.oldest()
@@ -219,7 +221,7 @@ func (s *Store) settleUp(ctx context.Context) {
 	}
 }
 
-// fellShort deals with what the primary could not be told.
+// fellShort handles an operation that the primary did not confirm.
 func (s *Store) fellShort(ctx context.Context, generation uint64, e pendingOp, err error) {
 	if repeatable(&e.op) {
 		s.waiting.postponed()

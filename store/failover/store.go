@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// Store is a [core.Standby] over a primary and a fallback. It is safe for
-// concurrent use and made by [New].
+// Store is a [core.Standby] over a primary and a fallback, made by [New]. It is
+// safe for concurrent use.
 type Store struct {
 	primary   core.Store
 	fallback  core.Store // or nil
@@ -26,7 +26,7 @@ type Store struct {
 	jitter    func() float64 // from 0 up to 1
 
 	breaker    breaker
-	confirmed  int // probes in a row that succeeded; of the background work alone
+	confirmed  int // probes in a row that succeeded; used by the background work alone
 	background *background
 	shares     shares
 	waiting    waiting
@@ -38,7 +38,7 @@ type Store struct {
 var _ core.Standby = (*Store)(nil)
 
 // New returns a store over primary, or an error that names every mistake. It
-// asks neither store for anything. Close it when it is no longer used.
+// calls neither store. Close the Store when it is no longer used.
 func New(primary core.Store, o Options) (*Store, error) {
 	if err := o.faults(primary); err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func New(primary core.Store, o Options) (*Store, error) {
 	return s, nil
 }
 
-// MustNew is [New] for arguments that are known to be right; it panics on an
+// MustNew is [New] for arguments that are known to be valid; it panics on an
 // error.
 func MustNew(primary core.Store, o Options) *Store {
 	s, err := New(primary, o)
@@ -66,18 +66,18 @@ func MustNew(primary core.Store, o Options) *Store {
 	return s
 }
 
-// Close ends the probes, and waits for one that runs. What decides then goes on
-// deciding: a primary that is bypassed stays so. It closes neither store, may
-// be called again and never returns an error.
+// Close ends the probes and waits for one in progress. The state of the breaker
+// stays as it is: a primary that is bypassed stays bypassed. Close closes
+// neither store, may be called again and always returns nil.
 func (s *Store) Close() error {
 	s.background.close()
 	return nil
 }
 
 // Apply implements [core.Store]. Without a fallback it fails while the primary
-// does, with [ErrOpen] if the primary was not asked. A step of Refunds and
+// fails, with [ErrOpen] if the primary was not asked. A step of Refunds and
 // Resets that has to wait for the primary succeeds; without a fallback its
-// decisions say no more than Allowed.
+// decisions have no other field set than Allowed.
 func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
 	if hasRefunds(ops) {
 		return s.refund(ctx, ops, out)
@@ -118,12 +118,12 @@ func (s *Store) ask(ctx context.Context, generation uint64, ops []core.Op, out [
 	return nil
 }
 
-// slowError is why a call that succeeded counts as a failure.
+// slowError is the reason for which a call that succeeded counts as a failure.
 type slowError struct{ took time.Duration }
 
 func (e *slowError) Error() string { return "a call took " + e.took.Round(time.Millisecond).String() }
 
-// Diagnose implements [core.Diagnoser]: it tells what the two stores find.
+// Diagnose implements [core.Diagnoser]. It returns the findings of both stores.
 func (s *Store) Diagnose(ctx context.Context) []core.Finding {
 	var found []core.Finding
 	for _, store := range []core.Store{s.primary, s.fallback} {
@@ -134,8 +134,8 @@ func (s *Store) Diagnose(ctx context.Context) []core.Finding {
 	return found
 }
 
-// Strict implements [core.Standby]: it asks the primary alone, through the same
-// breaker.
+// Strict implements [core.Standby]. It returns a store that asks the primary
+// alone, through the same breaker.
 func (s *Store) Strict() core.Store { return strict{s} }
 
 type strict struct{ store *Store }
@@ -145,8 +145,8 @@ func (s strict) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	return s.store.ask(ctx, s.store.breaker.generation.Load(), ops, out)
 }
 
-// Fallback implements [core.Standby]: it asks the fallback alone, for this
-// instance's part of the limits.
+// Fallback implements [core.Standby]. It returns a store that asks the fallback
+// alone, for this instance's part of the limits.
 func (s *Store) Fallback() core.Store {
 	if s.fallback == nil {
 		return nil
