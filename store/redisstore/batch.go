@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// batch is the waiters whose steps one script call decides.
+// batch is the waiters whose steps are decided by one script call.
 type batch struct {
 	waiters []*waiter
 	steps   []*step // of the waiters
@@ -29,7 +29,8 @@ func (b *batch) clear() {
 	b.waiters, b.steps = b.waiters[:0], b.steps[:0]
 }
 
-// dropLeft forgets those who have left. The queue's mutex is held.
+// dropLeft removes the waiters that have left. The caller holds the queue's
+// mutex.
 func (b *batch) dropLeft() {
 	hasLeft := func(w *waiter) bool { return w.stage == left }
 	if !slices.ContainsFunc(b.waiters, hasLeft) {
@@ -43,7 +44,7 @@ func (b *batch) dropLeft() {
 	}
 }
 
-// split moves to another batch those whose steps ran, or will not.
+// split moves the waiters whose steps ran, or will never run, to another batch.
 func (b *batch) split(to *batch) {
 	all := b.waiters
 	b.waiters, b.steps = b.waiters[:0], b.steps[:0]
@@ -58,7 +59,8 @@ func (b *batch) split(to *batch) {
 	clear(b.steps[len(b.steps):len(all)])
 }
 
-// deadline is that of the most patient waiter: nobody waits for longer.
+// deadline returns the latest deadline of the waiters: no waiter waits for
+// longer.
 func (b *batch) deadline() time.Time {
 	last := b.waiters[0].deadline
 	for _, w := range b.waiters[1:] {
@@ -76,17 +78,17 @@ func (b *batch) fail(err error) {
 	}
 }
 
-// handOver hands a batch that has ended on to those who wait for one, so that its
-// waiter need not stay.
+// handOver passes a batch that has ended on to the waiting steps, so that the
+// caller that ran it need not stay.
 func (s *Store) handOver(l *lane) {
 	if s.queue.end(l) {
 		go s.serve(l)
 	}
 }
 
-// serve decides those who wait in the lane, batch after batch, until there are
-// none. Every call ends at its deadline, so it ends soon after the last waiter
-// has left.
+// serve decides the waiting steps of the lane, batch after batch, until there
+// are none. Every call ends at its deadline, so serve ends soon after the last
+// waiter has left.
 func (s *Store) serve(l *lane) {
 	b := s.batches.Get().(*batch)
 	for s.queue.fill(l, b) {
@@ -94,13 +96,14 @@ func (s *Store) serve(l *lane) {
 			b.fail(err)
 		}
 		s.deliver(b)
-		// Who is told now may ask again at once, and then shares the next call.
+		// A caller that is woken now may ask again at once, and then shares the
+		// next call.
 		runtime.Gosched()
 	}
 	s.batches.Put(b)
 }
 
-// deliver lets those who still wait for the batch have what it brought.
+// deliver gives the waiters that have not left their results.
 func (s *Store) deliver(b *batch) {
 	s.queue.markDone(b)
 	for _, w := range b.waiters {
@@ -108,9 +111,9 @@ func (s *Store) deliver(b *batch) {
 	}
 }
 
-// sendTogether sends the batch on behalf of nobody in particular: a waiter who
-// leaves takes nothing from the others. Nobody else could recover a panic, such
-// as one of a hook of the client.
+// sendTogether sends the batch under a context of its own, so a waiter that
+// leaves takes nothing from the others. It recovers panics, such as one of a
+// hook of the client, because no caller could.
 func (s *Store) sendTogether(b *batch) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -123,7 +126,7 @@ func (s *Store) sendTogether(b *batch) (err error) {
 }
 
 // send decides the steps of the batch. It tries again only after errors which
-// prove that nothing ran, and then without those who have left.
+// prove that no step ran, and then without the waiters that have left.
 func (s *Store) send(ctx context.Context, b *batch) error {
 	for pause := time.Millisecond; ; pause *= 2 {
 		err := s.decideTogether(ctx, b.steps)
@@ -140,17 +143,18 @@ func (s *Store) send(ctx context.Context, b *batch) error {
 	}
 }
 
-// dividing reports whether the error proves that nothing was written, and may not
-// be that of each step by itself. A slot is on its way to another node: meanwhile
-// a script may only hold keys that have all arrived, or none of which has. Or the
-// server's memory is full, and one step is of those that may not write then.
+// dividing reports whether the error proves that nothing was written, but need
+// not hold for each step by itself. That is so if a slot is moving to another
+// node: until all of it has moved, a script may only use keys that have all
+// arrived, or none of which has. It is also so if the server's memory is full,
+// and only one step is under an algorithm that may not write then.
 func dividing(err error) bool {
 	return redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "OOM")
 }
 
-// sendOneByOne sends each step of the batch by itself, and those again that did
-// not run: the keys of one step may be apart too. Who is decided does not wait
-// for them.
+// sendOneByOne sends each step of the batch by itself, and repeats the steps
+// that did not run, because the keys of one step may be on two nodes too. A
+// waiter whose step is decided does not wait for them.
 func (s *Store) sendOneByOne(ctx context.Context, b *batch) {
 	for pause := time.Millisecond; ; pause *= 2 {
 		s.queue.dropLeft(b)
@@ -167,7 +171,8 @@ func (s *Store) sendOneByOne(ctx context.Context, b *batch) {
 	}
 }
 
-// deliverDecided leaves in the batch those whose steps did not run.
+// deliverDecided delivers the steps that ran, and leaves the others in the
+// batch.
 func (s *Store) deliverDecided(b *batch) {
 	decided := s.batches.Get().(*batch)
 	b.split(decided)
@@ -177,7 +182,7 @@ func (s *Store) deliverDecided(b *batch) {
 }
 
 // step is one call of [Store.Apply] that is decided together with others. Its
-// operations are as CheckOps and the limits want them.
+// operations have passed CheckOps and the check of their limits.
 type step struct {
 	ops []core.Op
 	out []core.Decision

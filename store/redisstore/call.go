@@ -1,3 +1,5 @@
+// This file sends script calls to the server.
+
 package redisstore
 
 import (
@@ -12,7 +14,8 @@ import (
 )
 
 // command is a script call that the client sends at most once. A client that
-// repeats a script whose reply was late counts one request several times.
+// sends a script again because the reply was late counts one request several
+// times.
 type command struct{ *redis.IntSliceCmd }
 
 // NoRetry overrides the client's own retries; see redis.Cmder.
@@ -25,8 +28,8 @@ func newCommand(ctx context.Context, name, script string, args []any) command {
 	return c
 }
 
-// run calls the script, without its first line once a server has refused that.
-// args has room for the command's name and the script in front.
+// run calls the script. It omits the first line once a server has refused that
+// line. args has room in front for the command's name and the script.
 func (s *Store) run(ctx context.Context, script *lua.Script, args []any) ([]int64, error) {
 	if script.Plain != nil && s.plain.Load() {
 		script = script.Plain
@@ -39,8 +42,8 @@ func (s *Store) run(ctx context.Context, script *lua.Script, args []any) ([]int6
 	return ints, err
 }
 
-// refusesFlags reports whether a server, as those before Redis 7 do, has not
-// understood the first line of a script.
+// refusesFlags reports whether the error is that of a server before Redis 7,
+// which does not understand the first line of a script.
 func refusesFlags(err error) bool {
 	return redis.HasErrorPrefix(err, "Error compiling script")
 }
@@ -65,8 +68,8 @@ func (s *Store) process(ctx context.Context, cmd command) error {
 	return err
 }
 
-// sendCommand has the client send the command. A client that ignores the context's
-// deadline is left to finish by itself: its own timeouts end the goroutine.
+// sendCommand has the client send the command. A client that ignores the
+// context's deadline runs in a goroutine, which its own timeouts end.
 func (s *Store) sendCommand(ctx context.Context, cmd command) error {
 	if s.heedsDeadline {
 		return s.client.Process(ctx, cmd)
@@ -95,7 +98,7 @@ func neverRan(err error) bool {
 	return errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &dial) && dial.Op == "dial"
 }
 
-// sleep waits unless the context would end before, and reports whether it did.
+// sleep waits for d and returns true, or returns false if ctx would end before.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= d {
 		return false
@@ -110,8 +113,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// traits tells what the client is: one that spreads keys over servers, and one
-// that heeds the deadline of a context.
+// traits reports whether the client spreads keys over servers, and whether it
+// heeds the deadline of a context.
 func traits(client redis.UniversalClient) (sharded, heedsDeadline bool) {
 	switch c := client.(type) {
 	case *redis.Client:
@@ -124,10 +127,10 @@ func traits(client redis.UniversalClient) (sharded, heedsDeadline bool) {
 	return false, false
 }
 
-// overstays reports whether the client may read on after the deadline although it
-// heeds that. Before a command it looks for push messages, which RESP3 has, when
-// a connection has something to read, and gives them 50 ms whatever the deadline.
-// Over TLS what is there to read need not be a message.
+// overstays reports whether a client that heeds deadlines may still read beyond
+// one. If a connection has something to read before a command, the client looks
+// for push messages, which RESP3 has, and allows 50 ms for them whatever the
+// deadline. Over TLS there may be something to read that is not a message.
 func overstays(client redis.UniversalClient) bool {
 	pushed := func(config *tls.Config, protocol int) bool { return config != nil && protocol != 2 }
 	switch c := client.(type) {

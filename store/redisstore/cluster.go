@@ -1,3 +1,5 @@
+// This file maps keys to slots and keeps a client's view of a Cluster up to date.
+
 package redisstore
 
 import (
@@ -12,16 +14,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// sharing says which steps may be decided by one script call.
+// sharing is which steps may be decided by one script call.
 type sharing uint8
 
 const (
 	shareNone sharing = iota // it is not known which keys share a server
-	shareSlot                // those whose keys are in one slot
+	shareSlot                // steps whose keys are in one slot
 	shareAll
 )
 
-// shares tells what the steps of a store may share.
+// shares returns which steps of a store may share a script call.
 func shares(client redis.UniversalClient, o Options) sharing {
 	if o.Batch == 1 {
 		return shareNone
@@ -38,14 +40,14 @@ func shares(client redis.UniversalClient, o Options) sharing {
 	return shareNone
 }
 
-// Slots of steps beside those of a Cluster: that of steps which may share a call
-// with any other, and that of steps which may not.
+// Slots besides those of a Cluster: one for steps that may share a call with
+// any other, and one for steps that may share with none.
 const (
 	anySlot = -1
 	noSlot  = -2
 )
 
-// slotOf returns the slot of a step whose keys share one.
+// slotOf returns the slot of a step whose keys share one, or anySlot or noSlot.
 func (s *Store) slotOf(ops []core.Op) int {
 	switch s.shared {
 	case shareAll:
@@ -57,7 +59,8 @@ func (s *Store) slotOf(ops []core.Op) int {
 	return noSlot
 }
 
-// crc16 is the CRC-16/XMODEM by which a Cluster turns hash tags into slots.
+// crc16 returns the CRC-16/XMODEM of text, from which a Cluster derives the
+// slot of a hash tag.
 func crc16(text []byte) (crc uint16) {
 	nibbles := [...]uint16{
 		0x0000, 0x1021, 0x2042, 0x3063, 0x4084, 0x50a5, 0x60c6, 0x70e7,
@@ -79,14 +82,15 @@ func severalSubjects(ops []core.Op) bool {
 	return false
 }
 
-// part is the operations of a step that are about one subject.
+// part holds the operations of a step that are about one subject.
 type part struct {
-	index []int // where they stand in the step
+	index []int // their indices in the step
 	ops   []core.Op
 	out   []core.Decision
 }
 
-// bySubject splits a step, in the order in which subjects appear.
+// bySubject splits a step into parts, in the order in which the subjects
+// appear.
 func bySubject(ops []core.Op) []*part {
 	var parts []*part
 	of := map[string]*part{}
@@ -105,7 +109,8 @@ func bySubject(ops []core.Op) []*part {
 }
 
 // applyBySubject carries out a step one subject after the other. When one
-// refuses, the takes before it are given back and those after it only peek.
+// refuses, it gives back the takes before it and only peeks at the subjects
+// after it.
 func (s *Store) applyBySubject(ctx context.Context, ops []core.Op, out []core.Decision) error {
 	parts := bySubject(ops)
 	for n, p := range parts {
@@ -131,7 +136,7 @@ func (s *Store) applyBySubject(ctx context.Context, ops []core.Op, out []core.De
 	return nil
 }
 
-// withdraw gives back what parts took and brings their decisions up to date.
+// withdraw gives back the units that parts took and updates their decisions.
 func (s *Store) withdraw(ctx context.Context, parts []*part) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
 	defer cancel()
@@ -152,7 +157,8 @@ func (s *Store) withdraw(ctx context.Context, parts []*part) error {
 	return nil
 }
 
-// undo returns the refunds of what p took, and of which operations they are.
+// undo returns the refunds of the units that p took, and the indices of the
+// refunded operations.
 func (p *part) undo() (ops []core.Op, index []int) {
 	for j, op := range p.ops {
 		if op.Verb != core.Take || !p.out[j].Allowed || op.Cost == 0 {
@@ -163,7 +169,8 @@ func (p *part) undo() (ops []core.Op, index []int) {
 	return ops, index
 }
 
-// peek decides parts of a step that is refused already: its Takes only peek.
+// peek decides parts of a step that is refused already, so their Takes become
+// Peeks.
 func (s *Store) peek(ctx context.Context, parts []*part) error {
 	for _, p := range parts {
 		for j := range p.ops {
@@ -181,7 +188,8 @@ func (s *Store) peek(ctx context.Context, parts []*part) error {
 	return nil
 }
 
-// withdrawAfter gives back what parts took before the step failed with err.
+// withdrawAfter gives back the units that parts took before the step failed
+// with err.
 func (s *Store) withdrawAfter(ctx context.Context, parts []*part, err error) error {
 	if failed := s.withdraw(ctx, parts); failed != nil {
 		return fmt.Errorf("%w; %w", err, failed)
@@ -189,15 +197,15 @@ func (s *Store) withdrawAfter(ctx context.Context, parts []*part, err error) err
 	return err
 }
 
-// relearn is for how long a client is left alone after it was told to look who
-// is master of what.
+// relearn is the minimum pause between two requests to a client to reload the
+// topology.
 const relearn = 200 * time.Millisecond
 
-// learn has the client of a Cluster look at once who is master of what when an
-// error says that it may be out of date. By itself it would go on asking a dead
-// node for up to a minute. The client looks in its own goroutine, one at a time,
-// but pauses only after a look that succeeded: the pause here keeps the callers
-// of an outage from asking without end those servers that are left.
+// learn makes the client of a Cluster reload the topology at once when an error
+// indicates that it may be out of date. By itself the client would go on asking
+// a dead node for up to a minute. It reloads in its own goroutine, one reload
+// at a time, but pauses only after a successful one. The pause here keeps the
+// callers of an outage from overloading the remaining servers.
 func (s *Store) learn(ctx context.Context, err error) {
 	c, ok := s.client.(*redis.ClusterClient)
 	if !ok || err == nil || !doubtsTopology(err) {
@@ -212,8 +220,8 @@ func (s *Store) learn(ctx context.Context, err error) {
 	}
 }
 
-// doubtsTopology reports whether the error may come from a node that is dead, cut
-// off, or no longer responsible.
+// doubtsTopology reports whether the error may come from a node that is dead,
+// cut off, or no longer responsible.
 func doubtsTopology(err error) bool {
 	for _, prefix := range []string{"CLUSTERDOWN", "READONLY", "MASTERDOWN", "LOADING"} {
 		if redis.HasErrorPrefix(err, prefix) {

@@ -1,3 +1,5 @@
+// This file looks for mistakes in the set-up of the client and of the servers.
+
 package redisstore
 
 import (
@@ -15,11 +17,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Diagnose implements [core.Diagnoser]. It tells of a client that ignores
-// deadlines, of a user who lacks a permission on any server, and of servers that
-// may evict keys when their memory is full, which forgets counts. To see the
-// latter the user of the client needs config|get, and nothing is said without.
-// A server that does not answer, or does not let the client in, is asked again.
+// Diagnose implements [core.Diagnoser]. It reports a client that ignores
+// deadlines, a user without a necessary permission on any server, and servers
+// that may evict keys when their memory is full, which loses counts. The last
+// check needs the permission config|get and is left out without it. A server
+// that does not answer, or does not let the client in, is asked again.
 func (s *Store) Diagnose(ctx context.Context) []core.Finding {
 	var found []core.Finding
 	if ignoresDeadlines(s.client) {
@@ -41,7 +43,8 @@ func (s *Store) Diagnose(ctx context.Context) []core.Finding {
 	return found
 }
 
-// ignoresDeadlines tells what is known of go-redis's own clients alone.
+// ignoresDeadlines reports whether the client is one of go-redis's own and
+// ignores deadlines.
 func ignoresDeadlines(client redis.UniversalClient) bool {
 	switch client.(type) {
 	case *redis.Client, *redis.ClusterClient, *redis.Ring:
@@ -51,18 +54,18 @@ func ignoresDeadlines(client redis.UniversalClient) bool {
 	return false
 }
 
-// answered reports whether a reply is the server's last word on a question: also
-// that it may not be asked, or that it does not know the command, but not that
-// it is unable to answer for now.
+// answered reports whether a reply is the server's final answer to a question.
+// A denied permission and an unknown command are final; an error of a server
+// that is unable to answer for now is not.
 func answered(err error) bool {
 	var reply redis.Error
 	return err == nil || errors.As(err, &reply) && !neverRan(err) && !redis.IsAuthError(err)
 }
 
-// examination is what all servers that keys may be on have said.
+// examination collects the answers of all servers that may hold keys.
 type examination struct {
 	mu         sync.Mutex
-	lacking    []string // commands, in the order of trial
+	lacking    []string // commands, in the order of the trial
 	evicts     bool
 	unanswered bool
 }
@@ -78,7 +81,7 @@ func (s *Store) examine(ctx context.Context) *examination {
 	}
 	switch c := s.client.(type) {
 	case *redis.Client:
-		_ = ask(ctx, c) // never an error
+		_ = ask(ctx, c) // ask never returns an error
 	case *redis.ClusterClient:
 		e.unanswered = c.ForEachMaster(ctx, ask) != nil || e.unanswered
 	case *redis.Ring:
@@ -89,10 +92,10 @@ func (s *Store) examine(ctx context.Context) *examination {
 	return e
 }
 
-// trial is a script that tries every command of the others on a key that does
-// not exist, and so changes nothing, and returns those which it may not run. The
-// key is an argument, as it may be another server's: whether the user may use it
-// is looked at before that.
+// trial is a script that tries every other command on a key that does not
+// exist, and so changes nothing, and returns the commands that it may not run.
+// The key is an argument, because it may belong to another server; the server
+// checks first whether the user may use it.
 const trial = `local lacking = {}
 local function try(...)
   local r = redis.pcall(...)
@@ -111,19 +114,19 @@ try('pttl', ARGV[1])
 try('pexpire', ARGV[1], 1)
 return lacking`
 
-// trialKey is the name, after the prefix, of a key which the store never has: no
-// subject has the form of an asterisk.
+// trialKey is the name, after the prefix, of a key that the store never uses:
+// no subject is written as an asterisk.
 const trialKey = "{*}::"
 
-// question is a script call that the client sends at most once, as [command].
+// question is a script call that the client sends at most once, as [command]
+// is.
 type question struct{ *redis.StringSliceCmd }
 
 // NoRetry overrides the client's own retries; see redis.Cmder.
 func (question) NoRetry() bool { return true }
 
-// trial notes which commands the user may not run, and reports whether the server
-// answered. It asks for the script itself by an error that is the last word on
-// evalsha.
+// trial notes which commands the user may not run, and reports whether the
+// server answered. A final error also answers whether the user may run evalsha.
 func (e *examination) trial(ctx context.Context, c redis.UniversalClient, prefix string) bool {
 	sum := sha1.Sum([]byte(trial))
 	for _, call := range [][2]string{{"evalsha", hex.EncodeToString(sum[:])}, {"eval", trial}} {
@@ -154,15 +157,15 @@ func (e *examination) note(commands ...string) {
 	}
 }
 
-// setting is a question about the settings of a server, which the client sends at
-// most once.
+// setting is a question about the settings of a server, which the client sends
+// at most once.
 type setting struct{ *redis.MapStringStringCmd }
 
 // NoRetry overrides the client's own retries; see redis.Cmder.
 func (setting) NoRetry() bool { return true }
 
-// eviction notes whether a server has a bound for its memory and a policy to
-// stay below it. Servers before version 7 know one pattern at a time.
+// eviction notes whether a server limits its memory and evicts keys to stay
+// below the limit. Servers before version 7 accept one pattern at a time.
 func (e *examination) eviction(ctx context.Context, c *redis.Client) {
 	q := setting{redis.NewMapStringStringCmd(ctx, "config", "get", "maxmemory*")}
 	err := c.Process(ctx, q)
@@ -175,15 +178,16 @@ func (e *examination) eviction(ctx context.Context, c *redis.Client) {
 	e.evicts = e.evicts || bytes > 0 && policy != "" && policy != "noeviction"
 }
 
-// ErrPermission means that the Redis user of the client may not do what the
-// store needs. The text of the error has the line that grants it.
+// ErrPermission means that the Redis user of the client lacks a permission that
+// the store needs. The text of the error has the command that grants it.
 var ErrPermission = errors.New("no permission")
 
 // ErrCredentials means that Redis does not accept the user or the password of
 // the client.
 var ErrCredentials = errors.New("wrong user or password")
 
-// explain gives an error that only who runs the server can mend its name.
+// explain wraps an error that only an administrator of the server can mend in
+// ErrCredentials or ErrPermission.
 func (s *Store) explain(err error) error {
 	switch {
 	case err == nil:
@@ -197,16 +201,16 @@ func (s *Store) explain(err error) error {
 }
 
 // forbids reports whether the server, or a script on it, denies a permission.
-// Inside of scripts Redis 7.0 has no code for that.
+// Inside scripts Redis 7.0 has no code for that.
 func forbids(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply) &&
 		(strings.Contains(reply.Error(), "NOPERM") || strings.Contains(reply.Error(), "The user executing the script can't"))
 }
 
-// remedy is a command line that makes a user who may do what the store needs and
-// nothing else. It is about the user of the client, unless that is the default
-// one, by which administrators come in too.
+// remedy returns a command that creates a user with exactly the permissions
+// that the store needs. It changes the user of the client, unless that is the
+// default user, which administrators use too.
 func (s *Store) remedy() string {
 	user, secret := userOf(s.client), ""
 	if user == "" || user == "default" {
@@ -217,8 +221,8 @@ func (s *Store) remedy() string {
 		" resetchannels -@all +eval +evalsha +get +mget +exists +set +del +time +pttl +pexpire"
 }
 
-// userOf returns the name by which the client logs in, or "" if it has none or
-// finds it out later.
+// userOf returns the name with which the client logs in, or "" if it has none
+// or obtains it later.
 func userOf(client redis.UniversalClient) string {
 	switch c := client.(type) {
 	case *redis.Client:
@@ -240,8 +244,9 @@ func userOf(client redis.UniversalClient) string {
 	return ""
 }
 
-// pattern is what the names of keys with the prefix match, and hardly any else:
-// a pattern of an ACL has no way to hold white space or a zero byte but as "any".
+// pattern returns an ACL pattern that matches the keys with the prefix, and
+// hardly any others: a pattern can express white space and a zero byte only as
+// "any byte".
 func pattern(prefix string) string {
 	var b strings.Builder
 	for i := range len(prefix) {

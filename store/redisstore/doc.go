@@ -3,36 +3,38 @@
 //
 // A step is decided by one Lua script in one round trip, at the server's own
 // time. Every key that it writes has a time to live. A call ends at its
-// deadline, and a script is called again only after an error which proves that
-// it did not run: a reply that is late or lost may have been charged, once.
+// deadline. A script is called again only after an error which proves that it
+// did not run: if a reply is late or lost, the step may have been charged,
+// once.
 //
-// # Steps together
+// # Batches
 //
-// While few calls are under way, a step is sent by its caller, at once and alone.
-// Otherwise it waits, and when a call ends, those that have come meanwhile are
-// decided by one script call, one after the other and each as if alone. So many
-// callers cost few round trips, and one caller waits for nobody. There is no
-// goroutine while nobody waits, and nothing to close.
+// While few calls are in flight, a caller sends its step at once and alone.
+// Otherwise the step waits. When a call ends, one script call decides the steps
+// that wait by then, one after the other and each as if it were alone. So many
+// callers need few round trips, and a single caller never waits for others.
+// There is no goroutine while no step waits, and nothing to close.
 //
-// A caller waits no longer than its context and the timeout allow. One that
-// leaves before its step is sent is never charged; after that it may be, once.
-// It takes nothing from the others of its call, whose own deadlines count. A step
-// that was sent with others does not carry the values of its caller's context
-// to the client's hooks.
+// A caller waits no longer than its context and the timeout allow. If it leaves
+// before its step is sent, it is never charged; after that it may be charged,
+// once. It takes nothing from the other steps of its call, which end at their
+// own deadlines. A step that is sent with others does not pass the values of
+// its caller's context to the client's hooks.
 //
 // # Clusters
 //
 // The keys of one subject share a slot, so rules about one subject are decided
 // in one step. A step about several subjects is carried out subject by subject,
-// and what was taken is given back if a later one refuses: it costs a round
-// trip a subject, and in between another request may see those units taken.
-// [Options.OneSlot] puts every key into one slot instead: strictly one step,
-// all of it on one node. Steps are decided together if their keys share a slot,
-// which are mostly those of one busy subject. A Ring, and a client that is not
-// one of go-redis's own, gets every step alone, unless OneSlot is set.
+// and its units are given back if a later subject refuses. It costs a round
+// trip for each subject, and in between another request may see those units
+// taken. [Options.OneSlot] puts every key into one slot instead: every step is
+// atomic, and all of them are on one node. Steps are decided together if their
+// keys share a slot; these are mostly steps of one busy subject. On a Ring, or
+// a client that is not one of go-redis's own, every step is a call of its own,
+// unless OneSlot is set.
 //
 // # Permissions
 //
-// Scripts need eval, evalsha, get, mget, exists, set, del, time, pttl and pexpire on the
-// keys under the prefix.
+// Scripts need eval, evalsha, get, mget, exists, set, del, time, pttl and
+// pexpire on the keys under the prefix.
 package redisstore

@@ -1,3 +1,5 @@
+// This file names keys and leases.
+
 package redisstore
 
 import (
@@ -6,13 +8,14 @@ import (
 	"encoding/base64"
 )
 
-// maxReadable is the longest subject or rule that is written out in a key.
+// maxReadable is the length of the longest subject or rule that is written out
+// in a key.
 const maxReadable = 64
 
-// text is how a subject or rule stands in a key: letters, digits and a few
-// marks as they are, any other byte as %XX, and what is too long as a hash. No
-// two texts share a form, none is empty and none holds a brace, so nobody can
-// choose a slot or another's key.
+// text appends a subject or rule in the form for keys: letters, digits and a
+// few marks as they are, any other byte as %XX, and a longer text as a hash. No
+// two texts have the same form, no form is empty, and none has a brace, so a
+// client can choose neither a slot nor the key of another subject.
 func (s *Store) text(dst []byte, text string) []byte {
 	switch {
 	case text == "":
@@ -28,8 +31,8 @@ func (s *Store) text(dst []byte, text string) []byte {
 	return appendReadable(dst, text)
 }
 
-// appendHash writes 128 bits of a hash after a tilde, which no readable text
-// holds.
+// appendHash appends 128 bits of a hash after a tilde, which no readable text
+// contains.
 func appendHash(dst, sum []byte) []byte {
 	return base64.RawURLEncoding.AppendEncode(append(dst, '~'), sum[:16])
 }
@@ -58,11 +61,11 @@ func readable(c byte) bool {
 	return false
 }
 
-// key is the name of the state of an operation:
+// key appends the name of the state of an operation:
 //
 //	<prefix>{<subject>}:<rule>:<letter>
 //
-// or, when all share a slot, <prefix>{*}<subject>:<rule>:<letter>.
+// or, when all keys share a slot, <prefix>{*}<subject>:<rule>:<letter>.
 func (s *Store) key(dst []byte, subject, rule, letter string) []byte {
 	dst = append(dst, s.prefix...)
 	if s.oneSlot {
@@ -78,7 +81,7 @@ func (s *Store) key(dst []byte, subject, rule, letter string) []byte {
 	return append(dst, letter...)
 }
 
-// ruleText writes a rule's name, which is no secret.
+// ruleText appends a rule's name, which is not secret.
 func (s *Store) ruleText(dst []byte, rule string) []byte {
 	if len(rule) > maxReadable {
 		sum := sha256.Sum256([]byte(rule))
@@ -87,7 +90,7 @@ func (s *Store) ruleText(dst []byte, rule string) []byte {
 	return appendReadable(dst, rule)
 }
 
-// leaseID is the form of a lease's name in scripts: 128 bits of its hash.
+// leaseID returns the form of a lease's name in scripts: 128 bits of its hash.
 func leaseID(lease string) string {
 	if lease == "" {
 		return ""

@@ -10,37 +10,37 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// maxBatches is how many script calls of a lane are under way at a time. With
-// two, one is on the wire while the next fills; more carry fewer steps each, which
-// gains nothing unless they are full. Of full ones there may be as many as
-// maxFull in all, so that a server need not wait for the next.
+// maxBatches is how many script calls of a lane are in flight at a time. With
+// two, one is on the wire while the next fills; more of them carry fewer steps
+// each, which gains nothing unless they are full. Up to maxFull full ones may
+// be in flight in all, so that a server need not wait for the next.
 const (
 	maxBatches = 2
 	maxFull    = 4
 )
 
-// stage is where a waiter is.
+// stage is the progress of a waiter.
 type stage uint8
 
 const (
 	queued stage = iota
-	filled       // in a batch that is about to be sent, or was
-	done         // decided or failed, and about to be told
-	left         // left: nobody waits for it
+	filled       // in a batch that is about to be sent, or was sent
+	done         // decided or failed, and about to be woken
+	left         // left; its result is not delivered
 )
 
 // lane is the waiters whose steps may share a script call. They wait only while
-// maxBatches are under way.
+// maxBatches are in flight.
 type lane struct {
 	slot        int
 	batches     int
-	ops         int // of those who wait
+	ops         int // of the waiters
 	first, last *waiter
 }
 
-// queue is the lanes of a store: one for everything, or one for each hash slot
-// that has a batch. Who waits in it is a goroutine in Apply, and their number
-// bounds its memory.
+// queue holds the lanes of a store: one for everything, or one for each hash
+// slot that has a batch. Each waiter is a goroutine in Apply, so their number
+// bounds the queue's memory.
 type queue struct {
 	maxOps int // the most operations of a batch of several waiters
 
@@ -49,7 +49,8 @@ type queue struct {
 	slots map[int]*lane
 }
 
-// lane returns the lane of a slot, which begins a batch in it or waits for one.
+// lane returns the lane of a slot, for a caller that begins a batch in it or
+// waits for one.
 func (q *queue) lane(slot int) *lane {
 	if slot == anySlot {
 		return &q.whole
@@ -65,7 +66,7 @@ func (q *queue) lane(slot int) *lane {
 	return l
 }
 
-// start begins a batch, unless enough are under way: then it returns nil.
+// start begins a batch, or returns nil if enough are in flight.
 func (q *queue) start(slot int) *lane {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -77,8 +78,8 @@ func (q *queue) start(slot int) *lane {
 	return l
 }
 
-// enter is start, but puts c into the queue where start returns nil. If those who
-// wait there fill a batch then, it may begin that and return its lane as full.
+// enter is start, but puts w into the queue where start returns nil. If the
+// waiters then fill a batch that may begin, it returns their lane as full.
 func (q *queue) enter(slot int, w *waiter) (own, full *lane) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -95,8 +96,8 @@ func (q *queue) enter(slot int, w *waiter) (own, full *lane) {
 	return nil, l
 }
 
-// end ends a batch, unless somebody waits for its place: then it returns true,
-// and the batch goes on.
+// end ends a batch, unless a waiter is queued for its place: then it returns
+// true, and the batch goes on.
 func (q *queue) end(l *lane) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -107,7 +108,7 @@ func (q *queue) end(l *lane) bool {
 	return false
 }
 
-// close ends a batch of a lane without a queue. The mutex is held.
+// close ends a batch of a lane without a queue. The caller holds the mutex.
 func (q *queue) close(l *lane) {
 	l.batches--
 	if l.batches == 0 && l != &q.whole {
@@ -115,9 +116,9 @@ func (q *queue) close(l *lane) {
 	}
 }
 
-// fill moves those who have waited longest into the batch: one, and more while
-// their operations are at most a batch. If there are none it ends the batch and
-// returns false, and also if they are few while enough batches are under way.
+// fill moves the oldest waiters into the batch: one, and more while their
+// operations are at most a batch. If there are none, or too few while enough
+// batches are in flight, it ends the batch and returns false.
 func (q *queue) fill(l *lane, b *batch) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -142,7 +143,7 @@ func (q *queue) fill(l *lane, b *batch) bool {
 	return true
 }
 
-// link puts c at the end of the lane's queue.
+// link puts w at the end of the lane's queue.
 func (q *queue) link(l *lane, w *waiter) {
 	w.lane, w.stage, w.prev, w.next = l, queued, l.last, nil
 	if l.last == nil {
@@ -170,8 +171,8 @@ func (q *queue) unlink(w *waiter) {
 	w.prev, w.next = nil, nil
 }
 
-// leave takes c out of the queue or out of a batch, and returns where it was.
-// One that is done stays where it is: its answer is there.
+// leave takes w out of the queue or out of a batch, and returns its stage
+// before. A waiter that is done stays, because its answer is there.
 func (q *queue) leave(w *waiter) stage {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -186,7 +187,8 @@ func (q *queue) leave(w *waiter) stage {
 	return was
 }
 
-// markDone keeps in the batch those who still wait for it, who can no longer leave.
+// markDone keeps the waiters of the batch that have not left; from then on they
+// cannot leave.
 func (q *queue) markDone(b *batch) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -196,24 +198,25 @@ func (q *queue) markDone(b *batch) {
 	}
 }
 
-// dropLeft drops from the batch those who have left.
+// dropLeft removes the waiters of the batch that have left.
 func (q *queue) dropLeft(b *batch) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	b.dropLeft()
 }
 
-// waiter is a step that waits to be decided together with others. It owns what
-// its step refers to: it may be left while a batch still reads it.
+// waiter is a step that waits to be decided together with others. It owns the
+// memory of its step, because a batch may still read the step after the caller
+// has left.
 type waiter struct {
 	step
 	ownOps   []core.Op
 	ownOut   []core.Decision
 	deadline time.Time
 	timer    *time.Timer
-	ready    chan struct{} // has room for the one message that it is done
+	ready    chan struct{} // has room for the one message that the waiter is done
 
-	// These are guarded by the mutex of the queue.
+	// The mutex of the queue guards these.
 	lane       *lane
 	stage      stage
 	prev, next *waiter
@@ -225,7 +228,7 @@ func newWaiter() any {
 	return w
 }
 
-// own makes the step a copy of ops, whose texts may be another's memory.
+// own makes the step a copy of ops, whose texts may be memory of the caller.
 func (w *waiter) own(ops []core.Op) {
 	w.ownOps = append(w.ownOps[:0], ops...)
 	for i := range w.ownOps {
@@ -238,8 +241,8 @@ func (w *waiter) own(ops []core.Op) {
 	w.step = step{ops: w.ownOps, out: w.ownOut[:len(ops)]}
 }
 
-// decide carries out ops, whose keys share a server: at once and alone while few
-// calls are under way, else together with others that wait.
+// decide carries out ops, whose keys share a server: at once and alone while
+// few calls are in flight, else together with others that wait.
 func (s *Store) decide(ctx context.Context, ops []core.Op, out []core.Decision) error {
 	now := time.Now()
 	deadline := now.Add(s.timeout)
@@ -269,7 +272,7 @@ func (s *Store) decide(ctx context.Context, ops []core.Op, out []core.Decision) 
 	return s.decideAlone(ctx, deadline, ops, out)
 }
 
-// decideAlone sends the step by itself and on behalf of its caller.
+// decideAlone sends the step by itself, under its caller's context.
 func (s *Store) decideAlone(ctx context.Context, deadline time.Time, ops []core.Op, out []core.Decision) error {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
@@ -287,8 +290,8 @@ func (s *Store) decideAlone(ctx context.Context, deadline time.Time, ops []core.
 	return err
 }
 
-// await waits for at most d until c is done, and no longer than ctx allows.
-// Only a waiter that nobody else knows any more is used again.
+// await waits until w is done, for at most d and no longer than ctx allows. A
+// waiter is reused only when no batch refers to it any more.
 func (s *Store) await(ctx context.Context, w *waiter, d time.Duration, out []core.Decision) error {
 	w.timer.Reset(d)
 	var err error

@@ -14,14 +14,14 @@ const (
 	// maxCachedRefusals is the highest Options.CacheRefusals.
 	maxCachedRefusals = 1 << 24
 
-	// maxCachedKey is the longest subject that is remembered.
+	// maxCachedKey is the length of the longest subject that is cached.
 	maxCachedKey = 256
 
-	// ways is how many places there are for a key.
+	// ways is the number of places for a key.
 	ways = 4
 )
 
-// refusal is what is remembered of a refused Take. It does not change.
+// refusal is the cached refusal of a Take. It is immutable.
 type refusal struct {
 	id         core.ID
 	limit      core.Limit
@@ -32,8 +32,8 @@ type refusal struct {
 	asked, answered int64 // in microseconds by the clock of the refusals
 }
 
-// refusalCache remembers refused keys until they can next be allowed. A place is
-// read without a lock, and what is in it is replaced as a whole.
+// refusalCache remembers refused keys until they can next be allowed. A place
+// is read without a lock, and its content is replaced as a whole.
 type refusalCache struct {
 	now   func() int64
 	seed  maphash.Seed
@@ -42,21 +42,21 @@ type refusalCache struct {
 	// stripes are chosen by hash.
 	stripes [256]stripe
 
-	// A clock that steps back begins a new generation, as the store decides
-	// anew how long its keys are refused.
+	// A clock that steps back begins a new generation, because the store then
+	// computes the ends of refusals anew.
 	latest, generation atomic.Int64
 }
 
-// stripe counts the steps that ended and may have changed one of its keys: what
-// was asked before is not remembered after. Places are filled and emptied under
-// its mutex.
+// stripe counts the steps that have ended and may have changed one of its keys:
+// an answer to a question asked before that is not cached. Its mutex is held
+// while places are filled and emptied.
 type stripe struct {
 	mu      sync.Mutex
 	changes atomic.Uint64
 }
 
-// newRefusalCache returns room for at least n refusals. A nil clock means the
-// process's monotonic clock.
+// newRefusalCache returns a cache for at least n refusals. A nil clock means
+// the process's monotonic clock.
 func newRefusalCache(n int, clock func() int64) *refusalCache {
 	r := &refusalCache{seed: maphash.MakeSeed(), slots: make([]atomic.Pointer[refusal], (n+ways-1)/ways*ways)}
 	if clock == nil {
@@ -68,7 +68,7 @@ func newRefusalCache(n int, clock func() int64) *refusalCache {
 	return r
 }
 
-// checkClock looks for steps back.
+// checkClock detects steps back.
 func (r *refusalCache) checkClock(now int64) int64 {
 	if latest := r.latest.Swap(now); now < latest {
 		r.generation.Add(1)
@@ -76,7 +76,7 @@ func (r *refusalCache) checkClock(now int64) int64 {
 	return now
 }
 
-// ticket is when a step was begun, and what had changed until then.
+// ticket records when a step began, and the changes until then.
 type ticket struct {
 	now, generation int64
 	hash, changes   uint64
@@ -104,7 +104,8 @@ func (r *refusalCache) waysOf(hash uint64) []atomic.Pointer[refusal] {
 // of reports whether the refusal is about the key of op.
 func (f *refusal) of(op *core.Op) bool { return f != nil && f.id == op.ID() }
 
-// answer decides op if it is known to be refused.
+// answer decides op if its key is known to be refused, and reports whether it
+// did.
 func (r *refusalCache) answer(q ticket, op *core.Op, d *core.Decision) bool {
 	places := r.waysOf(q.hash)
 	for i := range places {
@@ -115,14 +116,14 @@ func (r *refusalCache) answer(q ticket, op *core.Op, d *core.Decision) bool {
 	return false
 }
 
-// answer is what the store would say at now. The refusal stands for retry since
-// it was asked for, so never for too long, and what is left is counted from the
-// answer, so never too short.
+// answer decides as the store would at now. The refusal stands for retry from
+// the question on, so it is never kept for too long, and the remaining time is
+// counted from the answer, so it is never too short.
 func (f *refusal) answer(op *core.Op, now int64, d *core.Decision) bool {
 	if f.limit != op.Limit {
 		return false
 	}
-	// A step that has begun before the answer came asks now all the same.
+	// A step that began before the answer came may ask now.
 	since := max(0, now-f.answered)
 	told, ok := op.Foretell(f.cost, &f.decision, since)
 	if !ok || now < f.asked || now-f.asked >= min(f.decision.RetryAfter, told.RetryAfter+micros(since)).Microseconds() {
@@ -132,8 +133,8 @@ func (f *refusal) answer(op *core.Op, now int64, d *core.Decision) bool {
 	return true
 }
 
-// learn must be called after a step that was decided or failed. It forgets what
-// the step may have changed, and remembers the refusal of a single operation.
+// learn must be called after a step was decided or failed. It forgets refusals
+// that the step may have changed, and caches the refusal of a single operation.
 func (r *refusalCache) learn(q ticket, ops []core.Op, out []core.Decision, err error) {
 	for i := range ops {
 		if err != nil || changes(&ops[i], &out[i]) {
@@ -178,8 +179,8 @@ func (r *refusalCache) add(q ticket, op *core.Op, d *core.Decision) {
 	}
 }
 
-// slot is where to remember op: where it is already, else where nothing is
-// worth keeping, else where the refusal that ends first is.
+// slot returns the place for op: its present place, else one without a useful
+// refusal, else that of the refusal that ends first.
 func (r *refusalCache) slot(q ticket, op *core.Op, now int64) *atomic.Pointer[refusal] {
 	places := r.waysOf(q.hash)
 	best, soonest := &places[0], int64(-1)
@@ -214,8 +215,9 @@ func (r *refusalCache) forget(op *core.Op) {
 	}
 }
 
-// forgetOtherLimit is for a step under a limit whose numbers differ from those
-// under which op's key was refused: a store then reads its state anew.
+// forgetOtherLimit is called for a step under a limit whose numbers differ from
+// those under which op's key was refused, because a store then reads the state
+// in a new way.
 func (r *refusalCache) forgetOtherLimit(op *core.Op) {
 	places := r.waysOf(r.hash(op))
 	for i := range places {

@@ -22,66 +22,70 @@ const (
 	// DefaultTimeout bounds a call unless Options.Timeout says otherwise.
 	DefaultTimeout = 50 * time.Millisecond
 
-	// DefaultBatch is what Options.Batch 0 means. It bounds for how long one
-	// script keeps others waiting.
+	// DefaultBatch is the Options.Batch of its zero value. It bounds how long
+	// one script keeps others waiting.
 	DefaultBatch = 128
 
 	maxTimeout = time.Minute
 	maxBatch   = 1024
 )
 
-// ErrUnreadable means that a key holds what no state can be, such as the value
-// of another program. It expires within a minute.
+// ErrUnreadable means that the value of a key is not a state, such as the value
+// of another program. The value expires within a minute.
 var ErrUnreadable = errors.New("unreadable state")
 
-// Options are what a store can be told. The zero value is ready for use.
+// Options configures a store. The zero value is ready for use.
 type Options struct {
-	// Prefix begins every key; "" means DefaultPrefix. It must not hold a
+	// Prefix begins every key; "" means DefaultPrefix. It must not contain a
 	// brace.
 	Prefix string
 
-	// Timeout bounds every call, the wait for a connection included; 0 means
-	// DefaultTimeout. Less than three round trips to Redis may be too few for a
-	// connection to become ready.
+	// Timeout bounds every call, including the wait for a connection; 0 means
+	// DefaultTimeout. Less than three round trips to Redis may be too short for
+	// a connection to become ready.
 	Timeout time.Duration
 
-	// OneSlot puts all keys into one slot of a Cluster, see the package.
+	// OneSlot puts all keys into one slot of a Cluster; see the package
+	// comment.
 	OneSlot bool
 
-	// Secret, if set, turns every subject in a key into an HMAC-SHA-256 of it,
-	// so that who reads the keys does not learn them. All instances must share
-	// it; a new one starts all counts anew.
+	// Secret, if set, replaces every subject in a key by its HMAC-SHA-256, so
+	// that a reader of the keys does not learn the subjects. All instances must
+	// share it; a new secret starts all counts anew.
 	Secret []byte
 
-	// Batch is the most operations that one script call decides while many steps
-	// wait; 0 means DefaultBatch. With 1 every step is a call of its own, as a
-	// proxy needs that spreads keys over servers behind a client of a single one.
+	// Batch is the most operations that one script call decides while many
+	// steps wait; 0 means DefaultBatch. With 1 every step is a call of its own,
+	// which is necessary behind a proxy that spreads the keys of a
+	// single-server client over several servers.
 	Batch int
 
-	// CacheRefusals is for how many refused keys the process remembers until when
-	// they are refused, at most 1<<24; 0 means none. Their requests are then
-	// answered without Redis, and with the same decisions, down to the time
-	// that is left. It needs up to some 500 bytes a key.
+	// CacheRefusals is the number of refused keys that the process remembers
+	// until they can be allowed again, at most 1<<24; 0 means none. Their
+	// requests are answered without Redis, with the same decisions except that
+	// the time left is computed here. It needs up to about 500 bytes for each
+	// key.
 	//
-	// What was refused stays so until its RetryAfter unless somebody resets or
-	// refunds the key or changes its limit. This store takes note of all that it
-	// does itself; what other processes do is seen when the time is over.
+	// A refusal stands until its RetryAfter unless the key is reset or refunded
+	// or its limit changes. This store takes its own operations into account;
+	// it sees those of other processes only when the refusal ends.
 	//
-	// A step of a single Take is answered so, if no units come back before it
-	// is next allowed, which is so when it costs 1, or when it is known how many
-	// do: under FixedWindow, and under GCRA where Period/Quota is in whole
-	// microseconds. Not so: Concurrency, whose leases may end at any time, takes
-	// that may be booked, and steps of several operations, as they report what
-	// remains under all their rules.
+	// It answers steps of a single Take if no units come back before the Take
+	// is next allowed. That is so if it costs 1, or if it is known how many
+	// units come back: under FixedWindow, and under GCRA where Period/Quota is
+	// in whole microseconds. It does not answer under Concurrency, whose leases
+	// may end at any time, Takes that may be booked, and steps of several
+	// operations, because these report the remaining units under all their
+	// rules.
 	CacheRefusals int
 
 	// Clock replaces the server's time, in microseconds since the Unix epoch.
-	// It is for tests and simulations: the clocks of a fleet differ.
+	// It is for tests and simulations, because the clocks of a fleet differ.
 	Clock func() int64
 }
 
-// Store is a core.Store in Redis. It is safe for concurrent use and owns
-// nothing: closing the client is the caller's part.
+// Store is a core.Store in Redis. It is safe for concurrent use. It does not
+// own the client, which the caller closes.
 type Store struct {
 	client        redis.UniversalClient
 	prefix        string
@@ -93,23 +97,23 @@ type Store struct {
 	clock         func() int64
 	scripts       lua.Scripts
 	plain         atomic.Bool  // a server does not know the first line of scripts
-	learned       atomic.Int64 // when the client was told to learn, in Unix milliseconds
+	learned       atomic.Int64 // when the client was last made to reload, in Unix milliseconds
 	limits        limits
 	shared        sharing
 	queue         queue
-	waiters       sync.Pool     // of *caller
+	waiters       sync.Pool     // of *waiter
 	batches       sync.Pool     // of *batch
 	scratches     sync.Pool     // of *scratch
-	refusals      *refusalCache // nil if none are remembered
+	refusals      *refusalCache // nil if no refusals are cached
 }
 
-// New returns a store in what the client is connected to. It does not connect.
-// The error names every mistake in the options.
+// New returns a store that uses the client. It does not connect. The error
+// names every mistake in the options.
 //
-// Set ContextTimeoutEnabled in the client's options: without it the client
-// ignores deadlines, and each call takes a goroutine more to end in time. So does
-// each over TLS unless Protocol is 2; beside a Dialer that speaks TLS, TLSConfig
-// is to be set for the store to know.
+// Set ContextTimeoutEnabled in the client's options. Without it the client
+// ignores deadlines, and each call needs another goroutine to end in time. So
+// does each call over TLS unless Protocol is 2. If a Dialer speaks TLS, set
+// TLSConfig too, so that the store can detect TLS.
 func New(client redis.UniversalClient, o Options) (*Store, error) {
 	if err := o.check(client); err != nil {
 		return nil, err
@@ -133,7 +137,7 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 	return s, nil
 }
 
-// check names every mistake in the options.
+// check returns an error that names every mistake in the options.
 func (o *Options) check(client redis.UniversalClient) error {
 	var errs []error
 	if client == nil {
@@ -157,7 +161,7 @@ func (o *Options) check(client redis.UniversalClient) error {
 	return errors.Join(errs...)
 }
 
-// MustNew is New for a program that cannot go on without; it panics on an
+// MustNew is [New] for arguments that are known to be valid; it panics on an
 // error.
 func MustNew(client redis.UniversalClient, o Options) *Store {
 	s, err := New(client, o)
@@ -205,26 +209,26 @@ func (s *Store) carryOut(ctx context.Context, ops []core.Op, out []core.Decision
 	return s.decide(ctx, ops, out)
 }
 
-// maxLimits is how many limits are remembered as valid. Others are checked
-// each time.
+// maxLimits is the number of limits remembered as valid. Other limits are
+// checked each time.
 const maxLimits = 4096
 
-// terms are what scripts need of a valid limit: its numbers, as a text that is
-// an argument already.
+// terms is a valid limit in the form for scripts: its numbers as one text.
 type terms struct {
 	limit    core.Limit
 	text     any
 	shortCut bool // the script has a quick function for takes
 }
 
-// limits remembers which limits were found valid. The zero value is ready.
+// limits remembers valid limits. The zero value is ready for use.
 type limits struct {
-	recent [64]atomic.Pointer[terms] // each in the place of its numbers
+	recent [64]atomic.Pointer[terms] // each at the index of its numbers' hash
 	known  sync.Map                  // core.Limit to *terms
 	size   atomic.Int64
 }
 
-// of returns the terms of the operation's limit, or what is wrong with it.
+// of returns the terms of the operation's limit, or an error if the limit is
+// not valid.
 func (k *limits) of(op *core.Op) (*terms, error) {
 	l := &op.Limit
 	mix := (uint64(l.Quota)*31+uint64(l.Period))*31 + uint64(l.Burst)*31 + uint64(l.Algorithm)

@@ -1,3 +1,5 @@
+// This file encodes the arguments of scripts and decodes their replies.
+
 package redisstore
 
 import (
@@ -11,8 +13,8 @@ import (
 	"github.com/headgate/headgate/lua"
 )
 
-// leadingArgs is how many arguments precede the keys: the command's name, the script
-// and the number of keys.
+// leadingArgs is how many arguments precede the keys: the command's name, the
+// script and the number of keys.
 const leadingArgs = 3
 
 // call returns the script for steps and its arguments, after two places for the
@@ -24,7 +26,8 @@ func (s *Store) call(steps []*step) (*lua.Script, []any) {
 	return s.callMany(steps)
 }
 
-// callOne is for a step of one operation; see lua/single.lua.
+// callOne returns the script and the arguments for a step of one operation; see
+// lua/single.lua.
 func (s *Store) callOne(op *core.Op) (*lua.Script, []any) {
 	var name [128]byte
 	algorithm := op.Limit.Algorithm
@@ -41,10 +44,10 @@ func (s *Store) callOne(op *core.Op) (*lua.Script, []any) {
 	return s.scripts.One(algorithm), args
 }
 
-// zero is an argument.
+// zero is the argument 0.
 var zero any = "0"
 
-// instant is what a script gets as its time: 0 for the server's.
+// instant returns the time argument of a script: 0 for the server's time.
 func (s *Store) instant() any {
 	if s.clock == nil {
 		return zero
@@ -52,12 +55,13 @@ func (s *Store) instant() any {
 	return strconv.FormatInt(s.clock(), 10)
 }
 
-// isSingleUnit reports whether the operation takes one unit, at once and for good.
+// isSingleUnit reports whether the operation takes one unit without a MaxWait
+// and without a lease.
 func isSingleUnit(op *core.Op) bool {
 	return op.Verb == core.Take && op.Cost == 1 && op.MaxWait == 0 && !op.Limit.Leased()
 }
 
-// details are the x and y of an operation; see lua/prelude.lua.
+// details returns the x and y of an operation; see lua/prelude.lua.
 func details(op *core.Op) (x, y any) {
 	switch {
 	case op.Limit.Leased():
@@ -70,7 +74,8 @@ func details(op *core.Op) (x, y any) {
 	return zero, zero
 }
 
-// What an operation of a program does, besides the verb; see lua/batch.lua.
+// The flags of an operation in a program, which are added to its verb; see
+// lua/batch.lua.
 const (
 	opcodeSoft   = 1
 	opcodeMore   = 8
@@ -79,18 +84,18 @@ const (
 	opcodeLength = 7
 )
 
-// opcodeVerb is how a program names the verbs.
+// opcodeVerb holds the opcodes of the verbs.
 var opcodeVerb = [...]byte{core.Take: 0, core.Peek: 2, core.Refund: 3, core.Reset: 4}
 
-// program is the arguments of lua/batch.lua while they are put together.
+// program holds the arguments of lua/batch.lua while they are assembled.
 type program struct {
 	code   []byte
 	keys   []any
 	limits []*terms
-	heads  []any // for each limit its letter and its text
+	heads  []any // for each limit, its letter and its text
 	values []any
 	set    lua.Set
-	places map[string]int // of keys, or nil if they are few
+	places map[string]int // of keys, or nil if there are few
 
 	row   row
 	alike bool // the operations of the step so far may be of a row
@@ -103,17 +108,17 @@ type row struct {
 	width int // bytes of a step
 }
 
-// few is how many keys are found faster by looking at each.
+// few is the number of keys up to which a linear search is faster than a map.
 const few = 8
 
-// scratch is what a program needs only while it is put together.
+// scratch is memory that a program needs only while it is assembled.
 type scratch struct {
 	names  []byte // the keys of all operations
-	ends   []int  // where each ends
+	ends   []int  // the end of each name
 	places map[string]int
 }
 
-// maxNames is how long a text of names is kept for the next program.
+// maxNames is the capacity up to which names is reused for the next program.
 const maxNames = 1 << 16
 
 func newScratch() any { return &scratch{places: map[string]int{}} }
@@ -126,7 +131,8 @@ func (d *scratch) clear() {
 	}
 }
 
-// callMany is for any steps; see lua/batch.lua.
+// callMany returns the script and the arguments for any steps; see
+// lua/batch.lua.
 func (s *Store) callMany(steps []*step) (*lua.Script, []any) {
 	d := s.scratches.Get().(*scratch)
 	names := s.names(steps, d)
@@ -187,8 +193,8 @@ func (p *program) add(op *core.Op, key string, t *terms, more bool) {
 	putPlace(p.code[at+4:], l)
 }
 
-// line puts the step that begins in code at a byte into a row: the last, if that is
-// of steps with the same limits, or one of its own.
+// line puts the step that begins at a byte of code into a row: the last row, if
+// its steps have the same limits, or a new one.
 func (p *program) line(at int) {
 	if !p.alike {
 		p.row = row{}
@@ -203,7 +209,8 @@ func (p *program) line(at int) {
 	putPlace(p.code[p.row.at+1:], p.row.steps)
 }
 
-// sameLimits reports whether the step at a byte has the limits of those in the row.
+// sameLimits reports whether the step at a byte has the limits of the steps in
+// the row.
 func (p *program) sameLimits(at int) bool {
 	step, first := p.code[at:], p.code[p.row.at+opcodeLength:]
 	for i := 4; i < len(step); i += opcodeLength {
@@ -237,7 +244,7 @@ func (p *program) key(name string) int {
 	return k
 }
 
-// limit returns the place of a limit, from 1. Most steps have few.
+// limit returns the place of a limit, from 1. Most steps have few limits.
 func (p *program) limit(op *core.Op, t *terms) int {
 	l := slices.Index(p.limits, t)
 	if l < 0 {
@@ -259,8 +266,8 @@ func (p *program) args(instant any) []any {
 	return append(args, p.values...)
 }
 
-// What the second integer of a decision says, besides four times the reset; see
-// lua/reply.lua.
+// The codes in the second integer of a decision, next to four times the reset;
+// see lua/reply.lua.
 const (
 	saysAllowed = iota
 	saysWait
@@ -270,7 +277,7 @@ const (
 
 var errReply = errors.New("redisstore: the reply does not fit the operations")
 
-// answers are the integers of a reply that are still to be read.
+// answers is the integers of a reply that are still to be read.
 type answers struct {
 	at   int64
 	rest []int64
@@ -295,8 +302,8 @@ func decode(steps []*step, ints []int64) error {
 	return nil
 }
 
-// step reads the decisions on the operations of a step, and reports whether any
-// met an unreadable key.
+// step reads the decisions on the operations of a step. unreadable is the error
+// of a step with an unreadable key.
 func (a *answers) step(ops []core.Op, out []core.Decision) (unreadable, err error) {
 	for i := range ops {
 		known, err := a.decision(&out[i])
@@ -310,7 +317,7 @@ func (a *answers) step(ops []core.Op, out []core.Decision) (unreadable, err erro
 	return unreadable, nil
 }
 
-// decision reads one, and reports whether there was one.
+// decision reads one decision. known is false if the key is unreadable.
 func (a *answers) decision(d *core.Decision) (known bool, err error) {
 	if len(a.rest) > 0 && a.rest[0] < 0 {
 		a.rest = a.rest[1:]
@@ -341,5 +348,5 @@ func (a *answers) decision(d *core.Decision) (known bool, err error) {
 	return true, nil
 }
 
-// micros is n microseconds.
+// micros returns n microseconds as a Duration.
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
