@@ -1,3 +1,5 @@
+// This file delays replies on their way to clients.
+
 package faultproxy
 
 import (
@@ -5,8 +7,8 @@ import (
 	"time"
 )
 
-// due is when what comes from the server now reaches the client, and not before
-// what came earlier.
+// due returns when bytes that the server sends now reach the client: not before
+// bytes that came earlier.
 func (p *Proxy) due(earlier time.Time) time.Time {
 	f := p.current()
 	t := time.Now().Add(f.Delay)
@@ -19,7 +21,7 @@ func (p *Proxy) due(earlier time.Time) time.Time {
 	return t
 }
 
-// deliver hands the client its parcels in time, until there will be no more.
+// deliver hands the client its parcels in time, until no more can come.
 func (l *link) deliver() {
 	defer l.sever(false)
 	for p := range l.out {

@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate/internal/freeport"
 )
 
-// door is where clients come in. It belongs to who holds Proxy.turn.
+// door is where clients come in. The holder of Proxy.turn owns it.
 type door struct {
 	listener *net.TCPListener // nil while the port is closed
 	done     chan struct{}    // closed when the listener is no longer served; nil while it is not
@@ -17,7 +17,7 @@ type door struct {
 // backlog is how many clients may wait to be accepted.
 const backlog = 128
 
-// turnDoor makes the door as the fault wants it.
+// turnDoor changes the door to the state that the fault requires.
 func (p *Proxy) turnDoor(f Fault) error {
 	switch {
 	case f.Refuse:
@@ -76,10 +76,10 @@ func (p *Proxy) clear() {
 	p.door.jam = nil
 }
 
-// jam fills the queue of clients that wait to be accepted, and accepts none: the
-// kernel then leaves further attempts to connect without an answer. The queue is
-// full when several attempts in a row get none, as one may get none because the
-// machine stood still.
+// jam fills the queue of clients that wait to be accepted, and accepts none:
+// the kernel then leaves further attempts to connect without an answer. The
+// queue is full when several attempts in a row get none. One unanswered attempt
+// proves nothing, because the machine may have stood still.
 func (p *Proxy) jam() error {
 	if len(p.door.jam) > 0 {
 		return nil
@@ -100,7 +100,7 @@ func (p *Proxy) jam() error {
 	return nil
 }
 
-// listen makes the port listen with room for that many clients in the queue.
+// listen makes the port listen with room for queue clients.
 func (p *Proxy) listen(queue int) error {
 	if p.door.listener == nil {
 		if err := p.bind(); err != nil {
@@ -118,7 +118,7 @@ func (p *Proxy) listen(queue int) error {
 	return failed
 }
 
-// bind takes a free port, and the same one each time after the first.
+// bind takes a free port the first time, and the same port afterwards.
 func (p *Proxy) bind() error {
 	ln, err := p.listenAgain()
 	if err != nil {

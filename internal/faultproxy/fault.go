@@ -2,10 +2,10 @@ package faultproxy
 
 import "time"
 
-// Fault says how a proxy misbehaves. The zero value passes everything on as it
-// is. Several fields may be set together.
+// Fault is how a proxy misbehaves. The zero value passes everything on
+// unchanged. Several fields may be set together.
 //
-// CutRequest, CutReply, Drop and Garbage are about calls of scripts alone, so
+// CutRequest, CutReply, Drop and Garbage apply to calls of scripts alone, so
 // that clients can open connections meanwhile.
 type Fault struct {
 	// Nth picks the n-th script call after Set, over all connections; 0 picks
@@ -31,25 +31,25 @@ type Fault struct {
 
 	// Life, unless 0, ends each connection after a random number of bytes below
 	// it, which both directions share: in the middle of a message as a rule.
-	// Those that are open get theirs when the fault is set.
+	// Open connections get their number when the fault is set.
 	Life int
 
-	// Rate is how many bytes a second pass to each client; 0 means all.
+	// Rate is how many bytes a second pass to each client; 0 means no bound.
 	Rate int
 
 	// Silent swallows everything in both directions and accepts connections, as
-	// if the peer had gone away without a word. A connection that was silent
-	// stays so, whatever is set later, until its client gives up.
+	// if the peer had vanished. A connection that was silent stays silent,
+	// whatever is set later, until its client gives up.
 	Silent bool
 
-	// Reset resets every connection, also those that come.
+	// Reset resets every connection, new ones included.
 	Reset bool
 
 	// Refuse closes the port: connections end, and new ones are refused.
 	Refuse bool
 
-	// Blackhole answers no attempt to connect, not even by a refusal, and is
-	// Silent on connections that are open.
+	// Blackhole leaves attempts to connect without any answer, even a refusal,
+	// and is Silent on open connections.
 	Blackhole bool
 }
 
@@ -60,8 +60,8 @@ type Cut int
 // beyond the end is the end.
 func After(n int) Cut { return Cut(n + 1) }
 
-// of returns what of the message is before the cut.
+// of returns the part of the message before the cut.
 func (c Cut) of(message []byte) []byte { return message[:min(int(c)-1, len(message))] }
 
-// mute reports whether nothing passes.
+// mute reports whether the fault lets nothing pass.
 func (f *Fault) mute() bool { return f.Silent || f.Blackhole }

@@ -1,3 +1,5 @@
+// This file reads RESP2 and RESP3.
+
 package faultproxy
 
 import (
@@ -14,7 +16,7 @@ const maxBlob = 512 << 20
 
 var errFrame = errors.New("not RESP")
 
-// readFrame reads one value of RESP2 or RESP3, with all that is in it, and
+// readFrame reads one value of RESP2 or RESP3, with the values in it, and
 // appends its bytes to dst. An attribute comes with the value that it is about.
 func readFrame(r *bufio.Reader, dst []byte) ([]byte, error) {
 	for values := 1; values > 0; values-- {
@@ -47,8 +49,8 @@ func readFrame(r *bufio.Reader, dst []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// readBlob reads what follows the line that tells a blob's length; -1 is the
-// null of RESP2.
+// readBlob reads the blob after the line with its length; -1 is the null of
+// RESP2.
 func readBlob(r *bufio.Reader, dst, line []byte) ([]byte, error) {
 	n, err := length(line)
 	if err != nil || n < 0 {
@@ -60,7 +62,7 @@ func readBlob(r *bufio.Reader, dst, line []byte) ([]byte, error) {
 	return dst, err
 }
 
-// length reads the number of a line such as "*3\r\n".
+// length returns the number on a line such as "*3\r\n".
 func length(line []byte) (int, error) {
 	n, err := strconv.Atoi(string(bytes.TrimRight(line[1:], "\r\n")))
 	if err != nil || n < -1 || n > maxBlob {

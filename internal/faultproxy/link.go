@@ -20,10 +20,10 @@ type link struct {
 	mu      sync.Mutex
 	server  net.Conn
 	severed bool
-	pending []call // whose replies are still to come, the oldest first
+	pending []call // calls whose replies are still to come, the oldest first
 }
 
-// call is what is known of a command.
+// call is a command and its treatment.
 type call struct {
 	script bool
 	stream bool // replies and commands no longer come in pairs after it
@@ -132,7 +132,7 @@ func (l *link) request(c call, command []byte) bool {
 	part := command
 	if cut {
 		part = c.fault.CutRequest.of(command)
-		c.fault.Drop = true // also if the server is quicker than the cut
+		c.fault.Drop = true // also if the server is faster than the cut
 	}
 	part, whole := l.spend(part)
 	if c.script && len(part) == len(command) {
@@ -146,7 +146,8 @@ func (l *link) request(c call, command []byte) bool {
 	return err == nil && whole && !cut
 }
 
-// spend returns what of the data may still pass, and whether that is all of it.
+// spend returns the part of the data that may still pass, and whether that is
+// all of it.
 func (l *link) spend(data []byte) (part []byte, whole bool) {
 	n := int64(len(data))
 	if left := l.left.Add(-n); left < 0 {
@@ -155,7 +156,7 @@ func (l *link) spend(data []byte) (part []byte, whole bool) {
 	return data, true
 }
 
-// upload passes what a client sends in a stream.
+// upload passes the bytes that a client sends in a stream.
 func (l *link) upload(r *bufio.Reader) {
 	var room [4096]byte
 	for {
@@ -179,20 +180,20 @@ func (l *link) expect(c call) {
 	l.pending = append(l.pending, c)
 }
 
-// answered returns the call whose reply comes now.
+// answered returns the call to which the current reply belongs.
 func (l *link) answered() call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.pending) == 0 {
-		return call{} // an error at the very beginning answers nothing
+		return call{} // an error at the very beginning answers no call
 	}
 	c := l.pending[0]
 	l.pending = l.pending[1:]
 	return c
 }
 
-// replies passes replies on. What the server said last still reaches the
-// client.
+// replies passes replies on. The client still receives the last bytes that the
+// server sent.
 func (l *link) replies(server net.Conn) {
 	defer close(l.out)
 	r := bufio.NewReaderSize(server, 64<<10)
@@ -230,7 +231,7 @@ func (l *link) replies(server net.Conn) {
 	}
 }
 
-// reply is what the client gets of a reply, if anything.
+// reply returns the bytes that the client gets of a reply, if any.
 func (l *link) reply(c call, reply []byte) (p parcel, ok bool) {
 	if c.script {
 		l.proxy.answered(reply)
@@ -253,7 +254,8 @@ func (l *link) reply(c call, reply []byte) (p parcel, ok bool) {
 	return p, true
 }
 
-// download passes what a server sends in a stream, delayed as replies are.
+// download passes the bytes that a server sends in a stream, delayed as replies
+// are.
 func (l *link) download(r *bufio.Reader, due time.Time) {
 	for {
 		room := make([]byte, 16<<10)

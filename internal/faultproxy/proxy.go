@@ -14,13 +14,14 @@ import (
 // Proxy passes commands and replies between clients and one server, and has one
 // [Fault] at a time. It is safe for concurrent use.
 type Proxy struct {
-	// Addr is where clients connect to. It stays the same while it is refused.
+	// Addr is the address to which clients connect. It stays the same while
+	// connections are refused.
 	Addr string
 
 	t    testing.TB
-	turn sync.Mutex // held by who changes the fault
+	turn sync.Mutex // held while the fault is changed
 	door door
-	raw  bool // nothing that passes is understood
+	raw  bool // the traffic is not parsed
 
 	mu     sync.Mutex
 	server string
@@ -34,7 +35,7 @@ type Proxy struct {
 	running sync.WaitGroup
 }
 
-// Counts is what a proxy has seen.
+// Counts are the counters of a proxy.
 type Counts struct {
 	// Connections is how many were accepted.
 	Connections int
@@ -59,9 +60,9 @@ func New(t testing.TB, server string) *Proxy {
 	return begin(&Proxy{t: t, server: server})
 }
 
-// Raw starts a proxy as [New] does, for what it cannot read, such as TLS. It
-// picks no calls of scripts and counts none: what a [Fault] does to those never
-// happens.
+// Raw starts a proxy as [New] does, for traffic that it cannot read, such as
+// TLS. It picks and counts no calls of scripts: the faults about those never
+// happen.
 func Raw(t testing.TB, server string) *Proxy {
 	t.Helper()
 	return begin(&Proxy{t: t, server: server, raw: true})
@@ -79,9 +80,9 @@ func begin(p *Proxy) *Proxy {
 	return p
 }
 
-// Set puts f in force at once, in place of the fault before, and starts to count
-// the calls of scripts anew. On Windows a Blackhole skips the test, so it has to be
-// set by the test's own goroutine.
+// Set puts f in force at once, in place of the fault before, and starts to
+// count the calls of scripts anew. On Windows a Blackhole skips the test, so
+// the test's own goroutine has to set it.
 func (p *Proxy) Set(f Fault) {
 	p.t.Helper()
 	if f.Blackhole && !canBlackhole {
@@ -122,8 +123,8 @@ func (p *Proxy) life() int64 {
 	return p.random.Int64N(int64(p.fault.Life))
 }
 
-// Flap sets each of the faults in turn, as long as every, until stop is called,
-// which sets the zero fault and returns when all is done.
+// Flap sets each of the faults in turn, for as long as every, until stop is
+// called. stop sets the zero fault and returns when it is in force.
 func (p *Proxy) Flap(every time.Duration, faults ...Fault) (stop func()) {
 	end, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -146,8 +147,8 @@ func (p *Proxy) Flap(every time.Duration, faults ...Fault) (stop func()) {
 	})
 }
 
-// Redirect makes addr the server of connections that come from now on, and
-// resets those that are open.
+// Redirect makes addr the server of later connections, and resets the open
+// ones.
 func (p *Proxy) Redirect(addr string) {
 	p.mu.Lock()
 	p.server = addr
@@ -155,15 +156,15 @@ func (p *Proxy) Redirect(addr string) {
 	p.severAll(true)
 }
 
-// Counts returns what was seen until now.
+// Counts returns the current counters.
 func (p *Proxy) Counts() Counts {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.counts
 }
 
-// Close ends all connections and waits until nothing of the proxy runs. It may
-// be called again.
+// Close ends all connections and waits until the proxy has stopped. It may be
+// called again.
 func (p *Proxy) Close() {
 	p.turn.Lock()
 	defer p.turn.Unlock()
@@ -184,8 +185,8 @@ func (p *Proxy) severAll(abort bool) {
 	}
 }
 
-// welcome registers a client that was accepted, and returns nil for one that is
-// to be reset.
+// welcome registers an accepted client, and returns nil for a client that is to
+// be reset.
 func (p *Proxy) welcome(client *net.TCPConn) *link {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,20 +1,20 @@
 // Package faults holds the fault suite: tests that put a limiter under load,
-// break what it depends on in every way that is listed here, and hold it to what
-// is promised meanwhile and after:
+// break what it depends on in every way that is listed here, and check its
+// promises meanwhile and afterwards:
 //
-//   - a request is counted at most once, and one that was answered exactly once,
+//   - a request is counted at most once, and an answered request exactly once,
 //   - no more is admitted than the limit, and one limit more each time that the
 //     server forgets,
 //   - a request that Redis could not decide passes or gets a 503 with Retry-After,
 //     as configured, and never a 429,
-//   - a fault that no request is to notice leaves none undecided,
+//   - a fault that must not affect requests leaves none undecided,
 //   - Redis decides again after the fault,
 //   - no goroutine is left, and no key without a time to live.
 //
-// Two promises are about time, which a busy machine breaks for no fault of the
-// limiter. They are measured and printed, and fail no test:
+// Two promises are about time, and a busy machine breaks them without a fault
+// of the limiter. They are measured and printed, and fail no test:
 //
-//   - no request is held up for longer than the store's timeout and 20 ms,
+//   - no request is delayed for longer than the store's timeout and 20 ms,
 //   - Redis decides again soon after the fault is over.
 //
 // The suite is run as

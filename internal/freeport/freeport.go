@@ -1,9 +1,9 @@
 // Package freeport finds ports for the servers of tests that are stopped and
 // started again on the same port.
 //
-// A port that the kernel chooses is one of those that it gives to outgoing
-// connections too, so any connection of the machine may take it while its server
-// is down. The ports of this package are below that range.
+// The kernel gives the ports that it chooses to outgoing connections too, so
+// any connection of the machine may take such a port while its server is down.
+// The ports of this package are below that range.
 package freeport
 
 import (

@@ -15,9 +15,9 @@ import (
 const slots = 16384
 
 // Cluster starts a Redis Cluster of n masters that share the slots evenly, and
-// waits until each of them sees it complete. A node that is silent for less than a
-// minute is not held for dead, as none could take its place. The cluster ends with
-// the test and skips as [Start] does.
+// waits until each of them sees it complete. The nodes consider a node dead only
+// after a minute of silence, because no other could take its place. The cluster
+// ends with the test, which is skipped as by [Start].
 func Cluster(t testing.TB, n int) []*Server {
 	t.Helper()
 	nodes := form(t, n)
@@ -29,7 +29,7 @@ func Cluster(t testing.TB, n int) []*Server {
 	return nodes
 }
 
-// form starts a cluster of n masters that hold a node for dead after a second.
+// form starts a cluster of n masters that consider a node dead after a second.
 func form(t testing.TB, n int) []*Server {
 	t.Helper()
 	nodes := make([]*Server, n)

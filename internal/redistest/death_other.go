@@ -4,6 +4,6 @@ package redistest
 
 import "syscall"
 
-// dieWithParent is known to Linux only: elsewhere a server outlives a test
-// binary that is killed.
+// dieWithParent returns nil, because only Linux has such a signal: elsewhere a
+// server outlives a test binary that is killed.
 func dieWithParent() *syscall.SysProcAttr { return nil }

@@ -1,7 +1,7 @@
-// Package redistest gives tests a real Redis: the one that REDIS_ADDR names, or
-// servers of their own on free loopback ports, started from the redis-server in
-// PATH. Every server that it starts ends with the test that asked for it, also
-// if the test binary is killed (on Linux), and nothing else is ever flushed.
+// Package redistest gives tests a real Redis: the one at REDIS_ADDR, or servers
+// of their own on free loopback ports, started from the redis-server in PATH.
+// Every server that it starts ends with the test that asked for it, also if the
+// test binary is killed (on Linux), and no other server is ever flushed.
 package redistest
 
 import (
@@ -15,12 +15,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// patience is how long a server or a group of servers may take to get ready.
+// patience is how long a server or a group of servers may take to become ready.
 const patience = 30 * time.Second
 
-// Addr returns the address of a Redis server: REDIS_ADDR if it is set, else that
-// of a new server which ends with the test. A server from REDIS_ADDR may hold
-// foreign keys; use [Prefix]. Without either it skips the test, as [Start] does.
+// Addr returns the address of a Redis server: REDIS_ADDR if it is set, else
+// that of a new server which ends with the test. A server from REDIS_ADDR may
+// hold foreign keys; use [Prefix]. Without either it leaves the test out, as
+// [Start] does.
 func Addr(t testing.TB) string {
 	t.Helper()
 	if addr := os.Getenv("REDIS_ADDR"); addr != "" {
@@ -40,7 +41,8 @@ func Prefix(t testing.TB) string {
 	return "test-" + hex.EncodeToString(b[:]) + ":"
 }
 
-// until asks again and again, a few milliseconds apart, until done says yes.
+// until calls done again and again, a few milliseconds apart, until it returns
+// true.
 func until(t testing.TB, what string, done func(ctx context.Context) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -10,9 +10,10 @@ import (
 )
 
 // Replicated starts a Redis Cluster of n masters, as [Cluster] does, and n
-// replicas: the i-th is that of the i-th master, and takes its place when it is
-// silent for a second. It waits until all replicas are in step and every node
-// knows all others. The nodes end with the test, which is skipped as by [Start].
+// replicas: the i-th replicates the i-th master, and takes its place when the
+// master is silent for a second. It waits until all replicas are in step and
+// every node knows all others. The nodes end with the test, which is skipped as
+// by [Start].
 func Replicated(t testing.TB, n int) (masters, replicas []*Server) {
 	t.Helper()
 	masters = form(t, n)
@@ -37,8 +38,8 @@ func Replicated(t testing.TB, n int) (masters, replicas []*Server) {
 	return masters, replicas
 }
 
-// inStep reports whether the node sees n masters with a replica each, all of them
-// well, and is linked to its master if it is a replica.
+// inStep reports whether the node sees n masters, each with one replica and all
+// of them well, and is linked to its master if it is a replica.
 func inStep(ctx context.Context, c *redis.Client, n int) bool {
 	if !complete(ctx, c, n) {
 		return false
@@ -54,9 +55,9 @@ func inStep(ctx context.Context, c *redis.Client, n int) bool {
 	return strings.Contains(info, "master_link_status:up")
 }
 
-// Feeds reports whether a master, by what it says of replication, sends a replica
-// all writes. For up to a second after the replica has its copy, until it
-// has confirmed that, the master keeps new writes back.
+// Feeds reports whether a master, according to info, its section on
+// replication, sends a replica all writes. For up to a second after the replica
+// has its copy, until it has confirmed that, the master holds new writes back.
 func Feeds(info string) bool {
 	return strings.Contains(info, "state=online") && !strings.Contains(info, ",offset=0,")
 }

@@ -40,9 +40,9 @@ func Start(t testing.TB, args ...string) *Server {
 // transient are the arguments of a server that keeps nothing on disk.
 func transient() []string { return []string{"--save", "", "--appendonly", "no"} }
 
-// start starts redis-server on a free port. Another process may take the port
-// before the server does: the server then ends at once, and another port is tried,
-// with arguments that are asked for anew.
+// start starts redis-server on a free port. If another process takes the port
+// before the server does, the server ends at once, and start tries another
+// port, with new arguments from args.
 func start(t testing.TB, args func() []string) *Server {
 	t.Helper()
 	s := &Server{t: t, path: test.Program(t, "redis-server", "redis-server"), dir: t.TempDir()}
@@ -59,7 +59,8 @@ func start(t testing.TB, args func() []string) *Server {
 }
 
 // launch runs the process. The goroutine that starts it keeps its thread until
-// the process has ended, as the kernel's parent death signal is tied to it.
+// the process has ended, because the kernel's parent death signal is tied to
+// the thread.
 func (s *Server) launch() {
 	s.t.Helper()
 	_, port, _ := net.SplitHostPort(s.Addr)
@@ -84,8 +85,8 @@ func (s *Server) launch() {
 	s.process, s.done = cmd.Process, done
 }
 
-// await waits until this very process answers on the port, and returns false
-// when it has ended instead.
+// await waits until this very process answers on the port and returns true, or
+// false when it has ended instead.
 func (s *Server) await() bool {
 	s.t.Helper()
 	c := dial(s.t, s.Addr)
@@ -118,11 +119,11 @@ func (s *Server) log() string {
 	return string(text)
 }
 
-// Pid is the number of the server's process, which Restart changes.
+// Pid returns the number of the server's process, which Restart changes.
 func (s *Server) Pid() int { return s.process.Pid }
 
-// Kill ends the server without warning and waits for its end. To kill a server
-// that has ended is no fault.
+// Kill ends the server without warning and waits for its end. Killing a server
+// that has ended does nothing.
 func (s *Server) Kill() {
 	if s.process == nil {
 		return
@@ -144,9 +145,9 @@ func (s *Server) Restart() {
 	s.t.Fatalf("redis-server does not start again:\n%s", s.log())
 }
 
-// Freeze stops the server as if its machine hung: connections stay open and
-// nothing answers until Thaw. On Windows it leaves the test out, so the test's own
-// goroutine has to call it.
+// Freeze stops the server as if its machine hung: connections stay open and the
+// server does not answer until Thaw. On Windows it leaves the test out, so the
+// test's own goroutine has to call it.
 func (s *Server) Freeze() { s.t.Helper(); s.freeze() }
 
 // Thaw lets a frozen server go on.

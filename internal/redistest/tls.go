@@ -19,9 +19,9 @@ import (
 )
 
 // TLS starts a server that speaks TLS at addr and plain Redis at its own Addr,
-// with args added to its command line, and returns what a client has to know to
-// trust it. The certificate is made for this test and ends after an hour. The
-// server ends with the test, which is skipped as by [Start].
+// with args added to its command line, and returns the configuration with which
+// a client trusts it. The certificate is made for this test and expires after
+// an hour. The server ends with the test, which is skipped as by [Start].
 func TLS(t testing.TB, args ...string) (s *Server, addr string, config *tls.Config) {
 	t.Helper()
 	cert, key, pool := certificate(t)
@@ -34,7 +34,8 @@ func TLS(t testing.TB, args ...string) (s *Server, addr string, config *tls.Conf
 	return s, addr, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 }
 
-// certificate writes one that vouches for itself at 127.0.0.1 into files.
+// certificate writes a self-signed certificate for 127.0.0.1 and its key into
+// files.
 func certificate(t testing.TB) (cert, key string, pool *x509.CertPool) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Table sums up what Add has written and returns a table in Markdown, the largest
+// Table sums up the lines of Add and returns a table in Markdown, the largest
 // number first.
 func Table(r io.Reader) (string, error) {
 	sums := map[string]int64{}

@@ -9,9 +9,10 @@ import (
 	"testing"
 )
 
-// Add notes that the test has tried n of what it names: a plural, such as
-// "spellings of an address". Without HEADGATE_TALLY, the path of a file, it does
-// nothing. It is safe for concurrent use, also by several processes.
+// Add notes that the test has tried n of the things that what names in the
+// plural, such as "spellings of an address". Without HEADGATE_TALLY, the path
+// of a file, it does nothing. It is safe for concurrent use, also by several
+// processes.
 func Add(t testing.TB, what string, n int64) {
 	t.Helper()
 	path := os.Getenv("HEADGATE_TALLY")
@@ -23,7 +24,7 @@ func Add(t testing.TB, what string, n int64) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	// One write of a line is one piece of the file, whoever else writes.
+	// One write of a line stays in one piece, also beside other processes.
 	if _, err := fmt.Fprintf(file, "%d\t%s\n", n, what); err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,8 @@
-// Package test has what the tests of several packages need: to leave a test out
-// and say so, to find the programs that a test starts, and to measure time without
-// failing for it.
+// Package test has helpers for the tests of several packages: to leave a test
+// out and report it, to find the programs that a test starts, and to measure
+// time without failing because of it.
 //
-// Four variables of the environment steer it:
+// Four variables of the environment control it:
 //
 //	HEADGATE_LONG=1     also runs the suites that [Long] guards
 //	HEADGATE_REQUIRE=1  fails instead of leaving out what [Program] misses
@@ -18,9 +18,9 @@ import (
 	"time"
 )
 
-// Skip leaves the test out for the reason, and says so on the standard error of
-// the program that started the test binary. go test prints nothing that a passing
-// package writes, unless it is asked to with -v.
+// Skip leaves the test out for the reason, and reports it on the standard error
+// of the program that started the test binary. go test prints nothing that a
+// passing package writes, except with -v.
 func Skip(t testing.TB, reason string) {
 	t.Helper()
 	line := fmt.Sprintf("SKIPPED %s: %s\n", t.Name(), reason)
@@ -33,8 +33,8 @@ func Skip(t testing.TB, reason string) {
 	t.Skip(reason)
 }
 
-// Long leaves the test out unless HEADGATE_LONG is 1. what says what the test does
-// that takes so long.
+// Long leaves the test out unless HEADGATE_LONG is 1. what describes the part
+// of the test that takes so long.
 func Long(t testing.TB, what string) {
 	t.Helper()
 	if os.Getenv("HEADGATE_LONG") != "1" {
@@ -42,9 +42,9 @@ func Long(t testing.TB, what string) {
 	}
 }
 
-// Program returns the path of a program. If it is not installed the test is left
-// out, or fails where HEADGATE_REQUIRE is 1; either names the Debian package that
-// brings the program.
+// Program returns the path of a program. If it is not installed the test is
+// left out, or fails where HEADGATE_REQUIRE is 1. In both cases the message
+// names the Debian package of the program.
 func Program(t testing.TB, name, debian string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -64,9 +64,9 @@ func Missing(t testing.TB, reason string) {
 	Skip(t, reason)
 }
 
-// AtMost notes that what was measured as got and is meant to be at most bound. It
-// never fails the test, since a busy machine makes everything late: .ci/measure
-// prints all figures beside their bounds. Assert with it only what cannot be
+// AtMost records got, a measured time, and bound, its intended maximum. It
+// never fails the test, because a busy machine delays everything: .ci/measure
+// prints all figures beside their bounds. Use it only for facts that cannot be
 // counted or decided in fake time.
 func AtMost(t testing.TB, what string, got, bound time.Duration) {
 	t.Helper()
@@ -81,7 +81,7 @@ func AtMost(t testing.TB, what string, got, bound time.Duration) {
 	}
 }
 
-// rounded is d with some three digits.
+// rounded returns d with about three digits.
 func rounded(d time.Duration) time.Duration {
 	unit := time.Duration(1)
 	for d/unit >= 1000 {

@@ -1,4 +1,4 @@
-// Package textform shortens what errors and limits show as text.
+// Package textform shortens the texts in errors and limits.
 package textform
 
 import (
@@ -9,7 +9,7 @@ import (
 // maxClip is the most bytes of a text that Clip returns, besides the ellipsis.
 const maxClip = 100
 
-// Clip keeps a text that is quoted in an error short.
+// Clip shortens a text that is quoted in an error.
 func Clip(s string) string {
 	if len(s) > maxClip {
 		return s[:maxClip] + "…"
@@ -17,7 +17,7 @@ func Clip(s string) string {
 	return s
 }
 
-// Duration is d.String() without the units that are zero: 1m, not 1m0s.
+// Duration returns d.String() without the units that are zero: 1m, not 1m0s.
 func Duration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
