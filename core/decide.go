@@ -1,3 +1,5 @@
+// This file carries out steps on states.
+
 package core
 
 import (

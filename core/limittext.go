@@ -1,3 +1,5 @@
+// This file reads and writes the text form of limits.
+
 package core
 
 import (

@@ -1,3 +1,5 @@
+// This file chooses between key functions.
+
 package keyfuncs
 
 import (

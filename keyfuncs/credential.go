@@ -1,3 +1,5 @@
+// This file counts by credentials.
+
 package keyfuncs
 
 import (

@@ -1,3 +1,5 @@
+// This file bounds the length of keys and conceals credentials.
+
 package keyfuncs
 
 import (

@@ -1,3 +1,5 @@
+// This file counts by the target of a request.
+
 package keyfuncs
 
 import (

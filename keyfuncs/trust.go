@@ -1,3 +1,5 @@
+// This file reads lists of trusted proxies.
+
 package keyfuncs
 
 import (

@@ -1,3 +1,5 @@
+// This file keeps the fallback's counts and has it decide.
+
 package failover
 
 import (

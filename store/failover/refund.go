@@ -1,3 +1,5 @@
+// This file refunds units at the store that granted them.
+
 package failover
 
 import (

@@ -1,3 +1,5 @@
+// This file finds and forgets fresh keys.
+
 package memstore
 
 import "github.com/headgate/headgate/core"

@@ -1,3 +1,5 @@
+// This file has the paths for pinned keys and for quick Takes.
+
 package memstore
 
 import (

@@ -1,3 +1,5 @@
+// This file counts new keys of a full store in overflow buckets.
+
 package memstore
 
 import (

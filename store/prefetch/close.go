@@ -1,3 +1,5 @@
+// This file ends a store and gives back its units.
+
 package prefetch
 
 import (

@@ -1,3 +1,5 @@
+// This file repeats refused steps that other calls have overtaken.
+
 package prefetch
 
 import (
