@@ -12,7 +12,7 @@ import (
 // start is 2025-01-01 00:00:00 UTC.
 const start = int64(1_735_689_600_000_000)
 
-// wholeLimit draws a limit under which a unit comes back every so many whole
+// wholeLimit draws a limit under which a unit comes back every whole number of
 // microseconds.
 func wholeLimit(t *rapid.T) core.Limit {
 	every := rapid.SampledFrom([]int64{1, 2, 7, 1000, 999_983, 86_400_000_000}).Draw(t, "every")

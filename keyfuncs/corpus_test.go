@@ -259,8 +259,8 @@ func attackers() (texts []string) {
 	return texts
 }
 
-// An attacker who may write what he likes neither gets a second key nor the key
-// of a victim.
+// An attacker who may write any header gets neither a second key nor the key of
+// a victim.
 func TestWhatAProxyAppendedDecidesWhateverTheCallerSentBefore(t *testing.T) {
 	xff := MustForwardedIP(Proxies{Trusted: trustedProxies})
 	hops := MustForwardedIP(Proxies{Hops: 1})

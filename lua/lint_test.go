@@ -133,7 +133,7 @@ func TestConstantsHaveOneValueAndStandNowhereInAScript(t *testing.T) {
 	}
 }
 
-// What follows two dashes is left out of a script, and so no text may hold them.
+// A script is assembled without the text after two dashes, so no string may hold them.
 func TestNoTextIsCutWithTheComments(t *testing.T) {
 	for name, lines := range code(t) {
 		for _, line := range lines {

@@ -146,7 +146,7 @@ func backwards(l core.Limit) int64 {
 	return 0
 }
 
-// What the master has counted is read by a replica whose clock is another.
+// A replica with another clock reads the counts of the master.
 func TestAPromotedReplicaWithAnotherClockCostsAtMostABurstAndARefill(t *testing.T) {
 	for _, skew := range []time.Duration{time.Hour, -time.Hour, -10 * time.Minute, time.Second} {
 		master := start(t, 0, "--repl-diskless-sync-delay", "0")

@@ -12,8 +12,9 @@ import (
 )
 
 // evict has other data push keys out of a full server, by that policy. A key
-// that goes is forgotten: its count is lost, and one limit more may be admitted,
-// each time. Nobody is told, so that this bound is all that can be promised.
+// that goes is forgotten: its count is lost, and one limit more may be
+// admitted, each time. The limiter is not informed, so this bound is all that
+// can be promised.
 func evict(s *scene, policy string) {
 	ctx := context.Background()
 	s.do(config("notify-keyspace-events", "Ee")...)
@@ -82,7 +83,7 @@ func (s *scene) forgotWhat(gone map[string]int, unknown int) {
 	}
 }
 
-// told is a number that a server tells of itself.
+// told returns a number that a server reports about itself.
 func (s *scene) told(c *redis.Client, section, field string) int {
 	s.t.Helper()
 	_, after, _ := strings.Cut(c.Info(context.Background(), section).Val(), "\n"+field+":")

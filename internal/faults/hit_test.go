@@ -51,5 +51,5 @@ func (h *hit) fits(answer *http.Response, m *mode) bool {
 	}
 }
 
-// acknowledged tells that Redis has charged the request.
+// acknowledged reports whether Redis is known to have charged the request.
 func (h *hit) acknowledged() bool { return h.decided && h.admitted }

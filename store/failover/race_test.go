@@ -2,5 +2,5 @@
 
 package failover
 
-// racing tells that pools forget at random, as the race detector has them do.
+// racing is true because the race detector makes pools forget at random.
 const racing = true

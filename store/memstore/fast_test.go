@@ -626,8 +626,8 @@ func TestAStepOfTakesThatIsOvertakenIsAtALaterInstantStill(t *testing.T) {
 	}
 }
 
-// Every step is about the same keys in another order, so that whoever locks as
-// they come blocks another.
+// Every step is about the same keys in another order, so a step that locks in
+// the order of its ops blocks another.
 func TestStepsOfTakesInAnyOrderNeitherBlockNorOvercharge(t *testing.T) {
 	s, _ := newStore(t, 0)
 	ops := []core.Op{ruled("scarce", "key", "720/1h")}

@@ -54,8 +54,8 @@ func (r reference) peek(id ident, now int64) time.Duration {
 }
 
 // follow checks that the store holds what the reference holds. It may have
-// forgotten only keys that are fresh, and changed only such as a sweep
-// has settled. What it holds must not lapse before the store looks for it.
+// forgotten only fresh keys, and changed only keys that a sweep has settled. A
+// key that it holds must not expire before the store looks for it.
 func (r reference) follow(t *rapid.T, s *Store, now int64) {
 	for id, want := range r {
 		op := core.Op{Rule: id.rule, Key: id.key, Limit: want.Limit}

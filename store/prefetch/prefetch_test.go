@@ -186,7 +186,7 @@ func TestUnitsThatAreHeldAreDroppedWhenTheyHaveComeBack(t *testing.T) {
 		after time.Duration // since the last call
 		want  func(held int64) int64
 	}{
-		// 500 a second: the key is as good as new 2 ms after each unit.
+		// 500 a second: the key is fresh 2 ms after each unit.
 		{"1000/2s", 0, func(held int64) int64 { return held }},
 		{"1000/1h fixed-window", time.Hour - time.Microsecond, func(held int64) int64 { return held }},
 		{"1000/1h fixed-window", time.Hour, func(int64) int64 { return 0 }},

@@ -44,8 +44,7 @@ func begin(ctx context.Context, t *testing.T, s core.Store, op core.Op) *answer 
 	return a
 }
 
-// A unit that the store has granted and that is not here yet is not one that
-// nobody can have.
+// A unit that the store has granted and that has not arrived yet is available.
 func TestWhoIsRefusedWhileUnitsAreOnTheirWayWaitsForThem(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -79,7 +78,7 @@ func TestWhoIsRefusedWhileUnitsAreOnTheirWayWaitsForThem(t *testing.T) {
 	}
 }
 
-// What another call gives back while the store refuses can be had after all.
+// Units that another call gives back while the store refuses are available.
 func TestWhoIsRefusedWhileUnitsGoBackAsksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -145,7 +145,7 @@ func words(t testing.TB, line string) []any {
 	return list
 }
 
-// What the error says works as it stands, and opens no other keys.
+// The command in the error works as it stands, and opens no other keys.
 func TestTheLineOfAnErrorGrantsThePrefixAndNothingElse(t *testing.T) {
 	server := redistest.Start(t)
 	admin := connect(t, server.Addr)

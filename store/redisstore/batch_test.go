@@ -552,8 +552,8 @@ func TestScriptsThatVanishUnderLoadCostNoDecision(t *testing.T) {
 }
 
 // Callers come and go in the middle of batches, under clients that heed
-// deadlines and such that do not. Those who stay get the answers about their own
-// keys, and the others use their memory again at once.
+// deadlines and clients that do not. Callers that stay get the answers about
+// their own keys, and the others reuse their memory at once.
 func TestCallersWhoLeaveHarmNobody(t *testing.T) {
 	addr := redistest.Addr(t)
 	for _, heeds := range []bool{true, false} {

@@ -46,7 +46,7 @@ func TestRedisDecidesAsSpecified(t *testing.T) {
 	conform(t, stores(t, connect(t, redistest.Addr(t)), Options{}))
 }
 
-// What is remembered is what Redis would say, to the microsecond.
+// Cached refusals are the answers of Redis, to the microsecond.
 func TestRedisWithRememberedRefusalsDecidesAsSpecified(t *testing.T) {
 	t.Parallel()
 	conform(t, stores(t, connect(t, redistest.Addr(t)), Options{CacheRefusals: 1000}))

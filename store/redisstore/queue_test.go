@@ -46,7 +46,7 @@ func each(n int, f func(i int, key string)) {
 	all.Wait()
 }
 
-// idle checks that nobody waits and that no call is under way.
+// idle checks that no step waits and that no call is in flight.
 func idle(t *testing.T, s *Store) {
 	t.Helper()
 	synctest.Wait()
@@ -180,8 +180,8 @@ func TestWhoLeavesBeforeTheSendIsNotSent(t *testing.T) {
 	})
 }
 
-// A caller who leaves a batch gets its error at once, its memory is not written
-// any more, and the others of the batch get their answers.
+// A caller that leaves a batch gets its error at once, its memory is no longer
+// written, and the others of the batch get their answers.
 func TestWhoLeavesAFlightTakesNothingFromTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: slow}
@@ -218,7 +218,7 @@ func TestWhoLeavesAFlightTakesNothingFromTheOthers(t *testing.T) {
 	})
 }
 
-// A call ends with the last of those who wait for it.
+// A call ends with the last of its waiters.
 func TestAFlightWaitsNoLongerThanItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan time.Duration, 10)
@@ -286,7 +286,7 @@ func TestAnErrorOfAFlightIsThatOfAllItsCallers(t *testing.T) {
 	})
 }
 
-// The goroutine that sends for others has nobody above it who could recover.
+// No caller could recover a panic of the goroutine that sends for others.
 func TestAPanicInAFlightIsAnErrorOfItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: func(ctx context.Context, n int) error {

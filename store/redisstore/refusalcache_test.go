@@ -330,7 +330,7 @@ func TestMillionsOfRefusedKeysTakeNoMoreRoom(t *testing.T) {
 	}
 }
 
-// What ends first goes first.
+// The refusal that ends first is replaced first.
 func TestALongRefusalOutlivesShortOnes(t *testing.T) {
 	r, _ := memory(4)
 	long, d := refused("long")

@@ -116,8 +116,7 @@ func TestApplyRefusesWhatNoStoreCanDo(t *testing.T) {
 	}
 }
 
-// A key never outlives its meaning, also when someone took its
-// time to live away.
+// A key never outlives its meaning, also after it was made persistent.
 func TestEveryKeyHasATimeToLive(t *testing.T) {
 	s, c := fresh(t, redistest.Addr(t), Options{})
 	ctx := context.Background()
@@ -146,8 +145,7 @@ func TestEveryKeyHasATimeToLive(t *testing.T) {
 	}
 }
 
-// What cannot be read is an error, harms nothing else, and
-// does not stay.
+// An unreadable state is an error, harms no other key, and expires.
 func TestUnreadableStateIsAnErrorAndDoesNotStay(t *testing.T) {
 	addr := redistest.Addr(t)
 	ctx := context.Background()

@@ -41,7 +41,7 @@ func TestAStoreWorksThroughTLSAsAUserOfItsOwn(t *testing.T) {
 		t.Errorf("%v", found)
 	}
 
-	// A server that nobody vouches for gets no password.
+	// A server without a trusted certificate gets no password.
 	stranger := options
 	stranger.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	d := redis.NewClient(&stranger)

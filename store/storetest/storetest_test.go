@@ -13,9 +13,9 @@ import (
 
 func TestTheModelPassesItsOwnSuite(t *testing.T) { Run(t, NewModel) }
 
-// Under one limit and while the clock goes forward, a key that is as good as new
-// may be forgotten or kept.
-func TestToKeepAKeyThatIsAsGoodAsNewChangesNothing(t *testing.T) { agree(t, newKeeper(changed)) }
+// Under one limit and while the clock goes forward, a fresh key may be
+// forgotten or kept.
+func TestToKeepAFreshKeyChangesNothing(t *testing.T) { agree(t, newKeeper(changed)) }
 
 // Under one limit and while the clock goes forward, a state that is not marked
 // as Changed means what it meant before.
