@@ -20,7 +20,7 @@ func parseAction(s string) (limiter.Action, error) {
 	}
 	span, waits := strings.CutPrefix(s, "wait ")
 	if !waits {
-		return 0, fmt.Errorf(`%q is not "reject", "degrade" or "wait" and how long, as in "wait 500ms"`, textform.Clip(s))
+		return 0, fmt.Errorf(`%q is not "reject", "degrade" or "wait" and a duration, as in "wait 500ms"`, textform.Clip(s))
 	}
 	d, err := time.ParseDuration(span)
 	if err != nil {

@@ -8,12 +8,14 @@ import (
 )
 
 // Compile makes rules of the policies that name the application, in the order
-// of [Set.For]. Those that are Off are left out, those in Shadow become rules
-// with limiter.Shadow. Each rule is only about the requests that meet its Match.
+// of [Set.For]. It leaves out policies that are Off, and gives policies in Shadow
+// the action limiter.Shadow. Each rule applies only to requests that meet the
+// policy's Match.
 //
-// The error joins everything that is wrong with env and with the policies of the
-// application, each mistake of a policy a [*FieldError]; also what only this
-// program cannot do, such as "user" where Bindings.User is nil.
+// The error joins everything that is wrong with the bindings and with the
+// policies of the application, each mistake of a policy as a [*FieldError]. A
+// policy that needs a binding which is missing, such as "user" where
+// Bindings.User is nil, is a mistake too.
 func Compile(app string, policies []Policy, bindings Bindings) ([]limiter.Rule, error) {
 	mine, rules, err := compileAll(app, policies, bindings)
 	if err != nil {
@@ -32,8 +34,8 @@ func Compile(app string, policies []Policy, bindings Bindings) ([]limiter.Rule, 
 	return rules, nil
 }
 
-// CompileIndexed is [Compile] for many policies: the rules have no condition of
-// their own, and Select of the index is their limiter.Selection.
+// CompileIndexed is [Compile] for many policies: the rules carry no conditions,
+// and the index's Select is their limiter.Selection.
 func CompileIndexed(app string, policies []Policy, bindings Bindings) ([]limiter.Rule, *Index, error) {
 	mine, rules, err := compileAll(app, policies, bindings)
 	if err != nil {
@@ -43,8 +45,7 @@ func CompileIndexed(app string, policies []Policy, bindings Bindings) ([]limiter
 	return rules, x, err
 }
 
-// compileAll makes a rule, which is about all requests, of each policy of the
-// application.
+// compileAll makes a rule without conditions of each policy of the application.
 func compileAll(app string, policies []Policy, bindings Bindings) (Set, []limiter.Rule, error) {
 	errs := []error{checkApp(app), bindings.Validate()}
 	mine := Set(policies).For(app)
@@ -66,7 +67,7 @@ func compileAll(app string, policies []Policy, bindings Bindings) (Set, []limite
 	return mine, rules, nil
 }
 
-// compile makes a rule of a policy that is valid, without its Match.
+// compile makes a rule of a valid policy, without its Match.
 func (p *Policy) compile(bindings *Bindings) (limiter.Rule, error) {
 	parts, err := parseRecipe(p.Key)
 	if err != nil {
@@ -90,5 +91,5 @@ func (p *Policy) compile(bindings *Bindings) (limiter.Rule, error) {
 	return limiter.Rule{Name: p.Name, Limit: p.Limit, Key: key, OnLimit: action, OnStoreError: failure}, nil
 }
 
-// isAll tells that there is no condition.
+// isAll reports whether the match has no condition.
 func (m *Match) isAll() bool { return len(m.Methods) == 0 && m.Host == "" && m.Path == "" }

@@ -182,14 +182,14 @@ func TestWhatThisProgramCannotDoIsAMistake(t *testing.T) {
 	c.Apps, c.Key = []string{"other"}, "user"
 	_, err := policy.Compile("shop", policy.Set{a, b, c}, policy.Bindings{IP: keyfuncs.RemoteIP})
 	wantError(t, err, strings.Join([]string{
-		`policy "a": key: "user" is of no use here: the program does not say who the user is (Env.User)`,
-		`policy "b": key: "ip/56" is of no use here: the program reads addresses in one way only (Env.IPPrefix)`,
+		`policy "a": key: "user" cannot be used here: the program does not set Bindings.User`,
+		`policy "b": key: "ip/56" cannot be used here: the program does not set Bindings.IPPrefix`,
 	}, "\n"))
 	_, err = policy.Compile("a,b", nil, policy.Bindings{Secret: []byte("short"), APIKeyHeader: "X Y"})
 	wantError(t, err, strings.Join([]string{
 		`policy: the application "a,b" is not 1 to 64 letters, digits, _, ., - and /, a letter or digit first`,
-		`policy: Bindings.APIKeyHeader:"X Y" is not the name of a header`,
-		`policy: Bindings.Secret:keyfuncs: HMAC: a secret of 5 bytes is shorter than 16`,
+		`policy: Bindings.APIKeyHeader: "X Y" is not the name of a header`,
+		`policy: Bindings.Secret: keyfuncs: HMAC: a secret of 5 bytes is shorter than 16`,
 	}, "\n"))
 	a.Key = "ip"
 	a.Limit.Quota = 0

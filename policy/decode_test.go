@@ -121,7 +121,7 @@ func TestASetIsWrittenInOneWayAndReadBack(t *testing.T) {
 	}
 }
 
-// A console may marshal a Policy by itself: it gets the same fields.
+// A Policy that is marshaled by itself has the same fields.
 func TestAPolicyByItselfIsWrittenAsInASet(t *testing.T) {
 	for _, p := range []policy.Policy{full(t), valid(t, "a")} {
 		alone, err := json.Marshal(map[string]any{"policies": []policy.Policy{p}})
@@ -164,8 +164,8 @@ func TestMistakesInJSONAreTold(t *testing.T) {
 		{`[]`, "policy: a JSON array is not what belongs here"},
 		{`{}`, `policy: there is no list of "policies"; write [] for none`},
 		{`{"policies":null}`, `policy: there is no list of "policies"; write [] for none`},
-		{`{"policies":[]} x`, "policy: there is something behind the end"},
-		{`{"policies":[]}{"policies":[]}`, "policy: there is something behind the end"},
+		{`{"policies":[]} x`, "policy: there is something after the end"},
+		{`{"policies":[]}{"policies":[]}`, "policy: there is something after the end"},
 		{`{"policies":[`, "policy: the text ends too early"},
 		{`{"policies":[{`, "policy: the text ends too early"},
 		{`{"policies":[{"name"`, "policy: the text ends too early"},
@@ -217,16 +217,16 @@ func TestMistakesInYAMLAreTold(t *testing.T) {
 		{"5: []\n", `policy: [1:1] the field "5" is not known`},
 		{"policies:\n\t- name: a\n", "policy: [2:1] found character '\t' that cannot start any token"},
 		{"policies: " + strings.Repeat("[", 100), "policy: [1:19] the nesting is deeper than 8"},
-		{strings.Repeat("- ", 100), "policy: [1:3] an entry of a list is empty, or a list itself"},
-		{"policies:\n- # none\n- name: a", "policy: [3:1] an entry of a list is empty, or a list itself"},
-		{strings.Repeat("-\n", policy.MaxBytesYAML/2), "policy: [2:1] an entry of a list is empty, or a list itself"},
+		{strings.Repeat("- ", 100), "policy: [1:3] an entry of a list is empty or is itself a list"},
+		{"policies:\n- # none\n- name: a", "policy: [3:1] an entry of a list is empty or is itself a list"},
+		{strings.Repeat("-\n", policy.MaxBytesYAML/2), "policy: [2:1] an entry of a list is empty or is itself a list"},
 		{strings.Repeat("a: b\n", 201), "policy: [201:2] there are more than 200 fields"},
-		{"policies: [{name: }]\n", "policy: [1:19] what stands before has no value"},
-		{"policies: [{name: a, apps}]\n", "policy: [1:26] what stands before has no value"},
-		{"policies: [{name, apps: [shop]}]\n", "policy: [1:17] what stands before has no value"},
+		{"policies: [{name: }]\n", "policy: [1:19] the field before has no value"},
+		{"policies: [{name: a, apps}]\n", "policy: [1:26] the field before has no value"},
+		{"policies: [{name, apps: [shop]}]\n", "policy: [1:17] the field before has no value"},
 		{"policies: [{}]\n", `policy "": limit: limit "": it is empty; write, say, "100/1m"`},
-		{"policies:\nmore:\n", "policy: [2:1] what stands before has no value"},
-		{a + "  match:\n- name: b\n", "policy: [7:1] what stands before has no value"},
+		{"policies:\nmore:\n", "policy: [2:1] the field before has no value"},
+		{a + "  match:\n- name: b\n", "policy: [7:1] the field before has no value"},
 		{"policies:\n" + strings.Repeat(" ", 101) + "- a", "policy: [2:102] the nesting is deeper than 8"},
 		{"\xff\xfe", "policy: the text is not UTF-8"},
 		{strings.Repeat(" ", policy.MaxBytesYAML+1), "policy: 1048577 bytes are more than 1048576"},

@@ -11,9 +11,9 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// Describe says in plain words what the policy does, without a full stop: "100
-// requests a minute for each API key, at most 20 at once; others wait up to
-// 500ms". Of a policy that is not valid it says "not a valid policy".
+// Describe returns a sentence about what the policy does, without a full stop:
+// "100 requests a minute for each API key, at most 20 at once; others wait up to
+// 500ms". For a policy that is not valid it returns "not a valid policy".
 func (p Policy) Describe() string {
 	if p.Validate() != nil {
 		return "not a valid policy"
@@ -29,7 +29,7 @@ func (p Policy) Describe() string {
 	return s
 }
 
-// amount is "100 POST requests a minute to /login on api.example.com".
+// amount returns, say, "100 POST requests a minute to /login on api.example.com".
 func (p *Policy) amount() string {
 	n := strconv.FormatInt(p.Limit.Quota, 10) + " "
 	if len(p.Match.Methods) > 0 {
@@ -55,7 +55,7 @@ func (p *Policy) amount() string {
 	return n
 }
 
-// manner is what the limit does beside its rate.
+// manner describes the limit apart from its rate.
 func manner(l core.Limit) string {
 	switch {
 	case l.Aligned:
@@ -71,7 +71,7 @@ func manner(l core.Limit) string {
 	return fmt.Sprintf(", at most %d at once", l.Burst)
 }
 
-// otherwise is what happens to requests over the limit.
+// otherwise describes what happens to requests over the limit.
 func (p *Policy) otherwise() string {
 	action, _ := parseAction(p.OnLimit) // the policy is valid
 	switch {
@@ -97,7 +97,7 @@ func (p *Policy) withoutStore() string {
 	return ""
 }
 
-// whom is " for each API key".
+// whom returns, say, " for each API key".
 func whom(parts []part) string {
 	if parts[0].kind == "global" {
 		return " for all callers together"
@@ -128,7 +128,7 @@ func (p part) noun() string {
 	return p.kind
 }
 
-// rate is "a minute", or "every 10 seconds".
+// rate returns, say, "a minute" or "every 10 seconds".
 func rate(d time.Duration) string {
 	switch d {
 	case time.Second:
@@ -143,7 +143,7 @@ func rate(d time.Duration) string {
 	return "every " + strings.TrimPrefix(span(d), "1 ")
 }
 
-// span is d in the largest unit that it is a whole number of: "90 seconds".
+// span writes d as a whole number of the largest unit that allows it: "90 seconds".
 func span(d time.Duration) string {
 	for _, unit := range []struct {
 		size time.Duration
@@ -164,7 +164,7 @@ func plural(n int64, noun string) string {
 	return noun + "s"
 }
 
-// list is "a", "a and b", or "a, b and c".
+// list returns "a", "a and b", or "a, b and c".
 func list(words []string, and string) string {
 	last := len(words) - 1
 	if last == 0 {

@@ -1,7 +1,7 @@
-// Package policy has limits as data: a [Policy] is written in JSON or YAML, kept
-// by whatever keeps data, and compiled to rules for the applications that it
-// names. [Follow] keeps the rules of a running limiter as a [Source] has them:
-// a file (package filesource) or Redis (package redissource).
+// Package policy describes limits as data. A [Policy] is written in JSON or YAML,
+// stored anywhere, and compiled to rules for the applications that it names.
+// [Follow] keeps the rules of a running limiter equal to the policies of a
+// [Source]: a file (package filesource) or Redis (package redissource).
 //
 //	policies:
 //	- name: login
@@ -20,47 +20,47 @@
 //
 // # Keys
 //
-// The recipe of a key tells whom a request is counted against:
+// The recipe of a key determines whom a request is counted against:
 //
 //	ip            the caller's address; ip/56 counts IPv6 by networks of 56 bits
-//	user          who is signed in, as the program says (Bindings.User)
+//	user          the user who is signed in, from the program (Bindings.User)
 //	api-key       the credential in the header X-Api-Key, or in Bindings.APIKeyHeader
-//	basic-auth    the user's name of a Basic login
+//	basic-auth    the user name of Basic authentication
 //	header:NAME   the value of a header
 //	cookie:NAME   the value of a cookie
 //	route method path host
 //	global        one count for all
 //
-// Several are joined by "+", as in "ip+route", so that each pair has a count of
-// its own. Values of headers, cookies and credentials are kept as digests only.
-// What package keyfuncs says of them holds here.
+// Several recipes are joined by "+", as in "ip+route", so that each combination
+// has its own count. Values of headers, cookies and credentials are kept as digests only.
+// The documentation of package keyfuncs applies to them.
 //
-// Data never says whom to trust. Which proxies may name addresses, who the user
-// is, and the secret that hides keys are in [Bindings], in the program; headers that
-// carry addresses are refused as recipes.
+// A policy never decides whom to trust. The program sets in [Bindings] which
+// proxies may name addresses, how to find the user, and the secret that hides
+// keys. Headers that carry addresses are refused as recipes.
 //
 // # Matching
 //
 // A policy applies to the requests that meet all conditions of its [Match], and
 // all policies that apply are decided together: there is no first match. A path
-// is a pattern as net/http.ServeMux has them, without a method and a host:
+// is a pattern of net/http.ServeMux without a method and a host:
 //
 //	/users/{id}       one segment, whatever it is
 //	/static/          all below; so does /static/{rest...}
 //	/posts/{$}        this path and nothing below, as does /posts
 //
-// To avoid a policy by writing a path in another way must not be possible, so a
-// pattern matches more than a router would: the case of A to Z, slashes that are
-// doubled and one at the end do not matter, a path with dots is matched as it
-// came and as it is without them, and the pattern that the router has matched
-// counts as well. Where the router is not known and takes "%2F" for a part of a
-// segment, use a pattern that ends with a slash.
+// A client must not escape a policy by spelling a path differently, so a pattern
+// matches more than a router would. The case of A to Z, doubled slashes and a
+// slash at the end do not matter. A path with dots is matched both as it came and
+// cleaned, and the pattern that the router has matched counts as well. If the
+// router is unknown and treats "%2F" as part of a segment, use a pattern that
+// ends with a slash.
 //
-// An [Index] finds the policies that apply without a look at each.
+// An [Index] finds the policies that apply without trying each of them.
 //
 // # Changes
 //
-// A revision is put in force as a whole or refused as a whole, and then the last
-// good one stays. Counts belong to the name of a policy and its algorithm, so no
-// change of anything else resets them.
+// A revision is put in force as a whole or refused as a whole; if it is refused,
+// the last good one stays in force. Counts belong to a policy's name and
+// algorithm, so a change of anything else does not reset them.
 package policy

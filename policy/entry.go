@@ -6,8 +6,8 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// entry is a policy as it is written: the fields of Policy, with texts where a
-// policy has values, so that all mistakes can be told and not the first alone.
+// entry is the written form of a policy. Its fields are texts where those of
+// Policy are values, so that all mistakes can be reported and not only the first.
 type entry struct {
 	Name         string      `json:"name" yaml:"name"`
 	Description  string      `json:"description,omitempty" yaml:"description,omitempty"`
@@ -28,7 +28,7 @@ type entry struct {
 
 type matchEntry Match
 
-// entryOf writes a policy that is valid.
+// entryOf returns the written form of a valid policy.
 func entryOf(p *Policy) entry {
 	e := entry{
 		Name: p.Name, Description: p.Description, Apps: p.Apps, Limit: p.Limit.String(), Key: p.Key,

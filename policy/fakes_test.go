@@ -40,7 +40,7 @@ func limit(t testing.TB, text string) core.Limit {
 	return l
 }
 
-// valid is a policy that nothing is wrong with, for the application "shop".
+// valid returns a valid policy for the application "shop".
 func valid(t testing.TB, name string) policy.Policy {
 	t.Helper()
 	return policy.Policy{Name: name, Apps: []string{"shop"}, Limit: limit(t, "100/1m"), Key: "ip"}
@@ -57,7 +57,7 @@ func wantError(t *testing.T, err error, want string) {
 	}
 }
 
-// nothing is a store that decides nothing.
+// nothing is a store that fails to decide.
 type nothing struct{}
 
 func (nothing) Apply(context.Context, []core.Op, []core.Decision) error { return nil }

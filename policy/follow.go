@@ -18,23 +18,23 @@ const (
 	// reportEvery is the time between two reports of what is in force.
 	reportEvery = 5 * time.Second
 
-	// spread is how long a notification may take to be acted upon, by chance, so
-	// that the instances of a fleet do not load all at once.
+	// spread bounds the random delay between a notification and the load that it
+	// causes, so that the instances of a fleet do not all load at once.
 	spread = 100 * time.Millisecond
 )
 
-// Follower keeps the rules of a limiter as a source has them. It is safe for
-// concurrent use.
+// Follower keeps the rules of a limiter equal to the policies of a source. It is
+// safe for concurrent use.
 type Follower struct {
 	limiter  *limiter.Limiter
 	app      string
 	bindings Bindings
 	source   Source
 	options  Options
-	logger   *slog.Logger // nil: the default one at the time
+	logger   *slog.Logger // nil means slog.Default() at the time
 	id       string
 
-	seen     string    // the version that the source had last
+	seen     string    // the version that the source returned last
 	reportAt time.Time // when the next report is due
 
 	mu    sync.Mutex
@@ -46,14 +46,14 @@ type Follower struct {
 }
 
 // Follow puts the policies of the source that name the application in force on
-// the limiter, and keeps doing so whenever they change, until Close or until ctx
-// ends. It returns once the first are in force, or nothing is as
-// Options.OnMissing says. The limiter's counts outlive every change, as
-// [limiter.Limiter.SetRules] says, and its rules are nobody else's to set from then
-// on.
+// the limiter, and does so again whenever they change, until Close or until ctx
+// ends. It returns once the first policies are in force; if there are none,
+// Options.OnMissing decides. The limiter's counts survive every change, as
+// [limiter.Limiter.SetRules] documents. Nothing but the follower may set the
+// limiter's rules from then on.
 //
-// What cannot be put in force is refused as a whole, and what was in force
-// stays. So it does while the source is away or empty.
+// A revision that cannot be put in force is refused as a whole, and the one
+// before stays in force. It also stays while the source is away or empty.
 func Follow(ctx context.Context, l *limiter.Limiter, app string, bindings Bindings, source Source, o Options) (*Follower, error) {
 	errs := []error{checkApp(app), bindings.Validate(), o.validate()}
 	if l == nil {
@@ -79,22 +79,22 @@ func Follow(ctx context.Context, l *limiter.Limiter, app string, bindings Bindin
 	return f, nil
 }
 
-// Close stops to follow and leaves in force what is. It may be called again and
-// never returns an error.
+// Close stops following and leaves the current rules in force. It may be called
+// again and never returns an error.
 func (f *Follower) Close() error {
 	f.end()
 	f.done.Wait()
 	return nil
 }
 
-// Status tells what is in force and what is wrong.
+// Status returns the version in force and the errors of the last attempts.
 func (f *Follower) Status() Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.state.status(time.Now())
 }
 
-// Instance is the name of this process towards the source.
+// Instance returns the name that this process reports to the source.
 func (f *Follower) Instance() string { return f.id }
 
 // start puts the first policies in force.
@@ -118,7 +118,7 @@ func (f *Follower) start(ctx context.Context) error {
 	return err
 }
 
-// restore puts in force what was kept on disk.
+// restore puts the policies of Options.LastGood in force.
 func (f *Follower) restore() error {
 	s, err := readLastGood(f.options.LastGood, f.app)
 	if err == nil {
@@ -131,7 +131,7 @@ func (f *Follower) restore() error {
 	return nil
 }
 
-// run asks the source again and again.
+// run polls the source until ctx ends.
 func (f *Follower) run(ctx context.Context) {
 	due := time.Now().Add(f.pause())
 	for {
@@ -152,13 +152,13 @@ func (f *Follower) run(ctx context.Context) {
 	}
 }
 
-// pause is the time until the next poll.
+// pause returns the time until the next poll.
 func (f *Follower) pause() time.Duration {
 	p := f.options.poll()
 	return p - rand.N(p/5)
 }
 
-// wake makes the follower look soon.
+// wake makes the follower poll soon.
 func (f *Follower) wake() {
 	select {
 	case f.wakeup <- struct{}{}:
@@ -166,7 +166,7 @@ func (f *Follower) wake() {
 	}
 }
 
-// check asks the source once and acts upon its answer.
+// check polls the source once and acts on its answer.
 func (f *Follower) check(ctx context.Context) {
 	s, err := f.load(ctx)
 	if ctx.Err() != nil {
@@ -197,7 +197,7 @@ func (f *Follower) load(ctx context.Context) (s Snapshot, err error) {
 	return f.source.Load(ctx, f.seen)
 }
 
-// put puts a snapshot in force, if it can be.
+// put puts a snapshot in force, or notes why it is refused.
 func (f *Follower) put(s Snapshot) {
 	if err := f.enforce(s); err != nil {
 		f.refuse(&RevisionError{s.Version, err})
@@ -234,7 +234,7 @@ func (f *Follower) enforce(s Snapshot) error {
 }
 
 func (f *Follower) refuse(bad *RevisionError) {
-	f.log(slog.LevelError, "headgate: policies are refused, and those before stay in force",
+	f.log(slog.LevelError, "headgate: policies are refused, and the previous ones stay in force",
 		slog.String("version", bad.Version), slog.String("error", reason(bad.Err)))
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -242,7 +242,7 @@ func (f *Follower) refuse(bad *RevisionError) {
 	f.reportAt = time.Time{}
 }
 
-// answered notes that the source has told what it has.
+// answered notes that the source has answered.
 func (f *Follower) answered() {
 	f.mu.Lock()
 	was := f.state.SourceErr
@@ -253,19 +253,19 @@ func (f *Follower) answered() {
 	}
 }
 
-// lost notes that it has not.
+// lost notes that the source has not answered.
 func (f *Follower) lost(err error) {
 	f.mu.Lock()
 	was := f.state.SourceErr
 	f.state.SourceErr = err
 	f.mu.Unlock()
 	if was == nil {
-		f.log(slog.LevelWarn, "headgate: the source of policies cannot be used, and those in force stay",
+		f.log(slog.LevelWarn, "headgate: the source of policies cannot be used, and the policies in force stay",
 			slog.String("error", reason(err)))
 	}
 }
 
-// report tells the source what is in force, when that is due.
+// report reports the version in force to the source, if a report is due.
 func (f *Follower) report(ctx context.Context) {
 	r, ok := f.source.(Reporter)
 	if !ok || time.Now().Before(f.reportAt) {

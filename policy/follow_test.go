@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// source is one that the test sets.
+// source is a source whose answer the test sets.
 type source struct {
 	mu      sync.Mutex
 	version string
@@ -104,7 +104,7 @@ func follow(t testing.TB, l *limiter.Limiter, s policy.Source, o policy.Options)
 	return f
 }
 
-// inForce are the rules of the limiter.
+// inForce returns the rules of the limiter.
 func inForce(t testing.TB, l *limiter.Limiter) string {
 	t.Helper()
 	list, err := l.Peek(t.Context(), "192.0.2.1")
@@ -192,7 +192,7 @@ func TestABadRevisionIsRefusedOnceAndTheLastGoodOneStays(t *testing.T) {
 		if st.Version != "1" || st.Refused != "2" || inForce(t, l) != "a 100/100" {
 			t.Errorf("%+v, %s", st, inForce(t, l))
 		}
-		wantError(t, st.RefusedErr, `policy: revision "2": policy "b": key: "user" is of no use here: the program does not say who the user is (Env.User)`)
+		wantError(t, st.RefusedErr, `policy: revision "2": policy "b": key: "user" cannot be used here: the program does not set Bindings.User`)
 		s.publish("1", valid(t, "a"))
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -200,7 +200,7 @@ func TestABadRevisionIsRefusedOnceAndTheLastGoodOneStays(t *testing.T) {
 			t.Errorf("after going back: %+v", st)
 		}
 		want := `level=INFO msg="headgate: policies are in force" version=1 policies=1 app=shop
-level=ERROR msg="headgate: policies are refused, and those before stay in force" version=2 error="policy \"b\": key: \"user\" is of no use here: the program does not say who the user is (Env.User)" app=shop
+level=ERROR msg="headgate: policies are refused, and the previous ones stay in force" version=2 error="policy \"b\": key: \"user\" cannot be used here: the program does not set Bindings.User" app=shop
 level=INFO msg="headgate: policies are in force" version=1 policies=1 app=shop
 `
 		if log.String() != want {
@@ -401,7 +401,7 @@ func TestWhatAnInstanceRunsIsReported(t *testing.T) {
 	})
 }
 
-// A fleet that starts at once does not keep asking at once.
+// Instances that start at the same time do not keep polling at the same time.
 func TestPollsOfAFleetSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sources := make([]*source, 50)
@@ -440,7 +440,7 @@ func TestEveryMistakeOfFollowIsTold(t *testing.T) {
 		policy.Options{Poll: 1, Timeout: -1, OnMissing: 2, Instance: "a b"})
 	wantError(t, err, strings.Join([]string{
 		`policy: the application "" is not 1 to 64 letters, digits, _, ., - and /, a letter or digit first`,
-		"policy: Bindings.Secret:keyfuncs: HMAC: a secret of 0 bytes is shorter than 16",
+		"policy: Bindings.Secret: keyfuncs: HMAC: a secret of 0 bytes is shorter than 16",
 		"policy: Options.Poll: 1ns is not within 10ms to 1h0m0s",
 		"policy: Options.Timeout: -1ns is not within 0 to 1h0m0s",
 		"policy: Options.OnMissing: 2 is not known",
@@ -508,7 +508,7 @@ func TestReloadsOfAThousandPoliciesDoNotStopDecisions(t *testing.T) {
 	load.Wait()
 }
 
-// eventually waits until done says yes, and fails after a while.
+// eventually waits until done returns true, and fails after a while.
 func eventually(t testing.TB, done func() bool) {
 	t.Helper()
 	deadline := time.After(time.Minute)

@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/keyfuncs"
 )
 
-// Index tells which of many policies a request is about, without looking at
-// each of them. It does not change and is safe for concurrent use.
+// Index finds the policies that apply to a request without trying each of them.
+// It does not change and is safe for concurrent use.
 type Index struct {
 	anyHost node
 	hosts   map[string]*node
@@ -20,7 +20,7 @@ type Index struct {
 	methods map[string]methods
 }
 
-// methods is a set of methods; those that no policy names share the first bit.
+// methods is a set of methods; methods that no policy names share the first bit.
 type methods uint64
 
 const (
@@ -28,8 +28,8 @@ const (
 	allMethods methods = 1<<64 - 1
 )
 
-// NewIndex returns an index of the policies, which it knows by their place in
-// the list. It looks at their Match alone. The error joins a [*FieldError] for
+// NewIndex returns an index of the policies, which identifies them by their place
+// in the list. It reads only their Match. The error joins a [*FieldError] for
 // every mistake.
 func NewIndex(policies []Policy) (*Index, error) {
 	x := &Index{hosts: map[string]*node{}, below: map[string]*node{}, methods: map[string]methods{}}
@@ -62,7 +62,7 @@ func (x *Index) add(i int, p *Policy) (errs []error) {
 	return errs
 }
 
-// methodSet gives every method that is new a bit of its own.
+// methodSet returns the set of the named methods. A new method gets the next bit.
 func (x *Index) methodSet(names []string) (methods, error) {
 	if len(names) == 0 {
 		return allMethods, nil
@@ -72,7 +72,7 @@ func (x *Index) methodSet(names []string) (methods, error) {
 		name = canonicalMethod(name)
 		if x.methods[name] == 0 {
 			if len(x.methods) == 63 {
-				return 0, fmt.Errorf("%q is the 64th method that policies name, which are too many", name)
+				return 0, fmt.Errorf("%q is the 64th method that policies name; at most 63 are possible", name)
 			}
 			x.methods[name] = unnamed << (len(x.methods) + 1)
 		}
@@ -81,7 +81,7 @@ func (x *Index) methodSet(names []string) (methods, error) {
 	return set, nil
 }
 
-// tree is where the paths of policies for the host are.
+// tree returns the tree of the paths of policies for the host.
 func (x *Index) tree(host string) *node {
 	if host == "" {
 		return &x.anyHost
@@ -97,7 +97,7 @@ func (x *Index) tree(host string) *node {
 	return trees[name]
 }
 
-// Select appends to into the places of the policies that the request is about,
+// Select appends the places of the policies that apply to the request to into,
 // each once, in ascending order.
 func (x *Index) Select(r core.Request, into []int) []int {
 	from := len(into)
@@ -108,14 +108,14 @@ func (x *Index) Select(r core.Request, into []int) []int {
 	return s.found[:from+len(slices.Compact(found))]
 }
 
-// meets reports whether the request is about any policy of the index.
+// meets reports whether any policy of the index applies to the request.
 func (x *Index) meets(r core.Request) bool {
 	s := search{any: true}
 	x.find(&s, r)
 	return s.hit
 }
 
-// find searches wherever policies for the request may be.
+// find searches every tree that may hold policies for the request.
 func (x *Index) find(s *search, r core.Request) {
 	s.method = unnamed
 	if m := x.methods[canonicalMethod(r.Method())]; m != 0 {
@@ -141,12 +141,12 @@ type search struct {
 	n      int       // of paths
 	found  []int
 
-	any bool // one is enough: hit tells that there is one, and found stays empty
-	hit bool
+	any bool // stop collecting: only hit is wanted, and found stays empty
+	hit bool // some policy was found
 }
 
-// ask collects the spellings of the path: as it came, without its dots, and as
-// the pattern that the router has matched.
+// ask collects the spellings of the path: as it came, cleaned of dots, and the
+// pattern that the router has matched.
 func (s *search) ask(r core.Request) {
 	asked := r.Path()
 	s.add(fold(asked))
@@ -173,8 +173,8 @@ func (s *search) in(tree *node) {
 	}
 }
 
-// walk collects the policies for a path under the node. A node is as deep as
-// what stands before the path, so none is met twice.
+// walk collects the policies for a path under the node. Each node has one parent,
+// so one path meets no node twice.
 func (s *search) walk(n *node, path string) {
 	s.collect(n.subtree)
 	for path != "" && path[0] == '/' {
@@ -213,7 +213,7 @@ type node struct {
 	literals map[string]*node
 	wild     *node
 	here     []entryAt // of patterns that end here
-	subtree  []entryAt // of patterns that cover all below
+	subtree  []entryAt // of patterns that cover everything below
 }
 
 // entryAt is a policy in the list.
@@ -233,7 +233,7 @@ func (n *node) add(p pattern, at entryAt) {
 	}
 }
 
-// child is the node for a segment, which is made if there is none.
+// child returns the node for a segment and creates it if there is none.
 func (n *node) child(segment string) *node {
 	if segment == "" {
 		if n.wild == nil {

@@ -58,8 +58,7 @@ func TestEveryPolicyThatMatchesIsSelected(t *testing.T) {
 	}
 }
 
-// Whatever way a path is written that some router takes for the one meant, the
-// policy is about it.
+// A policy applies to every spelling of its path that some router accepts.
 func TestNoSpellingOfAPathAvoidsAPolicy(t *testing.T) {
 	x := index(t, paths("/api/login")...)
 	for _, path := range []string{"/api/login", "/api/login/", "/API/Login", "//api//login", "/api/./login", "/api/x/../login",
@@ -75,7 +74,7 @@ func TestNoSpellingOfAPathAvoidsAPolicy(t *testing.T) {
 	}
 }
 
-// A path with dots is what it says as well as what it leads to.
+// A path with dots is matched both as it came and cleaned.
 func TestDotsDoNotLeadOutOfASubtree(t *testing.T) {
 	x := index(t, paths("/static/", "/login")...)
 	if got := x.Select(get("/static/../login"), nil); !reflect.DeepEqual(got, []int{0, 1}) {
@@ -83,8 +82,8 @@ func TestDotsDoNotLeadOutOfASubtree(t *testing.T) {
 	}
 }
 
-// A slash that came as %2F is in no segment of the decoded path. The router's
-// own pattern still tells.
+// A slash that came as %2F is in no segment of the decoded path. The pattern that
+// the router matched still selects the policy.
 func TestTheRouteIsMatchedToo(t *testing.T) {
 	x := index(t, paths("/users/{id}", "/users/me", "/static/")...)
 	for route, want := range map[string][]int{
@@ -155,10 +154,10 @@ func TestAnIndexRefusesWhatIsNotValid(t *testing.T) {
 		many = append(many, policy.Policy{Name: "a", Match: policy.Match{Methods: []string{fmt.Sprintf("M%d", i)}}})
 	}
 	_, err = policy.NewIndex(many)
-	wantError(t, err, `policy "a": match.methods: "M63" is the 64th method that policies name, which are too many`)
+	wantError(t, err, `policy "a": match.methods: "M63" is the 64th method that policies name; at most 63 are possible`)
 }
 
-// A pattern matches at least what it does in a ServeMux.
+// A pattern matches at least the paths that it matches in a ServeMux.
 func TestPatternsCoverThoseOfServeMux(t *testing.T) {
 	segment := rapid.SampledFrom([]string{"a", "b", "c"})
 	wild := rapid.SampledFrom([]string{"a", "b", "{x}"})
@@ -231,8 +230,8 @@ func TestAnIndexOfManyIsThatOfEach(t *testing.T) {
 	})
 }
 
-// thousand is an index of so many policies, of which three are about each
-// request that benchmarks make.
+// thousand returns an index of a thousand policies, of which three apply to each
+// request of the benchmarks.
 func thousand(t testing.TB) *policy.Index {
 	matches := []policy.Match{{}}
 	for i := range 999 {

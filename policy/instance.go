@@ -9,7 +9,8 @@ import (
 // maxInstance is the most bytes of an instance's name.
 const maxInstance = 128
 
-// newInstance names this process: the host and eight random letters.
+// newInstance returns a name for this process: the host and eight random letters
+// and digits.
 func newInstance() string {
 	host, err := os.Hostname()
 	if err != nil || host == "" || !isPrintable(host) {

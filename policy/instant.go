@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// checkTime refuses what RFC 3339 cannot write.
+// checkTime refuses times that RFC 3339 cannot express.
 func checkTime(t time.Time) error {
 	if y := t.UTC().Year(); y < 1 || y > 9999 {
 		return fmt.Errorf("the year %d is not within 1 to 9999", y)
@@ -14,7 +14,7 @@ func checkTime(t time.Time) error {
 	return nil
 }
 
-// timeText is t in UTC, or "" for the zero time.
+// timeText returns t in UTC, or "" for the zero time.
 func timeText(t time.Time) string {
 	if t.IsZero() {
 		return ""

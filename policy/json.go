@@ -13,7 +13,7 @@ import (
 // MaxBytes is the most bytes of a set of policies in JSON.
 const MaxBytes = 4 << 20
 
-// maxDepth is deeper than a set nests.
+// maxDepth is more than the depth of any valid set.
 const maxDepth = 8
 
 var errEarly = errors.New("the text ends too early")
@@ -23,11 +23,10 @@ type document struct {
 }
 
 // DecodeJSON reads what [EncodeJSON] writes: an object of "policies", a list of
-// [Policy]. It is strict: fields that are not known or that stand twice, names
-// that stand twice, a list that is missing, bytes after the end, and more than
-// [MaxBytes] or [MaxPolicies] are errors. Every policy of the result is valid;
-// the error joins everything that is wrong, each mistake in a policy a
-// [*FieldError] wherever its field can be told.
+// [Policy]. It is strict: unknown or repeated fields, repeated names, a missing
+// list, bytes after the end, and more than [MaxBytes] or [MaxPolicies] are errors.
+// Every policy of the result is valid. The error joins everything that is wrong,
+// each mistake in a policy as a [*FieldError] wherever its field is known.
 func DecodeJSON(data []byte) (Set, error) {
 	if err := checkJSON(data); err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
@@ -86,9 +85,9 @@ func strictly(data []byte, into any) error {
 	return err
 }
 
-// checkJSON refuses what encoding/json would let pass: a key twice in an object
-// or in another case than its field's, bytes that are not UTF-8, and anything
-// after the end. It refuses deep nesting too.
+// checkJSON refuses input that encoding/json would accept: a key that is repeated
+// in an object or differs in case from its field, bytes that are not UTF-8, and
+// anything after the end. It refuses deep nesting too.
 func checkJSON(data []byte) error {
 	if len(data) > MaxBytes {
 		return fmt.Errorf("%d bytes are more than %d", len(data), MaxBytes)
@@ -102,12 +101,12 @@ func checkJSON(data []byte) error {
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("there is something behind the end")
+		return errors.New("there is something after the end")
 	}
 	return nil
 }
 
-// checkValue checks the value that comes next.
+// checkValue checks the next value.
 func checkValue(d *json.Decoder, depth int) error {
 	token, err := d.Token()
 	if errors.Is(err, io.EOF) {
@@ -145,7 +144,7 @@ func checkObject(d *json.Decoder, depth int) error {
 		if err != nil {
 			return err
 		}
-		key, _ := token.(string) // the decoder lets nothing else be a key
+		key, _ := token.(string) // the decoder accepts no other type as a key
 		if err := checkKey(key, seen); err != nil {
 			return err
 		}
@@ -169,8 +168,8 @@ func checkKey(key string, seen map[string]bool) error {
 	return nil
 }
 
-// EncodeJSON writes a set that is valid as indented JSON, ordered by name, so
-// that sets which mean the same are the same text. [DecodeJSON] reads it.
+// EncodeJSON writes a valid set as indented JSON, ordered by name, so that equal
+// sets have equal texts. [DecodeJSON] reads it.
 func EncodeJSON(s Set) ([]byte, error) {
 	entries, err := s.entries()
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 	"path/filepath"
 )
 
-// kept is what Options.LastGood holds.
+// kept is the content of the file Options.LastGood.
 type kept struct {
 	App     string          `json:"app"`
 	Version string          `json:"version"`
 	Set     json.RawMessage `json:"set"`
 }
 
-// readLastGood reads what writeLastGood has written for the application.
+// readLastGood reads the file that writeLastGood has written for the application.
 func readLastGood(path, app string) (Snapshot, error) {
 	data, err := readBounded(path, 2*MaxBytes)
 	if err != nil {
@@ -37,7 +37,7 @@ func readLastGood(path, app string) (Snapshot, error) {
 	return Snapshot{k.Version, set}, err
 }
 
-// readBounded reads a regular file of at most so many bytes.
+// readBounded reads a regular file of at most bound bytes.
 func readBounded(path string, bound int64) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -71,8 +71,8 @@ func writeLastGood(path, app string, s Snapshot) error {
 	return replaceFile(path, data)
 }
 
-// replaceFile writes a new file beside the old one, brings it to the disk, and
-// puts it in the old one's place, so that there is always one that is whole.
+// replaceFile writes a new file beside the old one, syncs it to the disk and
+// renames it over the old one, so that the path always names a complete file.
 func replaceFile(path string, data []byte) error {
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp") // with the mode 0600
 	if err != nil {
@@ -92,7 +92,7 @@ func replaceFile(path string, data []byte) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// syncDir brings the new name to the disk, on systems that can.
+// syncDir syncs the new name to the disk, on systems that support it.
 func syncDir(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {

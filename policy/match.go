@@ -29,7 +29,8 @@ func checkMethods(methods []string) error {
 	return errors.Join(errs...)
 }
 
-// canonicalMethod is the method that a request or a policy is looked up by.
+// canonicalMethod returns the method under which a request or a policy is looked
+// up: a policy for GET covers HEAD.
 func canonicalMethod(m string) string {
 	if m == "HEAD" {
 		return "GET"
@@ -37,7 +38,7 @@ func canonicalMethod(m string) string {
 	return m
 }
 
-// maxHost is the longest name that the DNS has.
+// maxHost is the most bytes of a name in the DNS.
 const maxHost = 253
 
 func checkHost(host string) error {

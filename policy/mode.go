@@ -11,8 +11,8 @@ type Mode uint8
 // The modes. The zero value is Enforce.
 const (
 	Enforce Mode = iota
-	Shadow       // counted and reported, and nobody is refused
-	Off          // not looked at
+	Shadow       // requests are counted and reported, and none is refused
+	Off          // ignored
 )
 
 var modeNames = [...]string{Enforce: "enforce", Shadow: "shadow", Off: "off"}
@@ -25,7 +25,7 @@ func (m Mode) String() string {
 	return fmt.Sprintf("mode(%d)", uint8(m))
 }
 
-// MarshalText returns String; a mode that is not known is an error.
+// MarshalText returns String; an unknown mode is an error.
 func (m Mode) MarshalText() ([]byte, error) {
 	if int(m) >= len(modeNames) {
 		return nil, fmt.Errorf("%s is not known", m)

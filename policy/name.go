@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of what a policy may hold.
+// Bounds of the fields of a policy.
 const (
 	// MaxName is the most bytes of the name of a policy or of an application.
 	MaxName = 64
@@ -22,7 +22,7 @@ const (
 	MaxPriority = 1_000_000
 )
 
-// maxPerson is the most bytes of the name of who changed a policy.
+// maxPerson is the most bytes of Policy.CreatedBy and Policy.UpdatedBy.
 const maxPerson = 200
 
 func checkName(s string) error {
@@ -40,8 +40,9 @@ func inName(c byte) bool {
 	return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '_' || c == '.' || c == '-'
 }
 
-// CheckApp tells what is wrong with the name of an application: it is 1 to
-// MaxName letters, digits, "_", ".", "-" and "/", a letter or digit first.
+// CheckApp returns an error if s is not a name of an application. A name is 1 to
+// MaxName letters, digits, "_", ".", "-" and "/", and begins with a letter or
+// digit.
 func CheckApp(s string) error {
 	valid := s != "" && len(s) <= MaxName && isAlphanumeric(s[0])
 	for i := range len(s) {
@@ -66,7 +67,7 @@ func isAlphanumeric(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
-// checkText refuses what people cannot read, and more than most bytes.
+// checkText refuses control characters, invalid UTF-8 and more than bound bytes.
 func checkText(s string, bound int) error {
 	if len(s) > bound {
 		return fmt.Errorf("%d bytes are more than %d", len(s), bound)

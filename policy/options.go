@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// What the zero values of Options mean.
+// Defaults of the zero Options.
 const (
 	DefaultPoll    = 500 * time.Millisecond
 	DefaultTimeout = time.Second
@@ -20,45 +20,46 @@ const (
 	maxPoll = time.Hour
 )
 
-// OnMissing says what [Follow] does when there are no policies to start with.
+// OnMissing determines what [Follow] does if it has no policies to start with.
 type OnMissing uint8
 
 const (
 	// OnMissingFail makes Follow return the error.
 	OnMissingFail OnMissing = iota
 
-	// OnMissingWait leaves the rules in force that the limiter has by itself,
-	// which may be none, until the policies come.
+	// OnMissingWait makes Follow succeed. Until policies arrive, the limiter
+	// keeps the rules that it was created with, which may be none.
 	OnMissingWait
 )
 
-// Options are what a follower can be told. The zero value is ready for use.
+// Options configure a follower. The zero value is ready for use.
 type Options struct {
-	// Poll is the longest time between two looks at the source, 10 ms to an
-	// hour; 0 means DefaultPoll. Each is up to a fifth sooner, by chance, so that
-	// the instances of a fleet do not ask all at once.
+	// Poll is the longest time between two polls of the source, 10 ms to an
+	// hour; 0 means DefaultPoll. Each pause is shortened by a random part of up
+	// to a fifth, so that the instances of a fleet do not all poll at once.
 	Poll time.Duration
 
 	// Timeout bounds each call of the source, up to an hour; 0 means
 	// DefaultTimeout.
 	Timeout time.Duration
 
-	// LastGood, unless "", is the path of a file in which the policies in force
-	// are kept for a start at which the source is away. It is replaced as a
-	// whole, with the mode 0600. Every process needs one of its own.
+	// LastGood, unless "", is the path of a file to which the follower writes the
+	// policies in force, and from which it starts if the source is away. The
+	// file is replaced as a whole, with the mode 0600. Every process needs its
+	// own file.
 	LastGood string
 
-	// OnMissing says what happens at the start if neither the source nor
-	// LastGood has policies that can be put in force.
+	// OnMissing determines what Follow does if neither the source nor LastGood
+	// has policies that can be put in force.
 	OnMissing OnMissing
 
 	// Instance names this process to the source; "" means the host's name and
 	// some random digits. It has at most 128 printable bytes.
 	Instance string
 
-	// Logger is told of every new version in force, and once of each that is
-	// refused and of each time the source goes away or comes back. nil means
-	// slog.Default() at the time.
+	// Logger receives a record for every new version in force, for every version
+	// that is refused, and each time the source goes away or comes back. nil
+	// means slog.Default() at the time.
 	Logger *slog.Logger
 }
 

@@ -16,10 +16,10 @@ const (
 // pattern is a parsed Match.Path.
 type pattern struct {
 	segments []string // in lower case; "" stands for any one segment
-	subtree  bool     // whatever is below matches too
+	subtree  bool     // everything below matches too
 }
 
-// parsePattern reads Match.Path; "" is the pattern of all paths.
+// parsePattern reads Match.Path; "" matches all paths.
 func parsePattern(s string) (pattern, error) {
 	switch {
 	case s == "":
@@ -60,7 +60,7 @@ func parsePattern(s string) (pattern, error) {
 	return p, nil
 }
 
-// parseSegment reads what stands between two slashes.
+// parseSegment reads the text between two slashes.
 func parseSegment(text string, names map[string]bool) (string, error) {
 	if strings.HasPrefix(text, "{") {
 		return "", wildcard(text, names)
@@ -96,7 +96,7 @@ func wildcard(text string, names map[string]bool) error {
 	return nil
 }
 
-// fold is s with A to Z in lower case. It allocates only if there are any.
+// fold returns s with A to Z in lower case. It allocates only if s has any.
 func fold(s string) string {
 	for i := range len(s) {
 		if 'A' <= s[i] && s[i] <= 'Z' {

@@ -6,45 +6,46 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// Policy is one limit and all that is said of it. Its zero value is not valid;
-// see [Policy.Validate].
+// Policy is one limit, and the applications and requests that it is for. Its zero
+// value is not valid; see [Policy.Validate].
 type Policy struct {
 	// Name identifies the policy, and its counts, as a rule's name does: a
 	// letter a to z, then a to z, 0 to 9, "_", "." and "-", at most 64 bytes.
 	Name string `json:"name" yaml:"name"`
 
-	// Description is for people: at most MaxText bytes, several lines if need be.
+	// Description is for people: at most MaxText bytes, in one line or more.
 	Description string `json:"description,omitempty" yaml:"description,omitempty"`
 
-	// Apps names the applications that the policy is for, each exactly. It must
-	// name one at least, and none twice.
+	// Apps names the applications that the policy is for, without wildcards. It
+	// must name at least one, and none twice.
 	Apps []string `json:"apps" yaml:"apps"`
 
 	Limit core.Limit `json:"limit" yaml:"limit"`
 
-	// Key is the recipe that tells whom a request is counted against, such as
-	// "ip" or "user+route". See the documentation of the package.
+	// Key is the recipe that determines whom a request is counted against, such
+	// as "ip" or "user+route". See the documentation of the package.
 	Key string `json:"key" yaml:"key"`
 
-	// Match says which requests the policy is about. The zero value is all.
+	// Match selects the requests that the policy applies to. The zero value
+	// selects all.
 	Match Match `json:"match,omitzero" yaml:"match,omitempty"`
 
-	// OnLimit says what happens to a request over the limit: "reject", which ""
-	// means too, "degrade", or "wait" and how long at most, as in "wait 500ms".
+	// OnLimit is the action for a request over the limit: "reject", "degrade", or
+	// "wait" and the longest wait, as in "wait 500ms"; "" means "reject".
 	OnLimit string `json:"on_limit,omitempty" yaml:"on_limit,omitempty"`
 
-	// OnStoreError says what happens to a request when nobody can decide:
-	// "open", "closed", "local", or "" for what the limiter does otherwise.
+	// OnStoreError is the failure mode for a request that the store cannot decide:
+	// "open", "closed" or "local"; "" means the limiter's own.
 	OnStoreError string `json:"on_store_error,omitempty" yaml:"on_store_error,omitempty"`
 
 	Mode Mode `json:"mode,omitzero" yaml:"mode,omitempty"`
 
 	// Priority orders the rules of an application: the highest comes first, and
-	// among equals the name decides. All that match apply.
+	// equals are ordered by name. All policies that match apply.
 	Priority int `json:"priority,omitempty" yaml:"priority,omitempty"`
 
-	// Version counts the changes of this policy, for whoever keeps it. Nothing
-	// is decided by it.
+	// Version counts the changes of this policy, for the program that stores it.
+	// It has no influence on decisions.
 	Version int64 `json:"version,omitempty" yaml:"version,omitempty"`
 
 	CreatedBy string    `json:"created_by,omitempty" yaml:"created_by,omitempty"`
@@ -53,8 +54,8 @@ type Policy struct {
 	UpdatedAt time.Time `json:"updated_at,omitzero" yaml:"updated_at,omitempty"`
 }
 
-// Match says which requests a policy is about: those that meet all of its
-// conditions. An empty condition is met by all requests.
+// Match selects the requests that meet all of its conditions. All requests meet
+// an empty condition.
 type Match struct {
 	// Methods lists methods in upper case. "GET" covers HEAD.
 	Methods []string `json:"methods,omitempty" yaml:"methods,omitempty"`

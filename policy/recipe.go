@@ -17,7 +17,7 @@ const maxParts = 6
 
 // part is one of the recipes that "+" joins.
 type part struct {
-	kind string // what stands before ":" or "/"
+	kind string // the text before ":" or "/"
 	name string // of a header, in canonical form, or of a cookie
 	bits int    // of ip/56
 }
@@ -75,8 +75,8 @@ func parsePart(text string) (part, error) {
 	return part{}, fmt.Errorf("the recipe %q is not known", textform.Clip(text))
 }
 
-// checkHeader refuses what is no name of a header, and headers that data must
-// not choose to believe.
+// checkHeader refuses invalid names of headers, and headers that a policy must not
+// choose to trust.
 func checkHeader(name string) error {
 	if !isToken(name) {
 		return fmt.Errorf("%q is not the name of a header", textform.Clip(name))
@@ -87,14 +87,14 @@ func checkHeader(name string) error {
 		"Fastly-Client-Ip", "X-Envoy-External-Address":
 		return fmt.Errorf(`the header %s names addresses, which only the program may trust; write "ip"`, name)
 	case "Host":
-		return errors.New(`the header Host has a recipe of its own; write "host"`)
+		return errors.New(`the header Host has its own recipe; write "host"`)
 	case "Cookie":
 		return errors.New(`the header Cookie holds all cookies; write, say, "cookie:sid"`)
 	}
 	return nil
 }
 
-// isToken reports whether s is a token as RFC 9110 has it, of at most 64 bytes.
+// isToken reports whether s is a token of RFC 9110 of at most 64 bytes.
 func isToken(s string) bool {
 	for i := range len(s) {
 		if !isAlphanumeric(s[i]) && strings.IndexByte("!#$%&'*-.^_`|~", s[i]) < 0 {
@@ -104,7 +104,7 @@ func isToken(s string) bool {
 	return s != "" && len(s) <= 64
 }
 
-// keyFunc compiles the parts for the environment.
+// keyFunc compiles the parts of a recipe.
 func (e *Bindings) keyFunc(parts []part) (core.KeyFunc, error) {
 	var errs []error
 	keys := make([]core.KeyFunc, len(parts))
@@ -134,7 +134,7 @@ func (e *Bindings) partFunc(p part) (core.KeyFunc, error) {
 		return e.addressFunc(p.bits)
 	case "user":
 		if e.User == nil {
-			return nil, errors.New(`"user" is of no use here: the program does not say who the user is (Env.User)`)
+			return nil, errors.New(`"user" cannot be used here: the program does not set Bindings.User`)
 		}
 		return e.User, nil
 	case "header":
@@ -154,9 +154,9 @@ func (e *Bindings) partFunc(p part) (core.KeyFunc, error) {
 	case "host":
 		return keyfuncs.Host, nil
 	}
-	return everybody, nil
+	return sharedKey, nil
 }
 
-// everybody is one key for all requests, and not the empty one, which stands
-// for callers that cannot be told.
-func everybody(core.Request) (string, bool) { return "all", true }
+// sharedKey returns the same key for all requests. The key is not empty, as the
+// empty key stands for callers without an identity.
+func sharedKey(core.Request) (string, bool) { return "all", true }

@@ -10,11 +10,11 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// ErrNotConfigured is what every error about a policy wraps that does not
-// exist, or that is not for the application which asks.
+// ErrNotConfigured is wrapped by errors about policies that do not exist or do not
+// name the application.
 var ErrNotConfigured = errors.New("not configured")
 
-// ErrOff is what every error about a policy wraps that is switched off.
+// ErrOff is wrapped by errors about policies that are switched off.
 var ErrOff = errors.New("switched off")
 
 var errSameName = errors.New("another policy has the same name")
@@ -22,11 +22,11 @@ var errSameName = errors.New("another policy has the same name")
 // MaxPolicies is the most policies of a set.
 const MaxPolicies = 10_000
 
-// Set is a list of policies with different names. The order means nothing.
+// Set is a list of policies with different names, in any order.
 type Set []Policy
 
-// Validate reports everything that is wrong with the policies, each mistake a
-// [*FieldError], joined, or nil.
+// Validate returns everything that is wrong with the policies, joined, each
+// mistake as a [*FieldError], or nil.
 func (s Set) Validate() error {
 	if len(s) > MaxPolicies {
 		return fmt.Errorf("policy: %d policies are more than %d", len(s), MaxPolicies)
@@ -81,7 +81,7 @@ func (s Set) Rule(app, name string, bindings Bindings) (limiter.Rule, error) {
 	return rules[0], nil
 }
 
-// entries are the policies as they are written, ordered by name.
+// entries returns the written form of the policies, ordered by name.
 func (s Set) entries() ([]entry, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err

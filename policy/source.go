@@ -8,47 +8,49 @@ import (
 	"time"
 )
 
-// Snapshot is all policies of a source at one time.
+// Snapshot is the set of policies of a source at one time.
 type Snapshot struct {
 	// Version is any text that changes whenever the policies do. Versions are
-	// only compared for difference, so to go back to what was before is a change
+	// only compared for equality, so a return to an earlier version is a change
 	// like any other.
 	Version string
 
 	Policies Set
 }
 
-// Source is where policies come from. Its methods are safe for concurrent use.
+// Source provides policies. Its methods are safe for concurrent use.
 type Source interface {
-	// Load returns the snapshot that is there now. The error is ErrUnchanged if
-	// its version is known, wraps ErrMissing if nothing is there, and is a
-	// *RevisionError if what is there is not a set of policies. It returns soon
+	// Load returns the current snapshot. The error is ErrUnchanged if its version
+	// equals known, wraps ErrMissing if there is none, and is a *RevisionError if
+	// the source holds anything but a valid set of policies. Load returns soon
 	// after ctx ends.
 	Load(ctx context.Context, known string) (Snapshot, error)
 }
 
-// Notifier is a [Source] that can tell of a change before it is asked.
+// Notifier is a [Source] that can announce a change before the next poll.
 type Notifier interface {
-	// Notify calls wake soon after every change that it learns of, until ctx
-	// ends, and returns then. It may miss some: the source is polled too.
+	// Notify calls wake soon after every change that it learns of, and returns
+	// when ctx ends. It may miss changes, as the follower also polls the source.
 	Notify(ctx context.Context, wake func())
 }
 
-// Reporter is a [Source] that takes note of who follows it.
+// Reporter is a [Source] that keeps a list of its followers.
 type Reporter interface {
-	// Report says, every few seconds, what an instance has in force.
+	// Report stores which version an instance has in force. A follower calls it
+	// every few seconds.
 	Report(ctx context.Context, i Instance) error
 }
 
 var (
-	// ErrUnchanged is what Source.Load returns for the version that is known.
+	// ErrUnchanged is returned by Source.Load if the version equals known.
 	ErrUnchanged = errors.New("policy: nothing has changed")
 
-	// ErrMissing is what Source.Load wraps when nothing is there.
+	// ErrMissing is wrapped by errors of Source.Load if the source holds no
+	// policies.
 	ErrMissing = errors.New("policy: there are no policies")
 )
 
-// RevisionError is a snapshot that cannot be put in force.
+// RevisionError reports a snapshot that cannot be put in force.
 type RevisionError struct {
 	Version string
 	Err     error
@@ -64,10 +66,10 @@ func (e *RevisionError) Unwrap() error { return e.Err }
 
 // Instance is one running program that follows a source.
 type Instance struct {
-	ID      string        `json:"id"`                // nobody else's
-	App     string        `json:"app"`               // whose policies it runs
+	ID      string        `json:"id"`                // unique within the application
+	App     string        `json:"app"`               // the application whose policies it runs
 	Version string        `json:"version"`           // in force, or "" if none is
 	Refused string        `json:"refused,omitempty"` // the version that it does not accept
-	Error   string        `json:"error,omitempty"`   // why, at most MaxText bytes
-	Age     time.Duration `json:"-"`                 // since it reported, for who reads
+	Error   string        `json:"error,omitempty"`   // why it does not, at most MaxText bytes
+	Age     time.Duration `json:"-"`                 // since the report, as read back
 }

@@ -5,28 +5,28 @@ import (
 	"time"
 )
 
-// Status is what a [Follower] has done so far.
+// Status is the state of a [Follower].
 type Status struct {
-	// Version is in force, "" if none is, with so many Policies of the
-	// application, since the time Since.
+	// Version is in force since Since, with Policies policies of the application;
+	// "" if no version is in force.
 	Version  string
 	Policies int
 	Since    time.Time
 
-	// Refused is the version that the source has and that cannot be put in
-	// force, and RefusedErr why; "" and nil if there is none.
+	// Refused is the version of the source that cannot be put in force, and
+	// RefusedErr is the reason; "" and nil if there is none.
 	Refused    string
 	RefusedErr error
 
-	// SourceErr is why the source could not be asked the last time, or nil.
+	// SourceErr is the error of the last poll of the source, or nil.
 	SourceErr error
 
-	// Age is how long ago the source was last known to have the version that is
-	// in force or refused; below 0 if it never was.
+	// Age is the time since the source last confirmed the version that is in
+	// force or refused; below 0 if it never did.
 	Age time.Duration
 
-	// ReportErr and LastGoodErr are why the last report to the source and the
-	// last write of Options.LastGood failed, or nil.
+	// ReportErr and LastGoodErr are the errors of the last report to the source
+	// and of the last write of Options.LastGood, or nil.
 	ReportErr   error
 	LastGoodErr error
 }
@@ -46,7 +46,7 @@ func (s *state) status(now time.Time) Status {
 	return out
 }
 
-// reason is an error in one line of at most MaxText bytes.
+// reason returns the text of an error in one line of at most MaxText bytes.
 func reason(err error) string {
 	if err == nil {
 		return ""

@@ -6,8 +6,8 @@ import (
 	"github.com/headgate/headgate/internal/textform"
 )
 
-// Validate reports everything that is wrong with the policy, each mistake a
-// [*FieldError], joined, or nil.
+// Validate returns everything that is wrong with the policy, joined, each mistake
+// as a [*FieldError], or nil.
 func (p *Policy) Validate() error {
 	var errs []error
 	for _, fault := range p.faults() {
@@ -43,7 +43,7 @@ func (p *Policy) faults() []*FieldError {
 	return faults
 }
 
-// checkHistory looks at the fields that decide nothing by themselves.
+// checkHistory checks the fields without influence on decisions.
 func (p *Policy) checkHistory(note func(field string, err error)) {
 	if p.Priority < -MaxPriority || p.Priority > MaxPriority {
 		note("priority", fmt.Errorf("%d is not within -%d to %d", p.Priority, MaxPriority, MaxPriority))

@@ -42,7 +42,7 @@ func TestEveryMistakeIsNamedByPolicyAndField(t *testing.T) {
 		{"key", func(p *policy.Policy) { p.Key = "header:X Y" }, `"X Y" is not the name of a header`},
 		{"key", func(p *policy.Policy) { p.Key = "header:x-forwarded-for" }, `the header x-forwarded-for names addresses, which only the program may trust; write "ip"`},
 		{"key", func(p *policy.Policy) { p.Key = "header:X-Real-IP" }, `the header X-Real-IP names addresses, which only the program may trust; write "ip"`},
-		{"key", func(p *policy.Policy) { p.Key = "header:Host" }, `the header Host has a recipe of its own; write "host"`},
+		{"key", func(p *policy.Policy) { p.Key = "header:Host" }, `the header Host has its own recipe; write "host"`},
 		{"key", func(p *policy.Policy) { p.Key = "header:cookie" }, `the header Cookie holds all cookies; write, say, "cookie:sid"`},
 		{"key", func(p *policy.Policy) { p.Key = "cookie:a=b" }, `"a=b" is not the name of a cookie`},
 		{"match.methods", func(p *policy.Policy) { p.Match.Methods = []string{"get"} }, `"get" is not a method in upper case`},
@@ -63,7 +63,7 @@ func TestEveryMistakeIsNamedByPolicyAndField(t *testing.T) {
 		{"match.path", func(p *policy.Policy) { p.Match.Path = "/100%" }, `the segment "100%" has a percent sign that escapes nothing`},
 		{"match.path", func(p *policy.Policy) { p.Match.Path = strings.Repeat("/a", 33) }, "33 segments are more than 32"},
 		{"match.path", func(p *policy.Policy) { p.Match.Path = "/" + strings.Repeat("a", 1000) }, "1001 bytes are more than 1000"},
-		{"on_limit", func(p *policy.Policy) { p.OnLimit = "shadow" }, `"shadow" is not "reject", "degrade" or "wait" and how long, as in "wait 500ms"`},
+		{"on_limit", func(p *policy.Policy) { p.OnLimit = "shadow" }, `"shadow" is not "reject", "degrade" or "wait" and a duration, as in "wait 500ms"`},
 		{"on_limit", func(p *policy.Policy) { p.OnLimit = "wait 1 s" }, `"1 s" is not a duration such as 500ms or 2s`},
 		{"on_limit", func(p *policy.Policy) { p.OnLimit = "wait 0s" }, `the longest wait 0s is not above 0 and at most 1h0m0s`},
 		{"on_limit", func(p *policy.Policy) { p.OnLimit = "wait 2h" }, `the longest wait 2h is not above 0 and at most 1h0m0s`},
@@ -98,7 +98,7 @@ func TestAllMistakesAreToldAtOnce(t *testing.T) {
 		`period 0s is below 1ms`,
 		`policy "A": key: the recipe "nobody" is not known`,
 		`"" is not the name of a header`,
-		`policy "A": on_limit: "pass" is not "reject", "degrade" or "wait" and how long, as in "wait 500ms"`,
+		`policy "A": on_limit: "pass" is not "reject", "degrade" or "wait" and a duration, as in "wait 500ms"`,
 	}, "\n"))
 }
 
@@ -107,7 +107,7 @@ func TestTwoPoliciesOfOneNameAreAMistake(t *testing.T) {
 	wantError(t, set.Validate(), `policy "a": name: another policy has the same name`)
 }
 
-// What Validate lets pass is a rule that a limiter takes.
+// A limiter accepts the rule of every policy that Validate accepts.
 func TestNamesAreValidExactlyIfRulesMayHaveThem(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.OneOf(rapid.StringMatching(`[a-zA-Z0-9_.-]{0,66}`), rapid.String()).Draw(t, "name")

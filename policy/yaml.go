@@ -14,13 +14,13 @@ import (
 	"github.com/headgate/headgate/internal/textform"
 )
 
-// MaxBytesYAML is the most bytes of a set of policies in YAML, whose parser
-// takes some hundred times its memory.
+// MaxBytesYAML is the most bytes of a set of policies in YAML. It is less than
+// MaxBytes, as the parser needs about a hundred times the memory of the text.
 const MaxBytesYAML = 1 << 20
 
-// DecodeYAML reads what [EncodeYAML] writes, and YAML that people write: one
+// DecodeYAML reads the output of [EncodeYAML], and YAML that people write: one
 // document, without anchors, aliases, tags and directives. It is as strict as
-// [DecodeJSON], and its errors are alike.
+// [DecodeJSON], and its errors have the same form.
 func DecodeYAML(data []byte) (set Set, err error) {
 	if len(data) > MaxBytesYAML {
 		return nil, fmt.Errorf("policy: %d bytes are more than %d", len(data), MaxBytesYAML)
@@ -35,12 +35,12 @@ func DecodeYAML(data []byte) (set Set, err error) {
 	return DecodeJSON(value)
 }
 
-// readYAML turns YAML into JSON. A panic of the parser is an error: a text must
-// never end the program that reads it.
+// readYAML turns YAML into JSON. It turns a panic of the parser into an error, as
+// no text may end the program that reads it.
 func readYAML(text string) (value []byte, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = errors.New("the text is not YAML that can be read")
+			err = errors.New("the text cannot be read as YAML")
 		}
 	}()
 	tokens := lexer.Tokenize(text)
@@ -57,7 +57,7 @@ func readYAML(text string) (value []byte, err error) {
 	return appendNode(nil, file.Docs[0].Body)
 }
 
-// at puts the place in front, as the parser's own errors have it.
+// at puts the position before the error, in the form of the parser's own errors.
 func at(t *token.Token, err error) error {
 	return fmt.Errorf("[%d:%d] %w", t.Position.Line, t.Position.Column, err)
 }
@@ -82,7 +82,7 @@ func appendNode(b []byte, n ast.Node) ([]byte, error) {
 	case *ast.NullNode:
 		return append(b, "null"...), nil
 	case *ast.FloatNode:
-		return append(b, "0.5"...), nil // no field is a fraction, whichever
+		return append(b, "0.5"...), nil // no field takes a fraction, so any one is refused
 	}
 	return nil, at(n.GetToken(), fmt.Errorf("%q is not understood here", textform.Clip(n.GetToken().Value)))
 }

@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// maxIndent is more than anybody indents what nests as little as a set.
+	// maxIndent is more than the deepest field of a set needs.
 	maxIndent = 100
 
-	// maxFields is more than a policy has fields or a list in one line has
-	// entries.
+	// maxFields is more than the fields of a policy, or the entries of a list in
+	// one line.
 	maxFields = 200
 )
 
-// checkTokens refuses what a set of policies has no use for, and what could
-// exhaust the parser: deep nesting, and many fields of one object or many that
-// are empty, of which each takes it the time of all before.
+// checkTokens refuses syntax that a set of policies does not need, and input that
+// could exhaust the parser: deep nesting, and many fields or empty fields in one
+// object, on which the parser spends quadratic time.
 func checkTokens(tokens token.Tokens) error {
 	s := scan{first: true}
 	for _, t := range tokens {
@@ -42,12 +42,12 @@ func checkTokens(tokens token.Tokens) error {
 	return nil
 }
 
-// scan is where a check of tokens has come to.
+// scan is the state of a check of tokens.
 type scan struct {
 	first  bool
 	before token.Type
-	last   *token.Token // whatever it was
-	key    *token.Token // what the last colon stands behind
+	last   *token.Token // of any type
+	key    *token.Token // the token before the last colon
 	depth  int          // of brackets
 	fields int          // since an object or entry began
 	object [maxDepth + 2]bool
@@ -55,8 +55,8 @@ type scan struct {
 }
 
 var (
-	errNoValue    = errors.New("what stands before has no value")
-	errEmptyEntry = errors.New("an entry of a list is empty, or a list itself")
+	errNoValue    = errors.New("the field before has no value")
+	errEmptyEntry = errors.New("an entry of a list is empty or is itself a list")
 )
 
 func (s *scan) take(t *token.Token) error {
@@ -92,7 +92,7 @@ func (s *scan) take(t *token.Token) error {
 	return nil
 }
 
-// endsEmpty tells that t ends a field that has no value.
+// endsEmpty reports whether t ends a field that has no value.
 func (s *scan) endsEmpty(t *token.Token) bool {
 	switch t.Type {
 	case token.InvalidType:

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// EncodeYAML writes a set that is valid as YAML, ordered by name, so that sets
-// which mean the same are the same text. [DecodeYAML] reads it.
+// EncodeYAML writes a valid set as YAML, ordered by name, so that equal sets have
+// equal texts. [DecodeYAML] reads it.
 func EncodeYAML(s Set) ([]byte, error) {
 	entries, err := s.entries()
 	if err != nil {
@@ -26,8 +26,8 @@ func EncodeYAML(s Set) ([]byte, error) {
 	return w.text, nil
 }
 
-// writer writes YAML in block style, with texts in quotes wherever a reader
-// could take them for something else.
+// writer writes YAML in block style, and quotes texts that a reader could take for
+// another type.
 type writer struct{ text []byte }
 
 func (w *writer) entry(e *entry) {
@@ -77,8 +77,8 @@ func (w *writer) list(name string, values []string) {
 	}
 }
 
-// scalar is the text by itself if it can be nothing else in any version of
-// YAML, and in the quotes of JSON if it can.
+// scalar returns the text unquoted if every version of YAML reads it as a text,
+// and quoted as in JSON otherwise.
 func scalar(s string) string {
 	if isPlain(s) {
 		return s
@@ -87,8 +87,8 @@ func scalar(s string) string {
 	return string(quoted)
 }
 
-// isPlain reports whether s is letters and harmless signs, and not one of the
-// words and numbers that YAML knows.
+// isPlain reports whether s consists of letters and harmless signs and is not a
+// word or number with a meaning in YAML.
 func isPlain(s string) bool {
 	for i := range len(s) {
 		if !isHarmless(s, i) {
@@ -109,8 +109,8 @@ func isPlain(s string) bool {
 	return true
 }
 
-// isHarmless reports whether the byte at i cannot end the text or give it another
-// meaning, where it stands.
+// isHarmless reports whether the byte at i cannot end the text or change its
+// meaning at that position.
 func isHarmless(s string, i int) bool {
 	switch c := s[i]; c {
 	case '_', '/':

@@ -1,4 +1,4 @@
-// Package filesource has policies in a file.
+// Package filesource reads policies from a file.
 package filesource
 
 import (
@@ -19,31 +19,31 @@ import (
 )
 
 const (
-	// still is how long a file must have been left alone before it is read
-	// again, so that one that is being written is not taken for a whole one.
+	// still is how long a file must be unchanged before it is read again, so that
+	// a file that is being written is not mistaken for a complete one.
 	still = 100 * time.Millisecond
 
-	// reread is how long the marks of a file are relied on.
+	// reread is how long an unchanged time, size and identity are trusted.
 	reread = 10 * time.Second
 )
 
 // Source is a file of policies, in JSON or YAML. It is a [policy.Source] and
 // safe for concurrent use.
 //
-// The file is only read when its time, size or identity has changed, and every
-// ten seconds in any case. The version is a digest of its bytes, so writing the
-// same again is no change. Replace the file by renaming another to it. One that
-// is written in place is read when it has been left alone for a tenth of a
-// second, except at the first time.
+// The file is read when its time, size or identity has changed, and every ten
+// seconds in any case. The version is a digest of its bytes, so writing the same
+// bytes again is no change. Replace the file by renaming another to it. A file
+// that is written in place is read once it has been unchanged for a tenth of a
+// second, except the first time.
 type Source struct {
 	path   string
 	decode func([]byte) (policy.Set, error)
-	most   int64
+	max    int64 // bytes
 
 	mu      sync.Mutex
-	info    fs.FileInfo // when the file was read last
+	info    fs.FileInfo // of the last read
 	readAt  time.Time
-	version string // of what was read last
+	version string // of the last read
 }
 
 // New returns the source at the path, which ends with .json, .yaml or .yml. The
@@ -52,16 +52,16 @@ func New(path string) (*Source, error) {
 	s := &Source{path: path}
 	switch ext := strings.ToLower(filepath.Ext(path)); ext {
 	case ".json":
-		s.decode, s.most = policy.DecodeJSON, policy.MaxBytes
+		s.decode, s.max = policy.DecodeJSON, policy.MaxBytes
 	case ".yaml", ".yml":
-		s.decode, s.most = policy.DecodeYAML, policy.MaxBytesYAML
+		s.decode, s.max = policy.DecodeYAML, policy.MaxBytesYAML
 	default:
 		return nil, fmt.Errorf("filesource: %q does not end with .json, .yaml or .yml", path)
 	}
 	return s, nil
 }
 
-// Load implements [policy.Source]. A file system that hangs makes it hang.
+// Load implements [policy.Source]. It does not return while the file system hangs.
 func (s *Source) Load(ctx context.Context, known string) (policy.Snapshot, error) {
 	if err := ctx.Err(); err != nil {
 		return policy.Snapshot{}, err
@@ -78,7 +78,7 @@ func (s *Source) Load(ctx context.Context, known string) (policy.Snapshot, error
 		return policy.Snapshot{}, fmt.Errorf("filesource: %s is not a regular file", s.path)
 	}
 	now := time.Now()
-	if known != "" && known == s.version && (s.isSame(info, now) || isFresh(info, now)) {
+	if known != "" && known == s.version && (s.isSame(info, now) || mayGrow(info, now)) {
 		return policy.Snapshot{}, policy.ErrUnchanged
 	}
 	data, err := s.read()
@@ -97,25 +97,25 @@ func (s *Source) Load(ctx context.Context, known string) (policy.Snapshot, error
 	return policy.Snapshot{Version: s.version, Policies: set}, nil
 }
 
-// isSame tells that the file has not been touched since it was read.
+// isSame reports whether the file has not been touched since it was read.
 func (s *Source) isSame(info fs.FileInfo, now time.Time) bool {
 	return now.Sub(s.readAt) < reread && os.SameFile(s.info, info) &&
 		s.info.ModTime().Equal(info.ModTime()) && s.info.Size() == info.Size()
 }
 
-// isFresh tells that somebody may still be writing. A time in the future is
-// that of another clock.
-func isFresh(info fs.FileInfo, now time.Time) bool {
+// mayGrow reports whether another process may still be writing the file. A time
+// in the future comes from another clock and does not count.
+func mayGrow(info fs.FileInfo, now time.Time) bool {
 	age := now.Sub(info.ModTime())
 	return age >= 0 && age < still
 }
 
-// read reads a byte more than there may be, for the decoder to refuse.
+// read reads at most one byte more than the decoder accepts.
 func (s *Source) read() ([]byte, error) {
 	file, err := os.Open(s.path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	return io.ReadAll(io.LimitReader(file, s.most+1))
+	return io.ReadAll(io.LimitReader(file, s.max+1))
 }

@@ -94,7 +94,7 @@ func TestAFileOfTheSameTimeAndSizeIsAnotherIfItWasReplaced(t *testing.T) {
 	}
 }
 
-// Somebody may still be writing a file that was touched a moment ago.
+// Another process may still be writing a file that was touched a moment ago.
 func TestAFileIsLeftAloneWhileItIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // whose clock stands still
 		path := filepath.Join(t.TempDir(), "p.yaml")

@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A service follows what is published, starts with what it knew last when Redis
-// is away, and writes the figures that people watch.
+// A service follows the published policies, starts with the last good ones if
+// Redis is away, and writes the counts for display.
 func Example() {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", ContextTimeoutEnabled: true})
 	defer client.Close()

@@ -15,15 +15,15 @@ const (
 	// alive is how long an instance counts as running after its report.
 	alive = 20 * time.Second
 
-	// forgotten is when nobody has reported for so long that nothing is kept.
+	// forgotten is how long the keys of reports live after the last report.
 	forgotten = time.Minute
 )
 
-// report notes what an instance runs, and drops some that are gone.
+// report stores the report of an instance, and drops some instances that are gone.
 //
-// KEYS: reported, instances. ARGV: the instance's name; what it reports; the
-// milliseconds for which it counts as running; those after which all is
-// forgotten. Reply: 1.
+// KEYS: reported, instances. ARGV: the instance's name; its report; the
+// milliseconds for which it counts as running; the milliseconds after which both
+// keys expire. Reply: 1.
 var report = redis.NewScript(`
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -40,10 +40,11 @@ end
 return 1
 `)
 
-// running lists who has reported lately.
+// running lists the instances that have reported lately.
 //
 // KEYS: reported, instances. ARGV: the milliseconds for which an instance counts
-// as running. Reply: for each its report and how many milliseconds it is old.
+// as running. Reply: for each instance its report and the report's age in
+// milliseconds.
 var running = redis.NewScript(`
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -72,7 +73,8 @@ func (s *Source) Report(ctx context.Context, i policy.Instance) error {
 }
 
 // Instances returns the instances that have reported within the last twenty
-// seconds, ordered by application and name. Their Age is by the server's clock.
+// seconds, ordered by application and name. Their Age is measured by the server's
+// clock.
 func (s *Source) Instances(ctx context.Context) ([]policy.Instance, error) {
 	var fields []any
 	err := s.do(ctx, func(ctx context.Context) (err error) {
@@ -87,7 +89,7 @@ func (s *Source) Instances(ctx context.Context) ([]policy.Instance, error) {
 		var i policy.Instance
 		text, _ := fields[at].(string)
 		if json.Unmarshal([]byte(text), &i) != nil {
-			continue // of another version of this package
+			continue // written by another version of this package
 		}
 		age, _ := fields[at+1].(int64)
 		i.Age = time.Duration(age) * time.Millisecond

@@ -2,8 +2,8 @@ package redissource
 
 import "context"
 
-// Notify implements [policy.Notifier]. The client connects again by itself when
-// the connection is lost.
+// Notify implements [policy.Notifier]. The client reconnects by itself if the
+// connection is lost.
 func (s *Source) Notify(ctx context.Context, wake func()) {
 	p := s.client.Subscribe(ctx, s.channel)
 	defer p.Close()

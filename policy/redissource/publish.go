@@ -10,11 +10,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// publish puts a snapshot in the place of the version that is expected.
+// publish replaces the snapshot if it has the expected version.
 //
 // KEYS: the snapshot. ARGV: the version expected, "" for none; a digest of the
-// data; the data; the channel. Reply: the version in force afterwards, and 1 if
-// it is the new one, 0 if another was in its place.
+// data; the data; the channel. Reply: the version published afterwards, and 1 if
+// it is the new one, 0 if the version was not the expected one.
 var publish = redis.NewScript(`
 local current = redis.call('HGET', KEYS[1], 'version') or ''
 if current ~= ARGV[1] then
@@ -27,7 +27,7 @@ redis.pcall('PUBLISH', ARGV[4], version)
 return {version, 1}
 `)
 
-// ConflictError means that another version is published than was expected.
+// ConflictError means that the published version is not the expected one.
 type ConflictError struct {
 	Expected string // "" for none
 	Current  string // "" if none is published
@@ -38,14 +38,14 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("redissource: the version published is %q and not %q", e.Current, e.Expected)
 }
 
-// Publish puts a set that is valid in the place of the version that is
-// expected, "" for none, and tells those who follow. It returns the new version:
-// a number that counts up and a digest of the policies. If another version is
-// there, nothing changes and the error is a [*ConflictError]. To publish what
-// was before is a new version too.
+// Publish replaces the expected version, "" for none, by a valid set and notifies
+// the followers. It returns the new version: a number that counts up and a digest
+// of the policies. If another version is published, Publish changes nothing and
+// returns a [*ConflictError]. Publishing an earlier set again makes a new version
+// too.
 //
-// After any other error the set may or may not have been published. To publish
-// it once more with the same expectation is safe.
+// After any other error the set may or may not have been published. Publishing it
+// again with the same expected version is safe.
 func (s *Source) Publish(ctx context.Context, set policy.Set, expected string) (version string, err error) {
 	data, err := policy.EncodeJSON(set)
 	if err != nil {
@@ -67,8 +67,9 @@ func (s *Source) Publish(ctx context.Context, set policy.Set, expected string) (
 	return "", &ConflictError{Expected: expected, Current: current}
 }
 
-// successor is the version that follows another. If it is there although it was
-// not expected, the client has repeated a call whose reply was late.
+// successor returns the version that follows another with the digest sum. If the
+// script finds it already published, the client has repeated a call whose reply
+// was late.
 func successor(version, sum string) string {
 	text, _, _ := strings.Cut(version, ".")
 	number, err := strconv.ParseInt(text, 10, 64)

@@ -1,16 +1,18 @@
 // Package redissource publishes policies in Redis to all instances that follow
-// them, and knows which instance runs which.
+// them, and lists which instance runs which version.
 //
 // The keys begin with the prefix and "{policies}:", so they share a slot of a
 // Cluster:
 //
 //	snapshot   a hash of "version" and "data", the policies as policy.EncodeJSON
 //	           writes them; it never expires
-//	reported   a sorted set of instances by when they reported, in milliseconds
-//	instances  a hash of what they reported
+//	reported   a sorted set of instances by the time of their report, in
+//	           milliseconds
+//	instances  a hash of the reports
 //
 // The last two expire a minute after the last report. The channel "changed"
-// tells of every new version; whoever misses that finds it by polling.
+// announces every new version; a follower that misses the message finds the
+// version by polling.
 package redissource
 
 import (
@@ -28,7 +30,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What the zero values of Options mean.
+// Defaults of the zero Options.
 const (
 	DefaultPrefix  = "hg:"
 	DefaultTimeout = time.Second
@@ -36,20 +38,19 @@ const (
 
 const maxTimeout = time.Minute
 
-// Options are what a source can be told. The zero value is ready for use.
+// Options configure a source. The zero value is ready for use.
 type Options struct {
 	// Prefix begins every key and the channel; "" means DefaultPrefix. It must
-	// not hold a brace. Sources with different prefixes know nothing of each
-	// other.
+	// not hold a brace. Sources with different prefixes are independent.
 	Prefix string
 
 	// Timeout bounds every call, up to a minute; 0 means DefaultTimeout. A
-	// context that ends sooner ends it sooner.
+	// context that ends sooner ends the call sooner.
 	Timeout time.Duration
 }
 
-// Source is a [policy.Source] in Redis. It is safe for concurrent use and owns
-// nothing: closing the client is the caller's part.
+// Source is a [policy.Source] in Redis. It is safe for concurrent use. It does not
+// close the client.
 type Source struct {
 	client  redis.UniversalClient
 	calls   *bounded.Caller
@@ -58,12 +59,12 @@ type Source struct {
 	snapshot, reported, instances, channel string
 }
 
-// New returns a source in what the client is connected to: a server, a Cluster,
-// or what Sentinels watch. It does not connect. The error names every mistake in
-// the options.
+// New returns a source that uses the client, which may be for a server, a Cluster
+// or a master that Sentinels watch. It does not connect. The error names every
+// mistake in the options.
 //
 // Set ContextTimeoutEnabled in the client's options: without it the client
-// ignores deadlines, and each call takes a goroutine more to end in time.
+// ignores deadlines, and each call needs another goroutine to return in time.
 func New(client redis.UniversalClient, o Options) (*Source, error) {
 	var errs []error
 	if client == nil {
@@ -90,7 +91,7 @@ func New(client redis.UniversalClient, o Options) (*Source, error) {
 	}, nil
 }
 
-// do makes one call in time.
+// do makes one call within the timeout.
 func (s *Source) do(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -150,7 +151,7 @@ func (s *Source) Version(ctx context.Context) (string, error) {
 	return version, nil
 }
 
-// digest tells two contents apart.
+// digest returns a short hash of the data.
 func digest(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:8])

@@ -23,7 +23,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// patience is how long anything may take that is not meant to take time.
+// patience bounds waits whose length is not under test.
 const patience = time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -92,7 +92,7 @@ func follow(t testing.TB, l *limiter.Limiter, s policy.Source, o policy.Options)
 	return f
 }
 
-// eventually waits until done says yes, and fails if that takes longer than
+// eventually waits until done returns true, and fails if that takes longer than
 // patience.
 func eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
@@ -108,7 +108,7 @@ func eventually(t testing.TB, what string, done func() bool) {
 	}
 }
 
-// promptly is eventually for what is meant to take two seconds at most.
+// promptly is eventually with a bound of two seconds.
 func promptly(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	begin := time.Now()
@@ -179,7 +179,7 @@ func TestOfFiftyWhoPublishAtOnceOneWins(t *testing.T) {
 	}
 }
 
-// A hash that somebody else wrote is a bad revision, not a set without limits.
+// A hash that another program wrote is a bad revision, not a set without limits.
 func TestWhatWasNotPublishedIsRefused(t *testing.T) {
 	client := dial(t, redistest.Addr(t))
 	prefix := redistest.Prefix(t)
@@ -389,7 +389,7 @@ func TestAnInstanceThatReportedTooLongAgoIsForgotten(t *testing.T) {
 	}
 	report("i1")
 	report("i2")
-	// One that reported 21 seconds ago is gone, and is forgotten with the next report.
+	// An instance that reported 21 seconds ago is gone, and the next report drops it.
 	now := client.Time(t.Context()).Val()
 	client.ZAdd(t.Context(), prefix+"{policies}:reported", redis.Z{Score: float64(now.UnixMilli()), Member: "i1"},
 		redis.Z{Score: float64(now.Add(-21 * time.Second).UnixMilli()), Member: "i2"})

@@ -24,55 +24,55 @@ import (
 // DefaultEvery is the time between two writes.
 const DefaultEvery = time.Second
 
-// Options are what a recorder is made of. App and Instance must be set.
+// Options configure a recorder. App and Instance must be set.
 type Options struct {
-	// App is the application whose figures these are.
+	// App is the application whose requests are counted.
 	App string
 
-	// Instance names this process, and no other of the application, such as
-	// policy.Follower.Instance does.
+	// Instance is a name that no other process of the application has, such as
+	// policy.Follower.Instance returns.
 	Instance string
 
 	// Prefix begins every key; "" means DefaultPrefix. It must not hold a brace.
 	Prefix string
 
 	// Every is the time between two writes, up to a minute; 0 means
-	// DefaultEvery. Each is up to a fifth sooner, by chance.
+	// DefaultEvery. Each pause is shortened by a random part of up to a fifth.
 	Every time.Duration
 
 	// Timeout bounds every write, up to a minute; 0 means DefaultTimeout.
 	Timeout time.Duration
 
-	// Next, unless nil, is told of every event too.
+	// Next, unless nil, observes every event too.
 	Next limiter.Observer
 
-	// Logger is told when writing begins to fail and when it succeeds again. nil
-	// means slog.Default() at the time.
+	// Logger receives a record when writing begins to fail and when it succeeds
+	// again. nil means slog.Default() at the time.
 	Logger *slog.Logger
 }
 
 func (o *Options) validate() error {
 	var errs []error
 	if err := policy.CheckApp(o.App); err != nil {
-		errs = append(errs, fmt.Errorf("figures: Options.App: %w", err))
+		errs = append(errs, fmt.Errorf("stats: Options.App: %w", err))
 	}
 	if o.Instance == "" || len(o.Instance) > 128 {
-		errs = append(errs, errors.New("figures: Options.Instance is not 1 to 128 bytes"))
+		errs = append(errs, errors.New("stats: Options.Instance is not 1 to 128 bytes"))
 	}
 	if strings.ContainsAny(o.Prefix, "{}") {
-		errs = append(errs, fmt.Errorf("figures: Options.Prefix: %q holds a brace", o.Prefix))
+		errs = append(errs, fmt.Errorf("stats: Options.Prefix: %q holds a brace", o.Prefix))
 	}
 	if o.Every < 0 || o.Every > time.Minute {
-		errs = append(errs, fmt.Errorf("figures: Options.Every: %s is not within 0 to 1m", o.Every))
+		errs = append(errs, fmt.Errorf("stats: Options.Every: %s is not within 0 to 1m", o.Every))
 	}
 	if o.Timeout < 0 || o.Timeout > time.Minute {
-		errs = append(errs, fmt.Errorf("figures: Options.Timeout: %s is not within 0 to 1m", o.Timeout))
+		errs = append(errs, fmt.Errorf("stats: Options.Timeout: %s is not within 0 to 1m", o.Timeout))
 	}
 	return errors.Join(errs...)
 }
 
-// Recorder is a [limiter.Observer] that counts. It is safe for concurrent use and
-// never waits for Redis in Observe. Close it.
+// Recorder is a [limiter.Observer] that counts. It is safe for concurrent use.
+// Observe never waits for Redis. The caller must call Close.
 type Recorder struct {
 	options Options
 	client  redis.UniversalClient
@@ -84,26 +84,26 @@ type Recorder struct {
 	writing sync.Mutex // guards buckets
 	buckets []*bucket  // the last Minutes, the newest last
 
-	failing bool // as the log was told; of run alone
+	failing bool // as logged last; used by run only
 
 	end  context.CancelFunc
 	done sync.WaitGroup
 }
 
-// shards is among how many maps the counters are spread, so that to add one
-// copies few.
+// shards is the number of maps that hold the counters, so that adding a counter
+// copies few others.
 const shards = 256
 
-// shard are some of the counters, by the name of the policy.
+// shard holds some of the counters, by the name of the policy.
 type shard struct {
 	counters atomic.Pointer[map[string]*counter] // replaced as a whole
 	adding   sync.Mutex
 }
 
-// maxCounters is the most policies of one shard that are counted.
+// maxCounters is the most counters of one shard.
 const maxCounters = policy.MaxPolicies / shards * 4
 
-// counter holds what was not collected yet, in the order of Counts.
+// counter holds the counts that were not collected yet, in the order of Counts.
 type counter [5]atomic.Int64
 
 // bucket is one minute of this instance.
@@ -118,7 +118,7 @@ type bucket struct {
 func New(client redis.UniversalClient, o Options) (*Recorder, error) {
 	err := o.validate()
 	if client == nil {
-		err = errors.Join(err, errors.New("figures: the client is nil"))
+		err = errors.Join(err, errors.New("stats: the client is nil"))
 	}
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (r *Recorder) Observe(ctx context.Context, e limiter.Event) {
 	}
 }
 
-// kind is the place in Counts that the event adds to, or -1.
+// kind returns the index of the field of Counts that the event adds to, or -1.
 func kind(e *limiter.Event) int {
 	switch {
 	case e.Err != nil:
@@ -159,7 +159,7 @@ func kind(e *limiter.Event) int {
 	return 1
 }
 
-// counter is that of the policy, or nil if there are too many.
+// counter returns the counter of the policy, or nil if there are too many.
 func (r *Recorder) counter(name string) *counter {
 	s := &r.shards[maphash.String(r.seed, name)%shards]
 	if known := s.counters.Load(); known != nil && (*known)[name] != nil {
@@ -168,7 +168,8 @@ func (r *Recorder) counter(name string) *counter {
 	return s.add(name)
 }
 
-// add makes a counter, unless somebody else just has.
+// add returns the counter of the policy, which another goroutine may have added
+// just before, or nil if there are too many.
 func (s *shard) add(name string) *counter {
 	s.adding.Lock()
 	defer s.adding.Unlock()
@@ -200,16 +201,16 @@ func (r *Recorder) run(ctx context.Context) {
 	}
 }
 
-// Close writes what is left and stops. The error tells that this failed. It may
-// be called again.
+// Close stops the recorder and writes the remaining counts. It returns the error
+// of that write. It may be called again.
 func (r *Recorder) Close() error {
 	r.end()
 	r.done.Wait()
 	return r.Flush(context.Background())
 }
 
-// Flush writes now what has been counted. What cannot be written is kept for the
-// next time, for as long as anybody reads it.
+// Flush writes the counts now. Counts that cannot be written are kept for the next
+// attempt until they are too old for [Read].
 func (r *Recorder) Flush(ctx context.Context) error {
 	r.writing.Lock()
 	defer r.writing.Unlock()
@@ -221,7 +222,7 @@ func (r *Recorder) Flush(ctx context.Context) error {
 		}
 		text, err := json.Marshal(b.counts)
 		if err != nil {
-			return fmt.Errorf("figures: %w", err)
+			return fmt.Errorf("stats: %w", err)
 		}
 		fields[keyOf(r.options.Prefix, r.options.App, b.minute)] = string(text)
 	}
@@ -229,7 +230,7 @@ func (r *Recorder) Flush(ctx context.Context) error {
 		return nil
 	}
 	if err := r.write(ctx, fields); err != nil {
-		return fmt.Errorf("figures: %w", err)
+		return fmt.Errorf("stats: %w", err)
 	}
 	for _, b := range r.buckets {
 		b.unsaved = false
@@ -237,7 +238,7 @@ func (r *Recorder) Flush(ctx context.Context) error {
 	return nil
 }
 
-// collect moves what was counted into the bucket of the minute.
+// collect moves the counts into the bucket of the minute.
 func (r *Recorder) collect(minute int64) {
 	for i := range r.shards {
 		known := r.shards[i].counters.Load()
@@ -254,7 +255,7 @@ func (r *Recorder) collect(minute int64) {
 	}
 }
 
-// empty returns what was counted and begins anew.
+// empty returns the counts and resets them to 0.
 func (c *counter) empty() (n [5]int64) {
 	for i := range c {
 		n[i] = c[i].Swap(0)
@@ -262,7 +263,7 @@ func (c *counter) empty() (n [5]int64) {
 	return n
 }
 
-// bucket is that of the minute. The oldest make room for it.
+// bucket returns the bucket of the minute. A new one may replace the oldest.
 func (r *Recorder) bucket(minute int64) *bucket {
 	for _, b := range r.buckets {
 		if b.minute == minute {
@@ -277,8 +278,8 @@ func (r *Recorder) bucket(minute int64) *bucket {
 	return b
 }
 
-// write sends all fields and their expiry in one transaction, so that no key
-// stays for ever.
+// write sends all fields and their expiry in one transaction, so that every key
+// expires.
 func (r *Recorder) write(ctx context.Context, fields map[string]string) error {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.options.Timeout, DefaultTimeout))
 	defer cancel()

@@ -1,14 +1,14 @@
-// Package stats adds up, for people who watch, what becomes of the requests
-// under each policy, minute by minute over all instances.
+// Package stats counts the outcomes of requests under each policy, minute by
+// minute over all instances, for display.
 //
-// A [Recorder] counts in memory and writes to Redis once a second, whatever the
-// load; [Read] adds up what all instances have written. The figures of a minute
-// are kept for twenty. Nothing is decided by them.
+// A [Recorder] counts in memory and writes to Redis once a second at any load;
+// [Read] adds up the counts of all instances. The counts of a minute are kept for
+// twenty minutes. They have no influence on decisions.
 //
-// The figures of an application for one minute are one hash,
+// The counts of an application for one minute are one hash,
 // "<prefix>{figures:<app>}:<minute>", with a field for each instance. An
-// instance always writes its own field anew, so a write that is repeated counts
-// nothing twice.
+// instance always overwrites its own field, so repeating a write counts nothing
+// twice.
 package stats
 
 import (
@@ -25,27 +25,27 @@ import (
 )
 
 const (
-	// DefaultPrefix begins every key unless it is told otherwise.
+	// DefaultPrefix begins every key by default.
 	DefaultPrefix = "hg:"
 
-	// DefaultTimeout bounds every call unless it is told otherwise.
+	// DefaultTimeout bounds every call by default.
 	DefaultTimeout = time.Second
 
-	// Minutes is how many are read, with the one that is running.
+	// Minutes is how many minutes Read returns, including the current one.
 	Minutes = 15
 
-	// expiry is how long the figures of a minute are kept.
+	// expiry is how long the counts of a minute are kept.
 	expiry = 20 * time.Minute
 )
 
 // Counts are numbers of requests under one policy. Each request adds to one of
-// them, or to none if it was refused by other policies.
+// them, or to none if other policies refused it.
 type Counts struct {
 	Passed   int64 // within the limit
-	Refused  int64 // over it
-	Degraded int64 // over it, and passed marked
-	Shadowed int64 // over it, in shadow
-	Failed   int64 // nobody could decide
+	Refused  int64 // over the limit
+	Degraded int64 // over the limit, and admitted as degraded
+	Shadowed int64 // over the limit, and admitted in shadow
+	Failed   int64 // the store could not decide
 }
 
 // Add adds other to c.
@@ -57,13 +57,14 @@ func (c *Counts) Add(other Counts) {
 	c.Failed += other.Failed
 }
 
-// Minute is what happened in one minute.
+// Minute holds the counts of one minute.
 type Minute struct {
 	Start    time.Time         // in UTC
-	Policies map[string]Counts // by name; "" is for failures about no single policy
+	Policies map[string]Counts // by name; "" is for failures that concern no single policy
 }
 
-// tallies are what an instance writes: by policy, the Counts in their order.
+// tallies is what an instance writes: for each policy the fields of Counts in
+// order.
 type tallies map[string][5]int64
 
 func (t tallies) add(name string, n [5]int64) {
@@ -76,14 +77,14 @@ func (t tallies) add(name string, n [5]int64) {
 
 func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
 
-// keyOf is the key of an application's minute.
+// keyOf returns the key of an application's minute.
 func keyOf(prefix, app string, minute int64) string {
 	return cmp.Or(prefix, DefaultPrefix) + "{figures:" + app + "}:" + strconv.FormatInt(minute, 10)
 }
 
-// Read returns the last [Minutes] of an application, the running one last, by
-// the clock of this process, added up over all instances. Minutes in which
-// nothing happened are there and empty. It takes one round trip and at most
+// Read returns the last [Minutes] minutes of an application by the clock of this
+// process, the current one last, added up over all instances. Minutes without
+// requests are included and empty. Read takes one round trip and at most
 // [DefaultTimeout].
 func Read(ctx context.Context, client redis.UniversalClient, prefix, app string) ([]Minute, error) {
 	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
@@ -100,7 +101,7 @@ func Read(ctx context.Context, client redis.UniversalClient, prefix, app string)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("figures: %w", err)
+		return nil, fmt.Errorf("stats: %w", err)
 	}
 	minutes := make([]Minute, Minutes)
 	for i := range minutes {
@@ -109,13 +110,13 @@ func Read(ctx context.Context, client redis.UniversalClient, prefix, app string)
 	return minutes, nil
 }
 
-// sum adds up what the instances wrote.
+// sum adds up the fields of all instances.
 func sum(fields map[string]string) map[string]Counts {
 	total := map[string]Counts{}
 	for _, text := range fields {
 		var t tallies
 		if json.Unmarshal([]byte(text), &t) != nil {
-			continue // of another version of this package
+			continue // written by another version of this package
 		}
 		for name, n := range t {
 			c := total[name]

@@ -220,12 +220,12 @@ func TestObservingTakesNoAllocation(t *testing.T) {
 func TestMistakesInTheOptionsAreToldAtOnce(t *testing.T) {
 	_, err := stats.New(nil, stats.Options{Prefix: "}", Every: time.Hour, Timeout: -1})
 	want := strings.Join([]string{
-		`figures: Options.App: "" is not 1 to 64 letters, digits, _, ., - and /, a letter or digit first`,
-		"figures: Options.Instance is not 1 to 128 bytes",
-		`figures: Options.Prefix: "}" holds a brace`,
-		"figures: Options.Every: 1h0m0s is not within 0 to 1m",
-		"figures: Options.Timeout: -1ns is not within 0 to 1m",
-		"figures: the client is nil",
+		`stats: Options.App: "" is not 1 to 64 letters, digits, _, ., - and /, a letter or digit first`,
+		"stats: Options.Instance is not 1 to 128 bytes",
+		`stats: Options.Prefix: "}" holds a brace`,
+		"stats: Options.Every: 1h0m0s is not within 0 to 1m",
+		"stats: Options.Timeout: -1ns is not within 0 to 1m",
+		"stats: the client is nil",
 	}, "\n")
 	if err == nil || err.Error() != want {
 		t.Errorf("%v", err)

@@ -1,5 +1,5 @@
-// Package bounded makes calls to Redis that end in time, whatever the client
-// makes of deadlines.
+// Package bounded makes calls to Redis that return in time even if the client
+// ignores deadlines.
 package bounded
 
 import (
@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// mostLate is how many calls may be on their way after their time was over.
-const mostLate = 4
+// maxLate is how many calls may still run after their deadline.
+const maxLate = 4
 
 // Caller makes calls through a client. It is safe for concurrent use.
 type Caller struct {
@@ -19,7 +19,7 @@ type Caller struct {
 
 // NewCaller returns a caller for the client.
 func NewCaller(client redis.UniversalClient) *Caller {
-	c := &Caller{slots: make(chan struct{}, mostLate)}
+	c := &Caller{slots: make(chan struct{}, maxLate)}
 	switch client := client.(type) {
 	case *redis.Client:
 		c.heedsDeadline = client.Options().ContextTimeoutEnabled
@@ -31,10 +31,10 @@ func NewCaller(client redis.UniversalClient) *Caller {
 	return c
 }
 
-// Do calls f and returns its error, or that of ctx, which must have a deadline,
-// when that is over. A client that ignores deadlines is then left to finish by
-// itself: its own timeouts end the call, and few at a time are let go like that.
-// What f writes may be read only if Do returns nil.
+// Do calls f and returns its error, or the error of ctx once ctx has ended. ctx
+// must have a deadline. If the client ignores deadlines, the call then goes on
+// until the client's own timeouts end it; a few such calls may run at a time, and
+// further ones wait. The caller may read results of f only if Do returns nil.
 func (c *Caller) Do(ctx context.Context, f func(context.Context) error) error {
 	if c.heedsDeadline {
 		return f(ctx)

@@ -14,7 +14,7 @@ import (
 // timeout bounds the calls of the tests.
 const timeout = time.Second
 
-// call makes a call and wants it to end with the error after exactly the time.
+// call makes a call and checks that it ends with the error after exactly the time.
 func call(t *testing.T, c *bounded.Caller, f func(context.Context) error, wantErr error, wantTook time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
@@ -26,7 +26,7 @@ func call(t *testing.T, c *bounded.Caller, f func(context.Context) error, wantEr
 	}
 }
 
-// takes is a call that ends after d, whatever its context says.
+// takes returns a call that ends after d and ignores its context.
 func takes(d time.Duration, err error) func(context.Context) error {
 	return func(context.Context) error {
 		time.Sleep(d)
@@ -55,7 +55,7 @@ func TestACallEndsInTimeThoughTheClientIgnoresDeadlines(t *testing.T) {
 	})
 }
 
-// Four calls that are late may go on. A fifth waits for one of them to end.
+// Four late calls may go on. A fifth waits for one of them to end.
 func TestFewCallsThatAreLateGoOn(t *testing.T) {
 	client := ignoring(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -75,8 +75,8 @@ func TestFewCallsThatAreLateGoOn(t *testing.T) {
 	})
 }
 
-// A client that heeds deadlines is asked without a goroutine, and its answer is
-// waited for.
+// A call through a client that heeds deadlines starts no goroutine, and Do waits
+// for its answer.
 func TestAClientThatHeedsDeadlinesEndsItsCallsItself(t *testing.T) {
 	for name, client := range map[string]redis.UniversalClient{
 		"server":  redis.NewClient(&redis.Options{ContextTimeoutEnabled: true}),
