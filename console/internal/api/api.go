@@ -21,36 +21,38 @@ import (
 type Options struct {
 	Service *service.Service
 
-	// Cookie is the name of the cookie that holds a session's token; "" lets
-	// nobody in but with a token of his own.
+	// Cookie is the name of the cookie that holds a session's token; "" admits
+	// API tokens only.
 	Cookie string
 
 	// Proxies is the proxies that are trusted; nil means none.
 	Proxies *trustedproxy.Proxies
 
-	// Publishing tells what the publisher's last attempt came to. Nil means that
-	// there is no Redis.
+	// Publishing returns the result of the publisher's last attempt. Nil means
+	// that there is no Redis.
 	Publishing func() publish.Status
 
 	// Instances lists the instances that follow the policies. Nil means that there
 	// is no Redis.
 	Instances func(ctx context.Context) ([]policy.Instance, error)
 
-	// Figures are those of an application. Nil means that there is no Redis.
+	// Figures returns the counts of an application. Nil means that there is no
+	// Redis.
 	Figures func(ctx context.Context, app string) ([]stats.Minute, error)
 
-	// Peek tells what a request of one unit would meet under a policy, for a key as
-	// it is counted, and changes nothing. Nil means that there is no Redis.
+	// Peek returns the decision that a request of one unit would get under a
+	// policy, for a key in its stored form, and changes nothing. Nil means that
+	// there is no Redis.
 	Peek func(ctx context.Context, p policy.Policy, key string) (core.Decision, error)
 
-	// Reset makes a key as good as new. Nil means that there is no Redis.
+	// Reset makes a key fresh. Nil means that there is no Redis.
 	Reset func(ctx context.Context, p policy.Policy, key string) error
 
 	// Clock returns the time, by which wrong tokens are counted; nil means the
 	// system's.
 	Clock func() time.Time
 
-	// Logger is told of faults of the program, which nobody else is told of; nil
+	// Logger receives faults of the program, which answers do not reveal; nil
 	// means slog.Default().
 	Logger *slog.Logger
 }
@@ -95,7 +97,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mux.ServeHTTP(w, r)
 }
 
-// answer lets a route answer whom it is for.
+// answer serves a route, and answers with the problem if that fails.
 func (a *API) answer(w http.ResponseWriter, r *http.Request, route route) {
 	c := &call{API: a, w: w, r: r}
 	if err := c.serve(route); err != nil {

@@ -32,7 +32,7 @@ func (c *call) listApps() error {
 	}{mapped(apps, appOf)}, "")
 }
 
-// app is one that the actor has a role in.
+// app returns an application in which the actor has a role.
 func (c *call) app(name string) (appView, error) {
 	apps, err := c.o.Service.Apps(c.ctx(), c.actor)
 	if err != nil {

@@ -10,17 +10,17 @@ import (
 	"github.com/headgate/headgate/store/memstore"
 )
 
-// Wrong tokens that an address may send, and how many addresses are remembered. A
-// token cannot be guessed: this keeps those who try from keeping the database
-// busy.
+// These bound how many wrong tokens an address may send, and how many addresses
+// are remembered. Tokens cannot be guessed: the bounds keep attempts from
+// overloading the database.
 const (
 	wrongTokens  = 60
 	wrongPer     = time.Minute
 	attemptsKeys = 1 << 16
 )
 
-// attempts counts the wrong tokens of addresses. It is the program's own: no
-// managed policy changes it.
+// attempts counts the wrong tokens of addresses. No managed policy changes its
+// limit.
 type attempts struct{ limiter *limiter.Limiter }
 
 func newAttempts(clock func() time.Time) (*attempts, error) {
@@ -51,13 +51,14 @@ func (a *attempts) failed(ctx context.Context, address string) {
 	a.limiter.Take(ctx, network(address), 1) // memory never fails to decide
 }
 
-// network is what attempts are counted by: an IPv6 network is one.
+// network returns the key that attempts are counted by: all addresses of an IPv6
+// network share one.
 func network(address string) string {
 	key, _ := keyfuncs.RemoteIP(peer(address))
 	return key
 }
 
-// peer is what keyfuncs.RemoteIP asks.
+// peer is a core.Request with an address only, for keyfuncs.RemoteIP.
 type peer string
 
 func (p peer) Context() context.Context { return context.Background() }

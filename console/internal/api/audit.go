@@ -29,7 +29,7 @@ func entryOf(e service.Entry) entryView {
 	}
 }
 
-// rawOrNull is a text that is JSON, or null.
+// rawOrNull returns a text that is JSON, or null for "".
 func rawOrNull(text string) json.RawMessage {
 	if !json.Valid([]byte(text)) {
 		return json.RawMessage("null")

@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/console/internal/service"
 )
 
-// authenticate tells who asks. What stands in Authorization counts, then whom the
-// proxy names, and the cookie only where there is neither.
+// authenticate returns the actor of the request. A token in Authorization comes
+// first, then the user that the proxy names, then the cookie.
 func (c *call) authenticate() (service.Actor, error) {
 	address := c.o.Proxies.Address(c.r)
 	if retryAfter := c.attempts.blocked(c.ctx(), address); retryAfter > 0 {
@@ -26,8 +26,8 @@ func (c *call) authenticate() (service.Actor, error) {
 	return actor, err
 }
 
-// proxied is whom the proxy names. Browsers let other sites use what it knows, as
-// they do with cookies.
+// proxied returns the user that the proxy names. A browser sends the credentials
+// for the proxy with requests of other sites too, as it does with cookies.
 func (c *call) proxied(name string, meta service.Meta) (service.Actor, error) {
 	if err := c.sameOrigin(); err != nil {
 		return service.Actor{}, err
@@ -53,7 +53,7 @@ func (c *call) who(meta service.Meta) (service.Actor, error) {
 	return c.o.Service.Authenticate(c.ctx(), cookie, meta)
 }
 
-// sameOrigin refuses a change that a page of another origin asks for.
+// sameOrigin refuses a change that a page of another origin requests.
 func (c *call) sameOrigin() error {
 	if err := c.protection.Check(c.r); err != nil {
 		return &problem{Status: http.StatusForbidden, Code: "cross-origin", Detail: "the request comes from a page of another origin"}
@@ -61,7 +61,7 @@ func (c *call) sameOrigin() error {
 	return nil
 }
 
-// bearer is the token of the only line of Authorization.
+// bearer returns the token, if Authorization has one line of that form.
 func bearer(lines []string) (secret string, ok bool) {
 	scheme, secret, ok := strings.Cut(lines[0], " ")
 	secret = strings.TrimSpace(secret)
@@ -79,7 +79,7 @@ func sessionCookie(r *http.Request, name string) string {
 	return cookie.Value
 }
 
-// presents reports whether the request says who asks, rightly or not.
+// presents reports whether the request carries credentials, valid or not.
 func presents(r *http.Request, cookie string) bool {
 	return len(r.Header.Values("Authorization")) > 0 || sessionCookie(r, cookie) != ""
 }

@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// maxBody is the most bytes of a body, but for an import.
+// maxBody is the most bytes of a body, except of an import.
 const maxBody = 64 << 10
 
-// body reads a body of one of the media types, and returns which.
+// body reads a body of one of the media types, and returns the type.
 func (c *call) body(most int64, types ...string) ([]byte, string, error) {
 	media, parameters, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	charset, named := parameters["charset"]

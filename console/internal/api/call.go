@@ -14,7 +14,7 @@ type call struct {
 	*API
 	w     http.ResponseWriter
 	r     *http.Request
-	actor service.Actor // nobody, where the route is open to all
+	actor service.Actor // the zero value, where the route is open to all
 	query query
 }
 
@@ -23,7 +23,7 @@ func (c *call) ctx() context.Context { return c.r.Context() }
 // id names the request, in the answer, the log and the audit log.
 func (c *call) id() string { return c.w.Header().Get("X-Request-Id") }
 
-// path is what stands in the path for a name of the route's pattern.
+// path returns the value of a wildcard of the route's pattern.
 func (c *call) path(name string) string { return c.r.PathValue(name) }
 
 func (c *call) serve(route route) error {
@@ -39,8 +39,8 @@ func (c *call) serve(route route) error {
 	return route.serve(c)
 }
 
-// access is what the actor may do, for what the service knows nothing of. The
-// error is ErrPasswordChange before the password was changed.
+// access returns the actor's permissions, for data outside of the service. The
+// error is ErrPasswordChange if the actor must change the password first.
 func (c *call) access() (service.Access, error) {
 	access, err := c.o.Service.Access(c.ctx(), c.actor)
 	if err == nil && access.MustChangePassword {

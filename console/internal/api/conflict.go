@@ -9,13 +9,13 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// clash is what to choose from when somebody else was sooner.
+// clash holds both versions if another actor changed the policy first.
 type clash struct {
 	BasedOn int64       `json:"based_on"` // the version that the change is based on
-	Current int64       `json:"current"`  // the version that there is
+	Current int64       `json:"current"`  // the current version
 	Deleted bool        `json:"deleted"`
-	Mine    *policyView `json:"mine"`   // what was to be saved; null for a deletion
-	Theirs  *policyView `json:"theirs"` // what there is; null if it was deleted
+	Mine    *policyView `json:"mine"`   // the version to be saved; null for a deletion
+	Theirs  *policyView `json:"theirs"` // the current version; null if it was deleted
 }
 
 func conflictProblem(status int, e *service.ConflictError) *problem {
@@ -36,8 +36,8 @@ func conflictProblem(status int, e *service.ConflictError) *problem {
 	return &problem{Status: status, Code: "stale", Detail: detail, Conflict: c}
 }
 
-// settled makes a conflict with what was to be saved anyway a success, so that a
-// request can be repeated, and gives any other the status that the base asks for.
+// settled turns a conflict with an identical policy into a success, so that a
+// request can be repeated. Any other conflict gets the status of the base.
 func settled(saved policy.Policy, err error, b base) (policy.Policy, error) {
 	var conflict *service.ConflictError
 	if !errors.As(err, &conflict) {
@@ -49,13 +49,13 @@ func settled(saved policy.Policy, err error, b base) (policy.Policy, error) {
 	return saved, conflictProblem(b.status(), conflict)
 }
 
-// base is what a change is based on.
+// base is the version that a change is based on.
 type base struct {
-	version int64 // 0 for a policy that is to be new
-	header  bool  // it stood in a header
+	version int64 // 0 for a new policy
+	header  bool  // it came in a header
 }
 
-// status is what a change that comes too late is answered.
+// status returns the status of the answer to an outdated change.
 func (b base) status() int {
 	if b.header {
 		return http.StatusPreconditionFailed

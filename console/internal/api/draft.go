@@ -8,8 +8,9 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// draft is a policy as it is sent: the fields of a policyView, with texts where a
-// policy has values, so that all mistakes can be told and not the first alone.
+// draft is a policy as a client sends it. Its fields are those of a policyView,
+// with texts where a policy has values, so that all mistakes can be reported and
+// not only the first.
 type draft struct {
 	Name         string     `json:"name"`
 	Description  string     `json:"description"`
@@ -23,7 +24,7 @@ type draft struct {
 	Priority     int        `json:"priority"`
 	Version      int64      `json:"version"`
 
-	// What the console itself writes may be sent back, and is not read.
+	// Clients may send back fields that the console itself writes. They are ignored.
 	Sentence  ignored `json:"sentence"`
 	CreatedBy ignored `json:"created_by"`
 	CreatedAt ignored `json:"created_at"`
@@ -39,7 +40,7 @@ type draftMatch struct {
 	Path    string   `json:"path"`
 }
 
-// policy reads the draft, and returns all that is wrong with it.
+// policy reads the draft, and returns all mistakes in it.
 func (d *draft) policy() (policy.Policy, []fault) {
 	p := policy.Policy{
 		Name: d.Name, Description: d.Description, Apps: d.Apps, Key: d.Key,
@@ -66,7 +67,7 @@ func (d *draft) policy() (policy.Policy, []fault) {
 	return p, list
 }
 
-// fieldFaults takes apart what a validation returned, which may be nil.
+// fieldFaults splits the error of a validation, which may be nil.
 func fieldFaults(err error) (list []fault) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range joined.Unwrap() {

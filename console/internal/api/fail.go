@@ -10,10 +10,10 @@ import (
 	"github.com/headgate/headgate/console/internal/service"
 )
 
-// awayRetry is when to ask again, in seconds, after something was away.
+// awayRetry is the Retry-After in seconds if the database or Redis is away.
 const awayRetry = 2
 
-// fail answers with the problem that an error is.
+// fail answers with the problem of an error.
 func (c *call) fail(err error) {
 	p := problemOf(err)
 	if p == nil {
@@ -28,7 +28,7 @@ func (c *call) fail(err error) {
 	p.write(c.w, c.id())
 }
 
-// problemOf is what an error is to who asked, or nil for a fault of the program.
+// problemOf returns the problem of an error, or nil for a fault of the program.
 func problemOf(err error) *problem {
 	var p *problem
 	var limited *service.LimitedError
@@ -48,7 +48,7 @@ func problemOf(err error) *problem {
 	return plainProblem(err)
 }
 
-// plainProblem is for errors that say nothing but what they are.
+// plainProblem returns the problem of an error without details.
 func plainProblem(err error) *problem {
 	switch {
 	case errors.Is(err, service.ErrNotFound):
@@ -69,7 +69,8 @@ func away(detail string) *problem {
 	return &problem{Status: http.StatusServiceUnavailable, Code: "unavailable", Detail: detail, retry: awayRetry}
 }
 
-// denied tells why, and, for an import, where.
+// denied returns the problem of a refusal: its reason and, for an import, its
+// place.
 func denied(err error) *problem {
 	p := &problem{Status: http.StatusForbidden, Code: "denied", Detail: "not permitted", Errors: faultsOf(err)}
 	var refusal *service.DeniedError
@@ -79,7 +80,7 @@ func denied(err error) *problem {
 	return p
 }
 
-// invalid lists all mistakes in what was sent.
+// invalid returns a problem that lists all mistakes in a request.
 func invalid(list ...fault) *problem {
 	return &problem{Status: http.StatusUnprocessableEntity, Code: "invalid", Detail: "what was sent has mistakes", Errors: list}
 }
@@ -113,7 +114,7 @@ func renamed(err error, from, to string) error {
 	return invalid(list...)
 }
 
-// wholeSeconds rounds up, so that whoever waits that long is let in.
+// wholeSeconds rounds up, so that a client that waits that long is admitted.
 func wholeSeconds(d time.Duration) int64 { return max(1, int64((d+time.Second-1)/time.Second)) }
 
 func seconds(n int64) string { return strconv.FormatInt(n, 10) }

@@ -13,7 +13,7 @@ type minuteView struct {
 }
 
 type countsView struct {
-	Policy   string `json:"policy"` // "" is for failures about no single policy
+	Policy   string `json:"policy"` // "" is for failures that concern no single policy
 	Passed   int64  `json:"passed"`
 	Refused  int64  `json:"refused"`
 	Degraded int64  `json:"degraded"`
@@ -30,7 +30,7 @@ func minuteOf(m stats.Minute) minuteView {
 	return v
 }
 
-// figures are of an application in which the actor has a role.
+// figures answers with the counts of an application in which the actor has a role.
 func (c *call) figures() error {
 	a, err := c.app(c.path("app"))
 	if err != nil {

@@ -55,7 +55,7 @@ func (c *call) revision() error {
 	return c.sendTagged(revisionOf(r), "")
 }
 
-// diff compares two versions; a version that deleted the policy is nothing, and so
+// diff compares two versions. A version that deleted the policy is empty, and so
 // is version 0.
 func (c *call) diff() error {
 	q := &c.query
@@ -81,7 +81,7 @@ func (c *call) diff() error {
 	}{from, to, changesOf(service.Diff(before, after))}, "")
 }
 
-// contentAt is what the policy was in a version.
+// contentAt returns the policy as it was in a version.
 func (c *call) contentAt(version int64) (policy.Policy, error) {
 	if version == 0 {
 		return policy.Policy{}, nil

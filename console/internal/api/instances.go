@@ -15,7 +15,7 @@ type instanceView struct {
 	AgeMS   int64  `json:"age_ms"`
 }
 
-// instances lists those of applications in which the actor has a role.
+// instances lists the instances of applications in which the actor has a role.
 func (c *call) instances() error {
 	access, err := c.access()
 	if err != nil {
@@ -39,7 +39,7 @@ func (c *call) instances() error {
 	}{views})
 }
 
-// redisAway tells the log why, and who asked that it is so.
+// redisAway logs why Redis failed, and returns the error for the client.
 func (c *call) redisAway(what string, err error) error {
 	c.o.Logger.WarnContext(c.ctx(), "Redis did not answer", "asked_for", what, "error", err)
 	return away("Redis did not answer")

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// countView is what a request of one unit would meet.
+// countView is the decision that a request of one unit would get.
 type countView struct {
 	Allowed    bool  `json:"allowed"`
 	Remaining  int64 `json:"remaining"`
@@ -25,8 +25,8 @@ func countOf(d core.Decision) countView {
 	return v
 }
 
-// key reads the policy of the path and a key as it is counted. It stands in the
-// body and not in the path, as it may be somebody's address.
+// key reads the policy of the path and a key in its stored form. The key is in the
+// body and not in the path, as it may be an address of a person.
 func (c *call) key() (p policy.Policy, key string, err error) {
 	var in struct {
 		Key string `json:"key"`
@@ -56,7 +56,7 @@ func (c *call) peekKey() error {
 	return c.send(http.StatusOK, countOf(d))
 }
 
-// resetKey takes who may edit the policy.
+// resetKey makes a key fresh, for an actor who may edit the policy.
 func (c *call) resetKey() error {
 	p, key, err := c.key()
 	if err != nil {

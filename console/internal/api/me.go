@@ -2,8 +2,8 @@ package api
 
 import "net/http"
 
-// me tells who asks and what he may do. It answers before the password was
-// changed.
+// me answers with the actor and its permissions. It also works for an actor who
+// must change the password first.
 func (c *call) me() error {
 	a, err := c.o.Service.Access(c.ctx(), c.actor)
 	if err != nil {

@@ -71,7 +71,7 @@ func (c *call) save(p policy.Policy, b base) error {
 	}
 	saved, err := write(c.ctx(), c.actor, p)
 	if err != nil {
-		status = http.StatusOK // what there is already
+		status = http.StatusOK // the policy exists already
 	}
 	if saved, err = settled(saved, err, b); err != nil {
 		return err

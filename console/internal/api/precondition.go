@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// tag is the ETag of a version of a policy.
+// tag returns the ETag of a version of a policy.
 func tag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
 
-// base reads what a change is based on: If-Match, If-None-Match: * where create
-// is permitted, or else the version that the body or the query names.
+// base reads the version that a change is based on: from If-Match, from
+// If-None-Match: * where creation is permitted, or else from the body or query.
 func (c *call) base(version int64) (base, error) {
 	match, none := c.r.Header.Values("If-Match"), c.r.Header.Values("If-None-Match")
 	switch {
@@ -33,7 +33,7 @@ func (c *call) base(version int64) (base, error) {
 		Detail: `say which version the change is based on: If-Match: "3", or If-None-Match: * for a new policy`}
 }
 
-// agreed is the version of a header, unless the body names another.
+// agreed returns the version of a header, or an error if the body names another.
 func (c *call) agreed(header, version int64) (base, error) {
 	if version != 0 && version != header {
 		return base{}, invalid(fault{Field: "version", Message: "it is not the one of the header"})
@@ -45,14 +45,15 @@ func badPrecondition(detail string) *problem {
 	return &problem{Status: http.StatusBadRequest, Code: "precondition", Detail: detail}
 }
 
-// untag reads what tag writes. A weak tag does not do for a change.
+// untag reads the output of tag. It refuses weak tags, which do not protect a
+// change.
 func untag(s string) (int64, bool) {
 	s = strings.TrimSpace(s)
 	n, err := strconv.ParseInt(strings.Trim(s, `"`), 10, 64)
 	return n, err == nil && n > 0 && s == tag(n)
 }
 
-// unchanged reports whether the client has what the tag is of.
+// unchanged reports whether the client already has the content of the tag.
 func unchanged(r *http.Request, tag string) bool {
 	for _, line := range r.Header.Values("If-None-Match") {
 		for have := range strings.SplitSeq(line, ",") {

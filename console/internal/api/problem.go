@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// problem is an error as RFC 9457 has it.
+// problem is an error in the form of RFC 9457.
 type problem struct {
 	Type      string  `json:"type"`
 	Title     string  `json:"title"`
@@ -15,11 +15,11 @@ type problem struct {
 	RequestID string  `json:"request_id"`
 	Errors    []fault `json:"errors,omitempty"`
 	Conflict  *clash  `json:"conflict,omitempty"`
-	allow     string  // methods, for a method that is not
-	retry     int64   // seconds; 0 says nothing
+	allow     string  // the permitted methods, for a 405
+	retry     int64   // seconds; 0 omits Retry-After
 }
 
-// fault is one mistake in what was sent.
+// fault is one mistake in a request.
 type fault struct {
 	Policy  string `json:"policy,omitempty"` // in an import
 	Field   string `json:"field"`            // "" is the whole

@@ -11,11 +11,11 @@ type publishingView struct {
 	Published   int64     `json:"published"`
 	PublishedAt time.Time `json:"published_at,omitzero"`
 	Pending     bool      `json:"pending"`
-	Redis       bool      `json:"redis"` // where to publish
+	Redis       bool      `json:"redis"` // there is a Redis to publish to
 	Failures    int       `json:"failures"`
 	FailedSince time.Time `json:"failed_since,omitzero"`
 
-	// Error may name hosts, so only administrators are told.
+	// Error may name hosts, so only administrators see it.
 	Error string `json:"error,omitempty"`
 }
 

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// query reads the query of a request and collects what is wrong with it.
+// query reads the query of a request and collects its mistakes.
 type query struct {
 	values url.Values
 	faults []fault
 }
 
-// readQuery reads the parameters of a request. Those that are not known, and those
-// that stand twice, are mistakes.
+// readQuery reads the parameters of a request. Unknown and repeated parameters are
+// mistakes.
 func (c *call) readQuery(known []string) error {
 	values, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
@@ -36,10 +36,10 @@ func (q *query) note(name, message string) {
 	q.faults = append(q.faults, fault{Field: clip(name), Message: message})
 }
 
-// text is a parameter, or "".
+// text returns a parameter, or "".
 func (q *query) text(name string) string { return q.values.Get(name) }
 
-// number is a parameter that is not negative, or 0.
+// number returns a parameter that is not negative, or 0.
 func (q *query) number(name string) int64 {
 	s := q.text(name)
 	if s == "" {
@@ -52,13 +52,13 @@ func (q *query) number(name string) int64 {
 	return n
 }
 
-// most is the greatest that an int is on every machine.
-const most = 1<<31 - 1
+// maxInt is the largest int of every platform.
+const maxInt = 1<<31 - 1
 
-// small is number for what an int holds.
-func (q *query) small(name string) int { return int(min(q.number(name), most)) }
+// small is number for an int.
+func (q *query) small(name string) int { return int(min(q.number(name), maxInt)) }
 
-// instant is a parameter, or the zero time.
+// instant returns a parameter, or the zero time.
 func (q *query) instant(name string) time.Time {
 	s := q.text(name)
 	if s == "" {
@@ -72,7 +72,7 @@ func (q *query) instant(name string) time.Time {
 	return at
 }
 
-// err reports what was wrong.
+// err returns the collected mistakes, or nil.
 func (q *query) err() error {
 	if len(q.faults) > 0 {
 		return invalid(q.faults...)

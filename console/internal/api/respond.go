@@ -19,8 +19,8 @@ func (c *call) send(status int, v any) error {
 	return nil
 }
 
-// sendTagged answers with a value, or 304 to who has it under its tag. The tag ""
-// is made of what is sent.
+// sendTagged answers with a value, or with 304 if the client has it under its tag.
+// The tag "" stands for a digest of the answer.
 func (c *call) sendTagged(v any, tag string) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -38,7 +38,7 @@ func (c *call) sendTagged(v any, tag string) error {
 	return c.send(http.StatusOK, json.RawMessage(b))
 }
 
-// nothing answers that it is done.
+// nothing answers 204, or with the error.
 func (c *call) nothing(err error) error {
 	if err == nil {
 		c.w.WriteHeader(http.StatusNoContent)

@@ -4,13 +4,13 @@ import "slices"
 
 // route is one kind of request.
 type route struct {
-	pattern string // as http.ServeMux has them
+	pattern string // of http.ServeMux
 	serve   func(*call) error
-	open    bool     // to whoever asks
+	open    bool     // to clients without credentials
 	params  []string // of the query
 }
 
-// routes are all that there are.
+// routes returns all routes.
 func routes() []route {
 	return slices.Concat(policyRoutes(), setRoutes(), appRoutes(), userRoutes(), ownRoutes(), consoleRoutes())
 }

@@ -12,13 +12,13 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth is deeper than any body nests.
+// maxDepth is more than the depth of any valid body.
 const maxDepth = 8
 
 // decodeStrictly reads one JSON object into the struct that into points to. Unlike
-// encoding/json it refuses fields that are not known, that stand twice or in
-// another case, bytes that are not UTF-8 and anything behind the end; and it lists
-// every field that is wrong, not the first alone.
+// encoding/json it refuses fields that are unknown, repeated or in another case,
+// bytes that are not UTF-8, and anything after the end. It lists every wrong
+// field, not only the first.
 func decodeStrictly(b []byte, into any) error {
 	if !utf8.Valid(b) || halfCharacter(b) {
 		return malformed("the body is not UTF-8")
@@ -58,7 +58,7 @@ func halfCharacter(b []byte) bool {
 	return false
 }
 
-// escaped is the character of "u" and four hexadecimal digits, or 0.
+// escaped returns the character of "u" and four hexadecimal digits, or 0.
 func escaped(b []byte) rune {
 	if len(b) < 5 || b[0] != 'u' {
 		return 0
@@ -70,7 +70,7 @@ func escaped(b []byte) rune {
 	return rune(n)
 }
 
-// walk reads a value, and notes the fields that stand twice.
+// walk reads a value, and notes repeated fields.
 func walk(d *json.Decoder, field string, depth int, twice *[]fault) error {
 	token, err := d.Token()
 	if errors.Is(err, io.EOF) {
@@ -91,7 +91,7 @@ func walk(d *json.Decoder, field string, depth int, twice *[]fault) error {
 			if err != nil {
 				return err
 			}
-			inner = join(field, key.(string)) // the decoder lets nothing else be a key
+			inner = join(field, key.(string)) // the decoder accepts no other type as a key
 			if seen[inner] {
 				*twice = append(*twice, fault{Field: clip(inner), Message: "it stands twice"})
 			}
@@ -107,7 +107,7 @@ func walk(d *json.Decoder, field string, depth int, twice *[]fault) error {
 	return err
 }
 
-// fill puts an object into a struct, and returns what does not fit.
+// fill decodes an object into a struct, and returns the fields that do not fit.
 func fill(b []byte, into reflect.Value, prefix string) (list []fault) {
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(b, &object); err != nil || object == nil {
@@ -133,7 +133,7 @@ func fill(b []byte, into reflect.Value, prefix string) (list []fault) {
 	return list
 }
 
-// kindOf is what belongs into a field.
+// kindOf names the kind of value that a field takes.
 func kindOf(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:

@@ -26,7 +26,7 @@ func (s *sample) Path() string             { return s.URL }
 func (s *sample) Route() string            { return s.Router }
 func (s *sample) RemoteAddr() string       { return "" }
 
-// Header knows the host alone: policies match by no other.
+// Header returns only the host: policies match by no other header.
 func (s *sample) Header(name string) []string {
 	if name == "Host" && s.Host != "" {
 		return []string{s.Host}
@@ -51,8 +51,8 @@ func (s *sample) check() error {
 	return nil
 }
 
-// test tells which policies apply to a request, in the order in which they become
-// rules. Those that are off do not.
+// test answers with the policies that apply to a request, in the order in which
+// they become rules. Policies that are off do not apply.
 func (c *call) test() error {
 	var in sample
 	if err := c.decode(&in); err != nil {
@@ -78,8 +78,8 @@ func (c *call) test() error {
 	}{views})
 }
 
-// visible are the policies of an application, or of all, that the actor sees and
-// that are not off.
+// visible returns the policies of an application, or of all, that the actor sees
+// and that are not off.
 func (c *call) visible(app string) (policy.Set, error) {
 	var set policy.Set
 	for n, pages := 1, 1; n <= pages; n++ {

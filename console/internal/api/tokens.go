@@ -32,7 +32,7 @@ func (c *call) listTokens() error {
 	}{mapped(tokens, tokenOf)}, "")
 }
 
-// createToken answers with the secret, which is told once.
+// createToken answers with the secret, which no later answer contains.
 func (c *call) createToken() error {
 	var in struct {
 		Label string   `json:"label"`

@@ -5,8 +5,8 @@ import (
 	"path"
 )
 
-// unrouted is the error for a request that no route is for. A path that would be
-// redirected to another spelling is none.
+// unrouted returns the error of a request without a route. A path that
+// http.ServeMux would redirect to another spelling has no route.
 func (a *API) unrouted(r *http.Request) error {
 	escaped := r.URL.EscapedPath()
 	if path.Clean(escaped) != escaped {

@@ -53,7 +53,7 @@ func (c *call) readUser() error {
 	return c.sendTagged(userOf(u), "")
 }
 
-// credentials are told once.
+// credentials are in one answer only.
 type credentials struct {
 	Name     string `json:"name"`
 	Password string `json:"password"`

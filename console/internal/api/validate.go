@@ -2,13 +2,13 @@ package api
 
 import "net/http"
 
-// verdict is what a policy would be.
+// verdict describes a policy that was not saved yet.
 type verdict struct {
 	Valid    bool    `json:"valid"`
 	Errors   []fault `json:"errors"`
-	Limit    string  `json:"limit"`    // as it would be written, or "" if it is wrong
+	Limit    string  `json:"limit"`    // its canonical text, or "" if it is wrong
 	Sentence string  `json:"sentence"` // "" unless all is right
-	MaySave  bool    `json:"may_save"` // who asks owns every application that it lists
+	MaySave  bool    `json:"may_save"` // the actor owns every application that it lists
 }
 
 func (c *call) validate() error {

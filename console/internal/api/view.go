@@ -7,8 +7,8 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// policyView is a policy as it is answered. What is not known of one that a
-// history holds is left out.
+// policyView is a policy in an answer. Fields that a history does not record are
+// left out.
 type policyView struct {
 	Name         string    `json:"name"`
 	Description  string    `json:"description"`
@@ -44,7 +44,7 @@ func viewOf(p policy.Policy) policyView {
 	}
 }
 
-// viewOrNull is null for nil.
+// viewOrNull returns the view of a policy, or nil, which JSON writes as null.
 func viewOrNull(p *policy.Policy) *policyView {
 	if p == nil {
 		return nil
@@ -64,7 +64,7 @@ func changesOf(list []service.Change) []change {
 	return mapped(list, func(c service.Change) change { return change(c) })
 }
 
-// list is s as JSON has it: never null.
+// list returns s, or an empty slice for nil, so that JSON never writes null.
 func list[T any](s []T) []T { return append([]T{}, s...) }
 
 func mapped[T, V any](s []T, f func(T) V) []V {

@@ -24,8 +24,8 @@ type App struct {
 	Instances *redissource.Source // which of them run what
 	Redis     redis.UniversalClient
 
-	// OneTimePassword is that of the administrator service.FirstUser, if he was
-	// created now, or "".
+	// OneTimePassword is the password of the administrator service.FirstUser, if
+	// Open created that user, or "".
 	OneTimePassword string
 
 	db *store.DB
@@ -60,7 +60,7 @@ func (a *App) open(ctx context.Context, c config.Config, logger *slog.Logger) (e
 	return a.publish(c, logger)
 }
 
-// publish starts the publisher. Nobody calls the service before it has started.
+// publish starts the publisher. It runs before the first call of the service.
 func (a *App) publish(c config.Config, logger *slog.Logger) (err error) {
 	a.Redis = redis.NewClient(c.Redis)
 	if a.Instances, err = redissource.New(a.Redis, redissource.Options{Prefix: c.RedisPrefix}); err != nil {
@@ -70,7 +70,7 @@ func (a *App) publish(c config.Config, logger *slog.Logger) (err error) {
 	return err
 }
 
-// wake tells the publisher of a change.
+// wake makes the publisher look for a change.
 func (a *App) wake() {
 	if a.Publisher != nil {
 		a.Publisher.Wake()
@@ -80,8 +80,8 @@ func (a *App) wake() {
 // Healthy returns an error while the database does not answer.
 func (a *App) Healthy(ctx context.Context) error { return a.db.Ping(ctx) }
 
-// Close ends what Open started. What is not published yet is published at the
-// next start.
+// Close stops everything that Open started. Changes that were not published yet
+// are published at the next start.
 func (a *App) Close() error {
 	var errs []error
 	if a.Publisher != nil {

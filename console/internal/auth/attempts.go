@@ -13,16 +13,16 @@ import (
 // attemptKeys is how many users, addresses and pairs of them are remembered.
 const attemptKeys = 1 << 16
 
-// Attempts limits how often somebody may fail to log in. These limits are the
-// program's own: no managed policy changes them, so that no policy can keep
-// everybody out of the console. It is safe for concurrent use.
+// Attempts limits how often users and addresses may fail to log in. No managed
+// policy changes these limits, so that no policy can lock all users out of the
+// console. It is safe for concurrent use.
 type Attempts struct {
 	limiter *limiter.Limiter
 	notes   *limiter.Limiter
 }
 
-// NewAttempts returns one that has seen no attempt. The clock returns
-// microseconds since the Unix epoch; nil means the system's.
+// NewAttempts returns an Attempts without counts. The clock returns microseconds
+// since the Unix epoch; nil means the system's.
 func NewAttempts(clock func() int64) (*Attempts, error) {
 	store, err := memstore.New(memstore.Options{MaxKeys: attemptKeys, Clock: clock})
 	if err != nil {
@@ -39,8 +39,8 @@ func NewAttempts(clock func() int64) (*Attempts, error) {
 	return a, nil
 }
 
-// attemptRules are strictest on one user from one address, so that whoever tries
-// another's name does not soon keep him out.
+// attemptRules are strictest on one user from one address, so that an attacker
+// does not soon lock the user out at other addresses.
 func attemptRules() []limiter.Rule {
 	user := func(r core.Request) (string, bool) { return r.(attempt).user, true }
 	return []limiter.Rule{
@@ -54,11 +54,11 @@ func newLimiter(store core.Store, rules ...limiter.Rule) (*limiter.Limiter, erro
 	return limiter.New(limiter.Config{Store: store, Rules: rules, OnStoreError: limiter.FailClosed})
 }
 
-// Try is an attempt that was let in. Its Succeeded gives back what it cost.
+// Try is an attempt that was admitted. Succeeded refunds its cost.
 type Try struct{ admission *limiter.Admission }
 
-// Begin counts an attempt of a user from an address, "ip" or "ip:port". ok false
-// refuses it; retryAfter then tells when the next is let in.
+// Begin counts an attempt of a user from an address, "ip" or "ip:port". ok reports
+// whether it is admitted. If not, retryAfter is the time until the next one is.
 func (a *Attempts) Begin(ctx context.Context, user, address string) (t Try, retryAfter time.Duration, ok bool) {
 	admission := a.limiter.Admit(attempt{ctx: ctx, user: user, address: address})
 	if admission.Outcome() != limiter.Pass {
@@ -72,21 +72,21 @@ func (a *Attempts) Begin(ctx context.Context, user, address string) (t Try, retr
 // Failed ends an attempt with a wrong name or password.
 func (t Try) Failed() { t.admission.Done(401) }
 
-// Succeeded ends an attempt that is not counted.
+// Succeeded ends an attempt with the right password, and refunds its cost.
 func (t Try) Succeeded(ctx context.Context) error {
 	err := t.admission.Result().Refund(ctx)
 	t.admission.Done(200)
 	return err
 }
 
-// WorthNoting reports whether a refused attempt is to be written down: so many in
-// an hour that a flood of them cannot fill the database.
+// WorthNoting reports whether to write a refused attempt to the audit log. It
+// bounds their number in an hour, so that a flood cannot fill the database.
 func (a *Attempts) WorthNoting(ctx context.Context) bool {
 	g, err := a.notes.Take(ctx, "", 1)
 	return err == nil && g.Allowed()
 }
 
-// attempt is what the rules may know.
+// attempt is the core.Request of the rules.
 type attempt struct {
 	ctx           context.Context
 	user, address string

@@ -1,3 +1,3 @@
-// Package auth knows passwords, tokens and how often somebody may try to log in.
-// It keeps nothing but the counts of attempts.
+// Package auth hashes passwords, makes tokens and limits failed log-ins. Its only
+// state is the counts of attempts.
 package auth

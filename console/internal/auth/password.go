@@ -29,7 +29,7 @@ const (
 	mostTime   = 64
 )
 
-// Cost says how much work it is to hash a password.
+// Cost is the work of hashing a password.
 type Cost struct {
 	Memory uint32 // KiB
 	Time   uint32 // passes over the memory
@@ -44,10 +44,10 @@ var DefaultCost = Cost{Memory: 19 * 1024, Time: 2}
 type Passwords struct {
 	cost  Cost
 	turns chan struct{}
-	dummy string // the hash of what nobody knows
+	dummy string // the hash of a random password, for users who do not exist
 }
 
-// NewPasswords returns one that hashes at a cost.
+// NewPasswords returns a Passwords that hashes at a cost.
 func NewPasswords(cost Cost) (*Passwords, error) {
 	if cost.Memory < 8 || cost.Memory > mostMemory || cost.Time < 1 || cost.Time > mostTime {
 		return nil, fmt.Errorf("the cost %d KiB and %d passes is not within 8 to %d and 1 to %d", cost.Memory, cost.Time, mostMemory, mostTime)
@@ -58,7 +58,7 @@ func NewPasswords(cost Cost) (*Passwords, error) {
 	return p, err
 }
 
-// CheckPassword tells what is wrong with a new password.
+// CheckPassword returns an error if a new password is not acceptable.
 func CheckPassword(user, password string) error {
 	switch {
 	case len(password) < MinPassword:
@@ -73,8 +73,8 @@ func CheckPassword(user, password string) error {
 	return nil
 }
 
-// Hash returns the text to store for a password. The only error is that ctx
-// ended while it waited for its turn.
+// Hash returns the text to store for a password. It fails only if ctx ends while
+// it waits for its turn.
 func (p *Passwords) Hash(ctx context.Context, password string) (string, error) {
 	salt := make([]byte, saltSize)
 	rand.Read(salt)
@@ -86,7 +86,7 @@ func (p *Passwords) Hash(ctx context.Context, password string) (string, error) {
 }
 
 // Matches reports whether a password is the one whose hash was stored. With the
-// hash "", for a user who does not exist, it is false and takes as long.
+// hash "", for a user who does not exist, it returns false and takes as long.
 func (p *Passwords) Matches(ctx context.Context, stored, password string) (bool, error) {
 	known := stored != ""
 	if !known {
@@ -119,7 +119,7 @@ func (p *Passwords) sum(ctx context.Context, password string, salt []byte, cost 
 
 var hashEncoding = base64.RawStdEncoding
 
-// encodeHash writes the form that argon2's own tools use.
+// encodeHash returns a hash in the form of argon2's own tools.
 func encodeHash(c Cost, salt, sum []byte) string {
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=1$%s$%s", argon2.Version, c.Memory, c.Time,
 		hashEncoding.EncodeToString(salt), hashEncoding.EncodeToString(sum))

@@ -1,4 +1,4 @@
-// Package config reads how the console is started.
+// Package config reads the command line and the environment of the console.
 package config
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The environment may hold what other users of the machine must not see in the
-// list of processes.
+// The environment may hold URLs with passwords, which other users of the machine
+// must not see in the list of processes.
 const (
 	EnvDB    = "HEADGATE_CONSOLE_DB"
 	EnvRedis = "HEADGATE_CONSOLE_REDIS"
@@ -26,7 +26,7 @@ const (
 // databaseFile is the name of the embedded database in the data directory.
 const databaseFile = "console.db"
 
-// Config is how the console is started. It is valid.
+// Config is the configuration of the console. Parse returns only valid ones.
 type Config struct {
 	Listen      string                // host:port
 	TLS         *tls.Config           // nil for plain HTTP
@@ -34,11 +34,11 @@ type Config struct {
 	Redis       *redis.Options        // nil for no Redis
 	RedisPrefix string                // as redissource.Options.Prefix
 	Proxies     *trustedproxy.Proxies // the proxies that are trusted; nil for none
-	Secure      bool                  // the cookies travel by TLS alone
+	Secure      bool                  // the cookies travel over TLS only
 	Recover     string                // a user to give a new password, instead of serving; or ""
 }
 
-// given is what the command line says.
+// given holds the values of the command line.
 type given struct {
 	listen, data, db, redis, prefix, cert, key, recover string
 	identity                                            string
@@ -47,8 +47,8 @@ type given struct {
 }
 
 // Parse reads a command line without the program's name, and the environment
-// through env. Usage goes to usage, and the error is flag.ErrHelp if it was asked
-// for. Any other error names every mistake, and no password.
+// through env. If the flags ask for help, Parse writes it to usage and returns
+// flag.ErrHelp. Any other error names every mistake, and no password.
 func Parse(args []string, env func(string) string, usage io.Writer) (Config, error) {
 	var g given
 	flags := g.flags(usage)

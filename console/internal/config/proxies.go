@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/console/internal/trustedproxy"
 )
 
-// trustedProxies is the proxies that are trusted.
+// trustedProxies returns the trusted proxies, or nil for none.
 func (g *given) trustedProxies() (*trustedproxy.Proxies, error) {
 	var errs []error
 	var trusted []netip.Prefix

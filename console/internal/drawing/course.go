@@ -1,5 +1,5 @@
-// Package drawing draws what a limit admits over time to a caller who never stops
-// asking.
+// Package drawing draws the requests that a limit admits over time from a client
+// that never stops asking.
 package drawing
 
 import (
@@ -26,15 +26,15 @@ const (
 // mostPoints is how many points are worth drawing.
 const mostPoints = 720
 
-// course is what happens: units admitted in all, or held at once.
+// course is the units over time: admitted in total, or held at once.
 type course struct {
 	span   time.Duration
 	points []point
 	most   int64
 }
 
-// follow runs through the requests of a caller who always asks for more, under
-// the very arithmetic that stores use. The error is that of the limit.
+// follow simulates a client that always asks for more, with the arithmetic that
+// stores use. The error is the mistake in the limit.
 func follow(l core.Limit) (course, error) {
 	if err := l.Validate(); err != nil {
 		return course{}, err
@@ -49,7 +49,7 @@ func follow(l core.Limit) (course, error) {
 	return c.simulate(l), nil
 }
 
-// simulate takes all there is, and comes back when there is more.
+// simulate takes all available units, and returns when there are more.
 func (c course) simulate(l core.Limit) course {
 	// An aligned window begins at a multiple of its Period.
 	const epoch = int64(400*24*time.Hour/time.Microsecond) * 16
@@ -75,8 +75,8 @@ func (c course) simulate(l core.Limit) course {
 	return c
 }
 
-// smooth draws a burst, and then a unit each Period/Quota, as far as they can be
-// told apart.
+// smooth draws a burst, and then a unit each Period/Quota, as far as a drawing can
+// show single units.
 func (c course) smooth(l core.Limit) course {
 	from := l.Period / lead
 	c.points = append(c.points, point{0, 0})
@@ -92,7 +92,7 @@ func (c course) smooth(l core.Limit) course {
 	return c
 }
 
-// scale is a·b/c, rounded down, where that is no more than the most of an int64.
+// scale returns a·b/c, rounded down. The result must fit an int64.
 func scale(a, b, c int64) int64 {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	n, _ := bits.Div64(hi, lo, uint64(c))
@@ -120,7 +120,7 @@ func (c course) hold(l core.Limit) course {
 	return c
 }
 
-// inWords says what the drawing shows, for who does not see it.
+// inWords describes the drawing, for people who cannot see it.
 func (c *course) inWords(l core.Limit) string {
 	if l.Leased() {
 		return fmt.Sprintf("At most %d at the same time, however fast they come.", l.Quota)

@@ -22,8 +22,8 @@ const style = `text{font:12px system-ui,sans-serif;fill:#374151}.grid{stroke:#d1
 	`.line{fill:none;stroke:#0f62a8;stroke-width:2}.area{fill:#0f62a8;fill-opacity:.12}.rate{stroke:#b45309;stroke-width:1.5;stroke-dasharray:5 4}` +
 	`@media(prefers-color-scheme:dark){text{fill:#d1d5db}.grid{stroke:#4b5563}.line{stroke:#7cc4ff}.area{fill:#7cc4ff}.rate{stroke:#fbbf24}}`
 
-// SVG returns a drawing of the limit as a whole document, or the mistake in the
-// limit. It holds no text but numbers, spans and its own.
+// SVG returns a drawing of the limit as a complete document, or the mistake in the
+// limit. All of its text is numbers, spans and constants.
 func SVG(l core.Limit) (string, error) {
 	c, err := follow(l)
 	if err != nil {
@@ -42,7 +42,7 @@ func SVG(l core.Limit) (string, error) {
 	return b.String(), nil
 }
 
-// x and y are where a moment and a number lie.
+// x and y return the coordinates of a moment and of a number.
 func (c *course) x(at time.Duration) string {
 	return place(left + float64(at)/float64(c.span)*(width-left-right))
 }
@@ -53,7 +53,7 @@ func (c *course) y(units float64) string {
 
 func place(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
 
-// step is the round number of which the most has five at most.
+// step returns the smallest round number of which most is at most five times.
 func step(most int64) int64 {
 	for unit := int64(1); ; unit *= 10 {
 		for _, n := range []int64{1, 2, 5} {
@@ -108,7 +108,7 @@ func (c *course) rate(b *strings.Builder, l core.Limit) {
 	fmt.Fprintf(b, `<text x="%d" y="16" text-anchor="end">dashed: %s each %s</text>`, width-right, short(l.Quota), span(l.Period))
 }
 
-// span writes a time without what is zero.
+// span writes a duration without its zero units.
 func span(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {

@@ -1,7 +1,7 @@
-// Package publish brings the policies from the database to where the running
-// instances read them. The database is the truth: what is published is always the
-// whole set, and whatever was not published when something died or was away is
-// published later.
+// Package publish copies the policies from the database to the place where the
+// running instances read them. The database is authoritative. A worker always
+// publishes the whole set, and after a crash or an outage it publishes the changes
+// that are still missing.
 package publish
 
 import (
@@ -17,32 +17,32 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// Publisher is where policies are published, such as a *redissource.Source. Its
+// Publisher stores the published policies, such as a *redissource.Source. Its
 // methods are safe for concurrent use and return soon after ctx ends.
 type Publisher interface {
-	// Version returns the label of what is published, or "" for nothing.
+	// Version returns the label of the published set, or "" if there is none.
 	Version(ctx context.Context) (label string, err error)
 
-	// Publish puts the set in the place of what was published under the label
-	// expected, and returns a new label. If something else is there by now, it
-	// changes nothing and returns an error.
+	// Publish replaces the set that was published under the label expected, and
+	// returns a new label. If another label is published by now, it changes
+	// nothing and returns an error.
 	Publish(ctx context.Context, set policy.Set, expected string) (label string, err error)
 }
 
 // Source is the database. Its methods are safe for concurrent use.
 type Source interface {
-	// Pending returns the version of the set of policies, 0 if there never were
-	// any, the version that was published last, and its label.
+	// Pending returns the version of the set of policies, 0 if there never was
+	// one, the version that was published last, and its label.
 	Pending(ctx context.Context) (version, published int64, label string, err error)
 
 	// Snapshot returns the set and its version.
 	Snapshot(ctx context.Context) (policy.Set, int64, error)
 
-	// Published notes what was published.
+	// Published stores the version and label that were published.
 	Published(ctx context.Context, version int64, label string) error
 }
 
-// What the zero values of Options mean.
+// Defaults of the zero Options.
 const (
 	DefaultCheck    = 5 * time.Second
 	DefaultMinPause = 200 * time.Millisecond
@@ -50,28 +50,28 @@ const (
 	DefaultTimeout  = 20 * time.Second
 )
 
-// Options says what a [Worker] does. Source and Publisher must be set.
+// Options configure a [Worker]. Source and Publisher must be set.
 type Options struct {
 	Source    Source
 	Publisher Publisher
 
-	// Check is how often to look whether what is published is what should be,
-	// also when nobody calls Wake: another program may have changed either.
+	// Check is the interval at which the worker compares the database with the
+	// published set without a call of Wake, as another program may change either.
 	Check time.Duration
 
-	// MinPause and MaxPause bound the pause after a failure, which doubles, and of
-	// which a random half is waited.
+	// MinPause and MaxPause bound the pause after a failure. It doubles with each
+	// failure, and half of it is random.
 	MinPause, MaxPause time.Duration
 
 	// Timeout bounds one attempt.
 	Timeout time.Duration
 
-	// Logger is told when publishing begins to fail and when it works again; nil
-	// means slog.Default().
+	// Logger receives a record when publishing begins to fail and when it works
+	// again; nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// Status is what a [Worker] knows of its last attempt.
+// Status is the result of the last attempt of a [Worker].
 type Status struct {
 	At        time.Time // of the last attempt; zero before the first has ended
 	Published int64     // the version that it found or made published
@@ -92,8 +92,7 @@ type Worker struct {
 	status Status
 }
 
-// Start starts a worker, which publishes at once what there is to publish. Close
-// ends it.
+// Start starts a worker, which publishes pending changes at once. Close stops it.
 func Start(o Options) (*Worker, error) {
 	var errs []error
 	if o.Source == nil {
@@ -119,7 +118,7 @@ func Start(o Options) (*Worker, error) {
 	return w, nil
 }
 
-// Wake makes the worker look for what to publish. It returns at once.
+// Wake makes the worker look for pending changes. It returns at once.
 func (w *Worker) Wake() {
 	select {
 	case w.wake <- struct{}{}:
@@ -127,15 +126,15 @@ func (w *Worker) Wake() {
 	}
 }
 
-// Status returns what the last attempt came to.
+// Status returns the result of the last attempt.
 func (w *Worker) Status() Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.status
 }
 
-// Close ends the worker and waits for its end. What is not published then is
-// published by the next one. It may be called again.
+// Close stops the worker and waits for its end. The next worker publishes pending
+// changes. Close may be called again.
 func (w *Worker) Close() error {
 	w.stop()
 	<-w.done
@@ -172,9 +171,9 @@ func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) {
 	}
 }
 
-// attempt publishes what is not published. It asks what is published before it
-// reads the database: if another worker publishes a newer set in between, the
-// label is another one, and this older set does not replace it.
+// attempt publishes pending changes. It reads the published label before the
+// database: if another worker publishes a newer set in between, the label differs
+// and this older set does not replace it.
 func (w *Worker) attempt(ctx context.Context) (published int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, w.o.Timeout)
 	defer cancel()
@@ -199,7 +198,7 @@ func (w *Worker) attempt(ctx context.Context) (published int64, err error) {
 	return version, w.o.Source.Published(ctx, version, label)
 }
 
-// note keeps what an attempt came to, and logs a change between success and
+// note stores the result of an attempt, and logs a change between success and
 // failure.
 func (w *Worker) note(published int64, err error) {
 	w.mu.Lock()

@@ -9,8 +9,8 @@ import (
 // healthTime is how long the database may take to answer.
 const healthTime = 2 * time.Second
 
-// Health answers 200 while healthy returns nil, and 503 otherwise. It tells
-// nobody why.
+// Health answers 200 while healthy returns nil, and 503 otherwise. The answer does
+// not contain the error.
 func Health(healthy func(context.Context) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), healthTime)

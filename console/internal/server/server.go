@@ -1,5 +1,5 @@
-// Package server serves HTTP with bounds on everything, and ends without breaking
-// off requests.
+// Package server serves HTTP with bounds on times and sizes, and shuts down
+// without breaking off requests.
 package server
 
 import (
@@ -24,8 +24,8 @@ const (
 )
 
 // Serve answers the requests on l, with TLS unless c is nil, until ctx ends. Then
-// it takes no more, lets those that are being answered end for 15 seconds, and
-// returns nil if they did. It closes l.
+// it accepts no more requests and waits up to 15 seconds for running ones. It
+// returns nil if they have finished. It closes l.
 func Serve(ctx context.Context, l net.Listener, c *tls.Config, h http.Handler, logger *slog.Logger) error {
 	s := &http.Server{
 		Handler:           http.MaxBytesHandler(h, bodyBytes),

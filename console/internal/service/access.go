@@ -18,13 +18,13 @@ const (
 	Owner  Role = "owner"  // sees, edits and deletes them
 )
 
-// Access is what an actor may do, as it was when it was asked for. A page uses it
-// to show no button that would be refused; every method checks again.
+// Access holds the permissions of an actor at one time. A page uses it to leave
+// out buttons that would be refused; every method checks again.
 type Access struct {
 	User               string
 	Administrator      bool // manages users and applications, and owns every application
-	MustChangePassword bool // and nothing else before
-	ReadOnly           bool // a token to read with
+	MustChangePassword bool // and may do nothing else before
+	ReadOnly           bool // a token that may only read
 	Token              bool // a token, which manages neither users nor applications nor tokens
 
 	roles map[string]Role
@@ -42,8 +42,8 @@ func (a Access) Role(app string) Role {
 	return a.roles[app]
 }
 
-// CanSee reports whether the actor sees policies that list these applications: one
-// of which it has a role in is enough.
+// CanSee reports whether the actor sees policies that list these applications: a
+// role in one of them is enough.
 func (a Access) CanSee(apps []string) bool {
 	if a.seesAll() {
 		return true
@@ -64,10 +64,10 @@ func (a Access) CanEdit(apps []string) bool {
 // settings and read the audit log.
 func (a Access) CanManage() bool { return a.Administrator && !a.Token }
 
-// seesAll tells that no application is hidden from the actor.
+// seesAll reports whether the actor sees the policies of all applications.
 func (a Access) seesAll() bool { return a.Administrator && a.only == nil }
 
-// visible names the applications whose policies the actor sees; nil means all.
+// visible returns the applications whose policies the actor sees; nil means all.
 func (a Access) visible() []string {
 	switch {
 	case a.seesAll():
@@ -84,8 +84,8 @@ func (a Access) visible() []string {
 	return apps
 }
 
-// accessOf looks up what an actor may do. The error is ErrNotLoggedIn if it may
-// do nothing.
+// accessOf looks up the permissions of an actor. The error is ErrNotLoggedIn if it
+// has none.
 func accessOf(t *store.Tx, a Actor) (Access, error) {
 	u, err := t.User(a.user)
 	if errors.Is(err, store.ErrNotFound) {

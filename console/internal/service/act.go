@@ -18,14 +18,13 @@ type action struct {
 	object string
 }
 
-// errUnchanged ends a transaction that has nothing to change; nobody sees it.
+// errUnchanged ends a transaction that has nothing to change. No caller sees it.
 var errUnchanged = errors.New("unchanged")
 
-// refusalTime is how long writing down a refusal may take, also for a client that
-// has gone.
+// refusalTime bounds the write of a refusal, which goes on if the client has gone.
 const refusalTime = 5 * time.Second
 
-// ask runs f in a transaction that reads.
+// ask runs f in a read transaction.
 func (s *Service) ask(ctx context.Context, a Actor, verb, object string, f func(*action) error) error {
 	err := s.db.View(ctx, func(t *store.Tx) error {
 		d := &action{Tx: t, actor: a, now: s.now(), verb: verb, object: object}
@@ -34,8 +33,8 @@ func (s *Service) ask(ctx context.Context, a Actor, verb, object string, f func(
 	return s.ended(ctx, a, err)
 }
 
-// act runs f in a transaction that writes, and is the only one to have raised the
-// counter lock. The rows of the audit log are f's to write.
+// act runs f in a write transaction that holds the counter lock. f writes the rows
+// of the audit log.
 func (s *Service) act(ctx context.Context, a Actor, lock, verb, object string, f func(*action) error) error {
 	err := s.db.Update(ctx, func(t *store.Tx) error {
 		d := &action{Tx: t, actor: a, now: s.now(), verb: verb, object: object}
@@ -50,7 +49,7 @@ func (s *Service) act(ctx context.Context, a Actor, lock, verb, object string, f
 	return s.ended(ctx, a, err)
 }
 
-// begin looks up what the actor may do before f does it.
+// begin looks up the actor's permissions and calls f.
 func (d *action) begin(f func(*action) error) error {
 	var err error
 	if d.access, err = accessOf(d.Tx, d.actor); err != nil {
@@ -62,7 +61,8 @@ func (d *action) begin(f func(*action) error) error {
 	return f(d)
 }
 
-// ended writes a refusal down, and hides what is nobody's business.
+// ended writes a refusal to the audit log, and hides objects that the actor may
+// not know of.
 func (s *Service) ended(ctx context.Context, a Actor, err error) error {
 	var denied *DeniedError
 	switch {
@@ -74,7 +74,7 @@ func (s *Service) ended(ctx context.Context, a Actor, err error) error {
 	return err
 }
 
-// noteRefusal writes what was refused, in a transaction of its own.
+// noteRefusal writes a refusal to the audit log in a separate transaction.
 func (s *Service) noteRefusal(ctx context.Context, a Actor, verb, object, reason string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refusalTime)
 	defer cancel()
@@ -86,9 +86,9 @@ func (s *Service) noteRefusal(ctx context.Context, a Actor, verb, object, reason
 	}
 }
 
-// Refuse writes down that the actor asked for what he may not do, and returns the
-// DeniedError. It is for pages that only lead to what is refused. The error is
-// another if the actor may do nothing at all.
+// Refuse writes a refusal to the audit log and returns the DeniedError. It is for
+// pages that lead only to forbidden actions. An actor without any permissions gets
+// another error.
 func (s *Service) Refuse(ctx context.Context, a Actor, verb, object, reason string) error {
 	return s.ask(ctx, a, verb, object, func(d *action) error { return d.deny(reason) })
 }
@@ -98,12 +98,12 @@ func (d *action) deny(reason string) error {
 	return &DeniedError{Action: d.verb, Object: d.object, Reason: reason}
 }
 
-// hide refuses the action as if there were nothing to act on.
+// hide refuses the action as if its object did not exist.
 func (d *action) hide() error {
 	return &DeniedError{Action: d.verb, Object: d.object, Reason: "the object is hidden from the actor", hidden: true}
 }
 
-// manage refuses whoever is not an administrator.
+// manage refuses the action unless the actor is an administrator.
 func (d *action) manage() error {
 	if !d.access.CanManage() {
 		return d.deny("it takes an administrator")
@@ -111,7 +111,7 @@ func (d *action) manage() error {
 	return nil
 }
 
-// person refuses tokens, for what only somebody who is logged in may do.
+// person refuses tokens, for actions that require a log-in.
 func (d *action) person() error {
 	if d.access.Token {
 		return d.deny("a token may not do this")

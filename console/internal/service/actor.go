@@ -1,10 +1,10 @@
 package service
 
-// Meta is what is known of a request to the console, for the audit log. Longer
-// texts are cut.
+// Meta describes a request to the console, for the audit log. Texts that are too
+// long are cut.
 type Meta struct {
-	Address   string // of who asks, "ip" or "ip:port"; log-ins are limited by it
-	Agent     string // what the client calls itself
+	Address   string // of the client, "ip" or "ip:port"; log-ins are limited by it
+	Agent     string // the User-Agent of the client
 	RequestID string
 }
 
@@ -18,26 +18,25 @@ func (m Meta) tamed() Meta {
 	return Meta{tame(m.Address, maxAddress), tame(m.Agent, maxAgent), tame(m.RequestID, maxRequestID)}
 }
 
-// Actor is who asks for something: somebody who is logged in, or a program with a
-// token. It comes from [Service.Login], [Service.Authenticate],
-// [Service.AuthenticateToken] or [Service.AuthenticateByProxy], belongs to one request, and says who somebody is,
-// not what he may do: that is looked up in each transaction. The zero value may do
-// nothing.
+// Actor identifies the user or the token that makes a request.
+// [Service.Authenticate], [Service.AuthenticateToken] and
+// [Service.AuthenticateByProxy] return it, for one request. It holds no
+// permissions: each transaction looks them up. The zero value may do nothing.
 type Actor struct {
 	user    string
-	via     string      // what it came from, for the audit log
-	session string      // its hash, if it came from one
-	token   *tokenScope // if it came from one
+	via     string      // how it was authenticated, for the audit log
+	session string      // the hash of its session, or ""
+	token   *tokenScope // the scope of its token, or nil
 	meta    Meta
 }
 
-// User is the name of the user.
+// User returns the name of the user.
 func (a Actor) User() string { return a.user }
 
-// RequestID is the one that the request came with.
+// RequestID returns the name of the request.
 func (a Actor) RequestID() string { return a.meta.RequestID }
 
-// What an actor comes from. A token is followed by its id.
+// These are the ways to authenticate an actor. The id of a token follows viaToken.
 const (
 	viaSession = "session"
 	viaToken   = "token:"
@@ -45,5 +44,5 @@ const (
 	viaConsole = "console" // the program itself
 )
 
-// itself is the program, in the audit log.
+// itself returns the actor that stands for the program in the audit log.
 func itself() Actor { return Actor{via: viaConsole} }

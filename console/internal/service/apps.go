@@ -17,7 +17,7 @@ type App struct {
 	CreatedAt   time.Time
 	CreatedBy   string
 	Policies    int64 // how many list it
-	Role        Role  // of who asked
+	Role        Role  // of the actor
 }
 
 func appObject(name string) string { return "app:" + name }
@@ -44,7 +44,7 @@ func (s *Service) Apps(ctx context.Context, a Actor) (list []App, err error) {
 	return list, err
 }
 
-// CreateApp adds an application. It takes an administrator.
+// CreateApp adds an application. It requires an administrator.
 func (s *Service) CreateApp(ctx context.Context, a Actor, name, description string) error {
 	return s.actOnApp(ctx, a, "app.create", name, func(d *action) error {
 		var f faults
@@ -64,7 +64,7 @@ func (s *Service) CreateApp(ctx context.Context, a Actor, name, description stri
 	})
 }
 
-// DescribeApp changes the description of an application. It takes an
+// DescribeApp changes the description of an application. It requires an
 // administrator.
 func (s *Service) DescribeApp(ctx context.Context, a Actor, name, description string) error {
 	return s.actOnApp(ctx, a, "app.update", name, func(d *action) error {
@@ -85,8 +85,8 @@ func (s *Service) DescribeApp(ctx context.Context, a Actor, name, description st
 	})
 }
 
-// DeleteApp removes an application, and the roles in it. It takes an
-// administrator, and that no policy lists the application.
+// DeleteApp removes an application and the roles in it. It requires an
+// administrator, and fails while a policy lists the application.
 func (s *Service) DeleteApp(ctx context.Context, a Actor, name string) error {
 	return s.actOnApp(ctx, a, "app.delete", name, func(d *action) error {
 		was, err := d.app(name)
@@ -116,7 +116,7 @@ func (s *Service) actOnApp(ctx context.Context, a Actor, verb, name string, f fu
 	})
 }
 
-// app returns one; what cannot be a name is not looked for.
+// app returns an application. It does not look up invalid names.
 func (d *action) app(name string) (store.App, error) {
 	if policy.CheckApp(name) != nil {
 		return store.App{}, ErrNotFound
@@ -124,7 +124,7 @@ func (d *action) app(name string) (store.App, error) {
 	return d.App(name)
 }
 
-// appText is an application in the audit log.
+// appText returns the form of an application in the audit log.
 func appText(name, description string) string {
 	return text(struct {
 		Name        string `json:"name"`

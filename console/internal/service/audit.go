@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/console/internal/store"
 )
 
-// Outcome is what came of an action.
+// Outcome is the outcome of an action.
 type Outcome string
 
 // The outcomes.
@@ -21,7 +21,7 @@ const (
 type Entry struct {
 	ID        int64
 	At        time.Time
-	Actor     string // a user, or "" for the program itself or nobody known
+	Actor     string // a user, or "" for the program itself or an unknown user
 	Via       string // "session", "token:" and its id, "proxy" or "console"
 	Action    string // such as "policy.update"
 	Object    string // such as "policy:login"
@@ -30,11 +30,11 @@ type Entry struct {
 	After     string // JSON, or ""
 	RequestID string
 	Address   string
-	Note      string // why it was refused, say
+	Note      string // such as the reason of a refusal
 }
 
-// AuditQuery asks for a page of the audit log, the newest first. Empty fields ask
-// for nothing.
+// AuditQuery selects a page of the audit log, the newest entries first. Empty
+// fields select all entries.
 type AuditQuery struct {
 	Actor   string
 	Object  string
@@ -46,11 +46,11 @@ type AuditQuery struct {
 	// Before is the ID of the last entry of the page before, or 0.
 	Before int64
 
-	// PerPage is 50 if it is 0, and at most MaxPerPage.
+	// PerPage is the number of entries, at most MaxPerPage; 0 means 50.
 	PerPage int
 }
 
-// Audit returns a page of the audit log, to administrators.
+// Audit returns a page of the audit log. It requires an administrator.
 func (s *Service) Audit(ctx context.Context, a Actor, q AuditQuery) (page []Entry, err error) {
 	if err := q.check(); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func entriesOf(rows []store.Audit) []Entry {
 // maxObject is the most bytes of an object's name in the audit log.
 const maxObject = 160
 
-// auditRow is what a row of the audit log says of the actor and the action.
+// auditRow returns a row of the audit log with the actor and the action filled in.
 func (a Actor) auditRow(at int64, verb, object string) store.Audit {
 	return store.Audit{
 		At: at, Actor: a.user, Via: a.via, Action: verb, Object: tame(object, maxObject),
@@ -108,8 +108,8 @@ func (a Actor) auditRow(at int64, verb, object string) store.Audit {
 	}
 }
 
-// text is a value in the audit log. What it is made of holds no secrets and
-// nothing that JSON cannot write.
+// text returns the form of a value in the audit log. The value must hold no
+// secret, and nothing that JSON cannot write.
 func text(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {

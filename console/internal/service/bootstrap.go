@@ -10,9 +10,10 @@ import (
 // FirstUser is the name of the administrator that [Service.Bootstrap] creates.
 const FirstUser = "admin"
 
-// Bootstrap creates an administrator where there are no users, and returns his
-// password, which he has to change when he logs in, and "" where there are users.
-// Of several programs that do this at the same time one gets a password.
+// Bootstrap creates an administrator if there are no users, and returns the
+// password, which has to be changed at the first log-in. If there are users, it
+// returns "". Of several programs that call it at the same time, one gets a
+// password.
 func (s *Service) Bootstrap(ctx context.Context) (password string, err error) {
 	users, err := s.userCount(ctx)
 	if err != nil || users > 0 {
@@ -45,10 +46,10 @@ func (s *Service) userCount(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// Recover makes a user an administrator who is not disabled, creates him if need
-// be, ends all of his sessions, and returns a password, which he has to change when
-// he logs in. It asks for no actor: it is for whoever starts the program on the
-// database, who could do everything anyway.
+// Recover makes a user an enabled administrator, creates the user if necessary,
+// ends all sessions of the user, and returns a password, which has to be changed
+// at the next log-in. It takes no actor: it is for operators who can start the
+// program on the database and so have full access anyway.
 func (s *Service) Recover(ctx context.Context, name string) (password string, err error) {
 	if err := CheckUser(name); err != nil {
 		return "", invalid("name", err.Error())

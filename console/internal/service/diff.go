@@ -14,13 +14,13 @@ type Change struct {
 	After  string
 }
 
-// field is one that people edit, and the text of its value.
+// field is a field that people edit, and the text of its value.
 type field struct {
 	name string
 	text func(*policy.Policy) string
 }
 
-// fields are all that people edit, in the order in which they are shown.
+// fields returns all fields that people edit, in the order of display.
 func fields() []field {
 	return []field{
 		{"name", func(p *policy.Policy) string { return p.Name }},
@@ -61,9 +61,9 @@ func priorityText(p *policy.Policy) string {
 	return strconv.Itoa(p.Priority)
 }
 
-// Diff lists the fields that differ, in the order in which a page shows them.
-// Version and who changed the policy when are not compared. The zero policy
-// stands for one that does not exist.
+// Diff lists the fields that differ, in the order in which a page shows them. It
+// does not compare the version and the authors and times of changes. The zero
+// policy stands for a policy that does not exist.
 func Diff(a, b policy.Policy) []Change {
 	var list []Change
 	for _, f := range fields() {

@@ -10,19 +10,19 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// What a method may fail with; see the documentation of the package.
+// Errors of the methods; see the documentation of the package.
 var (
-	// ErrUnavailable means that the database cannot be reached or written. What
-	// was to be changed was not changed; if the connection broke at the very end,
-	// it was changed in full or not at all, and the version tells.
+	// ErrUnavailable means that the database cannot be reached or written. Nothing
+	// was changed, unless the connection broke during the commit: then the change
+	// was made in full or not at all, and the version shows which.
 	ErrUnavailable = store.ErrUnavailable
 
-	// ErrNotFound means that there is no such thing, or none that the actor may
-	// know of.
+	// ErrNotFound means that the object does not exist, or that the actor may not
+	// know of it.
 	ErrNotFound = store.ErrNotFound
 
-	// ErrDenied is what a DeniedError is, unless what was asked for is hidden from
-	// the actor.
+	// ErrDenied matches every DeniedError, unless the object is hidden from the
+	// actor.
 	ErrDenied = errors.New("not permitted")
 
 	// ErrNotLoggedIn means that a session or token is unknown, has ended or was
@@ -30,7 +30,7 @@ var (
 	ErrNotLoggedIn = errors.New("not logged in")
 
 	// ErrCredentials means that the name or the password is wrong. It does not
-	// tell which, nor whether the user is disabled.
+	// reveal which, nor whether the user is disabled.
 	ErrCredentials = errors.New("the name or the password is wrong")
 
 	// ErrMoved means that the policies were changed since the plan of an import was
@@ -49,7 +49,7 @@ type DeniedError struct {
 	hidden bool // the actor may not know that the object exists
 }
 
-// Error tells what was refused and why.
+// Error names the action, the object and the reason.
 func (e *DeniedError) Error() string {
 	if e.hidden {
 		return ErrNotFound.Error()
@@ -57,8 +57,7 @@ func (e *DeniedError) Error() string {
 	return fmt.Sprintf("%s of %s is not permitted: %s", e.Action, e.Object, e.Reason)
 }
 
-// Is makes the refusal an ErrDenied, or an ErrNotFound where the actor may not
-// know more.
+// Is matches ErrDenied, or ErrNotFound if the object is hidden from the actor.
 func (e *DeniedError) Is(target error) bool {
 	if e.hidden {
 		return target == ErrNotFound
@@ -66,13 +65,13 @@ func (e *DeniedError) Is(target error) bool {
 	return target == ErrDenied
 }
 
-// ConflictError means that somebody else changed the policy since the version
-// that a change is based on. Nothing was changed.
+// ConflictError means that the policy has changed since the version that a change
+// is based on. Nothing was changed.
 type ConflictError struct {
-	Mine   policy.Policy // what was to be saved; only its name, for a deletion
+	Mine   policy.Policy // the version to be saved; only its name, for a deletion
 	Theirs policy.Policy // as it is now; only its name and version, if it was deleted
 
-	// Deleted tells that the policy is gone.
+	// Deleted reports that the policy does not exist any more.
 	Deleted bool
 }
 
@@ -88,25 +87,25 @@ func (e *ConflictError) Error() string {
 
 // LimitedError means too many failed attempts to log in.
 type LimitedError struct {
-	RetryAfter time.Duration // until the next attempt is let in
+	RetryAfter time.Duration // until the next attempt is admitted
 }
 
-// Error tells when to come again.
+// Error names the time until the next attempt.
 func (e *LimitedError) Error() string {
 	return fmt.Sprintf("too many attempts to log in: try again in %s", e.RetryAfter.Round(time.Second))
 }
 
-// Fault is one mistake in what was given.
+// Fault is one mistake in the input.
 type Fault struct {
 	Policy  string // in an import, the policy; else ""
 	Field   string // as in JSON, such as "limit" or "match.path"; "" for the whole
 	Message string
 }
 
-// InvalidError lists all mistakes in what was given. Nothing was changed.
+// InvalidError lists all mistakes in the input. Nothing was changed.
 type InvalidError struct{ Faults []Fault }
 
-// Error tells all mistakes, one a line.
+// Error lists all mistakes, one a line.
 func (e *InvalidError) Error() string {
 	lines := make([]string, len(e.Faults))
 	for i, f := range e.Faults {
@@ -126,7 +125,7 @@ func (f Fault) text() string {
 	return text
 }
 
-// faultsOf takes apart what a validation returned, which may be nil.
+// faultsOf splits the error of a validation, which may be nil.
 func faultsOf(err error) []Fault {
 	if err == nil {
 		return nil
@@ -155,7 +154,7 @@ func (f *faults) note(field string, err error) {
 	}
 }
 
-// err is nil if there is no mistake.
+// err returns an InvalidError, or nil if there is no mistake.
 func (f faults) err() error {
 	if len(f) == 0 {
 		return nil
@@ -163,7 +162,7 @@ func (f faults) err() error {
 	return &InvalidError{Faults: f}
 }
 
-// invalid is an InvalidError of one mistake.
+// invalid returns an InvalidError of one mistake.
 func invalid(field, message string) error {
 	return &InvalidError{Faults: []Fault{{Field: field, Message: message}}}
 }

@@ -7,10 +7,11 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// Format is how policies are written.
+// Format is a format of exported policies.
 type Format string
 
-// The formats. JSON may hold more, see policy.MaxBytes and policy.MaxBytesYAML.
+// The formats. JSON permits larger sets, see policy.MaxBytes and
+// policy.MaxBytesYAML.
 const (
 	YAML Format = "yaml"
 	JSON Format = "json"

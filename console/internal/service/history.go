@@ -21,8 +21,8 @@ type Revision struct {
 	Note      string
 
 	// Before is nil if the change created the policy, and After if it deleted it.
-	// They have no version and do not say who changed them when. Before is nil too
-	// if only applications that are hidden from the actor were listed then.
+	// They have no version and no authors and times of changes. Before is nil too
+	// if it listed only applications that are hidden from the actor.
 	Before *policy.Policy
 	After  *policy.Policy
 }
@@ -40,9 +40,9 @@ func (r Revision) Changes() []Change {
 }
 
 // History returns at most pageSize revisions of a policy, the newest first, that
-// are older than the version before, which is 0 for the newest. pageSize is as
-// Query.PerPage. A policy that was deleted has a history too. Revisions from when the
-// policy was hidden from the actor are left out.
+// are older than the version before, which is 0 for the newest. pageSize has the
+// meaning of Query.PerPage. A deleted policy has a history too. Revisions in which
+// the policy was hidden from the actor are left out.
 func (s *Service) History(ctx context.Context, a Actor, name string, before int64, pageSize int) (list []Revision, err error) {
 	err = s.ask(ctx, a, "policy.history", policyObject(name), func(d *action) error {
 		list = nil
@@ -84,8 +84,8 @@ func (s *Service) Revision(ctx context.Context, a Actor, name string, version in
 	return r, err
 }
 
-// seesHistory refuses whoever does not see the policy as it is, or as it was when
-// it was deleted.
+// seesHistory refuses an actor who does not see the policy as it is, or as it was
+// when it was deleted.
 func (d *action) seesHistory(name string) error {
 	if !isPolicyName(name) {
 		return ErrNotFound
@@ -135,10 +135,10 @@ func snapshot(body string) (*policy.Policy, error) {
 	return &p, err
 }
 
-// Rollback makes the content that a policy had in version to its newest version,
-// and returns that. base is the current version; if it is not, the error is a
-// ConflictError. A policy that was deleted comes back; its current version is the
-// one of the deletion. The actor needs what an update or a creation takes.
+// Rollback saves the content of the version to as the newest version of a policy,
+// and returns it. If base is not the current version, the error is a
+// ConflictError. Rollback restores a deleted policy; its current version is that
+// of the deletion. The actor needs the permissions for an update or a creation.
 func (s *Service) Rollback(ctx context.Context, a Actor, name string, to, base int64) (saved policy.Policy, err error) {
 	err = s.change(ctx, a, rolledBack, name, func(d *action) error {
 		if err := d.seesHistory(name); err != nil {
@@ -160,7 +160,7 @@ func (s *Service) Rollback(ctx context.Context, a Actor, name string, to, base i
 	return saved, err
 }
 
-// contentAt is what a policy was in a version.
+// contentAt returns the content of a policy in a version.
 func (d *action) contentAt(name string, version int64) (policy.Policy, error) {
 	row, err := d.Tx.Revision(name, version)
 	if err != nil {
@@ -176,7 +176,7 @@ func (d *action) contentAt(name string, version int64) (policy.Policy, error) {
 	return *r.After, d.valid(*r.After)
 }
 
-// revive creates a policy anew that was deleted in version p.Version.
+// revive creates a policy again that was deleted in version p.Version.
 func (d *action) revive(p policy.Policy, note string) (policy.Policy, error) {
 	last, err := d.LastVersion(p.Name)
 	if err != nil {

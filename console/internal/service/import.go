@@ -15,7 +15,7 @@ import (
 // importTimeout bounds an import whose context has no deadline.
 const importTimeout = 2 * time.Minute
 
-// Missing says what happens to policies that an import does not name.
+// Missing determines what happens to policies that an import does not name.
 type Missing string
 
 // The choices.
@@ -24,28 +24,28 @@ const (
 	RemoveMissing Missing = "remove"
 )
 
-// Import is a set of policies to be written all together or not at all.
+// Import is a set of policies that is written as a whole or not at all.
 type Import struct {
-	// Data is what [Service.Export] writes, or somebody by hand. An entry with a
-	// version changes that version, and it is a mistake if it is not the current
-	// one; an entry without a version changes whatever is there.
+	// Data is the output of [Service.Export], or is written by hand. An entry with
+	// a version must name the current version; an entry without one changes any
+	// version.
 	Data   []byte
 	Format Format
 
 	Missing Missing
 
-	// Base points to the Plan.Base of the plan that somebody has agreed to, which
-	// may be 0. Nil means no matter what.
+	// Base points to the Plan.Base of the plan that the user has confirmed, which
+	// may be 0. Nil means that any version of the set will do.
 	Base *int64
 }
 
-// Plan is what an import does.
+// Plan lists the changes of an import.
 type Plan struct {
 	Base  int64      // the version of the set of policies that it starts from
 	Steps []PlanStep // by name
 }
 
-// PlanStep is what an import does to one policy.
+// PlanStep is the change of one policy by an import.
 type PlanStep struct {
 	Name    string
 	Action  string         // "create", "update", "delete" or "keep"
@@ -57,7 +57,7 @@ type PlanStep struct {
 // keep is the action of a step that changes nothing.
 const keep = "keep"
 
-// Counts returns how many steps there are of each action.
+// Counts returns the number of steps of each action.
 func (p Plan) Counts() map[string]int {
 	counts := map[string]int{}
 	for _, step := range p.Steps {
@@ -66,8 +66,8 @@ func (p Plan) Counts() map[string]int {
 	return counts
 }
 
-// PlanImport tells what an import would do, and does nothing. Its errors are those
-// of [Service.Import].
+// PlanImport returns the changes that an import would make, and makes none. Its
+// errors are the same as those of [Service.Import].
 func (s *Service) PlanImport(ctx context.Context, a Actor, i Import) (plan Plan, err error) {
 	set, err := i.decode()
 	if err != nil {
@@ -84,10 +84,10 @@ func (s *Service) PlanImport(ctx context.Context, a Actor, i Import) (plan Plan,
 	return plan, err
 }
 
-// Import writes policies in one transaction, and returns what it did. The error is
-// ErrMoved if the policies were changed since Base, and an InvalidError that lists
-// every mistake of every policy. Where the actor may not do something, that is a
-// mistake of the policy concerned, and the error is an ErrDenied as well.
+// Import writes policies in one transaction, and returns the changes. The error is
+// ErrMoved if the policies were changed since Base, or an InvalidError that lists
+// every mistake of every policy. A forbidden change is a mistake of its policy,
+// and makes the error match ErrDenied as well.
 func (s *Service) Import(ctx context.Context, a Actor, i Import) (plan Plan, err error) {
 	set, err := i.decode()
 	if err != nil {
@@ -131,7 +131,7 @@ func (i *Import) decode() (policy.Set, error) {
 	return set, nil
 }
 
-// planner compares what there is with what there is to be.
+// planner compares the current policies with the imported ones.
 type planner struct {
 	d        *action
 	have     map[string]policy.Policy
@@ -142,7 +142,7 @@ type planner struct {
 	denied   bool
 }
 
-// plan returns the steps of an import, or all that is wrong with it.
+// plan returns the steps of an import, or all mistakes in it.
 func (d *action) plan(i Import, set policy.Set, version int64) (Plan, error) {
 	if i.Base != nil && *i.Base != version {
 		return Plan{}, ErrMoved
@@ -210,7 +210,7 @@ func (p *planner) write(after policy.Policy) PlanStep {
 	return step
 }
 
-// check finds what is wrong with writing after over before.
+// check notes the mistakes of writing after over before.
 func (p *planner) check(after, before policy.Policy, exists bool) {
 	access := p.d.access
 	switch {
@@ -229,7 +229,7 @@ func (p *planner) check(after, before policy.Policy, exists bool) {
 	}
 }
 
-// checkApps refuses applications that are not the actor's or do not exist.
+// checkApps refuses applications that the actor does not own or that do not exist.
 func (p *planner) checkApps(after policy.Policy) {
 	if !p.d.access.CanEdit(after.Apps) {
 		p.deny(after.Name, "it takes the owner of every application that the policy is to list")
@@ -242,8 +242,8 @@ func (p *planner) checkApps(after policy.Policy) {
 	}
 }
 
-// removeBut plans the end of policies that are not named, of those that the actor
-// sees.
+// removeBut plans the deletion of the policies that the actor sees and that are
+// not named.
 func (p *planner) removeBut(named map[string]bool) []PlanStep {
 	var steps []PlanStep
 	for name, before := range p.have {
@@ -279,7 +279,7 @@ func (p *planner) err() error {
 	return err
 }
 
-// carryOut does what a plan says.
+// carryOut makes the changes of a plan.
 func (d *action) carryOut(plan Plan) error {
 	done := 0
 	for _, step := range plan.Steps {

@@ -13,10 +13,10 @@ import (
 // MaxKey is the most bytes of a key that is reset.
 const MaxKey = 1000
 
-// ResetKey lets reset make a key of a policy as good as new. The actor has to own
-// every application that the policy lists. The audit log has a row of it before
-// reset is called, which is not called if that cannot be written, and a second one
-// if reset fails. Then the error is that of reset.
+// ResetKey calls reset to make a key of a policy fresh. The actor has to own every
+// application that the policy lists. ResetKey writes a row to the audit log before
+// it calls reset; if the row cannot be written, it does not call reset. If reset
+// fails, ResetKey writes a second row and returns the error.
 func (s *Service) ResetKey(ctx context.Context, a Actor, name, key string, reset func(context.Context, policy.Policy, string) error) error {
 	if len(key) > MaxKey {
 		return invalid("key", fmt.Sprintf("%d bytes are more than %d", len(key), MaxKey))
@@ -38,8 +38,8 @@ func (s *Service) ResetKey(ctx context.Context, a Actor, name, key string, reset
 	return nil
 }
 
-// keyText is a key in the audit log: its digest where somebody may have taken a
-// secret for it.
+// keyText returns the form of a key in the audit log: its digest if the key may be
+// a secret.
 func keyText(p policy.Policy, key string) string {
 	if holdsSecret(p.Key) {
 		return text(struct {
@@ -51,7 +51,7 @@ func keyText(p policy.Policy, key string) string {
 	}{key})
 }
 
-// holdsSecret reports whether a recipe counts by what may let somebody in.
+// holdsSecret reports whether a recipe counts by values that may be credentials.
 func holdsSecret(recipe string) bool {
 	for part := range strings.SplitSeq(recipe, "+") {
 		kind, _, _ := strings.Cut(part, ":")

@@ -15,8 +15,8 @@ const (
 	MaxPerPage     = 500
 )
 
-// Query asks for a page of policies. The zero value asks for the first page of
-// all, by name.
+// Query selects a page of policies. The zero value selects the first page of all,
+// by name.
 type Query struct {
 	Search string // in any field but mode and priority, in any case; "" for all
 	App    string // lists this application; "" for all
@@ -27,7 +27,7 @@ type Query struct {
 	Sort string
 
 	Page    int // from 1; 0 means 1
-	PerPage int // 0 means DefaultPerPage; more than MaxPerPage means that
+	PerPage int // 0 means DefaultPerPage; more than MaxPerPage means MaxPerPage
 }
 
 // Page is a page of policies.
@@ -39,7 +39,7 @@ type Page struct {
 	PerPage  int
 }
 
-// sorts are the orders by name.
+// sorts returns the order of that name.
 func sorts(name string) (store.PolicySort, bool) {
 	switch name {
 	case "", "name":

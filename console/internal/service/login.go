@@ -9,20 +9,20 @@ import (
 	"github.com/headgate/headgate/console/internal/store"
 )
 
-// Session is what somebody gets who logged in.
+// Session is the result of a log-in.
 type Session struct {
 	Token   string    // the secret for the cookie, which is not stored
-	Expires time.Time // whatever happens
+	Expires time.Time // at the latest
 
-	// MustChangePassword tells that [Service.ChangePassword] and [Service.Logout]
-	// are all that the user may do.
+	// MustChangePassword reports that the user may only call
+	// [Service.ChangePassword] and [Service.Logout].
 	MustChangePassword bool
 }
 
 // Login starts a session. The error is a LimitedError after too many failed
 // attempts of the user or from the address, and ErrCredentials if the name or the
-// password is wrong, whichever, or the user is disabled; that takes as long for a
-// name that does not exist.
+// password is wrong or the user is disabled. It takes as long for a name that does
+// not exist.
 func (s *Service) Login(ctx context.Context, name, password string, m Meta) (Session, error) {
 	m = m.tamed()
 	try, retryAfter, ok := s.attempts.Begin(ctx, attemptName(name), m.Address)
@@ -42,7 +42,8 @@ func (s *Service) Login(ctx context.Context, name, password string, m Meta) (Ses
 	return session, err
 }
 
-// attemptName is what attempts are counted by: names that cannot exist are one.
+// attemptName returns the key that attempts are counted by. All invalid names
+// share one.
 func attemptName(name string) string {
 	if CheckUser(name) != nil {
 		return ""
@@ -76,8 +77,8 @@ func (s *Service) login(ctx context.Context, name, password string, m Meta) (Ses
 	return session, err
 }
 
-// checkedUser returns the user if the password is his. The password is hashed in
-// any case. Whether he is disabled is for the transaction that follows to see.
+// checkedUser returns the user if the password is right. It hashes the password in
+// any case. The transaction that follows checks whether the user is disabled.
 func (s *Service) checkedUser(ctx context.Context, name, password string) (store.User, error) {
 	var u store.User
 	err := s.db.View(ctx, func(t *store.Tx) (err error) {
@@ -97,7 +98,7 @@ func (s *Service) checkedUser(ctx context.Context, name, password string) (store
 	return u, nil
 }
 
-// open starts a session and forgets those that have ended.
+// open starts a session and deletes sessions that have ended.
 func (s *Service) open(t *store.Tx, u store.User, m Meta, now int64) (Session, error) {
 	settings, err := settingsOf(t)
 	if err != nil {
@@ -115,12 +116,12 @@ func (s *Service) open(t *store.Tx, u store.User, m Meta, now int64) (Session, e
 	return session, t.InsertSession(row)
 }
 
-// tooMany is why an attempt was refused without a look at the password.
+// tooMany is the reason of a refusal without a check of the password.
 const tooMany = "too many attempts"
 
-// noteLogin writes a failed attempt down. Those with a password of users who exist
-// are bounded by the limits of attempts; of the others some are written each hour,
-// and never what was typed for a name: it may be a password.
+// noteLogin writes a failed attempt to the audit log. The limits of attempts bound
+// the rows of checked passwords of existing users. Of all other attempts it writes
+// a bounded number each hour, without the typed name, which may be a password.
 func (s *Service) noteLogin(ctx context.Context, name string, m Meta, via, reason string) {
 	object := userObject("?")
 	err := s.db.View(ctx, func(t *store.Tx) error {
@@ -153,10 +154,10 @@ func (s *Service) Logout(ctx context.Context, a Actor) error {
 	})
 }
 
-// ChangePassword sets the actor's own password, ends all of his sessions, this one
-// too, and starts a new one. The error is ErrCredentials if old is not his
-// password, which counts as a failed attempt to log in, and an InvalidError if the
-// new one will not do.
+// ChangePassword sets the actor's own password, ends all of the actor's sessions
+// including this one, and starts a new one. The error is ErrCredentials if old is
+// not the current password, which counts as a failed attempt to log in, and an
+// InvalidError if the new password is not acceptable.
 func (s *Service) ChangePassword(ctx context.Context, a Actor, old, password string) (Session, error) {
 	if a.session == "" {
 		return Session{}, ErrNotLoggedIn

@@ -9,16 +9,16 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// Outbox is what there is to publish. The database knows the version of the set
-// of policies, which every change raises in its own transaction, and the version
-// that was published last, so that nothing is lost whoever dies when. It is for
-// the program itself, and asks for no actor.
+// Outbox gives the publisher access to the set of policies. The database holds the
+// version of the set, which every change raises in its own transaction, and the
+// version that was published last, so that a crash at any time loses no change.
+// Outbox is for the program itself, and takes no actor.
 type Outbox struct{ s *Service }
 
-// Outbox returns the service's.
+// Outbox returns the outbox of the service.
 func (s *Service) Outbox() Outbox { return Outbox{s} }
 
-// publishedName is the setting that holds what Published was told.
+// publishedName is the setting that holds the arguments of Published.
 const publishedName = "published"
 
 // Pending returns the version of the set, the version that was published last,
@@ -42,8 +42,8 @@ func (o Outbox) Pending(ctx context.Context) (version, published int64, label st
 	return version, published, label, err
 }
 
-// Snapshot returns all policies, without the names of people, and the version of
-// the set.
+// Snapshot returns all policies without names of people, and the version of the
+// set.
 func (o Outbox) Snapshot(ctx context.Context) (set policy.Set, version int64, err error) {
 	err = o.s.db.View(ctx, func(t *store.Tx) error {
 		c, err := t.Counter(store.CounterPolicies)
@@ -64,8 +64,8 @@ func (o Outbox) Snapshot(ctx context.Context) (set policy.Set, version int64, er
 	return set, version, err
 }
 
-// Published notes that a version was published under a label, unless a newer one
-// was.
+// Published stores that a version was published under a label, unless a newer one
+// is stored.
 func (o Outbox) Published(ctx context.Context, version int64, label string) error {
 	return o.s.db.Update(ctx, func(t *store.Tx) error {
 		err := t.AdvanceCounter(store.CounterPublished, version, o.s.now())
@@ -79,7 +79,7 @@ func (o Outbox) Published(ctx context.Context, version int64, label string) erro
 	})
 }
 
-// Publishing tells how far publishing is.
+// Publishing is the progress of publishing.
 type Publishing struct {
 	Version   int64     // of the set of policies in the database
 	ChangedAt time.Time // zero if it never was
@@ -87,8 +87,8 @@ type Publishing struct {
 	At        time.Time // when; zero means never
 }
 
-// Publishing tells how far publishing is, to anybody who may log in. Why it lags
-// is for the publisher to tell.
+// Publishing returns the progress of publishing, to every actor who is logged in.
+// The publisher's status has the reason of a delay.
 func (s *Service) Publishing(ctx context.Context, a Actor) (v Publishing, err error) {
 	err = s.ask(ctx, a, "publishing.read", "publishing", func(d *action) error {
 		c, err := d.Counter(store.CounterPolicies)

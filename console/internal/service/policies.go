@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// What is done to a policy, in revisions and, with "policy." before it, in the
-// audit log.
+// These name the changes of a policy in revisions and, with "policy." before them,
+// in the audit log.
 const (
 	created    = "create"
 	updated    = "update"
@@ -31,8 +31,8 @@ func (s *Service) Policy(ctx context.Context, a Actor, name string) (p policy.Po
 	return p, err
 }
 
-// PolicyToEdit returns a policy that the actor may change, to be shown before he
-// does. The action is what he is up to, "policy.update" or "policy.delete".
+// PolicyToEdit returns a policy that the actor may change, for a page that is
+// shown before the change. The verb is "policy.update" or "policy.delete".
 func (s *Service) PolicyToEdit(ctx context.Context, a Actor, verb, name string) (p policy.Policy, err error) {
 	err = s.ask(ctx, a, verb, policyObject(name), func(d *action) error {
 		p, err = d.editable(name)
@@ -41,10 +41,9 @@ func (s *Service) PolicyToEdit(ctx context.Context, a Actor, verb, name string) 
 	return p, err
 }
 
-// CreatePolicy adds a policy and returns it as it was stored. The actor has to
-// own every application that it lists. Version and who and when in p mean
-// nothing. If the name is taken by a policy that the actor sees, the error is a
-// ConflictError.
+// CreatePolicy adds a policy and returns it as stored. The actor has to own every
+// application that it lists. The version, authors and times in p are ignored. If a
+// policy that the actor sees has the same name, the error is a ConflictError.
 func (s *Service) CreatePolicy(ctx context.Context, a Actor, p policy.Policy) (saved policy.Policy, err error) {
 	p = content(p)
 	err = s.change(ctx, a, created, p.Name, func(d *action) error {
@@ -58,10 +57,10 @@ func (s *Service) CreatePolicy(ctx context.Context, a Actor, p policy.Policy) (s
 }
 
 // UpdatePolicy writes a policy over the version that p.Version names, and returns
-// it as it was stored. The actor has to own every application that it listed and
-// every one that it lists. If p.Version is not the current version, the error is
-// a ConflictError. If nothing differs, nothing happens and the current policy is
-// returned.
+// it as stored. The actor has to own every application that it listed before and
+// that it lists now. If p.Version is not the current version, the error is a
+// ConflictError. If nothing differs, UpdatePolicy changes nothing and returns the
+// current policy.
 func (s *Service) UpdatePolicy(ctx context.Context, a Actor, p policy.Policy) (saved policy.Policy, err error) {
 	err = s.change(ctx, a, updated, p.Name, func(d *action) error {
 		if err := d.valid(p); err != nil {
@@ -73,9 +72,9 @@ func (s *Service) UpdatePolicy(ctx context.Context, a Actor, p policy.Policy) (s
 	return saved, err
 }
 
-// DeletePolicy removes the version of a policy. The actor has to own every
-// application that it lists. If version is not the current one, the error is a
-// ConflictError. The history stays, and [Service.Rollback] brings the policy back.
+// DeletePolicy deletes a policy. The actor has to own every application that it
+// lists. If version is not the current one, the error is a ConflictError. The
+// history stays, and [Service.Rollback] restores the policy.
 func (s *Service) DeletePolicy(ctx context.Context, a Actor, name string, version int64) error {
 	return s.change(ctx, a, deleted, name, func(d *action) error { return d.remove(name, version, deleted) })
 }
@@ -85,7 +84,7 @@ func (s *Service) change(ctx context.Context, a Actor, verb, name string, f func
 	return s.act(ctx, a, store.CounterPolicies, "policy."+verb, policyObject(name), f)
 }
 
-// valid reports what is wrong with the policy by itself.
+// valid returns the mistakes of a policy by itself.
 func (d *action) valid(p policy.Policy) error {
 	if list := faultsOf(p.Validate()); len(list) > 0 {
 		for i := range list {
@@ -96,7 +95,7 @@ func (d *action) valid(p policy.Policy) error {
 	return nil
 }
 
-// policy returns one that the actor sees.
+// policy returns a policy that the actor sees.
 func (d *action) policy(name string) (policy.Policy, error) {
 	p, err := d.anyPolicy(name)
 	if err == nil && !d.access.CanSee(p.Apps) {
@@ -105,7 +104,8 @@ func (d *action) policy(name string) (policy.Policy, error) {
 	return p, err
 }
 
-// anyPolicy returns one whoever asks. What cannot be a name is not looked for.
+// anyPolicy returns a policy without a check of permissions. It does not look up
+// invalid names.
 func (d *action) anyPolicy(name string) (policy.Policy, error) {
 	if !isPolicyName(name) {
 		return policy.Policy{}, ErrNotFound
@@ -122,7 +122,7 @@ func isPolicyName(s string) bool {
 	return !slices.ContainsFunc(faultsOf(p.Validate()), func(f Fault) bool { return f.Field == "name" })
 }
 
-// create adds a policy that is valid.
+// create adds a valid policy.
 func (d *action) create(p policy.Policy, verb, note string) (policy.Policy, error) {
 	if err := d.mayList(p.Apps); err != nil {
 		return p, err
@@ -140,7 +140,7 @@ func (d *action) create(p policy.Policy, verb, note string) (policy.Policy, erro
 	return p, d.fits()
 }
 
-// insert stores p, of which there is none, as the next version of its name.
+// insert stores p, which does not exist, as the next version of its name.
 func (d *action) insert(p policy.Policy, verb, note string) (policy.Policy, error) {
 	last, err := d.LastVersion(p.Name)
 	if err != nil {
@@ -159,7 +159,7 @@ func (d *action) insert(p policy.Policy, verb, note string) (policy.Policy, erro
 	return p, d.record(p.Name, p.Version, "", row.Body, verb, note)
 }
 
-// taken is the error of a name that another policy has.
+// taken returns the error for a name that another policy has.
 func (d *action) taken(mine, theirs policy.Policy) error {
 	if !d.access.CanSee(theirs.Apps) {
 		return invalid("name", "the name is taken")
@@ -167,7 +167,7 @@ func (d *action) taken(mine, theirs policy.Policy) error {
 	return &ConflictError{Mine: mine, Theirs: theirs}
 }
 
-// update writes a policy that is valid over the version that it names.
+// update writes a valid policy over the version that it names.
 func (d *action) update(p policy.Policy, verb, note string) (policy.Policy, error) {
 	theirs, err := d.owned(p.Name, p.Version)
 	if err != nil {
@@ -188,7 +188,7 @@ func (d *action) update(p policy.Policy, verb, note string) (policy.Policy, erro
 	return p, d.fits()
 }
 
-// overwrite stores p as the next version of the policy that theirs is.
+// overwrite stores p as the version after theirs.
 func (d *action) overwrite(theirs, p policy.Policy, verb, note string) (policy.Policy, error) {
 	before, err := rowOf(theirs)
 	if err != nil {
@@ -219,7 +219,7 @@ func (d *action) remove(name string, version int64, verb string) error {
 	return d.erase(theirs, verb)
 }
 
-// erase deletes a policy as it is.
+// erase deletes the current version of a policy.
 func (d *action) erase(p policy.Policy, verb string) error {
 	before, err := rowOf(p)
 	if err != nil {
@@ -232,7 +232,7 @@ func (d *action) erase(p policy.Policy, verb string) error {
 }
 
 // owned is editable for a change of the version base. A policy that was deleted
-// since is a conflict for whoever saw it then.
+// since is a conflict for an actor who saw it then.
 func (d *action) owned(name string, base int64) (policy.Policy, error) {
 	p, err := d.editable(name)
 	if errors.Is(err, store.ErrNotFound) && isPolicyName(name) {
@@ -250,7 +250,7 @@ func (d *action) editable(name string) (policy.Policy, error) {
 	return p, err
 }
 
-// goneSince is the error for a policy that is not there.
+// goneSince returns the error for a policy that does not exist.
 func (d *action) goneSince(name string, base int64, missing error) error {
 	last, err := d.LastVersion(name)
 	if err != nil || base <= 0 || base >= last {
@@ -268,7 +268,7 @@ func (d *action) goneSince(name string, base int64, missing error) error {
 	return &ConflictError{Mine: policy.Policy{Name: name, Version: base}, Theirs: gone, Deleted: true}
 }
 
-// withMine completes a conflict with what was to be saved.
+// withMine adds the policy to be saved to a conflict.
 func withMine(err error, p policy.Policy) error {
 	var conflict *ConflictError
 	if errors.As(err, &conflict) {
@@ -277,8 +277,8 @@ func withMine(err error, p policy.Policy) error {
 	return err
 }
 
-// mayList refuses a policy of applications that are not the actor's, and names
-// those that do not exist.
+// mayList refuses applications that the actor does not own, and names those that
+// do not exist.
 func (d *action) mayList(apps []string) error {
 	if !d.access.CanEdit(apps) {
 		return d.deny("it takes the owner of every application that the policy is to list")
@@ -297,7 +297,7 @@ func (d *action) mayList(apps []string) error {
 	return f.err()
 }
 
-// fits refuses what could not be published any more.
+// fits refuses a set that is too large to be published.
 func (d *action) fits() error {
 	n, bytes, err := d.Extent()
 	if err != nil {

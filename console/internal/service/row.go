@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// content is a policy without its version and without who changed it when: what
-// two versions have in common that mean the same.
+// content returns a policy without its version and the authors and times of
+// changes, so that versions can be compared.
 func content(p policy.Policy) policy.Policy {
 	p.Version = 0
 	p.CreatedBy, p.UpdatedBy = "", ""
@@ -19,7 +19,7 @@ func content(p policy.Policy) policy.Policy {
 	return p
 }
 
-// rowOf writes a policy that is valid.
+// rowOf returns the row of a valid policy.
 func rowOf(p policy.Policy) (store.Policy, error) {
 	body, err := json.Marshal(content(p))
 	if err != nil {
@@ -37,14 +37,14 @@ func rowOf(p policy.Policy) (store.Policy, error) {
 	}, nil
 }
 
-// searchable is what a search looks through.
+// searchable returns the text that a search looks through.
 func searchable(p policy.Policy) string {
 	parts := []string{p.Name, p.Description, p.Limit.String(), p.Key, p.Match.Host, p.Match.Path}
 	parts = append(parts, p.Match.Methods...)
 	return strings.ToLower(strings.Join(append(parts, p.Apps...), "\n"))
 }
 
-// publishable is what the running instances have to know: nobody's name.
+// publishable returns a policy for the running instances, without names of people.
 func publishable(p policy.Policy) policy.Policy {
 	version := p.Version
 	p = content(p)

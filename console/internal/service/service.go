@@ -11,27 +11,27 @@ import (
 	"github.com/headgate/headgate/console/internal/store"
 )
 
-// Options says what a [Service] is made of. Only DB must be set.
+// Options configure a [Service]. Only DB must be set.
 type Options struct {
 	DB *store.DB
 
-	// Changed, unless nil, is called after every change of the policies was
-	// committed. It must return at once.
+	// Changed, unless nil, is called after the commit of every change of the
+	// policies. It must return at once.
 	Changed func()
 
 	// Clock returns the time; nil means time.Now.
 	Clock func() time.Time
 
-	// Passwords is how much work it is to hash one; zero means auth.DefaultCost.
+	// Passwords is the cost of hashing a password; zero means auth.DefaultCost.
 	Passwords auth.Cost
 
-	// Logger is told of what cannot be told to anybody else; nil means
+	// Logger receives errors that no method can return; nil means
 	// slog.Default().
 	Logger *slog.Logger
 }
 
-// Service does what people and programs ask for. It needs no Close, and does not
-// close the database.
+// Service performs the actions of people and programs. It needs no Close, and does
+// not close the database.
 type Service struct {
 	db        *store.DB
 	changed   func()
@@ -63,10 +63,10 @@ func New(o Options) (*Service, error) {
 	return s, nil
 }
 
-// now is the time in microseconds.
+// now returns the time in microseconds.
 func (s *Service) now() int64 { return s.clock().UnixMicro() }
 
-// instant is the time that a column holds; 0 is the zero time.
+// instant returns the time that a column holds; 0 is the zero time.
 func instant(us int64) time.Time {
 	if us == 0 {
 		return time.Time{}

@@ -9,10 +9,11 @@ import (
 	"github.com/headgate/headgate/console/internal/store"
 )
 
-// touchEvery is how often at most it is noted that a session or token was used.
+// touchEvery is the least time between two writes of the last use of a session or
+// token.
 const touchEvery = time.Minute
 
-// Authenticate returns who a session's token belongs to, or ErrNotLoggedIn.
+// Authenticate returns the actor of a session's token, or ErrNotLoggedIn.
 func (s *Service) Authenticate(ctx context.Context, token string, m Meta) (Actor, error) {
 	hash, now := auth.Digest(token), s.now()
 	var session store.Session
@@ -39,9 +40,9 @@ func (s *Service) Authenticate(ctx context.Context, token string, m Meta) (Actor
 	return Actor{user: session.User, via: viaSession, session: hash, meta: m.tamed()}, err
 }
 
-// AuthenticateByProxy returns the user whom a proxy names that is trusted to have
-// asked for his password, or ErrNotLoggedIn if there is none of that name or he is
-// disabled. There is no session, and no password of the console's own to change.
+// AuthenticateByProxy returns the actor for a user that a trusted proxy has
+// authenticated, or ErrNotLoggedIn if the user does not exist or is disabled. Such
+// an actor has no session, and need not change the console's own password.
 func (s *Service) AuthenticateByProxy(ctx context.Context, name string, m Meta) (Actor, error) {
 	m = m.tamed()
 	err := s.db.View(ctx, func(t *store.Tx) error {
@@ -59,7 +60,7 @@ func (s *Service) AuthenticateByProxy(ctx context.Context, name string, m Meta) 
 	return Actor{user: name, via: viaProxy, meta: m}, nil
 }
 
-// unknown makes what is not found not logged in.
+// unknown turns ErrNotFound into ErrNotLoggedIn.
 func unknown(err error) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return ErrNotLoggedIn
@@ -76,8 +77,8 @@ func enabled(t *store.Tx, name string) error {
 	return err
 }
 
-// Access tells what the actor may do now. It works before the password was
-// changed.
+// Access returns the actor's current permissions. It also works for an actor who
+// must change the password first.
 func (s *Service) Access(ctx context.Context, a Actor) (access Access, err error) {
 	err = s.db.View(ctx, func(t *store.Tx) error {
 		access, err = accessOf(t, a)
@@ -86,7 +87,7 @@ func (s *Service) Access(ctx context.Context, a Actor) (access Access, err error
 	return access, err
 }
 
-// OpenSession is a session that has not ended, to be shown to its user.
+// OpenSession is a session that has not ended, for display to its user.
 type OpenSession struct {
 	ID        string // names it; it is not its secret
 	CreatedAt time.Time

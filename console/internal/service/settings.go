@@ -10,19 +10,20 @@ import (
 	"github.com/headgate/headgate/console/internal/store"
 )
 
-// Settings are what administrators may change of the console itself.
+// Settings are the settings of the console that administrators may change.
 type Settings struct {
-	// SessionIdle ends a session that was not used for so long.
+	// SessionIdle is how long a session lasts without use.
 	SessionIdle time.Duration `json:"session_idle"`
 
-	// SessionLife ends a session whatever happens.
+	// SessionLife is how long a session lasts at most.
 	SessionLife time.Duration `json:"session_life"`
 }
 
-// DefaultSettings hold until others are saved.
+// DefaultSettings are in force until others are saved.
 var DefaultSettings = Settings{SessionIdle: time.Hour, SessionLife: 12 * time.Hour}
 
-// Bounds of the settings. A session outlives touchEvery, to which its use is known.
+// Bounds of the settings. A session outlives touchEvery, the precision with which
+// its last use is stored.
 const (
 	minSession = 5 * time.Minute
 	maxSession = 30 * 24 * time.Hour
@@ -44,7 +45,7 @@ func (s Settings) check() error {
 	return f.err()
 }
 
-// settingsOf returns those that are in force.
+// settingsOf returns the settings in force.
 func settingsOf(t *store.Tx) (Settings, error) {
 	value, err := t.Setting(settingsName)
 	if errors.Is(err, store.ErrNotFound) {
@@ -60,7 +61,7 @@ func settingsOf(t *store.Tx) (Settings, error) {
 	return s, nil
 }
 
-// Settings returns those that are in force, to administrators.
+// Settings returns the settings in force. It requires an administrator.
 func (s *Service) Settings(ctx context.Context, a Actor) (v Settings, err error) {
 	err = s.ask(ctx, a, "settings.read", settingsName, func(d *action) error {
 		if err := d.manage(); err != nil {
@@ -72,8 +73,8 @@ func (s *Service) Settings(ctx context.Context, a Actor) (v Settings, err error)
 	return v, err
 }
 
-// SaveSettings puts settings in force, also for the sessions that there are, except
-// that SessionLife is for new ones. It takes an administrator.
+// SaveSettings puts settings in force. SessionIdle applies to existing sessions
+// too, SessionLife to new ones only. It requires an administrator.
 func (s *Service) SaveSettings(ctx context.Context, a Actor, v Settings) error {
 	return s.act(ctx, a, store.CounterUsers, "settings.update", settingsName, func(d *action) error {
 		if err := d.manage(); err != nil {

@@ -15,7 +15,7 @@ const (
 	MaxSearch   = 200
 )
 
-// checkText refuses what people cannot read, and more than most bytes.
+// checkText refuses control characters, invalid UTF-8 and more than most bytes.
 func checkText(s string, most int) error {
 	if len(s) > most {
 		return fmt.Errorf("%d bytes are more than %d", len(s), most)
@@ -31,9 +31,9 @@ func checkText(s string, most int) error {
 	return nil
 }
 
-// CheckUser tells what is wrong with the name of a user: it is 1 to MaxUserName
-// letters, digits and ".", "_", "@", "+", "-", a letter or digit first. Upper and
-// lower case differ.
+// CheckUser returns an error if s is not a name of a user. A name is 1 to
+// MaxUserName letters, digits and ".", "_", "@", "+", "-", and begins with a
+// letter or digit. Upper and lower case differ.
 func CheckUser(s string) error {
 	valid := s != "" && len(s) <= MaxUserName && isAlphanumeric(s[0])
 	for i := range len(s) {
@@ -49,8 +49,8 @@ func isAlphanumeric(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
-// tame makes a text that a client sent fit for a column: valid UTF-8 without
-// control characters, cut to most bytes.
+// tame makes a client's text safe for a column: valid UTF-8 without control
+// characters, cut to most bytes.
 func tame(s string, most int) string {
 	s = strings.Map(func(c rune) rune {
 		if c < ' ' || c == 0x7f {

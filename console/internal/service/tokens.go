@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/console/internal/store"
 )
 
-// Scope is what a token may be used for, of what its user may do.
+// Scope restricts a token to some of its user's permissions.
 type Scope string
 
 // The scopes.
@@ -28,17 +28,17 @@ const MaxTokenLife = 366 * 24 * time.Hour
 // maxTokens is the most tokens of a user that have not ended.
 const maxTokens = 100
 
-// TokenDraft says what token to make.
+// TokenDraft describes a token to create.
 type TokenDraft struct {
 	Label string // for people
 	Scope Scope
-	Apps  []string      // what it is for; empty means all that the user has a role in
+	Apps  []string      // that it is for; empty means all that the user has a role in
 	Life  time.Duration // at most MaxTokenLife
 }
 
-// Token is one that was made, without its secret. It may do what its user may at
-// the time, within its scope and applications, and manages nothing: neither users
-// nor applications nor tokens.
+// Token is an API token without its secret. It has the current permissions of its
+// user, within its scope and applications, and may not manage users, applications
+// or tokens.
 type Token struct {
 	ID        string
 	Label     string
@@ -50,7 +50,7 @@ type Token struct {
 	RevokedAt time.Time // zero means that it is not
 }
 
-// tokenScope is what an actor with a token is restricted to.
+// tokenScope is the restriction of an actor with a token.
 type tokenScope struct {
 	readOnly bool
 	apps     []string // nil means all
@@ -58,8 +58,8 @@ type tokenScope struct {
 
 func tokenObject(id string) string { return "token:" + id }
 
-// CreateToken makes a token for the actor, and returns its secret, which is not
-// stored. It takes somebody who is logged in.
+// CreateToken creates a token for the actor, and returns its secret, which is not
+// stored. It requires a log-in.
 func (s *Service) CreateToken(ctx context.Context, a Actor, draft TokenDraft) (t Token, secret string, err error) {
 	secret = auth.TokenPrefix + auth.NewSecret()
 	id := auth.NewID()
@@ -116,8 +116,8 @@ func (d *action) checkDraft(draft *TokenDraft) error {
 	return f.err()
 }
 
-// Tokens returns the actor's own tokens, the newest first, also those that have
-// ended.
+// Tokens returns the actor's own tokens, the newest first, including those that
+// have ended.
 func (s *Service) Tokens(ctx context.Context, a Actor) (list []Token, err error) {
 	err = s.ask(ctx, a, "token.list", userObject(a.user), func(d *action) error {
 		if err := d.person(); err != nil {
@@ -133,8 +133,8 @@ func (s *Service) Tokens(ctx context.Context, a Actor) (list []Token, err error)
 	return list, err
 }
 
-// RevokeToken ends one of the actor's own tokens at once, or anybody's for an
-// administrator. A token that was revoked already is ErrNotFound.
+// RevokeToken ends one of the actor's own tokens at once. An administrator may end
+// any token. For a token that was revoked already it returns ErrNotFound.
 func (s *Service) RevokeToken(ctx context.Context, a Actor, id string) error {
 	return s.act(ctx, a, store.CounterUsers, "token.revoke", tokenObject(id), func(d *action) error {
 		if err := d.person(); err != nil {
@@ -157,7 +157,7 @@ func (s *Service) RevokeToken(ctx context.Context, a Actor, id string) error {
 	})
 }
 
-// AuthenticateToken returns who a token's secret belongs to, or ErrNotLoggedIn.
+// AuthenticateToken returns the actor of a token's secret, or ErrNotLoggedIn.
 func (s *Service) AuthenticateToken(ctx context.Context, secret string, m Meta) (Actor, error) {
 	hash, now := auth.Digest(secret), s.now()
 	var row store.Token
@@ -195,7 +195,7 @@ func tokenOf(r store.Token) Token {
 	return t
 }
 
-// tokenText is a token in the audit log, without its hash.
+// tokenText returns the form of a token in the audit log, without its hash.
 func tokenText(t Token) string {
 	return text(struct {
 		Label   string    `json:"label"`

@@ -37,7 +37,7 @@ func userOf(r store.User, roles []store.Role) User {
 	return u
 }
 
-// Users returns all users by name, to administrators.
+// Users returns all users by name. It requires an administrator.
 func (s *Service) Users(ctx context.Context, a Actor) (list []User, err error) {
 	err = s.ask(ctx, a, "user.list", "users", func(d *action) error {
 		if err := d.manage(); err != nil {
@@ -61,7 +61,7 @@ func (s *Service) Users(ctx context.Context, a Actor) (list []User, err error) {
 	return list, err
 }
 
-// User returns a user, to administrators and to himself.
+// User returns a user. It requires an administrator or the same user.
 func (s *Service) User(ctx context.Context, a Actor, name string) (u User, err error) {
 	err = s.ask(ctx, a, "user.read", userObject(name), func(d *action) error {
 		if name != a.user || d.access.Token {
@@ -80,8 +80,8 @@ func (s *Service) User(ctx context.Context, a Actor, name string) (u User, err e
 	return u, err
 }
 
-// CreateUser adds a user without roles, and returns a password to be told to him,
-// which he has to change when he logs in. It takes an administrator.
+// CreateUser adds a user without roles, and returns a password, which the user has
+// to change at the first log-in. It requires an administrator.
 func (s *Service) CreateUser(ctx context.Context, a Actor, name string) (password string, err error) {
 	return s.withPassword(ctx, func(_, hash string) error {
 		return s.manageUser(ctx, a, "user.create", name, func(d *action) error {
@@ -101,8 +101,8 @@ func (s *Service) CreateUser(ctx context.Context, a Actor, name string) (passwor
 	})
 }
 
-// ResetPassword gives a user a new password, to be told to him, which he has to
-// change when he logs in, and ends all of his sessions. It takes an administrator.
+// ResetPassword gives a user a new password, which the user has to change at the
+// next log-in, and ends all sessions of the user. It requires an administrator.
 func (s *Service) ResetPassword(ctx context.Context, a Actor, name string) (password string, err error) {
 	return s.withPassword(ctx, func(_, hash string) error {
 		return s.manageUser(ctx, a, "user.reset-password", name, func(d *action) error {
@@ -111,7 +111,7 @@ func (s *Service) ResetPassword(ctx context.Context, a Actor, name string) (pass
 	})
 }
 
-// withPassword makes a password, for f to store its hash.
+// withPassword generates a password and calls f, which stores its hash.
 func (s *Service) withPassword(ctx context.Context, f func(password, hash string) error) (string, error) {
 	password := auth.NewSecret()
 	hash, err := s.passwords.Hash(ctx, password)
@@ -140,25 +140,25 @@ func (d *action) resetPassword(name, hash string) error {
 	return d.done(before, userText(u))
 }
 
-// DisableUser ends all sessions of a user and lets him do nothing, nor his tokens,
-// until he is enabled. It takes an administrator. The last administrator cannot be
-// disabled.
+// DisableUser ends all sessions of a user, and refuses the user and the user's
+// tokens until EnableUser. It requires an administrator. The last administrator
+// cannot be disabled.
 func (s *Service) DisableUser(ctx context.Context, a Actor, name string) error {
 	return s.alterUser(ctx, a, "user.disable", name, func(u *store.User) { u.Disabled = true })
 }
 
-// EnableUser lets a disabled user log in again. It takes an administrator.
+// EnableUser lets a disabled user log in again. It requires an administrator.
 func (s *Service) EnableUser(ctx context.Context, a Actor, name string) error {
 	return s.alterUser(ctx, a, "user.enable", name, func(u *store.User) { u.Disabled = false })
 }
 
-// Promote makes a user an administrator. It takes an administrator.
+// Promote makes a user an administrator. It requires an administrator.
 func (s *Service) Promote(ctx context.Context, a Actor, name string) error {
 	return s.alterUser(ctx, a, "user.promote", name, func(u *store.User) { u.Administrator = true })
 }
 
-// Demote makes an administrator a user with the roles that he was given. It takes
-// an administrator. The last one cannot be demoted.
+// Demote makes an administrator a user with the roles that were assigned before.
+// It requires an administrator. The last administrator cannot be demoted.
 func (s *Service) Demote(ctx context.Context, a Actor, name string) error {
 	return s.alterUser(ctx, a, "user.demote", name, func(u *store.User) { u.Administrator = false })
 }
@@ -192,8 +192,8 @@ func (s *Service) alterUser(ctx context.Context, a Actor, verb, name string, alt
 	})
 }
 
-// SetRole gives a user a role in an application, and NoRole takes it away. It
-// takes an administrator.
+// SetRole gives a user a role in an application; NoRole removes it. It requires an
+// administrator.
 func (s *Service) SetRole(ctx context.Context, a Actor, user, app string, role Role) error {
 	return s.manageUser(ctx, a, "user.role", user, func(d *action) error {
 		if role != NoRole && role != Viewer && role != Owner {
@@ -220,7 +220,7 @@ func (s *Service) SetRole(ctx context.Context, a Actor, user, app string, role R
 	})
 }
 
-// notField is the mistake of a field that names what does not exist.
+// notField returns the mistake of a field that names a missing object.
 func notField(field, message string, err error) error {
 	if errors.Is(err, ErrNotFound) {
 		return invalid(field, message)
@@ -237,7 +237,7 @@ func (s *Service) manageUser(ctx context.Context, a Actor, verb, name string, f 
 	})
 }
 
-// user returns one; what cannot be a name is not looked for.
+// user returns a user. It does not look up invalid names.
 func (d *action) user(name string) (store.User, error) { return findUser(d.Tx, name) }
 
 func findUser(t *store.Tx, name string) (store.User, error) {
@@ -247,7 +247,8 @@ func findUser(t *store.Tx, name string) (store.User, error) {
 	return t.User(name)
 }
 
-// userText is a user in the audit log, without the hash of the password.
+// userText returns the form of a user in the audit log, without the hash of the
+// password.
 func userText(u store.User) string {
 	return text(struct {
 		Name          string    `json:"name"`
