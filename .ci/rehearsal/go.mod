@@ -1,5 +1,5 @@
-module headgate.invalid/rehearsal
+module rehearsal
 
 go 1.25.0
 
-require golang.org/x/mod v0.29.0
+require golang.org/x/mod v0.38.0
