@@ -4,7 +4,7 @@
 //
 //	the caller      RemoteIP, ForwardedIP, UserID, APIKey, BearerToken, BasicUser, Cookie, Header
 //	the target      Route, Method, Path, Host, Global
-//	combinations    Join, First, When, Unless, HMAC
+//	combinations    Join, First, When, Unless
 //
 // # Keys
 //
@@ -17,7 +17,8 @@
 // bytes are readable text. Longer ones are replaced by "sha256:" and a digest,
 // and so is a text that begins with "sha256:" itself. Credentials are always
 // replaced by a digest, of 128 bits in base64url. All other bytes are kept as
-// they are, so a key must be quoted in a log.
+// they are, so a key must be quoted in a log. redisstore.Options.Secret keeps
+// readable keys out of Redis.
 //
 // A key may share memory with its request. A caller that keeps the key clones
 // it.

@@ -152,13 +152,3 @@ func ExampleWhen() {
 	// not about this request
 	// "203.0.113.7"
 }
-
-func ExampleHMAC() {
-	k, err := keyfuncs.HMAC([]byte("0123456789abcdef"), keyfuncs.RemoteIP)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	show(k, get("/", "203.0.113.7:4711"))
-	// Output: "4l56oV8Y55o_0CqPo1sRwg"
-}

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 
 	"github.com/headgate/headgate/core"
@@ -11,8 +10,8 @@ import (
 )
 
 // Bindings holds what the program decides and no policy can change: which
-// proxies it trusts, how it finds the user, and its secret. The zero value is
-// ready for use by a server without a proxy in front of it and without users.
+// proxies it trusts, and how it finds the user. The zero value is ready for use
+// by a server without a proxy in front of it and without users.
 type Bindings struct {
 	// IP is the key of "ip"; nil means keyfuncs.RemoteIP. Behind proxies, use
 	// keyfuncs.ForwardedIP.
@@ -30,24 +29,14 @@ type Bindings struct {
 
 	// APIKeyHeader is the header that "api-key" reads; "" means "X-Api-Key".
 	APIKeyHeader string
-
-	// Secret, if set, replaces every key by its HMAC-SHA-256, as keyfuncs.HMAC
-	// does. It has at least 16 bytes, and all instances must use the same.
-	Secret []byte
 }
 
-// Validate reports everything that is wrong with the bindings, joined.
+// Validate returns what is wrong with the bindings, or nil.
 func (e *Bindings) Validate() error {
-	var errs []error
 	if !isToken(e.apiKeyHeader()) {
-		errs = append(errs, fmt.Errorf("policy: Bindings.APIKeyHeader: %q is not the name of a header", textform.Clip(e.APIKeyHeader)))
+		return fmt.Errorf("policy: Bindings.APIKeyHeader: %q is not the name of a header", textform.Clip(e.APIKeyHeader))
 	}
-	if e.Secret != nil {
-		if _, err := keyfuncs.HMAC(e.Secret, keyfuncs.Global); err != nil {
-			errs = append(errs, fmt.Errorf("policy: Bindings.Secret: %w", err))
-		}
-	}
-	return errors.Join(errs...)
+	return nil
 }
 
 func (e *Bindings) apiKeyHeader() string { return cmp.Or(e.APIKeyHeader, "X-Api-Key") }

@@ -3,7 +3,6 @@ package policy_test
 import (
 	"context"
 	"errors"
-	"net/netip"
 	"reflect"
 	"strings"
 	"testing"
@@ -139,20 +138,6 @@ func TestAddressesAreOnlyForwardedIfTheProgramSaysSo(t *testing.T) {
 	}
 }
 
-func TestASecretHidesEveryKeyButGlobal(t *testing.T) {
-	e := bindings(t)
-	e.Secret = []byte("0123456789abcdef")
-	r := get("/a")
-	want := keyfuncs.MustHMAC(e.Secret, keyfuncs.RemoteIP)
-	key, _ := want(r)
-	if got := keyOf(t, "ip", e, r); got != key || netip.MustParseAddrPort(r.peer).Addr().String() == got {
-		t.Errorf("%q", got)
-	}
-	if got := keyOf(t, "global", e, r); got != "all" {
-		t.Errorf("%q", got)
-	}
-}
-
 func TestARuleIsOnlyAboutRequestsThatMatch(t *testing.T) {
 	p := valid(t, "a")
 	p.Match = policy.Match{Methods: []string{"POST"}, Path: "/login", Host: "shop.example"}
@@ -185,11 +170,10 @@ func TestWhatThisProgramCannotDoIsAMistake(t *testing.T) {
 		`policy "a": key: "user" cannot be used here: the program does not set Bindings.User`,
 		`policy "b": key: "ip/56" cannot be used here: the program does not set Bindings.IPPrefix`,
 	}, "\n"))
-	_, err = policy.Compile("a,b", nil, policy.Bindings{Secret: []byte("short"), APIKeyHeader: "X Y"})
+	_, err = policy.Compile("a,b", nil, policy.Bindings{APIKeyHeader: "X Y"})
 	wantError(t, err, strings.Join([]string{
 		`policy: the application "a,b" is not 1 to 64 letters, digits, _, ., - and /, a letter or digit first`,
 		`policy: Bindings.APIKeyHeader: "X Y" is not the name of a header`,
-		`policy: Bindings.Secret: keyfuncs: HMAC: a secret of 5 bytes is shorter than 16`,
 	}, "\n"))
 	a.Key = "ip"
 	a.Limit.Quota = 0

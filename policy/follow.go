@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -65,7 +64,6 @@ func Follow(ctx context.Context, l *limiter.Limiter, app string, bindings Bindin
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	bindings.Secret = slices.Clone(bindings.Secret)
 	f := &Follower{limiter: l, app: app, bindings: bindings, source: source, options: o, logger: o.Logger,
 		id: cmp.Or(o.Instance, newInstance()), wakeup: make(chan struct{}, 1)}
 	if err := f.start(ctx); err != nil {

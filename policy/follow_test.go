@@ -436,11 +436,11 @@ func asked(sources []*source) (n int) {
 }
 
 func TestEveryMistakeOfFollowIsTold(t *testing.T) {
-	_, err := policy.Follow(t.Context(), nil, "", policy.Bindings{Secret: []byte{}}, nil,
+	_, err := policy.Follow(t.Context(), nil, "", policy.Bindings{APIKeyHeader: "X Y"}, nil,
 		policy.Options{Poll: 1, Timeout: -1, OnMissing: 2, Instance: "a b"})
 	wantError(t, err, strings.Join([]string{
 		`policy: the application "" is not 1 to 64 letters, digits, _, ., - and /, a letter or digit first`,
-		"policy: Bindings.Secret: keyfuncs: HMAC: a secret of 0 bytes is shorter than 16",
+		`policy: Bindings.APIKeyHeader: "X Y" is not the name of a header`,
 		"policy: Options.Poll: 1ns is not within 10ms to 1h0m0s",
 		"policy: Options.Timeout: -1ns is not within 0 to 1h0m0s",
 		"policy: Options.OnMissing: 2 is not known",

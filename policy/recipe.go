@@ -118,14 +118,10 @@ func (e *Bindings) keyFunc(parts []part) (core.KeyFunc, error) {
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	key := keys[0]
-	if len(keys) > 1 {
-		key = keyfuncs.Join(keys...)
+	if len(keys) == 1 {
+		return keys[0], nil
 	}
-	if e.Secret == nil || parts[0].kind == "global" {
-		return key, nil
-	}
-	return keyfuncs.HMAC(e.Secret, key)
+	return keyfuncs.Join(keys...), nil
 }
 
 func (e *Bindings) partFunc(p part) (core.KeyFunc, error) {
