@@ -115,7 +115,7 @@ func TestARefusalSaysTheSameWithTheLockAndWithout(t *testing.T) {
 
 // While one key is refused all the time, its shard's copy is put to the test by
 // refunds and by refusals of other keys.
-func TestNobodyIsAdmittedTwiceByARefusalThatIsOutOfDate(t *testing.T) {
+func TestAnOutdatedRefusalAdmitsNoTakeTwice(t *testing.T) {
 	s, _ := newStore(t, 0)
 	oneShard(s)
 	l := limit("5/1h")
@@ -262,7 +262,7 @@ func TestKeysOfAKindAreDecidedEachByItself(t *testing.T) {
 	}
 }
 
-func TestAHotKeyThatARefusalLeavesAsGoodAsNewIsForgotten(t *testing.T) {
+func TestAPinnedKeyThatARefusalLeavesFreshIsForgotten(t *testing.T) {
 	s, c := newStore(t, 0)
 	op := takes("key", limit("3/1m"))
 	heat(t, s, op)
@@ -278,7 +278,7 @@ func TestAHotKeyThatARefusalLeavesAsGoodAsNewIsForgotten(t *testing.T) {
 	}
 }
 
-func TestAKeyIsHotAgainAfterItWasAsGoodAsNew(t *testing.T) {
+func TestAKeyIsPinnedAgainAfterItWasFresh(t *testing.T) {
 	for _, text := range []string{"1/1m", "1000/1m"} {
 		s, c := newStore(t, 0)
 		op := takes("key", limit(text))
@@ -591,7 +591,7 @@ func TestANewKeyOfARefusedStepMayBeCountedElsewhere(t *testing.T) {
 	}
 }
 
-func TestAKeyThatARefusedStepLeavesAsGoodAsNewIsForgotten(t *testing.T) {
+func TestAKeyThatARefusedStepLeavesFreshIsForgotten(t *testing.T) {
 	s, c := known(t)
 	c.move(30 * time.Minute)
 	got := do(t, s, ruled("a", "key", "9/1h"), ruled("c", "key", "1/1h"))

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-func TestAFullStoreForgetsWhatIsAsGoodAsNewFirst(t *testing.T) {
+func TestAFullStoreForgetsFreshKeysFirst(t *testing.T) {
 	s, c := newStore(t, 10)
 	fill(t, s, "long", 9, limit("5/1h"))
 	fill(t, s, "short", 1, limit("1/1s"))
@@ -157,7 +157,7 @@ func undo(op core.Op) core.Op {
 	return op
 }
 
-func TestAResetFreesNobodyElseInTheBucket(t *testing.T) {
+func TestAResetFreesNoOtherKeyInTheBucket(t *testing.T) {
 	l := limit("1/1h")
 	s, _ := fullStore(t)
 	do(t, s, takes("exhausted", l))

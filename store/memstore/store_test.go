@@ -187,7 +187,7 @@ func TestOnlyATakeMakesAStoreHoldAKey(t *testing.T) {
 	}
 }
 
-func TestAKeyThatAStepLeavesAsGoodAsNewIsForgottenAtOnce(t *testing.T) {
+func TestAKeyThatAStepLeavesFreshIsForgottenAtOnce(t *testing.T) {
 	for _, l := range each {
 		for _, verb := range []core.Verb{core.Refund, core.Reset} {
 			s, _ := newStore(t, 0)

@@ -107,7 +107,7 @@ func TestWhoIsRefusedWhileUnitsGoBackAsksAgain(t *testing.T) {
 
 // A call that moves no units is not worth waiting for, nor is one that brings
 // those of a Soft op.
-func TestNobodyWaitsInVain(t *testing.T) {
+func TestNoCallerWaitsForACallThatBringsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		s, l := w.instance(64), limit(t, "20/1h")

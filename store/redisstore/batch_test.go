@@ -434,7 +434,7 @@ func TestNothingIsSentForThoseWhoLeftAFrozenServer(t *testing.T) {
 			}
 		})
 	}
-	awaitFlights(t, s)
+	awaitBatches(t, s)
 	for i := range DefaultBatch - 1 {
 		late.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, 30*time.Millisecond)
@@ -456,8 +456,8 @@ func TestNothingIsSentForThoseWhoLeftAFrozenServer(t *testing.T) {
 	}
 }
 
-// awaitFlights waits until as many calls are under way as may be.
-func awaitFlights(t *testing.T, s *Store) {
+// awaitBatches waits until as many calls are under way as may be.
+func awaitBatches(t *testing.T, s *Store) {
 	t.Helper()
 	deadline, tick := time.After(patient), time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -554,7 +554,7 @@ func TestScriptsThatVanishUnderLoadCostNoDecision(t *testing.T) {
 // Callers come and go in the middle of batches, under clients that heed
 // deadlines and clients that do not. Callers that stay get the answers about
 // their own keys, and the others reuse their memory at once.
-func TestCallersWhoLeaveHarmNobody(t *testing.T) {
+func TestCallersThatLeaveHarmNoOther(t *testing.T) {
 	addr := redistest.Addr(t)
 	for _, heeds := range []bool{true, false} {
 		c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: heeds})

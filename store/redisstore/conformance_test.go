@@ -47,7 +47,7 @@ func TestRedisDecidesAsSpecified(t *testing.T) {
 }
 
 // Cached refusals are the answers of Redis, to the microsecond.
-func TestRedisWithRememberedRefusalsDecidesAsSpecified(t *testing.T) {
+func TestRedisWithCachedRefusalsDecidesAsSpecified(t *testing.T) {
 	t.Parallel()
 	conform(t, stores(t, connect(t, redistest.Addr(t)), Options{CacheRefusals: 1000}))
 }

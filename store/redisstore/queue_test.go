@@ -182,7 +182,7 @@ func TestWhoLeavesBeforeTheSendIsNotSent(t *testing.T) {
 
 // A caller that leaves a batch gets its error at once, its memory is no longer
 // written, and the others of the batch get their answers.
-func TestWhoLeavesAFlightTakesNothingFromTheOthers(t *testing.T) {
+func TestACallerThatLeavesABatchTakesNothingFromTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: slow}
 		s := faked(t, f, Options{})
@@ -219,7 +219,7 @@ func TestWhoLeavesAFlightTakesNothingFromTheOthers(t *testing.T) {
 }
 
 // A call ends with the last of its waiters.
-func TestAFlightWaitsNoLongerThanItsCallers(t *testing.T) {
+func TestABatchWaitsNoLongerThanItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan time.Duration, 10)
 		start := time.Now()
@@ -245,7 +245,7 @@ func TestAFlightWaitsNoLongerThanItsCallers(t *testing.T) {
 
 // A server that says that nothing ran is asked again, without those who have
 // left meanwhile.
-func TestAFlightThatDidNotRunIsSentAgainWithoutThoseWhoLeft(t *testing.T) {
+func TestABatchThatDidNotRunIsSentAgainWithoutTheCallersThatLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: func(ctx context.Context, n int) error {
 			if err := slow(ctx, n); err != nil || n <= maxBatches || n > maxBatches+2 {
@@ -270,7 +270,7 @@ func TestAFlightThatDidNotRunIsSentAgainWithoutThoseWhoLeft(t *testing.T) {
 	})
 }
 
-func TestAnErrorOfAFlightIsThatOfAllItsCallers(t *testing.T) {
+func TestAnErrorOfABatchIsThatOfAllItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := fault("MISCONF Redis is configured to save RDB snapshots, but it is currently not able to persist on disk.")
 		f := &fake{wait: func(ctx context.Context, n int) error { slow(ctx, n); return full }}
@@ -287,7 +287,7 @@ func TestAnErrorOfAFlightIsThatOfAllItsCallers(t *testing.T) {
 }
 
 // No caller could recover a panic of the goroutine that sends for others.
-func TestAPanicInAFlightIsAnErrorOfItsCallers(t *testing.T) {
+func TestAPanicInABatchIsAnErrorOfItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: func(ctx context.Context, n int) error {
 			if n > maxBatches {
@@ -307,7 +307,7 @@ func TestAPanicInAFlightIsAnErrorOfItsCallers(t *testing.T) {
 }
 
 // A panic in the caller's own call is the caller's, and gives its place free.
-func TestAPanicInACallersOwnCallDoesNotKeepItsFlight(t *testing.T) {
+func TestAPanicInACallersOwnCallEndsItsBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: func(context.Context, int) error { panic("a hook's fault") }}
 		s := faked(t, f, Options{})
@@ -400,7 +400,7 @@ func TestASlotThatMovesIsAskedStepByStep(t *testing.T) {
 
 // The keys of one step may be apart by themselves, for some time. Its neighbours
 // are told at once, and it is decided when they have met.
-func TestAStepThatCannotRunYetIsSentAgainAndHoldsUpNobody(t *testing.T) {
+func TestAStepThatCannotRunYetIsSentAgainAndDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: func(ctx context.Context, n int) error {
 			slow(ctx, n)

@@ -80,7 +80,7 @@ func (p *pair) drain(l core.Limit, d time.Duration) {
 	}
 }
 
-func TestARememberedRefusalIsAnsweredAsRedisWouldUntilItEnds(t *testing.T) {
+func TestACachedRefusalIsAnsweredAsRedisWouldUntilItEnds(t *testing.T) {
 	addr := redistest.Addr(t)
 	for text, costs := range map[string][]int64{
 		"10/1h":                           {1, 4, 2, 10},
@@ -167,7 +167,7 @@ func commands(t *testing.T, c *redis.Client) string {
 	return strings.Join(lines, "")
 }
 
-func TestWhatChangesAKeyIsNotHiddenByWhatIsRemembered(t *testing.T) {
+func TestAChangeOfAKeyIsNotHiddenByACachedRefusal(t *testing.T) {
 	addr := redistest.Addr(t)
 	l := limit(t, "10/1h")
 	op := core.Op{Rule: "r", Key: "k", Limit: l}
@@ -198,7 +198,7 @@ func TestWhatChangesAKeyIsNotHiddenByWhatIsRemembered(t *testing.T) {
 	}
 }
 
-func TestWhatMayBeAllowedEarlierIsNotRemembered(t *testing.T) {
+func TestARefusalThatMayEndEarlierIsNotCached(t *testing.T) {
 	addr := redistest.Addr(t)
 	ten := "10/1h"
 	for what, row := range map[string]struct {
@@ -295,7 +295,7 @@ func TestARefusalStandsFromTheQuestionAndCountsDownFromTheAnswer(t *testing.T) {
 
 // The answer to an earlier question may come after a refund: what it says was
 // true before.
-func TestARefusalFromBeforeAChangeIsNotRemembered(t *testing.T) {
+func TestARefusalFromBeforeAChangeIsNotCached(t *testing.T) {
 	for _, err := range []error{nil, errors.New("no reply")} {
 		r, _ := memory(4)
 		op, d := refused("k")
@@ -345,7 +345,7 @@ func TestALongRefusalOutlivesShortOnes(t *testing.T) {
 	}
 }
 
-func TestARememberedAnswerAllocatesNothing(t *testing.T) {
+func TestACachedRefusalAllocatesNothing(t *testing.T) {
 	s, _ := fresh(t, redistest.Addr(t), Options{CacheRefusals: 10})
 	ops := []core.Op{{Rule: "r", Key: "k", Limit: limit(t, "1/1h"), Cost: 1}}
 	out := make([]core.Decision, 1)
@@ -377,7 +377,7 @@ func TestRefusalsAreSafeForConcurrentUse(t *testing.T) {
 	all.Wait()
 }
 
-func BenchmarkRememberedRefusal(b *testing.B) {
+func BenchmarkCachedRefusal(b *testing.B) {
 	s, _ := fresh(b, redistest.Addr(b), Options{CacheRefusals: 1000})
 	op := core.Op{Rule: "r", Key: "k", Limit: limit(b, "1/1h"), Cost: 1}
 	apply(b, s, op)
