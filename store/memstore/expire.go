@@ -12,7 +12,7 @@ const (
 	sweepTidy    = 64  // slots of another shard, each time it is tidied
 	sweepRoom    = 128 // slots looked at to make room in a full store
 	tidyEvery    = 256 // single steps of a shard from one tidying to the next
-	tidyInstants = 32  // one of so many microseconds is for pinned keys to tidy in
+	tidyInstants = 32  // a Take without the lock tidies in one of this many microseconds
 	tidyShards   = 16  // shards that are asked whether they need it
 	roomShards   = 64
 )
