@@ -1,5 +1,5 @@
-// Customers gives customers limits of their own, out of a JSON file that is read
-// again on SIGHUP; customers who are not in it have the default:
+// Customers gives each customer an individual limit from a JSON file, which it
+// reads again on SIGHUP; customers who are not in the file have the default:
 //
 //	go run ./examples/customers
 //	curl -i -H 'Authorization: Bearer alice-token' http://127.0.0.1:8080/
@@ -7,8 +7,8 @@
 //
 // X-RateLimit-Limit is 100 for Alice, 2 for Bob and 5 for Carol, who is not in
 // the file. Change examples/customers/limits.json and send a SIGHUP: the new
-// limits are in force, and what was used stays used. With a mistake in the file
-// a line names it, and the limits stay as they were.
+// limits are in force, and used units stay used. If the file has a mistake, the
+// program prints it and keeps the old limits.
 package main
 
 import (
@@ -60,7 +60,7 @@ func (p *program) Open(store core.Store) (*serve.App, error) {
 	return &serve.App{Limiter: l, Server: server, Reload: reload}, nil
 }
 
-// authenticate comes before the limiter, which counts by what it finds.
+// authenticate comes before the limiter, which counts by the user that it finds.
 func authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		customer, ok := who.Is(r.Header.Get("Authorization"))
@@ -72,8 +72,8 @@ func authenticate(next http.Handler) http.Handler {
 	})
 }
 
-// read makes rules of the file. They never change: another file is other rules,
-// which take the place of these as a whole.
+// read makes rules of the file. The rules never change: after the next read, new
+// rules replace them as a whole.
 func read(file string) ([]limiter.Rule, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -101,7 +101,7 @@ func read(file string) ([]limiter.Rule, error) {
 	return []limiter.Rule{{Name: "customer", Key: keyfuncs.UserID(who.FromContext), Limit: limits.Default, Override: override}}, nil
 }
 
-// check finds limits that are missing or null, whose text nobody has read.
+// check finds limits that are missing or null, for which no text was parsed.
 func check(byDefault core.Limit, customers map[string]core.Limit) error {
 	var errs []error
 	if err := byDefault.Validate(); err != nil {

@@ -1,11 +1,11 @@
-// Degrade answers everybody, but computes a fresh answer only so often for each
-// address; over the limit it serves what it has cached:
+// Degrade answers every request, but computes new answers for each address only
+// within a limit; over the limit it serves a cached answer:
 //
 //	go run ./examples/degrade
 //	curl -i http://127.0.0.1:8080/quote
 //	curl -i http://127.0.0.1:8080/page
 //
-// Three times in a minute the quote is fresh. Then WithDegraded has another
+// Three times in a minute the quote is new. Then WithDegraded lets another
 // handler answer: the last quote again, marked "X-Cache: hit". The page is one
 // handler that asks limiter.Degraded and leaves the expensive part out.
 package main
@@ -65,7 +65,7 @@ func (q *quotes) cached(w http.ResponseWriter, r *http.Request) {
 	q.mu.Lock()
 	latest := q.latest
 	q.mu.Unlock()
-	if latest == 0 { // nothing is cached yet: somebody has to be the first
+	if latest == 0 { // nothing is cached yet
 		q.fresh(w, r)
 		return
 	}

@@ -1,17 +1,17 @@
-// Login slows down guessing of passwords: an account and an address each have
-// so many failed log-ins, and log-ins that succeed do not count:
+// Login slows down guessing of passwords. It limits failed log-ins by account and
+// by address; log-ins that succeed do not count:
 //
 //	go run ./examples/login
 //	curl -i -d account=alice -d password=wrong http://127.0.0.1:8080/login
 //	curl -i -d account=alice -d password=rabbit http://127.0.0.1:8080/login
 //
-// The sixth wrong password within a quarter of an hour gets a 429 before anybody
-// looks at it, and so does the right one then. A unit is taken before the
-// password is looked at and given back when it was right, so that a hundred
-// guesses at the same time are no way around the limit.
+// The sixth wrong password within a quarter of an hour gets a 429 without a check
+// of the password, and so does the right one after it. A unit is taken before the
+// check and refunded if the password is right, so that a hundred simultaneous
+// guesses cannot exceed the limit.
 //
-// Who guesses at an account locks its owner out for as long. Accounts that must
-// not be locked need another proof than the password.
+// An attacker who guesses at an account locks its owner out for as long. Accounts
+// that must not be locked need another proof than the password.
 package main
 
 import (
@@ -50,7 +50,7 @@ func (p *program) Open(store core.Store) (*serve.App, error) {
 			{Name: "account", Key: echomw.Key(account), Limit: p.account, RefundIf: succeeded},
 			{Name: "address", Key: keyfuncs.RemoteIP, Limit: p.address, RefundIf: succeeded},
 		},
-		OnStoreError: limiter.FailClosed, // no guessing while nobody counts
+		OnStoreError: limiter.FailClosed, // no guessing while the store cannot count
 		OnError:      serve.LogError,
 	})
 	if err != nil {
@@ -63,8 +63,8 @@ func (p *program) Open(store core.Store) (*serve.App, error) {
 
 func succeeded(status int) bool { return status == http.StatusOK }
 
-// readAccount comes before the limiter. It makes one name of all spellings that
-// log-in takes for one account, and refuses what cannot be a name.
+// readAccount comes before the limiter. It gives all spellings of an account the
+// same name, and refuses invalid names.
 func readAccount(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
@@ -91,8 +91,8 @@ func login(c echo.Context) error {
 	return c.String(http.StatusOK, "welcome\n")
 }
 
-// passwordIs stands in for a slow hash, such as argon2. Accounts that do not
-// exist are counted as those that do, so that nobody can tell them apart.
+// passwordIs stands in for a slow hash, such as argon2. Accounts that do not exist
+// are counted like those that do, so that clients cannot tell them apart.
 func passwordIs(account, password string) bool {
 	known := account == "alice" || account == "bob"
 	return subtle.ConstantTimeCompare([]byte(password), []byte("rabbit")) == 1 && known

@@ -1,15 +1,16 @@
-// Proxy counts callers behind a reverse proxy by their own address, and is not
-// fooled by what they write into X-Forwarded-For themselves. Here the proxy is
-// whoever connects from 127.0.0.1, such as curl:
+// Proxy counts callers behind a reverse proxy by their own address, and ignores
+// addresses that callers forge in X-Forwarded-For. Every client that connects from
+// 127.0.0.1, such as curl, stands in for the proxy here:
 //
 //	go run ./examples/proxy
 //	curl -i -H 'X-Forwarded-For: 203.0.113.7' http://127.0.0.1:8080/
 //	curl -i -H 'X-Forwarded-For: 198.51.100.1, 203.0.113.7' http://127.0.0.1:8080/
 //	curl -i --interface 127.0.0.2 -H 'X-Forwarded-For: 198.51.100.1' http://127.0.0.1:8080/
 //
-// The second is what a proxy makes of a forged header: it appends the address it
-// sees, so that both count for 203.0.113.7, whose X-RateLimit-Remaining goes
-// down. The third does not come through the proxy, so its header means nothing.
+// The second request shows a forged header after a proxy, which appends the
+// address that it sees. Both requests count for 203.0.113.7, whose
+// X-RateLimit-Remaining goes down. The third does not come through the proxy, so
+// its header is ignored.
 package main
 
 import (

@@ -4,8 +4,8 @@
 //	go run ./examples/quickstart
 //	curl -i http://127.0.0.1:8080/
 //
-// Flags choose the framework, the store, the rules, the key and what happens
-// over the limit. Several -rule flags are decided together. Routes: GET / and
+// Flags choose the framework, the store, the rules, the key and the action over
+// the limit. Several -rule flags are decided together. Routes: GET / and
 // GET /hold?for=200ms are limited, GET /healthz never is.
 package main
 

@@ -38,7 +38,7 @@ func hold(ctx context.Context, text string) bool {
 
 const holdUsage = "for must be a span from 0s to 1m, as in /hold?for=200ms"
 
-// body is what a limited route answers.
+// body returns the answer of a limited route.
 func body(ctx context.Context) string {
 	if limiter.Degraded(ctx) {
 		return "degraded"

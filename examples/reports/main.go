@@ -1,4 +1,4 @@
-// Reports lets every user have so many reports made at the same time, and
+// Reports limits how many reports of each user are made at the same time, and
 // refuses more with a 429 until one of them is ready:
 //
 //	go run ./examples/reports -takes 10s
@@ -6,8 +6,8 @@
 //
 // Two of them get a report after ten seconds, and the third is refused at once.
 // A report holds a lease, which is renewed for as long as it takes and released
-// when it is done. Only if the process dies does it end by itself, after the ttl
-// of the limit, so with -store redis://… nothing stays locked.
+// when it is done. If the process dies, the lease expires after the ttl of the
+// limit, so with -store redis://… nothing stays locked.
 package main
 
 import (
@@ -30,7 +30,7 @@ func main() { serve.Main("reports", &program{work: time.Sleep}) }
 type program struct {
 	limit core.Limit
 	takes time.Duration
-	work  func(time.Duration) // what takes so long
+	work  func(time.Duration) // the slow part
 }
 
 func (p *program) Flags(f *flag.FlagSet) {
@@ -57,7 +57,7 @@ func (p *program) Open(store core.Store) (*serve.App, error) {
 	return &serve.App{Limiter: l, Server: serve.Fiber(app)}, nil
 }
 
-// authenticate comes before the limiter, which counts by what it finds.
+// authenticate comes before the limiter, which counts by the user that it finds.
 func authenticate(c *fiber.Ctx) error {
 	user, ok := who.Is(c.Get(fiber.HeaderAuthorization))
 	if !ok {

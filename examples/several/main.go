@@ -1,5 +1,5 @@
 // Several decides two limits together: one for bursts and one for the day, by
-// address. Every answer speaks of both, and a request that one of them refuses
+// address. Every answer describes both, and a request that one of them refuses
 // costs nothing under the other:
 //
 //	go run ./examples/several

@@ -4,8 +4,9 @@
 //	go run ./examples/smooth
 //	seq 10 | xargs -P 10 -I{} curl -s http://127.0.0.1:8080/
 //
-// The ten lines tell instants that are 100 ms apart. Who would have to wait for
-// more than two seconds gets a 429 at once: with 30 instead of 10, the last do.
+// The ten lines show instants that are 100 ms apart. A request that would have to
+// wait for more than two seconds gets a 429 at once; with 30 instead of 10
+// requests, the last ones do.
 package main
 
 import (
@@ -29,7 +30,7 @@ type program struct {
 }
 
 func (p *program) Flags(f *flag.FlagSet) {
-	// A burst of 1 is what spaces requests evenly: nobody comes with another.
+	// A burst of 1 spaces requests evenly: no two pass together.
 	f.TextVar(&p.limit, "limit", core.MustParseLimit("10/1s burst=1"), "limit of all")
 	f.DurationVar(&p.most, "wait", 2*time.Second, "the longest wait")
 }

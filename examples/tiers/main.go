@@ -1,13 +1,13 @@
 // Tiers limits as GitHub does: 5000 requests an hour for a user who is signed
-// in, and 60 an hour for the address of everybody else. Every answer, be it a
-// 404, says in X-RateLimit-Limit, -Remaining and -Reset how much is left:
+// in, and 60 an hour for each address of other clients. Every answer, even a 404,
+// has X-RateLimit-Limit, -Remaining and -Reset:
 //
 //	go run ./examples/tiers
 //	curl -i http://127.0.0.1:8080/
 //	curl -i -H 'Authorization: Bearer alice-token' http://127.0.0.1:8080/
 //
-// A token that nobody has makes nobody of the caller: it is counted by address,
-// so that trying out tokens is limited too.
+// A request with an unknown token counts by address, so that guessing tokens is
+// limited too.
 package main
 
 import (
@@ -66,7 +66,7 @@ func (p *program) Open(store core.Store) (*serve.App, error) {
 	return &serve.App{Limiter: l, Server: serve.HTTP(r)}, nil
 }
 
-// authenticate comes before the limiter, which counts by what it finds.
+// authenticate comes before the limiter, which counts by the user that it finds.
 func authenticate(c *gin.Context) {
 	if user, ok := who.Is(c.GetHeader("Authorization")); ok {
 		c.Request = c.Request.WithContext(who.NewContext(c.Request.Context(), user))

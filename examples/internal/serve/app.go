@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// App is what a program serves.
+// App is the server that a program runs.
 type App struct {
 	Limiter *limiter.Limiter
 	Server  Server
@@ -56,8 +56,8 @@ func (s fiberServer) Shutdown(ctx context.Context) error { return s.app.Shutdown
 // connection.
 const patience = 10 * time.Second
 
-// Serve listens on addr, says so, and serves until ctx ends. Then nobody waits
-// any more, and requests in flight are answered.
+// Serve listens on addr, prints the address, and serves until ctx ends. Then it
+// refuses waiting requests, and lets requests in flight finish.
 func (c Call) Serve(ctx context.Context, addr string, a *App) error {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {

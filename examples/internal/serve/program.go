@@ -1,5 +1,6 @@
-// Package serve is what the example programs share: flags for the address and
-// the store, exit statuses, listening, and an end that lets requests finish.
+// Package serve holds the code that the example programs share: flags for the
+// address and the store, exit statuses, listening, and a shutdown that lets
+// requests finish.
 package serve
 
 import (
@@ -19,13 +20,13 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// Program is what an example adds.
+// Program is the part that differs between examples.
 type Program interface {
 	// Flags defines the flags of the program.
 	Flags(*flag.FlagSet)
 
-	// Open makes what is to be served once the flags are known. Its error is
-	// about the configuration.
+	// Open returns the application once the flags are parsed. Its error is about
+	// the configuration.
 	Open(core.Store) (*App, error)
 }
 

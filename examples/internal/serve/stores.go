@@ -15,14 +15,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// OpenStore opens a store and returns how to close it. A store in Redis waits
-// for Redis no longer than the timeout, and one in memory ignores it.
+// OpenStore opens a store and returns a function that closes it. A store in Redis
+// waits for Redis no longer than the timeout; a store in memory ignores it.
 type OpenStore func(timeout time.Duration) (core.Store, func(), error)
 
-// Stores is what [ParseStore] understands, in a few words.
+// Stores lists the forms that [ParseStore] accepts, for help texts.
 const Stores = "memory, miniredis, redis://…, sentinel://… or cluster://…"
 
-// ParseStore understands
+// ParseStore accepts
 //
 //	memory
 //	miniredis
@@ -30,7 +30,7 @@ const Stores = "memory, miniredis, redis://…, sentinel://… or cluster://…"
 //	sentinel://host:port,host:port/master
 //	cluster://host:port,host:port
 //
-// and returns how to open the store. Its error tells no password.
+// and returns a function that opens the store. Its error holds no password.
 func ParseStore(text string) (OpenStore, error) {
 	scheme, rest, _ := strings.Cut(text, "://")
 	switch scheme {
@@ -91,9 +91,9 @@ func openMiniredis(timeout time.Duration) (core.Store, func(), error) {
 	return store, func() { closeClient(); m.Close() }, err
 }
 
-// StoreTimeout is how long an example without a -timeout flag waits for Redis before
-// it lets a request pass. It is long, so that a demonstration on a busy machine shows
-// the right counts. Services use less; see redisstore.DefaultTimeout.
+// StoreTimeout is how long an example waits for Redis before it lets a request
+// pass: on a busy machine a demonstration should wait rather than show another
+// count. Services need less; see redisstore.DefaultTimeout.
 const StoreTimeout = 2 * time.Second
 
 func openRedis(c redis.UniversalClient, timeout time.Duration) (core.Store, func(), error) {

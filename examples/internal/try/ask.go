@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/test"
 )
 
-// Request is what a client asks. The zero value is GET /.
+// Request is a request of a client. The zero value is GET /.
 type Request struct {
 	Method, Path string
 	Header       map[string]string
@@ -23,15 +23,15 @@ type Request struct {
 	From         string     // the client's own address, such as "127.0.0.2"
 }
 
-// Answer is what it gets.
+// Answer is the answer to a request.
 type Answer struct {
 	Status int
 	Header http.Header
 	Body   string
 }
 
-// Show is the headers' values with a space between, and "-" for one that is
-// missing.
+// Show returns the headers' values, separated by spaces, with "-" for a missing
+// one.
 func (a Answer) Show(headers ...string) string {
 	var shown []string
 	for _, h := range headers {
@@ -83,7 +83,7 @@ func (s *Service) Burst(n int, r Request) map[int]int {
 	return statuses
 }
 
-// Same tells the test when the counts are not as wanted.
+// Same fails the test if the counts differ from the wanted ones.
 func Same(t testing.TB, what string, got, want map[int]int) {
 	t.Helper()
 	if !maps.Equal(got, want) {

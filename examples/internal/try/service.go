@@ -1,4 +1,5 @@
-// Package try starts example programs in tests and asks them over loopback.
+// Package try starts example programs in tests and sends them requests over
+// loopback.
 package try
 
 import (
@@ -16,7 +17,7 @@ import (
 	"github.com/headgate/headgate/store/memstore"
 )
 
-// epoch is what the clock of a program's store shows at first.
+// epoch is the first time of the clock of a program's store.
 var epoch = time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 
 // Service is a program that runs until the test ends.
@@ -50,7 +51,7 @@ func Start(t testing.TB, p serve.Program, args ...string) *Service {
 	}()
 	t.Cleanup(func() {
 		s.client.CloseIdleConnections()
-		_ = r.Close() // nobody reads any more
+		_ = r.Close() // the test has stopped reading
 		if status := s.Stop(); status != 0 {
 			t.Errorf("exit status %d", status)
 		}
@@ -64,8 +65,8 @@ func Start(t testing.TB, p serve.Program, args ...string) *Service {
 	return s
 }
 
-// Leave tells the program to end and returns once it takes no connections any
-// more. What it has begun goes on.
+// Leave tells the program to end and returns once it accepts no more connections.
+// Requests in flight go on.
 func (s *Service) Leave() {
 	s.stop()
 	for {
@@ -81,7 +82,7 @@ func (s *Service) Leave() {
 func (s *Service) Stop() int {
 	s.stop()
 	status := <-s.exit
-	s.exit <- status // for whoever asks again
+	s.exit <- status // for further calls
 	return status
 }
 
@@ -98,8 +99,8 @@ func (s *Service) Line() string {
 // Pass moves the clock of the store on.
 func (s *Service) Pass(d time.Duration) { s.clock.Add(d.Microseconds()) }
 
-// Attempt runs the program, which is told to end before it serves. It returns
-// the exit status and what was written about mistakes.
+// Attempt runs the program with a context that has ended, so that it does not
+// serve. It returns the exit status and the error output.
 func Attempt(p serve.Program, args ...string) (status int, wrote string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Is tells whose token is in a line of the header Authorization.
+// Is returns the user whose token is in a line of the header Authorization.
 func Is(authorization string) (user string, ok bool) {
 	token, ok := strings.CutPrefix(authorization, "Bearer ")
 	if !ok {
