@@ -21,14 +21,15 @@ import (
 // app is the application whose policies are followed.
 const app = "shop"
 
-// limits are those that the console has for this application.
+// limits are the limits that the console holds for this application.
 type limits struct {
 	Limiter *limiter.Limiter
 	parts   []io.Closer // the last opened is closed first
 }
 
-// follow connects to Redis and follows the policies there. While none were ever
-// published, everything passes. The name is of this instance and no other.
+// follow connects to Redis and follows the policies there. Until policies are
+// published for the first time, everything passes. The name is unique to this
+// instance.
 func follow(ctx context.Context, s settings, name string, logger *slog.Logger) (*limits, error) {
 	l := &limits{}
 	if err := l.open(ctx, s, name, logger); err != nil {
@@ -67,8 +68,8 @@ func (l *limits) open(ctx context.Context, s settings, name string, logger *slog
 	return nil
 }
 
-// store counts in Redis. While that is away, each instance grants its part from
-// memory.
+// store returns a store in Redis. While Redis is away, each instance grants its
+// part from memory.
 func (l *limits) store(client redis.UniversalClient, s settings, logger *slog.Logger) (core.Store, error) {
 	primary, err := redisstore.New(client, redisstore.Options{Timeout: s.timeout})
 	if err != nil {
@@ -91,7 +92,7 @@ func (l *limits) store(client redis.UniversalClient, s settings, logger *slog.Lo
 	return store, nil
 }
 
-// Close ends what follow began.
+// Close ends everything that follow started.
 func (l *limits) Close() error {
 	var errs []error
 	for i := len(l.parts) - 1; i >= 0; i-- {

@@ -4,9 +4,9 @@
 //	go run ./examples/shop -framework gin -listen 127.0.0.1:8081
 //	go run ./examples/shop -framework nethttp -listen 127.0.0.1:8082
 //
-// Whatever is changed in the console for the application "shop" is in force in all
-// instances a moment later, and each prints which version that is. File limits.go
-// is what a service of your own needs.
+// A change in the console for the application "shop" is in force in all instances
+// a moment later, and each prints its version. A service of your own needs the
+// file limits.go.
 package main
 
 import (

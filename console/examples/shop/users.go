@@ -18,7 +18,7 @@ func authenticate(next http.Handler) http.Handler {
 	})
 }
 
-// userOf returns who is signed in.
+// userOf returns the user who is signed in.
 func userOf(ctx context.Context) (id string, ok bool) {
 	id, ok = ctx.Value(userKey{}).(string)
 	return id, ok

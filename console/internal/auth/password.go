@@ -24,9 +24,9 @@ const (
 	saltSize = 16
 	hashSize = 32
 
-	// mostMemory and mostTime bound what a stored hash may ask for.
-	mostMemory = 1 << 20
-	mostTime   = 64
+	// maxMemory and maxTime bound what a stored hash may ask for.
+	maxMemory = 1 << 20
+	maxTime   = 64
 )
 
 // Cost is the work of hashing a password.
@@ -49,8 +49,8 @@ type Passwords struct {
 
 // NewPasswords returns a Passwords that hashes at a cost.
 func NewPasswords(cost Cost) (*Passwords, error) {
-	if cost.Memory < 8 || cost.Memory > mostMemory || cost.Time < 1 || cost.Time > mostTime {
-		return nil, fmt.Errorf("the cost %d KiB and %d passes is not within 8 to %d and 1 to %d", cost.Memory, cost.Time, mostMemory, mostTime)
+	if cost.Memory < 8 || cost.Memory > maxMemory || cost.Time < 1 || cost.Time > maxTime {
+		return nil, fmt.Errorf("the cost %d KiB and %d passes is not within 8 to %d and 1 to %d", cost.Memory, cost.Time, maxMemory, maxTime)
 	}
 	p := &Passwords{cost: cost, turns: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	var err error
@@ -137,7 +137,7 @@ func decodeHash(s string) (c Cost, salt, sum []byte, err error) {
 		return c, nil, nil, errHash
 	}
 	if _, err := fmt.Sscanf(parts[3], "m=%d,t=%d,p=1", &c.Memory, &c.Time); err != nil ||
-		c.Memory > mostMemory || c.Time < 1 || c.Time > mostTime {
+		c.Memory > maxMemory || c.Time < 1 || c.Time > maxTime {
 		return c, nil, nil, errHash
 	}
 	if salt, err = hashEncoding.DecodeString(parts[4]); err != nil {

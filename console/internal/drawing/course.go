@@ -23,8 +23,8 @@ const (
 	lead    = 4
 )
 
-// mostPoints is how many points are worth drawing.
-const mostPoints = 720
+// maxPoints is how many points are worth drawing.
+const maxPoints = 720
 
 // course is the units over time: admitted in total, or held at once.
 type course struct {
@@ -83,7 +83,7 @@ func (c course) smooth(l core.Limit) course {
 	c.add(from, l.Capacity())
 	rest := c.span - from
 	all := scale(int64(rest), l.Quota, int64(l.Period))
-	for n, i := min(all, mostPoints), int64(1); i <= n; i++ {
+	for n, i := min(all, maxPoints), int64(1); i <= n; i++ {
 		units := scale(all, i, n)
 		after := time.Duration(scale(units, int64(l.Period), l.Quota))
 		c.add(from+after, l.Capacity()+units-c.most)

@@ -1,6 +1,6 @@
 // Package store keeps the console's data in SQL: SQLite in a file, or MySQL or
-// MariaDB. It knows tables and transactions, and neither permissions nor what a
-// policy means; those are the service's.
+// MariaDB. It deals with tables and transactions; permissions and the meaning of
+// policies belong to the service.
 //
 // All SQL is the same for both engines, apart from the migrations and what is in
 // the two files that are named for an engine. Values reach it through

@@ -7,8 +7,7 @@ import (
 	"fmt"
 )
 
-// What a call may fail with, apart from faults of the program. Test with
-// errors.Is.
+// Errors of calls, apart from faults of the program. Test with errors.Is.
 var (
 	// ErrUnavailable means that the database could not be reached, or not in
 	// time, or that it cannot write. Nothing was changed, unless the connection

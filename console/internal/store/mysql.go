@@ -22,7 +22,7 @@ const (
 	mysqlDial        = 5 * time.Second
 	mysqlIdle        = 5 * time.Minute // below the wait_timeout of most servers
 
-	// migrationLock is the server's name for the right to migrate, and
+	// migrationLock is the name of the server's lock for migrations, and
 	// migrationPatience how many seconds to wait for it.
 	migrationLock     = "headgate-console-migration"
 	migrationPatience = 60

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// DefaultTimeout is what Options.Timeout 0 means.
+// DefaultTimeout is the default of Options.Timeout.
 const DefaultTimeout = 10 * time.Second
 
 // Options says which database to open.
@@ -34,7 +34,7 @@ type DB struct {
 	timeout time.Duration
 }
 
-// engine is what differs between databases.
+// engine holds the differences between databases.
 type engine interface {
 	// name is that of the folder with the migrations.
 	name() string

@@ -1,6 +1,6 @@
 package store
 
-// Session is a row of somebody who is logged in.
+// Session is the row of a session.
 type Session struct {
 	Hash      string // of the token, which is nowhere else
 	User      string
@@ -45,7 +45,7 @@ func (t *Tx) DeleteSession(user, hash string) error {
 	return t.execOne(ErrNotFound, "DELETE FROM sessions WHERE user_name = ? AND hash = ?", user, hash)
 }
 
-// DeleteSessionsOf ends all sessions of a user, and tells how many.
+// DeleteSessionsOf ends all sessions of a user, and returns their number.
 func (t *Tx) DeleteSessionsOf(user string) (int64, error) {
 	return t.exec("DELETE FROM sessions WHERE user_name = ?", user)
 }

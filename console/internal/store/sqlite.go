@@ -53,8 +53,9 @@ func (s sqlite) open() (read, write *sql.DB, err error) {
 	return read, write, nil
 }
 
-// dsn names the file, and says how many milliseconds to wait for other programs. Every commit is on the disk when it returns, and foreign
-// keys are enforced.
+// dsn returns the URI of the file, with how many milliseconds to wait for other
+// programs. Every commit is on the disk when it returns, and foreign keys are
+// enforced.
 func (s sqlite) dsn(more string, wait int) string {
 	file := url.URL{Scheme: "file", Opaque: (&url.URL{Path: s.path}).EscapedPath()}
 	return file.String() + "?_pragma=busy_timeout(" + strconv.Itoa(wait) + ")&_pragma=journal_mode(WAL)" +

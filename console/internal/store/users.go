@@ -40,7 +40,7 @@ func (t *Tx) UpdateUser(u User) error {
 	return t.execOne(ErrNotFound, q, u.Password, u.Administrator, u.Disabled, u.MustChange, u.PasswordAt, u.Name)
 }
 
-// Administrators counts those who are not disabled.
+// Administrators returns the number of administrators who are not disabled.
 func (t *Tx) Administrators() (int64, error) {
 	return one(t, scanCount, "SELECT COUNT(*) FROM users WHERE administrator = 1 AND disabled = 0")
 }

@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// request is what keyfuncs asks.
+// request is a core.Request for keyfuncs.
 type request struct{ r *http.Request }
 
 func (q request) Context() context.Context    { return q.r.Context() }

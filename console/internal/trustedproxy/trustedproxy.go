@@ -1,5 +1,5 @@
-// Package trustedproxy knows the reverse proxies in front of the console: what they tell
-// of those who ask, and whom to believe it.
+// Package trustedproxy reads the address and the user of a request from the headers
+// of trusted reverse proxies in front of the console.
 package trustedproxy
 
 import (
@@ -24,8 +24,8 @@ type Proxies struct {
 }
 
 // New trusts the proxies within the prefixes, of which there is at least one, to
-// tell addresses in X-Forwarded-For. Unless it is "", the header is one in which
-// they name the user, and that they take away from what clients send.
+// name addresses in X-Forwarded-For. Unless header is "", the proxies name the user
+// in it, and must remove it from the requests of clients.
 func New(trusted []netip.Prefix, header string) (*Proxies, error) {
 	texts := make([]string, len(trusted))
 	for i, p := range trusted {
@@ -41,7 +41,7 @@ func New(trusted []netip.Prefix, header string) (*Proxies, error) {
 	return &Proxies{trusted: slices.Clone(trusted), caller: caller, header: header}, nil
 }
 
-// CheckHeader tells what is wrong with the name of a header that is to name users.
+// CheckHeader returns an error if a header cannot be used to name users.
 func CheckHeader(name string) error {
 	if !httpguts.ValidHeaderFieldName(name) {
 		return fmt.Errorf("%q is not the name of a header", name)
@@ -54,7 +54,8 @@ func CheckHeader(name string) error {
 	return nil
 }
 
-// Address is who asks, "ip" or "ip:port": the peer, or whom a trusted peer tells.
+// Address returns the address of the client, "ip" or "ip:port": that of the peer,
+// or the one that a trusted peer names.
 func (f *Proxies) Address(r *http.Request) string {
 	if !f.trusts(r) {
 		return r.RemoteAddr
@@ -63,8 +64,9 @@ func (f *Proxies) Address(r *http.Request) string {
 	return strings.TrimSuffix(address, "/128")
 }
 
-// User is the user that a trusted peer names. told is false if it names none, and
-// for every other peer. The name is as it was sent, and "" if more than one was.
+// User returns the user that a trusted peer names. told is false if it names none,
+// and for every other peer. The name is unchanged, and "" if there is more than
+// one.
 func (f *Proxies) User(r *http.Request) (name string, told bool) {
 	if f == nil || f.header == "" || !f.trusts(r) {
 		return "", false

@@ -12,11 +12,11 @@ import (
 	"github.com/headgate/headgate/console/internal/service"
 )
 
-// account is the page of who is logged in.
+// account is the page of the user who is logged in.
 type account struct {
 	User     service.Access
 	Must     bool // change the password before anything else
-	Proxied  bool // and so asked for no password
+	Proxied  bool // by the proxy, so the page asks for no password
 	Sessions []service.OpenSession
 	Tokens   []token
 	Apps     []appChoice

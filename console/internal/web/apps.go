@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate/console/internal/service"
 )
 
-// applications is the page of those in which the asker has a role.
+// applications is the page of the applications in which the actor has a role.
 type applications struct {
 	Apps     []service.App
 	Manager  bool
@@ -39,7 +39,7 @@ func createApp(v *request) error {
 	return v.seeOther("/apps", "app")
 }
 
-// mistakesOf returns what was wrong with what was given, or nil.
+// mistakesOf returns the mistakes in the input, or nil.
 func mistakesOf(err error) mistakes {
 	var invalid *service.InvalidError
 	if !errors.As(err, &invalid) {

@@ -52,7 +52,7 @@ func auditPage(v *request) error {
 	return v.show(status, "audit", "Audit log", a)
 }
 
-// date reads a day, of which so many later is meant.
+// date reads a day, and returns the start of the day that is later days after it.
 func (a *audit) date(field, text string, later int) time.Time {
 	if text == "" {
 		return time.Time{}

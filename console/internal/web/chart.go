@@ -17,7 +17,7 @@ const (
 type chart struct {
 	Bars []bar
 	Most int64
-	Text string // for those who do not see it
+	Text string // for people who cannot see it
 }
 
 // bar is a rectangle of a chart.

@@ -53,7 +53,7 @@ func modes() []choice {
 	}
 }
 
-// onLimitWords says what happens to a request over the limit.
+// onLimitWords describes what happens to a request over the limit.
 func onLimitWords(onLimit string) string {
 	span, waits := strings.CutPrefix(onLimit, "wait ")
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// conflict is the page of a change that somebody else came before.
+// conflict is the page of a change that came after another one.
 type conflict struct {
 	Name     string
 	Theirs   policy.Policy
@@ -29,10 +29,10 @@ type difference struct {
 	IChanged, TheyChanged bool
 }
 
-// Clash tells that both changed the field, to different values.
+// Clash reports whether both changed the field, to different values.
 func (d difference) Clash() bool { return d.IChanged && d.TheyChanged && d.Mine != d.Theirs }
 
-// Who says who changed the field.
+// Who names the authors of the change.
 func (d difference) Who() string {
 	switch {
 	case d.Clash():
@@ -47,7 +47,7 @@ func (d difference) Who() string {
 	return ""
 }
 
-// conflictOr shows both versions if that is what the error is about.
+// conflictOr shows both versions if the error is a conflict, or returns the error.
 func (v *request) conflictOr(err error) error {
 	var e *service.ConflictError
 	if !errors.As(err, &e) {
@@ -70,7 +70,7 @@ func (v *request) conflictOr(err error) error {
 	return v.show(http.StatusConflict, "conflict", "Changed in the meantime", c)
 }
 
-// base is the version that mine is based on, if it can still be told.
+// base returns the version that mine is based on, if the history has it.
 func (v *request) base(mine policy.Policy) (policy.Policy, bool) {
 	r, err := v.Service.Revision(v.r.Context(), v.actor, mine.Name, mine.Version)
 	if err != nil || r.After == nil {
@@ -91,5 +91,5 @@ func differences(base, mine, theirs policy.Policy, hasBase bool) []difference {
 	return list
 }
 
-// VersionText is the version that the others made.
+// VersionText returns the current version as text.
 func (c conflict) VersionText() string { return strconv.FormatInt(c.Theirs.Version, 10) }

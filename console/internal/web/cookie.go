@@ -6,8 +6,8 @@ import (
 	"github.com/headgate/headgate/console/internal/service"
 )
 
-// Cookie is the name of the session's cookie. With TLS it has the prefix that keeps
-// other hosts of the domain, and plain HTTP, from setting it.
+// Cookie returns the name of the session's cookie. With TLS it has the prefix that
+// keeps other hosts of the domain, and plain HTTP, from setting it.
 func (o Options) Cookie() string {
 	if o.Secure {
 		return "__Host-headgate"
@@ -15,7 +15,7 @@ func (o Options) Cookie() string {
 	return "headgate"
 }
 
-// sessionToken is the token that came with a request, or "".
+// sessionToken returns the token that came with a request, or "".
 func (v *request) sessionToken() string {
 	c, err := v.r.Cookie(v.Cookie())
 	if err != nil {

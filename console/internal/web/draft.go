@@ -11,11 +11,11 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// draft is the form of a policy as somebody filled it in, so that what is shown
-// again is what was typed.
+// draft is the form of a policy with the values as the user typed them, so that
+// the page can show them again.
 //
-// The limit is given by fields or as text, and the key by a choice or as text:
-// LimitBy and KeyBy tell which holds, and the other is ignored.
+// The limit is given by fields or as text, and the key by a choice or as text.
+// LimitBy and KeyBy determine which is used, and the other is ignored.
 type draft struct {
 	Version     int64 // the change is based on; 0 for a new policy
 	Name        string
@@ -47,7 +47,7 @@ type draft struct {
 	Priority     string
 }
 
-// blank is the form of a new policy, which needs nothing but a name and an
+// blank returns the form of a new policy, which still needs a name and an
 // application.
 func blank() draft {
 	return draft{
@@ -56,7 +56,7 @@ func blank() draft {
 	}
 }
 
-// draftOf is the form that was sent.
+// draftOf returns the form that was sent.
 func draftOf(f url.Values) draft {
 	text := func(name string) string { return strings.TrimSpace(f.Get(name)) }
 	version, _ := strconv.ParseInt(f.Get("version"), 10, 64) // 0 is no version, and so stale
@@ -71,7 +71,7 @@ func draftOf(f url.Values) draft {
 	}
 }
 
-// values is the form to send, as draftOf reads it.
+// values returns the form to send, which draftOf reads.
 func (d *draft) values() url.Values {
 	f := url.Values{
 		"version": {strconv.FormatInt(d.Version, 10)}, "name": {d.Name}, "description": {d.Description}, "apps": d.Apps,
@@ -86,7 +86,7 @@ func (d *draft) values() url.Values {
 	return f
 }
 
-// draftFrom is the form of a policy that there is.
+// draftFrom returns the form of an existing policy.
 func draftFrom(p policy.Policy) draft {
 	d := draft{
 		Version: p.Version, Name: p.Name, Description: p.Description, Apps: p.Apps,
@@ -113,8 +113,8 @@ func units() []unit {
 	}
 }
 
-// setLimit fills in both ways of giving the limit. A period that is no whole
-// number of any unit has the text alone.
+// setLimit fills in the fields and the text of the limit. A period that is not a
+// whole number of any unit has only the text.
 func (d *draft) setLimit(l core.Limit) {
 	d.LimitBy, d.LimitText = "text", l.String()
 	d.Algorithm, d.Quota, d.Aligned = l.Algorithm.String(), strconv.FormatInt(l.Quota, 10), l.Aligned
@@ -127,7 +127,7 @@ func (d *draft) setLimit(l core.Limit) {
 	}
 }
 
-// number is the text of an option, which 0 leaves out.
+// number returns the text of an option, which is "" for 0.
 func number(n int64) string {
 	if n == 0 {
 		return ""

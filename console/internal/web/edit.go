@@ -32,7 +32,7 @@ func newPage(v *request) error {
 	return v.show(http.StatusOK, "form", "New policy", f)
 }
 
-// copyName is a name for a copy, which has to fit too.
+// copyName returns a name for a copy that is not too long.
 func copyName(name string) string {
 	const end = "-copy"
 	return name[:min(len(name), policy.MaxName-len(end))] + end

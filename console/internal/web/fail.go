@@ -23,22 +23,21 @@ var (
 // foreign refuses a form that another site sent.
 func foreign(*request) error { return errForeign }
 
-// failure is what people read of an error.
+// failure is the page of an error.
 type failure struct {
 	Status int
 	Title  string
 	Text   string
 	Again  string   // where to send Kept once more, or ""
-	Kept   []hidden // what was sent, so that it can be sent again
-	Login  bool     // to log in would help
+	Kept   []hidden // the fields that were sent, so that they can be sent again
+	Login  bool     // offer to log in
 }
 
-// fail answers with the page of an error. What people cannot do anything about is
-// for the log.
+// fail answers with the page of an error. It logs faults of the program.
 func (v *request) fail(err error) {
 	switch {
 	case errors.Is(err, context.Canceled) && v.r.Context().Err() != nil:
-		return // nobody is there to read it
+		return // the client has gone
 	case errors.Is(err, service.ErrPasswordChange):
 		v.seeOther("/account", "")
 		return
@@ -54,7 +53,7 @@ func (v *request) fail(err error) {
 	v.show(f.Status, "failure", f.Title, f)
 }
 
-// explain says in plain words what an error means.
+// explain returns an explanation of an error in plain words.
 func (v *request) explain(err error) failure {
 	var invalid *service.InvalidError
 	var limited *service.LimitedError
@@ -89,7 +88,7 @@ func (v *request) explain(err error) failure {
 	return failure{Status: 500, Title: "Something went wrong", Text: "The console's log tells more."}
 }
 
-// denied tells what would be needed.
+// denied returns an explanation of the permission that is missing.
 func denied(err error) failure {
 	f := failure{Status: 403, Title: "Not permitted", Text: "You may not do this."}
 	var d *service.DeniedError
@@ -99,7 +98,7 @@ func denied(err error) failure {
 	return f
 }
 
-// again keeps what was sent, apart from secrets and files.
+// again keeps the fields that were sent, apart from secrets and files.
 func (v *request) again(f failure) failure {
 	if v.r.Method != http.MethodPost || v.r.PostForm == nil || v.r.URL.Path == "/login" {
 		return f
@@ -109,10 +108,10 @@ func (v *request) again(f failure) failure {
 	return f
 }
 
-// hidden is a field of a form that nobody sees.
+// hidden is a hidden field of a form.
 type hidden struct{ Name, Value string }
 
-// hiddenOf repeats what was sent, in the order of the names.
+// hiddenOf returns the fields that were sent, in the order of their names.
 func hiddenOf(form url.Values) []hidden {
 	var list []hidden
 	for name, values := range form {

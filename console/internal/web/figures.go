@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/policy/stats"
 )
 
-// live is the page of what is happening now.
+// live is the page of current counts, instances and publishing.
 type live struct {
 	App   string
 	Apps  []service.App
@@ -29,7 +29,7 @@ type live struct {
 	Work     work
 }
 
-// busy is what happened under one policy.
+// busy holds the counts of one policy.
 type busy struct {
 	Name string
 	stats.Counts
@@ -39,10 +39,10 @@ type busy struct {
 // instance is a program that follows the policies.
 type instance struct {
 	policy.Instance
-	Current bool // runs what is published
+	Current bool // runs the published version
 }
 
-// work is how far publishing is.
+// work is the progress of publishing.
 type work struct {
 	service.Publishing
 	Pending int64 // versions that are not published yet
@@ -51,8 +51,8 @@ type work struct {
 	Runs    bool // something is published at all
 }
 
-// mostBusy is how many policies are shown.
-const mostBusy = 60
+// maxBusy is how many policies are shown.
+const maxBusy = 60
 
 func (l live) refresh() int {
 	if l.Every {
@@ -113,7 +113,8 @@ func (v *request) work(p service.Publishing) work {
 	return w
 }
 
-// readFleet asks Redis. That it is away is something to show.
+// readFleet reads the counts and instances from Redis. The page shows if Redis is
+// away.
 func (v *request) readFleet(l *live) {
 	ctx := v.r.Context()
 	minutes, err := v.Fleet.Figures(ctx, l.App)
@@ -147,8 +148,8 @@ func (l *live) tell(minutes []stats.Minute) {
 	slices.SortFunc(l.Busy, func(a, b busy) int {
 		return cmp.Or(cmp.Compare(b.all(), a.all()), cmp.Compare(a.Name, b.Name))
 	})
-	if len(l.Busy) > mostBusy {
-		l.More, l.Busy = len(l.Busy)-mostBusy, l.Busy[:mostBusy]
+	if len(l.Busy) > maxBusy {
+		l.More, l.Busy = len(l.Busy)-maxBusy, l.Busy[:maxBusy]
 	}
 	for i := range l.Busy {
 		l.Busy[i].Chart = chartOf(minutes, l.Busy[i].Name)

@@ -12,19 +12,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Fleet is what is known of the running instances. Its methods are safe for
-// concurrent use.
+// Fleet gives access to the state of the running instances. Its methods are safe
+// for concurrent use.
 type Fleet interface {
-	// Peek tells what a request of one unit would meet, and changes nothing.
+	// Peek returns the decision that a request of one unit would get, and changes
+	// nothing.
 	Peek(ctx context.Context, p policy.Policy, key string) (core.Decision, error)
 
-	// Reset makes a key as good as new.
+	// Reset makes a key fresh.
 	Reset(ctx context.Context, p policy.Policy, key string) error
 
-	// Figures returns what happened in the last minutes of an application.
+	// Figures returns the counts of an application in the last minutes.
 	Figures(ctx context.Context, app string) ([]stats.Minute, error)
 
-	// Instances returns those that have reported lately.
+	// Instances returns the instances that have reported lately.
 	Instances(ctx context.Context) ([]policy.Instance, error)
 
 	// Published returns the version that instances should run.
@@ -42,9 +43,9 @@ type redisFleet struct {
 	prefix string
 }
 
-// RedisFleet returns the instances that use a Redis with the prefix of the
-// source, "" for the usual one. It closes nothing. Keys that instances hide with
-// a secret are not found.
+// RedisFleet returns a Fleet of the instances that use a Redis with the prefix of
+// the source; "" means the default. It does not close the client. It cannot find
+// keys that instances hide with a secret.
 func RedisFleet(client redis.UniversalClient, source *redissource.Source, prefix string) (Fleet, error) {
 	store, err := redisstore.New(client, redisstore.Options{Prefix: prefix, Timeout: keyTimeout})
 	if err != nil {

@@ -17,7 +17,7 @@ type form struct {
 	New       bool
 	Mistakes  mistakes
 	Preview   preview
-	Checked   bool // somebody asked for the preview
+	Checked   bool // the user asked for the preview
 	OwnApps   []appChoice
 	Algos     []choice
 	Recipes   []choice
@@ -35,7 +35,7 @@ type appChoice struct {
 	Help    string
 }
 
-// preview says what a policy would do.
+// preview describes the effect of a policy.
 type preview struct {
 	Describe string // "" while something is wrong
 	Limit    string // its text, or "" while something is wrong with it
@@ -74,8 +74,7 @@ func (v *request) form(d draft, m mistakes, isNew bool) (form, error) {
 	return f, nil
 }
 
-// agree fills in the way of giving the limit that does not hold from the one that
-// does.
+// agree fills in the unused form of the limit, fields or text, from the used one.
 func (d *draft) agree(p policy.Policy) {
 	if d.LimitBy != "text" {
 		d.LimitText = p.Limit.String()
@@ -86,8 +85,7 @@ func (d *draft) agree(p policy.Policy) {
 	d.LimitBy, d.LimitText = "text", text
 }
 
-// tick lists the applications that may be chosen, and those that are chosen
-// whatever they are.
+// tick lists the applications that may be chosen, and all that are chosen.
 func tick(apps []service.App, chosen []string) []appChoice {
 	var list []appChoice
 	for _, a := range apps {

@@ -5,16 +5,16 @@ import (
 	"net/http"
 )
 
-// contentPolicy lets a page load what comes from here alone, and run nothing that
-// stands in it.
+// contentPolicy lets a page load resources from this origin only, and forbids
+// inline scripts.
 const contentPolicy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
-// requestHeader has the name under which the audit log and the log know a request.
-// What a client sends in it is nobody's business here.
+// requestHeader holds the id of a request in the audit log and the log. The pages
+// ignore the value that a client sends.
 const requestHeader = "X-Request-Id"
 
-// headers sets those that every answer has. Who answers may replace them.
+// headers sets the headers of every answer. Handlers may replace them.
 func (s *site) headers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

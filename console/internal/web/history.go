@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate/console/internal/service"
 )
 
-// history is the page with what was done to a policy.
+// history is the page with the changes of a policy.
 type history struct {
 	Name    string
 	Current int64 // the newest version
@@ -16,7 +16,7 @@ type history struct {
 	Live    bool  // the policy is there
 }
 
-// step is a change, and whether one may go back to what it made.
+// step is a change, and whether the actor may go back to its version.
 type step struct {
 	service.Revision
 	Fields  []service.Change
@@ -54,7 +54,7 @@ func historyPage(v *request) error {
 	return v.show(http.StatusOK, "history", "History of "+name, h)
 }
 
-// rollback makes what a policy was its newest version.
+// rollback makes an earlier content of a policy its newest version.
 func rollback(v *request) error {
 	name := v.r.PathValue("name")
 	_, err := v.Service.Rollback(v.r.Context(), v.actor, name, v.version("to"), v.version("version"))

@@ -22,7 +22,7 @@ type list struct {
 	Next     string
 	Columns  []column
 	Here     string // the query of this page
-	CanAdd   bool   // some application is the asker's
+	CanAdd   bool   // the actor owns some application
 	Filtered bool
 }
 

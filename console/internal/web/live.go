@@ -7,8 +7,8 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// validate tells what is wrong with a form while it is filled in, and draws the
-// limit.
+// validate answers with the mistakes of a form while it is filled in, and with the
+// drawing of the limit.
 func validate(v *request) error {
 	d := draftOf(v.r.URL.Query())
 	p, m := d.policy()
@@ -31,6 +31,6 @@ func draw(v *request) error {
 	h.Set("Content-Type", "image/svg+xml")
 	h.Set("Cache-Control", "private, max-age=3600")
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'none'")
-	_, _ = v.w.Write([]byte(svg)) // who has gone need not be told
+	_, _ = v.w.Write([]byte(svg)) // the client may have gone
 	return nil
 }

@@ -51,7 +51,8 @@ func login(v *request) error {
 	return v.seeOther(local(form.Next), "")
 }
 
-// local is where to go after the log-in: a page of this site, whatever was asked.
+// local returns the page to show after the log-in, which is always one of this
+// site.
 func local(next string) string {
 	u, err := url.Parse(next)
 	if err != nil || u.Scheme != "" || u.Host != "" || !strings.HasPrefix(u.Path, "/") ||

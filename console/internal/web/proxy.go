@@ -5,14 +5,14 @@ import (
 	"net/http"
 )
 
-// What cannot be done where a proxy says who asks.
+// Errors of actions that are impossible where a proxy authenticates users.
 var (
 	errStranger   = errors.New("the proxy names nobody who may come in")
 	errSignOut    = errors.New("the proxy signs people in and out")
 	errNoPassword = errors.New("the proxy asks for passwords")
 )
 
-// proxyFailure says in plain words what those errors mean. ok is false for others.
+// proxyFailure returns an explanation of those errors. ok is false for others.
 func proxyFailure(err error) (f failure, ok bool) {
 	switch {
 	case errors.Is(err, errStranger):

@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// mistakes are what is wrong with a form, by the name of the field that shows it;
-// "" is for the whole.
+// mistakes are the mistakes in a form, by the name of the field that shows them; ""
+// is for the whole form.
 type mistakes map[string][]string
 
 func (m mistakes) add(field, text string) {
@@ -67,8 +67,8 @@ func (d *draft) policy() (policy.Policy, mistakes) {
 
 func isSeparator(c rune) bool { return c == ' ' || c == ',' || c == '\t' || c == '\n' }
 
-// check adds what the policy finds wrong with itself, unless a mistake in how it
-// was written explains that already.
+// check adds the mistakes of the policy, unless a mistake in its text explains them
+// already.
 func (d *draft) check(p policy.Policy, m mistakes) {
 	limit := len(m["limit"])+len(m["quota"])+len(m["period"])+len(m["burst"])+len(m["segments"])+len(m["algorithm"]) > 0
 	wait := len(m["wait"]) > 0

@@ -70,7 +70,8 @@ func (v *request) fragment(name, part string, body any) error {
 	return v.execute(http.StatusOK, name, part, body)
 }
 
-// execute answers with what a template makes, or not at all if it fails.
+// execute answers with the output of a template, or returns its error before it
+// writes anything.
 func (v *request) execute(status int, name, part string, data any) error {
 	var b bytes.Buffer
 	if err := v.pages[name].ExecuteTemplate(&b, part, data); err != nil {
@@ -80,7 +81,7 @@ func (v *request) execute(status int, name, part string, data any) error {
 	}
 	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	v.w.WriteHeader(status)
-	_, _ = v.w.Write(b.Bytes()) // who has gone need not be told
+	_, _ = v.w.Write(b.Bytes()) // the client may have gone
 	return nil
 }
 
@@ -93,7 +94,7 @@ func (v *request) frame(title string) frame {
 	}
 }
 
-// messages are what people read after they did something.
+// messages returns the texts that confirm an action.
 func messages() map[string]string {
 	return map[string]string{
 		"created":    "The policy was created.",

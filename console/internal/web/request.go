@@ -14,18 +14,18 @@ const (
 	maxImport = 5 << 20
 )
 
-// request is one request for a page, and who asks.
+// request is one request for a page, and its actor.
 type request struct {
 	*site
 	w      http.ResponseWriter
 	r      *http.Request
 	actor  service.Actor
-	access service.Access // the zero value for nobody
+	access service.Access // the zero value without a log-in
 
-	proxied bool // the proxy says who asks, and there is no session
+	proxied bool // the proxy names the user, and there is no session
 }
 
-// public answers anybody.
+// public answers clients without a log-in too.
 func (s *site) public(answer func(*request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := &request{site: s, w: w, r: r}
@@ -39,7 +39,7 @@ func (s *site) public(answer func(*request) error) http.Handler {
 	})
 }
 
-// private answers who is logged in.
+// private answers users who are logged in.
 func (s *site) private(to route) http.Handler {
 	most := max(to.most, maxForm)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -77,7 +77,7 @@ func (v *request) read(most int64) error {
 	return errBadForm
 }
 
-// enter finds out who asks.
+// enter authenticates the request.
 func (v *request) enter() error {
 	var err error
 	if v.actor, err = v.who(); err != nil {
@@ -109,7 +109,7 @@ func (v *request) who() (service.Actor, error) {
 	return v.Service.Authenticate(v.r.Context(), token, v.meta())
 }
 
-// meta is what the audit log says of the request.
+// meta returns the description of the request for the audit log.
 func (v *request) meta() service.Meta {
 	return service.Meta{Address: v.Proxies.Address(v.r), Agent: v.r.UserAgent(), RequestID: v.requestID()}
 }

@@ -10,8 +10,8 @@ import (
 //go:embed static
 var files embed.FS
 
-// static serves the style sheet, the script and the icon. Browsers keep them, and
-// ask whether they are still the same.
+// static serves the style sheet, the script and the icon. Browsers cache them and
+// revalidate them.
 func static() http.Handler {
 	tags := map[string]string{}
 	list, _ := files.ReadDir("static") // what is embedded can be read

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// tester is the page that tells which policies a request meets.
+// tester is the page that shows which policies apply to a request.
 type tester struct {
 	App, Verb, Path, Host, Route, Address, Who, Headers string
 
@@ -31,7 +31,7 @@ type hit struct {
 	policy.Policy
 	Describe string
 	Key      string
-	Unknown  bool   // the caller cannot be told: all such callers share a count
+	Unknown  bool   // the caller has no key: all such callers share a count
 	Gauge    *gauge // nil if it is not known
 }
 
@@ -141,7 +141,7 @@ func (v *request) gaugeOf(p policy.Policy, key string) *gauge {
 	return newGauge(p.Limit, d, v.Clock())
 }
 
-// sample is a request that nobody sent.
+// sample is a request that exists only for the test.
 type sample struct {
 	ctx                         context.Context
 	method, path, route, remote string

@@ -52,7 +52,7 @@ func applyImport(v *request) error {
 	}
 	base, err := strconv.ParseInt(v.field("base"), 10, 64)
 	if err != nil || base < 0 {
-		return errBadForm // nobody has agreed to a plan
+		return errBadForm // the user has not confirmed a plan
 	}
 	_, err = v.Service.Import(v.r.Context(), v.actor, t.order(&base))
 	if errors.Is(err, service.ErrMoved) {
@@ -74,7 +74,7 @@ func (v *request) planAgain(t transfer) error {
 	return v.showPlan(http.StatusConflict, t, plan)
 }
 
-// importRefused shows all that is wrong with an import.
+// importRefused shows all mistakes of an import.
 func (v *request) importRefused(t transfer, err error) error {
 	var invalid *service.InvalidError
 	if !errors.As(err, &invalid) {
@@ -113,7 +113,8 @@ func (v *request) sentImport() (transfer, error) {
 	return t, nil
 }
 
-// order is what the service is to import, by the plan of a base unless it is nil.
+// order returns the import for the service, by the plan of a base unless base is
+// nil.
 func (t *transfer) order(base *int64) service.Import {
 	i := service.Import{Data: []byte(t.Data), Format: service.Format(t.Format), Base: base}
 	if t.Missing {
@@ -133,6 +134,6 @@ func export(v *request) error {
 	}
 	v.w.Header().Set("Content-Type", kind)
 	v.w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=policies.%s", format))
-	_, _ = v.w.Write(data) // who has gone need not be told
+	_, _ = v.w.Write(data) // the client may have gone
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 // people is the page of all users.
 type people struct {
 	Users    []service.User
-	Name     string // who was to be added
+	Name     string // of the user to be added
 	Mistakes mistakes
 }
 

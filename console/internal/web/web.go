@@ -1,7 +1,7 @@
-// Package web is the pages of the console. They are whole without JavaScript; the
-// one script only adds what is live.
+// Package web serves the pages of the console. They work without JavaScript; the
+// one script only adds live updates.
 //
-// The package decides nothing: what somebody may do is the service's to say.
+// The package makes no decision about permissions: the service does.
 package web
 
 import (
@@ -15,25 +15,25 @@ import (
 	"github.com/headgate/headgate/console/internal/trustedproxy"
 )
 
-// Options says what the pages show. Only Service must be set.
+// Options configure the pages. Only Service must be set.
 type Options struct {
 	Service *service.Service
 
 	// Fleet is the Redis that the instances follow; nil means that there is none.
 	Fleet Fleet
 
-	// Publishing returns what the last attempt to publish came to; nil means that
+	// Publishing returns the result of the last attempt to publish; nil means that
 	// nothing is published.
 	Publishing func() publish.Status
 
 	// Proxies is the proxies that are trusted; nil means none.
 	Proxies *trustedproxy.Proxies
 
-	// Secure tells that the pages are reached by TLS alone, so that the session's
-	// cookie travels by TLS alone.
+	// Secure means that the pages are served over TLS only, so that the session's
+	// cookie travels over TLS only.
 	Secure bool
 
-	// Logger is told of faults that people are not; nil means slog.Default().
+	// Logger receives faults that the pages do not show; nil means slog.Default().
 	Logger *slog.Logger
 
 	// Clock returns the time; nil means time.Now.
@@ -67,7 +67,7 @@ func New(o Options) (http.Handler, error) {
 	return s.headers(guard.Handler(s.mux())), nil
 }
 
-// mux is all routes. What none of them answers is not found.
+// mux returns all routes. Any other path is not found.
 func (s *site) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, r := range routes() {
