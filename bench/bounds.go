@@ -1,7 +1,7 @@
 package main
 
-// bounds are a third above what was measured on two processors: what costs half
-// as much again is seen, and another kind of machine is not.
+// bounds are a third above the ratios measured on two processors, so that a
+// slowdown by half breaks them and another kind of machine does not.
 var bounds = []bound{
 	inMemory("hot key", goLimits, 1.15),
 	inMemory("refused", goLimits, 0.95),

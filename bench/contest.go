@@ -23,7 +23,7 @@ type outcome struct {
 	failed error
 }
 
-// contest lets the contenders take turns. Who goes first changes from round to
+// contest lets the contenders take turns. The first one changes from round to
 // round. A contender that fails is out and the others go on.
 func contest(list []contender, rounds int) []outcome {
 	out := make([]outcome, len(list))

@@ -79,8 +79,8 @@ func (m *memoryPeer) weigh(p pace) ([]float64, error) {
 	return []float64{max(0, (filled-empty)/n), max(0, (left-empty)/n)}, nil
 }
 
-// heap is the bytes of live objects. What has a finalizer takes more than one
-// collection to go.
+// heap returns the bytes of live objects. Objects with a finalizer need more than
+// one collection.
 func heap() float64 {
 	least := math.Inf(1)
 	for range 10 {

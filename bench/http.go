@@ -66,7 +66,7 @@ func (c *httpContest) hold(p pace) *Table {
 	return t
 }
 
-// contenders answer requests with the status. Without a limiter nobody is
+// contenders answer requests with the status. Without a limiter no request is
 // refused.
 func (c *httpContest) contenders(q quota, status int, p pace) []contender {
 	var list []contender

@@ -109,8 +109,8 @@ func compete(w work, p pace, peers []memoryPeer) []contender {
 }
 
 // prime makes every key known and lets the quota, if it is narrow, be used up.
-// What a limiter keeps is a text of its own: requests bring theirs, and two that
-// lie in one place need not be compared.
+// It passes copies of the keys: a limiter must not keep the very strings that the
+// requests use, as equal pointers would spare the comparison.
 func prime(t take, w work) {
 	for _, k := range w.keys {
 		k = strings.Clone(k)

@@ -45,8 +45,8 @@ var redisPeers = []redisPeer{
 	{"PING, go-redis", openPing},
 }
 
-// steady refuses nobody in the contest. Keys get their unit back before they are
-// asked for again, as those of most callers do.
+// steady refuses no request in the contest. Keys get their unit back before the
+// next request for them, as the keys of most callers do.
 var steady = quota{units: 1000, period: time.Second, burst: 1_000_000}
 
 // goRedis is the client of all peers but one, with its own defaults for

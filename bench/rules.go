@@ -33,7 +33,7 @@ var ruledPeers = []ruled{
 }
 
 // rulesSection measures decisions about one key under several rules. A peer
-// that knows no such thing asks once for each.
+// without this feature asks once for each rule.
 func rulesSection(p pace) ([]Table, error) {
 	addr, stop, err := startRedis()
 	if err == nil {
