@@ -91,9 +91,9 @@ func openMiniredis(timeout time.Duration) (core.Store, func(), error) {
 	return store, func() { closeClient(); m.Close() }, err
 }
 
-// StoreTimeout is how long an example waits for Redis before it lets a request
-// pass: on a busy machine a demonstration should wait rather than show another
-// count. Services need less; see redisstore.DefaultTimeout.
+// StoreTimeout is how long an example without a -timeout flag waits for Redis before
+// it lets a request pass. It is long, so that a demonstration on a busy machine shows
+// the right counts. Services use less; see redisstore.DefaultTimeout.
 const StoreTimeout = 2 * time.Second
 
 func openRedis(c redis.UniversalClient, timeout time.Duration) (core.Store, func(), error) {
