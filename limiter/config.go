@@ -86,7 +86,7 @@ func (c *Config) useStore() error {
 	if !v.IsValid() {
 		return nil
 	}
-	return fmt.Errorf("Store is a nil %s; leave it out for a store in memory", v.Type())
+	return fmt.Errorf("the Store is a nil %s; leave it out for a store in memory", v.Type())
 }
 
 // faults lists everything that is wrong outside of the rules.

@@ -40,8 +40,8 @@ func TestConfigStore(t *testing.T) {
 		}
 	})
 	rows := map[string]core.Store{
-		"Store is a nil *memstore.Store; leave it out for a store in memory":            (*memstore.Store)(nil),
-		"Store is a nil *limiter_test.pointerStore; leave it out for a store in memory": (*pointerStore)(nil),
+		"the Store is a nil *memstore.Store; leave it out for a store in memory":            (*memstore.Store)(nil),
+		"the Store is a nil *limiter_test.pointerStore; leave it out for a store in memory": (*pointerStore)(nil),
 	}
 	for want, store := range rows {
 		t.Run(want, func(t *testing.T) {
