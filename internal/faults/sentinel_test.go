@@ -22,13 +22,7 @@ func openSentinel(t testing.TB, f *fault) *scene {
 	w := redistest.Sentinel(t)
 	s := &scene{t: t, watched: w, server: w.Master, admin: adminOf(t, w.Master.Addr)}
 	o := &redis.FailoverOptions{MasterName: redistest.MasterName, SentinelAddrs: redistest.Addrs(w.Sentinels)}
-	s.past = func() redis.UniversalClient {
-		patient := *o
-		patient.DialTimeout, patient.ReadTimeout, patient.WriteTimeout = patience, patience, patience
-		c := redis.NewFailoverClient(&patient)
-		t.Cleanup(func() { c.Close() })
-		return c
-	}
+	s.past = func() redis.UniversalClient { return adminOf(t, s.namedMaster()) }
 	for i := range modes {
 		stock := *o
 		stock.ContextTimeoutEnabled = true
@@ -137,14 +131,26 @@ func (s *scene) elections() (n int) {
 // untilAgreed waits until every sentinel names the master.
 func (s *scene) untilAgreed(master *redistest.Server) {
 	s.t.Helper()
-	for _, sentinel := range s.watched.Sentinels {
-		c := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr, DisableIdentity: true})
-		s.until("the sentinels to agree", func() bool {
+	s.until("the sentinels to agree", func() bool { return s.namedMaster() == master.Addr })
+}
+
+// namedMaster waits until all sentinels name one master and returns its address.
+// The client that follows sentinels ends its connections each time that it hears of
+// another master, which may be late.
+func (s *scene) namedMaster() (addr string) {
+	s.t.Helper()
+	s.until("the sentinels to agree", func() bool {
+		addrs := map[string]bool{}
+		for _, sentinel := range s.watched.Sentinels {
+			c := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr, DisableIdentity: true, ReadTimeout: patience})
 			named, _ := c.GetMasterAddrByName(context.Background(), redistest.MasterName).Result()
-			return strings.Join(named, ":") == master.Addr
-		})
-		c.Close()
-	}
+			c.Close()
+			addr = strings.Join(named, ":")
+			addrs[addr] = true
+		}
+		return len(addrs) == 1 && addr != ""
+	})
+	return addr
 }
 
 // untilMaster waits until a replica is a master.
