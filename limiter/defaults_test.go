@@ -113,7 +113,10 @@ func TestRuleWithoutAKey(t *testing.T) {
 	if got := admit(l); got != limiter.Pass {
 		t.Errorf("with a key: %s", got)
 	}
+}
+
+func TestCheckRequestsOfANilLimiter(t *testing.T) {
 	if err := (*limiter.Limiter)(nil).CheckRequests(); err == nil || err.Error() != "headgate: the limiter is nil" {
-		t.Errorf("a nil limiter: %v", err)
+		t.Errorf("got %v", err)
 	}
 }
