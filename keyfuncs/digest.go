@@ -5,7 +5,6 @@ package keyfuncs
 import (
 	"crypto/sha256"
 	"encoding/base64"
-	"io"
 	"strings"
 )
 
@@ -48,22 +47,13 @@ func digest(s, prefix string) string {
 		sum := sha256.Sum256(piece[:copy(piece[:], s)])
 		return encode(sum[:], prefix)
 	}
-	h := sha256.New() // neither it nor piece leaves the stack, as it would through feed
+	h := sha256.New() // neither it nor piece leaves the stack
 	for s != "" {
 		n := copy(piece[:], s)
 		h.Write(piece[:n])
 		s = s[n:]
 	}
 	return encode(h.Sum(piece[:0]), prefix)
-}
-
-// feed writes s to a hash, which never fails, in copies to piece.
-func feed(h io.Writer, s string, piece []byte) {
-	for s != "" {
-		n := copy(piece, s)
-		h.Write(piece[:n])
-		s = s[n:]
-	}
 }
 
 func encode(sum []byte, prefix string) string {
