@@ -57,7 +57,7 @@ var peers = map[string]map[string]peer{
 		`httprate.LimitBy(5, 2*time.Second, key)`: httprateBy(5, 2*time.Second),
 		`httprate.LimitBy(100, time.Minute, key)`: httprateBy(100, time.Minute),
 		//lint:ignore SA1019 the page maps what its users have
-		`httprate.LimitByIP(100, time.Minute)`:    overHTTP(func() func(http.Handler) http.Handler { return httprate.LimitByIP(100, time.Minute) }),
+		`httprate.LimitByIP(100, time.Minute)`: overHTTP(func() func(http.Handler) http.Handler { return httprate.LimitByIP(100, time.Minute) }),
 	},
 	"throttled/throttled": {
 		`RateQuota{MaxRate: throttled.PerSec(5), MaxBurst: 4}`:                     throttledQuota(throttled.RateQuota{MaxRate: throttled.PerSec(5), MaxBurst: 4}),
