@@ -1,6 +1,9 @@
 package core
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Algorithm names one of the ways to count. Its zero value is GCRA.
 type Algorithm uint8
@@ -126,22 +129,25 @@ type algorithm interface {
 	part(l *Limit, n int64) Limit
 
 	// foretell derives from a refusal the answer to a Take of n units that
-	// comes since microseconds later and before the refusal ends: the units
+	// comes since later and before the refusal ends: the units
 	// that remain then, and how long after the refusal n units fit. ok is false
 	// if units may come back at any time, or come back meanwhile at instants
 	// that the refusal does not show.
-	foretell(l *Limit, r refusal, n, since int64) (remaining, retry int64, ok bool)
+	foretell(l *Limit, r refusal, n int64, since time.Duration) (remaining int64, retry time.Duration, ok bool)
 }
 
 // options reports which optional fields of a [Limit] an algorithm uses.
 type options struct{ burst, segments, aligned bool }
 
 // refusal is a refused Take of cost units, with the units that remained and the
-// microseconds until the cost fits.
-type refusal struct{ cost, remaining, retry int64 }
+// time until the cost fits.
+type refusal struct {
+	cost, remaining int64
+	retry           time.Duration
+}
 
 // single foretells only a Take of one unit after a refused Take of one unit:
 // nothing remains until that fits.
-func (r refusal) single(n int64) (remaining, retry int64, ok bool) {
+func (r refusal) single(n int64) (remaining int64, retry time.Duration, ok bool) {
 	return r.remaining, r.retry, r.cost == 1 && n == 1
 }

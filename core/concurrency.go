@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // concurrency admits at most Quota units held at once. They are held by leases,
@@ -102,6 +103,6 @@ func (concurrency) part(l *Limit, n int64) Limit         { return l.countPart(n)
 func (concurrency) stillUsed(*Limit, int64, int64) int64 { return 0 }
 
 // foretell foretells nothing, because a lease may end at any time.
-func (concurrency) foretell(*Limit, refusal, int64, int64) (remaining, retry int64, ok bool) {
+func (concurrency) foretell(*Limit, refusal, int64, time.Duration) (remaining int64, retry time.Duration, ok bool) {
 	return 0, 0, false
 }

@@ -93,6 +93,6 @@ func (fixedWindow) stillUsed(_ *Limit, _, span int64) int64 {
 }
 
 // foretell refuses every cost above the remaining units until the window ends.
-func (fixedWindow) foretell(_ *Limit, r refusal, n, _ int64) (remaining, retry int64, ok bool) {
+func (fixedWindow) foretell(_ *Limit, r refusal, n int64, _ time.Duration) (remaining int64, retry time.Duration, ok bool) {
 	return r.remaining, r.retry, n > r.remaining
 }

@@ -209,7 +209,7 @@ func (gcra) steady(l *Limit) Steady {
 
 func (gcra) part(l *Limit, n int64) Limit { return l.bucketPart(n) }
 
-func (g gcra) foretell(l *Limit, r refusal, n, since int64) (remaining, retry int64, ok bool) {
+func (g gcra) foretell(l *Limit, r refusal, n int64, since time.Duration) (remaining int64, retry time.Duration, ok bool) {
 	if s := g.steady(l); s.Every > 0 {
 		remaining, retry = s.foretell(r, n, since)
 		return remaining, retry, true

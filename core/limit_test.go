@@ -3,10 +3,27 @@ package core
 import (
 	"encoding/json"
 	"github.com/headgate/headgate/internal/textform"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 )
+
+func TestLimitEqualLooksAtEveryField(t *testing.T) {
+	base := Limit{Algorithm: SlidingWindow, Quota: 1, Period: time.Second, Burst: 2, Segments: 3, Aligned: true}
+	same := base
+	if !base.Equal(&same) {
+		t.Error("a limit is not equal to its copy")
+	}
+	fields := reflect.TypeFor[Limit]()
+	for i := range fields.NumField() {
+		other := base
+		reflect.ValueOf(&other).Elem().Field(i).SetZero()
+		if base.Equal(&other) || other.Equal(&base) {
+			t.Errorf("limits with another %s are equal", fields.Field(i).Name)
+		}
+	}
+}
 
 func TestALimitIsReadAndWrittenAsTheSameText(t *testing.T) {
 	rows := []struct {

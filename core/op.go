@@ -97,33 +97,31 @@ func (op Op) Refund(d Decision) Op {
 	return op
 }
 
-// Foretell returns the answer that op will get since microseconds after its key
-// was refused. d is the decision on a Take of cost units under the same limit,
-// and no step has changed the key in between. ok is false if d does not
-// determine the answer, if op may be allowed by then, or if units of the key
-// may come back at any time.
-func (op *Op) Foretell(cost int64, d *Decision, since int64) (told Decision, ok bool) {
-	l := &op.Limit
+// Foretell stores in told the answer that op will get since microseconds after
+// its key was refused, and reports whether it can. d is the decision on a Take of
+// cost units under the same limit, and no step has changed the key in between. It
+// returns false, and leaves told unchanged, if d does not determine the answer, if
+// op may be allowed by then, or if units of the key may come back at any time.
+func (op *Op) Foretell(cost int64, d *Decision, since int64, told *Decision) bool {
+	l, later := &op.Limit, micros(since)
 	switch {
 	case op.Verb != Take || op.Cost <= 0 || op.Cost > l.Capacity(), op.MaxWait > 0 && l.Books():
-		return Decision{}, false
-	case d.Allowed || d.RetryAfter == Never:
-		return Decision{}, false
+		return false
+	case d.Allowed || d.RetryAfter == Never || later < 0 || later >= d.RetryAfter:
+		return false
 	}
-	r := refusal{cost, d.Remaining, d.RetryAfter.Microseconds()}
-	if since < 0 || since >= r.retry {
-		return Decision{}, false
+	r := refusal{cost, d.Remaining, d.RetryAfter}
+	remaining, retry, ok := algorithms[l.Algorithm].foretell(l, r, op.Cost, later)
+	if !ok || retry <= later {
+		return false
 	}
-	remaining, retry, ok := algorithms[l.Algorithm].foretell(l, r, op.Cost, since)
-	if !ok || retry <= since {
-		return Decision{}, false
-	}
-	return Decision{
+	*told = Decision{
 		Remaining:  remaining,
-		RetryAfter: micros(retry - since),
-		ResetAfter: d.ResetAfter - micros(since),
+		RetryAfter: retry - later,
+		ResetAfter: d.ResetAfter - later,
 		At:         d.At + since,
-	}, true
+	}
+	return true
 }
 
 // Decision is the answer to an [Op].

@@ -91,8 +91,8 @@ func TestOpForetellAgreesWithDecide(t *testing.T) {
 		}
 		op := core.Op{Limit: l, Cost: rapid.Int64Range(0, l.Capacity()+1).Draw(t, "other cost"), Lease: "lease"}
 		since := rapid.Int64Range(-1, d.RetryAfter.Microseconds()+1).Draw(t, "since")
-		told, ok := op.Foretell(refused.Cost, &d, since)
-		if !ok {
+		told := core.Decision{Origin: 7, Wait: 7} // of an earlier step
+		if !op.Foretell(refused.Cost, &d, since, &told) {
 			return
 		}
 		if want := decide(clone(s), now+since, op); told != want {
@@ -139,8 +139,10 @@ func TestOpForetellTellsWhatItCan(t *testing.T) {
 		decide(s, start, core.Op{Limit: l, Cost: l.Capacity(), Lease: "lease"})
 		d := decide(s, start, core.Op{Limit: l, Cost: row.refused, Lease: "another"})
 		row.op.Limit = l
-		if _, ok := row.op.Foretell(row.refused, &d, row.since); ok != row.want {
-			t.Errorf("%s: told %v, want %v", name, ok, row.want)
+		told := core.Decision{At: 7}
+		ok := row.op.Foretell(row.refused, &d, row.since, &told)
+		if ok != row.want || !ok && told != (core.Decision{At: 7}) {
+			t.Errorf("%s: told %v, want %v, and %+v", name, ok, row.want, told)
 		}
 	}
 }

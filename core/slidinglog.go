@@ -1,6 +1,9 @@
 package core
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // slidingLog keeps the instant of every admitted unit and admits while fewer
 // than Quota lie in (now−Period, now]. Twin: lua/sliding_log.lua.
@@ -88,6 +91,6 @@ func (slidingLog) steady(*Limit) Steady                 { return Steady{} }
 func (slidingLog) part(l *Limit, n int64) Limit         { return l.countPart(n) }
 func (slidingLog) stillUsed(*Limit, int64, int64) int64 { return 0 }
 
-func (slidingLog) foretell(_ *Limit, r refusal, n, _ int64) (remaining, retry int64, ok bool) {
+func (slidingLog) foretell(_ *Limit, r refusal, n int64, _ time.Duration) (remaining int64, retry time.Duration, ok bool) {
 	return r.single(n)
 }

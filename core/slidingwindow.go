@@ -2,6 +2,8 @@ package core
 
 import (
 	"fmt"
+	"time"
+
 	"github.com/headgate/headgate/internal/textform"
 )
 
@@ -134,6 +136,6 @@ func (slidingWindow) steady(*Limit) Steady                 { return Steady{} }
 func (slidingWindow) part(l *Limit, n int64) Limit         { return l.countPart(n) }
 func (slidingWindow) stillUsed(*Limit, int64, int64) int64 { return 0 }
 
-func (slidingWindow) foretell(_ *Limit, r refusal, n, _ int64) (remaining, retry int64, ok bool) {
+func (slidingWindow) foretell(_ *Limit, r refusal, n int64, _ time.Duration) (remaining int64, retry time.Duration, ok bool) {
 	return r.single(n)
 }

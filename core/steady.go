@@ -1,5 +1,7 @@
 package core
 
+import "time"
+
 // Steady is the arithmetic of a GCRA limit under which a unit comes back every
 // whole number of microseconds, as under nearly all limits in use. It needs one
 // division, and none for a key that is used more often than a unit comes back.
@@ -60,7 +62,8 @@ func (g Steady) Fresh(used, mark, now int64) (at int64, ok bool) {
 }
 
 // foretell is the foretell of gcra under a steady limit.
-func (g Steady) foretell(r refusal, n, since int64) (remaining, retry int64) {
-	missing := (r.retry - since + g.Every - 1) / g.Every
-	return max(0, r.cost-missing), r.retry + (n-r.cost)*g.Every
+func (g Steady) foretell(r refusal, n int64, since time.Duration) (remaining int64, retry time.Duration) {
+	every := micros(g.Every)
+	missing := (r.retry - since + every - 1) / every
+	return max(0, r.cost-int64(missing)), r.retry + time.Duration(n-r.cost)*every
 }

@@ -131,6 +131,6 @@ func (tokenBucket) stillUsed(l *Limit, used, span int64) int64 {
 	return max(0, used-(ceilDiv(used, l.Quota)-ceilDiv(span, l.period()))*l.Quota)
 }
 
-func (tokenBucket) foretell(_ *Limit, r refusal, n, _ int64) (remaining, retry int64, ok bool) {
+func (tokenBucket) foretell(_ *Limit, r refusal, n int64, _ time.Duration) (remaining int64, retry time.Duration, ok bool) {
 	return r.single(n)
 }

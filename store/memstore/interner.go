@@ -42,14 +42,7 @@ type limitClassKey struct {
 
 // matches reports whether the op is of exactly this class.
 func (k *limitClassKey) matches(op *core.Op) bool {
-	return equal(&k.limit, &op.Limit) && k.rule == op.Rule
-}
-
-// equal is == field by field, because the compiler's == takes three times as
-// long.
-func equal(a, b *core.Limit) bool {
-	return a.Quota == b.Quota && a.Period == b.Period && a.Burst == b.Burst &&
-		a.Algorithm == b.Algorithm && a.Segments == b.Segments && a.Aligned == b.Aligned
+	return k.limit.Equal(&op.Limit) && k.rule == op.Rule
 }
 
 // counts reports whether the op counts keys of this class. The limit may

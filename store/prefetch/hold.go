@@ -37,7 +37,7 @@ func (h *hold) left(now int64) int64 {
 // take hands out op.Cost units if that many are held under its limit, and
 // reports whether it did.
 func (h *hold) take(op *core.Op, now int64, d *core.Decision) bool {
-	if h.limit != op.Limit || h.left(now) < op.Cost {
+	if !h.limit.Equal(&op.Limit) || h.left(now) < op.Cost {
 		return false
 	}
 	h.units -= op.Cost

@@ -105,7 +105,7 @@ func (r *refusalCache) waysOf(hash uint64) []atomic.Pointer[refusal] {
 func (f *refusal) of(op *core.Op) bool { return f != nil && f.id == op.ID() }
 
 // answer decides op if its key is known to be refused, and reports whether it
-// did.
+// did. If not, d is not to be read.
 func (r *refusalCache) answer(q ticket, op *core.Op, d *core.Decision) bool {
 	places := r.waysOf(q.hash)
 	for i := range places {
@@ -120,17 +120,15 @@ func (r *refusalCache) answer(q ticket, op *core.Op, d *core.Decision) bool {
 // the question on, so it is never kept for too long, and the remaining time is
 // counted from the answer, so it is never too short.
 func (f *refusal) answer(op *core.Op, now int64, d *core.Decision) bool {
-	if f.limit != op.Limit {
+	if !f.limit.Equal(&op.Limit) {
 		return false
 	}
 	// A step that began before the answer came may ask now.
-	since := max(0, now-f.answered)
-	told, ok := op.Foretell(f.cost, &f.decision, since)
-	if !ok || now < f.asked || now-f.asked >= min(f.decision.RetryAfter, told.RetryAfter+micros(since)).Microseconds() {
+	since, waited := max(0, now-f.answered), micros(now-f.asked)
+	if waited < 0 || waited >= f.decision.RetryAfter || !op.Foretell(f.cost, &f.decision, since, d) {
 		return false
 	}
-	*d = told
-	return true
+	return waited < d.RetryAfter+micros(since) // a lower cost may be allowed before f's
 }
 
 // learn must be called after a step was decided or failed. It forgets refusals
@@ -163,7 +161,8 @@ func (r *refusalCache) add(q ticket, op *core.Op, d *core.Decision) {
 	if len(op.Key) > maxCachedKey {
 		return
 	}
-	if _, ok := op.Foretell(op.Cost, d, 0); !ok {
+	var told core.Decision
+	if !op.Foretell(op.Cost, d, 0, &told) {
 		return
 	}
 	f := &refusal{

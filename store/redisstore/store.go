@@ -233,7 +233,7 @@ func (k *limits) of(op *core.Op) (*terms, error) {
 	l := &op.Limit
 	mix := (uint64(l.Quota)*31+uint64(l.Period))*31 + uint64(l.Burst)*31 + uint64(l.Algorithm)
 	recent := &k.recent[mix*0x9E3779B97F4A7C15>>58]
-	if t := recent.Load(); t != nil && t.limit == *l {
+	if t := recent.Load(); t != nil && t.limit.Equal(l) {
 		return t, nil
 	}
 	t, err := k.remember(op)
