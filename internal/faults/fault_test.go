@@ -170,7 +170,9 @@ func (s *scene) settle(what string, since time.Time, within time.Duration) {
 	}
 	s.ease(true)
 	defer s.ease(false)
-	s.until(what, func() bool { return s.decides(since) })
+	if !s.poll(2*patience, func() bool { return s.decides(since) }) {
+		s.t.Fatalf("%s: not within %v", what, 2*patience)
+	}
 }
 
 // ease has every lane send fewer requests, or as many as before.

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	redis.SetLogger(quiet{})
 	if *tableFile == "" && !given("test.parallel") {
-		flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) // faults wait more than they compute
+		flag.Set("test.parallel", strconv.Itoa(atOnce*runtime.GOMAXPROCS(0)))
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if *tableFile != "" {
