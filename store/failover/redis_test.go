@@ -110,7 +110,7 @@ func TestAFaultOfRedisCostsNoCallMoreThanItsTimeout(t *testing.T) {
 					o.Fallback = memory()
 				}
 				s, primary := inRedis(t, connect(t, server.Addr), redisstore.DefaultTimeout, o)
-				untilTrusted(t, s, take(t, "k", "100000/1h", 1))
+				untilTrusted(t, s, take(t, "k", "100000/1000h", 1))
 				slowest, back := outage(t, server, s, primary, fault.begin, fault.end)
 				test.AtMost(t, "the slowest call in an outage", slowest, budget)
 				test.AtMost(t, "until Redis is in use after its return", back, reuse)
@@ -141,7 +141,7 @@ func outage(t *testing.T, server *redistest.Server, s *Store, primary *counted, 
 	calls, probes := primary.calls.Load(), s.probes.Load()
 	for i := range 1000 {
 		start := time.Now()
-		_, err := try(s, take(t, "k", "100000/1h", 1))
+		_, err := try(s, take(t, "k", "100000/1000h", 1))
 		slowest = max(slowest, time.Since(start))
 		if (err == nil) != (s.fallback != nil) {
 			t.Fatal(err)
@@ -159,7 +159,7 @@ func outage(t *testing.T, server *redistest.Server, s *Store, primary *counted, 
 	}
 	end(server)
 	back = until(t, "the return", func() bool { return s.State() == Closed })
-	untilTrusted(t, s, take(t, "k", "100000/1h", 1))
+	untilTrusted(t, s, take(t, "k", "100000/1000h", 1))
 	return slowest, back
 }
 
