@@ -50,7 +50,7 @@ func (a Action) String() string {
 	return fmt.Sprintf("action(%d)", int64(a))
 }
 
-// soft tells that being over the limit does not stop the request.
+// soft reports whether a request over the limit passes.
 func (a Action) soft() bool { return a == Degrade || a == Shadow }
 
 func (a Action) check() error {

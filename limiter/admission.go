@@ -111,7 +111,7 @@ func (a *Admission) NeedsContext() bool {
 	return res.allowed && (res.degraded || res.lease != "" || res.limiter.keepResult)
 }
 
-// NeedsStatus tells that Done has to be told the true status.
+// NeedsStatus reports whether Done has to be told the true status.
 func (a *Admission) NeedsStatus() bool {
 	if !a.result.mayRefund() {
 		return false
@@ -124,7 +124,7 @@ func (a *Admission) NeedsStatus() bool {
 	return false
 }
 
-// HoldsLeases tells that the request holds units until it ends. A connection
+// HoldsLeases reports whether the request holds units until it ends. A connection
 // that outlives it goes through [Admission.HoldConn].
 func (a *Admission) HoldsLeases() bool { return a.result.holdsLeases() }
 
@@ -321,7 +321,7 @@ func (a *Admission) SetHeaders(h map[string][]string) {
 	}
 }
 
-// Headers returns the headers that the answer carries whoever writes it. The
+// Headers returns the headers of the answer, whichever handler writes it. The
 // most exhausted rule comes first, and the X-RateLimit headers speak of it
 // alone. The slice is valid until Done.
 func (a *Admission) Headers() []Header {

@@ -37,7 +37,7 @@ type Limiter struct {
 	releases      releaseQueue
 	admissions    sync.Pool
 	warner        warner
-	mark          string          // in the headers of an answer; nobody else has it
+	mark          string          // in the headers of an answer; no other limiter has it
 	life          context.Context // ends with Close
 	end           context.CancelFunc
 }

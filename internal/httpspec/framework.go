@@ -32,7 +32,7 @@ type Framework struct {
 	// with the text "boom", or panics with it.
 	Errs, Panics Answer
 
-	// BlindToLeaving tells that the framework does not notice when a client
+	// BlindToLeaving is true if the framework does not notice when a client
 	// leaves: its slot comes back when its wait ends.
 	BlindToLeaving bool
 
