@@ -11,10 +11,10 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/console/internal/config"
-	"go.uber.org/goleak"
+	"github.com/headgate/headgate/internal/test"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { test.Exit(m.Run()) }
 
 func TestItStartsWithNothingAndTellsThePasswordOnce(t *testing.T) {
 	c := config.Config{Listen: "127.0.0.1:0", DB: "sqlite://" + filepath.Join(t.TempDir(), "data", "console.db")}

@@ -3,7 +3,7 @@ package core_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/headgate/headgate/internal/test"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { test.Exit(m.Run()) }

@@ -3,13 +3,14 @@ package fibermw_test
 import (
 	"testing"
 
+	"github.com/headgate/headgate/internal/test"
 	"go.uber.org/goleak"
 )
 
 // The janitor of fasthttp's workers ends ten seconds after its server, and what
 // keeps the date of its answers never does.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
+	test.Exit(m.Run(),
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"),
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"))
 }

@@ -11,14 +11,13 @@ import (
 	"github.com/headgate/headgate/console/internal/mariadbtest"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/test"
-	"go.uber.org/goleak"
 )
 
 var screenshots = flag.String("screenshots", "", "directory to write the pictures of the documentation to")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	goleak.VerifyTestMain(m)
+	test.Exit(m.Run())
 }
 
 // TestJourney is one person's way through the console, from the first start.

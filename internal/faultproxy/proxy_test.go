@@ -14,10 +14,9 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/test"
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { test.Exit(m.Run()) }
 
 // patience bounds what should happen at once.
 const patience = 30 * time.Second

@@ -11,7 +11,6 @@ import (
 
 	"github.com/headgate/headgate/internal/test"
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 )
 
 // results are those of all runs, of which -count may ask for many.
@@ -30,15 +29,14 @@ func TestMain(m *testing.M) {
 	if *tableFile == "" && !given("test.parallel") {
 		flag.Set("test.parallel", strconv.Itoa(atOnce*runtime.GOMAXPROCS(0)))
 	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		if *tableFile != "" {
-			if err := os.WriteFile(*tableFile, []byte(results.markdown()), 0o644); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				code = 1
-			}
+	code := m.Run()
+	if *tableFile != "" {
+		if err := os.WriteFile(*tableFile, []byte(results.markdown()), 0o644); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
 		}
-		os.Exit(code)
-	}))
+	}
+	test.Exit(code)
 }
 
 // given reports whether a flag stands on the command line.

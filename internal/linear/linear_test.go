@@ -12,13 +12,13 @@ import (
 	"github.com/headgate/headgate/internal/faultproxy"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/tally"
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/store/memstore"
 	"github.com/headgate/headgate/store/redisstore"
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { test.Exit(m.Run()) }
 
 const (
 	quota   = 60

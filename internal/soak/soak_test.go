@@ -14,15 +14,15 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/tally"
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/store/failover"
 	"github.com/headgate/headgate/store/memstore"
 	"github.com/headgate/headgate/store/prefetch"
 	"github.com/headgate/headgate/store/redisstore"
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { test.Exit(m.Run()) }
 
 var long = flag.Duration("for", 3*time.Second, "how long the soak runs")
 

@@ -1,6 +1,6 @@
 // Package test has helpers for the tests of several packages: to leave a test
-// out and report it, to find the programs that a test starts, and to measure
-// time without failing because of it.
+// out and report it, to find the programs that a test starts, to find goroutines
+// that tests leave behind, and to measure time without failing because of it.
 //
 // Four variables of the environment control it:
 //
@@ -16,7 +16,31 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
+
+// patience is how long goroutines may live on after the tests.
+var patience = 30 * time.Second
+
+// Exit ends a test binary with the code of m.Run, or with 1 if the tests passed and
+// left a goroutine behind. The half second that goleak waits is too short for a closed
+// Redis client, which may dial five times before its last goroutine ends.
+func Exit(code int, options ...goleak.Option) {
+	if code == 0 {
+		var left error
+		for begun := time.Now(); time.Since(begun) < patience; {
+			if left = goleak.Find(options...); left == nil {
+				break
+			}
+		}
+		if left != nil {
+			fmt.Fprintln(os.Stderr, left)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
 
 // Skip leaves the test out for the reason, and reports it on the standard error
 // of the program that started the test binary. go test prints nothing that a

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +12,27 @@ import (
 	"github.com/headgate/headgate/internal/test"
 )
 
-// TestChild is what TestSkip starts as a process of its own.
+func TestMain(m *testing.M) {
+	switch os.Getenv("HEADGATE_CHILD") {
+	case "late":
+		go time.Sleep(2 * time.Second)
+	case "stays":
+		*test.Patience = time.Second
+		go func() { select {} }()
+	}
+	test.Exit(m.Run())
+}
+
+func TestExit(t *testing.T) {
+	if stderr, failed := run(t, "late"); failed {
+		t.Errorf("a goroutine that ends after two seconds fails the tests: %s", stderr)
+	}
+	if stderr, failed := run(t, "stays"); !failed || !strings.Contains(stderr, "test_test.TestMain") {
+		t.Errorf("of a goroutine that stays: failed %v, standard error %q", failed, stderr)
+	}
+}
+
+// TestChild is what the other tests start as a process of its own.
 func TestChild(t *testing.T) {
 	switch os.Getenv("HEADGATE_CHILD") {
 	case "":
@@ -27,6 +48,9 @@ func TestChild(t *testing.T) {
 // what the shell's standard error got and the exit status.
 func run(t *testing.T, child string, env ...string) (stderr string, failed bool) {
 	t.Helper()
+	if runtime.GOOS == "windows" {
+		test.Skip(t, "it needs a Unix shell")
+	}
 	path := filepath.Join(t.TempDir(), "stderr")
 	file, err := os.Create(path)
 	if err != nil {

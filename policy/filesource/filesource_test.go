@@ -11,14 +11,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/filesource"
 	"github.com/headgate/headgate/store/memstore"
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { test.Exit(m.Run()) }
 
 // text is a set of one policy.
 func text(name string) string {

@@ -20,13 +20,12 @@ import (
 	"github.com/headgate/headgate/store/memstore"
 	"github.com/headgate/headgate/store/redisstore"
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 )
 
 // patience bounds waits whose length is not under test.
 const patience = time.Minute
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { test.Exit(m.Run()) }
 
 func one(t testing.TB, name, limit string) policy.Set {
 	t.Helper()

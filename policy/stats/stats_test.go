@@ -13,13 +13,13 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy/stats"
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { test.Exit(m.Run()) }
 
 func dial(t testing.TB, addr string) *redis.Client {
 	t.Helper()

@@ -4,8 +4,8 @@ import (
 	"context"
 	"testing"
 
+	"github.com/headgate/headgate/internal/test"
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 )
 
 // quiet drops what the Redis client says about servers that tests take away.
@@ -15,5 +15,5 @@ func (quiet) Printf(context.Context, string, ...any) {}
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(quiet{})
-	goleak.VerifyTestMain(m)
+	test.Exit(m.Run())
 }

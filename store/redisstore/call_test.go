@@ -17,7 +17,6 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 )
 
 // TestMain draws a fifth of the cases of each property unless HEADGATE_LONG is 1 or
@@ -28,7 +27,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	goleak.VerifyTestMain(m)
+	test.Exit(m.Run())
 }
 
 // The stock client is the control that must fail.

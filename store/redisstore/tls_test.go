@@ -111,6 +111,8 @@ func beginsRecords(t testing.TB) (addr string, config *tls.Config, begun chan st
 			}
 			running.Go(func() {
 				defer conn.Close()
+				// go-redis forgets a connection that was made after its pool closed.
+				defer context.AfterFunc(t.Context(), func() { conn.Close() })()
 				if err := tls.Server(conn, certified.TLS).Handshake(); err != nil {
 					return
 				}

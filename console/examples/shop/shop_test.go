@@ -12,13 +12,13 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/redissource"
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { test.Exit(m.Run()) }
 
 func TestBothFrameworksFollowWhatIsPublishedAndShareCounts(t *testing.T) {
 	addr := redistest.Start(t).Addr

@@ -19,10 +19,10 @@ import (
 	"github.com/headgate/headgate/console/internal/auth"
 	"github.com/headgate/headgate/console/internal/service"
 	"github.com/headgate/headgate/console/internal/store"
-	"go.uber.org/goleak"
+	"github.com/headgate/headgate/internal/test"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { test.Exit(m.Run()) }
 
 const (
 	cookieName = "console"

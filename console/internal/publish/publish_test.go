@@ -9,11 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/policy"
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { test.Exit(m.Run()) }
 
 // database is a source whose set has as many policies as its version.
 type database struct {

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/headgate/headgate/internal/test"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { test.Exit(m.Run()) }
 
 func serve(t *testing.T, ctx context.Context, h http.Handler) (url string, ended <-chan error) {
 	t.Helper()

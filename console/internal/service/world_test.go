@@ -3,7 +3,6 @@ package service
 import (
 	"errors"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -13,8 +12,8 @@ import (
 	"github.com/headgate/headgate/console/internal/mariadbtest"
 	"github.com/headgate/headgate/console/internal/store"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/policy"
-	"go.uber.org/goleak"
 )
 
 // maria is one server for all tests of the package, and fragile one for the tests
@@ -25,13 +24,7 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	maria.Close()
 	fragile.Close()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			os.Stderr.WriteString(err.Error())
-			code = 1
-		}
-	}
-	os.Exit(code)
+	test.Exit(code)
 }
 
 // patience bounds a transaction, far above what a busy machine needs.

@@ -1,13 +1,12 @@
 package store
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/console/internal/mariadbtest"
-	"go.uber.org/goleak"
+	"github.com/headgate/headgate/internal/test"
 )
 
 // maria is one server for all tests of the package.
@@ -16,13 +15,7 @@ var maria mariadbtest.Shared
 func TestMain(m *testing.M) {
 	code := m.Run()
 	maria.Close()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			os.Stderr.WriteString(err.Error())
-			code = 1
-		}
-	}
-	os.Exit(code)
+	test.Exit(code)
 }
 
 // everyEngine runs a test on an empty database of each engine.

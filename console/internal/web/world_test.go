@@ -9,7 +9,6 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -20,20 +19,13 @@ import (
 	"github.com/headgate/headgate/console/internal/service"
 	"github.com/headgate/headgate/console/internal/store"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/stats"
-	"go.uber.org/goleak"
 	"golang.org/x/net/html"
 )
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if err := goleak.Find(); code == 0 && err != nil {
-		os.Stderr.WriteString(err.Error())
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { test.Exit(m.Run()) }
 
 // world is the console with the applications a and b, and people in it.
 type world struct {
