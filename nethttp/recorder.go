@@ -9,9 +9,9 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// recorder notes the status of an answer, and holds on to leases when the
-// connection is taken over. [http.ResponseController] finds what it does not
-// do itself through Unwrap.
+// recorder records the status of an answer, and keeps leases when the handler takes
+// over the connection. [http.ResponseController] reaches the writer underneath
+// through Unwrap.
 type recorder struct {
 	http.ResponseWriter
 	admission *limiter.Admission
@@ -55,8 +55,8 @@ func (r *recorder) WriteString(s string) (int, error) {
 	return io.WriteString(r.ResponseWriter, s)
 }
 
-// CloseNotify is for code that still relies on [http.CloseNotifier] without
-// asking. Where the writer underneath has none, nothing is ever notified.
+// CloseNotify implements [http.CloseNotifier], which Gin's Context.Stream calls without
+// a check. The channel never receives if the writer underneath does not implement it.
 func (r *recorder) CloseNotify() <-chan bool {
 	//lint:ignore SA1019 handlers that can do it without us can do it with us
 	if n, ok := r.ResponseWriter.(http.CloseNotifier); ok {
@@ -65,7 +65,7 @@ func (r *recorder) CloseNotify() <-chan bool {
 	return make(chan bool)
 }
 
-// flusher, hijacker and readerFrom are what a writer may do beyond.
+// flusher, hijacker and readerFrom are the recorder's optional methods.
 type (
 	flusher    struct{ r *recorder }
 	hijacker   struct{ r *recorder }
