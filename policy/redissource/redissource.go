@@ -25,8 +25,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/headgate/headgate/policy"
-	"github.com/headgate/headgate/policy/internal/bounded"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -53,7 +53,7 @@ type Options struct {
 // close the client.
 type Source struct {
 	client  redis.UniversalClient
-	calls   *bounded.Caller
+	calls   *rediscall.Caller
 	timeout time.Duration
 
 	snapshot, reported, instances, channel string
@@ -82,7 +82,7 @@ func New(client redis.UniversalClient, o Options) (*Source, error) {
 	prefix := cmp.Or(o.Prefix, DefaultPrefix) + "{policies}:"
 	return &Source{
 		client:    client,
-		calls:     bounded.NewCaller(client),
+		calls:     rediscall.NewCaller(client),
 		timeout:   cmp.Or(o.Timeout, DefaultTimeout),
 		snapshot:  prefix + "snapshot",
 		reported:  prefix + "reported",

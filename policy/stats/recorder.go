@@ -15,9 +15,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
-	"github.com/headgate/headgate/policy/internal/bounded"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -76,7 +76,7 @@ func (o *Options) validate() error {
 type Recorder struct {
 	options Options
 	client  redis.UniversalClient
-	calls   *bounded.Caller
+	calls   *rediscall.Caller
 
 	seed   maphash.Seed
 	shards [shards]shard
@@ -123,7 +123,7 @@ func New(client redis.UniversalClient, o Options) (*Recorder, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Recorder{options: o, client: client, calls: bounded.NewCaller(client), seed: maphash.MakeSeed()}
+	r := &Recorder{options: o, client: client, calls: rediscall.NewCaller(client), seed: maphash.MakeSeed()}
 	ctx, end := context.WithCancel(context.Background())
 	r.end = end
 	r.done.Go(func() { r.run(ctx) })

@@ -20,7 +20,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/headgate/headgate/policy/internal/bounded"
+	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -91,7 +91,7 @@ func Read(ctx context.Context, client redis.UniversalClient, prefix, app string)
 	defer cancel()
 	now := minuteOf(time.Now())
 	replies := make([]*redis.MapStringStringCmd, Minutes)
-	err := bounded.NewCaller(client).Do(ctx, func(ctx context.Context) error {
+	err := rediscall.NewCaller(client).Do(ctx, func(ctx context.Context) error {
 		_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for i := range replies {
 				replies[i] = p.HGetAll(ctx, keyOf(prefix, app, now-Minutes+1+int64(i)))

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -54,6 +55,7 @@ type InstancesOptions struct {
 // time. While Redis is unavailable the last number stands.
 type Instances struct {
 	client redis.UniversalClient
+	calls  *rediscall.Caller
 	key    string
 	id     string
 	ttl    time.Duration
@@ -70,8 +72,7 @@ type Instances struct {
 
 // NewInstances starts to count, this instance included, in a goroutine that
 // ends with Close. It does not wait for Redis. The error names every mistake in
-// the options. The client should have ContextTimeoutEnabled set, or Close may
-// take as long as the client's own timeouts.
+// the options.
 func NewInstances(client redis.UniversalClient, o InstancesOptions) (*Instances, error) {
 	if err := o.faults(client); err != nil {
 		return nil, err
@@ -79,7 +80,7 @@ func NewInstances(client redis.UniversalClient, o InstancesOptions) (*Instances,
 	var id [16]byte
 	_, _ = crand.Read(id[:]) // never fails, as its contract says
 	i := &Instances{
-		client: client, id: hex.EncodeToString(id[:]), log: o.Logger,
+		client: client, calls: rediscall.NewCaller(client), id: hex.EncodeToString(id[:]), log: o.Logger,
 		key: cmp.Or(o.Key, DefaultInstancesKey), ttl: cmp.Or(o.TTL, DefaultInstancesTTL),
 		done: make(chan struct{}),
 	}
@@ -138,21 +139,15 @@ func (i *Instances) run(ctx context.Context) {
 //go:embed instances.lua
 var beatScript string
 
-// heartbeat is a script call that the client sends at most once. Sending it
-// again would do no harm, but would take time.
-type heartbeat struct{ *redis.Cmd }
-
-// NoRetry overrides the client's own retries; see redis.Cmder.
-func (heartbeat) NoRetry() bool { return true }
-
 // beat reports that the instance is alive for ttl, or that it leaves if ttl is
 // 0. It returns the number of instances.
 func (i *Instances) beat(ctx context.Context, ttl time.Duration) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(time.Second, i.ttl/3))
 	defer cancel()
-	cmd := heartbeat{redis.NewCmd(ctx, "eval", beatScript, 1, i.key, i.id, ttl.Milliseconds())}
+	cmd := rediscall.Reply{Cmd: redis.NewCmd(ctx, "eval", beatScript, 1, i.key, i.id, ttl.Milliseconds())}
 	cmd.SetFirstKeyPos(3)
-	if err := i.client.Process(ctx, cmd); err != nil {
+	err := i.calls.Do(ctx, func(ctx context.Context) error { return i.client.Process(ctx, cmd) })
+	if err != nil {
 		return 0, err
 	}
 	return cmd.Int64()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -98,7 +99,7 @@ func (h *heart) Process(ctx context.Context, cmd redis.Cmder) error {
 	}
 	h.fleets[key][id] = time.Now().Add(ttl)
 	maps.DeleteFunc(h.fleets[key], func(_ string, until time.Time) bool { return !until.After(time.Now()) })
-	cmd.(heartbeat).SetVal(int64(len(h.fleets[key])))
+	cmd.(rediscall.Reply).SetVal(int64(len(h.fleets[key])))
 	return nil
 }
 
@@ -114,7 +115,7 @@ func (h *heart) count(key string) int {
 	return len(h.fleets[key])
 }
 
-// A heartbeat comes at least every three seconds here.
+// A rediscall.Reply comes at least every three seconds here.
 func TestInstancesKnowOfEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &heart{fleets: map[string]map[string]time.Time{}}
@@ -141,7 +142,7 @@ func TestInstancesKnowOfEachOther(t *testing.T) {
 		h.freeze(false)
 		time.Sleep(9*time.Second - 1)
 		want("less than a TTL after it", 3)
-		time.Sleep(7 * time.Second) // two heartbeats more and what one of the outage takes to end
+		time.Sleep(7 * time.Second) // two rediscall.Replys more and what one of the outage takes to end
 		want("a TTL after it", 2)
 		fleet[1].Close()
 		if n := h.count("fleet"); n != 1 {
@@ -171,8 +172,8 @@ func TestRedisCountsTheInstancesThatAreAlive(t *testing.T) {
 		{"fleet", "a", hour, 1}, {"fleet", "b", hour, 2}, {"others", "a", hour, 1}, {"fleet", "b", hour, 2},
 		{"fleet", "c", hour, 3}, {"fleet", "b", 0, 2}, {"fleet", "b", 0, 2}, {"fleet", "b", hour, 3},
 	} {
-		instance := &Instances{client: c, key: row.key, id: row.id, ttl: hour}
-		until(t, "an answer", func() bool { // a heartbeat may be repeated
+		instance := &Instances{client: c, calls: rediscall.NewCaller(c), key: row.key, id: row.id, ttl: hour}
+		until(t, "an answer", func() bool { // a rediscall.Reply may be repeated
 			got, err := instance.beat(t.Context(), row.ttl)
 			if err == nil && got != row.want {
 				t.Errorf("row %d: %d are alive, want %d", i, got, row.want)

@@ -4,26 +4,18 @@ package redisstore
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"net"
 	"time"
 
+	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/headgate/headgate/lua"
 	"github.com/redis/go-redis/v9"
 )
 
-// command is a script call that the client sends at most once. A client that
-// sends a script again because the reply was late counts one request several
-// times.
-type command struct{ *redis.IntSliceCmd }
-
-// NoRetry overrides the client's own retries; see redis.Cmder.
-func (command) NoRetry() bool { return true }
-
-func newCommand(ctx context.Context, name, script string, args []any) command {
+func newCommand(ctx context.Context, name, script string, args []any) rediscall.Ints {
 	args[0], args[1] = name, script
-	c := command{redis.NewIntSliceCmd(ctx, args...)}
+	c := rediscall.Ints{IntSliceCmd: redis.NewIntSliceCmd(ctx, args...)}
 	c.SetFirstKeyPos(3)
 	return c
 }
@@ -62,7 +54,7 @@ func (s *Store) runText(ctx context.Context, script *lua.Script, args []any) ([]
 }
 
 // process sends the command.
-func (s *Store) process(ctx context.Context, cmd command) error {
+func (s *Store) process(ctx context.Context, cmd rediscall.Ints) error {
 	err := s.sendCommand(ctx, cmd)
 	s.learn(ctx, err)
 	return err
@@ -70,7 +62,7 @@ func (s *Store) process(ctx context.Context, cmd command) error {
 
 // sendCommand has the client send the command. A client that ignores the
 // context's deadline runs in a goroutine, which its own timeouts end.
-func (s *Store) sendCommand(ctx context.Context, cmd command) error {
+func (s *Store) sendCommand(ctx context.Context, cmd rediscall.Ints) error {
 	if s.heedsDeadline {
 		return s.client.Process(ctx, cmd)
 	}
@@ -111,35 +103,4 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// traits reports whether the client spreads keys over servers, and whether it
-// heeds the deadline of a context.
-func traits(client redis.UniversalClient) (sharded, heedsDeadline bool) {
-	switch c := client.(type) {
-	case *redis.Client:
-		return false, c.Options().ContextTimeoutEnabled
-	case *redis.ClusterClient:
-		return true, c.Options().ContextTimeoutEnabled
-	case *redis.Ring:
-		return true, c.Options().ContextTimeoutEnabled
-	}
-	return false, false
-}
-
-// overstays reports whether a client that heeds deadlines may still read beyond
-// one. If a connection has something to read before a command, the client looks
-// for push messages, which RESP3 has, and allows 50 ms for them whatever the
-// deadline. Over TLS there may be something to read that is not a message.
-func overstays(client redis.UniversalClient) bool {
-	pushed := func(config *tls.Config, protocol int) bool { return config != nil && protocol != 2 }
-	switch c := client.(type) {
-	case *redis.Client:
-		return pushed(c.Options().TLSConfig, c.Options().Protocol)
-	case *redis.ClusterClient:
-		return pushed(c.Options().TLSConfig, c.Options().Protocol)
-	case *redis.Ring:
-		return pushed(c.Options().TLSConfig, c.Options().Protocol)
-	}
-	return false
 }

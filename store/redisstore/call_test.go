@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/redis/go-redis/v9"
@@ -211,9 +212,9 @@ func TestClientsOverTLSOverstayUnlessTheyKnowNoPushMessages(t *testing.T) {
 			"ring": redis.NewRing(&redis.RingOptions{
 				Addrs: map[string]string{"a": addrs[0]}, TLSConfig: row.config, Protocol: row.protocol, ContextTimeoutEnabled: true}),
 		} {
-			if s := MustNew(c, Options{}); s.heedsDeadline == row.want || ignoresDeadlines(c) {
+			if s := MustNew(c, Options{}); s.heedsDeadline == row.want || rediscall.TraitsOf(c).IgnoresDeadlines {
 				t.Errorf("%s, TLS %t, protocol %d: heeds deadlines %t, is said to ignore them %t",
-					name, row.config != nil, row.protocol, s.heedsDeadline, ignoresDeadlines(c))
+					name, row.config != nil, row.protocol, s.heedsDeadline, rediscall.TraitsOf(c).IgnoresDeadlines)
 			}
 			c.Close()
 		}

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -24,7 +25,7 @@ import (
 // that does not answer, or does not let the client in, is asked again.
 func (s *Store) Diagnose(ctx context.Context) []core.Finding {
 	var found []core.Finding
-	if ignoresDeadlines(s.client) {
+	if rediscall.TraitsOf(s.client).IgnoresDeadlines {
 		found = append(found, core.Finding{Code: core.CodeDeadlineIgnored, Text: "the Redis client ignores deadlines, so each " +
 			"call takes one more goroutine to end in time: set ContextTimeoutEnabled in its options"})
 	}
@@ -41,17 +42,6 @@ func (s *Store) Diagnose(ctx context.Context) []core.Finding {
 		found = append(found, core.Finding{Code: core.CodeUnanswered, Text: "a Redis server did not answer"})
 	}
 	return found
-}
-
-// ignoresDeadlines reports whether the client is one of go-redis's own and
-// ignores deadlines.
-func ignoresDeadlines(client redis.UniversalClient) bool {
-	switch client.(type) {
-	case *redis.Client, *redis.ClusterClient, *redis.Ring:
-		_, heeds := traits(client)
-		return !heeds
-	}
-	return false
 }
 
 // answered reports whether a reply is the server's final answer to a question.
@@ -118,19 +108,12 @@ return lacking`
 // no subject is written as an asterisk.
 const trialKey = "{*}::"
 
-// question is a script call that the client sends at most once, as [command]
-// is.
-type question struct{ *redis.StringSliceCmd }
-
-// NoRetry overrides the client's own retries; see redis.Cmder.
-func (question) NoRetry() bool { return true }
-
 // trial notes which commands the user may not run, and reports whether the
 // server answered. A final error also answers whether the user may run evalsha.
 func (e *examination) trial(ctx context.Context, c redis.UniversalClient, prefix string) bool {
 	sum := sha1.Sum([]byte(trial))
 	for _, call := range [][2]string{{"evalsha", hex.EncodeToString(sum[:])}, {"eval", trial}} {
-		q := question{redis.NewStringSliceCmd(ctx, call[0], call[1], 0, prefix+trialKey)}
+		q := rediscall.Strings{StringSliceCmd: redis.NewStringSliceCmd(ctx, call[0], call[1], 0, prefix+trialKey)}
 		err := c.Process(ctx, q)
 		switch {
 		case forbids(err):
@@ -157,17 +140,10 @@ func (e *examination) note(commands ...string) {
 	}
 }
 
-// setting is a question about the settings of a server, which the client sends
-// at most once.
-type setting struct{ *redis.MapStringStringCmd }
-
-// NoRetry overrides the client's own retries; see redis.Cmder.
-func (setting) NoRetry() bool { return true }
-
 // eviction notes whether a server limits its memory and evicts keys to stay
 // below the limit. Servers before version 7 accept one pattern at a time.
 func (e *examination) eviction(ctx context.Context, c *redis.Client) {
-	q := setting{redis.NewMapStringStringCmd(ctx, "config", "get", "maxmemory*")}
+	q := rediscall.Map{MapStringStringCmd: redis.NewMapStringStringCmd(ctx, "config", "get", "maxmemory*")}
 	err := c.Process(ctx, q)
 	settings := q.Val()
 	bytes, _ := strconv.ParseUint(settings["maxmemory"], 10, 64)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -66,7 +67,7 @@ func (f *fake) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 			f.said++
 			reply = append(reply, f.said, 4*5+saysAllowed)
 		}
-		cmd.(command).SetVal(reply)
+		cmd.(rediscall.Ints).SetVal(reply)
 		return nil
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/headgate/headgate/lua"
 	"github.com/redis/go-redis/v9"
 )
@@ -128,8 +129,8 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 		shared:  shares(client, o),
 	}
 	s.queue.maxOps = cmp.Or(o.Batch, DefaultBatch)
-	s.sharded, s.heedsDeadline = traits(client)
-	s.heedsDeadline = s.heedsDeadline && !overstays(client)
+	traits := rediscall.TraitsOf(client)
+	s.sharded, s.heedsDeadline = traits.Sharded, traits.HeedsDeadlines
 	s.waiters.New, s.batches.New, s.scratches.New = newWaiter, newBatch, newScratch
 	if o.CacheRefusals > 0 {
 		s.refusals = newRefusalCache(o.CacheRefusals, o.Clock)

@@ -1,6 +1,4 @@
-// Package bounded makes calls to Redis that return in time even if the client
-// ignores deadlines.
-package bounded
+package rediscall
 
 import (
 	"context"
@@ -11,7 +9,8 @@ import (
 // maxLate is how many calls may still run after their deadline.
 const maxLate = 4
 
-// Caller makes calls through a client. It is safe for concurrent use.
+// Caller makes calls through a client that return in time even if the client ignores
+// deadlines. It is safe for concurrent use.
 type Caller struct {
 	heedsDeadline bool
 	slots         chan struct{}
@@ -19,16 +18,7 @@ type Caller struct {
 
 // NewCaller returns a caller for the client.
 func NewCaller(client redis.UniversalClient) *Caller {
-	c := &Caller{slots: make(chan struct{}, maxLate)}
-	switch client := client.(type) {
-	case *redis.Client:
-		c.heedsDeadline = client.Options().ContextTimeoutEnabled
-	case *redis.ClusterClient:
-		c.heedsDeadline = client.Options().ContextTimeoutEnabled
-	case *redis.Ring:
-		c.heedsDeadline = client.Options().ContextTimeoutEnabled
-	}
-	return c
+	return &Caller{heedsDeadline: TraitsOf(client).HeedsDeadlines, slots: make(chan struct{}, maxLate)}
 }
 
 // Do calls f and returns its error, or the error of ctx once ctx has ended. ctx

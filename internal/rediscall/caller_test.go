@@ -1,4 +1,4 @@
-package bounded_test
+package rediscall_test
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headgate/headgate/policy/internal/bounded"
+	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -15,7 +15,7 @@ import (
 const timeout = time.Second
 
 // call makes a call and checks that it ends with the error after exactly the time.
-func call(t *testing.T, c *bounded.Caller, f func(context.Context) error, wantErr error, wantTook time.Duration) {
+func call(t *testing.T, c *rediscall.Caller, f func(context.Context) error, wantErr error, wantTook time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
@@ -47,7 +47,7 @@ func ignoring(t *testing.T) redis.UniversalClient {
 func TestACallEndsInTimeThoughTheClientIgnoresDeadlines(t *testing.T) {
 	client := ignoring(t)
 	synctest.Test(t, func(t *testing.T) {
-		c := bounded.NewCaller(client)
+		c := rediscall.NewCaller(client)
 		call(t, c, takes(timeout/2, nil), nil, timeout/2)
 		call(t, c, takes(timeout/2, errDown), errDown, timeout/2)
 		call(t, c, takes(time.Hour, nil), context.DeadlineExceeded, timeout)
@@ -59,7 +59,7 @@ func TestACallEndsInTimeThoughTheClientIgnoresDeadlines(t *testing.T) {
 func TestFewCallsThatAreLateGoOn(t *testing.T) {
 	client := ignoring(t)
 	synctest.Test(t, func(t *testing.T) {
-		c := bounded.NewCaller(client)
+		c := rediscall.NewCaller(client)
 		for range 4 {
 			call(t, c, takes(10*timeout, nil), context.DeadlineExceeded, timeout)
 		}
@@ -86,7 +86,7 @@ func TestAClientThatHeedsDeadlinesEndsItsCallsItself(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			defer client.Close()
 			synctest.Test(t, func(t *testing.T) {
-				c := bounded.NewCaller(client)
+				c := rediscall.NewCaller(client)
 				call(t, c, takes(time.Hour, nil), nil, time.Hour)
 				call(t, c, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, context.DeadlineExceeded, timeout)
 			})

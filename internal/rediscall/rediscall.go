@@ -1,0 +1,71 @@
+// Package rediscall has what every user of a Redis client in this module shares:
+// what a client's options mean for a call, commands that are sent once, and calls
+// that return in time.
+package rediscall
+
+import (
+	"crypto/tls"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Traits are the properties of a client that matter to its callers.
+type Traits struct {
+	// Sharded: the client spreads keys over servers.
+	Sharded bool
+
+	// IgnoresDeadlines: ContextTimeoutEnabled is not set, so that the client ignores
+	// the deadline of a context.
+	IgnoresDeadlines bool
+
+	// HeedsDeadlines: each call returns at the deadline of its context. A client may
+	// neither ignore deadlines nor heed each. If a connection has something to read
+	// before a command, the client looks for push messages, which RESP3 has, and allows
+	// 50 ms for them whatever the deadline. Over TLS there may be something to read
+	// that is not a message.
+	HeedsDeadlines bool
+}
+
+// TraitsOf returns the traits of a client. Those of an unknown kind of client are
+// all false.
+func TraitsOf(client redis.UniversalClient) Traits {
+	switch c := client.(type) {
+	case *redis.Client:
+		o := c.Options()
+		return traits(false, o.ContextTimeoutEnabled, o.TLSConfig, o.Protocol)
+	case *redis.ClusterClient:
+		o := c.Options()
+		return traits(true, o.ContextTimeoutEnabled, o.TLSConfig, o.Protocol)
+	case *redis.Ring:
+		o := c.Options()
+		return traits(true, o.ContextTimeoutEnabled, o.TLSConfig, o.Protocol)
+	}
+	return Traits{}
+}
+
+func traits(sharded, timeouts bool, config *tls.Config, protocol int) Traits {
+	mayOverstay := config != nil && protocol != 2
+	return Traits{Sharded: sharded, IgnoresDeadlines: !timeouts, HeedsDeadlines: timeouts && !mayOverstay}
+}
+
+// Reply, Ints, Strings and Map are commands that the client sends at most once. A
+// client that sends a script again because the reply was late counts one request
+// several times.
+type (
+	Reply   struct{ *redis.Cmd }
+	Ints    struct{ *redis.IntSliceCmd }
+	Strings struct{ *redis.StringSliceCmd }
+	Map     struct{ *redis.MapStringStringCmd }
+)
+
+// NoRetry overrides the client's own retries; see redis.Cmder.
+func (Reply) NoRetry() bool { return true }
+
+// NoRetry overrides the client's own retries; see redis.Cmder.
+func (Ints) NoRetry() bool { return true }
+
+// NoRetry overrides the client's own retries; see redis.Cmder.
+func (Strings) NoRetry() bool { return true }
+
+// NoRetry overrides the client's own retries; see redis.Cmder.
+func (Map) NoRetry() bool { return true }
