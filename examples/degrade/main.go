@@ -11,72 +11,47 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
-	"sync"
+	"sync/atomic"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/examples/internal/serve"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 )
 
-func main() { serve.Main("degrade", &program{}) }
+func main() { log.Fatal(http.ListenAndServe("127.0.0.1:8080", handler())) }
 
-type program struct{ limit core.Limit }
-
-func (p *program) Flags(f *flag.FlagSet) {
-	f.TextVar(&p.limit, "limit", core.MustParseLimit("3/1m fixed-window"), "fresh answers for an address")
-}
-
-func (p *program) Open(store core.Store) (*serve.App, error) {
-	l, err := limiter.New(limiter.Config{
-		Store:   store,
-		Rules:   []limiter.Rule{{Name: "fresh", Key: keyfuncs.RemoteIP, Limit: p.limit, OnLimit: limiter.Degrade}},
-		OnError: serve.LogError,
+func handler() http.Handler {
+	l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{{
+		Key:     keyfuncs.RemoteIP,
+		Limit:   core.MustParseLimit("3/1m fixed-window"),
+		OnLimit: limiter.Degrade,
+	}}})
+	var latest atomic.Int64
+	fresh := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, "quote %d\n", latest.Add(1)) // the expensive part
 	})
-	if err != nil {
-		return nil, err
-	}
-	q := &quotes{}
+	cached := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if latest.Load() == 0 { // nothing is cached yet
+			fresh(w, r)
+			return
+		}
+		w.Header().Set("X-Cache", "hit")
+		fmt.Fprintf(w, "quote %d\n", latest.Load())
+	})
 	mux := http.NewServeMux()
-	mux.Handle("GET /quote", nethttp.New(l, nethttp.WithDegraded(http.HandlerFunc(q.cached)))(http.HandlerFunc(q.fresh)))
+	mux.Handle("GET /quote", nethttp.New(l, nethttp.WithDegraded(cached))(fresh))
 	mux.Handle("GET /page", nethttp.New(l)(http.HandlerFunc(page)))
-	return &serve.App{Limiter: l, Server: serve.HTTP(mux)}, nil
-}
-
-// quotes computes quotes and keeps the latest.
-type quotes struct {
-	mu     sync.Mutex
-	latest int
-}
-
-func (q *quotes) fresh(w http.ResponseWriter, _ *http.Request) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.latest++ // what would be expensive
-	fmt.Fprintf(w, "quote %d\n", q.latest)
-}
-
-func (q *quotes) cached(w http.ResponseWriter, r *http.Request) {
-	q.mu.Lock()
-	latest := q.latest
-	q.mu.Unlock()
-	if latest == 0 { // nothing is cached yet
-		q.fresh(w, r)
-		return
-	}
-	w.Header().Set("X-Cache", "hit")
-	fmt.Fprintf(w, "quote %d\n", latest)
+	return mux
 }
 
 func page(w http.ResponseWriter, r *http.Request) {
-	if limiter.Degraded(r.Context()) {
-		io.WriteString(w, "the page\n")
-		return
+	io.WriteString(w, "the page\n")
+	if !limiter.Degraded(r.Context()) {
+		io.WriteString(w, "and what you may also like\n")
 	}
-	io.WriteString(w, "the page, and what you may also like\n")
 }

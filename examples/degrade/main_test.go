@@ -2,6 +2,7 @@ package main
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate/headgate/examples/internal/try"
@@ -15,36 +16,47 @@ func expect(t *testing.T, a try.Answer, body, cache, remaining string) {
 	}
 }
 
-func TestOverTheLimitTheQuoteComesFromTheCache(t *testing.T) {
-	s := try.Start(t, &program{})
-	expect(t, s.Get("/quote"), "quote 1", "-", "2")
-	expect(t, s.Get("/quote"), "quote 2", "-", "1")
-	expect(t, s.Get("/quote"), "quote 3", "-", "0")
-	for range 10 {
-		expect(t, s.Get("/quote"), "quote 3", "hit", "0")
+func TestQuoteComesFromTheCacheOverTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := handler()
+		expect(t, try.Get(h, "/quote"), "quote 1", "-", "2")
+		expect(t, try.Get(h, "/quote"), "quote 2", "-", "1")
+		expect(t, try.Get(h, "/quote"), "quote 3", "-", "0")
+		for range 10 {
+			expect(t, try.Get(h, "/quote"), "quote 3", "hit", "0")
+		}
+		time.Sleep(time.Minute)
+		expect(t, try.Get(h, "/quote"), "quote 4", "-", "2")
+	})
+}
+
+func TestQuoteIsFreshWhileTheCacheIsEmpty(t *testing.T) {
+	h := handler()
+	for range 3 {
+		try.Get(h, "/page") // uses up the limit
 	}
-	s.Pass(time.Minute)
-	expect(t, s.Get("/quote"), "quote 4", "-", "2")
+	expect(t, try.Get(h, "/quote"), "quote 1", "-", "0")
+	expect(t, try.Get(h, "/quote"), "quote 1", "hit", "0")
 }
 
-func TestWithAnEmptyCacheTheQuoteIsFreshOverTheLimitToo(t *testing.T) {
-	s := try.Start(t, &program{}, "-limit", "1/1m")
-	s.Get("/page") // uses up the limit
-	expect(t, s.Get("/quote"), "quote 1", "-", "0")
-	expect(t, s.Get("/quote"), "quote 1", "hit", "0")
+func TestPageIsCheapOverTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := handler()
+		for _, left := range []string{"2", "1", "0"} {
+			expect(t, try.Get(h, "/page"), "the page\nand what you may also like", "-", left)
+		}
+		expect(t, try.Get(h, "/page"), "the page", "-", "0")
+		time.Sleep(time.Minute)
+		expect(t, try.Get(h, "/page"), "the page\nand what you may also like", "-", "2")
+	})
 }
 
-func TestOverTheLimitThePageIsCheap(t *testing.T) {
-	s := try.Start(t, &program{}, "-limit", "1/1m")
-	expect(t, s.Get("/page"), "the page, and what you may also like", "-", "0")
-	expect(t, s.Get("/page"), "the page", "-", "0")
-	s.Pass(time.Minute)
-	expect(t, s.Get("/page"), "the page, and what you may also like", "-", "0")
-}
-
-func TestNobodyIsRefusedWhateverComesAtTheSameTime(t *testing.T) {
-	s := try.Start(t, &program{})
-	try.Same(t, "50 requests", s.Burst(50, try.Request{Path: "/quote"}), map[int]int{200: 50})
-	s.Pass(time.Minute)
-	expect(t, s.Get("/quote"), "quote 4", "-", "2") // three of the fifty were fresh
+func TestQuoteRefusesNoneOfFiftyAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := handler()
+		expect(t, try.Get(h, "/quote"), "quote 1", "-", "2")
+		try.Same(t, "50 requests", try.Burst(h, 50, try.Request{Path: "/quote"}), map[int]int{200: 50})
+		time.Sleep(time.Minute)
+		expect(t, try.Get(h, "/quote"), "quote 4", "-", "2") // two of the fifty were fresh
+	})
 }

@@ -14,43 +14,24 @@
 package main
 
 import (
-	"flag"
 	"io"
+	"log"
 	"net/http"
-	"strings"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/examples/internal/serve"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 )
 
-func main() { serve.Main("proxy", &program{}) }
+func main() { log.Fatal(http.ListenAndServe("127.0.0.1:8080", handler())) }
 
-type program struct {
-	limit core.Limit
-	trust string
-}
-
-func (p *program) Flags(f *flag.FlagSet) {
-	f.TextVar(&p.limit, "limit", core.MustParseLimit("5/1m fixed-window"), "limit of a caller")
-	f.StringVar(&p.trust, "trust", "127.0.0.1,::1", "addresses and CIDR prefixes of the proxies, with commas between")
-}
-
-func (p *program) Open(store core.Store) (*serve.App, error) {
-	caller, err := keyfuncs.ForwardedIP(keyfuncs.Proxies{Trusted: strings.Split(p.trust, ",")})
-	if err != nil {
-		return nil, err
-	}
-	l, err := limiter.New(limiter.Config{
-		Store:   store,
-		Rules:   []limiter.Rule{{Name: "caller", Key: caller, Limit: p.limit}},
-		OnError: serve.LogError,
-	})
-	if err != nil {
-		return nil, err
-	}
-	hello := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello\n") })
-	return &serve.App{Limiter: l, Server: serve.HTTP(nethttp.New(l)(hello))}, nil
+func handler() http.Handler {
+	caller := keyfuncs.MustForwardedIP(keyfuncs.Proxies{Trusted: []string{"127.0.0.1", "::1"}})
+	l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{
+		{Key: caller, Limit: core.MustParseLimit("5/1m fixed-window")},
+	}})
+	return nethttp.New(l)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "hello\n")
+	}))
 }

@@ -15,11 +15,15 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log"
+	"net"
+	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
+	"time"
 
-	"github.com/headgate/headgate/examples/internal/serve"
 	"github.com/headgate/headgate/limiter"
 )
 
@@ -43,24 +47,61 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		}
 		return 2
 	}
-	if err := listen(ctx, s, out, errs); err != nil {
-		fmt.Fprintln(errs, "quickstart:", err)
+	if err := listen(ctx, s, out); err != nil {
+		fmt.Fprintln(errs, "quickstart:", oneLine(err))
 		return 1
 	}
 	return 0
 }
 
-// listen serves until ctx ends, and then lets requests finish.
-func listen(ctx context.Context, s *settings, out, errs io.Writer) error {
+// listen opens the store and the address, and serves until ctx ends.
+func listen(ctx context.Context, s *settings, out io.Writer) error {
 	store, closeStore, err := s.open(s.timeout)
 	if err != nil {
 		return err
 	}
 	defer closeStore()
-	l, err := limiter.New(limiter.Config{Store: store, Rules: s.rules, OnError: serve.LogError})
+	l, err := limiter.New(limiter.Config{Store: store, Rules: s.rules, OnError: logError})
 	if err != nil {
 		return err
 	}
-	app := &serve.App{Limiter: l, Server: s.framework(l)}
-	return serve.Call{Name: "quickstart", Out: out, Err: errs}.Serve(ctx, s.addr, app)
+	listener, err := net.Listen("tcp", s.addr)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	fmt.Fprintf(out, "listening on http://%s\n", listener.Addr())
+	return serve(ctx, listener, l, s.framework(l))
 }
+
+// serve answers requests until ctx ends. Then it refuses waiting requests, and
+// lets requests in flight finish.
+func serve(ctx context.Context, listener net.Listener, l *limiter.Limiter, server server) error {
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	err := errors.Join(l.Close(), server.Shutdown(ctx))
+	_ = listener.Close() // a server that was not yet serving has not closed it
+	if served := <-ended; served != http.ErrServerClosed {
+		err = errors.Join(err, served)
+	}
+	return err
+}
+
+// patience is how long requests may go on when the program is to end. It is more
+// than the five seconds for which net/http waits for the first request of a new
+// connection.
+const patience = 10 * time.Second
+
+// oneLine puts the parts of a joined error into one line.
+func oneLine(err error) error {
+	return errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
+}
+
+func logError(_ context.Context, err error) { log.Print(oneLine(err)) }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/store/redisstore"
 )
 
@@ -358,6 +359,64 @@ func TestTimeoutIsTheLibrarysUnlessGiven(t *testing.T) {
 		}
 		if s.timeout != test.want {
 			t.Errorf("%v: the timeout is %s, want %s", test.args, s.timeout, test.want)
+		}
+	}
+}
+
+func TestTheStatusIs1WhereTheAddressIsInUse(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var out, errs strings.Builder
+	status := run(t.Context(), []string{"-addr", l.Addr().String()}, &out, &errs)
+	if status != 1 || out.Len() != 0 || strings.Count(errs.String(), "\n") != 1 {
+		t.Errorf("%d %q %q", status, out.String(), errs.String())
+	}
+}
+
+func TestTheProgramEndsThatIsStoppedBeforeItServes(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name := range frameworks {
+		for _, store := range []string{"memory", "miniredis"} {
+			var out, errs strings.Builder
+			status := run(ctx, []string{"-addr", "127.0.0.1:0", "-store", store, "-framework", name}, &out, &errs)
+			if store == "miniredis" && strconv.IntSize < 64 {
+				if status != 1 || out.Len() != 0 || !strings.Contains(errs.String(), "32 bits") {
+					t.Errorf("%s, %s: %d %q %q", name, store, status, out.String(), errs.String())
+				}
+				continue
+			}
+			if status != 0 || errs.Len() != 0 || !strings.HasPrefix(out.String(), "listening on http://127.0.0.1:") {
+				t.Errorf("%s, %s: %d %q %q", name, store, status, out.String(), errs.String())
+			}
+		}
+	}
+}
+
+// broken is a server that fails.
+type broken struct{ fault error }
+
+func (b broken) Serve(net.Listener) error       { return b.fault }
+func (b broken) Shutdown(context.Context) error { return nil }
+
+func TestTheProgramEndsWithItsServer(t *testing.T) {
+	fault := errors.New("out of order")
+	l := limiter.MustNew(limiter.Config{})
+	if err := serve(t.Context(), nil, l, broken{fault}); err != fault {
+		t.Errorf("%v, want %v", err, fault)
+	}
+}
+
+func TestMistakesInTheStoreAreNamedWithoutThePassword(t *testing.T) {
+	for text, want := range map[string]string{
+		"y":                             `"y" is none of memory, miniredis, redis://host:port/db, sentinel://…, cluster://…`,
+		"redis://:secret@127.0.0.1:1/x": `"redis://:xxxxx@127.0.0.1:1/x": redis: invalid database number: "x"`,
+	} {
+		if _, err := parseStore(text); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
 }

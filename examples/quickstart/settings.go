@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/examples/internal/serve"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/store/redisstore"
@@ -19,8 +18,8 @@ import (
 // settings are the flags, understood.
 type settings struct {
 	addr      string
-	framework func(*limiter.Limiter) serve.Server
-	open      serve.OpenStore
+	framework func(*limiter.Limiter) server
+	open      openStore
 	timeout   time.Duration // of the store
 	rules     []limiter.Rule
 }
@@ -39,7 +38,7 @@ func parse(args []string) (*settings, []error) {
 	f.SetOutput(io.Discard)
 	f.StringVar(&t.addr, "addr", "127.0.0.1:8080", "address to listen on")
 	f.StringVar(&t.framework, "framework", "nethttp", names())
-	f.StringVar(&t.store, "store", "memory", serve.Stores)
+	f.StringVar(&t.store, "store", "memory", stores)
 	f.DurationVar(&t.timeout, "timeout", redisstore.DefaultTimeout, "longest wait for Redis, from 1ms to 1m")
 	f.StringVar(&t.key, "key", "ip", "ip, global or header:NAME")
 	f.StringVar(&t.over, "over", "reject", "reject, wait:2s, degrade or shadow")
@@ -87,7 +86,7 @@ func (t *texts) understand() (*settings, []error) {
 		fault("framework", fmt.Errorf("%q is none of %s", t.framework, names()))
 	}
 	var err error
-	s.open, err = serve.ParseStore(t.store)
+	s.open, err = parseStore(t.store)
 	fault("store", err)
 	if t.timeout < time.Millisecond || t.timeout > time.Minute {
 		fault("timeout", fmt.Errorf("%s is not within 1ms to 1m", t.timeout))
@@ -102,7 +101,7 @@ func (t *texts) understand() (*settings, []error) {
 	for i, text := range t.rules {
 		limit, err := core.ParseLimit(text)
 		if err != nil {
-			fault("rule", serve.OneLine(err))
+			fault("rule", oneLine(err))
 			continue
 		}
 		s.rules = append(s.rules, limiter.Rule{Name: fmt.Sprintf("rule%d", i+1), Limit: limit, Key: key, OnLimit: over})

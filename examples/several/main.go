@@ -10,40 +10,24 @@
 package main
 
 import (
-	"flag"
 	"io"
+	"log"
 	"net/http"
-	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/examples/internal/serve"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 )
 
-func main() { serve.Main("several", &program{}) }
+func main() { log.Fatal(http.ListenAndServe("127.0.0.1:8080", handler())) }
 
-type program struct{ burst, daily core.Limit }
-
-func (p *program) Flags(f *flag.FlagSet) {
-	f.TextVar(&p.burst, "burst", core.Limit{Quota: 2, Period: 10 * time.Second}, "limit of a short span")
-	f.TextVar(&p.daily, "daily", core.MustParseLimit("5/1d fixed-window aligned"),
-		"limit of a day")
-}
-
-func (p *program) Open(store core.Store) (*serve.App, error) {
-	l, err := limiter.New(limiter.Config{
-		Store: store,
-		Rules: []limiter.Rule{
-			{Name: "burst", Key: keyfuncs.RemoteIP, Limit: p.burst},
-			{Name: "daily", Key: keyfuncs.RemoteIP, Limit: p.daily},
-		},
-		OnError: serve.LogError,
-	})
-	if err != nil {
-		return nil, err
-	}
-	hello := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello\n") })
-	return &serve.App{Limiter: l, Server: serve.HTTP(nethttp.New(l)(hello))}, nil
+func handler() http.Handler {
+	l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{
+		{Name: "burst", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("2/10s")},
+		{Name: "daily", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("5/1d fixed-window aligned")},
+	}})
+	return nethttp.New(l)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "hello\n")
+	}))
 }

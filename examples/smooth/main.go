@@ -4,48 +4,55 @@
 //	go run ./examples/smooth
 //	seq 10 | xargs -P 10 -I{} curl -s http://127.0.0.1:8080/
 //
-// The ten lines show instants that are 100 ms apart. A request that would have to
-// wait for more than two seconds gets a 429 at once; with 30 instead of 10
-// requests, the last ones do.
+// The ten lines show instants that are 100 ms apart. Of 30 requests at once the
+// last get a 429 at once, because they would wait for more than two seconds. On an
+// interrupt the program refuses the requests that wait, and finishes the others.
 package main
 
 import (
-	"flag"
+	"context"
+	"errors"
 	"io"
+	"log"
+	"net"
 	"net/http"
+	"os"
+	"os/signal"
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/examples/internal/serve"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 )
 
-func main() { serve.Main("smooth", &program{}) }
-
-type program struct {
-	limit core.Limit
-	most  time.Duration
-}
-
-func (p *program) Flags(f *flag.FlagSet) {
-	// A burst of 1 spaces requests evenly: no two pass together.
-	f.TextVar(&p.limit, "limit", core.MustParseLimit("10/1s burst=1"), "limit of all")
-	f.DurationVar(&p.most, "wait", 2*time.Second, "the longest wait")
-}
-
-func (p *program) Open(store core.Store) (*serve.App, error) {
-	l, err := limiter.New(limiter.Config{
-		Store:   store,
-		Rules:   []limiter.Rule{{Name: "smooth", Key: keyfuncs.Global, Limit: p.limit, OnLimit: limiter.Wait(p.most)}},
-		OnError: serve.LogError,
-	})
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	listener, err := net.Listen("tcp", "127.0.0.1:8080")
 	if err != nil {
-		return nil, err
+		log.Fatal(err)
 	}
-	now := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, time.Now().Format("15:04:05.000\n"))
-	})
-	return &serve.App{Limiter: l, Server: serve.HTTP(nethttp.New(l)(now))}, nil
+	if err := serve(ctx, listener); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// serve answers requests until ctx ends.
+func serve(ctx context.Context, listener net.Listener) error {
+	limit := core.MustParseLimit("10/1s burst=1") // a burst of 1 spaces all requests evenly
+	l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{
+		{Key: keyfuncs.Global, Limit: limit, OnLimit: limiter.Wait(2 * time.Second)},
+	}})
+	server := &http.Server{Handler: nethttp.New(l)(http.HandlerFunc(now))}
+	stopped := make(chan error, 1)
+	context.AfterFunc(ctx, func() { stopped <- errors.Join(l.Close(), server.Shutdown(context.Background())) })
+	if err := server.Serve(listener); err != http.ErrServerClosed {
+		return err
+	}
+	return <-stopped
+}
+
+func now(w http.ResponseWriter, _ *http.Request) {
+	io.WriteString(w, time.Now().Format("15:04:05.000\n"))
 }

@@ -1,84 +1,130 @@
 package main
 
 import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
-
-	"github.com/headgate/headgate/examples/internal/try"
 )
 
-func TestABurstComesThroughEvenlySpaced(t *testing.T) {
-	// The clock of the store stands still, so that the turns are 0, 50, 100 …
-	// 450 ms from when a request comes, and the eleventh would be too late.
-	s := try.Start(t, &program{}, "-limit", "20/1s burst=1", "-wait", "450ms")
+// pipes is a listener whose connections are pipes, so that a test controls the time.
+type pipes struct {
+	accept chan net.Conn
+	closed context.Context
+	close  context.CancelFunc
+}
+
+func newPipes() *pipes {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &pipes{make(chan net.Conn), ctx, cancel}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.accept:
+		return c, nil
+	case <-p.closed.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { p.close(); return nil }
+func (p *pipes) Addr() net.Addr { return &net.IPAddr{} }
+
+func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case p.accept <- server:
+		return client, nil
+	case <-p.closed.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+// start serves until the context ends, and returns a client and what serve returns.
+func start(ctx context.Context) (*http.Client, <-chan error) {
+	p := newPipes()
+	done := make(chan error, 1)
+	go func() { done <- serve(ctx, p) }()
+	return &http.Client{Transport: &http.Transport{DialContext: p.dial, DisableKeepAlives: true}}, done
+}
+
+// burst sends n requests at once and counts the answers by status, body and
+// Retry-After. The body of a refusal is left out.
+func burst(t *testing.T, client *http.Client, n int) map[string]int {
 	var mu sync.Mutex
-	var served []time.Duration
-	refused := 0
 	var all sync.WaitGroup
-	start := time.Now()
-	for range 15 {
+	answers := map[string]int{}
+	for range n {
 		all.Go(func() {
-			a := s.Get("/")
-			took := time.Since(start)
+			resp, err := client.Get("http://smooth/")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer resp.Body.Close()
+			body, _ := io.ReadAll(resp.Body)
+			if resp.StatusCode != 200 {
+				body = nil
+			}
 			mu.Lock()
 			defer mu.Unlock()
-			if a.Status == 200 {
-				served = append(served, took)
-			} else if a.Status == 429 && a.Show("Retry-After") == "1" {
-				refused++
-			}
+			answers[fmt.Sprintf("%d %s%s", resp.StatusCode, body, resp.Header.Get("Retry-After"))]++
 		})
 	}
 	all.Wait()
-	if len(served) != 10 || refused != 5 {
-		t.Fatalf("%d served, %d refused", len(served), refused)
+	return answers
+}
+
+// served is the answer to a request that is served at the instant.
+func served(at time.Time) string { return "200 " + at.Format("15:04:05.000\n") }
+
+func stop(t *testing.T, end context.CancelFunc, done <-chan error) {
+	t.Helper()
+	end()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
-	slices.Sort(served)
-	for i, took := range served {
-		if least := time.Duration(i) * 50 * time.Millisecond; took < least {
-			t.Errorf("request %d came through after %v, before its turn at %v", i, took, least)
+}
+
+func TestBurstComesThroughEvenlySpaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		client, done := start(ctx)
+		want := map[string]int{"429 3": 9} // the turn of the 22nd is 2.1 s away
+		for i := range 21 {
+			want[served(time.Now().Add(time.Duration(i)*100*time.Millisecond))] = 1
 		}
-	}
+		if got := burst(t, client, 30); !maps.Equal(got, want) {
+			t.Errorf("got %q, want %q", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+		}
+		stop(t, end, done)
+	})
 }
 
-func TestWhoWouldWaitTooLongIsRefusedAtOnce(t *testing.T) {
-	s := try.Start(t, &program{}, "-limit", "1/1m burst=1", "-wait", "59s")
-	if a := s.Get("/"); a.Status != 200 {
-		t.Errorf("first: %d", a.Status)
-	}
-	if a := s.Get("/"); a.Status != 429 || a.Show("Retry-After") != "60" {
-		t.Errorf("second: %d, Retry-After %s", a.Status, a.Show("Retry-After"))
-	}
-	s.Pass(time.Minute)
-	if a := s.Get("/"); a.Status != 200 {
-		t.Errorf("a minute later: %d", a.Status)
-	}
-}
-
-func TestWhoWaitsWhenTheProgramEndsIsRefused(t *testing.T) {
-	s := try.Start(t, &program{}, "-limit", "1/1m burst=1", "-wait", "1m")
-	s.Get("/")
-	answers := make(chan string, 2)
-	for range 2 {
-		go func() { answers <- s.Get("/").Show("Retry-After") }()
-	}
-	// One of them books the next turn, and the other is refused because of it.
-	if got := <-answers; got != "120" {
-		t.Errorf("refused at once: Retry-After %s", got)
-	}
-	if status := s.Stop(); status != 0 {
-		t.Errorf("exit status %d", status)
-	}
-	if got := <-answers; got != "60" {
-		t.Errorf("refused in the end: Retry-After %s", got)
-	}
-}
-
-func TestAWaitThatMakesNoSenseIsRefused(t *testing.T) {
-	status, wrote := try.Attempt(&program{}, "-wait", "0s")
-	if want := "example: rule 0 \"smooth\": OnLimit: the longest wait must be above 0 and at most 1h\n"; status != 2 || wrote != want {
-		t.Errorf("%d %q", status, wrote)
-	}
+func TestWaitEndsWithTheProgram(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		client, done := start(ctx)
+		begun := time.Now()
+		time.AfterFunc(150*time.Millisecond, end)
+		// The turns are 0, 100, 200, 300 and 400 ms after the first request.
+		got := burst(t, client, 5)
+		want := map[string]int{
+			served(begun): 1,
+			served(begun.Add(100 * time.Millisecond)): 1,
+			"429 1": 3,
+		}
+		if took := time.Since(begun); !maps.Equal(got, want) || took != 150*time.Millisecond {
+			t.Errorf("%v after %v, want %v", got, took, want)
+		}
+		stop(t, end, done)
+	})
 }

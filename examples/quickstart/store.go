@@ -1,4 +1,4 @@
-package serve
+package main
 
 import (
 	"errors"
@@ -15,14 +15,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// OpenStore opens a store and returns a function that closes it. A store in Redis
+// openStore opens a store and returns a function that closes it. A store in Redis
 // waits for Redis no longer than the timeout; a store in memory ignores it.
-type OpenStore func(timeout time.Duration) (core.Store, func(), error)
+type openStore func(timeout time.Duration) (core.Store, func(), error)
 
-// Stores lists the forms that [ParseStore] accepts, for help texts.
-const Stores = "memory, miniredis, redis://…, sentinel://… or cluster://…"
+// stores lists the forms that parseStore accepts, for the help text.
+const stores = "memory, miniredis, redis://…, sentinel://… or cluster://…"
 
-// ParseStore accepts
+// parseStore accepts
 //
 //	memory
 //	miniredis
@@ -31,7 +31,7 @@ const Stores = "memory, miniredis, redis://…, sentinel://… or cluster://…"
 //	cluster://host:port,host:port
 //
 // and returns a function that opens the store. Its error holds no password.
-func ParseStore(text string) (OpenStore, error) {
+func parseStore(text string) (openStore, error) {
 	scheme, rest, _ := strings.Cut(text, "://")
 	switch scheme {
 	case "memory", "miniredis":
@@ -90,11 +90,6 @@ func openMiniredis(timeout time.Duration) (core.Store, func(), error) {
 	store, closeClient, err := openRedis(redis.NewClient(&redis.Options{Addr: m.Addr(), ContextTimeoutEnabled: true}), timeout)
 	return store, func() { closeClient(); m.Close() }, err
 }
-
-// StoreTimeout is how long an example without a -timeout flag waits for Redis before
-// it lets a request pass. It is long, so that a demonstration on a busy machine shows
-// the right counts. Services use less; see redisstore.DefaultTimeout.
-const StoreTimeout = 2 * time.Second
 
 func openRedis(c redis.UniversalClient, timeout time.Duration) (core.Store, func(), error) {
 	s, err := redisstore.New(c, redisstore.Options{Timeout: timeout})

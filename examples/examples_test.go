@@ -1,0 +1,41 @@
+// Package examples tests what all example programs have in common.
+package examples
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A reader can copy each example, apart from quickstart, as one file.
+func TestEachExampleIsOneShortFile(t *testing.T) {
+	files, err := filepath.Glob("*/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs := 0
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") || filepath.Dir(file) == "quickstart" {
+			continue
+		}
+		programs++
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if filepath.Base(file) != "main.go" {
+			t.Errorf("%s is not main.go", file)
+		}
+		if n := bytes.Count(text, []byte("\n")); n > 60 {
+			t.Errorf("%s has %d lines, more than 60", file, n)
+		}
+		if bytes.Contains(text, []byte("/internal/")) {
+			t.Errorf("%s imports an internal package", file)
+		}
+	}
+	if programs != 8 {
+		t.Errorf("%d programs, want 8", programs)
+	}
+}
