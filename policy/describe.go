@@ -1,3 +1,5 @@
+// Policies in words.
+
 package policy
 
 import (

@@ -1,13 +1,16 @@
+// The file that keeps the last good policies.
+
 package policy
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/headgate/headgate/internal/textform"
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/headgate/headgate/internal/textform"
 )
 
 // kept is the content of the file Options.LastGood.

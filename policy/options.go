@@ -4,9 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"github.com/headgate/headgate/internal/textform"
 	"log/slog"
 	"time"
+
+	"github.com/headgate/headgate/internal/textform"
 )
 
 // Defaults of the zero Options.

@@ -3,9 +3,10 @@ package policy
 import (
 	"errors"
 	"fmt"
-	"github.com/headgate/headgate/internal/textform"
 	"net/url"
 	"strings"
+
+	"github.com/headgate/headgate/internal/textform"
 )
 
 const (

@@ -1,3 +1,5 @@
+// The text form of keys.
+
 package policy
 
 import (
@@ -7,9 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/textform"
-	"github.com/headgate/headgate/keyfuncs"
 )
 
 // maxParts is the most parts of a recipe.
@@ -103,56 +103,3 @@ func isToken(s string) bool {
 	}
 	return s != "" && len(s) <= 64
 }
-
-// keyFunc compiles the parts of a recipe.
-func (e *Bindings) keyFunc(parts []part) (core.KeyFunc, error) {
-	var errs []error
-	keys := make([]core.KeyFunc, len(parts))
-	for i, p := range parts {
-		key, err := e.partFunc(p)
-		if err != nil {
-			errs = append(errs, err)
-		}
-		keys[i] = key
-	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
-	}
-	if len(keys) == 1 {
-		return keys[0], nil
-	}
-	return keyfuncs.Join(keys...), nil
-}
-
-func (e *Bindings) partFunc(p part) (core.KeyFunc, error) {
-	switch p.kind {
-	case "ip":
-		return e.addressFunc(p.bits)
-	case "user":
-		if e.User == nil {
-			return nil, errors.New(`"user" cannot be used here: the program does not set Bindings.User`)
-		}
-		return e.User, nil
-	case "header":
-		return keyfuncs.APIKey(p.name), nil
-	case "cookie":
-		return keyfuncs.Cookie(p.name), nil
-	case "api-key":
-		return keyfuncs.APIKey(e.apiKeyHeader()), nil
-	case "basic-auth":
-		return keyfuncs.BasicUser, nil
-	case "route":
-		return keyfuncs.Route, nil
-	case "method":
-		return keyfuncs.Method, nil
-	case "path":
-		return keyfuncs.Path, nil
-	case "host":
-		return keyfuncs.Host, nil
-	}
-	return sharedKey, nil
-}
-
-// sharedKey returns the same key for all requests. The key is not empty, as the
-// empty key stands for callers without an identity.
-func sharedKey(core.Request) (string, bool) { return "all", true }

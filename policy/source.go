@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/headgate/headgate/internal/textform"
 	"time"
+
+	"github.com/headgate/headgate/internal/textform"
 )
 
 // Snapshot is the set of policies of a source at one time.

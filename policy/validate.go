@@ -1,8 +1,14 @@
+// The checks of the fields of a policy, and the error that names a field.
+
 package policy
 
 import (
 	"errors"
 	"fmt"
+	"net/netip"
+	"strings"
+	"unicode/utf8"
+
 	"github.com/headgate/headgate/internal/textform"
 )
 
@@ -76,4 +82,153 @@ func checkApps(apps []string) error {
 		seen[app] = true
 	}
 	return errors.Join(errs...)
+}
+
+// FieldError is a mistake in one field of one policy.
+type FieldError struct {
+	Policy string // its name, as given
+	Field  string // as in JSON, such as "limit" or "match.path"
+	Err    error
+}
+
+// Error names the policy, the field and the mistake.
+func (e *FieldError) Error() string {
+	return fmt.Sprintf("policy %q: %s: %v", textform.Clip(e.Policy), e.Field, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *FieldError) Unwrap() error { return e.Err }
+
+// Bounds of the fields of a policy.
+const (
+	// MaxName is the most bytes of the name of a policy or of an application.
+	MaxName = 64
+
+	// MaxApps is the most applications that a policy may name.
+	MaxApps = 100
+
+	// MaxText is the most bytes of a description.
+	MaxText = 1000
+
+	// MaxPriority bounds Policy.Priority, above and below 0.
+	MaxPriority = 1_000_000
+)
+
+// maxPerson is the most bytes of Policy.CreatedBy and Policy.UpdatedBy.
+const maxPerson = 200
+
+func checkName(s string) error {
+	valid := s != "" && len(s) <= MaxName && 'a' <= s[0] && s[0] <= 'z'
+	for i := range len(s) {
+		valid = valid && inName(s[i])
+	}
+	if !valid {
+		return fmt.Errorf("it is not 1 to %d of a-z, 0-9, _, . and -, a letter first", MaxName)
+	}
+	return nil
+}
+
+func inName(c byte) bool {
+	return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '_' || c == '.' || c == '-'
+}
+
+// CheckApp returns an error if s is not a name of an application. A name is 1 to
+// MaxName letters, digits, "_", ".", "-" and "/", and begins with a letter or
+// digit.
+func CheckApp(s string) error {
+	valid := s != "" && len(s) <= MaxName && isAlphanumeric(s[0])
+	for i := range len(s) {
+		c := s[i]
+		valid = valid && (isAlphanumeric(c) || c == '_' || c == '.' || c == '-' || c == '/')
+	}
+	if !valid {
+		return fmt.Errorf("%q is not 1 to %d letters, digits, _, ., - and /, a letter or digit first", textform.Clip(s), MaxName)
+	}
+	return nil
+}
+
+// checkApp is CheckApp for the application that a caller of the package names.
+func checkApp(s string) error {
+	if err := CheckApp(s); err != nil {
+		return fmt.Errorf("policy: the application %w", err)
+	}
+	return nil
+}
+
+func isAlphanumeric(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+}
+
+// checkText refuses control characters, invalid UTF-8 and more than bound bytes.
+func checkText(s string, bound int) error {
+	if len(s) > bound {
+		return fmt.Errorf("%d bytes are more than %d", len(s), bound)
+	}
+	if !utf8.ValidString(s) {
+		return errors.New("it is not UTF-8")
+	}
+	for _, c := range s {
+		if c < ' ' && c != '\n' && c != '\t' || c == 0x7f {
+			return fmt.Errorf("it holds the control character %U", c)
+		}
+	}
+	return nil
+}
+
+// maxMethods is the most methods that a policy may name.
+const maxMethods = 16
+
+func checkMethods(methods []string) error {
+	if len(methods) > maxMethods {
+		return fmt.Errorf("%d methods are more than %d", len(methods), maxMethods)
+	}
+	var errs []error
+	seen := map[string]bool{}
+	for _, m := range methods {
+		switch {
+		case !isToken(m) || strings.ToUpper(m) != m:
+			errs = append(errs, fmt.Errorf("%q is not a method in upper case", textform.Clip(m)))
+		case seen[m]:
+			errs = append(errs, fmt.Errorf("%q is named twice", textform.Clip(m)))
+		}
+		seen[m] = true
+	}
+	return errors.Join(errs...)
+}
+
+// canonicalMethod returns the method under which a request or a policy is looked
+// up: a policy for GET covers HEAD.
+func canonicalMethod(m string) string {
+	if m == "HEAD" {
+		return "GET"
+	}
+	return m
+}
+
+// maxHost is the most bytes of a name in the DNS.
+const maxHost = 253
+
+func checkHost(host string) error {
+	if host == "" {
+		return nil
+	}
+	if a, err := netip.ParseAddr(host); err == nil {
+		if a.Unmap().WithZone("").String() != host {
+			return fmt.Errorf("%q is not in its shortest form; write %s", textform.Clip(host), a.Unmap().WithZone(""))
+		}
+		return nil
+	}
+	name, _ := strings.CutPrefix(host, "*.")
+	if len(host) > maxHost || strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") || strings.Contains(name, "..") {
+		return fmt.Errorf("%q is not the name of a host", textform.Clip(host))
+	}
+	for i := range len(name) {
+		if !inName(name[i]) {
+			return fmt.Errorf("%q is not a name in lower case without a port, or an address", textform.Clip(host))
+		}
+	}
+	if name == "" {
+		return fmt.Errorf("%q is not the name of a host", textform.Clip(host))
+	}
+	return nil
 }
