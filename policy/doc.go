@@ -1,7 +1,7 @@
-// Package policy describes limits as data. A [Policy] is written in JSON or YAML,
-// stored anywhere, and compiled to rules for the applications that it names.
-// [Follow] keeps the rules of a running limiter equal to the policies of a
-// [Source]: a file (package filesource) or Redis (package redissource).
+// Package policy describes limits as data. A [Policy] is written in JSON, or in YAML
+// by package policyyaml, stored anywhere, and compiled to rules for the applications
+// that it names. [Follow] keeps the rules of a running limiter equal to the policies
+// of a [Source]: a file (package filesource) or Redis (package redissource).
 //
 //	policies:
 //	- name: login

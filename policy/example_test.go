@@ -6,6 +6,7 @@ import (
 
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/policyyaml"
 )
 
 const shop = `
@@ -25,7 +26,7 @@ policies:
 `
 
 func ExampleCompile() {
-	set, err := policy.DecodeYAML([]byte(shop))
+	set, err := policyyaml.Decode([]byte(shop))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -49,7 +50,7 @@ func ExampleCompile() {
 }
 
 func ExamplePolicy_Describe() {
-	set, err := policy.DecodeYAML([]byte(shop))
+	set, err := policyyaml.Decode([]byte(shop))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -62,25 +63,8 @@ func ExamplePolicy_Describe() {
 	// 100 requests a minute for each API key, at most 20 at once; others wait up to 500ms
 }
 
-func ExampleDecodeYAML_mistakes() {
-	_, err := policy.DecodeYAML([]byte(`
-policies:
-- name: login
-  apps: []
-  limit: 5 per minute
-  key: ip+nobody
-`))
-	fmt.Println(err)
-	// Output:
-	// policy "login": limit: limit "5 per minute": unknown word "per"
-	// unknown word "minute"
-	// "5" has no period; write, say, "100/1m"
-	// policy "login": apps: no application is named
-	// policy "login": key: the recipe "nobody" is not known
-}
-
 func ExampleSet_Rule() {
-	set, err := policy.DecodeYAML([]byte(shop))
+	set, err := policyyaml.Decode([]byte(shop))
 	if err != nil {
 		fmt.Println(err)
 		return

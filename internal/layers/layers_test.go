@@ -36,8 +36,8 @@ var order = map[string][]string{
 	"fibermw":   {"core", "limiter", "github.com/gofiber/fiber/v2", "github.com/valyala/fasthttp"},
 	"cmd/*":     {"core", "keyfuncs", "limiter", "policy", "policy/*", "store/memstore", "store/redisstore"},
 	"store/*":   {"core", "lua", "internal/rediscall", "internal/textform", "github.com/redis/go-redis/v9"},
-	"policy":    {"core", "keyfuncs", "limiter", "internal/textform", "github.com/goccy/go-yaml", "github.com/goccy/go-yaml/*"},
-	"policy/*":  {"core", "limiter", "policy", "policy/internal/*", "internal/rediscall", "internal/textform", "github.com/goccy/go-yaml", "github.com/goccy/go-yaml/*", "github.com/redis/go-redis/v9"},
+	"policy":    {"core", "keyfuncs", "limiter", "internal/textform"},
+	"policy/*":  {"core", "limiter", "policy", "policy/policyyaml", "policy/internal/*", "internal/rediscall", "internal/textform", "github.com/redis/go-redis/v9"},
 	"metrics/*": {"core", "limiter"},
 
 	"policy/internal/*":  {"github.com/redis/go-redis/v9"},
@@ -50,6 +50,8 @@ var narrower = map[string][]string{
 	"store/memstore":  {"core", "internal/textform"},
 	"store/prefetch":  {"core", "internal/textform"},
 	"store/storetest": {"core", "lua", "pgregory.net/rapid"},
+
+	"policy/policyyaml": {"policy", "internal/textform", "github.com/goccy/go-yaml", "github.com/goccy/go-yaml/*"},
 }
 
 // free are the folders whose packages only tests or readers use. They may import

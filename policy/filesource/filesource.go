@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/policyyaml"
 )
 
 const (
@@ -54,7 +55,7 @@ func New(path string) (*Source, error) {
 	case ".json":
 		s.decode, s.max = policy.DecodeJSON, policy.MaxBytes
 	case ".yaml", ".yml":
-		s.decode, s.max = policy.DecodeYAML, policy.MaxBytesYAML
+		s.decode, s.max = policyyaml.Decode, policyyaml.MaxBytes
 	default:
 		return nil, fmt.Errorf("filesource: %q does not end with .json, .yaml or .yml", path)
 	}

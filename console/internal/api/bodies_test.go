@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/policyyaml"
 )
 
 // body is an operation that takes JSON of a schema of its own, as it may be tried.
@@ -153,5 +154,5 @@ func TestAnImportMayBeAsLargeAsASet(t *testing.T) {
 	w := newWorld(t)
 	w.ask("owner", "POST", "/api/import", strings.Repeat(" ", policy.MaxBytes+1)).want(413)
 	w.ask("owner", "POST", "/api/import", `{"policies":[]}`+strings.Repeat(" ", policy.MaxBytes-15)).want(200)
-	w.ask("owner", "POST", "/api/import", strings.Repeat(" ", policy.MaxBytesYAML+1), "Content-Type", "application/yaml").want(422)
+	w.ask("owner", "POST", "/api/import", strings.Repeat(" ", policyyaml.MaxBytes+1), "Content-Type", "application/yaml").want(422)
 }

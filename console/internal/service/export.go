@@ -5,13 +5,14 @@ import (
 	"fmt"
 
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/policyyaml"
 )
 
 // Format is a format of exported policies.
 type Format string
 
 // The formats. JSON permits larger sets, see policy.MaxBytes and
-// policy.MaxBytesYAML.
+// policyyaml.MaxBytes.
 const (
 	YAML Format = "yaml"
 	JSON Format = "json"
@@ -40,7 +41,7 @@ func (s *Service) Export(ctx context.Context, a Actor, f Format) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	encode := policy.EncodeYAML
+	encode := policyyaml.Encode
 	if f == JSON {
 		encode = policy.EncodeJSON
 	}

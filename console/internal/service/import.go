@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate/console/internal/store"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/policyyaml"
 )
 
 // importTimeout bounds an import whose context has no deadline.
@@ -119,7 +120,7 @@ func (i *Import) decode() (policy.Set, error) {
 	var err error
 	switch i.Format {
 	case YAML:
-		set, err = policy.DecodeYAML(i.Data)
+		set, err = policyyaml.Decode(i.Data)
 	case JSON:
 		set, err = policy.DecodeJSON(i.Data)
 	default:

@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/policyyaml"
 )
 
 // importOf is an import of policies as they are.
 func importOf(t testing.TB, set ...policy.Policy) Import {
 	t.Helper()
-	data, err := policy.EncodeYAML(set)
+	data, err := policyyaml.Encode(set)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,27 +1,32 @@
-package policy
+package policyyaml
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
+
+	"github.com/headgate/headgate/policy"
 )
 
-// EncodeYAML writes a valid set as YAML, ordered by name, so that equal sets have
-// equal texts. [DecodeYAML] reads it.
-func EncodeYAML(s Set) ([]byte, error) {
-	entries, err := s.entries()
-	if err != nil {
+// Encode writes a valid set as YAML, ordered by name, so that equal sets have equal
+// texts. [Decode] reads it.
+func Encode(s policy.Set) ([]byte, error) {
+	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	if len(entries) == 0 {
+	if len(s) == 0 {
 		return []byte("policies: []\n"), nil
 	}
+	sorted := slices.SortedFunc(slices.Values(s), func(a, b policy.Policy) int { return cmp.Compare(a.Name, b.Name) })
 	w := writer{[]byte("policies:\n")}
-	for i := range entries {
-		w.entry(&entries[i])
+	for i := range sorted {
+		w.policy(&sorted[i])
 	}
-	if len(w.text) > MaxBytesYAML {
-		return nil, fmt.Errorf("policy: %d bytes are more than %d", len(w.text), MaxBytesYAML)
+	if len(w.text) > MaxBytes {
+		return nil, fmt.Errorf("policy: %d bytes are more than %d", len(w.text), MaxBytes)
 	}
 	return w.text, nil
 }
@@ -30,33 +35,42 @@ func EncodeYAML(s Set) ([]byte, error) {
 // another type.
 type writer struct{ text []byte }
 
-func (w *writer) entry(e *entry) {
-	w.field("- name", e.Name)
-	w.field("  description", e.Description)
-	w.list("  apps", e.Apps)
-	w.field("  limit", e.Limit)
-	w.field("  key", e.Key)
-	if e.Match != nil {
+func (w *writer) policy(p *policy.Policy) {
+	w.field("- name", p.Name)
+	w.field("  description", p.Description)
+	w.list("  apps", p.Apps)
+	w.field("  limit", p.Limit.String())
+	w.field("  key", p.Key)
+	if m := p.Match; len(m.Methods) > 0 || m.Host != "" || m.Path != "" {
 		w.text = append(w.text, "  match:\n"...)
-		w.list("    methods", e.Match.Methods)
-		w.field("    host", e.Match.Host)
-		w.field("    path", e.Match.Path)
+		w.list("    methods", m.Methods)
+		w.field("    host", m.Host)
+		w.field("    path", m.Path)
 	}
-	w.field("  on_limit", e.OnLimit)
-	w.field("  on_store_error", e.OnStoreError)
-	w.field("  mode", e.Mode)
-	w.number("  priority", int64(e.Priority))
-	w.number("  version", e.Version)
-	w.field("  created_by", e.CreatedBy)
-	w.field("  created_at", e.CreatedAt)
-	w.field("  updated_by", e.UpdatedBy)
-	w.field("  updated_at", e.UpdatedAt)
+	w.field("  on_limit", p.OnLimit)
+	w.field("  on_store_error", p.OnStoreError)
+	if p.Mode != policy.Enforce {
+		w.field("  mode", p.Mode.String())
+	}
+	w.number("  priority", int64(p.Priority))
+	w.number("  version", p.Version)
+	w.field("  created_by", p.CreatedBy)
+	w.instant("  created_at", p.CreatedAt)
+	w.field("  updated_by", p.UpdatedBy)
+	w.instant("  updated_at", p.UpdatedAt)
 }
 
 // field writes a text, unless it is empty.
 func (w *writer) field(name, value string) {
 	if value != "" {
 		w.text = fmt.Appendf(w.text, "%s: %s\n", name, scalar(value))
+	}
+}
+
+// instant writes t in UTC, unless it is the zero time.
+func (w *writer) instant(name string, t time.Time) {
+	if !t.IsZero() {
+		w.field(name, t.UTC().Format(time.RFC3339Nano))
 	}
 }
 
@@ -125,3 +139,5 @@ func isHarmless(s string, i int) bool {
 }
 
 func isLetter(r rune) bool { return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' }
+
+func isAlphanumeric(c byte) bool { return isLetter(rune(c)) || c >= '0' && c <= '9' }

@@ -1,4 +1,6 @@
-package policy
+// Package policyyaml reads and writes policies in YAML. It is apart from package
+// policy, which depends on no parser of YAML.
+package policyyaml
 
 import (
 	"encoding/json"
@@ -11,19 +13,22 @@ import (
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
 	"github.com/headgate/headgate/internal/textform"
+	"github.com/headgate/headgate/policy"
 )
 
-// MaxBytesYAML is the most bytes of a set of policies in YAML. It is less than
-// MaxBytes, as the parser needs about a hundred times the memory of the text.
-const MaxBytesYAML = 1 << 20
+// MaxBytes is the most bytes of a set of policies in YAML. It is less than
+// [policy.MaxBytes], as the parser needs about a hundred times the memory of the
+// text.
+const MaxBytes = 1 << 20
 
-// DecodeYAML reads the output of [EncodeYAML], and YAML that people write: one
-// document, without anchors, aliases, tags and directives. It is as strict as
-// [DecodeJSON], and its errors have the same form.
-func DecodeYAML(data []byte) (set Set, err error) {
-	if len(data) > MaxBytesYAML {
-		return nil, fmt.Errorf("policy: %d bytes are more than %d", len(data), MaxBytesYAML)
+// Decode reads the output of [Encode], and YAML that people write: one document,
+// without anchors, aliases, tags and directives. It is as strict as
+// [policy.DecodeJSON], and its errors have the same form.
+func Decode(data []byte) (policy.Set, error) {
+	if len(data) > MaxBytes {
+		return nil, fmt.Errorf("policy: %d bytes are more than %d", len(data), MaxBytes)
 	}
 	if !utf8.Valid(data) {
 		return nil, errors.New("policy: the text is not UTF-8")
@@ -32,7 +37,7 @@ func DecodeYAML(data []byte) (set Set, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
-	return DecodeJSON(value)
+	return policy.DecodeJSON(value)
 }
 
 // readYAML turns YAML into JSON. It turns a panic of the parser into an error, as

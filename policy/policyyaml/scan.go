@@ -1,14 +1,20 @@
-package policy
+// The check of tokens before they reach the parser.
+
+package policyyaml
 
 import (
 	"errors"
 	"fmt"
 
 	"github.com/goccy/go-yaml/token"
+
 	"github.com/headgate/headgate/internal/textform"
 )
 
 const (
+	// maxDepth is more than the depth of any valid set.
+	maxDepth = 8
+
 	// maxIndent is more than the deepest field of a set needs.
 	maxIndent = 100
 
