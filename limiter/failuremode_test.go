@@ -191,7 +191,7 @@ func TestAnswersSpeakOfTheRulesThatWereDecidedAlone(t *testing.T) {
 		t.Errorf("%+v", seen)
 	}
 	res, err := l.Take(t.Context(), "k", 1)
-	if !errors.Is(err, errDown) || !res.Allowed() || len(res.Decisions()) != 1 {
+	if !errors.Is(err, errDown) || !errors.Is(err, limiter.ErrUndecided) || !res.Allowed() || !res.Undecided() || len(res.Decisions()) != 1 {
 		t.Errorf("%v, %v", res.Decisions(), err)
 	}
 }
@@ -276,7 +276,7 @@ func TestAnOverrideThatFailsIsReturnedByTake(t *testing.T) {
 	l := newLimiter(t, newStore(), broken, rule(t, "a", "1/1h"))
 	for _, want := range []bool{true, false} {
 		res, err := l.Take(t.Context(), "k", 1)
-		if res.Allowed() != want || err == nil || err.Error() != `rule 0 "broken": panic: "o"` {
+		if res.Allowed() != want || !res.Undecided() || !errors.Is(err, limiter.ErrUndecided) || !strings.HasSuffix(err.Error(), `: rule 0 "broken": panic: "o"`) {
 			t.Errorf("allowed %t, %v", res.Allowed(), err)
 		}
 	}
@@ -376,8 +376,8 @@ func TestTakeReturnsTheErrorAndFollowsTheConfiguration(t *testing.T) {
 		l := configured(t, limiter.Config{Store: brokenStore(func() error { return errDown }),
 			Rules: []limiter.Rule{rule(t, "a", "5/1s")}, OnStoreError: failure})
 		res, err := l.Take(context.Background(), "k", 1)
-		if !errors.Is(err, errDown) || res.Allowed() != want {
-			t.Errorf("%v, allowed %t", err, res.Allowed())
+		if !errors.Is(err, errDown) || !errors.Is(err, limiter.ErrUndecided) || res.Allowed() != want || !res.Undecided() {
+			t.Errorf("%v, allowed %t, undecided %t", err, res.Allowed(), res.Undecided())
 		}
 		if err := res.Refund(context.Background()); err != nil {
 			t.Errorf("refund of nothing: %v", err)

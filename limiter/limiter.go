@@ -113,21 +113,22 @@ func (l *Limiter) Close() error {
 }
 
 // Take counts cost units of key under every rule, whatever its Key function
-// says, and does not wait. A refusal is a result that is not Allowed. An error
-// means that the store could not decide, or not under every rule; whether the result,
-// which is never nil, is then allowed is as OnStoreError of the rules says.
-// Results that hold leases are to be released.
+// says, and does not wait. A refusal is a result that is not Allowed, and no error.
+// If the store did not decide under some rule, the error wraps [ErrUndecided], also
+// where the rules fail open; see [Result.Undecided]. Whether the result, which is
+// never nil, is then allowed is as OnStoreError of the rules says. Results that hold
+// leases are to be released.
 func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Result, error) {
 	return l.take(ctx, key, cost, 0)
 }
 
-// Wait is [Limiter.Take], but waits at most max, which is above 0 and at most
+// TakeWithin is [Limiter.Take], but waits at most max, which is above 0 and at most
 // [core.MaxBooking], until every rule that is not Degrade or Shadow admits. If that
 // would take longer, or longer than until the deadline of ctx, it refuses at
 // once. If ctx ends while it waits, or the limiter is closed, the result is a
 // refusal, what was booked is given back, and the error says why: the cause of
 // ctx, or [ErrClosed].
-func (l *Limiter) Wait(ctx context.Context, key string, cost int64, max time.Duration) (*Result, error) {
+func (l *Limiter) TakeWithin(ctx context.Context, key string, cost int64, max time.Duration) (*Result, error) {
 	if max <= 0 || max > core.MaxBooking {
 		return &Result{}, fmt.Errorf("%w: the wait %s is not above 0 and at most %s", core.ErrOp, max, textform.Duration(core.MaxBooking))
 	}
@@ -142,14 +143,25 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, patience tim
 	res := &Result{}
 	res.begin(l)
 	err := res.addKey(ctx, core.Take, key, cost)
-	for i := range res.calls {
-		res.calls[i].patience = patience
-	}
+	res.beginWait(patience)
 	if err == nil {
 		err = res.decide(ctx, patience > 0)
 	}
 	res.conclude(ctx, err)
-	return res, cmp.Or(err, res.stopped, res.skipped)
+	return res, res.takeError(err)
+}
+
+// takeError returns the error of a Take that ended with err, which may be nil.
+func (res *Result) takeError(err error) error {
+	switch {
+	case err != nil:
+		return undecided(err)
+	case res.stopped == nil:
+		return undecided(res.skipped)
+	case res.skipped == nil:
+		return res.stopped
+	}
+	return fmt.Errorf("%w, and %w", res.stopped, undecided(res.skipped))
 }
 
 func checkCost(cost int64) error {
@@ -202,12 +214,12 @@ func (l *Limiter) applyTo(ctx context.Context, s core.Store, ops []core.Op, out 
 	return s.Apply(ctx, ops, out)
 }
 
-// Allow is [Limiter.Take] for who needs no [Result], and allocates nothing of its own.
-// Of several rules it returns what the one decided that X-RateLimit headers would
-// speak of: the most exhausted one that is not Shadow. But Allowed and RetryAfter
-// are those of the result, so of all rules. Where no rule applies, Allowed is all
-// that it tells. Nobody could release leases, so a rule with a concurrency limit
-// is an error that wraps [core.ErrOp], under which nothing was taken.
+// Allow is [Limiter.Take] for a caller that needs no [Result], and allocates nothing
+// of its own. Of several rules it returns the decision of the most exhausted one that
+// is not Shadow, of which X-RateLimit headers speak. But Allowed and RetryAfter are
+// those of the result, so of all rules. Where no rule applies, no other field is set
+// than Allowed. The error is as of Take. Under a rule with a concurrency limit, whose
+// units would have to be released, it wraps [core.ErrOp], and nothing was taken.
 func (l *Limiter) Allow(ctx context.Context, key string, cost int64) (core.Decision, error) {
 	if err := checkCost(cost); err != nil {
 		return core.Decision{}, err

@@ -1,7 +1,6 @@
 package limiter
 
 import (
-	"cmp"
 	"fmt"
 
 	"github.com/headgate/headgate/core"
@@ -34,7 +33,7 @@ func (l *Limiter) TakeRequest(r core.Request) (*Result, error) {
 		err = res.decide(ctx, false)
 	}
 	res.conclude(ctx, err)
-	return res, cmp.Or(err, res.skipped)
+	return res, res.takeError(err)
 }
 
 // ResetRequest makes the key of r fresh under every rule that is about r. The

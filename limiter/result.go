@@ -34,6 +34,7 @@ type Result struct {
 	degraded bool
 	err      error         // the store could not decide
 	stopped  error         // the wait ended before its time
+	barred   error         // no wait could begin
 	skipped  error         // some rules could not be asked
 	waited   time.Duration // in all
 	aged     time.Duration // since the store decided
@@ -65,6 +66,12 @@ type RuleDecision struct {
 // Shadow rules that were over their limits. When the store could not decide it is what
 // OnStoreError of the rules says.
 func (res *Result) Allowed() bool { return res != nil && res.allowed }
+
+// Undecided reports whether the store did not decide under every rule, so that
+// Allowed follows from OnStoreError of the rules, at least in part.
+func (res *Result) Undecided() bool {
+	return res != nil && (res.err != nil || res.skipped != nil)
+}
 
 // Degraded reports whether the request passes although it is over the limit of a
 // Degrade rule, of this limiter or, for a result from a context, of one around it.
@@ -513,7 +520,7 @@ func (res *Result) recycle() {
 	}
 	clear(res.selected)
 	res.calls, res.ops, res.out, res.selected = res.calls[:0], res.ops[:0], res.out[:0], res.selected[:0]
-	res.limiter, res.set, res.err, res.stopped, res.skipped = nil, nil, nil, nil, nil
+	res.limiter, res.set, res.err, res.stopped, res.barred, res.skipped = nil, nil, nil, nil, nil, nil
 	res.allowed, res.degraded, res.waited, res.aged, res.lease, res.outer = false, false, 0, 0, "", nil
 	unset(&res.refunded)
 	unset(&res.released)
@@ -627,21 +634,18 @@ func (res *Result) allow(ctx context.Context, l *Limiter, key string, cost int64
 	res.begin(l)
 	err := res.addKey(ctx, core.Take, key, cost)
 	if err == nil && res.lease != "" {
-		return core.Decision{}, fmt.Errorf("%w: a concurrency limit needs Take, whose grant is to be released", core.ErrOp)
+		return core.Decision{}, errLease
 	}
 	if err == nil {
 		err = res.decide(ctx, false)
 	}
 	res.conclude(ctx, err)
-	if err == nil {
-		err = res.skipped
-	}
 	var d core.Decision
 	if i := res.scarcest(); i >= 0 {
 		d = res.out[i]
 	}
 	d.Allowed, d.RetryAfter = res.allowed, res.RetryAfter()
-	return d, err
+	return d, res.takeError(err)
 }
 
 // scarcest returns the most exhausted rule that clients may see, or -1.

@@ -30,7 +30,7 @@ func (w *wait) step(ctx context.Context, res *Result) (again bool, err error) {
 		return false, nil
 	}
 	booked := res.allowed
-	if !w.enter(res.limiter, at) {
+	if res.barred = w.enter(res.limiter, at); res.barred != nil {
 		if booked {
 			res.cancelBooking(ctx)
 		}
@@ -92,16 +92,18 @@ func (w *wait) pause(res *Result) (longest time.Duration, at waitKey) {
 	return longest, at
 }
 
-// enter takes a place in the queue for the whole wait.
-func (w *wait) enter(l *Limiter, p waitKey) bool {
-	if w.queued {
-		return true
-	}
-	if l.isClosed() || !l.queue.enter(p) {
-		return false
+// enter takes a place in the queue for the whole wait, or returns why there is none.
+func (w *wait) enter(l *Limiter, p waitKey) error {
+	switch {
+	case w.queued:
+		return nil
+	case l.isClosed():
+		return ErrClosed
+	case !l.queue.enter(p):
+		return ErrQueueFull
 	}
 	w.key, w.queued = p, true
-	return true
+	return nil
 }
 
 func (w *wait) leave(l *Limiter) {

@@ -286,19 +286,19 @@ func TestCloseEndsAllWaitsAtOnce(t *testing.T) {
 	})
 }
 
-func TestWaitWaitsForEveryRuleThatRefuses(t *testing.T) {
+func TestTakeWithinWaitsForEveryRuleThatRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newTicking(), rule(t, "window", "1/2s fixed-window"), rule(t, "smooth", "1/3s"),
 			withOnLimit(rule(t, "dark", "1/30s"), limiter.Shadow))
 		ctx := t.Context()
 		start := time.Now()
 		for i, want := range []time.Duration{0, 3 * time.Second, 6 * time.Second} {
-			res, err := l.Wait(ctx, "k", 1, time.Minute)
+			res, err := l.TakeWithin(ctx, "k", 1, time.Minute)
 			if err != nil || !res.Allowed() || time.Since(start) != want {
 				t.Errorf("turn %d: allowed %t, %v after %s, want %s", i, res.Allowed(), err, time.Since(start), want)
 			}
 		}
-		res, err := l.Wait(ctx, "k", 1, 2999*time.Millisecond)
+		res, err := l.TakeWithin(ctx, "k", 1, 2999*time.Millisecond)
 		if err != nil || res.Allowed() || time.Since(start) != 6*time.Second {
 			t.Errorf("allowed %t, %v after %s", res.Allowed(), err, time.Since(start))
 		}
@@ -328,7 +328,7 @@ func TestTheDecisionOfAWaitIsThatOfItsEnd(t *testing.T) {
 	})
 }
 
-func TestWaitSaysWhyItEndedBeforeItsTime(t *testing.T) {
+func TestTakeWithinSaysWhyItEndedBeforeItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newTicking(), rule(t, "a", "1/1m"))
 		gone := errors.New("gone")
@@ -337,22 +337,22 @@ func TestWaitSaysWhyItEndedBeforeItsTime(t *testing.T) {
 		}
 		ctx, leave := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { leave(gone) })
-		res, err := l.Wait(ctx, "k", 1, time.Hour)
+		res, err := l.TakeWithin(ctx, "k", 1, time.Hour)
 		if !errors.Is(err, gone) || res.Allowed() || res.Violated()[0] != "a" {
 			t.Errorf("allowed %t, %v", res.Allowed(), err)
 		}
 		time.AfterFunc(time.Second, func() { _ = l.Close() })
-		res, err = l.Wait(t.Context(), "k", 1, time.Hour)
+		res, err = l.TakeWithin(t.Context(), "k", 1, time.Hour)
 		if !errors.Is(err, limiter.ErrClosed) || res.Allowed() {
 			t.Errorf("allowed %t, %v", res.Allowed(), err)
 		}
 	})
 }
 
-func TestWaitRefusesSpansThatAreNone(t *testing.T) {
+func TestTakeWithinRefusesSpansThatAreNone(t *testing.T) {
 	l := newLimiter(t, newStore(), rule(t, "a", "1/1m"))
 	for _, most := range []time.Duration{0, -1, time.Hour + 1} {
-		if res, err := l.Wait(context.Background(), "k", 1, most); !errors.Is(err, core.ErrOp) || res.Allowed() {
+		if res, err := l.TakeWithin(context.Background(), "k", 1, most); !errors.Is(err, core.ErrOp) || res.Allowed() {
 			t.Errorf("%s: %v", most, err)
 		}
 	}

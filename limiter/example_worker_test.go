@@ -1,0 +1,47 @@
+package limiter_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
+)
+
+// A worker waits for its turn, and learns why it did not get one.
+func ExampleLimiter_Wait() {
+	l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{{Name: "mails", Limit: core.MustParseLimit("1/1h")}}})
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	fmt.Println(l.Wait(ctx, "mail", 1))
+	if err := l.Wait(ctx, "mail", 1); err != nil {
+		var why *limiter.WaitError
+		if errors.As(err, &why) {
+			fmt.Println(errors.Is(err, limiter.ErrLimited), why.RetryAfter.Round(time.Minute), why.Rules)
+		}
+	}
+	// Output:
+	// <nil>
+	// true 1h0m0s [mails]
+}
+
+// A reservation books a slot, and gives it back if it is not used.
+func ExampleLimiter_Reserve() {
+	l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{{Limit: core.MustParseLimit("1/1m")}}})
+	ctx := context.Background()
+	if _, err := l.Allow(ctx, "mail", 1); err != nil {
+		log.Fatal(err)
+	}
+	r, err := l.Reserve(ctx, "mail", 1)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(r.Delay() > 0)
+	if err := r.Cancel(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output: true
+}

@@ -1,0 +1,135 @@
+// This file waits for units and reports why there were none.
+
+package limiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/textform"
+)
+
+var (
+	// ErrLimited means that the units do not fit within the limits in time.
+	ErrLimited = errors.New("headgate: over the limit")
+
+	// ErrQueueFull means that as many wait as Config.MaxWaiters or
+	// Config.MaxWaitersPerKey allows.
+	ErrQueueFull = errors.New("headgate: too many wait already")
+
+	// ErrUndecided means that the store did not decide under every rule. An error
+	// that wraps it also wraps the cause.
+	ErrUndecided = errors.New("headgate: not every rule was decided")
+)
+
+// undecided returns an error that wraps ErrUndecided and err, or nil if err is nil.
+func undecided(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrUndecided, err)
+}
+
+// WaitError is why units were not taken.
+type WaitError struct {
+	// Err wraps one of [ErrLimited], [ErrQueueFull], [ErrClosed], the cause of the
+	// context, or [ErrUndecided].
+	Err error
+
+	// RetryAfter is how long until the units would fit if no others were taken:
+	// [core.Never] if they exceed a limit, and 0 if that is not known.
+	RetryAfter time.Duration
+
+	// Rules are the names of the rules that refused the units.
+	Rules []string
+}
+
+// Error says in one line why the units were not taken, under which rules, and when
+// to try again.
+func (e *WaitError) Error() string {
+	text := e.Err.Error()
+	if len(e.Rules) > 0 {
+		text += " (" + strings.Join(e.Rules, ", ") + ")"
+	}
+	switch e.RetryAfter {
+	case 0:
+		return text
+	case core.Never:
+		return text + "; the units never fit"
+	}
+	return text + "; retry after " + textform.Duration(e.RetryAfter)
+}
+
+// Unwrap returns Err.
+func (e *WaitError) Unwrap() error { return e.Err }
+
+// Wait takes n units of key under every rule, whatever its Key function says, and
+// waits until they may be used. It returns nil if they were taken, and only then.
+// It waits at most until the deadline of ctx and at most [core.MaxBooking], and
+// does not begin to wait if the units would come later. Degrade and Shadow rules
+// count, and make no call wait.
+//
+// The error is a [*WaitError]. If it wraps [ErrUndecided], units may have been
+// taken, also where the rules fail open; otherwise none were. Under a rule with a
+// concurrency limit, whose units would have to be released, and for a negative n,
+// the error wraps [core.ErrOp] instead, and no units were taken.
+func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
+	if err := checkCost(n); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return &WaitError{Err: context.Cause(ctx)}
+	}
+	l.diagnoseOnce()
+	res := &Result{}
+	res.begin(l)
+	err := res.addKey(ctx, core.Take, key, n)
+	if err == nil && res.lease != "" {
+		return errLease
+	}
+	res.beginWait(core.MaxBooking)
+	if err == nil {
+		err = res.decide(ctx, true)
+	}
+	res.conclude(ctx, err)
+	return res.waitError(err)
+}
+
+// errLease is the error of calls that return nothing by which a lease could be
+// released.
+var errLease = fmt.Errorf("%w: the units of a concurrency limit have to be released: use Take", core.ErrOp)
+
+// beginWait lets the call wait at most max for every rule.
+func (res *Result) beginWait(max time.Duration) {
+	for i := range res.calls {
+		res.calls[i].patience = max
+	}
+}
+
+// waitError returns the error of a call that ended with err, or nil if all units
+// were taken.
+func (res *Result) waitError(err error) error {
+	e := &WaitError{RetryAfter: res.RetryAfter(), Rules: res.Violated()}
+	switch {
+	case err != nil:
+		e.Err, e.RetryAfter = undecided(err), retryAfter(err)
+	case res.stopped != nil: // some time after the decision
+		e.Err, e.RetryAfter = res.stopped, 0
+	case !res.allowed && res.barred != nil:
+		e.Err = res.barred
+	case !res.allowed:
+		e.Err = ErrLimited
+	case res.skipped != nil:
+		e.Err = undecided(res.skipped)
+	default:
+		return nil
+	}
+	if err == nil && res.skipped != nil && !errors.Is(e.Err, ErrUndecided) {
+		e.Err = fmt.Errorf("%w, and %w", e.Err, undecided(res.skipped))
+	}
+	return e
+}

@@ -1,0 +1,200 @@
+package limiter_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
+)
+
+// wantWait fails unless err is a WaitError that wraps why, with the text.
+func wantWait(t *testing.T, err, why error, retry time.Duration, text string, rules ...string) {
+	t.Helper()
+	var e *limiter.WaitError
+	if !errors.As(err, &e) || !errors.Is(err, why) {
+		t.Fatalf("%v, want a WaitError about %v", err, why)
+	}
+	if e.RetryAfter != retry || !slices.Equal(e.Rules, rules) || err.Error() != text {
+		t.Errorf("retry after %s, rules %q, %q", e.RetryAfter, e.Rules, err)
+	}
+	for _, other := range []error{limiter.ErrLimited, limiter.ErrQueueFull, limiter.ErrClosed, limiter.ErrUndecided} {
+		if other != why && errors.Is(err, other) {
+			t.Errorf("%v wraps %v too", err, other)
+		}
+	}
+}
+
+func TestWaitTakesEveryUnitAtItsInstant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, newTicking(), rule(t, "window", "2/2s fixed-window"), rule(t, "smooth", "2/6s burst=2"),
+			withOnLimit(rule(t, "dark", "1/30s"), limiter.Shadow))
+		start := time.Now()
+		for i, want := range []time.Duration{0, 6 * time.Second, 12 * time.Second} {
+			if err := l.Wait(t.Context(), "k", 2); err != nil || time.Since(start) != want {
+				t.Errorf("turn %d: %v after %s, want %s", i, err, time.Since(start), want)
+			}
+		}
+		wantLeft(t, l, "k", 2, 0, 1) // the window was charged when the slot was booked
+	})
+}
+
+func TestWaitSaysWhyNothingWasTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, newTicking(), rule(t, "a", "2/1h"), rule(t, "b", "9/1h fixed-window"))
+		if err := l.Wait(t.Context(), "k", 2); err != nil {
+			t.Fatal(err)
+		}
+		wantWait(t, l.Wait(t.Context(), "k", 3), limiter.ErrLimited, core.Never,
+			"headgate: over the limit (a); the units never fit", "a")
+
+		soon, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+		defer cancel()
+		wantWait(t, l.Wait(soon, "k", 1), limiter.ErrLimited, 30*time.Minute,
+			"headgate: over the limit (a); retry after 30m", "a")
+
+		gone := errors.New("gone")
+		ctx, leave := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { leave(gone) })
+		wantWait(t, l.Wait(ctx, "k", 1), gone, 0, "gone (a)", "a")
+		wantWait(t, l.Wait(ctx, "k", 1), gone, 0, "gone")
+
+		time.AfterFunc(time.Second, func() { _ = l.Close() })
+		wantWait(t, l.Wait(t.Context(), "k", 1), limiter.ErrClosed, 0, "headgate: the limiter is closed (a)", "a")
+		wantLeft(t, l, "k", 0, 7)
+	})
+}
+
+func TestWaitBoundsTheWaiters(t *testing.T) {
+	for _, text := range []string{"1/1m", "1/1m fixed-window"} {
+		synctest.Test(t, func(t *testing.T) {
+			l := configured(t, limiter.Config{Store: newTicking(), MaxWaitersPerKey: 1, Rules: []limiter.Rule{rule(t, "a", text)}})
+			if err := l.Wait(t.Context(), "k", 1); err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan error, 1)
+			go func() { done <- l.Wait(t.Context(), "k", 1) }()
+			synctest.Wait()
+			err := l.Wait(t.Context(), "k", 1)
+			var e *limiter.WaitError
+			if !errors.Is(err, limiter.ErrQueueFull) || !errors.As(err, &e) || e.RetryAfter <= 0 || !slices.Equal(e.Rules, []string{"a"}) {
+				t.Errorf("%s: %v", text, err)
+			}
+			if err := <-done; err != nil {
+				t.Errorf("%s: %v", text, err)
+			}
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Wait(t.Context(), "k", 1); !errors.Is(err, limiter.ErrClosed) {
+				t.Errorf("%s: %v after Close", text, err)
+			}
+		})
+	}
+}
+
+func TestWaitCannotMistakeAFailureForADecision(t *testing.T) {
+	for _, failure := range []limiter.FailureMode{limiter.FailOpen, limiter.FailClosed} {
+		l := configured(t, limiter.Config{Store: brokenStore(func() error { return errDown }),
+			Rules: []limiter.Rule{rule(t, "a", "5/1s")}, OnStoreError: failure})
+		err := l.Wait(t.Context(), "k", 1)
+		wantWait(t, err, limiter.ErrUndecided, 0, "headgate: not every rule was decided: down")
+		if !errors.Is(err, errDown) {
+			t.Error(err)
+		}
+		if r, err := l.Reserve(t.Context(), "k", 1); r != nil || !errors.Is(err, limiter.ErrUndecided) || !errors.Is(err, errDown) {
+			t.Errorf("Reserve: %v, %v", r, err)
+		}
+	}
+}
+
+func TestAPartThatWasNotDecidedIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := rule(t, "broken", "9/1h")
+		broken.Override = func(string) (core.Limit, bool) { panic("o") }
+		l := newLimiter(t, newTicking(), broken, rule(t, "a", "1/1h"))
+		if r, err := l.Reserve(t.Context(), "k", 1); r != nil || !errors.Is(err, limiter.ErrUndecided) {
+			t.Errorf("Reserve: %v, %v", r, err)
+		}
+		wantWait(t, l.Wait(t.Context(), "k", 1), limiter.ErrUndecided, 0, `headgate: not every rule was decided: rule 0 "broken": panic: "o"`)
+		soon, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := l.Wait(soon, "k", 1); !errors.Is(err, limiter.ErrLimited) || !errors.Is(err, limiter.ErrUndecided) {
+			t.Errorf("a refusal of which a part was not decided: %v", err)
+		}
+	})
+}
+
+func TestWaitAndReserveTakeNothingThatWouldHaveToBeReleased(t *testing.T) {
+	l := newLimiter(t, newStore(), rule(t, "a", "5/1h"), rule(t, "b", "2 concurrent ttl=1m"))
+	for _, n := range []int64{1, -1} {
+		if err := l.Wait(t.Context(), "k", n); !errors.Is(err, core.ErrOp) {
+			t.Errorf("Wait(%d): %v", n, err)
+		}
+		if r, err := l.Reserve(t.Context(), "k", n); r != nil || !errors.Is(err, core.ErrOp) {
+			t.Errorf("Reserve(%d): %v, %v", n, r, err)
+		}
+	}
+	wantLeft(t, l, "k", 5, 2)
+}
+
+func TestReserveBooksASlotThatCanBeCanceled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, newTicking(), rule(t, "fast", "2/1s"), rule(t, "slow", "2/10s burst=2"),
+			withOnLimit(rule(t, "dark", "1/1h fixed-window"), limiter.Shadow))
+		reserve := func(n int64, want time.Duration) *limiter.Reservation {
+			t.Helper()
+			r, err := l.Reserve(t.Context(), "k", n)
+			if err != nil || r.Delay() != want {
+				t.Fatalf("%v, %v", r.Delay(), err)
+			}
+			return r
+		}
+		reserve(2, 0)
+		reserve(1, 5*time.Second)
+		last := reserve(2, 15*time.Second)
+		time.Sleep(time.Second)
+		if last.Delay() != 14*time.Second {
+			t.Errorf("the delay is %s a second later", last.Delay())
+		}
+		for range 2 {
+			if err := last.Cancel(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		again := reserve(2, 14*time.Second)
+		time.Sleep(14 * time.Second)
+		if again.Delay() != 0 {
+			t.Errorf("the delay is %s when it is over", again.Delay())
+		}
+		wantLeft(t, l, "k", 2, 0, 0)
+	})
+}
+
+func TestReserveRefusesWhatItCannotBook(t *testing.T) {
+	l := newLimiter(t, newStore(), rule(t, "smooth", "1/30m"))
+	for range 3 {
+		if _, err := l.Reserve(t.Context(), "k", 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := l.Reserve(t.Context(), "k", 1)
+	wantWait(t, err, limiter.ErrLimited, 90*time.Minute, "headgate: over the limit (smooth); retry after 1h30m", "smooth")
+	_, err = l.Reserve(t.Context(), "k", 2)
+	wantWait(t, err, limiter.ErrLimited, core.Never, "headgate: over the limit (smooth); the units never fit", "smooth")
+	for _, text := range []string{"9/1h fixed-window", "9/1h sliding-log", "9/1h sliding-window", "9/1h token-bucket"} {
+		l := newLimiter(t, newStore(), rule(t, "smooth", "5/1h"), rule(t, "other", text))
+		if r, err := l.Reserve(t.Context(), "k", 1); r != nil || !errors.Is(err, core.ErrOp) {
+			t.Errorf("%s: %v, %v", text, r, err)
+		}
+		wantLeft(t, l, "k", 5, 9)
+	}
+	var none *limiter.Reservation
+	if err := none.Cancel(t.Context()); err != nil || none.Delay() != 0 {
+		t.Errorf("no reservation: %s, %v", none.Delay(), err)
+	}
+}
