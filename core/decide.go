@@ -18,11 +18,17 @@ var ErrOp = errors.New("invalid operation")
 // forget every state whose ResetAfter is 0, because its key is fresh. The ops
 // must have passed [CheckOps], and their limits Validate.
 func Decide(ops []Op, states []*State, now int64, out []Decision) {
+	upTo := false
 	for i := range ops {
 		begin(&ops[i], states[i], now)
+		upTo = upTo || ops[i].UpTo
+	}
+	share := int64(0)
+	if upTo {
+		share = shareOf(ops, states, now)
 	}
 	for i := range ops {
-		out[i] = verdict(ops, states, out, i, now)
+		verdict(ops, states, out, i, share, now)
 	}
 	granted := Granted(ops, out)
 	for i := range ops {
@@ -31,9 +37,10 @@ func Decide(ops []Op, states []*State, now int64, out []Decision) {
 			out[i].Wait = 0
 			continue
 		}
-		if out[i].Allowed && op.Cost > 0 {
-			algorithms[op.Limit.Algorithm].take(s, &op.Limit, now, op.Cost, op.Lease)
+		if n := op.units(share); out[i].Allowed && n > 0 {
+			algorithms[op.Limit.Algorithm].take(s, &op.Limit, now, n, op.Lease)
 			s.Changed = true
+			out[i].Taken = n
 		}
 	}
 	for i := range ops {
@@ -59,30 +66,81 @@ func begin(op *Op, s *State, now int64) {
 	}
 }
 
+// shareOf returns the number of units that each UpTo Take of a step is to charge:
+// what every hard one of them has left, at most their Cost, and at least 1 unless
+// that is 0. If a hard one has none left, the share of 1 makes it refuse the step.
+func shareOf(ops []Op, states []*State, now int64) (n int64) {
+	none := true
+	for i := range ops {
+		op := &ops[i]
+		if !op.UpTo {
+			continue
+		}
+		if none {
+			n, none = op.Cost, false
+		}
+		if !op.Soft && n > 1 {
+			n = max(1, min(n, left(ops, states, i, now)))
+		}
+	}
+	return n
+}
+
+// left returns how many units UpTo Take i can charge if those before it on the same
+// state charge as many. Ops with different IDs share a state where a store counts
+// several keys in one.
+func left(ops []Op, states []*State, i int, now int64) int64 {
+	op := &ops[i]
+	remaining, _ := algorithms[op.Limit.Algorithm].gauge(states[i], &op.Limit, now)
+	takes := int64(1)
+	for j := range i {
+		switch {
+		case states[j] != states[i] || ops[j].Verb != Take:
+		case ops[j].UpTo:
+			takes++
+		default:
+			remaining -= min(remaining, ops[j].Cost)
+		}
+	}
+	return remaining / takes
+}
+
+// units returns the number of units that op is to charge or to look for, where
+// share is that of the step's UpTo Takes.
+func (op *Op) units(share int64) int64 {
+	if op.UpTo {
+		return share
+	}
+	return op.Cost
+}
+
 // verdict decides op i on top of the units that earlier Takes of the step on
 // the same key are about to charge.
-func verdict(ops []Op, states []*State, out []Decision, i int, now int64) Decision {
-	op := &ops[i]
+func verdict(ops []Op, states []*State, out []Decision, i int, share, now int64) {
+	op, d := &ops[i], &out[i]
+	*d = Decision{}
 	if op.Cost == 0 || op.Verb == Refund || op.Verb == Reset {
-		return Decision{Allowed: true}
+		d.Allowed = true
+		return
 	}
-	n, most := op.Cost, op.Limit.Capacity()
+	n, most := op.units(share), op.Limit.Capacity()
 	for j := 0; j < i && n <= most; j++ {
 		if states[j] == states[i] && ops[j].Verb == Take && out[j].Allowed {
-			n += ops[j].Cost
+			n += ops[j].units(share)
 		}
 	}
 	if n > most {
-		return Decision{RetryAfter: Never}
+		d.RetryAfter = Never
+		return
 	}
 	wait := algorithms[op.Limit.Algorithm].delay(states[i], &op.Limit, now, n, op.Lease)
-	switch d := micros(wait); {
+	switch span := micros(wait); {
 	case wait == 0:
-		return Decision{Allowed: true}
-	case d <= op.MaxWait && op.Limit.Books():
-		return Decision{Allowed: true, Wait: d}
+		d.Allowed = true
+	case span <= op.MaxWait && op.Limit.Books():
+		d.Allowed, d.Wait = true, span
 	default:
-		return Decision{RetryAfter: d}
+		d.RetryAfter = span
 	}
 }
 
@@ -106,13 +164,41 @@ func CheckOps(ops []Op, out []Decision) error {
 			errs = append(errs, fmt.Errorf("%w %d (%s, rule %q): %s", ErrOp, i, ops[i].Verb, ops[i].Rule, what))
 		}
 		for j := range i {
-			if ops[i].ID() == ops[j].ID() && ops[i].Limit != ops[j].Limit {
-				errs = append(errs, fmt.Errorf("%w %d (%s, rule %q): operation %d has another limit for the same key",
-					ErrOp, i, ops[i].Verb, ops[i].Rule, j))
+			if what := ops[i].clash(&ops[j]); what != "" {
+				errs = append(errs, fmt.Errorf("%w %d (%s, rule %q): operation %d %s", ErrOp, i, ops[i].Verb, ops[i].Rule, j, what))
 			}
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// clash returns what is wrong with an earlier operation of the same step, or "".
+func (op *Op) clash(earlier *Op) string {
+	same := op.ID() == earlier.ID()
+	switch {
+	case same && op.Limit != earlier.Limit:
+		return "has another limit for the same key"
+	case !op.UpTo && !earlier.UpTo:
+		return ""
+	case same && op.Verb == Take && earlier.Verb == Take:
+		return "takes from the same key, and one of them is UpTo"
+	case op.UpTo && earlier.UpTo && op.Cost != earlier.Cost:
+		return "has another cost, and both are UpTo"
+	}
+	return ""
+}
+
+// upToFault is fault for an UpTo operation.
+func (op *Op) upToFault() string {
+	switch {
+	case op.Verb != Take:
+		return "only a Take can be UpTo"
+	case op.MaxWait != 0:
+		return "an UpTo Take books nothing, so it cannot wait"
+	case op.Limit.Leased():
+		return "a lease holds its whole cost, so it cannot be UpTo"
+	}
+	return ""
 }
 
 // fault returns what is wrong with the operation by itself, or "".
@@ -131,6 +217,8 @@ func (op *Op) fault() string {
 		return "a lease is missing"
 	case op.At < 0 || op.At >= exact || op.ResetAfter < 0:
 		return "a refund of the past is missing its instant"
+	case op.UpTo:
+		return op.upToFault()
 	}
 	return ""
 }

@@ -45,6 +45,13 @@ type Op struct {
 	// Soft marks a Take whose refusal does not stop the others of its step.
 	Soft bool
 
+	// UpTo makes a Take charge as many units as fit, between 0 and Cost. All UpTo
+	// Takes of a step have the same Cost and charge the same number of units: the
+	// largest that every one of them which is not Soft can charge. They book
+	// nothing, so MaxWait is 0, no other Take of the step is on their key, and
+	// their limits are not leased.
+	UpTo bool
+
 	// Origin repeats, in a Refund, the Origin of the Decision that is undone.
 	// Only the store that has set it knows its meaning.
 	Origin uint32
@@ -92,6 +99,9 @@ func (op *Op) ID() ID { return ID{op.Rule, op.Key, op.Limit.Algorithm} }
 // Refund returns the op that undoes op, a Take that was charged with decision
 // d. Its Cost may be lowered to give back a part.
 func (op Op) Refund(d Decision) Op {
+	if op.UpTo {
+		op.UpTo, op.Cost = false, d.Taken
+	}
 	op.Verb, op.Soft, op.MaxWait = Refund, false, 0
 	op.At, op.ResetAfter, op.Origin = d.At, d.ResetAfter, d.Origin
 	return op
@@ -105,7 +115,7 @@ func (op Op) Refund(d Decision) Op {
 func (op *Op) Foretell(cost int64, d *Decision, since int64, told *Decision) bool {
 	l, later := &op.Limit, micros(since)
 	switch {
-	case op.Verb != Take || op.Cost <= 0 || op.Cost > l.Capacity(), op.MaxWait > 0 && l.Books():
+	case op.Verb != Take || op.UpTo || op.Cost <= 0 || op.Cost > l.Capacity(), op.MaxWait > 0 && l.Books():
 		return false
 	case d.Allowed || d.RetryAfter == Never || later < 0 || later >= d.RetryAfter:
 		return false
@@ -126,9 +136,10 @@ func (op *Op) Foretell(cost int64, d *Decision, since int64, told *Decision) boo
 
 // Decision is the answer to an [Op].
 type Decision struct {
-	// Allowed reports whether the op's own limit admits its cost. The Takes of a
-	// step were charged only if every Take that is not Soft is allowed; see
-	// [Granted].
+	// Allowed reports whether the op's own limit admits its cost, or, of an UpTo
+	// Take, the units that it is to charge, at least one unless its Cost is 0. The
+	// Takes of a step were charged only if every Take that is not Soft is allowed;
+	// see [Granted].
 	Allowed bool
 
 	// Origin is an opaque mark by which a store over several others recognises
@@ -136,6 +147,10 @@ type Decision struct {
 	// are. Other stores leave it 0, and a store that forwards the decisions of
 	// another keeps it.
 	Origin uint32
+
+	// Taken is the number of units that a Take charged: its Cost, or at most that
+	// if it is UpTo, and 0 if it or its step was refused.
+	Taken int64
 
 	// Remaining is the number of units that could be taken at once after this
 	// step.
@@ -146,7 +161,8 @@ type Decision struct {
 	Wait time.Duration
 
 	// RetryAfter is 0 if the op is allowed. Otherwise it is the time until the
-	// same op would be allowed without a wait if no other op came, or [Never].
+	// same op would be allowed without a wait if no other op came, or [Never]. That
+	// of an UpTo Take is the time until the units fit that it was to charge.
 	RetryAfter time.Duration
 
 	// ResetAfter is the time until the key is fresh, 0 if and only if it is

@@ -42,6 +42,28 @@ func TestOpRefundRepeatsTheDecision(t *testing.T) {
 	}
 }
 
+func TestOpRefundOfAnUpToTakeIsOfTheUnitsTaken(t *testing.T) {
+	take := core.Op{Rule: "rule", Key: "key", Limit: mustParse(t, "5/1m"), Cost: 9, UpTo: true}
+	d := core.Decision{Allowed: true, Taken: 4, Remaining: 0, ResetAfter: time.Minute, At: 99}
+	want := core.Op{Verb: core.Refund, Rule: "rule", Key: "key", Limit: take.Limit, Cost: 4, At: 99, ResetAfter: time.Minute}
+	if got := take.Refund(d); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func TestOpForetellLeavesUpToTakesToTheStore(t *testing.T) {
+	op := core.Op{Limit: mustParse(t, "5/1s"), Cost: 1}
+	d := core.Decision{RetryAfter: time.Second, ResetAfter: time.Second}
+	var told core.Decision
+	if !op.Foretell(1, &d, 0, &told) {
+		t.Error("an ordinary Take is not foretold")
+	}
+	op.UpTo = true
+	if told = (core.Decision{}); op.Foretell(1, &d, 0, &told) || told != (core.Decision{}) {
+		t.Errorf("an UpTo Take is foretold as %+v", told)
+	}
+}
+
 func TestOpIDIsOfRuleKeyAndAlgorithm(t *testing.T) {
 	base := core.Op{Rule: "rule", Key: "key", Limit: mustParse(t, "5/1m")}
 	for name, row := range map[string]struct {

@@ -37,7 +37,7 @@ func (g Steady) Take(used, mark, now, n int64, d *Decision) (newUsed, newMark in
 	case missing > 0:
 		d.RetryAfter = micros(mark + missing*g.Every - now)
 	default:
-		d.Allowed = true
+		d.Allowed, d.Taken = true, n
 		used += n
 	}
 	d.Remaining = g.Most - used
@@ -48,6 +48,7 @@ func (g Steady) Take(used, mark, now, n int64, d *Decision) (newUsed, newMark in
 // Untake turns the decision on an allowed Take of n units into the decision on
 // a Take that did not happen because its step was refused.
 func (g Steady) Untake(d *Decision, n int64) {
+	d.Taken = 0
 	d.Remaining += n
 	d.ResetAfter -= micros(n * g.Every)
 }

@@ -6,7 +6,7 @@
 -- decision on every operation, see reply.lua.
 --
 -- An operation is seven bytes of the program: the opcode, and the places of its key and
--- its limit in three bytes each. The opcode is one of TAKE to RESET, plus MORE and
+-- its limit in three bytes each. The opcode is one of TAKE to UPTO_SOFT, plus MORE and
 -- VALUES where they apply. Without VALUES the cost, x and y are 1, 0 and 0.
 --
 -- A row may precede steps that are all alike: ROW, the number of steps in three bytes,
@@ -21,6 +21,8 @@ local TAKE_SOFT = 1 -- a refusal does not undo the step
 local PEEK = 2
 local REFUND = 3
 local RESET = 4
+local UPTO = 5 -- a take of as many units as fit, at most the cost
+local UPTO_SOFT = 6
 local MORE = 8 -- the next operation is of the same step
 local VALUES = 16 -- the operation has its cost, x and y in ARGV
 local ROW = 32
@@ -168,8 +170,8 @@ end
 
 -- @slow
 
--- The verbs by opcode, from TAKE to RESET.
-local verbs = { [0] = 'take', 'take', 'peek', 'refund', 'reset' }
+-- The verbs by opcode, from TAKE to UPTO_SOFT.
+local verbs = { [0] = 'take', 'take', 'peek', 'refund', 'reset', 'take', 'take' }
 
 -- The byte of the step that used a key last, and the state before that step, by the
 -- key's place.
@@ -249,8 +251,8 @@ local function undo(first, last, answered)
 end
 
 -- run_optimistic carries out a step one operation after the other, which is correct if
--- none is refused and no key is used twice. It returns where the next step begins, or
--- undoes the step and returns nil.
+-- none is refused, no key is used twice and no take is of as many units as fit. It
+-- returns where the next step begins, or undoes the step and returns nil.
 local function run_optimistic(first)
   local at, answered, more, code = first, size, true, ALLOWED
   while more do
@@ -263,6 +265,9 @@ local function run_optimistic(first)
         return undo(first, at, answered)
       end
       users[k], saved[k] = first, after[k]
+    end
+    if opcode >= UPTO then
+      return not alone and undo(first, at, answered) or nil
     end
     local remaining, reset, wait = nil, nil, 0
     if verb == 'take' then
@@ -278,6 +283,22 @@ local function run_optimistic(first)
     at = at + WIDTH
   end
   return at
+end
+
+-- share_units gives the takes of as many units as fit, whose costs are equal, the
+-- number that every hard one of them has left, and at least 1 unless the cost is 0. If
+-- a hard one has none left, it then refuses the step.
+local function share_units(ops)
+  local n = nil
+  for _, op in ipairs(ops) do
+    n = op.upto and (n or op.cost) or n
+    if op.upto and not op.soft and n > 1 then
+      n = max(1, min(n, run_op(op.k, op.l, 'peek', 0, 0, 0, '') or 1))
+    end
+  end
+  for _, op in ipairs(ops) do
+    op.cost = op.upto and n or op.cost
+  end
 end
 
 -- check_op decides an operation on top of the units that earlier takes of its step will
@@ -305,6 +326,7 @@ local function decide(ops)
       run_op(op.k, op.l, op.verb, op.cost, 0, op.x, op.y)
     end
   end
+  share_units(ops)
   for _, op in ipairs(ops) do
     if not check_op(op, pending) then
       granted = false
@@ -322,6 +344,10 @@ local function decide(ops)
       op.remaining, op.reset = run_op(op.k, op.l, 'peek', 0, 0, 0, '')
     end
     size = answer(reply, size, op.verb, op.remaining, op.reset, op.wait, op.x)
+    if op.upto and op.remaining then
+      size = size + 1
+      reply[size] = granted and op.takes and op.cost or 0
+    end
   end
 end
 
@@ -332,7 +358,8 @@ local function run_two_phase(at)
     local opcode, k, l, cost, x, y = read_op(at)
     more = opcode >= MORE
     opcode = more and opcode - MORE or opcode
-    ops[#ops + 1] = { k = k, l = l, verb = verbs[opcode], soft = opcode == TAKE_SOFT, cost = cost, x = x, y = y }
+    ops[#ops + 1] = { k = k, l = l, verb = verbs[opcode], cost = cost, x = x, y = y,
+      soft = opcode == TAKE_SOFT or opcode == UPTO_SOFT, upto = opcode >= UPTO }
     at = at + WIDTH
   end
   decide(ops)

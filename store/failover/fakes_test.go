@@ -155,7 +155,7 @@ func undo(op core.Op, d core.Decision) core.Op { return op.Refund(d) }
 // remaining is what a store has left of the op's key.
 func remaining(t testing.TB, s core.Store, op core.Op) int64 {
 	t.Helper()
-	op.Verb, op.Cost, op.Lease = core.Peek, 1, "looker"
+	op.Verb, op.UpTo, op.Cost, op.Lease = core.Peek, false, 1, "looker"
 	return one(t, s, op).Remaining
 }
 

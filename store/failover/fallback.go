@@ -149,17 +149,20 @@ func (s *Store) mirror(ctx context.Context, ops []core.Op, out []core.Decision) 
 	defer s.free(t)
 	granted := core.Granted(ops, out)
 	for i := range ops {
-		t.ops = append(t.ops, s.copied(&ops[i], granted && out[i].Allowed))
+		t.ops = append(t.ops, s.copied(&ops[i], granted && out[i].Allowed, out[i].Taken))
 	}
 	if s.fallback.Apply(ctx, t.ops, t.room(len(ops))) == nil {
 		s.capToPrimary(ctx, t, ops, out)
 	}
 }
 
-// copied returns the op for the fallback. A lease that the primary has granted
-// is held whatever the part is.
-func (s *Store) copied(op *core.Op, charged bool) core.Op {
+// copied returns the op for the fallback, where the primary has taken the units of
+// an UpTo Take. A lease that the primary has granted is held whatever the part is.
+func (s *Store) copied(op *core.Op, charged bool, taken int64) core.Op {
 	c := *op
+	if c.UpTo {
+		c.UpTo, c.Cost = false, taken
+	}
 	c.Soft, c.At, c.ResetAfter, c.Origin = true, 0, 0, 0
 	if !c.Limit.Leased() {
 		c.Limit = s.part(c.Limit)

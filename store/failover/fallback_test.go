@@ -96,6 +96,30 @@ func TestTheFallbackCountsWhatThePrimaryAdmits(t *testing.T) {
 
 // Others have used up the limit: this instance has heard of it by a refusal
 // alone, or by how little is left.
+func TestTheFallbackCountsTheUnitsThatAnUpToTakeGot(t *testing.T) {
+	for _, text := range rates {
+		t.Run(text, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, fallback := newFake(), memory()
+				s := over(t, f, Options{Fallback: fallback})
+				defer s.Close()
+				op := take(t, "k", text, 7)
+				one(t, s, op)
+				op.UpTo, op.Cost = true, 9
+				if d := one(t, s, op); !d.Allowed || d.Taken != 5 || remaining(t, fallback, op) != 0 {
+					t.Errorf("%+v, and %d remain in the fallback", d, remaining(t, fallback, op))
+				}
+				f.fall()
+				other := op
+				other.Key = "j"
+				if d := one(t, s, other); d.Taken != 9 || d.Remaining != 3 {
+					t.Errorf("by the fallback: %+v", d)
+				}
+			})
+		})
+	}
+}
+
 func TestWhoHasUsedUpALimitFindsNothingLeftInTheFallback(t *testing.T) {
 	for _, text := range rates {
 		for used, want := range map[int64]int{12: 0, 10: 1} {

@@ -101,7 +101,7 @@ func (h *shard) commit(i int, v *limitClass, now, cost int64, d *core.Decision) 
 // quick reports whether the op is a Take that core.Steady can decide if its
 // limit is steady. core.CheckOps finds no fault in such an op.
 func quick(op *core.Op) bool {
-	return op.Verb == core.Take && op.Cost > 0 && op.MaxWait == 0 && op.At == 0 && op.ResetAfter == 0
+	return op.Verb == core.Take && !op.UpTo && op.Cost > 0 && op.MaxWait == 0 && op.At == 0 && op.ResetAfter == 0
 }
 
 // pinned is a key that was asked for many times in a row. While its shard

@@ -373,7 +373,7 @@ func TestATakeOfAHotKeyThatIsOvertakenIsAtALaterInstant(t *testing.T) {
 		now++
 		do(t, s, op)
 	}
-	want := core.Decision{Allowed: true, Remaining: 1, ResetAfter: 2 * time.Second, At: start + 5_000_001}
+	want := core.Decision{Allowed: true, Taken: 1, Remaining: 1, ResetAfter: 2 * time.Second, At: start + 5_000_001}
 	if got := do(t, s, op)[0]; got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}

@@ -200,6 +200,29 @@ func TestOpsOfOneStepOnOneBucketShareItsUnits(t *testing.T) {
 	}
 }
 
+func TestUpToTakesOfOneStepShareTheirBucket(t *testing.T) {
+	for n, want := range []int64{7, 3, 2, 1} { // keys, and what each of them gets of 7
+		s, _ := fullStore(t)
+		ops := make([]core.Op, n+1)
+		for i := range ops {
+			ops[i] = takes(strconv.Itoa(i), limit("7/1h"))
+			ops[i].UpTo, ops[i].Cost = true, 9
+		}
+		for k, d := range do(t, s, ops...) {
+			if !d.Allowed || d.Taken != want || d.Remaining != 7-want*int64(n+1) {
+				t.Errorf("%d keys, op %d: %+v, want %d taken", n+1, k, d, want)
+			}
+		}
+	}
+	s, _ := fullStore(t)
+	do(t, s, takes("a", limit("2/1h")))
+	two := []core.Op{takes("b", limit("2/1h")), takes("c", limit("2/1h"))}
+	two[0].UpTo, two[1].UpTo = true, true
+	if out := do(t, s, two...); !out[0].Allowed || out[1].Allowed || out[0].Taken != 0 || out[1].Taken != 0 || out[0].Remaining != 1 {
+		t.Errorf("one unit for two keys: %+v", out)
+	}
+}
+
 func TestBucketsAreBounded(t *testing.T) {
 	for _, listed := range []bool{true, false} {
 		s, c := fullStore(t)

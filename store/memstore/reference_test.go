@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -131,7 +132,26 @@ func (h *history) step(t *rapid.T) []core.Op {
 	for i := range ops {
 		ops[i] = h.op(t, limits)
 	}
+	if rapid.IntRange(0, 3).Draw(t, "as many as fit") == 0 {
+		shareUnits(ops)
+	}
 	return ops
+}
+
+// shareUnits makes every Take UpTo for which that is valid.
+func shareUnits(ops []core.Op) {
+	cost := int64(-1)
+	for i := range ops {
+		op := &ops[i]
+		others := slices.DeleteFunc(slices.Clone(ops), func(o core.Op) bool { return o.Verb != core.Take || o.ID() != op.ID() })
+		if op.Verb != core.Take || op.Limit.Leased() || len(others) > 1 {
+			continue
+		}
+		if cost < 0 {
+			cost = op.Cost
+		}
+		op.UpTo, op.Cost, op.MaxWait = true, cost, 0
+	}
 }
 
 func (h *history) op(t *rapid.T, limits map[core.Algorithm]core.Limit) core.Op {
@@ -159,8 +179,7 @@ func (h *history) op(t *rapid.T, limits map[core.Algorithm]core.Limit) core.Op {
 func (h *history) note(ops []core.Op, out []core.Decision) {
 	for i, op := range ops {
 		if op.Verb == core.Take && out[i].Allowed && len(h.past) < 50 {
-			op.Verb, op.At, op.ResetAfter = core.Refund, out[i].At, out[i].ResetAfter
-			h.past = append(h.past, op)
+			h.past = append(h.past, op.Refund(out[i]))
 		}
 	}
 }

@@ -255,6 +255,33 @@ func TestACostAboveWhatIsHeldGivesTheRestBack(t *testing.T) {
 	}
 }
 
+// An UpTo Take gets the held units too: from here if they are enough, or by way of the
+// store.
+func TestAnUpToTakeGetsWhatIsHeldAndWhatTheStoreHasLeft(t *testing.T) {
+	for _, text := range []string{"1000/1h", "1000/1h fixed-window"} {
+		w := newWorld(t)
+		s, l := w.instance(100), limit(t, text)
+		w.heat(s, l)
+		used := int64(200)
+		op := take(l, 1)
+		op.UpTo = true
+		for _, most := range []int64{1, 300, 1000, 1000} {
+			op.Cost = most
+			want := min(most, 1000-used)
+			d := w.apply(s, op)[0]
+			if d.Taken != want || d.Allowed != (want > 0) {
+				t.Errorf("%s: %+v, want %d of %d", text, d, want, most)
+			}
+			used += want
+		}
+		w.apply(s, core.Op{Verb: core.Reset, Rule: "rule", Key: "key", Limit: l})
+		op.Cost = 2000
+		if d := w.apply(s, op)[0]; d.Taken != 1000 {
+			t.Errorf("%s: %+v of a fresh key, want 1000", text, d)
+		}
+	}
+}
+
 func TestAStepOfSeveralRulesIsDecidedHereWhenAllOfItIsHeld(t *testing.T) {
 	w := newWorld(t)
 	s := w.instance(64)

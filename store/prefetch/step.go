@@ -64,7 +64,10 @@ func (h *shard) ask(t *step, i int, now, ceiling int64, busy bool) {
 	if held == nil || held.filling {
 		return
 	}
-	n, ahead := held.left(now), held.ahead(now, ceiling)
+	n, ahead := held.left(now), int64(0)
+	if !op.UpTo { // which takes what is left itself
+		ahead = held.ahead(now, ceiling)
+	}
 	if n > 0 {
 		t.ops = append(t.ops, held.refund(op.ID(), n))
 	}

@@ -110,8 +110,13 @@ func bySubject(ops []core.Op) []*part {
 
 // applyBySubject carries out a step one subject after the other. When one
 // refuses, it gives back the takes before it and only peeks at the subjects
-// after it.
+// after it. UpTo Takes would each have to wait for what the others can charge.
 func (s *Store) applyBySubject(ctx context.Context, ops []core.Op, out []core.Decision) error {
+	for i := range ops {
+		if ops[i].UpTo {
+			return fmt.Errorf("redisstore: %w %d (rule %q): UpTo Takes of several keys need Options.OneSlot", core.ErrOp, i, ops[i].Rule)
+		}
+	}
 	parts := bySubject(ops)
 	for n, p := range parts {
 		if err := s.decide(ctx, p.ops, p.out); err != nil {
@@ -151,7 +156,7 @@ func (s *Store) withdraw(ctx context.Context, parts []*part) error {
 		}
 		for k, j := range index {
 			d := &p.out[j]
-			d.Wait, d.Remaining, d.ResetAfter, d.At = 0, back[k].Remaining, back[k].ResetAfter, back[k].At
+			d.Taken, d.Wait, d.Remaining, d.ResetAfter, d.At = 0, 0, back[k].Remaining, back[k].ResetAfter, back[k].At
 		}
 	}
 	return nil

@@ -209,6 +209,17 @@ func TestARingIsAskedSubjectBySubject(t *testing.T) {
 	t.Cleanup(func() { ring.Close() })
 	s := MustNew(ring, Options{Timeout: patient})
 	l := limit(t, "3/1h fixed-window")
+	two := []core.Op{{Rule: "r", Key: "a", Limit: l, Cost: 2, UpTo: true}, {Rule: "r", Key: "b", Limit: l, Cost: 2, UpTo: true}}
+	if err := s.Apply(t.Context(), two, make([]core.Decision, 2)); !errors.Is(err, core.ErrOp) {
+		t.Errorf("UpTo Takes of two subjects: %v", err)
+	}
+	two[1].Key, two[1].Rule = "a", "q"
+	if out := apply(t, s, two...); out[0].Taken != 2 || out[1].Taken != 2 {
+		t.Errorf("UpTo Takes of one subject: %+v", out)
+	}
+	two[1].Verb, two[0].Key = core.Reset, "a"
+	two[1].UpTo, two[1].Rule = false, "r"
+	apply(t, s, two[1])
 	for i := range 20 {
 		key := string(rune('a' + i))
 		ops := []core.Op{{Rule: "r", Key: key, Limit: l, Cost: 2}, {Rule: "r", Key: key + "'s friend", Limit: l, Cost: 4}}

@@ -20,7 +20,7 @@ const leadingArgs = 3
 // call returns the script for steps and its arguments, after two places for the
 // command's name and the script.
 func (s *Store) call(steps []*step) (*lua.Script, []any) {
-	if len(steps) == 1 && len(steps[0].ops) == 1 {
+	if len(steps) == 1 && len(steps[0].ops) == 1 && !steps[0].ops[0].UpTo {
 		return s.callOne(&steps[0].ops[0])
 	}
 	return s.callMany(steps)
@@ -55,10 +55,10 @@ func (s *Store) instant() any {
 	return strconv.FormatInt(s.clock(), 10)
 }
 
-// isSingleUnit reports whether the operation takes one unit without a MaxWait
-// and without a lease.
+// isSingleUnit reports whether the operation takes exactly one unit without a
+// MaxWait and without a lease.
 func isSingleUnit(op *core.Op) bool {
-	return op.Verb == core.Take && op.Cost == 1 && op.MaxWait == 0 && !op.Limit.Leased()
+	return op.Verb == core.Take && op.Cost == 1 && op.MaxWait == 0 && !op.UpTo && !op.Limit.Leased()
 }
 
 // details returns the x and y of an operation; see lua/prelude.lua.
@@ -78,6 +78,7 @@ func details(op *core.Op) (x, y any) {
 // lua/batch.lua.
 const (
 	opcodeSoft   = 1
+	opcodeUpTo   = 5
 	opcodeMore   = 8
 	opcodeBring  = 16
 	opcodeRow    = 32
@@ -173,8 +174,11 @@ func (s *Store) names(steps []*step, d *scratch) string {
 // add puts an operation into the program.
 func (p *program) add(op *core.Op, key string, t *terms, more bool) {
 	opcode := opcodeVerb[op.Verb]
+	if op.UpTo {
+		opcode += opcodeUpTo
+	}
 	if op.Verb == core.Take && op.Soft {
-		opcode = opcodeSoft
+		opcode += opcodeSoft
 	}
 	if more {
 		opcode += opcodeMore
@@ -306,7 +310,7 @@ func decode(steps []*step, ints []int64) error {
 // of a step with an unreadable key.
 func (a *answers) step(ops []core.Op, out []core.Decision) (unreadable, err error) {
 	for i := range ops {
-		known, err := a.decision(&out[i])
+		known, err := a.decision(&out[i], ops[i].UpTo)
 		if err != nil {
 			return nil, err
 		}
@@ -314,11 +318,25 @@ func (a *answers) step(ops []core.Op, out []core.Decision) (unreadable, err erro
 			unreadable = fmt.Errorf("redisstore: %w: rule %q", ErrUnreadable, ops[i].Rule)
 		}
 	}
+	if core.Granted(ops, out) {
+		noteTaken(ops, out)
+	}
 	return unreadable, nil
 }
 
-// decision reads one decision. known is false if the key is unreadable.
-func (a *answers) decision(d *core.Decision) (known bool, err error) {
+// noteTaken sets Taken for the Takes of a granted step. Replies have it only for UpTo
+// Takes.
+func noteTaken(ops []core.Op, out []core.Decision) {
+	for i := range ops {
+		if op := &ops[i]; op.Verb == core.Take && !op.UpTo && out[i].Allowed {
+			out[i].Taken = op.Cost
+		}
+	}
+}
+
+// decision reads one decision, and the units taken if it is on an UpTo Take. known is
+// false if the key is unreadable.
+func (a *answers) decision(d *core.Decision, upTo bool) (known bool, err error) {
 	if len(a.rest) > 0 && a.rest[0] < 0 {
 		a.rest = a.rest[1:]
 		return false, nil
@@ -330,22 +348,32 @@ func (a *answers) decision(d *core.Decision) (known bool, err error) {
 	a.rest = a.rest[2:]
 	*d = core.Decision{Allowed: says <= saysWait, Remaining: remaining, ResetAfter: micros(reset), At: a.at}
 	switch says {
-	case saysAllowed:
-		return true, nil
 	case saysNever:
 		d.RetryAfter = core.Never
-		return true, nil
+	case saysWait:
+		d.Wait, err = a.span()
+	case saysRetry:
+		d.RetryAfter, err = a.span()
 	}
+	if upTo && err == nil {
+		d.Taken, err = a.next()
+	}
+	return err == nil, err
+}
+
+// next reads one integer.
+func (a *answers) next() (n int64, err error) {
 	if len(a.rest) == 0 {
-		return false, errReply
+		return 0, errReply
 	}
-	if says == saysWait {
-		d.Wait = micros(a.rest[0])
-	} else {
-		d.RetryAfter = micros(a.rest[0])
-	}
-	a.rest = a.rest[1:]
-	return true, nil
+	n, a.rest = a.rest[0], a.rest[1:]
+	return n, nil
+}
+
+// span reads a number of microseconds.
+func (a *answers) span() (time.Duration, error) {
+	n, err := a.next()
+	return micros(n), err
 }
 
 // micros returns n microseconds as a Duration.

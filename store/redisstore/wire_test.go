@@ -115,6 +115,22 @@ func TestDecisionsAreReadAsScriptsWriteThem(t *testing.T) {
 			t.Errorf("%v: %+v, %v, %v", row.ints, s[0].out[0], s[0].err, err)
 		}
 	}
+	for _, row := range []struct {
+		ints []int64
+		want core.Decision
+	}{
+		{[]int64{7, 3, 20, 6}, core.Decision{Allowed: true, Taken: 6, Remaining: 3, ResetAfter: 5 * us, At: 7}},
+		{[]int64{7, 0, 22, 2, 0}, core.Decision{RetryAfter: 2 * us, ResetAfter: 5 * us, At: 7}},
+	} {
+		s := blank(1)
+		s[0].ops[0].UpTo, s[0].ops[0].Cost = true, 9
+		if err := decode(s, row.ints); err != nil || s[0].err != nil || s[0].out[0] != row.want {
+			t.Errorf("UpTo, %v: %+v, %v, %v", row.ints, s[0].out[0], s[0].err, err)
+		}
+		if last := len(row.ints) - 1; decode(s, row.ints[:last]) == nil {
+			t.Errorf("UpTo, %v was read as %+v", row.ints[:last], s[0].out[0])
+		}
+	}
 	s := blank(1)
 	if err := decode(s, []int64{7, -1}); err != nil || !errors.Is(s[0].err, ErrUnreadable) {
 		t.Error(err, s[0].err)

@@ -111,6 +111,9 @@ func (h *history) next() step {
 	for range pick(h.r, []int{1, 1, 1, 2, 3, 4}) {
 		s.ops = append(s.ops, h.call())
 	}
+	if h.r.IntN(4) == 0 {
+		h.shareUnits(s.ops)
+	}
 	for i := range s.ops {
 		if s.ops[i].label != "" {
 			h.labels = append(h.labels, s.ops[i])
@@ -231,6 +234,31 @@ func (h *history) call() call {
 		c.MaxWait = h.wait(&l)
 	}
 	return c
+}
+
+// shareUnits makes most takes of a step UpTo, where that is valid.
+func (h *history) shareUnits(ops []call) {
+	cost := int64(-1)
+	for i := range ops {
+		c := &ops[i]
+		if c.Verb != core.Take || c.Limit.Leased() || takenTwice(ops, i) || h.r.IntN(4) == 0 {
+			continue
+		}
+		if cost < 0 {
+			cost = c.Cost
+		}
+		c.UpTo, c.Cost, c.MaxWait = true, cost, 0
+	}
+}
+
+// takenTwice reports whether another take of the step is on the key of call i.
+func takenTwice(ops []call, i int) bool {
+	for j := range ops {
+		if j != i && ops[j].Verb == core.Take && ops[j].ID() == ops[i].ID() {
+			return true
+		}
+	}
+	return false
 }
 
 // undo makes most refunds name a take of the same rule.

@@ -32,6 +32,7 @@ type answer struct {
 	allowed      bool
 	refused      []string // of a whole step: the rules that refuse
 	remaining    *int64
+	taken        *int64
 	reset, retry *time.Duration
 	wait         time.Duration
 }
@@ -168,6 +169,8 @@ func (p *parser) words(c *call, words []string) (err error) {
 		switch {
 		case w == "soft":
 			c.Soft = true
+		case w == "upto":
+			c.UpTo = true
 		case name == "cost":
 			cost = true
 			c.Cost, err = strconv.ParseInt(value, 10, 64)
@@ -264,6 +267,10 @@ func (a *answer) field(word string) error {
 	case name == "remaining":
 		n, err := strconv.ParseInt(value, 10, 64)
 		a.remaining = &n
+		return err
+	case name == "taken":
+		n, err := strconv.ParseInt(value, 10, 64)
+		a.taken = &n
 		return err
 	}
 	d, _, err := parseSpan(value)

@@ -23,6 +23,8 @@ func Properties(t *testing.T, f Factory) {
 	run("a refusal changes nothing", refusalChangesNothing)
 	run("waiting exactly RetryAfter is enough, and a microsecond less is not", retryIsExact)
 	run("what remains can be taken, and not a unit more", remainingIsExact)
+	run("an UpTo take gets all units that fit, and not one more", upToIsExact, noLeases...)
+	run("the UpTo takes of a step charge the same number", upToIsShared, noLeases...)
 	run("a key is new at ResetAfter and not before", resetIsExact)
 	run("a refund right after a take restores every field", refundRestores)
 	run("refunds never lift a key above new", refundsAreBounded)
@@ -157,6 +159,63 @@ func remainingIsExact(w *world) {
 	}
 }
 
+func upToIsExact(w *world) {
+	w.arrive(30)
+	w.move()
+	op := w.op(core.Take, w.cost()+rapid.Int64Range(-1, 1).Draw(w.t, "more"))
+	op.UpTo = true
+	before := w.peek(0).Remaining
+	want := min(op.Cost, before)
+	if !w.peek(want).Allowed || want < op.Cost && w.peek(want+1).Allowed {
+		w.t.Fatalf("%s: %d are not all that fit of %d", w.limit, want, op.Cost)
+	}
+	d := w.do(op)
+	if d.Taken != want || d.Allowed != (want > 0 || op.Cost == 0) || d.Wait != 0 || d.Remaining != before-want {
+		w.t.Fatalf("%s: of %d fit %d, and the take got %+v", w.limit, op.Cost, want, d)
+	}
+	if back := w.do(op.Refund(d)); back.Remaining != before {
+		w.t.Fatalf("%s: %d remained, and after the refund %d", w.limit, before, back.Remaining)
+	}
+}
+
+// upToIsShared has three rules decide together, of which the last may be soft.
+func upToIsShared(w *world) {
+	w.arrive(10)
+	ops, looks := make([]core.Op, 3), make([]core.Op, 3)
+	for i := range ops {
+		ops[i] = w.op(core.Take, 1)
+		if i > 0 {
+			a := rapid.SampledFrom([]core.Algorithm{core.GCRA, core.FixedWindow, core.SlidingLog, core.SlidingWindow, core.TokenBucket}).Draw(w.t, "algorithm")
+			ops[i].Rule, ops[i].Limit = []string{"", "second", "third"}[i], drawLimit(w.t, a)
+			ops[i].Cost = rapid.Int64Range(0, ops[i].Limit.Capacity()).Draw(w.t, "used before")
+			w.do(ops[i])
+		}
+		looks[i] = ops[i]
+		looks[i].Verb, looks[i].Cost = core.Peek, 0
+	}
+	ops[2].Soft = rapid.Bool().Draw(w.t, "soft")
+	before := apply(w.t, w.store, looks...)
+	most := rapid.Int64Range(0, 1+before[0].Remaining+before[1].Remaining).Draw(w.t, "most")
+	want := most
+	for i := range ops {
+		ops[i].UpTo, ops[i].Cost = true, most
+		if !ops[i].Soft {
+			want = min(want, before[i].Remaining)
+		}
+	}
+	out := apply(w.t, w.store, ops...)
+	for i, after := range apply(w.t, w.store, looks...) {
+		taken := want
+		if before[i].Remaining < want {
+			taken = 0
+		}
+		allowed := most == 0 || before[i].Remaining >= max(1, want)
+		if out[i].Taken != taken || out[i].Allowed != allowed || after.Remaining != before[i].Remaining-taken {
+			w.t.Fatalf("%d of %d fit: %+v became %+v, answered %+v", want, most, before[i], after, out[i])
+		}
+	}
+}
+
 func resetIsExact(w *world) {
 	w.arrive(30)
 	d := w.take(1)
@@ -268,10 +327,12 @@ func costsAddUp(w *world) {
 		}
 		want := one.take(n)
 		var got core.Decision
+		var taken int64
 		for range n {
 			got = many.take(1)
+			taken += got.Taken
 		}
-		if got != want {
+		if got.Taken = taken; got != want {
 			w.t.Fatalf("%s: a cost of %d gives %+v, %d of one give %+v", w.limit, n, want, n, got)
 		}
 	}

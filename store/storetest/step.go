@@ -52,7 +52,7 @@ func (p *player) play(s *step) ([]core.Decision, error) {
 	for i := range s.ops {
 		p.ops = append(p.ops, p.resolve(&s.ops[i]))
 		// A store has to overwrite every field of out.
-		p.out = append(p.out, core.Decision{Allowed: true, Remaining: -7, Wait: -7, RetryAfter: -7, ResetAfter: -7, At: -7, Origin: 7})
+		p.out = append(p.out, core.Decision{Allowed: true, Taken: -7, Remaining: -7, Wait: -7, RetryAfter: -7, ResetAfter: -7, At: -7, Origin: 7})
 	}
 	if err := p.store.Apply(context.Background(), p.ops, p.out); err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (p *player) resolve(c *call) core.Op {
 	op = op.Refund(g.decision)
 	op.Key, op.Lease = g.op.Key, g.op.Lease
 	if c.whole {
-		op.Cost = g.op.Cost
+		op.Cost = g.op.Refund(g.decision).Cost
 	}
 	return op
 }
@@ -127,6 +127,9 @@ func (c *call) text() string {
 	if c.Soft {
 		b.WriteString(" soft")
 	}
+	if c.UpTo {
+		b.WriteString(" upto")
+	}
 	return b.String()
 }
 
@@ -151,6 +154,9 @@ func decisionText(d core.Decision) string {
 	text += fmt.Sprintf(" remaining=%d reset=%s", d.Remaining, d.ResetAfter)
 	if d.Wait != 0 {
 		text += " wait=" + d.Wait.String()
+	}
+	if d.Taken != 0 {
+		text += fmt.Sprintf(" taken=%d", d.Taken)
 	}
 	if d.Origin != 0 {
 		text += fmt.Sprintf(" origin=%d", d.Origin)

@@ -124,6 +124,23 @@ func faults() map[string]Factory {
 			}
 			return m.Apply(ctx, ops, out)
 		}),
+		"takes the whole cost or nothing": withFault(func(m *Model, ops []core.Op, out []core.Decision) error {
+			for i := range ops {
+				ops[i].UpTo = false
+			}
+			return m.Apply(ctx, ops, out)
+		}),
+		"gives each take as many units as it has": withFault(func(m *Model, ops []core.Op, out []core.Decision) error {
+			if err := m.Apply(ctx, ops, out); err != nil || !core.Granted(ops, out) {
+				return err
+			}
+			for i := range ops {
+				if more := min(out[i].Remaining, ops[i].Cost-out[i].Taken); ops[i].UpTo && more > 0 {
+					out[i].Taken += more
+				}
+			}
+			return nil
+		}),
 		"refunds without looking at the instant": withFault(func(m *Model, ops []core.Op, out []core.Decision) error {
 			for i := range ops {
 				ops[i].At = 0

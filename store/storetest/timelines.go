@@ -102,6 +102,7 @@ func (e *expectation) compare(out []core.Decision, last bool) string {
 
 func (a *answer) differs(d *core.Decision) bool {
 	return a.remaining != nil && *a.remaining != d.Remaining ||
+		a.taken != nil && *a.taken != d.Taken ||
 		a.reset != nil && *a.reset != d.ResetAfter ||
 		a.retry != nil && *a.retry != d.RetryAfter ||
 		a.wait != d.Wait
