@@ -23,6 +23,19 @@ func TestAnAdmissionWithHeadersAllocatesTheirTextAndNothingElse(t *testing.T) {
 	}
 }
 
+func TestTakeUpToAllocatesNothing(t *testing.T) {
+	l := newLimiter(t, newStore(), rule(t, "a", "1000000/1m"), rule(t, "b", "1000000/1h"))
+	take := func() {
+		if n, err := l.TakeUpTo(t.Context(), "k", 2); err != nil || n != 2 {
+			t.Errorf("%d, %v", n, err)
+		}
+	}
+	take()
+	if got := testing.AllocsPerRun(1000, take); got != 0 {
+		t.Errorf("%v allocations", got)
+	}
+}
+
 func TestAllowAllocatesNothing(t *testing.T) {
 	l := newLimiter(t, nothing{}, rule(t, "a", "10/1m"), rule(t, "b", "100/1h"))
 	got := testing.AllocsPerRun(1000, func() {

@@ -184,7 +184,7 @@ func (res *Result) add(verb core.Verb, r *activeRule, key string, cost int64) er
 		return err
 	}
 	op := res.room(r, t)
-	op.Verb, op.Key, op.Cost, op.MaxWait = verb, key, cost, 0
+	op.Verb, op.UpTo, op.Key, op.Cost, op.MaxWait = verb, false, key, cost, 0
 	if t.limit.Leased() && verb == core.Take {
 		if res.lease == "" {
 			res.lease = res.limiter.leases.next()
@@ -302,7 +302,7 @@ func (res *Result) ask(ctx context.Context) error {
 		if res.out[i].Allowed {
 			continue
 		}
-		if res.out[i].RetryAfter == core.Never {
+		if res.out[i].RetryAfter == core.Never && !res.ops[i].UpTo {
 			res.limiter.Warn(core.Finding{Code: CodeTooCostly, Rule: res.ops[i].Rule, Text: "a request cost more than its limit can ever hold, and can never be admitted"})
 		}
 		switch {

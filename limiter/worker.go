@@ -99,6 +99,50 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 	return res.waitError(err)
 }
 
+// TakeUpTo takes as many units of key as fit under every rule, at most most, and
+// returns how many. It decides in one atomic step, does not wait, and allocates
+// nothing of its own. 0 units without an error mean that nothing fits. Degrade and
+// Shadow rules do not lower the number: they count the units if these fit.
+//
+// If the store did not decide under some rule, the error wraps [ErrUndecided]; n is
+// then as OnStoreError of the rules says, as the Allowed of [Limiter.Take] is. Under
+// a rule with a concurrency limit, and for a negative most, the error wraps
+// [core.ErrOp], and no units were taken.
+func (l *Limiter) TakeUpTo(ctx context.Context, key string, most int64) (n int64, err error) {
+	if err := checkCost(most); err != nil {
+		return 0, err
+	}
+	l.diagnoseOnce()
+	a := l.newAdmission()
+	n, err = a.result.takeUpTo(ctx, l, key, most)
+	a.recycle(l)
+	return n, err
+}
+
+func (res *Result) takeUpTo(ctx context.Context, l *Limiter, key string, most int64) (int64, error) {
+	res.begin(l)
+	err := res.addKey(ctx, core.Take, key, most)
+	if err == nil && res.lease != "" {
+		return 0, errLease
+	}
+	for i := range res.ops {
+		res.ops[i].UpTo = true
+	}
+	if err == nil {
+		err = res.decide(ctx, false)
+	}
+	res.conclude(ctx, err)
+	if !res.allowed {
+		return 0, res.takeError(err)
+	}
+	for i := range res.ops {
+		if !res.ops[i].Soft {
+			most = min(most, res.out[i].Taken)
+		}
+	}
+	return most, res.takeError(err)
+}
+
 // errLease is the error of calls that return nothing by which a lease could be
 // released.
 var errLease = fmt.Errorf("%w: the units of a concurrency limit have to be released: use Take", core.ErrOp)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -196,5 +198,102 @@ func TestReserveRefusesWhatItCannotBook(t *testing.T) {
 	var none *limiter.Reservation
 	if err := none.Cancel(t.Context()); err != nil || none.Delay() != 0 {
 		t.Errorf("no reservation: %s, %v", none.Delay(), err)
+	}
+}
+
+func TestTakeUpToTakesWhatEveryRuleHasLeft(t *testing.T) {
+	now := epoch
+	s := newStore()
+	s.now = func() time.Time { return now }
+	l := newLimiter(t, s, rule(t, "a", "10/10s"), waiting(t, "b", "7/1m", time.Minute),
+		withOnLimit(rule(t, "dim", "9/1h"), limiter.Degrade), withOnLimit(rule(t, "dark", "2/1h"), limiter.Shadow))
+	for _, step := range []struct {
+		later      time.Duration
+		most, want int64
+		left       []int64
+	}{
+		{0, 0, 0, []int64{10, 7, 9, 2}},
+		{0, 4, 4, []int64{6, 3, 5, 2}},
+		{0, 4, 3, []int64{3, 0, 2, 2}},
+		{0, 4, 0, []int64{3, 0, 2, 2}},
+		{20 * time.Second, 9, 2, []int64{8, 0, 0, 0}},
+		{time.Minute, 1 << 40, 7, []int64{3, 0, 0, 0}},
+	} {
+		now = now.Add(step.later)
+		if n, err := l.TakeUpTo(t.Context(), "k", step.most); err != nil || n != step.want {
+			t.Errorf("up to %d: %d, %v, want %d", step.most, n, err, step.want)
+		}
+		wantLeft(t, l, "k", step.left...)
+	}
+}
+
+// A request that follows under the same terms takes its whole cost or nothing.
+func TestTakeUpToLeavesNoTraceInTheNextRequest(t *testing.T) {
+	l := newLimiter(t, newStore(), rule(t, "a", "5/1h"))
+	for range 10 {
+		if n, err := l.TakeUpTo(t.Context(), "other", 1); err != nil || n > 1 {
+			t.Fatal(n, err)
+		}
+		if d, err := l.Allow(t.Context(), "k", 6); err != nil || d.Allowed || d.Taken != 0 {
+			t.Fatalf("%+v, %v", d, err)
+		}
+	}
+	wantLeft(t, l, "k", 5)
+}
+
+func TestTakeUpToWithoutARuleThatRefusesTakesAll(t *testing.T) {
+	for name, rules := range map[string][]limiter.Rule{
+		"none":   nil,
+		"shadow": {withOnLimit(rule(t, "dark", "2/1h"), limiter.Shadow)},
+	} {
+		if n, err := newLimiter(t, newStore(), rules...).TakeUpTo(t.Context(), "k", 9); err != nil || n != 9 {
+			t.Errorf("%s: %d, %v", name, n, err)
+		}
+	}
+}
+
+func TestTakeUpToReturnsTheErrorAndFollowsTheConfiguration(t *testing.T) {
+	for failure, want := range map[limiter.FailureMode]int64{limiter.FailOpen: 3, limiter.FailClosed: 0} {
+		l := configured(t, limiter.Config{Store: brokenStore(func() error { return errDown }),
+			Rules: []limiter.Rule{rule(t, "a", "5/1s")}, OnStoreError: failure})
+		if n, err := l.TakeUpTo(t.Context(), "k", 3); n != want || !errors.Is(err, errDown) || !errors.Is(err, limiter.ErrUndecided) {
+			t.Errorf("%s: %d, %v", failure, n, err)
+		}
+	}
+	broken := rule(t, "broken", "9/1h")
+	broken.Override = func(string) (core.Limit, bool) { panic("o") }
+	l := newLimiter(t, newStore(), broken, rule(t, "a", "2/1h"))
+	for _, want := range []int64{2, 0} {
+		if n, err := l.TakeUpTo(t.Context(), "k", 3); n != want || !errors.Is(err, limiter.ErrUndecided) {
+			t.Errorf("%d, %v, want %d", n, err, want)
+		}
+	}
+	l = newLimiter(t, newStore(), rule(t, "a", "5/1h"), rule(t, "b", "2 concurrent ttl=1m"))
+	for _, most := range []int64{1, -1} {
+		if n, err := l.TakeUpTo(t.Context(), "k", most); n != 0 || !errors.Is(err, core.ErrOp) {
+			t.Errorf("up to %d: %d, %v", most, n, err)
+		}
+	}
+	wantLeft(t, l, "k", 5, 2)
+}
+
+func TestTakeUpToCountsEveryUnitOnceAmongMany(t *testing.T) {
+	l := newLimiter(t, newStore(), rule(t, "a", "1000/1h"), rule(t, "b", "997/1h fixed-window"))
+	var all sync.WaitGroup
+	var sum atomic.Int64
+	for i := range int64(50) {
+		all.Go(func() {
+			for range 20 {
+				n, err := l.TakeUpTo(t.Context(), "k", 1+i%3)
+				if err != nil {
+					t.Error(err)
+				}
+				sum.Add(n)
+			}
+		})
+	}
+	all.Wait()
+	if sum.Load() != 997 {
+		t.Errorf("%d units were taken, want 997", sum.Load())
 	}
 }

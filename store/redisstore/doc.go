@@ -27,7 +27,8 @@
 // in one step. A step about several subjects is carried out subject by subject,
 // and its units are given back if a later subject refuses. It costs a round
 // trip for each subject, and in between another request may see those units
-// taken. [Options.OneSlot] puts every key into one slot instead: every step is
+// taken. Takes that are UpTo cannot be carried out so, and are an error then.
+// [Options.OneSlot] puts every key into one slot instead: every step is
 // atomic, and all of them are on one node. Steps are decided together if their
 // keys share a slot; these are mostly steps of one busy subject. On a Ring, or
 // a client that is not one of go-redis's own, every step is a call of its own,
