@@ -8,19 +8,11 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/limiter"
-	"github.com/headgate/headgate/store/memstore"
 )
 
-// A job asks before each call of somebody else's service.
+// A job asks before each call of another service, and learns when to ask again.
 func ExampleLimiter_Allow() {
-	l := limiter.MustNew(limiter.Config{
-		Store: memstore.MustNew(memstore.Options{}),
-		Rules: []limiter.Rule{{
-			Name:  "calls",
-			Limit: core.Limit{Quota: 2, Period: time.Hour, Algorithm: core.FixedWindow},
-			Key:   func(core.Request) (string, bool) { return "", true },
-		}},
-	})
+	l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{{Limit: core.MustParseLimit("2/1h fixed-window")}}})
 	for range 3 {
 		d, err := l.Allow(context.Background(), "geocoding", 1)
 		if err != nil {

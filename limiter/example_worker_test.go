@@ -11,6 +11,27 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
+// An export writes as many rows as it may now.
+func ExampleLimiter_TakeUpTo() {
+	l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{
+		{Name: "minute", Limit: core.MustParseLimit("50/1m fixed-window")},
+		{Name: "day", Limit: core.MustParseLimit("60/24h")},
+	}})
+	for {
+		n, err := l.TakeUpTo(context.Background(), "export", 40)
+		if err != nil {
+			log.Fatal(err)
+		}
+		if n == 0 {
+			break
+		}
+		fmt.Println("rows:", n)
+	}
+	// Output:
+	// rows: 40
+	// rows: 10
+}
+
 // A worker waits for its turn, and learns why it did not get one.
 func ExampleLimiter_Wait() {
 	l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{{Name: "mails", Limit: core.MustParseLimit("1/1h")}}})
