@@ -22,18 +22,18 @@ func footprint(p pace) (*Table, error) {
 		if peer.keyless || peer.name == oursAllow || peer.name == oursTake {
 			continue
 		}
-		t.enter(0, contest([]contender{{peer.name, func() ([]float64, error) { return weighAlone(peer.name, p) }}}, 1))
+		t.enter(0, contest([]contender{{peer.name, func() ([]float64, error) { return heapAlone(peer.name, p) }}}, 1))
 	}
 	return t, nil
 }
 
-// weighAlone has this program weigh a peer in another process.
-func weighAlone(name string, p pace) (f []float64, err error) {
+// heapAlone has this program weigh a peer in another process.
+func heapAlone(name string, p pace) (f []float64, err error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	c := exec.Command(program, "-weigh", name, fmt.Sprintf("-quick=%t", p == quick))
+	c := exec.Command(program, "-heap", name, fmt.Sprintf("-quick=%t", p == quick))
 	c.Stderr = os.Stderr
 	out, err := c.Output()
 	if err != nil {
@@ -42,13 +42,13 @@ func weighAlone(name string, p pace) (f []float64, err error) {
 	return f, json.Unmarshal(out, &f)
 }
 
-// weigh prints the two figures of a peer.
-func weigh(name string, p pace) error {
+// printHeap prints the two figures of a peer.
+func printHeap(name string, p pace) error {
 	for _, peer := range memoryPeers {
 		if peer.name != name {
 			continue
 		}
-		f, err := peer.weigh(p)
+		f, err := peer.heapPerKey(p)
 		if err != nil {
 			return err
 		}
@@ -57,7 +57,7 @@ func weigh(name string, p pace) error {
 	return fmt.Errorf("there is no peer %q", name)
 }
 
-func (m *memoryPeer) weigh(p pace) ([]float64, error) {
+func (m *memoryPeer) heapPerKey(p pace) ([]float64, error) {
 	empty := heap()
 	worker, err := m.open(quota{units: 1, period: p.life, burst: 1})
 	if err != nil {

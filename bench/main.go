@@ -52,8 +52,8 @@ func main() {
 	only := flag.String("only", "memory,redis,http,rules", "the sections to run")
 	asJSON := flag.Bool("json", false, "print JSON instead of Markdown")
 	docs := flag.String("docs", "", "write benchmarks.md and charts into this folder")
-	watch := flag.Bool("guard", false, "fail if headgate has become slow beside its rivals")
-	alone := flag.String("weigh", "", "tell what a key of this peer weighs; the program calls itself so")
+	guarding := flag.Bool("guard", false, "fail if headgate has become slow beside its rivals")
+	alone := flag.String("heap", "", "tell what a key of this peer weighs; the program calls itself so")
 	flag.Parse()
 	p := thorough
 	if *fast {
@@ -66,8 +66,8 @@ func main() {
 	var err error
 	switch {
 	case *alone != "":
-		err = weigh(*alone, p)
-	case *watch:
+		err = printHeap(*alone, p)
+	case *guarding:
 		err = guard(os.Stdout)
 	default:
 		err = run(p, *only, *asJSON, *docs)

@@ -58,8 +58,8 @@ func goRedis(addr string) (*redis.Client, func()) {
 
 var errRefused = errors.New("refused, where there is enough for all")
 
-// granted is the error of an ask.
-func granted(yes bool, err error) error {
+// admitted is the error of an ask.
+func admitted(yes bool, err error) error {
 	if err == nil && !yes {
 		return errRefused
 	}
@@ -76,7 +76,7 @@ func openRedisStore(addr string) (func() ask, func(), error) {
 		return func(ctx context.Context, key string) error {
 			ops[0].Key = key
 			err := s.Apply(ctx, ops, out)
-			return granted(out[0].Allowed, err)
+			return admitted(out[0].Allowed, err)
 		}
 	}, stop, err
 }
@@ -87,7 +87,7 @@ func openRedisRate(addr string) (func() ask, func(), error) {
 	limit := redis_rate.Limit{Rate: steady.units, Period: steady.period, Burst: steady.burst}
 	return same(func(ctx context.Context, key string) error {
 		r, err := l.Allow(ctx, key, limit)
-		return granted(err == nil && r.Allowed > 0, err)
+		return admitted(err == nil && r.Allowed > 0, err)
 	}), stop, nil
 }
 
@@ -100,7 +100,7 @@ func openUluleRedis(addr string) (func() ask, func(), error) {
 	l := limiter.New(s, limiter.Rate{Period: time.Hour, Limit: int64(steady.burst)})
 	return same(func(ctx context.Context, key string) error {
 		c, err := l.Get(ctx, key)
-		return granted(!c.Reached, err)
+		return admitted(!c.Reached, err)
 	}), stop, nil
 }
 
@@ -119,7 +119,7 @@ func openThrottledRedis(addr string) (func() ask, func(), error) {
 	l.SetMaxCASAttemptsLimit(1000)
 	return same(func(ctx context.Context, key string) error {
 		limited, _, err := l.RateLimitCtx(ctx, key, 1)
-		return granted(!limited, err)
+		return admitted(!limited, err)
 	}), stop, nil
 }
 

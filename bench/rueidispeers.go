@@ -56,7 +56,7 @@ func openScript(addr, text, prefix string, args ...string) (func() ask, func(), 
 			return err
 		}
 		allowed, err := reply[0].AsInt64()
-		return granted(allowed == 1, err)
+		return admitted(allowed == 1, err)
 	}), c.Close, nil
 }
 

@@ -82,7 +82,7 @@ func steps(s core.Store, n int) func() ask {
 				ops[i].Key = key
 			}
 			err := s.Apply(ctx, ops, out)
-			return granted(!slices.ContainsFunc(out, func(d core.Decision) bool { return !d.Allowed }), err)
+			return admitted(!slices.ContainsFunc(out, func(d core.Decision) bool { return !d.Allowed }), err)
 		}
 	}
 }
@@ -105,7 +105,7 @@ func openRateRules(addr string, n int) (func() ask, func(), error) {
 	return same(func(ctx context.Context, key string) error {
 		for i := range n {
 			r, err := l.Allow(ctx, fmt.Sprintf("rule%d:%s", i, key), limit)
-			if err := granted(err == nil && r.Allowed > 0, err); err != nil {
+			if err := admitted(err == nil && r.Allowed > 0, err); err != nil {
 				return err
 			}
 		}

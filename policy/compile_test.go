@@ -43,7 +43,7 @@ func TestOnlyPoliciesOfTheApplicationBecomeRulesInTheirOrder(t *testing.T) {
 	}
 }
 
-func TestWhatIsSaidOfALimitIsInTheRule(t *testing.T) {
+func TestCompileKeepsTheLimitAndItsActions(t *testing.T) {
 	for text, want := range map[string]limiter.Action{"": limiter.Reject, "reject": limiter.Reject, "degrade": limiter.Degrade, "wait 1m30s": limiter.Wait(90 * time.Second)} {
 		p := valid(t, "a")
 		p.OnLimit, p.Limit = text, limit(t, "7/1h fixed-window aligned")
@@ -161,7 +161,7 @@ func TestARuleIsOnlyAboutRequestsThatMatch(t *testing.T) {
 	}
 }
 
-func TestWhatThisProgramCannotDoIsAMistake(t *testing.T) {
+func TestCompileRefusesMissingBindings(t *testing.T) {
 	a, b, c := valid(t, "a"), valid(t, "b"), valid(t, "c")
 	a.Key, b.Key = "user+route", "ip/56"
 	c.Apps, c.Key = []string{"other"}, "user"

@@ -165,7 +165,7 @@ func TestMistakesInJSONAreTold(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotValidIsNotWritten(t *testing.T) {
+func TestEncodeRefusesInvalidPolicies(t *testing.T) {
 	for _, f := range formats {
 		_, err := f.encode(policy.Set{{Name: "a", Apps: []string{"shop"}, Limit: core.Limit{Quota: 1, Period: time.Second}}})
 		wantError(t, err, `policy "a": key: it is empty; write, say, "ip", or "global" for one count for all`)
@@ -189,7 +189,7 @@ func policies() *rapid.Generator[policy.Policy] {
 	})
 }
 
-func TestWhateverIsWrittenIsReadBack(t *testing.T) {
+func TestDecodeReadsTheOutputOfEncode(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		set := policy.Set{policies().Draw(t, "policy")}
 		if set.Validate() != nil {

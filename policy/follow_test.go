@@ -369,7 +369,7 @@ func TestALastGoodFileThatIsNotOneIsNoStart(t *testing.T) {
 	}
 }
 
-func TestWhatAnInstanceRunsIsReported(t *testing.T) {
+func TestFollowerReportsItsVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := &source{}, newLimiter(t)
 		s.publish("1", valid(t, "a"))

@@ -121,7 +121,7 @@ func TestAFileIsLeftAloneWhileItIsWritten(t *testing.T) {
 	})
 }
 
-func TestWhatIsNotAFileOfPoliciesIsToldApart(t *testing.T) {
+func TestSourceRefusesOtherFiles(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := filesource.New(filepath.Join(dir, "p.toml")); err == nil || !strings.HasSuffix(err.Error(), `p.toml" does not end with .json, .yaml or .yml`) {
 		t.Errorf("%v", err)

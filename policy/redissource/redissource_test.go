@@ -179,7 +179,7 @@ func TestOfFiftyWhoPublishAtOnceOneWins(t *testing.T) {
 }
 
 // A hash that another program wrote is a bad revision, not a set without limits.
-func TestWhatWasNotPublishedIsRefused(t *testing.T) {
+func TestLoadRefusesForeignData(t *testing.T) {
 	client := dial(t, redistest.Addr(t))
 	prefix := redistest.Prefix(t)
 	s, err := redissource.New(client, redissource.Options{Prefix: prefix, Timeout: patience})
@@ -245,7 +245,7 @@ func TestANotificationIsHeard(t *testing.T) {
 	})
 }
 
-func TestNobodysCountsAreResetByAChange(t *testing.T) {
+func TestChangeKeepsTheCounts(t *testing.T) {
 	addr := redistest.Addr(t)
 	s := open(t, dial(t, addr))
 	counts, err := redisstore.New(dial(t, addr), redisstore.Options{Prefix: redistest.Prefix(t), Timeout: patience})

@@ -175,7 +175,7 @@ func TestAFlushIsOneCallAndNoneWithoutNews(t *testing.T) {
 	}
 }
 
-func TestWhatIsCountedWhileRedisIsAwayIsWrittenLater(t *testing.T) {
+func TestCountsOfAnOutageAreWrittenLater(t *testing.T) {
 	server := redistest.Start(t)
 	client, prefix := dial(t, server.Addr), redistest.Prefix(t)
 	r := recorder(t, client, stats.Options{Prefix: prefix, Instance: "i1"})

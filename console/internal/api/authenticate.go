@@ -16,7 +16,7 @@ func (c *call) authenticate() (service.Actor, error) {
 		return service.Actor{}, &service.LimitedError{RetryAfter: retryAfter}
 	}
 	meta := service.Meta{Address: address, Agent: c.r.UserAgent(), RequestID: c.id()}
-	if name, told := c.o.Proxies.User(c.r); told && len(c.r.Header.Values("Authorization")) == 0 {
+	if name, named := c.o.Proxies.User(c.r); named && len(c.r.Header.Values("Authorization")) == 0 {
 		return c.proxied(name, meta)
 	}
 	actor, err := c.who(meta)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestWhoShowsNothingRightIsNotLoggedIn(t *testing.T) {
+func TestWrongCredentialsAreRefused(t *testing.T) {
 	w := newWorld(t)
 	secret := strings.TrimPrefix(w.cast["write token"].value, "Bearer ")
 	session := strings.TrimPrefix(w.cast["owner"].value, cookieName+"=")
@@ -173,7 +173,7 @@ func TestARequestIsNamed(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoRouteIsAProblem(t *testing.T) {
+func TestUnknownRouteIsAProblem(t *testing.T) {
 	w := newWorld(t)
 	for _, path := range []string{"/api/", "/api/none", "/api/policies/", "/api/policies/p/none", "/api//policies", "/api/policies/../users", "/api/./me"} {
 		w.ask("administrator", "GET", path, nil).want(404).wantValue("not-found", "code")

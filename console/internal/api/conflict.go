@@ -36,9 +36,9 @@ func conflictProblem(status int, e *service.ConflictError) *problem {
 	return &problem{Status: status, Code: "stale", Detail: detail, Conflict: c}
 }
 
-// settled turns a conflict with an identical policy into a success, so that a
+// acceptRepeat turns a conflict with an identical policy into a success, so that a
 // request can be repeated. Any other conflict gets the status of the base.
-func settled(saved policy.Policy, err error, b base) (policy.Policy, error) {
+func acceptRepeat(saved policy.Policy, err error, b base) (policy.Policy, error) {
 	var conflict *service.ConflictError
 	if !errors.As(err, &conflict) {
 		return saved, err

@@ -109,7 +109,7 @@ func (c *call) rollback() error {
 		return invalid(fault{Field: "to", Message: "say which version to go back to"})
 	}
 	saved, err := c.o.Service.Rollback(c.ctx(), c.actor, c.path("name"), in.To, b.version)
-	if saved, err = settled(saved, err, b); err != nil {
+	if saved, err = acceptRepeat(saved, err, b); err != nil {
 		return renamed(err, "version", "to")
 	}
 	return c.sendPolicy(http.StatusOK, saved)

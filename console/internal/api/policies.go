@@ -73,7 +73,7 @@ func (c *call) save(p policy.Policy, b base) error {
 	if err != nil {
 		status = http.StatusOK // the policy exists already
 	}
-	if saved, err = settled(saved, err, b); err != nil {
+	if saved, err = acceptRepeat(saved, err, b); err != nil {
 		return err
 	}
 	return c.sendPolicy(status, saved)
@@ -96,7 +96,7 @@ func (c *call) deletePolicy() error {
 		return err
 	}
 	err = c.o.Service.DeletePolicy(c.ctx(), c.actor, c.path("name"), b.version)
-	_, err = settled(policy.Policy{}, err, b)
+	_, err = acceptRepeat(policy.Policy{}, err, b)
 	return c.nothing(err)
 }
 
@@ -122,7 +122,7 @@ func (c *call) switchMode() error {
 	}
 	p.Mode, p.Version = mode, b.version
 	saved, err := c.o.Service.UpdatePolicy(c.ctx(), c.actor, p)
-	if saved, err = settled(saved, err, b); err != nil {
+	if saved, err = acceptRepeat(saved, err, b); err != nil {
 		return err
 	}
 	return c.sendPolicy(http.StatusOK, saved)

@@ -229,7 +229,7 @@ func TestPoliciesAreFoundSortedAndPaged(t *testing.T) {
 	w.ask("administrator", "GET", "/api/policies?page=%zz", nil).want(400)
 }
 
-func TestWhoHasTheCurrentVersionIsToldSo(t *testing.T) {
+func TestCurrentTagGets304(t *testing.T) {
 	w := newWorld(t)
 	for _, path := range []string{"/api/policies", "/api/policies/p", "/api/policies/p/history", "/api/apps", "/api/users", "/api/tokens", "/api/settings"} {
 		first := w.ask("administrator", "GET", path, nil).want(200)

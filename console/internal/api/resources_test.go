@@ -119,7 +119,7 @@ func TestTheAuditLogIsPagedAndFiltered(t *testing.T) {
 	}
 }
 
-func TestWhatIsExportedIsImported(t *testing.T) {
+func TestExportIsImported(t *testing.T) {
 	for format, media := range map[string]string{"yaml": "application/yaml", "json": "application/json"} {
 		w := newWorld(t)
 		w.ask("owner", "PUT", "/api/policies/x", login(nil), "If-None-Match", "*").want(201)
@@ -316,7 +316,7 @@ func TestAnAPINeedsAService(t *testing.T) {
 	}
 }
 
-func TestWhoWaitsAsLongAsHeIsToldIsLetIn(t *testing.T) {
+func TestWholeSecondsRoundsUp(t *testing.T) {
 	for d, want := range map[time.Duration]int64{0: 1, time.Millisecond: 1, time.Second: 1, time.Second + 1: 2, 1500 * time.Millisecond: 2, time.Minute: 60} {
 		if got := wholeSeconds(d); got != want {
 			t.Errorf("%s: %d seconds, want %d", d, got, want)

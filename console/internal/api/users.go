@@ -82,14 +82,14 @@ func (c *call) resetPassword() error {
 	return c.send(http.StatusOK, credentials{name, password})
 }
 
-func (c *call) disableUser() error { return c.alterUser(c.o.Service.DisableUser) }
+func (c *call) disableUser() error { return c.changeUser(c.o.Service.DisableUser) }
 
-func (c *call) enableUser() error { return c.alterUser(c.o.Service.EnableUser) }
+func (c *call) enableUser() error { return c.changeUser(c.o.Service.EnableUser) }
 
-func (c *call) promoteUser() error { return c.alterUser(c.o.Service.Promote) }
+func (c *call) promoteUser() error { return c.changeUser(c.o.Service.Promote) }
 
-func (c *call) demoteUser() error { return c.alterUser(c.o.Service.Demote) }
+func (c *call) demoteUser() error { return c.changeUser(c.o.Service.Demote) }
 
-func (c *call) alterUser(alter func(context.Context, service.Actor, string) error) error {
-	return c.nothing(alter(c.ctx(), c.actor, c.path("user")))
+func (c *call) changeUser(change func(context.Context, service.Actor, string) error) error {
+	return c.nothing(change(c.ctx(), c.actor, c.path("user")))
 }

@@ -113,7 +113,7 @@ func TestAChangeReachesTheInstancesAlsoWhenRedisWasAway(t *testing.T) {
 	})
 }
 
-func TestWhatWasNotPublishedIsPublishedAtTheNextStart(t *testing.T) {
+func TestStartPublishesPendingChanges(t *testing.T) {
 	server := redistest.Start(t)
 	c := config.Config{DB: "sqlite://" + filepath.Join(t.TempDir(), "console.db")}
 	a := open(t, c)

@@ -78,7 +78,7 @@ func TestABrokenHashIsAnErrorAndNoMatch(t *testing.T) {
 	}
 }
 
-func TestWhoHasLeftDoesNotWaitForATurn(t *testing.T) {
+func TestHashEndsWithItsContext(t *testing.T) {
 	p := passwords(t, cheap)
 	for range cap(p.turns) {
 		p.turns <- struct{}{}

@@ -46,9 +46,9 @@ func TestTheFlagsOfTheProxyAreUsed(t *testing.T) {
 		r.RemoteAddr = peer
 		r.Header.Set("X-User", "ann")
 		r.Header.Set("X-Forwarded-For", "198.51.100.1")
-		name, told := c.Proxies.User(r)
-		if address := c.Proxies.Address(r); told != trusted || (name == "ann") != trusted || (address == "198.51.100.1") != trusted {
-			t.Errorf("%s: %q %v %s", peer, name, told, address)
+		name, named := c.Proxies.User(r)
+		if address := c.Proxies.Address(r); named != trusted || (name == "ann") != trusted || (address == "198.51.100.1") != trusted {
+			t.Errorf("%s: %q %v %s", peer, name, named, address)
 		}
 	}
 }

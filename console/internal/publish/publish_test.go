@@ -159,7 +159,7 @@ func TestADatabaseWithoutAnyChangeReplacesNothing(t *testing.T) {
 	})
 }
 
-func TestWhatAnotherProgramChangedIsPublishedWithoutAWake(t *testing.T) {
+func TestChangeOfAnotherProgramIsPublishedWithoutAWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, p := &database{}, newPlace()
 		w := start(t, d, p)
@@ -204,7 +204,7 @@ func TestNothingIsLostWhileTheInstancesPlaceIsAway(t *testing.T) {
 	})
 }
 
-func TestWhatVanishedIsPublishedAgainAndWhatIsThereIsNot(t *testing.T) {
+func TestOnlyAMissingSetIsPublishedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, p := &database{}, newPlace()
 		d.change()

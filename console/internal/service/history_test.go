@@ -127,7 +127,7 @@ func TestDiffSeesEveryField(t *testing.T) {
 		}
 		for i := range values {
 			changed = sample("p", "a")
-			alter(t, values[i])
+			alterValue(t, values[i])
 			if got := len(Diff(sample("p", "a"), changed)) == 1; got == unseen[f.Name] {
 				t.Errorf("%s %d: seen is %t", f.Name, i, got)
 			}
@@ -135,7 +135,7 @@ func TestDiffSeesEveryField(t *testing.T) {
 	}
 }
 
-func alter(t *testing.T, v reflect.Value) {
+func alterValue(t *testing.T, v reflect.Value) {
 	t.Helper()
 	switch x := v.Addr().Interface().(type) {
 	case *string:

@@ -21,7 +21,7 @@ func importOf(t testing.TB, set ...policy.Policy) Import {
 	return Import{Data: data, Format: YAML}
 }
 
-func TestWhatWasExportedIsImportedAsItWas(t *testing.T) {
+func TestImportRestoresAnExport(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		w.create(full("p"))

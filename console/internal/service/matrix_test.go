@@ -277,7 +277,7 @@ func TestAPolicyOfSeveralApplicationsIsForTheOwnerOfAllOfThem(t *testing.T) {
 	})
 }
 
-func TestWhatAnActorMayDoIsLookedUpEachTime(t *testing.T) {
+func TestPermissionsAreLookedUpEachTime(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	ctx := t.Context()
 	w.create(sample("p", "a"))

@@ -144,33 +144,33 @@ func (d *action) resetPassword(name, hash string) error {
 // tokens until EnableUser. It requires an administrator. The last administrator
 // cannot be disabled.
 func (s *Service) DisableUser(ctx context.Context, a Actor, name string) error {
-	return s.alterUser(ctx, a, "user.disable", name, func(u *store.User) { u.Disabled = true })
+	return s.changeUser(ctx, a, "user.disable", name, func(u *store.User) { u.Disabled = true })
 }
 
 // EnableUser lets a disabled user log in again. It requires an administrator.
 func (s *Service) EnableUser(ctx context.Context, a Actor, name string) error {
-	return s.alterUser(ctx, a, "user.enable", name, func(u *store.User) { u.Disabled = false })
+	return s.changeUser(ctx, a, "user.enable", name, func(u *store.User) { u.Disabled = false })
 }
 
 // Promote makes a user an administrator. It requires an administrator.
 func (s *Service) Promote(ctx context.Context, a Actor, name string) error {
-	return s.alterUser(ctx, a, "user.promote", name, func(u *store.User) { u.Administrator = true })
+	return s.changeUser(ctx, a, "user.promote", name, func(u *store.User) { u.Administrator = true })
 }
 
 // Demote makes an administrator a user with the roles that were assigned before.
 // It requires an administrator. The last administrator cannot be demoted.
 func (s *Service) Demote(ctx context.Context, a Actor, name string) error {
-	return s.alterUser(ctx, a, "user.demote", name, func(u *store.User) { u.Administrator = false })
+	return s.changeUser(ctx, a, "user.demote", name, func(u *store.User) { u.Administrator = false })
 }
 
-func (s *Service) alterUser(ctx context.Context, a Actor, verb, name string, alter func(*store.User)) error {
+func (s *Service) changeUser(ctx context.Context, a Actor, verb, name string, change func(*store.User)) error {
 	return s.manageUser(ctx, a, verb, name, func(d *action) error {
 		u, err := d.user(name)
 		if err != nil {
 			return err
 		}
 		was := u
-		if alter(&u); u == was {
+		if change(&u); u == was {
 			return errUnchanged
 		}
 		if err := d.UpdateUser(u); err != nil {

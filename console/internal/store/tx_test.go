@@ -81,7 +81,7 @@ func TestATransactionThatFailsLeavesNothing(t *testing.T) {
 	})
 }
 
-func TestWhoRaisesACounterReadsWhatTheLastOneWrote(t *testing.T) {
+func TestRaiseCounterShowsTheLastChange(t *testing.T) {
 	everyEngine(t, func(t *testing.T, url string) {
 		db := open(t, url)
 		exec(t, db, "INSERT INTO settings (name, value) VALUES ('n', '0')")

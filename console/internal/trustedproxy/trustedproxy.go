@@ -64,10 +64,10 @@ func (f *Proxies) Address(r *http.Request) string {
 	return strings.TrimSuffix(address, "/128")
 }
 
-// User returns the user that a trusted peer names. told is false if it names none,
+// User returns the user that a trusted peer names. named is false if it names none,
 // and for every other peer. The name is unchanged, and "" if there is more than
 // one.
-func (f *Proxies) User(r *http.Request) (name string, told bool) {
+func (f *Proxies) User(r *http.Request) (name string, named bool) {
 	if f == nil || f.header == "" || !f.trusts(r) {
 		return "", false
 	}

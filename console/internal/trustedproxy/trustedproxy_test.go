@@ -65,9 +65,9 @@ func TestAnAddressIsBelievedFromTrustedPeersAlone(t *testing.T) {
 func TestAUserIsBelievedFromTrustedPeersAlone(t *testing.T) {
 	f := proxies(t, "10.0.0.0/8")
 	for _, row := range []struct {
-		r    *http.Request
-		name string
-		told bool
+		r     *http.Request
+		name  string
+		named bool
 	}{
 		{from("10.0.0.1:1", header, "ann"), "ann", true},
 		{from("10.0.0.1:1", "x-user", "ann"), "ann", true},
@@ -82,12 +82,12 @@ func TestAUserIsBelievedFromTrustedPeersAlone(t *testing.T) {
 		{from("192.0.2.1:1", header, "ann", "X-Forwarded-For", "10.0.0.1"), "", false},
 		{from("@", header, "ann"), "", false},
 	} {
-		if name, told := f.User(row.r); name != row.name || told != row.told {
-			t.Errorf("%s %v: %q %v", row.r.RemoteAddr, row.r.Header, name, told)
+		if name, named := f.User(row.r); name != row.name || named != row.named {
+			t.Errorf("%s %v: %q %v", row.r.RemoteAddr, row.r.Header, name, named)
 		}
 	}
 	for _, f := range []*Proxies{nil, {trusted: f.trusted, caller: f.caller}} {
-		if name, told := f.User(from("10.0.0.1:1", header, "ann", "", "ann")); told {
+		if name, named := f.User(from("10.0.0.1:1", header, "ann", "", "ann")); named {
 			t.Errorf("without a header it is %q", name)
 		}
 	}

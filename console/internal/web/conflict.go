@@ -32,8 +32,8 @@ type difference struct {
 // Clash reports whether both changed the field, to different values.
 func (d difference) Clash() bool { return d.IChanged && d.TheyChanged && d.Mine != d.Theirs }
 
-// Who names the authors of the change.
-func (d difference) Who() string {
+// ChangedBy names the authors of the change.
+func (d difference) ChangedBy() string {
 	switch {
 	case d.Clash():
 		return "both of you"

@@ -94,7 +94,7 @@ func TestTooManyLogInsAreToldWhenToComeAgain(t *testing.T) {
 	t.Error("a hundred wrong passwords were let in")
 }
 
-func TestWhatIsNotThereIsNotFound(t *testing.T) {
+func TestMissingPagesAreNotFound(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
 	for _, path := range []string{"/nowhere", "/policies/none", "/policies/none/edit", "/policies/none/history", "/policies/%2e%2e", "/users/none", "/apps/delete?name=none", "/figures?app=none", "/static/none"} {

@@ -17,14 +17,14 @@ type loginForm struct {
 func home(v *request) error { return v.seeOther("/policies", "") }
 
 func loginPage(v *request) error {
-	if _, told := v.Proxies.User(v.r); told {
+	if _, named := v.Proxies.User(v.r); named {
 		return v.seeOther(local(v.query("next")), "")
 	}
 	return v.show(http.StatusOK, "login", "Sign in", loginForm{Next: v.query("next")})
 }
 
 func login(v *request) error {
-	if _, told := v.Proxies.User(v.r); told {
+	if _, named := v.Proxies.User(v.r); named {
 		return v.seeOther(local(v.field("next")), "") // a session would be of no use
 	}
 	form := loginForm{Name: v.field("name"), Next: v.field("next")}

@@ -55,7 +55,7 @@ func TestTheUserWhomATrustedProxyNamesIsIn(t *testing.T) {
 	w.browser().post("/login", url.Values{"name": {"ann"}, "password": {oneTime}}).goes("/account") // which the proxy has not spent
 }
 
-func TestWhomAProxyNamesBadlyIsNotIn(t *testing.T) {
+func TestInvalidNamesOfAProxyAreRefused(t *testing.T) {
 	w := newWorld(t, behind(t, "127.0.0.0/8"))
 	w.person("gone", nil)
 	w.must(w.DisableUser(t.Context(), w.admin, "gone"))

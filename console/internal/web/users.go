@@ -49,12 +49,12 @@ func userPath(name string) string { return "/users/" + url.PathEscape(name) }
 type person struct {
 	service.User
 	Self     bool
-	Roles    []grant
+	Roles    []appRole
 	Mistakes mistakes
 }
 
-// grant is the role of a user in an application.
-type grant struct {
+// appRole is the role of a user in an application.
+type appRole struct {
 	App  string
 	Role service.Role
 }
@@ -75,7 +75,7 @@ func (v *request) showUser(status int, m mistakes) error {
 	}
 	p := person{User: u, Self: u.Name == v.actor.User(), Mistakes: m}
 	for _, a := range apps {
-		p.Roles = append(p.Roles, grant{a.Name, u.Roles[a.Name]})
+		p.Roles = append(p.Roles, appRole{a.Name, u.Roles[a.Name]})
 	}
 	return v.show(status, "user", u.Name, p)
 }
