@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// chart is a file of bars: the columns of tables, one under the other.
+// chart is a file of bar charts: columns of tables, one below the other.
 type chart struct {
 	file, title string
 	more        bool // is better
 	parts       []part
 }
 
-// part is a column of a table, under a heading unless it is "".
+// part is a column of a table, with a heading unless it is "".
 type part struct{ heading, table, column string }
 
 var charts = []chart{
@@ -40,7 +40,7 @@ var charts = []chart{
 		{"Echo", "Echo, headers", refused}, {"Fiber", "Fiber, headers", refused}}},
 }
 
-// drawCharts writes those of which there are figures.
+// drawCharts writes the charts for which there are figures.
 func drawCharts(dir string, tables []Table) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -98,8 +98,8 @@ const (
 	margin      = 10
 )
 
-// Colours that differ in brightness too, on a ground of the chart's own, so
-// that it reads on dark pages as well.
+// The colours differ in brightness too, and the chart has its own background, so
+// it is legible on dark pages as well.
 const (
 	oursColour   = "#0a7d8c"
 	othersColour = "#aab4c0"
@@ -134,7 +134,7 @@ func (c *chart) draw(tables []Table) string {
 `, chartWidth, y+margin, title, textColour, margin, better, body)
 }
 
-// drawParts is the bars of all parts, and the y below them.
+// drawParts returns the bars of all parts, and the y below them.
 func (c *chart) drawParts(tables []Table, most float64) (body string, y int) {
 	var b strings.Builder
 	y = titleSpace
@@ -156,7 +156,7 @@ func (c *chart) drawParts(tables []Table, most float64) (body string, y int) {
 	return b.String(), y
 }
 
-// draw is the bar at y, with its name and its figure in text.
+// draw returns the bar at y, with its name and its figure as text.
 func (b bar) draw(y int, most float64) string {
 	colour, weight := othersColour, "400"
 	if strings.HasPrefix(b.name, ours) {

@@ -7,15 +7,15 @@ import (
 	"slices"
 )
 
-// contender is one of those that are compared. Once measures it one time and
-// returns the same kind of figures, in the same order, as the others do.
+// contender is a limiter to compare. Once measures it once and returns the same
+// kinds of figures as for the others, in the same order.
 type contender struct {
 	name string
 	once func() ([]float64, error)
 }
 
-// outcome is how a contender came out: the median of each figure and the first
-// figure of each round, or why there are none.
+// outcome is the result of a contender: the median of each figure and the first
+// figure of each round, or the reason why there are none.
 type outcome struct {
 	name   string
 	median []float64
@@ -23,8 +23,8 @@ type outcome struct {
 	failed error
 }
 
-// contest lets the contenders take turns. The first one changes from round to
-// round. A contender that fails is out and the others go on.
+// contest lets the contenders take turns. Each round begins with another one. A
+// contender that fails is left out, and the others continue.
 func contest(list []contender, rounds int) []outcome {
 	out := make([]outcome, len(list))
 	figures := make([][][]float64, len(list))
@@ -57,7 +57,7 @@ func contest(list []contender, rounds int) []outcome {
 	return out
 }
 
-// guarded makes a panic of a contender an error.
+// guarded turns a panic of a contender into an error.
 func guarded(once func() ([]float64, error)) (f []float64, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -67,7 +67,7 @@ func guarded(once func() ([]float64, error)) (f []float64, err error) {
 	return once()
 }
 
-// medians takes the median of each column.
+// medians returns the median of each column.
 func medians(rows [][]float64) []float64 {
 	out := make([]float64, len(rows[0]))
 	for i := range out {

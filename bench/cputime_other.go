@@ -6,5 +6,6 @@ import "time"
 
 var began = time.Now()
 
-// cpuTime is the time by the clock, where that of the process is not known.
+// cpuTime returns the time by the clock, as the system does not report the CPU time
+// of the process.
 func cpuTime() time.Duration { return time.Since(began) }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// cpuTime is what the process has used of all processors. Other processes have
-// no part in it, and what a contender leaves to the garbage collector has.
+// cpuTime returns the time that the process has used on all processors. It includes
+// the work of the garbage collector for a contender, and no other process.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

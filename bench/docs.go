@@ -41,33 +41,33 @@ go -C bench run . -docs ../docs
 
 %s
 
-What to make of it:
+How to read the tables:
 
 * Ratios between rows carry over to other machines; the figures do not. The contenders take turns, in an order that
   changes, and each figure is the median of its turns.
-* All have one rule and the same keys, each time in a text of its own, as requests bring them: nobody knows a key by its
-  address. Quotas are so wide that nobody is refused, or so narrow that all are. A contender
-  whose answer is not the one that the work is about is reported as failed.
-* Redis runs on the same machine, so that its work and that of its clients add up. PING and a script that does nothing
-  are no limiters: they are what there is to be had.
-* HTTP requests come from 1000 addresses, one after the other, without a network. ns are time of all processors, that of
-  the garbage collector included. *added* is what is left of *allowed* when the framework without a limiter is taken off.
-  *refused* is the whole request; every limiter writes its own default answer, which is a problem body and seven headers
-  or less with headgate and a short text with most others.
-* In memory, *headgate* is its store. *Limiter.Allow* and *Limiter.Take* ask a limiter with rules in front of that: the
-  one for a decision, the other for a grant that can be given back.
-* By default headgate sends five headers of two styles. *X-RateLimit only* is the three that most others send. Where
+* All have one rule and the same keys, each time in a text of its own, as in real requests, so no
+  limiter recognises a key by its address. Quotas are so wide that no request is refused, or so narrow that all are. A
+  contender with another answer than the work expects is reported as failed.
+* Redis runs on the same machine, so its work and that of its clients add up. PING and a script that does nothing
+  are not limiters: they bound what a limiter can reach.
+* HTTP requests come from 1000 addresses, one after the other, without a network. ns count the time of all processors,
+  with the garbage collector. *added* is *allowed* less the framework without a limiter. *refused* is the whole request;
+  every limiter writes its own default answer: headgate a problem body and at most seven headers, most others a short
+  text.
+* In memory, *headgate* is its store. *Limiter.Allow* and *Limiter.Take* ask a limiter with rules in front of it: the
+  first returns a decision, the second a result whose units can be refunded.
+* By default headgate sends five headers of two styles. *X-RateLimit only* means the three that most others send. Where
   headgate is alone in a table, its peers for that framework send headers always, or never.
 
 `
 
-// machine describes what the figures were measured on.
+// machine describes the machine and the programs behind the figures.
 func machine() string {
 	return fmt.Sprintf("The figures below are from %d processors of the kind %s, %s/%s, %s, %s.",
 		runtime.NumCPU(), processor(), runtime.GOOS, runtime.GOARCH, strings.Replace(runtime.Version(), "go", "Go ", 1), redisVersion())
 }
 
-// processor is the model, where the system tells.
+// processor returns the model, where the system reports it.
 func processor() string {
 	info, _ := os.ReadFile("/proc/cpuinfo")
 	for line := range strings.Lines(string(info)) {

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// footprint measures the heap that a key costs, and what is left of that after
-// all keys have expired and one other key has been asked for, for as long as
-// half the life of a key. The keys' own text is counted. Each peer has a process
-// of its own, as many of them can never be freed.
+// footprint measures the heap that a key costs, and the rest of it after all keys
+// have expired and one other key has been in use for half the life of a key. The
+// text of the keys counts. Each peer runs in its own process, because many of them
+// can never be freed.
 func footprint(p pace) (*Table, error) {
 	t := newTable("bytes", fmt.Sprintf("In memory: heap bytes a key, at %d keys", p.keys),
 		fmt.Sprintf("Keys of 13 bytes that expire after %s. After that one key is in use for %s.", p.life, p.life/2),
@@ -27,7 +27,7 @@ func footprint(p pace) (*Table, error) {
 	return t, nil
 }
 
-// heapAlone has this program weigh a peer in another process.
+// heapAlone measures a peer in another process of this program.
 func heapAlone(name string, p pace) (f []float64, err error) {
 	program, err := os.Executable()
 	if err != nil {

@@ -11,29 +11,30 @@ import (
 	"time"
 )
 
-// errSlow means that headgate costs more, beside a rival, than it has to.
+// errSlow means that headgate costs more than its bound, compared to a rival.
 var errSlow = errors.New("headgate has become slow")
 
-// bound is how much headgate may cost, as a part of what a rival costs that
-// does the same work by turns.
+// bound is the highest cost of headgate, as a ratio to that of a rival that does
+// the same work in turns with it.
 type bound struct {
 	name string
 	most float64
 
-	// open returns headgate, the rival, and, if there is one, what both have
-	// in common, which is taken off. Their first figure is a cost.
+	// open returns headgate, the rival, and, if there is one, a contender for
+	// the work that both have in common, which is subtracted. The first figure of
+	// each is a cost.
 	open func(p pace) (list []contender, stop func(), err error)
 }
 
-// guardPace is short turns, and many.
+// guardPace has many short turns.
 var guardPace = pace{rounds: 6, round: 20 * time.Millisecond}
 
-// attempts is how often a bound is tried, with all turns counting.
+// attempts is how often a bound is measured. The turns of all attempts count.
 const attempts = 4
 
 var errSkipped = errors.New("skipped")
 
-// guard writes how every bound came out and returns errSlow if one was broken.
+// guard writes the result for every bound and returns errSlow if one was broken.
 func guard(w io.Writer) error {
 	broken := 0
 	for _, b := range bounds {
@@ -57,7 +58,7 @@ func guard(w io.Writer) error {
 	return nil
 }
 
-// hold returns what part of the rival's cost headgate's is.
+// hold returns the ratio of headgate's cost to the rival's.
 func (b *bound) hold(p pace) (ratio float64, err error) {
 	list, stop, err := b.open(p)
 	if err != nil {
@@ -79,11 +80,11 @@ func (b *bound) hold(p pace) (ratio float64, err error) {
 	return ratio, nil
 }
 
-// relation is what part of the second cost the first is, without the third, if
-// there is one. It is that of the least costs of all rounds, as whatever else the
-// machine does can only add to them, or the median of that of each round, as what
-// lasts for longer adds to all: the lesser, as a headgate that is slower than it
-// was makes both greater.
+// relation returns the ratio of the first cost to the second, both without the
+// third, if there is one. It takes the lesser of two ratios: that of the least costs
+// of all rounds, to which other work of the machine can only add, and the median of
+// the ratios of each round, in which lasting work adds to all costs. A slower
+// headgate makes both greater.
 func relation(costs [][]float64) float64 {
 	part := func(of func(i int) float64) float64 {
 		floor := 0.0
@@ -102,7 +103,7 @@ func relation(costs [][]float64) float64 {
 	return min(median(parts), part(func(i int) float64 { return slices.Min(costs[i]) }))
 }
 
-// inMemory is one of the works against a peer.
+// inMemory compares one of the works with a peer.
 func inMemory(name, rival string, most float64) bound {
 	return bound{"memory, " + name + ", to " + rival, most, func(p pace) ([]contender, func(), error) {
 		for _, w := range works() {
@@ -115,14 +116,14 @@ func inMemory(name, rival string, most float64) bound {
 	}}
 }
 
-// inHTTP is time that a row of headgate adds to requests that are allowed.
+// inHTTP compares the time that a row of headgate adds to allowed requests.
 func inHTTP(id, row, rival string, most float64) bound {
 	return bound{fmt.Sprintf("%s, allowed, %s to %s", id, row, rival), most, func(p pace) ([]contender, func(), error) {
 		return only(contestOf(id).contenders(wide, http.StatusOK, p), row, rival, bare), func() {}, nil
 	}}
 }
 
-// inHTTPRefused is all the time of requests that are refused.
+// inHTTPRefused compares the whole time of refused requests.
 func inHTTPRefused(id, rival string, most float64) bound {
 	return bound{id + ", refused, to " + rival, most, func(p pace) ([]contender, func(), error) {
 		return only(contestOf(id).contenders(narrow, http.StatusTooManyRequests, p), ours, rival), func() {}, nil
@@ -138,7 +139,7 @@ func contestOf(id string) *httpContest {
 	panic("there is no contest " + id)
 }
 
-// inRedis is time a decision, of all callers together.
+// inRedis compares the time of a decision, over all callers.
 func inRedis(n int, rival string, most float64) bound {
 	return bound{fmt.Sprintf("Redis, callers: %d, to %s", n, rival), most, func(p pace) ([]contender, func(), error) {
 		addr, stop, err := startRedis()
@@ -153,7 +154,7 @@ func inRedis(n int, rival string, most float64) bound {
 	}}
 }
 
-// inRules is three rules in one decision to one rule.
+// inRules compares a decision under three rules with one under one rule.
 func inRules(most float64) bound {
 	return bound{"memory, three rules to one", most, func(p pace) ([]contender, func(), error) {
 		var list []contender
@@ -170,7 +171,7 @@ func inRules(most float64) bound {
 	}}
 }
 
-// costs turns decisions a second into time a decision.
+// costs turns decisions a second into the time of a decision.
 func costs(list []contender) []contender {
 	for i := range list {
 		once := list[i].once

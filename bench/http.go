@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// httpPeer is a middleware in front of a handler. Every one has one rule, by
-// the address of the peer.
+// httpPeer is a middleware in front of a handler. Each has one rule, by the address
+// of the peer.
 type httpPeer struct {
 	name string
 	open func(q quota) (serve, error)
 }
 
-// httpContest is between middlewares that do the same for a client: all of them
-// send headers, or none does.
+// httpContest compares middlewares that do the same for a client: all of them send
+// headers, or none does.
 type httpContest struct {
 	id, title string
 	peers     []httpPeer
 }
 
-// bare is a framework with no limiter at all.
+// bare is a framework without a limiter.
 const bare = "no limiter"
 
 // The columns of a contest.
@@ -42,7 +42,7 @@ func httpSection(p pace) ([]Table, error) {
 	return tables, nil
 }
 
-// hold has the peers answer requests that are allowed, then such as are not.
+// hold measures requests that are allowed, and then requests that are refused.
 func (c *httpContest) hold(p pace) *Table {
 	var names []string
 	for _, peer := range c.peers {
@@ -85,7 +85,7 @@ func (c *httpContest) contenders(q quota, status int, p pace) []contender {
 	return list
 }
 
-// answerFor measures ns and allocations a request. An answer with another
+// answerFor measures the ns and allocations of a request. An answer with another
 // status is an error.
 func answerFor(s serve, status int, d time.Duration) ([]float64, error) {
 	n, i, wrong := 0, 0, 0

@@ -26,12 +26,12 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// Rows of headgate: what it sends by default, which is five headers of two
-// styles, and what most others send.
+// The rows of headgate: with its default of five headers of two styles, and with the
+// headers that most others send.
 const oursX = "headgate, X-RateLimit only"
 
-// httpContests are two for each framework. Where there is only headgate, its
-// peers cannot do that.
+// httpContests has two contests for each framework. Where headgate is alone, no peer
+// can do that.
 var httpContests = []httpContest{
 	{"net/http, headers", "net/http, sending headers", []httpPeer{
 		{bare, std(func(_ quota, h http.Handler) (http.Handler, error) { return h, nil })},
@@ -82,7 +82,7 @@ var httpContests = []httpContest{
 	}},
 }
 
-// Those that are compared by name.
+// The contenders that the guard compares by name.
 const (
 	httpLimits = "go-limiter httplimit"
 	ginRate    = "gin-rate-limit"

@@ -11,11 +11,11 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// serve answers one request of client i, without a network, and tells the
+// serve answers one request of client i, without a network, and returns the
 // status.
 type serve func(i int) int
 
-// clients are how many addresses ask in turn.
+// clients is how many addresses send requests in turn.
 const clients = 1000
 
 const okText = "ok"
@@ -43,7 +43,7 @@ func (s *sink) WriteString(text string) (int, error) {
 	return len(text), nil
 }
 
-// requests go to the handler one after the other.
+// requests sends requests to the handler one after the other.
 func requests(h http.Handler) (serve, error) {
 	r, err := http.NewRequest("GET", "http://localhost/", nil)
 	if err != nil {

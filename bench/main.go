@@ -1,6 +1,6 @@
 // Bench runs headgate and other rate limiters for Go side by side on the same
 // work and prints Markdown tables. Every figure is the median of rounds in which
-// the contenders take turns, so that what else the machine does hits all alike:
+// the contenders take turns, so that other work of the machine hits all alike:
 // ratios between rows carry over to other machines, the figures do not. A
 // contender that fails is reported as failed.
 //
@@ -8,9 +8,9 @@
 //	go -C bench run . -guard
 //
 // With -docs it writes benchmarks.md and its charts into that folder as well.
-// With -guard it measures little, beside a rival at each point, and fails if
-// headgate has become slow. It needs redis-server in PATH for what is about
-// Redis, and says so if there is none.
+// With -guard it makes a short comparison with a rival at each point, and fails if
+// headgate has become slow. The parts about Redis need redis-server in the PATH, and
+// the program says so if there is none.
 package main
 
 import (
@@ -23,11 +23,11 @@ import (
 	"time"
 )
 
-// pace says how much is measured.
+// pace is the amount of measuring.
 type pace struct {
 	rounds int
 	round  time.Duration // of one contender
-	keys   int           // of those that tell what a key costs
+	keys   int           // in the measurement of the heap
 	life   time.Duration // of those keys
 }
 
@@ -53,14 +53,14 @@ func main() {
 	asJSON := flag.Bool("json", false, "print JSON instead of Markdown")
 	docs := flag.String("docs", "", "write benchmarks.md and charts into this folder")
 	guarding := flag.Bool("guard", false, "fail if headgate has become slow beside its rivals")
-	alone := flag.String("heap", "", "tell what a key of this peer weighs; the program calls itself so")
+	alone := flag.String("heap", "", "print the heap of a key of this peer; the program calls itself so")
 	flag.Parse()
 	p := thorough
 	if *fast {
 		p = quick
 	}
-	// The heap of a server is not as small as that of a program that does
-	// nothing else, in which the garbage collector never rests.
+	// A server has a larger heap than this program, in which the garbage
+	// collector would run all the time.
 	ballast := make([]byte, 64<<20)
 	defer runtime.KeepAlive(ballast)
 	var err error
@@ -96,7 +96,7 @@ func run(p pace, only string, asJSON bool, docs string) error {
 	return writeMarkdown(os.Stdout, tables)
 }
 
-// measure runs the sections of those names.
+// measure runs the sections with those names.
 func measure(p pace, names []string) ([]Table, error) {
 	var all []Table
 	for _, name := range names {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// work is what all memory peers are made to do.
+// work is the work of all memory peers.
 type work struct {
 	name     string
 	quota    quota
@@ -19,7 +19,7 @@ type work struct {
 	parallel bool
 }
 
-// walkLength is long enough not to fit any cache.
+// walkLength is too long for any cache of a processor.
 const walkLength = 1 << 20
 
 var onlyKey = []string{"192.0.2.1"}
@@ -49,8 +49,8 @@ func addresses(n int) []string {
 	return keys
 }
 
-// walkOver is a random walk over n keys. The seed is fixed: all contenders, and
-// all runs, walk the same way.
+// walkOver returns a random walk over n keys. The seed is fixed, so all contenders
+// and all runs take the same walk.
 func walkOver(n int, zipf bool) []int32 {
 	r := rand.New(rand.NewPCG(1, 2))
 	z := rand.NewZipf(r, 1.1, 1, uint64(n-1))
@@ -88,7 +88,7 @@ func memorySection(p pace) ([]Table, error) {
 	return []Table{*t, *f}, nil
 }
 
-// compete makes the memory peers ready for the work.
+// compete prepares the memory peers for the work.
 func compete(w work, p pace, peers []memoryPeer) []contender {
 	var list []contender
 	for _, peer := range peers {
@@ -108,7 +108,7 @@ func compete(w work, p pace, peers []memoryPeer) []contender {
 	return list
 }
 
-// prime makes every key known and lets the quota, if it is narrow, be used up.
+// prime makes every key known and uses up the quota, if it is narrow.
 // It passes copies of the keys: a limiter must not keep the very strings that the
 // requests use, as equal pointers would spare the comparison.
 func prime(t take, w work) {
@@ -119,19 +119,19 @@ func prime(t take, w work) {
 	}
 }
 
-// batch is how many decisions lie between two looks at the clock. A turn's
-// figure is the median of its batches or, in parallel, of its windows: one
-// during which the machine did something else does not count.
+// batch is the number of decisions between two readings of the clock. The figure of
+// a turn is the median of its batches or, in parallel, of its windows, so that a
+// batch which other work of the machine disturbed does not count.
 const batch = 2048
 
-// once measures ns a decision. A decision that is not the one that the work is
-// about is an error.
+// once measures the ns of a decision. A decision other than the work expects is an
+// error.
 func (w work) once(worker func() take, d time.Duration) ([]float64, error) {
 	n := 1
 	if w.parallel {
 		n = runtime.GOMAXPROCS(0)
 	}
-	w.loop(worker(), 0, d/4) // the caches are a rival's
+	w.loop(worker(), 0, d/4) // the caches hold a rival's data
 	var times []float64
 	var bad int64
 	for start := time.Now(); time.Since(start) < d; {
@@ -145,11 +145,11 @@ func (w work) once(worker func() take, d time.Duration) ([]float64, error) {
 	return []float64{median(times)}, nil
 }
 
-// window is how long goroutines are let loose before the wall's time is taken.
+// window is how long the goroutines run between two readings of the clock.
 const window = 5 * time.Millisecond
 
-// race has n goroutines do the work for a window and returns the wall's time,
-// divided by all decisions.
+// race runs the work in n goroutines for a window and returns the elapsed time,
+// divided by the number of all decisions.
 func (w work) race(worker func() take, n, at int) (ns float64, bad int64) {
 	var all, wrong atomic.Int64
 	var group sync.WaitGroup
@@ -169,7 +169,7 @@ func (w work) race(worker func() take, n, at int) (ns float64, bad int64) {
 	return float64(time.Since(start)) / float64(all.Load()), wrong.Load()
 }
 
-// loop asks for the keys of the walk from at on, one batch or more.
+// loop takes units of the keys of the walk from at on, in one batch or more.
 func (w work) loop(t take, at int, d time.Duration) (done, bad int64) {
 	want := w.quota != narrow
 	for start := time.Now(); done == 0 || time.Since(start) < d; done += batch {
@@ -183,7 +183,7 @@ func (w work) loop(t take, at int, d time.Duration) (done, bad int64) {
 	return done, bad
 }
 
-// allocations are those of a decision on a known key.
+// allocations returns the allocations of a decision about a known key.
 func allocations() []outcome {
 	var list []contender
 	for _, peer := range memoryPeers {
@@ -200,8 +200,8 @@ func allocations() []outcome {
 	return contest(list, 1)
 }
 
-// mallocs is how many allocations a call of f makes, rounded as the testing
-// package does.
+// mallocs returns how many allocations a call of f makes, rounded as in package
+// testing.
 func mallocs(n int, f func()) float64 {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	f()

@@ -25,7 +25,7 @@ import (
 	"github.com/headgate/headgate/store/memstore"
 )
 
-// take asks for one unit of the key and reports whether it was granted.
+// take takes one unit of the key and reports whether it was admitted.
 type take func(key string) bool
 
 // memoryPeer is a limiter in memory. Open returns a function that makes one
@@ -36,7 +36,7 @@ type memoryPeer struct {
 	open    func(quota) (func() take, error)
 }
 
-// Those that are compared by name.
+// The contenders that the guard compares by name.
 const (
 	ours      = "headgate"
 	oursAllow = "headgate, Limiter.Allow"
@@ -60,7 +60,7 @@ var memoryPeers = []memoryPeer{
 	{name: "x/time/rate (no keys)", keyless: true, open: openRate},
 }
 
-// shared is for takes that need nothing of their own.
+// shared opens a peer whose take all goroutines share.
 func shared(t take) (func() take, error) { return func() take { return t }, nil }
 
 func openStore(q quota) (func() take, error) {
@@ -77,7 +77,7 @@ func openStore(q quota) (func() take, error) {
 	}, nil
 }
 
-// openLimiter is for a limiter of one rule, which is asked in one of its ways.
+// openLimiter opens a limiter with one rule; way calls one of its methods.
 func openLimiter(way func(l *limiter.Limiter, key string) bool) func(quota) (func() take, error) {
 	return func(q quota) (func() take, error) {
 		s, err := memstore.New(memstore.Options{})

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// callers are how many ask at the same time, each as soon as it was answered.
+// callers are the numbers of concurrent callers. Each asks again as soon as it has an
+// answer.
 var callers = []int{1, 10, 100, 1000}
 
 func redisSection(p pace) ([]Table, error) {

@@ -16,18 +16,18 @@ import (
 	"github.com/headgate/headgate/store/redisstore"
 )
 
-// ask takes one unit of a key. That there is none is an error, as the contest is
-// not about refusals.
+// ask takes one unit of a key. A refusal is an error, because the contest is not
+// about refusals.
 type ask func(ctx context.Context, key string) error
 
 // redisPeer is a limiter in Redis. Open returns a function that makes one ask
-// for each caller, and one that ends it all.
+// for each caller, and one that closes the limiter.
 type redisPeer struct {
 	name string
 	open func(addr string) (worker func() ask, stop func(), err error)
 }
 
-// Those that are compared by name.
+// The contenders that the guard compares by name.
 const (
 	redisRate   = "redis_rate"
 	rueidisRate = "redis_rate's script, rueidis"
@@ -58,7 +58,7 @@ func goRedis(addr string) (*redis.Client, func()) {
 
 var errRefused = errors.New("refused, where there is enough for all")
 
-// admitted is the error of an ask.
+// admitted returns the error of an ask.
 func admitted(yes bool, err error) error {
 	if err == nil && !yes {
 		return errRefused

@@ -29,8 +29,8 @@ func openRueidis(addr string) (func() ask, func(), error) {
 		strconv.FormatInt(interval, 10), strconv.FormatInt(interval*int64(steady.burst), 10))
 }
 
-// openRueidisRate runs the script of redis_rate, with the arguments that it is
-// given there.
+// openRueidisRate runs the script of redis_rate, with the arguments that
+// redis_rate gives it.
 func openRueidisRate(addr string) (func() ask, func(), error) {
 	var o overhearer
 	_, err := redis_rate.NewLimiter(&o).Allow(context.Background(), "", redis_rate.Limit{
@@ -42,8 +42,8 @@ func openRueidisRate(addr string) (func() ask, func(), error) {
 	return openScript(addr, o.script, "long:", o.args...)
 }
 
-// openScript runs a script, whose reply begins with 1 if it grants, through a
-// client that by itself sends in one pipeline what many callers ask for.
+// openScript runs a script, whose reply begins with 1 if it admits, through a client
+// that sends the commands of many callers in one pipeline by itself.
 func openScript(addr, text, prefix string, args ...string) (func() ask, func(), error) {
 	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true})
 	if err != nil {
@@ -60,14 +60,14 @@ func openScript(addr, text, prefix string, args ...string) (func() ask, func(), 
 	}), c.Close, nil
 }
 
-// overhearer is a client that keeps the script which it is to run, and runs none.
+// overhearer is a client that keeps the script of a call and runs none.
 type overhearer struct {
 	redis.UniversalClient
 	script string
 	args   []string
 }
 
-// unknown is the error which makes a caller send the text of a script.
+// unknown is the error that makes a caller send the text of a script.
 type unknown struct{}
 
 func (unknown) Error() string { return "NOSCRIPT" }

@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/store/redisstore"
 )
 
-// counts are how many rules one decision is about.
+// counts are the numbers of rules in one decision.
 var counts = []int{1, 3, 10}
 
 // ruled decides about one key under n rules.
@@ -70,7 +70,7 @@ func rulesSection(p pace) ([]Table, error) {
 	return []Table{*t}, nil
 }
 
-// steps makes one ask for each caller, of n ops.
+// steps returns one ask for each caller, of n operations.
 func steps(s core.Store, n int) func() ask {
 	return func() ask {
 		ops, out := make([]core.Op, n), make([]core.Decision, n)

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Table is what a section found out.
+// Table is the result of a section.
 type Table struct {
 	ID      string
 	Title   string
@@ -19,7 +19,7 @@ type Table struct {
 	Rows    []Row
 }
 
-// Row is a contender's figures, NaN where there is none.
+// Row holds the figures of a contender, NaN where there is none.
 type Row struct {
 	Name   string
 	Cells  []Figure
@@ -39,7 +39,7 @@ func (f Figure) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(f))
 }
 
-// String keeps three digits or so.
+// String returns about three digits.
 func (f Figure) String() string {
 	v := float64(f)
 	switch {
@@ -53,7 +53,7 @@ func (f Figure) String() string {
 	return fmt.Sprintf("%.0f", v)
 }
 
-// newTable has an empty row for each name.
+// newTable returns a table with an empty row for each name.
 func newTable(id, title, note string, columns, names []string) *Table {
 	t := &Table{ID: id, Title: title, Note: note, Columns: columns}
 	for _, name := range names {
@@ -62,7 +62,7 @@ func newTable(id, title, note string, columns, names []string) *Table {
 	return t
 }
 
-// enter puts the figures of a contest into the columns from at on.
+// enter writes the figures of a contest into the columns from at on.
 func (t *Table) enter(at int, list []outcome) {
 	for _, o := range list {
 		row := t.row(o.name)
@@ -76,7 +76,7 @@ func (t *Table) enter(at int, list []outcome) {
 	}
 }
 
-// fail notes why there is no figure in the column.
+// fail notes why the column has no figure.
 func (r *Row) fail(column string, err error) {
 	if r.Failed == nil {
 		r.Failed = map[string]string{}
@@ -84,7 +84,7 @@ func (r *Row) fail(column string, err error) {
 	r.Failed[column] = strings.Join(strings.Fields(err.Error()), " ")
 }
 
-// row is that of the name, added if there is none.
+// row returns the row of the name, and adds it if there is none.
 func (t *Table) row(name string) *Row {
 	for i := range t.Rows {
 		if t.Rows[i].Name == name {
@@ -95,7 +95,7 @@ func (t *Table) row(name string) *Row {
 	return &t.Rows[len(t.Rows)-1]
 }
 
-// figure is the cell of a row and a column, or NaN.
+// figure returns the cell of a row and a column, or NaN.
 func (t *Table) figure(name, column string) float64 {
 	for _, r := range t.Rows {
 		for i, c := range t.Columns {
@@ -107,7 +107,7 @@ func (t *Table) figure(name, column string) float64 {
 	return math.NaN()
 }
 
-// line is the cells of a row.
+// line returns the cells of a row as Markdown.
 func (t *Table) line(r *Row) string {
 	var b strings.Builder
 	for i, c := range r.Cells {

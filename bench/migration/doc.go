@@ -1,3 +1,3 @@
-// Package migration holds the rows of docs/migrating.md to what headgate and its
-// peers do: its test runs each row on both.
+// Package migration tests the rows of docs/migrating.md: it runs each row on headgate
+// and on its peer.
 package migration
