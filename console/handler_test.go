@@ -75,7 +75,7 @@ func TestPagesAndProgramsBelieveTheTrustedProxy(t *testing.T) {
 				t.Errorf("%s from %s: the status is %d and not %d", path, peer, w.Code, status)
 			}
 			if path == "/policies" && w.Header().Get("Strict-Transport-Security") == "" {
-				t.Error("browsers are not told to use TLS")
+				t.Error("browsers are not asked to use TLS")
 			}
 		}
 	}

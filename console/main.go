@@ -39,7 +39,7 @@ func main() {
 	}
 }
 
-// run serves until ctx ends. People are told on w what they have to know.
+// run serves until ctx ends. It writes messages for people to w.
 func run(ctx context.Context, c config.Config, w io.Writer) (err error) {
 	logger := slog.New(slog.NewTextHandler(w, nil))
 	a, err := app.Open(ctx, c, logger)
@@ -70,7 +70,7 @@ func run(ctx context.Context, c config.Config, w io.Writer) (err error) {
 	return server.Serve(ctx, l, c.TLS, h, logger)
 }
 
-// announce tells a password, which is nowhere else.
+// announce writes a password, which is stored nowhere.
 func announce(w io.Writer, user, password string) {
 	fmt.Fprintf(w, "\n  The administrator %s has the one-time password\n\n      %s\n\n"+
 		"  It is not shown again, and has to be changed at the next log-in.\n\n", user, password)

@@ -19,10 +19,10 @@ func TestMain(m *testing.M) { test.Exit(m.Run()) }
 func TestItStartsWithNothingAndTellsThePasswordOnce(t *testing.T) {
 	c := config.Config{Listen: "127.0.0.1:0", DB: "sqlite://" + filepath.Join(t.TempDir(), "data", "console.db")}
 	if got := start(t, c); !got {
-		t.Error("the first start told no password")
+		t.Error("the first start wrote no password")
 	}
 	if got := start(t, c); got {
-		t.Error("the second start told a password")
+		t.Error("the second start wrote a password")
 	}
 }
 
@@ -31,9 +31,9 @@ var (
 	password = regexp.MustCompile(`^      [a-z2-7]{26}$`)
 )
 
-// start runs the program until it has answered once, and reports whether it told a
-// password.
-func start(t *testing.T, c config.Config) (told bool) {
+// start runs the program until it has answered once, and reports whether it wrote
+// a password.
+func start(t *testing.T, c config.Config) (wrote bool) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -46,7 +46,7 @@ func start(t *testing.T, c config.Config) (told bool) {
 	}()
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
-		told = told || password.MatchString(lines.Text())
+		wrote = wrote || password.MatchString(lines.Text())
 		if m := address.FindStringSubmatch(lines.Text()); m != nil {
 			healthy(t, m[1])
 			stop()
@@ -55,7 +55,7 @@ func start(t *testing.T, c config.Config) (told bool) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	return told
+	return wrote
 }
 
 func healthy(t *testing.T, addr string) {

@@ -47,7 +47,7 @@ func TestJourney(t *testing.T) {
 	}
 }
 
-// journey is the person with what is in front of him and what it acts upon.
+// journey is a person with a browser, and the programs that the browser acts upon.
 type journey struct {
 	t       *testing.T
 	console *program
@@ -273,7 +273,7 @@ func (j *journey) shrink() {
 // The window of a small phone.
 const phoneWidth, phoneHeight = 360, 740
 
-// fits checks that nobody with a phone has to scroll the page sideways.
+// fits checks that the page fits the width of a phone.
 func (j *journey) fits(b *tab) {
 	j.t.Helper()
 	b.resize(phoneWidth, phoneHeight)

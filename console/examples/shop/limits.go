@@ -68,7 +68,7 @@ func (l *limits) open(ctx context.Context, s settings, name string, logger *slog
 	return nil
 }
 
-// store returns a store in Redis. While Redis is away, each instance grants its
+// store returns a store in Redis. While Redis is away, each instance admits its
 // part from memory.
 func (l *limits) store(client redis.UniversalClient, s settings, logger *slog.Logger) (core.Store, error) {
 	primary, err := redisstore.New(client, redisstore.Options{Timeout: s.timeout})

@@ -23,7 +23,7 @@ type builder struct {
 
 func (b *builder) do(err error) { b.err = errors.Join(b.err, err) }
 
-// build makes the applications a, b and c, the policy p of a, and everybody.
+// build makes the applications a, b and c, the policy p of a, and all users.
 func (b *builder) build() {
 	first, err := b.s.Bootstrap(background)
 	b.do(err)
@@ -59,7 +59,7 @@ func (b *builder) person(name string, roles map[string]service.Role) service.Act
 	return b.settle(name, name, oneTime)
 }
 
-// settle logs somebody in who has a one-time password.
+// settle logs in a user who has a one-time password.
 func (b *builder) settle(as, name, oneTime string) service.Actor {
 	session, err := b.s.Login(background, name, oneTime, service.Meta{})
 	b.do(err)

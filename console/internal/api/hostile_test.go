@@ -186,7 +186,7 @@ func TestHostileTextsInAnyOtherPlaceDoNoHarm(t *testing.T) {
 	w.unharmed()
 }
 
-// unharmed wants everybody and everything to be there that was not touched, and
+// unharmed wants all users and objects to be there that were not touched, and
 // nothing in the log.
 func (w *world) unharmed() {
 	w.t.Helper()

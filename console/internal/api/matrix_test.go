@@ -20,7 +20,7 @@ var columns = []string{"administrator", "owner", "viewer", "stranger", "write to
 // good is the status of the row.
 const good = 0
 
-// What a route answers whom: a row of the matrix.
+// A row of the matrix: the answer of a route to each user.
 var (
 	toAll      = []int{good, good, good, good, good, good, good, good, good, good, good, good}
 	toUsers    = []int{good, good, good, good, good, good, good, good, good, 401, 401, 401}
@@ -149,7 +149,7 @@ func TestEveryRouteAnswersWhomItIsFor(t *testing.T) {
 	}
 }
 
-// try asks as everybody, each in a world of his own if it is for a change.
+// try asks as each user. A change has its own world for each.
 func (e expectation) try(t *testing.T) {
 	w := newWorld(t, withRedis)
 	for i, name := range columns {

@@ -76,7 +76,7 @@ func TestWrongTokensAreLimitedByTheAddressThatATrustedProxyTells(t *testing.T) {
 	}
 	w.from(proxy, "nobody", wrong("192.0.2.7")).want(429)
 	w.from(proxy, "nobody", wrong("192.0.2.9")).want(401)
-	w.from(stranger, "nobody", wrong("192.0.2.9")).want(429) // who says so himself
+	w.from(stranger, "nobody", wrong("192.0.2.9")).want(429) // which the client claims
 }
 
 func TestANameThatTheProxyTellsIsNoWrongToken(t *testing.T) {

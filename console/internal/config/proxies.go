@@ -25,7 +25,7 @@ func (g *given) trustedProxies() (*trustedproxy.Proxies, error) {
 			errs = append(errs, fmt.Errorf("-identity-header: %w", err))
 		}
 		if len(g.proxies) == 0 {
-			errs = append(errs, errors.New("-identity-header: without -trusted-proxy nobody is believed"))
+			errs = append(errs, errors.New("-identity-header: without -trusted-proxy it is ignored"))
 		}
 	}
 	if len(errs) > 0 || len(trusted) == 0 {
@@ -51,7 +51,7 @@ func parseProxy(s string) (netip.Prefix, error) {
 	case p.Masked() != p:
 		return p, fmt.Errorf("has bits set behind its length; %s or %s is meant", p.Masked(), p.Addr())
 	case p.Bits() == 0:
-		return p, errors.New("trusts everybody")
+		return p, errors.New("trusts every address")
 	case p.Addr().Is4In6():
 		return p, errors.New("is IPv4 written as IPv6; write it as IPv4")
 	}

@@ -55,8 +55,8 @@ func vary(bodies []string, times int) []string {
 	return list
 }
 
-// isAnswer tells that an error is one of those that the service may return to
-// somebody who is logged in, and not one of the database.
+// isAnswer reports whether the service may return the error to a user who is logged
+// in, because it is not an error of the database.
 func isAnswer(err error) bool {
 	var invalid *InvalidError
 	return err == nil || errors.As(err, &invalid) || errors.Is(err, ErrNotFound)

@@ -184,7 +184,7 @@ func TestEveryMethodChecksWhoAsks(t *testing.T) {
 		cast := w.cast()
 		for i := range who {
 			if i == 0 {
-				continue // the administrator comes last, as he does what is asked
+				continue // the administrator comes last, whose request is carried out
 			}
 			w.tryAll(t, who[i], cast[i], i)
 		}

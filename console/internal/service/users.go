@@ -181,7 +181,7 @@ func (s *Service) changeUser(ctx context.Context, a Actor, verb, name string, ch
 			return err
 		}
 		if n == 0 {
-			return invalid("name", "somebody else has to be an administrator first: this is the last one")
+			return invalid("name", "this is the last administrator: make another user one first")
 		}
 		if u.Disabled {
 			if _, err := d.DeleteSessionsOf(name); err != nil {

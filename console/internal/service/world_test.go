@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 // patience bounds a transaction, far above what a busy machine needs.
 const patience = 3 * time.Minute
 
-// clock stands still until it is told to move.
+// clock stands still until a test moves it.
 type clock struct {
 	mu sync.Mutex
 	at time.Time

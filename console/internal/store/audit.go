@@ -34,8 +34,8 @@ func (t *Tx) AddAudit(a Audit) error {
 	return err
 }
 
-// AuditQuery asks for rows of the audit log, the newest first. Empty fields ask
-// for nothing.
+// AuditQuery selects rows of the audit log, the newest first. Empty fields select
+// all rows.
 type AuditQuery struct {
 	Actor   string
 	Object  string

@@ -1,7 +1,7 @@
 package store
 
-// The counters. To raise one is to lock it: of the transactions that raise the
-// same counter, one after the other runs.
+// The counters. A transaction that raises a counter locks it, so transactions that
+// raise the same counter run one after the other.
 const (
 	CounterPolicies  = "policies"  // the version of the set of policies
 	CounterPublished = "published" // the version of it that was published last
@@ -20,8 +20,8 @@ func (t *Tx) Counter(name string) (Counter, error) {
 	return one(t, scan, "SELECT value, at FROM counters WHERE name = ?", name)
 }
 
-// RaiseCounter adds one. Called first in a transaction, it makes what the
-// transaction reads afterwards as new as the counter.
+// RaiseCounter adds one. If it is the first call of a transaction, later reads of the
+// transaction are at least as new as the counter.
 func (t *Tx) RaiseCounter(name string, at int64) error {
 	return t.execOne(ErrNotFound, "UPDATE counters SET value = value + 1, at = ? WHERE name = ?", at, name)
 }

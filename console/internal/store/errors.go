@@ -11,8 +11,7 @@ import (
 var (
 	// ErrUnavailable means that the database could not be reached, or not in
 	// time, or that it cannot write. Nothing was changed, unless the connection
-	// broke while the change was being committed: then it was changed in full or
-	// not at all.
+	// broke during the commit: then the change was made in full or not at all.
 	ErrUnavailable = errors.New("the database is not available")
 
 	// ErrNotFound means that there is no such row.
@@ -21,8 +20,8 @@ var (
 	// ErrExists means that a row with the same name is there already.
 	ErrExists = errors.New("exists already")
 
-	// ErrReferenced means that a row which is named does not exist, or that one
-	// to be deleted is in use.
+	// ErrReferenced means that a row does not exist to which another refers, or
+	// that a row to be deleted is in use.
 	ErrReferenced = errors.New("is missing or in use")
 
 	// ErrStale means that the row has another version than the one that the
@@ -30,7 +29,7 @@ var (
 	ErrStale = errors.New("was changed in the meantime")
 )
 
-// kind is what an engine's error means.
+// kind is the meaning of an engine's error.
 type kind int
 
 const (

@@ -37,7 +37,7 @@ func (d *DB) migrate(ctx context.Context) error {
 	return d.engine.alone(ctx, d.write, func(r runner) error { return migrateTo(ctx, r, files) })
 }
 
-// migrateTo runs those of the files, which are in order, that were not run yet.
+// migrateTo runs the files that were not run yet, in their order.
 func migrateTo(ctx context.Context, r runner, files []string) error {
 	const table = "CREATE TABLE IF NOT EXISTS migrations (version BIGINT NOT NULL PRIMARY KEY, at BIGINT NOT NULL)"
 	if _, err := r.ExecContext(ctx, table); err != nil {
@@ -62,7 +62,7 @@ func migrateTo(ctx context.Context, r runner, files []string) error {
 	return nil
 }
 
-// runFile runs the statements of a file, which are parted by empty lines.
+// runFile runs the statements of a file, which are separated by empty lines.
 func runFile(ctx context.Context, r runner, file string) error {
 	text, err := migrations.ReadFile(file)
 	if err != nil {

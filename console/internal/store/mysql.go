@@ -23,7 +23,7 @@ const (
 	mysqlIdle        = 5 * time.Minute // below the wait_timeout of most servers
 
 	// migrationLock is the name of the server's lock for migrations, and
-	// migrationPatience how many seconds to wait for it.
+	// migrationPatience is the number of seconds to wait for it.
 	migrationLock     = "headgate-console-migration"
 	migrationPatience = 60
 )
@@ -87,7 +87,7 @@ func (m mysql) open() (read, write *sql.DB, err error) {
 	return db, db, nil
 }
 
-// alone holds a lock of the server, which a connection that breaks gives back.
+// alone runs f under a lock of the server, which ends with the connection.
 func (mysql) alone(ctx context.Context, db *sql.DB, f func(runner) error) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -105,7 +105,7 @@ func (mysql) alone(ctx context.Context, db *sql.DB, f func(runner) error) error 
 	return f(conn)
 }
 
-// The server's error numbers that mean something here.
+// The server's error numbers that the console distinguishes.
 const (
 	mysqlDuplicate     = 1062
 	mysqlNoParent      = 1452

@@ -36,7 +36,7 @@ type DB struct {
 
 // engine holds the differences between databases.
 type engine interface {
-	// name is that of the folder with the migrations.
+	// name is the name of the folder with the migrations.
 	name() string
 	// open returns the pools for reading and writing, which may be one.
 	open() (read, write *sql.DB, err error)

@@ -7,8 +7,8 @@ type Policy struct {
 	Mode      string
 	Priority  int
 	Apps      []string // written to a table of its own; not read, as Body has them
-	Size      int      // in bytes, of what is published of it
-	Search    string   // what a search looks through, in lower case
+	Size      int      // in bytes, of the published form
+	Search    string   // the text that a search looks through, in lower case
 	Body      string
 	CreatedAt int64 // µs
 	CreatedBy string

@@ -8,8 +8,8 @@ import (
 // PolicyQuery asks for a page of policies. The zero value finds none, as Limit is
 // 0 then.
 type PolicyQuery struct {
-	// Visible names the applications of which the asker may see policies; nil
-	// means all, and an empty list means none.
+	// Visible names the applications whose policies the actor may see; nil means
+	// all, and an empty list means none.
 	Visible []string
 
 	App    string // lists this one; "" means any
@@ -36,7 +36,7 @@ const (
 	ByUpdateDown
 )
 
-// policyOrders are all that can stand after ORDER BY.
+// policyOrders lists all texts that can follow ORDER BY.
 var policyOrders = [...]string{
 	ByName:         "name",
 	ByNameDown:     "name DESC",
@@ -48,8 +48,8 @@ var policyOrders = [...]string{
 	ByUpdateDown:   "updated_at DESC, name DESC",
 }
 
-// FindPolicies returns the page that q asks for, and how many policies there are
-// on all pages.
+// FindPolicies returns the page that q selects, and the number of policies on all
+// pages.
 func (t *Tx) FindPolicies(q PolicyQuery) (page []Policy, total int64, err error) {
 	if q.Visible != nil && len(q.Visible) == 0 {
 		return nil, 0, nil
@@ -70,8 +70,8 @@ func (t *Tx) FindPolicies(q PolicyQuery) (page []Policy, total int64, err error)
 // lists begins the condition that a policy lists some application.
 const lists = "EXISTS (SELECT 1 FROM policy_apps x WHERE x.policy = policies.name AND x.app "
 
-// where returns the conditions, made of constants and placeholders, and what
-// stands for the placeholders.
+// where returns the conditions, made of constants and placeholders, and the values
+// of the placeholders.
 func (q *PolicyQuery) where() (string, []any) {
 	var conditions []string
 	var args []any

@@ -19,8 +19,8 @@ func (t *Tx) RolesOf(user string) ([]Role, error) {
 	return all(t, scanRole, "SELECT user_name, app, role FROM roles WHERE user_name = ? ORDER BY app", user)
 }
 
-// SetRole gives a user a role in an application, or ErrReferenced if one of both
-// does not exist. The role "" takes away what was given.
+// SetRole gives a user a role in an application, or returns ErrReferenced if one of
+// them does not exist. The role "" removes the user's role.
 func (t *Tx) SetRole(r Role) error {
 	if _, err := t.exec("DELETE FROM roles WHERE user_name = ? AND app = ?", r.User, r.App); err != nil || r.Role == "" {
 		return err

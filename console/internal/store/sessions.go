@@ -6,7 +6,7 @@ type Session struct {
 	User      string
 	CreatedAt int64 // µs
 	SeenAt    int64 // µs
-	ExpiresAt int64 // µs, whatever happens
+	ExpiresAt int64 // µs, however much it is used
 	Address   string
 	Agent     string
 }
@@ -50,8 +50,8 @@ func (t *Tx) DeleteSessionsOf(user string) (int64, error) {
 	return t.exec("DELETE FROM sessions WHERE user_name = ?", user)
 }
 
-// DeleteEndedSessions forgets those that ended before an instant, or were last
-// seen before another.
+// DeleteEndedSessions deletes the sessions that ended before one instant, or were
+// last seen before another.
 func (t *Tx) DeleteEndedSessions(expired, idle int64) error {
 	_, err := t.exec("DELETE FROM sessions WHERE expires_at <= ? OR seen_at <= ?", expired, idle)
 	return err

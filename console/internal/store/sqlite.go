@@ -62,7 +62,7 @@ func (s sqlite) dsn(more string, wait int) string {
 		"&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)&" + more
 }
 
-// alone relies on the one writer that SQLite lets in.
+// alone runs f in a transaction that writes, of which SQLite runs one at a time.
 func (sqlite) alone(ctx context.Context, db *sql.DB, f func(runner) error) error {
 	tx, err := begin(ctx, sqlite{}, db, nil)
 	if err != nil {

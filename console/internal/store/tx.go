@@ -21,8 +21,9 @@ const (
 	queuePause = 20 * time.Millisecond
 )
 
-// Tx is a transaction, for the one goroutine that runs the function which got
-// it, and dead when that returns. Its methods return the errors of this package.
+// Tx is a transaction. Only the function that View or Update calls with it may use
+// it, in its own goroutine and until it returns. Methods return the errors of this
+// package.
 type Tx struct {
 	db    *DB
 	ctx   context.Context // of the one call that the transaction belongs to
@@ -37,9 +38,9 @@ func (d *DB) View(ctx context.Context, f func(*Tx) error) error {
 	return d.once(ctx, d.read, &sql.TxOptions{ReadOnly: true}, f)
 }
 
-// Update runs f in a transaction and commits it, unless f returns an error, which
-// is then returned. A transaction that loses against another is run again: f must
-// not leave traces outside of it.
+// Update runs f in a transaction and commits it. If f returns an error, Update
+// returns the error and changes nothing. It runs f again if the transaction loses
+// against another, so f must have no effect outside of the transaction.
 func (d *DB) Update(ctx context.Context, f func(*Tx) error) error {
 	ctx, cancel := d.bounded(ctx)
 	defer cancel()
@@ -87,8 +88,7 @@ func (d *DB) once(ctx context.Context, db *sql.DB, o *sql.TxOptions, f func(*Tx)
 	return d.translate(tx.Commit())
 }
 
-// begin begins a transaction, for which it waits as long as ctx lasts while other
-// programs write.
+// begin begins a transaction. It waits until ctx ends while other programs write.
 func begin(ctx context.Context, e engine, db *sql.DB, o *sql.TxOptions) (*sql.Tx, error) {
 	for {
 		tx, err := db.BeginTx(ctx, o)
@@ -113,7 +113,7 @@ func (t *Tx) statement(query string) (*sql.Stmt, error) {
 	return s, err
 }
 
-// exec runs a statement and returns how many rows it concerned.
+// exec runs a statement and returns the number of affected rows.
 func (t *Tx) exec(query string, args ...any) (int64, error) {
 	s, err := t.statement(query)
 	if err != nil {
@@ -132,8 +132,8 @@ func (t *Tx) exec(query string, args ...any) (int64, error) {
 	return n, t.db.translate(err)
 }
 
-// execOne runs a statement that has to concern one row, and returns missing if it
-// concerned none.
+// execOne runs a statement that must affect one row, and returns missing if it
+// affected none.
 func (t *Tx) execOne(missing error, query string, args ...any) error {
 	n, err := t.exec(query, args...)
 	if err == nil && n == 0 {
@@ -183,10 +183,10 @@ func all[T any](t *Tx, scan func(scanner) (T, error), query string, args ...any)
 func scanText(s scanner) (v string, err error) { return v, s.Scan(&v) }
 func scanCount(s scanner) (v int64, err error) { return v, s.Scan(&v) }
 
-// places is a list of n placeholders.
+// places returns a list of n placeholders.
 func places(n int) string { return strings.TrimSuffix(strings.Repeat("?,", n), ",") }
 
-// values are texts as arguments of a query.
+// values returns texts as arguments of a query.
 func values(texts []string) []any {
 	list := make([]any, len(texts))
 	for i, s := range texts {
@@ -195,7 +195,7 @@ func values(texts []string) []any {
 	return list
 }
 
-// like is the pattern, for LIKE … ESCAPE '!', of everything that holds the text.
+// like returns the pattern, for LIKE … ESCAPE '!', of all texts that contain the text.
 func like(text string) string {
 	return "%" + strings.NewReplacer("!", "!!", "%", "!%", "_", "!_").Replace(text) + "%"
 }

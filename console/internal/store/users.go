@@ -34,7 +34,7 @@ func (t *Tx) InsertUser(u User) error {
 	return err
 }
 
-// UpdateUser writes everything of the user but its name and who created it.
+// UpdateUser writes all fields of the user but its name and its creator.
 func (t *Tx) UpdateUser(u User) error {
 	const q = "UPDATE users SET password = ?, administrator = ?, disabled = ?, must_change = ?, password_at = ? WHERE name = ?"
 	return t.execOne(ErrNotFound, q, u.Password, u.Administrator, u.Disabled, u.MustChange, u.PasswordAt, u.Name)

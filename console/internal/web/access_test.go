@@ -8,7 +8,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-// Whoever does not see a page is told what every field is.
+// A page says the name of every field, for people who do not see it.
 func TestEveryFieldHasAName(t *testing.T) {
 	w := newWorld(t)
 	w.policy("p", "5/1m")

@@ -10,7 +10,7 @@ type choice struct {
 func algorithms() []choice {
 	return []choice{
 		{Value: "gcra", Words: "Even spacing (GCRA)", Help: "Spreads requests evenly and forgives a burst. The best choice for most APIs."},
-		{Value: "token-bucket", Words: "Token bucket", Help: "Tokens pile up while nobody asks; a burst may spend them all at once."},
+		{Value: "token-bucket", Words: "Token bucket", Help: "Tokens pile up while no request comes; a burst may spend them all at once."},
 		{Value: "sliding-window", Words: "Sliding window", Help: "Counts the last period in segments: close to exact, and cheap at any quota."},
 		{Value: "sliding-log", Words: "Sliding log", Help: "Remembers every request: never more than the quota in any period. For small quotas, such as log-ins."},
 		{Value: "fixed-window", Words: "Fixed window", Help: "A fresh quota each period. Simple, but lets up to twice the quota through around the change of window."},
@@ -24,13 +24,13 @@ func recipes() []choice {
 		{Value: "user", Words: "Each signed-in user", Help: "As the application tells who is signed in."},
 		{Value: "api-key", Words: "Each API key", Help: "The credential in the header X-Api-Key."},
 		{Value: "ip+route", Words: "Each address on each route", Help: "A count of its own for every pair of address and route."},
-		{Value: "global", Words: "All callers together", Help: "One count that everybody shares."},
+		{Value: "global", Words: "All callers together", Help: "One count that all callers share."},
 	}
 }
 
 func overflows() []choice {
 	return []choice{
-		{Value: "reject", Words: "Refuse it", Help: "The caller gets 429 Too Many Requests and is told when to come again."},
+		{Value: "reject", Words: "Refuse it", Help: "The caller gets 429 Too Many Requests and the time of the next attempt."},
 		{Value: "wait", Words: "Let it wait", Help: "Held back until there is room, for so long at most."},
 		{Value: "degrade", Words: "Give a cheaper answer", Help: "It passes marked, and the application may do less for it."},
 	}
@@ -48,7 +48,7 @@ func failures() []choice {
 func modes() []choice {
 	return []choice{
 		{Value: "enforce", Words: "Enforce", Help: "What is over the limit is held back."},
-		{Value: "shadow", Words: "Shadow", Help: "Counted and reported, and nobody is refused. Good for trying a limit out."},
+		{Value: "shadow", Words: "Shadow", Help: "Counted and reported, and no request is refused. Good for trying a limit out."},
 		{Value: "off", Words: "Off", Help: "Not looked at."},
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// stale opens the form of p, and then somebody else saves it.
+// stale opens the form of p, and then another user saves it.
 func (w *world) stale() (b *browser, form url.Values) {
 	w.t.Helper()
 	w.policy("p", "5/1m")

@@ -69,7 +69,7 @@ func figuresPage(v *request) error {
 	return v.show(http.StatusOK, "figures", "Live figures", l)
 }
 
-// liveFigures is the part of the page that the script asks for again and again.
+// liveFigures answers with the part of the page that the script reloads.
 func liveFigures(v *request) error {
 	l, err := v.live()
 	if err != nil {

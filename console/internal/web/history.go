@@ -54,7 +54,7 @@ func historyPage(v *request) error {
 	return v.show(http.StatusOK, "history", "History of "+name, h)
 }
 
-// rollback makes an earlier content of a policy its newest version.
+// rollback saves an earlier version of a policy as the newest one.
 func rollback(v *request) error {
 	name := v.r.PathValue("name")
 	_, err := v.Service.Rollback(v.r.Context(), v.actor, name, v.version("to"), v.version("version"))

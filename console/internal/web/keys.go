@@ -96,8 +96,8 @@ func (v *request) sentKey() (*keys, error) {
 	return k, nil
 }
 
-// counted is the key of an address as the policy counts it, and any other key as
-// it is.
+// counted returns the key of an address as the policy counts it, and any other key
+// unchanged.
 func counted(ctx context.Context, p policy.Policy, key string) string {
 	a, err := netip.ParseAddr(strings.TrimSpace(key))
 	if err != nil || !(p.Key == "ip" || strings.HasPrefix(p.Key, "ip/")) || strings.Contains(p.Key, "+") {
@@ -115,7 +115,7 @@ func counted(ctx context.Context, p policy.Policy, key string) string {
 	return text
 }
 
-// resetKey asks first, and then resets.
+// resetKey asks for a confirmation first, and then resets the key.
 func resetKey(v *request) error {
 	k, err := v.sentKey()
 	if err != nil || k.Mistakes != nil {

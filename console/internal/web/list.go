@@ -33,7 +33,7 @@ type row struct {
 	CanEdit  bool
 }
 
-// column is the head of one by which the list may be sorted.
+// column is the head of a column by which the list may be sorted.
 type column struct {
 	Words, Link, Order string // Order is that of aria-sort
 }
@@ -77,7 +77,7 @@ func ownsSome(apps []service.App) bool {
 	return false
 }
 
-// queryOf reads the query of a list. What cannot be is left to the service.
+// queryOf reads the query of a list. The service refuses impossible values.
 func queryOf(u url.Values) service.Query {
 	page, err := strconv.Atoi(u.Get("page"))
 	if err != nil {
@@ -105,8 +105,8 @@ func listPath(q service.Query, page int) string {
 	return "/policies?" + listValues(q).Encode()
 }
 
-// columns are those by which one may sort; the one in use leads to the other
-// direction.
+// columns returns the columns by which a list may be sorted. The link of the current
+// one reverses the order.
 func columns(q service.Query) []column {
 	var list []column
 	for _, c := range []struct{ name, words string }{{"name", "Name"}, {"mode", "Mode"}, {"priority", "Priority"}, {"updated", "Changed"}} {

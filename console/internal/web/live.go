@@ -15,8 +15,8 @@ func validate(v *request) error {
 	return v.fragment("form", "preview", previewOf(p, m, m))
 }
 
-// draw serves the drawing of a limit. It looks the same for ever, but for a new
-// version of the program.
+// draw serves the drawing of a limit. It changes only with the version of the
+// program.
 func draw(v *request) error {
 	l, err := core.ParseLimit(v.query("limit"))
 	var svg string

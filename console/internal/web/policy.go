@@ -36,7 +36,7 @@ func policyPage(v *request) error {
 	return v.show(http.StatusOK, "policy", p.Name, page)
 }
 
-// setMode changes nothing but the mode.
+// setMode changes only the mode.
 func setMode(v *request) error {
 	p, err := v.Service.Policy(v.r.Context(), v.actor, v.r.PathValue("name"))
 	if err != nil {
@@ -66,7 +66,7 @@ func textsOf(p policy.Policy) map[string]string {
 	return texts
 }
 
-// policyFields are those that people edit, in the order in which they are shown.
+// policyFields are the fields that people edit, in the order of display.
 func policyFields() []string {
 	return []string{
 		"name", "description", "apps", "limit", "key", "match.methods", "match.host", "match.path",

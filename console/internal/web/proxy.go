@@ -7,7 +7,7 @@ import (
 
 // Errors of actions that are impossible where a proxy authenticates users.
 var (
-	errStranger   = errors.New("the proxy names nobody who may come in")
+	errStranger   = errors.New("the proxy names no user who may come in")
 	errSignOut    = errors.New("the proxy signs people in and out")
 	errNoPassword = errors.New("the proxy asks for passwords")
 )

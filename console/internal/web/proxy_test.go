@@ -65,7 +65,7 @@ func TestInvalidNamesOfAProxyAreRefused(t *testing.T) {
 		"a list": {"X-User", "admin, ann"}, "two lines": {"X-User", "admin", "X-User", "ann"}, "the same twice": {"X-User", "admin", "X-User", "admin"},
 		"no name": {"X-User", "<script>"},
 	} {
-		for _, b := range []*browser{w.browser(), in} { // a session of somebody else does not count
+		for _, b := range []*browser{w.browser(), in} { // another user's session does not count
 			got := b.sends(headers...).get("/policies").want(http.StatusForbidden)
 			if !strings.Contains(got.text, "You cannot come in") || strings.Contains(got.text, "<script>alert") {
 				t.Errorf("%s: %s", name, got.text)
@@ -129,7 +129,7 @@ func TestLogInsAreLimitedByTheAddressThatATrustedProxyTells(t *testing.T) {
 		other int // the status of the log-in from another address
 	}{
 		{"127.0.0.0/8", http.StatusUnauthorized},
-		{"10.0.0.0/8", http.StatusTooManyRequests}, // nobody believes that it is another
+		{"10.0.0.0/8", http.StatusTooManyRequests}, // the address that it names is ignored
 	} {
 		w := newWorld(t, behind(t, row.proxy))
 		wrong := url.Values{"name": {"admin"}, "password": {"wrong"}}

@@ -26,7 +26,7 @@ func (m mistakes) add(field, text string) {
 	m[field] = append(m[field], text)
 }
 
-// take adds what the service found.
+// take adds the mistakes that the service found.
 func (m mistakes) take(faults []service.Fault) {
 	for _, f := range faults {
 		m.add(formField(f.Field), f.Message)
@@ -92,7 +92,7 @@ func (d *draft) check(p policy.Policy, m mistakes) {
 	}
 }
 
-// limit puts each mistake of a limit to the field that it begins with.
+// limit assigns each mistake of a limit to the field that it begins with.
 func (m mistakes) limit(err error) {
 	for _, e := range split(err) {
 		field := "limit_fields"
@@ -105,7 +105,7 @@ func (m mistakes) limit(err error) {
 	}
 }
 
-// split takes apart errors that were joined.
+// split returns the parts of a joined error.
 func split(err error) []error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var list []error
@@ -188,7 +188,7 @@ func (d *draft) optional(m mistakes, field, text string) int64 {
 	return n
 }
 
-// clip keeps a text that is quoted in a message short.
+// clip shortens a text for a message.
 func clip(s string) string {
 	if len(s) > 100 {
 		return strings.ToValidUTF8(s[:100], "") + "…"

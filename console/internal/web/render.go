@@ -18,10 +18,10 @@ import (
 //go:embed templates/*.html
 var sources embed.FS
 
-// page is a template with all that it is made of.
+// page is a template with all of its parts.
 type page struct{ *template.Template }
 
-// parsePages reads all templates. Those whose names begin with "_" are parts of
+// parsePages reads all templates. A template whose name begins with "_" is part of
 // the others.
 func parsePages() (map[string]*page, error) {
 	names, err := fs.Glob(sources, "templates/*.html")
@@ -117,7 +117,7 @@ func messages() map[string]string {
 	}
 }
 
-// helpers are what templates may call.
+// helpers are the functions that templates may call.
 func helpers() template.FuncMap {
 	return template.FuncMap{
 		"time":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
@@ -133,16 +133,16 @@ func helpers() template.FuncMap {
 	}
 }
 
-// remark is what is wrong with a field, for the place beside it.
+// remark returns the mistake of a field, for the place beside it.
 type remark struct {
 	Field string
 	Texts []string
 }
 
-// at is what is wrong with a field.
+// at returns the mistake of a field.
 func at(m mistakes, field string) remark { return remark{field, m[field]} }
 
-// label is the name of a field for people.
+// label returns the name of a field for people.
 func label(field string) string {
 	switch field {
 	case "name":

@@ -116,7 +116,7 @@ func (v *request) meta() service.Meta {
 
 func (v *request) requestID() string { return v.w.Header().Get(requestHeader) }
 
-// field returns what was sent in a form, and nothing that stands in the URL.
+// field returns a field of the form, and no parameter of the URL.
 func (v *request) field(name string) string { return v.r.PostForm.Get(name) }
 
 // query returns a parameter of the URL.

@@ -1,6 +1,6 @@
 package web
 
-// route is a page, or what a form does.
+// route is a page, or the action of a form.
 type route struct {
 	pattern string
 	answer  func(*request) error
@@ -8,7 +8,7 @@ type route struct {
 	most    int64 // bytes of a form; 0 means maxForm
 }
 
-// routes are all that the pages answer, apart from files.
+// routes are all routes of the pages, apart from files.
 func routes() []route {
 	return []route{
 		{pattern: "GET /{$}", answer: home},

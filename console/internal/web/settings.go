@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/console/internal/service"
 )
 
-// settings is the page of what administrators may change of the console.
+// settings is the page of the settings that administrators may change.
 type settings struct {
 	Idle, Life string
 	Mistakes   mistakes
@@ -23,7 +23,7 @@ func settingsPage(v *request) error {
 	return v.show(http.StatusOK, "settings", "Settings", settings{Idle: short(s.SessionIdle), Life: short(s.SessionLife)})
 }
 
-// short writes a time without what is zero.
+// short writes a duration without its zero units.
 func short(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

@@ -14,7 +14,7 @@ var files embed.FS
 // revalidate them.
 func static() http.Handler {
 	tags := map[string]string{}
-	list, _ := files.ReadDir("static") // what is embedded can be read
+	list, _ := files.ReadDir("static") // an embedded file can always be read
 	for _, f := range list {
 		data, _ := files.ReadFile("static/" + f.Name())
 		sum := sha256.Sum256(data)

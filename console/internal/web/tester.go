@@ -72,8 +72,8 @@ func try(v *request) error {
 	return v.showTester(&t, http.StatusOK)
 }
 
-// meet finds the policies that the request meets, as an instance would, and those
-// that are off.
+// meet finds the policies that the request meets, as an instance would, and the
+// policies that are off.
 func (v *request) meet(t *tester, r *sample) error {
 	all, err := v.policiesOf(t.App)
 	if err != nil {
@@ -129,7 +129,7 @@ func (v *request) policiesOf(app string) (policy.Set, error) {
 	return list, nil
 }
 
-// gaugeOf looks a key up, or returns nil.
+// gaugeOf looks up a key, or returns nil.
 func (v *request) gaugeOf(p policy.Policy, key string) *gauge {
 	if v.Fleet == nil {
 		return nil
@@ -157,7 +157,7 @@ func (s *sample) RemoteAddr() string                  { return s.remote }
 func (s *sample) Header(name string) []string         { return s.header[name] }
 func (s *sample) userKey(core.Request) (string, bool) { return s.user, true }
 
-// request makes a request of what was filled in.
+// request makes a request of the form.
 func (t *tester) request(ctx context.Context) (*sample, mistakes) {
 	m := mistakes{}
 	s := &sample{ctx: ctx, method: t.Verb, path: t.Path, route: t.Route, user: t.Who, header: map[string][]string{}}

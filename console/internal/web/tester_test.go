@@ -29,7 +29,7 @@ func TestARequestIsToldWhichPoliciesItMeets(t *testing.T) {
 	}).want(http.StatusOK)
 	for _, want := range []string{
 		"4 policies match", "<code>192.0.2.7|/login</code>", "it would pass: 5 of 5 are left", "<code>ada</code>", "it is over the limit",
-		"callers that cannot be told", "waits up to 2s", "Nothing: it is switched off", "1 other policy",
+		"unknown callers", "waits up to 2s", "Nothing: it is switched off", "1 other policy",
 	} {
 		if !strings.Contains(got.text, want) {
 			t.Errorf("%q is not on the page", want)

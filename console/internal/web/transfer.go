@@ -64,7 +64,7 @@ func applyImport(v *request) error {
 	return v.seeOther("/policies", "imported")
 }
 
-// planAgain shows what the import would do now.
+// planAgain shows the current plan of the import.
 func (v *request) planAgain(t transfer) error {
 	plan, err := v.Service.PlanImport(v.r.Context(), v.actor, t.order(nil))
 	if err != nil {

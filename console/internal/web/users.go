@@ -36,7 +36,7 @@ func createUser(v *request) error {
 	return v.show(http.StatusOK, "once", "A new user", once{User: p.Name, Secret: password, Back: userPath(p.Name)})
 }
 
-// once is the page of a secret that is shown this once.
+// once is the page of a secret that is shown only once.
 type once struct {
 	User   string // whose one-time password it is, or "" for a token
 	Secret string

@@ -119,7 +119,7 @@ func (w *world) policy(name, limit string) policy.Policy {
 	return p
 }
 
-// browser is somebody who looks at the pages, without JavaScript.
+// browser is a client of the pages, without JavaScript.
 type browser struct {
 	t      testing.TB
 	url    string
@@ -147,7 +147,7 @@ func (w *world) browser() *browser {
 	}}
 }
 
-// as is a browser in which somebody is logged in.
+// as returns a browser in which the user is logged in.
 func (w *world) as(user string) *browser {
 	w.t.Helper()
 	b := w.browser()
