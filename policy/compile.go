@@ -1,4 +1,4 @@
-// What makes rules of policies.
+// The rules that policies become.
 
 package policy
 

@@ -234,7 +234,7 @@ func TestARevisionThatCannotBeReadIsAskedForOnce(t *testing.T) {
 		}
 		f.Close()
 		if n := strings.Count(log.String(), "refused"); n != 1 {
-			t.Errorf("told %d times", n)
+			t.Errorf("reported %d times", n)
 		}
 	})
 }

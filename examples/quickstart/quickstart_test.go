@@ -86,8 +86,8 @@ func get(t testing.TB, url string) (int, http.Header, string) {
 	return resp.StatusCode, resp.Header, string(body)
 }
 
-// redisURL is -store for a real Redis whose keys no other test uses: rules are
-// told apart by the key, which is a header here.
+// redisURL is -store for a real Redis. Tests differ in the key, which is a header
+// here.
 func redisURL(t testing.TB) string { return "redis://" + redistest.Addr(t) + "/0" }
 
 func TestEveryFrameworkAdmitsTheQuotaOnEveryStore(t *testing.T) {
@@ -138,7 +138,7 @@ func TestSeveralRulesAreOneDecision(t *testing.T) {
 		get(t, url+"/")
 	}
 	_, header, _ := get(t, url+"/")
-	// What the first rule refuses costs the second nothing.
+	// A request that the first rule refuses costs the second nothing.
 	if want := `"rule1";r=0;t=3600, "rule2";r=3;t=3600`; header.Get("RateLimit") != want {
 		t.Errorf("RateLimit: %s, want %s", header.Get("RateLimit"), want)
 	}

@@ -51,9 +51,9 @@ local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local list = redis.call('ZRANGEBYSCORE', KEYS[1], string.format('(%d', now - ARGV[1]), '+inf', 'WITHSCORES')
 local reply = {}
 for i = 1, #list, 2 do
-  local told = redis.call('HGET', KEYS[2], list[i])
-  if told then
-    reply[#reply + 1] = told
+  local report = redis.call('HGET', KEYS[2], list[i])
+  if report then
+    reply[#reply + 1] = report
     reply[#reply + 1] = math.max(0, now - list[i + 1])
   end
 end
