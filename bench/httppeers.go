@@ -31,7 +31,7 @@ import (
 const oursX = "headgate, X-RateLimit only"
 
 // httpContests has two contests for each framework. Where headgate is alone, no peer
-// can do that.
+// of the framework can be set to send the same headers.
 var httpContests = []httpContest{
 	{"net/http, headers", "net/http, sending headers", []httpPeer{
 		{bare, std(func(_ quota, h http.Handler) (http.Handler, error) { return h, nil })},

@@ -93,7 +93,7 @@ func TestASetIsWrittenInOneWayAndReadBack(t *testing.T) {
 	}
 }
 
-// A Policy that is marshaled by itself has the same fields.
+// A Policy has the same fields in and out of a Set.
 func TestAPolicyByItselfIsWrittenAsInASet(t *testing.T) {
 	for _, p := range []policy.Policy{full(t), valid(t, "a")} {
 		alone, err := json.Marshal(map[string]any{"policies": []policy.Policy{p}})

@@ -159,7 +159,7 @@ func TestANotificationIsFasterThanThePoll(t *testing.T) {
 		for i := range 20 {
 			version := fmt.Sprint(i + 2)
 			s.publish(version, valid(t, "b"))
-			for range 1000 { // notifications that never cease do not put it off
+			for range 1000 { // a stream of notifications does not delay it
 				(*s.wake.Load())()
 				time.Sleep(100 * time.Microsecond)
 			}

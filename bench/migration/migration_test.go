@@ -75,7 +75,7 @@ func readMigrations(t *testing.T) (rows []migration) {
 	return rows
 }
 
-// measure runs the row and returns it with what it should say.
+// measure runs the row and returns it with the measured cells.
 func measure(t *testing.T, p peer, row migration) migration {
 	t.Helper()
 	limit, err := core.ParseLimit(row.limit)
@@ -171,7 +171,7 @@ func nextPrime(n int64) int64 {
 }
 
 // headgate reports which requests the limit admits. The first is made at an instant
-// that begins a day, as those in a bubble are.
+// that begins a day, as a bubble of synctest does.
 func headgate(t *testing.T, l core.Limit, instants []time.Duration) (admitted []bool) {
 	t.Helper()
 	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
@@ -191,7 +191,8 @@ func headgate(t *testing.T, l core.Limit, instants []time.Duration) (admitted []
 	return admitted
 }
 
-// TestMigrationDifferences holds what docs/migrating.md says of peers beside the tables.
+// TestMigrationDifferences tests the statements of docs/migrating.md about peers
+// outside of the tables.
 func TestMigrationDifferences(t *testing.T) {
 	t.Run("Echo forgets a client after ExpiresIn", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {

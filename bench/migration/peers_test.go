@@ -200,7 +200,8 @@ func echoStore(c middleware.RateLimiterMemoryStoreConfig) peer {
 }
 
 // ginRateLimit has a goroutine without an end, which is therefore started outside the
-// bubble. It deletes what is old in real time, and so the bubble goes far ahead.
+// bubble. It deletes old entries in real time, so the bubble first moves its clock
+// far ahead.
 func ginRateLimit(o ginlimit.InMemoryOptions) peer {
 	return func(t *testing.T, instants []time.Duration) []bool {
 		s := ginlimit.InMemoryStore(&o)
@@ -213,7 +214,7 @@ func ginRateLimit(o ginlimit.InMemoryOptions) peer {
 
 // fiberConfig reads whole seconds from a variable of Fiber, which the test sets
 // before each request. A goroutine of Fiber sets it to the real time every second. If
-// that came between, all is asked again.
+// that happens in between, the whole row is run again.
 func fiberConfig(c fiberlimiter.Config) peer {
 	const start = 4_000_000_000
 	once := func(instants []time.Duration) (admitted []bool, undisturbed bool) {
@@ -246,10 +247,11 @@ func fiberConfig(c fiberlimiter.Config) peer {
 	}
 }
 
-// goLimiterConfig reads the clock of the machine, whichever that of package time is,
+// goLimiterConfig reads the clock of the machine, not that of package time,
 // and learns from it which interval since the key's first request it is in. So each
 // request is made in real time in the interval in which its instant lies. The reset
-// says which interval that was. If the machine was too slow, all is asked again.
+// says which interval that was. If the machine was too slow, the whole row is run
+// again.
 func goLimiterConfig(c memorystore.Config) peer {
 	interval := c.Interval
 	once := func(t *testing.T, instants []time.Duration) (admitted []bool, inTime bool) {

@@ -30,7 +30,7 @@ func chromium(t testing.TB) string {
 	return test.Program(t, "chromium", "chromium")
 }
 
-// The window that people have.
+// The size of a usual window.
 const width, height = 1280, 960
 
 // browse starts a browser that ends with the test, and returns its first tab. It
@@ -40,7 +40,7 @@ func browse(t testing.TB, path string) *tab {
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
 		chromedp.ExecPath(path), chromedp.WindowSize(width, height), chromedp.WSURLReadTimeout(patience),
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"), chromedp.Flag("hide-scrollbars", true))
-	if os.Getuid() == 0 { // whom chromium's sandbox refuses
+	if os.Getuid() == 0 { // chromium's sandbox refuses root
 		options = append(options, chromedp.NoSandbox)
 	}
 	ctx, end := chromedp.NewExecAllocator(context.Background(), options...)
@@ -48,14 +48,14 @@ func browse(t testing.TB, path string) *tab {
 	return open(t, ctx)
 }
 
-// tab is a tab of the browser, which a person uses.
+// tab is a tab of the browser.
 type tab struct {
 	t     testing.TB
 	ctx   context.Context
 	steps int // fields that were filled in, and clicks
 
 	mu     sync.Mutex
-	faults []string // what the browser complained about
+	faults []string // complaints of the browser
 }
 
 // open opens a tab, in a new browser if ctx is not of a tab.
@@ -82,13 +82,13 @@ func (b *tab) another() *tab {
 	return open(b.t, b.ctx)
 }
 
-// front makes b the tab that is seen.
-func (b *tab) front() {
+// focus makes b the visible tab.
+func (b *tab) focus() {
 	b.t.Helper()
 	b.do(call(page.BringToFront, cdp.Empty{}))
 }
 
-// resize makes the window one of that size.
+// resize gives the window a size.
 func (b *tab) resize(width, height int64) {
 	b.t.Helper()
 	b.do(chromedp.EmulateViewport(width, height))
@@ -100,7 +100,7 @@ func (b *tab) withoutScripts() {
 	b.do(call(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}))
 }
 
-// prefer sets the colours that the person likes, "light" or "dark".
+// prefer sets the preferred colours, "light" or "dark".
 func (b *tab) prefer(scheme string) {
 	b.t.Helper()
 	b.do(call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
@@ -115,8 +115,8 @@ func call[P, R any](c cdp.Command[P, R], params P) chromedp.Action[chromedp.Void
 	}
 }
 
-// listen keeps what the browser complains about: faults of scripts, what the
-// page's security policy forbids, and what could not be loaded.
+// listen keeps the complaints of the browser: faults of scripts, violations of the
+// page's security policy, and failed loads.
 func (b *tab) listen(event any) {
 	var fault string
 	switch e := event.(type) {
@@ -136,7 +136,7 @@ func (b *tab) listen(event any) {
 	}
 }
 
-// complaints returns what the browser complained about since the last time.
+// complaints returns the complaints of the browser since the last call.
 func (b *tab) complaints() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

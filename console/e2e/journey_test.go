@@ -36,7 +36,7 @@ func TestJourney(t *testing.T) {
 	}
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
-			t.Parallel() // much of it is to wait for the other programs
+			t.Parallel() // the test mostly waits for other programs
 			env, args := d.args(t)
 			redis := "redis://" + redistest.Start(t).Addr
 			j := &journey{t: t, fleet: openShops(t, shop, redis)}
@@ -53,10 +53,10 @@ type journey struct {
 	console *program
 	fleet   *fleet
 	tab     *tab
-	version string // of the policies, as it was in force last
+	version string // of the policies that were in force last
 }
 
-// travel is all steps, each from where the one before has led.
+// travel takes all steps, each from the page where the one before ended.
 func (j *journey) travel() {
 	steps := []struct {
 		name string
@@ -94,12 +94,12 @@ const password = "seven green canals in winter"
 func (j *journey) signIn() {
 	first := j.console.await(0, oneTime)[1]
 	b := j.tab
-	b.visit(j.url("/"))
+	b.navigate(j.url("/"))
 	b.fill("Name", "admin")
 	b.fill("Password", first)
 	b.press("Sign in")
 	b.reads("Choose a password")
-	b.visit(j.url("/policies"))
+	b.navigate(j.url("/policies"))
 	b.reads("Choose a password")
 	b.fill("One-time password", first)
 	b.fill("New password", password)
@@ -119,7 +119,7 @@ func (j *journey) addApp() {
 	})
 }
 
-// create makes the policy that the other steps are about: exact to the request for
+// create makes the policy of the other steps. Its limit is exact to the request for
 // as long as the test takes.
 func (j *journey) create() {
 	b := j.tab
@@ -199,13 +199,13 @@ func (j *journey) rollBack() {
 // collide has two tabs edit the same version.
 func (j *journey) collide() {
 	b, other := j.tab, j.tab.another()
-	b.visit(j.url("/policies/visitors/edit"))
-	other.visit(j.url("/policies/visitors/edit"))
-	b.front()
+	b.navigate(j.url("/policies/visitors/edit"))
+	other.navigate(j.url("/policies/visitors/edit"))
+	b.focus()
 	b.fill("Requests", "8")
 	j.fleet.follow("a higher limit", func() { b.press("Save the changes") })
 	j.fleet.meets(10, 3)
-	other.front()
+	other.focus()
 	other.fill("Description", "Nobody reads the shop to pieces")
 	if status := other.press("Save the changes"); status != http.StatusConflict {
 		j.t.Errorf("to save an old version has status %d, want %d", status, http.StatusConflict)
@@ -219,12 +219,12 @@ func (j *journey) collide() {
 	other.reads("5/1h sliding-log", "Nobody reads the shop to pieces")
 	other.quiet()
 	j.fleet.meets(10, 0)
-	b.front()
+	b.focus()
 }
 
 func (j *journey) mistake() {
 	b := j.tab
-	b.visit(j.url("/new"))
+	b.navigate(j.url("/new"))
 	b.fill("Requests", "many")
 	b.reads("is not a whole number")
 	b.fill("Requests", "7")
@@ -235,8 +235,8 @@ func (j *journey) mistake() {
 func (j *journey) withoutScripts() {
 	b := j.tab.another()
 	b.withoutScripts()
-	b.front()
-	b.visit(j.url("/policies"))
+	b.focus()
+	b.navigate(j.url("/policies"))
 	b.press("New policy")
 	b.fill("Name", "search")
 	b.fill("Path", "/products/")
@@ -253,18 +253,18 @@ func (j *journey) withoutScripts() {
 	b.press("Live")
 	b.reads("Refresh every 5 seconds") // which a script would hide
 	b.quiet()
-	j.tab.front()
+	j.tab.focus()
 }
 
-// shrink looks at every page as a phone shows it.
+// shrink checks every page at the size of a phone.
 func (j *journey) shrink() {
 	b := j.tab
 	for _, path := range []string{"/policies", "/new", "/policies/visitors", "/policies/visitors/edit", "/policies/visitors/history",
 		"/policies/visitors/delete", "/figures", "/tester", "/keys", "/import", "/apps", "/users", "/users/admin", "/audit", "/settings", "/account"} {
-		b.visit(j.url(path))
+		b.navigate(j.url(path))
 		j.fits(b)
 	}
-	b.visit(j.url("/policies"))
+	b.navigate(j.url("/policies"))
 	b.resize(phoneWidth, phoneHeight)
 	j.take(b, "phone")
 	b.resize(width, height)

@@ -15,7 +15,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// take writes a picture of what the window shows, if pictures are asked for.
+// take writes a picture of the window if -screenshots is set.
 func (j *journey) take(b *tab, name string) {
 	j.t.Helper()
 	if *screenshots == "" {
@@ -37,8 +37,8 @@ func (j *journey) take(b *tab, name string) {
 	}
 }
 
-// shrunk is a picture with no more than the 256 colours that it has most of, which
-// is plenty for text and areas.
+// shrunk reduces a picture to its 256 most frequent colours, which are enough for
+// text and areas.
 func shrunk(shot []byte) ([]byte, error) {
 	full, err := png.Decode(bytes.NewReader(shot))
 	if err != nil {

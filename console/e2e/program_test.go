@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// patience is how long anything may take that has no limit of its own.
+// patience bounds every wait without a bound of its own.
 const patience = 2 * time.Minute
 
 // build compiles the console and the shop, and returns their paths.
@@ -30,7 +30,7 @@ func build(t testing.TB) (console, shop string) {
 	return filepath.Join(dir, "console"), filepath.Join(dir, "shop")
 }
 
-// program is a process of this test, and what it has printed.
+// program is a process of this test and its output.
 type program struct {
 	address string // it serves on
 
@@ -43,7 +43,7 @@ type program struct {
 	more  chan struct{} // closed at the next line
 }
 
-// line is one that a program printed.
+// line is a line of the output of a program.
 type line struct {
 	text string
 	at   time.Time
@@ -51,8 +51,8 @@ type line struct {
 
 var serving = regexp.MustCompile(`msg=serving .*address=(\S+)`)
 
-// start runs a program that prints on which address it serves, and waits for that.
-// It ends with the test.
+// start runs a program that prints the address on which it serves, and waits for the
+// address. The program ends with the test.
 func start(t testing.TB, name, path string, env []string, args ...string) *program {
 	t.Helper()
 	in, out, err := os.Pipe()
@@ -77,7 +77,7 @@ func start(t testing.TB, name, path string, env []string, args ...string) *progr
 	return p
 }
 
-// launch runs the process and returns what ends it. The goroutine that starts it
+// launch runs the process and returns a function that ends it. The goroutine that starts it
 // keeps its thread until the process has ended, as the kernel's parent death signal
 // is tied to it.
 func (p *program) launch(path string, env, args []string) (end func()) {
@@ -103,7 +103,7 @@ func (p *program) launch(path string, env, args []string) (end func()) {
 	return func() { p.end(cmd.Process, ended) }
 }
 
-// end asks the process to end, which it has to do without an error.
+// end asks the process to end, and fails the test if it ends with an error.
 func (p *program) end(process *os.Process, ended <-chan error) {
 	process.Signal(syscall.SIGTERM)
 	deadline := time.NewTimer(patience)
@@ -131,8 +131,8 @@ func (p *program) read(in io.ReadCloser) {
 	}
 }
 
-// from returns the lines but for the first n, and what is closed when there are
-// more.
+// from returns the lines after the first n, and a channel that is closed when there
+// are more.
 func (p *program) from(n int) (lines []line, more <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -153,14 +153,14 @@ func (p *program) printed() string {
 	return b.String()
 }
 
-// await waits for a line after the first n that fits, and returns its parts.
+// await waits for a matching line after the first n, and returns its parts.
 func (p *program) await(n int, want *regexp.Regexp) []string {
 	p.t.Helper()
 	parts, _ := p.awaitAt(n, want)
 	return parts
 }
 
-// awaitAt is await that also tells when the line came.
+// awaitAt is await, and also returns when the line came.
 func (p *program) awaitAt(n int, want *regexp.Regexp) ([]string, time.Time) {
 	p.t.Helper()
 	deadline := time.NewTimer(patience)

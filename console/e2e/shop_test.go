@@ -9,11 +9,10 @@ import (
 	"github.com/headgate/headgate/internal/test"
 )
 
-// prompt is how soon a change is meant to be in force everywhere, counted from
-// before the click.
+// prompt bounds the time from before the click until a change is in force everywhere.
 const prompt = 2 * time.Second
 
-// fleet is the instances of the application.
+// fleet holds the instances of the application.
 type fleet struct {
 	t     testing.TB
 	shops []*program

@@ -17,7 +17,7 @@ func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// try bounds what takes a browser that has started.
+// try calls f with a bound on its time, for a browser that has started.
 func (b *tab) try(f func(context.Context) error) error {
 	if err := chromedp.Do(b.ctx); err != nil {
 		return err
@@ -27,7 +27,7 @@ func (b *tab) try(f func(context.Context) error) error {
 	return f(ctx)
 }
 
-// eval returns what an expression is on the page.
+// eval returns the value of an expression on the page.
 func eval[T any](b *tab, expression string) T {
 	b.t.Helper()
 	var value T
@@ -41,15 +41,14 @@ func eval[T any](b *tab, expression string) T {
 	return value
 }
 
-// visit opens a page by its address.
-func (b *tab) visit(url string) {
+// navigate opens a page by its address.
+func (b *tab) navigate(url string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(url))
 }
 
-// press clicks a link or button, which opens a page, and returns the status of
-// that. The name is what people read on it or what it is called for those who do
-// not see it.
+// press clicks a link or button that opens a page, and returns the status of the
+// page. The name is the text or the accessible name of the control.
 func (b *tab) press(name string) (status int64) {
 	b.t.Helper()
 	b.steps++
@@ -67,12 +66,12 @@ func (b *tab) press(name string) (status int64) {
 	return status
 }
 
-// control is where the input is that a label stands at.
+// control returns the selector of the input of a label.
 func control(label string) chromedp.Search {
 	return chromedp.Search(fmt.Sprintf(`//*[@id=//label[normalize-space(text()[1])=%q]/@for] | //select[@aria-label=%[1]q]`, label))
 }
 
-// fill types into the input of that label, instead of what is there.
+// fill replaces the text in the input of a label.
 func (b *tab) fill(label, text string) {
 	b.t.Helper()
 	b.steps++
@@ -80,7 +79,7 @@ func (b *tab) fill(label, text string) {
 		chromedp.Evaluate[chromedp.Void](`document.activeElement.select()`), chromedp.KeyEvent(text))
 }
 
-// choose picks from a list by typing the beginning of what it says.
+// choose picks from a list by typing the beginning of an entry.
 func (b *tab) choose(label, text string) {
 	b.t.Helper()
 	b.steps++
@@ -101,7 +100,7 @@ func (b *tab) top() {
 	b.do(chromedp.Evaluate[chromedp.Void](`scrollTo(0, 0)`))
 }
 
-// text is what can be read on the page.
+// text returns the visible text of the page.
 func (b *tab) text() string {
 	b.t.Helper()
 	return eval[string](b, `document.title + "\n" + document.body.innerText`)
@@ -115,7 +114,7 @@ func (b *tab) reads(texts ...string) {
 	}
 }
 
-// figure is the value that stands under a heading, or "".
+// figure returns the value under a heading, or "".
 func (b *tab) figure(name string) string {
 	b.t.Helper()
 	return eval[string](b, fmt.Sprintf(`[...document.querySelectorAll("dl > div")]
@@ -128,7 +127,7 @@ func (b *tab) shows(name, value string) {
 	b.until(fmt.Sprintf("%q is %s", name, value), func() bool { return b.figure(name) == value })
 }
 
-// until asks again and again until done says yes.
+// until calls done again and again until it returns true.
 func (b *tab) until(what string, done func() bool) {
 	b.t.Helper()
 	deadline, tick := time.NewTimer(patience), time.NewTicker(20*time.Millisecond)

@@ -54,8 +54,7 @@ func TestProxyIgnoresTheHeaderOfOtherPeers(t *testing.T) {
 	expect(t, h, proxy, caller, 200, 4) // no caller can use up the limit of another
 }
 
-// The address of the client is that of its connection to a proxy, as
-// net/http/httputil has it.
+// A real reverse proxy, that of net/http/httputil, appends the address of its client.
 func TestProxyOverConnections(t *testing.T) {
 	app := httptest.NewServer(handler())
 	defer app.Close()

@@ -67,7 +67,7 @@ func TestEachRequestIsCountedOnceUnderEachPolicy(t *testing.T) {
 	}
 	r.Observe(t.Context(), event("a", false, limiter.Reject, limiter.Refused))
 	r.Observe(t.Context(), event("a", false, limiter.Wait(time.Second), limiter.Refused))
-	r.Observe(t.Context(), event("a", true, limiter.Reject, limiter.Refused)) // others have refused it
+	r.Observe(t.Context(), event("a", true, limiter.Reject, limiter.Refused)) // another rule refused it
 	r.Observe(t.Context(), event("b", false, limiter.Degrade, limiter.Pass))
 	r.Observe(t.Context(), event("b", false, limiter.Shadow, limiter.Pass))
 	r.Observe(t.Context(), event("b", false, limiter.Shadow, limiter.Refused))

@@ -10,9 +10,8 @@ import (
 	"github.com/headgate/headgate/store/memstore"
 )
 
-// These bound how many wrong tokens an address may send, and how many addresses
-// are remembered. Tokens cannot be guessed: the bounds keep attempts from
-// overloading the database.
+// Bounds of the wrong tokens of an address, and of the remembered addresses. Tokens
+// cannot be guessed: the bounds keep attempts from overloading the database.
 const (
 	wrongTokens  = 60
 	wrongPer     = time.Minute

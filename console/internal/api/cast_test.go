@@ -27,7 +27,7 @@ func (b *builder) do(err error) { b.err = errors.Join(b.err, err) }
 func (b *builder) build() {
 	first, err := b.s.Bootstrap(background)
 	b.do(err)
-	b.admin = b.settle("administrator", service.FirstUser, first)
+	b.admin = b.logIn("administrator", service.FirstUser, first)
 	for _, app := range []string{"a", "b", "c"} {
 		b.do(b.s.CreateApp(background, b.admin, app, ""))
 	}
@@ -56,11 +56,11 @@ func (b *builder) person(name string, roles map[string]service.Role) service.Act
 	for app, role := range roles {
 		b.do(b.s.SetRole(background, b.admin, name, app, role))
 	}
-	return b.settle(name, name, oneTime)
+	return b.logIn(name, name, oneTime)
 }
 
-// settle logs in a user who has a one-time password.
-func (b *builder) settle(as, name, oneTime string) service.Actor {
+// logIn logs in a user who has a one-time password.
+func (b *builder) logIn(as, name, oneTime string) service.Actor {
 	session, err := b.s.Login(background, name, oneTime, service.Meta{})
 	b.do(err)
 	actor, err := b.s.Authenticate(background, session.Token, service.Meta{})

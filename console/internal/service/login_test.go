@@ -197,7 +197,7 @@ func TestAChangedPasswordEndsAllOtherSessions(t *testing.T) {
 		w.must(err)
 		_, err = w.Authenticate(ctx, now.Token, Meta{})
 		wantErr(t, "a session from before the reset", err, ErrNotLoggedIn)
-		w.settle("x", oneTime, "a third password")
+		w.logIn("x", oneTime, "a third password")
 	})
 }
 
@@ -224,7 +224,7 @@ func TestRecoverMakesAnAdministratorOfAnybody(t *testing.T) {
 		for _, name := range []string{"x", "new"} {
 			oneTime, err := w.Recover(ctx, name)
 			w.must(err)
-			if _, err := w.Users(ctx, w.settle(name, oneTime, userPassword+"!")); err != nil {
+			if _, err := w.Users(ctx, w.logIn(name, oneTime, userPassword+"!")); err != nil {
 				t.Error(err)
 			}
 		}
@@ -238,7 +238,7 @@ func TestSecretsAreNowhereInTheDatabase(t *testing.T) {
 	ctx := t.Context()
 	oneTime, err := w.CreateUser(ctx, w.admin, "x")
 	w.must(err)
-	x := w.settle("x", oneTime, userPassword)
+	x := w.logIn("x", oneTime, userPassword)
 	s, err := w.Login(ctx, "x", userPassword, Meta{})
 	w.must(err)
 	_, token, err := w.CreateToken(ctx, x, TokenDraft{Label: "l", Scope: Read, Life: time.Hour})

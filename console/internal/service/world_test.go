@@ -87,7 +87,7 @@ func newWorld(t testing.TB, url string) *world {
 	if err != nil || password == "" {
 		t.Fatal(password, err)
 	}
-	w.admin = w.settle(FirstUser, password, adminPassword)
+	w.admin = w.logIn(FirstUser, password, adminPassword)
 	for _, app := range []string{"a", "b", "c"} {
 		w.must(w.CreateApp(t.Context(), w.admin, app, ""))
 	}
@@ -109,8 +109,8 @@ func (w *world) must(err error) {
 	}
 }
 
-// settle logs a user in who has to change the password, and changes it.
-func (w *world) settle(user, oneTime, password string) Actor {
+// logIn logs a user in who has to change the password, and changes it.
+func (w *world) logIn(user, oneTime, password string) Actor {
 	w.t.Helper()
 	ctx := w.t.Context()
 	first, err := w.Login(ctx, user, oneTime, Meta{Address: "192.0.2.1:1000"})
@@ -138,7 +138,7 @@ func (w *world) person(name string, roles map[string]Role) Actor {
 	for app, role := range roles {
 		w.must(w.SetRole(w.t.Context(), w.admin, name, app, role))
 	}
-	return w.settle(name, password, userPassword)
+	return w.logIn(name, password, userPassword)
 }
 
 // sample is a valid policy.

@@ -67,7 +67,7 @@ func newWorld(t testing.TB, change ...func(*Options)) *world {
 	w.url = server.URL
 	oneTime, err := w.Bootstrap(t.Context())
 	w.must(err)
-	w.admin = w.settle(service.FirstUser, oneTime)
+	w.admin = w.logIn(service.FirstUser, oneTime)
 	for _, app := range []string{"a", "b"} {
 		w.must(w.CreateApp(t.Context(), w.admin, app, "about "+app))
 	}
@@ -82,7 +82,7 @@ func (w *world) must(err error) {
 }
 
 // settle changes a one-time password.
-func (w *world) settle(user, oneTime string) service.Actor {
+func (w *world) logIn(user, oneTime string) service.Actor {
 	w.t.Helper()
 	ctx := w.t.Context()
 	s, err := w.Login(ctx, user, oneTime, service.Meta{Address: "192.0.2.1:1"})
@@ -101,7 +101,7 @@ func (w *world) person(name string, roles map[string]service.Role) service.Actor
 	w.t.Helper()
 	oneTime, err := w.CreateUser(w.t.Context(), w.admin, name)
 	w.must(err)
-	a := w.settle(name, oneTime)
+	a := w.logIn(name, oneTime)
 	for app, role := range roles {
 		w.must(w.SetRole(w.t.Context(), w.admin, name, app, role))
 	}
