@@ -81,7 +81,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// settle changes a one-time password.
+// logIn changes a one-time password.
 func (w *world) logIn(user, oneTime string) service.Actor {
 	w.t.Helper()
 	ctx := w.t.Context()
