@@ -3,10 +3,10 @@
 // A [Rule] is data: a [core.Limit], the key that it counts by, and what happens
 // to a request over it. A [Limiter] turns requests into operations on a
 // [core.Store] and decisions into answers; the adapters for the HTTP frameworks
-// only translate. A program that serves no HTTP calls [Limiter.Take],
-// [Limiter.Allow] or [Limiter.Wait] instead.
+// only translate. A program that serves no HTTP calls [Limiter.Allow],
+// [Limiter.Take], [Limiter.TakeUpTo], [Limiter.Wait] or [Limiter.Reserve] instead.
 //
-// A refusal is a [core.Decision], never an error. An error means that the store,
-// or a function of a rule, could not decide; [FailureMode] says what happens
-// then.
+// A refusal is a [core.Decision] and no error, except of Wait and Reserve, which
+// return nothing else. An error that wraps [ErrUndecided] means that the store, or
+// a function of a rule, could not decide; [FailureMode] says what happens then.
 package limiter

@@ -292,8 +292,8 @@ local function share_units(ops)
   local n = nil
   for _, op in ipairs(ops) do
     n = op.upto and (n or op.cost) or n
-    if op.upto and not op.soft and n > 1 then
-      n = max(1, min(n, run_op(op.k, op.l, 'peek', 0, 0, 0, '') or 1))
+    if op.upto and not op.soft then
+      n = max(min(n, 1), min(n, run_op(op.k, op.l, 'peek', 0, 0, 0, '') or 1))
     end
   end
   for _, op in ipairs(ops) do

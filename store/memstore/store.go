@@ -17,12 +17,12 @@
 //	general  every other step                                 as quick, and core.Decide on copies of the
 //	                                                          states; new keys are inserted and others swept
 //
-// The first two paths are for Takes of at least one unit that book nothing,
-// under GCRA limits whose units come back every whole number of microseconds
-// (see [core.Steady]). No path allocates for a key that is held, except for a
-// few bytes when a key is pinned and for the logs and leases of some
-// algorithms. Steps on keys of one shard wait for each other. A step that is
-// not quick, on a pinned key, takes the lock and unpins the key.
+// The first two paths are for Takes of at least one unit that book nothing and
+// are not UpTo, under GCRA limits whose units come back every whole number of
+// microseconds (see [core.Steady]). No path allocates for a key that is held,
+// except for a few bytes when a key is pinned and for the logs and leases of
+// some algorithms. Steps on keys of one shard wait for each other. A step that
+// is not quick, on a pinned key, takes the lock and unpins the key.
 //
 // # When the store is full
 //
