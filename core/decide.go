@@ -188,9 +188,10 @@ func (op *Op) clash(earlier *Op) string {
 	return ""
 }
 
-// upToFault is fault for an UpTo operation.
+// upToFault returns what is wrong with an UpTo operation, or "".
 func (op *Op) upToFault() string {
 	switch {
+	case !op.UpTo:
 	case op.Verb != Take:
 		return "only a Take can be UpTo"
 	case op.MaxWait != 0:
@@ -217,8 +218,6 @@ func (op *Op) fault() string {
 		return "a lease is missing"
 	case op.At < 0 || op.At >= exact || op.ResetAfter < 0:
 		return "a refund of the past is missing its instant"
-	case op.UpTo:
-		return op.upToFault()
 	}
-	return ""
+	return op.upToFault()
 }
