@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// What Allow says is what the result of a Take says, of the rule that the headers
+// Allow says the same as the result of a Take, of the rule that the headers
 // of an admission speak of.
 func TestAllowSaysWhatTakeDoes(t *testing.T) {
 	sets := map[string][]limiter.Rule{

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/store/memstore"
 )
 
-// What the zero values of Config mean.
+// The bounds of the queue that the zero values of Config stand for.
 const (
 	DefaultMaxWaiters       = 1000
 	DefaultMaxWaitersPerKey = 100
@@ -35,14 +35,14 @@ type Config struct {
 	CustomHeaders func([]RuleDecision) []Header
 
 	// Refused and Failed make the answers to requests that are refused, or that
-	// failed, for every framework. nil means ProblemJSON. What an adapter's
-	// WithRefused or WithFailed was given goes first.
+	// failed, for every framework. nil means ProblemJSON. An adapter's
+	// WithRefused or WithFailed goes first.
 	Refused, Failed Template
 
 	// Degraded, unless nil, answers instead of the handlers the requests that are
 	// over the limit of a Degrade rule. It is a template such as those of [Fixed]
 	// and [Redirect]; [PlainText] and [JSON] have nothing to say about a request
-	// that passes. What an adapter's WithDegraded was given goes first.
+	// that passes. An adapter's WithDegraded goes first.
 	Degraded Template
 
 	// KeepResult puts the Result of every request that passes into its context,

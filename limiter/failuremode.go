@@ -85,7 +85,7 @@ func (f *fallbacks) check(choice FailureMode) error {
 	return nil
 }
 
-// resolve gives every rule its choice and finds out whom to ask first: rules
+// resolve gives every rule its choice and finds out which store to ask first: rules
 // that want no decision of the fallback have to see the store fail.
 func (f *fallbacks) resolve(set *ruleSet) {
 	set.store = f.store

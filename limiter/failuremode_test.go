@@ -288,7 +288,7 @@ func TestAnOverrideThatFailsIsReturnedByTake(t *testing.T) {
 	}
 }
 
-// Whoever hangs up while he is being counted would pass uncounted otherwise.
+// Otherwise a client that hangs up while it is counted would pass uncounted.
 func TestTheRequestOfAClientThatHasLeftDoesNotPass(t *testing.T) {
 	ctx, leave := context.WithCancel(context.Background())
 	leave()

@@ -104,8 +104,8 @@ func (l *Limiter) enforce(set *ruleSet) {
 	l.set.Store(set)
 }
 
-// Close ends all waits at once: who waits is refused. After it nobody waits,
-// and everything else goes on as before. It may be called again and never
+// Close ends all waits at once: the requests that wait are refused. After it no
+// request waits, and everything else goes on as before. It may be called again and never
 // returns an error.
 func (l *Limiter) Close() error {
 	l.end()
@@ -171,7 +171,7 @@ func checkCost(cost int64) error {
 	return nil
 }
 
-// Peek tells what [Limiter.Take] of one unit would decide, rule by rule, and
+// Peek returns what [Limiter.Take] of one unit would decide, rule by rule, and
 // changes nothing.
 func (l *Limiter) Peek(ctx context.Context, key string) ([]RuleDecision, error) {
 	res, err := l.applyKey(ctx, core.Peek, key)
@@ -181,7 +181,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) ([]RuleDecision, error) 
 	return res.Decisions(), nil
 }
 
-// Reset makes key as good as new under every rule.
+// Reset makes key fresh under every rule.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	_, err := l.applyKey(ctx, core.Reset, key)
 	return err
@@ -286,7 +286,7 @@ func (l *Limiter) WarnTwice() {
 		"places that one request passes"})
 }
 
-// Admit decides about a request; it waits if rules say so. Whoever calls it
+// Admit decides about a request; it waits if rules say so. The caller
 // calls Done on the result exactly once, when the request has been answered.
 // CORS preflights pass uncounted. A nil Limiter fails closed, and so does one of
 // which [Limiter.CheckRequests] returns an error.
@@ -347,7 +347,7 @@ func (l *Limiter) newAdmission() *Admission {
 	return &Admission{}
 }
 
-// report tells OnError. A panic in there ends there: nobody is left to tell.
+// report tells OnError, whose panic ends here, as there is no other place to report it.
 func (l *Limiter) report(ctx context.Context, err error) {
 	if l.onError == nil || err == nil {
 		return
@@ -462,7 +462,7 @@ func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
 
 func (l *Limiter) isClosed() bool { return l.life.Err() != nil }
 
-// queueFull tells that nobody may begin to wait at p.
+// queueFull reports whether no request may begin to wait at p.
 func (l *Limiter) queueFull(p waitKey) bool { return l.isClosed() || l.queue.full(p) }
 
 // Warn writes f to Config.Logger, unless a finding with that code was written

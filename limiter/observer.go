@@ -16,13 +16,13 @@ type Observer interface {
 	Observe(ctx context.Context, e Event)
 }
 
-// Event is what one rule decided about one request, or that nobody could. It
+// Event is what one rule decided about one request, or that no store could. It
 // never holds a key or anything else that a client sent.
 type Event struct {
 	// Rule is the rule's name, and "" if Err is about no single rule.
 	Rule string
 
-	// OnLimit tells what a Decision that is not Allowed leads to.
+	// OnLimit is what a Decision that is not Allowed leads to.
 	OnLimit Action
 
 	Decision core.Decision

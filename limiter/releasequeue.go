@@ -9,7 +9,7 @@ import (
 
 const (
 	// maxReleases bounds how many leases are kept in mind that could not be
-	// released. What is beyond ends with the lease's Period.
+	// released. Leases beyond end with their Period.
 	maxReleases = 4096
 
 	// Between two attempts there is at least minReleasePause, and at most maxReleasePause.

@@ -86,7 +86,7 @@ func (c *heldConn) Close() error {
 	return err
 }
 
-// leaseSource makes lease ids: 128 bits that nobody can guess, in hex. A
+// leaseSource makes lease ids: 128 bits that cannot be guessed, in hex. A
 // ChaCha8 keyed by the system's randomness needs no system call for each.
 type leaseSource struct {
 	mu      sync.Mutex

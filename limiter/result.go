@@ -134,7 +134,7 @@ func (res *Result) Violated() []string {
 	return names
 }
 
-// RetryAfter is how long until the same request would be let in if nobody else
+// RetryAfter is how long until the same request would be let in if no other
 // came: 0 if it is allowed, [core.Never] if it costs more than a limit can hold.
 func (res *Result) RetryAfter() time.Duration {
 	var longest time.Duration
@@ -195,8 +195,8 @@ func (res *Result) add(verb core.Verb, r *activeRule, key string, cost int64) er
 	return nil
 }
 
-// room is for one more op. What an earlier request under the same terms has left
-// there is as good as new.
+// room is for one more op. A room that an earlier request under the same terms has
+// left is used again.
 func (res *Result) room(r *activeRule, t *terms) *core.Op {
 	n := len(res.calls)
 	if n < cap(res.calls) && res.calls[:n+1][n].terms == t {
@@ -571,9 +571,9 @@ func (res *Result) noteSkipped(ctx context.Context, err error) {
 }
 
 // failsOpen reports whether the request goes on although err kept all rules from
-// deciding. The request of a client that has left does not: whoever hangs up in
-// time would be served uncounted. That of a rule's own functions was not
-// excused.
+// deciding. The request of a client that has left does not, as a client could
+// hang up in time to be served uncounted. An error of a rule's own functions is one
+// that the rule does not excuse.
 func (res *Result) failsOpen(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || ruleOf(err) != "" {
 		return false
@@ -712,7 +712,7 @@ func (res *Result) usesOwnLimits(shown int) bool {
 	return shown == res.set.shown
 }
 
-// appendRemaining writes the item of RateLimit. When a lease ends nobody knows.
+// appendRemaining writes the item of RateLimit. It is not known when a lease ends.
 func (res *Result) appendRemaining(b []byte, i int) []byte {
 	d := res.decision(i)
 	b = append(b, res.calls[i].terms.remaining...)

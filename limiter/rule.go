@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/internal/textform"
 )
 
-// Rule says how much is allowed to whom, and what happens beyond.
+// Rule says how much is allowed for each key, and what happens beyond.
 //
 // Its functions are called for every request, from many goroutines. A panic in
 // one of them is an error under OnStoreError, never a crash.
@@ -21,11 +21,11 @@ type Rule struct {
 
 	Limit core.Limit
 
-	// Key returns whom the request is counted against. It may be nil in a limiter
+	// Key returns the key that the request is counted by. It may be nil in a limiter
 	// that is only given keys, as [Limiter.Take] is; see [Limiter.CheckRequests].
 	Key core.KeyFunc
 
-	// Cost tells how many units the request takes; nil means 1. A request that
+	// Cost returns how many units the request takes; nil means 1. A request that
 	// costs 0 passes uncounted.
 	Cost func(core.Request) int64
 
@@ -34,10 +34,10 @@ type Rule struct {
 	// OnStoreError says what happens when the store cannot decide under this rule;
 	// the zero value leaves that to Config.OnStoreError. Of several rules that
 	// apply to a request, one that is FailClosed turns it away; otherwise those
-	// decide under which somebody can. Shadow rules turn nobody away.
+	// decide under which a store can. Shadow rules turn no request away.
 	OnStoreError FailureMode
 
-	// RefundIf tells, once the answer's status is known, whether the units are
+	// RefundIf reports, once the answer's status is known, whether the units are
 	// given back; nil means never.
 	RefundIf func(status int) bool
 

@@ -15,7 +15,7 @@ import (
 // ruleSet is a checked list of rules with what can be known beforehand.
 type ruleSet struct {
 	rules   []*activeRule
-	store   core.Store // whom to ask first
+	store   core.Store // the one to ask first
 	strict  bool       // store is without its fallback
 	patient bool       // some rule waits
 	refunds bool       // some rule gives units back
@@ -167,8 +167,8 @@ func policyItem(rule string, l core.Limit) string {
 	return string(b)
 }
 
-// failsClosed reports whether the rule turns a request away under which nobody could
-// decide, not even the fallback. Shadow rules turn nobody away.
+// failsClosed reports whether the rule turns a request away under which no store could
+// decide, not even the fallback. Shadow rules turn no request away.
 func (r *activeRule) failsClosed(f *fallbacks) bool {
 	if r.OnLimit == Shadow {
 		return false

@@ -44,7 +44,7 @@ func (w *setupCheck) begin(n int) {
 	w.on.Store(n > 0)
 }
 
-// record takes note of the key, and tells that it was the last to be looked at.
+// record takes note of the key, and reports whether it was the last to be looked at.
 func (w *keyCheck) record(key string) bool {
 	if w.seen.Load() >= setupRequests {
 		return false
@@ -108,7 +108,7 @@ func addressBy(k core.KeyFunc, r core.Request) netip.Addr {
 	return a
 }
 
-// isUnheededBy tells that the key is about the peer although the peer forwards
+// isUnheededBy reports whether the key is about the peer although the peer forwards
 // another address.
 func (o origin) isUnheededBy(key string) bool {
 	return o.forwarded.IsValid() && mentions(key, o.peer) && !mentions(key, o.forwarded)

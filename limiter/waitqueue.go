@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// waitQueue bounds who waits, in all and for each key of a rule.
+// waitQueue bounds how many requests wait, in all and for each key of a rule.
 type waitQueue struct {
 	max, maxPerKey int
 
@@ -17,14 +17,14 @@ type waitQueue struct {
 // waitKey is where one waits: a key of a rule.
 type waitKey struct{ rule, key string }
 
-// full tells that nobody else may wait at p.
+// full reports whether no other request may wait at p.
 func (q *waitQueue) full(p waitKey) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.waiting >= q.max || q.at[p] >= q.maxPerKey
 }
 
-// enter takes a place, unless there is no room. Who enters leaves.
+// enter takes a place, unless there is no room. A caller that enters has to leave.
 func (q *waitQueue) enter(p waitKey) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

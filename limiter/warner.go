@@ -62,7 +62,7 @@ func (w *warner) diagnoseLater() {
 	w.nextDiagnosis.Store(int64(time.Since(w.started) + w.pause))
 }
 
-// hasSeen tells that nothing is left to be said about the code.
+// hasSeen reports whether nothing is left to be said about the code.
 func (w *warner) hasSeen(code string) bool { return w.off || (*w.seen.Load())[code] }
 
 // markSeen reports whether this is the first finding with the code.
