@@ -18,7 +18,10 @@ func TestEchoHoldsTheSpecification(t *testing.T) {
 		return httpspec.Typed(status, "application/json", `{"message":"`+http.StatusText(status)+`"}`+"\n")
 	}
 	httpspec.Run(t, httpspec.Framework{
-		Serve: serve,
+		Package:   "echomw",
+		Serve:     serve,
+		Route:     "/login",
+		NoRequest: echomw.Request(nil),
 		User: echomw.Key(func(c echo.Context) (string, bool) {
 			header := c.Request().Header
 			return header.Get("X-User"), header.Get("X-Exempt") == ""
@@ -33,9 +36,9 @@ func TestEchoHoldsTheSpecification(t *testing.T) {
 
 func serve(t testing.TB, a httpspec.App) string {
 	e := echo.New()
-	e.Use(recovered)
-	if a.Outer != nil {
-		e.Use(echomw.New(a.Outer))
+	e.Use(recovered(a.Recovered))
+	for _, o := range a.Around {
+		e.Use(echomw.New(o.Limiter, options(o)...))
 	}
 	limit := echomw.New(a.Limiter, options(a)...)
 	switch a.Paths {
@@ -53,14 +56,19 @@ func serve(t testing.TB, a httpspec.App) string {
 
 // recovered is as Echo's own middleware of that purpose, which needs a module
 // more.
-func recovered(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) (err error) {
-		defer func() {
-			if v := recover(); v != nil {
-				err = fmt.Errorf("%v", v)
-			}
-		}()
-		return next(c)
+func recovered(seen func(any)) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) (err error) {
+			defer func() {
+				if v := recover(); v != nil {
+					if seen != nil {
+						seen(v)
+					}
+					err = fmt.Errorf("%v", v)
+				}
+			}()
+			return next(c)
+		}
 	}
 }
 
@@ -77,6 +85,9 @@ func options(a httpspec.App) (list []echomw.Option) {
 	}
 	if a.Degraded != nil {
 		list = append(list, echomw.WithDegraded(handle(a.Degraded)))
+	}
+	if a.NilOptions {
+		list = append(list, nil, echomw.WithSkip(nil), echomw.WithRefused(nil), echomw.WithFailed(nil), echomw.WithDegraded(nil))
 	}
 	return list
 }

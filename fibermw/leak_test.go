@@ -3,8 +3,9 @@ package fibermw_test
 import (
 	"testing"
 
-	"github.com/headgate/headgate/internal/test"
 	"go.uber.org/goleak"
+
+	"github.com/headgate/headgate/internal/test"
 )
 
 // The janitor of fasthttp's workers ends ten seconds after its server, and what

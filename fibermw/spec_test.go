@@ -19,7 +19,10 @@ import (
 func TestFiberHoldsTheSpecification(t *testing.T) {
 	same := []string{"/LOGIN", "/Login", "/login/", "/LOGIN/", "/login//", "/login?a=b"}
 	httpspec.Run(t, httpspec.Framework{
-		Serve: serve,
+		Package:   "fibermw",
+		Serve:     serve,
+		Route:     "/login",
+		NoRequest: fibermw.Request(nil),
 		User: fibermw.Key(func(c *fiber.Ctx) (string, bool) {
 			return c.Get("X-User"), c.Get("X-Exempt") == ""
 		}),
@@ -35,9 +38,9 @@ func TestFiberHoldsTheSpecification(t *testing.T) {
 
 func serve(t testing.TB, a httpspec.App) string {
 	app := fiber.New(fiber.Config{DisableStartupMessage: true})
-	app.Use(recover.New())
-	if a.Outer != nil {
-		app.Use(fibermw.New(a.Outer))
+	app.Use(recover.New(recover.Config{EnableStackTrace: a.Recovered != nil, StackTraceHandler: func(_ *fiber.Ctx, v any) { a.Recovered(v) }}))
+	for _, o := range a.Around {
+		app.Use(fibermw.New(o.Limiter, options(o)...))
 	}
 	limit := fibermw.New(a.Limiter, options(a)...)
 	switch a.Paths {
@@ -77,6 +80,9 @@ func options(a httpspec.App) (list []fibermw.Option) {
 	}
 	if a.Degraded != nil {
 		list = append(list, fibermw.WithDegraded(handle(a.Degraded)))
+	}
+	if a.NilOptions {
+		list = append(list, nil, fibermw.WithSkip(nil), fibermw.WithRefused(nil), fibermw.WithFailed(nil), fibermw.WithDegraded(nil))
 	}
 	return list
 }

@@ -16,7 +16,10 @@ import (
 func TestGinHoldsTheSpecification(t *testing.T) {
 	gin.SetMode(gin.ReleaseMode)
 	httpspec.Run(t, httpspec.Framework{
-		Serve: serve,
+		Package:   "ginmw",
+		Serve:     serve,
+		Route:     "/login",
+		NoRequest: ginmw.Request(nil),
 		User: ginmw.Key(func(c *gin.Context) (string, bool) {
 			return c.GetHeader("X-User"), c.GetHeader("X-Exempt") == ""
 		}),
@@ -32,9 +35,14 @@ func TestGinHoldsTheSpecification(t *testing.T) {
 
 func serve(t testing.TB, a httpspec.App) string {
 	e := gin.New()
-	e.Use(gin.CustomRecoveryWithWriter(io.Discard, func(c *gin.Context, _ any) { c.AbortWithStatus(http.StatusInternalServerError) }))
-	if a.Outer != nil {
-		e.Use(ginmw.New(a.Outer))
+	e.Use(gin.CustomRecoveryWithWriter(io.Discard, func(c *gin.Context, v any) {
+		if a.Recovered != nil {
+			a.Recovered(v)
+		}
+		c.AbortWithStatus(http.StatusInternalServerError)
+	}))
+	for _, o := range a.Around {
+		e.Use(ginmw.New(o.Limiter, options(o)...))
 	}
 	limit := ginmw.New(a.Limiter, options(a)...)
 	switch a.Paths {
@@ -62,6 +70,9 @@ func options(a httpspec.App) (list []ginmw.Option) {
 	}
 	if a.Degraded != nil {
 		list = append(list, ginmw.WithDegraded(handle(a.Degraded)))
+	}
+	if a.NilOptions {
+		list = append(list, nil, ginmw.WithSkip(nil), ginmw.WithRefused(nil), ginmw.WithFailed(nil), ginmw.WithDegraded(nil))
 	}
 	return list
 }

@@ -1,6 +1,8 @@
 package ginmw_test
 
 import (
+	"bytes"
+	"log/slog"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -12,6 +14,12 @@ import (
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
 )
+
+// written is a logger and what it was told.
+func written() (*slog.Logger, *bytes.Buffer) {
+	var b bytes.Buffer
+	return slog.New(slog.NewTextHandler(&b, nil)), &b
+}
 
 func TestAKeyThatAnyoneCanForgeIsToldOnce(t *testing.T) {
 	clientIP := ginmw.Key(func(c *gin.Context) (string, bool) { return c.ClientIP(), true })

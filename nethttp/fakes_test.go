@@ -2,8 +2,6 @@ package nethttp_test
 
 import "github.com/headgate/headgate/internal/gatetest"
 
-type downStore = gatetest.Down
-
 var (
 	rule       = gatetest.Rule
 	newLimiter = gatetest.Limiter

@@ -251,15 +251,3 @@ func TestAHijackedConnectionHoldsItsLeaseUntilItIsClosed(t *testing.T) {
 		})
 	}
 }
-
-func TestALeaseEndsWithItsRequest(t *testing.T) {
-	l := limited(t, "2 concurrent ttl=1h")
-	h := nethttp.New(l)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		wantLeft(t, l, 1)
-		if held, err := limiter.FromContext(r.Context()).Renew(r.Context()); !held || err != nil {
-			t.Errorf("held %t, %v", held, err)
-		}
-	}))
-	get(h, "/")
-	wantLeft(t, l, 2)
-}

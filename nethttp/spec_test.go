@@ -2,6 +2,7 @@ package nethttp_test
 
 import (
 	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/headgate/headgate/internal/httpspec"
@@ -12,7 +13,10 @@ import (
 func TestNetHTTPHoldsTheSpecification(t *testing.T) {
 	broken := httpspec.Text(500, "Internal Server Error")
 	httpspec.Run(t, httpspec.Framework{
-		Serve: serve,
+		Package:   "nethttp",
+		Serve:     serve,
+		Route:     "POST /login",
+		NoRequest: nethttp.Request(nil),
 		User: nethttp.Key(func(r *http.Request) (string, bool) {
 			return r.Header.Get("X-User"), r.Header.Get("X-Exempt") == ""
 		}),
@@ -31,17 +35,17 @@ func serve(t testing.TB, a httpspec.App) string {
 	switch a.Paths {
 	case httpspec.Routed:
 		mux.Handle("POST /login", limit(handle(a.Handler)))
-		return httpspec.Listen(t, recovered(mux))
+		return httpspec.Listen(t, recovered(mux, a.Recovered))
 	case httpspec.Login:
 		mux.Handle("/login", handle(a.Handler))
 	default:
 		mux.Handle("/", handle(a.Handler))
 	}
 	h := limit(mux)
-	if a.Outer != nil {
-		h = nethttp.New(a.Outer)(h)
+	for _, o := range slices.Backward(a.Around) {
+		h = nethttp.New(o.Limiter, options(o)...)(h)
 	}
-	return httpspec.Listen(t, recovered(h))
+	return httpspec.Listen(t, recovered(h, a.Recovered))
 }
 
 // options are those of the app in terms of this package.
@@ -57,6 +61,9 @@ func options(a httpspec.App) (list []nethttp.Option) {
 	}
 	if a.Degraded != nil {
 		list = append(list, nethttp.WithDegraded(handle(a.Degraded)))
+	}
+	if a.NilOptions {
+		list = append(list, nil, nethttp.WithSkip(nil), nethttp.WithRefused(nil), nethttp.WithFailed(nil), nethttp.WithDegraded(nil))
 	}
 	return list
 }
@@ -79,10 +86,13 @@ func report(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // recovered stands around everything, as middleware that recovers should.
-func recovered(next http.Handler) http.Handler {
+func recovered(next http.Handler, seen func(any)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
-			if recover() != nil {
+			if v := recover(); v != nil {
+				if seen != nil {
+					seen(v)
+				}
 				_ = httpspec.Std{W: w, R: r}.Fail(http.StatusInternalServerError)
 			}
 		}()

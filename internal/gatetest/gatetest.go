@@ -37,14 +37,6 @@ func (s *mapStore) Apply(_ context.Context, ops []core.Op, out []core.Decision) 
 	return nil
 }
 
-// Down is a store that cannot decide.
-type Down struct{}
-
-// Apply returns an error.
-func (Down) Apply(context.Context, []core.Op, []core.Decision) error {
-	return context.DeadlineExceeded
-}
-
 // Everyone counts all requests by one key.
 func Everyone(core.Request) (string, bool) { return "k", true }
 

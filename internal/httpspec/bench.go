@@ -65,12 +65,28 @@ func (b *bench) limiter(rules ...limiter.Rule) *limiter.Limiter {
 
 func (b *bench) configured(c limiter.Config) *limiter.Limiter {
 	b.Helper()
-	c.Store, c.Logger = b.store, slog.New(slog.DiscardHandler)
+	c.Store = b.store
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
 	l, err := limiter.New(c)
 	if err != nil {
 		b.Fatal(err)
 	}
 	return l
+}
+
+// wantLeft fails the test unless the client has n units left under the first rule.
+func (b *bench) wantLeft(l *limiter.Limiter, n int64) {
+	b.Helper()
+	list, err := l.Peek(b.Context(), "127.0.0.1")
+	if err != nil {
+		b.Error(err)
+		return
+	}
+	if got := list[0].Decision.Remaining; got != n {
+		b.Errorf("%d left, want %d", got, n)
+	}
 }
 
 // serve starts the app. Without a handler it answers "ok".

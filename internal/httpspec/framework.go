@@ -11,6 +11,9 @@ import (
 
 // Framework is an adapter under test.
 type Framework struct {
+	// Package is the name of the adapter's package.
+	Package string
+
 	// Serve starts a server on loopback that ends with the test, and returns
 	// its address.
 	Serve func(t testing.TB, a App) (addr string)
@@ -19,6 +22,12 @@ type Framework struct {
 	// framework's own context: its key is the header X-User, and requests with
 	// a header X-Exempt are none of its business.
 	User core.KeyFunc
+
+	// NoRequest is what the adapter's Request returns for nil.
+	NoRequest core.Request
+
+	// Route is the route that rules see of POST /login.
+	Route string
 
 	// SameRoute and SamePath are the spellings, of those that the
 	// specification tries, under which the router finds /login.
@@ -44,8 +53,9 @@ type Framework struct {
 type App struct {
 	Limiter *limiter.Limiter
 
-	// Outer, unless nil, is a limiter around Limiter. It may be the same.
-	Outer *limiter.Limiter
+	// Around holds limiters around Limiter, the outermost first, each with its
+	// options. The same limiter may occur several times.
+	Around []App
 
 	// Paths says what is served and where the middleware stands.
 	Paths Paths
@@ -58,6 +68,14 @@ type App struct {
 	// Refused, Failed and Degraded are the options of that name.
 	Refused, Failed func(Exchange, *limiter.Admission) error
 	Degraded        Handler
+
+	// NilOptions adds an option that is nil, and each option with a nil function,
+	// in the order of the fields.
+	NilOptions bool
+
+	// Recovered, unless nil, is called with the value of each panic that the
+	// server recovers from.
+	Recovered func(value any)
 }
 
 // Paths says what an App serves.

@@ -1,6 +1,7 @@
 package httpspec
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -16,7 +17,8 @@ var identity = []spec{
 	{"callers on one connection are told apart", oneConnection},
 	{"a key function may look at the framework's context", nativeKey},
 	{"HEAD counts as GET", headCounts},
-	{"the host is seen", host},
+	{"the host is a key", host},
+	{"rules see the request as it is", seen},
 	{"no spelling of a path gets past the limit of its route", routeSpellings},
 	{"no spelling of a path gets past the limit of the path", pathSpellings},
 }
@@ -85,8 +87,10 @@ func nativeKey(b *bench) {
 		step{0, "GET /", passes},
 		step{0, "GET /", refused},
 	)
-	if key, ok := b.User(foreign{}); key != "" || !ok {
-		b.Errorf("a request of another framework has the key %q, %t", key, ok)
+	for _, r := range []core.Request{nil, foreign{}} {
+		if key, ok := b.User(r); key != "" || !ok {
+			b.Errorf("the request %v of another framework has the key %q, %t", r, key, ok)
+		}
 	}
 }
 
@@ -113,8 +117,29 @@ func host(b *bench) {
 	l := b.limiter(r)
 	b.serve(App{Limiter: l})
 	b.ask("GET /")
-	if list, err := l.Peek(b.Context(), "127.0.0.1"); err != nil || list[0].Decision.Remaining != 8 {
-		b.Errorf("%+v, %v", list, err)
+	b.wantLeft(l, 8)
+}
+
+// seen has a rule look at a request that claims to be another client's.
+func seen(b *bench) {
+	views := make(chan string, 1)
+	r := b.rule("a", "9/10s fixed-window")
+	r.Key = func(r core.Request) (string, bool) {
+		views <- fmt.Sprintf("%s %s %q %s %q %q %q %t", r.Method(), r.Path(), r.Route(), r.RemoteAddr(),
+			r.Header("Host"), r.Header("X-Forwarded-For"), r.Header("X-None"), r.Context() != nil)
+		return "", true
+	}
+	b.serve(App{Limiter: b.limiter(r), Paths: Routed})
+	request := b.request("POST /login?a=b\nX-Forwarded-For: 6.6.6.6\nX-Forwarded-For: 7.7.7.7")
+	request.Host = "api.example"
+	conn := b.dial()
+	if err := request.Write(conn); err != nil {
+		b.Fatal(err)
+	}
+	readStatus(b, conn)
+	want := fmt.Sprintf(`POST /login %q %s ["api.example"] ["6.6.6.6" "7.7.7.7"] [] true`, b.Route, conn.LocalAddr())
+	if got := await(b, "a key", views); got != want {
+		b.Errorf("got %s, want %s", got, want)
 	}
 }
 

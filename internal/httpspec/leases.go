@@ -2,16 +2,21 @@ package httpspec
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"testing"
+
+	"github.com/headgate/headgate/limiter"
 )
 
 var leases = []spec{
 	{"a lease is held until the handler has returned", heldByHandler},
 	{"a panic frees the lease", freedByPanic},
 	{"an error frees the lease", freedByError},
+	{"a handler renews its lease", renewed},
+	{"a panic goes on as it is", panicGoesOn},
 	{"a stream holds the lease until it ends", heldByStream},
 	{"a stream whose client leaves frees the lease", freedByLeaving},
 	{"a connection that was taken over holds the lease until it is closed", heldByConnection},
@@ -65,6 +70,42 @@ func heldByHandler(b *bench) {
 
 func freedByPanic(b *bench) { freed(b, kinds["a panic"], b.Panics) }
 func freedByError(b *bench) { freed(b, kinds["an error"], b.Errs) }
+
+func renewed(b *bench) {
+	b.inFlight(func(x Exchange) error {
+		if held, err := limiter.FromContext(x.Context()).Renew(x.Context()); !held || err != nil {
+			b.Errorf("held %t, %v", held, err)
+		}
+		return ok(x)
+	})
+	b.steps(step{0, "GET /", free}, step{0, "GET /", free})
+}
+
+// panicGoesOn has more panics than units. Each gives its unit back, because rules see
+// a panic as a 500 and because a lease ends with its request.
+func panicGoesOn(b *bench) {
+	refunding, lease := b.rule("a", "5/1m fixed-window"), b.rule("a", "5 concurrent ttl=1m")
+	refunding.RefundIf = func(status int) bool { return status == http.StatusInternalServerError }
+	for _, r := range []limiter.Rule{refunding, lease} {
+		for _, value := range []any{"boom", errors.New("boom")} {
+			fresh, recovered := newBench(b.T, b.Framework, b.stores), make(chan any, 1)
+			l := fresh.limiter(r)
+			fresh.serve(App{Limiter: l, Handler: func(Exchange) error { panic(value) }, Recovered: func(v any) { recovered <- v }})
+			for range 7 {
+				answer := fresh.ask("GET /")
+				select {
+				case got := <-recovered:
+					if got != value {
+						b.Errorf("recovered %v, want %v", got, value)
+					}
+				default:
+					b.Fatalf("no panic but\n%s", answer)
+				}
+				fresh.wantLeft(l, 5)
+			}
+		}
+	}
+}
 
 func freed(b *bench, h Handler, want Answer) {
 	next := make(chan Handler, 1)

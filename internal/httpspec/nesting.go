@@ -1,0 +1,149 @@
+package httpspec
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/limiter"
+)
+
+var nesting = []spec{
+	{"a limiter around another", nested},
+	{"different limiters around one another all count", interleaved},
+	{"a limiter that is met twice counts once", twice},
+	{"a limiter that is met twice has its fallback answer", twiceDegraded},
+	{"a limiter that is met three times warns once", thrice},
+	{"a limiter that is met once on each request does not warn", onceEach},
+	{"a limiter that skips a request outside counts it inside", skippedOutside},
+}
+
+func nested(b *bench) {
+	outer := b.rule("a", "1/10s fixed-window")
+	outer.OnLimit = limiter.Degrade
+	inner := b.rule("flight", "1 concurrent ttl=1m")
+	var calls atomic.Int64
+	b.serve(App{Around: []App{{Limiter: b.limiter(outer)}}, Limiter: b.limiter(inner), Handler: func(x Exchange) error {
+		calls.Add(1)
+		return tellDegraded(x)
+	}})
+	b.steps(
+		step{0, "GET /", Text(200, "good").with(flight(0))},
+		step{0, "GET /", Text(200, "cheap").with(flight(0))},
+	)
+	if calls.Load() != 2 {
+		b.Errorf("the handler was called %d times", calls.Load())
+	}
+}
+
+func twice(b *bench) {
+	told := make(chan int, 10)
+	r := b.rule("a", "2/10s fixed-window")
+	r.RefundIf = func(status int) bool {
+		told <- status
+		return false
+	}
+	l := b.limiter(r)
+	b.serve(App{Around: []App{{Limiter: l}}, Limiter: l})
+	b.steps(
+		step{0, "GET /", Text(200, "ok").with(rate(0, 2, 1, 10))},
+		step{0, "GET /", Text(200, "ok").with(rate(0, 2, 0, 10))},
+		step{0, "GET /", refusal("a", 10).with(rate(0, 2, 0, 10))},
+	)
+	if n := len(told); n != 2 {
+		b.Errorf("%d statuses were told, want 2", n)
+	}
+}
+
+func twiceDegraded(b *bench) {
+	soft := b.rule("a", "1/10s fixed-window")
+	soft.OnLimit = limiter.Degrade
+	l := b.limiter(soft)
+	b.serve(App{Around: []App{{Limiter: l}}, Limiter: l, Degraded: func(x Exchange) error { return x.Reply(203, "from the cache") }})
+	b.steps(
+		step{0, "GET /", Text(200, "ok").with(rate(0, 1, 0, 10))},
+		step{0, "GET /", Text(203, "from the cache").with(rate(0, 1, 0, 10))},
+		step{10 * time.Second, "GET /", Text(200, "ok").with(rate(10, 1, 0, 10))},
+	)
+}
+
+// interleaved has three limiters, two of which are met several times.
+func interleaved(b *bench) {
+	for _, style := range []limiter.HeaderStyle{0, limiter.NoHeaders} {
+		fresh := newBench(b.T, b.Framework, b.stores)
+		one := fresh.configured(limiter.Config{Rules: []limiter.Rule{b.rule("one", "5/1m fixed-window")}, Headers: style})
+		two, three := fresh.limiter(b.rule("two", "9/1m fixed-window")), fresh.limiter(b.rule("three", "7/1m fixed-window"))
+		fresh.serve(App{
+			Around:  []App{{Limiter: one}, {Limiter: two}, {Limiter: one}, {Limiter: three}, {Limiter: two}, {Limiter: three}},
+			Limiter: one,
+		})
+		fresh.ask("GET /")
+		fresh.wantLeft(one, 4)
+		fresh.wantLeft(two, 8)
+		fresh.wantLeft(three, 6)
+	}
+}
+
+func thrice(b *bench) {
+	hard, dark, lease := b.rule("a", "5/10s fixed-window"), b.rule("a", "5/10s fixed-window"), b.rule("a", "5 concurrent ttl=1m")
+	dark.OnLimit = limiter.Shadow
+	lease.RefundIf = func(int) bool { return false }
+	for name, row := range map[string]struct {
+		config limiter.Config
+		broken bool
+	}{
+		"default":      {config: limiter.Config{Rules: []limiter.Rule{hard}}},
+		"no headers":   {config: limiter.Config{Rules: []limiter.Rule{hard}, Headers: limiter.NoHeaders}},
+		"shadow":       {config: limiter.Config{Rules: []limiter.Rule{dark}}},
+		"leases":       {config: limiter.Config{Rules: []limiter.Rule{lease}}},
+		"failing open": {config: limiter.Config{Rules: []limiter.Rule{hard}}, broken: true},
+	} {
+		fresh, log := newBench(b.T, b.Framework, b.stores), &journal{}
+		var calls, failures atomic.Int64
+		row.config.Logger = log.logger()
+		row.config.OnError = func(context.Context, error) { failures.Add(1) }
+		l := fresh.configured(row.config)
+		fresh.serve(App{Limiter: l, Around: []App{{Limiter: l}, {Limiter: l}}, Handler: func(x Exchange) error {
+			calls.Add(1)
+			if !row.broken {
+				fresh.wantLeft(l, 4)
+			}
+			return ok(x)
+		}})
+		fresh.store.broken.Store(row.broken)
+		fresh.ask("GET /")
+		wantFailures := int64(0)
+		if row.broken {
+			wantFailures = 1
+		}
+		warned := strings.Count(log.String(), "code="+limiter.CodeTwice)
+		if calls.Load() != 1 || failures.Load() != wantFailures || warned != 1 {
+			b.Errorf("%s: %d calls, %d failures, logged\n%s", name, calls.Load(), failures.Load(), log)
+		}
+	}
+}
+
+// onceEach asks over one connection, so that a framework that uses the memory of
+// a request again is seen to clear it.
+func onceEach(b *bench) {
+	log := &journal{}
+	l := b.configured(limiter.Config{Rules: []limiter.Rule{b.rule("a", "5/10s fixed-window")}, Logger: log.logger()})
+	b.serve(App{Limiter: l})
+	for range 4 {
+		b.ask("GET /")
+	}
+	b.wantLeft(l, 1)
+	if text := log.String(); text != "" {
+		b.Errorf("logged\n%s", text)
+	}
+}
+
+func skippedOutside(b *bench) {
+	l := b.limiter(b.rule("a", "1/10s fixed-window"))
+	b.serve(App{Limiter: l, Around: []App{{Limiter: l, Skip: true}}})
+	b.steps(
+		step{0, "GET /\nX-Skip: 1", Text(200, "ok").with(rate(0, 1, 0, 10))},
+		step{0, "GET /\nX-Skip: 1", refusal("a", 10).with(rate(0, 1, 0, 10))},
+	)
+}

@@ -1,0 +1,102 @@
+package httpspec
+
+import (
+	"log"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
+)
+
+var setup = []spec{
+	{"an option without a function is ignored and logged", nilOptions},
+	{"a limiter that cannot decide is logged and answers 503", noKey},
+	{"a limiter that is nil is logged and fails closed", nilLimiter},
+	{"the view of a nil request is nil", noRequest},
+}
+
+// journal is a log that requests may write to while the test reads it.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+// logger writes lines without the time.
+func (j *journal) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+}
+
+// mistake is the line about a call of the adapter's New.
+func (b *bench) mistake(text string) string {
+	return `level=ERROR msg="headgate: ` + b.Package + `.New was called with a mistake" error="` + text + "\"\n"
+}
+
+func nilOptions(b *bench) {
+	log := &journal{}
+	b.serve(App{
+		Limiter:    b.configured(limiter.Config{Rules: []limiter.Rule{b.rule("a", "1/10s fixed-window")}, Logger: log.logger()}),
+		NilOptions: true,
+	})
+	b.steps(
+		step{0, "GET /", Text(200, "ok").with(rate(0, 1, 0, 10))},
+		step{0, "GET /", refusal("a", 10).with(rate(0, 1, 0, 10))},
+	)
+	want := b.mistake("option 0 is nil and ignored; WithSkip was given nil and is ignored; WithRefused was given nil and is ignored; " +
+		"WithFailed was given nil and is ignored; WithDegraded was given nil and is ignored")
+	if got := log.String(); got != want {
+		b.Errorf("logged\n%s\nwant\n%s", got, want)
+	}
+}
+
+func noKey(b *bench) {
+	log := &journal{}
+	rules := []limiter.Rule{{Limit: core.MustParseLimit("1/10s")}}
+	b.serve(App{Limiter: b.configured(limiter.Config{Rules: rules, Logger: log.logger()})})
+	b.steps(step{0, "GET /", failure()}, step{0, "GET /", failure()})
+	want := b.mistake(`rule 0 \"default\": the Key function is nil, so no request can be counted`)
+	rest, ok := strings.CutPrefix(log.String(), want)
+	if !ok || strings.Count(rest, "\n") != 1 || !strings.Contains(rest, "code="+limiter.CodeNoKey+" rule=default") {
+		b.Errorf("logged\n%s\nwant\n%sand a line about the first request", log, want)
+	}
+}
+
+// nilLimiter has no log but that of the program.
+func nilLimiter(b *bench) {
+	journal, before, output, flags := &journal{}, slog.Default(), log.Writer(), log.Flags()
+	b.Cleanup(func() {
+		slog.SetDefault(before)
+		log.SetOutput(output)
+		log.SetFlags(flags)
+	})
+	slog.SetDefault(journal.logger())
+	b.serve(App{})
+	b.steps(step{0, "GET /", failure()}, step{0, "HEAD /", failure().headless()})
+	if got, want := journal.String(), b.mistake("headgate: the limiter is nil"); got != want {
+		b.Errorf("logged\n%s\nwant\n%s", got, want)
+	}
+}
+
+func noRequest(b *bench) {
+	if b.NoRequest != nil {
+		b.Errorf("%T, want nil", b.NoRequest)
+	}
+}
