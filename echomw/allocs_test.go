@@ -12,7 +12,7 @@ import (
 
 // The three are the handler that Echo asks for, the text of the headers and
 // their values.
-func TestARequestAllocatesThreeTimes(t *testing.T) {
+func TestMiddlewareAllocations(t *testing.T) {
 	without, with := chain(t), chain(t, echomw.New(byAddress(t)))
 	if got := testing.AllocsPerRun(1000, with) - testing.AllocsPerRun(1000, without); got != 3 {
 		t.Errorf("%v allocations more, want 3", got)
@@ -20,7 +20,7 @@ func TestARequestAllocatesThreeTimes(t *testing.T) {
 }
 
 // An admission that is not recycled is one allocation more.
-func TestARefusalIsRecycled(t *testing.T) {
+func TestRefusalRecycled(t *testing.T) {
 	refuse := chain(t, echomw.New(oneAnHour(t)))
 	refuse()
 	if got := testing.AllocsPerRun(1000, refuse); got != 4 {

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-func TestTheRouteIsThePatternOnceItIsKnown(t *testing.T) {
+func TestRoute(t *testing.T) {
 	var routes []string
 	limit := func() echo.MiddlewareFunc {
 		return echomw.New(newLimiter(t, "1000/1m", func(r *limiter.Rule) {

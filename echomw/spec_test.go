@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-func TestEchoHoldsTheSpecification(t *testing.T) {
+func TestSpecification(t *testing.T) {
 	fails := func(status int) httpspec.Answer {
 		return httpspec.Typed(status, "application/json", `{"message":"`+http.StatusText(status)+`"}`+"\n")
 	}

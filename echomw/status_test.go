@@ -14,7 +14,7 @@ import (
 
 var errOwn = errors.New("own")
 
-func TestTheStatusOfAnErrorIsTheOneThatEchoAnswers(t *testing.T) {
+func TestStatusOfError(t *testing.T) {
 	teapot := echo.NewHTTPError(http.StatusTeapot)
 	rows := map[string]struct {
 		handler echo.HandlerFunc
@@ -46,7 +46,7 @@ func TestTheStatusOfAnErrorIsTheOneThatEchoAnswers(t *testing.T) {
 	}
 }
 
-func TestAnErrorGoesOnAsTheHandlerReturnedIt(t *testing.T) {
+func TestErrorUnchanged(t *testing.T) {
 	wrapped := fmt.Errorf("own: %w", errOwn)
 	for _, limit := range []string{"9/1m", "9 concurrent ttl=1m"} {
 		var got error

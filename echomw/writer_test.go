@@ -25,7 +25,7 @@ func get(t testing.TB, path string) *http.Request {
 	return r
 }
 
-func TestUnderALeaseAWriterFailsAsItDoesWithout(t *testing.T) {
+func TestWriterUnsupportedMethods(t *testing.T) {
 	limit := echomw.New(newLimiter(t, "9 concurrent ttl=1m", byDefault))
 	for name, middleware := range map[string]echo.MiddlewareFunc{
 		"with":    limit,
@@ -49,7 +49,7 @@ func TestUnderALeaseAWriterFailsAsItDoesWithout(t *testing.T) {
 	}
 }
 
-func TestUnderALeaseTheWriterCanBeAskedToFlush(t *testing.T) {
+func TestWriterFlush(t *testing.T) {
 	e := echo.New()
 	e.Use(echomw.New(newLimiter(t, "9 concurrent ttl=1m", byDefault)))
 	e.GET("/", func(c echo.Context) error {

@@ -10,7 +10,7 @@ import (
 
 // Under the race detector a sync.Pool drops some of what is put into it.
 
-func TestARequestAllocatesTheAddressAlone(t *testing.T) {
+func TestMiddlewareAllocations(t *testing.T) {
 	without, with := chain(), chain(fibermw.New(byAddress(t)))
 	if got := testing.AllocsPerRun(1000, with) - testing.AllocsPerRun(1000, without); got != 1 {
 		t.Errorf("%v allocations more, want 1", got)
@@ -18,7 +18,7 @@ func TestARequestAllocatesTheAddressAlone(t *testing.T) {
 }
 
 // An admission that is not recycled is one allocation more.
-func TestARefusalIsRecycled(t *testing.T) {
+func TestRefusalRecycled(t *testing.T) {
 	refuse := chain(fibermw.New(oneAnHour(t)))
 	refuse()
 	if got := testing.AllocsPerRun(1000, refuse); got != 2 {

@@ -66,7 +66,7 @@ func ask(t *testing.T, addr string) (answer *bufio.Reader) {
 	return answer
 }
 
-func TestAStreamUnderALeaseIsSentAsWithout(t *testing.T) {
+func TestHoldLeavesStreamUnchanged(t *testing.T) {
 	rows := map[string]struct {
 		send   func(*fiber.Ctx, io.Reader) error
 		length int64
@@ -106,7 +106,7 @@ func TestAStreamUnderALeaseIsSentAsWithout(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatIsNoStreamFreesTheLeaseBeforeItIsSent(t *testing.T) {
+func TestHoldNotForPlainBody(t *testing.T) {
 	l := newLimiter(t, newStore(), "1 concurrent ttl=1m", byDefault)
 	app := newApp(fiber.Config{})
 	app.Use(fibermw.New(l), func(c *fiber.Ctx) error { return c.SendString("ok") })
@@ -116,7 +116,7 @@ func TestAnAnswerThatIsNoStreamFreesTheLeaseBeforeItIsSent(t *testing.T) {
 	}
 }
 
-func TestAConnectionIsUsedAgainAfterAStreamUnderALease(t *testing.T) {
+func TestHoldKeepsConnectionAlive(t *testing.T) {
 	l := newLimiter(t, newStore(), "1 concurrent ttl=1m", byDefault)
 	app := newApp(fiber.Config{})
 	app.Use(fibermw.New(l), func(c *fiber.Ctx) error { return c.SendStream(strings.NewReader("text")) })
@@ -135,7 +135,7 @@ func TestAConnectionIsUsedAgainAfterAStreamUnderALease(t *testing.T) {
 	}
 }
 
-func TestEveryLimiterInARowHoldsItsLeaseUntilTheStreamEnds(t *testing.T) {
+func TestHoldOfSeveralLimiters(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would release what is forgotten
 	one, two, stream := newStore(), newStore(), newBody("text")
 	first, second := newLimiter(t, one, "1 concurrent ttl=1m", byDefault), newLimiter(t, two, "1 concurrent ttl=1m", byDefault)
@@ -154,7 +154,7 @@ func TestEveryLimiterInARowHoldsItsLeaseUntilTheStreamEnds(t *testing.T) {
 	two.release(t)
 }
 
-func TestAnErrorAfterAStreamWasSetFreesTheLease(t *testing.T) {
+func TestHoldEndsAfterError(t *testing.T) {
 	s, stream := newStore(), newBody("text")
 	l := newLimiter(t, s, "1 concurrent ttl=1m", byDefault)
 	app := newApp(fiber.Config{})
@@ -175,7 +175,7 @@ func TestAnErrorAfterAStreamWasSetFreesTheLease(t *testing.T) {
 
 // fasthttp answers a request that asks for its connection to be closed and
 // forgets that the handler has hijacked it.
-func TestAHijackThatNeverHappensFreesTheLease(t *testing.T) {
+func TestHoldEndsWithoutHijack(t *testing.T) {
 	s := newStore()
 	l := newLimiter(t, s, "1 concurrent ttl=1m", byDefault)
 	app := newApp(fiber.Config{})
@@ -195,7 +195,7 @@ func TestAHijackThatNeverHappensFreesTheLease(t *testing.T) {
 }
 
 // What the status decides is known before the body is.
-func TestUnitsAreGivenBackBeforeAStreamIsSent(t *testing.T) {
+func TestRefundBeforeStream(t *testing.T) {
 	s, stream := newStore(), newBody("text")
 	l := newLimiter(t, s, "5/1m", func(r *limiter.Rule) { r.RefundIf = func(status int) bool { return status == 200 } })
 	app := newApp(fiber.Config{})
@@ -206,7 +206,7 @@ func TestUnitsAreGivenBackBeforeAStreamIsSent(t *testing.T) {
 	<-stream.closed
 }
 
-func TestADeadlineOfTheUserContextBoundsAWait(t *testing.T) {
+func TestWaitUserContextDeadline(t *testing.T) {
 	l := newLimiter(t, newStore(), "1/1h", func(r *limiter.Rule) { r.OnLimit = limiter.Wait(core.MaxBooking) })
 	app := newApp(fiber.Config{})
 	app.Use(func(c *fiber.Ctx) error {

@@ -30,7 +30,7 @@ func seeing(t *testing.T, c fiber.Config, see func(core.Request) string) (*fiber
 	return app, func() string { return seen }
 }
 
-func TestThePeerIsWrittenAsNetHTTPWritesIt(t *testing.T) {
+func TestRemoteAddr(t *testing.T) {
 	rows := []struct {
 		peer net.Addr
 		want string
@@ -50,7 +50,7 @@ func TestThePeerIsWrittenAsNetHTTPWritesIt(t *testing.T) {
 	}
 }
 
-func TestThePathIsTheOneThatFiberRoutesBy(t *testing.T) {
+func TestPath(t *testing.T) {
 	loose, strict := fiber.Config{}, fiber.Config{CaseSensitive: true, StrictRouting: true}
 	unescaping := fiber.Config{UnescapePath: true}
 	rows := []struct {
@@ -73,7 +73,7 @@ func TestThePathIsTheOneThatFiberRoutesBy(t *testing.T) {
 	}
 }
 
-func TestTheRouteIsThePatternOrThePrefixOfUse(t *testing.T) {
+func TestRoute(t *testing.T) {
 	var routes []string
 	limit := func() fiber.Handler {
 		return fibermw.New(newLimiter(t, newStore(), "1000/1m", func(r *limiter.Rule) {
@@ -92,7 +92,7 @@ func TestTheRouteIsThePatternOrThePrefixOfUse(t *testing.T) {
 	}
 }
 
-func TestEveryLineOfAHeaderIsSeenInOrderAndTheHostThatFiberSees(t *testing.T) {
+func TestHeader(t *testing.T) {
 	app, seen := seeing(t, fiber.Config{}, func(r core.Request) string {
 		return fmt.Sprintf("%q %q %q %q", r.Header("X-A"), r.Header("X-B"), r.Header("Host"), r.Header("Cookie"))
 	})
@@ -104,7 +104,7 @@ func TestEveryLineOfAHeaderIsSeenInOrderAndTheHostThatFiberSees(t *testing.T) {
 
 // A handler that passes the request on changes it, in the memory that its
 // strings share.
-func TestUnitsAreGivenBackToTheSameKeyAlthoughTheHandlerChangedTheRequest(t *testing.T) {
+func TestRefundKeyAfterRequestChanged(t *testing.T) {
 	loose, strict := fiber.Config{}, fiber.Config{CaseSensitive: true, StrictRouting: true}
 	path := func(r core.Request) (string, bool) { return r.Path(), true }
 	rows := map[string]struct {
@@ -139,7 +139,7 @@ func TestUnitsAreGivenBackToTheSameKeyAlthoughTheHandlerChangedTheRequest(t *tes
 	}
 }
 
-func TestAMethodThatFiberDoesNotKnowByDefaultIsSeen(t *testing.T) {
+func TestMethodAddedToFiber(t *testing.T) {
 	app, seen := seeing(t, fiber.Config{RequestMethods: append([]string{"PURGE"}, fiber.DefaultMethods...)}, core.Request.Method)
 	call(app, peer, "PURGE", "/")
 	if seen() != "PURGE" {
@@ -147,7 +147,7 @@ func TestAMethodThatFiberDoesNotKnowByDefaultIsSeen(t *testing.T) {
 	}
 }
 
-func TestRoutingThatStartsAnewCountsOnceAndSaysSo(t *testing.T) {
+func TestRestartRoutingCountsOnce(t *testing.T) {
 	var log strings.Builder
 	l := limiter.MustNew(limiter.Config{Store: newStore(), Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		Rules: []limiter.Rule{{Name: "a", Limit: core.Limit{Quota: 5, Period: time.Minute}, Key: everyone}}})

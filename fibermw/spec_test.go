@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-func TestFiberHoldsTheSpecification(t *testing.T) {
+func TestSpecification(t *testing.T) {
 	same := []string{"/LOGIN", "/Login", "/login/", "/LOGIN/", "/login//", "/login?a=b"}
 	httpspec.Run(t, httpspec.Framework{
 		Package:   "fibermw",

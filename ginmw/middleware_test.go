@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/ginmw"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/nethttp"
 )
 
 // engine has the middleware before handler, which serves /users/:id.
@@ -33,7 +34,7 @@ func get(h http.Handler, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-func TestAHijackedConnectionHoldsItsLeaseUntilItIsClosed(t *testing.T) {
+func TestWriterHijackHoldsLease(t *testing.T) {
 	l := limited(t, "2 concurrent ttl=1h")
 	for _, take := range []func(*gin.Context) (net.Conn, error){
 		func(c *gin.Context) (net.Conn, error) { conn, _, err := c.Writer.Hijack(); return conn, err },
@@ -71,7 +72,7 @@ func TestAHijackedConnectionHoldsItsLeaseUntilItIsClosed(t *testing.T) {
 	}
 }
 
-func TestARefusalStopsTheChainButNotWhatWrapsIt(t *testing.T) {
+func TestRefusalStopsHandlersInside(t *testing.T) {
 	var after []int
 	l := limited(t, "1/1h")
 	e := engine(hello, func(c *gin.Context) { c.Next(); after = append(after, c.Writer.Status()) }, ginmw.New(l))
@@ -119,4 +120,10 @@ func TestRoute(t *testing.T) {
 	if want := []string{"/users/:id", ""}; !slices.Equal(routes, want) {
 		t.Errorf("got %q, want %q", routes, want)
 	}
+}
+
+func TestMiddlewareAroundAndInsideEngine(t *testing.T) {
+	l := limited(t, "5/1m fixed-window")
+	get(nethttp.New(l)(engine(hello, ginmw.New(l))), "/users/1")
+	wantLeft(t, l, 4)
 }

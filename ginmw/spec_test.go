@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-func TestGinHoldsTheSpecification(t *testing.T) {
+func TestSpecification(t *testing.T) {
 	gin.SetMode(gin.ReleaseMode)
 	httpspec.Run(t, httpspec.Framework{
 		Package:   "ginmw",

@@ -21,7 +21,7 @@ func written() (*slog.Logger, *bytes.Buffer) {
 	return slog.New(slog.NewTextHandler(&b, nil)), &b
 }
 
-func TestAKeyThatAnyoneCanForgeIsToldOnce(t *testing.T) {
+func TestTrustWarnsOnceOfForgeableKey(t *testing.T) {
 	clientIP := ginmw.Key(func(c *gin.Context) (string, bool) { return c.ClientIP(), true })
 	remoteIP := ginmw.Key(func(c *gin.Context) (string, bool) { return c.RemoteIP(), true })
 	byParam := ginmw.Key(func(c *gin.Context) (string, bool) { return c.Param("id"), true })
@@ -68,7 +68,7 @@ func TestAKeyThatAnyoneCanForgeIsToldOnce(t *testing.T) {
 	}
 }
 
-func TestTheLookAtKeysEndsAfterAThousandRequests(t *testing.T) {
+func TestTrustChecksThousandRequests(t *testing.T) {
 	for quiet, want := range map[int]int{999: 1, 1000: 0} {
 		logger, log := written()
 		r := rule(t, "100/1m")

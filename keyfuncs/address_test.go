@@ -32,7 +32,7 @@ func wantIPv4(s string) (ip netip.Addr, host string) {
 	return netip.Addr{}, ""
 }
 
-func TestIPv4IsReadAsThePackageNetipReadsIt(t *testing.T) {
+func TestIPv4ParsedAsNetip(t *testing.T) {
 	check := func(t interface{ Errorf(string, ...any) }, s string) {
 		ip, host := wantIPv4(s)
 		got, ok := parseIPv4(s)
@@ -60,7 +60,7 @@ type tcp struct {
 
 func (r tcp) RemoteAddrPort() netip.AddrPort { return r.peer }
 
-func TestAnAddressThatNeedsNoReadingHasTheSameKey(t *testing.T) {
+func TestAddressFastPathKey(t *testing.T) {
 	for _, form := range []string{
 		"192.0.2.1:80", "[::ffff:192.0.2.1]:80", "[64:ff9b::192.0.2.1]:80", "[2001:db8:1:2::7]:80", "[fe80::7%eth0]:80", "[::1]:80",
 	} {

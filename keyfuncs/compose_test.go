@@ -17,7 +17,7 @@ func tuple(parts []string) core.KeyFunc {
 	return Join(keys...)
 }
 
-func TestAJoinIsReadable(t *testing.T) {
+func TestJoinText(t *testing.T) {
 	r := &request{remote: "192.0.2.1:80", route: "/login"}
 	if got := keyOf(t, Join(RemoteIP, Route), r); got != "192.0.2.1|/login" {
 		t.Errorf("key %q", got)
@@ -33,7 +33,7 @@ func TestAJoinIsReadable(t *testing.T) {
 	}
 }
 
-func TestAJoinIsNotAboutARequestThatAPartIsNotAbout(t *testing.T) {
+func TestJoinPartNotAboutRequest(t *testing.T) {
 	yes, no := constant("a", true), constant("a", false)
 	for _, k := range []core.KeyFunc{Join(no), Join(no, yes), Join(yes, no), Join(yes, no, yes), Join(yes, Join(yes, no))} {
 		if key, ok := k(with("")); ok || key != "" {
@@ -50,7 +50,7 @@ func anyPart() *rapid.Generator[string] {
 	})
 }
 
-func TestAJoinIsInjectiveOverTuplesOfAnyBytes(t *testing.T) {
+func TestJoinInjective(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := rapid.SliceOfN(anyPart(), 1, 4).Draw(t, "a")
 		b := rapid.SliceOfN(anyPart(), 1, 4).Draw(t, "b")
@@ -68,7 +68,7 @@ func TestAJoinIsInjectiveOverTuplesOfAnyBytes(t *testing.T) {
 	})
 }
 
-func TestAJoinOfLongPartsIsADigestThatNoPartCanImitate(t *testing.T) {
+func TestJoinLongParts(t *testing.T) {
 	long := keyOf(t, tuple([]string{strings.Repeat("a", 128), "b"}), with(""))
 	if len(long) != len("sha256:")+22 {
 		t.Errorf("key %q", long)
@@ -78,7 +78,7 @@ func TestAJoinOfLongPartsIsADigestThatNoPartCanImitate(t *testing.T) {
 	}
 }
 
-func TestAJoinDoesNotSeeALaterChangeOfItsList(t *testing.T) {
+func TestJoinCopiesList(t *testing.T) {
 	list := []core.KeyFunc{constant("a", true)}
 	joined, chosen := Join(list...), First(list...)
 	list[0] = constant("b", true)
@@ -90,7 +90,7 @@ func TestAJoinDoesNotSeeALaterChangeOfItsList(t *testing.T) {
 	}
 }
 
-func TestFirstIsTheFirstKeyBehindItsPlace(t *testing.T) {
+func TestFirst(t *testing.T) {
 	a, b, none, not := constant("a", true), constant("b", true), constant("", true), constant("x", false)
 	rows := []struct {
 		name string
@@ -116,7 +116,7 @@ func TestFirstIsTheFirstKeyBehindItsPlace(t *testing.T) {
 	}
 }
 
-func TestAUserNamedLikeAnAddressIsNotTheAddress(t *testing.T) {
+func TestFirstUserNamedLikeAddress(t *testing.T) {
 	k := First(UserID(user), RemoteIP)
 	anonymous, named := from("127.0.0.1:80", ""), signedIn("127.0.0.1")
 	if a, b := keyOf(t, k, anonymous), keyOf(t, k, named); a == b {
@@ -127,13 +127,13 @@ func TestAUserNamedLikeAnAddressIsNotTheAddress(t *testing.T) {
 	}
 }
 
-func TestFirstBoundsTheKeysOfForeignFunctions(t *testing.T) {
+func TestFirstBoundsLength(t *testing.T) {
 	if got := keyOf(t, First(constant(strings.Repeat("a", 900_000), true)), with("")); len(got) != len("0:sha256:")+22 {
 		t.Errorf("a key of %d bytes", len(got))
 	}
 }
 
-func TestTiersAreTwoRulesOfWhichOneIsAboutARequest(t *testing.T) {
+func TestWhenAndUnlessTiers(t *testing.T) {
 	who := UserID(user)
 	signed, anonymous := When(Known(who), who), Unless(Known(who), RemoteIP)
 	rows := []struct {
@@ -159,7 +159,7 @@ func TestTiersAreTwoRulesOfWhichOneIsAboutARequest(t *testing.T) {
 	}
 }
 
-func TestWhatIsNilCountsRatherThanPanics(t *testing.T) {
+func TestWhenNilFunctions(t *testing.T) {
 	always := func(core.Request) bool { return true }
 	never := func(core.Request) bool { return false }
 	r := with("")
@@ -178,7 +178,7 @@ func TestWhatIsNilCountsRatherThanPanics(t *testing.T) {
 	}
 }
 
-func TestARequestThatAPartIsNotAboutIsRefusedByAllThatHoldIt(t *testing.T) {
+func TestWhenPartNotAboutRequest(t *testing.T) {
 	no := constant("x", false)
 	always := func(core.Request) bool { return true }
 	never := func(core.Request) bool { return false }

@@ -88,7 +88,7 @@ var peers = []form{
 	{"@", "", false},
 }
 
-func TestEveryFormInEveryChainIsCountedAsTheTablesSay(t *testing.T) {
+func TestForwardedIPFormsTrusted(t *testing.T) {
 	trusting := MustForwardedIP(Proxies{Trusted: trustedProxies})
 	rows := 0
 	for _, peer := range peers {
@@ -108,7 +108,7 @@ func TestEveryFormInEveryChainIsCountedAsTheTablesSay(t *testing.T) {
 	}
 }
 
-func TestEveryFormIsCountedAsTheTablesSayBehindFixedHops(t *testing.T) {
+func TestForwardedIPFormsHops(t *testing.T) {
 	rows := 0
 	for hops := 1; hops <= 5; hops++ {
 		k := MustForwardedIP(Proxies{Hops: hops})
@@ -162,7 +162,7 @@ var elements = []string{
 	`host="\"";for="N";ext="\\"`,
 }
 
-func TestEveryNodeInEveryElementIsCountedAsTheTablesSay(t *testing.T) {
+func TestForwardedNodes(t *testing.T) {
 	trusting := MustForwardedIP(Proxies{Trusted: trustedProxies, Header: "forwarded"})
 	twoHops := MustForwardedIP(Proxies{Hops: 2, Header: "Forwarded"})
 	bracketed := func(f form) form {
@@ -202,7 +202,7 @@ func TestEveryNodeInEveryElementIsCountedAsTheTablesSay(t *testing.T) {
 	}
 }
 
-func TestAHeaderOfOneAddressIsReadFromTrustedPeersAlone(t *testing.T) {
+func TestForwardedIPSingleAddressHeader(t *testing.T) {
 	for _, name := range []string{"X-Real-IP", "CF-Connecting-IP", "true-client-ip"} {
 		k := MustForwardedIP(Proxies{Trusted: trustedProxies, Header: name})
 		for _, peer := range peers {
@@ -224,7 +224,7 @@ func TestAHeaderOfOneAddressIsReadFromTrustedPeersAlone(t *testing.T) {
 	}
 }
 
-func TestOnlyTheHeaderThatWasNamedIsRead(t *testing.T) {
+func TestForwardedIPNamedHeaderOnly(t *testing.T) {
 	names := []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "Cf-Connecting-Ip", "True-Client-Ip", "X-Client-Ip", "X-Forwarded", "X-Original-Forwarded-For", "Via"}
 	all := &request{remote: "10.0.0.1:80", header: map[string][]string{}}
 	for i, name := range names {
@@ -261,7 +261,7 @@ func attackers() (texts []string) {
 
 // An attacker who may write any header gets neither a second key nor the key of
 // a victim.
-func TestWhatAProxyAppendedDecidesWhateverTheCallerSentBefore(t *testing.T) {
+func TestForwardedIPIgnoresClientPrefix(t *testing.T) {
 	xff := MustForwardedIP(Proxies{Trusted: trustedProxies})
 	hops := MustForwardedIP(Proxies{Hops: 1})
 	rfc := MustForwardedIP(Proxies{Trusted: trustedProxies, Header: "Forwarded"})
@@ -291,7 +291,7 @@ func TestWhatAProxyAppendedDecidesWhateverTheCallerSentBefore(t *testing.T) {
 }
 
 // An attacker who reaches the server itself gains nothing from any header.
-func TestAStrangerIsCountedByHisOwnAddressWhateverHeSends(t *testing.T) {
+func TestForwardedIPUntrustedPeer(t *testing.T) {
 	for _, header := range []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip"} {
 		k := MustForwardedIP(Proxies{Trusted: trustedProxies, Header: header})
 		for _, text := range attackers() {

@@ -31,7 +31,7 @@ func credentials() []string {
 
 var digestText = regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`)
 
-func TestEveryCredentialIsAKeyOfItsOwnThatDoesNotTellIt(t *testing.T) {
+func TestCredentialKeysDifferAndHideIt(t *testing.T) {
 	texts := credentials()
 	tally.Add(t, "credentials, each in several spellings", int64(len(texts)))
 	if len(texts) < 500 {
@@ -71,14 +71,14 @@ func first(k core.KeyFunc, _ *request) core.KeyFunc { return k }
 func second(_ core.KeyFunc, r *request) *request    { return r }
 
 // The digest is part of what a store holds: another one forgets all counts.
-func TestTheDigestOfACredentialIsTheStartOfItsSHA256(t *testing.T) {
+func TestCredentialDigestIsSHA256(t *testing.T) {
 	// printf secret | sha256sum: 2bb80d537b1da3e38bd30361aa855686 bde0eacd7162fef6a25fe97bf527a25b
 	if got := keyOf(t, APIKey("X-Api-Key"), with("X-Api-Key", "secret")); got != "K7gNU3sdo-OL0wNhqoVWhg" {
 		t.Errorf("key %q", got)
 	}
 }
 
-func TestOneCredentialIsOneKeyUnderEverySpellingOfItsScheme(t *testing.T) {
+func TestCredentialSchemeSpellings(t *testing.T) {
 	want := keyOf(t, BearerToken, with("Authorization", "Bearer n1"))
 	for _, value := range []string{"bearer n1", "BEARER n1", "Bearer  n1", "Bearer\tn1", " Bearer n1 ", "bEaReR \t n1\t"} {
 		if got := keyOf(t, BearerToken, with("Authorization", value)); got != want {
@@ -100,7 +100,7 @@ func TestOneCredentialIsOneKeyUnderEverySpellingOfItsScheme(t *testing.T) {
 	}
 }
 
-func TestAMissingOrAmbiguousCredentialIsTheSharedKey(t *testing.T) {
+func TestCredentialMissingOrAmbiguous(t *testing.T) {
 	functions := map[string]core.KeyFunc{"APIKey": APIKey("Authorization"), "BearerToken": BearerToken, "BasicUser": BasicUser}
 	for name, k := range functions {
 		for _, lines := range [][]string{nil, {}, {""}, {" \t"}, {"Bearer a", "Bearer b"}, {"Basic YTpi", "Basic YTpi"}, {"", "Bearer a"}} {
@@ -116,7 +116,7 @@ func TestAMissingOrAmbiguousCredentialIsTheSharedKey(t *testing.T) {
 	}
 }
 
-func TestABasicUserIsCountedByNameWhateverThePasswordAndTheSpelling(t *testing.T) {
+func TestBasicUserIgnoresPassword(t *testing.T) {
 	encode := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 	want := keyOf(t, APIKey("X-Api-Key"), with("X-Api-Key", "al"))
 	for _, value := range []string{

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestTheCallerIsTheFirstFromTheRightThatIsNotTrusted(t *testing.T) {
+func TestForwardedIPTrusted(t *testing.T) {
 	k := MustForwardedIP(Proxies{Trusted: []string{"10.0.0.0/8", "2001:db8:f::/48"}})
 	rows := []struct {
 		name, peer string
@@ -39,7 +39,7 @@ func TestTheCallerIsTheFirstFromTheRightThatIsNotTrusted(t *testing.T) {
 	}
 }
 
-func TestTheCallerIsAtTheFixedPlaceFromTheRight(t *testing.T) {
+func TestForwardedIPHops(t *testing.T) {
 	rows := []struct {
 		hops  int
 		lines []string
@@ -71,7 +71,7 @@ func TestTheCallerIsAtTheFixedPlaceFromTheRight(t *testing.T) {
 	}
 }
 
-func TestForwardedIsReadStrictly(t *testing.T) {
+func TestForwardedStrict(t *testing.T) {
 	k := MustForwardedIP(Proxies{Trusted: []string{"10.0.0.0/8"}, Header: "Forwarded"})
 	const peer = "10.0.0.1"
 	rows := []struct{ line, want string }{
@@ -146,7 +146,7 @@ func TestForwardedIsReadStrictly(t *testing.T) {
 	}
 }
 
-func TestEveryMistakeAboutProxiesIsNamedAtOnce(t *testing.T) {
+func TestProxiesErrors(t *testing.T) {
 	rows := []struct {
 		name string
 		p    Proxies
@@ -190,7 +190,7 @@ func TestEveryMistakeAboutProxiesIsNamedAtOnce(t *testing.T) {
 	}
 }
 
-func TestMustForwardedIPPanicsWithTheError(t *testing.T) {
+func TestMustForwardedIP(t *testing.T) {
 	defer func() {
 		err, _ := recover().(error)
 		if err == nil || !strings.Contains(err.Error(), `Trusted[0]: "x"`) {
@@ -200,7 +200,7 @@ func TestMustForwardedIPPanicsWithTheError(t *testing.T) {
 	MustForwardedIP(Proxies{Trusted: []string{"x"}})
 }
 
-func TestPrivateNetworksAreAFitListAndNobodysButTheCallers(t *testing.T) {
+func TestPrivateNetworks(t *testing.T) {
 	Private()[0] = "0.0.0.0/0"
 	k := MustForwardedIP(Proxies{Trusted: append(Private(), "203.0.113.0/24")})
 	for _, peer := range []string{"10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1", "127.0.0.1", "169.254.169.126", "::1", "fd12::1", "fe80::1%eth0", "203.0.113.1"} {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestAHeaderIsItsOnlyLineWithoutTheSpaceAroundIt(t *testing.T) {
+func TestHeader(t *testing.T) {
 	rows := []struct {
 		lines []string
 		want  string
@@ -29,7 +29,7 @@ func TestAHeaderIsItsOnlyLineWithoutTheSpaceAroundIt(t *testing.T) {
 	}
 }
 
-func TestALongTextIsReplacedByADigestThatNoOtherTextCanImitate(t *testing.T) {
+func TestHeaderLongText(t *testing.T) {
 	k := Header("X-Tenant")
 	seen := map[string]int{}
 	for n := range 1200 {
@@ -54,7 +54,7 @@ func TestALongTextIsReplacedByADigestThatNoOtherTextCanImitate(t *testing.T) {
 	}
 }
 
-func TestACookieIsADigestOfItsOnlyValue(t *testing.T) {
+func TestCookie(t *testing.T) {
 	want := keyOf(t, APIKey("X-Api-Key"), with("X-Api-Key", "abc"))
 	rows := []struct {
 		lines []string

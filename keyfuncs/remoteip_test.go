@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestThePeerIsCountedAsTheTablesSayInEveryWriting(t *testing.T) {
+func TestRemoteIPForms(t *testing.T) {
 	for _, f := range forms() {
 		if got := keyOf(t, RemoteIP, from(f.text, "X-Forwarded-For", "6.6.6.6")); got != f.key {
 			t.Errorf("peer %.200q: key %q, want %q", f.text, got, f.key)
@@ -19,7 +19,7 @@ func TestThePeerIsCountedAsTheTablesSayInEveryWriting(t *testing.T) {
 	}
 }
 
-func TestIPv6IsCountedByThePrefixThatWasAskedFor(t *testing.T) {
+func TestRemoteIPv6Prefix(t *testing.T) {
 	const peer = "[2001:db8:ffff:ffff:ffff:ffff:ffff:ffff]:80"
 	rows := map[int]string{
 		32:  "2001:db8::/32",
@@ -45,7 +45,7 @@ func TestIPv6IsCountedByThePrefixThatWasAskedFor(t *testing.T) {
 	}
 }
 
-func TestAPrefixOutsideItsRangeIsAnError(t *testing.T) {
+func TestRemoteIPv6PrefixRange(t *testing.T) {
 	for _, bits := range []int{-1, 0, 1, 31, 129, math.MaxInt, math.MinInt} {
 		want := fmt.Sprintf("keyfuncs: RemoteIPPrefix: an IPv6 prefix of %d bits is not within 32 to 128", bits)
 		k, err := RemoteIPPrefix(bits)
@@ -95,7 +95,7 @@ func anyIPv6(t *rapid.T) (ip [16]byte) {
 	return ip
 }
 
-func TestOneAddressIsOneKeyInEveryNotation(t *testing.T) {
+func TestRemoteIPNotations(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ip := anyIPv6(t)
 		one, other := spell(t, ip), spell(t, ip)
@@ -107,7 +107,7 @@ func TestOneAddressIsOneKeyInEveryNotation(t *testing.T) {
 	})
 }
 
-func TestAnIPv4AddressHasTheSameKeyInsideIPv6(t *testing.T) {
+func TestRemoteIPv4InIPv6(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := [4]byte(rapid.SliceOfN(rapid.Byte(), 4, 4).Draw(t, "ip"))
 		want := fmt.Sprintf("%d.%d.%d.%d", b[0], b[1], b[2], b[3])
@@ -121,7 +121,7 @@ func TestAnIPv4AddressHasTheSameKeyInsideIPv6(t *testing.T) {
 	})
 }
 
-func TestOneNetworkIsOneKeyAndAnotherIsAnother(t *testing.T) {
+func TestRemoteIPv6Networks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := anyIPv6(t), anyIPv6(t)
 		if rapid.Bool().Draw(t, "near") {

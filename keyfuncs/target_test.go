@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-func TestGlobalIsOneKey(t *testing.T) {
+func TestGlobal(t *testing.T) {
 	if got := keyOf(t, Global, from("192.0.2.1:80", "X-Api-Key", "a")); got != "" {
 		t.Errorf("key %q", got)
 	}
 }
 
-func TestARouteAndAPathAreKeptAsTheyAreUpTo128Bytes(t *testing.T) {
+func TestRouteAndPath(t *testing.T) {
 	r := &request{route: "/users/{id}", path: "/Users//7/"}
 	if got := keyOf(t, Route, r); got != "/users/{id}" {
 		t.Errorf("route: key %q", got)
@@ -29,7 +29,7 @@ func TestARouteAndAPathAreKeptAsTheyAreUpTo128Bytes(t *testing.T) {
 	}
 }
 
-func TestMethodsThatNobodyServesAreOneKey(t *testing.T) {
+func TestMethodUnknown(t *testing.T) {
 	rows := map[string]string{
 		"GET": "GET", "HEAD": "GET", "POST": "POST", "PUT": "PUT", "PATCH": "PATCH", "DELETE": "DELETE",
 		"CONNECT": "CONNECT", "OPTIONS": "OPTIONS", "TRACE": "TRACE",
@@ -42,7 +42,7 @@ func TestMethodsThatNobodyServesAreOneKey(t *testing.T) {
 	}
 }
 
-func TestAHostIsOneKeyInEverySpelling(t *testing.T) {
+func TestHostSpellings(t *testing.T) {
 	label := strings.Repeat("a", 63)
 	longest := strings.Join([]string{label, label, label, label[:61]}, ".")
 	rows := map[string]string{
@@ -83,7 +83,7 @@ func signedIn(id string) *request {
 	return r
 }
 
-func TestAUserIsWhoTheAuthenticationSaysHeIs(t *testing.T) {
+func TestUser(t *testing.T) {
 	if got := keyOf(t, UserID(user), signedIn("alice")); got != "alice" {
 		t.Errorf("key %q", got)
 	}

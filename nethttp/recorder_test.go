@@ -24,7 +24,7 @@ func refunding(t *testing.T, status int) *limiter.Limiter {
 	return newLimiter(t, limiter.Config{Rules: []limiter.Rule{r}})
 }
 
-func TestTheStatusIsTheOneThatTheClientSees(t *testing.T) {
+func TestRecorderStatus(t *testing.T) {
 	rows := []struct {
 		name    string
 		handler http.HandlerFunc
@@ -53,7 +53,7 @@ func TestTheStatusIsTheOneThatTheClientSees(t *testing.T) {
 	}
 }
 
-func TestAStatusAfterACopyIsTooLate(t *testing.T) {
+func TestRecorderStatusAfterReadFrom(t *testing.T) {
 	l := refunding(t, 200)
 	h := nethttp.New(l)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.(io.ReaderFrom).ReadFrom(strings.NewReader("a"))
@@ -67,7 +67,7 @@ func TestAStatusAfterACopyIsTooLate(t *testing.T) {
 	wantLeft(t, l, 5)
 }
 
-func TestAPanicIsA500ReleasesAndGoesOn(t *testing.T) {
+func TestRecorderPanic(t *testing.T) {
 	for _, value := range []any{http.ErrAbortHandler, "boom"} {
 		for _, l := range []*limiter.Limiter{refunding(t, 500), limited(t, "5 concurrent ttl=1m")} {
 			h := nethttp.New(l)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -167,7 +167,7 @@ func abilities(w http.ResponseWriter) string {
 	return b.String()
 }
 
-func TestRecorderHasTheOptionalMethodsOfItsWriter(t *testing.T) {
+func TestRecorderOptionalMethods(t *testing.T) {
 	var plainLog, ourLog []string
 	plain, ours := combinations(&plainLog), combinations(&ourLog)
 	seen := map[string]bool{}
@@ -187,7 +187,7 @@ func TestRecorderHasTheOptionalMethodsOfItsWriter(t *testing.T) {
 	}
 }
 
-func TestWriterIsNotWrappedByDefault(t *testing.T) {
+func TestRecorderAbsentByDefault(t *testing.T) {
 	w := &plainWriter{http.Header{}}
 	h := nethttp.New(limited(t, "5/1m"))(http.HandlerFunc(func(got http.ResponseWriter, _ *http.Request) {
 		if got != http.ResponseWriter(w) {
@@ -205,7 +205,7 @@ func (o onlyUnwraps) Write(p []byte) (int, error) { return o.w.Write(p) }
 func (o onlyUnwraps) WriteHeader(status int)      { o.w.WriteHeader(status) }
 func (o onlyUnwraps) Unwrap() http.ResponseWriter { return o.w }
 
-func TestAHijackedConnectionHoldsItsLeaseUntilItIsClosed(t *testing.T) {
+func TestRecorderHijackHoldsLease(t *testing.T) {
 	hide := func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(onlyUnwraps{w}, r) })
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/nethttp"
 )
 
-func TestNetHTTPHoldsTheSpecification(t *testing.T) {
+func TestSpecification(t *testing.T) {
 	broken := httpspec.Text(500, "Internal Server Error")
 	httpspec.Run(t, httpspec.Framework{
 		Package:   "nethttp",

@@ -92,7 +92,7 @@ func busy(t *testing.T, s core.Store, key string, l core.Limit, refill time.Dura
 	}
 }
 
-func TestTheLibraryMovesTheServersClock(t *testing.T) {
+func TestShimMovesServerClock(t *testing.T) {
 	srv := start(t, time.Hour)
 	c := srv.connect()
 	if ahead := time.Until(now(t, c)); ahead < 59*time.Minute {
@@ -105,7 +105,7 @@ func TestTheLibraryMovesTheServersClock(t *testing.T) {
 }
 
 // A step admits at most one burst more, and refuses for at most one refill.
-func TestAStepOfTheClockCostsAtMostABurstAndARefill(t *testing.T) {
+func TestClockStep(t *testing.T) {
 	srv := start(t, 0)
 	s := open(t, srv.connect())
 	for _, row := range limits {
@@ -147,7 +147,7 @@ func backwards(l core.Limit) int64 {
 }
 
 // A replica with another clock reads the counts of the master.
-func TestAPromotedReplicaWithAnotherClockCostsAtMostABurstAndARefill(t *testing.T) {
+func TestClockOfPromotedReplica(t *testing.T) {
 	for _, skew := range []time.Duration{time.Hour, -time.Hour, -10 * time.Minute, time.Second} {
 		master := start(t, 0, "--repl-diskless-sync-delay", "0")
 		host, port, _ := net.SplitHostPort(master.Addr)
@@ -191,7 +191,7 @@ func caughtUp(t *testing.T, master *redis.Client) {
 }
 
 // While callers never stop, the clock steps to and fro.
-func TestUnderLoadEachStepAdmitsAtMostABurstMore(t *testing.T) {
+func TestClockStepUnderLoad(t *testing.T) {
 	srv := start(t, 0)
 	s := open(t, srv.connect())
 	l := parse(t, "50/500s")

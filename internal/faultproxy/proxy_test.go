@@ -188,7 +188,7 @@ func start(t testing.TB) (*Proxy, *server) {
 	return New(t, s.addr), s
 }
 
-func TestWithoutAFaultEverythingPassesAsItIs(t *testing.T) {
+func TestProxyWithoutFault(t *testing.T) {
 	p, s := start(t)
 	c := dial(t, p.Addr)
 	hello := "*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n"
@@ -202,7 +202,7 @@ func TestWithoutAFaultEverythingPassesAsItIs(t *testing.T) {
 	}
 }
 
-func TestErrorsOfScriptsAreCounted(t *testing.T) {
+func TestProxyCountsScriptErrors(t *testing.T) {
 	p, _ := start(t)
 	c := dial(t, p.Addr)
 	say(t, c, script+"EVAL x 0\r\n"+ping)
@@ -212,7 +212,7 @@ func TestErrorsOfScriptsAreCounted(t *testing.T) {
 	}
 }
 
-func TestARequestIsCutAfterEveryByte(t *testing.T) {
+func TestCutRequestAfterEveryByte(t *testing.T) {
 	p, s := start(t)
 	for n := range len(script) + 2 {
 		p.Set(Fault{CutRequest: After(n)})
@@ -232,7 +232,7 @@ func TestARequestIsCutAfterEveryByte(t *testing.T) {
 	}
 }
 
-func TestAReplyIsCutAfterEveryByte(t *testing.T) {
+func TestCutReplyAfterEveryByte(t *testing.T) {
 	p, s := start(t)
 	for _, abort := range []bool{false, true} {
 		for n := range len(answer) + 1 {
@@ -256,7 +256,7 @@ func TestAReplyIsCutAfterEveryByte(t *testing.T) {
 	}
 }
 
-func TestOnlyTheNthScriptIsMet(t *testing.T) {
+func TestFaultOfNthScript(t *testing.T) {
 	p, _ := start(t)
 	p.Set(Fault{Nth: 3, Garbage: "@#!\r\n"})
 	c := dial(t, p.Addr)
@@ -273,7 +273,7 @@ func TestOnlyTheNthScriptIsMet(t *testing.T) {
 	}
 }
 
-func TestADroppedReplyLeavesTheConnectionOpen(t *testing.T) {
+func TestDropKeepsConnection(t *testing.T) {
 	p, s := start(t)
 	p.Set(Fault{Nth: 1, Drop: true})
 	c := dial(t, p.Addr)
@@ -284,7 +284,7 @@ func TestADroppedReplyLeavesTheConnectionOpen(t *testing.T) {
 	}
 }
 
-func TestSilenceSwallowsAndStays(t *testing.T) {
+func TestSilence(t *testing.T) {
 	for name, f := range map[string]Fault{"silent": {Silent: true}, "blackhole": {Blackhole: true}} {
 		t.Run(name, func(t *testing.T) {
 			p, s := start(t)
@@ -313,7 +313,7 @@ func TestSilenceSwallowsAndStays(t *testing.T) {
 	}
 }
 
-func TestABlackholeAnswersNoAttemptToConnect(t *testing.T) {
+func TestBlackhole(t *testing.T) {
 	p, _ := start(t)
 	p.Set(Fault{Blackhole: true})
 	c, err := net.DialTimeout("tcp", p.Addr, 30*time.Millisecond)
@@ -323,7 +323,7 @@ func TestABlackholeAnswersNoAttemptToConnect(t *testing.T) {
 	}
 }
 
-func TestARefusedPortRefusesUntilItIsOpenAgain(t *testing.T) {
+func TestRefuse(t *testing.T) {
 	p, _ := start(t)
 	for range 3 {
 		c := dial(t, p.Addr)
@@ -338,7 +338,7 @@ func TestARefusedPortRefusesUntilItIsOpenAgain(t *testing.T) {
 	}
 }
 
-func TestResetMeetsOldAndNewConnections(t *testing.T) {
+func TestReset(t *testing.T) {
 	p, _ := start(t)
 	c := dial(t, p.Addr)
 	say(t, c, ping)
@@ -348,7 +348,7 @@ func TestResetMeetsOldAndNewConnections(t *testing.T) {
 	wantReset(t, p.Addr)
 }
 
-func TestEveryReplyIsHeldBackForTheDelay(t *testing.T) {
+func TestDelay(t *testing.T) {
 	p, _ := start(t)
 	p.Set(Fault{Delay: 30 * time.Millisecond, Jitter: time.Millisecond})
 	c := dial(t, p.Addr)
@@ -363,7 +363,7 @@ func TestEveryReplyIsHeldBackForTheDelay(t *testing.T) {
 }
 
 // Replies that come together are due together, and none before an earlier one.
-func TestDelaysDoNotAddUp(t *testing.T) {
+func TestDelayOfPipelinedReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const delay = 30 * time.Millisecond
 		p := &Proxy{fault: Fault{Delay: delay}}
@@ -381,7 +381,7 @@ func TestDelaysDoNotAddUp(t *testing.T) {
 	})
 }
 
-func TestATrickleTakesItsTime(t *testing.T) {
+func TestTrickle(t *testing.T) {
 	p, _ := start(t)
 	p.Set(Fault{Rate: 1000})
 	c := dial(t, p.Addr)
@@ -393,7 +393,7 @@ func TestATrickleTakesItsTime(t *testing.T) {
 	}
 }
 
-func TestFlappingEndsWithStop(t *testing.T) {
+func TestFlapEndsWithStop(t *testing.T) {
 	p, _ := start(t)
 	stop := p.Flap(time.Millisecond, Fault{Refuse: true}, Fault{})
 	until(t, "refused", func() bool { return p.current().Refuse })
@@ -408,7 +408,7 @@ func TestFlappingEndsWithStop(t *testing.T) {
 	hear(t, c, pong)
 }
 
-func TestAStreamPassesWithoutFrames(t *testing.T) {
+func TestStreamWithoutFrames(t *testing.T) {
 	p, s := start(t)
 	c := dial(t, p.Addr)
 	say(t, c, "*1\r\n$7\r\nMONITOR\r\n")
@@ -417,7 +417,7 @@ func TestAStreamPassesWithoutFrames(t *testing.T) {
 	until(t, "the stream", func() bool { return strings.HasSuffix(s.text(), "REPLCONF ACK 7\r\n") })
 }
 
-func TestRedirectSendsNewConnectionsElsewhere(t *testing.T) {
+func TestRedirect(t *testing.T) {
 	p, first := start(t)
 	second := newServer(t)
 	c := dial(t, p.Addr)
@@ -433,7 +433,7 @@ func TestRedirectSendsNewConnectionsElsewhere(t *testing.T) {
 	}
 }
 
-func TestAServerThatIsGoneIsAReset(t *testing.T) {
+func TestResetWithoutServer(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -442,7 +442,7 @@ func TestAServerThatIsGoneIsAReset(t *testing.T) {
 	wantReset(t, New(t, ln.Addr().String()).Addr)
 }
 
-func TestAClosedProxyDoesNothingMore(t *testing.T) {
+func TestProxyClosed(t *testing.T) {
 	p, _ := start(t)
 	c := dial(t, p.Addr)
 	say(t, c, ping)
@@ -456,7 +456,7 @@ func TestAClosedProxyDoesNothingMore(t *testing.T) {
 	}
 }
 
-func TestFramesEndWhereValuesEnd(t *testing.T) {
+func TestFrames(t *testing.T) {
 	for _, frame := range []string{
 		"+OK\r\n", "-ERR no\r\n", ":12\r\n", "$-1\r\n", "$0\r\n\r\n", "$3\r\na\r\n\r\n", "*0\r\n", "*-1\r\n", "_\r\n", "#t\r\n",
 		",1.5\r\n", "(123\r\n", "=7\r\ntxt:abc\r\n", "!5\r\nERR x\r\n", "*2\r\n*1\r\n:1\r\n$1\r\nx\r\n", "%1\r\n+a\r\n~2\r\n:1\r\n:2\r\n",
@@ -475,7 +475,7 @@ func TestFramesEndWhereValuesEnd(t *testing.T) {
 	}
 }
 
-func TestCommandsAreKnownByTheirFirstWord(t *testing.T) {
+func TestFrameCommand(t *testing.T) {
 	for text, want := range map[string]string{ping: "PING", script: "EVALSHA", "quit now\r\n": "QUIT", "*0\r\n": "", "\r\n": ""} {
 		command, err := readCommand(bufio.NewReader(strings.NewReader(text)))
 		if got := commandName(command); got != want || err != nil {
@@ -489,7 +489,7 @@ func TestCommandsAreKnownByTheirFirstWord(t *testing.T) {
 
 // Whatever is drawn: what passes both ways is less than the bound, and then the
 // connection ends on both sides.
-func TestAConnectionEndsWhenItsLifeIsUsedUp(t *testing.T) {
+func TestConnectionLife(t *testing.T) {
 	for _, raw := range []bool{false, true} {
 		s := newServer(t)
 		p := New(t, s.addr)
@@ -517,7 +517,7 @@ func TestAConnectionEndsWhenItsLifeIsUsedUp(t *testing.T) {
 	}
 }
 
-func TestARawProxyPassesWhatItCannotRead(t *testing.T) {
+func TestRawProxy(t *testing.T) {
 	s := newServer(t)
 	p := Raw(t, s.addr)
 	c := dial(t, p.Addr)
@@ -531,7 +531,7 @@ func TestARawProxyPassesWhatItCannotRead(t *testing.T) {
 }
 
 // A process that is being started may hold the port for a moment.
-func TestAPortThatIsHeldForAMomentIsTakenBack(t *testing.T) {
+func TestPortTakenBack(t *testing.T) {
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -87,7 +87,7 @@ func (s *scene) refusals(name string) (n int) {
 // can decide it, and says so: TRYAGAIN. The step waits within its timeout, is
 // decided when the keys are together again, and is counted once under both rules
 // or under none.
-func TestAStepWhoseKeysAreApartIsDecidedOnceTheyMeet(t *testing.T) {
+func TestStepWithKeysApart(t *testing.T) {
 	t.Parallel()
 	s := &scene{t: t, masters: redistest.Cluster(t, 3)}
 	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(s.masters), ContextTimeoutEnabled: true,

@@ -181,14 +181,14 @@ func check(t *testing.T, name string, history []porcupine.Operation) {
 	}
 }
 
-func TestWhatCallersAreToldCanBePutIntoOneOrder(t *testing.T) {
+func TestLinear(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	check(t, "memory", record(through(memstore.MustNew(memstore.Options{})), peace))
 	check(t, "Redis", record(through(redisStore(t, server.Addr, time.Minute)), peace))
 }
 
-func TestWhatCallersAreToldCanBePutIntoOneOrderAlsoWhenRepliesAreLost(t *testing.T) {
+func TestLinearWithLostReplies(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	p := faultproxy.New(t, server.Addr)
@@ -207,7 +207,7 @@ func TestWhatCallersAreToldCanBePutIntoOneOrderAlsoWhenRepliesAreLost(t *testing
 
 // A client that repeats a call whose reply is late counts it twice. That must
 // be noticed, or the tests above prove nothing.
-func TestAClientThatRepeatsCallsIsNoticed(t *testing.T) {
+func TestLinearNoticesRepeatedCalls(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	p := faultproxy.New(t, server.Addr)

@@ -71,7 +71,7 @@ func drawing(admitted []bool) []byte {
 	return b.Bytes()
 }
 
-func TestDrawingOfALimit(t *testing.T) {
+func TestLimitDrawing(t *testing.T) {
 	limit := core.MustParseLimit(drawnLimit)
 	admitted := admissions(limit)
 	t.Run("six at first, then one every two seconds", func(t *testing.T) {

@@ -42,7 +42,7 @@ func snippets(t *testing.T, page string) []string {
 
 func isProgram(snippet string) bool { return strings.HasPrefix(snippet, "package ") }
 
-func TestProgramsInTheDocumentationCompile(t *testing.T) {
+func TestProgramsCompile(t *testing.T) {
 	module := newModule(t)
 	for _, page := range documents(t) {
 		for i, snippet := range snippets(t, page) {
@@ -60,7 +60,7 @@ func TestProgramsInTheDocumentationCompile(t *testing.T) {
 
 // A fragment stands, line for line but for the indentation, in an example of the
 // repository, which is compiled with its package.
-func TestFragmentsInTheDocumentationStandInExamples(t *testing.T) {
+func TestFragmentsStandInExamples(t *testing.T) {
 	examples := exampleFiles(t)
 	for _, page := range documents(t) {
 		for _, snippet := range snippets(t, page) {
@@ -160,7 +160,7 @@ func read(t *testing.T, path string) string {
 
 var tableLimit = regexp.MustCompile("(?m)^\\| `([0-9][^`]+)`(?:, `([0-9][^`]+)`)? \\|")
 
-func TestLimitsInTablesAreValid(t *testing.T) {
+func TestTablesHaveValidLimits(t *testing.T) {
 	for page, least := range map[string]int{"README.md": 7, "docs/limits.md": 8} {
 		checked := 0
 		for _, m := range tableLimit.FindAllStringSubmatch(read(t, page), -1) {
@@ -179,7 +179,7 @@ func TestLimitsInTablesAreValid(t *testing.T) {
 
 var link = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
 
-func TestLinksBetweenPagesLeadToFiles(t *testing.T) {
+func TestLinksLeadToFiles(t *testing.T) {
 	for _, page := range documents(t) {
 		for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {
 			target := filepath.Join(root, filepath.Dir(page), m[1])

@@ -8,7 +8,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestAServerAnswersUntilItsTestEnds(t *testing.T) {
+func TestServerEndsWithTest(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	var s *Server
 	t.Run("server", func(t *testing.T) {
@@ -27,7 +27,7 @@ func TestAServerAnswersUntilItsTestEnds(t *testing.T) {
 	}
 }
 
-func TestARestartedServerIsEmptyAndHasItsOldAddress(t *testing.T) {
+func TestServerRestart(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
 	c := dial(t, s.Addr)
@@ -41,7 +41,7 @@ func TestARestartedServerIsEmptyAndHasItsOldAddress(t *testing.T) {
 	}
 }
 
-func TestAFrozenServerAnswersAfterItThaws(t *testing.T) {
+func TestServerFreeze(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
 	c := dial(t, s.Addr)
@@ -72,7 +72,7 @@ func TestPrefixesDiffer(t *testing.T) {
 	}
 }
 
-func TestAClusterServesEverySlot(t *testing.T) {
+func TestClusterServesEverySlot(t *testing.T) {
 	t.Parallel()
 	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: Addrs(Cluster(t, 3))})
 	defer c.Close()
@@ -83,7 +83,7 @@ func TestAClusterServesEverySlot(t *testing.T) {
 	}
 }
 
-func TestSentinelsReplaceAMasterThatDied(t *testing.T) {
+func TestSentinelsReplaceDeadMaster(t *testing.T) {
 	t.Parallel()
 	w := Sentinel(t)
 	c := redis.NewFailoverClient(&redis.FailoverOptions{
@@ -96,7 +96,7 @@ func TestSentinelsReplaceAMasterThatDied(t *testing.T) {
 	until(t, "failover", func(ctx context.Context) bool { return c.Set(ctx, "k", "v", 0).Err() == nil })
 }
 
-func TestSentinelsKeepAMasterAsAsked(t *testing.T) {
+func TestSentinelsKeepMaster(t *testing.T) {
 	t.Parallel()
 	w := Sentinel(t)
 	w.Keep(t)
@@ -110,7 +110,7 @@ func TestSentinelsKeepAMasterAsAsked(t *testing.T) {
 	}
 }
 
-func TestAReplicaTakesThePlaceOfItsMaster(t *testing.T) {
+func TestReplicaPromoted(t *testing.T) {
 	t.Parallel()
 	masters, replicas := Replicated(t, 3)
 	masters[1].Kill()

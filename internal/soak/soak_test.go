@@ -69,7 +69,7 @@ var limits = []string{
 	"%d/400d", "%d/400d token-bucket", "%d/400d fixed-window", "%d/300d sliding-log", "%d/300d sliding-window", "%d concurrent ttl=1h",
 }
 
-func TestNothingGrowsAndEveryCountIsExact(t *testing.T) {
+func TestSoak(t *testing.T) {
 	server := redistest.Start(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true,
 		DialTimeout: time.Minute, ReadTimeout: time.Minute, WriteTimeout: time.Minute, PoolTimeout: time.Minute})

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestWhatTestsHaveTriedIsSummedUp(t *testing.T) {
+func TestSum(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tally")
 	t.Setenv("HEADGATE_TALLY", path)
 	for _, n := range []int64{1_000_000, 0, 234_567} {
@@ -27,12 +27,12 @@ func TestWhatTestsHaveTriedIsSummedUp(t *testing.T) {
 	}
 }
 
-func TestWithoutAFileNothingIsWritten(t *testing.T) {
+func TestAddWithoutFile(t *testing.T) {
 	t.Setenv("HEADGATE_TALLY", "")
 	Add(t, "requests", 1)
 }
 
-func TestALineThatIsNoTallyIsAnError(t *testing.T) {
+func TestSumInvalidLine(t *testing.T) {
 	for _, text := range []string{"x", "x\ty", "1 y"} {
 		if _, err := Table(strings.NewReader("1\ta\n" + text + "\n")); err == nil || !strings.Contains(err.Error(), "line 2") {
 			t.Errorf("%q: %v", text, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/nethttp"
 )
 
-func TestARefusalIsNoMark(t *testing.T) {
+func TestMarkNotOfRefusal(t *testing.T) {
 	h := nethttp.New(limited(t, "1/1m fixed-window"))(http.HandlerFunc(hello))
 	get(h, "/")
 	w := get(h, "/")
@@ -29,7 +29,7 @@ func markIn(h http.Header) string {
 	return ""
 }
 
-func TestEveryEntryOfTheHeadersHasAValue(t *testing.T) {
+func TestMarkHasAValue(t *testing.T) {
 	h := nethttp.New(limited(t, "2/1m fixed-window"))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		marks := 0
 		for name, values := range w.Header() {
@@ -49,7 +49,7 @@ func TestEveryEntryOfTheHeadersHasAValue(t *testing.T) {
 
 // The mark is not sent back, and a request that has its name in its headers, which
 // no server lets in, is counted all the same.
-func TestNoClientCanForgeOrSeeTheMark(t *testing.T) {
+func TestMarkNeitherSentNorForged(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		l, mark := limited(t, "2/1m fixed-window"), ""
 		h := nethttp.New(l)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
