@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/echomw"
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 // Under the race detector a sync.Pool drops some of what is put into it.
@@ -13,7 +14,7 @@ import (
 // The three are the handler that Echo asks for, the text of the headers and
 // their values.
 func TestMiddlewareAllocations(t *testing.T) {
-	without, with := chain(t), chain(t, echomw.New(byAddress(t)))
+	without, with := chain(t), chain(t, echomw.New(gatetest.ByAddress(t, "1000000000/1m")))
 	if got := testing.AllocsPerRun(1000, with) - testing.AllocsPerRun(1000, without); got != 3 {
 		t.Errorf("%v allocations more, want 3", got)
 	}
@@ -21,7 +22,7 @@ func TestMiddlewareAllocations(t *testing.T) {
 
 // An admission that is not recycled is one allocation more.
 func TestRefusalRecycled(t *testing.T) {
-	refuse := chain(t, echomw.New(oneAnHour(t)))
+	refuse := chain(t, echomw.New(gatetest.ByAddress(t, "1/1h")))
 	refuse()
 	if got := testing.AllocsPerRun(1000, refuse); got != 4 {
 		t.Errorf("%v allocations, want 4", got)

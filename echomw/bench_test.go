@@ -7,8 +7,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/headgate/headgate/echomw"
-	"github.com/headgate/headgate/keyfuncs"
-	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 // chain returns a function that has a server answer one request, with
@@ -26,20 +25,14 @@ func chain(t testing.TB, middleware ...echo.MiddlewareFunc) func() {
 	}
 }
 
-func byAddress(t testing.TB) *limiter.Limiter {
-	return newLimiter(t, "1000000000/1m", func(r *limiter.Rule) { r.Key = keyfuncs.RemoteIP })
-}
-
-func oneAnHour(t testing.TB) *limiter.Limiter {
-	return newLimiter(t, "1/1h", func(r *limiter.Rule) { r.Key = keyfuncs.RemoteIP })
-}
-
 func BenchmarkWithout(b *testing.B) { benchmark(b, chain(b)) }
 
-func BenchmarkWith(b *testing.B) { benchmark(b, chain(b, echomw.New(byAddress(b)))) }
+func BenchmarkWith(b *testing.B) {
+	benchmark(b, chain(b, echomw.New(gatetest.ByAddress(b, "1000000000/1m"))))
+}
 
 func BenchmarkRefused(b *testing.B) {
-	answer := chain(b, echomw.New(oneAnHour(b)))
+	answer := chain(b, echomw.New(gatetest.ByAddress(b, "1/1h")))
 	answer()
 	benchmark(b, answer)
 }

@@ -14,7 +14,7 @@ import (
 func TestRoute(t *testing.T) {
 	var routes []string
 	limit := func() echo.MiddlewareFunc {
-		return echomw.New(newLimiter(t, "1000/1m", func(r *limiter.Rule) {
+		return echomw.New(limited(t, "1000/1m", func(r *limiter.Rule) {
 			r.Key = func(r core.Request) (string, bool) {
 				routes = append(routes, r.Route())
 				return "", true

@@ -31,7 +31,7 @@ func TestStatusOfError(t *testing.T) {
 	}
 	for name, row := range rows {
 		var told int
-		l := newLimiter(t, "9/1m", func(r *limiter.Rule) {
+		l := limited(t, "9/1m", func(r *limiter.Rule) {
 			r.RefundIf = func(status int) bool {
 				told = status
 				return false
@@ -56,7 +56,7 @@ func TestErrorUnchanged(t *testing.T) {
 				got = next(c)
 				return got
 			}
-		}, echomw.New(newLimiter(t, limit, byDefault)))
+		}, echomw.New(limited(t, limit)))
 		e.GET("/", func(echo.Context) error { return wrapped })
 		if call(e, "/"); got != wrapped {
 			t.Errorf("%s: %v", limit, got)

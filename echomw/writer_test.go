@@ -26,7 +26,7 @@ func get(t testing.TB, path string) *http.Request {
 }
 
 func TestWriterUnsupportedMethods(t *testing.T) {
-	limit := echomw.New(newLimiter(t, "9 concurrent ttl=1m", byDefault))
+	limit := echomw.New(limited(t, "9 concurrent ttl=1m"))
 	for name, middleware := range map[string]echo.MiddlewareFunc{
 		"with":    limit,
 		"without": func(next echo.HandlerFunc) echo.HandlerFunc { return next },
@@ -51,7 +51,7 @@ func TestWriterUnsupportedMethods(t *testing.T) {
 
 func TestWriterFlush(t *testing.T) {
 	e := echo.New()
-	e.Use(echomw.New(newLimiter(t, "9 concurrent ttl=1m", byDefault)))
+	e.Use(echomw.New(limited(t, "9 concurrent ttl=1m")))
 	e.GET("/", func(c echo.Context) error {
 		c.Response().Writer.(http.Flusher).Flush()
 		return nil

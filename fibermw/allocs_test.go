@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/fibermw"
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 // Under the race detector a sync.Pool drops some of what is put into it.
 
 func TestMiddlewareAllocations(t *testing.T) {
-	without, with := chain(), chain(fibermw.New(byAddress(t)))
+	without, with := chain(), chain(fibermw.New(gatetest.ByAddress(t, "1000000000/1m")))
 	if got := testing.AllocsPerRun(1000, with) - testing.AllocsPerRun(1000, without); got != 1 {
 		t.Errorf("%v allocations more, want 1", got)
 	}
@@ -19,7 +20,7 @@ func TestMiddlewareAllocations(t *testing.T) {
 
 // An admission that is not recycled is one allocation more.
 func TestRefusalRecycled(t *testing.T) {
-	refuse := chain(fibermw.New(oneAnHour(t)))
+	refuse := chain(fibermw.New(gatetest.ByAddress(t, "1/1h")))
 	refuse()
 	if got := testing.AllocsPerRun(1000, refuse); got != 2 {
 		t.Errorf("%v allocations, want 2", got)

@@ -2,7 +2,6 @@ package fibermw_test
 
 import (
 	"context"
-	"log/slog"
 	"net"
 	"testing"
 	"time"
@@ -11,8 +10,8 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/limiter"
-	"github.com/headgate/headgate/store/memstore"
 )
 
 // patience is how long anything may take that is not meant to take time.
@@ -25,10 +24,7 @@ type store struct {
 }
 
 func newStore() *store {
-	return &store{
-		memstore.MustNew(memstore.Options{Clock: func() int64 { return 1_800_000_000_000_000 }}),
-		make(chan string, 100),
-	}
+	return &store{gatetest.Store(), make(chan string, 100)}
 }
 
 func (s *store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
@@ -53,30 +49,10 @@ func (s *store) release(t testing.TB) string {
 	}
 }
 
-func everyone(core.Request) (string, bool) { return "k", true }
-
-// limiter has one rule.
-func newLimiter(t testing.TB, s core.Store, limit string, change func(*limiter.Rule)) *limiter.Limiter {
+// newLimiter has one rule, over the store.
+func newLimiter(t testing.TB, s core.Store, text string, changes ...func(*limiter.Rule)) *limiter.Limiter {
 	t.Helper()
-	l, err := core.ParseLimit(limit)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := limiter.Rule{Name: "a", Limit: l, Key: everyone}
-	change(&r)
-	return limiter.MustNew(limiter.Config{Store: s, Rules: []limiter.Rule{r}, Logger: slog.New(slog.DiscardHandler)})
-}
-
-func byDefault(*limiter.Rule) {}
-
-// left is how many units the key has left.
-func left(t testing.TB, l *limiter.Limiter, key string) int64 {
-	t.Helper()
-	list, err := l.Peek(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return list[0].Decision.Remaining
+	return gatetest.Limiter(t, limiter.Config{Store: s, Rules: []limiter.Rule{gatetest.Rule(text, changes...)}})
 }
 
 func newApp(c fiber.Config) *fiber.App {

@@ -7,9 +7,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/headgate/headgate/fibermw"
-	"github.com/headgate/headgate/keyfuncs"
-	"github.com/headgate/headgate/limiter"
-	"github.com/headgate/headgate/store/memstore"
+	"github.com/headgate/headgate/internal/gatetest"
 )
 
 // chain returns a function that has an app answer one request, with handlers in
@@ -29,20 +27,14 @@ func chain(handlers ...any) func() {
 	}
 }
 
-func byAddress(t testing.TB) *limiter.Limiter {
-	return newLimiter(t, memstore.MustNew(memstore.Options{}), "1000000000/1m", func(r *limiter.Rule) { r.Key = keyfuncs.RemoteIP })
-}
-
-func oneAnHour(t testing.TB) *limiter.Limiter {
-	return newLimiter(t, memstore.MustNew(memstore.Options{}), "1/1h", func(r *limiter.Rule) { r.Key = keyfuncs.RemoteIP })
-}
-
 func BenchmarkWithout(b *testing.B) { benchmark(b, chain()) }
 
-func BenchmarkWith(b *testing.B) { benchmark(b, chain(fibermw.New(byAddress(b)))) }
+func BenchmarkWith(b *testing.B) {
+	benchmark(b, chain(fibermw.New(gatetest.ByAddress(b, "1000000000/1m"))))
+}
 
 func BenchmarkRefused(b *testing.B) {
-	answer := chain(fibermw.New(oneAnHour(b)))
+	answer := chain(fibermw.New(gatetest.ByAddress(b, "1/1h")))
 	answer()
 	benchmark(b, answer)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/fibermw"
+	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/limiter"
 )
 
@@ -78,14 +79,12 @@ func TestHoldLeavesStreamUnchanged(t *testing.T) {
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
 			s, stream := newStore(), newBody("0123456789")
-			l := newLimiter(t, s, "1 concurrent ttl=1m", byDefault)
+			l := newLimiter(t, s, "1 concurrent ttl=1m")
 			app := newApp(fiber.Config{})
 			app.Use(fibermw.New(l), func(c *fiber.Ctx) error { return row.send(c, stream) })
 			answer := ask(t, listen(t, app))
 			<-stream.reading
-			if got := left(t, l, "k"); got != 0 {
-				t.Errorf("%d left while the body is read, want 0", got)
-			}
+			gatetest.WantLeft(t, l, 0)
 			close(stream.more)
 			response, err := http.ReadResponse(answer, nil)
 			if err != nil {
@@ -96,9 +95,7 @@ func TestHoldLeavesStreamUnchanged(t *testing.T) {
 				t.Errorf("got %q of length %d, %v", text, response.ContentLength, err)
 			}
 			s.release(t)
-			if got := left(t, l, "k"); got != 1 {
-				t.Errorf("%d left after the body, want 1", got)
-			}
+			gatetest.WantLeft(t, l, 1)
 			if name != "limited" { // which cannot be closed
 				<-stream.closed
 			}
@@ -107,17 +104,15 @@ func TestHoldLeavesStreamUnchanged(t *testing.T) {
 }
 
 func TestHoldNotForPlainBody(t *testing.T) {
-	l := newLimiter(t, newStore(), "1 concurrent ttl=1m", byDefault)
+	l := newLimiter(t, newStore(), "1 concurrent ttl=1m")
 	app := newApp(fiber.Config{})
 	app.Use(fibermw.New(l), func(c *fiber.Ctx) error { return c.SendString("ok") })
 	call(app, peer, "GET", "/") // which is never sent
-	if got := left(t, l, "k"); got != 1 {
-		t.Errorf("%d left, want 1", got)
-	}
+	gatetest.WantLeft(t, l, 1)
 }
 
 func TestHoldKeepsConnectionAlive(t *testing.T) {
-	l := newLimiter(t, newStore(), "1 concurrent ttl=1m", byDefault)
+	l := newLimiter(t, newStore(), "1 concurrent ttl=1m")
 	app := newApp(fiber.Config{})
 	app.Use(fibermw.New(l), func(c *fiber.Ctx) error { return c.SendStream(strings.NewReader("text")) })
 	conn, answers := dial(t, listen(t, app))
@@ -138,14 +133,13 @@ func TestHoldKeepsConnectionAlive(t *testing.T) {
 func TestHoldOfSeveralLimiters(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would release what is forgotten
 	one, two, stream := newStore(), newStore(), newBody("text")
-	first, second := newLimiter(t, one, "1 concurrent ttl=1m", byDefault), newLimiter(t, two, "1 concurrent ttl=1m", byDefault)
+	first, second := newLimiter(t, one, "1 concurrent ttl=1m"), newLimiter(t, two, "1 concurrent ttl=1m")
 	app := newApp(fiber.Config{})
 	app.Use(fibermw.New(first), fibermw.New(second), func(c *fiber.Ctx) error { return c.SendStream(stream) })
 	answer := ask(t, listen(t, app))
 	<-stream.reading
-	if a, b := left(t, first, "k"), left(t, second, "k"); a != 0 || b != 0 {
-		t.Errorf("%d and %d left while the body is read", a, b)
-	}
+	gatetest.WantLeft(t, first, 0)
+	gatetest.WantLeft(t, second, 0)
 	close(stream.more)
 	if _, err := io.ReadAll(answer); err != nil {
 		t.Fatal(err)
@@ -156,7 +150,7 @@ func TestHoldOfSeveralLimiters(t *testing.T) {
 
 func TestHoldEndsAfterError(t *testing.T) {
 	s, stream := newStore(), newBody("text")
-	l := newLimiter(t, s, "1 concurrent ttl=1m", byDefault)
+	l := newLimiter(t, s, "1 concurrent ttl=1m")
 	app := newApp(fiber.Config{})
 	app.Use(fibermw.New(l), func(c *fiber.Ctx) error {
 		if err := c.SendStream(stream); err != nil {
@@ -177,7 +171,7 @@ func TestHoldEndsAfterError(t *testing.T) {
 // forgets that the handler has hijacked it.
 func TestHoldEndsWithoutHijack(t *testing.T) {
 	s := newStore()
-	l := newLimiter(t, s, "1 concurrent ttl=1m", byDefault)
+	l := newLimiter(t, s, "1 concurrent ttl=1m")
 	app := newApp(fiber.Config{})
 	app.Use(fibermw.New(l), func(c *fiber.Ctx) error {
 		c.Context().Hijack(func(net.Conn) { t.Error("the connection was hijacked") })

@@ -85,7 +85,7 @@ func TestRefusalStopsHandlersInside(t *testing.T) {
 
 // gin.Recovery inside of the middleware answers a panic before it reaches the middleware.
 func TestRefundIfRecoveryInside(t *testing.T) {
-	r := rule(t, "5/1m fixed-window")
+	r := rule("5/1m fixed-window")
 	r.RefundIf = func(status int) bool { return status >= 500 }
 	l := newLimiter(t, limiter.Config{Rules: []limiter.Rule{r}})
 	e := engine(func(c *gin.Context) {
@@ -109,7 +109,7 @@ func TestRefundIfRecoveryInside(t *testing.T) {
 
 func TestRoute(t *testing.T) {
 	var routes []string
-	spy := rule(t, "9/1m")
+	spy := rule("9/1m")
 	spy.Key = func(r core.Request) (string, bool) {
 		routes = append(routes, r.Route())
 		return "", true

@@ -47,7 +47,7 @@ func TestTrustWarnsOnceOfForgeableKey(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			logger, log := written()
-			r := rule(t, "100/1m")
+			r := rule("100/1m")
 			r.Key = row.key
 			e := engine(hello, ginmw.New(newLimiter(t, limiter.Config{Rules: []limiter.Rule{r}, Logger: logger})))
 			if row.header == "X-Real-Ip" {
@@ -71,7 +71,7 @@ func TestTrustWarnsOnceOfForgeableKey(t *testing.T) {
 func TestTrustChecksThousandRequests(t *testing.T) {
 	for quiet, want := range map[int]int{999: 1, 1000: 0} {
 		logger, log := written()
-		r := rule(t, "100/1m")
+		r := rule("100/1m")
 		r.Key = ginmw.Key(func(c *gin.Context) (string, bool) { return c.ClientIP(), true })
 		e := engine(hello, ginmw.New(newLimiter(t, limiter.Config{Rules: []limiter.Rule{r}, Logger: logger})))
 		for range quiet {

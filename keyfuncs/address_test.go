@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate/internal/test"
 )
 
 // octet is a part of an address, or something like it.
@@ -54,7 +56,7 @@ func TestIPv4ParsedAsNetip(t *testing.T) {
 
 // tcp is a request that knows the address of its peer.
 type tcp struct {
-	*request
+	*test.Request
 	peer netip.AddrPort
 }
 

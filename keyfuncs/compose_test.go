@@ -5,8 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate/core"
 	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/test"
 )
 
 func tuple(parts []string) core.KeyFunc {
@@ -18,7 +20,7 @@ func tuple(parts []string) core.KeyFunc {
 }
 
 func TestJoinText(t *testing.T) {
-	r := &request{remote: "192.0.2.1:80", route: "/login"}
+	r := &test.Request{Peer: "192.0.2.1:80", Pattern: "/login"}
 	if got := keyOf(t, Join(RemoteIP, Route), r); got != "192.0.2.1|/login" {
 		t.Errorf("key %q", got)
 	}
@@ -138,7 +140,7 @@ func TestWhenAndUnlessTiers(t *testing.T) {
 	signed, anonymous := When(Known(who), who), Unless(Known(who), RemoteIP)
 	rows := []struct {
 		name             string
-		r                *request
+		r                *test.Request
 		signed, unsigned string
 		isUser           bool
 	}{

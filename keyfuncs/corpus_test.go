@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/tally"
+	"github.com/headgate/headgate/internal/test"
 )
 
 var (
@@ -226,23 +227,23 @@ func TestForwardedIPSingleAddressHeader(t *testing.T) {
 
 func TestForwardedIPNamedHeaderOnly(t *testing.T) {
 	names := []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "Cf-Connecting-Ip", "True-Client-Ip", "X-Client-Ip", "X-Forwarded", "X-Original-Forwarded-For", "Via"}
-	all := &request{remote: "10.0.0.1:80", header: map[string][]string{}}
+	all := &test.Request{Peer: "10.0.0.1:80", Headers: map[string][]string{}}
 	for i, name := range names {
-		all.header[name] = []string{fmt.Sprintf("203.0.113.%d", i)}
+		all.Headers[name] = []string{fmt.Sprintf("203.0.113.%d", i)}
 	}
-	all.header["Forwarded"] = []string{"for=203.0.113.1"}
+	all.Headers["Forwarded"] = []string{"for=203.0.113.1"}
 	for i, name := range names {
 		k := MustForwardedIP(Proxies{Trusted: []string{"10.0.0.1"}, Header: name})
 		if got, want := keyOf(t, k, all), fmt.Sprintf("203.0.113.%d", i); got != want {
 			t.Errorf("%s: key %q, want %q", name, got, want)
 		}
-		delete(all.header, name)
+		delete(all.Headers, name)
 		if got := keyOf(t, k, all); got != "10.0.0.1" {
 			t.Errorf("without %s: key %q, want the peer", name, got)
 		}
-		all.header[name] = []string{fmt.Sprintf("203.0.113.%d", i)}
+		all.Headers[name] = []string{fmt.Sprintf("203.0.113.%d", i)}
 		if name == "Forwarded" {
-			all.header[name] = []string{"for=203.0.113.1"}
+			all.Headers[name] = []string{"for=203.0.113.1"}
 		}
 	}
 	if got := keyOf(t, RemoteIP, all); got != "10.0.0.1" {

@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/test"
 )
 
 // costs says what a key may allocate: a text that is not in the request, once.
 var costs = []struct {
 	name   string
 	k      core.KeyFunc
-	r      *request
+	r      *test.Request
 	allocs float64
 }{
 	{"RemoteIP/IPv4", RemoteIP, from("203.0.113.7:4711", ""), 0},
@@ -34,10 +35,10 @@ var costs = []struct {
 	{"BearerToken/500 B", BearerToken, with("Authorization", "Bearer "+strings.Repeat("a", 500)), 1},
 	{"BasicUser", BasicUser, with("Authorization", "Basic YWxpY2U6c2VjcmV0"), 2},
 	{"UserID", UserID(user), signedIn("alice"), 0},
-	{"Route", Route, &request{route: "/users/{id}"}, 0},
-	{"Method", Method, &request{method: "HEAD"}, 0},
+	{"Route", Route, &test.Request{Pattern: "/users/{id}"}, 0},
+	{"Method", Method, &test.Request{Verb: "HEAD"}, 0},
 	{"Host", Host, with("Host", "www.example.com:443"), 0},
-	{"Join", Join(RemoteIP, Route), &request{remote: "203.0.113.7:80", route: "/users/{id}"}, 1},
+	{"Join", Join(RemoteIP, Route), &test.Request{Peer: "203.0.113.7:80", Pattern: "/users/{id}"}, 1},
 	{"First", First(UserID(user), RemoteIP), with(""), 1},
 	{"When", When(Known(RemoteIP), RemoteIP), with(""), 0},
 }

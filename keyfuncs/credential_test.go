@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/tally"
+	"github.com/headgate/headgate/internal/test"
 )
 
 // credentials are texts that differ, none of them empty or within space.
@@ -39,11 +40,11 @@ func TestCredentialKeysDifferAndHideIt(t *testing.T) {
 	}
 	sources := []struct {
 		name string
-		of   func(string) (core.KeyFunc, *request)
+		of   func(string) (core.KeyFunc, *test.Request)
 	}{
-		{"APIKey", func(s string) (core.KeyFunc, *request) { return APIKey("x-api-key"), with("X-Api-Key", s) }},
-		{"BearerToken", func(s string) (core.KeyFunc, *request) { return BearerToken, with("Authorization", "Bearer "+s) }},
-		{"APIKey in Authorization", func(s string) (core.KeyFunc, *request) {
+		{"APIKey", func(s string) (core.KeyFunc, *test.Request) { return APIKey("x-api-key"), with("X-Api-Key", s) }},
+		{"BearerToken", func(s string) (core.KeyFunc, *test.Request) { return BearerToken, with("Authorization", "Bearer "+s) }},
+		{"APIKey in Authorization", func(s string) (core.KeyFunc, *test.Request) {
 			return APIKey("authorization"), with("Authorization", "Key "+s)
 		}},
 	}
@@ -67,8 +68,8 @@ func TestCredentialKeysDifferAndHideIt(t *testing.T) {
 	}
 }
 
-func first(k core.KeyFunc, _ *request) core.KeyFunc { return k }
-func second(_ core.KeyFunc, r *request) *request    { return r }
+func first(k core.KeyFunc, _ *test.Request) core.KeyFunc   { return k }
+func second(_ core.KeyFunc, r *test.Request) *test.Request { return r }
 
 // The digest is part of what a store holds: another one forgets all counts.
 func TestCredentialDigestIsSHA256(t *testing.T) {

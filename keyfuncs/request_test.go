@@ -1,42 +1,23 @@
 package keyfuncs
 
 import (
-	"context"
 	"net/textproto"
 	"testing"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/test"
 )
 
-// request is a core.Request that is what it says.
-type request struct {
-	ctx                         context.Context
-	method, path, route, remote string
-	header                      map[string][]string
-}
-
-func (r *request) Context() context.Context {
-	if r.ctx == nil {
-		return context.Background()
-	}
-	return r.ctx
-}
-func (r *request) Method() string              { return r.method }
-func (r *request) Path() string                { return r.path }
-func (r *request) Route() string               { return r.route }
-func (r *request) RemoteAddr() string          { return r.remote }
-func (r *request) Header(name string) []string { return r.header[name] }
-
 // from is a request from the peer with the lines of one header.
-func from(remote, header string, lines ...string) *request {
-	return &request{
-		remote: remote,
-		header: map[string][]string{textproto.CanonicalMIMEHeaderKey(header): lines},
+func from(remote, header string, lines ...string) *test.Request {
+	return &test.Request{
+		Peer:    remote,
+		Headers: map[string][]string{textproto.CanonicalMIMEHeaderKey(header): lines},
 	}
 }
 
 // with is a request with the lines of one header.
-func with(header string, lines ...string) *request {
+func with(header string, lines ...string) *test.Request {
 	return from("192.0.2.1:1234", header, lines...)
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate/internal/test"
 )
 
 func TestGlobal(t *testing.T) {
@@ -13,14 +15,14 @@ func TestGlobal(t *testing.T) {
 }
 
 func TestRouteAndPath(t *testing.T) {
-	r := &request{route: "/users/{id}", path: "/Users//7/"}
+	r := &test.Request{Pattern: "/users/{id}", URLPath: "/Users//7/"}
 	if got := keyOf(t, Route, r); got != "/users/{id}" {
 		t.Errorf("route: key %q", got)
 	}
 	if got := keyOf(t, Path, r); got != "/Users//7/" {
 		t.Errorf("path: key %q", got)
 	}
-	r = &request{path: "/" + strings.Repeat("x", 900_000)}
+	r = &test.Request{URLPath: "/" + strings.Repeat("x", 900_000)}
 	if got := keyOf(t, Route, r); got != "" {
 		t.Errorf("no route: key %q", got)
 	}
@@ -36,7 +38,7 @@ func TestMethodUnknown(t *testing.T) {
 		"": "other", "get": "other", "GETX": "other", "PROPFIND": "other", strings.Repeat("A", 100_000): "other",
 	}
 	for method, want := range rows {
-		if got := keyOf(t, Method, &request{method: method}); got != want {
+		if got := keyOf(t, Method, &test.Request{Verb: method}); got != want {
 			t.Errorf("%.20q: key %q, want %q", method, got, want)
 		}
 	}
@@ -77,9 +79,9 @@ func user(ctx context.Context) (string, bool) {
 	return id, ok
 }
 
-func signedIn(id string) *request {
+func signedIn(id string) *test.Request {
 	r := with("X-User", "forged")
-	r.ctx = context.WithValue(context.Background(), userKey{}, id)
+	r.Ctx = context.WithValue(context.Background(), userKey{}, id)
 	return r
 }
 

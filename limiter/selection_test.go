@@ -14,7 +14,7 @@ func selected(t *testing.T, s limiter.Selection) *limiter.Admission {
 	l := gatetest.Limiter(t, limiter.Config{OnStoreError: limiter.FailClosed})
 	var rules []limiter.Rule
 	for _, name := range []string{"a", "b", "c"} {
-		r := gatetest.Rule(t, "5/1m")
+		r := gatetest.Rule("5/1m")
 		r.Name = name
 		rules = append(rules, r)
 	}

@@ -17,7 +17,7 @@ import (
 // Under the race detector a sync.Pool drops some of what is put into it.
 
 func TestMiddlewareAllocations(t *testing.T) {
-	r := rule(t, "10/1m")
+	r := rule("10/1m")
 	r.Key = func(r core.Request) (string, bool) { return r.RemoteAddr(), true }
 	h := nethttp.New(newLimiter(t, limiter.Config{Store: always{}, Rules: []limiter.Rule{r}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}))(
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

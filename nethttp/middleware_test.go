@@ -50,7 +50,7 @@ func BenchmarkMiddleware(b *testing.B) {
 }
 
 func benchmark(b *testing.B, c limiter.Config) {
-	r := rule(b, "10/1m")
+	r := rule("10/1m")
 	r.Key = func(r core.Request) (string, bool) { return r.RemoteAddr(), true }
 	c.Store, c.Rules, c.Logger = always{}, []limiter.Rule{r}, slog.New(slog.DiscardHandler)
 	h := nethttp.New(newLimiter(b, c))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

@@ -14,7 +14,7 @@ import (
 // An http.HandlerFunc that is nil is an http.Handler that is not nil.
 func TestWithDegradedNilHandlerFunc(t *testing.T) {
 	var log bytes.Buffer
-	soft := rule(t, "1/1m fixed-window")
+	soft := rule("1/1m fixed-window")
 	soft.OnLimit = limiter.Degrade
 	l := newLimiter(t, limiter.Config{Rules: []limiter.Rule{soft}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	h := nethttp.New(l, nethttp.WithDegraded(http.HandlerFunc(nil)))(http.HandlerFunc(hello))

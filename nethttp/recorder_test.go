@@ -19,7 +19,7 @@ import (
 // refunding is a limiter that gives back what was answered with status.
 func refunding(t *testing.T, status int) *limiter.Limiter {
 	t.Helper()
-	r := rule(t, "5/1m fixed-window")
+	r := rule("5/1m fixed-window")
 	r.RefundIf = func(got int) bool { return got == status }
 	return newLimiter(t, limiter.Config{Rules: []limiter.Rule{r}})
 }

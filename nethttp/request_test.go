@@ -12,7 +12,7 @@ import (
 
 func TestRoute(t *testing.T) {
 	var routes []string
-	spy := rule(t, "9/1m")
+	spy := rule("9/1m")
 	spy.Key = func(r core.Request) (string, bool) {
 		routes = append(routes, r.Route())
 		return "", true

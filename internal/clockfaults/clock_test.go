@@ -11,10 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/tally"
 	"github.com/headgate/headgate/store/redisstore"
-	"github.com/redis/go-redis/v9"
 )
 
 // limits are of every algorithm, and refill is how long each takes to fill.
@@ -36,15 +37,6 @@ var limits = []struct {
 var steps = []time.Duration{
 	-time.Second, -10 * time.Minute, -time.Hour, -10 * 365 * 24 * time.Hour,
 	time.Second, 10 * time.Minute, time.Hour, 10 * 365 * 24 * time.Hour,
-}
-
-func parse(t *testing.T, text string) core.Limit {
-	t.Helper()
-	l, err := core.ParseLimit(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
 }
 
 func open(t *testing.T, c *redis.Client) *redisstore.Store {
@@ -109,7 +101,7 @@ func TestClockStep(t *testing.T) {
 	srv := start(t, 0)
 	s := open(t, srv.connect())
 	for _, row := range limits {
-		l := parse(t, row.text)
+		l := core.MustParseLimit(row.text)
 		for _, step := range steps {
 			key := fmt.Sprint(row.text, step)
 			tally.Add(t, "steps of a server's clock", 1)
@@ -155,7 +147,7 @@ func TestClockOfPromotedReplica(t *testing.T) {
 		s, c := open(t, master.connect()), replica.connect()
 		began := time.Now()
 		for _, row := range limits {
-			l := parse(t, row.text)
+			l := core.MustParseLimit(row.text)
 			busy(t, s, row.text, l, row.refill, master, replica)
 			spend(t, s, row.text, l)
 		}
@@ -165,7 +157,7 @@ func TestClockOfPromotedReplica(t *testing.T) {
 		}
 		promoted := open(t, c)
 		for _, row := range limits {
-			l := parse(t, row.text)
+			l := core.MustParseLimit(row.text)
 			extra, refused := spend(t, promoted, row.text, l)
 			if extra > l.Capacity()+returned(l, began) || refused.RetryAfter > row.refill || refused.ResetAfter > row.refill {
 				t.Errorf("%s, %v ahead: %d admitted and then %+v", row.text, skew, extra, refused)
@@ -194,7 +186,7 @@ func caughtUp(t *testing.T, master *redis.Client) {
 func TestClockStepUnderLoad(t *testing.T) {
 	srv := start(t, 0)
 	s := open(t, srv.connect())
-	l := parse(t, "50/500s")
+	l := core.MustParseLimit("50/500s")
 	var admitted atomic.Int64
 	ctx, stop := context.WithCancel(t.Context())
 	var callers sync.WaitGroup

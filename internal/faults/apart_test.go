@@ -9,10 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store/redisstore"
-	"github.com/redis/go-redis/v9"
 )
 
 // pair is steps under two rules about one subject, whose keys share a slot.
@@ -96,8 +97,8 @@ func TestStepWithKeysApart(t *testing.T) {
 	prefix := redistest.Prefix(t)
 	p := &pair{t: t, store: redisstore.MustNew(c, redisstore.Options{Prefix: prefix, Timeout: patience})}
 	p.rules = [2]core.Op{
-		{Rule: "hour", Key: sharedKey, Limit: parse(t, "100000/24h fixed-window"), Cost: 1},
-		{Rule: "day", Key: sharedKey, Limit: parse(t, "1000/24h fixed-window"), Cost: 1},
+		{Rule: "hour", Key: sharedKey, Limit: core.MustParseLimit("100000/24h fixed-window"), Cost: 1},
+		{Rule: "day", Key: sharedKey, Limit: core.MustParseLimit("1000/24h fixed-window"), Cost: 1},
 	}
 	keys := []string{prefix + "{" + sharedKey + "}:hour:f", prefix + "{" + sharedKey + "}:day:f"}
 	end, ended := make(chan struct{}), &sync.WaitGroup{}

@@ -11,10 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/tally"
 	"github.com/headgate/headgate/store/redisstore"
-	"github.com/redis/go-redis/v9"
 )
 
 // verdict is what was measured of one mode under one fault.
@@ -163,7 +164,7 @@ func (s *scene) used(t testing.TB, l *lane, hits []hit) []int64 {
 		if h.rule == "shared" {
 			continue
 		}
-		op := [1]core.Op{{Verb: core.Peek, Rule: h.rule, Key: h.key, Limit: parse(t, limits[h.rule]), Cost: 1}}
+		op := [1]core.Op{{Verb: core.Peek, Rule: h.rule, Key: h.key, Limit: core.MustParseLimit(limits[h.rule]), Cost: 1}}
 		var out [1]core.Decision
 		if err := store.Apply(context.Background(), op[:], out[:]); err != nil {
 			t.Fatalf("rule %s, key %s: %v", h.rule, h.key, err)

@@ -10,13 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/faultproxy"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 	"github.com/headgate/headgate/store/redisstore"
-	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -82,7 +83,7 @@ func openLane(t testing.TB, f *fault, m *mode, client redis.UniversalClient) *la
 func rules(t testing.TB) []limiter.Rule {
 	var list []limiter.Rule
 	for name, text := range limits {
-		list = append(list, limiter.Rule{Name: name, Limit: parse(t, text), Key: func(r core.Request) (string, bool) {
+		list = append(list, limiter.Rule{Name: name, Limit: core.MustParseLimit(text), Key: func(r core.Request) (string, bool) {
 			if r.Header("X-Rule")[0] != name {
 				return "", false
 			}
@@ -90,15 +91,6 @@ func rules(t testing.TB) []limiter.Rule {
 		}})
 	}
 	return list
-}
-
-func parse(t testing.TB, text string) core.Limit {
-	t.Helper()
-	l, err := core.ParseLimit(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
 }
 
 // trace is what became of a request inside the limiter.

@@ -1,60 +1,44 @@
-// Package gatetest has limiters for the tests of adapters, on a store whose time
-// does not pass.
+// Package gatetest has limiters for the tests of adapters.
 package gatetest
 
 import (
 	"context"
-	"sync"
+	"log/slog"
 	"testing"
-	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/store/memstore"
 )
 
-// mapStore is the plainest store that holds the contract, at an instant that
-// does not pass.
-type mapStore struct {
-	mu     sync.Mutex
-	states map[string]*core.State
-}
-
-func (s *mapStore) Apply(_ context.Context, ops []core.Op, out []core.Decision) error {
-	if err := core.CheckOps(ops, out); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	states := make([]*core.State, len(ops))
-	for i := range ops {
-		k := ops[i].Rule + "\n" + ops[i].Key
-		if s.states[k] == nil {
-			s.states[k] = &core.State{}
-		}
-		states[i] = s.states[k]
-	}
-	core.Decide(ops, states, time.Unix(1_800_000_000, 0).UnixMicro(), out)
-	return nil
+// Store returns a memory store whose clock stands still.
+func Store() *memstore.Store {
+	return memstore.MustNew(memstore.Options{Clock: func() int64 { return 1_800_000_000_000_000 }})
 }
 
 // Everyone counts all requests by one key.
 func Everyone(core.Request) (string, bool) { return "k", true }
 
-// Rule is the rule "a" with the limit that text says, for everyone.
-func Rule(t testing.TB, text string) limiter.Rule {
-	t.Helper()
-	l, err := core.ParseLimit(text)
-	if err != nil {
-		t.Fatal(err)
+// Rule returns the rule "a" with the limit that text says, for [Everyone], and
+// with the changes.
+func Rule(text string, changes ...func(*limiter.Rule)) limiter.Rule {
+	r := limiter.Rule{Name: "a", Limit: core.MustParseLimit(text), Key: Everyone}
+	for _, change := range changes {
+		change(&r)
 	}
-	return limiter.Rule{Name: "a", Limit: l, Key: Everyone}
+	return r
 }
 
-// Limiter is one of c, with a store of its own unless c has one.
+// Limiter returns a limiter of c. It has a [Store] of its own unless c has a store,
+// and it writes no log unless c has a logger.
 func Limiter(t testing.TB, c limiter.Config) *limiter.Limiter {
 	t.Helper()
 	if c.Store == nil {
-		c.Store = &mapStore{states: map[string]*core.State{}}
+		c.Store = Store()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	l, err := limiter.New(c)
 	if err != nil {
@@ -63,10 +47,18 @@ func Limiter(t testing.TB, c limiter.Config) *limiter.Limiter {
 	return l
 }
 
-// Limited is a limiter with one rule, see [Rule].
-func Limited(t testing.TB, text string) *limiter.Limiter {
+// Limited returns a limiter with one rule; see [Rule].
+func Limited(t testing.TB, text string, changes ...func(*limiter.Rule)) *limiter.Limiter {
 	t.Helper()
-	return Limiter(t, limiter.Config{Rules: []limiter.Rule{Rule(t, text)}})
+	return Limiter(t, limiter.Config{Rules: []limiter.Rule{Rule(text, changes...)}})
+}
+
+// ByAddress returns a limiter with one rule, which counts each peer, over a memory
+// store with the clock of the machine. Benchmarks use it.
+func ByAddress(t testing.TB, text string) *limiter.Limiter {
+	t.Helper()
+	byAddress := Rule(text, func(r *limiter.Rule) { r.Key = keyfuncs.RemoteIP })
+	return Limiter(t, limiter.Config{Store: memstore.MustNew(memstore.Options{}), Rules: []limiter.Rule{byAddress}})
 }
 
 // WantLeft fails the test unless exactly n units are left under the first rule.

@@ -49,12 +49,7 @@ func newBench(t *testing.T, f Framework, stores makeStore) *bench {
 
 // rule is a rule about the peer.
 func (b *bench) rule(name, limit string) limiter.Rule {
-	b.Helper()
-	l, err := core.ParseLimit(limit)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return limiter.Rule{Name: name, Limit: l, Key: keyfuncs.RemoteIP}
+	return limiter.Rule{Name: name, Limit: core.MustParseLimit(limit), Key: keyfuncs.RemoteIP}
 }
 
 // limiter uses the store of the bench.

@@ -103,10 +103,7 @@ func TestSoak(t *testing.T) {
 // round lets callers loose on one key, and returns how many decisions were made.
 func round(t *testing.T, s entrant, text string, quota int64, key string) int64 {
 	t.Helper()
-	limit, err := core.ParseLimit(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	limit := core.MustParseLimit(text)
 	const callers, calls = 8, 16
 	var admitted atomic.Int64
 	var group sync.WaitGroup
