@@ -6,9 +6,9 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// turnAway answers a request that does not pass, by the program's own function
+// reject answers a request that does not pass, by the program's own function
 // if there is one.
-func turnAway(c echo.Context, a *limiter.Admission, own func(echo.Context, *limiter.Admission) error) error {
+func reject(c echo.Context, a *limiter.Admission, own func(echo.Context, *limiter.Admission) error) error {
 	defer a.Done(a.Outcome().Status())
 	if own != nil {
 		if answered, err := answers(c, a, own); answered || err != nil {
@@ -33,9 +33,9 @@ func answers(c echo.Context, a *limiter.Admission, own func(echo.Context, *limit
 }
 
 // degrade returns a handler for a request over the limit of a Degrade rule.
-func (g *gate) degrade(next echo.HandlerFunc, a *limiter.Admission) echo.HandlerFunc {
-	if g.degraded != nil {
-		return g.degraded
+func (m *middleware) degrade(next echo.HandlerFunc, a *limiter.Admission) echo.HandlerFunc {
+	if m.degraded != nil {
+		return m.degraded
 	}
 	return func(c echo.Context) error {
 		if answer, ok := a.Answer(); ok {

@@ -15,59 +15,59 @@ import (
 // writes what is wrong with l or an option to the log of l; see
 // [limiter.Limiter.CheckRequests]. A nil limiter answers 503.
 func New(l *limiter.Limiter, opts ...Option) echo.MiddlewareFunc {
-	g := &gate{options: newOptions(l, opts), limiter: l}
+	m := &middleware{options: newOptions(l, opts), limiter: l}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error { return g.handle(c, next) }
+		return func(c echo.Context) error { return m.handle(c, next) }
 	}
 }
 
-// gate stands before handlers.
-type gate struct {
+// middleware stands before handlers.
+type middleware struct {
 	options
 	limiter  *limiter.Limiter
 	requests sync.Pool // of *request
 }
 
-func (g *gate) handle(c echo.Context, next echo.HandlerFunc) error {
-	if g.skip != nil && g.skip(c) {
+func (m *middleware) handle(c echo.Context, next echo.HandlerFunc) error {
+	if m.skip != nil && m.skip(c) {
 		return next(c)
 	}
 	header := c.Response().Header()
-	if g.limiter.Counted(header) {
-		return g.handler(next, limiter.Degraded(c.Request().Context()))(c)
+	if m.limiter.Counted(header) {
+		return m.handler(next, limiter.Degraded(c.Request().Context()))(c)
 	}
-	a := g.admit(c)
+	a := m.admit(c)
 	a.SetHeaders(header)
 	switch a.Outcome() {
 	case limiter.Refused:
-		return turnAway(c, a, g.refused)
+		return reject(c, a, m.refused)
 	case limiter.Failed:
-		return turnAway(c, a, g.failed)
+		return reject(c, a, m.failed)
 	}
 	if a.Degraded() {
-		next = g.degrade(next, a)
+		next = m.degrade(next, a)
 	}
 	return pass(c, a, next)
 }
 
 // handler is what answers a request that passes.
-func (g *gate) handler(next echo.HandlerFunc, degraded bool) echo.HandlerFunc {
-	if degraded && g.degraded != nil {
-		return g.degraded
+func (m *middleware) handler(next echo.HandlerFunc, degraded bool) echo.HandlerFunc {
+	if degraded && m.degraded != nil {
+		return m.degraded
 	}
 	return next
 }
 
 // admit lends the rules a view of the request, which they must not keep.
-func (g *gate) admit(c echo.Context) *limiter.Admission {
-	r, ok := g.requests.Get().(*request)
+func (m *middleware) admit(c echo.Context) *limiter.Admission {
+	r, ok := m.requests.Get().(*request)
 	if !ok {
 		r = &request{}
 	}
 	r.c = c
-	a := g.limiter.Admit(r)
+	a := m.limiter.Admit(r)
 	r.c = nil
-	g.requests.Put(r)
+	m.requests.Put(r)
 	return a
 }
 

@@ -6,9 +6,9 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// turnAway answers a request that does not pass, by the program's own function
+// reject answers a request that does not pass, by the program's own function
 // if there is one.
-func turnAway(c *fiber.Ctx, a *limiter.Admission, own func(*fiber.Ctx, *limiter.Admission) error) error {
+func reject(c *fiber.Ctx, a *limiter.Admission, own func(*fiber.Ctx, *limiter.Admission) error) error {
 	defer a.Done(a.Outcome().Status())
 	if own != nil {
 		if answered, err := answers(c, a, own); answered || err != nil {
@@ -29,13 +29,13 @@ func answers(c *fiber.Ctx, a *limiter.Admission, own func(*fiber.Ctx, *limiter.A
 }
 
 // degrade answers a request over the limit of a Degrade rule.
-func (g *gate) degrade(c *fiber.Ctx, a *limiter.Admission) error {
-	if g.degraded == nil {
+func (m *middleware) degrade(c *fiber.Ctx, a *limiter.Admission) error {
+	if m.degraded == nil {
 		if answer, ok := a.Answer(); ok {
 			return write(c, answer)
 		}
 	}
-	return g.answer(c, true)
+	return m.answer(c, true)
 }
 
 // write copies the body, which the admission may use again.

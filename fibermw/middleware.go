@@ -14,51 +14,51 @@ import (
 // New writes what is wrong with l or an option to the log of l; see
 // [limiter.Limiter.CheckRequests]. A nil limiter answers 503.
 func New(l *limiter.Limiter, opts ...Option) fiber.Handler {
-	return (&gate{options: newOptions(l, opts), limiter: l}).handle
+	return (&middleware{options: newOptions(l, opts), limiter: l}).handle
 }
 
-// gate stands before the handlers after it.
-type gate struct {
+// middleware stands before the handlers after it.
+type middleware struct {
 	options
 	limiter *limiter.Limiter
 }
 
-func (g *gate) handle(c *fiber.Ctx) error {
-	if g.skip != nil && g.skip(c) {
+func (m *middleware) handle(c *fiber.Ctx) error {
+	if m.skip != nil && m.skip(c) {
 		return c.Next()
 	}
-	if g.counted(c) {
-		return g.answer(c, limiter.Degraded(c.UserContext()))
+	if m.counted(c) {
+		return m.answer(c, limiter.Degraded(c.UserContext()))
 	}
-	a := g.limiter.Admit(request{c})
+	a := m.limiter.Admit(request{c})
 	setHeaders(c, a)
 	switch a.Outcome() {
 	case limiter.Refused:
-		return turnAway(c, a, g.refused)
+		return reject(c, a, m.refused)
 	case limiter.Failed:
-		return turnAway(c, a, g.failed)
+		return reject(c, a, m.failed)
 	}
-	return g.pass(c, a)
+	return m.pass(c, a)
 }
 
 // counted reports whether the limiter has let the request pass before.
-func (g *gate) counted(c *fiber.Ctx) bool {
-	if c.Context().UserValue(g.limiter) == nil {
+func (m *middleware) counted(c *fiber.Ctx) bool {
+	if c.Context().UserValue(m.limiter) == nil {
 		return false
 	}
-	g.limiter.WarnTwice()
+	m.limiter.WarnTwice()
 	return true
 }
 
-func (g *gate) pass(c *fiber.Ctx, a *limiter.Admission) (err error) {
-	c.Context().SetUserValue(g.limiter, true) // until the request ends
+func (m *middleware) pass(c *fiber.Ctx, a *limiter.Admission) (err error) {
+	c.Context().SetUserValue(m.limiter, true) // until the request ends
 	status := fiber.StatusInternalServerError
 	defer func() { a.Done(status) }()
 	if a.NeedsContext() {
 		c.SetUserContext(limiter.NewContext(c.UserContext(), a))
 	}
 	if a.Degraded() {
-		err = g.degrade(c, a)
+		err = m.degrade(c, a)
 	} else {
 		err = c.Next()
 	}
@@ -70,9 +70,9 @@ func (g *gate) pass(c *fiber.Ctx, a *limiter.Admission) (err error) {
 }
 
 // answer has a request that passes answered.
-func (g *gate) answer(c *fiber.Ctx, degraded bool) error {
-	if degraded && g.degraded != nil {
-		return g.degraded(c)
+func (m *middleware) answer(c *fiber.Ctx, degraded bool) error {
+	if degraded && m.degraded != nil {
+		return m.degraded(c)
 	}
 	return c.Next()
 }

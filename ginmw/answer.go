@@ -6,9 +6,9 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// turnAway answers a request that does not pass, by the program's own function
+// reject answers a request that does not pass, by the program's own function
 // if there is one.
-func turnAway(c *gin.Context, a *limiter.Admission, own func(*gin.Context, *limiter.Admission)) {
+func reject(c *gin.Context, a *limiter.Admission, own func(*gin.Context, *limiter.Admission)) {
 	defer a.Done(a.Outcome().Status())
 	c.Abort()
 	if own != nil && answered(c, a, own) {

@@ -13,38 +13,38 @@ import (
 // New writes what is wrong with l or an option to the log of l; see
 // [limiter.Limiter.CheckRequests]. A nil limiter answers 503.
 func New(l *limiter.Limiter, opts ...Option) gin.HandlerFunc {
-	return (&gate{options: newOptions(l, opts), limiter: l}).handle
+	return (&middleware{options: newOptions(l, opts), limiter: l}).handle
 }
 
-// gate stands before the handlers after it.
-type gate struct {
+// middleware stands before the handlers after it.
+type middleware struct {
 	options
 	limiter *limiter.Limiter
 	trust   trust
 }
 
-func (g *gate) handle(c *gin.Context) {
-	if g.skip != nil && g.skip(c) {
+func (m *middleware) handle(c *gin.Context) {
+	if m.skip != nil && m.skip(c) {
 		return
 	}
 	header := c.Writer.Header()
-	if g.limiter.Counted(header) {
-		g.next(c, limiter.Degraded(c.Request.Context()))
+	if m.limiter.Counted(header) {
+		m.next(c, limiter.Degraded(c.Request.Context()))
 		return
 	}
-	a := g.limiter.Admit(g.view(c))
+	a := m.limiter.Admit(m.view(c))
 	a.SetHeaders(header)
 	switch a.Outcome() {
 	case limiter.Refused:
-		turnAway(c, a, g.refused)
+		reject(c, a, m.refused)
 	case limiter.Failed:
-		turnAway(c, a, g.failed)
+		reject(c, a, m.failed)
 	default:
-		g.pass(c, a)
+		m.pass(c, a)
 	}
 }
 
-func (g *gate) pass(c *gin.Context, a *limiter.Admission) {
+func (m *middleware) pass(c *gin.Context, a *limiter.Admission) {
 	status := http.StatusInternalServerError
 	defer func() { a.Done(status) }()
 	if a.NeedsContext() {
@@ -54,7 +54,7 @@ func (g *gate) pass(c *gin.Context, a *limiter.Admission) {
 		c.Writer = &writer{ResponseWriter: c.Writer, admission: a}
 	}
 	if a.Degraded() {
-		g.degrade(c, a)
+		m.degrade(c, a)
 	} else {
 		c.Next()
 	}
@@ -62,23 +62,23 @@ func (g *gate) pass(c *gin.Context, a *limiter.Admission) {
 }
 
 // degrade answers a request over the limit of a Degrade rule.
-func (g *gate) degrade(c *gin.Context, a *limiter.Admission) {
-	if g.degraded == nil {
+func (m *middleware) degrade(c *gin.Context, a *limiter.Admission) {
+	if m.degraded == nil {
 		if answer, ok := a.Answer(); ok {
 			c.Abort()
 			write(c, answer)
 			return
 		}
 	}
-	g.next(c, true)
+	m.next(c, true)
 }
 
 // next has the request answered by the handlers, or by the fallback.
-func (g *gate) next(c *gin.Context, degraded bool) {
-	if !degraded || g.degraded == nil {
+func (m *middleware) next(c *gin.Context, degraded bool) {
+	if !degraded || m.degraded == nil {
 		c.Next()
 		return
 	}
 	c.Abort()
-	g.degraded(c)
+	m.degraded(c)
 }

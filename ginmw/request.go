@@ -43,9 +43,9 @@ func Key(f func(*gin.Context) (key string, ok bool)) core.KeyFunc {
 		switch r := r.(type) {
 		case request:
 			return f(r.c)
-		case watchedRequest:
+		case checkedRequest:
 			key, ok := f(r.c)
-			r.gate.inspect(r.c, key)
+			r.middleware.inspect(r.c, key)
 			return key, ok
 		}
 		return "", true

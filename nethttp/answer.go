@@ -6,9 +6,9 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// turnAway answers a request that does not pass, by the program's own function
+// reject answers a request that does not pass, by the program's own function
 // if there is one.
-func turnAway(w http.ResponseWriter, r *http.Request, a *limiter.Admission,
+func reject(w http.ResponseWriter, r *http.Request, a *limiter.Admission,
 	own func(http.ResponseWriter, *http.Request, *limiter.Admission)) {
 	defer a.Done(a.Outcome().Status())
 	if own != nil && wrote(w, r, a, own) {

@@ -14,52 +14,52 @@ import (
 func New(l *limiter.Limiter, opts ...Option) func(http.Handler) http.Handler {
 	o := newOptions(l, opts)
 	return func(next http.Handler) http.Handler {
-		return &gate{options: o, limiter: l, next: next}
+		return &middleware{options: o, limiter: l, next: next}
 	}
 }
 
-// gate stands before a handler.
-type gate struct {
+// middleware stands before a handler.
+type middleware struct {
 	options
 	limiter *limiter.Limiter
 	next    http.Handler
 }
 
 // ServeHTTP answers the request itself or has the handler do it.
-func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if g.skip != nil && g.skip(r) {
-		g.next.ServeHTTP(w, r)
+func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if m.skip != nil && m.skip(r) {
+		m.next.ServeHTTP(w, r)
 		return
 	}
 	header := w.Header()
-	if g.limiter.Counted(header) {
-		g.handler(limiter.Degraded(r.Context())).ServeHTTP(w, r)
+	if m.limiter.Counted(header) {
+		m.handler(limiter.Degraded(r.Context())).ServeHTTP(w, r)
 		return
 	}
-	a := g.limiter.Admit(request{r})
+	a := m.limiter.Admit(request{r})
 	a.SetHeaders(header)
 	switch a.Outcome() {
 	case limiter.Refused:
-		turnAway(w, r, a, g.refused)
+		reject(w, r, a, m.refused)
 	case limiter.Failed:
-		turnAway(w, r, a, g.failed)
+		reject(w, r, a, m.failed)
 	default:
-		g.pass(w, r, a)
+		m.pass(w, r, a)
 	}
 }
 
 // handler is what answers a request that passes.
-func (g *gate) handler(degraded bool) http.Handler {
-	if degraded && g.degraded != nil {
-		return g.degraded
+func (m *middleware) handler(degraded bool) http.Handler {
+	if degraded && m.degraded != nil {
+		return m.degraded
 	}
-	return g.next
+	return m.next
 }
 
-func (g *gate) pass(w http.ResponseWriter, r *http.Request, a *limiter.Admission) {
-	next := g.handler(a.Degraded())
-	if a.Degraded() && g.degraded == nil {
-		next = degradedHandler{a, g.next}
+func (m *middleware) pass(w http.ResponseWriter, r *http.Request, a *limiter.Admission) {
+	next := m.handler(a.Degraded())
+	if a.Degraded() && m.degraded == nil {
+		next = degradedHandler{a, m.next}
 	}
 	if a.NeedsContext() {
 		r = r.WithContext(limiter.NewContext(r.Context(), a))

@@ -29,7 +29,7 @@ func evict(s *scene, policy string) {
 	s.do(config("maxmemory-policy", policy)...)
 	// Connections count too, and must not fill the server by themselves.
 	const room, other = 4_000_000, 20_000
-	s.do(config("maxmemory", strconv.Itoa(s.told(s.admin, "memory", "used_memory")+room))...)
+	s.do(config("maxmemory", strconv.Itoa(s.info(s.admin, "memory", "used_memory")+room))...)
 	tick, data := time.NewTicker(5*time.Millisecond), strings.Repeat("x", other)
 	defer tick.Stop()
 	for n := range 2 * room / other {
@@ -51,7 +51,7 @@ const (
 func (s *scene) evicted(events *redis.PubSub) (gone map[string]int, unknown int) {
 	s.t.Helper()
 	s.do("PUBLISH", evictions, lastEvent)
-	gone, all := map[string]int{}, s.told(s.admin, "stats", "evicted_keys")
+	gone, all := map[string]int{}, s.info(s.admin, "stats", "evicted_keys")
 	for unknown = all; ; unknown-- {
 		event, err := events.ReceiveTimeout(context.Background(), patience)
 		m, ok := event.(*redis.Message)
@@ -83,8 +83,8 @@ func (s *scene) forgotWhat(gone map[string]int, unknown int) {
 	}
 }
 
-// told returns a number that a server reports about itself.
-func (s *scene) told(c *redis.Client, section, field string) int {
+// info returns a number that a server reports about itself.
+func (s *scene) info(c *redis.Client, section, field string) int {
 	s.t.Helper()
 	_, after, _ := strings.Cut(c.Info(context.Background(), section).Val(), "\n"+field+":")
 	digits, _, _ := strings.Cut(after, "\r")

@@ -126,7 +126,7 @@ func (f fault) run(t *testing.T, p place, w *waits, results *table) {
 	s.suffer(&f)
 	entry := entry{fault: f.name, place: p.name}
 	for _, l := range s.lanes {
-		t.Run(l.mode.name, func(t *testing.T) { entry.of(s.judge(t, &f, l)) })
+		t.Run(l.mode.name, func(t *testing.T) { entry.of(s.verdictOf(t, &f, l)) })
 	}
 	s.wantNoImmortalKeys(t)
 	if f.after != nil {
@@ -218,9 +218,9 @@ func (s *scene) noticed() bool {
 	return true
 }
 
-// endure lets a fault stand for so long, and on until it was noticed if it is to
+// sustain lets a fault stand for so long, and on until it was noticed if it is to
 // be: on a busy machine no request may have come earlier.
-func (s *scene) endure(d time.Duration) {
+func (s *scene) sustain(d time.Duration) {
 	s.t.Helper()
 	s.hold(d)
 	if s.sees == something {

@@ -27,14 +27,14 @@ func serverFaults() []fault {
 		{name: "killed-and-restarted", sees: something, brief: true, inflict: func(s *scene) {
 			s.forgot()
 			s.server.Kill()
-			s.endure(100 * ms)
+			s.sustain(100 * ms)
 			s.server.Restart()
 			s.allow()
 		}},
 		{name: "shut-down-and-restarted", sees: something, inflict: func(s *scene) {
 			s.forgot()
 			s.admin.ShutdownNoSave(context.Background())
-			s.endure(100 * ms)
+			s.sustain(100 * ms)
 			s.server.Restart()
 			s.allow()
 		}},
@@ -83,7 +83,7 @@ func serverFaults() []fault {
 		during("read-only", 500*ms, something, []any{"REPLICAOF", "127.0.0.1", "1"}, []any{"REPLICAOF", "NO", "ONE"}),
 		{name: "master-down", sees: something, args: []string{"--replica-serve-stale-data", "no"}, inflict: func(s *scene) {
 			s.do("REPLICAOF", "127.0.0.1", "1")
-			s.endure(500 * ms)
+			s.sustain(500 * ms)
 			s.do("REPLICAOF", "NO", "ONE")
 		}},
 		during("no-replicas", 500*ms, something, config("min-replicas-to-write", "1"), config("min-replicas-to-write", "0")),
@@ -98,7 +98,7 @@ func serverFaults() []fault {
 
 func freeze(s *scene, d time.Duration) {
 	s.server.Freeze()
-	s.endure(d)
+	s.sustain(d)
 	s.server.Thaw()
 }
 
@@ -111,7 +111,7 @@ func crowd(s *scene) {
 		s.do("CLIENT", "KILL", "USER", "app")
 		defer hoard(s.t, s.server.Addr, most)()
 	}
-	s.endure(400 * time.Millisecond)
+	s.sustain(400 * time.Millisecond)
 	s.do(config("maxclients", "1000")...)
 }
 
@@ -119,7 +119,7 @@ func crowd(s *scene) {
 func rotate(s *scene) {
 	s.do("ACL", "SETUSER", "app", "resetpass", ">second")
 	s.do("CLIENT", "KILL", "USER", "app")
-	s.endure(400 * time.Millisecond)
+	s.sustain(400 * time.Millisecond)
 	second := "second"
 	s.secret.Store(&second)
 }
@@ -129,7 +129,7 @@ func busy(s *scene) {
 	done := make(chan error, 1)
 	other := adminOf(s.t, s.server.Addr)
 	go func() { done <- other.Do(context.Background(), "EVAL", "while true do end", "0").Err() }()
-	s.endure(500 * time.Millisecond)
+	s.sustain(500 * time.Millisecond)
 	s.do("SCRIPT", "KILL")
 	if err := <-done; err == nil || !strings.Contains(err.Error(), "killed") {
 		s.t.Errorf("the other script ended with %v", err)
@@ -145,7 +145,7 @@ func spoil(s *scene, command, kind string) {
 		s.do("EVAL", "redis.call('DEL', KEYS[1]) return redis.call(ARGV[1], KEYS[1], ARGV[2])", "1",
 			sharedKeyOf(l), command, "somebody else's")
 	}
-	s.endure(300 * time.Millisecond)
+	s.sustain(300 * time.Millisecond)
 	for _, l := range s.lanes {
 		key := sharedKeyOf(l)
 		s.until("a time to live", func() bool { return s.admin.PTTL(ctx, key).Val() > 0 })
@@ -181,7 +181,7 @@ func fillDisk(s *scene) {
 	s.until("a save that fails", func() bool {
 		return strings.Contains(s.admin.Info(ctx, "persistence").Val(), "rdb_last_bgsave_status:err")
 	})
-	s.endure(400 * time.Millisecond)
+	s.sustain(400 * time.Millisecond)
 	s.do(config("save", "")...)
 }
 
@@ -190,8 +190,8 @@ func fillDisk(s *scene) {
 func (s *scene) inStep(master, replica *redis.Client) time.Time {
 	s.t.Helper()
 	asked := time.Now()
-	offset := s.told(master, "replication", "master_repl_offset")
-	s.until("a replica in step", func() bool { return s.told(replica, "replication", "slave_repl_offset") >= offset })
+	offset := s.info(master, "replication", "master_repl_offset")
+	s.until("a replica in step", func() bool { return s.info(replica, "replication", "slave_repl_offset") >= offset })
 	return asked
 }
 
@@ -211,7 +211,7 @@ func promote(s *scene) {
 	s.forgotSince(s.inStep(s.admin, admin))
 	s.server.Kill()
 	link.Set(faultproxy.Fault{Reset: true})
-	s.endure(200 * time.Millisecond)
+	s.sustain(200 * time.Millisecond)
 	s.admin = admin
 	s.do("REPLICAOF", "NO", "ONE")
 	s.allow()

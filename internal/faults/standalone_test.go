@@ -79,7 +79,7 @@ func (s *scene) set(f faultproxy.Fault) {
 func network(name string, f faultproxy.Fault, long time.Duration, sees sight) fault {
 	return fault{name: name, sees: sees, inflict: func(s *scene) {
 		s.set(f)
-		s.endure(long)
+		s.sustain(long)
 		s.set(faultproxy.Fault{})
 	}}
 }
@@ -88,7 +88,7 @@ func network(name string, f faultproxy.Fault, long time.Duration, sees sight) fa
 func during(name string, long time.Duration, sees sight, begin, end []any) fault {
 	return fault{name: name, sees: sees, inflict: func(s *scene) {
 		s.do(begin...)
-		s.endure(long)
+		s.sustain(long)
 		s.do(end...)
 	}}
 }
@@ -149,7 +149,7 @@ func flap(s *scene) {
 		stops = append(stops, l.proxy.Flap(100*time.Millisecond, faultproxy.Fault{Refuse: true}, faultproxy.Fault{},
 			faultproxy.Fault{Silent: true}, faultproxy.Fault{}))
 	}
-	s.endure(1200 * time.Millisecond)
+	s.sustain(1200 * time.Millisecond)
 	for _, stop := range stops {
 		stop()
 	}

@@ -47,7 +47,7 @@ func tlsFaults() []fault {
 		{name: "stalls-in-the-handshake", sees: something, inflict: func(s *scene) {
 			s.set(faultproxy.Fault{Silent: true})
 			s.do("CLIENT", "KILL", "USER", "app")
-			s.endure(time.Second)
+			s.sustain(time.Second)
 			s.set(faultproxy.Fault{})
 		}},
 	}

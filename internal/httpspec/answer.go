@@ -38,9 +38,9 @@ func (a Answer) with(more ...map[string]string) Answer {
 	return a
 }
 
-// headless is what a HEAD request gets instead. Nobody tells the length of a
+// forHEAD is what a HEAD request gets instead. Nobody tells the length of a
 // body that is empty.
-func (a Answer) headless() Answer {
+func (a Answer) forHEAD() Answer {
 	if a.Body == "" {
 		return a.streamed()
 	}
@@ -77,14 +77,14 @@ func rate(at, quota, left, reset int) map[string]string {
 	}
 }
 
-// flight is what they say of rule "flight", which holds one lease for a minute.
-func flight(left int) map[string]string {
+// lease is what they say of rule "lease", which holds one lease for a minute.
+func leaseHeaders(left int) map[string]string {
 	return map[string]string{
 		"X-Ratelimit-Limit":     "1",
 		"X-Ratelimit-Remaining": strconv.Itoa(left),
 		"X-Ratelimit-Reset":     strconv.Itoa(epoch + 60),
-		"Ratelimit-Policy":      `"flight";q=1;qu="concurrent-requests"`,
-		"Ratelimit":             fmt.Sprintf(`"flight";r=%d`, left),
+		"Ratelimit-Policy":      `"lease";q=1;qu="concurrent-requests"`,
+		"Ratelimit":             fmt.Sprintf(`"lease";r=%d`, left),
 	}
 }
 

@@ -25,7 +25,7 @@ type bench struct {
 	Framework
 	stores makeStore
 	clock  *clock
-	store  *watched
+	store  *observedStore
 	client *http.Client
 	addr   string
 }
@@ -38,7 +38,7 @@ func newBench(t *testing.T, f Framework, stores makeStore) *bench {
 	transport := &http.Transport{DisableCompression: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &bench{
-		T: t, Framework: f, stores: stores, clock: c, store: watch(stores(t, c)),
+		T: t, Framework: f, stores: stores, clock: c, store: observe(stores(t, c)),
 		client: &http.Client{
 			Transport:     transport,
 			Timeout:       patience,

@@ -104,7 +104,7 @@ func headCounts(b *bench) {
 	passes, refused := Text(200, "ok").with(rate(0, 1, 0, 10)), refusal("a", 10).with(rate(0, 1, 0, 10))
 	b.steps(
 		step{0, "GET /", passes},
-		step{0, "HEAD /", refused.headless()},
+		step{0, "HEAD /", refused.forHEAD()},
 		step{0, "POST /", passes},
 		step{0, "POST /", refused},
 		step{0, "GET /", refused},

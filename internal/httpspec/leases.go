@@ -38,7 +38,7 @@ func (g gate) pass() {
 
 func (b *bench) inFlight(h Handler) {
 	b.Helper()
-	b.serve(App{Limiter: b.limiter(b.rule("flight", "1 concurrent ttl=1m")), Handler: h})
+	b.serve(App{Limiter: b.limiter(b.rule("lease", "1 concurrent ttl=1m")), Handler: h})
 }
 
 // switched has requests to it answered by what the test sends.
@@ -49,8 +49,8 @@ func switched(next <-chan Handler) Handler {
 func ok(x Exchange) error { return x.Reply(200, "ok") }
 
 var (
-	busy = refusal("flight", 60).with(flight(0))
-	free = Text(200, "ok").with(flight(0))
+	busy = refusal("lease", 60).with(leaseHeaders(0))
+	free = Text(200, "ok").with(leaseHeaders(0))
 )
 
 func heldByHandler(b *bench) {
@@ -112,7 +112,7 @@ func freed(b *bench, h Handler, want Answer) {
 	b.inFlight(switched(next))
 	for range 3 {
 		next <- h
-		b.steps(step{0, "GET /", want.with(flight(0))})
+		b.steps(step{0, "GET /", want.with(leaseHeaders(0))})
 	}
 	next <- ok
 	b.steps(step{0, "GET /", free})
@@ -144,7 +144,7 @@ func heldByStream(b *bench) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		want := Typed(200, contentType, "data: 1\n\ndata: 2\n\n").streamed().with(flight(0))
+		want := Typed(200, contentType, "data: 1\n\ndata: 2\n\n").streamed().with(leaseHeaders(0))
 		b.equal(answerOf(response, string(first)+string(rest)), want, "the stream")
 		await(b, "the release", b.store.refunded)
 		next <- ok
@@ -216,9 +216,9 @@ func contentUnderLease(b *bench) {
 	file := map[string]string{"Accept-Ranges": "bytes", "Last-Modified": Changed.UTC().Format(http.TimeFormat)}
 	part := map[string]string{"Content-Range": "bytes 2-4/10"}
 	b.steps(
-		step{0, "GET /", Text(200, "0123456789").with(flight(0), file)},
-		step{0, "GET /\nRange: bytes=2-4", Text(206, "234").with(flight(0), file, part)},
-		step{0, "HEAD /", Text(200, "0123456789").with(flight(0), file).headless()},
-		step{0, "GET /", Text(200, "0123456789").with(flight(0), file)},
+		step{0, "GET /", Text(200, "0123456789").with(leaseHeaders(0), file)},
+		step{0, "GET /\nRange: bytes=2-4", Text(206, "234").with(leaseHeaders(0), file, part)},
+		step{0, "HEAD /", Text(200, "0123456789").with(leaseHeaders(0), file).forHEAD()},
+		step{0, "GET /", Text(200, "0123456789").with(leaseHeaders(0), file)},
 	)
 }

@@ -117,9 +117,9 @@ func presets(b *bench) {
 func head(b *bench) {
 	b.serve(App{Limiter: b.limiter(b.rule("a", "2/10s fixed-window"))})
 	b.steps(
-		step{0, "HEAD /", Text(200, "ok").with(rate(0, 2, 1, 10)).headless()},
+		step{0, "HEAD /", Text(200, "ok").with(rate(0, 2, 1, 10)).forHEAD()},
 		step{0, "GET /", Text(200, "ok").with(rate(0, 2, 0, 10))},
-		step{0, "HEAD /", refusal("a", 10).with(rate(0, 2, 0, 10)).headless()},
+		step{0, "HEAD /", refusal("a", 10).with(rate(0, 2, 0, 10)).forHEAD()},
 	)
 }
 

@@ -22,15 +22,15 @@ var nesting = []spec{
 func nested(b *bench) {
 	outer := b.rule("a", "1/10s fixed-window")
 	outer.OnLimit = limiter.Degrade
-	inner := b.rule("flight", "1 concurrent ttl=1m")
+	inner := b.rule("lease", "1 concurrent ttl=1m")
 	var calls atomic.Int64
 	b.serve(App{Around: []App{{Limiter: b.limiter(outer)}}, Limiter: b.limiter(inner), Handler: func(x Exchange) error {
 		calls.Add(1)
 		return tellDegraded(x)
 	}})
 	b.steps(
-		step{0, "GET /", Text(200, "good").with(flight(0))},
-		step{0, "GET /", Text(200, "cheap").with(flight(0))},
+		step{0, "GET /", Text(200, "good").with(leaseHeaders(0))},
+		step{0, "GET /", Text(200, "cheap").with(leaseHeaders(0))},
 	)
 	if calls.Load() != 2 {
 		b.Errorf("the handler was called %d times", calls.Load())
@@ -38,10 +38,10 @@ func nested(b *bench) {
 }
 
 func twice(b *bench) {
-	told := make(chan int, 10)
+	statuses := make(chan int, 10)
 	r := b.rule("a", "2/10s fixed-window")
 	r.RefundIf = func(status int) bool {
-		told <- status
+		statuses <- status
 		return false
 	}
 	l := b.limiter(r)
@@ -51,7 +51,7 @@ func twice(b *bench) {
 		step{0, "GET /", Text(200, "ok").with(rate(0, 2, 0, 10))},
 		step{0, "GET /", refusal("a", 10).with(rate(0, 2, 0, 10))},
 	)
-	if n := len(told); n != 2 {
+	if n := len(statuses); n != 2 {
 		b.Errorf("%d statuses were told, want 2", n)
 	}
 }

@@ -28,7 +28,7 @@ func failClosed(b *bench) {
 	b.store.broken.Store(true)
 	b.steps(
 		step{0, "GET /", failure()},
-		step{0, "HEAD /", failure().headless()},
+		step{0, "HEAD /", failure().forHEAD()},
 	)
 	b.store.broken.Store(false)
 	b.steps(step{0, "GET /", Text(200, "ok").with(rate(0, 2, 0, 10))})
@@ -152,7 +152,7 @@ func templates(b *bench) {
 		fresh.ask("GET /")
 		fresh.steps(
 			step{0, "GET /", row.refused.with(rate(0, 1, 0, 10))},
-			step{0, "HEAD /", row.refused.with(rate(0, 1, 0, 10)).headless()},
+			step{0, "HEAD /", row.refused.with(rate(0, 1, 0, 10)).forHEAD()},
 		)
 		fresh.store.broken.Store(true)
 		fresh.steps(step{0, "GET /", row.failed})

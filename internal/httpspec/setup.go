@@ -89,7 +89,7 @@ func nilLimiter(b *bench) {
 	})
 	slog.SetDefault(journal.logger())
 	b.serve(App{})
-	b.steps(step{0, "GET /", failure()}, step{0, "HEAD /", failure().headless()})
+	b.steps(step{0, "GET /", failure()}, step{0, "HEAD /", failure().forHEAD()})
 	if got, want := journal.String(), b.mistake("headgate: the limiter is nil"); got != want {
 		b.Errorf("logged\n%s\nwant\n%s", got, want)
 	}

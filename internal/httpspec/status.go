@@ -34,10 +34,10 @@ var kinds = map[string]Handler{
 }
 
 func statusSeen(b *bench) {
-	told := make(chan int, 1)
+	statuses := make(chan int, 1)
 	r := b.rule("a", "1000/10s fixed-window")
 	r.RefundIf = func(status int) bool {
-		told <- status
+		statuses <- status
 		return false
 	}
 	l := b.limiter(r)
@@ -51,7 +51,7 @@ func statusSeen(b *bench) {
 			b.Fatal(err)
 		}
 		seen := readStatus(b, conn)
-		if got := await(b, "a status for "+name, told); got != seen {
+		if got := await(b, "a status for "+name, statuses); got != seen {
 			b.Errorf("%s: the rule was told %d, the client %d", name, got, seen)
 		}
 	}

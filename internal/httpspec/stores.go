@@ -41,22 +41,22 @@ func inRedis(t testing.TB) makeStore {
 	}
 }
 
-// watched is a store that tells what happens to it, and fails when told to.
-type watched struct {
+// observedStore is a store that tells what happens to it, and fails when told to.
+type observedStore struct {
 	core.Store
 	broken   atomic.Bool
 	refunded chan struct{} // one for every step that gave something back
 	booked   chan struct{} // one for every step that booked a future slot
 }
 
-func watch(s core.Store) *watched {
-	return &watched{Store: s, refunded: make(chan struct{}, 100), booked: make(chan struct{}, 100)}
+func observe(s core.Store) *observedStore {
+	return &observedStore{Store: s, refunded: make(chan struct{}, 100), booked: make(chan struct{}, 100)}
 }
 
 var errBroken = errors.New("the store is broken")
 
 // Apply is the store's unless it is broken.
-func (w *watched) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
+func (w *observedStore) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
 	if w.broken.Load() {
 		return errBroken
 	}

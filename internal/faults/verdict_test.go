@@ -35,16 +35,16 @@ type verdict struct {
 // ports are the parts of errors that differ each time.
 var ports = regexp.MustCompile(`:\d{4,5}\b|script: [0-9a-f]{40}, on @user_script:\d+`)
 
-// judge holds what a lane has seen to what is promised.
-func (s *scene) judge(t *testing.T, f *fault, l *lane) verdict {
+// verdictOf holds what a lane has seen to what is promised.
+func (s *scene) verdictOf(t *testing.T, f *fault, l *lane) verdict {
 	hits := l.seen()
 	v := verdict{mode: l.mode.name, requests: len(hits)}
 	tally.Add(t, "faults of the network and of servers, each in one of three modes", 1)
 	tally.Add(t, "requests during faults", int64(len(hits)))
 	s.measure(hits, &v)
 	s.judgeAnswers(t, f, hits, &v)
-	s.judgeCounts(t, l, hits, &v)
-	s.judgeAdmissions(t, l, hits, &v)
+	s.checkCounts(t, l, hits, &v)
+	s.checkAdmissions(t, l, hits, &v)
 	if l.proxy != nil {
 		c := l.proxy.Counts() // before the calls, which may go on
 		if calls := int(l.calls.Load()); c.Scripts-c.Errors > calls {
@@ -126,9 +126,9 @@ func (s *scene) judgeAnswers(t *testing.T, f *fault, hits []hit, v *verdict) {
 // one was silent for too long: it had no processor.
 func down(h hit) bool { return h.err != nil && strings.Contains(h.err.Error(), "The cluster is down") }
 
-// judgeCounts reads how often each request was counted that had a key of its
+// checkCounts reads how often each request was counted that had a key of its
 // own.
-func (s *scene) judgeCounts(t *testing.T, l *lane, hits []hit, v *verdict) {
+func (s *scene) checkCounts(t *testing.T, l *lane, hits []hit, v *verdict) {
 	t.Helper()
 	used := s.used(t, l, hits)
 	var missing failures
@@ -174,9 +174,9 @@ func (s *scene) used(t testing.TB, l *lane, hits []hit) []int64 {
 	return n
 }
 
-// judgeAdmissions counts what was admitted under the rule that all share: by
+// checkAdmissions counts what was admitted under the rule that all share: by
 // Redis, and where memory decides for it by that too.
-func (s *scene) judgeAdmissions(t *testing.T, l *lane, hits []hit, v *verdict) {
+func (s *scene) checkAdmissions(t *testing.T, l *lane, hits []hit, v *verdict) {
 	t.Helper()
 	admitted := 0
 	for i := range hits {
