@@ -6,8 +6,9 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// reject answers a request that does not pass, by the program's own function
-// if there is one.
+// reject answers a refused or failed request. It calls own, the function of
+// WithRefused or WithFailed, and writes the answer of the Config if own is nil or
+// writes nothing.
 func reject(c echo.Context, a *limiter.Admission, own func(echo.Context, *limiter.Admission) error) error {
 	defer a.Done(a.Outcome().Status())
 	if own != nil {
@@ -19,8 +20,8 @@ func reject(c echo.Context, a *limiter.Admission, own func(echo.Context, *limite
 	return write(c, answer)
 }
 
-// answers calls own and reports whether it has sent a status or taken the
-// connection over.
+// answers calls own and reports whether own has sent a status or taken over the
+// connection.
 func answers(c echo.Context, a *limiter.Admission, own func(echo.Context, *limiter.Admission) error) (bool, error) {
 	before := c.Response().Writer
 	w := &writer{ResponseWriter: before, admission: a}

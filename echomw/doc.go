@@ -1,19 +1,19 @@
-// Package echomw limits the requests of Echo servers.
+// Package echomw limits requests in Echo servers.
 //
 //	e := echo.New()
 //	e.Use(middleware.Recover(), echomw.New(limiter))
 //
-// Rules see the peer of the connection and never what echo.Context.RealIP says,
-// which by default anyone can forge. The route of a request is
-// echo.Context.Path, which is known to middleware that Use adds. For a request
-// that no route matches, and in middleware that Pre adds, it may be "".
+// Rules see the peer of the connection. They do not see the address of
+// echo.Context.RealIP, which by default every client can forge. The route of a request
+// is echo.Context.Path, which is set before middleware added by Use runs. It may be ""
+// for a request that matches no route, and in middleware added by Pre.
 //
 // # The status of an error
 //
 // Handlers return errors, which Echo's error handler answers after all
-// middleware. An error goes on as the handler returned it, and Rule.RefundIf is
-// told the status that echo.Echo.DefaultHTTPErrorHandler gives it: the code of
-// an *echo.HTTPError, else 500. Where HTTPErrorHandler maps errors in another
-// way, a handler that answers by itself, or by echo.Context.Error, lets the
-// status be known.
+// middleware. The middleware returns the error of the handler unchanged. It calls
+// Rule.RefundIf with the status that echo.Echo.DefaultHTTPErrorHandler sends for the
+// error: the code of an *echo.HTTPError, and 500 for other errors. If HTTPErrorHandler
+// sends another status, a handler has to answer by itself, or by echo.Context.Error,
+// for RefundIf to get that status.
 package echomw

@@ -9,10 +9,10 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// New returns middleware that has l decide about every request. It is safe for
+// New returns middleware that asks l about every request. It is safe for
 // concurrent use and may be used in any number of places. A request that meets
 // l more than once is counted the first time; see [limiter.Limiter.Counted]. New
-// writes what is wrong with l or an option to the log of l; see
+// logs mistakes in l and in the options to the log of l; see
 // [limiter.Limiter.CheckRequests]. A nil limiter answers 503.
 func New(l *limiter.Limiter, opts ...Option) echo.MiddlewareFunc {
 	m := &middleware{options: newOptions(l, opts), limiter: l}
@@ -21,7 +21,7 @@ func New(l *limiter.Limiter, opts ...Option) echo.MiddlewareFunc {
 	}
 }
 
-// middleware stands before handlers.
+// middleware limits the requests to the handlers that it is put around.
 type middleware struct {
 	options
 	limiter  *limiter.Limiter
@@ -50,7 +50,7 @@ func (m *middleware) handle(c echo.Context, next echo.HandlerFunc) error {
 	return pass(c, a, next)
 }
 
-// handler is what answers a request that passes.
+// handler returns the handler of an admitted request.
 func (m *middleware) handler(next echo.HandlerFunc, degraded bool) echo.HandlerFunc {
 	if degraded && m.degraded != nil {
 		return m.degraded
@@ -58,7 +58,7 @@ func (m *middleware) handler(next echo.HandlerFunc, degraded bool) echo.HandlerF
 	return next
 }
 
-// admit lends the rules a view of the request, which they must not keep.
+// admit gives the rules a view of the request that they must not keep.
 func (m *middleware) admit(c echo.Context) *limiter.Admission {
 	r, ok := m.requests.Get().(*request)
 	if !ok {

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// Request returns what the rules of a limiter see of c, for
+// Request returns the view that the rules of a limiter have of c, for
 // [limiter.Limiter.PeekRequest], [limiter.Limiter.TakeRequest] and
 // [limiter.Limiter.ResetRequest]. It is valid until Echo uses c for another
 // request. It is nil if c is nil.
@@ -19,8 +19,8 @@ func Request(c echo.Context) core.Request {
 	return &request{c}
 }
 
-// request is what rules may know of an echo.Context. Its context is that of the
-// *http.Request: an echo.Context is used again for another request.
+// request is the view that rules have of an echo.Context. Its context is the one of
+// the *http.Request, because Echo uses an echo.Context again for another request.
 type request struct{ c echo.Context }
 
 func (r *request) Context() context.Context { return r.c.Request().Context() }
@@ -36,8 +36,8 @@ func (r *request) Header(name string) []string {
 	return r.c.Request().Header[name]
 }
 
-// Key makes a key function of one that knows echo.Context. Requests of other
-// frameworks share the key "".
+// Key returns a key function that calls f with the echo.Context of the request.
+// Requests of other frameworks share the key "".
 func Key(f func(echo.Context) (key string, ok bool)) core.KeyFunc {
 	return func(r core.Request) (string, bool) {
 		if r, ok := r.(*request); ok {

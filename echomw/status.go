@@ -6,7 +6,7 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// statusOf is the status of the answer once the handler has returned err.
+// statusOf returns the status of the answer after the handler has returned err.
 func statusOf(c echo.Context, err error) int {
 	answer := c.Response()
 	if err == nil || answer.Committed {
@@ -15,8 +15,8 @@ func statusOf(c echo.Context, err error) int {
 	return statusOfError(err)
 }
 
-// statusOfError is the status that Echo's own error handler answers. Like that
-// one it does not look into wrapped errors, but into Internal.
+// statusOfError returns the status that Echo's default error handler sends for err.
+// Like that handler it does not unwrap errors, except for the field Internal.
 func statusOfError(err error) int {
 	e, ok := err.(*echo.HTTPError)
 	if !ok {

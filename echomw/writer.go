@@ -8,9 +8,9 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// writer notes that a handler takes the connection over, and holds on to leases
-// then. [http.ResponseController], and so echo.Response, finds what it does not
-// do itself through Unwrap.
+// writer records that a handler has taken over the connection, and then keeps the
+// leases until the connection is closed. [http.ResponseController], and therefore
+// echo.Response, reaches other methods of the writer underneath through Unwrap.
 type writer struct {
 	http.ResponseWriter
 	admission *limiter.Admission
@@ -20,13 +20,13 @@ type writer struct {
 // Unwrap returns the writer underneath.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Flush is for code that asserts [http.Flusher] on the writer of echo.Response.
+// Flush exists for code that asserts [http.Flusher] on the writer of echo.Response.
 func (w *writer) Flush() { _ = w.FlushError() }
 
-// FlushError sends what is buffered.
+// FlushError sends buffered data to the client.
 func (w *writer) FlushError() error { return http.NewResponseController(w.ResponseWriter).Flush() }
 
-// Hijack takes the connection over, which keeps the leases until it is closed.
+// Hijack takes over the connection. The leases are held until it is closed.
 func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err != nil {

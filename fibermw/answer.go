@@ -6,8 +6,9 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// reject answers a request that does not pass, by the program's own function
-// if there is one.
+// reject answers a refused or failed request. It calls own, the function of
+// WithRefused or WithFailed, and writes the answer of the Config if own is nil or
+// writes nothing.
 func reject(c *fiber.Ctx, a *limiter.Admission, own func(*fiber.Ctx, *limiter.Admission) error) error {
 	defer a.Done(a.Outcome().Status())
 	if own != nil {
@@ -19,8 +20,8 @@ func reject(c *fiber.Ctx, a *limiter.Admission, own func(*fiber.Ctx, *limiter.Ad
 	return write(c, answer)
 }
 
-// answers calls own and reports whether it has set a status or a body, or taken
-// the connection over.
+// answers calls own and reports whether own has set a status or a body, or taken over
+// the connection.
 func answers(c *fiber.Ctx, a *limiter.Admission, own func(*fiber.Ctx, *limiter.Admission) error) (bool, error) {
 	status := c.Context().Response.StatusCode()
 	err := own(c, a)
@@ -38,7 +39,7 @@ func (m *middleware) degrade(c *fiber.Ctx, a *limiter.Admission) error {
 	return m.answer(c, true)
 }
 
-// write copies the body, which the admission may use again.
+// write copies the body, because the admission may reuse its memory.
 func write(c *fiber.Ctx, answer limiter.Answer) error {
 	response := c.Status(answer.Status).Response()
 	for _, h := range answer.Headers {

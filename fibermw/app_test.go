@@ -17,10 +17,10 @@ import (
 // patience is how long anything may take that is not meant to take time.
 const patience = time.Minute
 
-// store tells of what is given back.
+// store reports the keys that units are refunded to.
 type store struct {
 	core.Store
-	refunded chan string // the keys
+	refunded chan string
 }
 
 func newStore() *store {

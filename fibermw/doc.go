@@ -1,50 +1,48 @@
-// Package fibermw limits the requests of Fiber servers, without a detour over
+// Package fibermw limits requests in Fiber servers. It does not convert them to
 // net/http.
 //
 //	app := fiber.New()
 //	app.Use(recover.New(), fibermw.New(limiter))
 //
-// Rules see the peer of the connection and never what fiber.Ctx.IP says, which
-// is a header wherever ProxyHeader is set. All lines of a header are seen. What
-// the rules are given are copies: Fiber's own strings change when a handler
-// changes the request.
+// Rules see the peer of the connection. They do not see the address of fiber.Ctx.IP,
+// which comes from a header if ProxyHeader is set. They see all lines of a header.
+// Rules get copies of Fiber's strings, because these change when a handler changes the
+// request.
 //
 // # Routes and paths
 //
-// Fiber knows the pattern of a request only in the handlers of that pattern.
+// Fiber reports the pattern of a request only to the handlers of that pattern.
 // Rules that count by route need the middleware there, before the handler:
 //
 //	app.Post("/login", fibermw.New(limiter), login)
 //
-// In Use and Group the route is the prefix that was given to them, such as "/",
-// so that all below it is one route.
+// In middleware of Use and Group the route is their prefix, such as "/", so that all
+// paths below the prefix are one route.
 //
-// The path is the one that Fiber routes by: in lower case unless CaseSensitive
-// is set, without slashes at its end unless StrictRouting is set, and with
-// percent signs as the client wrote them unless UnescapePath is set. So /LOGIN
-// and /login/ are one key where they are one route.
+// The path is the one that Fiber routes by. It is in lower case unless CaseSensitive
+// is set, has no slashes at its end unless StrictRouting is set, and is decoded only
+// if UnescapePath is set. So /LOGIN and /login/ are one key if they are one route.
 //
 // # The status of an error
 //
 // Handlers return errors, which Fiber's error handler answers after all
-// middleware. An error goes on as the handler returned it, and Rule.RefundIf is
-// told the status that fiber.DefaultErrorHandler gives it: the code of a
-// *fiber.Error, else 500. Where ErrorHandler maps errors in another way, a
-// handler that answers by itself lets the status be known.
+// middleware. The middleware returns the error of the handler unchanged. It calls
+// Rule.RefundIf with the status that fiber.DefaultErrorHandler sends for the error:
+// the code of a *fiber.Error, and 500 for other errors. If ErrorHandler sends another
+// status, a handler has to answer by itself for RefundIf to get that status.
 //
 // # When a request ends
 //
-// Its leases are released when its handler has returned, or after that: when a
-// body stream has been sent, or given up because the client has left, and when
-// the handler of a hijacked connection, such as a WebSocket's, has returned. In
-// the rare case that fasthttp drops a request without ending it, as when the
-// answer before a hijack cannot be sent, they are released when the garbage
-// collector finds it.
+// The leases of a request are released when its handler has returned. A body stream
+// holds them until it has been sent, or until fasthttp gives it up because the client
+// has left. A hijacked connection, such as a WebSocket, holds them until its handler
+// has returned. fasthttp drops some requests without ending them, for example when the
+// answer before a hijack cannot be sent. The garbage collector then releases the
+// leases.
 //
 // # Clients that leave
 //
-// Fiber does not notice them. A request that waits for its turn waits until its
-// turn comes or limiter.Limiter.Close ends all waits, so rules should not wait for
-// long. If fiber.Ctx.UserContext has a deadline when the middleware is called,
-// it holds.
+// Fiber does not notice that a client has left. A waiting request therefore waits until
+// its booked time or until limiter.Limiter.Close, so rules should only wait for a short
+// time. The middleware honors a deadline of fiber.Ctx.UserContext.
 package fibermw

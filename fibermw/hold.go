@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// outlives reports whether the answer goes on after the handlers have returned.
+// outlives reports whether the answer is still sent after the handlers have returned.
 func outlives(c *fiber.Ctx) bool {
 	return c.Context().Response.IsBodyStream() || c.Context().Hijacked()
 }
@@ -20,10 +20,10 @@ type hold struct {
 	dropped runtime.Cleanup
 }
 
-// holdUntilSent has fasthttp release the leases when it is done with the
-// request: it closes the values of a request after its body stream has been
-// sent and after its hijacked connection has been handled. A request that it
-// drops instead is left to the garbage collector.
+// holdUntilSent makes fasthttp release the leases at the end of the request. fasthttp
+// closes the values of a request after its body stream has been sent, and after the
+// handler of its hijacked connection has returned. If fasthttp drops the request
+// instead, the garbage collector releases the leases.
 func holdUntilSent(c *fiber.Ctx, a *limiter.Admission) {
 	h := &hold{lease: a.HoldConn(unclosed{c.Context().Conn()})}
 	h.dropped = runtime.AddCleanup(h, func(lease net.Conn) { _ = lease.Close() }, h.lease)
@@ -36,7 +36,7 @@ func (h *hold) Close() error {
 	return h.lease.Close()
 }
 
-// unclosed is a connection that is fasthttp's to close.
+// unclosed is a connection that only fasthttp may close.
 type unclosed struct{ net.Conn }
 
 // Close does nothing.

@@ -8,16 +8,16 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// New returns middleware that has l decide about every request. It is safe for
+// New returns middleware that asks l about every request. It is safe for
 // concurrent use and may be used in any number of places. A request that meets
 // l more than once, also by fiber.Ctx.RestartRouting, is counted the first time.
-// New writes what is wrong with l or an option to the log of l; see
+// New logs mistakes in l and in the options to the log of l; see
 // [limiter.Limiter.CheckRequests]. A nil limiter answers 503.
 func New(l *limiter.Limiter, opts ...Option) fiber.Handler {
 	return (&middleware{options: newOptions(l, opts), limiter: l}).handle
 }
 
-// middleware stands before the handlers after it.
+// middleware limits the requests to the handlers after it.
 type middleware struct {
 	options
 	limiter *limiter.Limiter
@@ -41,7 +41,7 @@ func (m *middleware) handle(c *fiber.Ctx) error {
 	return m.pass(c, a)
 }
 
-// counted reports whether the limiter has let the request pass before.
+// counted reports whether the limiter has admitted the request before.
 func (m *middleware) counted(c *fiber.Ctx) bool {
 	if c.Context().UserValue(m.limiter) == nil {
 		return false
@@ -69,7 +69,7 @@ func (m *middleware) pass(c *fiber.Ctx, a *limiter.Admission) (err error) {
 	return err
 }
 
-// answer has a request that passes answered.
+// answer calls the handlers, or the fallback for a degraded request if there is one.
 func (m *middleware) answer(c *fiber.Ctx, degraded bool) error {
 	if degraded && m.degraded != nil {
 		return m.degraded(c)
@@ -77,8 +77,8 @@ func (m *middleware) answer(c *fiber.Ctx, degraded bool) error {
 	return c.Next()
 }
 
-// statusOf is the status of the answer once the handler has returned err. For
-// an error it is the one that Fiber's own error handler answers.
+// statusOf returns the status of the answer after the handler has returned err. For
+// an error it is the status that Fiber's default error handler sends.
 func statusOf(c *fiber.Ctx, err error) int {
 	if err == nil {
 		return c.Context().Response.StatusCode()

@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// Option changes what [New] returns. One that is nil, or was given nil, is
-// ignored; New then writes a line to the log of the limiter.
+// Option configures the middleware of [New]. New ignores an option that is nil, or
+// that was given nil, and writes a line to the log of the limiter.
 type Option func(*options)
 
 type options struct {
@@ -20,8 +20,8 @@ type options struct {
 	faults          []error
 }
 
-// newOptions applies the options, and writes to the log what is wrong with them
-// or with the limiter.
+// newOptions applies the options. It writes one line to the log if some are nil or
+// if the limiter cannot decide about requests.
 func newOptions(l *limiter.Limiter, list []Option) options {
 	o := options{faults: []error{l.CheckRequests()}}
 	for i, set := range list {
@@ -40,7 +40,8 @@ func (o *options) ignore(name string) {
 	o.faults = append(o.faults, fmt.Errorf("%s was given nil and is ignored", name))
 }
 
-// WithSkip lets requests for which skip returns true pass uncounted.
+// WithSkip makes the middleware ignore requests for which skip returns true. They
+// reach the handlers uncounted.
 func WithSkip(skip func(*fiber.Ctx) bool) Option {
 	return func(o *options) {
 		if skip == nil {
@@ -51,10 +52,10 @@ func WithSkip(skip func(*fiber.Ctx) bool) Option {
 	}
 }
 
-// WithRefused has answer write what a refused request gets, instead of what
-// Config.Refused says, or return an error for Fiber's error handler. The headers of
-// the limiter are set already. It must not keep the admission. If it writes
-// nothing and returns nil, the answer is that of the Config.
+// WithRefused calls answer to answer refused requests, instead of Config.Refused.
+// The headers of the limiter are set before. answer may return an error for Fiber's
+// error handler, and must not keep the admission. If answer writes nothing and
+// returns nil, the request is answered as Config.Refused says.
 func WithRefused(answer func(*fiber.Ctx, *limiter.Admission) error) Option {
 	return func(o *options) {
 		if answer == nil {
@@ -65,8 +66,9 @@ func WithRefused(answer func(*fiber.Ctx, *limiter.Admission) error) Option {
 	}
 }
 
-// WithFailed is [WithRefused] for the 503 that a request gets when the store could
-// not decide and the limiter fails closed; it goes before Config.Failed.
+// WithFailed is like [WithRefused], for requests that get a 503 because the store
+// could not decide and the limiter fails closed. It takes precedence over
+// Config.Failed.
 func WithFailed(answer func(*fiber.Ctx, *limiter.Admission) error) Option {
 	return func(o *options) {
 		if answer == nil {
@@ -77,8 +79,9 @@ func WithFailed(answer func(*fiber.Ctx, *limiter.Admission) error) Option {
 	}
 }
 
-// WithDegraded has fallback answer requests over the limit of a Degrade rule,
-// instead of the handlers after the middleware and of Config.Degraded.
+// WithDegraded calls fallback for requests over the limit of a Degrade rule,
+// instead of the handlers after the middleware, and takes precedence over
+// Config.Degraded.
 func WithDegraded(fallback fiber.Handler) Option {
 	return func(o *options) {
 		if fallback == nil {

@@ -2,8 +2,8 @@ package fibermw
 
 import "strings"
 
-// Path is what Fiber routes by, so that all spellings which lead to one handler
-// are one path.
+// Path returns the path that Fiber routes by, so that all spellings that reach one
+// handler are one path.
 func (r request) Path() string {
 	path := r.c.Path()
 	config := r.c.App().Config()
@@ -16,8 +16,8 @@ func (r request) Path() string {
 	return lower(path)
 }
 
-// lower returns a copy with the letters A to Z in lower case. Fiber folds no
-// others.
+// lower returns a copy with the letters A to Z in lower case. Fiber folds no other
+// letters.
 func lower(s string) string {
 	b := []byte(s)
 	for i, c := range b {

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// Request returns what the rules of a limiter see of c, for
+// Request returns the view that the rules of a limiter have of c, for
 // [limiter.Limiter.PeekRequest], [limiter.Limiter.TakeRequest] and
 // [limiter.Limiter.ResetRequest]. It is valid until Fiber uses c for another
 // request. It is nil if c is nil.
@@ -22,15 +22,15 @@ func Request(c *fiber.Ctx) core.Request {
 	return request{c}
 }
 
-// request is what rules may know of a *fiber.Ctx. Its strings are copies of
-// what fasthttp holds: a handler that changes the request would otherwise
-// change the keys that units are given back to.
+// request is the view that rules have of a *fiber.Ctx. Its strings are copies of
+// fasthttp's. A handler that changes the request would otherwise change the keys to
+// which units are refunded.
 type request struct{ c *fiber.Ctx }
 
 func (r request) Context() context.Context { return r.c.UserContext() }
 func (r request) Route() string            { return r.c.Route().Path }
 
-// Method needs no copy for the methods that there are.
+// Method avoids the copy for the methods that Fiber knows by default.
 func (r request) Method() string {
 	m := r.c.Method()
 	for _, known := range fiber.DefaultMethods {
@@ -41,7 +41,7 @@ func (r request) Method() string {
 	return strings.Clone(m)
 }
 
-// RemoteAddr is written as net/http writes it.
+// RemoteAddr returns the peer in the form that net/http gives it.
 func (r request) RemoteAddr() string {
 	if peer := r.RemoteAddrPort(); peer.IsValid() {
 		return peer.String()
@@ -49,8 +49,8 @@ func (r request) RemoteAddr() string {
 	return r.c.Context().RemoteAddr().String()
 }
 
-// RemoteAddrPort is the peer of a TCP connection. It spares package keyfuncs
-// the text of it.
+// RemoteAddrPort returns the peer of a TCP connection, so that package keyfuncs need
+// not parse its text.
 func (r request) RemoteAddrPort() netip.AddrPort {
 	tcp, ok := r.c.Context().RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -61,7 +61,7 @@ func (r request) RemoteAddrPort() netip.AddrPort {
 }
 
 func (r request) Header(name string) []string {
-	if name == "Host" { // that of the request line wins over the header
+	if name == "Host" { // the host of the request line takes precedence
 		return []string{string(r.c.Context().URI().Host())}
 	}
 	lines := r.c.Context().Request.Header.PeekAll(name)
@@ -75,8 +75,8 @@ func (r request) Header(name string) []string {
 	return copies
 }
 
-// Key makes a key function of one that knows *fiber.Ctx, whose strings it need
-// not copy. Requests of other frameworks share the key "".
+// Key returns a key function that calls f with the *fiber.Ctx of the request. f need
+// not copy strings of the *fiber.Ctx. Requests of other frameworks share the key "".
 func Key(f func(*fiber.Ctx) (key string, ok bool)) core.KeyFunc {
 	return func(r core.Request) (string, bool) {
 		if r, ok := r.(request); ok {

@@ -6,8 +6,9 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// reject answers a request that does not pass, by the program's own function
-// if there is one.
+// reject answers a refused or failed request. It calls own, the function of
+// WithRefused or WithFailed, and writes the answer of the Config if own is nil or
+// writes nothing.
 func reject(c *gin.Context, a *limiter.Admission, own func(*gin.Context, *limiter.Admission)) {
 	defer a.Done(a.Outcome().Status())
 	c.Abort()
@@ -18,8 +19,8 @@ func reject(c *gin.Context, a *limiter.Admission, own func(*gin.Context, *limite
 	write(c, answer)
 }
 
-// answered calls own and reports whether it has written, set a status, or noted
-// an error for another middleware to answer.
+// answered calls own and reports whether own has written, set a status, or added an
+// error that another middleware may answer.
 func answered(c *gin.Context, a *limiter.Admission, own func(*gin.Context, *limiter.Admission)) bool {
 	status, errs := c.Writer.Status(), len(c.Errors)
 	own(c, a)

@@ -8,15 +8,15 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// New returns middleware that has l decide about every request. A request that
+// New returns middleware that asks l about every request. A request that
 // meets l more than once is counted the first time; see [limiter.Limiter.Counted].
-// New writes what is wrong with l or an option to the log of l; see
+// New logs mistakes in l and in the options to the log of l; see
 // [limiter.Limiter.CheckRequests]. A nil limiter answers 503.
 func New(l *limiter.Limiter, opts ...Option) gin.HandlerFunc {
 	return (&middleware{options: newOptions(l, opts), limiter: l}).handle
 }
 
-// middleware stands before the handlers after it.
+// middleware limits the requests to the handlers after it.
 type middleware struct {
 	options
 	limiter *limiter.Limiter
@@ -73,7 +73,7 @@ func (m *middleware) degrade(c *gin.Context, a *limiter.Admission) {
 	m.next(c, true)
 }
 
-// next has the request answered by the handlers, or by the fallback.
+// next calls the handlers, or the fallback for a degraded request if there is one.
 func (m *middleware) next(c *gin.Context, degraded bool) {
 	if !degraded || m.degraded == nil {
 		c.Next()

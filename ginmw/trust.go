@@ -11,24 +11,25 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// maxChecked is how many requests are looked at for a key that anyone can forge.
+// maxChecked is the number of requests whose keys are checked.
 const maxChecked = 1000
 
-// trust looks at the first requests for a key that is what gin.Context.ClientIP
-// says while the engine trusts every proxy, as Gin does by default.
+// trust checks the keys of the first requests. It finds keys that contain the address
+// of gin.Context.ClientIP while the engine trusts every proxy, as it does by default.
+// Clients can forge such keys.
 type trust struct {
 	done  atomic.Bool
 	seen  atomic.Int64
-	known atomic.Bool // that the engine trusts everybody
+	known atomic.Bool // the engine trusts every proxy
 }
 
-// checkedRequest has [Key] show the keys that it makes.
+// checkedRequest makes [Key] pass its keys to inspect.
 type checkedRequest struct {
 	request
 	middleware *middleware
 }
 
-// view is the request for rules to see.
+// view returns the view that rules have of the request.
 func (m *middleware) view(c *gin.Context) core.Request {
 	if m.trust.done.Load() || m.limiter == nil {
 		return request{c}
@@ -40,14 +41,15 @@ func (m *middleware) view(c *gin.Context) core.Request {
 	return checkedRequest{request{c}, m}
 }
 
-// trustsAllProxies asks the engine whom a stranger's headers make him.
+// trustsAllProxies reports whether the engine takes the address of a client from
+// headers that an unknown peer sent.
 func (m *middleware) trustsAllProxies(c *gin.Context) bool {
 	if m.trust.known.Load() {
 		return true
 	}
-	const stranger, forged = "203.0.113.7", "198.51.100.9"
+	const peer, forged = "203.0.113.7", "198.51.100.9"
 	probe := c.Copy()
-	probe.Request = &http.Request{RemoteAddr: stranger + ":1", Header: http.Header{
+	probe.Request = &http.Request{RemoteAddr: peer + ":1", Header: http.Header{
 		"X-Forwarded-For": {forged}, "X-Real-Ip": {forged},
 	}}
 	if probe.ClientIP() != forged {
@@ -57,13 +59,13 @@ func (m *middleware) trustsAllProxies(c *gin.Context) bool {
 	return true
 }
 
-// inspect tells of a key in which there is an address that a header brought.
+// inspect warns of a key that contains an address from a header.
 func (m *middleware) inspect(c *gin.Context, key string) {
-	says := c.ClientIP()
-	if says == "" || says == c.RemoteIP() || !strings.Contains(key, says) {
+	ip := c.ClientIP()
+	if ip == "" || ip == c.RemoteIP() || !strings.Contains(key, ip) {
 		return
 	}
 	m.trust.done.Store(true)
-	m.limiter.Warn(core.Finding{Code: limiter.CodeGinTrustsAll, Text: "a key is what gin.Context.ClientIP says, and the engine " +
-		"trusts every proxy, so callers can choose it: call SetTrustedProxies, or use keyfuncs.ForwardedIP"})
+	m.limiter.Warn(core.Finding{Code: limiter.CodeGinTrustsAll, Text: "a key is the address of gin.Context.ClientIP, and the engine " +
+		"trusts every proxy, so clients can choose it: call SetTrustedProxies, or use keyfuncs.ForwardedIP"})
 }

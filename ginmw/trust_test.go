@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// written is a logger and what it was told.
+// written returns a logger and its output.
 func written() (*slog.Logger, *bytes.Buffer) {
 	var b bytes.Buffer
 	return slog.New(slog.NewTextHandler(&b, nil)), &b
@@ -34,12 +34,12 @@ func TestTrustWarnsOnceOfForgeableKey(t *testing.T) {
 		header  string
 		want    int
 	}{
-		{"everybody is trusted", all, clientIP, "X-Forwarded-For", 1},
-		{"everybody is trusted, another header", all, clientIP, "X-Real-Ip", 1},
+		{"all proxies are trusted", all, clientIP, "X-Forwarded-For", 1},
+		{"all proxies are trusted, another header", all, clientIP, "X-Real-Ip", 1},
 		{"as part of a key", all, keyfuncs.Join(keyfuncs.Route, clientIP), "X-Forwarded-For", 1},
 		{"no header", all, clientIP, "X-Other", 0},
 		{"proxies are named", one, clientIP, "X-Forwarded-For", 0},
-		{"nobody is trusted", nil, clientIP, "X-Forwarded-For", 0},
+		{"no proxy is trusted", nil, clientIP, "X-Forwarded-For", 0},
 		{"the key is the peer", all, remoteIP, "X-Forwarded-For", 0},
 		{"the key is something else", all, byParam, "X-Forwarded-For", 0},
 		{"the key does not ask Gin", all, right, "X-Forwarded-For", 0},
@@ -62,7 +62,7 @@ func TestTrustWarnsOnceOfForgeableKey(t *testing.T) {
 				e.ServeHTTP(httptest.NewRecorder(), request)
 			}
 			if got := strings.Count(log.String(), "code=HG002"); got != row.want || strings.Contains(log.String(), "198.51") {
-				t.Errorf("told %d times, want %d:\n%s", got, row.want, log)
+				t.Errorf("warned %d times, want %d:\n%s", got, row.want, log)
 			}
 		})
 	}
@@ -81,7 +81,7 @@ func TestTrustChecksThousandRequests(t *testing.T) {
 		request.Header.Set("X-Forwarded-For", "198.51.100.77")
 		e.ServeHTTP(httptest.NewRecorder(), request)
 		if got := strings.Count(log.String(), "code=HG002"); got != want {
-			t.Errorf("after %d: told %d times, want %d", quiet, got, want)
+			t.Errorf("after %d: warned %d times, want %d", quiet, got, want)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// writer notes that a handler takes the connection over, and holds on to leases
-// then.
+// writer records that a handler has taken over the connection, and then keeps the
+// leases until the connection is closed.
 type writer struct {
 	gin.ResponseWriter
 	admission *limiter.Admission
@@ -21,7 +21,7 @@ type writer struct {
 // Unwrap returns the writer underneath, for [http.ResponseController].
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Status is the status that the client sees, also of a connection taken over.
+// Status returns the status that the client sees. It is 101 after Hijack.
 func (w *writer) Status() int {
 	if w.hijacked {
 		return http.StatusSwitchingProtocols
@@ -29,7 +29,7 @@ func (w *writer) Status() int {
 	return w.ResponseWriter.Status()
 }
 
-// Hijack takes the connection over, which keeps the leases until it is closed.
+// Hijack takes over the connection. The leases are held until it is closed.
 func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := w.ResponseWriter.Hijack()
 	if err != nil {

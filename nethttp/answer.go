@@ -6,8 +6,9 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// reject answers a request that does not pass, by the program's own function
-// if there is one.
+// reject answers a refused or failed request. It calls own, the function of
+// WithRefused or WithFailed, and writes the answer of the Config if own is nil or
+// writes nothing.
 func reject(w http.ResponseWriter, r *http.Request, a *limiter.Admission,
 	own func(http.ResponseWriter, *http.Request, *limiter.Admission)) {
 	defer a.Done(a.Outcome().Status())
@@ -18,8 +19,8 @@ func reject(w http.ResponseWriter, r *http.Request, a *limiter.Admission,
 	write(w, answer)
 }
 
-// wrote calls own and reports whether it has sent a status or taken the
-// connection over.
+// wrote calls own and reports whether own has sent a status or taken over the
+// connection.
 func wrote(w http.ResponseWriter, r *http.Request, a *limiter.Admission,
 	own func(http.ResponseWriter, *http.Request, *limiter.Admission)) bool {
 	rec := &recorder{ResponseWriter: w, admission: a}
@@ -27,14 +28,14 @@ func wrote(w http.ResponseWriter, r *http.Request, a *limiter.Admission,
 	return rec.sent != 0
 }
 
-// degradedHandler answers requests over the limit of a Degrade rule where the
-// program has no handler for them.
+// degradedHandler answers a request over the limit of a Degrade rule when there is
+// no handler of [WithDegraded].
 type degradedHandler struct {
 	admission *limiter.Admission
 	next      http.Handler
 }
 
-// ServeHTTP writes the answer of the Config, if it has one.
+// ServeHTTP writes the answer of Config.Degraded. Without one it calls next.
 func (d degradedHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if answer, ok := d.admission.Answer(); ok {
 		write(w, answer)

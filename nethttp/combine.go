@@ -10,8 +10,8 @@ type errorFlusher interface {
 	FlushError() error
 }
 
-// canHijack reports whether a handler can take over the connection, be it
-// through [http.ResponseController], which looks underneath.
+// canHijack reports whether a handler can take over the connection, either by a type
+// assertion or through [http.ResponseController], which unwraps writers.
 func canHijack(w http.ResponseWriter) bool {
 	for {
 		switch t := w.(type) {
@@ -25,9 +25,10 @@ func canHijack(w http.ResponseWriter) bool {
 	}
 }
 
-// wrapped returns the recorder with those of Flush, Hijack and ReadFrom that the
-// writer underneath has, and no others, so that type assertions have the same result
-// as without it. Server push, which browsers no longer accept, is left out.
+// wrapped returns the recorder with the methods Flush, Hijack and ReadFrom that the
+// writer underneath has, and without the others, so that type assertions have the same
+// result as without the recorder. Server push is not passed on, because browsers no
+// longer accept it.
 func (r *recorder) wrapped() http.ResponseWriter {
 	_, reads := r.ResponseWriter.(io.ReaderFrom)
 	hijacks := canHijack(r.ResponseWriter)

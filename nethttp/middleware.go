@@ -6,10 +6,10 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// New returns middleware that has l decide about every request. It is safe for
+// New returns middleware that asks l about every request. It is safe for
 // concurrent use and may wrap any number of handlers. A request that meets l
 // more than once is counted the first time; see [limiter.Limiter.Counted]. New
-// writes what is wrong with l or an option to the log of l; see
+// logs mistakes in l and in the options to the log of l; see
 // [limiter.Limiter.CheckRequests]. A nil limiter answers 503.
 func New(l *limiter.Limiter, opts ...Option) func(http.Handler) http.Handler {
 	o := newOptions(l, opts)
@@ -18,14 +18,14 @@ func New(l *limiter.Limiter, opts ...Option) func(http.Handler) http.Handler {
 	}
 }
 
-// middleware stands before a handler.
+// middleware limits the requests to one handler.
 type middleware struct {
 	options
 	limiter *limiter.Limiter
 	next    http.Handler
 }
 
-// ServeHTTP answers the request itself or has the handler do it.
+// ServeHTTP passes an admitted request to the handler and answers the others.
 func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if m.skip != nil && m.skip(r) {
 		m.next.ServeHTTP(w, r)
@@ -48,7 +48,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// handler is what answers a request that passes.
+// handler returns the handler of an admitted request.
 func (m *middleware) handler(degraded bool) http.Handler {
 	if degraded && m.degraded != nil {
 		return m.degraded

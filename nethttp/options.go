@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// Option changes what [New] returns. One that is nil, or was given nil, is
-// ignored; New then writes a line to the log of the limiter.
+// Option configures the middleware of [New]. New ignores an option that is nil, or
+// that was given nil, and writes a line to the log of the limiter.
 type Option func(*options)
 
 type options struct {
@@ -19,8 +19,8 @@ type options struct {
 	faults          []error
 }
 
-// newOptions applies the options, and writes to the log what is wrong with them
-// or with the limiter.
+// newOptions applies the options. It writes one line to the log if some are nil or
+// if the limiter cannot decide about requests.
 func newOptions(l *limiter.Limiter, list []Option) options {
 	o := options{faults: []error{l.CheckRequests()}}
 	for i, set := range list {
@@ -39,7 +39,8 @@ func (o *options) ignore(name string) {
 	o.faults = append(o.faults, fmt.Errorf("%s was given nil and is ignored", name))
 }
 
-// WithSkip lets requests for which skip returns true pass uncounted.
+// WithSkip makes the middleware ignore requests for which skip returns true. They
+// reach the handlers uncounted.
 func WithSkip(skip func(*http.Request) bool) Option {
 	return func(o *options) {
 		if skip == nil {
@@ -50,10 +51,9 @@ func WithSkip(skip func(*http.Request) bool) Option {
 	}
 }
 
-// WithRefused has answer write what a refused request gets, instead of what
-// Config.Refused says. The headers of the limiter are set already. It
-// must not keep the admission. If it writes nothing, the answer is that of the
-// Config.
+// WithRefused calls answer to answer refused requests, instead of Config.Refused.
+// The headers of the limiter are set before. answer must not keep the admission. If
+// answer writes nothing, the request is answered as Config.Refused says.
 func WithRefused(answer func(http.ResponseWriter, *http.Request, *limiter.Admission)) Option {
 	return func(o *options) {
 		if answer == nil {
@@ -64,8 +64,9 @@ func WithRefused(answer func(http.ResponseWriter, *http.Request, *limiter.Admiss
 	}
 }
 
-// WithFailed is [WithRefused] for the 503 that a request gets when the store could
-// not decide and the limiter fails closed; it goes before Config.Failed.
+// WithFailed is like [WithRefused], for requests that get a 503 because the store
+// could not decide and the limiter fails closed. It takes precedence over
+// Config.Failed.
 func WithFailed(answer func(http.ResponseWriter, *http.Request, *limiter.Admission)) Option {
 	return func(o *options) {
 		if answer == nil {
@@ -76,8 +77,8 @@ func WithFailed(answer func(http.ResponseWriter, *http.Request, *limiter.Admissi
 	}
 }
 
-// WithDegraded has fallback answer requests over the limit of a Degrade rule,
-// instead of the handler and of Config.Degraded.
+// WithDegraded calls fallback for requests over the limit of a Degrade rule,
+// instead of the handler, and takes precedence over Config.Degraded.
 func WithDegraded(fallback http.Handler) Option {
 	return func(o *options) {
 		if isNil(fallback) {
@@ -88,7 +89,7 @@ func WithDegraded(fallback http.Handler) Option {
 	}
 }
 
-// isNil reports whether h is nil, or a nil function that would be called.
+// isNil reports whether h is nil or an [http.HandlerFunc] that is nil.
 func isNil(h http.Handler) bool {
 	f, ok := h.(http.HandlerFunc)
 	return h == nil || ok && f == nil

@@ -15,11 +15,11 @@ import (
 type recorder struct {
 	http.ResponseWriter
 	admission *limiter.Admission
-	status    int // what Done is told
+	status    int // the argument of Done
 	sent      int // the final status that was sent, or 0
 }
 
-// answered is the status that the client sees of a handler that has returned.
+// answered returns the status that the client sees after the handler has returned.
 func (r *recorder) answered() int {
 	if r.sent == 0 {
 		return http.StatusOK
@@ -37,7 +37,7 @@ func (r *recorder) send(status int) {
 // Unwrap returns the writer underneath.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// WriteHeader notes the status and sends it.
+// WriteHeader records the status and sends it.
 func (r *recorder) WriteHeader(status int) {
 	r.send(status)
 	r.ResponseWriter.WriteHeader(status)
@@ -49,7 +49,8 @@ func (r *recorder) Write(p []byte) (int, error) {
 	return r.ResponseWriter.Write(p)
 }
 
-// WriteString is Write without a copy where the writer underneath can do so.
+// WriteString avoids the copy that Write needs if the writer underneath implements
+// [io.StringWriter].
 func (r *recorder) WriteString(s string) (int, error) {
 	r.send(http.StatusOK)
 	return io.WriteString(r.ResponseWriter, s)
@@ -58,7 +59,7 @@ func (r *recorder) WriteString(s string) (int, error) {
 // CloseNotify implements [http.CloseNotifier], which Gin's Context.Stream calls without
 // a check. The channel never receives if the writer underneath does not implement it.
 func (r *recorder) CloseNotify() <-chan bool {
-	//lint:ignore SA1019 handlers that can do it without us can do it with us
+	//lint:ignore SA1019 handlers that need it without the recorder need it with the recorder
 	if n, ok := r.ResponseWriter.(http.CloseNotifier); ok {
 		return n.CloseNotify()
 	}

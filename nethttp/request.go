@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// Request returns what the rules of a limiter see of r, for
+// Request returns the view that the rules of a limiter have of r, for
 // [limiter.Limiter.PeekRequest], [limiter.Limiter.TakeRequest] and
 // [limiter.Limiter.ResetRequest]. It is nil if r is nil.
 func Request(r *http.Request) core.Request {
@@ -17,7 +17,7 @@ func Request(r *http.Request) core.Request {
 	return request{r}
 }
 
-// request is what rules may know of an *http.Request.
+// request is the view that rules have of an *http.Request.
 type request struct{ *http.Request }
 
 func (r request) Context() context.Context { return r.Request.Context() }
@@ -33,8 +33,8 @@ func (r request) Header(name string) []string {
 	return r.Request.Header[name]
 }
 
-// Key makes a key function of one that knows *http.Request. Requests of other
-// frameworks share the key "".
+// Key returns a key function that calls f with the *http.Request of the request.
+// Requests of other frameworks share the key "".
 func Key(f func(*http.Request) (key string, ok bool)) core.KeyFunc {
 	return func(r core.Request) (string, bool) {
 		if r, ok := r.(request); ok {

@@ -1,4 +1,4 @@
-// Package gatetest has limiters for the tests of adapters.
+// Package gatetest makes limiters for the tests of adapters.
 package gatetest
 
 import (

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Answer is what a client gets, without the date.
+// Answer is an answer as a client gets it, without the date.
 type Answer struct {
 	Status int
 	Header map[string]string
@@ -29,7 +29,7 @@ func Bare(status int) Answer {
 	return Answer{Status: status, Header: map[string]string{"Content-Length": "0"}}
 }
 
-// with adds headers; those of more win.
+// with returns the answer with more headers, which replace those of the same name.
 func (a Answer) with(more ...map[string]string) Answer {
 	a.Header = maps.Clone(a.Header)
 	for _, m := range more {
@@ -38,8 +38,8 @@ func (a Answer) with(more ...map[string]string) Answer {
 	return a
 }
 
-// forHEAD is what a HEAD request gets instead. Nobody tells the length of a
-// body that is empty.
+// forHEAD returns the answer to a HEAD request. An answer with an empty body has no
+// Content-Length there.
 func (a Answer) forHEAD() Answer {
 	if a.Body == "" {
 		return a.streamed()
@@ -65,8 +65,8 @@ func (a Answer) String() string {
 	return b.String() + "\n" + a.Body
 }
 
-// rate is what the headers say of rule "a", which grants quota units in 10
-// seconds, of which left are left and which is as new in reset seconds after at.
+// rate returns the headers for rule "a", which grants quota units in 10 seconds. At
+// second at, left units are left, and the rule is fresh reset seconds later.
 func rate(at, quota, left, reset int) map[string]string {
 	return map[string]string{
 		"X-Ratelimit-Limit":     strconv.Itoa(quota),
@@ -77,7 +77,8 @@ func rate(at, quota, left, reset int) map[string]string {
 	}
 }
 
-// lease is what they say of rule "lease", which holds one lease for a minute.
+// leaseHeaders returns the headers for rule "lease", which grants one lease for at
+// most a minute.
 func leaseHeaders(left int) map[string]string {
 	return map[string]string{
 		"X-Ratelimit-Limit":     "1",
@@ -88,7 +89,7 @@ func leaseHeaders(left int) map[string]string {
 	}
 }
 
-// refusal is the 429 of a rule, to be tried again after seconds.
+// refusal is the 429 of a rule that a client may repeat after seconds.
 func refusal(rule string, seconds int) Answer {
 	unit := "seconds"
 	if seconds == 1 {
@@ -101,7 +102,7 @@ func refusal(rule string, seconds int) Answer {
 		with(map[string]string{"Retry-After": strconv.Itoa(seconds), "Cache-Control": "no-store"})
 }
 
-// failure is the 503 when nobody could decide.
+// failure is the 503 when the store could not decide and the limiter fails closed.
 func failure() Answer {
 	return Typed(503, "application/problem+json",
 		`{"type":"about:blank","title":"Service Unavailable","status":503}`).

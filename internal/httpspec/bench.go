@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// patience is how long anything may take that is not meant to take time.
+// patience bounds every wait of a test.
 const patience = time.Minute
 
 // bench is one framework over one store, for one test.
@@ -30,8 +30,8 @@ type bench struct {
 	addr   string
 }
 
-// newBench has a client that keeps one connection, as long as it asks one thing
-// after another.
+// newBench returns a bench whose client uses one connection as long as it sends one
+// request after another.
 func newBench(t *testing.T, f Framework, stores makeStore) *bench {
 	c := &clock{}
 	c.set(0)
@@ -47,12 +47,12 @@ func newBench(t *testing.T, f Framework, stores makeStore) *bench {
 	}
 }
 
-// rule is a rule about the peer.
+// rule returns a rule that counts by the peer.
 func (b *bench) rule(name, limit string) limiter.Rule {
 	return limiter.Rule{Name: name, Limit: core.MustParseLimit(limit), Key: keyfuncs.RemoteIP}
 }
 
-// limiter uses the store of the bench.
+// limiter returns a limiter over the store of the bench.
 func (b *bench) limiter(rules ...limiter.Rule) *limiter.Limiter {
 	b.Helper()
 	return b.configured(limiter.Config{Rules: rules})
@@ -93,8 +93,8 @@ func (b *bench) serve(a App) {
 	b.addr = b.Serve(b, a)
 }
 
-// request makes one of the text "METHOD /path", with a header in each line
-// after that.
+// request returns a request for the text "METHOD /path", with a header in each line
+// after the first.
 func (b *bench) request(text string) *http.Request {
 	b.Helper()
 	first, lines, _ := strings.Cut(text, "\n")
@@ -142,7 +142,7 @@ func answerOf(response *http.Response, body string) Answer {
 	return a
 }
 
-// step is a request at a time and what has to come back.
+// step is a request, its time and the expected answer.
 type step struct {
 	at   time.Duration
 	send string
@@ -165,7 +165,7 @@ func (b *bench) equal(got, want Answer, format string, args ...any) {
 	}
 }
 
-// later sends a request and lets the test go on.
+// later sends a request without waiting for the answer.
 func (b *bench) later(ctx context.Context, text string) <-chan Answer {
 	b.Helper()
 	r := b.request(text).WithContext(ctx)
@@ -177,7 +177,7 @@ func (b *bench) later(ctx context.Context, text string) <-chan Answer {
 	return answers
 }
 
-// await receives what has to come.
+// await receives a value from c, and fails the test if none comes.
 func await[T any](b *bench, what string, c <-chan T) T {
 	b.Helper()
 	timer := time.NewTimer(patience)

@@ -1,5 +1,5 @@
-// Package httpspec is what every adapter promises to clients, told once. Each
-// adapter's package runs it with a driver of some hundred lines, over the store
-// in memory and over Redis, with requests over loopback and a clock that stands
-// still. What is sent and what has to come back is here and nowhere else.
+// Package httpspec specifies what every adapter promises to clients. Each adapter's
+// package runs the specification with a driver of some hundred lines, over the memory
+// store and over Redis, with requests over loopback and a clock that stands still. The
+// drivers contain no expected answers, except the framework's own.
 package httpspec

@@ -13,9 +13,9 @@ import (
 
 var failing = []spec{
 	{"each rule says what happens when the store fails", policies},
-	{"a shadow rule turns nobody away when the store fails", shadowFails},
+	{"a shadow rule admits all requests when the store fails", shadowFails},
 	{"a fallback decides while the store is away", fallbackDecides},
-	{"a store that is bypassed says when to come back", bypassed},
+	{"a store that is bypassed sets Retry-After", bypassed},
 }
 
 var silent = slog.New(slog.DiscardHandler)
@@ -69,7 +69,7 @@ func policies(b *bench) {
 	)
 }
 
-// unless is key for requests of other methods.
+// unless returns key for requests of methods other than these.
 func unless(key core.KeyFunc, methods ...string) core.KeyFunc {
 	return func(r core.Request) (string, bool) {
 		for _, m := range methods {

@@ -18,9 +18,9 @@ type Framework struct {
 	// its address.
 	Serve func(t testing.TB, a App) (addr string)
 
-	// User is made by the adapter's Key of a function that looks at the
-	// framework's own context: its key is the header X-User, and requests with
-	// a header X-Exempt are none of its business.
+	// User is the adapter's Key of a function that reads the framework's own
+	// context. The key is the header X-User. It does not apply to requests with a
+	// header X-Exempt.
 	User core.KeyFunc
 
 	// NoRequest is what the adapter's Request returns for nil.
@@ -29,23 +29,22 @@ type Framework struct {
 	// Route is the route that rules see of POST /login.
 	Route string
 
-	// SameRoute and SamePath are the spellings, of those that the
-	// specification tries, under which the router finds /login.
+	// SameRoute and SamePath are the tried spellings under which the router finds
+	// /login.
 	SameRoute, SamePath []string
 
-	// Fails is what a client gets of Exchange.Fail, without the limiter's
-	// headers.
+	// Fails returns the answer of Exchange.Fail without the limiter's headers.
 	Fails func(status int) Answer
 
-	// Errs and Panics are what a client gets if a handler returns an error
-	// with the text "boom", or panics with it.
+	// Errs and Panics are the answers if a handler returns an error with the text
+	// "boom", or panics with that text.
 	Errs, Panics Answer
 
-	// BlindToLeaving is true if the framework does not notice when a client
-	// leaves: its slot comes back when its wait ends.
+	// BlindToLeaving reports whether the framework does not notice that a client
+	// has left. Its slot then comes back when its wait ends.
 	BlindToLeaving bool
 
-	// NoRanges tells that Exchange.ServeContent does nothing.
+	// NoRanges reports whether Exchange.ServeContent does nothing.
 	NoRanges bool
 }
 
@@ -62,7 +61,7 @@ type App struct {
 
 	Handler Handler
 
-	// Skip has requests with a header X-Skip skipped.
+	// Skip adds the option that skips requests with a header X-Skip.
 	Skip bool
 
 	// Refused, Failed and Degraded are the options of that name.
@@ -97,12 +96,12 @@ type Exchange interface {
 	Request() core.Request
 	// Reply answers in text/plain.
 	Reply(status int, body string) error
-	// Fail is how the framework's users answer with an error.
+	// Fail answers with an error as users of the framework do.
 	Fail(status int) error
 	// Stream sends each text at once.
 	Stream(contentType string, write func(send func(text string) error) error) error
-	// Hijack answers 101 and has serve take the connection over, while the
-	// handler returns.
+	// Hijack answers 101 and calls serve with the connection while the handler
+	// returns.
 	Hijack(serve func(net.Conn)) error
 	// ServeContent answers as net/http's function does.
 	ServeContent(content string) error

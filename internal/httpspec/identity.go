@@ -12,9 +12,9 @@ import (
 )
 
 var identity = []spec{
-	{"no header makes a caller another", forgedHeaders},
+	{"no header changes the caller", forgedHeaders},
 	{"behind a proxy the last line of X-Forwarded-For counts", lastLine},
-	{"callers on one connection are told apart", oneConnection},
+	{"callers on one connection have keys of their own", oneConnection},
 	{"a key function may look at the framework's context", nativeKey},
 	{"HEAD counts as GET", headCounts},
 	{"the host is a key", host},
@@ -60,8 +60,7 @@ func lastLine(b *bench) {
 	)
 }
 
-// oneConnection reuses the memory of one request for the next, in frameworks
-// that do so.
+// oneConnection sends requests that some frameworks keep in the same memory.
 func oneConnection(b *bench) {
 	r := b.rule("a", "2/10s fixed-window")
 	r.Key = keyfuncs.Header("X-User")
@@ -120,7 +119,7 @@ func host(b *bench) {
 	b.wantLeft(l, 8)
 }
 
-// seen has a rule look at a request that claims to be another client's.
+// seen checks all that a rule sees of a request with forged headers.
 func seen(b *bench) {
 	views := make(chan string, 1)
 	r := b.rule("a", "9/10s fixed-window")
@@ -143,15 +142,15 @@ func seen(b *bench) {
 	}
 }
 
-// spellings are paths that some router takes for /login.
+// spellings are paths that some routers take for /login.
 var spellings = []string{
 	"/LOGIN", "/Login", "/login/", "/LOGIN/", "/login//", "//login", "/./login", "/x/../login",
 	"/%6cogin", "/%6Cogin", "/%6C%6F%67%69%6E", "/login%2f", "/login%2F", "/login;a=b", "/login%20", "/login%00",
 	"/login?a=b", "/login.", "/login/.", `/\login`, "/login%3Fa=b",
 }
 
-// spelled asks for /login in all spellings: each either counts or does not
-// reach the handler.
+// spelled requests all spellings of /login. Each has to be counted or to miss the
+// handler.
 func spelled(b *bench, r limiter.Rule, same []string, paths Paths) {
 	var reached atomic.Int64
 	b.serve(App{Limiter: b.limiter(r), Paths: paths, Handler: func(x Exchange) error {

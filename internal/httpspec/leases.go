@@ -22,10 +22,10 @@ var leases = []spec{
 	{"a connection that was taken over holds the lease until it is closed", heldByConnection},
 }
 
-// ranges are for frameworks that serve contents other than files.
+// ranges holds for frameworks that can serve contents other than files.
 var ranges = []spec{{"a content is served in ranges under a lease", contentUnderLease}}
 
-// gate lets a test hold a handler.
+// gate stops a handler until the test lets it go on.
 type gate struct{ entered, leave chan struct{} }
 
 func newGate() gate { return gate{make(chan struct{}), make(chan struct{})} }
@@ -41,7 +41,7 @@ func (b *bench) inFlight(h Handler) {
 	b.serve(App{Limiter: b.limiter(b.rule("lease", "1 concurrent ttl=1m")), Handler: h})
 }
 
-// switched has requests to it answered by what the test sends.
+// switched answers each request by the next handler that the test sends.
 func switched(next <-chan Handler) Handler {
 	return func(x Exchange) error { return (<-next)(x) }
 }
@@ -153,7 +153,7 @@ func heldByStream(b *bench) {
 	}
 }
 
-// freedByLeaving has a handler that sends until it cannot.
+// freedByLeaving has a handler that sends until sending fails.
 func freedByLeaving(b *bench) {
 	next := make(chan Handler, 1)
 	b.inFlight(switched(next))

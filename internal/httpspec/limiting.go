@@ -9,14 +9,14 @@ import (
 
 var limiting = []spec{
 	{"a stream of requests over the limit gets the same answers everywhere", overTheLimit},
-	{"who waits as long as Retry-After says is let in", retryAfter},
-	{"of two rules the scarcer speaks and no unit is taken of the other", twoRules},
+	{"a client that waits for Retry-After is admitted", retryAfter},
+	{"of two rules the headers are those of the scarcer, and a refusal takes no unit of the other", twoRules},
 	{"a refusal on the wire", onTheWire},
 	{"every preset of headers", presets},
 	{"HEAD is answered as GET is", head},
 	{"a preflight is not counted", preflight},
-	{"a shadow rule is not to be seen", shadow},
-	{"over a degrade rule the handler is told", degraded},
+	{"a shadow rule does not change answers", shadow},
+	{"over a degrade rule the context reports it", degraded},
 }
 
 func overTheLimit(b *bench) {
@@ -70,7 +70,7 @@ func twoRules(b *bench) {
 	)
 }
 
-// onTheWire has nothing computed in what is expected.
+// onTheWire spells the expected answer out.
 func onTheWire(b *bench) {
 	b.serve(App{Limiter: b.limiter(b.rule("per-address", "1/1m fixed-window"))})
 	b.ask("GET /")
@@ -147,8 +147,8 @@ func shadow(b *bench) {
 	b.wantLeft(l, 0)
 }
 
-// tellDegraded answers what the context says.
-func tellDegraded(x Exchange) error {
+// replyDegraded answers "cheap" to a degraded request and "good" to others.
+func replyDegraded(x Exchange) error {
 	if limiter.Degraded(x.Context()) {
 		return x.Reply(200, "cheap")
 	}
@@ -158,7 +158,7 @@ func tellDegraded(x Exchange) error {
 func degraded(b *bench) {
 	soft := b.rule("a", "1/10s fixed-window")
 	soft.OnLimit = limiter.Degrade
-	b.serve(App{Limiter: b.limiter(soft), Handler: tellDegraded})
+	b.serve(App{Limiter: b.limiter(soft), Handler: replyDegraded})
 	b.steps(
 		step{0, "GET /", Text(200, "good").with(rate(0, 1, 0, 10))},
 		step{0, "GET /", Text(200, "cheap").with(rate(0, 1, 0, 10))},

@@ -26,7 +26,7 @@ func nested(b *bench) {
 	var calls atomic.Int64
 	b.serve(App{Around: []App{{Limiter: b.limiter(outer)}}, Limiter: b.limiter(inner), Handler: func(x Exchange) error {
 		calls.Add(1)
-		return tellDegraded(x)
+		return replyDegraded(x)
 	}})
 	b.steps(
 		step{0, "GET /", Text(200, "good").with(leaseHeaders(0))},
@@ -52,7 +52,7 @@ func twice(b *bench) {
 		step{0, "GET /", refusal("a", 10).with(rate(0, 2, 0, 10))},
 	)
 	if n := len(statuses); n != 2 {
-		b.Errorf("%d statuses were told, want 2", n)
+		b.Errorf("RefundIf was called %d times, want 2", n)
 	}
 }
 

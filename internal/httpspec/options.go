@@ -10,7 +10,7 @@ import (
 var options = []spec{
 	{"a store that fails closes the gate with a 503", failClosed},
 	{"a store that fails opens the gate without headers", failOpen},
-	{"what is skipped is not counted", skip},
+	{"a skipped request is not counted", skip},
 	{"the program's own answer to a refusal", ownRefusal},
 	{"the program's own answer to a failure", ownFailure},
 	{"the program's own answer may be an error", ownError},
@@ -58,14 +58,14 @@ func skip(b *bench) {
 	)
 }
 
-// explain answers with what the admission says.
+// explain answers with the outcome of the admission.
 func explain(status int) func(Exchange, *limiter.Admission) error {
 	return func(x Exchange, a *limiter.Admission) error {
 		return x.Reply(status, a.Outcome().String()+" by "+strings.Join(a.Violated(), " and "))
 	}
 }
 
-// always are the headers of a refusal whoever writes it.
+// always are the headers of each refusal, also of one that the program answers.
 var always = map[string]string{"Retry-After": "10", "Cache-Control": "no-store"}
 
 func ownRefusal(b *bench) {
@@ -115,8 +115,7 @@ func fallback(b *bench) {
 	)
 }
 
-// fixed has a header of its own and one that the limiter set already, whose
-// value it replaces.
+// fixed has a header of its own, and one that replaces a header of the limiter.
 var fixed = limiter.Answer{Status: 508, Body: []byte("full"), Headers: []limiter.Header{
 	{Name: "Content-Type", Value: "text/html"}, {Name: "Retry-After", Value: "77"}, {Name: "X-Own", Value: "a, b"}}}
 

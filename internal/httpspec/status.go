@@ -8,7 +8,7 @@ import (
 )
 
 var status = []spec{
-	{"rules are told the status that the client sees", statusSeen},
+	{"rules get the status that the client sees", statusSeen},
 	{"only failed logins count", login},
 }
 
@@ -52,7 +52,7 @@ func statusSeen(b *bench) {
 		}
 		seen := readStatus(b, conn)
 		if got := await(b, "a status for "+name, statuses); got != seen {
-			b.Errorf("%s: the rule was told %d, the client %d", name, got, seen)
+			b.Errorf("%s: the rule got %d, the client %d", name, got, seen)
 		}
 	}
 }
@@ -67,8 +67,7 @@ func readStatus(b *bench, conn net.Conn) int {
 	return response.StatusCode
 }
 
-// login gives every attempt back that did not fail. That is done before the
-// client has its answer.
+// login refunds every attempt that did not fail, before the client has its answer.
 func login(b *bench) {
 	r := b.rule("a", "5/10s fixed-window")
 	r.RefundIf = func(status int) bool { return status < 400 }

@@ -17,16 +17,16 @@ import (
 // Plain is the content type of Exchange.Reply.
 const Plain = "text/plain; charset=utf-8"
 
-// Std is the Exchange of net/http, and a base for what is built on it.
+// Std is the Exchange of net/http, and a base for frameworks built on net/http.
 type Std struct {
 	W http.ResponseWriter
 	R *http.Request
 }
 
-// Context returns that of the request.
+// Context returns the context of the request.
 func (s Std) Context() context.Context { return s.R.Context() }
 
-// Request is what nethttp shows to rules.
+// Request returns nethttp's view of the request.
 func (s Std) Request() core.Request { return nethttp.Request(s.R) }
 
 // Reply answers.
@@ -52,7 +52,7 @@ func (s Std) Stream(contentType string, write func(send func(string) error) erro
 	})
 }
 
-// Hijack writes the answer itself, as what net/http sends ends there.
+// Hijack writes the answer itself, because net/http sends nothing after a hijack.
 func (s Std) Hijack(serve func(net.Conn)) error {
 	conn, _, err := http.NewResponseController(s.W).Hijack()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/store/redisstore"
 )
 
-// epoch is when the clock of every store starts, in seconds.
+// epoch is the time in seconds at which the clock of every store starts.
 const epoch = 1_800_000_000
 
 // clock stands still unless it is set.
@@ -31,7 +31,7 @@ func inMemory(_ testing.TB, c *clock) core.Store {
 	return memstore.MustNew(memstore.Options{Clock: c.micros.Load})
 }
 
-// inRedis has all stores use one server, each with a prefix of its own.
+// inRedis returns stores on one server, each with its own prefix.
 func inRedis(t testing.TB) makeStore {
 	client := redis.NewClient(&redis.Options{Addr: redistest.Addr(t), ContextTimeoutEnabled: true})
 	t.Cleanup(func() { client.Close() })
@@ -41,11 +41,11 @@ func inRedis(t testing.TB) makeStore {
 	}
 }
 
-// observedStore is a store that tells what happens to it, and fails when told to.
+// observedStore is a store that reports refunds and bookings, and that a test can break.
 type observedStore struct {
 	core.Store
 	broken   atomic.Bool
-	refunded chan struct{} // one for every step that gave something back
+	refunded chan struct{} // one for every step that refunded units
 	booked   chan struct{} // one for every step that booked a future slot
 }
 
@@ -55,7 +55,7 @@ func observe(s core.Store) *observedStore {
 
 var errBroken = errors.New("the store is broken")
 
-// Apply is the store's unless it is broken.
+// Apply calls the store unless it is broken.
 func (w *observedStore) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
 	if w.broken.Load() {
 		return errBroken

@@ -14,7 +14,7 @@ var waiting = []spec{
 	{"a client that leaves gives its slot back", leaving},
 }
 
-// slots are what the headers say of one slot in a period of less than a second.
+// slots returns the headers for one slot in a period of less than a second.
 func slots(reset string) map[string]string {
 	return map[string]string{
 		"X-Ratelimit-Limit": "1", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "1800000001",
@@ -22,7 +22,7 @@ func slots(reset string) map[string]string {
 	}
 }
 
-// booked really waits: 100 ms once.
+// booked waits for 100 ms of real time once.
 func booked(b *bench) {
 	const period = 100 * time.Millisecond
 	r := b.rule("a", "1/100ms")
@@ -40,7 +40,7 @@ func booked(b *bench) {
 	}
 }
 
-// patient is a limiter with one slot an hour, which has been taken.
+// patient returns a limiter with one slot an hour, after the first has been taken.
 func (b *bench) patient() *limiter.Limiter {
 	b.Helper()
 	r := b.rule("a", "1/1h")
@@ -51,7 +51,7 @@ func (b *bench) patient() *limiter.Limiter {
 	return l
 }
 
-// next is how long a newcomer would have to wait for.
+// next returns how long a new request would have to wait.
 func (b *bench) next(l *limiter.Limiter) time.Duration {
 	b.Helper()
 	list, err := l.Peek(b.Context(), "127.0.0.1")
