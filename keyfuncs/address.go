@@ -88,13 +88,13 @@ func splitPort(s string) (host, port string, ok bool) {
 
 // isPort reports whether s is a port number or empty.
 func isPort(s string) bool {
-	const most = "65535"
+	const maxPort = "65535"
 	for i := range len(s) {
 		if s[i]-'0' > 9 {
 			return false
 		}
 	}
-	return len(s) < len(most) || len(s) == len(most) && s <= most
+	return len(s) < len(maxPort) || len(s) == len(maxPort) && s <= maxPort
 }
 
 // parseHost reads an address without a port. It cuts the zone off before

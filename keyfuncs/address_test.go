@@ -23,7 +23,7 @@ var dotted = rapid.Custom(func(t *rapid.T) string {
 	return s + rapid.OneOf(rapid.Just(""), rapid.StringMatching(`:[0-9]{0,5}`), rapid.StringMatching(`[:.%][0-9a-z:]{0,3}`)).Draw(t, "end")
 })
 
-// wantIPv4 tells what package netip makes of s.
+// wantIPv4 returns the address that package netip reads from s.
 func wantIPv4(s string) (ip netip.Addr, host string) {
 	if ap, err := netip.ParseAddrPort(s); err == nil && ap.Addr().Is4() {
 		return ap.Addr(), ap.Addr().String()
@@ -54,7 +54,7 @@ func TestIPv4ParsedAsNetip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { check(t, dotted.Draw(t, "address")) })
 }
 
-// tcp is a request that knows the address of its peer.
+// tcp is a request with the binary address of its peer.
 type tcp struct {
 	*test.Request
 	peer netip.AddrPort

@@ -44,7 +44,7 @@ func TestJoinPartNotAboutRequest(t *testing.T) {
 	}
 }
 
-// anyPart is made of what separates and escapes, and may be long.
+// anyPart generates parts with separators and escapes, some of them long.
 func anyPart() *rapid.Generator[string] {
 	text := rapid.StringOfN(rapid.RuneFrom([]rune{'|', '\\', ':', 'a', '0', 0, 's'}), 0, 6, -1)
 	return rapid.Custom(func(t *rapid.T) string {

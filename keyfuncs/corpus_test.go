@@ -18,10 +18,10 @@ var (
 	bad   = form{"unknown", "", false}
 )
 
-// chain is what comes after the peer, by lines of a header.
+// chain holds the entries after the peer, by lines of a header.
 type chain [][]form
 
-// chains places f wherever it may matter.
+// chains returns chains with f at each place that may matter.
 func chains(f form) []chain {
 	return []chain{
 		{{f}},
@@ -56,7 +56,7 @@ func (c chain) lines(write func(form) string) (lines []string) {
 	return lines
 }
 
-// believed is the oracle for a trust list: who the caller is by the labels.
+// believed is the oracle for a trust list. It finds the caller by the labels.
 func believed(peer form, entries []form) string {
 	who := peer
 	for i := len(entries) - 1; i >= 0 && who.trusted && entries[i].key != ""; i-- {
@@ -79,7 +79,7 @@ func counted(peer form, entries []form, hops int) string {
 	return last[0].key
 }
 
-// peers connect in all the ways that matter.
+// peers lists peers of all kinds.
 var peers = []form{
 	{"10.9.9.9:4711", "10.9.9.9", true},
 	{"[::ffff:10.9.9.9]:4711", "10.9.9.9", true},
@@ -251,7 +251,7 @@ func TestForwardedIPNamedHeaderOnly(t *testing.T) {
 	}
 }
 
-// attackers is every text that a caller may put before what a proxy appends.
+// attackers lists texts that a client may send and to which a proxy appends.
 func attackers() (texts []string) {
 	for _, f := range forms() {
 		texts = append(texts, f.text, "10.0.0.1, "+f.text, f.text+", 10.0.0.1", f.text+",", f.text+",,",
@@ -260,8 +260,8 @@ func attackers() (texts []string) {
 	return texts
 }
 
-// An attacker who may write any header gets neither a second key nor the key of
-// a victim.
+// A client that sends any header gets neither a second key nor the key of another
+// client.
 func TestForwardedIPIgnoresClientPrefix(t *testing.T) {
 	xff := MustForwardedIP(Proxies{Trusted: trustedProxies})
 	hops := MustForwardedIP(Proxies{Hops: 1})
@@ -291,7 +291,7 @@ func TestForwardedIPIgnoresClientPrefix(t *testing.T) {
 	}
 }
 
-// An attacker who reaches the server itself gains nothing from any header.
+// A client that reaches the server itself gains nothing from any header.
 func TestForwardedIPUntrustedPeer(t *testing.T) {
 	for _, header := range []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip"} {
 		k := MustForwardedIP(Proxies{Trusted: trustedProxies, Header: header})

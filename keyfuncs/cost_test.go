@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/internal/test"
 )
 
-// costs says what a key may allocate: a text that is not in the request, once.
+// costs lists the allocations of each key: one for a text that is not in the request.
 var costs = []struct {
 	name   string
 	k      core.KeyFunc

@@ -71,7 +71,7 @@ func TestCredentialKeysDifferAndHideIt(t *testing.T) {
 func first(k core.KeyFunc, _ *test.Request) core.KeyFunc   { return k }
 func second(_ core.KeyFunc, r *test.Request) *test.Request { return r }
 
-// The digest is part of what a store holds: another one forgets all counts.
+// Stores hold the digest, so another digest would lose all counts.
 func TestCredentialDigestIsSHA256(t *testing.T) {
 	// printf secret | sha256sum: 2bb80d537b1da3e38bd30361aa855686 bde0eacd7162fef6a25fe97bf527a25b
 	if got := keyOf(t, APIKey("X-Api-Key"), with("X-Api-Key", "secret")); got != "K7gNU3sdo-OL0wNhqoVWhg" {

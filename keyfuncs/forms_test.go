@@ -2,8 +2,7 @@ package keyfuncs
 
 import "strings"
 
-// form is one way to write an address, and what is known of it without reading
-// it. The tables below are the oracle: no code parses them.
+// form is one way to write an address, and the properties that the test expects. The tables below are the oracle: no code parses them.
 type form struct {
 	text    string
 	key     string // what it is counted as; "" if it is not an address
@@ -101,7 +100,7 @@ var ipv6Forms = []form{
 	{"ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "ffff:ffff:ffff:ffff::/64", false},
 }
 
-// junk is no address at all, and holds no comma.
+// junk lists texts that are not addresses and have no comma.
 var junk = []string{
 	"", "unknown", "Unknown", "_hidden", "_SEVKISEK", "-", "null", "localhost", "example.com", "example.com:80",
 	"1.2.3", "1.2.3.4.5", "1.2.3.", ".1.2.3", "1..3.4", "1.2.3.256", "1.2.3.-4", "01.2.3.4", "1.2.3.04", "0x1.2.3.4",
@@ -114,7 +113,7 @@ var junk = []string{
 	strings.Repeat("1", 5000), strings.Repeat("1.", 5000), strings.Repeat(":", 5000), strings.Repeat("[", 5000), "::1" + strings.Repeat("0", 900),
 }
 
-// forms is all of that.
+// forms holds the forms above.
 func forms() []form {
 	all := append([]form(nil), ipv6Forms...)
 	for _, h := range ipv4Hosts {

@@ -38,8 +38,7 @@ func FuzzRemoteAddr(f *testing.F) {
 	})
 }
 
-// fuzzList checks what holds for every list: only what stands to the right of
-// the caller's own text decides.
+// fuzzList checks that only the entries to the right of the client's own text decide.
 func fuzzList(f *testing.F, header, ownLine, ownKey string) {
 	for _, text := range attackers() {
 		f.Add(text, "203.0.113.9:80")

@@ -61,7 +61,7 @@ func TestRemoteIPv6PrefixRange(t *testing.T) {
 	MustRemoteIPPrefix(0)
 }
 
-// spell writes an address in one of the many ways that it has.
+// spell writes an address in one of its many spellings.
 func spell(t *rapid.T, ip [16]byte) string {
 	groups := make([]string, 8)
 	for i := range groups {
@@ -84,7 +84,7 @@ func spell(t *rapid.T, ip [16]byte) string {
 	return fmt.Sprintf(rapid.SampledFrom([]string{"%s", "[%s]", "[%s]:80", "[%s]:65535"}).Draw(t, "port"), text)
 }
 
-// anyIPv6 has zeros and shared prefixes more often than chance would.
+// anyIPv6 generates addresses that often have zeros and shared prefixes.
 func anyIPv6(t *rapid.T) (ip [16]byte) {
 	copy(ip[:], rapid.SampledFrom([]string{"", "\x20\x01\x0d\xb8", "\x00\x64\xff\x9b", "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff"}).Draw(t, "prefix"))
 	for i := range ip {

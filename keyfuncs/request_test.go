@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/internal/test"
 )
 
-// from is a request from the peer with the lines of one header.
+// from returns a request from the peer with the lines of one header.
 func from(remote, header string, lines ...string) *test.Request {
 	return &test.Request{
 		Peer:    remote,
@@ -16,12 +16,12 @@ func from(remote, header string, lines ...string) *test.Request {
 	}
 }
 
-// with is a request with the lines of one header.
+// with returns a request with the lines of one header.
 func with(header string, lines ...string) *test.Request {
 	return from("192.0.2.1:1234", header, lines...)
 }
 
-// keyOf is the key of a function that is about every request.
+// keyOf returns the key of a function that applies to every request.
 func keyOf(t testing.TB, k core.KeyFunc, r core.Request) string {
 	t.Helper()
 	key, ok := k(r)
@@ -31,7 +31,7 @@ func keyOf(t testing.TB, k core.KeyFunc, r core.Request) string {
 	return key
 }
 
-// constant is a key function that answers this.
+// constant returns a key function with this result.
 func constant(key string, ok bool) core.KeyFunc {
 	return func(core.Request) (string, bool) { return key, ok }
 }

@@ -73,7 +73,7 @@ func TestHostSpellings(t *testing.T) {
 
 type userKey struct{}
 
-// user finds who was put into the context by signedIn.
+// user returns the user that signedIn has put into the context.
 func user(ctx context.Context) (string, bool) {
 	id, ok := ctx.Value(userKey{}).(string)
 	return id, ok

@@ -5,9 +5,10 @@ package keyfuncs
 import (
 	"errors"
 	"fmt"
-	"github.com/headgate/headgate/internal/textform"
 	"net/netip"
 	"strings"
+
+	"github.com/headgate/headgate/internal/textform"
 )
 
 // Private returns the networks that cannot be reached from the Internet: the

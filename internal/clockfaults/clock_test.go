@@ -18,7 +18,7 @@ import (
 	"github.com/headgate/headgate/store/redisstore"
 )
 
-// limits are of every algorithm, and refill is how long each takes to fill.
+// limits holds a limit of every algorithm and the time that it takes to refill.
 var limits = []struct {
 	text   string
 	refill time.Duration
@@ -72,8 +72,8 @@ func spend(t *testing.T, s core.Store, key string, l core.Limit) (n int64, refus
 	}
 }
 
-// busy takes each unit of the key when it comes back, sixty times, so that its
-// state is not that of a key that was just made.
+// busy takes each unit of the key when it comes back, sixty times, so that its state
+// differs from the state of a new key.
 func busy(t *testing.T, s core.Store, key string, l core.Limit, refill time.Duration, servers ...*server) {
 	t.Helper()
 	for range 60 {
@@ -124,13 +124,13 @@ func TestClockStep(t *testing.T) {
 	}
 }
 
-// returned is how many units have come back in real time since the test began, as
-// they do when the machine stands still.
+// returned is the number of units that have come back in real time since the test
+// began, for example while the machine stood still.
 func returned(l core.Limit, began time.Time) int64 {
 	return int64(time.Since(began) / (l.Period / time.Duration(l.Quota)))
 }
 
-// backwards is how many units a step back may bring: a GCRA rounds up.
+// backwards is the number of units that a step back may return: a GCRA rounds up.
 func backwards(l core.Limit) int64 {
 	if l.Algorithm == core.GCRA {
 		return 1
@@ -171,7 +171,7 @@ func TestClockOfPromotedReplica(t *testing.T) {
 	}
 }
 
-// caughtUp waits until the replica has what the master has.
+// caughtUp waits until the replica has the data of the master.
 func caughtUp(t *testing.T, master *redis.Client) {
 	t.Helper()
 	for range 300 {
@@ -182,7 +182,7 @@ func caughtUp(t *testing.T, master *redis.Client) {
 	t.Fatal("the replica does not catch up")
 }
 
-// While callers never stop, the clock steps to and fro.
+// The clock steps forwards and backwards under constant load.
 func TestClockStepUnderLoad(t *testing.T) {
 	srv := start(t, 0)
 	s := open(t, srv.connect())
@@ -214,7 +214,7 @@ func TestClockStepUnderLoad(t *testing.T) {
 	}
 }
 
-// settled waits until the callers have taken what there is.
+// settled waits until the callers have taken all units.
 func settled(t *testing.T, s core.Store, l core.Limit) {
 	t.Helper()
 	for range 50 {

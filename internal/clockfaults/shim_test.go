@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// start starts a server whose clock is as far off as offset.
+// start starts a server whose clock is off by offset.
 func start(t *testing.T, offset time.Duration, args ...string) *server {
 	t.Helper()
 	test.Program(t, "cc", "gcc")
@@ -85,7 +85,7 @@ func (s *server) connect() *redis.Client {
 	return c
 }
 
-// now is the server's idea of the time.
+// now returns the time of the server's clock.
 func now(t *testing.T, c *redis.Client) time.Time {
 	t.Helper()
 	at, err := c.Time(t.Context()).Result()

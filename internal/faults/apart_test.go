@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/store/redisstore"
 )
 
-// pair is steps under two rules about one subject, whose keys share a slot.
+// pair takes steps under two rules about one subject, whose keys share a slot.
 type pair struct {
 	t     testing.TB
 	store *redisstore.Store
@@ -54,7 +54,7 @@ func (p *pair) again(end <-chan struct{}) {
 	}
 }
 
-// used is how many units of each rule are used.
+// used returns the number of used units of each rule.
 func (p *pair) used() [2]int64 {
 	p.t.Helper()
 	ops, out := p.rules, [2]core.Decision{}
@@ -71,7 +71,7 @@ func (p *pair) used() [2]int64 {
 	return used
 }
 
-// refusals counts the errors of that name which the masters have answered.
+// refusals counts the errors of that name in the masters' statistics.
 func (s *scene) refusals(name string) (n int) {
 	s.t.Helper()
 	for _, m := range s.masters {
@@ -85,9 +85,9 @@ func (s *scene) refusals(name string) (n int) {
 }
 
 // While one key of a step has moved and the other has not, no server of a Cluster
-// can decide it, and says so: TRYAGAIN. The step waits within its timeout, is
-// decided when the keys are together again, and is counted once under both rules
-// or under none.
+// can decide the step, and the servers answer TRYAGAIN. The step is tried again within
+// its timeout. It is decided when the keys are together, and is counted once under both
+// rules or under none.
 func TestStepWithKeysApart(t *testing.T) {
 	t.Parallel()
 	s := &scene{t: t, masters: redistest.Cluster(t, 3)}

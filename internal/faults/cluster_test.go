@@ -23,7 +23,7 @@ func openCluster(t testing.TB, f *fault) *scene {
 		return c
 	}
 	for i := range modes {
-		// The client looks at the topology under its own timeouts, not ours.
+		// The client reads the topology under its own timeouts.
 		o := &redis.ClusterOptions{Addrs: addrs, ContextTimeoutEnabled: true, ReadTimeout: 200 * time.Millisecond}
 		if d := f.timeout(); d > 0 {
 			o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = d, d, d, d
@@ -33,8 +33,8 @@ func openCluster(t testing.TB, f *fault) *scene {
 	return s
 }
 
-// That a master is replaced proves that there was a fault, also where no request
-// came in time to notice.
+// A replaced master proves that there was a fault, even if no request came in time to
+// notice it.
 func clusterFaults() []fault {
 	return []fault{
 		{name: "none", sees: nothing, inflict: func(s *scene) { s.hold(time.Second) }},
@@ -44,7 +44,7 @@ func clusterFaults() []fault {
 			s.masters[i].Kill()
 			s.untilMaster(s.replicas[i])
 		}},
-		// The client asks the frozen node too, before it believes another.
+		// The client also asks the frozen node before it uses the answer of another.
 		{name: "master-frozen", recovery: 2 * time.Second, inflict: func(s *scene) {
 			i := s.home()
 			s.replaceHome()
@@ -79,7 +79,7 @@ func clusterFaults() []fault {
 			m.carry()
 			m.arrive()
 		}},
-		// The clients have never heard of the node that gets the slots.
+		// The clients do not know the node that gets the slots.
 		{name: "node-added", sees: nothing, inflict: func(s *scene) {
 			slot, from := s.slot(), s.home()
 			joined := redistest.Join(s.t, s.masters)
@@ -100,8 +100,8 @@ func clusterFaults() []fault {
 	}
 }
 
-// replaceHome notes that a replica is about to take the place of the master that
-// has the slot, and the instant from which what is counted may be lost.
+// replaceHome records that a replica is about to take the place of the master that has
+// the slot, and the instant from which counts may be lost.
 func (s *scene) replaceHome() {
 	s.t.Helper()
 	i := s.home()
@@ -109,8 +109,8 @@ func (s *scene) replaceHome() {
 	s.forgotSince(s.inStep(adminOf(s.t, s.masters[i].Addr), adminOf(s.t, s.replicas[i].Addr)))
 }
 
-// slot is that of the keys that requests share: one, as the lanes' prefixes
-// stand outside of what is hashed.
+// slot is the slot of the keys that requests share. There is one, because the prefixes
+// of the lanes are not hashed.
 func (s *scene) slot() int {
 	s.t.Helper()
 	c := adminOf(s.t, s.masters[2].Addr)
@@ -121,10 +121,10 @@ func (s *scene) slot() int {
 	return int(slot)
 }
 
-// home is which master has that slot at first.
+// home returns the master that has that slot at first.
 func (s *scene) home() int { return homeOf(s.slot(), len(s.masters)) }
 
-// homeOf is which of n masters has a slot at first.
+// homeOf returns which of n masters has a slot at first.
 func homeOf(slot, n int) int { return slot * n / 16384 }
 
 // move is a slot on its way from one master to another.
@@ -183,7 +183,7 @@ func (m *move) arrive() {
 	m.scene.until("one epoch", m.scene.agree)
 }
 
-// agree reports whether all masters have heard of the latest change.
+// agree reports whether all masters know the latest change.
 func (s *scene) agree() bool {
 	epochs := map[string]bool{}
 	for _, m := range s.masters {

@@ -11,10 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// evict has other data push keys out of a full server, by that policy. A key
-// that goes is forgotten: its count is lost, and one limit more may be
-// admitted, each time. The limiter is not informed, so this bound is all that
-// can be promised.
+// evict fills a server with other data until it evicts keys by that policy. The count
+// of an evicted key is lost, so each eviction may admit one limit more. The limiter is
+// not informed, so no stricter bound can be promised.
 func evict(s *scene, policy string) {
 	ctx := context.Background()
 	s.do(config("notify-keyspace-events", "Ee")...)
@@ -46,8 +45,8 @@ const (
 	lastEvent = "no more is evicted"
 )
 
-// evicted returns how often each key was evicted, of those that the limits use,
-// and of how many evictions nothing was heard.
+// evicted returns how often each key of the limits was evicted, and the number of
+// evictions that were not reported.
 func (s *scene) evicted(events *redis.PubSub) (gone map[string]int, unknown int) {
 	s.t.Helper()
 	s.do("PUBLISH", evictions, lastEvent)
@@ -74,8 +73,8 @@ func (s *scene) evicted(events *redis.PubSub) (gone map[string]int, unknown int)
 	return gone, unknown
 }
 
-// forgotWhat notes that the server has lost those keys so often each, and so many
-// that are not known.
+// forgotWhat records how often the server has lost each of those keys, and how many
+// unknown keys it has lost.
 func (s *scene) forgotWhat(gone map[string]int, unknown int) {
 	s.lossFrom = time.Unix(0, 0)
 	for _, l := range s.lanes {

@@ -13,27 +13,26 @@ import (
 )
 
 const (
-	// added is the most that a request may be held up: the store's timeout, and
-	// 20 ms.
+	// added is the maximum delay of a request: the store's timeout and 20 ms.
 	added = 70 * time.Millisecond
 
 	// usual is how soon after a fault requests must be decided again, unless the
 	// fault says otherwise.
 	usual = time.Second
 
-	// calm is how long all must go well for a fault to be over.
+	// calm is the time without an undecided request after which a fault is over.
 	calm = 250 * time.Millisecond
 
-	// patience is how long anything may take that has to happen. A busy machine
-	// makes everything late, so no test fails for less.
+	// patience bounds every wait. It is long, because a busy machine delays
+	// everything.
 	patience = time.Minute
 
-	// unhurried is the store's timeout under a fault that no request is to notice,
-	// so that no request ends for lack of a processor.
+	// unhurried is the store's timeout under a fault that must not affect requests,
+	// so that no request fails for lack of a processor.
 	unhurried = 10 * time.Second
 )
 
-// sight is what requests notice of a fault.
+// sight is the effect of a fault on requests.
 type sight int
 
 const (
@@ -42,20 +41,20 @@ const (
 	nothing         // every request is decided
 )
 
-// fault is one way in which what a limiter depends on breaks.
+// fault is one way in which the dependencies of a limiter fail.
 type fault struct {
 	name string
 
 	// args are added to the server's command line.
 	args []string
 
-	// options changes those of the clients.
+	// options changes the options of the clients.
 	options func(*redis.Options)
 
-	// inflict makes the fault happen, and has lifted it when it returns.
+	// inflict causes the fault and ends it before it returns.
 	inflict func(s *scene)
 
-	// brief has the fault inflicted by every run of the tests.
+	// brief reports whether every run of the tests inflicts the fault.
 	brief bool
 
 	sees sight
@@ -72,7 +71,7 @@ type fault struct {
 	after func(s *scene)
 }
 
-// timeout is that of the store in Redis; 0 means its default.
+// timeout is the timeout of the store in Redis; 0 means its default.
 func (f *fault) timeout() time.Duration {
 	if f.sees == nothing {
 		return unhurried
@@ -80,14 +79,14 @@ func (f *fault) timeout() time.Duration {
 	return 0
 }
 
-// place is a way to run Redis.
+// place is a deployment of Redis.
 type place struct {
 	name   string
 	open   func(t testing.TB, f *fault) *scene
 	faults []fault
 }
 
-// scene is where a fault happens: servers, and a lane for each mode.
+// scene holds the servers of a fault, and a lane for each mode.
 type scene struct {
 	t     testing.TB
 	waits *waits
@@ -110,7 +109,7 @@ type scene struct {
 	surprised        bool      // a master was replaced that the fault left alone
 }
 
-// run puts every mode under load, inflicts the fault, and judges.
+// run puts every mode under load, inflicts the fault and checks the promises.
 func (f fault) run(t *testing.T, p place, w *waits, results *table) {
 	label := t.Name()
 	pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("fault", label)))
@@ -161,8 +160,8 @@ func (s *scene) suffer(f *fault) {
 	}
 }
 
-// settle gives the limiters so long to be well. If they are not, the machine may be
-// too busy for the load, which is then eased until Redis decides.
+// settle waits that long for the limiters to recover. If they do not, the machine may be
+// too busy, and the load is reduced until Redis decides.
 func (s *scene) settle(what string, since time.Time, within time.Duration) {
 	s.t.Helper()
 	if s.poll(within, func() bool { return s.well(since) }) {
@@ -175,7 +174,7 @@ func (s *scene) settle(what string, since time.Time, within time.Duration) {
 	}
 }
 
-// ease has every lane send fewer requests, or as many as before.
+// ease makes every lane send fewer requests, or as many as before.
 func (s *scene) ease(on bool) {
 	for _, l := range s.lanes {
 		l.eased.Store(on)
@@ -218,8 +217,8 @@ func (s *scene) noticed() bool {
 	return true
 }
 
-// sustain lets a fault stand for so long, and on until it was noticed if it is to
-// be: on a busy machine no request may have come earlier.
+// sustain keeps a fault for that time, and longer until a request has noticed it if it
+// affects requests. On a busy machine no request may have come earlier.
 func (s *scene) sustain(d time.Duration) {
 	s.t.Helper()
 	s.hold(d)
@@ -228,7 +227,7 @@ func (s *scene) sustain(d time.Duration) {
 	}
 }
 
-// insist inflicts a fault that ends by itself, again until it was noticed.
+// insist repeats a fault that ends by itself until a request has noticed it.
 func (s *scene) insist(do func()) {
 	s.t.Helper()
 	do()
@@ -270,7 +269,7 @@ func (s *scene) hold(d time.Duration) {
 	<-timer.C
 }
 
-// every does something again and again, for that long.
+// every calls do at intervals of pause, for that time.
 func (s *scene) every(pause, long time.Duration, do func()) {
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
@@ -279,7 +278,7 @@ func (s *scene) every(pause, long time.Duration, do func()) {
 	}
 }
 
-// poll waits until done says yes, and reports whether it did in time.
+// poll waits until done returns true, and reports whether it did in time.
 func (s *scene) poll(patience time.Duration, done func() bool) bool {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -291,7 +290,7 @@ func (s *scene) poll(patience time.Duration, done func() bool) bool {
 	return true
 }
 
-// until is poll for what has to come true.
+// until fails the test if done does not return true in time.
 func (s *scene) until(what string, done func() bool) {
 	s.t.Helper()
 	if !s.poll(patience, done) {
@@ -307,7 +306,7 @@ func (s *scene) do(args ...any) {
 	}
 }
 
-// servers are all that were started.
+// servers returns all servers that were started.
 func (s *scene) servers() []*redistest.Server {
 	list := append(s.masters[:len(s.masters):len(s.masters)], s.replicas...)
 	if s.server != nil {
@@ -319,7 +318,7 @@ func (s *scene) servers() []*redistest.Server {
 	return list
 }
 
-// reach returns a patient client for all that is kept, as it is after the fault.
+// reach returns a patient client for the data that is left after the fault.
 func (s *scene) reach() redis.UniversalClient {
 	if s.all == nil {
 		s.all = s.past()
@@ -327,13 +326,13 @@ func (s *scene) reach() redis.UniversalClient {
 	return s.all
 }
 
-// forgot notes that the server has lost all that it knew.
+// forgot records that the server has lost all counts.
 func (s *scene) forgot() {
 	s.losses++
 	s.lossFrom = time.Unix(0, 0)
 }
 
-// forgotSince notes that the server has lost what it learned since then.
+// forgotSince records that the server has lost all counts since then.
 func (s *scene) forgotSince(t time.Time) {
 	s.losses++
 	s.lossFrom = t

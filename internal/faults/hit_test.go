@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// hit is one request and what became of it.
+// hit is one request and its outcome.
 type hit struct {
 	rule, key string
 
@@ -24,7 +24,7 @@ type hit struct {
 	wrong    string // what is wrong with the answer
 }
 
-// read takes the answer and holds it to what the mode calls for.
+// read records the answer and checks it against the mode.
 func (h *hit) read(tr *trace, answer *http.Response, m *mode) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -36,7 +36,7 @@ func (h *hit) read(tr *trace, answer *http.Response, m *mode) {
 	}
 }
 
-// fits reports whether the answer is the one that the mode calls for.
+// fits reports whether the answer is one that the mode allows.
 func (h *hit) fits(answer *http.Response, m *mode) bool {
 	status, limited := answer.StatusCode, answer.Header.Get("X-RateLimit-Limit") != ""
 	after, _ := strconv.Atoi(answer.Header.Get("Retry-After"))

@@ -21,19 +21,19 @@ import (
 )
 
 const (
-	// quota is how much the rule that all requests share admits.
+	// quota is the limit of the rule that all requests share.
 	quota = 30
 
-	// sharedKey is whom those requests are counted against.
+	// sharedKey is the key of that rule.
 	sharedKey = "all"
 
-	// pace is how often each of a lane's workers sends a request: three of them
-	// make 200 a second.
+	// pace is the interval between the requests of a worker. The three workers of a
+	// lane send 200 requests a second.
 	pace = 15 * time.Millisecond
 )
 
-// limits are the rules by which requests are counted that come once for each
-// key, so that a count above one shows a request that was counted twice.
+// limits are the rules for requests that use each key once, so that a count above one
+// shows a request that was counted twice.
 var limits = map[string]string{
 	"fixed":  "10/24h fixed-window",
 	"log":    "10/24h sliding-log",
@@ -44,7 +44,7 @@ var limits = map[string]string{
 	"shared": strconv.Itoa(quota) + "/1h fixed-window",
 }
 
-// onceEach are the rules whose keys are used once.
+// onceEach lists the rules whose keys are used once.
 var onceEach = []string{"fixed", "log", "window", "bucket", "gcra", "lease"}
 
 // lane is one limiter with its own client and keys, and the load on it.
@@ -93,19 +93,19 @@ func rules(t testing.TB) []limiter.Rule {
 	return list
 }
 
-// trace is what became of a request inside the limiter.
+// trace records a request inside the limiter.
 type trace struct {
-	entered time.Time // the handler
+	entered time.Time // when the handler was called
 
 	mu      sync.Mutex
 	decided bool  // by Redis
-	err     error // of Redis, when it was to decide
+	err     error // of Redis
 	release error // of Redis, when a lease was to be released
 }
 
 type traceKey struct{}
 
-// noting tells the trace of a request what the store says.
+// noting records the answers of the store in the trace of the request.
 type noting struct {
 	core.Store
 	lane *lane

@@ -17,26 +17,26 @@ type mode struct {
 
 	failure limiter.FailureMode
 
-	// over puts a store over the one in Redis, which counts a call as failed that
-	// takes longer than slow; nil means none.
+	// over returns a store over the one in Redis that counts a call longer than slow as
+	// failed; nil means none.
 	over func(t testing.TB, primary core.Store, slow time.Duration) core.Store
 
-	// spare is how many units more than the limit the mode may admit while
+	// spare is the number of units above the limit that the mode may admit while
 	// Redis cannot decide.
 	spare int
 }
 
-// instances is how many share the limits where memory decides for Redis.
+// instances is the number of instances that share the limits while memory decides.
 const instances = 2
 
-// modes are what every fault is run under, at the same time.
+// modes lists the policies under which every fault is run, at the same time.
 var modes = []mode{
 	{name: "open", failure: limiter.FailOpen},
 	{name: "closed", failure: limiter.FailClosed},
 	{name: "fallback", failure: limiter.FailLocal, over: fallback, spare: quota / instances},
 }
 
-// store is what the limiter of the mode uses.
+// store returns the store of the mode's limiter.
 func (m *mode) store(t testing.TB, primary core.Store, slow time.Duration) core.Store {
 	if m.over == nil {
 		return primary
@@ -44,7 +44,7 @@ func (m *mode) store(t testing.TB, primary core.Store, slow time.Duration) core.
 	return m.over(t, primary, slow)
 }
 
-// fallback has memory decide what Redis cannot.
+// fallback returns a store in which memory decides when Redis cannot.
 func fallback(t testing.TB, primary core.Store, slow time.Duration) core.Store {
 	s := failover.MustNew(primary, failover.Options{
 		Fallback:  memstore.MustNew(memstore.Options{}),

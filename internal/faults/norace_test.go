@@ -2,6 +2,6 @@
 
 package faults
 
-// atOnce is how many faults are inflicted at a time for each processor of Go. They
+// atOnce is the number of faults that are inflicted at a time for each processor of Go. They
 // wait more than they compute.
 const atOnce = 2

@@ -2,6 +2,6 @@
 
 package faults
 
-// atOnce is how many faults are inflicted at a time for each processor of Go. The
+// atOnce is the number of faults that are inflicted at a time for each processor of Go. The
 // race detector leaves none to spare.
 const atOnce = 1

@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// failoverTime is what is promised behind Sentinels: the 500 ms after which they
-// take a master for dead, and 3 s.
+// failoverTime is the recovery time promised behind Sentinels: the 500 ms after which
+// they consider a master dead, and 3 s.
 const failoverTime = 3500 * time.Millisecond
 
 // openSentinel starts a master, a replica and three sentinels, and a lane for
@@ -34,8 +34,8 @@ func openSentinel(t testing.TB, f *fault) *scene {
 	return s
 }
 
-// That a master is replaced proves that there was a fault, also where no request
-// came in time to notice.
+// A replaced master proves that there was a fault, even if no request came in time to
+// notice it.
 func sentinelFaults() []fault {
 	return []fault{
 		{name: "master-killed", recovery: failoverTime, inflict: killMaster},
@@ -59,8 +59,8 @@ func sentinelFaults() []fault {
 	}
 }
 
-// replaceMaster notes that the replica is about to take the place of the master,
-// and the instant from which what is counted may be lost.
+// replaceMaster records that the replica is about to take the place of the master, and
+// the instant from which counts may be lost.
 func (s *scene) replaceMaster() {
 	s.t.Helper()
 	s.elected++
@@ -74,9 +74,9 @@ func killMaster(s *scene) {
 	s.untilMaster(s.watched.Replica)
 }
 
-// killMasterUnseen kills the master while a sentinel hangs. A client that had
-// chosen this one asks no other until it answers, and then hears of the old
-// master until the others have told it.
+// killMasterUnseen kills the master while a sentinel hangs. A client that uses this
+// sentinel asks no other one until it answers. It then names the old master until the
+// others have informed it.
 func killMasterUnseen(s *scene) {
 	s.watched.Sentinels[0].Freeze()
 	killMaster(s)
@@ -96,9 +96,9 @@ func freezeMaster(s *scene) {
 	s.demote()
 }
 
-// demote makes a replica of the old master once the sentinels agree on the new
-// one, as they do by themselves later: until then a client that has not heard of
-// the new one goes on with the old one, whose counts are lost.
+// demote makes the old master a replica once the sentinels agree on the new one. The
+// sentinels would do so later. Until then a client that does not know the new master
+// uses the old one, whose counts are lost.
 func (s *scene) demote() {
 	s.t.Helper()
 	s.untilAgreed(s.watched.Replica)
@@ -109,7 +109,7 @@ func (s *scene) demote() {
 	}
 }
 
-// elections is how often a replica has taken the place of a master.
+// elections returns how often a replica has taken the place of a master.
 func (s *scene) elections() (n int) {
 	s.t.Helper()
 	if s.watched != nil {
@@ -134,8 +134,8 @@ func (s *scene) untilAgreed(master *redistest.Server) {
 	s.until("the sentinels to agree", func() bool { return s.namedMaster() == master.Addr })
 }
 
-// namedMaster waits until all sentinels name one master and returns its address.
-// The client that follows sentinels ends its connections each time that it hears of
+// namedMaster waits until all sentinels name one master and returns its address. The
+// client that follows sentinels ends its connections each time that a sentinel names
 // another master, which may be late.
 func (s *scene) namedMaster() (addr string) {
 	s.t.Helper()

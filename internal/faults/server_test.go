@@ -15,10 +15,10 @@ import (
 // debugging lets tests use DEBUG, which servers refuse otherwise.
 var debugging = []string{"--enable-debug-command", "yes"}
 
-// quickSync has a server copy itself to a replica at once.
+// quickSync makes a server copy its data to a replica at once.
 var quickSync = []string{"--repl-diskless-sync-delay", "0"}
 
-// serverFaults are those of the server itself.
+// serverFaults lists the faults of the server itself.
 func serverFaults() []fault {
 	const ms = time.Millisecond
 	return []fault{
@@ -52,7 +52,7 @@ func serverFaults() []fault {
 				s.hold(500 * ms)
 			})
 		}},
-		// States that grow are not to be written beyond the bound of the memory.
+		// The server refuses writes that grow a state beyond the bound of its memory.
 		{name: "out-of-memory", sees: nothing, brief: true, unless: []string{"log", "lease"}, inflict: func(s *scene) {
 			s.do(config("maxmemory", "1")...)
 			s.hold(500 * ms)
@@ -102,7 +102,7 @@ func freeze(s *scene, d time.Duration) {
 	s.server.Thaw()
 }
 
-// crowd lets other clients take every connection that the server has.
+// crowd takes every connection of the server.
 func crowd(s *scene) {
 	const most = 25
 	s.do(config("maxclients", "25")...)
@@ -115,7 +115,7 @@ func crowd(s *scene) {
 	s.do(config("maxclients", "1000")...)
 }
 
-// rotate changes the password on the server first, and in the service later.
+// rotate changes the password on the server first and in the service later.
 func rotate(s *scene) {
 	s.do("ACL", "SETUSER", "app", "resetpass", ">second")
 	s.do("CLIENT", "KILL", "USER", "app")
@@ -136,14 +136,14 @@ func busy(s *scene) {
 	}
 }
 
-// spoil puts what is no state where the state of a lane is. It must stay as it
-// is, and be gone within a minute.
+// spoil replaces the state of a lane by another value. The value must not change and
+// must expire within a minute.
 func spoil(s *scene, command, kind string) {
 	ctx := context.Background()
 	s.forgot()
 	for _, l := range s.lanes {
 		s.do("EVAL", "redis.call('DEL', KEYS[1]) return redis.call(ARGV[1], KEYS[1], ARGV[2])", "1",
-			sharedKeyOf(l), command, "somebody else's")
+			sharedKeyOf(l), command, "another program's")
 	}
 	s.sustain(300 * time.Millisecond)
 	for _, l := range s.lanes {
@@ -159,7 +159,7 @@ func spoil(s *scene, command, kind string) {
 	}
 }
 
-// load has the server read its keys from disk, slowly.
+// load makes the server read its keys from disk, slowly.
 func load(s *scene) {
 	s.do("DEBUG", "POPULATE", "500", "other")
 	s.do(config("key-load-delay", "1000")...)
@@ -185,8 +185,8 @@ func fillDisk(s *scene) {
 	s.do(config("save", "")...)
 }
 
-// inStep waits until a replica has all that its master had when it was asked, and
-// returns when that was: what was counted earlier is not lost with the master.
+// inStep waits until a replica has all data that its master had at an instant, and
+// returns the instant. Earlier counts are not lost with the master.
 func (s *scene) inStep(master, replica *redis.Client) time.Time {
 	s.t.Helper()
 	asked := time.Now()
@@ -195,7 +195,7 @@ func (s *scene) inStep(master, replica *redis.Client) time.Time {
 	return asked
 }
 
-// lag is how far the replica is behind.
+// lag returns how far the replica is behind.
 const lag = 300 * time.Millisecond
 
 // promote replaces the server by a replica that lags.

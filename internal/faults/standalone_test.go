@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// password is one that can be changed while a client is in use.
+// password is a password that can be changed while a client is in use.
 type password struct{ atomic.Pointer[string] }
 
 func newPassword(text string) *password {
@@ -57,7 +57,7 @@ func (s *scene) allow() {
 		"+eval", "+evalsha", "+get", "+mget", "+exists", "+set", "+del", "+time", "+pttl", "+pexpire")
 }
 
-// adminOf returns a client for a server itself, that is patient and tries once.
+// adminOf returns a patient client that tries each command once, without a proxy.
 func adminOf(t testing.TB, addr string) *redis.Client {
 	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DisableIdentity: true,
 		DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience})
@@ -65,7 +65,7 @@ func adminOf(t testing.TB, addr string) *redis.Client {
 	return c
 }
 
-// sharedKeyOf is the name of the key that all requests of a lane share.
+// sharedKeyOf returns the name of the key that all requests of a lane share.
 func sharedKeyOf(l *lane) string { return l.prefix + "{" + sharedKey + "}:shared:f" }
 
 // set puts a fault into every proxy.
@@ -75,7 +75,7 @@ func (s *scene) set(f faultproxy.Fault) {
 	}
 }
 
-// network is a fault between clients and server that stands for a while.
+// network is a fault between clients and server that lasts for a while.
 func network(name string, f faultproxy.Fault, long time.Duration, sees sight) fault {
 	return fault{name: name, sees: sees, inflict: func(s *scene) {
 		s.set(f)
@@ -84,7 +84,7 @@ func network(name string, f faultproxy.Fault, long time.Duration, sees sight) fa
 	}}
 }
 
-// during is a fault of the server that stands between two commands.
+// during is a fault of the server that lasts from one command to another.
 func during(name string, long time.Duration, sees sight, begin, end []any) fault {
 	return fault{name: name, sees: sees, inflict: func(s *scene) {
 		s.do(begin...)
@@ -93,7 +93,7 @@ func during(name string, long time.Duration, sees sight, begin, end []any) fault
 	}}
 }
 
-// again is a command that is sent every so often.
+// again sends a command at intervals.
 func again(name string, pause, long time.Duration, sees sight, command ...any) fault {
 	return fault{name: name, sees: sees, inflict: func(s *scene) {
 		s.every(pause, long, func() { s.do(command...) })
@@ -142,7 +142,7 @@ func standaloneFaults() []fault {
 	return append(list, serverFaults()...)
 }
 
-// flap lets the network come and go.
+// flap interrupts the network again and again.
 func flap(s *scene) {
 	var stops []func()
 	for _, l := range s.lanes {
@@ -155,9 +155,9 @@ func flap(s *scene) {
 	}
 }
 
-// strike sets faults one after the other, each until it has met one script call,
-// for all lanes at the same time. Few scripts come while Redis is bypassed: where it
-// may be, only some of the faults are set.
+// strike sets faults one after the other for all lanes at the same time, each until it
+// has met one script call. If Redis may be bypassed, few scripts come, and only some of
+// the faults are set.
 func strike(s *scene, every int, count func(faultproxy.Counts) int, nth func(n int) faultproxy.Fault) {
 	done := make(chan string, len(s.lanes))
 	for _, l := range s.lanes {

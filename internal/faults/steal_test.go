@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// steal is for how long the machine, where it is a virtual one, was denied its
-// processors by the host. A thread on such a processor seems to run.
+// steal measures for how long the host denied a virtual machine its processors. A
+// thread on such a processor seems to run.
 type steal struct{ known map[string]time.Duration }
 
 func newSteal() *steal {
@@ -18,7 +18,7 @@ func newSteal() *steal {
 	return s
 }
 
-// worst is the longest that any processor was gone since the last call.
+// worst returns the longest time that a processor was denied since the last call.
 func (s *steal) worst() (most time.Duration) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -35,7 +35,7 @@ func (s *steal) worst() (most time.Duration) {
 	return most
 }
 
-// stolen reads a line of /proc/stat: the eighth number of a processor, in
+// stolen reads the eighth number of a processor from a line of /proc/stat, in
 // hundredths of a second.
 func stolen(line string) (cpu string, d time.Duration, ok bool) {
 	fields := strings.Fields(line)

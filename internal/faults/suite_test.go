@@ -13,12 +13,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// results are those of all runs, of which -count may ask for many.
+// results holds the results of all runs; -count may ask for many.
 var results table
 
 var tableFile = flag.String("table", "", "write what was measured to this file, as a table in Markdown")
 
-// quiet drops what the Redis client logs: here its every complaint is asked for.
+// quiet drops the log of the Redis client, whose errors are intended here.
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}
@@ -39,19 +39,19 @@ func TestMain(m *testing.M) {
 	test.Exit(code)
 }
 
-// given reports whether a flag stands on the command line.
+// given reports whether a flag is on the command line.
 func given(name string) (found bool) {
 	flag.Visit(func(f *flag.Flag) { found = found || f.Name == name })
 	return found
 }
 
-// TestFaults inflicts those faults that every run of the tests does.
+// TestFaults inflicts the faults of every run of the tests.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	inflict(t, func(f fault) bool { return f.brief })
 }
 
-// TestMoreFaults inflicts all others.
+// TestMoreFaults inflicts the other faults.
 func TestMoreFaults(t *testing.T) {
 	if *tableFile == "" {
 		test.Long(t, "it inflicts every other fault, behind TLS, Sentinels and in a Cluster too")
@@ -59,7 +59,7 @@ func TestMoreFaults(t *testing.T) {
 	inflict(t, func(f fault) bool { return !f.brief })
 }
 
-// inflict runs those faults that are chosen.
+// inflict runs the chosen faults.
 func inflict(t *testing.T, chosen func(fault) bool) {
 	w := newWaits()
 	defer w.stop()

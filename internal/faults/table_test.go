@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// table collects what was measured, in all runs of the suite.
+// table collects the measurements of all runs of the suite.
 type table struct {
 	mu      sync.Mutex
 	entries []entry
 }
 
-// entry is one fault in one place, the worst of all modes and runs.
+// entry holds the worst measurements of one fault in one place, over all modes and runs.
 type entry struct {
 	fault, place string
 	modes        []string
@@ -23,7 +23,7 @@ type entry struct {
 	runs, failed int
 }
 
-// of adds what was measured of one mode.
+// of adds the measurements of one mode.
 func (e *entry) of(v verdict) {
 	e.modes = append(e.modes, v.mode)
 	e.worst(&v)
@@ -59,7 +59,7 @@ func (r *table) add(e entry, failed bool) {
 	all.runs, all.failed = all.runs+1, all.failed+e.failed
 }
 
-// preface stands before the table.
+// preface is the text before the table.
 const preface = `# What the fault suite has measured
 
 This page is written by
@@ -81,7 +81,7 @@ and clients on the same two processors.
 
 `
 
-// markdown is the page, in an order that does not change from run to run.
+// markdown returns the page, in an order that does not change from run to run.
 func (r *table) markdown() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,7 +100,7 @@ func (r *table) markdown() string {
 	return b.String()
 }
 
-// result says in how many runs the promises held.
+// result returns in how many runs the promises held.
 func (e *entry) result() string {
 	text := fmt.Sprintf("%d of %d", e.runs-e.failed, e.runs)
 	if e.failed > 0 {

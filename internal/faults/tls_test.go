@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// handshake is the DialTimeout that is advised with TLS: for so long a
-	// handshake that stalls may keep a connection of the pool, and no request
-	// waits for it.
+	// handshake is the DialTimeout that docs/promises.md advises with TLS. A stalled
+	// handshake may keep a connection of the pool for that time. No request waits
+	// for it.
 	handshake = 500 * time.Millisecond
 
-	// rest is what the client waits until it dials again, once as many dials in a
-	// row have failed as its pool has places.
+	// rest is the time after which the client dials again once as many dials in a row
+	// have failed as its pool has places.
 	rest = time.Second
 )
 
-// openTLS starts one server that speaks TLS, and a lane for each mode with a
-// proxy of its own, which cannot read what passes.
+// openTLS starts one server that speaks TLS, and a lane for each mode with its own
+// proxy, which cannot read the traffic.
 func openTLS(t testing.TB, f *fault) *scene {
 	server, addr, config := redistest.TLS(t, f.args...)
 	s := &scene{t: t, server: server, secret: newPassword("first"), admin: adminOf(t, server.Addr)}
@@ -43,7 +43,7 @@ func tlsFaults() []fault {
 		network("reset", faultproxy.Fault{Reset: true}, 500*ms, something),
 		network("cut-at-random-bytes", faultproxy.Fault{Life: 6000}, 3*time.Second, something),
 		{name: "frozen-2s", sees: something, inflict: func(s *scene) { freeze(s, 2*time.Second) }},
-		// All that are open end, so that every request waits for a handshake.
+		// All open connections end, so that every request waits for a handshake.
 		{name: "stalls-in-the-handshake", sees: something, inflict: func(s *scene) {
 			s.set(faultproxy.Fault{Silent: true})
 			s.do("CLIENT", "KILL", "USER", "app")
@@ -51,8 +51,8 @@ func tlsFaults() []fault {
 			s.set(faultproxy.Fault{})
 		}},
 	}
-	// Where memory has decided meanwhile, Redis decides after some calls in a row
-	// that went well; one that had to wait for a handshake begins that again.
+	// If memory has decided meanwhile, Redis decides after some successful calls in a
+	// row. A call that waits for a handshake fails and ends the row.
 	for i := range list {
 		list[i].recovery = handshake + rest + 2*usual
 	}

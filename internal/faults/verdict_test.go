@@ -18,7 +18,7 @@ import (
 	"github.com/headgate/headgate/store/redisstore"
 )
 
-// verdict is what was measured of one mode under one fault.
+// verdict holds the measurements of one mode under one fault.
 type verdict struct {
 	mode       string
 	requests   int
@@ -35,14 +35,14 @@ type verdict struct {
 // ports are the parts of errors that differ each time.
 var ports = regexp.MustCompile(`:\d{4,5}\b|script: [0-9a-f]{40}, on @user_script:\d+`)
 
-// verdictOf holds what a lane has seen to what is promised.
+// verdictOf checks the requests of a lane against the promises.
 func (s *scene) verdictOf(t *testing.T, f *fault, l *lane) verdict {
 	hits := l.seen()
 	v := verdict{mode: l.mode.name, requests: len(hits)}
 	tally.Add(t, "faults of the network and of servers, each in one of three modes", 1)
 	tally.Add(t, "requests during faults", int64(len(hits)))
 	s.measure(hits, &v)
-	s.judgeAnswers(t, f, hits, &v)
+	s.checkAnswers(t, f, hits, &v)
 	s.checkCounts(t, l, hits, &v)
 	s.checkAdmissions(t, l, hits, &v)
 	if l.proxy != nil {
@@ -56,8 +56,7 @@ func (s *scene) verdictOf(t *testing.T, f *fault, l *lane) verdict {
 	return v
 }
 
-// measure finds the slowest request. The time for which the machine had no
-// processor is not the limiter's.
+// measure finds the slowest request. Time without a processor is subtracted.
 func (s *scene) measure(hits []hit, v *verdict) {
 	for i := range hits {
 		h := &hits[i]
@@ -68,7 +67,7 @@ func (s *scene) measure(hits []hit, v *verdict) {
 	}
 }
 
-// failures keeps the first few of a kind.
+// failures keeps the first few failures of a kind.
 type failures struct {
 	texts []string
 	n     int
@@ -87,8 +86,8 @@ func (f *failures) report(t *testing.T, what string) {
 	}
 }
 
-// judgeAnswers looks at what clients got, and when Redis decided again.
-func (s *scene) judgeAnswers(t *testing.T, f *fault, hits []hit, v *verdict) {
+// checkAnswers checks the answers and finds when Redis decided again.
+func (s *scene) checkAnswers(t *testing.T, f *fault, hits []hit, v *verdict) {
 	t.Helper()
 	var wrong, undecided failures
 	why, excused := map[string]int{}, s.surprised || slices.ContainsFunc(hits, down)
@@ -126,8 +125,7 @@ func (s *scene) judgeAnswers(t *testing.T, f *fault, hits []hit, v *verdict) {
 // one was silent for too long: it had no processor.
 func down(h hit) bool { return h.err != nil && strings.Contains(h.err.Error(), "The cluster is down") }
 
-// checkCounts reads how often each request was counted that had a key of its
-// own.
+// checkCounts reads how often each request with its own key was counted.
 func (s *scene) checkCounts(t *testing.T, l *lane, hits []hit, v *verdict) {
 	t.Helper()
 	used := s.used(t, l, hits)
@@ -174,8 +172,8 @@ func (s *scene) used(t testing.TB, l *lane, hits []hit) []int64 {
 	return n
 }
 
-// checkAdmissions counts what was admitted under the rule that all share: by
-// Redis, and where memory decides for it by that too.
+// checkAdmissions counts the requests that were admitted under the rule that all share,
+// by Redis and by memory.
 func (s *scene) checkAdmissions(t *testing.T, l *lane, hits []hit, v *verdict) {
 	t.Helper()
 	admitted := 0
@@ -220,7 +218,7 @@ func (s *scene) wantNoImmortalKeys(t testing.TB) {
 	}
 }
 
-// wantNoGoroutines fails if anything runs on that was started under the fault.
+// wantNoGoroutines fails if a goroutine that was started under the fault still runs.
 func wantNoGoroutines(t testing.TB, name string) {
 	t.Helper()
 	var left []string
@@ -234,8 +232,7 @@ func wantNoGoroutines(t testing.TB, name string) {
 	t.Errorf("still running:\n%s", strings.Join(left, "\n\n"))
 }
 
-// goroutines lists those that carry the label of the fault, without the one
-// that asks.
+// goroutines lists the goroutines with the label of the fault, except its own.
 func goroutines(name string) []string {
 	var b bytes.Buffer
 	if err := pprof.Lookup("goroutine").WriteTo(&b, 1); err != nil {

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// waits notes for how long the machine had no processor for this process and
-// for the servers that it started, although they had something to do, so that the
-// table blames no limiter for what no code could have done better. The kernel tells
-// for each thread and processor, where it does at all, and Go for its goroutines.
+// waits records for how long this process and the servers that it started could run but
+// had no processor, so that the table does not count that time as a delay of the
+// limiter. The kernel reports it for threads and processors, on some systems, and Go
+// for its goroutines.
 type waits struct {
 	end, done chan struct{}
 
@@ -24,13 +24,13 @@ type waits struct {
 	samples []sample
 }
 
-// sample is what was waited in all from one look to the next.
+// sample is the total of the waits between two measurements.
 type sample struct {
 	from, to time.Time
 	waited   time.Duration
 }
 
-// look is how often the kernel is asked.
+// look is the interval between measurements.
 const look = 10 * time.Millisecond
 
 func newWaits() *waits {
@@ -44,7 +44,7 @@ func (w *waits) stop() {
 	<-w.done
 }
 
-// add looks after another process too, until it ends.
+// add also measures another process, until it ends.
 func (w *waits) add(pid int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -72,7 +72,7 @@ func (w *waits) watch() {
 	}
 }
 
-// since is what all threads have waited in addition to what is known.
+// since returns the waits of all threads since the last measurement.
 func (w *waits) since(known map[string]time.Duration) (sum time.Duration) {
 	w.mu.Lock()
 	pids := w.pids[:len(w.pids):len(w.pids)]
@@ -108,7 +108,7 @@ func waitedOf(file string) time.Duration {
 	return time.Duration(n)
 }
 
-// runQueue is how long goroutines that could run have waited for a thread.
+// runQueue measures how long goroutines that could run have waited for a thread.
 type runQueue struct {
 	sample [1]metrics.Sample
 	counts []uint64
@@ -121,8 +121,8 @@ func newRunQueue() *runQueue {
 	return q
 }
 
-// worst is the longest such wait since the last call. It is rounded up, by a
-// quarter at most, as a request may have waited for so long.
+// worst returns the longest such wait since the last call. It is rounded up, by a
+// quarter at most, because a request may have waited that long.
 func (q *runQueue) worst() (d time.Duration) {
 	metrics.Read(q.sample[:])
 	if q.sample[0].Value.Kind() != metrics.KindFloat64Histogram {
@@ -138,7 +138,7 @@ func (q *runQueue) worst() (d time.Duration) {
 	return d
 }
 
-// seconds is the upper end of a bucket, or the lower one of the last.
+// seconds returns the upper end of a bucket, or the lower end of the last bucket.
 func seconds(from, to float64) time.Duration {
 	if math.IsInf(to, 1) {
 		to = from
@@ -146,8 +146,8 @@ func seconds(from, to float64) time.Duration {
 	return time.Duration(max(0, to) * float64(time.Second))
 }
 
-// during is what was waited between two instants, or as part of looks that
-// began before or ended after.
+// during returns the waits between two instants, and those of measurements that began
+// before or ended after.
 func (w *waits) during(from, to time.Time) (d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 var limiting = []spec{
 	{"a stream of requests over the limit gets the same answers everywhere", overTheLimit},
 	{"a client that waits for Retry-After is admitted", retryAfter},
-	{"of two rules the headers are those of the scarcer, and a refusal takes no unit of the other", twoRules},
+	{"the scarcer of two rules decides and no unit is taken of the other", twoRules},
 	{"a refusal on the wire", onTheWire},
 	{"every preset of headers", presets},
 	{"HEAD is answered as GET is", head},

@@ -21,8 +21,8 @@ const (
 	root   = "../.."
 )
 
-// order lists, for each package of the module, what its files other than tests
-// may import besides the standard library: packages of the module by their
+// order lists, for each package of the module, the imports that its files other than
+// tests may have besides the standard library: packages of the module by their
 // folder, others by their path. A "*" stands for any one element. A package that
 // is not listed fails the test.
 var order = map[string][]string{
@@ -77,8 +77,8 @@ func TestImports(t *testing.T) {
 	})
 }
 
-// core must not depend on what differs from call to call or from machine to
-// machine: its twins in Lua could not.
+// core must not depend on anything that differs from call to call or from machine to
+// machine, because its twins in Lua cannot.
 func TestCoreIsPure(t *testing.T) {
 	packages := []string{"sync", "sync/atomic", "log", "log/slog", "os", "os/*", "net", "net/*", "runtime", "runtime/*",
 		"math/rand", "math/rand/*", "crypto/*", "unsafe"}
@@ -196,7 +196,7 @@ func isModule(dir string) bool {
 	return err == nil
 }
 
-// target is what an import leads to: a folder of the module, the path of another
+// target returns the target of an import: a folder of the module, the path of another
 // module's package, or "" for the standard library.
 func target(t *testing.T, spec *ast.ImportSpec) string {
 	t.Helper()

@@ -27,32 +27,31 @@ const (
 )
 
 const (
-	// patience is how long a call may take where no reply is lost, and how long the
-	// search for an order may.
+	// patience bounds a call when no reply is lost, and the search for an order.
 	patience = 5 * time.Minute
 
-	// lost is after what time a caller gives up a reply. One that is late for lack of
-	// a processor counts as lost, which the model allows.
+	// lost is the time after which a caller gives up waiting for a reply. A reply that
+	// is late for lack of a processor counts as lost, which the model allows.
 	lost = 500 * time.Millisecond
 )
 
-// request is what a caller asks for: a unit of a key, or that it be made new.
+// request asks for a unit of a key, or resets the key.
 type request struct {
 	key   string
 	reset bool
 }
 
-// answer is what it was told: how many units remain, -1 for a refusal. After an
-// error it is not known whether anything happened.
+// answer is the number of units that remain, or -1 for a refusal. After an error it is
+// not known whether the request took effect.
 type answer struct {
 	remaining int64
 	unknown   bool
 }
 
-// counter is what is tested.
+// counter is the tested store.
 type counter func(request) (remaining int64, err error)
 
-// model is a counter that does one thing at a time. Its state is what remains.
+// model is a sequential counter. Its state is the number of remaining units.
 var model = (&porcupine.NondeterministicModel{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		byKey := map[string][]porcupine.Operation{}
@@ -85,7 +84,8 @@ var model = (&porcupine.NondeterministicModel{
 	},
 }).ToModel()
 
-// record lets callers loose on the counter, and does mischief before each call.
+// record runs concurrent callers against the counter, and calls mischief before each
+// call.
 func record(count counter, mischief func(*rand.Rand)) []porcupine.Operation {
 	var mu sync.Mutex
 	var history []porcupine.Operation
@@ -101,7 +101,7 @@ func record(count counter, mischief func(*rand.Rand)) []porcupine.Operation {
 				remaining, err := count(q)
 				op.Return, op.Output = time.Since(base).Nanoseconds(), answer{remaining, err != nil}
 				if err != nil {
-					// It may yet happen, at any time.
+					// It may still take effect, at any time.
 					op.Return = time.Hour.Nanoseconds()
 				}
 				mu.Lock()
@@ -135,7 +135,7 @@ func through(s core.Store) counter {
 
 func peace(*rand.Rand) {}
 
-// losses makes the replies of some calls get lost.
+// losses loses the replies of some calls.
 func losses(p *faultproxy.Proxy) func(*rand.Rand) {
 	return func(r *rand.Rand) {
 		switch r.IntN(30) {
@@ -149,7 +149,7 @@ func losses(p *faultproxy.Proxy) func(*rand.Rand) {
 	}
 }
 
-// connect returns a client that waits for a reply for so long.
+// connect returns a client that waits that long for a reply.
 func connect(t *testing.T, addr string, timeout time.Duration) *redis.Client {
 	o := redis.Options{Addr: addr, ContextTimeoutEnabled: true,
 		DialTimeout: patience, PoolTimeout: patience, WriteTimeout: patience, ReadTimeout: timeout}
@@ -205,8 +205,8 @@ func TestLinearWithLostReplies(t *testing.T) {
 	check(t, "Redis", history)
 }
 
-// A client that repeats a call whose reply is late counts it twice. That must
-// be noticed, or the tests above prove nothing.
+// A client that repeats a call whose reply is late counts the call twice. The tests
+// above prove nothing unless they notice that.
 func TestLinearNoticesRepeatedCalls(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

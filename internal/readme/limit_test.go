@@ -6,8 +6,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// checkLimit wants the text to be what a limit prints, so that people who copy
-// it see it again.
+// checkLimit checks that the text is the form in which the limit prints itself.
 func checkLimit(t *testing.T, text string) {
 	t.Helper()
 	l, err := core.ParseLimit(text)

@@ -1,4 +1,4 @@
-// Package readme tests that what the documentation shows is true.
+// Package readme tests the programs, limits, links and drawing of the documentation.
 package readme
 
 import (

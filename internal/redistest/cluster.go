@@ -56,8 +56,8 @@ func form(t testing.TB, n int) []*Server {
 	return nodes
 }
 
-// Join starts a master without slots, has it join the cluster of the others, and
-// waits until they and it know each other. It ends with the test.
+// Join starts a master without slots, adds it to the cluster of the others, and waits
+// until all nodes know each other. It ends with the test.
 func Join(t testing.TB, others []*Server) *Server {
 	t.Helper()
 	joined, bus := startNode(t)

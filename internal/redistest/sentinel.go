@@ -45,7 +45,7 @@ func Sentinel(t testing.TB) *Watched {
 	return w
 }
 
-// Keep has the sentinels replace the master only after ten minutes of silence,
+// Keep makes the sentinels replace the master only after ten minutes of silence,
 // for tests in which a machine that stands still must not change the master.
 func (w *Watched) Keep(t testing.TB) {
 	t.Helper()

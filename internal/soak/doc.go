@@ -1,4 +1,4 @@
-// Package soak holds a test that runs for as long as it is told to:
+// Package soak holds a test that runs for the time of its flag:
 //
 //	go test ./internal/soak -args -for 8h
 //

@@ -27,17 +27,17 @@ func TestMain(m *testing.M) { test.Exit(m.Run()) }
 var long = flag.Duration("for", 3*time.Second, "how long the soak runs")
 
 const (
-	// settled is after how many rounds what must not grow is looked at first.
+	// settled is the number of rounds before the first measurement of usage.
 	settled = 200
 
-	// enough is how many rounds there are at least, also on a slow machine.
+	// enough is the minimum number of rounds, also on a slow machine.
 	enough = 400
 )
 
-// maxKeys is the cap of the memory store, which rounds must not burst.
+// maxKeys is the maximum number of keys in the memory store, which a round stays below.
 const maxKeys = 5000
 
-// entrant is a store that takes part.
+// entrant is one of the tested stores.
 type entrant struct {
 	name  string
 	store core.Store
@@ -100,7 +100,7 @@ func TestSoak(t *testing.T) {
 	t.Logf("%d rounds, %d decisions in %v", rounds, decisions, *long)
 }
 
-// round lets callers loose on one key, and returns how many decisions were made.
+// round runs concurrent callers against one key, and returns the number of decisions.
 func round(t *testing.T, s entrant, text string, quota int64, key string) int64 {
 	t.Helper()
 	limit := core.MustParseLimit(text)
@@ -129,7 +129,7 @@ func round(t *testing.T, s entrant, text string, quota int64, key string) int64 
 	return callers * calls
 }
 
-// usage is what must not grow.
+// usage holds the quantities that must not grow.
 type usage struct {
 	heap       uint64
 	goroutines int
@@ -142,8 +142,7 @@ func measure() usage {
 	return usage{m.HeapAlloc, runtime.NumGoroutine()}
 }
 
-// wantNoMore fails if more is used than at first. Goroutines may take a moment to
-// end.
+// wantNoMore fails if usage has grown. It waits a moment for goroutines to end.
 func wantNoMore(t *testing.T, rounds int64, first usage) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)

@@ -1,4 +1,4 @@
-// Package tally counts what tests have tried, for the page that says so:
+// Package tally counts the inputs that tests have tried, for docs/tried.md:
 //
 //	HEADGATE_TALLY=/tmp/tally bash .ci/run && go run ./internal/tally/print < /tmp/tally > docs/tried.md
 package tally
@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Add notes that the test has tried n of the things that what names in the
+// Add records that the test has tried n inputs of a kind. what names the kind in the
 // plural, such as "spellings of an address". Without HEADGATE_TALLY, the path
 // of a file, it does nothing. It is safe for concurrent use, also by several
 // processes.

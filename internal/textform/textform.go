@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// maxClip is the most bytes of a text that Clip returns, besides the ellipsis.
+// maxClip is the maximum number of bytes that Clip keeps, without the ellipsis.
 const maxClip = 100
 
 // Clip shortens a text that is quoted in an error.
