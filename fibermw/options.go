@@ -52,10 +52,11 @@ func WithSkip(skip func(*fiber.Ctx) bool) Option {
 	}
 }
 
-// WithRefused calls answer to answer refused requests, instead of Config.Refused.
-// The headers of the limiter are set before. answer may return an error for Fiber's
-// error handler, and must not keep the admission. If answer writes nothing and
-// returns nil, the request is answered as Config.Refused says.
+// WithRefused calls answer for refused requests, and takes precedence over
+// Config.Refused. The headers of the limiter are set before the call. answer may
+// return an error for Fiber's error handler, and must not keep the admission. If
+// answer writes nothing and returns nil, the request is answered as Config.Refused
+// says.
 func WithRefused(answer func(*fiber.Ctx, *limiter.Admission) error) Option {
 	return func(o *options) {
 		if answer == nil {

@@ -8,8 +8,9 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// New returns middleware that asks l about every request. A request that
-// meets l more than once is counted the first time; see [limiter.Limiter.Counted].
+// New returns middleware that asks l about every request. It is safe for
+// concurrent use and may be used in any number of places. A request that meets
+// l more than once is counted the first time; see [limiter.Limiter.Counted].
 // New logs mistakes in l and in the options to the log of l; see
 // [limiter.Limiter.CheckRequests]. A nil limiter answers 503.
 func New(l *limiter.Limiter, opts ...Option) gin.HandlerFunc {

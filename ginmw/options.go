@@ -52,10 +52,10 @@ func WithSkip(skip func(*gin.Context) bool) Option {
 	}
 }
 
-// WithRefused calls answer to answer refused requests, instead of Config.Refused.
-// The headers of the limiter are set before, and the handlers after the middleware do
-// not run. answer must not keep the admission. If answer writes nothing, the request
-// is answered as Config.Refused says.
+// WithRefused calls answer for refused requests, and takes precedence over
+// Config.Refused. The headers of the limiter are set before the call, and the
+// handlers after the middleware do not run. answer must not keep the admission. If
+// answer writes nothing, the request is answered as Config.Refused says.
 func WithRefused(answer func(*gin.Context, *limiter.Admission)) Option {
 	return func(o *options) {
 		if answer == nil {

@@ -51,9 +51,10 @@ func WithSkip(skip func(*http.Request) bool) Option {
 	}
 }
 
-// WithRefused calls answer to answer refused requests, instead of Config.Refused.
-// The headers of the limiter are set before. answer must not keep the admission. If
-// answer writes nothing, the request is answered as Config.Refused says.
+// WithRefused calls answer for refused requests, and takes precedence over
+// Config.Refused. The headers of the limiter are set before the call. answer must
+// not keep the admission. If answer writes nothing, the request is answered as
+// Config.Refused says.
 func WithRefused(answer func(http.ResponseWriter, *http.Request, *limiter.Admission)) Option {
 	return func(o *options) {
 		if answer == nil {
