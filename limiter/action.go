@@ -32,7 +32,7 @@ func Wait(max time.Duration) Action {
 	return Action(max)
 }
 
-// MaxWait is the longest that a request may wait: 0 unless o comes from [Wait].
+// MaxWait is the longest time that a request may wait: 0 unless a comes from [Wait].
 func (a Action) MaxWait() time.Duration { return max(0, time.Duration(a)) }
 
 // String returns "reject", "degrade", "shadow", or "wait" and the longest wait.

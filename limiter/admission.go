@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// Outcome is what becomes of a request.
+// Outcome is what the limiter does with a request.
 type Outcome uint8
 
 const (
@@ -50,7 +50,7 @@ func (o Outcome) Status() int {
 
 // Admission is what a [Limiter] says about one request, for the adapter that
 // asked. It is not safe for concurrent use, and must not be used after Done.
-// Handlers have its Result; see [FromContext].
+// Handlers use its Result; see [FromContext].
 type Admission struct {
 	result   Result
 	ctx      context.Context
@@ -65,13 +65,13 @@ type Admission struct {
 
 var errNoLimiter = errors.New("headgate: the limiter is nil")
 
-// isPreflight reports whether a browser asks for leave to ask.
+// isPreflight reports whether r is a CORS preflight request.
 func isPreflight(r core.Request) bool {
 	return r.Method() == "OPTIONS" && len(r.Header("Origin")) > 0 &&
 		len(r.Header("Access-Control-Request-Method")) > 0
 }
 
-// Outcome tells who answers the request.
+// Outcome returns what becomes of the request.
 func (a *Admission) Outcome() Outcome { return a.result.outcome() }
 
 // Degraded is [Result.Degraded].
@@ -85,8 +85,8 @@ func (a *Admission) Result() *Result { return &a.result }
 func (a *Admission) Violated() []string { return a.result.Violated() }
 
 // RetryAfter is the Retry-After of the answer in seconds, rounded up: at least
-// 1 for a refusal, and 0 if there is none because the request passes or will
-// never be let in.
+// 1 for a refusal, and 0 if there is none because the request passes or can
+// never be admitted.
 func (a *Admission) RetryAfter() int64 {
 	switch a.Outcome() {
 	case Failed:
@@ -111,7 +111,7 @@ func (a *Admission) NeedsContext() bool {
 	return res.allowed && (res.degraded || res.lease != "" || res.limiter.keepResult)
 }
 
-// NeedsStatus reports whether Done has to be told the true status.
+// NeedsStatus reports whether Done needs the true status.
 func (a *Admission) NeedsStatus() bool {
 	if !a.result.mayRefund() {
 		return false
@@ -145,7 +145,7 @@ func (a *Admission) Done(status int) {
 	}
 }
 
-// end gives back what was only lent.
+// end ends the renewal, and gives back units and leases as the rules say.
 func (a *Admission) end(status int) {
 	holding := a.renewal.end()
 	if a.result.allowed {
@@ -153,8 +153,8 @@ func (a *Admission) end(status int) {
 	}
 }
 
-// recycle keeps the room that the admission has used for another, and nothing
-// of the request.
+// recycle keeps the memory of the admission for another one, without any data of
+// the request.
 func (a *Admission) recycle(l *Limiter) {
 	a.result.recycle()
 	a.ctx, a.rendered = nil, false
@@ -162,8 +162,8 @@ func (a *Admission) recycle(l *Limiter) {
 	l.admissions.Put(a)
 }
 
-// handOnBuffers keeps the room that the admission has used, but not the admission,
-// whose result the handler may still refer to.
+// handOnBuffers keeps the buffers of the admission for another one, but not the
+// admission itself, because the handler may still refer to its result.
 func (a *Admission) handOnBuffers(l *Limiter) {
 	next := &Admission{fields: a.fields, text: a.text, body: a.body, headers: a.headers, order: a.order}
 	a.fields, a.text, a.body, a.headers, a.order = nil, nil, nil, nil, nil
@@ -171,7 +171,7 @@ func (a *Admission) handOnBuffers(l *Limiter) {
 	l.admissions.Put(next)
 }
 
-// emptyBuffers leaves nothing of the request in them.
+// emptyBuffers removes all data of the request from the buffers.
 func (a *Admission) emptyBuffers(l *Limiter) {
 	clear(a.headers)
 	if l.customHeaders != nil {
@@ -180,7 +180,8 @@ func (a *Admission) emptyBuffers(l *Limiter) {
 	a.fields, a.text, a.headers, a.order = a.fields[:0], a.text[:0], a.headers[:0], a.order[:0]
 }
 
-// unset spares the store, which costs more than all else here.
+// unset writes only if b is set, because an atomic write is the most expensive
+// part of recycling.
 func unset(b *atomic.Bool) {
 	if b.Load() {
 		b.Store(false)
@@ -197,7 +198,7 @@ func NewContext(ctx context.Context, a *Admission) context.Context {
 }
 
 // FromContext returns what the innermost limiter around a handler decided about
-// the request of ctx. It is nil, which is a Result that says nothing, unless the
+// the request of ctx. It returns nil, which is valid as an empty Result, unless the
 // request holds leases or is degraded, or Config.KeepResult is set.
 func FromContext(ctx context.Context) *Result {
 	res, _ := ctx.Value(contextKey{}).(*Result)
@@ -205,7 +206,7 @@ func FromContext(ctx context.Context) *Result {
 }
 
 // Degraded reports whether the request of ctx passes although it is over the
-// limit of a Degrade rule, so that it is to be answered cheaply.
+// limit of a Degrade rule, so the handler should answer it cheaply.
 func Degraded(ctx context.Context) bool { return FromContext(ctx).Degraded() }
 
 // ProblemType is the Content-Type of [Admission.Problem].
@@ -228,10 +229,10 @@ func (a *Admission) appendProblem(b []byte) []byte {
 	return a.appendQuotaExceeded(b)
 }
 
-// Answer returns what the client gets instead of the handler's answer, as the
-// templates of the [Config] have it, with a status. ok is false if the handler
-// answers. The answer is valid until Done, and its headers come besides those of
-// the limiter.
+// Answer returns the answer that the client gets instead of the handler's. It is
+// made by a template of the [Config] and always has a status. ok is false if the
+// handler answers. The answer is valid until Done, and its headers are sent in
+// addition to those of the limiter.
 func (a *Admission) Answer() (answer Answer, ok bool) {
 	t := a.template()
 	switch {
@@ -258,7 +259,7 @@ const (
 // problemHeaders are those of [ProblemJSON].
 var problemHeaders = []Header{{"Content-Type", ProblemType}}
 
-// template is the one that the Config has for the request, or nil.
+// template returns the template of the Config for the request's outcome, or nil.
 func (a *Admission) template() Template {
 	l := a.result.limiter
 	if l == nil {
@@ -322,8 +323,8 @@ func (a *Admission) SetHeaders(h map[string][]string) {
 }
 
 // Headers returns the headers of the answer, whichever handler writes it. The
-// most exhausted rule comes first, and the X-RateLimit headers speak of it
-// alone. The slice is valid until Done.
+// most exhausted rule comes first, and the X-RateLimit headers describe only that
+// rule. The slice is valid until Done.
 func (a *Admission) Headers() []Header {
 	a.render()
 	if len(a.headers) < len(a.fields) {
@@ -337,7 +338,7 @@ func (a *Admission) Headers() []Header {
 }
 
 // EachHeader calls set with each of [Admission.Headers], for adapters whose
-// framework copies values. A value is valid during the call alone.
+// framework copies values. A value is valid only during the call.
 func (a *Admission) EachHeader(set func(name string, value []byte)) {
 	a.render()
 	from := 0
@@ -347,8 +348,8 @@ func (a *Admission) EachHeader(set func(name string, value []byte)) {
 	}
 }
 
-// field is a header, whose value is the piece of the buffer between the one
-// before and end.
+// field is a header. Its value is the part of the buffer from the end of the
+// previous field to end.
 type field struct {
 	name string
 	end  int
@@ -490,7 +491,7 @@ func (a *Admission) releaseLater() {
 	a.result.releaseLater(ctx)
 }
 
-// appendDetail writes the sentence that tells when to try again.
+// appendDetail writes the sentence about when to try again.
 func (a *Admission) appendDetail(b []byte) []byte {
 	seconds := a.RetryAfter()
 	if seconds == 0 {

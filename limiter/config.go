@@ -10,18 +10,18 @@ import (
 	"github.com/headgate/headgate/store/memstore"
 )
 
-// The bounds of the queue that the zero values of Config stand for.
+// Defaults of [Config], which stand for its zero values.
 const (
 	DefaultMaxWaiters       = 1000
 	DefaultMaxWaitersPerKey = 100
 )
 
-// Config is what a [Limiter] is made of. Its zero value is a limiter without
-// rules, under which everything passes.
+// Config configures a [Limiter]. Its zero value is a limiter without rules, under
+// which every request passes.
 type Config struct {
 	// Store keeps the counts. nil means a [memstore.Store] with its default
-	// options, so counts of this process alone, which end with it. A nil pointer
-	// in here is a mistake.
+	// options: the counts are those of this process and end with it. A Store that
+	// holds a nil pointer is a mistake.
 	Store core.Store
 
 	Rules []Rule
@@ -35,14 +35,14 @@ type Config struct {
 	CustomHeaders func([]RuleDecision) []Header
 
 	// Refused and Failed make the answers to requests that are refused, or that
-	// failed, for every framework. nil means ProblemJSON. An adapter's
-	// WithRefused or WithFailed goes first.
+	// failed, for every framework. nil means ProblemJSON. A handler given to an
+	// adapter's WithRefused or WithFailed takes precedence.
 	Refused, Failed Template
 
-	// Degraded, unless nil, answers instead of the handlers the requests that are
-	// over the limit of a Degrade rule. It is a template such as those of [Fixed]
-	// and [Redirect]; [PlainText] and [JSON] have nothing to say about a request
-	// that passes. An adapter's WithDegraded goes first.
+	// Degraded, unless nil, answers requests over the limit of a Degrade rule
+	// instead of their handlers. It is a template such as those of [Fixed] and
+	// [Redirect]; [PlainText] and [JSON] have no text for a request that passes. A
+	// handler given to an adapter's WithDegraded takes precedence.
 	Degraded Template
 
 	// KeepResult puts the Result of every request that passes into its context,
@@ -51,21 +51,22 @@ type Config struct {
 	// costs about 1 µs, 3 allocations and 1.1 kB more (BenchmarkMiddleware).
 	KeepResult bool
 
-	// OnStoreError is that of every rule which does not say. The zero value has
-	// the fallback of the store decide, or lets requests pass if there is none.
+	// OnStoreError applies to every rule that has no failure mode of its own. With
+	// the zero value the fallback of the store decides, or requests pass if there
+	// is none.
 	OnStoreError FailureMode
 
-	// OnError, unless nil, is told of every error, in the goroutine of the
+	// OnError, unless nil, is called with every error, in the goroutine of the
 	// request.
 	OnError func(context.Context, error)
 
-	// Observer, unless nil, is told of every decision.
+	// Observer, unless nil, is called for every decision.
 	Observer Observer
 
-	// Logger is told, once for each code, of likely mistakes in how the limiter
-	// is set up, such as CodeUnheeded; see [core.Finding]. Nothing that a client sent
-	// is in there. nil means slog.Default() at the time. To be told nothing, and
-	// have nothing looked at, use slog.New(slog.DiscardHandler).
+	// Logger receives likely mistakes in the set-up of the limiter, such as
+	// CodeUnheeded, once for each code; see [core.Finding]. The lines hold nothing
+	// that a client sent. nil means slog.Default() at the time. With
+	// slog.New(slog.DiscardHandler) the limiter does not look for mistakes.
 	Logger *slog.Logger
 
 	// MaxWaiters and MaxWaitersPerKey bound how many requests wait at the same
@@ -75,8 +76,8 @@ type Config struct {
 	MaxWaitersPerKey int
 }
 
-// useStore replaces a nil Store by one in memory. It returns an error, and a
-// Store that can be asked what it is, for a nil pointer.
+// useStore replaces a nil Store by one in memory. If the Store holds a nil
+// pointer, it does so too, for the checks that follow, and returns an error.
 func (c *Config) useStore() error {
 	v := reflect.ValueOf(c.Store)
 	if v.IsValid() && (v.Kind() != reflect.Pointer || !v.IsNil()) {
@@ -89,7 +90,7 @@ func (c *Config) useStore() error {
 	return fmt.Errorf("the Store is a nil %s; leave it out for a store in memory", v.Type())
 }
 
-// faults lists everything that is wrong outside of the rules.
+// faults lists every mistake outside of the rules.
 func (c *Config) faults(f *fallbacks) []error {
 	var errs []error
 	if err := c.Headers.check(); err != nil {

@@ -10,13 +10,13 @@ import (
 )
 
 // FailureMode says what happens to a request when the store cannot decide under a rule:
-// the store failed, or a function of the rule panicked or returned what makes
-// no sense.
+// the store failed, or a function of the rule panicked or returned an invalid
+// value.
 type FailureMode uint8
 
 const (
-	// FailDefault is, in a [Rule], what Config.OnStoreError says; and there it
-	// is FailLocal if the store has a fallback, and FailOpen if it has none.
+	// FailDefault in a [Rule] means Config.OnStoreError. In a Config it means
+	// FailLocal if the store has a fallback, and FailOpen if it has none.
 	FailDefault FailureMode = iota
 
 	// FailOpen lets the request pass, as far as this rule is concerned. The
@@ -27,9 +27,9 @@ const (
 	// the store, if any, is not asked.
 	FailClosed
 
-	// FailLocal has the fallback of the store decide; the store must be a
-	// [core.Standby]. If the fallback cannot decide either, Config.OnStoreError does,
-	// and if it is FailLocal too, the request passes.
+	// FailLocal lets the fallback of the store decide; the store must be a
+	// [core.Standby]. If the fallback cannot decide either, Config.OnStoreError
+	// applies, and if that is FailLocal too, the request passes.
 	FailLocal
 )
 
@@ -74,7 +74,7 @@ func newFallbacks(c *Config) fallbacks {
 	return f
 }
 
-// check says what is wrong with a choice, or returns nil.
+// check returns an error if a choice cannot be carried out.
 func (f *fallbacks) check(choice FailureMode) error {
 	switch {
 	case choice > FailLocal:
@@ -85,8 +85,8 @@ func (f *fallbacks) check(choice FailureMode) error {
 	return nil
 }
 
-// resolve gives every rule its choice and finds out which store to ask first: rules
-// that want no decision of the fallback have to see the store fail.
+// resolve gives every rule its failure mode and determines which store is asked
+// first: rules that want no decision of the fallback have to see the store fail.
 func (f *fallbacks) resolve(set *ruleSet) {
 	set.store = f.store
 	for _, r := range set.rules {
@@ -96,7 +96,8 @@ func (f *fallbacks) resolve(set *ruleSet) {
 	}
 }
 
-// retryAfter is when it is worth trying again after err, if err knows.
+// retryAfter returns the time after which a new attempt is worthwhile, if err
+// knows it, and 0 otherwise.
 func retryAfter(err error) time.Duration {
 	var e interface{ RetryAfter() time.Duration }
 	if errors.As(err, &e) {

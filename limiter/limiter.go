@@ -15,11 +15,11 @@ import (
 	"github.com/headgate/headgate/internal/textform"
 )
 
-// ErrClosed is why a wait ended when its limiter was closed.
+// ErrClosed is the error of a wait that ended because its limiter was closed.
 var ErrClosed = errors.New("headgate: the limiter is closed")
 
-// Limiter decides by rules, with the counts in a store. It is safe for
-// concurrent use.
+// Limiter decides about requests by rules and keeps the counts in a store. It is
+// safe for concurrent use.
 type Limiter struct {
 	store         core.Store
 	set           atomic.Pointer[ruleSet]
@@ -42,8 +42,8 @@ type Limiter struct {
 	end           context.CancelFunc
 }
 
-// New returns a limiter, or an error that joins everything that is wrong with
-// c; each mistake in a rule is a [*RuleError].
+// New returns a limiter, or an error that joins all mistakes in c; each mistake in
+// a rule is a [*RuleError].
 func New(c Config) (*Limiter, error) {
 	badStore := c.useStore()
 	failing := newFallbacks(&c)
@@ -74,8 +74,8 @@ func New(c Config) (*Limiter, error) {
 	return l, nil
 }
 
-// MustNew is [New] for a configuration that is known to be right. It panics if
-// it is not.
+// MustNew is [New] for a configuration that is known to be valid. It panics on an
+// error.
 func MustNew(c Config) *Limiter {
 	l, err := New(c)
 	if err != nil {
@@ -85,8 +85,8 @@ func MustNew(c Config) *Limiter {
 }
 
 // SetRules puts other rules in force for every request that comes after. Rules
-// that keep their name and algorithm keep their counts. If anything is wrong
-// with the rules, nothing changes; the error is as of [New].
+// that keep their name and algorithm keep their counts. If a rule has a mistake,
+// nothing changes; the error is as of [New].
 func (l *Limiter) SetRules(rules []Rule) error {
 	set, err := newRuleSet(rules, &l.fallbacks)
 	if err != nil {
@@ -104,8 +104,8 @@ func (l *Limiter) enforce(set *ruleSet) {
 	l.set.Store(set)
 }
 
-// Close ends all waits at once: the requests that wait are refused. After it no
-// request waits, and everything else goes on as before. It may be called again and never
+// Close refuses all waiting requests, and makes later ones fail instead of wait.
+// The limiter keeps deciding otherwise. Close may be called again and never
 // returns an error.
 func (l *Limiter) Close() error {
 	l.end()
@@ -126,8 +126,8 @@ func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Result, er
 // [core.MaxBooking], until every rule that is not Degrade or Shadow admits. If that
 // would take longer, or longer than until the deadline of ctx, it refuses at
 // once. If ctx ends while it waits, or the limiter is closed, the result is a
-// refusal, what was booked is given back, and the error says why: the cause of
-// ctx, or [ErrClosed].
+// refusal, booked units are given back, and the error is the cause of ctx or
+// [ErrClosed].
 func (l *Limiter) TakeWithin(ctx context.Context, key string, cost int64, max time.Duration) (*Result, error) {
 	if max <= 0 || max > core.MaxBooking {
 		return &Result{}, fmt.Errorf("%w: the wait %s is not above 0 and at most %s", core.ErrOp, max, textform.Duration(core.MaxBooking))
@@ -196,12 +196,12 @@ func (l *Limiter) applyKey(ctx context.Context, verb core.Verb, key string) (*Re
 	return res, res.apply(ctx, verb)
 }
 
-// apply is the store's Apply, whose panic is an error.
+// apply calls the store's Apply, and returns its panic as an error.
 func (l *Limiter) apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
 	return l.applyTo(ctx, l.store, ops, out)
 }
 
-// applyTo is the same for the store, its strict side or its fallback.
+// applyTo is apply for s, which is the store, its strict side or its fallback.
 func (l *Limiter) applyTo(ctx context.Context, s core.Store, ops []core.Op, out []core.Decision) (err error) {
 	if len(ops) == 0 {
 		return nil
@@ -215,11 +215,11 @@ func (l *Limiter) applyTo(ctx context.Context, s core.Store, ops []core.Op, out 
 }
 
 // Allow is [Limiter.Take] for a caller that needs no [Result], and allocates nothing
-// of its own. Of several rules it returns the decision of the most exhausted one that
-// is not Shadow, of which X-RateLimit headers speak. But Allowed and RetryAfter are
-// those of the result, so of all rules. Where no rule applies, no other field is set
-// than Allowed. The error is as of Take. Under a rule with a concurrency limit, whose
-// units would have to be released, it wraps [core.ErrOp], and nothing was taken.
+// itself. It returns the decision of the most exhausted rule that is not Shadow, which
+// is also the rule of the X-RateLimit headers. But Allowed and RetryAfter are those of
+// all rules together. If no rule applies, only Allowed is set. The error is as of Take.
+// Under a rule with a concurrency limit, whose units would have to be released, the
+// error wraps [core.ErrOp], and nothing was taken.
 func (l *Limiter) Allow(ctx context.Context, key string, cost int64) (core.Decision, error) {
 	if err := checkCost(cost); err != nil {
 		return core.Decision{}, err
@@ -243,32 +243,32 @@ func (l *Limiter) SetSelectedRules(rules []Rule, s Selection) error {
 	return nil
 }
 
-// markPrefix begins the names under which the headers of an answer keep which
-// limiters have decided about its request. No header can have a name with a space,
-// so net/http sends none of it, neither by HTTP/1 nor by HTTP/2, and it is in the
-// way of no header that a handler sets.
+// markPrefix begins the names of marks: entries in the header map of an answer that
+// record which limiters have decided about its request. No header can have a name
+// with a space, so net/http never sends a mark, neither by HTTP/1 nor by HTTP/2, and
+// a mark never collides with a header that a handler sets.
 //
-// A value in the request's context would keep out of the header map. It costs a
-// request 214 ns, 2 allocations and 368 bytes, as it needs a copy of the request,
-// where the entry costs 13 ns and no allocation and the whole middleware 411 ns.
+// A value in the request's context would need no entry in the header map, but a copy
+// of the request: 214 ns, 2 allocations and 368 bytes. The entry costs 13 ns and no
+// allocation; the whole middleware costs 411 ns.
 const markPrefix = "headgate "
 
-// markValue is the value of every mark: one, as code that looks at the first value
-// of each header may expect.
+// markValue is the value of every mark. It is not empty, because code may look at the
+// first value of each header.
 var markValue = []string{""}
 
 // newMark returns a name that no other limiter has.
 func newMark(ids *leaseSource) string { return markPrefix + ids.next()[:16] }
 
 // Counted reports whether l has decided about the request before, so that it
-// passes without being counted once more. h is the header of its answer, which
-// [Admission.SetHeaders] has marked; what a client sends has no part in it. An
-// adapter that has no such header uses whatever belongs to the request alone,
-// with l as the key, and calls [Limiter.WarnTwice].
+// passes without being counted again. h is the header of its answer, in which
+// [Admission.SetHeaders] has set a mark; a client cannot set it. An adapter without
+// such a header keeps the mark in another map of the request, with l as the key,
+// and calls [Limiter.WarnTwice].
 //
-// A middleware between that gives the answer a header map of its own, as
-// [net/http.TimeoutHandler] does, hides the mark. A nil Limiter has counted
-// nothing.
+// A middleware in between that gives the answer another header map, as
+// [net/http.TimeoutHandler] does, hides the mark. For a nil Limiter Counted returns
+// false.
 func (l *Limiter) Counted(h map[string][]string) bool {
 	if l == nil {
 		return false
@@ -280,16 +280,16 @@ func (l *Limiter) Counted(h map[string][]string) bool {
 	return true
 }
 
-// WarnTwice says, once, that a request met the limiter a second time.
+// WarnTwice logs, once, that a request met the limiter a second time.
 func (l *Limiter) WarnTwice() {
 	l.Warn(core.Finding{Code: CodeTwice, Text: "a request met the same limiter twice and was counted once: it is mounted in two " +
 		"places that one request passes"})
 }
 
-// Admit decides about a request; it waits if rules say so. The caller
-// calls Done on the result exactly once, when the request has been answered.
-// CORS preflights pass uncounted. A nil Limiter fails closed, and so does one of
-// which [Limiter.CheckRequests] returns an error.
+// Admit decides about a request, and waits if rules say so. The caller must call
+// Done on the result exactly once, when the request has been answered. CORS
+// preflights pass uncounted. A nil Limiter fails closed, and so does a Limiter
+// whose [Limiter.CheckRequests] returns an error.
 func (l *Limiter) Admit(r core.Request) *Admission {
 	if l == nil {
 		a := &Admission{}
@@ -324,9 +324,9 @@ func (l *Limiter) Admit(r core.Request) *Admission {
 	return a
 }
 
-// CheckRequests returns why l cannot decide about requests, or nil: l is nil, or
-// a rule in force has no Key function. An adapter asks when it is set up and
-// writes the error to the log.
+// CheckRequests returns an error if l cannot decide about requests: l is nil, or a
+// rule in force has no Key function. An adapter calls it at set-up and logs the
+// error.
 func (l *Limiter) CheckRequests() error {
 	if l == nil {
 		return errNoLimiter
@@ -334,7 +334,7 @@ func (l *Limiter) CheckRequests() error {
 	return l.set.Load().noKey
 }
 
-// warnNoKey says, once, that requests are turned away for want of a key.
+// warnNoKey logs, once, that requests fail because a rule has no Key function.
 func (l *Limiter) warnNoKey(err error) {
 	l.Warn(core.Finding{Code: CodeNoKey, Rule: ruleOf(err), Text: "a rule has no Key function, so the limiter cannot decide about requests: " +
 		"each is answered with a 503; keyfuncs.RemoteIP counts by the address of the client"})
@@ -347,7 +347,8 @@ func (l *Limiter) newAdmission() *Admission {
 	return &Admission{}
 }
 
-// report tells OnError, whose panic ends here, as there is no other place to report it.
+// report calls OnError. A panic of OnError is dropped, because there is no other
+// function to report it to.
 func (l *Limiter) report(ctx context.Context, err error) {
 	if l.onError == nil || err == nil {
 		return
@@ -356,7 +357,7 @@ func (l *Limiter) report(ctx context.Context, err error) {
 	l.onError(ctx, err)
 }
 
-// observe tells the Observer, which is not nil, what became of the result.
+// observe passes the result to the Observer, which is not nil.
 func (l *Limiter) observe(ctx context.Context, res *Result) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -373,7 +374,7 @@ func (l *Limiter) observe(ctx context.Context, res *Result) {
 	}
 }
 
-// addReleases has the leases among ops, which all failed to be undone, released later.
+// addReleases queues the leases among ops, which could not be undone, for release.
 func (l *Limiter) addReleases(ops []core.Op) {
 	q := &l.releases
 	q.mu.Lock()
@@ -390,7 +391,7 @@ func (l *Limiter) addReleases(ops []core.Op) {
 	}
 }
 
-// runReleases tries each lease once, until the store fails again.
+// runReleases releases the queued leases one by one, until the store fails again.
 func (l *Limiter) runReleases() {
 	for !l.isClosed() {
 		op, ok := l.releases.next(time.Now())
@@ -408,7 +409,7 @@ func (l *Limiter) runReleases() {
 	}
 }
 
-// checkSetup examines a request and the keys that it is counted by.
+// checkSetup examines a request and the keys under which it is counted.
 func (l *Limiter) checkSetup(r core.Request, res *Result) {
 	w := &res.set.setup
 	if w.left.Add(-1) < 0 {
@@ -431,7 +432,7 @@ func (l *Limiter) checkSetup(r core.Request, res *Result) {
 	}
 }
 
-// reportSharedKey says what the keys of a rule have in common that should not be.
+// reportSharedKey warns if all first requests under a rule had one key by mistake.
 func (l *Limiter) reportSharedKey(r *activeRule, key string, from origin) {
 	if r.keys.several.Load() {
 		return
@@ -446,7 +447,7 @@ func (l *Limiter) reportSharedKey(r *activeRule, key string, from origin) {
 	}
 }
 
-// sleep waits for d. The error says what ended it before.
+// sleep waits for d. It returns an error if ctx or the limiter ends before.
 func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -462,7 +463,7 @@ func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
 
 func (l *Limiter) isClosed() bool { return l.life.Err() != nil }
 
-// queueFull reports whether no request may begin to wait at p.
+// queueFull reports whether no further request may begin to wait at p.
 func (l *Limiter) queueFull(p waitKey) bool { return l.isClosed() || l.queue.full(p) }
 
 // Warn writes f to Config.Logger, unless a finding with that code was written
@@ -479,7 +480,7 @@ func (l *Limiter) Warn(f core.Finding) {
 }
 
 // LogSetup writes err, unless it is nil, to Config.Logger in one line of level
-// error: it is what is wrong with how an adapter was set up, by the function
+// error. err is a mistake in the arguments of an adapter's function, whose name is
 // where. On a nil Limiter the line goes to slog.Default().
 func (l *Limiter) LogSetup(where string, err error) {
 	if err == nil {
@@ -489,7 +490,7 @@ func (l *Limiter) LogSetup(where string, err error) {
 	l.log(slog.LevelError, where+" was called with a mistake", slog.String("error", text))
 }
 
-// log writes one line. A panic of the logger ends here.
+// log writes one line. A panic of the logger is reported as an error.
 func (l *Limiter) log(level slog.Level, text string, attrs ...slog.Attr) {
 	logger := slog.Default()
 	if l != nil && l.warner.logger != nil {
@@ -503,8 +504,8 @@ func (l *Limiter) log(level slog.Level, text string, attrs ...slog.Attr) {
 	logger.LogAttrs(context.Background(), level, "headgate: "+text, attrs...)
 }
 
-// diagnoseOnce has the store diagnose itself, once or until it has looked at
-// everything. The goroutine ends with Close, or when the time for it is over.
+// diagnoseOnce starts the diagnosis of the store, unless it is complete or running.
+// Its goroutine ends with Close or after diagnosisTimeout.
 func (l *Limiter) diagnoseOnce() {
 	if l.warner.nextDiagnosis.Load() != noDiagnosis {
 		l.diagnoseIfDue()

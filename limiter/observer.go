@@ -10,19 +10,19 @@ import (
 	"github.com/headgate/headgate/internal/textform"
 )
 
-// Observer is told of decisions, for metrics and logs. It is called in the
-// goroutine of the request and must be quick and safe for concurrent use.
+// Observer receives decisions, for metrics and logs. It is called in the goroutine
+// of the request and must be quick and safe for concurrent use.
 type Observer interface {
 	Observe(ctx context.Context, e Event)
 }
 
-// Event is what one rule decided about one request, or that no store could. It
-// never holds a key or anything else that a client sent.
+// Event is the decision of one rule about one request, or the error that prevented
+// it. It never holds a key or anything else that a client sent.
 type Event struct {
 	// Rule is the rule's name, and "" if Err is about no single rule.
 	Rule string
 
-	// OnLimit is what a Decision that is not Allowed leads to.
+	// OnLimit is the action of the rule for a Decision that is not Allowed.
 	OnLimit Action
 
 	Decision core.Decision
@@ -33,7 +33,7 @@ type Event struct {
 	// Waited is how long the request waited for its turn.
 	Waited time.Duration
 
-	// Err tells why the store could not decide. There is no Decision then.
+	// Err, unless nil, is why the store could not decide. Decision is then zero.
 	Err error
 }
 

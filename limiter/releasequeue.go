@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// maxReleases bounds how many leases are kept in mind that could not be
-	// released. Leases beyond end with their Period.
+	// maxReleases is the maximum number of queued leases. Any further lease ends
+	// with its Period.
 	maxReleases = 4096
 
 	// Between two attempts there is at least minReleasePause, and at most maxReleasePause.
@@ -17,9 +17,9 @@ const (
 	maxReleasePause = 5 * time.Second
 )
 
-// releaseQueue are leases that a request has left behind because the store failed at
-// its end. They are released later: to do so twice does no harm. A timer sees to
-// it, which runs only while there are any.
+// releaseQueue holds leases that could not be released at the end of their requests
+// because the store failed. They are released later, which is harmless if done twice,
+// by a timer that runs only while the queue holds leases.
 type releaseQueue struct {
 	mu     sync.Mutex
 	queued []queuedRelease
@@ -33,7 +33,7 @@ type queuedRelease struct {
 	until time.Time
 }
 
-// next returns the oldest that is still held, or stops the timer.
+// next returns the oldest lease that has not expired, or notes that the timer stops.
 func (q *releaseQueue) next(now time.Time) (op core.Op, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -58,9 +58,9 @@ func (q *releaseQueue) drop() {
 	q.queued = q.queued[1:]
 }
 
-func (q *releaseQueue) retry(settle func()) {
+func (q *releaseQueue) retry(run func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.pause = min(2*q.pause, maxReleasePause)
-	time.AfterFunc(q.pause, settle)
+	time.AfterFunc(q.pause, run)
 }

@@ -52,7 +52,7 @@ func (r *renewal) renew() {
 	}
 }
 
-// end ends the renewal, unless a connection holds on to the leases.
+// end ends the renewal, unless a connection still holds the leases.
 func (r *renewal) end() (holding bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,8 +86,8 @@ func (c *heldConn) Close() error {
 	return err
 }
 
-// leaseSource makes lease ids: 128 bits that cannot be guessed, in hex. A
-// ChaCha8 keyed by the system's randomness needs no system call for each.
+// leaseSource makes lease ids: 128 unpredictable bits in hex. A ChaCha8 keyed by the
+// system's randomness needs no system call for each id.
 type leaseSource struct {
 	mu      sync.Mutex
 	chacha8 *rand.ChaCha8

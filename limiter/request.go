@@ -17,10 +17,10 @@ func (l *Limiter) PeekRequest(r core.Request) ([]RuleDecision, error) {
 }
 
 // TakeRequest counts r under every rule with the rule's own Key and Cost, as an
-// adapter has it counted, and is otherwise as [Limiter.Take]: it does not wait and
-// answers nothing. It counts a CORS preflight, and counts again a request that an
-// adapter has counted. Each adapter's Request makes an r of the framework's own
-// request. A result that holds leases is to be released.
+// adapter does. Otherwise it is like [Limiter.Take]: it neither waits nor answers
+// the request. It counts a CORS preflight, and counts a request again that an
+// adapter has counted. Each adapter's Request function makes r from the framework's
+// request. A result that holds leases has to be released.
 func (l *Limiter) TakeRequest(r core.Request) (*Result, error) {
 	res := &Result{}
 	if err := res.beginRequest(l, r); err != nil {
@@ -42,8 +42,8 @@ func (l *Limiter) ResetRequest(r core.Request) error {
 	return (&Result{}).applyRequest(l, core.Reset, r)
 }
 
-// beginRequest makes the result ready for r. It returns why no request can be
-// decided about.
+// beginRequest makes the result ready for r. It returns an error if l cannot decide
+// about requests, or r is nil.
 func (res *Result) beginRequest(l *Limiter, r core.Request) error {
 	switch {
 	case l == nil:
@@ -55,7 +55,7 @@ func (res *Result) beginRequest(l *Limiter, r core.Request) error {
 	return res.set.noKey
 }
 
-// applyRequest has the store answer a Peek or Reset of r.
+// applyRequest carries out a Peek or Reset of r.
 func (res *Result) applyRequest(l *Limiter, verb core.Verb, r core.Request) error {
 	if err := res.beginRequest(l, r); err != nil {
 		return err

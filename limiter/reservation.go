@@ -70,7 +70,7 @@ func (res *Result) beginBooking() error {
 	return nil
 }
 
-// longestWait returns the time until the slot under every rule is reached.
+// longestWait returns the time until the slots under all rules are reached.
 func (res *Result) longestWait() (longest time.Duration) {
 	for i := range res.out {
 		longest = max(longest, res.out[i].Wait)
@@ -87,7 +87,7 @@ func (r *Reservation) Delay() time.Duration {
 	return max(0, time.Until(r.due))
 }
 
-// Cancel gives the units back, so that others can have them; a second call does
+// Cancel gives the units back, so that others can take them; a second call does
 // nothing. Units that the passage of time has given back already are not given
 // back twice, and those of a slot behind which others have booked are kept,
 // because the others' slots cannot move. After an error some units may or may not

@@ -63,8 +63,8 @@ type RuleDecision struct {
 }
 
 // Allowed reports whether the units were taken, except those of Degrade and
-// Shadow rules that were over their limits. When the store could not decide it is what
-// OnStoreError of the rules says.
+// Shadow rules that were over their limits. If the store could not decide, it follows
+// from OnStoreError of the rules.
 func (res *Result) Allowed() bool { return res != nil && res.allowed }
 
 // Undecided reports whether the store did not decide under every rule, so that
@@ -134,8 +134,9 @@ func (res *Result) Violated() []string {
 	return names
 }
 
-// RetryAfter is how long until the same request would be let in if no other
-// came: 0 if it is allowed, [core.Never] if it costs more than a limit can hold.
+// RetryAfter returns the time until the same request would be admitted if no other
+// request came: 0 if it is allowed, [core.Never] if it costs more than a limit can
+// hold.
 func (res *Result) RetryAfter() time.Duration {
 	var longest time.Duration
 	if res == nil {
@@ -195,8 +196,8 @@ func (res *Result) add(verb core.Verb, r *activeRule, key string, cost int64) er
 	return nil
 }
 
-// room is for one more op. A room that an earlier request under the same terms has
-// left is used again.
+// room adds a call under the terms and returns its op. If an earlier request left an op
+// under the same terms in that place, room returns it instead of a new copy.
 func (res *Result) room(r *activeRule, t *terms) *core.Op {
 	n := len(res.calls)
 	if n < cap(res.calls) && res.calls[:n+1][n].terms == t {
@@ -210,8 +211,8 @@ func (res *Result) room(r *activeRule, t *terms) *core.Op {
 	return &res.ops[n]
 }
 
-// addRequest asks every rule, or those that are selected, what the request
-// means to it.
+// addRequest adds an op for the request under every rule that applies to it, among
+// all rules or those that are selected.
 func (res *Result) addRequest(verb core.Verb, r core.Request) (err error) {
 	rules := res.set.rules
 	if res.set.selection != nil {
@@ -232,8 +233,8 @@ func (res *Result) addRequest(verb core.Verb, r core.Request) (err error) {
 	}
 }
 
-// addRequestFrom asks rule i and those after it, and returns the first that
-// cannot tell.
+// addRequestFrom adds the ops of rule i and those after it. With an error it returns
+// the index of the rule that failed.
 func (res *Result) addRequestFrom(verb core.Verb, rules []*activeRule, i int, r core.Request) (at int, err error) {
 	at = i
 	defer func() {
@@ -281,8 +282,8 @@ func (res *Result) addKeyTo(r *activeRule, verb core.Verb, key string, cost int6
 	return res.add(verb, r, key, cost)
 }
 
-// apply has the store answer a Peek or a Reset: the first as it answers a Take,
-// with or without its fallback.
+// apply carries out a Peek or a Reset. A Peek asks the same store as a Take, with or
+// without its fallback.
 func (res *Result) apply(ctx context.Context, verb core.Verb) error {
 	if verb == core.Peek {
 		return res.limiter.applyTo(ctx, res.set.store, res.ops, res.out)
@@ -290,7 +291,7 @@ func (res *Result) apply(ctx context.Context, verb core.Verb) error {
 	return res.limiter.apply(ctx, res.ops, res.out)
 }
 
-// ask has the store decide.
+// ask lets the store decide.
 func (res *Result) ask(ctx context.Context) error {
 	if err := res.limiter.applyTo(ctx, res.set.store, res.ops, res.out); err != nil {
 		if err = res.fallbackDecide(ctx, err); err != nil {
@@ -315,7 +316,7 @@ func (res *Result) ask(ctx context.Context) error {
 	return nil
 }
 
-// conclude settles what err and the answer of the store mean, and tells.
+// conclude derives the outcome from err and the answer of the store, and reports it.
 func (res *Result) conclude(ctx context.Context, err error) {
 	if err != nil {
 		res.err = err
@@ -328,11 +329,12 @@ func (res *Result) conclude(ctx context.Context, err error) {
 	}
 }
 
-// cleanupTimeout bounds the store calls that are made after a request, which its
-// end must not cut short.
+// cleanupTimeout bounds the store calls at the end of a request. The end of its
+// context must not cut them short.
 const cleanupTimeout = time.Second
 
-// cleanupContext is a context for what has to be done although ctx may have ended.
+// cleanupContext returns a context for calls that have to be made although ctx may
+// have ended.
 func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 }
@@ -358,13 +360,13 @@ func (res *Result) holdsLeases() bool {
 	return false
 }
 
-// refundOp is the op that undoes op i.
+// refundOp returns the op that undoes op i.
 func (res *Result) refundOp(i int) core.Op { return res.ops[i].Refund(res.out[i]) }
 
 // Refund gives back the units that were taken, and the leases, as if they had
 // never been taken; a second call does nothing. Units that the passage of time
-// has given back already are not given back twice. After an error some may or
-// may not have been given back.
+// has given back already are not given back twice. After an error some units may
+// or may not have been given back.
 func (res *Result) Refund(ctx context.Context) error {
 	if res == nil || !res.refunded.CompareAndSwap(false, true) {
 		return nil
@@ -379,8 +381,8 @@ func (res *Result) Refund(ctx context.Context) error {
 	return res.applyRefunds(ctx, undo)
 }
 
-// Release ends the leases, so that others can have them. Once it has succeeded
-// another call does nothing.
+// Release ends the leases, so that others can take the units. Once it has
+// succeeded another call does nothing.
 func (res *Result) Release(ctx context.Context) error {
 	if res == nil || res.lease == "" || !res.released.CompareAndSwap(false, true) {
 		return nil
@@ -408,7 +410,7 @@ func (res *Result) releaseLeases(ctx context.Context) error {
 	return res.applyRefunds(ctx, res.leaseRefunds())
 }
 
-// leaseRefunds are the ops that end the leases.
+// leaseRefunds returns the ops that end the leases.
 func (res *Result) leaseRefunds() (undo []core.Op) {
 	for i := range res.ops {
 		if res.leased(i) {
@@ -458,8 +460,8 @@ func (res *Result) Renew(ctx context.Context) (held bool, err error) {
 	return true, nil
 }
 
-// end is the end of a request that was answered with status: it gives back
-// what its rules say, and the leases unless someone holds on to them.
+// end ends a request that was answered with status: it gives units back as the
+// rules say, and releases the leases unless a connection still holds them.
 func (res *Result) end(ctx context.Context, status int, holding bool) {
 	releasing := res.lease != "" && !holding && res.released.CompareAndSwap(false, true)
 	var undo []core.Op
@@ -526,9 +528,9 @@ func (res *Result) recycle() {
 	unset(&res.released)
 }
 
-// fallbackDecide has the fallback decide for the rules that want it, after the store
-// has failed with err. The rules that fail open take no further part. It
-// returns an error if the request cannot go on.
+// fallbackDecide lets the fallback decide for the rules that want it, after the store
+// has failed with err, and ignores the rules that fail open. It returns an error if
+// the request fails.
 func (res *Result) fallbackDecide(ctx context.Context, err error) error {
 	f := &res.limiter.fallbacks
 	if ctx.Err() != nil || !res.set.strict || errors.Is(err, core.ErrOp) {
@@ -555,7 +557,7 @@ func (res *Result) fallbackDecide(ctx context.Context, err error) error {
 }
 
 // skipRule lets the request go on without rule i, whose own functions failed with
-// err, unless the rule closes.
+// err, unless the rule fails closed.
 func (res *Result) skipRule(ctx context.Context, i int, err error) error {
 	if res.set.rules[i].failsClosed(&res.limiter.fallbacks) {
 		return err
@@ -571,9 +573,9 @@ func (res *Result) noteSkipped(ctx context.Context, err error) {
 }
 
 // failsOpen reports whether the request goes on although err kept all rules from
-// deciding. The request of a client that has left does not, as a client could
-// hang up in time to be served uncounted. An error of a rule's own functions is one
-// that the rule does not excuse.
+// deciding. It returns false if the client has left, because clients could otherwise
+// avoid being counted by hanging up, and if err is about a single rule, because then
+// skipRule did not accept it.
 func (res *Result) failsOpen(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || ruleOf(err) != "" {
 		return false
@@ -586,7 +588,7 @@ func (res *Result) failsOpen(ctx context.Context, err error) bool {
 	return true
 }
 
-// decide has the store decide, and waits if it may.
+// decide lets the store decide, and waits if patient is true and a rule says so.
 func (res *Result) decide(ctx context.Context, patient bool) error {
 	if !patient {
 		return res.ask(ctx)
@@ -612,7 +614,7 @@ func (res *Result) reachSlot(pause time.Duration) {
 	}
 }
 
-// renewAfterWait makes sure of leases that had to last through a wait.
+// renewAfterWait renews leases that may have expired during a wait.
 func (res *Result) renewAfterWait(ctx context.Context) error {
 	if !res.holdsLeases() {
 		return nil
@@ -659,7 +661,7 @@ func (res *Result) scarcest() int {
 	return first
 }
 
-// selectionFailed is err as an error of the first rule that closes for it, if any.
+// selectionFailed returns err as an error of the first rule that fails closed, if any.
 func (res *Result) selectionFailed(err error) error {
 	for _, r := range res.set.rules {
 		if r.failsClosed(&res.limiter.fallbacks) {
@@ -669,7 +671,7 @@ func (res *Result) selectionFailed(err error) error {
 	return err
 }
 
-var errSelection = errors.New("headgate: the selection names a rule that there is not, or one twice")
+var errSelection = errors.New("headgate: the selection names a rule that does not exist, or a rule twice")
 
 // selectRules returns the rules that the selection names.
 func (res *Result) selectRules(r core.Request) (rules []*activeRule, err error) {
@@ -712,7 +714,8 @@ func (res *Result) usesOwnLimits(shown int) bool {
 	return shown == res.set.shown
 }
 
-// appendRemaining writes the item of RateLimit. It is not known when a lease ends.
+// appendRemaining writes the item of RateLimit. It has no reset under a concurrency
+// limit, because the end of a lease is not known.
 func (res *Result) appendRemaining(b []byte, i int) []byte {
 	d := res.decision(i)
 	b = append(b, res.calls[i].terms.remaining...)

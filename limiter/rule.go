@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/internal/textform"
 )
 
-// Rule says how much is allowed for each key, and what happens beyond.
+// Rule says how many units each key may use, and what happens over the limit.
 //
 // Its functions are called for every request, from many goroutines. A panic in
 // one of them is an error under OnStoreError, never a crash.
@@ -21,24 +21,26 @@ type Rule struct {
 
 	Limit core.Limit
 
-	// Key returns the key that the request is counted by. It may be nil in a limiter
-	// that is only given keys, as [Limiter.Take] is; see [Limiter.CheckRequests].
+	// Key returns the key under which the request is counted. It may be nil in a
+	// limiter whose callers pass keys, as to [Limiter.Take]; see
+	// [Limiter.CheckRequests].
 	Key core.KeyFunc
 
-	// Cost returns how many units the request takes; nil means 1. A request that
-	// costs 0 passes uncounted.
+	// Cost returns the number of units that the request takes; nil means 1. A
+	// request that costs 0 passes uncounted.
 	Cost func(core.Request) int64
 
 	OnLimit Action
 
 	// OnStoreError says what happens when the store cannot decide under this rule;
 	// the zero value leaves that to Config.OnStoreError. Of several rules that
-	// apply to a request, one that is FailClosed turns it away; otherwise those
-	// decide under which a store can. Shadow rules turn no request away.
+	// apply to a request, a FailClosed rule turns it away; otherwise the rules
+	// decide that the store or its fallback can decide. Shadow rules turn no
+	// request away.
 	OnStoreError FailureMode
 
-	// RefundIf reports, once the answer's status is known, whether the units are
-	// given back; nil means never.
+	// RefundIf reports whether an answer with status gives the units back; nil
+	// means never.
 	RefundIf func(status int) bool
 
 	// Override gives a key a limit of its own, if it returns true. A limit
@@ -64,10 +66,10 @@ func (e *RuleError) Unwrap() error { return e.Err }
 // DefaultName is the name of a limiter's only rule if Rule.Name is "".
 const DefaultName = "default"
 
-// maxName is the most bytes of a rule's name.
+// maxName is the length of the longest name of a rule, in bytes.
 const maxName = 64
 
-// faults lists everything that is wrong with the rule by itself.
+// faults lists every mistake of the rule by itself.
 func (r *Rule) faults(f *fallbacks) []error {
 	var errs []error
 	if !nameIsValid(r.Name) {

@@ -12,10 +12,10 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// ruleSet is a checked list of rules with what can be known beforehand.
+// ruleSet is a checked list of rules with precomputed facts about them.
 type ruleSet struct {
 	rules   []*activeRule
-	store   core.Store // the one to ask first
+	store   core.Store // the store to ask first
 	strict  bool       // store is without its fallback
 	patient bool       // some rule waits
 	refunds bool       // some rule gives units back
@@ -86,7 +86,7 @@ func newRuleSet(rules []Rule, f *fallbacks) (*ruleSet, error) {
 // ruleError is an error that names the rule.
 func (r *activeRule) ruleError(err error) error { return &RuleError{r.Name, r.index, err} }
 
-// termsFor returns what applies to the key.
+// termsFor returns the terms that apply to the key.
 func (r *activeRule) termsFor(key string) (*terms, error) {
 	if r.Override == nil {
 		return r.terms, nil
@@ -167,8 +167,8 @@ func policyItem(rule string, l core.Limit) string {
 	return string(b)
 }
 
-// failsClosed reports whether the rule turns a request away under which no store could
-// decide, not even the fallback. Shadow rules turn no request away.
+// failsClosed reports whether the rule turns a request away if neither the store nor
+// its fallback could decide. Shadow rules turn no request away.
 func (r *activeRule) failsClosed(f *fallbacks) bool {
 	if r.OnLimit == Shadow {
 		return false
@@ -176,11 +176,10 @@ func (r *activeRule) failsClosed(f *fallbacks) bool {
 	return r.failureMode == FailClosed || r.failureMode == FailLocal && f.last == FailClosed
 }
 
-// Selection tells which of many rules a request may be about, so that not each
-// has to be asked: it appends their places in the list of rules to into, each
-// once, in ascending order, and returns the extended slice. The other rules are
-// not about the request. It is called for every request, from many goroutines,
-// and must not keep into. After a panic, or with a place at which there is no rule,
-// the request is turned away if any of all rules would do that under its
-// OnStoreError, and passes otherwise.
+// Selection selects the rules that may apply to a request, so that not every rule
+// has to be asked: it appends their indices in the list of rules to into, each
+// once, in ascending order, and returns the extended slice. The other rules do not
+// apply to the request. It is called for every request, from many goroutines, and
+// must not keep into. If it panics or returns an index without a rule, the request
+// is turned away if any rule of the limiter fails closed, and passes otherwise.
 type Selection func(r core.Request, into []int) []int

@@ -14,16 +14,16 @@ const (
 	// setupRequests is how many requests under a rule are looked at for a mistake.
 	setupRequests = 1000
 
-	// maxSetupRequests bounds how long a limiter looks, whatever becomes of rules
-	// that hardly any request is about.
+	// maxSetupRequests bounds the examination when some rules apply to hardly any
+	// request.
 	maxSetupRequests = 10 * setupRequests
 
 	// maxCompared is how many bytes of a key are kept to compare others with.
 	maxCompared = 256
 )
 
-// setupCheck looks at the first requests under a set of rules. When it is over it
-// costs a request one atomic load.
+// setupCheck looks at the first requests under a set of rules. Afterwards it costs a
+// request one atomic load.
 type setupCheck struct {
 	on        atomic.Bool
 	left      atomic.Int64 // requests
@@ -37,14 +37,14 @@ type keyCheck struct {
 	several atomic.Bool
 }
 
-// begin starts to watch n rules.
+// begin starts the examination of n rules.
 func (w *setupCheck) begin(n int) {
 	w.left.Store(maxSetupRequests)
 	w.undecided.Store(int64(n))
 	w.on.Store(n > 0)
 }
 
-// record takes note of the key, and reports whether it was the last to be looked at.
+// record notes the key, and reports whether it was the last one to examine.
 func (w *keyCheck) record(key string) bool {
 	if w.seen.Load() >= setupRequests {
 		return false
@@ -69,11 +69,12 @@ func isGlobal(k core.KeyFunc) bool { return reflect.ValueOf(k).Pointer() == glob
 // origin is where a request comes from.
 type origin struct {
 	peer      netip.Addr // of the connection
-	forwarded netip.Addr // the peer of the peer, as that one says
+	forwarded netip.Addr // the peer of the peer, by its forwarding header
 }
 
-// These read whole addresses as the key functions of rules read networks: that of
-// the peer, and the last that a header holds, which the peer has appended.
+// The key functions that read whole addresses, in the same way as those of rules read
+// networks: the address of the peer, and the last one of a header, which the peer has
+// appended.
 var (
 	wholePeer          = keyfuncs.MustRemoteIPPrefix(128)
 	wholeForwardedFor  = lastIn("X-Forwarded-For")
@@ -99,7 +100,7 @@ func originOf(r core.Request) origin {
 	return from
 }
 
-// addressBy is the address that the key of r is, such as "192.0.2.1" or
+// addressBy returns the address in the key of r, which is such as "192.0.2.1" or
 // "2001:db8::1/128".
 func addressBy(k core.KeyFunc, r core.Request) netip.Addr {
 	key, _ := k(r)
@@ -108,8 +109,8 @@ func addressBy(k core.KeyFunc, r core.Request) netip.Addr {
 	return a
 }
 
-// isUnheededBy reports whether the key is about the peer although the peer forwards
-// another address.
+// isUnheededBy reports whether the key holds the address of the peer although the
+// peer forwards another address.
 func (o origin) isUnheededBy(key string) bool {
 	return o.forwarded.IsValid() && mentions(key, o.peer) && !mentions(key, o.forwarded)
 }

@@ -14,19 +14,20 @@ const MaxTarpit = time.Minute
 
 // Tarpit holds a request for delay before it answers with then, so that a
 // client which does not heed Retry-After gets slower. delay is above 0 and at
-// most [MaxTarpit]. At most most requests are held at the same time, 1 or more;
-// beyond them, and when the client has left or the limiter is closed, the answer
-// comes at once. A held request costs its goroutine and its connection.
+// most [MaxTarpit]. At most maxHeld requests, 1 or more, are held at the same
+// time. Further requests are answered at once, and so are held ones when the
+// client leaves or the limiter is closed. A held request costs its goroutine and
+// its connection.
 //
-// The error lists every mistake. Each template that Tarpit returns counts for
-// itself.
+// The error lists every mistake. Each template that Tarpit returns has its own
+// count of held requests.
 func Tarpit(delay time.Duration, maxHeld int, then Template) (Template, error) {
 	var errs []error
 	if delay <= 0 || delay > MaxTarpit {
 		errs = append(errs, fmt.Errorf("Tarpit: the delay %s is not above 0 and at most %s", delay, textform.Duration(MaxTarpit)))
 	}
 	if maxHeld < 1 {
-		errs = append(errs, fmt.Errorf("Tarpit: most %d is below 1", maxHeld))
+		errs = append(errs, fmt.Errorf("Tarpit: maxHeld %d is below 1", maxHeld))
 	}
 	if then == nil {
 		errs = append(errs, errors.New("Tarpit: then is nil"))

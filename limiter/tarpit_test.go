@@ -89,7 +89,7 @@ func TestATarpitAnswersAsItIsTold(t *testing.T) {
 func TestATarpitReportsEveryMistake(t *testing.T) {
 	for _, delay := range []time.Duration{0, -1, time.Minute + 1} {
 		_, err := limiter.Tarpit(delay, 0, nil)
-		if err == nil || !contains(err, "the delay") || !contains(err, "most 0 is below 1") || !contains(err, "then is nil") {
+		if err == nil || !contains(err, "the delay") || !contains(err, "maxHeld 0 is below 1") || !contains(err, "then is nil") {
 			t.Errorf("%v", err)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 
 // Answer is what a client gets instead of the handler's answer.
 type Answer struct {
-	// Status is a final one, 200 to 999. Any other, such as 0, means the one that
-	// the outcome calls for: 429, 503, or 200 for a degraded request.
+	// Status is a final status, 200 to 999. Any other, such as 0, means the status
+	// of the outcome: 429, 503, or 200 for a degraded request.
 	Status  int
 	Headers []Header // besides those of the limiter; names are canonical
 	Body    []byte
@@ -19,8 +19,8 @@ type Answer struct {
 
 // Template makes the answer to a request that is refused, that failed or that is
 // degraded; see [Config]. It must be safe for concurrent use and must not keep the
-// admission. A program's own may return an answer that it keeps ready, but should
-// put nothing into it that the client sent.
+// admission. A template may return the same answer each time. Its answers should hold
+// nothing that the client sent.
 type Template func(a *Admission) Answer
 
 // PlainText answers in one line of text/plain.
@@ -35,8 +35,8 @@ func PlainText(a *Admission) Answer {
 }
 
 // JSON answers with an object of "error", which is "too_many_requests" or
-// "service_unavailable"; "retry_after" in seconds, unless it is of no use to try
-// again; and for a refusal "rules", the names of those that refused.
+// "service_unavailable"; "retry_after" in seconds, unless a retry can never succeed;
+// and for a refusal "rules", the names of the rules that refused.
 func JSON(a *Admission) Answer {
 	b := make([]byte, 0, 128)
 	if a.Outcome() == Failed {
@@ -57,7 +57,8 @@ func JSON(a *Admission) Answer {
 // no other template.
 func ProblemJSON(a *Admission) Answer { return typed(a, ProblemType, a.Problem()) }
 
-// Fixed answers always the same. Neither headers nor body may be changed after.
+// Fixed always returns the same answer. Its headers and body must not be changed
+// afterwards.
 func Fixed(answer Answer) Template {
 	return func(*Admission) Answer { return answer }
 }
@@ -67,9 +68,9 @@ func typed(a *Admission, contentType string, body []byte) Answer {
 }
 
 // Redirect answers 303 See Other, with the target in Location: a path such as
-// "/busy", or an http or https URL. Everything in it is ASCII without spaces, as
-// in an HTTP message. The target must not be limited by the same limiter, else
-// clients go in circles.
+// "/busy", or an http or https URL, in ASCII without spaces, as in an HTTP message.
+// The target must not be limited by the same limiter, because clients would then be
+// redirected again and again.
 func Redirect(target string) (Template, error) {
 	if err := checkTarget(target); err != nil {
 		return nil, fmt.Errorf("Redirect: %w", err)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// minPause keeps a store that names no time to come back from being asked in a
-// tight loop.
+// minPause is the shortest pause between two calls of a store that returns no
+// RetryAfter.
 const minPause = time.Millisecond
 
 // wait is one request's way through the queue.
@@ -18,7 +18,7 @@ type wait struct {
 	queued  bool
 }
 
-// step asks the store once and waits for what it says. again means that the
+// step asks the store once and waits as its decisions say. again reports whether the
 // store has to be asked once more.
 func (w *wait) step(ctx context.Context, res *Result) (again bool, err error) {
 	w.book(res)
@@ -52,7 +52,7 @@ func (w *wait) step(ctx context.Context, res *Result) (again bool, err error) {
 	return true, nil
 }
 
-// remaining is how long the request may still wait for rule i.
+// remaining returns the time for which the request may still wait for rule i.
 func (w *wait) remaining(res *Result, i int) time.Duration {
 	if res.ops[i].Soft || res.calls[i].patience == 0 {
 		return 0
@@ -71,8 +71,8 @@ func (w *wait) book(res *Result) {
 	}
 }
 
-// pause is how long to wait now, and where: 0 if there is nothing to wait for,
-// or if it would take too long.
+// pause returns how long to wait now, and for which key: 0 if there is nothing to
+// wait for, or if it would take too long.
 func (w *wait) pause(res *Result) (longest time.Duration, at waitKey) {
 	for i := range res.ops {
 		d := &res.out[i]
@@ -92,7 +92,7 @@ func (w *wait) pause(res *Result) (longest time.Duration, at waitKey) {
 	return longest, at
 }
 
-// enter takes a place in the queue for the whole wait, or returns why there is none.
+// enter takes a place in the queue for the whole wait, or returns an error.
 func (w *wait) enter(l *Limiter, p waitKey) error {
 	switch {
 	case w.queued:

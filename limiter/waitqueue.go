@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// waitQueue bounds how many requests wait, in all and for each key of a rule.
+// waitQueue bounds the number of waiting requests, in all and for each key of a rule.
 type waitQueue struct {
 	max, maxPerKey int
 
@@ -14,17 +14,18 @@ type waitQueue struct {
 	at      map[waitKey]int
 }
 
-// waitKey is where one waits: a key of a rule.
+// waitKey is a key of a rule for which requests wait.
 type waitKey struct{ rule, key string }
 
-// full reports whether no other request may wait at p.
+// full reports whether no further request may wait at p.
 func (q *waitQueue) full(p waitKey) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.waiting >= q.max || q.at[p] >= q.maxPerKey
 }
 
-// enter takes a place, unless there is no room. A caller that enters has to leave.
+// enter reports whether there was room for one more waiter. A successful enter must
+// be followed by leave.
 func (q *waitQueue) enter(p waitKey) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

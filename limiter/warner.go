@@ -9,30 +9,31 @@ import (
 )
 
 const (
-	// maxSeen bounds how many codes are told.
+	// maxSeen is the maximum number of codes that are reported.
 	maxSeen = 64
 
 	// diagnosisTimeout bounds Diagnose.
 	diagnosisTimeout = 5 * time.Second
 
-	// minDiagnosisPause is for how long a store that could not look at everything is left
-	// alone. Each pause after it is twice as long, up to maxDiagnosisPause.
+	// minDiagnosisPause is the pause after the first incomplete diagnosis. Each pause
+	// after it is twice as long, up to maxDiagnosisPause.
 	minDiagnosisPause = time.Second
 	maxDiagnosisPause = time.Hour
 
-	// noDiagnosis is when a store is asked that is being asked, or has answered.
+	// noDiagnosis is the instant of the next diagnosis while one is running and after
+	// one is complete.
 	noDiagnosis = math.MaxInt64
 )
 
-// warner tells every finding once.
+// warner reports every code once.
 type warner struct {
 	logger *slog.Logger // nil: the default one at the time
 	off    bool
 	seen   atomic.Pointer[map[string]bool] // the codes, replaced as a whole
 
 	started       time.Time
-	nextDiagnosis atomic.Int64  // when the store is to be asked, in nanoseconds since hired
-	pause         time.Duration // the latest; belongs to who asks
+	nextDiagnosis atomic.Int64  // when the store is to be asked, in nanoseconds since started
+	pause         time.Duration // the latest; used only by the goroutine of the diagnosis
 }
 
 // start makes the warner ready for use.
@@ -56,13 +57,13 @@ func (w *warner) diagnosisDue() bool {
 	return w.nextDiagnosis.CompareAndSwap(due, noDiagnosis)
 }
 
-// diagnoseLater has the store asked again by the first request after a pause.
+// diagnoseLater makes the first request after a pause start another diagnosis.
 func (w *warner) diagnoseLater() {
 	w.pause = min(max(2*w.pause, minDiagnosisPause), maxDiagnosisPause)
 	w.nextDiagnosis.Store(int64(time.Since(w.started) + w.pause))
 }
 
-// hasSeen reports whether nothing is left to be said about the code.
+// hasSeen reports whether the code was reported before, or is not to be reported.
 func (w *warner) hasSeen(code string) bool { return w.off || (*w.seen.Load())[code] }
 
 // markSeen reports whether this is the first finding with the code.
@@ -86,7 +87,7 @@ const (
 	// Forwarded, and a rule counts by the address of that peer.
 	CodeUnheeded = "HG001"
 
-	// CodeGinTrustsAll: a key is what gin.Context.ClientIP says, and the engine
+	// CodeGinTrustsAll: a key comes from gin.Context.ClientIP, and the engine
 	// trusts every proxy.
 	CodeGinTrustsAll = "HG002"
 

@@ -1,4 +1,4 @@
-// This file waits for units and reports why there were none.
+// This file takes units for programs without HTTP.
 
 package limiter
 
@@ -17,9 +17,9 @@ var (
 	// ErrLimited means that the units do not fit within the limits in time.
 	ErrLimited = errors.New("headgate: over the limit")
 
-	// ErrQueueFull means that as many wait as Config.MaxWaiters or
+	// ErrQueueFull means that as many requests wait as Config.MaxWaiters or
 	// Config.MaxWaitersPerKey allows.
-	ErrQueueFull = errors.New("headgate: too many wait already")
+	ErrQueueFull = errors.New("headgate: too many requests wait already")
 
 	// ErrUndecided means that the store did not decide under every rule. An error
 	// that wraps it also wraps the cause.
@@ -99,29 +99,29 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 	return res.waitError(err)
 }
 
-// TakeUpTo takes as many units of key as fit under every rule, at most most, and
+// TakeUpTo takes as many units of key as fit under every rule, at most max, and
 // returns how many. It decides in one atomic step, does not wait, and allocates
-// nothing of its own. 0 units without an error mean that nothing fits. Degrade and
+// nothing itself. 0 units without an error mean that nothing fits. Degrade and
 // Shadow rules do not lower the number: they count the units if these fit.
 //
 // If the store did not decide under some rule, the error wraps [ErrUndecided]; n is
 // then as OnStoreError of the rules says, as the Allowed of [Limiter.Take] is. Under
-// a rule with a concurrency limit, and for a negative most, the error wraps
+// a rule with a concurrency limit, and for a negative max, the error wraps
 // [core.ErrOp], and no units were taken.
-func (l *Limiter) TakeUpTo(ctx context.Context, key string, most int64) (n int64, err error) {
-	if err := checkCost(most); err != nil {
+func (l *Limiter) TakeUpTo(ctx context.Context, key string, max int64) (n int64, err error) {
+	if err := checkCost(max); err != nil {
 		return 0, err
 	}
 	l.diagnoseOnce()
 	a := l.newAdmission()
-	n, err = a.result.takeUpTo(ctx, l, key, most)
+	n, err = a.result.takeUpTo(ctx, l, key, max)
 	a.recycle(l)
 	return n, err
 }
 
-func (res *Result) takeUpTo(ctx context.Context, l *Limiter, key string, most int64) (int64, error) {
+func (res *Result) takeUpTo(ctx context.Context, l *Limiter, key string, max int64) (int64, error) {
 	res.begin(l)
-	err := res.addKey(ctx, core.Take, key, most)
+	err := res.addKey(ctx, core.Take, key, max)
 	if err == nil && res.lease != "" {
 		return 0, errLease
 	}
@@ -137,10 +137,10 @@ func (res *Result) takeUpTo(ctx context.Context, l *Limiter, key string, most in
 	}
 	for i := range res.ops {
 		if !res.ops[i].Soft {
-			most = min(most, res.out[i].Taken)
+			max = min(max, res.out[i].Taken)
 		}
 	}
-	return most, res.takeError(err)
+	return max, res.takeError(err)
 }
 
 // errLease is the error of calls that return nothing by which a lease could be
