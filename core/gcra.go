@@ -19,14 +19,6 @@ import (
 // clock has stepped back, and settle leaves a full bucket.
 //
 // Twin: lua/gcra.lua.
-//
-// State.Used units were taken since the instant Mark, the queue was empty at
-// Mark, and so it is empty again at Mark + Used·Period/Quota. That is exact:
-// no fraction is ever rounded into the state. Units beyond Burst are booked,
-// and State.Over is how many were when the state was written: if more are in
-// use later, the clock has stepped back, and a full bucket is left.
-//
-// Twin: lua/gcra.lua.
 type gcra struct{}
 
 // rate is every/units in lowest terms: units come back in every microseconds.

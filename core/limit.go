@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Bounds of what a [Limit] may ask for.
+// Bounds of the fields of a [Limit].
 const (
 	// MinPeriod and MaxPeriod bound Limit.Period, and MaxPeriod also bounds
 	// how long an empty bucket may take to fill.
@@ -50,8 +50,8 @@ type Limit struct {
 	// renewed.
 	Period time.Duration
 
-	// Burst is, for TokenBucket and GCRA, the most units that can be taken at
-	// once; 0 means Quota.
+	// Burst is, for TokenBucket and GCRA, the largest number of units that can be
+	// taken at once; 0 means Quota.
 	Burst int64
 
 	// Segments is, for SlidingWindow, the number of sub-windows of a Period; 0
@@ -63,7 +63,7 @@ type Limit struct {
 	Aligned bool
 }
 
-// Capacity returns the most units that the limit can ever admit at once.
+// Capacity returns the largest number of units that the limit can admit at once.
 func (l Limit) Capacity() int64 {
 	if l.Burst > 0 {
 		return l.Burst
@@ -122,8 +122,8 @@ func (l *Limit) checkOptions() []error {
 }
 
 // ScriptArgs returns the three numbers that define a valid limit in its
-// algorithm's script: a period in microseconds, a quota, and a number with a
-// meaning of its own for each algorithm.
+// algorithm's script: a period in microseconds, a quota, and a number whose meaning
+// depends on the algorithm.
 func (l Limit) ScriptArgs() (period, quota, extra int64) {
 	return algorithms[l.Algorithm].scriptArgs(&l)
 }

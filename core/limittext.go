@@ -23,8 +23,8 @@ import (
 //	20 concurrent ttl=30s
 //
 // A period is a Go duration; "d" stands for 24 hours and a missing number for
-// 1, so that "5/s" and "1000/d" are understood. The error names everything that
-// is wrong with the text, and the limit is valid if there is none.
+// 1, so that "5/s" and "1000/d" are understood. The error names every mistake in
+// the text, and the limit is valid if there is none.
 func ParseLimit(s string) (Limit, error) {
 	l, errs := parseLimit(s)
 	if len(errs) == 0 {
