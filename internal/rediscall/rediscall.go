@@ -26,8 +26,8 @@ type Traits struct {
 	HeedsDeadlines bool
 }
 
-// TraitsOf returns the traits of a client. Those of an unknown kind of client are
-// all false.
+// TraitsOf returns the traits of a client. An unknown kind of client has all traits
+// false.
 func TraitsOf(client redis.UniversalClient) Traits {
 	switch c := client.(type) {
 	case *redis.Client:
