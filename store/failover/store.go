@@ -77,7 +77,7 @@ func (s *Store) Close() error {
 // Apply implements [core.Store]. Without a fallback it fails while the primary
 // fails, with [ErrOpen] if the primary was not asked. A step of Refunds and
 // Resets that has to wait for the primary succeeds; without a fallback its
-// decisions have no other field set than Allowed.
+// decisions have only Allowed set.
 func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
 	if hasRefunds(ops) {
 		return s.refund(ctx, ops, out)

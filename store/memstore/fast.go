@@ -10,10 +10,10 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// take carries out a quick Take under the steady limit of class v, unless there
-// is more to it than to count: the key is new, its limit has changed, or core has
-// to decide. done reports whether it did. Otherwise it has changed nothing, d is
-// not to be read, and looked reports whether the key was looked up at now.
+// take carries out a quick Take under the steady limit of class v, unless the key
+// is new, its limit has changed, or core has to decide. done reports whether it
+// did. Otherwise it has changed nothing, d is not to be read, and looked reports
+// whether the key was looked up at now.
 //
 // Nearly all decisions are made here. The clock is read before the lock is taken,
 // so that it is held for a short time; its instant counts unless another step has
@@ -225,7 +225,7 @@ func (h *shard) lock() {
 // stack.
 const maxFastTakes = 16
 
-// fastTakes is a step of several quick Takes, each on a key of its own.
+// fastTakes is a step of several quick Takes on different keys.
 type fastTakes struct {
 	of     [maxFastTakes]fastTake
 	shards [maxFastTakes]uint32 // each once, in the order in which they are locked
@@ -245,7 +245,7 @@ type fastTake struct {
 // absent is the slot of a key that the store does not hold.
 const absent = -1
 
-// takeAll is take for a step of several ops, on keys of their own. If it has not
+// takeAll is take for a step of several ops on different keys. If it has not
 // carried them out it has changed nothing, out is not to be read, and read reports
 // whether it has read the clock at now.
 func (s *Store) takeAll(ops []core.Op, out []core.Decision) (now int64, read, done bool) {
@@ -274,7 +274,7 @@ func (s *Store) takeAll(ops []core.Op, out []core.Decision) (now int64, read, do
 }
 
 // locate finds the slots of all ops. It reports whether each op is a quick Take
-// under a steady limit, on a key of its own.
+// under a steady limit, on a key that no other op uses.
 func (c *fastTakes) locate(s *Store, ops []core.Op) bool {
 	var keyHash uint64
 	for i := range ops {

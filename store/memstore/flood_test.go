@@ -60,7 +60,7 @@ func floodWith(t *testing.T, early, flood int) {
 	checkCounts(t, s)
 	c.move(time.Hour)
 	if !do(t, s, takes("honest", l))[0].Allowed || !do(t, s, known)[0].Allowed {
-		t.Error("refused when all is as good as new")
+		t.Error("refused when every key is fresh")
 	}
 	runtime.KeepAlive(s)
 }

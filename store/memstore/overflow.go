@@ -58,9 +58,9 @@ func (t *step) enter(h *shard, b int, ops []core.Op, i int) error {
 	return nil
 }
 
-// useOverflow returns the ops as the overflow buckets are to see them. A Reset would
-// free the other keys that are counted there, so it only looks. Lease ids are the
-// key's own business, so they are told apart by key.
+// useOverflow returns the ops in the form for overflow buckets. A Reset becomes a
+// Peek, because it would free the other keys that are counted in the bucket. A lease id
+// gets a prefix for its key, because several keys may use the same ids.
 func (t *step) useOverflow(ops []core.Op) []core.Op {
 	t.changed = t.changed[:0]
 	for i, holder := range t.holders {

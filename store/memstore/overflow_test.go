@@ -22,7 +22,7 @@ func TestAFullStoreForgetsFreshKeysFirst(t *testing.T) {
 	c.move(time.Second)
 	do(t, s, op)
 	if _, _, ok := held(s, &op); !ok {
-		t.Error("a new key is not held although another was as good as new")
+		t.Error("a new key is not held although another was fresh")
 	}
 	if n := s.Len(); n != 11 {
 		t.Errorf("%d held, want 10 keys and a bucket", n)

@@ -70,7 +70,7 @@ func (r reference) follow(t *rapid.T, s *Store, now int64) {
 		}
 		reset := r.peek(id, at)
 		if !ok && reset != 0 {
-			t.Fatalf("%v is forgotten %v before it is as good as new", id, reset)
+			t.Fatalf("%v is forgotten %v before it is fresh", id, reset)
 		}
 		if after := r[id]; ok && !same(&got, &after) {
 			t.Fatalf("%v is %+v, want %+v or, settled, %+v", id, got, want, after)

@@ -2,10 +2,9 @@
 //
 // Keys are compared as they are, never by a hash alone, and are copied when they
 // are first kept, so that a caller may reuse its memory. Keys of up to 39
-// bytes lie where their counts are. There is no goroutine and nothing to close: the
-// decisions themselves look, a few keys at a time, for those that are fresh, forget
-// them and give their memory back. A store that is not asked any more keeps what it
-// holds.
+// bytes lie next to their counts. There is no goroutine and nothing to close: the
+// decisions themselves look at a few keys at a time, forget the fresh ones and give
+// their memory back. A store that is no longer called keeps its memory.
 //
 // # How a step is decided
 //

@@ -213,12 +213,12 @@ func TestOfAnEmptyingQueueTheLastUnitsAreHeldLongest(t *testing.T) {
 	for left := d.ResetAfter; left > 0; left -= time.Millisecond {
 		want := min(held, int64((left-time.Microsecond)/(2*time.Millisecond)))
 		if got := s.Held(); got != want {
-			t.Fatalf("%d units are held %v before the key is as good as new, want %d", got, left, want)
+			t.Fatalf("%d units are held %v before the key is fresh, want %d", got, left, want)
 		}
 		w.clock.Add(time.Millisecond)
 	}
 	if got := s.Held(); got != 0 {
-		t.Errorf("%d units are held of a key that is as good as new", got)
+		t.Errorf("%d units are held of a fresh key", got)
 	}
 }
 

@@ -128,7 +128,7 @@ func TestEveryKeyHasATimeToLive(t *testing.T) {
 			t.Fatalf("%s: keys %q", text, keys)
 		}
 		if hasLeft := c.PTTL(ctx, keys[0]).Val(); hasLeft <= 0 || hasLeft > reset+time.Millisecond {
-			t.Errorf("%s: %v to live, as good as new after %v", text, hasLeft, reset)
+			t.Errorf("%s: %v to live, fresh after %v", text, hasLeft, reset)
 		}
 		c.Persist(ctx, keys[0])
 		take.Lease = "b"
@@ -140,7 +140,7 @@ func TestEveryKeyHasATimeToLive(t *testing.T) {
 		}
 		apply(t, s, core.Op{Verb: core.Reset, Rule: "r", Key: "k", Limit: limit(t, text)})
 		if keys := keysOf(t, s, c); len(keys) != 0 {
-			t.Errorf("%s: %q is left of a key as good as new", text, keys)
+			t.Errorf("%s: %q is left of a fresh key", text, keys)
 		}
 	}
 }
