@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-func TestAlgorithmsHaveNamesAndLettersOfTheirOwn(t *testing.T) {
+func TestAlgorithmNamesAndLettersAreUnique(t *testing.T) {
 	names, letters := map[string]bool{}, map[string]bool{}
 	for a := range core.Concurrency + 1 {
 		name, letter := a.String(), a.Letter()
@@ -22,7 +22,7 @@ func TestAlgorithmsHaveNamesAndLettersOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestAlgorithmThatIsNotKnownAnswersNoQuestion(t *testing.T) {
+func TestAlgorithmUnknownHasNoTraits(t *testing.T) {
 	l := core.Limit{Algorithm: core.Concurrency + 1, Quota: 4, Period: 1e9}
 	if s, letter := l.Algorithm.String(), l.Algorithm.Letter(); s != "algorithm(6)" || letter != "" {
 		t.Errorf("%q with the letter %q", s, letter)

@@ -25,7 +25,7 @@ func TestLimitEqualLooksAtEveryField(t *testing.T) {
 	}
 }
 
-func TestALimitIsReadAndWrittenAsTheSameText(t *testing.T) {
+func TestLimitTextRoundTrip(t *testing.T) {
 	rows := []struct {
 		text string
 		want Limit
@@ -82,7 +82,7 @@ func TestMustParseLimitPanicsOnAMistake(t *testing.T) {
 	MustParseLimit("5")
 }
 
-func TestEveryMistakeInALimitIsNamed(t *testing.T) {
+func TestLimitErrorsNameEveryMistake(t *testing.T) {
 	rows := []struct {
 		text string
 		want []string
@@ -143,7 +143,7 @@ func TestEveryMistakeInALimitIsNamed(t *testing.T) {
 	}
 }
 
-func TestAnErrorShowsLittleOfALongTextAndNothingRaw(t *testing.T) {
+func TestLimitErrorsClipAndQuoteText(t *testing.T) {
 	for _, text := range []string{strings.Repeat("9", 1e6), "1/1s " + strings.Repeat("x", 1e6), "1/1s \x1b[31m \x1b[31m", "1/1s a\xff"} {
 		_, err := ParseLimit(text)
 		if err == nil || len(err.Error()) > 1000 ||
@@ -153,7 +153,7 @@ func TestAnErrorShowsLittleOfALongTextAndNothingRaw(t *testing.T) {
 	}
 }
 
-func TestALimitTravelsInJSON(t *testing.T) {
+func TestLimitJSON(t *testing.T) {
 	type config struct{ Limit Limit }
 	in := config{Limit{Algorithm: TokenBucket, Quota: 4, Period: time.Second, Burst: 9}}
 	text, err := json.Marshal(in)
@@ -172,7 +172,7 @@ func TestALimitTravelsInJSON(t *testing.T) {
 	}
 }
 
-func TestAnUnknownAlgorithmIsNamedByNumber(t *testing.T) {
+func TestLimitUnknownAlgorithmIsNamedByNumber(t *testing.T) {
 	if got := algorithmCount.String(); got != "algorithm(6)" {
 		t.Errorf("String() = %q", got)
 	}

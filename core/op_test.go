@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-func TestGrantedIsFalseIfATakeThatIsNotSoftIsRefused(t *testing.T) {
+func TestGrantedIsFalseAfterAHardRefusal(t *testing.T) {
 	yes, no := core.Decision{Allowed: true}, core.Decision{}
 	take, soft := core.Op{}, core.Op{Soft: true}
 	for name, row := range map[string]struct {
@@ -124,7 +124,7 @@ func TestOpForetellAgreesWithDecide(t *testing.T) {
 	})
 }
 
-func TestOpForetellTellsWhatItCan(t *testing.T) {
+func TestOpForetellAnswers(t *testing.T) {
 	for name, row := range map[string]struct {
 		limit   string
 		refused int64

@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/store/storetest"
 )
 
-func TestTheStepsHoldTheirProperties(t *testing.T) {
+func TestDecideProperties(t *testing.T) {
 	storetest.Properties(t, storetest.NewModel)
 }
 
@@ -49,7 +49,7 @@ func decide(s *core.State, now int64, op core.Op) core.Decision {
 	return out[0]
 }
 
-func TestAStateThatHasNotChangedMeansTheSameLater(t *testing.T) {
+func TestStateUnchangedMeansTheSameLater(t *testing.T) {
 	limits := everyAlgorithm(t)
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.SampledFrom(limits).Draw(t, "limit")
@@ -78,7 +78,7 @@ func TestAStateThatHasNotChangedMeansTheSameLater(t *testing.T) {
 
 // A bucket that is kept busy and is smaller than its quota counts
 // from an instant up to a period ago, and is locked out for at most that.
-func TestAClockThatStepsBackLocksOutForAtMostAPeriod(t *testing.T) {
+func TestClockStepBackLocksOutAtMostAPeriod(t *testing.T) {
 	limit := mustParse(t, "999983/24h burst=2")
 	s, now := new(core.State), int64(1e15)
 	for range 100_000 {
@@ -149,7 +149,7 @@ func TestCheckOpsNamesEveryFault(t *testing.T) {
 	}
 }
 
-func TestOneKeyHasOneLimitInAStep(t *testing.T) {
+func TestCheckOpsOneKeyHasOneLimit(t *testing.T) {
 	a, b := mustParse(t, "5/1s"), mustParse(t, "6/1s")
 	rows := []struct {
 		what  string

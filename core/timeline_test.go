@@ -7,6 +7,6 @@ import (
 )
 
 // The steps are pure, so a map is all that it takes to run them.
-func TestTheStepsAnswerAsTheTimelinesSay(t *testing.T) {
+func TestTimelines(t *testing.T) {
 	storetest.Timelines(t, storetest.NewModel)
 }

@@ -28,7 +28,7 @@ func TestDegradeLetsPassAndMarks(t *testing.T) {
 	}
 }
 
-func TestShadowCountsAsIfItWereEnforcedAndRefusesNobody(t *testing.T) {
+func TestShadowCountsButRefusesNoRequest(t *testing.T) {
 	l := newLimiter(t, newStore(), withOnLimit(rule(t, "dark", "2/1m fixed-window"), limiter.Shadow))
 	for i, want := range []int64{1, 0, 0, 0} {
 		a := l.Admit(&fakeRequest{})
@@ -40,7 +40,7 @@ func TestShadowCountsAsIfItWereEnforcedAndRefusesNobody(t *testing.T) {
 	}
 }
 
-func TestTheContextTellsOfEveryLimiterAround(t *testing.T) {
+func TestContextHasEveryLimiterAround(t *testing.T) {
 	outer := newLimiter(t, newStore(), withOnLimit(rule(t, "soft", "1/1m"), limiter.Degrade))
 	inner := newLimiter(t, newStore(), rule(t, "flight", "5 concurrent ttl=1m"))
 	admit(outer)
@@ -58,7 +58,7 @@ func TestTheContextTellsOfEveryLimiterAround(t *testing.T) {
 	}
 }
 
-func TestAContextWithoutAnAdmissionIsNotDegraded(t *testing.T) {
+func TestContextWithoutAdmissionIsNotDegraded(t *testing.T) {
 	res := limiter.FromContext(context.Background())
 	if res != nil || res.Degraded() || limiter.Degraded(context.Background()) {
 		t.Error("degraded")
@@ -120,7 +120,7 @@ func TestPreflightsAreNotCounted(t *testing.T) {
 	}
 }
 
-func TestUnitsAreGivenBackByStatus(t *testing.T) {
+func TestRefundIfGivesBackByStatus(t *testing.T) {
 	failed := rule(t, "failures", "5/1m fixed-window")
 	failed.RefundIf = func(status int) bool { return status < 400 }
 	l := newLimiter(t, newStore(), failed, rule(t, "all", "9/1m fixed-window"))
@@ -134,7 +134,7 @@ func TestUnitsAreGivenBackByStatus(t *testing.T) {
 	wantLeft(t, l, "k", 3, 5)
 }
 
-func TestNothingIsGivenBackOfARuleThatTookNothing(t *testing.T) {
+func TestRefundIfSkipsRulesThatTookNothing(t *testing.T) {
 	soft := withOnLimit(rule(t, "soft", "1/1m fixed-window"), limiter.Degrade)
 	soft.RefundIf = func(int) bool { return true }
 	l := newLimiter(t, newStore(), soft)
@@ -149,7 +149,7 @@ func TestNothingIsGivenBackOfARuleThatTookNothing(t *testing.T) {
 	wantLeft(t, l, "k", 1)
 }
 
-func TestWhatTheHandlerGaveBackIsNotGivenBackAgain(t *testing.T) {
+func TestRefundIfDoesNotRepeatTheHandlersRefund(t *testing.T) {
 	r := rule(t, "a", "5/1m fixed-window")
 	r.RefundIf = func(int) bool { return true }
 	l := newLimiter(t, newStore(), r)
@@ -164,7 +164,7 @@ func TestWhatTheHandlerGaveBackIsNotGivenBackAgain(t *testing.T) {
 	wantLeft(t, l, "k", 3)
 }
 
-func TestAPanicInRefundIfIsReportedAndTheOthersStillCount(t *testing.T) {
+func TestRefundIfPanicIsReported(t *testing.T) {
 	var reported []error
 	bad, good := rule(t, "bad", "5/1m fixed-window"), rule(t, "good", "5/1m fixed-window")
 	bad.RefundIf = func(int) bool { panic("r") }
@@ -178,7 +178,7 @@ func TestAPanicInRefundIfIsReportedAndTheOthersStillCount(t *testing.T) {
 	}
 }
 
-func TestUnitsAreGivenBackAlthoughTheClientHasLeft(t *testing.T) {
+func TestRefundIfWorksAfterTheClientLeft(t *testing.T) {
 	r := rule(t, "a", "5/1m fixed-window")
 	r.RefundIf = func(int) bool { return true }
 	l := newLimiter(t, newStore(), r)
@@ -218,7 +218,7 @@ func TestOverrideGivesAKeyItsOwnLimit(t *testing.T) {
 	wantLeft(t, l, "slots", 2)
 }
 
-func TestMoreOverridesThanAreRememberedStillWork(t *testing.T) {
+func TestOverrideBeyondTheCacheWorks(t *testing.T) {
 	r := rule(t, "a", "1/1m")
 	n := int64(0)
 	r.Override = func(string) (core.Limit, bool) {
@@ -235,7 +235,7 @@ func TestMoreOverridesThanAreRememberedStillWork(t *testing.T) {
 	}
 }
 
-func TestARecycledAdmissionRemembersNothing(t *testing.T) {
+func TestAdmissionRecycledRemembersNothing(t *testing.T) {
 	r := rule(t, "a", "1/1m fixed-window")
 	r.Key = byHeader
 	r.RefundIf = func(status int) bool { return status == 500 }
@@ -257,7 +257,7 @@ func TestARecycledAdmissionRemembersNothing(t *testing.T) {
 }
 
 // A recycled admission keeps room for the rules of the request before.
-func TestRulesThatApplyByTurnsAreNotMixedUp(t *testing.T) {
+func TestAdmissionKeepsAlternatingRulesApart(t *testing.T) {
 	posts, all := rule(t, "posts", "5/1m fixed-window"), rule(t, "all", "9/1h fixed-window")
 	posts.Key = func(r core.Request) (string, bool) { return "p", r.Method() == "POST" }
 	posts.Cost = func(core.Request) int64 { return 2 }

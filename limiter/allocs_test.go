@@ -10,7 +10,7 @@ import (
 
 // Under the race detector a sync.Pool drops some of what is put into it.
 
-func TestAnAdmissionWithHeadersAllocatesTheirTextAndNothingElse(t *testing.T) {
+func TestAdmissionAllocatesOnlyHeaderText(t *testing.T) {
 	l := newLimiter(t, nothing{}, rule(t, "a", "10/1m"), rule(t, "b", "100/1h"))
 	var r core.Request = &fakeRequest{}
 	got := testing.AllocsPerRun(1000, func() {

@@ -15,7 +15,7 @@ import (
 
 // Allow says the same as the result of a Take, of the rule that the headers
 // of an admission speak of.
-func TestAllowSaysWhatTakeDoes(t *testing.T) {
+func TestAllowAgreesWithTake(t *testing.T) {
 	sets := map[string][]limiter.Rule{
 		"one rule":   {rule(t, "a", "5/1s")},
 		"several":    {rule(t, "a", "3/1s"), rule(t, "b", "7/2s fixed-window"), rule(t, "c", "11/5s sliding-log")},
@@ -66,7 +66,7 @@ func spokenOf(res *limiter.Result) core.Decision {
 	return d
 }
 
-func TestAllowTakesNothingThatWouldHaveToBeReleased(t *testing.T) {
+func TestAllowRefusesLeases(t *testing.T) {
 	l := newLimiter(t, newStore(), rule(t, "a", "5/1h"), rule(t, "b", "2 concurrent ttl=1m"))
 	if d, err := l.Allow(t.Context(), "k", 1); !errors.Is(err, core.ErrOp) || d != (core.Decision{}) {
 		t.Errorf("%+v, %v", d, err)
@@ -91,7 +91,7 @@ func TestAllowDoesNotBookAndRequestsStillWait(t *testing.T) {
 	})
 }
 
-func TestAllowReturnsTheErrorAndFollowsTheConfiguration(t *testing.T) {
+func TestAllowReturnsErrorsAndFollowsConfig(t *testing.T) {
 	for failure, want := range map[limiter.FailureMode]bool{limiter.FailOpen: true, limiter.FailClosed: false} {
 		l := configured(t, limiter.Config{Store: brokenStore(func() error { return errDown }),
 			Rules: []limiter.Rule{rule(t, "a", "5/1s")}, OnStoreError: failure})

@@ -52,7 +52,7 @@ func TestNewReportsEveryMistakeAtOnceByName(t *testing.T) {
 	}
 }
 
-func TestNamesOfRulesAreTokensThatNeedNoEscape(t *testing.T) {
+func TestRuleNamesAreTokens(t *testing.T) {
 	rows := map[string]bool{
 		"a": true, "a_b.c-9": true, strings.Repeat("z", 64): true,
 		"": true, "9a": false, "-a": false, "aB": false, "a b": false, "a\"": false, "é": false, "a\n": false,
@@ -88,7 +88,7 @@ func TestMustNewPanicsWithTheError(t *testing.T) {
 	limiter.MustNew(limiter.Config{MaxWaiters: -1})
 }
 
-func TestOverflowsSayWhatTheyAre(t *testing.T) {
+func TestActionString(t *testing.T) {
 	rows := map[limiter.Action]string{
 		limiter.Reject: "reject", limiter.Degrade: "degrade", limiter.Shadow: "shadow",
 		limiter.Wait(90 * time.Second): "wait 1m30s", limiter.Wait(-1): "action(-3)",
@@ -106,7 +106,7 @@ func TestOverflowsSayWhatTheyAre(t *testing.T) {
 	}
 }
 
-func TestSetRulesKeepsCountsAndRefusesABadSetWhole(t *testing.T) {
+func TestSetRulesKeepsCountsAndRefusesMistakes(t *testing.T) {
 	l := newLimiter(t, newStore(), rule(t, "day", "10/1d fixed-window"))
 	for range 4 {
 		admit(l)
@@ -133,7 +133,7 @@ func TestSetRulesKeepsCountsAndRefusesABadSetWhole(t *testing.T) {
 	}
 }
 
-func TestTakeCountsOneKeyUnderEveryRuleAllOrNothing(t *testing.T) {
+func TestTakeIsAllOrNothing(t *testing.T) {
 	never := func(core.Request) (string, bool) { return "", false }
 	small := rule(t, "small", "3/1m fixed-window")
 	small.Key = never
@@ -186,7 +186,7 @@ func TestRefundGivesBackOnce(t *testing.T) {
 	wantLeft(t, l, "k", 10, 10)
 }
 
-func TestTimeDoesNotGiveBackTwice(t *testing.T) {
+func TestRefundDoesNotRepeatTheRefundByTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newTicking(), rule(t, "a", "5/10s fixed-window"))
 		old, _ := l.Take(t.Context(), "k", 2)
@@ -201,7 +201,7 @@ func TestTimeDoesNotGiveBackTwice(t *testing.T) {
 	})
 }
 
-func TestARefusedGrantHasNothingToRefund(t *testing.T) {
+func TestRefundAfterARefusalDoesNothing(t *testing.T) {
 	l := newLimiter(t, newStore(), rule(t, "a", "1/1h fixed-window"), rule(t, "b", "9/1h fixed-window"))
 	admit(l)
 	res, _ := l.Take(context.Background(), "k", 1)

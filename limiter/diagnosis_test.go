@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-func TestAStoreThatCouldNotLookIsAskedAgainAfterPausesThatDouble(t *testing.T) {
+func TestDiagnosisIncompleteIsRepeatedAfterPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := &journal{}
 		start := time.Now()
@@ -36,7 +36,7 @@ func TestAStoreThatCouldNotLookIsAskedAgainAfterPausesThatDouble(t *testing.T) {
 	})
 }
 
-func TestAStoreThatNeverAnswersIsAskedOnceAnHourInTheEnd(t *testing.T) {
+func TestDiagnosisPauseIsAtMostAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var asked []time.Duration
@@ -57,7 +57,7 @@ func TestAStoreThatNeverAnswersIsAskedOnceAnHourInTheEnd(t *testing.T) {
 	})
 }
 
-func TestAStoreIsNotAskedWithoutRequestsNorAfterClose(t *testing.T) {
+func TestDiagnosisNeedsRequestsAndEndsWithClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &ill{mapStore: newTicking(), findings: func(context.Context) []core.Finding {
 			return []core.Finding{{Code: core.CodeUnanswered}}
@@ -81,7 +81,7 @@ func TestAStoreIsNotAskedWithoutRequestsNorAfterClose(t *testing.T) {
 	})
 }
 
-func TestManyRequestsAtOnceAskTheStoreOnce(t *testing.T) {
+func TestDiagnosisIsStartedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &ill{mapStore: newTicking(), findings: func(context.Context) []core.Finding {
 			return []core.Finding{{Code: core.CodeUnanswered}}

@@ -15,7 +15,7 @@ import (
 
 var errDown = errors.New("down")
 
-func TestWhenNobodyCanDecideTheConfigurationDoes(t *testing.T) {
+func TestFailureModeDecidesWithoutAStore(t *testing.T) {
 	ok := func() limiter.Rule { return rule(t, "a", "5/1s") }
 	rows := []struct {
 		name  string
@@ -70,7 +70,7 @@ func TestWhenNobodyCanDecideTheConfigurationDoes(t *testing.T) {
 	}
 }
 
-func TestAFailureIs503AndNever429(t *testing.T) {
+func TestFailureModeClosedAnswers503(t *testing.T) {
 	l := configured(t, limiter.Config{Store: brokenStore(func() error { return errDown }),
 		Rules: []limiter.Rule{rule(t, "a", "5/1s")}, OnStoreError: limiter.FailClosed})
 	a := l.Admit(&fakeRequest{})
@@ -99,7 +99,7 @@ func (s standby) Fallback() core.Store { return s.fallback }
 
 // Each row is the policies of the limiter and of its rules, which admit one
 // request each, and what becomes of two requests.
-func TestEachRuleSaysWhatHappensWhenTheStoreFails(t *testing.T) {
+func TestFailureModeOfEachRule(t *testing.T) {
 	const def, open, closed, local = limiter.FailDefault, limiter.FailOpen, limiter.FailClosed, limiter.FailLocal
 	pass, refused, failed := []limiter.Outcome{limiter.Pass, limiter.Pass}, []limiter.Outcome{limiter.Pass, limiter.Refused}, []limiter.Outcome{limiter.Failed, limiter.Failed}
 	rows := []struct {
@@ -150,7 +150,7 @@ func TestEachRuleSaysWhatHappensWhenTheStoreFails(t *testing.T) {
 	}
 }
 
-func TestWhenTheFallbackFailsTooTheLimiterDecides(t *testing.T) {
+func TestFailureModeWhenTheFallbackFailsToo(t *testing.T) {
 	rows := map[limiter.FailureMode]limiter.Outcome{
 		limiter.FailDefault: limiter.Pass, limiter.FailOpen: limiter.Pass, limiter.FailLocal: limiter.Pass, limiter.FailClosed: limiter.Failed,
 	}
@@ -176,7 +176,7 @@ func TestWhenTheFallbackFailsTooTheLimiterDecides(t *testing.T) {
 	}
 }
 
-func TestAnswersSpeakOfTheRulesThatWereDecidedAlone(t *testing.T) {
+func TestFailureModeAnswersDescribeDecidedRules(t *testing.T) {
 	open, local := rule(t, "open", "1/1m fixed-window"), rule(t, "local", "2/1m fixed-window")
 	open.OnStoreError = limiter.FailOpen
 	var seen recording
@@ -196,7 +196,7 @@ func TestAnswersSpeakOfTheRulesThatWereDecidedAlone(t *testing.T) {
 	}
 }
 
-func TestMistakesInFailurePoliciesAreFoundByName(t *testing.T) {
+func TestFailureModeMistakesAreNamed(t *testing.T) {
 	bad := rule(t, "bad", "1/1s")
 	bad.OnStoreError = limiter.FailLocal
 	odd := rule(t, "odd", "1/1s")
@@ -221,7 +221,7 @@ func TestMistakesInFailurePoliciesAreFoundByName(t *testing.T) {
 	}
 }
 
-func TestSetRulesPutsFailurePoliciesInForce(t *testing.T) {
+func TestSetRulesChangesFailureModes(t *testing.T) {
 	r := rule(t, "a", "1/1h")
 	l := newLimiter(t, standby{newStore()}, r)
 	r.OnStoreError = limiter.FailClosed
@@ -240,7 +240,7 @@ func TestSetRulesPutsFailurePoliciesInForce(t *testing.T) {
 	}
 }
 
-func TestARuleThatCannotTellLeavesTheOthersInForce(t *testing.T) {
+func TestRuleThatFailsLeavesOthersInForce(t *testing.T) {
 	broken := rule(t, "broken", "9/1h")
 	broken.Key = func(core.Request) (string, bool) { panic("k") }
 	rows := map[limiter.FailureMode]map[limiter.Action][]limiter.Outcome{
@@ -270,7 +270,7 @@ func TestARuleThatCannotTellLeavesTheOthersInForce(t *testing.T) {
 	}
 }
 
-func TestAnOverrideThatFailsIsReturnedByTake(t *testing.T) {
+func TestOverrideFailureIsReturnedByTake(t *testing.T) {
 	broken := rule(t, "broken", "9/1h")
 	broken.Override = func(string) (core.Limit, bool) { panic("o") }
 	l := newLimiter(t, newStore(), broken, rule(t, "a", "1/1h"))
@@ -288,8 +288,8 @@ func TestAnOverrideThatFailsIsReturnedByTake(t *testing.T) {
 	}
 }
 
-// Otherwise a client that hangs up while it is counted would pass uncounted.
-func TestTheRequestOfAClientThatHasLeftDoesNotPass(t *testing.T) {
+// Whoever hangs up while he is being counted would pass uncounted otherwise.
+func TestFailureModeRefusesClientsThatLeft(t *testing.T) {
 	ctx, leave := context.WithCancel(context.Background())
 	leave()
 	l := newLimiter(t, newStore(), rule(t, "a", "1/1h"))
@@ -315,7 +315,7 @@ type hint time.Duration
 func (h hint) Error() string             { return "later" }
 func (h hint) RetryAfter() time.Duration { return time.Duration(h) }
 
-func TestRetryAfterOfAFailureIsWhatTheErrorKnows(t *testing.T) {
+func TestRetryAfterOfAFailureIsThatOfItsError(t *testing.T) {
 	rows := map[time.Duration]string{0: "1", -time.Second: "1", time.Millisecond: "1", time.Second: "1", time.Second + 1: "2"}
 	for after, want := range rows {
 		l := configured(t, limiter.Config{Store: brokenStore(func() error { return fmt.Errorf("wrapped: %w", hint(after)) }),
@@ -328,7 +328,7 @@ func TestRetryAfterOfAFailureIsWhatTheErrorKnows(t *testing.T) {
 	}
 }
 
-func TestPeekSeesWhatTakeWouldMeet(t *testing.T) {
+func TestPeekFollowsTheFailureMode(t *testing.T) {
 	r := rule(t, "a", "1/1h")
 	l := newLimiter(t, standby{newStore()}, r)
 	wantLeft(t, l, "k", 1)
@@ -344,7 +344,7 @@ func TestPeekSeesWhatTakeWouldMeet(t *testing.T) {
 	}
 }
 
-func TestFailuresSayWhatTheyAre(t *testing.T) {
+func TestFailureModeString(t *testing.T) {
 	want := []string{"default", "open", "closed", "local", "unknown failure mode"}
 	for i, text := range want {
 		if got := limiter.FailureMode(i).String(); got != text {
@@ -353,7 +353,7 @@ func TestFailuresSayWhatTheyAre(t *testing.T) {
 	}
 }
 
-func TestFailingOpenLeavesNoHeaders(t *testing.T) {
+func TestFailureModeOpenSendsNoHeaders(t *testing.T) {
 	l := newLimiter(t, brokenStore(func() error { return errDown }), rule(t, "a", "5/1s"))
 	a := l.Admit(&fakeRequest{})
 	defer a.Done(200)
@@ -362,7 +362,7 @@ func TestFailingOpenLeavesNoHeaders(t *testing.T) {
 	}
 }
 
-func TestANilLimiterFailsClosed(t *testing.T) {
+func TestNilLimiterFailsClosed(t *testing.T) {
 	var l *limiter.Limiter
 	a := l.Admit(&fakeRequest{})
 	defer a.Done(503)
@@ -371,7 +371,7 @@ func TestANilLimiterFailsClosed(t *testing.T) {
 	}
 }
 
-func TestTakeReturnsTheErrorAndFollowsTheConfiguration(t *testing.T) {
+func TestTakeReturnsErrorsAndFollowsConfig(t *testing.T) {
 	for failure, want := range map[limiter.FailureMode]bool{limiter.FailOpen: true, limiter.FailClosed: false} {
 		l := configured(t, limiter.Config{Store: brokenStore(func() error { return errDown }),
 			Rules: []limiter.Rule{rule(t, "a", "5/1s")}, OnStoreError: failure})
@@ -391,7 +391,7 @@ func TestTakeReturnsTheErrorAndFollowsTheConfiguration(t *testing.T) {
 	}
 }
 
-func TestAPanicKeepsItsStackAndItsError(t *testing.T) {
+func TestPanicErrorKeepsStackAndError(t *testing.T) {
 	l := newLimiter(t, brokenStore(func() error { panic(errDown) }), rule(t, "a", "5/1s"))
 	_, err := l.Take(context.Background(), "k", 1)
 	var p *limiter.PanicError
@@ -405,7 +405,7 @@ type recording []limiter.Event
 
 func (r *recording) Observe(_ context.Context, e limiter.Event) { *r = append(*r, e) }
 
-func TestTheObserverIsToldOfEveryRuleThatApplies(t *testing.T) {
+func TestObserverReceivesEveryRuleThatApplies(t *testing.T) {
 	var seen recording
 	l := configured(t, limiter.Config{Store: newStore(), Observer: &seen, Rules: []limiter.Rule{
 		rule(t, "wide", "9/1m"), withOnLimit(rule(t, "dark", "1/1m fixed-window"), limiter.Shadow), rule(t, "two", "2/1m fixed-window"),
@@ -437,7 +437,7 @@ func TestTheObserverIsToldOfEveryRuleThatApplies(t *testing.T) {
 	}
 }
 
-func TestTheObserverIsToldOfFailures(t *testing.T) {
+func TestObserverReceivesFailures(t *testing.T) {
 	var seen recording
 	r := rule(t, "a", "5/1s")
 	r.Key = func(core.Request) (string, bool) { panic("k") }
@@ -452,7 +452,7 @@ type panicking struct{}
 
 func (panicking) Observe(context.Context, limiter.Event) { panic("observer") }
 
-func TestPanicsOfHooksHarmNobody(t *testing.T) {
+func TestHookPanicsAreHarmless(t *testing.T) {
 	var reported []error
 	l := configured(t, limiter.Config{Store: newStore(), Observer: panicking{}, Rules: []limiter.Rule{rule(t, "a", "1/1s")},
 		OnError: func(_ context.Context, err error) { reported = append(reported, err); panic("hook") }})

@@ -85,7 +85,7 @@ func TestHeadersAreExactlyThese(t *testing.T) {
 	}
 }
 
-func TestResetIsByTheStoresClockAndRoundedUp(t *testing.T) {
+func TestHeadersResetIsByTheStoresClock(t *testing.T) {
 	s := newStore()
 	s.now = func() time.Time { return epoch.Add(300 * time.Millisecond) }
 	l := configured(t, limiter.Config{Store: s, Rules: []limiter.Rule{rule(t, "a", "5/10s fixed-window")}, Headers: limiter.XRateLimit})
@@ -144,7 +144,7 @@ func TestEachHeaderIsTheSameAsInTheList(t *testing.T) {
 	}
 }
 
-func TestAHeaderIsOneLine(t *testing.T) {
+func TestHeadersAreOneLine(t *testing.T) {
 	l := configured(t, limiter.Config{
 		Store: newStore(), Headers: limiter.NoHeaders, Rules: []limiter.Rule{rule(t, "a", "5/10s fixed-window")},
 		CustomHeaders: func([]limiter.RuleDecision) []limiter.Header {
@@ -158,7 +158,7 @@ func TestAHeaderIsOneLine(t *testing.T) {
 	}
 }
 
-func TestHeadersSpeakOnlyOfRulesThatApply(t *testing.T) {
+func TestHeadersDescribeOnlyRulesThatApply(t *testing.T) {
 	post := rule(t, "posts", "2/1m fixed-window")
 	post.Key = func(r core.Request) (string, bool) { return "", r.Method() == "POST" }
 	l := configured(t, limiter.Config{Store: newStore(), Headers: limiter.Draft8,
@@ -190,7 +190,7 @@ func TestCustomHeadersComeOnTop(t *testing.T) {
 	}
 }
 
-func TestAPanicInCustomHeadersIsReportedAndTheRestStays(t *testing.T) {
+func TestCustomHeadersPanicIsReported(t *testing.T) {
 	var reported []error
 	l := configured(t, limiter.Config{
 		Store: newStore(), Headers: limiter.XRateLimitDelta, Rules: []limiter.Rule{rule(t, "a", "5/10s fixed-window")},
@@ -207,7 +207,7 @@ func TestAPanicInCustomHeadersIsReportedAndTheRestStays(t *testing.T) {
 	}
 }
 
-func TestARefusalIsAProblemThatNamesTheViolatedRules(t *testing.T) {
+func TestProblemNamesTheViolatedRules(t *testing.T) {
 	l := newLimiter(t, newStore(), rule(t, "burst", "1/90s fixed-window"), rule(t, "wide", "100/1m"),
 		rule(t, "daily", "1/1d fixed-window"), withOnLimit(rule(t, "dark", "1/1d fixed-window"), limiter.Shadow))
 	admit(l)
@@ -240,7 +240,7 @@ func TestRetryAfterIsRoundedUpAndAtLeastOne(t *testing.T) {
 	}
 }
 
-func TestWhatCanNeverBeLetInIsNotToldToRetry(t *testing.T) {
+func TestRetryAfterIsAbsentForImpossibleCosts(t *testing.T) {
 	r := rule(t, "a", "5/1s")
 	r.Cost = func(core.Request) int64 { return 6 }
 	l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{r}, Headers: limiter.NoHeaders})

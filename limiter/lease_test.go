@@ -63,7 +63,7 @@ func TestReleaseIsDoneOnceAndRenewKnows(t *testing.T) {
 	wantLeft(t, l, "k", 2, 9)
 }
 
-func TestAReleaseThatFailedCanBeRepeated(t *testing.T) {
+func TestReleaseCanBeRepeatedAfterAFailure(t *testing.T) {
 	s, down := newStore(), false
 	l := newLimiter(t, storeFunc(func(ctx context.Context, ops []core.Op, out []core.Decision) error {
 		if down {
@@ -84,7 +84,7 @@ func TestAReleaseThatFailedCanBeRepeated(t *testing.T) {
 	wantLeft(t, l, "k", 2)
 }
 
-func TestALeaseThatAnotherHasTakenIsNotHeld(t *testing.T) {
+func TestLeaseTakenByAnotherIsNotHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newTicking(), rule(t, "flight", "1 concurrent ttl=1s"))
 		res, _ := l.Take(t.Context(), "k", 1)
@@ -103,7 +103,7 @@ func TestALeaseThatAnotherHasTakenIsNotHeld(t *testing.T) {
 	})
 }
 
-func TestARequestHoldsItsLeaseForAsLongAsItLasts(t *testing.T) {
+func TestLeaseLastsAsLongAsItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newTicking(), rule(t, "flight", "1 concurrent ttl=3s"))
 		a := l.Admit(&fakeRequest{})
@@ -122,7 +122,7 @@ func TestARequestHoldsItsLeaseForAsLongAsItLasts(t *testing.T) {
 	})
 }
 
-func TestARefusedRequestHoldsNoLease(t *testing.T) {
+func TestLeaseIsNotHeldByARefusedRequest(t *testing.T) {
 	l := newLimiter(t, newStore(), rule(t, "flight", "5 concurrent ttl=3s"), rule(t, "rate", "1/1h"))
 	a := l.Admit(&fakeRequest{})
 	b := l.Admit(&fakeRequest{})
@@ -135,7 +135,7 @@ func TestARefusedRequestHoldsNoLease(t *testing.T) {
 	wantLeft(t, l, "k", 5, 0)
 }
 
-func TestARenewalThatMeetsAReleaseLeavesNothingHeld(t *testing.T) {
+func TestRenewalDuringAReleaseHoldsNothing(t *testing.T) {
 	s := newStore()
 	var res *limiter.Result
 	l := newLimiter(t, storeFunc(func(ctx context.Context, ops []core.Op, out []core.Decision) error {
@@ -156,7 +156,7 @@ func TestARenewalThatMeetsAReleaseLeavesNothingHeld(t *testing.T) {
 	wantLeft(t, l, "k", 1)
 }
 
-func TestAConnectionTakenOverHoldsTheLeaseUntilItIsClosed(t *testing.T) {
+func TestHoldConnHoldsTheLeaseUntilClose(t *testing.T) {
 	for _, closedFirst := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLimiter(t, newTicking(), rule(t, "flight", "1 concurrent ttl=3s"))
@@ -187,7 +187,7 @@ func TestAConnectionTakenOverHoldsTheLeaseUntilItIsClosed(t *testing.T) {
 	}
 }
 
-func TestAConnectionWithoutLeasesStaysItself(t *testing.T) {
+func TestHoldConnWithoutLeasesReturnsTheConn(t *testing.T) {
 	l := newLimiter(t, newStore(), rule(t, "a", "1/1s"))
 	a := l.Admit(&fakeRequest{})
 	defer a.Done(101)
@@ -199,7 +199,7 @@ func TestAConnectionWithoutLeasesStaysItself(t *testing.T) {
 	}
 }
 
-func TestALeaseOutlastsTheWaitForAnotherRule(t *testing.T) {
+func TestLeaseOutlastsTheWaitForAnotherRule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newTicking(), rule(t, "flight", "2 concurrent ttl=1s"), waiting(t, "smooth", "1/10s burst=1", time.Minute))
 		admit(l)
@@ -213,7 +213,7 @@ func TestALeaseOutlastsTheWaitForAnotherRule(t *testing.T) {
 	})
 }
 
-func TestALeaseLostDuringAWaitIsARefusal(t *testing.T) {
+func TestLeaseLostDuringAWaitIsARefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inFlight, smooth := rule(t, "flight", "1 concurrent ttl=1s"), waiting(t, "smooth", "1/10s burst=1", time.Minute)
 		smooth.Key = func(r core.Request) (string, bool) { return "k", r.Method() == "GET" }

@@ -16,7 +16,7 @@ func (s *silent) Apply(context.Context, []core.Op, []core.Decision) error {
 	return context.DeadlineExceeded
 }
 
-func TestArrearsAreBounded(t *testing.T) {
+func TestReleaseQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &silent{}
 		l := MustNew(Config{Store: s})

@@ -36,7 +36,7 @@ func (o *outage) Apply(ctx context.Context, ops []core.Op, out []core.Decision) 
 	return o.mapStore.Apply(ctx, ops, out)
 }
 
-func TestALeaseIsReleasedLaterWhenTheStoreIsDownAtTheEndOfItsRequest(t *testing.T) {
+func TestReleaseQueueReleasesAfterAnOutage(t *testing.T) {
 	for name, end := range map[string]func(*limiter.Admission){
 		"request": func(a *limiter.Admission) { a.Done(200) },
 		"connection": func(a *limiter.Admission) {
@@ -68,7 +68,7 @@ func TestALeaseIsReleasedLaterWhenTheStoreIsDownAtTheEndOfItsRequest(t *testing.
 	}
 }
 
-func TestALeaseThatHasEndedIsNotReleasedAnyMore(t *testing.T) {
+func TestReleaseQueueDropsExpiredLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newOutage(time.Second, time.Hour)
 		l := newLimiter(t, s, rule(t, "flight", "1 concurrent ttl=20s"))
@@ -84,7 +84,7 @@ func TestALeaseThatHasEndedIsNotReleasedAnyMore(t *testing.T) {
 	})
 }
 
-func TestCloseEndsTheAttemptsToReleaseLeases(t *testing.T) {
+func TestReleaseQueueEndsWithClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newOutage(time.Second, time.Hour)
 		l := newLimiter(t, s, rule(t, "flight", "1 concurrent ttl=20s"))
@@ -100,7 +100,7 @@ func TestCloseEndsTheAttemptsToReleaseLeases(t *testing.T) {
 	})
 }
 
-func TestUnitsAreNotGivenBackAgainAfterAnError(t *testing.T) {
+func TestRefundIsNotRepeatedAfterAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newOutage(time.Second, time.Hour)
 		r := rule(t, "failures", "5/24h")

@@ -24,7 +24,7 @@ func selected(t *testing.T, s limiter.Selection) *limiter.Admission {
 	return l.Admit(&fakeRequest{})
 }
 
-func TestOnlySelectedRulesAreAsked(t *testing.T) {
+func TestSelectionAsksOnlySelectedRules(t *testing.T) {
 	for _, c := range []struct {
 		s    limiter.Selection
 		want []string
@@ -43,7 +43,7 @@ func TestOnlySelectedRulesAreAsked(t *testing.T) {
 	}
 }
 
-func TestASelectionThatMakesNoSenseFails(t *testing.T) {
+func TestSelectionThatIsInvalidFails(t *testing.T) {
 	for name, s := range map[string]limiter.Selection{
 		"panic":   func(core.Request, []int) []int { panic("x") },
 		"unknown": func(core.Request, []int) []int { return []int{3} },

@@ -33,7 +33,7 @@ func held(template limiter.Template, a *limiter.Admission) time.Duration {
 	return time.Since(start)
 }
 
-func TestATarpitHoldsSoManyAndNoMore(t *testing.T) {
+func TestTarpitHoldsAtMostMaxHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, list := pit(t, t.Context(), 5)
 		template := limiter.MustTarpit(7*time.Second, 3, limiter.PlainText)
@@ -53,7 +53,7 @@ func TestATarpitHoldsSoManyAndNoMore(t *testing.T) {
 	})
 }
 
-func TestATarpitLetsGoOfWhoLeavesAndWhenItCloses(t *testing.T) {
+func TestTarpitEndsWithTheClientAndTheLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		template := limiter.MustTarpit(time.Minute, 1, limiter.PlainText)
 		ctx, leave := context.WithCancel(t.Context())
@@ -76,7 +76,7 @@ func TestATarpitLetsGoOfWhoLeavesAndWhenItCloses(t *testing.T) {
 	})
 }
 
-func TestATarpitAnswersAsItIsTold(t *testing.T) {
+func TestTarpitAnswersByItsTemplate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, list := pit(t, t.Context(), 1)
 		defer list[0].Done(429)
@@ -86,7 +86,7 @@ func TestATarpitAnswersAsItIsTold(t *testing.T) {
 	})
 }
 
-func TestATarpitReportsEveryMistake(t *testing.T) {
+func TestTarpitReportsEveryMistake(t *testing.T) {
 	for _, delay := range []time.Duration{0, -1, time.Minute + 1} {
 		_, err := limiter.Tarpit(delay, 0, nil)
 		if err == nil || !contains(err, "the delay") || !contains(err, "maxHeld 0 is below 1") || !contains(err, "then is nil") {

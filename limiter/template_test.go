@@ -41,7 +41,7 @@ func tooMuch(t *testing.T) *limiter.Admission {
 // failed is that of a request that the store could not decide about.
 func failed() *limiter.Admission { return (*limiter.Limiter)(nil).Admit(&fakeRequest{}) }
 
-func TestTemplatesSayWhatHappened(t *testing.T) {
+func TestTemplateAnswers(t *testing.T) {
 	const plain, object = "text/plain; charset=utf-8", "application/json"
 	rows := []struct {
 		name       string
@@ -74,7 +74,7 @@ func TestTemplatesSayWhatHappened(t *testing.T) {
 	}
 }
 
-func TestRedirectsGoWhereTheProgramSays(t *testing.T) {
+func TestRedirectTargets(t *testing.T) {
 	rows := map[string]string{
 		"/busy": "", "/busy?a=b#c": "", "/": "", "https://status.example/x": "", "http://[::1]:80": "",
 		"":                   "neither a path",

@@ -68,7 +68,7 @@ func wantTally(t *testing.T, got []arrival, want map[arrival]int) {
 	}
 }
 
-func TestBookedSlotsComeAtTheirExactInstants(t *testing.T) {
+func TestWaitEndsAtTheBookedInstant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newTicking(), waiting(t, "a", "10/1s burst=2", 300*time.Millisecond))
 		wantTally(t, crowd(l, 8, &fakeRequest{}), map[arrival]int{
@@ -81,7 +81,7 @@ func TestBookedSlotsComeAtTheirExactInstants(t *testing.T) {
 	})
 }
 
-func TestTheOtherAlgorithmsAskAgainWhenTheyMayBeLetIn(t *testing.T) {
+func TestWaitAsksAgainWithoutBooking(t *testing.T) {
 	for _, text := range []string{"2/1s fixed-window", "2/1s sliding-log", "2/1s token-bucket"} {
 		t.Run(text, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestTheOtherAlgorithmsAskAgainWhenTheyMayBeLetIn(t *testing.T) {
 	}
 }
 
-func TestThereIsRoomForExactlySoManyWaiters(t *testing.T) {
+func TestWaitQueueHoldsExactlyItsMaximum(t *testing.T) {
 	rows := []struct {
 		name         string
 		all, per     int
@@ -144,7 +144,7 @@ func TestThereIsRoomForExactlySoManyWaiters(t *testing.T) {
 	}
 }
 
-func TestAFullQueueBooksNothing(t *testing.T) {
+func TestWaitQueueFullBooksNothing(t *testing.T) {
 	for _, c := range []limiter.Config{{MaxWaiters: 2}, {MaxWaitersPerKey: 2}} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newTicking()
@@ -171,7 +171,7 @@ func TestAFullQueueBooksNothing(t *testing.T) {
 	}
 }
 
-func TestWhoFindsNoRoomAfterBookingPaysNothing(t *testing.T) {
+func TestWaitQueueFullAfterBookingGivesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTicking()
 		far := storeFunc(func(ctx context.Context, ops []core.Op, out []core.Decision) error {
@@ -193,7 +193,7 @@ func TestWhoFindsNoRoomAfterBookingPaysNothing(t *testing.T) {
 	})
 }
 
-func TestAClientThatLeavesGivesItsSlotBack(t *testing.T) {
+func TestWaitGivesTheSlotBackIfTheClientLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newTicking(), waiting(t, "a", "1/1s burst=1", time.Minute), rule(t, "day", "9/1d fixed-window"))
 		admit(l)
@@ -223,7 +223,7 @@ func TestAClientThatLeavesGivesItsSlotBack(t *testing.T) {
 	})
 }
 
-func TestWhoCannotBeServedInTimeIsRefusedAtOnce(t *testing.T) {
+func TestWaitBeyondItsMaximumIsRefusedAtOnce(t *testing.T) {
 	rows := []struct {
 		name     string
 		limit    string
@@ -253,7 +253,7 @@ func TestWhoCannotBeServedInTimeIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
-func TestNobodyWaitsWhenAnotherRuleRefuses(t *testing.T) {
+func TestWaitDoesNotBeginIfAnotherRuleRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTicking()
 		l := newLimiter(t, s, waiting(t, "slow", "1/1s fixed-window", time.Minute), waiting(t, "smooth", "1/1s", time.Minute),
@@ -305,7 +305,7 @@ func TestTakeWithinWaitsForEveryRuleThatRefuses(t *testing.T) {
 	})
 }
 
-func TestTheDecisionOfAWaitIsThatOfItsEnd(t *testing.T) {
+func TestWaitDecisionIsThatOfItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := configured(t, limiter.Config{Store: newTicking(), Headers: limiter.XRateLimitDelta | limiter.Draft8,
 			Rules: []limiter.Rule{waiting(t, "smooth", "1/10s burst=1", time.Minute), rule(t, "window", "9/1m fixed-window")}})
@@ -349,7 +349,7 @@ func TestTakeWithinSaysWhyItEndedBeforeItsTime(t *testing.T) {
 	})
 }
 
-func TestTakeWithinRefusesSpansThatAreNone(t *testing.T) {
+func TestTakeWithinRefusesInvalidSpans(t *testing.T) {
 	l := newLimiter(t, newStore(), rule(t, "a", "1/1m"))
 	for _, most := range []time.Duration{0, -1, time.Hour + 1} {
 		if res, err := l.TakeWithin(context.Background(), "k", 1, most); !errors.Is(err, core.ErrOp) || res.Allowed() {
@@ -359,7 +359,7 @@ func TestTakeWithinRefusesSpansThatAreNone(t *testing.T) {
 	wantLeft(t, l, "k", 1)
 }
 
-func TestAStoreThatFailsDuringAWaitIsAFailure(t *testing.T) {
+func TestWaitFailsIfTheStoreFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
 		s := newTicking()

@@ -70,7 +70,7 @@ func trusting(cidr ...string) core.KeyFunc {
 	return keyfuncs.MustForwardedIP(keyfuncs.Proxies{Trusted: cidr})
 }
 
-func TestForwardedAddressesThatNoRuleHeedsAreToldOnce(t *testing.T) {
+func TestWarnUnheededForwardedAddressOnce(t *testing.T) {
 	const client = "X-Forwarded-For: 198.51.100.7"
 	rfc7239 := keyfuncs.MustForwardedIP(keyfuncs.Proxies{Trusted: []string{"10.0.0.0/8"}, Header: "Forwarded"})
 	two := trusting("10.0.0.1", "10.0.0.2")
@@ -119,7 +119,7 @@ func TestForwardedAddressesThatNoRuleHeedsAreToldOnce(t *testing.T) {
 	}
 }
 
-func TestAKeyThatAllShareIsToldAfterAThousandRequests(t *testing.T) {
+func TestWarnOneKeyAfterAThousandRequests(t *testing.T) {
 	constant := func(core.Request) (string, bool) { return "site", true }
 	rows := []struct {
 		name string
@@ -164,7 +164,7 @@ func TestAKeyThatAllShareIsToldAfterAThousandRequests(t *testing.T) {
 	}
 }
 
-func TestTheLookAtRequestsEndsAlsoForARuleThatIsAboutNone(t *testing.T) {
+func TestWarnExaminationEndsWithoutMatchingRequests(t *testing.T) {
 	l := watchedBy(t, &journal{}, func(core.Request) (string, bool) { return "", false })
 	for range 10_000 {
 		send(l, caller("192.0.2.1:1"))
@@ -177,7 +177,7 @@ func TestTheLookAtRequestsEndsAlsoForARuleThatIsAboutNone(t *testing.T) {
 	}
 }
 
-func TestACostThatNoLimitCanMeetIsToldOnce(t *testing.T) {
+func TestWarnTooCostlyOnce(t *testing.T) {
 	for _, onLimit := range []limiter.Action{limiter.Reject, limiter.Degrade, limiter.Shadow} {
 		j := &journal{}
 		r := rule(t, "a", "5/1h")
@@ -199,7 +199,7 @@ func TestACostThatNoLimitCanMeetIsToldOnce(t *testing.T) {
 	}
 }
 
-func TestWarningsComeOnceHoweverManyAskAtOnce(t *testing.T) {
+func TestWarnOnceUnderConcurrency(t *testing.T) {
 	j := &journal{}
 	l := watchedBy(t, j, keyfuncs.RemoteIP)
 	var all sync.WaitGroup
@@ -225,7 +225,7 @@ func TestWarningsComeOnceHoweverManyAskAtOnce(t *testing.T) {
 	}
 }
 
-func TestNoWarningHoldsWhatAClientSent(t *testing.T) {
+func TestWarnHoldsNothingThatAClientSent(t *testing.T) {
 	j := &journal{}
 	const mark = "198.51.100.77"
 	l := watchedBy(t, j, keyfuncs.Join(keyfuncs.RemoteIP, keyfuncs.Path))
@@ -242,7 +242,7 @@ func TestNoWarningHoldsWhatAClientSent(t *testing.T) {
 	}
 }
 
-func TestADiscardingLoggerHasNothingLookedAt(t *testing.T) {
+func TestWarnDiscardingLoggerExaminesNothing(t *testing.T) {
 	s := &ill{mapStore: newStore()}
 	l := configured(t, limiter.Config{Store: s, Rules: []limiter.Rule{rule(t, "a", "5/1h")}, Logger: slog.New(slog.DiscardHandler)})
 	if l.CheckingSetup() {
@@ -255,7 +255,7 @@ func TestADiscardingLoggerHasNothingLookedAt(t *testing.T) {
 	}
 }
 
-func TestTheDefaultLoggerIsTheOneAtTheTime(t *testing.T) {
+func TestWarnUsesTheCurrentDefaultLogger(t *testing.T) {
 	l := configured(t, limiter.Config{Store: newStore()})
 	j, before := &journal{}, slog.Default()
 	defer slog.SetDefault(before)
@@ -270,7 +270,7 @@ type brokenLog struct{ slog.Handler }
 
 func (brokenLog) Enabled(context.Context, slog.Level) bool { panic("boom") }
 
-func TestALoggerThatPanicsIsAnErrorOnly(t *testing.T) {
+func TestWarnLoggerPanicIsAnError(t *testing.T) {
 	var got error
 	l := configured(t, limiter.Config{Store: newStore(), Logger: slog.New(brokenLog{}),
 		OnError: func(_ context.Context, err error) { got = err }})
@@ -281,7 +281,7 @@ func TestALoggerThatPanicsIsAnErrorOnly(t *testing.T) {
 	(*limiter.Limiter)(nil).Warn(core.Finding{})
 }
 
-func TestCodesAreBounded(t *testing.T) {
+func TestWarnCodesAreBounded(t *testing.T) {
 	j := &journal{}
 	l := configured(t, limiter.Config{Store: newStore(), Logger: j.logger()})
 	for i := range 100 {
@@ -304,7 +304,7 @@ func (s *ill) Diagnose(ctx context.Context) []core.Finding {
 	return s.findings(ctx)
 }
 
-func TestTheStoreIsAskedOnceAndKeepsNobodyWaiting(t *testing.T) {
+func TestDiagnosisDelaysNoRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := &journal{}
 		s := &ill{mapStore: newTicking(), findings: func(context.Context) []core.Finding {
@@ -329,7 +329,7 @@ func TestTheStoreIsAskedOnceAndKeepsNobodyWaiting(t *testing.T) {
 	})
 }
 
-func TestADiagnosisEndsWithTheLimiterAndAfterFiveSeconds(t *testing.T) {
+func TestDiagnosisEndsWithCloseOrItsTimeout(t *testing.T) {
 	for _, closes := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			var ended time.Duration
@@ -359,7 +359,7 @@ func TestADiagnosisEndsWithTheLimiterAndAfterFiveSeconds(t *testing.T) {
 	}
 }
 
-func TestOtherRulesAreLookedAtAgainAndToldOnce(t *testing.T) {
+func TestWarnExaminesNewRulesAgain(t *testing.T) {
 	j := &journal{}
 	l := watchedBy(t, j, keyfuncs.RemoteIP)
 	for range 3 {

@@ -45,7 +45,7 @@ func TestWaitTakesEveryUnitAtItsInstant(t *testing.T) {
 	})
 }
 
-func TestWaitSaysWhyNothingWasTaken(t *testing.T) {
+func TestWaitErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newTicking(), rule(t, "a", "2/1h"), rule(t, "b", "9/1h fixed-window"))
 		if err := l.Wait(t.Context(), "k", 2); err != nil {
@@ -99,7 +99,7 @@ func TestWaitBoundsTheWaiters(t *testing.T) {
 	}
 }
 
-func TestWaitCannotMistakeAFailureForADecision(t *testing.T) {
+func TestWaitReturnsStoreFailuresAsErrors(t *testing.T) {
 	for _, failure := range []limiter.FailureMode{limiter.FailOpen, limiter.FailClosed} {
 		l := configured(t, limiter.Config{Store: brokenStore(func() error { return errDown }),
 			Rules: []limiter.Rule{rule(t, "a", "5/1s")}, OnStoreError: failure})
@@ -114,7 +114,7 @@ func TestWaitCannotMistakeAFailureForADecision(t *testing.T) {
 	}
 }
 
-func TestAPartThatWasNotDecidedIsAnError(t *testing.T) {
+func TestWaitUndecidedRuleIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := rule(t, "broken", "9/1h")
 		broken.Override = func(string) (core.Limit, bool) { panic("o") }
@@ -135,7 +135,7 @@ func TestAPartThatWasNotDecidedIsAnError(t *testing.T) {
 	})
 }
 
-func TestWaitAndReserveTakeNothingThatWouldHaveToBeReleased(t *testing.T) {
+func TestWaitAndReserveRefuseLeases(t *testing.T) {
 	l := newLimiter(t, newStore(), rule(t, "a", "5/1h"), rule(t, "b", "2 concurrent ttl=1m"))
 	for _, n := range []int64{1, -1} {
 		if err := l.Wait(t.Context(), "k", n); !errors.Is(err, core.ErrOp) {
@@ -258,7 +258,7 @@ func TestTakeUpToWithoutARuleThatRefusesTakesAll(t *testing.T) {
 	}
 }
 
-func TestTakeUpToReturnsTheErrorAndFollowsTheConfiguration(t *testing.T) {
+func TestTakeUpToReturnsErrorsAndFollowsConfig(t *testing.T) {
 	for failure, want := range map[limiter.FailureMode]int64{limiter.FailOpen: 3, limiter.FailClosed: 0} {
 		l := configured(t, limiter.Config{Store: brokenStore(func() error { return errDown }),
 			Rules: []limiter.Rule{rule(t, "a", "5/1s")}, OnStoreError: failure})

@@ -97,7 +97,7 @@ func TestScriptsTouchOnlyTheirKeys(t *testing.T) {
 }
 
 // Constants are replaced in the whole script, so a name has one meaning in all files.
-func TestConstantsHaveOneValueAndStandNowhereInAScript(t *testing.T) {
+func TestConstantsHaveOneValueAndAreReplaced(t *testing.T) {
 	definition := regexp.MustCompile(`^local ([A-Z]\w*) = (\d+|'[^']*')\s*$`)
 	values := map[string]string{}
 	for name, lines := range code(t) {
@@ -134,7 +134,7 @@ func TestConstantsHaveOneValueAndStandNowhereInAScript(t *testing.T) {
 }
 
 // A script is assembled without the text after two dashes, so no string may hold them.
-func TestNoTextIsCutWithTheComments(t *testing.T) {
+func TestScriptsLoseOnlyComments(t *testing.T) {
 	for name, lines := range code(t) {
 		for _, line := range lines {
 			if strings.Count(line, "'")%2 != 0 || strings.Contains(line, `"`) {
@@ -145,7 +145,7 @@ func TestNoTextIsCutWithTheComments(t *testing.T) {
 }
 
 // Above its slow line a script has what calls need that end there.
-func TestTheSlowPartComesLast(t *testing.T) {
+func TestSlowPartComesLast(t *testing.T) {
 	var s lua.Scripts
 	for text, order := range map[string][]string{
 		s.One(core.GCRA).Text: {"redis.call('TIME')", "function write(", "function gcra_quick(", "local quick = gcra_quick\n", "redis.pcall('GET'",
@@ -164,7 +164,7 @@ func TestTheSlowPartComesLast(t *testing.T) {
 	}
 }
 
-func TestTheClockIsReadOnce(t *testing.T) {
+func TestScriptsReadTheClockOnce(t *testing.T) {
 	n := 0
 	for _, lines := range code(t) {
 		n += strings.Count(strings.Join(lines, "\n"), "'TIME'")
@@ -174,7 +174,7 @@ func TestTheClockIsReadOnce(t *testing.T) {
 	}
 }
 
-func TestEveryAlgorithmHasATwin(t *testing.T) {
+func TestAlgorithmsHaveTwins(t *testing.T) {
 	var s lua.Scripts
 	for a := range core.Concurrency + 1 {
 		one, many := s.One(a), s.Many(lua.Set(0).With(a))
@@ -187,7 +187,7 @@ func TestEveryAlgorithmHasATwin(t *testing.T) {
 	}
 }
 
-func TestAScriptHoldsOnlyTheAlgorithmsItNeeds(t *testing.T) {
+func TestScriptHoldsOnlyNeededAlgorithms(t *testing.T) {
 	var s lua.Scripts
 	text := s.Many(lua.Set(0).With(core.GCRA).With(core.FixedWindow)).Text
 	for want, has := range map[string]bool{

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestWhatIsAskedForDuringATurnGetsOneMore(t *testing.T) {
+func TestBackgroundRunsAgainIfAskedDuringARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b *background
 		turns := 0

@@ -62,7 +62,7 @@ func BenchmarkApply(b *testing.B) {
 	}
 }
 
-func TestADecisionAllocatesNothing(t *testing.T) {
+func TestApplyAllocatesNothing(t *testing.T) {
 	if racing {
 		test.Skip(t, "pools forget under the race detector")
 	}

@@ -39,7 +39,7 @@ func TestMustNewPanicsWithTheError(t *testing.T) {
 
 // Each row is the results of calls, "x" for a failure and "." for a success,
 // until the breaker opens.
-func TestTheBreakerOpensAfterFiveFailuresMoreThanSuccesses(t *testing.T) {
+func TestBreakerOpensAtFiveFailures(t *testing.T) {
 	rows := map[string]bool{
 		"xxxxx": true, "xxxx": false, "xxxx.": false, "xxxx.x": false, "xxxx.xx": true,
 		"....xxxxx": true, "x.x.x.x.x.x.x.x.x.": false, "xx.xx.xx.xx": true, "xx.xx.xx.x.": false,
@@ -68,7 +68,7 @@ func TestTheBreakerOpensAfterFiveFailuresMoreThanSuccesses(t *testing.T) {
 	}
 }
 
-func TestASlowCallCountsAsAFailureAndItsAnswerIsUsed(t *testing.T) {
+func TestBreakerCountsSlowCallsAsFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{})
@@ -92,7 +92,7 @@ func TestASlowCallCountsAsAFailureAndItsAnswerIsUsed(t *testing.T) {
 	})
 }
 
-func TestACallersMistakeIsNoFailureAndNotForTheFallback(t *testing.T) {
+func TestBreakerIgnoresMistakesOfCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		fallback := newFake()
@@ -118,7 +118,7 @@ func TestACallersMistakeIsNoFailureAndNotForTheFallback(t *testing.T) {
 	})
 }
 
-func TestADeadlineOfThePrimaryIsAFailure(t *testing.T) {
+func TestBreakerCountsDeadlinesOfThePrimary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{Fallback: memory()})
@@ -132,7 +132,7 @@ func TestADeadlineOfThePrimaryIsAFailure(t *testing.T) {
 	})
 }
 
-func TestAnIgnoredErrorIsDecidedByTheFallbackAndOpensNothing(t *testing.T) {
+func TestBreakerIgnoresErrorsOfOptionsIgnore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{Fallback: memory(), Ignore: func(err error) bool { return err == errDown }})
@@ -148,7 +148,7 @@ func TestAnIgnoredErrorIsDecidedByTheFallbackAndOpensNothing(t *testing.T) {
 	})
 }
 
-func TestWhileOpenOnlyProbesReachThePrimary(t *testing.T) {
+func TestBreakerOpenLetsOnlyProbesThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{Fallback: memory()})
@@ -180,7 +180,7 @@ func TestWhileOpenOnlyProbesReachThePrimary(t *testing.T) {
 	})
 }
 
-func TestTheBreakerClosesWhenFourProbesInARowSucceed(t *testing.T) {
+func TestBreakerClosesAfterFourProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{})
@@ -216,7 +216,7 @@ func TestTheBreakerClosesWhenFourProbesInARowSucceed(t *testing.T) {
 
 // The worst case: every probe takes as long as it may, and one was on its way
 // when the primary came back.
-func TestThePrimaryIsInUseWithinASecondOfItsReturn(t *testing.T) {
+func TestBreakerClosesWithinASecondOfTheReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{})
@@ -237,7 +237,7 @@ func TestThePrimaryIsInUseWithinASecondOfItsReturn(t *testing.T) {
 	})
 }
 
-func TestAPrimaryThatComesAndGoesStaysBypassed(t *testing.T) {
+func TestBreakerStaysOpenForAFlappingPrimary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{Fallback: memory()})
@@ -268,7 +268,7 @@ func TestAPrimaryThatComesAndGoesStaysBypassed(t *testing.T) {
 	})
 }
 
-func TestAfterAReturnTheFirstFailureOpensTheBreaker(t *testing.T) {
+func TestBreakerReopensAtTheFirstFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{})
@@ -297,7 +297,7 @@ func TestAfterAReturnTheFirstFailureOpensTheBreaker(t *testing.T) {
 	})
 }
 
-func TestAHerdSendsOneProbeAndNothingElse(t *testing.T) {
+func TestBreakerSendsOneProbeForManyCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{Fallback: memory()})
@@ -327,7 +327,7 @@ func TestAHerdSendsOneProbeAndNothingElse(t *testing.T) {
 	})
 }
 
-func TestACallFromBeforeAChangeCountsForNothing(t *testing.T) {
+func TestBreakerIgnoresCallsOfOlderGenerations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{})
@@ -351,7 +351,7 @@ func TestACallFromBeforeAChangeCountsForNothing(t *testing.T) {
 	})
 }
 
-func TestWithoutAFallbackTheErrorTellsWhenToComeBack(t *testing.T) {
+func TestErrOpenHasARetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{ProbeInterval: 3 * time.Second})
@@ -370,7 +370,7 @@ func TestWithoutAFallbackTheErrorTellsWhenToComeBack(t *testing.T) {
 	})
 }
 
-func TestAChangeIsLoggedAndToldOnce(t *testing.T) {
+func TestOnChangeIsCalledOncePerChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
 		var reported []State
@@ -405,7 +405,7 @@ func withoutTime(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-func TestAPanicOfOnChangeHarmsNobody(t *testing.T) {
+func TestOnChangePanicIsHarmless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{OnChange: func(State) { panic("hook") }})
@@ -420,7 +420,7 @@ func TestAPanicOfOnChangeHarmsNobody(t *testing.T) {
 	})
 }
 
-func TestAProbeThatPanicsIsAFailedProbe(t *testing.T) {
+func TestProbePanicIsAFailedProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{})

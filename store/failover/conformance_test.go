@@ -10,7 +10,7 @@ import (
 
 // Over a primary that is well the store is not to be noticed, with and without
 // a fallback that counts along.
-func TestOverAHealthyPrimaryTheStoreDecidesAsSpecified(t *testing.T) {
+func TestStoreDecidesAsSpecified(t *testing.T) {
 	rows := map[string]func() Options{
 		"breaker":  func() Options { return Options{Slow: patience} },
 		"fallback": func() Options { return threeOf(Options{Slow: patience, Fallback: memory()}) },

@@ -31,7 +31,7 @@ var rates = []string{
 	"12/1h sliding-window", "12/1h token-bucket",
 }
 
-func TestACallThatFailsIsDecidedByTheFallback(t *testing.T) {
+func TestFallbackDecidesACallThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		s := over(t, f, threeOf(Options{Fallback: memory()}))
@@ -51,7 +51,7 @@ func TestACallThatFailsIsDecidedByTheFallback(t *testing.T) {
 	})
 }
 
-func TestInAnOutageAKeyThatIsNewHasItsPart(t *testing.T) {
+func TestFallbackGrantsANewKeyItsPart(t *testing.T) {
 	for _, text := range append(rates, "12 concurrent ttl=1h") {
 		t.Run(text, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestInAnOutageAKeyThatIsNewHasItsPart(t *testing.T) {
 	}
 }
 
-func TestTheFallbackCountsWhatThePrimaryAdmits(t *testing.T) {
+func TestFallbackCountsWhatThePrimaryAdmits(t *testing.T) {
 	for _, text := range rates {
 		t.Run(text, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestTheFallbackCountsWhatThePrimaryAdmits(t *testing.T) {
 
 // Others have used up the limit: this instance has heard of it by a refusal
 // alone, or by how little is left.
-func TestTheFallbackCountsTheUnitsThatAnUpToTakeGot(t *testing.T) {
+func TestFallbackCountsUnitsOfUpToTakes(t *testing.T) {
 	for _, text := range rates {
 		t.Run(text, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestTheFallbackCountsTheUnitsThatAnUpToTakeGot(t *testing.T) {
 	}
 }
 
-func TestWhoHasUsedUpALimitFindsNothingLeftInTheFallback(t *testing.T) {
+func TestFallbackGrantsNothingOfAUsedUpLimit(t *testing.T) {
 	for _, text := range rates {
 		for used, want := range map[int64]int{12: 0, 10: 1} {
 			t.Run(text, func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestWhoHasUsedUpALimitFindsNothingLeftInTheFallback(t *testing.T) {
 	}
 }
 
-func TestAStepThatThePrimaryRefusesChargesNothingToTheFallback(t *testing.T) {
+func TestFallbackIsNotChargedForRefusedSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		fallback := memory()
@@ -157,7 +157,7 @@ func TestAStepThatThePrimaryRefusesChargesNothingToTheFallback(t *testing.T) {
 	})
 }
 
-func TestWhatASoftRuleRefusesIsNotChargedToTheFallback(t *testing.T) {
+func TestFallbackIsNotChargedForSoftRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, fallback := newFake(), memory()
 		s := over(t, f, Options{Fallback: fallback})
@@ -174,7 +174,7 @@ func TestWhatASoftRuleRefusesIsNotChargedToTheFallback(t *testing.T) {
 	})
 }
 
-func TestWhoWasRefusedALeaseMayGetOneInAnOutage(t *testing.T) {
+func TestFallbackMayGrantALeaseRefusedBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		s := over(t, f, threeOf(Options{Fallback: memory()}))
@@ -192,7 +192,7 @@ func TestWhoWasRefusedALeaseMayGetOneInAnOutage(t *testing.T) {
 	})
 }
 
-func TestAPeekChangesNothingInTheFallback(t *testing.T) {
+func TestFallbackIsUnchangedByAPeek(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		fallback := newFake()
@@ -207,7 +207,7 @@ func TestAPeekChangesNothingInTheFallback(t *testing.T) {
 	})
 }
 
-func TestAFallbackThatFailsDoesNotHarmThePrimarysDecision(t *testing.T) {
+func TestFallbackFailureLeavesThePrimarysDecision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, fallback := newFake(), newFake()
 		s := over(t, f, Options{Fallback: fallback})
@@ -222,7 +222,7 @@ func TestAFallbackThatFailsDoesNotHarmThePrimarysDecision(t *testing.T) {
 	})
 }
 
-func TestACostBeyondThePartIsRefusedUntilThePrimaryIsBack(t *testing.T) {
+func TestFallbackRefusesCostsBeyondThePart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		s := over(t, f, threeOf(Options{Fallback: memory()}))
@@ -240,7 +240,7 @@ func TestACostBeyondThePartIsRefusedUntilThePrimaryIsBack(t *testing.T) {
 
 // However often the primary comes and goes, a key is granted the quota once by
 // it and once by the parts of three instances.
-func TestOutagesGrantTheLimitOnceMoreAtMost(t *testing.T) {
+func TestFallbackGrantsTheLimitOnceMoreAtMost(t *testing.T) {
 	for _, text := range []string{"12/1h", "12/1h fixed-window", "12/1h sliding-log", "12/1h sliding-window", "12/1h token-bucket"} {
 		t.Run(text, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -274,7 +274,7 @@ func TestOutagesGrantTheLimitOnceMoreAtMost(t *testing.T) {
 	}
 }
 
-func TestPartsAreRememberedForOneNumberOfInstancesAndNotWithoutBound(t *testing.T) {
+func TestPartsCacheIsBounded(t *testing.T) {
 	var s shares
 	for quota := range int64(maxShares + 10) {
 		l := core.Limit{Quota: 10 * (quota + 1), Period: time.Second}
@@ -295,7 +295,7 @@ func TestPartsAreRememberedForOneNumberOfInstancesAndNotWithoutBound(t *testing.
 	}
 }
 
-func TestFewerThanOneInstanceIsOne(t *testing.T) {
+func TestPartOfFewerThanOneInstance(t *testing.T) {
 	for _, n := range []int{-1, 0, 1} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

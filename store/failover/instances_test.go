@@ -28,7 +28,7 @@ func TestNewInstancesNamesEveryMistake(t *testing.T) {
 
 // Each row is a heartbeat at a second, what Redis answered, 0 for an error, and
 // the number that is believed after it. The TTL is ten seconds.
-func TestTheNumberRisesAtOnceAndFallsAfterATTL(t *testing.T) {
+func TestInstancesRiseAtOnceAndFallAfterATTL(t *testing.T) {
 	rows := []struct{ at, heard, live int64 }{
 		{0, 3, 5}, {5, 4, 5}, {9, 3, 5}, {10, 3, 4}, // lower than 5 since 0, and 4 at most
 		{12, 2, 4}, {15, 6, 6}, {20, 1, 6}, {25, 6, 6}, {30, 1, 6}, {39, 2, 6}, {40, 1, 2},
@@ -48,7 +48,7 @@ func TestTheNumberRisesAtOnceAndFallsAfterATTL(t *testing.T) {
 	}
 }
 
-func TestSilenceOfRedisIsLoggedOnce(t *testing.T) {
+func TestInstancesLogSilenceOnce(t *testing.T) {
 	var text bytes.Buffer
 	i := &Instances{ttl: time.Second, log: slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: withoutTime}))}
 	i.live.Store(3)
@@ -156,7 +156,7 @@ func TestInstancesKnowOfEachOther(t *testing.T) {
 	})
 }
 
-func TestRedisCountsTheInstancesThatAreAlive(t *testing.T) {
+func TestInstancesAreCountedByRedis(t *testing.T) {
 	t.Parallel()
 	_, c := patient(t, redistest.Start(t).Addr)
 	const hour = time.Hour
@@ -184,7 +184,7 @@ func TestRedisCountsTheInstancesThatAreAlive(t *testing.T) {
 	everyKeyExpires(t, c)
 }
 
-func TestWithoutRedisTheExpectedNumberStands(t *testing.T) {
+func TestInstancesWithoutRedisAreAsExpected(t *testing.T) {
 	c := connect(t, "127.0.0.1:1")
 	if got := begin(t, c, InstancesOptions{Expected: 4}).Live(); got != 4 {
 		t.Errorf("%d", got)

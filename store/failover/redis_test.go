@@ -99,7 +99,7 @@ const (
 	reuse  = time.Second
 )
 
-func TestAFaultOfRedisCostsNoCallMoreThanItsTimeout(t *testing.T) {
+func TestRedisFaultCostsAtMostTheTimeout(t *testing.T) {
 	for _, fault := range faults {
 		for _, local := range []bool{true, false} {
 			t.Run(fmt.Sprint(fault.name, " fallback ", local), func(t *testing.T) {
@@ -184,7 +184,7 @@ func admittedThere(t testing.TB, s *Store, op core.Op) (n, late int) {
 }
 
 // A fleet shares one Redis and one limit.
-func TestAnOutageOfRedisGrantsTheLimitOnceMoreAtMost(t *testing.T) {
+func TestRedisOutageGrantsTheLimitOnceMoreAtMost(t *testing.T) {
 	for _, size := range []int{1, 3} {
 		for _, fault := range faults {
 			t.Run(fmt.Sprint(size, " ", fault.name), func(t *testing.T) {
@@ -244,7 +244,7 @@ func TestAnOutageOfRedisGrantsTheLimitOnceMoreAtMost(t *testing.T) {
 
 // A lease that was released while Redis was away is no longer held when Redis is
 // back.
-func TestALeaseInRedisIsReleasedAfterAnOutage(t *testing.T) {
+func TestRedisLeaseIsReleasedAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	s, _ := inRedis(t, connect(t, server.Addr), 200*ms, Options{Fallback: memory(), Slow: 400 * ms})

@@ -30,7 +30,7 @@ func comeBack(t testing.TB, s *Store, f *fake) {
 	}
 }
 
-func TestWhatTheFallbackGrantedIsGivenBackToItAlone(t *testing.T) {
+func TestRefundOfTheFallbacksUnitsStaysThere(t *testing.T) {
 	for _, text := range rates {
 		t.Run(text, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestWhatTheFallbackGrantedIsGivenBackToItAlone(t *testing.T) {
 	}
 }
 
-func TestWhatThePrimaryGrantedWaitsForItsReturn(t *testing.T) {
+func TestRefundWaitsForThePrimary(t *testing.T) {
 	for _, text := range rates {
 		for _, with := range []core.Store{nil, memory()} {
 			t.Run(fmt.Sprint(text, with != nil), func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestWhatThePrimaryGrantedWaitsForItsReturn(t *testing.T) {
 	}
 }
 
-func TestARefundThatMayHaveBeenMadeIsNotMadeAgain(t *testing.T) {
+func TestRefundThatMayHaveRunIsNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{Fallback: memory()})
@@ -112,7 +112,7 @@ func TestARefundThatMayHaveBeenMadeIsNotMadeAgain(t *testing.T) {
 	})
 }
 
-func TestALeaseOfThePrimaryIsReleasedOnItsReturn(t *testing.T) {
+func TestLeaseOfThePrimaryIsReleasedOnItsReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		s := over(t, f, threeOf(Options{Fallback: memory()}))
@@ -137,7 +137,7 @@ func TestALeaseOfThePrimaryIsReleasedOnItsReturn(t *testing.T) {
 	})
 }
 
-func TestALeaseIsRenewedInTheOutageAndAfterIt(t *testing.T) {
+func TestLeaseIsRenewedInTheOutageAndAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		s := over(t, f, threeOf(Options{Fallback: memory()}))
@@ -173,7 +173,7 @@ func TestALeaseIsRenewedInTheOutageAndAfterIt(t *testing.T) {
 	})
 }
 
-func TestALeaseOfTheOutageIsReleasedInBothAfterIt(t *testing.T) {
+func TestLeaseOfTheOutageIsReleasedInBothStores(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, fallback := newFake(), memory()
 		s := over(t, f, Options{Fallback: fallback})
@@ -195,7 +195,7 @@ func TestALeaseOfTheOutageIsReleasedInBothAfterIt(t *testing.T) {
 	})
 }
 
-func TestALeaseThatThePrimaryHasNotHeardOfDoesNotWaitForIt(t *testing.T) {
+func TestLeaseUnknownToThePrimaryDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{Fallback: memory()})
@@ -214,7 +214,7 @@ func TestALeaseThatThePrimaryHasNotHeardOfDoesNotWaitForIt(t *testing.T) {
 	})
 }
 
-func TestAReleaseThatFailsIsMadeAgain(t *testing.T) {
+func TestReleaseIsRepeatedAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{})
@@ -233,7 +233,7 @@ func TestAReleaseThatFailsIsMadeAgain(t *testing.T) {
 }
 
 // The answer to the Take was lost, so that both may hold the lease.
-func TestALeaseThatThePrimaryMayHoldIsReleasedInBoth(t *testing.T) {
+func TestLeaseThatThePrimaryMayHoldIsReleasedInBoth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, fallback := newFake(), memory()
 		s := over(t, f, Options{Fallback: fallback})
@@ -248,7 +248,7 @@ func TestALeaseThatThePrimaryMayHoldIsReleasedInBoth(t *testing.T) {
 	})
 }
 
-func TestAReleaseThatCameTooLateIsForgotten(t *testing.T) {
+func TestReleaseOfAnExpiredLeaseIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{Fallback: memory()})
@@ -271,7 +271,7 @@ func TestAReleaseThatCameTooLateIsForgotten(t *testing.T) {
 	})
 }
 
-func TestARefundWaitsUntilThePrimaryHasCarriedItOut(t *testing.T) {
+func TestRefundCountsAsWaitingUntilItIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{})
@@ -300,7 +300,7 @@ func TestARefundWaitsUntilThePrimaryHasCarriedItOut(t *testing.T) {
 	})
 }
 
-func TestAResetWaitsForThePrimary(t *testing.T) {
+func TestResetWaitsForThePrimary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{Fallback: memory()})
@@ -320,7 +320,7 @@ func TestAResetWaitsForThePrimary(t *testing.T) {
 	})
 }
 
-func TestAResetResetsTheFallbackToo(t *testing.T) {
+func TestResetReachesTheFallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, fallback := newFake(), memory()
 		s := over(t, f, Options{Fallback: fallback})
@@ -334,7 +334,7 @@ func TestAResetResetsTheFallbackToo(t *testing.T) {
 	})
 }
 
-func TestWhatWaitsIsBounded(t *testing.T) {
+func TestWaitingOperationsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{})
@@ -353,7 +353,7 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 	})
 }
 
-func TestWhatWaitsSurvivesAPrimaryThatFallsAgain(t *testing.T) {
+func TestWaitingOperationsSurviveAnotherOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{})
@@ -392,7 +392,7 @@ func TestWhatWaitsSurvivesAPrimaryThatFallsAgain(t *testing.T) {
 	})
 }
 
-func TestAStepOfAllKindsIsSplit(t *testing.T) {
+func TestRefundSplitsMixedSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, fallback := newFake(), memory()
 		s := over(t, f, Options{Fallback: fallback})

@@ -9,7 +9,7 @@ import (
 )
 
 // Under the race detector a sync.Pool drops some of what is put into it.
-func TestADecisionOnAKnownKeyAllocatesNothing(t *testing.T) {
+func TestKnownKeyAllocatesNothing(t *testing.T) {
 	ample := []core.Limit{
 		limit("1000000/1h"), limit("1000000/1h fixed-window"), limit("1000000/1h sliding-window"),
 		limit("1000000/1h token-bucket"), limit("1/1h"), limit("1/1h sliding-log"), limit("1 concurrent ttl=1h"),

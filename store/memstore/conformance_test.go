@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate/store/storetest"
 )
 
-func TestTheStoreDecidesAsSpecified(t *testing.T) {
+func TestStoreDecidesAsSpecified(t *testing.T) {
 	storetest.Run(t, func(t testing.TB, clock *storetest.Clock) core.Store {
 		s, err := New(Options{Clock: clock.Now})
 		if err != nil {

@@ -24,7 +24,7 @@ func together(n int, f func(i int)) {
 	all.Wait()
 }
 
-func TestAHundredTakersOfThirtySevenUnitsGetThirtySeven(t *testing.T) {
+func TestContentionGrantsExactlyTheQuota(t *testing.T) {
 	for _, l := range each {
 		s, _ := newStore(t, 0)
 		var admitted atomic.Int64
@@ -41,7 +41,7 @@ func TestAHundredTakersOfThirtySevenUnitsGetThirtySeven(t *testing.T) {
 	}
 }
 
-func TestStepsOverTheSameKeysInAnyOrderNeitherBlockNorOvercharge(t *testing.T) {
+func TestContentionInAnyOrderOfKeys(t *testing.T) {
 	s, _ := newStore(t, 0)
 	var admitted atomic.Int64
 	together(100, func(i int) {
@@ -70,7 +70,7 @@ func TestStepsOverTheSameKeysInAnyOrderNeitherBlockNorOvercharge(t *testing.T) {
 }
 
 // The clock goes round two seconds time and again.
-func TestAClockThatStepsBackUnderContentionGivesNothingAway(t *testing.T) {
+func TestContentionWithAClockThatStepsBack(t *testing.T) {
 	for _, l := range each {
 		var reads atomic.Int64
 		s := MustNew(Options{Clock: func() int64 {
@@ -94,7 +94,7 @@ func TestAClockThatStepsBackUnderContentionGivesNothingAway(t *testing.T) {
 	}
 }
 
-func TestKeysComeAndGoUnderContention(t *testing.T) {
+func TestContentionWithKeysThatComeAndGo(t *testing.T) {
 	s, c := newStore(t, 300)
 	l := limit("2/1s fixed-window")
 	together(8, func(i int) {

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-func TestMemoryComesBackAsOneKeyIsAskedFor(t *testing.T) {
+func TestSweepFreesMemoryAsOneKeyIsTaken(t *testing.T) {
 	const n = 5_000
 	for _, l := range each {
 		s, c := newStore(t, 0)
@@ -32,7 +32,7 @@ func TestMemoryComesBackAsOneKeyIsAskedFor(t *testing.T) {
 	}
 }
 
-func TestMemoryComesBackAsOneKeyIsRefused(t *testing.T) {
+func TestSweepFreesMemoryAsOneKeyIsRefused(t *testing.T) {
 	const n = 5_000
 	s, c := newStore(t, 0)
 	fill(t, s, "key", n, each[0])
@@ -50,7 +50,7 @@ func TestMemoryComesBackAsOneKeyIsRefused(t *testing.T) {
 	}
 }
 
-func TestAStreamOfNewKeysHoldsLittleMoreThanThoseInUse(t *testing.T) {
+func TestSweepKeepsUpWithAStreamOfNewKeys(t *testing.T) {
 	s, c := newStore(t, 0)
 	l := limit("1/1s fixed-window")
 	for i := range 200 {
@@ -63,7 +63,7 @@ func TestAStreamOfNewKeysHoldsLittleMoreThanThoseInUse(t *testing.T) {
 	checkCounts(t, s)
 }
 
-func TestNothingIsLookedAtBeforeItCanLapse(t *testing.T) {
+func TestSweepVisitsNoSlotBeforeItsExpiry(t *testing.T) {
 	s, c := newStore(t, 0)
 	h := &oneShard(s).shards[0]
 	fill(t, s, "long", 100, limit("1/1h"))
@@ -78,7 +78,7 @@ func TestNothingIsLookedAtBeforeItCanLapse(t *testing.T) {
 	}
 }
 
-func TestAKeyInUseIsSparedByOneRoundOfTheSweep(t *testing.T) {
+func TestSweepSparesAKeyInUseForOneRound(t *testing.T) {
 	s, c := newStore(t, 0)
 	h := &oneShard(s).shards[0]
 	op := takes("key", limit("1/1s"))
@@ -98,7 +98,7 @@ func TestAKeyInUseIsSparedByOneRoundOfTheSweep(t *testing.T) {
 
 // When a clock steps back by an hour, which the process's own never does, the
 // keys are held until it has caught up, and no longer.
-func TestMemoryComesBackWhenTheClockHasCaughtUp(t *testing.T) {
+func TestSweepFreesMemoryOnceTheClockHasCaughtUp(t *testing.T) {
 	s, c := newStore(t, 0)
 	h := &oneShard(s).shards[0]
 	fill(t, s, "key", 1000, limit("1/1s"))
@@ -117,7 +117,7 @@ func TestMemoryComesBackWhenTheClockHasCaughtUp(t *testing.T) {
 	}
 }
 
-func TestASweepDoesNotTakeBackTime(t *testing.T) {
+func TestSweepDoesNotTakeBackTime(t *testing.T) {
 	s, c := newStore(t, 0)
 	h := &oneShard(s).shards[0]
 	op := takes("key", limit("1/1s"))
@@ -133,7 +133,7 @@ func TestASweepDoesNotTakeBackTime(t *testing.T) {
 	}
 }
 
-func TestAFullStoreLearnsWhenItsFirstKeyLapses(t *testing.T) {
+func TestSweepOfAFullStoreFindsTheFirstExpiry(t *testing.T) {
 	s, c := newStore(t, 3)
 	l := limit("5/1h")
 	gone := takes("gone", limit("1/1s"))
@@ -181,7 +181,7 @@ func grow(h *shard) {
 	}
 }
 
-func TestASweepFindsWhatMovesBehindIt(t *testing.T) {
+func TestSweepFindsSlotsThatMoveBehindIt(t *testing.T) {
 	const end = 1<<32 - 1
 	for name, row := range map[string]struct {
 		hashes   []uint32

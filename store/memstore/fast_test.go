@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestAnOpThatIsNotPlainIsLookedAtByCore(t *testing.T) {
+func TestFastPathLeavesOtherOpsToCore(t *testing.T) {
 	good := takes("key", limit("1/1h"))
 	if !quick(&good) {
 		t.Error("a Take of one unit is not plain")
@@ -57,7 +57,7 @@ func isHot(t *testing.T, s *Store, op core.Op) bool {
 	return r != nil && r.key == op.Key
 }
 
-func TestAHotKeyIsRefusedUntilSomethingChangesIt(t *testing.T) {
+func TestPinnedKeyIsRefusedUntilItChanges(t *testing.T) {
 	l := limit("2/1m")
 	op := takes("key", l)
 	changed := op
@@ -94,7 +94,7 @@ func TestAHotKeyIsRefusedUntilSomethingChangesIt(t *testing.T) {
 	}
 }
 
-func TestARefusalSaysTheSameWithTheLockAndWithout(t *testing.T) {
+func TestPinnedRefusalIsThatOfTheLockedPath(t *testing.T) {
 	s, c := newStore(t, 0)
 	op := takes("key", limit("4/1m burst=3"))
 	heat(t, s, op)
@@ -115,7 +115,7 @@ func TestARefusalSaysTheSameWithTheLockAndWithout(t *testing.T) {
 
 // While one key is refused all the time, its shard's copy is put to the test by
 // refunds and by refusals of other keys.
-func TestAnOutdatedRefusalAdmitsNoTakeTwice(t *testing.T) {
+func TestPinnedOutdatedRefusalAdmitsNoTakeTwice(t *testing.T) {
 	s, _ := newStore(t, 0)
 	oneShard(s)
 	l := limit("5/1h")
@@ -150,7 +150,7 @@ func TestAnOutdatedRefusalAdmitsNoTakeTwice(t *testing.T) {
 
 // The clock is read without the lock: whatever happens then comes before the
 // decision.
-func TestAKeyThatIsResetWhileTheClockIsReadIsNotRefused(t *testing.T) {
+func TestPinnedKeyResetDuringATakeIsNotRefused(t *testing.T) {
 	op := takes("key", limit("2/1m"))
 	var s *Store
 	var during func()
@@ -168,7 +168,7 @@ func TestAKeyThatIsResetWhileTheClockIsReadIsNotRefused(t *testing.T) {
 	}
 }
 
-func TestATakeThatMakesNoSenseIsAnErrorForAKeyInUse(t *testing.T) {
+func TestInvalidTakeOfAKeyInUseIsAnError(t *testing.T) {
 	s, _ := newStore(t, 0)
 	good := takes("key", limit("1/1m"))
 	heat(t, s, good)
@@ -189,7 +189,7 @@ func TestATakeThatMakesNoSenseIsAnErrorForAKeyInUse(t *testing.T) {
 	}
 }
 
-func TestAHotKeyIsOneKeyUnderOneLimit(t *testing.T) {
+func TestPinnedKeyIsOneKeyUnderOneLimit(t *testing.T) {
 	s, _ := newStore(t, 0)
 	op := takes("key", limit("1/1m"))
 	heat(t, s, op)
@@ -215,7 +215,7 @@ func TestAHotKeyIsOneKeyUnderOneLimit(t *testing.T) {
 }
 
 // A class knows which of its keys was pinned last, until that is recalled.
-func TestAKindPointsToItsLatestHotKey(t *testing.T) {
+func TestLimitClassPointsToItsLatestPinnedKey(t *testing.T) {
 	s, _ := newStore(t, 0)
 	first, second := takes("key", limit("100/1m")), takes("yek", limit("100/1m"))
 	for i := 0; s.shardOf(s.keyHash(second.Key)) == s.shardOf(s.keyHash(first.Key)); i++ {
@@ -250,7 +250,7 @@ func TestAKindPointsToItsLatestHotKey(t *testing.T) {
 }
 
 // Whatever the class points to, a key counts its own units.
-func TestKeysOfAKindAreDecidedEachByItself(t *testing.T) {
+func TestLimitClassKeepsItsKeysApart(t *testing.T) {
 	s, _ := newStore(t, 0)
 	hot, cold := takes("key", limit("100/1m")), takes("yek", limit("100/1m"))
 	heat(t, s, hot)
@@ -262,7 +262,7 @@ func TestKeysOfAKindAreDecidedEachByItself(t *testing.T) {
 	}
 }
 
-func TestAPinnedKeyThatARefusalLeavesFreshIsForgotten(t *testing.T) {
+func TestPinnedKeyThatARefusalLeavesFreshIsForgotten(t *testing.T) {
 	s, c := newStore(t, 0)
 	op := takes("key", limit("3/1m"))
 	heat(t, s, op)
@@ -278,7 +278,7 @@ func TestAPinnedKeyThatARefusalLeavesFreshIsForgotten(t *testing.T) {
 	}
 }
 
-func TestAKeyIsPinnedAgainAfterItWasFresh(t *testing.T) {
+func TestPinnedKeyIsPinnedAgainAfterItWasFresh(t *testing.T) {
 	for _, text := range []string{"1/1m", "1000/1m"} {
 		s, c := newStore(t, 0)
 		op := takes("key", limit(text))
@@ -293,7 +293,7 @@ func TestAKeyIsPinnedAgainAfterItWasFresh(t *testing.T) {
 
 // While keys of one shard become hot and are recalled all the time, no unit is
 // lost and none is given twice.
-func TestAKeyThatIsHotNowAndThenGetsItsUnits(t *testing.T) {
+func TestPinnedKeyGetsItsUnitsAfterEachUnpin(t *testing.T) {
 	s, _ := newStore(t, 0)
 	hotAtOnce(oneShard(s))
 	l := limit("5000/1h")
@@ -320,7 +320,7 @@ func TestAKeyThatIsHotNowAndThenGetsItsUnits(t *testing.T) {
 	}
 }
 
-func TestAHotKeyStaysExactWhereItsWordEnds(t *testing.T) {
+func TestPinnedKeyStaysExactWhereItsWordEnds(t *testing.T) {
 	op := takes("key", limit("1000/1s burst=4294967294"))
 	s, c := newStore(t, 0)
 	hotAtOnce(s)
@@ -350,7 +350,7 @@ func TestAHotKeyStaysExactWhereItsWordEnds(t *testing.T) {
 
 // A take that reads the clock, and is overtaken by one that reads it later and
 // finds the key fresh, is not to take the clock for one that steps back.
-func TestATakeOfAHotKeyThatIsOvertakenIsAtALaterInstant(t *testing.T) {
+func TestPinnedTakeOvertakenIsAtALaterInstant(t *testing.T) {
 	op := takes("key", limit("3/3s"))
 	now := start
 	var s *Store
@@ -379,7 +379,7 @@ func TestATakeOfAHotKeyThatIsOvertakenIsAtALaterInstant(t *testing.T) {
 	}
 }
 
-func TestKeysThatTakeTurnsAreNotHot(t *testing.T) {
+func TestPinnedKeyNeedsAStreak(t *testing.T) {
 	s, _ := newStore(t, 0)
 	oneShard(s)
 	l := limit("900/1h")
@@ -394,7 +394,7 @@ func TestKeysThatTakeTurnsAreNotHot(t *testing.T) {
 
 // Keys of two rules may have the same hash, and a table that grows may turn
 // their order round.
-func TestAHotKeyIsRecalledToTheSlotOfItsRule(t *testing.T) {
+func TestPinnedKeyIsUnpinnedToTheSlotOfItsRule(t *testing.T) {
 	s, _ := newStore(t, 0)
 	a, b := ruled("a", "key", "900/1h"), ruled("b", "key", "800/1h")
 	va, _ := s.classes.of(&a)
@@ -466,7 +466,7 @@ func blemish(t *rapid.T, op *core.Op) {
 	}
 }
 
-func TestEveryStepOfTakesIsDecidedAsByAMapOfStates(t *testing.T) {
+func TestFastTakesDecideAsAMapOfStates(t *testing.T) {
 	for name, prepare := range map[string]func(*Store){
 		"spread over shards": func(*Store) {},
 		"in one shard":       func(s *Store) { oneShard(s) },
@@ -503,7 +503,7 @@ func known(t *testing.T) (*Store, *fakeClock) {
 	return s, c
 }
 
-func TestWhatIsMoreThanToCountIsLeftToTheGeneralStep(t *testing.T) {
+func TestFastTakesLeaveOtherStepsToTheGeneralPath(t *testing.T) {
 	a, b, c := ruled("a", "key", "9/1h"), ruled("b", "key", "9/1h"), ruled("c", "key", "1/1h")
 	spoilt := func(spoil func(op *core.Op)) []core.Op {
 		op := b
@@ -573,7 +573,7 @@ func compareSlots(t *testing.T, name string, got, want *Store) {
 	}
 }
 
-func TestANewKeyOfARefusedStepMayBeCountedElsewhere(t *testing.T) {
+func TestFastTakesRefusedLeaveNewKeysToOverflow(t *testing.T) {
 	step := []core.Op{ruled("a", "new", "9/1h"), ruled("c", "key", "1/1h")}
 	for name, row := range map[string]struct {
 		spoil func(s *Store)
@@ -591,7 +591,7 @@ func TestANewKeyOfARefusedStepMayBeCountedElsewhere(t *testing.T) {
 	}
 }
 
-func TestAKeyThatARefusedStepLeavesFreshIsForgotten(t *testing.T) {
+func TestFastTakesRefusedForgetFreshKeys(t *testing.T) {
 	s, c := known(t)
 	c.move(30 * time.Minute)
 	got := do(t, s, ruled("a", "key", "9/1h"), ruled("c", "key", "1/1h"))
@@ -607,7 +607,7 @@ func TestAKeyThatARefusedStepLeavesFreshIsForgotten(t *testing.T) {
 	}
 }
 
-func TestAStepOfTakesThatIsOvertakenIsAtALaterInstantStill(t *testing.T) {
+func TestFastTakesOvertakenAreAtALaterInstant(t *testing.T) {
 	s, c := known(t)
 	s.clock = func() int64 {
 		c.move(time.Second)
@@ -628,7 +628,7 @@ func TestAStepOfTakesThatIsOvertakenIsAtALaterInstantStill(t *testing.T) {
 
 // Every step is about the same keys in another order, so a step that locks in
 // the order of its ops blocks another.
-func TestStepsOfTakesInAnyOrderNeitherBlockNorOvercharge(t *testing.T) {
+func TestFastTakesUnderContentionInAnyOrder(t *testing.T) {
 	s, _ := newStore(t, 0)
 	ops := []core.Op{ruled("scarce", "key", "720/1h")}
 	for i := range 9 {
@@ -662,7 +662,7 @@ func TestStepsOfTakesInAnyOrderNeitherBlockNorOvercharge(t *testing.T) {
 	}
 }
 
-func TestAKeyThatWasBookedIsLeftToTheGeneralStepUntilItIsSettled(t *testing.T) {
+func TestFastTakesLeaveBookedKeysToTheGeneralPath(t *testing.T) {
 	s, clock := known(t)
 	booking := ruled("c", "key", "1/1h")
 	booking.MaxWait = time.Hour
@@ -677,7 +677,7 @@ func TestAKeyThatWasBookedIsLeftToTheGeneralStepUntilItIsSettled(t *testing.T) {
 	}
 }
 
-func TestAKeyThatASweepFoundIdleIsInUseAgain(t *testing.T) {
+func TestFastTakesPutIdleKeysInUseAgain(t *testing.T) {
 	s, _ := known(t)
 	step := []core.Op{ruled("a", "key", "9/1h"), ruled("b", "key", "9/1h")}
 	p, err := s.locate(&step[0])
@@ -692,7 +692,7 @@ func TestAKeyThatASweepFoundIdleIsInUseAgain(t *testing.T) {
 	}
 }
 
-func TestKeysOfOneSubjectUnderGCRAShareAShard(t *testing.T) {
+func TestShardIsSharedByTheRulesOfASubject(t *testing.T) {
 	s, _ := newStore(t, 0)
 	seen := map[uint32]bool{}
 	for i := range 20 {

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-func TestAFullStoreForgetsFreshKeysFirst(t *testing.T) {
+func TestFullStoreForgetsFreshKeysFirst(t *testing.T) {
 	s, c := newStore(t, 10)
 	fill(t, s, "long", 9, limit("5/1h"))
 	fill(t, s, "short", 1, limit("1/1s"))
@@ -29,7 +29,7 @@ func TestAFullStoreForgetsFreshKeysFirst(t *testing.T) {
 	}
 }
 
-func TestAStepTakesTheRoomThatThereIs(t *testing.T) {
+func TestFullStoreUsesTheRoomThatIsLeft(t *testing.T) {
 	s, _ := newStore(t, 2)
 	l := limit("5/1h")
 	ops := []core.Op{takes("a", l), takes("b", l), takes("c", l)}
@@ -49,7 +49,7 @@ func fullStore(t *testing.T) (*Store, *fakeClock) {
 	return s, c
 }
 
-func TestWhatAKeyUsedInABucketIsNotForgottenWhenThereIsRoom(t *testing.T) {
+func TestBucketUnitsFollowAKeyThatIsGivenRoom(t *testing.T) {
 	for _, l := range each[:5] {
 		s, c := fullStore(t)
 		all := takes("abuser", l)
@@ -82,7 +82,7 @@ func TestWhatAKeyUsedInABucketIsNotForgottenWhenThereIsRoom(t *testing.T) {
 }
 
 // A state that is copied must not share its log with the bucket.
-func TestAKeyThatLeavesABucketCountsOnItsOwn(t *testing.T) {
+func TestBucketIsLeftByAKeyThatIsGivenRoom(t *testing.T) {
 	for _, l := range []core.Limit{limit("9/1h sliding-log"), limit("9/1h sliding-window segments=2")} {
 		s, c := fullStore(t)
 		for range 3 {
@@ -103,7 +103,7 @@ func TestAKeyThatLeavesABucketCountsOnItsOwn(t *testing.T) {
 	}
 }
 
-func TestLeasesInABucketBelongToTheirKeys(t *testing.T) {
+func TestBucketLeasesBelongToTheirKeys(t *testing.T) {
 	l := limit("2 concurrent ttl=1h")
 	s, c := fullStore(t)
 	a, b, other := takes("a", l), takes("b", l), takes("other", l)
@@ -157,7 +157,7 @@ func undo(op core.Op) core.Op {
 	return op
 }
 
-func TestAResetFreesNoOtherKeyInTheBucket(t *testing.T) {
+func TestBucketResetFreesNoOtherKey(t *testing.T) {
 	l := limit("1/1h")
 	s, _ := fullStore(t)
 	do(t, s, takes("exhausted", l))
@@ -171,7 +171,7 @@ func TestAResetFreesNoOtherKeyInTheBucket(t *testing.T) {
 	}
 }
 
-func TestARefundGivesBackToTheBucketThatWasCharged(t *testing.T) {
+func TestBucketRefundReachesTheChargedBucket(t *testing.T) {
 	l := limit("1/1h")
 	s, _ := fullStore(t)
 	op := takes("key", l)
@@ -184,7 +184,7 @@ func TestARefundGivesBackToTheBucketThatWasCharged(t *testing.T) {
 	}
 }
 
-func TestOpsOfOneStepOnOneBucketShareItsUnits(t *testing.T) {
+func TestBucketUnitsAreSharedByOpsOfAStep(t *testing.T) {
 	l := limit("3/1h")
 	s, _ := fullStore(t)
 	two := []core.Op{takes("a", l), takes("b", l)}
@@ -200,7 +200,7 @@ func TestOpsOfOneStepOnOneBucketShareItsUnits(t *testing.T) {
 	}
 }
 
-func TestUpToTakesOfOneStepShareTheirBucket(t *testing.T) {
+func TestBucketUnitsAreSharedByUpToTakes(t *testing.T) {
 	for n, want := range []int64{7, 3, 2, 1} { // keys, and what each of them gets of 7
 		s, _ := fullStore(t)
 		ops := make([]core.Op, n+1)

@@ -184,7 +184,7 @@ func (h *history) note(ops []core.Op, out []core.Decision) {
 	}
 }
 
-func TestEveryHistoryIsDecidedAsByAMapOfStates(t *testing.T) {
+func TestHistoriesAreDecidedAsByAMapOfStates(t *testing.T) {
 	full := newInterner()
 	for i := range maxClasses {
 		full.add(limitClassKey{"", core.Limit{Quota: int64(i + 1)}})

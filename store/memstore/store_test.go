@@ -31,7 +31,7 @@ func TestMustNewPanicsOnOptionsThatCannotWork(t *testing.T) {
 	MustNew(Options{MaxKeys: -1})
 }
 
-func TestTheDefaultClockIsTheSystemsTime(t *testing.T) {
+func TestDefaultClockIsTheSystemsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := MustNew(Options{})
 		for range 2 {
@@ -43,7 +43,7 @@ func TestTheDefaultClockIsTheSystemsTime(t *testing.T) {
 	})
 }
 
-func TestAShardIsSmallAndThereAreEnough(t *testing.T) {
+func TestShardSizesAndNumbers(t *testing.T) {
 	for _, row := range []struct{ keys, shards int }{
 		{1, 64}, {64 * 2048, 64}, {64*2048 + 1, 128}, {1 << 20, 512}, {1 << 30, 1 << 14},
 	} {
@@ -56,7 +56,7 @@ func TestAShardIsSmallAndThereAreEnough(t *testing.T) {
 	}
 }
 
-func TestOneTakeMoreThanTheQuotaIsRefused(t *testing.T) {
+func TestTakeBeyondTheQuotaIsRefused(t *testing.T) {
 	for _, l := range each {
 		s, _ := newStore(t, 0)
 		for i := range 38 {
@@ -69,7 +69,7 @@ func TestOneTakeMoreThanTheQuotaIsRefused(t *testing.T) {
 	}
 }
 
-func TestAKnownKeyCostsOneReadingOfTheClockAndSoDoAnyOps(t *testing.T) {
+func TestClockIsReadOncePerStep(t *testing.T) {
 	s, c := newStore(t, 0)
 	steps := [][]core.Op{
 		{takes("new", each[0])},
@@ -86,7 +86,7 @@ func TestAKnownKeyCostsOneReadingOfTheClockAndSoDoAnyOps(t *testing.T) {
 }
 
 // While one step reads the clock, another takes place at a later instant.
-func TestAStepThatIsOvertakenIsAtALaterInstantStill(t *testing.T) {
+func TestStepOvertakenIsAtALaterInstant(t *testing.T) {
 	for name, row := range map[string]struct {
 		known bool
 		op    core.Op
@@ -121,7 +121,7 @@ func TestAStepThatIsOvertakenIsAtALaterInstantStill(t *testing.T) {
 	}
 }
 
-func TestABookingThatIsOverLeavesNothingBehind(t *testing.T) {
+func TestBookingThatIsOverLeavesNothingBehind(t *testing.T) {
 	s, c := newStore(t, 0)
 	op := takes("key", limit("2/2s"))
 	op.Cost = 2
@@ -141,7 +141,7 @@ func TestABookingThatIsOverLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestOnlyATakeMakesAStoreHoldAKey(t *testing.T) {
+func TestKeyIsHeldOnlyAfterATake(t *testing.T) {
 	for _, l := range each {
 		s, _ := newStore(t, 0)
 		for _, v := range []core.Verb{core.Peek, core.Refund, core.Reset} {
@@ -168,7 +168,7 @@ func TestOnlyATakeMakesAStoreHoldAKey(t *testing.T) {
 	}
 }
 
-func TestAKeyThatAStepLeavesFreshIsForgottenAtOnce(t *testing.T) {
+func TestKeyThatAStepLeavesFreshIsForgotten(t *testing.T) {
 	for _, l := range each {
 		for _, verb := range []core.Verb{core.Refund, core.Reset} {
 			s, _ := newStore(t, 0)
@@ -195,7 +195,7 @@ func TestAKeyThatAStepLeavesFreshIsForgottenAtOnce(t *testing.T) {
 	}
 }
 
-func TestARefusedStepHoldsNoKeyAndKeepsNoRoom(t *testing.T) {
+func TestRefusedStepHoldsNoKeyAndKeepsNoRoom(t *testing.T) {
 	s, _ := newStore(t, 2)
 	full := takes("full", limit("1/1h"))
 	do(t, s, full)
@@ -270,7 +270,7 @@ func TestKeysAreComparedAndNotOnlyTheirHashes(t *testing.T) {
 	}
 }
 
-func TestKeysOfOneHashAreToldApartByRuleAndAlgorithm(t *testing.T) {
+func TestKeysOfOneHashDifferByRuleAndAlgorithm(t *testing.T) {
 	for _, listed := range []bool{true, false} {
 		s, _ := newStore(t, 0)
 		for i := 0; !listed && len(s.classes.all) < maxClasses; i++ {
@@ -303,7 +303,7 @@ func TestKeysOfOneHashAreToldApartByRuleAndAlgorithm(t *testing.T) {
 	}
 }
 
-func TestAnErrorNamesEveryLimitThatIsNotValidAndNothingIsCharged(t *testing.T) {
+func TestInvalidLimitsAreNamedAndNothingIsCharged(t *testing.T) {
 	s, _ := newStore(t, 0)
 	good := takes("key", limit("5/1h"))
 	bad := core.Op{Rule: "first", Limit: core.Limit{Quota: -1, Period: time.Second}}
@@ -325,7 +325,7 @@ func TestAnErrorNamesEveryLimitThatIsNotValidAndNothingIsCharged(t *testing.T) {
 	}
 }
 
-func TestAContextThatIsDoneDoesNotMatter(t *testing.T) {
+func TestContextThatIsDoneIsIgnored(t *testing.T) {
 	s, _ := newStore(t, 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -337,7 +337,7 @@ func TestAContextThatIsDoneDoesNotMatter(t *testing.T) {
 	}
 }
 
-func TestMoreLimitsThanTheListHoldsStillCount(t *testing.T) {
+func TestLimitsBeyondTheListAreCounted(t *testing.T) {
 	s, _ := newStore(t, 0)
 	for i := range maxClasses + 10 {
 		do(t, s, peeks("key", core.Limit{Quota: int64(i + 1), Period: time.Hour}))
@@ -358,7 +358,7 @@ func TestMoreLimitsThanTheListHoldsStillCount(t *testing.T) {
 	}
 }
 
-func TestADecisionNeedsTwoCacheLinesOfItsShard(t *testing.T) {
+func TestShardDecisionNeedsTwoCacheLines(t *testing.T) {
 	var h shard
 	last := unsafe.Offsetof(h.pinned) + unsafe.Sizeof(h.pinned) - 1
 	if strconv.IntSize == 64 && (last/cacheLine != 1 || unsafe.Sizeof(h)%cacheLine != 0) {
@@ -366,7 +366,7 @@ func TestADecisionNeedsTwoCacheLinesOfItsShard(t *testing.T) {
 	}
 }
 
-func TestTheStateOfAHotKeyHasACacheLineOfItsOwn(t *testing.T) {
+func TestPinnedStateHasItsOwnCacheLine(t *testing.T) {
 	var r pinned
 	at := unsafe.Offsetof(r.state)
 	if strconv.IntSize == 64 && (at != cacheLine || unsafe.Sizeof(r) != 2*cacheLine) {
@@ -374,7 +374,7 @@ func TestTheStateOfAHotKeyHasACacheLineOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestAStateTakesNothingFromTheOneBefore(t *testing.T) {
+func TestStateTakesNothingFromTheOneBefore(t *testing.T) {
 	s, c := newStore(t, 0)
 	oneShard(s)
 	logged, booked := takes("a", limit("3/1s sliding-log")), takes("b", limit("1/1h"))

@@ -14,7 +14,7 @@ type admission struct{ at, units int64 }
 
 // Whatever instances hold, in no span is more admitted than the algorithm allows
 // by itself.
-func TestNoSpanAdmitsMoreThanTheAlgorithmAllows(t *testing.T) {
+func TestSpanAdmitsAtMostTheAlgorithmsBound(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		text := rapid.SampledFrom([]string{
 			"200/1s", "100/1s burst=40", "700/7s burst=30", "50/300ms token-bucket", "100/1s token-bucket burst=150",

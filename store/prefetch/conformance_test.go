@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/store/storetest"
 )
 
-func TestManyTakersGetExactlyTheQuota(t *testing.T) {
+func TestConcurrentTakersGetExactlyTheQuota(t *testing.T) {
 	for range 20 {
 		storetest.Contention(t, func(t testing.TB, clock *storetest.Clock) core.Store {
 			s, err := prefetch.New(memstore.MustNew(memstore.Options{Clock: clock.Now}), prefetch.Options{Clock: clock.Now})

@@ -85,7 +85,7 @@ func (w *world) spend(s core.Store, l core.Limit) (n int64) {
 	return n
 }
 
-func TestABusyKeyTakesFewCalls(t *testing.T) {
+func TestBusyKeyNeedsFewCalls(t *testing.T) {
 	for _, text := range []string{"1000000/1h", "1000000/1h token-bucket", "1000000/1h fixed-window", "1000000/1h fixed-window aligned"} {
 		w := newWorld(t)
 		s, l := w.instance(64), limit(t, text)
@@ -102,7 +102,7 @@ func TestABusyKeyTakesFewCalls(t *testing.T) {
 	}
 }
 
-func TestQuietKeysAndLimitsThatPromiseMoreAreNeverTakenAhead(t *testing.T) {
+func TestQuietKeysAreNotTakenAhead(t *testing.T) {
 	for _, row := range []struct {
 		limit string
 		pause time.Duration
@@ -129,7 +129,7 @@ func TestQuietKeysAndLimitsThatPromiseMoreAreNeverTakenAhead(t *testing.T) {
 	}
 }
 
-func TestInstancesTogetherAdmitNoMoreThanTheLimitAndInTheEndAll(t *testing.T) {
+func TestInstancesTogetherAdmitExactlyTheLimit(t *testing.T) {
 	for _, text := range []string{"1000/1h", "1000/1h token-bucket", "1000/1h fixed-window"} {
 		w := newWorld(t)
 		l := limit(t, text)
@@ -152,7 +152,7 @@ func TestInstancesTogetherAdmitNoMoreThanTheLimitAndInTheEndAll(t *testing.T) {
 	}
 }
 
-func TestTheRemainingUnitsOfOneInstanceAreExact(t *testing.T) {
+func TestRemainingOfOneInstanceIsExact(t *testing.T) {
 	w := newWorld(t)
 	s, l := w.instance(64), limit(t, "500/1h")
 	for left := int64(499); left >= 0; left-- {
@@ -180,7 +180,7 @@ func (w *world) heat(s *prefetch.Store, l core.Limit) int64 {
 	return s.Held()
 }
 
-func TestUnitsThatAreHeldAreDroppedWhenTheyHaveComeBack(t *testing.T) {
+func TestHeldUnitsAreDroppedWhenTheyHaveComeBack(t *testing.T) {
 	for _, row := range []struct {
 		limit string
 		after time.Duration // since the last call
@@ -204,7 +204,7 @@ func TestUnitsThatAreHeldAreDroppedWhenTheyHaveComeBack(t *testing.T) {
 	}
 }
 
-func TestOfAnEmptyingQueueTheLastUnitsAreHeldLongest(t *testing.T) {
+func TestHeldUnitsOfGCRAAreDroppedLastOnesLast(t *testing.T) {
 	w := newWorld(t)
 	l := limit(t, "1000/2s")
 	s := w.instance(64)
@@ -222,7 +222,7 @@ func TestOfAnEmptyingQueueTheLastUnitsAreHeldLongest(t *testing.T) {
 	}
 }
 
-func TestCloseGivesBackWhatIsHeld(t *testing.T) {
+func TestCloseGivesHeldUnitsBack(t *testing.T) {
 	for _, text := range []string{"1000/1h", "1000/1h token-bucket", "1000/1h fixed-window"} {
 		w := newWorld(t)
 		s, l := w.instance(64), limit(t, text)
@@ -243,7 +243,7 @@ func TestCloseGivesBackWhatIsHeld(t *testing.T) {
 	}
 }
 
-func TestACostAboveWhatIsHeldGivesTheRestBack(t *testing.T) {
+func TestHeldUnitsGoBackForALargerCost(t *testing.T) {
 	w := newWorld(t)
 	s, l := w.instance(64), limit(t, "1000/1h")
 	w.heat(s, l)
@@ -257,7 +257,7 @@ func TestACostAboveWhatIsHeldGivesTheRestBack(t *testing.T) {
 
 // An UpTo Take gets the held units too: from here if they are enough, or by way of the
 // store.
-func TestAnUpToTakeGetsWhatIsHeldAndWhatTheStoreHasLeft(t *testing.T) {
+func TestUpToTakeGetsHeldAndRemainingUnits(t *testing.T) {
 	for _, text := range []string{"1000/1h", "1000/1h fixed-window"} {
 		w := newWorld(t)
 		s, l := w.instance(100), limit(t, text)
@@ -282,7 +282,7 @@ func TestAnUpToTakeGetsWhatIsHeldAndWhatTheStoreHasLeft(t *testing.T) {
 	}
 }
 
-func TestAStepOfSeveralRulesIsDecidedHereWhenAllOfItIsHeld(t *testing.T) {
+func TestStepOfSeveralRulesUsesHeldUnits(t *testing.T) {
 	w := newWorld(t)
 	s := w.instance(64)
 	a, b := take(limit(t, "100000/1h"), 1), take(limit(t, "90/1h"), 1)
@@ -308,7 +308,7 @@ func TestAStepOfSeveralRulesIsDecidedHereWhenAllOfItIsHeld(t *testing.T) {
 	}
 }
 
-func TestAResetDropsWhatIsHeld(t *testing.T) {
+func TestResetDropsHeldUnits(t *testing.T) {
 	w := newWorld(t)
 	s, l := w.instance(64), limit(t, "1000/1h")
 	w.heat(s, l)
@@ -321,7 +321,7 @@ func TestAResetDropsWhatIsHeld(t *testing.T) {
 	}
 }
 
-func TestAChangedLimitDropsWhatIsHeld(t *testing.T) {
+func TestLimitChangeDropsHeldUnits(t *testing.T) {
 	w := newWorld(t)
 	s := w.instance(64)
 	held := w.heat(s, limit(t, "1000/1h"))
@@ -332,7 +332,7 @@ func TestAChangedLimitDropsWhatIsHeld(t *testing.T) {
 	}
 }
 
-func TestWhatIsHeldIsHandedOutWhileTheStoreIsDown(t *testing.T) {
+func TestHeldUnitsOutliveAnOutage(t *testing.T) {
 	w := newWorld(t)
 	s, l := w.instance(64), limit(t, "1000000/1h")
 	held := w.heat(s, l)
@@ -353,7 +353,7 @@ func TestWhatIsHeldIsHandedOutWhileTheStoreIsDown(t *testing.T) {
 	}
 }
 
-func TestAHeldKeyIsRefundedExactly(t *testing.T) {
+func TestRefundOfAHeldKeyIsExact(t *testing.T) {
 	w := newWorld(t)
 	s, l := w.instance(64), limit(t, "1000/1h")
 	w.heat(s, l)
@@ -383,7 +383,7 @@ func TestKeysAreBounded(t *testing.T) {
 	}
 }
 
-func TestUnitsAreHandedOutOnceToManyTakers(t *testing.T) {
+func TestHeldUnitsAreHandedOutOnce(t *testing.T) {
 	w := newWorld(t)
 	l := limit(t, "5000/1h")
 	stores := []*prefetch.Store{w.instance(64), w.instance(64)}
@@ -421,7 +421,7 @@ func TestNewNamesEveryMistake(t *testing.T) {
 	}
 }
 
-func TestAnInvalidOpIsAnErrorAlsoOfABusyKey(t *testing.T) {
+func TestInvalidOpOnABusyKeyIsAnError(t *testing.T) {
 	w := newWorld(t)
 	s := w.instance(64)
 	for range 20 {
@@ -435,7 +435,7 @@ func TestAnInvalidOpIsAnErrorAlsoOfABusyKey(t *testing.T) {
 	}
 }
 
-func TestNoMoreThanAQuarterOfWhatRemainsIsTakenAhead(t *testing.T) {
+func TestAheadIsAtMostAQuarterOfTheRemaining(t *testing.T) {
 	w := newWorld(t)
 	s, l := w.instance(1<<20), limit(t, "1000/1h")
 	for {
@@ -450,7 +450,7 @@ func TestNoMoreThanAQuarterOfWhatRemainsIsTakenAhead(t *testing.T) {
 	}
 }
 
-func TestWhatIsDecidedHereSaysWhenAndForHowLong(t *testing.T) {
+func TestDecisionFromHeldUnitsHasAtAndReset(t *testing.T) {
 	w := newWorld(t)
 	s, l := w.instance(64), limit(t, "100000/1h")
 	w.heat(s, l)
@@ -463,7 +463,7 @@ func TestWhatIsDecidedHereSaysWhenAndForHowLong(t *testing.T) {
 	}
 }
 
-func TestAPeekUnderAnotherLimitDoesNotCountWhatIsHeld(t *testing.T) {
+func TestPeekUnderAnotherLimitIgnoresHeldUnits(t *testing.T) {
 	w := newWorld(t)
 	s := w.instance(64)
 	w.heat(s, limit(t, "1000/1h"))
@@ -473,7 +473,7 @@ func TestAPeekUnderAnotherLimitDoesNotCountWhatIsHeld(t *testing.T) {
 	}
 }
 
-func TestAKeyThatSlowsDownHasLessTakenAhead(t *testing.T) {
+func TestAheadFallsWhenAKeySlowsDown(t *testing.T) {
 	w := newWorld(t)
 	s, l := w.instance(64), limit(t, "1000000/1h fixed-window")
 	w.heat(s, l)

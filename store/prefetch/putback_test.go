@@ -6,7 +6,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-func TestUnitsGoBackOnlyToThoseTheyWereTakenFrom(t *testing.T) {
+func TestPutBackOnlyToTheSameHold(t *testing.T) {
 	const now = 1000
 	op := core.Op{Rule: "rule", Key: "key", Limit: core.Limit{Quota: 10, Period: 1e9, Algorithm: core.FixedWindow}, Cost: 1}
 	other := op.Limit

@@ -45,7 +45,7 @@ func begin(ctx context.Context, t *testing.T, s core.Store, op core.Op) *answer 
 }
 
 // A unit that the store has granted and that has not arrived yet is available.
-func TestWhoIsRefusedWhileUnitsAreOnTheirWayWaitsForThem(t *testing.T) {
+func TestRetryWaitsForUnitsOnTheirWay(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
@@ -79,7 +79,7 @@ func TestWhoIsRefusedWhileUnitsAreOnTheirWayWaitsForThem(t *testing.T) {
 }
 
 // Units that another call gives back while the store refuses are available.
-func TestWhoIsRefusedWhileUnitsGoBackAsksAgain(t *testing.T) {
+func TestRetryAfterUnitsWentBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		s, l := w.instance(64), limit(t, "40/1h")
@@ -107,7 +107,7 @@ func TestWhoIsRefusedWhileUnitsGoBackAsksAgain(t *testing.T) {
 
 // A call that moves no units is not worth waiting for, nor is one that brings
 // those of a Soft op.
-func TestNoCallerWaitsForACallThatBringsNothing(t *testing.T) {
+func TestRetrySkipsCallsThatMoveNoUnits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		s, l := w.instance(64), limit(t, "20/1h")

@@ -27,7 +27,7 @@ type absence struct {
 
 // A program may start before its Redis: each call fails in time, and once the
 // server is there the same store decides and its faults are told.
-func TestAStoreThatStartsBeforeItsServerNeedsNoRestart(t *testing.T) {
+func TestServerAbsentAtStartNeedsNoRestart(t *testing.T) {
 	t.Parallel()
 	for _, start := range []absence{
 		{"refused", 20, faultproxy.Fault{Refuse: true}},
@@ -97,7 +97,7 @@ func awaitTold(t *testing.T, l *limiter.Limiter, w *findings, want string) {
 // Few connections, a slow network and many callers: sharing calls decides all of
 // them in a few round trips. A client that gets every step alone cannot, and then
 // no caller waits for longer than the timeout.
-func TestManyCallersOnTwoConnectionsAreAnsweredWithinTheTimeout(t *testing.T) {
+func TestTwoConnectionsServeManyCallersInTime(t *testing.T) {
 	const callers, timeout, most = 200, 400 * time.Millisecond, 420 * time.Millisecond
 	server := redistest.Start(t)
 	proxy := faultproxy.New(t, server.Addr)

@@ -54,7 +54,7 @@ func asUser(t testing.TB, addr string) *redis.Client {
 
 // The documented permissions suffice, and none can be left out without an error
 // that has a name and a finding at the start.
-func TestTheDocumentedPermissionsAreWhatScriptsNeed(t *testing.T) {
+func TestPermissionsAreAsDocumented(t *testing.T) {
 	server := redistest.Start(t)
 	admin := connect(t, server.Addr)
 	ctx := context.Background()
@@ -146,7 +146,7 @@ func words(t testing.TB, line string) []any {
 }
 
 // The command in the error works as it stands, and opens no other keys.
-func TestTheLineOfAnErrorGrantsThePrefixAndNothingElse(t *testing.T) {
+func TestPermissionRemedyGrantsOnlyThePrefix(t *testing.T) {
 	server := redistest.Start(t)
 	admin := connect(t, server.Addr)
 	ctx := context.Background()
@@ -189,7 +189,7 @@ func TestTheLineOfAnErrorGrantsThePrefixAndNothingElse(t *testing.T) {
 
 // A client without a name is the default user, by which administrators come in:
 // the line is about a new user.
-func TestNoLineTakesPermissionsFromTheDefaultUser(t *testing.T) {
+func TestPermissionRemedySparesTheDefaultUser(t *testing.T) {
 	given := func() (string, string) { return "later", "" }
 	for name, c := range map[string]redis.UniversalClient{
 		"none":     redis.NewClient(&redis.Options{}),
@@ -221,7 +221,7 @@ func TestNoLineTakesPermissionsFromTheDefaultUser(t *testing.T) {
 }
 
 // Permissions belong to a server, not to a cluster.
-func TestAPermissionThatOneServerOfAClusterLacksIsFound(t *testing.T) {
+func TestPermissionLackedByOneClusterServerIsFound(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.Cluster(t, 3)
 	for i, node := range nodes {

@@ -317,7 +317,7 @@ func batches(t *testing.T, c *redis.Client, histories int, change func(*Store)) 
 	})
 }
 
-func TestStepsDecidedTogetherAreDecidedAsIfOneAfterTheOther(t *testing.T) {
+func TestBatchDecidesStepsInSequence(t *testing.T) {
 	t.Parallel()
 	t.Run("miniredis", func(t *testing.T) {
 		t.Parallel()
@@ -347,7 +347,7 @@ func scripts(t testing.TB) fstest.MapFS {
 	return all
 }
 
-func TestAnUnreadableKeyFailsItsStepAlone(t *testing.T) {
+func TestBatchUnreadableKeyFailsOnlyItsStep(t *testing.T) {
 	s, c := fresh(t, redistest.Addr(t), Options{})
 	good := core.Op{Rule: "r", Key: "good", Limit: limit(t, "10/1h fixed-window"), Cost: 1}
 	bad := good
@@ -371,7 +371,7 @@ func TestAnUnreadableKeyFailsItsStepAlone(t *testing.T) {
 }
 
 // Places of keys take more than one byte.
-func TestABatchMayHoldMoreKeysThanAByteCounts(t *testing.T) {
+func TestBatchMayHoldMoreThan256Keys(t *testing.T) {
 	s, _ := fresh(t, redistest.Addr(t), Options{})
 	var steps []*step
 	for i := range 700 {
@@ -389,7 +389,7 @@ func TestABatchMayHoldMoreKeysThanAByteCounts(t *testing.T) {
 	}
 }
 
-func TestNothingIsDecidedAfterTheEnd(t *testing.T) {
+func TestBatchDecidesNothingAfterTheEnd(t *testing.T) {
 	s, c := fresh(t, redistest.Addr(t), Options{})
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -403,7 +403,7 @@ func TestNothingIsDecidedAfterTheEnd(t *testing.T) {
 	}
 }
 
-func TestOfAThousandCallersExactlyTheQuotaIsAdmitted(t *testing.T) {
+func TestBatchAdmitsExactlyTheQuota(t *testing.T) {
 	s, _ := fresh(t, redistest.Addr(t), Options{})
 	for _, text := range everyAlgorithm {
 		l := limit(t, strings.Replace(text, "10", "37", 1))
@@ -430,7 +430,7 @@ func TestOfAThousandCallersExactlyTheQuotaIsAdmitted(t *testing.T) {
 
 // Two calls are under way when the server freezes. Callers that come then, too few
 // to fill another, have left when the calls end, and their steps are never sent.
-func TestNothingIsSentForThoseWhoLeftAFrozenServer(t *testing.T) {
+func TestBatchSendsNothingForCallersThatLeft(t *testing.T) {
 	server := redistest.Start(t)
 	c := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true, ReadTimeout: patient})
 	defer c.Close()
@@ -496,7 +496,7 @@ func awaitBatches(t *testing.T, s *Store) {
 }
 
 // Replies are lost while many wait: each of them was counted at most once.
-func TestNoStepIsCountedTwiceWhenRepliesAreLost(t *testing.T) {
+func TestBatchLostRepliesCountOnce(t *testing.T) {
 	t.Parallel()
 	addr := redistest.Addr(t)
 	r := newRelay(t, addr)
@@ -532,7 +532,7 @@ func TestNoStepIsCountedTwiceWhenRepliesAreLost(t *testing.T) {
 	}
 }
 
-func TestScriptsThatVanishUnderLoadCostNoDecision(t *testing.T) {
+func TestBatchFlushedScriptsCostNoDecision(t *testing.T) {
 	s, c := fresh(t, redistest.Addr(t), Options{})
 	l := limit(t, "1000/1h fixed-window")
 	stop, stopped := make(chan struct{}), make(chan struct{})
@@ -573,7 +573,7 @@ func TestScriptsThatVanishUnderLoadCostNoDecision(t *testing.T) {
 // Callers come and go in the middle of batches, under clients that heed
 // deadlines and clients that do not. Callers that stay get the answers about
 // their own keys, and the others reuse their memory at once.
-func TestCallersThatLeaveHarmNoOther(t *testing.T) {
+func TestBatchCallersThatLeaveHarmNoOther(t *testing.T) {
 	addr := redistest.Addr(t)
 	for _, heeds := range []bool{true, false} {
 		c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: heeds})

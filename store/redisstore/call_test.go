@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 }
 
 // The stock client is the control that must fail.
-func TestAHitWhoseReplyIsLostIsCountedOnce(t *testing.T) {
+func TestLostReplyCountsOnce(t *testing.T) {
 	addr := redistest.Addr(t)
 	r := newRelay(t, addr)
 	c := redis.NewClient(&redis.Options{
@@ -110,7 +110,7 @@ func costsTheTimeout(t *testing.T, what string, s *Store) {
 }
 
 // Whatever the client is like, a frozen server costs the timeout.
-func TestAFrozenServerCostsNoMoreThanTheTimeout(t *testing.T) {
+func TestFrozenServerCostsAtMostTheTimeout(t *testing.T) {
 	for _, heeds := range []bool{true, false} {
 		c := redis.NewClient(&redis.Options{
 			Addr: silent(t), ContextTimeoutEnabled: heeds, MaxRetries: -1,
@@ -125,7 +125,7 @@ func TestAFrozenServerCostsNoMoreThanTheTimeout(t *testing.T) {
 	}
 }
 
-func TestAContextThatIsOverSendsNothing(t *testing.T) {
+func TestContextThatIsDoneSendsNothing(t *testing.T) {
 	s, c := fresh(t, redistest.Addr(t), Options{})
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -138,7 +138,7 @@ func TestAContextThatIsOverSendsNothing(t *testing.T) {
 	}
 }
 
-func TestARefusedPortIsTriedAgainUntilTheTimeout(t *testing.T) {
+func TestRefusedPortIsTriedAgainUntilTheTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 		var dials atomic.Int64
@@ -163,7 +163,7 @@ type fault string
 func (f fault) Error() string { return string(f) }
 func (fault) RedisError()     {}
 
-func TestOnlyErrorsThatProveThatNothingRanAreTriedAgain(t *testing.T) {
+func TestRetryOnlyIfNothingRan(t *testing.T) {
 	for err, want := range map[error]bool{
 		fault("LOADING Redis is loading the dataset in memory"):          true,
 		fault("READONLY You can't write against a read only replica."):   true,
@@ -189,7 +189,7 @@ func TestOnlyErrorsThatProveThatNothingRanAreTriedAgain(t *testing.T) {
 }
 
 // Only those that may read on after a deadline take a goroutine for each call.
-func TestClientsOverTLSOverstayUnlessTheyKnowNoPushMessages(t *testing.T) {
+func TestTLSClientsOverstayUnderRESP3(t *testing.T) {
 	addrs := []string{"127.0.0.1:1"}
 	for _, row := range []struct {
 		config   *tls.Config

@@ -22,7 +22,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestOnlyStepsWhoseKeysShareAServerShareACall(t *testing.T) {
+func TestClusterCallsHoldStepsOfOneSlot(t *testing.T) {
 	type wrapped struct{ redis.UniversalClient }
 	one := redis.NewClient(&redis.Options{})
 	many := redis.NewClusterClient(&redis.ClusterOptions{})
@@ -69,7 +69,7 @@ func TestSlotsAreThoseOfRedis(t *testing.T) {
 
 // One busy subject and many others, all at once: every count is exact, no script
 // gets keys of two slots, and the busy one's steps share calls.
-func TestTheStepsOfABusySubjectShareCallsOnACluster(t *testing.T) {
+func TestClusterStepsOfABusySubjectShareCalls(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
 	s := MustNew(c, Options{Timeout: patient})
@@ -117,7 +117,7 @@ func TestTheStepsOfABusySubjectShareCallsOnACluster(t *testing.T) {
 
 // The steps of a slot wait for those of their slot alone, and nothing is kept of
 // it once they are decided.
-func TestSlotsAreQueuedApartAndForgotten(t *testing.T) {
+func TestClusterSlotsAreQueuedApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: slow}
 		s := faked(t, f, Options{})
@@ -151,7 +151,7 @@ func cluster(t testing.TB) *redis.ClusterClient {
 
 // steps about two subjects whose keys are on different nodes: what each allows
 // and leaves must be the same as in one step.
-func TestRulesAboutSeveralSubjectsAreAllOrNothingOnACluster(t *testing.T) {
+func TestClusterStepsOfSubjectsAreAllOrNothing(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
 	now := int64(1_800_000_000_000_000)
@@ -182,7 +182,7 @@ func TestRulesAboutSeveralSubjectsAreAllOrNothingOnACluster(t *testing.T) {
 }
 
 // A subject that cannot be decided leaves the others uncharged.
-func TestWhatWasTakenIsGivenBackWhenALaterSubjectFails(t *testing.T) {
+func TestClusterGivesBackIfALaterSubjectFails(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
 	s := MustNew(c, Options{Prefix: redistest.Prefix(t), Timeout: patient})
@@ -201,7 +201,7 @@ func TestWhatWasTakenIsGivenBackWhenALaterSubjectFails(t *testing.T) {
 	}
 }
 
-func TestARingIsAskedSubjectBySubject(t *testing.T) {
+func TestRingIsAskedSubjectBySubject(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{
 		Addrs:                 map[string]string{"a": redistest.Start(t).Addr, "b": redistest.Start(t).Addr},
 		ContextTimeoutEnabled: true,
@@ -229,7 +229,7 @@ func TestARingIsAskedSubjectBySubject(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatADeadOrFormerMasterSaysDoubtsTheTopology(t *testing.T) {
+func TestClusterErrorsThatDoubtTheTopology(t *testing.T) {
 	for err, want := range map[error]bool{
 		fault("CLUSTERDOWN Hash slot not served"):                      true,
 		fault("READONLY You can't write against a read only replica."): true,
@@ -289,7 +289,7 @@ func mapped(t *testing.T, addr string, asked *atomic.Int64, o redis.ClusterOptio
 	return c
 }
 
-func TestAHealthyClusterIsNeverAskedWhoServesWhatAgain(t *testing.T) {
+func TestClusterHealthyDoesNotReloadTheTopology(t *testing.T) {
 	server := redistest.Start(t)
 	admin := connect(t, server.Addr)
 	setUser(t, admin, documentedACL(t)...)
@@ -349,7 +349,7 @@ func eventuallyTrue(t *testing.T, what string, done func() bool) {
 // However many calls fail, one goroutine at a time asks who serves what, five
 // times a second at most, whether it is told or not, and it ends soon after the
 // client is closed.
-func TestAnOutageHasOneGoroutineAskWhoServesWhat(t *testing.T) {
+func TestClusterOutageReloadsInOneGoroutine(t *testing.T) {
 	rest := func() {
 		t.Helper()
 		eventuallyTrue(t, "the clients before have come to rest", func() bool { return reloading() == 0 })

@@ -52,12 +52,12 @@ func TestRedisWithCachedRefusalsDecidesAsSpecified(t *testing.T) {
 	conform(t, stores(t, connect(t, redistest.Addr(t)), Options{CacheRefusals: 1000}))
 }
 
-func TestAClusterDecidesAsSpecified(t *testing.T) {
+func TestClusterDecidesAsSpecified(t *testing.T) {
 	t.Parallel()
 	conform(t, stores(t, cluster(t), Options{OneSlot: true}))
 }
 
-func TestAMasterBehindSentinelsDecidesAsSpecified(t *testing.T) {
+func TestSentinelMasterDecidesAsSpecified(t *testing.T) {
 	t.Parallel()
 	watched := redistest.Sentinel(t)
 	watched.Keep(t)

@@ -32,7 +32,7 @@ func codes(t testing.TB, c redis.UniversalClient) string {
 	return strings.Join(list, " ")
 }
 
-func TestAServerThatEvictsIsFound(t *testing.T) {
+func TestDiagnoseFindsAServerThatEvicts(t *testing.T) {
 	s := redistest.Start(t)
 	c := connect(t, s.Addr)
 	rows := []struct{ memory, policy, want string }{
@@ -71,7 +71,7 @@ func forbid(t testing.TB, c *redis.Client) {
 	}
 }
 
-func TestAServerOfAClusterThatEvictsIsFound(t *testing.T) {
+func TestDiagnoseFindsAClusterServerThatEvicts(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.Cluster(t, 3)
 	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nodes[0].Addr}, ContextTimeoutEnabled: true})
@@ -97,7 +97,7 @@ func TestAServerOfAClusterThatEvictsIsFound(t *testing.T) {
 	}
 }
 
-func TestAClientThatIgnoresDeadlinesIsFound(t *testing.T) {
+func TestDiagnoseFindsAClientThatIgnoresDeadlines(t *testing.T) {
 	m := miniredis.RunT(t) // which knows no CONFIG
 	for heeds, want := range map[bool]string{true: "", false: "HG006"} {
 		single := redis.NewClient(&redis.Options{Addr: m.Addr(), ContextTimeoutEnabled: heeds})
@@ -118,7 +118,7 @@ func TestAClientThatIgnoresDeadlinesIsFound(t *testing.T) {
 	}
 }
 
-func TestAServerThatDoesNotAnswerIsToBeAskedAgain(t *testing.T) {
+func TestDiagnoseReportsAServerThatDoesNotAnswer(t *testing.T) {
 	for name, addr := range map[string]string{"silent": silent(t), "refused": freeport.Addr(t)} {
 		single := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 		cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{addr}, ContextTimeoutEnabled: true})
@@ -136,7 +136,7 @@ func TestAServerThatDoesNotAnswerIsToBeAskedAgain(t *testing.T) {
 }
 
 // A Ring leaves out servers that are down, which are then to be asked later.
-func TestAServerThatARingLeavesOutIsToBeAskedAgain(t *testing.T) {
+func TestDiagnoseReportsAServerThatARingLeavesOut(t *testing.T) {
 	t.Parallel()
 	m, down := miniredis.RunT(t), miniredis.RunT(t)
 	c := redis.NewRing(&redis.RingOptions{
@@ -154,7 +154,7 @@ func TestAServerThatARingLeavesOutIsToBeAskedAgain(t *testing.T) {
 	}
 }
 
-func TestOnlyTheLastWordOfAServerEndsTheQuestions(t *testing.T) {
+func TestDiagnoseEndsWithFinalAnswers(t *testing.T) {
 	for err, want := range map[error]bool{
 		nil:                                   true,
 		fault("NOSCRIPT No matching script."): true,
@@ -189,7 +189,7 @@ func (w *findings) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestALimiterTellsWhatItsStoreFinds(t *testing.T) {
+func TestDiagnoseFindingsReachTheLog(t *testing.T) {
 	m := miniredis.RunT(t)
 	c := redis.NewClient(&redis.Options{Addr: m.Addr()})
 	defer c.Close()

@@ -25,7 +25,7 @@ func TestMiniredisDecidesAsSpecified(t *testing.T) {
 
 // The reference, the memory store and a real Redis give the same answers, field
 // by field, over this many histories.
-func TestTwentyThousandHistoriesAreTheSameInMemoryAndInRedis(t *testing.T) {
+func TestHistoriesAreTheSameInMemoryAndInRedis(t *testing.T) {
 	test.Long(t, "it plays 20,000 random histories")
 	t.Parallel()
 	memory := func(t testing.TB, clock *storetest.Clock) core.Store {

@@ -61,7 +61,7 @@ func TestOneSlotPutsEveryKeyIntoOne(t *testing.T) {
 	}
 }
 
-func TestASecretHidesTheSubject(t *testing.T) {
+func TestSecretHidesTheSubject(t *testing.T) {
 	a := keyStore(t, Options{Secret: []byte("0123456789abcdef")})
 	b := keyStore(t, Options{Secret: []byte("fedcba9876543210")})
 	ka, kb := string(a.key(nil, "alice", "r", "g")), string(b.key(nil, "alice", "r", "g"))
@@ -71,7 +71,7 @@ func TestASecretHidesTheSubject(t *testing.T) {
 }
 
 // No text collides with another or chooses a slot.
-func TestNoTwoOperationsShareAKeyAndRulesOfASubjectShareASlot(t *testing.T) {
+func TestKeysAreUniqueAndShareTheSubjectsSlot(t *testing.T) {
 	stores := []*Store{keyStore(t, Options{}), keyStore(t, Options{Secret: []byte("0123456789abcdef")})}
 	rapid.Check(t, func(t *rapid.T) {
 		s := stores[rapid.IntRange(0, 1).Draw(t, "store")]

@@ -68,7 +68,7 @@ func mutants(t *testing.T) []mutant {
 }
 
 // A comparison that could be broken unnoticed would be one that no test holds.
-func TestABrokenComparisonInAnyScriptIsNoticed(t *testing.T) {
+func TestMutationsOfScriptsAreNoticed(t *testing.T) {
 	test.Long(t, "it breaks every comparison in the scripts, one at a time")
 	t.Parallel()
 	list := mutants(t)

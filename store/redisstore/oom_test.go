@@ -12,7 +12,7 @@ import (
 )
 
 // A server that is full goes on counting for limits whose state has one size.
-func TestAFullServerGoesOnLimitingWhereTheStateHasOneSize(t *testing.T) {
+func TestFullServerLimitsWhereTheStateHasOneSize(t *testing.T) {
 	server := redistest.Start(t, "--maxmemory-policy", "noeviction")
 	s, c := fresh(t, server.Addr, Options{})
 	ctx := context.Background()
@@ -51,7 +51,7 @@ func TestAFullServerGoesOnLimitingWhereTheStateHasOneSize(t *testing.T) {
 
 // Servers before Redis 7 refuse the line that asks for that, and so does
 // miniredis.
-func TestAServerThatKnowsNoFlagsIsAskedWithoutThem(t *testing.T) {
+func TestOldServerIsAskedWithoutFlags(t *testing.T) {
 	m := mini(t)
 	s, _ := fresh(t, m.Addr(), Options{})
 	if s.plain.Load() {
@@ -68,7 +68,7 @@ func TestAServerThatKnowsNoFlagsIsAskedWithoutThem(t *testing.T) {
 
 // A step that a full server refuses does not keep those from being decided that
 // share its call.
-func TestAStepThatAFullServerRefusesDoesNotStopItsNeighbours(t *testing.T) {
+func TestFullServerRefusalDoesNotStopOtherSteps(t *testing.T) {
 	server := redistest.Start(t, "--maxmemory-policy", "noeviction")
 	s, c := fresh(t, server.Addr, Options{})
 	ctx := context.Background()

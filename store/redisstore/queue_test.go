@@ -57,7 +57,7 @@ func idle(t *testing.T, s *Store) {
 	}
 }
 
-func TestAFewCallersAndThoseWhoFillACallAreSentAtOnceAndTheOthersTogether(t *testing.T) {
+func TestQueueSendsFewCallersAtOnceAndOthersTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: slow}
 		s := faked(t, f, Options{Batch: 4})
@@ -87,7 +87,7 @@ func TestAFewCallersAndThoseWhoFillACallAreSentAtOnceAndTheOthersTogether(t *tes
 
 // Four calls are under way at once. The four callers after them fill two, and the
 // last waits for one of these, although four calls have ended before.
-func TestFullCallsGoOutAtOnceUntilThereAreEnough(t *testing.T) {
+func TestQueueSendsFullCallsAtOnceUpToMaxFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: slow}
 		s := faked(t, f, Options{Batch: 2})
@@ -110,7 +110,7 @@ func TestFullCallsGoOutAtOnceUntilThereAreEnough(t *testing.T) {
 	})
 }
 
-func TestOneCallerAfterTheOtherNeedsNoGoroutineMore(t *testing.T) {
+func TestQueueNeedsNoGoroutineForSingleCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{}
 		s := faked(t, f, Options{})
@@ -128,7 +128,7 @@ func TestOneCallerAfterTheOtherNeedsNoGoroutineMore(t *testing.T) {
 
 // All come at once, and nothing answers: the first two calls end at their
 // deadline, which is that of the others too, and those are never sent.
-func TestEveryCallerLeavesAFrozenServerAtItsOwnDeadline(t *testing.T) {
+func TestQueueCallersLeaveAtTheirOwnDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: stuck}
 		s := faked(t, f, Options{})
@@ -159,7 +159,7 @@ func TestEveryCallerLeavesAFrozenServerAtItsOwnDeadline(t *testing.T) {
 	})
 }
 
-func TestWhoLeavesBeforeTheSendIsNotSent(t *testing.T) {
+func TestQueueDropsCallersThatLeaveBeforeTheSend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: slow}
 		s := faked(t, f, Options{})
@@ -182,7 +182,7 @@ func TestWhoLeavesBeforeTheSendIsNotSent(t *testing.T) {
 
 // A caller that leaves a batch gets its error at once, its memory is no longer
 // written, and the others of the batch get their answers.
-func TestACallerThatLeavesABatchTakesNothingFromTheOthers(t *testing.T) {
+func TestBatchCallerThatLeavesTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: slow}
 		s := faked(t, f, Options{})
@@ -219,7 +219,7 @@ func TestACallerThatLeavesABatchTakesNothingFromTheOthers(t *testing.T) {
 }
 
 // A call ends with the last of its waiters.
-func TestABatchWaitsNoLongerThanItsCallers(t *testing.T) {
+func TestBatchWaitsNoLongerThanItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan time.Duration, 10)
 		start := time.Now()
@@ -245,7 +245,7 @@ func TestABatchWaitsNoLongerThanItsCallers(t *testing.T) {
 
 // A server that says that nothing ran is asked again, without those who have
 // left meanwhile.
-func TestABatchThatDidNotRunIsSentAgainWithoutTheCallersThatLeft(t *testing.T) {
+func TestBatchIsSentAgainWithoutCallersThatLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: func(ctx context.Context, n int) error {
 			if err := slow(ctx, n); err != nil || n <= maxBatches || n > maxBatches+2 {
@@ -270,7 +270,7 @@ func TestABatchThatDidNotRunIsSentAgainWithoutTheCallersThatLeft(t *testing.T) {
 	})
 }
 
-func TestAnErrorOfABatchIsThatOfAllItsCallers(t *testing.T) {
+func TestBatchErrorIsThatOfAllItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := fault("MISCONF Redis is configured to save RDB snapshots, but it is currently not able to persist on disk.")
 		f := &fake{wait: func(ctx context.Context, n int) error { slow(ctx, n); return full }}
@@ -287,7 +287,7 @@ func TestAnErrorOfABatchIsThatOfAllItsCallers(t *testing.T) {
 }
 
 // No caller could recover a panic of the goroutine that sends for others.
-func TestAPanicInABatchIsAnErrorOfItsCallers(t *testing.T) {
+func TestBatchPanicIsAnErrorOfItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: func(ctx context.Context, n int) error {
 			if n > maxBatches {
@@ -307,7 +307,7 @@ func TestAPanicInABatchIsAnErrorOfItsCallers(t *testing.T) {
 }
 
 // A panic in the caller's own call is the caller's, and gives its place free.
-func TestAPanicInACallersOwnCallEndsItsBatch(t *testing.T) {
+func TestBatchEndsAfterAPanicInACallersCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: func(context.Context, int) error { panic("a hook's fault") }}
 		s := faked(t, f, Options{})
@@ -325,7 +325,7 @@ func TestAPanicInACallersOwnCallEndsItsBatch(t *testing.T) {
 	})
 }
 
-func TestABatchIsMeasuredInOperations(t *testing.T) {
+func TestBatchIsMeasuredInOperations(t *testing.T) {
 	for batch, want := range map[int]string{2: "[3 3 3 3 3 3]", 5: "[3 3 3 3 3 3]", 6: "[3 3 6 6]", 12: "[3 3 12]"} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &fake{wait: slow}
@@ -346,7 +346,7 @@ func TestABatchIsMeasuredInOperations(t *testing.T) {
 	}
 }
 
-func TestABatchOfOneSendsEveryStepAlone(t *testing.T) {
+func TestBatchOfOneSendsEveryStepAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: slow}
 		s := faked(t, f, Options{Batch: 1})
@@ -359,7 +359,7 @@ func TestABatchOfOneSendsEveryStepAlone(t *testing.T) {
 }
 
 // The instant of a batch is read once, when it is sent.
-func TestABatchHasOneInstant(t *testing.T) {
+func TestBatchHasOneInstant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: slow}
 		reads := 0
@@ -372,7 +372,7 @@ func TestABatchHasOneInstant(t *testing.T) {
 }
 
 // While a slot moves to another node, a script of several keys cannot run.
-func TestASlotThatMovesIsAskedStepByStep(t *testing.T) {
+func TestSlotThatMovesIsAskedStepByStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: func(ctx context.Context, n int) error {
 			slow(ctx, n)
@@ -400,7 +400,7 @@ func TestASlotThatMovesIsAskedStepByStep(t *testing.T) {
 
 // The keys of one step may be apart by themselves, for some time. Its neighbours
 // are told at once, and it is decided when they have met.
-func TestAStepThatCannotRunYetIsSentAgainAndDelaysNoOther(t *testing.T) {
+func TestSlotThatMovesDelaysNoOtherStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: func(ctx context.Context, n int) error {
 			slow(ctx, n)
@@ -433,7 +433,7 @@ func TestAStepThatCannotRunYetIsSentAgainAndDelaysNoOther(t *testing.T) {
 
 // A framework's strings may change as soon as their request has ended, and a
 // batch may read the step of a caller who has left.
-func TestAWaitingCallerOwnsWhatItAsks(t *testing.T) {
+func TestWaiterOwnsItsStep(t *testing.T) {
 	key, lease := []byte("key"), []byte("lease")
 	ops := []core.Op{{Rule: "r", Key: unsafe.String(&key[0], len(key)), Lease: unsafe.String(&lease[0], len(lease)), Cost: 2}}
 	w := newWaiter().(*waiter)

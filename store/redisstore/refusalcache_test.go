@@ -80,7 +80,7 @@ func (p *pair) drain(l core.Limit, d time.Duration) {
 	}
 }
 
-func TestACachedRefusalIsAnsweredAsRedisWouldUntilItEnds(t *testing.T) {
+func TestRefusalCacheAnswersAsRedis(t *testing.T) {
 	addr := redistest.Addr(t)
 	for text, costs := range map[string][]int64{
 		"10/1h":                           {1, 4, 2, 10},
@@ -125,7 +125,7 @@ func TestACachedRefusalIsAnsweredAsRedisWouldUntilItEnds(t *testing.T) {
 	}
 }
 
-func TestAnAttackOnARefusedKeyDoesNotReachRedis(t *testing.T) {
+func TestRefusalCacheKeepsAnAttackFromRedis(t *testing.T) {
 	server := redistest.Start(t)
 	s, c := fresh(t, server.Addr, Options{CacheRefusals: 100})
 	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "5/1h"), Cost: 1}
@@ -167,7 +167,7 @@ func commands(t *testing.T, c *redis.Client) string {
 	return strings.Join(lines, "")
 }
 
-func TestAChangeOfAKeyIsNotHiddenByACachedRefusal(t *testing.T) {
+func TestRefusalCacheSeesChangesOfAKey(t *testing.T) {
 	addr := redistest.Addr(t)
 	l := limit(t, "10/1h")
 	op := core.Op{Rule: "r", Key: "k", Limit: l}
@@ -198,7 +198,7 @@ func TestAChangeOfAKeyIsNotHiddenByACachedRefusal(t *testing.T) {
 	}
 }
 
-func TestARefusalThatMayEndEarlierIsNotCached(t *testing.T) {
+func TestRefusalCacheSkipsRefusalsThatMayEndEarlier(t *testing.T) {
 	addr := redistest.Addr(t)
 	ten := "10/1h"
 	for what, row := range map[string]struct {
@@ -230,7 +230,7 @@ func TestARefusalThatMayEndEarlierIsNotCached(t *testing.T) {
 }
 
 // With several rules the decisions of the others are needed too.
-func TestAStepOfSeveralRulesAsksRedis(t *testing.T) {
+func TestRefusalCacheSkipsStepsOfSeveralRules(t *testing.T) {
 	p := newPair(t, redistest.Addr(t))
 	l := limit(t, "10/1h")
 	p.drain(l, 0)
@@ -244,7 +244,7 @@ func TestAStepOfSeveralRulesAsksRedis(t *testing.T) {
 	}
 }
 
-func TestAClockThatStepsBackMakesRefusalsForgotten(t *testing.T) {
+func TestRefusalCacheForgetsAfterAClockStepBack(t *testing.T) {
 	p := newPair(t, redistest.Addr(t))
 	l := limit(t, "10/1h")
 	p.drain(l, 0)
@@ -270,7 +270,7 @@ func refused(key string) (core.Op, core.Decision) {
 
 // The store decided somewhere between 100 and 130: until 150 it surely refuses,
 // and from 180 on it surely does not because of this.
-func TestARefusalStandsFromTheQuestionAndCountsDownFromTheAnswer(t *testing.T) {
+func TestRefusalCacheTimesAreConservative(t *testing.T) {
 	r, now := memory(4)
 	op, d := refused("k")
 	*now = 100
@@ -295,7 +295,7 @@ func TestARefusalStandsFromTheQuestionAndCountsDownFromTheAnswer(t *testing.T) {
 
 // The answer to an earlier question may come after a refund: what it says was
 // true before.
-func TestARefusalFromBeforeAChangeIsNotCached(t *testing.T) {
+func TestRefusalCacheSkipsRefusalsBeforeAChange(t *testing.T) {
 	for _, err := range []error{nil, errors.New("no reply")} {
 		r, _ := memory(4)
 		op, d := refused("k")
@@ -310,7 +310,7 @@ func TestARefusalFromBeforeAChangeIsNotCached(t *testing.T) {
 	}
 }
 
-func TestMillionsOfRefusedKeysTakeNoMoreRoom(t *testing.T) {
+func TestRefusalCacheIsBounded(t *testing.T) {
 	r, _ := memory(1000)
 	for i := range 100_000 {
 		op, d := refused(fmt.Sprint(i))
@@ -331,7 +331,7 @@ func TestMillionsOfRefusedKeysTakeNoMoreRoom(t *testing.T) {
 }
 
 // The refusal that ends first is replaced first.
-func TestALongRefusalOutlivesShortOnes(t *testing.T) {
+func TestRefusalCacheKeepsLongRefusals(t *testing.T) {
 	r, _ := memory(4)
 	long, d := refused("long")
 	d.RetryAfter = time.Hour
@@ -345,7 +345,7 @@ func TestALongRefusalOutlivesShortOnes(t *testing.T) {
 	}
 }
 
-func TestACachedRefusalAllocatesNothing(t *testing.T) {
+func TestRefusalCacheAllocatesNothing(t *testing.T) {
 	s, _ := fresh(t, redistest.Addr(t), Options{CacheRefusals: 10})
 	ops := []core.Op{{Rule: "r", Key: "k", Limit: limit(t, "1/1h"), Cost: 1}}
 	out := make([]core.Decision, 1)
@@ -357,7 +357,7 @@ func TestACachedRefusalAllocatesNothing(t *testing.T) {
 	}
 }
 
-func TestRefusalsAreSafeForConcurrentUse(t *testing.T) {
+func TestRefusalCacheIsSafeForConcurrentUse(t *testing.T) {
 	r := newRefusalCache(8, nil)
 	var all sync.WaitGroup
 	for g := range 8 {

@@ -117,7 +117,7 @@ func TestApplyRefusesWhatNoStoreCanDo(t *testing.T) {
 }
 
 // A key never outlives its meaning, also after it was made persistent.
-func TestEveryKeyHasATimeToLive(t *testing.T) {
+func TestKeysHaveATimeToLive(t *testing.T) {
 	s, c := fresh(t, redistest.Addr(t), Options{})
 	ctx := context.Background()
 	for _, text := range everyAlgorithm {
@@ -146,7 +146,7 @@ func TestEveryKeyHasATimeToLive(t *testing.T) {
 }
 
 // An unreadable state is an error, harms no other key, and expires.
-func TestUnreadableStateIsAnErrorAndDoesNotStay(t *testing.T) {
+func TestUnreadableStateIsAnErrorAndExpires(t *testing.T) {
 	addr := redistest.Addr(t)
 	ctx := context.Background()
 	garbage := map[string]func(c *redis.Client, key string) error{
@@ -247,7 +247,7 @@ func TestAbsurdNumbersDoNotLockAKey(t *testing.T) {
 	}
 }
 
-func TestAFlushedScriptIsSentAgain(t *testing.T) {
+func TestScriptFlushedIsSentAgain(t *testing.T) {
 	s, c := fresh(t, redistest.Addr(t), Options{})
 	for _, text := range everyAlgorithm {
 		admitted := 0
@@ -292,7 +292,7 @@ func TestStatesAreSmall(t *testing.T) {
 }
 
 // More limits than are remembered, and many that share a place.
-func TestEveryLimitGetsItsOwnTerms(t *testing.T) {
+func TestTermsDifferByLimit(t *testing.T) {
 	var k limits
 	for range 2 {
 		for quota := range int64(maxLimits + 100) {

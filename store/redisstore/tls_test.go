@@ -21,7 +21,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-func TestAStoreWorksThroughTLSAsAUserOfItsOwn(t *testing.T) {
+func TestTLSStoreWorksAsItsOwnUser(t *testing.T) {
 	server, addr, config := redistest.TLS(t)
 	setUser(t, connect(t, server.Addr), documentedACL(t)...)
 	options := redis.Options{
@@ -54,7 +54,7 @@ func TestAStoreWorksThroughTLSAsAUserOfItsOwn(t *testing.T) {
 }
 
 // The client dials TLS without heeding the deadline of the call; the store does.
-func TestAHandshakeThatStallsCostsNoMoreThanTheTimeout(t *testing.T) {
+func TestTLSStalledHandshakeCostsAtMostTheTimeout(t *testing.T) {
 	const timeout = 50 * time.Millisecond
 	for _, heeds := range []bool{true, false} {
 		c := redis.NewClient(&redis.Options{
@@ -70,7 +70,7 @@ func TestAHandshakeThatStallsCostsNoMoreThanTheTimeout(t *testing.T) {
 // Before its first command the client looks for push messages, and if a record of
 // TLS has begun for longer than the deadline of the call allows; the store does
 // not wait for it.
-func TestARecordThatStallsCostsNoMoreThanTheTimeout(t *testing.T) {
+func TestTLSStalledRecordCostsAtMostTheTimeout(t *testing.T) {
 	const timeout = 25 * time.Millisecond
 	for _, protocol := range []int{2, 3} {
 		addr, config, begun := beginsRecords(t)
@@ -128,7 +128,7 @@ func beginsRecords(t testing.TB) (addr string, config *tls.Config, begun chan st
 
 // A handshake that stalls keeps its connection until the client's DialTimeout,
 // also after the call has ended: that is for how long a pool of such may last.
-func TestAfterAStalledHandshakeAStoreWorksWithinTheDialTimeout(t *testing.T) {
+func TestTLSStoreRecoversFromAStalledHandshake(t *testing.T) {
 	_, addr, config := redistest.TLS(t)
 	took := afterAStalledHandshake(t, addr, &redis.Options{
 		TLSConfig: config, ContextTimeoutEnabled: true, PoolSize: 2, DialTimeout: 500 * time.Millisecond,
@@ -252,7 +252,7 @@ func eventually(t testing.TB, s *Store, key string) time.Duration {
 
 // A password that is wrong has a name, and nothing need be restarted once it is
 // right.
-func TestAWrongPasswordIsAnErrorByNameUntilTheServerLearnsIt(t *testing.T) {
+func TestPasswordWrongIsErrCredentials(t *testing.T) {
 	server := redistest.Start(t)
 	admin := connect(t, server.Addr) // its connection stays open, and so it stays in
 	ctx := context.Background()
@@ -297,7 +297,7 @@ func TestAWrongPasswordIsAnErrorByNameUntilTheServerLearnsIt(t *testing.T) {
 
 // A password is rotated by adding the new one, moving the clients and removing
 // the old one. Connections that are open stay so, and no call fails.
-func TestAPasswordThatIsRotatedFailsNoCall(t *testing.T) {
+func TestPasswordRotationFailsNoCall(t *testing.T) {
 	server := redistest.Start(t)
 	admin := connect(t, server.Addr)
 	ctx := context.Background()

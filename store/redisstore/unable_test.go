@@ -141,7 +141,7 @@ func meet(t *testing.T, c *redis.Client, prefix string) {
 // Whatever keeps a server from deciding, a call ends with its error in time. It
 // is sent again only where that cannot count it twice, and counts exactly once
 // when the server is able again.
-func TestAServerThatIsUnableCountsAStepOnceOrNotAtAll(t *testing.T) {
+func TestUnableServerCountsAStepAtMostOnce(t *testing.T) {
 	t.Parallel()
 	for _, row := range inabilities {
 		t.Run(row.name+" "+row.limit, func(t *testing.T) {

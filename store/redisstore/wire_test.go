@@ -26,7 +26,7 @@ func listing(code []byte) string {
 	return strings.TrimSpace(b.String())
 }
 
-func TestStepsThatAreAlikeFormARow(t *testing.T) {
+func TestRowHoldsStepsThatAreAlike(t *testing.T) {
 	s := MustNew(redis.NewClient(&redis.Options{}), Options{})
 	defer s.client.Close()
 	second, minute, uneven := limit(t, "5/1s"), limit(t, "10/1m"), limit(t, "7/1m")
@@ -76,7 +76,7 @@ func TestStepsThatAreAlikeFormARow(t *testing.T) {
 }
 
 // The number of steps takes more than a byte.
-func TestALongRow(t *testing.T) {
+func TestRowOfManySteps(t *testing.T) {
 	s := MustNew(redis.NewClient(&redis.Options{}), Options{})
 	defer s.client.Close()
 	l := limit(t, "5/1s")
@@ -91,7 +91,7 @@ func TestALongRow(t *testing.T) {
 	}
 }
 
-func TestARepliesShapeIsChecked(t *testing.T) {
+func TestReplyShapeIsChecked(t *testing.T) {
 	for _, ints := range [][]int64{nil, {1}, {1, 1}, {1, 1, 4, 4}, {1, 1, 5}, {1, 1, 6}, {1, 1, 5, 2, 1}, {1, 1, 7, 1}, {1, -1, 0}} {
 		if s := blank(1); decode(s, ints) == nil {
 			t.Errorf("%v was read as %+v", ints, s[0].out[0])
@@ -99,7 +99,7 @@ func TestARepliesShapeIsChecked(t *testing.T) {
 	}
 }
 
-func TestDecisionsAreReadAsScriptsWriteThem(t *testing.T) {
+func TestReplyDecisionsAreReadAsWritten(t *testing.T) {
 	us := time.Microsecond
 	for _, row := range []struct {
 		ints []int64

@@ -11,15 +11,15 @@ import (
 	"github.com/headgate/headgate/internal/test"
 )
 
-func TestTheModelPassesItsOwnSuite(t *testing.T) { Run(t, NewModel) }
+func TestModelPassesItsOwnSuite(t *testing.T) { Run(t, NewModel) }
 
 // Under one limit and while the clock goes forward, a fresh key may be
 // forgotten or kept.
-func TestToKeepAFreshKeyChangesNothing(t *testing.T) { agree(t, newKeeper(changed)) }
+func TestModelMayKeepAFreshKey(t *testing.T) { agree(t, newKeeper(changed)) }
 
 // Under one limit and while the clock goes forward, a state that is not marked
 // as Changed means what it meant before.
-func TestToKeepAStateThatHasNotChangedChangesNothing(t *testing.T) { agree(t, newKeeper(everything)) }
+func TestModelMayKeepAnUnchangedState(t *testing.T) { agree(t, newKeeper(everything)) }
 
 // agree compares a store with the model under limits that do not change, while
 // the clock goes forward.
@@ -180,7 +180,7 @@ func TestDiffFindsEveryFault(t *testing.T) {
 	}
 }
 
-func TestAHistoryFollowsFromItsSeed(t *testing.T) {
+func TestHistoryFollowsFromItsSeed(t *testing.T) {
 	write := func(seed, n uint64) string {
 		h := newHistory(families(), seed, n)
 		var steps []step
