@@ -204,7 +204,6 @@ func (op *Op) upToFault() string {
 
 // fault returns what is wrong with the operation by itself, or "".
 func (op *Op) fault() string {
-	leases := op.Limit.Leased() && (op.Verb == Take || op.Verb == Refund)
 	switch {
 	case op.Verb > Reset:
 		return "the verb is not known"
@@ -214,10 +213,16 @@ func (op *Op) fault() string {
 		return fmt.Sprintf("the cost %d is negative", op.Cost)
 	case op.MaxWait < 0 || op.MaxWait > MaxBooking:
 		return fmt.Sprintf("the wait %s is not within 0 to %s", op.MaxWait, MaxBooking)
-	case leases && op.Lease == "" && (op.Cost > 0 || op.Verb == Refund):
+	case op.lacksLease():
 		return "a lease is missing"
 	case op.At < 0 || op.At >= exact || op.ResetAfter < 0:
 		return "a refund of the past is missing its instant"
 	}
 	return op.upToFault()
+}
+
+// lacksLease reports whether the operation needs a lease and has none.
+func (op *Op) lacksLease() bool {
+	needs := op.Verb == Refund || op.Verb == Take && op.Cost > 0
+	return needs && op.Lease == "" && op.Limit.Leased()
 }
