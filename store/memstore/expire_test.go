@@ -74,7 +74,7 @@ func TestSweepVisitsNoSlotBeforeItsExpiry(t *testing.T) {
 	c.move(time.Second)
 	h.sweep(c.now.Load(), 1000, forgetAtOnce)
 	if got, want := h.earliest.Load(), start+time.Hour.Microseconds(); s.Len() != 100 || got != want {
-		t.Errorf("%d keys held, the next lapses at %d, want 100 and %d", s.Len(), got, want)
+		t.Errorf("%d keys held, the next expires at %d, want 100 and %d", s.Len(), got, want)
 	}
 }
 
@@ -144,12 +144,12 @@ func TestSweepOfAFullStoreFindsTheFirstExpiry(t *testing.T) {
 	c.move(time.Second)
 	fill(t, s, "new", 2, l)
 	if got, want := s.earliest.Load(), start+(12*time.Minute).Microseconds(); got != want {
-		t.Errorf("the first key is expected to lapse at %d, want %d", got, want)
+		t.Errorf("the first key is expected to expire at %d, want %d", got, want)
 	}
 }
 
 // halfSwept is a shard with slots of the given hashes that were used at the
-// start. The one at short lapses a minute later, the others an hour later. The
+// start. The one at short expires a minute later, the others an hour later. The
 // sweep has looked at n places.
 func halfSwept(t *testing.T, hashes []uint32, short, n int) *shard {
 	s, _ := newStore(t, 0)
@@ -195,7 +195,7 @@ func TestSweepFindsSlotsThatMoveBehindIt(t *testing.T) {
 		row.move(h)
 		h.sweep(start, 100, forgetSecondTime)
 		if got, want := h.earliest.Load(), start+time.Minute.Microseconds(); got != want {
-			t.Errorf("%s: the first slot is expected to lapse at %d, want %d", name, got, want)
+			t.Errorf("%s: the first slot is expected to expire at %d, want %d", name, got, want)
 		}
 	}
 }

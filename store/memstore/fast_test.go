@@ -20,7 +20,7 @@ import (
 func TestFastPathLeavesOtherOpsToCore(t *testing.T) {
 	good := takes("key", limit("1/1h"))
 	if !quick(&good) {
-		t.Error("a Take of one unit is not plain")
+		t.Error("a Take of one unit is not quick")
 	}
 	for name, spoil := range map[string]func(*core.Op){
 		"verb":        func(op *core.Op) { op.Verb = core.Peek },
@@ -33,25 +33,25 @@ func TestFastPathLeavesOtherOpsToCore(t *testing.T) {
 		bad := good
 		spoil(&bad)
 		if quick(&bad) {
-			t.Errorf("plain in spite of its %s", name)
+			t.Errorf("quick in spite of its %s", name)
 		}
 	}
 }
 
-// heat makes the key of the op hot, of which it takes as much as it is granted.
-func heat(t *testing.T, s *Store, op core.Op) {
+// pin pins the key of the op, and takes all units that it is granted.
+func pin(t *testing.T, s *Store, op core.Op) {
 	t.Helper()
 	n := 0
-	for ; !isHot(t, s, op) && n <= pinAfter+1; n++ {
+	for ; !isPinned(t, s, op) && n <= pinAfter+1; n++ {
 		do(t, s, op)
 	}
 	if n != pinAfter && n != pinAfter+1 { // one that is new is inserted first
-		t.Fatalf("hot after %d takes", n)
+		t.Fatalf("pinned after %d takes", n)
 	}
 }
 
-// isHot reports whether the op needs no lock.
-func isHot(t *testing.T, s *Store, op core.Op) bool {
+// isPinned reports whether the op needs no lock.
+func isPinned(t *testing.T, s *Store, op core.Op) bool {
 	t.Helper()
 	r := s.shards[s.shardOf(s.keyHash(op.Key))].pinned.Load()
 	return r != nil && r.key == op.Key
@@ -86,7 +86,7 @@ func TestPinnedKeyIsRefusedUntilItChanges(t *testing.T) {
 	} {
 		s, c := newStore(t, 0)
 		oneShard(s)
-		heat(t, s, op)
+		pin(t, s, op)
 		row.change(s, c)
 		if got := do(t, s, op)[0].Allowed; got != row.want {
 			t.Errorf("%s: allowed %v, want %v", name, got, row.want)
@@ -97,7 +97,7 @@ func TestPinnedKeyIsRefusedUntilItChanges(t *testing.T) {
 func TestPinnedRefusalIsThatOfTheLockedPath(t *testing.T) {
 	s, c := newStore(t, 0)
 	op := takes("key", limit("4/1m burst=3"))
-	heat(t, s, op)
+	pin(t, s, op)
 	for range 200 {
 		c.move(70 * time.Millisecond)
 		for _, cost := range []int64{1, 2, 3, 4} {
@@ -161,7 +161,7 @@ func TestPinnedKeyResetDuringATakeIsNotRefused(t *testing.T) {
 		}
 		return start
 	}})
-	heat(t, s, op)
+	pin(t, s, op)
 	during = func() { do(t, s, core.Op{Verb: core.Reset, Rule: op.Rule, Key: op.Key, Limit: op.Limit}) }
 	if !do(t, s, op)[0].Allowed {
 		t.Error("refused by a state that is gone")
@@ -171,7 +171,7 @@ func TestPinnedKeyResetDuringATakeIsNotRefused(t *testing.T) {
 func TestInvalidTakeOfAKeyInUseIsAnError(t *testing.T) {
 	s, _ := newStore(t, 0)
 	good := takes("key", limit("1/1m"))
-	heat(t, s, good)
+	pin(t, s, good)
 	for name, spoil := range map[string]func(*core.Op){
 		"cost":        func(op *core.Op) { op.Cost = -1 },
 		"wait":        func(op *core.Op) { op.MaxWait = -1 },
@@ -192,7 +192,7 @@ func TestInvalidTakeOfAKeyInUseIsAnError(t *testing.T) {
 func TestPinnedKeyIsOneKeyUnderOneLimit(t *testing.T) {
 	s, _ := newStore(t, 0)
 	op := takes("key", limit("1/1m"))
-	heat(t, s, op)
+	pin(t, s, op)
 	v, err := s.classes.of(&op)
 	if err != nil {
 		t.Fatal(err)
@@ -214,7 +214,7 @@ func TestPinnedKeyIsOneKeyUnderOneLimit(t *testing.T) {
 	}
 }
 
-// A class knows which of its keys was pinned last, until that is recalled.
+// A class knows which of its keys was pinned last, until that is unpinned.
 func TestLimitClassPointsToItsLatestPinnedKey(t *testing.T) {
 	s, _ := newStore(t, 0)
 	first, second := takes("key", limit("100/1m")), takes("yek", limit("100/1m"))
@@ -231,20 +231,20 @@ func TestLimitClassPointsToItsLatestPinnedKey(t *testing.T) {
 		}
 		return ""
 	}
-	recall := func(op core.Op) {
+	unpin := func(op core.Op) {
 		h := &s.shards[s.shardOf(s.keyHash(op.Key))]
 		h.lock()
 		h.mu.Unlock()
 	}
-	heat(t, s, first)
-	heat(t, s, second)
+	pin(t, s, first)
+	pin(t, s, second)
 	for _, row := range []struct {
-		recalled core.Op
+		unpinned core.Op
 		want     string
 	}{{first, second.Key}, {second, ""}} {
-		recall(row.recalled)
+		unpin(row.unpinned)
 		if got := latest(); got != row.want {
-			t.Errorf("the latest hot key is %q, want %q", got, row.want)
+			t.Errorf("the latest pinned key is %q, want %q", got, row.want)
 		}
 	}
 }
@@ -252,9 +252,9 @@ func TestLimitClassPointsToItsLatestPinnedKey(t *testing.T) {
 // Whatever the class points to, a key counts its own units.
 func TestLimitClassKeepsItsKeysApart(t *testing.T) {
 	s, _ := newStore(t, 0)
-	hot, cold := takes("key", limit("100/1m")), takes("yek", limit("100/1m"))
-	heat(t, s, hot)
-	for i, op := range []core.Op{cold, hot, cold, hot} {
+	first, other := takes("key", limit("100/1m")), takes("yek", limit("100/1m"))
+	pin(t, s, first)
+	for i, op := range []core.Op{other, first, other, first} {
 		want := []int64{99, 100 - pinAfter - 2, 98, 100 - pinAfter - 3}[i]
 		if got := do(t, s, op)[0].Remaining; got != want {
 			t.Errorf("take %d leaves %d, want %d", i+1, got, want)
@@ -265,16 +265,16 @@ func TestLimitClassKeepsItsKeysApart(t *testing.T) {
 func TestPinnedKeyThatARefusalLeavesFreshIsForgotten(t *testing.T) {
 	s, c := newStore(t, 0)
 	op := takes("key", limit("3/1m"))
-	heat(t, s, op)
+	pin(t, s, op)
 	c.move(time.Minute - time.Microsecond)
 	op.Cost = 4
-	if d := do(t, s, op)[0]; d.Allowed || d.ResetAfter != time.Microsecond || !isHot(t, s, op) || s.Len() != 1 {
-		t.Errorf("%+v, hot %v, %d keys held", d, isHot(t, s, op), s.Len())
+	if d := do(t, s, op)[0]; d.Allowed || d.ResetAfter != time.Microsecond || !isPinned(t, s, op) || s.Len() != 1 {
+		t.Errorf("%+v, pinned %v, %d keys held", d, isPinned(t, s, op), s.Len())
 	}
 	c.move(time.Microsecond)
 	want := core.Decision{Remaining: 3, RetryAfter: core.Never, At: c.now.Load()}
-	if d := do(t, s, op)[0]; d != want || isHot(t, s, op) || s.Len() != 0 {
-		t.Errorf("%+v, want %+v, hot %v, %d keys held", d, want, isHot(t, s, op), s.Len())
+	if d := do(t, s, op)[0]; d != want || isPinned(t, s, op) || s.Len() != 0 {
+		t.Errorf("%+v, want %+v, pinned %v, %d keys held", d, want, isPinned(t, s, op), s.Len())
 	}
 }
 
@@ -283,7 +283,7 @@ func TestPinnedKeyIsPinnedAgainAfterItWasFresh(t *testing.T) {
 		s, c := newStore(t, 0)
 		op := takes("key", limit(text))
 		for range 3 {
-			heat(t, s, op)
+			pin(t, s, op)
 			c.move(time.Minute)
 			s.shards[s.shardOf(s.keyHash(op.Key))].lock()
 			s.shards[s.shardOf(s.keyHash(op.Key))].mu.Unlock()
@@ -291,11 +291,11 @@ func TestPinnedKeyIsPinnedAgainAfterItWasFresh(t *testing.T) {
 	}
 }
 
-// While keys of one shard become hot and are recalled all the time, no unit is
+// While keys of one shard become pinned and are unpinned all the time, no unit is
 // lost and none is given twice.
 func TestPinnedKeyGetsItsUnitsAfterEachUnpin(t *testing.T) {
 	s, _ := newStore(t, 0)
-	hotAtOnce(oneShard(s))
+	pinAtOnce(oneShard(s))
 	l := limit("5000/1h")
 	var admitted atomic.Int64
 	together(8, func(g int) {
@@ -323,7 +323,7 @@ func TestPinnedKeyGetsItsUnitsAfterEachUnpin(t *testing.T) {
 func TestPinnedKeyStaysExactWhereItsWordEnds(t *testing.T) {
 	op := takes("key", limit("1000/1s burst=4294967294"))
 	s, c := newStore(t, 0)
-	hotAtOnce(s)
+	pinAtOnce(s)
 	ref := reference{}
 	op.Cost = 4_294_967_000
 	for i, step := range []time.Duration{0, 0, time.Second, 71 * time.Minute, time.Minute, 72 * time.Minute, 300 * time.Hour} {
@@ -335,16 +335,16 @@ func TestPinnedKeyStaysExactWhereItsWordEnds(t *testing.T) {
 			}
 			op.Cost = 1
 		}
-		if !isHot(t, s, op) {
-			t.Errorf("step %d: not hot", i)
+		if !isPinned(t, s, op) {
+			t.Errorf("step %d: not pinned", i)
 		}
 	}
 	wider := takes("key", limit("1000/1s burst=4294967295"))
 	for range 3 {
 		do(t, s, wider)
 	}
-	if isHot(t, s, wider) {
-		t.Error("hot under a limit that has no room in a word")
+	if isPinned(t, s, wider) {
+		t.Error("pinned under a limit that has no room in a word")
 	}
 }
 
@@ -355,7 +355,7 @@ func TestPinnedTakeOvertakenIsAtALaterInstant(t *testing.T) {
 	now := start
 	var s *Store
 	var during func()
-	s = hotAtOnce(MustNew(Options{Clock: func() int64 {
+	s = pinAtOnce(MustNew(Options{Clock: func() int64 {
 		read := now
 		if f := during; f != nil {
 			during = nil
@@ -365,8 +365,8 @@ func TestPinnedTakeOvertakenIsAtALaterInstant(t *testing.T) {
 	}}))
 	do(t, s, op)
 	do(t, s, op)
-	if !isHot(t, s, op) {
-		t.Fatal("not hot")
+	if !isPinned(t, s, op) {
+		t.Fatal("not pinned")
 	}
 	now += 5_000_000
 	during = func() {
@@ -387,8 +387,8 @@ func TestPinnedKeyNeedsAStreak(t *testing.T) {
 		do(t, s, takes("a", l))
 		do(t, s, takes("b", l))
 	}
-	if isHot(t, s, takes("a", l)) || isHot(t, s, takes("b", l)) {
-		t.Error("hot after one take in a row")
+	if isPinned(t, s, takes("a", l)) || isPinned(t, s, takes("b", l)) {
+		t.Error("pinned after one take in a row")
 	}
 }
 
@@ -402,11 +402,11 @@ func TestPinnedKeyIsUnpinnedToTheSlotOfItsRule(t *testing.T) {
 	vb.salt = va.salt
 	do(t, s, b)
 	do(t, s, a)
-	hotAtOnce(s)
+	pinAtOnce(s)
 	do(t, s, b)
 	do(t, s, b)
-	if !isHot(t, s, b) {
-		t.Fatal("not hot")
+	if !isPinned(t, s, b) {
+		t.Fatal("not pinned")
 	}
 	h := &s.shards[s.shardOf(s.keyHash("key"))]
 	i := slices.IndexFunc(h.slots, func(c entry) bool { return c.class == vb.id })
@@ -470,7 +470,7 @@ func TestFastTakesDecideAsAMapOfStates(t *testing.T) {
 	for name, prepare := range map[string]func(*Store){
 		"spread over shards": func(*Store) {},
 		"in one shard":       func(s *Store) { oneShard(s) },
-		"always hot":         func(s *Store) { hotAtOnce(oneShard(s)) },
+		"always pinned":      func(s *Store) { pinAtOnce(oneShard(s)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {

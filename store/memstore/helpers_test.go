@@ -39,8 +39,8 @@ func newStore(t testing.TB, most int) (*Store, *fakeClock) {
 	return s, c
 }
 
-// hotAtOnce makes keys hot as soon as they are asked for.
-func hotAtOnce(s *Store) *Store {
+// pinAtOnce pins keys as soon as they are asked for.
+func pinAtOnce(s *Store) *Store {
 	for i := range s.shards {
 		s.shards[i].pinAfter = 1
 	}

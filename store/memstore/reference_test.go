@@ -83,11 +83,11 @@ func (r reference) follow(t *rapid.T, s *Store, now int64) {
 
 func checkForesight(t *rapid.T, s *Store, op *core.Op, st core.State, now int64) {
 	id := identOf(op)
-	lapses := now + reference{id: clone(&st)}.peek(id, now).Microseconds()
+	expires := now + reference{id: clone(&st)}.peek(id, now).Microseconds()
 	p, _ := s.locate(op)
-	if earliest := s.shards[p.shard].earliest.Load(); lapses < earliest || earliest < s.earliest.Load() {
-		t.Fatalf("%v lapses at %d, expected by its shard from %d and by the store from %d",
-			id, lapses, earliest, s.earliest.Load())
+	if earliest := s.shards[p.shard].earliest.Load(); expires < earliest || earliest < s.earliest.Load() {
+		t.Fatalf("%v expires at %d, expected by its shard from %d and by the store from %d",
+			id, expires, earliest, s.earliest.Load())
 	}
 }
 
@@ -192,7 +192,7 @@ func TestHistoriesAreDecidedAsByAMapOfStates(t *testing.T) {
 	for name, prepare := range map[string]func(*Store){
 		"spread over shards": func(*Store) {},
 		"in one shard":       func(s *Store) { oneShard(s) },
-		"always hot":         func(s *Store) { hotAtOnce(oneShard(s)) },
+		"always pinned":      func(s *Store) { pinAtOnce(oneShard(s)) },
 		"in one shard with no kind listed": func(s *Store) {
 			oneShard(s).classes = full
 			s.shards[0].classes = full

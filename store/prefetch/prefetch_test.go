@@ -168,8 +168,8 @@ func TestRemainingOfOneInstanceIsExact(t *testing.T) {
 	}
 }
 
-// heat makes the key busy and returns how many units are held then.
-func (w *world) heat(s *prefetch.Store, l core.Limit) int64 {
+// makeBusy makes the key busy and returns how many units are held then.
+func (w *world) makeBusy(s *prefetch.Store, l core.Limit) int64 {
 	w.Helper()
 	for range 200 {
 		w.apply(s, take(l, 1))
@@ -196,7 +196,7 @@ func TestHeldUnitsAreDroppedWhenTheyHaveComeBack(t *testing.T) {
 	} {
 		w := newWorld(t)
 		s := w.instance(64)
-		held := w.heat(s, limit(t, row.limit))
+		held := w.makeBusy(s, limit(t, row.limit))
 		w.clock.Add(row.after)
 		if got := s.Held(); got != row.want(held) {
 			t.Errorf("%s: of %d units %d are held after %v, want %d", row.limit, held, got, row.after, row.want(held))
@@ -208,7 +208,7 @@ func TestHeldUnitsOfGCRAAreDroppedLastOnesLast(t *testing.T) {
 	w := newWorld(t)
 	l := limit(t, "1000/2s")
 	s := w.instance(64)
-	held := w.heat(s, l)
+	held := w.makeBusy(s, l)
 	d := w.apply(w.inner, core.Op{Verb: core.Peek, Rule: "rule", Key: "key", Limit: l})[0]
 	for left := d.ResetAfter; left > 0; left -= time.Millisecond {
 		want := min(held, int64((left-time.Microsecond)/(2*time.Millisecond)))
@@ -226,7 +226,7 @@ func TestCloseGivesHeldUnitsBack(t *testing.T) {
 	for _, text := range []string{"1000/1h", "1000/1h token-bucket", "1000/1h fixed-window"} {
 		w := newWorld(t)
 		s, l := w.instance(64), limit(t, text)
-		w.heat(s, l)
+		w.makeBusy(s, l)
 		if err := s.Close(context.Background()); err != nil {
 			t.Fatal(err)
 		}
@@ -246,7 +246,7 @@ func TestCloseGivesHeldUnitsBack(t *testing.T) {
 func TestHeldUnitsGoBackForALargerCost(t *testing.T) {
 	w := newWorld(t)
 	s, l := w.instance(64), limit(t, "1000/1h")
-	w.heat(s, l)
+	w.makeBusy(s, l)
 	if d := w.apply(s, take(l, 700))[0]; !d.Allowed || d.Remaining != 100 {
 		t.Fatalf("%+v, want 100 to remain", d)
 	}
@@ -261,7 +261,7 @@ func TestUpToTakeGetsHeldAndRemainingUnits(t *testing.T) {
 	for _, text := range []string{"1000/1h", "1000/1h fixed-window"} {
 		w := newWorld(t)
 		s, l := w.instance(100), limit(t, text)
-		w.heat(s, l)
+		w.makeBusy(s, l)
 		used := int64(200)
 		op := take(l, 1)
 		op.UpTo = true
@@ -311,7 +311,7 @@ func TestStepOfSeveralRulesUsesHeldUnits(t *testing.T) {
 func TestResetDropsHeldUnits(t *testing.T) {
 	w := newWorld(t)
 	s, l := w.instance(64), limit(t, "1000/1h")
-	w.heat(s, l)
+	w.makeBusy(s, l)
 	w.apply(s, core.Op{Verb: core.Reset, Rule: "rule", Key: "key", Limit: l})
 	if n := s.Held(); n != 0 {
 		t.Errorf("%d units held", n)
@@ -324,7 +324,7 @@ func TestResetDropsHeldUnits(t *testing.T) {
 func TestLimitChangeDropsHeldUnits(t *testing.T) {
 	w := newWorld(t)
 	s := w.instance(64)
-	held := w.heat(s, limit(t, "1000/1h"))
+	held := w.makeBusy(s, limit(t, "1000/1h"))
 	l := limit(t, "300/1h")
 	// 200 are used and some are held: those come back by themselves.
 	if n := w.spend(s, l); n != 100-held {
@@ -335,7 +335,7 @@ func TestLimitChangeDropsHeldUnits(t *testing.T) {
 func TestHeldUnitsOutliveAnOutage(t *testing.T) {
 	w := newWorld(t)
 	s, l := w.instance(64), limit(t, "1000000/1h")
-	held := w.heat(s, l)
+	held := w.makeBusy(s, l)
 	w.inner.down.Store(true)
 	out := make([]core.Decision, 1)
 	for range held {
@@ -356,7 +356,7 @@ func TestHeldUnitsOutliveAnOutage(t *testing.T) {
 func TestRefundOfAHeldKeyIsExact(t *testing.T) {
 	w := newWorld(t)
 	s, l := w.instance(64), limit(t, "1000/1h")
-	w.heat(s, l)
+	w.makeBusy(s, l)
 	d := w.apply(s, take(l, 1))[0]
 	w.apply(s, core.Op{Verb: core.Refund, Rule: "rule", Key: "key", Limit: l, Cost: 1, At: d.At, ResetAfter: d.ResetAfter})
 	if n := w.spend(s, l); n != 800 {
@@ -453,7 +453,7 @@ func TestAheadIsAtMostAQuarterOfTheRemaining(t *testing.T) {
 func TestDecisionFromHeldUnitsHasAtAndReset(t *testing.T) {
 	w := newWorld(t)
 	s, l := w.instance(64), limit(t, "100000/1h")
-	w.heat(s, l)
+	w.makeBusy(s, l)
 	w.clock.Add(10 * time.Millisecond)
 	want := w.apply(w.inner.Store, core.Op{Verb: core.Peek, Rule: "rule", Key: "key", Limit: l})[0]
 	calls := w.inner.calls.Load()
@@ -466,7 +466,7 @@ func TestDecisionFromHeldUnitsHasAtAndReset(t *testing.T) {
 func TestPeekUnderAnotherLimitIgnoresHeldUnits(t *testing.T) {
 	w := newWorld(t)
 	s := w.instance(64)
-	w.heat(s, limit(t, "1000/1h"))
+	w.makeBusy(s, limit(t, "1000/1h"))
 	op := core.Op{Verb: core.Peek, Rule: "rule", Key: "key", Limit: limit(t, "900/1h")}
 	if got, want := w.apply(s, op)[0], w.apply(w.inner.Store, op)[0]; got != want {
 		t.Errorf("%+v, want %+v", got, want)
@@ -476,7 +476,7 @@ func TestPeekUnderAnotherLimitIgnoresHeldUnits(t *testing.T) {
 func TestAheadFallsWhenAKeySlowsDown(t *testing.T) {
 	w := newWorld(t)
 	s, l := w.instance(64), limit(t, "1000000/1h fixed-window")
-	w.heat(s, l)
+	w.makeBusy(s, l)
 	for _, want := range []int64{32, 16, 8, 4, 2, 1, 1} {
 		for s.Held() > 0 {
 			w.apply(s, take(l, 1))
