@@ -301,6 +301,8 @@ func (h *history) learn(out []core.Decision) {
 			delete(h.resets, s)
 		case written || !used || before.limit == c.Limit:
 			h.resets[s] = reset{h.at + d.ResetAfter, c.Limit}
+		default: // the step may have written what the other limit leaves of the state
+			h.resets[s] = reset{min(before.at, h.at+d.ResetAfter), before.limit}
 		}
 		for _, span := range []time.Duration{d.RetryAfter, d.ResetAfter, d.Wait} {
 			if span > 0 && span != core.Never {
