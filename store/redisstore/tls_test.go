@@ -80,7 +80,10 @@ func TestTLSStalledRecordCostsAtMostTheTimeout(t *testing.T) {
 				d := tls.Dialer{Config: config}
 				conn, err := d.DialContext(ctx, network, addr)
 				if err == nil {
-					<-begun
+					select {
+					case <-begun:
+					case <-t.Context().Done():
+					}
 				}
 				return conn, err
 			},
