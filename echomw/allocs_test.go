@@ -9,10 +9,9 @@ import (
 	"github.com/headgate/headgate/internal/gatetest"
 )
 
-// Under the race detector a sync.Pool drops some of what is put into it.
+// Under the race detector a sync.Pool drops some items.
 
-// The three are the handler that Echo asks for, the text of the headers and
-// their values.
+// The three allocations are the handler, the text of the headers and their values.
 func TestMiddlewareAllocations(t *testing.T) {
 	without, with := chain(t), chain(t, echomw.New(gatetest.ByAddress(t, "1000000000/1m")))
 	if got := testing.AllocsPerRun(1000, with) - testing.AllocsPerRun(1000, without); got != 3 {
@@ -20,7 +19,7 @@ func TestMiddlewareAllocations(t *testing.T) {
 	}
 }
 
-// An admission that is not recycled is one allocation more.
+// An admission that is not recycled costs one more allocation.
 func TestRefusalRecycled(t *testing.T) {
 	refuse := chain(t, echomw.New(gatetest.ByAddress(t, "1/1h")))
 	refuse()

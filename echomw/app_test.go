@@ -11,7 +11,7 @@ import (
 
 var limited = gatetest.Limited
 
-// call has the server answer a GET.
+// call sends a GET to the server.
 func call(e *echo.Echo, path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	e.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))

@@ -10,8 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/gatetest"
 )
 
-// chain returns a function that has a server answer one request, with
-// middleware in front.
+// chain returns a function that sends one request to a server with the middleware.
 func chain(t testing.TB, middleware ...echo.MiddlewareFunc) func() {
 	e := echo.New()
 	e.Use(middleware...)

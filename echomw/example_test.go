@@ -34,8 +34,8 @@ func ExampleNew() {
 	// 429 0
 }
 
-// The key may be a function of the echo.Context, such as a value that the
-// authentication before has set.
+// The key may be a function of the echo.Context, for example a value that middleware for
+// authentication has set.
 func ExampleKey() {
 	user := echomw.Key(func(c echo.Context) (string, bool) {
 		id, ok := c.Get("user").(string)

@@ -54,8 +54,8 @@ func serve(t testing.TB, a httpspec.App) string {
 	return httpspec.Listen(t, e)
 }
 
-// recovered is as Echo's own middleware of that purpose, which needs a module
-// more.
+// recovered works like Echo's own Recover, which needs another module, and calls seen
+// with the values of panics.
 func recovered(seen func(any)) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) (err error) {
@@ -72,7 +72,7 @@ func recovered(seen func(any)) echo.MiddlewareFunc {
 	}
 }
 
-// options are those of the app in terms of this package.
+// options returns the options of the app.
 func options(a httpspec.App) (list []echomw.Option) {
 	if a.Skip {
 		list = append(list, echomw.WithSkip(func(c echo.Context) bool { return c.Request().Header.Get("X-Skip") != "" }))

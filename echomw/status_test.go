@@ -30,19 +30,21 @@ func TestStatusOfError(t *testing.T) {
 		"answered by the rest": {func(c echo.Context) error { c.Error(teapot); return teapot }, 418},
 	}
 	for name, row := range rows {
-		var recorded int
-		l := limited(t, "9/1m", func(r *limiter.Rule) {
-			r.RefundIf = func(status int) bool {
-				recorded = status
-				return false
+		t.Run(name, func(t *testing.T) {
+			var recorded int
+			l := limited(t, "9/1m", func(r *limiter.Rule) {
+				r.RefundIf = func(status int) bool {
+					recorded = status
+					return false
+				}
+			})
+			e := echo.New()
+			e.Use(echomw.New(l))
+			e.GET("/", row.handler)
+			if seen := call(e, "/").Code; recorded != row.want || seen != row.want {
+				t.Errorf("recorded %d, seen %d, want %d", recorded, seen, row.want)
 			}
 		})
-		e := echo.New()
-		e.Use(echomw.New(l))
-		e.GET("/", row.handler)
-		if seen := call(e, "/").Code; recorded != row.want || seen != row.want {
-			t.Errorf("%s: recorded %d, seen %d, want %d", name, recorded, seen, row.want)
-		}
 	}
 }
 

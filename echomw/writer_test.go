@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/echomw"
 )
 
-// plain is a writer that can do nothing more.
+// plain is a writer without optional methods.
 type plain struct{ header http.Header }
 
 func (p plain) Header() http.Header         { return p.header }

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/gatetest"
 )
 
-// Under the race detector a sync.Pool drops some of what is put into it.
+// Under the race detector a sync.Pool drops some items.
 
 func TestMiddlewareAllocations(t *testing.T) {
 	without, with := chain(), chain(fibermw.New(gatetest.ByAddress(t, "1000000000/1m")))
@@ -18,7 +18,7 @@ func TestMiddlewareAllocations(t *testing.T) {
 	}
 }
 
-// An admission that is not recycled is one allocation more.
+// An admission that is not recycled costs one more allocation.
 func TestRefusalRecycled(t *testing.T) {
 	refuse := chain(fibermw.New(gatetest.ByAddress(t, "1/1h")))
 	refuse()

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// patience is how long anything may take that is not meant to take time.
+// patience bounds every wait.
 const patience = time.Minute
 
 // store reports the keys that units are refunded to.
@@ -35,7 +35,7 @@ func (s *store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	return err
 }
 
-// release waits until something is given back and returns its key.
+// release waits for a refund and returns its key.
 func (s *store) release(t testing.TB) string {
 	t.Helper()
 	timer := time.NewTimer(patience)
@@ -44,12 +44,12 @@ func (s *store) release(t testing.TB) string {
 	case key := <-s.refunded:
 		return key
 	case <-timer.C:
-		t.Fatalf("nothing was given back within %s", patience)
+		t.Fatalf("no refund within %s", patience)
 		return ""
 	}
 }
 
-// newLimiter has one rule, over the store.
+// newLimiter returns a limiter with one rule, over the store.
 func newLimiter(t testing.TB, s core.Store, text string, changes ...func(*limiter.Rule)) *limiter.Limiter {
 	t.Helper()
 	return gatetest.Limiter(t, limiter.Config{Store: s, Rules: []limiter.Rule{gatetest.Rule(text, changes...)}})
@@ -60,7 +60,7 @@ func newApp(c fiber.Config) *fiber.App {
 	return fiber.New(c)
 }
 
-// call has the app answer a request from peer, and returns the exchange.
+// call sends the app a request from peer, and returns its context.
 func call(app *fiber.App, peer net.Addr, method, path string, headers ...string) *fasthttp.RequestCtx {
 	var r fasthttp.Request
 	r.Header.SetMethod(method)

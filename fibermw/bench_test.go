@@ -10,8 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/gatetest"
 )
 
-// chain returns a function that has an app answer one request, with handlers in
-// front.
+// chain returns a function that sends one request to an app with the handlers.
 func chain(handlers ...any) func() {
 	app := newApp(fiber.Config{})
 	app.Use(append(handlers, func(c *fiber.Ctx) error { return c.SendString("ok") })...)

@@ -38,8 +38,8 @@ func ExampleNew() {
 	// 429 0
 }
 
-// The key may be a function of the *fiber.Ctx, such as a value that the
-// authentication before has set.
+// The key may be a function of the *fiber.Ctx, for example a value that middleware for
+// authentication has set.
 func ExampleKey() {
 	user := fibermw.Key(func(c *fiber.Ctx) (string, bool) {
 		id, ok := c.Locals("user").(string)

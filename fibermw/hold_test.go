@@ -188,7 +188,7 @@ func TestHoldEndsWithoutHijack(t *testing.T) {
 	}
 }
 
-// What the status decides is known before the body is.
+// RefundIf is called with the status before the body is read.
 func TestRefundBeforeStream(t *testing.T) {
 	s, stream := newStore(), newBody("text")
 	l := newLimiter(t, s, "5/1m", func(r *limiter.Rule) { r.RefundIf = func(status int) bool { return status == 200 } })

@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/internal/test"
 )
 
-// The janitor of fasthttp's workers ends ten seconds after its server, and what
-// keeps the date of its answers never does.
+// The goroutine that cleans fasthttp's pool of workers ends ten seconds after its server.
+// The goroutine that updates the date of answers never ends.
 func TestMain(m *testing.M) {
 	test.Exit(m.Run(),
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"),

@@ -16,7 +16,8 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// seeing serves with a rule whose key is what see returns.
+// seeing returns an app with a rule that calls see for each request, and a function
+// that returns the last result.
 func seeing(t *testing.T, c fiber.Config, see func(core.Request) string) (*fiber.App, func() string) {
 	var seen string
 	l := newLimiter(t, newStore(), "1000/1m", func(r *limiter.Rule) {
@@ -102,8 +103,7 @@ func TestHeader(t *testing.T) {
 	}
 }
 
-// A handler that passes the request on changes it, in the memory that its
-// strings share.
+// The handler changes the request in the memory that Fiber's strings share.
 func TestRefundKeyAfterRequestChanged(t *testing.T) {
 	loose, strict := fiber.Config{}, fiber.Config{CaseSensitive: true, StrictRouting: true}
 	path := func(r core.Request) (string, bool) { return r.Path(), true }
@@ -120,22 +120,24 @@ func TestRefundKeyAfterRequestChanged(t *testing.T) {
 		"a native path": {loose, fibermw.Key(func(c *fiber.Ctx) (string, bool) { return c.Path(), true }), "/alice"},
 	}
 	for name, row := range rows {
-		s := newStore()
-		l := newLimiter(t, s, "5/1m", func(r *limiter.Rule) {
-			r.Key = row.key
-			r.RefundIf = func(int) bool { return true }
+		t.Run(name, func(t *testing.T) {
+			s := newStore()
+			l := newLimiter(t, s, "5/1m", func(r *limiter.Rule) {
+				r.Key = row.key
+				r.RefundIf = func(int) bool { return true }
+			})
+			app := newApp(row.config)
+			app.Use(fibermw.New(l), func(c *fiber.Ctx) error {
+				c.Path("/bobby")
+				c.Request().Header.Set("X-User", "bobby")
+				c.Request().Header.SetMethod("TRACE")
+				return nil
+			})
+			call(app, peer, "PATCH", "/alice", "X-User", "alice")
+			if got := s.release(t); got != row.want {
+				t.Errorf("%q, want %q", got, row.want)
+			}
 		})
-		app := newApp(row.config)
-		app.Use(fibermw.New(l), func(c *fiber.Ctx) error {
-			c.Path("/bobby")
-			c.Request().Header.Set("X-User", "bobby")
-			c.Request().Header.SetMethod("TRACE")
-			return nil
-		})
-		call(app, peer, "PATCH", "/alice", "X-User", "alice")
-		if got := s.release(t); got != row.want {
-			t.Errorf("%s: %q, want %q", name, got, row.want)
-		}
 	}
 }
 

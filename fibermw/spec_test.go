@@ -67,7 +67,7 @@ func listen(t testing.TB, app *fiber.App) string {
 	return l.Addr().String()
 }
 
-// options are those of the app in terms of this package.
+// options returns the options of the app.
 func options(a httpspec.App) (list []fibermw.Option) {
 	if a.Skip {
 		list = append(list, fibermw.WithSkip(func(c *fiber.Ctx) bool { return c.Get("X-Skip") != "" }))

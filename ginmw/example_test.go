@@ -34,8 +34,8 @@ func ExampleNew() {
 	// 429 0
 }
 
-// The key may be a function of the *gin.Context, such as a value that the
-// authentication before has set.
+// The key may be a function of the *gin.Context, for example a value that middleware for
+// authentication has set.
 func ExampleKey() {
 	user := ginmw.Key(func(c *gin.Context) (string, bool) {
 		id := c.GetString("user")

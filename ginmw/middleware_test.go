@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/nethttp"
 )
 
-// engine has the middleware before handler, which serves /users/:id.
+// engine serves /users/:id by handler, with middleware around it.
 func engine(handler gin.HandlerFunc, use ...gin.HandlerFunc) *gin.Engine {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
@@ -83,7 +83,7 @@ func TestRefusalStopsHandlersInside(t *testing.T) {
 	}
 }
 
-// gin.Recovery inside of the middleware answers a panic before it reaches the middleware.
+// gin.Recovery inside the middleware answers a panic before it reaches the middleware.
 func TestRefundIfRecoveryInside(t *testing.T) {
 	r := rule("5/1m fixed-window")
 	r.RefundIf = func(status int) bool { return status >= 500 }

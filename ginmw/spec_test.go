@@ -57,7 +57,7 @@ func serve(t testing.TB, a httpspec.App) string {
 	return httpspec.Listen(t, e)
 }
 
-// options are those of the app in terms of this package.
+// options returns the options of the app.
 func options(a httpspec.App) (list []ginmw.Option) {
 	if a.Skip {
 		list = append(list, ginmw.WithSkip(func(c *gin.Context) bool { return c.GetHeader("X-Skip") != "" }))

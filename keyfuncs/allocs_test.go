@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Under the race detector a sync.Pool drops some of what is put into it.
+// Under the race detector a sync.Pool drops some items.
 
 func TestKeyAllocations(t *testing.T) {
 	for _, c := range costs {

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/nethttp"
 )
 
-// Under the race detector a sync.Pool drops some of what is put into it.
+// Under the race detector a sync.Pool drops some items.
 
 func TestMiddlewareAllocations(t *testing.T) {
 	r := rule("10/1m")

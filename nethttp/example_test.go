@@ -16,7 +16,7 @@ import (
 // greeting answers every request.
 var greeting = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello\n") })
 
-// ask calls h and prints the status and what remains.
+// ask calls h and prints the status and the number of remaining requests.
 func ask(h http.Handler, header ...string) {
 	r := httptest.NewRequest("GET", "/", nil)
 	for i := 0; i+1 < len(header); i += 2 {
@@ -27,8 +27,7 @@ func ask(h http.Handler, header ...string) {
 	fmt.Printf("%d %q\n", w.Code, w.Header().Get("X-RateLimit-Remaining"))
 }
 
-// The middleware takes any http.Handler, and so the routers that are built on
-// net/http.
+// The middleware wraps any http.Handler, including routers built on net/http.
 func ExampleNew() {
 	limit := nethttp.New(limiter.MustNew(limiter.Config{
 		Store: memstore.MustNew(memstore.Options{}),

@@ -19,7 +19,7 @@ func TestMarkNotOfRefusal(t *testing.T) {
 	}
 }
 
-// markIn is the name that no header can have.
+// markIn returns the mark, a name that no header can have.
 func markIn(h http.Header) string {
 	for name := range h {
 		if strings.Contains(name, " ") {
@@ -47,8 +47,8 @@ func TestMarkHasAValue(t *testing.T) {
 	get(h, "/")
 }
 
-// The mark is not sent back, and a request that has its name in its headers, which
-// no server lets in, is counted all the same.
+// The mark is not sent to the client. A request with the mark in its headers, which
+// servers reject, is counted too.
 func TestMarkNeitherSentNorForged(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		l, mark := limited(t, "2/1m fixed-window"), ""

@@ -27,14 +27,14 @@ func get(h http.Handler, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// plainWriter costs the test no allocation.
+// plainWriter allocates nothing.
 type plainWriter struct{ header http.Header }
 
 func (w *plainWriter) Header() http.Header         { return w.header }
 func (w *plainWriter) Write(p []byte) (int, error) { return len(p), nil }
 func (w *plainWriter) WriteHeader(int)             {}
 
-// always admits.
+// always is a store that admits everything.
 type always struct{}
 
 func (always) Apply(_ context.Context, ops []core.Op, out []core.Decision) error {

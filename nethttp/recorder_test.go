@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/nethttp"
 )
 
-// refunding is a limiter that gives back what was answered with status.
+// refunding returns a limiter that refunds requests answered with status.
 func refunding(t *testing.T, status int) *limiter.Limiter {
 	t.Helper()
 	r := rule("5/1m fixed-window")
@@ -145,8 +145,8 @@ func combinations(log *[]string) []http.ResponseWriter {
 	}
 }
 
-// abilities calls each optional method that w has, straight and through the
-// controller, and lists them.
+// abilities calls each optional method of w, directly and through an
+// http.ResponseController, and lists them.
 func abilities(w http.ResponseWriter) string {
 	var b strings.Builder
 	if f, ok := w.(http.Flusher); ok {
@@ -197,7 +197,7 @@ func TestRecorderAbsentByDefault(t *testing.T) {
 	h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 }
 
-// onlyUnwraps hides all optional methods, as careless middleware does.
+// onlyUnwraps hides all optional methods, as some middleware does.
 type onlyUnwraps struct{ w http.ResponseWriter }
 
 func (o onlyUnwraps) Header() http.Header         { return o.w.Header() }

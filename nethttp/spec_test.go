@@ -28,7 +28,7 @@ func TestSpecification(t *testing.T) {
 	})
 }
 
-// serve has a ServeMux, with the middleware around it or within.
+// serve serves a ServeMux with the middleware around it or inside it.
 func serve(t testing.TB, a httpspec.App) string {
 	limit := nethttp.New(a.Limiter, options(a)...)
 	mux := http.NewServeMux()
@@ -48,7 +48,7 @@ func serve(t testing.TB, a httpspec.App) string {
 	return httpspec.Listen(t, recovered(h, a.Recovered))
 }
 
-// options are those of the app in terms of this package.
+// options returns the options of the app.
 func options(a httpspec.App) (list []nethttp.Option) {
 	if a.Skip {
 		list = append(list, nethttp.WithSkip(func(r *http.Request) bool { return r.Header.Get("X-Skip") != "" }))
@@ -85,7 +85,7 @@ func report(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// recovered stands around everything, as middleware that recovers should.
+// recovered recovers from panics of next, and calls seen with their values.
 func recovered(next http.Handler, seen func(any)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
