@@ -47,6 +47,12 @@ func newBench(t *testing.T, f Framework, stores makeStore) *bench {
 	}
 }
 
+// row runs f as a subtest, on a bench of its own.
+func (b *bench) row(name string, f func(*bench)) {
+	b.Helper()
+	b.Run(name, func(t *testing.T) { f(newBench(t, b.Framework, b.stores)) })
+}
+
 // rule returns a rule that counts by the peer.
 func (b *bench) rule(name, limit string) limiter.Rule {
 	return limiter.Rule{Name: name, Limit: core.MustParseLimit(limit), Key: keyfuncs.RemoteIP}

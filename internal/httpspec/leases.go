@@ -3,6 +3,7 @@ package httpspec
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -86,24 +87,28 @@ func renewed(b *bench) {
 func panicGoesOn(b *bench) {
 	refunding, lease := b.rule("a", "5/1m fixed-window"), b.rule("a", "5 concurrent ttl=1m")
 	refunding.RefundIf = func(status int) bool { return status == http.StatusInternalServerError }
-	for _, r := range []limiter.Rule{refunding, lease} {
+	for name, r := range map[string]limiter.Rule{"refund": refunding, "lease": lease} {
 		for _, value := range []any{"boom", errors.New("boom")} {
-			fresh, recovered := newBench(b.T, b.Framework, b.stores), make(chan any, 1)
-			l := fresh.limiter(r)
-			fresh.serve(App{Limiter: l, Handler: func(Exchange) error { panic(value) }, Recovered: func(v any) { recovered <- v }})
-			for range 7 {
-				answer := fresh.ask("GET /")
-				select {
-				case got := <-recovered:
-					if got != value {
-						b.Errorf("recovered %v, want %v", got, value)
-					}
-				default:
-					b.Fatalf("no panic but\n%s", answer)
-				}
-				fresh.wantLeft(l, 5)
-			}
+			b.row(fmt.Sprintf("%s %T", name, value), func(b *bench) { panicWith(b, r, value) })
 		}
+	}
+}
+
+func panicWith(b *bench, r limiter.Rule, value any) {
+	recovered := make(chan any, 1)
+	l := b.limiter(r)
+	b.serve(App{Limiter: l, Handler: func(Exchange) error { panic(value) }, Recovered: func(v any) { recovered <- v }})
+	for range 7 {
+		answer := b.ask("GET /")
+		select {
+		case got := <-recovered:
+			if got != value {
+				b.Errorf("recovered %v, want %v", got, value)
+			}
+		default:
+			b.Fatalf("no panic but\n%s", answer)
+		}
+		b.wantLeft(l, 5)
 	}
 }
 

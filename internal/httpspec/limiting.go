@@ -98,19 +98,22 @@ func presets(b *bench) {
 	delta := map[string]string{"X-Ratelimit-Limit": "1", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "10"}
 	draft := map[string]string{"Ratelimit-Policy": `"a";q=1;w=10`, "Ratelimit": `"a";r=0;t=10`}
 	rows := []struct {
+		name  string
 		style limiter.HeaderStyle
 		want  map[string]string
 	}{
-		{limiter.XRateLimit, x}, {limiter.XRateLimitDelta, delta}, {limiter.Draft8, draft}, {limiter.NoHeaders, nil},
+		{"XRateLimit", limiter.XRateLimit, x}, {"XRateLimitDelta", limiter.XRateLimitDelta, delta},
+		{"Draft8", limiter.Draft8, draft}, {"NoHeaders", limiter.NoHeaders, nil},
 	}
 	for _, row := range rows {
-		fresh := newBench(b.T, b.Framework, b.stores)
-		l := fresh.configured(limiter.Config{Headers: row.style, Rules: []limiter.Rule{b.rule("a", "1/10s fixed-window")}})
-		fresh.serve(App{Limiter: l})
-		fresh.steps(
-			step{0, "GET /", Text(200, "ok").with(row.want)},
-			step{0, "GET /", refusal("a", 10).with(row.want)},
-		)
+		b.row(row.name, func(b *bench) {
+			l := b.configured(limiter.Config{Headers: row.style, Rules: []limiter.Rule{b.rule("a", "1/10s fixed-window")}})
+			b.serve(App{Limiter: l})
+			b.steps(
+				step{0, "GET /", Text(200, "ok").with(row.want)},
+				step{0, "GET /", refusal("a", 10).with(row.want)},
+			)
+		})
 	}
 }
 

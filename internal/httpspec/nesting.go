@@ -70,18 +70,19 @@ func twiceDegraded(b *bench) {
 
 // interleaved has three limiters, two of which are met several times.
 func interleaved(b *bench) {
-	for _, style := range []limiter.HeaderStyle{0, limiter.NoHeaders} {
-		fresh := newBench(b.T, b.Framework, b.stores)
-		one := fresh.configured(limiter.Config{Rules: []limiter.Rule{b.rule("one", "5/1m fixed-window")}, Headers: style})
-		two, three := fresh.limiter(b.rule("two", "9/1m fixed-window")), fresh.limiter(b.rule("three", "7/1m fixed-window"))
-		fresh.serve(App{
-			Around:  []App{{Limiter: one}, {Limiter: two}, {Limiter: one}, {Limiter: three}, {Limiter: two}, {Limiter: three}},
-			Limiter: one,
+	for name, style := range map[string]limiter.HeaderStyle{"default": 0, "NoHeaders": limiter.NoHeaders} {
+		b.row(name, func(b *bench) {
+			one := b.configured(limiter.Config{Rules: []limiter.Rule{b.rule("one", "5/1m fixed-window")}, Headers: style})
+			two, three := b.limiter(b.rule("two", "9/1m fixed-window")), b.limiter(b.rule("three", "7/1m fixed-window"))
+			b.serve(App{
+				Around:  []App{{Limiter: one}, {Limiter: two}, {Limiter: one}, {Limiter: three}, {Limiter: two}, {Limiter: three}},
+				Limiter: one,
+			})
+			b.ask("GET /")
+			b.wantLeft(one, 4)
+			b.wantLeft(two, 8)
+			b.wantLeft(three, 6)
 		})
-		fresh.ask("GET /")
-		fresh.wantLeft(one, 4)
-		fresh.wantLeft(two, 8)
-		fresh.wantLeft(three, 6)
 	}
 }
 
@@ -99,28 +100,32 @@ func thrice(b *bench) {
 		"leases":       {config: limiter.Config{Rules: []limiter.Rule{lease}}},
 		"failing open": {config: limiter.Config{Rules: []limiter.Rule{hard}}, broken: true},
 	} {
-		fresh, log := newBench(b.T, b.Framework, b.stores), &journal{}
-		var calls, failures atomic.Int64
-		row.config.Logger = log.logger()
-		row.config.OnError = func(context.Context, error) { failures.Add(1) }
-		l := fresh.configured(row.config)
-		fresh.serve(App{Limiter: l, Around: []App{{Limiter: l}, {Limiter: l}}, Handler: func(x Exchange) error {
-			calls.Add(1)
-			if !row.broken {
-				fresh.wantLeft(l, 4)
-			}
-			return ok(x)
-		}})
-		fresh.store.broken.Store(row.broken)
-		fresh.ask("GET /")
-		wantFailures := int64(0)
-		if row.broken {
-			wantFailures = 1
+		b.row(name, func(b *bench) { meetThrice(b, row.config, row.broken) })
+	}
+}
+
+func meetThrice(b *bench, c limiter.Config, broken bool) {
+	var calls, failures atomic.Int64
+	log := &journal{}
+	c.Logger = log.logger()
+	c.OnError = func(context.Context, error) { failures.Add(1) }
+	l := b.configured(c)
+	b.serve(App{Limiter: l, Around: []App{{Limiter: l}, {Limiter: l}}, Handler: func(x Exchange) error {
+		calls.Add(1)
+		if !broken {
+			b.wantLeft(l, 4)
 		}
-		warned := strings.Count(log.String(), "code="+limiter.CodeTwice)
-		if calls.Load() != 1 || failures.Load() != wantFailures || warned != 1 {
-			b.Errorf("%s: %d calls, %d failures, logged\n%s", name, calls.Load(), failures.Load(), log)
-		}
+		return ok(x)
+	}})
+	b.store.broken.Store(broken)
+	b.ask("GET /")
+	wantFailures := int64(0)
+	if broken {
+		wantFailures = 1
+	}
+	warned := strings.Count(log.String(), "code="+limiter.CodeTwice)
+	if calls.Load() != 1 || failures.Load() != wantFailures || warned != 1 {
+		b.Errorf("%d calls, %d failures, logged\n%s", calls.Load(), failures.Load(), log)
 	}
 }
 

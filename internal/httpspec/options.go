@@ -2,6 +2,7 @@ package httpspec
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/headgate/headgate/limiter"
@@ -123,38 +124,40 @@ func templates(b *bench) {
 	limited := map[string]string{"Retry-After": "10", "Cache-Control": "no-store"}
 	failed := map[string]string{"Retry-After": "1", "Cache-Control": "no-store"}
 	rows := []struct {
+		name            string
 		template        limiter.Template
 		refused, failed Answer
 	}{
-		{limiter.PlainText,
+		{"PlainText", limiter.PlainText,
 			Text(429, "Too many requests. Retry after 10 seconds.\n").with(limited),
 			Text(503, "Service unavailable.\n").with(failed)},
-		{limiter.JSON,
+		{"JSON", limiter.JSON,
 			Typed(429, "application/json", `{"error":"too_many_requests","retry_after":10,"rules":["a"]}`).with(limited),
 			Typed(503, "application/json", `{"error":"service_unavailable","retry_after":1}`).with(failed)},
-		{limiter.ProblemJSON, refusal("a", 10), failure()},
-		{limiter.MustRedirect("/busy"),
+		{"ProblemJSON", limiter.ProblemJSON, refusal("a", 10), failure()},
+		{"MustRedirect", limiter.MustRedirect("/busy"),
 			Bare(303).with(limited, map[string]string{"Location": "/busy"}),
 			Bare(303).with(failed, map[string]string{"Location": "/busy"})},
-		{limiter.Fixed(fixed),
+		{"Fixed", limiter.Fixed(fixed),
 			Typed(508, "text/html", "full").with(limited, map[string]string{"Retry-After": "77", "X-Own": "a, b"}),
 			Typed(508, "text/html", "full").with(failed, map[string]string{"Retry-After": "77", "X-Own": "a, b"})},
-		{limiter.Fixed(limiter.Answer{Body: []byte("no"), Headers: []limiter.Header{{Name: "Content-Type", Value: Plain}}}),
+		{"Fixed without a status", limiter.Fixed(limiter.Answer{Body: []byte("no"), Headers: []limiter.Header{{Name: "Content-Type", Value: Plain}}}),
 			Text(429, "no").with(limited), Text(503, "no").with(failed)},
-		{nil, refusal("a", 10), failure()},
+		{"nil", nil, refusal("a", 10), failure()},
 	}
 	for _, row := range rows {
-		fresh := newBench(b.T, b.Framework, b.stores)
-		l := fresh.configured(limiter.Config{OnStoreError: limiter.FailClosed, Rules: []limiter.Rule{b.rule("a", "1/10s fixed-window")},
-			Refused: row.template, Failed: row.template})
-		fresh.serve(App{Limiter: l})
-		fresh.ask("GET /")
-		fresh.steps(
-			step{0, "GET /", row.refused.with(rate(0, 1, 0, 10))},
-			step{0, "HEAD /", row.refused.with(rate(0, 1, 0, 10)).forHEAD()},
-		)
-		fresh.store.broken.Store(true)
-		fresh.steps(step{0, "GET /", row.failed})
+		b.row(row.name, func(b *bench) {
+			l := b.configured(limiter.Config{OnStoreError: limiter.FailClosed, Rules: []limiter.Rule{b.rule("a", "1/10s fixed-window")},
+				Refused: row.template, Failed: row.template})
+			b.serve(App{Limiter: l})
+			b.ask("GET /")
+			b.steps(
+				step{0, "GET /", row.refused.with(rate(0, 1, 0, 10))},
+				step{0, "HEAD /", row.refused.with(rate(0, 1, 0, 10)).forHEAD()},
+			)
+			b.store.broken.Store(true)
+			b.steps(step{0, "GET /", row.failed})
+		})
 	}
 }
 
@@ -164,12 +167,13 @@ func readyFallback(b *bench) {
 	ready, plain := fixed, fixed
 	plain.Status = 0
 	for status, answer := range map[int]limiter.Answer{508: ready, 200: plain} {
-		fresh := newBench(b.T, b.Framework, b.stores)
-		fresh.serve(App{Limiter: fresh.configured(limiter.Config{Rules: []limiter.Rule{soft}, Degraded: limiter.Fixed(answer)})})
-		fresh.steps(
-			step{0, "GET /", Text(200, "ok").with(rate(0, 1, 0, 10))},
-			step{0, "GET /", Typed(status, "text/html", "full").with(rate(0, 1, 0, 10), map[string]string{"Retry-After": "77", "X-Own": "a, b"})},
-		)
+		b.row(strconv.Itoa(status), func(b *bench) {
+			b.serve(App{Limiter: b.configured(limiter.Config{Rules: []limiter.Rule{soft}, Degraded: limiter.Fixed(answer)})})
+			b.steps(
+				step{0, "GET /", Text(200, "ok").with(rate(0, 1, 0, 10))},
+				step{0, "GET /", Typed(status, "text/html", "full").with(rate(0, 1, 0, 10), map[string]string{"Retry-After": "77", "X-Own": "a, b"})},
+			)
+		})
 	}
 }
 
