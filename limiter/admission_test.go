@@ -256,7 +256,7 @@ func TestAdmissionRecycledRemembersNothing(t *testing.T) {
 	}
 }
 
-// A recycled admission keeps room for the rules of the request before.
+// A recycled admission keeps the memory for the rules of the earlier request.
 func TestAdmissionKeepsAlternatingRulesApart(t *testing.T) {
 	posts, all := rule(t, "posts", "5/1m fixed-window"), rule(t, "all", "9/1h fixed-window")
 	posts.Key = func(r core.Request) (string, bool) { return "p", r.Method() == "POST" }

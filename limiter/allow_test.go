@@ -49,7 +49,7 @@ func TestAllowAgreesWithTake(t *testing.T) {
 	}
 }
 
-// spokenOf is what Allow is to return where Take returns g.
+// spokenOf returns the decision that Allow has to return where Take returns g.
 func spokenOf(res *limiter.Result) core.Decision {
 	var d core.Decision
 	least := 2.0
@@ -77,7 +77,7 @@ func TestAllowRefusesLeases(t *testing.T) {
 	}
 }
 
-// Requests and calls of Allow share what they leave behind.
+// Requests and calls of Allow share a pool.
 func TestAllowDoesNotBookAndRequestsStillWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newTicking(), waiting(t, "a", "1/1s", time.Minute))

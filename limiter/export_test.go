@@ -10,5 +10,5 @@ func (a *Admission) Renewing() bool {
 	return a.renewal.timer != nil
 }
 
-// CheckingSetup reports whether requests are looked at for mistakes.
+// CheckingSetup reports whether requests are examined for mistakes in the set-up.
 func (l *Limiter) CheckingSetup() bool { return l.set.Load().setup.on.Load() }

@@ -97,8 +97,8 @@ func (s standby) Apply(ctx context.Context, ops []core.Op, out []core.Decision) 
 func (s standby) Strict() core.Store   { return brokenStore(func() error { return errDown }) }
 func (s standby) Fallback() core.Store { return s.fallback }
 
-// Each row is the policies of the limiter and of its rules, which admit one
-// request each, and what becomes of two requests.
+// Each row has the failure modes of the limiter and of its rules, which admit one
+// request each, and the outcomes of two requests.
 func TestFailureModeOfEachRule(t *testing.T) {
 	const def, open, closed, local = limiter.FailDefault, limiter.FailOpen, limiter.FailClosed, limiter.FailLocal
 	pass, refused, failed := []limiter.Outcome{limiter.Pass, limiter.Pass}, []limiter.Outcome{limiter.Pass, limiter.Refused}, []limiter.Outcome{limiter.Failed, limiter.Failed}
@@ -288,7 +288,7 @@ func TestOverrideFailureIsReturnedByTake(t *testing.T) {
 	}
 }
 
-// Whoever hangs up while he is being counted would pass uncounted otherwise.
+// A client could otherwise avoid being counted by hanging up.
 func TestFailureModeRefusesClientsThatLeft(t *testing.T) {
 	ctx, leave := context.WithCancel(context.Background())
 	leave()
@@ -309,7 +309,7 @@ func TestFailureModeRefusesClientsThatLeft(t *testing.T) {
 	}
 }
 
-// hint is an error that knows when to come back.
+// hint is an error with a RetryAfter.
 type hint time.Duration
 
 func (h hint) Error() string             { return "later" }

@@ -137,14 +137,14 @@ func configured(t testing.TB, c limiter.Config) *limiter.Limiter {
 	return l
 }
 
-// admit admits one request, ends it with 200 and returns what became of it.
+// admit admits one request, ends it with 200 and returns its outcome.
 func admit(l *limiter.Limiter) limiter.Outcome {
 	a := l.Admit(&fakeRequest{})
 	defer a.Done(200)
 	return a.Outcome()
 }
 
-// left is how many units the key has left under each rule.
+// left returns the number of units that the key has left under each rule.
 func left(t testing.TB, l *limiter.Limiter, key string) []int64 {
 	t.Helper()
 	list, err := l.Peek(context.Background(), key)

@@ -23,7 +23,7 @@ func perRule(t *testing.T) *limiter.Limiter {
 	return newLimiter(t, newStore(), user, all, others)
 }
 
-// told is a list of decisions as "rule remaining", with "over" for a refusal.
+// told returns a list of decisions as "rule remaining", with "over" for a refusal.
 func told(list []limiter.RuleDecision) string {
 	var words []string
 	for _, d := range list {

@@ -25,7 +25,7 @@ func pit(t *testing.T, ctx context.Context, n int) (*limiter.Limiter, []*limiter
 	return l, list
 }
 
-// held is how long the answer takes.
+// held returns how long the answer takes.
 func held(template limiter.Template, a *limiter.Admission) time.Duration {
 	start := time.Now()
 	template(a)

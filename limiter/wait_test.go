@@ -18,13 +18,13 @@ func waiting(t *testing.T, name, text string, most time.Duration) limiter.Rule {
 	return withOnLimit(rule(t, name, text), limiter.Wait(most))
 }
 
-// arrival is what became of one request, and when.
+// arrival is the outcome of one request, and its instant.
 type arrival struct {
 	outcome limiter.Outcome
 	after   time.Duration
 }
 
-// crowd has n requests arrive at once and returns what became of them, by
+// crowd makes n requests arrive at once and returns their outcomes, ordered by
 // time.
 func crowd(l *limiter.Limiter, n int, r core.Request) []arrival {
 	var (
@@ -103,7 +103,7 @@ func TestWaitQueueHoldsExactlyItsMaximum(t *testing.T) {
 		name         string
 		all, per     int
 		keys         []string
-		first, later int // who passes at once, who waits, per key
+		first, later int // requests per key that pass at once, and that wait
 	}{
 		{"in all", 3, 100, []string{"a"}, 1, 3},
 		{"per key", 100, 2, []string{"a", "b"}, 1, 2},
@@ -213,7 +213,7 @@ func TestWaitGivesTheSlotBackIfTheClientLeaves(t *testing.T) {
 		leave()
 		wg.Wait()
 		wantLeft(t, l, "k", 0, 8)
-		// The slot of the one who left is the next one's.
+		// The next request gets the slot of the client that left.
 		a := l.Admit(&fakeRequest{})
 		defer a.Done(200)
 		if a.Outcome() != limiter.Pass || time.Since(start) != time.Second {

@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// journal is a logger that keeps the codes and rules of what it is told.
+// journal is a log handler that keeps the code and the rule of each line.
 type journal struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -56,7 +56,7 @@ func caller(peer string, headers ...string) *fakeRequest {
 	return r
 }
 
-// watchedBy is a limiter by the key that tells the journal.
+// watchedBy returns a limiter by the key that logs to the journal.
 func watchedBy(t testing.TB, j *journal, key core.KeyFunc) *limiter.Limiter {
 	t.Helper()
 	r := rule(t, "a", "1000000/1h")
@@ -127,9 +127,9 @@ func TestWarnOneKeyAfterAThousandRequests(t *testing.T) {
 		odd  *fakeRequest // the five hundredth
 		want string
 	}{
-		{"nobody can be told", byHeader, caller("192.0.2.1:1"), "HG003 a"},
+		{"no key tells callers apart", byHeader, caller("192.0.2.1:1"), "HG003 a"},
 		{"all by way of a peer", keyfuncs.RemoteIP, caller("192.0.2.1:1"), "HG003 a"},
-		{"one can be told", byHeader, caller("192.0.2.1:1", "X-Key: ann"), ""},
+		{"one key differs", byHeader, caller("192.0.2.1:1", "X-Key: ann"), ""},
 		{"another peer", keyfuncs.RemoteIP, caller("192.0.2.2:1"), ""},
 		{"one for all, as meant", keyfuncs.Global, caller("192.0.2.1:1"), ""},
 		{"one constant for all", constant, caller("192.0.2.1:1"), ""},
@@ -149,7 +149,7 @@ func TestWarnOneKeyAfterAThousandRequests(t *testing.T) {
 				t.Fatalf("%q after 999", got)
 			}
 			if !l.CheckingSetup() {
-				t.Fatal("nobody looks at the thousandth")
+				t.Fatal("the thousandth request is not examined")
 			}
 			for range 2000 {
 				send(l, caller("192.0.2.1:1"))
@@ -292,7 +292,7 @@ func TestWarnCodesAreBounded(t *testing.T) {
 	}
 }
 
-// ill is a store with findings, which it tells when it is let.
+// ill is a store whose Diagnose returns its findings once the test allows it.
 type ill struct {
 	*mapStore
 	findings func(context.Context) []core.Finding

@@ -20,7 +20,7 @@ func (instant) Apply(_ context.Context, ops []core.Op, out []core.Decision) erro
 	return nil
 }
 
-// stores are what the store costs over, and what it costs.
+// stores are the bare store and the stores over it, whose costs are compared.
 func stores(b testing.TB) map[string]core.Store {
 	three := func() int { return 3 }
 	open := over(b, &fake{Store: memory()}, Options{Fallback: memory(), Instances: three})

@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/store/storetest"
 )
 
-// Over a primary that is well the store is not to be noticed, with and without
-// a fallback that counts along.
+// Over a healthy primary the store decides as the primary does, with and without a
+// fallback.
 func TestStoreDecidesAsSpecified(t *testing.T) {
 	rows := map[string]func() Options{
 		"breaker":  func() Options { return Options{Slow: patience} },

@@ -17,7 +17,7 @@ import (
 
 var errDown = errors.New("down")
 
-// fake is a primary whose health the test decides, and which notes who calls.
+// fake is a primary whose health the test sets, and which records its calls.
 type fake struct {
 	core.Store
 	start time.Time
@@ -159,7 +159,7 @@ func remaining(t testing.TB, s core.Store, op core.Op) int64 {
 	return one(t, s, op).Remaining
 }
 
-// openNow has the breaker open at once.
+// openNow opens the breaker at once.
 func openNow(t testing.TB, s *Store, f *fake) {
 	t.Helper()
 	f.fall()

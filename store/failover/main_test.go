@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// quiet drops what the Redis client says about servers that tests take away.
+// quiet drops the Redis client's log lines about servers that tests stop.
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}

@@ -85,7 +85,7 @@ func everyKeyExpires(t testing.TB, c *redis.Client) {
 	}
 }
 
-// faults are what befalls the server, and how it ends.
+// faults are the faults of the server, and how each one ends.
 var faults = []struct {
 	name       string
 	begin, end func(*redistest.Server)
@@ -223,7 +223,7 @@ func TestRedisOutageGrantsTheLimitOnceMoreAtMost(t *testing.T) {
 				if after > 30 || after < 30-size*DefaultFailures-late {
 					t.Errorf("%d afterwards, and %d calls timed out", after, late)
 				}
-				for _, s := range fleet { // the one who asked last has heard that nothing is left
+				for _, s := range fleet { // the last instance has learned that nothing is left
 					if n := admitted(t, s, op); n != 0 {
 						t.Errorf("%d more", n)
 					}

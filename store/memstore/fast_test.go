@@ -392,8 +392,8 @@ func TestPinnedKeyNeedsAStreak(t *testing.T) {
 	}
 }
 
-// Keys of two rules may have the same hash, and a table that grows may turn
-// their order round.
+// Keys of two rules may have the same hash, and a table that grows may reverse
+// their order.
 func TestPinnedKeyIsUnpinnedToTheSlotOfItsRule(t *testing.T) {
 	s, _ := newStore(t, 0)
 	a, b := ruled("a", "key", "900/1h"), ruled("b", "key", "800/1h")
@@ -423,8 +423,8 @@ func ruled(rule, key, text string) core.Op {
 	return core.Op{Rule: rule, Key: key, Limit: limit(text), Cost: 1}
 }
 
-// takings draws steps that are mostly of quick Takes, with all that keeps a step
-// from being one in between.
+// takings draws steps that are mostly of quick Takes. A few ops are of the kinds that
+// the quick path leaves to the general one.
 func takings(t *rapid.T, h *history) []core.Op {
 	h.now += rapid.SampledFrom([]int64{
 		0, 0, 0, 1, -1, 200_000, 1_000_000, 999_999, -1_000_000, 60_000_000, 3_600_000_000, -3_600_000_000,
@@ -450,7 +450,7 @@ func takings(t *rapid.T, h *history) []core.Op {
 	return ops
 }
 
-// blemish makes few ops something else than a quick Take.
+// blemish turns a few ops into other ones than quick Takes.
 func blemish(t *rapid.T, op *core.Op) {
 	switch rapid.IntRange(0, 60).Draw(t, "blemish") {
 	case 0:

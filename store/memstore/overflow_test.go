@@ -55,7 +55,7 @@ func TestBucketUnitsFollowAKeyThatIsGivenRoom(t *testing.T) {
 		all := takes("abuser", l)
 		all.Cost = 36
 		if !do(t, s, all)[0].Allowed {
-			t.Fatalf("%v: refused a unit that nobody has used", l)
+			t.Fatalf("%v: refused an unused unit", l)
 		}
 		c.move(time.Minute) // one unit may have come back
 		do(t, s, peeks("first", limit("1/1m")))

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// ident is what makes two ops be about the same state.
+// ident identifies the state of an op.
 type ident struct {
 	rule, key string
 	algorithm core.Algorithm
@@ -20,7 +20,7 @@ type ident struct {
 
 func identOf(op *core.Op) ident { return ident{op.Rule, op.Key, op.Limit.Algorithm} }
 
-// reference is the store as it would be without any thought of speed.
+// reference is the simplest store with the same decisions.
 type reference map[ident]core.State
 
 func (r reference) apply(ops []core.Op, now int64) []core.Decision {

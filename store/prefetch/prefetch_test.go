@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/store/storetest"
 )
 
-// counting counts the calls to a store, and fails when it is told to.
+// counting counts the calls of a store, and fails if the test says so.
 type counting struct {
 	core.Store
 	calls atomic.Int64
@@ -42,7 +42,7 @@ func limit(t testing.TB, text string) core.Limit {
 	return l
 }
 
-// world is a store in which several instances reserve.
+// world is a store from which several instances take units ahead.
 type world struct {
 	testing.TB
 	clock *storetest.Clock

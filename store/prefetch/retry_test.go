@@ -24,7 +24,7 @@ func (s *slow) Apply(ctx context.Context, ops []core.Op, out []core.Decision) er
 	return err
 }
 
-// answer is what a call says when it is over.
+// answer is the result of a call.
 type answer struct {
 	over bool
 	core.Decision
@@ -105,8 +105,8 @@ func TestRetryAfterUnitsWentBack(t *testing.T) {
 	})
 }
 
-// A call that moves no units is not worth waiting for, nor is one that brings
-// those of a Soft op.
+// A step waits neither for a call that moves no units nor for one that brings
+// units of a Soft op.
 func TestRetrySkipsCallsThatMoveNoUnits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

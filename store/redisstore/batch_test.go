@@ -611,7 +611,7 @@ func TestBatchCallersThatLeaveHarmNoOther(t *testing.T) {
 		}
 		all.Wait()
 		if hasLeft.Load() == 0 {
-			t.Error("nobody left")
+			t.Error("no caller left")
 		}
 		c.Close()
 	}

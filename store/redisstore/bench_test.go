@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// Callers who ask again as soon as they are answered, on 10,000 keys none of
-// which is refused.
+// BenchmarkTake has callers that send the next step as soon as the last is answered,
+// on 10,000 keys, none of which is refused.
 func BenchmarkTake(b *testing.B) {
 	s, _ := fresh(b, redistest.Addr(b), Options{})
 	l := limit(b, "1000/1s burst=1000000")

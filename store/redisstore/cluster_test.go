@@ -268,9 +268,8 @@ func TestClusterErrorsThatDoubtTheTopology(t *testing.T) {
 	}
 }
 
-// mapped is a client of a Cluster that counts how often it asks who serves what:
-// one server, which serves everything, unless o.ClusterSlots says that it is
-// unknown.
+// mapped returns a client of a Cluster that counts how often it reloads the topology:
+// one server that serves every slot, unless o.ClusterSlots says that it is unknown.
 func mapped(t *testing.T, addr string, asked *atomic.Int64, o redis.ClusterOptions) *redis.ClusterClient {
 	t.Helper()
 	o.Addrs, o.ContextTimeoutEnabled, o.DisableIdentity = []string{addr}, true, true
@@ -322,7 +321,7 @@ func TestClusterHealthyDoesNotReloadTheTopology(t *testing.T) {
 		t.Error(err)
 	}
 	if n := asked.Load(); n != 1 {
-		t.Errorf("asked %d times who serves what, want once at the start", n)
+		t.Errorf("the topology was loaded %d times, want once at the start", n)
 	}
 	// The control: a server that is only a replica now.
 	orphan(t, admin, server)
@@ -346,9 +345,9 @@ func eventuallyTrue(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// However many calls fail, one goroutine at a time asks who serves what, five
-// times a second at most, whether it is told or not, and it ends soon after the
-// client is closed.
+// However many calls fail, one goroutine at a time reloads the topology, at most five
+// times a second, whether a server answers or not, and it ends soon after the client
+// is closed.
 func TestClusterOutageReloadsInOneGoroutine(t *testing.T) {
 	rest := func() {
 		t.Helper()
@@ -357,7 +356,7 @@ func TestClusterOutageReloadsInOneGoroutine(t *testing.T) {
 	rest()
 	clean := goleak.IgnoreCurrent()
 	server := redistest.Start(t)
-	for name, reply := range map[string]error{"told": nil, "not told": errors.New("nobody knows")} {
+	for name, reply := range map[string]error{"answered": nil, "failed": errors.New("not known")} {
 		proxy := faultproxy.New(t, server.Addr)
 		var asked atomic.Int64
 		var failing atomic.Bool

@@ -81,7 +81,7 @@ func TestFullServerRefusalDoesNotStopOtherSteps(t *testing.T) {
 		w.own([]core.Op{{Rule: "rule", Key: text, Limit: limit(t, text), Cost: 1}})
 		b.add(w)
 	}
-	callers := slices.Clone(b.waiters) // those who are told leave the batch
+	callers := slices.Clone(b.waiters) // the batch drops waiters that have an answer
 	if err := s.send(ctx, b); err != nil {
 		t.Fatal(err)
 	}

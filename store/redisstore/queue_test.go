@@ -238,13 +238,13 @@ func TestBatchWaitsNoLongerThanItsCallers(t *testing.T) {
 			takeOne(ctx, s, key)
 		})
 		if got := <-ended; got != 40*time.Millisecond {
-			t.Errorf("the call of c and d, who wait until 30 and 40 ms, ended after %v", got)
+			t.Errorf("the call of c and d, which wait until 30 and 40 ms, ended after %v", got)
 		}
 	})
 }
 
-// A server that says that nothing ran is asked again, without those who have
-// left meanwhile.
+// After an error which proves that nothing ran, the batch is sent again without the
+// callers that have left meanwhile.
 func TestBatchIsSentAgainWithoutCallersThatLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: func(ctx context.Context, n int) error {
@@ -432,7 +432,7 @@ func TestSlotThatMovesDelaysNoOtherStep(t *testing.T) {
 }
 
 // A framework's strings may change as soon as their request has ended, and a
-// batch may read the step of a caller who has left.
+// batch may read the step of a caller that has left.
 func TestWaiterOwnsItsStep(t *testing.T) {
 	key, lease := []byte("key"), []byte("lease")
 	ops := []core.Op{{Rule: "r", Key: unsafe.String(&key[0], len(key)), Lease: unsafe.String(&lease[0], len(lease)), Cost: 2}}

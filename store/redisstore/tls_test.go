@@ -49,7 +49,7 @@ func TestTLSStoreWorksAsItsOwnUser(t *testing.T) {
 	_, err := takeOne(context.Background(), MustNew(d, Options{Timeout: 200 * time.Millisecond}), "k")
 	var unknown *tls.CertificateVerificationError
 	if !errors.As(err, &unknown) && !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a certificate that nobody vouches for: %v", err)
+		t.Errorf("a certificate of an unknown authority: %v", err)
 	}
 }
 
