@@ -86,7 +86,7 @@ func TestKeepResultHasEveryResultInTheContext(t *testing.T) {
 		res := limiter.FromContext(limiter.NewContext(context.Background(), a))
 		a.Done(200)
 		admit(l) // which must not be given what the context still refers to
-		if got := told(res.Decisions()); got != "a 1" || !res.Allowed() || res.Degraded() {
+		if got := summary(res.Decisions()); got != "a 1" || !res.Allowed() || res.Degraded() {
 			t.Errorf("%q, allowed %t, degraded %t", got, res.Allowed(), res.Degraded())
 		}
 		if refused := l.Admit(&fakeRequest{}); refused.NeedsContext() {

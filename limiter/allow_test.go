@@ -13,8 +13,7 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// Allow says the same as the result of a Take, of the rule that the headers
-// of an admission speak of.
+// Allow agrees with the result of a Take about the rule of the X-RateLimit headers.
 func TestAllowAgreesWithTake(t *testing.T) {
 	sets := map[string][]limiter.Rule{
 		"one rule":   {rule(t, "a", "5/1s")},

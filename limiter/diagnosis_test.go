@@ -16,7 +16,7 @@ func TestDiagnosisIncompleteIsRepeatedAfterPauses(t *testing.T) {
 		j := &journal{}
 		start := time.Now()
 		var asked []time.Duration
-		s := &ill{mapStore: newTicking(), findings: func(context.Context) []core.Finding {
+		s := &diagnosing{mapStore: newTicking(), findings: func(context.Context) []core.Finding {
 			asked = append(asked, time.Since(start))
 			if len(asked) < 4 {
 				return []core.Finding{{Code: core.CodeUnanswered}, {Code: core.CodeDeadlineIgnored, Text: "a"}}
@@ -40,7 +40,7 @@ func TestDiagnosisPauseIsAtMostAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var asked []time.Duration
-		s := &ill{mapStore: newTicking(), findings: func(context.Context) []core.Finding {
+		s := &diagnosing{mapStore: newTicking(), findings: func(context.Context) []core.Finding {
 			asked = append(asked, time.Since(start))
 			return []core.Finding{{Code: core.CodeUnanswered}}
 		}}
@@ -59,7 +59,7 @@ func TestDiagnosisPauseIsAtMostAnHour(t *testing.T) {
 
 func TestDiagnosisNeedsRequestsAndEndsWithClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &ill{mapStore: newTicking(), findings: func(context.Context) []core.Finding {
+		s := &diagnosing{mapStore: newTicking(), findings: func(context.Context) []core.Finding {
 			return []core.Finding{{Code: core.CodeUnanswered}}
 		}}
 		l := configured(t, limiter.Config{Store: s, Rules: []limiter.Rule{rule(t, "a", "50/1h")}})
@@ -83,7 +83,7 @@ func TestDiagnosisNeedsRequestsAndEndsWithClose(t *testing.T) {
 
 func TestDiagnosisIsStartedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &ill{mapStore: newTicking(), findings: func(context.Context) []core.Finding {
+		s := &diagnosing{mapStore: newTicking(), findings: func(context.Context) []core.Finding {
 			return []core.Finding{{Code: core.CodeUnanswered}}
 		}}
 		l := configured(t, limiter.Config{Store: s, Rules: []limiter.Rule{rule(t, "a", "50000/1h")}})

@@ -23,8 +23,8 @@ func perRule(t *testing.T) *limiter.Limiter {
 	return newLimiter(t, newStore(), user, all, others)
 }
 
-// told returns a list of decisions as "rule remaining", with "over" for a refusal.
-func told(list []limiter.RuleDecision) string {
+// summary returns a list of decisions as "rule remaining", with "over" for a refusal.
+func summary(list []limiter.RuleDecision) string {
 	var words []string
 	for _, d := range list {
 		word := fmt.Sprintf("%s %d", d.Rule, d.Decision.Remaining)
@@ -41,13 +41,13 @@ func TestRequestIsCountedByEachRulesOwnKeyAndCost(t *testing.T) {
 	wantPeek := func(key, want string) {
 		t.Helper()
 		list, err := l.PeekRequest(keyed(key))
-		if got := told(list); err != nil || got != want {
+		if got := summary(list); err != nil || got != want {
 			t.Errorf("peek of %s: %s, %v; want %s", key, got, err, want)
 		}
 	}
 	wantPeek("ann", "user 5, all 9")
 	res, err := l.TakeRequest(keyed("ann"))
-	if got := told(res.Decisions()); err != nil || !res.Allowed() || got != "user 2, all 8" {
+	if got := summary(res.Decisions()); err != nil || !res.Allowed() || got != "user 2, all 8" {
 		t.Errorf("take: %s, %v", got, err)
 	}
 	wantPeek("ann", "user 2 over, all 8")

@@ -56,8 +56,8 @@ func caller(peer string, headers ...string) *fakeRequest {
 	return r
 }
 
-// watchedBy returns a limiter by the key that logs to the journal.
-func watchedBy(t testing.TB, j *journal, key core.KeyFunc) *limiter.Limiter {
+// limiterBy returns a limiter by the key that logs to the journal.
+func limiterBy(t testing.TB, j *journal, key core.KeyFunc) *limiter.Limiter {
 	t.Helper()
 	r := rule(t, "a", "1000000/1h")
 	r.Key = key
@@ -108,7 +108,7 @@ func TestWarnUnheededForwardedAddressOnce(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			j := &journal{}
-			l := watchedBy(t, j, row.key)
+			l := limiterBy(t, j, row.key)
 			for range 3 {
 				send(l, row.r)
 			}
@@ -137,7 +137,7 @@ func TestWarnOneKeyAfterAThousandRequests(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			j := &journal{}
-			l := watchedBy(t, j, row.key)
+			l := limiterBy(t, j, row.key)
 			for i := 1; i < 1000; i++ {
 				if i == 500 {
 					send(l, row.odd)
@@ -165,7 +165,7 @@ func TestWarnOneKeyAfterAThousandRequests(t *testing.T) {
 }
 
 func TestWarnExaminationEndsWithoutMatchingRequests(t *testing.T) {
-	l := watchedBy(t, &journal{}, func(core.Request) (string, bool) { return "", false })
+	l := limiterBy(t, &journal{}, func(core.Request) (string, bool) { return "", false })
 	for range 10_000 {
 		send(l, caller("192.0.2.1:1"))
 	}
@@ -201,7 +201,7 @@ func TestWarnTooCostlyOnce(t *testing.T) {
 
 func TestWarnOnceUnderConcurrency(t *testing.T) {
 	j := &journal{}
-	l := watchedBy(t, j, keyfuncs.RemoteIP)
+	l := limiterBy(t, j, keyfuncs.RemoteIP)
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
@@ -228,7 +228,7 @@ func TestWarnOnceUnderConcurrency(t *testing.T) {
 func TestWarnHoldsNothingThatAClientSent(t *testing.T) {
 	j := &journal{}
 	const mark = "198.51.100.77"
-	l := watchedBy(t, j, keyfuncs.Join(keyfuncs.RemoteIP, keyfuncs.Path))
+	l := limiterBy(t, j, keyfuncs.Join(keyfuncs.RemoteIP, keyfuncs.Path))
 	for range 1000 {
 		send(l, caller("10.0.0.1:80", "X-Forwarded-For: "+mark, "Forwarded: for="+mark))
 	}
@@ -243,7 +243,7 @@ func TestWarnHoldsNothingThatAClientSent(t *testing.T) {
 }
 
 func TestWarnDiscardingLoggerExaminesNothing(t *testing.T) {
-	s := &ill{mapStore: newStore()}
+	s := &diagnosing{mapStore: newStore()}
 	l := configured(t, limiter.Config{Store: s, Rules: []limiter.Rule{rule(t, "a", "5/1h")}, Logger: slog.New(slog.DiscardHandler)})
 	if l.CheckingSetup() {
 		t.Error("requests are looked at")
@@ -292,14 +292,14 @@ func TestWarnCodesAreBounded(t *testing.T) {
 	}
 }
 
-// ill is a store whose Diagnose returns its findings once the test allows it.
-type ill struct {
+// diagnosing is a store whose Diagnose returns its findings once the test allows it.
+type diagnosing struct {
 	*mapStore
 	findings func(context.Context) []core.Finding
 	asked    int
 }
 
-func (s *ill) Diagnose(ctx context.Context) []core.Finding {
+func (s *diagnosing) Diagnose(ctx context.Context) []core.Finding {
 	s.asked++
 	return s.findings(ctx)
 }
@@ -307,7 +307,7 @@ func (s *ill) Diagnose(ctx context.Context) []core.Finding {
 func TestDiagnosisDelaysNoRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := &journal{}
-		s := &ill{mapStore: newTicking(), findings: func(context.Context) []core.Finding {
+		s := &diagnosing{mapStore: newTicking(), findings: func(context.Context) []core.Finding {
 			time.Sleep(time.Second)
 			return []core.Finding{{Code: core.CodeDeadlineIgnored, Text: "a"}, {Code: core.CodeEviction, Text: "b"}}
 		}}
@@ -334,7 +334,7 @@ func TestDiagnosisEndsWithCloseOrItsTimeout(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var ended time.Duration
 			start := time.Now()
-			s := &ill{mapStore: newTicking(), findings: func(ctx context.Context) []core.Finding {
+			s := &diagnosing{mapStore: newTicking(), findings: func(ctx context.Context) []core.Finding {
 				<-ctx.Done()
 				ended = time.Since(start)
 				panic("boom")
@@ -361,7 +361,7 @@ func TestDiagnosisEndsWithCloseOrItsTimeout(t *testing.T) {
 
 func TestWarnExaminesNewRulesAgain(t *testing.T) {
 	j := &journal{}
-	l := watchedBy(t, j, keyfuncs.RemoteIP)
+	l := limiterBy(t, j, keyfuncs.RemoteIP)
 	for range 3 {
 		for range 1000 {
 			send(l, caller("192.0.2.1:1"))

@@ -69,7 +69,7 @@ func crowd(b *testing.B, l core.Limit, n int) {
 	each := b.N/n + 1
 	times := make([]time.Duration, n*each)
 	b.ResetTimer()
-	together(n, func(g int) {
+	concurrently(n, func(g int) {
 		ops, out := take("192.0.2.1", l), make([]core.Decision, 1)
 		for i := range each {
 			start := time.Now()

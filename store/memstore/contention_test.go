@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// together runs f in n goroutines at once and waits for them.
-func together(n int, f func(i int)) {
+// concurrently runs f in n goroutines at once and waits for them.
+func concurrently(n int, f func(i int)) {
 	var all sync.WaitGroup
 	gate := make(chan struct{})
 	for i := range n {
@@ -28,7 +28,7 @@ func TestContentionGrantsExactlyTheQuota(t *testing.T) {
 	for _, l := range each {
 		s, _ := newStore(t, 0)
 		var admitted atomic.Int64
-		together(100, func(i int) {
+		concurrently(100, func(i int) {
 			op := takes("key", l)
 			op.Lease = strconv.Itoa(i)
 			if do(t, s, op)[0].Allowed {
@@ -44,7 +44,7 @@ func TestContentionGrantsExactlyTheQuota(t *testing.T) {
 func TestContentionInAnyOrderOfKeys(t *testing.T) {
 	s, _ := newStore(t, 0)
 	var admitted atomic.Int64
-	together(100, func(i int) {
+	concurrently(100, func(i int) {
 		r := rand.New(rand.NewPCG(uint64(i), 0))
 		ops := make([]core.Op, len(each))
 		for k, l := range each {
@@ -78,7 +78,7 @@ func TestContentionWithAClockThatStepsBack(t *testing.T) {
 			return start + (n*7919)%2_000_000
 		}})
 		var admitted atomic.Int64
-		together(8, func(i int) {
+		concurrently(8, func(i int) {
 			for k := range 200 {
 				op := takes("key", l)
 				op.Lease = strconv.Itoa(i*200 + k)
@@ -97,7 +97,7 @@ func TestContentionWithAClockThatStepsBack(t *testing.T) {
 func TestContentionWithKeysThatComeAndGo(t *testing.T) {
 	s, c := newStore(t, 300)
 	l := limit("2/1s fixed-window")
-	together(8, func(i int) {
+	concurrently(8, func(i int) {
 		r := rand.New(rand.NewPCG(uint64(i), 1))
 		for range 5000 {
 			c.now.Add(r.Int64N(2000))

@@ -298,7 +298,7 @@ func TestPinnedKeyGetsItsUnitsAfterEachUnpin(t *testing.T) {
 	pinAtOnce(oneShard(s))
 	l := limit("5000/1h")
 	var admitted atomic.Int64
-	together(8, func(g int) {
+	concurrently(8, func(g int) {
 		for i := range 2000 {
 			op := takes("key", l)
 			op.Cost = int64(1 + (g+i)%2)
@@ -636,7 +636,7 @@ func TestFastTakesUnderContentionInAnyOrder(t *testing.T) {
 	}
 	do(t, s, ops...)
 	var admitted, quick atomic.Int64
-	together(8, func(i int) {
+	concurrently(8, func(i int) {
 		r := rand.New(rand.NewPCG(uint64(i), 0))
 		mine := slices.Clone(ops)
 		for range 500 {

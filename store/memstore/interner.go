@@ -78,13 +78,13 @@ func newInterner() *interner {
 
 // of returns the op's class, or an error if its limit is not valid.
 func (k *interner) of(op *core.Op) (*limitClass, error) {
-	guess := k.lookup(op)
-	if v := guess.Load(); v != nil && v.matches(op) {
+	recent := k.lookup(op)
+	if v := recent.Load(); v != nil && v.matches(op) {
 		return v, nil
 	}
 	v, err := k.find(op)
 	if err == nil && v.id != uninterned {
-		guess.Store(v)
+		recent.Store(v)
 	}
 	return v, err
 }

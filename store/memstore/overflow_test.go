@@ -224,9 +224,9 @@ func TestBucketUnitsAreSharedByUpToTakes(t *testing.T) {
 }
 
 func TestBucketsAreBounded(t *testing.T) {
-	for _, listed := range []bool{true, false} {
+	for _, interned := range []bool{true, false} {
 		s, c := fullStore(t)
-		for i := 0; !listed && len(s.classes.all) < maxClasses; i++ {
+		for i := 0; !interned && len(s.classes.all) < maxClasses; i++ {
 			s.classes.add(limitClassKey{strconv.Itoa(i), core.Limit{Quota: 1}})
 		}
 		for i := range 66 {
@@ -234,11 +234,11 @@ func TestBucketsAreBounded(t *testing.T) {
 			op.Rule = fmt.Sprint(i)
 			err := s.Apply(t.Context(), []core.Op{op}, make([]core.Decision, 1))
 			if got, want := errors.Is(err, ErrFull), i >= 64; got != want {
-				t.Errorf("listed %v, limit %d: error %v, want ErrFull %v", listed, i, err, want)
+				t.Errorf("interned %v, limit %d: error %v, want ErrFull %v", interned, i, err, want)
 			}
 		}
 		if s.Len() != 65 {
-			t.Errorf("listed %v: %d held, want a key and 64 buckets", listed, s.Len())
+			t.Errorf("interned %v: %d held, want a key and 64 buckets", interned, s.Len())
 		}
 		c.move(2 * time.Second)
 		do(t, s, takes("key", limit("7/1s")))

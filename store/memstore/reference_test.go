@@ -193,7 +193,7 @@ func TestHistoriesAreDecidedAsByAMapOfStates(t *testing.T) {
 		"spread over shards": func(*Store) {},
 		"in one shard":       func(s *Store) { oneShard(s) },
 		"always pinned":      func(s *Store) { pinAtOnce(oneShard(s)) },
-		"in one shard with no kind listed": func(s *Store) {
+		"in one shard with no class interned": func(s *Store) {
 			oneShard(s).classes = full
 			s.shards[0].classes = full
 		},

@@ -271,9 +271,9 @@ func TestKeysAreComparedAndNotOnlyTheirHashes(t *testing.T) {
 }
 
 func TestKeysOfOneHashDifferByRuleAndAlgorithm(t *testing.T) {
-	for _, listed := range []bool{true, false} {
+	for _, interned := range []bool{true, false} {
 		s, _ := newStore(t, 0)
-		for i := 0; !listed && len(s.classes.all) < maxClasses; i++ {
+		for i := 0; !interned && len(s.classes.all) < maxClasses; i++ {
 			s.classes.add(limitClassKey{strconv.Itoa(i), core.Limit{Quota: 1}})
 		}
 		h := &oneShard(s).shards[0]
@@ -289,7 +289,7 @@ func TestKeysOfOneHashDifferByRuleAndAlgorithm(t *testing.T) {
 			b := h.insertBucket(&places[i])
 			h.save(b, &core.State{Limit: ops[i].Limit}, v.id, ops[i].Rule)
 			if n := h.find(&places[i], &ops[i]); n >= 0 {
-				t.Errorf("listed %v: a bucket is taken for a key", listed)
+				t.Errorf("interned %v: a bucket is taken for a key", interned)
 			}
 			places[i].hash = 7
 			n := h.insert(&places[i], &ops[i])
@@ -297,7 +297,7 @@ func TestKeysOfOneHashDifferByRuleAndAlgorithm(t *testing.T) {
 		}
 		for i := range ops {
 			if n := h.find(&places[i], &ops[i]); n < 0 || *h.classOf(n) != (limitClassKey{ops[i].Rule, ops[i].Limit}) {
-				t.Errorf("listed %v: op %d is not found", listed, i)
+				t.Errorf("interned %v: op %d is not found", interned, i)
 			}
 		}
 	}
@@ -343,7 +343,7 @@ func TestLimitsBeyondTheListAreCounted(t *testing.T) {
 		do(t, s, peeks("key", core.Limit{Quota: int64(i + 1), Period: time.Hour}))
 	}
 	if n := len(s.classes.all); n != maxClasses {
-		t.Errorf("%d kinds are listed, want %d", n, maxClasses)
+		t.Errorf("%d kinds are interned, want %d", n, maxClasses)
 	}
 	for i, want := range []bool{true, true, false} {
 		if got := do(t, s, takes("late", limit("2/7m")))[0].Allowed; got != want {

@@ -120,7 +120,7 @@ func (h *history) next() step {
 		}
 	}
 	for _, l := range live {
-		s.ops = append(s.ops, h.look(l))
+		s.ops = append(s.ops, h.peek(l))
 	}
 	h.count++
 	h.last = s
@@ -174,8 +174,8 @@ func (h *history) retireChanged() {
 	}
 }
 
-// look returns a peek at the key.
-func (h *history) look(s subject) call {
+// peek returns a Peek at the key.
+func (h *history) peek(s subject) call {
 	return call{Op: core.Op{Verb: core.Peek, Rule: s.rule, Key: h.key(s), Limit: h.limit(s.rule)}}
 }
 
