@@ -115,9 +115,9 @@ func (l *Limiter) Close() error {
 // Take counts cost units of key under every rule, whatever its Key function
 // says, and does not wait. A refusal is a result that is not Allowed, and no error.
 // If the store did not decide under some rule, the error wraps [ErrUndecided], also
-// where the rules fail open; see [Result.Undecided]. Whether the result, which is
-// never nil, is then allowed is as OnStoreError of the rules says. Results that hold
-// leases are to be released.
+// where the rules fail open; see [Result.Undecided]. Allowed then follows from
+// OnStoreError of the rules. The result is never nil, and has to be released if it
+// holds leases.
 func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Result, error) {
 	return l.take(ctx, key, cost, 0)
 }
@@ -253,8 +253,8 @@ func (l *Limiter) SetSelectedRules(rules []Rule, s Selection) error {
 // allocation; the whole middleware costs 411 ns.
 const markPrefix = "headgate "
 
-// markValue is the value of every mark. It is not empty, because code may look at the
-// first value of each header.
+// markValue holds one value, because code may look at the first value of each header
+// without a check.
 var markValue = []string{""}
 
 // newMark returns a name that no other limiter has.

@@ -688,7 +688,7 @@ func TestFastTakesPutIdleKeysInUseAgain(t *testing.T) {
 	slot := &h.slots[h.find(&p, &step[0])]
 	slot.class |= idle
 	if _, _, done := s.takeAll(step, make([]core.Decision, 2)); !done || slot.class != p.class {
-		t.Errorf("done %v, and the kind is %x, want %x", done, slot.class, p.class)
+		t.Errorf("done %v, and the class is %x, want %x", done, slot.class, p.class)
 	}
 }
 

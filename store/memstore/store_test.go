@@ -343,7 +343,7 @@ func TestLimitsBeyondTheListAreCounted(t *testing.T) {
 		do(t, s, peeks("key", core.Limit{Quota: int64(i + 1), Period: time.Hour}))
 	}
 	if n := len(s.classes.all); n != maxClasses {
-		t.Errorf("%d kinds are interned, want %d", n, maxClasses)
+		t.Errorf("%d classes are interned, want %d", n, maxClasses)
 	}
 	for i, want := range []bool{true, true, false} {
 		if got := do(t, s, takes("late", limit("2/7m")))[0].Allowed; got != want {
