@@ -52,8 +52,9 @@ type history struct {
 	count   int
 }
 
-// reset is when a key is fresh, under the limit that it was last written under
-// for certain: by that limit a store knows when to forget it.
+// reset is when a key may be fresh. The limit is the one under which it was last
+// written, by which a store knows when to forget it, or the zero limit if that is
+// not certain.
 type reset struct {
 	at    time.Duration
 	limit core.Limit
@@ -302,7 +303,7 @@ func (h *history) learn(out []core.Decision) {
 		case written || !used || before.limit == c.Limit:
 			h.resets[s] = reset{h.at + d.ResetAfter, c.Limit}
 		default: // the step may have written what the other limit leaves of the state
-			h.resets[s] = reset{min(before.at, h.at+d.ResetAfter), before.limit}
+			h.resets[s] = reset{at: min(before.at, h.at+d.ResetAfter)}
 		}
 		for _, span := range []time.Duration{d.RetryAfter, d.ResetAfter, d.Wait} {
 			if span > 0 && span != core.Never {
