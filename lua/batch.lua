@@ -173,6 +173,9 @@ end
 -- The verbs by opcode, from TAKE to UPTO_SOFT.
 local verbs = { [0] = 'take', 'take', 'peek', 'refund', 'reset', 'take', 'take' }
 
+-- The opcodes of takes that share the number of their units.
+local shared = { [UPTO] = true, [UPTO_SOFT] = true }
+
 -- The byte of the step that used a key last, and the state before that step, by the
 -- key's place.
 local users, saved = {}, {}
@@ -266,7 +269,7 @@ local function run_optimistic(first)
       end
       users[k], saved[k] = first, after[k]
     end
-    if opcode >= UPTO then
+    if shared[opcode] then
       return not alone and undo(first, at, answered) or nil
     end
     local remaining, reset, wait = nil, nil, 0
@@ -359,7 +362,7 @@ local function run_two_phase(at)
     more = opcode >= MORE
     opcode = more and opcode - MORE or opcode
     ops[#ops + 1] = { k = k, l = l, verb = verbs[opcode], cost = cost, x = x, y = y,
-      soft = opcode == TAKE_SOFT or opcode == UPTO_SOFT, upto = opcode >= UPTO }
+      soft = opcode == TAKE_SOFT or opcode == UPTO_SOFT, upto = shared[opcode] }
     at = at + WIDTH
   end
   decide(ops)
