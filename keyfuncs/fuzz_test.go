@@ -40,9 +40,11 @@ func FuzzRemoteAddr(f *testing.F) {
 
 // fuzzList checks that only the entries to the right of the client's own text decide.
 func fuzzList(f *testing.F, header, ownLine, ownKey string) {
-	for _, text := range attackers() {
-		f.Add(text, "203.0.113.9:80")
-		f.Add(text, "10.0.0.1:80")
+	for i, text := range attackers() {
+		if i%101 == 0 { // other tests try all of them, and new inputs come after the seeds
+			f.Add(text, "203.0.113.9:80")
+			f.Add(text, "10.0.0.1:80")
+		}
 	}
 	trusting := MustForwardedIP(Proxies{Trusted: trustedProxies, Header: header})
 	oneHop := MustForwardedIP(Proxies{Hops: 1, Header: header})
