@@ -1,4 +1,6 @@
 package test
 
-// Patience is how long goroutines may live on after the tests.
-var Patience = &patience
+var (
+	Patience = &patience
+	Wait     = wait
+)

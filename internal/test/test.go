@@ -28,18 +28,23 @@ var patience = 30 * time.Second
 // Redis client, which may dial five times before its last goroutine ends.
 func Exit(code int, options ...goleak.Option) {
 	if code == 0 {
-		var left error
-		for begun := time.Now(); time.Since(begun) < patience; {
-			if left = goleak.Find(options...); left == nil {
-				break
-			}
-		}
-		if left != nil {
-			fmt.Fprintln(os.Stderr, left)
+		if err := wait(func() error { return goleak.Find(options...) }, patience); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}
 	}
 	os.Exit(code)
+}
+
+// wait calls find, which takes a while, until it returns nil, and returns its last
+// error after the patience.
+func wait(find func() error, patience time.Duration) (err error) {
+	for begun := time.Now(); time.Since(begun) < patience; {
+		if err = find(); err == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 // Skip leaves the test out for the reason, and reports it on the standard error

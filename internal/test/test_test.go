@@ -1,34 +1,58 @@
 package test_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate/headgate/internal/test"
 )
 
 func TestMain(m *testing.M) {
-	switch os.Getenv("HEADGATE_CHILD") {
-	case "late":
-		go time.Sleep(2 * time.Second)
-	case "stays":
-		*test.Patience = time.Second
+	if os.Getenv("HEADGATE_CHILD") == "stays" {
+		*test.Patience = time.Millisecond
 		go func() { select {} }()
 	}
 	test.Exit(m.Run())
 }
 
 func TestExit(t *testing.T) {
-	if stderr, failed := run(t, "late"); failed {
-		t.Errorf("a goroutine that ends after two seconds fails the tests: %s", stderr)
+	if stderr, failed := run(t, "none"); failed {
+		t.Errorf("tests that leave nothing behind fail: %s", stderr)
 	}
 	if stderr, failed := run(t, "stays"); !failed || !strings.Contains(stderr, "test_test.TestMain") {
 		t.Errorf("of a goroutine that stays: failed %v, standard error %q", failed, stderr)
+	}
+}
+
+func TestWait(t *testing.T) {
+	for _, row := range []struct {
+		ends, took time.Duration
+		found      bool
+	}{
+		{0, time.Second, false},
+		{29 * time.Second, 30 * time.Second, false},
+		{30 * time.Second, 30 * time.Second, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			begun := time.Now()
+			err := test.Wait(func() error {
+				defer time.Sleep(time.Second)
+				if time.Since(begun) < row.ends {
+					return errors.New("a goroutine is left")
+				}
+				return nil
+			}, 30*time.Second)
+			if took := time.Since(begun); took != row.took || err != nil != row.found {
+				t.Errorf("a goroutine that ends after %v: %v after %v", row.ends, err, took)
+			}
+		})
 	}
 }
 
