@@ -23,15 +23,15 @@ import (
 
 // migration is a row of docs/migrating.md: a peer's setting, the limit that stands
 // for it, and what both admit.
-type migration struct{ library, setting, limit, atOnce, hammered, same string }
+type migration struct{ peer, setting, limit, atOnce, hammered, same string }
 
 // TestMigration runs each row of docs/migrating.md on the peer and on headgate.
 func TestMigration(t *testing.T) {
 	rows, tried := readMigrations(t), map[string]bool{}
 	for _, row := range rows {
-		t.Run(row.library+" "+row.setting+" is "+row.limit, func(t *testing.T) {
-			tried[row.library+row.setting] = true
-			peer := peers[row.library][row.setting]
+		t.Run(row.peer+" "+row.setting+" is "+row.limit, func(t *testing.T) {
+			tried[row.peer+row.setting] = true
+			peer := peers[row.peer][row.setting]
 			if peer == nil {
 				t.Fatal("the peer is not in the table of peers")
 			}
@@ -84,7 +84,7 @@ func measure(t *testing.T, p peer, row migration) migration {
 	}
 	row.limit = limit.String()
 	whole := time.Microsecond
-	if row.library == "Fiber's limiter" {
+	if row.peer == "Fiber's limiter" {
 		whole = time.Second // Fiber sees no shorter time
 	}
 	var same []string
