@@ -30,7 +30,7 @@ func parsePattern(s string) (pattern, error) {
 	case len(s) > maxPattern:
 		return pattern{}, fmt.Errorf("%d bytes are more than %d", len(s), maxPattern)
 	}
-	if err := checkText(s, maxPattern); err != nil {
+	if err := textform.Check(s, maxPattern); err != nil {
 		return pattern{}, err
 	}
 	texts := strings.Split(s[1:], "/")

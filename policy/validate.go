@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/headgate/headgate/internal/textform"
 )
@@ -30,7 +29,7 @@ func (p *Policy) faults() []*FieldError {
 		}
 	}
 	note("name", checkName(p.Name))
-	note("description", checkText(p.Description, MaxText))
+	note("description", textform.Check(p.Description, MaxText))
 	note("apps", checkApps(p.Apps))
 	note("limit", p.Limit.Validate())
 	_, err := parseRecipe(p.Key)
@@ -57,9 +56,9 @@ func (p *Policy) checkHistory(note func(field string, err error)) {
 	if p.Version < 0 {
 		note("version", fmt.Errorf("%d is negative", p.Version))
 	}
-	note("created_by", checkText(p.CreatedBy, maxPerson))
+	note("created_by", textform.Check(p.CreatedBy, maxPerson))
 	note("created_at", checkTime(p.CreatedAt))
-	note("updated_by", checkText(p.UpdatedBy, maxPerson))
+	note("updated_by", textform.Check(p.UpdatedBy, maxPerson))
 	note("updated_at", checkTime(p.UpdatedAt))
 }
 
@@ -157,22 +156,6 @@ func checkApp(s string) error {
 
 func isAlphanumeric(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-}
-
-// checkText refuses control characters, invalid UTF-8 and more than bound bytes.
-func checkText(s string, bound int) error {
-	if len(s) > bound {
-		return fmt.Errorf("%d bytes are more than %d", len(s), bound)
-	}
-	if !utf8.ValidString(s) {
-		return errors.New("it is not UTF-8")
-	}
-	for _, c := range s {
-		if c < ' ' && c != '\n' && c != '\t' || c == 0x7f {
-			return fmt.Errorf("it holds the control character %U", c)
-		}
-	}
-	return nil
 }
 
 // maxMethods is the most methods that a policy may name.

@@ -1,9 +1,12 @@
-// Package textform shortens the texts in errors and limits.
+// Package textform shortens the texts in errors and limits, and checks texts of users.
 package textform
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // maxClip is the maximum number of bytes that Clip keeps, without the ellipsis.
@@ -27,4 +30,21 @@ func Duration(d time.Duration) string {
 		s = s[:len(s)-2]
 	}
 	return s
+}
+
+// Check refuses control characters other than newline and tab, invalid UTF-8, and more
+// than max bytes.
+func Check(s string, max int) error {
+	if len(s) > max {
+		return fmt.Errorf("%d bytes are more than %d", len(s), max)
+	}
+	if !utf8.ValidString(s) {
+		return errors.New("it is not UTF-8")
+	}
+	for _, c := range s {
+		if c < ' ' && c != '\n' && c != '\t' || c == 0x7f {
+			return fmt.Errorf("it holds the control character %U", c)
+		}
+	}
+	return nil
 }

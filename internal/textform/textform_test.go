@@ -36,3 +36,24 @@ func TestDuration(t *testing.T) {
 		}
 	}
 }
+
+func TestCheck(t *testing.T) {
+	for text, want := range map[string]string{
+		"":          "",
+		"é\n\tx":    "",
+		"12345678":  "",
+		"123456789": "9 bytes are more than 8",
+		"\xff":      "it is not UTF-8",
+		"a\x00":     "it holds the control character U+0000",
+		"a\r\n":     "it holds the control character U+000D",
+		"\x7f":      "it holds the control character U+007F",
+	} {
+		got := ""
+		if err := Check(text, 8); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/console/internal/store"
+	"github.com/headgate/headgate/internal/textform"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -49,7 +50,7 @@ func (s *Service) CreateApp(ctx context.Context, a Actor, name, description stri
 	return s.actOnApp(ctx, a, "app.create", name, func(d *action) error {
 		var f faults
 		f.note("name", policy.CheckApp(name))
-		f.note("description", checkText(description, MaxText))
+		f.note("description", textform.Check(description, MaxText))
 		if err := f.err(); err != nil {
 			return err
 		}
@@ -68,7 +69,7 @@ func (s *Service) CreateApp(ctx context.Context, a Actor, name, description stri
 // administrator.
 func (s *Service) DescribeApp(ctx context.Context, a Actor, name, description string) error {
 	return s.actOnApp(ctx, a, "app.update", name, func(d *action) error {
-		if err := checkText(description, MaxText); err != nil {
+		if err := textform.Check(description, MaxText); err != nil {
 			return invalid("description", err.Error())
 		}
 		was, err := d.app(name)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/console/internal/store"
+	"github.com/headgate/headgate/internal/textform"
 )
 
 // Outcome is the outcome of an action.
@@ -71,10 +72,10 @@ func (s *Service) Audit(ctx context.Context, a Actor, q AuditQuery) (page []Entr
 
 func (q *AuditQuery) check() error {
 	var f faults
-	f.note("actor", checkText(q.Actor, MaxSearch))
-	f.note("object", checkText(q.Object, MaxSearch))
-	f.note("action", checkText(q.Action, MaxSearch))
-	f.note("outcome", checkText(string(q.Outcome), MaxSearch))
+	f.note("actor", textform.Check(q.Actor, MaxSearch))
+	f.note("object", textform.Check(q.Object, MaxSearch))
+	f.note("action", textform.Check(q.Action, MaxSearch))
+	f.note("outcome", textform.Check(string(q.Outcome), MaxSearch))
 	return f.err()
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/console/internal/store"
+	"github.com/headgate/headgate/internal/textform"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -97,7 +98,7 @@ func (s *Service) Policies(ctx context.Context, a Actor, q Query) (page Page, er
 
 func (q *Query) check() (store.PolicyQuery, error) {
 	var f faults
-	f.note("search", checkText(q.Search, MaxSearch))
+	f.note("search", textform.Check(q.Search, MaxSearch))
 	if q.App != "" {
 		f.note("app", policy.CheckApp(q.App))
 	}

@@ -1,10 +1,8 @@
 package service
 
 import (
-	"errors"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 )
 
 // Bounds of texts, in bytes.
@@ -14,22 +12,6 @@ const (
 	MaxLabel    = 100  // of a token
 	MaxSearch   = 200
 )
-
-// checkText refuses control characters, invalid UTF-8 and more than most bytes.
-func checkText(s string, most int) error {
-	if len(s) > most {
-		return fmt.Errorf("%d bytes are more than %d", len(s), most)
-	}
-	if !utf8.ValidString(s) {
-		return errors.New("it is not UTF-8")
-	}
-	for _, c := range s {
-		if c < ' ' && c != '\n' && c != '\t' || c == 0x7f {
-			return fmt.Errorf("it holds the control character %U", c)
-		}
-	}
-	return nil
-}
 
 // CheckUser returns an error if s is not a name of a user. A name is 1 to
 // MaxUserName letters, digits and ".", "_", "@", "+", "-", and begins with a

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate/console/internal/auth"
 	"github.com/headgate/headgate/console/internal/store"
+	"github.com/headgate/headgate/internal/textform"
 )
 
 // Scope restricts a token to some of its user's permissions.
@@ -91,7 +92,7 @@ func (d *action) checkDraft(draft *TokenDraft) error {
 	if draft.Label == "" {
 		f.note("label", errors.New("it is empty"))
 	}
-	f.note("label", checkText(draft.Label, MaxLabel))
+	f.note("label", textform.Check(draft.Label, MaxLabel))
 	if draft.Scope != Read && draft.Scope != Write {
 		f.note("scope", errors.New("it is not read or write"))
 	}
