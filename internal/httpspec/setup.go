@@ -4,9 +4,9 @@ import (
 	"log"
 	"log/slog"
 	"strings"
-	"sync"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/limiter"
 )
 
@@ -18,22 +18,7 @@ var setup = []spec{
 }
 
 // journal is a log that requests may write to while the test reads it.
-type journal struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
-}
+type journal struct{ test.Log }
 
 // logger writes lines without the time.
 func (j *journal) logger() *slog.Logger {

@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/test"
 )
 
 // ident identifies the state of an op.
@@ -133,25 +133,9 @@ func (h *history) step(t *rapid.T) []core.Op {
 		ops[i] = h.op(t, limits)
 	}
 	if rapid.IntRange(0, 3).Draw(t, "as many as fit") == 0 {
-		shareUnits(ops)
+		test.ShareUnits(ops)
 	}
 	return ops
-}
-
-// shareUnits makes every Take UpTo for which that is valid.
-func shareUnits(ops []core.Op) {
-	cost := int64(-1)
-	for i := range ops {
-		op := &ops[i]
-		others := slices.DeleteFunc(slices.Clone(ops), func(o core.Op) bool { return o.Verb != core.Take || o.ID() != op.ID() })
-		if op.Verb != core.Take || op.Limit.Leased() || len(others) > 1 {
-			continue
-		}
-		if cost < 0 {
-			cost = op.Cost
-		}
-		op.UpTo, op.Cost, op.MaxWait = true, cost, 0
-	}
 }
 
 func (h *history) op(t *rapid.T, limits map[core.Algorithm]core.Limit) core.Op {

@@ -113,25 +113,9 @@ func (w *twins) step(of []core.Limit) *step {
 		ops = append(ops, w.op(of))
 	}
 	if w.r.IntN(5) == 0 {
-		shareUnits(ops)
+		test.ShareUnits(ops)
 	}
 	return newStep(ops)
-}
-
-// shareUnits makes every Take UpTo for which that is valid.
-func shareUnits(ops []core.Op) {
-	cost := int64(-1)
-	for i := range ops {
-		op := &ops[i]
-		others := slices.DeleteFunc(slices.Clone(ops), func(o core.Op) bool { return o.Verb != core.Take || o.ID() != op.ID() })
-		if op.Verb != core.Take || op.Limit.Leased() || len(others) > 1 {
-			continue
-		}
-		if cost < 0 {
-			cost = op.Cost
-		}
-		op.UpTo, op.Cost, op.MaxWait = true, cost, 0
-	}
 }
 
 func newStep(ops []core.Op) *step { return &step{ops: ops, out: make([]core.Decision, len(ops))} }
