@@ -57,7 +57,7 @@ type Follower struct {
 // A revision that cannot be put in force is refused as a whole, and the one
 // before stays in force. It also stays while the source is away or empty.
 func Follow(ctx context.Context, l *limiter.Limiter, app string, bindings Bindings, source Source, o Options) (*Follower, error) {
-	errs := []error{checkApp(app), bindings.Validate(), o.validate()}
+	errs := []error{checkApp(app), bindings.Validate(), o.Validate()}
 	if l == nil {
 		errs = append(errs, errors.New("policy: the limiter is nil"))
 	}
@@ -68,7 +68,7 @@ func Follow(ctx context.Context, l *limiter.Limiter, app string, bindings Bindin
 		return nil, err
 	}
 	f := &Follower{limiter: l, app: app, bindings: bindings, source: source, options: o, logger: o.Logger,
-		id: cmp.Or(o.Instance, newInstance()), wakeup: make(chan struct{}, 1)}
+		id: cmp.Or(o.Instance, NewInstance()), wakeup: make(chan struct{}, 1)}
 	if err := f.start(ctx); err != nil {
 		return nil, err
 	}
@@ -346,9 +346,9 @@ func reason(err error) string {
 // maxInstance is the most bytes of an instance's name.
 const maxInstance = 128
 
-// newInstance returns a name for this process: the host and eight random letters
-// and digits.
-func newInstance() string {
+// NewInstance returns a name for this process, such as Options.Instance takes: the
+// host's name and eight random letters and digits.
+func NewInstance() string {
 	host, err := os.Hostname()
 	if err != nil || host == "" || !isPrintable(host) {
 		host = "host"

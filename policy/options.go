@@ -64,7 +64,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-func (o *Options) validate() error {
+// Validate returns an error that names every mistake in the options.
+func (o *Options) Validate() error {
 	var errs []error
 	if o.Poll != 0 && (o.Poll < minPoll || o.Poll > maxPoll) {
 		errs = append(errs, fmt.Errorf("policy: Options.Poll: %s is not within %s to %s", o.Poll, minPoll, maxPoll))

@@ -1,0 +1,29 @@
+package managed_test
+
+import (
+	"context"
+	"log"
+	"net/http"
+
+	"github.com/headgate/headgate/nethttp"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/managed"
+	"github.com/redis/go-redis/v9"
+)
+
+// A service follows the policies for "shop", and starts with the last good ones if
+// Redis is away.
+func Example() {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", ContextTimeoutEnabled: true})
+	defer client.Close()
+	limits, err := managed.Open(context.Background(), client, managed.Options{
+		App:    "shop",
+		Follow: policy.Options{LastGood: "/var/lib/shop/policies.json"},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer limits.Close()
+	limit := nethttp.New(limits.Limiter)
+	log.Fatal(http.ListenAndServe("127.0.0.1:8081", limit(http.DefaultServeMux)))
+}

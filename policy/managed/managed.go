@@ -1,0 +1,169 @@
+// Package managed opens a limiter whose policies are published in Redis, as the
+// management page does, together with its parts:
+//
+//   - a store in Redis that all instances share, and a memory that decides while Redis
+//     is away, in which each instance admits its part of every limit
+//   - the follower of the policies
+//   - the counts that the page shows
+//
+// A service that needs other parts can put them together itself, with the packages
+// that this one imports.
+package managed
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/redissource"
+	"github.com/headgate/headgate/policy/stats"
+	"github.com/headgate/headgate/store/failover"
+	"github.com/headgate/headgate/store/memstore"
+	"github.com/headgate/headgate/store/redisstore"
+	"github.com/redis/go-redis/v9"
+)
+
+// Options configure [Open]. App must be set.
+type Options struct {
+	// App is the application whose policies apply.
+	App string
+
+	// Bindings hold what policies cannot say, such as the user of a request.
+	Bindings policy.Bindings
+
+	// Follow configures the follower. Follow.Instance also names the counts of this
+	// process.
+	Follow policy.Options
+
+	// Store configures the store in Redis. Store.Prefix begins the keys of all
+	// parts; "" means redisstore.DefaultPrefix.
+	Store redisstore.Options
+
+	// Limiter configures the limiter. Its Store must be nil. Its Rules apply until
+	// there are policies. Its Logger is also that of the other parts, except that
+	// Follow.Logger takes precedence for the follower.
+	Limiter limiter.Config
+}
+
+// Limits is a limiter that follows policies, with its parts. The caller must call
+// Close.
+type Limits struct {
+	// Limiter decides. An adapter takes it.
+	Limiter *limiter.Limiter
+
+	// Follower keeps the rules of the limiter equal to the policies.
+	Follower *policy.Follower
+
+	parts []io.Closer // in the order in which they were opened
+}
+
+// Open puts the policies that are published for the application in force, as
+// [policy.Follow] does with Options.Follow, and returns the limiter that follows them
+// until Close or until ctx ends. It does not close the client, whose options should
+// set ContextTimeoutEnabled. The error names every mistake in the options.
+func Open(ctx context.Context, client redis.UniversalClient, o Options) (*Limits, error) {
+	if err := o.faults(client); err != nil {
+		return nil, err
+	}
+	o.Follow.Instance = cmp.Or(o.Follow.Instance, policy.NewInstance())
+	if o.Follow.Logger == nil {
+		o.Follow.Logger = o.Limiter.Logger
+	}
+	l := &Limits{}
+	if err := l.open(ctx, client, &o); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// faults returns an error that names every mistake in the options.
+func (o *Options) faults(client redis.UniversalClient) error {
+	var errs []error
+	if err := policy.CheckApp(o.App); err != nil {
+		errs = append(errs, fmt.Errorf("managed: Options.App: %w", err))
+	}
+	if o.Limiter.Store != nil {
+		errs = append(errs, errors.New("managed: Options.Limiter.Store is not nil, but the store is in Redis"))
+	}
+	_, err := redisstore.New(client, o.Store)
+	errs = append(errs, err, o.Bindings.Validate(), o.Follow.Validate(), o.limiterFaults())
+	return errors.Join(errs...)
+}
+
+// limiterFaults tries the limiter's options on a store of the same kind in memory.
+func (o *Options) limiterFaults() error {
+	store := failover.MustNew(memstore.MustNew(memstore.Options{}), failover.Options{Fallback: memstore.MustNew(memstore.Options{})})
+	defer store.Close()
+	config := o.Limiter
+	config.Store = store
+	_, err := limiter.New(config)
+	return err
+}
+
+func (l *Limits) open(ctx context.Context, client redis.UniversalClient, o *Options) error {
+	prefix := cmp.Or(o.Store.Prefix, redisstore.DefaultPrefix)
+	source, err := redissource.New(client, redissource.Options{Prefix: prefix})
+	if err != nil {
+		return err
+	}
+	recorder, err := stats.New(client, stats.Options{
+		App: o.App, Instance: o.Follow.Instance, Prefix: prefix, Next: o.Limiter.Observer, Logger: o.Limiter.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	l.parts = append(l.parts, recorder)
+	store, err := l.store(client, o, prefix)
+	if err != nil {
+		return err
+	}
+	o.Limiter.Store, o.Limiter.Observer = store, recorder
+	if l.Limiter, err = limiter.New(o.Limiter); err != nil {
+		return err
+	}
+	l.parts = append(l.parts, l.Limiter)
+	if l.Follower, err = policy.Follow(ctx, l.Limiter, o.App, o.Bindings, source, o.Follow); err != nil {
+		return err
+	}
+	l.parts = append(l.parts, l.Follower)
+	return nil
+}
+
+// store opens the store in Redis with its fallback in memory.
+func (l *Limits) store(client redis.UniversalClient, o *Options, prefix string) (*failover.Store, error) {
+	primary, err := redisstore.New(client, o.Store)
+	if err != nil {
+		return nil, err
+	}
+	instances, err := failover.NewInstances(client, failover.InstancesOptions{
+		Key: prefix + "{instances:" + o.App + "}", Logger: o.Limiter.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.parts = append(l.parts, instances)
+	store, err := failover.New(primary, failover.Options{
+		Fallback: memstore.MustNew(memstore.Options{}), Instances: instances.Live, Logger: o.Limiter.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.parts = append(l.parts, store)
+	return store, nil
+}
+
+// Close ends all parts, the last opened first. The policies are followed no longer,
+// waiting requests are refused, and the last counts are written. It returns the error
+// of that write, and may be called again.
+func (l *Limits) Close() error {
+	var errs []error
+	for i := len(l.parts) - 1; i >= 0; i-- {
+		errs = append(errs, l.parts[i].Close())
+	}
+	l.parts = nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,183 @@
+package managed_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/managed"
+	"github.com/headgate/headgate/policy/redissource"
+	"github.com/headgate/headgate/policy/stats"
+	"github.com/headgate/headgate/store/memstore"
+	"github.com/headgate/headgate/store/redisstore"
+	"github.com/redis/go-redis/v9"
+)
+
+func TestMain(m *testing.M) { test.Exit(m.Run()) }
+
+const visitors = `{"policies":[{"name":"visitors","apps":["shop"],"limit":"3/1h sliding-log","key":"ip"}]}`
+
+func connect(t *testing.T, s *redistest.Server) redis.UniversalClient {
+	client := redis.NewClient(&redis.Options{Addr: s.Addr, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+func publish(t *testing.T, client redis.UniversalClient, prefix, text string) {
+	t.Helper()
+	set, err := policy.DecodeJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := redissource.New(client, redissource.Options{Prefix: prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := source.Publish(t.Context(), set, ""); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// options wait for Redis however busy the machine is.
+func options(prefix string) managed.Options {
+	return managed.Options{
+		App:     "shop",
+		Follow:  policy.Options{Timeout: time.Minute},
+		Store:   redisstore.Options{Prefix: prefix, Timeout: time.Minute},
+		Limiter: limiter.Config{Logger: slog.New(slog.DiscardHandler)},
+	}
+}
+
+func open(t *testing.T, client redis.UniversalClient, o managed.Options) *managed.Limits {
+	t.Helper()
+	l, err := managed.Open(t.Context(), client, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// admitted returns how many of n requests from one address pass.
+func admitted(t *testing.T, l *managed.Limits, n int) (passed int) {
+	t.Helper()
+	for range n {
+		r, err := l.Limiter.TakeRequest(&test.Request{Peer: "127.0.0.1:1234"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Allowed() {
+			passed++
+		}
+	}
+	return passed
+}
+
+func TestLimitsFollowAndShareCounts(t *testing.T) {
+	client := connect(t, redistest.Start(t))
+	publish(t, client, "a:", visitors)
+	first, second := open(t, client, options("a:")), open(t, client, options("a:"))
+	if one, two := admitted(t, first, 2), admitted(t, second, 2); one != 2 || two != 1 {
+		t.Errorf("%d and %d of 2 and 2 requests passed under 3/1h, want 2 and 1", one, two)
+	}
+	if a, b := first.Follower.Instance(), second.Follower.Instance(); a == b {
+		t.Errorf("both instances are named %q", a)
+	}
+}
+
+// observer counts events.
+type observer int
+
+func (o *observer) Observe(context.Context, limiter.Event) { *o++ }
+
+func TestLimitsAreCountedForThePage(t *testing.T) {
+	client := connect(t, redistest.Start(t))
+	publish(t, client, "a:", visitors)
+	o, seen := options("a:"), new(observer)
+	o.Limiter.Observer = seen
+	l := open(t, client, o)
+	admitted(t, l, 5)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	minutes, err := stats.Read(t.Context(), client, "a:", "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := stats.Total(minutes)["visitors"], (stats.Counts{Passed: 3, Refused: 2}); got != want || *seen != 5 {
+		t.Errorf("the page shows %+v and the observer saw %d, want %+v and 5", got, *seen, want)
+	}
+}
+
+func TestLimitsHoldWithoutRedis(t *testing.T) {
+	server := redistest.Start(t)
+	client := connect(t, server)
+	publish(t, client, "", visitors)
+	o := options("")
+	o.Store.Timeout = 0 // the memory counts along, whether or not Redis is in time
+	l := open(t, client, o)
+	if n := admitted(t, l, 2); n != 2 {
+		t.Fatalf("%d of 2 requests passed", n)
+	}
+	server.Kill()
+	if n := admitted(t, l, 4); n != 1 {
+		t.Errorf("%d of 4 requests passed in the outage after 2 under 3/1h, want 1", n)
+	}
+}
+
+func TestCloseLeavesTheClientOpen(t *testing.T) {
+	client := connect(t, redistest.Start(t))
+	publish(t, client, "", visitors)
+	l := open(t, client, options(""))
+	for range 2 {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := client.Ping(t.Context()).Result(); err != nil {
+		t.Errorf("the client was closed: %v", err)
+	}
+}
+
+func TestOpenWithoutPoliciesFails(t *testing.T) {
+	client := connect(t, redistest.Start(t))
+	if _, err := managed.Open(t.Context(), client, options("")); !errors.Is(err, policy.ErrMissing) {
+		t.Errorf("%v, want ErrMissing", err)
+	}
+	o := options("")
+	o.Follow.OnMissing = policy.OnMissingWait
+	if n := admitted(t, open(t, client, o), 5); n != 5 {
+		t.Errorf("%d of 5 requests passed before there were policies", n)
+	}
+}
+
+func TestOpenNamesEveryMistake(t *testing.T) {
+	_, err := managed.Open(t.Context(), nil, managed.Options{
+		App:    "two words",
+		Follow: policy.Options{Poll: -1},
+		Store:  redisstore.Options{Prefix: "{"},
+		Limiter: limiter.Config{
+			Store: memstore.MustNew(memstore.Options{}), MaxWaiters: -1,
+			Rules: []limiter.Rule{{Key: keyfuncs.RemoteIP, Limit: core.Limit{}}},
+		},
+	})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{
+		"managed: Options.App", "managed: Options.Limiter.Store", "policy: Options.Poll", "client is nil", `"{"`, "MaxWaiters",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not name %s:\n%v", want, err)
+		}
+	}
+}
