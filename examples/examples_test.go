@@ -35,7 +35,7 @@ func TestEachExampleIsOneShortFile(t *testing.T) {
 			t.Errorf("%s imports an internal package", file)
 		}
 	}
-	if programs != 8 {
-		t.Errorf("%d programs, want 8", programs)
+	if programs != 9 {
+		t.Errorf("%d programs, want 9", programs)
 	}
 }

@@ -38,9 +38,9 @@ func TestJourney(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel() // the test mostly waits for other programs
 			env, args := d.args(t)
-			redis := "redis://" + redistest.Start(t).Addr
+			redis := redistest.Start(t).Addr
 			j := &journey{t: t, fleet: openShops(t, shop, redis)}
-			j.console = start(t, "console", console, env, append(args, "-redis", redis, "-listen", "127.0.0.1:0")...)
+			j.console = start(t, "console", console, env, append(args, "-redis", "redis://"+redis, "-listen", "127.0.0.1:0")...)
 			j.tab = browse(t, browser)
 			j.travel()
 		})

@@ -22,7 +22,7 @@ const patience = 2 * time.Minute
 func build(t testing.TB) (console, shop string) {
 	t.Helper()
 	dir := t.TempDir()
-	cmd := exec.Command("go", "build", "-o", dir+string(filepath.Separator), ".", "./examples/shop")
+	cmd := exec.Command("go", "build", "-o", dir+string(filepath.Separator), ".", "github.com/headgate/headgate/examples/shop")
 	cmd.Dir = ".."
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
@@ -49,7 +49,7 @@ type line struct {
 	at   time.Time
 }
 
-var serving = regexp.MustCompile(`msg=serving .*address=(\S+)`)
+var serving = regexp.MustCompile(`serving .*address=(\S+)`)
 
 // start runs a program that prints the address on which it serves, and waits for the
 // address. The program ends with the test.

@@ -18,18 +18,17 @@ type fleet struct {
 	shops []*program
 }
 
-// openShops starts an instance with each framework.
+// openShops starts two instances.
 func openShops(t testing.TB, path, redis string) *fleet {
 	t.Helper()
 	f := &fleet{t: t}
-	for _, framework := range []string{"gin", "nethttp"} {
-		f.shops = append(f.shops, start(t, framework, path, nil,
-			"-framework", framework, "-redis", redis, "-listen", "127.0.0.1:0", "-timeout", "1m"))
+	for range 2 {
+		f.shops = append(f.shops, start(t, "shop", path, nil, "-redis", redis, "-listen", "127.0.0.1:0", "-timeout", "1m"))
 	}
 	return f
 }
 
-var inForce = regexp.MustCompile(`policies are in force" version=(\S+) policies=(\d+)`)
+var inForce = regexp.MustCompile(`policies are in force"? version=(\S+) policies=(\d+)`)
 
 // follow makes a change, and waits until all instances have it in force. It
 // returns its version, and how many policies there are.

@@ -1,40 +1,29 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"errors"
-	"flag"
-	"io"
+	"net"
 	"net/http"
-	"regexp"
-	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/redissource"
+	"github.com/headgate/headgate/store/redisstore"
 	"github.com/redis/go-redis/v9"
 )
 
 func TestMain(m *testing.M) { test.Exit(m.Run()) }
 
-func TestBothFrameworksFollowWhatIsPublishedAndShareCounts(t *testing.T) {
+func TestShopsShareTheCountsOfAPublishedPolicy(t *testing.T) {
 	addr := redistest.Start(t).Addr
 	publish(t, addr, `{"policies":[{"name":"visitors","apps":["shop"],"limit":"3/1h sliding-log","key":"ip"}]}`)
-	var urls []string
-	for framework := range frameworks() {
-		urls = append(urls, open(t, "-framework", framework, "-redis", "redis://"+addr, "-listen", "127.0.0.1:0", "-timeout", "1m"))
-	}
+	shops := []string{open(t, addr), open(t, addr)}
 	for i, want := range []int{200, 200, 200, 429, 429} {
-		if got := status(t, urls[i%len(urls)]+"/"); got != want {
+		if got := status(t, shops[i%len(shops)]); got != want {
 			t.Errorf("request %d has status %d, want %d", i+1, got, want)
-		}
-	}
-	for _, url := range urls {
-		if got := status(t, url+"/healthz"); got != http.StatusOK {
-			t.Errorf("/healthz has status %d", got)
 		}
 	}
 }
@@ -56,33 +45,23 @@ func publish(t *testing.T, addr, text string) {
 	}
 }
 
-var address = regexp.MustCompile(`msg=serving .*address=(\S+)`)
-
-// open runs an instance until the test ends, and returns its URL.
-func open(t *testing.T, args ...string) string {
+// open serves until the test ends, and returns the URL.
+func open(t *testing.T, addr string) string {
 	t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
-	out, w := io.Pipe()
-	ended := make(chan error, 1)
-	go func() {
-		err := run(ctx, args, w)
-		w.Close()
-		ended <- err
-	}()
-	lines, url := bufio.NewScanner(out), ""
-	for url == "" && lines.Scan() {
-		if m := address.FindStringSubmatch(lines.Text()); m != nil {
-			url = "http://" + m[1]
-		}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
 	}
-	go io.Copy(io.Discard, out)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- serve(ctx, addr, redisstore.Options{Timeout: time.Minute}, listener) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 	})
-	return url
+	return "http://" + listener.Addr().String() + "/"
 }
 
 func status(t *testing.T, url string) int {
@@ -95,22 +74,4 @@ func status(t *testing.T, url string) int {
 	}
 	defer r.Body.Close()
 	return r.StatusCode
-}
-
-func TestAllMistakesOfACommandLineAreNamedAndNoPassword(t *testing.T) {
-	err := run(t.Context(), []string{"-framework", "none", "-redis", "http://user:secret@host", "more"}, io.Discard)
-	if err == nil {
-		t.Fatal("it runs")
-	}
-	for _, want := range []string{`"none"`, "-redis", `"more"`} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q does not name %s", err, want)
-		}
-	}
-	if strings.Contains(err.Error(), "secret") {
-		t.Errorf("%q shows the password", err)
-	}
-	if err := run(t.Context(), []string{"-h"}, io.Discard); !errors.Is(err, flag.ErrHelp) {
-		t.Errorf("-h: %v", err)
-	}
 }
