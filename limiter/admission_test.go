@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/limiter"
 )
 
@@ -17,7 +18,7 @@ func TestDegradeLetsPassAndMarks(t *testing.T) {
 		degraded bool
 	}{{limiter.Pass, false}, {limiter.Pass, true}, {limiter.Refused, false}}
 	for i, w := range want {
-		a := l.Admit(&fakeRequest{})
+		a := l.Admit(get())
 		if a.Outcome() != w.outcome || a.Degraded() != w.degraded || a.NeedsContext() != w.degraded {
 			t.Errorf("request %d: %s, degraded %t, needs context %t", i, a.Outcome(), a.Degraded(), a.NeedsContext())
 		}
@@ -31,7 +32,7 @@ func TestDegradeLetsPassAndMarks(t *testing.T) {
 func TestShadowCountsButRefusesNoRequest(t *testing.T) {
 	l := newLimiter(t, newStore(), withOnLimit(rule(t, "dark", "2/1m fixed-window"), limiter.Shadow))
 	for i, want := range []int64{1, 0, 0, 0} {
-		a := l.Admit(&fakeRequest{})
+		a := l.Admit(get())
 		if a.Outcome() != limiter.Pass || a.Degraded() || a.NeedsContext() {
 			t.Errorf("request %d: %s, degraded %t", i, a.Outcome(), a.Degraded())
 		}
@@ -44,10 +45,10 @@ func TestContextHasEveryLimiterAround(t *testing.T) {
 	outer := newLimiter(t, newStore(), withOnLimit(rule(t, "soft", "1/1m"), limiter.Degrade))
 	inner := newLimiter(t, newStore(), rule(t, "flight", "5 concurrent ttl=1m"))
 	admit(outer)
-	a := outer.Admit(&fakeRequest{})
+	a := outer.Admit(get())
 	defer a.Done(200)
 	ctx := limiter.NewContext(context.Background(), a)
-	b := inner.Admit(&fakeRequest{ctx: ctx})
+	b := inner.Admit(&test.Request{Ctx: ctx})
 	defer b.Done(200)
 	if b.Degraded() {
 		t.Error("degraded before it is in the context")
@@ -75,7 +76,7 @@ func TestContextWithoutAdmissionIsNotDegraded(t *testing.T) {
 func TestKeepResultHasEveryResultInTheContext(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{rule(t, "a", "2/1h fixed-window")}, KeepResult: keep})
-		a := l.Admit(&fakeRequest{})
+		a := l.Admit(get())
 		if a.NeedsContext() != keep {
 			t.Errorf("keep %t: needs context %t", keep, a.NeedsContext())
 		}
@@ -89,7 +90,7 @@ func TestKeepResultHasEveryResultInTheContext(t *testing.T) {
 		if got := summary(res.Decisions()); got != "a 1" || !res.Allowed() || res.Degraded() {
 			t.Errorf("%q, allowed %t, degraded %t", got, res.Allowed(), res.Degraded())
 		}
-		if refused := l.Admit(&fakeRequest{}); refused.NeedsContext() {
+		if refused := l.Admit(get()); refused.NeedsContext() {
 			t.Error("a refused request has no handler to know of it")
 		}
 	}
@@ -99,13 +100,13 @@ func TestPreflightsAreNotCounted(t *testing.T) {
 	origin, method := []string{"https://a.example"}, []string{"PUT"}
 	rows := []struct {
 		name    string
-		request fakeRequest
+		request test.Request
 		want    int64
 	}{
-		{"preflight", fakeRequest{method: "OPTIONS", headers: map[string][]string{"Origin": origin, "Access-Control-Request-Method": method}}, 5},
-		{"no origin", fakeRequest{method: "OPTIONS", headers: map[string][]string{"Access-Control-Request-Method": method}}, 4},
-		{"no method asked for", fakeRequest{method: "OPTIONS", headers: map[string][]string{"Origin": origin}}, 4},
-		{"a GET in disguise", fakeRequest{headers: map[string][]string{"Origin": origin, "Access-Control-Request-Method": method}}, 4},
+		{"preflight", test.Request{Verb: "OPTIONS", Headers: map[string][]string{"Origin": origin, "Access-Control-Request-Method": method}}, 5},
+		{"no origin", test.Request{Verb: "OPTIONS", Headers: map[string][]string{"Access-Control-Request-Method": method}}, 4},
+		{"no method asked for", test.Request{Verb: "OPTIONS", Headers: map[string][]string{"Origin": origin}}, 4},
+		{"a GET in disguise", test.Request{Headers: map[string][]string{"Origin": origin, "Access-Control-Request-Method": method}}, 4},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
@@ -125,7 +126,7 @@ func TestRefundIfGivesBackByStatus(t *testing.T) {
 	failed.RefundIf = func(status int) bool { return status < 400 }
 	l := newLimiter(t, newStore(), failed, rule(t, "all", "9/1m fixed-window"))
 	for _, status := range []int{200, 401, 302, 500} {
-		a := l.Admit(&fakeRequest{})
+		a := l.Admit(get())
 		if !a.NeedsStatus() {
 			t.Error("the status is not asked for")
 		}
@@ -138,8 +139,8 @@ func TestRefundIfSkipsRulesThatTookNothing(t *testing.T) {
 	soft := withOnLimit(rule(t, "soft", "1/1m fixed-window"), limiter.Degrade)
 	soft.RefundIf = func(int) bool { return true }
 	l := newLimiter(t, newStore(), soft)
-	first := l.Admit(&fakeRequest{})
-	second := l.Admit(&fakeRequest{})
+	first := l.Admit(get())
+	second := l.Admit(get())
 	if second.NeedsStatus() {
 		t.Error("the status is asked for")
 	}
@@ -156,7 +157,7 @@ func TestRefundIfDoesNotRepeatTheHandlersRefund(t *testing.T) {
 	if _, err := l.Take(context.Background(), "k", 2); err != nil {
 		t.Fatal(err)
 	}
-	a := l.Admit(&fakeRequest{})
+	a := l.Admit(get())
 	if err := a.Result().Refund(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +184,7 @@ func TestRefundIfWorksAfterTheClientLeft(t *testing.T) {
 	r.RefundIf = func(int) bool { return true }
 	l := newLimiter(t, newStore(), r)
 	ctx, leave := context.WithCancel(context.Background())
-	a := l.Admit(&fakeRequest{ctx: ctx})
+	a := l.Admit(&test.Request{Ctx: ctx})
 	leave()
 	a.Done(499)
 	wantLeft(t, l, "k", 5)
@@ -269,7 +270,7 @@ func TestAdmissionKeepsAlternatingRulesApart(t *testing.T) {
 		if strings.Contains(want, "posts") {
 			method = "POST"
 		}
-		a := l.Admit(&fakeRequest{method: method})
+		a := l.Admit(&test.Request{Verb: method})
 		got := ""
 		for _, d := range a.Result().Decisions() {
 			over := ""
@@ -296,7 +297,7 @@ func (nothing) Apply(_ context.Context, ops []core.Op, out []core.Decision) erro
 
 func BenchmarkAdmitWithHeaders(b *testing.B) {
 	l := newLimiter(b, nothing{}, rule(b, "a", "10/1m"))
-	var r core.Request = &fakeRequest{}
+	var r core.Request = get()
 	b.ReportAllocs()
 	for b.Loop() {
 		a := l.Admit(r)

@@ -12,7 +12,7 @@ import (
 
 func TestAdmissionAllocatesOnlyHeaderText(t *testing.T) {
 	l := newLimiter(t, nothing{}, rule(t, "a", "10/1m"), rule(t, "b", "100/1h"))
-	var r core.Request = &fakeRequest{}
+	var r core.Request = get()
 	got := testing.AllocsPerRun(1000, func() {
 		a := l.Admit(r)
 		_ = a.Headers()

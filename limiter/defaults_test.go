@@ -56,7 +56,7 @@ func TestConfigStore(t *testing.T) {
 func TestRuleNameOfTheOnlyRule(t *testing.T) {
 	nameless := rule(t, "", "5/1m fixed-window")
 	l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{nameless}})
-	a := l.Admit(&fakeRequest{})
+	a := l.Admit(get())
 	if got := a.Result().Decisions()[0].Rule; got != "default" {
 		t.Errorf("%q", got)
 	}

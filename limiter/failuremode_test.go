@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/limiter"
 )
 
@@ -57,7 +58,7 @@ func TestFailureModeDecidesWithoutAStore(t *testing.T) {
 				var reported []error
 				l := configured(t, limiter.Config{Store: row.store, Rules: []limiter.Rule{row.rule()}, OnStoreError: failure,
 					OnError: func(_ context.Context, err error) { reported = append(reported, err) }})
-				a := l.Admit(&fakeRequest{})
+				a := l.Admit(get())
 				defer a.Done(200)
 				if a.Outcome() != want {
 					t.Errorf("%s, want %s", a.Outcome(), want)
@@ -73,7 +74,7 @@ func TestFailureModeDecidesWithoutAStore(t *testing.T) {
 func TestFailureModeClosedAnswers503(t *testing.T) {
 	l := configured(t, limiter.Config{Store: brokenStore(func() error { return errDown }),
 		Rules: []limiter.Rule{rule(t, "a", "5/1s")}, OnStoreError: limiter.FailClosed})
-	a := l.Admit(&fakeRequest{})
+	a := l.Admit(get())
 	defer a.Done(503)
 	if a.Outcome().Status() != 503 || a.RetryAfter() != 1 || len(a.Violated()) != 0 {
 		t.Errorf("status %d, retry after %d, violated %v", a.Outcome().Status(), a.RetryAfter(), a.Violated())
@@ -181,7 +182,7 @@ func TestFailureModeAnswersDescribeDecidedRules(t *testing.T) {
 	open.OnStoreError = limiter.FailOpen
 	var seen recording
 	l := configured(t, limiter.Config{Store: standby{newStore()}, Rules: []limiter.Rule{open, local}, Headers: limiter.Draft8, Observer: &seen})
-	a := l.Admit(&fakeRequest{})
+	a := l.Admit(get())
 	defer a.Done(200)
 	want := "Ratelimit-Policy: \"local\";q=2;w=60\nRatelimit: \"local\";r=1;t=60\n"
 	if got := lines(a); got != want {
@@ -293,7 +294,7 @@ func TestFailureModeRefusesClientsThatLeft(t *testing.T) {
 	ctx, leave := context.WithCancel(context.Background())
 	leave()
 	l := newLimiter(t, newStore(), rule(t, "a", "1/1h"))
-	a := l.Admit(&fakeRequest{ctx: ctx})
+	a := l.Admit(&test.Request{Ctx: ctx})
 	defer a.Done(503)
 	if a.Outcome() != limiter.Failed {
 		t.Errorf("%s", a.Outcome())
@@ -302,7 +303,7 @@ func TestFailureModeRefusesClientsThatLeft(t *testing.T) {
 	open.OnStoreError = limiter.FailOpen
 	asked := 0
 	l = newLimiter(t, standby{brokenStore(func() error { asked++; return nil })}, open, local)
-	b := l.Admit(&fakeRequest{ctx: ctx})
+	b := l.Admit(&test.Request{Ctx: ctx})
 	defer b.Done(503)
 	if b.Outcome() != limiter.Failed || asked != 0 {
 		t.Errorf("%s, and the fallback was asked %d times", b.Outcome(), asked)
@@ -320,7 +321,7 @@ func TestRetryAfterOfAFailureIsThatOfItsError(t *testing.T) {
 	for after, want := range rows {
 		l := configured(t, limiter.Config{Store: brokenStore(func() error { return fmt.Errorf("wrapped: %w", hint(after)) }),
 			OnStoreError: limiter.FailClosed, Rules: []limiter.Rule{rule(t, "a", "1/1h")}})
-		a := l.Admit(&fakeRequest{})
+		a := l.Admit(get())
 		if got := lines(a); got != "Retry-After: "+want+"\nCache-Control: no-store\n" {
 			t.Errorf("after %s: %s", after, got)
 		}
@@ -355,7 +356,7 @@ func TestFailureModeString(t *testing.T) {
 
 func TestFailureModeOpenSendsNoHeaders(t *testing.T) {
 	l := newLimiter(t, brokenStore(func() error { return errDown }), rule(t, "a", "5/1s"))
-	a := l.Admit(&fakeRequest{})
+	a := l.Admit(get())
 	defer a.Done(200)
 	if got := lines(a); got != "" || a.Problem() != nil || a.NeedsContext() || a.NeedsStatus() {
 		t.Errorf("headers %q, body %q", got, a.Problem())
@@ -364,7 +365,7 @@ func TestFailureModeOpenSendsNoHeaders(t *testing.T) {
 
 func TestNilLimiterFailsClosed(t *testing.T) {
 	var l *limiter.Limiter
-	a := l.Admit(&fakeRequest{})
+	a := l.Admit(get())
 	defer a.Done(503)
 	if a.Outcome() != limiter.Failed || lines(a) != "Retry-After: 1\nCache-Control: no-store\n" {
 		t.Errorf("%s with %q", a.Outcome(), lines(a))

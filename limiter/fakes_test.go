@@ -1,13 +1,13 @@
 package limiter_test
 
 import (
-	"cmp"
 	"context"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/limiter"
 )
 
@@ -67,31 +67,10 @@ type brokenStore func() error
 
 func (s brokenStore) Apply(context.Context, []core.Op, []core.Decision) error { return s() }
 
-// fakeRequest is a GET by default.
-type fakeRequest struct {
-	ctx     context.Context
-	method  string
-	remote  string
-	headers map[string][]string
+// get returns a GET of a client.
+func get() *test.Request {
+	return &test.Request{Verb: "GET", URLPath: "/a", Peer: "192.0.2.1:1234"}
 }
-
-func (r *fakeRequest) Context() context.Context {
-	if r.ctx == nil {
-		return context.Background()
-	}
-	return r.ctx
-}
-
-func (r *fakeRequest) Method() string {
-	if r.method == "" {
-		return "GET"
-	}
-	return r.method
-}
-func (r *fakeRequest) Path() string                { return "/a" }
-func (r *fakeRequest) Route() string               { return "" }
-func (r *fakeRequest) RemoteAddr() string          { return cmp.Or(r.remote, "192.0.2.1:1234") }
-func (r *fakeRequest) Header(name string) []string { return r.headers[name] }
 
 // everyone is a key function under which all count together.
 func everyone(core.Request) (string, bool) { return "k", true }
@@ -105,8 +84,8 @@ func byHeader(r core.Request) (string, bool) {
 	return lines[0], true
 }
 
-func keyed(key string) *fakeRequest {
-	return &fakeRequest{headers: map[string][]string{"X-Key": {key}}}
+func keyed(key string) *test.Request {
+	return &test.Request{Headers: map[string][]string{"X-Key": {key}}}
 }
 
 func limit(t testing.TB, text string) core.Limit {
@@ -139,7 +118,7 @@ func configured(t testing.TB, c limiter.Config) *limiter.Limiter {
 
 // admit admits one request, ends it with 200 and returns its outcome.
 func admit(l *limiter.Limiter) limiter.Outcome {
-	a := l.Admit(&fakeRequest{})
+	a := l.Admit(get())
 	defer a.Done(200)
 	return a.Outcome()
 }

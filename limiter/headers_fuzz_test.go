@@ -55,7 +55,7 @@ func FuzzHeaders(f *testing.F) {
 			Headers: styles[style%4],
 			Rules:   []limiter.Rule{{Name: "a.b-c_d", Limit: limit, Key: everyone}, {Name: "z", Limit: limit, Key: everyone}},
 		})
-		a := l.Admit(&fakeRequest{})
+		a := l.Admit(get())
 		defer a.Done(200)
 		for _, h := range a.Headers() {
 			form, known := forms[h.Name]

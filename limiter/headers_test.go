@@ -74,7 +74,7 @@ func TestHeadersAreExactlyThese(t *testing.T) {
 			l := configured(t, limiter.Config{Store: newStore(), Rules: row.rules, Headers: row.style})
 			var got string
 			for range row.takes {
-				a := l.Admit(&fakeRequest{})
+				a := l.Admit(get())
 				got = lines(a)
 				a.Done(200)
 			}
@@ -89,7 +89,7 @@ func TestHeadersResetIsByTheStoresClock(t *testing.T) {
 	s := newStore()
 	s.now = func() time.Time { return epoch.Add(300 * time.Millisecond) }
 	l := configured(t, limiter.Config{Store: s, Rules: []limiter.Rule{rule(t, "a", "5/10s fixed-window")}, Headers: limiter.XRateLimit})
-	a := l.Admit(&fakeRequest{})
+	a := l.Admit(get())
 	defer a.Done(200)
 	want := "X-Ratelimit-Limit: 5\nX-Ratelimit-Remaining: 4\nX-Ratelimit-Reset: 1800000011\n"
 	if got := lines(a); got != want {
@@ -99,7 +99,7 @@ func TestHeadersResetIsByTheStoresClock(t *testing.T) {
 
 func TestSetHeadersReplacesWhatIsThere(t *testing.T) {
 	l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{rule(t, "a", "5/10s")}, Headers: limiter.Draft8})
-	a := l.Admit(&fakeRequest{})
+	a := l.Admit(get())
 	defer a.Done(200)
 	h := map[string][]string{"Ratelimit": {"forged", "twice"}, "Vary": {"Origin"}}
 	a.SetHeaders(h)
@@ -128,7 +128,7 @@ func TestEachHeaderIsTheSameAsInTheList(t *testing.T) {
 		for range takes {
 			admit(l)
 		}
-		a := l.Admit(&fakeRequest{})
+		a := l.Admit(get())
 		h, each := map[string][]string{}, ""
 		a.EachHeader(func(name string, value []byte) { each += name + ": " + string(value) + "\n" })
 		a.SetHeaders(h)
@@ -151,7 +151,7 @@ func TestHeadersAreOneLine(t *testing.T) {
 			return []limiter.Header{{Name: "X-A", Value: "1\r\nSet-Cookie: b=2"}}
 		},
 	})
-	a := l.Admit(&fakeRequest{})
+	a := l.Admit(get())
 	defer a.Done(200)
 	if got, want := lines(a), "X-A: 1  Set-Cookie: b=2\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -163,7 +163,7 @@ func TestHeadersDescribeOnlyRulesThatApply(t *testing.T) {
 	post.Key = func(r core.Request) (string, bool) { return "", r.Method() == "POST" }
 	l := configured(t, limiter.Config{Store: newStore(), Headers: limiter.Draft8,
 		Rules: []limiter.Rule{post, rule(t, "all", "10/1m fixed-window")}})
-	a := l.Admit(&fakeRequest{})
+	a := l.Admit(get())
 	defer a.Done(200)
 	if got, want := lines(a), "Ratelimit-Policy: \"all\";q=10;w=60\nRatelimit: \"all\";r=9;t=60\n"; got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
@@ -183,7 +183,7 @@ func TestCustomHeadersComeOnTop(t *testing.T) {
 			return []limiter.Header{{Name: "x-rules", Value: names}}
 		},
 	})
-	a := l.Admit(&fakeRequest{})
+	a := l.Admit(get())
 	defer a.Done(200)
 	if got, want := lines(a), "X-Rules: tight wide \n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -197,7 +197,7 @@ func TestCustomHeadersPanicIsReported(t *testing.T) {
 		OnError:       func(_ context.Context, err error) { reported = append(reported, err) },
 		CustomHeaders: func([]limiter.RuleDecision) []limiter.Header { panic("oops\n") },
 	})
-	a := l.Admit(&fakeRequest{})
+	a := l.Admit(get())
 	defer a.Done(200)
 	if got, want := lines(a), "X-Ratelimit-Limit: 5\nX-Ratelimit-Remaining: 4\nX-Ratelimit-Reset: 10\n"; got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
@@ -211,7 +211,7 @@ func TestProblemNamesTheViolatedRules(t *testing.T) {
 	l := newLimiter(t, newStore(), rule(t, "burst", "1/90s fixed-window"), rule(t, "wide", "100/1m"),
 		rule(t, "daily", "1/1d fixed-window"), withOnLimit(rule(t, "dark", "1/1d fixed-window"), limiter.Shadow))
 	admit(l)
-	a := l.Admit(&fakeRequest{})
+	a := l.Admit(get())
 	defer a.Done(429)
 	want := `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
 		`"title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,` +
@@ -232,7 +232,7 @@ func TestRetryAfterIsRoundedUpAndAtLeastOne(t *testing.T) {
 	for text, want := range rows {
 		l := newLimiter(t, newStore(), rule(t, "a", text))
 		admit(l)
-		a := l.Admit(&fakeRequest{})
+		a := l.Admit(get())
 		if got := a.RetryAfter(); got != want {
 			t.Errorf("%s: %d, want %d", text, got, want)
 		}
@@ -244,7 +244,7 @@ func TestRetryAfterIsAbsentForImpossibleCosts(t *testing.T) {
 	r := rule(t, "a", "5/1s")
 	r.Cost = func(core.Request) int64 { return 6 }
 	l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{r}, Headers: limiter.NoHeaders})
-	a := l.Admit(&fakeRequest{})
+	a := l.Admit(get())
 	defer a.Done(429)
 	if got, want := lines(a), "Cache-Control: no-store\n"; got != want {
 		t.Errorf("got\n%swant\n%s", got, want)

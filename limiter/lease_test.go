@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/limiter"
 )
 
@@ -106,7 +107,7 @@ func TestLeaseTakenByAnotherIsNotHeld(t *testing.T) {
 func TestLeaseLastsAsLongAsItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newTicking(), rule(t, "flight", "1 concurrent ttl=3s"))
-		a := l.Admit(&fakeRequest{})
+		a := l.Admit(get())
 		if !a.HoldsLeases() || !a.NeedsContext() {
 			t.Error("the adapter is not told")
 		}
@@ -124,8 +125,8 @@ func TestLeaseLastsAsLongAsItsRequest(t *testing.T) {
 
 func TestLeaseIsNotHeldByARefusedRequest(t *testing.T) {
 	l := newLimiter(t, newStore(), rule(t, "flight", "5 concurrent ttl=3s"), rule(t, "rate", "1/1h"))
-	a := l.Admit(&fakeRequest{})
-	b := l.Admit(&fakeRequest{})
+	a := l.Admit(get())
+	b := l.Admit(get())
 	if b.Outcome() != limiter.Refused || b.HoldsLeases() || b.NeedsContext() {
 		t.Errorf("%s, holds %t", b.Outcome(), b.HoldsLeases())
 	}
@@ -160,7 +161,7 @@ func TestHoldConnHoldsTheLeaseUntilClose(t *testing.T) {
 	for _, closedFirst := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLimiter(t, newTicking(), rule(t, "flight", "1 concurrent ttl=3s"))
-			a := l.Admit(&fakeRequest{})
+			a := l.Admit(get())
 			near, far := net.Pipe()
 			defer far.Close()
 			c := a.HoldConn(near)
@@ -189,7 +190,7 @@ func TestHoldConnHoldsTheLeaseUntilClose(t *testing.T) {
 
 func TestHoldConnWithoutLeasesReturnsTheConn(t *testing.T) {
 	l := newLimiter(t, newStore(), rule(t, "a", "1/1s"))
-	a := l.Admit(&fakeRequest{})
+	a := l.Admit(get())
 	defer a.Done(101)
 	near, far := net.Pipe()
 	defer far.Close()
@@ -203,7 +204,7 @@ func TestLeaseOutlastsTheWaitForAnotherRule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newTicking(), rule(t, "flight", "2 concurrent ttl=1s"), waiting(t, "smooth", "1/10s burst=1", time.Minute))
 		admit(l)
-		a := l.Admit(&fakeRequest{}) // the lease expires meanwhile, and is taken anew
+		a := l.Admit(get()) // the lease expires meanwhile, and is taken anew
 		if a.Outcome() != limiter.Pass || a.Result().Waited() != 10*time.Second {
 			t.Errorf("%s after %s", a.Outcome(), a.Result().Waited())
 		}
@@ -221,14 +222,14 @@ func TestLeaseLostDuringAWaitIsARefusal(t *testing.T) {
 		admit(l)
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			a := l.Admit(&fakeRequest{})
+			a := l.Admit(get())
 			defer a.Done(429)
 			if v := a.Violated(); a.Outcome() != limiter.Refused || len(v) != 1 || v[0] != "flight" || a.RetryAfter() != 1 {
 				t.Errorf("%s by %v, retry after %d", a.Outcome(), v, a.RetryAfter())
 			}
 		})
 		time.Sleep(5 * time.Second)
-		b := l.Admit(&fakeRequest{method: "POST"})
+		b := l.Admit(&test.Request{Verb: "POST"})
 		if b.Outcome() != limiter.Pass {
 			t.Errorf("%s", b.Outcome())
 		}

@@ -71,7 +71,7 @@ func TestTakeRequestDoesNotWait(t *testing.T) {
 	r := withOnLimit(rule(t, "a", "1/1s"), limiter.Wait(time.Minute))
 	l := newLimiter(t, newStore(), r)
 	for _, want := range []bool{true, false, false} {
-		res, err := l.TakeRequest(&fakeRequest{})
+		res, err := l.TakeRequest(get())
 		if err != nil || res.Allowed() != want || res.Waited() != 0 {
 			t.Errorf("allowed %t after %s, %v; want %t", res.Allowed(), res.Waited(), err, want)
 		}

@@ -21,7 +21,7 @@ func selected(t *testing.T, s limiter.Selection) *limiter.Admission {
 	if err := l.SetSelectedRules(rules, s); err != nil {
 		t.Fatal(err)
 	}
-	return l.Admit(&fakeRequest{})
+	return l.Admit(get())
 }
 
 func TestSelectionAsksOnlySelectedRules(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/limiter"
 )
 
@@ -20,7 +21,7 @@ func pit(t *testing.T, ctx context.Context, n int) (*limiter.Limiter, []*limiter
 	admit(l)
 	list := make([]*limiter.Admission, n)
 	for i := range list {
-		list[i] = l.Admit(&fakeRequest{ctx: ctx})
+		list[i] = l.Admit(&test.Request{Ctx: ctx})
 	}
 	return l, list
 }

@@ -13,7 +13,7 @@ func over(t *testing.T, text string) *limiter.Admission {
 	t.Helper()
 	l := newLimiter(t, newStore(), rule(t, "a", text), rule(t, "b", "1/1h fixed-window"))
 	admit(l)
-	a := l.Admit(&fakeRequest{})
+	a := l.Admit(get())
 	t.Cleanup(func() { a.Done(429) })
 	return a
 }
@@ -23,7 +23,7 @@ func overOne(t *testing.T) *limiter.Admission {
 	t.Helper()
 	l := newLimiter(t, newStore(), rule(t, "a", "1/1s"))
 	admit(l)
-	a := l.Admit(&fakeRequest{})
+	a := l.Admit(get())
 	t.Cleanup(func() { a.Done(429) })
 	return a
 }
@@ -33,13 +33,13 @@ func tooMuch(t *testing.T) *limiter.Admission {
 	t.Helper()
 	r := rule(t, "a", "1/1h")
 	r.Cost = func(core.Request) int64 { return 2 }
-	a := newLimiter(t, newStore(), r).Admit(&fakeRequest{})
+	a := newLimiter(t, newStore(), r).Admit(get())
 	t.Cleanup(func() { a.Done(429) })
 	return a
 }
 
 // failed is that of a request that the store could not decide about.
-func failed() *limiter.Admission { return (*limiter.Limiter)(nil).Admit(&fakeRequest{}) }
+func failed() *limiter.Admission { return (*limiter.Limiter)(nil).Admit(get()) }
 
 func TestTemplateAnswers(t *testing.T) {
 	const plain, object = "text/plain; charset=utf-8", "application/json"

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/limiter"
 )
 
@@ -71,7 +72,7 @@ func wantTally(t *testing.T, got []arrival, want map[arrival]int) {
 func TestWaitEndsAtTheBookedInstant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newTicking(), waiting(t, "a", "10/1s burst=2", 300*time.Millisecond))
-		wantTally(t, crowd(l, 8, &fakeRequest{}), map[arrival]int{
+		wantTally(t, crowd(l, 8, get()), map[arrival]int{
 			{limiter.Pass, 0}:                      2,
 			{limiter.Pass, 100 * time.Millisecond}: 1,
 			{limiter.Pass, 200 * time.Millisecond}: 1,
@@ -86,7 +87,7 @@ func TestWaitAsksAgainWithoutBooking(t *testing.T) {
 		t.Run(text, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLimiter(t, newTicking(), waiting(t, "a", text, 2*time.Second))
-				got := crowd(l, 8, &fakeRequest{})
+				got := crowd(l, 8, get())
 				wantTally(t, got, map[arrival]int{
 					{limiter.Pass, 0}:                  2,
 					{limiter.Pass, 1 * time.Second}:    2,
@@ -157,7 +158,7 @@ func TestWaitQueueFullBooksNothing(t *testing.T) {
 			}
 			before := s.calls
 			for range 5 {
-				a := l.Admit(&fakeRequest{})
+				a := l.Admit(get())
 				if a.Outcome() != limiter.Refused || a.RetryAfter() != 3 {
 					t.Errorf("%s, retry after %d", a.Outcome(), a.RetryAfter())
 				}
@@ -182,7 +183,7 @@ func TestWaitQueueFullAfterBookingGivesBack(t *testing.T) {
 			waiting(t, "smooth", "1/1s burst=1", time.Minute), rule(t, "day", "9/1d fixed-window")}})
 		admit(l)
 		passed := 0
-		for _, a := range crowd(l, 2, &fakeRequest{}) {
+		for _, a := range crowd(l, 2, get()) {
 			if a.outcome == limiter.Pass {
 				passed++
 			}
@@ -201,7 +202,7 @@ func TestWaitGivesTheSlotBackIfTheClientLeaves(t *testing.T) {
 		start := time.Now()
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			a := l.Admit(&fakeRequest{ctx: ctx})
+			a := l.Admit(&test.Request{Ctx: ctx})
 			defer a.Done(200)
 			if a.Outcome() != limiter.Refused || time.Since(start) != 400*time.Millisecond {
 				t.Errorf("%s after %s", a.Outcome(), time.Since(start))
@@ -214,7 +215,7 @@ func TestWaitGivesTheSlotBackIfTheClientLeaves(t *testing.T) {
 		wg.Wait()
 		wantLeft(t, l, "k", 0, 8)
 		// The next request gets the slot of the client that left.
-		a := l.Admit(&fakeRequest{})
+		a := l.Admit(get())
 		defer a.Done(200)
 		if a.Outcome() != limiter.Pass || time.Since(start) != time.Second {
 			t.Errorf("%s after %s", a.Outcome(), time.Since(start))
@@ -245,7 +246,7 @@ func TestWaitBeyondItsMaximumIsRefusedAtOnce(t *testing.T) {
 				admit(l)
 				ctx, cancel := context.WithTimeout(t.Context(), row.deadline)
 				defer cancel()
-				if got := crowd(l, 1, &fakeRequest{ctx: ctx}); got[0] != row.want {
+				if got := crowd(l, 1, &test.Request{Ctx: ctx}); got[0] != row.want {
 					t.Errorf("got %+v, want %+v", got[0], row.want)
 				}
 			})
@@ -260,7 +261,7 @@ func TestWaitDoesNotBeginIfAnotherRuleRefuses(t *testing.T) {
 			rule(t, "hard", "1/1m fixed-window"))
 		admit(l)
 		before := s.calls
-		got := crowd(l, 1, &fakeRequest{})
+		got := crowd(l, 1, get())
 		if got[0] != (arrival{limiter.Refused, 0}) || s.calls != before+1 {
 			t.Errorf("%+v after %d calls", got[0], s.calls-before)
 		}
@@ -275,14 +276,14 @@ func TestCloseEndsAllWaitsAtOnce(t *testing.T) {
 			admit(l)
 		}
 		done := make(chan []arrival, 1)
-		go func() { done <- crowd(l, 1, &fakeRequest{}) }()
+		go func() { done <- crowd(l, 1, get()) }()
 		synctest.Wait()
 		time.Sleep(time.Second)
 		if err := errors.Join(l.Close(), l.Close()); err != nil {
 			t.Fatal(err)
 		}
 		wantTally(t, <-done, map[arrival]int{{limiter.Refused, time.Second}: 1})
-		wantTally(t, crowd(l, 3, &fakeRequest{}), map[arrival]int{{limiter.Refused, 0}: 3})
+		wantTally(t, crowd(l, 3, get()), map[arrival]int{{limiter.Refused, 0}: 3})
 	})
 }
 
@@ -311,7 +312,7 @@ func TestWaitDecisionIsThatOfItsEnd(t *testing.T) {
 			Rules: []limiter.Rule{waiting(t, "smooth", "1/10s burst=1", time.Minute), rule(t, "window", "9/1m fixed-window")}})
 		admit(l)
 		start := time.Now()
-		a := l.Admit(&fakeRequest{})
+		a := l.Admit(get())
 		defer a.Done(200)
 		d := a.Result().Decisions()[0].Decision
 		if d.Wait != 0 || d.ResetAfter != 10*time.Second || d.At != start.Add(10*time.Second).UnixMicro() {
@@ -372,7 +373,7 @@ func TestWaitFailsIfTheStoreFails(t *testing.T) {
 				return s.Apply(ctx, ops, out)
 			})})
 		admit(l)
-		wantTally(t, crowd(l, 1, &fakeRequest{}), map[arrival]int{{limiter.Failed, time.Second}: 1})
+		wantTally(t, crowd(l, 1, get()), map[arrival]int{{limiter.Failed, time.Second}: 1})
 	})
 }
 

@@ -32,11 +32,11 @@ func (j *journal) codes() string {
 }
 
 // caller is a request from an address with headers of "Name: value" lines.
-func caller(peer string, headers ...string) *fakeRequest {
-	r := &fakeRequest{remote: peer, headers: map[string][]string{}}
+func caller(peer string, headers ...string) *test.Request {
+	r := &test.Request{Peer: peer, Headers: map[string][]string{}}
 	for _, line := range headers {
 		name, value, _ := strings.Cut(line, ": ")
-		r.headers[name] = append(r.headers[name], value)
+		r.Headers[name] = append(r.Headers[name], value)
 	}
 	return r
 }
@@ -63,7 +63,7 @@ func TestWarnUnheededForwardedAddressOnce(t *testing.T) {
 	rows := []struct {
 		name string
 		key  core.KeyFunc
-		r    *fakeRequest
+		r    *test.Request
 		want string
 	}{
 		{"by the peer", keyfuncs.RemoteIP, caller("10.0.0.1:80", client), "HG001 a"},
@@ -109,7 +109,7 @@ func TestWarnOneKeyAfterAThousandRequests(t *testing.T) {
 	rows := []struct {
 		name string
 		key  core.KeyFunc
-		odd  *fakeRequest // the five hundredth
+		odd  *test.Request // the five hundredth
 		want string
 	}{
 		{"no key tells callers apart", byHeader, caller("192.0.2.1:1"), "HG003 a"},

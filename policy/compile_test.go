@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
@@ -95,8 +96,8 @@ func keyOf(t *testing.T, recipe string, e policy.Bindings, r core.Request) strin
 }
 
 func TestRecipesCountByWhatTheySay(t *testing.T) {
-	r := &request{ctx: context.WithValue(t.Context(), user{}, "ann|1"), method: "HEAD", path: "/users/7", route: "/users/{id}", peer: "192.0.2.1:80",
-		headers: map[string][]string{
+	r := &test.Request{Ctx: context.WithValue(t.Context(), user{}, "ann|1"), Verb: "HEAD", URLPath: "/users/7", Pattern: "/users/{id}", Peer: "192.0.2.1:80",
+		Headers: map[string][]string{
 			"Host": {"Shop.example:80"}, "X-Forwarded-For": {"2001:db8:1:2ff::1"}, "X-Api-Key": {"secret"}, "X-Tenant": {"t1"},
 			"Cookie": {"sid=abc"}, "Authorization": {"Basic YWxpY2U6cHc="}}}
 	digest := func(k core.KeyFunc) string { key, _ := k(r); return key }
@@ -124,11 +125,11 @@ func TestRecipesCountByWhatTheySay(t *testing.T) {
 
 func TestAddressesAreOnlyForwardedIfTheProgramSaysSo(t *testing.T) {
 	r := get("/")
-	r.headers = map[string][]string{"X-Forwarded-For": {"203.0.113.9"}}
+	r.Headers = map[string][]string{"X-Forwarded-For": {"203.0.113.9"}}
 	if got := keyOf(t, "ip", policy.Bindings{}, r); got != "192.0.2.1" {
 		t.Errorf("%q", got)
 	}
-	if got := keyOf(t, "ip/48", policy.Bindings{}, &request{peer: "[2001:db8:1:2::3]:1"}); got != "2001:db8:1::/48" {
+	if got := keyOf(t, "ip/48", policy.Bindings{}, &test.Request{Peer: "[2001:db8:1:2::3]:1"}); got != "2001:db8:1::/48" {
 		t.Errorf("%q", got)
 	}
 	e := bindings(t)
@@ -145,15 +146,15 @@ func TestARuleIsOnlyAboutRequestsThatMatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &request{method: "POST", path: "/login", peer: "192.0.2.1:1", headers: map[string][]string{"Host": {"shop.example"}}}
+	r := &test.Request{Verb: "POST", URLPath: "/login", Peer: "192.0.2.1:1", Headers: map[string][]string{"Host": {"shop.example"}}}
 	if key, ok := rules[0].Key(r); !ok || key != "192.0.2.1" {
 		t.Errorf("%q, %v", key, ok)
 	}
-	for _, spoil := range []func(*request){
-		func(r *request) { r.method = "GET" }, func(r *request) { r.path = "/logout" }, func(r *request) { r.headers["Host"] = []string{"x"} },
+	for _, spoil := range []func(*test.Request){
+		func(r *test.Request) { r.Verb = "GET" }, func(r *test.Request) { r.URLPath = "/logout" }, func(r *test.Request) { r.Headers["Host"] = []string{"x"} },
 	} {
 		other := *r
-		other.headers = map[string][]string{"Host": r.headers["Host"]}
+		other.Headers = map[string][]string{"Host": r.Headers["Host"]}
 		spoil(&other)
 		if key, ok := rules[0].Key(&other); ok {
 			t.Errorf("%+v: %q", other, key)

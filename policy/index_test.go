@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/policy"
 	"pgregory.net/rapid"
 )
@@ -91,7 +92,7 @@ func TestTheRouteIsMatchedToo(t *testing.T) {
 		"/static/*filepath": {2}, "": {}, "GET": {},
 	} {
 		r := get("/users/a/b")
-		r.route = route
+		r.Pattern = route
 		if got := x.Select(r, []int{}); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %v, want %v", route, got, want)
 		}
@@ -126,7 +127,7 @@ func TestMethodsAndHostsAreConditions(t *testing.T) {
 		{"PUT", "[2001:db8:0::1]:80", "/a", []int{5}},
 		{"PUT", "api.example.com, x", "/a", []int{}},
 	} {
-		r := &request{method: c.method, path: c.path, headers: map[string][]string{"Host": {c.host}}}
+		r := &test.Request{Verb: c.method, URLPath: c.path, Headers: map[string][]string{"Host": {c.host}}}
 		if got := x.Select(r, []int{}); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s %s%s: %v, want %v", c.method, c.host, c.path, got, c.want)
 		}
@@ -211,9 +212,9 @@ func TestAnIndexOfManyIsThatOfEach(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := get(rapid.StringMatching(`(/(a|b|A|\.|\.\.|c)?){0,5}`).Draw(t, "path"))
-		r.method = rapid.SampledFrom([]string{"GET", "HEAD", "POST", "FETCH", "PUT"}).Draw(t, "method")
-		r.route = rapid.SampledFrom([]string{"", "/{x}", "GET /a/{w}", r.path}).Draw(t, "route")
-		r.headers = map[string][]string{"Host": {rapid.SampledFrom([]string{"", "x", "a.x", "b.a.x", "b.c.x:80"}).Draw(t, "host")}}
+		r.Verb = rapid.SampledFrom([]string{"GET", "HEAD", "POST", "FETCH", "PUT"}).Draw(t, "method")
+		r.Pattern = rapid.SampledFrom([]string{"", "/{x}", "GET /a/{w}", r.URLPath}).Draw(t, "route")
+		r.Headers = map[string][]string{"Host": {rapid.SampledFrom([]string{"", "x", "a.x", "b.a.x", "b.c.x:80"}).Draw(t, "host")}}
 		want := []int{}
 		for i := range list {
 			one, err := policy.NewIndex(list[i : i+1])
@@ -250,7 +251,7 @@ func thousand(t testing.TB) *policy.Index {
 func TestSelectingOfAThousandTakesNoAllocation(t *testing.T) {
 	x := thousand(t)
 	r := get("/v1/service600/items/77")
-	r.headers = map[string][]string{"Host": {"h1.example.com"}}
+	r.Headers = map[string][]string{"Host": {"h1.example.com"}}
 	into := make([]int, 0, 16)
 	if got := x.Select(r, into); !reflect.DeepEqual(got, []int{0, 601, 602}) {
 		t.Fatalf("%v", got)
@@ -263,7 +264,7 @@ func TestSelectingOfAThousandTakesNoAllocation(t *testing.T) {
 func BenchmarkSelectOfAThousand(b *testing.B) {
 	x := thousand(b)
 	r := get("/v1/service600/items/77")
-	r.headers = map[string][]string{"Host": {"h1.example.com"}}
+	r.Headers = map[string][]string{"Host": {"h1.example.com"}}
 	into := make([]int, 0, 16)
 	b.ReportAllocs()
 	for b.Loop() {
