@@ -19,9 +19,13 @@ const workers = 8
 // each factory and compares every field of every decision with those of the
 // first. The histories follow from the seed. A difference is reported as the
 // shortest timeline found that shows it, in the form that [Play] reads, with
-// the answers of the first store.
+// the answers of the first store. Under go test -short a tenth of the histories are
+// sent.
 func Diff(t *testing.T, histories int, seed uint64, factories ...Factory) {
 	t.Helper()
+	if testing.Short() {
+		histories /= 10
+	}
 	if report := Difference(t, histories, seed, factories...); report != "" {
 		t.Error(report)
 	}
