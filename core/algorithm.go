@@ -8,8 +8,8 @@ import (
 // Algorithm names one of the ways to count. Its zero value is GCRA.
 type Algorithm uint8
 
-// The algorithms. The comment of each is the most that it can admit in any span
-// of one Period.
+// The algorithms. The comment of each states the most that it can admit in any
+// span of one Period.
 const (
 	GCRA          Algorithm = iota // Burst + Quota, evenly spaced
 	FixedWindow                    // 2·Quota, around the end of a window
@@ -32,8 +32,8 @@ var algorithms = [algorithmCount]algorithm{
 	Concurrency:   concurrency{},
 }
 
-// traits are the answers of the algorithms that depend on no limit, so that to ask
-// for one takes no call.
+// traits holds the answers of the algorithms that depend on no limit, so that
+// reading one takes no call.
 var traits = func() (all [algorithmCount]trait) {
 	for i, a := range algorithms {
 		all[i] = trait{a.letter(), a.leased(), a.books(), a.prefetchable()}
@@ -128,11 +128,11 @@ type algorithm interface {
 	// part returns the result of Limit.Part for n above 1.
 	part(l *Limit, n int64) Limit
 
-	// foretell derives from a refusal the answer to a Take of n units that
-	// comes since later and before the refusal ends: the units
-	// that remain then, and how long after the refusal n units fit. ok is false
-	// if units may come back at any time, or come back meanwhile at instants
-	// that the refusal does not show.
+	// foretell derives from the refusal r the answer to a Take of n units that
+	// comes at the time since after r, before r ends: the units that remain
+	// then, and the time from r until n units fit. ok is false if units may
+	// come back at any time, or come back meanwhile at instants that r does not
+	// show.
 	foretell(l *Limit, r refusal, n int64, since time.Duration) (remaining int64, retry time.Duration, ok bool)
 }
 

@@ -67,8 +67,8 @@ func begin(op *Op, s *State, now int64) {
 }
 
 // shareOf returns the number of units that each UpTo Take of a step is to charge:
-// what every hard one of them has left, at most their Cost, and at least 1 unless
-// that is 0. If a hard one has none left, the share of 1 makes it refuse the step.
+// the number that every hard one of them has left, at most their Cost, and at least
+// 1 unless that is 0. If a hard one has none left, the share of 1 makes it refuse the step.
 func shareOf(ops []Op, states []*State, now int64) (n int64) {
 	none := true
 	for i := range ops {
@@ -151,9 +151,10 @@ func report(op *Op, s *State, now int64, d *Decision) {
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// CheckOps returns an error that names every operation which is invalid under
-// any state, and room in out for fewer decisions than ops. It does not check
-// the limits; see [Limit.Validate]. It allocates only for an error.
+// CheckOps returns an error that names every operation that is invalid whatever
+// the state of its key, or that out is shorter than ops. The error wraps [ErrOp].
+// CheckOps does not check the limits; see [Limit.Validate]. It allocates only for
+// an error.
 func CheckOps(ops []Op, out []Decision) error {
 	if len(out) < len(ops) {
 		return fmt.Errorf("%w: room for %d decisions on %d operations", ErrOp, len(out), len(ops))
@@ -172,7 +173,7 @@ func CheckOps(ops []Op, out []Decision) error {
 	return errors.Join(errs...)
 }
 
-// clash returns what is wrong with an earlier operation of the same step, or "".
+// clash returns how an earlier operation of the same step contradicts op, or "".
 func (op *Op) clash(earlier *Op) string {
 	same := op.ID() == earlier.ID()
 	switch {
@@ -216,7 +217,7 @@ func (op *Op) fault() string {
 	case op.lacksLease():
 		return "a lease is missing"
 	case op.At < 0 || op.At >= exact || op.ResetAfter < 0:
-		return "a refund of the past is missing its instant"
+		return fmt.Sprintf("At %d or ResetAfter %s is not of a decision", op.At, op.ResetAfter)
 	}
 	return op.upToFault()
 }

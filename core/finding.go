@@ -4,19 +4,19 @@ import "context"
 
 // Codes of findings. They are stable.
 const (
-	// CodeDeadlineIgnored: a Redis client without ContextTimeoutEnabled.
+	// CodeDeadlineIgnored marks a Redis client without ContextTimeoutEnabled.
 	CodeDeadlineIgnored = "HG006"
 
-	// CodeEviction: a Redis server that may evict keys.
+	// CodeEviction marks a Redis server that may evict keys.
 	CodeEviction = "HG007"
 
-	// CodePermission: a Redis user that may not do what the store needs.
+	// CodePermission marks a Redis user that may not do what the store needs.
 	CodePermission = "HG008"
 )
 
-// CodeUnanswered marks an incomplete examination, not a mistake, and is never
-// reported to the user: a server did not answer a [Diagnoser], which is to be
-// called again.
+// CodeUnanswered marks an incomplete diagnosis, not a mistake: a server did not
+// answer a [Diagnoser], which is to be called again. It is never reported to the
+// user.
 const CodeUnanswered = "HG000"
 
 // Finding is a likely mistake in how a limiter is set up.

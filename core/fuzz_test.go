@@ -53,7 +53,7 @@ func FuzzGCRASpans(f *testing.F) {
 	})
 }
 
-// fraction is (a·b + plus) / c.
+// fraction returns (a·b + plus) / c.
 func fraction(a, b, c, plus int64) int64 {
 	n := new(big.Int).Mul(big.NewInt(a), big.NewInt(b))
 	return n.Add(n, big.NewInt(plus)).Div(n, big.NewInt(c)).Int64()
@@ -61,8 +61,8 @@ func fraction(a, b, c, plus int64) int64 {
 
 func abs(n int64) int64 { return max(n, -(n + 1)) }
 
-// Whatever limits are valid, whatever ops are sound and whatever the clock
-// says, a step ends and its decision is within bounds. Nothing overflows.
+// A step ends, its decision is within bounds and nothing overflows, under all
+// valid limits, for all sound ops and at all instants.
 func FuzzDecide(f *testing.F) {
 	f.Add(uint8(0), int64(7), int64(time.Second), int64(3), 0, int64(9), int64(MaxPeriod), []byte("\x00\x01\x82\x43\x00\xff\x10"))
 	f.Add(uint8(1), int64(2), int64(3*time.Second), int64(0), 1, int64(5), int64(time.Second), []byte("takes and refunds"))

@@ -21,8 +21,11 @@ import (
 // Twin: lua/gcra.lua.
 type gcra struct{}
 
-// rate is every/units in lowest terms: units come back in every microseconds.
-type rate struct{ every, units int64 }
+// rate is Period/Quota in lowest terms.
+type rate struct {
+	every int64 // microseconds
+	units int64 // that come back in that time
+}
 
 func (l *Limit) rate() rate {
 	a, b := l.period(), l.Quota
@@ -65,14 +68,14 @@ func (gcra) check(l *Limit) error {
 	if longest := uint64(MaxPeriod / time.Microsecond); hi >= uint64(r.units) || quotient(hi, lo, r.units) > longest {
 		return fmt.Errorf("an empty bucket of %d takes longer than %s to fill", l.Capacity(), textform.Duration(MaxPeriod))
 	}
-	// Units in use at once: those of the burst, those booked, and those that
-	// settle has not yet moved the mark for.
+	// The units in use at once are those of the burst, those booked, and those
+	// that have come back since settle last moved the mark.
 	rounds := int64(MaxBooking/time.Microsecond)/r.every + 3
 	if err := checkExact("units that can be booked", r.units, rounds); err != nil {
 		return err
 	}
 	most := l.Capacity() + r.units*rounds
-	return checkExact("burst and the part of period/quota that is not whole", most, max(1, r.every%r.units))
+	return checkExact("units in use and the remainder of period/quota", most, max(1, r.every%r.units))
 }
 
 func quotient(hi, lo uint64, by int64) uint64 {
@@ -132,7 +135,7 @@ func (gcra) take(s *State, l *Limit, now, n int64, _ string) {
 	s.book(l, now)
 }
 
-// book notes how many units are booked.
+// book sets Over to the number of units that are booked.
 func (s *State) book(l *Limit, now int64) {
 	s.Over = 0
 	if s.Used > l.Capacity() {
@@ -141,9 +144,9 @@ func (s *State) book(l *Limit, now int64) {
 }
 
 // refund never gives back a unit that has come back already. The Take's units
-// were the last of a queue that is empty at full. Until the first of them comes
-// back, all of them leave the queue; later, only the units taken after them
-// stay. If other Takes have booked behind the Take, nothing is given back,
+// were the last of a queue that becomes empty ResetAfter after At. Until the
+// first of them comes back, all of them leave the queue; later, only the units
+// taken after them stay. If other Takes have booked behind the Take, nothing is given back,
 // because their slots cannot move.
 func (gcra) refund(s *State, l *Limit, now int64, op *Op) {
 	defer s.book(l, now)

@@ -25,10 +25,10 @@ const (
 	// MaxSegments is the highest number of Segments of a SlidingWindow.
 	MaxSegments = 360
 
-	// MaxBooking is how far ahead a Take may book.
+	// MaxBooking is the longest Op.MaxWait: how far ahead a Take may book.
 	MaxBooking = time.Hour
 
-	// DefaultSegments is what Segments 0 means.
+	// DefaultSegments is the number of segments that Segments 0 stands for.
 	DefaultSegments = 10
 )
 
@@ -128,8 +128,8 @@ func (l Limit) ScriptArgs() (period, quota, extra int64) {
 	return algorithms[l.Algorithm].scriptArgs(&l)
 }
 
-// Equal reports whether *l == *m, field by field because the compiler's == takes
-// three times as long. Stores compare limits at each step.
+// Equal reports whether *l == *m. Stores compare limits at each step, and comparing
+// field by field takes a third of the time of the compiler's ==.
 func (l *Limit) Equal(m *Limit) bool {
 	return l.Quota == m.Quota && l.Period == m.Period && l.Burst == m.Burst &&
 		l.Algorithm == m.Algorithm && l.Segments == m.Segments && l.Aligned == m.Aligned
@@ -149,10 +149,10 @@ func (l Limit) Prefetchable() bool {
 	return l.Algorithm.known() && traits[l.Algorithm].prefetchable
 }
 
-// StillUsed bounds the units of a key that have not come back span microseconds
-// before the key is fresh. Of the used units that were in use when that instant
-// was learned, at least min(used, StillUsed) still are. The limit must be
-// valid.
+// StillUsed returns a lower bound of the units of a key that have not come back
+// span microseconds before the key is fresh. used is the number of units that
+// were in use when that instant was read from a Decision: at least
+// min(used, StillUsed) of them are still in use. The limit must be valid.
 func (l *Limit) StillUsed(used, span int64) int64 {
 	return algorithms[l.Algorithm].stillUsed(l, used, span)
 }
@@ -162,9 +162,10 @@ func (l *Limit) StillUsed(used, span int64) int64 {
 func (l *Limit) Steady() Steady { return algorithms[l.Algorithm].steady(l) }
 
 // Part returns the limit under which each of n stores may grant by itself, so
-// that all together grant no more than l. It is at least one unit. Where
-// rounding makes a bucket take too long to fill, the part is smaller. An
-// invalid limit is returned as it is.
+// that all together grant no more than l. A part has at least one unit, so more
+// stores than units grant more than l together. Where rounding makes a bucket
+// take too long to fill, the part is smaller. An invalid limit is returned as it
+// is.
 func (l Limit) Part(n int64) Limit {
 	if n <= 1 || l.Validate() != nil {
 		return l

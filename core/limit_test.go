@@ -115,6 +115,7 @@ func TestLimitErrorsNameEveryMistake(t *testing.T) {
 		{"1/1s sliding-window segments=9223372036854775807", []string{"segments 361 is not within"}},
 		{"1/1s sliding-window segments=7", []string{"7 segments do not divide 1s into whole microseconds"}},
 		{"20 concurrent", []string{"needs a ttl"}},
+		{"20 concurrent ttl=x", []string{`ttl "x" is not a duration`}},
 		{"20/1s concurrent ttl=3s", []string{"has a ttl instead of a period"}},
 		{"20/1s ttl=3s", []string{"ttl means nothing to gcra"}},
 		{"10001 concurrent ttl=3s", []string{"quota 10001 is above 10000"}},
@@ -123,7 +124,7 @@ func TestLimitErrorsNameEveryMistake(t *testing.T) {
 		{"1/400d token-bucket burst=2", []string{"takes 2 periods of 9600h to fill, longer than 9600h"}},
 		{"9223372036854775807/1s", []string{"not both below 2^53"}},
 		{"9223372036854775807/1s fixed-window", []string{"not below 2^53"}},
-		{"9223372036854775807/1s token-bucket burst=9223372036854775807", []string{"not below 2^53"}},
+		{"9223372036854775807/1s token-bucket burst=9223372036854775807", []string{"the sum of burst 9223372036854775807 and quota 9223372036854775807 is not below 2^53"}},
 		{"9007199254740991/400d sliding-window", []string{"not below 2^53", "use more segments"}},
 	}
 	for _, r := range rows {

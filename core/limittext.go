@@ -59,7 +59,7 @@ func parseLimit(s string) (l Limit, errs []error) {
 		errs = append(errs, fmt.Errorf("quota %q is not a whole number", textform.Clip(quota)))
 	}
 	if hasPeriod {
-		if l.Period, err = parsePeriod(period); err != nil {
+		if l.Period, err = parsePeriod("period", period); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -85,8 +85,8 @@ func parseLimit(s string) (l Limit, errs []error) {
 	return l, errs
 }
 
-// spanFault returns what is wrong with the period or the ttl of the text, which
-// begins with first.
+// spanFault returns the mistake in the period or the ttl of a text that begins
+// with first, or nil.
 func (l *Limit) spanFault(first string, hasPeriod, hasTTL bool) error {
 	held := l.Leased()
 	switch {
@@ -129,7 +129,7 @@ func (l *Limit) parseWord(word, name, value string) (err error) {
 		n, err = parseCount(name, value)
 		l.Segments = int(min(n, MaxSegments+1))
 	case name == "ttl":
-		l.Period, err = parsePeriod(value)
+		l.Period, err = parsePeriod(name, value)
 	default:
 		err = fmt.Errorf("unknown word %q", textform.Clip(word))
 	}
@@ -144,7 +144,7 @@ func parseCount(name, value string) (int64, error) {
 	return n, nil
 }
 
-func parsePeriod(s string) (time.Duration, error) {
+func parsePeriod(name, s string) (time.Duration, error) {
 	text := s
 	if text != "" && text[0] != '.' && (text[0] < '0' || text[0] > '9') {
 		text = "1" + text
@@ -152,13 +152,13 @@ func parsePeriod(s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseInt(days, 10, 64)
 		if err != nil || n < 0 || n > int64(MaxPeriod/(24*time.Hour)) {
-			return 0, fmt.Errorf("period %q is not a number of days up to 400", textform.Clip(s))
+			return 0, fmt.Errorf("%s %q is not a number of days up to 400", name, textform.Clip(s))
 		}
 		return time.Duration(n) * 24 * time.Hour, nil
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		return 0, fmt.Errorf("period %q is not a duration such as 10s, 1m or 24h", textform.Clip(s))
+		return 0, fmt.Errorf("%s %q is not a duration such as 10s, 1m or 24h", name, textform.Clip(s))
 	}
 	return d, nil
 }
@@ -187,7 +187,7 @@ func (l Limit) String() string {
 	return b.String()
 }
 
-// MarshalText returns String; an invalid limit is an error.
+// MarshalText returns String, or an error if the limit is not valid.
 func (l Limit) MarshalText() ([]byte, error) {
 	if err := l.Validate(); err != nil {
 		return nil, err

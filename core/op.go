@@ -107,11 +107,11 @@ func (op Op) Refund(d Decision) Op {
 	return op
 }
 
-// Foretell stores in told the answer that op will get since microseconds after
-// its key was refused, and reports whether it can. d is the decision on a Take of
-// cost units under the same limit, and no step has changed the key in between. It
-// returns false, and leaves told unchanged, if d does not determine the answer, if
-// op may be allowed by then, or if units of the key may come back at any time.
+// Foretell stores in told the decision that op will get since microseconds after
+// a refusal of its key, and reports whether it can. d is the refusal, of a Take of
+// cost units under the same limit, and no step may have changed the key since. It
+// returns false, and leaves told unchanged, if d does not determine the decision,
+// if op may be allowed by then, or if units of the key may come back at any time.
 func (op *Op) Foretell(cost int64, d *Decision, since int64, told *Decision) bool {
 	l, later := &op.Limit, micros(since)
 	switch {
@@ -136,10 +136,10 @@ func (op *Op) Foretell(cost int64, d *Decision, since int64, told *Decision) boo
 
 // Decision is the answer to an [Op].
 type Decision struct {
-	// Allowed reports whether the op's own limit admits its cost, or, of an UpTo
-	// Take, the units that it is to charge, at least one unless its Cost is 0. The
-	// Takes of a step were charged only if every Take that is not Soft is allowed;
-	// see [Granted].
+	// Allowed reports whether the op's own limit admits its cost. An UpTo Take is
+	// allowed if its limit admits the units that it is to charge, at least one
+	// unless its Cost is 0. The Takes of a step were charged only if every Take
+	// that is not Soft is allowed; see [Granted].
 	Allowed bool
 
 	// Origin is an opaque mark by which a store over several others recognises
@@ -161,8 +161,8 @@ type Decision struct {
 	Wait time.Duration
 
 	// RetryAfter is 0 if the op is allowed. Otherwise it is the time until the
-	// same op would be allowed without a wait if no other op came, or [Never]. That
-	// of an UpTo Take is the time until the units fit that it was to charge.
+	// same op would be allowed without a wait if no other op came, or [Never]. For
+	// an UpTo Take it is the time until the units that it was to charge fit.
 	RetryAfter time.Duration
 
 	// ResetAfter is the time until the key is fresh, 0 if and only if it is

@@ -84,7 +84,7 @@ func TestOpIDIsOfRuleKeyAndAlgorithm(t *testing.T) {
 	}
 }
 
-// refusable are limits of each algorithm, and of each kind of arithmetic.
+// refusable returns limits of each algorithm, and for each path of GCRA.
 func refusable(t testing.TB) []core.Limit {
 	t.Helper()
 	ls := everyAlgorithm(t)

@@ -26,7 +26,7 @@ func mustParse(t testing.TB, text string) core.Limit {
 	return l
 }
 
-// everyAlgorithm is a limit of each.
+// everyAlgorithm returns limits of every algorithm.
 func everyAlgorithm(t testing.TB) []core.Limit {
 	t.Helper()
 	var ls []core.Limit
@@ -128,9 +128,9 @@ func TestCheckOpsNamesEveryFault(t *testing.T) {
 		{"a wait too long", core.Op{Limit: gcra, MaxWait: core.MaxBooking + 1}, "the wait 1h0m0.000000001s is not"},
 		{"no lease", core.Op{Limit: leases, Cost: 1}, "a lease is missing"},
 		{"no lease to release", core.Op{Verb: core.Refund, Limit: leases}, "a lease is missing"},
-		{"a refund before time", core.Op{Verb: core.Refund, Limit: gcra, At: -1}, "missing its instant"},
-		{"a refund after time", core.Op{Verb: core.Refund, Limit: gcra, At: 1 << 53}, "missing its instant"},
-		{"a negative reset", core.Op{Verb: core.Refund, Limit: gcra, At: 1, ResetAfter: -time.Second}, "missing its instant"},
+		{"a refund before time", core.Op{Verb: core.Refund, Limit: gcra, At: -1}, "At -1 or ResetAfter 0s is not of a decision"},
+		{"a refund after time", core.Op{Verb: core.Refund, Limit: gcra, At: 1 << 53}, "At 9007199254740992 or ResetAfter 0s is not"},
+		{"a negative reset", core.Op{Verb: core.Refund, Limit: gcra, At: 1, ResetAfter: -time.Second}, "At 1 or ResetAfter -1s is not"},
 	}
 	var all []core.Op
 	for _, r := range rows {

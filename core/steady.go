@@ -11,7 +11,7 @@ import "time"
 // used and mark are State.Used and State.Mark. The zero value stands for every
 // other limit.
 type Steady struct {
-	Every int64 // microseconds from one unit that comes back to the next; 0 if Steady is of no use
+	Every int64 // microseconds from one unit that comes back to the next; 0 under every other limit
 	Most  int64 // the capacity
 }
 
@@ -54,7 +54,8 @@ func (g Steady) Untake(d *Decision, n int64) {
 }
 
 // Fresh returns the instant at which a key with used units since mark is fresh,
-// or now if it is fresh already. ok is false where Take's is.
+// or now if it is fresh already. ok is false if Take would leave the key to
+// Decide.
 func (g Steady) Fresh(used, mark, now int64) (at int64, ok bool) {
 	if g.Every == 0 || now < mark || (used-g.Most)*g.Every > now-mark {
 		return 0, false
@@ -62,7 +63,7 @@ func (g Steady) Fresh(used, mark, now int64) (at int64, ok bool) {
 	return max(now, mark+used*g.Every), true
 }
 
-// foretell is the foretell of gcra under a steady limit.
+// foretell is gcra.foretell under a steady limit, for which ok is always true.
 func (g Steady) foretell(r refusal, n int64, since time.Duration) (remaining int64, retry time.Duration) {
 	every := micros(g.Every)
 	missing := (r.retry - since + every - 1) / every

@@ -24,7 +24,8 @@ func wholeLimit(t *rapid.T) core.Limit {
 	}
 }
 
-// moves is a step of a history: it lands where units come back, and beside that.
+// moves draws the time until the next step, which often lands on or beside an
+// instant at which units come back.
 func moves(t *rapid.T, every int64) int64 {
 	return rapid.SampledFrom([]int64{0, 1, -1, 3 * every, -3 * every, 400 * every}).Draw(t, "move") +
 		rapid.SampledFrom([]int64{0, every, every - 1, every + 1}).Draw(t, "more")

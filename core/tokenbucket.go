@@ -17,8 +17,8 @@ func (tokenBucket) letter() string   { return "t" }
 func (tokenBucket) options() options { return options{burst: true} }
 
 func (tokenBucket) check(l *Limit) error {
-	if err := checkExact("burst and quota", l.Capacity()+l.Quota, 1); err != nil {
-		return err
+	if l.Capacity() >= exact-l.Quota {
+		return fmt.Errorf("the sum of burst %d and quota %d is not below 2^53", l.Capacity(), l.Quota)
 	}
 	return checkRefill(l, ceilDiv(l.Capacity(), l.Quota))
 }
@@ -78,10 +78,10 @@ func (tokenBucket) take(s *State, _ *Limit, now, n int64, _ string) {
 	s.Used += n
 }
 
-// refund gives back no token that a refill has given back already. Two lower
-// bounds are known of the Take's tokens that are still missing: each refill
-// since the Take gave back at most Quota of them, and more are missing than the
-// coming refills bring without the one that was to fill the bucket.
+// refund gives back no token that a refill has given back already. The number of
+// the Take's tokens that are still missing has two lower bounds: the cost less
+// Quota for each refill since the Take; and, as the Take left the bucket to be
+// full at the ahead-th refill from now, one more than ahead-1 refills bring.
 func (tokenBucket) refund(s *State, l *Limit, _ int64, op *Op) {
 	if s.Used == 0 {
 		return
