@@ -123,13 +123,13 @@ func verdict(ops []Op, states []*State, out []Decision, i int, share, now int64)
 		d.Allowed = true
 		return
 	}
-	n, most := op.units(share), op.Limit.Capacity()
-	for j := 0; j < i && n <= most; j++ {
+	n, capacity := op.units(share), op.Limit.Capacity()
+	for j := 0; j < i && n <= capacity; j++ {
 		if states[j] == states[i] && ops[j].Verb == Take && out[j].Allowed {
 			n += ops[j].units(share)
 		}
 	}
-	if n > most {
+	if n > capacity {
 		d.RetryAfter = Never
 		return
 	}

@@ -74,8 +74,8 @@ func (gcra) check(l *Limit) error {
 	if err := checkExact("units that can be booked", r.units, rounds); err != nil {
 		return err
 	}
-	most := l.Capacity() + r.units*rounds
-	return checkExact("units in use and the remainder of period/quota", most, max(1, r.every%r.units))
+	maxUsed := l.Capacity() + r.units*rounds
+	return checkExact("units in use and the remainder of period/quota", maxUsed, max(1, r.every%r.units))
 }
 
 func quotient(hi, lo uint64, by int64) uint64 {

@@ -107,12 +107,12 @@ func (op Op) Refund(d Decision) Op {
 	return op
 }
 
-// Foretell stores in told the decision that op will get since microseconds after
+// Foretell stores in answer the decision that op will get since microseconds after
 // a refusal of its key, and reports whether it can. d is the refusal, of a Take of
 // cost units under the same limit, and no step may have changed the key since. It
-// returns false, and leaves told unchanged, if d does not determine the decision,
+// returns false, and leaves answer unchanged, if d does not determine the decision,
 // if op may be allowed by then, or if units of the key may come back at any time.
-func (op *Op) Foretell(cost int64, d *Decision, since int64, told *Decision) bool {
+func (op *Op) Foretell(cost int64, d *Decision, since int64, answer *Decision) bool {
 	l, later := &op.Limit, micros(since)
 	switch {
 	case op.Verb != Take || op.UpTo || op.Cost <= 0 || op.Cost > l.Capacity(), op.MaxWait > 0 && l.Books():
@@ -125,7 +125,7 @@ func (op *Op) Foretell(cost int64, d *Decision, since int64, told *Decision) boo
 	if !ok || retry <= later {
 		return false
 	}
-	*told = Decision{
+	*answer = Decision{
 		Remaining:  remaining,
 		RetryAfter: retry - later,
 		ResetAfter: d.ResetAfter - later,

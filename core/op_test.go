@@ -54,13 +54,13 @@ func TestOpRefundOfAnUpToTakeIsOfTheUnitsTaken(t *testing.T) {
 func TestOpForetellLeavesUpToTakesToTheStore(t *testing.T) {
 	op := core.Op{Limit: mustParse(t, "5/1s"), Cost: 1}
 	d := core.Decision{RetryAfter: time.Second, ResetAfter: time.Second}
-	var told core.Decision
-	if !op.Foretell(1, &d, 0, &told) {
+	var answer core.Decision
+	if !op.Foretell(1, &d, 0, &answer) {
 		t.Error("an ordinary Take is not foretold")
 	}
 	op.UpTo = true
-	if told = (core.Decision{}); op.Foretell(1, &d, 0, &told) || told != (core.Decision{}) {
-		t.Errorf("an UpTo Take is foretold as %+v", told)
+	if answer = (core.Decision{}); op.Foretell(1, &d, 0, &answer) || answer != (core.Decision{}) {
+		t.Errorf("an UpTo Take is foretold as %+v", answer)
 	}
 }
 
@@ -113,13 +113,13 @@ func TestOpForetellAgreesWithDecide(t *testing.T) {
 		}
 		op := core.Op{Limit: l, Cost: rapid.Int64Range(0, l.Capacity()+1).Draw(t, "other cost"), Lease: "lease"}
 		since := rapid.Int64Range(-1, d.RetryAfter.Microseconds()+1).Draw(t, "since")
-		told := core.Decision{Origin: 7, Wait: 7} // of an earlier step
-		if !op.Foretell(refused.Cost, &d, since, &told) {
+		answer := core.Decision{Origin: 7, Wait: 7} // of an earlier step
+		if !op.Foretell(refused.Cost, &d, since, &answer) {
 			return
 		}
-		if want := decide(clone(s), now+since, op); told != want {
-			t.Fatalf("%s: %d µs after %+v refused %d units, %d units are told\n%+v, want\n%+v",
-				l, since, d, refused.Cost, op.Cost, told, want)
+		if want := decide(clone(s), now+since, op); answer != want {
+			t.Fatalf("%s: %d µs after %+v refused %d units, a Take of %d is foretold\n%+v, want\n%+v",
+				l, since, d, refused.Cost, op.Cost, answer, want)
 		}
 	})
 }
@@ -161,10 +161,10 @@ func TestOpForetellAnswers(t *testing.T) {
 		decide(s, start, core.Op{Limit: l, Cost: l.Capacity(), Lease: "lease"})
 		d := decide(s, start, core.Op{Limit: l, Cost: row.refused, Lease: "another"})
 		row.op.Limit = l
-		told := core.Decision{At: 7}
-		ok := row.op.Foretell(row.refused, &d, row.since, &told)
-		if ok != row.want || !ok && told != (core.Decision{At: 7}) {
-			t.Errorf("%s: told %v, want %v, and %+v", name, ok, row.want, told)
+		answer := core.Decision{At: 7}
+		ok := row.op.Foretell(row.refused, &d, row.since, &answer)
+		if ok != row.want || !ok && answer != (core.Decision{At: 7}) {
+			t.Errorf("%s: foretold %v, want %v, and %+v", name, ok, row.want, answer)
 		}
 	}
 }

@@ -67,9 +67,9 @@ func TestStateUnchangedMeansTheSameLater(t *testing.T) {
 			if s.Changed {
 				continue
 			}
-			later := now + rapid.Int64Range(0, 4e6).Draw(t, "look")
-			look := core.Op{Verb: core.Peek, Limit: limit, Cost: 3}
-			if old, settled := decide(before, later, look), decide(clone(s), later, look); old != settled {
+			later := now + rapid.Int64Range(0, 4e6).Draw(t, "peek")
+			peek := core.Op{Verb: core.Peek, Limit: limit, Cost: 3}
+			if old, settled := decide(before, later, peek), decide(clone(s), later, peek); old != settled {
 				t.Fatalf("%+v before, %+v after a step that changed nothing", old, settled)
 			}
 		}

@@ -74,7 +74,7 @@ func TestSteadyFreshIsWhenDecideSaysSo(t *testing.T) {
 		now += moves(t, g.Every)
 		got, good := g.Fresh(st.Used, st.Mark, now)
 		if due := now >= start && st.Used-(now-start)/g.Every <= g.Most; good != due {
-			t.Fatalf("%+v at %d: told %v, want %v", st, now, good, due)
+			t.Fatalf("%+v at %d: decided %v, want %v", st, now, good, due)
 		}
 		op, d := core.Op{Verb: core.Peek, Limit: l}, make([]core.Decision, 1)
 		core.Decide([]core.Op{op}, []*core.State{&st}, now, d)

@@ -25,7 +25,7 @@ func (tokenBucket) check(l *Limit) error {
 
 // checkRefill returns an error if a bucket takes longer than MaxPeriod to fill.
 func checkRefill(l *Limit, periods int64) error {
-	if most := int64(MaxPeriod / l.Period); periods > most {
+	if periods > int64(MaxPeriod/l.Period) {
 		return fmt.Errorf("an empty bucket of %d takes %d periods of %s to fill, longer than %s",
 			l.Capacity(), periods, textform.Duration(l.Period), textform.Duration(MaxPeriod))
 	}
