@@ -239,8 +239,8 @@ local function run_quick(k, limit, cost)
   return remaining, reset
 end
 
--- undo takes back the operations from one byte of the program to another, and their
--- part of the reply.
+-- undo restores the states from before the operations between two bytes of the
+-- program, and removes their part of the reply.
 local function undo(first, last, answered)
   for at = first, last, WIDTH do
     local _, k2, k1, k = byte(program, at, at + 3)
@@ -288,9 +288,9 @@ local function run_optimistic(first)
   return at
 end
 
--- share_units gives the takes of as many units as fit, whose costs are equal, the
--- number that every hard one of them has left, and at least 1 unless the cost is 0. If
--- a hard one has none left, it then refuses the step.
+-- share_units lowers the cost of the takes of as many units as fit, which is the same
+-- for all, to the number that every hard one of them has left, and to at least 1
+-- unless the cost is 0. A hard one that has none left then refuses the step.
 local function share_units(ops)
   local n = nil
   for _, op in ipairs(ops) do

@@ -1,7 +1,7 @@
 -- Writing and deleting keys.
 
--- The span that was written last, and its digits, because new keys often have equal
--- lifetimes.
+-- latest is the span that was written last, and digits is its text. New keys often
+-- have equal lifetimes, so the text is made once for many.
 local latest, digits = 0, '0'
 
 -- write puts a state into its key, which expires when it is fresh.

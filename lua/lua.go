@@ -26,9 +26,8 @@ type twin struct {
 	letter string // of the algorithm, as used in operations and keys
 }
 
-// twins is the registry of the algorithms: the file, which defines a function of the
-// same name, and whether the file also defines a quick function, whose name ends in
-// _quick.
+// twins is the registry of the algorithms. Each file defines a function of its name
+// and, if quick is set, a quick function whose name ends in _quick.
 var twins = map[core.Algorithm]twin{
 	core.GCRA:          {file: "gcra", quick: true},
 	core.FixedWindow:   {file: "fixed_window"},
@@ -46,8 +45,8 @@ func ShortCut(a core.Algorithm, quota int64) bool { return quota == 1 && twins[a
 type Script struct {
 	Text, SHA1 string
 
-	// Plain is the same script without its first line, for servers before Redis
-	// 7, which refuse it. It is nil if there is no such line.
+	// Plain is the same script without the line of flags, which servers before
+	// Redis 7 refuse. It is nil if the script has no such line.
 	Plain *Script
 }
 
@@ -129,7 +128,8 @@ func (c *Scripts) Many(set Set) *Script {
 }
 
 // assemble joins the parts above the slow line of each file, then the parts below. The
-// driver comes last in both, after the line that names the functions it calls there.
+// driver comes last in both, each part after a line that names the functions which it
+// calls.
 func (c *Scripts) assemble(set Set, driver, quick, slow string) *Script {
 	files := []string{"prelude", "key"}
 	if set&growing != 0 {
