@@ -27,11 +27,11 @@ local function gcra_quick(text, cost, period, burst, limit)
     if since < 0 then
       return nil
     end
-    local turns = (since - since % period) / period
-    if turns >= used then
+    local n = (since - since % period) / period -- units that have come back
+    if n >= used then
       used, mark = 0, now
     else
-      used, mark = used - turns, mark + turns * period
+      used, mark = used - n, mark + n * period
     end
   end
   used = used + cost
