@@ -84,8 +84,8 @@ func crowd(b *testing.B, l core.Limit, n int) {
 	}
 }
 
-func BenchmarkHotKey(b *testing.B)     { benchmarkOneKey(b, wide) }
-func BenchmarkRefusedKey(b *testing.B) { benchmarkOneKey(b, narrow) }
+func BenchmarkAdmittedKey(b *testing.B) { benchmarkOneKey(b, wide) }
+func BenchmarkRefusedKey(b *testing.B)  { benchmarkOneKey(b, narrow) }
 
 func addresses(n int) []string {
 	keys := make([]string, n)
@@ -144,7 +144,7 @@ func benchmarkManyKeys(b *testing.B, zipf bool) {
 func BenchmarkUniformKeys(b *testing.B) { benchmarkManyKeys(b, false) }
 func BenchmarkZipfKeys(b *testing.B)    { benchmarkManyKeys(b, true) }
 
-// BenchmarkBareStep is the part of a decision on a hot key that is not the
+// BenchmarkBareStep is the part of a decision on one key that is not the
 // store's: the clock and the arithmetic.
 func BenchmarkBareStep(b *testing.B) {
 	clock := monotonic()

@@ -69,7 +69,7 @@ func TestContentionInAnyOrderOfKeys(t *testing.T) {
 	}
 }
 
-// The clock goes round two seconds time and again.
+// The clock runs through the same two seconds again and again.
 func TestContentionWithAClockThatStepsBack(t *testing.T) {
 	for _, l := range each {
 		var reads atomic.Int64

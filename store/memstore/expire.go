@@ -4,9 +4,9 @@ package memstore
 
 import "github.com/headgate/headgate/core"
 
-// How much is looked at, and how often. A sweep goes round the slots of a
-// shard, a few at a time, and forgets those that are fresh. It also learns when the
-// next of them will be, so that none is looked at before that.
+// These numbers bound how much a sweep looks at, and how often. A sweep goes round
+// the slots of a shard, a few at a time, and forgets those that are fresh. It also
+// learns when the next of them will be fresh, so that it looks at none before that.
 const (
 	sweepInsert  = 8   // slots for each key that is inserted
 	sweepTidy    = 64  // slots of another shard, each time it is tidied
@@ -14,10 +14,10 @@ const (
 	tidyEvery    = 256 // single steps of a shard from one tidying to the next
 	tidyInstants = 32  // a Take without the lock tidies in one of this many microseconds
 	tidyShards   = 16  // shards that are asked whether they need it
-	roomShards   = 64
+	roomShards   = 64  // shards that are swept to make room
 )
 
-// secondChance is what a sweep does to a slot that is fresh.
+// secondChance says whether a sweep spares a fresh slot once.
 type secondChance uint8
 
 const (
@@ -164,8 +164,9 @@ func (s *Store) lowerEarliest(at int64) {
 	}
 }
 
-// rescan finds again when the first slot will be fresh. A shard that learns of
-// an earlier one meanwhile is either read or lowers the result afterwards.
+// rescan finds again when the first slot will be fresh. If a shard learns of an
+// earlier one meanwhile, rescan either reads that instant or the shard lowers the
+// result afterwards.
 func (s *Store) rescan() {
 	s.earliest.Store(never)
 	first := int64(never)

@@ -122,7 +122,7 @@ func TestSweepDoesNotTakeBackTime(t *testing.T) {
 	h := &oneShard(s).shards[0]
 	op := takes("key", limit("1/1s"))
 	do(t, s, op)
-	do(t, s, takes("lapsed", limit("1/1ms")))
+	do(t, s, takes("fresh", limit("1/1ms")))
 	c.move(500 * time.Millisecond)
 	op.Key = "later"
 	do(t, s, op)

@@ -16,8 +16,8 @@ import (
 // whether the key was looked up at now.
 //
 // Nearly all decisions are made here. The clock is read before the lock is taken,
-// so that it is held for a short time; its instant counts unless another step has
-// gone by a later one.
+// so that the lock is held for a short time. The instant counts unless another
+// step has used a later one.
 func (s *Store) take(v *limitClass, op *core.Op, d *core.Decision) (now int64, looked, done bool) {
 	if r := v.pinned.Load(); r != nil && r.key == op.Key {
 		now = s.clock()
@@ -46,9 +46,8 @@ func (s *Store) shardFor(key string, v *limitClass) (hash uint64, h *shard) {
 	return v.hash(keyHash), &s.shards[s.shardOf(keyHash)]
 }
 
-// tidySometimes is for Takes without the lock. It lets their instants choose
-// when to tidy, because a shared counter or a random number would cost too
-// much.
+// tidySometimes tidies after a few of the Takes without the lock. Their instants
+// choose when, because a shared counter or a random number would cost too much.
 func (s *Store) tidySometimes(now int64) {
 	if uint64(now)*spread>>32%tidyInstants == 0 {
 		s.tidy(now)
@@ -80,8 +79,9 @@ func (h *shard) take(hash uint64, v *limitClass, op *core.Op, now int64, d *core
 	return true, true
 }
 
-// commit carries out a quick Take on slot i if the slot is of class v alone and
-// stays in use. If the slot changes, it is fresh later than was noted before.
+// commit carries out a quick Take on slot i if the slot is of class v, has no
+// extState and stays in use. It notes no expiry: a Take only makes the slot fresh
+// later than was noted before.
 func (h *shard) commit(i int, v *limitClass, now, cost int64, d *core.Decision) bool {
 	c := &h.slots[i]
 	if c.class&^idle != v.id || h.extState(i) != nil {
@@ -214,8 +214,8 @@ func (h *shard) unpin() {
 	h.latest = max(h.latest, c.mark)
 }
 
-// lock takes the lock for every step but a quick Take of a key that is not
-// pinned.
+// lock takes the lock and unpins the shard's key, for every step but a quick Take
+// of another key.
 func (h *shard) lock() {
 	h.mu.Lock()
 	h.unpin()

@@ -113,8 +113,8 @@ func TestPinnedRefusalIsThatOfTheLockedPath(t *testing.T) {
 	}
 }
 
-// While one key is refused all the time, its shard's copy is put to the test by
-// refunds and by refusals of other keys.
+// The key is refused most of the time. Refunds, and refusals of other keys, unpin
+// it meanwhile.
 func TestPinnedOutdatedRefusalAdmitsNoTakeTwice(t *testing.T) {
 	s, _ := newStore(t, 0)
 	oneShard(s)
@@ -148,8 +148,7 @@ func TestPinnedOutdatedRefusalAdmitsNoTakeTwice(t *testing.T) {
 	}
 }
 
-// The clock is read without the lock: whatever happens then comes before the
-// decision.
+// The clock is read without the lock, so another step may come before the decision.
 func TestPinnedKeyResetDuringATakeIsNotRefused(t *testing.T) {
 	op := takes("key", limit("2/1m"))
 	var s *Store
@@ -214,7 +213,7 @@ func TestPinnedKeyIsOneKeyUnderOneLimit(t *testing.T) {
 	}
 }
 
-// A class knows which of its keys was pinned last, until that is unpinned.
+// A class points to the key that was pinned last, until that key is unpinned.
 func TestLimitClassPointsToItsLatestPinnedKey(t *testing.T) {
 	s, _ := newStore(t, 0)
 	first, second := takes("key", limit("100/1m")), takes("yek", limit("100/1m"))
@@ -249,7 +248,7 @@ func TestLimitClassPointsToItsLatestPinnedKey(t *testing.T) {
 	}
 }
 
-// Whatever the class points to, a key counts its own units.
+// A key counts its own units, whichever key the class points to.
 func TestLimitClassKeepsItsKeysApart(t *testing.T) {
 	s, _ := newStore(t, 0)
 	first, other := takes("key", limit("100/1m")), takes("yek", limit("100/1m"))
@@ -348,8 +347,8 @@ func TestPinnedKeyStaysExactWhereItsWordEnds(t *testing.T) {
 	}
 }
 
-// A take that reads the clock, and is overtaken by one that reads it later and
-// finds the key fresh, is not to take the clock for one that steps back.
+// A Take may read the clock and then be overtaken by one that reads it later and
+// finds the key fresh. The clock has not stepped back then.
 func TestPinnedTakeOvertakenIsAtALaterInstant(t *testing.T) {
 	op := takes("key", limit("3/3s"))
 	now := start

@@ -64,7 +64,7 @@ type limitClass struct {
 // than maxClasses, however many limits a program uses.
 type interner struct {
 	seed   maphash.Seed
-	recent [256]atomic.Pointer[limitClass] // classes, see lookup
+	recent [256]atomic.Pointer[limitClass] // see lookup
 	list   atomic.Pointer[[]*limitClass]   // by id; grows only
 	mu     sync.RWMutex
 	all    map[limitClassKey]*limitClass // guarded by mu
@@ -154,7 +154,7 @@ func (v *limitClass) hash(keyHash uint64) uint64 { return keyHash + v.salt }
 // several rules about one key takes one lock.
 func (s *Store) shardOf(keyHash uint64) uint32 { return uint32(keyHash & s.mask) }
 
-// locationOf is the location of an op of class v.
+// locationOf returns the location of an op of class v.
 func (s *Store) locationOf(v *limitClass, op *core.Op) location {
 	keyHash := s.keyHash(op.Key)
 	hash, shard := v.hash(keyHash), s.shardOf(keyHash)

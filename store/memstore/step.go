@@ -9,7 +9,7 @@ import (
 
 // decideKnown is decideStep for a single op on a key that the store holds: it
 // needs no room for the state. v is the op's class, or nil if it is not known yet.
-// It returns whether the store holds the key, and the instant of the search.
+// It returns the instant of the search, and whether the store holds the key.
 func (s *Store) decideKnown(v *limitClass, ops []core.Op, out []core.Decision) (now int64, known bool, err error) {
 	if v == nil {
 		if v, err = s.classes.of(&ops[0]); err != nil {

@@ -63,7 +63,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// DefaultMaxKeys is the MaxKeys of a zero [Options.MaxKeys].
+// DefaultMaxKeys is the maximum number of keys if [Options.MaxKeys] is 0.
 const DefaultMaxKeys = 1 << 20
 
 const (
@@ -109,7 +109,7 @@ type Store struct {
 	nextShard    atomic.Uint64 // the shard to be tidied next
 	steps        sync.Pool     // of *step
 
-	earliest atomic.Int64 // no slot of any shard is fresh before
+	earliest atomic.Int64 // no slot of any shard is fresh before it
 }
 
 var _ core.Store = (*Store)(nil)
@@ -217,8 +217,7 @@ func (s *Store) applySeveral(ops []core.Op, out []core.Decision) error {
 // keys count until the store finds and forgets them.
 func (s *Store) Len() int { return int(s.keys.Load() + s.overflowKeys.Load()) }
 
-// reserve reserves room for one more key. It reports false if the store is
-// full.
+// reserve reserves room for one more key. It reports whether there was room.
 func (s *Store) reserve() bool {
 	for {
 		n := s.keys.Load()

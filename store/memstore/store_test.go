@@ -190,7 +190,7 @@ func TestKeyThatAStepLeavesFreshIsForgotten(t *testing.T) {
 		c.move(2 * time.Hour)
 		do(t, s, peeks("key", l))
 		if s.Len() != 0 {
-			t.Errorf("%v: %d keys held after a peek of one that lapsed, want 0", l, s.Len())
+			t.Errorf("%v: %d keys held after a peek of one that is fresh, want 0", l, s.Len())
 		}
 	}
 }
@@ -337,7 +337,7 @@ func TestContextThatIsDoneIsIgnored(t *testing.T) {
 	}
 }
 
-func TestLimitsBeyondTheListAreCounted(t *testing.T) {
+func TestLimitsNotInternedAreCounted(t *testing.T) {
 	s, _ := newStore(t, 0)
 	for i := range maxClasses + 10 {
 		do(t, s, peeks("key", core.Limit{Quota: int64(i + 1), Period: time.Hour}))
@@ -347,14 +347,14 @@ func TestLimitsBeyondTheListAreCounted(t *testing.T) {
 	}
 	for i, want := range []bool{true, true, false} {
 		if got := do(t, s, takes("late", limit("2/7m")))[0].Allowed; got != want {
-			t.Errorf("take %d under an unlisted limit: allowed %v, want %v", i+1, got, want)
+			t.Errorf("take %d under a limit that is not interned: allowed %v, want %v", i+1, got, want)
 		}
 	}
 	if !do(t, s, takes("late", limit("3/7m")))[0].Allowed {
-		t.Error("one more unit under another unlisted limit is refused")
+		t.Error("one more unit under another limit that is not interned is refused")
 	}
 	if err := s.Apply(t.Context(), []core.Op{takes("late", core.Limit{})}, make([]core.Decision, 1)); !errors.Is(err, core.ErrOp) {
-		t.Errorf("error %v for a bad limit when the list is full", err)
+		t.Errorf("error %v for a bad limit when no class can be interned", err)
 	}
 }
 

@@ -130,8 +130,8 @@ func (t *table) sparse() bool {
 	return len(t.slots) > 2*minSlots && 4*t.count < len(t.slots)
 }
 
-// resize moves the slots to a table with room for n. It uses the room by which
-// the allocator rounds up.
+// resize moves the slots to a table with room for n. It also uses the room that
+// the allocator adds by rounding up.
 func (t *table) resize(n int) {
 	old := *t
 	t.slots = slices.Grow([]entry(nil), roomFor(n))
@@ -156,7 +156,7 @@ type shard struct {
 	mu sync.Mutex
 	table
 	latest  int64  // the instant of the last step
-	pending int64  // no slot that the sweep has passed is fresh before
+	pending int64  // no slot that the sweep has passed is fresh before it
 	steps   uint32 // single steps carried out, to tidy now and then
 
 	recent uint32 // hash of the key that was asked for last
@@ -165,7 +165,7 @@ type shard struct {
 	pinAfter uint32 // the streak after which a key is pinned; see the constant
 	pinned   atomic.Pointer[pinned]
 
-	earliest atomic.Int64 // no slot is fresh before, see sweep
+	earliest atomic.Int64 // no slot is fresh before it, see sweep
 	store    *Store
 	classes  *interner
 	buckets  int        // overflow buckets among the slots

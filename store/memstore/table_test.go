@@ -58,7 +58,7 @@ func TestTableKeepsWhatIsPutUntilItIsCut(t *testing.T) {
 						got = tab.exts[i]
 					}
 					if got != long[id] {
-						t.Fatalf("what slot %d has aside is lost", id)
+						t.Fatalf("the ext of slot %d is lost", id)
 					}
 				}
 			},
