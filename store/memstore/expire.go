@@ -113,15 +113,15 @@ func (h *shard) moved(from, to int) {
 // holds no lock.
 func (s *Store) tidy(now int64) {
 	for range tidyShards {
-		if s.visit(now, sweepTidy, forgetSecondTime) > 0 {
+		if s.sweepNext(now, sweepTidy, forgetSecondTime) > 0 {
 			return
 		}
 	}
 }
 
-// visit sweeps the next shard, unless it is busy, and returns how many slots it
+// sweepNext sweeps the next shard, unless it is busy, and returns how many slots it
 // looked at.
-func (s *Store) visit(now int64, n int, m secondChance) int {
+func (s *Store) sweepNext(now int64, n int, m secondChance) int {
 	h := &s.shards[s.nextShard.Add(1)&s.mask]
 	if now < h.earliest.Load() || !h.mu.TryLock() {
 		return 0
@@ -146,7 +146,7 @@ func (s *Store) makeRoom(t *step, n int) {
 		if left <= 0 || s.keys.Load()+int64(n) <= s.max {
 			return
 		}
-		left -= s.visit(t.now, left, forgetAtOnce)
+		left -= s.sweepNext(t.now, left, forgetAtOnce)
 	}
 	if left == sweepRoom && s.nextShard.Load()&s.mask < roomShards {
 		s.rescan()

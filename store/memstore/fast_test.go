@@ -310,7 +310,7 @@ func TestPinnedKeyGetsItsUnitsAfterEachUnpin(t *testing.T) {
 			case 7:
 				do(t, s, peeks("key", l))
 			case 11:
-				s.visit(start, sweepTidy, forgetSecondTime)
+				s.sweepNext(start, sweepTidy, forgetSecondTime)
 			}
 		}
 	})

@@ -63,7 +63,7 @@ func (r reference) follow(t *rapid.T, s *Store, now int64) {
 		got, latest, ok := held(s, &op)
 		at := max(now, latest)
 		if ok && latest <= now {
-			checkForesight(t, s, &op, got, now)
+			checkEarliest(t, s, &op, got, now)
 		}
 		if ok && same(&got, &want) {
 			continue
@@ -81,7 +81,7 @@ func (r reference) follow(t *rapid.T, s *Store, now int64) {
 	}
 }
 
-func checkForesight(t *rapid.T, s *Store, op *core.Op, st core.State, now int64) {
+func checkEarliest(t *rapid.T, s *Store, op *core.Op, st core.State, now int64) {
 	id := identOf(op)
 	expires := now + reference{id: clone(&st)}.peek(id, now).Microseconds()
 	p, _ := s.locate(op)
