@@ -12,8 +12,8 @@ import (
 // admission is units that were admitted at an instant.
 type admission struct{ at, units int64 }
 
-// Whatever instances hold, in no span is more admitted than the algorithm allows
-// by itself.
+// No span admits more than the algorithm allows by itself, however many units the
+// instances hold.
 func TestSpanAdmitsAtMostTheAlgorithmsBound(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		text := rapid.SampledFrom([]string{
@@ -55,7 +55,7 @@ func worst(l core.Limit, log []admission) (from, to, n, ceiling int64) {
 	return from, to, n, ceiling
 }
 
-// bound is the most that the algorithm admits from one instant to another, both
+// bound returns the most that the algorithm admits from one instant to another, both
 // included.
 func bound(l core.Limit, from, to int64) int64 {
 	period, span := l.Period.Microseconds(), to-from

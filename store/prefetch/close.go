@@ -26,7 +26,7 @@ func (s *Store) Held() int64 {
 
 // Close gives back all held units. Afterwards every step goes to the store,
 // which Close does not close. The error joins those of the store. Units that
-// Close could not give back, or that a call in flight is about to take, come
+// Close could not give back, or that a call under way is about to take, come
 // back as time passes.
 func (s *Store) Close(ctx context.Context) error {
 	now := s.clock()

@@ -9,11 +9,11 @@ import (
 // hold is the units held of one key. The mutex of its shard guards it.
 type hold struct {
 	limit   core.Limit
-	units   int64 // held, as far as they have not come back
+	units   int64 // held, less those that left has found to have come back
 	size    int64 // how many to take next time
 	filled  int64 // when units were last taken: the instant before the call
 	fresh   int64 // when the key is fresh, or an earlier instant
-	filling bool  // a call to take units is in flight
+	filling bool  // a call to take units is under way
 
 	moving chan struct{} // closed when that call has ended, or nil if it moves no units
 	rounds int64         // how many such calls have begun plus how many have ended
@@ -21,7 +21,7 @@ type hold struct {
 	// last is the store's decision when units were last taken, if any were.
 	known bool
 	last  core.Decision
-	used  int64 // units in use then
+	used  int64 // units in use at that decision
 }
 
 // left returns how many units are held at the instant now. The held units are

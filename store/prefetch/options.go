@@ -31,7 +31,7 @@ type Options struct {
 	MaxKeys int
 
 	// Clock returns a time in microseconds that never goes back. Nil means the
-	// time since the store was made.
+	// time since the store was made. It is called concurrently.
 	Clock func() int64
 }
 

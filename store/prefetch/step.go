@@ -65,7 +65,7 @@ func (h *shard) ask(t *step, i int, now, ceiling int64, busy bool) {
 		return
 	}
 	n, ahead := held.left(now), int64(0)
-	if !op.UpTo { // which takes what is left itself
+	if !op.UpTo { // an UpTo Take takes what is left by itself
 		ahead = held.ahead(now, ceiling)
 	}
 	if n > 0 {
@@ -106,8 +106,8 @@ func (h *shard) open(op *core.Op, now int64, busy bool) *hold {
 	return held
 }
 
-// hasRoom reports whether the shard may have another key. If it must, it looks
-// at a few keys and drops one that is no longer busy.
+// hasRoom reports whether the shard has room for another key. If it is full,
+// hasRoom looks at a few keys and drops one that is no longer busy.
 func (h *shard) hasRoom(now int64) bool {
 	if len(h.holds) < h.max {
 		return true

@@ -31,7 +31,8 @@ type shard struct {
 	max   int // 0 after Close
 }
 
-// New returns a store over another one, or an error that names every mistake.
+// New returns a store over another one, or an error that names every mistake in
+// the arguments.
 func New(store core.Store, o Options) (*Store, error) {
 	if err := o.check(store); err != nil {
 		return nil, err
