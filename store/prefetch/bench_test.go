@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/store/prefetch"
 )
 
-func BenchmarkAHotKey(b *testing.B) {
+func BenchmarkBusyKey(b *testing.B) {
 	s, err := prefetch.New(memstore.MustNew(memstore.Options{}), prefetch.Options{})
 	if err != nil {
 		b.Fatal(err)

@@ -23,14 +23,14 @@ func (s *Store) overtaken(ctx context.Context, ops []core.Op, out []core.Decisio
 	}
 	var sum int64
 	for i := range ops {
-		sum += s.shardOf(s.hash(&ops[i])).rest(ctx, &ops[i])
+		sum += s.shardOf(s.hash(&ops[i])).awaitRounds(ctx, &ops[i])
 	}
 	return sum != rounds
 }
 
-// rest waits for the call that moves units of the op's key, if there is one,
+// awaitRounds waits for the call that moves units of the op's key, if there is one,
 // and returns the rounds of the key.
-func (h *shard) rest(ctx context.Context, op *core.Op) int64 {
+func (h *shard) awaitRounds(ctx context.Context, op *core.Op) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	held := h.holds[op.ID()]

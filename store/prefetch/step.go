@@ -39,7 +39,7 @@ func (s *Store) fetch(ctx context.Context, ops []core.Op, out []core.Decision, n
 	}
 	t.out = slices.Grow(t.out, len(t.ops))[:len(t.ops)]
 	err = s.store.Apply(ctx, t.ops, t.out)
-	s.settle(t, now, err)
+	s.endFills(t, now, err)
 	if err != nil {
 		return 0, err
 	}
@@ -125,9 +125,9 @@ func (h *shard) hasRoom(now int64) bool {
 	return false
 }
 
-// settle notes what the store has granted. After an error nothing is held:
-// units that may have been charged come back by themselves.
-func (s *Store) settle(t *step, sent int64, err error) {
+// endFills ends the fills of a step and notes what the store has granted. After an
+// error nothing is held: units that may have been charged come back by themselves.
+func (s *Store) endFills(t *step, sent int64, err error) {
 	for _, f := range t.fills {
 		op := &t.ops[f.asked]
 		h := s.shardOf(s.hash(op))

@@ -53,7 +53,7 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	if err := core.CheckOps(ops, out); err != nil {
 		return err
 	}
-	if !plain(ops) {
+	if !servable(ops) {
 		return s.forward(ctx, ops, out, s.clock())
 	}
 	for range maxTries {
@@ -69,8 +69,8 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	return nil
 }
 
-// plain reports whether ops are Takes that can be served from held units.
-func plain(ops []core.Op) bool {
+// servable reports whether ops are Takes that can be served from held units.
+func servable(ops []core.Op) bool {
 	for i := range ops {
 		op := &ops[i]
 		if op.Verb != core.Take || op.Cost == 0 || op.MaxWait > 0 || !op.Limit.Prefetchable() {
