@@ -11,12 +11,12 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// workers is how many histories Diff has in flight. It exceeds the cores of
-// most machines, because stores across a network mostly wait.
+// workers is how many histories Diff plays at once. It exceeds the cores of most
+// machines, because stores across a network mostly wait.
 const workers = 8
 
-// Diff sends random histories, each on keys of its own, through one store of
-// each factory and compares every field of every decision with those of the
+// Diff sends random histories, each on keys of its own, through stores of each
+// factory and compares every field of every decision with those of the
 // first. The histories follow from the seed. A difference is reported as the
 // shortest timeline found that shows it, in the form that [Play] reads, with
 // the answers of the first store. Under go test -short a tenth of the histories are
@@ -31,8 +31,8 @@ func Diff(t *testing.T, histories int, seed uint64, factories ...Factory) {
 	}
 }
 
-// Difference is [Diff] for a test that expects one: it returns the report, or
-// "" if the stores agree.
+// Difference is [Diff] for a test that expects a difference: it returns the
+// report, or "" if the stores agree.
 func Difference(t testing.TB, histories int, seed uint64, factories ...Factory) string {
 	t.Helper()
 	var next atomic.Int64

@@ -31,11 +31,11 @@ func families() [][]core.Limit {
 // instant often is one that the decisions so far have named.
 //
 // A store forgets a key that a step leaves fresh, may forget a key that has
-// become fresh by itself, and may look at any key at any time. That shows when
-// the clock steps back: a forgotten key stays forgotten, and a key that was
-// looked at has lost the future beyond the new instant. So a step back retires
-// the keys that may have been forgotten, and looks at all others. So does a
-// change of the limit.
+// become fresh by itself, and may settle any key at any time. This shows when
+// the clock steps back: a forgotten key stays forgotten, and settling a key pulls
+// it back to the new instant. So a step back retires the keys that may have been
+// forgotten, and peeks at all others. A change of the limit retires such keys
+// too.
 type history struct {
 	r       *rand.Rand
 	forward bool // the clock never steps back
@@ -162,9 +162,9 @@ func (h *history) renew(s subject) {
 	h.labels = slices.DeleteFunc(h.labels, func(c call) bool { return c.Rule == s.rule && c.Key == old })
 }
 
-// retireChanged gives up the keys that have lapsed under a limit that has
-// changed since. Under the new limit their units may count again, unless they
-// were forgotten.
+// retireChanged gives up the keys that may have been forgotten under a limit that
+// has changed since. Under the new limit the units of a key that was not forgotten
+// may count again.
 func (h *history) retireChanged() {
 	for _, rule := range h.rules {
 		for _, key := range h.keys() {

@@ -252,7 +252,7 @@ func parseAnswer(words []string) (a answer, err error) {
 		}
 	}
 	if a.allowed == (a.retry != nil) {
-		return a, fmt.Errorf("answer %q: a no, and no yes, has a retry", text)
+		return a, fmt.Errorf("answer %q: a no needs a retry, and a yes has none", text)
 	}
 	return a, nil
 }

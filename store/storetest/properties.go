@@ -25,10 +25,10 @@ func Properties(t *testing.T, f Factory) {
 	run("what remains can be taken, and not a unit more", remainingIsExact)
 	run("an UpTo take gets all units that fit, and not one more", upToIsExact, noLeases...)
 	run("the UpTo takes of a step charge the same number", upToIsShared, noLeases...)
-	run("a key is new at ResetAfter and not before", resetIsExact)
+	run("a key is fresh at ResetAfter and not before", resetIsExact)
 	run("a refund right after a take restores every field", refundRestores)
-	run("refunds never lift a key above new", refundsAreBounded)
-	run("a refund gives back no more than if the take had not been", refundIsNoGift, exact...)
+	run("refunds never lift a key above its capacity", refundsAreBounded)
+	run("a refund leaves no more than if the take had not been made", refundIsNoGift, exact...)
 	run("a cost of n is n costs of one", costsAddUp, noLeases...)
 	run("changes of a limit keep its bounds", changesKeepBounds)
 	run("a clock that steps back gives nothing and locks out for one refill", backwardsIsBounded)
@@ -155,7 +155,7 @@ func remainingIsExact(w *world) {
 		w.t.Fatalf("%d remain and %d could be taken", n, n+1)
 	}
 	if d := w.take(n); !d.Allowed || d.Wait != 0 || d.Remaining != 0 {
-		w.t.Fatalf("%d remain and to take them gives %+v", n, d)
+		w.t.Fatalf("%d remain, and a take of them gives %+v", n, d)
 	}
 }
 
@@ -178,7 +178,7 @@ func upToIsExact(w *world) {
 	}
 }
 
-// upToIsShared has three rules decide together, of which the last may be soft.
+// upToIsShared has three rules decide together. The last may be soft.
 func upToIsShared(w *world) {
 	w.arrive(10)
 	ops, looks := make([]core.Op, 3), make([]core.Op, 3)

@@ -62,7 +62,7 @@ func (p *player) check(e *expectation) error {
 		out, err := p.play(&e.step)
 		if e.invalid || err != nil {
 			if !e.invalid || !errors.Is(err, core.ErrOp) {
-				return fmt.Errorf("error %v", err)
+				return fmt.Errorf("error %v, want an invalid step: %v", err, e.invalid)
 			}
 			continue
 		}

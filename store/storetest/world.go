@@ -121,8 +121,8 @@ func (w *world) cost() int64 {
 // may be used.
 type admission struct{ at, n int64 }
 
-// arrive lets up to most takes come, and returns the admitted ones by the
-// instant of their use.
+// arrive sends up to most takes, and returns the admitted ones in the order of
+// their use.
 func (w *world) arrive(most int) (admitted []admission) {
 	for range rapid.IntRange(0, most).Draw(w.t, "arrivals") {
 		w.move()
