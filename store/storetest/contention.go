@@ -79,7 +79,7 @@ func contend(t *testing.T, f Factory, ls []core.Limit, soft int) {
 	if errs.Load() != 0 || admitted.Load() != quota {
 		t.Fatalf("%d of %d admitted and %d errors, not %d and 0", admitted.Load(), takers, errs.Load(), quota)
 	}
-	for j, op := range contenders(ls, soft, "looker") {
+	for j, op := range contenders(ls, soft, "peeker") {
 		op.Verb = core.Peek
 		left := op.Limit.Quota - admittedBy[j].Load()
 		if d := apply(t, s, op)[0]; d.Remaining != left {
@@ -95,7 +95,7 @@ func contenders(ls []core.Limit, soft int, lease string) []core.Op {
 	ops := make([]core.Op, len(ls))
 	for j, l := range ls {
 		ops[j] = core.Op{Verb: core.Take, Soft: soft > 0 && j >= soft, Rule: fmt.Sprintf("rule%d", j),
-			Key: "hot", Limit: l, Cost: 1, Lease: lease}
+			Key: "key", Limit: l, Cost: 1, Lease: lease}
 	}
 	return ops
 }

@@ -136,7 +136,7 @@ func (h *history) retire() (live []subject) {
 			s := subject{rule.name, key}
 			_, used := h.resets[s]
 			switch {
-			case h.lapsed(s):
+			case h.mayBeForgotten(s):
 				h.renew(s)
 			case used || slices.Contains(h.freed, s):
 				live = append(live, s)
@@ -147,9 +147,9 @@ func (h *history) retire() (live []subject) {
 	return live
 }
 
-// lapsed reports whether a store may have forgotten the key because it has
+// mayBeForgotten reports whether a store may have forgotten the key because it has
 // become fresh by itself.
-func (h *history) lapsed(s subject) bool {
+func (h *history) mayBeForgotten(s subject) bool {
 	reset, used := h.resets[s]
 	return used && reset.at <= h.high && !slices.Contains(h.freed, s)
 }
@@ -168,7 +168,7 @@ func (h *history) renew(s subject) {
 func (h *history) retireChanged() {
 	for _, rule := range h.rules {
 		for _, key := range h.keys() {
-			if s := (subject{rule.name, key}); h.lapsed(s) && h.resets[s].limit != rule.limit {
+			if s := (subject{rule.name, key}); h.mayBeForgotten(s) && h.resets[s].limit != rule.limit {
 				h.renew(s)
 			}
 		}

@@ -28,7 +28,7 @@ func Properties(t *testing.T, f Factory) {
 	run("a key is fresh at ResetAfter and not before", resetIsExact)
 	run("a refund right after a take restores every field", refundRestores)
 	run("refunds never lift a key above its capacity", refundsAreBounded)
-	run("a refund leaves no more than if the take had not been made", refundIsNoGift, exact...)
+	run("a refund leaves no more than if the take had not been made", refundGivesNoExtra, exact...)
 	run("a cost of n is n costs of one", costsAddUp, noLeases...)
 	run("changes of a limit keep its bounds", changesKeepBounds)
 	run("a clock that steps back gives nothing and locks out for one refill", backwardsIsBounded)
@@ -181,7 +181,7 @@ func upToIsExact(w *world) {
 // upToIsShared has three rules decide together. The last may be soft.
 func upToIsShared(w *world) {
 	w.arrive(10)
-	ops, looks := make([]core.Op, 3), make([]core.Op, 3)
+	ops, peeks := make([]core.Op, 3), make([]core.Op, 3)
 	for i := range ops {
 		ops[i] = w.op(core.Take, 1)
 		if i > 0 {
@@ -190,11 +190,11 @@ func upToIsShared(w *world) {
 			ops[i].Cost = rapid.Int64Range(0, ops[i].Limit.Capacity()).Draw(w.t, "used before")
 			w.do(ops[i])
 		}
-		looks[i] = ops[i]
-		looks[i].Verb, looks[i].Cost = core.Peek, 0
+		peeks[i] = ops[i]
+		peeks[i].Verb, peeks[i].Cost = core.Peek, 0
 	}
 	ops[2].Soft = rapid.Bool().Draw(w.t, "soft")
-	before := apply(w.t, w.store, looks...)
+	before := apply(w.t, w.store, peeks...)
 	most := rapid.Int64Range(0, 1+before[0].Remaining+before[1].Remaining).Draw(w.t, "most")
 	want := most
 	for i := range ops {
@@ -204,7 +204,7 @@ func upToIsShared(w *world) {
 		}
 	}
 	out := apply(w.t, w.store, ops...)
-	for i, after := range apply(w.t, w.store, looks...) {
+	for i, after := range apply(w.t, w.store, peeks...) {
 		taken := want
 		if before[i].Remaining < want {
 			taken = 0
@@ -278,9 +278,9 @@ func refundsAreBounded(w *world) {
 	}
 }
 
-// refundIsNoGift gives two keys the same takes, and one of them an additional
+// refundGivesNoExtra gives two keys the same takes, and one of them an additional
 // take that is refunded in the end.
-func refundIsNoGift(w *world) {
+func refundGivesNoExtra(w *world) {
 	with, without := *w, *w
 	without.key += "-without"
 	with.arrive(10)
@@ -374,7 +374,7 @@ func backwardsIsBounded(w *world) {
 
 func allOrNothing(w *world) {
 	w.arrive(10)
-	ops, looks := make([]core.Op, 3), make([]core.Op, 3)
+	ops, peeks := make([]core.Op, 3), make([]core.Op, 3)
 	for i := range ops {
 		ops[i] = w.op(core.Take, w.cost())
 		if i > 0 {
@@ -382,13 +382,13 @@ func allOrNothing(w *world) {
 			ops[i].Rule, ops[i].Limit = []string{"", "second", "third"}[i], drawLimit(w.t, a)
 			ops[i].Cost = rapid.Int64Range(1, ops[i].Limit.Capacity()+1).Draw(w.t, "cost of another")
 		}
-		looks[i] = ops[i]
-		looks[i].Verb = core.Peek
+		peeks[i] = ops[i]
+		peeks[i].Verb = core.Peek
 	}
-	before := apply(w.t, w.store, looks...)
+	before := apply(w.t, w.store, peeks...)
 	out := apply(w.t, w.store, ops...)
 	granted := out[0].Allowed && out[1].Allowed && out[2].Allowed
-	for i, d := range apply(w.t, w.store, looks...) {
+	for i, d := range apply(w.t, w.store, peeks...) {
 		if !granted && d != before[i] {
 			w.t.Fatalf("a refused step turned %+v into %+v", before[i], d)
 		}
