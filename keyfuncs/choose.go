@@ -22,15 +22,15 @@ func First(keys ...core.KeyFunc) core.KeyFunc {
 		places[i] = strconv.Itoa(i) + ":"
 	}
 	return func(r core.Request) (string, bool) {
-		about := len(keys) == 0
+		applies := len(keys) == 0
 		for i, k := range keys {
 			key, ok := k(r)
 			if ok && key != "" {
 				return places[i] + shorten(key), true
 			}
-			about = about || ok
+			applies = applies || ok
 		}
-		return "", about
+		return "", applies
 	}
 }
 

@@ -136,8 +136,8 @@ func TestFirstBoundsLength(t *testing.T) {
 }
 
 func TestWhenAndUnlessTiers(t *testing.T) {
-	who := UserID(user)
-	signed, anonymous := When(Known(who), who), Unless(Known(who), RemoteIP)
+	byUser := UserID(user)
+	signed, anonymous := When(Known(byUser), byUser), Unless(Known(byUser), RemoteIP)
 	rows := []struct {
 		name             string
 		r                *test.Request

@@ -11,10 +11,10 @@ import (
 )
 
 var (
-	outer = form{"203.0.113.99", "203.0.113.99", false} // a caller who is what he seems
-	lie   = form{"198.51.100.1", "198.51.100.1", false} // what an attacker writes to the left
+	outer = form{"203.0.113.99", "203.0.113.99", false} // a caller outside the proxies
+	lie   = form{"198.51.100.1", "198.51.100.1", false} // an entry that the client forges
 	near  = form{"10.0.0.1", "10.0.0.1", true}          // a proxy
-	far   = form{"fd00:10::2", "fd00:10::/64", true}    // another
+	far   = form{"fd00:10::2", "fd00:10::/64", true}    // another proxy
 	bad   = form{"unknown", "", false}
 )
 
@@ -58,11 +58,11 @@ func (c chain) lines(write func(form) string) (lines []string) {
 
 // believed is the oracle for a trust list. It finds the caller by the labels.
 func believed(peer form, entries []form) string {
-	who := peer
-	for i := len(entries) - 1; i >= 0 && who.trusted && entries[i].key != ""; i-- {
-		who = entries[i]
+	caller := peer
+	for i := len(entries) - 1; i >= 0 && caller.trusted && entries[i].key != ""; i-- {
+		caller = entries[i]
 	}
-	return who.key
+	return caller.key
 }
 
 // counted is the oracle for a number of hops.

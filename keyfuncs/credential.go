@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// APIKey is a digest of the credential in the header, such as "X-Api-Key".
+// APIKey counts by a digest of the credential in the header, such as "X-Api-Key".
 // Space around the credential does not matter. In "Authorization" and
 // "Proxy-Authorization" the scheme and its spelling do not matter either, so
 // "Bearer k", "bearer  k" and "k" are one caller. A credential that is missing,
@@ -33,7 +33,7 @@ func APIKey(header string) core.KeyFunc {
 	}
 }
 
-// BearerToken is a digest of the token in "Authorization: Bearer token". The
+// BearerToken returns a digest of the token in "Authorization: Bearer token". The
 // case of the scheme and the space around the token do not matter. Without a
 // bearer token the key is "". As with [APIKey], check the token before the
 // limiter runs.
@@ -45,8 +45,8 @@ func BearerToken(r core.Request) (key string, ok bool) {
 	return conceal(token), true
 }
 
-// BasicUser is a digest of the user name in "Authorization: Basic …", whatever
-// the spelling of its base64. The password does not matter: guesses at one
+// BasicUser returns a digest of the user name in "Authorization: Basic …",
+// whatever the spelling of its base64. The password does not matter: guesses at one
 // account count together. Use it to slow them down, next to a limit by address,
 // and expect that any client can use up the limit of any name. Without a name
 // the key is "".

@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// Header is the value of the header without the space around it. A header that
+// Header counts by the value of the header without the space around it. A header that
 // is missing, empty or sent in several lines has the key "".
 //
 // Callers choose their headers. Use it for headers that only a gateway can set.
@@ -26,8 +26,8 @@ func line(r core.Request, name string) string {
 	return trimSpace(lines[0])
 }
 
-// Cookie is a digest of the value of the cookie, because most cookies worth
-// counting by are credentials. Quotes around the value do not matter. A cookie
+// Cookie counts by a digest of the value of the cookie, because most cookies
+// worth counting by are credentials. Quotes around the value do not matter. A cookie
 // that is missing, empty or sent twice has the key "".
 //
 // Callers choose their cookies: unless the session is checked before, a new

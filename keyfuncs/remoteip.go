@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// RemoteIP is the address of the peer of the connection. It reads no header. It
+// RemoteIP returns the address of the peer of the connection. It reads no header. It
 // is right where no proxy stands in front of the server; behind a proxy it is
 // the proxy's address, see [ForwardedIP].
 //
@@ -20,9 +20,9 @@ func RemoteIP(r core.Request) (key string, ok bool) {
 	return remoteIP(r, defaultBits), true
 }
 
-// RemoteIPPrefix is [RemoteIP] with IPv6 counted by the first bits, 32 to 128
-// of them. Fewer than 64 cover callers that hold many networks: a /48 is common
-// for an organisation, a /56 for a household.
+// RemoteIPPrefix returns [RemoteIP] with IPv6 counted by the first bits, 32 to 128
+// of them, or an error for another number. Fewer than 64 cover callers that hold
+// many networks: a /48 is common for an organisation, a /56 for a household.
 func RemoteIPPrefix(bits int) (core.KeyFunc, error) {
 	if err := checkBits(bits); err != nil {
 		return nil, fmt.Errorf("keyfuncs: RemoteIPPrefix: %w", err)

@@ -8,20 +8,20 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// Global is one key for all requests.
+// Global returns one key for all requests.
 func Global(core.Request) (key string, ok bool) { return "", true }
 
-// Route is the pattern that the router matched, such as "/users/{id}", so that
+// Route returns the pattern that the router matched, such as "/users/{id}", so that
 // all paths which lead there share one key. Where the framework does not know
 // the route yet, the key is "".
 func Route(r core.Request) (key string, ok bool) { return shorten(r.Route()), true }
 
-// Path is the decoded path as the caller wrote it. Most paths can be written in
+// Path returns the decoded path as the caller wrote it. Most paths can be written in
 // many ways that lead to one handler: in another case, with an extra slash or
 // with another id. Each spelling has its own count: prefer [Route].
 func Path(r core.Request) (key string, ok bool) { return shorten(r.Path()), true }
 
-// Method is the method of the request. HEAD counts as GET, which serves it, and
+// Method returns the method of the request. HEAD counts as GET, which serves it, and
 // all methods that RFC 9110 and RFC 5789 do not name count as "other".
 func Method(r core.Request) (key string, ok bool) {
 	switch m := r.Method(); m {
@@ -36,8 +36,8 @@ func Method(r core.Request) (key string, ok bool) {
 // maxHost is the maximum length of a name in the DNS.
 const maxHost = 253
 
-// Host is the requested host in lower case, without a port and a trailing dot;
-// an address is in its shortest form. A host that is neither a name nor an
+// Host returns the requested host in lower case, without a port and a trailing
+// dot; an address is in its shortest form. A host that is neither a name nor an
 // address has the key "". A caller can request any host: count by it only where
 // unknown hosts are refused before, or in a [Join] with the caller.
 func Host(r core.Request) (key string, ok bool) {

@@ -6,7 +6,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// UserID is the authenticated user that lookup finds in the context of the
+// UserID counts by the authenticated user that lookup finds in the context of the
 // request. The limiter has to run behind the authentication. Without a user the
 // key is ""; see [First] and [When] for limits by address for such requests.
 func UserID(lookup func(context.Context) (id string, ok bool)) core.KeyFunc {
