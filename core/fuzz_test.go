@@ -41,9 +41,9 @@ func FuzzGCRASpans(f *testing.F) {
 			return
 		}
 		r := l.rate()
-		most := l.Capacity() + r.units*(int64(MaxBooking/time.Microsecond)/r.every+3)
-		n = abs(n) % (most + 1)
-		span = abs(span) % (r.span(most) + 1)
+		maxUsed := l.Capacity() + r.units*(int64(MaxBooking/time.Microsecond)/r.every+3)
+		n = abs(n) % (maxUsed + 1)
+		span = abs(span) % (r.span(maxUsed) + 1)
 		if got, want := r.span(n), fraction(n, r.every, r.units, r.units-1); got != want {
 			t.Errorf("%s: span(%d) = %d, not %d", l, n, got, want)
 		}
@@ -129,13 +129,13 @@ func fuzzInstant(now, kind int64, last Decision, l Limit) int64 {
 
 func checkDecision(t *testing.T, i int, op *Op, d *Decision) {
 	t.Helper()
-	most := op.Limit.Capacity()
+	capacity := op.Limit.Capacity()
 	switch {
-	case d.Remaining < 0 || d.Remaining > most,
-		d.ResetAfter < 0 || (d.ResetAfter == 0) != (d.Remaining == most),
+	case d.Remaining < 0 || d.Remaining > capacity,
+		d.ResetAfter < 0 || (d.ResetAfter == 0) != (d.Remaining == capacity),
 		d.Allowed != (d.RetryAfter == 0),
 		d.RetryAfter < 0, d.Wait < 0 || d.Wait > op.MaxWait,
-		d.RetryAfter == Never && op.Cost <= most,
+		d.RetryAfter == Never && op.Cost <= capacity,
 		d.RetryAfter != Never && d.RetryAfter > d.ResetAfter:
 		t.Fatalf("step %d, %s of %d under %s: %+v", i, op.Verb, op.Cost, op.Limit, *d)
 	}

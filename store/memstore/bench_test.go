@@ -213,9 +213,9 @@ func rules(b *testing.B, n int, last core.Limit) {
 // BenchmarkNewKeys is a flood of keys that were never seen: until the store is
 // full, and from then on.
 func BenchmarkNewKeys(b *testing.B) {
-	for _, most := range []int{1 << 24, 1 << 12} {
-		b.Run(fmt.Sprintf("max=%d", most), func(b *testing.B) {
-			s := MustNew(Options{MaxKeys: most})
+	for _, maxKeys := range []int{1 << 24, 1 << 12} {
+		b.Run(fmt.Sprintf("max=%d", maxKeys), func(b *testing.B) {
+			s := MustNew(Options{MaxKeys: maxKeys})
 			ops, out := take("", core.Limit{Quota: 10, Period: time.Minute}), make([]core.Decision, 1)
 			var key [16]byte
 			b.ReportAllocs()

@@ -23,8 +23,8 @@ func TestFloodOfTenMillionKeysIsBounded(t *testing.T) {
 }
 
 func floodWith(t *testing.T, early, flood int) {
-	const most = 1 << 12
-	s, c := newStore(t, most)
+	const maxKeys = 1 << 12
+	s, c := newStore(t, maxKeys)
 	l := limit("5/1h fixed-window")
 	known, late := takes("known abuser", l), takes("late abuser", l)
 	known.Cost, late.Cost = 5, 5
@@ -35,11 +35,11 @@ func floodWith(t *testing.T, early, flood int) {
 
 	// Each key of its own is admitted once, and each bucket five times.
 	admitted := fill(t, s, "early", early, l)
-	if want := most - 1 + 64*5; admitted != want {
+	if want := maxKeys - 1 + 64*5; admitted != want {
 		t.Errorf("%d of %d random keys admitted, want %d", admitted, early, want)
 	}
-	if n := s.Len(); n != most+64 {
-		t.Errorf("%d keys held, want %d and 64 buckets", n, most)
+	if n := s.Len(); n != maxKeys+64 {
+		t.Errorf("%d keys held, want %d and 64 buckets", n, maxKeys)
 	}
 	slots, before := size(s), heapInUse()
 	for i := range 20 {
@@ -51,8 +51,8 @@ func floodWith(t *testing.T, early, flood int) {
 			t.Error("an abuser is admitted")
 		}
 	}
-	if n := s.Len(); n != most+64 || size(s) != slots {
-		t.Errorf("%d keys in %d slots after the flood, want %d in %d", n, size(s), most+64, slots)
+	if n := s.Len(); n != maxKeys+64 || size(s) != slots {
+		t.Errorf("%d keys in %d slots after the flood, want %d in %d", n, size(s), maxKeys+64, slots)
 	}
 	if after := heapInUse(); after > before+64<<10 {
 		t.Errorf("the heap grew from %d to %d bytes in the flood", before, after)

@@ -29,10 +29,10 @@ func (c *fakeClock) read() int64 {
 
 func (c *fakeClock) move(d time.Duration) { c.now.Add(d.Microseconds()) }
 
-func newStore(t testing.TB, most int) (*Store, *fakeClock) {
+func newStore(t testing.TB, maxKeys int) (*Store, *fakeClock) {
 	t.Helper()
 	c := newClock()
-	s, err := New(Options{MaxKeys: most, Clock: c.read})
+	s, err := New(Options{MaxKeys: maxKeys, Clock: c.read})
 	if err != nil {
 		t.Fatal(err)
 	}

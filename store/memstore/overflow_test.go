@@ -17,7 +17,7 @@ func TestFullStoreForgetsFreshKeysFirst(t *testing.T) {
 	op := takes("new", limit("5/1h"))
 	do(t, s, op)
 	if _, _, ok := held(s, &op); ok {
-		t.Error("a new key is held beyond the most")
+		t.Error("a new key is held beyond MaxKeys")
 	}
 	c.move(time.Second)
 	do(t, s, op)

@@ -265,12 +265,12 @@ func TestUpToTakeGetsHeldAndRemainingUnits(t *testing.T) {
 		used := int64(200)
 		op := take(l, 1)
 		op.UpTo = true
-		for _, most := range []int64{1, 300, 1000, 1000} {
-			op.Cost = most
-			want := min(most, 1000-used)
+		for _, cost := range []int64{1, 300, 1000, 1000} {
+			op.Cost = cost
+			want := min(cost, 1000-used)
 			d := w.apply(s, op)[0]
 			if d.Taken != want || d.Allowed != (want > 0) {
-				t.Errorf("%s: %+v, want %d of %d", text, d, want, most)
+				t.Errorf("%s: %+v, want %d of %d", text, d, want, cost)
 			}
 			used += want
 		}

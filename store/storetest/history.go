@@ -277,8 +277,8 @@ func (h *history) undo(c *call) {
 }
 
 func (h *history) cost(l *core.Limit) int64 {
-	most := l.Capacity()
-	return pick(h.r, []int64{0, 1, 1, 1, 1, 2, most, most, most + 1, most / 2, 1 + h.r.Int64N(most)})
+	capacity := l.Capacity()
+	return pick(h.r, []int64{0, 1, 1, 1, 1, 2, capacity, capacity, capacity + 1, capacity / 2, 1 + h.r.Int64N(capacity)})
 }
 
 func (h *history) wait(l *core.Limit) time.Duration {

@@ -62,13 +62,13 @@ func worstCase(l core.Limit, admitted []admission) int64 {
 		return l.Quota
 	case core.SlidingWindow:
 		segments := map[int64]int64{}
-		var most int64
+		var largest int64
 		for _, a := range admitted {
 			i := a.at / width(l).Microseconds()
 			segments[i] += a.n
-			most = max(most, segments[i])
+			largest = max(largest, segments[i])
 		}
-		return l.Quota + most
+		return l.Quota + largest
 	}
 	return l.Capacity() + l.Quota
 }
@@ -195,10 +195,10 @@ func upToIsShared(w *world) {
 	}
 	ops[2].Soft = rapid.Bool().Draw(w.t, "soft")
 	before := apply(w.t, w.store, peeks...)
-	most := rapid.Int64Range(0, 1+before[0].Remaining+before[1].Remaining).Draw(w.t, "most")
-	want := most
+	cost := rapid.Int64Range(0, 1+before[0].Remaining+before[1].Remaining).Draw(w.t, "cost")
+	want := cost
 	for i := range ops {
-		ops[i].UpTo, ops[i].Cost = true, most
+		ops[i].UpTo, ops[i].Cost = true, cost
 		if !ops[i].Soft {
 			want = min(want, before[i].Remaining)
 		}
@@ -209,9 +209,9 @@ func upToIsShared(w *world) {
 		if before[i].Remaining < want {
 			taken = 0
 		}
-		allowed := most == 0 || before[i].Remaining >= max(1, want)
+		allowed := cost == 0 || before[i].Remaining >= max(1, want)
 		if out[i].Taken != taken || out[i].Allowed != allowed || after.Remaining != before[i].Remaining-taken {
-			w.t.Fatalf("%d of %d fit: %+v became %+v, answered %+v", want, most, before[i], after, out[i])
+			w.t.Fatalf("%d of %d fit: %+v became %+v, answered %+v", want, cost, before[i], after, out[i])
 		}
 	}
 }
@@ -265,11 +265,11 @@ func refundsAreBounded(w *world) {
 		if d.Remaining < 0 || d.Remaining > w.limit.Capacity() || (d.ResetAfter == 0) != (d.Remaining == w.limit.Capacity()) {
 			w.t.Fatalf("%s after %s of %d: %+v", w.limit, op.Verb, op.Cost, d)
 		}
-		most := op.Cost
+		maxBack := op.Cost
 		if w.limit.Algorithm == core.Concurrency {
-			most = w.limit.Quota // a release gives all of its lease back
+			maxBack = w.limit.Quota // a release gives all of its lease back
 		}
-		if op.Verb == core.Refund && (d.Remaining < before.Remaining || d.Remaining > before.Remaining+most) {
+		if op.Verb == core.Refund && (d.Remaining < before.Remaining || d.Remaining > before.Remaining+maxBack) {
 			w.t.Fatalf("%s: a refund of %d took %d to %d", w.limit, op.Cost, before.Remaining, d.Remaining)
 		}
 		if op.Verb == core.Take && d.Allowed {
@@ -299,9 +299,9 @@ func refundGivesNoExtra(w *world) {
 		}
 	}
 	with.move()
-	got, most := with.do(extra.Refund(d)).Remaining, without.peek(0).Remaining
-	if got > most+inAMicrosecond(w.limit) {
-		w.t.Fatalf("%s: %d remain after a refund, %d without the take", w.limit, got, most)
+	got, want := with.do(extra.Refund(d)).Remaining, without.peek(0).Remaining
+	if got > want+inAMicrosecond(w.limit) {
+		w.t.Fatalf("%s: %d remain after a refund, %d without the take", w.limit, got, want)
 	}
 }
 
@@ -367,8 +367,8 @@ func backwardsIsBounded(w *world) {
 	if after.Remaining > before.Remaining {
 		w.t.Fatalf("%s: the clock steps back and %d become %d", w.limit, before.Remaining, after.Remaining)
 	}
-	if most := refill(w.limit); after.RetryAfter > most {
-		w.t.Fatalf("%s: locked out for %s, more than %s", w.limit, after.RetryAfter, most)
+	if bound := refill(w.limit); after.RetryAfter > bound {
+		w.t.Fatalf("%s: locked out for %s, more than %s", w.limit, after.RetryAfter, bound)
 	}
 }
 

@@ -110,21 +110,21 @@ func (w *world) move() {
 
 // cost draws 1 and the capacity often, and never more than the capacity.
 func (w *world) cost() int64 {
-	most := w.limit.Capacity()
+	capacity := w.limit.Capacity()
 	if rapid.IntRange(0, 4).Draw(w.t, "unit") > 0 {
-		return rapid.Int64Range(1, min(3, most)).Draw(w.t, "cost")
+		return rapid.Int64Range(1, min(3, capacity)).Draw(w.t, "cost")
 	}
-	return rapid.SampledFrom([]int64{most, max(1, most/2), max(1, most-1)}).Draw(w.t, "share")
+	return rapid.SampledFrom([]int64{capacity, max(1, capacity/2), max(1, capacity-1)}).Draw(w.t, "share")
 }
 
 // An admission is the units of a granted take and the instant from which they
 // may be used.
 type admission struct{ at, n int64 }
 
-// arrive sends up to most takes, and returns the admitted ones in the order of
+// arrive sends up to n takes, and returns the admitted ones in the order of
 // their use.
-func (w *world) arrive(most int) (admitted []admission) {
-	for range rapid.IntRange(0, most).Draw(w.t, "arrivals") {
+func (w *world) arrive(n int) (admitted []admission) {
+	for range rapid.IntRange(0, n).Draw(w.t, "arrivals") {
 		w.move()
 		op := w.op(core.Take, w.cost())
 		if rapid.IntRange(0, 3).Draw(w.t, "waits") == 0 {
