@@ -2,9 +2,10 @@ package limiter
 
 import (
 	"fmt"
+	"time"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/textform"
-	"time"
 )
 
 // Action says what happens to a request over the limit of a rule. Its zero
@@ -16,10 +17,10 @@ const (
 	Reject Action = 0
 	// Degrade lets the request pass, marked; see [Degraded].
 	Degrade Action = -1
-	// Shadow counts and reports and lets the request pass; no client sees it.
+	// Shadow counts and reports the request and lets it pass; no client sees it.
 	Shadow Action = -2
 
-	noSpan Action = -3 // Wait(0) and below, which is a mistake
+	noSpan Action = -3 // of Wait(0) and below, which is a mistake
 )
 
 // Wait makes the request wait for its turn, for at most max, which is above 0
@@ -32,7 +33,7 @@ func Wait(max time.Duration) Action {
 	return Action(max)
 }
 
-// MaxWait is the longest time that a request may wait: 0 unless a comes from [Wait].
+// MaxWait returns the longest time that a request may wait: 0 unless a is made by [Wait].
 func (a Action) MaxWait() time.Duration { return max(0, time.Duration(a)) }
 
 // String returns "reject", "degrade", "shadow", or "wait" and the longest wait.

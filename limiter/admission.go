@@ -36,7 +36,7 @@ func (o Outcome) String() string {
 	return "unknown outcome"
 }
 
-// Status is the HTTP status that the outcome calls for: 429, 503, or 0 when the
+// Status returns the HTTP status that the outcome calls for: 429, 503, or 0 when the
 // handler decides.
 func (o Outcome) Status() int {
 	switch o {
@@ -71,22 +71,22 @@ func isPreflight(r core.Request) bool {
 		len(r.Header("Access-Control-Request-Method")) > 0
 }
 
-// Outcome returns what becomes of the request.
+// Outcome returns what the limiter does with the request.
 func (a *Admission) Outcome() Outcome { return a.result.outcome() }
 
-// Degraded is [Result.Degraded].
+// Degraded returns [Result.Degraded] of the result.
 func (a *Admission) Degraded() bool { return a.result.Degraded() }
 
-// Result is what the rules decided. It must not be used after Done unless
+// Result returns what the rules decided. The result must not be used after Done unless
 // NeedsContext is true.
 func (a *Admission) Result() *Result { return &a.result }
 
 // Violated returns the names of the rules that refused the request.
 func (a *Admission) Violated() []string { return a.result.Violated() }
 
-// RetryAfter is the Retry-After of the answer in seconds, rounded up: at least
-// 1 for a refusal, and 0 if there is none because the request passes or can
-// never be admitted.
+// RetryAfter returns the Retry-After of the answer in seconds, rounded up. It is at
+// least 1 for a refusal or a failure, and 0 for a request that passes or that can never
+// be admitted.
 func (a *Admission) RetryAfter() int64 {
 	switch a.Outcome() {
 	case Failed:
@@ -99,7 +99,7 @@ func (a *Admission) RetryAfter() int64 {
 	return 0
 }
 
-// wholeSeconds is d in seconds, rounded up.
+// wholeSeconds returns d in seconds, rounded up.
 func wholeSeconds(d time.Duration) int64 {
 	return int64(d/time.Second) + min(1, int64(d%time.Second))
 }
@@ -180,8 +180,8 @@ func (a *Admission) emptyBuffers(l *Limiter) {
 	a.fields, a.text, a.headers, a.order = a.fields[:0], a.text[:0], a.headers[:0], a.order[:0]
 }
 
-// unset writes only if b is set, because an atomic write is the most expensive
-// part of recycling.
+// unset makes b false. It writes only if b is true, because an atomic write is the most
+// expensive part of recycling.
 func unset(b *atomic.Bool) {
 	if b.Load() {
 		b.Store(false)
@@ -212,7 +212,7 @@ func Degraded(ctx context.Context) bool { return FromContext(ctx).Degraded() }
 // ProblemType is the Content-Type of [Admission.Problem].
 const ProblemType = "application/problem+json"
 
-// Problem is the body of a refusal or a failure (RFC 9457). It names rules and
+// Problem returns the body of a refusal or a failure (RFC 9457). It names rules and
 // numbers, and nothing that the client sent. It is nil for a request that
 // passes.
 func (a *Admission) Problem() []byte {
@@ -229,9 +229,9 @@ func (a *Admission) appendProblem(b []byte) []byte {
 	return a.appendQuotaExceeded(b)
 }
 
-// Answer returns the answer that the client gets instead of the handler's. It is
-// made by a template of the [Config] and always has a status. ok is false if the
-// handler answers. The answer is valid until Done, and its headers are sent in
+// Answer returns the answer that the client gets instead of the handler's. A template of
+// the [Config] makes it, and it always has a status. ok is false if the handler answers.
+// The answer is valid until Done, and its headers are sent in
 // addition to those of the limiter.
 func (a *Admission) Answer() (answer Answer, ok bool) {
 	t := a.template()
@@ -387,7 +387,7 @@ func (a *Admission) render() {
 	}
 }
 
-// fixed adds a header whose value is known beforehand.
+// fixed adds a header with the value.
 func (a *Admission) fixed(name, value string) {
 	a.text = append(a.text, value...)
 	a.cut(name)
@@ -449,7 +449,7 @@ func (a *Admission) draft8() {
 	a.cut("Ratelimit")
 }
 
-// oneLine keeps a value from ending the header that it is in.
+// oneLine replaces line breaks, which would end the header that a value is in.
 var oneLine = strings.NewReplacer("\r", " ", "\n", " ")
 
 // custom adds the headers of the program's own function.

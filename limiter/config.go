@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/store/memstore"
 )
 
-// Defaults of [Config], which stand for its zero values.
+// Defaults of [Config], for fields that are 0.
 const (
 	DefaultMaxWaiters       = 1000
 	DefaultMaxWaitersPerKey = 100
@@ -29,9 +29,9 @@ type Config struct {
 	// Headers names the headers of every answer; 0 means XRateLimit | Draft8.
 	Headers HeaderStyle
 
-	// CustomHeaders, unless nil, returns more headers for an answer. It gets
-	// the decisions in the order in which the headers speak of them, without
-	// those of Shadow rules, and must not keep the slice.
+	// CustomHeaders, unless nil, returns more headers for an answer. It gets the
+	// decisions of the rules that apply, except Shadow rules, the most exhausted first,
+	// and must not keep the slice. It must be safe for concurrent use.
 	CustomHeaders func([]RuleDecision) []Header
 
 	// Refused and Failed make the answers to requests that are refused, or that
@@ -56,8 +56,9 @@ type Config struct {
 	// is none.
 	OnStoreError FailureMode
 
-	// OnError, unless nil, is called with every error, in the goroutine of the
-	// request.
+	// OnError, unless nil, is called with every error. It must be quick and safe for
+	// concurrent use, as it runs in the goroutine of the request, or in one that
+	// renews leases or diagnoses the store.
 	OnError func(context.Context, error)
 
 	// Observer, unless nil, is called for every decision.
@@ -76,8 +77,8 @@ type Config struct {
 	MaxWaitersPerKey int
 }
 
-// useStore replaces a nil Store by one in memory. If the Store holds a nil
-// pointer, it does so too, for the checks that follow, and returns an error.
+// useStore replaces a nil Store by one in memory. It also replaces a Store that holds
+// a nil pointer, so that other checks can follow, and returns an error for it.
 func (c *Config) useStore() error {
 	v := reflect.ValueOf(c.Store)
 	if v.IsValid() && (v.Kind() != reflect.Pointer || !v.IsNil()) {
@@ -90,7 +91,7 @@ func (c *Config) useStore() error {
 	return fmt.Errorf("the Store is a nil %s; leave it out for a store in memory", v.Type())
 }
 
-// faults lists every mistake outside of the rules.
+// faults returns every mistake outside of the rules.
 func (c *Config) faults(f *fallbacks) []error {
 	var errs []error
 	if err := c.Headers.check(); err != nil {

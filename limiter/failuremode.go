@@ -48,7 +48,7 @@ func (f FailureMode) String() string {
 	return "unknown failure mode"
 }
 
-// fallbacks is what a limiter does when the store cannot decide.
+// fallbacks says what a limiter does when the store cannot decide.
 type fallbacks struct {
 	store     core.Store // decides by its fallback if need be
 	strict    core.Store // the same without the fallback
@@ -96,8 +96,8 @@ func (f *fallbacks) resolve(set *ruleSet) {
 	}
 }
 
-// retryAfter returns the time after which a new attempt is worthwhile, if err
-// knows it, and 0 otherwise.
+// retryAfter returns the time after which a new attempt is worthwhile, if err has a
+// method that returns it, and 0 otherwise.
 func retryAfter(err error) time.Duration {
 	var e interface{ RetryAfter() time.Duration }
 	if errors.As(err, &e) {

@@ -84,9 +84,9 @@ func MustNew(c Config) *Limiter {
 	return l
 }
 
-// SetRules puts other rules in force for every request that comes after. Rules
-// that keep their name and algorithm keep their counts. If a rule has a mistake,
-// nothing changes; the error is as of [New].
+// SetRules replaces the rules for all later requests. Rules that keep their name and
+// algorithm keep their counts. If a rule has a mistake, nothing changes, and the error
+// joins a [*RuleError] for each mistake.
 func (l *Limiter) SetRules(rules []Rule) error {
 	set, err := newRuleSet(rules, &l.fallbacks)
 	if err != nil {
@@ -217,7 +217,7 @@ func (l *Limiter) applyTo(ctx context.Context, s core.Store, ops []core.Op, out 
 // Allow is [Limiter.Take] for a caller that needs no [Result], and allocates nothing
 // itself. It returns the decision of the most exhausted rule that is not Shadow, which
 // is also the rule of the X-RateLimit headers. But Allowed and RetryAfter are those of
-// all rules together. If no rule applies, only Allowed is set. The error is as of Take.
+// all rules together. If no rule applies, only Allowed is set. The error is that of Take.
 // Under a rule with a concurrency limit, whose units would have to be released, the
 // error wraps [core.ErrOp], and nothing was taken.
 func (l *Limiter) Allow(ctx context.Context, key string, cost int64) (core.Decision, error) {
@@ -231,8 +231,8 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) (core.Decis
 	return d, err
 }
 
-// SetSelectedRules is [Limiter.SetRules] with a selection among the rules for
-// every request that comes after. A nil selection asks every rule.
+// SetSelectedRules is [Limiter.SetRules] with a selection among the rules. A nil
+// selection asks every rule.
 func (l *Limiter) SetSelectedRules(rules []Rule, s Selection) error {
 	set, err := newRuleSet(rules, &l.fallbacks)
 	if err != nil {

@@ -78,8 +78,8 @@ func (res *Result) longestWait() (longest time.Duration) {
 	return longest
 }
 
-// Delay returns how long to wait from now on before using the units, 0 if they may
-// be used at once.
+// Delay returns how long to wait from now on before using the units. It is 0 if they
+// may be used at once, and for a nil Reservation.
 func (r *Reservation) Delay() time.Duration {
 	if r == nil {
 		return 0

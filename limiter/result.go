@@ -32,17 +32,17 @@ type Result struct {
 
 	allowed  bool
 	degraded bool
-	err      error         // the store could not decide
-	stopped  error         // the wait ended before its time
-	barred   error         // no wait could begin
-	skipped  error         // some rules could not be asked
+	err      error         // why the store could not decide
+	stopped  error         // why the wait ended before its time
+	barred   error         // why no wait could begin
+	skipped  error         // why some rules could not be asked
 	waited   time.Duration // in all
 	aged     time.Duration // since the store decided
 	lease    string
-	outer    *Result // the one before in the context
+	outer    *Result // of the limiter around this one
 
-	indices  []int         // that the selection has named
-	selected []*activeRule // at those places
+	indices  []int         // of the rules that the selection has named
+	selected []*activeRule // those rules
 
 	refunded, released atomic.Bool
 }
@@ -79,7 +79,7 @@ func (res *Result) Degraded() bool {
 	return res != nil && (res.allowed && res.degraded || res.outer.Degraded())
 }
 
-// Waited is how long the request has waited for its turn.
+// Waited returns how long the request has waited for its turn.
 func (res *Result) Waited() time.Duration {
 	if res == nil {
 		return 0
@@ -105,7 +105,7 @@ func (res *Result) ruleDecision(i int) RuleDecision {
 	return RuleDecision{r.Name, res.ops[i].Limit, r.OnLimit, res.decision(i)}
 }
 
-// decision is out[i] after the wait.
+// decision returns out[i] as it is after the wait.
 func (res *Result) decision(i int) core.Decision {
 	d := res.out[i]
 	if res.aged > 0 {
@@ -428,8 +428,8 @@ func (res *Result) applyRefunds(ctx context.Context, ops []core.Op) error {
 }
 
 // Renew holds the leases for another Period from now, and reports whether they
-// are held. A lease that had expired is taken anew if there is room. It is true
-// for a result without leases, and false for one that was refused or released.
+// are held. A lease that had expired is taken anew if there is room. Renew returns
+// true for a result without leases, and false for one that was refused or released.
 func (res *Result) Renew(ctx context.Context) (held bool, err error) {
 	switch {
 	case res == nil:
@@ -487,7 +487,7 @@ func (res *Result) end(ctx context.Context, status int, holding bool) {
 	}
 }
 
-// refunds asks rule i about the status.
+// refunds reports whether rule i gives its units back for the status.
 func (res *Result) refunds(ctx context.Context, i, status int) (yes bool) {
 	r := res.calls[i].rule
 	if r.RefundIf == nil || res.refunded.Load() {

@@ -33,9 +33,9 @@ type Rule struct {
 	OnLimit Action
 
 	// OnStoreError says what happens when the store cannot decide under this rule;
-	// the zero value leaves that to Config.OnStoreError. Of several rules that
-	// apply to a request, a FailClosed rule turns it away; otherwise the rules
-	// decide that the store or its fallback can decide. Shadow rules turn no
+	// the zero value leaves that to Config.OnStoreError. If several rules apply
+	// to a request, a FailClosed rule turns it away. Otherwise the outcome is that of
+	// the rules that the store or its fallback could decide. Shadow rules turn no
 	// request away.
 	OnStoreError FailureMode
 
@@ -69,7 +69,7 @@ const DefaultName = "default"
 // maxName is the length of the longest name of a rule, in bytes.
 const maxName = 64
 
-// faults lists every mistake of the rule by itself.
+// faults returns every mistake of the rule by itself.
 func (r *Rule) faults(f *fallbacks) []error {
 	var errs []error
 	if !nameIsValid(r.Name) {
@@ -101,7 +101,7 @@ func nameIsValid(s string) bool {
 	return true
 }
 
-// ruleOf is the name of the rule that err is about, or "".
+// ruleOf returns the name of the rule that err is about, or "".
 func ruleOf(err error) string {
 	var e *RuleError
 	if errors.As(err, &e) {

@@ -83,7 +83,7 @@ func newRuleSet(rules []Rule, f *fallbacks) (*ruleSet, error) {
 	return set, errors.Join(errs...)
 }
 
-// ruleError is an error that names the rule.
+// ruleError returns err as an error that names the rule.
 func (r *activeRule) ruleError(err error) error { return &RuleError{r.Name, r.index, err} }
 
 // termsFor returns the terms that apply to the key.
@@ -149,7 +149,7 @@ func newTerms(r *Rule, l core.Limit) *terms {
 // maxInteger is the highest integer of a structured field (RFC 9651, 3.3.1).
 const maxInteger = 999_999_999_999_999
 
-// policyItem is the limit as draft-ietf-httpapi-ratelimit-headers writes it. A
+// policyItem returns the limit as draft-ietf-httpapi-ratelimit-headers writes it. A
 // window that is not in whole seconds cannot be written, so it is left out.
 func policyItem(rule string, l core.Limit) string {
 	b := make([]byte, 0, 64)

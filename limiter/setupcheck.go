@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// setupRequests is how many requests under a rule are looked at for a mistake.
+	// setupRequests is how many requests under a rule are examined for a mistake.
 	setupRequests = 1000
 
 	// maxSetupRequests bounds the examination when some rules apply to hardly any
@@ -22,7 +22,7 @@ const (
 	maxCompared = 256
 )
 
-// setupCheck looks at the first requests under a set of rules. Afterwards it costs a
+// setupCheck examines the first requests under a set of rules. Afterwards it costs a
 // request one atomic load.
 type setupCheck struct {
 	on        atomic.Bool
@@ -30,7 +30,7 @@ type setupCheck struct {
 	undecided atomic.Int64 // rules
 }
 
-// keyCheck looks at the first keys of one rule.
+// keyCheck examines the first keys of one rule.
 type keyCheck struct {
 	seen    atomic.Int64
 	first   atomic.Pointer[string]
@@ -63,7 +63,7 @@ func (w *keyCheck) record(key string) bool {
 // global is where the code of keyfuncs.Global begins.
 var global = reflect.ValueOf(keyfuncs.Global).Pointer()
 
-// isGlobal reports whether k is keyfuncs.Global: one key for all is meant.
+// isGlobal reports whether k is keyfuncs.Global, which gives all requests one key.
 func isGlobal(k core.KeyFunc) bool { return reflect.ValueOf(k).Pointer() == global }
 
 // origin is where a request comes from.
@@ -72,9 +72,8 @@ type origin struct {
 	forwarded netip.Addr // the peer of the peer, by its forwarding header
 }
 
-// The key functions that read whole addresses, in the same way as those of rules read
-// networks: the address of the peer, and the last one of a header, which the peer has
-// appended.
+// These key functions read whole addresses as those of rules read networks: the address
+// of the peer, and the last one of a header, which the peer has appended.
 var (
 	wholePeer          = keyfuncs.MustRemoteIPPrefix(128)
 	wholeForwardedFor  = lastIn("X-Forwarded-For")

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/headgate/headgate/internal/textform"
 	"sync/atomic"
 	"time"
+
+	"github.com/headgate/headgate/internal/textform"
 )
 
 // MaxTarpit is the longest delay of [Tarpit].
@@ -63,6 +64,6 @@ func (t *tarpit) hold(ctx context.Context, l *Limiter) {
 	}
 	defer t.held.Add(-1)
 	if t.held.Add(1) <= t.max {
-		_ = l.sleep(ctx, t.delay) // what ended it makes no difference
+		_ = l.sleep(ctx, t.delay) // the answer follows in any case
 	}
 }

@@ -53,8 +53,8 @@ func JSON(a *Admission) Answer {
 	return typed(a, "application/json", append(b, '}'))
 }
 
-// ProblemJSON answers with [Admission.Problem], as a limiter does whose Config has
-// no other template.
+// ProblemJSON answers with [Admission.Problem]. It is the default of Refused and Failed
+// in a [Config].
 func ProblemJSON(a *Admission) Answer { return typed(a, ProblemType, a.Problem()) }
 
 // Fixed always returns the same answer. Its headers and body must not be changed

@@ -13,10 +13,10 @@ import (
 // RetryAfter.
 const minPause = time.Millisecond
 
-// wait is one request's way through the queue.
+// wait is the state of one request that may wait.
 type wait struct {
 	start   time.Time
-	maxWait time.Duration // until the context's deadline
+	maxWait time.Duration // by the context's deadline
 	waited  time.Duration
 	key     waitKey
 	queued  bool

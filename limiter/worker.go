@@ -34,14 +34,14 @@ func undecided(err error) error {
 	return fmt.Errorf("%w: %w", ErrUndecided, err)
 }
 
-// WaitError is why units were not taken.
+// WaitError says why units were not taken.
 type WaitError struct {
 	// Err wraps one of [ErrLimited], [ErrQueueFull], [ErrClosed], the cause of the
 	// context, or [ErrUndecided].
 	Err error
 
-	// RetryAfter is how long until the units would fit if no others were taken:
-	// [core.Never] if they exceed a limit, and 0 if that is not known.
+	// RetryAfter is the time until the units would fit if no others were taken. It is
+	// [core.Never] if they exceed a limit, and 0 if the time is not known.
 	RetryAfter time.Duration
 
 	// Rules are the names of the rules that refused the units.
