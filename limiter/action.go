@@ -20,7 +20,7 @@ const (
 	// Shadow counts and reports the request and lets it pass; no client sees it.
 	Shadow Action = -2
 
-	noSpan Action = -3 // of Wait(0) and below, which is a mistake
+	invalidWait Action = -3 // of Wait(0) and below, which is a mistake
 )
 
 // Wait makes the request wait for its turn, for at most max, which is above 0
@@ -28,7 +28,7 @@ const (
 // than that, or after its context's deadline.
 func Wait(max time.Duration) Action {
 	if max <= 0 {
-		return noSpan
+		return invalidWait
 	}
 	return Action(max)
 }
@@ -56,9 +56,9 @@ func (a Action) soft() bool { return a == Degrade || a == Shadow }
 
 func (a Action) check() error {
 	switch {
-	case a == noSpan || a > Action(core.MaxBooking):
+	case a == invalidWait || a > Action(core.MaxBooking):
 		return fmt.Errorf("OnLimit: the longest wait must be above 0 and at most %s", textform.Duration(core.MaxBooking))
-	case a < noSpan:
+	case a < invalidWait:
 		return fmt.Errorf("OnLimit: %s is not known", a)
 	}
 	return nil

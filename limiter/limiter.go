@@ -135,7 +135,7 @@ func (l *Limiter) TakeWithin(ctx context.Context, key string, cost int64, max ti
 	return l.take(ctx, key, cost, max)
 }
 
-func (l *Limiter) take(ctx context.Context, key string, cost int64, patience time.Duration) (*Result, error) {
+func (l *Limiter) take(ctx context.Context, key string, cost int64, maxWait time.Duration) (*Result, error) {
 	if err := checkCost(cost); err != nil {
 		return &Result{}, err
 	}
@@ -143,9 +143,9 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, patience tim
 	res := &Result{}
 	res.begin(l)
 	err := res.addKey(ctx, core.Take, key, cost)
-	res.beginWait(patience)
+	res.beginWait(maxWait)
 	if err == nil {
-		err = res.decide(ctx, patience > 0)
+		err = res.decide(ctx, maxWait > 0)
 	}
 	res.conclude(ctx, err)
 	return res, res.takeError(err)
@@ -315,7 +315,7 @@ func (l *Limiter) Admit(r core.Request) *Admission {
 		l.checkSetup(r, res)
 	}
 	if err == nil {
-		err = res.decide(a.ctx, res.set.patient)
+		err = res.decide(a.ctx, res.set.mayWait)
 	}
 	res.conclude(a.ctx, err)
 	if res.holdsLeases() {
@@ -411,9 +411,9 @@ func (l *Limiter) runReleases() {
 
 // checkSetup examines a request and the keys under which it is counted.
 func (l *Limiter) checkSetup(r core.Request, res *Result) {
-	w := &res.set.setup
-	if w.left.Add(-1) < 0 {
-		w.on.Store(false)
+	setup := &res.set.setup
+	if setup.left.Add(-1) < 0 {
+		setup.on.Store(false)
 		return
 	}
 	from := originOf(r)
@@ -425,8 +425,8 @@ func (l *Limiter) checkSetup(r core.Request, res *Result) {
 		}
 		if rule.keys.record(key) {
 			l.reportSharedKey(rule, key, from)
-			if w.undecided.Add(-1) == 0 {
-				w.on.Store(false)
+			if setup.undecided.Add(-1) == 0 {
+				setup.on.Store(false)
 			}
 		}
 	}

@@ -30,16 +30,16 @@ type Result struct {
 		out   [1]core.Decision
 	}
 
-	allowed  bool
-	degraded bool
-	err      error         // why the store could not decide
-	stopped  error         // why the wait ended before its time
-	barred   error         // why no wait could begin
-	skipped  error         // why some rules could not be asked
-	waited   time.Duration // in all
-	aged     time.Duration // since the store decided
-	lease    string
-	outer    *Result // of the limiter around this one
+	allowed   bool
+	degraded  bool
+	err       error         // why the store could not decide
+	stopped   error         // why the wait ended before its time
+	notQueued error         // why no wait could begin
+	skipped   error         // why some rules could not be asked
+	waited    time.Duration // in all
+	aged      time.Duration // since the store decided
+	lease     string
+	outer     *Result // of the limiter around this one
 
 	indices  []int         // of the rules that the selection has named
 	selected []*activeRule // those rules
@@ -49,9 +49,9 @@ type Result struct {
 
 // call is one rule's part of a result.
 type call struct {
-	rule     *activeRule
-	terms    *terms
-	patience time.Duration // the longest wait for this rule
+	rule    *activeRule
+	terms   *terms
+	maxWait time.Duration // the longest wait for this rule
 }
 
 // RuleDecision is what one rule decided.
@@ -522,7 +522,7 @@ func (res *Result) recycle() {
 	}
 	clear(res.selected)
 	res.calls, res.ops, res.out, res.selected = res.calls[:0], res.ops[:0], res.out[:0], res.selected[:0]
-	res.limiter, res.set, res.err, res.stopped, res.barred, res.skipped = nil, nil, nil, nil, nil, nil
+	res.limiter, res.set, res.err, res.stopped, res.notQueued, res.skipped = nil, nil, nil, nil, nil, nil
 	res.allowed, res.degraded, res.waited, res.aged, res.lease, res.outer = false, false, 0, 0, "", nil
 	unset(&res.refunded)
 	unset(&res.released)
@@ -588,9 +588,9 @@ func (res *Result) failsOpen(ctx context.Context, err error) bool {
 	return true
 }
 
-// decide lets the store decide, and waits if patient is true and a rule says so.
-func (res *Result) decide(ctx context.Context, patient bool) error {
-	if !patient {
+// decide lets the store decide, and waits if mayWait is true and a rule says so.
+func (res *Result) decide(ctx context.Context, mayWait bool) error {
+	if !mayWait {
 		return res.ask(ctx)
 	}
 	w := wait{start: time.Now(), maxWait: core.MaxBooking}

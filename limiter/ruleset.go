@@ -17,7 +17,7 @@ type ruleSet struct {
 	rules   []*activeRule
 	store   core.Store // the store to ask first
 	strict  bool       // store is without its fallback
-	patient bool       // some rule waits
+	mayWait bool       // some rule waits
 	refunds bool       // some rule gives units back
 	shown   int        // how many rules clients may see
 	policy  string     // the RateLimit-Policy of all of them under their own limits
@@ -68,7 +68,7 @@ func newRuleSet(rules []Rule, f *fallbacks) (*ruleSet, error) {
 		}
 		t := newTerms(&r, r.Limit)
 		set.rules[i] = &activeRule{Rule: r, index: i, terms: t}
-		set.patient = set.patient || r.OnLimit.MaxWait() > 0
+		set.mayWait = set.mayWait || r.OnLimit.MaxWait() > 0
 		set.refunds = set.refunds || r.RefundIf != nil
 		if r.Key == nil {
 			noKey = append(noKey, &RuleError{r.Name, i, errNoKey})

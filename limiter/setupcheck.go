@@ -38,26 +38,26 @@ type keyCheck struct {
 }
 
 // begin starts the examination of n rules.
-func (w *setupCheck) begin(n int) {
-	w.left.Store(maxSetupRequests)
-	w.undecided.Store(int64(n))
-	w.on.Store(n > 0)
+func (c *setupCheck) begin(n int) {
+	c.left.Store(maxSetupRequests)
+	c.undecided.Store(int64(n))
+	c.on.Store(n > 0)
 }
 
 // record notes the key, and reports whether it was the last one to examine.
-func (w *keyCheck) record(key string) bool {
-	if w.seen.Load() >= setupRequests {
+func (c *keyCheck) record(key string) bool {
+	if c.seen.Load() >= setupRequests {
 		return false
 	}
 	key = key[:min(len(key), maxCompared)]
-	if !w.several.Load() {
-		if w.first.Load() == nil {
+	if !c.several.Load() {
+		if c.first.Load() == nil {
 			mine := strings.Clone(key)
-			w.first.CompareAndSwap(nil, &mine)
+			c.first.CompareAndSwap(nil, &mine)
 		}
-		w.several.CompareAndSwap(false, *w.first.Load() != key)
+		c.several.CompareAndSwap(false, *c.first.Load() != key)
 	}
-	return w.seen.Add(1) == setupRequests
+	return c.seen.Add(1) == setupRequests
 }
 
 // global is where the code of keyfuncs.Global begins.

@@ -34,7 +34,7 @@ func (w *wait) step(ctx context.Context, res *Result) (again bool, err error) {
 		return false, nil
 	}
 	booked := res.allowed
-	if res.barred = w.enter(res.limiter, at); res.barred != nil {
+	if res.notQueued = w.enter(res.limiter, at); res.notQueued != nil {
 		if booked {
 			res.cancelBooking(ctx)
 		}
@@ -58,10 +58,10 @@ func (w *wait) step(ctx context.Context, res *Result) (again bool, err error) {
 
 // remaining returns the time for which the request may still wait for rule i.
 func (w *wait) remaining(res *Result, i int) time.Duration {
-	if res.ops[i].Soft || res.calls[i].patience == 0 {
+	if res.ops[i].Soft || res.calls[i].maxWait == 0 {
 		return 0
 	}
-	return max(0, min(w.maxWait, res.calls[i].patience)-w.waited)
+	return max(0, min(w.maxWait, res.calls[i].maxWait)-w.waited)
 }
 
 // book lets the store book slots where the request may wait for them.

@@ -150,7 +150,7 @@ var errLease = fmt.Errorf("%w: the units of a concurrency limit have to be relea
 // beginWait lets the call wait at most max for every rule.
 func (res *Result) beginWait(max time.Duration) {
 	for i := range res.calls {
-		res.calls[i].patience = max
+		res.calls[i].maxWait = max
 	}
 }
 
@@ -163,8 +163,8 @@ func (res *Result) waitError(err error) error {
 		e.Err, e.RetryAfter = undecided(err), retryAfter(err)
 	case res.stopped != nil: // some time after the decision
 		e.Err, e.RetryAfter = res.stopped, 0
-	case !res.allowed && res.barred != nil:
-		e.Err = res.barred
+	case !res.allowed && res.notQueued != nil:
+		e.Err = res.notQueued
 	case !res.allowed:
 		e.Err = ErrLimited
 	case res.skipped != nil:
