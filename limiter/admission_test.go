@@ -43,7 +43,7 @@ func TestShadowCountsButRefusesNoRequest(t *testing.T) {
 
 func TestContextHasEveryLimiterAround(t *testing.T) {
 	outer := newLimiter(t, newStore(), withOnLimit(rule(t, "soft", "1/1m"), limiter.Degrade))
-	inner := newLimiter(t, newStore(), rule(t, "flight", "5 concurrent ttl=1m"))
+	inner := newLimiter(t, newStore(), rule(t, "jobs", "5 concurrent ttl=1m"))
 	admit(outer)
 	a := outer.Admit(get())
 	defer a.Done(200)
@@ -69,7 +69,7 @@ func TestContextWithoutAdmissionIsNotDegraded(t *testing.T) {
 	}
 	if res.Release(context.Background()) != nil || res.Refund(context.Background()) != nil ||
 		res.Decisions() != nil || res.Allowed() {
-		t.Error("a nil grant does something")
+		t.Error("a nil Result does something")
 	}
 }
 
@@ -86,12 +86,12 @@ func TestKeepResultHasEveryResultInTheContext(t *testing.T) {
 		}
 		res := limiter.FromContext(limiter.NewContext(context.Background(), a))
 		a.Done(200)
-		admit(l) // which must not be given what the context still refers to
+		admit(l) // must not reuse the result that the context refers to
 		if got := summary(res.Decisions()); got != "a 1" || !res.Allowed() || res.Degraded() {
 			t.Errorf("%q, allowed %t, degraded %t", got, res.Allowed(), res.Degraded())
 		}
-		if refused := l.Admit(get()); refused.NeedsContext() {
-			t.Error("a refused request has no handler to know of it")
+		if refused := l.Admit(&fakeRequest{}); refused.NeedsContext() {
+			t.Error("a refused request needs a context")
 		}
 	}
 }
@@ -175,7 +175,7 @@ func TestRefundIfPanicIsReported(t *testing.T) {
 	admit(l)
 	wantLeft(t, l, "k", 4, 5)
 	if len(reported) != 1 || reported[0].Error() != `rule 0 "bad": panic: "r"` {
-		t.Errorf("told %v", reported)
+		t.Errorf("reported %v", reported)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// Under the race detector a sync.Pool drops some of what is put into it.
+// Under the race detector a sync.Pool drops some items.
 
 func TestAdmissionAllocatesOnlyHeaderText(t *testing.T) {
 	l := newLimiter(t, nothing{}, rule(t, "a", "10/1m"), rule(t, "b", "100/1h"))

@@ -40,7 +40,7 @@ func TestAllowAgreesWithTake(t *testing.T) {
 				if err != nil || err2 != nil {
 					t.Fatal(err, err2)
 				}
-				if want := spokenOf(res); got != want {
+				if want := wantDecision(res); got != want {
 					t.Fatalf("%d: %+v, want %+v", n, got, want)
 				}
 			}
@@ -48,8 +48,8 @@ func TestAllowAgreesWithTake(t *testing.T) {
 	}
 }
 
-// spokenOf returns the decision that Allow has to return where Take returns g.
-func spokenOf(res *limiter.Result) core.Decision {
+// wantDecision returns the decision that Allow has to return where Take returns res.
+func wantDecision(res *limiter.Result) core.Decision {
 	var d core.Decision
 	least := 2.0
 	for _, rd := range res.Decisions() {
@@ -81,7 +81,7 @@ func TestAllowDoesNotBookAndRequestsStillWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newTicking(), waiting(t, "a", "1/1s", time.Minute))
 		for i, want := range []time.Duration{0, time.Second} {
-			got := crowd(l, 1, get())
+			got := admitAtOnce(l, 1, &fakeRequest{})
 			wantTally(t, got, map[arrival]int{{limiter.Pass, want}: 1})
 			if d, err := l.Allow(t.Context(), "k", 1); err != nil || d.Allowed || d.Wait != 0 || d.RetryAfter != time.Second {
 				t.Errorf("after request %d: %+v, %v", i, d, err)

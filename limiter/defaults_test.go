@@ -79,11 +79,11 @@ func TestRuleNameOfTheOnlyRule(t *testing.T) {
 
 func TestRuleWithoutAKey(t *testing.T) {
 	j, ctx := &journal{}, context.Background()
-	var told []string
+	var reported []string
 	keyless := rule(t, "jobs", "2/1h fixed-window")
 	keyless.Key, keyless.OnStoreError = nil, limiter.FailOpen
 	l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{rule(t, "a", "9/1h fixed-window"), keyless}, Logger: j.logger(),
-		OnError: func(_ context.Context, err error) { told = append(told, err.Error()) }})
+		OnError: func(_ context.Context, err error) { reported = append(reported, err.Error()) }})
 
 	const want = `rule 1 "jobs": the Key function is nil, so no request can be counted`
 	var e *limiter.RuleError
@@ -99,8 +99,8 @@ func TestRuleWithoutAKey(t *testing.T) {
 		}
 	}
 	wantLeft(t, l, "k", 8, 1)
-	if len(told) != 2 || told[0] != want || told[1] != want {
-		t.Errorf("OnError was told %q", told)
+	if len(reported) != 2 || reported[0] != want || reported[1] != want {
+		t.Errorf("OnError got %q", reported)
 	}
 	if got := j.codes(); got != "HG009 jobs" {
 		t.Errorf("logged %q", got)

@@ -31,7 +31,7 @@ func TestDiagnosisIncompleteIsRepeatedAfterPauses(t *testing.T) {
 		}
 		want := []time.Duration{0, time.Second, 3 * time.Second, 7 * time.Second}
 		if !slices.Equal(asked, want) || j.codes() != "HG006, HG007" {
-			t.Errorf("asked at %v, want %v; told %q", asked, want, j.codes())
+			t.Errorf("asked at %v, want %v; logged %q", asked, want, j.codes())
 		}
 	})
 }

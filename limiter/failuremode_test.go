@@ -64,7 +64,7 @@ func TestFailureModeDecidesWithoutAStore(t *testing.T) {
 					t.Errorf("%s, want %s", a.Outcome(), want)
 				}
 				if len(reported) != 1 || reported[0].Error() != row.want {
-					t.Errorf("told %q, want %q", reported, row.want)
+					t.Errorf("reported %q, want %q", reported, row.want)
 				}
 			})
 		}
@@ -108,7 +108,7 @@ func TestFailureModeOfEachRule(t *testing.T) {
 		rules   []limiter.FailureMode
 		shadow  []bool
 		want    []limiter.Outcome
-		errs    int // that are told
+		errs    int // that are reported
 	}{
 		{def, []limiter.FailureMode{def}, nil, refused, 0},
 		{def, []limiter.FailureMode{local}, nil, refused, 0},
@@ -146,7 +146,7 @@ func TestFailureModeOfEachRule(t *testing.T) {
 			t.Errorf("row %d: %v, want %v", i, got, row.want)
 		}
 		if len(reported) != row.errs {
-			t.Errorf("row %d: told %v", i, reported)
+			t.Errorf("row %d: reported %v", i, reported)
 		}
 	}
 }
@@ -249,10 +249,10 @@ func TestRuleThatFailsLeavesOthersInForce(t *testing.T) {
 		limiter.FailClosed: {limiter.Reject: {limiter.Failed, limiter.Failed}, limiter.Degrade: {limiter.Failed, limiter.Failed},
 			limiter.Shadow: {limiter.Pass, limiter.Refused}},
 	}
-	for failure, byOverflow := range rows {
-		for overflow, want := range byOverflow {
+	for failure, byAction := range rows {
+		for onLimit, want := range byAction {
 			for _, first := range []bool{true, false} {
-				broken.OnStoreError, broken.OnLimit = failure, overflow
+				broken.OnStoreError, broken.OnLimit = failure, onLimit
 				rules := []limiter.Rule{broken, rule(t, "a", "1/1h")}
 				if !first {
 					slices.Reverse(rules)
@@ -261,10 +261,10 @@ func TestRuleThatFailsLeavesOthersInForce(t *testing.T) {
 				l := configured(t, limiter.Config{Store: newStore(), Rules: rules,
 					OnError: func(_ context.Context, err error) { reported = append(reported, err) }})
 				if got := []limiter.Outcome{admit(l), admit(l)}; !slices.Equal(got, want) {
-					t.Errorf("%s %s, first %t: %v, want %v", failure, overflow, first, got, want)
+					t.Errorf("%s %s, first %t: %v, want %v", failure, onLimit, first, got, want)
 				}
 				if len(reported) != 2 {
-					t.Errorf("%s %s: told %v", failure, overflow, reported)
+					t.Errorf("%s %s: reported %v", failure, onLimit, reported)
 				}
 			}
 		}
@@ -464,6 +464,6 @@ func TestHookPanicsAreHarmless(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 	if len(reported) != 2 || reported[0].Error() != `Observer: panic: "observer"` {
-		t.Errorf("told %v", reported)
+		t.Errorf("reported %v", reported)
 	}
 }

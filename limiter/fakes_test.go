@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// mapStore is the plainest store that holds the contract.
+// mapStore is the simplest store that meets the contract.
 type mapStore struct {
 	now func() time.Time
 
@@ -25,7 +25,7 @@ type stateKey struct {
 	algorithm core.Algorithm
 }
 
-// epoch is when the clock of a store that does not tick stands.
+// epoch is the instant of a store whose clock does not tick.
 var epoch = time.Unix(1_800_000_000, 0)
 
 func newStore() *mapStore {
@@ -62,17 +62,38 @@ func (s *mapStore) Apply(ctx context.Context, ops []core.Op, out []core.Decision
 	return nil
 }
 
-// brokenStore does what its function does.
+// brokenStore calls its function.
 type brokenStore func() error
 
 func (s brokenStore) Apply(context.Context, []core.Op, []core.Decision) error { return s() }
 
-// get returns a GET of a client.
-func get() *test.Request {
-	return &test.Request{Verb: "GET", URLPath: "/a", Peer: "192.0.2.1:1234"}
+// fakeRequest is a GET of /a by default.
+type fakeRequest struct {
+	ctx     context.Context
+	method  string
+	remote  string
+	headers map[string][]string
 }
 
-// everyone is a key function under which all count together.
+func (r *fakeRequest) Context() context.Context {
+	if r.ctx == nil {
+		return context.Background()
+	}
+	return r.ctx
+}
+
+func (r *fakeRequest) Method() string {
+	if r.method == "" {
+		return "GET"
+	}
+	return r.method
+}
+func (r *fakeRequest) Path() string                { return "/a" }
+func (r *fakeRequest) Route() string               { return "" }
+func (r *fakeRequest) RemoteAddr() string          { return cmp.Or(r.remote, "192.0.2.1:1234") }
+func (r *fakeRequest) Header(name string) []string { return r.headers[name] }
+
+// everyone is a key function that gives all requests one key.
 func everyone(core.Request) (string, bool) { return "k", true }
 
 // byHeader counts by the first X-Key line.

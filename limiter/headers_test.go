@@ -59,8 +59,8 @@ func TestHeadersAreExactlyThese(t *testing.T) {
 		{"shadow rules are not seen", 0, []limiter.Rule{withOnLimit(burst, limiter.Shadow)}, 3, ""},
 		{"shadow beside another", limiter.Draft8, []limiter.Rule{withOnLimit(burst, limiter.Shadow), daily}, 3,
 			"Ratelimit-Policy: \"daily\";q=1000;w=86400\nRatelimit: \"daily\";r=997;t=86400\n"},
-		{"leases", limiter.Draft8, []limiter.Rule{rule(t, "flight", "20 concurrent ttl=30s")}, 1,
-			"Ratelimit-Policy: \"flight\";q=20;qu=\"concurrent-requests\"\nRatelimit: \"flight\";r=19\n"},
+		{"leases", limiter.Draft8, []limiter.Rule{rule(t, "jobs", "20 concurrent ttl=30s")}, 1,
+			"Ratelimit-Policy: \"jobs\";q=20;qu=\"concurrent-requests\"\nRatelimit: \"jobs\";r=19\n"},
 		{"a burst of its own", limiter.XRateLimit | limiter.Draft8, []limiter.Rule{rule(t, "b", "10/1s burst=20")}, 1,
 			"X-Ratelimit-Limit: 20\nX-Ratelimit-Remaining: 19\nX-Ratelimit-Reset: 1800000001\n" +
 				"Ratelimit-Policy: \"b\";q=10;w=1\nRatelimit: \"b\";r=19;t=1\n"},
@@ -203,7 +203,7 @@ func TestCustomHeadersPanicIsReported(t *testing.T) {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 	if len(reported) != 1 || reported[0].Error() != `panic: "oops\n"` {
-		t.Errorf("told %v", reported)
+		t.Errorf("reported %v", reported)
 	}
 }
 

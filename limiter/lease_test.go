@@ -40,7 +40,7 @@ func TestLeaseIdsAreFreshAndOnlyMadeWhenNeeded(t *testing.T) {
 
 func TestReleaseIsDoneOnceAndRenewKnows(t *testing.T) {
 	s := newStore()
-	l := newLimiter(t, s, rule(t, "flight", "2 concurrent ttl=1m"), rule(t, "all", "9/1m fixed-window"))
+	l := newLimiter(t, s, rule(t, "jobs", "2 concurrent ttl=1m"), rule(t, "all", "9/1m fixed-window"))
 	ctx := context.Background()
 	res, _ := l.Take(ctx, "k", 1)
 	wantLeft(t, l, "k", 1, 8)
@@ -71,7 +71,7 @@ func TestReleaseCanBeRepeatedAfterAFailure(t *testing.T) {
 			return errDown
 		}
 		return s.Apply(ctx, ops, out)
-	}), rule(t, "flight", "2 concurrent ttl=1m"))
+	}), rule(t, "jobs", "2 concurrent ttl=1m"))
 	res, _ := l.Take(context.Background(), "k", 1)
 	down = true
 	if err := res.Release(context.Background()); !errors.Is(err, errDown) {
@@ -87,7 +87,7 @@ func TestReleaseCanBeRepeatedAfterAFailure(t *testing.T) {
 
 func TestLeaseTakenByAnotherIsNotHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLimiter(t, newTicking(), rule(t, "flight", "1 concurrent ttl=1s"))
+		l := newLimiter(t, newTicking(), rule(t, "jobs", "1 concurrent ttl=1s"))
 		res, _ := l.Take(t.Context(), "k", 1)
 		time.Sleep(time.Second)
 		h, _ := l.Take(t.Context(), "k", 1)
@@ -106,10 +106,10 @@ func TestLeaseTakenByAnotherIsNotHeld(t *testing.T) {
 
 func TestLeaseLastsAsLongAsItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLimiter(t, newTicking(), rule(t, "flight", "1 concurrent ttl=3s"))
-		a := l.Admit(get())
+		l := newLimiter(t, newTicking(), rule(t, "jobs", "1 concurrent ttl=3s"))
+		a := l.Admit(&fakeRequest{})
 		if !a.HoldsLeases() || !a.NeedsContext() {
-			t.Error("the adapter is not told")
+			t.Error("HoldsLeases is false")
 		}
 		for range 100 {
 			time.Sleep(time.Second)
@@ -124,9 +124,9 @@ func TestLeaseLastsAsLongAsItsRequest(t *testing.T) {
 }
 
 func TestLeaseIsNotHeldByARefusedRequest(t *testing.T) {
-	l := newLimiter(t, newStore(), rule(t, "flight", "5 concurrent ttl=3s"), rule(t, "rate", "1/1h"))
-	a := l.Admit(get())
-	b := l.Admit(get())
+	l := newLimiter(t, newStore(), rule(t, "jobs", "5 concurrent ttl=3s"), rule(t, "rate", "1/1h"))
+	a := l.Admit(&fakeRequest{})
+	b := l.Admit(&fakeRequest{})
 	if b.Outcome() != limiter.Refused || b.HoldsLeases() || b.NeedsContext() {
 		t.Errorf("%s, holds %t", b.Outcome(), b.HoldsLeases())
 	}
@@ -148,7 +148,7 @@ func TestRenewalDuringAReleaseHoldsNothing(t *testing.T) {
 			}
 		}
 		return s.Apply(ctx, ops, out)
-	}), rule(t, "flight", "1 concurrent ttl=1h"))
+	}), rule(t, "jobs", "1 concurrent ttl=1h"))
 	lease, _ := l.Take(context.Background(), "k", 1)
 	res = lease
 	if held, err := lease.Renew(context.Background()); held || err != nil {
@@ -160,8 +160,8 @@ func TestRenewalDuringAReleaseHoldsNothing(t *testing.T) {
 func TestHoldConnHoldsTheLeaseUntilClose(t *testing.T) {
 	for _, closedFirst := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			l := newLimiter(t, newTicking(), rule(t, "flight", "1 concurrent ttl=3s"))
-			a := l.Admit(get())
+			l := newLimiter(t, newTicking(), rule(t, "jobs", "1 concurrent ttl=3s"))
+			a := l.Admit(&fakeRequest{})
 			near, far := net.Pipe()
 			defer far.Close()
 			c := a.HoldConn(near)
@@ -202,7 +202,7 @@ func TestHoldConnWithoutLeasesReturnsTheConn(t *testing.T) {
 
 func TestLeaseOutlastsTheWaitForAnotherRule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLimiter(t, newTicking(), rule(t, "flight", "2 concurrent ttl=1s"), waiting(t, "smooth", "1/10s burst=1", time.Minute))
+		l := newLimiter(t, newTicking(), rule(t, "jobs", "2 concurrent ttl=1s"), waiting(t, "smooth", "1/10s burst=1", time.Minute))
 		admit(l)
 		a := l.Admit(get()) // the lease expires meanwhile, and is taken anew
 		if a.Outcome() != limiter.Pass || a.Result().Waited() != 10*time.Second {
@@ -216,15 +216,15 @@ func TestLeaseOutlastsTheWaitForAnotherRule(t *testing.T) {
 
 func TestLeaseLostDuringAWaitIsARefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inFlight, smooth := rule(t, "flight", "1 concurrent ttl=1s"), waiting(t, "smooth", "1/10s burst=1", time.Minute)
+		jobs, smooth := rule(t, "jobs", "1 concurrent ttl=1s"), waiting(t, "smooth", "1/10s burst=1", time.Minute)
 		smooth.Key = func(r core.Request) (string, bool) { return "k", r.Method() == "GET" }
-		l := newLimiter(t, newTicking(), inFlight, smooth)
+		l := newLimiter(t, newTicking(), jobs, smooth)
 		admit(l)
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			a := l.Admit(get())
 			defer a.Done(429)
-			if v := a.Violated(); a.Outcome() != limiter.Refused || len(v) != 1 || v[0] != "flight" || a.RetryAfter() != 1 {
+			if v := a.Violated(); a.Outcome() != limiter.Refused || len(v) != 1 || v[0] != "jobs" || a.RetryAfter() != 1 {
 				t.Errorf("%s by %v, retry after %d", a.Outcome(), v, a.RetryAfter())
 			}
 		})

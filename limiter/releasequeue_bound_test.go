@@ -2,10 +2,11 @@ package limiter
 
 import (
 	"context"
-	"github.com/headgate/headgate/core"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/headgate/headgate/core"
 )
 
 // silent is a store that never answers in time.

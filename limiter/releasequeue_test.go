@@ -49,8 +49,8 @@ func TestReleaseQueueReleasesAfterAnOutage(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newOutage(time.Second, 1500*time.Millisecond)
-			l := newLimiter(t, s, rule(t, "flight", "3 concurrent ttl=1h"))
-			a, b := l.Admit(get()), l.Admit(get())
+			l := newLimiter(t, s, rule(t, "jobs", "3 concurrent ttl=1h"))
+			a, b := l.Admit(&fakeRequest{}), l.Admit(&fakeRequest{})
 			time.Sleep(time.Second)
 			end(a)
 			end(b)
@@ -71,8 +71,8 @@ func TestReleaseQueueReleasesAfterAnOutage(t *testing.T) {
 func TestReleaseQueueDropsExpiredLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newOutage(time.Second, time.Hour)
-		l := newLimiter(t, s, rule(t, "flight", "1 concurrent ttl=20s"))
-		a := l.Admit(get())
+		l := newLimiter(t, s, rule(t, "jobs", "1 concurrent ttl=20s"))
+		a := l.Admit(&fakeRequest{})
 		time.Sleep(time.Second)
 		a.Done(200)
 		time.Sleep(2 * time.Hour)
@@ -87,8 +87,8 @@ func TestReleaseQueueDropsExpiredLeases(t *testing.T) {
 func TestReleaseQueueEndsWithClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newOutage(time.Second, time.Hour)
-		l := newLimiter(t, s, rule(t, "flight", "1 concurrent ttl=20s"))
-		a := l.Admit(get())
+		l := newLimiter(t, s, rule(t, "jobs", "1 concurrent ttl=20s"))
+		a := l.Admit(&fakeRequest{})
 		time.Sleep(time.Second)
 		a.Done(200)
 		_ = l.Close()

@@ -14,8 +14,8 @@ import (
 
 func contains(err error, text string) bool { return strings.Contains(err.Error(), text) }
 
-// pit is a limiter that has refused n requests, whose admissions it returns.
-func pit(t *testing.T, ctx context.Context, n int) (*limiter.Limiter, []*limiter.Admission) {
+// refuse returns a limiter that has refused n requests, and their admissions.
+func refuse(t *testing.T, ctx context.Context, n int) (*limiter.Limiter, []*limiter.Admission) {
 	t.Helper()
 	l := newLimiter(t, newTicking(), rule(t, "a", "1/1h"))
 	admit(l)
@@ -36,7 +36,7 @@ func held(template limiter.Template, a *limiter.Admission) time.Duration {
 
 func TestTarpitHoldsAtMostMaxHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, list := pit(t, t.Context(), 5)
+		_, list := refuse(t, t.Context(), 5)
 		template := limiter.MustTarpit(7*time.Second, 3, limiter.PlainText)
 		spans := make([]time.Duration, len(list))
 		var all sync.WaitGroup
@@ -58,12 +58,12 @@ func TestTarpitEndsWithTheClientAndTheLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		template := limiter.MustTarpit(time.Minute, 1, limiter.PlainText)
 		ctx, leave := context.WithCancel(t.Context())
-		l, list := pit(t, ctx, 3)
+		l, list := refuse(t, ctx, 3)
 		time.AfterFunc(2*time.Second, leave)
 		if got := held(template, list[0]); got != 2*time.Second {
 			t.Errorf("held %s for a client that left after 2 s", got)
 		}
-		l, list = pit(t, t.Context(), 3)
+		l, list = refuse(t, t.Context(), 3)
 		time.AfterFunc(3*time.Second, func() { _ = l.Close() })
 		if got := held(template, list[0]); got != 3*time.Second {
 			t.Errorf("held %s by a limiter that was closed after 3 s", got)
@@ -79,7 +79,7 @@ func TestTarpitEndsWithTheClientAndTheLimiter(t *testing.T) {
 
 func TestTarpitAnswersByItsTemplate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, list := pit(t, t.Context(), 1)
+		_, list := refuse(t, t.Context(), 1)
 		defer list[0].Done(429)
 		if got := limiter.MustTarpit(time.Second, 1, limiter.MustRedirect("/busy"))(list[0]); got.Status != 303 {
 			t.Errorf("%+v", got)

@@ -14,9 +14,9 @@ import (
 )
 
 // waiting is a rule whose requests wait up to a span.
-func waiting(t *testing.T, name, text string, most time.Duration) limiter.Rule {
+func waiting(t *testing.T, name, text string, maxWait time.Duration) limiter.Rule {
 	t.Helper()
-	return withOnLimit(rule(t, name, text), limiter.Wait(most))
+	return withOnLimit(rule(t, name, text), limiter.Wait(maxWait))
 }
 
 // arrival is the outcome of one request, and its instant.
@@ -25,9 +25,9 @@ type arrival struct {
 	after   time.Duration
 }
 
-// crowd makes n requests arrive at once and returns their outcomes, ordered by
+// admitAtOnce makes n requests arrive at once and returns their outcomes, ordered by
 // time.
-func crowd(l *limiter.Limiter, n int, r core.Request) []arrival {
+func admitAtOnce(l *limiter.Limiter, n int, r core.Request) []arrival {
 	var (
 		mu   sync.Mutex
 		wg   sync.WaitGroup
@@ -72,7 +72,7 @@ func wantTally(t *testing.T, got []arrival, want map[arrival]int) {
 func TestWaitEndsAtTheBookedInstant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newTicking(), waiting(t, "a", "10/1s burst=2", 300*time.Millisecond))
-		wantTally(t, crowd(l, 8, get()), map[arrival]int{
+		wantTally(t, admitAtOnce(l, 8, &fakeRequest{}), map[arrival]int{
 			{limiter.Pass, 0}:                      2,
 			{limiter.Pass, 100 * time.Millisecond}: 1,
 			{limiter.Pass, 200 * time.Millisecond}: 1,
@@ -87,7 +87,7 @@ func TestWaitAsksAgainWithoutBooking(t *testing.T) {
 		t.Run(text, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLimiter(t, newTicking(), waiting(t, "a", text, 2*time.Second))
-				got := crowd(l, 8, get())
+				got := admitAtOnce(l, 8, &fakeRequest{})
 				wantTally(t, got, map[arrival]int{
 					{limiter.Pass, 0}:                  2,
 					{limiter.Pass, 1 * time.Second}:    2,
@@ -120,7 +120,7 @@ func TestWaitQueueHoldsExactlyItsMaximum(t *testing.T) {
 				var wg sync.WaitGroup
 				for _, key := range row.keys {
 					wg.Go(func() {
-						list := crowd(l, 10, keyed(key))
+						list := admitAtOnce(l, 10, keyed(key))
 						mu.Lock()
 						defer mu.Unlock()
 						got[key] = list
@@ -128,7 +128,7 @@ func TestWaitQueueHoldsExactlyItsMaximum(t *testing.T) {
 				}
 				wg.Wait()
 				time.Sleep(time.Second)
-				again := crowd(l, 10, keyed("a")) // there is room again
+				again := admitAtOnce(l, 10, keyed("a")) // there is room again
 				if n := tally(again)[arrival{limiter.Refused, time.Second}]; n != row.later-1 {
 					t.Errorf("%d waited in vain the second time, want %d", n, row.later-1)
 				}
@@ -183,7 +183,7 @@ func TestWaitQueueFullAfterBookingGivesBack(t *testing.T) {
 			waiting(t, "smooth", "1/1s burst=1", time.Minute), rule(t, "day", "9/1d fixed-window")}})
 		admit(l)
 		passed := 0
-		for _, a := range crowd(l, 2, get()) {
+		for _, a := range admitAtOnce(l, 2, &fakeRequest{}) {
 			if a.outcome == limiter.Pass {
 				passed++
 			}
@@ -246,7 +246,7 @@ func TestWaitBeyondItsMaximumIsRefusedAtOnce(t *testing.T) {
 				admit(l)
 				ctx, cancel := context.WithTimeout(t.Context(), row.deadline)
 				defer cancel()
-				if got := crowd(l, 1, &test.Request{Ctx: ctx}); got[0] != row.want {
+				if got := admitAtOnce(l, 1, &fakeRequest{ctx: ctx}); got[0] != row.want {
 					t.Errorf("got %+v, want %+v", got[0], row.want)
 				}
 			})
@@ -261,7 +261,7 @@ func TestWaitDoesNotBeginIfAnotherRuleRefuses(t *testing.T) {
 			rule(t, "hard", "1/1m fixed-window"))
 		admit(l)
 		before := s.calls
-		got := crowd(l, 1, get())
+		got := admitAtOnce(l, 1, &fakeRequest{})
 		if got[0] != (arrival{limiter.Refused, 0}) || s.calls != before+1 {
 			t.Errorf("%+v after %d calls", got[0], s.calls-before)
 		}
@@ -276,14 +276,14 @@ func TestCloseEndsAllWaitsAtOnce(t *testing.T) {
 			admit(l)
 		}
 		done := make(chan []arrival, 1)
-		go func() { done <- crowd(l, 1, get()) }()
+		go func() { done <- admitAtOnce(l, 1, &fakeRequest{}) }()
 		synctest.Wait()
 		time.Sleep(time.Second)
 		if err := errors.Join(l.Close(), l.Close()); err != nil {
 			t.Fatal(err)
 		}
 		wantTally(t, <-done, map[arrival]int{{limiter.Refused, time.Second}: 1})
-		wantTally(t, crowd(l, 3, get()), map[arrival]int{{limiter.Refused, 0}: 3})
+		wantTally(t, admitAtOnce(l, 3, &fakeRequest{}), map[arrival]int{{limiter.Refused, 0}: 3})
 	})
 }
 
@@ -352,9 +352,9 @@ func TestTakeWithinSaysWhyItEndedBeforeItsTime(t *testing.T) {
 
 func TestTakeWithinRefusesInvalidSpans(t *testing.T) {
 	l := newLimiter(t, newStore(), rule(t, "a", "1/1m"))
-	for _, most := range []time.Duration{0, -1, time.Hour + 1} {
-		if res, err := l.TakeWithin(context.Background(), "k", 1, most); !errors.Is(err, core.ErrOp) || res.Allowed() {
-			t.Errorf("%s: %v", most, err)
+	for _, maxWait := range []time.Duration{0, -1, time.Hour + 1} {
+		if res, err := l.TakeWithin(context.Background(), "k", 1, maxWait); !errors.Is(err, core.ErrOp) || res.Allowed() {
+			t.Errorf("%s: %v", maxWait, err)
 		}
 	}
 	wantLeft(t, l, "k", 1)
@@ -373,7 +373,7 @@ func TestWaitFailsIfTheStoreFails(t *testing.T) {
 				return s.Apply(ctx, ops, out)
 			})})
 		admit(l)
-		wantTally(t, crowd(l, 1, get()), map[arrival]int{{limiter.Failed, time.Second}: 1})
+		wantTally(t, admitAtOnce(l, 1, &fakeRequest{}), map[arrival]int{{limiter.Failed, time.Second}: 1})
 	})
 }
 

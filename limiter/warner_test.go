@@ -143,7 +143,7 @@ func TestWarnOneKeyAfterAThousandRequests(t *testing.T) {
 				t.Errorf("got %q, want %q", got, row.want)
 			}
 			if l.CheckingSetup() {
-				t.Error("requests are looked at for ever")
+				t.Error("requests are examined for ever")
 			}
 		})
 	}
@@ -158,7 +158,7 @@ func TestWarnExaminationEndsWithoutMatchingRequests(t *testing.T) {
 		t.Error("over too early")
 	}
 	if send(l, caller("192.0.2.1:1")); l.CheckingSetup() {
-		t.Error("requests are looked at for ever")
+		t.Error("requests are examined for ever")
 	}
 }
 
@@ -231,7 +231,7 @@ func TestWarnDiscardingLoggerExaminesNothing(t *testing.T) {
 	s := &diagnosing{mapStore: newStore()}
 	l := configured(t, limiter.Config{Store: s, Rules: []limiter.Rule{rule(t, "a", "5/1h")}, Logger: slog.New(slog.DiscardHandler)})
 	if l.CheckingSetup() {
-		t.Error("requests are looked at")
+		t.Error("requests are examined")
 	}
 	send(l, caller("10.0.0.1:80", "X-Forwarded-For: 198.51.100.7"))
 	l.Warn(core.Finding{Code: "X1", Text: "text"})
@@ -365,6 +365,6 @@ func TestWarnExaminesNewRulesAgain(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	if err := l.SetRules([]limiter.Rule{rule(t, "c", "5/1h")}); err != nil || l.CheckingSetup() {
-		t.Errorf("%v, watching %t with nothing left to tell", err, l.CheckingSetup())
+		t.Errorf("%v, examining %t with nothing left to warn of", err, l.CheckingSetup())
 	}
 }

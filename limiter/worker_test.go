@@ -212,9 +212,9 @@ func TestTakeUpToTakesWhatEveryRuleHasLeft(t *testing.T) {
 	l := newLimiter(t, s, rule(t, "a", "10/10s"), waiting(t, "b", "7/1m", time.Minute),
 		withOnLimit(rule(t, "dim", "9/1h"), limiter.Degrade), withOnLimit(rule(t, "dark", "2/1h"), limiter.Shadow))
 	for _, step := range []struct {
-		later      time.Duration
-		most, want int64
-		left       []int64
+		later     time.Duration
+		max, want int64
+		left      []int64
 	}{
 		{0, 0, 0, []int64{10, 7, 9, 2}},
 		{0, 4, 4, []int64{6, 3, 5, 2}},
@@ -224,8 +224,8 @@ func TestTakeUpToTakesWhatEveryRuleHasLeft(t *testing.T) {
 		{time.Minute, 1 << 40, 7, []int64{3, 0, 0, 0}},
 	} {
 		now = now.Add(step.later)
-		if n, err := l.TakeUpTo(t.Context(), "k", step.most); err != nil || n != step.want {
-			t.Errorf("up to %d: %d, %v, want %d", step.most, n, err, step.want)
+		if n, err := l.TakeUpTo(t.Context(), "k", step.max); err != nil || n != step.want {
+			t.Errorf("up to %d: %d, %v, want %d", step.max, n, err, step.want)
 		}
 		wantLeft(t, l, "k", step.left...)
 	}
@@ -275,9 +275,9 @@ func TestTakeUpToReturnsErrorsAndFollowsConfig(t *testing.T) {
 		}
 	}
 	l = newLimiter(t, newStore(), rule(t, "a", "5/1h"), rule(t, "b", "2 concurrent ttl=1m"))
-	for _, most := range []int64{1, -1} {
-		if n, err := l.TakeUpTo(t.Context(), "k", most); n != 0 || !errors.Is(err, core.ErrOp) {
-			t.Errorf("up to %d: %d, %v", most, n, err)
+	for _, max := range []int64{1, -1} {
+		if n, err := l.TakeUpTo(t.Context(), "k", max); n != 0 || !errors.Is(err, core.ErrOp) {
+			t.Errorf("up to %d: %d, %v", max, n, err)
 		}
 	}
 	wantLeft(t, l, "k", 5, 2)
