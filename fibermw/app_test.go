@@ -14,8 +14,8 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// patience bounds every wait.
-const patience = time.Minute
+// testTimeout bounds every wait.
+const testTimeout = time.Minute
 
 // store reports the keys that units are refunded to.
 type store struct {
@@ -38,13 +38,13 @@ func (s *store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 // release waits for a refund and returns its key.
 func (s *store) release(t testing.TB) string {
 	t.Helper()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(testTimeout)
 	defer timer.Stop()
 	select {
 	case key := <-s.refunded:
 		return key
 	case <-timer.C:
-		t.Fatalf("no refund within %s", patience)
+		t.Fatalf("no refund within %s", testTimeout)
 		return ""
 	}
 }

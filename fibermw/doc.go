@@ -34,7 +34,7 @@
 // # When a request ends
 //
 // The leases of a request are released when its handler has returned. A body stream
-// holds them until it has been sent, or until fasthttp gives it up because the client
+// holds them until it has been sent, or until fasthttp stops sending because the client
 // has left. A hijacked connection, such as a WebSocket, holds them until its handler
 // has returned. fasthttp drops some requests without ending them, for example when the
 // answer before a hijack cannot be sent. The garbage collector then releases the

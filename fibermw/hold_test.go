@@ -51,7 +51,7 @@ func dial(t *testing.T, addr string) (conn net.Conn, answers *bufio.Reader) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(testTimeout)); err != nil {
 		t.Fatal(err)
 	}
 	return conn, bufio.NewReader(conn)
@@ -96,7 +96,7 @@ func TestHoldLeavesStreamUnchanged(t *testing.T) {
 			}
 			s.release(t)
 			gatetest.WantLeft(t, l, 1)
-			if name != "limited" { // which cannot be closed
+			if name != "limited" { // a reader that cannot be closed
 				<-stream.closed
 			}
 		})
@@ -107,7 +107,7 @@ func TestHoldNotForPlainBody(t *testing.T) {
 	l := newLimiter(t, newStore(), "1 concurrent ttl=1m")
 	app := newApp(fiber.Config{})
 	app.Use(fibermw.New(l), func(c *fiber.Ctx) error { return c.SendString("ok") })
-	call(app, peer, "GET", "/") // which is never sent
+	call(app, peer, "GET", "/") // its answer is never sent
 	gatetest.WantLeft(t, l, 1)
 }
 
@@ -131,7 +131,7 @@ func TestHoldKeepsConnectionAlive(t *testing.T) {
 }
 
 func TestHoldOfSeveralLimiters(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would release what is forgotten
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector would release forgotten leases
 	one, two, stream := newStore(), newStore(), newBody("text")
 	first, second := newLimiter(t, one, "1 concurrent ttl=1m"), newLimiter(t, two, "1 concurrent ttl=1m")
 	app := newApp(fiber.Config{})
@@ -182,8 +182,8 @@ func TestHoldEndsWithoutHijack(t *testing.T) {
 		t.Fatal(err)
 	}
 	for start := time.Now(); len(s.refunded) == 0; runtime.GC() {
-		if time.Since(start) > patience {
-			t.Fatalf("the lease is held %s later", patience)
+		if time.Since(start) > testTimeout {
+			t.Fatalf("the lease is held %s later", testTimeout)
 		}
 	}
 }
