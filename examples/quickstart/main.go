@@ -84,7 +84,7 @@ func serve(ctx context.Context, listener net.Listener, l *limiter.Limiter, serve
 		return err
 	case <-ctx.Done():
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	err := errors.Join(l.Close(), server.Shutdown(ctx))
 	_ = listener.Close() // a server that was not yet serving has not closed it
@@ -94,10 +94,10 @@ func serve(ctx context.Context, listener net.Listener, l *limiter.Limiter, serve
 	return err
 }
 
-// patience is how long requests may go on when the program is to end. It is more
-// than the five seconds for which net/http waits for the first request of a new
+// shutdownTimeout is how long requests may go on after ctx has ended. It is more than
+// the five seconds for which net/http waits for the first request of a new
 // connection.
-const patience = 10 * time.Second
+const shutdownTimeout = 10 * time.Second
 
 // oneLine puts the parts of a joined error into one line.
 func oneLine(err error) error {

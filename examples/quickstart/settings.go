@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/store/redisstore"
 )
 
-// settings are the flags, understood.
+// settings are the checked values of the flags.
 type settings struct {
 	addr      string
 	framework func(*limiter.Limiter) server
@@ -52,7 +52,7 @@ func parse(args []string) (*settings, []error) {
 	if f.NArg() > 0 {
 		return nil, []error{fmt.Errorf("unknown argument %q", f.Arg(0))}
 	}
-	return t.understand()
+	return t.settings()
 }
 
 func usage(f *flag.FlagSet) string {
@@ -71,7 +71,8 @@ func names() string {
 	return strings.Join(list, ", ")
 }
 
-func (t *texts) understand() (*settings, []error) {
+// settings checks the texts and returns every mistake in them.
+func (t *texts) settings() (*settings, []error) {
 	s := &settings{addr: t.addr, framework: frameworks[t.framework], timeout: t.timeout}
 	var faults []error
 	fault := func(flag string, err error) {

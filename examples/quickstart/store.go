@@ -66,7 +66,7 @@ func parseStore(text string) (openStore, error) {
 	return nil, fmt.Errorf("%q is none of memory, miniredis, redis://host:port/db, sentinel://…, cluster://…", redacted(text))
 }
 
-// redacted is the text without a password.
+// redacted returns the text without a password.
 func redacted(text string) string {
 	if u, err := url.Parse(text); err == nil {
 		return u.Redacted()

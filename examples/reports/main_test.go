@@ -40,23 +40,24 @@ func report(user string) try.Request {
 	return try.Request{Method: "POST", Path: "/reports", Header: map[string]string{"X-Token": user + "-token"}}
 }
 
-// desk makes reports when the test says so.
-type desk struct{ begun, finish chan struct{} }
+// worker makes reports and ends each when the test says so.
+type worker struct{ begun, finish chan struct{} }
 
-func newDesk() *desk { return &desk{make(chan struct{}), make(chan struct{})} }
+func newWorker() *worker { return &worker{make(chan struct{}), make(chan struct{})} }
 
-func (d *desk) work() {
-	d.begun <- struct{}{}
-	<-d.finish
+func (w *worker) work() {
+	w.begun <- struct{}{}
+	<-w.finish
 }
 
-// ask asks for a report, which it returns later, and waits until it is begun.
-func (d *desk) ask(t *testing.T, h http.Handler, user string) <-chan try.Answer {
+// ask sends a request for a report and waits until the report is begun. The answer
+// follows in the channel.
+func (w *worker) ask(t *testing.T, h http.Handler, user string) <-chan try.Answer {
 	t.Helper()
 	answer := make(chan try.Answer, 1)
 	go func() { answer <- try.Ask(h, report(user)) }()
 	select {
-	case <-d.begun:
+	case <-w.begun:
 	case a := <-answer:
 		t.Fatalf("%s got %d instead of a report", user, a.Status)
 	}
@@ -64,18 +65,18 @@ func (d *desk) ask(t *testing.T, h http.Handler, user string) <-chan try.Answer 
 }
 
 func TestReportsTwoAtATime(t *testing.T) {
-	d := newDesk()
-	h := start(t, d.work)
-	first, second := d.ask(t, h, "alice"), d.ask(t, h, "alice")
+	w := newWorker()
+	h := start(t, w.work)
+	first, second := w.ask(t, h, "alice"), w.ask(t, h, "alice")
 	// The limiter cannot know when a report will be ready, but a lease that is
 	// not renewed would end in 30 seconds.
 	a := try.Ask(h, report("alice"))
 	if got := a.Show("RateLimit", "Retry-After"); a.Status != 429 || got != `"reports";r=0 30` {
 		t.Errorf("the third at once: %d %s", a.Status, got)
 	}
-	others := d.ask(t, h, "bob")
+	others := w.ask(t, h, "bob")
 	for range 3 {
-		d.finish <- struct{}{}
+		w.finish <- struct{}{}
 	}
 	for _, a := range []try.Answer{<-first, <-second} {
 		if a.Status != 200 || a.Body != "the report of alice" {
@@ -88,15 +89,15 @@ func TestReportsTwoAtATime(t *testing.T) {
 }
 
 func TestReportThatIsReadyMakesRoom(t *testing.T) {
-	d := newDesk()
-	h := start(t, d.work)
-	long := d.ask(t, h, "alice")
+	w := newWorker()
+	h := start(t, w.work)
+	long := w.ask(t, h, "alice")
 	for range 20 {
-		ready := d.ask(t, h, "alice")
+		ready := w.ask(t, h, "alice")
 		if a := try.Ask(h, report("alice")); a.Status != 429 {
 			t.Errorf("%d while two others are made", a.Status)
 		}
-		d.finish <- struct{}{}
+		w.finish <- struct{}{}
 		select {
 		case a := <-ready:
 			if a.Status != 200 {
@@ -109,7 +110,7 @@ func TestReportThatIsReadyMakesRoom(t *testing.T) {
 			long = ready
 		}
 	}
-	d.finish <- struct{}{}
+	w.finish <- struct{}{}
 	if a := <-long; a.Status != 200 {
 		t.Errorf("%d", a.Status)
 	}
