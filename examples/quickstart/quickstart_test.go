@@ -90,7 +90,7 @@ func get(t testing.TB, url string) (int, http.Header, string) {
 // here.
 func redisURL(t testing.TB) string { return "redis://" + redistest.Addr(t) + "/0" }
 
-func TestEveryFrameworkAdmitsTheQuotaOnEveryStore(t *testing.T) {
+func TestFrameworksAdmitTheQuotaOnEveryStore(t *testing.T) {
 	for name := range frameworks {
 		for _, store := range []string{"memory", "miniredis", "redis"} {
 			t.Run(name+"/"+store, func(t *testing.T) {
@@ -144,7 +144,7 @@ func TestSeveralRulesAreOneDecision(t *testing.T) {
 	}
 }
 
-func TestOverTheLimitTheFlagDecides(t *testing.T) {
+func TestOverFlagDecides(t *testing.T) {
 	for over, want := range map[string]string{"reject": "429 ", "degrade": "200 degraded", "shadow": "200 ok"} {
 		url := launch(t, "-rule", "1/1h", "-over", over)
 		get(t, url+"/")
@@ -158,7 +158,7 @@ func TestOverTheLimitTheFlagDecides(t *testing.T) {
 	}
 }
 
-func TestWaitLetsTheSecondComeWhenItIsDue(t *testing.T) {
+func TestWaitAnswersTheSecondRequestWhenItIsDue(t *testing.T) {
 	url := launch(t, "-rule", "1/100ms", "-over", "wait:1h")
 	start := time.Now()
 	get(t, url+"/")
@@ -226,7 +226,7 @@ func TestConcurrentRequestsAreHeldToTheLimit(t *testing.T) {
 	})
 }
 
-func TestARequestInFlightIsAnsweredWhenTheProgramEnds(t *testing.T) {
+func TestShutdownAnswersRequestsInFlight(t *testing.T) {
 	eachFramework(t, func(t *testing.T, name string, span time.Duration) bool {
 		url, end := launchFor(t, "-framework", name, "-rule", "2 concurrent ttl=1m")
 		held := holdFor(t, url, 1, span)
@@ -250,7 +250,7 @@ func TestARequestInFlightIsAnsweredWhenTheProgramEnds(t *testing.T) {
 	})
 }
 
-func TestEveryMistakeIsNamedInALineAndTheExitStatusIs2(t *testing.T) {
+func TestMistakesAreListedWithStatus2(t *testing.T) {
 	var errs bytes.Buffer
 	args := strings.Split("-addr foo -framework x -store y -timeout 0s -key z -over wait:0s -rule 0/1s -rule 1/1y", " ")
 	if status := run(context.Background(), args, io.Discard, &errs); status != 2 {
@@ -345,7 +345,7 @@ func start(t *testing.T, args ...string) (url string) {
 	return listening(t, out)
 }
 
-func TestTimeoutIsTheLibrarysUnlessGiven(t *testing.T) {
+func TestTimeoutDefaultsToThatOfTheLibrary(t *testing.T) {
 	for _, test := range []struct {
 		args []string
 		want time.Duration
@@ -363,7 +363,7 @@ func TestTimeoutIsTheLibrarysUnlessGiven(t *testing.T) {
 	}
 }
 
-func TestTheStatusIs1WhereTheAddressIsInUse(t *testing.T) {
+func TestAddressInUseIsStatus1(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -376,7 +376,7 @@ func TestTheStatusIs1WhereTheAddressIsInUse(t *testing.T) {
 	}
 }
 
-func TestTheProgramEndsThatIsStoppedBeforeItServes(t *testing.T) {
+func TestProgramStoppedBeforeItServesEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name := range frameworks {
@@ -402,7 +402,7 @@ type broken struct{ fault error }
 func (b broken) Serve(net.Listener) error       { return b.fault }
 func (b broken) Shutdown(context.Context) error { return nil }
 
-func TestTheProgramEndsWithItsServer(t *testing.T) {
+func TestProgramEndsWithItsServer(t *testing.T) {
 	fault := errors.New("out of order")
 	l := limiter.MustNew(limiter.Config{})
 	if err := serve(t.Context(), nil, l, broken{fault}); err != fault {
@@ -410,7 +410,7 @@ func TestTheProgramEndsWithItsServer(t *testing.T) {
 	}
 }
 
-func TestMistakesInTheStoreAreNamedWithoutThePassword(t *testing.T) {
+func TestStoreMistakesHidePasswords(t *testing.T) {
 	for text, want := range map[string]string{
 		"y":                             `"y" is none of memory, miniredis, redis://host:port/db, sentinel://…, cluster://…`,
 		"redis://:secret@127.0.0.1:1/x": `"redis://:xxxxx@127.0.0.1:1/x": redis: invalid database number: "x"`,
