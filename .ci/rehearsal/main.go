@@ -7,7 +7,7 @@
 //   - installs the console with go install, starts it, and asks for its health;
 //   - builds the first program of the README with go get, starts it, and asks it
 //     until a request is refused;
-//   - adds headgate to a program on an older Gin, and sees that it keeps its Gin.
+//   - adds headgate to a program on an older Gin, and checks that it keeps its Gin.
 //
 // The working folder is the root of the repository, whose tracked files are packed.
 package main
@@ -25,14 +25,14 @@ import (
 // root is the module in the folder that holds all others.
 const root = "github.com/headgate/headgate"
 
-// patience is how long everything may take together. With all other modules in
-// the module cache it is a matter of seconds.
-const patience = 10 * time.Minute
+// timeout bounds the whole rehearsal. It takes seconds with all other modules in the
+// module cache.
+const timeout = 10 * time.Minute
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done within %s", patience))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not done within %s", timeout))
 	defer cancel()
 	err := rehearse(ctx)
 	if ctx.Err() != nil {
@@ -70,10 +70,10 @@ func rehearse(ctx context.Context) (err error) {
 		return err
 	}
 
-	w := &workplace{folder: folder, version: version}
-	if err := w.open(ctx, proxy); err != nil {
+	s := &sandbox{folder: folder, version: version}
+	if err := s.open(ctx, proxy); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.forget(modules)) }()
-	return errors.Join(w.console(ctx), w.readme(ctx, program), w.olderGin(ctx))
+	defer func() { err = errors.Join(err, s.uncache(modules)) }()
+	return errors.Join(s.console(ctx), s.readme(ctx, program), s.olderGin(ctx))
 }

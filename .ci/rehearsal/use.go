@@ -20,50 +20,50 @@ import (
 // oldGin is a Gin that many programs are on.
 const oldGin = "v1.9.1"
 
-// workplace is where the commands of a user run.
-type workplace struct {
+// sandbox is a folder in which commands run as a user would run them.
+type sandbox struct {
 	folder  string
 	version string
 	cache   string   // the module cache
 	env     []string // of the commands
 }
 
-// open makes the workplace ready for go commands that find the modules of the
+// open prepares the sandbox for go commands that find the modules of the
 // repository in the proxy, all others where this machine finds them, and nothing
 // in the repository itself.
-func (w *workplace) open(ctx context.Context, proxy string) error {
-	w.env = os.Environ()
-	out, err := w.run(ctx, w.folder, "go", "env", "GOPROXY", "GOMODCACHE")
+func (s *sandbox) open(ctx context.Context, proxy string) error {
+	s.env = os.Environ()
+	out, err := s.run(ctx, s.folder, "go", "env", "GOPROXY", "GOMODCACHE")
 	if err != nil {
 		return err
 	}
 	own, cache, _ := strings.Cut(strings.TrimSpace(out), "\n")
-	w.cache = strings.TrimSpace(cache)
-	w.env = append(w.env,
+	s.cache = strings.TrimSpace(cache)
+	s.env = append(s.env,
 		"GOPROXY=file://"+filepath.ToSlash(proxy)+","+strings.TrimSpace(own),
 		"GOPRIVATE=", "GONOPROXY=none", "GONOSUMDB="+root, "GOFLAGS=", "GOWORK=off",
-		"GOBIN="+filepath.Join(w.folder, "bin"))
+		"GOBIN="+filepath.Join(s.folder, "bin"))
 	return nil
 }
 
 // run carries out a command and returns what it prints.
-func (w *workplace) run(ctx context.Context, dir, name string, args ...string) (string, error) {
+func (s *sandbox) run(ctx context.Context, dir, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir, cmd.Env = dir, append(w.env[:len(w.env):len(w.env)], "PWD="+dir)
-	var out, complaint strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &complaint
+	cmd.Dir, cmd.Env = dir, append(s.env[:len(s.env):len(s.env)], "PWD="+dir)
+	var out, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &stderr
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, complaint.String())
+		return "", fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, stderr.String())
 	}
 	return out.String(), nil
 }
 
 // steps carries out commands one after the other, until one fails.
-func (w *workplace) steps(ctx context.Context, dir string, commands ...string) error {
+func (s *sandbox) steps(ctx context.Context, dir string, commands ...string) error {
 	for _, c := range commands {
 		fmt.Println("$", c)
 		args := strings.Fields(c)
-		if _, err := w.run(ctx, dir, args[0], args[1:]...); err != nil {
+		if _, err := s.run(ctx, dir, args[0], args[1:]...); err != nil {
 			return err
 		}
 	}
@@ -71,21 +71,21 @@ func (w *workplace) steps(ctx context.Context, dir string, commands ...string) e
 }
 
 // app makes an empty folder with one program in it.
-func (w *workplace) app(name, program string) (string, error) {
-	dir := filepath.Join(w.folder, name)
+func (s *sandbox) app(name, program string) (string, error) {
+	dir := filepath.Join(s.folder, name)
 	return dir, errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o644))
 }
 
 // console installs the console, starts it on SQLite, and asks for its health.
-func (w *workplace) console(ctx context.Context) error {
-	if err := w.steps(ctx, w.folder, "go install "+root+"/console@"+w.version); err != nil {
+func (s *sandbox) console(ctx context.Context) error {
+	if err := s.steps(ctx, s.folder, "go install "+root+"/console@"+s.version); err != nil {
 		return err
 	}
-	binary := filepath.Join(w.folder, "bin", "console")
-	if err := w.released(binary); err != nil {
+	binary := filepath.Join(s.folder, "bin", "console")
+	if err := s.released(binary); err != nil {
 		return err
 	}
-	server, err := start(ctx, binary, "-listen", "127.0.0.1:0", "-data", filepath.Join(w.folder, "data"))
+	server, err := start(ctx, binary, "-listen", "127.0.0.1:0", "-data", filepath.Join(s.folder, "data"))
 	if err != nil {
 		return err
 	}
@@ -105,15 +105,16 @@ func (w *workplace) console(ctx context.Context) error {
 	return nil
 }
 
-// released reports a binary that was not built of modules at the version alone.
-func (w *workplace) released(binary string) error {
+// released returns an error if the binary was built of modules of the repository at
+// another version.
+func (s *sandbox) released(binary string) error {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
 		return err
 	}
 	for _, m := range append(info.Deps, &info.Main) {
-		if ours := m.Path == root || strings.HasPrefix(m.Path, root+"/"); ours && (m.Version != w.version || m.Replace != nil) {
-			return fmt.Errorf("%s has %s %s, want %s", binary, m.Path, m.Version, w.version)
+		if ours := m.Path == root || strings.HasPrefix(m.Path, root+"/"); ours && (m.Version != s.version || m.Replace != nil) {
+			return fmt.Errorf("%s has %s %s, want %s", binary, m.Path, m.Version, s.version)
 		}
 	}
 	return nil
@@ -121,22 +122,22 @@ func (w *workplace) released(binary string) error {
 
 // readme builds the first program of the README, starts it, and asks it until it
 // refuses a request.
-func (w *workplace) readme(ctx context.Context, program string) error {
+func (s *sandbox) readme(ctx context.Context, program string) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	address := listener.Addr().String()
 	listener.Close()
-	dir, err := w.app("app", strings.ReplaceAll(program, listens.FindString(program), `"`+address+`"`))
+	dir, err := s.app("app", strings.ReplaceAll(program, listens.FindString(program), `"`+address+`"`))
 	if err != nil {
 		return err
 	}
-	if err := w.steps(ctx, dir, "go mod init app", "go get "+root+"@"+w.version, "go build -o app ."); err != nil {
+	if err := s.steps(ctx, dir, "go mod init app", "go get "+root+"@"+s.version, "go build -o app ."); err != nil {
 		return err
 	}
 	binary := filepath.Join(dir, "app")
-	if err := w.released(binary); err != nil {
+	if err := s.released(binary); err != nil {
 		return err
 	}
 	server, err := start(ctx, binary)
@@ -146,25 +147,25 @@ func (w *workplace) readme(ctx context.Context, program string) error {
 	defer server.kill()
 	n, err := untilRefused(ctx, "http://"+address+"/")
 	if err != nil {
-		return fmt.Errorf("the first program of the README: %w\n%s", err, server.said())
+		return fmt.Errorf("the first program of the README: %w\n%s", err, server.output())
 	}
 	fmt.Printf("the first program of the README refused request %d\n", n)
 	return nil
 }
 
 // olderGin adds headgate to a program on an older Gin.
-func (w *workplace) olderGin(ctx context.Context) error {
+func (s *sandbox) olderGin(ctx context.Context) error {
 	const gin = "github.com/gin-gonic/gin"
-	dir, err := w.app("gin", fmt.Sprintf("package main\n\nimport (\n\t%q\n\t_ %q\n\t_ %q\n)\n\nfunc main() { gin.New() }\n",
+	dir, err := s.app("gin", fmt.Sprintf("package main\n\nimport (\n\t%q\n\t_ %q\n\t_ %q\n)\n\nfunc main() { gin.New() }\n",
 		gin, root+"/nethttp", root+"/store/memstore"))
 	if err != nil {
 		return err
 	}
-	err = w.steps(ctx, dir, "go mod init app", "go get "+gin+"@"+oldGin, "go get "+root+"@"+w.version, "go mod tidy", "go build -o app .")
+	err = s.steps(ctx, dir, "go mod init app", "go get "+gin+"@"+oldGin, "go get "+root+"@"+s.version, "go mod tidy", "go build -o app .")
 	if err != nil {
 		return err
 	}
-	got, err := w.run(ctx, dir, "go", "list", "-m", "-f", "{{.Version}}", gin)
+	got, err := s.run(ctx, dir, "go", "list", "-m", "-f", "{{.Version}}", gin)
 	if err != nil {
 		return err
 	}
@@ -175,11 +176,11 @@ func (w *workplace) olderGin(ctx context.Context) error {
 	return nil
 }
 
-// forget removes the version from the module cache.
-func (w *workplace) forget(modules []*mod) error {
+// uncache removes the version from the module cache.
+func (s *sandbox) uncache(modules []*mod) error {
 	var errs []error
 	for _, m := range modules {
-		source := filepath.Join(w.cache, filepath.FromSlash(m.path)+"@"+w.version)
+		source := filepath.Join(s.cache, filepath.FromSlash(m.path)+"@"+s.version)
 		filepath.WalkDir(source, func(name string, d os.DirEntry, err error) error {
 			if err == nil && d.IsDir() {
 				err = os.Chmod(name, 0o755) // the go command makes it read-only
@@ -187,14 +188,14 @@ func (w *workplace) forget(modules []*mod) error {
 			return err
 		})
 		errs = append(errs, os.RemoveAll(source))
-		folder := filepath.Join(w.cache, "cache", "download", filepath.FromSlash(m.path), "@v")
-		files, _ := filepath.Glob(filepath.Join(folder, w.version+".*"))
+		folder := filepath.Join(s.cache, "cache", "download", filepath.FromSlash(m.path), "@v")
+		files, _ := filepath.Glob(filepath.Join(folder, s.version+".*"))
 		for _, name := range files {
 			errs = append(errs, os.Remove(name))
 		}
 		list := filepath.Join(folder, "list")
 		if data, err := os.ReadFile(list); err == nil {
-			errs = append(errs, os.WriteFile(list, []byte(strings.ReplaceAll(string(data), w.version+"\n", "")), 0o644))
+			errs = append(errs, os.WriteFile(list, []byte(strings.ReplaceAll(string(data), s.version+"\n", "")), 0o644))
 		}
 	}
 	return errors.Join(errs...)
@@ -256,8 +257,8 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// said ends the program and returns what it printed.
-func (p *process) said() string {
+// output ends the program and returns what it printed.
+func (p *process) output() string {
 	p.cmd.Process.Kill()
 	io.Copy(&p.all, p.text)
 	return p.all.String()
