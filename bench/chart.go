@@ -108,16 +108,16 @@ const (
 
 // draw returns "" if there are no figures.
 func (c *chart) draw(tables []Table) string {
-	most := 0.0
+	largest := 0.0
 	for _, p := range c.parts {
 		for _, b := range c.bars(p, tables) {
-			most = max(most, b.value)
+			largest = max(largest, b.value)
 		}
 	}
-	if most == 0 {
+	if largest == 0 {
 		return ""
 	}
-	body, y := c.drawParts(tables, most)
+	body, y := c.drawParts(tables, largest)
 	better := "less is better"
 	if c.more {
 		better = "more is better"
@@ -135,7 +135,7 @@ func (c *chart) draw(tables []Table) string {
 }
 
 // drawParts returns the bars of all parts, and the y below them.
-func (c *chart) drawParts(tables []Table, most float64) (body string, y int) {
+func (c *chart) drawParts(tables []Table, largest float64) (body string, y int) {
 	var b strings.Builder
 	y = titleSpace
 	for _, p := range c.parts {
@@ -149,7 +149,7 @@ func (c *chart) drawParts(tables []Table, most float64) (body string, y int) {
 			y += headingStep
 		}
 		for _, bar := range list {
-			b.WriteString(bar.draw(y, most))
+			b.WriteString(bar.draw(y, largest))
 			y += barStep
 		}
 	}
@@ -157,12 +157,12 @@ func (c *chart) drawParts(tables []Table, most float64) (body string, y int) {
 }
 
 // draw returns the bar at y, with its name and its figure as text.
-func (b bar) draw(y int, most float64) string {
+func (b bar) draw(y int, largest float64) string {
 	colour, weight := othersColour, "400"
 	if strings.HasPrefix(b.name, ours) {
 		colour, weight = oursColour, "600"
 	}
-	width := max(1, max(0, b.value)/most*(chartWidth-labelWidth-valueWidth))
+	width := max(1, max(0, b.value)/largest*(chartWidth-labelWidth-valueWidth))
 	return fmt.Sprintf(`<text x="%d" y="%d" text-anchor="end" font-weight="%s">%s</text>`+"\n", labelWidth-8, y+14, weight, html.EscapeString(b.name)) +
 		fmt.Sprintf(`<rect x="%d" y="%d" width="%.1f" height="%d" rx="2" fill="%s"/>`+"\n", labelWidth, y, width, barHeight, colour) +
 		fmt.Sprintf(`<text x="%.1f" y="%d">%s</text>`+"\n", labelWidth+width+6, y+14, Figure(b.value))

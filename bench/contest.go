@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// contender is a limiter to compare. Once measures it once and returns the same
+// contender is a limiter to compare. once measures it once and returns the same
 // kinds of figures as for the others, in the same order.
 type contender struct {
 	name string

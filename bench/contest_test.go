@@ -21,7 +21,7 @@ func counting(figures ...float64) func() ([]float64, error) {
 	}
 }
 
-func TestAContenderThatFailsIsOutAndTheOthersGoOn(t *testing.T) {
+func TestContestGoesOnWithoutAContenderThatFails(t *testing.T) {
 	turns := 0
 	list := []contender{
 		{"good", counting(3, 1, 2)},
@@ -46,11 +46,11 @@ func TestAContenderThatFailsIsOutAndTheOthersGoOn(t *testing.T) {
 		}
 	}
 	if v := table.figure("broken", "b"); !math.IsNaN(v) {
-		t.Errorf("who failed has the figure %v", v)
+		t.Errorf("a failed contender has the figure %v", v)
 	}
 }
 
-func TestAnAnswerOfAnotherKindIsAFailure(t *testing.T) {
+func TestAnswerForFailsOnAnotherStatus(t *testing.T) {
 	for status, want := range map[int]bool{http.StatusOK: true, http.StatusTooManyRequests: false} {
 		_, err := answerFor(func(int) int { return status }, http.StatusOK, time.Millisecond)
 		if (err == nil) != want {
@@ -59,7 +59,7 @@ func TestAnAnswerOfAnotherKindIsAFailure(t *testing.T) {
 	}
 }
 
-func TestEveryMiddlewareDoesWhatItsContestIsAbout(t *testing.T) {
+func TestHTTPContendersAnswerAsExpected(t *testing.T) {
 	for _, c := range httpContests {
 		for _, list := range [][]contender{
 			c.contenders(wide, http.StatusOK, pace{round: time.Millisecond}),
@@ -74,7 +74,7 @@ func TestEveryMiddlewareDoesWhatItsContestIsAbout(t *testing.T) {
 	}
 }
 
-func TestAChartIsXMLAndShowsOnlyFigures(t *testing.T) {
+func TestChartIsXMLAndShowsOnlyFigures(t *testing.T) {
 	table := newTable("memory", "", "", []string{"refused"}, []string{`<b> & "x"`, ours, "failed"})
 	table.Rows[0].Cells[0], table.Rows[1].Cells[0] = 20, 10
 	c := chart{"x.svg", "A & B", false, []part{{"<head>", "memory", "refused"}}}
@@ -88,14 +88,14 @@ func TestAChartIsXMLAndShowsOnlyFigures(t *testing.T) {
 	}
 	first, second := strings.Index(svg, ">"+ours+"<"), strings.Index(svg, "&lt;b&gt;")
 	if strings.Contains(svg, "failed") || first < 0 || second < first {
-		t.Errorf("not the best first, or more than the figures:\n%s", svg)
+		t.Errorf("the best is not first, or there is more than figures:\n%s", svg)
 	}
 	if c.draw(nil) != "" {
 		t.Error("a chart of nothing")
 	}
 }
 
-func TestABoundIsAPartOfWhatTheRivalAddsToTheFloor(t *testing.T) {
+func TestBoundIsARatioAboveTheFloor(t *testing.T) {
 	for _, c := range []struct {
 		name               string
 		ours, rival, floor []float64
@@ -107,14 +107,14 @@ func TestABoundIsAPartOfWhatTheRivalAddsToTheFloor(t *testing.T) {
 	} {
 		list := []contender{{"ours", counting(c.ours...)}, {"rival", counting(c.rival...)}, {"floor", counting(c.floor...)}}
 		b := bound{"x", math.Inf(1), func(pace) ([]contender, func(), error) { return list, func() {}, nil }}
-		if ratio, err := b.hold(pace{rounds: 3}); err != nil || ratio != c.want {
+		if ratio, err := b.measure(pace{rounds: 3}); err != nil || ratio != c.want {
 			t.Errorf("%s: %v, %v, want %v", c.name, ratio, err, c.want)
 		}
 	}
 	failing := bound{"x", 1, func(pace) ([]contender, func(), error) {
 		return []contender{{"ours", func() ([]float64, error) { return nil, errRefused }}}, func() {}, nil
 	}}
-	if _, err := failing.hold(pace{rounds: 1}); !errors.Is(err, errRefused) {
+	if _, err := failing.measure(pace{rounds: 1}); !errors.Is(err, errRefused) {
 		t.Errorf("%v", err)
 	}
 }

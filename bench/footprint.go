@@ -82,15 +82,15 @@ func (m *memoryPeer) heapPerKey(p pace) ([]float64, error) {
 // heap returns the bytes of live objects. Objects with a finalizer need more than
 // one collection.
 func heap() float64 {
-	least := math.Inf(1)
+	smallest := math.Inf(1)
 	for range 10 {
 		runtime.GC()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
-		if float64(m.HeapAlloc) > least-4096 {
+		if float64(m.HeapAlloc) > smallest-4096 {
 			break
 		}
-		least = float64(m.HeapAlloc)
+		smallest = float64(m.HeapAlloc)
 	}
-	return least
+	return smallest
 }

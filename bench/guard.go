@@ -18,7 +18,7 @@ var errSlow = errors.New("headgate has become slow")
 // the same work in turns with it.
 type bound struct {
 	name string
-	most float64
+	max  float64
 
 	// open returns headgate, the rival, and, if there is one, a contender for
 	// the work that both have in common, which is subtracted. The first figure of
@@ -26,7 +26,7 @@ type bound struct {
 	open func(p pace) (list []contender, stop func(), err error)
 }
 
-// guardPace has many short turns.
+// guardPace is the pace of -guard: many short turns.
 var guardPace = pace{rounds: 6, round: 20 * time.Millisecond}
 
 // attempts is how often a bound is measured. The turns of all attempts count.
@@ -38,19 +38,19 @@ var errSkipped = errors.New("skipped")
 func guard(w io.Writer) error {
 	broken := 0
 	for _, b := range bounds {
-		ratio, err := b.hold(guardPace)
+		ratio, err := b.measure(guardPace)
 		switch {
 		case errors.Is(err, errSkipped):
 			fmt.Fprintf(w, "skip  %s: %v\n", b.name, err)
 			continue
 		case err != nil:
 			return fmt.Errorf("%s: %w", b.name, err)
-		case ratio > b.most:
+		case ratio > b.max:
 			broken++
-			fmt.Fprintf(w, "FAIL  %s: %.2f, at most %.2f\n", b.name, ratio, b.most)
+			fmt.Fprintf(w, "FAIL  %s: %.2f, at most %.2f\n", b.name, ratio, b.max)
 			continue
 		}
-		fmt.Fprintf(w, "ok    %s: %.2f, at most %.2f\n", b.name, ratio, b.most)
+		fmt.Fprintf(w, "ok    %s: %.2f, at most %.2f\n", b.name, ratio, b.max)
 	}
 	if broken > 0 {
 		return fmt.Errorf("%w: %d of %d bounds", errSlow, broken, len(bounds))
@@ -58,8 +58,8 @@ func guard(w io.Writer) error {
 	return nil
 }
 
-// hold returns the ratio of headgate's cost to the rival's.
-func (b *bound) hold(p pace) (ratio float64, err error) {
+// measure returns the ratio of headgate's cost to the rival's.
+func (b *bound) measure(p pace) (ratio float64, err error) {
 	list, stop, err := b.open(p)
 	if err != nil {
 		return 0, err
@@ -73,7 +73,7 @@ func (b *bound) hold(p pace) (ratio float64, err error) {
 			}
 			costs[i] = append(costs[i], o.first...)
 		}
-		if ratio = relation(costs); ratio <= b.most {
+		if ratio = relation(costs); ratio <= b.max {
 			break
 		}
 	}
@@ -81,10 +81,10 @@ func (b *bound) hold(p pace) (ratio float64, err error) {
 }
 
 // relation returns the ratio of the first cost to the second, both without the
-// third, if there is one. It takes the lesser of two ratios: that of the least costs
+// third, if there is one. It returns the lower of two ratios: that of the lowest costs
 // of all rounds, to which other work of the machine can only add, and the median of
-// the ratios of each round, in which lasting work adds to all costs. A slower
-// headgate makes both greater.
+// the ratios of each round, in which lasting work adds to all costs. Both are higher
+// for a slower headgate.
 func relation(costs [][]float64) float64 {
 	part := func(of func(i int) float64) float64 {
 		floor := 0.0
@@ -104,8 +104,8 @@ func relation(costs [][]float64) float64 {
 }
 
 // inMemory compares one of the works with a peer.
-func inMemory(name, rival string, most float64) bound {
-	return bound{"memory, " + name + ", to " + rival, most, func(p pace) ([]contender, func(), error) {
+func inMemory(name, rival string, max float64) bound {
+	return bound{"memory, " + name + ", to " + rival, max, func(p pace) ([]contender, func(), error) {
 		for _, w := range works() {
 			if w.name == name {
 				peers := slices.DeleteFunc(slices.Clone(memoryPeers), func(m memoryPeer) bool { return m.name != ours && m.name != rival })
@@ -117,15 +117,15 @@ func inMemory(name, rival string, most float64) bound {
 }
 
 // inHTTP compares the time that a row of headgate adds to allowed requests.
-func inHTTP(id, row, rival string, most float64) bound {
-	return bound{fmt.Sprintf("%s, allowed, %s to %s", id, row, rival), most, func(p pace) ([]contender, func(), error) {
+func inHTTP(id, row, rival string, max float64) bound {
+	return bound{fmt.Sprintf("%s, allowed, %s to %s", id, row, rival), max, func(p pace) ([]contender, func(), error) {
 		return only(contestOf(id).contenders(wide, http.StatusOK, p), row, rival, bare), func() {}, nil
 	}}
 }
 
 // inHTTPRefused compares the whole time of refused requests.
-func inHTTPRefused(id, rival string, most float64) bound {
-	return bound{id + ", refused, to " + rival, most, func(p pace) ([]contender, func(), error) {
+func inHTTPRefused(id, rival string, max float64) bound {
+	return bound{id + ", refused, to " + rival, max, func(p pace) ([]contender, func(), error) {
 		return only(contestOf(id).contenders(narrow, http.StatusTooManyRequests, p), ours, rival), func() {}, nil
 	}}
 }
@@ -140,8 +140,8 @@ func contestOf(id string) *httpContest {
 }
 
 // inRedis compares the time of a decision, over all callers.
-func inRedis(n int, rival string, most float64) bound {
-	return bound{fmt.Sprintf("Redis, callers: %d, to %s", n, rival), most, func(p pace) ([]contender, func(), error) {
+func inRedis(n int, rival string, max float64) bound {
+	return bound{fmt.Sprintf("Redis, callers: %d, to %s", n, rival), max, func(p pace) ([]contender, func(), error) {
 		addr, stop, err := startRedis()
 		if errors.Is(err, errNoRedis) {
 			return nil, nil, fmt.Errorf("%w: %w", errSkipped, err)
@@ -155,8 +155,8 @@ func inRedis(n int, rival string, most float64) bound {
 }
 
 // inRules compares a decision under three rules with one under one rule.
-func inRules(most float64) bound {
-	return bound{"memory, three rules to one", most, func(p pace) ([]contender, func(), error) {
+func inRules(max float64) bound {
+	return bound{"memory, three rules to one", max, func(p pace) ([]contender, func(), error) {
 		var list []contender
 		for _, n := range []int{3, 1} {
 			worker, _, err := openMemoryRules("", n)

@@ -37,13 +37,13 @@ var httpColumns = []string{allowed, added, refused, allowedAllocs, refusedAllocs
 func httpSection(p pace) ([]Table, error) {
 	var tables []Table
 	for _, c := range httpContests {
-		tables = append(tables, *c.hold(p))
+		tables = append(tables, *c.measure(p))
 	}
 	return tables, nil
 }
 
-// hold measures requests that are allowed, and then requests that are refused.
-func (c *httpContest) hold(p pace) *Table {
+// measure measures requests that are allowed, and then requests that are refused.
+func (c *httpContest) measure(p pace) *Table {
 	var names []string
 	for _, peer := range c.peers {
 		names = append(names, peer.name)

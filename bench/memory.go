@@ -110,7 +110,7 @@ func compete(w work, p pace, peers []memoryPeer) []contender {
 
 // prime makes every key known and uses up the quota, if it is narrow.
 // It passes copies of the keys: a limiter must not keep the very strings that the
-// requests use, as equal pointers would spare the comparison.
+// requests use, because strings with equal pointers are not compared.
 func prime(t take, w work) {
 	for _, k := range w.keys {
 		k = strings.Clone(k)
@@ -131,7 +131,7 @@ func (w work) once(worker func() take, d time.Duration) ([]float64, error) {
 	if w.parallel {
 		n = runtime.GOMAXPROCS(0)
 	}
-	w.loop(worker(), 0, d/4) // the caches hold a rival's data
+	w.loop(worker(), 0, d/4) // fills the caches, which hold a rival's data
 	var times []float64
 	var bad int64
 	for start := time.Now(); time.Since(start) < d; {

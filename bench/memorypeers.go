@@ -28,7 +28,7 @@ import (
 // take takes one unit of the key and reports whether it was admitted.
 type take func(key string) bool
 
-// memoryPeer is a limiter in memory. Open returns a function that makes one
+// memoryPeer is a limiter in memory. open returns a function that makes one
 // take for each goroutine.
 type memoryPeer struct {
 	name    string
@@ -47,7 +47,7 @@ const (
 var memoryPeers = []memoryPeer{
 	{name: ours, open: openStore},
 	{name: oursAllow, open: openLimiter(allow)},
-	{name: oursTake, open: openLimiter(takeGrant)},
+	{name: oursTake, open: openLimiter(takeResult)},
 	{name: goLimits, open: openGoLimiter},
 	{name: "map of x/time/rate, mutex", open: openRateMap},
 	{name: "throttled memstore", open: openThrottled},
@@ -99,9 +99,9 @@ func allow(l *limiter.Limiter, key string) bool {
 	return err == nil && d.Allowed
 }
 
-func takeGrant(l *limiter.Limiter, key string) bool {
-	g, err := l.Take(context.Background(), key, 1)
-	return err == nil && g.Allowed()
+func takeResult(l *limiter.Limiter, key string) bool {
+	res, err := l.Take(context.Background(), key, 1)
+	return err == nil && res.Allowed()
 }
 
 func openGoLimiter(q quota) (func() take, error) {

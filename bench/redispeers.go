@@ -20,7 +20,7 @@ import (
 // about refusals.
 type ask func(ctx context.Context, key string) error
 
-// redisPeer is a limiter in Redis. Open returns a function that makes one ask
+// redisPeer is a limiter in Redis. open returns a function that makes one ask
 // for each caller, and one that closes the limiter.
 type redisPeer struct {
 	name string
@@ -49,7 +49,7 @@ var redisPeers = []redisPeer{
 // next request for them, as the keys of most callers do.
 var steady = quota{units: 1000, period: time.Second, burst: 1_000_000}
 
-// goRedis is the client of all peers but one, with its own defaults for
+// goRedis is the client of all peers but those on rueidis, with its own defaults for
 // everything that matters to speed.
 func goRedis(addr string) (*redis.Client, func()) {
 	c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})

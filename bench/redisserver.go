@@ -14,7 +14,7 @@ import (
 
 var errNoRedis = errors.New("redis-server is not in PATH")
 
-// startRedis starts a server without persistence on a free loopback port. Stop
+// startRedis starts a server without persistence on a free loopback port. stop
 // ends it.
 func startRedis() (addr string, stop func(), err error) {
 	path, err := exec.LookPath("redis-server")
@@ -43,7 +43,7 @@ func startRedis() (addr string, stop func(), err error) {
 	return addr, stop, nil
 }
 
-// awaitRedis returns when the server answers.
+// awaitRedis waits until the server answers, at most five seconds.
 func awaitRedis(addr string) error {
 	c := redis.NewClient(&redis.Options{Addr: addr})
 	defer c.Close()

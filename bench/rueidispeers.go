@@ -32,7 +32,7 @@ func openRueidis(addr string) (func() ask, func(), error) {
 // openRueidisRate runs the script of redis_rate, with the arguments that
 // redis_rate gives it.
 func openRueidisRate(addr string) (func() ask, func(), error) {
-	var o overhearer
+	var o scriptRecorder
 	_, err := redis_rate.NewLimiter(&o).Allow(context.Background(), "", redis_rate.Limit{
 		Rate: steady.units, Period: steady.period, Burst: steady.burst,
 	})
@@ -60,8 +60,8 @@ func openScript(addr, text, prefix string, args ...string) (func() ask, func(), 
 	}), c.Close, nil
 }
 
-// overhearer is a client that keeps the script of a call and runs none.
-type overhearer struct {
+// scriptRecorder is a client that keeps the script of a call and does not run it.
+type scriptRecorder struct {
 	redis.UniversalClient
 	script string
 	args   []string
@@ -74,13 +74,13 @@ func (unknown) Error() string { return "NOSCRIPT" }
 
 func (unknown) RedisError() {}
 
-func (o *overhearer) EvalSha(ctx context.Context, _ string, _ []string, _ ...any) *redis.Cmd {
+func (o *scriptRecorder) EvalSha(ctx context.Context, _ string, _ []string, _ ...any) *redis.Cmd {
 	cmd := redis.NewCmd(ctx)
 	cmd.SetErr(unknown{})
 	return cmd
 }
 
-func (o *overhearer) Eval(ctx context.Context, script string, _ []string, args ...any) *redis.Cmd {
+func (o *scriptRecorder) Eval(ctx context.Context, script string, _ []string, args ...any) *redis.Cmd {
 	o.script = script
 	for _, a := range args {
 		o.args = append(o.args, fmt.Sprint(a))

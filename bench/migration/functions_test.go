@@ -18,15 +18,15 @@ import (
 	"github.com/headgate/headgate/store/memstore"
 )
 
-// These tests hold the rows of docs/migrating.md about functions that wait, book or
-// take a part to what both sides do.
+// These tests compare headgate with its peers in the rows of docs/migrating.md about
+// functions that wait, book or take a part.
 
-// open returns a limiter under one limit, by the clock of the bubble.
+// open returns a limiter with one limit, whose clock is that of the bubble.
 func open(limit string) *limiter.Limiter {
 	return limiter.MustNew(limiter.Config{Rules: []limiter.Rule{{Limit: core.MustParseLimit(limit)}}, Logger: slog.New(slog.DiscardHandler)})
 }
 
-// a turn is when a call returned, and whether the units were taken.
+// turn says when a call returned, and whether the units were taken.
 type turn struct {
 	at    time.Duration
 	taken bool
@@ -39,15 +39,15 @@ func turns(t *testing.T, begin func() func(ctx context.Context, n int) error) (l
 	synctest.Test(t, func(t *testing.T) {
 		wait, start := begin(), time.Now()
 		for _, call := range []struct {
-			n     int
-			most  time.Duration // until the deadline
-			pause time.Duration
+			n       int
+			maxWait time.Duration // until the deadline
+			pause   time.Duration
 		}{
 			{1, time.Hour, 0}, {2, time.Hour, 0}, {1, 400 * time.Millisecond, 0}, {1, 600 * time.Millisecond, 0}, {3, time.Hour, 0},
 			{2, time.Minute, 250 * time.Millisecond}, {1, time.Second, 10 * time.Second}, {1, time.Nanosecond, 0}, {2, 2 * time.Second, 0},
 		} {
 			time.Sleep(call.pause)
-			ctx, cancel := context.WithTimeout(t.Context(), call.most)
+			ctx, cancel := context.WithTimeout(t.Context(), call.maxWait)
 			err := wait(ctx, call.n)
 			cancel()
 			list = append(list, turn{time.Since(start), err == nil})
@@ -67,7 +67,7 @@ func TestWaitReturnsAtTheSameInstants(t *testing.T) {
 	}
 }
 
-// A reservation is what both sides have.
+// reservation is a reservation of either side.
 type reservation struct {
 	delay  func() time.Duration
 	cancel func()
@@ -99,7 +99,7 @@ func ourReservations(t *testing.T) func(n int) reservation {
 	}
 }
 
-// delays reserves and cancels, and returns the delay of each reservation.
+// delays calls use in a bubble and returns the delay of each reservation.
 func delays(t *testing.T, begin func(*testing.T) func(n int) reservation, use func(reserve func(n int) reservation)) (list []time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestReserveBooksTheSameSlots(t *testing.T) {
 	}
 }
 
-func TestASecondCancel(t *testing.T) {
+func TestCancelTwice(t *testing.T) {
 	use := func(reserve func(n int) reservation) {
 		reserve(2)
 		last := reserve(2)
@@ -166,7 +166,7 @@ func TestCancelOfASlotBeforeOthers(t *testing.T) {
 	}
 }
 
-// parts takes up to n units at each instant.
+// parts takes up to n units at each instant, and returns how many were taken.
 func parts(t *testing.T, at []time.Duration, n int) (theirs, ours []int64) {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: redistest.Addr(t)})

@@ -157,7 +157,7 @@ func schedules(l core.Limit) []schedule {
 	return []schedule{bursts, hammering, pauses}
 }
 
-// nextPrime is the smallest prime that is at least n.
+// nextPrime returns the smallest prime that is at least n.
 func nextPrime(n int64) int64 {
 	for ; ; n++ {
 		d := int64(2)
@@ -191,8 +191,8 @@ func headgate(t *testing.T, l core.Limit, instants []time.Duration) (admitted []
 	return admitted
 }
 
-// TestMigrationDifferences tests the statements of docs/migrating.md about peers
-// outside of the tables.
+// TestMigrationDifferences tests statements about peers that docs/migrating.md makes
+// outside of its tables.
 func TestMigrationDifferences(t *testing.T) {
 	t.Run("Echo forgets a client after ExpiresIn", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {

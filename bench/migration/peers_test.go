@@ -138,7 +138,7 @@ func ululeText(text string) peer {
 	return ululeRate(r)
 }
 
-// ululeRate sweeps no keys, as that takes a goroutine without an end.
+// ululeRate removes no keys, because that takes a goroutine that never ends.
 func ululeRate(r limiter.Rate) peer {
 	return inBubble(func(t *testing.T) func() bool {
 		l := limiter.New(ululemem.NewStoreWithOptions(limiter.StoreOptions{}), r)
@@ -199,8 +199,8 @@ func echoStore(c middleware.RateLimiterMemoryStoreConfig) peer {
 	})
 }
 
-// ginRateLimit has a goroutine without an end, which is therefore started outside the
-// bubble. It deletes old entries in real time, so the bubble first moves its clock
+// ginRateLimit has a goroutine that never ends and is therefore started outside the
+// bubble. The goroutine deletes old entries in real time, so the bubble first moves its clock
 // far ahead.
 func ginRateLimit(o ginlimit.InMemoryOptions) peer {
 	return func(t *testing.T, instants []time.Duration) []bool {
@@ -247,11 +247,10 @@ func fiberConfig(c fiberlimiter.Config) peer {
 	}
 }
 
-// goLimiterConfig reads the clock of the machine, not that of package time,
-// and learns from it which interval since the key's first request it is in. So each
-// request is made in real time in the interval in which its instant lies. The reset
-// says which interval that was. If the machine was too slow, the whole row is run
-// again.
+// goLimiterConfig reads the clock of the machine, not that of package time, and derives
+// from it the interval since the key's first request. So each request is made in real
+// time, in the interval of its instant. The reset says which interval that was. If the
+// machine was too slow, the whole row is run again.
 func goLimiterConfig(c memorystore.Config) peer {
 	interval := c.Interval
 	once := func(t *testing.T, instants []time.Duration) (admitted []bool, inTime bool) {
@@ -312,7 +311,7 @@ func redisRateLimit(limit redis_rate.Limit) peer {
 	}
 }
 
-// redisClock is a client whose scripts get its own time instead of the server's.
+// redisClock is a client that gives scripts its own time instead of the server's.
 type redisClock struct {
 	*redis.Client
 	now time.Duration // since 1970
@@ -322,7 +321,7 @@ type noScript struct{ error }
 
 func (noScript) RedisError() {}
 
-// EvalSha fails, so that Eval is called, which has the text.
+// EvalSha fails, so that the caller sends the text of the script to Eval.
 func (c *redisClock) EvalSha(ctx context.Context, _ string, _ []string, _ ...any) *redis.Cmd {
 	cmd := redis.NewCmd(ctx)
 	cmd.SetErr(noScript{errors.New("NOSCRIPT")})
