@@ -13,10 +13,17 @@ import (
 // plain is a writer without optional methods.
 type plain struct{ header http.Header }
 
-func (p plain) Header() http.Header         { return p.header }
-func (plain) Write(b []byte) (int, error)   { return len(b), nil }
-func (plain) WriteHeader(int)               {}
-func asked(h echo.HandlerFunc) http.Handler { e := echo.New(); e.GET("/", h); return e }
+func (p plain) Header() http.Header       { return p.header }
+func (plain) Write(b []byte) (int, error) { return len(b), nil }
+func (plain) WriteHeader(int)             {}
+
+// serving returns a server that answers GET / by h.
+func serving(h echo.HandlerFunc) http.Handler {
+	e := echo.New()
+	e.GET("/", h)
+	return e
+}
+
 func get(t testing.TB, path string) *http.Request {
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
 	if err != nil {
@@ -32,7 +39,7 @@ func TestWriterUnsupportedMethods(t *testing.T) {
 		"without": func(next echo.HandlerFunc) echo.HandlerFunc { return next },
 	} {
 		called := false
-		h := asked(middleware(func(c echo.Context) error {
+		h := serving(middleware(func(c echo.Context) error {
 			called = true
 			control := http.NewResponseController(c.Response().Writer)
 			if err := control.Flush(); !errors.Is(err, http.ErrNotSupported) {

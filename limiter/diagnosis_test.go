@@ -76,7 +76,7 @@ func TestDiagnosisNeedsRequestsAndEndsWithClose(t *testing.T) {
 			time.Sleep(time.Hour)
 		}
 		if s.asked != 2 {
-			t.Errorf("asked %d times, want once more, as the first look was incomplete", s.asked)
+			t.Errorf("asked %d times, want once more, as the first diagnosis was incomplete", s.asked)
 		}
 	})
 }

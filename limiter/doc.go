@@ -6,7 +6,7 @@
 // only translate. A program that serves no HTTP calls [Limiter.Allow],
 // [Limiter.Take], [Limiter.TakeUpTo], [Limiter.Wait] or [Limiter.Reserve] instead.
 //
-// A refusal is a [core.Decision] and no error, except of Wait and Reserve, which
-// return nothing else. An error that wraps [ErrUndecided] means that the store, or
+// A refusal is a [core.Decision], not an error, except that Wait and Reserve return
+// an error for it. An error that wraps [ErrUndecided] means that the store, or
 // a function of a rule, could not decide; [FailureMode] says what happens then.
 package limiter

@@ -340,7 +340,7 @@ func TestPeekFollowsTheFailureMode(t *testing.T) {
 	if _, err := l.Peek(t.Context(), "k"); !errors.Is(err, errDown) {
 		t.Error(err)
 	}
-	if err := l.Reset(t.Context(), "k"); err != nil { // which a Standby keeps for later
+	if err := l.Reset(t.Context(), "k"); err != nil { // a Standby keeps it for later
 		t.Error(err)
 	}
 }

@@ -42,7 +42,7 @@ func TestHeadersAreExactlyThese(t *testing.T) {
 		{"seconds left", limiter.XRateLimitDelta, []limiter.Rule{burst}, 1,
 			"X-Ratelimit-Limit: 2\nX-Ratelimit-Remaining: 1\nX-Ratelimit-Reset: 60\n"},
 		{"none", limiter.NoHeaders, []limiter.Rule{burst}, 1, ""},
-		{"none of a refusal but what every refusal has", limiter.NoHeaders, []limiter.Rule{burst}, 3,
+		{"none, for a refusal", limiter.NoHeaders, []limiter.Rule{burst}, 3,
 			"Retry-After: 60\nCache-Control: no-store\n"},
 		{"no rules", 0, nil, 1, ""},
 		{"the most exhausted first", limiter.XRateLimit | limiter.Draft8, []limiter.Rule{daily, burst}, 1,
@@ -53,7 +53,7 @@ func TestHeadersAreExactlyThese(t *testing.T) {
 			"Retry-After: 60\nCache-Control: no-store\n" +
 				"Ratelimit-Policy: \"daily\";q=1000;w=86400, \"burst\";q=2;w=60\n" +
 				"Ratelimit: \"burst\";r=0;t=60, \"daily\";r=998;t=86400\n"},
-		{"what is over the limit before what is only empty", limiter.Draft8,
+		{"over the limit before empty", limiter.Draft8,
 			[]limiter.Rule{rule(t, "even", "3/1m fixed-window"), withOnLimit(rule(t, "over", "2/1m fixed-window"), limiter.Degrade)}, 3,
 			"Ratelimit-Policy: \"even\";q=3;w=60, \"over\";q=2;w=60\nRatelimit: \"over\";r=0;t=60, \"even\";r=0;t=60\n"},
 		{"shadow rules are not seen", 0, []limiter.Rule{withOnLimit(burst, limiter.Shadow)}, 3, ""},
@@ -106,7 +106,7 @@ func TestSetHeadersReplacesWhatIsThere(t *testing.T) {
 	if len(h) != 4 || !l.Counted(h) {
 		t.Errorf("no mark in %v", h)
 	}
-	maps.DeleteFunc(h, func(name string, _ []string) bool { return strings.Contains(name, " ") }) // which is never sent
+	maps.DeleteFunc(h, func(name string, _ []string) bool { return strings.Contains(name, " ") }) // the mark is never sent
 	want := map[string][]string{"Ratelimit": {`"a";r=4;t=2`}, "Ratelimit-Policy": {`"a";q=5;w=10`}, "Vary": {"Origin"}}
 	if !reflect.DeepEqual(h, want) {
 		t.Errorf("got %v", h)

@@ -120,8 +120,8 @@ const (
 )
 
 // releaseQueue holds leases that could not be released at the end of their requests
-// because the store failed. They are released later, which is harmless if done twice,
-// by a timer that runs only while the queue holds leases.
+// because the store failed. A timer releases them later, and runs only while the queue
+// holds leases. It is harmless to release a lease twice.
 type releaseQueue struct {
 	mu     sync.Mutex
 	queued []queuedRelease

@@ -38,7 +38,7 @@ func TestLeaseIdsAreFreshAndOnlyMadeWhenNeeded(t *testing.T) {
 	}
 }
 
-func TestReleaseIsDoneOnceAndRenewKnows(t *testing.T) {
+func TestReleaseIsDoneOnceAndEndsRenewal(t *testing.T) {
 	s := newStore()
 	l := newLimiter(t, s, rule(t, "jobs", "2 concurrent ttl=1m"), rule(t, "all", "9/1m fixed-window"))
 	ctx := context.Background()
