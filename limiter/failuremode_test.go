@@ -50,7 +50,7 @@ func TestFailureModeDecidesWithoutAStore(t *testing.T) {
 			r := ok()
 			r.Override = func(string) (core.Limit, bool) { return core.Limit{}, true }
 			return r
-		}, `rule 0 "a": the limit from Override: quota 0 is not positive` + "\nperiod 0s is below 1ms"},
+		}, `rule 0 "a": the limit from Override: quota 0 is not positive; period 0s is below 1ms`},
 	}
 	for _, row := range rows {
 		for failure, want := range map[limiter.FailureMode]limiter.Outcome{limiter.FailOpen: limiter.Pass, limiter.FailClosed: limiter.Failed} {

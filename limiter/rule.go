@@ -3,6 +3,7 @@ package limiter
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/textform"
@@ -57,7 +58,8 @@ type RuleError struct {
 
 // Error names the rule and the mistake in one line.
 func (e *RuleError) Error() string {
-	return fmt.Sprintf("rule %d %q: %v", e.Index, textform.Clip(e.Rule), e.Err)
+	text := strings.ReplaceAll(fmt.Sprint(e.Err), "\n", "; ") // a limit reports several mistakes
+	return fmt.Sprintf("rule %d %q: %s", e.Index, textform.Clip(e.Rule), text)
 }
 
 // Unwrap returns Err.

@@ -86,7 +86,7 @@ func TestLoadRefusesABadFile(t *testing.T) {
 	for _, row := range []struct{ text, fault string }{
 		{`{"default": "9/1m`, "unexpected end of JSON input"},
 		{`{"default": "0/1m"}`, `limit "0/1m": quota 0 is not positive`},
-		{`{"carol": "9/1m"}`, "rule 0 \"default\": quota 0 is not positive\nperiod 0s is below 1ms"},
+		{`{"carol": "9/1m"}`, `rule 0 "default": quota 0 is not positive; period 0s is below 1ms`},
 		{good + good, "invalid character '{' after top-level value"},
 	} {
 		write(t, file, row.text)
