@@ -70,11 +70,11 @@ func startBefore(t *testing.T, start absence) {
 	proxy.Set(faultproxy.Fault{})
 	// A client whose connections have all been refused dials once a second.
 	test.AtMost(t, "a decision after the server came", eventually(t, s, "other"), time.Second+100*time.Millisecond)
-	awaitTold(t, l, w, "code=HG007")
+	awaitLogged(t, l, w, "code=HG007")
 }
 
-// awaitTold sends requests until the first finding is told.
-func awaitTold(t *testing.T, l *limiter.Limiter, w *findings, want string) {
+// awaitLogged sends requests until the first finding is told.
+func awaitLogged(t *testing.T, l *limiter.Limiter, w *findings, want string) {
 	t.Helper()
 	tick, end := time.NewTicker(5*time.Millisecond), time.After(patient)
 	defer tick.Stop()

@@ -502,14 +502,14 @@ func TestBatchLostRepliesCountOnce(t *testing.T) {
 	}
 	all.Wait()
 	r.mute.Store(false)
-	look := MustNew(direct, Options{Prefix: s.prefix, Timeout: patient})
+	reader := MustNew(direct, Options{Prefix: s.prefix, Timeout: patient})
 	counted := 0
 	for i := range callers {
-		hasLeft := apply(t, look, core.Op{Verb: core.Peek, Rule: "r", Key: fmt.Sprint(i), Limit: l})[0].Remaining
-		if hasLeft < 9 {
-			t.Errorf("caller %d was counted %d times", i, 10-hasLeft)
+		remaining := apply(t, reader, core.Op{Verb: core.Peek, Rule: "r", Key: fmt.Sprint(i), Limit: l})[0].Remaining
+		if remaining < 9 {
+			t.Errorf("caller %d was counted %d times", i, 10-remaining)
 		}
-		counted += int(10 - hasLeft)
+		counted += int(10 - remaining)
 	}
 	if counted == 0 {
 		t.Error("nothing was sent: no reply was lost")
@@ -563,7 +563,7 @@ func TestBatchCallersThatLeaveHarmNoOther(t *testing.T) {
 		c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: heeds})
 		s := MustNew(c, Options{Prefix: redistest.Prefix(t), Timeout: patient})
 		var all sync.WaitGroup
-		var hasLeft atomic.Int64
+		var gone atomic.Int64
 		for i := range 200 {
 			all.Go(func() {
 				quota := int64(10_000 + i)
@@ -585,7 +585,7 @@ func TestBatchCallersThatLeaveHarmNoOther(t *testing.T) {
 					case err != nil && i%3 != 0:
 						t.Error(err)
 					case err != nil:
-						hasLeft.Add(1)
+						gone.Add(1)
 						ops[0], out[0] = core.Op{}, core.Decision{}
 					case i%3 != 0 && out[0].Remaining != quota-taken, out[0].Remaining < quota-taken, out[0].Remaining >= quota:
 						t.Errorf("caller %d: %+v after %d", i, out[0], taken)
@@ -594,7 +594,7 @@ func TestBatchCallersThatLeaveHarmNoOther(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if hasLeft.Load() == 0 {
+		if gone.Load() == 0 {
 			t.Error("no caller left")
 		}
 		c.Close()

@@ -17,7 +17,7 @@ const (
 	// maxCachedKey is the length of the longest subject that is cached.
 	maxCachedKey = 256
 
-	// ways is the number of places for a key.
+	// ways is the number of entries for a key.
 	ways = 4
 )
 
@@ -35,9 +35,9 @@ type refusal struct {
 // refusalCache remembers refused keys until they can next be allowed. A place
 // is read without a lock, and its content is replaced as a whole.
 type refusalCache struct {
-	now   func() int64
-	seed  maphash.Seed
-	slots []atomic.Pointer[refusal] // ways for each hash
+	now     func() int64
+	seed    maphash.Seed
+	entries []atomic.Pointer[refusal] // ways for each hash
 
 	// stripes are chosen by hash.
 	stripes [256]stripe
@@ -49,7 +49,7 @@ type refusalCache struct {
 
 // stripe counts the steps that have ended and may have changed one of its keys:
 // an answer to a question asked before that is not cached. Its mutex is held
-// while places are filled and emptied.
+// while entries are filled and emptied.
 type stripe struct {
 	mu      sync.Mutex
 	changes atomic.Uint64
@@ -58,7 +58,7 @@ type stripe struct {
 // newRefusalCache returns a cache for at least n refusals. A nil clock means
 // the process's monotonic clock.
 func newRefusalCache(n int, clock func() int64) *refusalCache {
-	r := &refusalCache{seed: maphash.MakeSeed(), slots: make([]atomic.Pointer[refusal], (n+ways-1)/ways*ways)}
+	r := &refusalCache{seed: maphash.MakeSeed(), entries: make([]atomic.Pointer[refusal], (n+ways-1)/ways*ways)}
 	if clock == nil {
 		start := time.Now()
 		r.now = func() int64 { return int64(time.Since(start) / time.Microsecond) }
@@ -95,10 +95,10 @@ func (r *refusalCache) begin(op *core.Op) ticket {
 
 func (r *refusalCache) stripe(hash uint64) *stripe { return &r.stripes[hash%uint64(len(r.stripes))] }
 
-// waysOf returns the places of a hash.
+// waysOf returns the entries of a hash.
 func (r *refusalCache) waysOf(hash uint64) []atomic.Pointer[refusal] {
-	i := hash / uint64(len(r.stripes)) % uint64(len(r.slots)/ways) * ways
-	return r.slots[i : i+ways]
+	i := hash / uint64(len(r.stripes)) % uint64(len(r.entries)/ways) * ways
+	return r.entries[i : i+ways]
 }
 
 // of reports whether the refusal is about the key of op.
@@ -107,9 +107,9 @@ func (f *refusal) of(op *core.Op) bool { return f != nil && f.id == op.ID() }
 // answer decides op if its key is known to be refused, and reports whether it
 // did. If not, d is not to be read.
 func (r *refusalCache) answer(q ticket, op *core.Op, d *core.Decision) bool {
-	places := r.waysOf(q.hash)
-	for i := range places {
-		if f := places[i].Load(); f.of(op) && f.generation == q.generation {
+	entries := r.waysOf(q.hash)
+	for i := range entries {
+		if f := entries[i].Load(); f.of(op) && f.generation == q.generation {
 			return f.answer(op, q.now, d)
 		}
 	}
@@ -161,8 +161,8 @@ func (r *refusalCache) add(q ticket, op *core.Op, d *core.Decision) {
 	if len(op.Key) > maxCachedKey {
 		return
 	}
-	var told core.Decision
-	if !op.Foretell(op.Cost, d, 0, &told) {
+	var unused core.Decision
+	if !op.Foretell(op.Cost, d, 0, &unused) {
 		return
 	}
 	f := &refusal{
@@ -174,42 +174,42 @@ func (r *refusalCache) add(q ticket, op *core.Op, d *core.Decision) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.changes.Load() == q.changes {
-		r.slot(q, op, f.answered).Store(f)
+		r.entry(q, op, f.answered).Store(f)
 	}
 }
 
-// slot returns the place for op: its present place, else one without a useful
+// entry returns the entry for op: its present place, else one without a useful
 // refusal, else that of the refusal that ends first.
-func (r *refusalCache) slot(q ticket, op *core.Op, now int64) *atomic.Pointer[refusal] {
-	places := r.waysOf(q.hash)
-	best, soonest := &places[0], int64(-1)
-	for i := range places {
-		f := places[i].Load()
+func (r *refusalCache) entry(q ticket, op *core.Op, now int64) *atomic.Pointer[refusal] {
+	entries := r.waysOf(q.hash)
+	best, soonest := &entries[0], int64(-1)
+	for i := range entries {
+		f := entries[i].Load()
 		if f.of(op) {
-			return &places[i]
+			return &entries[i]
 		}
 		end := now
 		if f != nil && f.generation == q.generation {
 			end = max(now, f.asked+f.decision.RetryAfter.Microseconds())
 		}
 		if soonest < 0 || end < soonest {
-			best, soonest = &places[i], end
+			best, soonest = &entries[i], end
 		}
 	}
 	return best
 }
 
-// forget empties the places of op's key.
+// forget empties the entries of op's key.
 func (r *refusalCache) forget(op *core.Op) {
 	hash := r.hash(op)
 	s := r.stripe(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.changes.Add(1)
-	places := r.waysOf(hash)
-	for i := range places {
-		if f := places[i].Load(); f.of(op) {
-			places[i].CompareAndSwap(f, nil)
+	entries := r.waysOf(hash)
+	for i := range entries {
+		if f := entries[i].Load(); f.of(op) {
+			entries[i].CompareAndSwap(f, nil)
 		}
 	}
 }
@@ -218,9 +218,9 @@ func (r *refusalCache) forget(op *core.Op) {
 // those under which op's key was refused, because a store then reads the state
 // in a new way.
 func (r *refusalCache) forgetOtherLimit(op *core.Op) {
-	places := r.waysOf(r.hash(op))
-	for i := range places {
-		if f := places[i].Load(); f.of(op) && f.limit != op.Limit {
+	entries := r.waysOf(r.hash(op))
+	for i := range entries {
+		if f := entries[i].Load(); f.of(op) && f.limit != op.Limit {
 			r.forget(op)
 			return
 		}

@@ -320,8 +320,8 @@ func TestRefusalCacheIsBounded(t *testing.T) {
 		}
 	}
 	held := 0
-	for i := range r.slots {
-		if r.slots[i].Load() != nil {
+	for i := range r.entries {
+		if r.entries[i].Load() != nil {
 			held++
 		}
 	}

@@ -127,16 +127,16 @@ func TestKeysHaveATimeToLive(t *testing.T) {
 		if len(keys) != 1 {
 			t.Fatalf("%s: keys %q", text, keys)
 		}
-		if hasLeft := c.PTTL(ctx, keys[0]).Val(); hasLeft <= 0 || hasLeft > reset+time.Millisecond {
-			t.Errorf("%s: %v to live, fresh after %v", text, hasLeft, reset)
+		if ttl := c.PTTL(ctx, keys[0]).Val(); ttl <= 0 || ttl > reset+time.Millisecond {
+			t.Errorf("%s: %v to live, fresh after %v", text, ttl, reset)
 		}
 		c.Persist(ctx, keys[0])
 		take.Lease = "b"
 		if d := apply(t, s, take)[0]; d.Allowed {
 			t.Errorf("%s: twice the quota was admitted", text)
 		}
-		if hasLeft := c.PTTL(ctx, keys[0]).Val(); hasLeft <= 0 || hasLeft > reset+time.Millisecond {
-			t.Errorf("%s: %v to live after it was persisted", text, hasLeft)
+		if ttl := c.PTTL(ctx, keys[0]).Val(); ttl <= 0 || ttl > reset+time.Millisecond {
+			t.Errorf("%s: %v to live after it was persisted", text, ttl)
 		}
 		apply(t, s, core.Op{Verb: core.Reset, Rule: "r", Key: "k", Limit: limit(t, text)})
 		if keys := keysOf(t, s, c); len(keys) != 0 {
@@ -176,8 +176,8 @@ func TestUnreadableStateIsAnErrorAndExpires(t *testing.T) {
 					t.Errorf("%s under %s, %d operations: %v", what, text, len(ops), err)
 				}
 			}
-			if hasLeft := c.PTTL(ctx, key).Val(); hasLeft <= 0 || hasLeft > time.Minute {
-				t.Errorf("%s under %s stays for %v", what, text, hasLeft)
+			if ttl := c.PTTL(ctx, key).Val(); ttl <= 0 || ttl > time.Minute {
+				t.Errorf("%s under %s stays for %v", what, text, ttl)
 			}
 			if d := apply(t, s, core.Op{Verb: core.Peek, Rule: "good", Key: "k", Limit: good.Limit})[0]; d.Remaining != 10 {
 				t.Errorf("%s under %s: the other rule has %d left", what, text, d.Remaining)
@@ -192,8 +192,8 @@ func packed(used, mark float64, text string) string {
 	return string(binary.BigEndian.AppendUint64(head, math.Float64bits(mark))) + text
 }
 
-// most is the highest number that a state holds.
-const most = 1<<53 - 1
+// maxNumber is the highest number that a state holds.
+const maxNumber = 1<<53 - 1
 
 func TestPackedNumbersThatAreNoUnitsAreUnreadable(t *testing.T) {
 	s, c := fresh(t, redistest.Addr(t), Options{})
@@ -202,7 +202,7 @@ func TestPackedNumbersThatAreNoUnitsAreUnreadable(t *testing.T) {
 	apply(t, s, op)
 	key := keysOf(t, s, c)[0]
 	states := []string{packed(1, 1, ""), packed(1, 1, "360000000 1"), packed(1, 1, "")[:15]}
-	for _, n := range []float64{-1, 0.5, most + 1, math.NaN(), math.Inf(1), math.Inf(-1)} {
+	for _, n := range []float64{-1, 0.5, maxNumber + 1, math.NaN(), math.Inf(1), math.Inf(-1)} {
 		states = append(states, packed(n, 1, "360000000 1 9"), packed(1, n, "360000000 1 9"))
 	}
 	for _, state := range states {
@@ -224,8 +224,8 @@ func TestAbsurdNumbersDoNotLockAKey(t *testing.T) {
 	huge := strings.Repeat("9", 400)
 	for text, states := range map[string][]string{
 		"10/1h": {
-			packed(5, most, "360000000 1 10"), packed(most, 1, "360000000 1 10"), packed(most, 1, "360000000 1 9"),
-			packed(most, most, huge+" "+huge+" "+huge), packed(most, 1, "1 1 1 "+huge),
+			packed(5, maxNumber, "360000000 1 10"), packed(maxNumber, 1, "360000000 1 10"), packed(maxNumber, 1, "360000000 1 9"),
+			packed(maxNumber, maxNumber, huge+" "+huge+" "+huge), packed(maxNumber, 1, "1 1 1 "+huge),
 		},
 		"10/1h fixed-window":   {"10 " + huge, huge + " " + huge},
 		"10/1h token-bucket":   {huge + " " + huge + " 3600000000 10", "10 " + huge + " " + huge + " " + huge},

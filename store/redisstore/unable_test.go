@@ -157,7 +157,7 @@ func TestUnableServerCountsAStepAtMostOnce(t *testing.T) {
 			apply(t, calm, op)
 			row.bring(t, admin, server)
 			cut := askUnable(t, row, proxy, MustNew(c, Options{Timeout: 50 * time.Millisecond}), op)
-			finish(t, row, proxy, admin, calm, op, cut)
+			mendAndCount(t, row, proxy, admin, calm, op, cut)
 		})
 	}
 }
@@ -195,9 +195,9 @@ func askUnable(t *testing.T, row inability, proxy *faultproxy.Proxy, s *Store, o
 	return cut
 }
 
-// finish has the server mended while a step waits for that, if it does, and then
+// mendAndCount has the server mended while a step waits for that, if it does, and then
 // looks at the count, which may hold each step that was cut off before.
-func finish(t *testing.T, row inability, proxy *faultproxy.Proxy, admin *redis.Client, s *Store, op core.Op, cut int) {
+func mendAndCount(t *testing.T, row inability, proxy *faultproxy.Proxy, admin *redis.Client, s *Store, op core.Op, cut int) {
 	t.Helper()
 	if !row.retry {
 		row.mend(t, admin)

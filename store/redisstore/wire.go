@@ -80,7 +80,7 @@ const (
 	opcodeSoft   = 1
 	opcodeUpTo   = 5
 	opcodeMore   = 8
-	opcodeBring  = 16
+	opcodeValues = 16
 	opcodeRow    = 32
 	opcodeLength = 7
 )
@@ -184,7 +184,7 @@ func (p *program) add(op *core.Op, key string, t *terms, more bool) {
 		opcode += opcodeMore
 	}
 	if !isSingleUnit(op) {
-		opcode += opcodeBring
+		opcode += opcodeValues
 		x, y := details(op)
 		p.values = append(p.values, op.Cost, x, y)
 	}
