@@ -18,15 +18,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// absence is how a server is not there yet.
+// absence is a way in which a server is not there yet.
 type absence struct {
 	name  string
 	pool  int
 	fault faultproxy.Fault
 }
 
-// A program may start before its Redis: each call fails in time, and once the
-// server is there the same store decides and its faults are told.
+// A program may start before its Redis: each call fails in time. Once the server
+// is there, the same store decides and its findings are logged.
 func TestServerAbsentAtStartNeedsNoRestart(t *testing.T) {
 	t.Parallel()
 	for _, start := range []absence{
@@ -73,7 +73,7 @@ func startBefore(t *testing.T, start absence) {
 	awaitLogged(t, l, w, "code=HG007")
 }
 
-// awaitLogged sends requests until the first finding is told.
+// awaitLogged sends requests until the first finding is logged.
 func awaitLogged(t *testing.T, l *limiter.Limiter, w *findings, want string) {
 	t.Helper()
 	tick, end := time.NewTicker(5*time.Millisecond), time.After(patient)
@@ -88,7 +88,7 @@ func awaitLogged(t *testing.T, l *limiter.Limiter, w *findings, want string) {
 		case <-tick.C:
 			_, _ = l.Take(context.Background(), "k", 1) // may fail while the client still waits to dial
 		case <-end:
-			t.Error("nothing was told")
+			t.Error("nothing was logged")
 			return
 		}
 	}

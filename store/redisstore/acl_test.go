@@ -42,7 +42,7 @@ func setUser(t testing.TB, admin *redis.Client, rules ...any) {
 	}
 }
 
-// asUser is a client that logs in as limiter.
+// asUser returns a client that logs in as limiter.
 func asUser(t testing.TB, addr string) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{
@@ -89,7 +89,7 @@ func TestPermissionsAreAsDocumented(t *testing.T) {
 		if lacks == "~hg:*" {
 			lacks = "get, mget, exists, set, del, pttl, pexpire"
 		}
-		want := "the Redis user may not run " + lacks + " on the keys of the limiter: a user for limits alone is made by: " + remedyOfLimiter
+		want := "the Redis user may not run " + lacks + " on the keys of the limiter: this command makes a user for limits alone: " + remedyOfLimiter
 		if len(found) != 1 || found[0].Code != core.CodePermission || found[0].Text != want {
 			t.Errorf("without %v: %v\nwant %s", rules[without], found, want)
 		}

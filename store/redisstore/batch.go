@@ -78,8 +78,8 @@ func (b *batch) fail(err error) {
 	}
 }
 
-// handOver passes a batch that has ended on to the waiting steps, so that the
-// caller that ran it need not stay.
+// handOver ends the batch of a caller. If steps wait, a goroutine goes on with
+// them, so that the caller need not stay.
 func (s *Store) handOver(l *lane) {
 	if s.queue.end(l) {
 		go s.serve(l)
@@ -103,7 +103,7 @@ func (s *Store) serve(l *lane) {
 	s.batches.Put(b)
 }
 
-// deliver gives the waiters that have not left their results.
+// deliver gives their results to the waiters that have not left.
 func (s *Store) deliver(b *batch) {
 	s.queue.markDone(b)
 	for _, w := range b.waiters {
@@ -144,10 +144,10 @@ func (s *Store) send(ctx context.Context, b *batch) error {
 }
 
 // dividing reports whether the error proves that nothing was written, but need
-// not hold for each step by itself. That is so if a slot is moving to another
-// node: until all of it has moved, a script may only use keys that have all
-// arrived, or none of which has. It is also so if the server's memory is full,
-// and only one step is under an algorithm that may not write then.
+// not occur for each step by itself. One cause is a slot that is moving to
+// another node: until all of it has moved, a script may only use keys that have
+// all arrived, or none of which has. The other is a full memory of the server, if
+// only one step is under an algorithm that may not write then.
 func dividing(err error) bool {
 	return redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "OOM")
 }

@@ -98,7 +98,7 @@ func (w *twins) steps() []*step {
 	return steps
 }
 
-// chosen is one of the limits of each rule.
+// chosen returns one of the limits of each rule.
 func (w *twins) chosen() []core.Limit {
 	of := make([]core.Limit, len(w.limits))
 	for i := range of {
@@ -313,7 +313,7 @@ func TestBatchDecidesStepsInSequence(t *testing.T) {
 	})
 }
 
-// scripts are the files of the scripts, to be altered.
+// scripts returns the files of the scripts, to be altered.
 func scripts(t testing.TB) fstest.MapFS {
 	t.Helper()
 	paths, err := filepath.Glob("../../lua/*.lua")

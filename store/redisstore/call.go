@@ -90,7 +90,8 @@ func neverRan(err error) bool {
 	return errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &dial) && dial.Op == "dial"
 }
 
-// sleep waits for d and returns true, or returns false if ctx would end before.
+// sleep waits for d and reports whether ctx has not ended. If the deadline of ctx
+// comes first, it returns false at once.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= d {
 		return false

@@ -77,7 +77,7 @@ func TestLostReplyCountsOnce(t *testing.T) {
 	direct.Del(ctx, prefix+"stock")
 }
 
-// silent is a server that accepts and says nothing.
+// silent starts a server that accepts connections and sends nothing.
 func silent(t testing.TB) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -109,7 +109,8 @@ func costsTheTimeout(t *testing.T, what string, s *Store) {
 	}
 }
 
-// Whatever the client is like, a frozen server costs the timeout.
+// A call to a frozen server ends at the timeout, whether or not the client heeds
+// deadlines.
 func TestFrozenServerCostsAtMostTheTimeout(t *testing.T) {
 	for _, heeds := range []bool{true, false} {
 		c := redis.NewClient(&redis.Options{
@@ -188,7 +189,7 @@ func TestRetryOnlyIfNothingRan(t *testing.T) {
 	}
 }
 
-// Only those that may read on after a deadline take a goroutine for each call.
+// Only clients that may read on after a deadline need a goroutine for each call.
 func TestTLSClientsOverstayUnderRESP3(t *testing.T) {
 	addrs := []string{"127.0.0.1:1"}
 	for _, row := range []struct {

@@ -110,7 +110,8 @@ func bySubject(ops []core.Op) []*part {
 
 // applyBySubject carries out a step one subject after the other. When one
 // refuses, it gives back the takes before it and only peeks at the subjects
-// after it. UpTo Takes would each have to wait for what the others can charge.
+// after it. UpTo Takes are an error: what one of them takes depends on the
+// subjects after it.
 func (s *Store) applyBySubject(ctx context.Context, ops []core.Op, out []core.Decision) error {
 	for i := range ops {
 		if ops[i].UpTo {
@@ -152,7 +153,7 @@ func (s *Store) withdraw(ctx context.Context, parts []*part) error {
 		}
 		back := make([]core.Decision, len(undo))
 		if err := s.decide(ctx, undo, back); err != nil {
-			return fmt.Errorf("giving back what a refused step took: %w", err)
+			return fmt.Errorf("redisstore: refunding the other subjects of the step: %w", err)
 		}
 		for k, j := range index {
 			d := &p.out[j]
@@ -209,8 +210,8 @@ const relearn = 200 * time.Millisecond
 // learn makes the client of a Cluster reload the topology at once when an error
 // indicates that it may be out of date. By itself the client would go on asking
 // a dead node for up to a minute. It reloads in its own goroutine, one reload
-// at a time, but pauses only after a successful one. The pause here keeps the
-// callers of an outage from overloading the remaining servers.
+// at a time, but pauses only after a successful one. The pause here keeps callers
+// from overloading the remaining servers during an outage.
 func (s *Store) learn(ctx context.Context, err error) {
 	c, ok := s.client.(*redis.ClusterClient)
 	if !ok || err == nil || !doubtsTopology(err) {

@@ -401,7 +401,7 @@ func TestClusterOutageReloadsInOneGoroutine(t *testing.T) {
 	eventuallyTrue(t, "a goroutine is left", func() bool { return goleak.Find(clean) == nil })
 }
 
-// reloading is how many goroutines of clients are asking, or pausing.
+// reloading returns how many goroutines of clients are asking, or pausing.
 func reloading() int {
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]

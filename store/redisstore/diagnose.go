@@ -82,10 +82,10 @@ func (s *Store) examine(ctx context.Context) *examination {
 	return e
 }
 
-// trial is a script that tries every other command on a key that does not
-// exist, and so changes nothing, and returns the commands that it may not run.
-// The key is an argument, because it may belong to another server; the server
-// checks first whether the user may use it.
+// trial is a script that tries the commands of the store's scripts on a key that
+// does not exist, and so changes nothing. It returns the commands that the user
+// may not run. The key is an argument, because it may belong to another server;
+// the server checks first whether the user may use it.
 const trial = `local lacking = {}
 local function try(...)
   local r = redis.pcall(...)
@@ -105,7 +105,7 @@ try('pexpire', ARGV[1], 1)
 return lacking`
 
 // trialKey is the name, after the prefix, of a key that the store never uses:
-// no subject is written as an asterisk.
+// no subject is written as an asterisk or as nothing.
 const trialKey = "{*}::"
 
 // trial notes which commands the user may not run, and reports whether the
@@ -155,15 +155,15 @@ func (e *examination) eviction(ctx context.Context, c *redis.Client) {
 }
 
 // ErrPermission means that the Redis user of the client lacks a permission that
-// the store needs. The text of the error has the command that grants it.
+// the store needs. The text of the error contains the command that grants it.
 var ErrPermission = errors.New("no permission")
 
 // ErrCredentials means that Redis does not accept the user or the password of
 // the client.
 var ErrCredentials = errors.New("wrong user or password")
 
-// explain wraps an error that only an administrator of the server can mend in
-// ErrCredentials or ErrPermission.
+// explain adds ErrCredentials or ErrPermission to an error that only an
+// administrator of the server can mend.
 func (s *Store) explain(err error) error {
 	switch {
 	case err == nil:
@@ -192,7 +192,7 @@ func (s *Store) remedy() string {
 	if user == "" || user == "default" {
 		user, secret = "headgate", "on >PASSWORD "
 	}
-	return "a user for limits alone is made by: ACL SETUSER " + argument(user) + " " + secret +
+	return "this command makes a user for limits alone: ACL SETUSER " + argument(user) + " " + secret +
 		"resetkeys " + argument("~"+pattern(s.prefix)) +
 		" resetchannels -@all +eval +evalsha +get +mget +exists +set +del +time +pttl +pexpire"
 }
@@ -239,7 +239,8 @@ func pattern(prefix string) string {
 	return b.String() + "*"
 }
 
-// argument is how a text stands in a line for redis-cli or in a file of users.
+// argument returns text as it is written in a line for redis-cli or in an ACL
+// file.
 func argument(text string) string {
 	var b strings.Builder
 	quoted := text == ""

@@ -20,7 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// codes are those of what a store on the client finds.
+// codes returns the codes of the findings of a store on the client.
 func codes(t testing.TB, c redis.UniversalClient) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patient)
@@ -207,6 +207,6 @@ func TestDiagnoseFindingsReachTheLog(t *testing.T) {
 			t.Errorf("%s", &w.text)
 		}
 	case <-timer.C:
-		t.Error("nothing was told")
+		t.Error("nothing was logged")
 	}
 }

@@ -11,15 +11,15 @@
 //
 // While few calls are in flight, a caller sends its step at once and alone.
 // Otherwise the step waits. When a call ends, one script call decides the steps
-// that wait by then, one after the other and each as if it were alone. So many
-// callers need few round trips, and a single caller never waits for others.
-// There is no goroutine while no step waits, and nothing to close.
+// that wait by then, one after the other and each as if it were alone. Many
+// callers therefore need few round trips, and a single caller never waits for
+// others. There is no goroutine while no step waits, and nothing to close.
 //
 // A caller waits no longer than its context and the timeout allow. If it leaves
 // before its step is sent, it is never charged; after that it may be charged,
-// once. It takes nothing from the other steps of its call, which end at their
-// own deadlines. A step that is sent with others does not pass the values of
-// its caller's context to the client's hooks.
+// once. The other steps of its call are not affected and end at their own
+// deadlines. If a step is sent with others, the client's hooks do not see the
+// values of its caller's context.
 //
 // # Clusters
 //
@@ -27,8 +27,7 @@
 // in one step. A step about several subjects is carried out subject by subject,
 // and its units are given back if a later subject refuses. It costs a round
 // trip for each subject, and in between another request may see those units
-// taken. Takes that are UpTo cannot be carried out so, and are an error then.
-// [Options.OneSlot] puts every key into one slot instead: every step is
+// taken. An UpTo Take in such a step is an error. [Options.OneSlot] puts every key into one slot instead: every step is
 // atomic, and all of them are on one node. Steps are decided together if their
 // keys share a slot; these are mostly steps of one busy subject. On a Ring, or
 // a client that is not one of go-redis's own, every step is a call of its own,
@@ -36,6 +35,6 @@
 //
 // # Permissions
 //
-// Scripts need eval, evalsha, get, mget, exists, set, del, time, pttl and
-// pexpire on the keys under the prefix.
+// The Redis user needs the commands eval, evalsha, get, mget, exists, set, del,
+// time, pttl and pexpire on the keys under the prefix.
 package redisstore

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// slotTag is what a Cluster hashes of a key: what stands between the first
-// opening brace and the next closing one, if anything, else all of it.
+// slotTag returns the part of a key that a Cluster hashes: the text between the
+// first opening brace and the next closing one, if there is any, else the key.
 func slotTag(key string) string {
 	_, rest, ok := strings.Cut(key, "{")
 	if !ok {

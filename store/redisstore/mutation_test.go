@@ -67,7 +67,7 @@ func mutants(t *testing.T) []mutant {
 	return list
 }
 
-// A comparison that could be broken unnoticed would be one that no test holds.
+// Some test notices each comparison that is broken.
 func TestMutationsOfScriptsAreNoticed(t *testing.T) {
 	test.Long(t, "it breaks every comparison in the scripts, one at a time")
 	t.Parallel()

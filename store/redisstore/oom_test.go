@@ -49,8 +49,8 @@ func TestFullServerLimitsWhereTheStateHasOneSize(t *testing.T) {
 	}
 }
 
-// Servers before Redis 7 refuse the line that asks for that, and so does
-// miniredis.
+// Servers before Redis 7, and miniredis, refuse the first line of a script, which
+// has its flags.
 func TestOldServerIsAskedWithoutFlags(t *testing.T) {
 	m := mini(t)
 	s, _ := fresh(t, m.Addr(), Options{})
@@ -66,8 +66,7 @@ func TestOldServerIsAskedWithoutFlags(t *testing.T) {
 	}
 }
 
-// A step that a full server refuses does not keep those from being decided that
-// share its call.
+// A step that a full server refuses does not stop the other steps of its call.
 func TestFullServerRefusalDoesNotStopOtherSteps(t *testing.T) {
 	server := redistest.Start(t, "--maxmemory-policy", "noeviction")
 	s, c := fresh(t, server.Addr, Options{})

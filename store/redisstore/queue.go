@@ -42,7 +42,7 @@ type lane struct {
 // slot that has a batch. Each waiter is a goroutine in Apply, so their number
 // bounds the queue's memory.
 type queue struct {
-	maxOps int // the most operations of a batch of several waiters
+	maxOps int // the maximum number of operations of a batch of several waiters
 
 	mu    sync.Mutex
 	whole lane
@@ -78,8 +78,9 @@ func (q *queue) start(slot int) *lane {
 	return l
 }
 
-// enter is start, but puts w into the queue where start returns nil. If the
-// waiters then fill a batch that may begin, it returns their lane as full.
+// enter begins a batch and returns its lane as own. If enough are in flight, it
+// puts w into the queue instead. If the waiters then fill a batch that may begin,
+// it begins that batch and returns its lane as full.
 func (q *queue) enter(slot int, w *waiter) (own, full *lane) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -96,7 +97,7 @@ func (q *queue) enter(slot int, w *waiter) (own, full *lane) {
 	return nil, l
 }
 
-// end ends a batch, unless a waiter is queued for its place: then it returns
+// end ends a batch and returns false, unless a waiter is queued: then it returns
 // true, and the batch goes on.
 func (q *queue) end(l *lane) bool {
 	q.mu.Lock()
@@ -116,8 +117,8 @@ func (q *queue) close(l *lane) {
 	}
 }
 
-// fill moves the oldest waiters into the batch: one, and more while their
-// operations are at most a batch. If there are none, or too few while enough
+// fill moves the oldest waiters into the batch: the first, and others while there
+// are at most maxOps operations. If there are none, or too few while enough
 // batches are in flight, it ends the batch and returns false.
 func (q *queue) fill(l *lane, b *batch) bool {
 	q.mu.Lock()

@@ -53,7 +53,7 @@ func idle(t *testing.T, s *Store) {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
 	if l := &s.queue.whole; l.batches != 0 || l.ops != 0 || l.first != nil || l.last != nil || len(s.queue.slots) != 0 {
-		t.Errorf("flights go on: %+v, %d slots", l, len(s.queue.slots))
+		t.Errorf("calls go on: %+v, %d slots", l, len(s.queue.slots))
 	}
 }
 
@@ -306,7 +306,7 @@ func TestBatchPanicIsAnErrorOfItsCallers(t *testing.T) {
 	})
 }
 
-// A panic in the caller's own call is the caller's, and gives its place free.
+// A panic in the caller's own call reaches the caller, and ends the batch.
 func TestBatchEndsAfterAPanicInACallersCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: func(context.Context, int) error { panic("a hook's fault") }}
@@ -398,8 +398,8 @@ func TestSlotThatMovesIsAskedStepByStep(t *testing.T) {
 	})
 }
 
-// The keys of one step may be apart by themselves, for some time. Its neighbours
-// are told at once, and it is decided when they have met.
+// The keys of one step may be on two nodes for some time. The other steps are
+// answered at once, and this one when its keys are together.
 func TestSlotThatMovesDelaysNoOtherStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: func(ctx context.Context, n int) error {

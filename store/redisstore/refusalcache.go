@@ -32,8 +32,8 @@ type refusal struct {
 	asked, answered int64 // in microseconds by the clock of the refusals
 }
 
-// refusalCache remembers refused keys until they can next be allowed. A place
-// is read without a lock, and its content is replaced as a whole.
+// refusalCache remembers refused keys until they can next be allowed. An entry is
+// read without a lock and replaced as a whole.
 type refusalCache struct {
 	now     func() int64
 	seed    maphash.Seed
@@ -47,8 +47,8 @@ type refusalCache struct {
 	latest, generation atomic.Int64
 }
 
-// stripe counts the steps that have ended and may have changed one of its keys:
-// an answer to a question asked before that is not cached. Its mutex is held
+// stripe counts the ended steps that may have changed one of its keys. An answer
+// is cached only if the count is still that of the question. The mutex is held
 // while entries are filled and emptied.
 type stripe struct {
 	mu      sync.Mutex
@@ -116,9 +116,9 @@ func (r *refusalCache) answer(q ticket, op *core.Op, d *core.Decision) bool {
 	return false
 }
 
-// answer decides as the store would at now. The refusal stands for retry from
-// the question on, so it is never kept for too long, and the remaining time is
-// counted from the answer, so it is never too short.
+// answer decides op as the store would at now. A refusal ends RetryAfter after
+// its question, so it is never kept for too long. The remaining time is counted
+// from the answer, so it is never too short.
 func (f *refusal) answer(op *core.Op, now int64, d *core.Decision) bool {
 	if !f.limit.Equal(&op.Limit) {
 		return false
@@ -178,8 +178,8 @@ func (r *refusalCache) add(q ticket, op *core.Op, d *core.Decision) {
 	}
 }
 
-// entry returns the entry for op: its present place, else one without a useful
-// refusal, else that of the refusal that ends first.
+// entry returns the entry for op: the one that op's key has, else one without a
+// useful refusal, else the one whose refusal ends first.
 func (r *refusalCache) entry(q ticket, op *core.Op, now int64) *atomic.Pointer[refusal] {
 	entries := r.waysOf(q.hash)
 	best, soonest := &entries[0], int64(-1)
@@ -214,9 +214,8 @@ func (r *refusalCache) forget(op *core.Op) {
 	}
 }
 
-// forgetOtherLimit is called for a step under a limit whose numbers differ from
-// those under which op's key was refused, because a store then reads the state
-// in a new way.
+// forgetOtherLimit forgets the refusal of op's key if its limit has other numbers
+// than op's, because the store then reads the state in a new way.
 func (r *refusalCache) forgetOtherLimit(op *core.Op) {
 	entries := r.waysOf(r.hash(op))
 	for i := range entries {

@@ -33,8 +33,8 @@ func (n *calls) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// pair is two stores of the same clock and, apart from what one remembers, the
-// same history.
+// pair is two stores with the same clock and the same history. One of them caches
+// refusals.
 type pair struct {
 	t       *testing.T
 	clock   *storetest.Clock
@@ -151,7 +151,7 @@ func TestRefusalCacheKeepsAnAttackFromRedis(t *testing.T) {
 	}
 }
 
-// commands is what Redis has counted of script calls.
+// commands returns what Redis has counted of script calls.
 func commands(t *testing.T, c *redis.Client) string {
 	t.Helper()
 	info, err := c.Info(context.Background(), "commandstats").Result()
@@ -257,7 +257,7 @@ func TestRefusalCacheForgetsAfterAClockStepBack(t *testing.T) {
 	}
 }
 
-// memory is refusals under a clock of the test.
+// memory returns a cache of n refusals and its clock.
 func memory(n int) (*refusalCache, *int64) {
 	now := new(int64)
 	return newRefusalCache(n, func() int64 { return *now }), now
@@ -268,8 +268,8 @@ func refused(key string) (core.Op, core.Decision) {
 	return op, core.Decision{RetryAfter: 50 * time.Microsecond, ResetAfter: 90 * time.Microsecond, At: 7000}
 }
 
-// The store decided somewhere between 100 and 130: until 150 it surely refuses,
-// and from 180 on it surely does not because of this.
+// The store decided at an instant from 100 to 130. It refuses until 150 at least,
+// and until 180 at most.
 func TestRefusalCacheTimesAreConservative(t *testing.T) {
 	r, now := memory(4)
 	op, d := refused("k")
@@ -293,8 +293,8 @@ func TestRefusalCacheTimesAreConservative(t *testing.T) {
 	}
 }
 
-// The answer to an earlier question may come after a refund: what it says was
-// true before.
+// The answer to an earlier question may come after a refund, and is then out of
+// date.
 func TestRefusalCacheSkipsRefusalsBeforeAChange(t *testing.T) {
 	for _, err := range []error{nil, errors.New("no reply")} {
 		r, _ := memory(4)

@@ -23,8 +23,9 @@ const (
 	// DefaultTimeout bounds a call unless Options.Timeout says otherwise.
 	DefaultTimeout = 50 * time.Millisecond
 
-	// DefaultBatch is the Options.Batch of its zero value. It bounds how long
-	// one script keeps others waiting.
+	// DefaultBatch is the maximum number of operations of a script call unless
+	// Options.Batch says otherwise. It bounds how long one script keeps others
+	// waiting.
 	DefaultBatch = 128
 
 	maxTimeout = time.Minute
@@ -41,9 +42,9 @@ type Options struct {
 	// brace.
 	Prefix string
 
-	// Timeout bounds every call, including the wait for a connection; 0 means
-	// DefaultTimeout. Less than three round trips to Redis may be too short for
-	// a connection to become ready.
+	// Timeout bounds every call, including the wait for a connection, up to a
+	// minute; 0 means DefaultTimeout. Less than three round trips to Redis may be
+	// too short for a connection to become ready.
 	Timeout time.Duration
 
 	// OneSlot puts all keys into one slot of a Cluster; see the package
@@ -51,14 +52,14 @@ type Options struct {
 	OneSlot bool
 
 	// Secret, if set, replaces every subject in a key by its HMAC-SHA-256, so
-	// that a reader of the keys does not learn the subjects. All instances must
-	// share it; a new secret starts all counts anew.
+	// that a reader of the keys does not learn the subjects. It has at least 16
+	// bytes. All instances must share it; a new secret starts all counts anew.
 	Secret []byte
 
-	// Batch is the most operations that one script call decides while many
-	// steps wait; 0 means DefaultBatch. With 1 every step is a call of its own,
-	// which is necessary behind a proxy that spreads the keys of a
-	// single-server client over several servers.
+	// Batch is the maximum number of operations that one script call decides
+	// while many steps wait, up to 1024; 0 means DefaultBatch. With 1 every step
+	// is a call of its own, which is necessary behind a proxy that spreads the
+	// keys of a single-server client over several servers.
 	Batch int
 
 	// CacheRefusals is the number of refused keys that the process remembers
@@ -157,7 +158,7 @@ func (o *Options) check(client redis.UniversalClient) error {
 		errs = append(errs, fmt.Errorf("redisstore: a batch of %d is not within 0 to %d", o.Batch, maxBatch))
 	}
 	if o.CacheRefusals < 0 || o.CacheRefusals > maxCachedRefusals {
-		errs = append(errs, fmt.Errorf("redisstore: %d refusals to remember are not within 0 to %d", o.CacheRefusals, maxCachedRefusals))
+		errs = append(errs, fmt.Errorf("redisstore: a cache of %d refusals is not within 0 to %d", o.CacheRefusals, maxCachedRefusals))
 	}
 	return errors.Join(errs...)
 }

@@ -94,8 +94,8 @@ func TestTLSStalledRecordCostsAtMostTheTimeout(t *testing.T) {
 	}
 }
 
-// beginsRecords is a server that shakes hands, and then says the first bytes of a
-// record, of which begun tells, and nothing more.
+// beginsRecords starts a server that shakes hands, sends the first bytes of a
+// record and nothing more. It then sends on begun.
 func beginsRecords(t testing.TB) (addr string, config *tls.Config, begun chan struct{}) {
 	t.Helper()
 	certified := httptest.NewTLSServer(nil)
@@ -130,7 +130,7 @@ func beginsRecords(t testing.TB) (addr string, config *tls.Config, begun chan st
 }
 
 // A handshake that stalls keeps its connection until the client's DialTimeout,
-// also after the call has ended: that is for how long a pool of such may last.
+// also after the call has ended. A pool may be full of them for that long.
 func TestTLSStoreRecoversFromAStalledHandshake(t *testing.T) {
 	_, addr, config := redistest.TLS(t)
 	took := afterAStalledHandshake(t, addr, &redis.Options{
@@ -139,8 +139,8 @@ func TestTLSStoreRecoversFromAStalledHandshake(t *testing.T) {
 	test.AtMost(t, "a decision after the network was mended", took, 600*time.Millisecond)
 }
 
-// afterAStalledHandshake returns how long after its network was mended a store
-// decides whose handshakes had all stalled.
+// afterAStalledHandshake lets all handshakes of a store stall, mends the network,
+// and returns how long the store then takes to decide.
 func afterAStalledHandshake(t *testing.T, server string, o *redis.Options) time.Duration {
 	t.Helper()
 	front, open := closedDoor(t, server)
@@ -253,7 +253,7 @@ func eventually(t testing.TB, s *Store, key string) time.Duration {
 	return 0
 }
 
-// A password that is wrong has a name, and nothing need be restarted once it is
+// A wrong password is ErrCredentials, and nothing need be restarted once it is
 // right.
 func TestPasswordWrongIsErrCredentials(t *testing.T) {
 	server := redistest.Start(t)

@@ -36,12 +36,12 @@ func set(pairs ...string) func(*testing.T, *redis.Client) {
 	}
 }
 
-// put is set as a way to bring an inability about.
+// put is [set] in the form of inability.bring.
 func put(pairs ...string) func(*testing.T, *redis.Client, *redistest.Server) {
 	return func(t *testing.T, c *redis.Client, _ *redistest.Server) { set(pairs...)(t, c) }
 }
 
-// inabilities are all of those that one server can be brought into.
+// inabilities lists the states into which a test can bring one server.
 var inabilities = []inability{
 	{"NOREPLICAS", true, put("min-replicas-to-write", "1"), set("min-replicas-to-write", "0"), "100/1h fixed-window"},
 	{"NOREPLICAS", true, put("min-replicas-to-write", "1"), set("min-replicas-to-write", "0"), "100/1h sliding-log"},
@@ -195,8 +195,8 @@ func askUnable(t *testing.T, row inability, proxy *faultproxy.Proxy, s *Store, o
 	return cut
 }
 
-// mendAndCount has the server mended while a step waits for that, if it does, and then
-// looks at the count, which may hold each step that was cut off before.
+// mendAndCount mends the server, while a step waits for that if row.retry is set. It
+// then checks the count, which may hold each of the cut steps.
 func mendAndCount(t *testing.T, row inability, proxy *faultproxy.Proxy, admin *redis.Client, s *Store, op core.Op, cut int) {
 	t.Helper()
 	if !row.retry {

@@ -74,8 +74,8 @@ func details(op *core.Op) (x, y any) {
 	return zero, zero
 }
 
-// The flags of an operation in a program, which are added to its verb; see
-// lua/batch.lua.
+// Flags that are added to the opcode of a verb, and the length of an operation in
+// bytes; see lua/batch.lua.
 const (
 	opcodeSoft   = 1
 	opcodeUpTo   = 5
@@ -197,8 +197,8 @@ func (p *program) add(op *core.Op, key string, t *terms, more bool) {
 	putPlace(p.code[at+4:], l)
 }
 
-// line puts the step that begins at a byte of code into a row: the last row, if
-// its steps have the same limits, or a new one.
+// line puts the step that begins at p.code[at] into the last row, if the steps
+// there have the same limits, or into a new one.
 func (p *program) line(at int) {
 	if !p.alike {
 		p.row = row{}
@@ -213,8 +213,8 @@ func (p *program) line(at int) {
 	putPlace(p.code[p.row.at+1:], p.row.steps)
 }
 
-// sameLimits reports whether the step at a byte has the limits of the steps in
-// the row.
+// sameLimits reports whether the step that begins at p.code[at] has the limits of
+// the steps in the row.
 func (p *program) sameLimits(at int) bool {
 	step, first := p.code[at:], p.code[p.row.at+opcodeLength:]
 	for i := 4; i < len(step); i += opcodeLength {
@@ -270,8 +270,8 @@ func (p *program) args(instant any) []any {
 	return append(args, p.values...)
 }
 
-// The codes in the second integer of a decision, next to four times the reset;
-// see lua/reply.lua.
+// The codes of decisions. The second integer of a decision is four times the reset
+// plus a code; see lua/reply.lua.
 const (
 	saysAllowed = iota
 	saysWait
