@@ -10,9 +10,9 @@ import (
 func TestBackgroundRunsAgainIfAskedDuringARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b *background
-		turns := 0
+		runs := 0
 		b = newBackground(func(context.Context) bool {
-			if turns++; turns == 1 {
+			if runs++; runs == 1 {
 				b.arm()
 			}
 			return false
@@ -21,15 +21,15 @@ func TestBackgroundRunsAgainIfAskedDuringARun(t *testing.T) {
 		b.arm()
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if turns != 2 {
-			t.Errorf("%d turns", turns)
+		if runs != 2 {
+			t.Errorf("%d runs", runs)
 		}
 		b.close()
 		b.arm()
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if turns != 2 {
-			t.Error("a turn after the end")
+		if runs != 2 {
+			t.Error("a run after the end")
 		}
 	})
 }

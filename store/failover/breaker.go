@@ -198,7 +198,7 @@ func (s *Store) backgroundStep(ctx context.Context) (more bool) {
 		s.confirmed = 0
 		s.close()
 	}
-	s.settleUp(ctx)
+	s.sendWaiting(ctx)
 	return s.State() == Open || s.waiting.len() > 0
 }
 

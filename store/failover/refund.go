@@ -130,7 +130,7 @@ func (w *waiting) add(e pendingOp) bool {
 }
 
 // oldest returns the first operation that is still useful, and forgets those
-// before it. The operation stays in the list until settled or postponed is
+// before it. The operation stays in the list until removeOldest or requeueOldest is
 // called, so that an operation on its way to the primary counts as waiting.
 func (w *waiting) oldest() (e pendingOp, ok bool) {
 	w.mu.Lock()
@@ -145,15 +145,15 @@ func (w *waiting) oldest() (e pendingOp, ok bool) {
 	return pendingOp{}, false
 }
 
-// settled removes the oldest from the list.
-func (w *waiting) settled() {
+// removeOldest removes the first operation.
+func (w *waiting) removeOldest() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.drop()
 }
 
-// postponed moves the oldest behind all others.
-func (w *waiting) postponed() {
+// requeueOldest moves the first operation behind all others.
+func (w *waiting) requeueOldest() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.list = append(w.list, w.list[0])
@@ -201,10 +201,10 @@ func (s *Store) postpone(ops []core.Op, cause error) (err error) {
 	return err
 }
 
-// settleUp sends the waiting operations to the primary. An operation that fails
+// sendWaiting sends the waiting operations to the primary. An operation that fails
 // waits on if it is repeatable, and is dropped otherwise, because the primary
 // may have carried it out.
-func (s *Store) settleUp(ctx context.Context) {
+func (s *Store) sendWaiting(ctx context.Context) {
 	for s.State() == Closed {
 		e, ok := s.waiting.oldest()
 		if !ok {
@@ -215,20 +215,20 @@ func (s *Store) settleUp(ctx context.Context) {
 		err := s.call(within, e.op)
 		cancel()
 		if err != nil && !errors.Is(err, core.ErrOp) {
-			s.fellShort(ctx, generation, e, err)
+			s.noteUnconfirmed(ctx, generation, e, err)
 			return
 		}
-		s.waiting.settled()
+		s.waiting.removeOldest()
 		s.breaker.succeed(generation)
 	}
 }
 
-// fellShort handles an operation that the primary did not confirm.
-func (s *Store) fellShort(ctx context.Context, generation uint64, e pendingOp, err error) {
+// noteUnconfirmed handles an operation that the primary did not confirm.
+func (s *Store) noteUnconfirmed(ctx context.Context, generation uint64, e pendingOp, err error) {
 	if repeatable(&e.op) {
-		s.waiting.postponed()
+		s.waiting.requeueOldest()
 	} else {
-		s.waiting.settled()
+		s.waiting.removeOldest()
 		s.waiting.lost.Add(1)
 	}
 	if ctx.Err() == nil && s.breaker.fail(generation) {
