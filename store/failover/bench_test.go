@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/store/memstore"
 )
 
-// instant admits everything at once, so that what is measured is the store
-// around it.
+// instant admits everything at once, so that only the store around it is
+// measured.
 type instant struct{}
 
 func (instant) Apply(_ context.Context, ops []core.Op, out []core.Decision) error {

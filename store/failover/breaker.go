@@ -144,8 +144,8 @@ func (s *Store) logger() *slog.Logger {
 	return slog.Default()
 }
 
-// announce logs the change to state and calls OnChange. cause is the reason for
-// which the primary is bypassed.
+// announce logs the change to state and calls OnChange. cause is the reason to
+// bypass the primary.
 func (s *Store) announce(state State, cause error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -393,7 +393,7 @@ func TestOnChangeIsCalledOncePerChange(t *testing.T) {
 			t.Errorf("got\n%swant\n%s", text.String(), want)
 		}
 		if got := fmt.Sprint(reported); got != "[open closed open closed]" {
-			t.Errorf("told %s", got)
+			t.Errorf("OnChange was called with %s", got)
 		}
 	})
 }

@@ -9,9 +9,9 @@
 // than [Options.Slow], adds one, and any other call subtracts one, not below
 // zero. At [Options.Failures] the breaker opens: after that many failures in a
 // row, and eventually whenever more than half of all calls fail. Until then the
-// fallback decides only the calls that fail. An operation that no store may
-// carry out and a caller whose context has ended say nothing about the primary:
-// they are not counted, and the caller gets the error.
+// fallback decides only the calls that fail. Errors of invalid operations, and
+// errors after the caller's context has ended, say nothing about the primary:
+// they are not counted, and the caller gets them.
 //
 // While the breaker is open, no request goes to the primary. One probe at a
 // time does: a Peek, which changes nothing, at the key whose call opened the

@@ -17,7 +17,7 @@ import (
 )
 
 // Counts are in Redis. While it is away each instance grants its part from
-// memory, except for log-ins, which wait until Redis is back.
+// memory, except for logins, which are refused until Redis is back.
 func Example() {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", ContextTimeoutEnabled: true})
 	defer client.Close()

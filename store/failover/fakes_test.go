@@ -24,7 +24,7 @@ type fake struct {
 
 	mu     sync.Mutex
 	health func(ctx context.Context) error // nil: well
-	mute   bool                            // it answers with an error what it has done
+	mute   bool                            // it carries out steps and returns an error
 	calls  []call
 }
 
@@ -34,7 +34,7 @@ type call struct {
 	ops []core.Op
 }
 
-// newFake returns one whose clock is not that of the fallback.
+// newFake returns a primary whose clock is not that of the fallback.
 func newFake() *fake {
 	clock := func() int64 { return time.Now().Add(11 * time.Minute).UnixMicro() }
 	return &fake{Store: memstore.MustNew(memstore.Options{Clock: clock}), start: time.Now()}
@@ -74,7 +74,7 @@ func (f *fake) seen() []call {
 	return calls
 }
 
-// instants are when the calls were made.
+// instants returns when the calls were made.
 func instants(calls []call) []time.Duration {
 	var list []time.Duration
 	for _, c := range calls {
@@ -126,7 +126,7 @@ func limit(t testing.TB, text string) core.Limit {
 	return l
 }
 
-// take is a Take of n units of a key.
+// take returns a Take of n units of a key.
 func take(t testing.TB, key, text string, n int64) core.Op {
 	t.Helper()
 	return core.Op{Rule: "r", Key: key, Limit: limit(t, text), Cost: n}
@@ -142,17 +142,17 @@ func one(t testing.TB, s core.Store, op core.Op) core.Decision {
 	return out[0]
 }
 
-// try is one without an end of the test.
+// try carries out one op and returns its error too.
 func try(s core.Store, op core.Op) (core.Decision, error) {
 	out := make([]core.Decision, 1)
 	err := s.Apply(context.Background(), []core.Op{op}, out)
 	return out[0], err
 }
 
-// undo is the refund of a Take.
+// undo returns the refund of a Take.
 func undo(op core.Op, d core.Decision) core.Op { return op.Refund(d) }
 
-// remaining is what a store has left of the op's key.
+// remaining returns how many units a store has left of the op's key.
 func remaining(t testing.TB, s core.Store, op core.Op) int64 {
 	t.Helper()
 	op.Verb, op.UpTo, op.Cost, op.Lease = core.Peek, false, 1, "looker"

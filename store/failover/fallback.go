@@ -42,9 +42,9 @@ func (s *Store) part(l core.Limit) core.Limit {
 	return s.shares.part(l, s.instances())
 }
 
-// decide makes the fallback carry out a step in the generation. Refunds are of
-// units that the primary granted; the fallback has a copy of the charge without
-// its instant.
+// decide makes the fallback carry out a step in the generation. Its Refunds are
+// of units that the primary granted; the fallback has a copy of the charge
+// without its instant.
 func (s *Store) decide(ctx context.Context, generation uint64, ops []core.Op, out []core.Decision) error {
 	t := s.steps.Get().(*step)
 	defer s.free(t)
@@ -72,8 +72,8 @@ func (s *Store) decide(ctx context.Context, generation uint64, ops []core.Op, ou
 }
 
 // origin returns the [core.Decision.Origin] of decisions by the fallback in the
-// generation. The primary's decisions have none. No lease lives for as many
-// generations as there are origins.
+// generation. The primary's decisions have none. There are more origins than
+// generations in the life of a lease.
 func origin(generation uint64) uint32 { return uint32(1 + generation%math.MaxUint32) }
 
 // isLocal reports whether a refund concerns the fallback alone: units that it
@@ -138,9 +138,9 @@ func (s *shares) part(l core.Limit, n int) core.Limit {
 }
 
 // mirror charges to the fallback the units that the primary has admitted, up to
-// this instance's part, and removes from it the units of a key by which it
-// exceeds the primary. After an error the fallback only knows less of the
-// counts.
+// this instance's part. It then removes the units by which a key has more left
+// in the fallback than at the primary. Errors are ignored: after one, the
+// fallback only knows less of the counts.
 func (s *Store) mirror(ctx context.Context, ops []core.Op, out []core.Decision) {
 	if s.fallback == nil || onlyPeeks(ops) {
 		return
@@ -156,8 +156,9 @@ func (s *Store) mirror(ctx context.Context, ops []core.Op, out []core.Decision) 
 	}
 }
 
-// copied returns the op for the fallback, where the primary has taken the units of
-// an UpTo Take. A lease that the primary has granted is held whatever the part is.
+// copied returns op in the form for the fallback. An UpTo Take becomes a Take of
+// the units that the primary has taken, and a Take that was not charged a Peek. A
+// lease that the primary has granted is held whatever the part is.
 func (s *Store) copied(op *core.Op, charged bool, taken int64) core.Op {
 	c := *op
 	if c.UpTo {

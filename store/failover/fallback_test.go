@@ -16,7 +16,7 @@ func threeOf(o Options) Options {
 	return o
 }
 
-// admitted is how many units of 1 a key is granted until it is refused.
+// admitted takes units of a key until one is refused, and returns their number.
 func admitted(t testing.TB, s core.Store, op core.Op) int {
 	t.Helper()
 	for n := 0; ; n++ {
@@ -94,8 +94,6 @@ func TestFallbackCountsWhatThePrimaryAdmits(t *testing.T) {
 	}
 }
 
-// Others have used up the limit: this instance has heard of it by a refusal
-// alone, or by how little is left.
 func TestFallbackCountsUnitsOfUpToTakes(t *testing.T) {
 	for _, text := range rates {
 		t.Run(text, func(t *testing.T) {
@@ -120,6 +118,8 @@ func TestFallbackCountsUnitsOfUpToTakes(t *testing.T) {
 	}
 }
 
+// Other instances have used up the limit. This instance knows it by a refusal alone,
+// or by how little is left.
 func TestFallbackGrantsNothingOfAUsedUpLimit(t *testing.T) {
 	for _, text := range rates {
 		for used, want := range map[int64]int{12: 0, 10: 1} {

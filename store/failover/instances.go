@@ -35,14 +35,16 @@ type InstancesOptions struct {
 	// means DefaultInstancesKey.
 	Key string
 
-	// TTL is how long a silent instance counts as alive; 0 means
-	// DefaultInstancesTTL. Each instance sends three heartbeats in that time.
+	// TTL is how long a silent instance counts as alive, from 100 ms to an hour;
+	// 0 means DefaultInstancesTTL. Each instance sends at least three heartbeats
+	// in that time.
 	TTL time.Duration
 
-	// Expected is the number of instances until Redis has answered; 0 means 1.
+	// Expected is the number of instances until Redis has answered, at most
+	// 1<<20; 0 means 1.
 	Expected int
 
-	// Logger is told once when Redis ceases to answer, and once when it answers
+	// Logger receives a record when Redis ceases to answer and when it answers
 	// again. nil means slog.Default() at the time.
 	Logger *slog.Logger
 }
@@ -185,8 +187,8 @@ func (i *Instances) announce(err error) {
 		log = slog.Default()
 	}
 	if err != nil {
-		log.Warn("headgate: the number of instances is not known and stays", "instances", i.Live(), "error", err.Error())
+		log.Warn("headgate: instances cannot be counted, and their last number stays", "instances", i.Live(), "error", err.Error())
 		return
 	}
-	log.Info("headgate: the number of instances is known again")
+	log.Info("headgate: instances are counted again")
 }

@@ -55,8 +55,8 @@ func TestInstancesLogSilenceOnce(t *testing.T) {
 	for _, err := range []error{nil, errDown, errors.New("worse"), nil, nil} {
 		i.hear(time.Unix(0, 0), 3, err)
 	}
-	want := `level=WARN msg="headgate: the number of instances is not known and stays" instances=3 error=down` + "\n" +
-		`level=INFO msg="headgate: the number of instances is known again"` + "\n"
+	want := `level=WARN msg="headgate: instances cannot be counted, and their last number stays" instances=3 error=down` + "\n" +
+		`level=INFO msg="headgate: instances are counted again"` + "\n"
 	if text.String() != want {
 		t.Errorf("got\n%swant\n%s", text.String(), want)
 	}
@@ -115,7 +115,7 @@ func (h *heart) count(key string) int {
 	return len(h.fleets[key])
 }
 
-// A rediscall.Reply comes at least every three seconds here.
+// Each instance sends a heartbeat at least every three seconds here.
 func TestInstancesKnowOfEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &heart{fleets: map[string]map[string]time.Time{}}
@@ -142,7 +142,7 @@ func TestInstancesKnowOfEachOther(t *testing.T) {
 		h.freeze(false)
 		time.Sleep(9*time.Second - 1)
 		want("less than a TTL after it", 3)
-		time.Sleep(7 * time.Second) // two rediscall.Replys more and what one of the outage takes to end
+		time.Sleep(7 * time.Second) // two more heartbeats, and the end of one that began in the outage
 		want("a TTL after it", 2)
 		fleet[1].Close()
 		if n := h.count("fleet"); n != 1 {
@@ -173,7 +173,7 @@ func TestInstancesAreCountedByRedis(t *testing.T) {
 		{"fleet", "c", hour, 3}, {"fleet", "b", 0, 2}, {"fleet", "b", 0, 2}, {"fleet", "b", hour, 3},
 	} {
 		instance := &Instances{client: c, calls: rediscall.NewCaller(c), key: row.key, id: row.id, ttl: hour}
-		until(t, "an answer", func() bool { // a rediscall.Reply may be repeated
+		until(t, "an answer", func() bool { // a heartbeat may be repeated
 			got, err := instance.beat(t.Context(), row.ttl)
 			if err == nil && got != row.want {
 				t.Errorf("row %d: %d are alive, want %d", i, got, row.want)

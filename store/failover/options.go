@@ -36,16 +36,18 @@ type Options struct {
 	// instance is alone.
 	Instances func() int
 
-	// Failures is how many failures open the breaker; 0 means DefaultFailures.
+	// Failures is the score at which the breaker opens, at most 1000; 0 means
+	// DefaultFailures.
 	Failures int
 
 	// Slow is the time beyond which a call of the primary counts as a failure
-	// although its answer is used. It also bounds a probe. 0 means DefaultSlow.
-	// It does not end calls; that is up to the primary.
+	// although its answer is used, from a millisecond to a minute; 0 means
+	// DefaultSlow. It also bounds a probe. It does not end calls; that is up to
+	// the primary.
 	Slow time.Duration
 
-	// ProbeInterval is the longest pause between two probes; 0 means
-	// DefaultProbeInterval.
+	// ProbeInterval is the longest pause between two probes, from a millisecond
+	// to a minute; 0 means DefaultProbeInterval.
 	ProbeInterval time.Duration
 
 	// Ignore, unless nil, reports whether an error of the primary is about one
@@ -57,7 +59,8 @@ type Options struct {
 	// in order. It must return quickly.
 	OnChange func(State)
 
-	// Logger is told of each change. nil means slog.Default() at the time.
+	// Logger receives a record for each change. nil means slog.Default() at the
+	// time.
 	Logger *slog.Logger
 }
 

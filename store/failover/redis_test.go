@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/store/redisstore"
 )
 
-// patience is how long anything may take that has to happen.
+// patience bounds every wait.
 const patience = 30 * time.Second
 
 func connect(t testing.TB, addr string) *redis.Client {
@@ -26,7 +26,7 @@ func connect(t testing.TB, addr string) *redis.Client {
 	return c
 }
 
-// patient returns a store for what a test reads. No call of it ends early.
+// patient returns a store for the reads of a test, whose calls do not time out.
 func patient(t testing.TB, addr string) (core.Store, *redis.Client) {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true,
@@ -46,7 +46,7 @@ func (c *counted) Apply(ctx context.Context, ops []core.Op, out []core.Decision)
 	return c.Store.Apply(ctx, ops, out)
 }
 
-// inRedis is a store whose primary is in Redis and may take so long for a call.
+// inRedis returns a store whose primary is in Redis and has the timeout.
 func inRedis(t testing.TB, c redis.UniversalClient, timeout time.Duration, o Options) (*Store, *counted) {
 	t.Helper()
 	primary := &counted{Store: redisstore.MustNew(c, redisstore.Options{Timeout: timeout})}
@@ -134,8 +134,8 @@ func untilTrusted(t testing.TB, s *Store, op core.Op) (d core.Decision) {
 	return d
 }
 
-// outage takes the store through an outage and back, and returns how long the
-// slowest call took and how long the primary was back until it was in use.
+// outage takes the store through an outage and back. It returns how long the
+// slowest call took, and how long after its return the primary was in use.
 func outage(t *testing.T, server *redistest.Server, s *Store, primary *counted, begin, end func(*redistest.Server)) (slowest, back time.Duration) {
 	begin(server)
 	calls, probes := primary.calls.Load(), s.probes.Load()
@@ -163,8 +163,8 @@ func outage(t *testing.T, server *redistest.Server, s *Store, primary *counted, 
 	return slowest, back
 }
 
-// admittedThere is admitted by the primary alone. It returns also how many calls
-// the fallback decided: those of a machine that stood still.
+// admittedThere is admitted by the primary alone. It also returns how many calls
+// the fallback decided, because the machine stood still.
 func admittedThere(t testing.TB, s *Store, op core.Op) (n, late int) {
 	t.Helper()
 	for start := time.Now(); time.Since(start) < patience; {

@@ -130,8 +130,8 @@ func (w *waiting) add(e pendingOp) bool {
 }
 
 // oldest returns the first operation that is still useful, and forgets those
-// before it. The operation stays in the list until removeOldest or requeueOldest is
-// called, so that an operation on its way to the primary counts as waiting.
+// before it. The operation stays in the list until removeOldest or requeueOldest
+// is called, so that an operation on its way to the primary counts as waiting.
 func (w *waiting) oldest() (e pendingOp, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

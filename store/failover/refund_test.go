@@ -12,14 +12,14 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// lease is a Take of a lease.
+// lease returns a Take of a lease.
 func lease(t testing.TB, id, text string) core.Op {
 	op := take(t, "k", text, 1)
 	op.Lease = id
 	return op
 }
 
-// comeBack has the primary well and in use.
+// comeBack makes the primary well and waits until it is in use.
 func comeBack(t testing.TB, s *Store, f *fake) {
 	t.Helper()
 	f.rise()
@@ -284,7 +284,7 @@ func TestRefundCountsAsWaitingUntilItIsDone(t *testing.T) {
 		f.be(func(context.Context) error {
 			if calls := f.calls; calls[len(calls)-1].ops[0].Verb == core.Refund {
 				if waits = append(waits, s.Stats().Waits); len(waits) == 1 {
-					return errDown // it is told again
+					return errDown // it is sent again
 				}
 			}
 			return nil

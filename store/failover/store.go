@@ -118,7 +118,7 @@ func (s *Store) ask(ctx context.Context, generation uint64, ops []core.Op, out [
 	return nil
 }
 
-// slowError is the reason for which a call that succeeded counts as a failure.
+// slowError is the cause if a call that succeeded counts as a failure.
 type slowError struct{ took time.Duration }
 
 func (e *slowError) Error() string { return "a call took " + e.took.Round(time.Millisecond).String() }
