@@ -33,36 +33,36 @@ type Bindings struct {
 }
 
 // Validate returns what is wrong with the bindings, or nil.
-func (e *Bindings) Validate() error {
-	if !isToken(e.apiKeyHeader()) {
-		return fmt.Errorf("policy: Bindings.APIKeyHeader: %q is not the name of a header", textform.Clip(e.APIKeyHeader))
+func (b *Bindings) Validate() error {
+	if !isToken(b.apiKeyHeader()) {
+		return fmt.Errorf("policy: Bindings.APIKeyHeader: %q is not the name of a header", textform.Clip(b.APIKeyHeader))
 	}
 	return nil
 }
 
-func (e *Bindings) apiKeyHeader() string { return cmp.Or(e.APIKeyHeader, "X-Api-Key") }
+func (b *Bindings) apiKeyHeader() string { return cmp.Or(b.APIKeyHeader, "X-Api-Key") }
 
 // addressFunc returns the key of the caller's address; bits 0 means the default.
-func (e *Bindings) addressFunc(bits int) (core.KeyFunc, error) {
+func (b *Bindings) addressFunc(bits int) (core.KeyFunc, error) {
 	switch {
-	case bits == 0 && e.IP != nil:
-		return e.IP, nil
-	case bits == 0 && e.IPPrefix == nil:
+	case bits == 0 && b.IP != nil:
+		return b.IP, nil
+	case bits == 0 && b.IPPrefix == nil:
 		return keyfuncs.RemoteIP, nil
-	case e.IPPrefix != nil:
-		return e.IPPrefix(cmp.Or(bits, 64))
-	case e.IP != nil:
+	case b.IPPrefix != nil:
+		return b.IPPrefix(cmp.Or(bits, 64))
+	case b.IP != nil:
 		return nil, fmt.Errorf(`"ip/%d" cannot be used here: the program does not set Bindings.IPPrefix`, bits)
 	}
 	return keyfuncs.RemoteIPPrefix(bits)
 }
 
 // keyFunc compiles the parts of a recipe.
-func (e *Bindings) keyFunc(parts []part) (core.KeyFunc, error) {
+func (b *Bindings) keyFunc(parts []part) (core.KeyFunc, error) {
 	var errs []error
 	keys := make([]core.KeyFunc, len(parts))
 	for i, p := range parts {
-		key, err := e.partFunc(p)
+		key, err := b.partFunc(p)
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -77,21 +77,21 @@ func (e *Bindings) keyFunc(parts []part) (core.KeyFunc, error) {
 	return keyfuncs.Join(keys...), nil
 }
 
-func (e *Bindings) partFunc(p part) (core.KeyFunc, error) {
+func (b *Bindings) partFunc(p part) (core.KeyFunc, error) {
 	switch p.kind {
 	case "ip":
-		return e.addressFunc(p.bits)
+		return b.addressFunc(p.bits)
 	case "user":
-		if e.User == nil {
+		if b.User == nil {
 			return nil, errors.New(`"user" cannot be used here: the program does not set Bindings.User`)
 		}
-		return e.User, nil
+		return b.User, nil
 	case "header":
 		return keyfuncs.APIKey(p.name), nil
 	case "cookie":
 		return keyfuncs.Cookie(p.name), nil
 	case "api-key":
-		return keyfuncs.APIKey(e.apiKeyHeader()), nil
+		return keyfuncs.APIKey(b.apiKeyHeader()), nil
 	case "basic-auth":
 		return keyfuncs.BasicUser, nil
 	case "route":

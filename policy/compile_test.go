@@ -80,11 +80,11 @@ func bindings(t testing.TB) policy.Bindings {
 	}
 }
 
-func keyOf(t *testing.T, recipe string, e policy.Bindings, r core.Request) string {
+func keyOf(t *testing.T, recipe string, b policy.Bindings, r core.Request) string {
 	t.Helper()
 	p := valid(t, "a")
 	p.Key = recipe
-	rules, err := policy.Compile("shop", policy.Set{p}, e)
+	rules, err := policy.Compile("shop", policy.Set{p}, b)
 	if err != nil {
 		t.Fatal(err)
 	}

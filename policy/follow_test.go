@@ -410,15 +410,15 @@ func TestPollsOfAFleetSpread(t *testing.T) {
 			sources[i].publish("1", valid(t, "a"))
 			follow(t, newLimiter(t), sources[i], quiet())
 		}
-		bound := 0
+		busiest := 0
 		for range 500 {
 			before := asked(sources)
 			time.Sleep(time.Millisecond)
 			synctest.Wait()
-			bound = max(bound, asked(sources)-before)
+			busiest = max(busiest, asked(sources)-before)
 		}
-		if bound > 10 {
-			t.Errorf("%d of 50 asked within the same millisecond", bound)
+		if busiest > 10 {
+			t.Errorf("%d of 50 asked within the same millisecond", busiest)
 		}
 		if n := asked(sources); n < 2*50 {
 			t.Errorf("%d of 100 loads", n)
