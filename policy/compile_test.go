@@ -22,7 +22,7 @@ func ruleNames(rules []limiter.Rule) (names []string) {
 	return names
 }
 
-func TestOnlyPoliciesOfTheApplicationBecomeRulesInTheirOrder(t *testing.T) {
+func TestCompileMakesRulesOfTheApplicationInOrder(t *testing.T) {
 	p := func(name string, priority int, mode policy.Mode, apps ...string) policy.Policy {
 		p := valid(t, name)
 		p.Priority, p.Mode, p.Apps = priority, mode, apps
@@ -95,9 +95,9 @@ func keyOf(t *testing.T, recipe string, b policy.Bindings, r core.Request) strin
 	return key
 }
 
-func TestRecipesCountByWhatTheySay(t *testing.T) {
-	r := &test.Request{Ctx: context.WithValue(t.Context(), user{}, "ann|1"), Verb: "HEAD", URLPath: "/users/7", Pattern: "/users/{id}", Peer: "192.0.2.1:80",
-		Headers: map[string][]string{
+func TestRecipesMakeTheirKeys(t *testing.T) {
+	r := &request{ctx: context.WithValue(t.Context(), user{}, "ann|1"), method: "HEAD", path: "/users/7", route: "/users/{id}", peer: "192.0.2.1:80",
+		headers: map[string][]string{
 			"Host": {"Shop.example:80"}, "X-Forwarded-For": {"2001:db8:1:2ff::1"}, "X-Api-Key": {"secret"}, "X-Tenant": {"t1"},
 			"Cookie": {"sid=abc"}, "Authorization": {"Basic YWxpY2U6cHc="}}}
 	digest := func(k core.KeyFunc) string { key, _ := k(r); return key }
@@ -123,7 +123,7 @@ func TestRecipesCountByWhatTheySay(t *testing.T) {
 	}
 }
 
-func TestAddressesAreOnlyForwardedIfTheProgramSaysSo(t *testing.T) {
+func TestRecipeIPReadsHeadersOnlyByBinding(t *testing.T) {
 	r := get("/")
 	r.Headers = map[string][]string{"X-Forwarded-For": {"203.0.113.9"}}
 	if got := keyOf(t, "ip", policy.Bindings{}, r); got != "192.0.2.1" {
@@ -139,7 +139,7 @@ func TestAddressesAreOnlyForwardedIfTheProgramSaysSo(t *testing.T) {
 	}
 }
 
-func TestARuleIsOnlyAboutRequestsThatMatch(t *testing.T) {
+func TestCompileRestrictsRulesToTheirMatch(t *testing.T) {
 	p := valid(t, "a")
 	p.Match = policy.Match{Methods: []string{"POST"}, Path: "/login", Host: "shop.example"}
 	rules, err := policy.Compile("shop", policy.Set{p}, policy.Bindings{})
@@ -182,7 +182,7 @@ func TestCompileRefusesMissingBindings(t *testing.T) {
 	wantError(t, err, `policy "a": limit: quota 0 is not positive`)
 }
 
-func TestAPolicyThatIsAskedForByNameMustBeForTheApplication(t *testing.T) {
+func TestSetRuleMustNameTheApplication(t *testing.T) {
 	p, off := valid(t, "login"), valid(t, "off")
 	off.Mode = policy.Off
 	set := policy.Set{p, off}
@@ -207,7 +207,7 @@ func TestAPolicyThatIsAskedForByNameMustBeForTheApplication(t *testing.T) {
 	}
 }
 
-func TestAConditionTakesNoAllocation(t *testing.T) {
+func TestMatchAllocatesNothing(t *testing.T) {
 	p := valid(t, "a")
 	p.Key, p.Match = "global", policy.Match{Methods: []string{"GET"}, Path: "/users/{id}"}
 	rules, err := policy.Compile("shop", policy.Set{p}, policy.Bindings{})

@@ -26,7 +26,7 @@ func full(t testing.TB) policy.Policy {
 	}
 }
 
-func TestNoFieldIsLeftOutOfTheTestPolicy(t *testing.T) {
+func TestFullPolicyHasEveryField(t *testing.T) {
 	var walk func(v reflect.Value, name string)
 	walk = func(v reflect.Value, name string) {
 		for i := range v.NumField() {
@@ -74,7 +74,7 @@ const fullJSON = `{
 }
 `
 
-func TestASetIsWrittenInOneWayAndReadBack(t *testing.T) {
+func TestEncodeWritesASetInOneWay(t *testing.T) {
 	text, err := policy.EncodeJSON(policy.Set{full(t)})
 	if err != nil || string(text) != fullJSON {
 		t.Errorf("%v\n%s\nwant\n%s", err, text, fullJSON)
@@ -94,7 +94,7 @@ func TestASetIsWrittenInOneWayAndReadBack(t *testing.T) {
 }
 
 // A Policy has the same fields in and out of a Set.
-func TestAPolicyByItselfIsWrittenAsInASet(t *testing.T) {
+func TestEncodeWritesASinglePolicyAsInASet(t *testing.T) {
 	for _, p := range []policy.Policy{full(t), valid(t, "a")} {
 		alone, err := json.Marshal(map[string]any{"policies": []policy.Policy{p}})
 		if err != nil {
@@ -129,7 +129,7 @@ var formats = []struct {
 
 const entry = `"name":"a","apps":["shop"],"limit":"1/1s","key":"ip"`
 
-func TestMistakesInJSONAreTold(t *testing.T) {
+func TestDecodeJSONNamesMistakes(t *testing.T) {
 	for _, c := range [][2]string{
 		{``, "policy: the text ends too early"},
 		{`null`, `policy: there is no list of "policies"; write [] for none`},

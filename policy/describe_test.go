@@ -6,7 +6,7 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-func TestAPolicySaysItselfInPlainWords(t *testing.T) {
+func TestDescribeIsInPlainWords(t *testing.T) {
 	for _, c := range []struct {
 		limit, key string
 		more       policy.Policy

@@ -118,7 +118,7 @@ func inForce(t testing.TB, l *limiter.Limiter) string {
 	return strings.Join(names, ", ")
 }
 
-func TestAChangeIsInForceAfterOnePollAndKeepsTheCounts(t *testing.T) {
+func TestFollowPutsAChangeInForceAndKeepsTheCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := &source{}, newLimiter(t)
 		a, b := valid(t, "a"), valid(t, "b")
@@ -149,7 +149,7 @@ func TestAChangeIsInForceAfterOnePollAndKeepsTheCounts(t *testing.T) {
 	})
 }
 
-func TestANotificationIsFasterThanThePoll(t *testing.T) {
+func TestFollowActsOnANotificationBeforeThePoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l, o := &source{}, newLimiter(t), quiet()
 		o.Poll = time.Hour
@@ -171,7 +171,7 @@ func TestANotificationIsFasterThanThePoll(t *testing.T) {
 	})
 }
 
-func TestABadRevisionIsRefusedOnceAndTheLastGoodOneStays(t *testing.T) {
+func TestFollowRefusesABadRevisionOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		s, l, o := &source{}, newLimiter(t), quiet()
@@ -219,7 +219,7 @@ func (s *torn) Load(ctx context.Context, known string) (policy.Snapshot, error) 
 	return policy.Snapshot{}, &policy.RevisionError{Version: "2", Err: errors.New("torn")}
 }
 
-func TestARevisionThatCannotBeReadIsAskedForOnce(t *testing.T) {
+func TestFollowAsksOnceForAnUnreadableRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		s, l, o := &torn{}, newLimiter(t), quiet()
@@ -239,7 +239,7 @@ func TestARevisionThatCannotBeReadIsAskedForOnce(t *testing.T) {
 	})
 }
 
-func TestVersionsAreOnlyComparedForDifference(t *testing.T) {
+func TestFollowComparesVersionsForEqualityOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := &source{}, newLimiter(t)
 		s.publish("9", valid(t, "a"))
@@ -253,7 +253,7 @@ func TestVersionsAreOnlyComparedForDifference(t *testing.T) {
 	})
 }
 
-func TestWhileTheSourceIsAwayEverythingStays(t *testing.T) {
+func TestFollowKeepsPoliciesWhileTheSourceIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := &source{}, newLimiter(t)
 		s.publish("1", valid(t, "a"))
@@ -275,7 +275,7 @@ func TestWhileTheSourceIsAwayEverythingStays(t *testing.T) {
 	})
 }
 
-func TestWithoutPoliciesAtTheStart(t *testing.T) {
+func TestFollowWithoutPoliciesAtTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{}
 		s.fail(fmt.Errorf("far away: %w", policy.ErrMissing))
@@ -298,7 +298,7 @@ func TestWithoutPoliciesAtTheStart(t *testing.T) {
 	})
 }
 
-func TestTheLastGoodPoliciesOutliveTheProcess(t *testing.T) {
+func TestLastGoodOutlivesTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, o := &source{}, quiet()
 		o.LastGood = filepath.Join(t.TempDir(), "policies.json")
@@ -334,7 +334,7 @@ func TestTheLastGoodPoliciesOutliveTheProcess(t *testing.T) {
 	})
 }
 
-func TestALastGoodFileThatIsNotOneIsNoStart(t *testing.T) {
+func TestLastGoodFileMustBeValid(t *testing.T) {
 	dir := t.TempDir()
 	for name, c := range map[string]struct{ text, want string }{
 		"torn":  {`{"app":"shop","version":"1","set":{"poli`, "unexpected EOF"},
@@ -402,7 +402,7 @@ func TestFollowerReportsItsVersion(t *testing.T) {
 }
 
 // Instances that start at the same time do not keep polling at the same time.
-func TestPollsOfAFleetSpread(t *testing.T) {
+func TestFollowSpreadsThePollsOfAFleet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sources := make([]*source, 50)
 		for i := range sources {
@@ -435,7 +435,7 @@ func asked(sources []*source) (n int) {
 	return n
 }
 
-func TestEveryMistakeOfFollowIsTold(t *testing.T) {
+func TestFollowNamesEveryMistake(t *testing.T) {
 	_, err := policy.Follow(t.Context(), nil, "", policy.Bindings{APIKeyHeader: "X Y"}, nil,
 		policy.Options{Poll: 1, Timeout: -1, OnMissing: 2, Instance: "a b"})
 	wantError(t, err, strings.Join([]string{
@@ -452,7 +452,7 @@ func TestEveryMistakeOfFollowIsTold(t *testing.T) {
 
 // Decisions go on, and by whole sets only, while a thousand policies are
 // replaced again and again.
-func TestReloadsOfAThousandPoliciesDoNotStopDecisions(t *testing.T) {
+func TestFollowReloadsAThousandPoliciesDuringDecisions(t *testing.T) {
 	s, l := &source{}, newLimiter(t)
 	set := func(limitText string) (list []policy.Policy) {
 		for i := range 1000 {

@@ -35,7 +35,7 @@ func paths(list ...string) (matches []policy.Match) {
 	return matches
 }
 
-func TestEveryPolicyThatMatchesIsSelected(t *testing.T) {
+func TestIndexSelectsEveryPolicyThatMatches(t *testing.T) {
 	x := index(t, paths("", "/", "/{$}", "/users", "/users/{id}", "/users/me", "/users/", "/{a}/{b}/{c}", "/files/{rest...}", "/Caf%C3%A9")...)
 	for path, want := range map[string][]int{
 		"/":                {0, 1, 2},
@@ -60,7 +60,7 @@ func TestEveryPolicyThatMatchesIsSelected(t *testing.T) {
 }
 
 // A policy applies to every spelling of its path that some router accepts.
-func TestNoSpellingOfAPathAvoidsAPolicy(t *testing.T) {
+func TestIndexMatchesEverySpellingOfAPath(t *testing.T) {
 	x := index(t, paths("/api/login")...)
 	for _, path := range []string{"/api/login", "/api/login/", "/API/Login", "//api//login", "/api/./login", "/api/x/../login",
 		"/api/login/.", "/../api/login", "api/login"} {
@@ -76,7 +76,7 @@ func TestNoSpellingOfAPathAvoidsAPolicy(t *testing.T) {
 }
 
 // A path with dots is matched both as it came and cleaned.
-func TestDotsDoNotLeadOutOfASubtree(t *testing.T) {
+func TestIndexMatchesPathsWithDots(t *testing.T) {
 	x := index(t, paths("/static/", "/login")...)
 	if got := x.Select(get("/static/../login"), nil); !reflect.DeepEqual(got, []int{0, 1}) {
 		t.Errorf("%v", got)
@@ -85,7 +85,7 @@ func TestDotsDoNotLeadOutOfASubtree(t *testing.T) {
 
 // A slash that came as %2F is in no segment of the decoded path. The pattern that
 // the router matched still selects the policy.
-func TestTheRouteIsMatchedToo(t *testing.T) {
+func TestIndexMatchesTheRouteToo(t *testing.T) {
 	x := index(t, paths("/users/{id}", "/users/me", "/static/")...)
 	for route, want := range map[string][]int{
 		"/users/{id}": {0}, "GET /users/{name}": {0}, "shop.example/users/{id}": {0}, "/users/:id": {0},
@@ -99,7 +99,7 @@ func TestTheRouteIsMatchedToo(t *testing.T) {
 	}
 }
 
-func TestMethodsAndHostsAreConditions(t *testing.T) {
+func TestIndexMatchesMethodsAndHosts(t *testing.T) {
 	x := index(t,
 		policy.Match{Methods: []string{"GET"}},
 		policy.Match{Methods: []string{"POST", "PURGE"}},
@@ -134,14 +134,14 @@ func TestMethodsAndHostsAreConditions(t *testing.T) {
 	}
 }
 
-func TestSelectedPlacesAreAppended(t *testing.T) {
+func TestIndexSelectAppends(t *testing.T) {
 	x := index(t, paths("/a")...)
 	if got := x.Select(get("/a"), []int{7, 7, 3}); !reflect.DeepEqual(got, []int{7, 7, 3, 0}) {
 		t.Errorf("%v", got)
 	}
 }
 
-func TestAnIndexRefusesWhatIsNotValid(t *testing.T) {
+func TestIndexRefusesInvalidPolicies(t *testing.T) {
 	_, err := policy.NewIndex([]policy.Policy{
 		{Name: "a", Match: policy.Match{Path: "x", Host: "A", Methods: []string{"get"}}}, {Name: "b", Match: policy.Match{Path: "y"}}})
 	wantError(t, err, strings.Join([]string{
@@ -187,7 +187,7 @@ func TestPatternsCoverThoseOfServeMux(t *testing.T) {
 }
 
 // Many policies together are selected exactly as each is by itself.
-func TestAnIndexOfManyIsThatOfEach(t *testing.T) {
+func TestIndexOfManySelectsAsThatOfEach(t *testing.T) {
 	match := rapid.Custom(func(t *rapid.T) policy.Match {
 		m := policy.Match{Host: rapid.SampledFrom([]string{"", "", "a.x", "*.x", "*.a.x"}).Draw(t, "host")}
 		if rapid.Bool().Draw(t, "path") {
@@ -248,7 +248,7 @@ func thousand(t testing.TB) *policy.Index {
 	return index(t, matches...)
 }
 
-func TestSelectingOfAThousandTakesNoAllocation(t *testing.T) {
+func TestIndexSelectAllocatesNothing(t *testing.T) {
 	x := thousand(t)
 	r := get("/v1/service600/items/77")
 	r.Headers = map[string][]string{"Host": {"h1.example.com"}}

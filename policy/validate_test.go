@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestEveryMistakeIsNamedByPolicyAndField(t *testing.T) {
+func TestValidateNamesPolicyAndField(t *testing.T) {
 	for _, c := range []struct {
 		field string
 		spoil func(*policy.Policy)
@@ -89,7 +89,7 @@ func TestEveryMistakeIsNamedByPolicyAndField(t *testing.T) {
 	}
 }
 
-func TestAllMistakesAreToldAtOnce(t *testing.T) {
+func TestValidateReportsAllMistakesAtOnce(t *testing.T) {
 	p := policy.Policy{Name: "A", Key: "ip+nobody+header:", OnLimit: "pass"}
 	wantError(t, p.Validate(), strings.Join([]string{
 		`policy "A": name: it is not 1 to 64 of a-z, 0-9, _, . and -, a letter first`,
@@ -102,13 +102,13 @@ func TestAllMistakesAreToldAtOnce(t *testing.T) {
 	}, "\n"))
 }
 
-func TestTwoPoliciesOfOneNameAreAMistake(t *testing.T) {
+func TestSetNamesAreUnique(t *testing.T) {
 	set := policy.Set{valid(t, "a"), valid(t, "b"), valid(t, "a")}
 	wantError(t, set.Validate(), `policy "a": name: another policy has the same name`)
 }
 
 // A limiter accepts the rule of every policy that Validate accepts.
-func TestNamesAreValidExactlyIfRulesMayHaveThem(t *testing.T) {
+func TestPolicyNamesAreThoseOfRules(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.OneOf(rapid.StringMatching(`[a-zA-Z0-9_.-]{0,66}`), rapid.String()).Draw(t, "name")
 		p := policy.Policy{Name: name, Apps: []string{"shop"}, Limit: core.Limit{Quota: 1, Period: time.Second}, Key: "ip"}

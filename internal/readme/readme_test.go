@@ -60,7 +60,7 @@ func TestProgramsCompile(t *testing.T) {
 
 // A fragment stands, line for line but for the indentation, in an example of the
 // repository, which is compiled with its package.
-func TestFragmentsStandInExamples(t *testing.T) {
+func TestFragmentsAreInExamples(t *testing.T) {
 	examples := exampleFiles(t)
 	for _, page := range documents(t) {
 		for _, snippet := range snippets(t, page) {

@@ -44,7 +44,7 @@ func ignoring(t *testing.T) redis.UniversalClient {
 	return client
 }
 
-func TestACallEndsInTimeThoughTheClientIgnoresDeadlines(t *testing.T) {
+func TestCallerEndsCallsOfAClientThatIgnoresDeadlines(t *testing.T) {
 	client := ignoring(t)
 	synctest.Test(t, func(t *testing.T) {
 		c := rediscall.NewCaller(client)
@@ -56,7 +56,7 @@ func TestACallEndsInTimeThoughTheClientIgnoresDeadlines(t *testing.T) {
 }
 
 // Four late calls may go on. A fifth waits for one of them to end.
-func TestFewCallsThatAreLateGoOn(t *testing.T) {
+func TestCallerBoundsLateCalls(t *testing.T) {
 	client := ignoring(t)
 	synctest.Test(t, func(t *testing.T) {
 		c := rediscall.NewCaller(client)
@@ -77,7 +77,7 @@ func TestFewCallsThatAreLateGoOn(t *testing.T) {
 
 // A call through a client that heeds deadlines starts no goroutine, and Do waits
 // for its answer.
-func TestAClientThatHeedsDeadlinesEndsItsCallsItself(t *testing.T) {
+func TestCallerLeavesDeadlinesToAClientThatHeedsThem(t *testing.T) {
 	for name, client := range map[string]redis.UniversalClient{
 		"server":  redis.NewClient(&redis.Options{ContextTimeoutEnabled: true}),
 		"cluster": redis.NewClusterClient(&redis.ClusterOptions{ContextTimeoutEnabled: true}),

@@ -45,7 +45,7 @@ func open(t testing.TB, path string) *filesource.Source {
 	return s
 }
 
-func TestAFileIsReadWhenItHasChanged(t *testing.T) {
+func TestSourceReadsAChangedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "p.yaml")
 	s := open(t, path)
 	if _, err := s.Load(t.Context(), ""); !errors.Is(err, policy.ErrMissing) || !errors.Is(err, os.ErrNotExist) {
@@ -75,7 +75,7 @@ func TestAFileIsReadWhenItHasChanged(t *testing.T) {
 	}
 }
 
-func TestAFileOfTheSameTimeAndSizeIsAnotherIfItWasReplaced(t *testing.T) {
+func TestSourceReadsAReplacedFileOfTheSameTimeAndSize(t *testing.T) {
 	dir := t.TempDir()
 	path, next := filepath.Join(dir, "p.yml"), filepath.Join(dir, "next")
 	at := time.Now().Add(-time.Minute)
@@ -95,7 +95,7 @@ func TestAFileOfTheSameTimeAndSizeIsAnotherIfItWasReplaced(t *testing.T) {
 }
 
 // Another process may still be writing a file that was touched a moment ago.
-func TestAFileIsLeftAloneWhileItIsWritten(t *testing.T) {
+func TestSourceWaitsWhileAFileIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // whose clock stands still
 		path := filepath.Join(t.TempDir(), "p.yaml")
 		write(t, path, text("a")+text("b"), time.Now().Add(-time.Minute))
@@ -155,7 +155,7 @@ func quietLimiter(t testing.TB) *limiter.Limiter {
 }
 
 // A poll within a tenth of a second after the change leaves the file to the next.
-func TestAChangeOfTheFileIsInForceWithinTwoSecondsInFiftyLimiters(t *testing.T) {
+func TestChangeIsInForceWithinTwoSecondsInFiftyLimiters(t *testing.T) {
 	const longest = 100*time.Millisecond + policy.DefaultPoll
 	if longest > 2*time.Second {
 		t.Errorf("a change may take %s", longest)

@@ -115,7 +115,7 @@ func promptly(t testing.TB, what string, done func() bool) {
 	test.AtMost(t, what, time.Since(begin), 2*time.Second)
 }
 
-func TestASourceThatNothingWasPublishedToIsMissing(t *testing.T) {
+func TestLoadBeforeAnyPublishIsErrMissing(t *testing.T) {
 	s := open(t, dial(t, redistest.Addr(t)))
 	if v, err := s.Version(t.Context()); v != "" || err != nil {
 		t.Errorf("%q, %v", v, err)
@@ -125,7 +125,7 @@ func TestASourceThatNothingWasPublishedToIsMissing(t *testing.T) {
 	}
 }
 
-func TestAVersionIsOnlyReplacedByWhoKnowsIt(t *testing.T) {
+func TestPublishReplacesOnlyTheExpectedVersion(t *testing.T) {
 	s := open(t, dial(t, redistest.Addr(t)))
 	a, b := one(t, "a", "1/1m"), one(t, "b", "1/1m")
 	v1 := publish(t, s, a, "")
@@ -156,7 +156,7 @@ func TestAVersionIsOnlyReplacedByWhoKnowsIt(t *testing.T) {
 	}
 }
 
-func TestOfFiftyWhoPublishAtOnceOneWins(t *testing.T) {
+func TestPublishOfFiftyAtOnceSucceedsOnce(t *testing.T) {
 	s := open(t, dial(t, redistest.Addr(t)))
 	var won atomic.Int64
 	var all sync.WaitGroup
@@ -198,7 +198,7 @@ func TestLoadRefusesForeignData(t *testing.T) {
 	}
 }
 
-func TestMistakesInTheOptionsAreToldAtOnce(t *testing.T) {
+func TestNewNamesEveryMistake(t *testing.T) {
 	_, err := redissource.New(nil, redissource.Options{Prefix: "{", Timeout: -1})
 	if want := "redissource: the client is nil\nredissource: the prefix \"{\" holds a brace\nredissource: the timeout -1ns is not within 0 to 1m0s"; err == nil || err.Error() != want {
 		t.Errorf("%v", err)
@@ -210,7 +210,7 @@ type silent struct{ *redissource.Source }
 
 func (silent) Notify(ctx context.Context, _ func()) { <-ctx.Done() }
 
-func TestAChangeIsInForceWithinTwoSecondsWithAndWithoutNotifications(t *testing.T) {
+func TestChangeIsInForceWithinTwoSeconds(t *testing.T) {
 	for name, wrap := range map[string]func(*redissource.Source) policy.Source{
 		"notified": func(s *redissource.Source) policy.Source { return s },
 		"silent":   func(s *redissource.Source) policy.Source { return silent{s} },
@@ -235,7 +235,7 @@ func TestAChangeIsInForceWithinTwoSecondsWithAndWithoutNotifications(t *testing.
 	}
 }
 
-func TestANotificationIsHeard(t *testing.T) {
+func TestNotifyCallsWake(t *testing.T) {
 	s := open(t, dial(t, redistest.Addr(t)))
 	v := publish(t, s, one(t, "a", "1/1m"), "")
 	f := follow(t, newLimiter(t, nil), s, policy.Options{Poll: time.Hour})
@@ -274,7 +274,7 @@ func TestChangeKeepsTheCounts(t *testing.T) {
 	}
 }
 
-func TestAFollowerSurvivesTheDeathOfTheServerAndCatchesUp(t *testing.T) {
+func TestFollowerSurvivesTheDeathOfTheServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	client := dial(t, server.Addr)
@@ -297,7 +297,7 @@ func TestAFollowerSurvivesTheDeathOfTheServerAndCatchesUp(t *testing.T) {
 
 // A server that hangs holds up no caller for longer than the timeout, whatever
 // the client makes of deadlines.
-func TestAFrozenServerHoldsUpNobody(t *testing.T) {
+func TestFrozenServerDelaysNoCaller(t *testing.T) {
 	const timeout = time.Second
 	for name, heeds := range map[string]bool{"deadlines": true, "no deadlines": false} {
 		t.Run(name, func(t *testing.T) {
@@ -338,7 +338,7 @@ func TestAFrozenServerHoldsUpNobody(t *testing.T) {
 	}
 }
 
-func TestInstancesTellWhatTheyRun(t *testing.T) {
+func TestInstancesReportTheirVersions(t *testing.T) {
 	client := dial(t, redistest.Addr(t))
 	prefix := redistest.Prefix(t)
 	s, err := redissource.New(client, redissource.Options{Prefix: prefix, Timeout: patience})
@@ -373,7 +373,7 @@ func expireWithinAMinute(t *testing.T, client *redis.Client, keys ...string) {
 	}
 }
 
-func TestAnInstanceThatReportedTooLongAgoIsForgotten(t *testing.T) {
+func TestInstancesForgetsOldReports(t *testing.T) {
 	client := dial(t, redistest.Addr(t))
 	prefix := redistest.Prefix(t)
 	s, err := redissource.New(client, redissource.Options{Prefix: prefix})
@@ -401,7 +401,7 @@ func TestAnInstanceThatReportedTooLongAgoIsForgotten(t *testing.T) {
 	}
 }
 
-func TestAClusterServesToo(t *testing.T) {
+func TestClusterServesToo(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(redistest.Cluster(t, 3)), ContextTimeoutEnabled: true})
 	defer client.Close()

@@ -59,7 +59,7 @@ func total(t testing.TB, client redis.UniversalClient, prefix string) map[string
 	return stats.Total(minutes)
 }
 
-func TestEachRequestIsCountedOnceUnderEachPolicy(t *testing.T) {
+func TestRecorderCountsEachRequestOnceUnderEachPolicy(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
 	r := recorder(t, client, stats.Options{Prefix: prefix, Instance: "i1"})
 	for range 3 {
@@ -88,7 +88,7 @@ func TestEachRequestIsCountedOnceUnderEachPolicy(t *testing.T) {
 	}
 }
 
-func TestInstancesAddUpAndCloseWritesTheRest(t *testing.T) {
+func TestRecorderCloseWritesTheRest(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
 	var all sync.WaitGroup
 	for i := range 4 {
@@ -120,7 +120,7 @@ func TestInstancesAddUpAndCloseWritesTheRest(t *testing.T) {
 	}
 }
 
-func TestEveryKeyExpires(t *testing.T) {
+func TestRecorderKeysExpire(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
 	r := recorder(t, client, stats.Options{Prefix: prefix, Instance: "i1"})
 	r.Observe(t.Context(), event("a", true, limiter.Reject, limiter.Pass))
@@ -154,7 +154,7 @@ func (c *calls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return func(ctx context.Context, cmds []redis.Cmder) error { c.pipelines++; return next(ctx, cmds) }
 }
 
-func TestAFlushIsOneCallAndNoneWithoutNews(t *testing.T) {
+func TestFlushIsOneCallAndNoneWithoutNews(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
 	if err := client.Ping(t.Context()).Err(); err != nil {
 		t.Fatal(err)
@@ -175,7 +175,7 @@ func TestAFlushIsOneCallAndNoneWithoutNews(t *testing.T) {
 	}
 }
 
-func TestCountsOfAnOutageAreWrittenLater(t *testing.T) {
+func TestRecorderWritesCountsOfAnOutageLater(t *testing.T) {
 	server := redistest.Start(t)
 	client, prefix := dial(t, server.Addr), redistest.Prefix(t)
 	r := recorder(t, client, stats.Options{Prefix: prefix, Instance: "i1"})
@@ -199,7 +199,7 @@ type next struct{ n int }
 
 func (n *next) Observe(context.Context, limiter.Event) { n.n++ }
 
-func TestTheNextObserverIsToldToo(t *testing.T) {
+func TestRecorderCallsTheNextObserver(t *testing.T) {
 	n := &next{}
 	r := recorder(t, dial(t, "127.0.0.1:1"), stats.Options{Instance: "i1", Next: n})
 	r.Observe(t.Context(), event("a", true, limiter.Reject, limiter.Pass))
@@ -209,7 +209,7 @@ func TestTheNextObserverIsToldToo(t *testing.T) {
 	}
 }
 
-func TestObservingTakesNoAllocation(t *testing.T) {
+func TestObserveAllocatesNothing(t *testing.T) {
 	r := recorder(t, dial(t, "127.0.0.1:1"), stats.Options{Instance: "i1"})
 	e := event("a", true, limiter.Reject, limiter.Pass)
 	if n := testing.AllocsPerRun(1000, func() { r.Observe(t.Context(), e) }); n != 0 {
@@ -217,7 +217,7 @@ func TestObservingTakesNoAllocation(t *testing.T) {
 	}
 }
 
-func TestMistakesInTheOptionsAreToldAtOnce(t *testing.T) {
+func TestNewNamesEveryMistake(t *testing.T) {
 	_, err := stats.New(nil, stats.Options{Prefix: "}", Every: time.Hour, Timeout: -1})
 	want := strings.Join([]string{
 		`stats: Options.App: "" is not 1 to 64 letters, digits, _, ., - and /, a letter or digit first`,
