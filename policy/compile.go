@@ -1,4 +1,4 @@
-// The rules that policies become.
+// This file makes rules of policies.
 
 package policy
 

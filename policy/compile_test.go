@@ -90,7 +90,7 @@ func keyOf(t *testing.T, recipe string, b policy.Bindings, r core.Request) strin
 	}
 	key, ok := rules[0].Key(r)
 	if !ok {
-		t.Errorf("%s: the rule is not about the request", recipe)
+		t.Errorf("%s: the rule does not apply to the request", recipe)
 	}
 	return key
 }

@@ -1,4 +1,4 @@
-// Policies in words.
+// This file describes policies in words.
 
 package policy
 

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// reportEvery is the time between two reports of what is in force.
+	// reportEvery is the longest time between two reports to the source.
 	reportEvery = 5 * time.Second
 
 	// spread bounds the random delay between a notification and the load that it
@@ -343,7 +343,7 @@ func reason(err error) string {
 	return s
 }
 
-// maxInstance is the most bytes of an instance's name.
+// maxInstance is the maximum length in bytes of an instance's name.
 const maxInstance = 128
 
 // NewInstance returns a name for this process, such as Options.Instance takes: the

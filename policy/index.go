@@ -30,7 +30,7 @@ const (
 
 // NewIndex returns an index of the policies, which identifies them by their place
 // in the list. It reads only their Match. The error joins a [*FieldError] for
-// every mistake.
+// every mistake; more than 63 different methods are one.
 func NewIndex(policies []Policy) (*Index, error) {
 	x := &Index{hosts: map[string]*node{}, below: map[string]*node{}, methods: map[string]methods{}}
 	var errs []error

@@ -1,4 +1,4 @@
-// Policies in JSON.
+// This file reads and writes policies in JSON.
 
 package policy
 
@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/textform"
 )
 
-// MaxBytes is the most bytes of a set of policies in JSON.
+// MaxBytes is the maximum size in bytes of a set of policies in JSON.
 const MaxBytes = 4 << 20
 
 // maxDepth is more than the depth of any valid set.
@@ -83,9 +83,9 @@ func strictly(data []byte, into any) error {
 	var kind *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &kind) && kind.Field == "":
-		return fmt.Errorf("a JSON %s is not what belongs here", kind.Value)
+		return fmt.Errorf("unexpected %s", kind.Value)
 	case kind != nil:
-		return fmt.Errorf("%s: a JSON %s is not what belongs there", kind.Field, kind.Value)
+		return fmt.Errorf("%s: unexpected %s", kind.Field, kind.Value)
 	}
 	return err
 }
@@ -162,7 +162,7 @@ func checkObject(d *json.Decoder, depth int) error {
 
 func checkKey(key string, seen map[string]bool) error {
 	if seen[key] {
-		return fmt.Errorf("the field %q stands twice", textform.Clip(key))
+		return fmt.Errorf("the field %q is repeated", textform.Clip(key))
 	}
 	seen[key] = true
 	for i := range len(key) {

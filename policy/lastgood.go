@@ -1,4 +1,4 @@
-// The file that keeps the last good policies.
+// This file reads and writes the last good policies.
 
 package policy
 

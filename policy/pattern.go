@@ -91,7 +91,7 @@ func wildcard(text string, names map[string]bool) error {
 		return fmt.Errorf("%q is not a wildcard such as {id}, or {rest...} at the end", textform.Clip(text))
 	}
 	if names[name] {
-		return fmt.Errorf("the wildcard {%s} stands twice", textform.Clip(name))
+		return fmt.Errorf("the wildcard {%s} is repeated", textform.Clip(name))
 	}
 	names[name] = true
 	return nil

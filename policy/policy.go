@@ -19,7 +19,7 @@ type Policy struct {
 	Description string `json:"description,omitempty" yaml:"description,omitempty"`
 
 	// Apps names the applications that the policy is for, without wildcards. It
-	// must name at least one, and none twice.
+	// must name at least one, at most MaxApps, and none twice.
 	Apps []string `json:"apps" yaml:"apps"`
 
 	Limit core.Limit `json:"limit" yaml:"limit"`
@@ -43,13 +43,16 @@ type Policy struct {
 	Mode Mode `json:"mode,omitzero" yaml:"mode,omitempty"`
 
 	// Priority orders the rules of an application: the highest comes first, and
-	// equals are ordered by name. All policies that match apply.
+	// equals are ordered by name. It is within -MaxPriority to MaxPriority. All
+	// policies that match apply.
 	Priority int `json:"priority,omitempty" yaml:"priority,omitempty"`
 
 	// Version counts the changes of this policy, for the program that stores it.
 	// It has no influence on decisions.
 	Version int64 `json:"version,omitempty" yaml:"version,omitempty"`
 
+	// CreatedBy and UpdatedBy have at most 200 bytes. They and the times are for
+	// the program that stores the policy.
 	CreatedBy string    `json:"created_by,omitempty" yaml:"created_by,omitempty"`
 	CreatedAt time.Time `json:"created_at,omitzero" yaml:"created_at,omitempty"`
 	UpdatedBy string    `json:"updated_by,omitempty" yaml:"updated_by,omitempty"`
@@ -59,7 +62,7 @@ type Policy struct {
 // Match selects the requests that meet all of its conditions. All requests meet
 // an empty condition.
 type Match struct {
-	// Methods lists methods in upper case. "GET" covers HEAD.
+	// Methods lists at most 16 methods in upper case. "GET" covers HEAD.
 	Methods []string `json:"methods,omitempty" yaml:"methods,omitempty"`
 
 	// Host is a name in lower case without a port, or an address, or "*." and a

@@ -1,4 +1,4 @@
-// The text form of keys.
+// This file reads the text form of keys.
 
 package policy
 
@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/textform"
 )
 
-// maxParts is the most parts of a recipe.
+// maxParts is the maximum number of parts of a recipe.
 const maxParts = 6
 
 // part is one of the recipes that "+" joins.
@@ -40,7 +40,7 @@ func parseRecipe(s string) ([]part, error) {
 		}
 		for _, other := range parts[:i] {
 			if err == nil && other == p {
-				err = fmt.Errorf("%q stands twice", textform.Clip(text))
+				err = fmt.Errorf("%q is repeated", textform.Clip(text))
 			}
 		}
 		if err != nil {

@@ -19,7 +19,7 @@ var ErrOff = errors.New("switched off")
 
 var errSameName = errors.New("another policy has the same name")
 
-// MaxPolicies is the most policies of a set.
+// MaxPolicies is the maximum number of policies of a set.
 const MaxPolicies = 10_000
 
 // Set is a list of policies with different names, in any order.

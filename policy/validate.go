@@ -1,4 +1,4 @@
-// The checks of the fields of a policy, and the error that names a field.
+// This file checks the fields of a policy, and has the error that names a field.
 
 package policy
 
@@ -100,20 +100,22 @@ func (e *FieldError) Unwrap() error { return e.Err }
 
 // Bounds of the fields of a policy.
 const (
-	// MaxName is the most bytes of the name of a policy or of an application.
+	// MaxName is the maximum length in bytes of the name of a policy or of an
+	// application.
 	MaxName = 64
 
-	// MaxApps is the most applications that a policy may name.
+	// MaxApps is the maximum number of applications that a policy may name.
 	MaxApps = 100
 
-	// MaxText is the most bytes of a description.
+	// MaxText is the maximum length in bytes of a description.
 	MaxText = 1000
 
 	// MaxPriority bounds Policy.Priority, above and below 0.
 	MaxPriority = 1_000_000
 )
 
-// maxPerson is the most bytes of Policy.CreatedBy and Policy.UpdatedBy.
+// maxPerson is the maximum length in bytes of Policy.CreatedBy and
+// Policy.UpdatedBy.
 const maxPerson = 200
 
 func checkName(s string) error {
@@ -158,7 +160,7 @@ func isAlphanumeric(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
-// maxMethods is the most methods that a policy may name.
+// maxMethods is the maximum number of methods that a policy may name.
 const maxMethods = 16
 
 func checkMethods(methods []string) error {
@@ -179,8 +181,8 @@ func checkMethods(methods []string) error {
 	return errors.Join(errs...)
 }
 
-// canonicalMethod returns the method under which a request or a policy is looked
-// up: a policy for GET covers HEAD.
+// canonicalMethod returns the method that stands for m in an index: a policy for
+// GET covers HEAD.
 func canonicalMethod(m string) string {
 	if m == "HEAD" {
 		return "GET"
@@ -188,7 +190,7 @@ func canonicalMethod(m string) string {
 	return m
 }
 
-// maxHost is the most bytes of a name in the DNS.
+// maxHost is the maximum length in bytes of a name in the DNS.
 const maxHost = 253
 
 func checkHost(host string) error {

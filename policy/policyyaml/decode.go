@@ -1,5 +1,5 @@
-// Package policyyaml reads and writes policies in YAML. It is apart from package
-// policy, which depends on no parser of YAML.
+// Package policyyaml reads and writes policies in YAML. It is a package of its own
+// so that package policy does not depend on a parser of YAML.
 package policyyaml
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// MaxBytes is the most bytes of a set of policies in YAML. It is less than
+// MaxBytes is the maximum size in bytes of a set of policies in YAML. It is less than
 // [policy.MaxBytes], as the parser needs about a hundred times the memory of the
 // text.
 const MaxBytes = 1 << 20
@@ -87,7 +87,7 @@ func appendNode(b []byte, n ast.Node) ([]byte, error) {
 	case *ast.NullNode:
 		return append(b, "null"...), nil
 	case *ast.FloatNode:
-		return append(b, "0.5"...), nil // no field takes a fraction, so any one is refused
+		return append(b, "0.5"...), nil // no field takes a fraction, so any fraction is refused
 	}
 	return nil, at(n.GetToken(), fmt.Errorf("%q is not understood here", textform.Clip(n.GetToken().Value)))
 }

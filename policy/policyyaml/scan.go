@@ -1,4 +1,4 @@
-// The check of tokens before they reach the parser.
+// This file checks tokens before they reach the parser.
 
 package policyyaml
 

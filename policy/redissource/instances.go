@@ -19,7 +19,8 @@ const (
 	forgotten = time.Minute
 )
 
-// report stores the report of an instance, and drops some instances that are gone.
+// report stores the report of an instance, and drops up to 100 instances that are
+// gone.
 //
 // KEYS: reported, instances. ARGV: the instance's name; its report; the
 // milliseconds for which it counts as running; the milliseconds after which both

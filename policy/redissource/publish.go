@@ -67,9 +67,9 @@ func (s *Source) Publish(ctx context.Context, set policy.Set, expected string) (
 	return "", &ConflictError{Expected: expected, Current: current}
 }
 
-// successor returns the version that follows another with the digest sum. If the
-// script finds it already published, the client has repeated a call whose reply
-// was late.
+// successor returns the version that follows version if it has the digest sum. If
+// the script finds it already published, the client has repeated a call whose
+// reply was late.
 func successor(version, sum string) string {
 	text, _, _ := strings.Cut(version, ".")
 	number, err := strconv.ParseInt(text, 10, 64)

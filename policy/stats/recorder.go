@@ -100,10 +100,10 @@ type shard struct {
 	adding   sync.Mutex
 }
 
-// maxCounters is the most counters of one shard.
+// maxCounters is the maximum number of counters of one shard.
 const maxCounters = policy.MaxPolicies / shards * 4
 
-// counter holds the counts that were not collected yet, in the order of Counts.
+// counter holds the counts since they were last collected, in the order of Counts.
 type counter [5]atomic.Int64
 
 // bucket is one minute of this instance.
@@ -307,8 +307,8 @@ func (r *Recorder) note(err error) {
 		logger = slog.Default()
 	}
 	if failing {
-		logger.Warn("headgate: figures cannot be written", slog.String("error", err.Error()))
+		logger.Warn("headgate: the counts of policies cannot be written", slog.String("error", err.Error()))
 	} else {
-		logger.Info("headgate: figures are written again")
+		logger.Info("headgate: the counts of policies are written again")
 	}
 }

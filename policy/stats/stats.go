@@ -60,7 +60,7 @@ func (c *Counts) Add(other Counts) {
 // Minute holds the counts of one minute.
 type Minute struct {
 	Start    time.Time         // in UTC
-	Policies map[string]Counts // by name; "" is for failures that concern no single policy
+	Policies map[string]Counts // by name; "" is for failures that are not of a single policy
 }
 
 // tallies is what an instance writes: for each policy the fields of Counts in
@@ -84,8 +84,8 @@ func keyOf(prefix, app string, minute int64) string {
 
 // Read returns the last [Minutes] minutes of an application by the clock of this
 // process, the current one last, added up over all instances. Minutes without
-// requests are included and empty. Read takes one round trip and at most
-// [DefaultTimeout].
+// requests are included and empty. An empty prefix means [DefaultPrefix]. Read
+// takes one round trip and at most [DefaultTimeout].
 func Read(ctx context.Context, client redis.UniversalClient, prefix, app string) ([]Minute, error) {
 	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
 	defer cancel()
