@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate/internal/freeport"
 )
 
-// door is where clients come in. The holder of Proxy.turn owns it.
+// door is where clients come in. The holder of Proxy.changing owns it.
 type door struct {
 	listener *net.TCPListener // nil while the port is closed
 	done     chan struct{}    // closed when the listener is no longer served; nil while it is not
@@ -17,8 +17,8 @@ type door struct {
 // backlog is how many clients may wait to be accepted.
 const backlog = 128
 
-// turnDoor changes the door to the state that the fault requires.
-func (p *Proxy) turnDoor(f Fault) error {
+// setDoor changes the door to the state that the fault requires.
+func (p *Proxy) setDoor(f Fault) error {
 	switch {
 	case f.Refuse:
 		p.shut()
@@ -151,7 +151,7 @@ func (p *Proxy) accept(ln *net.TCPListener) {
 		if err != nil {
 			return
 		}
-		l := p.welcome(client)
+		l := p.register(client)
 		if l == nil {
 			client.SetLinger(0)
 			client.Close()

@@ -41,7 +41,7 @@ type parcel struct {
 
 // serve passes bytes until the link is cut.
 func (l *link) serve() {
-	defer l.proxy.forget(l)
+	defer l.proxy.unregister(l)
 	defer l.sever(false)
 	if l.mute.Load() {
 		l.swallow()

@@ -18,10 +18,10 @@ type Proxy struct {
 	// connections are refused.
 	Addr string
 
-	t    testing.TB
-	turn sync.Mutex // held while the fault is changed
-	door door
-	raw  bool // the traffic is not parsed
+	t        testing.TB
+	changing sync.Mutex // held while the fault is changed
+	door     door
+	raw      bool // the traffic is not parsed
 
 	mu     sync.Mutex
 	server string
@@ -71,8 +71,8 @@ func Raw(t testing.TB, server string) *Proxy {
 func begin(p *Proxy) *Proxy {
 	p.t.Helper()
 	p.links, p.random = map[*link]struct{}{}, rand.New(rand.NewPCG(1, 2))
-	p.turn.Lock()
-	defer p.turn.Unlock()
+	p.changing.Lock()
+	defer p.changing.Unlock()
 	if err := p.open(); err != nil {
 		p.t.Fatal(err)
 	}
@@ -88,12 +88,12 @@ func (p *Proxy) Set(f Fault) {
 	if f.Blackhole && !canBlackhole {
 		test.Skip(p.t, "Windows answers every attempt to connect")
 	}
-	p.turn.Lock()
-	defer p.turn.Unlock()
+	p.changing.Lock()
+	defer p.changing.Unlock()
 	if !p.enforce(f) {
 		return
 	}
-	if err := p.turnDoor(f); err != nil {
+	if err := p.setDoor(f); err != nil {
 		p.t.Errorf("faultproxy: %v", err)
 	}
 	if f.Refuse || f.Reset {
@@ -166,8 +166,8 @@ func (p *Proxy) Counts() Counts {
 // Close ends all connections and waits until the proxy has stopped. It may be
 // called again.
 func (p *Proxy) Close() {
-	p.turn.Lock()
-	defer p.turn.Unlock()
+	p.changing.Lock()
+	defer p.changing.Unlock()
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
@@ -185,9 +185,9 @@ func (p *Proxy) severAll(abort bool) {
 	}
 }
 
-// welcome registers an accepted client, and returns nil for a client that is to
+// register registers an accepted client, and returns nil for a client that is to
 // be reset.
-func (p *Proxy) welcome(client *net.TCPConn) *link {
+func (p *Proxy) register(client *net.TCPConn) *link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || p.fault.Reset || p.fault.Refuse {
@@ -201,7 +201,7 @@ func (p *Proxy) welcome(client *net.TCPConn) *link {
 	return l
 }
 
-func (p *Proxy) forget(l *link) {
+func (p *Proxy) unregister(l *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.links, l)

@@ -146,23 +146,23 @@ func (s *scene) suffer(f *fault) {
 		loads.Go(func() { l.load(ctx) })
 	}
 	elections := s.elections()
-	s.settle("Redis decides before", time.Now(), 10*time.Second)
+	s.awaitRecovery("Redis decides before", time.Now(), 10*time.Second)
 	s.begun = time.Now()
 	f.inflict(s)
 	s.lossTo = time.Now()
 	if s.lifted.IsZero() {
 		s.lifted = s.lossTo
 	}
-	s.settle("Redis decides again", s.lifted, f.recovery+time.Second)
+	s.awaitRecovery("Redis decides again", s.lifted, f.recovery+time.Second)
 	if n := s.elections() - elections - s.elected; n > 0 {
 		s.t.Logf("%d masters were replaced for being silent: the machine had no processor for them", n)
 		s.surprised, s.losses, s.lossFrom, s.lossTo = true, s.losses+n, time.Unix(0, 0), time.Now()
 	}
 }
 
-// settle waits that long for the limiters to recover. If they do not, the machine may be
-// too busy, and the load is reduced until Redis decides.
-func (s *scene) settle(what string, since time.Time, within time.Duration) {
+// awaitRecovery waits for the limiters to recover within a time. If they do not, the
+// machine may be too busy, and the load is reduced until Redis decides.
+func (s *scene) awaitRecovery(what string, since time.Time, within time.Duration) {
 	s.t.Helper()
 	if s.poll(within, func() bool { return s.well(since) }) {
 		return

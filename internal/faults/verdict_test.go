@@ -192,7 +192,7 @@ func (s *scene) checkAdmissions(t *testing.T, l *lane, hits []hit, v *verdict) {
 // wantNoImmortalKeys fails on keys without a time to live.
 func (s *scene) wantNoImmortalKeys(t testing.TB) {
 	t.Helper()
-	look := func(ctx context.Context, c *redis.Client) error {
+	check := func(ctx context.Context, c *redis.Client) error {
 		for _, l := range s.lanes {
 			it := c.Scan(ctx, 0, l.prefix+"*", 1000).Iterator()
 			for it.Next(ctx) {
@@ -209,9 +209,9 @@ func (s *scene) wantNoImmortalKeys(t testing.TB) {
 	var err error
 	switch c := s.reach().(type) {
 	case *redis.Client:
-		err = look(context.Background(), c)
+		err = check(context.Background(), c)
 	case *redis.ClusterClient:
-		err = c.ForEachMaster(context.Background(), look)
+		err = c.ForEachMaster(context.Background(), check)
 	}
 	if err != nil {
 		t.Error(err)

@@ -30,12 +30,12 @@ type sample struct {
 	waited   time.Duration
 }
 
-// look is the interval between measurements.
-const look = 10 * time.Millisecond
+// interval is the time between measurements.
+const interval = 10 * time.Millisecond
 
 func newWaits() *waits {
 	w := &waits{end: make(chan struct{}), done: make(chan struct{}), pids: []int{os.Getpid()}}
-	go w.watch()
+	go w.run()
 	return w
 }
 
@@ -51,15 +51,15 @@ func (w *waits) add(pid int) {
 	w.pids = append(w.pids, pid)
 }
 
-func (w *waits) watch() {
+func (w *waits) run() {
 	defer close(w.done)
-	tick := time.NewTicker(look)
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	known, queued, host := map[string]time.Duration{}, newRunQueue(), newSteal()
 	for last := time.Now(); ; {
 		waited := w.since(known)
 		now := time.Now()
-		waited = max(waited, now.Sub(last)-look, queued.worst(), host.worst()) // the machine itself may stand still
+		waited = max(waited, now.Sub(last)-interval, queued.worst(), host.worst()) // the machine itself may stand still
 		w.mu.Lock()
 		w.samples = append(w.samples, sample{last, now, waited})
 		w.mu.Unlock()

@@ -67,7 +67,7 @@ var model = (&porcupine.NondeterministicModel{
 	},
 	Init: func() []any { return []any{int64(quota)} },
 	Step: func(state, input, output any) []any {
-		before, told := state.(int64), output.(answer)
+		before, got := state.(int64), output.(answer)
 		after, allowed := before, int64(-1)
 		if input.(request).reset {
 			after, allowed = quota, quota
@@ -75,9 +75,9 @@ var model = (&porcupine.NondeterministicModel{
 			after, allowed = before-1, before-1
 		}
 		switch {
-		case told.unknown:
+		case got.unknown:
 			return []any{before, after}
-		case told.remaining == allowed:
+		case got.remaining == allowed:
 			return []any{after}
 		}
 		return nil

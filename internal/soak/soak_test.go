@@ -27,8 +27,8 @@ func TestMain(m *testing.M) { test.Exit(m.Run()) }
 var long = flag.Duration("for", 3*time.Second, "how long the soak runs")
 
 const (
-	// settled is the number of rounds before the first measurement of usage.
-	settled = 200
+	// warmUp is the number of rounds before the first measurement of usage.
+	warmUp = 200
 
 	// enough is the minimum number of rounds, also on a slow machine.
 	enough = 400
@@ -85,7 +85,7 @@ func TestSoak(t *testing.T) {
 		text := fmt.Sprintf(limits[r.IntN(len(limits))], quota)
 		decisions += round(t, s, text, quota, fmt.Sprint("key", rounds))
 		rounds++
-		if rounds == settled {
+		if rounds == warmUp {
 			first = measure()
 		}
 		if rounds%500 == 0 {
@@ -154,7 +154,7 @@ func wantNoMore(t *testing.T, rounds int64, first usage) {
 			return
 		}
 	}
-	t.Errorf("after %d rounds %+v, and after %d %+v", rounds, last, settled, first)
+	t.Errorf("after %d rounds %+v, and after %d %+v", rounds, last, warmUp, first)
 }
 
 // immortal fails if a key has no time to live.
