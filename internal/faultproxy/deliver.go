@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// due returns when bytes that the server sends now reach the client: not before
-// bytes that came earlier.
+// due returns when bytes that the server sends now reach the client, which is not
+// before earlier, when the bytes before them do.
 func (p *Proxy) due(earlier time.Time) time.Time {
 	f := p.current()
 	t := time.Now().Add(f.Delay)

@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate/internal/freeport"
 )
 
-// door is where clients come in. The holder of Proxy.changing owns it.
+// door is the port to which clients connect. The holder of Proxy.changing owns it.
 type door struct {
 	listener *net.TCPListener // nil while the port is closed
 	done     chan struct{}    // closed when the listener is no longer served; nil while it is not

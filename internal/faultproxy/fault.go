@@ -12,8 +12,8 @@ type Fault struct {
 	// every one.
 	Nth int
 
-	// CutRequest passes that many bytes of a picked call on and then ends the
-	// connections on both sides. CutReply does the same with its reply.
+	// CutRequest passes the bytes of a picked call before the cut on, and then
+	// ends the connections on both sides. CutReply does the same with its reply.
 	CutRequest, CutReply Cut
 
 	// Abort makes a cut a reset (RST) for the client instead of an end (FIN).
@@ -30,8 +30,8 @@ type Fault struct {
 	Delay, Jitter time.Duration
 
 	// Life, unless 0, ends each connection after a random number of bytes below
-	// it, which both directions share: in the middle of a message as a rule.
-	// Open connections get their number when the fault is set.
+	// Life, which both directions share. That is usually in the middle of a
+	// message. Open connections get their number when the fault is set.
 	Life int
 
 	// Rate is how many bytes a second pass to each client; 0 means no bound.

@@ -105,7 +105,8 @@ func isScript(name string) bool {
 	return false
 }
 
-// isStream reports whether the connection stops being one of commands and replies.
+// isStream reports whether commands and replies no longer come in pairs after the
+// command.
 func isStream(name string) bool {
 	switch name {
 	case "PSYNC", "SYNC", "SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "MONITOR":

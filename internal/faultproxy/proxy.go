@@ -54,15 +54,14 @@ type Counts struct {
 	Request, Reply int
 }
 
-// New starts a proxy before the server at that address. It ends with the test.
+// New starts a proxy in front of the server at the address. It ends with the test.
 func New(t testing.TB, server string) *Proxy {
 	t.Helper()
 	return begin(&Proxy{t: t, server: server})
 }
 
 // Raw starts a proxy as [New] does, for traffic that it cannot read, such as
-// TLS. It picks and counts no calls of scripts: the faults about those never
-// happen.
+// TLS. It picks and counts no calls of scripts, so faults of calls have no effect.
 func Raw(t testing.TB, server string) *Proxy {
 	t.Helper()
 	return begin(&Proxy{t: t, server: server, raw: true})
@@ -207,7 +206,7 @@ func (p *Proxy) unregister(l *link) {
 	delete(p.links, l)
 }
 
-// current is the fault in force.
+// current returns the fault in force.
 func (p *Proxy) current() Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()

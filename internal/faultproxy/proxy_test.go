@@ -145,7 +145,7 @@ func hearEnd(t testing.TB, c net.Conn, want string, ending error) {
 	}
 }
 
-// wantReset connects, and is reset, as soon as that or after.
+// wantReset fails the test unless a connection to addr is reset, at once or later.
 func wantReset(t testing.TB, addr string) {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
@@ -177,7 +177,7 @@ func until(t testing.TB, what string, done func() bool) {
 	end := time.Now().Add(patience)
 	for !done() {
 		if time.Now().After(end) {
-			t.Fatalf("%s: never", what)
+			t.Fatalf("%s: not within %s", what, patience)
 		}
 		<-tick.C
 	}
@@ -487,8 +487,7 @@ func TestFrameCommand(t *testing.T) {
 	}
 }
 
-// Whatever is drawn: what passes both ways is less than the bound, and then the
-// connection ends on both sides.
+// Fewer bytes than Life pass both ways, and then the connection ends on both sides.
 func TestConnectionLife(t *testing.T) {
 	for _, raw := range []bool{false, true} {
 		s := newServer(t)

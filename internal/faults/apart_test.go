@@ -40,7 +40,7 @@ func (p *pair) step() {
 	}
 }
 
-// again takes steps until the end, 100 a second.
+// again takes 100 steps a second until end is closed.
 func (p *pair) again(end <-chan struct{}) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

@@ -109,7 +109,7 @@ func (s *scene) replaceHome() {
 	s.forgotSince(s.inStep(adminOf(s.t, s.masters[i].Addr), adminOf(s.t, s.replicas[i].Addr)))
 }
 
-// slot is the slot of the keys that requests share. There is one, because the prefixes
+// slot returns the slot of the keys that requests share. There is one, because the prefixes
 // of the lanes are not hashed.
 func (s *scene) slot() int {
 	s.t.Helper()
@@ -121,7 +121,7 @@ func (s *scene) slot() int {
 	return int(slot)
 }
 
-// home returns the master that has that slot at first.
+// home returns the index of the master that has that slot at first.
 func (s *scene) home() int { return homeOf(s.slot(), len(s.masters)) }
 
 // homeOf returns which of n masters has a slot at first.

@@ -17,7 +17,7 @@ import (
 func evict(s *scene, policy string) {
 	ctx := context.Background()
 	s.do(config("notify-keyspace-events", "Ee")...)
-	// In the newer protocol the client looks into messages before it hands them on.
+	// Under RESP3 the client reads messages itself before it hands them on.
 	c := redis.NewClient(&redis.Options{Addr: s.server.Addr, Protocol: 2, DisableIdentity: true})
 	defer c.Close()
 	events := c.Subscribe(ctx, evictions)
@@ -65,10 +65,10 @@ func (s *scene) evicted(events *redis.PubSub) (gone map[string]int, unknown int)
 		}
 	}
 	if unknown != 0 {
-		s.t.Logf("of %d evictions nothing was heard", unknown)
+		s.t.Logf("%d evictions were not reported", unknown)
 	}
 	if len(gone) == 0 {
-		s.t.Errorf("of %d keys evicted none was a limit's", all)
+		s.t.Errorf("none of %d evicted keys belonged to a limit", all)
 	}
 	return gone, unknown
 }

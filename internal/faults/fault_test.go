@@ -136,7 +136,7 @@ func (f fault) run(t *testing.T, p place, w *waits, results *table) {
 	results.add(entry, t.Failed())
 }
 
-// suffer is the time under load: before, during and after the fault.
+// suffer puts the lanes under load before, during and after the fault.
 func (s *scene) suffer(f *fault) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var loads sync.WaitGroup
@@ -181,8 +181,8 @@ func (s *scene) ease(on bool) {
 	}
 }
 
-// decides reports whether the latest requests of every lane since then were
-// decided, and one of those that share a key.
+// decides reports whether the latest requests of every lane since an instant were
+// decided, and one of the requests that share a key.
 func (s *scene) decides(since time.Time) bool {
 	const latest = 5
 	for _, l := range s.lanes {
@@ -217,8 +217,8 @@ func (s *scene) noticed() bool {
 	return true
 }
 
-// sustain keeps a fault for that time, and longer until a request has noticed it if it
-// affects requests. On a busy machine no request may have come earlier.
+// sustain keeps a fault for d, and if it affects requests, until a request has noticed
+// it. On a busy machine no request may have come within d.
 func (s *scene) sustain(d time.Duration) {
 	s.t.Helper()
 	s.hold(d)
@@ -240,7 +240,8 @@ func (s *scene) insist(do func()) {
 	})
 }
 
-// well reports whether every request since then, for long enough, was decided.
+// well reports whether calm has passed since then and every request within it was
+// decided.
 func (s *scene) well(since time.Time) bool {
 	if past := time.Now().Add(-calm); past.After(since) {
 		since = past
@@ -269,7 +270,7 @@ func (s *scene) hold(d time.Duration) {
 	<-timer.C
 }
 
-// every calls do at intervals of pause, for that time.
+// every calls do at intervals of pause, until long has passed.
 func (s *scene) every(pause, long time.Duration, do func()) {
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
@@ -332,7 +333,7 @@ func (s *scene) forgot() {
 	s.lossFrom = time.Unix(0, 0)
 }
 
-// forgotSince records that the server has lost all counts since then.
+// forgotSince records that the server has lost all counts since t.
 func (s *scene) forgotSince(t time.Time) {
 	s.losses++
 	s.lossFrom = t

@@ -106,7 +106,7 @@ func freeze(s *scene, d time.Duration) {
 func crowd(s *scene) {
 	const most = 25
 	s.do(config("maxclients", "25")...)
-	// The service comes back between the two, until all places are taken.
+	// The clients connect again between the two, until all connections are taken.
 	for range 5 {
 		s.do("CLIENT", "KILL", "USER", "app")
 		defer hoard(s.t, s.server.Addr, most)()
@@ -136,8 +136,8 @@ func busy(s *scene) {
 	}
 }
 
-// spoil replaces the state of a lane by another value. The value must not change and
-// must expire within a minute.
+// spoil replaces the shared state of each lane by a value of another kind, which must
+// stay and expire within a minute.
 func spoil(s *scene, command, kind string) {
 	ctx := context.Background()
 	s.forgot()
@@ -150,10 +150,10 @@ func spoil(s *scene, command, kind string) {
 		key := sharedKeyOf(l)
 		s.until("a time to live", func() bool { return s.admin.PTTL(ctx, key).Val() > 0 })
 		if got := s.admin.Type(ctx, key).Val(); got != kind {
-			s.t.Errorf("what was a %s is a %s", kind, got)
+			s.t.Errorf("the %s is a %s", kind, got)
 		}
 		if ttl := s.admin.PTTL(ctx, key).Val(); ttl > time.Minute {
-			s.t.Errorf("what is unreadable stays for %v", ttl)
+			s.t.Errorf("an unreadable value stays for %v", ttl)
 		}
 		s.do("DEL", key)
 	}
@@ -195,7 +195,7 @@ func (s *scene) inStep(master, replica *redis.Client) time.Time {
 	return asked
 }
 
-// lag returns how far the replica is behind.
+// lag is how far the replica is behind.
 const lag = 300 * time.Millisecond
 
 // promote replaces the server by a replica that lags.

@@ -75,7 +75,7 @@ func (s *scene) set(f faultproxy.Fault) {
 	}
 }
 
-// network is a fault between clients and server that lasts for a while.
+// network returns a fault between clients and server that lasts for a while.
 func network(name string, f faultproxy.Fault, long time.Duration, sees sight) fault {
 	return fault{name: name, sees: sees, inflict: func(s *scene) {
 		s.set(f)
@@ -84,7 +84,7 @@ func network(name string, f faultproxy.Fault, long time.Duration, sees sight) fa
 	}}
 }
 
-// during is a fault of the server that lasts from one command to another.
+// during returns a fault of the server that lasts from one command to another.
 func during(name string, long time.Duration, sees sight, begin, end []any) fault {
 	return fault{name: name, sees: sees, inflict: func(s *scene) {
 		s.do(begin...)
@@ -93,14 +93,14 @@ func during(name string, long time.Duration, sees sight, begin, end []any) fault
 	}}
 }
 
-// again sends a command at intervals.
+// again returns a fault that sends a command at intervals.
 func again(name string, pause, long time.Duration, sees sight, command ...any) fault {
 	return fault{name: name, sees: sees, inflict: func(s *scene) {
 		s.every(pause, long, func() { s.do(command...) })
 	}}
 }
 
-// always is a fault that every run of the tests inflicts.
+// always returns a fault that every run of the tests inflicts.
 func always(f fault) fault {
 	f.brief = true
 	return f

@@ -117,7 +117,7 @@ func (s *scene) checkAnswers(t *testing.T, f *fault, hits []hit, v *verdict) {
 	wrong.report(t, "wrong answers")
 	undecided.report(t, "requests that Redis should have decided")
 	if f.sees == something && v.undecided == 0 {
-		t.Error("every request was decided: there was no fault")
+		t.Error("every request was decided, so the fault had no effect")
 	}
 }
 
@@ -222,7 +222,7 @@ func (s *scene) wantNoImmortalKeys(t testing.TB) {
 func wantNoGoroutines(t testing.TB, name string) {
 	t.Helper()
 	var left []string
-	tick := time.NewTicker(50 * time.Millisecond) // each look stops everything
+	tick := time.NewTicker(50 * time.Millisecond) // each listing stops all goroutines
 	defer tick.Stop()
 	for end := time.Now().Add(patience); time.Now().Before(end); <-tick.C {
 		if left = goroutines(name); len(left) == 0 {

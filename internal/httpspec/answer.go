@@ -15,16 +15,16 @@ type Answer struct {
 	Body   string
 }
 
-// Text is an answer in text/plain.
+// Text returns an answer in text/plain.
 func Text(status int, body string) Answer { return Typed(status, Plain, body) }
 
-// Typed is an answer of a content type.
+// Typed returns an answer of a content type.
 func Typed(status int, contentType, body string) Answer {
 	return Answer{status, map[string]string{
 		"Content-Type": contentType, "Content-Length": strconv.Itoa(len(body))}, body}
 }
 
-// Bare is an answer without a body.
+// Bare returns an answer without a body.
 func Bare(status int) Answer {
 	return Answer{Status: status, Header: map[string]string{"Content-Length": "0"}}
 }
@@ -48,14 +48,14 @@ func (a Answer) forHEAD() Answer {
 	return a
 }
 
-// streamed is the same body sent before its length is known.
+// streamed returns the answer as sent before the length of its body is known.
 func (a Answer) streamed() Answer {
 	a = a.with()
 	delete(a.Header, "Content-Length")
 	return a
 }
 
-// String is the answer as on the wire, with the headers sorted.
+// String returns the answer as on the wire, with the headers sorted.
 func (a Answer) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d\n", a.Status)
@@ -89,7 +89,8 @@ func leaseHeaders(left int) map[string]string {
 	}
 }
 
-// refusal is the 429 of a rule that a client may repeat after seconds.
+// refusal returns the 429 of a rule to a client that may repeat the request after
+// seconds.
 func refusal(rule string, seconds int) Answer {
 	unit := "seconds"
 	if seconds == 1 {
@@ -102,7 +103,8 @@ func refusal(rule string, seconds int) Answer {
 		with(map[string]string{"Retry-After": strconv.Itoa(seconds), "Cache-Control": "no-store"})
 }
 
-// failure is the 503 when the store could not decide and the limiter fails closed.
+// failure returns the 503 of a limiter that fails closed when the store could not
+// decide.
 func failure() Answer {
 	return Typed(503, "application/problem+json",
 		`{"type":"about:blank","title":"Service Unavailable","status":503}`).

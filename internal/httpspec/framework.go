@@ -41,7 +41,7 @@ type Framework struct {
 	Errs, Panics Answer
 
 	// BlindToLeaving reports whether the framework does not notice that a client
-	// has left. Its slot then comes back when its wait ends.
+	// has left. The client's slot then comes back when its wait ends.
 	BlindToLeaving bool
 
 	// NoRanges reports whether Exchange.ServeContent does nothing.

@@ -9,8 +9,8 @@ import (
 )
 
 var options = []spec{
-	{"a store that fails closes the gate with a 503", failClosed},
-	{"a store that fails opens the gate without headers", failOpen},
+	{"a limiter that fails closed answers 503 while the store fails", failClosed},
+	{"a limiter that fails open sends no headers while the store fails", failOpen},
 	{"a skipped request is not counted", skip},
 	{"the program's own answer to a refusal", ownRefusal},
 	{"the program's own answer to a failure", ownFailure},
@@ -66,7 +66,7 @@ func explain(status int) func(Exchange, *limiter.Admission) error {
 	}
 }
 
-// always are the headers of each refusal, also of one that the program answers.
+// always holds the headers of each refusal, also of one that the program answers.
 var always = map[string]string{"Retry-After": "10", "Cache-Control": "no-store"}
 
 func ownRefusal(b *bench) {

@@ -30,7 +30,7 @@ func (j *journal) logger() *slog.Logger {
 	}}))
 }
 
-// mistake is the line about a call of the adapter's New.
+// mistake returns the log line about a mistake in a call of the adapter's New.
 func (b *bench) mistake(text string) string {
 	return `level=ERROR msg="headgate: ` + b.Package + `.New was called with a mistake" error="` + text + "\"\n"
 }
@@ -64,7 +64,7 @@ func noKey(b *bench) {
 	}
 }
 
-// nilLimiter has no log but that of the program.
+// nilLimiter reads the log of the program, because the limiter has none.
 func nilLimiter(b *bench) {
 	journal, before, output, flags := &journal{}, slog.Default(), log.Writer(), log.Flags()
 	b.Cleanup(func() {

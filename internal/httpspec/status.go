@@ -12,7 +12,7 @@ var status = []spec{
 	{"only failed logins count", login},
 }
 
-// kinds of answers that end with a status of their own.
+// kinds are handlers that answer in different ways.
 var kinds = map[string]Handler{
 	"a reply":              func(x Exchange) error { return x.Reply(201, "made") },
 	"a reply with failure": func(x Exchange) error { return x.Reply(418, "a pot") },

@@ -75,7 +75,7 @@ func (s Std) ServeContent(content string) error {
 	return nil
 }
 
-// Changed is the time of what ServeContent serves.
+// Changed is the modification time of the file that ServeContent serves.
 var Changed = time.Unix(1_700_000_000, 0)
 
 // Listen serves h on loopback until the test ends.

@@ -133,6 +133,7 @@ func through(s core.Store) counter {
 	}
 }
 
+// peace causes no fault.
 func peace(*rand.Rand) {}
 
 // losses loses the replies of some calls.
@@ -149,7 +150,7 @@ func losses(p *faultproxy.Proxy) func(*rand.Rand) {
 	}
 }
 
-// connect returns a client that waits that long for a reply.
+// connect returns a client that waits for a reply until the timeout.
 func connect(t *testing.T, addr string, timeout time.Duration) *redis.Client {
 	o := redis.Options{Addr: addr, ContextTimeoutEnabled: true,
 		DialTimeout: patience, PoolTimeout: patience, WriteTimeout: patience, ReadTimeout: timeout}

@@ -43,7 +43,7 @@ const (
 	width, height = 2*left + 40*step, 132
 )
 
-// drawing is the text of docs/limit.svg. An admitted request is a full bar and a
+// drawing returns the text of docs/limit.svg. An admitted request is a full bar and a
 // refused one an empty circle, so that no color is needed to read it. Its colors
 // have enough contrast on white and on black.
 func drawing(admitted []bool) []byte {

@@ -58,8 +58,8 @@ func TestProgramsCompile(t *testing.T) {
 	}
 }
 
-// A fragment stands, line for line but for the indentation, in an example of the
-// repository, which is compiled with its package.
+// Each fragment is part of an example of the repository, line for line except for
+// the indentation. Examples are compiled with their packages.
 func TestFragmentsAreInExamples(t *testing.T) {
 	examples := exampleFiles(t)
 	for _, page := range documents(t) {
@@ -78,7 +78,7 @@ func TestFragmentsAreInExamples(t *testing.T) {
 	}
 }
 
-// exampleFiles returns the texts of all examples, each as flat does.
+// exampleFiles returns the texts of all examples without their indentation.
 func exampleFiles(t *testing.T) []string {
 	t.Helper()
 	var texts []string
@@ -112,8 +112,8 @@ func flat(text string) string {
 	return b.String()
 }
 
-// newModule returns the folder of a module that requires what the root module
-// does, and the root module as it stands here.
+// newModule returns the folder of a module that requires the modules that the root
+// module does, and the root module from this folder.
 func newModule(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

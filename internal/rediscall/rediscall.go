@@ -1,6 +1,6 @@
-// Package rediscall has what every user of a Redis client in this module shares:
-// what a client's options mean for a call, commands that are sent once, and calls
-// that return in time.
+// Package rediscall is shared by all users of a Redis client in this module. It
+// has the traits of a client, commands that are sent once, and calls that return
+// in time.
 package rediscall
 
 import (
@@ -11,18 +11,17 @@ import (
 
 // Traits are the properties of a client that matter to its callers.
 type Traits struct {
-	// Sharded: the client spreads keys over servers.
+	// Sharded reports whether the client spreads keys over servers.
 	Sharded bool
 
-	// IgnoresDeadlines: ContextTimeoutEnabled is not set, so that the client ignores
-	// the deadline of a context.
+	// IgnoresDeadlines reports whether ContextTimeoutEnabled is not set, so that the
+	// client ignores the deadline of a context.
 	IgnoresDeadlines bool
 
-	// HeedsDeadlines: each call returns at the deadline of its context. A client may
-	// neither ignore deadlines nor heed each. If a connection has something to read
-	// before a command, the client looks for push messages, which RESP3 has, and allows
-	// 50 ms for them whatever the deadline. Over TLS there may be something to read
-	// that is not a message.
+	// HeedsDeadlines reports whether each call returns at the deadline of its context.
+	// Both may be false: if a connection has something to read before a command, the
+	// client reads push messages of RESP3 and allows 50 ms for them whatever the
+	// deadline. Over TLS there may be something to read that is not a message.
 	HeedsDeadlines bool
 }
 

@@ -20,8 +20,8 @@ const patience = 30 * time.Second
 
 // Addr returns the address of a Redis server: REDIS_ADDR if it is set, else
 // that of a new server which ends with the test. A server from REDIS_ADDR may
-// hold foreign keys; use [Prefix]. Without either it leaves the test out, as
-// [Start] does.
+// hold foreign keys; use [Prefix]. Without REDIS_ADDR and redis-server it leaves
+// the test out, as [Start] does.
 func Addr(t testing.TB) string {
 	t.Helper()
 	if addr := os.Getenv("REDIS_ADDR"); addr != "" {

@@ -85,8 +85,8 @@ func (s *Server) launch() {
 	s.process, s.done = cmd.Process, done
 }
 
-// await waits until this very process answers on the port and returns true, or
-// false when it has ended instead.
+// await waits until this process answers on the port or ends, and reports whether
+// it answers.
 func (s *Server) await() bool {
 	s.t.Helper()
 	c := dial(s.t, s.Addr)

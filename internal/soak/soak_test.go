@@ -34,7 +34,7 @@ const (
 	enough = 400
 )
 
-// maxKeys is the maximum number of keys in the memory store, which a round stays below.
+// maxKeys is the maximum number of keys in the memory store. A round has fewer.
 const maxKeys = 5000
 
 // entrant is one of the tested stores.

@@ -36,8 +36,8 @@ func Exit(code int, options ...goleak.Option) {
 	os.Exit(code)
 }
 
-// wait calls find, which takes a while, until it returns nil, and returns its last
-// error after the patience.
+// wait calls find until it returns nil, and after the patience returns its last error.
+// A call of find takes a while.
 func wait(find func() error, patience time.Duration) (err error) {
 	for begun := time.Now(); time.Since(begun) < patience; {
 		if err = find(); err == nil {

@@ -27,7 +27,7 @@ func TestExit(t *testing.T) {
 		t.Errorf("tests that leave nothing behind fail: %s", stderr)
 	}
 	if stderr, failed := run(t, "stays"); !failed || !strings.Contains(stderr, "test_test.TestMain") {
-		t.Errorf("of a goroutine that stays: failed %v, standard error %q", failed, stderr)
+		t.Errorf("tests that leave a goroutine behind: failed %v, standard error %q", failed, stderr)
 	}
 }
 
@@ -56,7 +56,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestChild is what the other tests start as a process of its own.
+// TestChild runs in a process of its own, which other tests start.
 func TestChild(t *testing.T) {
 	switch os.Getenv("HEADGATE_CHILD") {
 	case "":

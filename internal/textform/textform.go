@@ -12,7 +12,8 @@ import (
 // maxClip is the maximum number of bytes that Clip keeps, without the ellipsis.
 const maxClip = 100
 
-// Clip shortens a text that is quoted in an error.
+// Clip returns a text that is quoted in an error, cut to 100 bytes and an ellipsis if
+// it is longer.
 func Clip(s string) string {
 	if len(s) > maxClip {
 		return s[:maxClip] + "…"

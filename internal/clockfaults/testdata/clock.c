@@ -1,5 +1,5 @@
 /* A preloaded library that moves the wall clock of a process, while it runs, by
- * the number of microseconds that stands in the file $HEADGATE_CLOCK. */
+ * the number of microseconds in the file $HEADGATE_CLOCK. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

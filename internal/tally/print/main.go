@@ -1,4 +1,4 @@
-// Print turns what tests have tried into a page.
+// Print reads the lines of package tally and prints the page docs/tried.md.
 package main
 
 import (
