@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// many are a thousand policies for as many paths.
+// many returns a thousand policies for as many paths.
 func many(t testing.TB) (list []policy.Policy) {
 	for i := range 1000 {
 		p := valid(t, fmt.Sprintf("p%d", i))

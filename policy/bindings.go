@@ -14,8 +14,8 @@ import (
 // proxies it trusts, and how it finds the user. The zero value is ready for use
 // by a server without a proxy in front of it and without users.
 type Bindings struct {
-	// IP is the key of "ip"; nil means keyfuncs.RemoteIP. Behind proxies, use
-	// keyfuncs.ForwardedIP.
+	// IP is the key of "ip"; nil means IPPrefix(64), or keyfuncs.RemoteIP if
+	// IPPrefix is nil too. Behind proxies, use keyfuncs.ForwardedIP.
 	IP core.KeyFunc
 
 	// IPPrefix returns the key of "ip/56" and the like, which counts IPv6

@@ -114,7 +114,7 @@ func TestRecipesMakeTheirKeys(t *testing.T) {
 	for _, recipe := range []string{"header:X-Api-Key", "api-key", "cookie:sid", "basic-auth", "header:authorization"} {
 		for _, secret := range []string{"secret", "abc", "alice", "YWxpY2U6cHc"} {
 			if got := keyOf(t, recipe, bindings(t), r); strings.Contains(got, secret) {
-				t.Errorf("%s tells a secret: %q", recipe, got)
+				t.Errorf("%s shows a secret: %q", recipe, got)
 			}
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// full is a policy with something in every field.
+// full returns a policy with something in every field.
 func full(t testing.TB) policy.Policy {
 	return policy.Policy{
 		Name: "login", Description: "slow\n<down>: #guessing", Apps: []string{"shop", "off", "1e3"},

@@ -130,7 +130,7 @@ func returned(l core.Limit, began time.Time) int64 {
 	return int64(time.Since(began) / (l.Period / time.Duration(l.Quota)))
 }
 
-// backwards is the number of units that a step back may return: a GCRA rounds up.
+// backwards returns the number of units that a step back may return: a GCRA rounds up.
 func backwards(l core.Limit) int64 {
 	if l.Algorithm == core.GCRA {
 		return 1

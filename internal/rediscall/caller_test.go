@@ -36,7 +36,7 @@ func takes(d time.Duration, err error) func(context.Context) error {
 
 var errDown = errors.New("down")
 
-// ignoring is a client that ignores deadlines. It is made outside of bubbles, as
+// ignoring returns a client that ignores deadlines. It is made outside of bubbles, as
 // it has goroutines until it is closed.
 func ignoring(t *testing.T) redis.UniversalClient {
 	client := redis.NewClient(&redis.Options{})

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { test.Exit(m.Run()) }
 
-// text is a set of one policy.
+// text returns a set of one policy in YAML.
 func text(name string) string {
 	return fmt.Sprintf("policies:\n- name: %s\n  apps: [shop]\n  limit: 100/1h\n  key: ip\n", name)
 }

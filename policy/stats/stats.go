@@ -63,8 +63,8 @@ type Minute struct {
 	Policies map[string]Counts // by name; "" is for failures that are not of a single policy
 }
 
-// tallies is what an instance writes: for each policy the fields of Counts in
-// order.
+// tallies are the counts that an instance writes: for each policy the fields of
+// Counts in order.
 type tallies map[string][5]int64
 
 func (t tallies) add(name string, n [5]int64) {

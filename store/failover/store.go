@@ -67,8 +67,9 @@ func MustNew(primary core.Store, o Options) *Store {
 }
 
 // Close ends the probes and waits for one in progress. The state of the breaker
-// stays as it is: a primary that is bypassed stays bypassed. Close closes
-// neither store, may be called again and always returns nil.
+// stays as it is: a primary that is bypassed stays bypassed, and refunds that
+// wait for it are not sent. Close closes neither store, may be called again and
+// always returns nil.
 func (s *Store) Close() error {
 	s.background.close()
 	return nil

@@ -18,8 +18,8 @@ import (
 type fake struct {
 	t testing.TB
 
-	// wait, if set, is what call n of all waits for before it is answered, and
-	// whose error is its answer.
+	// wait, if set, is called before call n of all is answered. If it returns an
+	// error, that is the answer.
 	wait func(ctx context.Context, n int) error
 
 	mu    sync.Mutex
