@@ -19,7 +19,7 @@ func (c *call) authenticate() (service.Actor, error) {
 	if name, named := c.o.Proxies.User(c.r); named && len(c.r.Header.Values("Authorization")) == 0 {
 		return c.proxied(name, meta)
 	}
-	actor, err := c.who(meta)
+	actor, err := c.identify(meta)
 	if errors.Is(err, service.ErrNotLoggedIn) && presents(c.r, c.o.Cookie) {
 		c.attempts.failed(c.ctx(), address)
 	}
@@ -35,7 +35,7 @@ func (c *call) proxied(name string, meta service.Meta) (service.Actor, error) {
 	return c.o.Service.AuthenticateByProxy(c.ctx(), name, meta)
 }
 
-func (c *call) who(meta service.Meta) (service.Actor, error) {
+func (c *call) identify(meta service.Meta) (service.Actor, error) {
 	if lines := c.r.Header.Values("Authorization"); len(lines) > 0 {
 		secret, ok := bearer(lines)
 		if !ok {

@@ -14,7 +14,7 @@ import (
 const maxBody = 64 << 10
 
 // body reads a body of one of the media types, and returns the type.
-func (c *call) body(most int64, types ...string) ([]byte, string, error) {
+func (c *call) body(maxBytes int64, types ...string) ([]byte, string, error) {
 	media, parameters, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	charset, named := parameters["charset"]
 	if err != nil || !slices.Contains(types, media) || named && !strings.EqualFold(charset, "utf-8") {
@@ -24,10 +24,10 @@ func (c *call) body(most int64, types ...string) ([]byte, string, error) {
 	if encoding := c.r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		return nil, "", &problem{Status: http.StatusUnsupportedMediaType, Code: "media-type", Detail: "the body must not be compressed"}
 	}
-	b, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, most))
+	b, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, maxBytes))
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
-		return nil, "", &problem{Status: http.StatusRequestEntityTooLarge, Code: "too-large", Detail: fmt.Sprintf("the body has more than %d bytes", most)}
+		return nil, "", &problem{Status: http.StatusRequestEntityTooLarge, Code: "too-large", Detail: fmt.Sprintf("the body has more than %d bytes", maxBytes)}
 	}
 	if err != nil {
 		return nil, "", malformed("the body ends too early")

@@ -25,14 +25,14 @@ func decodeStrictly(b []byte, into any) error {
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber()
-	var twice []fault
-	if err := walk(d, "", 0, &twice); err != nil {
+	var repeated []fault
+	if err := walk(d, "", 0, &repeated); err != nil {
 		return malformed("the body is not JSON: " + err.Error())
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return malformed("there is something behind the end of the body")
 	}
-	if list := append(twice, fill(b, reflect.ValueOf(into).Elem(), "")...); len(list) > 0 {
+	if list := append(repeated, fill(b, reflect.ValueOf(into).Elem(), "")...); len(list) > 0 {
 		return invalid(list...)
 	}
 	return nil
@@ -71,7 +71,7 @@ func escaped(b []byte) rune {
 }
 
 // walk reads a value, and notes repeated fields.
-func walk(d *json.Decoder, field string, depth int, twice *[]fault) error {
+func walk(d *json.Decoder, field string, depth int, repeated *[]fault) error {
 	token, err := d.Token()
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -93,11 +93,11 @@ func walk(d *json.Decoder, field string, depth int, twice *[]fault) error {
 			}
 			inner = join(field, key.(string)) // the decoder accepts no other type as a key
 			if seen[inner] {
-				*twice = append(*twice, fault{Field: clip(inner), Message: "it stands twice"})
+				*repeated = append(*repeated, fault{Field: clip(inner), Message: "it stands twice"})
 			}
 			seen[inner] = true
 		}
-		if err := walk(d, inner, depth+1, twice); err != nil {
+		if err := walk(d, inner, depth+1, repeated); err != nil {
 			return err
 		}
 	}

@@ -82,8 +82,8 @@ func (t Try) Succeeded(ctx context.Context) error {
 // WorthNoting reports whether to write a refused attempt to the audit log. It
 // bounds their number in an hour, so that a flood cannot fill the database.
 func (a *Attempts) WorthNoting(ctx context.Context) bool {
-	g, err := a.notes.Take(ctx, "", 1)
-	return err == nil && g.Allowed()
+	r, err := a.notes.Take(ctx, "", 1)
+	return err == nil && r.Allowed()
 }
 
 // attempt is the core.Request of the rules.

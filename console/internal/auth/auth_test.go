@@ -80,8 +80,8 @@ func TestABrokenHashIsAnErrorAndNoMatch(t *testing.T) {
 
 func TestHashEndsWithItsContext(t *testing.T) {
 	p := passwords(t, cheap)
-	for range cap(p.turns) {
-		p.turns <- struct{}{}
+	for range cap(p.slots) {
+		p.slots <- struct{}{}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -43,7 +43,7 @@ var DefaultCost = Cost{Memory: 19 * 1024, Time: 2}
 // flood of attempts takes neither all memory nor all time.
 type Passwords struct {
 	cost  Cost
-	turns chan struct{}
+	slots chan struct{}
 	dummy string // the hash of a random password, for users who do not exist
 }
 
@@ -52,7 +52,7 @@ func NewPasswords(cost Cost) (*Passwords, error) {
 	if cost.Memory < 8 || cost.Memory > maxMemory || cost.Time < 1 || cost.Time > maxTime {
 		return nil, fmt.Errorf("the cost %d KiB and %d passes is not within 8 to %d and 1 to %d", cost.Memory, cost.Time, maxMemory, maxTime)
 	}
-	p := &Passwords{cost: cost, turns: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	p := &Passwords{cost: cost, slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	var err error
 	p.dummy, err = p.Hash(context.Background(), NewSecret())
 	return p, err
@@ -109,11 +109,11 @@ func (p *Passwords) Matches(ctx context.Context, stored, password string) (bool,
 // sum waits for its turn and hashes.
 func (p *Passwords) sum(ctx context.Context, password string, salt []byte, cost Cost, size uint32) ([]byte, error) {
 	select {
-	case p.turns <- struct{}{}:
+	case p.slots <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	defer func() { <-p.turns }()
+	defer func() { <-p.slots }()
 	return argon2.IDKey([]byte(password), salt, cost.Time, cost.Memory, 1, size), nil
 }
 

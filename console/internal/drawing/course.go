@@ -30,7 +30,7 @@ const maxPoints = 720
 type course struct {
 	span   time.Duration
 	points []point
-	most   int64
+	max    int64
 }
 
 // follow simulates a client that always asks for more, with the arithmetic that
@@ -41,7 +41,7 @@ func follow(l core.Limit) (course, error) {
 	}
 	c := course{span: periods * l.Period}
 	if l.Leased() {
-		return c.hold(l), nil
+		return c.leases(l), nil
 	}
 	if l.Books() {
 		return c.smooth(l), nil
@@ -71,7 +71,7 @@ func (c course) simulate(l core.Limit) course {
 		}
 		at += decide(at, 1).RetryAfter
 	}
-	c.points = append(c.points, point{c.span, c.most})
+	c.points = append(c.points, point{c.span, c.max})
 	return c
 }
 
@@ -86,9 +86,9 @@ func (c course) smooth(l core.Limit) course {
 	for n, i := min(all, maxPoints), int64(1); i <= n; i++ {
 		units := scale(all, i, n)
 		after := time.Duration(scale(units, int64(l.Period), l.Quota))
-		c.add(from+after, l.Capacity()+units-c.most)
+		c.add(from+after, l.Capacity()+units-c.max)
 	}
-	c.points = append(c.points, point{c.span, c.most})
+	c.points = append(c.points, point{c.span, c.max})
 	return c
 }
 
@@ -101,17 +101,17 @@ func scale(a, b, c int64) int64 {
 
 // add notes units admitted at an instant; those of one instant are one step.
 func (c *course) add(at time.Duration, units int64) {
-	c.most += units
+	c.max += units
 	if last := &c.points[len(c.points)-1]; last.at == at {
-		last.units = c.most
+		last.units = c.max
 		return
 	}
-	c.points = append(c.points, point{at, c.most})
+	c.points = append(c.points, point{at, c.max})
 }
 
 // hold draws requests that each last half a Period, for as long as leases are.
-func (c course) hold(l core.Limit) course {
-	c.most = l.Quota
+func (c course) leases(l core.Limit) course {
+	c.max = l.Quota
 	c.points = append(c.points, point{0, 0})
 	half := l.Period / 2
 	for at := l.Period / lead; at < c.span; at += 2 * half {
@@ -125,5 +125,5 @@ func (c *course) inWords(l core.Limit) string {
 	if l.Leased() {
 		return fmt.Sprintf("At most %d at the same time, however fast they come.", l.Quota)
 	}
-	return fmt.Sprintf("A caller who never stops asking gets %d at once and %d in %s.", l.Capacity(), c.most, l.Period*periods-l.Period/lead)
+	return fmt.Sprintf("A caller who never stops asking gets %d at once and %d in %s.", l.Capacity(), c.max, l.Period*periods-l.Period/lead)
 }

@@ -121,9 +121,9 @@ func TestASmoothCourseIsThatWhichIsSimulated(t *testing.T) {
 }
 
 func TestTheGridHasRoundSteps(t *testing.T) {
-	for most, want := range map[int64]int64{0: 1, 1: 1, 5: 1, 6: 2, 15: 5, 30: 10, 300: 100, 1100: 200, 27_500_000: 5_000_000, 1 << 53: 2_000_000_000_000_000} {
-		if got := step(most); got != want {
-			t.Errorf("up to %d: steps of %d, want %d", most, got, want)
+	for highest, want := range map[int64]int64{0: 1, 1: 1, 5: 1, 6: 2, 15: 5, 30: 10, 300: 100, 1100: 200, 27_500_000: 5_000_000, 1 << 53: 2_000_000_000_000_000} {
+		if got := gridStep(highest); got != want {
+			t.Errorf("up to %d: steps of %d, want %d", highest, got, want)
 		}
 	}
 }

@@ -44,20 +44,20 @@ func SVG(l core.Limit) (string, error) {
 
 // x and y return the coordinates of a moment and of a number.
 func (c *course) x(at time.Duration) string {
-	return place(left + float64(at)/float64(c.span)*(width-left-right))
+	return coordinate(left + float64(at)/float64(c.span)*(width-left-right))
 }
 
 func (c *course) y(units float64) string {
-	return place(height - bottom - units/float64(max(1, c.most))*(height-top-bottom))
+	return coordinate(height - bottom - units/float64(max(1, c.max))*(height-top-bottom))
 }
 
-func place(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
+func coordinate(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
 
 // step returns the smallest round number of which most is at most five times.
-func step(most int64) int64 {
+func gridStep(highest int64) int64 {
 	for unit := int64(1); ; unit *= 10 {
 		for _, n := range []int64{1, 2, 5} {
-			if most/(n*unit) <= 5 {
+			if highest/(n*unit) <= 5 {
 				return n * unit
 			}
 		}
@@ -80,7 +80,7 @@ func (c *course) axes(b *strings.Builder, l core.Limit) {
 		}
 		fmt.Fprintf(b, `<text x="%s" y="%d" text-anchor="%s">%s</text>`, c.x(at), height-bottom+18, anchor, span(at))
 	}
-	for n := int64(0); n <= c.most; n += step(c.most) {
+	for n := int64(0); n <= c.max; n += gridStep(c.max) {
 		fmt.Fprintf(b, `<line class="grid" x1="%d" x2="%d" y1="%[3]s" y2="%[3]s"/>`, left, width-right, c.y(float64(n)))
 		fmt.Fprintf(b, `<text x="%d" y="%s" dy="4" text-anchor="end">%s</text>`, left-6, c.y(float64(n)), short(n))
 	}
@@ -104,7 +104,7 @@ func (c *course) line(b *strings.Builder) {
 func (c *course) rate(b *strings.Builder, l core.Limit) {
 	from := l.Period / lead
 	end := float64(l.Quota) * float64(c.span-from) / float64(l.Period)
-	fmt.Fprintf(b, `<line class="rate" x1="%s" y1="%s" x2="%s" y2="%s"/>`, c.x(from), c.y(0), c.x(c.span), c.y(min(end, float64(c.most))))
+	fmt.Fprintf(b, `<line class="rate" x1="%s" y1="%s" x2="%s" y2="%s"/>`, c.x(from), c.y(0), c.x(c.span), c.y(min(end, float64(c.max))))
 	fmt.Fprintf(b, `<text x="%d" y="16" text-anchor="end">dashed: %s each %s</text>`, width-right, short(l.Quota), span(l.Period))
 }
 

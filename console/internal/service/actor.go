@@ -14,8 +14,8 @@ const (
 	maxRequestID = 128
 )
 
-func (m Meta) tamed() Meta {
-	return Meta{tame(m.Address, maxAddress), tame(m.Agent, maxAgent), tame(m.RequestID, maxRequestID)}
+func (m Meta) sanitized() Meta {
+	return Meta{sanitize(m.Address, maxAddress), sanitize(m.Agent, maxAgent), sanitize(m.RequestID, maxRequestID)}
 }
 
 // Actor identifies the user or the token that makes a request.

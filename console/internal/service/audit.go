@@ -104,7 +104,7 @@ const maxObject = 160
 // auditRow returns a row of the audit log with the actor and the action filled in.
 func (a Actor) auditRow(at int64, verb, object string) store.Audit {
 	return store.Audit{
-		At: at, Actor: a.user, Via: a.via, Action: verb, Object: tame(object, maxObject),
+		At: at, Actor: a.user, Via: a.via, Action: verb, Object: sanitize(object, maxObject),
 		RequestID: a.meta.RequestID, Address: a.meta.Address,
 	}
 }

@@ -24,7 +24,7 @@ type Session struct {
 // password is wrong or the user is disabled. It takes as long for a name that does
 // not exist.
 func (s *Service) Login(ctx context.Context, name, password string, m Meta) (Session, error) {
-	m = m.tamed()
+	m = m.sanitized()
 	try, retryAfter, ok := s.attempts.Begin(ctx, attemptName(name), m.Address)
 	if !ok {
 		s.noteLogin(ctx, name, m, viaSession, tooMany)

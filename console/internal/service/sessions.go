@@ -37,14 +37,14 @@ func (s *Service) Authenticate(ctx context.Context, token string, m Meta) (Actor
 	if now >= session.SeenAt+touchEvery.Microseconds() {
 		err = s.db.Update(ctx, func(t *store.Tx) error { return t.TouchSession(hash, now) })
 	}
-	return Actor{user: session.User, via: viaSession, session: hash, meta: m.tamed()}, err
+	return Actor{user: session.User, via: viaSession, session: hash, meta: m.sanitized()}, err
 }
 
 // AuthenticateByProxy returns the actor for a user that a trusted proxy has
 // authenticated, or ErrNotLoggedIn if the user does not exist or is disabled. Such
 // an actor has no session, and need not change the console's own password.
 func (s *Service) AuthenticateByProxy(ctx context.Context, name string, m Meta) (Actor, error) {
-	m = m.tamed()
+	m = m.sanitized()
 	err := s.db.View(ctx, func(t *store.Tx) error {
 		if CheckUser(name) != nil {
 			return ErrNotLoggedIn

@@ -31,16 +31,16 @@ func isAlphanumeric(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
-// tame makes a client's text safe for a column: valid UTF-8 without control
+// sanitize makes a client's text safe for a column: valid UTF-8 without control
 // characters, cut to most bytes.
-func tame(s string, most int) string {
+func sanitize(s string, maxBytes int) string {
 	s = strings.Map(func(c rune) rune {
 		if c < ' ' || c == 0x7f {
 			return '?'
 		}
 		return c
-	}, strings.ToValidUTF8(clip(s, most), "?"))
-	return strings.ToValidUTF8(clip(s, most), "")
+	}, strings.ToValidUTF8(clip(s, maxBytes), "?"))
+	return strings.ToValidUTF8(clip(s, maxBytes), "")
 }
 
-func clip(s string, most int) string { return s[:min(len(s), most)] }
+func clip(s string, maxBytes int) string { return s[:min(len(s), maxBytes)] }

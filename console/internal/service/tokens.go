@@ -182,7 +182,7 @@ func (s *Service) AuthenticateToken(ctx context.Context, secret string, m Meta) 
 	if apps := tokenOf(row).Apps; len(apps) > 0 {
 		scope.apps = apps
 	}
-	return Actor{user: row.User, via: viaToken + row.ID, token: scope, meta: m.tamed()}, err
+	return Actor{user: row.User, via: viaToken + row.ID, token: scope, meta: m.sanitized()}, err
 }
 
 func tokenOf(r store.Token) Token {

@@ -112,7 +112,7 @@ const (
 	mysqlHasChildren   = 1451
 	mysqlLockWait      = 1205
 	mysqlDeadlock      = 1213
-	mysqlConnections1  = 1040 // too many connections
+	mysqlTooMany       = 1040 // too many connections
 	mysqlUserLimit     = 1203
 	mysqlShutdown      = 1053
 	mysqlReadOnly      = 1290
@@ -150,7 +150,7 @@ func mysqlKind(number uint16) kind {
 		return kindReferenced
 	case mysqlLockWait, mysqlDeadlock:
 		return kindContended
-	case mysqlConnections1, mysqlUserLimit, mysqlShutdown, mysqlReadOnly, mysqlReadOnlyTx, mysqlDiskFull, mysqlTableFull,
+	case mysqlTooMany, mysqlUserLimit, mysqlShutdown, mysqlReadOnly, mysqlReadOnlyTx, mysqlDiskFull, mysqlTableFull,
 		mysqlAccessDenied, mysqlNoDatabase, mysqlDBDenied, mysqlKilled, mysqlKilledConn, mysqlStatementTime:
 		return kindUnavailable
 	}

@@ -67,8 +67,8 @@ func (t *Tx) FindPolicies(q PolicyQuery) (page []Policy, total int64, err error)
 	return page, total, err
 }
 
-// lists begins the condition that a policy lists some application.
-const lists = "EXISTS (SELECT 1 FROM policy_apps x WHERE x.policy = policies.name AND x.app "
+// listsApp begins the condition that a policy lists some application.
+const listsApp = "EXISTS (SELECT 1 FROM policy_apps x WHERE x.policy = policies.name AND x.app "
 
 // where returns the conditions, made of constants and placeholders, and the values
 // of the placeholders.
@@ -80,10 +80,10 @@ func (q *PolicyQuery) where() (string, []any) {
 		args = append(args, values...)
 	}
 	if q.Visible != nil && !slices.Contains(q.Visible, q.App) { // App implies it otherwise
-		add(lists+"IN ("+places(len(q.Visible))+"))", values(q.Visible)...)
+		add(listsApp+"IN ("+placeholders(len(q.Visible))+"))", values(q.Visible)...)
 	}
 	if q.App != "" {
-		add(lists+"= ?)", q.App)
+		add(listsApp+"= ?)", q.App)
 	}
 	if q.Mode != "" {
 		add("mode = ?", q.Mode)

@@ -183,8 +183,8 @@ func all[T any](t *Tx, scan func(scanner) (T, error), query string, args ...any)
 func scanText(s scanner) (v string, err error) { return v, s.Scan(&v) }
 func scanCount(s scanner) (v int64, err error) { return v, s.Scan(&v) }
 
-// places returns a list of n placeholders.
-func places(n int) string { return strings.TrimSuffix(strings.Repeat("?,", n), ",") }
+// placeholders returns a list of n placeholders.
+func placeholders(n int) string { return strings.TrimSuffix(strings.Repeat("?,", n), ",") }
 
 // values returns texts as arguments of a query.
 func values(texts []string) []any {

@@ -19,7 +19,7 @@ import (
 // concurrent use.
 type Proxies struct {
 	trusted []netip.Prefix
-	caller  core.KeyFunc
+	client  core.KeyFunc
 	header  string
 }
 
@@ -31,14 +31,14 @@ func New(trusted []netip.Prefix, header string) (*Proxies, error) {
 	for i, p := range trusted {
 		texts[i] = p.String()
 	}
-	caller, err := keyfuncs.ForwardedIP(keyfuncs.Proxies{Trusted: texts, IPv6Prefix: 128})
+	client, err := keyfuncs.ForwardedIP(keyfuncs.Proxies{Trusted: texts, IPv6Prefix: 128})
 	if header != "" {
 		err = errors.Join(err, CheckHeader(header))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("trustedproxy:%w", err)
 	}
-	return &Proxies{trusted: slices.Clone(trusted), caller: caller, header: header}, nil
+	return &Proxies{trusted: slices.Clone(trusted), client: client, header: header}, nil
 }
 
 // CheckHeader returns an error if a header cannot be used to name users.
@@ -60,7 +60,7 @@ func (f *Proxies) Address(r *http.Request) string {
 	if !f.trusts(r) {
 		return r.RemoteAddr
 	}
-	address, _ := f.caller(request{r})
+	address, _ := f.client(request{r})
 	return strings.TrimSuffix(address, "/128")
 }
 

@@ -86,7 +86,7 @@ func TestAUserIsBelievedFromTrustedPeersAlone(t *testing.T) {
 			t.Errorf("%s %v: %q %v", row.r.RemoteAddr, row.r.Header, name, named)
 		}
 	}
-	for _, f := range []*Proxies{nil, {trusted: f.trusted, caller: f.caller}} {
+	for _, f := range []*Proxies{nil, {trusted: f.trusted, client: f.client}} {
 		if name, named := f.User(from("10.0.0.1:1", header, "ann", "", "ann")); named {
 			t.Errorf("without a header it is %q", name)
 		}

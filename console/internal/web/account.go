@@ -20,7 +20,7 @@ type account struct {
 	Sessions []service.OpenSession
 	Tokens   []token
 	Apps     []appChoice
-	Least    int // bytes of a password
+	MinBytes int // of a password
 	Draft    tokenForm
 	Mistakes mistakes
 }
@@ -42,7 +42,7 @@ func accountPage(v *request) error {
 }
 
 func (v *request) showAccount(status int, draft tokenForm, m mistakes) error {
-	a := account{User: v.access, Must: v.access.MustChangePassword, Proxied: v.proxied, Least: auth.MinPassword, Draft: draft, Mistakes: m}
+	a := account{User: v.access, Must: v.access.MustChangePassword, Proxied: v.proxied, MinBytes: auth.MinPassword, Draft: draft, Mistakes: m}
 	if a.Must {
 		return v.show(status, "account", "Choose a password", a)
 	}

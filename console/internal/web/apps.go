@@ -59,15 +59,15 @@ func describeApp(v *request) error {
 	return v.seeOther("/apps", "appsaved")
 }
 
-// doomed is the page that asks before an application is deleted.
-type doomed struct {
+// appDeletion is the page that asks before an application is deleted.
+type appDeletion struct {
 	service.App
 	Mistakes mistakes
 }
 
-func deleteAppPage(v *request) error { return v.showDoomed(http.StatusOK, v.query("name"), nil) }
+func deleteAppPage(v *request) error { return v.showAppDeletion(http.StatusOK, v.query("name"), nil) }
 
-func (v *request) showDoomed(status int, name string, m mistakes) error {
+func (v *request) showAppDeletion(status int, name string, m mistakes) error {
 	if !v.access.CanManage() {
 		return v.Service.Refuse(v.r.Context(), v.actor, "app.delete", "app:"+name, "it takes an administrator")
 	}
@@ -77,7 +77,7 @@ func (v *request) showDoomed(status int, name string, m mistakes) error {
 	}
 	for _, a := range apps {
 		if a.Name == name {
-			return v.show(status, "deleteapp", "Delete "+name, doomed{a, m})
+			return v.show(status, "deleteapp", "Delete "+name, appDeletion{a, m})
 		}
 	}
 	return service.ErrNotFound
@@ -86,7 +86,7 @@ func (v *request) showDoomed(status int, name string, m mistakes) error {
 func deleteApp(v *request) error {
 	err := v.Service.DeleteApp(v.r.Context(), v.actor, v.field("name"))
 	if m := mistakesOf(err); m != nil {
-		return v.showDoomed(http.StatusUnprocessableEntity, v.field("name"), m)
+		return v.showAppDeletion(http.StatusUnprocessableEntity, v.field("name"), m)
 	}
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ const (
 // chart is a bar for each minute, made of what passed, below, and what did not.
 type chart struct {
 	Bars []bar
-	Most int64
+	Max  int64
 	Text string // for people who cannot see it
 }
 
@@ -31,7 +31,7 @@ type bar struct {
 func chartOf(minutes []stats.Minute, name string) chart {
 	var c chart
 	for _, m := range minutes {
-		c.Most = max(c.Most, sumOf(m.Policies[name]))
+		c.Max = max(c.Max, sumOf(m.Policies[name]))
 	}
 	wide := float64(chartWidth) / float64(max(1, len(minutes)))
 	for i, m := range minutes {
@@ -41,7 +41,7 @@ func chartOf(minutes []stats.Minute, name string) chart {
 		y = c.stack(float64(i)*wide, y, wide-chartGap, "refused", at, n.Refused)
 		c.stack(float64(i)*wide, y, wide-chartGap, "failed", at, n.Failed)
 	}
-	c.Text = fmt.Sprintf("Bars by the minute, the last %d minutes; the most in a minute is %d", len(minutes), c.Most)
+	c.Text = fmt.Sprintf("Bars by the minute, the last %d minutes; the most in a minute is %d", len(minutes), c.Max)
 	return c
 }
 
@@ -51,10 +51,10 @@ func sumOf(n stats.Counts) int64 {
 
 // stack adds a bar that ends at y, and returns where it begins.
 func (c *chart) stack(x, y, wide float64, class, at string, n int64) float64 {
-	if n <= 0 || c.Most <= 0 {
+	if n <= 0 || c.Max <= 0 {
 		return y
 	}
-	high := max(1, float64(n)/float64(c.Most)*chartHeight)
+	high := max(1, float64(n)/float64(c.Max)*chartHeight)
 	c.Bars = append(c.Bars, bar{x, max(0, y-high), wide, high, class, fmt.Sprintf("%s: %d %s", at, n, class)})
 	return max(0, y-high)
 }

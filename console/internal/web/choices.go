@@ -28,7 +28,7 @@ func recipes() []choice {
 	}
 }
 
-func overflows() []choice {
+func limitActions() []choice {
 	return []choice{
 		{Value: "reject", Words: "Refuse it", Help: "The caller gets 429 Too Many Requests and the time of the next attempt."},
 		{Value: "wait", Words: "Let it wait", Help: "Held back until there is room, for so long at most."},
@@ -36,7 +36,7 @@ func overflows() []choice {
 	}
 }
 
-func failures() []choice {
+func failureModes() []choice {
 	return []choice{
 		{Value: "", Words: "As the application is set up", Help: "The usual choice."},
 		{Value: "open", Words: "Let all pass", Help: "Better too many than none."},

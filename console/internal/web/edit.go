@@ -93,7 +93,7 @@ func (v *request) refused(err error, d draft, isNew bool) error {
 	var invalid *service.InvalidError
 	if errors.As(err, &invalid) {
 		m := mistakes{}
-		m.take(invalid.Faults)
+		m.addFaults(invalid.Faults)
 		return v.reshow(d, m, isNew, http.StatusUnprocessableEntity)
 	}
 	return v.conflictOr(err)

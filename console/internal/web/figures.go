@@ -123,7 +123,7 @@ func (v *request) readFleet(l *live) {
 		v.Logger.WarnContext(ctx, "the figures cannot be read", "error", err)
 		return
 	}
-	l.tell(minutes)
+	l.addUp(minutes)
 	label, err := v.Fleet.Published(ctx)
 	list, err2 := v.Fleet.Instances(ctx)
 	if err := cmp.Or(err, err2); err != nil {
@@ -139,8 +139,8 @@ func (v *request) readFleet(l *live) {
 	}
 }
 
-// tell adds up the minutes by policies.
-func (l *live) tell(minutes []stats.Minute) {
+// addUp adds up the minutes by policies.
+func (l *live) addUp(minutes []stats.Minute) {
 	for name, c := range stats.Total(minutes) {
 		l.Total.Add(c)
 		l.Busy = append(l.Busy, busy{Name: name, Counts: c})

@@ -48,7 +48,7 @@ func TestBarsStandOnEachOther(t *testing.T) {
 		{0, 0, 98, 20, "refused", "12:00: 10 refused"},
 		{100, 60, 98, 20, "passed", "12:01: 10 passed"},
 	}
-	if c.Most != 40 || len(c.Bars) != len(want) {
+	if c.Max != 40 || len(c.Bars) != len(want) {
 		t.Fatalf("the chart is %+v", c)
 	}
 	for i, b := range c.Bars {
@@ -56,7 +56,7 @@ func TestBarsStandOnEachOther(t *testing.T) {
 			t.Errorf("bar %d is %+v and not %+v", i, b, want[i])
 		}
 	}
-	if c := chartOf(nil, "p"); len(c.Bars) != 0 || c.Most != 0 {
+	if c := chartOf(nil, "p"); len(c.Bars) != 0 || c.Max != 0 {
 		t.Errorf("of nothing it is %+v", c)
 	}
 }

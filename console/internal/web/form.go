@@ -12,20 +12,20 @@ import (
 // form is the page on which a policy is written.
 type form struct {
 	draft
-	Action    string // where to send it
-	Back      string // where to go without saving
-	New       bool
-	Mistakes  mistakes
-	Preview   preview
-	Checked   bool // the user asked for the preview
-	OwnApps   []appChoice
-	Algos     []choice
-	Recipes   []choice
-	Overflows []choice
-	Failures  []choice
-	Modes     []choice
-	Units     []unit
-	Verbs     []appChoice
+	Action       string // where to send it
+	Back         string // where to go without saving
+	New          bool
+	Mistakes     mistakes
+	Preview      preview
+	Checked      bool // the user asked for the preview
+	OwnApps      []appChoice
+	Algos        []choice
+	Recipes      []choice
+	OnLimits     []choice
+	FailureModes []choice
+	Modes        []choice
+	Units        []unit
+	Verbs        []appChoice
 }
 
 // appChoice is a box to tick.
@@ -58,7 +58,7 @@ func (v *request) form(d draft, m mistakes, isNew bool) (form, error) {
 	}
 	f := form{
 		draft: d, New: isNew, Mistakes: m, Preview: previewOf(p, own, m), Action: "/new", Back: "/policies",
-		Algos: algorithms(), Recipes: recipes(), Overflows: overflows(), Failures: failures(), Modes: modes(), Units: units(),
+		Algos: algorithms(), Recipes: recipes(), OnLimits: limitActions(), FailureModes: failureModes(), Modes: modes(), Units: units(),
 	}
 	if !isNew {
 		f.Back = policyPath(d.Name)
@@ -69,13 +69,13 @@ func (v *request) form(d draft, m mistakes, isNew bool) (form, error) {
 		f.Verbs = append(f.Verbs, appChoice{Name: verb, Checked: slices.Contains(d.Methods, verb)})
 	}
 	if len(own["limit"]) == 0 && p.Limit.Validate() == nil {
-		f.draft.agree(p)
+		f.draft.fillOther(p)
 	}
 	return f, nil
 }
 
-// agree fills in the unused form of the limit, fields or text, from the used one.
-func (d *draft) agree(p policy.Policy) {
+// fillOther fills in the unused form of the limit, fields or text, from the used one.
+func (d *draft) fillOther(p policy.Policy) {
 	if d.LimitBy != "text" {
 		d.LimitText = p.Limit.String()
 		return

@@ -26,8 +26,8 @@ func (m mistakes) add(field, text string) {
 	m[field] = append(m[field], text)
 }
 
-// take adds the mistakes that the service found.
-func (m mistakes) take(faults []service.Fault) {
+// addFaults adds the mistakes that the service found.
+func (m mistakes) addFaults(faults []service.Fault) {
 	for _, f := range faults {
 		m.add(formField(f.Field), f.Message)
 	}

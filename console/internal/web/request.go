@@ -41,12 +41,12 @@ func (s *site) public(answer func(*request) error) http.Handler {
 
 // private answers users who are logged in.
 func (s *site) private(to route) http.Handler {
-	most := max(to.most, maxForm)
+	maxBytes := max(to.maxBytes, maxForm)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := &request{site: s, w: w, r: r}
-		err := v.read(most)
+		err := v.read(maxBytes)
 		if err == nil {
-			err = v.enter()
+			err = v.authenticate()
 		}
 		if err == nil {
 			err = to.answer(v)
@@ -58,14 +58,14 @@ func (s *site) private(to route) http.Handler {
 }
 
 // read reads the form, if there is one.
-func (v *request) read(most int64) error {
+func (v *request) read(maxBytes int64) error {
 	if v.r.Method != http.MethodPost {
 		return nil
 	}
-	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, most)
+	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, maxBytes)
 	err := v.r.ParseForm()
 	if err == nil {
-		err = v.r.ParseMultipartForm(most)
+		err = v.r.ParseMultipartForm(maxBytes)
 	}
 	if err == nil || errors.Is(err, http.ErrNotMultipart) {
 		return nil
@@ -77,10 +77,10 @@ func (v *request) read(most int64) error {
 	return errBadForm
 }
 
-// enter authenticates the request.
-func (v *request) enter() error {
+// authenticate authenticates the request.
+func (v *request) authenticate() error {
 	var err error
-	if v.actor, err = v.who(); err != nil {
+	if v.actor, err = v.identify(); err != nil {
 		return err
 	}
 	if v.access, err = v.Service.Access(v.r.Context(), v.actor); err != nil {
@@ -92,8 +92,8 @@ func (v *request) enter() error {
 	return nil
 }
 
-// who returns the user whom the proxy names, or else the session's.
-func (v *request) who() (service.Actor, error) {
+// identify returns the user whom the proxy names, or else the session's.
+func (v *request) identify() (service.Actor, error) {
 	var name string
 	if name, v.proxied = v.Proxies.User(v.r); v.proxied {
 		a, err := v.Service.AuthenticateByProxy(v.r.Context(), name, v.meta())

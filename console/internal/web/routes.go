@@ -2,10 +2,10 @@ package web
 
 // route is a page, or the action of a form.
 type route struct {
-	pattern string
-	answer  func(*request) error
-	open    bool  // to people who are not logged in
-	most    int64 // bytes of a form; 0 means maxForm
+	pattern  string
+	answer   func(*request) error
+	open     bool  // to people who are not logged in
+	maxBytes int64 // bytes of a form; 0 means maxForm
 }
 
 // routes are all routes of the pages, apart from files.
@@ -39,8 +39,8 @@ func routes() []route {
 		{pattern: "GET /figures/live", answer: liveFigures},
 
 		{pattern: "GET /import", answer: importPage},
-		{pattern: "POST /import", answer: planImport, most: maxImport},
-		{pattern: "POST /import/apply", answer: applyImport, most: maxImport},
+		{pattern: "POST /import", answer: planImport, maxBytes: maxImport},
+		{pattern: "POST /import/apply", answer: applyImport, maxBytes: maxImport},
 		{pattern: "GET /export", answer: export},
 
 		{pattern: "GET /apps", answer: appsPage},

@@ -65,16 +65,16 @@ func try(v *request) error {
 	if t.Mistakes = m; len(m) > 0 {
 		return v.showTester(&t, http.StatusUnprocessableEntity)
 	}
-	if err := v.meet(&t, r); err != nil {
+	if err := v.match(&t, r); err != nil {
 		return err
 	}
 	t.Tried = true
 	return v.showTester(&t, http.StatusOK)
 }
 
-// meet finds the policies that the request meets, as an instance would, and the
+// match finds the policies that the request meets, as an instance would, and the
 // policies that are off.
-func (v *request) meet(t *tester, r *sample) error {
+func (v *request) match(t *tester, r *sample) error {
 	all, err := v.policiesOf(t.App)
 	if err != nil {
 		return err

@@ -32,7 +32,7 @@ func planImport(v *request) error {
 	if err != nil {
 		return err
 	}
-	plan, err := v.Service.PlanImport(v.r.Context(), v.actor, t.order(nil))
+	plan, err := v.Service.PlanImport(v.r.Context(), v.actor, t.forService(nil))
 	if err != nil {
 		return v.importRefused(t, err)
 	}
@@ -54,7 +54,7 @@ func applyImport(v *request) error {
 	if err != nil || base < 0 {
 		return errBadForm // the user has not confirmed a plan
 	}
-	_, err = v.Service.Import(v.r.Context(), v.actor, t.order(&base))
+	_, err = v.Service.Import(v.r.Context(), v.actor, t.forService(&base))
 	if errors.Is(err, service.ErrMoved) {
 		return v.planAgain(t)
 	}
@@ -66,7 +66,7 @@ func applyImport(v *request) error {
 
 // planAgain shows the current plan of the import.
 func (v *request) planAgain(t transfer) error {
-	plan, err := v.Service.PlanImport(v.r.Context(), v.actor, t.order(nil))
+	plan, err := v.Service.PlanImport(v.r.Context(), v.actor, t.forService(nil))
 	if err != nil {
 		return v.importRefused(t, err)
 	}
@@ -113,9 +113,9 @@ func (v *request) sentImport() (transfer, error) {
 	return t, nil
 }
 
-// order returns the import for the service, by the plan of a base unless base is
+// forService returns the import for the service, by the plan of a base unless base is
 // nil.
-func (t *transfer) order(base *int64) service.Import {
+func (t *transfer) forService(base *int64) service.Import {
 	i := service.Import{Data: []byte(t.Data), Format: service.Format(t.Format), Base: base}
 	if t.Missing {
 		i.Missing = service.RemoveMissing
