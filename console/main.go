@@ -70,7 +70,7 @@ func run(ctx context.Context, c config.Config, w io.Writer) (err error) {
 	return server.Serve(ctx, l, c.TLS, h, logger)
 }
 
-// announce writes a password, which is stored nowhere.
+// announce writes a one-time password to w. The console stores only its hash.
 func announce(w io.Writer, user, password string) {
 	fmt.Fprintf(w, "\n  The administrator %s has the one-time password\n\n      %s\n\n"+
 		"  It is not shown again, and has to be changed at the next log-in.\n\n", user, password)

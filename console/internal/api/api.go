@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/policy/stats"
 )
 
-// Options says what an [API] is made of. Only Service must be set.
+// Options configure an [API]. Only Service must be set.
 type Options struct {
 	Service *service.Service
 
@@ -25,7 +25,7 @@ type Options struct {
 	// API tokens only.
 	Cookie string
 
-	// Proxies is the proxies that are trusted; nil means none.
+	// Proxies are the trusted proxies; nil means none.
 	Proxies *trustedproxy.Proxies
 
 	// Publishing returns the result of the publisher's last attempt. Nil means
@@ -48,8 +48,7 @@ type Options struct {
 	// Reset makes a key fresh. Nil means that there is no Redis.
 	Reset func(ctx context.Context, p policy.Policy, key string) error
 
-	// Clock returns the time, by which wrong tokens are counted; nil means the
-	// system's.
+	// Clock returns the time for the limit of wrong tokens; nil means time.Now.
 	Clock func() time.Time
 
 	// Logger receives faults of the program, which answers do not reveal; nil
@@ -97,7 +96,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mux.ServeHTTP(w, r)
 }
 
-// answer serves a route, and answers with the problem if that fails.
+// answer serves a route. If that fails, it answers with the problem.
 func (a *API) answer(w http.ResponseWriter, r *http.Request, route route) {
 	c := &call{API: a, w: w, r: r}
 	if err := c.serve(route); err != nil {

@@ -53,7 +53,7 @@ func (c *call) readApp() error {
 	return c.sendTagged(a, "")
 }
 
-// saveApp describes an application, and creates it where there is none.
+// saveApp changes the description of an application, or creates the application.
 func (c *call) saveApp() error {
 	var in struct {
 		Description string `json:"description"`

@@ -10,8 +10,9 @@ import (
 	"github.com/headgate/headgate/store/memstore"
 )
 
-// Bounds of the wrong tokens of an address, and of the remembered addresses. Tokens
-// cannot be guessed: the bounds keep attempts from overloading the database.
+// An address may send this many wrong tokens in this time, and this many addresses are
+// remembered. Tokens cannot be guessed: the limit keeps attempts from overloading the
+// database.
 const (
 	wrongTokens  = 60
 	wrongPer     = time.Minute
@@ -50,8 +51,8 @@ func (a *attempts) failed(ctx context.Context, address string) {
 	a.limiter.Take(ctx, network(address), 1) // memory never fails to decide
 }
 
-// network returns the key that attempts are counted by: all addresses of an IPv6
-// network share one.
+// network returns the key that attempts are counted by. All addresses of an IPv6
+// network share a key.
 func network(address string) string {
 	key, _ := keyfuncs.RemoteIP(peer(address))
 	return key

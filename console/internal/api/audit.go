@@ -15,7 +15,7 @@ type entryView struct {
 	Action    string          `json:"action"`
 	Object    string          `json:"object"`
 	Outcome   string          `json:"outcome"`
-	Before    json.RawMessage `json:"before"` // any JSON, or null
+	Before    json.RawMessage `json:"before"` // JSON or null
 	After     json.RawMessage `json:"after"`
 	RequestID string          `json:"request_id"`
 	Address   string          `json:"address"`
@@ -29,7 +29,7 @@ func entryOf(e service.Entry) entryView {
 	}
 }
 
-// rawOrNull returns a text that is JSON, or null for "".
+// rawOrNull returns a text that is valid JSON, or null for any other.
 func rawOrNull(text string) json.RawMessage {
 	if !json.Valid([]byte(text)) {
 		return json.RawMessage("null")

@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/console/internal/service"
 )
 
-// authenticate returns the actor of the request. A token in Authorization comes
-// first, then the user that the proxy names, then the cookie.
+// authenticate returns the actor of the request. A token in Authorization takes
+// precedence over the user that the proxy names, and that over the cookie.
 func (c *call) authenticate() (service.Actor, error) {
 	address := c.o.Proxies.Address(c.r)
 	if retryAfter := c.attempts.blocked(c.ctx(), address); retryAfter > 0 {
@@ -26,8 +26,9 @@ func (c *call) authenticate() (service.Actor, error) {
 	return actor, err
 }
 
-// proxied returns the user that the proxy names. A browser sends the credentials
-// for the proxy with requests of other sites too, as it does with cookies.
+// proxied returns the user that the proxy names. It checks the origin, because a
+// browser sends the credentials for the proxy with requests of other sites too, like
+// cookies.
 func (c *call) proxied(name string, meta service.Meta) (service.Actor, error) {
 	if err := c.sameOrigin(); err != nil {
 		return service.Actor{}, err

@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// maxBody is the most bytes of a body, except of an import.
+// maxBody is the largest number of bytes of a body, except for imports.
 const maxBody = 64 << 10
 
-// body reads a body of one of the media types, and returns the type.
+// body reads a body of one of the media types, and returns it with its type.
 func (c *call) body(maxBytes int64, types ...string) ([]byte, string, error) {
 	media, parameters, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	charset, named := parameters["charset"]

@@ -8,19 +8,19 @@ import (
 	"github.com/headgate/headgate/console/internal/service"
 )
 
-// call is one request while it is answered. Its methods that answer a route write
-// the answer, or return an error that becomes one.
+// call is one request. A method that serves a route writes the answer or returns an
+// error; fail answers with the error.
 type call struct {
 	*API
 	w     http.ResponseWriter
 	r     *http.Request
-	actor service.Actor // the zero value, where the route is open to all
+	actor service.Actor // the zero value if the route is open to all
 	query query
 }
 
 func (c *call) ctx() context.Context { return c.r.Context() }
 
-// id names the request, in the answer, the log and the audit log.
+// id returns the id of the request in the answer, the log and the audit log.
 func (c *call) id() string { return c.w.Header().Get("X-Request-Id") }
 
 // path returns the value of a wildcard of the route's pattern.
@@ -49,10 +49,10 @@ func (c *call) access() (service.Access, error) {
 	return access, err
 }
 
-// maxRequestID is the most bytes of a name that a client gives its request.
+// maxRequestID is the largest number of bytes of a client's X-Request-Id.
 const maxRequestID = 64
 
-// requestID names the request as its client does, or anew.
+// requestID returns the X-Request-Id of the client if it is valid, or a new id.
 func requestID(r *http.Request) string {
 	id := r.Header.Get("X-Request-Id")
 	if id == "" || len(id) > maxRequestID {

@@ -8,7 +8,7 @@ import (
 //go:embed openapi.json
 var openAPI []byte
 
-// description answers with the routes in OpenAPI.
+// description answers with the OpenAPI description.
 func (c *call) description() error {
 	c.w.Header().Set("Content-Type", "application/json")
 	c.w.WriteHeader(http.StatusOK)

@@ -9,17 +9,17 @@
 //	a, err := api.New(o)
 //	mux.Handle("/api/", a)
 //
-// The routes are absolute, so the mux must not strip the prefix. The cookie is the
-// one of the pages.
+// The routes are absolute, so the mux must not strip the prefix. Cookie has to name
+// the cookie of the pages.
 //
 // # Authentication
 //
 // A program sends a token of the console, as "Authorization: Bearer hgt_...". A
-// page sends the cookie of its session, and then a request that changes something
-// has to come from a page of the same origin. Tokens need no such protection, as
-// no browser sends them by itself. If a trusted proxy names the user, its header
-// replaces the cookie, under the same protection. An address that has sent too
-// many wrong tokens gets a 429 for a while.
+// page sends the cookie of its session. A change with a cookie has to come from a
+// page of the same origin. Tokens need no such protection, because no browser sends
+// them by itself. If a trusted proxy names the user, its header replaces the
+// cookie, under the same protection. An address that has sent too many wrong tokens
+// gets a 429 for a while.
 //
 // # Saving
 //

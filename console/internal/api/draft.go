@@ -8,9 +8,9 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// draft is a policy as a client sends it. Its fields are those of a policyView,
-// with texts where a policy has values, so that all mistakes can be reported and
-// not only the first.
+// draft is a policy as a client sends it. It has the fields of a policyView, as
+// texts where a policy has values, so that all mistakes can be reported and not
+// only the first.
 type draft struct {
 	Name         string     `json:"name"`
 	Description  string     `json:"description"`

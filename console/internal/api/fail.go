@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/console/internal/service"
 )
 
-// awayRetry is the Retry-After in seconds if the database or Redis is away.
+// awayRetry is the Retry-After in seconds if the database or Redis does not answer.
 const awayRetry = 2
 
 // fail answers with the problem of an error.
@@ -22,7 +22,7 @@ func (c *call) fail(err error) {
 		} else {
 			c.o.Logger.ErrorContext(c.ctx(), "a request failed", "method", c.r.Method, "path", c.r.URL.Path,
 				"request_id", c.id(), "error", err)
-			p = &problem{Status: http.StatusInternalServerError, Code: "internal", Detail: "the console failed; its log says more"}
+			p = &problem{Status: http.StatusInternalServerError, Code: "internal", Detail: "the console failed; see its log"}
 		}
 	}
 	p.write(c.w, c.id())
@@ -52,7 +52,7 @@ func problemOf(err error) *problem {
 func plainProblem(err error) *problem {
 	switch {
 	case errors.Is(err, service.ErrNotFound):
-		return &problem{Status: http.StatusNotFound, Code: "not-found", Detail: "there is no such thing, or none that you may see"}
+		return &problem{Status: http.StatusNotFound, Code: "not-found", Detail: "the object does not exist, or you may not see it"}
 	case errors.Is(err, service.ErrNotLoggedIn):
 		return &problem{Status: http.StatusUnauthorized, Code: "not-logged-in", Detail: "send a token that is valid, or log in"}
 	case errors.Is(err, service.ErrPasswordChange):
@@ -60,7 +60,7 @@ func plainProblem(err error) *problem {
 	case errors.Is(err, service.ErrMoved):
 		return &problem{Status: http.StatusConflict, Code: "moved", Detail: "the policies were changed since the plan was made"}
 	case errors.Is(err, service.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
-		return away("the database is away")
+		return away("the database does not answer")
 	}
 	return nil
 }
@@ -69,8 +69,8 @@ func away(detail string) *problem {
 	return &problem{Status: http.StatusServiceUnavailable, Code: "unavailable", Detail: detail, retry: awayRetry}
 }
 
-// denied returns the problem of a refusal: its reason and, for an import, its
-// place.
+// denied returns the problem of a refusal: its reason and, for an import, the
+// policies.
 func denied(err error) *problem {
 	p := &problem{Status: http.StatusForbidden, Code: "denied", Detail: "not permitted", Errors: faultsOf(err)}
 	var refusal *service.DeniedError
@@ -82,7 +82,7 @@ func denied(err error) *problem {
 
 // invalid returns a problem that lists all mistakes in a request.
 func invalid(list ...fault) *problem {
-	return &problem{Status: http.StatusUnprocessableEntity, Code: "invalid", Detail: "what was sent has mistakes", Errors: list}
+	return &problem{Status: http.StatusUnprocessableEntity, Code: "invalid", Detail: "the request has mistakes", Errors: list}
 }
 
 func isInvalid(err error) bool {
@@ -100,7 +100,7 @@ func faultsOf(err error) (list []fault) {
 	return list
 }
 
-// renamed gives a field of the service the name that it has here.
+// renamed replaces the service's name of a field by the API's.
 func renamed(err error, from, to string) error {
 	if !isInvalid(err) {
 		return err
@@ -114,7 +114,7 @@ func renamed(err error, from, to string) error {
 	return invalid(list...)
 }
 
-// wholeSeconds rounds up, so that a client that waits that long is admitted.
+// wholeSeconds rounds up, so that a client is admitted after this wait.
 func wholeSeconds(d time.Duration) int64 { return max(1, int64((d+time.Second-1)/time.Second)) }
 
 func seconds(n int64) string { return strconv.FormatInt(n, 10) }

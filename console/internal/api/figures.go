@@ -13,7 +13,7 @@ type minuteView struct {
 }
 
 type countsView struct {
-	Policy   string `json:"policy"` // "" is for failures that concern no single policy
+	Policy   string `json:"policy"` // "" for failures of no single policy
 	Passed   int64  `json:"passed"`
 	Refused  int64  `json:"refused"`
 	Degraded int64  `json:"degraded"`
@@ -37,7 +37,7 @@ func (c *call) figures() error {
 		return err
 	}
 	if c.o.Figures == nil {
-		return away("there is no Redis that figures are written to")
+		return away("the console was started without Redis, so there are no figures")
 	}
 	minutes, err := c.o.Figures(c.ctx(), a.Name)
 	if err != nil {

@@ -22,7 +22,7 @@ func (c *call) instances() error {
 		return err
 	}
 	if c.o.Instances == nil {
-		return away("there is no Redis that instances report to")
+		return away("the console was started without Redis, so there are no instances")
 	}
 	all, err := c.o.Instances(c.ctx())
 	if err != nil {
@@ -39,7 +39,7 @@ func (c *call) instances() error {
 	}{views})
 }
 
-// redisAway logs why Redis failed, and returns the error for the client.
+// redisAway logs the error of Redis, and returns the one for the client.
 func (c *call) redisAway(what string, err error) error {
 	c.o.Logger.WarnContext(c.ctx(), "Redis did not answer", "asked_for", what, "error", err)
 	return away("Redis did not answer")

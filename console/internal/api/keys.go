@@ -26,7 +26,7 @@ func countOf(d core.Decision) countView {
 }
 
 // key reads the policy of the path and a key in its stored form. The key is in the
-// body and not in the path, as it may be an address of a person.
+// body and not in the path, because it may be the address of a person.
 func (c *call) key() (p policy.Policy, key string, err error) {
 	var in struct {
 		Key string `json:"key"`
@@ -47,7 +47,7 @@ func (c *call) peekKey() error {
 		return err
 	}
 	if c.o.Peek == nil {
-		return away("there is no Redis that counts")
+		return away("the console was started without Redis, so there are no counts")
 	}
 	d, err := c.o.Peek(c.ctx(), p, key)
 	if err != nil {
@@ -63,7 +63,7 @@ func (c *call) resetKey() error {
 		return err
 	}
 	if c.o.Reset == nil {
-		return away("there is no Redis that counts")
+		return away("the console was started without Redis, so there are no counts")
 	}
 	return c.nothing(c.o.Service.ResetKey(c.ctx(), c.actor, p.Name, key, c.reset))
 }

@@ -19,11 +19,11 @@ func (c *call) base(version int64) (base, error) {
 	case len(none) == 1 && strings.TrimSpace(none[0]) == "*":
 		return c.agreed(0, version)
 	case len(none) == 1:
-		return base{}, badPrecondition("If-None-Match of a change is *")
+		return base{}, badPrecondition("If-None-Match of a change has to be *")
 	case len(match) == 1:
 		n, ok := untag(match[0])
 		if !ok {
-			return base{}, badPrecondition(`If-Match is the ETag of one version, such as "3"`)
+			return base{}, badPrecondition(`If-Match has to be the ETag of one version, such as "3"`)
 		}
 		return c.agreed(n, version)
 	case version > 0:
@@ -53,7 +53,7 @@ func untag(s string) (int64, bool) {
 	return n, err == nil && n > 0 && s == tag(n)
 }
 
-// unchanged reports whether the client already has the content of the tag.
+// unchanged reports whether If-None-Match lists the tag.
 func unchanged(r *http.Request, tag string) bool {
 	for _, line := range r.Header.Values("If-None-Match") {
 		for have := range strings.SplitSeq(line, ",") {

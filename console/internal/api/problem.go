@@ -22,7 +22,7 @@ type problem struct {
 // fault is one mistake in a request.
 type fault struct {
 	Policy  string `json:"policy,omitempty"` // in an import
-	Field   string `json:"field"`            // "" is the whole
+	Field   string `json:"field"`            // "" for the whole
 	Message string `json:"message"`
 }
 
@@ -45,7 +45,7 @@ func (p *problem) write(w http.ResponseWriter, requestID string) {
 		h.Set("WWW-Authenticate", `Bearer realm="headgate console"`)
 	}
 	b, err := json.Marshal(answer)
-	if err != nil { // texts and numbers are always written
+	if err != nil { // impossible for texts and numbers
 		b = []byte("{}")
 	}
 	w.WriteHeader(p.Status)

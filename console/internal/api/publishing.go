@@ -11,7 +11,7 @@ type publishingView struct {
 	Published   int64     `json:"published"`
 	PublishedAt time.Time `json:"published_at,omitzero"`
 	Pending     bool      `json:"pending"`
-	Redis       bool      `json:"redis"` // there is a Redis to publish to
+	Redis       bool      `json:"redis"` // whether there is a Redis to publish to
 	Failures    int       `json:"failures"`
 	FailedSince time.Time `json:"failed_since,omitzero"`
 

@@ -26,7 +26,7 @@ func (c *call) readQuery(known []string) error {
 		case !slices.Contains(known, name):
 			c.query.note(name, "the parameter is not known")
 		case len(values[name]) > 1:
-			c.query.note(name, "it stands twice")
+			c.query.note(name, "it is repeated")
 		}
 	}
 	return c.query.err()
@@ -47,15 +47,15 @@ func (q *query) number(name string) int64 {
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < 0 {
-		q.note(name, "it is not a whole number from 0")
+		q.note(name, "it is not a whole number, 0 or more")
 	}
 	return n
 }
 
-// maxInt is the largest int of every platform.
+// maxInt is the largest int of 32-bit platforms.
 const maxInt = 1<<31 - 1
 
-// small is number for an int.
+// small returns a parameter like number, cut to maxInt.
 func (q *query) small(name string) int { return int(min(q.number(name), maxInt)) }
 
 // instant returns a parameter, or the zero time.

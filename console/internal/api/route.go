@@ -2,11 +2,11 @@ package api
 
 import "slices"
 
-// route is one kind of request.
+// route is a method and path that the API serves.
 type route struct {
 	pattern string // of http.ServeMux
 	serve   func(*call) error
-	open    bool     // to clients without credentials
+	open    bool     // clients need no credentials
 	params  []string // of the query
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/headgate/headgate/console/internal/service"
 )
 
-// settingsView is the settings in seconds.
+// settingsView holds the settings in seconds.
 type settingsView struct {
 	SessionIdle int64 `json:"session_idle"`
 	SessionLife int64 `json:"session_life"`
@@ -32,8 +32,8 @@ func (c *call) saveSettings() error {
 	return c.readSettings()
 }
 
-// duration converts seconds. It caps values that no setting permits, so that they
-// cannot overflow.
+// duration converts seconds. It caps values beyond those of any setting, so that
+// they cannot overflow.
 func duration(seconds int64) time.Duration {
 	const century = 100 * 366 * 24 * 3600
 	return time.Duration(min(max(seconds, -1), century)) * time.Second

@@ -30,7 +30,7 @@ func decodeStrictly(b []byte, into any) error {
 		return malformed("the body is not JSON: " + err.Error())
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return malformed("there is something behind the end of the body")
+		return malformed("there is data after the JSON value")
 	}
 	if list := append(repeated, fill(b, reflect.ValueOf(into).Elem(), "")...); len(list) > 0 {
 		return invalid(list...)
@@ -93,7 +93,7 @@ func walk(d *json.Decoder, field string, depth int, repeated *[]fault) error {
 			}
 			inner = join(field, key.(string)) // the decoder accepts no other type as a key
 			if seen[inner] {
-				*repeated = append(*repeated, fault{Field: clip(inner), Message: "it stands twice"})
+				*repeated = append(*repeated, fault{Field: clip(inner), Message: "it is repeated"})
 			}
 			seen[inner] = true
 		}
@@ -107,7 +107,7 @@ func walk(d *json.Decoder, field string, depth int, repeated *[]fault) error {
 	return err
 }
 
-// fill decodes an object into a struct, and returns the fields that do not fit.
+// fill decodes an object into a struct, and returns the mistakes in its fields.
 func fill(b []byte, into reflect.Value, prefix string) (list []fault) {
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(b, &object); err != nil || object == nil {
@@ -133,7 +133,7 @@ func fill(b []byte, into reflect.Value, prefix string) (list []fault) {
 	return list
 }
 
-// kindOf names the kind of value that a field takes.
+// kindOf returns the kind of value that a field takes, in words.
 func kindOf(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:

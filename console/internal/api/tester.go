@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// sample is a request to be tried. It is a core.Request.
+// sample is a request to test. It is a core.Request.
 type sample struct {
 	App    string `json:"app"`
 	Verb   string `json:"method"`
@@ -51,8 +51,8 @@ func (s *sample) check() error {
 	return nil
 }
 
-// test answers with the policies that apply to a request, in the order in which
-// they become rules. Policies that are off do not apply.
+// test answers with the policies that apply to a request, in the order of the rules.
+// Policies that are off do not apply.
 func (c *call) test() error {
 	var in sample
 	if err := c.decode(&in); err != nil {

@@ -24,7 +24,7 @@ func (a *API) unrouted(r *http.Request) error {
 	return &problem{Status: http.StatusNotFound, Code: "not-found", Detail: "there is no such route"}
 }
 
-// probe learns what http.ServeMux answers by itself.
+// probe records the answer that http.ServeMux gives by itself.
 type probe struct {
 	header http.Header
 	status int

@@ -53,7 +53,7 @@ func (c *call) readUser() error {
 	return c.sendTagged(userOf(u), "")
 }
 
-// credentials are in one answer only.
+// credentials are a user's name and one-time password.
 type credentials struct {
 	Name     string `json:"name"`
 	Password string `json:"password"`

@@ -2,12 +2,12 @@ package api
 
 import "net/http"
 
-// verdict describes a policy that was not saved yet.
+// verdict is the result of checking a policy without saving it.
 type verdict struct {
 	Valid    bool    `json:"valid"`
 	Errors   []fault `json:"errors"`
 	Limit    string  `json:"limit"`    // its canonical text, or "" if it is wrong
-	Sentence string  `json:"sentence"` // "" unless all is right
+	Sentence string  `json:"sentence"` // "" if there are mistakes
 	MaySave  bool    `json:"may_save"` // the actor owns every application that it lists
 }
 

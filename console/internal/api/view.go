@@ -7,8 +7,8 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// policyView is a policy in an answer. Fields that a history does not record are
-// left out.
+// policyView is a policy in an answer. In a history it has no version and no authors
+// and times of changes.
 type policyView struct {
 	Name         string    `json:"name"`
 	Description  string    `json:"description"`

@@ -21,18 +21,18 @@ type App struct {
 
 	// These are nil without Redis.
 	Publisher *publish.Worker
-	Instances *redissource.Source // which of them run what
+	Instances *redissource.Source // where the instances report
 	Redis     redis.UniversalClient
 
-	// OneTimePassword is the password of the administrator service.FirstUser, if
-	// Open created that user, or "".
+	// OneTimePassword is the password of service.FirstUser if Open created that
+	// administrator, or "".
 	OneTimePassword string
 
 	db *store.DB
 }
 
-// Open opens the database, creates the first administrator in an empty one, and
-// starts to publish if there is a Redis, which need not answer yet.
+// Open opens the database and creates the first administrator in an empty one. With
+// a Redis, which need not answer yet, it starts to publish.
 func Open(ctx context.Context, c config.Config, logger *slog.Logger) (*App, error) {
 	a := &App{}
 	if err := a.open(ctx, c, logger); err != nil {

@@ -39,8 +39,8 @@ func NewAttempts(clock func() int64) (*Attempts, error) {
 	return a, nil
 }
 
-// attemptRules are strictest on one user from one address, so that an attacker
-// does not soon lock the user out at other addresses.
+// attemptRules returns the rules. They are strictest on one user from one address,
+// so that an attacker does not soon lock the user out at other addresses.
 func attemptRules() []limiter.Rule {
 	user := func(r core.Request) (string, bool) { return r.(attempt).user, true }
 	return []limiter.Rule{
@@ -54,7 +54,8 @@ func newLimiter(store core.Store, rules ...limiter.Rule) (*limiter.Limiter, erro
 	return limiter.New(limiter.Config{Store: store, Rules: rules, OnStoreError: limiter.FailClosed})
 }
 
-// Try is an attempt that was admitted. Succeeded refunds its cost.
+// Try is an attempt that was admitted. The caller ends it by Failed or Succeeded,
+// once.
 type Try struct{ admission *limiter.Admission }
 
 // Begin counts an attempt of a user from an address, "ip" or "ip:port". ok reports
@@ -80,7 +81,7 @@ func (t Try) Succeeded(ctx context.Context) error {
 }
 
 // WorthNoting reports whether to write a refused attempt to the audit log. It
-// bounds their number in an hour, so that a flood cannot fill the database.
+// admits 60 an hour, so that a flood cannot fill the database.
 func (a *Attempts) WorthNoting(ctx context.Context) bool {
 	r, err := a.notes.Take(ctx, "", 1)
 	return err == nil && r.Allowed()

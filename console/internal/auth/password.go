@@ -39,15 +39,16 @@ type Cost struct {
 var DefaultCost = Cost{Memory: 19 * 1024, Time: 2}
 
 // Passwords hashes and checks passwords with argon2id. It is safe for concurrent
-// use, and hashes no more at the same time than there are processors, so that a
-// flood of attempts takes neither all memory nor all time.
+// use. It runs at most GOMAXPROCS hashes at the same time, so that a flood of
+// attempts cannot exhaust the memory.
 type Passwords struct {
 	cost  Cost
 	slots chan struct{}
 	dummy string // the hash of a random password, for users who do not exist
 }
 
-// NewPasswords returns a Passwords that hashes at a cost.
+// NewPasswords returns a Passwords that hashes at a cost, which is at least 8 KiB
+// and one pass.
 func NewPasswords(cost Cost) (*Passwords, error) {
 	if cost.Memory < 8 || cost.Memory > maxMemory || cost.Time < 1 || cost.Time > maxTime {
 		return nil, fmt.Errorf("the cost %d KiB and %d passes is not within 8 to %d and 1 to %d", cost.Memory, cost.Time, maxMemory, maxTime)
@@ -74,7 +75,7 @@ func CheckPassword(user, password string) error {
 }
 
 // Hash returns the text to store for a password. It fails only if ctx ends while
-// it waits for its turn.
+// other hashes run.
 func (p *Passwords) Hash(ctx context.Context, password string) (string, error) {
 	salt := make([]byte, saltSize)
 	rand.Read(salt)
@@ -106,7 +107,7 @@ func (p *Passwords) Matches(ctx context.Context, stored, password string) (bool,
 	return subtle.ConstantTimeCompare(got, want) == 1 && known, nil
 }
 
-// sum waits for its turn and hashes.
+// sum waits for a slot and hashes.
 func (p *Passwords) sum(ctx context.Context, password string, salt []byte, cost Cost, size uint32) ([]byte, error) {
 	select {
 	case p.slots <- struct{}{}:

@@ -16,8 +16,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The environment may hold URLs with passwords, which other users of the machine
-// must not see in the list of processes.
+// These environment variables hold the values of -db and -redis, so that a URL with
+// a password is not in the list of processes that other users of the machine see.
 const (
 	EnvDB    = "HEADGATE_CONSOLE_DB"
 	EnvRedis = "HEADGATE_CONSOLE_REDIS"
@@ -34,8 +34,8 @@ type Config struct {
 	Redis       *redis.Options        // nil for no Redis
 	RedisPrefix string                // as redissource.Options.Prefix
 	Proxies     *trustedproxy.Proxies // the proxies that are trusted; nil for none
-	Secure      bool                  // the cookies travel over TLS only
-	Recover     string                // a user to give a new password, instead of serving; or ""
+	Secure      bool                  // browsers send the cookies over TLS only
+	Recover     string                // the user to make an administrator with a new password; "" to serve
 }
 
 // given holds the values of the command line.
@@ -89,13 +89,13 @@ func (g *given) flags(usage io.Writer) *flag.FlagSet {
 	f.StringVar(&g.cert, "tls-cert", "", "`file` with the certificate, in PEM")
 	f.StringVar(&g.key, "tls-key", "", "`file` with its key, in PEM")
 	f.BoolVar(&g.insecure, "insecure-http", false, "serve plain HTTP to others, say to a proxy that adds TLS")
-	f.BoolVar(&g.secureCookies, "secure-cookies", false, "send cookies by TLS alone, which a proxy adds; not needed with -tls-cert")
+	f.BoolVar(&g.secureCookies, "secure-cookies", false, "send cookies by TLS alone, if a proxy adds TLS; not needed with -tls-cert")
 	f.Func("trusted-proxy", "`address or CIDR` of a proxy whose X-Forwarded-For is believed; may be repeated", func(s string) error {
 		g.proxies = append(g.proxies, s)
 		return nil
 	})
-	f.StringVar(&g.identity, "identity-header", "", "`name` of the header in which the trusted proxies name the user, who is asked for no password; they must remove it from what clients send")
-	f.StringVar(&g.recover, "recover", "", "make this `user` an administrator with a new password, print that, and end")
+	f.StringVar(&g.identity, "identity-header", "", "`name` of the header in which the trusted proxies name the user, who needs no password; they must remove it from requests of clients")
+	f.StringVar(&g.recover, "recover", "", "make this `user` an administrator with a new password, print the password, and exit")
 	return f
 }
 
@@ -121,7 +121,7 @@ func (g *given) redisOptions() (*redis.Options, error) {
 		return nil, nil
 	}
 	o, err := redis.ParseURL(g.redis)
-	if err != nil { // whose text may show the password
+	if err != nil { // the text of err may show the password
 		return nil, errors.New("-redis: it is not of the form redis://user:password@host:port/0")
 	}
 	o.ContextTimeoutEnabled = true

@@ -10,20 +10,21 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// point is how many units have been admitted, or are held, from an instant on.
+// point is the number of units that have been admitted, or are held, from an instant
+// on.
 type point struct {
 	at    time.Duration
 	units int64
 }
 
-// periods is how many Periods a drawing shows, and lead how long before its first
-// request it begins, as a part of a Period.
+// A drawing shows this many Periods, and begins Period/lead before the first
+// request.
 const (
 	periods = 3
 	lead    = 4
 )
 
-// maxPoints is how many points are worth drawing.
+// maxPoints is the largest number of points that a drawing needs.
 const maxPoints = 720
 
 // course is the units over time: admitted in total, or held at once.
@@ -49,7 +50,7 @@ func follow(l core.Limit) (course, error) {
 	return c.simulate(l), nil
 }
 
-// simulate takes all available units, and returns when there are more.
+// simulate takes all units as soon as they are available.
 func (c course) simulate(l core.Limit) course {
 	// An aligned window begins at a multiple of its Period.
 	const epoch = int64(400*24*time.Hour/time.Microsecond) * 16
@@ -99,7 +100,7 @@ func scale(a, b, c int64) int64 {
 	return int64(n)
 }
 
-// add notes units admitted at an instant; those of one instant are one step.
+// add adds units that are admitted at an instant. Units of one instant share a point.
 func (c *course) add(at time.Duration, units int64) {
 	c.max += units
 	if last := &c.points[len(c.points)-1]; last.at == at {
@@ -109,7 +110,7 @@ func (c *course) add(at time.Duration, units int64) {
 	c.points = append(c.points, point{at, c.max})
 }
 
-// hold draws requests that each last half a Period, for as long as leases are.
+// leases draws requests that each hold a lease for half a Period.
 func (c course) leases(l core.Limit) course {
 	c.max = l.Quota
 	c.points = append(c.points, point{0, 0})
@@ -125,5 +126,5 @@ func (c *course) inWords(l core.Limit) string {
 	if l.Leased() {
 		return fmt.Sprintf("At most %d at the same time, however fast they come.", l.Quota)
 	}
-	return fmt.Sprintf("A caller who never stops asking gets %d at once and %d in %s.", l.Capacity(), c.max, l.Period*periods-l.Period/lead)
+	return fmt.Sprintf("A caller that never stops asking gets %d at once and %d in %s.", l.Capacity(), c.max, l.Period*periods-l.Period/lead)
 }

@@ -64,7 +64,7 @@ func TestADrawingIsWellFormedAndSmallForEveryLimit(t *testing.T) {
 			}
 		}
 		if strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") {
-			t.Errorf("%s: a place that is no number", text)
+			t.Errorf("%s: a coordinate is not a number", text)
 		}
 	}
 }
@@ -77,7 +77,7 @@ func TestALimitThatIsWrongIsNotDrawn(t *testing.T) {
 
 func TestTheDrawingIsSaidInWords(t *testing.T) {
 	for text, want := range map[string]string{
-		"10/4s fixed-window":   "A caller who never stops asking gets 10 at once and 30 in 11s.",
+		"10/4s fixed-window":   "A caller that never stops asking gets 10 at once and 30 in 11s.",
 		"20 concurrent ttl=1m": "At most 20 at the same time, however fast they come.",
 	} {
 		if svg, err := SVG(parse(t, text)); err != nil || !strings.Contains(svg, want) {

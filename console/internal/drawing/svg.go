@@ -17,7 +17,7 @@ const (
 	top, bottom   = 28, 36
 )
 
-// style makes the drawing readable in the light and in the dark.
+// style makes the drawing readable in light and dark colour schemes.
 const style = `text{font:12px system-ui,sans-serif;fill:#374151}.grid{stroke:#d1d5db;stroke-width:1}` +
 	`.line{fill:none;stroke:#0f62a8;stroke-width:2}.area{fill:#0f62a8;fill-opacity:.12}.rate{stroke:#b45309;stroke-width:1.5;stroke-dasharray:5 4}` +
 	`@media(prefers-color-scheme:dark){text{fill:#d1d5db}.grid{stroke:#4b5563}.line{stroke:#7cc4ff}.area{fill:#7cc4ff}.rate{stroke:#fbbf24}}`
@@ -32,7 +32,7 @@ func SVG(l core.Limit) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-labelledby="t d">`, width, height)
 	fmt.Fprintf(&b, `<title id="t">%s</title><desc id="d">%s</desc><style>%s</style>`,
-		html.EscapeString("What "+l.String()+" admits over time"), html.EscapeString(c.inWords(l)), style)
+		html.EscapeString("Requests that "+l.String()+" admits over time"), html.EscapeString(c.inWords(l)), style)
 	c.axes(&b, l)
 	c.line(&b)
 	if !l.Leased() {
@@ -42,7 +42,7 @@ func SVG(l core.Limit) (string, error) {
 	return b.String(), nil
 }
 
-// x and y return the coordinates of a moment and of a number.
+// x returns the coordinate of an instant, and y that of a number of units.
 func (c *course) x(at time.Duration) string {
 	return coordinate(left + float64(at)/float64(c.span)*(width-left-right))
 }
@@ -53,7 +53,8 @@ func (c *course) y(units float64) string {
 
 func coordinate(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
 
-// step returns the smallest round number of which most is at most five times.
+// gridStep returns the smallest round number that fits into highest at most five
+// times.
 func gridStep(highest int64) int64 {
 	for unit := int64(1); ; unit *= 10 {
 		for _, n := range []int64{1, 2, 5} {
@@ -64,7 +65,7 @@ func gridStep(highest int64) int64 {
 	}
 }
 
-// axes draws a line at each Period, and one at each step.
+// axes draws the grid: a line at each Period, and one at each grid step.
 func (c *course) axes(b *strings.Builder, l core.Limit) {
 	what := "admitted in all"
 	if l.Leased() {

@@ -1,6 +1,6 @@
-// Package mariadbtest gives tests a real MariaDB: a mariadbd of their own with a
-// temporary directory on a free loopback port, which ends with the tests, also if
-// the test binary is killed (on Linux).
+// Package mariadbtest starts a real MariaDB for tests: a mariadbd with a temporary
+// directory on a free loopback port. It ends with the tests. On Linux it also ends if
+// the test binary is killed.
 package mariadbtest
 
 import (
@@ -27,12 +27,12 @@ import (
 // server hangs, and is far more than a busy machine needs.
 const patience = 3 * time.Minute
 
-// user may do everything.
+// user is the name of the database user, which has all privileges.
 const user = "headgate"
 
 // Server is a mariadbd.
 type Server struct {
-	// Addr is its address, which Restart keeps.
+	// Addr is "host:port". Restart keeps it.
 	Addr string
 
 	path     string
@@ -42,9 +42,9 @@ type Server struct {
 	done     chan struct{} // closed when the process has ended
 }
 
-// Start starts a server with a user who may do everything, and waits until it
-// answers. Without MariaDB the test is left out; see [test.Missing]. Other ports
-// are tried if another program takes the one that was found free.
+// Start starts a server and waits until it answers. Without MariaDB the test is left
+// out; see [test.Missing]. If another program takes the port that was free, Start
+// tries other ports.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{path: program(t, "mariadbd"), dir: t.TempDir(), password: rand.Text()}
@@ -61,8 +61,8 @@ func Start(t testing.TB) *Server {
 	return nil
 }
 
-// program finds a program of MariaDB, of which Debian puts one where the PATH of
-// most users does not lead.
+// program finds a program of MariaDB. It also looks in /usr/sbin, where Debian puts
+// mariadbd, because the PATH of most users does not have it.
 func program(t testing.TB, name string) string {
 	t.Helper()
 	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), "/usr/sbin") {
@@ -74,7 +74,7 @@ func program(t testing.TB, name string) string {
 	return ""
 }
 
-// install writes the system's tables, and a file that makes the user.
+// install writes the system's tables, and a file of SQL that creates the user.
 func (s *Server) install(t testing.TB, path string) {
 	t.Helper()
 	args := append(s.storage(), "--auth-root-authentication-method=normal", "--skip-test-db")
@@ -89,16 +89,16 @@ func (s *Server) install(t testing.TB, path string) {
 	}
 }
 
-// storage says where and how files are kept. A server that starts removes the
-// temporary tables of all others from its directory for them, so each has its own.
-// Only the process is ever killed, never the machine, so nothing has to reach the
-// disk at once.
+// storage returns the flags for files. A server that starts removes the temporary
+// tables in its tmpdir, so each server has its own. Tests kill only the process and
+// not the machine, so no write has to reach the disk at once.
 func (s *Server) storage() []string {
 	return []string{"--no-defaults", "--user=" + account(), "--datadir=" + s.data(), "--tmpdir=" + s.dir,
 		"--innodb-log-file-size=16M", "--innodb-flush-log-at-trx-commit=2", "--innodb-flush-method=nosync"}
 }
 
-// account is the one that the server runs as: it asks root to say so.
+// account returns the system user that the server runs as. As root, mariadbd starts
+// only if the flag names root.
 func account() string {
 	if os.Getuid() == 0 {
 		return "root"
@@ -108,8 +108,8 @@ func account() string {
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
-// freeAddr returns an address on a port that is free, and that the system gives to
-// no other program which asks for any port: Restart needs it once more.
+// freeAddr returns an address on a free port below the range of ephemeral ports, so
+// that the port is still free at a Restart.
 func freeAddr(t testing.TB) string {
 	t.Helper()
 	const lowest, end = 10000, 32768
@@ -156,8 +156,7 @@ func (s *Server) launch(t testing.TB) {
 	s.process, s.done = cmd.Process, done
 }
 
-// await waits until the server answers, and returns false when it has ended
-// instead.
+// await waits until the server answers, and returns false if it ends instead.
 func (s *Server) await(t testing.TB) bool {
 	t.Helper()
 	db := s.open(t)
@@ -171,7 +170,7 @@ func (s *Server) await(t testing.TB) bool {
 		case <-s.done:
 			return false
 		case <-ctx.Done():
-			t.Fatalf("mariadbd: not within %s\n%s", patience, s.log())
+			t.Fatalf("mariadbd does not answer within %s\n%s", patience, s.log())
 		case <-tick.C:
 		}
 	}
@@ -198,8 +197,8 @@ func (s *Server) log() string {
 	return string(text)
 }
 
-// Kill ends the server without warning and waits for its end. To kill a server
-// that has ended is no fault.
+// Kill kills the server and waits for its end. It does nothing to a server that has
+// ended.
 func (s *Server) Kill() {
 	if s.process == nil {
 		return
@@ -228,8 +227,8 @@ func (s *Server) Restart(t testing.TB) {
 	}
 }
 
-// Database creates an empty database, which ends with the test t, and returns its
-// URL.
+// Database creates an empty database and returns its URL. The end of the test t drops
+// it.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
 	name := "t" + strings.ToLower(rand.Text())
@@ -247,16 +246,16 @@ func (s *Server) exec(t testing.TB, statement string) {
 	}
 }
 
-// Shared starts one server at the first call, for many tests, which take turns.
-// TestMain ends it.
+// Shared is one server for many tests that run one after the other. The first call of
+// Server starts it, and TestMain calls Close. The zero value is ready to use.
 type Shared struct {
 	once   sync.Once
 	server *Server
 	owner  *owner
 }
 
-// Server returns the server; see [Start]. It starts a server again that an earlier
-// test has left dead.
+// Server returns the server; see [Start]. If an earlier test has killed it, Server
+// restarts it.
 func (s *Shared) Server(t testing.TB) *Server {
 	t.Helper()
 	program(t, "mariadbd")
@@ -280,7 +279,7 @@ func (s *Shared) Close() {
 	}
 }
 
-// owner is a test whose end TestMain decides.
+// owner is a test whose cleanup runs when TestMain calls Close.
 type owner struct {
 	testing.TB
 	ends []func()

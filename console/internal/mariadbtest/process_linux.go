@@ -16,9 +16,9 @@ func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
-// Freeze stops the server as if its machine hung, until Thaw or the end of the
-// test t. The kernel stops a process some time after the signal, so Freeze waits
-// until all threads stand still.
+// Freeze stops the server as if its machine hung, until Thaw or the end of the test
+// t. The kernel stops a process some time after the signal, so Freeze waits until
+// all threads have stopped.
 func (s *Server) Freeze(t testing.TB) {
 	t.Helper()
 	if err := s.process.Signal(syscall.SIGSTOP); err != nil {
@@ -35,8 +35,8 @@ func (s *Server) Freeze(t testing.TB) {
 // Thaw lets a frozen server go on. A server that runs or has ended stays as it is.
 func (s *Server) Thaw() { s.process.Signal(syscall.SIGCONT) }
 
-// stopped reports whether every thread of the server is stopped, which the state
-// after the name of its program says.
+// stopped reports whether every thread of the server is stopped. The state follows
+// the program's name in the file stat.
 func (s *Server) stopped(t testing.TB) bool {
 	t.Helper()
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", s.process.Pid))

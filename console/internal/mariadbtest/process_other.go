@@ -9,12 +9,12 @@ import (
 	"github.com/headgate/headgate/internal/test"
 )
 
-// dieWithParent is known to Linux only: elsewhere a server outlives a test
-// binary that is killed.
+// dieWithParent does nothing, because only Linux kills a child with its parent. On
+// other systems a server outlives a test binary that is killed.
 func dieWithParent() *syscall.SysProcAttr { return nil }
 
-// Freeze leaves the test out, as only Linux shows when all threads of a server have
-// stopped.
+// Freeze leaves the test out, because only Linux shows when all threads of a server
+// have stopped.
 func (s *Server) Freeze(t testing.TB) {
 	t.Helper()
 	test.Skip(t, "a MariaDB can be frozen on Linux only")

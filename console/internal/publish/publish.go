@@ -56,7 +56,7 @@ type Options struct {
 	Publisher Publisher
 
 	// Check is the interval at which the worker compares the database with the
-	// published set without a call of Wake, as another program may change either.
+	// published set, because another program may change either without a Wake.
 	Check time.Duration
 
 	// MinPause and MaxPause bound the pause after a failure. It doubles with each
@@ -74,7 +74,7 @@ type Options struct {
 // Status is the result of the last attempt of a [Worker].
 type Status struct {
 	At        time.Time // of the last attempt; zero before the first has ended
-	Published int64     // the version that it found or made published
+	Published int64     // the version that is published after it
 	Err       error     // why it failed, or nil
 	Failures  int       // in a row, the last attempt included
 	Since     time.Time // of the first of these failures
@@ -160,7 +160,7 @@ func (w *Worker) run(ctx context.Context) {
 	}
 }
 
-// sleep waits for a time, or until it is woken or ctx ends.
+// sleep waits until d has passed, wake receives or ctx ends.
 func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -216,6 +216,6 @@ func (w *Worker) note(published int64, err error) {
 	w.status.Err, w.status.Failures, w.status.Since = err, before.Failures+1, before.Since
 	if before.Failures == 0 {
 		w.status.Since = now
-		w.o.Logger.Warn("publishing fails, and is tried again until it works", "error", err)
+		w.o.Logger.Warn("publishing fails; trying again until it works", "error", err)
 	}
 }

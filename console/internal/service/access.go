@@ -18,12 +18,12 @@ const (
 	Owner  Role = "owner"  // sees, edits and deletes them
 )
 
-// Access holds the permissions of an actor at one time. A page uses it to leave
-// out buttons that would be refused; every method checks again.
+// Access holds the permissions of an actor at one time. Pages use it to leave out
+// buttons for forbidden actions; every method of Service checks again.
 type Access struct {
 	User               string
 	Administrator      bool // manages users and applications, and owns every application
-	MustChangePassword bool // and may do nothing else before
+	MustChangePassword bool // before any other action
 	ReadOnly           bool // a token that may only read
 	Token              bool // a token, which manages neither users nor applications nor tokens
 
@@ -31,7 +31,7 @@ type Access struct {
 	only  []string // the applications that a token is for; nil means all
 }
 
-// Role is the actor's role in an application.
+// Role returns the actor's role in an application.
 func (a Access) Role(app string) Role {
 	if a.only != nil && !slices.Contains(a.only, app) {
 		return NoRole
@@ -42,7 +42,7 @@ func (a Access) Role(app string) Role {
 	return a.roles[app]
 }
 
-// CanSee reports whether the actor sees policies that list these applications: a
+// CanSee reports whether the actor sees policies that list these applications. A
 // role in one of them is enough.
 func (a Access) CanSee(apps []string) bool {
 	if a.seesAll() {
@@ -52,7 +52,7 @@ func (a Access) CanSee(apps []string) bool {
 }
 
 // CanEdit reports whether the actor may write policies that list these
-// applications, at least one: it has to own all of them.
+// applications. The actor has to own all of them, and there must be at least one.
 func (a Access) CanEdit(apps []string) bool {
 	if a.ReadOnly || len(apps) == 0 {
 		return false

@@ -18,10 +18,11 @@ type action struct {
 	object string
 }
 
-// errUnchanged ends a transaction that has nothing to change. No caller sees it.
+// errUnchanged rolls back a transaction that has nothing to change. Methods return
+// nil instead of it.
 var errUnchanged = errors.New("unchanged")
 
-// refusalTime bounds the write of a refusal, which goes on if the client has gone.
+// refusalTime bounds the write of a refusal. The end of the request does not stop it.
 const refusalTime = 5 * time.Second
 
 // ask runs f in a read transaction.
@@ -33,8 +34,9 @@ func (s *Service) ask(ctx context.Context, a Actor, verb, object string, f func(
 	return s.ended(ctx, a, err)
 }
 
-// act runs f in a write transaction that holds the counter lock. f writes the rows
-// of the audit log.
+// act runs f in a write transaction. The transaction raises the counter lock, so that
+// actions with the same counter run one after the other. f writes the rows of the
+// audit log.
 func (s *Service) act(ctx context.Context, a Actor, lock, verb, object string, f func(*action) error) error {
 	err := s.db.Update(ctx, func(t *store.Tx) error {
 		d := &action{Tx: t, actor: a, now: s.now(), verb: verb, object: object}
@@ -61,8 +63,8 @@ func (d *action) begin(f func(*action) error) error {
 	return f(d)
 }
 
-// ended writes a refusal to the audit log, and hides objects that the actor may
-// not know of.
+// ended returns the error of an action to the caller, and nil for errUnchanged. It
+// writes a refusal to the audit log.
 func (s *Service) ended(ctx context.Context, a Actor, err error) error {
 	var denied *DeniedError
 	switch {

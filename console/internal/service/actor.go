@@ -3,7 +3,7 @@ package service
 // Meta describes a request to the console, for the audit log. Texts that are too
 // long are cut.
 type Meta struct {
-	Address   string // of the client, "ip" or "ip:port"; log-ins are limited by it
+	Address   string // of the client, "ip" or "ip:port"; limits of log-ins count it
 	Agent     string // the User-Agent of the client
 	RequestID string
 }
@@ -33,14 +33,14 @@ type Actor struct {
 // User returns the name of the user.
 func (a Actor) User() string { return a.user }
 
-// RequestID returns the name of the request.
+// RequestID returns the id of the request.
 func (a Actor) RequestID() string { return a.meta.RequestID }
 
 // These are the ways to authenticate an actor. The id of a token follows viaToken.
 const (
 	viaSession = "session"
 	viaToken   = "token:"
-	viaProxy   = "proxy"   // which named the user
+	viaProxy   = "proxy"   // a trusted proxy named the user
 	viaConsole = "console" // the program itself
 )
 

@@ -17,7 +17,7 @@ type App struct {
 	Description string
 	CreatedAt   time.Time
 	CreatedBy   string
-	Policies    int64 // how many list it
+	Policies    int64 // the number of policies that list it
 	Role        Role  // of the actor
 }
 

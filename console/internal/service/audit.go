@@ -98,7 +98,7 @@ func entriesOf(rows []store.Audit) []Entry {
 	return list
 }
 
-// maxObject is the most bytes of an object's name in the audit log.
+// maxObject is the largest number of bytes of an object's name in the audit log.
 const maxObject = 160
 
 // auditRow returns a row of the audit log with the actor and the action filled in.
@@ -109,8 +109,8 @@ func (a Actor) auditRow(at int64, verb, object string) store.Audit {
 	}
 }
 
-// text returns the form of a value in the audit log. The value must hold no
-// secret, and nothing that JSON cannot write.
+// text returns the form of a value in the audit log, which is JSON. The value must
+// hold no secret.
 func text(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -12,7 +12,7 @@ const FirstUser = "admin"
 
 // Bootstrap creates an administrator if there are no users, and returns the
 // password, which has to be changed at the first log-in. If there are users, it
-// returns "". Of several programs that call it at the same time, one gets a
+// returns "". If several programs call it at the same time, only one gets a
 // password.
 func (s *Service) Bootstrap(ctx context.Context) (password string, err error) {
 	users, err := s.userCount(ctx)
@@ -47,9 +47,9 @@ func (s *Service) userCount(ctx context.Context) (n int, err error) {
 }
 
 // Recover makes a user an enabled administrator, creates the user if necessary,
-// ends all sessions of the user, and returns a password, which has to be changed
-// at the next log-in. It takes no actor: it is for operators who can start the
-// program on the database and so have full access anyway.
+// ends all sessions of the user, and returns a password, which has to be changed at
+// the next log-in. It takes no actor, because an operator who can start the program
+// on the database has full access anyway.
 func (s *Service) Recover(ctx context.Context, name string) (password string, err error) {
 	if err := CheckUser(name); err != nil {
 		return "", invalid("name", err.Error())

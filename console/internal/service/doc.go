@@ -7,12 +7,11 @@
 // and its row in the audit log are one transaction. Callers need no checks of
 // their own.
 //
-// Methods are safe for concurrent use, and return these errors, for errors.Is and
-// errors.As: [*InvalidError], [*ConflictError],
-// [*DeniedError], [*LimitedError], [ErrDenied], [ErrNotFound], [ErrUnavailable],
-// [ErrNotLoggedIn], [ErrCredentials], [ErrMoved], [ErrPasswordChange] and the
-// error of a context that ended. Anything else is a fault of the program, whose
-// text is for the log and not for people.
+// Methods are safe for concurrent use. They return these errors, for errors.Is and
+// errors.As: [*InvalidError], [*ConflictError], [*DeniedError], [*LimitedError],
+// [ErrDenied], [ErrNotFound], [ErrUnavailable], [ErrNotLoggedIn], [ErrCredentials],
+// [ErrMoved], [ErrPasswordChange] and the error of a context that ended. Any other
+// error is a fault of the program. Its text is for the log and not for people.
 //
 // Texts are returned as they were stored. They may be hostile, so a page has to
 // escape them.

@@ -85,7 +85,7 @@ func (e *ConflictError) Error() string {
 		e.Mine.Name, what, e.Mine.Version, e.Theirs.Version)
 }
 
-// LimitedError means too many failed attempts to log in.
+// LimitedError means that there were too many failed attempts to log in.
 type LimitedError struct {
 	RetryAfter time.Duration // until the next attempt is admitted
 }

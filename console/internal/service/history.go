@@ -13,21 +13,21 @@ import (
 // Revision is one change of a policy.
 type Revision struct {
 	Policy    string
-	Version   int64 // that the change made
+	Version   int64 // the version that the change made
 	At        time.Time
 	Actor     string
 	Action    string // "create", "update", "delete", "rollback" or "import"
 	RequestID string
 	Note      string
 
-	// Before is nil if the change created the policy, and After if it deleted it.
-	// They have no version and no authors and times of changes. Before is nil too
-	// if it listed only applications that are hidden from the actor.
+	// Before is nil if the change created the policy, or if the policy was hidden
+	// from the actor before. After is nil if the change deleted the policy. Both
+	// have no version and no authors and times of changes.
 	Before *policy.Policy
 	After  *policy.Policy
 }
 
-// Changes lists the fields that the change concerned.
+// Changes returns the fields that differ between Before and After.
 func (r Revision) Changes() []Change {
 	var before, after policy.Policy
 	if r.Before != nil {
@@ -101,7 +101,8 @@ func (d *action) seesHistory(name string) error {
 	return err
 }
 
-// revision reads a row for the actor, or hides it.
+// revision reads a row for the actor. The error hides a policy that the actor may
+// not see.
 func (d *action) revision(row store.Revision) (Revision, error) {
 	r := Revision{
 		Policy: row.Policy, Version: row.Version, At: instant(row.At), Actor: row.Actor,
@@ -176,7 +177,7 @@ func (d *action) contentAt(name string, version int64) (policy.Policy, error) {
 	return *r.After, d.valid(*r.After)
 }
 
-// revive creates a policy again that was deleted in version p.Version.
+// revive creates again a policy that was deleted in version p.Version.
 func (d *action) revive(p policy.Policy, note string) (policy.Policy, error) {
 	last, err := d.LastVersion(p.Name)
 	if err != nil {

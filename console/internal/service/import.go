@@ -25,7 +25,7 @@ const (
 	RemoveMissing Missing = "remove"
 )
 
-// Import is a set of policies that is written as a whole or not at all.
+// Import is a set of policies to write as a whole or not at all.
 type Import struct {
 	// Data is the output of [Service.Export], or is written by hand. An entry with
 	// a version must name the current version; an entry without one changes any
@@ -104,7 +104,7 @@ func (s *Service) Import(ctx context.Context, a Actor, i Import) (plan Plan, err
 		if err != nil {
 			return err
 		}
-		if plan, err = d.plan(i, set, c.Value-1); err != nil { // which this transaction raised
+		if plan, err = d.plan(i, set, c.Value-1); err != nil { // this transaction has raised the counter
 			return err
 		}
 		return d.carryOut(plan)
@@ -243,8 +243,8 @@ func (p *planner) checkApps(after policy.Policy) {
 	}
 }
 
-// removeBut plans the deletion of the policies that the actor sees and that are
-// not named.
+// removeBut plans the deletion of the policies that the actor sees, except for the
+// named ones.
 func (p *planner) removeBut(named map[string]bool) []PlanStep {
 	var steps []PlanStep
 	for name, before := range p.have {

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// MaxKey is the most bytes of a key that is reset.
+// MaxKey is the largest number of bytes of a key to reset.
 const MaxKey = 1000
 
 // ResetKey calls reset to make a key of a policy fresh. The actor has to own every

@@ -20,7 +20,7 @@ const (
 // by name.
 type Query struct {
 	Search string // in any field but mode and priority, in any case; "" for all
-	App    string // lists this application; "" for all
+	App    string // only policies that list it; "" for all
 	Mode   string // "enforce", "shadow", "off", or "" for all
 
 	// Sort is "name", "mode", "priority" or "updated", with "-" before it for the
@@ -40,7 +40,7 @@ type Page struct {
 	PerPage  int
 }
 
-// sorts returns the order of that name.
+// sorts returns the order that a value of Query.Sort names.
 func sorts(name string) (store.PolicySort, bool) {
 	switch name {
 	case "", "name":

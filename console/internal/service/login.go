@@ -12,7 +12,7 @@ import (
 // Session is the result of a log-in.
 type Session struct {
 	Token   string    // the secret for the cookie, which is not stored
-	Expires time.Time // at the latest
+	Expires time.Time // at the latest; an idle session ends earlier
 
 	// MustChangePassword reports that the user may only call
 	// [Service.ChangePassword] and [Service.Logout].
@@ -37,13 +37,13 @@ func (s *Service) Login(ctx context.Context, name, password string, m Meta) (Ses
 		return Session{}, err
 	}
 	if refundErr := try.Succeeded(ctx); refundErr != nil {
-		s.logger.WarnContext(ctx, "an attempt to log in could not be given back", "error", refundErr)
+		s.logger.WarnContext(ctx, "the cost of an attempt to log in could not be refunded", "error", refundErr)
 	}
 	return session, err
 }
 
-// attemptName returns the key that attempts are counted by. All invalid names
-// share one.
+// attemptName returns the name that attempts are counted by. All invalid names share
+// one.
 func attemptName(name string) string {
 	if CheckUser(name) != nil {
 		return ""
@@ -120,8 +120,8 @@ func (s *Service) open(t *store.Tx, u store.User, m Meta, now int64) (Session, e
 const tooMany = "too many attempts"
 
 // noteLogin writes a failed attempt to the audit log. The limits of attempts bound
-// the rows of checked passwords of existing users. Of all other attempts it writes
-// a bounded number each hour, without the typed name, which may be a password.
+// the rows of checked passwords of existing users. It writes a bounded number of
+// all other attempts each hour, without the typed name, which may be a password.
 func (s *Service) noteLogin(ctx context.Context, name string, m Meta, via, reason string) {
 	object := userObject("?")
 	err := s.db.View(ctx, func(t *store.Tx) error {
@@ -138,7 +138,7 @@ func (s *Service) noteLogin(ctx context.Context, name string, m Meta, via, reaso
 	s.noteRefusal(ctx, Actor{via: via, meta: m}, "session.login", object, reason)
 }
 
-// Logout ends the session that the actor came from.
+// Logout ends the session of the actor. It does nothing if the session has ended.
 func (s *Service) Logout(ctx context.Context, a Actor) error {
 	return s.db.Update(ctx, func(t *store.Tx) error {
 		err := t.DeleteSession(a.user, a.session)
@@ -176,7 +176,7 @@ func (s *Service) ChangePassword(ctx context.Context, a Actor, old, password str
 		return Session{}, err
 	}
 	if refundErr := try.Succeeded(ctx); refundErr != nil {
-		s.logger.WarnContext(ctx, "an attempt to log in could not be given back", "error", refundErr)
+		s.logger.WarnContext(ctx, "the cost of an attempt to log in could not be refunded", "error", refundErr)
 	}
 	return session, err
 }

@@ -82,13 +82,13 @@ func (o Outbox) Published(ctx context.Context, version int64, label string) erro
 // Publishing is the progress of publishing.
 type Publishing struct {
 	Version   int64     // of the set of policies in the database
-	ChangedAt time.Time // zero if it never was
+	ChangedAt time.Time // zero means never
 	Published int64     // the version that was published last
-	At        time.Time // when; zero means never
+	At        time.Time // of that publication; zero means never
 }
 
-// Publishing returns the progress of publishing, to every actor who is logged in.
-// The publisher's status has the reason of a delay.
+// Publishing returns the progress of publishing. It requires a log-in and no role. The
+// publisher's status has the reason of a delay.
 func (s *Service) Publishing(ctx context.Context, a Actor) (v Publishing, err error) {
 	err = s.ask(ctx, a, "publishing.read", "publishing", func(d *action) error {
 		c, err := d.Counter(store.CounterPolicies)

@@ -79,7 +79,7 @@ func (s *Service) DeletePolicy(ctx context.Context, a Actor, name string, versio
 	return s.change(ctx, a, deleted, name, func(d *action) error { return d.remove(name, version, deleted) })
 }
 
-// change is act for policies.
+// change runs f as an action that changes a policy.
 func (s *Service) change(ctx context.Context, a Actor, verb, name string, f func(*action) error) error {
 	return s.act(ctx, a, store.CounterPolicies, "policy."+verb, policyObject(name), f)
 }
@@ -159,7 +159,7 @@ func (d *action) insert(p policy.Policy, verb, note string) (policy.Policy, erro
 	return p, d.record(p.Name, p.Version, "", row.Body, verb, note)
 }
 
-// taken returns the error for a name that another policy has.
+// taken returns the error of creating mine while theirs has its name.
 func (d *action) taken(mine, theirs policy.Policy) error {
 	if !d.access.CanSee(theirs.Apps) {
 		return invalid("name", "the name is taken")
@@ -231,8 +231,9 @@ func (d *action) erase(p policy.Policy, verb string) error {
 	return d.record(p.Name, p.Version+1, before.Body, "", verb, "")
 }
 
-// owned is editable for a change of the version base. A policy that was deleted
-// since is a conflict for an actor who saw it then.
+// owned returns a policy that the actor may write, for a change of the version
+// base. If the policy was deleted since, the error is a ConflictError for an actor
+// who could see it.
 func (d *action) owned(name string, base int64) (policy.Policy, error) {
 	p, err := d.editable(name)
 	if errors.Is(err, store.ErrNotFound) && isPolicyName(name) {
@@ -250,7 +251,8 @@ func (d *action) editable(name string) (policy.Policy, error) {
 	return p, err
 }
 
-// goneSince returns the error for a policy that does not exist.
+// goneSince returns the error for a policy that does not exist: a ConflictError if
+// it was deleted after the version base, or else missing.
 func (d *action) goneSince(name string, base int64, missing error) error {
 	last, err := d.LastVersion(name)
 	if err != nil || base <= 0 || base >= last {
@@ -277,8 +279,8 @@ func withMine(err error, p policy.Policy) error {
 	return err
 }
 
-// mayList refuses applications that the actor does not own, and names those that
-// do not exist.
+// mayList refuses applications that the actor does not own. Its error names the
+// applications that do not exist.
 func (d *action) mayList(apps []string) error {
 	if !d.access.CanEdit(apps) {
 		return d.deny("it takes the owner of every application that the policy is to list")
@@ -308,15 +310,15 @@ func (d *action) fits() error {
 
 func extentFaults(n, bytes int64) (f faults) {
 	if n > policy.MaxPolicies {
-		f.note("", fmt.Errorf("there would be %d policies, and %d are the most", n, policy.MaxPolicies))
+		f.note("", fmt.Errorf("there would be %d policies, more than %d", n, policy.MaxPolicies))
 	}
 	if bytes > policy.MaxBytes {
-		f.note("", fmt.Errorf("all policies together would have %d bytes, and %d are the most", bytes, policy.MaxBytes))
+		f.note("", fmt.Errorf("all policies together would have %d bytes, more than %d", bytes, policy.MaxBytes))
 	}
 	return f
 }
 
-// record writes the revision and the row of the audit log.
+// record writes a revision and its row in the audit log.
 func (d *action) record(name string, version int64, before, after, verb, note string) error {
 	err := d.AddRevision(store.Revision{
 		Policy: name, Version: version, At: d.now, Actor: d.actor.user, Action: verb,

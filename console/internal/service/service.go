@@ -25,8 +25,7 @@ type Options struct {
 	// Passwords is the cost of hashing a password; zero means auth.DefaultCost.
 	Passwords auth.Cost
 
-	// Logger receives errors that no method can return; nil means
-	// slog.Default().
+	// Logger receives errors that no method returns; nil means slog.Default().
 	Logger *slog.Logger
 }
 
@@ -63,7 +62,7 @@ func New(o Options) (*Service, error) {
 	return s, nil
 }
 
-// now returns the time in microseconds.
+// now returns the time in microseconds since the Unix epoch.
 func (s *Service) now() int64 { return s.clock().UnixMicro() }
 
 // instant returns the time that a column holds; 0 is the zero time.

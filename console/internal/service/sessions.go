@@ -60,7 +60,7 @@ func (s *Service) AuthenticateByProxy(ctx context.Context, name string, m Meta) 
 	return Actor{user: name, via: viaProxy, meta: m}, nil
 }
 
-// unknown turns ErrNotFound into ErrNotLoggedIn.
+// unknown replaces ErrNotFound by ErrNotLoggedIn.
 func unknown(err error) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return ErrNotLoggedIn
@@ -89,13 +89,13 @@ func (s *Service) Access(ctx context.Context, a Actor) (access Access, err error
 
 // OpenSession is a session that has not ended, for display to its user.
 type OpenSession struct {
-	ID        string // names it; it is not its secret
+	ID        string // the digest of its secret
 	CreatedAt time.Time
 	SeenAt    time.Time // to the minute
 	Expires   time.Time
 	Address   string
 	Agent     string
-	Current   bool // the one that asks
+	Current   bool // the session of the actor
 }
 
 // Sessions returns the actor's own sessions, the newest first.

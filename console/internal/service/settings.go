@@ -15,21 +15,21 @@ type Settings struct {
 	// SessionIdle is how long a session lasts without use.
 	SessionIdle time.Duration `json:"session_idle"`
 
-	// SessionLife is how long a session lasts at most.
+	// SessionLife is how long a session lasts at most, however much it is used.
 	SessionLife time.Duration `json:"session_life"`
 }
 
 // DefaultSettings are in force until others are saved.
 var DefaultSettings = Settings{SessionIdle: time.Hour, SessionLife: 12 * time.Hour}
 
-// Bounds of the settings. A session outlives touchEvery, the precision with which
-// its last use is stored.
+// These bound the settings. The last use of a session is stored to the precision of
+// touchEvery, so minSession is longer.
 const (
 	minSession = 5 * time.Minute
 	maxSession = 30 * 24 * time.Hour
 )
 
-// settingsName is the row that holds them.
+// settingsName is the name of the row that holds the settings.
 const settingsName = "settings"
 
 func (s Settings) check() error {
@@ -73,8 +73,9 @@ func (s *Service) Settings(ctx context.Context, a Actor) (v Settings, err error)
 	return v, err
 }
 
-// SaveSettings puts settings in force. SessionIdle applies to existing sessions
-// too, SessionLife to new ones only. It requires an administrator.
+// SaveSettings puts settings in force, each of them from 5 minutes to 30 days.
+// SessionIdle applies to existing sessions too, SessionLife to new ones only. It
+// requires an administrator.
 func (s *Service) SaveSettings(ctx context.Context, a Actor, v Settings) error {
 	return s.act(ctx, a, store.CounterUsers, "settings.update", settingsName, func(d *action) error {
 		if err := d.manage(); err != nil {

@@ -32,7 +32,7 @@ func isAlphanumeric(c byte) bool {
 }
 
 // sanitize makes a client's text safe for a column: valid UTF-8 without control
-// characters, cut to most bytes.
+// characters, cut to maxBytes.
 func sanitize(s string, maxBytes int) string {
 	s = strings.Map(func(c rune) rune {
 		if c < ' ' || c == 0x7f {

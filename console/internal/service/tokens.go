@@ -20,20 +20,20 @@ type Scope string
 // The scopes.
 const (
 	Read  Scope = "read"
-	Write Scope = "write" // and read
+	Write Scope = "write" // includes Read
 )
 
-// MaxTokenLife is the longest that a token may live.
+// MaxTokenLife is the longest life of a token.
 const MaxTokenLife = 366 * 24 * time.Hour
 
-// maxTokens is the most tokens of a user that have not ended.
+// maxTokens is the largest number of tokens of a user that have not ended.
 const maxTokens = 100
 
 // TokenDraft describes a token to create.
 type TokenDraft struct {
 	Label string // for people
 	Scope Scope
-	Apps  []string      // that it is for; empty means all that the user has a role in
+	Apps  []string      // empty means all in which the user has a role
 	Life  time.Duration // at most MaxTokenLife
 }
 
@@ -48,7 +48,7 @@ type Token struct {
 	CreatedAt time.Time
 	Expires   time.Time
 	UsedAt    time.Time // to the minute; zero means never
-	RevokedAt time.Time // zero means that it is not
+	RevokedAt time.Time // zero means never
 }
 
 // tokenScope is the restriction of an actor with a token.
@@ -191,7 +191,7 @@ func tokenOf(r store.Token) Token {
 		Expires: instant(r.ExpiresAt), UsedAt: instant(r.UsedAt), RevokedAt: instant(r.RevokedAt),
 	}
 	if json.Unmarshal([]byte(r.Apps), &t.Apps) != nil {
-		t.Apps = []string{""} // no application has this name, so the token is good for none
+		t.Apps = []string{""} // no application has this name, so the token may use none
 	}
 	return t
 }

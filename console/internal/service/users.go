@@ -10,7 +10,7 @@ import (
 )
 
 // User is a person who may log in. Users are never deleted, so that a name in the
-// audit log means one person for ever; they are disabled.
+// audit log always means the same person. They are disabled instead.
 type User struct {
 	Name               string
 	Administrator      bool
@@ -18,7 +18,7 @@ type User struct {
 	MustChangePassword bool
 	CreatedAt          time.Time
 	CreatedBy          string
-	PasswordAt         time.Time       // when it was set last
+	PasswordAt         time.Time       // the time of the last change of the password
 	Roles              map[string]Role // by application
 }
 

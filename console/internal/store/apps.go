@@ -6,7 +6,7 @@ type App struct {
 	Description string
 	CreatedAt   int64 // µs
 	CreatedBy   string
-	Policies    int64 // how many list it; not written
+	Policies    int64 // the number of policies that list it; not written
 }
 
 const appColumns = "SELECT name, description, created_at, created_by, " +
@@ -31,7 +31,7 @@ func (t *Tx) InsertApp(a App) error {
 	return err
 }
 
-// DescribeApp changes the description.
+// DescribeApp changes the description of an application, or returns ErrNotFound.
 func (t *Tx) DescribeApp(name, description string) error {
 	return t.execOne(ErrNotFound, "UPDATE apps SET description = ? WHERE name = ?", description, name)
 }

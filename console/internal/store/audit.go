@@ -2,8 +2,7 @@ package store
 
 import "strings"
 
-// Audit is one row of the audit log. There is no statement that changes or
-// removes one.
+// Audit is one row of the audit log. No statement changes or removes one.
 type Audit struct {
 	ID        int64 // set by the database
 	At        int64 // µs
@@ -47,7 +46,7 @@ type AuditQuery struct {
 	Limit   int
 }
 
-// FindAudit returns the rows that q asks for.
+// FindAudit returns the rows that q selects.
 func (t *Tx) FindAudit(q AuditQuery) ([]Audit, error) {
 	where, args := q.where()
 	return all(t, scanAudit, auditColumns+where+" ORDER BY id DESC LIMIT ?", append(args, q.Limit)...)

@@ -4,29 +4,30 @@ package store
 // raise the same counter run one after the other.
 const (
 	CounterPolicies  = "policies"  // the version of the set of policies
-	CounterPublished = "published" // the version of it that was published last
+	CounterPublished = "published" // the version that was published last
 	CounterUsers     = "users"     // changes of users and roles
 )
 
-// Counter is a row that counts.
+// Counter is the value of a counter.
 type Counter struct {
 	Value int64
 	At    int64 // µs; when it was changed last, or 0
 }
 
-// Counter returns a counter.
+// Counter returns a counter, or ErrNotFound.
 func (t *Tx) Counter(name string) (Counter, error) {
 	scan := func(s scanner) (c Counter, err error) { return c, s.Scan(&c.Value, &c.At) }
 	return one(t, scan, "SELECT value, at FROM counters WHERE name = ?", name)
 }
 
-// RaiseCounter adds one. If it is the first call of a transaction, later reads of the
-// transaction are at least as new as the counter.
+// RaiseCounter adds 1 to a counter at the time at in µs. If it is the first call of a
+// transaction, later reads of the transaction are at least as new as the counter.
 func (t *Tx) RaiseCounter(name string, at int64) error {
 	return t.execOne(ErrNotFound, "UPDATE counters SET value = value + 1, at = ? WHERE name = ?", at, name)
 }
 
-// AdvanceCounter sets a counter, or returns ErrStale if that would move it back.
+// AdvanceCounter sets a counter at the time at in µs, or returns ErrStale if that
+// would lower it.
 func (t *Tx) AdvanceCounter(name string, value, at int64) error {
 	return t.execOne(ErrStale, "UPDATE counters SET value = ?, at = ? WHERE name = ? AND value <= ?", value, at, name, value)
 }

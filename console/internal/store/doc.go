@@ -2,7 +2,6 @@
 // MariaDB. It deals with tables and transactions; permissions and the meaning of
 // policies belong to the service.
 //
-// All SQL is the same for both engines, apart from the migrations and the two
-// files that are named after an engine. Values reach it through
-// placeholders only.
+// All SQL is the same for both engines, apart from the migrations and the two files
+// that are named after an engine. Values reach it through placeholders only.
 package store

@@ -9,19 +9,19 @@ import (
 
 // Errors of calls, apart from faults of the program. Test with errors.Is.
 var (
-	// ErrUnavailable means that the database could not be reached, or not in
-	// time, or that it cannot write. Nothing was changed, unless the connection
-	// broke during the commit: then the change was made in full or not at all.
+	// ErrUnavailable means that the database did not answer in time or cannot
+	// write. Nothing was changed, unless the connection broke during the commit:
+	// then the change was made in full or not at all.
 	ErrUnavailable = errors.New("the database is not available")
 
 	// ErrNotFound means that there is no such row.
 	ErrNotFound = errors.New("not found")
 
-	// ErrExists means that a row with the same name is there already.
+	// ErrExists means that there is already a row with the same name.
 	ErrExists = errors.New("exists already")
 
-	// ErrReferenced means that a row does not exist to which another refers, or
-	// that a row to be deleted is in use.
+	// ErrReferenced means that a row refers to one that does not exist, or that a
+	// row to be deleted is in use.
 	ErrReferenced = errors.New("is missing or in use")
 
 	// ErrStale means that the row has another version than the one that the
@@ -34,8 +34,8 @@ type kind int
 
 const (
 	kindOther       kind = iota // a fault of the program
-	kindUnavailable             // the database is away
-	kindContended               // lost against another transaction: try again
+	kindUnavailable             // the database does not answer
+	kindContended               // another transaction was first: try again
 	kindExists
 	kindReferenced
 )

@@ -24,9 +24,9 @@ type runner interface {
 }
 
 // migrate brings the tables to the newest form. On SQLite all of it is one
-// transaction. MySQL commits every definition of a table by itself, so there a
-// migration that was interrupted is run again from its beginning: each of its
-// statements does nothing where it was done before.
+// transaction. MySQL commits every definition of a table by itself, so a migration
+// that was interrupted runs again from its beginning: a statement that was done
+// before does nothing.
 func (d *DB) migrate(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, migrationTimeout)
 	defer cancel()
@@ -48,7 +48,7 @@ func migrateTo(ctx context.Context, r runner, files []string) error {
 		return err
 	}
 	if have > len(files) {
-		return fmt.Errorf("its tables have version %d, and this program knows %d: use a newer program", have, len(files))
+		return fmt.Errorf("the tables have version %d, and this program knows %d: use a newer program", have, len(files))
 	}
 	for i, file := range files[have:] {
 		if err := runFile(ctx, r, file); err != nil {

@@ -33,7 +33,7 @@ type mysql struct{ config *my.Config }
 
 func newMySQL(text string) (engine, error) {
 	u, err := url.Parse(text)
-	if err != nil { // whose text would show the password
+	if err != nil { // the text of err would show the password
 		return nil, errors.New("database: the URL is not of the form mysql://user:password@host:port/database")
 	}
 	c := my.NewConfig()
@@ -68,7 +68,7 @@ func mysqlParameters(c *my.Config, q url.Values) error {
 	}
 	c.TLSConfig = q.Get("tls")
 	if !slices.Contains([]string{"", "true", "false", "skip-verify", "preferred"}, c.TLSConfig) {
-		return errors.New("database: tls is none of true, false, skip-verify and preferred")
+		return errors.New("database: the parameter tls is not true, false, skip-verify or preferred")
 	}
 	return nil
 }

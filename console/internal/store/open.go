@@ -13,7 +13,7 @@ import (
 // DefaultTimeout is the default of Options.Timeout.
 const DefaultTimeout = 10 * time.Second
 
-// Options says which database to open.
+// Options configure [Open]. URL must be set.
 type Options struct {
 	// URL is sqlite:///path/of/file or mysql://user:password@host:port/database.
 	// The MySQL form takes the parameter tls, which is true, false (the default),
@@ -25,8 +25,8 @@ type Options struct {
 	Timeout time.Duration
 }
 
-// DB is a database with all migrations done. It is safe for concurrent use, and
-// so are several processes on one database.
+// DB is a database with all migrations done. It is safe for concurrent use. Several
+// processes may use one database.
 type DB struct {
 	engine  engine
 	read    *sql.DB
@@ -38,15 +38,16 @@ type DB struct {
 type engine interface {
 	// name is the name of the folder with the migrations.
 	name() string
-	// open returns the pools for reading and writing, which may be one.
+	// open returns the pools for reading and writing, which may be the same.
 	open() (read, write *sql.DB, err error)
 	// alone runs f on a connection while no other process migrates.
 	alone(ctx context.Context, db *sql.DB, f func(runner) error) error
+	// kind returns the meaning of an error.
 	kind(err error) kind
 }
 
-// Open connects, and brings the tables up to date. An error that wraps
-// ErrUnavailable may go away by itself. Error texts hold no password.
+// Open opens a database and brings its tables up to date. An error that wraps
+// ErrUnavailable may be temporary. Error texts hold no password.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	e, err := engineOf(o.URL)
 	if err != nil {
@@ -81,7 +82,7 @@ func (d *DB) Close() error {
 	return errors.Join(d.read.Close(), d.write.Close())
 }
 
-// Ping reports whether the database answers.
+// Ping returns an error unless the database answers.
 func (d *DB) Ping(ctx context.Context) error {
 	return d.View(ctx, func(t *Tx) error {
 		_, err := t.Counter(CounterPolicies)

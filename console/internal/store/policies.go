@@ -6,7 +6,7 @@ type Policy struct {
 	Version   int64
 	Mode      string
 	Priority  int
-	Apps      []string // written to a table of its own; not read, as Body has them
+	Apps      []string // written to a separate table; not read, because Body has them
 	Size      int      // in bytes, of the published form
 	Search    string   // the text that a search looks through, in lower case
 	Body      string
@@ -33,8 +33,8 @@ func (t *Tx) Policies() ([]Policy, error) {
 	return all(t, scanPolicy, policyColumns+" ORDER BY name")
 }
 
-// InsertPolicy adds a policy: ErrExists if there is one of that name,
-// ErrReferenced if an application does not exist.
+// InsertPolicy adds a policy. It returns ErrExists if there is one of that name,
+// and ErrReferenced if an application does not exist.
 func (t *Tx) InsertPolicy(p Policy) error {
 	const q = "INSERT INTO policies (name, version, mode, priority, size, search, body, created_at, created_by, updated_at, updated_by) " +
 		"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// PolicyQuery asks for a page of policies. The zero value finds none, as Limit is
-// 0 then.
+// PolicyQuery selects a page of policies. The zero value selects none, because its
+// Limit is 0.
 type PolicyQuery struct {
 	// Visible names the applications whose policies the actor may see; nil means
 	// all, and an empty list means none.
 	Visible []string
 
-	App    string // lists this one; "" means any
+	App    string // the policy lists this one; "" means any
 	Mode   string // "" means any
 	Search string // in lower case; "" means any
 
@@ -67,7 +67,7 @@ func (t *Tx) FindPolicies(q PolicyQuery) (page []Policy, total int64, err error)
 	return page, total, err
 }
 
-// listsApp begins the condition that a policy lists some application.
+// listsApp begins the condition that a policy lists an application.
 const listsApp = "EXISTS (SELECT 1 FROM policy_apps x WHERE x.policy = policies.name AND x.app "
 
 // where returns the conditions, made of constants and placeholders, and the values
@@ -79,7 +79,7 @@ func (q *PolicyQuery) where() (string, []any) {
 		conditions = append(conditions, condition)
 		args = append(args, values...)
 	}
-	if q.Visible != nil && !slices.Contains(q.Visible, q.App) { // App implies it otherwise
+	if q.Visible != nil && !slices.Contains(q.Visible, q.App) { // otherwise App implies it
 		add(listsApp+"IN ("+placeholders(len(q.Visible))+"))", values(q.Visible)...)
 	}
 	if q.App != "" {

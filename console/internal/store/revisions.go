@@ -1,7 +1,6 @@
 package store
 
-// Revision is one change of a policy. There is no statement that changes or
-// removes one.
+// Revision is one change of a policy. No statement changes or removes one.
 type Revision struct {
 	Policy    string
 	Version   int64 // that the change made
@@ -41,7 +40,7 @@ func (t *Tx) Revisions(policy string, before int64, limit int) ([]Revision, erro
 	return all(t, scanRevision, q, policy, before, before, limit)
 }
 
-// LastVersion is the highest version that a policy of that name ever had, or 0.
+// LastVersion returns the highest version that a policy of that name ever had, or 0.
 func (t *Tx) LastVersion(policy string) (int64, error) {
 	return one(t, scanCount, "SELECT COALESCE(MAX(version), 0) FROM revisions WHERE policy = ?", policy)
 }

@@ -2,11 +2,11 @@ package store
 
 // Session is the row of a session.
 type Session struct {
-	Hash      string // of the token, which is nowhere else
+	Hash      string // of the token, which is not stored
 	User      string
 	CreatedAt int64 // µs
 	SeenAt    int64 // µs
-	ExpiresAt int64 // µs, however much it is used
+	ExpiresAt int64 // µs; use does not extend it
 	Address   string
 	Agent     string
 }
@@ -34,7 +34,8 @@ func (t *Tx) SessionsOf(user string) ([]Session, error) {
 	return all(t, scanSession, sessionColumns+" WHERE user_name = ? ORDER BY created_at DESC, hash", user)
 }
 
-// TouchSession notes when a session was seen.
+// TouchSession stores that a session was used at a time in µs, unless a later time is
+// stored.
 func (t *Tx) TouchSession(hash string, at int64) error {
 	_, err := t.exec("UPDATE sessions SET seen_at = ? WHERE hash = ? AND seen_at < ?", at, hash, at)
 	return err
@@ -50,8 +51,8 @@ func (t *Tx) DeleteSessionsOf(user string) (int64, error) {
 	return t.exec("DELETE FROM sessions WHERE user_name = ?", user)
 }
 
-// DeleteEndedSessions deletes the sessions that ended before one instant, or were
-// last seen before another.
+// DeleteEndedSessions deletes the sessions that expire by expired or were last used by
+// idle, both in µs.
 func (t *Tx) DeleteEndedSessions(expired, idle int64) error {
 	_, err := t.exec("DELETE FROM sessions WHERE expires_at <= ? OR seen_at <= ?", expired, idle)
 	return err

@@ -14,12 +14,13 @@ import (
 )
 
 const (
-	// sqliteReaders is how many transactions read at the same time. One writes.
+	// sqliteReaders is the number of transactions that may read at the same time. Only
+	// one writes.
 	sqliteReaders = 4
 
-	// These are the milliseconds that SQLite waits for another program. It does
-	// not look at the context meanwhile. A transaction that writes waits only when
-	// it begins, and [begin] asks again.
+	// These are the milliseconds that SQLite waits for another program. Meanwhile
+	// it ignores the context. A transaction that writes waits only when it begins,
+	// and [begin] tries again.
 	sqliteReadWait  = 5000
 	sqliteWriteWait = 100
 )
@@ -53,8 +54,8 @@ func (s sqlite) open() (read, write *sql.DB, err error) {
 	return read, write, nil
 }
 
-// dsn returns the URI of the file, with how many milliseconds to wait for other
-// programs. Every commit is on the disk when it returns, and foreign keys are
+// dsn returns the URI of the file. SQLite waits for other programs for wait
+// milliseconds. Every commit is on the disk when it returns, and foreign keys are
 // enforced.
 func (s sqlite) dsn(more string, wait int) string {
 	file := url.URL{Scheme: "file", Opaque: (&url.URL{Path: s.path}).EscapedPath()}
@@ -62,7 +63,7 @@ func (s sqlite) dsn(more string, wait int) string {
 		"&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)&" + more
 }
 
-// alone runs f in a transaction that writes, of which SQLite runs one at a time.
+// alone runs f in a transaction that writes. SQLite runs one of them at a time.
 func (sqlite) alone(ctx context.Context, db *sql.DB, f func(runner) error) error {
 	tx, err := begin(ctx, sqlite{}, db, nil)
 	if err != nil {

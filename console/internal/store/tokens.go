@@ -3,7 +3,7 @@ package store
 // Token is a row of an API token.
 type Token struct {
 	ID        string
-	Hash      string // of the secret, which is nowhere else
+	Hash      string // of the secret, which is not stored
 	User      string
 	Label     string
 	Scope     string
@@ -11,7 +11,7 @@ type Token struct {
 	CreatedAt int64  // µs
 	ExpiresAt int64  // µs
 	UsedAt    int64  // µs; 0 means never
-	RevokedAt int64  // µs; 0 means that it is not
+	RevokedAt int64  // µs; 0 means never
 }
 
 const tokenColumns = "SELECT id, hash, user_name, label, scope, apps, created_at, expires_at, used_at, revoked_at FROM tokens"
@@ -43,14 +43,15 @@ func (t *Tx) TokensOf(user string) ([]Token, error) {
 	return all(t, scanToken, tokenColumns+" WHERE user_name = ? ORDER BY created_at DESC, id", user)
 }
 
-// TouchToken notes when a token was used.
+// TouchToken stores that a token was used at a time in µs, unless a later time is
+// stored.
 func (t *Tx) TouchToken(id string, at int64) error {
 	_, err := t.exec("UPDATE tokens SET used_at = ? WHERE id = ? AND used_at < ?", at, id, at)
 	return err
 }
 
-// RevokeToken ends a token, or returns ErrNotFound if it does not exist or has
-// been revoked.
+// RevokeToken ends a token at a time in µs, or returns ErrNotFound if it does not
+// exist or has been revoked.
 func (t *Tx) RevokeToken(id string, at int64) error {
 	return t.execOne(ErrNotFound, "UPDATE tokens SET revoked_at = ? WHERE id = ? AND revoked_at = 0", at, id)
 }

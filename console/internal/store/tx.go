@@ -10,28 +10,30 @@ import (
 )
 
 const (
-	// attempts is how often a transaction that lost against another is tried.
+	// attempts is the largest number of attempts of a transaction that conflicts
+	// with others.
 	attempts = 6
 
 	// backoff is the longest pause after the first attempt; it doubles.
 	backoff = 10 * time.Millisecond
 
-	// queuePause is the longest pause before a transaction that another program
-	// does not let begin asks again.
+	// queuePause is the longest pause before a transaction tries again to begin
+	// while another program writes.
 	queuePause = 20 * time.Millisecond
 )
 
-// Tx is a transaction. Only the function that View or Update calls with it may use
-// it, in its own goroutine and until it returns. Methods return the errors of this
-// package.
+// Tx is a transaction. It is valid until the function that View or Update calls with
+// it returns, and only in the goroutine of that function. Methods return the errors
+// of this package.
 type Tx struct {
 	db    *DB
 	ctx   context.Context // of the one call that the transaction belongs to
 	tx    *sql.Tx
-	known map[string]*sql.Stmt // nil for a query that was used once
+	known map[string]*sql.Stmt // nil for a query that has run once
 }
 
-// View runs f in a transaction that reads, and sees the database at one instant.
+// View runs f in a transaction that only reads, and sees the database at one instant.
+// It returns the error of f.
 func (d *DB) View(ctx context.Context, f func(*Tx) error) error {
 	ctx, cancel := d.bounded(ctx)
 	defer cancel()
@@ -39,8 +41,8 @@ func (d *DB) View(ctx context.Context, f func(*Tx) error) error {
 }
 
 // Update runs f in a transaction and commits it. If f returns an error, Update
-// returns the error and changes nothing. It runs f again if the transaction loses
-// against another, so f must have no effect outside of the transaction.
+// returns the error and changes nothing. It runs f again if the transaction
+// conflicts with another, so f must have no effect outside of the transaction.
 func (d *DB) Update(ctx context.Context, f func(*Tx) error) error {
 	ctx, cancel := d.bounded(ctx)
 	defer cancel()
@@ -98,8 +100,8 @@ func begin(ctx context.Context, e engine, db *sql.DB, o *sql.TxOptions) (*sql.Tx
 	}
 }
 
-// statement returns nil for a query that is new to the transaction, and prepares
-// one that comes again. It ends with the transaction.
+// statement returns nil for a query that is new to the transaction, and a prepared
+// statement for one that is repeated. The statement ends with the transaction.
 func (t *Tx) statement(query string) (*sql.Stmt, error) {
 	s, again := t.known[query]
 	if !again || s != nil {
@@ -142,7 +144,7 @@ func (t *Tx) execOne(missing error, query string, args ...any) error {
 	return err
 }
 
-// scanner is a row.
+// scanner is a *sql.Row or *sql.Rows.
 type scanner interface{ Scan(dest ...any) error }
 
 // one reads the row that a query finds, or returns ErrNotFound.
@@ -195,7 +197,7 @@ func values(texts []string) []any {
 	return list
 }
 
-// like returns the pattern, for LIKE … ESCAPE '!', of all texts that contain the text.
+// like returns the pattern for LIKE … ESCAPE '!' that matches texts which contain text.
 func like(text string) string {
 	return "%" + strings.NewReplacer("!", "!!", "%", "!%", "_", "!_").Replace(text) + "%"
 }

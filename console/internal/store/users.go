@@ -1,12 +1,12 @@
 package store
 
-// User is a row of a person.
+// User is a row of a user.
 type User struct {
 	Name          string
 	Password      string // the text form of its hash
 	Administrator bool
 	Disabled      bool
-	MustChange    bool  // the password, before anything else
+	MustChange    bool  // the user must change the password first
 	CreatedAt     int64 // µs
 	CreatedBy     string
 	PasswordAt    int64 // µs
@@ -34,7 +34,8 @@ func (t *Tx) InsertUser(u User) error {
 	return err
 }
 
-// UpdateUser writes all fields of the user but its name and its creator.
+// UpdateUser writes all fields of a user but Name, CreatedAt and CreatedBy, or
+// returns ErrNotFound.
 func (t *Tx) UpdateUser(u User) error {
 	const q = "UPDATE users SET password = ?, administrator = ?, disabled = ?, must_change = ?, password_at = ? WHERE name = ?"
 	return t.execOne(ErrNotFound, q, u.Password, u.Administrator, u.Disabled, u.MustChange, u.PasswordAt, u.Name)

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Proxies is the proxies that are trusted. Nil trusts none. It is safe for
-// concurrent use.
+// Proxies is a set of trusted proxies. Nil trusts none. It is safe for concurrent
+// use.
 type Proxies struct {
 	trusted []netip.Prefix
 	client  core.KeyFunc
@@ -36,7 +36,7 @@ func New(trusted []netip.Prefix, header string) (*Proxies, error) {
 		err = errors.Join(err, CheckHeader(header))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("trustedproxy:%w", err)
+		return nil, fmt.Errorf("trustedproxy: %w", err)
 	}
 	return &Proxies{trusted: slices.Clone(trusted), client: client, header: header}, nil
 }
@@ -49,13 +49,13 @@ func CheckHeader(name string) error {
 	switch http.CanonicalHeaderKey(name) {
 	case "Accept", "Authorization", "Connection", "Content-Length", "Content-Type", "Cookie", "Forwarded", "Host", "Origin", "Referer",
 		"Te", "Trailer", "Transfer-Encoding", "Upgrade", "User-Agent", "X-Forwarded-For", "X-Forwarded-Host", "X-Request-Id":
-		return fmt.Errorf("%s means something else", http.CanonicalHeaderKey(name))
+		return fmt.Errorf("the header %s has another meaning", http.CanonicalHeaderKey(name))
 	}
 	return nil
 }
 
-// Address returns the address of the client, "ip" or "ip:port": that of the peer,
-// or the one that a trusted peer names.
+// Address returns the address of the client, "ip" or "ip:port": the peer's, or the
+// one that a trusted peer names.
 func (f *Proxies) Address(r *http.Request) string {
 	if !f.trusts(r) {
 		return r.RemoteAddr

@@ -15,8 +15,8 @@ import (
 // account is the page of the user who is logged in.
 type account struct {
 	User     service.Access
-	Must     bool // change the password before anything else
-	Proxied  bool // by the proxy, so the page asks for no password
+	Must     bool // the user must change the password first
+	Proxied  bool // the proxy signs the user in, so the page has no passwords
 	Sessions []service.OpenSession
 	Tokens   []token
 	Apps     []appChoice
@@ -25,7 +25,7 @@ type account struct {
 	Mistakes mistakes
 }
 
-// token is one that was made, and whether it still works.
+// token is an API token of the user, and whether it still works.
 type token struct {
 	service.Token
 	Works bool
@@ -107,7 +107,7 @@ func createToken(v *request) error {
 	draft := tokenForm{Label: v.field("label"), Scope: v.field("scope"), Days: v.field("days"), Apps: v.r.PostForm["apps"]}
 	days, err := strconv.ParseInt(draft.Days, 10, 32)
 	if err != nil {
-		days = math.MaxInt16 // which is refused, with everything else that is wrong
+		days = math.MaxInt16 // the service refuses it, with all other mistakes
 	}
 	_, secret, err := v.Service.CreateToken(v.r.Context(), v.actor, service.TokenDraft{
 		Label: draft.Label, Scope: service.Scope(draft.Scope), Apps: draft.Apps, Life: time.Duration(min(max(days, 0), math.MaxInt16)) * 24 * time.Hour,

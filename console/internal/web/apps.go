@@ -11,7 +11,7 @@ import (
 type applications struct {
 	Apps     []service.App
 	Manager  bool
-	Name     string // what was to be added
+	Name     string // of the application to be added
 	About    string
 	Mistakes mistakes
 }
@@ -59,7 +59,7 @@ func describeApp(v *request) error {
 	return v.seeOther("/apps", "appsaved")
 }
 
-// appDeletion is the page that asks before an application is deleted.
+// appDeletion is the page that confirms the deletion of an application.
 type appDeletion struct {
 	service.App
 	Mistakes mistakes

@@ -13,7 +13,7 @@ const (
 	chartGap    = 2
 )
 
-// chart is a bar for each minute, made of what passed, below, and what did not.
+// chart has a bar for each minute: requests that passed, and above them the others.
 type chart struct {
 	Bars []bar
 	Max  int64
@@ -24,7 +24,7 @@ type chart struct {
 type bar struct {
 	X, Y, Width, Height float64
 	Class               string
-	Words               string // what it shows
+	Words               string // its title
 }
 
 // chartOf draws the minutes of a policy.

@@ -14,10 +14,10 @@ type conflict struct {
 	Name     string
 	Theirs   policy.Policy
 	Deleted  bool
-	Deletion bool // mine was to delete it
+	Deletion bool // the user wanted to delete it
 	Base     int64
 	Rows     []difference
-	Save     string // where to save mine on top
+	Save     string // the address for saving mine on top
 	Edit     []hidden
 	HasBase  bool
 }

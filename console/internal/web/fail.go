@@ -28,8 +28,8 @@ type failure struct {
 	Status int
 	Title  string
 	Text   string
-	Again  string   // where to send Kept once more, or ""
-	Kept   []hidden // the fields that were sent, so that they can be sent again
+	Again  string   // the address for sending Kept again, or ""
+	Kept   []hidden // the fields that were sent
 	Login  bool     // offer to log in
 }
 
@@ -65,7 +65,7 @@ func (v *request) explain(err error) failure {
 	case errors.Is(err, service.ErrNotLoggedIn):
 		return v.again(failure{Status: 401, Title: "Your session has ended", Text: "Nothing was changed.", Login: true})
 	case errors.Is(err, service.ErrNotFound):
-		return failure{Status: 404, Title: "Not found", Text: "There is no such page, or nothing that you may see."}
+		return failure{Status: 404, Title: "Not found", Text: "The page does not exist, or you may not see it."}
 	case errors.Is(err, service.ErrDenied):
 		return denied(err)
 	case errors.As(err, &limited):
@@ -80,15 +80,15 @@ func (v *request) explain(err error) failure {
 	case errors.Is(err, errForeign):
 		return failure{Status: 403, Title: "Refused", Text: "The form was sent by another site. Nothing was changed."}
 	case errors.Is(err, errFleet):
-		return v.again(failure{Status: 503, Title: "Redis does not answer", Text: "What the instances count cannot be read. Please try again in a moment."})
+		return v.again(failure{Status: 503, Title: "Redis does not answer", Text: "The counts of the instances cannot be read. Please try again in a moment."})
 	}
 	if f, ok := proxyFailure(err); ok {
 		return f
 	}
-	return failure{Status: 500, Title: "Something went wrong", Text: "The console's log tells more."}
+	return failure{Status: 500, Title: "Something went wrong", Text: "See the log of the console."}
 }
 
-// denied returns an explanation of the permission that is missing.
+// denied returns an explanation of a refusal.
 func denied(err error) failure {
 	f := failure{Status: 403, Title: "Not permitted", Text: "You may not do this."}
 	var d *service.DeniedError

@@ -16,7 +16,7 @@ import (
 type live struct {
 	App   string
 	Apps  []service.App
-	Every bool // the browser asks again without JavaScript
+	Every bool // the browser reloads the page without JavaScript
 	At    time.Time
 
 	Redis    bool
@@ -25,7 +25,7 @@ type live struct {
 	Busy     []busy // the busiest first
 	More     int    // policies that are not shown
 	Instance []instance
-	Label    string // what instances should run
+	Label    string // of the published version
 	Work     work
 }
 
@@ -48,10 +48,10 @@ type work struct {
 	Pending int64 // versions that are not published yet
 	Failing bool
 	Since   time.Time
-	Runs    bool // something is published at all
+	Runs    bool // there is a publisher
 }
 
-// maxBusy is how many policies are shown.
+// maxBusy is the largest number of policies that are shown.
 const maxBusy = 60
 
 func (l live) refresh() int {
@@ -113,8 +113,8 @@ func (v *request) work(p service.Publishing) work {
 	return w
 }
 
-// readFleet reads the counts and instances from Redis. The page shows if Redis is
-// away.
+// readFleet reads the counts and instances from Redis. If Redis does not answer,
+// the page says so.
 func (v *request) readFleet(l *live) {
 	ctx := v.r.Context()
 	minutes, err := v.Fleet.Figures(ctx, l.App)

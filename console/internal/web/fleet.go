@@ -28,11 +28,12 @@ type Fleet interface {
 	// Instances returns the instances that have reported lately.
 	Instances(ctx context.Context) ([]policy.Instance, error)
 
-	// Published returns the version that instances should run.
+	// Published returns the label of the published version.
 	Published(ctx context.Context) (string, error)
 }
 
-// keyTimeout bounds the look-up of a key: people wait longer than requests.
+// keyTimeout bounds the look-up of a key. It is longer than the default of a store,
+// because no request waits for it.
 const keyTimeout = 5 * time.Second
 
 // redisFleet is a Fleet in Redis.

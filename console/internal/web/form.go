@@ -9,11 +9,11 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// form is the page on which a policy is written.
+// form is the page for creating or editing a policy.
 type form struct {
 	draft
-	Action       string // where to send it
-	Back         string // where to go without saving
+	Action       string // the address to send it to
+	Back         string // the page to return to without saving
 	New          bool
 	Mistakes     mistakes
 	Preview      preview
@@ -28,7 +28,7 @@ type form struct {
 	Verbs        []appChoice
 }
 
-// appChoice is a box to tick.
+// appChoice is a check box.
 type appChoice struct {
 	Name    string
 	Checked bool
@@ -74,7 +74,8 @@ func (v *request) form(d draft, m mistakes, isNew bool) (form, error) {
 	return f, nil
 }
 
-// fillOther fills in the unused form of the limit, fields or text, from the used one.
+// fillOther fills in the form of the limit that the user did not choose, fields or
+// text, from the chosen one.
 func (d *draft) fillOther(p policy.Policy) {
 	if d.LimitBy != "text" {
 		d.LimitText = p.Limit.String()
@@ -101,7 +102,8 @@ func tick(apps []service.App, chosen []string) []appChoice {
 	return list
 }
 
-// previewOf lists the mistakes that are to be shown, in the order of the fields.
+// previewOf describes a policy. It lists the mistakes in show, in the order of the
+// fields.
 func previewOf(p policy.Policy, own, show mistakes) preview {
 	var out preview
 	if len(own) == 0 {

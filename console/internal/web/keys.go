@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// keys is the page on which one key is looked up.
+// keys is the page for looking up a key.
 type keys struct {
 	Policy, Key string
 
@@ -27,11 +27,11 @@ type keys struct {
 	Confirm  bool // ask before the key is reset
 }
 
-// gauge is how much of a limit a key has used.
+// gauge shows how much of a limit a key has used.
 type gauge struct {
 	Used, Remaining, Capacity int64
 	Percent                   int
-	Passes                    bool // a request now would
+	Passes                    bool // a request would pass now
 	After                     time.Duration
 	Never                     bool
 	ResetAfter                time.Duration
@@ -86,7 +86,7 @@ func (v *request) sentKey() (*keys, error) {
 	}
 	p, err := v.Service.Policy(v.r.Context(), v.actor, k.Policy)
 	if errors.Is(err, service.ErrNotFound) {
-		k.Mistakes = mistakes{"policy": {"there is no such policy, or none that you may see"}}
+		k.Mistakes = mistakes{"policy": {"the policy does not exist, or you may not see it"}}
 		return k, nil
 	}
 	if err != nil {

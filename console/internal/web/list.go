@@ -35,7 +35,7 @@ type row struct {
 
 // column is the head of a column by which the list may be sorted.
 type column struct {
-	Words, Link, Order string // Order is that of aria-sort
+	Words, Link, Order string // Order is the value of aria-sort
 }
 
 func listPage(v *request) error {
@@ -86,7 +86,7 @@ func queryOf(u url.Values) service.Query {
 	return service.Query{Search: u.Get("search"), App: u.Get("app"), Mode: u.Get("mode"), Sort: u.Get("sort"), Page: page}
 }
 
-// listValues is the query of a page of a list.
+// listValues returns the query of a page of a list.
 func listValues(q service.Query) url.Values {
 	u := url.Values{}
 	for name, value := range map[string]string{"search": q.Search, "app": q.App, "mode": q.Mode, "sort": q.Sort} {

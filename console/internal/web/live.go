@@ -7,16 +7,15 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// validate answers with the mistakes of a form while it is filled in, and with the
-// drawing of the limit.
+// validate answers with the preview of a form that is being filled in, and with its
+// mistakes.
 func validate(v *request) error {
 	d := draftOf(v.r.URL.Query())
 	p, m := d.policy()
 	return v.fragment("form", "preview", previewOf(p, m, m))
 }
 
-// draw serves the drawing of a limit. It changes only with the version of the
-// program.
+// draw serves the drawing of a limit. Browsers may cache it.
 func draw(v *request) error {
 	l, err := core.ParseLimit(v.query("limit"))
 	var svg string

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/console/internal/service"
 )
 
-// loginForm is what the page to log in shows.
+// loginForm is the page for logging in.
 type loginForm struct {
 	Name, Next, Mistake string
 }
@@ -25,7 +25,7 @@ func loginPage(v *request) error {
 
 func login(v *request) error {
 	if _, named := v.Proxies.User(v.r); named {
-		return v.seeOther(local(v.field("next")), "") // a session would be of no use
+		return v.seeOther(local(v.field("next")), "") // the proxy replaces the session
 	}
 	form := loginForm{Name: v.field("name"), Next: v.field("next")}
 	session, err := v.Service.Login(v.r.Context(), form.Name, v.field("password"), v.meta())

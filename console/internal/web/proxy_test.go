@@ -67,7 +67,7 @@ func TestInvalidNamesOfAProxyAreRefused(t *testing.T) {
 	} {
 		for _, b := range []*browser{w.browser(), in} { // another user's session does not count
 			got := b.sends(headers...).get("/policies").want(http.StatusForbidden)
-			if !strings.Contains(got.text, "You cannot come in") || strings.Contains(got.text, "<script>alert") {
+			if !strings.Contains(got.text, "You cannot sign in") || strings.Contains(got.text, "<script>alert") {
 				t.Errorf("%s: %s", name, got.text)
 			}
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// mistakes are the mistakes in a form, by the name of the field that shows them; ""
-// is for the whole form.
+// mistakes maps the name of a field to the mistakes that are shown there; "" is the
+// whole form.
 type mistakes map[string][]string
 
 func (m mistakes) add(field, text string) {
@@ -33,7 +33,7 @@ func (m mistakes) addFaults(faults []service.Fault) {
 	}
 }
 
-// formField is the field of the form that shows a field of a policy.
+// formField returns the field of the form that shows a field of a policy.
 func formField(name string) string {
 	switch name {
 	case "match.methods":
@@ -183,7 +183,7 @@ func (d *draft) optional(m mistakes, field, text string) int64 {
 	}
 	n := d.count(m, field, text, math.MinInt32, math.MaxInt64)
 	if n <= 0 && len(m[field]) == 0 {
-		m.add(field, fmt.Sprintf("%d is not positive; leave it empty for the usual", n))
+		m.add(field, fmt.Sprintf("%d is not positive; leave it empty for the default", n))
 	}
 	return n
 }

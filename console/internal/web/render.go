@@ -43,7 +43,7 @@ func parsePages() (map[string]*page, error) {
 	return pages, nil
 }
 
-// frame is what the layout shows around a page.
+// frame is the layout around a page.
 type frame struct {
 	Title   string
 	Section string // the first segment of the path
@@ -76,7 +76,7 @@ func (v *request) execute(status int, name, part string, data any) error {
 	var b bytes.Buffer
 	if err := v.pages[name].ExecuteTemplate(&b, part, data); err != nil {
 		v.Logger.ErrorContext(v.r.Context(), "a template failed", "template", name, "error", err)
-		http.Error(v.w, "Something went wrong. The console's log tells more.", http.StatusInternalServerError)
+		http.Error(v.w, "Something went wrong. See the log of the console.", http.StatusInternalServerError)
 		return nil
 	}
 	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -133,13 +133,13 @@ func helpers() template.FuncMap {
 	}
 }
 
-// remark returns the mistake of a field, for the place beside it.
+// remark holds the mistakes of a field, to be shown beside it.
 type remark struct {
 	Field string
 	Texts []string
 }
 
-// at returns the mistake of a field.
+// at returns the mistakes of a field.
 func at(m mistakes, field string) remark { return remark{field, m[field]} }
 
 // label returns the name of a field for people.

@@ -8,7 +8,8 @@ import (
 	"github.com/headgate/headgate/console/internal/service"
 )
 
-// The most bytes of a form. An import has four MiB of policies at most.
+// These are the largest numbers of bytes of a form. An import has at most 4 MiB of
+// policies.
 const (
 	maxForm   = 128 << 10
 	maxImport = 5 << 20
@@ -25,7 +26,7 @@ type request struct {
 	proxied bool // the proxy names the user, and there is no session
 }
 
-// public answers clients without a log-in too.
+// public serves a page to all clients.
 func (s *site) public(answer func(*request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := &request{site: s, w: w, r: r}
@@ -39,7 +40,7 @@ func (s *site) public(answer func(*request) error) http.Handler {
 	})
 }
 
-// private answers users who are logged in.
+// private serves a page to users who are logged in.
 func (s *site) private(to route) http.Handler {
 	maxBytes := max(to.maxBytes, maxForm)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -77,7 +78,8 @@ func (v *request) read(maxBytes int64) error {
 	return errBadForm
 }
 
-// authenticate authenticates the request.
+// authenticate sets the actor and its permissions. The error is ErrPasswordChange if
+// the user must change the password before seeing this page.
 func (v *request) authenticate() error {
 	var err error
 	if v.actor, err = v.identify(); err != nil {
@@ -92,7 +94,7 @@ func (v *request) authenticate() error {
 	return nil
 }
 
-// identify returns the user whom the proxy names, or else the session's.
+// identify returns the user whom the proxy names, or else the user of the session.
 func (v *request) identify() (service.Actor, error) {
 	var name string
 	if name, v.proxied = v.Proxies.User(v.r); v.proxied {
@@ -116,14 +118,14 @@ func (v *request) meta() service.Meta {
 
 func (v *request) requestID() string { return v.w.Header().Get(requestHeader) }
 
-// field returns a field of the form, and no parameter of the URL.
+// field returns a field of the form. It ignores the parameters of the URL.
 func (v *request) field(name string) string { return v.r.PostForm.Get(name) }
 
 // query returns a parameter of the URL.
 func (v *request) query(name string) string { return v.r.URL.Query().Get(name) }
 
-// seeOther sends the browser to a page, which it asks for with GET. done names
-// the message that is shown there, or is "".
+// seeOther redirects the browser to a page. done names the message to show there, or
+// is "".
 func (v *request) seeOther(path, done string) error {
 	if done != "" {
 		sep := "?"

@@ -4,7 +4,7 @@ package web
 type route struct {
 	pattern  string
 	answer   func(*request) error
-	open     bool  // to people who are not logged in
+	open     bool  // requires no log-in
 	maxBytes int64 // bytes of a form; 0 means maxForm
 }
 

@@ -55,7 +55,7 @@ func saveSettings(v *request) error {
 	return v.seeOther("/settings", "settings")
 }
 
-// settingField is the field of the form that shows a setting.
+// settingField returns the field of the form that shows a setting.
 func settingField(name string) string {
 	switch name {
 	case "session_idle":

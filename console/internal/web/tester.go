@@ -22,17 +22,17 @@ type tester struct {
 	Mistakes mistakes
 	Tried    bool
 	Hits     []hit
-	Others   int // policies of the application that the request does not meet
+	Others   int // policies of the application that do not match
 	Redis    bool
 }
 
-// hit is a policy that a request meets.
+// hit is a policy that matches a request.
 type hit struct {
 	policy.Policy
 	Describe string
 	Key      string
-	Unknown  bool   // the caller has no key: all such callers share a count
-	Gauge    *gauge // nil if it is not known
+	Unknown  bool   // the caller has no key, and all such callers share a count
+	Gauge    *gauge // nil if it could not be looked up
 }
 
 func testerPage(v *request) error {
@@ -72,7 +72,7 @@ func try(v *request) error {
 	return v.showTester(&t, http.StatusOK)
 }
 
-// match finds the policies that the request meets, as an instance would, and the
+// match finds the policies that match the request, as an instance would. It includes
 // policies that are off.
 func (v *request) match(t *tester, r *sample) error {
 	all, err := v.policiesOf(t.App)
@@ -141,7 +141,7 @@ func (v *request) gaugeOf(p policy.Policy, key string) *gauge {
 	return newGauge(p.Limit, d, v.Clock())
 }
 
-// sample is a request that exists only for the test.
+// sample is a core.Request made of the form.
 type sample struct {
 	ctx                         context.Context
 	method, path, route, remote string
@@ -157,12 +157,12 @@ func (s *sample) RemoteAddr() string                  { return s.remote }
 func (s *sample) Header(name string) []string         { return s.header[name] }
 func (s *sample) userKey(core.Request) (string, bool) { return s.user, true }
 
-// request makes a request of the form.
+// request returns the request that the form describes, and the mistakes in it.
 func (t *tester) request(ctx context.Context) (*sample, mistakes) {
 	m := mistakes{}
 	s := &sample{ctx: ctx, method: t.Verb, path: t.Path, route: t.Route, user: t.Who, header: map[string][]string{}}
 	if t.Verb == "" {
-		m.add("method", "it is empty; write, say, GET")
+		m.add("method", "it is empty; write a method such as GET")
 	}
 	if !strings.HasPrefix(t.Path, "/") {
 		m.add("path", "it does not begin with a slash")

@@ -15,7 +15,7 @@ import (
 type transfer struct {
 	Data     string
 	Format   string
-	Missing  bool // remove what is not named
+	Missing  bool // delete the policies that are not named
 	Faults   []service.Fault
 	Mistake  string
 	Plan     *service.Plan
@@ -88,7 +88,7 @@ func (v *request) importRefused(t transfer, err error) error {
 	return v.show(status, "import", "Import and export", t)
 }
 
-// sentImport reads the form. A file goes before the text.
+// sentImport reads the form. A file takes precedence over the text.
 func (v *request) sentImport() (transfer, error) {
 	t := transfer{Data: strings.ReplaceAll(v.field("data"), "\r\n", "\n"), Format: v.field("format"), Missing: v.field("missing") == "remove"}
 	f, head, err := v.r.FormFile("file")
@@ -113,8 +113,8 @@ func (v *request) sentImport() (transfer, error) {
 	return t, nil
 }
 
-// forService returns the import for the service, by the plan of a base unless base is
-// nil.
+// forService returns the import for the service. A base is that of the plan that the
+// user has confirmed, or nil.
 func (t *transfer) forService(base *int64) service.Import {
 	i := service.Import{Data: []byte(t.Data), Format: service.Format(t.Format), Base: base}
 	if t.Missing {

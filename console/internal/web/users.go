@@ -38,7 +38,7 @@ func createUser(v *request) error {
 
 // once is the page of a secret that is shown only once.
 type once struct {
-	User   string // whose one-time password it is, or "" for a token
+	User   string // the owner of the one-time password, or "" for a token
 	Secret string
 	Back   string
 }
@@ -80,7 +80,7 @@ func (v *request) showUser(status int, m mistakes) error {
 	return v.show(status, "user", u.Name, p)
 }
 
-// changed ends a change of a user.
+// changed answers after a change of a user.
 func (v *request) changed(err error, done string) error {
 	if m := mistakesOf(err); m != nil {
 		return v.showUser(http.StatusUnprocessableEntity, m)

@@ -26,11 +26,11 @@ type Options struct {
 	// nothing is published.
 	Publishing func() publish.Status
 
-	// Proxies is the proxies that are trusted; nil means none.
+	// Proxies are the trusted proxies; nil means none.
 	Proxies *trustedproxy.Proxies
 
-	// Secure means that the pages are served over TLS only, so that the session's
-	// cookie travels over TLS only.
+	// Secure means that browsers reach the pages over TLS only. Browsers then send
+	// the session's cookie over TLS only.
 	Secure bool
 
 	// Logger receives faults that the pages do not show; nil means slog.Default().
@@ -40,7 +40,7 @@ type Options struct {
 	Clock func() time.Time
 }
 
-// site is all pages.
+// site serves all pages.
 type site struct {
 	Options
 	pages map[string]*page

@@ -1,6 +1,6 @@
 "use strict";
 
-// What is live is all that this script does. Every page works without it.
+// This script only adds live updates. Every page works without it.
 
 const parse = (html) => new DOMParser().parseFromString(html, "text/html").body;
 
@@ -11,8 +11,8 @@ async function ask(url, signal) {
   return parse(await answer.text());
 }
 
-// check shows, while a form is filled in, what it says so far. Mistakes are shown
-// beside the fields that were touched.
+// check shows the preview of a form while it is filled in, and the mistakes beside
+// the fields that were touched.
 function check(form) {
   const preview = document.getElementById("preview");
   const touched = new Set();
@@ -58,14 +58,14 @@ function check(form) {
   });
 }
 
-// fieldOf is the field beside which mistakes of an input are shown.
+// fieldOf returns the field that shows the mistakes of an input.
 function fieldOf(name) {
   if (name === "other_methods") return "methods";
   if (name === "unit") return "period";
   return name;
 }
 
-// refresh replaces a part of a page every two seconds, while somebody looks.
+// refresh replaces a part of a page every two seconds while the page is visible.
 function refresh(part) {
   const stalled = document.getElementById("stalled");
   async function again() {
