@@ -39,7 +39,7 @@ func open(t *testing.T, c config.Config) http.Handler {
 	return h
 }
 
-func TestPagesAndProgramsAndProbesAreAnswered(t *testing.T) {
+func TestHandlerServesPagesAPIAndHealth(t *testing.T) {
 	h := open(t, config.Config{})
 	for path, want := range map[string]answer{
 		"/healthz":      {200, "text/plain; charset=utf-8"},
@@ -55,7 +55,7 @@ func TestPagesAndProgramsAndProbesAreAnswered(t *testing.T) {
 	}
 }
 
-func TestPagesAndProgramsBelieveTheTrustedProxy(t *testing.T) {
+func TestHandlerTrustsTheProxy(t *testing.T) {
 	f, err := trustedproxy.New([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, "X-User")
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestPagesAndProgramsBelieveTheTrustedProxy(t *testing.T) {
 	}
 }
 
-func TestProgramsLookKeysUpAndResetThemInRedis(t *testing.T) {
+func TestHandlerResetsKeysInRedis(t *testing.T) {
 	f, err := trustedproxy.New([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, "X-User")
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { test.Exit(m.Run()) }
 
-func TestItStartsWithNothingAndTellsThePasswordOnce(t *testing.T) {
+func TestRunPrintsThePasswordOnce(t *testing.T) {
 	c := config.Config{Listen: "127.0.0.1:0", DB: "sqlite://" + filepath.Join(t.TempDir(), "data", "console.db")}
 	if got := start(t, c); !got {
 		t.Error("the first start wrote no password")
@@ -73,7 +73,7 @@ func healthy(t *testing.T, addr string) {
 	}
 }
 
-func TestRecoverTellsAPasswordAndEnds(t *testing.T) {
+func TestRunRecoverPrintsAPasswordAndEnds(t *testing.T) {
 	c := config.Config{DB: "sqlite://" + filepath.Join(t.TempDir(), "console.db"), Recover: "somebody"}
 	var out strings.Builder
 	if err := run(t.Context(), c, &out); err != nil {

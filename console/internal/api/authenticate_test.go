@@ -36,13 +36,13 @@ func TestWrongCredentialsAreRefused(t *testing.T) {
 	w.ask("nobody", "GET", "/api/policies", nil, "Authorization", "bearer  "+secret).want(200)
 }
 
-func TestCookiesAreNoUseWhereThereIsNone(t *testing.T) {
+func TestCookieIgnoredWithoutAName(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.Cookie = "" })
 	w.ask("owner", "GET", "/api/policies", nil).want(401)
 	w.ask("write token", "GET", "/api/policies", nil).want(200)
 }
 
-func TestAChangeWithACookieComesFromTheSameOrigin(t *testing.T) {
+func TestCookieChangeNeedsTheSameOrigin(t *testing.T) {
 	w := newWorld(t)
 	for _, c := range []struct {
 		headers []string
@@ -70,7 +70,7 @@ func TestAChangeWithACookieComesFromTheSameOrigin(t *testing.T) {
 	}
 }
 
-func TestATokenDoesNoMoreThanItsScopeAndApplications(t *testing.T) {
+func TestTokenIsLimitedToScopeAndApps(t *testing.T) {
 	w := newWorld(t)
 	w.ask("administrator", "PUT", "/api/policies/shared", login(object{"apps": []string{"a", "c"}}), "If-None-Match", "*").want(201)
 	w.ask("administrator", "PUT", "/api/policies/mine", login(object{"apps": []string{"c"}}), "If-None-Match", "*").want(201)
@@ -95,7 +95,7 @@ func TestATokenDoesNoMoreThanItsScopeAndApplications(t *testing.T) {
 	w.ask("administrator's token", "GET", "/api/me", nil).wantValue(true, "administrator").wantValue(false, "may_manage")
 }
 
-func TestATokenThatIsMadeWorksUntilItIsRevoked(t *testing.T) {
+func TestTokenWorksUntilRevoked(t *testing.T) {
 	w := newWorld(t)
 	made := w.ask("owner", "POST", "/api/tokens", object{"label": "deploy", "scope": "write", "apps": []string{"a"}, "days": 366}).want(201)
 	id := made.get("token", "id").(string)
@@ -154,7 +154,7 @@ func TestWrongTokensAreLimitedByAddress(t *testing.T) {
 	from("192.0.2.1:4", "nobody", wrong...).want(429)
 }
 
-func TestARequestIsNamed(t *testing.T) {
+func TestRequestIDIsKeptOrMade(t *testing.T) {
 	w := newWorld(t)
 	a := w.ask("owner", "GET", "/api/policies/none", nil, "X-Request-Id", "build-7_x.Y").want(404).wantValue("build-7_x.Y", "request_id")
 	if got := a.header.Get("X-Request-Id"); got != "build-7_x.Y" {
@@ -184,7 +184,7 @@ func TestUnknownRouteIsAProblem(t *testing.T) {
 	}
 }
 
-func TestAHeadIsAGetWithoutABody(t *testing.T) {
+func TestHeadIsGetWithoutBody(t *testing.T) {
 	w := newWorld(t)
 	server := httptest.NewServer(w.api)
 	defer server.Close()

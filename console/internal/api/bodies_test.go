@@ -30,7 +30,7 @@ func bodies() (list []body) {
 	return list
 }
 
-func TestEveryBodyIsTakenAsItIsDescribed(t *testing.T) {
+func TestBodiesMatchTheDescription(t *testing.T) {
 	if n := len(bodies()); n != 12 {
 		t.Errorf("%d bodies, want 12", n)
 	}
@@ -62,7 +62,7 @@ func TestEveryBodyIsTakenAsItIsDescribed(t *testing.T) {
 	}
 }
 
-func TestEveryExampleOfTheDescriptionIsAccepted(t *testing.T) {
+func TestDescriptionExamplesAreAccepted(t *testing.T) {
 	for _, b := range bodies() {
 		w := newWorld(t, withRedis)
 		w.ask("administrator", "PUT", "/api/apps/shop", object{}).want(201)
@@ -80,7 +80,7 @@ func TestEveryExampleOfTheDescriptionIsAccepted(t *testing.T) {
 	}
 }
 
-func TestABodyThatIsNotWhatItShouldBeIsRefused(t *testing.T) {
+func TestBodyMalformedIsRefused(t *testing.T) {
 	for _, b := range bodies() {
 		w := newWorld(t)
 		for name, c := range map[string]struct {
@@ -114,7 +114,7 @@ func TestABodyThatIsNotWhatItShouldBeIsRefused(t *testing.T) {
 	}
 }
 
-func TestABodyHasTheRightMediaType(t *testing.T) {
+func TestBodyMediaType(t *testing.T) {
 	w := newWorld(t)
 	for media, status := range map[string]int{
 		"":                                  415,
@@ -135,13 +135,13 @@ func TestABodyHasTheRightMediaType(t *testing.T) {
 	w.ask("owner", "POST", "/api/import", "policies: []", "Content-Type", "text/yaml").want(415)
 }
 
-func TestAPairOfHalvesIsACharacter(t *testing.T) {
+func TestHalfCharacterAcceptsPairs(t *testing.T) {
 	w := newWorld(t)
 	body := `{"apps":["a"],"limit":"1/1s","key":"ip","description":"\ud83d\ude00 \\ud800 \u00e9"}`
 	w.ask("owner", "PUT", "/api/policies/x", body, "If-None-Match", "*").want(201).wantValue(`😀 \ud800 é`, "description")
 }
 
-func TestAllWrongFieldsAreNamedAtOnce(t *testing.T) {
+func TestBodyErrorsNameEveryField(t *testing.T) {
 	w := newWorld(t)
 	body := `{"apps":"a","limit":5,"key":null,"match":{"methods":"GET","more":1},"priority":1.5,"version":1e99,"what":1}`
 	got := strings.Join(w.ask("owner", "PUT", "/api/policies/p", body).want(422).fields(), " ")
@@ -150,7 +150,7 @@ func TestAllWrongFieldsAreNamedAtOnce(t *testing.T) {
 	}
 }
 
-func TestAnImportMayBeAsLargeAsASet(t *testing.T) {
+func TestImportMayBeAsLargeAsASet(t *testing.T) {
 	w := newWorld(t)
 	w.ask("owner", "POST", "/api/import", strings.Repeat(" ", policy.MaxBytes+1)).want(413)
 	w.ask("owner", "POST", "/api/import", `{"policies":[]}`+strings.Repeat(" ", policy.MaxBytes-15)).want(200)

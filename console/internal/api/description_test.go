@@ -94,7 +94,7 @@ var description = sync.OnceValue(described)
 
 func statusText(status int) string { return seconds(int64(status)) }
 
-func TestEveryRouteIsDescribedAndEveryDescribedRouteExists(t *testing.T) {
+func TestDescriptionHasExactlyTheRoutes(t *testing.T) {
 	var have, want []string
 	for _, route := range routes() {
 		have = append(have, route.pattern)
@@ -109,7 +109,7 @@ func TestEveryRouteIsDescribedAndEveryDescribedRouteExists(t *testing.T) {
 	}
 }
 
-func TestTheDescriptionHasEveryParameter(t *testing.T) {
+func TestDescriptionHasEveryParameter(t *testing.T) {
 	byPattern := map[string]route{}
 	for _, r := range routes() {
 		byPattern[r.pattern] = r
@@ -159,7 +159,7 @@ func everyObject(v any, f func(object)) {
 	}
 }
 
-func TestReferencesExamplesAndNamesOfTheDescriptionAreRight(t *testing.T) {
+func TestDescriptionReferencesExamplesAndNames(t *testing.T) {
 	root := described()
 	c := checker{root}
 	references, examples, ids := 0, 0, map[any]bool{}
@@ -188,7 +188,7 @@ func TestReferencesExamplesAndNamesOfTheDescriptionAreRight(t *testing.T) {
 	}
 }
 
-func TestEverySchemaAndResponseIsUsed(t *testing.T) {
+func TestDescriptionUsesEverySchemaAndResponse(t *testing.T) {
 	root := described()
 	used := map[string]bool{}
 	everyObject(root, func(o object) {
@@ -205,7 +205,7 @@ func TestEverySchemaAndResponseIsUsed(t *testing.T) {
 	}
 }
 
-func TestTheDescriptionIsServedToWhoeverAsks(t *testing.T) {
+func TestDescriptionNeedsNoCredentials(t *testing.T) {
 	w := newWorld(t)
 	a := w.ask("nobody", "GET", "/api/openapi.json", nil).want(200)
 	if a.text != string(openAPI) || !json.Valid(openAPI) {
@@ -213,7 +213,7 @@ func TestTheDescriptionIsServedToWhoeverAsks(t *testing.T) {
 	}
 }
 
-func TestTheCheckerFindsMistakes(t *testing.T) {
+func TestCheckerFindsMistakes(t *testing.T) {
 	c := checker{described()}
 	good := at(c.root, "components", "schemas", "Policy", "example")
 	for name, spoil := range map[string]func(object){

@@ -94,7 +94,7 @@ func textFields() []textField {
 	}
 }
 
-func TestHostileTextsComeBackUnchangedOrAreRefused(t *testing.T) {
+func TestHostilePolicyTextsComeBackOrAreRefused(t *testing.T) {
 	w := newWorld(t)
 	texts := append(scripts(), injections()...)
 	if len(texts) != 500 {
@@ -169,7 +169,7 @@ func places(text string) []request {
 	}
 }
 
-func TestHostileTextsInAnyOtherPlaceDoNoHarm(t *testing.T) {
+func TestHostileTextsElsewhereDoNoHarm(t *testing.T) {
 	w := newWorld(t)
 	for _, text := range append(scripts(), injections()...) {
 		for _, r := range places(text) {

@@ -133,7 +133,7 @@ func withRedis(o *Options) {
 	}
 }
 
-func TestEveryRouteAnswersWhomItIsFor(t *testing.T) {
+func TestMatrixOfRoutesAndActors(t *testing.T) {
 	expected := expectations()
 	for _, route := range routes() {
 		e, ok := expected[route.pattern]

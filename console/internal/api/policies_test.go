@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/console/internal/service"
 )
 
-func TestAPolicyIsCreatedReadSavedAndDeleted(t *testing.T) {
+func TestPolicyIsCreatedReadSavedAndDeleted(t *testing.T) {
 	w := newWorld(t)
 	created := w.ask("owner", "PUT", "/api/policies/login", login(object{"limit": "60/60s", "match": object{"methods": []string{"POST"}, "path": "/login"}, "mode": "shadow", "priority": -3}),
 		"If-None-Match", "*").want(201)
@@ -39,7 +39,7 @@ func TestAPolicyIsCreatedReadSavedAndDeleted(t *testing.T) {
 	w.ask("owner", "DELETE", "/api/policies/none", nil, "If-Match", `"2"`).want(404)
 }
 
-func TestTheVersionMayStandInTheBodyOrTheQuery(t *testing.T) {
+func TestPreconditionInBodyOrQuery(t *testing.T) {
 	w := newWorld(t)
 	w.ask("owner", "PUT", "/api/policies/p", login(object{"version": 1, "priority": 1})).want(200).wantValue(2, "version")
 	w.ask("owner", "PUT", "/api/policies/p", login(object{"version": 1, "priority": 2})).want(409).wantValue(1, "conflict", "based_on").wantValue(2, "conflict", "current")
@@ -49,7 +49,7 @@ func TestTheVersionMayStandInTheBodyOrTheQuery(t *testing.T) {
 	w.ask("owner", "DELETE", "/api/policies/p?version=4", nil).want(204)
 }
 
-func TestAChangeHasToSayWhatItIsBasedOn(t *testing.T) {
+func TestPreconditionIsRequired(t *testing.T) {
 	w := newWorld(t)
 	for name, c := range map[string]struct {
 		status  int
@@ -86,7 +86,7 @@ func TestAChangeHasToSayWhatItIsBasedOn(t *testing.T) {
 	w.ask("owner", "GET", "/api/policies/p", nil).want(200).wantValue(1, "version")
 }
 
-func TestAPutThatIsRepeatedGivesTheSameAndOneRevision(t *testing.T) {
+func TestPutRepeatedMakesOneRevision(t *testing.T) {
 	w := newWorld(t)
 	repeat := func(method, path string, body object, headers ...string) {
 		t.Helper()
@@ -112,7 +112,7 @@ func TestAPutThatIsRepeatedGivesTheSameAndOneRevision(t *testing.T) {
 	}
 }
 
-func TestAStaleSaveIsAnsweredWithBothVersions(t *testing.T) {
+func TestPutStaleGetsBothVersions(t *testing.T) {
 	w := newWorld(t)
 	w.ask("administrator", "PUT", "/api/policies/p", login(object{"priority": 1}), "If-Match", `"1"`).want(200)
 	for _, c := range []struct {
@@ -168,7 +168,7 @@ func (w *world) editAtOnce(server *httptest.Server, n int) []edit {
 	return edits
 }
 
-func TestOfFiftyPutsOnOneVersionExactlyOneWins(t *testing.T) {
+func TestPutFiftyTimesOneWins(t *testing.T) {
 	w := newWorld(t)
 	server := httptest.NewServer(w.api)
 	defer server.Close()
@@ -250,7 +250,7 @@ func TestCurrentTagGets304(t *testing.T) {
 	w.ask("administrator", "GET", "/api/policies/p", nil, "If-None-Match", `"1"`).want(200)
 }
 
-func TestTheHistoryShowsDiffersAndRollsBack(t *testing.T) {
+func TestHistoryDiffAndRollback(t *testing.T) {
 	w := newWorld(t)
 	w.ask("owner", "PUT", "/api/policies/p", login(object{"limit": "7/1m", "version": 1})).want(200)
 	w.ask("owner", "DELETE", "/api/policies/p?version=2", nil).want(204)
@@ -283,7 +283,7 @@ func TestTheHistoryShowsDiffersAndRollsBack(t *testing.T) {
 	w.ask("owner", "POST", "/api/policies/p/rollback", object{"to": 1}, "If-Match", `"3"`).want(200).wantValue(4, "version").wantValue("100/1m", "limit")
 }
 
-func TestValidationTellsAllMistakesByField(t *testing.T) {
+func TestValidateNamesEveryMistake(t *testing.T) {
 	w := newWorld(t)
 	bad := object{"name": "Bad Name", "apps": []string{}, "limit": "many", "key": "x", "match": object{"methods": []string{"get"}, "host": "A:1", "path": "x"},
 		"on_limit": "panic", "on_store_error": "maybe", "mode": "on", "priority": 2_000_000, "description": strings.Repeat("x", 1001)}
@@ -305,13 +305,13 @@ func TestValidationTellsAllMistakesByField(t *testing.T) {
 	}
 }
 
-func TestTheNameInTheBodyIsThatOfThePath(t *testing.T) {
+func TestPutNameMustMatchThePath(t *testing.T) {
 	w := newWorld(t)
 	w.ask("owner", "PUT", "/api/policies/x", login(object{"name": "y"}), "If-None-Match", "*").wantField("name")
 	w.ask("owner", "PUT", "/api/policies/x", login(object{"name": "x"}), "If-None-Match", "*").want(201)
 }
 
-func TestTheTesterTellsWhichPoliciesApply(t *testing.T) {
+func TestTesterListsApplyingPolicies(t *testing.T) {
 	w := newWorld(t)
 	put := func(name string, change object) {
 		t.Helper()
@@ -342,7 +342,7 @@ func TestTheTesterTellsWhichPoliciesApply(t *testing.T) {
 	w.ask("owner", "POST", "/api/test", object{"path": "x", "app": " "}).wantField("path").wantField("app")
 }
 
-func TestTheTesterLooksAtMoreThanAPage(t *testing.T) {
+func TestTesterReadsEveryPage(t *testing.T) {
 	w := newWorld(t)
 	var text strings.Builder
 	text.WriteString("policies:\n")

@@ -31,7 +31,7 @@ const (
 	stranger = "192.0.2.1:1"
 )
 
-func TestTheUserWhomATrustedProxyNamesIsLoggedIn(t *testing.T) {
+func TestProxyUserIsLoggedIn(t *testing.T) {
 	w := proxied(t)
 	me := func(headers ...string) request { return request{"GET", "/api/me", nil, headers} }
 	w.from(proxy, "nobody", me("X-User", "owner")).want(200).wantValue("owner", "user").wantValue(false, "token")
@@ -50,7 +50,7 @@ func TestTheUserWhomATrustedProxyNamesIsLoggedIn(t *testing.T) {
 	w.from(stranger, "viewer", me("X-User", "owner")).want(200).wantValue("viewer", "user")
 }
 
-func TestAChangeBehindAProxyComesFromTheSameOrigin(t *testing.T) {
+func TestProxyChangeNeedsTheSameOrigin(t *testing.T) {
 	w := proxied(t)
 	change := func(headers ...string) request {
 		return request{"PUT", "/api/policies/p/mode", object{"mode": "shadow", "version": 1}, append(headers, "X-User", "owner")}
@@ -65,7 +65,7 @@ func TestAChangeBehindAProxyComesFromTheSameOrigin(t *testing.T) {
 	}
 }
 
-func TestWrongTokensAreLimitedByTheAddressThatATrustedProxyTells(t *testing.T) {
+func TestProxyAddressLimitsWrongTokens(t *testing.T) {
 	w := proxied(t)
 	wrong := func(from string) request {
 		return request{"GET", "/api/me", nil, []string{"Authorization", "Bearer hgt_wrong", "X-Forwarded-For", from}}
@@ -79,7 +79,7 @@ func TestWrongTokensAreLimitedByTheAddressThatATrustedProxyTells(t *testing.T) {
 	w.from(stranger, "nobody", wrong("192.0.2.9")).want(429) // which the client claims
 }
 
-func TestANameThatTheProxyTellsIsNoWrongToken(t *testing.T) {
+func TestProxyUnknownNameIsNoWrongToken(t *testing.T) {
 	w := proxied(t)
 	for range wrongTokens + 1 {
 		w.from(proxy, "owner", request{"GET", "/api/me", nil, []string{"X-User", "disabled"}}).want(401)

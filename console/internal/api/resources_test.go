@@ -19,7 +19,7 @@ import (
 	"github.com/headgate/headgate/policy/stats"
 )
 
-func TestApplicationsAreCreatedDescribedAndDeleted(t *testing.T) {
+func TestAppsAreCreatedDescribedAndDeleted(t *testing.T) {
 	w := newWorld(t)
 	const path = "/api/apps/team%2Fshop"
 	w.ask("administrator", "PUT", path, object{"description": "one"}).want(201).wantValue("team/shop", "name").wantValue("owner", "role").wantValue(0, "policies")
@@ -71,7 +71,7 @@ func TestUsersAreAddedGivenRolesAndDisabled(t *testing.T) {
 	}
 }
 
-func TestASessionIsListedAndEnded(t *testing.T) {
+func TestSessionIsListedAndEnded(t *testing.T) {
 	w := newWorld(t)
 	list := w.ask("owner", "GET", "/api/sessions", nil).want(200)
 	id := list.names("sessions", "id")
@@ -93,7 +93,7 @@ func TestSettingsAreInSeconds(t *testing.T) {
 	}
 }
 
-func TestTheAuditLogIsPagedAndFiltered(t *testing.T) {
+func TestAuditIsPagedAndFiltered(t *testing.T) {
 	w := newWorld(t)
 	w.ask("owner", "PUT", "/api/policies/p/mode", object{"mode": "off", "version": 1}).want(200)
 	w.ask("viewer", "DELETE", "/api/policies/p?version=2", nil).want(403)
@@ -146,7 +146,7 @@ func TestExportIsImported(t *testing.T) {
 	}
 }
 
-func TestAnImportTellsAllThatIsWrong(t *testing.T) {
+func TestImportErrorsNameEveryMistake(t *testing.T) {
 	w := newWorld(t)
 	const text = `{"policies":[{"name":"x","apps":["a"],"limit":"none","key":"ip"},{"name":"y","apps":["a"],"limit":"1/1s","key":"none"}]}`
 	a := w.ask("owner", "POST", "/api/import", text).want(422)
@@ -166,7 +166,7 @@ func TestAnImportTellsAllThatIsWrong(t *testing.T) {
 	w.ask("owner", "GET", "/api/export?format=toml", nil).wantField("format")
 }
 
-func TestPublishingTellsHowFarItIs(t *testing.T) {
+func TestPublishingProgress(t *testing.T) {
 	w := newWorld(t)
 	w.ask("viewer", "GET", "/api/publishing", nil).want(200).wantValue(false, "redis").wantValue(true, "pending").wantValue(1, "version").wantValue(0, "published")
 	status := publish.Status{Err: errors.New("dial 10.0.0.1: refused"), Failures: 3, Since: noon}
@@ -176,7 +176,7 @@ func TestPublishingTellsHowFarItIs(t *testing.T) {
 	w.ask("administrator", "GET", "/api/publishing", nil).want(200).wantValue("dial 10.0.0.1: refused", "error")
 }
 
-func TestInstancesAreThoseOfOnesApplications(t *testing.T) {
+func TestInstancesAreOfTheActorsApps(t *testing.T) {
 	w := newWorld(t, withRedis)
 	for as, want := range map[string][]string{"administrator": {"one", "two"}, "owner": {"one"}, "stranger": {"two"}, "viewer": {"one", "two"}, "token for c": {}} {
 		if got := w.ask(as, "GET", "/api/instances", nil).want(200).names("instances", "id"); !slices.Equal(got, want) {
@@ -189,7 +189,7 @@ func TestInstancesAreThoseOfOnesApplications(t *testing.T) {
 	}
 }
 
-func TestFiguresAreThoseOfOnesApplications(t *testing.T) {
+func TestFiguresAreOfTheActorsApps(t *testing.T) {
 	w := newWorld(t, withRedis)
 	a := w.ask("viewer", "GET", "/api/apps/a/figures", nil).want(200)
 	want := []any{object{"start": "2026-03-01T12:00:00Z", "policies": []any{
@@ -203,7 +203,7 @@ func TestFiguresAreThoseOfOnesApplications(t *testing.T) {
 	w.ask("administrator", "GET", "/api/apps/none/figures", nil).want(404)
 }
 
-func TestAKeyIsLookedUpAndReset(t *testing.T) {
+func TestKeyIsLookedUpAndReset(t *testing.T) {
 	var reset []string
 	w := newWorld(t, withRedis, func(o *Options) {
 		o.Reset = func(_ context.Context, p policy.Policy, key string) error {
@@ -232,7 +232,7 @@ func TestAKeyIsLookedUpAndReset(t *testing.T) {
 	}
 }
 
-func TestWithoutRedisThereIsNothingToAskIt(t *testing.T) {
+func TestRedisMissingGets503(t *testing.T) {
 	w := newWorld(t)
 	w.ask("owner", "GET", "/api/instances", nil).want(503)
 	w.ask("owner", "GET", "/api/apps/a/figures", nil).want(503)
@@ -254,7 +254,7 @@ func TestWithoutRedisThereIsNothingToAskIt(t *testing.T) {
 	}
 }
 
-func TestADatabaseThatCannotBeWrittenIsAskedAgainLater(t *testing.T) {
+func TestDatabaseReadOnlyGets503(t *testing.T) {
 	w := newWorld(t)
 	db, err := sql.Open("sqlite", w.file)
 	if err != nil {
@@ -287,7 +287,7 @@ func TestADatabaseThatCannotBeWrittenIsAskedAgainLater(t *testing.T) {
 	save(t.Context()).want(200).wantValue(2, "version")
 }
 
-func TestARequestWhoseTimeIsOverIsAskedToComeAgain(t *testing.T) {
+func TestRequestTimeoutGets503(t *testing.T) {
 	w := newWorld(t)
 	ctx, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
 	defer cancel()
@@ -297,7 +297,7 @@ func TestARequestWhoseTimeIsOverIsAskedToComeAgain(t *testing.T) {
 	}
 }
 
-func TestAFaultOfTheProgramIsForTheLogAlone(t *testing.T) {
+func TestFaultsAreOnlyLogged(t *testing.T) {
 	w := newWorld(t)
 	recorder := httptest.NewRecorder()
 	r := request{"GET", "/api/policies", nil, nil}.build(w.cast["owner"])
@@ -310,7 +310,7 @@ func TestAFaultOfTheProgramIsForTheLogAlone(t *testing.T) {
 	}
 }
 
-func TestAnAPINeedsAService(t *testing.T) {
+func TestNewNeedsAService(t *testing.T) {
 	if _, err := New(Options{}); err == nil || err.Error() != "api: Service is nil" {
 		t.Error(err)
 	}

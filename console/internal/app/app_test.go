@@ -71,7 +71,7 @@ func until(t *testing.T, what string, done func() bool) {
 	}
 }
 
-func TestAChangeReachesTheInstancesAlsoWhenRedisWasAway(t *testing.T) {
+func TestAppPublishesAfterRedisOutage(t *testing.T) {
 	server := redistest.Start(t)
 	c := config.Config{
 		DB:    "sqlite://" + filepath.Join(t.TempDir(), "console.db"),
@@ -136,7 +136,7 @@ func TestStartPublishesPendingChanges(t *testing.T) {
 	})
 }
 
-func TestAnEmptyDatabaseReplacesNoPolicies(t *testing.T) {
+func TestAppEmptyDatabaseReplacesNothing(t *testing.T) {
 	server := redistest.Start(t)
 	c := config.Config{
 		DB:    "sqlite://" + filepath.Join(t.TempDir(), "console.db"),

@@ -17,7 +17,7 @@ func passwords(t *testing.T, cost Cost) *Passwords {
 	return p
 }
 
-func TestAPasswordMatchesItsHashAlone(t *testing.T) {
+func TestPasswordsMatchOnlyTheirHash(t *testing.T) {
 	p := passwords(t, cheap)
 	hash, err := p.Hash(t.Context(), "right")
 	if err != nil {
@@ -40,7 +40,7 @@ func TestAPasswordMatchesItsHashAlone(t *testing.T) {
 	}
 }
 
-func TestTheHashForNobodyMatchesNothing(t *testing.T) {
+func TestPasswordsEmptyHashMatchesNothing(t *testing.T) {
 	p := passwords(t, cheap)
 	hash, err := p.Hash(t.Context(), "right")
 	if err != nil {
@@ -52,7 +52,7 @@ func TestTheHashForNobodyMatchesNothing(t *testing.T) {
 	}
 }
 
-func TestAHashMadeAtAnotherCostStillMatches(t *testing.T) {
+func TestPasswordsMatchAtAnotherCost(t *testing.T) {
 	old, err := passwords(t, Cost{Memory: 16, Time: 3}).Hash(t.Context(), "right")
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestAHashMadeAtAnotherCostStillMatches(t *testing.T) {
 	}
 }
 
-func TestABrokenHashIsAnErrorAndNoMatch(t *testing.T) {
+func TestPasswordsBrokenHashIsAnError(t *testing.T) {
 	p := passwords(t, cheap)
 	hash, err := p.Hash(t.Context(), "right")
 	if err != nil {
@@ -90,7 +90,7 @@ func TestHashEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestACostThatMakesNoSenseIsAnError(t *testing.T) {
+func TestNewPasswordsRefusesBadCosts(t *testing.T) {
 	for _, c := range []Cost{{}, {Memory: 7, Time: 1}, {Memory: 8}, {Memory: 1<<20 + 1, Time: 1}, {Memory: 8, Time: 65}} {
 		if _, err := NewPasswords(c); err == nil {
 			t.Errorf("%+v: no error", c)
@@ -98,7 +98,7 @@ func TestACostThatMakesNoSenseIsAnError(t *testing.T) {
 	}
 }
 
-func TestSecretsAreNotGuessedNorTakenForOneAnother(t *testing.T) {
+func TestSecretsAreLongAndDistinct(t *testing.T) {
 	seen := map[string]bool{}
 	for range 1000 {
 		s := NewSecret()

@@ -20,7 +20,7 @@ func parse(env map[string]string, args ...string) (Config, error) {
 	return Parse(args, func(name string) string { return env[name] }, io.Discard)
 }
 
-func TestWithoutFlagsItServesTheEmbeddedDatabaseOnLoopback(t *testing.T) {
+func TestParseDefaults(t *testing.T) {
 	c, err := parse(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +35,7 @@ func TestWithoutFlagsItServesTheEmbeddedDatabaseOnLoopback(t *testing.T) {
 	}
 }
 
-func TestPlainHTTPIsForLoopbackUnlessAskedFor(t *testing.T) {
+func TestParsePlainHTTPNeedsLoopbackOrConsent(t *testing.T) {
 	cert, key := certificate(t)
 	for _, row := range []struct {
 		args []string
@@ -64,7 +64,7 @@ func TestPlainHTTPIsForLoopbackUnlessAskedFor(t *testing.T) {
 	}
 }
 
-func TestEveryMistakeIsReportedAndNoPassword(t *testing.T) {
+func TestParseReportsEveryMistakeButNoPassword(t *testing.T) {
 	_, err := parse(nil, "-listen", "x", "-db", "postgres://u:s3cret@h/d", "-redis", "redis://:s3cret@h:%zz", "-tls-key", "x", "-redis-prefix", "{",
 		"-trusted-proxy", "10.0.0.1/8", "-trusted-proxy", "proxy.example", "-identity-header", "a b", "more")
 	if err == nil {
@@ -80,7 +80,7 @@ func TestEveryMistakeIsReportedAndNoPassword(t *testing.T) {
 	}
 }
 
-func TestTheEnvironmentGivesWhatTheFlagsDoNot(t *testing.T) {
+func TestParseEnvironmentFillsMissingFlags(t *testing.T) {
 	env := map[string]string{EnvDB: "mysql://u:p@env/d", EnvRedis: "redis://127.0.0.1:1/2"}
 	c, err := parse(env)
 	if err != nil || c.DB != env[EnvDB] || c.Redis.Addr != "127.0.0.1:1" || c.Redis.DB != 2 || !c.Redis.ContextTimeoutEnabled {

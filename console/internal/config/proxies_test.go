@@ -36,7 +36,7 @@ func TestProxiesAreTrustedByAddressOrPrefix(t *testing.T) {
 	}
 }
 
-func TestTheFlagsOfTheProxyAreUsed(t *testing.T) {
+func TestParseProxyFlags(t *testing.T) {
 	c, err := parse(nil, "-trusted-proxy", "10.0.0.0/8", "-trusted-proxy", "192.0.2.1", "-identity-header", "x-user")
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestTheFlagsOfTheProxyAreUsed(t *testing.T) {
 	}
 }
 
-func TestCookiesAreSecureWithTLSHereOrAtTheProxy(t *testing.T) {
+func TestCookiesAreSecureWithTLS(t *testing.T) {
 	cert, key := certificate(t)
 	for _, row := range []struct {
 		args   []string

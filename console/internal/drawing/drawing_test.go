@@ -21,7 +21,7 @@ func parse(t testing.TB, text string) core.Limit {
 	return l
 }
 
-func TestTheCourseIsThatOfTheAlgorithm(t *testing.T) {
+func TestCourseFollowsTheAlgorithm(t *testing.T) {
 	s := time.Second
 	for _, row := range []struct {
 		limit string
@@ -41,7 +41,7 @@ func TestTheCourseIsThatOfTheAlgorithm(t *testing.T) {
 	}
 }
 
-func TestADrawingIsWellFormedAndSmallForEveryLimit(t *testing.T) {
+func TestSVGIsWellFormedAndSmall(t *testing.T) {
 	for _, text := range []string{
 		"1/1s", "100/1m", "1000000000/24h", "1/400d", "1/1ms", "9000/1s burst=1", "999983/24h burst=2", "100/1m token-bucket burst=100000",
 		"1000/1h sliding-log", "240/1h sliding-window segments=60", "20/1s fixed-window aligned", "10000 concurrent ttl=1h",
@@ -69,13 +69,13 @@ func TestADrawingIsWellFormedAndSmallForEveryLimit(t *testing.T) {
 	}
 }
 
-func TestALimitThatIsWrongIsNotDrawn(t *testing.T) {
+func TestSVGRefusesWrongLimits(t *testing.T) {
 	if _, err := SVG(core.Limit{Quota: -1}); err == nil || !strings.Contains(err.Error(), "quota -1") {
 		t.Errorf("%v", err)
 	}
 }
 
-func TestTheDrawingIsSaidInWords(t *testing.T) {
+func TestSVGInWords(t *testing.T) {
 	for text, want := range map[string]string{
 		"10/4s fixed-window":   "A caller that never stops asking gets 10 at once and 30 in 11s.",
 		"20 concurrent ttl=1m": "At most 20 at the same time, however fast they come.",
@@ -110,7 +110,7 @@ func BenchmarkDraw(b *testing.B) {
 	}
 }
 
-func TestASmoothCourseIsThatWhichIsSimulated(t *testing.T) {
+func TestCourseSmoothEqualsSimulation(t *testing.T) {
 	for _, text := range []string{"10/4s", "7/7s burst=3", "4/1s burst=9", "100/1m burst=1", "200/1s"} {
 		l := parse(t, text)
 		c := course{span: periods * l.Period}
@@ -120,7 +120,7 @@ func TestASmoothCourseIsThatWhichIsSimulated(t *testing.T) {
 	}
 }
 
-func TestTheGridHasRoundSteps(t *testing.T) {
+func TestGridStepIsRound(t *testing.T) {
 	for highest, want := range map[int64]int64{0: 1, 1: 1, 5: 1, 6: 2, 15: 5, 30: 10, 300: 100, 1100: 200, 27_500_000: 5_000_000, 1 << 53: 2_000_000_000_000_000} {
 		if got := gridStep(highest); got != want {
 			t.Errorf("up to %d: steps of %d, want %d", highest, got, want)

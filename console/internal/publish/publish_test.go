@@ -128,7 +128,7 @@ func wantSizes(t *testing.T, p *place, want ...int) {
 	}
 }
 
-func TestAChangeIsPublishedWhenTheWorkerIsWoken(t *testing.T) {
+func TestWorkerPublishesAfterWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, p := &database{}, newPlace()
 		w := start(t, d, p)
@@ -147,7 +147,7 @@ func TestAChangeIsPublishedWhenTheWorkerIsWoken(t *testing.T) {
 	})
 }
 
-func TestADatabaseWithoutAnyChangeReplacesNothing(t *testing.T) {
+func TestWorkerEmptyDatabaseReplacesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, p := &database{}, newPlace()
 		p.label = "somebody else's"
@@ -159,7 +159,7 @@ func TestADatabaseWithoutAnyChangeReplacesNothing(t *testing.T) {
 	})
 }
 
-func TestChangeOfAnotherProgramIsPublishedWithoutAWake(t *testing.T) {
+func TestWorkerPublishesWithoutWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, p := &database{}, newPlace()
 		w := start(t, d, p)
@@ -172,7 +172,7 @@ func TestChangeOfAnotherProgramIsPublishedWithoutAWake(t *testing.T) {
 	})
 }
 
-func TestNothingIsLostWhileTheInstancesPlaceIsAway(t *testing.T) {
+func TestWorkerRetriesUntilPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, p := &database{}, newPlace()
 		p.away = true
@@ -204,7 +204,7 @@ func TestNothingIsLostWhileTheInstancesPlaceIsAway(t *testing.T) {
 	})
 }
 
-func TestOnlyAMissingSetIsPublishedAgain(t *testing.T) {
+func TestWorkerRepublishesOnlyAMissingSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, p := &database{}, newPlace()
 		d.change()
@@ -220,7 +220,7 @@ func TestOnlyAMissingSetIsPublishedAgain(t *testing.T) {
 	})
 }
 
-func TestAnOlderSetDoesNotReplaceANewerOne(t *testing.T) {
+func TestWorkerKeepsNewerSets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, p := &database{}, newPlace()
 		d.change()
@@ -242,7 +242,7 @@ func TestAnOlderSetDoesNotReplaceANewerOne(t *testing.T) {
 	})
 }
 
-func TestTwoWorkersPublishEachSetOnce(t *testing.T) {
+func TestWorkersPublishEachSetOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, p := &database{}, newPlace()
 		first, second := start(t, d, p), start(t, d, p)
@@ -257,7 +257,7 @@ func TestTwoWorkersPublishEachSetOnce(t *testing.T) {
 	})
 }
 
-func TestEveryMistakeInTheOptionsIsReported(t *testing.T) {
+func TestStartReportsEveryMistake(t *testing.T) {
 	_, err := Start(Options{Check: -1})
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok || len(joined.Unwrap()) != 3 {

@@ -27,7 +27,7 @@ func serve(t *testing.T, ctx context.Context, h http.Handler) (url string, ended
 	return "http://" + l.Addr().String(), done
 }
 
-func TestARequestThatIsBeingAnsweredEndsBeforeTheServer(t *testing.T) {
+func TestServeFinishesRunningRequests(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	inside, leave := make(chan struct{}), make(chan struct{})
@@ -65,7 +65,7 @@ func TestARequestThatIsBeingAnsweredEndsBeforeTheServer(t *testing.T) {
 	}
 }
 
-func TestABodyThatIsTooLongIsNotRead(t *testing.T) {
+func TestBodyTooLongIsNotRead(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	result := make(chan error, 1)
 	url, ended := serve(t, ctx, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -87,7 +87,7 @@ func TestABodyThatIsTooLongIsNotRead(t *testing.T) {
 	}
 }
 
-func TestHealthIsThatOfTheDatabase(t *testing.T) {
+func TestHealthFollowsTheDatabase(t *testing.T) {
 	for want, err := range map[int]error{200: nil, 503: errors.New("a secret")} {
 		w := httptest.NewRecorder()
 		Health(func(context.Context) error { return err }).ServeHTTP(w, httptest.NewRequest("GET", "/healthz", nil))

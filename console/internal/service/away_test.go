@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-func TestADatabaseThatIsAwayIsSaidSoAndLosesNothing(t *testing.T) {
+func TestDatabaseOutageLosesNothing(t *testing.T) {
 	server := fragile.Server(t)
 	w := newWorld(t, server.Database(t))
 	ctx := t.Context()
@@ -39,7 +39,7 @@ func TestADatabaseThatIsAwayIsSaidSoAndLosesNothing(t *testing.T) {
 	}
 }
 
-func TestAFrozenDatabaseIsUnavailableInTime(t *testing.T) {
+func TestDatabaseFrozenIsUnavailableInTime(t *testing.T) {
 	server := fragile.Server(t)
 	w := newWorld(t, server.Database(t))
 	p := w.create(sample("p", "a"))
@@ -55,7 +55,7 @@ func TestAFrozenDatabaseIsUnavailableInTime(t *testing.T) {
 	}
 }
 
-func TestAWriterThatIsKilledWithinATransactionLeavesNothing(t *testing.T) {
+func TestDatabaseKilledWriterLeavesNothing(t *testing.T) {
 	server := fragile.Server(t)
 	w := newWorld(t, server.Database(t))
 	ctx := t.Context()
@@ -79,7 +79,7 @@ func TestAWriterThatIsKilledWithinATransactionLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestADatabaseThatAnotherProgramLocksIsUnavailable(t *testing.T) {
+func TestDatabaseLockedIsUnavailable(t *testing.T) {
 	w := newWorld(t, "sqlite://"+filepath.Join(t.TempDir(), "x.db"))
 	p := w.create(sample("p", "a"))
 	db := raw(t, w.url)

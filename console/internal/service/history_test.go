@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-func TestHistoryTellsWhoChangedWhatWhen(t *testing.T) {
+func TestHistoryHasActorTimeAndChanges(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		owner := w.person("owner", map[string]Role{"a": Owner})
@@ -56,7 +56,7 @@ func TestHistoryTellsWhoChangedWhatWhen(t *testing.T) {
 	})
 }
 
-func TestARollbackIsANewVersionWithOldContent(t *testing.T) {
+func TestRollbackIsANewVersionWithOldContent(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		first := w.create(full("p"))
@@ -92,7 +92,7 @@ func TestARollbackIsANewVersionWithOldContent(t *testing.T) {
 	})
 }
 
-func TestHistoryFromWhenThePolicyWasHiddenIsHidden(t *testing.T) {
+func TestHistoryOmitsHiddenRevisions(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		p := w.create(sample("p", "b"))

@@ -62,7 +62,7 @@ func isAnswer(err error) bool {
 	return err == nil || errors.As(err, &invalid) || errors.Is(err, ErrNotFound)
 }
 
-func TestHostileTextsAreStoredAsTheyAreOrRefused(t *testing.T) {
+func TestHostilePolicyTextsAreStoredOrRefused(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		texts := append(scripts(), injections()...)
 		if len(texts) != 500 {
@@ -111,7 +111,7 @@ func policyTexts() map[string]func(*policy.Policy, string) {
 	}
 }
 
-func TestHostileTextsInEveryOtherPlaceAreStoredOrRefused(t *testing.T) {
+func TestHostileTextsElsewhereAreStoredOrRefused(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		for _, text := range append(scripts(), injections()...) {
@@ -181,7 +181,7 @@ func (w *world) unharmed() {
 	}
 }
 
-func TestARefusalOfAHostileNameIsWrittenDown(t *testing.T) {
+func TestRefusalOfHostileNameIsInTheAuditLog(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		x := w.person("x", nil)
 		for _, name := range []string{"\xff\x00'", strings.Repeat("x", 1<<20), strings.Repeat("é", 200)} {

@@ -51,7 +51,7 @@ func TestImportRestoresAnExport(t *testing.T) {
 	})
 }
 
-func TestAPlanSaysWhatAnImportDoes(t *testing.T) {
+func TestPlanImportPredictsImport(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		for _, name := range []string{"changes", "goes", "stays"} {
@@ -95,7 +95,7 @@ func TestAPlanSaysWhatAnImportDoes(t *testing.T) {
 	})
 }
 
-func TestThePlanOfAnEmptyDatabaseIsABaseToo(t *testing.T) {
+func TestPlanImportEmptyDatabaseHasABase(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		in := importOf(t, sample("new", "a"))
 		plan, err := w.PlanImport(t.Context(), w.admin, in)
@@ -113,7 +113,7 @@ func TestThePlanOfAnEmptyDatabaseIsABaseToo(t *testing.T) {
 	})
 }
 
-func TestAnImportReportsEveryMistakeAndChangesNothing(t *testing.T) {
+func TestImportReportsEveryMistake(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		w.create(sample("p", "a"))
@@ -153,7 +153,7 @@ func TestAnImportReportsEveryMistakeAndChangesNothing(t *testing.T) {
 	})
 }
 
-func TestAnImportRemovesNothingThatIsHidden(t *testing.T) {
+func TestImportRemovesNoHiddenPolicy(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	w.create(sample("mine", "a"))
 	w.create(sample("foreign", "b"))

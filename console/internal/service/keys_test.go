@@ -22,7 +22,7 @@ func (r *resets) reset(_ context.Context, p policy.Policy, key string) error {
 	return r.fail
 }
 
-func TestAKeyIsResetAfterItWasWrittenDown(t *testing.T) {
+func TestResetKeyWritesTheAuditLogFirst(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		w.create(sample("p", "a"))
 		owner := w.person("x", map[string]Role{"a": Owner})
@@ -48,7 +48,7 @@ func TestAKeyIsResetAfterItWasWrittenDown(t *testing.T) {
 	})
 }
 
-func TestAResetThatFailsIsWrittenDownToo(t *testing.T) {
+func TestResetKeyFailureIsInTheAuditLog(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	w.create(sample("p", "a"))
 	r := &resets{fail: errors.New("away")}
@@ -59,7 +59,7 @@ func TestAResetThatFailsIsWrittenDownToo(t *testing.T) {
 	}
 }
 
-func TestNothingIsResetThatCannotBeWrittenDown(t *testing.T) {
+func TestResetKeyNeedsTheAuditLog(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	w.create(sample("p", "a"))
 	r := &resets{}
@@ -77,7 +77,7 @@ func TestNothingIsResetThatCannotBeWrittenDown(t *testing.T) {
 	}
 }
 
-func TestTheAuditLogHoldsNoKeyThatMayBeASecret(t *testing.T) {
+func TestAuditHoldsNoSecretKey(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	for recipe, secret := range map[string]bool{
 		"ip": false, "ip/56+route": false, "user": false, "global": false, "host+path+method": false,

@@ -83,7 +83,7 @@ func benchmarkSave(b *testing.B, w *world) {
 	}
 }
 
-func TestOnePolicyMoreThanASetMayHoldIsRefused(t *testing.T) {
+func TestCreatePolicyRefusesOneTooMany(t *testing.T) {
 	test.Long(t, "it writes ten thousand policies into each database")
 	everyEngine(t, func(t *testing.T, w *world) {
 		w.fill()

@@ -25,7 +25,7 @@ func names(list []policy.Policy) []string {
 // orders are those of a list.
 var orders = []string{"", "name", "-name", "mode", "-mode", "priority", "-priority", "updated", "-updated"}
 
-func TestAListHoldsWhatIsAskedForInOrder(t *testing.T) {
+func TestPoliciesQueries(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		list, next := newListing(w), 0
 		for _, q := range searches() {
@@ -36,7 +36,7 @@ func TestAListHoldsWhatIsAskedForInOrder(t *testing.T) {
 	})
 }
 
-func TestAListHoldsWhatIsAskedForInEveryOrder(t *testing.T) {
+func TestPoliciesQueriesInEveryOrder(t *testing.T) {
 	test.Long(t, "it asks each database for a thousand lists in all orders")
 	everyEngine(t, func(t *testing.T, w *world) {
 		list := newListing(w)
@@ -135,7 +135,7 @@ func expected(all []policy.Policy, sees []string, q Query) []string {
 	return names(list)
 }
 
-func TestPagesHoldEveryPolicyOnce(t *testing.T) {
+func TestPoliciesPagesHoldEachOnce(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		for i := range 25 {
 			p := sample(fmt.Sprintf("p%02d", i), "a")
@@ -164,7 +164,7 @@ func TestPagesHoldEveryPolicyOnce(t *testing.T) {
 	})
 }
 
-func TestAQueryThatMakesNoSenseIsAnError(t *testing.T) {
+func TestPoliciesRefusesBadQueries(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	for field, q := range map[string]Query{
 		"sort":   {Sort: "name; DROP TABLE policies"},

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/console/internal/store"
 )
 
-func TestOfProgramsThatStartTogetherOneMakesTheAdministrator(t *testing.T) {
+func TestBootstrapOnceOfManyPrograms(t *testing.T) {
 	for _, engine := range []string{"sqlite", "mariadb"} {
 		t.Run(engine, func(t *testing.T) {
 			url := sqliteURL(t)
@@ -60,7 +60,7 @@ func TestOfProgramsThatStartTogetherOneMakesTheAdministrator(t *testing.T) {
 	}
 }
 
-func TestFailedAttemptsAreLimited(t *testing.T) {
+func TestLoginLimitsFailedAttempts(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	w.person("x", nil)
 	try := func(user, password, address string) error {
@@ -95,7 +95,7 @@ func TestFailedAttemptsAreLimited(t *testing.T) {
 	}
 }
 
-func TestAFloodOfAttemptsDoesNotFillTheAuditLog(t *testing.T) {
+func TestLoginFloodDoesNotFillTheAuditLog(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	before := w.refusals()
 	for i := range 300 {
@@ -167,7 +167,7 @@ func TestSessionsEndWhenIdleAndWhenOld(t *testing.T) {
 	})
 }
 
-func TestAChangedPasswordEndsAllOtherSessions(t *testing.T) {
+func TestChangePasswordEndsOtherSessions(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		x := w.person("x", nil)
@@ -201,7 +201,7 @@ func TestAChangedPasswordEndsAllOtherSessions(t *testing.T) {
 	})
 }
 
-func TestSessionsAreEndedByTheirUserAlone(t *testing.T) {
+func TestRevokeSessionNeedsItsUser(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	ctx := t.Context()
 	x, y := w.person("x", nil), w.person("y", nil)
@@ -216,7 +216,7 @@ func TestSessionsAreEndedByTheirUserAlone(t *testing.T) {
 	wantErr(t, "after the log-out", err, ErrNotLoggedIn)
 }
 
-func TestRecoverMakesAnAdministratorOfAnybody(t *testing.T) {
+func TestRecoverMakesAnAdministrator(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		w.person("x", nil)

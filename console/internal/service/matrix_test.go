@@ -178,7 +178,7 @@ func (w *world) token(a Actor, scope Scope, apps ...string) Actor {
 	return actor
 }
 
-func TestEveryMethodChecksWhoAsks(t *testing.T) {
+func TestMatrixOfPermissions(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		w.create(sample("p", "a"))
 		cast := w.cast()
@@ -221,7 +221,7 @@ func (w *world) refusals() (n int) {
 	return n
 }
 
-func TestTheMatrixHasEveryMethod(t *testing.T) {
+func TestMatrixHasEveryMethod(t *testing.T) {
 	var want []string
 	for service, i := reflect.TypeFor[*Service](), 0; i < service.NumMethod(); i++ {
 		if name := service.Method(i).Name; !slices.Contains(noActor, name) {
@@ -241,7 +241,7 @@ func TestTheMatrixHasEveryMethod(t *testing.T) {
 	}
 }
 
-func TestAPolicyOfSeveralApplicationsIsForTheOwnerOfAllOfThem(t *testing.T) {
+func TestPolicyOfSeveralAppsNeedsTheirCommonOwner(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		a := w.person("a-owner", map[string]Role{"a": Owner, "c": Viewer})
@@ -277,7 +277,7 @@ func TestAPolicyOfSeveralApplicationsIsForTheOwnerOfAllOfThem(t *testing.T) {
 	})
 }
 
-func TestPermissionsAreLookedUpEachTime(t *testing.T) {
+func TestAccessIsLookedUpEachTime(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	ctx := t.Context()
 	w.create(sample("p", "a"))

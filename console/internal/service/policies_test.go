@@ -22,7 +22,7 @@ func full(name string) policy.Policy {
 	}
 }
 
-func TestAPolicyComesBackAsItWasPutIn(t *testing.T) {
+func TestPolicyRoundTrip(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		want := full("p")
 		saved := w.create(want)
@@ -48,7 +48,7 @@ func TestAPolicyComesBackAsItWasPutIn(t *testing.T) {
 	})
 }
 
-func TestToSaveWhatIsThereChangesNothing(t *testing.T) {
+func TestUpdatePolicyUnchangedChangesNothing(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		saved := w.create(full("p"))
 		before, _, _, err := w.Outbox().Pending(t.Context())
@@ -69,7 +69,7 @@ func TestToSaveWhatIsThereChangesNothing(t *testing.T) {
 	})
 }
 
-func TestEveryMistakeOfAPolicyIsReported(t *testing.T) {
+func TestPolicyErrorsNameEveryMistake(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	_, err := w.CreatePolicy(t.Context(), w.admin, policy.Policy{Name: "Ä", Mode: 9, Key: "?", OnLimit: "?", OnStoreError: "?"})
 	for _, field := range []string{"name", "apps", "limit", "key", "mode", "on_limit", "on_store_error"} {
@@ -79,7 +79,7 @@ func TestEveryMistakeOfAPolicyIsReported(t *testing.T) {
 	wantFault(t, "an application that does not exist", err, "apps")
 }
 
-func TestAStaleChangeIsAConflictWithBothVersions(t *testing.T) {
+func TestConflictHasBothVersions(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		first := w.create(sample("p", "a"))
@@ -115,7 +115,7 @@ func TestAStaleChangeIsAConflictWithBothVersions(t *testing.T) {
 	})
 }
 
-func TestOfManyEditorsOneWinsEachVersion(t *testing.T) {
+func TestUpdatePolicyOneEditorWinsEachVersion(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		const editors, rounds = 50, 3
 		p := w.create(sample("p", "a"))
@@ -164,7 +164,7 @@ func TestOfManyEditorsOneWinsEachVersion(t *testing.T) {
 	})
 }
 
-func TestWritersOfDifferentPoliciesAllSucceed(t *testing.T) {
+func TestUpdatePolicyWritersOfDifferentPoliciesSucceed(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		const writers = 30
 		var group sync.WaitGroup
@@ -184,7 +184,7 @@ func TestWritersOfDifferentPoliciesAllSucceed(t *testing.T) {
 	})
 }
 
-func TestAChangeWithoutItsRowInTheAuditLogDoesNotHappen(t *testing.T) {
+func TestChangeFailsWithoutItsAuditRow(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		saved := w.create(sample("p", "a"))
 		for _, table := range []string{"audit", "revisions"} {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestAProxyNamesUsersWhoExist(t *testing.T) {
+func TestProxyNamesExistingUsers(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		w.person("owner", map[string]Role{"a": Owner})
@@ -38,7 +38,7 @@ func TestAProxyNamesUsersWhoExist(t *testing.T) {
 	})
 }
 
-func TestAProxyIsNotBelievedWithoutADatabase(t *testing.T) {
+func TestProxyNeedsTheDatabase(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	w.must(w.db.Close())
 	if _, err := w.AuthenticateByProxy(t.Context(), FirstUser, Meta{}); err == nil || errors.Is(err, ErrNotLoggedIn) {

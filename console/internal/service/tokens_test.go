@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestATokenMayDoWhatItsScopeSays(t *testing.T) {
+func TestTokenScope(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		w.create(sample("pa", "a"))
@@ -71,7 +71,7 @@ func TestTokensEnd(t *testing.T) {
 	})
 }
 
-func TestAUserHasABoundedNumberOfTokens(t *testing.T) {
+func TestTokensAreBounded(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	for range maxTokens {
 		w.token(w.admin, Read)
@@ -80,7 +80,7 @@ func TestAUserHasABoundedNumberOfTokens(t *testing.T) {
 	wantFault(t, "one token too many", err, "")
 }
 
-func TestSettingsHoldForSessionsThatThereAre(t *testing.T) {
+func TestSettingsApplyToExistingSessions(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		want := Settings{SessionIdle: 10 * time.Minute, SessionLife: 20 * time.Minute}

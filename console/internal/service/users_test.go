@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestTheLastAdministratorStays(t *testing.T) {
+func TestDemoteRefusesTheLastAdministrator(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		wantFault(t, "demoting the last one", w.Demote(ctx, w.admin, FirstUser), "name")
@@ -22,7 +22,7 @@ func TestTheLastAdministratorStays(t *testing.T) {
 	})
 }
 
-func TestAdministratorsWhoDemoteEachOtherDoNotAllSucceed(t *testing.T) {
+func TestDemoteKeepsOneAdministrator(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		second := w.person("second", nil)
@@ -68,7 +68,7 @@ func TestUsersAreDisabledAtOnce(t *testing.T) {
 	})
 }
 
-func TestUsersAreWhatTheAdministratorMadeThem(t *testing.T) {
+func TestUsersListNamesAndRoles(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		w.person("Bob", map[string]Role{"a": Owner, "b": Viewer})
@@ -88,7 +88,7 @@ func TestUsersAreWhatTheAdministratorMadeThem(t *testing.T) {
 	})
 }
 
-func TestTheAuditLogHasEachRoleOfAUser(t *testing.T) {
+func TestAuditHasEachRoleChange(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		w.person("Bob", map[string]Role{"a": Owner, "b": Viewer})
 		if u, err := w.User(t.Context(), w.admin, "Bob"); err != nil || len(u.Roles) != 2 || u.MustChangePassword || u.CreatedBy != "admin" {
@@ -105,7 +105,7 @@ func TestTheAuditLogHasEachRoleOfAUser(t *testing.T) {
 	})
 }
 
-func TestAnApplicationInUseStays(t *testing.T) {
+func TestDeleteAppRefusesAnAppInUse(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		p := w.create(sample("p", "a"))

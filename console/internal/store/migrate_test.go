@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestProgramsThatStartTogetherMigrateOnce(t *testing.T) {
+func TestMigrationRunsOnceOfManyPrograms(t *testing.T) {
 	everyEngine(t, func(t *testing.T, url string) {
 		const programs = 8
 		errs := make([]error, programs)
@@ -36,7 +36,7 @@ func TestProgramsThatStartTogetherMigrateOnce(t *testing.T) {
 	})
 }
 
-func TestAMigrationThatWasInterruptedIsRunAgain(t *testing.T) {
+func TestMigrationInterruptedRunsAgain(t *testing.T) {
 	everyEngine(t, func(t *testing.T, url string) {
 		db := open(t, url)
 		exec(t, db, "DELETE FROM migrations")
@@ -52,7 +52,7 @@ func TestAMigrationThatWasInterruptedIsRunAgain(t *testing.T) {
 	})
 }
 
-func TestTablesOfANewerProgramAreLeftAlone(t *testing.T) {
+func TestOpenRefusesNewerTables(t *testing.T) {
 	everyEngine(t, func(t *testing.T, url string) {
 		exec(t, open(t, url), "INSERT INTO migrations (version, at) VALUES (1000, 0)")
 		db, err := Open(t.Context(), Options{URL: url})
@@ -66,7 +66,7 @@ func TestTablesOfANewerProgramAreLeftAlone(t *testing.T) {
 	})
 }
 
-func TestAURLThatIsNoDatabaseIsAnErrorWithoutItsPassword(t *testing.T) {
+func TestOpenErrorsHideThePassword(t *testing.T) {
 	for _, url := range []string{
 		"", "x", "sqlite://", "postgres://u:s3cret@h/d", "mysql://u:s3cret@h", "mysql://u:s3cret@/d",
 		"mysql://u:s3cret@h/d?multiStatements=true", "mysql://u:s3cret@h/d?tls=perhaps", "mysql://u:s3cret%zz@h/d",
@@ -83,7 +83,7 @@ func TestAURLThatIsNoDatabaseIsAnErrorWithoutItsPassword(t *testing.T) {
 	}
 }
 
-func TestADatabaseThatIsAwayIsUnavailable(t *testing.T) {
+func TestOpenUnreachableIsUnavailable(t *testing.T) {
 	for _, url := range []string{
 		"mysql://u:s3cret@127.0.0.1:1/d",
 		"sqlite:///proc/nothing/here.db",
@@ -100,7 +100,7 @@ func TestADatabaseThatIsAwayIsUnavailable(t *testing.T) {
 	}
 }
 
-func TestTheFileIsForItsOwnerAlone(t *testing.T) {
+func TestSQLiteFileIsForItsOwnerOnly(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	open(t, "sqlite://"+filepath.Join(dir, "console.db"))
 	for path, want := range map[string]string{dir: "drwx------", filepath.Join(dir, "console.db"): "-rw-------"} {

@@ -65,7 +65,7 @@ func TestErrorsAreTheSameOnEveryEngine(t *testing.T) {
 	})
 }
 
-func TestATransactionThatFailsLeavesNothing(t *testing.T) {
+func TestUpdateFailedLeavesNothing(t *testing.T) {
 	everyEngine(t, func(t *testing.T, url string) {
 		db := open(t, url)
 		fault := errors.New("a fault")
@@ -131,7 +131,7 @@ func (c counting) kind(err error) kind {
 	return k
 }
 
-func TestAWriterWaitsForAnotherProgramAsLongAsItsContextLasts(t *testing.T) {
+func TestUpdateWaitsForOtherProgramsUntilContextEnds(t *testing.T) {
 	url := "sqlite://" + filepath.Join(t.TempDir(), "x.db")
 	db, other := open(t, url), open(t, url)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -31,7 +31,7 @@ func from(peer string, headers ...string) *http.Request {
 	return r
 }
 
-func TestAnAddressIsBelievedFromTrustedPeersAlone(t *testing.T) {
+func TestAddressIsReadFromTrustedPeersOnly(t *testing.T) {
 	f := proxies(t, "10.0.0.0/8", "fd00::/8")
 	const xff = "X-Forwarded-For"
 	for _, row := range []struct {
@@ -62,7 +62,7 @@ func TestAnAddressIsBelievedFromTrustedPeersAlone(t *testing.T) {
 	}
 }
 
-func TestAUserIsBelievedFromTrustedPeersAlone(t *testing.T) {
+func TestUserIsReadFromTrustedPeersOnly(t *testing.T) {
 	f := proxies(t, "10.0.0.0/8")
 	for _, row := range []struct {
 		r     *http.Request
@@ -93,7 +93,7 @@ func TestAUserIsBelievedFromTrustedPeersAlone(t *testing.T) {
 	}
 }
 
-func TestAFrontHasProxiesAndAHeaderThatMeansNothingElse(t *testing.T) {
+func TestNewRefusesBadProxiesAndHeaders(t *testing.T) {
 	if _, err := New(nil, header); err == nil {
 		t.Error("nobody is trusted")
 	}

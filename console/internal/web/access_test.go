@@ -9,7 +9,7 @@ import (
 )
 
 // A page says the name of every field, for people who do not see it.
-func TestEveryFieldHasAName(t *testing.T) {
+func TestFieldsHaveNames(t *testing.T) {
 	w := newWorld(t)
 	w.policy("p", "5/1m")
 	b := w.as("admin")
@@ -92,7 +92,7 @@ func named(n *html.Node, labels map[string]bool) bool {
 }
 
 // The two palettes of the style sheet are readable.
-func TestTheColoursContrast(t *testing.T) {
+func TestColoursContrast(t *testing.T) {
 	css, err := files.ReadFile("static/style.css")
 	if err != nil {
 		t.Fatal(err)

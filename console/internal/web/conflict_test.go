@@ -23,7 +23,7 @@ func (w *world) stale() (b *browser, form url.Values) {
 	return b, form
 }
 
-func TestAStaleSaveShowsBothAndLosesNothing(t *testing.T) {
+func TestConflictShowsBothVersions(t *testing.T) {
 	w := newWorld(t)
 	b, form := w.stale()
 	form.Set("quota", "9")
@@ -83,7 +83,7 @@ func with(form url.Values, name, value string) url.Values {
 	return form
 }
 
-func TestASaveOfWhatWasDeletedCanBringItBack(t *testing.T) {
+func TestConflictDeletedPolicyCanBeRestored(t *testing.T) {
 	w := newWorld(t)
 	b, form := w.stale()
 	w.must(w.DeletePolicy(t.Context(), w.admin, "p", 2))
@@ -94,7 +94,7 @@ func TestASaveOfWhatWasDeletedCanBringItBack(t *testing.T) {
 	}
 }
 
-func TestEveryStaleChangeIsAConflict(t *testing.T) {
+func TestConflictForEveryStaleChange(t *testing.T) {
 	w := newWorld(t)
 	b, _ := w.stale()
 	for path, form := range map[string]url.Values{
@@ -109,7 +109,7 @@ func TestEveryStaleChangeIsAConflict(t *testing.T) {
 	}
 }
 
-func TestANameThatIsTakenIsAMistakeInTheName(t *testing.T) {
+func TestFormNameTakenIsAMistake(t *testing.T) {
 	w := newWorld(t)
 	w.policy("p", "5/1m")
 	b := w.as("admin")

@@ -49,7 +49,7 @@ func fetchStatus(w *world, site, origin, method string) int {
 	return http.StatusNotFound
 }
 
-func TestNothingIsChangedByAddressesAlone(t *testing.T) {
+func TestGetChangesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.policy("p", "5/1m")
 	b := w.as("admin")
@@ -73,7 +73,7 @@ func TestNothingIsChangedByAddressesAlone(t *testing.T) {
 	}
 }
 
-func TestTheCookieIsForThisHostAlone(t *testing.T) {
+func TestCookieIsForThisHostOnly(t *testing.T) {
 	w := newWorld(t)
 	b := w.browser()
 	got := b.post("/login", url.Values{"name": {"admin"}, "password": {password}, "next": {"/tester?app=a"}}).goes("/tester?app=a")
@@ -93,7 +93,7 @@ func TestTheCookieIsForThisHostAlone(t *testing.T) {
 	b.get("/policies").goes("/login?next=%2Fpolicies")
 }
 
-func TestALogInLeadsToNoOtherSite(t *testing.T) {
+func TestLoginRedirectsToThisSiteOnly(t *testing.T) {
 	for _, next := range []string{"", "https://evil.example/", "//evil.example", `/\evil.example`, `\\evil.example`, "javascript:alert(1)", "evil", "/\t/evil.example", "http:evil", "///evil.example"} {
 		if got := local(next); got != "/policies" {
 			t.Errorf("%q leads to %q", next, got)
@@ -104,7 +104,7 @@ func TestALogInLeadsToNoOtherSite(t *testing.T) {
 	}
 }
 
-func TestEveryAnswerIsGuarded(t *testing.T) {
+func TestHeadersGuardEveryAnswer(t *testing.T) {
 	w := newWorld(t)
 	w.policy("p", "5/1m")
 	b := w.as("admin")

@@ -36,7 +36,7 @@ func injections() []string {
 	return list
 }
 
-func TestStoredTextsStayTexts(t *testing.T) {
+func TestEscapeStoredTexts(t *testing.T) {
 	w := newWorld(t)
 	p := w.policy("p", "5/1m")
 	b := w.as("admin")
@@ -74,7 +74,7 @@ func (w *world) describe(p policy.Policy, text string) policy.Policy {
 	return p
 }
 
-func TestLabelsOfTokensStayTexts(t *testing.T) {
+func TestEscapeTokenLabels(t *testing.T) {
 	w := newWorld(t)
 	for _, text := range injections() {
 		draft := service.TokenDraft{Label: text[:min(len(text), service.MaxLabel)], Scope: service.Read, Life: time.Hour}
@@ -127,7 +127,7 @@ func (a *answer) harmless(what string) {
 
 // Every text field of every form, sent with texts that are refused or shown
 // again at once.
-func TestTextsThatAreSentBackStayTexts(t *testing.T) {
+func TestEscapeTextsSentBack(t *testing.T) {
 	w := newWorld(t)
 	w.policy("p", "5/1m")
 	b := w.as("admin")
@@ -161,7 +161,7 @@ func TestTextsThatAreSentBackStayTexts(t *testing.T) {
 	}
 }
 
-func TestTextsInAddressesStayTexts(t *testing.T) {
+func TestEscapeTextsInURLs(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
 	for _, text := range injections() {

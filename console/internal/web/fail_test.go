@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-func TestADatabaseThatIsAwayLosesNoInput(t *testing.T) {
+func TestDatabaseOutageKeepsInput(t *testing.T) {
 	w := newWorld(t)
 	w.policy("p", "5/1m")
 	b := w.as("admin")
@@ -55,7 +55,7 @@ func (w *world) away(method, path string, form url.Values) *answer {
 	return a
 }
 
-func TestASessionThatEndedLosesNoInputButPasswords(t *testing.T) {
+func TestSessionEndKeepsInputButPasswords(t *testing.T) {
 	w := newWorld(t)
 	form := url.Values{"name": {"x"}, "old": {"secret one"}, "password": {"secret two"}, "repeat": {"secret two"}}
 	got := w.browser().post("/new", form).want(http.StatusUnauthorized)
@@ -64,7 +64,7 @@ func TestASessionThatEndedLosesNoInputButPasswords(t *testing.T) {
 	}
 }
 
-func TestAFormThatIsTooLargeIsRefused(t *testing.T) {
+func TestFormTooLargeIsRefused(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
 	b.post("/new", url.Values{"description": {strings.Repeat("x", maxForm)}}).want(http.StatusRequestEntityTooLarge)
@@ -77,7 +77,7 @@ func TestAFormThatIsTooLargeIsRefused(t *testing.T) {
 	b.do(r).want(http.StatusBadRequest)
 }
 
-func TestTooManyLogInsAreToldWhenToComeAgain(t *testing.T) {
+func TestLoginTooManyAttemptsShowsTheWait(t *testing.T) {
 	w := newWorld(t)
 	b := w.browser()
 	form := url.Values{"name": {"admin"}, "password": {"wrong"}}
@@ -102,7 +102,7 @@ func TestMissingPagesAreNotFound(t *testing.T) {
 	}
 }
 
-func TestRedisThatIsAwayIsToldAndHurtsNothingElse(t *testing.T) {
+func TestRedisOutageIsShown(t *testing.T) {
 	w := newWorld(t)
 	w.policy("p", "5/1m")
 	w.fleet.away = errors.New("a secret address does not answer")

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/policy/stats"
 )
 
-func TestTheFiguresAreShownToThoseWhoMaySeeThem(t *testing.T) {
+func TestFiguresNeedARole(t *testing.T) {
 	w := newWorld(t)
 	w.person("viewer", map[string]service.Role{"a": service.Viewer})
 	b := w.as("viewer")
@@ -36,7 +36,7 @@ func TestTheFiguresAreShownToThoseWhoMaySeeThem(t *testing.T) {
 	}
 }
 
-func TestBarsStandOnEachOther(t *testing.T) {
+func TestChartStacksBars(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	c := chartOf([]stats.Minute{
 		{Start: at, Policies: map[string]stats.Counts{"p": {Passed: 30, Refused: 10}}},

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-func TestANameAndAnApplicationAreEnoughForAPolicy(t *testing.T) {
+func TestFormNeedsOnlyNameAndApplication(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
 	if got := b.get("/policies"); !strings.Contains(got.text, "There are no policies yet") || !strings.Contains(got.text, `href="/new"`) {
@@ -32,7 +32,7 @@ func TestANameAndAnApplicationAreEnoughForAPolicy(t *testing.T) {
 }
 
 // Whatever a policy holds comes back from its form unchanged.
-func TestTheFormOfEveryPolicySavesItUnchanged(t *testing.T) {
+func TestFormRoundTrip(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
 	for i, p := range []policy.Policy{
@@ -71,7 +71,7 @@ func limit(s string) core.Limit {
 
 // Of the two ways to give a limit the one that is chosen holds, and the preview
 // fills in the other.
-func TestTheChosenWayOfGivingTheLimitHolds(t *testing.T) {
+func TestFormUsesTheChosenLimit(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
 	form := b.get("/new").form("/new")
@@ -94,7 +94,7 @@ func TestTheChosenWayOfGivingTheLimitHolds(t *testing.T) {
 	}
 }
 
-func TestAllMistakesAreShownAtOnceBesideTheirFields(t *testing.T) {
+func TestFormShowsAllMistakes(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
 	form := url.Values{
@@ -136,7 +136,7 @@ func (a *answer) links(to string) (found bool) {
 	return found
 }
 
-func TestTheScriptAsksForTheSameMistakesAndDrawing(t *testing.T) {
+func TestValidateShowsMistakesAndDrawing(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
 	d := blank()
@@ -157,7 +157,7 @@ func TestTheScriptAsksForTheSameMistakesAndDrawing(t *testing.T) {
 }
 
 // Everything can be done with the forms that the pages hold.
-func TestEveryEditHasAForm(t *testing.T) {
+func TestFormsCoverEveryEdit(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
 	w.policy("p", "5/1m")
@@ -183,7 +183,7 @@ func TestEveryEditHasAForm(t *testing.T) {
 	b.submit("/users/admin", "/users/admin/status", url.Values{"do": {"disable"}}).goes("/users/admin?done=status")
 }
 
-func TestTheAccountIsKeptWithForms(t *testing.T) {
+func TestAccountForms(t *testing.T) {
 	w := newWorld(t)
 	b, other := w.as("admin"), w.as("admin")
 	got := b.submit("/account", "/account/tokens", url.Values{"label": {"ci"}}).want(http.StatusOK)

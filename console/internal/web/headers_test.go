@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/console/internal/service"
 )
 
-func TestFilesAreServedOnceAndOnlyThose(t *testing.T) {
+func TestStaticServesOnlyItsFiles(t *testing.T) {
 	w := newWorld(t)
 	b := w.browser()
 	for name, kind := range map[string]string{"style.css": "text/css; charset=utf-8", "live.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml"} {
@@ -30,7 +30,7 @@ func TestFilesAreServedOnceAndOnlyThose(t *testing.T) {
 	}
 }
 
-func TestTheAuditLogKnowsTheRequest(t *testing.T) {
+func TestAuditHasTheRequestID(t *testing.T) {
 	w := newWorld(t)
 	w.policy("p", "5/1m")
 	got := w.as("admin").submit("/policies/p", "/policies/p/mode", url.Values{"mode": {"off"}}).want(http.StatusSeeOther)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestAnImportIsShownBeforeItIsDone(t *testing.T) {
+func TestImportShowsThePlanFirst(t *testing.T) {
 	w := newWorld(t)
 	w.policy("old", "5/1m")
 	b := w.as("admin")
@@ -31,7 +31,7 @@ func TestAnImportIsShownBeforeItIsDone(t *testing.T) {
 	}
 }
 
-func TestAPlanThatIsOldIsShownAnew(t *testing.T) {
+func TestImportStalePlanIsShownAgain(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
 	plan := b.submit("/import", "/import", url.Values{"data": {bundle("new")}}).want(http.StatusOK).form("/import/apply")
@@ -43,7 +43,7 @@ func TestAPlanThatIsOldIsShownAnew(t *testing.T) {
 	b.post("/import/apply", again.form("/import/apply")).goes("/policies?done=imported")
 }
 
-func TestAnUploadIsReadByItsName(t *testing.T) {
+func TestImportUploadFormatFollowsTheName(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
 	got := b.upload("policies.JSON", `{"policies":[{"name":"up","apps":["a"],"limit":"5/1m","key":"ip"}]}`).want(http.StatusOK)
@@ -76,7 +76,7 @@ func (b *browser) upload(name, data string) *answer {
 	return b.do(r)
 }
 
-func TestAnExportIsAFileThatCanBeImported(t *testing.T) {
+func TestExportCanBeImported(t *testing.T) {
 	w := newWorld(t)
 	w.policy("p", "5/1m")
 	b := w.as("admin")

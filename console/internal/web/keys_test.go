@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-func TestAKeyIsLookedUpAsItIsCountedAndResetAfterAQuestion(t *testing.T) {
+func TestKeyResetNeedsConfirmation(t *testing.T) {
 	w := newWorld(t)
 	w.policy("p", "5/1m")
 	w.fleet.used["p 192.0.2.7"] = 4
@@ -39,7 +39,7 @@ func TestAKeyIsLookedUpAsItIsCountedAndResetAfterAQuestion(t *testing.T) {
 	}
 }
 
-func TestOnlyOwnersResetKeys(t *testing.T) {
+func TestKeyResetNeedsAnOwner(t *testing.T) {
 	w := newWorld(t)
 	w.policy("p", "5/1m")
 	w.person("viewer", map[string]service.Role{"a": service.Viewer})
@@ -55,7 +55,7 @@ func TestOnlyOwnersResetKeys(t *testing.T) {
 	}
 }
 
-func TestTheKeysOfInstancesAreFoundInRedis(t *testing.T) {
+func TestRedisFleetFindsKeysOfInstances(t *testing.T) {
 	server := redistest.Start(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
 	defer client.Close()

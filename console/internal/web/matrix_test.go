@@ -95,7 +95,7 @@ func bundle(name string) string {
 	return "policies:\n- name: " + name + "\n  apps: [a]\n  limit: 10/1m\n  key: ip\n"
 }
 
-func TestEveryRouteAnswersEveryRoleAsItShould(t *testing.T) {
+func TestMatrixOfRoutesAndRoles(t *testing.T) {
 	rows := matrix()
 	for _, r := range routes() {
 		if !slices.ContainsFunc(rows, func(c cell) bool { return c.pattern == r.pattern }) {
@@ -164,7 +164,7 @@ func (w *world) ask(b *browser, c cell) *answer {
 }
 
 // People who did not change their one-time password get to nothing else.
-func TestAOneTimePasswordOpensNothingButItsChange(t *testing.T) {
+func TestOneTimePasswordOnlyAllowsItsChange(t *testing.T) {
 	w := newWorld(t)
 	oneTime, err := w.CreateUser(t.Context(), w.admin, "new")
 	w.must(err)

@@ -32,7 +32,7 @@ func (b *browser) sends(pairs ...string) *browser {
 	return &more
 }
 
-func TestTheUserWhomATrustedProxyNamesIsIn(t *testing.T) {
+func TestProxyUserNeedsNoLogin(t *testing.T) {
 	w := newWorld(t, behind(t, "127.0.0.0/8"))
 	oneTime, err := w.CreateUser(t.Context(), w.admin, "ann")
 	w.must(err)
@@ -55,7 +55,7 @@ func TestTheUserWhomATrustedProxyNamesIsIn(t *testing.T) {
 	w.browser().post("/login", url.Values{"name": {"ann"}, "password": {oneTime}}).goes("/account") // which the proxy has not spent
 }
 
-func TestInvalidNamesOfAProxyAreRefused(t *testing.T) {
+func TestProxyInvalidNamesAreRefused(t *testing.T) {
 	w := newWorld(t, behind(t, "127.0.0.0/8"))
 	w.person("gone", nil)
 	w.must(w.DisableUser(t.Context(), w.admin, "gone"))
@@ -81,7 +81,7 @@ func TestInvalidNamesOfAProxyAreRefused(t *testing.T) {
 	in.sends("X-User", "").get("/policies").want(http.StatusOK)
 }
 
-func TestOnlyATrustedPeerNamesUsers(t *testing.T) {
+func TestProxyMustBeTrusted(t *testing.T) {
 	for _, change := range []func(*Options){behind(t, "10.0.0.0/8"), func(*Options) {}} {
 		w := newWorld(t, change)
 		b := w.browser().sends("X-User", "admin", "X-Forwarded-For", "10.0.0.1")
@@ -92,7 +92,7 @@ func TestOnlyATrustedPeerNamesUsers(t *testing.T) {
 	}
 }
 
-func TestFormsOfOtherSitesAreRefusedBehindAProxy(t *testing.T) {
+func TestProxyFormsOfOtherSitesAreRefused(t *testing.T) {
 	w := newWorld(t, behind(t, "127.0.0.0/8"))
 	for _, headers := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Origin", "https://evil.example"}} {
 		b := w.browser().sends(append(headers, "X-User", "admin")...)
@@ -103,7 +103,7 @@ func TestFormsOfOtherSitesAreRefusedBehindAProxy(t *testing.T) {
 	}
 }
 
-func TestBehindAProxyNobodySignsInOrOutHere(t *testing.T) {
+func TestProxyReplacesSignInAndOut(t *testing.T) {
 	w := newWorld(t, behind(t, "127.0.0.0/8"))
 	b := w.browser().sends("X-User", "admin")
 	b.get("/login?next=/tester").goes("/tester")
@@ -123,7 +123,7 @@ func TestBehindAProxyNobodySignsInOrOutHere(t *testing.T) {
 	w.as("admin")
 }
 
-func TestLogInsAreLimitedByTheAddressThatATrustedProxyTells(t *testing.T) {
+func TestProxyAddressLimitsLogins(t *testing.T) {
 	for _, row := range []struct {
 		proxy string
 		other int // the status of the log-in from another address

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-func TestARequestIsToldWhichPoliciesItMeets(t *testing.T) {
+func TestTesterShowsMatchingPolicies(t *testing.T) {
 	w := newWorld(t)
 	for _, p := range []policy.Policy{
 		{Name: "login", Limit: limit("5/1m"), Key: "ip+route", Match: policy.Match{Methods: []string{"POST"}, Path: "/login"}, Priority: 2},
@@ -43,7 +43,7 @@ func TestARequestIsToldWhichPoliciesItMeets(t *testing.T) {
 	}
 }
 
-func TestARequestThatCannotBeIsAllMistakes(t *testing.T) {
+func TestTesterShowsAllMistakes(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
 	got := b.post("/tester", url.Values{"app": {"?"}, "method": {""}, "path": {"x"}, "address": {"here"}, "headers": {"nothing"}}).want(http.StatusUnprocessableEntity)
