@@ -22,7 +22,7 @@ type answer struct {
 	kind   string
 }
 
-// open is the console with its handler.
+// open opens a console and returns its handler.
 func open(t *testing.T, c config.Config) http.Handler {
 	t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
@@ -50,7 +50,7 @@ func TestHandlerServesPagesAPIAndHealth(t *testing.T) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
 		if got := (answer{w.Code, w.Header().Get("Content-Type")}); got != want {
-			t.Errorf("%s: it is %v and not %v", path, got, want)
+			t.Errorf("%s: the answer is %v, want %v", path, got, want)
 		}
 	}
 }
@@ -75,7 +75,7 @@ func TestHandlerTrustsTheProxy(t *testing.T) {
 				t.Errorf("%s from %s: the status is %d and not %d", path, peer, w.Code, status)
 			}
 			if path == "/policies" && w.Header().Get("Strict-Transport-Security") == "" {
-				t.Error("browsers are not asked to use TLS")
+				t.Error("browsers are not told to use TLS")
 			}
 		}
 	}

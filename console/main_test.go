@@ -80,6 +80,6 @@ func TestRunRecoverPrintsAPasswordAndEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(out.String(), "somebody has the one-time password") {
-		t.Errorf("it says %q", out.String())
+		t.Errorf("the output is %q", out.String())
 	}
 }

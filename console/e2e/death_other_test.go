@@ -4,6 +4,6 @@ package e2e
 
 import "syscall"
 
-// dieWithParent is known to Linux only: elsewhere a program outlives a test binary
-// that is killed.
+// dieWithParent does nothing, because only Linux kills a child with its parent. On
+// other systems a program outlives a test binary that is killed.
 func dieWithParent() *syscall.SysProcAttr { return nil }

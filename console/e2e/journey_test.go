@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	test.Exit(m.Run())
 }
 
-// TestJourney is one person's way through the console, from the first start.
+// TestJourney follows one user through the console, from the first start.
 func TestJourney(t *testing.T) {
 	browser := chromium(t)
 	console, shop := build(t)
@@ -47,7 +47,7 @@ func TestJourney(t *testing.T) {
 	}
 }
 
-// journey is a person with a browser, and the programs that the browser acts upon.
+// journey is a user with a browser, and the programs that the browser uses.
 type journey struct {
 	t       *testing.T
 	console *program

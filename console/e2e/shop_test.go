@@ -52,8 +52,8 @@ func (f *fleet) follow(what string, change func()) (version, policies string) {
 	return version, policies
 }
 
-// meets checks how many of n requests, to each instance in turn, pass and how many
-// are refused.
+// meets sends n requests to the instances in turn, and checks how many of them pass.
+// The others must be refused.
 func (f *fleet) meets(n, pass int) {
 	f.t.Helper()
 	client := &http.Client{Transport: &http.Transport{}, Timeout: patience}

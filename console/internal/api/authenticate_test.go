@@ -129,7 +129,7 @@ func TestWrongTokensAreLimitedByAddress(t *testing.T) {
 	}
 	wrong := []string{"Authorization", "Bearer hgt_wrong"}
 	for range 1000 {
-		from("192.0.2.1:1", "nobody").want(401) // who sends none has made no attempt
+		from("192.0.2.1:1", "nobody").want(401) // a request without a token is no attempt
 		from("192.0.2.1:1", "write token").want(200)
 	}
 	for i := range wrongTokens {

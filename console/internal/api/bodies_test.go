@@ -46,9 +46,9 @@ func TestBodiesMatchTheDescription(t *testing.T) {
 			for k, v := range example {
 				body[k] = v
 			}
-			body[name] = true // which is no text, no number, no list and no object
+			body[name] = true // not a text, number, list or object
 			a := w.ask("administrator", b.method, b.path, body, "If-Match", `"1"`)
-			if len(property.(object)) == 1 { // not read, whatever it is
+			if len(property.(object)) == 1 { // a field that is ignored
 				if strings.Contains(a.text, "not known") {
 					t.Errorf("%s: %s: %s", b.pattern, name, a.text)
 				}

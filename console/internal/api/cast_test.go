@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// background is for the template, which no test owns.
+// background is the context of the template, which outlives each test.
 var background = context.Background()
 
 // builder makes the template, and stops at the first error.
@@ -49,7 +49,7 @@ func (b *builder) build() {
 	b.do(err)
 }
 
-// person is a user with roles, who is logged in.
+// person adds a user with roles and logs in.
 func (b *builder) person(name string, roles map[string]service.Role) service.Actor {
 	oneTime, err := b.s.CreateUser(background, b.admin, name)
 	b.do(err)
@@ -69,21 +69,21 @@ func (b *builder) logIn(as, name, oneTime string) service.Actor {
 	b.do(err)
 	actor, err = b.s.Authenticate(background, session.Token, service.Meta{})
 	b.do(err)
-	b.cast[as] = who{as, "Cookie", cookieName + "=" + session.Token}
+	b.cast[as] = credential{as, "Cookie", cookieName + "=" + session.Token}
 	return actor
 }
 
-// newcomer has a password to change.
+// newcomer adds a user who must change the password.
 func (b *builder) newcomer() {
 	oneTime, err := b.s.CreateUser(background, b.admin, "newcomer")
 	b.do(err)
 	session, err := b.s.Login(background, "newcomer", oneTime, service.Meta{})
 	b.do(err)
-	b.cast["newcomer"] = who{"newcomer", "Cookie", cookieName + "=" + session.Token}
+	b.cast["newcomer"] = credential{"newcomer", "Cookie", cookieName + "=" + session.Token}
 }
 
 func (b *builder) token(as string, actor service.Actor, scope service.Scope, apps ...string) {
 	_, secret, err := b.s.CreateToken(background, actor, service.TokenDraft{Label: as, Scope: scope, Apps: apps, Life: 24 * time.Hour})
 	b.do(err)
-	b.cast[as] = who{as, "Authorization", "Bearer " + secret}
+	b.cast[as] = credential{as, "Authorization", "Bearer " + secret}
 }

@@ -17,7 +17,7 @@ type operation struct {
 	object
 }
 
-// operations are those of the description.
+// operations returns the operations of the description.
 func operations() (list []operation) {
 	paths := described()["paths"].(object)
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
@@ -43,7 +43,7 @@ var finder = sync.OnceValue(func() func(*http.Request) (operation, bool) {
 	}
 })
 
-// conforms holds an answer against the description.
+// conforms checks that an answer is as the description says.
 func (a answer) conforms(r *http.Request) {
 	a.t.Helper()
 	for name, want := range map[string]string{"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin"} {
@@ -167,7 +167,7 @@ func TestDescriptionReferencesExamplesAndNames(t *testing.T) {
 		if to, ok := o["$ref"]; ok {
 			references++
 			if c.resolve(o) == nil {
-				t.Errorf("%v leads nowhere", to)
+				t.Errorf("the reference %v has no target", to)
 			}
 		}
 		if example, ok := o["example"]; ok && o["type"] != nil {

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// scripts are 200 texts that run in a page which does not escape them.
+// scripts returns 200 texts that run in a page that does not escape them.
 func scripts() []string {
 	return vary([]string{
 		`<script>alert(%d)</script>`, `"><img src=x onerror=alert(%d)>`, `'><svg/onload=alert(%d)>`, `javascript:alert(%d)`,
@@ -20,7 +20,7 @@ func scripts() []string {
 	})
 }
 
-// injections are 300 texts that change a statement which is put together of texts.
+// injections returns 300 texts that change a statement that is concatenated from texts.
 func injections() []string {
 	return vary([]string{
 		`' OR %d=1 --`, `'; DROP TABLE policies; -- %d`, `" OR ""="%d`, `\' OR %d=1 #`, `') UNION SELECT password FROM users -- %d`, `%%27%d`,
@@ -30,7 +30,7 @@ func injections() []string {
 	})
 }
 
-// vary makes ten texts of each.
+// vary returns ten texts for each body.
 func vary(bodies []string) []string {
 	var list []string
 	for _, body := range bodies {
@@ -52,7 +52,7 @@ func vary(bodies []string) []string {
 	return list
 }
 
-// raw is a text as JSON that has not been mended: bytes that are not UTF-8 stay.
+// raw returns a text as JSON. It keeps bytes that are not UTF-8.
 func raw(text string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -74,7 +74,7 @@ func raw(text string) string {
 // textField is a field of a policy that takes a text.
 type textField struct {
 	name, before, after string   // the body is before, the text, after
-	path                []string // where it stands in the answer
+	path                []string // of the text in the answer
 }
 
 func textFields() []textField {
@@ -133,7 +133,7 @@ func TestHostilePolicyTextsComeBackOrAreRefused(t *testing.T) {
 	w.unharmed()
 }
 
-// places are requests that hold a text anywhere but in a policy.
+// places returns requests that have a text anywhere but in a policy.
 func places(text string) []request {
 	in, q := url.PathEscape(text), url.QueryEscape(text)
 	return []request{
@@ -186,8 +186,8 @@ func TestHostileTextsElsewhereDoNoHarm(t *testing.T) {
 	w.unharmed()
 }
 
-// unharmed wants all users and objects to be there that were not touched, and
-// nothing in the log.
+// unharmed checks that the other users and applications still exist, and that the log
+// is empty.
 func (w *world) unharmed() {
 	w.t.Helper()
 	users := w.ask("administrator", "GET", "/api/users", nil).want(200).names("users", "name")

@@ -20,7 +20,7 @@ var columns = []string{"administrator", "owner", "viewer", "stranger", "write to
 // good is the status of the row.
 const good = 0
 
-// A row of the matrix: the answer of a route to each user.
+// These are rows of the matrix: the status of a route for each user.
 var (
 	toAll      = []int{good, good, good, good, good, good, good, good, good, good, good, good}
 	toUsers    = []int{good, good, good, good, good, good, good, good, good, 401, 401, 401}
@@ -32,14 +32,14 @@ var (
 	toPersons  = []int{good, good, good, good, 403, 403, 403, 403, 403, 401, 401, 401}
 )
 
-// expectation is what is asked of a route, and what it answers.
+// expectation is a request to a route, and the expected answers.
 type expectation struct {
 	request
 	status int
 	want   []int
 }
 
-// expectations are by the pattern of the route.
+// expectations returns the expectations by the pattern of the route.
 func expectations() map[string]expectation {
 	all := map[string]expectation{}
 	maps.Copy(all, expectedOfPolicies())
@@ -115,7 +115,7 @@ func expectedOfOthers() map[string]expectation {
 	}
 }
 
-// withRedis gives an API what Redis would tell.
+// withRedis gives an API fixed answers instead of a Redis.
 func withRedis(o *Options) {
 	o.Publishing = func() publish.Status { return publish.Status{At: noon, Published: 1} }
 	o.Peek = func(_ context.Context, p policy.Policy, key string) (core.Decision, error) {
@@ -149,7 +149,7 @@ func TestMatrixOfRoutesAndActors(t *testing.T) {
 	}
 }
 
-// try asks as each user. A change has its own world for each.
+// try sends the request as each user. Each change has its own world.
 func (e expectation) try(t *testing.T) {
 	w := newWorld(t, withRedis)
 	for i, name := range columns {
@@ -174,7 +174,7 @@ func (e expectation) try(t *testing.T) {
 	}
 }
 
-// refusals is how many there are in the audit log.
+// refusals returns the number of refusals in the audit log.
 func (w *world) refusals() int {
 	w.t.Helper()
 	list, err := w.Audit(w.t.Context(), w.administrator(), service.AuditQuery{Outcome: service.Refused, PerPage: service.MaxPerPage})

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/console/internal/trustedproxy"
 )
 
-// proxied is a world that trusts proxies in 10.0.0.0/8.
+// proxied returns a world that trusts proxies in 10.0.0.0/8.
 func proxied(t *testing.T) *world {
 	t.Helper()
 	f, err := trustedproxy.New([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, "X-User")
@@ -18,7 +18,7 @@ func proxied(t *testing.T) *world {
 	return newWorld(t, func(o *Options) { o.Proxies = f })
 }
 
-// from asks from an address.
+// from sends a request from an address.
 func (w *world) from(peer, as string, r request) answer {
 	w.t.Helper()
 	req := r.build(w.cast[as])
@@ -36,7 +36,7 @@ func TestProxyUserIsLoggedIn(t *testing.T) {
 	me := func(headers ...string) request { return request{"GET", "/api/me", nil, headers} }
 	w.from(proxy, "nobody", me("X-User", "owner")).want(200).wantValue("owner", "user").wantValue(false, "token")
 	w.from(proxy, "nobody", me("X-User", "newcomer")).want(200).wantValue(false, "must_change_password")
-	w.from(proxy, "viewer", me("X-User", "owner")).want(200).wantValue("owner", "user") // not whose cookie it is
+	w.from(proxy, "viewer", me("X-User", "owner")).want(200).wantValue("owner", "user") // not the user of the cookie
 	w.from(proxy, "read token", me("X-User", "viewer")).want(200).wantValue("owner", "user").wantValue(true, "token")
 	w.from(proxy, "owner", me()).want(200).wantValue("owner", "user")
 	for _, name := range []string{"none", "disabled", "owner, viewer", "Owner", "<x>"} {
@@ -76,7 +76,7 @@ func TestProxyAddressLimitsWrongTokens(t *testing.T) {
 	}
 	w.from(proxy, "nobody", wrong("192.0.2.7")).want(429)
 	w.from(proxy, "nobody", wrong("192.0.2.9")).want(401)
-	w.from(stranger, "nobody", wrong("192.0.2.9")).want(429) // which the client claims
+	w.from(stranger, "nobody", wrong("192.0.2.9")).want(429) // the header of a stranger is ignored
 }
 
 func TestProxyUnknownNameIsNoWrongToken(t *testing.T) {

@@ -254,7 +254,7 @@ func TestRedisMissingGets503(t *testing.T) {
 	}
 }
 
-func TestDatabaseReadOnlyGets503(t *testing.T) {
+func TestDatabaseLockedGets503(t *testing.T) {
 	w := newWorld(t)
 	db, err := sql.Open("sqlite", w.file)
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// object is an object of JSON.
+// object is a JSON object.
 type object = map[string]any
 
-// described is the description, read.
+// described returns the parsed description.
 func described() object {
 	var v object
 	if err := json.Unmarshal(openAPI, &v); err != nil {
@@ -21,7 +21,7 @@ func described() object {
 	return v
 }
 
-// at is what stands under keys.
+// at returns the value under keys.
 func at(v any, keys ...string) any {
 	for _, key := range keys {
 		o, _ := v.(object)
@@ -30,7 +30,7 @@ func at(v any, keys ...string) any {
 	return v
 }
 
-// checker holds values against the schemas of a description. It knows the part of
+// checker compares values with the schemas of a description. It knows the part of
 // JSON Schema that the description uses, and calls any other keyword a mistake.
 type checker struct{ root object }
 
@@ -44,7 +44,7 @@ func (c checker) resolve(v any) object {
 	return o
 }
 
-// check returns what is wrong with a value.
+// check returns the mistakes in a value.
 func (c checker) check(schema any, v any, where string) (list []string) {
 	s := c.resolve(schema)
 	if s == nil {

@@ -32,22 +32,22 @@ const (
 // patience bounds a transaction, far above what a busy machine needs.
 const patience = 3 * time.Minute
 
-// noon is when everything happens.
+// noon is the time of all tests.
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// who asks: a header line, or nothing.
-type who struct{ name, header, value string }
+// credential is a header line of an actor; the zero value has none.
+type credential struct{ name, header, value string }
 
 // cast are the actors by name. The policy "p" lists the application a.
-type cast map[string]who
+type cast map[string]credential
 
-// template is a database with users and a policy, and who they are.
+// template is a database with users and a policy, and the users' credentials.
 type template struct {
 	file string
 	cast cast
 }
 
-// makeTemplate is made once for all tests.
+// makeTemplate makes the template once for all tests.
 var makeTemplate = sync.OnceValues(func() (template, error) {
 	dir, err := os.MkdirTemp("", "api")
 	if err != nil {
@@ -118,7 +118,7 @@ func newWorld(t testing.TB, change ...func(*Options)) *world {
 	return w
 }
 
-// answer is what came back.
+// answer is the answer to a request.
 type answer struct {
 	t      testing.TB
 	what   string
@@ -128,15 +128,15 @@ type answer struct {
 	json   any // nil unless it is JSON
 }
 
-// request is what to ask. Body is sent as it is if it is a string, and else as
-// JSON; headers are pairs.
+// request is a request to send. A body that is a string is sent unchanged, and any
+// other as JSON. Headers are pairs.
 type request struct {
 	method, path string
 	body         any
 	headers      []string
 }
 
-func (r request) build(as who) *http.Request {
+func (r request) build(as credential) *http.Request {
 	var body io.Reader
 	media := "application/json"
 	switch b := r.body.(type) {
@@ -164,12 +164,12 @@ func (r request) build(as who) *http.Request {
 	return req
 }
 
-// ask sends a request and holds the answer against the description.
+// ask sends a request and compares the answer with the description.
 func (w *world) ask(as, method, path string, body any, headers ...string) answer {
 	w.t.Helper()
 	actor, ok := w.cast[as]
 	if !ok {
-		w.t.Fatalf("nobody is called %q", as)
+		w.t.Fatalf("no actor is called %q", as)
 	}
 	return w.send(request{method, path, body, headers}.build(actor))
 }
@@ -188,7 +188,7 @@ func (w *world) send(r *http.Request) answer {
 	return a
 }
 
-// want wants a status.
+// want fails unless the answer has the status.
 func (a answer) want(status int) answer {
 	a.t.Helper()
 	if a.status != status {
@@ -197,7 +197,7 @@ func (a answer) want(status int) answer {
 	return a
 }
 
-// wantField wants a mistake in a field.
+// wantField checks that there is a mistake in a field.
 func (a answer) wantField(field string) answer {
 	a.t.Helper()
 	a.want(http.StatusUnprocessableEntity)
@@ -207,7 +207,7 @@ func (a answer) wantField(field string) answer {
 	return a
 }
 
-// fields are those with mistakes.
+// fields returns the fields with mistakes.
 func (a answer) fields() (names []string) {
 	list, _ := at(a.json, "errors").([]any)
 	for _, f := range list {
@@ -216,7 +216,7 @@ func (a answer) fields() (names []string) {
 	return names
 }
 
-// get is what stands under keys of the answer.
+// get returns the value under keys of the answer.
 func (a answer) get(keys ...string) any { return at(a.json, keys...) }
 
 func (a answer) wantValue(want any, keys ...string) answer {
@@ -230,7 +230,7 @@ func (a answer) wantValue(want any, keys ...string) answer {
 	return a
 }
 
-// names are the values of a key in a list.
+// names returns the values of a key in a list.
 func (a answer) names(list, key string) []string {
 	items, _ := a.get(list).([]any)
 	names := []string{}
@@ -240,7 +240,7 @@ func (a answer) names(list, key string) []string {
 	return names
 }
 
-// login is a policy to send.
+// login returns a policy to send.
 func login(change object) object {
 	p := object{"apps": []string{"a"}, "limit": "5/1m", "key": "ip"}
 	maps.Copy(p, change)

@@ -88,7 +88,7 @@ func TestAppPublishesAfterRedisOutage(t *testing.T) {
 			return 0
 		}
 		if p := s.Policies[0]; p.CreatedBy != "" || p.UpdatedBy != "" || !p.CreatedAt.IsZero() {
-			t.Errorf("who changed it was published: %+v", p)
+			t.Errorf("names of users were published: %+v", p)
 		}
 		return s.Policies[0].Limit.Quota
 	}

@@ -86,9 +86,9 @@ func TestRollbackIsANewVersionWithOldContent(t *testing.T) {
 			t.Errorf("%+v %v", r, err)
 		}
 		_, err = w.Rollback(ctx, w.admin, "p", 99, 5)
-		wantErr(t, "a version that never was", err, ErrNotFound)
+		wantErr(t, "an unknown version", err, ErrNotFound)
 		_, err = w.Rollback(ctx, w.admin, "never", 1, 1)
-		wantErr(t, "a policy that never was", err, ErrNotFound)
+		wantErr(t, "an unknown policy", err, ErrNotFound)
 	})
 }
 
@@ -112,8 +112,8 @@ func TestHistoryOmitsHiddenRevisions(t *testing.T) {
 	})
 }
 
-// TestDiffSeesEveryField changes one field of a policy after the other, also those
-// that will be added.
+// TestDiffSeesEveryField changes every field of a policy by reflection, so that it
+// finds fields that are added later.
 func TestDiffSeesEveryField(t *testing.T) {
 	unseen := map[string]bool{"Version": true, "CreatedBy": true, "CreatedAt": true, "UpdatedBy": true, "UpdatedAt": true}
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[policy.Policy]()) {

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// scripts are 200 texts that run in a page which does not escape them.
+// scripts returns 200 texts that run in a page that does not escape them.
 func scripts() []string {
 	bodies := []string{
 		`<script>alert(%d)</script>`, `"><img src=x onerror=alert(%d)>`, `'><svg/onload=alert(%d)>`, `javascript:alert(%d)`,
@@ -23,7 +23,7 @@ func scripts() []string {
 	return vary(bodies, 10)
 }
 
-// injections are 300 texts that change a statement which is put together of texts.
+// injections returns 300 texts that change a statement that is concatenated from texts.
 func injections() []string {
 	bodies := []string{
 		`' OR %d=1 --`, `'; DROP TABLE policies; -- %d`, `" OR ""="%d`, `\' OR %d=1 #`, `') UNION SELECT password FROM users -- %d`, `%%27%d`,
@@ -96,7 +96,7 @@ func TestHostilePolicyTextsAreStoredOrRefused(t *testing.T) {
 	})
 }
 
-// policyTexts put a text into each field of a policy that takes one.
+// policyTexts returns functions that set a text field of a policy, by its name.
 func policyTexts() map[string]func(*policy.Policy, string) {
 	return map[string]func(*policy.Policy, string){
 		"name":           func(p *policy.Policy, s string) { p.Name = s },
@@ -147,7 +147,7 @@ func TestHostileTextsElsewhereAreStoredOrRefused(t *testing.T) {
 	})
 }
 
-// described puts a text into a description and reads it.
+// described stores a text as a description and reads it back.
 func (w *world) described(text string) error {
 	ctx := w.t.Context()
 	if err := w.DescribeApp(ctx, w.admin, "a", text); err != nil {
@@ -168,7 +168,7 @@ func isLogin(err error) bool {
 	return errors.Is(err, ErrCredentials) || errors.As(err, &limited)
 }
 
-// unharmed wants everything to be there that was not touched.
+// unharmed checks that the other users and applications still exist.
 func (w *world) unharmed() {
 	w.t.Helper()
 	users, err := w.Users(w.t.Context(), w.admin)
@@ -190,7 +190,7 @@ func TestRefusalOfHostileNameIsInTheAuditLog(t *testing.T) {
 			wantErr(t, "users", err, ErrDenied)
 			wantErr(t, "an application", w.CreateApp(t.Context(), x, name, name), ErrDenied)
 			if n := w.refusals() - before; n != 2 {
-				t.Errorf("%.10q: %d refusals were written down, want 2", name, n)
+				t.Errorf("%.10q: the audit log has %d refusals, want 2", name, n)
 			}
 		}
 	})

@@ -32,7 +32,7 @@ func TestImportRestoresAnExport(t *testing.T) {
 			plan, err := w.Import(ctx, w.admin, Import{Data: data, Format: format, Missing: RemoveMissing})
 			w.must(err)
 			if got := plan.Counts(); !reflect.DeepEqual(got, map[string]int{keep: 2}) {
-				t.Errorf("the import of what is there did %v", got)
+				t.Errorf("the import of an unchanged export did %v", got)
 			}
 		}
 		data, err := w.Export(ctx, w.admin, YAML)

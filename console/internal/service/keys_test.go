@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// resets notes what is reset.
+// resets records the keys that are reset.
 type resets struct {
 	done []string
 	fail error
@@ -34,7 +34,7 @@ func TestResetKeyWritesTheAuditLogFirst(t *testing.T) {
 			}
 			rows := w.entries(AuditQuery{Action: "key.reset"})
 			if len(rows) != 1 || rows[0].Actor != "x" || rows[0].Object != "policy:p" || rows[0].Outcome != Done || rows[0].After != `{"key":"192.0.2.1"}` {
-				t.Errorf("at the reset the audit log says %+v", rows)
+				t.Errorf("at the reset the audit log has %+v", rows)
 			}
 			return nil
 		})

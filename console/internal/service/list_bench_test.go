@@ -9,10 +9,10 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// manyPolicies is as many as a set may hold.
+// manyPolicies is the largest number of policies in a set.
 const manyPolicies = policy.MaxPolicies
 
-// fill puts as many policies as there may be into the database.
+// fill inserts manyPolicies policies.
 func (w *world) fill() {
 	w.t.Helper()
 	for start := 0; start < manyPolicies; start += 2500 {
@@ -30,7 +30,7 @@ func (w *world) fill() {
 	}
 }
 
-// queries are what people ask of a long list.
+// queries returns usual queries of a long list.
 func queries() map[string]Query {
 	return map[string]Query{
 		"first page":           {},

@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// names are those of a page.
+// names returns the names of the policies.
 func names(list []policy.Policy) []string {
 	var out []string
 	for _, p := range list {
@@ -22,7 +22,7 @@ func names(list []policy.Policy) []string {
 	return out
 }
 
-// orders are those of a list.
+// orders lists the values of Query.Sort.
 var orders = []string{"", "name", "-name", "mode", "-mode", "priority", "-priority", "updated", "-updated"}
 
 func TestPoliciesQueries(t *testing.T) {
@@ -48,12 +48,12 @@ func TestPoliciesQueriesInEveryOrder(t *testing.T) {
 	})
 }
 
-// listed are descriptions of the policies that are searched.
+// listed returns the descriptions of the policies.
 func listed() []string {
 	return []string{"", "Log-in", "log_in", "100%", "1000", "!", "ÄRGER", "it's", `back\slash`, "%", "_"}
 }
 
-// searches are all ways to choose from the policies.
+// searches returns all kinds of queries.
 func searches() (list []Query) {
 	for _, search := range append(listed(), "ärger", "log", "LOG_", "P0", "00", "/1M", "zzz") {
 		for _, app := range []string{"", "a", "c"} {
@@ -65,7 +65,7 @@ func searches() (list []Query) {
 	return list
 }
 
-// listing is a list and the people who look at it.
+// listing is a list of policies and the actors who read it.
 type listing struct {
 	w      *world
 	all    []policy.Policy
@@ -95,7 +95,7 @@ func newListing(w *world) *listing {
 	return l
 }
 
-// check asks for a list in the name of each person.
+// check reads the list as each actor.
 func (l *listing) check(t *testing.T, q Query) {
 	t.Helper()
 	for name, actor := range l.people {
@@ -107,7 +107,7 @@ func (l *listing) check(t *testing.T, q Query) {
 	}
 }
 
-// expected is the list, found in another way.
+// expected computes the list without SQL.
 func expected(all []policy.Policy, sees []string, q Query) []string {
 	var list []policy.Policy
 	for _, p := range all {

@@ -67,7 +67,7 @@ func TestLoginLimitsFailedAttempts(t *testing.T) {
 		_, err := w.Login(t.Context(), user, password, Meta{Address: address})
 		return err
 	}
-	for range 20 { // what succeeds is not counted
+	for range 20 { // successful attempts are not counted
 		w.must(try("x", userPassword, "192.0.2.9:1"))
 	}
 	for i := range 5 {
@@ -77,7 +77,7 @@ func TestLoginLimitsFailedAttempts(t *testing.T) {
 	if err := try("x", userPassword, "192.0.2.9:3"); !errors.As(err, &limited) || limited.RetryAfter != time.Minute {
 		t.Errorf("the sixth attempt: %v %+v", err, limited)
 	}
-	w.must(try("x", userPassword, "192.0.2.10:1")) // others are not kept out
+	w.must(try("x", userPassword, "192.0.2.10:1")) // other addresses are not locked out
 	w.must(try(FirstUser, adminPassword, "192.0.2.9:1"))
 	w.clock.pass(time.Minute)
 	w.must(try("x", userPassword, "192.0.2.9:4"))
@@ -106,14 +106,14 @@ func TestLoginFloodDoesNotFillTheAuditLog(t *testing.T) {
 	}
 	for _, e := range w.entries(AuditQuery{Outcome: Refused}) {
 		if strings.Contains(fmt.Sprint(e), "nobody") {
-			t.Fatalf("what was typed for a name is in the audit log: %+v", e)
+			t.Fatalf("the typed name is in the audit log: %+v", e)
 		}
 	}
 	for range 3 {
 		w.Login(t.Context(), FirstUser, "wrong", Meta{Address: "198.51.100.1"})
 	}
 	if n := len(w.entries(AuditQuery{Object: "user:admin", Outcome: Refused})); n != 3 {
-		t.Errorf("%d failures of a user who exists in the audit log, want 3", n)
+		t.Errorf("the audit log has %d failures of an existing user, want 3", n)
 	}
 }
 
@@ -207,7 +207,7 @@ func TestRevokeSessionNeedsItsUser(t *testing.T) {
 	x, y := w.person("x", nil), w.person("y", nil)
 	list, err := w.Sessions(ctx, x)
 	w.must(err)
-	wantErr(t, "somebody else's session", w.RevokeSession(ctx, y, list[0].ID), ErrNotFound)
+	wantErr(t, "another user's session", w.RevokeSession(ctx, y, list[0].ID), ErrNotFound)
 	w.must(w.RevokeSession(ctx, x, list[0].ID))
 	s, err := w.Login(ctx, "x", userPassword, Meta{})
 	w.must(err)

@@ -11,11 +11,11 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// verdict is what comes of a call.
+// verdict is the outcome of a call.
 type verdict string
 
 const (
-	yes    verdict = "yes"    // done, or refused for another reason than who asks
+	yes    verdict = "yes"    // done, or refused for a reason other than the actor
 	denied verdict = "denied" // ErrDenied
 	hidden verdict = "hidden" // ErrNotFound, as if there were nothing
 	out    verdict = "out"    // ErrNotLoggedIn
@@ -36,8 +36,8 @@ func verdictOf(err error) verdict {
 	return yes
 }
 
-// who are the actors of the matrix, in the order of its columns.
-var who = []string{"administrator", "owner of a", "viewer of a", "owner of b", "owner's token", "owner's read token", "administrator's token", "newcomer", "disabled", "nobody"}
+// columns are the actors of the matrix, in the order of its columns.
+var columns = []string{"administrator", "owner of a", "viewer of a", "owner of b", "owner's token", "owner's read token", "administrator's token", "newcomer", "disabled", "nobody"}
 
 // row is a method and what each actor may do with it.
 type row struct {
@@ -46,25 +46,25 @@ type row struct {
 	want   []verdict
 }
 
-// noActor lists the methods that are not asked by an actor.
+// noActor lists the methods that take no actor.
 var noActor = []string{"Login", "Authenticate", "AuthenticateToken", "AuthenticateByProxy", "Bootstrap", "Recover", "Outbox"}
 
-// matrix says who may do what with the policy "p" of the application a. Every row
-// runs in a world of its own.
+// matrix has the verdict of every method for each actor. The policy "p" lists the
+// application a. Every row runs in its own world.
 func matrix() []row {
 	managers := []verdict{yes, denied, denied, denied, denied, denied, denied, change, out, out}
 	readers := []verdict{yes, yes, yes, hidden, yes, yes, yes, change, out, out}
 	writers := []verdict{yes, yes, denied, hidden, yes, denied, yes, change, out, out}
-	anybody := []verdict{yes, yes, yes, yes, yes, yes, yes, change, out, out}
+	everyone := []verdict{yes, yes, yes, yes, yes, yes, yes, change, out, out}
 	persons := []verdict{yes, yes, yes, yes, denied, denied, denied, change, out, out}
 	return []row{
 		{"Policy", func(ctx context.Context, w *world, a Actor) error { _, err := w.Policy(ctx, a, "p"); return err }, readers},
 		{"History", func(ctx context.Context, w *world, a Actor) error { _, err := w.History(ctx, a, "p", 0, 0); return err }, readers},
 		{"Revision", func(ctx context.Context, w *world, a Actor) error { _, err := w.Revision(ctx, a, "p", 1); return err }, readers},
-		{"Policies", func(ctx context.Context, w *world, a Actor) error { _, err := w.Policies(ctx, a, Query{}); return err }, anybody},
-		{"Export", func(ctx context.Context, w *world, a Actor) error { _, err := w.Export(ctx, a, YAML); return err }, anybody},
-		{"Publishing", func(ctx context.Context, w *world, a Actor) error { _, err := w.Publishing(ctx, a); return err }, anybody},
-		{"Apps", func(ctx context.Context, w *world, a Actor) error { _, err := w.Apps(ctx, a); return err }, anybody},
+		{"Policies", func(ctx context.Context, w *world, a Actor) error { _, err := w.Policies(ctx, a, Query{}); return err }, everyone},
+		{"Export", func(ctx context.Context, w *world, a Actor) error { _, err := w.Export(ctx, a, YAML); return err }, everyone},
+		{"Publishing", func(ctx context.Context, w *world, a Actor) error { _, err := w.Publishing(ctx, a); return err }, everyone},
+		{"Apps", func(ctx context.Context, w *world, a Actor) error { _, err := w.Apps(ctx, a); return err }, everyone},
 		{"CreatePolicy", func(ctx context.Context, w *world, a Actor) error {
 			_, err := w.CreatePolicy(ctx, a, sample("new", "a"))
 			return err
@@ -149,7 +149,7 @@ func matrix() []row {
 	}
 }
 
-// cast are the actors of the matrix, in its order.
+// cast returns the actors of the matrix, in the order of its columns.
 func (w *world) cast() []Actor {
 	w.t.Helper()
 	ctx := w.t.Context()
@@ -168,7 +168,7 @@ func (w *world) cast() []Actor {
 	}
 }
 
-// token is an actor with a token of another.
+// token returns an actor with a token of a.
 func (w *world) token(a Actor, scope Scope, apps ...string) Actor {
 	w.t.Helper()
 	_, secret, err := w.CreateToken(w.t.Context(), a, TokenDraft{Label: "x", Scope: scope, Apps: apps, Life: 24 * time.Hour})
@@ -182,23 +182,23 @@ func TestMatrixOfPermissions(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		w.create(sample("p", "a"))
 		cast := w.cast()
-		for i := range who {
+		for i := range columns {
 			if i == 0 {
-				continue // the administrator comes last, whose request is carried out
+				continue // the administrator comes last, because its request is carried out
 			}
-			w.tryAll(t, who[i], cast[i], i)
+			w.tryAll(t, columns[i], cast[i], i)
 		}
-		w.tryAll(t, who[0], cast[0], 0)
+		w.tryAll(t, columns[0], cast[0], 0)
 	})
 }
 
-// tryAll calls every method as one actor, and wants a refusal in the audit log for
-// each that is denied.
+// tryAll calls every method as one actor, and checks that the audit log has each
+// refusal.
 func (w *world) tryAll(t *testing.T, name string, a Actor, column int) {
 	t.Helper()
 	for _, r := range matrix() {
 		if r.want[column] == yes && r.method != "Promote" && column > 0 && column < 7 && changesMuch(r.method) {
-			continue // has tests of its own
+			continue // has other tests
 		}
 		before := w.refusals()
 		got := verdictOf(r.call(t.Context(), w, a))
@@ -211,7 +211,7 @@ func (w *world) tryAll(t *testing.T, name string, a Actor, column int) {
 	}
 }
 
-// changesMuch tells methods after which others would be answered differently.
+// changesMuch reports whether a method changes the answers of others.
 func changesMuch(method string) bool {
 	return slices.Contains([]string{"CreatePolicy", "UpdatePolicy", "DeletePolicy", "Import", "ChangePassword", "Logout"}, method)
 }
@@ -231,8 +231,8 @@ func TestMatrixHasEveryMethod(t *testing.T) {
 	var have []string
 	for _, r := range matrix() {
 		have = append(have, r.method)
-		if len(r.want) != len(who) {
-			t.Errorf("%s has %d verdicts, want %d", r.method, len(r.want), len(who))
+		if len(r.want) != len(columns) {
+			t.Errorf("%s has %d verdicts, want %d", r.method, len(r.want), len(columns))
 		}
 	}
 	slices.Sort(have)
@@ -258,10 +258,10 @@ func TestPolicyOfSeveralAppsNeedsTheirCommonOwner(t *testing.T) {
 			_, err := w.UpdatePolicy(ctx, actor, p)
 			return err
 		}
-		wantErr(t, "an edit of what is only partly his", edit(a, "shared", 1, "a", "b"), ErrDenied)
+		wantErr(t, "an edit of a policy that is only partly theirs", edit(a, "shared", 1, "a", "b"), ErrDenied)
 		wantErr(t, "taking the other application away", edit(a, "shared", 1, "a"), ErrDenied)
-		wantErr(t, "adding an application that is not his", edit(a, "mine", 1, "a", "b"), ErrDenied)
-		wantErr(t, "adding an application that he only views", edit(a, "mine", 1, "a", "c"), ErrDenied)
+		wantErr(t, "adding an application that is not theirs", edit(a, "mine", 1, "a", "b"), ErrDenied)
+		wantErr(t, "adding an application that they only view", edit(a, "mine", 1, "a", "c"), ErrDenied)
 		wantErr(t, "adding an application that does not exist", edit(a, "mine", 1, "a", "x"), ErrDenied)
 		wantErr(t, "a deletion", w.DeletePolicy(ctx, a, "shared", 1), ErrDenied)
 		_, err := w.CreatePolicy(ctx, a, sample("other", "a", "b"))
@@ -270,7 +270,7 @@ func TestPolicyOfSeveralAppsNeedsTheirCommonOwner(t *testing.T) {
 		w.must(edit(ab, "shared", 1, "a"))
 		w.must(edit(a, "shared", 2, "a"[:1]))
 		_, err = w.Rollback(ctx, a, "shared", 1, 2)
-		wantErr(t, "a rollback to when it was not his alone", err, ErrDenied)
+		wantErr(t, "a rollback to a version that was not theirs alone", err, ErrDenied)
 		if p, err := w.Policy(ctx, w.admin, "mine"); err != nil || p.Version != 1 {
 			t.Errorf("%+v %v", p, err)
 		}

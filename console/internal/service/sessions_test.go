@@ -23,15 +23,15 @@ func TestProxyNamesExistingUsers(t *testing.T) {
 			t.Error(err)
 		}
 		if rows := w.entries(AuditQuery{Action: "policy.create"}); len(rows) != 1 || rows[0].Via != "proxy" || rows[0].Actor != "owner" || rows[0].Address != "192.0.2.9" {
-			t.Errorf("the audit log says %+v", rows)
+			t.Errorf("the audit log has %+v", rows)
 		}
 		newcomer, err := w.AuthenticateByProxy(ctx, "new", Meta{})
 		w.must(err)
 		if access, err := w.Access(ctx, newcomer); err != nil || access.MustChangePassword {
-			t.Errorf("the proxy has asked for the password: %+v %v", access, err)
+			t.Errorf("the user must change the password: %+v %v", access, err)
 		}
 		_, err = w.ChangePassword(ctx, a, userPassword, "quite another password")
-		wantErr(t, "a password that nobody uses", err, ErrNotLoggedIn)
+		wantErr(t, "a password change without a session", err, ErrNotLoggedIn)
 		w.must(w.DisableUser(ctx, w.admin, "owner"))
 		_, err = w.Policy(ctx, a, "p")
 		wantErr(t, "a user who was disabled since", err, ErrNotLoggedIn)

@@ -22,7 +22,7 @@ func TestTokenScope(t *testing.T) {
 		if err := w.SetRole(ctx, w.admin, "x", "b", Viewer); err != nil {
 			t.Fatal(err)
 		}
-		wantErr(t, "a token of who has lost the role", w.DeletePolicy(ctx, w.token(x, Write), "pb", 1), ErrDenied)
+		wantErr(t, "a token of a user who has lost the role", w.DeletePolicy(ctx, w.token(x, Write), "pb", 1), ErrDenied)
 		admins := w.token(w.admin, Write, "a")
 		wantErr(t, "an administrator's token for another application", w.DeletePolicy(ctx, admins, "pb", 1), ErrNotFound)
 	})
@@ -51,7 +51,7 @@ func TestTokensEnd(t *testing.T) {
 		if alive(oldSecret) {
 			t.Error("a token outlived its hour")
 		}
-		wantErr(t, "somebody else's token", w.RevokeToken(ctx, y, revoked.ID), ErrNotFound)
+		wantErr(t, "another user's token", w.RevokeToken(ctx, y, revoked.ID), ErrNotFound)
 		w.must(w.RevokeToken(ctx, x, revoked.ID))
 		wantErr(t, "a second time", w.RevokeToken(ctx, x, revoked.ID), ErrNotFound)
 		if alive(revokedSecret) {

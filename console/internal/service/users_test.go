@@ -18,7 +18,7 @@ func TestDemoteRefusesTheLastAdministrator(t *testing.T) {
 		wantFault(t, "demoting the last one who is not disabled", w.Demote(ctx, w.admin, FirstUser), "name")
 		w.must(w.EnableUser(ctx, w.admin, "second"))
 		w.must(w.Demote(ctx, w.admin, FirstUser))
-		wantErr(t, "who was demoted", w.Promote(ctx, w.admin, FirstUser), ErrDenied)
+		wantErr(t, "a demoted administrator", w.Promote(ctx, w.admin, FirstUser), ErrDenied)
 	})
 }
 
@@ -60,7 +60,7 @@ func TestUsersAreDisabledAtOnce(t *testing.T) {
 			t.Error(err)
 		}
 		if list, err := w.Sessions(ctx, x); err != nil || len(list) != 1 || list[0].Current {
-			t.Errorf("the sessions after all were ended and one was begun: %+v %v", list, err)
+			t.Errorf("the sessions are %+v, want only the new one: %v", list, err)
 		}
 		if _, err := w.AuthenticateToken(ctx, "hgt_x", Meta{}); !errors.Is(err, ErrNotLoggedIn) {
 			t.Error(err)
@@ -75,9 +75,9 @@ func TestUsersListNamesAndRoles(t *testing.T) {
 		w.person("bob", nil)
 		_, err := w.CreateUser(ctx, w.admin, "bob")
 		wantFault(t, "a second bob", err, "name")
-		wantFault(t, "a role that there is not", w.SetRole(ctx, w.admin, "bob", "a", "king"), "role")
+		wantFault(t, "an unknown role", w.SetRole(ctx, w.admin, "bob", "a", "king"), "role")
 		wantFault(t, "a role in no application", w.SetRole(ctx, w.admin, "bob", "x", Owner), "app")
-		wantErr(t, "a role of nobody", w.SetRole(ctx, w.admin, "x", "a", Owner), ErrNotFound)
+		wantErr(t, "a role of an unknown user", w.SetRole(ctx, w.admin, "x", "a", Owner), ErrNotFound)
 		list, err := w.Users(ctx, w.admin)
 		if err != nil || len(list) != 3 || list[0].Name != "Bob" || list[1].Name != "admin" || list[2].Name != "bob" {
 			t.Fatalf("%+v %v", list, err)

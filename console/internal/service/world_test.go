@@ -94,7 +94,7 @@ func newWorld(t testing.TB, url string) *world {
 	return w
 }
 
-// another is a second program on the same database.
+// another returns a second service on the same database.
 func (w *world) another() *Service {
 	w.t.Helper()
 	s, err := New(Options{DB: w.db, Clock: w.clock.now, Passwords: cheap, Logger: slog.New(slog.DiscardHandler)})
@@ -109,7 +109,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// logIn logs a user in who has to change the password, and changes it.
+// logIn logs in a user with a one-time password, and changes the password.
 func (w *world) logIn(user, oneTime, password string) Actor {
 	w.t.Helper()
 	ctx := w.t.Context()
@@ -130,7 +130,7 @@ func (w *world) actor(s Session) Actor {
 	return a
 }
 
-// person is a new user with roles, who is logged in.
+// person adds a user with roles and returns the actor of its session.
 func (w *world) person(name string, roles map[string]Role) Actor {
 	w.t.Helper()
 	password, err := w.CreateUser(w.t.Context(), w.admin, name)
@@ -141,7 +141,7 @@ func (w *world) person(name string, roles map[string]Role) Actor {
 	return w.logIn(name, password, userPassword)
 }
 
-// sample is a valid policy.
+// sample returns a valid policy.
 func sample(name string, apps ...string) policy.Policy {
 	return policy.Policy{Name: name, Apps: apps, Limit: core.Limit{Quota: 100, Period: time.Minute}, Key: "ip"}
 }
@@ -170,7 +170,7 @@ func wantErr(t testing.TB, what string, got, want error) {
 	}
 }
 
-// wantFault wants an InvalidError with a mistake in a field.
+// wantFault checks that err is an InvalidError with a mistake in a field.
 func wantFault(t testing.TB, what string, err error, field string) {
 	t.Helper()
 	var invalid *InvalidError
@@ -186,7 +186,7 @@ func wantFault(t testing.TB, what string, err error, field string) {
 	t.Errorf("%s: the mistakes %v are not in %q", what, invalid.Faults, field)
 }
 
-// wantConflict wants a ConflictError between two versions.
+// wantConflict checks that err is a ConflictError between two versions.
 func wantConflict(t testing.TB, what string, err error, mine, theirs int64) *ConflictError {
 	t.Helper()
 	var c *ConflictError

@@ -78,7 +78,7 @@ func TestOpenErrorsHideThePassword(t *testing.T) {
 			continue
 		}
 		if strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%q: the error tells the password: %v", url, err)
+			t.Errorf("%q: the error has the password: %v", url, err)
 		}
 	}
 }
@@ -96,7 +96,7 @@ func TestOpenUnreachableIsUnavailable(t *testing.T) {
 	}
 	_, err := Open(t.Context(), Options{URL: "mysql://u:s3cret@127.0.0.1:1/d"})
 	if !errors.Is(err, ErrUnavailable) {
-		t.Errorf("a port that nobody listens on is %v, want ErrUnavailable", err)
+		t.Errorf("opening a port without a server: %v, want ErrUnavailable", err)
 	}
 }
 

@@ -53,7 +53,7 @@ func TestErrorsAreTheSameOnEveryEngine(t *testing.T) {
 			{"a policy of no app", func(tx *Tx) error { return tx.InsertPolicy(Policy{Name: "q", Apps: []string{"x"}}) }, ErrReferenced},
 			{"an app in use", func(tx *Tx) error { return tx.DeleteApp("a") }, ErrReferenced},
 			{"no app", func(tx *Tx) error { return tx.DeleteApp("x") }, ErrNotFound},
-			{"a role of nobody", func(tx *Tx) error { return tx.SetRole(Role{"x", "a", "owner"}) }, ErrReferenced},
+			{"a role of an unknown user", func(tx *Tx) error { return tx.SetRole(Role{"x", "a", "owner"}) }, ErrReferenced},
 			{"no user", func(tx *Tx) error { _, err := tx.User("x"); return err }, ErrNotFound},
 			{"a stale update", func(tx *Tx) error { return tx.UpdatePolicy(Policy{Name: "p", Version: 3}, 2) }, ErrStale},
 			{"a stale deletion", func(tx *Tx) error { return tx.DeletePolicy("p", 2) }, ErrStale},

@@ -95,12 +95,12 @@ func TestUserIsReadFromTrustedPeersOnly(t *testing.T) {
 
 func TestNewRefusesBadProxiesAndHeaders(t *testing.T) {
 	if _, err := New(nil, header); err == nil {
-		t.Error("nobody is trusted")
+		t.Error("no proxy is trusted, and there is no error")
 	}
 	one := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	for _, name := range []string{"a b", "X-User:", "cookie", "Authorization", "x-forwarded-for"} {
 		if _, err := New(one, name); err == nil {
-			t.Errorf("%q names users", name)
+			t.Errorf("the header %q may name users", name)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-// A page says the name of every field, for people who do not see it.
+// Every field has a name for people who cannot see the page.
 func TestFieldsHaveNames(t *testing.T) {
 	w := newWorld(t)
 	w.policy("p", "5/1m")
@@ -31,14 +31,14 @@ func TestFieldsHaveNames(t *testing.T) {
 	b.get("/nowhere").want(http.StatusNotFound).legible("a page that is not there")
 }
 
-// legible fails for what a screen reader cannot make sense of.
+// legible checks that a screen reader can read the page.
 func (a *answer) legible(page string) {
 	a.t.Helper()
 	ids, labels, heads := map[string]bool{}, map[string]bool{}, 0
 	a.each(func(n *html.Node) {
 		if id := attr(n, "id"); id != "" {
 			if ids[id] {
-				a.t.Errorf("%s: the id %s stands twice", page, id)
+				a.t.Errorf("%s: the id %s is repeated", page, id)
 			}
 			ids[id] = true
 		}
@@ -53,7 +53,7 @@ func (a *answer) legible(page string) {
 		a.t.Errorf("%s: there are %d main headings", page, heads)
 	}
 	if !ids["main"] || !a.links("#main") {
-		a.t.Errorf("%s: nothing leads to the content", page)
+		a.t.Errorf("%s: there is no link to the content", page)
 	}
 	a.each(func(n *html.Node) {
 		for _, name := range []string{"aria-describedby", "aria-labelledby"} {
@@ -69,7 +69,7 @@ func (a *answer) legible(page string) {
 	})
 }
 
-// named reports whether an element that takes input says what for.
+// named reports whether an element for input has a name.
 func named(n *html.Node, labels map[string]bool) bool {
 	switch n.Data {
 	case "input", "select", "textarea":

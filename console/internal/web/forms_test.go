@@ -31,7 +31,7 @@ func TestFormNeedsOnlyNameAndApplication(t *testing.T) {
 	}
 }
 
-// Whatever a policy holds comes back from its form unchanged.
+// A form that is sent without a change saves the same policy.
 func TestFormRoundTrip(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
@@ -69,8 +69,8 @@ func limit(s string) core.Limit {
 	return l
 }
 
-// Of the two ways to give a limit the one that is chosen holds, and the preview
-// fills in the other.
+// The chosen form of the limit, fields or text, is used. The preview fills in the
+// other.
 func TestFormUsesTheChosenLimit(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
@@ -84,7 +84,7 @@ func TestFormUsesTheChosenLimit(t *testing.T) {
 			t.Errorf("by %s the preview shows %v", by, shown)
 		}
 		if !got.draws(limit(want[1]).String()) {
-			t.Errorf("by %s the drawing is another", by)
+			t.Errorf("by %s the page has another drawing", by)
 		}
 	}
 	form["limit_by"], form["do"] = []string{"text"}, []string{"save"}
@@ -110,7 +110,7 @@ func TestFormShowsAllMistakes(t *testing.T) {
 			t.Errorf("there is nothing beside %s", field)
 		}
 		if !got.links("#"+field) || got.byID(field) == nil {
-			t.Errorf("the summary does not lead to %s", field)
+			t.Errorf("the summary has no link to %s", field)
 		}
 	}
 	kept := got.form("/new")
@@ -121,12 +121,12 @@ func TestFormShowsAllMistakes(t *testing.T) {
 	}
 	text := b.post("/new", url.Values{"name": {"x"}, "apps": {"a"}, "limit_by": {"text"}, "limit": {"many/often burst=x"}, "key": {"ip"}, "on_limit": {"reject"}, "mode": {"enforce"}, "priority": {"0"}})
 	if m := text.want(http.StatusUnprocessableEntity).mistake("limit"); !strings.Contains(m, "quota") || !strings.Contains(m, "period") || !strings.Contains(m, "burst") {
-		t.Errorf("of the text it says %q", m)
+		t.Errorf("the mistake beside the text is %q", m)
 	}
 	odd := b.post("/new", url.Values{"name": {"x"}, "apps": {"a"}, "limit_by": {"fields"}, "algorithm": {"fixed-window"}, "quota": {"0"}, "period": {"0"}, "unit": {"s"}, "burst": {"5"}, "segments": {"5"}, "key": {"ip"}, "on_limit": {"reject"}, "mode": {"enforce"}, "priority": {"0"}})
 	for _, field := range []string{"quota", "period", "burst", "segments"} {
 		if odd.mistake(field) == "" {
-			t.Errorf("of the limit there is nothing beside %s", field)
+			t.Errorf("there is no mistake of the limit beside %s", field)
 		}
 	}
 }
@@ -156,7 +156,7 @@ func TestValidateShowsMistakesAndDrawing(t *testing.T) {
 	b.get("/drawing.svg?limit=often").want(http.StatusBadRequest)
 }
 
-// Everything can be done with the forms that the pages hold.
+// The pages have a form for every change.
 func TestFormsCoverEveryEdit(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
@@ -198,7 +198,7 @@ func TestAccountForms(t *testing.T) {
 	_ = other
 	wrong := b.submit("/account", "/account/password", url.Values{"old": {"x"}, "password": {"short"}, "repeat": {"other"}}).want(http.StatusUnprocessableEntity)
 	if wrong.mistake("password") == "" || wrong.mistake("repeat") == "" || strings.Contains(wrong.text, `value="short"`) {
-		t.Error("the mistakes in the password are not shown, or it is")
+		t.Error("the mistakes in the password are not shown, or the password is")
 	}
 	b.submit("/settings", "/settings", url.Values{"idle": {"2h"}}).goes("/settings?done=settings")
 	if m := b.submit("/settings", "/settings", url.Values{"idle": {"soon"}, "life": {"1ns"}}).want(http.StatusUnprocessableEntity); m.mistake("idle") == "" {

@@ -30,7 +30,7 @@ func has(n *html.Node, name string) bool {
 	return slices.ContainsFunc(n.Attr, func(a html.Attribute) bool { return a.Key == name })
 }
 
-// words is the text of an element, without the space around it.
+// words returns the text of an element, without the space around it.
 func words(n *html.Node) string {
 	var b strings.Builder
 	for d := range n.Descendants() {
@@ -51,7 +51,7 @@ func (a *answer) byID(id string) (found *html.Node) {
 	return found
 }
 
-// mistake is what stands beside a field.
+// mistake returns the text beside a field.
 func (a *answer) mistake(field string) string {
 	if n := a.byID(field + "-error"); n != nil {
 		return words(n)
@@ -59,8 +59,8 @@ func (a *answer) mistake(field string) string {
 	return ""
 }
 
-// form is what a browser would send of the form with an action, if nothing were
-// changed in it and its button do were pressed. It is nil if there is none.
+// form returns the fields that a browser sends for the unchanged form with an action,
+// with its button do. It returns nil if there is no such form.
 func (a *answer) form(action string) url.Values {
 	var form url.Values
 	a.each(func(n *html.Node) {
@@ -127,7 +127,7 @@ func (b *browser) submit(page, action string, changes url.Values) *answer {
 	return b.post(action, form)
 }
 
-// shape is what kinds of elements with which attributes a page is made of.
+// shape returns the kinds of elements of a page with their attributes.
 func (a *answer) shape() map[string]bool {
 	kinds := map[string]bool{}
 	a.each(func(n *html.Node) {
@@ -139,7 +139,7 @@ func (a *answer) shape() map[string]bool {
 	return kinds
 }
 
-// outline is a line for each element with its attributes, in their order.
+// outline returns a line for each element with its attributes, in their order.
 func (a *answer) outline() string {
 	var b strings.Builder
 	a.each(func(n *html.Node) {

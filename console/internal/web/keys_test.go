@@ -47,7 +47,7 @@ func TestKeyResetNeedsAnOwner(t *testing.T) {
 	b := w.as("viewer")
 	form := url.Values{"policy": {"p"}, "key": {"x"}, "confirm": {"yes"}}
 	if got := b.post("/keys", form).want(http.StatusOK); got.form("/keys/reset") != nil {
-		t.Error("a viewer is offered to reset")
+		t.Error("a viewer sees the button for a reset")
 	}
 	b.post("/keys/reset", form).want(http.StatusForbidden)
 	if w.fleet.used["p x"] != 4 {

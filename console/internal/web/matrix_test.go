@@ -10,10 +10,10 @@ import (
 	"github.com/headgate/headgate/console/internal/service"
 )
 
-// The people of the matrix, in the order of its columns.
+// These are the users of the matrix, in the order of its columns.
 var roles = []string{"nobody", "stranger", "viewer", "elsewhere", "owner", service.FirstUser}
 
-// cell is a request, and the status that each of the people gets.
+// cell is a request, and its status for each user.
 type cell struct {
 	pattern string
 	path    string
@@ -21,8 +21,8 @@ type cell struct {
 	want    [6]int
 }
 
-// matrix has a row for every route. Rows that change something work on things of
-// their own, as rows before would change what those after find.
+// matrix has a row for every route. Each row that changes something changes other
+// objects, so that it does not affect the rows after it.
 func matrix() []cell {
 	mine := url.Values{"label": {"x"}, "scope": {"read"}, "days": {"1"}}
 	policyForm := func(name string) url.Values {
@@ -99,7 +99,7 @@ func TestMatrixOfRoutesAndRoles(t *testing.T) {
 	rows := matrix()
 	for _, r := range routes() {
 		if !slices.ContainsFunc(rows, func(c cell) bool { return c.pattern == r.pattern }) {
-			t.Errorf("the matrix says nothing of %s", r.pattern)
+			t.Errorf("the matrix has no row for %s", r.pattern)
 		}
 	}
 	for i, role := range roles {
@@ -123,7 +123,7 @@ func TestMatrixOfRoutesAndRoles(t *testing.T) {
 	}
 }
 
-// refusals is how many there are in the audit log.
+// refusals returns the number of refusals in the audit log.
 func (w *world) refusals() int {
 	w.t.Helper()
 	rows, err := w.Audit(w.t.Context(), w.admin, service.AuditQuery{Outcome: service.Refused, PerPage: service.MaxPerPage})
@@ -131,7 +131,7 @@ func (w *world) refusals() int {
 	return len(rows)
 }
 
-// peopled adds who and what the matrix is about.
+// peopled adds the users and objects of the matrix.
 func (w *world) peopled() {
 	w.t.Helper()
 	w.person("stranger", nil)
@@ -163,7 +163,7 @@ func (w *world) ask(b *browser, c cell) *answer {
 	return b.post(c.path, c.form)
 }
 
-// People who did not change their one-time password get to nothing else.
+// Users who have not changed their one-time password see no other page.
 func TestOneTimePasswordOnlyAllowsItsChange(t *testing.T) {
 	w := newWorld(t)
 	oneTime, err := w.CreateUser(t.Context(), w.admin, "new")

@@ -22,7 +22,7 @@ func behind(t *testing.T, proxy string) func(*Options) {
 	return func(o *Options) { o.Proxies = f }
 }
 
-// sends is a browser whose requests have more headers.
+// sends returns a browser that adds headers to its requests.
 func (b *browser) sends(pairs ...string) *browser {
 	more := *b
 	more.header = http.Header{}
@@ -52,7 +52,7 @@ func TestProxyUserNeedsNoLogin(t *testing.T) {
 	if len(sessions) != 1 {
 		t.Errorf("there are %d sessions", len(sessions))
 	}
-	w.browser().post("/login", url.Values{"name": {"ann"}, "password": {oneTime}}).goes("/account") // which the proxy has not spent
+	w.browser().post("/login", url.Values{"name": {"ann"}, "password": {oneTime}}).goes("/account") // the proxy has not used it up
 }
 
 func TestProxyInvalidNamesAreRefused(t *testing.T) {

@@ -81,7 +81,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// logIn changes a one-time password.
+// logIn logs in a user with a one-time password, and changes the password.
 func (w *world) logIn(user, oneTime string) service.Actor {
 	w.t.Helper()
 	ctx := w.t.Context()
@@ -108,8 +108,7 @@ func (w *world) person(name string, roles map[string]service.Role) service.Actor
 	return a
 }
 
-// policy adds a policy of the application a, of which the text of the limit is
-// given.
+// policy adds a policy of the application a with the text of a limit.
 func (w *world) policy(name, limit string) policy.Policy {
 	w.t.Helper()
 	l, err := core.ParseLimit(limit)
@@ -127,7 +126,7 @@ type browser struct {
 	header http.Header // of every request
 }
 
-// answer is a page as it came.
+// answer is the answer to a request.
 type answer struct {
 	t      testing.TB
 	status int
