@@ -90,7 +90,7 @@ func TestKeepResultHasEveryResultInTheContext(t *testing.T) {
 		if got := summary(res.Decisions()); got != "a 1" || !res.Allowed() || res.Degraded() {
 			t.Errorf("%q, allowed %t, degraded %t", got, res.Allowed(), res.Degraded())
 		}
-		if refused := l.Admit(&fakeRequest{}); refused.NeedsContext() {
+		if refused := l.Admit(get()); refused.NeedsContext() {
 			t.Error("a refused request needs a context")
 		}
 	}

@@ -81,7 +81,7 @@ func TestAllowDoesNotBookAndRequestsStillWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newTicking(), waiting(t, "a", "1/1s", time.Minute))
 		for i, want := range []time.Duration{0, time.Second} {
-			got := admitAtOnce(l, 1, &fakeRequest{})
+			got := admitAtOnce(l, 1, get())
 			wantTally(t, got, map[arrival]int{{limiter.Pass, want}: 1})
 			if d, err := l.Allow(t.Context(), "k", 1); err != nil || d.Allowed || d.Wait != 0 || d.RetryAfter != time.Second {
 				t.Errorf("after request %d: %+v, %v", i, d, err)

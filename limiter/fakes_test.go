@@ -67,31 +67,10 @@ type brokenStore func() error
 
 func (s brokenStore) Apply(context.Context, []core.Op, []core.Decision) error { return s() }
 
-// fakeRequest is a GET of /a by default.
-type fakeRequest struct {
-	ctx     context.Context
-	method  string
-	remote  string
-	headers map[string][]string
+// get returns a GET of a client.
+func get() *test.Request {
+	return &test.Request{Verb: "GET", URLPath: "/a", Peer: "192.0.2.1:1234"}
 }
-
-func (r *fakeRequest) Context() context.Context {
-	if r.ctx == nil {
-		return context.Background()
-	}
-	return r.ctx
-}
-
-func (r *fakeRequest) Method() string {
-	if r.method == "" {
-		return "GET"
-	}
-	return r.method
-}
-func (r *fakeRequest) Path() string                { return "/a" }
-func (r *fakeRequest) Route() string               { return "" }
-func (r *fakeRequest) RemoteAddr() string          { return cmp.Or(r.remote, "192.0.2.1:1234") }
-func (r *fakeRequest) Header(name string) []string { return r.headers[name] }
 
 // everyone is a key function that gives all requests one key.
 func everyone(core.Request) (string, bool) { return "k", true }

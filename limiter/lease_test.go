@@ -107,7 +107,7 @@ func TestLeaseTakenByAnotherIsNotHeld(t *testing.T) {
 func TestLeaseLastsAsLongAsItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newTicking(), rule(t, "jobs", "1 concurrent ttl=3s"))
-		a := l.Admit(&fakeRequest{})
+		a := l.Admit(get())
 		if !a.HoldsLeases() || !a.NeedsContext() {
 			t.Error("HoldsLeases is false")
 		}
@@ -125,8 +125,8 @@ func TestLeaseLastsAsLongAsItsRequest(t *testing.T) {
 
 func TestLeaseIsNotHeldByARefusedRequest(t *testing.T) {
 	l := newLimiter(t, newStore(), rule(t, "jobs", "5 concurrent ttl=3s"), rule(t, "rate", "1/1h"))
-	a := l.Admit(&fakeRequest{})
-	b := l.Admit(&fakeRequest{})
+	a := l.Admit(get())
+	b := l.Admit(get())
 	if b.Outcome() != limiter.Refused || b.HoldsLeases() || b.NeedsContext() {
 		t.Errorf("%s, holds %t", b.Outcome(), b.HoldsLeases())
 	}
@@ -161,7 +161,7 @@ func TestHoldConnHoldsTheLeaseUntilClose(t *testing.T) {
 	for _, closedFirst := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLimiter(t, newTicking(), rule(t, "jobs", "1 concurrent ttl=3s"))
-			a := l.Admit(&fakeRequest{})
+			a := l.Admit(get())
 			near, far := net.Pipe()
 			defer far.Close()
 			c := a.HoldConn(near)

@@ -50,7 +50,7 @@ func TestReleaseQueueReleasesAfterAnOutage(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newOutage(time.Second, 1500*time.Millisecond)
 			l := newLimiter(t, s, rule(t, "jobs", "3 concurrent ttl=1h"))
-			a, b := l.Admit(&fakeRequest{}), l.Admit(&fakeRequest{})
+			a, b := l.Admit(get()), l.Admit(get())
 			time.Sleep(time.Second)
 			end(a)
 			end(b)
@@ -72,7 +72,7 @@ func TestReleaseQueueDropsExpiredLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newOutage(time.Second, time.Hour)
 		l := newLimiter(t, s, rule(t, "jobs", "1 concurrent ttl=20s"))
-		a := l.Admit(&fakeRequest{})
+		a := l.Admit(get())
 		time.Sleep(time.Second)
 		a.Done(200)
 		time.Sleep(2 * time.Hour)
@@ -88,7 +88,7 @@ func TestReleaseQueueEndsWithClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newOutage(time.Second, time.Hour)
 		l := newLimiter(t, s, rule(t, "jobs", "1 concurrent ttl=20s"))
-		a := l.Admit(&fakeRequest{})
+		a := l.Admit(get())
 		time.Sleep(time.Second)
 		a.Done(200)
 		_ = l.Close()

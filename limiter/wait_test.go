@@ -72,7 +72,7 @@ func wantTally(t *testing.T, got []arrival, want map[arrival]int) {
 func TestWaitEndsAtTheBookedInstant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newTicking(), waiting(t, "a", "10/1s burst=2", 300*time.Millisecond))
-		wantTally(t, admitAtOnce(l, 8, &fakeRequest{}), map[arrival]int{
+		wantTally(t, admitAtOnce(l, 8, get()), map[arrival]int{
 			{limiter.Pass, 0}:                      2,
 			{limiter.Pass, 100 * time.Millisecond}: 1,
 			{limiter.Pass, 200 * time.Millisecond}: 1,
@@ -87,7 +87,7 @@ func TestWaitAsksAgainWithoutBooking(t *testing.T) {
 		t.Run(text, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLimiter(t, newTicking(), waiting(t, "a", text, 2*time.Second))
-				got := admitAtOnce(l, 8, &fakeRequest{})
+				got := admitAtOnce(l, 8, get())
 				wantTally(t, got, map[arrival]int{
 					{limiter.Pass, 0}:                  2,
 					{limiter.Pass, 1 * time.Second}:    2,
@@ -183,7 +183,7 @@ func TestWaitQueueFullAfterBookingGivesBack(t *testing.T) {
 			waiting(t, "smooth", "1/1s burst=1", time.Minute), rule(t, "day", "9/1d fixed-window")}})
 		admit(l)
 		passed := 0
-		for _, a := range admitAtOnce(l, 2, &fakeRequest{}) {
+		for _, a := range admitAtOnce(l, 2, get()) {
 			if a.outcome == limiter.Pass {
 				passed++
 			}
@@ -246,7 +246,7 @@ func TestWaitBeyondItsMaximumIsRefusedAtOnce(t *testing.T) {
 				admit(l)
 				ctx, cancel := context.WithTimeout(t.Context(), row.deadline)
 				defer cancel()
-				if got := admitAtOnce(l, 1, &fakeRequest{ctx: ctx}); got[0] != row.want {
+				if got := admitAtOnce(l, 1, &test.Request{Ctx: ctx}); got[0] != row.want {
 					t.Errorf("got %+v, want %+v", got[0], row.want)
 				}
 			})
@@ -261,7 +261,7 @@ func TestWaitDoesNotBeginIfAnotherRuleRefuses(t *testing.T) {
 			rule(t, "hard", "1/1m fixed-window"))
 		admit(l)
 		before := s.calls
-		got := admitAtOnce(l, 1, &fakeRequest{})
+		got := admitAtOnce(l, 1, get())
 		if got[0] != (arrival{limiter.Refused, 0}) || s.calls != before+1 {
 			t.Errorf("%+v after %d calls", got[0], s.calls-before)
 		}
@@ -276,14 +276,14 @@ func TestCloseEndsAllWaitsAtOnce(t *testing.T) {
 			admit(l)
 		}
 		done := make(chan []arrival, 1)
-		go func() { done <- admitAtOnce(l, 1, &fakeRequest{}) }()
+		go func() { done <- admitAtOnce(l, 1, get()) }()
 		synctest.Wait()
 		time.Sleep(time.Second)
 		if err := errors.Join(l.Close(), l.Close()); err != nil {
 			t.Fatal(err)
 		}
 		wantTally(t, <-done, map[arrival]int{{limiter.Refused, time.Second}: 1})
-		wantTally(t, admitAtOnce(l, 3, &fakeRequest{}), map[arrival]int{{limiter.Refused, 0}: 3})
+		wantTally(t, admitAtOnce(l, 3, get()), map[arrival]int{{limiter.Refused, 0}: 3})
 	})
 }
 
@@ -373,7 +373,7 @@ func TestWaitFailsIfTheStoreFails(t *testing.T) {
 				return s.Apply(ctx, ops, out)
 			})})
 		admit(l)
-		wantTally(t, admitAtOnce(l, 1, &fakeRequest{}), map[arrival]int{{limiter.Failed, time.Second}: 1})
+		wantTally(t, admitAtOnce(l, 1, get()), map[arrival]int{{limiter.Failed, time.Second}: 1})
 	})
 }
 

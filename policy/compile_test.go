@@ -96,8 +96,8 @@ func keyOf(t *testing.T, recipe string, b policy.Bindings, r core.Request) strin
 }
 
 func TestRecipesMakeTheirKeys(t *testing.T) {
-	r := &request{ctx: context.WithValue(t.Context(), user{}, "ann|1"), method: "HEAD", path: "/users/7", route: "/users/{id}", peer: "192.0.2.1:80",
-		headers: map[string][]string{
+	r := &test.Request{Ctx: context.WithValue(t.Context(), user{}, "ann|1"), Verb: "HEAD", URLPath: "/users/7", Pattern: "/users/{id}", Peer: "192.0.2.1:80",
+		Headers: map[string][]string{
 			"Host": {"Shop.example:80"}, "X-Forwarded-For": {"2001:db8:1:2ff::1"}, "X-Api-Key": {"secret"}, "X-Tenant": {"t1"},
 			"Cookie": {"sid=abc"}, "Authorization": {"Basic YWxpY2U6cHc="}}}
 	digest := func(k core.KeyFunc) string { key, _ := k(r); return key }

@@ -13,20 +13,6 @@ func get(path string) *test.Request {
 	return &test.Request{Verb: "GET", URLPath: path, Peer: "192.0.2.1:1234"}
 }
 
-func (r *request) Context() context.Context {
-	if r.ctx == nil {
-		return context.Background()
-	}
-	return r.ctx
-}
-func (r *request) Method() string              { return r.method }
-func (r *request) Path() string                { return r.path }
-func (r *request) Route() string               { return r.route }
-func (r *request) RemoteAddr() string          { return r.peer }
-func (r *request) Header(name string) []string { return r.headers[name] }
-
-func get(path string) *request { return &request{method: "GET", path: path, peer: "192.0.2.1:1234"} }
-
 // limit reads a valid limit.
 func limit(t testing.TB, text string) core.Limit {
 	t.Helper()
