@@ -463,6 +463,36 @@ func TestDecisionFromHeldUnitsHasAtAndReset(t *testing.T) {
 	}
 }
 
+// Whatever part of a cost is held and whatever part the store still has, a Peek is
+// answered as a Take would be.
+func TestPeekAgreesWithTake(t *testing.T) {
+	for _, text := range []string{"1000/1h", "1000/1h fixed-window"} {
+		t.Run(text, func(t *testing.T) {
+			l := limit(t, text)
+			busy := func() (*world, *prefetch.Store) {
+				w := newWorld(t)
+				s := w.instance(64)
+				w.makeBusy(s, l)
+				return w, s
+			}
+			w, s := busy()
+			held := s.Held()
+			peek := core.Op{Verb: core.Peek, Rule: "rule", Key: "key", Limit: l}
+			all := w.apply(s, peek)[0].Remaining
+			if held < 2 || all-held < held {
+				t.Fatalf("%d of %d units are held, too few to try", held, all)
+			}
+			for _, peek.Cost = range []int64{0, 1, held - 1, held, held + 1, all - held, all - held + 1, all - 1, all, all + 1, 1000, 1001} {
+				w, s := busy()
+				asked, taken := w.apply(s, peek)[0], w.apply(s, take(l, peek.Cost))[0]
+				if asked.Allowed != taken.Allowed || asked.RetryAfter != taken.RetryAfter || asked.Remaining != all {
+					t.Errorf("with %d of %d held, a Peek of %d gets %+v and a Take %+v", held, all, peek.Cost, asked, taken)
+				}
+			}
+		})
+	}
+}
+
 func TestPeekUnderAnotherLimitIgnoresHeldUnits(t *testing.T) {
 	w := newWorld(t)
 	s := w.instance(64)

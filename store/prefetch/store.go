@@ -3,6 +3,7 @@ package prefetch
 import (
 	"context"
 	"hash/maphash"
+	"slices"
 	"sync"
 
 	"github.com/headgate/headgate/core"
@@ -124,21 +125,34 @@ func (h *shard) putBack(op *core.Op, now int64, d *core.Decision) {
 }
 
 // forward has the store carry out a step for which no units are taken ahead. It
-// drops the units held of a key that the step resets, and adds those held of a
-// key that the step peeks at.
+// drops the units held of a key that the step resets. The units held of a key that
+// the step peeks at count as units that remain, as they do for a Take: the store is
+// asked for the rest of the cost.
 func (s *Store) forward(ctx context.Context, ops []core.Op, out []core.Decision, now int64) error {
+	asked, held := ops, []int64(nil)
 	for i := range ops {
-		if ops[i].Verb == core.Reset {
-			s.shardOf(s.hash(&ops[i])).forget(&ops[i])
+		switch op := &ops[i]; op.Verb {
+		case core.Reset:
+			s.shardOf(s.hash(op)).forget(op)
+		case core.Peek:
+			n := s.shardOf(s.hash(op)).held(op, now)
+			if n == 0 {
+				continue
+			}
+			if held == nil {
+				asked, held = slices.Clone(ops), make([]int64, len(ops))
+			}
+			held[i] = n
+			if op.Cost <= op.Limit.Capacity() { // a higher cost is never allowed
+				asked[i].Cost = max(0, op.Cost-n)
+			}
 		}
 	}
-	if err := s.store.Apply(ctx, ops, out); err != nil {
+	if err := s.store.Apply(ctx, asked, out); err != nil {
 		return err
 	}
-	for i := range ops {
-		if ops[i].Verb == core.Peek {
-			s.shardOf(s.hash(&ops[i])).addHeld(&ops[i], now, &out[i])
-		}
+	for i, n := range held {
+		out[i].Remaining += n
 	}
 	return nil
 }
@@ -149,19 +163,15 @@ func (h *shard) forget(op *core.Op) {
 	delete(h.holds, op.ID())
 }
 
-// addHeld adds the held units to a Peek's decision.
-func (h *shard) addHeld(op *core.Op, now int64, d *core.Decision) {
+// held returns how many units of the op's key are held under its limit.
+func (h *shard) held(op *core.Op, now int64) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	held := h.holds[op.ID()]
 	if held == nil || held.limit != op.Limit {
-		return
+		return 0
 	}
-	n := held.left(now)
-	d.Remaining += n
-	if n >= op.Cost {
-		d.Allowed, d.RetryAfter = true, 0
-	}
+	return held.left(now)
 }
 
 // Diagnose returns the findings of the store, if it is a [core.Diagnoser].
