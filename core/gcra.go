@@ -199,7 +199,7 @@ func (gcra) steady(l *Limit) Steady {
 	if period%l.Quota != 0 {
 		return Steady{}
 	}
-	return Steady{Every: period / l.Quota, Most: l.Capacity()}
+	return Steady{Every: period / l.Quota, Capacity: l.Capacity()}
 }
 
 func (gcra) part(l *Limit, n int64) Limit { return l.bucketPart(n) }

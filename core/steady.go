@@ -11,8 +11,8 @@ import "time"
 // used and mark are State.Used and State.Mark. The zero value stands for every
 // other limit.
 type Steady struct {
-	Every int64 // microseconds from one unit that comes back to the next; 0 under every other limit
-	Most  int64 // the capacity
+	Every    int64 // microseconds from one unit that comes back to the next; 0 under every other limit
+	Capacity int64 // Limit.Capacity
 }
 
 // Take decides a Take of n units, at least one, of a key with used units since
@@ -24,15 +24,15 @@ func (g Steady) Take(used, mark, now, n int64, d *Decision) (newUsed, newMark in
 		back := min(since/g.Every, used)
 		used, mark = used-back, mark+back*g.Every
 	}
-	if since < 0 || used > g.Most {
+	if since < 0 || used > g.Capacity {
 		return 0, 0, false
 	}
 	if used == 0 {
 		mark = now
 	}
 	*d = Decision{At: now}
-	switch missing := used + n - g.Most; {
-	case n > g.Most:
+	switch missing := used + n - g.Capacity; {
+	case n > g.Capacity:
 		d.RetryAfter = Never
 	case missing > 0:
 		d.RetryAfter = micros(mark + missing*g.Every - now)
@@ -40,7 +40,7 @@ func (g Steady) Take(used, mark, now, n int64, d *Decision) (newUsed, newMark in
 		d.Allowed, d.Taken = true, n
 		used += n
 	}
-	d.Remaining = g.Most - used
+	d.Remaining = g.Capacity - used
 	d.ResetAfter = micros(mark + used*g.Every - now)
 	return used, mark, true
 }
@@ -57,7 +57,7 @@ func (g Steady) Untake(d *Decision, n int64) {
 // or now if it is fresh already. ok is false if Take would leave the key to
 // Decide.
 func (g Steady) Fresh(used, mark, now int64) (at int64, ok bool) {
-	if g.Every == 0 || now < mark || (used-g.Most)*g.Every > now-mark {
+	if g.Every == 0 || now < mark || (used-g.Capacity)*g.Every > now-mark {
 		return 0, false
 	}
 	return max(now, mark+used*g.Every), true

@@ -49,7 +49,7 @@ func TestSteadyTakeDecidesAsDecide(t *testing.T) {
 			before := st
 			if rapid.IntRange(0, 9).Draw(t, "book") == 0 {
 				op.MaxWait, good = time.Hour, false
-			} else if !good && now >= st.Mark && st.Used-(now-st.Mark)/g.Every <= g.Most {
+			} else if !good && now >= st.Mark && st.Used-(now-st.Mark)/g.Every <= g.Capacity {
 				t.Fatalf("%+v at %d is left to Decide", st, now)
 			}
 			want := make([]core.Decision, 1)
@@ -73,7 +73,7 @@ func TestSteadyFreshIsWhenDecideSaysSo(t *testing.T) {
 		st := core.State{Limit: l, Mark: start, Used: rapid.Int64Range(1, l.Capacity()+5).Draw(t, "used")}
 		now += moves(t, g.Every)
 		got, good := g.Fresh(st.Used, st.Mark, now)
-		if due := now >= start && st.Used-(now-start)/g.Every <= g.Most; good != due {
+		if due := now >= start && st.Used-(now-start)/g.Every <= g.Capacity; good != due {
 			t.Fatalf("%+v at %d: decided %v, want %v", st, now, good, due)
 		}
 		op, d := core.Op{Verb: core.Peek, Limit: l}, make([]core.Decision, 1)
@@ -86,8 +86,8 @@ func TestSteadyFreshIsWhenDecideSaysSo(t *testing.T) {
 
 func TestSteadyIsGCRAInWholeMicroseconds(t *testing.T) {
 	for text, want := range map[string]core.Steady{
-		"10/1s":             {Every: 100_000, Most: 10},
-		"1/1h burst=3":      {Every: 3_600_000_000, Most: 3},
+		"10/1s":             {Every: 100_000, Capacity: 10},
+		"1/1h burst=3":      {Every: 3_600_000_000, Capacity: 3},
 		"3/7s":              {},
 		"2000000/1s":        {},
 		"5/1s fixed-window": {},

@@ -180,7 +180,7 @@ func (h *shard) countHit(i int, v *limitClass) {
 	if h.recent != c.hash {
 		h.recent, h.streak = c.hash, 0
 	}
-	left := bits.LeadingZeros64(uint64(v.steady.Most) + 1)
+	left := bits.LeadingZeros64(uint64(v.steady.Capacity) + 1)
 	if h.streak++; h.streak != h.pinAfter || left < minMarkBits {
 		return
 	}
