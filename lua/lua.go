@@ -37,9 +37,9 @@ var twins = map[core.Algorithm]twin{
 	core.Concurrency:   {file: "concurrency"},
 }
 
-// ShortCut reports whether the algorithm has a quick function for takes under a limit
+// HasQuick reports whether the algorithm has a quick function for takes under a limit
 // with this quota, in lowest terms with its period.
-func ShortCut(a core.Algorithm, quota int64) bool { return quota == 1 && twins[a].quick }
+func HasQuick(a core.Algorithm, quota int64) bool { return quota == 1 && twins[a].quick }
 
 // Script is the text of a script and the hex SHA-1 by which Redis caches it.
 type Script struct {

@@ -253,7 +253,7 @@ func (k *limits) remember(op *core.Op) (*terms, error) {
 		return nil, fmt.Errorf("%w: rule %q: %w", core.ErrOp, op.Rule, err)
 	}
 	period, quota, extra := op.Limit.ScriptArgs()
-	t := &terms{op.Limit, fmt.Sprintf("%d %d %d", period, quota, extra), lua.ShortCut(op.Limit.Algorithm, quota)}
+	t := &terms{op.Limit, fmt.Sprintf("%d %d %d", period, quota, extra), lua.HasQuick(op.Limit.Algorithm, quota)}
 	if k.size.Load() >= maxLimits {
 		return t, nil
 	}
