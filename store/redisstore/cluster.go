@@ -142,10 +142,12 @@ func (s *Store) applyBySubject(ctx context.Context, ops []core.Op, out []core.De
 	return nil
 }
 
-// withdraw gives back the units that parts took and updates their decisions.
+// withdraw gives back the units that parts took and updates their decisions. A refund
+// that fails does not keep the others from being made.
 func (s *Store) withdraw(ctx context.Context, parts []*part) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
 	defer cancel()
+	var errs []error
 	for _, p := range parts {
 		undo, index := p.undo()
 		if len(undo) == 0 {
@@ -153,14 +155,15 @@ func (s *Store) withdraw(ctx context.Context, parts []*part) error {
 		}
 		back := make([]core.Decision, len(undo))
 		if err := s.decide(ctx, undo, back); err != nil {
-			return fmt.Errorf("redisstore: refunding the other subjects of the step: %w", err)
+			errs = append(errs, fmt.Errorf("redisstore: refunding another subject of the step: %w", err))
+			continue
 		}
 		for k, j := range index {
 			d := &p.out[j]
 			d.Taken, d.Wait, d.Remaining, d.ResetAfter, d.At = 0, 0, back[k].Remaining, back[k].ResetAfter, back[k].At
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // undo returns the refunds of the units that p took, and the indices of the

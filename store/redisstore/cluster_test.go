@@ -201,6 +201,28 @@ func TestClusterGivesBackIfALaterSubjectFails(t *testing.T) {
 	}
 }
 
+// A refund that fails keeps no other refund from being made.
+func TestClusterGivesBackAfterAFailedRefund(t *testing.T) {
+	t.Parallel()
+	c := cluster(t)
+	s := MustNew(c, Options{Prefix: redistest.Prefix(t), Timeout: patient})
+	l := limit(t, "10/1h fixed-window")
+	parts := bySubject([]core.Op{{Rule: "r", Key: "a", Limit: l, Cost: 4}, {Rule: "r", Key: "b", Limit: l, Cost: 4}})
+	for _, p := range parts {
+		p.out = apply(t, s, p.ops...)
+	}
+	a := string(s.key(nil, "a", "r", "f"))
+	if err := errors.Join(c.Del(context.Background(), a).Err(), c.RPush(context.Background(), a, "x").Err()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.withdraw(context.Background(), parts); err == nil || strings.Count(err.Error(), "refunding another subject") != 1 {
+		t.Errorf("%v, want one failed refund", err)
+	}
+	if d := apply(t, s, core.Op{Verb: core.Peek, Rule: "r", Key: "b", Limit: l})[0]; d.Remaining != 10 {
+		t.Errorf("%d of b's 10 remain", d.Remaining)
+	}
+}
+
 func TestRingIsAskedSubjectBySubject(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{
 		Addrs:                 map[string]string{"a": redistest.Start(t).Addr, "b": redistest.Start(t).Addr},
