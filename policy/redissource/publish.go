@@ -61,7 +61,7 @@ func (s *Source) Publish(ctx context.Context, set policy.Set, expected string) (
 		return "", err
 	}
 	current, _ := fields[0].(string)
-	if fields[1] == int64(1) || current == successor(expected, sum) {
+	if fields[1] == int64(1) || current != "" && current == successor(expected, sum) {
 		return current, nil
 	}
 	return "", &ConflictError{Expected: expected, Current: current}
@@ -69,7 +69,7 @@ func (s *Source) Publish(ctx context.Context, set policy.Set, expected string) (
 
 // successor returns the version that follows version if it has the digest sum. If
 // the script finds it already published, the client has repeated a call whose
-// reply was late.
+// reply was late. It returns "" if version is not one that Publish returns.
 func successor(version, sum string) string {
 	text, _, _ := strings.Cut(version, ".")
 	number, err := strconv.ParseInt(text, 10, 64)

@@ -128,6 +128,10 @@ func TestLoadBeforeAnyPublishIsErrMissing(t *testing.T) {
 func TestPublishReplacesOnlyTheExpectedVersion(t *testing.T) {
 	s := open(t, dial(t, redistest.Addr(t)))
 	a, b := one(t, "a", "1/1m"), one(t, "b", "1/1m")
+	_, err := s.Publish(t.Context(), a, "x")
+	if first := new(redissource.ConflictError); !errors.As(err, &first) || *first != (redissource.ConflictError{Expected: "x"}) {
+		t.Errorf("nothing is published: %v", err)
+	}
 	v1 := publish(t, s, a, "")
 	v2 := publish(t, s, b, v1)
 	v3 := publish(t, s, a, v2)
