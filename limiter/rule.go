@@ -3,7 +3,6 @@ package limiter
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/textform"
@@ -58,8 +57,7 @@ type RuleError struct {
 
 // Error names the rule and the mistake in one line.
 func (e *RuleError) Error() string {
-	text := strings.ReplaceAll(fmt.Sprint(e.Err), "\n", "; ") // a limit reports several mistakes
-	return fmt.Sprintf("rule %d %q: %s", e.Index, textform.Clip(e.Rule), text)
+	return fmt.Sprintf("rule %d %q: %s", e.Index, textform.Clip(e.Rule), textform.Line(e.Err))
 }
 
 // Unwrap returns Err.

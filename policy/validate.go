@@ -90,9 +90,9 @@ type FieldError struct {
 	Err    error
 }
 
-// Error names the policy, the field and the mistake.
+// Error names the policy, the field and the mistake in one line.
 func (e *FieldError) Error() string {
-	return fmt.Sprintf("policy %q: %s: %v", textform.Clip(e.Policy), e.Field, e.Err)
+	return fmt.Sprintf("policy %q: %s: %s", textform.Clip(e.Policy), e.Field, textform.Line(e.Err))
 }
 
 // Unwrap returns Err.

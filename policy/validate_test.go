@@ -94,10 +94,8 @@ func TestValidateReportsAllMistakesAtOnce(t *testing.T) {
 	wantError(t, p.Validate(), strings.Join([]string{
 		`policy "A": name: it is not 1 to 64 of a-z, 0-9, _, . and -, a letter first`,
 		`policy "A": apps: no application is named`,
-		`policy "A": limit: quota 0 is not positive`,
-		`period 0s is below 1ms`,
-		`policy "A": key: the recipe "nobody" is not known`,
-		`"" is not the name of a header`,
+		`policy "A": limit: quota 0 is not positive; period 0s is below 1ms`,
+		`policy "A": key: the recipe "nobody" is not known; "" is not the name of a header`,
 		`policy "A": on_limit: "pass" is not "reject", "degrade" or "wait" and a duration, as in "wait 500ms"`,
 	}, "\n"))
 }

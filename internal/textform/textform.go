@@ -12,14 +12,22 @@ import (
 // maxClip is the maximum number of bytes that Clip keeps, without the ellipsis.
 const maxClip = 100
 
-// Clip returns a text that is quoted in an error, cut to 100 bytes and an ellipsis if
-// it is longer.
+// Clip returns a text that is quoted in an error, cut to at most 100 bytes of whole
+// runes and an ellipsis if it is longer.
 func Clip(s string) string {
-	if len(s) > maxClip {
-		return s[:maxClip] + "…"
+	if len(s) <= maxClip {
+		return s
 	}
-	return s
+	end := maxClip
+	for end > maxClip-utf8.UTFMax && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + "…"
 }
+
+// Line returns the text of an error in one line. The mistakes that [errors.Join] puts
+// in lines of their own are separated by semicolons.
+func Line(err error) string { return strings.ReplaceAll(fmt.Sprint(err), "\n", "; ") }
 
 // Duration returns d.String() without the units that are zero: 1m, not 1m0s.
 func Duration(d time.Duration) string {

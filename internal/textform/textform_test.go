@@ -8,10 +8,14 @@ import (
 
 func TestClip(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                        "",
-		strings.Repeat("a", 100):  strings.Repeat("a", 100),
-		strings.Repeat("a", 101):  strings.Repeat("a", 100) + "…",
-		strings.Repeat("a", 5000): strings.Repeat("a", 100) + "…",
+		"":                          "",
+		strings.Repeat("a", 100):    strings.Repeat("a", 100),
+		strings.Repeat("a", 101):    strings.Repeat("a", 100) + "…",
+		strings.Repeat("a", 5000):   strings.Repeat("a", 100) + "…",
+		strings.Repeat("ä", 51):     strings.Repeat("ä", 50) + "…",
+		strings.Repeat("漢", 50):     strings.Repeat("漢", 33) + "…",
+		strings.Repeat("😀", 26):     strings.Repeat("😀", 25) + "…",
+		strings.Repeat("\x80", 101): strings.Repeat("\x80", 96) + "…",
 	} {
 		if got := Clip(text); got != want {
 			t.Errorf("%d bytes: got %q, want %q", len(text), got, want)
