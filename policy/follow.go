@@ -49,8 +49,8 @@ type Follower struct {
 
 // Follow puts the policies of the source that name the application in force on
 // the limiter, and does so again whenever they change, until Close or until ctx
-// ends. It returns once the first policies are in force; if there are none,
-// Options.OnMissing decides. The limiter's counts survive every change, as
+// ends. It returns once the first policies are in force. If there are none,
+// Options.OnMissing decides. If ctx ends before, Follow returns the cause. The limiter's counts survive every change, as
 // [limiter.Limiter.SetRules] documents. Nothing but the follower may set the
 // limiter's rules from then on.
 //
@@ -104,6 +104,9 @@ func (f *Follower) start(ctx context.Context) error {
 	if f.Status().Version != "" {
 		return nil
 	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("policy: no policies are in force: %w", context.Cause(ctx))
+	}
 	status := f.Status()
 	err := errors.Join(status.SourceErr, status.RefusedErr)
 	if f.options.LastGood != "" {
@@ -113,7 +116,7 @@ func (f *Follower) start(ctx context.Context) error {
 		}
 		err = errors.Join(err, lastErr)
 	}
-	if f.options.OnMissing == OnMissingWait && ctx.Err() == nil {
+	if f.options.OnMissing == OnMissingWait {
 		return nil
 	}
 	return err

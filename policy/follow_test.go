@@ -298,6 +298,23 @@ func TestFollowWithoutPoliciesAtTheStart(t *testing.T) {
 	})
 }
 
+// A start whose time is up fails, whatever OnMissing says.
+func TestFollowEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, late := &source{}, errors.New("late")
+		s.publish("1", valid(t, "a"))
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(late)
+		for _, missing := range []policy.OnMissing{policy.OnMissingFail, policy.OnMissingWait} {
+			o := quiet()
+			o.OnMissing = missing
+			if f, err := policy.Follow(ctx, newLimiter(t), "shop", policy.Bindings{}, s, o); f != nil || !errors.Is(err, late) {
+				t.Errorf("OnMissing %d: %v, %v; want the cause", missing, f, err)
+			}
+		}
+	})
+}
+
 func TestLastGoodOutlivesTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, o := &source{}, quiet()
