@@ -87,7 +87,7 @@ func ExampleForwardedIP_mistakes() {
 	fmt.Println(err)
 	// Output:
 	// keyfuncs: Proxies: IPv6Prefix: an IPv6 prefix of 16 bits is not within 32 to 128
-	// Trusted[1]: "10.1.2.3/8" has bits set behind its length; 10.0.0.0/8 or 10.1.2.3 is meant
+	// Trusted[1]: "10.1.2.3/8" has bits set beyond its length; 10.0.0.0/8 or 10.1.2.3 is meant
 	// Trusted[2]: "0.0.0.0/0" trusts every address
 }
 

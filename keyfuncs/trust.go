@@ -54,7 +54,7 @@ func parsePrefix(s string) (netip.Prefix, error) {
 		return netip.Prefix{}, errors.New("is not a CIDR prefix")
 	}
 	if p.Masked() != p {
-		return netip.Prefix{}, fmt.Errorf("has bits set behind its length; %s or %s is meant", p.Masked(), p.Addr())
+		return netip.Prefix{}, fmt.Errorf("has bits set beyond its length; %s or %s is meant", p.Masked(), p.Addr())
 	}
 	if p.Addr().Is4In6() {
 		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)

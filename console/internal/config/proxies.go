@@ -49,7 +49,7 @@ func parseProxy(s string) (netip.Prefix, error) {
 	case err != nil:
 		return p, errors.New("is not a CIDR prefix")
 	case p.Masked() != p:
-		return p, fmt.Errorf("has bits set behind its length; %s or %s is meant", p.Masked(), p.Addr())
+		return p, fmt.Errorf("has bits set beyond its length; %s or %s is meant", p.Masked(), p.Addr())
 	case p.Bits() == 0:
 		return p, errors.New("trusts every address")
 	case p.Addr().Is4In6():
