@@ -14,10 +14,10 @@ import (
 	"golang.org/x/crypto/argon2"
 )
 
-// Bounds of a password, in bytes.
+// Bounds of a password.
 const (
-	MinPassword = 12
-	MaxPassword = 256
+	MinPassword = 12  // characters
+	MaxPassword = 256 // bytes
 )
 
 const (
@@ -62,8 +62,8 @@ func NewPasswords(cost Cost) (*Passwords, error) {
 // CheckPassword returns an error if a new password is not acceptable.
 func CheckPassword(user, password string) error {
 	switch {
-	case len(password) < MinPassword:
-		return fmt.Errorf("it is shorter than %d bytes", MinPassword)
+	case utf8.RuneCountInString(password) < MinPassword:
+		return fmt.Errorf("it is shorter than %d characters", MinPassword)
 	case len(password) > MaxPassword:
 		return fmt.Errorf("it is longer than %d bytes", MaxPassword)
 	case !utf8.ValidString(password):

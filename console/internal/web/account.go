@@ -14,15 +14,15 @@ import (
 
 // account is the page of the user who is logged in.
 type account struct {
-	User     service.Access
-	Must     bool // the user must change the password first
-	Proxied  bool // the proxy signs the user in, so the page has no passwords
-	Sessions []service.OpenSession
-	Tokens   []token
-	Apps     []appChoice
-	MinBytes int // of a password
-	Draft    tokenForm
-	Mistakes mistakes
+	User      service.Access
+	Must      bool // the user must change the password first
+	Proxied   bool // the proxy signs the user in, so the page has no passwords
+	Sessions  []service.OpenSession
+	Tokens    []token
+	Apps      []appChoice
+	MinLength int // of a password
+	Draft     tokenForm
+	Mistakes  mistakes
 }
 
 // token is an API token of the user, and whether it still works.
@@ -42,7 +42,7 @@ func accountPage(v *request) error {
 }
 
 func (v *request) showAccount(status int, draft tokenForm, m mistakes) error {
-	a := account{User: v.access, Must: v.access.MustChangePassword, Proxied: v.proxied, MinBytes: auth.MinPassword, Draft: draft, Mistakes: m}
+	a := account{User: v.access, Must: v.access.MustChangePassword, Proxied: v.proxied, MinLength: auth.MinPassword, Draft: draft, Mistakes: m}
 	if a.Must {
 		return v.show(status, "account", "Choose a password", a)
 	}
