@@ -86,7 +86,7 @@ func handler(a *app.App, c config.Config, logger *slog.Logger) (http.Handler, er
 			return nil, err
 		}
 		pages.Fleet, pages.Publishing = fleet, a.Publisher.Status
-		programs.Publishing, programs.Instances, programs.Figures = a.Publisher.Status, fleet.Instances, fleet.Figures
+		programs.Publishing, programs.Instances, programs.Stats = a.Publisher.Status, fleet.Instances, fleet.Stats
 		programs.Peek, programs.Reset = fleet.Peek, fleet.Reset
 	}
 	w, err := web.New(pages)

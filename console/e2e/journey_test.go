@@ -65,9 +65,9 @@ func (j *journey) travel() {
 		{"the one-time password opens the console and has to be changed", (*journey).signIn},
 		{"an application is added", (*journey).addApp},
 		{"a policy that is created is in force at once, in all instances together", (*journey).create},
-		{"the page of figures shows what happened, and both instances", (*journey).watch},
+		{"the page of counts shows what happened, and both instances", (*journey).watch},
 		{"a request can be tried and a key looked up", (*journey).ask},
-		{"in shadow all pass and the figures say who would not", (*journey).shadow},
+		{"in shadow all pass and the counts say who would not", (*journey).shadow},
 		{"a rollback enforces again, and forgets no count", (*journey).rollBack},
 		{"who edits an old version sees both and loses nothing", (*journey).collide},
 		{"the form tells mistakes while it is filled in", (*journey).mistake},
@@ -260,7 +260,7 @@ func (j *journey) withoutScripts() {
 func (j *journey) shrink() {
 	b := j.tab
 	for _, path := range []string{"/policies", "/new", "/policies/visitors", "/policies/visitors/edit", "/policies/visitors/history",
-		"/policies/visitors/delete", "/figures", "/tester", "/keys", "/import", "/apps", "/users", "/users/admin", "/audit", "/settings", "/account"} {
+		"/policies/visitors/delete", "/stats", "/tester", "/keys", "/import", "/apps", "/users", "/users/admin", "/audit", "/settings", "/account"} {
 		b.navigate(j.url(path))
 		j.fits(b)
 	}

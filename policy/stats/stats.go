@@ -6,7 +6,7 @@
 // twenty minutes. They have no influence on decisions.
 //
 // The counts of an application for one minute are one hash,
-// "<prefix>{figures:<app>}:<minute>", with a field for each instance. An
+// "<prefix>{stats:<app>}:<minute>", with a field for each instance. An
 // instance always overwrites its own field, so repeating a write counts nothing
 // twice.
 package stats
@@ -79,7 +79,7 @@ func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
 
 // keyOf returns the key of an application's minute.
 func keyOf(prefix, app string, minute int64) string {
-	return cmp.Or(prefix, DefaultPrefix) + "{figures:" + app + "}:" + strconv.FormatInt(minute, 10)
+	return cmp.Or(prefix, DefaultPrefix) + "{stats:" + app + "}:" + strconv.FormatInt(minute, 10)
 }
 
 // Read returns the last [Minutes] minutes of an application by the clock of this

@@ -128,7 +128,7 @@ func TestRecorderKeysExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 	keys := client.Keys(t.Context(), prefix+"*").Val()
-	if len(keys) != 1 || !strings.HasPrefix(keys[0], prefix+"{figures:shop}:") {
+	if len(keys) != 1 || !strings.HasPrefix(keys[0], prefix+"{stats:shop}:") {
 		t.Fatalf("%v", keys)
 	}
 	if ttl := client.PTTL(t.Context(), keys[0]).Val(); ttl <= 19*time.Minute || ttl > 20*time.Minute {

@@ -36,9 +36,9 @@ type Options struct {
 	// is no Redis.
 	Instances func(ctx context.Context) ([]policy.Instance, error)
 
-	// Figures returns the counts of an application. Nil means that there is no
+	// Stats returns the counts of an application. Nil means that there is no
 	// Redis.
-	Figures func(ctx context.Context, app string) ([]stats.Minute, error)
+	Stats func(ctx context.Context, app string) ([]stats.Minute, error)
 
 	// Peek returns the decision that a request of one unit would get under a
 	// policy, for a key in its stored form, and changes nothing. Nil means that

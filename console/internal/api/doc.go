@@ -3,7 +3,7 @@
 //
 //	o := api.Options{Service: s, Cookie: "headgate", Logger: logger}
 //	if redis {
-//		o.Publishing, o.Instances, o.Figures = publisher.Status, fleet.Instances, fleet.Figures
+//		o.Publishing, o.Instances, o.Stats = publisher.Status, fleet.Instances, fleet.Stats
 //		o.Peek, o.Reset = fleet.Peek, fleet.Reset
 //	}
 //	a, err := api.New(o)

@@ -84,7 +84,7 @@ func expectedOfUsers() map[string]expectation {
 		"GET /api/apps/{app}":                    get("/api/apps/a", toReaders),
 		"PUT /api/apps/{app}":                    do("PUT", "/api/apps/new", object{}, 201, toManagers),
 		"DELETE /api/apps/{app}":                 do("DELETE", "/api/apps/c", nil, 204, toManagers),
-		"GET /api/apps/{app}/figures":            get("/api/apps/a/figures", toReaders),
+		"GET /api/apps/{app}/stats":            get("/api/apps/a/stats", toReaders),
 		"GET /api/users":                         get("/api/users", toManagers),
 		"POST /api/users":                        do("POST", "/api/users", object{"name": "new"}, 201, toManagers),
 		"GET /api/users/{user}":                  get("/api/users/spare", toManagers),
@@ -128,7 +128,7 @@ func withRedis(o *Options) {
 			{ID: "two", App: "b", Version: "6", Refused: "7", Error: "it is wrong"},
 		}, nil
 	}
-	o.Figures = func(_ context.Context, app string) ([]stats.Minute, error) {
+	o.Stats = func(_ context.Context, app string) ([]stats.Minute, error) {
 		return []stats.Minute{{Start: noon, Policies: map[string]stats.Counts{"p": {Passed: 3, Refused: 2}, "": {Failed: 1}}}}, nil
 	}
 }

@@ -189,9 +189,9 @@ func TestInstancesAreOfTheActorsApps(t *testing.T) {
 	}
 }
 
-func TestFiguresAreOfTheActorsApps(t *testing.T) {
+func TestStatsAreOfTheActorsApps(t *testing.T) {
 	w := newWorld(t, withRedis)
-	a := w.ask("viewer", "GET", "/api/apps/a/figures", nil).want(200)
+	a := w.ask("viewer", "GET", "/api/apps/a/stats", nil).want(200)
 	want := []any{object{"start": "2026-03-01T12:00:00Z", "policies": []any{
 		object{"policy": "", "passed": 0.0, "refused": 0.0, "degraded": 0.0, "shadowed": 0.0, "failed": 1.0},
 		object{"policy": "p", "passed": 3.0, "refused": 2.0, "degraded": 0.0, "shadowed": 0.0, "failed": 0.0},
@@ -199,8 +199,8 @@ func TestFiguresAreOfTheActorsApps(t *testing.T) {
 	if got := a.get("minutes"); !reflect.DeepEqual(got, any(want)) {
 		t.Errorf("%v", got)
 	}
-	w.ask("stranger", "GET", "/api/apps/a/figures", nil).want(404)
-	w.ask("administrator", "GET", "/api/apps/none/figures", nil).want(404)
+	w.ask("stranger", "GET", "/api/apps/a/stats", nil).want(404)
+	w.ask("administrator", "GET", "/api/apps/none/stats", nil).want(404)
 }
 
 func TestKeyIsLookedUpAndReset(t *testing.T) {
@@ -235,15 +235,15 @@ func TestKeyIsLookedUpAndReset(t *testing.T) {
 func TestRedisMissingGets503(t *testing.T) {
 	w := newWorld(t)
 	w.ask("owner", "GET", "/api/instances", nil).want(503)
-	w.ask("owner", "GET", "/api/apps/a/figures", nil).want(503)
+	w.ask("owner", "GET", "/api/apps/a/stats", nil).want(503)
 	w.ask("owner", "POST", "/api/policies/p/key", object{"key": "x"}).want(503)
 	w.ask("owner", "POST", "/api/policies/p/key/reset", object{"key": "x"}).want(503)
 	gone := errors.New("dial 10.0.0.1: refused")
 	w = newWorld(t, func(o *Options) {
 		o.Instances = func(context.Context) ([]policy.Instance, error) { return nil, gone }
-		o.Figures = func(context.Context, string) ([]stats.Minute, error) { return nil, gone }
+		o.Stats = func(context.Context, string) ([]stats.Minute, error) { return nil, gone }
 	})
-	for _, path := range []string{"/api/instances", "/api/apps/a/figures"} {
+	for _, path := range []string{"/api/instances", "/api/apps/a/stats"} {
 		a := w.ask("administrator", "GET", path, nil).want(503).wantValue("unavailable", "code")
 		if strings.Contains(a.text, "10.0.0.1") || a.header.Get("Retry-After") != "2" {
 			t.Errorf("%s %v", a.text, a.header)

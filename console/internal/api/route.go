@@ -47,7 +47,7 @@ func appRoutes() []route {
 		{pattern: "GET /api/apps/{app}", serve: (*call).readApp},
 		{pattern: "PUT /api/apps/{app}", serve: (*call).saveApp},
 		{pattern: "DELETE /api/apps/{app}", serve: (*call).deleteApp},
-		{pattern: "GET /api/apps/{app}/figures", serve: (*call).figures},
+		{pattern: "GET /api/apps/{app}/stats", serve: (*call).stats},
 	}
 }
 

@@ -15,7 +15,7 @@ func TestFieldsHaveNames(t *testing.T) {
 	b := w.as("admin")
 	for _, r := range routes() {
 		path, isGet := strings.CutPrefix(r.pattern, "GET ")
-		if !isGet || path == "/{$}" || path == "/drawing.svg" || path == "/export" || path == "/validate" || path == "/figures/live" {
+		if !isGet || path == "/{$}" || path == "/drawing.svg" || path == "/export" || path == "/validate" || path == "/stats/live" {
 			continue
 		}
 		path = strings.ReplaceAll(path, "{name}", "p")

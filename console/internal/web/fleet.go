@@ -22,8 +22,8 @@ type Fleet interface {
 	// Reset makes a key fresh.
 	Reset(ctx context.Context, p policy.Policy, key string) error
 
-	// Figures returns the counts of an application in the last minutes.
-	Figures(ctx context.Context, app string) ([]stats.Minute, error)
+	// Stats returns the counts of an application in the last minutes.
+	Stats(ctx context.Context, app string) ([]stats.Minute, error)
 
 	// Instances returns the instances that have reported lately.
 	Instances(ctx context.Context) ([]policy.Instance, error)
@@ -70,7 +70,7 @@ func (f *redisFleet) apply(ctx context.Context, op core.Op) (core.Decision, erro
 	return out[0], err
 }
 
-func (f *redisFleet) Figures(ctx context.Context, app string) ([]stats.Minute, error) {
+func (f *redisFleet) Stats(ctx context.Context, app string) ([]stats.Minute, error) {
 	return stats.Read(ctx, f.client, f.prefix, app)
 }
 

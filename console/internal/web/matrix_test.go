@@ -59,8 +59,8 @@ func matrix() []cell {
 		{"GET /keys", "/keys", nil, all},
 		{"POST /keys", "/keys", url.Values{"policy": {"p"}, "key": {"x"}}, [6]int{401, 422, 200, 422, 200, 200}},
 		{"POST /keys/reset", "/keys/reset", url.Values{"policy": {"p"}, "key": {"x"}, "confirm": {"yes"}}, [6]int{401, 422, 403, 422, 303, 303}},
-		{"GET /figures", "/figures?app=a", nil, [6]int{303, 404, 200, 404, 200, 200}},
-		{"GET /figures/live", "/figures/live?app=a", nil, [6]int{303, 404, 200, 404, 200, 200}},
+		{"GET /stats", "/stats?app=a", nil, [6]int{303, 404, 200, 404, 200, 200}},
+		{"GET /stats/live", "/stats/live?app=a", nil, [6]int{303, 404, 200, 404, 200, 200}},
 
 		{"GET /import", "/import", nil, all},
 		{"POST /import", "/import", url.Values{"format": {"yaml"}, "data": {bundle("plan")}}, [6]int{401, 403, 403, 403, 200, 200}},
@@ -170,7 +170,7 @@ func TestOneTimePasswordOnlyAllowsItsChange(t *testing.T) {
 	w.must(err)
 	b := w.browser()
 	b.post("/login", url.Values{"name": {"new"}, "password": {oneTime}}).goes("/account")
-	for _, path := range []string{"/policies", "/new", "/tester", "/figures", "/import", "/export", "/apps", "/keys", "/drawing.svg?limit=1/s"} {
+	for _, path := range []string{"/policies", "/new", "/tester", "/stats", "/import", "/export", "/apps", "/keys", "/drawing.svg?limit=1/s"} {
 		b.get(path).goes("/account")
 	}
 	b.post("/account/tokens", url.Values{"label": {"x"}, "scope": {"read"}, "days": {"1"}}).goes("/account")

@@ -35,8 +35,8 @@ func routes() []route {
 		{pattern: "GET /keys", answer: keysPage},
 		{pattern: "POST /keys", answer: lookUp},
 		{pattern: "POST /keys/reset", answer: resetKey},
-		{pattern: "GET /figures", answer: figuresPage},
-		{pattern: "GET /figures/live", answer: liveFigures},
+		{pattern: "GET /stats", answer: statsPage},
+		{pattern: "GET /stats/live", answer: liveStats},
 
 		{pattern: "GET /import", answer: importPage},
 		{pattern: "POST /import", answer: planImport, maxBytes: maxImport},

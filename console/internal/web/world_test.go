@@ -234,7 +234,7 @@ func (f *fakeFleet) Reset(_ context.Context, p policy.Policy, key string) error 
 	return f.away
 }
 
-func (f *fakeFleet) Figures(context.Context, string) ([]stats.Minute, error) {
+func (f *fakeFleet) Stats(context.Context, string) ([]stats.Minute, error) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	return []stats.Minute{
 		{Start: at, Policies: map[string]stats.Counts{"one": {Passed: 30, Refused: 10}, "": {Failed: 2}}},

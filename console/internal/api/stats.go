@@ -30,18 +30,18 @@ func minuteOf(m stats.Minute) minuteView {
 	return v
 }
 
-// figures answers with the counts of an application in which the actor has a role.
-func (c *call) figures() error {
+// stats answers with the counts of an application in which the actor has a role.
+func (c *call) stats() error {
 	a, err := c.app(c.path("app"))
 	if err != nil {
 		return err
 	}
-	if c.o.Figures == nil {
-		return away("the console was started without Redis, so there are no figures")
+	if c.o.Stats == nil {
+		return away("the console was started without Redis, so there are no counts")
 	}
-	minutes, err := c.o.Figures(c.ctx(), a.Name)
+	minutes, err := c.o.Stats(c.ctx(), a.Name)
 	if err != nil {
-		return c.redisAway("figures", err)
+		return c.redisAway("counts", err)
 	}
 	return c.send(http.StatusOK, struct {
 		Minutes []minuteView `json:"minutes"`

@@ -10,11 +10,11 @@ import (
 	"github.com/headgate/headgate/policy/stats"
 )
 
-func TestFiguresNeedARole(t *testing.T) {
+func TestStatsNeedARole(t *testing.T) {
 	w := newWorld(t)
 	w.person("viewer", map[string]service.Role{"a": service.Viewer})
 	b := w.as("viewer")
-	for _, path := range []string{"/figures?app=a", "/figures/live?app=a"} {
+	for _, path := range []string{"/stats?app=a", "/stats/live?app=a"} {
 		got := b.get(path).want(http.StatusOK)
 		rows := got.rows()
 		if row := rows["one"]; !strings.HasSuffix(row, "| 50 | 10 | 0 | 0 | 0") {
@@ -30,8 +30,8 @@ func TestFiguresNeedARole(t *testing.T) {
 			t.Errorf("%s: an instance of another application is shown", path)
 		}
 	}
-	b.get("/figures?app=b").want(http.StatusNotFound)
-	if got := b.get("/figures?app=a&refresh=5"); !strings.Contains(got.text, `<meta http-equiv="refresh" content="5">`) {
+	b.get("/stats?app=b").want(http.StatusNotFound)
+	if got := b.get("/stats?app=a&refresh=5"); !strings.Contains(got.text, `<meta http-equiv="refresh" content="5">`) {
 		t.Error("without JavaScript nothing is refreshed")
 	}
 }

@@ -61,21 +61,21 @@ func (l live) refresh() int {
 	return 0
 }
 
-func figuresPage(v *request) error {
+func statsPage(v *request) error {
 	l, err := v.live()
 	if err != nil {
 		return err
 	}
-	return v.show(http.StatusOK, "figures", "Live figures", l)
+	return v.show(http.StatusOK, "stats", "Live counts", l)
 }
 
-// liveFigures answers with the part of the page that the script reloads.
-func liveFigures(v *request) error {
+// liveStats answers with the part of the page that the script reloads.
+func liveStats(v *request) error {
 	l, err := v.live()
 	if err != nil {
 		return err
 	}
-	return v.fragment("figures", "live", l)
+	return v.fragment("stats", "live", l)
 }
 
 func (v *request) live() (live, error) {
@@ -117,10 +117,10 @@ func (v *request) work(p service.Publishing) work {
 // the page says so.
 func (v *request) readFleet(l *live) {
 	ctx := v.r.Context()
-	minutes, err := v.Fleet.Figures(ctx, l.App)
+	minutes, err := v.Fleet.Stats(ctx, l.App)
 	l.Away = err != nil
 	if l.Away {
-		v.Logger.WarnContext(ctx, "the figures cannot be read", "error", err)
+		v.Logger.WarnContext(ctx, "the counts cannot be read", "error", err)
 		return
 	}
 	l.addUp(minutes)
