@@ -84,7 +84,7 @@ func expectedOfUsers() map[string]expectation {
 		"GET /api/apps/{app}":                    get("/api/apps/a", toReaders),
 		"PUT /api/apps/{app}":                    do("PUT", "/api/apps/new", object{}, 201, toManagers),
 		"DELETE /api/apps/{app}":                 do("DELETE", "/api/apps/c", nil, 204, toManagers),
-		"GET /api/apps/{app}/stats":            get("/api/apps/a/stats", toReaders),
+		"GET /api/apps/{app}/stats":              get("/api/apps/a/stats", toReaders),
 		"GET /api/users":                         get("/api/users", toManagers),
 		"POST /api/users":                        do("POST", "/api/users", object{"name": "new"}, 201, toManagers),
 		"GET /api/users/{user}":                  get("/api/users/spare", toManagers),
