@@ -128,10 +128,6 @@ func TestLoadBeforeAnyPublishIsErrMissing(t *testing.T) {
 func TestPublishReplacesOnlyTheExpectedVersion(t *testing.T) {
 	s := open(t, dial(t, redistest.Addr(t)))
 	a, b := one(t, "a", "1/1m"), one(t, "b", "1/1m")
-	_, err := s.Publish(t.Context(), a, "x")
-	if first := new(redissource.ConflictError); !errors.As(err, &first) || *first != (redissource.ConflictError{Expected: "x"}) {
-		t.Errorf("nothing is published: %v", err)
-	}
 	v1 := publish(t, s, a, "")
 	v2 := publish(t, s, b, v1)
 	v3 := publish(t, s, a, v2)
@@ -157,6 +153,15 @@ func TestPublishReplacesOnlyTheExpectedVersion(t *testing.T) {
 	}
 	if _, err := s.Publish(t.Context(), policy.Set{{}}, v3); err == nil {
 		t.Error("what is not valid was published")
+	}
+}
+
+func TestPublishExpectsAVersionWhereNoneIs(t *testing.T) {
+	s := open(t, dial(t, redistest.Addr(t)))
+	version, err := s.Publish(t.Context(), one(t, "a", "1/1m"), "x")
+	var conflict *redissource.ConflictError
+	if !errors.As(err, &conflict) || *conflict != (redissource.ConflictError{Expected: "x"}) || version != "" {
+		t.Errorf("%q, %v; want a conflict with no version", version, err)
 	}
 }
 
