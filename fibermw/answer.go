@@ -43,6 +43,10 @@ func (m *middleware) degrade(c *fiber.Ctx, a *limiter.Admission) error {
 func write(c *fiber.Ctx, answer limiter.Answer) error {
 	response := c.Status(answer.Status).Response()
 	for _, h := range answer.Headers {
+		if h.Name == fiber.HeaderContentType {
+			response.Header.SetContentType(h.Value) // half the time of Set
+			continue
+		}
 		response.Header.Set(h.Name, h.Value)
 	}
 	response.SetBody(answer.Body)

@@ -234,20 +234,19 @@ func (a *Admission) appendProblem(b []byte) []byte {
 // The answer is valid until Done, and its headers are sent in
 // addition to those of the limiter.
 func (a *Admission) Answer() (answer Answer, ok bool) {
-	t := a.template()
-	switch {
-	case t != nil:
+	outcome := a.Outcome()
+	if t := a.template(outcome); t != nil {
 		answer = t(a)
-	case a.Outcome() == Pass:
+		if answer.Status < minFinalStatus || answer.Status > maxStatus {
+			answer.Status = cmp.Or(outcome.Status(), 200)
+		}
+		return answer, true
+	}
+	if outcome == Pass {
 		return Answer{}, false
-	default: // what ProblemJSON returns, without an allocation
-		a.body = a.appendProblem(a.body[:0])
-		answer = Answer{Headers: problemHeaders, Body: a.body}
 	}
-	if answer.Status < minFinalStatus || answer.Status > maxStatus {
-		answer.Status = cmp.Or(a.Outcome().Status(), 200)
-	}
-	return answer, true
+	a.body = a.appendProblem(a.body[:0]) // as ProblemJSON, without an allocation
+	return Answer{outcome.Status(), problemHeaders, a.body}, true
 }
 
 // The statuses that an answer may have: final, and of three digits.
@@ -259,13 +258,13 @@ const (
 // problemHeaders are those of [ProblemJSON].
 var problemHeaders = []Header{{"Content-Type", ProblemType}}
 
-// template returns the template of the Config for the request's outcome, or nil.
-func (a *Admission) template() Template {
+// template returns the template of the Config for the outcome, or nil.
+func (a *Admission) template(outcome Outcome) Template {
 	l := a.result.limiter
 	if l == nil {
 		return nil
 	}
-	switch a.Outcome() {
+	switch outcome {
 	case Refused:
 		return l.refused
 	case Failed:

@@ -186,7 +186,7 @@ func (res *Result) add(verb core.Verb, r *activeRule, key string, cost int64) er
 	}
 	op := res.room(r, t)
 	op.Verb, op.UpTo, op.Key, op.Cost, op.MaxWait = verb, false, key, cost, 0
-	if t.limit.Leased() && verb == core.Take {
+	if t.leased && verb == core.Take {
 		if res.lease == "" {
 			res.lease = res.limiter.leases.next()
 		}
@@ -647,7 +647,10 @@ func (res *Result) allow(ctx context.Context, l *Limiter, key string, cost int64
 		d = res.out[i]
 	}
 	d.Allowed, d.RetryAfter = res.allowed, res.RetryAfter()
-	return d, res.takeError(err)
+	if err != nil || res.stopped != nil || res.skipped != nil {
+		return d, res.takeError(err)
+	}
+	return d, nil
 }
 
 // scarcest returns the most exhausted rule that clients may see, or -1.

@@ -130,6 +130,7 @@ func (r *activeRule) remember(known *map[core.Limit]*terms, t *terms) {
 // terms are a limit under a rule and the text that clients see of it.
 type terms struct {
 	limit     core.Limit
+	leased    bool    // limit.Leased()
 	take      core.Op // of no key and no cost yet
 	capacity  string
 	policy    string // the item of RateLimit-Policy
@@ -139,6 +140,7 @@ type terms struct {
 func newTerms(r *Rule, l core.Limit) *terms {
 	return &terms{
 		limit:     l,
+		leased:    l.Leased(),
 		take:      core.Op{Verb: core.Take, Soft: r.OnLimit.soft(), Rule: r.Name, Limit: l},
 		capacity:  strconv.FormatInt(l.Capacity(), 10),
 		policy:    policyItem(r.Name, l),
