@@ -1,0 +1,33 @@
+package stats_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/policy/stats"
+	"github.com/redis/go-redis/v9"
+)
+
+// Each instance counts with a Recorder. Any program that reaches Redis can read the
+// counts of all of them.
+func Example() {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", ContextTimeoutEnabled: true})
+	defer client.Close()
+	recorder, err := stats.New(client, stats.Options{App: "shop", Instance: "shop-1"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer recorder.Close()
+	l := limiter.MustNew(limiter.Config{Observer: recorder})
+	defer l.Close()
+
+	minutes, err := stats.Read(context.Background(), client, "", "shop")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for policy, counts := range stats.Total(minutes) {
+		fmt.Println(policy, counts.Passed, counts.Refused)
+	}
+}
