@@ -26,14 +26,14 @@ func TestMiniredisDecidesAsSpecified(t *testing.T) {
 // The reference, the memory store and a real Redis give the same answers, field
 // by field, over this many histories.
 func TestHistoriesAreTheSameInMemoryAndInRedis(t *testing.T) {
-	test.Long(t, "it plays 20,000 random histories")
+	test.Long(t, "it plays 5,000 random histories")
 	t.Parallel()
 	memory := func(t testing.TB, clock *storetest.Clock) core.Store {
 		return memstore.MustNew(memstore.Options{Clock: clock.Now})
 	}
 	redis := stores(t, connect(t, redistest.Addr(t)), Options{})
-	tally.Add(t, "random histories in the model, in memory and in Redis", 20_000)
-	storetest.Diff(t, 20_000, storetest.Seed+1, storetest.NewModel, memory, redis)
+	tally.Add(t, "random histories in the model, in memory and in Redis", 5000)
+	storetest.Diff(t, 5000, storetest.Seed+1, storetest.NewModel, memory, redis)
 }
 
 // The quick function decides as the whole algorithm does, and leaves the same state.
