@@ -96,21 +96,24 @@ func TestKeepResultHasEveryResultInTheContext(t *testing.T) {
 	}
 }
 
-func TestPreflightsAreNotCounted(t *testing.T) {
+func TestAdmitPreflight(t *testing.T) {
 	origin, method := []string{"https://a.example"}, []string{"PUT"}
+	preflight := test.Request{Verb: "OPTIONS", Headers: map[string][]string{"Origin": origin, "Access-Control-Request-Method": method}}
 	rows := []struct {
 		name    string
+		skip    bool
 		request test.Request
 		want    int64
 	}{
-		{"preflight", test.Request{Verb: "OPTIONS", Headers: map[string][]string{"Origin": origin, "Access-Control-Request-Method": method}}, 5},
-		{"no origin", test.Request{Verb: "OPTIONS", Headers: map[string][]string{"Access-Control-Request-Method": method}}, 4},
-		{"no method asked for", test.Request{Verb: "OPTIONS", Headers: map[string][]string{"Origin": origin}}, 4},
-		{"a GET in disguise", test.Request{Headers: map[string][]string{"Origin": origin, "Access-Control-Request-Method": method}}, 4},
+		{"counted by default", false, preflight, 4},
+		{"skipped", true, preflight, 5},
+		{"no origin", true, test.Request{Verb: "OPTIONS", Headers: map[string][]string{"Access-Control-Request-Method": method}}, 4},
+		{"no method asked for", true, test.Request{Verb: "OPTIONS", Headers: map[string][]string{"Origin": origin}}, 4},
+		{"a GET in disguise", true, test.Request{Verb: "GET", Headers: map[string][]string{"Origin": origin, "Access-Control-Request-Method": method}}, 4},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			l := newLimiter(t, newStore(), rule(t, "a", "5/1m"))
+			l := configured(t, limiter.Config{Store: newStore(), SkipPreflights: row.skip, Rules: []limiter.Rule{rule(t, "a", "5/1m")}})
 			a := l.Admit(&row.request)
 			if a.Outcome() != limiter.Pass || (len(a.Headers()) == 0) != (row.want == 5) {
 				t.Errorf("%s with headers %v", a.Outcome(), a.Headers())

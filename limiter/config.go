@@ -51,6 +51,16 @@ type Config struct {
 	// costs about 1 µs, 3 allocations and 1.1 kB more (BenchmarkMiddleware).
 	KeepResult bool
 
+	// SkipPreflights lets CORS preflights pass uncounted: OPTIONS requests with the
+	// headers Origin and Access-Control-Request-Method. Any client can send a request
+	// in this form. So it is safe only if something between the limiter and the
+	// handlers answers all such requests by itself, whatever their origin. A
+	// handler of every method, as net/http's HandleFunc, Gin's and Echo's Any and
+	// Fiber's All register it, would otherwise do its work uncounted. CORS middleware
+	// around the limiter needs no such option, as the limiter never sees a request
+	// that the middleware has answered.
+	SkipPreflights bool
+
 	// OnStoreError applies to every rule that has no failure mode of its own. With
 	// the zero value the fallback of the store decides, or requests pass if there
 	// is none.

@@ -21,25 +21,26 @@ var ErrClosed = errors.New("headgate: the limiter is closed")
 // Limiter decides about requests by rules and keeps the counts in a store. It is
 // safe for concurrent use.
 type Limiter struct {
-	store         core.Store
-	set           atomic.Pointer[ruleSet]
-	headers       HeaderStyle
-	customHeaders func([]RuleDecision) []Header
-	refused       Template
-	failed        Template
-	degraded      Template
-	keepResult    bool
-	fallbacks     fallbacks
-	onError       func(context.Context, error)
-	observer      Observer
-	queue         waitQueue
-	leases        *leaseSource
-	releases      releaseQueue
-	admissions    sync.Pool
-	warner        warner
-	mark          string          // in the headers of an answer; no other limiter has it
-	life          context.Context // ends with Close
-	end           context.CancelFunc
+	store          core.Store
+	set            atomic.Pointer[ruleSet]
+	headers        HeaderStyle
+	customHeaders  func([]RuleDecision) []Header
+	refused        Template
+	failed         Template
+	degraded       Template
+	keepResult     bool
+	skipPreflights bool
+	fallbacks      fallbacks
+	onError        func(context.Context, error)
+	observer       Observer
+	queue          waitQueue
+	leases         *leaseSource
+	releases       releaseQueue
+	admissions     sync.Pool
+	warner         warner
+	mark           string          // in the headers of an answer; no other limiter has it
+	life           context.Context // ends with Close
+	end            context.CancelFunc
 }
 
 // New returns a limiter, or an error that joins all mistakes in c; each mistake in
@@ -53,17 +54,18 @@ func New(c Config) (*Limiter, error) {
 		return nil, err
 	}
 	l := &Limiter{
-		store:         c.Store,
-		headers:       cmp.Or(c.Headers, XRateLimit|Draft8),
-		customHeaders: c.CustomHeaders,
-		refused:       c.Refused,
-		failed:        c.Failed,
-		degraded:      c.Degraded,
-		keepResult:    c.KeepResult,
-		fallbacks:     failing,
-		onError:       c.OnError,
-		observer:      c.Observer,
-		leases:        newLeaseSource(),
+		store:          c.Store,
+		headers:        cmp.Or(c.Headers, XRateLimit|Draft8),
+		customHeaders:  c.CustomHeaders,
+		refused:        c.Refused,
+		failed:         c.Failed,
+		degraded:       c.Degraded,
+		keepResult:     c.KeepResult,
+		skipPreflights: c.SkipPreflights,
+		fallbacks:      failing,
+		onError:        c.OnError,
+		observer:       c.Observer,
+		leases:         newLeaseSource(),
 	}
 	l.mark = newMark(l.leases)
 	l.life, l.end = context.WithCancel(context.Background())
@@ -288,8 +290,9 @@ func (l *Limiter) WarnTwice() {
 
 // Admit decides about a request, and waits if rules say so. The caller must call
 // Done on the result exactly once, when the request has been answered. CORS
-// preflights pass uncounted. A nil Limiter fails closed, and so does a Limiter
-// whose [Limiter.CheckRequests] returns an error.
+// preflights count as other requests do, except under Config.SkipPreflights. A nil
+// Limiter fails closed, and so does a Limiter whose [Limiter.CheckRequests] returns an
+// error.
 func (l *Limiter) Admit(r core.Request) *Admission {
 	if l == nil {
 		a := &Admission{}
@@ -299,7 +302,7 @@ func (l *Limiter) Admit(r core.Request) *Admission {
 	a := l.newAdmission()
 	res := &a.result
 	res.begin(l)
-	if isPreflight(r) {
+	if l.skipPreflights && isPreflight(r) {
 		res.allowed = true
 		return a
 	}

@@ -18,7 +18,7 @@ func (l *Limiter) PeekRequest(r core.Request) ([]RuleDecision, error) {
 
 // TakeRequest counts r under every rule with the rule's own Key and Cost, as an
 // adapter does. Otherwise it is like [Limiter.Take]: it neither waits nor answers
-// the request. It counts a CORS preflight, and counts a request again that an
+// the request. It counts every CORS preflight, and counts a request again that an
 // adapter has counted. Each adapter's Request function makes r from the framework's
 // request. A result that holds leases has to be released.
 func (l *Limiter) TakeRequest(r core.Request) (*Result, error) {

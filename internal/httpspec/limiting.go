@@ -14,7 +14,8 @@ var limiting = []spec{
 	{"a refusal on the wire", onTheWire},
 	{"every preset of headers", presets},
 	{"HEAD is answered as GET is", head},
-	{"a preflight is not counted", preflight},
+	{"a preflight counts as any request", preflight},
+	{"preflights pass uncounted where the limiter skips them", skippedPreflight},
 	{"a shadow rule does not change answers", shadow},
 	{"over a degrade rule the context reports it", degraded},
 }
@@ -126,16 +127,41 @@ func head(b *bench) {
 	)
 }
 
+// asPreflight is a request in the form of a CORS preflight.
+const asPreflight = "OPTIONS /login\nOrigin: https://a.example\nAccess-Control-Request-Method: POST"
+
+// preflight guesses passwords in a form that anyone can send, at a handler of every
+// method.
 func preflight(b *bench) {
-	b.serve(App{Limiter: b.limiter(b.rule("a", "1/10s fixed-window"))})
-	asks := "OPTIONS /\nOrigin: https://a.example\nAccess-Control-Request-Method: PUT"
+	var guesses atomic.Int64
+	b.serve(App{Limiter: b.limiter(b.rule("a", "3/1h sliding-log")), Handler: func(x Exchange) error {
+		guesses.Add(1)
+		return x.Reply(200, "ok")
+	}})
+	for i := range 200 {
+		want := 429
+		if i < 3 {
+			want = 200
+		}
+		if got := b.ask(asPreflight).Status; got != want {
+			b.Fatalf("preflight %d: %d, want %d", i, got, want)
+		}
+	}
+	if n := guesses.Load(); n != 3 {
+		b.Errorf("the handler was called %d times, not 3", n)
+	}
+}
+
+func skippedPreflight(b *bench) {
+	b.serve(App{Limiter: b.configured(limiter.Config{SkipPreflights: true, Rules: []limiter.Rule{b.rule("a", "1/10s fixed-window")}})})
 	ok := Text(200, "ok")
 	b.steps(
-		step{0, asks, ok},
-		step{0, asks, ok},
+		step{0, asPreflight, ok},
+		step{0, asPreflight, ok},
 		step{0, "OPTIONS /\nOrigin: https://a.example", ok.with(rate(0, 1, 0, 10))},
 		step{0, "OPTIONS /\nAccess-Control-Request-Method: PUT", refusal("a", 10).with(rate(0, 1, 0, 10))},
-		step{0, asks, ok},
+		step{0, "GET /\nOrigin: https://a.example\nAccess-Control-Request-Method: PUT", refusal("a", 10).with(rate(0, 1, 0, 10))},
+		step{0, asPreflight, ok},
 	)
 }
 
