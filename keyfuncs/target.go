@@ -37,26 +37,47 @@ func Method(r core.Request) (key string, ok bool) {
 const maxHost = 253
 
 // Host returns the requested host in lower case, without a port and a trailing
-// dot; an address is in its shortest form. A host that is neither a name nor an
-// address has the key "". A caller can request any host: count by it only where
-// unknown hosts are refused before, or in a [Join] with the caller.
-func Host(r core.Request) (key string, ok bool) {
-	host, port, ok := splitPort(strings.TrimSuffix(line(r, "Host"), ":"))
-	if !ok || !isPort(port) {
-		return "", true
-	}
+// dot; an address is in its shortest form. Routers read a host in many spellings, so
+// whatever follows a colon is taken for a port, as in "example.com:abc", and brackets
+// around a name do not matter. A host that is neither a name nor an address has the
+// key "". A caller can request any host: count by it only where unknown hosts are
+// refused before, or in a [Join] with the caller.
+func Host(r core.Request) (key string, ok bool) { return HostKey(line(r, "Host")), true }
+
+// HostKey returns the key of [Host] for a Host header with this text.
+func HostKey(text string) string {
+	host := cutHost(trimSpace(text))
 	if strings.IndexByte(host, ':') >= 0 {
 		a, ok := parseHost(host)
 		if !ok {
-			return "", true
+			return ""
 		}
-		return a.ip.String(), true
+		return a.ip.String()
 	}
 	host = strings.TrimSuffix(host, ".")
 	if !isHostName(host) {
-		return "", true
+		return ""
 	}
-	return strings.ToLower(host), true
+	return strings.ToLower(host)
+}
+
+// cutHost returns the host of "host:port" without brackets. It reads all that some
+// router reads: net/http.ServeMux accepts any port and a name in brackets, and
+// gorilla/mux cuts at the first colon.
+func cutHost(s string) string {
+	if strings.HasPrefix(s, "[") {
+		if end := strings.IndexByte(s, ']'); end >= 0 {
+			return s[1:end]
+		}
+		return ""
+	}
+	host, port, found := strings.Cut(s, ":")
+	if found && strings.IndexByte(port, ':') >= 0 {
+		if _, ok := parseHost(s); ok {
+			return s
+		}
+	}
+	return host
 }
 
 // isHostName reports whether s consists of labels of letters, digits, hyphens

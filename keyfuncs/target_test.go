@@ -54,9 +54,14 @@ func TestHostSpellings(t *testing.T) {
 		"192.0.2.1": "192.0.2.1", "192.0.2.1:80": "192.0.2.1", "[2001:DB8::0:1]": "2001:db8::1", "[2001:db8::1]:80": "2001:db8::1",
 		"[::ffff:192.0.2.1]:80": "192.0.2.1", "2001:db8::1": "2001:db8::1", "[fe80::1%25eth0]": "fe80::1", "[::1]:": "::1",
 
-		"": "", ".": "", "..": "", ":": "", ":80": "", "example.com..": "", ".example.com": "", "a..b": "", "example.com:x": "", "example.com:80:80": "",
-		"example.com:70000": "", "user@example.com": "", "example.com/": "", "ex ample.com": "", "ex\x00ample.com": "", "exämple.com": "", "%65xample.com": "",
-		"[::1": "", "[example.com]": "", "::g": "", longest + "a": "", strings.Repeat("a", 900_000): "", "a,b": "", "example.com::": "",
+		"example.com:99999": "example.com", "example.com:abc": "example.com", "example.com:-1": "example.com", "example.com:000080": "example.com",
+		"example.com.:x": "example.com", "example.com:80:80": "example.com", "example.com::": "example.com", "example.com:a]": "example.com",
+		"[example.com]:80": "example.com", "[Example.com]": "example.com", "[example.com.]:x": "example.com", "[example.com]80": "example.com",
+		"192.0.2.1:99999": "192.0.2.1", "[192.0.2.1]:80": "192.0.2.1", "[2001:db8::1]:99999": "2001:db8::1", "[2001:db8::1]x": "2001:db8::1",
+
+		"": "", ".": "", "..": "", ":": "", ":80": "", "example.com..": "", ".example.com": "", "a..b": "", "[]": "", "[]:80": "",
+		"user@example.com": "", "example.com/": "", "ex ample.com": "", "ex\x00ample.com": "", "exämple.com": "", "%65xample.com": "",
+		"[::1": "", "[example.com:80": "", "::g": "", longest + "a": "", strings.Repeat("a", 900_000): "", "a,b": "",
 	}
 	for host, want := range rows {
 		if got := keyOf(t, Host, with("Host", host)); got != want {

@@ -126,11 +126,13 @@ func (x *Index) find(s *search, r core.Request) {
 	if len(x.hosts) == 0 && len(x.below) == 0 {
 		return
 	}
-	host, _ := keyfuncs.Host(r)
-	s.in(x.hosts[host])
-	for len(x.below) > 0 && host != "" {
-		_, host, _ = strings.Cut(host, ".")
-		s.in(x.below[host])
+	for _, text := range r.Header("Host") { // more than one if readers may disagree
+		host := keyfuncs.HostKey(text)
+		s.in(x.hosts[host])
+		for len(x.below) > 0 && host != "" {
+			_, host, _ = strings.Cut(host, ".")
+			s.in(x.below[host])
+		}
 	}
 }
 

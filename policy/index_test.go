@@ -134,6 +134,43 @@ func TestIndexMatchesMethodsAndHosts(t *testing.T) {
 	}
 }
 
+// A ServeMux takes any text behind the colon for a port, and a name in brackets for the
+// name.
+func TestIndexMatchesEverySpellingOfAHost(t *testing.T) {
+	x := index(t, policy.Match{Host: "shop.example.com", Path: "/login"})
+	var served int
+	mux := http.NewServeMux()
+	mux.HandleFunc("shop.example.com/login", func(http.ResponseWriter, *http.Request) { served++ })
+	for host, want := range map[string]int{
+		"shop.example.com": 1, "shop.example.com:80": 1, "shop.example.com:": 1, "shop.example.com:0": 1, "shop.example.com:99999": 1,
+		"shop.example.com:abc": 1, "shop.example.com:-1": 1, "shop.example.com:000080": 1, "[shop.example.com]:80": 1, "[shop.example.com]:": 1,
+		"SHOP.example.com": 0, "[shop.example.com]": 0, "shop.example.com.": 0, "shop.example.com:80:80": 0,
+	} {
+		served = 0
+		r := httptest.NewRequest("GET", "/login", nil)
+		r.Host = host
+		mux.ServeHTTP(httptest.NewRecorder(), r)
+		if served != want {
+			t.Errorf("%s: served %d times, want %d", host, served, want)
+		}
+		q := get("/login")
+		q.Headers = map[string][]string{"Host": {host}}
+		if got := x.Select(q, nil); len(got) != 1 {
+			t.Errorf("%s: %d policies apply, want 1", host, len(got))
+		}
+	}
+}
+
+// Readers of a request with two hosts may disagree about it.
+func TestIndexMatchesEachOfTwoHosts(t *testing.T) {
+	x := index(t, policy.Match{Host: "a.example"}, policy.Match{Host: "b.example"}, policy.Match{Host: "c.example"})
+	q := get("/login")
+	q.Headers = map[string][]string{"Host": {"b.example:80", "A.example"}}
+	if got := x.Select(q, nil); !reflect.DeepEqual(got, []int{0, 1}) {
+		t.Errorf("%v", got)
+	}
+}
+
 func TestIndexSelectAppends(t *testing.T) {
 	x := index(t, paths("/a")...)
 	if got := x.Select(get("/a"), []int{7, 7, 3}); !reflect.DeepEqual(got, []int{7, 7, 3, 0}) {
