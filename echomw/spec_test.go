@@ -112,6 +112,14 @@ func newExchange(c echo.Context) exchange {
 
 func (x exchange) Request() core.Request { return echomw.Request(x.c) }
 
+func (x exchange) Cookie(name string) string {
+	c, err := x.c.Cookie(name)
+	if err != nil {
+		return ""
+	}
+	return c.Value
+}
+
 func (x exchange) Reply(status int, body string) error {
 	return x.c.Blob(status, httpspec.Plain, []byte(body))
 }

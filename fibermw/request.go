@@ -61,8 +61,8 @@ func (r request) RemoteAddrPort() netip.AddrPort {
 }
 
 func (r request) Header(name string) []string {
-	if name == "Host" { // the host of the request line takes precedence
-		return []string{string(r.c.Context().URI().Host())}
+	if name == "Host" {
+		return r.hosts()
 	}
 	lines := r.c.Context().Request.Header.PeekAll(name)
 	if len(lines) == 0 {
@@ -73,6 +73,17 @@ func (r request) Header(name string) []string {
 		copies[i] = string(line)
 	}
 	return copies
+}
+
+// hosts returns the host asked for; the host of the request line takes precedence. It
+// also returns that of fiber.Ctx.Hostname if that is another, as it is if Fiber
+// reads X-Forwarded-Host.
+func (r request) hosts() []string {
+	asked, read := string(r.c.Context().URI().Host()), r.c.Hostname()
+	if read == asked {
+		return []string{asked}
+	}
+	return []string{asked, strings.Clone(read)}
 }
 
 // Key returns a key function that calls f with the *fiber.Ctx of the request. f need

@@ -102,6 +102,10 @@ func (x exchange) Context() context.Context { return x.c.UserContext() }
 
 func (x exchange) Request() core.Request { return fibermw.Request(x.c) }
 
+func (x exchange) Cookie(name string) string { return x.c.Cookies(name) }
+
+func (x exchange) Host() string { return x.c.Hostname() }
+
 func (x exchange) Reply(status int, body string) error { return x.c.Status(status).SendString(body) }
 
 func (exchange) Fail(status int) error { return fiber.NewError(status) }

@@ -2,6 +2,7 @@ package ginmw
 
 import (
 	"context"
+	"net/url"
 
 	"github.com/gin-gonic/gin"
 
@@ -34,6 +35,13 @@ func (r request) Header(name string) []string {
 		return []string{r.c.Request.Host}
 	}
 	return r.c.Request.Header[name]
+}
+
+// UnescapeCookie returns the value as gin.Context.Cookie does, for
+// package keyfuncs: "" if it cannot be unescaped.
+func (r request) UnescapeCookie(value string) string {
+	value, _ = url.QueryUnescape(value)
+	return value
 }
 
 // Key returns a key function that calls f with the *gin.Context of the request.

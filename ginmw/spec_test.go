@@ -103,6 +103,11 @@ func newExchange(c *gin.Context) exchange {
 
 func (x exchange) Request() core.Request { return ginmw.Request(x.c) }
 
+func (x exchange) Cookie(name string) string {
+	value, _ := x.c.Cookie(name)
+	return value
+}
+
 func (x exchange) Reply(status int, body string) error {
 	x.c.String(status, "%s", body)
 	return nil

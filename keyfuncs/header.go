@@ -27,13 +27,60 @@ func line(r core.Request, name string) string {
 }
 
 // Cookie counts by a digest of the value of the cookie, because most cookies
-// worth counting by are credentials. Quotes around the value do not matter. A cookie
-// that is missing, empty or sent twice has the key "".
+// worth counting by are credentials. Quotes around the value do not matter, and neither
+// does percent-encoding: "a%20b", "a+b", "a b" and "a%2Bb" are one caller, because some
+// handlers decode cookies as Gin does, some decode them as paths are decoded, and
+// others not at all. A cookie that is missing, empty or sent twice has the key "".
 //
 // Callers choose their cookies: unless the session is checked before, a new
 // cookie is a new caller.
 func Cookie(name string) core.KeyFunc {
-	return func(r core.Request) (string, bool) { return conceal(cookie(r, name)), true }
+	return func(r core.Request) (string, bool) { return conceal(decoded(r, cookie(r, name))), true }
+}
+
+// cookieUnescaper is a request of a framework whose handlers read unescaped cookies.
+// It returns what they read.
+type cookieUnescaper interface{ UnescapeCookie(value string) string }
+
+// decoded returns one text for all values that handlers of r may read as one.
+func decoded(r core.Request, value string) string {
+	if strings.IndexByte(value, '%') >= 0 {
+		if u, ok := r.(cookieUnescaper); ok {
+			value = u.UnescapeCookie(value)
+		} else {
+			value = unescape(value)
+		}
+	}
+	return strings.ReplaceAll(value, "+", " ")
+}
+
+// unescape decodes every "%" that two hexadecimal digits follow.
+func unescape(s string) string {
+	b := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) {
+			if high, low := unhex(s[i+1]), unhex(s[i+2]); high|low < 16 {
+				b = append(b, high<<4|low)
+				i += 2
+				continue
+			}
+		}
+		b = append(b, s[i])
+	}
+	return string(b)
+}
+
+// unhex returns the value of a hexadecimal digit, and 255 for another byte.
+func unhex(c byte) byte {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0'
+	case 'a' <= c && c <= 'f':
+		return c - 'a' + 10
+	case 'A' <= c && c <= 'F':
+		return c - 'A' + 10
+	}
+	return 255
 }
 
 // cookie returns the value of the cookie with that name, or "" unless there is

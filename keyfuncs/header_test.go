@@ -1,8 +1,11 @@
 package keyfuncs
 
 import (
+	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate/internal/test"
 )
 
 func TestHeader(t *testing.T) {
@@ -94,5 +97,52 @@ func TestCookie(t *testing.T) {
 	}
 	if got := keyOf(t, Cookie("sid"), with("Cookie", `sid="`)); !digestText.MatchString(got) {
 		t.Errorf("a lone quote has key %q", got)
+	}
+}
+
+// Handlers decode cookies in several ways: not at all, as Gin does, or as paths are
+// decoded. Spellings that are one value to some of them have one key.
+func TestCookieSpellings(t *testing.T) {
+	key := func(value string) string { return keyOf(t, Cookie("sid"), with("Cookie", "sid="+value)) }
+	rows := [][]string{
+		{"abc", "%61bc", "a%62c", "%61%62%63", `"%61bc"`, "%61b%63"},
+		{"a+b", "a b", "a%20b", "a%2Bb", "a%2bb", "%61+b"},
+		{"100%", "100%25"}, {"%zz", "%25zz"}, {"%", "%25"}, {"%4", "%254"},
+		{"%2541"}, // decoded once
+		{"%00"}, {"%22abc%22"}, {"a%3Bb"},
+	}
+	seen := map[string]string{}
+	for _, row := range rows {
+		for _, value := range row {
+			if got := key(value); got != key(row[0]) || !digestText.MatchString(got) {
+				t.Errorf("%s has key %q, and %s has %q", value, got, row[0], key(row[0]))
+			}
+		}
+		if other, dup := seen[key(row[0])]; dup {
+			t.Errorf("%s and %s have one key", row[0], other)
+		}
+		seen[key(row[0])] = row[0]
+	}
+}
+
+// unescaping is a request of a framework whose handlers read unescaped cookies, and ""
+// for those that cannot be unescaped.
+type unescaping struct{ *test.Request }
+
+func (unescaping) UnescapeCookie(value string) string {
+	value, _ = url.QueryUnescape(value)
+	return value
+}
+
+func TestCookieAsFrameworkReadsIt(t *testing.T) {
+	for value, want := range map[string]string{"abc": "abc", "%61bc": "abc", "a+b": "a b", "%zz": "", "abc%": "", "%2541": "%2541"} {
+		got := keyOf(t, Cookie("sid"), unescaping{with("Cookie", "sid="+value)})
+		key := ""
+		if want != "" {
+			key = keyOf(t, Cookie("sid"), with("Cookie", "sid="+want))
+		}
+		if got != key {
+			t.Errorf("%s: key %q, want %q", value, got, key)
+		}
 	}
 }

@@ -94,6 +94,10 @@ type Exchange interface {
 	Context() context.Context
 	// Request is the adapter's view of the request.
 	Request() core.Request
+	// Cookie returns the cookie as handlers of the framework read it, or "".
+	Cookie(name string) string
+	// Host returns the host as handlers of the framework read it.
+	Host() string
 	// Reply answers in text/plain.
 	Reply(status int, body string) error
 	// Fail answers with an error as users of the framework do.

@@ -18,6 +18,8 @@ var identity = []spec{
 	{"a key function may look at the framework's context", nativeKey},
 	{"HEAD counts as GET", headCounts},
 	{"the host is a key", host},
+	{"one session has one key, however its cookie is written", session},
+	{"the key of a host is that of the host which handlers read", hostRead},
 	{"rules see the request as it is", seen},
 	{"no spelling of a path gets past the limit of its route", routeSpellings},
 	{"no spelling of a path gets past the limit of the path", pathSpellings},
@@ -182,4 +184,64 @@ func pathSpellings(b *bench) {
 	r := b.rule("a", "1/10s fixed-window")
 	r.Key = keyfuncs.Path
 	spelled(b, r, b.SamePath, Login)
+}
+
+// session sends one session in a thousand spellings, each of which the handler checks.
+func session(b *bench) {
+	const id = "0123456789abcdef"
+	r := b.rule("a", "3/1h sliding-log")
+	r.Key = keyfuncs.Cookie("sid")
+	var known, passed atomic.Int64
+	b.serve(App{Limiter: b.limiter(r), Handler: func(x Exchange) error {
+		passed.Add(1)
+		if x.Cookie("sid") == id {
+			known.Add(1)
+		}
+		return ok(x)
+	}})
+	for i := range 1000 {
+		value := ""
+		for at := range len(id) {
+			if i>>at&1 == 1 {
+				value += fmt.Sprintf("%%%02x", id[at])
+			} else {
+				value += id[at : at+1]
+			}
+		}
+		b.ask("GET /\nCookie: sid=" + value)
+	}
+	if known.Load() == 0 || passed.Load() != 3 {
+		b.Errorf("%d requests passed, want 3; in %d the handler reads the session", passed.Load(), known.Load())
+	}
+}
+
+// hostRead sends hosts in every place from which a framework may read one. Requests
+// that a handler takes for one host have one key, or share the key of unknown ones.
+func hostRead(b *bench) {
+	views := make(chan string, 1)
+	r := b.rule("a", "99/10s fixed-window")
+	r.Key = func(r core.Request) (string, bool) {
+		key, ok := keyfuncs.Host(r)
+		views <- key
+		return key, ok
+	}
+	b.serve(App{Limiter: b.limiter(r), Handler: func(x Exchange) error { return x.Reply(200, x.Host()) }})
+	for _, forwarded := range []string{"", "shop.example", "Shop.example:80, b.example", "other.example"} {
+		request := b.request("GET /")
+		request.Host = "other.example"
+		if forwarded != "" {
+			request.Header.Set("X-Forwarded-Host", forwarded)
+		}
+		got, err := b.exchange(request)
+		if err != nil {
+			b.Fatal(err)
+		}
+		want := "other.example"
+		if got.Body != want {
+			want = ""
+		}
+		if key := await(b, "a key", views); key != want {
+			b.Errorf("X-Forwarded-Host %q: the handler reads %q, and the key is %q, want %q", forwarded, got.Body, key, want)
+		}
+	}
 }

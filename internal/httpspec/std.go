@@ -29,6 +29,18 @@ func (s Std) Context() context.Context { return s.R.Context() }
 // Request returns nethttp's view of the request.
 func (s Std) Request() core.Request { return nethttp.Request(s.R) }
 
+// Cookie returns the value of the first cookie with that name.
+func (s Std) Cookie(name string) string {
+	c, err := s.R.Cookie(name)
+	if err != nil {
+		return ""
+	}
+	return c.Value
+}
+
+// Host returns the host of the request.
+func (s Std) Host() string { return s.R.Host }
+
 // Reply answers.
 func (s Std) Reply(status int, body string) error {
 	s.W.Header().Set("Content-Type", Plain)
