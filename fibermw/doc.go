@@ -5,7 +5,8 @@
 //	app.Use(recover.New(), fibermw.New(limiter))
 //
 // Rules see the peer of the connection. They do not see the address of fiber.Ctx.IP,
-// which comes from a header if ProxyHeader is set. They see all lines of a header.
+// which comes from a header if ProxyHeader is set. They see all lines of a header, and
+// besides the host asked for that of fiber.Ctx.Hostname, if it is another.
 // Rules get copies of Fiber's strings, because these change when a handler changes the
 // request.
 //

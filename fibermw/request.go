@@ -30,6 +30,10 @@ type request struct{ c *fiber.Ctx }
 func (r request) Context() context.Context { return r.c.UserContext() }
 func (r request) Route() string            { return r.c.Route().Path }
 
+// RouteMayBePrefix reports that Route is a prefix in middleware of Use and Group, for
+// package policy.
+func (r request) RouteMayBePrefix() bool { return true }
+
 // Method avoids the copy for the methods that Fiber knows by default.
 func (r request) Method() string {
 	m := r.c.Method()

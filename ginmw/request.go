@@ -27,8 +27,13 @@ type request struct{ c *gin.Context }
 func (r request) Context() context.Context { return r.c.Request.Context() }
 func (r request) Method() string           { return r.c.Request.Method }
 func (r request) Path() string             { return r.c.Request.URL.Path }
-func (r request) Route() string            { return r.c.FullPath() }
-func (r request) RemoteAddr() string       { return r.c.Request.RemoteAddr }
+
+// RawPath returns the encoded path if it is not the usual encoding of Path, for package
+// policy.
+func (r request) RawPath() string { return r.c.Request.URL.RawPath }
+
+func (r request) Route() string      { return r.c.FullPath() }
+func (r request) RemoteAddr() string { return r.c.Request.RemoteAddr }
 
 func (r request) Header(name string) []string {
 	if name == "Host" {

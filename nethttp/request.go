@@ -23,8 +23,13 @@ type request struct{ *http.Request }
 func (r request) Context() context.Context { return r.Request.Context() }
 func (r request) Method() string           { return r.Request.Method }
 func (r request) Path() string             { return r.URL.Path }
-func (r request) Route() string            { return r.Pattern }
-func (r request) RemoteAddr() string       { return r.Request.RemoteAddr }
+
+// RawPath returns the encoded path if it is not the usual encoding of Path, for package
+// policy.
+func (r request) RawPath() string { return r.URL.RawPath }
+
+func (r request) Route() string      { return r.Pattern }
+func (r request) RemoteAddr() string { return r.Request.RemoteAddr }
 
 func (r request) Header(name string) []string {
 	if name == "Host" {

@@ -52,9 +52,13 @@
 // A client must not escape a policy by spelling a path differently, so a pattern
 // matches more than a router would. The case of A to Z, doubled slashes and a
 // slash at the end do not matter. A path with dots is matched both as it came and
-// cleaned, and the pattern that the router has matched counts as well. If the
-// router is unknown and treats "%2F" as part of a segment, use a pattern that
-// ends with a slash.
+// cleaned, and one with "%2F" both as a slash and as a part of its segment.
+//
+// The pattern that the router has matched counts as well, if one is known. If it covers
+// any number of segments, as "/static/*" does, or is the prefix of a middleware, only
+// policies that cover all below it apply. Echo's last parameter takes the rest of a path,
+// so "/files/:name" also serves /files/a/b. A policy for "/files/{name}" counts that in
+// middleware of Use and of routes. Outside of Echo's router, use "/files/".
 //
 // An [Index] finds the policies that apply without trying each of them.
 //

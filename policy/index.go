@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -139,31 +140,93 @@ func (x *Index) find(s *search, r core.Request) {
 // search looks for one request.
 type search struct {
 	method methods
-	paths  [3]string // the spellings that lead to one handler
-	n      int       // of paths
+	paths  [maxSpellings]spelling // that lead to one handler
+	n      int                    // of paths
 	found  []int
 
 	any bool // stop collecting: only hit is wanted, and found stays empty
 	hit bool // some policy was found
 }
 
-// ask collects the spellings of the path: as it came, cleaned of dots, and the
-// pattern that the router has matched.
+// maxSpellings is the number of spellings of one path: as it came and with encoded
+// slashes apart, each also cleaned of dots, and the route.
+const maxSpellings = 5
+
+// spelling is a path, or a prefix of all paths that a router serves by one pattern.
+type spelling struct {
+	path   string
+	prefix bool
+}
+
+// rawPathed is a request that also has the path as the client encoded it. RawPath may
+// return "" where all routers read it as Path does.
+type rawPathed interface{ RawPath() string }
+
+// prefixRouted is a request whose route may be the prefix of a middleware instead of
+// the pattern of a handler.
+type prefixRouted interface{ RouteMayBePrefix() bool }
+
+// ask collects the spellings of the path.
 func (s *search) ask(r core.Request) {
 	asked := r.Path()
-	s.add(fold(asked))
-	if strings.Contains(asked, "/.") {
-		s.add(fold(path.Clean(asked)))
+	s.addPath(asked)
+	if r, ok := r.(rawPathed); ok {
+		if text := splitAsSent(r.RawPath()); text != "" {
+			s.addPath(text)
+		}
 	}
 	route := r.Route()
 	if i := strings.IndexByte(route, '/'); i >= 0 && route[i:] != asked {
-		s.add(fold(route[i:]))
+		route, prefix := cutCatchAll(route[i:])
+		if r, ok := r.(prefixRouted); ok && r.RouteMayBePrefix() {
+			prefix = true
+		}
+		s.add(spelling{fold(route), prefix})
 	}
 }
 
-func (s *search) add(path string) {
-	s.paths[s.n] = path
+// addPath adds a path as it came, and cleaned of dots.
+func (s *search) addPath(text string) {
+	s.add(spelling{path: fold(text)})
+	if strings.Contains(text, "/.") {
+		s.add(spelling{path: fold(path.Clean(text))})
+	}
+}
+
+func (s *search) add(p spelling) {
+	s.paths[s.n] = p
 	s.n++
+}
+
+// splitAsSent decodes a path whose encoded slashes some routers do not take for
+// slashes. It makes them bytes 0, so that a segment with one meets no literal but any
+// wildcard. It returns "" if there is no such slash.
+func splitAsSent(raw string) string {
+	if !strings.Contains(raw, "%2F") && !strings.Contains(raw, "%2f") {
+		return ""
+	}
+	text, err := url.PathUnescape(slashes.Replace(raw))
+	if err != nil {
+		return ""
+	}
+	return text
+}
+
+var slashes = strings.NewReplacer("%2F", "\x00", "%2f", "\x00")
+
+// cutCatchAll cuts a route before the part that stands for any number of segments. It
+// knows "/" and "{rest...}" at the end, as in net/http, and "*" and "+", as in other
+// routers.
+func cutCatchAll(route string) (before string, catches bool) {
+	if text, exact := strings.CutSuffix(route, "/{$}"); exact {
+		return text, false
+	}
+	if i := strings.IndexAny(route, "*+"); i >= 0 {
+		route = route[:i]
+	} else if !strings.HasSuffix(route, "/") && !strings.HasSuffix(route, "...}") {
+		return route, false
+	}
+	return route[:strings.LastIndexByte(route, '/')+1], true
 }
 
 func (s *search) in(tree *node) {
@@ -176,19 +239,23 @@ func (s *search) in(tree *node) {
 }
 
 // walk collects the policies for a path under the node. Each node has one parent,
-// so one path meets no node twice.
-func (s *search) walk(n *node, path string) {
+// so one path meets no node twice. A policy applies to a prefix if it covers all that is
+// below it.
+func (s *search) walk(n *node, p spelling) {
 	s.collect(n.subtree)
+	path := p.path
 	for path != "" && path[0] == '/' {
 		path = path[1:]
 	}
 	if path == "" {
-		s.collect(n.here)
+		if !p.prefix {
+			s.collect(n.here)
+		}
 		return
 	}
-	segment, rest := path, ""
+	segment, rest := path, spelling{prefix: p.prefix}
 	if i := strings.IndexByte(path, '/'); i >= 0 {
-		segment, rest = path[:i], path[i:]
+		segment, rest.path = path[:i], path[i:]
 	}
 	if next := n.literals[segment]; next != nil {
 		s.walk(next, rest)

@@ -83,18 +83,64 @@ func TestIndexMatchesPathsWithDots(t *testing.T) {
 	}
 }
 
-// A slash that came as %2F is in no segment of the decoded path. The pattern that
-// the router matched still selects the policy.
-func TestIndexMatchesTheRouteToo(t *testing.T) {
-	x := index(t, paths("/users/{id}", "/users/me", "/static/")...)
-	for route, want := range map[string][]int{
-		"/users/{id}": {0}, "GET /users/{name}": {0}, "shop.example/users/{id}": {0}, "/users/:id": {0},
-		"/static/*filepath": {2}, "": {}, "GET": {},
+// asSent is a request with the encoded path.
+type asSent struct {
+	*test.Request
+	raw string
+}
+
+func (r asSent) RawPath() string { return r.raw }
+
+// Some routers take an encoded slash for a part of its segment, and others for a slash.
+func TestIndexMatchesEncodedSlashesBothWays(t *testing.T) {
+	x := index(t, paths("/users/{id}", "/users/{id}/posts", "/users/me", "/users/a/b", "/login")...)
+	for raw, want := range map[string][]int{
+		"/users/a%2Fb":         {0, 3},
+		"/users/a%2fB":         {0, 3},
+		"/Users/a%2F%62":       {0, 3},
+		"/users%2Fme":          {0, 2},
+		"/users/me%2Fposts":    {0, 1},
+		"/users/a%2Fb/posts":   {1},
+		"/x/../users/a%2Fb":    {0, 3},
+		"/users/..%2Flogin":    {0, 4},
+		"/users/a%2F..%2Fb%20": {0},
+		"/users/me":            {0, 2},
+		"/users/a%2":           {},
+		"":                     {},
 	} {
-		r := get("/users/a/b")
+		decoded, _ := url.PathUnescape(raw)
+		if got := x.Select(asSent{get(decoded), raw}, []int{}); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v, want %v", raw, got, want)
+		}
+	}
+}
+
+// prefixed is a request whose route may be a prefix.
+type prefixed struct{ *test.Request }
+
+func (prefixed) RouteMayBePrefix() bool { return true }
+
+// A route selects the policies that cover all that it serves, besides those of the path.
+// The path lacks a prefix behind http.StripPrefix.
+func TestIndexMatchesTheRouteToo(t *testing.T) {
+	x := index(t, paths("/users/{id}", "/users/me", "/static/", "/{$}", "/static/{name}", "/")...)
+	for route, want := range map[string][]int{
+		"/users/{id}": {0, 5}, "GET /users/{name}": {0, 5}, "shop.example/users/{id}": {0, 5}, "/users/:id": {0, 5},
+		"": {5}, "GET": {5}, "/{$}": {3, 5}, "/static/x/{$}": {2, 4, 5}, "/static/{n:[0-9]}": {2, 4, 5},
+		"/": {5}, "GET /": {5}, "/*": {5}, "/*path": {5}, "/{rest...}": {5}, "/+": {5}, "/users/": {5}, "/users/*": {5}, "/users/*id": {5}, "/users/{rest...}": {5},
+		"/static/*filepath": {2, 5}, "/static/": {2, 5}, "/static/{rest...}": {2, 5}, "/static/x*/y": {2, 5}, "/static/{n:[0-9]+}": {2, 5}, "/static*": {5},
+	} {
+		r := get("/x/y/z")
 		r.Pattern = route
 		if got := x.Select(r, []int{}); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %v, want %v", route, got, want)
+		}
+	}
+	for route, want := range map[string][]int{"/": {5}, "/users/:id": {5}, "/static": {2, 5}, "/static/:name": {2, 5}} {
+		r := get("/x/y/z")
+		r.Pattern = route
+		if got := x.Select(prefixed{r}, []int{}); !reflect.DeepEqual(got, want) {
+			t.Errorf("the prefix %s: %v, want %v", route, got, want)
 		}
 	}
 }

@@ -1,0 +1,3 @@
+// Package routers tests which requests a policy counts behind each router, and writes
+// docs/paths.md.
+package routers
