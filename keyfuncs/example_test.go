@@ -79,6 +79,16 @@ func ExampleMustForwardedIP() {
 	// Output: "203.0.113.7"
 }
 
+// One proxy stands before the server, on a Unix socket.
+func ExampleMustForwardedIP_hops() {
+	key := keyfuncs.MustForwardedIP(keyfuncs.Proxies{Hops: 1})
+	r := get("/", "@")
+	r.Request.Header.Add("X-Forwarded-For", "198.51.100.1") // the caller made it up
+	r.Request.Header.Add("X-Forwarded-For", "203.0.113.7")
+	show(key, r)
+	// Output: "203.0.113.7"
+}
+
 func ExampleForwardedIP_mistakes() {
 	_, err := keyfuncs.ForwardedIP(keyfuncs.Proxies{
 		Trusted:    []string{"10.0.0.0/8", "10.1.2.3/8", "0.0.0.0/0"},

@@ -23,7 +23,9 @@ type Proxies struct {
 	Trusted []string
 
 	// Hops is the number of proxies that every request passes, 1 to 32, for
-	// proxies whose addresses cannot be listed. It is only safe if no client
+	// proxies whose addresses cannot be listed, such as one that connects over a
+	// Unix socket. With 1, the last address of the header is the caller, so the one
+	// proxy has to write it. It is only safe if no client
 	// can reach this server except through all of them, and it has to change
 	// whenever their number does. Prefer Trusted.
 	Hops int

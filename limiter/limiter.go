@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -100,7 +101,7 @@ func (l *Limiter) SetRules(rules []Rule) error {
 
 // enforce puts a set of rules in force.
 func (l *Limiter) enforce(set *ruleSet) {
-	if !l.warner.hasSeen(CodeUnheeded) || !l.warner.hasSeen(CodeOneKey) {
+	if slices.ContainsFunc(setupCodes, func(code string) bool { return !l.warner.hasSeen(code) }) {
 		set.setup.begin(len(set.rules))
 	}
 	l.set.Store(set)
@@ -426,12 +427,35 @@ func (l *Limiter) checkSetup(r core.Request, res *Result) {
 			l.Warn(core.Finding{Code: CodeUnheeded, Rule: rule.Name, Text: "a proxy forwards the addresses of callers, but the rule counts by the " +
 				"address of the proxy: all callers share its limit; use keyfuncs.ForwardedIP, and name this peer in Trusted if it is a proxy"})
 		}
+		if !from.peer.IsValid() || mentions(key, from.peer) {
+			l.checkAddress(rule, r, from)
+		}
 		if rule.keys.record(key) {
 			l.reportSharedKey(rule, key, from)
 			if setup.undecided.Add(-1) == 0 {
 				setup.on.Store(false)
 			}
 		}
+	}
+}
+
+// checkAddress warns if the rule counts a request by the address of the peer where it
+// cannot mean to: the peer is trusted to forward another address and forwards none, or
+// it has no address.
+func (l *Limiter) checkAddress(rule *activeRule, r core.Request, from origin) {
+	if from.peer.IsValid() && l.warner.hasSeen(CodeNotForwarded) || rule.keys.probes.Add(1) > maxProbes {
+		return
+	}
+	believes := &probe{Request: r}
+	if believes.changes(rule.Key) && believes.missing != "" {
+		l.Warn(core.Finding{Code: CodeNotForwarded, Rule: rule.Name, Text: "a trusted proxy sent a request without " + believes.missing +
+			": unless that was a health check, the proxy does not write the header, so callers can write it and choose their keys; " +
+			"configure the proxy to set it"})
+		return
+	}
+	if !from.peer.IsValid() && (&probe{Request: r, peer: probedAddress + ":1"}).changes(rule.Key) {
+		l.Warn(core.Finding{Code: CodeNoAddress, Rule: rule.Name, Text: "the rule counts by the address of the peer, and the connection has none, as with a " +
+			"Unix socket: all callers share its limit; if a proxy forwards their addresses, use keyfuncs.ForwardedIP with Hops"})
 	}
 }
 

@@ -23,7 +23,8 @@ type Rule struct {
 
 	// Key returns the key under which the request is counted. It may be nil in a
 	// limiter whose callers pass keys, as to [Limiter.Take]; see
-	// [Limiter.CheckRequests].
+	// [Limiter.CheckRequests]. To find mistakes in the set-up, a limiter also calls
+	// it with the first requests under other addresses.
 	Key core.KeyFunc
 
 	// Cost returns the number of units that the request takes; nil means 1. A

@@ -18,9 +18,16 @@ const (
 	// request.
 	maxSetupRequests = 10 * setupRequests
 
+	// maxProbes is how many requests under a rule are examined by a probe, which
+	// calls the rule's Key again.
+	maxProbes = 100
+
 	// maxCompared is how many bytes of a key are kept to compare others with.
 	maxCompared = 256
 )
+
+// setupCodes are the codes of what an examination can find.
+var setupCodes = []string{CodeUnheeded, CodeOneKey, CodeNoAddress, CodeNotForwarded}
 
 // setupCheck examines the first requests under a set of rules. Afterwards it costs a
 // request one atomic load.
@@ -33,6 +40,7 @@ type setupCheck struct {
 // keyCheck examines the first keys of one rule.
 type keyCheck struct {
 	seen    atomic.Int64
+	probes  atomic.Int64
 	first   atomic.Pointer[string]
 	several atomic.Bool
 }
@@ -116,11 +124,15 @@ func (o origin) isUnheededBy(key string) bool {
 
 // mentions reports whether the address, or its IPv6 network, stands in the key.
 func mentions(key string, a netip.Addr) bool {
-	if containsAddress(key, a.String(), a) {
+	var room [len("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/128")]byte
+	if containsAddress(key, string(a.AppendTo(room[:0])), a) {
 		return true
 	}
-	network, _ := a.Prefix(64) // an error for IPv4
-	return a.Is6() && containsAddress(key, network.String(), a)
+	if !a.Is6() {
+		return false
+	}
+	network, _ := a.Prefix(64) // an error for IPv4 alone
+	return containsAddress(key, string(network.AppendTo(room[:0])), a)
 }
 
 // containsAddress reports whether the text is in the key and not a part of another
@@ -148,3 +160,62 @@ func inAddress(c byte, a netip.Addr) bool {
 	}
 	return 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F' || c == ':'
 }
+
+// probedAddress is an address that no caller has (RFC 5737).
+const probedAddress = "198.51.100.9"
+
+var probed = netip.MustParseAddr(probedAddress)
+
+// probe is a request with other addresses, which shows what a key function reads. Key
+// functions of frameworks do not know it.
+type probe struct {
+	core.Request
+	peer    string // replaces RemoteAddr; "" makes up forwarding headers instead
+	missing string // the forwarding header that was read and made up
+}
+
+// changes reports whether the key holds the address of the probe.
+func (p *probe) changes(k core.KeyFunc) (changes bool) {
+	defer func() {
+		if recover() != nil { // k expects another type of request
+			changes = false
+		}
+	}()
+	key, _ := k(p)
+	return mentions(key, probed)
+}
+
+// RemoteAddr returns the address of the probe or of the request.
+func (p *probe) RemoteAddr() string {
+	if p.peer != "" {
+		return p.peer
+	}
+	return p.Request.RemoteAddr()
+}
+
+// Header returns the lines of the request, or makes them up for a forwarding header
+// that the request lacks.
+func (p *probe) Header(name string) []string {
+	lines := p.Request.Header(name)
+	if p.peer != "" || len(lines) > 0 {
+		return lines
+	}
+	switch {
+	case name == "X-Forwarded-For":
+		lines = probedForwardedFor
+	case name == "Forwarded":
+		lines = probedForwarded
+	case strings.HasSuffix(name, "-Ip"): // X-Real-Ip, Cf-Connecting-Ip and others
+		lines = []string{probedAddress}
+	default:
+		return nil
+	}
+	p.missing = name
+	return lines
+}
+
+// The lists are as long as keyfuncs.Proxies.Hops may be.
+var (
+	probedForwardedFor = []string{probedAddress + strings.Repeat(", "+probedAddress, 31)}
+	probedForwarded    = []string{"for=" + probedAddress + strings.Repeat(", for="+probedAddress, 31)}
+)

@@ -104,4 +104,12 @@ const (
 	// CodeNoKey: a request met a rule without a Key function, so that every
 	// request is answered with a 503.
 	CodeNoKey = "HG009"
+
+	// CodeNoAddress: a rule counts by the address of the peer, and a connection has
+	// none, as with a Unix socket.
+	CodeNoAddress = "HG010"
+
+	// CodeNotForwarded: a proxy that a rule trusts sent a request without the header
+	// in which the rule reads the address of the caller.
+	CodeNotForwarded = "HG011"
 )

@@ -88,7 +88,6 @@ func TestWarnUnheededForwardedAddressOnce(t *testing.T) {
 		{"nothing to be read", trusting("10.0.0.0/8"), caller("10.0.0.1:80", "X-Forwarded-For: unknown"), ""},
 		{"the peer itself", keyfuncs.RemoteIP, caller("10.0.0.1:80", "X-Forwarded-For: 10.0.0.1"), ""},
 		{"by a user", byHeader, caller("10.0.0.1:80", client, "X-Key: ann"), ""},
-		{"a socket", keyfuncs.RemoteIP, caller("@", client), ""},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
@@ -101,6 +100,64 @@ func TestWarnUnheededForwardedAddressOnce(t *testing.T) {
 				t.Errorf("got %q, want %q", got, row.want)
 			}
 		})
+	}
+}
+
+// A proxy that writes no header lets callers write it, and a socket has no address.
+func TestWarnAddressOfNobodyAtOnce(t *testing.T) {
+	by := func(p keyfuncs.Proxies) core.KeyFunc { return keyfuncs.MustForwardedIP(p) }
+	near := []string{"10.0.0.0/8"}
+	const client = "X-Forwarded-For: 203.0.113.7"
+	typed := func(r core.Request) (string, bool) { return r.(*test.Request).Peer, true }
+	rows := []struct {
+		name string
+		key  core.KeyFunc
+		r    *test.Request
+		want string
+	}{
+		{"a trusted proxy writes nothing", trusting(near...), caller("10.0.0.1:80"), "HG011 a"},
+		{"a trusted proxy in IPv6", trusting("fd00::/8"), caller("[fd00::9]:80"), "HG011 a"},
+		{"the last of one proxy", by(keyfuncs.Proxies{Hops: 1}), caller("192.0.2.1:80"), "HG011 a"},
+		{"the last of three proxies", by(keyfuncs.Proxies{Hops: 3}), caller("192.0.2.1:80"), "HG011 a"},
+		{"RFC 7239", by(keyfuncs.Proxies{Trusted: near, Header: "Forwarded"}), caller("10.0.0.1:80"), "HG011 a"},
+		{"a header of one address", by(keyfuncs.Proxies{Trusted: near, Header: "X-Real-IP"}), caller("10.0.0.1:80"), "HG011 a"},
+		{"in a tuple", keyfuncs.Join(keyfuncs.Route, trusting(near...)), caller("10.0.0.1:80"), "HG011 a"},
+		{"as a second choice", keyfuncs.First(byHeader, trusting(near...)), caller("10.0.0.1:80"), "HG011 a"},
+		{"a socket and a proxy that writes nothing", by(keyfuncs.Proxies{Hops: 1}), caller("@"), "HG011 a"},
+
+		{"a socket", keyfuncs.RemoteIP, caller("@"), "HG010 a"},
+		{"a socket without a name", keyfuncs.RemoteIP, caller(""), "HG010 a"},
+		{"a socket that cannot be trusted", trusting(near...), caller("@", client), "HG010 a"},
+		{"a socket in a tuple", keyfuncs.Join(keyfuncs.RemoteIP, keyfuncs.Route), caller("@"), "HG010 a"},
+
+		{"the proxy writes the header", trusting(near...), caller("10.0.0.1:80", client), ""},
+		{"a stranger", trusting(near...), caller("192.0.2.1:80"), ""},
+		{"no proxy is expected", keyfuncs.RemoteIP, caller("127.0.0.1:80"), ""},
+		{"another header is missing", keyfuncs.Join(keyfuncs.RemoteIP, keyfuncs.Header("X-Tenant")), caller("10.0.0.1:80"), ""},
+		{"a socket and a proxy", by(keyfuncs.Proxies{Hops: 1}), caller("@", client), ""},
+		{"a socket and users", byHeader, caller("@"), ""},
+		{"a socket and one for all", keyfuncs.Global, caller("@"), ""},
+		{"a key that reads nothing else than the request", typed, caller("@"), ""},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			j := &journal{}
+			l := limiterBy(t, j, row.key)
+			for range 3 {
+				send(l, row.r)
+				if got := j.codes(); got != row.want {
+					t.Fatalf("got %q, want %q", got, row.want)
+				}
+			}
+		})
+	}
+}
+
+func TestWarnNamesMissingHeader(t *testing.T) {
+	j := &journal{}
+	send(limiterBy(t, j, keyfuncs.MustForwardedIP(keyfuncs.Proxies{Trusted: []string{"10.0.0.0/8"}, Header: "x-real-ip"})), caller("10.0.0.1:80"))
+	if got := j.String(); !strings.Contains(got, "without X-Real-Ip") || strings.Contains(got, "10.0.0.1") {
+		t.Error(got)
 	}
 }
 
@@ -364,7 +421,17 @@ func TestWarnExaminesNewRulesAgain(t *testing.T) {
 	if got := j.codes(); got != "HG003 a, HG001 b" {
 		t.Errorf("%q", got)
 	}
-	if err := l.SetRules([]limiter.Rule{rule(t, "c", "5/1h")}); err != nil || l.CheckingSetup() {
+	send(l, caller("@"))
+	c := rule(t, "c", "5/1h")
+	c.Key = trusting("10.0.0.0/8")
+	if err := l.SetRules([]limiter.Rule{c}); err != nil || !l.CheckingSetup() {
+		t.Errorf("%v, examining %t", err, l.CheckingSetup())
+	}
+	send(l, caller("10.0.0.1:80"))
+	if got := j.codes(); got != "HG003 a, HG001 b, HG010 b, HG011 c" {
+		t.Errorf("%q", got)
+	}
+	if err := l.SetRules([]limiter.Rule{rule(t, "d", "5/1h")}); err != nil || l.CheckingSetup() {
 		t.Errorf("%v, examining %t with nothing left to warn of", err, l.CheckingSetup())
 	}
 }
