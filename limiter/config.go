@@ -21,7 +21,7 @@ const (
 type Config struct {
 	// Store keeps the counts. nil means a [memstore.Store] with its default
 	// options: the counts are those of this process and end with it. A Store that
-	// holds a nil pointer is a mistake.
+	// holds a nil value, such as a nil pointer, is a mistake.
 	Store core.Store
 
 	Rules []Rule
@@ -71,7 +71,8 @@ type Config struct {
 	// renews leases or diagnoses the store.
 	OnError func(context.Context, error)
 
-	// Observer, unless nil, is called for every decision.
+	// Observer, unless nil, is called for every decision. An Observer that holds a
+	// nil value is a mistake.
 	Observer Observer
 
 	// Logger receives likely mistakes in the set-up of the limiter, such as
@@ -88,17 +89,27 @@ type Config struct {
 }
 
 // useStore replaces a nil Store by one in memory. It also replaces a Store that holds
-// a nil pointer, so that other checks can follow, and returns an error for it.
+// a nil value, so that other checks can follow, and returns an error for it.
 func (c *Config) useStore() error {
-	v := reflect.ValueOf(c.Store)
-	if v.IsValid() && (v.Kind() != reflect.Pointer || !v.IsNil()) {
+	given := c.Store
+	if given != nil && !holdsNil(given) {
 		return nil
 	}
 	c.Store = memstore.MustNew(memstore.Options{})
-	if !v.IsValid() {
+	if given == nil {
 		return nil
 	}
-	return fmt.Errorf("the Store is a nil %s; leave it out for a store in memory", v.Type())
+	return fmt.Errorf("the Store is a nil %T; leave it out for a store in memory", given)
+}
+
+// holdsNil reports whether v, which is not nil itself, holds a nil value. Its methods
+// would panic at the first request.
+func holdsNil(v any) bool {
+	switch value := reflect.ValueOf(v); value.Kind() {
+	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Chan:
+		return value.IsNil()
+	}
+	return false
 }
 
 // faults returns every mistake outside of the rules.
@@ -109,6 +120,9 @@ func (c *Config) faults(f *fallbacks) []error {
 	}
 	if err := f.check(c.OnStoreError); err != nil {
 		errs = append(errs, err)
+	}
+	if c.Observer != nil && holdsNil(c.Observer) {
+		errs = append(errs, fmt.Errorf("the Observer is a nil %T; leave it out for none", c.Observer))
 	}
 	if c.MaxWaiters < 0 {
 		errs = append(errs, fmt.Errorf("MaxWaiters: %d is negative", c.MaxWaiters))

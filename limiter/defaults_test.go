@@ -42,6 +42,8 @@ func TestConfigStore(t *testing.T) {
 	rows := map[string]core.Store{
 		"the Store is a nil *memstore.Store; leave it out for a store in memory":            (*memstore.Store)(nil),
 		"the Store is a nil *limiter_test.pointerStore; leave it out for a store in memory": (*pointerStore)(nil),
+		"the Store is a nil limiter_test.brokenStore; leave it out for a store in memory":   brokenStore(nil),
+		"the Store is a nil limiter_test.mapOnly; leave it out for a store in memory":       mapOnly(nil),
 	}
 	for want, store := range rows {
 		t.Run(want, func(t *testing.T) {
@@ -118,5 +120,25 @@ func TestRuleWithoutAKey(t *testing.T) {
 func TestCheckRequestsOfANilLimiter(t *testing.T) {
 	if err := (*limiter.Limiter)(nil).CheckRequests(); err == nil || err.Error() != "headgate: the limiter is nil" {
 		t.Errorf("got %v", err)
+	}
+}
+
+// mapOnly is a store that is a map.
+type mapOnly map[string]core.State
+
+func (mapOnly) Apply(context.Context, []core.Op, []core.Decision) error { return nil }
+
+// silent is an observer that does nothing.
+type silent struct{}
+
+func (*silent) Observe(context.Context, limiter.Event) {}
+
+func TestNewRefusesNilObserver(t *testing.T) {
+	l, err := limiter.New(limiter.Config{Observer: (*silent)(nil)})
+	if want := "the Observer is a nil *limiter_test.silent; leave it out for none"; l != nil || err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if _, err := limiter.New(limiter.Config{Observer: &silent{}}); err != nil {
+		t.Error(err)
 	}
 }

@@ -104,7 +104,7 @@ func TestWarnUnheededForwardedAddressOnce(t *testing.T) {
 }
 
 // A proxy that writes no header lets callers write it, and a socket has no address.
-func TestWarnAddressOfNobodyAtOnce(t *testing.T) {
+func TestWarnMissingAddressAtOnce(t *testing.T) {
 	by := func(p keyfuncs.Proxies) core.KeyFunc { return keyfuncs.MustForwardedIP(p) }
 	near := []string{"10.0.0.0/8"}
 	const client = "X-Forwarded-For: 203.0.113.7"

@@ -1,6 +1,7 @@
 package nethttp
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/headgate/headgate/limiter"
@@ -10,13 +11,20 @@ import (
 // concurrent use and may wrap any number of handlers. A request that meets l
 // more than once is counted the first time; see [limiter.Limiter.Counted]. New
 // logs mistakes in l and in the options to the log of l; see
-// [limiter.Limiter.CheckRequests]. A nil limiter answers 503.
+// [limiter.Limiter.CheckRequests]. A nil limiter answers 503. A nil handler is such a
+// mistake, and the requests that pass get 404.
 func New(l *limiter.Limiter, opts ...Option) func(http.Handler) http.Handler {
 	o := newOptions(l, opts)
 	return func(next http.Handler) http.Handler {
+		if isNil(next) {
+			l.LogSetup("nethttp.New", errNoHandler)
+			next = http.NotFoundHandler()
+		}
 		return &middleware{options: o, limiter: l, next: next}
 	}
 }
+
+var errNoHandler = errors.New("the handler is nil, so requests that pass get 404")
 
 // middleware limits the requests to one handler.
 type middleware struct {
