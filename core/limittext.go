@@ -63,7 +63,7 @@ func parseLimit(s string) (l Limit, errs []error) {
 			errs = append(errs, err)
 		}
 	}
-	seen := map[string]bool{}
+	seen, listed := map[string]bool{}, false
 	for _, w := range words[1:] {
 		name, value, _ := strings.Cut(w, "=")
 		kind := name
@@ -75,7 +75,12 @@ func parseLimit(s string) (l Limit, errs []error) {
 			continue
 		}
 		seen[kind] = true
-		if err := l.parseWord(w, name, value); err != nil {
+		err = l.parseWord(w, name, value)
+		if errors.Is(err, errUnknownWord) && !listed {
+			err = fmt.Errorf("%w; the words are %s, aligned, burst=, segments= and ttl=", err, algorithmNames())
+			listed = true
+		}
+		if err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -93,7 +98,7 @@ func (l *Limit) spanFault(first string, hasPeriod, hasTTL bool) error {
 	case held && hasPeriod:
 		return errors.New(`a concurrent limit has a ttl instead of a period: "20 concurrent ttl=30s"`)
 	case held && !hasTTL:
-		return errors.New("a concurrent limit needs a ttl, how long an unrenewed lease stays held")
+		return fmt.Errorf(`a concurrent limit needs a ttl, how long an unrenewed lease stays held; write, say, "%s concurrent ttl=30s"`, textform.Clip(first))
 	case !held && hasTTL:
 		return fmt.Errorf("ttl means nothing to %s", l.Algorithm)
 	case !held && !hasPeriod:
@@ -113,6 +118,17 @@ func ParseAlgorithm(name string) (a Algorithm, ok bool) {
 	return 0, false
 }
 
+// algorithmNames returns the names of all algorithms, as a list in a sentence.
+func algorithmNames() string {
+	names := make([]string, len(algorithms))
+	for i := range algorithms {
+		names[i] = algorithms[i].name()
+	}
+	return strings.Join(names, ", ")
+}
+
+var errUnknownWord = errors.New("unknown word")
+
 // parseWord reads one word after the quota and period.
 func (l *Limit) parseWord(word, name, value string) (err error) {
 	if a, ok := ParseAlgorithm(word); ok {
@@ -131,7 +147,7 @@ func (l *Limit) parseWord(word, name, value string) (err error) {
 	case name == "ttl":
 		l.Period, err = parsePeriod(name, value)
 	default:
-		err = fmt.Errorf("unknown word %q", textform.Clip(word))
+		err = fmt.Errorf("%w %q", errUnknownWord, textform.Clip(word))
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
@@ -24,8 +25,8 @@ import (
 const MaxBytes = 1 << 20
 
 // Decode reads the output of [Encode], and YAML that people write: one document,
-// without anchors, aliases, tags and directives. It is as strict as
-// [policy.DecodeJSON], and its errors have the same form.
+// without anchors, aliases, tags and directives, with or without a byte order mark.
+// It is as strict as [policy.DecodeJSON], and its errors have the same form.
 func Decode(data []byte) (policy.Set, error) {
 	if len(data) > MaxBytes {
 		return nil, fmt.Errorf("policy: %d bytes are more than %d", len(data), MaxBytes)
@@ -33,7 +34,7 @@ func Decode(data []byte) (policy.Set, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("policy: the text is not UTF-8")
 	}
-	value, err := readYAML(string(data))
+	value, err := readYAML(strings.TrimPrefix(string(data), "\ufeff"))
 	if err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}

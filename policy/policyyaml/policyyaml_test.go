@@ -45,6 +45,27 @@ func TestEncodeWritesEveryField(t *testing.T) {
 	}
 }
 
+// Some editors put a byte order mark before the text.
+func TestDecodeByteOrderMark(t *testing.T) {
+	want, err := policyyaml.Decode([]byte(fullYAML))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := policyyaml.Decode([]byte("\ufeff" + fullYAML)); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := policyyaml.Decode([]byte("\ufeff\ufeff" + fullYAML)); err == nil {
+		t.Error("two marks are accepted")
+	}
+	text, err := policy.EncodeJSON(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := policy.DecodeJSON(append([]byte("\ufeff"), text...)); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("JSON: %v, %v", got, err)
+	}
+}
+
 func TestDecodeNamesMistakes(t *testing.T) {
 	const a = "policies:\n- name: a\n  apps: [shop]\n  limit: 1/1s\n  key: ip\n"
 	for _, c := range [][2]string{
