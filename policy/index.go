@@ -233,35 +233,34 @@ func (s *search) in(tree *node) {
 	if tree == nil {
 		return
 	}
-	for _, p := range s.paths[:s.n] {
-		s.walk(tree, p)
+	for i := range s.paths[:s.n] {
+		s.walk(tree, s.paths[i].path, s.paths[i].prefix)
 	}
 }
 
 // walk collects the policies for a path under the node. Each node has one parent,
 // so one path meets no node twice. A policy applies to a prefix if it covers all that is
 // below it.
-func (s *search) walk(n *node, p spelling) {
+func (s *search) walk(n *node, path string, prefix bool) {
 	s.collect(n.subtree)
-	path := p.path
 	for path != "" && path[0] == '/' {
 		path = path[1:]
 	}
 	if path == "" {
-		if !p.prefix {
+		if !prefix {
 			s.collect(n.here)
 		}
 		return
 	}
-	segment, rest := path, spelling{prefix: p.prefix}
+	segment, rest := path, ""
 	if i := strings.IndexByte(path, '/'); i >= 0 {
-		segment, rest.path = path[:i], path[i:]
+		segment, rest = path[:i], path[i:]
 	}
 	if next := n.literals[segment]; next != nil {
-		s.walk(next, rest)
+		s.walk(next, rest, prefix)
 	}
 	if n.wild != nil {
-		s.walk(n.wild, rest)
+		s.walk(n.wild, rest, prefix)
 	}
 }
 
