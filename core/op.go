@@ -142,10 +142,15 @@ type Decision struct {
 	// that is not Soft is allowed; see [Granted].
 	Allowed bool
 
+	// Fallback reports whether the fallback of a [Standby] made the decision,
+	// because the store in front of it could not. Other stores leave it false,
+	// and a store that forwards the decisions of another keeps it.
+	Fallback bool
+
 	// Origin is an opaque mark by which a store over several others recognises
-	// the one that decided. It is repeated in the Refund, as At and ResetAfter
-	// are. Other stores leave it 0, and a store that forwards the decisions of
-	// another keeps it.
+	// the one that decided, and what it noted about the decision. It is repeated
+	// in the Refund, as At and ResetAfter are. Other stores leave it 0, and a
+	// store that forwards the decisions of another keeps it.
 	Origin uint32
 
 	// Taken is the number of units that a Take charged: its Cost, or at most that

@@ -42,7 +42,7 @@ func (h *hold) take(op *core.Op, now int64, d *core.Decision) bool {
 	}
 	h.units -= op.Cost
 	since := now - h.filled
-	d.Allowed, d.Origin = true, h.last.Origin
+	d.Allowed, d.Origin, d.Fallback = true, h.last.Origin, h.last.Fallback
 	d.Taken, d.Wait, d.RetryAfter = op.Cost, 0, 0
 	d.Remaining = h.last.Remaining + h.units
 	d.ResetAfter = h.last.ResetAfter - time.Duration(since)*time.Microsecond

@@ -117,7 +117,7 @@ func compare(ps []*player, s *step) (want []core.Decision, difference string) {
 		if (err == nil) != (other == nil) {
 			return want, fmt.Sprintf("store 1 has error %v, store %d has %v", err, i+2, other)
 		}
-		if !slices.Equal(want, got) {
+		if !slices.EqualFunc(want, got, same) {
 			return want, fmt.Sprintf("store %d answered %s", i+2, decisionsText(got))
 		}
 	}

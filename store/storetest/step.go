@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -40,6 +41,18 @@ type given struct {
 	decision core.Decision
 }
 
+// unset is an Origin that no store sets.
+const unset = math.MaxUint32
+
+// same reports whether two decisions are equal but for their origins, which only
+// their stores understand.
+func same(a, b core.Decision) bool {
+	if a.Origin != unset && b.Origin != unset {
+		a.Origin = b.Origin
+	}
+	return a == b
+}
+
 func newPlayer(s core.Store, c *Clock, prefix string) *player {
 	return &player{store: s, clock: c, prefix: prefix, given: map[string]given{}}
 }
@@ -52,7 +65,7 @@ func (p *player) play(s *step) ([]core.Decision, error) {
 	for i := range s.ops {
 		p.ops = append(p.ops, p.resolve(&s.ops[i]))
 		// A store has to overwrite every field of out.
-		p.out = append(p.out, core.Decision{Allowed: true, Taken: -7, Remaining: -7, Wait: -7, RetryAfter: -7, ResetAfter: -7, At: -7, Origin: 7})
+		p.out = append(p.out, core.Decision{Allowed: true, Taken: -7, Remaining: -7, Wait: -7, RetryAfter: -7, ResetAfter: -7, At: -7, Origin: unset, Fallback: true})
 	}
 	if err := p.store.Apply(context.Background(), p.ops, p.out); err != nil {
 		return nil, err
@@ -158,8 +171,11 @@ func decisionText(d core.Decision) string {
 	if d.Taken != 0 {
 		text += fmt.Sprintf(" taken=%d", d.Taken)
 	}
-	if d.Origin != 0 {
-		text += fmt.Sprintf(" origin=%d", d.Origin)
+	if d.Fallback {
+		text += " by a fallback"
+	}
+	if d.Origin == unset { // every other value is the store's own business
+		text += " without an origin"
 	}
 	return text
 }
