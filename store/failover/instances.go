@@ -29,6 +29,10 @@ const (
 	maxInstances    = 1 << 20
 )
 
+// UnknownInstances is the number of instances while it is not known: so many that
+// the parts of any fleet are within the limit.
+const UnknownInstances = maxInstances
+
 // InstancesOptions configures [Instances]. The zero value is ready for use.
 type InstancesOptions struct {
 	// Key is the only key in use. It distinguishes one fleet from another; ""
@@ -41,7 +45,9 @@ type InstancesOptions struct {
 	TTL time.Duration
 
 	// Expected is the number of instances until Redis has answered, at most
-	// 1<<20; 0 means 1.
+	// 1<<20: the most that are alive at a time, with those that a roll-out adds.
+	// 0 means UnknownInstances: an instance that starts while Redis is away then
+	// admits one unit of a key, because it cannot know how many others do.
 	Expected int
 
 	// Logger receives a record when Redis ceases to answer and when it answers
@@ -54,7 +60,8 @@ type InstancesOptions struct {
 //
 // The number rises at once and falls only when it has been lower for a whole
 // TTL, because a Redis that has lost its data hears from all instances in that
-// time. While Redis is unavailable the last number stands.
+// time. While Redis is unavailable the last number stands. A new instance is known
+// to the others within a third of the TTL.
 type Instances struct {
 	client redis.UniversalClient
 	calls  *rediscall.Caller
@@ -86,7 +93,7 @@ func NewInstances(client redis.UniversalClient, o InstancesOptions) (*Instances,
 		key: cmp.Or(o.Key, DefaultInstancesKey), ttl: cmp.Or(o.TTL, DefaultInstancesTTL),
 		done: make(chan struct{}),
 	}
-	i.live.Store(int64(max(1, o.Expected)))
+	i.live.Store(int64(cmp.Or(o.Expected, UnknownInstances)))
 	ctx, end := context.WithCancel(context.Background())
 	i.end = end
 	go i.run(ctx)
@@ -108,7 +115,8 @@ func (o *InstancesOptions) faults(client redis.UniversalClient) error {
 	return errors.Join(errs...)
 }
 
-// Live returns the number of instances that are alive, at least 1.
+// Live returns the number of instances that are alive, at least 1. Until Redis has
+// answered, that is Expected or UnknownInstances.
 func (i *Instances) Live() int { return int(i.live.Load()) }
 
 // Close ends the count and removes this instance from it, if Redis answers
@@ -167,7 +175,7 @@ func (i *Instances) hear(now time.Time, n int64, err error) {
 	}
 	live := i.live.Load()
 	switch n = max(1, n); {
-	case n >= live:
+	case n >= live, live == UnknownInstances:
 		i.live.Store(n)
 		i.lower = time.Time{}
 	case i.lower.IsZero():
@@ -186,7 +194,12 @@ func (i *Instances) announce(err error) {
 	if log == nil {
 		log = slog.Default()
 	}
-	if err != nil {
+	switch {
+	case err != nil && i.live.Load() == UnknownInstances:
+		log.Warn("headgate: instances cannot be counted yet, so each admits one unit of a key while Redis is away: "+
+			"set Expected to the number of instances", "error", err.Error())
+		return
+	case err != nil:
 		log.Warn("headgate: instances cannot be counted, and their last number stays", "instances", i.Live(), "error", err.Error())
 		return
 	}
