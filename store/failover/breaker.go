@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,7 +26,7 @@ type breaker struct {
 	max        int64        // the score at which the breaker opens
 
 	changing sync.Mutex // held during a change
-	probe    core.Op    // guarded by changing
+	probe    []core.Op  // guarded by changing; replaced as a whole
 }
 
 func isOpen(generation uint64) bool { return generation%2 == 1 }
@@ -61,7 +61,7 @@ func (s *Store) open(generation uint64, ops []core.Op, cause error) {
 	b.probe = probeOf(ops)
 	b.generation.Store(generation + 1)
 	s.opened.Add(1)
-	s.announce(Open, cause)
+	s.announce(change{Open, cause})
 	s.background.arm()
 }
 
@@ -73,7 +73,7 @@ func (s *Store) close() {
 	defer b.changing.Unlock()
 	b.score.Store(b.max - 1)
 	b.generation.Add(1)
-	s.announce(Closed, nil)
+	s.announce(change{state: Closed})
 }
 
 // State is the state of the breaker, which determines the store that decides.
@@ -137,44 +137,44 @@ func (e *openError) Unwrap() error { return ErrOpen }
 // RetryAfter returns the time until the next probe of the primary.
 func (e *openError) RetryAfter() time.Duration { return e.wait }
 
-func (s *Store) logger() *slog.Logger {
-	if s.log != nil {
-		return s.log
-	}
-	return slog.Default()
-}
-
-// announce logs the change to state and calls OnChange. cause is the reason to
-// bypass the primary.
-func (s *Store) announce(state State, cause error) {
-	defer func() {
-		if v := recover(); v != nil {
-			s.logger().Error("headgate: OnChange of a failover store panicked", "panic", fmt.Sprint(v))
-		}
-	}()
-	ctx := context.Background()
-	if state == Open {
-		s.logger().LogAttrs(ctx, slog.LevelWarn, "headgate: the primary store fails and is bypassed",
-			slog.Bool("fallback", s.fallback != nil), slog.String("error", cause.Error()))
-	} else {
-		s.logger().LogAttrs(ctx, slog.LevelInfo, "headgate: the primary store decides again")
-	}
-	if s.onChange != nil {
-		s.onChange(state)
-	}
-}
-
-// probeRule is the rule under which probes peek. No unit is ever counted under
-// it.
+// probeRule is the rule of probes. No request is counted under it.
 const probeRule = "failover.probe"
 
-// probeOf returns a Peek at the first key of a step. Where several servers
-// share the keys, it reaches the server that failed.
-func probeOf(ops []core.Op) core.Op {
-	return core.Op{
-		Verb: core.Peek, Rule: probeRule, Key: strings.Clone(ops[0].Key), Cost: 1,
-		Limit: core.Limit{Quota: 1, Period: time.Second},
+// probeQuota and probePeriod are the numbers of the limits of probes. They admit
+// every probe, because one that is refused writes nothing, and what probes write
+// is soon gone.
+const (
+	probeQuota  = 100
+	probePeriod = 10 * time.Millisecond
+)
+
+// probeOf returns a step that fails where a step with ops fails, and counts under a
+// rule of its own: it uses the same keys, so it reaches the same servers, with the
+// same algorithms, because a server whose memory is full runs some of them, and it
+// writes if ops write.
+func probeOf(ops []core.Op) []core.Op {
+	var probe []core.Op
+	for i := range ops {
+		op := core.Op{
+			Verb: core.Take, Soft: true, Rule: probeRule, Key: ops[i].Key, Cost: 1,
+			Limit: core.Limit{Algorithm: ops[i].Limit.Algorithm, Quota: probeQuota, Period: probePeriod},
+		}
+		if op.Limit.Leased() {
+			op.Lease = "probe"
+		}
+		if v := ops[i].Verb; v == core.Peek || v == core.Take && ops[i].Cost == 0 {
+			op.Verb = core.Peek
+		}
+		same := func(o core.Op) bool { return o.ID() == op.ID() }
+		switch at := slices.IndexFunc(probe, same); {
+		case at < 0:
+			op.Key = strings.Clone(op.Key)
+			probe = append(probe, op)
+		case op.Verb == core.Take:
+			probe[at].Verb = core.Take
+		}
 	}
+	return probe
 }
 
 // pause returns the time to wait before the next probe.
@@ -205,24 +205,24 @@ func (s *Store) backgroundStep(ctx context.Context) (more bool) {
 // ping reports whether a probe of the primary succeeded.
 func (s *Store) ping(ctx context.Context) bool {
 	s.breaker.changing.Lock()
-	op := s.breaker.probe
+	ops := s.breaker.probe
 	s.breaker.changing.Unlock()
 	s.probes.Add(1)
 	ctx, cancel := context.WithTimeout(ctx, s.slow)
 	defer cancel()
 	start := time.Now()
-	err := s.call(ctx, op)
+	err := s.call(ctx, ops)
 	return err == nil && time.Since(start) <= s.slow
 }
 
 // call asks the primary outside of any request.
-func (s *Store) call(ctx context.Context, op core.Op) (err error) {
+func (s *Store) call(ctx context.Context, ops []core.Op) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("failover: the primary panicked: %v", v)
 		}
 	}()
-	return s.primary.Apply(ctx, []core.Op{op}, make([]core.Decision, 1))
+	return s.primary.Apply(ctx, ops, make([]core.Decision, len(ops)))
 }
 
 // blames reports whether the primary is at fault for the error.

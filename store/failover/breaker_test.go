@@ -170,7 +170,7 @@ func TestBreakerOpenLetsOnlyProbesThrough(t *testing.T) {
 			t.Errorf("probes at %v, want %v", got, want)
 		}
 		for _, c := range calls {
-			if op := c.ops[0]; len(c.ops) != 1 || op.Verb != core.Peek || op.Key != "opener" || op.Rule != probeRule {
+			if op := c.ops[0]; len(c.ops) != 1 || op.Verb != core.Take || op.Key != "opener" || op.Rule != probeRule {
 				t.Errorf("a probe is %+v", c.ops)
 			}
 		}

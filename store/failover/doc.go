@@ -14,8 +14,11 @@
 // they are not counted, and the caller gets them.
 //
 // While the breaker is open, no request goes to the primary. One probe at a
-// time does: a Peek, which changes nothing, at the key whose call opened the
-// breaker. The wait before each probe is drawn from half of
+// time does. It does what failed: it uses the keys and the algorithms of the step
+// that opened the breaker, and writes if that step did, under the rule
+// "failover.probe", whose counts end within moments. A primary that answers but
+// cannot write, because its memory is full or a permission is missing, therefore
+// stays bypassed. The wait before each probe is drawn from half of
 // [Options.ProbeInterval] to all of it, so that instances do not probe in step.
 // The breaker closes after four probes in a row were answered in time. So a
 // primary that fails more often stays bypassed, and a primary that has
@@ -47,13 +50,26 @@
 // A cost that fits the limit but not the part is refused until the primary is
 // back.
 //
+// What an instance has granted is in its memory. One that is restarted in an outage
+// has forgotten it and grants its part anew.
+//
+// Decisions of the fallback have [core.Decision.Fallback] set, and [Store.Cause] is
+// the reason for them.
+//
 // # Refunds
 //
 // Units are given back to the store that granted them. If the primary granted
 // them and cannot take them back now, the refund waits for its return. Up to
-// 4096 operations wait; after that, an error reports that the units come back
-// only as time passes. A decision of the fallback has a [core.Decision.Origin],
-// by which the store recognises it in a refund.
+// 4096 operations wait; after that, and after Close, an error reports that the units
+// come back only as time passes. By the [core.Decision.Origin] of a decision the
+// store recognises in a refund which store granted the units.
+//
+// The fallback's copy of a charge of the primary is refunded too, as of the instant
+// of the copy: a refund gives back no unit that time has given back before, nor any
+// that another request was granted. The latest 8192 copies are remembered. A refund of
+// an older one leaves the fallback's count as it is until time passes.
+//
+// The fallback, or the primary, may itself be a Store: two may be one over another.
 //
 // Leases granted by the primary are held in the fallback too, renewed there
 // during an outage, and released in both. A lease granted in an outage is taken

@@ -57,22 +57,20 @@ func ExampleStore_Apply() {
 		Fallback:  memstore.MustNew(memstore.Options{}),
 		Instances: func() int { return 3 },
 		Logger:    slog.New(slog.DiscardHandler),
-		OnChange:  func(s failover.State) { fmt.Println(s) },
 	})
 	defer store.Close()
 	ops := []core.Op{{Rule: "api", Key: "alice", Limit: core.Limit{Quota: 18, Period: time.Hour}, Cost: 1}}
 	out := make([]core.Decision, 1)
 	for range 7 {
 		err := store.Apply(context.Background(), ops, out)
-		fmt.Println(out[0].Allowed, out[0].Remaining, err)
+		fmt.Println(store.State(), out[0].Allowed, out[0].Remaining, err)
 	}
 	// Output:
-	// true 5 <nil>
-	// true 4 <nil>
-	// true 3 <nil>
-	// true 2 <nil>
-	// open
-	// true 1 <nil>
-	// true 0 <nil>
-	// false 0 <nil>
+	// closed true 5 <nil>
+	// closed true 4 <nil>
+	// closed true 3 <nil>
+	// closed true 2 <nil>
+	// open true 1 <nil>
+	// open true 0 <nil>
+	// open false 0 <nil>
 }

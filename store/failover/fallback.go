@@ -5,7 +5,6 @@ package failover
 import (
 	"context"
 	"maps"
-	"math"
 	"sync/atomic"
 
 	"github.com/headgate/headgate/core"
@@ -14,6 +13,7 @@ import (
 // step is memory for the operations of one step in the form for the fallback.
 type step struct {
 	ops   []core.Op
+	sent  []core.Op // the operations in the form for the primary
 	out   []core.Decision
 	index []int // their indices in the caller's step
 }
@@ -30,7 +30,8 @@ func (t *step) room(n int) []core.Decision {
 // free clears the step and gives it back to the pool.
 func (s *Store) free(t *step) {
 	clear(t.ops)
-	t.ops, t.index = t.ops[:0], t.index[:0]
+	clear(t.sent)
+	t.ops, t.sent, t.index = t.ops[:0], t.sent[:0], t.index[:0]
 	s.steps.Put(t)
 }
 
@@ -43,17 +44,16 @@ func (s *Store) part(l core.Limit) core.Limit {
 }
 
 // decide makes the fallback carry out a step in the generation. Its Refunds are
-// of units that the primary granted; the fallback has a copy of the charge
-// without its instant.
+// of units that the primary granted.
 func (s *Store) decide(ctx context.Context, generation uint64, ops []core.Op, out []core.Decision) error {
 	t := s.steps.Get().(*step)
 	defer s.free(t)
 	for i := range ops {
 		op := ops[i]
-		op.Limit = s.part(op.Limit)
 		if op.Verb == core.Refund {
-			op.At, op.ResetAfter, op.Origin = 0, 0, 0
+			op = s.refundOfCopy(&op)
 		}
+		op.Limit = s.part(op.Limit)
 		t.ops = append(t.ops, op)
 	}
 	if err := s.fallback.Apply(ctx, t.ops, out); err != nil {
@@ -61,8 +61,9 @@ func (s *Store) decide(ctx context.Context, generation uint64, ops []core.Op, ou
 	}
 	s.local.Add(1)
 	for i := range ops {
+		out[i].Fallback = true
 		if ops[i].Verb == core.Take {
-			out[i].Origin = origin(generation)
+			out[i].Origin = marked(out[i].Origin, fallbackMark(generation))
 		}
 		if out[i].RetryAfter == core.Never && ops[i].Cost <= ops[i].Limit.Capacity() {
 			out[i].RetryAfter = confirmations * s.interval
@@ -71,10 +72,24 @@ func (s *Store) decide(ctx context.Context, generation uint64, ops []core.Op, ou
 	return nil
 }
 
-// origin returns the [core.Decision.Origin] of decisions by the fallback in the
-// generation. The primary's decisions have none. There are more origins than
-// generations in the life of a lease.
-func origin(generation uint64) uint32 { return uint32(1 + generation%math.MaxUint32) }
+// refundOfCopy returns the refund of the fallback's copy of the units that op
+// refunds at the primary, or a Peek if the fallback has no copy, or remembers it no
+// longer: then its count stays too high until time passes, never too low. The copies
+// of leases are known by the lease.
+func (s *Store) refundOfCopy(op *core.Op) core.Op {
+	c := *op
+	if c.Limit.Leased() {
+		c.At, c.ResetAfter, c.Origin = 0, 0, 0
+		return c
+	}
+	d, ok := s.copies.find(op)
+	if !ok {
+		c.Verb, c.Cost, d = core.Peek, 0, core.Decision{}
+		c.At, c.ResetAfter, c.Origin = 0, 0, 0
+		return c
+	}
+	return c.Refund(d)
+}
 
 // isLocal reports whether a refund concerns the fallback alone: units that it
 // granted, and leases of which the primary cannot know.
@@ -82,21 +97,23 @@ func (s *Store) isLocal(op *core.Op, generation uint64) bool {
 	if op.Verb != core.Refund || s.fallback == nil {
 		return false
 	}
+	mark := op.Origin & marks
 	if op.Limit.Leased() {
-		return isOpen(generation) && op.Origin == origin(generation)
+		return isOpen(generation) && mark == fallbackMark(generation)
 	}
-	return op.Origin != 0
+	return mark >= byFallback
 }
 
 // takeBack refunds at the fallback the units that it granted itself.
 func (s *Store) takeBack(ctx context.Context, op core.Op, d *core.Decision) error {
 	t := s.steps.Get().(*step)
 	defer s.free(t)
-	op.Limit, op.Origin = s.part(op.Limit), 0
+	op.Limit, op.Origin = s.part(op.Limit), op.Origin>>markBits
 	t.ops = append(t.ops, op)
 	out := t.room(1)
 	err := s.fallback.Apply(ctx, t.ops, out)
 	*d = out[0]
+	d.Fallback = true
 	return err
 }
 
@@ -138,9 +155,10 @@ func (s *shares) part(l core.Limit, n int) core.Limit {
 }
 
 // mirror charges to the fallback the units that the primary has admitted, up to
-// this instance's part. It then removes the units by which a key has more left
-// in the fallback than at the primary. Errors are ignored: after one, the
-// fallback only knows less of the counts.
+// this instance's part, and marks the primary's decisions with the copies. It then
+// removes the units by which a key has more left in the fallback than at the
+// primary. Errors are ignored: after one, the fallback only knows less of the
+// counts.
 func (s *Store) mirror(ctx context.Context, ops []core.Op, out []core.Decision) {
 	if s.fallback == nil || onlyPeeks(ops) {
 		return
@@ -151,8 +169,22 @@ func (s *Store) mirror(ctx context.Context, ops []core.Op, out []core.Decision) 
 	for i := range ops {
 		t.ops = append(t.ops, s.copied(&ops[i], granted && out[i].Allowed, out[i].Taken))
 	}
-	if s.fallback.Apply(ctx, t.ops, t.room(len(ops))) == nil {
+	err := s.fallback.Apply(ctx, t.ops, t.room(len(ops)))
+	s.markCopies(t, out, err == nil)
+	if err == nil {
 		s.capToPrimary(ctx, t, ops, out)
+	}
+}
+
+// markCopies marks the primary's decisions about Takes with the copies in the
+// fallback, if the step there was carried out.
+func (s *Store) markCopies(t *step, out []core.Decision, carriedOut bool) {
+	for i := range t.ops {
+		mark, op := uint32(0), &t.ops[i]
+		if carriedOut && op.Verb == core.Take && op.Cost > 0 && t.out[i].Allowed && !op.Limit.Leased() {
+			mark = s.copies.add(op, out[i].At, &t.out[i])
+		}
+		out[i].Origin = marked(out[i].Origin, mark)
 	}
 }
 
@@ -160,6 +192,13 @@ func (s *Store) mirror(ctx context.Context, ops []core.Op, out []core.Decision) 
 // the units that the primary has taken, and a Take that was not charged a Peek. A
 // lease that the primary has granted is held whatever the part is.
 func (s *Store) copied(op *core.Op, charged bool, taken int64) core.Op {
+	if op.Verb == core.Refund {
+		c := s.refundOfCopy(op)
+		if !c.Limit.Leased() {
+			c.Limit = s.part(c.Limit)
+		}
+		return c
+	}
 	c := *op
 	if c.UpTo {
 		c.UpTo, c.Cost = false, taken

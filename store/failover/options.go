@@ -70,6 +70,9 @@ func (o *Options) faults(primary core.Store) error {
 	if primary == nil {
 		errs = append(errs, errors.New("failover: the primary is nil"))
 	}
+	if d := 1 + max(depth(primary), depth(o.Fallback)); d > maxDepth {
+		errs = append(errs, fmt.Errorf("failover: %d stores of this package are one over another, more than %d", d, maxDepth))
+	}
 	if o.Failures < 0 || o.Failures > maxFailures {
 		errs = append(errs, fmt.Errorf("failover: Failures %d is not within 0 to %d", o.Failures, maxFailures))
 	}

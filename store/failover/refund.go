@@ -50,13 +50,13 @@ func (s *Store) refund(ctx context.Context, ops []core.Op, out []core.Decision) 
 			}
 			continue
 		}
-		t.ops, t.index = append(t.ops, ops[i]), append(t.index, i)
+		t.ops, t.sent, t.index = append(t.ops, ops[i]), append(t.sent, s.forPrimary(ops[i])), append(t.index, i)
 	}
 	if len(t.ops) == 0 {
 		return nil
 	}
 	rest := t.room(len(t.ops))
-	if err := s.refundAtPrimary(ctx, generation, t.ops, rest); err != nil {
+	if err := s.refundAtPrimary(ctx, generation, t, rest); err != nil {
 		return err
 	}
 	for n, i := range t.index {
@@ -65,12 +65,21 @@ func (s *Store) refund(ctx context.Context, ops []core.Op, out []core.Decision) 
 	return nil
 }
 
+// forPrimary returns op with the origin that the primary has set itself.
+func (s *Store) forPrimary(op core.Op) core.Op {
+	if s.fallback != nil {
+		op.Origin >>= markBits
+	}
+	return op
+}
+
 // refundAtPrimary carries out a step that concerns the primary. If the primary
 // cannot be asked, the Refunds and Resets wait. If it may have carried them
 // out, only the repeatable ones wait, and a step of Refunds and Resets alone
 // returns the error.
-func (s *Store) refundAtPrimary(ctx context.Context, generation uint64, ops []core.Op, out []core.Decision) error {
-	err := s.ask(ctx, generation, ops, out)
+func (s *Store) refundAtPrimary(ctx context.Context, generation uint64, t *step, out []core.Decision) error {
+	ops := t.ops
+	err := s.ask(ctx, generation, ops, t.sent, out)
 	if err == nil || !blames(ctx, err) {
 		return err
 	}
@@ -78,7 +87,7 @@ func (s *Store) refundAtPrimary(ctx context.Context, generation uint64, ops []co
 	if s.fallback == nil && !pure {
 		return err
 	}
-	late := s.postpone(ops, err)
+	late := s.postpone(t.sent, err)
 	if s.fallback == nil {
 		for i := range ops {
 			out[i] = core.Decision{Allowed: true}
@@ -100,9 +109,10 @@ const maxWaiting = 4096
 // waiting is the list of operations that the primary has to carry out when it
 // is back. The zero value is ready for use.
 type waiting struct {
-	mu   sync.Mutex
-	list []pendingOp
-	lost atomic.Uint64
+	mu     sync.Mutex
+	list   []pendingOp
+	closed bool
+	lost   atomic.Uint64
 }
 
 // pendingOp is an operation that is useful until an instant.
@@ -117,16 +127,35 @@ func (w *waiting) len() int {
 	return len(w.list)
 }
 
-// add appends e and reports whether there was room.
-func (w *waiting) add(e pendingOp) bool {
+// ErrClosed is wrapped by the error of a Refund or Reset that would have to wait for
+// the primary, but the store is closed.
+var ErrClosed = errors.New("the store is closed")
+
+var errFull = fmt.Errorf("%d operations wait already", maxWaiting)
+
+// add appends e, or returns why it is lost.
+func (w *waiting) add(e pendingOp) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.list) >= maxWaiting {
+	switch {
+	case w.closed:
 		w.lost.Add(1)
-		return false
+		return ErrClosed
+	case len(w.list) >= maxWaiting:
+		w.lost.Add(1)
+		return errFull
 	}
 	w.list = append(w.list, e)
-	return true
+	return nil
+}
+
+// close loses all operations.
+func (w *waiting) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	w.lost.Add(uint64(len(w.list)))
+	w.list = nil
 }
 
 // oldest returns the first operation that is still useful, and forgets those
@@ -193,8 +222,8 @@ func (s *Store) postpone(ops []core.Op, cause error) (err error) {
 		if repeatable(&op) {
 			e.until = time.Now().Add(op.Limit.Period)
 		}
-		if !s.waiting.add(e) {
-			err = fmt.Errorf("failover: %d operations wait already: %w", maxWaiting, cause)
+		if lost := s.waiting.add(e); lost != nil {
+			err = fmt.Errorf("failover: %w: %w", lost, cause)
 		}
 	}
 	s.background.arm()
@@ -212,7 +241,7 @@ func (s *Store) sendWaiting(ctx context.Context) {
 		}
 		generation := s.breaker.generation.Load()
 		within, cancel := context.WithTimeout(ctx, s.slow)
-		err := s.call(within, e.op)
+		err := s.call(within, []core.Op{e.op})
 		cancel()
 		if err != nil && !errors.Is(err, core.ErrOp) {
 			s.noteUnconfirmed(ctx, generation, e, err)

@@ -28,14 +28,19 @@ type Store struct {
 	breaker    breaker
 	confirmed  int // probes in a row that succeeded; used by the background work alone
 	background *background
+	changes    changes
 	shares     shares
+	copies     copies
+	depth      int // of Stores, one over another
 	waiting    waiting
 	steps      sync.Pool // of *step
+
+	latest atomic.Pointer[cause] // nil until the primary fails
 
 	opened, probes, local atomic.Uint64
 }
 
-var _ core.Standby = (*Store)(nil)
+var _ core.Outage = (*Store)(nil)
 
 // New returns a store over primary, or an error that names every mistake. It
 // calls neither store. Close the Store when it is no longer used.
@@ -49,6 +54,7 @@ func New(primary core.Store, o Options) (*Store, error) {
 		slow:     cmp.Or(o.Slow, DefaultSlow),
 		interval: cmp.Or(o.ProbeInterval, DefaultProbeInterval),
 		jitter:   rand.Float64,
+		depth:    1 + max(depth(primary), depth(o.Fallback)),
 	}
 	s.breaker.max = int64(cmp.Or(o.Failures, DefaultFailures))
 	s.steps.New = func() any { return new(step) }
@@ -66,12 +72,14 @@ func MustNew(primary core.Store, o Options) *Store {
 	return s
 }
 
-// Close ends the probes and waits for one in progress. The state of the breaker
-// stays as it is: a primary that is bypassed stays bypassed, and refunds that
-// wait for it are not sent. Close closes neither store, may be called again and
-// always returns nil.
+// Close ends the probes and waits for one in progress, but not for OnChange, which
+// may call it. The state of the breaker stays as it is: a primary that is bypassed
+// stays bypassed. Refunds that wait for it are lost, and so are later ones that
+// would have to wait: they fail with [ErrClosed]. Close closes neither store, may be
+// called again and always returns nil.
 func (s *Store) Close() error {
 	s.background.close()
+	s.waiting.close()
 	return nil
 }
 
@@ -87,15 +95,16 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	if isOpen(generation) && s.fallback != nil {
 		return s.decide(ctx, generation, ops, out)
 	}
-	err := s.ask(ctx, generation, ops, out)
+	err := s.ask(ctx, generation, ops, ops, out)
 	if err == nil || s.fallback == nil || !blames(ctx, err) {
 		return err
 	}
 	return s.decide(ctx, generation, ops, out)
 }
 
-// ask has the primary decide, unless it is bypassed.
-func (s *Store) ask(ctx context.Context, generation uint64, ops []core.Op, out []core.Decision) error {
+// ask has the primary decide, unless it is bypassed. sent are the operations in
+// the form for the primary.
+func (s *Store) ask(ctx context.Context, generation uint64, ops, sent []core.Op, out []core.Decision) error {
 	switch {
 	case len(ops) == 0:
 		return nil
@@ -103,26 +112,53 @@ func (s *Store) ask(ctx context.Context, generation uint64, ops []core.Op, out [
 		return &openError{s.background.wait()}
 	}
 	start := time.Now()
-	err := s.primary.Apply(ctx, ops, out)
+	err := s.primary.Apply(ctx, sent, out)
 	if err != nil {
-		if blames(ctx, err) && (s.ignore == nil || !s.ignore(err)) && s.breaker.fail(generation) {
-			s.open(generation, ops, err)
-		}
+		s.blame(ctx, generation, ops, err)
 		return err
 	}
 	if took := time.Since(start); took <= s.slow {
 		s.breaker.succeed(generation)
 	} else if s.breaker.fail(generation) {
+		s.latest.Store(&cause{&slowError{took}})
 		s.open(generation, ops, &slowError{took})
 	}
 	s.mirror(ctx, ops, out)
 	return nil
 }
 
+// blame counts an error of the primary against it, if it is at fault.
+func (s *Store) blame(ctx context.Context, generation uint64, ops []core.Op, err error) {
+	if !blames(ctx, err) {
+		return
+	}
+	s.latest.Store(&cause{err})
+	if (s.ignore == nil || !s.ignore(err)) && s.breaker.fail(generation) {
+		s.open(generation, ops, err)
+	}
+}
+
 // slowError is the cause if a call that succeeded counts as a failure.
 type slowError struct{ took time.Duration }
 
 func (e *slowError) Error() string { return "a call took " + e.took.Round(time.Millisecond).String() }
+
+// cause is why the fallback decides.
+type cause struct{ err error }
+
+func (c *cause) Error() string { return core.ErrFallback.Error() + ": " + c.err.Error() }
+
+// Unwrap returns [core.ErrFallback] and the error of the primary.
+func (c *cause) Unwrap() []error { return []error{core.ErrFallback, c.err} }
+
+// Cause implements [core.Outage]. It wraps the latest error of the primary, or
+// what made the breaker open.
+func (s *Store) Cause() error {
+	if c := s.latest.Load(); c != nil {
+		return c
+	}
+	return nil
+}
 
 // Diagnose implements [core.Diagnoser]. It returns the findings of both stores.
 func (s *Store) Diagnose(ctx context.Context) []core.Finding {
@@ -143,7 +179,7 @@ type strict struct{ store *Store }
 
 // Apply asks the primary.
 func (s strict) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
-	return s.store.ask(ctx, s.store.breaker.generation.Load(), ops, out)
+	return s.store.ask(ctx, s.store.breaker.generation.Load(), ops, ops, out)
 }
 
 // Fallback implements [core.Standby]. It returns a store that asks the fallback

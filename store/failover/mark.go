@@ -1,0 +1,113 @@
+// This file marks decisions, so that a refund finds the units where they are.
+
+package failover
+
+import (
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+
+	"github.com/headgate/headgate/core"
+)
+
+// A mark is the lower half of the [core.Decision.Origin] of a Take. The upper half
+// is the origin that the deciding store has set itself, which may be a Store too.
+//
+//	0                 the primary decided, and the fallback has no copy of the charge
+//	1 to maxCopies    the primary decided; the number of the copy in the fallback
+//	byFallback + n    the fallback decided; n is of the generation
+const (
+	markBits   = 16
+	marks      = 1<<markBits - 1
+	byFallback = 1 << (markBits - 1)
+)
+
+// maxDepth is how many Stores may be one over another. Their marks fill an origin.
+const maxDepth = 2
+
+// depth returns how many Stores decide one over another in s.
+func depth(s core.Store) int {
+	switch s := s.(type) {
+	case *Store:
+		if s == nil {
+			return 0
+		}
+		return s.depth
+	case strict:
+		return s.store.depth
+	case local:
+		return s.store.depth
+	}
+	return 0
+}
+
+// marked returns the origin of a decision that the deciding store gave the origin
+// below.
+func marked(below, mark uint32) uint32 { return below<<markBits | mark }
+
+// fallbackMark is the mark of decisions by the fallback in the generation. There
+// are more marks than generations in the life of a lease.
+func fallbackMark(generation uint64) uint32 {
+	return byFallback | uint32(generation)&(byFallback-1)
+}
+
+// maxCopies is how many of the latest copies of charges are remembered.
+const maxCopies = 1 << 13
+
+// copies remembers what the fallback decided about its copies of the charges of
+// the primary: a refund has to name the instant of the copy by the fallback's
+// clock. The zero value is ready for use.
+type copies struct {
+	latest atomic.Uint32
+	once   sync.Once
+	seed   maphash.Seed
+	list   []charge
+}
+
+// charge is a copy of a charge.
+type charge struct {
+	busy atomic.Bool // while it is written or read
+	key  uint64      // the hash of its key
+	at   int64       // when the primary charged, by its own clock
+
+	decision core.Decision // of the fallback
+}
+
+func (c *copies) begin() {
+	c.seed, c.list = maphash.MakeSeed(), make([]charge, maxCopies)
+}
+
+// add remembers the fallback's decision about the copy of a charge that the primary
+// made at the instant, and returns its mark. It never waits: if another goroutine
+// is at the same place, the copy is not remembered.
+func (c *copies) add(op *core.Op, at int64, d *core.Decision) (mark uint32) {
+	c.once.Do(c.begin)
+	n := c.latest.Add(1) % maxCopies
+	e := &c.list[n]
+	if !e.busy.CompareAndSwap(false, true) {
+		return 0
+	}
+	e.key, e.at, e.decision = maphash.String(c.seed, op.Key), at, *d
+	e.busy.Store(false)
+	return 1 + n
+}
+
+// find returns the fallback's decision about the copy of the charge that op, a
+// Refund, undoes. It returns false if there was no copy, or if others have come
+// since in its place.
+func (c *copies) find(op *core.Op) (d core.Decision, ok bool) {
+	mark := op.Origin & marks
+	if mark == 0 || mark > maxCopies {
+		return d, false
+	}
+	c.once.Do(c.begin)
+	e := &c.list[mark-1]
+	if !e.busy.CompareAndSwap(false, true) {
+		return d, false
+	}
+	if ok = e.at == op.At && e.key == maphash.String(c.seed, op.Key); ok {
+		d = e.decision
+	}
+	e.busy.Store(false)
+	return d, ok
+}

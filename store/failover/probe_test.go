@@ -1,0 +1,125 @@
+package failover
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// failing makes the primary fail for steps with an operation for which fails is true.
+func failing(f *fake, fails func(*core.Op) bool) {
+	f.be(func(context.Context) error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		ops := f.calls[len(f.calls)-1].ops
+		for i := range ops {
+			if fails(&ops[i]) {
+				return errDown
+			}
+		}
+		return nil
+	})
+}
+
+// A primary that is partly well is bypassed once, until all of it is well.
+func TestBreakerProbesWhatFailed(t *testing.T) {
+	log, gcra, lease := take(t, "a", "1000/1s sliding-log", 1), take(t, "b", "1000/1s", 1), take(t, "b", "9 concurrent ttl=1s", 1)
+	lease.Lease = "mine"
+	writes := func(op *core.Op) bool { return op.Verb != core.Peek }
+	rows := map[string]struct {
+		ops   []core.Op
+		fails func(*core.Op) bool
+	}{
+		"it reads but does not write": {[]core.Op{gcra}, writes},
+		"it writes no leases":         {[]core.Op{gcra, lease}, func(op *core.Op) bool { return op.Limit.Leased() && writes(op) }},
+		"its memory is full":          {[]core.Op{gcra, log}, func(op *core.Op) bool { return op.Limit.Algorithm == core.SlidingLog && writes(op) }},
+		"one of its servers is away":  {[]core.Op{log, gcra}, func(op *core.Op) bool { return op.Key == "b" }},
+		"it does not refund":          {[]core.Op{undo(gcra, core.Decision{At: 1})}, writes},
+	}
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake()
+				s := over(t, f, Options{Fallback: memory()})
+				defer s.Close()
+				failing(f, row.fails)
+				out := make([]core.Decision, len(row.ops))
+				for range 600 {
+					_ = s.Apply(t.Context(), row.ops, out) // a refund that may have run returns its error
+					time.Sleep(10 * ms)
+				}
+				// It opens at the fifth call, at 40 ms. The last probe is at 5940 ms.
+				if got := s.Stats(); got.Opened != 1 || got.Probes != 59 || got.State != Open {
+					t.Errorf("%+v", got)
+				}
+				f.rise()
+				time.Sleep(400 * ms)
+				synctest.Wait()
+				if s.State() != Closed {
+					t.Error("open after the return")
+				}
+			})
+		})
+	}
+}
+
+func TestProbesOfPeeksWriteNothing(t *testing.T) {
+	peek := take(t, "a", "9/1s", 1)
+	peek.Verb = core.Peek
+	free := take(t, "b", "9/1s", 0)
+	got := probeOf([]core.Op{peek, free, peek})
+	if len(got) != 2 || got[0].Verb != core.Peek || got[1].Verb != core.Peek {
+		t.Errorf("%+v", got)
+	}
+	if got := probeOf([]core.Op{peek, take(t, "a", "9/1s", 1)}); len(got) != 1 || got[0].Verb != core.Take {
+		t.Errorf("%+v", got)
+	}
+}
+
+// However short the interval is, every probe is admitted under every algorithm, so
+// that it writes.
+func TestProbesAreAdmitted(t *testing.T) {
+	for _, text := range append(rates, "12 concurrent ttl=1h") {
+		t.Run(text, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, op := memory(), take(t, "k", text, 1)
+				for range 1000 {
+					out := make([]core.Decision, 1)
+					if err := s.Apply(t.Context(), probeOf([]core.Op{op}), out); err != nil || !out[0].Allowed {
+						t.Fatal(out, err)
+					}
+					time.Sleep(ms / 2)
+				}
+			})
+		})
+	}
+}
+
+// A Redis whose memory is full reads, but writes no log.
+func TestRedisThatCannotWriteStaysBypassed(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	_, admin := patient(t, server.Addr)
+	s, _ := inRedis(t, connect(t, server.Addr), patience, Options{Fallback: memory(), ProbeInterval: 2 * ms, Slow: patience})
+	op := take(t, "k", "1000/1h sliding-log", 1)
+	one(t, s, op)
+	if err := admin.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "twenty probes", func() bool {
+		one(t, s, op)
+		return s.Stats().Probes >= 20
+	})
+	if got := s.Stats(); got.Opened != 1 || got.State != Open {
+		t.Errorf("%+v", got)
+	}
+	if err := admin.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the return", func() bool { return s.State() == Closed })
+	everyKeyExpires(t, admin)
+}
