@@ -66,9 +66,12 @@ type Config struct {
 	// is none.
 	OnStoreError FailureMode
 
-	// OnError, unless nil, is called with every error. It must be quick and safe for
-	// concurrent use, as it runs in the goroutine of the request, or in one that
-	// renews leases or diagnoses the store.
+	// OnError, unless nil, is called with every error, and for every request that the
+	// fallback of the store decided with an error that wraps [core.ErrFallback] and
+	// the reason. In an outage that is once for each request: it is for metrics, as
+	// Logger gets the errors in few lines. It must be quick and safe for concurrent
+	// use, as it runs in the goroutine of the request, or in one that renews leases
+	// or diagnoses the store.
 	OnError func(context.Context, error)
 
 	// Observer, unless nil, is called for every decision. An Observer that holds a
@@ -76,9 +79,11 @@ type Config struct {
 	Observer Observer
 
 	// Logger receives likely mistakes in the set-up of the limiter, such as
-	// CodeUnheeded, once for each code; see [core.Finding]. The lines hold nothing
-	// that a client sent. nil means slog.Default() at the time. With
-	// slog.New(slog.DiscardHandler) the limiter does not look for mistakes.
+	// CodeUnheeded, once for each code; see [core.Finding]. It also receives errors:
+	// the first of each kind at once, then their number once a minute, and a line
+	// after a minute without one. The lines hold nothing that a client sent. nil
+	// means slog.Default() at the time. With slog.New(slog.DiscardHandler) the
+	// limiter neither logs nor looks for mistakes.
 	Logger *slog.Logger
 
 	// MaxWaiters and MaxWaitersPerKey bound how many requests wait at the same

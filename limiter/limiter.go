@@ -39,6 +39,7 @@ type Limiter struct {
 	releases       releaseQueue
 	admissions     sync.Pool
 	warner         warner
+	failures       failureLog
 	mark           string          // in the headers of an answer; no other limiter has it
 	life           context.Context // ends with Close
 	end            context.CancelFunc
@@ -107,11 +108,13 @@ func (l *Limiter) enforce(set *ruleSet) {
 	l.set.Store(set)
 }
 
-// Close refuses all waiting requests, and makes later ones fail instead of wait.
-// The limiter keeps deciding otherwise. Close may be called again and never
+// Close refuses all waiting requests, makes later ones fail instead of wait, and logs
+// how many errors came since the last line about them. The limiter keeps deciding
+// otherwise. Close may be called again and never
 // returns an error.
 func (l *Limiter) Close() error {
 	l.end()
+	l.endFailures()
 	return nil
 }
 
@@ -351,10 +354,17 @@ func (l *Limiter) newAdmission() *Admission {
 	return &Admission{}
 }
 
-// report calls OnError. A panic of OnError is dropped, because there is no other
-// function to report it to.
+// report logs or counts err and calls OnError. Errors after a client has left are
+// not logged: they say nothing about the store. A panic of OnError is dropped, because
+// there is no other function to report it to.
 func (l *Limiter) report(ctx context.Context, err error) {
-	if l.onError == nil || err == nil {
+	if err == nil {
+		return
+	}
+	if ctx == nil || ctx.Err() != context.Canceled {
+		l.noteFailure(err)
+	}
+	if l.onError == nil {
 		return
 	}
 	defer func() { _ = recover() }()

@@ -25,6 +25,7 @@ type Event struct {
 	// OnLimit is the action of the rule for a Decision that is not Allowed.
 	OnLimit Action
 
+	// Decision is of the store or, if its Fallback is true, of the fallback.
 	Decision core.Decision
 
 	// Outcome is that of the whole request.

@@ -32,10 +32,13 @@ type Result struct {
 
 	allowed   bool
 	degraded  bool
+	local     bool          // the fallback decided where the store would have been asked
 	err       error         // why the store could not decide
 	stopped   error         // why the wait ended before its time
 	notQueued error         // why no wait could begin
 	skipped   error         // why some rules could not be asked
+	ownFault  error         // the same, if it was an error of the rules themselves
+	aside     int           // how many ops behind the last are of rules that were not asked
 	waited    time.Duration // in all
 	aged      time.Duration // since the store decided
 	lease     string
@@ -300,6 +303,9 @@ func (res *Result) ask(ctx context.Context) error {
 	}
 	res.allowed, res.degraded = true, false
 	for i := range res.ops {
+		if res.out[i].Fallback && !res.set.strict {
+			res.local = true
+		}
 		if res.out[i].Allowed {
 			continue
 		}
@@ -323,6 +329,8 @@ func (res *Result) conclude(ctx context.Context, err error) {
 		res.allowed, res.degraded = res.failsOpen(ctx, err), false
 		res.calls, res.ops, res.out = res.calls[:0], res.ops[:0], res.out[:0]
 		res.limiter.report(ctx, err)
+	} else if res.local {
+		res.limiter.reportFallback(ctx)
 	}
 	if res.limiter.observer != nil {
 		res.limiter.observe(ctx, res)
@@ -522,7 +530,8 @@ func (res *Result) recycle() {
 	}
 	clear(res.selected)
 	res.calls, res.ops, res.out, res.selected = res.calls[:0], res.ops[:0], res.out[:0], res.selected[:0]
-	res.limiter, res.set, res.err, res.stopped, res.notQueued, res.skipped = nil, nil, nil, nil, nil, nil
+	res.limiter, res.set, res.err, res.stopped, res.notQueued, res.skipped, res.ownFault, res.aside = nil, nil, nil, nil, nil, nil, nil, 0
+	res.local = false
 	res.allowed, res.degraded, res.waited, res.aged, res.lease, res.outer = false, false, 0, 0, "", nil
 	unset(&res.refunded)
 	unset(&res.released)
@@ -541,19 +550,44 @@ func (res *Result) fallbackDecide(ctx context.Context, err error) error {
 			return err
 		}
 	}
-	local := 0
-	for i := range res.calls {
-		if res.calls[i].rule.failureMode == FailLocal {
-			res.calls[local], res.ops[local], res.out[local] = res.calls[i], res.ops[i], res.out[i]
-			local++
-		}
-	}
-	res.calls, res.ops, res.out = res.calls[:local], res.ops[:local], res.out[:local]
+	res.setAside()
 	if again := res.limiter.applyTo(ctx, f.fallback, res.ops, res.out); again != nil {
 		return errors.Join(err, again)
 	}
 	res.noteSkipped(ctx, err)
 	return nil
+}
+
+// setAside moves the ops of rules that fail open behind the others, where the next
+// question finds them.
+func (res *Result) setAside() {
+	local := 0
+	for i := range res.calls {
+		if res.calls[i].rule.failureMode == FailLocal {
+			res.swap(local, i)
+			local++
+		}
+	}
+	res.aside, res.calls, res.ops, res.out = len(res.calls)-local, res.calls[:local], res.ops[:local], res.out[:local]
+}
+
+// takeBack undoes setAside, so that every rule is asked again. An error that kept
+// them from being asked the last time is forgotten.
+func (res *Result) takeBack() {
+	n := len(res.calls) + res.aside
+	res.calls, res.ops, res.out = res.calls[:n], res.ops[:n], res.out[:n]
+	for i := range n {
+		for j := i; j > 0 && res.calls[j].rule.index < res.calls[j-1].rule.index; j-- {
+			res.swap(j, j-1)
+		}
+	}
+	res.aside, res.skipped = 0, res.ownFault
+}
+
+func (res *Result) swap(i, j int) {
+	res.calls[i], res.calls[j] = res.calls[j], res.calls[i]
+	res.ops[i], res.ops[j] = res.ops[j], res.ops[i]
+	res.out[i], res.out[j] = res.out[j], res.out[i]
 }
 
 // skipRule lets the request go on without rule i, whose own functions failed with
@@ -563,6 +597,7 @@ func (res *Result) skipRule(ctx context.Context, i int, err error) error {
 		return err
 	}
 	res.noteSkipped(ctx, err)
+	res.ownFault = res.skipped
 	return nil
 }
 
@@ -602,6 +637,9 @@ func (res *Result) decide(ctx context.Context, mayWait bool) error {
 	for {
 		if again, err := w.step(ctx, res); !again {
 			return err
+		}
+		if res.aside > 0 {
+			res.takeBack()
 		}
 	}
 }

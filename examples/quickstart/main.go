@@ -15,7 +15,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"os"
@@ -61,7 +60,7 @@ func listen(ctx context.Context, s *settings, out io.Writer) error {
 		return err
 	}
 	defer closeStore()
-	l, err := limiter.New(limiter.Config{Store: store, Rules: s.rules, OnError: logError})
+	l, err := limiter.New(limiter.Config{Store: store, Rules: s.rules})
 	if err != nil {
 		return err
 	}
@@ -103,5 +102,3 @@ const shutdownTimeout = 10 * time.Second
 func oneLine(err error) error {
 	return errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
 }
-
-func logError(_ context.Context, err error) { log.Print(oneLine(err)) }

@@ -1,0 +1,216 @@
+package limiter_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/store/failover"
+	"github.com/headgate/headgate/store/memstore"
+)
+
+// plain returns a logger that writes lines without their time.
+func plain(log *test.Log) *slog.Logger {
+	return slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+}
+
+// wantLog fails unless the lines are exactly want.
+func wantLog(t testing.TB, log *test.Log, want ...string) {
+	t.Helper()
+	text := ""
+	for _, line := range want {
+		text += line + "\n"
+	}
+	if got := log.String(); got != text {
+		t.Errorf("got\n%swant\n%s", got, text)
+	}
+}
+
+const outageLine = `level=WARN msg="headgate: the store cannot decide, so OnStoreError does"`
+
+// The default settings, but for the logger: the first error is a line at once, the
+// others are a count a minute, and their end is a line too.
+func TestFailureLogOfAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log test.Log
+		down := true
+		well := newTicking()
+		l := configured(t, limiter.Config{Logger: plain(&log), Rules: []limiter.Rule{rule(t, "a", "1/1h")},
+			Store: brokenStore(func() error {
+				if down {
+					return errDown
+				}
+				return well.Apply(context.Background(), nil, nil)
+			})})
+		defer l.Close()
+		if admit(l) != limiter.Pass {
+			t.Error("refused")
+		}
+		first := outageLine + ` error=down`
+		wantLog(t, &log, first)
+		for range 2077 {
+			admit(l)
+			time.Sleep(8 * time.Millisecond)
+		}
+		wantLog(t, &log, first)
+		time.Sleep(time.Minute)
+		counted := outageLine + ` times=2077 within=1m0s error=down`
+		wantLog(t, &log, first, counted)
+		down = false
+		time.Sleep(time.Minute)
+		ended := `level=INFO msg="headgate: for a minute no more: the store cannot decide, so OnStoreError does"`
+		wantLog(t, &log, first, counted, ended)
+		down = true
+		admit(l)
+		admit(l)
+		l.Close()
+		wantLog(t, &log, first, counted, ended, first, outageLine+` times=1 error=down`)
+		time.Sleep(time.Hour)
+		wantLog(t, &log, first, counted, ended, first, outageLine+` times=1 error=down`)
+	})
+}
+
+// Each kind of error has its lines.
+func TestFailureLogTellsKindsApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log test.Log
+		bad := rule(t, "bad", "1/1h")
+		bad.Key = func(core.Request) (string, bool) { panic("k") }
+		l := configured(t, limiter.Config{Store: brokenStore(func() error { return errDown }), Logger: plain(&log),
+			Rules: []limiter.Rule{bad, rule(t, "a", "1/1h")}, Observer: observerFunc(func() { panic("o") })})
+		for range 3 {
+			admit(l)
+		}
+		wantLog(t, &log,
+			`level=WARN msg="headgate: a rule cannot be evaluated, so its OnStoreError decides" rule=bad error="rule 0 \"bad\": panic: \"k\""`,
+			outageLine+` error=down`,
+			`level=WARN msg="headgate: a function of the program panicked" error="Observer: panic: \"o\""`)
+	})
+}
+
+// observerFunc is called for each event.
+type observerFunc func()
+
+func (f observerFunc) Observe(context.Context, limiter.Event) { f() }
+
+// However many rules fail over time, the kinds are bounded.
+func TestFailureLogIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log test.Log
+		l := configured(t, limiter.Config{Store: newStore(), Logger: plain(&log)})
+		for i := range 100 {
+			bad := rule(t, fmt.Sprint("r", i), "1/1h")
+			bad.Key = func(core.Request) (string, bool) { panic("k") }
+			if err := l.SetRules([]limiter.Rule{bad}); err != nil {
+				t.Fatal(err)
+			}
+			admit(l)
+		}
+		if n := strings.Count(log.String(), "\n"); n != 65 {
+			t.Errorf("%d lines, want one for each of 64 rules, and one for the others", n)
+		}
+	})
+}
+
+func TestFailureLogLeavesOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log test.Log
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		c := limiter.Config{Store: newStore(), Logger: plain(&log), Rules: []limiter.Rule{rule(t, "a", "1/1h")}}
+		configured(t, c).Admit(&test.Request{Ctx: gone}).Done(503) // the client has left
+		c.Store, c.Logger = brokenStore(func() error { return errDown }), slog.New(slog.DiscardHandler)
+		admit(configured(t, c))
+		wantLog(t, &log)
+	})
+}
+
+// In an outage OnError and the Observer hear of each decision of the fallback, and why
+// the fallback made it. The log has one line.
+func TestFallbackDecisionsAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log test.Log
+		var errs []error
+		var events recording
+		down := errDown
+		memory := memstore.MustNew(memstore.Options{})
+		s := failover.MustNew(brokenStore(func() error { return down }), failover.Options{Fallback: memory, Logger: slog.New(slog.DiscardHandler)})
+		defer s.Close()
+		l := configured(t, limiter.Config{Store: s, Logger: plain(&log), Rules: []limiter.Rule{rule(t, "a", "10/1h")},
+			OnError: func(_ context.Context, err error) { errs = append(errs, err) }, Observer: &events})
+		for range 12 {
+			admit(l)
+		}
+		if len(errs) != 12 || len(events) != 12 {
+			t.Fatalf("%d errors and %d events", len(errs), len(events))
+		}
+		for i := range 12 {
+			if !errors.Is(errs[i], core.ErrFallback) || !errors.Is(errs[i], errDown) {
+				t.Errorf("reported %v", errs[i])
+			}
+			if e := events[i]; !e.Decision.Fallback || e.Err != nil || e.Decision.Allowed != (i < 10) {
+				t.Errorf("observed %+v", e)
+			}
+		}
+		wantLog(t, &log, `level=WARN msg="headgate: the store cannot decide, so its fallback does" error="the fallback of the store decides: down"`)
+	})
+}
+
+// recovering is down until it is told otherwise. Its fallback is a store of its own.
+type recovering struct {
+	down            *bool
+	store, fallback core.Store
+}
+
+func (s recovering) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
+	if *s.down {
+		return errDown
+	}
+	return s.store.Apply(ctx, ops, out)
+}
+func (s recovering) Strict() core.Store   { return s }
+func (s recovering) Fallback() core.Store { return s.fallback }
+
+// The store comes back while a request waits for a slot of the fallback. When the
+// request asks again, every rule counts it, also those that fail open.
+func TestWaitAsksAllRulesAgainAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down := true
+		open, local, last := rule(t, "open", "5/1h"), rule(t, "local", "1/1s fixed-window"), rule(t, "last", "7/1h")
+		open.OnStoreError, local.OnStoreError, last.OnStoreError = limiter.FailOpen, limiter.FailLocal, limiter.FailOpen
+		s := recovering{&down, newTicking(), newTicking()}
+		l := newLimiter(t, s, open, local, last)
+		if _, err := l.Take(t.Context(), "k", 1); !errors.Is(err, errDown) {
+			t.Fatal(err)
+		}
+		time.AfterFunc(500*time.Millisecond, func() { down = false })
+		res, err := l.TakeWithin(t.Context(), "k", 1, time.Minute)
+		if err != nil || !res.Allowed() || res.Undecided() || res.Waited() != time.Second {
+			t.Errorf("allowed %t, undecided %t, waited %s, %v", res.Allowed(), res.Undecided(), res.Waited(), err)
+		}
+		var names []string
+		for _, d := range res.Decisions() {
+			names = append(names, fmt.Sprint(d.Rule, " ", d.Decision.Remaining))
+		}
+		if got := strings.Join(names, ", "); got != "open 4, local 0, last 6" {
+			t.Errorf("decided by %s", got)
+		}
+		if err := res.Refund(t.Context()); err != nil {
+			t.Error(err)
+		}
+		wantLeft(t, l, "k", 5, 1, 7)
+	})
+}
