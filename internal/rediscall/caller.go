@@ -2,6 +2,7 @@ package rediscall
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -21,13 +22,25 @@ func NewCaller(client redis.UniversalClient) *Caller {
 	return &Caller{heedsDeadline: TraitsOf(client).HeedsDeadlines, slots: make(chan struct{}, maxLate)}
 }
 
-// Do calls f and returns its error, or the error of ctx once ctx has ended. ctx
+// Safely calls f and returns its error. It returns a panic of f, such as one of a hook
+// of the client, as an error, because in a goroutine of this module it would end the
+// process.
+func Safely(ctx context.Context, f func(context.Context) error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("the Redis client panicked: %v", v)
+		}
+	}()
+	return f(ctx)
+}
+
+// Do calls f as [Safely] does and returns its error, or the error of ctx once ctx has ended. ctx
 // must have a deadline. If the client ignores deadlines, the call then goes on
 // until the client's own timeouts end it; a few such calls may run at a time, and
 // further ones wait. The caller may read results of f only if Do returns nil.
 func (c *Caller) Do(ctx context.Context, f func(context.Context) error) error {
 	if c.heedsDeadline {
-		return f(ctx)
+		return Safely(ctx, f)
 	}
 	select {
 	case c.slots <- struct{}{}:
@@ -37,7 +50,7 @@ func (c *Caller) Do(ctx context.Context, f func(context.Context) error) error {
 	done := make(chan error, 1)
 	go func() {
 		defer func() { <-c.slots }()
-		done <- f(ctx)
+		done <- Safely(ctx, f)
 	}()
 	select {
 	case err := <-done:

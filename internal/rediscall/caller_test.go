@@ -93,3 +93,17 @@ func TestCallerLeavesDeadlinesToAClientThatHeedsThem(t *testing.T) {
 		})
 	}
 }
+
+// A panic in a goroutine of Do would end the process.
+func TestCallerReturnsPanics(t *testing.T) {
+	for _, heeds := range []bool{false, true} {
+		client := redis.NewClient(&redis.Options{ContextTimeoutEnabled: heeds})
+		defer client.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := rediscall.NewCaller(client).Do(ctx, func(context.Context) error { panic("a hook") })
+		if err == nil || err.Error() != "the Redis client panicked: a hook" {
+			t.Errorf("heeds deadlines %t: %v", heeds, err)
+		}
+	}
+}

@@ -134,7 +134,7 @@ func (s *Store) send(ctx context.Context, b *batch) error {
 			s.sendOneByOne(ctx, b)
 			return nil
 		}
-		if err == nil || !neverRan(err) || !sleep(ctx, pause) {
+		if err == nil || !neverRan(err) || s.refused(err) || !sleep(ctx, pause) {
 			return err
 		}
 		if s.queue.dropLeft(b); len(b.waiters) == 0 {

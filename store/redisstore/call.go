@@ -55,19 +55,28 @@ func (s *Store) runText(ctx context.Context, script *lua.Script, args []any) ([]
 
 // process sends the command.
 func (s *Store) process(ctx context.Context, cmd rediscall.Ints) error {
-	err := s.sendCommand(ctx, cmd)
+	var err error
+	if s.dials.trust.Load() != trusted {
+		err = s.sendChecked(ctx, cmd)
+	} else {
+		err = s.sendCommand(ctx, cmd)
+	}
+	s.dials.note(err)
 	s.learn(ctx, err)
 	return err
 }
 
 // sendCommand has the client send the command. A client that ignores the
-// context's deadline runs in a goroutine, which its own timeouts end.
+// context's deadline runs in a goroutine, which its own timeouts end. There a panic of
+// the client, such as one of its hooks, is an error, as it would end the process.
 func (s *Store) sendCommand(ctx context.Context, cmd rediscall.Ints) error {
 	if s.heedsDeadline {
 		return s.client.Process(ctx, cmd)
 	}
 	done := make(chan error, 1)
-	go func() { done <- s.client.Process(ctx, cmd) }()
+	go func() {
+		done <- rediscall.Safely(ctx, func(ctx context.Context) error { return s.client.Process(ctx, cmd) })
+	}()
 	select {
 	case err := <-done:
 		return err
@@ -85,6 +94,10 @@ func neverRan(err error) bool {
 		if redis.HasErrorPrefix(err, prefix) {
 			return true
 		}
+	}
+	var beside *dialError
+	if errors.As(err, &beside) {
+		return false
 	}
 	var dial *net.OpError
 	return errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &dial) && dial.Op == "dial"

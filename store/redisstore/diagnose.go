@@ -64,14 +64,16 @@ type examination struct {
 func (s *Store) examine(ctx context.Context) *examination {
 	e := &examination{}
 	ask := func(ctx context.Context, c *redis.Client) error {
-		if e.trial(ctx, c, s.prefix) {
-			e.eviction(ctx, c)
-		}
-		return nil
+		return rediscall.Safely(ctx, func(ctx context.Context) error {
+			if e.trial(ctx, c, s.prefix) {
+				e.eviction(ctx, c)
+			}
+			return nil
+		})
 	}
 	switch c := s.client.(type) {
 	case *redis.Client:
-		_ = ask(ctx, c) // ask never returns an error
+		e.unanswered = ask(ctx, c) != nil || e.unanswered
 	case *redis.ClusterClient:
 		e.unanswered = c.ForEachMaster(ctx, ask) != nil || e.unanswered
 	case *redis.Ring:

@@ -100,6 +100,7 @@ type Store struct {
 	scripts       lua.Scripts
 	plain         atomic.Bool  // a server does not know the first line of scripts
 	learned       atomic.Int64 // when the client was last made to reload, in Unix milliseconds
+	dials         dialCheck
 	limits        limits
 	shared        sharing
 	queue         queue
@@ -132,6 +133,7 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 	s.queue.maxOps = cmp.Or(o.Batch, DefaultBatch)
 	traits := rediscall.TraitsOf(client)
 	s.sharded, s.heedsDeadline = traits.Sharded, traits.HeedsDeadlines
+	s.dials.begin(client)
 	s.waiters.New, s.batches.New, s.scratches.New = newWaiter, newBatch, newScratch
 	if o.CacheRefusals > 0 {
 		s.refusals = newRefusalCache(o.CacheRefusals, o.Clock)
