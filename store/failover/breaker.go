@@ -101,7 +101,7 @@ type Stats struct {
 	Opened uint64 // how often the breaker opened
 	Probes uint64 // how often a probe asked the primary
 	Local  uint64 // steps that the fallback decided
-	Lost   uint64 // refunds dropped for lack of room to wait, or after a failure
+	Lost   uint64 // refunds dropped for lack of room to wait, after a failure, or by Close
 	Waits  int    // refunds that wait for the primary now
 }
 
