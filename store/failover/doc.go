@@ -50,8 +50,8 @@
 // A cost that fits the limit but not the part is refused until the primary is
 // back.
 //
-// What an instance has granted is in its memory. One that is restarted in an outage
-// has forgotten it and grants its part anew.
+// An instance that is restarted in an outage has forgotten the units that it granted,
+// and grants its part anew.
 //
 // Decisions of the fallback have [core.Decision.Fallback] set, and [Store.Cause] is
 // the reason for them.

@@ -84,7 +84,7 @@ func (s *Store) refundOfCopy(op *core.Op) core.Op {
 	}
 	d, ok := s.copies.find(op)
 	if !ok {
-		c.Verb, c.Cost, d = core.Peek, 0, core.Decision{}
+		c.Verb, c.Cost = core.Peek, 0
 		c.At, c.ResetAfter, c.Origin = 0, 0, 0
 		return c
 	}
