@@ -43,6 +43,11 @@ type Options struct {
 	// parts; "" means redisstore.DefaultPrefix.
 	Store redisstore.Options
 
+	// Expected is the number of instances until Redis has answered, as of
+	// failover.InstancesOptions. With 0, an instance that starts while Redis is
+	// away admits one unit of a key.
+	Expected int
+
 	// Limiter configures the limiter. Its Store must be nil. Its Rules apply until
 	// there are policies. Its Logger is also that of the other parts, except that
 	// Follow.Logger takes precedence for the follower.
@@ -88,6 +93,9 @@ func (o *Options) faults(client redis.UniversalClient) error {
 	}
 	if o.Limiter.Store != nil {
 		errs = append(errs, errors.New("managed: Options.Limiter.Store is not nil, but the store is in Redis"))
+	}
+	if o.Expected < 0 || o.Expected > failover.UnknownInstances {
+		errs = append(errs, fmt.Errorf("managed: Options.Expected: %d is not within 0 to %d", o.Expected, failover.UnknownInstances))
 	}
 	_, err := redisstore.New(client, o.Store)
 	errs = append(errs, err, o.Bindings.Validate(), o.Follow.Validate(), o.limiterFaults())
@@ -140,7 +148,7 @@ func (l *Limits) store(client redis.UniversalClient, o *Options, prefix string) 
 		return nil, err
 	}
 	instances, err := failover.NewInstances(client, failover.InstancesOptions{
-		Key: prefix + "{instances:" + o.App + "}", Logger: o.Limiter.Logger,
+		Key: prefix + "{instances:" + o.App + "}", Expected: o.Expected, Logger: o.Limiter.Logger,
 	})
 	if err != nil {
 		return nil, err

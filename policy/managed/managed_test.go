@@ -134,6 +134,20 @@ func TestLimitsHoldWithoutRedis(t *testing.T) {
 	}
 }
 
+// An instance that starts in an outage does not know how many others there are.
+func TestLimitsStartWithoutRedis(t *testing.T) {
+	server := redistest.Start(t)
+	server.Kill()
+	for expected, want := range map[int]int{0: 1, 2: 4} {
+		o := options("")
+		o.Store.Timeout, o.Follow.Timeout, o.Follow.OnMissing, o.Expected = 0, 0, policy.OnMissingWait, expected
+		o.Limiter.Rules = []limiter.Rule{{Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("8/1h fixed-window")}}
+		if n := admitted(t, open(t, connect(t, server), o), 10); n != want {
+			t.Errorf("with %d expected instances, %d of 10 requests passed under 8/1h, want %d", expected, n, want)
+		}
+	}
+}
+
 func TestCloseLeavesTheClientOpen(t *testing.T) {
 	client := connect(t, redistest.Start(t))
 	publish(t, client, "", visitors)
@@ -162,9 +176,10 @@ func TestOpenWithoutPoliciesFails(t *testing.T) {
 
 func TestOpenNamesEveryMistake(t *testing.T) {
 	_, err := managed.Open(t.Context(), nil, managed.Options{
-		App:    "two words",
-		Follow: policy.Options{Poll: -1},
-		Store:  redisstore.Options{Prefix: "{"},
+		App:      "two words",
+		Expected: -1,
+		Follow:   policy.Options{Poll: -1},
+		Store:    redisstore.Options{Prefix: "{"},
 		Limiter: limiter.Config{
 			Store: memstore.MustNew(memstore.Options{}), MaxWaiters: -1,
 			Rules: []limiter.Rule{{Key: keyfuncs.RemoteIP, Limit: core.Limit{}}},
@@ -174,7 +189,7 @@ func TestOpenNamesEveryMistake(t *testing.T) {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{
-		"managed: Options.App", "managed: Options.Limiter.Store", "policy: Options.Poll", "client is nil", `"{"`, "MaxWaiters",
+		"managed: Options.App", "managed: Options.Expected", "managed: Options.Limiter.Store", "policy: Options.Poll", "client is nil", `"{"`, "MaxWaiters",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not name %s:\n%v", want, err)
