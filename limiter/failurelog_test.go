@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -171,12 +172,12 @@ func TestFallbackDecisionsAreReported(t *testing.T) {
 
 // recovering is down until it is told otherwise. Its fallback is a store of its own.
 type recovering struct {
-	down            *bool
+	down            *atomic.Bool
 	store, fallback core.Store
 }
 
 func (s recovering) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
-	if *s.down {
+	if s.down.Load() {
 		return errDown
 	}
 	return s.store.Apply(ctx, ops, out)
@@ -188,7 +189,8 @@ func (s recovering) Fallback() core.Store { return s.fallback }
 // request asks again, every rule counts it, also those that fail open.
 func TestWaitAsksAllRulesAgainAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		down := true
+		var down atomic.Bool
+		down.Store(true)
 		open, local, last := rule(t, "open", "5/1h"), rule(t, "local", "1/1s fixed-window"), rule(t, "last", "7/1h")
 		open.OnStoreError, local.OnStoreError, last.OnStoreError = limiter.FailOpen, limiter.FailLocal, limiter.FailOpen
 		s := recovering{&down, newTicking(), newTicking()}
@@ -196,7 +198,7 @@ func TestWaitAsksAllRulesAgainAfterAnOutage(t *testing.T) {
 		if _, err := l.Take(t.Context(), "k", 1); !errors.Is(err, errDown) {
 			t.Fatal(err)
 		}
-		time.AfterFunc(500*time.Millisecond, func() { down = false })
+		time.AfterFunc(500*time.Millisecond, func() { down.Store(false) })
 		res, err := l.TakeWithin(t.Context(), "k", 1, time.Minute)
 		if err != nil || !res.Allowed() || res.Undecided() || res.Waited() != time.Second {
 			t.Errorf("allowed %t, undecided %t, waited %s, %v", res.Allowed(), res.Undecided(), res.Waited(), err)
