@@ -7,6 +7,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/redis/go-redis/v9"
@@ -73,11 +74,12 @@ func (s *Store) sendChecked(ctx context.Context, cmd rediscall.Ints) error {
 	within, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	found := make(chan error, 1)
+	timeout := s.timeout
 	select {
 	case s.dials.slots <- struct{}{}:
 		go func() {
 			defer func() { <-s.dials.slots }()
-			err := s.dial(within, client.Options())
+			err := dial(within, client.Options(), timeout)
 			if err == nil {
 				s.dials.proven.Store(true)
 				return
@@ -107,8 +109,8 @@ func hidesCause(err error) bool {
 }
 
 // dial returns why no connection can be made, or nil. It may go on after the call.
-func (s *Store) dial(ctx context.Context, o *redis.Options) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
+func dial(ctx context.Context, o *redis.Options, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	return rediscall.Safely(ctx, func(ctx context.Context) error {
 		conn, err := o.Dialer(ctx, o.Network, o.Addr)
