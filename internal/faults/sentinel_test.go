@@ -47,7 +47,7 @@ func sentinelFaults() []fault {
 			s.watched.Sentinels[0].Thaw()
 		}},
 		{name: "manual-failover", recovery: failoverTime, inflict: func(s *scene) {
-			c := redis.NewSentinelClient(&redis.Options{Addr: s.watched.Sentinels[1].Addr, DisableIdentity: true})
+			c := redis.NewSentinelClient(&redis.Options{Addr: s.watched.Sentinels[1].Addr, DisableIdentity: true, ReadTimeout: patience})
 			defer c.Close()
 			s.replaceMaster()
 			if err := c.Failover(context.Background(), redistest.MasterName).Err(); err != nil {

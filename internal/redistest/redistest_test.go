@@ -101,7 +101,7 @@ func TestSentinelsKeepMaster(t *testing.T) {
 	w := Sentinel(t)
 	w.Keep(t)
 	for _, s := range w.Sentinels {
-		c := redis.NewSentinelClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, DisableIdentity: true})
+		c := redis.NewSentinelClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, ReadTimeout: patience, DisableIdentity: true})
 		defer c.Close()
 		master, err := c.Master(t.Context(), MasterName).Result()
 		if err != nil || master["down-after-milliseconds"] != "600000" {

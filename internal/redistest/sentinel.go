@@ -50,7 +50,7 @@ func Sentinel(t testing.TB) *Watched {
 func (w *Watched) Keep(t testing.TB) {
 	t.Helper()
 	for _, s := range w.Sentinels {
-		c := redis.NewSentinelClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, DisableIdentity: true})
+		c := redis.NewSentinelClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, ReadTimeout: patience, DisableIdentity: true})
 		err := c.Set(context.Background(), MasterName, "down-after-milliseconds", "600000").Err()
 		c.Close()
 		if err != nil {
@@ -72,7 +72,7 @@ func startSentinel(t testing.TB, host, port string) *Server {
 
 // informed reports whether the sentinel knows the replica and both its peers.
 func informed(ctx context.Context, s *Server) bool {
-	c := redis.NewSentinelClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, DisableIdentity: true})
+	c := redis.NewSentinelClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, ReadTimeout: patience, DisableIdentity: true})
 	defer c.Close()
 	master, err := c.Master(ctx, MasterName).Result()
 	return err == nil && master["num-slaves"] == "1" && master["num-other-sentinels"] == "2"

@@ -95,7 +95,7 @@ func TestMutationsOfScriptsAreNoticed(t *testing.T) {
 // from the reference in any history, fails, hangs, or leaves a key without a time to live.
 func noticed(t *testing.T, server *redistest.Server, m mutant) bool {
 	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true, MaxRetries: -1})
+	c := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true, MaxRetries: -1, ReadTimeout: patient})
 	defer c.Close()
 	factory := func(t testing.TB, clock *storetest.Clock) core.Store {
 		s := MustNew(c, Options{Prefix: redistest.Prefix(t), Timeout: time.Second, Clock: clock.Now})

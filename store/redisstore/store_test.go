@@ -33,7 +33,7 @@ func mini(t testing.TB) *miniredis.Miniredis {
 
 func connect(t testing.TB, addr string) *redis.Client {
 	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
+	c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, ReadTimeout: patient})
 	t.Cleanup(func() { c.Close() })
 	return c
 }

@@ -148,7 +148,7 @@ func TestUnableServerCountsAStepAtMostOnce(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t, "--enable-debug-command", "yes", "--dbfilename", "taken.rdb")
 			proxy := faultproxy.New(t, server.Addr)
-			admin := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1, DisableIdentity: true})
+			admin := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1, ReadTimeout: patient, DisableIdentity: true})
 			defer admin.Close()
 			c := redis.NewClient(&redis.Options{Addr: proxy.Addr, ContextTimeoutEnabled: true, DisableIdentity: true})
 			defer c.Close()
