@@ -1,12 +1,10 @@
 package redisstore
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/store/storetest"
 	"github.com/redis/go-redis/v9"
 )
@@ -22,23 +20,13 @@ func stores(t testing.TB, c redis.UniversalClient, o Options) storetest.Factory 
 	}
 }
 
-// conform tests stores as [storetest.Run] does, with a part of the random histories
-// and cases unless HEADGATE_LONG is 1; see TestMain.
+// conform tests stores as [storetest.Run] does, with a tenth of the random histories,
+// and with a part of the cases unless HEADGATE_LONG is 1; see TestMain.
 func conform(t *testing.T, f storetest.Factory) {
 	t.Run("Timelines", func(t *testing.T) { storetest.Timelines(t, f) })
 	t.Run("Properties", func(t *testing.T) { storetest.Properties(t, f) })
 	t.Run("Contention", func(t *testing.T) { storetest.Contention(t, f) })
-	diff(t, storetest.Histories, storetest.NewModel, f)
-}
-
-// diff compares stores over a tenth of the histories, and over all of them if
-// HEADGATE_LONG is 1.
-func diff(t *testing.T, histories int, fs ...storetest.Factory) {
-	t.Run("Diff", func(t *testing.T) { storetest.Diff(t, histories/10, storetest.Seed, fs...) })
-	t.Run("Diff of all", func(t *testing.T) {
-		test.Long(t, fmt.Sprint("it plays ", histories, " random histories"))
-		storetest.Diff(t, histories, storetest.Seed+1, fs...)
-	})
+	t.Run("Diff", func(t *testing.T) { storetest.Diff(t, storetest.Histories/10, storetest.Seed, storetest.NewModel, f) })
 }
 
 func TestRedisDecidesAsSpecified(t *testing.T) {

@@ -20,7 +20,11 @@ func TestMiniredisDecidesAsSpecified(t *testing.T) {
 	factory := stores(t, connect(t, mini(t).Addr()), Options{})
 	storetest.Timelines(t, factory)
 	storetest.Contention(t, factory)
-	diff(t, 500, storetest.NewModel, factory)
+	t.Run("Diff", func(t *testing.T) { storetest.Diff(t, 50, storetest.Seed, storetest.NewModel, factory) })
+	t.Run("Diff of all", func(t *testing.T) {
+		test.Long(t, "it plays 250 random histories")
+		storetest.Diff(t, 250, storetest.Seed+1, storetest.NewModel, factory)
+	})
 }
 
 // The reference, the memory store and a real Redis give the same answers, field
