@@ -1,7 +1,9 @@
-// Program vetall runs the checks of go vet on the packages of the current folder, tests
-// included, for each of the machines that its arguments name as GOOS/GOARCH. It reads
-// the types of all dependencies from their source. go vet itself compiles them for
-// every machine, which takes several times as long from an empty cache.
+// Program vetall checks the packages of the current folder, tests included: with
+// staticcheck on the first of the machines that its arguments name as GOOS/GOARCH, and
+// with the checks of go vet on each. It reads what dependencies declare from their
+// source, and nothing of what their functions do: so it does not find an ignored result
+// of a pure function (SA4017). go vet compiles dependencies for every machine, and
+// staticcheck examines them too, which takes several times as long from an empty cache.
 package main
 
 import (
@@ -53,10 +55,15 @@ import (
 	"golang.org/x/tools/go/analysis/passes/unusedresult"
 	"golang.org/x/tools/go/analysis/passes/waitgroup"
 	"golang.org/x/tools/go/packages"
+	"honnef.co/go/tools/analysis/lint"
+	"honnef.co/go/tools/simple"
+	"honnef.co/go/tools/staticcheck"
+	"honnef.co/go/tools/stylecheck"
+	"honnef.co/go/tools/unused"
 )
 
-// checks are those of go vet, without cgocall, as no package uses cgo.
-var checks = []*analysis.Analyzer{
+// vetChecks are those of go vet, without cgocall, as no package uses cgo.
+var vetChecks = []*analysis.Analyzer{
 	appends.Analyzer, asmdecl.Analyzer, assign.Analyzer, atomic.Analyzer, bools.Analyzer,
 	buildtag.Analyzer, composite.Analyzer, copylock.Analyzer, defers.Analyzer,
 	directive.Analyzer, errorsas.Analyzer, framepointer.Analyzer, hostport.Analyzer,
@@ -76,8 +83,11 @@ func main() {
 	}
 	v := vet{within: folder + string(filepath.Separator), fset: token.NewFileSet(), files: map[string]*file{}}
 	failed := len(os.Args) == 1
+	checks := slices.Concat(vetChecks, staticChecks())
 	for _, machine := range os.Args[1:] {
-		for _, finding := range v.check(machine) {
+		findings := v.check(machine, checks)
+		checks = vetChecks
+		for _, finding := range findings {
 			fmt.Printf("%s: %s\n", machine, finding)
 			failed = true
 		}
@@ -85,6 +95,17 @@ func main() {
 	if failed {
 		os.Exit(1)
 	}
+}
+
+// staticChecks are the checks that staticcheck makes by default.
+func staticChecks() (list []*analysis.Analyzer) {
+	all := slices.Concat(simple.Analyzers, staticcheck.Analyzers, stylecheck.Analyzers, []*lint.Analyzer{unused.Analyzer})
+	for _, a := range all {
+		if !a.Doc.NonDefault {
+			list = append(list, a.Analyzer)
+		}
+	}
+	return list
 }
 
 // A vet checks the packages of a folder on one machine after the other. It parses each
@@ -118,7 +139,7 @@ func (v *vet) parse(fset *token.FileSet, name string, text []byte) (*ast.File, e
 			f.tree, f.err = parser.ParseFile(fset, name, text, parser.ParseComments|parser.AllErrors)
 			return
 		}
-		f.tree, f.err = parser.ParseFile(fset, name, text, parser.SkipObjectResolution)
+		f.tree, f.err = parser.ParseFile(fset, name, text, parser.ParseComments|parser.SkipObjectResolution)
 		if f.err != nil {
 			return
 		}
@@ -132,7 +153,7 @@ func (v *vet) parse(fset *token.FileSet, name string, text []byte) (*ast.File, e
 }
 
 // check returns what is wrong with the packages on a machine.
-func (v *vet) check(machine string) (findings []string) {
+func (v *vet) check(machine string, checks []*analysis.Analyzer) (findings []string) {
 	system, arch, _ := strings.Cut(machine, "/")
 	all, err := packages.Load(&packages.Config{
 		Mode:      packages.LoadAllSyntax | packages.NeedModule,
@@ -168,6 +189,7 @@ func (v *vet) check(machine string) (findings []string) {
 	if err != nil {
 		return []string{err.Error()}
 	}
+	names, accepted := unusedNames{}, v.accepted(all)
 	for action := range graph.All() {
 		if !action.IsRoot {
 			continue
@@ -176,7 +198,63 @@ func (v *vet) check(machine string) (findings []string) {
 			findings = append(findings, action.Err.Error())
 		}
 		for _, d := range action.Diagnostics {
-			findings = append(findings, fmt.Sprint(action.Package.Fset.Position(d.Pos), ": ", d.Message))
+			at := v.fset.Position(d.Pos)
+			if !slices.Contains(accepted[line{at.Filename, at.Line}], action.Analyzer.Name) {
+				findings = append(findings, fmt.Sprint(at, ": ", d.Message, " (", action.Analyzer.Name, ")"))
+			}
+		}
+		if action.Analyzer == unused.Analyzer.Analyzer {
+			names.add(action.Result.(unused.Result))
+		}
+	}
+	findings = append(findings, names.list()...)
+	slices.Sort(findings)
+	return slices.Compact(findings) // a package and its test variant have the same files
+}
+
+// A line is one of a file.
+type line struct {
+	file   string
+	number int
+}
+
+// accepted returns which checks are named in comments that accept what they find:
+//
+//	//lint:ignore SA1019 why
+func (v *vet) accepted(all []*packages.Package) map[line][]string {
+	checks := map[line][]string{}
+	for _, p := range all {
+		for _, d := range lint.ParseDirectives(p.Syntax, v.fset) {
+			if d.Command == "ignore" && len(d.Arguments) > 1 {
+				at := v.fset.Position(d.Node.Pos())
+				checks[line{at.Filename, at.Line}] = strings.Split(d.Arguments[0], ",")
+			}
+		}
+	}
+	return checks
+}
+
+// unusedNames finds the names that no variant of a package uses: that of its tests may
+// use what the package itself does not.
+type unusedNames map[token.Position]string
+
+// add takes up the names of a variant.
+func (u unusedNames) add(r unused.Result) {
+	for _, o := range r.Unused {
+		if _, known := u[o.Position]; !known {
+			u[o.Position] = o.Kind + " " + o.Name + " is unused"
+		}
+	}
+	for _, o := range slices.Concat(r.Used, r.Quiet) {
+		u[o.Position] = ""
+	}
+}
+
+// list returns a finding for each name.
+func (u unusedNames) list() (findings []string) {
+	for at, text := range u {
+		if text != "" {
+			findings = append(findings, fmt.Sprint(at, ": ", text, " (U1000)"))
 		}
 	}
 	return findings
