@@ -27,7 +27,8 @@ import (
 	"github.com/headgate/headgate/internal/textform"
 )
 
-// ErrClosed is the error of a wait that ended because its limiter was closed.
+// ErrClosed is the error of a wait that ended, or did not begin, because its limiter was
+// closed or is being shut down.
 var ErrClosed = errors.New("headgate: the limiter is closed")
 
 // Limiter decides about requests by rules and keeps the counts in a store. It is
@@ -83,8 +84,7 @@ func New(c Config) (*Limiter, error) {
 	l.mark = newMark(l.leases)
 	l.life, l.end = context.WithCancel(context.Background())
 	l.warner.start(c.Logger)
-	l.queue.max = cmp.Or(c.MaxWaiters, DefaultMaxWaiters)
-	l.queue.maxPerKey = cmp.Or(c.MaxWaitersPerKey, DefaultMaxWaitersPerKey)
+	l.queue.start(cmp.Or(c.MaxWaiters, DefaultMaxWaiters), cmp.Or(c.MaxWaitersPerKey, DefaultMaxWaitersPerKey))
 	l.enforce(set)
 	return l, nil
 }
@@ -119,10 +119,30 @@ func (l *Limiter) enforce(set *ruleSet) {
 	l.set.Store(set)
 }
 
+// Shutdown lets the requests that wait have their turn, and then closes the limiter. No
+// further request begins to wait: it is refused at once. A request whose turn comes
+// after the deadline of ctx is refused at once too, and gives its slot back, so that its
+// answer is not cut off. Shutdown returns nil when no request waits any longer, or the
+// cause of ctx if that ends before.
+//
+// Call it beside the Shutdown of the HTTP server, with the same context. The server
+// then answers every request that waits. After [Limiter.Close] instead, it refuses them
+// all. Shutdown may be called again; the deadline of the first call counts.
+func (l *Limiter) Shutdown(ctx context.Context) error {
+	empty := l.queue.drain(ctx)
+	defer l.Close()
+	select {
+	case <-empty:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // Close refuses all waiting requests, makes later ones fail instead of wait, and logs
 // how many errors came since the last line about them. The limiter keeps deciding
-// otherwise. Close may be called again and never
-// returns an error.
+// otherwise. [Limiter.Shutdown] lets waiting requests have their turn first. Close may
+// be called again and never returns an error.
 func (l *Limiter) Close() error {
 	l.end()
 	l.endFailures()
@@ -495,17 +515,26 @@ func (l *Limiter) reportSharedKey(r *activeRule, key string, from origin) {
 	}
 }
 
-// sleep waits for d. It returns an error if ctx or the limiter ends before.
+// sleep waits for d. It returns an error if ctx or the limiter ends before, and at once
+// if the limiter is being shut down and will have ended by then.
 func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-l.life.Done():
-		return ErrClosed
+	due, draining := time.Now().Add(d), l.queue.draining
+	for {
+		select {
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-l.life.Done():
+			return ErrClosed
+		case <-draining:
+			if l.queue.endsBefore(due) {
+				return ErrClosed
+			}
+			draining = nil
+		}
 	}
 }
 

@@ -103,11 +103,12 @@ func (w *wait) enter(l *Limiter, p waitKey) error {
 		return nil
 	case l.isClosed():
 		return ErrClosed
-	case !l.queue.enter(p):
-		return ErrQueueFull
 	}
-	w.key, w.queued = p, true
-	return nil
+	err := l.queue.enter(p)
+	if err == nil {
+		w.key, w.queued = p, true
+	}
+	return err
 }
 
 func (w *wait) leave(l *Limiter) {
@@ -120,9 +121,47 @@ func (w *wait) leave(l *Limiter) {
 type waitQueue struct {
 	max, maxPerKey int
 
+	draining chan struct{} // closed by drain
+	deadline time.Time     // of the drain; zero if it has none
+
 	mu      sync.Mutex
 	waiting int
 	at      map[waitKey]int
+	empty   chan struct{} // closed when no request waits; nil before drain
+}
+
+// start makes the queue ready for use.
+func (q *waitQueue) start(max, maxPerKey int) {
+	q.max, q.maxPerKey, q.draining = max, maxPerKey, make(chan struct{})
+}
+
+// drain lets no further request enter, and has those that wait beyond the deadline of
+// ctx give up. The channel that it returns is closed when no request waits.
+func (q *waitQueue) drain(ctx context.Context) (empty <-chan struct{}) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.empty == nil {
+		q.empty = make(chan struct{})
+		q.deadline, _ = ctx.Deadline()
+		close(q.draining)
+		q.reportEmpty()
+	}
+	return q.empty
+}
+
+// reportEmpty closes the channel that drain returns, if there is one and no request
+// waits. That happens once, because no request enters any longer. The caller holds the
+// lock.
+func (q *waitQueue) reportEmpty() {
+	if q.empty != nil && q.waiting == 0 {
+		close(q.empty)
+	}
+}
+
+// endsBefore reports whether the drain ends before t. It is called when draining is
+// closed.
+func (q *waitQueue) endsBefore(t time.Time) bool {
+	return !q.deadline.IsZero() && q.deadline.Before(t)
 }
 
 // waitKey is a key of a rule for which requests wait.
@@ -132,18 +171,30 @@ type waitKey struct{ rule, key string }
 func (q *waitQueue) full(p waitKey) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.waiting >= q.max || q.at[p] >= q.maxPerKey
+	return q.refusal(p) != nil
 }
 
-// enter reports whether there was room for one more waiter. A successful enter must
-// be followed by leave.
-func (q *waitQueue) enter(p waitKey) bool {
+// refusal returns why no further request may wait at p, or nil. The caller holds the
+// lock.
+func (q *waitQueue) refusal(p waitKey) error {
+	switch {
+	case q.empty != nil:
+		return ErrClosed
+	case q.waiting >= q.max, q.at[p] >= q.maxPerKey:
+		return ErrQueueFull
+	}
+	return nil
+}
+
+// enter adds a waiter, or returns the reason why it may not wait. A successful enter
+// must be followed by leave.
+func (q *waitQueue) enter(p waitKey) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := q.at[p]
-	if q.waiting >= q.max || n >= q.maxPerKey {
-		return false
+	if err := q.refusal(p); err != nil {
+		return err
 	}
+	n := q.at[p]
 	if q.at == nil {
 		q.at = map[waitKey]int{}
 	}
@@ -152,7 +203,7 @@ func (q *waitQueue) enter(p waitKey) bool {
 	}
 	q.at[p] = n + 1
 	q.waiting++
-	return true
+	return nil
 }
 
 func (q *waitQueue) leave(p waitKey) {
@@ -162,4 +213,5 @@ func (q *waitQueue) leave(p waitKey) {
 	if q.at[p]--; q.at[p] <= 0 {
 		delete(q.at, p)
 	}
+	q.reportEmpty()
 }

@@ -287,6 +287,94 @@ func TestCloseEndsAllWaitsAtOnce(t *testing.T) {
 	})
 }
 
+// beginWaits has n requests wait under 10/1s burst=1, of which the first passes at once
+// and each other one 100 ms after the one before.
+func beginWaits(t *testing.T, l *limiter.Limiter, n int) <-chan []arrival {
+	t.Helper()
+	done := make(chan []arrival, 1)
+	go func() { done <- admitAtOnce(l, n, get()) }()
+	synctest.Wait()
+	return done
+}
+
+func TestShutdownLetsWaitsEnd(t *testing.T) {
+	for _, text := range []string{"10/1s burst=1", "1/100ms fixed-window"} {
+		t.Run(text, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLimiter(t, newTicking(), waiting(t, "a", text, 4*time.Second))
+				done := beginWaits(t, l, 40)
+				start := time.Now()
+				if err := l.Shutdown(t.Context()); err != nil || time.Since(start) != 3900*time.Millisecond {
+					t.Errorf("%v after %s", err, time.Since(start))
+				}
+				want := map[arrival]int{}
+				for i := range 40 {
+					want[arrival{limiter.Pass, time.Duration(i) * 100 * time.Millisecond}] = 1
+				}
+				wantTally(t, <-done, want)
+				if err := l.Shutdown(t.Context()); err != nil {
+					t.Errorf("the second call: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// The requests that would end after the deadline are refused when Shutdown begins.
+func TestShutdownRefusesWaitsBeyondItsDeadlineAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, newTicking(), waiting(t, "a", "10/1s burst=1", 4*time.Second))
+		done := beginWaits(t, l, 5)
+		time.Sleep(50 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+		defer cancel()
+		if err := l.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		wantTally(t, <-done, map[arrival]int{
+			{limiter.Pass, 0}: 1, {limiter.Pass, 100 * time.Millisecond}: 1, {limiter.Pass, 200 * time.Millisecond}: 1,
+			{limiter.Refused, 50 * time.Millisecond}: 2,
+		})
+	})
+}
+
+func TestShutdownLetsNoRequestBeginToWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, newTicking(), waiting(t, "a", "10/1s burst=1", time.Second))
+		done := beginWaits(t, l, 2)
+		ended := make(chan error, 1)
+		go func() { ended <- l.Shutdown(t.Context()) }()
+		synctest.Wait()
+		wantTally(t, admitAtOnce(l, 3, get()), map[arrival]int{{limiter.Refused, 0}: 3})
+		if res, err := l.Take(t.Context(), "other", 1); err != nil || !res.Allowed() {
+			t.Errorf("a request that need not wait: allowed %t, %v", res.Allowed(), err)
+		}
+		var refused *limiter.WaitError
+		if err := l.Wait(t.Context(), "k", 1); !errors.As(err, &refused) || !errors.Is(err, limiter.ErrClosed) {
+			t.Errorf("Wait: %v", err)
+		}
+		wantTally(t, <-done, map[arrival]int{{limiter.Pass, 0}: 1, {limiter.Pass, 100 * time.Millisecond}: 1})
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestShutdownEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, newTicking(), waiting(t, "a", "10/1s burst=1", time.Second))
+		done := beginWaits(t, l, 3)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(150*time.Millisecond, func() { cancel(errDown) })
+		if err := l.Shutdown(ctx); err != errDown {
+			t.Error(err)
+		}
+		wantTally(t, <-done, map[arrival]int{
+			{limiter.Pass, 0}: 1, {limiter.Pass, 100 * time.Millisecond}: 1, {limiter.Refused, 150 * time.Millisecond}: 1,
+		})
+	})
+}
+
 func TestTakeWithinWaitsForEveryRuleThatRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newTicking(), rule(t, "window", "1/2s fixed-window"), rule(t, "smooth", "1/3s"),

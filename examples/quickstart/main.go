@@ -73,8 +73,8 @@ func listen(ctx context.Context, s *settings, out io.Writer) error {
 	return serve(ctx, listener, l, s.framework(l))
 }
 
-// serve answers requests until ctx ends. Then it refuses waiting requests, and
-// lets requests in flight finish.
+// serve answers requests until ctx ends. Then it lets requests in flight finish, also
+// those that wait for a turn within the shutdownTimeout.
 func serve(ctx context.Context, listener net.Listener, l *limiter.Limiter, server server) error {
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
@@ -85,7 +85,9 @@ func serve(ctx context.Context, listener net.Listener, l *limiter.Limiter, serve
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
-	err := errors.Join(l.Close(), server.Shutdown(ctx))
+	drained := make(chan error, 1)
+	go func() { drained <- l.Shutdown(ctx) }()
+	err := errors.Join(server.Shutdown(ctx), <-drained)
 	_ = listener.Close() // a server that was not yet serving has not closed it
 	if served := <-ended; served != http.ErrServerClosed {
 		err = errors.Join(err, served)

@@ -6,7 +6,8 @@
 //
 // The ten lines show instants that are 100 ms apart. Of 30 requests at once the
 // last get a 429 at once, because they would wait for more than two seconds. On an
-// interrupt the program refuses the requests that wait, and finishes the others.
+// interrupt the program takes no more requests, and ends when those that wait have had
+// their turn.
 package main
 
 import (
@@ -46,7 +47,7 @@ func serve(ctx context.Context, listener net.Listener) error {
 	}})
 	server := &http.Server{Handler: nethttp.New(l)(http.HandlerFunc(now))}
 	stopped := make(chan error, 1)
-	context.AfterFunc(ctx, func() { stopped <- errors.Join(l.Close(), server.Shutdown(context.Background())) })
+	context.AfterFunc(ctx, func() { stopped <- errors.Join(server.Shutdown(context.Background()), l.Close()) })
 	if err := server.Serve(listener); err != http.ErrServerClosed {
 		return err
 	}
