@@ -47,14 +47,13 @@ func traits(sharded, timeouts bool, config *tls.Config, protocol int) Traits {
 	return Traits{Sharded: sharded, IgnoresDeadlines: !timeouts, HeedsDeadlines: timeouts && !mayOverstay}
 }
 
-// Reply, Ints, Strings and Map are commands that the client sends at most once. A
+// Reply, Ints and Strings are commands that the client sends at most once. A
 // client that sends a script again because the reply was late counts one request
 // several times.
 type (
 	Reply   struct{ *redis.Cmd }
 	Ints    struct{ *redis.IntSliceCmd }
 	Strings struct{ *redis.StringSliceCmd }
-	Map     struct{ *redis.MapStringStringCmd }
 )
 
 // NoRetry overrides the client's own retries; see redis.Cmder.
@@ -65,6 +64,3 @@ func (Ints) NoRetry() bool { return true }
 
 // NoRetry overrides the client's own retries; see redis.Cmder.
 func (Strings) NoRetry() bool { return true }
-
-// NoRetry overrides the client's own retries; see redis.Cmder.
-func (Map) NoRetry() bool { return true }

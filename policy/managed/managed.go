@@ -148,7 +148,7 @@ func (l *Limits) store(client redis.UniversalClient, o *Options, prefix string) 
 		return nil, err
 	}
 	instances, err := failover.NewInstances(client, failover.InstancesOptions{
-		Key: prefix + "{instances:" + o.App + "}", Expected: o.Expected, Logger: o.Limiter.Logger,
+		Prefix: prefix + o.App + ":", Expected: o.Expected, Logger: o.Limiter.Logger,
 	})
 	if err != nil {
 		return nil, err

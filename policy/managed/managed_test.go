@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -91,6 +93,55 @@ func TestLimitsFollowAndShareCounts(t *testing.T) {
 	}
 	if a, b := first.Follower.Instance(), second.Follower.Instance(); a == b {
 		t.Errorf("both instances are named %q", a)
+	}
+}
+
+// All parts work under the permissions that docs/redis.md lists: the server denies nothing.
+func TestLimitsWorkUnderTheDocumentedPermissions(t *testing.T) {
+	server := redistest.Start(t)
+	admin := connect(t, server)
+	text, err := os.ReadFile("../../docs/redis.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := []any{"ACL", "SETUSER", "limiter", "reset", "on", ">password"}
+	for _, word := range strings.Fields(regexp.MustCompile(`(?m)^ +(\+eval .*\n(?: .*\n)*)`).FindString(string(text))) {
+		line = append(line, word)
+	}
+	if err := admin.Do(t.Context(), line...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "limiter", Password: "password",
+		ContextTimeoutEnabled: true, DisableIdentity: true})
+	t.Cleanup(func() { client.Close() })
+	publish(t, admin, "hg:", visitors)
+	l := open(t, client, options(""))
+	if passed := admitted(t, l, 5); passed != 3 {
+		t.Errorf("%d of 5 requests passed under 3/1h", passed)
+	}
+	const channel = "hg:{policies}:changed"
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for subscribed := int64(0); subscribed == 0; <-tick.C {
+		n, err := admin.PubSubNumSub(t.Context(), channel).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		subscribed = n[channel]
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	denied, err := admin.Do(t.Context(), "ACL", "LOG").Slice()
+	if err != nil || len(denied) != 0 {
+		t.Errorf("%v, denied: %v", err, denied)
+	}
+	minutes, err := stats.Read(t.Context(), admin, "hg:", "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := stats.Total(minutes)["visitors"], (stats.Counts{Passed: 3, Refused: 2}); got != want {
+		t.Errorf("the page shows %+v, want %+v", got, want)
 	}
 }
 

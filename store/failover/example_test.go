@@ -21,12 +21,12 @@ import (
 func Example() {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", ContextTimeoutEnabled: true})
 	defer client.Close()
-	instances, err := failover.NewInstances(client, failover.InstancesOptions{Expected: 3})
+	instances, err := failover.NewInstances(client, failover.InstancesOptions{Prefix: "shop:", Expected: 3})
 	if err != nil {
 		panic(err)
 	}
 	defer instances.Close()
-	store, err := failover.New(redisstore.MustNew(client, redisstore.Options{}), failover.Options{
+	store, err := failover.New(redisstore.MustNew(client, redisstore.Options{Prefix: "shop:"}), failover.Options{
 		Fallback:  memstore.MustNew(memstore.Options{}),
 		Instances: instances.Live,
 	})

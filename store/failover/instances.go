@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -17,11 +18,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Defaults of [InstancesOptions], which stand for its zero values.
-const (
-	DefaultInstancesKey = "hg:{instances}"
-	DefaultInstancesTTL = 15 * time.Second
-)
+// DefaultInstancesTTL stands for a TTL of 0 in [InstancesOptions].
+const DefaultInstancesTTL = 15 * time.Second
 
 const (
 	minInstancesTTL = 100 * time.Millisecond
@@ -33,11 +31,13 @@ const (
 // the parts of any fleet are within the limit.
 const UnknownInstances = maxInstances
 
-// InstancesOptions configures [Instances]. The zero value is ready for use.
+// InstancesOptions configures [Instances].
 type InstancesOptions struct {
-	// Key is the only key in use. It distinguishes one fleet from another; ""
-	// means DefaultInstancesKey.
-	Key string
+	// Prefix begins the only key in use, <prefix>{instances}. It must not be empty or
+	// contain a brace. Give it the prefix of the store in Redis: the instances that
+	// share counts are those to divide a limit among, and two services with one
+	// prefix would each admit half of their limits in an outage.
+	Prefix string
 
 	// TTL is how long a silent instance counts as alive, from 100 ms to an hour;
 	// 0 means DefaultInstancesTTL. Each instance sends at least three heartbeats
@@ -65,6 +65,7 @@ type InstancesOptions struct {
 type Instances struct {
 	client redis.UniversalClient
 	calls  *rediscall.Caller
+	prefix string
 	key    string
 	id     string
 	ttl    time.Duration
@@ -90,7 +91,7 @@ func NewInstances(client redis.UniversalClient, o InstancesOptions) (*Instances,
 	_, _ = crand.Read(id[:]) // never fails, as its contract says
 	i := &Instances{
 		client: client, calls: rediscall.NewCaller(client), id: hex.EncodeToString(id[:]), log: o.Logger,
-		key: cmp.Or(o.Key, DefaultInstancesKey), ttl: cmp.Or(o.TTL, DefaultInstancesTTL),
+		prefix: o.Prefix, key: o.Prefix + "{instances}", ttl: cmp.Or(o.TTL, DefaultInstancesTTL),
 		done: make(chan struct{}),
 	}
 	i.live.Store(int64(cmp.Or(o.Expected, UnknownInstances)))
@@ -104,6 +105,12 @@ func (o *InstancesOptions) faults(client redis.UniversalClient) error {
 	var errs []error
 	if client == nil {
 		errs = append(errs, errors.New("failover: the client is nil"))
+	}
+	if o.Prefix == "" {
+		errs = append(errs, errors.New(`failover: the prefix of instances is empty: give that of the store in Redis, such as "shop:"`))
+	}
+	if strings.ContainsAny(o.Prefix, "{}") {
+		errs = append(errs, fmt.Errorf("failover: the prefix %q of instances holds a brace", o.Prefix))
 	}
 	if o.TTL != 0 && (o.TTL < minInstancesTTL || o.TTL > maxInstancesTTL) {
 		errs = append(errs, fmt.Errorf("failover: the TTL %v of instances is neither 0 nor within %v to %v",
@@ -132,6 +139,9 @@ func (i *Instances) run(ctx context.Context) {
 	every := i.ttl / 3
 	for {
 		n, err := i.beat(ctx, i.ttl)
+		if err != nil && !i.silent {
+			err = i.explain(ctx, err)
+		}
 		if ctx.Err() == nil {
 			i.hear(time.Now(), n, err)
 		}
@@ -161,6 +171,30 @@ func (i *Instances) beat(ctx context.Context, ttl time.Duration) (int64, error) 
 		return 0, err
 	}
 	return cmd.Int64()
+}
+
+// trial tries the commands of a heartbeat.
+var trial = rediscall.Trial("time", "zremrangebyscore", "zadd", "pexpire", "zrem", "zcard")
+
+// trialKey is the name, after the prefix, of a key that is never used.
+const trialKey = "{instances}:"
+
+// explain adds to the error of a denied permission which commands the user may not run,
+// and the command that permits them. The error of a script does not name them.
+func (i *Instances) explain(ctx context.Context, err error) error {
+	if !rediscall.Forbids(err) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(time.Second, i.ttl/3))
+	defer cancel()
+	q := rediscall.Strings{StringSliceCmd: redis.NewStringSliceCmd(ctx, "eval", trial, 0, i.prefix+trialKey)}
+	q.SetFirstKeyPos(3) // for a Cluster: the server of the heartbeats
+	lacking := []string{"eval"}
+	if tried := i.calls.Do(ctx, func(ctx context.Context) error { return i.client.Process(ctx, q) }); tried == nil {
+		lacking = q.Val()
+	}
+	return fmt.Errorf("failover: the Redis user may not run %s on %s: %w; %s",
+		strings.Join(lacking, ", "), i.key, err, rediscall.Remedy(i.client, i.prefix))
 }
 
 // hear processes the answer to a heartbeat.

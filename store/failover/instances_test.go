@@ -2,10 +2,14 @@ package failover
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"maps"
+	"os"
+	"regexp"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -19,7 +23,9 @@ import (
 
 func TestNewInstancesNamesEveryMistake(t *testing.T) {
 	_, err := NewInstances(nil, InstancesOptions{TTL: time.Millisecond, Expected: -1})
-	want := "failover: the client is nil\nfailover: the TTL 1ms of instances is neither 0 nor within 100ms to 1h0m0s\n" +
+	want := "failover: the client is nil\n" +
+		"failover: the prefix of instances is empty: give that of the store in Redis, such as \"shop:\"\n" +
+		"failover: the TTL 1ms of instances is neither 0 nor within 100ms to 1h0m0s\n" +
 		"failover: -1 expected instances are not within 0 to 1048576"
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
@@ -48,6 +54,19 @@ func TestInstancesRiseAtOnceAndFallAfterATTL(t *testing.T) {
 	}
 }
 
+// Two services under one Redis do not halve each other's limits, if each has a prefix.
+func TestInstancesHaveAPrefix(t *testing.T) {
+	client := connect(t, "127.0.0.1:1")
+	for prefix, want := range map[string]string{
+		"":       `failover: the prefix of instances is empty: give that of the store in Redis, such as "shop:"`,
+		"shop{:": `failover: the prefix "shop{:" of instances holds a brace`,
+	} {
+		if _, err := NewInstances(client, InstancesOptions{Prefix: prefix}); err == nil || err.Error() != want {
+			t.Errorf("%q: %v, want %s", prefix, err, want)
+		}
+	}
+}
+
 func TestInstancesLogSilenceOnce(t *testing.T) {
 	var text bytes.Buffer
 	i := &Instances{ttl: time.Second, log: slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: withoutTime}))}
@@ -64,7 +83,7 @@ func TestInstancesLogSilenceOnce(t *testing.T) {
 
 func begin(t testing.TB, c redis.UniversalClient, o InstancesOptions) *Instances {
 	t.Helper()
-	o.Logger = silent
+	o.Logger, o.Prefix = cmp.Or(o.Logger, silent), cmp.Or(o.Prefix, "hg:")
 	i, err := NewInstances(c, o)
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +138,7 @@ func (h *heart) count(key string) int {
 func TestInstancesKnowOfEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &heart{fleets: map[string]map[string]time.Time{}}
-		o := InstancesOptions{Key: "fleet", TTL: 9 * time.Second}
+		o := InstancesOptions{Prefix: "fleet:", TTL: 9 * time.Second}
 		fleet := []*Instances{begin(t, h, o), begin(t, h, o), begin(t, h, o)}
 		others := begin(t, h, InstancesOptions{})
 		want := func(what string, live int) {
@@ -145,7 +164,7 @@ func TestInstancesKnowOfEachOther(t *testing.T) {
 		time.Sleep(7 * time.Second) // two more heartbeats, and the end of one that began in the outage
 		want("a TTL after it", 2)
 		fleet[1].Close()
-		if n := h.count("fleet"); n != 1 {
+		if n := h.count("fleet:{instances}"); n != 1 {
 			t.Errorf("%d are left after one has left", n)
 		}
 		time.Sleep(15 * time.Second)
@@ -201,4 +220,109 @@ func TestInstancesOfAClusterUseOneKey(t *testing.T) {
 	t.Cleanup(func() { c.Close() })
 	a, b := begin(t, c, InstancesOptions{TTL: time.Second}), begin(t, c, InstancesOptions{TTL: time.Second})
 	until(t, "the cluster", func() bool { return a.Live() == 2 && b.Live() == 2 })
+}
+
+// The documented permissions suffice for heartbeats. Without one of them, the log names the
+// command and the line that permits it, and the line works.
+func TestInstancesNameThePermissionTheyLack(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	admin := connect(t, server.Addr)
+	ctx := t.Context()
+	for lacking, want := range map[string]string{
+		"-zadd": "zadd", "-zrem": "zrem", "-zcard": "zcard", "-zremrangebyscore": "zremrangebyscore", "-time": "time",
+		"-pexpire": "pexpire", "-eval": "eval", "resetkeys": "zremrangebyscore, zadd, pexpire, zrem, zcard", "": "",
+	} {
+		t.Run(lacking, func(t *testing.T) {
+			set := func(rules ...any) {
+				t.Helper()
+				line := append([]any{"ACL", "SETUSER", "limiter"}, rules...)
+				if err := admin.Do(ctx, line...).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			set(append([]any{"reset", "on", ">password"}, documentedACL(t)...)...)
+			if lacking != "" {
+				set(lacking)
+			}
+			c := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "limiter", Password: "password",
+				ContextTimeoutEnabled: true, DisableIdentity: true})
+			defer c.Close()
+			i := &Instances{client: c, calls: rediscall.NewCaller(c), prefix: "hg:", key: "hg:{instances}", id: "a", ttl: time.Hour}
+			beat := func() error {
+				// A heartbeat leaves too, by another command.
+				_, arrival := i.beat(ctx, i.ttl)
+				_, departure := i.beat(ctx, 0)
+				return cmp.Or(arrival, departure)
+			}
+			err := beat()
+			if want == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if err == nil {
+				t.Fatal("a heartbeat without the permission")
+			}
+			text := i.explain(ctx, err).Error()
+			_, line, _ := strings.Cut(text, "ACL SETUSER limiter ")
+			if !strings.HasPrefix(text, "failover: the Redis user may not run "+want+" on hg:{instances}: ") || line == "" {
+				t.Fatalf("%s", text)
+			}
+			var rules []any
+			for _, word := range strings.Fields(line) {
+				rules = append(rules, word)
+			}
+			set(rules...)
+			if err := beat(); err != nil {
+				t.Errorf("after the line of the error: %v", err)
+			}
+		})
+	}
+}
+
+// documentedACL is the line of docs/redis.md that names what a user needs.
+func documentedACL(t *testing.T) (rules []any) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/redis.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range strings.Fields(regexp.MustCompile(`(?m)^ +(\+eval .*\n(?: .*\n)*)`).FindString(string(text))) {
+		rules = append(rules, word)
+	}
+	return rules
+}
+
+// A fleet under the permissions of the store alone is not counted, and says so.
+func TestInstancesLogThePermissionTheyLack(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	line := []any{"ACL", "SETUSER", "limiter", "on", ">password", "~hg:*", "+eval", "+evalsha", "+get", "+mget", "+exists", "+set",
+		"+del", "+time", "+pttl", "+pexpire"}
+	if err := connect(t, server.Addr).Do(t.Context(), line...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	c := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "limiter", Password: "password", ContextTimeoutEnabled: true})
+	defer c.Close()
+	lines := make(chan string, 10)
+	i := begin(t, c, InstancesOptions{Logger: slog.New(slog.NewTextHandler(writer(lines), nil))})
+	got := <-lines
+	for _, part := range []string{"may not run zremrangebyscore, zadd, zrem, zcard on hg:{instances}", "ACL SETUSER limiter ~hg:* "} {
+		if !strings.Contains(got, part) {
+			t.Errorf("%q is not in %s", part, got)
+		}
+	}
+	if n := i.Live(); n != UnknownInstances {
+		t.Errorf("%d instances", n)
+	}
+}
+
+// writer sends every line.
+type writer chan string
+
+func (w writer) Write(p []byte) (int, error) {
+	w <- string(p)
+	return len(p), nil
 }

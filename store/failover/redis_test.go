@@ -193,7 +193,7 @@ func TestRedisOutageGrantsTheLimitOnceMoreAtMost(t *testing.T) {
 				c := connect(t, server.Addr)
 				var fleet []*Store
 				for range size {
-					live := begin(t, c, InstancesOptions{TTL: time.Hour, Expected: size})
+					live := begin(t, c, InstancesOptions{Prefix: "hg:", TTL: time.Hour, Expected: size})
 					s, _ := inRedis(t, c, 200*ms, Options{Fallback: memory(), Instances: live.Live, Slow: 400 * ms})
 					fleet = append(fleet, s)
 				}

@@ -36,5 +36,7 @@
 // # Permissions
 //
 // The Redis user needs the commands eval, evalsha, get, mget, exists, set, del,
-// time, pttl and pexpire on the keys under the prefix.
+// time, pttl and pexpire on the keys under the prefix, and info for the diagnosis. The
+// error of a missing permission has a command that grants it, together with those
+// that other packages of this module need.
 package redisstore

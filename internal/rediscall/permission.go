@@ -1,0 +1,149 @@
+// This file knows the permissions that a Redis user needs.
+
+package rediscall
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Forbids reports whether the server, or a script on it, denies a permission.
+// Inside scripts Redis 7.0 has no code for that.
+func Forbids(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply) &&
+		(strings.Contains(reply.Error(), "NOPERM") || strings.Contains(reply.Error(), "The user executing the script can't"))
+}
+
+// trials are harmless uses of commands: on a key that does not exist they change
+// nothing.
+var trials = map[string]string{
+	"get":              "try('get', ARGV[1])",
+	"mget":             "try('mget', ARGV[1])",
+	"exists":           "try('exists', ARGV[1])",
+	"set":              "try('set', ARGV[1], '', 'XX', 'PX', 1)",
+	"del":              "try('del', ARGV[1])",
+	"time":             "try('time')",
+	"pttl":             "try('pttl', ARGV[1])",
+	"pexpire":          "try('pexpire', ARGV[1], 1)",
+	"zadd":             "try('zadd', ARGV[1], 'XX', 0, 'x')",
+	"zrem":             "try('zrem', ARGV[1], 'x')",
+	"zcard":            "try('zcard', ARGV[1])",
+	"zremrangebyscore": "try('zremrangebyscore', ARGV[1], '-inf', '-inf')",
+}
+
+const tryFunction = `local lacking = {}
+local function try(...)
+  local r = redis.pcall(...)
+  local e = type(r) == 'table' and r.err
+  if e and (string.find(e, 'NOPERM', 1, true) or string.find(e, 'The user executing the script can', 1, true)) then
+    lacking[#lacking + 1] = (...)
+  end
+end
+`
+
+// Trial is a script that tries commands on a key which must not exist, and so changes
+// nothing. Its only argument is the key, which is no key of the script because it may
+// belong to another server: the server checks first whether the user may use it. It
+// replies with the commands that the user may not run.
+func Trial(commands ...string) string {
+	var b strings.Builder
+	b.WriteString(tryFunction)
+	for _, name := range commands {
+		b.WriteString(trials[name])
+		b.WriteByte('\n')
+	}
+	b.WriteString("return lacking")
+	return b.String()
+}
+
+// permissions lists what the parts of this module do on keys: the stores in Redis and
+// their diagnosis, the count of instances, and the programs that follow policies.
+const permissions = "+eval +evalsha +get +mget +exists +set +del +time +pttl +pexpire +info " +
+	"+zadd +zrem +zcard +zremrangebyscore " +
+	"+hget +hmget +hset +hdel +zrangebyscore +subscribe +ping +multi +exec"
+
+// Remedy returns a command that gives the user of the client the permissions that this
+// module needs under the prefix, and takes none away, because other keys may be in use
+// too. Instead of the default user, which administrators use too, it names a new one.
+func Remedy(client redis.UniversalClient, prefix string) string {
+	user, secret, extra := userOf(client), "", ""
+	if user == "" || user == "default" {
+		user, secret = "headgate", "on >PASSWORD "
+	}
+	if _, ok := client.(*redis.ClusterClient); ok {
+		extra = " +cluster|slots +command" // by which the client finds the servers
+	}
+	return "this command grants what is needed: ACL SETUSER " + argument(user) + " " + secret +
+		argument("~"+pattern(prefix)) + " " + argument("&"+pattern(prefix)) + " " + permissions + extra
+}
+
+// userOf returns the name with which the client logs in, or "" if it has none
+// or obtains it later.
+func userOf(client redis.UniversalClient) string {
+	switch c := client.(type) {
+	case *redis.Client:
+		o := c.Options()
+		if o.CredentialsProvider == nil && o.CredentialsProviderContext == nil && o.StreamingCredentialsProvider == nil {
+			return o.Username
+		}
+	case *redis.ClusterClient:
+		o := c.Options()
+		if o.CredentialsProvider == nil && o.CredentialsProviderContext == nil && o.StreamingCredentialsProvider == nil {
+			return o.Username
+		}
+	case *redis.Ring:
+		o := c.Options()
+		if o.CredentialsProvider == nil && o.CredentialsProviderContext == nil && o.StreamingCredentialsProvider == nil {
+			return o.Username
+		}
+	}
+	return ""
+}
+
+// pattern returns an ACL pattern that matches the keys with the prefix, and
+// hardly any others: a pattern can express white space and a zero byte only as
+// "any byte".
+func pattern(prefix string) string {
+	var b strings.Builder
+	for i := range len(prefix) {
+		switch c := prefix[i]; c {
+		case '*', '?', '[', '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case 0, ' ', '\t', '\n', '\v', '\f', '\r':
+			b.WriteByte('?')
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String() + "*"
+}
+
+// argument returns text as it is written in a line for redis-cli or in an ACL
+// file.
+func argument(text string) string {
+	var b strings.Builder
+	quoted := text == ""
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c == '"', c == '\\':
+			quoted = true
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c < ' ', c > '~':
+			quoted = true
+			fmt.Fprintf(&b, `\x%02x`, c)
+		default:
+			quoted = quoted || c == ' ' || c == '\''
+			b.WriteByte(c)
+		}
+	}
+	if quoted {
+		return `"` + b.String() + `"`
+	}
+	return b.String()
+}
