@@ -132,6 +132,36 @@ func TestSetRulesKeepsCountsAndRefusesMistakes(t *testing.T) {
 	}
 }
 
+// Under another name or algorithm a key starts fresh, and its old count stays until time
+// ends it. So a change there and back admits nothing more.
+func TestSetRulesAdmitsTheLimitAgainUnderAnotherName(t *testing.T) {
+	l := newLimiter(t, newStore(), rule(t, "day", "10/1d fixed-window"))
+	for i, row := range []struct {
+		name, limit string
+		admitted    int
+	}{
+		{"day", "10/1d fixed-window", 10},
+		{"daily", "10/1d fixed-window", 10},
+		{"day", "10/1d fixed-window", 0},
+		{"day", "10/1d sliding-window", 10},
+		{"daily", "10/1d fixed-window", 0},
+		{"day", "12/1d fixed-window", 2},
+	} {
+		if err := l.SetRules([]limiter.Rule{rule(t, row.name, row.limit)}); err != nil {
+			t.Fatal(err)
+		}
+		admitted := 0
+		for range 20 {
+			if admit(l) == limiter.Pass {
+				admitted++
+			}
+		}
+		if admitted != row.admitted {
+			t.Errorf("row %d, %s %s: %d admitted, want %d", i, row.name, row.limit, admitted, row.admitted)
+		}
+	}
+}
+
 func TestTakeIsAllOrNothing(t *testing.T) {
 	never := func(core.Request) (string, bool) { return "", false }
 	small := rule(t, "small", "3/1m fixed-window")

@@ -15,7 +15,8 @@ import (
 type Rule struct {
 	// Name identifies the rule in headers, bodies, events and in what the
 	// store keeps: counts outlive a change of everything but the name and the
-	// algorithm. It has at most 64 bytes: a letter a to z, then letters, digits
+	// algorithm. Under another name every key starts fresh, and its old count ends
+	// with its time to live, so for one period a caller may get the limit twice. It has at most 64 bytes: a letter a to z, then letters, digits
 	// and "_", ".", "-". "" means [DefaultName], for a limiter's only rule.
 	Name string
 
