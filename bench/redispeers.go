@@ -70,7 +70,7 @@ func same(a ask) func() ask { return func() ask { return a } }
 
 func openRedisStore(addr string) (func() ask, func(), error) {
 	c, stop := goRedis(addr)
-	s, err := redisstore.New(c, redisstore.Options{Timeout: 5 * time.Second})
+	s, err := redisstore.New(c, redisstore.Options{Prefix: redisstore.DefaultPrefix, Timeout: 5 * time.Second})
 	return func() ask {
 		ops, out := []core.Op{{Rule: "api", Limit: steady.limit(), Cost: 1}}, make([]core.Decision, 1)
 		return func(ctx context.Context, key string) error {

@@ -94,7 +94,7 @@ func openMemoryRules(_ string, n int) (func() ask, func(), error) {
 
 func openRedisRules(addr string, n int) (func() ask, func(), error) {
 	c, stop := goRedis(addr)
-	s, err := redisstore.New(c, redisstore.Options{Timeout: 5e9})
+	s, err := redisstore.New(c, redisstore.Options{Prefix: redisstore.DefaultPrefix, Timeout: 5e9})
 	return steps(s, n), stop, err
 }
 

@@ -12,6 +12,12 @@ const (
 
 	// CodePermission marks a Redis user that may not do what the store needs.
 	CodePermission = "HG008"
+
+	// CodeNoPrefix marks a store in Redis without a prefix of its service.
+	CodeNoPrefix = "HG012"
+
+	// CodeOtherLimit marks counts that two limits are applied to.
+	CodeOtherLimit = "HG013"
 )
 
 // CodeUnanswered marks an incomplete diagnosis, not a mistake: a server did not
@@ -28,10 +34,10 @@ type Finding struct {
 
 // Diagnoser is a [Store] that can look for mistakes in its own set-up.
 type Diagnoser interface {
-	// Diagnose returns its findings and stops when ctx ends. A question that it
-	// has no permission to ask leads to no finding. A limiter calls it in the
-	// background of the first request and, after a finding with
-	// [CodeUnanswered], of later ones: after a second at the earliest, then
-	// two, four and so on up to an hour.
-	Diagnose(ctx context.Context) []Finding
+	// Diagnose returns its findings and stops when ctx ends. rules has a Take without a
+	// key for each rule in force, in which the rule and its limit are set. A limiter
+	// calls it in the background of the first request, and then of one request a
+	// minute, because set-ups change. After a finding with [CodeUnanswered] it calls
+	// it again after a second at the earliest, then two, four and so on up to an hour.
+	Diagnose(ctx context.Context, rules []Op) []Finding
 }

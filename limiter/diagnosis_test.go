@@ -75,8 +75,8 @@ func TestDiagnosisNeedsRequestsAndEndsWithClose(t *testing.T) {
 			synctest.Wait()
 			time.Sleep(time.Hour)
 		}
-		if s.asked != 2 {
-			t.Errorf("asked %d times, want once more, as the first diagnosis was incomplete", s.asked)
+		if s.asked != 1 {
+			t.Errorf("asked %d times, after Close too", s.asked)
 		}
 	})
 }
@@ -96,6 +96,48 @@ func TestDiagnosisIsStartedOnce(t *testing.T) {
 				t.Errorf("asked %d times, want %d", s.asked, want)
 			}
 			time.Sleep(time.Minute)
+		}
+	})
+}
+
+// Set-ups change while a service runs: other services start, and servers get other
+// settings.
+func TestDiagnosisIsRepeatedOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := &journal{}
+		start := time.Now()
+		var asked []time.Duration
+		s := &diagnosing{mapStore: newTicking(), findings: func(context.Context) []core.Finding {
+			if asked = append(asked, time.Since(start)); len(asked) < 3 {
+				return nil
+			}
+			return []core.Finding{{Code: core.CodeEviction, Text: "b"}}
+		}}
+		dark := withOnLimit(rule(t, "dark", "7/1h fixed-window"), limiter.Shadow)
+		l := configured(t, limiter.Config{Store: s, Rules: []limiter.Rule{rule(t, "a", "500000/1h"), dark}, Logger: j.logger()})
+		for time.Since(start) < 200*time.Second {
+			send(l, caller("192.0.2.1:1"))
+			synctest.Wait()
+			time.Sleep(700 * time.Millisecond)
+		}
+		// The first request after a minute is the 86th.
+		want := []time.Duration{0, 60200 * time.Millisecond, 120400 * time.Millisecond, 180600 * time.Millisecond}
+		if !slices.Equal(asked, want) || j.codes() != "HG007" {
+			t.Errorf("asked at %v, want %v; logged %q", asked, want, j.codes())
+		}
+		var rules []string
+		for _, op := range s.rules {
+			rules = append(rules, op.Rule+" "+op.Limit.String()+op.Key)
+		}
+		if !slices.Equal(rules, []string{"a 500000/1h", "dark 7/1h fixed-window"}) {
+			t.Errorf("asked about %q", rules)
+		}
+		_ = l.Close()
+		time.Sleep(time.Hour)
+		send(l, caller("192.0.2.1:1"))
+		synctest.Wait()
+		if len(asked) != len(want) {
+			t.Errorf("asked at %v, after Close too", asked)
 		}
 	})
 }

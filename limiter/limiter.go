@@ -100,7 +100,7 @@ func MustNew(c Config) *Limiter {
 }
 
 // SetRules replaces the rules for all later requests. Rules that keep their name and
-// algorithm keep their counts. If a rule has a mistake, nothing changes, and the error
+// algorithm keep their counts; under another name or algorithm every key starts fresh. If a rule has a mistake, nothing changes, and the error
 // joins a [*RuleError] for each mistake.
 func (l *Limiter) SetRules(rules []Rule) error {
 	set, err := newRuleSet(rules, &l.fallbacks)
@@ -581,7 +581,7 @@ func (l *Limiter) log(level slog.Level, text string, attrs ...slog.Attr) {
 	logger.LogAttrs(context.Background(), level, "headgate: "+text, attrs...)
 }
 
-// diagnoseOnce starts the diagnosis of the store, unless it is complete or running.
+// diagnoseOnce starts the diagnosis of the store, unless it is running or not due.
 // Its goroutine ends with Close or after diagnosisTimeout.
 func (l *Limiter) diagnoseOnce() {
 	if l.warner.nextDiagnosis.Load() != noDiagnosis {
@@ -590,7 +590,7 @@ func (l *Limiter) diagnoseOnce() {
 }
 
 func (l *Limiter) diagnoseIfDue() {
-	if !l.warner.diagnosisDue() {
+	if !l.warner.diagnosisDue() || l.isClosed() {
 		return
 	}
 	if d, ok := l.store.(core.Diagnoser); ok {
@@ -607,14 +607,18 @@ func (l *Limiter) runDiagnosis(d core.Diagnoser) {
 		}
 	}()
 	unanswered := false
-	for _, f := range d.Diagnose(ctx) {
+	for _, f := range d.Diagnose(ctx, l.set.Load().takes()) {
 		if f.Code == core.CodeUnanswered {
 			unanswered = true
 			continue
 		}
 		l.Warn(f)
 	}
-	if unanswered && l.life.Err() == nil {
+	switch {
+	case l.isClosed():
+	case unanswered:
 		l.warner.diagnoseLater()
+	default:
+		l.warner.diagnoseAgain()
 	}
 }

@@ -83,6 +83,15 @@ func newRuleSet(rules []Rule, f *fallbacks) (*ruleSet, error) {
 	return set, errors.Join(errs...)
 }
 
+// takes returns a Take of each rule, without a key.
+func (s *ruleSet) takes() []core.Op {
+	ops := make([]core.Op, len(s.rules))
+	for i, r := range s.rules {
+		ops[i] = r.terms.take
+	}
+	return ops
+}
+
 // ruleError returns err as an error that names the rule.
 func (r *activeRule) ruleError(err error) error { return &RuleError{r.Name, r.index, err} }
 

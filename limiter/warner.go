@@ -20,8 +20,11 @@ const (
 	minDiagnosisPause = time.Second
 	maxDiagnosisPause = time.Hour
 
-	// noDiagnosis is the instant of the next diagnosis while one is running and after
-	// one is complete.
+	// diagnosisPeriod is the pause after a complete diagnosis.
+	diagnosisPeriod = time.Minute
+
+	// noDiagnosis is the instant of the next diagnosis while one is running, and for
+	// diagnosisPeriod after one is complete.
 	noDiagnosis = math.MaxInt64
 )
 
@@ -61,6 +64,13 @@ func (w *warner) diagnosisDue() bool {
 func (w *warner) diagnoseLater() {
 	w.pause = min(max(2*w.pause, minDiagnosisPause), maxDiagnosisPause)
 	w.nextDiagnosis.Store(int64(time.Since(w.started) + w.pause))
+}
+
+// diagnoseAgain makes the first request after diagnosisPeriod start another diagnosis. A
+// timer does that, so that no request reads the clock in the meantime.
+func (w *warner) diagnoseAgain() {
+	w.pause = 0
+	time.AfterFunc(diagnosisPeriod, func() { w.nextDiagnosis.Store(0) })
 }
 
 // hasSeen reports whether the code was reported before, or is not to be reported.

@@ -339,10 +339,12 @@ type diagnosing struct {
 	*mapStore
 	findings func(context.Context) []core.Finding
 	asked    int
+	rules    []core.Op // of the latest call
 }
 
-func (s *diagnosing) Diagnose(ctx context.Context) []core.Finding {
+func (s *diagnosing) Diagnose(ctx context.Context, rules []core.Op) []core.Finding {
 	s.asked++
+	s.rules = rules
 	return s.findings(ctx)
 }
 

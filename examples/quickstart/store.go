@@ -92,6 +92,6 @@ func openMiniredis(timeout time.Duration) (core.Store, func(), error) {
 }
 
 func openRedis(c redis.UniversalClient, timeout time.Duration) (core.Store, func(), error) {
-	s, err := redisstore.New(c, redisstore.Options{Timeout: timeout})
+	s, err := redisstore.New(c, redisstore.Options{Prefix: "quickstart:", Timeout: timeout})
 	return s, func() { _ = c.Close() }, err
 }

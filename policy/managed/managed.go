@@ -125,6 +125,7 @@ func (l *Limits) open(ctx context.Context, client redis.UniversalClient, o *Opti
 		return err
 	}
 	l.parts = append(l.parts, recorder)
+	o.Store.Prefix = prefix // the policies of one prefix have different names, so their counts are apart
 	store, err := l.store(client, o, prefix)
 	if err != nil {
 		return err

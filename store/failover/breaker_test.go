@@ -467,15 +467,17 @@ type diagnosed struct {
 	code string
 }
 
-func (d diagnosed) Diagnose(context.Context) []core.Finding { return []core.Finding{{Code: d.code}} }
+func (d diagnosed) Diagnose(context.Context, []core.Op) []core.Finding {
+	return []core.Finding{{Code: d.code}}
+}
 
 func TestBothStoresAreDiagnosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := over(t, diagnosed{memory(), "1"}, Options{Fallback: diagnosed{memory(), "2"}})
-		if got := s.Diagnose(context.Background()); len(got) != 2 || got[0].Code != "1" || got[1].Code != "2" {
+		if got := s.Diagnose(context.Background(), nil); len(got) != 2 || got[0].Code != "1" || got[1].Code != "2" {
 			t.Errorf("%v", got)
 		}
-		if got := over(t, memory(), Options{}).Diagnose(context.Background()); got != nil {
+		if got := over(t, memory(), Options{}).Diagnose(context.Background(), nil); got != nil {
 			t.Errorf("%v", got)
 		}
 	})

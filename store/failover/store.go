@@ -161,11 +161,11 @@ func (s *Store) Cause() error {
 }
 
 // Diagnose implements [core.Diagnoser]. It returns the findings of both stores.
-func (s *Store) Diagnose(ctx context.Context) []core.Finding {
+func (s *Store) Diagnose(ctx context.Context, rules []core.Op) []core.Finding {
 	var found []core.Finding
 	for _, store := range []core.Store{s.primary, s.fallback} {
 		if d, ok := store.(core.Diagnoser); ok {
-			found = append(found, d.Diagnose(ctx)...)
+			found = append(found, d.Diagnose(ctx, rules)...)
 		}
 	}
 	return found

@@ -175,9 +175,9 @@ func (h *shard) held(op *core.Op, now int64) int64 {
 }
 
 // Diagnose returns the findings of the store, if it is a [core.Diagnoser].
-func (s *Store) Diagnose(ctx context.Context) []core.Finding {
+func (s *Store) Diagnose(ctx context.Context, rules []core.Op) []core.Finding {
 	if d, ok := s.store.(core.Diagnoser); ok {
-		return d.Diagnose(ctx)
+		return d.Diagnose(ctx, rules)
 	}
 	return nil
 }

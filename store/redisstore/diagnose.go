@@ -17,15 +17,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Diagnose implements [core.Diagnoser]. It reports a client that ignores
-// deadlines, a user without a necessary permission on any server, and servers
+// Diagnose implements [core.Diagnoser]. It reports a store without a prefix, rules whose
+// counts are also under other limits, a client that ignores deadlines, a user without a necessary permission on any server, and servers
 // that may evict keys when their memory is full, which loses counts. A server
 // that does not answer, or does not let the client in, is asked again.
-func (s *Store) Diagnose(ctx context.Context) []core.Finding {
+func (s *Store) Diagnose(ctx context.Context, rules []core.Op) []core.Finding {
 	var found []core.Finding
 	if rediscall.TraitsOf(s.client).IgnoresDeadlines {
 		found = append(found, core.Finding{Code: core.CodeDeadlineIgnored, Text: "the Redis client ignores deadlines, so each " +
 			"call takes one more goroutine to end in time: set ContextTimeoutEnabled in its options"})
+	}
+	if s.unnamed {
+		found = append(found, core.Finding{Code: core.CodeNoPrefix, Text: "the store in Redis has no prefix, so services that use the " +
+			"same server share the counts of rules with the same name: set redisstore.Options.Prefix to the name of the service, such as \"shop:\""})
 	}
 	e := s.examine(ctx)
 	if len(e.lacking) > 0 {
@@ -36,7 +40,8 @@ func (s *Store) Diagnose(ctx context.Context) []core.Finding {
 		found = append(found, core.Finding{Code: core.CodeEviction, Text: "a Redis server evicts keys when its memory is full, " +
 			"and with them the counts of callers: set maxmemory-policy to noeviction"})
 	}
-	if e.unanswered {
+	found, noted := s.noteLimits(ctx, rules, found)
+	if e.unanswered || !noted {
 		found = append(found, core.Finding{Code: core.CodeUnanswered, Text: "a Redis server did not answer"})
 	}
 	return found

@@ -168,7 +168,7 @@ func TestPanicOfAHookIsAnError(t *testing.T) {
 	if err == nil || err.Error() != "redisstore: the Redis client panicked: a hook" {
 		t.Errorf("%v", err)
 	}
-	if found := s.Diagnose(t.Context()); len(found) == 0 || found[len(found)-1].Code != core.CodeUnanswered {
+	if found := s.Diagnose(t.Context(), nil); len(found) == 0 || found[len(found)-1].Code != core.CodeUnanswered {
 		t.Errorf("found %v", found)
 	}
 }

@@ -36,10 +36,13 @@ const (
 // of another program. The value expires within a minute.
 var ErrUnreadable = errors.New("unreadable state")
 
-// Options configures a store. The zero value is ready for use.
+// Options configures a store. The zero value is ready for use where no other service
+// uses the server.
 type Options struct {
-	// Prefix begins every key; "" means DefaultPrefix. It must not contain a
-	// brace.
+	// Prefix begins every key and is the name of the service, such as "shop:". It must
+	// not contain a brace. Two services with one prefix share the counts of rules
+	// that have the same name. "" means DefaultPrefix, and a limiter then logs a
+	// finding; set DefaultPrefix itself if no other service uses the server.
 	Prefix string
 
 	// Timeout bounds every call, including the wait for a connection, up to a
@@ -102,6 +105,8 @@ type Store struct {
 	learned       atomic.Int64 // when the client was last made to reload, in Unix milliseconds
 	dials         dialCheck
 	limits        limits
+	unnamed       bool // no prefix was given
+	notes         limitNotes
 	shared        sharing
 	queue         queue
 	waiters       sync.Pool     // of *waiter
@@ -124,6 +129,7 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 	s := &Store{
 		client:  client,
 		prefix:  cmp.Or(o.Prefix, DefaultPrefix),
+		unnamed: o.Prefix == "",
 		timeout: cmp.Or(o.Timeout, DefaultTimeout),
 		oneSlot: o.OneSlot,
 		secret:  o.Secret,

@@ -30,14 +30,14 @@ func TestTLSStoreWorksAsItsOwnUser(t *testing.T) {
 	}
 	c := redis.NewClient(&options)
 	defer c.Close()
-	s := MustNew(c, Options{Timeout: patient})
+	s := MustNew(c, Options{Prefix: DefaultPrefix, Timeout: patient})
 	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "2/1h fixed-window"), Cost: 1}
 	for n, want := range []bool{true, true, false} {
 		if d := apply(t, s, op)[0]; d.Allowed != want {
 			t.Errorf("take %d: %+v", n, d)
 		}
 	}
-	if found := s.Diagnose(context.Background()); len(found) != 0 {
+	if found := s.Diagnose(context.Background(), nil); len(found) != 0 {
 		t.Errorf("%v", found)
 	}
 
@@ -221,11 +221,11 @@ func TestSentinelLeadsAUserOfItsOwnToTheMaster(t *testing.T) {
 	}
 	c := redis.NewFailoverClient(&options)
 	defer c.Close()
-	s := MustNew(c, Options{Timeout: patient})
+	s := MustNew(c, Options{Prefix: DefaultPrefix, Timeout: patient})
 	if _, err := takeOne(context.Background(), s, "k"); err != nil {
 		t.Error(err)
 	}
-	if found := s.Diagnose(context.Background()); len(found) != 0 {
+	if found := s.Diagnose(context.Background(), nil); len(found) != 0 {
 		t.Errorf("%v", found)
 	}
 	options.Password = "wrong"
@@ -282,12 +282,12 @@ func TestPasswordWrongIsErrCredentials(t *testing.T) {
 		c := redis.NewClient(&redis.Options{
 			Addr: server.Addr, Username: row.user, Password: row.password, ContextTimeoutEnabled: true, DisableIdentity: true,
 		})
-		s := MustNew(c, Options{Timeout: patient})
+		s := MustNew(c, Options{Prefix: DefaultPrefix, Timeout: patient})
 		_, err := takeOne(ctx, s, row.name)
 		if !errors.Is(err, ErrCredentials) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", row.name, err)
 		}
-		if found := s.Diagnose(ctx); len(found) != 1 || found[0].Code != core.CodeUnanswered {
+		if found := s.Diagnose(ctx, nil); len(found) != 1 || found[0].Code != core.CodeUnanswered {
 			t.Errorf("%s: %v", row.name, found)
 		}
 		if err := admin.Do(ctx, row.mend...).Err(); err != nil {
