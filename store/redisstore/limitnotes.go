@@ -33,24 +33,27 @@ const (
 // rules, and since when. The zero value is ready for use.
 type limitNotes struct {
 	mu    sync.Mutex
-	known map[string]limitNote // by key
+	known map[limitAt]limitNote
 }
 
+// limitAt is a limit of this process. Several limiters may share a store.
+type limitAt struct{ key, limit string }
+
 type limitNote struct {
-	limit  string           // of this process
+	seen   int64            // the latest look, in milliseconds since the Unix epoch
 	others map[string]int64 // when other limits in use were noted first, in milliseconds since the Unix epoch
 }
 
 // lasting takes the reply of the script for a key, and returns another limit that has
 // been in use, as has the one of this process, for as long as a roll-out takes, or "".
-func (n *limitNotes) lasting(key, limit, reply string, now int64) (lasting string) {
+func (n *limitNotes) lasting(at limitAt, reply string, now int64) (lasting string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	before := n.known[key]
-	if before.limit != limit {
+	before := n.known[at]
+	if now-before.seen >= limitInUse.Milliseconds() { // this limit was not in use in between
 		before.others = nil
 	}
-	after := limitNote{limit: limit}
+	after := limitNote{seen: now}
 	for line := range strings.Lines(reply) {
 		text, other, _ := strings.Cut(strings.TrimSpace(line), " ")
 		age, err := strconv.ParseInt(text, 10, 64)
@@ -69,20 +72,20 @@ func (n *limitNotes) lasting(key, limit, reply string, now int64) (lasting strin
 			lasting = cmp.Or(lasting, other)
 		}
 	}
-	n.remember(key, after)
+	n.remember(at, after)
 	return lasting
 }
 
-// remember keeps the note of a key if other limits are on it, so that most rules need no
-// memory.
-func (n *limitNotes) remember(key string, note limitNote) {
+// remember keeps the note of a limit if there are others on its counts, so that most
+// rules need no memory.
+func (n *limitNotes) remember(at limitAt, note limitNote) {
 	switch {
 	case note.others == nil:
-		delete(n.known, key)
+		delete(n.known, at)
 	case n.known == nil:
-		n.known = map[string]limitNote{key: note}
+		n.known = map[limitAt]limitNote{at: note}
 	case len(n.known) < maxLimits:
-		n.known[key] = note
+		n.known[at] = note
 	}
 }
 
@@ -114,7 +117,7 @@ func (s *Store) noteLimits(ctx context.Context, rules []core.Op, found []core.Fi
 			return found, answered(err)
 		}
 		for i, others := range q.Val() {
-			other := s.notes.lasting(s.noteKey(&some[i]), some[i].Limit.String(), others, now)
+			other := s.notes.lasting(limitAt{s.noteKey(&some[i]), some[i].Limit.String()}, others, now)
 			if other != "" {
 				first = cmp.Or(first, some[i].Rule)
 				texts = append(texts, fmt.Sprintf("%s under %s and under %q", some[i].Rule, some[i].Limit, other))
@@ -125,7 +128,7 @@ func (s *Store) noteLimits(ctx context.Context, rules []core.Op, found []core.Fi
 		return found, true
 	}
 	return append(found, core.Finding{Code: core.CodeOtherLimit, Rule: first, Text: fmt.Sprintf("the same keys are counted by the rule %s, "+
-		"for %d minutes by now: if two services use the prefix %q, they share their counts, and each needs a prefix of its own; "+
+		"for %d minutes by now: if two services or limiters use the prefix %q, they share these counts, and need different prefixes or names of rules; "+
 		"otherwise a change of the limit has not reached all instances", strings.Join(texts, ", by the rule "),
 		int(rollOut.Minutes()), s.prefix)}), true
 }
