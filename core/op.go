@@ -203,3 +203,13 @@ type Store interface {
 	// then out is not to be read, and a Take may or may not have been charged.
 	Apply(ctx context.Context, ops []Op, out []Decision) error
 }
+
+// Remote is a [Store] that asks a server. A limiter refuses leases that end sooner than
+// such a store can renew them.
+type Remote interface {
+	Store
+
+	// MaxCall returns the longest time that Apply waits for the server. It does not
+	// change.
+	MaxCall() time.Duration
+}

@@ -191,9 +191,13 @@ func unset(b *atomic.Bool) {
 type contextKey struct{}
 
 // NewContext returns a context that carries the result of a, for [FromContext].
-// Adapters call it once for an admission whose NeedsContext is true.
+// Adapters call it once for an admission whose NeedsContext is true. Under
+// Config.CancelOnLostLease the context ends when a lease of the request is lost.
 func NewContext(ctx context.Context, a *Admission) context.Context {
 	a.result.outer = FromContext(ctx)
+	if l := a.result.limiter; l != nil && l.cancelOnLost {
+		ctx = a.renewal.watched(ctx)
+	}
 	return context.WithValue(ctx, contextKey{}, &a.result)
 }
 

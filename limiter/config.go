@@ -51,6 +51,14 @@ type Config struct {
 	// costs about 1 µs, 3 allocations and 1.1 kB more (BenchmarkMiddleware).
 	KeepResult bool
 
+	// CancelOnLostLease cancels the context of a request that has lost a lease of a
+	// rule which refuses requests or lets them wait. The cause of the context wraps
+	// ErrLeaseLost. A handler that heeds its context then ends, so that the limit is
+	// exceeded for no longer than that takes. The context also ends with the request,
+	// or with the connection that the handler has taken over. Without the option a
+	// handler goes on, and only OnError and Logger hear of the loss.
+	CancelOnLostLease bool
+
 	// SkipPreflights lets CORS preflights pass uncounted: OPTIONS requests with the
 	// headers Origin and Access-Control-Request-Method. Any client can send a request
 	// in this form. So it is safe only if something between the limiter and the
@@ -68,7 +76,8 @@ type Config struct {
 
 	// OnError, unless nil, is called with every error, and for every request that the
 	// fallback of the store decided with an error that wraps [core.ErrFallback] and
-	// the reason. In an outage that is once for each request: it is for metrics, as
+	// the reason. An error that wraps ErrLeaseLost is about a lease that ended before
+	// its request, and comes once for each. In an outage that is once for each request: it is for metrics, as
 	// Logger gets the errors in few lines. It must be quick and safe for concurrent
 	// use, as it runs in the goroutine of the request, or in one that renews leases
 	// or diagnoses the store.

@@ -40,12 +40,15 @@ const (
 	textStore    = "the store cannot decide, so OnStoreError does"
 	textFallback = "the store cannot decide, so its fallback does"
 	textRule     = "a rule cannot be evaluated, so its OnStoreError decides"
+	textLease    = "a lease was not renewed in time, so its limit may be exceeded"
 	textPanic    = "a function of the program panicked"
 )
 
 func kindOf(err error) failureKind {
 	var panicked *PanicError
 	switch rule := ruleOf(err); {
+	case errors.Is(err, ErrLeaseLost):
+		return failureKind{textLease, rule}
 	case rule != "":
 		return failureKind{textRule, rule}
 	case errors.Is(err, core.ErrFallback):

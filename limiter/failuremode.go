@@ -48,17 +48,19 @@ func (f FailureMode) String() string {
 	return "unknown failure mode"
 }
 
-// fallbacks says what a limiter does when the store cannot decide.
+// fallbacks says what a limiter does when the store cannot decide, and how short leases
+// in it may be.
 type fallbacks struct {
 	store     core.Store // decides by its fallback if need be
 	strict    core.Store // the same without the fallback
 	fallback  core.Store // or nil
 	otherwise FailureMode
 	last      FailureMode // when the fallback cannot decide either
+	minTTL    time.Duration
 }
 
 func newFallbacks(c *Config) fallbacks {
-	f := fallbacks{store: c.Store, strict: c.Store, otherwise: c.OnStoreError, last: FailOpen}
+	f := fallbacks{store: c.Store, strict: c.Store, otherwise: c.OnStoreError, last: FailOpen, minTTL: shortestTTL(c.Store)}
 	if s, ok := c.Store.(core.Standby); ok {
 		f.strict, f.fallback = s.Strict(), s.Fallback()
 	}

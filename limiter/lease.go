@@ -3,31 +3,77 @@
 package limiter
 
 import (
+	"cmp"
 	"context"
 	crand "crypto/rand"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/textform"
+)
+
+// ErrLeaseLost is wrapped by the error about a lease that ended before its request did,
+// because it could not be renewed in its ttl. From then on others may hold its units, so
+// that more requests than the limit admits may run at once. The error goes to
+// Config.OnError and to the log, and is the cause of the handler's context under
+// Config.CancelOnLostLease.
+var ErrLeaseLost = errors.New("headgate: a lease ended before its request")
+
+var (
+	errNotRenewed = errors.New("it was not renewed in its ttl")
+	errTaken      = errors.New("others hold its units")
 )
 
 // renewal keeps the leases of a request from expiring for as long as it lasts,
-// so that their Period matters only when the process dies. It is a timer, which
-// ends with Done, or with the connection that outlives it.
+// so that their Period matters only when the process dies or the store is away. It is a
+// timer, which ends with Done, or with the connection that outlives it.
 type renewal struct {
 	mu     sync.Mutex
-	timer  *time.Timer
-	every  time.Duration
-	ctx    context.Context
-	result *Result
-	held   bool // by a connection
+	timer  *time.Timer             // nil when the renewal has ended
+	cancel context.CancelCauseFunc // of the handler's context, or nil
+	lost   error                   // why that context is to be canceled, or nil
+	held   bool                    // by a connection
+
+	// These are set by start, and then used only by renew.
+	ctx     context.Context
+	result  *Result
+	every   time.Duration
+	renewed time.Time // no later than the instant at which the store last renewed
+	failure error     // of the last attempt, or nil
 }
 
-// renewals is how many times in a Period a lease is renewed.
-const renewals = 3
+const (
+	// renewals is how many times in a Period a lease is renewed.
+	renewals = 3
+
+	// minTTL is the shortest Period of a lease, however fast the store is: on a busy
+	// machine timers run late by some ten milliseconds.
+	minTTL = 100 * time.Millisecond
+)
+
+// shortestTTL returns the shortest Period for which leases can be held in s. With it one
+// renewal may take all the time that the store has, and the next one still comes in time.
+func shortestTTL(s core.Store) time.Duration {
+	if r, ok := s.(core.Remote); ok {
+		return max(minTTL, renewals*r.MaxCall())
+	}
+	return minTTL
+}
+
+// checkTTL returns an error if the leases of a limit would end between two renewals.
+func checkTTL(l *core.Limit, shortest time.Duration) error {
+	if !l.Leased() || l.Period < core.MinPeriod || l.Period >= shortest {
+		return nil
+	}
+	return fmt.Errorf("ttl %s is below %s, so a lease could end before the store has renewed it", textform.Duration(l.Period), textform.Duration(shortest))
+}
 
 func (r *renewal) start(ctx context.Context, res *Result) {
 	every := core.MaxPeriod
@@ -38,20 +84,100 @@ func (r *renewal) start(ctx context.Context, res *Result) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ctx, r.result, r.every = ctx, res, every
-	r.timer = time.AfterFunc(every, r.renew)
+	r.ctx, r.result, r.every, r.renewed = ctx, res, every, res.asked
+	r.timer = time.AfterFunc(min(every, r.left(time.Now())), r.renew)
 }
 
+// renew renews the leases, and notes which of them have ended. A lease that has ended is
+// taken anew if there is room.
 func (r *renewal) renew() {
-	ctx, cancel := cleanupContext(r.ctx)
+	res, start := r.result, time.Now()
+	r.noteEnds(start)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), min(cleanupTimeout, r.left(start)))
 	defer cancel()
-	_, err := r.result.Renew(ctx)
-	r.result.limiter.report(ctx, err)
+	held, taken, err := res.renew(ctx)
+	res.limiter.report(ctx, err)
+	if r.failure = err; held || len(taken) > 0 {
+		r.noteEnds(time.Now()) // another may have held the units until this renewal
+		r.renewed = start
+		for i := range res.calls {
+			switch {
+			case slices.Contains(taken, i):
+				r.lose(i, errTaken)
+			case time.Now().Before(r.endOf(i)):
+				res.calls[i].leaseLost = false
+			}
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.timer != nil {
-		r.timer.Reset(r.every)
+		r.timer.Reset(min(r.every, r.left(time.Now())))
 	}
+}
+
+// left returns the time until the first lease ends that is not lost, and at least 0.
+func (r *renewal) left(now time.Time) time.Duration {
+	left := core.MaxPeriod
+	if r.result.released.Load() {
+		return left
+	}
+	for i := range r.result.ops {
+		if r.result.leased(i) && !r.result.calls[i].leaseLost {
+			left = min(left, r.endOf(i).Sub(now))
+		}
+	}
+	return max(0, left)
+}
+
+// endOf returns the instant at which the lease of op i ends, or an earlier one.
+func (r *renewal) endOf(i int) time.Time { return r.renewed.Add(r.result.ops[i].Limit.Period) }
+
+// noteEnds notes the leases that may have ended by now.
+func (r *renewal) noteEnds(now time.Time) {
+	for i := range r.result.ops {
+		if r.result.leased(i) && !now.Before(r.endOf(i)) {
+			r.lose(i, cmp.Or(r.failure, errNotRenewed))
+		}
+	}
+}
+
+// lose reports that the lease of op i has ended, unless it did so before or was released.
+// It ends the handler's context, except for a rule that refuses no request.
+func (r *renewal) lose(i int, cause error) {
+	c := &r.result.calls[i]
+	if c.leaseLost || r.result.released.Load() {
+		return
+	}
+	c.leaseLost = true
+	err := c.rule.ruleError(fmt.Errorf("%w: %w", ErrLeaseLost, cause))
+	r.mu.Lock()
+	ended := r.timer == nil
+	if !ended && !c.rule.OnLimit.soft() {
+		r.lost = cmp.Or(r.lost, err)
+		if r.cancel != nil {
+			r.cancel(r.lost)
+		}
+	}
+	r.mu.Unlock()
+	if !ended {
+		r.result.limiter.report(context.WithoutCancel(r.ctx), err)
+	}
+}
+
+// watched returns a context for the handler, which ends when a lease is lost or the
+// renewal ends.
+func (r *renewal) watched(ctx context.Context) context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.timer == nil {
+		return ctx
+	}
+	ctx, r.cancel = context.WithCancelCause(ctx)
+	if r.lost != nil {
+		r.cancel(r.lost)
+	}
+	return ctx
 }
 
 // end ends the renewal, unless a connection still holds the leases.
@@ -68,6 +194,10 @@ func (r *renewal) stop() {
 	if r.timer != nil {
 		r.timer.Stop()
 		r.timer = nil
+	}
+	if r.cancel != nil {
+		r.cancel(nil)
+		r.cancel = nil
 	}
 }
 

@@ -42,6 +42,7 @@ type Limiter struct {
 	failed         Template
 	degraded       Template
 	keepResult     bool
+	cancelOnLost   bool
 	skipPreflights bool
 	fallbacks      fallbacks
 	onError        func(context.Context, error)
@@ -75,6 +76,7 @@ func New(c Config) (*Limiter, error) {
 		failed:         c.Failed,
 		degraded:       c.Degraded,
 		keepResult:     c.KeepResult,
+		cancelOnLost:   c.CancelOnLostLease,
 		skipPreflights: c.SkipPreflights,
 		fallbacks:      failing,
 		onError:        c.OnError,

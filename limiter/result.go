@@ -41,6 +41,7 @@ type Result struct {
 	aside     int           // how many ops behind the last are of rules that were not asked
 	waited    time.Duration // in all
 	aged      time.Duration // since the store decided
+	asked     time.Time     // when the store was last asked for the leases, if there are any
 	lease     string
 	outer     *Result // of the limiter around this one
 
@@ -55,6 +56,8 @@ type call struct {
 	rule    *activeRule
 	terms   *terms
 	maxWait time.Duration // the longest wait for this rule
+
+	leaseLost bool // the lease has ended before the request, and was not taken anew
 }
 
 // RuleDecision is what one rule decided.
@@ -208,7 +211,7 @@ func (res *Result) room(r *activeRule, t *terms) *core.Op {
 		res.out[n] = core.Decision{}
 		return &res.ops[n]
 	}
-	res.calls = append(res.calls, call{r, t, r.OnLimit.MaxWait()})
+	res.calls = append(res.calls, call{rule: r, terms: t, maxWait: r.OnLimit.MaxWait()})
 	res.ops = append(res.ops, t.take)
 	res.out = append(res.out, core.Decision{})
 	return &res.ops[n]
@@ -296,6 +299,7 @@ func (res *Result) apply(ctx context.Context, verb core.Verb) error {
 
 // ask lets the store decide.
 func (res *Result) ask(ctx context.Context) error {
+	res.noteAsking()
 	if err := res.limiter.applyTo(ctx, res.set.store, res.ops, res.out); err != nil {
 		if err = res.fallbackDecide(ctx, err); err != nil {
 			return err
@@ -320,6 +324,13 @@ func (res *Result) ask(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// noteAsking notes when the store is asked for leases.
+func (res *Result) noteAsking() {
+	if res.lease != "" {
+		res.asked = time.Now()
+	}
 }
 
 // conclude derives the outcome from err and the answer of the store, and reports it.
@@ -435,37 +446,45 @@ func (res *Result) applyRefunds(ctx context.Context, ops []core.Op) error {
 	return res.limiter.apply(ctx, ops, make([]core.Decision, len(ops)))
 }
 
-// Renew holds the leases for another Period from now, and reports whether they
-// are held. A lease that had expired is taken anew if there is room. Renew returns
+// Renew holds the leases for another Period from now, and reports whether all of them
+// are held. A lease that had expired is taken anew if there is room; the others are
+// renewed in any case. Renew returns
 // true for a result without leases, and false for one that was refused or released.
 func (res *Result) Renew(ctx context.Context) (held bool, err error) {
-	switch {
-	case res == nil:
+	if res == nil {
 		return true, nil
-	case !res.allowed || res.released.Load():
-		return false, nil
+	}
+	held, _, err = res.renew(ctx)
+	return held, err
+}
+
+// renew is Renew, and returns the indices of the ops whose units others hold.
+func (res *Result) renew(ctx context.Context) (held bool, taken []int, err error) {
+	if !res.allowed || res.released.Load() {
+		return false, nil, nil
 	}
 	var ops []core.Op
+	var indices []int
 	for i := range res.ops {
 		if res.leased(i) {
 			op := res.ops[i]
-			op.Soft, op.MaxWait = false, 0
-			ops = append(ops, op)
+			op.Soft, op.MaxWait = true, 0 // a lease that is lost does not end the others
+			ops, indices = append(ops, op), append(indices, i)
 		}
 	}
 	out := make([]core.Decision, len(ops)) // none for a result without leases
 	if err := res.limiter.apply(ctx, ops, out); err != nil {
-		return false, err
+		return false, nil, err
 	}
 	if res.released.Load() { // meanwhile: the renewal may have come second
-		return false, res.releaseLeases(ctx)
+		return false, nil, res.releaseLeases(ctx)
 	}
-	for i := range out {
-		if !out[i].Allowed {
-			return false, nil
+	for k, i := range indices {
+		if !out[k].Allowed {
+			taken = append(taken, i)
 		}
 	}
-	return true, nil
+	return len(taken) == 0, taken, nil
 }
 
 // end ends a request that was answered with status: it gives units back as the
@@ -657,6 +676,7 @@ func (res *Result) renewAfterWait(ctx context.Context) error {
 	if !res.holdsLeases() {
 		return nil
 	}
+	res.noteAsking()
 	held, err := res.Renew(ctx)
 	if err != nil || held {
 		return err

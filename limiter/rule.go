@@ -20,6 +20,10 @@ type Rule struct {
 	// and "_", ".", "-". "" means [DefaultName], for a limiter's only rule.
 	Name string
 
+	// Limit is the limit of every key without one of its own. The Period of a
+	// concurrency limit is at least 100 ms, and at least three times as long as a
+	// call of the store may take, see [core.Remote]: a lease is renewed three times in
+	// it.
 	Limit core.Limit
 
 	// Key returns the key under which the request is counted. It may be nil in a
@@ -78,6 +82,9 @@ func (r *Rule) faults(f *fallbacks) []error {
 		errs = append(errs, fmt.Errorf("the name is not 1 to %d of a-z, 0-9, _, . and -, a letter first", maxName))
 	}
 	if err := r.Limit.Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	if err := checkTTL(&r.Limit, f.minTTL); err != nil {
 		errs = append(errs, err)
 	}
 	if err := r.OnLimit.check(); err != nil {

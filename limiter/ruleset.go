@@ -32,6 +32,7 @@ type activeRule struct {
 	Rule
 	index       int
 	failureMode FailureMode // never FailDefault
+	minTTL      time.Duration
 	terms       *terms
 	keys        keyCheck
 
@@ -67,7 +68,7 @@ func newRuleSet(rules []Rule, f *fallbacks) (*ruleSet, error) {
 			first[r.Name] = i
 		}
 		t := newTerms(&r, r.Limit)
-		set.rules[i] = &activeRule{Rule: r, index: i, terms: t}
+		set.rules[i] = &activeRule{Rule: r, index: i, terms: t, minTTL: f.minTTL}
 		set.mayWait = set.mayWait || r.OnLimit.MaxWait() > 0
 		set.refunds = set.refunds || r.RefundIf != nil
 		if r.Key == nil {
@@ -114,7 +115,7 @@ func (r *activeRule) overridden(key string) (*terms, error) {
 			return t, nil
 		}
 	}
-	if err := limit.Validate(); err != nil {
+	if err := errors.Join(limit.Validate(), checkTTL(&limit, r.minTTL)); err != nil {
 		return nil, r.ruleError(fmt.Errorf("the limit from Override: %w", err))
 	}
 	t := newTerms(&r.Rule, limit)

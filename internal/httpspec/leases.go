@@ -2,6 +2,7 @@ package httpspec
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ var leases = []spec{
 	{"a panic frees the lease", freedByPanic},
 	{"an error frees the lease", freedByError},
 	{"a handler renews its lease", renewed},
+	{"a lost lease ends the context of its handler", lostLease},
 	{"a panic goes on as it is", panicGoesOn},
 	{"a stream holds the lease until it ends", heldByStream},
 	{"a stream whose client leaves frees the lease", freedByLeaving},
@@ -80,6 +82,23 @@ func renewed(b *bench) {
 		return ok(x)
 	})
 	b.steps(step{0, "GET /", free}, step{0, "GET /", free})
+}
+
+func lostLease(b *bench) {
+	l := b.configured(limiter.Config{Rules: []limiter.Rule{b.rule("lease", "1 concurrent ttl=100ms")}, CancelOnLostLease: true})
+	b.serve(App{Limiter: l, Handler: func(x Exchange) error {
+		b.store.broken.Store(true)
+		defer b.store.broken.Store(false)
+		select {
+		case <-x.Context().Done():
+		case <-b.Context().Done():
+		}
+		if err := context.Cause(x.Context()); !errors.Is(err, limiter.ErrLeaseLost) || !errors.Is(err, errBroken) {
+			b.Errorf("the cause is %v", err)
+		}
+		return ok(x)
+	}})
+	b.steps(step{0, "GET /", free.with(map[string]string{"X-Ratelimit-Reset": fmt.Sprint(epoch + 1)})})
 }
 
 // panicGoesOn has more panics than units. Each gives its unit back, because rules see

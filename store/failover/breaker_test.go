@@ -482,3 +482,19 @@ func TestBothStoresAreDiagnosed(t *testing.T) {
 		}
 	})
 }
+
+// timed is a store that waits for a server.
+type timed struct{ core.Store }
+
+func (timed) MaxCall() time.Duration { return 7 * time.Second }
+
+func TestMaxCallIsThatOfThePrimary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		if got := over(t, timed{memory()}, Options{Fallback: memory()}).MaxCall(); got != 7*time.Second {
+			t.Errorf("%v", got)
+		}
+		if got := over(t, memory(), Options{Fallback: timed{memory()}}).MaxCall(); got != 0 {
+			t.Errorf("%v without a server", got)
+		}
+	})
+}

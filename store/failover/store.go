@@ -160,6 +160,15 @@ func (s *Store) Cause() error {
 	return nil
 }
 
+// MaxCall implements [core.Remote]. It returns that of the primary, or 0 if the primary
+// asks no server.
+func (s *Store) MaxCall() time.Duration {
+	if r, ok := s.primary.(core.Remote); ok {
+		return r.MaxCall()
+	}
+	return 0
+}
+
 // Diagnose implements [core.Diagnoser]. It returns the findings of both stores.
 func (s *Store) Diagnose(ctx context.Context, rules []core.Op) []core.Finding {
 	var found []core.Finding

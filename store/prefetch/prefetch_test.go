@@ -520,3 +520,21 @@ func TestAheadFallsWhenAKeySlowsDown(t *testing.T) {
 		}
 	}
 }
+
+// timed is a store that waits for a server.
+type timed struct{ core.Store }
+
+func (timed) MaxCall() time.Duration { return 7 * time.Second }
+
+func TestMaxCallIsThatOfTheStore(t *testing.T) {
+	memory := memstore.MustNew(memstore.Options{})
+	for store, want := range map[core.Store]time.Duration{timed{memory}: 7 * time.Second, memory: 0} {
+		s, err := prefetch.New(store, prefetch.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.MaxCall(); got != want {
+			t.Errorf("%v, want %v", got, want)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/headgate/headgate/core"
 )
@@ -172,6 +173,15 @@ func (h *shard) held(op *core.Op, now int64) int64 {
 		return 0
 	}
 	return held.left(now)
+}
+
+// MaxCall implements [core.Remote]. It returns that of the store, or 0 if the store asks
+// no server.
+func (s *Store) MaxCall() time.Duration {
+	if r, ok := s.store.(core.Remote); ok {
+		return r.MaxCall()
+	}
+	return 0
 }
 
 // Diagnose returns the findings of the store, if it is a [core.Diagnoser].

@@ -209,6 +209,9 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	return err
 }
 
+// MaxCall implements [core.Remote]. It returns the timeout of the Options.
+func (s *Store) MaxCall() time.Duration { return s.timeout }
+
 // carryOut has Redis decide the step.
 func (s *Store) carryOut(ctx context.Context, ops []core.Op, out []core.Decision) error {
 	if s.sharded && !s.oneSlot && severalSubjects(ops) {

@@ -1,0 +1,246 @@
+package limiter_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/limiter"
+)
+
+// losses notes when a limiter told of a lost lease, and the texts.
+type losses struct {
+	began time.Time
+
+	mu    sync.Mutex
+	at    []time.Duration
+	texts []string
+}
+
+func newLosses() *losses { return &losses{began: time.Now()} }
+
+func (l *losses) note(_ context.Context, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if errors.Is(err, limiter.ErrLeaseLost) {
+		l.at, l.texts = append(l.at, time.Since(l.began)), append(l.texts, err.Error())
+	}
+}
+
+func (l *losses) want(t *testing.T, at ...time.Duration) {
+	t.Helper()
+	synctest.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !slices.Equal(l.at, at) {
+		t.Errorf("lost at %v, want %v: %q", l.at, at, l.texts)
+	}
+}
+
+const ms = time.Millisecond
+
+func TestLeaseLostWhileTheStoreIsAway(t *testing.T) {
+	for _, cancels := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			told, lines, began := newLosses(), &test.Log{}, time.Now()
+			s := newTicking()
+			l := configured(t, limiter.Config{
+				Store: storeFunc(func(ctx context.Context, ops []core.Op, out []core.Decision) error {
+					at := time.Since(began)
+					if at > 400*ms && at < 2500*ms || at > 5*time.Second && at < 7*time.Second {
+						return errDown
+					}
+					return s.Apply(ctx, ops, out)
+				}),
+				Rules: []limiter.Rule{rule(t, "jobs", "1 concurrent ttl=900ms")}, OnError: told.note,
+				CancelOnLostLease: cancels, Logger: plain(lines),
+			})
+			defer l.Close()
+			a := l.Admit(get())
+			ctx := limiter.NewContext(t.Context(), a)
+			time.Sleep(1200*ms - 1)
+			told.want(t)
+			if ctx.Err() != nil {
+				t.Error("canceled while the lease is held")
+			}
+			time.Sleep(1) // 900 ms after the renewal at 300 ms
+			told.want(t, 1200*ms)
+			if got := context.Cause(ctx); errors.Is(got, limiter.ErrLeaseLost) != cancels || errors.Is(got, errDown) != cancels {
+				t.Errorf("the cause is %v, canceled %t", got, cancels)
+			}
+			time.Sleep(1600 * ms) // the renewal at 2.7 s takes it anew
+			wantLeft(t, l, "k", 0)
+			time.Sleep(5 * time.Second) // the last renewal before the second outage is at 4.8 s
+			told.want(t, 1200*ms, 5700*ms)
+			if n := strings.Count(lines.String(), "a lease was not renewed in time"); n != 1 {
+				t.Errorf("%d lines: %s", n, lines.String())
+			}
+			a.Done(200)
+			wantLeft(t, l, "k", 1)
+			if cancels && ctx.Err() == nil || !cancels && ctx.Err() != nil {
+				t.Errorf("after the request: %v", ctx.Err())
+			}
+		})
+	}
+}
+
+// The store has forgotten the lease, and another request has taken its units.
+func TestLeaseLostToAnother(t *testing.T) {
+	for _, row := range []struct {
+		action   limiter.Action
+		canceled bool
+	}{{limiter.Reject, true}, {limiter.Wait(time.Second), true}, {limiter.Degrade, false}, {limiter.Shadow, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			told := newLosses()
+			first, second := rule(t, "jobs", "1 concurrent ttl=900ms"), rule(t, "others", "1 concurrent ttl=3s")
+			first.OnLimit = row.action
+			second.Key = func(core.Request) (string, bool) { return "other", true }
+			l := configured(t, limiter.Config{Store: newTicking(), Rules: []limiter.Rule{first, second}, OnError: told.note, CancelOnLostLease: true})
+			a := l.Admit(get())
+			ctx := limiter.NewContext(t.Context(), a)
+			if err := l.Reset(t.Context(), "k"); err != nil {
+				t.Fatal(err)
+			}
+			if res, _ := l.Take(t.Context(), "k", 1); !res.Allowed() {
+				t.Fatal("refused")
+			}
+			time.Sleep(300 * ms)
+			told.want(t, 300*ms)
+			if want := `rule 0 "jobs": headgate: a lease ended before its request: others hold its units`; strings.Join(told.texts, "") != want {
+				t.Errorf("%q, want %q", told.texts, want)
+			}
+			if got := errors.Is(context.Cause(ctx), limiter.ErrLeaseLost); got != row.canceled {
+				t.Errorf("%s: the cause is %v", row.action, context.Cause(ctx))
+			}
+			time.Sleep(10 * time.Second) // the lease of the other rule goes on, and this one was taken anew
+			told.want(t, 300*ms)
+			wantLeft(t, l, "other", 1, 0)
+			wantLeft(t, l, "k", 0, 1)
+			a.Done(200)
+			wantLeft(t, l, "other", 1, 1)
+		})
+	}
+}
+
+// A renewal that comes too late takes the lease anew, but another may have held it.
+func TestLeaseLostByALateRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told, s := newLosses(), newTicking()
+		var slow atomic.Bool
+		l := configured(t, limiter.Config{
+			Store: storeFunc(func(_ context.Context, ops []core.Op, out []core.Decision) error {
+				if slow.Swap(false) {
+					time.Sleep(time.Second)
+				}
+				return s.Apply(context.Background(), ops, out)
+			}),
+			Rules: []limiter.Rule{rule(t, "jobs", "1 concurrent ttl=900ms")}, OnError: told.note, CancelOnLostLease: true,
+		})
+		a := l.Admit(get())
+		slow.Store(true)
+		time.Sleep(time.Minute)
+		told.want(t, 1300*ms)
+		// It was lost before the handler's context was made.
+		if err := context.Cause(limiter.NewContext(t.Context(), a)); !errors.Is(err, limiter.ErrLeaseLost) {
+			t.Errorf("the cause is %v", err)
+		}
+		a.Done(200)
+	})
+}
+
+// A call that hangs is ended when the lease ends, so that the loss is told at once.
+func TestLeaseLostWhileTheStoreHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told, s := newLosses(), newTicking()
+		var hangs atomic.Bool
+		l := configured(t, limiter.Config{
+			Store: storeFunc(func(ctx context.Context, ops []core.Op, out []core.Decision) error {
+				if hangs.Load() {
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				return s.Apply(ctx, ops, out)
+			}),
+			Rules: []limiter.Rule{rule(t, "jobs", "1 concurrent ttl=900ms")}, OnError: told.note,
+		})
+		a := l.Admit(get())
+		hangs.Store(true)
+		time.Sleep(900 * ms)
+		told.want(t, 900*ms)
+		hangs.Store(false)
+		time.Sleep(2 * time.Second)
+		told.want(t, 900*ms)
+		a.Done(200)
+	})
+}
+
+func TestLeaseReleasedByItsHandlerIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := newLosses()
+		l := configured(t, limiter.Config{Store: newTicking(), OnError: told.note, CancelOnLostLease: true,
+			Rules: []limiter.Rule{rule(t, "jobs", "1 concurrent ttl=900ms")}})
+		a := l.Admit(get())
+		ctx := limiter.NewContext(t.Context(), a)
+		if err := a.Result().Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		told.want(t)
+		if ctx.Err() != nil {
+			t.Error(context.Cause(ctx))
+		}
+		a.Done(200)
+		if context.Cause(ctx) != context.Canceled {
+			t.Errorf("the cause after the request is %v", context.Cause(ctx))
+		}
+	})
+}
+
+// remote is a store whose calls may take long.
+type remote struct {
+	*mapStore
+	call time.Duration
+}
+
+func (r remote) MaxCall() time.Duration { return r.call }
+
+func TestLeaseTTLIsLongEnoughForRenewals(t *testing.T) {
+	for _, row := range []struct {
+		store core.Store
+		ttl   string
+		want  string
+	}{
+		{newStore(), "100ms", ""},
+		{newStore(), "99ms", "100ms"},
+		{remote{newStore(), 50 * ms}, "150ms", ""},
+		{remote{newStore(), 50 * ms}, "149ms", "150ms"},
+		{remote{newStore(), 10 * ms}, "99ms", "100ms"},
+	} {
+		r := rule(t, "jobs", "1 concurrent ttl="+row.ttl)
+		_, err := limiter.New(limiter.Config{Store: row.store, Rules: []limiter.Rule{r}})
+		got, want := "", ""
+		if err != nil {
+			got = err.Error()
+		}
+		if row.want != "" {
+			want = `rule 0 "jobs": ttl ` + row.ttl + " is below " + row.want + ", so a lease could end before the store has renewed it"
+		}
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		own := r.Limit
+		r.Limit.Period, r.Override = time.Minute, func(string) (core.Limit, bool) { return own, true }
+		l := newLimiter(t, row.store, r)
+		if _, err := l.Take(t.Context(), "k", 1); (err != nil) != (want != "") {
+			t.Errorf("ttl %s from Override: %v", row.ttl, err)
+		}
+	}
+}
