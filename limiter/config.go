@@ -20,7 +20,7 @@ const (
 // which every request passes.
 type Config struct {
 	// Store keeps the counts. nil means a [memstore.Store] with its default
-	// options: the counts are those of this process and end with it. A Store that
+	// options and the Logger: the counts are those of this process and end with it. A Store that
 	// holds a nil value, such as a nil pointer, is a mistake.
 	Store core.Store
 
@@ -109,7 +109,7 @@ func (c *Config) useStore() error {
 	if given != nil && !holdsNil(given) {
 		return nil
 	}
-	c.Store = memstore.MustNew(memstore.Options{})
+	c.Store = memstore.MustNew(memstore.Options{Logger: c.Logger})
 	if given == nil {
 		return nil
 	}

@@ -156,7 +156,7 @@ func (l *Limits) store(client redis.UniversalClient, o *Options, prefix string) 
 	}
 	l.parts = append(l.parts, instances)
 	store, err := failover.New(primary, failover.Options{
-		Fallback: memstore.MustNew(memstore.Options{}), Instances: instances.Live, Logger: o.Limiter.Logger,
+		Fallback: memstore.MustNew(memstore.Options{Logger: o.Limiter.Logger}), Instances: instances.Live, Logger: o.Limiter.Logger,
 	})
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -32,7 +33,7 @@ func (c *fakeClock) move(d time.Duration) { c.now.Add(d.Microseconds()) }
 func newStore(t testing.TB, maxKeys int) (*Store, *fakeClock) {
 	t.Helper()
 	c := newClock()
-	s, err := New(Options{MaxKeys: maxKeys, Clock: c.read})
+	s, err := New(Options{MaxKeys: maxKeys, Clock: c.read, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,15 +3,17 @@
 package memstore
 
 import (
-	"fmt"
+	"context"
+	"log/slog"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/headgate/headgate/core"
 )
 
 // maxBuckets is the maximum number of overflow buckets of a shard.
-const maxBuckets = 64
+const maxBuckets = 256
 
 // findBucket returns the slot of the overflow bucket of the op's shard and
 // class, or -1. A bucket belongs to one limit, because units taken under one
@@ -38,41 +40,56 @@ func (h *shard) insertBucket(p *location) int {
 }
 
 // enter counts op i in its overflow bucket, which is slot b or, if b is
-// negative, a new slot.
-func (t *step) enter(h *shard, b int, ops []core.Op, i int) error {
+// negative, a new slot. If there is no room for one, it refuses the op.
+func (t *step) enter(h *shard, b int, ops []core.Op, i int) {
 	t.holders[i] = overflowBucket
 	for j := range i {
 		if t.holders[j] == overflowBucket && t.locations[i].shard == t.locations[j].shard &&
 			ops[i].Rule == ops[j].Rule && ops[i].Limit == ops[j].Limit {
 			t.join(i, j)
-			return nil
+			return
 		}
 	}
-	if b >= 0 {
+	switch {
+	case b >= 0:
 		h.load(b, t.shares[i])
-		return nil
+	case h.buckets+t.opened < maxBuckets:
+		t.opened++
+	default:
+		t.holders[i] = noBucket
+		useUp(t.shares[i], &ops[i], t.now)
 	}
-	if t.opened++; h.buckets+t.opened > maxBuckets {
-		return fmt.Errorf("%w (rule %q, limit %v)", ErrFull, ops[i].Rule, ops[i].Limit)
-	}
-	return nil
+}
+
+// useUp makes a fresh state that of a key which has just used up its limit. Its lease, if
+// any, has an id that no op has.
+func useUp(st *core.State, op *core.Op, now int64) {
+	all := [1]core.Op{{Rule: op.Rule, Limit: op.Limit, Cost: op.Limit.Capacity()}}
+	core.Decide(all[:], []*core.State{st}, now, make([]core.Decision, 1))
 }
 
 // useOverflow returns the ops in the form for overflow buckets. A Reset becomes a
 // Peek, because it would free the other keys that are counted in the bucket. A lease id
-// gets a prefix for its key, because several keys may use the same ids.
+// gets a prefix for its key, because several keys may use the same ids. Without a bucket,
+// nothing is given back or booked.
 func (t *step) useOverflow(ops []core.Op) []core.Op {
 	t.changed = t.changed[:0]
 	for i, holder := range t.holders {
-		if holder != overflowBucket {
+		if holder != overflowBucket && holder != noBucket {
 			continue
+		}
+		if ops[i].Verb == core.Take {
+			t.overflowed[holder]++
 		}
 		if len(t.changed) == 0 {
 			t.changed = append(t.changed, ops...)
 		}
 		op := &t.changed[i]
-		if op.Verb == core.Reset {
+		if op.Verb == core.Reset || holder == noBucket && op.Verb == core.Refund {
 			op.Verb, op.Cost = core.Peek, 0
+		}
+		if holder == noBucket {
+			op.MaxWait = 0
 		}
 		if op.Limit.Leased() && op.Lease != "" {
 			op.Lease = leasesOf(op.Key) + op.Lease
@@ -101,4 +118,22 @@ func (h *shard) leases(b int, key string, now int64) bool {
 		}
 	}
 	return false
+}
+
+// reportOverflow counts the Takes of new keys that had no room, and logs the first ones.
+// The caller holds no lock.
+func (s *Store) reportOverflow(t *step) {
+	s.countOverflow(&s.sharing, t.overflowed[overflowBucket], "the memory store is full, so new keys share limits with one another")
+	s.countOverflow(&s.refused, t.overflowed[noBucket], "the memory store is full and has too many limits to share, so new keys are refused")
+}
+
+func (s *Store) countOverflow(total *atomic.Int64, n int64, text string) {
+	if n == 0 || total.Add(n) != n {
+		return
+	}
+	logger := s.logger
+	if logger == nil {
+		logger = slog.Default()
+	}
+	logger.LogAttrs(context.Background(), slog.LevelWarn, "headgate: "+text, slog.Int64("max_keys", s.max))
 }

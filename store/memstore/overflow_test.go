@@ -1,9 +1,10 @@
 package memstore
 
 import (
-	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -223,25 +224,112 @@ func TestBucketUnitsAreSharedByUpToTakes(t *testing.T) {
 	}
 }
 
+// fillBuckets opens every overflow bucket of a full store with one shard, each for a
+// limit of its own.
+func fillBuckets(t *testing.T, s *Store) {
+	t.Helper()
+	for i := range maxBuckets {
+		op := takes("key", core.Limit{Quota: int64(i + 1), Period: time.Hour})
+		op.Rule = fmt.Sprint("filler", i)
+		do(t, s, op)
+	}
+}
+
 func TestBucketsAreBounded(t *testing.T) {
 	for _, interned := range []bool{true, false} {
 		s, c := fullStore(t)
 		for i := 0; !interned && len(s.classes.all) < maxClasses; i++ {
 			s.classes.add(limitClassKey{strconv.Itoa(i), core.Limit{Quota: 1}})
 		}
-		for i := range 66 {
-			op := takes("key", core.Limit{Quota: int64(i + 1), Period: time.Second})
+		fillBuckets(t, s)
+		for i := range 2 {
+			op := takes("key", core.Limit{Quota: 5, Period: time.Second})
 			op.Rule = fmt.Sprint(i)
-			err := s.Apply(t.Context(), []core.Op{op}, make([]core.Decision, 1))
-			if got, want := errors.Is(err, ErrFull), i >= 64; got != want {
-				t.Errorf("interned %v, limit %d: error %v, want ErrFull %v", interned, i, err, want)
+			if d := do(t, s, op)[0]; d.Allowed || d.RetryAfter != time.Second/5 {
+				t.Errorf("interned %v: %+v without a bucket, want a refusal for 200 ms", interned, d)
 			}
 		}
-		if s.Len() != 65 {
-			t.Errorf("interned %v: %d held, want a key and 64 buckets", interned, s.Len())
+		if s.Len() != 1+maxBuckets {
+			t.Errorf("interned %v: %d held, want a key and %d buckets", interned, s.Len(), maxBuckets)
 		}
-		c.move(2 * time.Second)
-		do(t, s, takes("key", limit("7/1s")))
+		if shared, refused := s.Overflowed(); shared != maxBuckets || refused != 2 {
+			t.Errorf("interned %v: %d shared and %d refused, want %d and 2", interned, shared, refused, maxBuckets)
+		}
+		c.move(time.Hour)
+		if d := do(t, s, takes("key", limit("7/1s")))[0]; d.Remaining != 6 {
+			t.Errorf("interned %v: %+v when there is room again", interned, d)
+		}
 		checkCounts(t, s)
+	}
+}
+
+// admits reports whether a Take got a unit.
+func admits(op *core.Op, d *core.Decision) bool {
+	switch {
+	case op.Verb != core.Take:
+		return false
+	case op.UpTo:
+		return d.Taken > 0
+	}
+	return d.Allowed || d.RetryAfter <= 0
+}
+
+// Nothing that a step may hold gets a new key past a limit that has no bucket.
+func TestNewKeyWithoutABucketIsNeverFree(t *testing.T) {
+	for _, l := range each {
+		s, _ := fullStore(t)
+		fillBuckets(t, s)
+		take := takes("new", l)
+		reset, booked, upTo, soft, peek := take, take, take, take, take
+		reset.Verb, peek.Verb, soft.Soft, upTo.UpTo = core.Reset, core.Peek, true, !l.Leased()
+		if l.Books() {
+			booked.MaxWait = time.Hour
+		}
+		all := takes("other", l)
+		all.Cost = l.Capacity()
+		for i, ops := range [][]core.Op{
+			{take}, {take, take}, {undo(take), take}, {reset, take}, {reset, undo(take), soft}, {booked}, {upTo}, {soft}, {peek}, {all},
+		} {
+			for k, d := range do(t, s, ops...) {
+				if got := admits(&ops[k], &d); got || d.Remaining != 0 || d.RetryAfter > d.ResetAfter {
+					t.Errorf("%v: step %d, op %d: %+v, want a refusal", l, i, k, d)
+				}
+			}
+		}
+		if s.Len() != 1+maxBuckets {
+			t.Errorf("%v: %d held", l, s.Len())
+		}
+		// A key that is held goes on, and pays for no step that a new key is refused.
+		if d := do(t, s, takes("first", limit("1/1m")), take); d[0].Allowed || d[1].Allowed {
+			t.Errorf("%v: %+v", l, d)
+		}
+		checkCounts(t, s)
+	}
+}
+
+func TestFullStoreLogsOnceAndCounts(t *testing.T) {
+	var lines strings.Builder
+	c := newClock()
+	s := oneShard(MustNew(Options{MaxKeys: 1, Clock: c.read, Logger: slog.New(slog.NewTextHandler(&lines, nil))}))
+	do(t, s, takes("first", limit("9/1m")), takes("first", limit("9/1m")))
+	if lines.Len() != 0 {
+		t.Errorf("logged %q before the store was full", &lines)
+	}
+	for range 3 {
+		do(t, s, takes("new", limit("1/1h")))
+		do(t, s, peeks("new", limit("1/1h")))
+	}
+	if shared, refused := s.Overflowed(); shared != 3 || refused != 0 {
+		t.Errorf("%d shared and %d refused, want 3 and 0", shared, refused)
+	}
+	fillBuckets(t, s)
+	for i, want := range []string{`msg="headgate: the memory store is full, so new keys share limits with one another" max_keys=1`,
+		`msg="headgate: the memory store is full and has too many limits to share, so new keys are refused" max_keys=1`} {
+		if n := strings.Count(lines.String(), want); n != 1 {
+			t.Errorf("line %d is there %d times: %s", i, n, &lines)
+		}
+	}
+	if n := strings.Count(lines.String(), "\n"); n != 2 {
+		t.Errorf("%d lines, want 2: %s", n, &lines)
 	}
 }

@@ -52,6 +52,8 @@ const (
 	ownEntry                     // a slot of the key's own
 	ownEntryToCome               // a slot to be inserted, for which room is reserved
 	overflowBucket               // the overflow bucket of the key's shard and class
+	noBucket                     // a state that is used up, as there is no room for a bucket
+	holders
 )
 
 // step carries out any number of ops. It lives in a pool, so that its slices
@@ -68,6 +70,8 @@ type step struct {
 	booked    int  // keys for which room is reserved
 	opened    int  // overflow buckets to be inserted
 	full      bool // no room was found: new keys go to overflow buckets
+
+	overflowed [holders]int64 // Takes by their holder, for those of an overflow
 }
 
 // decideStep carries out ops that have passed CheckOps, as Apply promises.
@@ -82,6 +86,7 @@ func (s *Store) decideStep(ops []core.Op, out []core.Decision, now int64) error 
 	if due {
 		s.tidy(t.now)
 	}
+	s.reportOverflow(t)
 	return err
 }
 
@@ -192,7 +197,7 @@ func (t *step) release(s *Store) {
 	clear(t.shares)
 	clear(t.changed)
 	t.changed, t.locked = t.changed[:0], t.locked[:0]
-	t.opened, t.full = 0, false
+	t.opened, t.full, t.overflowed = 0, false, [holders]int64{}
 	s.steps.Put(t)
 }
 
@@ -269,8 +274,8 @@ func (t *step) admit(s *Store, h *shard, ops []core.Op, i int) error {
 		}
 	case charged && !stays && !t.full:
 		return errNoRoom
-	case charged, counted, b >= 0 && s.keys.Load() >= s.max:
-		return t.enter(h, b, ops, i)
+	case charged, counted, (b >= 0 || h.buckets >= maxBuckets) && s.keys.Load() >= s.max:
+		t.enter(h, b, ops, i)
 	default:
 		t.holders[i] = nowhere
 	}

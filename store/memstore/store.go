@@ -45,16 +45,20 @@
 // changes nothing, because it would free the other keys too. A limit that is
 // changed while the store is full starts new buckets.
 //
-// Overflow buckets come on top of MaxKeys, at most 64 for each shard. When a
-// shard has that many, for as many pairs of rule and limit, a new key of
-// another pair is refused with [ErrFull].
+// Overflow buckets come on top of MaxKeys, at most 256 for each shard. When a
+// shard has that many, for as many pairs of rule and limit, the new keys of
+// another pair are refused, as by a bucket that is used up all the time.
+//
+// The store logs once when new keys begin to share buckets, and once when new keys
+// begin to be refused for lack of one; see [Options.Logger]. [Store.Overflowed] counts
+// both.
 package memstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/maphash"
+	"log/slog"
 	"math/bits"
 	"sync"
 	"sync/atomic"
@@ -73,10 +77,6 @@ const (
 	keysPerShard = 2048 // small enough that moving a shard's table takes little time
 )
 
-// ErrFull is wrapped by Apply's error when a full store has no overflow bucket
-// left for another pair of rule and limit.
-var ErrFull = errors.New("memstore: no room for the overflow of another limit")
-
 // Options configures a [Store]. The zero value is ready to use.
 type Options struct {
 	// MaxKeys is the maximum number of keys held, each under one rule and one
@@ -93,12 +93,18 @@ type Options struct {
 	// twice. It is called concurrently and sometimes under locks, and must not
 	// call the store.
 	Clock func() int64
+
+	// Logger receives a line when the store is full and new keys begin to share
+	// limits, and one when it begins to refuse new keys; each comes once for a store.
+	// nil means slog.Default() at the time.
+	Logger *slog.Logger
 }
 
 // Store is a [core.Store] in memory, made by [New]. It is safe for concurrent
 // use and needs no Close.
 type Store struct {
 	clock        func() int64
+	logger       *slog.Logger // nil: the default one at the time
 	seed         maphash.Seed
 	classes      *interner
 	shards       []shard
@@ -107,6 +113,8 @@ type Store struct {
 	keys         atomic.Int64  // held or reserved, without overflow buckets
 	overflowKeys atomic.Int64  // overflow buckets held
 	nextShard    atomic.Uint64 // the shard to be tidied next
+	sharing      atomic.Int64  // Takes counted in overflow buckets so far
+	refused      atomic.Int64  // Takes refused for lack of an overflow bucket so far
 	steps        sync.Pool     // of *step
 
 	earliest atomic.Int64 // no slot of any shard is fresh before it
@@ -129,6 +137,7 @@ func New(o Options) (*Store, error) {
 	n := shardsFor(o.MaxKeys)
 	s := &Store{
 		clock:   o.Clock,
+		logger:  o.Logger,
 		seed:    maphash.MakeSeed(),
 		classes: newInterner(),
 		shards:  make([]shard, n),
@@ -169,8 +178,7 @@ func monotonic() func() int64 {
 
 // Apply implements [core.Store]. It only ever waits for other steps on the same
 // shards, so it ignores the context. Its errors wrap [core.ErrOp], for
-// operations or limits that are not valid, or [ErrFull]; after an error nothing
-// was charged.
+// operations or limits that are not valid; after an error nothing was charged.
 func (s *Store) Apply(_ context.Context, ops []core.Op, out []core.Decision) error {
 	if len(ops) != 1 || len(out) == 0 {
 		return s.applySeveral(ops, out)
@@ -216,6 +224,10 @@ func (s *Store) applySeveral(ops []core.Op, out []core.Decision) error {
 // Len returns how many keys the store holds, overflow buckets included. Fresh
 // keys count until the store finds and forgets them.
 func (s *Store) Len() int { return int(s.keys.Load() + s.overflowKeys.Load()) }
+
+// Overflowed returns how many Takes of new keys a full store has counted in overflow
+// buckets, and how many it has refused for lack of a bucket.
+func (s *Store) Overflowed() (shared, refused int64) { return s.sharing.Load(), s.refused.Load() }
 
 // reserve reserves room for one more key. It reports whether there was room.
 func (s *Store) reserve() bool {
