@@ -110,6 +110,9 @@ type algorithm interface {
 	// scriptArgs returns the result of Limit.ScriptArgs.
 	scriptArgs(l *Limit) (period, quota, extra int64)
 
+	// maxRecords returns the result of Limit.MaxRecords.
+	maxRecords(l *Limit) int64
+
 	// leased returns the result of Limit.Leased.
 	leased() bool
 

@@ -95,6 +95,7 @@ func (c concurrency) gauge(s *State, l *Limit, now int64) (remaining, reset int6
 	return max(0, l.Quota-c.held(s)), s.Leases[len(s.Leases)-1].Expiry - now
 }
 
+func (concurrency) maxRecords(l *Limit) int64            { return l.Quota }
 func (concurrency) leased() bool                         { return true }
 func (concurrency) books() bool                          { return false }
 func (concurrency) prefetchable() bool                   { return false }

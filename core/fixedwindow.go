@@ -77,6 +77,7 @@ func (fixedWindow) gauge(s *State, l *Limit, now int64) (remaining, reset int64)
 	return max(0, l.Quota-s.Used), s.Mark - now
 }
 
+func (fixedWindow) maxRecords(*Limit) int64      { return 0 }
 func (fixedWindow) leased() bool                 { return false }
 func (fixedWindow) books() bool                  { return false }
 func (fixedWindow) prefetchable() bool           { return true }

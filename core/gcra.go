@@ -175,9 +175,10 @@ func (gcra) gauge(s *State, l *Limit, now int64) (remaining, reset int64) {
 	return max(0, l.Capacity()-used), s.Mark + r.span(s.Used) - now
 }
 
-func (gcra) leased() bool       { return false }
-func (gcra) books() bool        { return true }
-func (gcra) prefetchable() bool { return true }
+func (gcra) maxRecords(*Limit) int64 { return 0 }
+func (gcra) leased() bool            { return false }
+func (gcra) books() bool             { return true }
+func (gcra) prefetchable() bool      { return true }
 
 // stillUsed counts whole units. A unit that has come back in part would exceed
 // the burst together with the units that the store admits.

@@ -135,6 +135,11 @@ func (l *Limit) Equal(m *Limit) bool {
 		l.Algorithm == m.Algorithm && l.Segments == m.Segments && l.Aligned == m.Aligned
 }
 
+// MaxRecords returns the largest number of records in the state of a key, which are the
+// entries of State.Log or the leases of State.Leases: 0 if the state has one size. The
+// limit must be valid.
+func (l *Limit) MaxRecords() int64 { return algorithms[l.Algorithm].maxRecords(l) }
+
 // Leased reports whether leases hold the units. Then a Take and its Refund need
 // Op.Lease, a lease may end at any time, and releasing one twice does no harm.
 func (l Limit) Leased() bool { return l.Algorithm.known() && traits[l.Algorithm].leased }

@@ -84,6 +84,7 @@ func (slidingLog) gauge(s *State, l *Limit, now int64) (remaining, reset int64) 
 	return max(0, l.Quota-s.total()), live[len(live)-1].At + l.period() - now
 }
 
+func (slidingLog) maxRecords(l *Limit) int64            { return l.Quota }
 func (slidingLog) leased() bool                         { return false }
 func (slidingLog) books() bool                          { return false }
 func (slidingLog) prefetchable() bool                   { return false }

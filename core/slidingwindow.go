@@ -129,6 +129,7 @@ func (w slidingWindow) gauge(s *State, l *Limit, now int64) (remaining, reset in
 	return max(0, l.Quota-w.estimate(s, l, now)), (last+1)*l.width() + l.period() - now
 }
 
+func (slidingWindow) maxRecords(l *Limit) int64            { return l.segments() + 1 }
 func (slidingWindow) leased() bool                         { return false }
 func (slidingWindow) books() bool                          { return false }
 func (slidingWindow) prefetchable() bool                   { return false }

@@ -117,6 +117,7 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
+func (tokenBucket) maxRecords(*Limit) int64      { return 0 }
 func (tokenBucket) leased() bool                 { return false }
 func (tokenBucket) books() bool                  { return false }
 func (tokenBucket) prefetchable() bool           { return true }

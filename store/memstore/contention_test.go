@@ -119,6 +119,7 @@ func TestContentionWithKeysThatComeAndGo(t *testing.T) {
 func checkCounts(t *testing.T, s *Store) {
 	t.Helper()
 	var keys, buckets int64
+	bytes := int64(len(s.shards)) * shardBytes
 	for i := range s.shards {
 		h := &s.shards[i]
 		n, mine := 0, 0
@@ -132,11 +133,15 @@ func checkCounts(t *testing.T, s *Store) {
 				keys++
 			}
 			n++
+			bytes += h.bytes(k)
 		}
 		if n != h.count || mine != h.buckets {
 			t.Errorf("shard %d counts %d slots and %d buckets, and holds %d and %d", i, h.count, h.buckets, n, mine)
 		}
 		buckets += int64(mine)
+	}
+	if got := s.Bytes(); got != bytes {
+		t.Errorf("the store counts %d bytes, and its slots %d", got, bytes)
 	}
 	if keys != s.keys.Load() || buckets != s.overflowKeys.Load() {
 		t.Errorf("the store counts %d keys and %d buckets, and holds %d and %d", s.keys.Load(), s.overflowKeys.Load(), keys, buckets)

@@ -82,6 +82,22 @@ func (h *shard) load(i int, st *core.State) {
 
 // save copies st, written under the limit of class id, into slot i.
 func (h *shard) save(i int, st *core.State, id classID, rule string) {
+	if h.slots[i].class&^marks == id && id != uninterned {
+		h.write(i, st, id, rule)
+		return
+	}
+	// A slot that was just inserted has no class of its own yet, and its bytes are counted.
+	inserted := h.slots[i].class&^marks == uninterned && h.extState(i) == nil
+	if !inserted {
+		h.store.bytes.Add(-h.bytes(i))
+	}
+	if h.write(i, st, id, rule); !inserted {
+		h.store.bytes.Add(h.bytes(i))
+	}
+}
+
+// write is save without the count of bytes.
+func (h *shard) write(i int, st *core.State, id classID, rule string) {
 	c := &h.slots[i]
 	c.class = id | c.class&shared
 	c.used, c.mark = st.Used, st.Mark

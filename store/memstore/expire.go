@@ -132,9 +132,9 @@ func (s *Store) sweepNext(now int64, n int, m secondChance) int {
 }
 
 // makeRoom looks for fresh keys, first in the shards of the step, which it has
-// locked, and then in others, until n more keys have room or enough slots were
-// looked at.
-func (s *Store) makeRoom(t *step, n int) {
+// locked, and then in others, until n more keys, and their bytes, have room
+// or enough slots were looked at.
+func (s *Store) makeRoom(t *step, n int, size int64) {
 	if t.now < s.earliest.Load() {
 		return
 	}
@@ -143,7 +143,7 @@ func (s *Store) makeRoom(t *step, n int) {
 		left -= s.shards[i].sweep(t.now, left, forgetAtOnce)
 	}
 	for range roomShards {
-		if left <= 0 || s.keys.Load()+int64(n) <= s.max {
+		if left <= 0 || s.keys.Load()+int64(n) <= s.max && s.bytes.Load() <= s.keyBytes-size {
 			return
 		}
 		left -= s.sweepNext(t.now, left, forgetAtOnce)

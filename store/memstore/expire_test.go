@@ -163,7 +163,7 @@ func halfSwept(t *testing.T, hashes []uint32, short, n int) *shard {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.reserve()
+		s.reserve(0)
 		h.save(h.insert(&location{hash: hash, class: v.id}, &op), &core.State{Limit: op.Limit, Used: 1, Mark: start}, v.id, op.Rule)
 	}
 	h.observe(start)

@@ -3,11 +3,13 @@
 package memstore
 
 import (
+	"log/slog"
 	"runtime"
 	"strconv"
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test"
 )
 
@@ -63,6 +65,26 @@ func floodWith(t *testing.T, early, flood int) {
 		t.Error("refused when every key is fresh")
 	}
 	runtime.KeepAlive(s)
+}
+
+// A flood whose keys then fill their windows takes less memory than MaxBytes.
+func TestFloodTakesLessMemoryThanMaxBytes(t *testing.T) {
+	const most = 16 << 20
+	c := newClock()
+	for _, l := range []core.Limit{limit("37/1h sliding-window"), limit("37/1h sliding-log"), limit("37/1h")} {
+		before := heapInUse()
+		s := MustNew(Options{MaxBytes: most, Clock: c.read, Logger: slog.New(slog.DiscardHandler)})
+		for range 15 {
+			fill(t, s, "key", 50_000, l)
+			c.move(4 * time.Minute)
+		}
+		if took := heapInUse() - before; took > most {
+			t.Errorf("%v: %d keys take %d bytes of %d", l, s.Len(), took, most)
+		}
+		t.Logf("%v: %d keys, %d bytes reckoned, %d in the heap", l, s.Len(), s.Bytes(), heapInUse()-before)
+		checkCounts(t, s)
+		runtime.KeepAlive(s)
+	}
 }
 
 func heapInUse() uint64 {

@@ -53,12 +53,22 @@ func (t *step) enter(h *shard, b int, ops []core.Op, i int) {
 	switch {
 	case b >= 0:
 		h.load(b, t.shares[i])
-	case h.buckets+t.opened < maxBuckets:
+	case h.buckets+t.opened < maxBuckets && t.reserveBucket(h.store, &ops[i], t.locations[i].class):
 		t.opened++
 	default:
 		t.holders[i] = noBucket
 		useUp(t.shares[i], &ops[i], t.now)
 	}
+}
+
+// reserveBucket reserves the memory of an overflow bucket.
+func (t *step) reserveBucket(s *Store, op *core.Op, id classID) bool {
+	size := bytesOf("", &op.Limit, id)
+	if !addBelow(&s.bytes, size, s.maxBytes) {
+		return false
+	}
+	t.bookedBytes += size
+	return true
 }
 
 // useUp makes a fresh state that of a key which has just used up its limit. Its lease, if

@@ -71,7 +71,8 @@ type step struct {
 	opened    int  // overflow buckets to be inserted
 	full      bool // no room was found: new keys go to overflow buckets
 
-	overflowed [holders]int64 // Takes by their holder, for those of an overflow
+	bookedBytes int64          // of these keys and buckets
+	overflowed  [holders]int64 // Takes by their holder, for those of an overflow
 }
 
 // decideStep carries out ops that have passed CheckOps, as Apply promises.
@@ -152,7 +153,8 @@ func (t *step) unlock(s *Store) {
 // cancel gives back the reserved room that was not used.
 func (t *step) cancel(s *Store) {
 	s.keys.Add(int64(-t.booked))
-	t.booked = 0
+	s.bytes.Add(-t.bookedBytes)
+	t.booked, t.bookedBytes = 0, 0
 }
 
 // keepAll stores every state as the step has decided, once for all ops that
@@ -174,10 +176,12 @@ func (t *step) keepAll(s *Store, ops []core.Op, out []core.Decision) {
 			if fresh {
 				at = h.insert(p, op)
 				t.booked--
+				t.bookedBytes -= bytesOf(op.Key, &op.Limit, p.class)
 			}
 		case overflowBucket:
 			if at = h.findBucket(p, op); at < 0 && fresh {
 				at = h.insertBucket(p)
+				t.bookedBytes -= bytesOf("", &op.Limit, p.class)
 			}
 		}
 		if at >= 0 {
@@ -213,7 +217,11 @@ func (t *step) findStates(s *Store, ops []core.Op) error {
 	}
 	t.cancel(s)
 	t.full = true
-	s.makeRoom(t, len(ops))
+	size := int64(0)
+	for i := range ops {
+		size += bytesOf(ops[i].Key, &ops[i].Limit, t.locations[i].class)
+	}
+	s.makeRoom(t, len(ops), size)
 	return t.tryFindStates(s, ops)
 }
 
@@ -264,9 +272,11 @@ func (t *step) admit(s *Store, h *shard, ops []core.Op, i int) error {
 	b := h.findBucket(p, op)
 	counted := b >= 0 && (!leased || h.leases(b, op.Key, t.now))
 	stays := counted && leased
+	size := bytesOf(op.Key, &op.Limit, p.class)
 	switch charged := t.charged(ops, i); {
-	case charged && !stays && s.reserve():
+	case charged && !stays && s.reserve(size):
 		t.booked++
+		t.bookedBytes += size
 		t.holders[i] = ownEntryToCome
 		if counted {
 			h.load(b, t.shares[i])
@@ -274,7 +284,7 @@ func (t *step) admit(s *Store, h *shard, ops []core.Op, i int) error {
 		}
 	case charged && !stays && !t.full:
 		return errNoRoom
-	case charged, counted, (b >= 0 || h.buckets >= maxBuckets) && s.keys.Load() >= s.max:
+	case charged, counted, (b >= 0 || h.buckets >= maxBuckets) && s.isFull(size):
 		t.enter(h, b, ops, i)
 	default:
 		t.holders[i] = nowhere

@@ -25,13 +25,13 @@
 //
 // # When the store is full
 //
-// A store holds at most [Options.MaxKeys] keys. When it is full and a new key
-// is to be charged, it looks at a bounded number of keys and forgets the fresh
-// ones. If it finds none, the new key is counted in an overflow bucket, which
-// it shares with other keys: a seeded hash divides the store into at least 64
-// shards, and a shard has one such bucket for each pair of rule and limit. A
-// client can neither choose nor guess which keys share the bucket of its own
-// key.
+// A store holds at most [Options.MaxKeys] keys, which need at most
+// [Options.MaxBytes]. When it is full and a new key is to be charged, it looks at
+// a bounded number of keys and forgets the fresh ones. If it finds none, the new
+// key is counted in an overflow bucket, which it shares with other keys: a seeded
+// hash divides the store into at least 64 shards, and a shard has one such bucket
+// for each pair of rule and limit. A client can neither choose nor guess which
+// keys share the bucket of its own key.
 //
 // So a flood of random keys costs no memory, does not displace a key that has
 // used up a limit, and admits no key for free. New keys alone pay for that:
@@ -45,9 +45,10 @@
 // changes nothing, because it would free the other keys too. A limit that is
 // changed while the store is full starts new buckets.
 //
-// Overflow buckets come on top of MaxKeys, at most 256 for each shard. When a
-// shard has that many, for as many pairs of rule and limit, the new keys of
-// another pair are refused, as by a bucket that is used up all the time.
+// Overflow buckets come on top of MaxKeys, but not of MaxBytes, at most 256 for
+// each shard. When a shard has that many, for as many pairs of rule and limit, or
+// MaxBytes leaves no room for another, the new keys of a further pair are refused,
+// as by a bucket that is used up all the time.
 //
 // The store logs once when new keys begin to share buckets, and once when new keys
 // begin to be refused for lack of one; see [Options.Logger]. [Store.Overflowed] counts
@@ -55,10 +56,13 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"log/slog"
+	"math"
 	"math/bits"
 	"sync"
 	"sync/atomic"
@@ -69,6 +73,9 @@ import (
 
 // DefaultMaxKeys is the maximum number of keys if [Options.MaxKeys] is 0.
 const DefaultMaxKeys = 1 << 20
+
+// MinBytes is the smallest [Options.MaxBytes].
+const MinBytes = 1 << 20
 
 const (
 	maxMaxKeys   = 1 << 30
@@ -83,6 +90,18 @@ type Options struct {
 	// algorithm, at most 1<<30; 0 means DefaultMaxKeys. The package
 	// documentation says what happens when the store is full.
 	MaxKeys int
+
+	// MaxBytes is the maximum memory of keys and overflow buckets in bytes, at least
+	// MinBytes; 0 means that MaxKeys alone bounds it. Each key is reckoned with the largest
+	// state that its limit allows, whatever it holds at the time: about 100 bytes under
+	// GCRA, FixedWindow and TokenBucket, 470 under a SlidingWindow of ten segments, 150
+	// more for a key of 64 bytes, and up to 32 and 112 for each unit of a SlidingLog and
+	// of a Concurrency limit. So the memory stays below MaxBytes when the keys fill
+	// up. A GCRA key with booked units takes some 100 bytes beyond that.
+	//
+	// With MaxBytes a MaxKeys of 0 means as many keys as fit. An eighth of MaxBytes is
+	// for overflow buckets.
+	MaxBytes int64
 
 	// Clock returns the time in microseconds since the Unix epoch. Nil means
 	// the system's time when the store was made, advanced by the monotonic
@@ -110,6 +129,9 @@ type Store struct {
 	shards       []shard
 	mask         uint64
 	max          int64
+	maxBytes     int64         // of all slots
+	keyBytes     int64         // of keys and buckets together, above which no key is added
+	bytes        atomic.Int64  // reckoned for the slots held or reserved, and the shards
 	keys         atomic.Int64  // held or reserved, without overflow buckets
 	overflowKeys atomic.Int64  // overflow buckets held
 	nextShard    atomic.Uint64 // the shard to be tidied next
@@ -125,11 +147,8 @@ var _ core.Store = (*Store)(nil)
 // New returns an empty store, or an error that names every mistake in the
 // options.
 func New(o Options) (*Store, error) {
-	if o.MaxKeys < 0 || o.MaxKeys > maxMaxKeys {
-		return nil, fmt.Errorf("memstore: MaxKeys %d is not within 0 to %d", o.MaxKeys, maxMaxKeys)
-	}
-	if o.MaxKeys == 0 {
-		o.MaxKeys = DefaultMaxKeys
+	if err := o.complete(); err != nil {
+		return nil, err
 	}
 	if o.Clock == nil {
 		o.Clock = monotonic()
@@ -143,13 +162,36 @@ func New(o Options) (*Store, error) {
 		shards:  make([]shard, n),
 		mask:    uint64(n - 1),
 		max:     int64(o.MaxKeys),
+
+		maxBytes: o.MaxBytes,
+		keyBytes: o.MaxBytes - o.MaxBytes/bucketShare,
 	}
+	s.bytes.Store(int64(n) * shardBytes)
 	s.earliest.Store(never)
 	s.steps.New = func() any { return new(step) }
 	for i := range s.shards {
 		s.shards[i].open(s)
 	}
 	return s, nil
+}
+
+// complete puts the defaults in, or returns an error that names every mistake.
+func (o *Options) complete() error {
+	var errs []error
+	if o.MaxKeys < 0 || o.MaxKeys > maxMaxKeys {
+		errs = append(errs, fmt.Errorf("memstore: MaxKeys %d is not within 0 to %d", o.MaxKeys, maxMaxKeys))
+	}
+	if o.MaxBytes < 0 || o.MaxBytes > 0 && o.MaxBytes < MinBytes {
+		errs = append(errs, fmt.Errorf("memstore: MaxBytes %d is neither 0 nor at least %d", o.MaxBytes, MinBytes))
+	}
+	switch {
+	case o.MaxBytes == 0:
+		o.MaxBytes = math.MaxInt64
+		o.MaxKeys = cmp.Or(o.MaxKeys, DefaultMaxKeys)
+	case o.MaxKeys == 0:
+		o.MaxKeys = int(min(maxMaxKeys, o.MaxBytes/slotBytes))
+	}
+	return errors.Join(errs...)
 }
 
 // MustNew is [New] for options that are known to be valid; it panics on an
@@ -221,6 +263,11 @@ func (s *Store) applySeveral(ops []core.Op, out []core.Decision) error {
 	return s.decideStep(ops, out, now)
 }
 
+// Bytes returns the memory in bytes that the keys held are reckoned to need when their
+// states are as large as their limits allow, with the overflow buckets and the empty
+// store.
+func (s *Store) Bytes() int64 { return s.bytes.Load() }
+
 // Len returns how many keys the store holds, overflow buckets included. Fresh
 // keys count until the store finds and forgets them.
 func (s *Store) Len() int { return int(s.keys.Load() + s.overflowKeys.Load()) }
@@ -229,14 +276,32 @@ func (s *Store) Len() int { return int(s.keys.Load() + s.overflowKeys.Load()) }
 // buckets, and how many it has refused for lack of a bucket.
 func (s *Store) Overflowed() (shared, refused int64) { return s.sharing.Load(), s.refused.Load() }
 
-// reserve reserves room for one more key. It reports whether there was room.
-func (s *Store) reserve() bool {
+// reserve reserves room for one more key of that size. It reports whether there was
+// room.
+func (s *Store) reserve(size int64) bool {
+	if !addBelow(&s.keys, 1, s.max) {
+		return false
+	}
+	if !addBelow(&s.bytes, size, s.keyBytes) {
+		s.keys.Add(-1)
+		return false
+	}
+	return true
+}
+
+// isFull reports whether there is no room for another key of that size.
+func (s *Store) isFull(size int64) bool {
+	return s.keys.Load() >= s.max || s.bytes.Load() > s.keyBytes-size
+}
+
+// addBelow adds n to the sum unless that would exceed most, and reports whether it did.
+func addBelow(sum *atomic.Int64, n, most int64) bool {
 	for {
-		n := s.keys.Load()
-		if n >= s.max {
+		old := sum.Load()
+		if old > most-n {
 			return false
 		}
-		if s.keys.CompareAndSwap(n, n+1) {
+		if sum.CompareAndSwap(old, old+n) {
 			return true
 		}
 	}

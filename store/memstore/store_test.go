@@ -3,6 +3,7 @@ package memstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -19,6 +20,18 @@ func TestNewRefusesOptionsThatCannotWork(t *testing.T) {
 		if _, err := New(Options{MaxKeys: n}); err == nil || !strings.Contains(err.Error(), "MaxKeys") {
 			t.Errorf("MaxKeys %d: error %v, want one that names MaxKeys", n, err)
 		}
+	}
+}
+
+func TestNewRefusesBytesThatHoldNothing(t *testing.T) {
+	for n, good := range map[int64]bool{-1: false, 1: false, MinBytes - 1: false, 0: true, MinBytes: true, math.MaxInt64: true} {
+		_, err := New(Options{MaxBytes: n})
+		if good != (err == nil) || !good && !strings.Contains(err.Error(), fmt.Sprintf("MaxBytes %d", n)) {
+			t.Errorf("MaxBytes %d: %v", n, err)
+		}
+	}
+	if _, err := New(Options{MaxBytes: -1, MaxKeys: -1}); err == nil || strings.Count(err.Error(), "memstore: Max") != 2 {
+		t.Errorf("%v, want both mistakes", err)
 	}
 }
 

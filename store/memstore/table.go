@@ -269,6 +269,7 @@ func (h *shard) remove(i int) {
 	} else {
 		h.store.keys.Add(-1)
 	}
+	h.store.bytes.Add(-h.bytes(i))
 	h.cut(i, h.moved)
 	if h.sparse() {
 		h.resize(h.count)

@@ -1,0 +1,60 @@
+// This file reckons the memory that keys need.
+
+package memstore
+
+import (
+	"math/bits"
+	"unsafe"
+
+	"github.com/headgate/headgate/core"
+)
+
+// A table has up to 4/3 slots for each key, and the allocator rounds up by at most an
+// eighth.
+const (
+	slotBytes  = int64(unsafe.Sizeof(entry{})+1) * 3 / 2
+	extBytes   = int64(unsafe.Sizeof(ext{})) * 3 / 2
+	shardBytes = int64(unsafe.Sizeof(shard{}))
+
+	extStateBytes = 80  // as the allocator rounds it
+	classBytes    = 240 // of a slot that is uninterned: its rule and its limit
+	idBytes       = 48  // of a lease, which in a bucket has its key in front
+
+	// bucketShare is which part of MaxBytes is left to overflow buckets.
+	bucketShare = 8
+)
+
+// bytesOf returns the memory of a key under a valid limit when its state is as large as
+// the limit allows. Its lists have room for a power of two.
+func bytesOf(key string, l *core.Limit, id classID) int64 {
+	size, records := slotBytes, l.MaxRecords()
+	if len(key) > maxText {
+		size += int64(len(key)) + 16
+	}
+	if id == uninterned {
+		size += classBytes
+	}
+	if records > 0 || id == uninterned {
+		size += extStateBytes
+	}
+	if size > slotBytes {
+		size += extBytes
+	}
+	if records == 0 {
+		return size
+	}
+	room := int64(1) << bits.Len64(uint64(records-1))
+	if l.Leased() {
+		return size + room*int64(unsafe.Sizeof(core.Lease{})) + records*idBytes
+	}
+	return size + room*int64(unsafe.Sizeof(core.Entry{}))
+}
+
+// bytes returns bytesOf slot i.
+func (h *shard) bytes(i int) int64 {
+	key := ""
+	if h.slots[i].size == long {
+		key = h.exts[i].key
+	}
+	return bytesOf(key, &h.classOf(i).limit, h.slots[i].class&^marks)
+}
