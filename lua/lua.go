@@ -45,18 +45,25 @@ func HasQuick(a core.Algorithm, quota int64) bool { return quota == 1 && twins[a
 type Script struct {
 	Text, SHA1 string
 
-	// Plain is the same script without the line of flags, which servers before
-	// Redis 7 refuse. It is nil if the script has no such line.
+	// Plain is the same script without the line of flags. It is for servers before
+	// Redis 7, which refuse that line, and for limits whose states may become large. A
+	// server whose memory is full lets it write nothing. It is nil for a script that is
+	// plain itself.
 	Plain *Script
 }
 
 // allowOOM is the first line of scripts that keep writing when the server's memory is
-// full, because a limit that stopped counting would stop limiting. They write at most a
-// counter for each key.
+// full, because a limit that stopped counting would stop limiting. Their states have to
+// be small; see [Script.Plain].
 const allowOOM = "#!lua flags=allow-oom\n"
 
-// growing are the algorithms whose state grows with what they admit.
+// growing are the algorithms whose state grows with what they admit, which they keep in
+// records.
 const growing = Set(1<<core.SlidingLog | 1<<core.Concurrency)
+
+// Grows reports whether the state of a key under the algorithm grows with what is
+// admitted.
+func Grows(a core.Algorithm) bool { return growing&(1<<a) != 0 }
 
 func newScript(text string) *Script {
 	sum := sha1.Sum([]byte(text))
@@ -146,9 +153,6 @@ func (c *Scripts) assemble(set Set, driver, quick, slow string) *Script {
 	below.WriteString(slow)
 	c.append(&above, &below, driver)
 	plain := newScript(inline(above.String() + below.String()))
-	if set&growing != 0 {
-		return plain
-	}
 	s := newScript(allowOOM + plain.Text)
 	s.Plain = plain
 	return s

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"cmp"
 	"context"
 	"runtime/pprof"
 	"sync"
@@ -59,6 +60,9 @@ type fault struct {
 
 	sees sight
 
+	// limits replace those of the same rules.
+	limits map[string]string
+
 	// unless are the rules whose requests may go undecided where sees is
 	// nothing.
 	unless []string
@@ -78,6 +82,9 @@ func (f *fault) timeout() time.Duration {
 	}
 	return 0
 }
+
+// limitOf returns the limit of a rule under the fault.
+func (f *fault) limitOf(rule string) string { return cmp.Or(f.limits[rule], limits[rule]) }
 
 // place is a deployment of Redis.
 type place struct {

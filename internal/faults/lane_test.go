@@ -54,6 +54,7 @@ type lane struct {
 	client  redis.UniversalClient
 	prefix  string
 	handler http.Handler
+	limitOf func(rule string) string
 
 	calls atomic.Int64 // of the store in Redis, from their beginning
 	eased atomic.Bool  // most requests are left out
@@ -65,10 +66,10 @@ type lane struct {
 // openLane puts a limiter under a mode over a client, for a fault.
 func openLane(t testing.TB, f *fault, m *mode, client redis.UniversalClient) *lane {
 	t.Helper()
-	l := &lane{mode: m, client: client, prefix: redistest.Prefix(t)}
+	l := &lane{mode: m, client: client, prefix: redistest.Prefix(t), limitOf: f.limitOf}
 	primary := redisstore.MustNew(client, redisstore.Options{Prefix: l.prefix, Timeout: f.timeout()})
 	lim := limiter.MustNew(limiter.Config{
-		Store: m.store(t, noting{primary, l}, f.timeout()), Rules: rules(t), OnStoreError: m.failure,
+		Store: m.store(t, noting{primary, l}, f.timeout()), Rules: rules(f), OnStoreError: m.failure,
 	})
 	t.Cleanup(func() {
 		lim.Close()
@@ -80,10 +81,10 @@ func openLane(t testing.TB, f *fault, m *mode, client redis.UniversalClient) *la
 	return l
 }
 
-func rules(t testing.TB) []limiter.Rule {
+func rules(f *fault) []limiter.Rule {
 	var list []limiter.Rule
-	for name, text := range limits {
-		list = append(list, limiter.Rule{Name: name, Limit: core.MustParseLimit(text), Key: func(r core.Request) (string, bool) {
+	for name := range limits {
+		list = append(list, limiter.Rule{Name: name, Limit: core.MustParseLimit(f.limitOf(name)), Key: func(r core.Request) (string, bool) {
 			if r.Header("X-Rule")[0] != name {
 				return "", false
 			}

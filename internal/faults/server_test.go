@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,12 +53,11 @@ func serverFaults() []fault {
 				s.hold(500 * ms)
 			})
 		}},
-		// The server refuses writes that grow a state beyond the bound of its memory.
-		{name: "out-of-memory", sees: nothing, brief: true, unless: []string{"log", "lease"}, inflict: func(s *scene) {
-			s.do(config("maxmemory", "1")...)
-			s.hold(500 * ms)
-			s.do(config("maxmemory", "0")...)
-		}},
+		// The server writes small states in spite of it, logs and leases among them.
+		{name: "out-of-memory", sees: nothing, brief: true, inflict: exhaust},
+		// It refuses to write states that may be large.
+		{name: "out-of-memory-for-large-states", sees: nothing, brief: true, unless: []string{"log", "lease"}, inflict: exhaustForLarge,
+			limits: map[string]string{"log": "1000/24h sliding-log", "lease": "1000 concurrent ttl=30s"}, after: wantRulesNamed},
 		{name: "evicting-lru", sees: nothing, inflict: func(s *scene) { evict(s, "allkeys-lru") }},
 		{name: "evicting-at-random", sees: nothing, inflict: func(s *scene) { evict(s, "allkeys-random") }},
 		{name: "max-clients", sees: something, inflict: crowd},
@@ -217,5 +217,51 @@ func promote(s *scene) {
 	s.allow()
 	for _, l := range s.lanes {
 		l.proxy.Redirect(replica.Addr)
+	}
+}
+
+// exhaust leaves the server without free memory for a time.
+func exhaust(s *scene) {
+	s.do(config("maxmemory", "1")...)
+	s.hold(500 * time.Millisecond)
+	s.do(config("maxmemory", "0")...)
+}
+
+// exhaustForLarge leaves the server without free memory until requests under a log and
+// under leases have met that in every lane.
+func exhaustForLarge(s *scene) {
+	s.do(config("maxmemory", "1")...)
+	s.until("requests under a log and under leases", func() bool {
+		return !slices.ContainsFunc(s.lanes, func(l *lane) bool {
+			refused := withoutMemory(l)
+			return len(refused["log"]) == 0 || len(refused["lease"]) == 0
+		})
+	})
+	s.do(config("maxmemory", "0")...)
+}
+
+// withoutMemory returns the errors about the memory of the server, by the rules of the
+// requests.
+func withoutMemory(l *lane) map[string][]error {
+	refused := map[string][]error{}
+	for _, h := range l.seen() {
+		if h.err != nil && strings.Contains(h.err.Error(), "OOM") {
+			refused[h.rule] = append(refused[h.rule], h.err)
+		}
+	}
+	return refused
+}
+
+// wantRulesNamed fails if an error about the memory of the server does not name the rule
+// of its request.
+func wantRulesNamed(s *scene) {
+	for _, l := range s.lanes {
+		for rule, errs := range withoutMemory(l) {
+			for _, err := range errs {
+				if !strings.Contains(err.Error(), `rule "`+rule+`"`) {
+					s.t.Errorf("%s: rule %s is not named by %v", l.mode.name, rule, err)
+				}
+			}
+		}
 	}
 }

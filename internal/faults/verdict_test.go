@@ -162,7 +162,7 @@ func (s *scene) used(t testing.TB, l *lane, hits []hit) []int64 {
 		if h.rule == "shared" {
 			continue
 		}
-		op := [1]core.Op{{Verb: core.Peek, Rule: h.rule, Key: h.key, Limit: core.MustParseLimit(limits[h.rule]), Cost: 1}}
+		op := [1]core.Op{{Verb: core.Peek, Rule: h.rule, Key: h.key, Limit: core.MustParseLimit(l.limitOf(h.rule)), Cost: 1}}
 		var out [1]core.Decision
 		if err := store.Apply(context.Background(), op[:], out[:]); err != nil {
 			t.Fatalf("rule %s, key %s: %v", h.rule, h.key, err)

@@ -147,7 +147,7 @@ func (s *Store) send(ctx context.Context, b *batch) error {
 // not occur for each step by itself. One cause is a slot that is moving to
 // another node: until all of it has moved, a script may only use keys that have
 // all arrived, or none of which has. The other is a full memory of the server, if
-// only one step is under an algorithm that may not write then.
+// only one step is under a limit that may not write then.
 func dividing(err error) bool {
 	return redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "OOM")
 }
@@ -199,8 +199,26 @@ func (s *Store) decideTogether(ctx context.Context, steps []*step) error {
 	}
 	script, args := s.call(steps)
 	ints, err := s.run(ctx, script, args)
+	if redis.HasErrorPrefix(err, "OOM") {
+		return s.fullMemory(steps, err)
+	}
 	if err != nil {
 		return fmt.Errorf("redisstore: %w", err)
 	}
 	return decode(steps, ints)
+}
+
+// fullMemory returns the error of steps that a server without free memory refused, with
+// the rule for whose limit it did.
+func (s *Store) fullMemory(steps []*step, err error) error {
+	for _, each := range steps {
+		for i := range each.ops {
+			op := &each.ops[i]
+			if t, _ := s.limits.of(op); t.long {
+				return fmt.Errorf("redisstore: rule %q, %v: the server's memory is full, and only states of up to %d records are written then: %w",
+					op.Rule, op.Limit, maxSmall, err)
+			}
+		}
+	}
+	return fmt.Errorf("redisstore: the server's memory is full: %w", err)
 }

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,8 +12,10 @@ import (
 	"github.com/headgate/headgate/internal/test"
 )
 
-// A server that is full goes on counting for limits whose state has one size.
-func TestFullServerLimitsWhereTheStateHasOneSize(t *testing.T) {
+// fullServer returns a store on a server without free memory, or skips the test if the
+// server knows no flags of scripts.
+func fullServer(t *testing.T) *Store {
+	t.Helper()
 	server := redistest.Start(t, "--maxmemory-policy", "noeviction")
 	s, c := fresh(t, server.Addr, Options{})
 	ctx := context.Background()
@@ -22,30 +25,71 @@ func TestFullServerLimitsWhereTheStateHasOneSize(t *testing.T) {
 	if err := c.ConfigSet(ctx, "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
-	for text, counts := range map[string]bool{
-		"3/1h": true, "3/1h token-bucket": true, "3/1h fixed-window": true, "3/1h sliding-window": true,
-		"3/1h sliding-log": false, "3 concurrent ttl=1h": false,
+	return s
+}
+
+// A server that is full goes on counting under limits whose states are small.
+func TestFullServerCountsWhereTheStateIsSmall(t *testing.T) {
+	s := fullServer(t)
+	for _, text := range []string{
+		"3/1h", "3/1h token-bucket", "3/1h fixed-window", "3/1h sliding-window", "3/1h sliding-window segments=360",
+		"3/1h sliding-log", "64/1h sliding-log", "3 concurrent ttl=1h", "64 concurrent ttl=1h",
 	} {
-		out := make([]core.Decision, 1)
-		for n := range 5 {
-			op := core.Op{Rule: "rule", Key: text, Limit: limit(t, text), Cost: 1, Lease: "lease" + string(rune('a'+n))}
-			err := s.Apply(ctx, []core.Op{op}, out)
-			switch {
-			case !counts && (err == nil || !strings.Contains(err.Error(), "OOM")):
-				t.Errorf("%s: %v, want an error about memory", text, err)
-			case counts && (err != nil || out[0].Allowed != (n < 3)):
-				t.Errorf("%s, take %d: %+v, %v", text, n, out[0], err)
+		l := limit(t, text)
+		for n := range l.Quota + 2 {
+			op := core.Op{Rule: "rule", Key: text, Limit: l, Cost: 1, Lease: fmt.Sprint("lease", n)}
+			if d := apply(t, s, op)[0]; d.Allowed != (n < l.Quota) {
+				t.Errorf("%s, take %d: %+v", text, n, d)
 			}
 		}
 	}
 	steps := []core.Op{
 		{Rule: "a", Key: "both", Limit: limit(t, "1/1h"), Cost: 1},
-		{Rule: "b", Key: "both", Limit: limit(t, "2/1h fixed-window"), Cost: 1},
+		{Rule: "b", Key: "both", Limit: limit(t, "2/1h sliding-log"), Cost: 1},
+		{Rule: "c", Key: "both", Limit: limit(t, "2 concurrent ttl=1h"), Cost: 1, Lease: "lease"},
 	}
 	for n := range 2 {
-		if out := apply(t, s, steps...); out[0].Allowed != (n == 0) {
-			t.Errorf("step %d of two rules: %+v", n, out)
+		if out := apply(t, s, steps...); out[0].Allowed != (n == 0) || out[1].Remaining != 1 {
+			t.Errorf("step %d of three rules: %+v", n, out)
 		}
+	}
+}
+
+// Under limits whose states may become large it fails, and says which.
+func TestFullServerNamesTheLimitThatItCannotKeep(t *testing.T) {
+	s := fullServer(t)
+	for text, records := range map[string]string{"65/1h sliding-log": "log", "65 concurrent ttl=1h": "leases"} {
+		ops := []core.Op{
+			{Rule: "small", Key: "k", Limit: limit(t, "3/1h"), Cost: 1},
+			{Rule: records, Key: "k", Limit: limit(t, text), Cost: 1, Lease: "lease"},
+		}
+		for _, step := range [][]core.Op{ops[1:], ops} {
+			err := s.Apply(context.Background(), step, make([]core.Decision, 2))
+			want := `redisstore: rule "` + records + `", ` + text + ": the server's memory is full, and only states of up to 64 records are written then: OOM "
+			if err == nil || !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("%s: %v, want %s", text, err, want)
+			}
+		}
+		if d := apply(t, s, ops[0])[0]; d.Remaining != 2 {
+			t.Errorf("%s: %+v, want the first unit of the other rule", text, d)
+		}
+		reset := ops[0]
+		reset.Verb = core.Reset
+		apply(t, s, reset)
+	}
+}
+
+// A request that one rule refuses writes no key of another, so a rule about addresses
+// bounds what the random keys of one caller cost the server.
+func TestRandomKeysOfOneCallerAreBoundedByAnotherRule(t *testing.T) {
+	server := redistest.Start(t)
+	s, c := fresh(t, server.Addr, Options{})
+	for i := range 1000 {
+		apply(t, s, core.Op{Rule: "address", Key: "192.0.2.1", Limit: limit(t, "7/1h"), Cost: 1},
+			core.Op{Rule: "key", Key: fmt.Sprint("random", i), Limit: limit(t, "5/24h sliding-log"), Cost: 1})
+	}
+	if n := c.DBSize(context.Background()).Val(); n != 1+7 {
+		t.Errorf("%d keys for 1000 random ones, want one for the address and 7", n)
 	}
 }
 
@@ -68,20 +112,15 @@ func TestOldServerIsAskedWithoutFlags(t *testing.T) {
 
 // A step that a full server refuses does not stop the other steps of its call.
 func TestFullServerRefusalDoesNotStopOtherSteps(t *testing.T) {
-	server := redistest.Start(t, "--maxmemory-policy", "noeviction")
-	s, c := fresh(t, server.Addr, Options{})
-	ctx := context.Background()
-	if err := c.ConfigSet(ctx, "maxmemory", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
+	s := fullServer(t)
 	b := newBatch().(*batch)
-	for _, text := range []string{"1/1h", "1/1h sliding-log", "1/1h fixed-window"} {
+	for _, text := range []string{"1/1h", "65/1h sliding-log", "1/1h fixed-window"} {
 		w := newWaiter().(*waiter)
 		w.own([]core.Op{{Rule: "rule", Key: text, Limit: limit(t, text), Cost: 1}})
 		b.add(w)
 	}
 	callers := slices.Clone(b.waiters) // the batch drops waiters that have an answer
-	if err := s.send(ctx, b); err != nil {
+	if err := s.send(context.Background(), b); err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []bool{true, false, true} {

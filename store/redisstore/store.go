@@ -231,7 +231,12 @@ type terms struct {
 	limit    core.Limit
 	text     any
 	shortCut bool // the script has a quick function for takes
+	long     bool // the state may grow to more than maxSmall records
 }
+
+// maxSmall is the largest number of records in a state that is written although the
+// memory of the server is full. They take 448 bytes in a log and 1472 as leases.
+const maxSmall = 64
 
 // limits remembers valid limits. The zero value is ready for use.
 type limits struct {
@@ -264,7 +269,12 @@ func (k *limits) remember(op *core.Op) (*terms, error) {
 		return nil, fmt.Errorf("%w: rule %q: %w", core.ErrOp, op.Rule, err)
 	}
 	period, quota, extra := op.Limit.ScriptArgs()
-	t := &terms{op.Limit, fmt.Sprintf("%d %d %d", period, quota, extra), lua.HasQuick(op.Limit.Algorithm, quota)}
+	t := &terms{
+		limit:    op.Limit,
+		text:     fmt.Sprintf("%d %d %d", period, quota, extra),
+		shortCut: lua.HasQuick(op.Limit.Algorithm, quota),
+		long:     lua.Grows(op.Limit.Algorithm) && op.Limit.MaxRecords() > maxSmall,
+	}
 	if k.size.Load() >= maxLimits {
 		return t, nil
 	}

@@ -41,7 +41,16 @@ func (s *Store) callOne(op *core.Op) (*lua.Script, []any) {
 		x, y := details(op)
 		args = append(args, op.Verb.String(), op.Cost, x, y)
 	}
-	return s.scripts.One(algorithm), args
+	return fitting(s.scripts.One(algorithm), t.long), args
+}
+
+// fitting returns the script as it is for limits with small states only, and without its
+// flags if there are long ones.
+func fitting(script *lua.Script, long bool) *lua.Script {
+	if long {
+		return script.Plain
+	}
+	return script
 }
 
 // zero is the argument 0.
@@ -96,6 +105,7 @@ type program struct {
 	heads  []any // for each limit, its letter and its text
 	values []any
 	set    lua.Set
+	long   bool           // some limit may have a large state
 	places map[string]int // of keys, or nil if there are few
 
 	row   row
@@ -156,7 +166,7 @@ func (s *Store) callMany(steps []*step) (*lua.Script, []any) {
 	}
 	d.clear()
 	s.scratches.Put(d)
-	return s.scripts.Many(p.set), p.args(s.instant())
+	return fitting(s.scripts.Many(p.set), p.long), p.args(s.instant())
 }
 
 // names returns the keys of all operations in one text.
@@ -256,6 +266,7 @@ func (p *program) limit(op *core.Op, t *terms) int {
 		p.limits = append(p.limits, t)
 		p.heads = append(p.heads, op.Limit.Algorithm.Letter(), t.text)
 		p.set = p.set.With(op.Limit.Algorithm)
+		p.long = p.long || t.long
 	}
 	return l + 1
 }
