@@ -85,19 +85,21 @@ type algorithm interface {
 	// valid limit.
 	check(l *Limit) error
 
-	// settle brings the state to now and under l: it drops expired units, pulls
-	// back instants that a stepped clock has left in the future, and carries
-	// units used under another limit over to this one. It returns true when the
-	// new state differs in meaning from the old, so that it has to be kept even
-	// if nothing is taken.
+	// settle brings the state to now: it drops expired units, and pulls back
+	// instants that a stepped clock has left in the future, by the limit under
+	// which the state was written. It returns true only for the latter, because
+	// nothing else has to be kept if nothing is taken. It must not change what Log
+	// and Leases point to, which may be lent.
 	settle(s *State, l *Limit, now int64) (changed bool)
 
 	// delay returns the time until n units fit, 0 if they fit now. n is
 	// positive and at most the capacity, unless earlier ops of the step raised
-	// it.
-	delay(s *State, l *Limit, now, n int64, lease string) int64
+	// it. ahead is how far ahead the units may be booked: they are if the delay
+	// is at most that and the limit books.
+	delay(s *State, l *Limit, now, n, ahead int64, lease string) int64
 
-	// take charges n units, which fit or are booked.
+	// take charges n units, which fit or are booked. From then on the state is
+	// one of l, as far as its units can be told under l.
 	take(s *State, l *Limit, now, n int64, lease string)
 
 	// refund gives back op.Cost units; see Op.At.
@@ -142,11 +144,11 @@ type algorithm interface {
 // options reports which optional fields of a [Limit] an algorithm uses.
 type options struct{ burst, segments, aligned bool }
 
-// refusal is a refused Take of cost units, with the units that remained and the
-// time until the cost fits.
+// refusal is a refused Take of cost units, with the units that remained, the time
+// until the cost fits, and the time until the key is fresh.
 type refusal struct {
 	cost, remaining int64
-	retry           time.Duration
+	retry, reset    time.Duration
 }
 
 // single foretells only a Take of one unit after a refused Take of one unit:

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -24,17 +25,26 @@ func (concurrency) check(l *Limit) error {
 
 func (concurrency) scriptArgs(l *Limit) (period, quota, extra int64) { return l.period(), l.Quota, 0 }
 
+// settle leaves every lease its expiry, whatever the period of l: its holder counts on
+// it. State.Limit is the limit with the longest period among those under which the held
+// leases were taken.
 func (concurrency) settle(s *State, l *Limit, now int64) bool {
-	s.Limit = *l
 	for len(s.Leases) > 0 && s.Leases[0].Expiry <= now {
 		s.Leases = s.Leases[1:]
 	}
-	changed := false
-	for i := len(s.Leases) - 1; i >= 0 && s.Leases[i].Expiry > now+l.period(); i-- {
-		s.Leases[i].Expiry = now + l.period()
-		changed = true
+	if len(s.Leases) == 0 {
+		s.Limit = *l
+		return false
 	}
-	return changed
+	latest := now + s.Limit.period()
+	if s.Leases[len(s.Leases)-1].Expiry <= latest {
+		return false
+	}
+	s.Leases = slices.Clone(s.Leases)
+	for i := len(s.Leases) - 1; i >= 0 && s.Leases[i].Expiry > latest; i-- {
+		s.Leases[i].Expiry = latest
+	}
+	return true
 }
 
 // find returns the index of the lease among the held ones, or -1.
@@ -55,7 +65,7 @@ func (concurrency) held(s *State) int64 {
 	return n
 }
 
-func (c concurrency) delay(s *State, l *Limit, now, n int64, lease string) int64 {
+func (c concurrency) delay(s *State, l *Limit, now, n, _ int64, lease string) int64 {
 	if c.find(s, lease) >= 0 {
 		return 0
 	}
@@ -79,7 +89,14 @@ func (c concurrency) take(s *State, l *Limit, now, n int64, lease string) {
 	} else {
 		next.ID = strings.Clone(lease)
 	}
-	s.Leases = append(s.Leases, next)
+	if len(s.Leases) == 0 || s.Limit.period() < l.period() {
+		s.Limit = *l
+	}
+	i := len(s.Leases)
+	for i > 0 && s.Leases[i-1].Expiry > next.Expiry {
+		i--
+	}
+	s.Leases = slices.Insert(s.Leases, i, next)
 }
 
 func (c concurrency) refund(s *State, _ *Limit, _ int64, op *Op) {

@@ -14,9 +14,15 @@ var ErrOp = errors.New("invalid operation")
 
 // Decide carries out ops as one step at the instant now, as [Store.Apply]
 // promises. states[i] is the state of op i's key; ops on one key share one
-// state. Afterwards a store must keep every state that has Changed set, and may
-// forget every state whose ResetAfter is 0, because its key is fresh. The ops
-// must have passed [CheckOps], and their limits Validate.
+// state. Afterwards a store must keep every state that has Changed set, or forget it
+// if its ResetAfter is 0, because its key is fresh. It must not keep any other: the
+// limit of the op may be another than that of the state, under which the key may be
+// less fresh. A store may forget a key at any time at which a Peek under State.Limit
+// would find it fresh. The ops must have passed [CheckOps], and their limits Validate.
+//
+// An allowed Take, a Refund and a Reset change a state. A Peek and a refused Take do
+// so only after the clock has stepped back. Where a state is not Changed, Decide has
+// not changed the elements of its Log and Leases.
 func Decide(ops []Op, states []*State, now int64, out []Decision) {
 	upTo := false
 	for i := range ops {
@@ -133,7 +139,8 @@ func verdict(ops []Op, states []*State, out []Decision, i int, share, now int64)
 		d.RetryAfter = Never
 		return
 	}
-	wait := algorithms[op.Limit.Algorithm].delay(states[i], &op.Limit, now, n, op.Lease)
+	ahead := int64(op.MaxWait / time.Microsecond)
+	wait := algorithms[op.Limit.Algorithm].delay(states[i], &op.Limit, now, n, ahead, op.Lease)
 	switch span := micros(wait); {
 	case wait == 0:
 		d.Allowed = true

@@ -7,7 +7,7 @@ import (
 
 // fixedWindow counts units until the window's end, which is State.Mark. A
 // window starts with its first unit and is never extended, or is aligned to
-// the epoch. Twin: lua/fixed_window.lua.
+// the epoch. State.Limit is the limit under which it started. Twin: lua/fixed_window.lua.
 type fixedWindow struct{}
 
 func (fixedWindow) name() string     { return "fixed-window" }
@@ -23,18 +23,16 @@ func (fixedWindow) scriptArgs(l *Limit) (period, quota, extra int64) {
 	return l.period(), l.Quota, extra
 }
 
+// settle leaves the end of the window where it is, whatever the period of l: the state
+// keeps the limit under which the window began.
 func (w fixedWindow) settle(s *State, l *Limit, now int64) bool {
-	s.Limit = *l
 	if s.Used == 0 || s.Mark <= now {
-		s.Used, s.Mark = 0, 0
+		s.Limit, s.Used, s.Mark = *l, 0, 0
 		return false
 	}
-	end := min(s.Mark, now+l.period())
-	if l.Aligned {
-		end = w.end(l, now)
-	}
-	changed := end != s.Mark
-	s.Mark = end
+	latest := w.end(&s.Limit, now)
+	changed := s.Mark > latest
+	s.Mark = min(s.Mark, latest)
 	return changed
 }
 
@@ -48,7 +46,7 @@ func (fixedWindow) end(l *Limit, now int64) int64 {
 	return now + p
 }
 
-func (fixedWindow) delay(s *State, l *Limit, now, n int64, _ string) int64 {
+func (fixedWindow) delay(s *State, l *Limit, now, n, _ int64, _ string) int64 {
 	if s.Used+n <= l.Quota {
 		return 0
 	}
@@ -57,7 +55,7 @@ func (fixedWindow) delay(s *State, l *Limit, now, n int64, _ string) int64 {
 
 func (w fixedWindow) take(s *State, l *Limit, now, n int64, _ string) {
 	if s.Used == 0 {
-		s.Mark = w.end(l, now)
+		s.Limit, s.Mark = *l, w.end(l, now)
 	}
 	s.Used += n
 }

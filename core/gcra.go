@@ -18,6 +18,12 @@ import (
 // many were booked when the state was written: if more are booked later, the
 // clock has stepped back, and settle leaves a full bucket.
 //
+// A state keeps the limit under which it was written until the next Take. Under
+// another limit its units come back at the faster of both rates (see pace), so a
+// lowered limit locks no caller out for longer than the old one took to refill, a
+// raised one helps at once, and no change makes a key fresher than the time that has
+// passed.
+//
 // Twin: lua/gcra.lua.
 type gcra struct{}
 
@@ -68,15 +74,20 @@ func (gcra) check(l *Limit) error {
 	if longest := uint64(MaxPeriod / time.Microsecond); hi >= uint64(r.units) || quotient(hi, lo, r.units) > longest {
 		return fmt.Errorf("an empty bucket of %d takes longer than %s to fill", l.Capacity(), textform.Duration(MaxPeriod))
 	}
-	// The units in use at once are those of the burst, those booked, and those
-	// that have come back since settle last moved the mark.
-	rounds := int64(MaxBooking/time.Microsecond)/r.every + 3
-	if err := checkExact("units that can be booked", r.units, rounds); err != nil {
+	if err := checkExact("units that can be booked", r.units, r.maxRounds()); err != nil {
 		return err
 	}
-	maxUsed := l.Capacity() + r.units*rounds
-	return checkExact("units in use and the remainder of period/quota", maxUsed, max(1, r.every%r.units))
+	return checkExact("units in use and the remainder of period/quota", r.maxUsed(l), max(1, r.every%r.units))
 }
+
+// maxRounds is the maximum number of times that every passes while the units of a
+// state come back which are not of the burst: those booked, and those that have come
+// back since settle last moved the mark.
+func (r rate) maxRounds() int64 { return int64(MaxBooking/time.Microsecond)/r.every + 3 }
+
+// maxUsed is the maximum number of units in use at once that were taken under l, whose
+// rate is r.
+func (r rate) maxUsed(l *Limit) int64 { return l.Capacity() + r.units*r.maxRounds() }
 
 func quotient(hi, lo uint64, by int64) uint64 {
 	q, _ := bits.Div64(hi, lo, uint64(by))
@@ -89,57 +100,128 @@ func (gcra) scriptArgs(l *Limit) (period, quota, extra int64) {
 }
 
 func (gcra) settle(s *State, l *Limit, now int64) bool {
-	old := s.Limit
-	s.Limit = *l
 	if s.Used == 0 {
+		s.Limit = *l
 		return false
 	}
-	r := old.rate()
+	r := s.Limit.rate()
 	changed := s.Mark > now
 	if changed {
-		s.Mark, s.Used, s.Over = now, min(s.Used, old.Capacity()), 0
+		s.Mark, s.Used, s.Over = now, min(s.Used, s.Limit.Capacity()), 0
 	}
-	if now-s.Mark >= r.span(s.Used) {
-		s.Used, s.Mark, s.Over = 0, 0, 0
+	since := now - s.Mark
+	if since >= r.span(s.Used) {
+		s.Limit, s.Used, s.Mark, s.Over = *l, 0, 0, 0
 		return changed
 	}
-	rounds := (now - s.Mark) / r.every
-	s.Mark += rounds * r.every
-	s.Used -= rounds * r.units
-	n := r.back(now - s.Mark)
-	if s.Used-n > old.Capacity()+s.Over {
-		s.Used, s.Over, changed = n+old.Capacity(), 0, true
+	if s.Limit.Equal(l) || r == l.rate() {
+		rounds := since / r.every
+		s.Mark += rounds * r.every
+		s.Used -= rounds * r.units
+		since -= rounds * r.every
 	}
-	if old == *l || old.rate() == l.rate() && old.Capacity() == l.Capacity() {
-		return changed
+	if n := r.back(since); s.Used-n > s.Limit.Capacity()+s.Over {
+		s.Used, s.Over, changed = n+s.Limit.Capacity(), 0, true
 	}
-	// The time since the last unit came back counts, but brings none at once.
-	s.Used, s.Over = min(s.Used-n, l.Capacity()), 0
-	s.Mark = max(s.Mark+r.span(n), now-l.rate().span(1)+1)
-	return true
+	return changed
 }
 
-func (gcra) delay(s *State, l *Limit, now, n int64, _ string) int64 {
-	missing := max(0, s.Used+n-l.Capacity())
+// pace is the rates at which the units of a state come back: first, until its every
+// has passed since Mark, and rest after that.
+type pace struct{ first, rest rate }
+
+// pace returns how the units in use come back under l: as under the limit under which
+// the state was written, unless l is faster. Until first.every after Mark it is as under
+// the limit of the state in any case: the units of the last Take were taken less
+// than first.every after Mark, so no unit comes back at the faster rate for time that
+// passed before it was taken.
+func (s *State) pace(l *Limit) pace {
+	first := s.Limit.rate()
+	if s.Limit.Equal(l) {
+		return pace{first, first}
+	}
+	rest := l.rate()
+	if first.faster(rest) {
+		rest = first
+	}
+	return pace{first, rest}
+}
+
+// span returns the microseconds from Mark until n units have come back.
+func (p pace) span(n int64) int64 {
+	if n <= p.first.units {
+		return p.first.span(n)
+	}
+	return p.first.every + p.rest.span(n-p.first.units)
+}
+
+// back returns how many of n units have come back span microseconds after Mark.
+func (p pace) back(span, n int64) int64 {
+	span = min(span, p.span(n)) // or more than an int64 holds may come back
+	return min(n, p.first.back(min(span, p.first.every))+p.rest.back(max(0, span-p.first.every)))
+}
+
+// faster reports whether r brings units back faster than q. Lua computes the same
+// quotients.
+func (r rate) faster(q rate) bool {
+	return float64(r.every)/float64(r.units) < float64(q.every)/float64(q.units)
+}
+
+// delay counts the slot of a booking from the state as the booking will leave it:
+// under l. Before that, the units of another limit may come back at another rate.
+// If they come back within ahead, but not under l, nothing is booked, and the
+// delay is above ahead.
+func (gcra) delay(s *State, l *Limit, now, n, ahead int64, _ string) int64 {
+	missing := s.Used + n - l.Capacity()
+	if missing <= 0 {
+		return 0
+	}
 	if s.Used == 0 {
 		return l.rate().span(missing)
 	}
-	return max(0, s.Mark+l.rate().span(missing)-now)
+	wait := max(0, s.Mark+s.pace(l).span(missing)-now)
+	if wait == 0 || ahead == 0 || s.Limit.rate() == l.rate() {
+		return wait
+	}
+	booked, r := *s, l.rate()
+	booked.convert(l, now)
+	if over := booked.Used + n - l.Capacity(); over <= r.back(now+ahead-booked.Mark) {
+		return booked.Mark + r.span(over) - now
+	}
+	return max(wait, ahead+1)
+}
+
+// convert brings the state under l. Units that are used stay used.
+func (s *State) convert(l *Limit, now int64) {
+	if s.Used == 0 || s.Limit.Equal(l) || s.Limit.rate() == l.rate() {
+		s.Limit = *l
+		return
+	}
+	p := s.pace(l)
+	n := p.back(now-s.Mark, s.Used)
+	if n == s.Used {
+		s.Limit, s.Used, s.Mark = *l, 0, 0
+		return
+	}
+	// The time since the last unit came back counts, but brings none at once.
+	s.Mark = max(s.Mark+p.span(n), now-l.rate().span(1)+1)
+	s.Limit, s.Used = *l, s.Used-n
 }
 
 func (gcra) take(s *State, l *Limit, now, n int64, _ string) {
+	s.convert(l, now)
 	if s.Used == 0 {
 		s.Mark = now
 	}
 	s.Used += n
-	s.book(l, now)
+	s.book(now)
 }
 
 // book sets Over to the number of units that are booked.
-func (s *State) book(l *Limit, now int64) {
+func (s *State) book(now int64) {
 	s.Over = 0
-	if s.Used > l.Capacity() {
-		s.Over = max(0, s.Used-l.rate().back(now-s.Mark)-l.Capacity())
+	if capacity := s.Limit.Capacity(); s.Used > capacity {
+		s.Over = max(0, s.Used-s.Limit.rate().back(now-s.Mark)-capacity)
 	}
 }
 
@@ -148,8 +230,9 @@ func (s *State) book(l *Limit, now int64) {
 // first of them comes back, all of them leave the queue; later, only the units
 // taken after them stay. If other Takes have booked behind the Take, nothing is given back,
 // because their slots cannot move.
-func (gcra) refund(s *State, l *Limit, now int64, op *Op) {
-	defer s.book(l, now)
+func (gcra) refund(s *State, _ *Limit, now int64, op *Op) {
+	l := &s.Limit
+	defer s.book(now)
 	if op.At == 0 || s.Used == 0 {
 		s.Used = max(0, s.Used-op.Cost)
 		return
@@ -170,9 +253,14 @@ func (gcra) gauge(s *State, l *Limit, now int64) (remaining, reset int64) {
 	if s.Used == 0 {
 		return l.Capacity(), 0
 	}
-	r := l.rate()
-	used := s.Used - r.back(now-s.Mark)
-	return max(0, l.Capacity()-used), s.Mark + r.span(s.Used) - now
+	if s.Limit.Equal(l) { // as pace would find, in less time
+		r := l.rate()
+		used := s.Used - r.back(now-s.Mark)
+		return max(0, l.Capacity()-used), s.Mark + r.span(s.Used) - now
+	}
+	p := s.pace(l)
+	used := s.Used - p.back(now-s.Mark, s.Used)
+	return max(0, l.Capacity()-used), max(0, s.Mark+p.span(s.Used)-now)
 }
 
 func (gcra) maxRecords(*Limit) int64 { return 0 }
@@ -206,7 +294,7 @@ func (gcra) steady(l *Limit) Steady {
 func (gcra) part(l *Limit, n int64) Limit { return l.bucketPart(n) }
 
 func (g gcra) foretell(l *Limit, r refusal, n int64, since time.Duration) (remaining int64, retry time.Duration, ok bool) {
-	if s := g.steady(l); s.Every > 0 {
+	if s := g.steady(l); s.Every > 0 && s.explains(r) {
 		remaining, retry = s.foretell(r, n, since)
 		return remaining, retry, true
 	}

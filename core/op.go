@@ -120,7 +120,7 @@ func (op *Op) Foretell(cost int64, d *Decision, since int64, answer *Decision) b
 	case d.Allowed || d.RetryAfter == Never || later < 0 || later >= d.RetryAfter:
 		return false
 	}
-	r := refusal{cost, d.Remaining, d.RetryAfter}
+	r := refusal{cost, d.Remaining, d.RetryAfter, d.ResetAfter}
 	remaining, retry, ok := algorithms[l.Algorithm].foretell(l, r, op.Cost, later)
 	if !ok || retry <= later {
 		return false

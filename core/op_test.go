@@ -88,7 +88,7 @@ func TestOpIDIsOfRuleKeyAndAlgorithm(t *testing.T) {
 func refusable(t testing.TB) []core.Limit {
 	t.Helper()
 	ls := everyAlgorithm(t)
-	for _, text := range []string{"6/3s", "6/3s burst=2", "1/1ms"} {
+	for _, text := range []string{"6/3s", "6/3s burst=2", "3/3s burst=6", "1/1ms"} {
 		ls = append(ls, mustParse(t, text))
 	}
 	return ls
@@ -101,12 +101,25 @@ func TestOpForetellAgreesWithDecide(t *testing.T) {
 		s, now := new(core.State), start
 		var refused core.Op
 		var d core.Decision
+		var versions []core.Limit // of the limit, which takes come under
+		for _, other := range limits {
+			if other.Algorithm == l.Algorithm {
+				versions = append(versions, other)
+			}
+		}
 		for range 200 {
 			now += rapid.Int64Range(0, 100_000).Draw(t, "later")
-			refused = core.Op{Limit: l, Cost: rapid.Int64Range(1, l.Capacity()).Draw(t, "cost"), Lease: "lease"}
-			if d = decide(s, now, refused); !d.Allowed {
+			of := l
+			if rapid.IntRange(0, 3).Draw(t, "changed") == 0 {
+				of = rapid.SampledFrom(versions).Draw(t, "version")
+			}
+			refused = core.Op{Limit: of, Cost: rapid.Int64Range(1, of.Capacity()).Draw(t, "cost"), Lease: "lease"}
+			if d = decide(s, now, refused); !d.Allowed && of == l {
 				break
 			}
+		}
+		if refused.Limit != l {
+			return
 		}
 		if d.Allowed {
 			return // a lease that is renewed

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -42,7 +43,7 @@ func clampLog(s *State, latest int64) bool {
 		return false
 	}
 	moved := live[i:]
-	s.Log = s.Log[:s.Head+i]
+	s.Log, s.Head = slices.Clone(live[:i]), 0
 	var n int64
 	for _, e := range moved {
 		n += e.N
@@ -51,7 +52,7 @@ func clampLog(s *State, latest int64) bool {
 	return true
 }
 
-func (slidingLog) delay(s *State, l *Limit, now, n int64, _ string) int64 {
+func (slidingLog) delay(s *State, l *Limit, now, n, _ int64, _ string) int64 {
 	excess := s.total() + n - l.Quota
 	if excess <= 0 {
 		return 0

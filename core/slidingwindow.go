@@ -46,27 +46,30 @@ func (l *Limit) segments() int64 {
 func (l *Limit) width() int64 { return l.period() / l.segments() }
 
 func (w slidingWindow) settle(s *State, l *Limit, now int64) bool {
-	changed := w.rescale(s, l)
+	changed := false
+	if len(s.live()) > 0 {
+		changed = clampLog(s, now/s.Limit.width())
+		w.rescale(s, l, now)
+	}
 	s.Limit = *l
 	segment := now / l.width()
 	for s.Head < len(s.Log) && s.Log[s.Head].At < segment-l.segments() {
 		s.Head++
 	}
-	return clampLog(s, segment) || changed
+	return changed
 }
 
 // rescale moves the units of segments of another width to the segment in which
-// theirs ended.
-func (slidingWindow) rescale(s *State, l *Limit) bool {
-	if len(s.live()) == 0 || s.Limit.width() == l.width() {
-		return false
+// theirs ended, or to that of now if theirs has not ended.
+func (slidingWindow) rescale(s *State, l *Limit, now int64) {
+	if s.Limit.width() == l.width() {
+		return
 	}
 	old, width := s.live(), s.Limit.width()
 	s.Log, s.Head = nil, 0
 	for _, e := range old {
-		s.push(((e.At+1)*width-1)/l.width(), e.N)
+		s.push(min((e.At+1)*width-1, now)/l.width(), e.N)
 	}
-	return true
 }
 
 // overlap returns how many microseconds of segment i lie in (now−Period, now],
@@ -88,7 +91,7 @@ func (w slidingWindow) estimate(s *State, l *Limit, now int64) int64 {
 	return n
 }
 
-func (w slidingWindow) delay(s *State, l *Limit, now, n int64, _ string) int64 {
+func (w slidingWindow) delay(s *State, l *Limit, now, n, _ int64, _ string) int64 {
 	over := w.estimate(s, l, now) + n - l.Quota
 	if over <= 0 {
 		return 0

@@ -1,10 +1,12 @@
 package core
 
 // State is the state of one key in a store: the zero value for a key that was
-// never used. Only the algorithms read or write its fields. A store keeps it,
-// and forgets it when ResetAfter is 0.
+// never used. Only the algorithms read or write its fields. A store keeps it as
+// [Decide] says.
 type State struct {
-	// Limit is the limit under which the state was written.
+	// Limit is the limit under which the units in use come back. It may be another
+	// than that of the last op: a Peek, a refused Take and a Refund leave it, and
+	// some algorithms also leave it at a Take while units are in use.
 	Limit Limit
 
 	// Used is the number of units in use since Mark, an instant in

@@ -63,6 +63,17 @@ func (g Steady) Fresh(used, mark, now int64) (at int64, ok bool) {
 	return max(now, mark+used*g.Every), true
 }
 
+// explains reports whether a refusal is one of a key whose units come back as under this
+// limit. After a change of the limit they may still come back as under the old one. A
+// refusal of the whole capacity does not tell rates apart that differ by less than a
+// unit until it ends.
+func (g Steady) explains(r refusal) bool {
+	every := micros(g.Every)
+	missing := int64((r.retry + every - 1) / every)
+	return r.reset-r.retry == time.Duration(g.Capacity-r.cost)*every &&
+		r.remaining == max(0, r.cost-missing)
+}
+
 // foretell is gcra.foretell under a steady limit, for which ok is always true.
 func (g Steady) foretell(r refusal, n int64, since time.Duration) (remaining int64, retry time.Duration) {
 	every := micros(g.Every)

@@ -9,6 +9,8 @@ import (
 // tokenBucket holds Burst tokens; every Period, Quota tokens are added at once.
 // State.Used is the number of missing tokens, and Mark is the instant of the
 // last refill. Refills happen lazily, and the rest of a Period is never lost.
+// A state keeps the limit under which it was written until the next Take, as that of
+// gcra does.
 // Twin: lua/token_bucket.lua.
 type tokenBucket struct{}
 
@@ -37,41 +39,76 @@ func (tokenBucket) scriptArgs(l *Limit) (period, quota, extra int64) {
 }
 
 func (tokenBucket) settle(s *State, l *Limit, now int64) bool {
-	old := s.Limit
-	s.Limit = *l
 	if s.Used == 0 {
+		s.Limit = *l
 		return false
 	}
 	changed := s.Mark > now
 	s.Mark = min(s.Mark, now)
-	refills := (now - s.Mark) / old.period()
-	if refills >= ceilDiv(s.Used, old.Quota) {
-		s.Used, s.Mark = 0, 0
-		return changed
-	}
-	s.Used -= refills * old.Quota
-	s.Mark += refills * old.period()
-	if old.Quota != l.Quota || old.Period != l.Period {
-		// The time since the last refill counts, but brings no refill at once.
-		s.Mark = max(s.Mark, now-l.period()+1)
-		changed = true
-	}
-	if s.Used > l.Capacity() {
-		s.Used = l.Capacity()
-		changed = true
+	period, quota := s.Limit.period(), s.Limit.Quota
+	refills := (now - s.Mark) / period
+	switch {
+	case refills >= ceilDiv(s.Used, quota):
+		s.Limit, s.Used, s.Mark = *l, 0, 0
+	case quota == l.Quota && period == l.period():
+		s.Used -= refills * quota
+		s.Mark += refills * period
 	}
 	return changed
 }
 
-func (tokenBucket) delay(s *State, l *Limit, now, n int64, _ string) int64 {
+// refills is how tokens come back: first.units when first.every has passed since Mark,
+// and from then on rest.units whenever rest.every has passed. The rates are not in
+// lowest terms.
+type refills struct{ first, rest rate }
+
+// refills returns how the tokens that are missing come back under l: as under the
+// limit under which the state was written, unless l is faster. The last tokens were
+// taken less than first.every after Mark, so none comes back at the faster rate for
+// time that passed before it was taken.
+func (s *State) refills(l *Limit) refills {
+	first, rest := rate{s.Limit.period(), s.Limit.Quota}, rate{l.period(), l.Quota}
+	if first.faster(rest) {
+		rest = first
+	}
+	return refills{first, rest}
+}
+
+// span returns the microseconds from Mark until n tokens, at least one, are back.
+func (r refills) span(n int64) int64 {
+	return r.first.every + ceilDiv(max(0, n-r.first.units), r.rest.units)*r.rest.every
+}
+
+// back returns how many tokens are back span microseconds after Mark, and after what
+// span the last of them came. It counts no further than n.
+func (r refills) back(span, n int64) (back, last int64) {
+	first := min(1, span/r.first.every)
+	more := min(max(0, span-r.first.every)/r.rest.every, ceilDiv(max(0, n-r.first.units), r.rest.units))
+	return min(n, first*r.first.units+more*r.rest.units), first*r.first.every + more*r.rest.every
+}
+
+func (tokenBucket) delay(s *State, l *Limit, now, n, _ int64, _ string) int64 {
 	missing := s.Used + n - l.Capacity()
 	if missing <= 0 {
 		return 0
 	}
-	return s.Mark + ceilDiv(missing, l.Quota)*l.period() - now
+	return max(0, s.Mark+s.refills(l).span(missing)-now)
 }
 
-func (tokenBucket) take(s *State, _ *Limit, now, n int64, _ string) {
+// convertBucket brings the state under l. Tokens that are missing stay missing.
+func (s *State) convertBucket(l *Limit, now int64) {
+	if s.Used == 0 || s.Limit.Quota == l.Quota && s.Limit.Period == l.Period {
+		s.Limit = *l
+		return
+	}
+	back, last := s.refills(l).back(now-s.Mark, s.Used)
+	// The time since the last refill counts, but brings no refill at once.
+	s.Mark = max(s.Mark+last, now-l.period()+1)
+	s.Limit, s.Used = *l, s.Used-back
+}
+
+func (tokenBucket) take(s *State, l *Limit, now, n int64, _ string) {
+	s.convertBucket(l, now)
 	if s.Used == 0 {
 		s.Mark = now
 	}
@@ -82,10 +119,13 @@ func (tokenBucket) take(s *State, _ *Limit, now, n int64, _ string) {
 // the Take's tokens that are still missing has two lower bounds: the cost less
 // Quota for each refill since the Take; and, as the Take left the bucket to be
 // full at the ahead-th refill from now, one more than ahead-1 refills bring.
-func (tokenBucket) refund(s *State, l *Limit, _ int64, op *Op) {
+func (tokenBucket) refund(s *State, _ *Limit, now int64, op *Op) {
 	if s.Used == 0 {
 		return
 	}
+	l := &s.Limit
+	refills := (now - s.Mark) / l.period()
+	s.Used, s.Mark = max(0, s.Used-refills*l.Quota), s.Mark+refills*l.period()
 	n := min(op.Cost, s.Used)
 	if op.At != 0 {
 		full := op.At + int64(op.ResetAfter/time.Microsecond)
@@ -102,7 +142,9 @@ func (tokenBucket) gauge(s *State, l *Limit, now int64) (remaining, reset int64)
 	if s.Used == 0 {
 		return l.Capacity(), 0
 	}
-	return l.Capacity() - s.Used, s.Mark + ceilDiv(s.Used, l.Quota)*l.period() - now
+	r := s.refills(l)
+	back, _ := r.back(now-s.Mark, s.Used)
+	return max(0, l.Capacity()-s.Used+back), max(0, s.Mark+r.span(s.Used)-now)
 }
 
 // ceilDiv returns a/b rounded up, for a ≥ 0 and b > 0.

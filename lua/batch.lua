@@ -176,9 +176,9 @@ local verbs = { [0] = 'take', 'take', 'peek', 'refund', 'reset', 'take', 'take' 
 -- The opcodes of takes that share the number of their units.
 local shared = { [UPTO] = true, [UPTO_SOFT] = true }
 
--- The byte of the step that used a key last, and the state before that step, by the
--- key's place.
-local users, saved = {}, {}
+-- The byte of the step that used a key last, and the state and the reset before that
+-- step, by the key's place.
+local users, saved, saved_resets = {}, {}, {}
 
 -- read_op reads the operation at a byte of the program, and its values.
 local function read_op(at)
@@ -222,7 +222,9 @@ local function run_op(k, l, verb, cost, pending, x, y)
   if next then
     after[k] = next ~= '' and next
   end
-  resets[k] = reset
+  if next or not resets[k] then -- another limit than that of the state has another reset
+    resets[k] = reset
+  end
   return remaining, reset, wait
 end
 
@@ -245,7 +247,7 @@ local function undo(first, last, answered)
   for at = first, last, WIDTH do
     local _, k2, k1, k = byte(program, at, at + 3)
     k = (k2 * 256 + k1) * 256 + k
-    after[k] = saved[k]
+    after[k], resets[k] = saved[k], saved_resets[k]
   end
   for i = answered + 1, size do
     reply[i] = nil
@@ -267,7 +269,7 @@ local function run_optimistic(first)
       if users[k] == first then
         return undo(first, at, answered)
       end
-      users[k], saved[k] = first, after[k]
+      users[k], saved[k], saved_resets[k] = first, after[k], resets[k]
     end
     if shared[opcode] then
       return not alone and undo(first, at, answered) or nil

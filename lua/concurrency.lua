@@ -1,14 +1,18 @@
--- Twin of core/concurrency.go. State: the records of records.lua, one for each
--- unit: the expiry of its lease and the 16 bytes of the lease's id. The records of
--- a lease are neighbours.
+-- Twin of core/concurrency.go. State: the longest period under which a lease was
+-- taken, in 7 bytes, and the records of records.lua, one for each unit: the expiry of
+-- its lease and the 16 bytes of the lease's id. The records of a lease are neighbours.
+-- In the state of an older version the period is missing and read as that of the limit.
 
 -- @slow
 
 -- LEASE_RECORD is the bytes of a unit's record.
 local LEASE_RECORD = 23
 
--- clamp moves expiries after latest to latest. Only a clock that stepped back or a
--- shorter period leaves such expiries.
+-- PERIOD_BYTES is the length of the longest period in a state.
+local PERIOD_BYTES = 7
+
+-- clamp moves expiries after latest to latest. Only a clock that stepped back leaves
+-- such expiries.
 local function clamp(list, latest)
   local sane, total = upto(list, LEASE_RECORD, latest), #list / LEASE_RECORD
   if sane == total then
@@ -35,13 +39,15 @@ end
 
 local function concurrency(text, verb, cost, pending, period, quota, _, _, x, lease)
   -- settle
-  local list = text or ''
+  local list, longest, changed = text or '', period, false
+  if #list % LEASE_RECORD == PERIOD_BYTES then
+    longest, list = instant(list, LEASE_RECORD, 1), sub(list, PERIOD_BYTES + 1)
+  end
   if #list % LEASE_RECORD ~= 0 then
     return nil
   end
   list = sub(list, upto(list, LEASE_RECORD, now) * LEASE_RECORD + 1)
-  local changed
-  list, changed = clamp(list, now + period)
+  list, changed = clamp(list, now + longest)
 
   local wait, held = 0, #list / LEASE_RECORD
   if verb == 'refund' then
@@ -61,15 +67,18 @@ local function concurrency(text, verb, cost, pending, period, quota, _, _, x, le
     end
     -- take
     if verb == 'take' and wait <= x then
-      local record = table.concat({ pack(now + period), lease })
-      list, changed = table.concat({ others, string.rep(record, own == 0 and cost or own) }), true
+      local record, sooner = table.concat({ pack(now + period), lease }), upto(others, LEASE_RECORD, now + period)
+      longest = #others == 0 and period or max(longest, period)
+      list, changed = table.concat({ sub(others, 1, sooner * LEASE_RECORD), string.rep(record, own == 0 and cost or own),
+        sub(others, sooner * LEASE_RECORD + 1) }), true
     end
   end
 
   -- gauge
   held = #list / LEASE_RECORD
   if held == 0 then
-    return text and '', quota, 0, wait
+    return changed and text and '', quota, 0, wait
   end
-  return changed and list, max(0, quota - held), instant(list, LEASE_RECORD, held) - now, wait
+  local next = changed and table.concat({ pack(longest), list })
+  return next, max(0, quota - held), instant(list, LEASE_RECORD, held) - now, wait
 end

@@ -1,24 +1,31 @@
--- Twin of core/fixedwindow.go. State: "used ends". The extra is 1 for windows
--- aligned to the epoch.
+-- Twin of core/fixedwindow.go. State: "used ends period aligned": the end of the window,
+-- and the period and the extra of the limit under which it began. A state without the
+-- last two, of an older version, is read as one of the limit of the operation. The extra
+-- is 1 for windows aligned to the epoch.
 
 -- @slow
 
+-- window_end returns the end of a window that starts now or, if aligned, contains now.
+local function window_end(period, aligned)
+  return aligned == 1 and now - now % period + period or now + period
+end
+
 local function fixed_window(text, verb, cost, pending, period, quota, aligned, _, x, y)
   -- settle
-  local latest_end = now + period
-  if aligned == 1 then
-    latest_end = now - now % period + period
-  end
-  local used, ends, changed = 0, latest_end, false
+  local used, ends, changed = 0, window_end(period, aligned), false
+  local period0, aligned0 = period, aligned
   if text then
-    local used0, ends0 = match(text, '^(%d+) (%d+)$')
+    local used0, ends0, a, b = match(text, '^(%d+) (%d+) ?(%d*) ?([01]?)$')
     if not used0 then
       return nil
     end
     ends0 = min(ends0, NEVER)
     if ends0 > now then
-      used = min(used0, NEVER)
-      ends = aligned == 1 and latest_end or min(ends0, latest_end)
+      if b ~= '' then
+        period0, aligned0 = max(1, min(a, NEVER)), tonumber(b)
+      end
+      local latest_end = window_end(period0, aligned0)
+      used, ends = min(used0, NEVER), min(ends0, latest_end)
       changed = ends ~= ends0
     end
   end
@@ -46,7 +53,7 @@ local function fixed_window(text, verb, cost, pending, period, quota, aligned, _
 
   -- gauge
   if used == 0 then
-    return text and '', quota, 0, wait
+    return changed and text and '', quota, 0, wait
   end
-  return changed and format('%d %d', used, ends), max(0, quota - used), ends - now, wait
+  return changed and format('%d %d %d %d', used, ends, period0, aligned0), max(0, quota - used), ends - now, wait
 end

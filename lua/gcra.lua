@@ -6,6 +6,10 @@
 -- the theoretical arrival time, of the literature. It is never computed as one number,
 -- so no fraction is rounded.
 --
+-- A state keeps its limit until the next take. Under another limit its units come back
+-- at the faster of both rates, but at its own until the first period after mark has
+-- passed; see pace in core/gcra.go.
+--
 -- A fourth number in the text, if not 0, is the number of units beyond the burst that
 -- were booked when the state was written. If more are booked later, the clock has
 -- stepped back.
@@ -46,11 +50,12 @@ end
 -- MAX_BOOKING is how far ahead units can be booked.
 local MAX_BOOKING = 3600000000
 
--- span returns the time, rounded up, until n units have come back.
+-- span returns the time, rounded up, until n units have come back. It is exact for any n
+-- that come back within 2^53 microseconds.
 local function span(period, quota, n)
-  local rest = period % quota
-  local part = n * rest
-  return n * ((period - rest) / quota) + (part + -part % quota) / quota
+  local some, rest = n % quota, period % quota
+  local part = some * rest
+  return (n - some) / quota * period + some * ((period - rest) / quota) + (part + -part % quota) / quota
 end
 
 -- back returns the number of units that have come back after t. The division may be off
@@ -78,43 +83,75 @@ local function units(text)
   return used, mark, sub(text, HEAD + 1)
 end
 
+-- convert returns the state under another limit. n units have come back until the span
+-- until_n after mark. The time since then counts, but brings none at once.
+local function convert(used, mark, n, until_n, period, quota)
+  if n >= used then
+    return 0, now
+  end
+  return used - n, max(mark + until_n, now - span(period, quota, 1) + 1)
+end
+
 local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y)
   -- settle
   local used, mark, changed = 0, now, false
   local n = 0 -- units that have come back since mark
+  -- The limit of the state, its text, whether its rate is that of the operation's limit,
+  -- and whether it is slower.
+  local period0, quota0, burst0, limit0 = period, quota, burst, limit
+  local same, slower = true, false
   if text then
-    local used0, mark0, limit0 = units(text)
-    local period0, quota0, burst0, over = period, quota, burst, 0
-    if limit0 ~= limit then
-      period0, quota0, burst0, over = match(limit0 or '', '^([1-9]%d*) ([1-9]%d*) ([1-9]%d*) ?(%d*)$')
-      if not period0 then
+    local used0, mark0, written = units(text)
+    local over = 0
+    if written ~= limit then
+      local a, b, c, d = match(written or '', '^([1-9]%d*) ([1-9]%d*) ([1-9]%d*) ?(%d*)$')
+      if not a then
         return nil
       end
-      period0, quota0, burst0 = min(period0, NEVER), min(quota0, NEVER), min(burst0, NEVER)
-      over = tonumber(over) or 0
+      period0, quota0, burst0, over = min(a, NEVER), min(b, NEVER), min(c, NEVER), tonumber(d) or 0
+      limit0 = format('%d %d %d', period0, quota0, burst0)
     end
     -- At most a burst, the units that can be booked and three times the quota are in
     -- use.
-    used0 = min(used0, burst0 + quota0 * (MAX_BOOKING / period0 + 3))
+    used0 = min(used0, burst0 + quota0 * (floor(MAX_BOOKING / period0) + 3))
     if mark0 > now then
       used0, mark0, changed = min(used0, burst0), now, true
     end
     local since = now - mark0
     if since < span(period0, quota0, used0) then
-      local rest = since % period0
-      used, mark = used0 - (since - rest) / period0 * quota0, now - rest
-      n = back(period0, quota0, rest)
+      used, mark = used0, mark0
+      same = period0 == period and quota0 == quota
+      if same then
+        local rest = since % period
+        used, mark, since = used - (since - rest) / period * quota, now - rest, rest
+      end
+      n = back(period0, quota0, since)
       if used - n > burst0 + over then
         used, changed = n + burst0, true
       end
-      if period0 ~= period or quota0 ~= quota or burst0 ~= burst then
-        -- The time since the last unit came back counts, but gives back no unit at
-        -- once.
-        used, changed = min(used - n, burst), true
-        mark = max(mark + span(period0, quota0, n), now - span(period, quota, 1) + 1)
-        n = back(period, quota, now - mark)
-      end
+      slower = not same and max(period / quota, period0 / quota0) == period0 / quota0
+    else
+      period0, quota0, burst0, limit0 = period, quota, burst, limit
     end
+  end
+
+  -- due returns the span from mark until k units have come back.
+  local function due(k)
+    if slower then
+      return span(period0, quota0, min(k, quota0)) + span(period, quota, max(0, k - quota0))
+    end
+    return span(period0, quota0, k)
+  end
+  -- returned returns the number of units that have come back.
+  local function returned()
+    local since = now - mark
+    if slower then
+      return min(used, back(period0, quota0, min(since, period0)) + back(period, quota, max(0, since - period0)))
+    end
+    return back(period0, quota0, since)
+  end
+  if slower then
+    n = returned()
   end
 
   local wait = 0
@@ -124,39 +161,51 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
     if x == 0 then
       used = max(0, used - cost)
     else
-      local upto = min(used, back(period, quota, max(0, x + y - mark)))
-      local fixed = used - n > burst and upto < used
-      local spent = mark + span(period, quota, upto) <= now
+      local upto = min(used, back(period0, quota0, max(0, x + y - mark)))
+      local fixed = used - back(period0, quota0, now - mark) > burst0 and upto < used
+      local spent = mark + span(period0, quota0, upto) <= now
       if not fixed and not spent then
-        if mark + span(period, quota, max(0, upto - cost)) >= now then
+        if mark + span(period0, quota0, max(0, upto - cost)) >= now then
           used = used - min(cost, upto)
         else
-          used, mark, n = used - upto, now, 0
+          used, mark = used - upto, now
         end
       end
     end
+    n = returned()
   elseif cost ~= 0 then
     -- delay
     local missing = used + cost + pending - burst
     if missing > used then
       wait = NEVER
     elseif missing >= 1 then
-      wait = max(0, mark + span(period, quota, missing) - now)
+      wait = max(0, mark + due(missing) - now)
+      if not same then
+        -- A booking's slot is counted from the state as the booking will leave it. It is
+        -- not after now if the wait is 0.
+        local used1, mark1 = convert(used, mark, n, due(n), period, quota)
+        local slot = min(mark1 + span(period, quota, used1 + cost + pending - burst) - now, x + 1)
+        wait = slot == x + 1 and max(wait, slot) or max(0, slot)
+      end
     end
     -- take
     if verb == 'take' and wait <= x then
+      if not same then
+        used, mark = convert(used, mark, n, due(n), period, quota)
+        n, slower = back(period, quota, now - mark), false
+      end
+      period0, quota0, burst0, limit0 = period, quota, burst, limit
       used, changed = used + cost, true
     end
   end
 
   -- gauge
-  local reset = max(0, mark + span(period, quota, used) - now)
-  if reset == 0 then
-    return text and '', burst, 0, wait
+  local reset, next = max(0, mark + due(used) - now), false
+  if changed and reset == 0 then
+    next = text and ''
+  elseif changed then
+    local over = max(0, used - back(period0, quota0, now - mark) - burst0)
+    next = struct.pack(PAIR_TEXT, used, mark, over == 0 and limit0 or format('%s %d', limit0, over))
   end
-  local over, next = max(0, used - n - burst), false
-  if changed then
-    next = struct.pack(PAIR_TEXT, used, mark, over == 0 and limit or format('%s %d', limit, over))
-  end
-  return next, max(0, burst - used + n), reset, wait
+  return next, min(burst, max(0, burst - used + n)), reset, wait
 end

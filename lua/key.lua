@@ -32,7 +32,7 @@ local function quarantine(key)
 end
 
 -- save writes next, or deletes the key. A key that was not changed but has lost its
--- time to live gets it back.
+-- time to live gets it back. Its reset is 0 if it is fresh.
 local function save(key, text, next, reset)
   if next == '' then
     redis.call('DEL', key)
@@ -42,6 +42,6 @@ local function save(key, text, next, reset)
     next = text
   end
   if next then
-    write(key, next, reset)
+    write(key, next, max(reset, 1))
   end
 end

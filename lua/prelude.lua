@@ -30,7 +30,8 @@
 --
 -- It returns nil if text is no state. Otherwise it returns
 --
---   next       the new state, '' to delete a key that is fresh, or false to leave it
+--   next       the new state, '' to delete a key that is fresh, or false to leave it. A
+--              peek and a refused take leave it, unless the clock has stepped back
 --   remaining  the units that could be taken at once
 --   reset      the span until the key is fresh
 --   wait       the span until the cost fits, 0 if it does, or NEVER

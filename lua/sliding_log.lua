@@ -45,7 +45,7 @@ local function sliding_log(text, verb, cost, pending, period, quota, _, _, x)
   -- gauge
   used = #list / LOG_RECORD
   if used == 0 then
-    return text and '', quota, 0, wait
+    return changed and text and '', quota, 0, wait
   end
   return changed and list, max(0, quota - used), instant(list, LOG_RECORD, used) + period - now, wait
 end

@@ -6,7 +6,7 @@
 
 -- settle lays out the units of a state from the current segment back to the oldest that
 -- counts. It moves the units of a segment of another width to the segment that contains
--- the end of theirs.
+-- the end of theirs, or to the current one if theirs has not ended.
 local function settle(text, width, segments)
   local current, units = floor(now / width), {}
   for i = 1, segments + 1 do
@@ -20,11 +20,10 @@ local function settle(text, width, segments)
     return nil
   end
   width0 = min(width0, NEVER)
-  local after, changed = min(newest, NEVER) + 1, width0 ~= width
+  local after, changed = min(newest, NEVER) + 1, false
   for n in string.gmatch(counts, '%d+') do
-    local segment = floor((after * width0 - 1) / width)
-    local age = max(0, current - segment)
-    changed = changed or age ~= current - segment
+    local age = current - floor(min(after * width0 - 1, now) / width)
+    changed = changed or (after - 1) * width0 > now
     if age <= segments then
       units[age + 1] = units[age + 1] + min(n, NEVER)
     end
@@ -103,7 +102,7 @@ local function sliding_window(text, verb, cost, pending, period, quota, segments
   -- gauge
   local next, newest = window_text(units, width, current)
   if not newest then
-    return text and '', quota, 0, wait
+    return changed and text and '', quota, 0, wait
   end
   return changed and next, max(0, quota - estimate()), (current - newest + 2) * width + period - now, wait
 end

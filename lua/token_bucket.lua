@@ -1,63 +1,83 @@
 -- Twin of core/tokenbucket.go. State: "used mark period quota", the tokens missing
--- since the last refill at mark, and the refill under which they are missing. The extra
--- is the burst.
+-- since the last refill at mark, and the refills by which they come back. The extra is
+-- the burst. A state keeps its refills until the next take, as that of gcra does.
 
 -- @slow
 
 local function token_bucket(text, verb, cost, pending, period, quota, burst, _, x, y)
   -- settle
   local used, mark, changed = 0, now, false
+  -- The refills of the state: the first after mark, and the rest.
+  local period0, quota0, period1, quota1 = period, quota, period, quota
   if text then
-    local used0, mark0, a0, b0 = match(text, '^(%d+) (%d+) ([1-9]%d*) ([1-9]%d*)$')
+    local used0, mark0, a, b = match(text, '^(%d+) (%d+) ([1-9]%d*) ([1-9]%d*)$')
     if not used0 then
       return nil
     end
-    local period0, quota0 = min(a0, NEVER), min(b0, NEVER)
+    a, b = min(a, NEVER), min(b, NEVER)
     used0, mark0 = min(used0, NEVER), min(mark0, NEVER)
-    local last = min(mark0, now)
-    changed = last ~= mark0
-    local refills = floor((now - last) / period0)
-    if refills < ceil(used0 / quota0) then
-      used0 = used0 - refills * quota0
-      used, mark = min(used0, burst), last + refills * period0
-      changed = changed or used ~= used0
-      if period0 ~= period or quota0 ~= quota then
-        -- The time since the last refill counts, but brings no refill at once.
-        mark, changed = max(mark, now - period + 1), true
-      end
+    used, mark, period0, quota0 = used0, min(mark0, now), a, b
+    changed = mark ~= mark0
+    if min(period / quota, a / b) ~= period / quota then
+      period1, quota1 = a, b
     end
   end
+
+  -- due returns the span from mark until n tokens, at least one, are back.
+  local function due(n)
+    return period0 + ceil(max(0, n - quota0) / quota1) * period1
+  end
+  -- returned returns the number of tokens that are back, and the span from mark until
+  -- the last of them came.
+  local function returned()
+    local since = now - mark
+    local first = min(1, floor(since / period0))
+    local more = min(floor(max(0, since - period0) / period1), ceil(max(0, used - quota0) / quota1))
+    return min(used, first * quota0 + more * quota1), first * period0 + more * period1
+  end
+  local back, last = returned()
 
   local wait = 0
   if verb == 'refund' then
     -- refund
     changed = true
+    local refills = floor((now - mark) / period0)
+    used, mark = max(0, used - refills * quota0), mark + refills * period0
     local n = min(cost, used)
     if x ~= 0 then
-      local enough = ceil(cost / quota) + 1
-      local since = min(enough, max(0, -floor((x - mark) / period)))
-      local ahead = min(enough, max(0, floor((x + y - mark) / period)))
-      n = min(n, max(cost - since * quota, (ahead - 1) * quota + 1, 0))
+      local enough = ceil(cost / quota0) + 1
+      local since = min(enough, max(0, -floor((x - mark) / period0)))
+      local ahead = min(enough, max(0, floor((x + y - mark) / period0)))
+      n = min(n, max(cost - since * quota0, (ahead - 1) * quota0 + 1, 0))
     end
     used = used - n
+    back = returned()
   elseif cost ~= 0 then
     -- delay
     local n = cost + pending
     if n > burst then
       wait = NEVER
     elseif used + n > burst then
-      wait = mark + ceil((used + n - burst) / quota) * period - now
+      wait = max(0, mark + due(used + n - burst) - now)
     end
     -- take
     if verb == 'take' and wait <= x then
-      used, changed = used + cost, true
+      -- The time since the last refill counts, but under another limit brings no
+      -- refill at once.
+      used, mark = used - back, max(mark + last, now - period + 1)
+      if used == 0 then
+        mark = now
+      end
+      used, changed, back = used + cost, true, 0
+      period0, quota0, period1, quota1 = period, quota, period, quota
     end
   end
 
   -- gauge
-  if used == 0 then
-    return text and '', burst, 0, wait
+  local reset = used ~= 0 and max(0, mark + due(used) - now) or 0
+  if reset == 0 then
+    return changed and text and '', burst, 0, wait
   end
-  local reset = mark + ceil(used / quota) * period - now
-  return changed and format('%d %d %d %d', used, mark, period, quota), burst - used, reset, wait
+  local next = changed and format('%d %d %d %d', used, mark, period0, quota0)
+  return next, max(0, burst - used + back), reset, wait
 end

@@ -39,11 +39,12 @@ func (r reference) apply(ops []core.Op, now int64) []core.Decision {
 	out := make([]core.Decision, len(ops))
 	core.Decide(ops, shares, now, out)
 	for i := range ops {
-		if shares[i].Changed {
-			r[identOf(&ops[i])] = clone(shares[i])
-		}
-		if out[i].ResetAfter == 0 {
+		switch {
+		case !shares[i].Changed:
+		case out[i].ResetAfter == 0:
 			delete(r, identOf(&ops[i]))
+		default:
+			r[identOf(&ops[i])] = clone(shares[i])
 		}
 	}
 	return out
@@ -71,6 +72,9 @@ func (r reference) follow(t *rapid.T, s *Store, now int64) {
 		reset := r.peek(id, at)
 		if !ok && reset != 0 {
 			t.Fatalf("%v is forgotten %v before it is fresh", id, reset)
+		}
+		if !ok {
+			delete(r, id)
 		}
 		if after := r[id]; ok && !same(&got, &after) {
 			t.Fatalf("%v is %+v, want %+v or, settled, %+v", id, got, want, after)

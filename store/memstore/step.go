@@ -40,7 +40,7 @@ func (h *shard) decide(p *location, ops []core.Op, out []core.Decision, now int6
 	h.load(i, &h.state)
 	states := [1]*core.State{&h.state}
 	core.Decide(ops, states[:], now, out)
-	h.keep(i, &h.state, p.class, ops[0].Rule, &out[0])
+	h.keep(i, &h.state, p.class, &ops[0], &out[0])
 	return true, due
 }
 
@@ -185,7 +185,7 @@ func (t *step) keepAll(s *Store, ops []core.Op, out []core.Decision) {
 			}
 		}
 		if at >= 0 {
-			h.keep(at, st, p.class, op.Rule, &out[i])
+			h.keep(at, st, p.class, op, &out[i])
 		}
 	}
 	for i, holder := range t.holders {

@@ -202,14 +202,21 @@ func (h *shard) open(s *Store) {
 	h.earliest.Store(never)
 }
 
-// keep stores slot i as a step has decided, under the limit of class id.
-func (h *shard) keep(i int, st *core.State, id classID, rule string, d *core.Decision) {
-	switch {
-	case d.ResetAfter == 0:
+// keep stores slot i as a step has decided op, which is of class id. A slot of another
+// limit that the step has not changed may be fresh only under the limit of op.
+func (h *shard) keep(i int, st *core.State, id classID, op *core.Op, d *core.Decision) {
+	switch own := h.slots[i].class&^marks == id && id != uninterned; {
+	case d.ResetAfter == 0 && (st.Changed || own):
 		h.remove(i)
-	case st.Changed:
-		h.save(i, st, id, rule)
+	case !st.Changed:
+	case st.Limit.Equal(&op.Limit):
+		h.save(i, st, id, op.Rule)
 		h.noteExpiry(freshAt(d))
+	default:
+		// The decision is under another limit than the state, under which the key
+		// may be fresh earlier or later.
+		h.save(i, st, h.slots[i].class&^marks, op.Rule)
+		h.noteExpiry(h.expiry(i, d.At))
 	}
 }
 

@@ -26,6 +26,7 @@ func conform(t *testing.T, f storetest.Factory) {
 	t.Run("Timelines", func(t *testing.T) { storetest.Timelines(t, f) })
 	t.Run("Properties", func(t *testing.T) { storetest.Properties(t, f) })
 	t.Run("Contention", func(t *testing.T) { storetest.Contention(t, f) })
+	t.Run("Kept", func(t *testing.T) { storetest.Kept(t, storetest.Histories/20, storetest.Seed, f) })
 	t.Run("Diff", func(t *testing.T) { storetest.Diff(t, storetest.Histories/10, storetest.Seed, storetest.NewModel, f) })
 }
 

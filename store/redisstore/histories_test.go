@@ -40,6 +40,14 @@ func TestHistoriesAreTheSameInMemoryAndInRedis(t *testing.T) {
 	storetest.Diff(t, 5000, storetest.Seed+1, storetest.NewModel, memory, redis)
 }
 
+// Used units are kept while the limit changes, over this many histories.
+func TestUsedUnitsAreKeptInRedis(t *testing.T) {
+	test.Long(t, "it plays 10,000 random histories")
+	t.Parallel()
+	tally.Add(t, "random histories of a limit that changes, in Redis", 10_000)
+	storetest.Kept(t, 10_000, storetest.Seed+1, stores(t, connect(t, redistest.Addr(t)), Options{}))
+}
+
 // The quick function decides as the whole algorithm does, and leaves the same state.
 func TestQuickTakesAreDecidedAsByTheWholeAlgorithm(t *testing.T) {
 	t.Parallel()

@@ -310,3 +310,42 @@ func TestTermsDifferByLimit(t *testing.T) {
 		t.Errorf("a limit without a period: %v", err)
 	}
 }
+
+// States as older versions of the scripts have written them count on.
+func TestStateOfAnOlderVersionIsRead(t *testing.T) {
+	t.Parallel()
+	const now = 1_700_000_000_000_000
+	s, c := fresh(t, redistest.Addr(t), Options{Clock: func() int64 { return now }})
+	seven := func(n int64) string {
+		var b [8]byte
+		binary.BigEndian.PutUint64(b[:], uint64(n))
+		return string(b[1:])
+	}
+	pair := func(used, mark float64) string {
+		b := binary.BigEndian.AppendUint64(nil, math.Float64bits(used))
+		return string(binary.BigEndian.AppendUint64(b, math.Float64bits(mark)))
+	}
+	for _, row := range []struct {
+		limit, text string
+		remaining   int64
+		reset       time.Duration
+	}{
+		{"5/5s", pair(3, now-1) + "1000000 1 5", 2, 3*time.Second - time.Microsecond},
+		{"5/10s burst=7", pair(3, now) + "1000000 1 5", 4, 3 * time.Second},
+		{"5/10s fixed-window", fmt.Sprintf("3 %d", now+4_000_000), 2, 4 * time.Second},
+		{"5/10s fixed-window aligned", fmt.Sprintf("3 %d", now+40_000_000), 2, 10 * time.Second},
+		{"5/10s token-bucket", fmt.Sprintf("3 %d 10000000 5", now-1_000_000), 2, 9 * time.Second},
+		{"5/10s sliding-log", seven(now-9_000_000) + seven(now-1_000_000), 3, 9 * time.Second},
+		{"5/10s sliding-window", fmt.Sprintf("1000000 %d 2 1", int64(now/1_000_000)), 2, 11 * time.Second},
+		{"5 concurrent ttl=10s", seven(now+3_000_000) + string(leaseID("a")), 4, 3 * time.Second},
+	} {
+		op := core.Op{Verb: core.Peek, Rule: "r", Key: row.limit, Limit: limit(t, row.limit)}
+		if err := c.Set(t.Context(), keyOf(s, &op), row.text, time.Hour).Err(); err != nil {
+			t.Fatal(err)
+		}
+		var out [1]core.Decision
+		if err := s.Apply(t.Context(), []core.Op{op}, out[:]); err != nil || out[0].Remaining != row.remaining || out[0].ResetAfter != row.reset {
+			t.Errorf("%s: %q is read as %+v, %v; want %d remaining, fresh in %v", row.limit, row.text, out[0], err, row.remaining, row.reset)
+		}
+	}
+}

@@ -30,17 +30,17 @@ func families() [][]core.Limit {
 // history makes up the steps of one history, one by one, because the next
 // instant often is one that the decisions so far have named.
 //
-// A store forgets a key that a step leaves fresh, may forget a key that has
-// become fresh by itself, and may settle any key at any time. This shows when
-// the clock steps back: a forgotten key stays forgotten, and settling a key pulls
-// it back to the new instant. So a step back retires the keys that may have been
-// forgotten, and peeks at all others. A change of the limit retires such keys
-// too.
+// A store forgets a key that a step changes and leaves fresh, and may forget a key
+// that has become fresh by itself. This shows when the clock steps back: a forgotten
+// key stays forgotten, and a step pulls a key that it meets back to the new instant.
+// So a step back retires the keys that may have been forgotten, and peeks at all
+// others. A change of the limit retires such keys too.
 type history struct {
 	r       *rand.Rand
 	forward bool // the clock never steps back
 	fixed   bool // limits never change
 	at      time.Duration
+	back    bool          // the clock has stepped back at the last step
 	high    time.Duration // the latest instant since the clock stepped back
 	rules   []ruleOfHistory
 	resets  map[subject]reset // of keys that are in use
@@ -52,9 +52,9 @@ type history struct {
 	count   int
 }
 
-// reset is when a key may be fresh. The limit is the one under which it was last
-// written, by which a store knows when to forget it, or the zero limit if that is
-// not certain.
+// reset is when a key may be fresh, or an earlier instant. The limit is the one under
+// which it was last written, by which a store knows when to forget it, or the zero
+// limit if that is not certain.
 type reset struct {
 	at    time.Duration
 	limit core.Limit
@@ -99,7 +99,7 @@ func (h *history) next() step {
 	before := h.at
 	h.at = h.instant()
 	var live []subject
-	if h.at < before {
+	if h.back = h.at < before; h.back {
 		live = h.retire()
 	}
 	h.high = max(h.high, h.at)
@@ -289,22 +289,12 @@ func (h *history) wait(l *core.Limit) time.Duration {
 // learn notes the instants named by the decisions on the last step.
 func (h *history) learn(out []core.Decision) {
 	h.freed = h.freed[:0]
-	granted := !slices.ContainsFunc(out, func(d core.Decision) bool { return !d.Allowed })
 	for i, d := range out {
 		c := &h.last.ops[i]
 		if c.Verb == core.Refund && d.ResetAfter == 0 {
 			h.freed = append(h.freed, subject{c.Rule, c.Key[:1]})
 		}
-		s := subject{c.Rule, c.Key[:1]}
-		before, used := h.resets[s]
-		switch written := granted && c.Verb == core.Take && c.Cost > 0; {
-		case d.ResetAfter == 0:
-			delete(h.resets, s)
-		case written || !used || before.limit == c.Limit:
-			h.resets[s] = reset{h.at + d.ResetAfter, c.Limit}
-		default: // the step may have written what the other limit leaves of the state
-			h.resets[s] = reset{at: min(before.at, h.at+d.ResetAfter)}
-		}
+		h.noteReset(c, &d)
 		for _, span := range []time.Duration{d.RetryAfter, d.ResetAfter, d.Wait} {
 			if span > 0 && span != core.Never {
 				h.named = append(h.named, h.at+span)
@@ -312,4 +302,23 @@ func (h *history) learn(out []core.Decision) {
 		}
 	}
 	h.named = h.named[max(0, len(h.named)-12):]
+}
+
+// noteReset notes when the key of a call may be fresh. Only what has written the key
+// changes that, or a step back of the clock, after which the key is brought to now.
+func (h *history) noteReset(c *call, d *core.Decision) {
+	s := subject{c.Rule, c.Key[:1]}
+	before, used := h.resets[s]
+	written := c.Verb == core.Refund || c.Verb == core.Reset || d.Taken > 0
+	switch {
+	case written && d.ResetAfter == 0:
+		delete(h.resets, s)
+	case written && c.Verb == core.Refund && used && before.limit != c.Limit:
+		// The key is still under the other limit, and fresh no sooner than this.
+		h.resets[s] = reset{at: h.at + d.ResetAfter}
+	case written, before.limit == c.Limit, !used && d.ResetAfter > 0:
+		h.resets[s] = reset{h.at + d.ResetAfter, c.Limit}
+	case used && h.back:
+		h.resets[s] = reset{at: min(before.at, h.at+d.ResetAfter)}
+	}
 }

@@ -12,8 +12,8 @@ import (
 
 // Model is the reference store: the arithmetic of core, a map and a mutex. It
 // keeps only the parts of a state that a store has to keep: it forgets the
-// changes of a state that is not marked as Changed, and every fresh state. It
-// is safe for concurrent use.
+// changes of a state that is not marked as Changed, and every changed state that is
+// fresh. It is safe for concurrent use.
 type Model struct {
 	clock *Clock
 
@@ -66,9 +66,10 @@ func (m *Model) load(id core.ID) *core.State {
 
 func (m *Model) keep(id core.ID, s *core.State, d *core.Decision) {
 	switch {
+	case !s.Changed:
 	case d.ResetAfter == 0:
 		delete(m.states, id)
-	case s.Changed:
+	default:
 		m.states[id] = *s
 	}
 }

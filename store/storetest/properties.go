@@ -31,6 +31,7 @@ func Properties(t *testing.T, f Factory) {
 	run("a refund leaves no more than if the take had not been made", refundGivesNoExtra, exact...)
 	run("a cost of n is n costs of one", costsAddUp, noLeases...)
 	run("changes of a limit keep its bounds", changesKeepBounds)
+	run("peeks and refusals under other limits change nothing", looksChangeNothing)
 	run("a clock that steps back gives nothing and locks out for one refill", backwardsIsBounded)
 	run("a refused step costs no rule anything", allOrNothing)
 }
@@ -126,6 +127,10 @@ func refusalChangesNothing(w *world) {
 func retryIsExact(w *world) {
 	w.arrive(30)
 	w.move()
+	// The units of a sliding-window of another width move at the end of a segment.
+	if w.limit.Algorithm != core.SlidingWindow && rapid.Bool().Draw(w.t, "change") {
+		w.limit = drawLimit(w.t, w.limit.Algorithm)
+	}
 	cost := w.cost()
 	d := w.take(cost)
 	if d.Allowed {
@@ -147,6 +152,7 @@ func retryIsExact(w *world) {
 func remainingIsExact(w *world) {
 	w.arrive(30)
 	w.move()
+	w.limit = drawLimit(w.t, w.limit.Algorithm)
 	n := w.peek(0).Remaining
 	if n < 0 || n > w.limit.Capacity() {
 		w.t.Fatalf("%d of %d remain", n, w.limit.Capacity())
@@ -338,8 +344,13 @@ func costsAddUp(w *world) {
 	}
 }
 
+// changesKeepBounds checks that no change of the limit makes a key take longer to
+// be fresh than it took under the limits before.
 func changesKeepBounds(w *world) {
+	var sum, longest time.Duration
 	for range rapid.IntRange(1, 10).Draw(w.t, "changes") {
+		full := refill(w.limit)
+		sum, longest = sum+full, max(longest, full)
 		for range rapid.IntRange(0, 5).Draw(w.t, "arrivals") {
 			w.move()
 			w.take(w.cost())
@@ -349,9 +360,51 @@ func changesKeepBounds(w *world) {
 			w.t.Fatalf("%s: %+v, and again %+v", w.limit, unchanged, again)
 		}
 		w.limit = drawLimit(w.t, w.limit.Algorithm)
-		d, full := w.peek(1), refill(w.limit)
-		if d.Remaining < 0 || d.Remaining > w.limit.Capacity() || d.RetryAfter > full || d.ResetAfter > full {
-			w.t.Fatalf("under %s, which fills in %s: %+v", w.limit, full, d)
+		d, bound := w.peek(1), max(longest, refill(w.limit))
+		if w.limit.Algorithm == core.TokenBucket {
+			bound = sum + refill(w.limit) // the first refill is the old limit's
+		}
+		if d.Remaining < 0 || d.Remaining > w.limit.Capacity() || d.RetryAfter > bound || d.ResetAfter > bound {
+			w.t.Fatalf("under %s, after limits that fill in %s: %+v", w.limit, bound, d)
+		}
+	}
+}
+
+// looksChangeNothing gives two keys the same takes under the same limits. On one of
+// them, other callers peek and are refused in between, under other limits. A store may
+// forget keys that are fresh under the limit of their last take, so they end the run.
+func looksChangeNothing(w *world) {
+	alone, watched, last := *w, *w, *w
+	watched.key += "-watched"
+	used := false
+	for range rapid.IntRange(1, 30).Draw(w.t, "steps") {
+		w.move()
+		if used && last.peek(0).ResetAfter == 0 {
+			return
+		}
+		limit := drawLimit(w.t, w.limit.Algorithm)
+		if rapid.Bool().Draw(w.t, "look") {
+			watched.limit = limit
+			watched.peek(w.cost())
+			if n := watched.peek(0).Remaining; n < limit.Capacity() {
+				if d := watched.take(n + 1); d.Allowed {
+					w.t.Fatalf("%s admits more than the %d that remain: %+v", limit, n, d)
+				}
+			}
+			continue
+		}
+		w.limit = limit
+		op := w.op(core.Take, w.cost())
+		alone.named, watched.named = nil, nil
+		op.Key = alone.key
+		want := alone.do(op)
+		op.Key = watched.key
+		if got := watched.do(op); !same(got, want) {
+			w.t.Fatalf("under %s, %+v without looks and %+v with them", limit, want, got)
+		}
+		w.named = append(w.named, alone.named...)
+		if want.Taken > 0 {
+			used, last.limit = true, limit
 		}
 	}
 }

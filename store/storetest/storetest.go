@@ -4,6 +4,7 @@
 //   - Timelines: text files of steps at given instants and their answers,
 //     written to be read.
 //   - Properties: facts that hold for every limit under any arrivals.
+//   - Kept: the bound on what is admitted while limits change.
 //   - Diff: random histories, decided step by step like the reference.
 //   - Contention: exact counts under concurrent callers.
 //
@@ -22,7 +23,7 @@ import (
 // must not share keys.
 type Factory func(t testing.TB, clock *Clock) core.Store
 
-// Seed and Histories are the arguments of the differential part of [Run].
+// Seed and Histories are the arguments of the random parts of [Run].
 const (
 	Seed      = 1
 	Histories = 2000
@@ -33,6 +34,7 @@ func Run(t *testing.T, f Factory) {
 	t.Run("Timelines", func(t *testing.T) { Timelines(t, f) })
 	t.Run("Properties", func(t *testing.T) { Properties(t, f) })
 	t.Run("Contention", func(t *testing.T) { Contention(t, f) })
+	t.Run("Kept", func(t *testing.T) { Kept(t, Histories, Seed, f) })
 	t.Run("Diff", func(t *testing.T) { Diff(t, Histories, Seed, NewModel, f) })
 }
 

@@ -1,0 +1,162 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Kept sends random histories through the store and checks what no sequence of takes,
+// peeks and changes of the limit may exceed: in any span t, at most the largest burst
+// and the largest rate times t of units are admitted. Under TokenBucket it is one refill
+// more. The histories follow from the seed. The clock steps back now and then, after
+// which the sum begins anew.
+func Kept(t *testing.T, histories int, seed uint64, f Factory) {
+	t.Helper()
+	for _, a := range []core.Algorithm{core.GCRA, core.TokenBucket} {
+		t.Run(a.String(), func(t *testing.T) {
+			clock := NewClock()
+			s := f(t, clock)
+			for n := range histories {
+				k := newKept(s, clock, a, seed, uint64(n))
+				if err := k.run(); err != "" {
+					t.Fatalf("seed %d, history %d: %s\n%s", seed, n, err, k.steps())
+				}
+			}
+		})
+	}
+}
+
+// kept is one history on one key.
+type kept struct {
+	r      *rand.Rand
+	store  core.Store
+	clock  *Clock
+	op     core.Op
+	limits []core.Limit
+	taken  []keptTake
+	first  int // of taken, since the clock stepped back
+	named  []int64
+	done   []keptTake // all operations
+}
+
+// keptTake is an operation, of whose units n are kept.
+type keptTake struct {
+	op core.Op
+	d  core.Decision
+	n  int64
+}
+
+func newKept(s core.Store, clock *Clock, a core.Algorithm, seed, n uint64) *kept {
+	k := &kept{r: rand.New(rand.NewPCG(seed, n)), store: s, clock: clock}
+	k.op = core.Op{Rule: "kept", Key: fmt.Sprint(a, seed, "-", n)}
+	periods := []time.Duration{time.Millisecond, 7 * time.Millisecond, time.Second, 10 * time.Second}
+	for len(k.limits) < 1+int(n%3) {
+		l := core.Limit{Algorithm: a, Quota: 1 + k.r.Int64N(12), Period: pick(k.r, periods), Burst: k.r.Int64N(15)}
+		if len(k.limits) == 0 || k.r.IntN(2) == 0 {
+			l.Period = time.Second
+		}
+		k.limits = append(k.limits, l)
+	}
+	k.op.Limit = k.limits[0]
+	clock.Set(Epoch + k.r.Int64N(1e9))
+	return k
+}
+
+func (k *kept) run() string {
+	for range 10 + k.r.IntN(50) {
+		if back := k.move(); back {
+			k.first = len(k.taken)
+		}
+		k.op.Limit = pick(k.r, k.limits)
+		op := k.op
+		if k.r.IntN(4) == 0 {
+			op.Verb = core.Peek
+		}
+		op.Cost = 1 + k.r.Int64N(pick(k.r, []int64{1, 3, op.Limit.Capacity()}))
+		op.UpTo = op.Verb == core.Take && k.r.IntN(8) == 0
+		d := k.do(op)
+		if d.Taken == 0 {
+			continue
+		}
+		k.taken = append(k.taken, keptTake{op, d, d.Taken})
+		if excess := k.excess(); excess != "" {
+			return excess
+		}
+	}
+	return ""
+}
+
+// move sets the clock, and reports whether back.
+func (k *kept) move() (back bool) {
+	now := k.clock.Now()
+	switch n := k.r.IntN(20); {
+	case n < 8:
+	case n < 12 && len(k.named) > 0:
+		k.clock.Set(max(now, pick(k.r, k.named)+k.r.Int64N(3)-1))
+	case n < 18:
+		k.clock.Set(now + k.r.Int64N(pick(k.r, []int64{3, 1e4, 1e6, 3e6})))
+	case n == 19 && k.r.IntN(4) == 0:
+		k.clock.Set(now - 1 - k.r.Int64N(pick(k.r, []int64{1, 1e6, 1e8})))
+	}
+	return k.clock.Now() < now
+}
+
+func (k *kept) do(op core.Op) core.Decision {
+	out := make([]core.Decision, 1)
+	if err := k.store.Apply(context.Background(), []core.Op{op}, out); err != nil {
+		panic(err)
+	}
+	d := out[0]
+	for _, span := range []time.Duration{d.RetryAfter, d.ResetAfter} {
+		if span > 0 && span != core.Never {
+			k.named = append(k.named, d.At+span.Microseconds())
+		}
+	}
+	k.named = k.named[max(0, len(k.named)-8):]
+	k.done = append(k.done, keptTake{op: op, d: d})
+	return d
+}
+
+// steps returns what the history has done, to be read after a failure.
+func (k *kept) steps() string {
+	var b strings.Builder
+	for _, t := range k.done {
+		fmt.Fprintf(&b, "at %dus %s %s cost=%d upto=%v at=%dus reset=%s -> %s\n", t.d.At-Epoch,
+			t.op.Verb, t.op.Limit, t.op.Cost, t.op.UpTo, t.op.At-Epoch, t.op.ResetAfter, decisionText(t.d))
+	}
+	return b.String()
+}
+
+// excess reports a span that ends now in which too many units were kept, or "".
+func (k *kept) excess() string {
+	var sum int64
+	end := k.clock.Now()
+	for i := len(k.taken) - 1; i >= k.first; i-- {
+		t := &k.taken[i]
+		sum += t.n
+		if bound := k.bound(end - t.d.At); sum > bound {
+			return fmt.Sprintf("%d units are kept in %dµs, more than %d", sum, end-t.d.At, bound)
+		}
+	}
+	return ""
+}
+
+// bound returns the most that may be kept in a span of microseconds.
+func (k *kept) bound(span int64) int64 {
+	var burst, refill, rate int64
+	for _, l := range k.limits {
+		period := l.Period.Microseconds()
+		burst = max(burst, l.Capacity())
+		rate = max(rate, span*l.Quota/period)
+		if l.Algorithm == core.TokenBucket {
+			refill = max(refill, l.Quota)
+		}
+	}
+	return burst + refill + rate
+}
