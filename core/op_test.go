@@ -181,3 +181,17 @@ func TestOpForetellAnswers(t *testing.T) {
 		}
 	}
 }
+
+func TestOpForetellLeavesUnitsOfAnotherRateToTheStore(t *testing.T) {
+	s, lowered := new(core.State), mustParse(t, "3/3s burst=6")
+	decide(s, start, core.Op{Limit: mustParse(t, "6/3s"), Cost: 6})
+	op := core.Op{Limit: lowered, Cost: 3}
+	d := decide(s, start, op)
+	if d.Allowed || d.RetryAfter != 1500*time.Millisecond {
+		t.Fatalf("three of the units of 6/3s are back as %+v says", d)
+	}
+	var answer core.Decision
+	if op.Foretell(3, &d, 0, &answer) {
+		t.Errorf("foretold as %+v", answer)
+	}
+}
