@@ -332,9 +332,9 @@ func TestStateOfAnOlderVersionIsRead(t *testing.T) {
 	}{
 		{"5/5s", pair(3, now-1) + "1000000 1 5", 2, 3*time.Second - time.Microsecond},
 		{"5/10s burst=7", pair(3, now) + "1000000 1 5", 4, 3 * time.Second},
-		{"5/10s fixed-window", fmt.Sprintf("3 %d", now+4_000_000), 2, 4 * time.Second},
-		{"5/10s fixed-window aligned", fmt.Sprintf("3 %d", now+40_000_000), 2, 10 * time.Second},
-		{"5/10s token-bucket", fmt.Sprintf("3 %d 10000000 5", now-1_000_000), 2, 9 * time.Second},
+		{"5/10s fixed-window", fmt.Sprintf("3 %d", int64(now+4_000_000)), 2, 4 * time.Second},
+		{"5/10s fixed-window aligned", fmt.Sprintf("3 %d", int64(now+40_000_000)), 2, 10 * time.Second},
+		{"5/10s token-bucket", fmt.Sprintf("3 %d 10000000 5", int64(now-1_000_000)), 2, 9 * time.Second},
 		{"5/10s sliding-log", seven(now-9_000_000) + seven(now-1_000_000), 3, 9 * time.Second},
 		{"5/10s sliding-window", fmt.Sprintf("1000000 %d 2 1", int64(now/1_000_000)), 2, 11 * time.Second},
 		{"5 concurrent ttl=10s", seven(now+3_000_000) + string(leaseID("a")), 4, 3 * time.Second},
