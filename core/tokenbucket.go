@@ -68,23 +68,27 @@ type refills struct{ first, rest rate }
 // time that passed before it was taken.
 func (s *State) refills(l *Limit) refills {
 	first, rest := rate{s.Limit.period(), s.Limit.Quota}, rate{l.period(), l.Quota}
-	if first.faster(rest) {
+	if !rest.faster(first) {
 		rest = first
 	}
 	return refills{first, rest}
 }
 
-// span returns the microseconds from Mark until n tokens, at least one, are back.
+// span returns the microseconds from Mark until n tokens, at least one, are back. The
+// refills of a faster limit may be larger and come later, so those of the state count too.
 func (r refills) span(n int64) int64 {
-	return r.first.every + ceilDiv(max(0, n-r.first.units), r.rest.units)*r.rest.every
+	return min(ceilDiv(n, r.first.units)*r.first.every,
+		r.first.every+ceilDiv(max(0, n-r.first.units), r.rest.units)*r.rest.every)
 }
 
 // back returns how many tokens are back span microseconds after Mark, and after what
 // span the last of them came. It counts no further than n.
 func (r refills) back(span, n int64) (back, last int64) {
-	first := min(1, span/r.first.every)
+	own := min(span/r.first.every, ceilDiv(n, r.first.units))
+	first := min(1, own)
 	more := min(max(0, span-r.first.every)/r.rest.every, ceilDiv(max(0, n-r.first.units), r.rest.units))
-	return min(n, first*r.first.units+more*r.rest.units), first*r.first.every + more*r.rest.every
+	return min(n, max(own*r.first.units, first*r.first.units+more*r.rest.units)),
+		max(own*r.first.every, first*r.first.every+more*r.rest.every)
 }
 
 func (tokenBucket) delay(s *State, l *Limit, now, n, _ int64, _ string) int64 {

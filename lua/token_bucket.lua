@@ -18,22 +18,24 @@ local function token_bucket(text, verb, cost, pending, period, quota, burst, _, 
     used0, mark0 = min(used0, NEVER), min(mark0, NEVER)
     used, mark, period0, quota0 = used0, min(mark0, now), a, b
     changed = mark ~= mark0
-    if min(period / quota, a / b) ~= period / quota then
+    if max(period / quota, a / b) == period / quota then
       period1, quota1 = a, b
     end
   end
 
   -- due returns the span from mark until n tokens, at least one, are back.
   local function due(n)
-    return period0 + ceil(max(0, n - quota0) / quota1) * period1
+    return min(ceil(n / quota0) * period0, period0 + ceil(max(0, n - quota0) / quota1) * period1)
   end
   -- returned returns the number of tokens that are back, and the span from mark until
   -- the last of them came.
   local function returned()
     local since = now - mark
-    local first = min(1, floor(since / period0))
+    local own = min(floor(since / period0), ceil(used / quota0))
+    local first = min(1, own)
     local more = min(floor(max(0, since - period0) / period1), ceil(max(0, used - quota0) / quota1))
-    return min(used, first * quota0 + more * quota1), first * period0 + more * period1
+    return min(used, max(own * quota0, first * quota0 + more * quota1)),
+      max(own * period0, first * period0 + more * period1)
   end
   local back, last = returned()
 
