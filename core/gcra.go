@@ -11,7 +11,8 @@ import (
 // gcra is the generic cell rate algorithm (ITU-T I.371, annex A) as a virtual
 // queue: a bucket of Burst units that gets one unit back every Period/Quota.
 //
-// State.Used units were taken since the instant Mark, when the queue was empty.
+// State.Used units were taken since the instant Mark, when the queue was empty. Takes
+// move Mark on by whole rounds, and peeks and refusals leave it.
 // The queue is empty again at Mark + Used·Period/Quota, which is the TAT, the
 // theoretical arrival time, of the literature. The state is exact: it never
 // holds a rounded fraction. Units beyond Burst are booked. State.Over is how
@@ -82,7 +83,7 @@ func (gcra) check(l *Limit) error {
 
 // maxRounds is the maximum number of times that every passes while the units of a
 // state come back which are not of the burst: those booked, and those that have come
-// back since settle last moved the mark.
+// back since a Take last moved the mark.
 func (r rate) maxRounds() int64 { return int64(MaxBooking/time.Microsecond)/r.every + 3 }
 
 // maxUsed is the maximum number of units in use at once that were taken under l, whose
@@ -113,12 +114,6 @@ func (gcra) settle(s *State, l *Limit, now int64) bool {
 	if since >= r.span(s.Used) {
 		s.Limit, s.Used, s.Mark, s.Over = *l, 0, 0, 0
 		return changed
-	}
-	if s.Limit.Equal(l) || r == l.rate() {
-		rounds := since / r.every
-		s.Mark += rounds * r.every
-		s.Used -= rounds * r.units
-		since -= rounds * r.every
 	}
 	if n := r.back(since); s.Used-n > s.Limit.Capacity()+s.Over {
 		s.Used, s.Over, changed = n+s.Limit.Capacity(), 0, true
@@ -195,6 +190,9 @@ func (gcra) delay(s *State, l *Limit, now, n, ahead int64, _ string) int64 {
 func (s *State) convert(l *Limit, now int64) {
 	if s.Used == 0 || s.Limit.Equal(l) || s.Limit.rate() == l.rate() {
 		s.Limit = *l
+		if s.Used != 0 {
+			s.advance(now)
+		}
 		return
 	}
 	p := s.pace(l)
@@ -225,28 +223,47 @@ func (s *State) book(now int64) {
 	}
 }
 
-// refund never gives back a unit that has come back already. The Take's units
-// were the last of a queue that becomes empty ResetAfter after At. Until the
-// first of them comes back, all of them leave the queue; later, only the units
-// taken after them stay. If other Takes have booked behind the Take, nothing is given back,
-// because their slots cannot move.
+// refund gives back the units of a Take less those that came back since the Take, as if
+// all of these had been its own: a state does not keep the order of Takes, and the
+// units before them may have been refunded. This gives back no unit of others, because
+// a key that did without the Take would have used fewer by at least that many since.
+//
+// Two Takes are known to have lost nothing. One came after Mark, where units come back
+// one by one: a unit was in use before it that did not come back until the state
+// changed last, and no Take has come since. The other is the last Take of a queue, if
+// it has waited until now. If other Takes have booked behind a Take, nothing is given back, because
+// their slots cannot move.
 func (gcra) refund(s *State, _ *Limit, now int64, op *Op) {
-	l := &s.Limit
 	defer s.book(now)
 	if op.At == 0 || s.Used == 0 {
 		s.Used = max(0, s.Used-op.Cost)
 		return
 	}
-	r := l.rate()
-	upto := min(s.Used, r.back(max(0, op.At+int64(op.ResetAfter/time.Microsecond)-s.Mark)))
-	booked := s.Used-r.back(now-s.Mark) > l.Capacity()
+	r, lost := s.Limit.rate(), max(0, now-op.At)
+	cost := min(op.Cost, r.maxUsed(&s.Limit))
+	capacity, end := s.Limit.Capacity(), s.Mark+r.span(s.Used)
+	upto := op.At + int64(op.ResetAfter/time.Microsecond)
 	switch {
-	case booked && upto < s.Used, s.Mark+r.span(upto) <= now:
-	case s.Mark+r.span(max(0, upto-op.Cost)) >= now:
-		s.Used -= min(op.Cost, upto)
-	default:
-		s.Used, s.Mark = s.Used-upto, now
+	case s.Used-r.back(now-s.Mark) > capacity && upto < end:
+		return
+	case max(end, now+r.span(capacity)) <= upto, r.units == 1 && op.At > s.Mark:
+		lost = 0
 	}
+	if lost == 0 {
+		s.Used = max(0, s.Used-cost)
+		return
+	}
+	// A fraction of a microsecond counts as lost.
+	s.Mark -= max(0, r.span(cost)-min(1, r.units-1)-lost)
+	s.advance(now)
+}
+
+// advance moves Mark towards now, by a whole number of rounds.
+func (s *State) advance(now int64) {
+	r := s.Limit.rate()
+	rounds := (now - s.Mark) / r.every
+	s.Mark += rounds * r.every
+	s.Used = max(0, s.Used-rounds*r.units)
 }
 
 func (gcra) gauge(s *State, l *Limit, now int64) (remaining, reset int64) {

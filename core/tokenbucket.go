@@ -45,14 +45,8 @@ func (tokenBucket) settle(s *State, l *Limit, now int64) bool {
 	}
 	changed := s.Mark > now
 	s.Mark = min(s.Mark, now)
-	period, quota := s.Limit.period(), s.Limit.Quota
-	refills := (now - s.Mark) / period
-	switch {
-	case refills >= ceilDiv(s.Used, quota):
+	if (now-s.Mark)/s.Limit.period() >= ceilDiv(s.Used, s.Limit.Quota) {
 		s.Limit, s.Used, s.Mark = *l, 0, 0
-	case quota == l.Quota && period == l.period():
-		s.Used -= refills * quota
-		s.Mark += refills * period
 	}
 	return changed
 }
@@ -101,12 +95,13 @@ func (tokenBucket) delay(s *State, l *Limit, now, n, _ int64, _ string) int64 {
 
 // convertBucket brings the state under l. Tokens that are missing stay missing.
 func (s *State) convertBucket(l *Limit, now int64) {
-	if s.Used == 0 || s.Limit.Quota == l.Quota && s.Limit.Period == l.Period {
+	if s.Used == 0 {
 		s.Limit = *l
 		return
 	}
 	back, last := s.refills(l).back(now-s.Mark, s.Used)
-	// The time since the last refill counts, but brings no refill at once.
+	// The time since the last refill counts, but under another limit brings no refill at
+	// once.
 	s.Mark = max(s.Mark+last, now-l.period()+1)
 	s.Limit, s.Used = *l, s.Used-back
 }
@@ -119,27 +114,21 @@ func (tokenBucket) take(s *State, l *Limit, now, n int64, _ string) {
 	s.Used += n
 }
 
-// refund gives back no token that a refill has given back already. The number of
-// the Take's tokens that are still missing has two lower bounds: the cost less
-// Quota for each refill since the Take; and, as the Take left the bucket to be
-// full at the ahead-th refill from now, one more than ahead-1 refills bring.
+// refund gives back the tokens of a Take less those of the refills since the Take, as if
+// all of these had been its own; see gcra.refund. A Take since Mark has lost nothing:
+// there was no refill until the state changed last, and no Take has come since.
 func (tokenBucket) refund(s *State, _ *Limit, now int64, op *Op) {
 	if s.Used == 0 {
 		return
 	}
 	l := &s.Limit
 	refills := (now - s.Mark) / l.period()
-	s.Used, s.Mark = max(0, s.Used-refills*l.Quota), s.Mark+refills*l.period()
-	n := min(op.Cost, s.Used)
-	if op.At != 0 {
-		full := op.At + int64(op.ResetAfter/time.Microsecond)
-		cost := min(op.Cost, exact)
-		enough := ceilDiv(cost, l.Quota) + 1
-		since := min(enough, max(0, -floorDiv(op.At-s.Mark, l.period())))
-		ahead := min(enough, max(0, floorDiv(full-s.Mark, l.period())))
-		n = min(n, max(cost-since*l.Quota, (ahead-1)*l.Quota+1, 0))
+	cost := min(op.Cost, exact-l.Quota)
+	if before := s.Mark - op.At; op.At != 0 && before > 0 {
+		lost := min(ceilDiv(cost, l.Quota), ceilDiv(before, l.period())+refills)
+		cost = max(0, cost-lost*l.Quota)
 	}
-	s.Used = max(0, s.Used-n)
+	s.Used -= min(cost, s.Used-refills*l.Quota)
 }
 
 func (tokenBucket) gauge(s *State, l *Limit, now int64) (remaining, reset int64) {

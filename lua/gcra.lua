@@ -121,10 +121,6 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
     if since < span(period0, quota0, used0) then
       used, mark = used0, mark0
       same = period0 == period and quota0 == quota
-      if same then
-        local rest = since % period
-        used, mark, since = used - (since - rest) / period * quota, now - rest, rest
-      end
       n = back(period0, quota0, since)
       if used - n > burst0 + over then
         used, changed = n + burst0, true
@@ -153,24 +149,32 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
   if slower then
     n = returned()
   end
+  -- advance moves mark towards now, by a whole number of rounds.
+  local function advance()
+    local rounds = floor((now - mark) / period0)
+    used, mark = max(0, used - rounds * quota0), mark + rounds * period0
+  end
 
   local wait = 0
   if verb == 'refund' then
     -- refund
     changed = true
+    local lost = max(0, now - x)
+    local last = mark + span(period0, quota0, used)
     if x == 0 then
+      lost = 0
+    elseif used - back(period0, quota0, now - mark) > burst0 and x + y < last then
+      cost = 0
+    elseif max(last, now + span(period0, quota0, burst0)) <= x + y or quota0 == 1 and x > mark then
+      lost = 0
+    end
+    cost = min(cost, burst0 + quota0 * (floor(MAX_BOOKING / period0) + 3))
+    if lost == 0 then
       used = max(0, used - cost)
     else
-      local upto = min(used, back(period0, quota0, max(0, x + y - mark)))
-      local fixed = used - back(period0, quota0, now - mark) > burst0 and upto < used
-      local spent = mark + span(period0, quota0, upto) <= now
-      if not fixed and not spent then
-        if mark + span(period0, quota0, max(0, upto - cost)) >= now then
-          used = used - min(cost, upto)
-        else
-          used, mark = used - upto, now
-        end
-      end
+      -- A fraction of a microsecond counts as lost.
+      mark = mark - max(0, span(period0, quota0, cost) - min(1, quota0 - 1) - lost)
+      advance()
     end
     n = returned()
   elseif cost ~= 0 then
@@ -190,10 +194,12 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
     end
     -- take
     if verb == 'take' and wait <= x then
-      if not same then
+      if same then
+        advance()
+      else
         used, mark = convert(used, mark, n, due(n), period, quota)
-        n, slower = back(period, quota, now - mark), false
       end
+      n, slower = back(period, quota, now - mark), false
       period0, quota0, burst0, limit0 = period, quota, burst, limit
       used, changed = used + cost, true
     end

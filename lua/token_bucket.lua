@@ -44,15 +44,12 @@ local function token_bucket(text, verb, cost, pending, period, quota, burst, _, 
     -- refund
     changed = true
     local refills = floor((now - mark) / period0)
-    used, mark = max(0, used - refills * quota0), mark + refills * period0
-    local n = min(cost, used)
-    if x ~= 0 then
-      local enough = ceil(cost / quota0) + 1
-      local since = min(enough, max(0, -floor((x - mark) / period0)))
-      local ahead = min(enough, max(0, floor((x + y - mark) / period0)))
-      n = min(n, max(cost - since * quota0, (ahead - 1) * quota0 + 1, 0))
+    local before = max(0, mark - x)
+    if x ~= 0 and before ~= 0 then
+      local lost = min(ceil(cost / quota0), ceil(before / period0) + refills)
+      cost = max(0, cost - lost * quota0)
     end
-    used = used - n
+    used = used - min(cost, max(0, used - refills * quota0))
     back = returned()
   elseif cost ~= 0 then
     -- delay

@@ -12,10 +12,11 @@ import (
 )
 
 // Kept sends random histories through the store and checks what no sequence of takes,
-// peeks and changes of the limit may exceed: in any span t, at most the largest burst
-// and the largest rate times t of units are admitted. Under TokenBucket it is one refill
-// more. The histories follow from the seed. The clock steps back now and then, after
-// which the sum begins anew.
+// refunds, peeks and changes of the limit may exceed: in any span t, at most the largest
+// burst and the largest rate times t of units are taken and not refunded. Under
+// TokenBucket it is one refill more. The histories follow from the seed. Refunds come in
+// any order, whole or in parts, of Takes since the limit changed last. The clock steps
+// back now and then, after which the sum begins anew.
 func Kept(t *testing.T, histories int, seed uint64, f Factory) {
 	t.Helper()
 	for _, a := range []core.Algorithm{core.GCRA, core.TokenBucket} {
@@ -43,6 +44,8 @@ type kept struct {
 	first  int // of taken, since the clock stepped back
 	named  []int64
 	done   []keptTake // all operations
+
+	changed int // the first of taken since the limit changed
 }
 
 // keptTake is an operation, of whose units n are kept.
@@ -75,7 +78,11 @@ func (k *kept) run() string {
 		}
 		k.op.Limit = pick(k.r, k.limits)
 		op := k.op
-		if k.r.IntN(4) == 0 {
+		switch n := k.r.IntN(8); {
+		case n < 3:
+			k.refund()
+			continue
+		case n == 3:
 			op.Verb = core.Peek
 		}
 		op.Cost = 1 + k.r.Int64N(pick(k.r, []int64{1, 3, op.Limit.Capacity()}))
@@ -83,6 +90,9 @@ func (k *kept) run() string {
 		d := k.do(op)
 		if d.Taken == 0 {
 			continue
+		}
+		if n := len(k.taken); n > 0 && k.taken[n-1].op.Limit != op.Limit {
+			k.changed = n
 		}
 		k.taken = append(k.taken, keptTake{op, d, d.Taken})
 		if excess := k.excess(); excess != "" {
@@ -131,6 +141,25 @@ func (k *kept) steps() string {
 			t.op.Verb, t.op.Limit, t.op.Cost, t.op.UpTo, t.op.At-Epoch, t.op.ResetAfter, decisionText(t.d))
 	}
 	return b.String()
+}
+
+// refund gives back some of the units of a recent Take, under any of the limits.
+func (k *kept) refund() {
+	recent := k.taken[max(k.first, k.changed):]
+	recent = recent[max(0, len(recent)-6):]
+	if len(recent) == 0 {
+		return
+	}
+	t := &recent[k.r.IntN(len(recent))]
+	op := t.op.Refund(t.d)
+	op.Limit, op.Cost = k.op.Limit, t.n
+	if t.n > 1 && k.r.IntN(3) == 0 {
+		op.Cost = 1 + k.r.Int64N(t.n)
+	}
+	if op.Cost > 0 {
+		t.n -= op.Cost
+		k.do(op)
+	}
 }
 
 // excess reports a span that ends now in which too many units were kept, or "".

@@ -306,20 +306,9 @@ func refundGivesNoExtra(w *world) {
 	}
 	with.move()
 	got, want := with.do(extra.Refund(d)).Remaining, without.peek(0).Remaining
-	if got > want+inAMicrosecond(w.limit) {
+	if got > want {
 		w.t.Fatalf("%s: %d remain after a refund, %d without the take", w.limit, got, want)
 	}
-}
-
-// inAMicrosecond returns how many units of a GCRA come back in a microsecond,
-// if more than one: ResetAfter then does not give a refund the exact place of
-// its take.
-func inAMicrosecond(l core.Limit) int64 {
-	period := l.Period.Microseconds()
-	if l.Algorithm != core.GCRA || l.Quota <= period {
-		return 0
-	}
-	return ceilMulDiv(l.Quota, 1, period)
 }
 
 func costsAddUp(w *world) {
