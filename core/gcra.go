@@ -2,10 +2,11 @@ package core
 
 import (
 	"fmt"
-	"github.com/headgate/headgate/internal/textform"
 	"math"
 	"math/bits"
 	"time"
+
+	"github.com/headgate/headgate/internal/textform"
 )
 
 // gcra is the generic cell rate algorithm (ITU-T I.371, annex A) as a virtual

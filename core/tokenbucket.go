@@ -2,8 +2,9 @@ package core
 
 import (
 	"fmt"
-	"github.com/headgate/headgate/internal/textform"
 	"time"
+
+	"github.com/headgate/headgate/internal/textform"
 )
 
 // tokenBucket holds Burst tokens; every Period, Quota tokens are added at once.

@@ -10,12 +10,12 @@ import (
 	"github.com/headgate/headgate/internal/textform"
 )
 
-// MaxTarpit is the longest delay of [Tarpit].
-const MaxTarpit = time.Minute
+// maxTarpit is the longest delay of [Tarpit].
+const maxTarpit = time.Minute
 
 // Tarpit holds a request for delay before it answers with then, so that a
 // client which does not heed Retry-After gets slower. delay is above 0 and at
-// most [MaxTarpit]. At most maxHeld requests, 1 or more, are held at the same
+// most a minute. At most maxHeld requests, 1 or more, are held at the same
 // time. Further requests are answered at once, and so are held ones when the
 // client leaves or the limiter is closed. A held request costs its goroutine and
 // its connection.
@@ -24,8 +24,8 @@ const MaxTarpit = time.Minute
 // count of held requests.
 func Tarpit(delay time.Duration, maxHeld int, then Template) (Template, error) {
 	var errs []error
-	if delay <= 0 || delay > MaxTarpit {
-		errs = append(errs, fmt.Errorf("Tarpit: the delay %s is not above 0 and at most %s", delay, textform.Duration(MaxTarpit)))
+	if delay <= 0 || delay > maxTarpit {
+		errs = append(errs, fmt.Errorf("Tarpit: the delay %s is not above 0 and at most %s", delay, textform.Duration(maxTarpit)))
 	}
 	if maxHeld < 1 {
 		errs = append(errs, fmt.Errorf("Tarpit: maxHeld %d is below 1", maxHeld))
