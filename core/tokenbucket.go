@@ -144,15 +144,6 @@ func (tokenBucket) gauge(s *State, l *Limit, now int64) (remaining, reset int64)
 // ceilDiv returns a/b rounded up, for a ≥ 0 and b > 0.
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
-// floorDiv returns a/b rounded down, for b > 0.
-func floorDiv(a, b int64) int64 {
-	q := a / b
-	if q*b > a {
-		q--
-	}
-	return q
-}
-
 func (tokenBucket) maxRecords(*Limit) int64      { return 0 }
 func (tokenBucket) leased() bool                 { return false }
 func (tokenBucket) books() bool                  { return false }
