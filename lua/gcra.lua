@@ -110,6 +110,9 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
       end
       period0, quota0, burst0, over = min(a, NEVER), min(b, NEVER), min(c, NEVER), tonumber(d) or 0
       limit0 = format('%d %d %d', period0, quota0, burst0)
+      if min(burst0 / quota0 * period0, MAX_PERIOD + 2) == MAX_PERIOD + 2 then
+        period0, quota0, burst0, limit0, over = period, quota, burst, limit, 0
+      end
     end
     -- At most a burst, the units that can be booked and three times the quota are in
     -- use.

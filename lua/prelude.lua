@@ -46,6 +46,10 @@
 -- digits in a state may mean: min(digits, NEVER).
 local NEVER = 9007199254740991
 
+-- MAX_PERIOD is the longest time in which a bucket may fill. A state whose limit takes
+-- longer was not written by these scripts, and is read as one of the operation's limit.
+local MAX_PERIOD = 34560000000000
+
 -- HOUR is in milliseconds, as the times to live of keys are.
 local HOUR = 3600000
 

@@ -1,6 +1,7 @@
--- Twin of core/tokenbucket.go. State: "used mark period quota", the tokens missing
--- since the last refill at mark, and the refills by which they come back. The extra is
--- the burst. A state keeps its refills until the next take, as that of gcra does.
+-- Twin of core/tokenbucket.go. State: "used mark period quota burst", the tokens missing
+-- since the last refill at mark, and the limit under which they were taken. The extra is
+-- the burst. A state keeps its limit until the next take, as that of gcra does. In the
+-- state of an older version the burst is missing, and read as that of the operation.
 
 -- @slow
 
@@ -9,14 +10,18 @@ local function token_bucket(text, verb, cost, pending, period, quota, burst, _, 
   local used, mark, changed = 0, now, false
   -- The refills of the state: the first after mark, and the rest.
   local period0, quota0, period1, quota1 = period, quota, period, quota
+  local burst0 = burst
   if text then
-    local used0, mark0, a, b = match(text, '^(%d+) (%d+) ([1-9]%d*) ([1-9]%d*)$')
+    local used0, mark0, a, b, c = match(text, '^(%d+) (%d+) ([1-9]%d*) ([1-9]%d*) ?(%d*)$')
     if not used0 then
       return nil
     end
-    a, b = min(a, NEVER), min(b, NEVER)
-    used0, mark0 = min(used0, NEVER), min(mark0, NEVER)
-    used, mark, period0, quota0 = used0, min(mark0, now), a, b
+    a, b, c = min(a, NEVER), min(b, NEVER), min(tonumber(c) or burst, NEVER)
+    if min(ceil(c / b) * a, MAX_PERIOD + 1) == MAX_PERIOD + 1 then
+      a, b, c = period, quota, burst
+    end
+    mark0 = min(mark0, NEVER)
+    used, mark, period0, quota0, burst0 = min(used0, c), min(mark0, now), a, b, c
     changed = mark ~= mark0
     if max(period / quota, a / b) == period / quota then
       period1, quota1 = a, b
@@ -68,7 +73,7 @@ local function token_bucket(text, verb, cost, pending, period, quota, burst, _, 
         mark = now
       end
       used, changed, back = used + cost, true, 0
-      period0, quota0, period1, quota1 = period, quota, period, quota
+      period0, quota0, period1, quota1, burst0 = period, quota, period, quota, burst
     end
   end
 
@@ -77,6 +82,6 @@ local function token_bucket(text, verb, cost, pending, period, quota, burst, _, 
   if reset == 0 then
     return changed and text and '', burst, 0, wait
   end
-  local next = changed and format('%d %d %d %d', used, mark, period0, quota0)
+  local next = changed and format('%d %d %d %d %d', used, mark, period0, quota0, burst0)
   return next, max(0, burst - used + back), reset, wait
 end

@@ -227,8 +227,9 @@ func TestAbsurdNumbersDoNotLockAKey(t *testing.T) {
 			packed(5, maxNumber, "360000000 1 10"), packed(maxNumber, 1, "360000000 1 10"), packed(maxNumber, 1, "360000000 1 9"),
 			packed(maxNumber, maxNumber, huge+" "+huge+" "+huge), packed(maxNumber, 1, "1 1 1 "+huge),
 		},
-		"10/1h fixed-window":   {"10 " + huge, huge + " " + huge},
-		"10/1h token-bucket":   {huge + " " + huge + " 3600000000 10", "10 " + huge + " " + huge + " " + huge},
+		"10/1h fixed-window": {"10 " + huge, huge + " " + huge},
+		"10/1h token-bucket": {huge + " " + huge + " 3600000000 10", huge + " " + huge + " 3600000000 10 " + huge,
+			"10 " + huge + " " + huge + " " + huge, huge + " " + huge + " " + huge + " " + huge + " " + huge},
 		"10/1h sliding-window": {huge + " " + huge + " 5", "360000000 " + huge + " " + huge},
 		"10/1h sliding-log":    {strings.Repeat("\xff", 70)},
 	} {
@@ -236,7 +237,7 @@ func TestAbsurdNumbersDoNotLockAKey(t *testing.T) {
 		for _, state := range states {
 			apply(t, s, core.Op{Verb: core.Reset, Rule: "r", Key: "k", Limit: op.Limit})
 			apply(t, s, op)
-			if err := c.Set(ctx, keysOf(t, s, c)[0], state, time.Hour).Err(); err != nil {
+			if err := c.Set(ctx, keyOf(s, &op), state, time.Hour).Err(); err != nil {
 				t.Fatal(err)
 			}
 			d := apply(t, s, op)[0]
