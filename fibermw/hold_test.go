@@ -104,15 +104,18 @@ func TestHoldLeavesStreamUnchanged(t *testing.T) {
 }
 
 func TestHoldNotForPlainBody(t *testing.T) {
-	l := newLimiter(t, newStore(), "1 concurrent ttl=1m")
+	s := newStore()
+	l := newLimiter(t, s, "1 concurrent ttl=1m")
 	app := newApp(fiber.Config{})
 	app.Use(fibermw.New(l), func(c *fiber.Ctx) error { return c.SendString("ok") })
 	call(app, peer, "GET", "/") // its answer is never sent
+	s.release(t)
 	gatetest.WantLeft(t, l, 1)
 }
 
 func TestHoldKeepsConnectionAlive(t *testing.T) {
-	l := newLimiter(t, newStore(), "1 concurrent ttl=1m")
+	s := newStore()
+	l := newLimiter(t, s, "1 concurrent ttl=1m")
 	app := newApp(fiber.Config{})
 	app.Use(fibermw.New(l), func(c *fiber.Ctx) error { return c.SendStream(strings.NewReader("text")) })
 	conn, answers := dial(t, listen(t, app))
@@ -127,6 +130,7 @@ func TestHoldKeepsConnectionAlive(t *testing.T) {
 		if _, err := io.ReadAll(response.Body); err != nil {
 			t.Fatal(err)
 		}
+		s.release(t)
 	}
 }
 

@@ -128,8 +128,10 @@ func (a *Admission) NeedsStatus() bool {
 // that outlives it goes through [Admission.HoldConn].
 func (a *Admission) HoldsLeases() bool { return a.result.holdsLeases() }
 
-// Done ends the request, which was answered with status: it releases leases
-// and gives back units as the rules say. Errors go to Config.OnError.
+// Done ends the request, which was answered with status: it gives back units as the
+// rules say, and releases leases. Leases are released in the background, so that the
+// answer does not wait for a store that is not in memory: the units are free a round trip
+// later, and [Limiter.Close] waits for that. Errors go to Config.OnError.
 func (a *Admission) Done(status int) {
 	l := a.result.limiter
 	if l == nil {
@@ -489,9 +491,7 @@ func (a *Admission) releaseLater() {
 	a.renewal.mu.Lock()
 	a.renewal.stop()
 	a.renewal.mu.Unlock()
-	ctx, cancel := cleanupContext(a.ctx)
-	defer cancel()
-	a.result.releaseLater(ctx)
+	a.result.releaseLater(a.ctx)
 }
 
 // appendDetail writes the sentence about when to try again.

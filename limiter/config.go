@@ -79,8 +79,8 @@ type Config struct {
 	// the reason. An error that wraps ErrLeaseLost is about a lease that ended before
 	// its request, and comes once for each. In an outage that is once for each request: it is for metrics, as
 	// Logger gets the errors in few lines. It must be quick and safe for concurrent
-	// use, as it runs in the goroutine of the request, or in one that renews leases
-	// or diagnoses the store.
+	// use, as it runs in the goroutine of the request, or in one that renews or releases
+	// leases or diagnoses the store.
 	OnError func(context.Context, error)
 
 	// Observer, unless nil, is called for every decision. An Observer that holds a

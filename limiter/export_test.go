@@ -12,3 +12,17 @@ func (a *Admission) Renewing() bool {
 
 // CheckingSetup reports whether requests are examined for mistakes in the set-up.
 func (l *Limiter) CheckingSetup() bool { return l.set.Load().setup.on.Load() }
+
+// Settle waits until no call is in progress in the background. No call may begin
+// meanwhile.
+func (l *Limiter) Settle() {
+	if l.background == nil || l.isClosed() {
+		return
+	}
+	for range maxBackground {
+		l.background.slots <- struct{}{}
+	}
+	for range maxBackground {
+		<-l.background.slots
+	}
+}

@@ -116,9 +116,11 @@ func configured(t testing.TB, c limiter.Config) *limiter.Limiter {
 	return l
 }
 
-// admit admits one request, ends it with 200 and returns its outcome.
+// admit admits one request, ends it with 200, also for the store, and returns its
+// outcome.
 func admit(l *limiter.Limiter) limiter.Outcome {
 	a := l.Admit(get())
+	defer l.Settle()
 	defer a.Done(200)
 	return a.Outcome()
 }
@@ -137,9 +139,10 @@ func left(t testing.TB, l *limiter.Limiter, key string) []int64 {
 	return n
 }
 
-// wantLeft fails unless the key has exactly want left.
+// wantLeft fails unless the key has exactly want left once all releases have ended.
 func wantLeft(t testing.TB, l *limiter.Limiter, key string, want ...int64) {
 	t.Helper()
+	l.Settle()
 	got := left(t, l, key)
 	if len(got) != len(want) {
 		t.Fatalf("%d rules, want %d", len(got), len(want))

@@ -25,6 +25,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/textform"
+	"github.com/headgate/headgate/store/memstore"
 )
 
 // ErrClosed is the error of a wait that ended, or did not begin, because its limiter was
@@ -50,6 +51,7 @@ type Limiter struct {
 	queue          waitQueue
 	leases         *leaseSource
 	releases       releaseQueue
+	background     *background // nil for a store in memory, which is asked at once
 	admissions     sync.Pool
 	warner         warner
 	failures       failureLog
@@ -82,6 +84,9 @@ func New(c Config) (*Limiter, error) {
 		onError:        c.OnError,
 		observer:       c.Observer,
 		leases:         newLeaseSource(),
+	}
+	if _, inMemory := l.store.(*memstore.Store); !inMemory {
+		l.background = newBackground()
 	}
 	l.mark = newMark(l.leases)
 	l.life, l.end = context.WithCancel(context.Background())
@@ -142,11 +147,15 @@ func (l *Limiter) Shutdown(ctx context.Context) error {
 }
 
 // Close refuses all waiting requests, makes later ones fail instead of wait, and logs
-// how many errors came since the last line about them. The limiter keeps deciding
-// otherwise. [Limiter.Shutdown] lets waiting requests have their turn first. Close may
-// be called again and never returns an error.
+// how many errors came since the last line about them. It waits until the releases of
+// leases that are under way have ended, at most for a second. The limiter keeps deciding
+// otherwise, and a request that ends later is answered after its leases are released. So
+// no release is lost if the server is shut down before or after Close.
+// [Limiter.Shutdown] lets waiting requests have their turn first. Close may be called
+// again and never returns an error.
 func (l *Limiter) Close() error {
 	l.end()
+	l.background.end(cleanupTimeout)
 	l.endFailures()
 	return nil
 }
@@ -418,6 +427,20 @@ func (l *Limiter) observe(ctx context.Context, res *Result) {
 		r := res.calls[i].rule
 		l.observer.Observe(ctx, Event{Rule: r.Name, OnLimit: r.OnLimit, Decision: res.decision(i),
 			Outcome: res.outcome(), Waited: res.waited})
+	}
+}
+
+// giveBack carries out refunds at the end of a request. Leases that the store fails to
+// release are queued.
+func (l *Limiter) giveBack(ctx context.Context, undo []core.Op) {
+	if len(undo) == 0 {
+		return
+	}
+	ctx, cancel := cleanupContext(ctx)
+	defer cancel()
+	if err := l.apply(ctx, undo, make([]core.Decision, len(undo))); err != nil {
+		l.addReleases(undo)
+		l.report(ctx, err)
 	}
 }
 

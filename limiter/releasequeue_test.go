@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,7 +19,9 @@ type outage struct {
 	*mapStore
 	began       time.Time
 	from, until time.Duration
-	asked       []time.Duration
+
+	mu    sync.Mutex
+	asked []time.Duration
 }
 
 func newOutage(from, until time.Duration) *outage {
@@ -28,7 +31,9 @@ func newOutage(from, until time.Duration) *outage {
 func (o *outage) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
 	at := time.Since(o.began)
 	if ops[0].Verb == core.Refund {
+		o.mu.Lock()
 		o.asked = append(o.asked, at)
+		o.mu.Unlock()
 	}
 	if at >= o.from && at < o.until {
 		return errDown

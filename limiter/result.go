@@ -413,16 +413,13 @@ func (res *Result) Release(ctx context.Context) error {
 	return err
 }
 
-// releaseLater releases the leases now, or later if the store fails.
+// releaseLater releases the leases in the background.
 func (res *Result) releaseLater(ctx context.Context) {
 	if !res.released.CompareAndSwap(false, true) {
 		return
 	}
-	undo := res.leaseRefunds()
-	if err := res.applyRefunds(ctx, undo); err != nil {
-		res.limiter.addReleases(undo)
-		res.limiter.report(ctx, err)
-	}
+	l, undo := res.limiter, res.leaseRefunds()
+	l.background.run(func() { l.giveBack(ctx, undo) })
 }
 
 func (res *Result) releaseLeases(ctx context.Context) error {
@@ -488,9 +485,12 @@ func (res *Result) renew(ctx context.Context) (held bool, taken []int, err error
 }
 
 // end ends a request that was answered with status: it gives units back as the
-// rules say, and releases the leases unless a connection still holds them.
+// rules say, and releases the leases unless a connection still holds them. Units that a
+// rule gives back for the status are back before the answer; the release of leases
+// alone does not delay it.
 func (res *Result) end(ctx context.Context, status int, holding bool) {
 	releasing := res.lease != "" && !holding && res.released.CompareAndSwap(false, true)
+	l, leasesOnly := res.limiter, true
 	var undo []core.Op
 	for i := range res.ops {
 		switch {
@@ -501,16 +501,15 @@ func (res *Result) end(ctx context.Context, status int, holding bool) {
 			}
 		case res.refunds(ctx, i, status):
 			undo = append(undo, res.refundOp(i))
+			leasesOnly = false
 		}
 	}
-	if len(undo) == 0 {
-		return
-	}
-	ctx, cancel := cleanupContext(ctx)
-	defer cancel()
-	if err := res.applyRefunds(ctx, undo); err != nil {
-		res.limiter.addReleases(undo)
-		res.limiter.report(ctx, err)
+	switch {
+	case len(undo) == 0:
+	case leasesOnly:
+		l.background.run(func() { l.giveBack(ctx, undo) })
+	default:
+		l.giveBack(ctx, undo)
 	}
 }
 

@@ -20,7 +20,6 @@ type hit struct {
 	decided  bool // by Redis
 	admitted bool
 	err      error  // why Redis could not decide
-	release  error  // why a lease could not be released
 	wrong    string // what is wrong with the answer
 }
 
@@ -28,7 +27,7 @@ type hit struct {
 func (h *hit) read(tr *trace, answer *http.Response, m *mode) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
-	h.decided, h.err, h.release = tr.decided, tr.err, tr.release
+	h.decided, h.err = tr.decided, tr.err
 	h.admitted = !tr.entered.IsZero()
 	if !h.fits(answer, m) {
 		h.wrong = fmt.Sprintf("rule %s, decided %t (%v), admitted %t: status %d, Retry-After %q",

@@ -101,7 +101,6 @@ type trace struct {
 	mu      sync.Mutex
 	decided bool  // by Redis
 	err     error // of Redis
-	release error // of Redis, when a lease was to be released
 }
 
 type traceKey struct{}
@@ -116,18 +115,16 @@ func (n noting) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	n.lane.calls.Add(1)
 	err := n.Store.Apply(ctx, ops, out)
 	if tr, ok := ctx.Value(traceKey{}).(*trace); ok {
-		tr.note(ops[0].Verb, err)
+		if ops[0].Verb != core.Refund {
+			tr.note(err)
+		}
 	}
 	return err
 }
 
-func (tr *trace) note(verb core.Verb, err error) {
+func (tr *trace) note(err error) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
-	if verb == core.Refund {
-		tr.release = err
-		return
-	}
 	tr.decided, tr.err = err == nil, err
 }
 

@@ -51,6 +51,21 @@ func switched(next <-chan Handler) Handler {
 
 func ok(x Exchange) error { return x.Reply(200, "ok") }
 
+// served has each request answered by a handler, and waits until its lease is released.
+func (b *bench) served(steps ...step) {
+	b.Helper()
+	for _, s := range steps {
+		b.steps(s)
+		b.released()
+	}
+}
+
+// released waits until the store has released the lease of a request.
+func (b *bench) released() {
+	b.Helper()
+	await(b, "the release", b.store.refunded)
+}
+
 var (
 	busy = refusal("lease", 60).with(leaseHeaders(0))
 	free = Text(200, "ok").with(leaseHeaders(0))
@@ -68,6 +83,7 @@ func heldByHandler(b *bench) {
 		b.steps(step{0, "GET /", busy})
 		g.leave <- struct{}{}
 		b.equal(await(b, "the answer", first), free, "the first")
+		b.released()
 	}
 }
 
@@ -81,7 +97,7 @@ func renewed(b *bench) {
 		}
 		return ok(x)
 	})
-	b.steps(step{0, "GET /", free}, step{0, "GET /", free})
+	b.served(step{0, "GET /", free}, step{0, "GET /", free})
 }
 
 func lostLease(b *bench) {
@@ -127,6 +143,7 @@ func panicWith(b *bench, r limiter.Rule, value any) {
 		default:
 			b.Fatalf("no panic but\n%s", answer)
 		}
+		b.released()
 		b.wantLeft(l, 5)
 	}
 }
@@ -136,7 +153,7 @@ func freed(b *bench, h Handler, want Answer) {
 	b.inFlight(switched(next))
 	for range 3 {
 		next <- h
-		b.steps(step{0, "GET /", want.with(leaseHeaders(0))})
+		b.served(step{0, "GET /", want.with(leaseHeaders(0))})
 	}
 	next <- ok
 	b.steps(step{0, "GET /", free})
@@ -170,10 +187,10 @@ func heldByStream(b *bench) {
 		}
 		want := Typed(200, contentType, "data: 1\n\ndata: 2\n\n").streamed().with(leaseHeaders(0))
 		b.equal(answerOf(response, string(first)+string(rest)), want, "the stream")
-		await(b, "the release", b.store.refunded)
+		b.released()
 		next <- ok
 		b.steps(step{0, "GET /", free})
-		await(b, "the release", b.store.refunded)
+		b.released()
 	}
 }
 
@@ -196,7 +213,7 @@ func freedByLeaving(b *bench) {
 	}
 	b.steps(step{0, "GET /", busy})
 	response.Body.Close()
-	await(b, "the release", b.store.refunded)
+	b.released()
 	next <- ok
 	b.steps(step{0, "GET /", free})
 }
@@ -220,7 +237,7 @@ func heldByConnection(b *bench) {
 		b.steps(step{0, "GET /", busy})
 	}
 	conn.Close()
-	await(b, "the release", b.store.refunded)
+	b.released()
 	next <- ok
 	b.steps(step{0, "GET /", free})
 }
@@ -239,7 +256,7 @@ func contentUnderLease(b *bench) {
 	b.inFlight(func(x Exchange) error { return x.ServeContent("0123456789") })
 	file := map[string]string{"Accept-Ranges": "bytes", "Last-Modified": Changed.UTC().Format(http.TimeFormat)}
 	part := map[string]string{"Content-Range": "bytes 2-4/10"}
-	b.steps(
+	b.served(
 		step{0, "GET /", Text(200, "0123456789").with(leaseHeaders(0), file)},
 		step{0, "GET /\nRange: bytes=2-4", Text(206, "234").with(leaseHeaders(0), file, part)},
 		step{0, "HEAD /", Text(200, "0123456789").with(leaseHeaders(0), file).forHEAD()},

@@ -28,7 +28,7 @@ func nested(b *bench) {
 		calls.Add(1)
 		return replyDegraded(x)
 	}})
-	b.steps(
+	b.served(
 		step{0, "GET /", Text(200, "good").with(leaseHeaders(0))},
 		step{0, "GET /", Text(200, "cheap").with(leaseHeaders(0))},
 	)
