@@ -127,9 +127,9 @@ func (l *Limiter) enforce(set *ruleSet) {
 }
 
 // Shutdown lets the requests that wait have their turn, and then closes the limiter. No
-// further request begins to wait: it is refused at once. A request whose turn comes
-// after the deadline of ctx is refused at once too, and gives its slot back, so that its
-// answer is not cut off. Shutdown returns nil when no request waits any longer, or the
+// further request begins to wait: it is refused at once. A request whose turn
+// does not come before the deadline of ctx is refused at once too, and gives its slot
+// back, so that its answer is not cut off. Shutdown returns nil when no request waits any longer, or the
 // cause of ctx if that ends before.
 //
 // Call it beside the Shutdown of the HTTP server, with the same context. The server
@@ -555,7 +555,7 @@ func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
 		case <-l.life.Done():
 			return ErrClosed
 		case <-draining:
-			if l.queue.endsBefore(due) {
+			if l.queue.endsBy(due) {
 				return ErrClosed
 			}
 			draining = nil

@@ -135,8 +135,8 @@ func (q *waitQueue) start(max, maxPerKey int) {
 	q.max, q.maxPerKey, q.draining = max, maxPerKey, make(chan struct{})
 }
 
-// drain lets no further request enter, and has those that wait beyond the deadline of
-// ctx give up. The channel that it returns is closed when no request waits.
+// drain lets no further request enter, and has those that wait until the deadline of
+// ctx or longer give up. The channel that it returns is closed when no request waits.
 func (q *waitQueue) drain(ctx context.Context) (empty <-chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -158,10 +158,10 @@ func (q *waitQueue) reportEmpty() {
 	}
 }
 
-// endsBefore reports whether the drain ends before t. It is called when draining is
+// endsBy reports whether the drain ends at t or before. It is called when draining is
 // closed.
-func (q *waitQueue) endsBefore(t time.Time) bool {
-	return !q.deadline.IsZero() && q.deadline.Before(t)
+func (q *waitQueue) endsBy(t time.Time) bool {
+	return !q.deadline.IsZero() && !q.deadline.After(t)
 }
 
 // waitKey is a key of a rule for which requests wait.
