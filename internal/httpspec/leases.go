@@ -109,7 +109,7 @@ func lostLease(b *bench) {
 		case <-x.Context().Done():
 		case <-b.Context().Done():
 		}
-		if err := context.Cause(x.Context()); !errors.Is(err, limiter.ErrLeaseLost) || !errors.Is(err, errBroken) {
+		if err := context.Cause(x.Context()); !errors.Is(err, limiter.ErrLeaseLost) {
 			b.Errorf("the cause is %v", err)
 		}
 		return ok(x)
