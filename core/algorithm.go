@@ -87,19 +87,20 @@ type algorithm interface {
 
 	// settle brings the state to now: it drops expired units, and pulls back
 	// instants that a stepped clock has left in the future, by the limit under
-	// which the state was written. It returns true only for the latter, because
-	// nothing else has to be kept if nothing is taken. It must not change what Log
-	// and Leases point to, which may be lent.
+	// which the state was written. It returns true only if it pulled instants back,
+	// because no other change has to be kept if nothing is taken. It must not change
+	// the elements of Log and Leases, which a store may keep without a copy.
 	settle(s *State, l *Limit, now int64) (changed bool)
 
 	// delay returns the time until n units fit, 0 if they fit now. n is
 	// positive and at most the capacity, unless earlier ops of the step raised
-	// it. ahead is how far ahead the units may be booked: they are if the delay
-	// is at most that and the limit books.
+	// it. ahead is the longest delay for which the units may be booked, in
+	// microseconds, if the limit books.
 	delay(s *State, l *Limit, now, n, ahead int64, lease string) int64
 
-	// take charges n units, which fit or are booked. From then on the state is
-	// one of l, as far as its units can be told under l.
+	// take charges n units, which fit or are booked. Afterwards the state is under
+	// l, except that windows and leases which began under another limit end as they
+	// would have ended under that.
 	take(s *State, l *Limit, now, n int64, lease string)
 
 	// refund gives back op.Cost units; see Op.At.

@@ -15,10 +15,11 @@ var ErrOp = errors.New("invalid operation")
 // Decide carries out ops as one step at the instant now, as [Store.Apply]
 // promises. states[i] is the state of op i's key; ops on one key share one
 // state. Afterwards a store must keep every state that has Changed set, or forget it
-// if its ResetAfter is 0, because its key is fresh. It must not keep any other: the
-// limit of the op may be another than that of the state, under which the key may be
-// less fresh. A store may forget a key at any time at which a Peek under State.Limit
-// would find it fresh. The ops must have passed [CheckOps], and their limits Validate.
+// if its ResetAfter is 0, because its key is fresh. It must leave every other state in
+// the store as it was: the key may be fresh under the limit of the op, and not under
+// that of the state. A store may forget a key at any time at which a Peek under
+// State.Limit would find it fresh. The ops must have passed [CheckOps], and their limits
+// Validate.
 //
 // An allowed Take, a Refund and a Reset change a state. A Peek and a refused Take do
 // so only after the clock has stepped back. Where a state is not Changed, Decide has

@@ -13,10 +13,10 @@ const (
 	// CodePermission marks a Redis user that may not do what the store needs.
 	CodePermission = "HG008"
 
-	// CodeNoPrefix marks a store in Redis without a prefix of its service.
+	// CodeNoPrefix marks a store in Redis that was given no prefix, the name of its service.
 	CodeNoPrefix = "HG012"
 
-	// CodeOtherLimit marks counts that two limits are applied to.
+	// CodeOtherLimit marks counts to which two limits are applied.
 	CodeOtherLimit = "HG013"
 )
 
@@ -34,10 +34,11 @@ type Finding struct {
 
 // Diagnoser is a [Store] that can look for mistakes in its own set-up.
 type Diagnoser interface {
-	// Diagnose returns its findings and stops when ctx ends. rules has a Take without a
-	// key for each rule in force, in which the rule and its limit are set. A limiter
-	// calls it in the background of the first request, and then of one request a
-	// minute, because set-ups change. After a finding with [CodeUnanswered] it calls
-	// it again after a second at the earliest, then two, four and so on up to an hour.
+	// Diagnose returns its findings and stops when ctx ends. rules has, for each rule
+	// in force, a Take with the rule's name and limit and without a key. A limiter
+	// calls Diagnose in the background of the first request, and then of one request
+	// a minute, because set-ups change. After a finding with [CodeUnanswered] it calls
+	// Diagnose again after a second at the earliest, then two, four and so on up to an
+	// hour.
 	Diagnose(ctx context.Context, rules []Op) []Finding
 }

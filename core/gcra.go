@@ -13,9 +13,9 @@ import (
 // queue: a bucket of Burst units that gets one unit back every Period/Quota.
 //
 // State.Used units were taken since the instant Mark, when the queue was empty. Takes
-// move Mark on by whole rounds, and peeks and refusals leave it.
-// The queue is empty again at Mark + Used·Period/Quota, which is the TAT, the
-// theoretical arrival time, of the literature. The state is exact: it never
+// move Mark on by whole rounds, and peeks and refusals leave it. The queue is empty
+// again at Mark + Used·Period/Quota, which is the TAT, the theoretical arrival time, of
+// the literature. The state is exact: it never
 // holds a rounded fraction. Units beyond Burst are booked. State.Over is how
 // many were booked when the state was written: if more are booked later, the
 // clock has stepped back, and settle leaves a full bucket.
@@ -23,8 +23,8 @@ import (
 // A state keeps the limit under which it was written until the next Take. Under
 // another limit its units come back at the faster of both rates (see pace), so a
 // lowered limit locks no caller out for longer than the old one took to refill, a
-// raised one helps at once, and no change makes a key fresher than the time that has
-// passed.
+// raised one helps from the next units on, and no change gives units back for time
+// that has not passed.
 //
 // Twin: lua/gcra.lua.
 type gcra struct{}
@@ -82,9 +82,8 @@ func (gcra) check(l *Limit) error {
 	return checkExact("units in use and the remainder of period/quota", r.maxUsed(l), max(1, r.every%r.units))
 }
 
-// maxRounds is the maximum number of times that every passes while the units of a
-// state come back which are not of the burst: those booked, and those that have come
-// back since a Take last moved the mark.
+// maxRounds is the maximum number of rounds of r.units in a state beyond the burst: those
+// that are booked, and those that have come back since a Take last moved the mark.
 func (r rate) maxRounds() int64 { return int64(MaxBooking/time.Microsecond)/r.every + 3 }
 
 // maxUsed is the maximum number of units in use at once that were taken under l, whose
@@ -122,14 +121,13 @@ func (gcra) settle(s *State, l *Limit, now int64) bool {
 	return changed
 }
 
-// pace is the rates at which the units of a state come back: first, until its every
-// has passed since Mark, and rest after that.
+// pace is how fast the units of a state come back: at the rate first until first.every
+// has passed since Mark, and at the rate rest after that.
 type pace struct{ first, rest rate }
 
-// pace returns how the units in use come back under l: as under the limit under which
-// the state was written, unless l is faster. Until first.every after Mark it is as under
-// the limit of the state in any case: the units of the last Take were taken less
-// than first.every after Mark, so no unit comes back at the faster rate for time that
+// pace returns how fast the units in use come back under l: at the faster of the rates
+// of l and of s.Limit. Until first.every after Mark, s.Limit decides alone. The last
+// Take came before that instant, so no unit comes back at the rate of l for time that
 // passed before it was taken.
 func (s *State) pace(l *Limit) pace {
 	first := s.Limit.rate()
@@ -153,7 +151,7 @@ func (p pace) span(n int64) int64 {
 
 // back returns how many of n units have come back span microseconds after Mark.
 func (p pace) back(span, n int64) int64 {
-	span = min(span, p.span(n)) // or more than an int64 holds may come back
+	span = min(span, p.span(n)) // so that no int64 overflows
 	return min(n, p.first.back(min(span, p.first.every))+p.rest.back(max(0, span-p.first.every)))
 }
 
@@ -163,10 +161,9 @@ func (r rate) faster(q rate) bool {
 	return float64(r.every)/float64(r.units) < float64(q.every)/float64(q.units)
 }
 
-// delay counts the slot of a booking from the state as the booking will leave it:
-// under l. Before that, the units of another limit may come back at another rate.
-// If they come back within ahead, but not under l, nothing is booked, and the
-// delay is above ahead.
+// delay computes the slot of a booking from the state after convert, as take will leave
+// it: before that, units of another limit may come back at another rate. If the slot is
+// later than ahead, nothing is booked, and the delay is above ahead.
 func (gcra) delay(s *State, l *Limit, now, n, ahead int64, _ string) int64 {
 	missing := s.Used + n - l.Capacity()
 	if missing <= 0 {
@@ -187,7 +184,7 @@ func (gcra) delay(s *State, l *Limit, now, n, ahead int64, _ string) int64 {
 	return max(wait, ahead+1)
 }
 
-// convert brings the state under l. Units that are used stay used.
+// convert puts the state under l. Units in use stay in use.
 func (s *State) convert(l *Limit, now int64) {
 	if s.Used == 0 || s.Limit.Equal(l) || s.Limit.rate() == l.rate() {
 		s.Limit = *l
@@ -224,16 +221,16 @@ func (s *State) book(now int64) {
 	}
 }
 
-// refund gives back the units of a Take less those that came back since the Take, as if
-// all of these had been its own: a state does not keep the order of Takes, and the
-// units before them may have been refunded. This gives back no unit of others, because
-// a key that did without the Take would have used fewer by at least that many since.
+// refund gives back the cost of a Take less the units that came back since the Take. It
+// counts all of these as the Take's own, because a state does not keep the order of
+// Takes, and units taken earlier may have been refunded. This gives back no unit of
+// others: without the Take, at least that many fewer units would be in use.
 //
-// Two Takes are known to have lost nothing. One came after Mark, where units come back
-// one by one: a unit was in use before it that did not come back until the state
-// changed last, and no Take has come since. The other is the last Take of a queue, if
-// it has waited until now. If other Takes have booked behind a Take, nothing is given back, because
-// their slots cannot move.
+// Two kinds of Takes are known to have lost nothing. One is a Take after Mark where units
+// come back one by one: a unit taken earlier was in use at least until the state changed
+// last, and no Take has come since. The other is a booking that is the last of the
+// queue and whose slot has not come. If others have booked behind the Take,
+// nothing is given back, because their slots cannot move.
 func (gcra) refund(s *State, _ *Limit, now int64, op *Op) {
 	defer s.book(now)
 	if op.At == 0 || s.Used == 0 {
@@ -271,7 +268,7 @@ func (gcra) gauge(s *State, l *Limit, now int64) (remaining, reset int64) {
 	if s.Used == 0 {
 		return l.Capacity(), 0
 	}
-	if s.Limit.Equal(l) { // as pace would find, in less time
+	if s.Limit.Equal(l) { // a quicker way to the result of pace
 		r := l.rate()
 		used := s.Used - r.back(now-s.Mark)
 		return max(0, l.Capacity()-used), s.Mark + r.span(s.Used) - now

@@ -135,8 +135,8 @@ func (l *Limit) Equal(m *Limit) bool {
 		l.Algorithm == m.Algorithm && l.Segments == m.Segments && l.Aligned == m.Aligned
 }
 
-// MaxRecords returns the largest number of records in the state of a key, which are the
-// entries of State.Log or the leases of State.Leases: 0 if the state has one size. The
+// MaxRecords returns how many records the state of a key has at most: entries of
+// State.Log or leases of State.Leases. It is 0 under an algorithm that uses neither. The
 // limit must be valid.
 func (l *Limit) MaxRecords() int64 { return algorithms[l.Algorithm].maxRecords(l) }
 

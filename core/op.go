@@ -204,12 +204,12 @@ type Store interface {
 	Apply(ctx context.Context, ops []Op, out []Decision) error
 }
 
-// Remote is a [Store] that asks a server. A limiter refuses leases that end sooner than
-// such a store can renew them.
+// Remote is a [Store] that asks a server. A limiter refuses a concurrency limit whose
+// leases would end before such a store could renew them.
 type Remote interface {
 	Store
 
-	// MaxCall returns the longest time that Apply waits for the server. It does not
-	// change.
+	// MaxCall returns the longest time that Apply waits for the server, 0 if it waits
+	// for none. It always returns the same, and is safe for concurrent use.
 	MaxCall() time.Duration
 }

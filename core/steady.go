@@ -63,10 +63,10 @@ func (g Steady) Fresh(used, mark, now int64) (at int64, ok bool) {
 	return max(now, mark+used*g.Every), true
 }
 
-// explains reports whether a refusal is one of a key whose units come back as under this
-// limit. After a change of the limit they may still come back as under the old one. A
-// refusal of the whole capacity does not tell rates apart that differ by less than a
-// unit until it ends.
+// explains reports whether r is the refusal of a key whose units come back under this
+// limit. After a change of the limit they may still come back under the old one. If r
+// refused the whole capacity, a rate that differs by less than a unit until r ends
+// is taken for that of this limit.
 func (g Steady) explains(r refusal) bool {
 	every := micros(g.Every)
 	missing := int64((r.retry + every - 1) / every)

@@ -11,8 +11,7 @@ import (
 // State.Used is the number of missing tokens, and Mark is the instant of the
 // last refill. Refills happen lazily, and the rest of a Period is never lost.
 // A state keeps the limit under which it was written until the next Take, as that of
-// gcra does.
-// Twin: lua/token_bucket.lua.
+// gcra does. Twin: lua/token_bucket.lua.
 type tokenBucket struct{}
 
 func (tokenBucket) name() string     { return "token-bucket" }
@@ -57,10 +56,9 @@ func (tokenBucket) settle(s *State, l *Limit, now int64) bool {
 // lowest terms.
 type refills struct{ first, rest rate }
 
-// refills returns how the tokens that are missing come back under l: as under the
-// limit under which the state was written, unless l is faster. The last tokens were
-// taken less than first.every after Mark, so none comes back at the faster rate for
-// time that passed before it was taken.
+// refills returns how the missing tokens come back under l: at the faster of the rates of
+// s.Limit and of l. The last tokens were taken less than first.every after Mark, so none
+// comes back at the rate of l for time that passed before it was taken.
 func (s *State) refills(l *Limit) refills {
 	first, rest := rate{s.Limit.period(), s.Limit.Quota}, rate{l.period(), l.Quota}
 	if !rest.faster(first) {
@@ -76,8 +74,8 @@ func (r refills) span(n int64) int64 {
 		r.first.every+ceilDiv(max(0, n-r.first.units), r.rest.units)*r.rest.every)
 }
 
-// back returns how many tokens are back span microseconds after Mark, and after what
-// span the last of them came. It counts no further than n.
+// back returns how many of n tokens are back span microseconds after Mark, and the span
+// from Mark until the last of them came.
 func (r refills) back(span, n int64) (back, last int64) {
 	own := min(span/r.first.every, ceilDiv(n, r.first.units))
 	first := min(1, own)
@@ -94,7 +92,7 @@ func (tokenBucket) delay(s *State, l *Limit, now, n, _ int64, _ string) int64 {
 	return max(0, s.Mark+s.refills(l).span(missing)-now)
 }
 
-// convertBucket brings the state under l. Tokens that are missing stay missing.
+// convertBucket puts the state under l. Missing tokens stay missing.
 func (s *State) convertBucket(l *Limit, now int64) {
 	if s.Used == 0 {
 		s.Limit = *l
@@ -115,9 +113,9 @@ func (tokenBucket) take(s *State, l *Limit, now, n int64, _ string) {
 	s.Used += n
 }
 
-// refund gives back the tokens of a Take less those of the refills since the Take, as if
-// all of these had been its own; see gcra.refund. A Take since Mark has lost nothing:
-// there was no refill until the state changed last, and no Take has come since.
+// refund gives back the cost of a Take less the tokens of all refills since the Take; see
+// gcra.refund. A Take after Mark has lost nothing: no refill came between the Take and
+// the last change of the state, and no Take has come since.
 func (tokenBucket) refund(s *State, _ *Limit, now int64, op *Op) {
 	if s.Used == 0 {
 		return
