@@ -222,7 +222,7 @@ local function run_op(k, l, verb, cost, pending, x, y)
   if next then
     after[k] = next ~= '' and next
   end
-  if next or not resets[k] then -- another limit than that of the state has another reset
+  if next or not resets[k] then -- else this reset may be that of another limit
     resets[k] = reset
   end
   return remaining, reset, wait

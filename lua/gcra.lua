@@ -83,7 +83,7 @@ local function units(text)
   return used, mark, sub(text, HEAD + 1)
 end
 
--- convert returns the state under another limit. n units have come back until the span
+-- convert returns the state under another limit. n units have come back, the last of them
 -- until_n after mark. The time since then counts, but brings none at once.
 local function convert(used, mark, n, until_n, period, quota)
   if n >= used then
@@ -188,8 +188,8 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
     elseif missing >= 1 then
       wait = max(0, mark + due(missing) - now)
       if not same then
-        -- A booking's slot is counted from the state as the booking will leave it. It is
-        -- not after now if the wait is 0.
+        -- The slot of a booking is computed from the state after convert. It is not after
+        -- now if the wait is 0.
         local used1, mark1 = convert(used, mark, n, due(n), period, quota)
         local slot = min(mark1 + span(period, quota, used1 + cost + pending - burst) - now, x + 1)
         wait = slot == x + 1 and max(wait, slot) or max(0, slot)

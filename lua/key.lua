@@ -32,7 +32,8 @@ local function quarantine(key)
 end
 
 -- save writes next, or deletes the key. A key that was not changed but has lost its
--- time to live gets it back. Its reset is 0 if it is fresh.
+-- time to live gets it back. The reset of such a key is 0 if it is fresh under the limit
+-- of the operation.
 local function save(key, text, next, reset)
   if next == '' then
     redis.call('DEL', key)

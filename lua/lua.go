@@ -46,9 +46,9 @@ type Script struct {
 	Text, SHA1 string
 
 	// Plain is the same script without the line of flags. It is for servers before
-	// Redis 7, which refuse that line, and for limits whose states may become large. A
-	// server whose memory is full lets it write nothing. It is nil for a script that is
-	// plain itself.
+	// Redis 7, which refuse that line, and for limits whose states may become large: a
+	// server whose memory is full refuses its writes. It is nil for a script without
+	// flags.
 	Plain *Script
 }
 
