@@ -129,8 +129,8 @@ func (a *Admission) NeedsStatus() bool {
 func (a *Admission) HoldsLeases() bool { return a.result.holdsLeases() }
 
 // Done ends the request, which was answered with status: it gives back units as the
-// rules say, and releases leases. Leases are released in the background, so that the
-// answer does not wait for a store that is not in memory: the units are free a round trip
+// rules say, and releases leases. Unless the store is in memory, leases are released in
+// the background, so that the answer does not wait: their units are free a round trip
 // later, and [Limiter.Close] waits for that. Errors go to Config.OnError.
 func (a *Admission) Done(status int) {
 	l := a.result.limiter
@@ -198,7 +198,7 @@ type contextKey struct{}
 func NewContext(ctx context.Context, a *Admission) context.Context {
 	a.result.outer = FromContext(ctx)
 	if l := a.result.limiter; l != nil && l.cancelOnLost {
-		ctx = a.renewal.watched(ctx)
+		ctx = a.renewal.handlerContext(ctx)
 	}
 	return context.WithValue(ctx, contextKey{}, &a.result)
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// maxBackground is how many calls of a limiter may run in the background.
+// maxBackground is the maximum number of calls of a limiter in the background.
 const maxBackground = 1024
 
 // background runs the calls of the store that no answer waits for. A nil background
@@ -37,8 +37,8 @@ func (b *background) run(f func()) {
 	}
 }
 
-// end waits until no call is in progress, but at most for d. It takes the slots, so
-// that later calls run before run returns.
+// end waits until no call is in progress, but at most for d. It keeps all slots that it
+// gets, so that run then calls f itself. Only the first end waits.
 func (b *background) end(d time.Duration) {
 	if b == nil {
 		return

@@ -20,8 +20,8 @@ const (
 // which every request passes.
 type Config struct {
 	// Store keeps the counts. nil means a [memstore.Store] with its default
-	// options and the Logger: the counts are those of this process and end with it. A Store that
-	// holds a nil value, such as a nil pointer, is a mistake.
+	// options and the Logger: the counts are those of this process and end with it. A
+	// Store that holds a nil value, such as a nil pointer, is a mistake.
 	Store core.Store
 
 	Rules []Rule
@@ -56,7 +56,7 @@ type Config struct {
 	// ErrLeaseLost. A handler that heeds its context then ends, so that the limit is
 	// exceeded for no longer than that takes. The context also ends with the request,
 	// or with the connection that the handler has taken over. Without the option a
-	// handler goes on, and only OnError and Logger hear of the loss.
+	// handler goes on, and only OnError and Logger get the error.
 	CancelOnLostLease bool
 
 	// SkipPreflights lets CORS preflights pass uncounted: OPTIONS requests with the
@@ -76,11 +76,11 @@ type Config struct {
 
 	// OnError, unless nil, is called with every error, and for every request that the
 	// fallback of the store decided with an error that wraps [core.ErrFallback] and
-	// the reason. An error that wraps ErrLeaseLost is about a lease that ended before
-	// its request, and comes once for each. In an outage that is once for each request: it is for metrics, as
-	// Logger gets the errors in few lines. It must be quick and safe for concurrent
-	// use, as it runs in the goroutine of the request, or in one that renews or releases
-	// leases or diagnoses the store.
+	// the reason. In an outage that is once for each request: it is for metrics, as
+	// Logger gets the errors in few lines. For each lease that ended before its request
+	// it is called once with an error that wraps ErrLeaseLost. It must be quick and
+	// safe for concurrent use, as it runs in the goroutine of the request, or in one
+	// that renews or releases leases or diagnoses the store.
 	OnError func(context.Context, error)
 
 	// Observer, unless nil, is called for every decision. An Observer that holds a

@@ -48,8 +48,8 @@ func (f FailureMode) String() string {
 	return "unknown failure mode"
 }
 
-// fallbacks says what a limiter does when the store cannot decide, and how short leases
-// in it may be.
+// fallbacks says what a limiter does when the store cannot decide, and how short the
+// leases in the store may be.
 type fallbacks struct {
 	store     core.Store // decides by its fallback if need be
 	strict    core.Store // the same without the fallback

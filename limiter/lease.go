@@ -20,8 +20,8 @@ import (
 )
 
 // ErrLeaseLost is wrapped by the error about a lease that ended before its request did,
-// because it could not be renewed in its ttl. From then on others may hold its units, so
-// that more requests than the limit admits may run at once. The error goes to
+// because it could not be renewed within its ttl. From then on others may hold its units,
+// so that more requests than the limit admits may run at once. The error goes to
 // Config.OnError and to the log, and is the cause of the handler's context under
 // Config.CancelOnLostLease.
 var ErrLeaseLost = errors.New("headgate: a lease ended before its request")
@@ -58,8 +58,8 @@ const (
 	minTTL = 100 * time.Millisecond
 )
 
-// shortestTTL returns the shortest Period for which leases can be held in s. With it one
-// renewal may take all the time that the store has, and the next one still comes in time.
+// shortestTTL returns the shortest Period for which leases can be held in s. After a
+// renewal that took the longest time of a call, the next one still comes in time.
 func shortestTTL(s core.Store) time.Duration {
 	if r, ok := s.(core.Remote); ok {
 		return max(minTTL, renewals*r.MaxCall())
@@ -72,7 +72,8 @@ func checkTTL(l *core.Limit, shortest time.Duration) error {
 	if !l.Leased() || l.Period < core.MinPeriod || l.Period >= shortest {
 		return nil
 	}
-	return fmt.Errorf("ttl %s is below %s, so a lease could end before the store has renewed it", textform.Duration(l.Period), textform.Duration(shortest))
+	return fmt.Errorf("ttl %s is below %s, so a lease could end before the store has renewed it",
+		textform.Duration(l.Period), textform.Duration(shortest))
 }
 
 func (r *renewal) start(ctx context.Context, res *Result) {
@@ -103,7 +104,7 @@ func (r *renewal) renew() {
 		for i := range res.calls {
 			switch {
 			case slices.Contains(taken, i):
-				r.lose(i, errTaken)
+				r.noteLost(i, errTaken)
 			case time.Now().Before(r.endOf(i)):
 				res.calls[i].leaseLost = false
 			}
@@ -137,14 +138,14 @@ func (r *renewal) endOf(i int) time.Time { return r.renewed.Add(r.result.ops[i].
 func (r *renewal) noteEnds(now time.Time) {
 	for i := range r.result.ops {
 		if r.result.leased(i) && !now.Before(r.endOf(i)) {
-			r.lose(i, cmp.Or(r.failure, errNotRenewed))
+			r.noteLost(i, cmp.Or(r.failure, errNotRenewed))
 		}
 	}
 }
 
-// lose reports that the lease of op i has ended, unless it did so before or was released.
+// noteLost reports that the lease of op i has ended, unless it did so before or was released.
 // It ends the handler's context, except for a rule that refuses no request.
-func (r *renewal) lose(i int, cause error) {
+func (r *renewal) noteLost(i int, cause error) {
 	c := &r.result.calls[i]
 	if c.leaseLost || r.result.released.Load() {
 		return
@@ -165,9 +166,9 @@ func (r *renewal) lose(i int, cause error) {
 	}
 }
 
-// watched returns a context for the handler, which ends when a lease is lost or the
+// handlerContext returns a context for the handler, which ends when a lease is lost or the
 // renewal ends.
-func (r *renewal) watched(ctx context.Context) context.Context {
+func (r *renewal) handlerContext(ctx context.Context) context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.timer == nil {

@@ -107,8 +107,9 @@ func MustNew(c Config) *Limiter {
 }
 
 // SetRules replaces the rules for all later requests. Rules that keep their name and
-// algorithm keep their counts; under another name or algorithm every key starts fresh. If a rule has a mistake, nothing changes, and the error
-// joins a [*RuleError] for each mistake.
+// algorithm keep their counts; under another name or algorithm every key starts fresh. If
+// a rule has a mistake, nothing changes, and the error joins a [*RuleError] for each
+// mistake.
 func (l *Limiter) SetRules(rules []Rule) error {
 	set, err := newRuleSet(rules, &l.fallbacks)
 	if err != nil {
@@ -126,15 +127,15 @@ func (l *Limiter) enforce(set *ruleSet) {
 	l.set.Store(set)
 }
 
-// Shutdown lets the requests that wait have their turn, and then closes the limiter. No
-// further request begins to wait: it is refused at once. A request whose turn
+// Shutdown lets the requests that wait have their turn, and then closes the limiter.
+// Meanwhile a request that would begin to wait is refused at once. A request whose turn
 // does not come before the deadline of ctx is refused at once too, and gives its slot
-// back, so that its answer is not cut off. Shutdown returns nil when no request waits any longer, or the
-// cause of ctx if that ends before.
+// back, so that its answer is not cut off. Shutdown returns nil when no request waits any
+// longer, or the cause of ctx if that ends before.
 //
-// Call it beside the Shutdown of the HTTP server, with the same context. The server
-// then answers every request that waits. After [Limiter.Close] instead, it refuses them
-// all. Shutdown may be called again; the deadline of the first call counts.
+// Call it beside the Shutdown of the HTTP server, with the same context. Then every
+// request that waits is answered. [Limiter.Close] refuses them all instead. Shutdown may
+// be called again; the deadline of the first call counts.
 func (l *Limiter) Shutdown(ctx context.Context) error {
 	empty := l.queue.drain(ctx)
 	defer l.Close()
@@ -150,9 +151,8 @@ func (l *Limiter) Shutdown(ctx context.Context) error {
 // how many errors came since the last line about them. It waits until the releases of
 // leases that are under way have ended, at most for a second. The limiter keeps deciding
 // otherwise, and a request that ends later is answered after its leases are released. So
-// no release is lost if the server is shut down before or after Close.
-// [Limiter.Shutdown] lets waiting requests have their turn first. Close may be called
-// again and never returns an error.
+// the server may be shut down before or after Close. [Limiter.Shutdown] lets waiting
+// requests have their turn first. Close may be called again and never returns an error.
 func (l *Limiter) Close() error {
 	l.end()
 	l.background.end(cleanupTimeout)

@@ -445,8 +445,8 @@ func (res *Result) applyRefunds(ctx context.Context, ops []core.Op) error {
 
 // Renew holds the leases for another Period from now, and reports whether all of them
 // are held. A lease that had expired is taken anew if there is room; the others are
-// renewed in any case. Renew returns
-// true for a result without leases, and false for one that was refused or released.
+// renewed in any case. Renew returns true for a result without leases, and false for one
+// that was refused or released.
 func (res *Result) Renew(ctx context.Context) (held bool, err error) {
 	if res == nil {
 		return true, nil

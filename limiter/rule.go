@@ -16,14 +16,15 @@ type Rule struct {
 	// Name identifies the rule in headers, bodies, events and in what the
 	// store keeps: counts outlive a change of everything but the name and the
 	// algorithm. Under another name every key starts fresh, and its old count ends
-	// with its time to live, so for one period a caller may get the limit twice. It has at most 64 bytes: a letter a to z, then letters, digits
-	// and "_", ".", "-". "" means [DefaultName], for a limiter's only rule.
+	// with its time to live, so for one period a caller may get the limit twice. A Name
+	// has at most 64 bytes: a letter a to z, then letters, digits and "_", ".", "-". ""
+	// means [DefaultName], for a limiter's only rule.
 	Name string
 
 	// Limit is the limit of every key without one of its own. The Period of a
-	// concurrency limit is at least 100 ms, and at least three times as long as a
-	// call of the store may take, see [core.Remote]: a lease is renewed three times in
-	// it.
+	// concurrency limit is at least 100 ms, and at least three times as long as a call
+	// of the store may take (see [core.Remote]), because a lease is renewed three times
+	// in it.
 	Limit core.Limit
 
 	// Key returns the key under which the request is counted. It may be nil in a

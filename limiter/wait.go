@@ -135,8 +135,8 @@ func (q *waitQueue) start(max, maxPerKey int) {
 	q.max, q.maxPerKey, q.draining = max, maxPerKey, make(chan struct{})
 }
 
-// drain lets no further request enter, and has those that wait until the deadline of
-// ctx or longer give up. The channel that it returns is closed when no request waits.
+// drain lets no further request enter, and ends the waits that would last until the
+// deadline of ctx or longer. The channel that it returns is closed when no request waits.
 func (q *waitQueue) drain(ctx context.Context) (empty <-chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
