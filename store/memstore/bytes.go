@@ -1,4 +1,4 @@
-// This file reckons the memory that keys need.
+// This file estimates the memory that keys need.
 
 package memstore
 
@@ -10,22 +10,22 @@ import (
 )
 
 // A table has up to 4/3 slots for each key, and the allocator rounds up by at most an
-// eighth.
+// eighth: together 3/2.
 const (
 	slotBytes  = int64(unsafe.Sizeof(entry{})+1) * 3 / 2
 	extBytes   = int64(unsafe.Sizeof(ext{})) * 3 / 2
 	shardBytes = int64(unsafe.Sizeof(shard{}))
 
 	extStateBytes = 80  // as the allocator rounds it
-	classBytes    = 240 // of a slot that is uninterned: its rule and its limit
-	idBytes       = 48  // of a lease, which in a bucket has its key in front
+	classBytes    = 240 // of the rule and the limit of a slot whose class is uninterned
+	idBytes       = 48  // of the id of a lease, which in a bucket begins with its key
 
-	// bucketShare is which part of MaxBytes is left to overflow buckets.
+	// Of MaxBytes, 1/bucketShare is reserved for overflow buckets.
 	bucketShare = 8
 )
 
 // bytesOf returns the memory of a key under a valid limit when its state is as large as
-// the limit allows. Its lists have room for a power of two.
+// the limit allows. The capacity of a list is a power of two.
 func bytesOf(key string, l *core.Limit, id classID) int64 {
 	size, records := slotBytes, l.MaxRecords()
 	if len(key) > maxText {

@@ -86,7 +86,8 @@ func (h *shard) save(i int, st *core.State, id classID, rule string) {
 		h.write(i, st, id, rule)
 		return
 	}
-	// A slot that was just inserted has no class of its own yet, and its bytes are counted.
+	// The bytes of a slot that was just inserted, and so has no class yet, are counted
+	// already.
 	inserted := h.slots[i].class&^marks == uninterned && h.extState(i) == nil
 	if !inserted {
 		h.store.bytes.Add(-h.bytes(i))

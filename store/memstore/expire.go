@@ -132,8 +132,8 @@ func (s *Store) sweepNext(now int64, n int, m secondChance) int {
 }
 
 // makeRoom looks for fresh keys, first in the shards of the step, which it has
-// locked, and then in others, until n more keys, and their bytes, have room
-// or enough slots were looked at.
+// locked, and then in others, until n more keys of size bytes in all have room or enough
+// slots were looked at.
 func (s *Store) makeRoom(t *step, n int, size int64) {
 	if t.now < s.earliest.Load() {
 		return

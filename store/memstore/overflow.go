@@ -64,15 +64,15 @@ func (t *step) enter(h *shard, b int, ops []core.Op, i int) {
 // reserveBucket reserves the memory of an overflow bucket.
 func (t *step) reserveBucket(s *Store, op *core.Op, id classID) bool {
 	size := bytesOf("", &op.Limit, id)
-	if !addBelow(&s.bytes, size, s.maxBytes) {
+	if !addUpTo(&s.bytes, size, s.maxBytes) {
 		return false
 	}
 	t.bookedBytes += size
 	return true
 }
 
-// useUp makes a fresh state that of a key which has just used up its limit. Its lease, if
-// any, has an id that no op has.
+// useUp turns a fresh state into that of a key which has just used up the limit of op. Its
+// lease, if any, has an id that no op has.
 func useUp(st *core.State, op *core.Op, now int64) {
 	all := [1]core.Op{{Rule: op.Rule, Limit: op.Limit, Cost: op.Limit.Capacity()}}
 	core.Decide(all[:], []*core.State{st}, now, make([]core.Decision, 1))
@@ -80,8 +80,8 @@ func useUp(st *core.State, op *core.Op, now int64) {
 
 // useOverflow returns the ops in the form for overflow buckets. A Reset becomes a
 // Peek, because it would free the other keys that are counted in the bucket. A lease id
-// gets a prefix for its key, because several keys may use the same ids. Without a bucket,
-// nothing is given back or booked.
+// gets a prefix for its key, because several keys may use the same ids. An op without a
+// bucket gives nothing back and books nothing.
 func (t *step) useOverflow(ops []core.Op) []core.Op {
 	t.changed = t.changed[:0]
 	for i, holder := range t.holders {

@@ -53,7 +53,7 @@ const (
 	ownEntryToCome               // a slot to be inserted, for which room is reserved
 	overflowBucket               // the overflow bucket of the key's shard and class
 	noBucket                     // a state that is used up, as there is no room for a bucket
-	holders
+	holderCount
 )
 
 // step carries out any number of ops. It lives in a pool, so that its slices
@@ -71,8 +71,8 @@ type step struct {
 	opened    int  // overflow buckets to be inserted
 	full      bool // no room was found: new keys go to overflow buckets
 
-	bookedBytes int64          // of these keys and buckets
-	overflowed  [holders]int64 // Takes by their holder, for those of an overflow
+	bookedBytes int64              // of these keys and buckets
+	overflowed  [holderCount]int64 // Takes by their holder, in overflowBucket and noBucket
 }
 
 // decideStep carries out ops that have passed CheckOps, as Apply promises.
@@ -201,7 +201,7 @@ func (t *step) release(s *Store) {
 	clear(t.shares)
 	clear(t.changed)
 	t.changed, t.locked = t.changed[:0], t.locked[:0]
-	t.opened, t.full, t.overflowed = 0, false, [holders]int64{}
+	t.opened, t.full, t.overflowed = 0, false, [holderCount]int64{}
 	s.steps.Put(t)
 }
 

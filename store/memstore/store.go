@@ -48,7 +48,7 @@
 // Overflow buckets come on top of MaxKeys, but not of MaxBytes, at most 256 for
 // each shard. When a shard has that many, for as many pairs of rule and limit, or
 // MaxBytes leaves no room for another, the new keys of a further pair are refused,
-// as by a bucket that is used up all the time.
+// as if their bucket were always used up.
 //
 // The store logs once when new keys begin to share buckets, and once when new keys
 // begin to be refused for lack of one; see [Options.Logger]. [Store.Overflowed] counts
@@ -92,12 +92,12 @@ type Options struct {
 	MaxKeys int
 
 	// MaxBytes is the maximum memory of keys and overflow buckets in bytes, at least
-	// MinBytes; 0 means that MaxKeys alone bounds it. Each key is reckoned with the largest
-	// state that its limit allows, whatever it holds at the time: about 100 bytes under
-	// GCRA, FixedWindow and TokenBucket, 470 under a SlidingWindow of ten segments, 150
-	// more for a key of 64 bytes, and up to 32 and 112 for each unit of a SlidingLog and
-	// of a Concurrency limit. So the memory stays below MaxBytes when the keys fill
-	// up. A GCRA key with booked units takes some 100 bytes beyond that.
+	// MinBytes; 0 means that MaxKeys alone bounds it. Each key counts as if its state
+	// were as large as its limit allows: about 100 bytes under GCRA, FixedWindow and
+	// TokenBucket, 470 under a SlidingWindow of ten segments, 150 more for a key of 64
+	// bytes, and up to 32 and 112 for each unit of a SlidingLog and of a Concurrency
+	// limit. So the memory stays below MaxBytes when the states grow. A GCRA key with
+	// booked units takes about 100 bytes that are not counted.
 	//
 	// With MaxBytes a MaxKeys of 0 means as many keys as fit. An eighth of MaxBytes is
 	// for overflow buckets.
@@ -131,7 +131,7 @@ type Store struct {
 	max          int64
 	maxBytes     int64         // of all slots
 	keyBytes     int64         // of keys and buckets together, above which no key is added
-	bytes        atomic.Int64  // reckoned for the slots held or reserved, and the shards
+	bytes        atomic.Int64  // estimate for the slots held or reserved, and the shards
 	keys         atomic.Int64  // held or reserved, without overflow buckets
 	overflowKeys atomic.Int64  // overflow buckets held
 	nextShard    atomic.Uint64 // the shard to be tidied next
@@ -263,42 +263,40 @@ func (s *Store) applySeveral(ops []core.Op, out []core.Decision) error {
 	return s.decideStep(ops, out, now)
 }
 
-// Bytes returns the memory in bytes that the keys held are reckoned to need when their
-// states are as large as their limits allow, with the overflow buckets and the empty
-// store.
+// Bytes estimates the memory in bytes of the keys held when their states are as large as
+// their limits allow, of the overflow buckets, and of the store without keys.
 func (s *Store) Bytes() int64 { return s.bytes.Load() }
 
 // Len returns how many keys the store holds, overflow buckets included. Fresh
 // keys count until the store finds and forgets them.
 func (s *Store) Len() int { return int(s.keys.Load() + s.overflowKeys.Load()) }
 
-// Overflowed returns how many Takes of new keys a full store has counted in overflow
-// buckets, and how many it has refused for lack of a bucket.
+// Overflowed returns how many Takes of new keys the store, when full, has counted in
+// overflow buckets so far, and how many it has refused for lack of a bucket.
 func (s *Store) Overflowed() (shared, refused int64) { return s.sharing.Load(), s.refused.Load() }
 
-// reserve reserves room for one more key of that size. It reports whether there was
-// room.
+// reserve reserves room for one more key of size bytes. It reports whether there was room.
 func (s *Store) reserve(size int64) bool {
-	if !addBelow(&s.keys, 1, s.max) {
+	if !addUpTo(&s.keys, 1, s.max) {
 		return false
 	}
-	if !addBelow(&s.bytes, size, s.keyBytes) {
+	if !addUpTo(&s.bytes, size, s.keyBytes) {
 		s.keys.Add(-1)
 		return false
 	}
 	return true
 }
 
-// isFull reports whether there is no room for another key of that size.
+// isFull reports whether there is no room for another key of size bytes.
 func (s *Store) isFull(size int64) bool {
 	return s.keys.Load() >= s.max || s.bytes.Load() > s.keyBytes-size
 }
 
-// addBelow adds n to the sum unless that would exceed most, and reports whether it did.
-func addBelow(sum *atomic.Int64, n, most int64) bool {
+// addUpTo adds n to sum unless the result would exceed bound. It reports whether it added.
+func addUpTo(sum *atomic.Int64, n, bound int64) bool {
 	for {
 		old := sum.Load()
-		if old > most-n {
+		if old > bound-n {
 			return false
 		}
 		if sum.CompareAndSwap(old, old+n) {

@@ -203,7 +203,8 @@ func (h *shard) open(s *Store) {
 }
 
 // keep stores slot i as a step has decided op, which is of class id. A slot of another
-// limit that the step has not changed may be fresh only under the limit of op.
+// limit that the step has not changed stays, because it may be fresh under the limit of
+// op alone.
 func (h *shard) keep(i int, st *core.State, id classID, op *core.Op, d *core.Decision) {
 	switch own := h.slots[i].class&^marks == id && id != uninterned; {
 	case d.ResetAfter == 0 && (st.Changed || own):
