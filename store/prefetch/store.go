@@ -175,8 +175,8 @@ func (h *shard) held(op *core.Op, now int64) int64 {
 	return held.left(now)
 }
 
-// MaxCall implements [core.Remote]. It returns that of the store, or 0 if the store asks
-// no server.
+// MaxCall implements [core.Remote]. It returns the MaxCall of the store behind s, or 0 if
+// that is no [core.Remote].
 func (s *Store) MaxCall() time.Duration {
 	if r, ok := s.store.(core.Remote); ok {
 		return r.MaxCall()
