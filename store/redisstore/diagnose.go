@@ -18,9 +18,10 @@ import (
 )
 
 // Diagnose implements [core.Diagnoser]. It reports a store without a prefix, rules whose
-// counts are also under other limits, a client that ignores deadlines, a user without a necessary permission on any server, and servers
-// that may evict keys when their memory is full, which loses counts. A server
-// that does not answer, or does not let the client in, is asked again.
+// counts are also under other limits, a client that ignores deadlines, a user without a
+// necessary permission on any server, and servers that may evict keys when their memory is
+// full, which loses counts. A server that does not answer, or does not let the client in,
+// is asked again.
 func (s *Store) Diagnose(ctx context.Context, rules []core.Op) []core.Finding {
 	var found []core.Finding
 	if rediscall.TraitsOf(s.client).IgnoresDeadlines {
@@ -127,8 +128,8 @@ func (e *examination) note(commands ...string) {
 }
 
 // eviction notes whether a server limits its memory and evicts keys to stay
-// below the limit. A user that may not look is reported, because counts would be lost
-// without a word.
+// below the limit. A user without the permission to ask is reported, because counts
+// would be lost silently.
 func (e *examination) eviction(ctx context.Context, c *redis.Client) {
 	q := rediscall.Reply{Cmd: redis.NewCmd(ctx, "info", "memory")}
 	err := c.Process(ctx, q)

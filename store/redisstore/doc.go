@@ -37,6 +37,6 @@
 //
 // The Redis user needs the commands eval, evalsha, get, mget, exists, set, del,
 // time, pttl and pexpire on the keys under the prefix, and info for the diagnosis. The
-// error of a missing permission has a command that grants it, together with those
-// that other packages of this module need.
+// error about a missing permission has a command that grants it, together with those that
+// other packages of this module need.
 package redisstore

@@ -1,3 +1,5 @@
+// This file finds counts to which processes apply different limits.
+
 package redisstore
 
 import (
@@ -17,19 +19,19 @@ import (
 )
 
 const (
-	// limitInUse is how long a limit is in use after a process has noted it, which a
-	// limiter has it do once a minute.
+	// limitInUse is for how long a limit counts as in use after a process has noted it.
+	// Each process notes its limits once a minute while requests arrive.
 	limitInUse = 3 * time.Minute
 
-	// rollOut is for how long two limits of one count may be in use, because some
-	// processes have a new limit already and others do not.
+	// rollOut is for how long two limits of one count may be in use without a finding,
+	// because some processes have a new limit already and others do not.
 	rollOut = 5 * time.Minute
 
 	// maxNoted is the number of limits that one script call notes.
 	maxNoted = 128
 )
 
-// limitNotes remembers which limits other processes have on the counts of this one's
+// limitNotes remembers which other limits are in use on the counts of this process's
 // rules, and since when. The zero value is ready for use.
 type limitNotes struct {
 	mu    sync.Mutex
@@ -40,12 +42,13 @@ type limitNotes struct {
 type limitAt struct{ key, limit string }
 
 type limitNote struct {
-	seen   int64            // the latest look, in milliseconds since the Unix epoch
-	others map[string]int64 // when other limits in use were noted first, in milliseconds since the Unix epoch
+	// Instants are in milliseconds since the Unix epoch.
+	seen   int64            // of the latest reply
+	others map[string]int64 // when each other limit in use was first noted
 }
 
-// lasting takes the reply of the script for a key, and returns another limit that has
-// been in use, as has the one of this process, for as long as a roll-out takes, or "".
+// lasting notes the reply of the script for a key. It returns another limit that has been
+// in use beside the one of this process for at least rollOut, or "".
 func (n *limitNotes) lasting(at limitAt, reply string, now int64) (lasting string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -134,7 +137,7 @@ func (s *Store) noteLimits(ctx context.Context, rules []core.Op, found []core.Fi
 }
 
 // noteKey returns the key of the limits that a rule's counts are under. It is no key of
-// a count, because no subject is written as nothing.
+// a count, because no subject is written as an asterisk.
 func (s *Store) noteKey(op *core.Op) string {
 	key := s.ruleText([]byte(s.prefix+"{*}:"), op.Rule)
 	return string(append(key, ":"+op.Limit.Algorithm.Letter()+":limits"...))

@@ -1,4 +1,4 @@
--- Notes under which limits rules count, and lists the other limits that are in use.
+-- Notes the limits under which rules count, and lists the other limits in use.
 -- KEYS     for each rule a string of lines: an instant in milliseconds and a limit
 -- ARGV[1]  milliseconds since the epoch, or '' for the server's time
 -- ARGV[2]  milliseconds for which a limit is in use after it was noted

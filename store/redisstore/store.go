@@ -231,7 +231,7 @@ type terms struct {
 	limit    core.Limit
 	text     any
 	shortCut bool // the script has a quick function for takes
-	long     bool // the state may grow to more than maxSmall records
+	long     bool // the state may have more than maxSmall records
 }
 
 // maxSmall is the largest number of records in a state that is written although the

@@ -44,8 +44,7 @@ func (s *Store) callOne(op *core.Op) (*lua.Script, []any) {
 	return fitting(s.scripts.One(algorithm), t.long), args
 }
 
-// fitting returns the script as it is for limits with small states only, and without its
-// flags if there are long ones.
+// fitting returns the script, without its flags if some limit may have a large state.
 func fitting(script *lua.Script, long bool) *lua.Script {
 	if long {
 		return script.Plain
