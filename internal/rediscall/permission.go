@@ -1,4 +1,4 @@
-// This file knows the permissions that a Redis user needs.
+// This file lists the permissions that a Redis user needs, and finds those it lacks.
 
 package rediscall
 
@@ -45,10 +45,10 @@ local function try(...)
 end
 `
 
-// Trial is a script that tries commands on a key which must not exist, and so changes
-// nothing. Its only argument is the key, which is no key of the script because it may
-// belong to another server: the server checks first whether the user may use it. It
-// replies with the commands that the user may not run.
+// Trial returns a script that tries commands on a key which must not exist, and so changes
+// nothing. The key is an argument of the script and not one of its keys, because it may
+// belong to another server: the server checks first whether the user may use it. The reply
+// has the commands that the user may not run.
 func Trial(commands ...string) string {
 	var b strings.Builder
 	b.WriteString(tryFunction)
@@ -67,8 +67,9 @@ const permissions = "+eval +evalsha +get +mget +exists +set +del +time +pttl +pe
 	"+hget +hmget +hset +hdel +zrangebyscore +subscribe +ping +multi +exec"
 
 // Remedy returns a command that gives the user of the client the permissions that this
-// module needs under the prefix, and takes none away, because other keys may be in use
-// too. Instead of the default user, which administrators use too, it names a new one.
+// module needs under the prefix. It takes no permission away, because the user may need
+// other keys too. Instead of the default user, which administrators use too, it names a
+// new one.
 func Remedy(client redis.UniversalClient, prefix string) string {
 	user, secret, extra := userOf(client), "", ""
 	if user == "" || user == "default" {
