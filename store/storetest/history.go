@@ -304,8 +304,8 @@ func (h *history) learn(out []core.Decision) {
 	h.named = h.named[max(0, len(h.named)-12):]
 }
 
-// noteReset notes when the key of a call may be fresh. Only what has written the key
-// changes that, or a step back of the clock, after which the key is brought to now.
+// noteReset notes when the key of a call may be fresh. Only a call that has written the
+// key changes that, or the first one after the clock has stepped back.
 func (h *history) noteReset(c *call, d *core.Decision) {
 	s := subject{c.Rule, c.Key[:1]}
 	before, used := h.resets[s]
@@ -314,7 +314,7 @@ func (h *history) noteReset(c *call, d *core.Decision) {
 	case written && d.ResetAfter == 0:
 		delete(h.resets, s)
 	case written && c.Verb == core.Refund && used && before.limit != c.Limit:
-		// The key is still under the other limit, and fresh no sooner than this.
+		// The key is still under the other limit, and fresh no sooner than at this instant.
 		h.resets[s] = reset{at: h.at + d.ResetAfter}
 	case written, before.limit == c.Limit, !used && d.ResetAfter > 0:
 		h.resets[s] = reset{h.at + d.ResetAfter, c.Limit}

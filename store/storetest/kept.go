@@ -11,12 +11,12 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// Kept sends random histories through the store and checks what no sequence of takes,
-// refunds, peeks and changes of the limit may exceed: in any span t, at most the largest
-// burst and the largest rate times t of units are taken and not refunded. Under
-// TokenBucket it is one refill more. The histories follow from the seed. Refunds come in
-// any order, whole or in parts, of Takes since the limit changed last. The clock steps
-// back now and then, after which the sum begins anew.
+// Kept sends random histories of takes, refunds, peeks and changes of the limit through
+// the store, and checks a bound: in any span t, the units that are taken and not refunded
+// are at most the largest burst and the largest rate times t, and under TokenBucket one
+// refill more. The histories follow from the seed. Refunds are of Takes since the limit
+// changed last, whole or in parts and in any order. The clock steps back now and then,
+// after which the sum begins anew.
 func Kept(t *testing.T, histories int, seed uint64, f Factory) {
 	t.Helper()
 	for _, a := range []core.Algorithm{core.GCRA, core.TokenBucket} {
@@ -41,14 +41,14 @@ type kept struct {
 	op     core.Op
 	limits []core.Limit
 	taken  []keptTake
-	first  int // of taken, since the clock stepped back
-	named  []int64
+	first  int        // index in taken of the first since the clock stepped back
+	named  []int64    // instants at which decisions said that something changes
 	done   []keptTake // all operations
 
-	changed int // the first of taken since the limit changed
+	changed int // index in taken of the first since the limit changed
 }
 
-// keptTake is an operation, of whose units n are kept.
+// keptTake is an operation and its decision. Of its units, n are not refunded.
 type keptTake struct {
 	op core.Op
 	d  core.Decision
@@ -102,7 +102,7 @@ func (k *kept) run() string {
 	return ""
 }
 
-// move sets the clock, and reports whether back.
+// move sets the clock, and reports whether it stepped back.
 func (k *kept) move() (back bool) {
 	now := k.clock.Now()
 	switch n := k.r.IntN(20); {
@@ -162,7 +162,7 @@ func (k *kept) refund() {
 	}
 }
 
-// excess reports a span that ends now in which too many units were kept, or "".
+// excess describes a span that ends now in which too many units were kept, or returns "".
 func (k *kept) excess() string {
 	var sum int64
 	end := k.clock.Now()

@@ -31,7 +31,7 @@ func Properties(t *testing.T, f Factory) {
 	run("a refund leaves no more than if the take had not been made", refundGivesNoExtra, exact...)
 	run("a cost of n is n costs of one", costsAddUp, noLeases...)
 	run("changes of a limit keep its bounds", changesKeepBounds)
-	run("peeks and refusals under other limits change nothing", looksChangeNothing)
+	run("peeks and refusals under other limits change nothing", peeksChangeNothing)
 	run("a clock that steps back gives nothing and locks out for one refill", backwardsIsBounded)
 	run("a refused step costs no rule anything", allOrNothing)
 }
@@ -359,10 +359,10 @@ func changesKeepBounds(w *world) {
 	}
 }
 
-// looksChangeNothing gives two keys the same takes under the same limits. On one of
+// peeksChangeNothing gives two keys the same takes under the same limits. On one of
 // them, other callers peek and are refused in between, under other limits. A store may
 // forget keys that are fresh under the limit of their last take, so they end the run.
-func looksChangeNothing(w *world) {
+func peeksChangeNothing(w *world) {
 	alone, watched, last := *w, *w, *w
 	watched.key += "-watched"
 	used := false
@@ -372,7 +372,7 @@ func looksChangeNothing(w *world) {
 			return
 		}
 		limit := drawLimit(w.t, w.limit.Algorithm)
-		if rapid.Bool().Draw(w.t, "look") {
+		if rapid.Bool().Draw(w.t, "peek") {
 			watched.limit = limit
 			watched.peek(w.cost())
 			if n := watched.peek(0).Remaining; n < limit.Capacity() {
@@ -389,7 +389,7 @@ func looksChangeNothing(w *world) {
 		want := alone.do(op)
 		op.Key = watched.key
 		if got := watched.do(op); !same(got, want) {
-			w.t.Fatalf("under %s, %+v without looks and %+v with them", limit, want, got)
+			w.t.Fatalf("under %s, %+v without peeks and refusals, and %+v with them", limit, want, got)
 		}
 		w.named = append(w.named, alone.named...)
 		if want.Taken > 0 {
