@@ -60,7 +60,7 @@ type fault struct {
 
 	sees sight
 
-	// limits replace those of the same rules.
+	// limits replace the usual limits of the rules that they name.
 	limits map[string]string
 
 	// unless are the rules whose requests may go undecided where sees is

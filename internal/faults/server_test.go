@@ -53,7 +53,7 @@ func serverFaults() []fault {
 				s.hold(500 * ms)
 			})
 		}},
-		// The server writes small states in spite of it, logs and leases among them.
+		// The server without free memory writes small states, also of logs and leases.
 		{name: "out-of-memory", sees: nothing, brief: true, inflict: exhaust},
 		// It refuses to write states that may be large.
 		{name: "out-of-memory-for-large-states", sees: nothing, brief: true, unless: []string{"log", "lease"}, inflict: exhaustForLarge,
@@ -227,8 +227,8 @@ func exhaust(s *scene) {
 	s.do(config("maxmemory", "0")...)
 }
 
-// exhaustForLarge leaves the server without free memory until requests under a log and
-// under leases have met that in every lane.
+// exhaustForLarge leaves the server without free memory until it has refused requests
+// under a log and under leases in every lane.
 func exhaustForLarge(s *scene) {
 	s.do(config("maxmemory", "1")...)
 	s.until("requests under a log and under leases", func() bool {

@@ -51,7 +51,8 @@ func switched(next <-chan Handler) Handler {
 
 func ok(x Exchange) error { return x.Reply(200, "ok") }
 
-// served has each request answered by a handler, and waits until its lease is released.
+// served carries out steps, and waits after each until the lease of its request is
+// released.
 func (b *bench) served(steps ...step) {
 	b.Helper()
 	for _, s := range steps {
