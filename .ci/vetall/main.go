@@ -1,8 +1,8 @@
 // Program vetall checks the packages of the current folder, tests included: with
 // staticcheck on the first of the machines that its arguments name as GOOS/GOARCH, and
 // with the checks of go vet on each. It reads what dependencies declare from their
-// source, and nothing of what their functions do: so it does not find an ignored result
-// of a pure function (SA4017). go vet compiles dependencies for every machine, and
+// source, and not the bodies of their functions, so it does not find an ignored result of
+// a pure function (SA4017). go vet compiles dependencies for every machine, and
 // staticcheck examines them too, which takes several times as long from an empty cache.
 package main
 
@@ -125,7 +125,7 @@ type file struct {
 }
 
 // parse returns a file's syntax, for a file of a dependency without the bodies of its
-// functions: what they declare suffices to check those who call them.
+// functions: what they declare suffices to check their callers.
 func (v *vet) parse(fset *token.FileSet, name string, text []byte) (*ast.File, error) {
 	v.mu.Lock()
 	f := v.files[name]
@@ -166,7 +166,7 @@ func (v *vet) check(machine string, checks []*analysis.Analyzer) (findings []str
 		return []string{err.Error()}
 	}
 	all = slices.DeleteFunc(all, func(p *packages.Package) bool {
-		return strings.HasSuffix(p.ID, ".test") // a test's main function, which is made
+		return strings.HasSuffix(p.ID, ".test") // a generated main function of tests
 	})
 	own := map[string]bool{}
 	for _, p := range all {
