@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/tally"
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/store/storetest"
 )
 
@@ -24,4 +26,12 @@ func TestOneShardDecidesAsSpecified(t *testing.T) {
 	storetest.Diff(t, 7000, 1, storetest.NewModel, func(t testing.TB, clock *storetest.Clock) core.Store {
 		return oneShard(open(t, clock))
 	})
+}
+
+// What was used stays used while limits change and units are refunded, over as many
+// histories as are played in the model and in Redis.
+func TestUsedUnitsAreKeptInMemory(t *testing.T) {
+	test.Long(t, "it plays 10,000 random histories")
+	tally.Add(t, "random histories of a limit that changes, in memory", 10_000)
+	storetest.Kept(t, 10_000, storetest.Seed+1, func(t testing.TB, clock *storetest.Clock) core.Store { return open(t, clock) })
 }
