@@ -2,7 +2,9 @@ package redistest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -12,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/internal/freeport"
-	"github.com/headgate/headgate/internal/test"
 )
 
 // Server is a redis-server of this test.
@@ -31,7 +32,8 @@ type Server struct {
 
 // Start starts a redis-server without persistence on a free loopback port, with
 // args added to its command line, and waits until it answers. It ends with the
-// test. Without redis-server in PATH the test is left out, as by [test.Program].
+// test. Without redis-server in PATH the test is left out, as by [test.Program]. If
+// HEADGATE_REDIS_SERVER names a program, that one is started, or fails the test.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return start(t, func() []string { return append(transient(), args...) })
@@ -45,7 +47,7 @@ func transient() []string { return []string{"--save", "", "--appendonly", "no"} 
 // port, with new arguments from args.
 func start(t testing.TB, args func() []string) *Server {
 	t.Helper()
-	s := &Server{t: t, path: test.Program(t, "redis-server", "redis-server"), dir: t.TempDir()}
+	s := &Server{t: t, path: program(t), dir: t.TempDir()}
 	t.Cleanup(s.Kill)
 	for range 10 {
 		s.Addr, s.args = freeport.Addr(t), args()
@@ -54,7 +56,7 @@ func start(t testing.TB, args func() []string) *Server {
 			return s
 		}
 	}
-	t.Fatalf("redis-server does not start:\n%s", s.log())
+	t.Fatalf("%s does not start:\n%s", s.path, s.log())
 	return nil
 }
 
@@ -68,6 +70,12 @@ func (s *Server) launch() {
 		"--port", port, "--bind", "127.0.0.1", "--dir", s.dir, "--logfile", filepath.Join(s.dir, "log"))
 	cmd := exec.Command(s.path, args...)
 	cmd.SysProcAttr = dieWithParent()
+	output, err := os.Create(filepath.Join(s.dir, "output"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer output.Close()
+	cmd.Stdout, cmd.Stderr = output, output
 	started, done := make(chan error), make(chan struct{})
 	go func() {
 		runtime.LockOSThread()
@@ -111,12 +119,18 @@ func (s *Server) await() bool {
 	return alive
 }
 
+// log returns the output of the server, which has its errors until it opens its log,
+// and the log.
 func (s *Server) log() string {
-	text, err := os.ReadFile(filepath.Join(s.dir, "log"))
-	if err != nil {
-		return err.Error()
+	var all []byte
+	for _, name := range []string{"output", "log"} {
+		text, err := os.ReadFile(filepath.Join(s.dir, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err.Error()
+		}
+		all = append(all, text...)
 	}
-	return string(text)
+	return string(all)
 }
 
 // Pid returns the number of the server's process, which Restart changes.
@@ -142,7 +156,7 @@ func (s *Server) Restart() {
 			return
 		}
 	}
-	s.t.Fatalf("redis-server does not start again:\n%s", s.log())
+	s.t.Fatalf("%s does not start again:\n%s", s.path, s.log())
 }
 
 // Freeze stops the server as if its machine hung: connections stay open and the
