@@ -9,8 +9,9 @@ import (
 	"sync"
 )
 
-// change is a change of the breaker's state.
+// change is a change of a breaker's state.
 type change struct {
+	shard string
 	state State
 	cause error // to bypass the primary
 }
@@ -48,7 +49,7 @@ func (c *changes) next() (e change, ok bool) {
 }
 
 // announce has a change announced after those before it. The caller holds the lock
-// of the breaker, which keeps changes in order.
+// of the breaker, which keeps its changes in order.
 func (s *Store) announce(e change) {
 	if s.changes.add(e) {
 		go s.announceAll()
@@ -67,11 +68,15 @@ func (s *Store) announceAll() {
 
 // announceOne logs a change and calls OnChange.
 func (s *Store) announceOne(e change) {
+	subject, attrs := "the primary store", []slog.Attr(nil)
+	if e.shard != "" {
+		subject, attrs = "a shard of the primary store", []slog.Attr{slog.String("shard", e.shard)}
+	}
 	if e.state == Open {
-		s.write(slog.LevelWarn, "headgate: the primary store fails and is bypassed",
-			slog.Bool("fallback", s.fallback != nil), slog.String("error", e.cause.Error()))
+		attrs = append(attrs, slog.Bool("fallback", s.fallback != nil), slog.String("error", e.cause.Error()))
+		s.write(slog.LevelWarn, "headgate: "+subject+" fails and is bypassed", attrs...)
 	} else {
-		s.write(slog.LevelInfo, "headgate: the primary store decides again")
+		s.write(slog.LevelInfo, "headgate: "+subject+" decides again", attrs...)
 	}
 	if s.onChange == nil {
 		return
@@ -81,7 +86,7 @@ func (s *Store) announceOne(e change) {
 			s.write(slog.LevelError, "headgate: OnChange of a failover store panicked", slog.String("panic", fmt.Sprint(v)))
 		}
 	}()
-	s.onChange(e.state)
+	s.onChange(e.shard, e.state)
 }
 
 // write logs a line. A panic of the logger is dropped, because there is nothing to

@@ -17,7 +17,7 @@ func TestOnChangeMayClose(t *testing.T) {
 				var s *Store
 				closed := 0
 				f := newFake()
-				s = over(t, f, Options{OnChange: func(state State) {
+				s = over(t, f, Options{OnChange: func(_ string, state State) {
 					if state == at {
 						closed++
 						s.Close()
@@ -47,7 +47,7 @@ func TestLoggerPanicIsHarmless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reported []State
 		f := newFake()
-		s := over(t, f, Options{Logger: slog.New(angry{}), OnChange: func(state State) { reported = append(reported, state) }})
+		s := over(t, f, Options{Logger: slog.New(angry{}), OnChange: func(_ string, state State) { reported = append(reported, state) }})
 		defer s.Close()
 		openNow(t, s, f)
 		comeBack(t, s, f)

@@ -16,17 +16,45 @@ import (
 // confirmations is how many probes in a row must succeed to close the breaker.
 const confirmations = 4
 
-// breaker decides whether the primary is asked. Its zero value is closed.
+// breaker decides whether a shard of the primary is asked. It is closed at first.
 type breaker struct {
-	// generation counts the changes of state: it is odd while the breaker is
+	shard string // or "": the primary, unless it knows the shard of a key
+
+	// generation changes with each change of state: it is odd while the breaker is
 	// open. The result of a call counts only in the generation in which the
 	// call was made.
 	generation atomic.Uint64
 	score      atomic.Int64 // of failures; see the package comment
 	max        int64        // the score at which the breaker opens
 
-	changing sync.Mutex // held during a change
-	probe    []core.Op  // guarded by changing; replaced as a whole
+	changing sync.Mutex            // held during a change
+	probe    []core.Op             // guarded by changing; replaced as a whole
+	cause    atomic.Pointer[cause] // of the latest opening
+
+	confirmed  int // probes in a row that succeeded; used by the background work alone
+	background *background
+	waiting    waiting
+}
+
+// newBreaker returns a breaker for a shard. Its background work has not begun.
+func (s *Store) newBreaker(shard string) *breaker {
+	b := &breaker{shard: shard, max: s.failures}
+	b.waiting.lost = &s.lost
+	b.background = newBackground(func(ctx context.Context) bool { return s.backgroundStep(ctx, b) }, s.pause)
+	return b
+}
+
+// end ends the background work and loses what waits.
+func (b *breaker) end() {
+	b.background.close()
+	b.waiting.close()
+}
+
+func (b *breaker) state() State {
+	if isOpen(b.generation.Load()) {
+		return Open
+	}
+	return Closed
 }
 
 func isOpen(generation uint64) bool { return generation%2 == 1 }
@@ -47,11 +75,10 @@ func (b *breaker) fail(generation uint64) bool {
 	return b.generation.Load() == generation && b.score.Add(1) >= b.max
 }
 
-// open bypasses the primary after a call with ops has failed with cause. Of
+// open bypasses the breaker's shard after a call with ops has failed with err. Of
 // several concurrent callers only one does so.
-func (s *Store) open(generation uint64, ops []core.Op, cause error) {
-	b := &s.breaker
-	if !b.changing.TryLock() {
+func (s *Store) open(b *breaker, generation uint64, ops []core.Op, err error) {
+	if ops = s.on(b, ops); len(ops) == 0 || !b.changing.TryLock() {
 		return
 	}
 	defer b.changing.Unlock()
@@ -59,24 +86,24 @@ func (s *Store) open(generation uint64, ops []core.Op, cause error) {
 		return
 	}
 	b.probe = probeOf(ops)
-	b.generation.Store(generation + 1)
+	b.cause.Store(&cause{b.shard, err})
+	b.generation.Store(s.generations.Add(2) + 1)
 	s.opened.Add(1)
-	s.announce(change{Open, cause})
-	s.background.arm()
+	s.announce(change{b.shard, Open, err})
+	b.background.arm()
 }
 
-// close makes the primary decide again. The next failure reopens the breaker at
+// close makes the breaker's shard decide again. The next failure reopens the breaker at
 // once, until enough calls have succeeded.
-func (s *Store) close() {
-	b := &s.breaker
+func (s *Store) close(b *breaker) {
 	b.changing.Lock()
 	defer b.changing.Unlock()
 	b.score.Store(b.max - 1)
-	b.generation.Add(1)
-	s.announce(change{state: Closed})
+	b.generation.Store(s.generations.Add(2))
+	s.announce(change{shard: b.shard, state: Closed})
 }
 
-// State is the state of the breaker, which determines the store that decides.
+// State is the state of a breaker, which determines the store that decides.
 type State uint8
 
 const (
@@ -98,38 +125,60 @@ func (s State) String() string {
 // Stats are counters since the store was made.
 type Stats struct {
 	State  State
-	Opened uint64 // how often the breaker opened
-	Probes uint64 // how often a probe asked the primary
-	Local  uint64 // steps that the fallback decided
-	Lost   uint64 // refunds dropped for lack of room to wait, after a failure, or by Close
-	Waits  int    // refunds that wait for the primary now
+	Away   []string // the shards that are bypassed now, in order; "" is the primary as a whole
+	Opened uint64   // how often a breaker opened
+	Probes uint64   // how often a probe asked the primary
+	Local  uint64   // steps that the fallback decided
+	Lost   uint64   // refunds dropped for lack of room to wait, after a failure, or by Close
+	Waits  int      // refunds that wait for the primary now
 }
 
-// State returns the current state.
+// State returns Open if a part of the primary is bypassed: see [Stats] for which.
 func (s *Store) State() State {
-	if isOpen(s.breaker.generation.Load()) {
-		return Open
+	for _, b := range s.all() {
+		if b.state() == Open {
+			return Open
+		}
 	}
 	return Closed
 }
 
 // Stats returns the counters. They are not read at one instant.
 func (s *Store) Stats() Stats {
-	return Stats{
-		State: s.State(), Opened: s.opened.Load(), Probes: s.probes.Load(),
-		Local: s.local.Load(), Lost: s.waiting.lost.Load(), Waits: s.waiting.len(),
+	n := Stats{Opened: s.opened.Load(), Probes: s.probes.Load(), Local: s.local.Load(), Lost: s.lost.Load()}
+	for _, b := range s.all() {
+		n.Waits += b.waiting.len()
+		if b.state() == Open {
+			n.State, n.Away = Open, append(n.Away, b.shard)
+		}
 	}
+	slices.Sort(n.Away)
+	return n
 }
 
 // ErrOpen is wrapped by the error of a call that was not made because the
-// primary is bypassed. That error has a method RetryAfter, which returns the
-// time until the primary may be asked again.
+// primary, or the shard of a key, is bypassed. That error has a method RetryAfter, which
+// returns the time until the primary may be asked again.
 var ErrOpen = errors.New("the primary store is bypassed")
 
 // openError is ErrOpen with the time until the next probe.
-type openError struct{ wait time.Duration }
+type openError struct {
+	shard string
+	wait  time.Duration
+}
 
-func (e *openError) Error() string { return fmt.Sprintf("failover: %v", ErrOpen) }
+func (e *openError) Error() string { return fmt.Sprintf("failover: %v%s", ErrOpen, at(e.shard)) }
+
+// Shard returns the name of the shard that is bypassed, or ""; see [Sharded].
+func (e *openError) Shard() string { return e.shard }
+
+// at names a shard after what is said about it.
+func at(shard string) string {
+	if shard == "" {
+		return ""
+	}
+	return " at " + shard
+}
 
 // Unwrap returns ErrOpen.
 func (e *openError) Unwrap() error { return ErrOpen }
@@ -186,27 +235,31 @@ func (s *Store) pause() time.Duration {
 // backgroundStep probes the primary while the breaker is open, and sends it the
 // waiting operations once the breaker is closed. It reports whether there is
 // more to do.
-func (s *Store) backgroundStep(ctx context.Context) (more bool) {
-	if s.State() == Open {
-		if !s.ping(ctx) {
-			s.confirmed = 0
+func (s *Store) backgroundStep(ctx context.Context, b *breaker) (more bool) {
+	if b.state() == Open {
+		b.changing.Lock()
+		probe := b.probe
+		b.changing.Unlock()
+		switch {
+		case len(s.on(b, probe)) < len(probe):
+			// Keys have moved, so the probe says nothing about this shard.
+		case !s.ping(ctx, probe):
+			b.confirmed = 0
 			return true
+		default:
+			if b.confirmed++; b.confirmed < confirmations {
+				return true
+			}
 		}
-		if s.confirmed++; s.confirmed < confirmations {
-			return true
-		}
-		s.confirmed = 0
-		s.close()
+		b.confirmed = 0
+		s.close(b)
 	}
-	s.sendWaiting(ctx)
-	return s.State() == Open || s.waiting.len() > 0
+	s.sendWaiting(ctx, b)
+	return b.state() == Open || b.waiting.len() > 0
 }
 
 // ping reports whether a probe of the primary succeeded.
-func (s *Store) ping(ctx context.Context) bool {
-	s.breaker.changing.Lock()
-	ops := s.breaker.probe
-	s.breaker.changing.Unlock()
+func (s *Store) ping(ctx context.Context, ops []core.Op) bool {
 	s.probes.Add(1)
 	ctx, cancel := context.WithTimeout(ctx, s.slow)
 	defer cancel()

@@ -174,7 +174,7 @@ func TestBreakerOpenLetsOnlyProbesThrough(t *testing.T) {
 				t.Errorf("a probe is %+v", c.ops)
 			}
 		}
-		if got := s.Stats(); got != (Stats{State: Open, Opened: 1, Probes: 5, Local: 1005}) {
+		if got := s.Stats(); !reflect.DeepEqual(got, Stats{State: Open, Away: []string{""}, Opened: 1, Probes: 5, Local: 1005}) {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -377,7 +377,7 @@ func TestOnChangeIsCalledOncePerChange(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{
 			Logger:   slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: withoutTime})),
-			OnChange: func(state State) { reported = append(reported, state) },
+			OnChange: func(_ string, state State) { reported = append(reported, state) },
 		})
 		defer s.Close()
 		for range 2 {
@@ -408,7 +408,7 @@ func withoutTime(_ []string, a slog.Attr) slog.Attr {
 func TestOnChangePanicIsHarmless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		s := over(t, f, Options{OnChange: func(State) { panic("hook") }})
+		s := over(t, f, Options{OnChange: func(string, State) { panic("hook") }})
 		defer s.Close()
 		openNow(t, s, f)
 		f.rise()

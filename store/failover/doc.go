@@ -26,6 +26,20 @@
 // five probes: less than a second, by default. The first failures after that
 // open the breaker at once.
 //
+// # A primary of several shards
+//
+// If the primary is a [Sharded], as a redisstore.Store over a Cluster or Ring is, each
+// shard has a breaker of its own. While a master is away, the fallback decides about its
+// keys, and the primary goes on deciding about all others. A shard is known by its name,
+// so a master that takes the place of another is asked at once, and so are keys that
+// move. The breaker that they leave closes with its next probe, which says nothing about
+// its shard any more.
+//
+// A step whose keys lie on several shards is decided by the fallback as a whole while one
+// of them is bypassed. Its error counts against the shard that it names, and against all
+// of its shards if it names none; such a step that is merely slow counts against none.
+// Keys whose shard is not known share one breaker. So do the shards beyond 1024.
+//
 // # What the fallback grants
 //
 // The fallback grants each instance its part: Quota and Burst are divided by
@@ -60,7 +74,7 @@
 //
 // Units are given back to the store that granted them. If the primary granted
 // them and cannot take them back now, the refund waits for its return. Up to
-// 4096 operations wait; after that, and after Close, an error reports that the units
+// 4096 operations wait for a shard; after that, and after Close, an error reports that the units
 // come back only as time passes. By the [core.Decision.Origin] of a decision the
 // store recognises in a refund which store granted the units.
 //

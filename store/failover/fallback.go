@@ -93,12 +93,13 @@ func (s *Store) refundOfCopy(op *core.Op) core.Op {
 
 // isLocal reports whether a refund concerns the fallback alone: units that it
 // granted, and leases of which the primary cannot know.
-func (s *Store) isLocal(op *core.Op, generation uint64) bool {
+func (s *Store) isLocal(op *core.Op) bool {
 	if op.Verb != core.Refund || s.fallback == nil {
 		return false
 	}
 	mark := op.Origin & marks
 	if op.Limit.Leased() {
+		generation := s.breakerOf(op.Key).generation.Load()
 		return isOpen(generation) && mark == fallbackMark(generation)
 	}
 	return mark >= byFallback

@@ -55,9 +55,10 @@ type Options struct {
 	// decides without a failure being counted.
 	Ignore func(error) bool
 
-	// OnChange, unless nil, is called with the new state once for each change,
-	// in order. It must return quickly.
-	OnChange func(State)
+	// OnChange, unless nil, is called with the new state of a shard once for each
+	// change, in order. The shard is "" if the primary is not a [Sharded], or did
+	// not know the shard of a key. OnChange must return quickly.
+	OnChange func(shard string, state State)
 
 	// Logger receives a record for each change. nil means slog.Default() at the
 	// time.

@@ -40,11 +40,10 @@ func (s *Store) refund(ctx context.Context, ops []core.Op, out []core.Decision) 
 	if err := core.CheckOps(ops, out); err != nil {
 		return err
 	}
-	generation := s.breaker.generation.Load()
 	t := s.steps.Get().(*step)
 	defer s.free(t)
 	for i := range ops {
-		if s.isLocal(&ops[i], generation) {
+		if s.isLocal(&ops[i]) {
 			if err := s.takeBack(ctx, ops[i], &out[i]); err != nil {
 				return err
 			}
@@ -56,7 +55,7 @@ func (s *Store) refund(ctx context.Context, ops []core.Op, out []core.Decision) 
 		return nil
 	}
 	rest := t.room(len(t.ops))
-	if err := s.refundAtPrimary(ctx, generation, t, rest); err != nil {
+	if err := s.refundAtPrimary(ctx, t, rest); err != nil {
 		return err
 	}
 	for n, i := range t.index {
@@ -77,9 +76,10 @@ func (s *Store) forPrimary(op core.Op) core.Op {
 // cannot be asked, the Refunds and Resets wait. If it may have carried them
 // out, only the repeatable ones wait, and a step of Refunds and Resets alone
 // returns the error.
-func (s *Store) refundAtPrimary(ctx context.Context, generation uint64, t *step, out []core.Decision) error {
+func (s *Store) refundAtPrimary(ctx context.Context, t *step, out []core.Decision) error {
 	ops := t.ops
-	err := s.ask(ctx, generation, ops, t.sent, out)
+	r := s.routeOf(ops)
+	err := s.ask(ctx, r, ops, t.sent, out)
 	if err == nil || !blames(ctx, err) {
 		return err
 	}
@@ -94,7 +94,7 @@ func (s *Store) refundAtPrimary(ctx context.Context, generation uint64, t *step,
 		}
 		return late
 	}
-	if err := s.decide(ctx, generation, ops, out); err != nil {
+	if err := s.decide(ctx, r.generation, ops, out); err != nil {
 		return err
 	}
 	if pure {
@@ -103,16 +103,15 @@ func (s *Store) refundAtPrimary(ctx context.Context, generation uint64, t *step,
 	return nil
 }
 
-// maxWaiting is the maximum number of operations that wait for the primary.
+// maxWaiting is the maximum number of operations that wait for a shard of the primary.
 const maxWaiting = 4096
 
-// waiting is the list of operations that the primary has to carry out when it
-// is back. The zero value is ready for use.
+// waiting is the list of operations that a shard has to carry out when it is back.
 type waiting struct {
 	mu     sync.Mutex
 	list   []pendingOp
 	closed bool
-	lost   atomic.Uint64
+	lost   *atomic.Uint64 // of the Store
 }
 
 // pendingOp is an operation that is useful until an instant.
@@ -222,45 +221,52 @@ func (s *Store) postpone(ops []core.Op, cause error) (err error) {
 		if repeatable(&op) {
 			e.until = time.Now().Add(op.Limit.Period)
 		}
-		if lost := s.waiting.add(e); lost != nil {
+		b := s.breakerOf(op.Key)
+		if lost := b.waiting.add(e); lost != nil {
 			err = fmt.Errorf("failover: %w: %w", lost, cause)
 		}
+		b.background.arm()
 	}
-	s.background.arm()
 	return err
 }
 
-// sendWaiting sends the waiting operations to the primary. An operation that fails
-// waits on if it is repeatable, and is dropped otherwise, because the primary
-// may have carried it out.
-func (s *Store) sendWaiting(ctx context.Context) {
-	for s.State() == Closed {
-		e, ok := s.waiting.oldest()
+// sendWaiting sends the operations that wait for the breaker's shard. An operation that
+// fails waits on if it is repeatable, and is dropped otherwise, because the primary
+// may have carried it out. One whose key has moved waits for the other shard.
+func (s *Store) sendWaiting(ctx context.Context, b *breaker) {
+	for b.state() == Closed {
+		e, ok := b.waiting.oldest()
 		if !ok {
 			return
 		}
-		generation := s.breaker.generation.Load()
+		if to := s.breakerOf(e.op.Key); to != b {
+			b.waiting.removeOldest()
+			_ = to.waiting.add(e) // which counts what is lost
+			to.background.arm()
+			continue
+		}
+		generation := b.generation.Load()
 		within, cancel := context.WithTimeout(ctx, s.slow)
 		err := s.call(within, []core.Op{e.op})
 		cancel()
 		if err != nil && !errors.Is(err, core.ErrOp) {
-			s.noteUnconfirmed(ctx, generation, e, err)
+			s.noteUnconfirmed(ctx, b, generation, e, err)
 			return
 		}
-		s.waiting.removeOldest()
-		s.breaker.succeed(generation)
+		b.waiting.removeOldest()
+		b.succeed(generation)
 	}
 }
 
 // noteUnconfirmed handles an operation that the primary did not confirm.
-func (s *Store) noteUnconfirmed(ctx context.Context, generation uint64, e pendingOp, err error) {
+func (s *Store) noteUnconfirmed(ctx context.Context, b *breaker, generation uint64, e pendingOp, err error) {
 	if repeatable(&e.op) {
-		s.waiting.requeueOldest()
+		b.waiting.requeueOldest()
 	} else {
-		s.waiting.removeOldest()
-		s.waiting.lost.Add(1)
+		b.waiting.removeOldest()
+		s.lost.Add(1)
 	}
-	if ctx.Err() == nil && s.breaker.fail(generation) {
-		s.open(generation, []core.Op{e.op}, err)
+	if ctx.Err() == nil && b.fail(generation) {
+		s.open(b, generation, []core.Op{e.op}, err)
 	}
 }

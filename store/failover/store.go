@@ -16,28 +16,30 @@ import (
 // safe for concurrent use.
 type Store struct {
 	primary   core.Store
+	sharded   Sharded    // the primary, or nil
 	fallback  core.Store // or nil
 	instances func() int // or nil
 	ignore    func(error) bool
-	onChange  func(State)
+	onChange  func(string, State)
 	log       *slog.Logger
 	slow      time.Duration
 	interval  time.Duration
 	jitter    func() float64 // from 0 up to 1
 
-	breaker    breaker
-	confirmed  int // probes in a row that succeeded; used by the background work alone
-	background *background
-	changes    changes
-	shares     shares
-	copies     copies
-	depth      int // of Stores, one over another
-	waiting    waiting
-	steps      sync.Pool // of *step
+	failures int64
+
+	breaker     *breaker // of the keys whose shard is not known
+	shards      shards
+	generations atomic.Uint64 // the latest of any breaker, as no two share one
+	changes     changes
+	shares      shares
+	copies      copies
+	depth       int       // of Stores, one over another
+	steps       sync.Pool // of *step
 
 	latest atomic.Pointer[cause] // nil until the primary fails
 
-	opened, probes, local atomic.Uint64
+	opened, probes, local, lost atomic.Uint64
 }
 
 var _ core.Outage = (*Store)(nil)
@@ -54,11 +56,12 @@ func New(primary core.Store, o Options) (*Store, error) {
 		slow:     cmp.Or(o.Slow, DefaultSlow),
 		interval: cmp.Or(o.ProbeInterval, DefaultProbeInterval),
 		jitter:   rand.Float64,
+		failures: int64(cmp.Or(o.Failures, DefaultFailures)),
 		depth:    1 + max(depth(primary), depth(o.Fallback)),
 	}
-	s.breaker.max = int64(cmp.Or(o.Failures, DefaultFailures))
+	s.sharded, _ = primary.(Sharded)
+	s.breaker = s.newBreaker("")
 	s.steps.New = func() any { return new(step) }
-	s.background = newBackground(s.backgroundStep, s.pause)
 	return s, nil
 }
 
@@ -73,13 +76,15 @@ func MustNew(primary core.Store, o Options) *Store {
 }
 
 // Close ends the probes and waits for one in progress, but not for OnChange, which
-// may call it. The state of the breaker stays as it is: a primary that is bypassed
+// may call it. The state of each breaker stays as it is: a primary that is bypassed
 // stays bypassed. Refunds that wait for it are lost, and so are later ones that
 // would have to wait: they fail with [ErrClosed]. Close closes neither store, may be
 // called again and always returns nil.
 func (s *Store) Close() error {
-	s.background.close()
-	s.waiting.close()
+	for _, b := range s.shards.close() {
+		b.end()
+	}
+	s.breaker.end()
 	return nil
 }
 
@@ -91,50 +96,77 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	if hasRefunds(ops) {
 		return s.refund(ctx, ops, out)
 	}
-	generation := s.breaker.generation.Load()
-	if isOpen(generation) && s.fallback != nil {
-		return s.decide(ctx, generation, ops, out)
+	r := s.routeOf(ops)
+	if isOpen(r.generation) && s.fallback != nil {
+		s.excuse(r.breaker)
+		return s.decide(ctx, r.generation, ops, out)
 	}
-	err := s.ask(ctx, generation, ops, ops, out)
+	err := s.ask(ctx, r, ops, ops, out)
 	if err == nil || s.fallback == nil || !blames(ctx, err) {
 		return err
 	}
-	return s.decide(ctx, generation, ops, out)
+	return s.decide(ctx, r.generation, ops, out)
 }
 
 // ask has the primary decide, unless it is bypassed. sent are the operations in
 // the form for the primary.
-func (s *Store) ask(ctx context.Context, generation uint64, ops, sent []core.Op, out []core.Decision) error {
+func (s *Store) ask(ctx context.Context, r route, ops, sent []core.Op, out []core.Decision) error {
 	switch {
 	case len(ops) == 0:
 		return nil
-	case isOpen(generation):
-		return &openError{s.background.wait()}
+	case isOpen(r.generation):
+		return &openError{r.shard, r.background.wait()}
 	}
 	start := time.Now()
 	err := s.primary.Apply(ctx, sent, out)
 	if err != nil {
-		s.blame(ctx, generation, ops, err)
+		s.blame(ctx, r, ops, err)
 		return err
 	}
 	if took := time.Since(start); took <= s.slow {
-		s.breaker.succeed(generation)
-	} else if s.breaker.fail(generation) {
-		s.latest.Store(&cause{&slowError{took}})
-		s.open(generation, ops, &slowError{took})
+		r.succeed()
+	} else if r.others == nil { // else it is not known which shard is slow
+		s.count(r, ops, &slowError{took})
 	}
 	s.mirror(ctx, ops, out)
 	return nil
 }
 
-// blame counts an error of the primary against it, if it is at fault.
-func (s *Store) blame(ctx context.Context, generation uint64, ops []core.Op, err error) {
+// blame counts an error of the primary against the shards that are at fault.
+func (s *Store) blame(ctx context.Context, r route, ops []core.Op, err error) {
 	if !blames(ctx, err) {
 		return
 	}
-	s.latest.Store(&cause{err})
-	if (s.ignore == nil || !s.ignore(err)) && s.breaker.fail(generation) {
-		s.open(generation, ops, err)
+	shard, named := shardOf(err)
+	if r.others == nil {
+		shard = r.shard
+	}
+	s.latest.Store(&cause{shard, err})
+	if s.ignore != nil && s.ignore(err) {
+		return
+	}
+	if r.others == nil {
+		s.count(r, ops, err)
+		return
+	}
+	for _, one := range r.others {
+		if !named || one.shard == shard {
+			s.count(one, ops, err)
+		}
+	}
+}
+
+// count counts a failure against one breaker.
+func (s *Store) count(r route, ops []core.Op, err error) {
+	if r.fail(r.generation) {
+		s.open(r.breaker, r.generation, ops, err)
+	}
+}
+
+// excuse makes the cause for which the breaker opened the latest.
+func (s *Store) excuse(b *breaker) {
+	if c := b.cause.Load(); s.latest.Load() != c {
+		s.latest.Store(c)
 	}
 }
 
@@ -144,15 +176,20 @@ type slowError struct{ took time.Duration }
 func (e *slowError) Error() string { return "a call took " + e.took.Round(time.Millisecond).String() }
 
 // cause is why the fallback decides.
-type cause struct{ err error }
+type cause struct {
+	shard string
+	err   error
+}
 
-func (c *cause) Error() string { return core.ErrFallback.Error() + ": " + c.err.Error() }
+func (c *cause) Error() string {
+	return core.ErrFallback.Error() + at(c.shard) + ": " + c.err.Error()
+}
 
 // Unwrap returns [core.ErrFallback] and the error of the primary.
 func (c *cause) Unwrap() []error { return []error{core.ErrFallback, c.err} }
 
 // Cause implements [core.Outage]. It wraps the latest error of the primary, or
-// what made the breaker open.
+// what made a breaker open, and names the shard that it is about.
 func (s *Store) Cause() error {
 	if c := s.latest.Load(); c != nil {
 		return c
@@ -180,6 +217,15 @@ func (s *Store) Diagnose(ctx context.Context, rules []core.Op) []core.Finding {
 	return found
 }
 
+// Shard implements [Sharded]. It returns that of the primary, or "" if the primary
+// has no shards.
+func (s *Store) Shard(key string) string {
+	if s.sharded == nil {
+		return ""
+	}
+	return s.sharded.Shard(key)
+}
+
 // Strict implements [core.Standby]. It returns a store that asks the primary
 // alone, through the same breaker.
 func (s *Store) Strict() core.Store { return strict{s} }
@@ -188,7 +234,7 @@ type strict struct{ store *Store }
 
 // Apply asks the primary.
 func (s strict) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
-	return s.store.ask(ctx, s.store.breaker.generation.Load(), ops, ops, out)
+	return s.store.ask(ctx, s.store.routeOf(ops), ops, ops, out)
 }
 
 // Fallback implements [core.Standby]. It returns a store that asks the fallback
@@ -204,5 +250,5 @@ type local struct{ store *Store }
 
 // Apply asks the fallback.
 func (s local) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
-	return s.store.decide(ctx, s.store.breaker.generation.Load(), ops, out)
+	return s.store.decide(ctx, s.store.routeOf(ops).generation, ops, out)
 }

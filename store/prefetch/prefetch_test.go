@@ -538,3 +538,21 @@ func TestMaxCallIsThatOfTheStore(t *testing.T) {
 		}
 	}
 }
+
+// apart is a store of shards.
+type apart struct{ core.Store }
+
+func (apart) Shard(key string) string { return key[:1] }
+
+func TestShardIsThatOfTheStore(t *testing.T) {
+	memory := memstore.MustNew(memstore.Options{})
+	for want, store := range map[string]core.Store{"": memory, "k": apart{memory}} {
+		s, err := prefetch.New(store, prefetch.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Shard("key"); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

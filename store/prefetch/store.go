@@ -184,6 +184,15 @@ func (s *Store) MaxCall() time.Duration {
 	return 0
 }
 
+// Shard implements failover.Sharded. It returns that of the store, or "" if the store has
+// no shards.
+func (s *Store) Shard(key string) string {
+	if r, ok := s.store.(interface{ Shard(string) string }); ok {
+		return r.Shard(key)
+	}
+	return ""
+}
+
 // Diagnose returns the findings of the store, if it is a [core.Diagnoser].
 func (s *Store) Diagnose(ctx context.Context, rules []core.Op) []core.Finding {
 	if d, ok := s.store.(core.Diagnoser); ok {

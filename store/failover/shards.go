@@ -1,0 +1,200 @@
+// This file knows the breaker of each shard of the primary.
+
+package failover
+
+import (
+	"errors"
+	"maps"
+	"sync"
+	"sync/atomic"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Sharded is a [core.Store] whose keys lie on shards that fail by themselves, such as the
+// masters of a Redis Cluster.
+//
+// The error of a step whose keys lie on several shards wraps an error with a method
+// Shard, which returns the name of the one that failed.
+type Sharded interface {
+	core.Store
+
+	// Shard returns the name of the shard that holds the key of operations, as far as
+	// the store knows now, or "" if it does not know. A shard that takes the place of
+	// another has another name. Shard is fast and asks no server.
+	Shard(key string) string
+}
+
+// maxShards is how many shards have a breaker of their own. The keys of others share
+// that of the keys whose shard is not known.
+const maxShards = 1024
+
+// shards holds the breakers of the shards that were seen. The zero value is ready for
+// use.
+type shards struct {
+	known atomic.Pointer[map[string]*breaker] // replaced as a whole
+
+	mu     sync.Mutex // held while it is replaced
+	closed bool
+}
+
+func (k *shards) list() map[string]*breaker {
+	if m := k.known.Load(); m != nil {
+		return *m
+	}
+	return nil
+}
+
+// close makes breakers that are still to come do nothing in the background, and returns
+// the others.
+func (k *shards) close() map[string]*breaker {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.closed = true
+	return k.list()
+}
+
+// breakerOf returns the breaker of the key's shard.
+func (s *Store) breakerOf(key string) *breaker {
+	if s.sharded == nil {
+		return s.breaker
+	}
+	shard := s.sharded.Shard(key)
+	if shard == "" {
+		return s.breaker
+	}
+	if b := s.shards.list()[shard]; b != nil {
+		return b
+	}
+	return s.addShard(shard)
+}
+
+// addShard returns the breaker of a shard that was not seen before. If there are too
+// many, it forgets those that are closed, which belong to shards that are well or gone.
+func (s *Store) addShard(shard string) *breaker {
+	k := &s.shards
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	list := k.list()
+	if b := list[shard]; b != nil {
+		return b
+	}
+	next := maps.Clone(list)
+	if len(next) >= maxShards {
+		maps.DeleteFunc(next, func(_ string, b *breaker) bool { return s.retire(b) })
+	}
+	if next == nil {
+		next = map[string]*breaker{}
+	}
+	if len(next) >= maxShards {
+		return s.breaker
+	}
+	b := s.newBreaker(shard)
+	if k.closed {
+		b.end()
+	}
+	next[shard] = b
+	k.known.Store(&next)
+	return b
+}
+
+// retire reports whether the breaker may be forgotten. If so, the calls in progress no
+// longer count.
+func (s *Store) retire(b *breaker) bool {
+	b.changing.Lock()
+	defer b.changing.Unlock()
+	if b.state() == Open || b.waiting.len() > 0 {
+		return false
+	}
+	b.generation.Store(s.generations.Add(2))
+	return true
+}
+
+// all returns all breakers.
+func (s *Store) all() []*breaker {
+	all := []*breaker{s.breaker}
+	for _, b := range s.shards.list() {
+		all = append(all, b)
+	}
+	return all
+}
+
+// on returns the operations whose keys are on the breaker's shard.
+func (s *Store) on(b *breaker, ops []core.Op) []core.Op {
+	if s.sharded == nil {
+		return ops
+	}
+	var on []core.Op
+	for i := range ops {
+		if s.breakerOf(ops[i].Key) == b {
+			on = append(on, ops[i])
+		}
+	}
+	return on
+}
+
+// route is the breaker of a step, in the generation in which the step is decided.
+type route struct {
+	*breaker
+	generation uint64
+
+	// others are the breakers of all shards of a step on several, and nil otherwise.
+	// The first that is open is that of the step.
+	others []route
+}
+
+// routeOf returns the route of a step.
+func (s *Store) routeOf(ops []core.Op) route {
+	if s.sharded == nil || len(ops) == 0 {
+		return routeTo(s.breaker)
+	}
+	r := routeTo(s.breakerOf(ops[0].Key))
+	for i := 1; i < len(ops); i++ {
+		if ops[i].Key != ops[i-1].Key {
+			r.join(s.breakerOf(ops[i].Key))
+		}
+	}
+	return r
+}
+
+func routeTo(b *breaker) route { return route{breaker: b, generation: b.generation.Load()} }
+
+// join adds a breaker to the route.
+func (r *route) join(b *breaker) {
+	if b == r.breaker {
+		return
+	}
+	for i := range r.others {
+		if r.others[i].breaker == b {
+			return
+		}
+	}
+	if r.others == nil {
+		r.others = []route{{breaker: r.breaker, generation: r.generation}}
+	}
+	one := routeTo(b)
+	r.others = append(r.others, one)
+	if !isOpen(r.generation) && isOpen(one.generation) {
+		r.breaker, r.generation = one.breaker, one.generation
+	}
+}
+
+// succeed counts a call that was answered in time.
+func (r *route) succeed() {
+	if r.others == nil {
+		r.breaker.succeed(r.generation)
+		return
+	}
+	for i := range r.others {
+		r.others[i].breaker.succeed(r.others[i].generation)
+	}
+}
+
+// shardOf returns the shard that an error names; see [Sharded].
+func shardOf(err error) (shard string, named bool) {
+	var at interface{ Shard() string }
+	if errors.As(err, &at) {
+		return at.Shard(), true
+	}
+	return "", false
+}
