@@ -120,7 +120,7 @@ func (s *Store) applyBySubject(ctx context.Context, ops []core.Op, out []core.De
 	}
 	parts := bySubject(ops)
 	for n, p := range parts {
-		if err := s.decide(ctx, p.ops, p.out); err != nil {
+		if err := s.decidePart(ctx, p); err != nil {
 			return s.withdrawAfter(ctx, parts[:n], err)
 		}
 		if core.Granted(p.ops, p.out) {
@@ -154,7 +154,7 @@ func (s *Store) withdraw(ctx context.Context, parts []*part) error {
 			continue
 		}
 		back := make([]core.Decision, len(undo))
-		if err := s.decide(ctx, undo, back); err != nil {
+		if err := s.decidePart(ctx, &part{ops: undo, out: back}); err != nil {
 			errs = append(errs, fmt.Errorf("redisstore: refunding another subject of the step: %w", err))
 			continue
 		}
@@ -187,7 +187,7 @@ func (s *Store) peek(ctx context.Context, parts []*part) error {
 				p.ops[j].Verb = core.Peek
 			}
 		}
-		if err := s.decide(ctx, p.ops, p.out); err != nil {
+		if err := s.decidePart(ctx, p); err != nil {
 			return err
 		}
 		for j := range p.out {
@@ -217,7 +217,13 @@ const relearn = 200 * time.Millisecond
 // from overloading the remaining servers during an outage.
 func (s *Store) learn(ctx context.Context, err error) {
 	c, ok := s.client.(*redis.ClusterClient)
-	if !ok || err == nil || !doubtsTopology(err) {
+	if !ok {
+		return
+	}
+	if err == nil && !s.mapped.Load() {
+		s.mapped.Store(true) // the client has a table, and keeps one
+	}
+	if err == nil || !doubtsTopology(err) {
 		return
 	}
 	now, last := time.Now().UnixMilli(), s.learned.Load()
@@ -226,6 +232,7 @@ func (s *Store) learn(ctx context.Context, err error) {
 	}
 	if s.learned.CompareAndSwap(last, now) {
 		c.ReloadState(ctx)
+		s.learnTable(ctx, c)
 	}
 }
 

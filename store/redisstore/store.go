@@ -103,6 +103,8 @@ type Store struct {
 	scripts       lua.Scripts
 	plain         atomic.Bool  // a server does not know the first line of scripts
 	learned       atomic.Int64 // when the client was last made to reload, in Unix milliseconds
+	mapped        atomic.Bool  // the client of a Cluster has its table of slots
+	mapping       atomic.Bool  // it is being found out
 	dials         dialCheck
 	limits        limits
 	unnamed       bool // no prefix was given
