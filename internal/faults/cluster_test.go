@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -54,6 +55,9 @@ func clusterFaults() []fault {
 			s.hold(1500 * time.Millisecond)
 			s.masters[i].Thaw()
 		}},
+		// The timeout is long, so that a busy machine keeps no request from the masters that
+		// are there.
+		{name: "master-gone", sees: something, within: time.Second, inflict: loseMaster, after: wantOthersDecided},
 		{name: "manual-failover", inflict: func(s *scene) {
 			i := s.home()
 			s.elected++
@@ -80,23 +84,7 @@ func clusterFaults() []fault {
 			m.arrive()
 		}},
 		// The clients do not know the node that gets the slots.
-		{name: "node-added", sees: nothing, inflict: func(s *scene) {
-			slot, from := s.slot(), s.home()
-			joined := redistest.Join(s.t, s.masters)
-			s.waits.add(joined.Pid())
-			s.masters = append(s.masters, joined)
-			for _, next := range []int{slot, (slot + 1) % 16384, (slot + 2) % 16384} {
-				m := s.depart(next, homeOf(next, 3), 3)
-				m.carry()
-				s.hold(100 * time.Millisecond)
-				m.carry()
-				m.arrive()
-			}
-			s.hold(300 * time.Millisecond)
-			m := s.depart(slot, 3, from)
-			m.carry()
-			m.arrive()
-		}},
+		{name: "node-added", sees: nothing, inflict: addNode},
 	}
 }
 
@@ -107,6 +95,93 @@ func (s *scene) replaceHome() {
 	i := s.home()
 	s.elected++
 	s.forgotSince(s.inStep(adminOf(s.t, s.masters[i].Addr), adminOf(s.t, s.replicas[i].Addr)))
+}
+
+// loseMaster lets a master hang that no replica replaces.
+func loseMaster(s *scene) {
+	i := s.home()
+	s.leaveUnreplaced(i)
+	s.masters[i].Freeze()
+	s.crowd(20) // so many failures at once that a breaker opens
+	s.sustain(3 * time.Second)
+	s.masters[i].Thaw()
+	s.until("the master to serve again", func() bool {
+		info := adminOf(s.t, s.masters[i].Addr).ClusterInfo(context.Background()).Val()
+		return strings.Contains(info, "cluster_state:ok")
+	})
+}
+
+// addNode adds a master and moves slots to it, and one of them back.
+func addNode(s *scene) {
+	slot, from := s.slot(), s.home()
+	joined := redistest.Join(s.t, s.masters)
+	s.waits.add(joined.Pid())
+	s.masters = append(s.masters, joined)
+	for _, next := range []int{slot, (slot + 1) % 16384, (slot + 2) % 16384} {
+		m := s.depart(next, homeOf(next, 3), 3)
+		m.carry()
+		s.hold(100 * time.Millisecond)
+		m.carry()
+		m.arrive()
+	}
+	s.hold(300 * time.Millisecond)
+	m := s.depart(slot, 3, from)
+	m.carry()
+	m.arrive()
+}
+
+// leaveUnreplaced lets no replica take the place of a master, and the other masters serve
+// their slots without it.
+func (s *scene) leaveUnreplaced(i int) {
+	s.t.Helper()
+	set := func(server *redistest.Server, name, value string) {
+		if err := adminOf(s.t, server.Addr).ConfigSet(context.Background(), name, value).Err(); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	set(s.replicas[i], "cluster-replica-no-failover", "yes")
+	for _, server := range s.servers() {
+		set(server, "cluster-require-full-coverage", "no")
+	}
+}
+
+// crowd sends n requests that share a key to every lane at once, and waits for the answers.
+func (s *scene) crowd(n int) {
+	var all sync.WaitGroup
+	for _, l := range s.lanes {
+		for range n {
+			all.Go(func() { l.record(l.hit("shared", sharedKey)) })
+		}
+	}
+	all.Wait()
+}
+
+// wantOthersDecided fails if the fallback, or no store at all, has decided a request for
+// a key of another master than the one that was away.
+func wantOthersDecided(s *scene) {
+	c, away := s.reach().(*redis.ClusterClient), s.masters[s.home()].Addr
+	for _, l := range s.lanes {
+		during, left := 0, 0
+		for _, h := range l.seen() {
+			m, err := c.MasterForKey(context.Background(), h.key)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			if m.Options().Addr == away {
+				continue
+			}
+			if h.to.After(s.begun) && h.from.Before(s.lifted) {
+				during++
+			}
+			if !h.decided {
+				left++
+			}
+		}
+		s.t.Logf("%s: %d requests for keys of the other masters in the outage, %d left undecided", l.mode.name, during, left)
+		if (during == 0 || left > 0) && !s.surprised {
+			s.t.Errorf("%s: want some, and none undecided", l.mode.name)
+		}
+	}
 }
 
 // slot returns the slot of the keys that requests share. There is one, because the prefixes

@@ -60,6 +60,9 @@ type fault struct {
 
 	sees sight
 
+	// within replaces the store's timeout.
+	within time.Duration
+
 	// limits replace the usual limits of the rules that they name.
 	limits map[string]string
 
@@ -80,7 +83,7 @@ func (f *fault) timeout() time.Duration {
 	if f.sees == nothing {
 		return unhurried
 	}
-	return 0
+	return f.within
 }
 
 // limitOf returns the limit of a rule under the fault.
@@ -138,7 +141,7 @@ func (f fault) run(t *testing.T, p place, w *waits, results *table) {
 	if f.after != nil {
 		f.after(s)
 	}
-	test.AtMost(t, "the longest that a request is held up, with a processor", entry.net, added)
+	test.AtMost(t, "the longest that a request is held up, with a processor", entry.net, f.within+added)
 	test.AtMost(t, "until Redis decides every request again", entry.recovery, f.recovery)
 	results.add(entry, t.Failed())
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
+	"github.com/headgate/headgate/store/failover"
 	"github.com/headgate/headgate/store/redisstore"
 )
 
@@ -122,6 +123,9 @@ func (n noting) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	return err
 }
 
+// Shard returns the master of a key.
+func (n noting) Shard(key string) string { return n.Store.(failover.Sharded).Shard(key) }
+
 func (tr *trace) note(err error) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -155,12 +159,15 @@ func (l *lane) work(ctx context.Context, next func(i int) (rule, key string)) {
 		if n%10 != 0 && l.eased.Load() {
 			continue
 		}
-		h := l.hit(next(sent))
+		l.record(l.hit(next(sent)))
 		sent++
-		l.mu.Lock()
-		l.hits = append(l.hits, h)
-		l.mu.Unlock()
 	}
+}
+
+func (l *lane) record(h hit) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hits = append(l.hits, h)
 }
 
 // hit sends one request.
