@@ -384,8 +384,8 @@ func TestShardsAreProbedSideBySide(t *testing.T) {
 		p.lose(after(time.Hour, nil), shards...)
 		time.Sleep(100 * ms)
 		synctest.Wait()
-		p.lose(after(100*ms, nil), shards...)
-		time.Sleep(900*ms - 1)
+		p.lose(after(99*ms, nil), shards...) // a probe may take 100 ms
+		time.Sleep(896*ms - 1)
 		wantAway(t, s, shards...)
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
