@@ -62,7 +62,7 @@ func TestReleaseCostsTheAnswerNothing(t *testing.T) {
 				a := l.Admit(r)
 				leave()
 				wantTook(t, "the end", 0, func() { end(a) })
-				wantTook(t, "the release", away, l.Settle)
+				wantTook(t, "the release", away, l.AwaitReleases)
 				wantLeft(t, l, "k", 1)
 			})
 		})

@@ -13,9 +13,9 @@ func (a *Admission) Renewing() bool {
 // CheckingSetup reports whether requests are examined for mistakes in the set-up.
 func (l *Limiter) CheckingSetup() bool { return l.set.Load().setup.on.Load() }
 
-// Settle waits until no call is in progress in the background. No call may begin
+// AwaitReleases waits until no call is in progress in the background. No call may begin
 // meanwhile.
-func (l *Limiter) Settle() {
+func (l *Limiter) AwaitReleases() {
 	if l.background == nil || l.isClosed() {
 		return
 	}

@@ -120,7 +120,7 @@ func configured(t testing.TB, c limiter.Config) *limiter.Limiter {
 // outcome.
 func admit(l *limiter.Limiter) limiter.Outcome {
 	a := l.Admit(get())
-	defer l.Settle()
+	defer l.AwaitReleases()
 	defer a.Done(200)
 	return a.Outcome()
 }
@@ -142,7 +142,7 @@ func left(t testing.TB, l *limiter.Limiter, key string) []int64 {
 // wantLeft fails unless the key has exactly want left once all releases have ended.
 func wantLeft(t testing.TB, l *limiter.Limiter, key string, want ...int64) {
 	t.Helper()
-	l.Settle()
+	l.AwaitReleases()
 	got := left(t, l, key)
 	if len(got) != len(want) {
 		t.Fatalf("%d rules, want %d", len(got), len(want))

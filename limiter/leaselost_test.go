@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// losses notes when a limiter told of a lost lease, and the texts.
+// losses notes when a limiter reported a lost lease, and the texts.
 type losses struct {
 	began time.Time
 
@@ -50,7 +50,7 @@ const ms = time.Millisecond
 func TestLeaseLostWhileTheStoreIsAway(t *testing.T) {
 	for _, cancels := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			told, lines, began := newLosses(), &test.Log{}, time.Now()
+			lost, lines, began := newLosses(), &test.Log{}, time.Now()
 			s := newTicking()
 			l := configured(t, limiter.Config{
 				Store: storeFunc(func(ctx context.Context, ops []core.Op, out []core.Decision) error {
@@ -60,26 +60,26 @@ func TestLeaseLostWhileTheStoreIsAway(t *testing.T) {
 					}
 					return s.Apply(ctx, ops, out)
 				}),
-				Rules: []limiter.Rule{rule(t, "jobs", "1 concurrent ttl=900ms")}, OnError: told.note,
+				Rules: []limiter.Rule{rule(t, "jobs", "1 concurrent ttl=900ms")}, OnError: lost.note,
 				CancelOnLostLease: cancels, Logger: plain(lines),
 			})
 			defer l.Close()
 			a := l.Admit(get())
 			ctx := limiter.NewContext(t.Context(), a)
 			time.Sleep(1200*ms - 1)
-			told.want(t)
+			lost.want(t)
 			if ctx.Err() != nil {
 				t.Error("canceled while the lease is held")
 			}
 			time.Sleep(time.Nanosecond) // 900 ms after the renewal at 300 ms
-			told.want(t, 1200*ms)
+			lost.want(t, 1200*ms)
 			if got := context.Cause(ctx); errors.Is(got, limiter.ErrLeaseLost) != cancels || errors.Is(got, errDown) != cancels {
 				t.Errorf("the cause is %v, canceled %t", got, cancels)
 			}
 			time.Sleep(1600 * ms) // the renewal at 2.7 s takes it anew
 			wantLeft(t, l, "k", 0)
 			time.Sleep(5 * time.Second) // the last renewal before the second outage is at 4.8 s
-			told.want(t, 1200*ms, 5700*ms)
+			lost.want(t, 1200*ms, 5700*ms)
 			if n := strings.Count(lines.String(), "a lease was not renewed in time"); n != 1 {
 				t.Errorf("%d lines: %s", n, lines.String())
 			}
@@ -99,11 +99,11 @@ func TestLeaseLostToAnother(t *testing.T) {
 		canceled bool
 	}{{limiter.Reject, true}, {limiter.Wait(time.Second), true}, {limiter.Degrade, false}, {limiter.Shadow, false}} {
 		synctest.Test(t, func(t *testing.T) {
-			told := newLosses()
+			lost := newLosses()
 			first, second := rule(t, "jobs", "1 concurrent ttl=900ms"), rule(t, "others", "1 concurrent ttl=3s")
 			first.OnLimit = row.action
 			second.Key = func(core.Request) (string, bool) { return "other", true }
-			l := configured(t, limiter.Config{Store: newTicking(), Rules: []limiter.Rule{first, second}, OnError: told.note, CancelOnLostLease: true})
+			l := configured(t, limiter.Config{Store: newTicking(), Rules: []limiter.Rule{first, second}, OnError: lost.note, CancelOnLostLease: true})
 			a := l.Admit(get())
 			ctx := limiter.NewContext(t.Context(), a)
 			if err := l.Reset(t.Context(), "k"); err != nil {
@@ -113,15 +113,15 @@ func TestLeaseLostToAnother(t *testing.T) {
 				t.Fatal("refused")
 			}
 			time.Sleep(300 * ms)
-			told.want(t, 300*ms)
-			if want := `rule 0 "jobs": headgate: a lease ended before its request: others hold its units`; strings.Join(told.texts, "") != want {
-				t.Errorf("%q, want %q", told.texts, want)
+			lost.want(t, 300*ms)
+			if want := `rule 0 "jobs": headgate: a lease ended before its request: others hold its units`; strings.Join(lost.texts, "") != want {
+				t.Errorf("%q, want %q", lost.texts, want)
 			}
 			if got := errors.Is(context.Cause(ctx), limiter.ErrLeaseLost); got != row.canceled {
 				t.Errorf("%s: the cause is %v", row.action, context.Cause(ctx))
 			}
 			time.Sleep(10 * time.Second) // the lease of the other rule goes on, and this one was taken anew
-			told.want(t, 300*ms)
+			lost.want(t, 300*ms)
 			wantLeft(t, l, "other", 1, 0)
 			wantLeft(t, l, "k", 0, 1)
 			a.Done(200)
@@ -133,7 +133,7 @@ func TestLeaseLostToAnother(t *testing.T) {
 // A renewal that comes too late takes the lease anew, but another may have held it.
 func TestLeaseLostByALateRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		told, s := newLosses(), newTicking()
+		lost, s := newLosses(), newTicking()
 		var slow atomic.Bool
 		l := configured(t, limiter.Config{
 			Store: storeFunc(func(_ context.Context, ops []core.Op, out []core.Decision) error {
@@ -142,12 +142,12 @@ func TestLeaseLostByALateRenewal(t *testing.T) {
 				}
 				return s.Apply(context.Background(), ops, out)
 			}),
-			Rules: []limiter.Rule{rule(t, "jobs", "1 concurrent ttl=900ms")}, OnError: told.note, CancelOnLostLease: true,
+			Rules: []limiter.Rule{rule(t, "jobs", "1 concurrent ttl=900ms")}, OnError: lost.note, CancelOnLostLease: true,
 		})
 		a := l.Admit(get())
 		slow.Store(true)
 		time.Sleep(time.Minute)
-		told.want(t, 1300*ms)
+		lost.want(t, 1300*ms)
 		// It was lost before the handler's context was made.
 		if err := context.Cause(limiter.NewContext(t.Context(), a)); !errors.Is(err, limiter.ErrLeaseLost) {
 			t.Errorf("the cause is %v", err)
@@ -156,10 +156,10 @@ func TestLeaseLostByALateRenewal(t *testing.T) {
 	})
 }
 
-// A call that hangs is ended when the lease ends, so that the loss is told at once.
+// A call that hangs is ended when the lease ends, so that the loss is reported at once.
 func TestLeaseLostWhileTheStoreHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		told, s := newLosses(), newTicking()
+		lost, s := newLosses(), newTicking()
 		var hangs atomic.Bool
 		l := configured(t, limiter.Config{
 			Store: storeFunc(func(ctx context.Context, ops []core.Op, out []core.Decision) error {
@@ -169,23 +169,23 @@ func TestLeaseLostWhileTheStoreHangs(t *testing.T) {
 				}
 				return s.Apply(ctx, ops, out)
 			}),
-			Rules: []limiter.Rule{rule(t, "jobs", "1 concurrent ttl=900ms")}, OnError: told.note,
+			Rules: []limiter.Rule{rule(t, "jobs", "1 concurrent ttl=900ms")}, OnError: lost.note,
 		})
 		a := l.Admit(get())
 		hangs.Store(true)
 		time.Sleep(900 * ms)
-		told.want(t, 900*ms)
+		lost.want(t, 900*ms)
 		hangs.Store(false)
 		time.Sleep(2 * time.Second)
-		told.want(t, 900*ms)
+		lost.want(t, 900*ms)
 		a.Done(200)
 	})
 }
 
 func TestLeaseReleasedByItsHandlerIsNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		told := newLosses()
-		l := configured(t, limiter.Config{Store: newTicking(), OnError: told.note, CancelOnLostLease: true,
+		lost := newLosses()
+		l := configured(t, limiter.Config{Store: newTicking(), OnError: lost.note, CancelOnLostLease: true,
 			Rules: []limiter.Rule{rule(t, "jobs", "1 concurrent ttl=900ms")}})
 		a := l.Admit(get())
 		ctx := limiter.NewContext(t.Context(), a)
@@ -193,7 +193,7 @@ func TestLeaseReleasedByItsHandlerIsNotLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		told.want(t)
+		lost.want(t)
 		if ctx.Err() != nil {
 			t.Error(context.Cause(ctx))
 		}

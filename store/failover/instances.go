@@ -36,7 +36,7 @@ type InstancesOptions struct {
 	// Prefix begins the only key in use, <prefix>{instances}. It must not be empty or
 	// contain a brace. Give it the prefix of the store in Redis: the instances that
 	// share counts are those to divide a limit among, and two services with one
-	// prefix would each admit half of their limits in an outage.
+	// prefix would each divide their limits by the instances of both in an outage.
 	Prefix string
 
 	// TTL is how long a silent instance counts as alive, from 100 ms to an hour;

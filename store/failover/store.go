@@ -197,8 +197,8 @@ func (s *Store) Cause() error {
 	return nil
 }
 
-// MaxCall implements [core.Remote]. It returns that of the primary, or 0 if the primary
-// asks no server.
+// MaxCall implements [core.Remote]. It returns the MaxCall of the primary, or 0 if the
+// primary asks no server.
 func (s *Store) MaxCall() time.Duration {
 	if r, ok := s.primary.(core.Remote); ok {
 		return r.MaxCall()
@@ -217,7 +217,7 @@ func (s *Store) Diagnose(ctx context.Context, rules []core.Op) []core.Finding {
 	return found
 }
 
-// Shard implements [Sharded]. It returns that of the primary, or "" if the primary
+// Shard implements [Sharded]. It returns the Shard of the primary, or "" if the primary
 // has no shards.
 func (s *Store) Shard(key string) string {
 	if s.sharded == nil {
