@@ -2,7 +2,6 @@ package limiter_test
 
 import (
 	"context"
-	"net"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -43,16 +42,7 @@ func wantTook(t *testing.T, what string, want time.Duration, f func()) {
 const away = 20 * time.Millisecond
 
 func TestReleaseCostsTheAnswerNothing(t *testing.T) {
-	for name, end := range map[string]func(*limiter.Admission){
-		"request": func(a *limiter.Admission) { a.Done(200) },
-		"connection": func(a *limiter.Admission) {
-			near, far := net.Pipe()
-			defer far.Close()
-			c := a.HoldConn(near)
-			a.Done(101)
-			_ = c.Close()
-		},
-	} {
+	for name, end := range leaseEnds {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLimiter(t, newDistant(away), rule(t, "jobs", "1 concurrent ttl=1h"))

@@ -2,6 +2,7 @@ package limiter_test
 
 import (
 	"context"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -152,4 +153,16 @@ func wantLeft(t testing.TB, l *limiter.Limiter, key string, want ...int64) {
 			t.Errorf("rule %d has %d left, want %d", i, got[i], want[i])
 		}
 	}
+}
+
+// leaseEnds are the ways in which a request ends that holds leases.
+var leaseEnds = map[string]func(*limiter.Admission){
+	"request": func(a *limiter.Admission) { a.Done(200) },
+	"connection": func(a *limiter.Admission) {
+		near, far := net.Pipe()
+		defer far.Close()
+		c := a.HoldConn(near)
+		a.Done(101)
+		_ = c.Close()
+	},
 }

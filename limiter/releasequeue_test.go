@@ -2,7 +2,6 @@ package limiter_test
 
 import (
 	"context"
-	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/limiter"
 )
 
 // outage is a store that is down between two instants, and notes when it was
@@ -42,16 +40,7 @@ func (o *outage) Apply(ctx context.Context, ops []core.Op, out []core.Decision) 
 }
 
 func TestReleaseQueueReleasesAfterAnOutage(t *testing.T) {
-	for name, end := range map[string]func(*limiter.Admission){
-		"request": func(a *limiter.Admission) { a.Done(200) },
-		"connection": func(a *limiter.Admission) {
-			near, far := net.Pipe()
-			defer far.Close()
-			c := a.HoldConn(near)
-			a.Done(101)
-			_ = c.Close()
-		},
-	} {
+	for name, end := range leaseEnds {
 		synctest.Test(t, func(t *testing.T) {
 			s := newOutage(time.Second, 1500*time.Millisecond)
 			l := newLimiter(t, s, rule(t, "jobs", "3 concurrent ttl=1h"))
