@@ -92,6 +92,35 @@ func TestLeaseLostWhileTheStoreIsAway(t *testing.T) {
 	}
 }
 
+// A lease is renewed at each third of its ttl, so it outlasts one renewal that fails.
+func TestLeaseIsRenewedAtEachThirdOfItsTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var renewals []time.Duration
+		lost, s, began := newLosses(), newTicking(), time.Now()
+		l := configured(t, limiter.Config{
+			Store: storeFunc(func(ctx context.Context, ops []core.Op, out []core.Decision) error {
+				at := time.Since(began)
+				if at > 0 && ops[0].Verb == core.Take {
+					renewals = append(renewals, at)
+				}
+				if at == 300*ms {
+					return errDown
+				}
+				return s.Apply(ctx, ops, out)
+			}),
+			Rules: []limiter.Rule{rule(t, "jobs", "1 concurrent ttl=900ms")}, OnError: lost.note,
+		})
+		a := l.Admit(get())
+		time.Sleep(1400 * ms)
+		lost.want(t)
+		wantLeft(t, l, "k", 0)
+		a.Done(200)
+		if want := []time.Duration{300 * ms, 600 * ms, 900 * ms, 1200 * ms}; !slices.Equal(renewals, want) {
+			t.Errorf("renewed at %v, want %v", renewals, want)
+		}
+	})
+}
+
 // The store has forgotten the lease, and another request has taken its units.
 func TestLeaseLostToAnother(t *testing.T) {
 	for _, row := range []struct {

@@ -74,6 +74,26 @@ func TestFallbackGrantsANewKeyItsPart(t *testing.T) {
 	}
 }
 
+// Where the number of instances is above the quota, or not known, each instance grants
+// one unit.
+func TestFallbackGrantsOneUnitWhereAPartIsLess(t *testing.T) {
+	for _, n := range []int{13, UnknownInstances} {
+		for _, text := range append(rates, "12/1h token-bucket burst=5") {
+			t.Run(fmt.Sprint(text, " ", n), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFake()
+					s := over(t, f, Options{Fallback: memory(), Instances: func() int { return n }})
+					defer s.Close()
+					openNow(t, s, f)
+					if got := admitted(t, s, take(t, "k", text, 1)); got != 1 {
+						t.Errorf("%d of 12 by one of %d", got, n)
+					}
+				})
+			})
+		}
+	}
+}
+
 func TestFallbackCountsWhatThePrimaryAdmits(t *testing.T) {
 	for _, text := range rates {
 		t.Run(text, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"sync/atomic"
@@ -125,6 +126,32 @@ func TestFrozenServerCostsAtMostTheTimeout(t *testing.T) {
 		}
 		costsTheTimeout(t, fmt.Sprint("ContextTimeoutEnabled ", heeds), s)
 		c.Close()
+	}
+}
+
+// The same in fake time, to the nanosecond: the server is the far end of a pipe.
+func TestSilentServerCostsExactlyTheTimeout(t *testing.T) {
+	for _, heeds := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			c := redis.NewClient(&redis.Options{
+				Addr: "127.0.0.1:1", ContextTimeoutEnabled: heeds, MaxRetries: -1, ReadTimeout: time.Minute, DialerRetries: 1,
+				Dialer: func(context.Context, string, string) (net.Conn, error) {
+					near, far := net.Pipe()
+					go io.Copy(io.Discard, far)
+					return near, far.SetDeadline(time.Now().Add(time.Hour))
+				},
+			})
+			defer c.Close()
+			s := MustNew(c, Options{})
+			for range 2 {
+				start := time.Now()
+				_, err := takeOne(context.Background(), s, "k")
+				if took := time.Since(start); err == nil || took != DefaultTimeout {
+					t.Errorf("heeding deadlines %t: %v after %v, want an error after %v", heeds, err, took, DefaultTimeout)
+				}
+			}
+			time.Sleep(2 * time.Hour) // ends the server's goroutines
+		})
 	}
 }
 

@@ -145,6 +145,45 @@ func TestKeysHaveATimeToLive(t *testing.T) {
 	}
 }
 
+// A peek or a refusal writes nothing, also under another limit than that of the state. The
+// server counts all changes of its data.
+func TestPeeksAndRefusalsWriteNothing(t *testing.T) {
+	t.Parallel()
+	var now int64
+	s, c := fresh(t, redistest.Start(t, "--save", "").Addr, Options{Clock: func() int64 { return now }})
+	changes := func() string {
+		return c.InfoMap(t.Context(), "persistence").Item("Persistence", "rdb_changes_since_last_save")
+	}
+	for _, text := range everyAlgorithm {
+		now = 1_700_000_000_000_000
+		take := core.Op{Rule: "r", Key: "k" + text, Limit: limit(t, text), Cost: 10, Lease: "a"}
+		start := changes()
+		if d := apply(t, s, take)[0]; !d.Allowed || changes() == start {
+			t.Fatalf("%s: %+v, and %s changes", text, d, changes())
+		}
+		other := limit(t, strings.Replace(text, "10", "5", 1))
+		before := changes()
+		for range 3 {
+			now += 1e6
+			for _, l := range []core.Limit{take.Limit, other} {
+				op := take
+				op.Limit, op.Lease, op.Cost = l, "b", 1+l.Quota/2
+				for _, op.Verb = range []core.Verb{core.Take, core.Peek} {
+					// With a key that is fresh, in one step.
+					fresh := core.Op{Verb: op.Verb, Rule: "r", Key: "fresh", Limit: l, Cost: 1, Lease: "c"}
+					if d := apply(t, s, op); d[0].Allowed {
+						t.Errorf("%s under %s: %+v", text, l, d)
+					}
+					apply(t, s, op, fresh)
+				}
+			}
+		}
+		if got := changes(); got != before {
+			t.Errorf("%s: %s changes, %s before", text, got, before)
+		}
+	}
+}
+
 // An unreadable state is an error, harms no other key, and expires.
 func TestUnreadableStateIsAnErrorAndExpires(t *testing.T) {
 	addr := redistest.Addr(t)
@@ -268,19 +307,21 @@ func TestScriptFlushedIsSentAgain(t *testing.T) {
 }
 
 // The bytes of a state after as many takes as the quota, evenly over half of the period:
-// 7 for each unit of a log, and 23 for each lease and 7 once. The server adds the key
-// and its own bookkeeping, which differs by version and so is not tested: with a key of
-// 30 bytes, MEMORY USAGE adds some 100 bytes to a short state in Redis 7.0.
+// 7 for each unit of a log, 23 for each lease and 7 once, and a number for each segment of
+// a sliding window that holds units. The server adds the key and its own bookkeeping, which
+// differs by version and so is not tested: with a key of 30 bytes, used_memory grows by
+// some 175 bytes for a short state in Redis 7.0, and MEMORY USAGE says 120 of them.
 func TestStatesAreSmall(t *testing.T) {
 	var now int64
 	s, c := fresh(t, redistest.Addr(t), Options{Clock: func() int64 { return now }})
 	for text, want := range map[string]int64{
 		"100/1m": 28, "100/1m fixed-window": 31, "100/1m sliding-window": 34, "100/1m token-bucket": 37,
 		"1000/1h sliding-log": 7 * 1000, "20 concurrent ttl=1m": 7 + 23*20,
+		"720/1h sliding-window segments=60": 109,
 	} {
 		now = 1_700_000_000_000_000
 		l := limit(t, text)
-		op := core.Op{Rule: "per-ip", Key: "k", Limit: l, Cost: 1}
+		op := core.Op{Rule: "per-ip", Key: text, Limit: l, Cost: 1}
 		for i := range l.Quota {
 			op.Lease = fmt.Sprint("lease", i)
 			apply(t, s, op)
