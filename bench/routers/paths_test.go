@@ -5,13 +5,19 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/labstack/echo/v4"
+
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/echomw"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/nethttp"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -100,6 +106,26 @@ func TestPolicyCountsItsPathsAlone(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// Before Echo has routed a request, a policy cannot know that Echo's last parameter takes
+// slashes too. A pattern that ends in a slash counts such requests.
+func TestPolicyBeforeEchoNeedsASlashAtTheEnd(t *testing.T) {
+	for _, pre := range []bool{true, false} {
+		l, c := counting(t)
+		served, e := "", echo.New()
+		e.GET("/docs/:name", func(x echo.Context) error { served = x.Param("name"); return nil })
+		var h http.Handler = e
+		if pre {
+			e.Pre(echomw.New(l))
+		} else {
+			h = nethttp.New(l)(e)
+		}
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/docs/a/b", nil))
+		if want := []string{"/docs/"}; served != "a/b" || !slices.Equal(c.counted, want) {
+			t.Errorf("in Pre %t: %q is counted under %q, want %q", pre, served, c.counted, want)
 		}
 	}
 }

@@ -435,6 +435,19 @@ func TestInvalidOpOnABusyKeyIsAnError(t *testing.T) {
 	}
 }
 
+// However busy a key is, an instance holds at most Units of it.
+func TestAheadIsAtMostTheOption(t *testing.T) {
+	w := newWorld(t)
+	s, l, most := w.instance(10), limit(t, "1000000/1h"), int64(0)
+	for range 1000 {
+		w.apply(s, take(l, 1))
+		most = max(most, s.Held())
+	}
+	if most != 10 {
+		t.Errorf("%d units were held, want 10", most)
+	}
+}
+
 func TestAheadIsAtMostAQuarterOfTheRemaining(t *testing.T) {
 	w := newWorld(t)
 	s, l := w.instance(1<<20), limit(t, "1000/1h")

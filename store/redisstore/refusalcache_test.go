@@ -270,6 +270,35 @@ func refused(key string) (core.Op, core.Decision) {
 
 // The store decided at an instant from 100 to 130. It refuses until 150 at least,
 // and until 180 at most.
+// A reset or refund by another process is seen when the refusal ends, and not before.
+func TestRefusalCacheSeesOtherProcessesAtItsEnd(t *testing.T) {
+	addr := redistest.Addr(t)
+	l := limit(t, "10/10s fixed-window")
+	for _, verb := range []core.Verb{core.Reset, core.Refund} {
+		p := newPair(t, addr)
+		op := core.Op{Rule: "r", Key: "k", Limit: l, Cost: 1}
+		all := op
+		all.Cost = 10
+		apply(t, p.with, all)
+		end := p.clock.Now() + apply(t, p.with, op)[0].RetryAfter.Microseconds()
+		other := MustNew(p.with.client, Options{Prefix: p.with.prefix, Timeout: patient, Clock: p.clock.Now})
+		apply(t, other, core.Op{Verb: verb, Rule: "r", Key: "k", Limit: l, Cost: 10})
+		for _, at := range []int64{end - 10e6, end - 1} {
+			p.clock.Set(at)
+			if d := apply(t, p.with, op)[0]; d.Allowed || d.RetryAfter.Microseconds() != end-at {
+				t.Errorf("%s, %d µs before the end: %+v", verb, end-at, d)
+			}
+			if d := apply(t, other, core.Op{Verb: core.Peek, Rule: "r", Key: "k", Limit: l, Cost: 10})[0]; !d.Allowed {
+				t.Errorf("%s: Redis says %+v", verb, d)
+			}
+		}
+		p.clock.Set(end)
+		if d := apply(t, p.with, op)[0]; !d.Allowed {
+			t.Errorf("%s, at the end: %+v", verb, d)
+		}
+	}
+}
+
 func TestRefusalCacheTimesAreConservative(t *testing.T) {
 	r, now := memory(4)
 	op, d := refused("k")
