@@ -1,10 +1,12 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,14 +25,54 @@ func Kept(t *testing.T, histories int, seed uint64, f Factory) {
 		t.Run(a.String(), func(t *testing.T) {
 			clock := NewClock()
 			s := f(t, clock)
-			for n := range histories {
-				k := newKept(s, clock, a, seed, uint64(n))
-				if err := k.run(); err != "" {
-					t.Fatalf("seed %d, history %d: %s\n%s", seed, n, err, k.steps())
+			for n := 0; n < histories; n += together {
+				var all []*kept
+				for i := range min(together, histories-n) {
+					all = append(all, newKept(s, clock, a, seed, uint64(n+i)))
 				}
+				playKept(t, all, clock, rand.New(rand.NewPCG(seed, uint64(n))))
 			}
 		})
 	}
+}
+
+// together is how many histories of [Kept] are played side by side. They share the clock,
+// so that a store across a network may decide their steps in one call.
+const together = 40
+
+// playKept plays the histories.
+func playKept(t *testing.T, all []*kept, clock *Clock, r *rand.Rand) {
+	t.Helper()
+	clock.Set(Epoch + r.Int64N(1e9))
+	for range 10 + r.IntN(50) {
+		back := moveKept(clock, r, pick(r, all).named)
+		var steps sync.WaitGroup
+		for _, k := range all {
+			steps.Go(func() { k.step(back) })
+		}
+		steps.Wait()
+		for _, k := range all {
+			if k.fault != "" {
+				t.Fatalf("%s: %s\n%s", k.op.Key, k.fault, k.steps())
+			}
+		}
+	}
+}
+
+// moveKept sets the clock, now and then to one of the named instants or one beside it, and
+// reports whether it stepped back.
+func moveKept(clock *Clock, r *rand.Rand, named []int64) (back bool) {
+	now := clock.Now()
+	switch n := r.IntN(20); {
+	case n < 8:
+	case n < 12 && len(named) > 0:
+		clock.Set(max(now, pick(r, named)+r.Int64N(3)-1))
+	case n < 18:
+		clock.Set(now + r.Int64N(pick(r, []int64{3, 1e4, 1e6, 3e6})))
+	case n == 19 && r.IntN(4) == 0:
+		clock.Set(now - 1 - r.Int64N(pick(r, []int64{1, 1e6, 1e8})))
+	}
+	return clock.Now() < now
 }
 
 // kept is one history on one key.
@@ -46,6 +88,8 @@ type kept struct {
 	done   []keptTake // all operations
 
 	changed int // index in taken of the first since the limit changed
+
+	fault string // what is wrong, or ""
 }
 
 // keptTake is an operation and its decision. Of its units, n are not refunded.
@@ -67,60 +111,40 @@ func newKept(s core.Store, clock *Clock, a core.Algorithm, seed, n uint64) *kept
 		k.limits = append(k.limits, l)
 	}
 	k.op.Limit = k.limits[0]
-	clock.Set(Epoch + k.r.Int64N(1e9))
 	return k
 }
 
-func (k *kept) run() string {
-	for range 10 + k.r.IntN(50) {
-		if back := k.move(); back {
-			k.first = len(k.taken)
-		}
-		k.op.Limit = pick(k.r, k.limits)
-		op := k.op
-		switch n := k.r.IntN(8); {
-		case n < 3:
-			k.refund()
-			continue
-		case n == 3:
-			op.Verb = core.Peek
-		}
-		op.Cost = 1 + k.r.Int64N(pick(k.r, []int64{1, 3, op.Limit.Capacity()}))
-		op.UpTo = op.Verb == core.Take && k.r.IntN(8) == 0
-		d := k.do(op)
-		if d.Taken == 0 {
-			continue
-		}
-		if n := len(k.taken); n > 0 && k.taken[n-1].op.Limit != op.Limit {
-			k.changed = n
-		}
-		k.taken = append(k.taken, keptTake{op, d, d.Taken})
-		if excess := k.excess(); excess != "" {
-			return excess
-		}
+// step does the next of the history, after the clock stepped back or not.
+func (k *kept) step(back bool) {
+	if back {
+		k.first = len(k.taken)
 	}
-	return ""
-}
-
-// move sets the clock, and reports whether it stepped back.
-func (k *kept) move() (back bool) {
-	now := k.clock.Now()
-	switch n := k.r.IntN(20); {
-	case n < 8:
-	case n < 12 && len(k.named) > 0:
-		k.clock.Set(max(now, pick(k.r, k.named)+k.r.Int64N(3)-1))
-	case n < 18:
-		k.clock.Set(now + k.r.Int64N(pick(k.r, []int64{3, 1e4, 1e6, 3e6})))
-	case n == 19 && k.r.IntN(4) == 0:
-		k.clock.Set(now - 1 - k.r.Int64N(pick(k.r, []int64{1, 1e6, 1e8})))
+	k.op.Limit = pick(k.r, k.limits)
+	op := k.op
+	switch n := k.r.IntN(8); {
+	case n < 3:
+		k.refund()
+		return
+	case n == 3:
+		op.Verb = core.Peek
 	}
-	return k.clock.Now() < now
+	op.Cost = 1 + k.r.Int64N(pick(k.r, []int64{1, 3, op.Limit.Capacity()}))
+	op.UpTo = op.Verb == core.Take && k.r.IntN(8) == 0
+	d := k.do(op)
+	if d.Taken == 0 {
+		return
+	}
+	if n := len(k.taken); n > 0 && k.taken[n-1].op.Limit != op.Limit {
+		k.changed = n
+	}
+	k.taken = append(k.taken, keptTake{op, d, d.Taken})
+	k.fault = cmp.Or(k.fault, k.excess())
 }
 
 func (k *kept) do(op core.Op) core.Decision {
 	out := make([]core.Decision, 1)
 	if err := k.store.Apply(context.Background(), []core.Op{op}, out); err != nil {
-		panic(err)
+		k.fault = err.Error()
 	}
 	d := out[0]
 	for _, span := range []time.Duration{d.RetryAfter, d.ResetAfter} {
