@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/tally"
 	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/store/memstore"
 	"github.com/headgate/headgate/store/storetest"
 )
@@ -58,5 +59,6 @@ func TestQuickTakesAreDecidedAsByTheWholeAlgorithm(t *testing.T) {
 		t.Fatal("there is no quick function")
 	}
 	files["gcra.lua"] = &fstest.MapFile{Data: []byte(before + head + "do return nil end\n" + after)}
-	batches(t, connect(t, redistest.Addr(t)), 100, func(s *Store) { s.scripts.Files = files })
+	whole := &lua.Scripts{Files: files}
+	batches(t, connect(t, redistest.Addr(t)), 100, func(s *Store) { s.scripts = whole })
 }

@@ -100,7 +100,7 @@ type Store struct {
 	heedsDeadline bool
 	secret        []byte
 	clock         func() int64
-	scripts       lua.Scripts
+	scripts       *lua.Scripts
 	plain         atomic.Bool  // a server does not know the first line of scripts
 	learned       atomic.Int64 // when the client was last made to reload, in Unix milliseconds
 	mapped        atomic.Bool  // the client of a Cluster has its table of slots
@@ -117,6 +117,9 @@ type Store struct {
 	refusals      *refusalCache // nil if no refusals are cached
 }
 
+// stock holds the scripts of all stores.
+var stock lua.Scripts
+
 // New returns a store that uses the client. It does not connect. The error
 // names every mistake in the options.
 //
@@ -130,6 +133,7 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 	}
 	s := &Store{
 		client:  client,
+		scripts: &stock,
 		prefix:  cmp.Or(o.Prefix, DefaultPrefix),
 		unnamed: o.Prefix == "",
 		timeout: cmp.Or(o.Timeout, DefaultTimeout),
