@@ -105,10 +105,14 @@ func AtMost(t testing.TB, what string, got, bound time.Duration) {
 	}
 	line := fmt.Sprintf("%-4s  %10s  at most %10s  %s: %s\n", verdict, rounded(got), rounded(bound), t.Name(), what)
 	t.Logf("measured: %s", line)
-	if path := os.Getenv("HEADGATE_MEASURE"); path != "" {
-		appendTo(t, path, line)
+	if Measures() {
+		appendTo(t, os.Getenv("HEADGATE_MEASURE"), line)
 	}
 }
+
+// Measures reports whether the figures of [AtMost] are kept, so that a test may leave
+// out what only they need.
+func Measures() bool { return os.Getenv("HEADGATE_MEASURE") != "" }
 
 // rounded returns d with about three digits.
 func rounded(d time.Duration) time.Duration {
