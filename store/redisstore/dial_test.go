@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -110,19 +111,25 @@ func (panicking) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 // A check that has never reached the server ends no call before its time, as hooks of
 // the client may dial in another way. The error has the true cause too.
 func TestDialRefusedIsTheCauseOfTheFirstFailure(t *testing.T) {
-	t.Parallel()
-	c := redis.NewClient(&redis.Options{Addr: nobody(t), ContextTimeoutEnabled: true})
-	defer c.Close()
-	s := MustNew(c, Options{})
-	for range 2 {
-		err := s.Apply(t.Context(), unit(), make([]core.Decision, 1))
-		if !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("%v", err)
+	synctest.Test(t, func(t *testing.T) {
+		refuse := func(context.Context, string, string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 		}
-	}
-	if trust := s.dials.trust.Load(); trust != mistaken || s.dials.proven.Load() {
-		t.Errorf("trust %d, proven %t", trust, s.dials.proven.Load())
-	}
+		c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true, Dialer: refuse})
+		defer c.Close()
+		s := MustNew(c, Options{})
+		for range 2 {
+			start := time.Now()
+			err := s.Apply(t.Context(), unit(), make([]core.Decision, 1))
+			if took := time.Since(start); !errors.Is(err, syscall.ECONNREFUSED) || took != DefaultTimeout {
+				t.Errorf("%v after %v", err, took)
+			}
+		}
+		if trust := s.dials.trust.Load(); trust != mistaken || s.dials.proven.Load() {
+			t.Errorf("trust %d, proven %t", trust, s.dials.proven.Load())
+		}
+		time.Sleep(time.Minute) // ends the client's dials
+	})
 }
 
 // The first call proves the check, so that calls after the server's end fail at once.
