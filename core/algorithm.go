@@ -2,7 +2,6 @@ package core
 
 import (
 	"fmt"
-	"time"
 )
 
 // Algorithm names one of the ways to count. Its zero value is GCRA.
@@ -134,26 +133,18 @@ type algorithm interface {
 	// part returns the result of Limit.Part for n above 1.
 	part(l *Limit, n int64) Limit
 
-	// foretell derives from the refusal r the answer to a Take of n units that
-	// comes at the time since after r, before r ends: the units that remain
-	// then, and the time from r until n units fit. ok is false if units may
-	// come back at any time, or come back meanwhile at instants that r does not
-	// show.
-	foretell(l *Limit, r refusal, n int64, since time.Duration) (remaining int64, retry time.Duration, ok bool)
+	// foretells reports whether a Take that comes before the refusal ends is refused
+	// until then too, with as many units remaining.
+	foretells(r refusal) bool
 }
 
 // options reports which optional fields of a [Limit] an algorithm uses.
 type options struct{ burst, segments, aligned bool }
 
-// refusal is a refused Take of cost units, with the units that remained, the time
-// until the cost fits, and the time until the key is fresh.
-type refusal struct {
-	cost, remaining int64
-	retry, reset    time.Duration
-}
+// refusal is a refused Take of cost units, with the units that remained, and the units
+// that a later Take wants.
+type refusal struct{ cost, remaining, wanted int64 }
 
-// single foretells only a Take of one unit after a refused Take of one unit:
-// nothing remains until that fits.
-func (r refusal) single(n int64) (remaining int64, retry time.Duration, ok bool) {
-	return r.remaining, r.retry, r.cost == 1 && n == 1
-}
+// single reports whether the later Take has the same cost and lacks a single unit: as
+// many remain as now until that comes back.
+func (r refusal) single() bool { return r.wanted == r.cost && r.remaining == r.cost-1 }

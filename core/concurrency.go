@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 )
 
 // concurrency admits at most Quota units held at once. They are held by leases,
@@ -120,7 +119,5 @@ func (concurrency) steady(*Limit) Steady                 { return Steady{} }
 func (concurrency) part(l *Limit, n int64) Limit         { return l.countPart(n) }
 func (concurrency) stillUsed(*Limit, int64, int64) int64 { return 0 }
 
-// foretell foretells nothing, because a lease may end at any time.
-func (concurrency) foretell(*Limit, refusal, int64, time.Duration) (remaining int64, retry time.Duration, ok bool) {
-	return 0, 0, false
-}
+// foretells is false, because a lease may end at any time.
+func (concurrency) foretells(refusal) bool { return false }

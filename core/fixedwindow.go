@@ -91,7 +91,5 @@ func (fixedWindow) stillUsed(_ *Limit, _, span int64) int64 {
 	return math.MaxInt64
 }
 
-// foretell refuses every cost above the remaining units until the window ends.
-func (fixedWindow) foretell(_ *Limit, r refusal, n int64, _ time.Duration) (remaining int64, retry time.Duration, ok bool) {
-	return r.remaining, r.retry, n > r.remaining
-}
+// foretells is true of every cost above the remaining units until the window ends.
+func (fixedWindow) foretells(r refusal) bool { return r.wanted > r.remaining }

@@ -308,10 +308,6 @@ func (gcra) steady(l *Limit) Steady {
 
 func (gcra) part(l *Limit, n int64) Limit { return l.bucketPart(n) }
 
-func (g gcra) foretell(l *Limit, r refusal, n int64, since time.Duration) (remaining int64, retry time.Duration, ok bool) {
-	if s := g.steady(l); s.Every > 0 && s.explains(r) {
-		remaining, retry = s.foretell(r, n, since)
-		return remaining, retry, true
-	}
-	return r.single(n)
-}
+// foretells does not know when each of several missing units comes back: those that were
+// taken under another limit do at another rate.
+func (gcra) foretells(r refusal) bool { return r.single() }

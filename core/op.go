@@ -120,14 +120,12 @@ func (op *Op) Foretell(cost int64, d *Decision, since int64, answer *Decision) b
 	case d.Allowed || d.RetryAfter == Never || later < 0 || later >= d.RetryAfter:
 		return false
 	}
-	r := refusal{cost, d.Remaining, d.RetryAfter, d.ResetAfter}
-	remaining, retry, ok := algorithms[l.Algorithm].foretell(l, r, op.Cost, later)
-	if !ok || retry <= later {
+	if !algorithms[l.Algorithm].foretells(refusal{cost, d.Remaining, op.Cost}) {
 		return false
 	}
 	*answer = Decision{
-		Remaining:  remaining,
-		RetryAfter: retry - later,
+		Remaining:  d.Remaining,
+		RetryAfter: d.RetryAfter - later,
 		ResetAfter: d.ResetAfter - later,
 		At:         d.At + since,
 	}

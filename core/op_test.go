@@ -145,14 +145,13 @@ func TestOpForetellAnswers(t *testing.T) {
 		since   int64
 		want    bool
 	}{
-		"steady gcra":                 {"5/5s", 2, core.Op{Cost: 5}, 1, true},
-		"a cheaper cost":              {"5/5s", 2, core.Op{Cost: 1}, 1, true},
-		"a cheaper cost, allowed":     {"5/5s", 2, core.Op{Cost: 1}, 1_000_000, false},
+		"gcra":                        {"5/5s", 1, core.Op{Cost: 1}, 1, true},
+		"gcra, two units":             {"5/5s", 2, core.Op{Cost: 2}, 1, false},
+		"another cost":                {"5/5s", 1, core.Op{Cost: 2}, 1, false},
 		"the last microsecond":        {"5/5s", 1, core.Op{Cost: 1}, 999_999, true},
 		"after the refusal":           {"5/5s", 1, core.Op{Cost: 1}, 1_000_000, false},
 		"before the refusal":          {"5/5s", 1, core.Op{Cost: 1}, -1, false},
-		"other gcra":                  {"7/5s", 1, core.Op{Cost: 1}, 1, true},
-		"other gcra, two units":       {"7/5s", 2, core.Op{Cost: 2}, 1, false},
+		"gcra with a fraction":        {"7/5s", 1, core.Op{Cost: 1}, 1, true},
 		"a booking":                   {"5/5s", 1, core.Op{Cost: 1, MaxWait: 1}, 1, false},
 		"no booking":                  {"5/5s fixed-window", 1, core.Op{Cost: 1, MaxWait: 1}, 1, true},
 		"fixed-window":                {"5/5s fixed-window", 2, core.Op{Cost: 5}, 1, true},

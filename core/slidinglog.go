@@ -3,7 +3,6 @@ package core
 import (
 	"fmt"
 	"slices"
-	"time"
 )
 
 // slidingLog keeps the instant of every admitted unit and admits while fewer
@@ -93,6 +92,4 @@ func (slidingLog) steady(*Limit) Steady                 { return Steady{} }
 func (slidingLog) part(l *Limit, n int64) Limit         { return l.countPart(n) }
 func (slidingLog) stillUsed(*Limit, int64, int64) int64 { return 0 }
 
-func (slidingLog) foretell(_ *Limit, r refusal, n int64, _ time.Duration) (remaining int64, retry time.Duration, ok bool) {
-	return r.single(n)
-}
+func (slidingLog) foretells(r refusal) bool { return r.single() }

@@ -2,7 +2,6 @@ package core
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/headgate/headgate/internal/textform"
 )
@@ -140,6 +139,4 @@ func (slidingWindow) steady(*Limit) Steady                 { return Steady{} }
 func (slidingWindow) part(l *Limit, n int64) Limit         { return l.countPart(n) }
 func (slidingWindow) stillUsed(*Limit, int64, int64) int64 { return 0 }
 
-func (slidingWindow) foretell(_ *Limit, r refusal, n int64, _ time.Duration) (remaining int64, retry time.Duration, ok bool) {
-	return r.single(n)
-}
+func (slidingWindow) foretells(r refusal) bool { return r.single() }

@@ -1,7 +1,5 @@
 package core
 
-import "time"
-
 // Steady is the arithmetic of a GCRA limit under which a unit comes back every
 // whole number of microseconds, as under nearly all limits in use. It needs one
 // division, and none for a key that is used more often than a unit comes back.
@@ -61,22 +59,4 @@ func (g Steady) Fresh(used, mark, now int64) (at int64, ok bool) {
 		return 0, false
 	}
 	return max(now, mark+used*g.Every), true
-}
-
-// explains reports whether r is the refusal of a key whose units come back under this
-// limit. After a change of the limit they may still come back under the old one. If r
-// refused the whole capacity, a rate that differs by less than a unit until r ends
-// is taken for that of this limit.
-func (g Steady) explains(r refusal) bool {
-	every := micros(g.Every)
-	missing := int64((r.retry + every - 1) / every)
-	return r.reset-r.retry == time.Duration(g.Capacity-r.cost)*every &&
-		r.remaining == max(0, r.cost-missing)
-}
-
-// foretell is gcra.foretell under a steady limit, for which ok is always true.
-func (g Steady) foretell(r refusal, n int64, since time.Duration) (remaining int64, retry time.Duration) {
-	every := micros(g.Every)
-	missing := (r.retry - since + every - 1) / every
-	return max(0, r.cost-int64(missing)), r.retry + time.Duration(n-r.cost)*every
 }

@@ -2,7 +2,6 @@ package core
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/headgate/headgate/internal/textform"
 )
@@ -157,6 +156,4 @@ func (tokenBucket) stillUsed(l *Limit, used, span int64) int64 {
 	return max(0, used-(ceilDiv(used, l.Quota)-ceilDiv(span, l.period()))*l.Quota)
 }
 
-func (tokenBucket) foretell(_ *Limit, r refusal, n int64, _ time.Duration) (remaining int64, retry time.Duration, ok bool) {
-	return r.single(n)
-}
+func (tokenBucket) foretells(r refusal) bool { return r.single() }

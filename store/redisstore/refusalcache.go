@@ -125,10 +125,7 @@ func (f *refusal) answer(op *core.Op, now int64, d *core.Decision) bool {
 	}
 	// A step that began before the answer came may ask now.
 	since, waited := max(0, now-f.answered), micros(now-f.asked)
-	if waited < 0 || waited >= f.decision.RetryAfter || !op.Foretell(f.cost, &f.decision, since, d) {
-		return false
-	}
-	return waited < d.RetryAfter+micros(since) // a lower cost may be allowed before f's
+	return waited >= 0 && waited < f.decision.RetryAfter && op.Foretell(f.cost, &f.decision, since, d)
 }
 
 // learn must be called after a step was decided or failed. It forgets refusals
