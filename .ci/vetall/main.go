@@ -75,7 +75,8 @@ var vetChecks = []*analysis.Analyzer{
 }
 
 func main() {
-	debug.SetGCPercent(400)
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(3 << 30) // below which nothing is collected
 	folder, err := os.Getwd()
 	if err != nil {
 		fmt.Println(err)
