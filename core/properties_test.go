@@ -172,3 +172,38 @@ func TestCheckOpsOneKeyHasOneLimit(t *testing.T) {
 		t.Errorf("no room for the decisions: %v", err)
 	}
 }
+
+// A changed limit locks no caller out for longer than the one before took to refill: the
+// whole of it is there when the key would have been fresh, or before.
+func TestChangedLimitRefillsNoLater(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a := rapid.SampledFrom([]core.Algorithm{core.GCRA, core.TokenBucket}).Draw(t, "algorithm")
+		limit := func(name string) core.Limit {
+			return core.Limit{
+				Algorithm: a,
+				Quota:     rapid.Int64Range(1, 12).Draw(t, name+" quota"),
+				Period:    time.Duration(rapid.Int64Range(1, 10_000).Draw(t, name+" µs")) * time.Microsecond,
+				Burst:     rapid.Int64Range(0, 15).Draw(t, name+" burst"),
+			}
+		}
+		before, after := limit("before"), limit("after")
+		s, now := new(core.State), start
+		for range rapid.IntRange(1, 5).Draw(t, "takes") {
+			decide(s, now, core.Op{Limit: before, Cost: rapid.Int64Range(1, before.Capacity()).Draw(t, "cost")})
+			now += rapid.Int64Range(0, 10_000).Draw(t, "later")
+		}
+		fresh := now + decide(clone(s), now, core.Op{Verb: core.Peek, Limit: before}).ResetAfter.Microseconds()
+		for range rapid.IntRange(0, 2).Draw(t, "refusals") {
+			refused := core.Op{Limit: after, Cost: after.Capacity()}
+			if d := decide(s, now, refused); d.Allowed {
+				return
+			} else if end := now + d.RetryAfter.Microseconds(); end > fresh {
+				t.Fatalf("%s, then %s: refused until %d, fresh at %d", before, after, end-start, fresh-start)
+			}
+			now = rapid.Int64Range(now, fresh).Draw(t, "again")
+		}
+		if d := decide(s, fresh, core.Op{Limit: after, Cost: after.Capacity()}); !d.Allowed {
+			t.Fatalf("%s, then %s: %+v at %d, when the key was to be fresh", before, after, d, fresh-start)
+		}
+	})
+}
