@@ -95,8 +95,13 @@ type Scripts struct {
 	// Files replaces the embedded files, so that a test can break one.
 	Files fs.FS
 
+	once      sync.Once
+	parts     map[string]*part
 	one, many sync.Map
 }
+
+// part is what a file adds to a script: the code above its slow line, and the code below.
+type part struct{ above, below string }
 
 // One returns the script for steps of one operation.
 func (c *Scripts) One(a core.Algorithm) *Script {
@@ -145,56 +150,72 @@ func (c *Scripts) assemble(set Set, driver, quick, slow string) *Script {
 	for _, twin := range set.twins() {
 		files = append(files, twin.file)
 	}
+	c.once.Do(c.read)
 	var above, below strings.Builder
 	for _, file := range append(files, "reply") {
-		c.append(&above, &below, file)
+		above.WriteString(c.parts[file].above)
+		below.WriteString(c.parts[file].below)
 	}
-	above.WriteString(quick)
-	below.WriteString(slow)
-	c.append(&above, &below, driver)
-	plain := newScript(inline(above.String() + below.String()))
+	last := c.parts[driver]
+	plain := newScript(above.String() + quick + last.above + below.String() + slow + last.below)
 	s := newScript(allowOOM + plain.Text)
 	s.Plain = plain
 	return s
 }
 
-// append adds the two parts of a file to those of a script. It leaves out comments,
-// indentation and blank lines, which Redis does not need.
-func (c *Scripts) append(above, below *strings.Builder, file string) {
+// read reads the parts of all scripts. It leaves out comments, indentation and blank lines,
+// which Redis does not need, and puts values in the place of constants.
+func (c *Scripts) read() {
 	var from fs.FS = files
 	if c.Files != nil {
 		from = c.Files
 	}
-	text, err := fs.ReadFile(from, file+".lua")
+	paths, err := fs.Glob(from, "*.lua")
 	if err != nil {
-		panic("headgate: the script " + file + ".lua is missing")
+		panic("headgate: " + err.Error())
 	}
-	part := above
-	for line := range strings.Lines(string(text)) {
+	c.parts = make(map[string]*part, len(paths))
+	values := map[string]string{}
+	for _, path := range paths {
+		text, err := fs.ReadFile(from, path)
+		if err != nil {
+			panic("headgate: " + err.Error())
+		}
+		c.parts[strings.TrimSuffix(path, ".lua")] = newPart(string(text), values)
+	}
+	for _, p := range c.parts {
+		p.above, p.below = inline(p.above, values), inline(p.below, values)
+	}
+}
+
+// newPart reads a file, and notes the values of its constants.
+func newPart(text string, values map[string]string) *part {
+	var above, below strings.Builder
+	into := &above
+	for line := range strings.Lines(text) {
 		if strings.TrimSpace(line) == "-- @slow" {
-			part = below
+			into = &below
 		}
 		code, _, _ := strings.Cut(line, "--")
-		if code = strings.TrimSpace(code); code != "" {
-			part.WriteString(code)
-			part.WriteByte('\n')
+		code = strings.TrimSpace(code)
+		if found := constant.FindStringSubmatch(code); found != nil {
+			values[found[1]] = found[2]
+		} else if code != "" {
+			into.WriteString(code)
+			into.WriteByte('\n')
 		}
 	}
+	return &part{above.String(), below.String()}
 }
 
 var (
 	// constant matches a line that names a number or a text; see prelude.lua.
-	constant = regexp.MustCompile(`(?m)^local ([A-Z_]+) = (\d+|'[^']*')\n`)
+	constant = regexp.MustCompile(`^local ([A-Z_]+) = (\d+|'[^']*')$`)
 	capitals = regexp.MustCompile(`\b[A-Z_]+\b`)
 )
 
 // inline replaces the names of constants by their values.
-func inline(text string) string {
-	values := map[string]string{}
-	for _, found := range constant.FindAllStringSubmatch(text, -1) {
-		values[found[1]] = found[2]
-	}
-	text = constant.ReplaceAllString(text, "")
+func inline(text string, values map[string]string) string {
 	return capitals.ReplaceAllStringFunc(text, func(name string) string {
 		if value, ok := values[name]; ok {
 			return value
