@@ -50,19 +50,6 @@ func TestSweepFreesMemoryAsOneKeyIsRefused(t *testing.T) {
 	}
 }
 
-func TestSweepKeepsUpWithAStreamOfNewKeys(t *testing.T) {
-	s, c := newStore(t, 0)
-	l := limit("1/1s fixed-window")
-	for i := range 200 {
-		c.move(100 * time.Millisecond) // of which the last ten are in use
-		fill(t, s, strconv.Itoa(i)+"-", 1000, l)
-	}
-	if n := s.Len(); n > 2*10_000 {
-		t.Errorf("%d keys held, 10000 are in use", n)
-	}
-	checkCounts(t, s)
-}
-
 func TestSweepVisitsNoSlotBeforeItsExpiry(t *testing.T) {
 	s, c := newStore(t, 0)
 	h := &oneShard(s).shards[0]

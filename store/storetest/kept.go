@@ -18,9 +18,12 @@ import (
 // are at most the largest burst and the largest rate times t, and under TokenBucket one
 // refill more. The histories follow from the seed. Refunds are of Takes since the limit
 // changed last, whole or in parts and in any order. The clock steps back now and then,
-// after which the sum begins anew.
+// after which the sum begins anew. Under go test -short a tenth of the histories are sent.
 func Kept(t *testing.T, histories int, seed uint64, f Factory) {
 	t.Helper()
+	if testing.Short() {
+		histories /= 10
+	}
 	for _, a := range []core.Algorithm{core.GCRA, core.TokenBucket} {
 		t.Run(a.String(), func(t *testing.T) {
 			clock := NewClock()
