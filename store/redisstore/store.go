@@ -46,8 +46,9 @@ type Options struct {
 	Prefix string
 
 	// Timeout bounds every call, including the wait for a connection, up to a
-	// minute; 0 means DefaultTimeout. Less than three round trips to Redis may be
-	// too short for a connection to become ready.
+	// minute; 0 means DefaultTimeout. Under two round trips to Redis, the call that
+	// loads a script fails. Connections may take ten timeouts to become ready, and
+	// calls fail until one is.
 	Timeout time.Duration
 
 	// OneSlot puts all keys into one slot of a Cluster; see the package
@@ -92,29 +93,32 @@ type Options struct {
 // Store is a core.Store in Redis. It is safe for concurrent use. It does not
 // own the client, which the caller closes.
 type Store struct {
-	client        redis.UniversalClient
-	prefix        string
-	timeout       time.Duration
-	oneSlot       bool
-	sharded       bool
-	heedsDeadline bool
-	secret        []byte
-	clock         func() int64
-	scripts       *lua.Scripts
-	plain         atomic.Bool  // a server does not know the first line of scripts
-	learned       atomic.Int64 // when the client was last made to reload, in Unix milliseconds
-	mapped        atomic.Bool  // the client of a Cluster has its table of slots
-	mapping       atomic.Bool  // it is being found out
-	dials         dialCheck
-	limits        limits
-	unnamed       bool // no prefix was given
-	notes         limitNotes
-	shared        sharing
-	queue         queue
-	waiters       sync.Pool     // of *waiter
-	batches       sync.Pool     // of *batch
-	scratches     sync.Pool     // of *scratch
-	refusals      *refusalCache // nil if no refusals are cached
+	client          redis.UniversalClient
+	prefix          string
+	timeout         time.Duration
+	oneSlot         bool
+	sharded         bool
+	heedsDeadline   bool
+	ignoresDeadline bool
+	secret          []byte
+	clock           func() int64
+	scripts         *lua.Scripts
+	plain           atomic.Bool  // a server does not know the first line of scripts
+	learned         atomic.Int64 // when the client was last made to reload, in Unix milliseconds
+	mapped          atomic.Bool  // the client of a Cluster has its table of slots
+	mapping         atomic.Bool  // it is being found out
+	connecting      sync.Mutex   // held by a round of connecting
+	connected       time.Time    // when the last round ended
+	dials           dialCheck
+	limits          limits
+	unnamed         bool // no prefix was given
+	notes           limitNotes
+	shared          sharing
+	queue           queue
+	waiters         sync.Pool     // of *waiter
+	batches         sync.Pool     // of *batch
+	scratches       sync.Pool     // of *scratch
+	refusals        *refusalCache // nil if no refusals are cached
 }
 
 // stock holds the scripts of all stores.
@@ -144,7 +148,7 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 	}
 	s.queue.maxOps = cmp.Or(o.Batch, DefaultBatch)
 	traits := rediscall.TraitsOf(client)
-	s.sharded, s.heedsDeadline = traits.Sharded, traits.HeedsDeadlines
+	s.sharded, s.heedsDeadline, s.ignoresDeadline = traits.Sharded, traits.HeedsDeadlines, traits.IgnoresDeadlines
 	s.dials.begin(client)
 	s.waiters.New, s.batches.New, s.scratches.New = newWaiter, newBatch, newScratch
 	if o.CacheRefusals > 0 {

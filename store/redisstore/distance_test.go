@@ -1,0 +1,346 @@
+package redisstore
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha1"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/redis/go-redis/v9"
+)
+
+const ms = time.Millisecond
+
+// far is a server at a distance, by the clock of a bubble: every reply takes a round trip,
+// and a dial takes some. It has loaded no script, and answers script calls as a fake does.
+// As a Cluster it is two masters, with half of the slots each.
+type far struct {
+	rtt   time.Duration
+	trips int // of a dial
+
+	mu      sync.Mutex
+	ends    []net.Conn
+	greeted map[string]int // connections, by address
+	loaded  map[string]bool
+	said    int64
+}
+
+// The addresses of the masters.
+const east, west = "127.0.0.1:1", "127.0.0.1:2"
+
+// dial returns a connection to the server.
+func (f *far) dial(ctx context.Context, _, addr string) (net.Conn, error) {
+	if err := after(ctx, time.Duration(f.trips)*f.rtt); err != nil {
+		return nil, err
+	}
+	near, there := net.Pipe()
+	f.mu.Lock()
+	f.ends = append(f.ends, there)
+	f.mu.Unlock()
+	replies := make(chan func(), 1000)
+	go func() {
+		defer close(replies)
+		defer there.Close()
+		commands := bufio.NewReader(there)
+		for {
+			args, err := readCommand(commands)
+			if err != nil {
+				return
+			}
+			reply, due := f.reply(addr, args), time.Now().Add(f.rtt)
+			replies <- func() {
+				time.Sleep(time.Until(due))
+				_, _ = io.WriteString(there, reply)
+			}
+		}
+	}()
+	go func() {
+		for reply := range replies {
+			reply()
+		}
+	}()
+	return near, nil
+}
+
+// readCommand reads an array of bulk strings.
+func readCommand(r *bufio.Reader) (args []string, err error) {
+	n, err := readLength(r, '*')
+	for ; err == nil && n > 0; n-- {
+		var size int
+		if size, err = readLength(r, '$'); err != nil {
+			return nil, err
+		}
+		text := make([]byte, size+2)
+		_, err = io.ReadFull(r, text)
+		args = append(args, string(text[:size]))
+	}
+	return args, err
+}
+
+func readLength(r *bufio.Reader, kind byte) (int, error) {
+	line, err := r.ReadString('\n')
+	if err != nil || line[0] != kind {
+		return 0, errors.Join(err, fmt.Errorf("the line %q", line))
+	}
+	return strconv.Atoi(strings.TrimSpace(line[1:]))
+}
+
+// reply returns the reply to a command.
+func (f *far) reply(addr string, args []string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch strings.ToLower(args[0]) {
+	case "client":
+		if args[2] == "LIB-NAME" {
+			f.greeted[addr]++
+		}
+	case "time":
+		return "*2\r\n$1\r\n7\r\n$1\r\n0\r\n"
+	case "command":
+		return "*2\r\n*6\r\n$4\r\neval\r\n:-3\r\n*0\r\n:0\r\n:0\r\n:0\r\n*6\r\n$7\r\nevalsha\r\n:-3\r\n*0\r\n:0\r\n:0\r\n:0\r\n"
+	case "cluster":
+		return "*2\r\n" +
+			"*3\r\n:0\r\n:8191\r\n*2\r\n$9\r\n127.0.0.1\r\n:1\r\n" +
+			"*3\r\n:8192\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:2\r\n"
+	case "eval":
+		sum := sha1.Sum([]byte(args[1]))
+		f.loaded[addr+hex.EncodeToString(sum[:])] = true
+		return f.decide(args)
+	case "evalsha":
+		if !f.loaded[addr+args[1]] {
+			return "-NOSCRIPT No matching script. Please use EVAL.\r\n"
+		}
+		return f.decide(args)
+	}
+	return "-ERR unknown command\r\n"
+}
+
+// decide returns the decisions of a script call.
+func (f *far) decide(args []string) string {
+	n, _ := strconv.Atoi(args[2])
+	text := fmt.Sprintf("*%d\r\n:7\r\n", 1+2*n)
+	for range n {
+		f.said++
+		text += fmt.Sprintf(":%d\r\n:%d\r\n", f.said, 4*5+saysAllowed)
+	}
+	return text
+}
+
+// distant runs f in a bubble, with a store over a client of the server.
+func (f *far) distant(t *testing.T, o Options, client func() redis.UniversalClient, run func(*testing.T, *Store)) {
+	t.Helper()
+	f.greeted, f.loaded = map[string]int{}, map[string]bool{}
+	synctest.Test(t, func(t *testing.T) {
+		c := client()
+		run(t, MustNew(c, o))
+		c.Close()
+		time.Sleep(time.Minute) // until the last reply is written
+		for _, end := range f.ends {
+			end.Close()
+		}
+	})
+}
+
+// single is the client of one server.
+func (f *far) single(config *tls.Config) redis.UniversalClient {
+	return redis.NewClient(&redis.Options{Addr: east, Dialer: f.dial, ContextTimeoutEnabled: true, Protocol: 2, PoolSize: 100, TLSConfig: config})
+}
+
+// cluster is the client of both masters.
+func (f *far) cluster(config *tls.Config) redis.UniversalClient {
+	return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{east, west}, Dialer: f.dial, ContextTimeoutEnabled: true, Protocol: 2, PoolSize: 100, TLSConfig: config})
+}
+
+// ring is the client of both as a Ring.
+func (f *far) ring(config *tls.Config) redis.UniversalClient {
+	return redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"east": east, "west": west},
+		Dialer: f.dial, ContextTimeoutEnabled: true, Protocol: 2, PoolSize: 100, TLSConfig: config, HeartbeatFrequency: time.Hour})
+}
+
+// Without the store's help no call would succeed: each has 50 ms, and a dial and a greeting
+// take longer. Calls fail until connections are ready. At 28 ms one fails for its script
+// at each server too, which costs a connection.
+func TestConnectAtADistance(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		client  func(*far, *tls.Config) redis.UniversalClient
+		rtt     time.Duration
+		dial    int         // how many round trips it takes
+		config  *tls.Config // of the client; the dialer speaks no TLS
+		failed  []int       // of 20 calls
+		greeted int         // connections
+	}{
+		{"one server", (*far).single, 28 * ms, 1, nil, []int{0, 1, 2, 3, 4}, 2},
+		{"one server with TLS", (*far).single, 24 * ms, 2, &tls.Config{}, []int{0, 1, 2, 3}, 2},
+		{"Ring", (*far).ring, 28 * ms, 1, nil, []int{0, 1, 2, 3, 4}, 4},
+		{"Ring with TLS", (*far).ring, 24 * ms, 2, &tls.Config{}, []int{0, 1, 2, 3}, 4},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			f := &far{rtt: row.rtt, trips: row.dial}
+			client := func() redis.UniversalClient { return row.client(f, row.config) }
+			f.distant(t, Options{}, client, func(t *testing.T, s *Store) {
+				failed := takeInTurn(t, s, 20)
+				if got := f.greeted[east] + f.greeted[west]; !slices.Equal(failed, row.failed) || got != row.greeted {
+					t.Errorf("calls %v failed, want %v; %d connections, want %d", failed, row.failed, got, row.greeted)
+				}
+			})
+		})
+	}
+}
+
+// A client of a Cluster reads its table from servers that it picks at random.
+func TestConnectAtADistanceInACluster(t *testing.T) {
+	for trips, config := range map[int]*tls.Config{1: nil, 2: {}} {
+		t.Run(fmt.Sprintf("%d trips", trips), func(t *testing.T) {
+			f := &far{rtt: 28 * ms, trips: trips}
+			client := func() redis.UniversalClient { return f.cluster(config) }
+			f.distant(t, Options{}, client, func(t *testing.T, s *Store) {
+				if first := takeInTurn(t, s, 40); len(first) < 5 {
+					t.Errorf("calls %v failed", first)
+				}
+				if then := takeInTurn(t, s, 20); len(then) > 0 {
+					t.Errorf("later calls %v failed", then)
+				}
+			})
+		})
+	}
+}
+
+// takeInTurn makes n calls about two keys, which are at different masters, and returns
+// which of them were late.
+func takeInTurn(t *testing.T, s *Store, n int) (failed []int) {
+	for i := range n {
+		if _, err := takeOne(t.Context(), s, string(rune('a'+i%2))); late(err) {
+			failed = append(failed, i)
+		} else if err != nil {
+			t.Error(err)
+		}
+	}
+	return failed
+}
+
+// The first calls of two scripts cost both connections, so they fail until another round,
+// 200 ms after the first.
+func TestConnectAtADistanceForEachScript(t *testing.T) {
+	f := &far{rtt: 28 * ms, trips: 1}
+	f.distant(t, Options{}, func() redis.UniversalClient { return f.single(nil) }, func(t *testing.T, s *Store) {
+		var failed []int
+		for i := range 20 {
+			ops := append(unit(), unit()...)
+			ops[1].Rule = "q"
+			if err := s.Apply(t.Context(), ops[:1+i%2], make([]core.Decision, 1+i%2)); late(err) {
+				failed = append(failed, i)
+			} else if err != nil {
+				t.Error(err)
+			}
+		}
+		if want := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}; !slices.Equal(failed, want) {
+			t.Errorf("calls %v failed, want %v", failed, want)
+		}
+	})
+}
+
+// hanging is a hook that never answers, and counts the commands that have the client
+// connect.
+type hanging struct {
+	mu     sync.Mutex
+	n      int
+	panics bool
+}
+
+func (*hanging) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (h *hanging) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "time" {
+			h.mu.Lock()
+			h.n++
+			h.mu.Unlock()
+			if h.panics {
+				panic("a hook")
+			}
+		}
+		err := after(ctx, time.Hour)
+		cmd.SetErr(err)
+		return err
+	}
+}
+func (*hanging) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A round of two commands begins when the first call is late, after 50 ms, and ends at its
+// deadline after 500 ms, or at once. The next begins 200 ms later, or with the next late
+// call. Each caller fails 200 times in 10 s.
+func TestConnectMeetsAServerThatHangsInRounds(t *testing.T) {
+	for name, row := range map[string]struct {
+		ignores, panics bool
+		rounds          int
+	}{
+		"hanging":                   {rounds: 1 + 9950/700},
+		"panicking":                 {panics: true, rounds: 1 + 9950/200},
+		"a client without deadline": {ignores: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := &hanging{panics: row.panics}
+				c := redis.NewClient(&redis.Options{Addr: east, ContextTimeoutEnabled: !row.ignores, Dialer: new(fake).dial})
+				defer c.Close()
+				c.AddHook(h)
+				s := MustNew(c, Options{Batch: 1})
+				var callers sync.WaitGroup
+				for range 20 {
+					callers.Go(func() {
+						for range 200 {
+							if _, err := takeOne(t.Context(), s, "k"); !late(err) {
+								t.Error(err)
+							}
+						}
+					})
+				}
+				callers.Wait()
+				time.Sleep(time.Minute) // until the last round has ended
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				if want := maxBatches * row.rounds; h.n != want {
+					t.Errorf("%d commands, want %d", h.n, want)
+				}
+			})
+		})
+	}
+}
+
+// A client that is closed while it connects ends the round, and begins no other.
+func TestConnectEndsWithItsClient(t *testing.T) {
+	f := &far{rtt: 28 * ms, trips: 1}
+	f.distant(t, Options{}, func() redis.UniversalClient { return f.single(nil) }, func(t *testing.T, s *Store) {
+		if _, err := takeOne(t.Context(), s, "k"); !late(err) || !isConnecting(s) {
+			t.Error(err)
+		}
+		s.client.Close()
+		time.Sleep(reconnect + connectTimeouts*DefaultTimeout)
+		if _, err := takeOne(t.Context(), s, "k"); !errors.Is(err, redis.ErrClosed) || isConnecting(s) || len(f.greeted) != 0 {
+			t.Errorf("%v, %d servers greeted", err, len(f.greeted))
+		}
+	})
+}
+
+func isConnecting(s *Store) bool {
+	if s.connecting.TryLock() {
+		s.connecting.Unlock()
+		return false
+	}
+	return true
+}
