@@ -15,6 +15,7 @@ import (
 type batch struct {
 	waiters []*waiter
 	steps   []*step // of the waiters
+	among   int     // how many batches of the lane there were when it was filled
 }
 
 func newBatch() any { return new(batch) }
@@ -59,18 +60,6 @@ func (b *batch) split(to *batch) {
 	clear(b.steps[len(b.steps):len(all)])
 }
 
-// deadline returns the latest deadline of the waiters: no waiter waits for
-// longer.
-func (b *batch) deadline() time.Time {
-	last := b.waiters[0].deadline
-	for _, w := range b.waiters[1:] {
-		if w.deadline.After(last) {
-			last = w.deadline
-		}
-	}
-	return last
-}
-
 // fail gives all waiters an error.
 func (b *batch) fail(err error) {
 	for _, w := range b.waiters {
@@ -86,19 +75,34 @@ func (s *Store) handOver(l *lane) {
 	}
 }
 
-// serve decides the waiting steps of the lane, batch after batch, until there
-// are none. Every call ends at its deadline, so serve ends soon after the last
-// waiter has left.
+// gather serves the lane. Unless the batch is full, the callers that are awake come first:
+// an answer wakes all callers of its batch, and they ask again at the same time.
+func (s *Store) gather(l *lane, full bool) {
+	if !full {
+		runtime.Gosched()
+	}
+	s.serve(l)
+}
+
+// serve decides the waiting steps of the lane, batch after batch, until none may begin.
+// Every call ends at its deadline, so serve ends soon after the last waiter has left.
 func (s *Store) serve(l *lane) {
 	b := s.batches.Get().(*batch)
-	for s.queue.fill(l, b) {
+	for ok := s.queue.fill(l, b); ok; {
+		begun, took := time.Now(), time.Duration(0)
 		if err := s.sendTogether(b); err != nil {
 			b.fail(err)
+		} else {
+			took = time.Since(begun)
 		}
 		s.deliver(b)
 		// A caller that is woken now may ask again at once, and then shares the
 		// next call.
 		runtime.Gosched()
+		var more int
+		if more, ok = s.queue.refill(l, b, took); more > 0 {
+			s.connect(more)
+		}
 	}
 	s.batches.Put(b)
 }
@@ -112,7 +116,8 @@ func (s *Store) deliver(b *batch) {
 }
 
 // sendTogether sends the batch under a context of its own, so a waiter that
-// leaves takes nothing from the others. It recovers panics, such as one of a
+// leaves takes nothing from the others. It has the store's timeout, also if all waiters
+// leave before: the client would drop the connection. It recovers panics, such as one of a
 // hook of the client, because no caller could.
 func (s *Store) sendTogether(b *batch) (err error) {
 	defer func() {
@@ -120,7 +125,7 @@ func (s *Store) sendTogether(b *batch) (err error) {
 			err = fmt.Errorf("redisstore: panic: %v", v)
 		}
 	}()
-	ctx, cancel := context.WithDeadline(context.Background(), b.deadline())
+	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 	defer cancel()
 	return s.send(ctx, b)
 }

@@ -63,7 +63,7 @@ func (s *Store) process(ctx context.Context, cmd rediscall.Ints) error {
 	}
 	s.dials.note(err)
 	s.learn(ctx, err)
-	s.connect(err)
+	s.connectAgain(err)
 	return err
 }
 

@@ -23,16 +23,17 @@ const (
 	reconnect = 200 * time.Millisecond
 )
 
-// connect has the client connect in the background, after a call that was late. By itself
-// the client greets a server under the deadline of the call that found no connection, and
-// drops the connection if the call ends before. Far from the server every call does.
+// connect has the client connect in the background, so that n calls at a time find a
+// connection. By itself the client greets a server under the deadline of the call that
+// found no connection, and drops the connection if the call ends before. Far from the
+// server every call does.
 //
-// In a round, as many commands at once as calls may be in flight have more time than a
-// call. The client connects for those that find no idle connection, and keeps what it has
-// connected. There is one round at a time, and a pause between two, so a server that hangs
-// meets few of them. A client that ignores deadlines does not drop connections.
-func (s *Store) connect(err error) {
-	if !late(err) || s.ignoresDeadline || !s.connecting.TryLock() {
+// In a round, n commands at once have more time than a call. The client connects for those
+// that find no idle connection, and keeps what it has connected. There is one round at a
+// time, and a pause between two, so a server that hangs meets few of them. A client that
+// ignores deadlines does not drop connections.
+func (s *Store) connect(n int) {
+	if s.ignoresDeadline || !s.connecting.TryLock() {
 		return
 	}
 	if time.Since(s.connected) < reconnect {
@@ -43,9 +44,19 @@ func (s *Store) connect(err error) {
 		defer s.connecting.Unlock()
 		ctx, cancel := context.WithTimeout(context.Background(), connectTimeouts*s.timeout)
 		defer cancel()
-		_ = rediscall.Safely(ctx, s.connectServers) // the next late call tries again
+		err := rediscall.Safely(ctx, func(ctx context.Context) error { return s.connectServers(ctx, n) })
+		if err == nil {
+			s.queue.prepared(n)
+		}
 		s.connected = time.Now()
 	}()
+}
+
+// connectAgain has the client connect after a call that was late.
+func (s *Store) connectAgain(err error) {
+	if err != nil && late(err) {
+		s.connect(s.queue.connections())
+	}
 }
 
 // late reports whether a call ended before its answer came.
@@ -55,29 +66,35 @@ func late(err error) bool {
 }
 
 // connectServers has the client connect to each server that decides.
-func (s *Store) connectServers(ctx context.Context) error {
+func (s *Store) connectServers(ctx context.Context, n int) error {
+	one := func(ctx context.Context, c *redis.Client) error { return connectOne(ctx, c, n) }
 	switch c := s.client.(type) {
 	case *redis.ClusterClient:
-		return c.ForEachMaster(ctx, connectOne)
+		return c.ForEachMaster(ctx, one)
 	case *redis.Ring:
-		return c.ForEachShard(ctx, connectOne)
+		return c.ForEachShard(ctx, one)
 	case *redis.Client:
-		return connectOne(ctx, c)
+		return one(ctx, c)
 	}
 	return nil
 }
 
 // connectOne has the client of a server connect. It sends TIME, which the user of a store
 // may call. Any reply proves a connection, an error too.
-func connectOne(ctx context.Context, c *redis.Client) error {
+func connectOne(ctx context.Context, c *redis.Client, n int) error {
+	errs := make([]error, n)
 	var all sync.WaitGroup
-	for range maxBatches {
+	for i := range errs {
 		all.Go(func() {
-			_ = rediscall.Safely(ctx, func(ctx context.Context) error {
+			err := rediscall.Safely(ctx, func(ctx context.Context) error {
 				return c.Process(ctx, rediscall.Reply{Cmd: redis.NewCmd(ctx, "time")})
 			})
+			var reply redis.Error
+			if !errors.As(err, &reply) {
+				errs[i] = err
+			}
 		})
 	}
 	all.Wait()
-	return nil
+	return errors.Join(errs...)
 }

@@ -15,11 +15,19 @@
 // callers therefore need few round trips, and a single caller never waits for
 // others. There is no goroutine while no step waits, and nothing to close.
 //
+// Two calls are in flight at a time, and up to four full ones. Far from the server, where
+// a step would wait for a round trip, up to twelve are: one more begins whenever a tenth of
+// the round trip has passed, but at least 0.25 ms. The store measures the round trip by its
+// calls, and goes back to fewer if calls take longer while more of them are in flight.
+//
 // A caller waits no longer than its context and the timeout allow. If it leaves
 // before its step is sent, it is never charged; after that it may be charged,
 // once. The other steps of its call are not affected and end at their own
 // deadlines. If a step is sent with others, the client's hooks do not see the
-// values of its caller's context.
+// values of its caller's context, and the call has the whole timeout.
+//
+// After a call that was late, the store has the client connect in the background, as the
+// client drops a connection that is not ready when its call ends.
 //
 // # Clusters
 //

@@ -22,9 +22,13 @@ type fake struct {
 	// error, that is the answer.
 	wait func(ctx context.Context, n int) error
 
-	mu    sync.Mutex
-	calls [][]string // the keys of each call
-	said  int64
+	// connect, if set, is called before a command that has the client connect is answered.
+	connect func(context.Context) error
+
+	mu       sync.Mutex
+	calls    [][]string // the keys of each call
+	said     int64
+	connects int // commands that have the client connect
 }
 
 // faked returns a store whose client reaches a fake.
@@ -56,7 +60,7 @@ func (f *fake) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 func (f *fake) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if cmd.Name() == "time" {
-			return nil // has the client connect
+			return f.connected(ctx)
 		}
 		keys := keysOfCall(cmd)
 		f.mu.Lock()
@@ -79,6 +83,16 @@ func (f *fake) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 		cmd.(rediscall.Ints).SetVal(reply)
 		return nil
 	}
+}
+
+func (f *fake) connected(ctx context.Context) error {
+	f.mu.Lock()
+	f.connects++
+	f.mu.Unlock()
+	if f.connect == nil {
+		return nil
+	}
+	return f.connect(ctx)
 }
 
 // keysOfCall returns the keys of a script call without what is around them.

@@ -10,13 +10,20 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// maxBatches is how many script calls of a lane are in flight at a time. With
-// two, one is on the wire while the next fills; more of them carry fewer steps
-// each, which gains nothing unless they are full. Up to maxFull full ones may
-// be in flight in all, so that a server need not wait for the next.
+// maxBatches is how many script calls of a lane are in flight at a time beside the
+// server. With two, one is on the wire while the next fills; more of them carry fewer
+// steps each, which gains nothing unless they are full. Up to maxFull full ones may be in
+// flight in all, so that a server need not wait for the next.
+//
+// Far from the server a step that waits for a call to end waits for a round trip. There
+// another call may begin a gap after the last: after a tenth of the round trip, but at
+// least minGap. So up to maxGaps more are in flight, and none where a round trip is
+// shorter than minGap.
 const (
 	maxBatches = 2
 	maxFull    = 4
+	maxGaps    = 10
+	minGap     = 250 * time.Microsecond
 )
 
 // stage is the progress of a waiter.
@@ -30,21 +37,27 @@ const (
 )
 
 // lane is the waiters whose steps may share a script call. They wait only while
-// maxBatches are in flight.
+// maxBatches are in flight, and for no longer than a gap while more may be.
 type lane struct {
 	slot        int
 	batches     int
+	begun       time.Time // the last of them
+	pace        pace
 	ops         int // of the waiters
 	first, last *waiter
+	timer       *time.Timer // begins a batch when the gap is over; nil until it is needed
+	timed       bool        // the timer runs
 }
 
 // queue holds the lanes of a store: one for everything, or one for each hash
 // slot that has a batch. Each waiter is a goroutine in Apply, so their number
 // bounds the queue's memory.
 type queue struct {
-	maxOps int // the maximum number of operations of a batch of several waiters
+	maxOps int         // the maximum number of operations of a batch of several waiters
+	serve  func(*lane) // goes on with a batch that has begun
 
 	mu    sync.Mutex
+	ready int // for how many calls at a time the client has connections
 	whole lane
 	slots map[int]*lane
 }
@@ -66,50 +79,121 @@ func (q *queue) lane(slot int) *lane {
 	return l
 }
 
-// start begins a batch, or returns nil if enough are in flight.
-func (q *queue) start(slot int) *lane {
+// due returns how long it takes from now until another batch may begin. ok is false if
+// enough are in flight.
+func (l *lane) due(now time.Time) (pause time.Duration, ok bool) {
+	switch {
+	case l.batches < maxBatches:
+		return 0, true
+	case l.batches >= l.pace.room:
+		return 0, false
+	}
+	return max(0, l.pace.gap()-now.Sub(l.begun)), true
+}
+
+// begin begins a batch.
+func (l *lane) begin(now time.Time) {
+	l.batches++
+	l.begun = now
+}
+
+// isFull reports whether the waiters fill a batch that may begin.
+func (q *queue) isFull(l *lane) bool {
+	return l.ops >= q.maxOps && l.batches < max(maxFull, l.pace.room)
+}
+
+// start begins a batch, or returns nil if maxBatches are in flight.
+func (q *queue) start(slot int, now time.Time) *lane {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.lane(slot)
 	if l.batches >= maxBatches {
 		return nil
 	}
-	l.batches++
+	l.begin(now)
 	return l
 }
 
-// enter begins a batch and returns its lane as own. If enough are in flight, it
-// puts w into the queue instead. If the waiters then fill a batch that may begin,
-// it begins that batch and returns its lane as full.
-func (q *queue) enter(slot int, w *waiter) (own, full *lane) {
+// enter begins a batch and returns its lane as own. If maxBatches are in flight, it puts w
+// into the queue instead. If a batch of the waiters may then begin, it begins that batch
+// and returns its lane as theirs, and whether they fill it.
+func (q *queue) enter(slot int, w *waiter, now time.Time) (own, theirs *lane, full bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.lane(slot)
 	if l.batches < maxBatches {
-		l.batches++
-		return l, nil
+		l.begin(now)
+		return l, nil, false
 	}
 	q.link(l, w)
-	if l.ops < q.maxOps || l.batches == maxFull {
-		return nil, nil
+	if !q.goOn(l, now) {
+		return nil, nil, false
 	}
-	l.batches++
-	return nil, l
+	return nil, l, l.ops >= q.maxOps
 }
 
-// end ends a batch and returns false, unless a waiter is queued: then it returns
-// true, and the batch goes on.
+// goOn begins a batch of the waiters if one may begin now, or sets the timer for it. The
+// caller holds the mutex.
+func (q *queue) goOn(l *lane, now time.Time) bool {
+	if l.first == nil {
+		return false
+	}
+	pause, ok := l.due(now)
+	if ok && pause == 0 || q.isFull(l) {
+		l.begin(now)
+		return true
+	}
+	if ok && !l.timed {
+		q.wait(l, pause)
+	}
+	return false
+}
+
+// wait sets the timer of the lane.
+func (q *queue) wait(l *lane, pause time.Duration) {
+	l.timed = true
+	if l.timer == nil {
+		l.timer = time.AfterFunc(pause, func() { q.resume(l) })
+		return
+	}
+	l.timer.Reset(pause)
+}
+
+// resume begins the batch for which the timer was set.
+func (q *queue) resume(l *lane) {
+	q.mu.Lock()
+	l.timed = false
+	begun := q.goOn(l, time.Now())
+	q.mu.Unlock()
+	if begun {
+		q.serve(l)
+	}
+}
+
+// end ends a batch and returns false, unless another of the waiters may begin: then it
+// returns true, and that has begun.
 func (q *queue) end(l *lane) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if l.first != nil {
+	if l.first == nil {
+		q.close(l)
+		return false
+	}
+	return q.next(l, time.Now())
+}
+
+// next is end with the mutex held.
+func (q *queue) next(l *lane, now time.Time) bool {
+	l.batches--
+	if q.goOn(l, now) {
 		return true
 	}
+	l.batches++
 	q.close(l)
 	return false
 }
 
-// close ends a batch of a lane without a queue. The caller holds the mutex.
+// close ends a batch of a lane. The caller holds the mutex.
 func (q *queue) close(l *lane) {
 	l.batches--
 	if l.batches == 0 && l != &q.whole {
@@ -117,17 +201,31 @@ func (q *queue) close(l *lane) {
 	}
 }
 
-// fill moves the oldest waiters into the batch: the first, and others while there
-// are at most maxOps operations. If there are none, or too few while enough
-// batches are in flight, it ends the batch and returns false.
+// fill moves the oldest waiters into the batch that has begun: the first, and others
+// while there are at most maxOps operations. If there are none, it ends the batch and
+// returns false.
 func (q *queue) fill(l *lane, b *batch) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	b.clear()
-	if l.batches > maxBatches && l.ops < q.maxOps {
-		q.close(l)
-		return false
+	return q.take(l, b)
+}
+
+// refill fills the batch anew if another call may begin now, and ends it otherwise. Its
+// call took so long, or failed if that is 0. more is for how many calls at a time the
+// client should have connections, or 0 if it has.
+func (q *queue) refill(l *lane, b *batch, took time.Duration) (more int, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	if took > 0 {
+		more = l.pace.note(took, b.among, q.ready, now)
 	}
+	b.clear()
+	return more, q.next(l, now) && q.take(l, b)
+}
+
+// take is fill with the mutex held.
+func (q *queue) take(l *lane, b *batch) bool {
 	for n := 0; l.first != nil; {
 		w := l.first
 		if n += len(w.ops); n > q.maxOps && len(b.waiters) > 0 {
@@ -141,7 +239,27 @@ func (q *queue) fill(l *lane, b *batch) bool {
 		q.close(l)
 		return false
 	}
+	b.among = l.batches
+	if l.first != nil && !l.timed {
+		if pause, ok := l.due(l.begun); ok {
+			q.wait(l, pause)
+		}
+	}
 	return true
+}
+
+// connections returns for how many calls at a time the client should have connections.
+func (q *queue) connections() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ready
+}
+
+// prepared notes that the client has connections for n calls at a time.
+func (q *queue) prepared(n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ready = max(q.ready, n)
 }
 
 // link puts w at the end of the lane's queue.
@@ -211,11 +329,10 @@ func (q *queue) dropLeft(b *batch) {
 // has left.
 type waiter struct {
 	step
-	ownOps   []core.Op
-	ownOut   []core.Decision
-	deadline time.Time
-	timer    *time.Timer
-	ready    chan struct{} // has room for the one message that the waiter is done
+	ownOps []core.Op
+	ownOut []core.Decision
+	timer  *time.Timer
+	ready  chan struct{} // has room for the one message that the waiter is done
 
 	// The mutex of the queue guards these.
 	lane       *lane
@@ -254,14 +371,13 @@ func (s *Store) decide(ctx context.Context, ops []core.Op, out []core.Decision) 
 	if slot == noSlot {
 		return s.decideAlone(ctx, deadline, ops, out)
 	}
-	l := s.queue.start(slot)
+	l := s.queue.start(slot, now)
 	if l == nil {
 		w := s.waiters.Get().(*waiter)
 		w.own(ops)
-		w.deadline = deadline
-		own, full := s.queue.enter(slot, w)
-		if full != nil {
-			go s.serve(full)
+		own, theirs, full := s.queue.enter(slot, w, now)
+		if theirs != nil {
+			go s.gather(theirs, full)
 		}
 		if own == nil {
 			return s.await(ctx, w, deadline.Sub(now), out)

@@ -146,9 +146,12 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 		clock:   o.Clock,
 		shared:  shares(client, o),
 	}
-	s.queue.maxOps = cmp.Or(o.Batch, DefaultBatch)
+	s.queue.maxOps, s.queue.serve, s.queue.ready = cmp.Or(o.Batch, DefaultBatch), s.serve, maxFull
 	traits := rediscall.TraitsOf(client)
 	s.sharded, s.heedsDeadline, s.ignoresDeadline = traits.Sharded, traits.HeedsDeadlines, traits.IgnoresDeadlines
+	if s.ignoresDeadline {
+		s.queue.ready = maxBatches + maxGaps // the client connects by itself
+	}
 	s.dials.begin(client)
 	s.waiters.New, s.batches.New, s.scratches.New = newWaiter, newBatch, newScratch
 	if o.CacheRefusals > 0 {
