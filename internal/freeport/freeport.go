@@ -3,7 +3,9 @@
 //
 // The kernel gives the ports that it chooses to outgoing connections too, so
 // any connection of the machine may take such a port while its server is down.
-// The ports of this package are below that range.
+// The ports of this package are below that range. No two are the same, also of tests that
+// run at the same time in several processes: a process holds the UDP port of the same
+// number until it ends, which no server of the tests uses.
 package freeport
 
 import (
@@ -11,6 +13,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"sync"
 	"testing"
 )
 
@@ -22,22 +25,35 @@ const (
 	last  = 31999
 )
 
-// Listen listens on a free loopback port, which stays free after the listener is
-// closed unless another test finds it.
+// claims are the UDP ports that stand for the ports of this process.
+var claims struct {
+	sync.Mutex
+	held []net.PacketConn
+}
+
+// Listen listens on a free loopback port, which no other test gets.
 func Listen() (net.Listener, error) {
 	var failures []error
 	for range 100 {
 		addr := fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(last-first+1))
-		l, err := net.Listen("tcp", addr)
+		claim, err := net.ListenPacket("udp", addr)
 		if err == nil {
-			return l, nil
+			var l net.Listener
+			if l, err = net.Listen("tcp", addr); err == nil {
+				claims.Lock()
+				defer claims.Unlock()
+				claims.held = append(claims.held, claim)
+				return l, nil
+			}
+			claim.Close()
 		}
 		failures = append(failures, err)
 	}
 	return nil, fmt.Errorf("no free port: %w", errors.Join(failures...))
 }
 
-// Addr returns the address of a free loopback port. Without one it fails the test.
+// Addr returns the address of a free loopback port, which no other test gets. Without one
+// it fails the test.
 func Addr(t testing.TB) string {
 	t.Helper()
 	l, err := Listen()

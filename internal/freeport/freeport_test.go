@@ -44,3 +44,13 @@ func TestAddrCanBeListenedOnAgain(t *testing.T) {
 		}
 	}
 }
+
+// A port belongs to a test also while nobody listens on it.
+func TestAddrIsGivenOnce(t *testing.T) {
+	for range 2 {
+		if claim, err := net.ListenPacket("udp", Addr(t)); err == nil {
+			claim.Close()
+			t.Error("another process could take the port")
+		}
+	}
+}

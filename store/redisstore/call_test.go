@@ -53,7 +53,7 @@ func TestLostReplyCountsOnce(t *testing.T) {
 	}
 
 	r.mute.Store(true)
-	hasty := c.WithTimeout(20 * time.Millisecond) // on the connection that is open
+	hasty := c.WithTimeout(200 * time.Millisecond) // on the connection that is open
 	if err := MustNew(hasty, Options{Prefix: prefix, Timeout: time.Second}).Apply(ctx, []core.Op{op}, make([]core.Decision, 1)); err == nil {
 		t.Fatal("a decision without a reply")
 	}

@@ -7,19 +7,18 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
-	"math/big"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	my "github.com/go-sql-driver/mysql"
+	"github.com/headgate/headgate/internal/freeport"
 	"github.com/headgate/headgate/internal/test"
 )
 
@@ -51,7 +50,7 @@ func Start(t testing.TB) *Server {
 	s.install(t, program(t, "mariadb-install-db"))
 	t.Cleanup(s.Kill)
 	for range 10 {
-		s.Addr = freeAddr(t)
+		s.Addr = freeport.Addr(t)
 		s.launch(t)
 		if s.await(t) {
 			return s
@@ -107,27 +106,6 @@ func account() string {
 }
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
-
-// freeAddr returns an address on a free port below the range of ephemeral ports, so
-// that the port is still free at a Restart.
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	const lowest, end = 10000, 32768
-	for range 1000 {
-		n, err := rand.Int(rand.Reader, big.NewInt(end-lowest))
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.FormatInt(lowest+n.Int64(), 10)))
-		if err != nil {
-			continue
-		}
-		defer l.Close()
-		return l.Addr().String()
-	}
-	t.Fatal("no port is free")
-	return ""
-}
 
 // launch runs the process. The goroutine that starts it keeps its thread until
 // the process has ended, as the kernel's parent death signal is tied to it.
