@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 			code = 1
 		}
 	}
-	test.Exit(code)
+	test.Exit(code, test.SentinelLeak()...)
 }
 
 // given reports whether a flag is on the command line.

@@ -36,6 +36,15 @@ func Exit(code int, options ...goleak.Option) {
 	os.Exit(code)
 }
 
+// SentinelLeak ignores the goroutines that a client of Sentinel leaves if it is closed while
+// it connects: go-redis then listens to the sentinel for ever.
+func SentinelLeak() (options []goleak.Option) {
+	for _, name := range []string{"(*sentinelFailover).listen", "(*channel).initMsgChan.func1", "(*channel).initHealthCheck.func1"} {
+		options = append(options, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9."+name))
+	}
+	return options
+}
+
 // wait calls find until it returns nil, and after the patience returns its last error.
 // A call of find takes a while.
 func wait(find func() error, patience time.Duration) (err error) {

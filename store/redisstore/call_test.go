@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("rapid.checks", checks); err != nil {
 		panic(err)
 	}
-	test.Exit(m.Run())
+	test.Exit(m.Run(), test.SentinelLeak()...)
 }
 
 // The stock client is the control that must fail.
