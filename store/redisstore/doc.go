@@ -35,10 +35,10 @@
 // in one step. A step about several subjects is carried out subject by subject,
 // and its units are given back if a later subject refuses. It costs a round
 // trip for each subject, and in between another request may see those units
-// taken. An UpTo Take in such a step is an error. [Options.OneSlot] puts every key into one slot instead: every step is
-// atomic, and all of them are on one node. Steps are decided together if their
-// keys share a slot; these are mostly steps of one busy subject. On a Ring, or
-// a client that is not one of go-redis's own, every step is a call of its own,
+// taken. An UpTo Take in such a step is an error. [Options.OneSlot] puts every key into one
+// slot instead: every step is atomic, and all of them are on one node. Steps are decided
+// together if their keys share a slot; these are mostly steps of one busy subject. On a
+// Ring, or a client that is not one of go-redis's own, every step is a call of its own,
 // unless OneSlot is set.
 //
 // # Permissions

@@ -77,12 +77,11 @@ type Options struct {
 	// it sees those of other processes only when the refusal ends.
 	//
 	// It answers steps of a single Take if no units come back before the Take
-	// is next allowed. That is so if it costs 1, or if it is known how many
-	// units come back: under FixedWindow, and under GCRA where Period/Quota is
-	// in whole microseconds. It does not answer under Concurrency, whose leases
-	// may end at any time, Takes that may be booked, and steps of several
-	// operations, because these report the remaining units under all their
-	// rules.
+	// is next allowed: if it has the cost of the refused one, and that lacked a
+	// single unit, as every refused Take of 1 does, or under FixedWindow. It does
+	// not answer under Concurrency, whose leases may end at any time, Takes that
+	// may be booked, and steps of several operations, because these report the
+	// remaining units under all their rules.
 	CacheRefusals int
 
 	// Clock replaces the server's time, in microseconds since the Unix epoch.
