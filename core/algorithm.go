@@ -1,8 +1,6 @@
 package core
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // Algorithm names one of the ways to count. Its zero value is GCRA.
 type Algorithm uint8

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -19,7 +18,7 @@ import (
 // The bound holds where the processors carry the load. A round trip through the proxy takes
 // longer than its delay, as timers are late.
 func TestLatencyAtADistance(t *testing.T) {
-	if os.Getenv("HEADGATE_MEASURE") == "" {
+	if !test.Measures() {
 		test.Skip(t, "it measures for a minute; .ci/measure runs it")
 	}
 	server := redistest.Start(t)

@@ -123,21 +123,21 @@ func (m *mutant) difference(t *testing.T, c *redis.Client) string {
 		return s
 	}
 	found := immortal(t, c, factory(t, storetest.NewClock()))
-	batches := func() string {
+	inBatches := func() string {
 		return difference(t, c, 40, func(s *Store) { s.timeout, s.scripts = endless, scripts })
 	}
-	histories := func(n int) string { return storetest.Difference(t, n, storetest.Seed, storetest.NewModel, factory) }
+	inHistories := func(n int) string { return storetest.Difference(t, n, storetest.Seed, storetest.NewModel, factory) }
 	if found == "" && strings.HasPrefix(m.name, "batch") {
-		found = batches()
+		found = inBatches()
 	}
 	if found == "" {
-		found = histories(200) // which take less time than batches
+		found = inHistories(200) // which take less time than batches
 	}
 	if found == "" {
-		found = batches()
+		found = inBatches()
 	}
 	if found == "" {
-		found = histories(20_000)
+		found = inHistories(20_000)
 	}
 	return found
 }
