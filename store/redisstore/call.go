@@ -40,15 +40,27 @@ func refusesFlags(err error) bool {
 	return redis.HasErrorPrefix(err, "Error compiling script")
 }
 
+// runText sends the text of a script that has not run yet, and its SHA-1 later. A server
+// that does not know a script says so after a round trip and gets the text in another;
+// it may know none, so that each of the others is sent as text once more.
 func (s *Store) runText(ctx context.Context, script *lua.Script, args []any) ([]int64, error) {
-	cmd := newCommand(ctx, "evalsha", script.SHA1, args)
+	name, text := "evalsha", script.SHA1
+	_, ran := s.ran.Load(script)
+	if !ran {
+		name, text = "eval", script.Text
+	}
+	cmd := newCommand(ctx, name, text, args)
 	err := s.process(ctx, cmd)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		s.ran.Clear()
 		cmd = newCommand(ctx, "eval", script.Text, args)
 		err = s.process(ctx, cmd)
 	}
 	if err != nil {
 		return nil, s.explain(err)
+	}
+	if !ran {
+		s.ran.Store(script, nil)
 	}
 	return cmd.Val(), nil
 }

@@ -19,7 +19,8 @@ const (
 	// trips, and a Cluster's table may have to come first.
 	connectTimeouts = 10
 
-	// reconnect is the minimum pause between two rounds of connecting.
+	// reconnect is the minimum pause between two rounds of connecting. After a round that
+	// found its connections ready, the pause is connectTimeouts.
 	reconnect = 200 * time.Millisecond
 )
 
@@ -30,13 +31,16 @@ const (
 //
 // In a round, n commands at once have more time than a call. The client connects for those
 // that find no idle connection, and keeps what it has connected. There is one round at a
-// time, and a pause between two, so a server that hangs meets few of them. A client that
-// ignores deadlines does not drop connections.
+// time, and a pause between two, so a server that hangs meets few of them. A round that
+// was quick made no connection: it only kept ready ones from calls, which may be late for
+// that, and must not begin a round each. A client that ignores deadlines does not drop
+// connections.
 func (s *Store) connect(n int) {
 	if s.ignoresDeadline || !s.connecting.TryLock() {
 		return
 	}
-	if time.Since(s.connected) < reconnect {
+	begun := time.Now()
+	if begun.Before(s.reconnect) {
 		s.connecting.Unlock()
 		return
 	}
@@ -45,10 +49,14 @@ func (s *Store) connect(n int) {
 		ctx, cancel := context.WithTimeout(context.Background(), connectTimeouts*s.timeout)
 		defer cancel()
 		err := rediscall.Safely(ctx, func(ctx context.Context) error { return s.connectServers(ctx, n) })
+		ended, pause := time.Now(), reconnect
 		if err == nil {
 			s.queue.prepared(n)
+			if ended.Sub(begun) <= s.timeout {
+				pause = max(pause, connectTimeouts*s.timeout)
+			}
 		}
-		s.connected = time.Now()
+		s.reconnect = ended.Add(pause)
 	}()
 }
 

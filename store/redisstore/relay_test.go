@@ -71,7 +71,7 @@ type request struct {
 }
 
 func (q request) Write(p []byte) (int, error) {
-	if bytes.Contains(p, []byte("evalsha")) {
+	if bytes.Contains(p, []byte("\r\neval")) {
 		q.called.Store(true)
 	}
 	return q.Conn.Write(p)

@@ -47,8 +47,8 @@ type Options struct {
 
 	// Timeout bounds every call, including the wait for a connection, up to a
 	// minute; 0 means DefaultTimeout. Under two round trips to Redis, the call that
-	// loads a script fails. Connections may take ten timeouts to become ready, and
-	// calls fail until one is.
+	// finds a server without its scripts fails. Connections may take ten timeouts to
+	// become ready, and calls fail until one is.
 	Timeout time.Duration
 
 	// OneSlot puts all keys into one slot of a Cluster; see the package
@@ -102,12 +102,13 @@ type Store struct {
 	secret          []byte
 	clock           func() int64
 	scripts         *lua.Scripts
+	ran             sync.Map     // the scripts that have run, of *lua.Script
 	plain           atomic.Bool  // a server does not know the first line of scripts
 	learned         atomic.Int64 // when the client was last made to reload, in Unix milliseconds
 	mapped          atomic.Bool  // the client of a Cluster has its table of slots
 	mapping         atomic.Bool  // it is being found out
 	connecting      sync.Mutex   // held by a round of connecting
-	connected       time.Time    // when the last round ended
+	reconnect       time.Time    // when the next round may begin
 	dials           dialCheck
 	limits          limits
 	unnamed         bool // no prefix was given
