@@ -127,6 +127,7 @@ func standaloneFaults() []fault {
 		network("reset", faultproxy.Fault{Reset: true}, 500*ms, something),
 		network("garbage", faultproxy.Fault{Garbage: "\x00\xff*3\r\n$-7\r\n"}, 400*ms, something),
 		network("garbage-that-is-a-reply", faultproxy.Fault{Garbage: "*6\r\n:1\r\n:9\r\n:1\r\n:1\r\n:1\r\n$1\r\nx\r\n"}, 400*ms, something),
+		{name: "cold-start-far-away", sees: something, brief: true, within: 500 * ms, inflict: startFarAway},
 		{name: "flapping", sees: something, brief: true, inflict: flap},
 		{name: "cut-request-at-each-byte", sees: something, inflict: cutRequests},
 		{name: "cut-reply-at-each-byte", sees: something, brief: true, inflict: func(s *scene) { cutReplies(s, false) }},
@@ -140,6 +141,30 @@ func standaloneFaults() []fault {
 		}},
 	}
 	return append(list, serverFaults()...)
+}
+
+// startFarAway leaves the limiters without connections and scripts, far from the server: a
+// connection takes at least two timeouts to become ready. Redis decides nevertheless. The
+// distance is to the timeout as 30 ms to 50 ms, but leaves a busy machine its time.
+func startFarAway(s *scene) {
+	const far, enough = 300 * time.Millisecond, 10
+	s.set(faultproxy.Fault{Reset: true})
+	s.do("SCRIPT", "FLUSH")
+	s.set(faultproxy.Fault{Delay: far})
+	s.until("a request that meets the distance", s.noticed)
+	begun := time.Now()
+	for _, l := range s.lanes {
+		s.until("Redis decides for "+l.mode.name+" from afar", func() bool {
+			n := 0
+			for _, h := range l.seen() {
+				if h.decided && h.from.After(begun) && h.to.Sub(h.from) >= far {
+					n++
+				}
+			}
+			return n >= enough
+		})
+	}
+	s.set(faultproxy.Fault{})
 }
 
 // flap interrupts the network again and again.

@@ -74,7 +74,7 @@ and clients on the same two processors.
 * A request is meant to take the store's timeout, 50 ms, and 20 ms more at most, the time without a processor taken off.
   This is measured, and no run fails for it. A fault that no request is to notice is met with a timeout of 10 s, so that
   all requests are decided however busy the machine is, and *master-gone*, which is to keep no request from the other
-  masters, with one of 1 s.
+  masters, with one of 1 s. *cold-start-far-away*, where each reply takes 300 ms, has one of 500 ms.
 * *Executions* are how often Redis counted one request. *Admitted over the limit* is beside what may be lost when a server
   forgets: one limit for each time, and in memory what the fallback may admit.
 * *Decides again* is the time from the end of the fault to the last request that Redis did not decide.

@@ -41,6 +41,8 @@ func tlsFaults() []fault {
 		network("delay-300ms", faultproxy.Fault{Delay: 300 * ms}, 700*ms, something),
 		network("trickle-1KBs", faultproxy.Fault{Rate: 1000}, time.Second, whatever),
 		network("reset", faultproxy.Fault{Reset: true}, 500*ms, something),
+		{name: "cold-start-far-away", sees: something, within: 500 * ms, inflict: startFarAway,
+			options: func(o *redis.Options) { o.DialTimeout = patience }},
 		network("cut-at-random-bytes", faultproxy.Fault{Life: 6000}, 3*time.Second, something),
 		{name: "frozen-2s", sees: something, inflict: func(s *scene) { freeze(s, 2*time.Second) }},
 		// All open connections end, so that every request waits for a handshake.
