@@ -40,9 +40,18 @@ func Sentinel(t testing.TB) *Watched {
 		w.Sentinels = append(w.Sentinels, startSentinel(t, host, port))
 	}
 	for _, s := range w.Sentinels {
+		steady(s)
 		until(t, "sentinel", func(ctx context.Context) bool { return informed(ctx, s) })
 	}
 	return w
+}
+
+// steady keeps a sentinel from doing nothing for half a minute after each time that the
+// machine has let it wait for two seconds. Before Redis 7 there is no such setting.
+func steady(s *Server) {
+	c := redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, ReadTimeout: patience, DisableIdentity: true})
+	defer c.Close()
+	_ = c.Do(context.Background(), "SENTINEL", "DEBUG", "tilt-trigger", 600_000).Err()
 }
 
 // Keep makes the sentinels replace the master only after ten minutes of silence,
