@@ -39,21 +39,37 @@ func form(t testing.TB, n int) []*Server {
 		nodes[i], buses[i] = startNode(t)
 		clients[i] = dial(t, nodes[i].Addr)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
 	for i, c := range clients {
-		if err := c.ClusterAddSlotsRange(ctx, i*slots/n, (i+1)*slots/n-1).Err(); err != nil {
-			t.Fatal(err)
-		}
-		host, port, _ := net.SplitHostPort(nodes[i].Addr)
-		if err := clients[0].Do(ctx, "CLUSTER", "MEET", host, port, buses[i]).Err(); err != nil {
+		if err := c.ClusterAddSlotsRange(context.Background(), i*slots/n, (i+1)*slots/n-1).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
+	met := meeting{}
 	for _, c := range clients {
-		until(t, "cluster", func(ctx context.Context) bool { return complete(ctx, c, n) })
+		until(t, "cluster", func(ctx context.Context) bool {
+			if complete(ctx, c, n) {
+				return true
+			}
+			for i := range nodes {
+				met.again(ctx, clients[0], nodes[i].Addr, buses[i])
+			}
+			return false
+		})
 	}
 	return nodes
+}
+
+// meeting is when nodes were last told to meet others. Nodes that have not met within a
+// second forget the attempt.
+type meeting map[string]time.Time
+
+// again tells the node to meet another one, if that has not happened for three seconds.
+func (m meeting) again(ctx context.Context, node *redis.Client, addr, bus string) {
+	if time.Since(m[addr]) > 3*time.Second {
+		m[addr] = time.Now()
+		host, port, _ := net.SplitHostPort(addr)
+		node.Do(ctx, "CLUSTER", "MEET", host, port, bus)
+	}
 }
 
 // Join starts a master without slots, adds it to the cluster of the others, and waits
@@ -61,10 +77,9 @@ func form(t testing.TB, n int) []*Server {
 func Join(t testing.TB, others []*Server) *Server {
 	t.Helper()
 	joined, bus := startNode(t)
-	host, port, _ := net.SplitHostPort(joined.Addr)
 	id := dial(t, joined.Addr).ClusterMyID(context.Background()).Val()
 	first := dial(t, others[0].Addr)
-	var met time.Time
+	met := meeting{}
 	for _, s := range append(others[:len(others):len(others)], joined) {
 		c := dial(t, s.Addr)
 		until(t, "a node that joins", func(ctx context.Context) bool {
@@ -72,11 +87,7 @@ func Join(t testing.TB, others []*Server) *Server {
 			if err == nil && strings.Contains(text, id) && !strings.Contains(text, "handshake") {
 				return strings.Contains(c.ClusterInfo(ctx).Val(), "cluster_state:ok")
 			}
-			// Nodes that have not met within a second forget the attempt.
-			if time.Since(met) > 3*time.Second {
-				met = time.Now()
-				first.Do(ctx, "CLUSTER", "MEET", host, port, bus)
-			}
+			met.again(ctx, first, joined.Addr, bus)
 			return false
 		})
 	}
