@@ -53,6 +53,7 @@ func (s *Store) runText(ctx context.Context, script *lua.Script, args []any) ([]
 	err := s.process(ctx, cmd)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		s.ran.Clear()
+		ran = false
 		cmd = newCommand(ctx, "eval", script.Text, args)
 		err = s.process(ctx, cmd)
 	}

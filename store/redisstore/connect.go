@@ -20,7 +20,7 @@ const (
 	connectTimeouts = 10
 
 	// reconnect is the minimum pause between two rounds of connecting. After a round that
-	// found its connections ready, the pause is connectTimeouts.
+	// found its connections ready it is connectTimeouts timeouts, if that is longer.
 	reconnect = 200 * time.Millisecond
 )
 

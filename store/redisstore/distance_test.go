@@ -35,6 +35,7 @@ type far struct {
 	ends    []net.Conn
 	greeted map[string]int // connections, by address
 	loaded  map[string]bool
+	texts   int // scripts that were sent whole
 	said    int64
 }
 
@@ -118,6 +119,7 @@ func (f *far) reply(addr string, args []string) string {
 	case "eval":
 		sum := sha1.Sum([]byte(args[1]))
 		f.loaded[addr+hex.EncodeToString(sum[:])] = true
+		f.texts++
 		return f.decide(args)
 	case "evalsha":
 		if !f.loaded[addr+args[1]] {
@@ -144,6 +146,7 @@ func (f *far) forget() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	clear(f.loaded)
+	f.texts = 0
 }
 
 // connections returns how many connections were greeted.
@@ -253,25 +256,39 @@ func takeInTurn(t *testing.T, s *Store, n int) (failed []int) {
 func TestScriptsAtADistance(t *testing.T) {
 	f := &far{rtt: 28 * ms, trips: 1}
 	f.distant(t, Options{}, func() redis.UniversalClient { return f.single(nil) }, func(t *testing.T, s *Store) {
-		callEach := func() (failed []int) {
-			for i := range 20 {
-				ops := append(unit(), append(unit(), unit()...)...)
-				ops[1].Rule, ops[2].Rule = "second", "third"
-				n := 1 + i%3
-				if err := s.Apply(t.Context(), ops[:n], make([]core.Decision, n)); late(err) {
-					failed = append(failed, i)
-				} else if err != nil {
-					t.Error(err)
-				}
-			}
-			return failed
-		}
-		if got, want := callEach(), []int{0, 1, 2, 3}; !slices.Equal(got, want) {
+		if got, want := callScripts(t, s), []int{0, 1, 2, 3}; !slices.Equal(got, want) {
 			t.Errorf("calls %v failed until connections were ready, want %v", got, want)
 		}
 		f.forget()
-		if got, want := callEach(), []int{0}; !slices.Equal(got, want) {
+		if got, want := callScripts(t, s), []int{0}; !slices.Equal(got, want) {
 			t.Errorf("calls %v failed after the scripts were lost, want %v", got, want)
+		}
+	})
+}
+
+// callScripts makes 20 calls of two scripts in turn, and returns which of them were late.
+func callScripts(t *testing.T, s *Store) (failed []int) {
+	for i := range 20 {
+		ops := append(unit(), unit()...)
+		ops[1].Rule = "q"
+		n := 1 + i%2
+		if err := s.Apply(t.Context(), ops[:n], make([]core.Decision, n)); late(err) {
+			failed = append(failed, i)
+		} else if err != nil {
+			t.Error(err)
+		}
+	}
+	return failed
+}
+
+func TestScriptsAreSentWholeOnce(t *testing.T) {
+	f := &far{rtt: ms, trips: 1}
+	f.distant(t, Options{}, func() redis.UniversalClient { return f.single(nil) }, func(t *testing.T, s *Store) {
+		for range 2 {
+			if failed := callScripts(t, s); len(failed) > 0 || f.texts != 2 {
+				t.Errorf("%d texts for two scripts; calls %v failed", f.texts, failed)
+			}
+			f.forget()
 		}
 	})
 }
