@@ -36,7 +36,7 @@ func TestMaxBytesBoundsTheKeys(t *testing.T) {
 			}
 			checkCounts(t, s)
 			c.move(3 * time.Hour)
-			do(t, s, takes("k", l))
+			do(t, s, takes(name+"last", l))
 			if s.keys.Load() > want {
 				t.Errorf("%v: %d keys after the others are fresh", l, s.keys.Load())
 			}
