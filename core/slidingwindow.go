@@ -71,21 +71,29 @@ func (slidingWindow) rescale(s *State, l *Limit, now int64) {
 	}
 }
 
+// scale is what a segment counts by: its width in microseconds, and the most units that
+// Lua can multiply by that.
+type scale struct{ width, most int64 }
+
+func (l *Limit) scale() scale {
+	width := l.width()
+	return scale{width, (exact - 1) / width}
+}
+
 // overlap returns how many microseconds of segment i lie in (now−Period, now],
 // or a whole width for a segment that has not ended.
-func (slidingWindow) overlap(l *Limit, i, now int64) int64 {
-	return min(l.width(), (i+1)*l.width()+l.period()-now)
+func (c scale) overlap(l *Limit, i, now int64) int64 {
+	return min(c.width, (i+1)*c.width+l.period()-now)
 }
 
 // weight returns the units counted for a segment of n units with that overlap.
-func (slidingWindow) weight(l *Limit, n, overlap int64) int64 {
-	return ceilDiv(min(n, l.Quota)*overlap, l.width())
-}
+func (c scale) weight(n, overlap int64) int64 { return ceilDiv(min(n, c.most)*overlap, c.width) }
 
-func (w slidingWindow) estimate(s *State, l *Limit, now int64) int64 {
+func (slidingWindow) estimate(s *State, l *Limit, now int64) int64 {
 	var n int64
+	c := l.scale()
 	for _, e := range s.live() {
-		n += w.weight(l, e.N, w.overlap(l, e.At, now))
+		n += c.weight(e.N, c.overlap(l, e.At, now))
 	}
 	return n
 }
@@ -95,13 +103,14 @@ func (w slidingWindow) delay(s *State, l *Limit, now, n, _ int64, _ string) int6
 	if over <= 0 {
 		return 0
 	}
+	c := l.scale()
 	for _, e := range s.live() {
-		weight := w.weight(l, e.N, w.overlap(l, e.At, now))
+		weight := c.weight(e.N, c.overlap(l, e.At, now))
 		if over <= weight {
 			// The largest overlap at which this segment weighs at most the rest
 			// of the quota.
-			overlap := (weight - over) * l.width() / min(e.N, l.Quota)
-			return (e.At+1)*l.width() + l.period() - overlap - now
+			overlap := (weight - over) * c.width / min(e.N, c.most)
+			return (e.At+1)*c.width + l.period() - overlap - now
 		}
 		over -= weight
 	}

@@ -55,9 +55,10 @@ local function sliding_window(text, verb, cost, pending, period, quota, segments
   local partial = (current + 1) * width - now
 
   -- weight returns the units counted for the i-th segment. The oldest counts in part.
+  local most = floor(NEVER / width)
   local function weight(i)
     local overlap = i == segments + 1 and partial or width
-    return ceil(min(units[i], quota) * overlap / width)
+    return ceil(min(units[i], most) * overlap / width)
   end
   local function estimate()
     local sum = 0
@@ -90,7 +91,7 @@ local function sliding_window(text, verb, cost, pending, period, quota, segments
         over = over - weight(i)
         i = i - 1
       end
-      local overlap = floor((weight(i) - over) * width / min(units[i], quota))
+      local overlap = floor((weight(i) - over) * width / min(units[i], most))
       wait = (current - i + 2) * width + period - overlap - now
     end
     -- take
