@@ -100,6 +100,15 @@ type algorithm interface {
 	// would have ended under that.
 	take(s *State, l *Limit, now, n int64, lease string)
 
+	// inUse returns the units in use, which may exceed the capacity. maxDebt is how many
+	// more a Debit may put in use than that, if there were enough of them. Both serve
+	// algorithms whose options include a debt.
+	inUse(s *State, l *Limit, now int64) int64
+	maxDebt(l *Limit) int64
+
+	// debit charges n units, at least one, on top of all that is booked.
+	debit(s *State, l *Limit, now, n int64)
+
 	// refund gives back op.Cost units; see Op.At.
 	refund(s *State, l *Limit, now int64, op *Op)
 
@@ -137,7 +146,7 @@ type algorithm interface {
 }
 
 // options reports which optional fields of a [Limit] an algorithm uses.
-type options struct{ burst, segments, aligned bool }
+type options struct{ burst, segments, aligned, debt bool }
 
 // refusal is a refused Take of cost units, with the units that remained, and the units
 // that a later Take wants.

@@ -121,3 +121,7 @@ func (concurrency) stillUsed(*Limit, int64, int64) int64 { return 0 }
 
 // foretells is false, because a lease may end at any time.
 func (concurrency) foretells(refusal) bool { return false }
+
+func (concurrency) inUse(*State, *Limit, int64) int64  { return 0 }
+func (concurrency) maxDebt(*Limit) int64               { return 0 }
+func (concurrency) debit(*State, *Limit, int64, int64) {}

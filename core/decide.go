@@ -21,13 +21,13 @@ var ErrOp = errors.New("invalid operation")
 // State.Limit would find it fresh. The ops must have passed [CheckOps], and their limits
 // Validate.
 //
-// An allowed Take, a Refund and a Reset change a state. A Peek and a refused Take do
-// so only after the clock has stepped back. Where a state is not Changed, Decide has
+// An allowed Take, a Refund, a Reset and a Debit change a state. A Peek and a refused
+// Take do so only after the clock has stepped back. Where a state is not Changed, Decide has
 // not changed the elements of its Log and Leases.
 func Decide(ops []Op, states []*State, now int64, out []Decision) {
 	upTo := false
 	for i := range ops {
-		begin(&ops[i], states[i], now)
+		out[i] = Decision{Taken: begin(&ops[i], states[i], now)}
 		upTo = upTo || ops[i].UpTo
 	}
 	share := int64(0)
@@ -55,22 +55,30 @@ func Decide(ops []Op, states []*State, now int64, out []Decision) {
 	}
 }
 
-// begin settles the state and carries out a Refund or a Reset, which precede
-// the Takes.
-func begin(op *Op, s *State, now int64) {
+// begin settles the state and carries out a Refund, a Reset or a Debit, which precede
+// the Takes. It returns how many units a Debit charged.
+func begin(op *Op, s *State, now int64) (charged int64) {
 	a := algorithms[op.Limit.Algorithm]
 	if op.Verb == Reset {
 		*s = State{Limit: op.Limit, Changed: true}
-		return
+		return 0
 	}
 	if a.settle(s, &op.Limit, now) {
 		s.Changed = true
 	}
-	if op.Verb == Refund {
+	switch op.Verb {
+	case Refund:
 		a.refund(s, &op.Limit, now, op)
 		a.settle(s, &op.Limit, now)
 		s.Changed = true
+	case Debit:
+		room := op.Limit.Capacity() + op.Limit.MaxDebt() - a.inUse(s, &op.Limit, now)
+		if charged = max(0, min(op.Cost, room)); charged > 0 {
+			a.debit(s, &op.Limit, now, charged)
+			s.Changed = true
+		}
 	}
+	return charged
 }
 
 // shareOf returns the number of units that each UpTo Take of a step is to charge:
@@ -125,8 +133,7 @@ func (op *Op) units(share int64) int64 {
 // the same key are about to charge.
 func verdict(ops []Op, states []*State, out []Decision, i int, share, now int64) {
 	op, d := &ops[i], &out[i]
-	*d = Decision{}
-	if op.Cost == 0 || op.Verb == Refund || op.Verb == Reset {
+	if op.Cost == 0 || op.Verb >= Refund {
 		d.Allowed = true
 		return
 	}
@@ -214,7 +221,7 @@ func (op *Op) upToFault() string {
 // fault returns what is wrong with the operation by itself, or "".
 func (op *Op) fault() string {
 	switch {
-	case op.Verb > Reset:
+	case op.Verb > Debit:
 		return "the verb is not known"
 	case !op.Limit.Algorithm.known():
 		return "the algorithm is not known"
@@ -222,6 +229,8 @@ func (op *Op) fault() string {
 		return fmt.Sprintf("the cost %d is negative", op.Cost)
 	case op.MaxWait < 0 || op.MaxWait > MaxBooking:
 		return fmt.Sprintf("the wait %s is not within 0 to %s", op.MaxWait, MaxBooking)
+	case op.Verb == Debit && !algorithms[op.Limit.Algorithm].options().debt:
+		return fmt.Sprintf("a %s limit has no debt", op.Limit.Algorithm)
 	case op.lacksLease():
 		return "a lease is missing"
 	case op.At < 0 || op.At >= exact || op.ResetAfter < 0:

@@ -23,6 +23,35 @@ func ExampleParseLimit() {
 	// limit "0/1m": quota 0 is not positive
 }
 
+// The cost of a request is known when it has ended. Beyond the limit it is a debt, for
+// which later requests wait.
+func ExampleDecide_debit() {
+	var state core.State
+	out := make([]core.Decision, 1)
+	for _, step := range []struct {
+		at   time.Duration
+		verb core.Verb
+		cost int64
+	}{
+		{0, core.Take, 4},
+		{1 * time.Second, core.Debit, 11},
+		{1 * time.Second, core.Take, 1},
+		{6 * time.Second, core.Take, 1},
+		{6 * time.Second, core.Debit, 100},
+	} {
+		op := core.Op{Verb: step.verb, Rule: "tokens", Key: "alice", Limit: core.MustParseLimit("10/10s debt=5"), Cost: step.cost}
+		core.Decide([]core.Op{op}, []*core.State{&state}, step.at.Microseconds(), out)
+		d := out[0]
+		fmt.Println(step.at, step.verb, step.cost, "charged", d.Taken, "remain", d.Remaining, "retry", d.RetryAfter, "fresh", d.ResetAfter)
+	}
+	// Output:
+	// 0s take 4 charged 4 remain 6 retry 0s fresh 4s
+	// 1s debit 11 charged 11 remain 0 retry 0s fresh 14s
+	// 1s take 1 charged 0 remain 0 retry 5s fresh 14s
+	// 6s take 1 charged 1 remain 0 retry 0s fresh 10s
+	// 6s debit 100 charged 5 remain 0 retry 0s fresh 15s
+}
+
 // A store decides a step with the states of its keys and the time of its clock.
 func ExampleDecide() {
 	ops := []core.Op{{Verb: core.Take, Rule: "api", Key: "alice", Limit: core.MustParseLimit("5/10s"), Cost: 1}}

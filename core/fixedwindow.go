@@ -12,7 +12,7 @@ type fixedWindow struct{}
 
 func (fixedWindow) name() string     { return "fixed-window" }
 func (fixedWindow) letter() string   { return "f" }
-func (fixedWindow) options() options { return options{aligned: true} }
+func (fixedWindow) options() options { return options{aligned: true, debt: true} }
 
 func (fixedWindow) check(l *Limit) error { return checkExact("twice the quota", l.Quota, 2) }
 
@@ -59,6 +59,11 @@ func (w fixedWindow) take(s *State, l *Limit, now, n int64, _ string) {
 	}
 	s.Used += n
 }
+
+func (fixedWindow) inUse(s *State, _ *Limit, _ int64) int64 { return s.Used }
+func (fixedWindow) maxDebt(l *Limit) int64                  { return exact - 1 - 2*l.Quota }
+
+func (w fixedWindow) debit(s *State, l *Limit, now, n int64) { w.take(s, l, now, n, "") }
 
 // refund gives units back to the window that they were taken from, never to a
 // later one.

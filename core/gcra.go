@@ -16,9 +16,10 @@ import (
 // move Mark on by whole rounds, and peeks and refusals leave it. The queue is empty
 // again at Mark + Used·Period/Quota, which is the TAT, the theoretical arrival time, of
 // the literature. The state is exact: it never
-// holds a rounded fraction. Units beyond Burst are booked. State.Over is how
-// many were booked when the state was written: if more are booked later, the
-// clock has stepped back, and settle leaves a full bucket.
+// holds a rounded fraction. Units beyond Burst are booked by Takes or in debt by Debits.
+// State.Over is how many they were when the state was written: if they are more later,
+// the clock has stepped back, and settle leaves a full bucket. State.Slot is the instant
+// that the latest booking waits for. A debt moves no slot, as it follows them in the queue.
 //
 // A state keeps the limit under which it was written until the next Take. Under
 // another limit its units come back at the faster of both rates (see pace), so a
@@ -65,7 +66,7 @@ func (r rate) back(span int64) int64 {
 
 func (gcra) name() string     { return "gcra" }
 func (gcra) letter() string   { return "g" }
-func (gcra) options() options { return options{burst: true} }
+func (gcra) options() options { return options{burst: true, debt: true} }
 
 func (gcra) check(l *Limit) error {
 	if l.Capacity() >= exact || l.Quota >= exact {
@@ -108,15 +109,15 @@ func (gcra) settle(s *State, l *Limit, now int64) bool {
 	r := s.Limit.rate()
 	changed := s.Mark > now
 	if changed {
-		s.Mark, s.Used, s.Over = now, min(s.Used, s.Limit.Capacity()), 0
+		s.Mark, s.Used, s.Over, s.Slot = now, min(s.Used, s.Limit.Capacity()), 0, 0
 	}
 	since := now - s.Mark
 	if since >= r.span(s.Used) {
-		s.Limit, s.Used, s.Mark, s.Over = *l, 0, 0, 0
+		s.Limit, s.Used, s.Mark, s.Over, s.Slot = *l, 0, 0, 0, 0
 		return changed
 	}
 	if n := r.back(since); s.Used-n > s.Limit.Capacity()+s.Over {
-		s.Used, s.Over, changed = n+s.Limit.Capacity(), 0, true
+		s.Used, s.Over, s.Slot, changed = n+s.Limit.Capacity(), 0, 0, true
 	}
 	return changed
 }
@@ -204,7 +205,14 @@ func (s *State) convert(l *Limit, now int64) {
 	s.Limit, s.Used = *l, s.Used-n
 }
 
-func (gcra) take(s *State, l *Limit, now, n int64, _ string) {
+func (g gcra) take(s *State, l *Limit, now, n int64, _ string) {
+	g.debit(s, l, now, n)
+	if s.Over > 0 {
+		s.Slot = s.last()
+	}
+}
+
+func (gcra) debit(s *State, l *Limit, now, n int64) {
 	s.convert(l, now)
 	if s.Used == 0 {
 		s.Mark = now
@@ -213,12 +221,46 @@ func (gcra) take(s *State, l *Limit, now, n int64, _ string) {
 	s.book(now)
 }
 
-// book sets Over to the number of units that are booked.
+// last returns the instant at which no unit beyond the capacity is in use any longer.
+func (s *State) last() int64 { return s.Mark + s.Limit.rate().span(s.Used-s.Limit.Capacity()) }
+
+// book sets Over to the number of units in use beyond the capacity.
 func (s *State) book(now int64) {
 	s.Over = 0
 	if capacity := s.Limit.Capacity(); s.Used > capacity {
 		s.Over = max(0, s.Used-s.Limit.rate().back(now-s.Mark)-capacity)
 	}
+	if s.Over == 0 {
+		s.Slot = 0
+	} else {
+		s.Slot = min(s.Slot, s.last())
+	}
+}
+
+func (gcra) inUse(s *State, l *Limit, now int64) int64 {
+	return s.Used - s.pace(l).back(now-s.Mark, s.Used)
+}
+
+// maxDebt returns how many units come back within MaxPeriod, less the capacity, and no more
+// than Lua can count beside those that are booked.
+func (gcra) maxDebt(l *Limit) int64 {
+	r := l.rate()
+	return min(r.rounds(int64(MaxPeriod/time.Microsecond)/r.every)-l.Capacity(), (exact-1)/max(1, r.every%r.units)-r.maxUsed(l))
+}
+
+// rounds returns the units that come back in n rounds, or the largest number that Lua
+// can count if they are more.
+func (r rate) rounds(n int64) int64 {
+	if hi, lo := bits.Mul64(uint64(n), uint64(r.units)); hi == 0 && lo < exact {
+		return int64(lo)
+	}
+	return exact - 1
+}
+
+// most is at least the number of units in use at once: those that come back within
+// MaxPeriod, and those that are booked.
+func (r rate) most() int64 {
+	return r.rounds(int64(MaxPeriod/time.Microsecond)/r.every + r.maxRounds())
 }
 
 // refund gives back the cost of a Take less the units that came back since the Take. It
@@ -238,11 +280,11 @@ func (gcra) refund(s *State, _ *Limit, now int64, op *Op) {
 		return
 	}
 	r, lost := s.Limit.rate(), max(0, now-op.At)
-	cost := min(op.Cost, r.maxUsed(&s.Limit))
+	cost := min(op.Cost, r.most())
 	capacity, end := s.Limit.Capacity(), s.Mark+r.span(s.Used)
 	upto := op.At + int64(op.ResetAfter/time.Microsecond)
 	switch {
-	case s.Used-r.back(now-s.Mark) > capacity && upto < end:
+	case s.Slot > now && s.Used-r.back(now-s.Mark) > capacity && upto < end:
 		return
 	case max(end, now+r.span(capacity)) <= upto, r.units == 1 && op.At > s.Mark:
 		lost = 0

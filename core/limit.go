@@ -58,6 +58,11 @@ type Limit struct {
 	// means DefaultSegments. It must divide the Period into whole microseconds.
 	Segments int
 
+	// Debt is, for GCRA, TokenBucket, FixedWindow and SlidingWindow, how many units a
+	// [Debit] may put in use beyond the capacity; 0 means as many as the capacity. See
+	// MaxDebt.
+	Debt int64
+
 	// Aligned makes FixedWindow's windows start at multiples of Period since
 	// the Unix epoch instead of at the first request.
 	Aligned bool
@@ -85,7 +90,29 @@ func (l Limit) Validate() error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	return algorithms[l.Algorithm].check(&l)
+	a := algorithms[l.Algorithm]
+	if err := a.check(&l); err != nil {
+		return err
+	}
+	if most := a.maxDebt(&l); l.Debt > most {
+		return fmt.Errorf("debt %d is above %d, the most that can be counted or that comes back within %s",
+			l.Debt, most, textform.Duration(MaxPeriod))
+	}
+	return nil
+}
+
+// MaxDebt returns how many units a [Debit] may put in use beyond the capacity: Debt, or if
+// that is 0, as many as the capacity or as come back within MaxPeriod. It is 0 under an
+// algorithm without debt. The limit must be valid.
+func (l *Limit) MaxDebt() int64 {
+	a := algorithms[l.Algorithm]
+	switch {
+	case !a.options().debt:
+		return 0
+	case l.Debt > 0:
+		return l.Debt
+	}
+	return max(0, min(l.Capacity(), a.maxDebt(l)))
 }
 
 func (l *Limit) checkPeriod() error {
@@ -115,6 +142,12 @@ func (l *Limit) checkOptions() []error {
 	if l.Segments != 0 && !has.segments {
 		errs = append(errs, fmt.Errorf("segments mean nothing to %s", name))
 	}
+	if l.Debt < 0 {
+		errs = append(errs, fmt.Errorf("debt %d is negative", l.Debt))
+	}
+	if l.Debt > 0 && !has.debt {
+		errs = append(errs, fmt.Errorf("debt means nothing to %s", name))
+	}
 	if l.Aligned && !has.aligned {
 		errs = append(errs, fmt.Errorf("aligned means nothing to %s", name))
 	}
@@ -131,7 +164,7 @@ func (l Limit) ScriptArgs() (period, quota, extra int64) {
 // Equal reports whether *l == *m. Stores compare limits at each step, and comparing
 // field by field takes a third of the time of the compiler's ==.
 func (l *Limit) Equal(m *Limit) bool {
-	return l.Quota == m.Quota && l.Period == m.Period && l.Burst == m.Burst &&
+	return l.Quota == m.Quota && l.Period == m.Period && l.Burst == m.Burst && l.Debt == m.Debt &&
 		l.Algorithm == m.Algorithm && l.Segments == m.Segments && l.Aligned == m.Aligned
 }
 
@@ -169,13 +202,20 @@ func (l *Limit) Steady() Steady { return algorithms[l.Algorithm].steady(l) }
 // Part returns the limit under which each of n stores may grant by itself, so
 // that all together grant no more than l. A part has at least one unit, so more
 // stores than units grant more than l together. Where rounding makes a bucket
-// take too long to fill, the part is smaller. An invalid limit is returned as it
+// take too long to fill, the part is smaller, and so is its debt. An invalid limit is returned as it
 // is.
 func (l Limit) Part(n int64) Limit {
 	if n <= 1 || l.Validate() != nil {
 		return l
 	}
-	return algorithms[l.Algorithm].part(&l, n)
+	a := algorithms[l.Algorithm]
+	debt := l.Debt
+	l.Debt = 0
+	part := a.part(&l, n)
+	if debt > 0 {
+		part.Debt = max(0, min(max(1, debt/n), a.maxDebt(&part)))
+	}
+	return part
 }
 
 // countPart returns the part of a limit that has no burst.

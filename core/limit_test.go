@@ -10,7 +10,7 @@ import (
 )
 
 func TestLimitEqualLooksAtEveryField(t *testing.T) {
-	base := Limit{Algorithm: SlidingWindow, Quota: 1, Period: time.Second, Burst: 2, Segments: 3, Aligned: true}
+	base := Limit{Algorithm: SlidingWindow, Quota: 1, Period: time.Second, Burst: 2, Segments: 3, Aligned: true, Debt: 4}
 	same := base
 	if !base.Equal(&same) {
 		t.Error("a limit is not equal to its copy")
@@ -40,6 +40,10 @@ func TestLimitTextRoundTrip(t *testing.T) {
 		{"10/1s fixed-window", Limit{Algorithm: FixedWindow, Quota: 10, Period: time.Second}, ""},
 		{"1/100ms token-bucket burst=50", Limit{Algorithm: TokenBucket, Quota: 1, Period: 100 * time.Millisecond, Burst: 50}, ""},
 		{"20 concurrent ttl=30s", Limit{Algorithm: Concurrency, Quota: 20, Period: 30 * time.Second}, ""},
+		{"1000/1m debt=5000", Limit{Quota: 1000, Period: time.Minute, Debt: 5000}, ""},
+		{"10/1s token-bucket burst=50 debt=7", Limit{Algorithm: TokenBucket, Quota: 10, Period: time.Second, Burst: 50, Debt: 7}, ""},
+		{"240/1h sliding-window segments=60 debt=12", Limit{Algorithm: SlidingWindow, Quota: 240, Period: time.Hour, Debt: 12, Segments: 60}, "240/1h sliding-window debt=12 segments=60"},
+		{"10/1s fixed-window aligned debt=3", Limit{Algorithm: FixedWindow, Quota: 10, Period: time.Second, Aligned: true, Debt: 3}, ""},
 		{"1/1ms", Limit{Quota: 1, Period: MinPeriod}, ""},
 		{"1/9600h", Limit{Quota: 1, Period: MaxPeriod}, ""},
 		{"1/1h30m", Limit{Quota: 1, Period: 90 * time.Minute}, ""},
@@ -66,6 +70,31 @@ func TestLimitTextRoundTrip(t *testing.T) {
 		}
 		if s := got.String(); s != r.out {
 			t.Errorf("ParseLimit(%q).String() = %q", r.text, s)
+		}
+	}
+}
+
+// Without debt= a debt is as large as the capacity, or as what comes back in time.
+func TestLimitMaxDebt(t *testing.T) {
+	for text, want := range map[string]int64{
+		"100/1m":                            100,
+		"100/1m burst=20":                   20,
+		"100/1m burst=20 debt=7":            7,
+		"100/1m burst=20 debt=7000":         7000,
+		"10/1s token-bucket burst=50":       50,
+		"10/1s fixed-window":                10,
+		"10/1s sliding-window debt=3":       3,
+		"5/1m sliding-log":                  0,
+		"20 concurrent ttl=30s":             0,
+		"1/400d":                            0,
+		"3/300d":                            1,
+		"3/300d token-bucket":               0,
+		"4503599627370490/1s fixed-window":  11,
+		"90071992547400/1ms sliding-window": 9,
+	} {
+		l := MustParseLimit(text)
+		if got := l.MaxDebt(); got != want {
+			t.Errorf("the debt of %s is %d, want %d", text, got, want)
 		}
 	}
 }
@@ -114,13 +143,20 @@ func TestLimitErrorsNameEveryMistake(t *testing.T) {
 		{"1/1s sliding-window segments=361", []string{"segments 361 is not within 1 to 360"}},
 		{"1/1s sliding-window segments=9223372036854775807", []string{"segments 361 is not within"}},
 		{"1/1s sliding-window segments=7", []string{"7 segments do not divide 1s into whole microseconds"}},
-		{"1/1s sliding", []string{`unknown word "sliding"; the words are gcra, `, `, sliding-window, `, `, aligned, burst=, segments= and ttl=`}},
+		{"1/1s sliding", []string{`unknown word "sliding"; the words are gcra, `, `, sliding-window, `, `, aligned, burst=, debt=, segments= and ttl=`}},
 		{"10 concurrent", []string{`needs a ttl, how long an unrenewed lease stays held; write, say, "10 concurrent ttl=30s"`}},
 		{"20 concurrent ttl=x", []string{`ttl "x" is not a duration`}},
 		{"20/1s concurrent ttl=3s", []string{"has a ttl instead of a period"}},
 		{"20/1s ttl=3s", []string{"ttl means nothing to gcra"}},
 		{"10001 concurrent ttl=3s", []string{"quota 10001 is above 10000"}},
 		{"1001/1s sliding-log", []string{"quota 1001 is above 1000", "use a sliding-window"}},
+		{"1/1s debt=0", []string{`debt "0" is not a positive whole number`}},
+		{"1/1s debt=1 debt=2", []string{`a second "debt", "debt=2"`}},
+		{"5/1m sliding-log debt=3", []string{"debt means nothing to sliding-log"}},
+		{"20 concurrent ttl=30s debt=3", []string{"debt means nothing to concurrent"}},
+		{"1/300d debt=1", []string{"debt 1 is above 0, the most that can be counted or that comes back within 9600h"}},
+		{"3/200d token-bucket debt=4", []string{"debt 4 is above 3, "}},
+		{"4503599627370495/1s fixed-window debt=2", []string{"debt 2 is above 1, "}},
 		{"1/400d burst=2", []string{"takes longer than 9600h to fill"}},
 		{"1/400d token-bucket burst=2", []string{"takes 2 periods of 9600h to fill, longer than 9600h"}},
 		{"9223372036854775807/1s", []string{"not both below 2^53"}},

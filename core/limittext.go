@@ -20,6 +20,7 @@ import (
 //	240/1h sliding-window segments=60
 //	10/1s fixed-window aligned
 //	1/100ms token-bucket burst=50
+//	1000/1m debt=5000
 //	20 concurrent ttl=30s
 //
 // A period is a Go duration; "d" stands for 24 hours and a missing number for
@@ -77,7 +78,7 @@ func parseLimit(s string) (l Limit, errs []error) {
 		seen[kind] = true
 		err = l.parseWord(w, name, value)
 		if errors.Is(err, errUnknownWord) && !listed {
-			err = fmt.Errorf("%w; the words are %s, aligned, burst=, segments= and ttl=", err, algorithmNames())
+			err = fmt.Errorf("%w; the words are %s, aligned, burst=, debt=, segments= and ttl=", err, algorithmNames())
 			listed = true
 		}
 		if err != nil {
@@ -140,6 +141,8 @@ func (l *Limit) parseWord(word, name, value string) (err error) {
 		l.Aligned = true
 	case name == "burst":
 		l.Burst, err = parseCount(name, value)
+	case name == "debt":
+		l.Debt, err = parseCount(name, value)
 	case name == "segments":
 		var n int64
 		n, err = parseCount(name, value)
@@ -196,6 +199,9 @@ func (l Limit) String() string {
 	}
 	if l.Burst != 0 {
 		fmt.Fprintf(&b, " burst=%d", l.Burst)
+	}
+	if l.Debt != 0 {
+		fmt.Fprintf(&b, " debt=%d", l.Debt)
 	}
 	if l.Segments != 0 {
 		fmt.Fprintf(&b, " segments=%d", l.Segments)

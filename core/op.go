@@ -17,6 +17,7 @@ const (
 	Peek               // answer as Take would, and change nothing
 	Refund             // give back what a Take charged
 	Reset              // make the key fresh
+	Debit              // charge Cost units, whether or not they fit
 )
 
 // String returns the verb in lower case.
@@ -30,6 +31,8 @@ func (v Verb) String() string {
 		return "refund"
 	case Reset:
 		return "reset"
+	case Debit:
+		return "debit"
 	}
 	return "unknown verb"
 }
@@ -66,7 +69,8 @@ type Op struct {
 	Limit Limit
 
 	// Cost is in units. A Take or Peek of 0 is always allowed and changes
-	// nothing. A negative cost is an error.
+	// nothing. A negative cost is an error. A Debit charges it also beyond the
+	// capacity, as far as Limit.MaxDebt lets it.
 	Cost int64
 
 	// MaxWait is how far ahead a Take may book its units, at most [MaxBooking].
@@ -96,10 +100,10 @@ type ID struct {
 // whatever the numbers of their limits.
 func (op *Op) ID() ID { return ID{op.Rule, op.Key, op.Limit.Algorithm} }
 
-// Refund returns the op that undoes op, a Take that was charged with decision
-// d. Its Cost may be lowered to give back a part.
+// Refund returns the op that undoes op, a Take or a Debit that was charged with
+// decision d. Its Cost may be lowered to give back a part.
 func (op Op) Refund(d Decision) Op {
-	if op.UpTo {
+	if op.UpTo || op.Verb == Debit {
 		op.UpTo, op.Cost = false, d.Taken
 	}
 	op.Verb, op.Soft, op.MaxWait = Refund, false, 0
@@ -152,7 +156,8 @@ type Decision struct {
 	Origin uint32
 
 	// Taken is the number of units that a Take charged: its Cost, or at most that
-	// if it is UpTo, and 0 if it or its step was refused.
+	// if it is UpTo, and 0 if it or its step was refused. A Debit charges its Cost,
+	// or as many units as were left until Limit.MaxDebt.
 	Taken int64
 
 	// Remaining is the number of units that could be taken at once after this
@@ -192,10 +197,10 @@ func Granted(ops []Op, out []Decision) bool {
 // Store keeps the state of keys. Implementations are safe for concurrent use.
 type Store interface {
 	// Apply carries out ops as one step at one instant and puts op i's
-	// decision into out[i]; out must be at least as long as ops. Refunds and
-	// Resets are carried out first, then the Takes are decided together: if any
-	// Take that is not Soft is refused, no Take happens. Each decision reports
-	// its key as the step leaves it.
+	// decision into out[i]; out must be at least as long as ops. Refunds, Resets and
+	// Debits are carried out first, in their order, then the Takes are decided
+	// together: if any Take that is not Soft is refused, no Take happens. Each
+	// decision reports its key as the step leaves it.
 	//
 	// A refusal is a Decision. An error means that the store could not decide;
 	// then out is not to be read, and a Take may or may not have been charged.

@@ -25,6 +25,10 @@ func TestLimitPart(t *testing.T) {
 		{"9/1h fixed-window aligned", 3, "3/1h fixed-window aligned"},
 		{"5/1m sliding-log", 2, "2/1m sliding-log"},
 		{"20 concurrent ttl=30s", 6, "3 concurrent ttl=30s"},
+		{"100/1m debt=50", 4, "25/1m debt=12"},
+		{"100/1m fixed-window debt=3", 4, "25/1m fixed-window debt=1"},
+		{"5/200d burst=5 debt=5", 4, "1/200d burst=1 debt=1"},
+		{"5/400d burst=1 debt=4", 5, "1/400d burst=1"},
 		{"5/400d burst=5", 4, "1/400d burst=1"},
 		{"5/80d token-bucket burst=25", 4, "1/80d token-bucket burst=1"},
 	}
@@ -45,6 +49,9 @@ func TestLimitPartIsValidAndPartsAddUp(t *testing.T) {
 		if l.Algorithm == core.GCRA || l.Algorithm == core.TokenBucket {
 			l.Burst = rapid.Int64Range(0, 1<<20).Draw(t, "burst")
 		}
+		if l.MaxDebt() > 0 {
+			l.Debt = rapid.Int64Range(0, 1<<20).Draw(t, "debt")
+		}
 		if l.Validate() != nil {
 			t.Skip("not valid")
 		}
@@ -52,6 +59,9 @@ func TestLimitPartIsValidAndPartsAddUp(t *testing.T) {
 		part := l.Part(n)
 		if err := part.Validate(); err != nil {
 			t.Fatalf("%s by %d is %s: %v", l, n, part, err)
+		}
+		if l.Debt > 0 && part.Debt > max(1, l.Debt/n) {
+			t.Fatalf("%s by %d is %s", l, n, part)
 		}
 		if part.Quota > max(1, l.Quota/n) || part.Capacity() > max(1, l.Capacity()/n) {
 			t.Fatalf("%s by %d is %s", l, n, part)

@@ -93,3 +93,7 @@ func (slidingLog) part(l *Limit, n int64) Limit         { return l.countPart(n) 
 func (slidingLog) stillUsed(*Limit, int64, int64) int64 { return 0 }
 
 func (slidingLog) foretells(r refusal) bool { return r.single() }
+
+func (slidingLog) inUse(*State, *Limit, int64) int64  { return 0 }
+func (slidingLog) maxDebt(*Limit) int64               { return 0 }
+func (slidingLog) debit(*State, *Limit, int64, int64) {}

@@ -18,7 +18,7 @@ type slidingWindow struct{}
 
 func (slidingWindow) name() string     { return "sliding-window" }
 func (slidingWindow) letter() string   { return "w" }
-func (slidingWindow) options() options { return options{segments: true} }
+func (slidingWindow) options() options { return options{segments: true, debt: true} }
 
 func (slidingWindow) check(l *Limit) error {
 	if n := l.segments(); l.period()%n != 0 {
@@ -120,6 +120,14 @@ func (w slidingWindow) delay(s *State, l *Limit, now, n, _ int64, _ string) int6
 func (slidingWindow) take(s *State, l *Limit, now, n int64, _ string) {
 	s.push(now/l.width(), n)
 }
+
+func (w slidingWindow) inUse(s *State, l *Limit, now int64) int64 {
+	return w.estimate(s, l, now)
+}
+
+func (slidingWindow) maxDebt(l *Limit) int64 { return (exact-1)/l.width() - l.Quota }
+
+func (w slidingWindow) debit(s *State, l *Limit, now, n int64) { w.take(s, l, now, n, "") }
 
 func (slidingWindow) refund(s *State, l *Limit, _ int64, op *Op) {
 	left := op.Cost

@@ -13,8 +13,9 @@ type State struct {
 	// microseconds. FixedWindow, TokenBucket and GCRA use both.
 	Used, Mark int64
 
-	// Over is the number of units that GCRA had booked beyond its burst.
-	Over int64
+	// Over is the number of units that GCRA had in use beyond its burst, booked or in
+	// debt, and Slot is the instant of the latest booking.
+	Over, Slot int64
 
 	// Log holds the admitted units of SlidingLog by instant and those of
 	// SlidingWindow by segment, from Head on, oldest first.

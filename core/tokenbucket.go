@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"math/bits"
 
 	"github.com/headgate/headgate/internal/textform"
 )
@@ -15,7 +16,7 @@ type tokenBucket struct{}
 
 func (tokenBucket) name() string     { return "token-bucket" }
 func (tokenBucket) letter() string   { return "t" }
-func (tokenBucket) options() options { return options{burst: true} }
+func (tokenBucket) options() options { return options{burst: true, debt: true} }
 
 func (tokenBucket) check(l *Limit) error {
 	if l.Capacity() >= exact-l.Quota {
@@ -111,6 +112,24 @@ func (tokenBucket) take(s *State, l *Limit, now, n int64, _ string) {
 	}
 	s.Used += n
 }
+
+func (tokenBucket) inUse(s *State, l *Limit, now int64) int64 {
+	if s.Used == 0 {
+		return 0
+	}
+	back, _ := s.refills(l).back(now-s.Mark, s.Used)
+	return s.Used - back
+}
+
+func (tokenBucket) maxDebt(l *Limit) int64 {
+	periods := int64(MaxPeriod / l.Period)
+	if hi, lo := bits.Mul64(uint64(periods), uint64(l.Quota)); hi == 0 && lo < exact-uint64(l.Quota) {
+		return int64(lo) - l.Capacity()
+	}
+	return exact - 1 - l.Quota - l.Capacity()
+}
+
+func (b tokenBucket) debit(s *State, l *Limit, now, n int64) { b.take(s, l, now, n, "") }
 
 // refund gives back the cost of a Take less the tokens of all refills since the Take; see
 // gcra.refund. A Take after Mark has lost nothing: no refill came between the Take and

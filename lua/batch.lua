@@ -6,7 +6,7 @@
 -- decision on every operation, see reply.lua.
 --
 -- An operation is seven bytes of the program: the opcode, and the places of its key and
--- its limit in three bytes each. The opcode is one of TAKE to UPTO_SOFT, plus MORE and
+-- its limit in three bytes each. The opcode is one of TAKE to DEBIT, plus MORE and
 -- VALUES where they apply. Without VALUES the cost, x and y are 1, 0 and 0.
 --
 -- A row may precede steps that are all alike: ROW, the number of steps in three bytes,
@@ -23,6 +23,7 @@ local REFUND = 3
 local RESET = 4
 local UPTO = 5 -- a take of as many units as fit, at most the cost
 local UPTO_SOFT = 6
+local DEBIT = 7
 local MORE = 8 -- the next operation is of the same step
 local VALUES = 16 -- the operation has its cost, x and y in ARGV
 local ROW = 32
@@ -170,8 +171,8 @@ end
 
 -- @slow
 
--- The verbs by opcode, from TAKE to UPTO_SOFT.
-local verbs = { [0] = 'take', 'take', 'peek', 'refund', 'reset', 'take', 'take' }
+-- The verbs by opcode, from TAKE to DEBIT.
+local verbs = { [0] = 'take', 'take', 'peek', 'refund', 'reset', 'take', 'take', 'debit' }
 
 -- The opcodes of takes that share the number of their units.
 local shared = { [UPTO] = true, [UPTO_SOFT] = true }
@@ -213,7 +214,7 @@ local function run_op(k, l, verb, cost, pending, x, y)
     verb, cost = 'peek', 0
   end
   local limit = limits[l]
-  local next, remaining, reset, wait =
+  local next, remaining, reset, wait, taken =
     steps[limit.letter](text, verb, cost, pending, limit.period, limit.quota, limit.extra, limit.text, x, y)
   if next == nil then
     quarantine(KEYS[k])
@@ -225,7 +226,7 @@ local function run_op(k, l, verb, cost, pending, x, y)
   if next or not resets[k] then -- else this reset may be that of another limit
     resets[k] = reset
   end
-  return remaining, reset, wait
+  return remaining, reset, wait, taken
 end
 
 -- run_quick carries out a take by the quick function of its algorithm. It returns nil
@@ -274,14 +275,18 @@ local function run_optimistic(first)
     if shared[opcode] then
       return not alone and undo(first, at, answered) or nil
     end
-    local remaining, reset, wait = nil, nil, 0
+    local remaining, reset, wait, taken = nil, nil, 0, nil
     if verb == 'take' then
       remaining, reset = run_quick(k, limits[l], cost)
     end
     if not remaining then
-      remaining, reset, wait = run_op(k, l, verb, cost, 0, x, y)
+      remaining, reset, wait, taken = run_op(k, l, verb, cost, 0, x, y)
     end
     size, code = answer(reply, size, verb, remaining, reset, wait, x)
+    if opcode == DEBIT and remaining then
+      size = size + 1
+      reply[size] = taken
+    end
     if not alone and (not remaining or code >= REFUSED and opcode == TAKE) then
       return undo(first, at, answered)
     end
@@ -322,13 +327,14 @@ local function check_op(op, pending)
   return true
 end
 
--- decide carries out the operations of a step: first refunds and resets, then the
--- takes, if all of them are granted.
+-- decide carries out the operations of a step: first refunds, resets and debits, then
+-- the takes, if all of them are granted.
 local function decide(ops)
   local granted, pending = true, {}
   for _, op in ipairs(ops) do
-    if op.verb == 'refund' or op.verb == 'reset' then
-      run_op(op.k, op.l, op.verb, op.cost, 0, op.x, op.y)
+    if op.verb == 'refund' or op.verb == 'reset' or op.verb == 'debit' then
+      local _, _, _, taken = run_op(op.k, op.l, op.verb, op.cost, 0, op.x, op.y)
+      op.taken = taken
     end
   end
   share_units(ops)
@@ -352,6 +358,9 @@ local function decide(ops)
     if op.upto and op.remaining then
       size = size + 1
       reply[size] = granted and op.takes and op.cost or 0
+    elseif op.verb == 'debit' and op.remaining then
+      size = size + 1
+      reply[size] = op.taken
     end
   end
 end

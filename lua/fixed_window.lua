@@ -30,13 +30,17 @@ local function fixed_window(text, verb, cost, pending, period, quota, aligned, _
     end
   end
 
-  local wait = 0
+  local wait, taken = 0, 0
   if verb == 'refund' then
     -- refund
     changed = true
     if x == 0 or x + y == ends then
       used = max(0, used - cost)
     end
+  elseif verb == 'debit' then
+    -- debit
+    taken = max(0, min(cost, x - used))
+    used, changed = used + taken, changed or taken ~= 0
   elseif cost ~= 0 then
     -- delay
     local n = cost + pending
@@ -53,7 +57,8 @@ local function fixed_window(text, verb, cost, pending, period, quota, aligned, _
 
   -- gauge
   if used == 0 then
-    return changed and text and '', quota, 0, wait
+    return changed and text and '', quota, 0, wait, taken
   end
-  return changed and format('%d %d %d %d', used, ends, period0, aligned0), max(0, quota - used), ends - now, wait
+  local next = changed and format('%d %d %d %d', used, ends, period0, aligned0)
+  return next, max(0, quota - used), ends - now, wait, taken
 end

@@ -11,8 +11,9 @@
 -- passed; see pace in core/gcra.go.
 --
 -- A fourth number in the text, if not 0, is the number of units beyond the burst that
--- were booked when the state was written. If more are booked later, the clock has
--- stepped back.
+-- were in use when the state was written. If they are more later, the clock has stepped
+-- back. A fifth is the instant that the latest booking waits for, 0 if the units beyond the
+-- burst are a debt. In the state of an older version it is missing, and they are booked.
 --
 -- Division is (a - a % b) / b, which is exact where a / b is rounded.
 
@@ -83,6 +84,11 @@ local function units(text)
   return used, mark, sub(text, HEAD + 1)
 end
 
+-- most returns at least the number of units in use at once; see core/gcra.go.
+local function most(period, quota)
+  return min(NEVER, (floor(MAX_PERIOD / period) + floor(MAX_BOOKING / period) + 3) * quota)
+end
+
 -- convert returns the state under another limit. n units have come back, the last of them
 -- until_n after mark. The time since then counts, but brings none at once.
 local function convert(used, mark, n, until_n, period, quota)
@@ -100,23 +106,23 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
   -- and whether it is slower.
   local period0, quota0, burst0, limit0 = period, quota, burst, limit
   local same, slower = true, false
+  local slot = 0 -- the instant of the latest booking
   if text then
     local used0, mark0, written = units(text)
-    local over = 0
+    local over, written_slot = 0, nil
     if written ~= limit then
-      local a, b, c, d = match(written or '', '^([1-9]%d*) ([1-9]%d*) ([1-9]%d*) ?(%d*)$')
+      local a, b, c, d, e = match(written or '', '^([1-9]%d*) ([1-9]%d*) ([1-9]%d*) ?(%d*) ?(%d*)$')
       if not a then
         return nil
       end
       period0, quota0, burst0, over = min(a, NEVER), min(b, NEVER), min(c, NEVER), tonumber(d) or 0
+      written_slot = min(tonumber(e) or NEVER, NEVER)
       limit0 = format('%d %d %d', period0, quota0, burst0)
       if min(burst0 / quota0 * period0, MAX_PERIOD + 2) == MAX_PERIOD + 2 then
         period0, quota0, burst0, limit0, over = period, quota, burst, limit, 0
       end
     end
-    -- At most a burst, the units that can be booked and three times the quota are in
-    -- use.
-    used0 = min(used0, burst0 + quota0 * (floor(MAX_BOOKING / period0) + 3))
+    used0 = min(used0, most(period0, quota0))
     if mark0 > now then
       used0, mark0, changed = min(used0, burst0), now, true
     end
@@ -127,6 +133,8 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
       n = back(period0, quota0, since)
       if used - n > burst0 + over then
         used, changed = n + burst0, true
+      elseif used > burst0 then
+        slot = min(written_slot or 0, mark + span(period0, quota0, used - burst0))
       end
       slower = not same and max(period / quota, period0 / quota0) == period0 / quota0
     else
@@ -158,7 +166,19 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
     used, mark = max(0, used - rounds * quota0), mark + rounds * period0
   end
 
-  local wait = 0
+  -- charge puts units more in use, under the limit of the operation.
+  local function charge(units)
+    if same then
+      advance()
+    else
+      used, mark = convert(used, mark, n, due(n), period, quota)
+    end
+    n, slower = back(period, quota, now - mark), false
+    period0, quota0, burst0, limit0 = period, quota, burst, limit
+    used, changed = used + units, true
+  end
+
+  local wait, taken = 0, 0
   if verb == 'refund' then
     -- refund
     changed = true
@@ -166,12 +186,12 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
     local last = mark + span(period0, quota0, used)
     if x == 0 then
       lost = 0
-    elseif used - back(period0, quota0, now - mark) > burst0 and x + y < last then
+    elseif slot > now and used - back(period0, quota0, now - mark) > burst0 and x + y < last then
       cost = 0
     elseif max(last, now + span(period0, quota0, burst0)) <= x + y or quota0 == 1 and x > mark then
       lost = 0
     end
-    cost = min(cost, burst0 + quota0 * (floor(MAX_BOOKING / period0) + 3))
+    cost = min(cost, most(period0, quota0))
     if lost == 0 then
       used = max(0, used - cost)
     else
@@ -180,6 +200,12 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
       advance()
     end
     n = returned()
+  elseif verb == 'debit' then
+    -- debit
+    taken = max(0, min(cost, x - used + n))
+    if taken ~= 0 then
+      charge(taken)
+    end
   elseif cost ~= 0 then
     -- delay
     local missing = used + cost + pending - burst
@@ -197,14 +223,8 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
     end
     -- take
     if verb == 'take' and wait <= x then
-      if same then
-        advance()
-      else
-        used, mark = convert(used, mark, n, due(n), period, quota)
-      end
-      n, slower = back(period, quota, now - mark), false
-      period0, quota0, burst0, limit0 = period, quota, burst, limit
-      used, changed = used + cost, true
+      charge(cost)
+      slot = NEVER
     end
   end
 
@@ -214,7 +234,10 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
     next = text and ''
   elseif changed then
     local over = max(0, used - back(period0, quota0, now - mark) - burst0)
-    next = struct.pack(PAIR_TEXT, used, mark, over == 0 and limit0 or format('%s %d', limit0, over))
+    if over ~= 0 then
+      limit0 = format('%s %d %d', limit0, over, min(slot, mark + span(period0, quota0, used - burst0)))
+    end
+    next = struct.pack(PAIR_TEXT, used, mark, limit0)
   end
-  return next, min(burst, max(0, burst - used + n)), reset, wait
+  return next, min(burst, max(0, burst - used + n)), reset, wait, taken
 end

@@ -17,14 +17,15 @@
 --   step(text, verb, cost, pending, period, quota, extra, limit, x, y)
 --
 --   text     the state, or false for a fresh key
---   verb     take, peek or refund
+--   verb     take, peek, refund or debit
 --   cost     the units of the operation
 --   pending  what earlier takes of the same step will charge to the key
 --   period, quota, extra
 --            the numbers of the limit
 --   limit    their text, with a space between them
 --   x        for a take or a peek, how far ahead it may book; for a refund, the
---            instant of the take, or 0 if that is not known
+--            instant of the take, or 0 if that is not known; for a debit, the most
+--            units that may be in use after it
 --   y        for a refund, the reset that the take was answered; for a lease, the
 --            16 bytes of its id
 --
@@ -35,11 +36,12 @@
 --   remaining  the units that could be taken at once
 --   reset      the span until the key is fresh
 --   wait       the span until the cost fits, 0 if it does, or NEVER
+--   taken      for a debit, the units that it charged
 --
 -- A take is charged if wait is at most x.
 --
 -- The phases of a step carry the names of the Go methods: settle brings the state up
--- to now, delay computes the wait, take and refund change the state, and gauge
+-- to now, delay computes the wait, take, refund and debit change the state, and gauge
 -- reports what is left.
 
 -- NEVER is the wait for a cost that never fits. It is also the largest number that

@@ -28,12 +28,12 @@ if verb then
 else
   verb = 'take'
 end
-local next, remaining, reset, wait = nil, nil, nil, nil
+local next, remaining, reset, wait, taken = nil, nil, nil, nil, nil
 if verb == 'reset' and not unreadable then
   next, remaining, reset, wait = step(false, 'peek', 0, 0, period, quota, extra, limit, 0, '')
   next = ''
 elseif not unreadable then
-  next, remaining, reset, wait = step(text, verb, cost, 0, period, quota, extra, limit, x, y)
+  next, remaining, reset, wait, taken = step(text, verb, cost, 0, period, quota, extra, limit, x, y)
 end
 if next == nil then
   quarantine(key)
@@ -41,5 +41,8 @@ if next == nil then
 end
 save(key, text, next, reset)
 local reply = { now, 0, 0 }
-answer(reply, 1, verb, remaining, reset, wait, x)
+local size = answer(reply, 1, verb, remaining, reset, wait, x)
+if verb == 'debit' then
+  reply[size + 1] = taken
+end
 return reply

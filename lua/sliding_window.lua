@@ -68,7 +68,7 @@ local function sliding_window(text, verb, cost, pending, period, quota, segments
     return sum
   end
 
-  local wait, sum = 0, estimate()
+  local wait, taken, sum = 0, 0, estimate()
   if verb == 'refund' then
     -- refund
     local left = cost
@@ -79,6 +79,10 @@ local function sliding_window(text, verb, cost, pending, period, quota, segments
         units[i], left = n - back, left - back
       end
     end
+  elseif verb == 'debit' then
+    -- debit
+    taken = max(0, min(cost, x - sum))
+    units[1], changed = units[1] + taken, changed or taken ~= 0
   elseif cost ~= 0 then
     -- delay
     local n = cost + pending
@@ -103,7 +107,7 @@ local function sliding_window(text, verb, cost, pending, period, quota, segments
   -- gauge
   local next, newest = window_text(units, width, current)
   if not newest then
-    return changed and text and '', quota, 0, wait
+    return changed and text and '', quota, 0, wait, taken
   end
-  return changed and next, max(0, quota - estimate()), (current - newest + 2) * width + period - now, wait
+  return changed and next, max(0, quota - estimate()), (current - newest + 2) * width + period - now, wait, taken
 end

@@ -1,7 +1,8 @@
--- Twin of core/tokenbucket.go. State: "used mark period quota burst", the tokens missing
--- since the last refill at mark, and the limit under which they were taken. The extra is
--- the burst. A state keeps its limit until the next take, as that of gcra does. In the
--- state of an older version the burst is missing, and read as that of the operation.
+-- Twin of core/tokenbucket.go. State: "used mark period quota burst debt", the tokens
+-- missing since the last refill at mark, the limit under which they were taken, and how
+-- many more than the burst are missing, if any are. The extra is the burst. A state keeps
+-- its limit until the next take, as that of gcra does. In the state of an older version
+-- the burst is missing, and read as that of the operation.
 
 -- @slow
 
@@ -12,16 +13,17 @@ local function token_bucket(text, verb, cost, pending, period, quota, burst, _, 
   local period0, quota0, period1, quota1 = period, quota, period, quota
   local burst0 = burst
   if text then
-    local used0, mark0, a, b, c = match(text, '^(%d+) (%d+) ([1-9]%d*) ([1-9]%d*) ?(%d*)$')
+    local used0, mark0, a, b, c, d = match(text, '^(%d+) (%d+) ([1-9]%d*) ([1-9]%d*) ?(%d*) ?(%d*)$')
     if not used0 then
       return nil
     end
     a, b, c = min(a, NEVER), min(b, NEVER), min(tonumber(c) or burst, NEVER)
     if min(ceil(c / b) * a, MAX_PERIOD + 1) == MAX_PERIOD + 1 then
-      a, b, c = period, quota, burst
+      a, b, c, d = period, quota, burst, nil
     end
     mark0 = min(mark0, NEVER)
-    used, mark, period0, quota0, burst0 = min(used0, c), min(mark0, now), a, b, c
+    mark, period0, quota0, burst0 = min(mark0, now), a, b, c
+    used = min(used0, c) + min(tonumber(d) or 0, floor(MAX_PERIOD / a) * b)
     changed = mark ~= mark0
     if max(period / quota, a / b) == period / quota then
       period1, quota1 = a, b
@@ -44,7 +46,18 @@ local function token_bucket(text, verb, cost, pending, period, quota, burst, _, 
   end
   local back, last = returned()
 
-  local wait = 0
+  -- charge puts n tokens more in use. The time since the last refill counts, but under
+  -- another limit brings no refill at once.
+  local function charge(n)
+    used, mark = used - back, max(mark + last, now - period + 1)
+    if used == 0 then
+      mark = now
+    end
+    used, changed, back = used + n, true, 0
+    period0, quota0, period1, quota1, burst0 = period, quota, period, quota, burst
+  end
+
+  local wait, taken = 0, 0
   if verb == 'refund' then
     -- refund
     changed = true
@@ -56,6 +69,12 @@ local function token_bucket(text, verb, cost, pending, period, quota, burst, _, 
     end
     used = used - min(cost, max(0, used - refills * quota0))
     back = returned()
+  elseif verb == 'debit' then
+    -- debit
+    taken = max(0, min(cost, x - used + back))
+    if taken ~= 0 then
+      charge(taken)
+    end
   elseif cost ~= 0 then
     -- delay
     local n = cost + pending
@@ -66,22 +85,19 @@ local function token_bucket(text, verb, cost, pending, period, quota, burst, _, 
     end
     -- take
     if verb == 'take' and wait <= x then
-      -- The time since the last refill counts, but under another limit brings no
-      -- refill at once.
-      used, mark = used - back, max(mark + last, now - period + 1)
-      if used == 0 then
-        mark = now
-      end
-      used, changed, back = used + cost, true, 0
-      period0, quota0, period1, quota1, burst0 = period, quota, period, quota, burst
+      charge(cost)
     end
   end
 
   -- gauge
   local reset = used ~= 0 and max(0, mark + due(used) - now) or 0
   if reset == 0 then
-    return changed and text and '', burst, 0, wait
+    return changed and text and '', burst, 0, wait, taken
   end
-  local next = changed and format('%d %d %d %d %d', used, mark, period0, quota0, burst0)
-  return next, max(0, burst - used + back), reset, wait
+  local debt = max(0, used - burst0)
+  local next = changed and format('%d %d %d %d %d', used - debt, mark, period0, quota0, burst0)
+  if changed and debt ~= 0 then
+    next = format('%s %d', next, debt)
+  end
+  return next, max(0, burst - used + back), reset, wait, taken
 end

@@ -37,6 +37,7 @@ type extState struct {
 	head   int
 	leases []core.Lease
 	over   int64
+	slot   int64
 	class  *limitClassKey // of a slot that is uninterned
 }
 
@@ -74,9 +75,9 @@ func (h *shard) load(i int, st *core.State) {
 	st.Limit = h.classOf(i).limit
 	st.Used, st.Mark, st.Changed = c.used, c.mark, false
 	if m := h.extState(i); m != nil {
-		st.Log, st.Head, st.Leases, st.Over = m.log, m.head, m.leases, m.over
+		st.Log, st.Head, st.Leases, st.Over, st.Slot = m.log, m.head, m.leases, m.over, m.slot
 	} else if st.Log != nil || st.Leases != nil || st.Over != 0 {
-		st.Log, st.Head, st.Leases, st.Over = nil, 0, nil, 0
+		st.Log, st.Head, st.Leases, st.Over, st.Slot = nil, 0, nil, 0, 0
 	}
 }
 
@@ -113,7 +114,7 @@ func (h *shard) write(i int, st *core.State, id classID, rule string) {
 		m = new(extState)
 		h.putExt(i).extState = m
 	}
-	m.log, m.head, m.leases, m.over = st.Log, st.Head, st.Leases, st.Over
+	m.log, m.head, m.leases, m.over, m.slot = st.Log, st.Head, st.Leases, st.Over, st.Slot
 	if id != uninterned {
 		m.class = nil
 	} else if m.class == nil || m.class.limit != st.Limit {

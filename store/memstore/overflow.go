@@ -81,7 +81,7 @@ func useUp(st *core.State, op *core.Op, now int64) {
 // useOverflow returns the ops in the form for overflow buckets. A Reset becomes a
 // Peek, because it would free the other keys that are counted in the bucket. A lease id
 // gets a prefix for its key, because several keys may use the same ids. An op without a
-// bucket gives nothing back and books nothing.
+// bucket gives nothing back, books nothing and goes into no debt.
 func (t *step) useOverflow(ops []core.Op) []core.Op {
 	t.changed = t.changed[:0]
 	for i, holder := range t.holders {
@@ -95,7 +95,7 @@ func (t *step) useOverflow(ops []core.Op) []core.Op {
 			t.changed = append(t.changed, ops...)
 		}
 		op := &t.changed[i]
-		if op.Verb == core.Reset || holder == noBucket && op.Verb == core.Refund {
+		if op.Verb == core.Reset || holder == noBucket && (op.Verb == core.Refund || op.Verb == core.Debit) {
 			op.Verb, op.Cost = core.Peek, 0
 		}
 		if holder == noBucket {

@@ -158,6 +158,37 @@ func undo(op core.Op) core.Op {
 	return op
 }
 
+// A debit of a new key is charged to the bucket, and to nothing where there is none.
+func TestBucketIsDebited(t *testing.T) {
+	l := limit("5/1h")
+	s, _ := fullStore(t)
+	debit := takes("a", l)
+	debit.Verb, debit.Cost = core.Debit, 8
+	if d := do(t, s, debit)[0]; d.Taken != 8 || d.Remaining != 0 {
+		t.Errorf("%+v", d)
+	}
+	if d := do(t, s, takes("b", l))[0]; d.Allowed || d.RetryAfter != 4*12*time.Minute {
+		t.Errorf("another key of the bucket: %+v, want a refusal until the debt and a unit are back", d)
+	}
+	refund := debit.Refund(do(t, s, debit)[0])
+	if d := do(t, s, refund)[0]; refund.Cost != 2 || d.RetryAfter != 0 || d.ResetAfter != 8*12*time.Minute {
+		t.Errorf("a refund of %d: %+v", refund.Cost, d)
+	}
+	if shared, refused := s.Overflowed(); shared != 1 || refused != 0 {
+		t.Errorf("%d takes are counted in buckets and %d are refused, want 1 and 0", shared, refused)
+	}
+	for i := range maxBuckets {
+		op := takes("a", l)
+		op.Rule = fmt.Sprint("rule", i)
+		do(t, s, op)
+	}
+	debit.Rule = "none"
+	if d := do(t, s, debit)[0]; d.Taken != 0 || d.Remaining != 0 {
+		t.Errorf("without a bucket: %+v", d)
+	}
+	checkCounts(t, s)
+}
+
 func TestBucketResetFreesNoOtherKey(t *testing.T) {
 	l := limit("1/1h")
 	s, _ := fullStore(t)

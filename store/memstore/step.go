@@ -292,10 +292,15 @@ func (t *step) admit(s *Store, h *shard, ops []core.Op, i int) error {
 	return nil
 }
 
+// charges reports whether the op may charge units to its key.
+func charges(op *core.Op) bool {
+	return (op.Verb == core.Take || op.Verb == core.Debit) && op.Cost > 0
+}
+
 // charged reports whether an op of the step charges the key of op i.
 func (t *step) charged(ops []core.Op, i int) bool {
 	for j := i; j < len(ops); j++ {
-		if ops[j].Verb == core.Take && ops[j].Cost > 0 && (j == i || t.twins(ops, i, j)) {
+		if charges(&ops[j]) && (j == i || t.twins(ops, i, j)) {
 			return true
 		}
 	}

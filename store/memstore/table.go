@@ -179,7 +179,7 @@ type shard struct {
 // size of a shard a multiple of it.
 const (
 	cacheLine = 64
-	pad       = 24
+	pad       = 48
 )
 
 // probe is the memory for asking core about the state of a slot.

@@ -268,6 +268,7 @@ func TestAbsurdNumbersDoNotLockAKey(t *testing.T) {
 		},
 		"10/1h fixed-window": {"10 " + huge, huge + " " + huge},
 		"10/1h token-bucket": {huge + " " + huge + " 3600000000 10", huge + " " + huge + " 3600000000 10 " + huge,
+			"10 1 " + huge + " 10 10 " + huge,
 			"10 " + huge + " " + huge + " " + huge, huge + " " + huge + " " + huge + " " + huge + " " + huge},
 		"10/1h sliding-window": {huge + " " + huge + " 5", "360000000 " + huge + " " + huge},
 		"10/1h sliding-log":    {strings.Repeat("\xff", 70)},

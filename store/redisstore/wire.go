@@ -76,6 +76,8 @@ func details(op *core.Op) (x, y any) {
 		return zero, leaseID(op.Lease)
 	case op.Verb == core.Refund:
 		return op.At, int64(op.ResetAfter / time.Microsecond)
+	case op.Verb == core.Debit:
+		return op.Limit.Capacity() + op.Limit.MaxDebt(), zero
 	case op.Limit.Books():
 		return int64(op.MaxWait / time.Microsecond), zero
 	}
@@ -94,7 +96,7 @@ const (
 )
 
 // opcodeVerb holds the opcodes of the verbs.
-var opcodeVerb = [...]byte{core.Take: 0, core.Peek: 2, core.Refund: 3, core.Reset: 4}
+var opcodeVerb = [...]byte{core.Take: 0, core.Peek: 2, core.Refund: 3, core.Reset: 4, core.Debit: 7}
 
 // program holds the arguments of lua/batch.lua while they are assembled.
 type program struct {
@@ -320,7 +322,7 @@ func decode(steps []*step, ints []int64) error {
 // of a step with an unreadable key.
 func (a *answers) step(ops []core.Op, out []core.Decision) (unreadable, err error) {
 	for i := range ops {
-		known, err := a.decision(&out[i], ops[i].UpTo)
+		known, err := a.decision(&out[i], ops[i].UpTo || ops[i].Verb == core.Debit)
 		if err != nil {
 			return nil, err
 		}
@@ -335,7 +337,7 @@ func (a *answers) step(ops []core.Op, out []core.Decision) (unreadable, err erro
 }
 
 // noteTaken sets Taken for the Takes of a granted step. Replies have it only for UpTo
-// Takes.
+// Takes and for Debits.
 func noteTaken(ops []core.Op, out []core.Decision) {
 	for i := range ops {
 		if op := &ops[i]; op.Verb == core.Take && !op.UpTo && out[i].Allowed {
@@ -344,9 +346,9 @@ func noteTaken(ops []core.Op, out []core.Decision) {
 	}
 }
 
-// decision reads one decision, and the units taken if it is on an UpTo Take. known is
-// false if the key is unreadable.
-func (a *answers) decision(d *core.Decision, upTo bool) (known bool, err error) {
+// decision reads one decision, and the units taken if they are counted. known is false if
+// the key is unreadable.
+func (a *answers) decision(d *core.Decision, counted bool) (known bool, err error) {
 	if len(a.rest) > 0 && a.rest[0] < 0 {
 		a.rest = a.rest[1:]
 		return false, nil
@@ -365,7 +367,7 @@ func (a *answers) decision(d *core.Decision, upTo bool) (known bool, err error) 
 	case saysRetry:
 		d.RetryAfter, err = a.span()
 	}
-	if upTo && err == nil {
+	if counted && err == nil {
 		d.Taken, err = a.next()
 	}
 	return err == nil, err
