@@ -321,6 +321,43 @@ func TestResetDropsHeldUnits(t *testing.T) {
 	}
 }
 
+// A debit charges held units first, and what is held never goes beyond the debt.
+func TestDebitUsesHeldUnits(t *testing.T) {
+	for _, text := range []string{"1000/1h debt=50", "1000/1h token-bucket debt=50", "1000/1h fixed-window debt=50"} {
+		for _, more := range []int64{-1, 0, 1, 2000} {
+			w := newWorld(t)
+			s, l := w.instance(64), limit(t, text)
+			held := w.makeBusy(s, l)
+			debit := take(l, held+more)
+			debit.Verb = core.Debit
+			d := w.apply(s, debit)[0]
+			taken := min(debit.Cost, 850)
+			if !d.Allowed || d.Taken != taken || d.Remaining != max(0, 800-taken) || s.Held() != max(0, -more) {
+				t.Errorf("%s: a debit of %d with %d held: %+v, and %d are held", text, debit.Cost, held, d, s.Held())
+			}
+			w.apply(s, debit.Refund(d))
+			if n := w.spend(s, l); n != 800 {
+				t.Errorf("%s: %d units after the refund of %d, want 800", text, n, debit.Cost)
+			}
+		}
+	}
+}
+
+// One step peeks at a key and debits it and another, of which the instance holds nothing.
+func TestDebitAmongOthersUsesHeldUnits(t *testing.T) {
+	w := newWorld(t)
+	s, l := w.instance(64), limit(t, "1000/1h")
+	held := w.makeBusy(s, l)
+	debit, peek := take(l, held+5), take(l, 1)
+	debit.Verb, peek.Verb = core.Debit, core.Peek
+	other := debit
+	other.Key = "other"
+	out := w.apply(s, other, debit, peek)
+	if out[0].Taken != held+5 || out[1].Taken != held+5 || out[1].Remaining != 795-held || out[2].Remaining != 795-held {
+		t.Errorf("with %d held: %+v", held, out)
+	}
+}
+
 func TestLimitChangeDropsHeldUnits(t *testing.T) {
 	w := newWorld(t)
 	s := w.instance(64)

@@ -127,35 +127,53 @@ func (h *shard) putBack(op *core.Op, now int64, d *core.Decision) {
 
 // forward has the store carry out a step for which no units are taken ahead. It
 // drops the units held of a key that the step resets. The units held of a key that
-// the step peeks at count as units that remain, as they do for a Take: the store is
-// asked for the rest of the cost.
+// the step peeks at count as units that remain, as they do for a Take, and those of a
+// key that it debits are charged first: the store is asked for the rest of the cost.
 func (s *Store) forward(ctx context.Context, ops []core.Op, out []core.Decision, now int64) error {
 	asked, held := ops, []int64(nil)
 	for i := range ops {
-		switch op := &ops[i]; op.Verb {
+		n, op := int64(0), &ops[i]
+		switch op.Verb {
 		case core.Reset:
 			s.shardOf(s.hash(op)).forget(op)
 		case core.Peek:
-			n := s.shardOf(s.hash(op)).held(op, now)
-			if n == 0 {
-				continue
-			}
-			if held == nil {
-				asked, held = slices.Clone(ops), make([]int64, len(ops))
-			}
-			held[i] = n
-			if op.Cost <= op.Limit.Capacity() { // a higher cost is never allowed
-				asked[i].Cost = max(0, op.Cost-n)
-			}
+			n = s.shardOf(s.hash(op)).held(op, now)
+		case core.Debit:
+			n = s.shardOf(s.hash(op)).use(op, now)
+		}
+		if n == 0 {
+			continue
+		}
+		if held == nil {
+			asked, held = slices.Clone(ops), make([]int64, len(ops))
+		}
+		held[i] = n
+		if op.Verb == core.Debit || op.Cost <= op.Limit.Capacity() { // a higher cost of a Peek is never allowed
+			asked[i].Cost = max(0, op.Cost-n)
 		}
 	}
 	if err := s.store.Apply(ctx, asked, out); err != nil {
-		return err
+		return err // units that were used come back in the store by themselves
 	}
 	for i, n := range held {
+		if ops[i].Verb == core.Debit {
+			out[i].Taken += n
+			n = s.shardOf(s.hash(&ops[i])).held(&ops[i], now)
+		}
 		out[i].Remaining += n
 	}
 	return nil
+}
+
+// use takes up to op.Cost of the units that are held of the op's key under its limit.
+func (h *shard) use(op *core.Op, now int64) (n int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if held := h.holds[op.ID()]; held != nil && held.limit == op.Limit {
+		n = min(held.left(now), op.Cost)
+		held.units -= n
+	}
+	return n
 }
 
 func (h *shard) forget(op *core.Op) {
