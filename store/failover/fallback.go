@@ -62,7 +62,7 @@ func (s *Store) decide(ctx context.Context, generation uint64, ops []core.Op, ou
 	s.local.Add(1)
 	for i := range ops {
 		out[i].Fallback = true
-		if ops[i].Verb == core.Take {
+		if charges(&ops[i]) {
 			out[i].Origin = marked(out[i].Origin, fallbackMark(generation))
 		}
 		if out[i].RetryAfter == core.Never && ops[i].Cost <= ops[i].Limit.Capacity() {
@@ -88,6 +88,7 @@ func (s *Store) refundOfCopy(op *core.Op) core.Op {
 		c.At, c.ResetAfter, c.Origin = 0, 0, 0
 		return c
 	}
+	c.Cost = min(c.Cost, d.Taken) // the copy of a Debit may be smaller
 	return c.Refund(d)
 }
 
@@ -182,16 +183,16 @@ func (s *Store) mirror(ctx context.Context, ops []core.Op, out []core.Decision) 
 func (s *Store) markCopies(t *step, out []core.Decision, carriedOut bool) {
 	for i := range t.ops {
 		mark, op := uint32(0), &t.ops[i]
-		if carriedOut && op.Verb == core.Take && op.Cost > 0 && t.out[i].Allowed && !op.Limit.Leased() {
+		if carriedOut && charges(op) && op.Cost > 0 && t.out[i].Allowed && !op.Limit.Leased() {
 			mark = s.copies.add(op, out[i].At, &t.out[i])
 		}
 		out[i].Origin = marked(out[i].Origin, mark)
 	}
 }
 
-// copied returns op in the form for the fallback. An UpTo Take becomes a Take of
-// the units that the primary has taken, and a Take that was not charged a Peek. A
-// lease that the primary has granted is held whatever the part is.
+// copied returns op in the form for the fallback. An UpTo Take becomes a Take of the units
+// that the primary has taken, a Debit becomes one of those, and a Take that was not charged
+// becomes a Peek. A lease that the primary has granted is held whatever the part is.
 func (s *Store) copied(op *core.Op, charged bool, taken int64) core.Op {
 	if op.Verb == core.Refund {
 		c := s.refundOfCopy(op)
@@ -201,7 +202,7 @@ func (s *Store) copied(op *core.Op, charged bool, taken int64) core.Op {
 		return c
 	}
 	c := *op
-	if c.UpTo {
+	if c.UpTo || c.Verb == core.Debit {
 		c.UpTo, c.Cost = false, taken
 	}
 	c.Soft, c.At, c.ResetAfter, c.Origin = true, 0, 0, 0
@@ -220,7 +221,7 @@ func (s *Store) capToPrimary(ctx context.Context, t *step, ops []core.Op, out []
 	more := t.ops[:0]
 	for i := range ops {
 		surplus := t.out[i].Remaining - out[i].Remaining
-		if ops[i].Verb != core.Take || ops[i].Limit.Leased() || surplus <= 0 {
+		if !charges(&ops[i]) || ops[i].Limit.Leased() || surplus <= 0 {
 			continue
 		}
 		op := t.ops[i]
@@ -231,6 +232,9 @@ func (s *Store) capToPrimary(ctx context.Context, t *step, ops []core.Op, out []
 		_ = s.fallback.Apply(ctx, more, t.out) // see mirror
 	}
 }
+
+// charges reports whether the op charges units that a Refund can give back.
+func charges(op *core.Op) bool { return op.Verb == core.Take || op.Verb == core.Debit }
 
 func onlyPeeks(ops []core.Op) bool {
 	for i := range ops {

@@ -138,6 +138,81 @@ func TestFallbackCountsUnitsOfUpToTakes(t *testing.T) {
 	}
 }
 
+// The part of 4 goes into debt by 4 at most, so a copy may be smaller than the debit.
+func TestFallbackCountsDebits(t *testing.T) {
+	for _, text := range rates {
+		op := take(t, "k", text, 3)
+		if op.Limit.MaxDebt() == 0 {
+			continue
+		}
+		t.Run(text, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, fallback := newFake(), memory()
+				s := over(t, f, threeOf(Options{Fallback: fallback}))
+				defer s.Close()
+				part := op
+				part.Limit = op.Limit.Part(3)
+				op.Verb = core.Debit
+				one(t, s, op)
+				if n := remaining(t, fallback, part); n != 1 {
+					t.Errorf("%d of 4 remain in the fallback after a debit of 3", n)
+				}
+				large := op
+				large.Cost = 100
+				d := one(t, s, large)
+				if d.Taken != 21 || remaining(t, fallback, part) != 0 {
+					t.Errorf("%+v, and %d remain in the fallback", d, remaining(t, fallback, part))
+				}
+				one(t, s, undo(large, d))
+				if n, m := remaining(t, f, op), remaining(t, fallback, part); n != 9 || m != 1 {
+					t.Errorf("after the refund of the second %d remain at the primary and %d in the fallback, want 9 and 1", n, m)
+				}
+			})
+		})
+	}
+}
+
+// Another instance has used up the limit but for one unit.
+func TestFallbackKnowsWhatADebitLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := over(t, f, threeOf(Options{Fallback: memory()}))
+		defer s.Close()
+		one(t, f, take(t, "k", "12/1h", 11))
+		op := take(t, "k", "12/1h", 1)
+		op.Verb = core.Debit
+		one(t, s, op)
+		openNow(t, s, f)
+		op.Verb = core.Take
+		if n := admitted(t, s, op); n != 0 {
+			t.Errorf("%d more of a limit that is used up", n)
+		}
+	})
+}
+
+// A debit in an outage is charged to the fallback, and refunded there.
+func TestFallbackCarriesOutDebits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := over(t, f, threeOf(Options{Fallback: memory()}))
+		defer s.Close()
+		openNow(t, s, f)
+		op := take(t, "k", "12/1h", 9)
+		op.Verb = core.Debit
+		d := one(t, s, op)
+		if d.Taken != 8 || !d.Fallback {
+			t.Errorf("%+v, want 8 units of the fallback", d)
+		}
+		comeBack(t, s, f)
+		one(t, s, undo(op, d))
+		openNow(t, s, f)
+		op.Verb, op.Cost = core.Take, 1
+		if n := admitted(t, s, op); n != 4 {
+			t.Errorf("%d of 4 after the refund", n)
+		}
+	})
+}
+
 // Other instances have used up the limit. This instance knows it by a refusal alone,
 // or by how little is left.
 func TestFallbackGrantsNothingOfAUsedUpLimit(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// A mark is the lower half of the [core.Decision.Origin] of a Take. The upper half
+// A mark is the lower half of the [core.Decision.Origin] of a Take or Debit. The upper half
 // is the origin that the deciding store has set itself, which may be a Store too.
 //
 //	0                 the primary decided, and the fallback has no copy of the charge
