@@ -13,15 +13,15 @@ import (
 // belongs to one family, and so do the limits that it changes to.
 func families() [][]core.Limit {
 	return [][]core.Limit{
-		limits("1/1ms", "7/1s", "60/1s", "3/7s burst=5", "3/5s burst=5", "61/1s burst=60"),
+		limits("1/1ms", "7/1s", "7/1s debt=3", "60/1s", "3/7s burst=5", "3/5s burst=5", "61/1s burst=60"),
 		limits("999983/24h", "123457/720h", "123457/720h burst=11", "999983/24h burst=1000", "1000000000/1s", "1000000000/1s burst=999"),
 		limits("240/1h", "5/1m", "5/1m burst=1", "1/1m burst=7", "7/1m burst=3"),
-		limits("2/3s fixed-window", "5/3s fixed-window", "5/7s fixed-window aligned", "1/1ms fixed-window", "1000000007/24h fixed-window"),
+		limits("2/3s fixed-window", "5/3s fixed-window", "5/3s fixed-window debt=2", "5/7s fixed-window aligned", "1/1ms fixed-window", "1000000007/24h fixed-window"),
 		limits("5/1m fixed-window aligned", "7/1m fixed-window aligned", "4/1h fixed-window", "3/7ms fixed-window aligned"),
 		limits("1/1s sliding-log", "5/7s sliding-log", "8/3s sliding-log", "1/1ms sliding-log", "37/1h sliding-log"),
-		limits("4/4s sliding-window segments=4", "10/10s sliding-window", "7/3s sliding-window segments=3", "9/4s sliding-window segments=8"),
+		limits("4/4s sliding-window segments=4", "10/10s sliding-window", "4/4s sliding-window segments=4 debt=9", "7/3s sliding-window segments=3", "9/4s sliding-window segments=8"),
 		limits("240/1h sliding-window segments=60", "7/1h sliding-window segments=360", "999983/24h sliding-window", "3/1ms sliding-window"),
-		limits("4/10s token-bucket burst=9", "1/100ms token-bucket burst=10", "7/1s token-bucket burst=3", "13/11s token-bucket"),
+		limits("4/10s token-bucket burst=9", "1/100ms token-bucket burst=10", "4/10s token-bucket burst=9 debt=1", "7/1s token-bucket burst=3", "13/11s token-bucket"),
 		limits("999983/24h token-bucket burst=123457", "1/1ms token-bucket", "3/1h token-bucket burst=17", "1000000007/1s token-bucket"),
 		limits("2 concurrent ttl=3s", "5 concurrent ttl=30s", "1 concurrent ttl=1ms", "9 concurrent ttl=7s"),
 	}
@@ -223,6 +223,9 @@ func (h *history) call() call {
 		c.Verb = core.Take
 		c.Soft = h.r.IntN(5) == 0
 		c.label = fmt.Sprintf("t%d_%d", h.count, h.r.IntN(1<<20))
+		if n < 2 && l.MaxDebt() > 0 {
+			c.Verb, c.Soft, c.Cost = core.Debit, false, c.Cost*(1+h.r.Int64N(3))
+		}
 	case n < 16:
 		c.Verb = core.Peek
 	case n < 19:

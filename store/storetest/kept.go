@@ -13,11 +13,12 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// Kept sends random histories of takes, refunds, peeks and changes of the limit through
-// the store, and checks a bound: in any span t, the units that are taken and not refunded
-// are at most the largest burst and the largest rate times t, and under TokenBucket one
-// refill more. The histories follow from the seed. Refunds are of Takes since the limit
-// changed last, whole or in parts and in any order. The clock steps back now and then,
+// Kept sends random histories of takes, debits, refunds, peeks and changes of the limit
+// through the store, and checks a bound: in any span t that ends with a Take, the units
+// that are charged and not refunded are at most the largest burst and the largest rate
+// times t, and under TokenBucket one refill more. In a span that ends with a Debit they are
+// at most the largest debt more. The histories follow from the seed. Refunds are of Takes
+// and Debits since the limit changed last, whole or in parts and in any order. The clock steps back now and then,
 // after which the sum begins anew. Under go test -short a tenth of the histories are sent.
 func Kept(t *testing.T, histories int, seed uint64, f Factory) {
 	t.Helper()
@@ -85,7 +86,7 @@ type kept struct {
 	clock  *Clock
 	op     core.Op
 	limits []core.Limit
-	taken  []keptTake
+	taken  []keptTake // Takes and Debits
 	first  int        // index in taken of the first since the clock stepped back
 	named  []int64    // instants at which decisions said that something changes
 	done   []keptTake // all operations
@@ -107,7 +108,7 @@ func newKept(s core.Store, clock *Clock, a core.Algorithm, seed, n uint64) *kept
 	k.op = core.Op{Rule: "kept", Key: fmt.Sprint(a, seed, "-", n)}
 	periods := []time.Duration{time.Millisecond, 7 * time.Millisecond, time.Second, 10 * time.Second}
 	for len(k.limits) < 1+int(n%3) {
-		l := core.Limit{Algorithm: a, Quota: 1 + k.r.Int64N(12), Period: pick(k.r, periods), Burst: k.r.Int64N(15)}
+		l := core.Limit{Algorithm: a, Quota: 1 + k.r.Int64N(12), Period: pick(k.r, periods), Burst: k.r.Int64N(15), Debt: k.r.Int64N(8)}
 		if len(k.limits) == 0 || k.r.IntN(2) == 0 {
 			l.Period = time.Second
 		}
@@ -124,12 +125,14 @@ func (k *kept) step(back bool) {
 	}
 	k.op.Limit = pick(k.r, k.limits)
 	op := k.op
-	switch n := k.r.IntN(8); {
+	switch n := k.r.IntN(9); {
 	case n < 3:
 		k.refund()
 		return
 	case n == 3:
 		op.Verb = core.Peek
+	case n == 4:
+		op.Verb = core.Debit
 	}
 	op.Cost = 1 + k.r.Int64N(pick(k.r, []int64{1, 3, op.Limit.Capacity()}))
 	op.UpTo = op.Verb == core.Take && k.r.IntN(8) == 0
@@ -170,7 +173,7 @@ func (k *kept) steps() string {
 	return b.String()
 }
 
-// refund gives back some of the units of a recent Take, under any of the limits.
+// refund gives back some of the units of a recent Take or Debit, under any of the limits.
 func (k *kept) refund() {
 	recent := k.taken[max(k.first, k.changed):]
 	recent = recent[max(0, len(recent)-6):]
@@ -192,15 +195,25 @@ func (k *kept) refund() {
 // excess describes a span that ends now in which too many units were kept, or returns "".
 func (k *kept) excess() string {
 	var sum int64
-	end := k.clock.Now()
+	end, debt := k.clock.Now(), k.debt()
 	for i := len(k.taken) - 1; i >= k.first; i-- {
 		t := &k.taken[i]
 		sum += t.n
-		if bound := k.bound(end - t.d.At); sum > bound {
+		if bound := k.bound(end-t.d.At) + debt; sum > bound {
 			return fmt.Sprintf("%d units are kept in %dµs, more than %d", sum, end-t.d.At, bound)
 		}
 	}
 	return ""
+}
+
+// debt returns how many units more than by Takes may be in use after the latest operation.
+func (k *kept) debt() (most int64) {
+	if k.taken[len(k.taken)-1].op.Verb == core.Debit {
+		for i := range k.limits {
+			most = max(most, k.limits[i].MaxDebt())
+		}
+	}
+	return most
 }
 
 // bound returns the most that may be kept in a span of microseconds.

@@ -24,6 +24,7 @@ func Properties(t *testing.T, f Factory) {
 	run("waiting exactly RetryAfter is enough, and a microsecond less is not", retryIsExact)
 	run("what remains can be taken, and not a unit more", remainingIsExact)
 	run("an UpTo take gets all units that fit, and not one more", upToIsExact, noLeases...)
+	run("a debit charges up to the debt, and a refund of it restores every field", debitIsExact, append(buckets, core.FixedWindow, core.SlidingWindow)...)
 	run("the UpTo takes of a step charge the same number", upToIsShared, noLeases...)
 	run("a key is fresh at ResetAfter and not before", resetIsExact)
 	run("a refund right after a take restores every field", refundRestores)
@@ -181,6 +182,34 @@ func upToIsExact(w *world) {
 	}
 	if back := w.do(op.Refund(d)); back.Remaining != before {
 		w.t.Fatalf("%s: %d remained, and after the refund %d", w.limit, before, back.Remaining)
+	}
+}
+
+// debitIsExact begins before there is a debt, because what remains says what is in use only
+// then.
+func debitIsExact(w *world) {
+	w.arrive(30)
+	w.clock.Add(w.limit.Period)
+	w.move()
+	before := w.peek(0)
+	if before.Remaining == 0 {
+		return
+	}
+	room := before.Remaining + w.limit.MaxDebt()
+	first := w.op(core.Debit, rapid.Int64Range(0, room+2).Draw(w.t, "cost"))
+	d := w.do(first)
+	want := min(first.Cost, room)
+	if !d.Allowed || d.Taken != want || d.Remaining != max(0, before.Remaining-want) || d.Wait != 0 || d.RetryAfter != 0 {
+		w.t.Fatalf("%s: a debit of %d where %d fit: %+v", w.limit, first.Cost, room, d)
+	}
+	rest := w.op(core.Debit, room)
+	e := w.do(rest)
+	if e.Taken != room-want || e.Remaining != 0 {
+		w.t.Fatalf("%s: after %d of %d, a debit gives %+v", w.limit, want, room, e)
+	}
+	w.do(rest.Refund(e))
+	if after := w.do(first.Refund(d)); after != before {
+		w.t.Fatalf("%s: before the debits %+v, after their refunds %+v", w.limit, before, after)
 	}
 }
 

@@ -66,6 +66,9 @@ func drawLimit(t *rapid.T, a core.Algorithm) core.Limit {
 		case core.FixedWindow:
 			l.Aligned = rapid.Bool().Draw(t, "aligned")
 		}
+		if l.MaxDebt() > 0 {
+			l.Debt = rapid.Int64Range(0, 30).Draw(t, "debt")
+		}
 		return l
 	})
 	return made.Filter(func(l core.Limit) bool { return l.Validate() == nil }).Draw(t, "limit")
@@ -121,11 +124,14 @@ func (w *world) cost() int64 {
 // may be used.
 type admission struct{ at, n int64 }
 
-// arrive sends up to n takes, and returns the admitted ones in the order of
-// their use.
+// arrive sends up to n takes, and a debit now and then, and returns the admitted takes in
+// the order of their use.
 func (w *world) arrive(n int) (admitted []admission) {
 	for range rapid.IntRange(0, n).Draw(w.t, "arrivals") {
 		w.move()
+		if w.limit.MaxDebt() > 0 && rapid.IntRange(0, 9).Draw(w.t, "debit") == 0 {
+			w.do(w.op(core.Debit, 3*w.cost()))
+		}
 		op := w.op(core.Take, w.cost())
 		if rapid.IntRange(0, 3).Draw(w.t, "waits") == 0 {
 			wait := rapid.Int64Range(0, w.limit.Period.Microseconds()).Draw(w.t, "wait")
