@@ -97,9 +97,12 @@ func TestRefusalCacheAnswersAsRedis(t *testing.T) {
 		"10/1h sliding-window segments=4": {1},
 	} {
 		l := limit(t, text)
-		for _, first := range costs {
+		for i, first := range append(costs, 1) {
 			p := newPair(t, addr)
 			p.drain(l, 3*time.Microsecond)
+			if i == len(costs) && l.MaxDebt() > 0 {
+				p.apply(core.Op{Verb: core.Debit, Rule: "r", Key: p.key, Limit: l, Cost: 3})
+			}
 			d, asked := p.take(l, first)
 			if d.Allowed || !asked {
 				t.Fatalf("%s: a first refusal of %d: %+v, asked %v", text, first, d, asked)
@@ -176,6 +179,8 @@ func TestRefusalCacheSeesChangesOfAKey(t *testing.T) {
 	for what, step := range map[string][]core.Op{
 		"a reset":              {with(func(o *core.Op) { o.Verb = core.Reset })},
 		"a refund":             {with(func(o *core.Op) { o.Verb, o.Cost = core.Refund, 3 })},
+		"a debit":              {with(func(o *core.Op) { o.Verb, o.Cost = core.Debit, 2 })},
+		"a debit among others": {{Rule: "q", Key: "k", Limit: l, Cost: 1}, with(func(o *core.Op) { o.Verb, o.Cost = core.Debit, 9 })},
 		"a smaller take":       {with(func(o *core.Op) { o.Cost = 2 })},
 		"a booking":            {with(func(o *core.Op) { o.Cost, o.MaxWait = 4, time.Hour })},
 		"another limit":        {with(func(o *core.Op) { o.Limit, o.Cost = other, 1 })},
