@@ -179,7 +179,7 @@ func policies() *rapid.Generator[policy.Policy] {
 			Name:        rapid.StringMatching(`[a-z][a-z0-9_.-]{0,20}`).Draw(t, "name"),
 			Description: text.Draw(t, "description"),
 			Apps:        []string{rapid.StringMatching(`[A-Za-z0-9][A-Za-z0-9_./-]{0,10}`).Draw(t, "app")},
-			Limit:       core.Limit{Quota: rapid.Int64Range(1, 1000).Draw(t, "quota"), Period: time.Duration(rapid.Int64Range(1, 1e6).Draw(t, "ms")) * time.Millisecond},
+			Limit:       core.Limit{Quota: rapid.Int64Range(1, 1000).Draw(t, "quota"), Period: time.Duration(rapid.Int64Range(1, 1e6).Draw(t, "ms")) * time.Millisecond, Debt: rapid.Int64Range(0, 1000).Draw(t, "debt")},
 			Key:         rapid.SampledFrom([]string{"ip", "ip/56", "user+route", "cookie:s%d", "global"}).Draw(t, "key"),
 			Mode:        policy.Mode(rapid.IntRange(0, 2).Draw(t, "mode")),
 			Priority:    rapid.IntRange(-1000, 1000).Draw(t, "priority"),

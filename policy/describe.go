@@ -24,7 +24,7 @@ func (p Policy) Describe() string {
 	if err != nil {
 		return "not a valid policy"
 	}
-	s := p.amount() + whom(parts) + manner(p.Limit) + p.otherwise() + p.withoutStore()
+	s := p.amount() + whom(parts) + manner(p.Limit) + debt(p.Limit) + p.otherwise() + p.withoutStore()
 	if p.Mode == Off {
 		s += " (switched off)"
 	}
@@ -71,6 +71,13 @@ func manner(l core.Limit) string {
 		return ""
 	}
 	return fmt.Sprintf(", at most %d at once", l.Burst)
+}
+
+func debt(l core.Limit) string {
+	if l.Debt == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", at most %d in debt", l.Debt)
 }
 
 // otherwise describes what happens to requests over the limit.

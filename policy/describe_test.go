@@ -13,6 +13,8 @@ func TestDescribeIsInPlainWords(t *testing.T) {
 		want       string
 	}{
 		{"100/1m burst=20", "api-key", policy.Policy{OnLimit: "wait 500ms"}, "100 requests a minute for each API key, at most 20 at once; others wait up to 500ms"},
+		{"1000/1m burst=200 debt=5000", "user", policy.Policy{}, "1000 requests a minute for each user, at most 200 at once, at most 5000 in debt; others are refused"},
+		{"10/1s fixed-window debt=3", "ip", policy.Policy{}, "10 requests a second for each address, counted in windows that begin with a request, at most 3 in debt; others are refused"},
 		{"1/1s", "ip", policy.Policy{}, "1 request a second for each address; others are refused"},
 		{"5000/1h", "user", policy.Policy{OnLimit: "degrade"}, "5000 requests an hour for each user; others get a cheaper answer"},
 		{"2/1d", "ip/56", policy.Policy{Mode: policy.Shadow, OnLimit: "degrade"}, "2 requests a day for each address (IPv6 by /56 network); others are counted and pass (shadow)"},
