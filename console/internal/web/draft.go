@@ -28,6 +28,7 @@ type draft struct {
 	Period    string
 	Unit      string // of Period
 	Burst     string
+	Debt      string
 	Segments  string
 	Aligned   bool
 	LimitText string
@@ -64,7 +65,7 @@ func draftOf(f url.Values) draft {
 		Version: version, Name: text("name"), Apps: f["apps"],
 		Description: strings.TrimSpace(strings.ReplaceAll(f.Get("description"), "\r\n", "\n")),
 		LimitBy:     text("limit_by"), Algorithm: text("algorithm"), Quota: text("quota"), Period: text("period"), Unit: text("unit"),
-		Burst: text("burst"), Segments: text("segments"), Aligned: f.Get("aligned") != "", LimitText: text("limit"),
+		Burst: text("burst"), Debt: text("debt"), Segments: text("segments"), Aligned: f.Get("aligned") != "", LimitText: text("limit"),
 		KeyBy: text("key"), KeyOther: text("key_other"),
 		Methods: f["methods"], OtherMethods: text("other_methods"), Host: text("host"), Path: text("path"),
 		OnLimit: text("on_limit"), Wait: text("wait"), OnStoreError: text("on_store_error"), Mode: text("mode"), Priority: text("priority"),
@@ -76,7 +77,7 @@ func (d *draft) values() url.Values {
 	f := url.Values{
 		"version": {strconv.FormatInt(d.Version, 10)}, "name": {d.Name}, "description": {d.Description}, "apps": d.Apps,
 		"limit_by": {d.LimitBy}, "algorithm": {d.Algorithm}, "quota": {d.Quota}, "period": {d.Period}, "unit": {d.Unit},
-		"burst": {d.Burst}, "segments": {d.Segments}, "limit": {d.LimitText}, "key": {d.KeyBy}, "key_other": {d.KeyOther},
+		"burst": {d.Burst}, "debt": {d.Debt}, "segments": {d.Segments}, "limit": {d.LimitText}, "key": {d.KeyBy}, "key_other": {d.KeyOther},
 		"methods": d.Methods, "other_methods": {d.OtherMethods}, "host": {d.Host}, "path": {d.Path},
 		"on_limit": {d.OnLimit}, "wait": {d.Wait}, "on_store_error": {d.OnStoreError}, "mode": {d.Mode}, "priority": {d.Priority},
 	}
@@ -118,7 +119,7 @@ func units() []unit {
 func (d *draft) setLimit(l core.Limit) {
 	d.LimitBy, d.LimitText = "text", l.String()
 	d.Algorithm, d.Quota, d.Aligned = l.Algorithm.String(), strconv.FormatInt(l.Quota, 10), l.Aligned
-	d.Burst, d.Segments = number(l.Burst), number(int64(l.Segments))
+	d.Burst, d.Debt, d.Segments = number(l.Burst), number(l.Debt), number(int64(l.Segments))
 	for _, u := range slices.Backward(units()) {
 		if l.Period%u.size == 0 {
 			d.LimitBy, d.Period, d.Unit = "fields", strconv.FormatInt(int64(l.Period/u.size), 10), u.Name

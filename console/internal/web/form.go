@@ -124,7 +124,7 @@ func previewOf(p policy.Policy, own, show mistakes) preview {
 // formFields are the names of all fields in the order of the page.
 func formFields() []string {
 	return []string{
-		"", "name", "description", "apps", "algorithm", "quota", "period", "burst", "segments", "aligned", "limit_fields", "limit",
+		"", "name", "description", "apps", "algorithm", "quota", "period", "burst", "debt", "segments", "aligned", "limit_fields", "limit",
 		"key", "key_other", "methods", "host", "path", "on_limit", "wait", "on_store_error", "mode", "priority",
 	}
 }
@@ -135,7 +135,7 @@ func fieldWords(name string) string {
 		return "Policy"
 	case "quota":
 		return "Requests"
-	case "period", "burst", "algorithm", "segments":
+	case "period", "burst", "debt", "algorithm", "segments":
 		return string(name[0]-'a'+'A') + name[1:]
 	case "aligned":
 		return "By the clock"

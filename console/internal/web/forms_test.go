@@ -43,6 +43,7 @@ func TestFormRoundTrip(t *testing.T) {
 		{Limit: limit("20 concurrent ttl=30s"), Key: "header:X-Tenant+ip", OnStoreError: "open"},
 		{Limit: limit("3/1500us token-bucket burst=9"), Key: "cookie:sid", OnStoreError: "local"},
 		{Limit: limit("1/400d"), Key: "ip+route"},
+		{Limit: limit("1000/1m burst=200 debt=5000"), Key: "user"},
 	} {
 		p.Name, p.Apps = "p"+string(rune('a'+i)), []string{"a", "b"}
 		_, err := w.CreatePolicy(t.Context(), w.admin, p)
@@ -98,13 +99,13 @@ func TestFormShowsAllMistakes(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
 	form := url.Values{
-		"name": {"Not A Name"}, "limit_by": {"fields"}, "algorithm": {"fixed-window"}, "quota": {"many"}, "period": {"x"}, "unit": {"m"}, "burst": {"-3"},
+		"name": {"Not A Name"}, "limit_by": {"fields"}, "algorithm": {"fixed-window"}, "quota": {"many"}, "period": {"x"}, "unit": {"m"}, "burst": {"-3"}, "debt": {"-4"},
 		"segments": {"y"}, "key": {"other"}, "key_other": {"nobody+ip"}, "methods": {"GET", "GET"}, "host": {"a b"}, "path": {"nowhere"}, "on_limit": {"wait"}, "wait": {"long"},
 		"on_store_error": {"maybe"}, "mode": {"soon"}, "priority": {"high"}, "description": {strings.Repeat("x", 1001)},
 	}
 	got := b.post("/new", form).want(http.StatusUnprocessableEntity)
 	for _, field := range []string{
-		"name", "apps", "quota", "period", "burst", "segments", "key_other", "methods", "host", "path", "wait", "on_store_error", "mode", "priority", "description",
+		"name", "apps", "quota", "period", "burst", "debt", "segments", "key_other", "methods", "host", "path", "wait", "on_store_error", "mode", "priority", "description",
 	} {
 		if got.mistake(field) == "" {
 			t.Errorf("there is nothing beside %s", field)
@@ -114,7 +115,7 @@ func TestFormShowsAllMistakes(t *testing.T) {
 		}
 	}
 	kept := got.form("/new")
-	for _, field := range []string{"name", "quota", "period", "burst", "segments", "key_other", "host", "path", "wait", "priority", "description"} {
+	for _, field := range []string{"name", "quota", "period", "burst", "debt", "segments", "key_other", "host", "path", "wait", "priority", "description"} {
 		if !slices.Equal(kept[field], form[field]) {
 			t.Errorf("%s is kept as %q", field, kept[field])
 		}
@@ -128,6 +129,10 @@ func TestFormShowsAllMistakes(t *testing.T) {
 		if odd.mistake(field) == "" {
 			t.Errorf("there is no mistake of the limit beside %s", field)
 		}
+	}
+	log := url.Values{"name": {"x"}, "apps": {"a"}, "limit_by": {"fields"}, "algorithm": {"sliding-log"}, "quota": {"9"}, "period": {"1"}, "unit": {"s"}, "debt": {"5"}, "key": {"ip"}, "on_limit": {"reject"}, "mode": {"enforce"}, "priority": {"0"}}
+	if m := b.post("/new", log).want(http.StatusUnprocessableEntity).mistake("debt"); m != "debt means nothing to sliding-log" {
+		t.Errorf("the mistake beside the debt of a log is %q", m)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -70,8 +71,8 @@ func isSeparator(c rune) bool { return c == ' ' || c == ',' || c == '\t' || c ==
 // check adds the mistakes of the policy, unless a mistake in its text explains them
 // already.
 func (d *draft) check(p policy.Policy, m mistakes) {
-	limit := len(m["limit"])+len(m["quota"])+len(m["period"])+len(m["burst"])+len(m["segments"])+len(m["algorithm"]) > 0
-	wait := len(m["wait"]) > 0
+	limit := m.any("limit", "quota", "period", "burst", "debt", "segments", "algorithm")
+	wait := m.any("wait")
 	for _, err := range split(p.Validate()) {
 		var f *policy.FieldError
 		if !errors.As(err, &f) {
@@ -92,11 +93,16 @@ func (d *draft) check(p policy.Policy, m mistakes) {
 	}
 }
 
+// any reports whether there is a mistake in one of the fields.
+func (m mistakes) any(fields ...string) bool {
+	return slices.ContainsFunc(fields, func(name string) bool { return len(m[name]) > 0 })
+}
+
 // limit assigns each mistake of a limit to the field that it begins with.
 func (m mistakes) limit(err error) {
 	for _, e := range split(err) {
 		field := "limit_fields"
-		for _, name := range []string{"quota", "period", "burst", "segments", "aligned"} {
+		for _, name := range []string{"quota", "period", "burst", "debt", "segments", "aligned"} {
 			if strings.HasPrefix(e.Error(), name) {
 				field = name
 			}
@@ -134,6 +140,7 @@ func (d *draft) limit(m mistakes) core.Limit {
 		Quota:    d.count(m, "quota", d.Quota, math.MinInt64, math.MaxInt64),
 		Period:   d.period(m),
 		Burst:    d.optional(m, "burst", d.Burst),
+		Debt:     d.optional(m, "debt", d.Debt),
 		Segments: int(d.optional(m, "segments", d.Segments)),
 		Aligned:  d.Aligned,
 	}
