@@ -190,6 +190,9 @@ func (res *Result) add(verb core.Verb, r *activeRule, key string, cost int64) er
 	if err != nil {
 		return err
 	}
+	if r.CostAtMost {
+		cost = min(cost, t.limit.Capacity())
+	}
 	op := res.room(r, t)
 	op.Verb, op.UpTo, op.Key, op.Cost, op.MaxWait = verb, false, key, cost, 0
 	if t.leased && verb == core.Take {

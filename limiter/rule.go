@@ -37,6 +37,10 @@ type Rule struct {
 	// request that costs 0 passes uncounted.
 	Cost func(core.Request) int64
 
+	// CostAtMost lowers a cost that is above the capacity of the limit to the capacity.
+	// Otherwise such a request is refused for ever. It suits a Cost that is an estimate.
+	CostAtMost bool
+
 	OnLimit Action
 
 	// OnStoreError says what happens when the store cannot decide under this rule;

@@ -126,7 +126,7 @@ func (res *Result) takeUpTo(ctx context.Context, l *Limiter, key string, max int
 		return 0, errLease
 	}
 	for i := range res.ops {
-		res.ops[i].UpTo = true
+		res.ops[i].UpTo, res.ops[i].Cost = true, max // CostAtMost may have lowered one
 	}
 	if err == nil {
 		err = res.decide(ctx, false)

@@ -1,0 +1,37 @@
+package limiter_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
+)
+
+func TestCostAtMostIsWhatTheLimitCanHold(t *testing.T) {
+	r := rule(t, "tokens", "100/1h burst=50")
+	r.Cost = func(core.Request) int64 { return 663 }
+	r.Override = func(key string) (core.Limit, bool) { return limit(t, "7/1h"), key == "small" }
+	never := newLimiter(t, newStore(), r)
+	if a := never.Admit(get()); a.Outcome() != limiter.Refused || a.RetryAfter() != 0 {
+		t.Errorf("without it: %s, retry after %d", a.Outcome(), a.RetryAfter())
+	}
+	r.CostAtMost = true
+	l := newLimiter(t, newStore(), r)
+	if a := l.Admit(get()); a.Outcome() != limiter.Pass {
+		t.Error(a.Outcome())
+	}
+	wantLeft(t, l, "k", 0)
+	if a := l.Admit(get()); a.Outcome() != limiter.Refused || a.RetryAfter() != 1800 {
+		t.Errorf("%s, retry after %d", a.Outcome(), a.RetryAfter())
+	}
+	if res, err := l.Take(t.Context(), "small", 8); !res.Allowed() || err != nil || res.Decisions()[0].Decision.Taken != 7 {
+		t.Errorf("%+v, %v", res.Decisions(), err)
+	}
+	if n, err := l.TakeUpTo(t.Context(), "other", 663); n != 50 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	if _, err := l.Take(t.Context(), "other", -1); !errors.Is(err, core.ErrOp) {
+		t.Error(err)
+	}
+}
