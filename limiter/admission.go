@@ -128,30 +128,28 @@ func (a *Admission) NeedsStatus() bool {
 // that outlives it goes through [Admission.HoldConn].
 func (a *Admission) HoldsLeases() bool { return a.result.holdsLeases() }
 
-// Done ends the request, which was answered with status: it gives back units as the
-// rules say, and releases leases. Unless the store is in memory, leases are released in
-// the background, so that the answer does not wait: their units are free a round trip
-// later, and [Limiter.Close] waits for that. Errors go to Config.OnError.
+// Done ends the request, which was answered with status: it settles what the handler has
+// reported, gives back units as the rules say, and releases leases, in one step. Unless the
+// store is in memory, a step that gives back no units for the status is made in the
+// background, so that the answer does not wait: leases are free a round trip later, and
+// [Limiter.Close] waits for that. Errors go to Config.OnError.
 func (a *Admission) Done(status int) {
 	l := a.result.limiter
 	if l == nil {
 		return
 	}
-	if a.result.lease != "" || a.result.mayRefund() {
-		a.end(status)
+	holding := a.result.lease != "" && a.renewal.end()
+	kept := a.NeedsContext()
+	if kept && !holding {
+		a.result.ended.Store(true)
 	}
-	if a.NeedsContext() {
+	if a.result.allowed && (a.result.lease != "" || a.result.mayRefund() || a.result.settlement.Load() != nil) {
+		a.result.end(a.ctx, status, holding)
+	}
+	if kept {
 		a.handOnBuffers(l)
 	} else {
 		a.recycle(l)
-	}
-}
-
-// end ends the renewal, and gives back units and leases as the rules say.
-func (a *Admission) end(status int) {
-	holding := a.renewal.end()
-	if a.result.allowed {
-		a.result.end(a.ctx, status, holding)
 	}
 }
 
@@ -475,8 +473,8 @@ func (a *Admission) custom() {
 }
 
 // HoldConn returns a connection that works as c, which the handler has taken
-// over, and keeps the leases of the request until it is closed. Without leases
-// it returns c itself.
+// over, and keeps the leases of the request until it is closed. A Settle of
+// the handler is carried out then too. Without leases it returns c itself.
 func (a *Admission) HoldConn(c net.Conn) net.Conn {
 	if !a.HoldsLeases() {
 		return c

@@ -348,6 +348,7 @@ func (l *Limiter) Admit(r core.Request) *Admission {
 	a := l.newAdmission()
 	res := &a.result
 	res.begin(l)
+	res.admitted = true
 	if l.skipPreflights && isPreflight(r) {
 		res.allowed = true
 		return a

@@ -49,6 +49,10 @@ type Result struct {
 	selected []*activeRule // those rules
 
 	refunded, released atomic.Bool
+
+	settlement atomic.Pointer[settlement]
+	admitted   bool        // an Admission carries out the settlement at its end
+	ended      atomic.Bool // that has come, but handlers may still refer to the result
 }
 
 // call is one rule's part of a result.
@@ -386,7 +390,8 @@ func (res *Result) holdsLeases() bool {
 func (res *Result) refundOp(i int) core.Op { return res.ops[i].Refund(res.out[i]) }
 
 // Refund gives back the units that were taken, and the leases, as if they had
-// never been taken; a second call does nothing. Units that the passage of time
+// never been taken; a second call does nothing. Rules that Settle has named before
+// are not refunded. Units that the passage of time
 // has given back already are not given back twice. After an error some units may
 // or may not have been given back.
 func (res *Result) Refund(ctx context.Context) error {
@@ -394,9 +399,10 @@ func (res *Result) Refund(ctx context.Context) error {
 		return nil
 	}
 	leases := res.released.CompareAndSwap(false, true)
+	res.settlement.CompareAndSwap(nil, refundedWhole)
 	var undo []core.Op
 	for i := range res.ops {
-		if res.charged(i) && (leases || !res.leased(i)) {
+		if res.charged(i) && !res.settles(i) && (leases || !res.leased(i)) {
 			undo = append(undo, res.refundOp(i))
 		}
 	}
@@ -416,12 +422,13 @@ func (res *Result) Release(ctx context.Context) error {
 	return err
 }
 
-// releaseLater releases the leases in the background.
+// releaseLater settles what was reported and releases the leases, in the background.
 func (res *Result) releaseLater(ctx context.Context) {
-	if !res.released.CompareAndSwap(false, true) {
-		return
+	res.ended.Store(true)
+	l, undo := res.limiter, res.settleOps()
+	if res.released.CompareAndSwap(false, true) {
+		undo = append(undo, res.leaseRefunds()...)
 	}
-	l, undo := res.limiter, res.leaseRefunds()
 	l.background.run(func() { l.giveBack(ctx, undo) })
 }
 
@@ -487,14 +494,17 @@ func (res *Result) renew(ctx context.Context) (held bool, taken []int, err error
 	return len(taken) == 0, taken, nil
 }
 
-// end ends a request that was answered with status: it gives units back as the
-// rules say, and releases the leases unless a connection still holds them. Units that a
-// rule gives back for the status are back before the answer; the release of leases
-// alone does not delay it.
+// end ends a request that was answered with status: it gives units back as the rules say,
+// and unless a connection outlives the request, settles what the handler has reported and
+// releases the leases. Units that a rule gives back for the status are back before
+// the answer; settling and the release of leases alone do not delay it.
 func (res *Result) end(ctx context.Context, status int, holding bool) {
 	releasing := res.lease != "" && !holding && res.released.CompareAndSwap(false, true)
-	l, leasesOnly := res.limiter, true
+	l, mayBeLate := res.limiter, true
 	var undo []core.Op
+	if !holding {
+		undo = res.settleOps()
+	}
 	for i := range res.ops {
 		switch {
 		case !res.charged(i):
@@ -504,12 +514,12 @@ func (res *Result) end(ctx context.Context, status int, holding bool) {
 			}
 		case res.refunds(ctx, i, status):
 			undo = append(undo, res.refundOp(i))
-			leasesOnly = false
+			mayBeLate = false
 		}
 	}
 	switch {
 	case len(undo) == 0:
-	case leasesOnly:
+	case mayBeLate:
 		l.background.run(func() { l.giveBack(ctx, undo) })
 	default:
 		l.giveBack(ctx, undo)
@@ -519,7 +529,7 @@ func (res *Result) end(ctx context.Context, status int, holding bool) {
 // refunds reports whether rule i gives its units back for the status.
 func (res *Result) refunds(ctx context.Context, i, status int) (yes bool) {
 	r := res.calls[i].rule
-	if r.RefundIf == nil || res.refunded.Load() {
+	if r.RefundIf == nil || res.refunded.Load() || res.settles(i) {
 		return false
 	}
 	defer func() {
@@ -556,6 +566,9 @@ func (res *Result) recycle() {
 	res.allowed, res.degraded, res.waited, res.aged, res.lease, res.outer = false, false, 0, 0, "", nil
 	unset(&res.refunded)
 	unset(&res.released)
+	if res.admitted = false; res.settlement.Load() != nil {
+		res.settlement.Store(nil)
+	}
 }
 
 // fallbackDecide lets the fallback decide for the rules that want it, after the store

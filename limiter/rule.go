@@ -38,7 +38,8 @@ type Rule struct {
 	Cost func(core.Request) int64
 
 	// CostAtMost lowers a cost that is above the capacity of the limit to the capacity.
-	// Otherwise such a request is refused for ever. It suits a Cost that is an estimate.
+	// Otherwise such a request is refused for ever. It suits a Cost that is an estimate,
+	// which [Result.Settle] corrects.
 	CostAtMost bool
 
 	OnLimit Action

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -82,6 +83,11 @@ func newRuleSet(rules []Rule, f *fallbacks) (*ruleSet, error) {
 	set.shown, set.policy = len(policy), strings.Join(policy, ", ")
 	f.resolve(set)
 	return set, errors.Join(errs...)
+}
+
+// has reports whether there is a rule of the name.
+func (s *ruleSet) has(name string) bool {
+	return slices.ContainsFunc(s.rules, func(r *activeRule) bool { return r.Name == name })
 }
 
 // takes returns a Take of each rule, without a key.
