@@ -18,7 +18,7 @@ type spec struct {
 }
 
 func run(t *testing.T, f Framework, stores makeStore) {
-	promises := slices.Concat(setup, limiting, nesting, options, failing, status, leases, waiting, identity)
+	promises := slices.Concat(setup, limiting, nesting, options, failing, status, leases, settling, waiting, identity)
 	if !f.NoRanges {
 		promises = append(promises, ranges...)
 	}
