@@ -62,6 +62,41 @@ func TestRefundOfTheFallbacksUnitsStaysThere(t *testing.T) {
 	}
 }
 
+// A step that settles refunds one rule, debits another and releases a lease. In an outage
+// the refund and the release wait for the primary, and the fallback is debited.
+func TestSettleInAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, fallback := newFake(), memory()
+		s := over(t, f, threeOf(Options{Fallback: fallback}))
+		defer s.Close()
+		less, more, held := take(t, "k", "12/1h", 4), take(t, "k", "12/1h fixed-window", 1), lease(t, "a", "1 concurrent ttl=10m")
+		more.Rule, held.Rule = "more", "held"
+		ops, out := []core.Op{less, more, held}, make([]core.Decision, 3)
+		if err := s.Apply(t.Context(), ops, out); err != nil || !core.Granted(ops, out) {
+			t.Fatalf("%+v, %v", out, err)
+		}
+		openNow(t, s, f)
+		debit := more
+		debit.Verb, debit.Cost = core.Debit, 2
+		back := undo(less, out[0])
+		back.Cost = 3
+		if err := s.Apply(t.Context(), []core.Op{back, debit, undo(held, out[2])}, out); err != nil || out[1].Taken != 2 {
+			t.Fatalf("%+v, %v", out, err)
+		}
+		part := more
+		part.Limit = more.Limit.Part(3)
+		if n := remaining(t, fallback, part); n != 1 {
+			t.Errorf("%d of 4 remain in the fallback after 1 and 2", n)
+		}
+		comeBack(t, s, f)
+		for op, want := range map[*core.Op]int64{&less: 11, &more: 11, &held: 1} {
+			if n := remaining(t, f, *op); n != want {
+				t.Errorf("%s: %d remain at the primary, want %d", op.Rule, n, want)
+			}
+		}
+	})
+}
+
 func TestRefundWaitsForThePrimary(t *testing.T) {
 	for _, text := range rates {
 		for _, with := range []core.Store{nil, memory()} {
