@@ -29,6 +29,7 @@ var order = map[string][]string{
 	"core":      {"internal/textform"},
 	"lua":       {"core"},
 	"keyfuncs":  {"core", "internal/textform"},
+	"llmusage":  {},
 	"limiter":   {"core", "keyfuncs", "store/memstore", "internal/textform"},
 	"nethttp":   {"core", "limiter"},
 	"ginmw":     {"core", "limiter", "github.com/gin-gonic/gin"},

@@ -1,0 +1,214 @@
+// Package llmusage reads the number of tokens that an answer of a language model used,
+// while the answer passes. It knows the chat completions and the responses of OpenAI's
+// API and the messages of Anthropic's, as one JSON object and as a stream of
+// server-sent events.
+//
+// A [Meter] is an [io.Writer] that takes the bytes of one answer in pieces of any
+// size and keeps none of them: its memory is fixed. [Watch] puts one into the body of an
+// answer, which fits [net/http/httputil.ReverseProxy.ModifyResponse]. A handler that
+// copies an answer by itself has [io.TeeReader] or [io.MultiWriter].
+//
+// # Streams
+//
+// OpenAI reports the usage of a stream of chat completions only if the request asks for
+// it with "stream_options": {"include_usage": true}. The last event before [DONE] has
+// it then, so a stream that is interrupted reports none.
+//
+// Anthropic reports the input tokens and a first count of output tokens in message_start,
+// and all tokens so far in each message_delta. Counts replace earlier ones; they are
+// not added up.
+//
+// # Compressed answers
+//
+// A compressed answer is not read, and [ErrCompressed] says so. A reverse proxy that
+// passes the client's Accept-Encoding on gets such answers. Without that header,
+// [net/http.Transport] asks for gzip by itself and decompresses what it gets. So delete
+// it from the outgoing request.
+package llmusage
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+)
+
+var (
+	// ErrNoUsage means that the answer has reported no usage: it is an error, an
+	// interrupted stream, a stream whose request did not ask for the usage, or
+	// an answer of another API.
+	ErrNoUsage = errors.New("llmusage: the answer has reported no usage")
+
+	// ErrPartial means that a stream has reported the usage at its beginning and not yet
+	// at its end, so Output counts the first tokens only. The Usage beside it is what
+	// has been reported.
+	ErrPartial = errors.New("llmusage: the stream has not reported its usage at the end")
+
+	// ErrCompressed means that the answer is compressed, so its usage cannot be read.
+	ErrCompressed = errors.New("llmusage: the answer is compressed")
+)
+
+// Usage is the number of tokens that one answer used. A number that the answer does not
+// report is 0. All are below 2^53; Total may be above if the answer reports no total.
+type Usage struct {
+	// Input is the number of tokens of the prompt, including those of CacheRead
+	// and CacheWrite. Anthropic reports the three apart; here they are added up.
+	Input int64
+
+	// Output is the number of tokens that the model generated, including those of
+	// Reasoning.
+	Output int64
+
+	// Total is the total as reported, or else Input + Output.
+	Total int64
+
+	// CacheRead is the number of input tokens that were read from a cache of prompts.
+	// Anthropic does not count them for the limits of most models.
+	CacheRead int64
+
+	// CacheWrite is the number of input tokens that were written to a cache of
+	// prompts.
+	CacheWrite int64
+
+	// Reasoning is the number of output tokens that the model spent on reasoning.
+	Reasoning int64
+}
+
+// Meter reads the usage from the bytes of one answer. Its zero value is ready for use.
+// It is not safe for concurrent use.
+type Meter struct {
+	form  form
+	mark  int  // how many bytes of a byte order mark were read
+	moved bool // the present line begins with a space
+	lines lines
+	json  scanner
+}
+
+// form is the form of an answer, by its first bytes.
+type form uint8
+
+const (
+	unknown    form = iota
+	object          // one JSON object, or several
+	events          // server-sent events
+	compressed      // gzip
+)
+
+// byteOrderMark may precede a text in UTF-8.
+const byteOrderMark = "\xef\xbb\xbf"
+
+// Write reads the next bytes of the answer. It does not keep p, and it never fails.
+func (m *Meter) Write(p []byte) (int, error) {
+	n := len(p)
+	for m.form == unknown && len(p) > 0 {
+		if m.begin(p[0]) {
+			p = p[1:]
+		}
+	}
+	switch m.form {
+	case object:
+		m.json.scan(p)
+	case events:
+		m.lines.split(p, &m.json)
+	}
+	return n, nil
+}
+
+// begin reads c if it precedes the text of the answer, and reports whether it has.
+// Otherwise the form of the answer begins with c.
+func (m *Meter) begin(c byte) bool {
+	if m.mark < len(byteOrderMark) {
+		if c == byteOrderMark[m.mark] {
+			m.mark++
+			return true
+		}
+		if m.mark > 0 {
+			m.moved = true // a part of a mark is the name of no field
+		} else if c == 0x1f {
+			m.form = compressed
+			return false
+		}
+		m.mark = len(byteOrderMark)
+	}
+	switch c {
+	case ' ', '\t':
+		m.moved = true
+		return true
+	case '\r', '\n':
+		m.moved = false
+		return true
+	case '{':
+		m.form = object
+		return false
+	}
+	m.form = events
+	if m.moved {
+		m.lines.part = passed
+	}
+	return false
+}
+
+// Usage returns what the answer has reported so far. The error is nil, [ErrNoUsage],
+// [ErrPartial] or [ErrCompressed].
+func (m *Meter) Usage() (Usage, error) {
+	switch u := m.json.counts.usage(); {
+	case m.form == compressed:
+		return u, ErrCompressed
+	case !m.json.counts.reported():
+		return u, ErrNoUsage
+	case !m.json.final:
+		return u, ErrPartial
+	default:
+		return u, nil
+	}
+}
+
+// Watch replaces the body of resp by one that reads the usage of the answer while the
+// body is read. The first Close of the body calls done once, with the results of
+// [Meter.Usage], after it has closed the body of before. The error is ErrCompressed if
+// resp has a Content-Encoding.
+//
+// An answer that switches protocols has no body to read. Watch leaves it as it is and
+// calls done at once, with ErrNoUsage.
+func Watch(resp *http.Response, done func(Usage, error)) {
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		done(Usage{}, ErrNoUsage)
+		return
+	}
+	b := &body{ReadCloser: resp.Body, done: done}
+	if e := resp.Header.Get("Content-Encoding"); e != "" && e != "identity" {
+		b.meter.form = compressed
+	}
+	resp.Body = b
+}
+
+// body is a body whose bytes a meter reads. Close may be called while a Read is under
+// way, so mu guards the meter.
+type body struct {
+	io.ReadCloser
+
+	mu    sync.Mutex
+	meter Meter
+	done  func(Usage, error) // nil after the first Close
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, _ = b.meter.Write(p[:n])
+	return n, err
+}
+
+func (b *body) Close() error {
+	err := b.ReadCloser.Close()
+	b.mu.Lock()
+	u, reported := b.meter.Usage()
+	done := b.done
+	b.done = nil
+	b.mu.Unlock()
+	if done != nil {
+		done(u, reported)
+	}
+	return err
+}

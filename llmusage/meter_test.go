@@ -1,0 +1,369 @@
+package llmusage
+
+import (
+	"compress/gzip"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+)
+
+// recorded are answers in the forms of the API references, in testdata.
+var recorded = []struct {
+	file string
+	want Usage
+}{
+	{"chat.json", Usage{Input: 1219, Output: 117, Total: 1336, CacheRead: 1024, Reasoning: 64}},
+	{"chat.sse", Usage{Input: 19, Output: 10, Total: 29, Reasoning: 4}},
+	{"responses.json", Usage{Input: 36, Output: 87, Total: 123, CacheRead: 7, Reasoning: 5}},
+	{"responses.sse", Usage{Input: 37, Output: 11, Total: 48}},
+	{"messages.json", Usage{Input: 5495, Output: 503, Total: 5998, CacheRead: 3000, CacheWrite: 400, Reasoning: 200}},
+	{"messages.sse", Usage{Input: 2325, Output: 15, Total: 2340, CacheRead: 2000, CacheWrite: 300}},
+	{"messages_tools.sse", Usage{Input: 10682, Output: 510, Total: 11192}},
+}
+
+func load(t testing.TB, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// read returns the usage of an answer that comes in pieces.
+func read(t testing.TB, pieces ...string) (Usage, error) {
+	t.Helper()
+	var m Meter
+	for _, p := range pieces {
+		if n, err := m.Write([]byte(p)); n != len(p) || err != nil {
+			t.Fatalf("Write of %d bytes returned %d, %v", len(p), n, err)
+		}
+	}
+	return m.Usage()
+}
+
+func TestMeterRecorded(t *testing.T) {
+	forms := []struct {
+		name string
+		with func(string) string
+	}{
+		{"as recorded", func(s string) string { return s }},
+		{"CRLF", func(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") }},
+		{"CR", func(s string) string { return strings.ReplaceAll(s, "\n", "\r") }},
+		{"a byte order mark", func(s string) string { return "\xef\xbb\xbf" + s }},
+		{"empty lines first", func(s string) string { return "\r\n\n\r" + s }},
+		{"no end of the last line", func(s string) string { return strings.TrimRight(s, "\n") }},
+	}
+	streams := []struct {
+		name string
+		with func(string) string
+	}{
+		{"comments", func(s string) string {
+			return ": PROCESSING\n\n" + strings.ReplaceAll(s, "\ndata", "\n: data: {\"usage\":{\"input_tokens\":9}}\n:\ndata")
+		}},
+		{"no space after the colon", func(s string) string { return strings.ReplaceAll(s, "data: ", "data:") }},
+		{"data on several lines", func(s string) string {
+			return strings.ReplaceAll(s, "\":{", "\":\ndata: {\ndata\n: a comment\ndata:\ndata:")
+		}},
+		{"data on several lines that end with CRLF", func(s string) string {
+			return strings.ReplaceAll(strings.ReplaceAll(s, "\":{", "\":\ndata: {\ndata:  "), "\n", "\r\n")
+		}},
+		{"other fields", func(s string) string {
+			return strings.ReplaceAll(s, "\ndata", "\nid: 7\nretry: 10\ndat: {\ndata2: {\n data: {\ndata")
+		}},
+	}
+	for _, r := range recorded {
+		text := load(t, r.file)
+		all := forms
+		if strings.HasSuffix(r.file, ".sse") {
+			all = append(all[:len(all):len(all)], streams...)
+		}
+		for _, f := range all {
+			t.Run(r.file+" with "+f.name, func(t *testing.T) {
+				text := f.with(text)
+				for _, n := range []int{1, 2, 3, 7, 64, len(text)} {
+					if got, err := read(t, split(text, n)...); got != r.want || err != nil {
+						t.Errorf("in pieces of %d bytes: %+v, %v, want %+v", n, got, err, r.want)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestMeterCutAtEachByte(t *testing.T) {
+	for _, r := range recorded {
+		t.Run(r.file, func(t *testing.T) {
+			text := load(t, r.file)
+			for i := range len(text) {
+				if got, err := read(t, text[:i], text[i:]); got != r.want || err != nil {
+					t.Fatalf("at byte %d: %+v, %v, want %+v", i, got, err, r.want)
+				}
+			}
+		})
+	}
+}
+
+func TestMeterRows(t *testing.T) {
+	for _, row := range []struct {
+		name, text string
+		want       Usage
+		err        error
+	}{
+		{"nothing", "", Usage{}, ErrNoUsage},
+		{"a page", "<html>\"usage\":{\"input_tokens\":1}</html>", Usage{}, ErrNoUsage},
+		{"an error of OpenAI", `{"error":{"message":"slow down","type":"requests","param":null,"code":"rate_limit_exceeded"}}`, Usage{}, ErrNoUsage},
+		{"an error of Anthropic", `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`, Usage{}, ErrNoUsage},
+		{"an empty usage", `{"usage":{}}`, Usage{}, ErrNoUsage},
+		{"a usage of another kind", `{"usage":{"seconds":9,"total_tokens":3}}`, Usage{}, ErrNoUsage},
+		{"null", `{"usage":null}`, Usage{}, ErrNoUsage},
+		{"an array", `[{"usage":{"input_tokens":1}}]`, Usage{}, ErrNoUsage},
+		{"an array of arrays", `{"usage":[[{"input_tokens":1}]]}`, Usage{}, ErrNoUsage},
+		{"an object after an array", `{} [{}] {"usage":{"input_tokens":1}}`, Usage{Input: 1, Total: 1}, nil},
+		{"a key with an escape", `{"\"usage":{"input_tokens":1},"usage":{"\"output_tokens":1}}`, Usage{}, ErrNoUsage},
+		{"two numbers", `{"usage":{"input_tokens":1 2}}`, Usage{}, ErrNoUsage},
+		{"a total of its own", `{"usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":9}}`, Usage{Input: 5, Output: 2, Total: 9}, nil},
+		{"a usage without counts before", `{"usage":{"total_tokens":9}} {"usage":{"input_tokens":5,"output_tokens":1}}`, Usage{Input: 5, Output: 1, Total: 6}, nil},
+		{"deeper", `{"a":{"usage":{"input_tokens":1}},"response":{"a":{"usage":{"input_tokens":1}}}}`, Usage{}, ErrNoUsage},
+		{"in a string", `{"a":"\\","b":"\"usage\":{\"input_tokens\":1}","c":"\\\"}"}`, Usage{}, ErrNoUsage},
+		{"a value is no key", `{"a":"usage","b":{"input_tokens":1}}`, Usage{}, ErrNoUsage},
+		{"a longer key", `{"usage_":{"input_tokens":1},"usage":{"cache_creation_input_tokens_":1,"input_token":2}}`, Usage{}, ErrNoUsage},
+		{"an embedding", `{"object":"list","data":[],"usage":{"prompt_tokens":8,"total_tokens":8}}`, Usage{Input: 8, Total: 8}, nil},
+		{"members in another order", `{"usage":{"x":[{"y":{}}],"output_tokens":2,"z":{"output_tokens":9},"input_tokens":3},"a":1}`, Usage{Input: 3, Output: 2, Total: 5}, nil},
+		{"a space before a comma", "{\"usage\" :\t{ \"input_tokens\" : 3 , \"output_tokens\" : 2 } }", Usage{Input: 3, Output: 2, Total: 5}, nil},
+		{"no counts", `{"usage":{"input_tokens":3,"output_tokens":-2,"total_tokens":1.5,"cache_read_input_tokens":1e3,"cache_creation_input_tokens":"7"}}`, Usage{Input: 3, Total: 3}, nil},
+		{"null counts", `{"usage":{"input_tokens":3,"output_tokens":2,"cache_read_input_tokens":null,"prompt_tokens_details":null}}`, Usage{Input: 3, Output: 2, Total: 5}, nil},
+		{"the largest count", `{"usage":{"input_tokens":9007199254740991,"output_tokens":9007199254740992}}`, Usage{Input: 1<<53 - 1, Total: 1<<53 - 1}, nil},
+		{"a number without an end", `{"usage":{"input_tokens":` + strings.Repeat("9", 1000) + `,"output_tokens":4}}`, Usage{Output: 4, Total: 4}, nil},
+		{"prompt_tokens includes what was cached", `{"usage":{"prompt_tokens":10,"completion_tokens":1,"total_tokens":11,"cache_read_input_tokens":6,"cache_creation_input_tokens":2}}`, Usage{Input: 10, Output: 1, Total: 11, CacheRead: 6, CacheWrite: 2}, nil},
+		{"cumulative usage in every chunk", "data: {\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":1,\"total_tokens\":6}}\n\ndata: {\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":2,\"total_tokens\":7}}\n\n", Usage{Input: 5, Output: 2, Total: 7}, nil},
+		{"a later usage without counts", "data: {\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":1,\"total_tokens\":6}}\n\ndata: {\"usage\":{\"total_tokens\":9}}\n\n", Usage{Input: 5, Output: 1, Total: 6}, nil},
+		{"several objects", "{\"a\":1}\n{\"usage\":{\"input_tokens\":5,\"output_tokens\":1}}\n", Usage{Input: 5, Output: 1, Total: 6}, nil},
+		{"an event that is no JSON", "data: {\"a\n\ndata: ]}{\"usage\":{\"input_tokens\":5,\"output_tokens\":1}}\n\n", Usage{Input: 5, Output: 1, Total: 6}, nil},
+		{"deep brackets", `{"a":` + strings.Repeat(`[{"usage":`, 10_000) + strings.Repeat(`}]`, 10_000) + `,"usage":{"input_tokens":5}}`, Usage{Input: 5, Total: 5}, nil},
+		{"an interrupted usage", "data: {\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":1", Usage{}, ErrNoUsage},
+		{"the beginning of a message", strings.SplitAfter(load(t, "messages.sse"), "\n\n")[0], Usage{Input: 2325, Output: 1, Total: 2326, CacheRead: 2000, CacheWrite: 300}, ErrPartial},
+		{"gzip", "\x1f\x8b\x08", Usage{}, ErrCompressed},
+		{"half a byte order mark", "\xef\xbbdata: {\"usage\":{\"input_tokens\":5}}\n", Usage{}, ErrNoUsage},
+		{"a byte order mark in the second line", "\n\xef\xbb\xbfdata: {\"usage\":{\"input_tokens\":5}}\n", Usage{}, ErrNoUsage},
+		{"a line of spaces first", " \t\ndata: {\"usage\":{\"input_tokens\":5}}\n", Usage{Input: 5, Total: 5}, nil},
+		{"a space before the first field", " data: {\"usage\":{\"input_tokens\":5}}\n", Usage{}, ErrNoUsage},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			for _, n := range []int{1, len(row.text)} {
+				if got, err := read(t, split(row.text, n)...); got != row.want || !errors.Is(err, row.err) {
+					t.Errorf("in pieces of %d bytes: %+v, %v, want %+v, %v", n, got, err, row.want, row.err)
+				}
+			}
+		})
+	}
+}
+
+// split returns the pieces of a text that have n bytes, and the rest.
+func split(text string, n int) (all []string) {
+	for len(text) > n {
+		all, text = append(all, text[:n]), text[n:]
+	}
+	return append(all, text)
+}
+
+func TestMeterMemory(t *testing.T) {
+	if size := unsafe.Sizeof(Meter{}); size >= 500 {
+		t.Errorf("a meter has %d bytes, want less than 500", size)
+	}
+	text := []byte(load(t, "messages.sse"))
+	var m Meter
+	if n := testing.AllocsPerRun(100, func() {
+		m = Meter{}
+		for piece := range slices.Chunk(text, 100) {
+			_, _ = m.Write(piece)
+		}
+		if _, err := m.Usage(); err != nil {
+			t.Error(err)
+		}
+	}); n != 0 {
+		t.Errorf("a stream costs %v allocations, want 0", n)
+	}
+}
+
+func TestWatch(t *testing.T) {
+	stream := load(t, "messages.sse")
+	want := Usage{Input: 2325, Output: 15, Total: 2340, CacheRead: 2000, CacheWrite: 300}
+	// The model answers as servers do: compressed if the client accepts that.
+	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Accept-Encoding") != "gzip" {
+			_, _ = io.WriteString(w, stream)
+			return
+		}
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		_, _ = io.WriteString(z, stream)
+		_ = z.Close()
+	}))
+	defer model.Close()
+	target, err := url.Parse(model.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		name, accept string
+		delete       bool
+		want         Usage
+		err          error
+	}{
+		{"a stream", "identity", false, want, nil},
+		{"a compressed stream", "gzip", false, Usage{}, ErrCompressed},
+		{"a stream that the transport decompresses", "gzip", true, want, nil},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var got Usage
+			calls, reported := 0, error(nil)
+			proxy := &httputil.ReverseProxy{
+				Rewrite: func(r *httputil.ProxyRequest) {
+					r.SetURL(target)
+					if row.delete {
+						r.Out.Header.Del("Accept-Encoding")
+					}
+				},
+				ModifyResponse: func(resp *http.Response) error {
+					Watch(resp, func(u Usage, err error) { got, reported, calls = u, err, calls+1 })
+					return nil
+				},
+			}
+			r := httptest.NewRequest(http.MethodPost, "/v1/messages", http.NoBody)
+			r.Header.Set("Accept-Encoding", row.accept)
+			w := httptest.NewRecorder()
+			proxy.ServeHTTP(w, r)
+			if calls != 1 || got != row.want || !errors.Is(reported, row.err) {
+				t.Errorf("%d calls, the last with %+v, %v, want 1 with %+v, %v", calls, got, reported, row.want, row.err)
+			}
+			if row.err == nil && w.Body.String() != stream {
+				t.Errorf("the client got %q", w.Body)
+			}
+		})
+	}
+}
+
+func TestWatchCallsOnce(t *testing.T) {
+	closed, calls := 0, 0
+	resp := &http.Response{Header: http.Header{}, Body: closer{strings.NewReader(`{"usage":{"input_tokens":1}} `), &closed}}
+	Watch(resp, func(u Usage, err error) {
+		calls++
+		if closed != 1 || u != (Usage{Input: 1, Total: 1}) || err != nil {
+			t.Errorf("called with %+v, %v after %d closes of the body, want after 1", u, err, closed)
+		}
+	})
+	text, err := io.ReadAll(resp.Body)
+	if len(text) != 29 || err != nil || calls != 0 {
+		t.Fatalf("read %q, %v after %d calls", text, err, calls)
+	}
+	for range 2 {
+		if err := resp.Body.Close(); !errors.Is(err, errClosed) {
+			t.Errorf("Close returned %v", err)
+		}
+	}
+	if closed != 2 || calls != 1 {
+		t.Errorf("%d closes and %d calls, want 2 and 1", closed, calls)
+	}
+}
+
+func TestWatchLeavesUpgradesAlone(t *testing.T) {
+	body := closer{nil, nil}
+	resp := &http.Response{StatusCode: http.StatusSwitchingProtocols, Body: body}
+	calls := 0
+	Watch(resp, func(_ Usage, err error) {
+		calls++
+		if !errors.Is(err, ErrNoUsage) {
+			t.Errorf("called with %v", err)
+		}
+	})
+	if calls != 1 || resp.Body != body {
+		t.Errorf("%d calls, and the body is a %T", calls, resp.Body)
+	}
+}
+
+var errClosed = errors.New("closed")
+
+type closer struct {
+	io.Reader
+	closed *int
+}
+
+func (c closer) Close() error { *c.closed++; return errClosed }
+
+func BenchmarkMeter(b *testing.B) {
+	delta := `data: {"id":"chatcmpl-7hQ3","object":"chat.completion.chunk","created":1760334434,"model":"gpt-5","choices":[{"index":0,"delta":{"content":" token"},"logprobs":null,"finish_reason":null}],"usage":null}` + "\n\n"
+	for _, row := range []struct {
+		name, text string
+		chunk      int
+	}{
+		{"stream in chunks of an event", strings.Repeat(delta, 200), len(delta)},
+		{"stream in chunks of 32 KiB", strings.Repeat(delta, 200), 32 << 10},
+		{"object in chunks of 32 KiB", `{"choices":[{"message":{"content":"` + strings.Repeat("word ", 8000) + `"}}],"usage":{"prompt_tokens":1}}`, 32 << 10},
+	} {
+		b.Run(row.name, func(b *testing.B) {
+			text := []byte(row.text)
+			b.SetBytes(int64(len(text)))
+			b.ReportAllocs()
+			for b.Loop() {
+				var m Meter
+				for piece := range slices.Chunk(text, row.chunk) {
+					_, _ = m.Write(piece)
+				}
+			}
+		})
+	}
+}
+
+func FuzzMeter(f *testing.F) {
+	for _, r := range recorded {
+		f.Add([]byte(load(f, r.file)), uint16(7))
+	}
+	f.Add([]byte(`{"usage":{"input_tokens":1,"input_tokens":null,"output_tokens":0}}`), uint16(3))
+	f.Add([]byte(`{"message":{"usage":{"input_tokens":1}},"response":{"usage":{"output_tokens":2}}}`), uint16(11))
+	f.Fuzz(func(t *testing.T, text []byte, at uint16) {
+		var whole, halves, bytewise Meter
+		_, _ = whole.Write(text)
+		i := min(int(at), len(text))
+		_, _ = halves.Write(text[:i])
+		_, _ = halves.Write(text[i:])
+		for i := range text {
+			_, _ = bytewise.Write(text[i : i+1])
+		}
+		if whole != halves || whole != bytewise {
+			t.Fatalf("%+v whole, %+v cut at byte %d, %+v byte by byte", whole, halves, i, bytewise)
+		}
+		if want, ok := reference(text); ok {
+			if got := whole.json.counts; got != want {
+				t.Fatalf("%+v, and encoding/json reads %+v", got, want)
+			}
+		}
+		got, err := whole.Usage()
+		if got.Input < 0 || got.Output < 0 || got.Total < 0 || got != (Usage{}) && errors.Is(err, ErrNoUsage) {
+			t.Fatalf("%+v, %v", got, err)
+		}
+	})
+}
+
+func TestReference(t *testing.T) {
+	for _, r := range recorded {
+		if strings.HasSuffix(r.file, ".json") {
+			c, ok := reference([]byte(load(t, r.file)))
+			if got := c.usage(); got != r.want || !ok {
+				t.Errorf("%s: %+v, %t", r.file, got, ok)
+			}
+		}
+	}
+	if _, ok := reference([]byte("data: {}")); ok {
+		t.Error("a stream is not for the reference")
+	}
+}
