@@ -442,7 +442,9 @@ func (l *Limiter) giveBack(ctx context.Context, undo []core.Op) {
 	if err := l.apply(ctx, undo, make([]core.Decision, len(undo))); err != nil {
 		l.addReleases(undo)
 		l.report(ctx, err)
+		return
 	}
+	l.queue.noteReleases(undo)
 }
 
 // addReleases queues the leases among ops, which could not be undone, for release.
@@ -476,6 +478,7 @@ func (l *Limiter) runReleases() {
 			l.releases.retry(l.runReleases)
 			return
 		}
+		l.queue.noteReleases([]core.Op{op})
 		l.releases.done()
 	}
 }

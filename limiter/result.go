@@ -301,7 +301,11 @@ func (res *Result) apply(ctx context.Context, verb core.Verb) error {
 	if verb == core.Peek {
 		return res.limiter.applyTo(ctx, res.set.store, res.ops, res.out)
 	}
-	return res.limiter.apply(ctx, res.ops, res.out)
+	if err := res.limiter.apply(ctx, res.ops, res.out); err != nil {
+		return err
+	}
+	res.limiter.queue.noteReleases(res.ops)
+	return nil
 }
 
 // ask lets the store decide.
@@ -450,7 +454,11 @@ func (res *Result) applyRefunds(ctx context.Context, ops []core.Op) error {
 	if len(ops) == 0 {
 		return nil
 	}
-	return res.limiter.apply(ctx, ops, make([]core.Decision, len(ops)))
+	if err := res.limiter.apply(ctx, ops, make([]core.Decision, len(ops))); err != nil {
+		return err
+	}
+	res.limiter.queue.noteReleases(ops)
+	return nil
 }
 
 // Renew holds the leases for another Period from now, and reports whether all of them

@@ -4,9 +4,12 @@ package limiter
 
 import (
 	"context"
+	"hash/maphash"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/headgate/headgate/core"
 )
 
 // minPause is the shortest pause between two calls of a store that returns no
@@ -20,16 +23,17 @@ type wait struct {
 	waited  time.Duration
 	key     waitKey
 	queued  bool
+	place   place // among the requests that wait for leases
 }
 
 // step asks the store once and waits as its decisions say. again reports whether the
 // store has to be asked once more.
 func (w *wait) step(ctx context.Context, res *Result) (again bool, err error) {
 	w.book(res)
-	if err := res.ask(ctx); err != nil {
+	if err := w.ask(ctx, res); err != nil {
 		return false, err
 	}
-	pause, at := w.pause(res)
+	pause, at, forLease := w.pause(res)
 	if pause == 0 {
 		return false, nil
 	}
@@ -40,6 +44,10 @@ func (w *wait) step(ctx context.Context, res *Result) (again bool, err error) {
 		}
 		return false, nil
 	}
+	if forLease {
+		return w.stand(ctx, res, at, pause), nil
+	}
+	w.leaveLine(res.limiter)
 	res.stopped = res.limiter.sleep(ctx, pause)
 	w.waited = time.Since(w.start)
 	res.waited = w.waited
@@ -76,24 +84,37 @@ func (w *wait) book(res *Result) {
 }
 
 // pause returns how long to wait now, and for which key: 0 if there is nothing to
-// wait for, or if it would take too long.
-func (w *wait) pause(res *Result) (longest time.Duration, at waitKey) {
+// wait for, or if it would take too long. A lease may be released at any time, so
+// forLease is true, and the pause is the longest possible, where nothing else is missing.
+func (w *wait) pause(res *Result) (longest time.Duration, at waitKey, forLease bool) {
+	var lease waitKey
+	var forLeaseAtMost time.Duration
 	for i := range res.ops {
-		d := &res.out[i]
+		d, key := &res.out[i], waitKey{res.ops[i].Rule, res.ops[i].Key}
 		span := d.Wait
 		if !res.allowed {
 			if res.ops[i].Soft || d.Allowed {
 				continue
 			}
-			if span = max(d.RetryAfter, minPause); span > w.remaining(res, i) {
-				return 0, waitKey{}
+			left := w.remaining(res, i)
+			if w.waitsForLease(res, i) && d.RetryAfter != core.Never {
+				if forLeaseAtMost == 0 {
+					forLeaseAtMost, lease = left, key
+				}
+				continue
+			}
+			if span = max(d.RetryAfter, minPause); span > left {
+				return 0, waitKey{}, false
 			}
 		}
 		if span > longest {
-			longest, at = span, waitKey{res.ops[i].Rule, res.ops[i].Key}
+			longest, at = span, key
 		}
 	}
-	return longest, at
+	if longest == 0 {
+		return forLeaseAtMost, lease, forLeaseAtMost > 0
+	}
+	return longest, at, false
 }
 
 // enter takes a place in the queue for the whole wait, or returns an error.
@@ -111,7 +132,12 @@ func (w *wait) enter(l *Limiter, p waitKey) error {
 	return err
 }
 
+// leave ends the wait.
 func (w *wait) leave(l *Limiter) {
+	w.leaveLine(l)
+	if w.place.arrival > 0 {
+		l.queue.lines.interested.Add(-1)
+	}
 	if w.queued {
 		l.queue.leave(w.key)
 	}
@@ -128,11 +154,13 @@ type waitQueue struct {
 	waiting int
 	at      map[waitKey]int
 	empty   chan struct{} // closed when no request waits; nil before drain
+	lines   lines
 }
 
 // start makes the queue ready for use.
 func (q *waitQueue) start(max, maxPerKey int) {
 	q.max, q.maxPerKey, q.draining = max, maxPerKey, make(chan struct{})
+	q.lines.seed = maphash.MakeSeed()
 }
 
 // drain lets no further request enter, and ends the waits that would last until the
