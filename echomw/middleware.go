@@ -38,16 +38,16 @@ func (m *middleware) handle(c echo.Context, next echo.HandlerFunc) error {
 	}
 	a := m.admit(c)
 	a.SetHeaders(header)
-	switch a.Outcome() {
-	case limiter.Refused:
-		return reject(c, a, m.refused)
-	case limiter.Failed:
+	switch a.Status() {
+	case 0:
+		if a.Degraded() {
+			next = m.degrade(next, a)
+		}
+		return pass(c, a, next)
+	case http.StatusServiceUnavailable:
 		return reject(c, a, m.failed)
 	}
-	if a.Degraded() {
-		next = m.degrade(next, a)
-	}
-	return pass(c, a, next)
+	return reject(c, a, m.refused)
 }
 
 // handler returns the handler of an admitted request.

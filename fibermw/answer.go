@@ -10,7 +10,7 @@ import (
 // WithRefused or WithFailed, and writes the answer of the Config if own is nil or
 // writes nothing.
 func reject(c *fiber.Ctx, a *limiter.Admission, own func(*fiber.Ctx, *limiter.Admission) error) error {
-	defer a.Done(a.Outcome().Status())
+	defer a.Done(a.Status())
 	if own != nil {
 		if answered, err := answers(c, a, own); answered || err != nil {
 			return err

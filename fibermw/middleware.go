@@ -32,13 +32,13 @@ func (m *middleware) handle(c *fiber.Ctx) error {
 	}
 	a := m.limiter.Admit(request{c})
 	setHeaders(c, a)
-	switch a.Outcome() {
-	case limiter.Refused:
-		return reject(c, a, m.refused)
-	case limiter.Failed:
+	switch a.Status() {
+	case 0:
+		return m.pass(c, a)
+	case fiber.StatusServiceUnavailable:
 		return reject(c, a, m.failed)
 	}
-	return m.pass(c, a)
+	return reject(c, a, m.refused)
 }
 
 // counted reports whether the limiter has admitted the request before.

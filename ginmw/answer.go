@@ -10,7 +10,7 @@ import (
 // WithRefused or WithFailed, and writes the answer of the Config if own is nil or
 // writes nothing.
 func reject(c *gin.Context, a *limiter.Admission, own func(*gin.Context, *limiter.Admission)) {
-	defer a.Done(a.Outcome().Status())
+	defer a.Done(a.Status())
 	c.Abort()
 	if own != nil && answered(c, a, own) {
 		return

@@ -35,13 +35,13 @@ func (m *middleware) handle(c *gin.Context) {
 	}
 	a := m.limiter.Admit(m.view(c))
 	a.SetHeaders(header)
-	switch a.Outcome() {
-	case limiter.Refused:
-		reject(c, a, m.refused)
-	case limiter.Failed:
+	switch a.Status() {
+	case 0:
+		m.pass(c, a)
+	case http.StatusServiceUnavailable:
 		reject(c, a, m.failed)
 	default:
-		m.pass(c, a)
+		reject(c, a, m.refused)
 	}
 }
 

@@ -67,8 +67,8 @@ func WithRefused(answer func(*gin.Context, *limiter.Admission)) Option {
 }
 
 // WithFailed is like [WithRefused], for requests that get a 503 because the store
-// could not decide and the limiter fails closed. It takes precedence over
-// Config.Failed.
+// could not decide and the limiter fails closed, or because too many requests wait
+// already; see [limiter.Admission.Outcome]. It takes precedence over Config.Failed.
 func WithFailed(answer func(*gin.Context, *limiter.Admission)) Option {
 	return func(o *options) {
 		if answer == nil {

@@ -18,12 +18,13 @@ import (
 type Outcome uint8
 
 const (
-	Pass    Outcome = iota // the handler answers
-	Refused                // over a limit: 429
-	Failed                 // the store could not decide, and the limiter fails closed: 503
+	Pass      Outcome = iota // the handler answers
+	Refused                  // over a limit: 429
+	Failed                   // the store could not decide, and the limiter fails closed: 503
+	QueueFull                // would have to wait, and as many wait as may: 503, or Config.QueueFullStatus
 )
 
-// String returns "pass", "refused" or "failed".
+// String returns "pass", "refused", "failed" or "queue_full".
 func (o Outcome) String() string {
 	switch o {
 	case Pass:
@@ -32,17 +33,19 @@ func (o Outcome) String() string {
 		return "refused"
 	case Failed:
 		return "failed"
+	case QueueFull:
+		return "queue_full"
 	}
 	return "unknown outcome"
 }
 
 // Status returns the HTTP status that the outcome calls for: 429, 503, or 0 when the
-// handler decides.
+// handler decides. [Admission.Status] also heeds Config.QueueFullStatus.
 func (o Outcome) Status() int {
 	switch o {
 	case Refused:
 		return 429
-	case Failed:
+	case Failed, QueueFull:
 		return 503
 	}
 	return 0
@@ -74,6 +77,17 @@ func isPreflight(r core.Request) bool {
 // Outcome returns what the limiter does with the request.
 func (a *Admission) Outcome() Outcome { return a.result.outcome() }
 
+// Status returns the HTTP status that the answer of the limiter has: 429, 503, or 0 when
+// the handler answers. An adapter calls the program's own handler for refused requests
+// for 429, and that for failed ones for 503.
+func (a *Admission) Status() int {
+	o := a.Outcome()
+	if o == QueueFull {
+		return cmp.Or(a.result.limiter.queue.fullStatus, o.Status())
+	}
+	return o.Status()
+}
+
 // Degraded returns [Result.Degraded] of the result.
 func (a *Admission) Degraded() bool { return a.result.Degraded() }
 
@@ -86,7 +100,8 @@ func (a *Admission) Violated() []string { return a.result.Violated() }
 
 // RetryAfter returns the Retry-After of the answer in seconds, rounded up. It is at
 // least 1 for a refusal or a failure, and 0 for a request that passes or that can never
-// be admitted.
+// be admitted. Where the queue for leases is full it is 1, as they may be released at any
+// time.
 func (a *Admission) RetryAfter() int64 {
 	switch a.Outcome() {
 	case Failed:
@@ -95,6 +110,8 @@ func (a *Admission) RetryAfter() int64 {
 		if d := a.result.RetryAfter(); d != core.Never {
 			return max(1, wholeSeconds(d))
 		}
+	case QueueFull:
+		return max(1, wholeSeconds(a.result.knownWait()))
 	}
 	return 0
 }
@@ -227,8 +244,11 @@ func (a *Admission) Problem() []byte {
 }
 
 func (a *Admission) appendProblem(b []byte) []byte {
-	if a.Outcome() == Failed {
+	switch a.Outcome() {
+	case Failed:
 		return append(b, unavailable...)
+	case QueueFull:
+		return a.appendQueueFull(b)
 	}
 	return a.appendQuotaExceeded(b)
 }
@@ -242,7 +262,7 @@ func (a *Admission) Answer() (answer Answer, ok bool) {
 	if t := a.template(outcome); t != nil {
 		answer = t(a)
 		if answer.Status < minFinalStatus || answer.Status > maxStatus {
-			answer.Status = cmp.Or(outcome.Status(), 200)
+			answer.Status = cmp.Or(a.Status(), 200)
 		}
 		return answer, true
 	}
@@ -250,7 +270,7 @@ func (a *Admission) Answer() (answer Answer, ok bool) {
 		return Answer{}, false
 	}
 	a.body = a.appendProblem(a.body[:0]) // as ProblemJSON, without an allocation
-	return Answer{outcome.Status(), problemHeaders, a.body}, true
+	return Answer{a.Status(), problemHeaders, a.body}, true
 }
 
 // The statuses that an answer may have: final, and of three digits.
@@ -268,10 +288,11 @@ func (a *Admission) template(outcome Outcome) Template {
 	if l == nil {
 		return nil
 	}
-	switch outcome {
-	case Refused:
+	switch {
+	case outcome == Pass:
+	case a.Status() == 429:
 		return l.refused
-	case Failed:
+	default:
 		return l.failed
 	}
 	if a.result.degraded {
@@ -289,6 +310,17 @@ func (a *Admission) appendQuotaExceeded(b []byte) []byte {
 		`"title":"Request cannot be satisfied as assigned quota has been exceeded",`+
 		`"status":429,"detail":"`...)
 	b = a.appendDetail(b)
+	b = a.appendViolated(append(b, `","violated-policies":`...))
+	return append(b, '}')
+}
+
+// appendQueueFull writes the problem type that the same draft registers for a capacity
+// that is exhausted for a while.
+func (a *Admission) appendQueueFull(b []byte) []byte {
+	b = append(b, `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",`+
+		`"title":"Request cannot be satisfied due to temporary server capacity constraints","status":`...)
+	b = strconv.AppendInt(b, int64(a.Status()), 10)
+	b = a.appendDetail(append(b, `,"detail":"`...))
 	b = a.appendViolated(append(b, `","violated-policies":`...))
 	return append(b, '}')
 }
@@ -374,6 +406,9 @@ func (a *Admission) render() {
 	}
 	if res.limiter == nil || res.limiter.headers == NoHeaders && res.limiter.customHeaders == nil {
 		return
+	}
+	if a.Outcome() == QueueFull {
+		return // what is left under the limits is not why
 	}
 	if a.rank(); len(a.order) == 0 {
 		return
@@ -495,6 +530,9 @@ func (a *Admission) releaseLater() {
 // appendDetail writes the sentence about when to try again.
 func (a *Admission) appendDetail(b []byte) []byte {
 	seconds := a.RetryAfter()
+	if a.Outcome() == QueueFull {
+		b = append(b, "Too many requests wait already. "...)
+	}
 	if seconds == 0 {
 		return append(b, "The request asks for more than the quota can ever hold."...)
 	}

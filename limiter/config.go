@@ -35,7 +35,8 @@ type Config struct {
 	CustomHeaders func([]RuleDecision) []Header
 
 	// Refused and Failed make the answers to requests that are refused, or that
-	// failed, for every framework. nil means ProblemJSON. A handler given to an
+	// failed, for every framework. One of them also answers a request that finds no room
+	// to wait; see QueueFullStatus. nil means ProblemJSON. A handler given to an
 	// adapter's WithRefused or WithFailed takes precedence.
 	Refused, Failed Template
 
@@ -97,9 +98,14 @@ type Config struct {
 
 	// MaxWaiters and MaxWaitersPerKey bound how many requests wait at the same
 	// time, in all and for one key of one rule. 0 means the default. A request
-	// that finds no room is refused.
+	// that finds no room is not let in, and its outcome is QueueFull.
 	MaxWaiters       int
 	MaxWaitersPerKey int
+
+	// QueueFullStatus is the status for a request that finds no room to wait: 503, which
+	// 0 means too, or 429. The answer is that of Failed for 503 and that of Refused for
+	// 429. It has a Retry-After and no rate limit headers of this limiter.
+	QueueFullStatus int
 }
 
 // useStore replaces a nil Store by one in memory. It also replaces a Store that holds
@@ -143,6 +149,11 @@ func (c *Config) faults(f *fallbacks) []error {
 	}
 	if c.MaxWaitersPerKey < 0 {
 		errs = append(errs, fmt.Errorf("MaxWaitersPerKey: %d is negative", c.MaxWaitersPerKey))
+	}
+	switch c.QueueFullStatus {
+	case 0, 429, 503:
+	default:
+		errs = append(errs, fmt.Errorf("QueueFullStatus: %d is neither 429 nor 503", c.QueueFullStatus))
 	}
 	return errs
 }

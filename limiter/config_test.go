@@ -19,6 +19,7 @@ func TestNewReportsEveryMistakeAtOnceByName(t *testing.T) {
 		OnStoreError:     4,
 		MaxWaiters:       -1,
 		MaxWaitersPerKey: -2,
+		QueueFullStatus:  500,
 		Rules: []limiter.Rule{
 			{Name: "Upper", Limit: good},
 			{Name: "ok", Key: everyone},
@@ -34,6 +35,7 @@ func TestNewReportsEveryMistakeAtOnceByName(t *testing.T) {
 		"OnStoreError: 4 is not known",
 		"MaxWaiters: -1 is negative",
 		"MaxWaitersPerKey: -2 is negative",
+		"QueueFullStatus: 500 is neither 429 nor 503",
 		`rule 0 "Upper": the name is not 1 to 64 of a-z, 0-9, _, . and -, a letter first`,
 		`rule 1 "ok": quota 0 is not positive; period 0s is below 1ms`,
 		`rule 2 "ok": OnLimit: the longest wait must be above 0 and at most 1h`,

@@ -92,6 +92,7 @@ func New(c Config) (*Limiter, error) {
 	l.life, l.end = context.WithCancel(context.Background())
 	l.warner.start(c.Logger)
 	l.queue.start(cmp.Or(c.MaxWaiters, DefaultMaxWaiters), cmp.Or(c.MaxWaitersPerKey, DefaultMaxWaitersPerKey))
+	l.queue.fullStatus = c.QueueFullStatus
 	l.enforce(set)
 	return l, nil
 }

@@ -583,7 +583,7 @@ func TestLineIsBounded(t *testing.T) {
 			q.at(300 * ms)
 			q.send("e", l, get(), 0)
 			q.send("f", l, get(), 0)
-			q.want("a pass at 0s", "d refused at 0s", "b pass at 210ms", "f refused at 300ms", "c pass at 420ms", "e pass at 630ms")
+			q.want("a pass at 0s", "d queue_full at 0s", "b pass at 210ms", "f queue_full at 300ms", "c pass at 420ms", "e pass at 630ms")
 		})
 	}
 }

@@ -166,8 +166,21 @@ func (res *Result) outcome() Outcome {
 		return Pass
 	case res.err != nil:
 		return Failed
+	case res.notQueued == ErrQueueFull:
+		return QueueFull
 	}
 	return Refused
+}
+
+// knownWait returns the time until the rules that refused the request would admit it,
+// without those whose leases may be released at any time.
+func (res *Result) knownWait() (longest time.Duration) {
+	for i := range res.calls {
+		if res.violates(i) && !res.ops[i].Limit.Leased() {
+			longest = max(longest, res.out[i].RetryAfter)
+		}
+	}
+	return longest
 }
 
 // mayRefund reports whether any rule in force may give units back.

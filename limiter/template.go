@@ -11,7 +11,7 @@ import (
 // Answer is what a client gets instead of the handler's answer.
 type Answer struct {
 	// Status is a final status, 200 to 999. Any other, such as 0, means the status
-	// of the outcome: 429, 503, or 200 for a degraded request.
+	// of [Admission.Status], or 200 for a degraded request.
 	Status  int
 	Headers []Header // besides those of the limiter; names are canonical
 	Body    []byte
@@ -26,28 +26,34 @@ type Template func(a *Admission) Answer
 // PlainText answers in one line of text/plain.
 func PlainText(a *Admission) Answer {
 	b := make([]byte, 0, 64)
-	if a.Outcome() == Failed {
+	switch a.Outcome() {
+	case Failed:
 		b = append(b, "Service unavailable."...)
-	} else {
+	case QueueFull:
+		b = a.appendDetail(b)
+	default:
 		b = a.appendDetail(append(b, "Too many requests. "...))
 	}
 	return typed(a, "text/plain; charset=utf-8", append(b, '\n'))
 }
 
-// JSON answers with an object of "error", which is "too_many_requests" or
-// "service_unavailable"; "retry_after" in seconds, unless a retry can never succeed;
-// and for a refusal "rules", the names of the rules that refused.
+// JSON answers with an object of "error", which is "too_many_requests",
+// "service_unavailable" or "queue_full"; "retry_after" in seconds, unless a retry can
+// never succeed; and, except for a failure, "rules", the names of the rules that refused.
 func JSON(a *Admission) Answer {
 	b := make([]byte, 0, 128)
-	if a.Outcome() == Failed {
+	switch a.Outcome() {
+	case Failed:
 		b = append(b, `{"error":"service_unavailable"`...)
-	} else {
+	case QueueFull:
+		b = append(b, `{"error":"queue_full"`...)
+	default:
 		b = append(b, `{"error":"too_many_requests"`...)
 	}
 	if n := a.RetryAfter(); n > 0 {
 		b = strconv.AppendInt(append(b, `,"retry_after":`...), n, 10)
 	}
-	if a.Outcome() == Refused {
+	if o := a.Outcome(); o == Refused || o == QueueFull {
 		b = a.appendViolated(append(b, `,"rules":`...))
 	}
 	return typed(a, "application/json", append(b, '}'))
@@ -64,7 +70,7 @@ func Fixed(answer Answer) Template {
 }
 
 func typed(a *Admission, contentType string, body []byte) Answer {
-	return Answer{a.Outcome().Status(), []Header{{"Content-Type", contentType}}, body}
+	return Answer{a.Status(), []Header{{"Content-Type", contentType}}, body}
 }
 
 // Redirect answers 303 See Other, with the target in Location: a path such as

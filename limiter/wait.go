@@ -146,6 +146,7 @@ func (w *wait) leave(l *Limiter) {
 // waitQueue bounds the number of waiting requests, in all and for each key of a rule.
 type waitQueue struct {
 	max, maxPerKey int
+	fullStatus     int // of the answer when it is full; 0 means 503
 
 	draining chan struct{} // closed by drain
 	deadline time.Time     // of the drain; zero if it has none

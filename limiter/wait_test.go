@@ -3,6 +3,7 @@ package limiter_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -135,7 +136,7 @@ func TestWaitQueueHoldsExactlyItsMaximum(t *testing.T) {
 				for _, key := range row.keys {
 					wantTally(t, got[key], map[arrival]int{
 						{limiter.Pass, 0}:              row.first,
-						{limiter.Refused, 0}:           10 - row.first - row.later,
+						{limiter.QueueFull, 0}:         10 - row.first - row.later,
 						{limiter.Pass, time.Second}:    1,
 						{limiter.Refused, time.Second}: row.later - 1,
 					})
@@ -159,7 +160,7 @@ func TestWaitQueueFullBooksNothing(t *testing.T) {
 			before := s.calls
 			for range 5 {
 				a := l.Admit(get())
-				if a.Outcome() != limiter.Refused || a.RetryAfter() != 3 {
+				if a.Outcome() != limiter.QueueFull || a.RetryAfter() != 3 {
 					t.Errorf("%s, retry after %d", a.Outcome(), a.RetryAfter())
 				}
 				a.Done(429)
@@ -469,4 +470,93 @@ type storeFunc func(context.Context, []core.Op, []core.Decision) error
 
 func (f storeFunc) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
 	return f(ctx, ops, out)
+}
+
+// eventLog collects what an Observer gets.
+type eventLog struct {
+	mu   sync.Mutex
+	list []limiter.Event
+}
+
+func (l *eventLog) Observe(_ context.Context, e limiter.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = append(l.list, e)
+}
+
+// A full queue is not a limit: another outcome, another answer, no rate limit headers.
+func TestQueueFullAnswer(t *testing.T) {
+	const problem = `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",` +
+		`"title":"Request cannot be satisfied due to temporary server capacity constraints","status":%d,` +
+		`"detail":"Too many requests wait already. Retry after %d second%s.","violated-policies":["a"]}`
+	rows := []struct {
+		name, limit string
+		config      limiter.Config
+		status      int
+		retryAfter  int64
+		body        string
+	}{
+		{"leases", "1 concurrent ttl=30s", limiter.Config{}, 503, 1, fmt.Sprintf(problem, 503, 1, "")},
+		{"slots", "1/10s burst=1", limiter.Config{}, 503, 20, fmt.Sprintf(problem, 503, 20, "s")},
+		{"a window", "1/10s fixed-window", limiter.Config{QueueFullStatus: 503}, 503, 10, fmt.Sprintf(problem, 503, 10, "s")},
+		{"429", "1 concurrent ttl=30s", limiter.Config{QueueFullStatus: 429}, 429, 1, fmt.Sprintf(problem, 429, 1, "")},
+		{"text", "1 concurrent ttl=30s", limiter.Config{Failed: limiter.PlainText, Refused: limiter.JSON}, 503, 1,
+			"Too many requests wait already. Retry after 1 second.\n"},
+		{"JSON", "1 concurrent ttl=30s", limiter.Config{QueueFullStatus: 429, Failed: limiter.PlainText, Refused: limiter.JSON}, 429, 1,
+			`{"error":"queue_full","retry_after":1,"rules":["a"]}`},
+		{"fixed", "1 concurrent ttl=30s", limiter.Config{QueueFullStatus: 429, Refused: limiter.Fixed(limiter.Answer{})}, 429, 1, ""},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				events := &eventLog{}
+				c := row.config
+				c.Store, c.MaxWaiters, c.Observer = newTicking(), 1, events
+				c.Rules = []limiter.Rule{waiting(t, "a", row.limit, time.Minute), rule(t, "b", "9/1m fixed-window")}
+				c.CustomHeaders = func([]limiter.RuleDecision) []limiter.Header { return []limiter.Header{{Name: "X-Left", Value: "0"}} }
+				l := configured(t, c)
+				q := newQueue(t)
+				q.send("first", l, get(), 0)
+				held, err := l.Take(t.Context(), "k", 1) // the lease, if there is one
+				if err != nil {
+					t.Fatal(err)
+				}
+				q.send("second", l, get(), 0)
+				events.list = nil
+				a := l.Admit(get())
+				answer, ok := a.Answer()
+				want := fmt.Sprintf("Retry-After: %d\nCache-Control: no-store\n", row.retryAfter)
+				if a.Outcome() != limiter.QueueFull || a.Status() != row.status || a.RetryAfter() != row.retryAfter || lines(a) != want {
+					t.Errorf("%s, %d, retry after %d\n%s", a.Outcome(), a.Status(), a.RetryAfter(), lines(a))
+				}
+				if !ok || answer.Status != row.status || string(answer.Body) != row.body {
+					t.Errorf("%d %s", answer.Status, answer.Body)
+				}
+				if n := len(events.list); n != 2 || events.list[0].Outcome != limiter.QueueFull || events.list[0].Decision.Allowed ||
+					events.list[0].Rule != "a" || events.list[1].Outcome != limiter.QueueFull || !events.list[1].Decision.Allowed {
+					t.Errorf("%+v", events.list)
+				}
+				a.Done(answer.Status)
+				if err := held.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+				q.wg.Wait()
+			})
+		})
+	}
+}
+
+// A request that a limit refuses is refused, however full the queue is.
+func TestQueueFullIsNoRefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := configured(t, limiter.Config{Store: newTicking(), MaxWaiters: 1, Rules: []limiter.Rule{
+			waiting(t, "a", "1 concurrent ttl=30s", time.Minute), rule(t, "hard", "2/1m fixed-window")}})
+		q := newQueue(t)
+		q.send("a", l, get(), 10*ms)
+		q.send("b", l, get(), 10*ms)
+		q.send("c", l, get(), 0)
+		q.at(10 * ms)
+		q.send("d", l, get(), 0)
+		q.want("a pass at 0s", "b pass at 10ms", "c queue_full at 0s", "d refused at 10ms")
+	})
 }

@@ -11,7 +11,7 @@ import (
 // writes nothing.
 func reject(w http.ResponseWriter, r *http.Request, a *limiter.Admission,
 	own func(http.ResponseWriter, *http.Request, *limiter.Admission)) {
-	defer a.Done(a.Outcome().Status())
+	defer a.Done(a.Status())
 	if own != nil && wrote(w, r, a, own) {
 		return
 	}

@@ -46,13 +46,13 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	a := m.limiter.Admit(request{r})
 	a.SetHeaders(header)
-	switch a.Outcome() {
-	case limiter.Refused:
-		reject(w, r, a, m.refused)
-	case limiter.Failed:
+	switch a.Status() {
+	case 0:
+		m.pass(w, r, a)
+	case http.StatusServiceUnavailable:
 		reject(w, r, a, m.failed)
 	default:
-		m.pass(w, r, a)
+		reject(w, r, a, m.refused)
 	}
 }
 

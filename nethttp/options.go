@@ -66,8 +66,8 @@ func WithRefused(answer func(http.ResponseWriter, *http.Request, *limiter.Admiss
 }
 
 // WithFailed is like [WithRefused], for requests that get a 503 because the store
-// could not decide and the limiter fails closed. It takes precedence over
-// Config.Failed.
+// could not decide and the limiter fails closed, or because too many requests wait
+// already; see [limiter.Admission.Outcome]. It takes precedence over Config.Failed.
 func WithFailed(answer func(http.ResponseWriter, *http.Request, *limiter.Admission)) Option {
 	return func(o *options) {
 		if answer == nil {
