@@ -53,7 +53,12 @@ func write(c *fiber.Ctx, answer limiter.Answer) error {
 	return nil
 }
 
-func setHeaders(c *fiber.Ctx, a *limiter.Admission) {
+// setHeaders writes the headers of the limiter, merged with those of the limiters whose
+// mark the request has.
+func setHeaders(c *fiber.Ctx, a *limiter.Admission, mark *limiter.Mark) {
 	header := &c.Context().Response.Header
+	if mark != nil {
+		a.Merge(mark, func(name string) string { return string(header.Peek(name)) })
+	}
 	a.EachHeader(func(name string, value []byte) { header.SetCanonical([]byte(name), value) })
 }

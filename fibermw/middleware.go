@@ -27,11 +27,12 @@ func (m *middleware) handle(c *fiber.Ctx) error {
 	if m.skip != nil && m.skip(c) {
 		return c.Next()
 	}
-	if m.counted(c) {
+	mark, _ := c.Context().UserValue(markKey{}).(*limiter.Mark)
+	if m.limiter.CountedBy(mark) {
 		return m.answer(c, limiter.Degraded(c.UserContext()))
 	}
 	a := m.limiter.Admit(request{c})
-	setHeaders(c, a)
+	setHeaders(c, a, mark)
 	switch a.Status() {
 	case 0:
 		return m.pass(c, a)
@@ -41,17 +42,11 @@ func (m *middleware) handle(c *fiber.Ctx) error {
 	return reject(c, a, m.refused)
 }
 
-// counted reports whether the limiter has admitted the request before.
-func (m *middleware) counted(c *fiber.Ctx) bool {
-	if c.Context().UserValue(m.limiter) == nil {
-		return false
-	}
-	m.limiter.WarnTwice()
-	return true
-}
+// markKey is the key of the mark among the values of a request.
+type markKey struct{}
 
 func (m *middleware) pass(c *fiber.Ctx, a *limiter.Admission) (err error) {
-	c.Context().SetUserValue(m.limiter, true) // until the request ends
+	c.Context().SetUserValue(markKey{}, a.Mark()) // until the request ends
 	status := fiber.StatusInternalServerError
 	defer func() { a.Done(status) }()
 	if a.NeedsContext() {

@@ -127,3 +127,17 @@ func TestMiddlewareAroundAndInsideEngine(t *testing.T) {
 	get(nethttp.New(l)(engine(hello, ginmw.New(l))), "/users/1")
 	wantLeft(t, l, 4)
 }
+
+// The headers of a limiter around the engine and of one inside it are merged.
+func TestHeadersAroundAndInsideEngine(t *testing.T) {
+	for _, limits := range [][2]string{{"9/1m fixed-window", "2/1m fixed-window"}, {"2/1m fixed-window", "9/1m fixed-window"}} {
+		inside := engine(hello, ginmw.New(limited(t, limits[1])))
+		around := nethttp.New(limited(t, limits[0]))(inside)
+		for _, want := range []string{"1", "0", "0"} {
+			w := get(around, "/users/7")
+			if limit, left := w.Header().Get("X-RateLimit-Limit"), w.Header().Get("X-RateLimit-Remaining"); limit != "2" || left != want {
+				t.Errorf("%s: %d, limit %s, %s left, want %s", limits, w.Code, limit, left, want)
+			}
+		}
+	}
+}

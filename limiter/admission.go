@@ -63,6 +63,7 @@ type Admission struct {
 	body     []byte
 	headers  []Header
 	order    []int
+	around   *around // nil unless other limiters have written headers
 	rendered bool
 }
 
@@ -103,6 +104,14 @@ func (a *Admission) Violated() []string { return a.result.Violated() }
 // be admitted. Where the queue for leases is full it is 1, as they may be released at any
 // time.
 func (a *Admission) RetryAfter() int64 {
+	n := a.ownRetryAfter()
+	if n > 0 && a.around != nil {
+		n = max(n, a.around.retryAfter)
+	}
+	return n
+}
+
+func (a *Admission) ownRetryAfter() int64 {
 	switch a.Outcome() {
 	case Failed:
 		return max(1, wholeSeconds(retryAfter(a.result.err)))
@@ -174,7 +183,7 @@ func (a *Admission) Done(status int) {
 // the request.
 func (a *Admission) recycle(l *Limiter) {
 	a.result.recycle()
-	a.ctx, a.rendered = nil, false
+	a.ctx, a.around, a.rendered = nil, nil, false
 	a.emptyBuffers(l)
 	l.admissions.Put(a)
 }
@@ -340,9 +349,13 @@ func (a *Admission) appendViolated(b []byte) []byte {
 }
 
 // SetHeaders puts [Admission.Headers] into h, which may be a
-// [net/http.Header], and notes there that a request that passes has been
-// counted; see [Limiter.Counted].
+// [net/http.Header], and leaves a mark there that a request which passes has been
+// counted; see [Limiter.Counted]. If other limiters have put their headers there, those
+// of all are merged; see [Admission.Merge].
 func (a *Admission) SetHeaders(h map[string][]string) {
+	if len(h) > 0 {
+		a.mergeFrom(h)
+	}
 	a.render()
 	if n := len(a.fields); n > 0 {
 		values := make([]string, n)
@@ -353,7 +366,7 @@ func (a *Admission) SetHeaders(h map[string][]string) {
 		}
 	}
 	if a.result.allowed {
-		h[a.result.limiter.mark] = markValue
+		h[markName] = a.Mark().values
 	}
 }
 
@@ -414,7 +427,7 @@ func (a *Admission) render() {
 		return
 	}
 	style := res.limiter.headers
-	if style&(XRateLimit|XRateLimitDelta) != 0 {
+	if style&(XRateLimit|XRateLimitDelta) != 0 && (a.around == nil || a.isScarcerThan(a.around.shown)) {
 		a.xRateLimit(style)
 	}
 	if style&Draft8 != 0 {
@@ -465,9 +478,9 @@ func (a *Admission) xRateLimit(style HeaderStyle) {
 }
 
 func (a *Admission) draft8() {
-	res := &a.result
+	res, from := &a.result, len(a.text)
 	if res.usesOwnLimits(len(a.order)) {
-		a.fixed("Ratelimit-Policy", res.set.policy)
+		a.text = append(a.text, res.set.policy...)
 	} else {
 		comma := ""
 		for i := range res.calls {
@@ -476,13 +489,19 @@ func (a *Admission) draft8() {
 				comma = ", "
 			}
 		}
-		a.cut("Ratelimit-Policy")
 	}
-	comma := ""
+	if a.around != nil {
+		a.mergeList(from, a.around.policies, false)
+	}
+	a.cut("Ratelimit-Policy")
+	comma, from := "", len(a.text)
 	for _, i := range a.order {
 		a.text = append(a.text, comma...)
 		a.text = res.appendRemaining(a.text, i)
 		comma = ", "
+	}
+	if a.around != nil {
+		a.mergeList(from, a.around.rateLimit, true)
 	}
 	a.cut("Ratelimit")
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"maps"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -252,5 +254,165 @@ func TestRetryAfterIsAbsentForImpossibleCosts(t *testing.T) {
 	want := `"detail":"The request asks for more than the quota can ever hold.","violated-policies":["a"]}`
 	if got := string(a.Problem()); !strings.HasSuffix(got, want) || !json.Valid([]byte(got)) {
 		t.Errorf("got %s", got)
+	}
+}
+
+// nestedHeaders returns the headers of the answer to a request that meets the limiters
+// one after another, the outermost first. Each limiter is asked before as often as takes
+// says.
+func nestedHeaders(t *testing.T, limiters []*limiter.Limiter, takes []int) map[string][]string {
+	t.Helper()
+	h := map[string][]string{"Vary": {"Origin"}}
+	for i, l := range limiters {
+		for range takes[i] {
+			admit(l)
+		}
+		a := l.Admit(get())
+		a.SetHeaders(h)
+		a.Done(200)
+	}
+	maps.DeleteFunc(h, func(name string, _ []string) bool { return strings.Contains(name, " ") || name == "Vary" })
+	return h
+}
+
+// linesOf renders headers in the order of their names.
+func linesOf(h map[string][]string) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		b.WriteString(name + ": " + strings.Join(h[name], " | ") + "\n")
+	}
+	return b.String()
+}
+
+func TestNestedHeadersShowTheMostExhaustedRule(t *testing.T) {
+	soft := withOnLimit(rule(t, "soft", "2/1m fixed-window"), limiter.Degrade)
+	rows := []struct {
+		name   string
+		rules  [][]limiter.Rule
+		styles []limiter.HeaderStyle
+		takes  []int
+		want   string
+	}{
+		{"inside", [][]limiter.Rule{{rule(t, "service", "10/1m fixed-window")}, {rule(t, "route", "4/10s fixed-window")}}, nil, []int{2, 1},
+			"Ratelimit: \"route\";r=2;t=10, \"service\";r=7;t=60\nRatelimit-Policy: \"service\";q=10;w=60, \"route\";q=4;w=10\n" +
+				"X-Ratelimit-Limit: 4\nX-Ratelimit-Remaining: 2\nX-Ratelimit-Reset: 1800000010\n"},
+		{"outside", [][]limiter.Rule{{rule(t, "service", "10/1m fixed-window")}, {rule(t, "route", "4/10s fixed-window")}}, nil, []int{6, 1},
+			"Ratelimit: \"service\";r=3;t=60, \"route\";r=2;t=10\nRatelimit-Policy: \"service\";q=10;w=60, \"route\";q=4;w=10\n" +
+				"X-Ratelimit-Limit: 10\nX-Ratelimit-Remaining: 3\nX-Ratelimit-Reset: 1800000060\n"},
+		{"both the same", [][]limiter.Rule{{rule(t, "service", "10/1m fixed-window")}, {rule(t, "route", "20/10s fixed-window")}}, nil, []int{4, 9},
+			"Ratelimit: \"service\";r=5;t=60, \"route\";r=10;t=10\nRatelimit-Policy: \"service\";q=10;w=60, \"route\";q=20;w=10\n" +
+				"X-Ratelimit-Limit: 10\nX-Ratelimit-Remaining: 5\nX-Ratelimit-Reset: 1800000060\n"},
+		{"a refusal inside", [][]limiter.Rule{{soft}, {rule(t, "route", "1/10s fixed-window")}}, nil, []int{2, 1},
+			"Cache-Control: no-store\nRatelimit: \"route\";r=0;t=10, \"soft\";r=0;t=60\nRatelimit-Policy: \"soft\";q=2;w=60, \"route\";q=1;w=10\n" +
+				"Retry-After: 10\nX-Ratelimit-Limit: 1\nX-Ratelimit-Remaining: 0\nX-Ratelimit-Reset: 1800000010\n"},
+		{"three, the middle one", [][]limiter.Rule{{rule(t, "a", "10/1m fixed-window")}, {rule(t, "b", "10/1h fixed-window"), rule(t, "c", "99/1h fixed-window")},
+			{rule(t, "d", "10/1s fixed-window")}}, nil, []int{1, 4, 3},
+			"Ratelimit: \"b\";r=5;t=3600, \"c\";r=94;t=3600, \"a\";r=8;t=60, \"d\";r=6;t=1\n" +
+				"Ratelimit-Policy: \"a\";q=10;w=60, \"b\";q=10;w=3600, \"c\";q=99;w=3600, \"d\";q=10;w=1\n" +
+				"X-Ratelimit-Limit: 10\nX-Ratelimit-Remaining: 5\nX-Ratelimit-Reset: 1800003600\n"},
+		{"the share is of the burst", [][]limiter.Rule{{rule(t, "a", "100/10s burst=4")}, {rule(t, "b", "3/10s fixed-window")}},
+			[]limiter.HeaderStyle{limiter.Draft8, limiter.Draft8}, []int{0, 0},
+			"Ratelimit: \"b\";r=2;t=10, \"a\";r=3;t=1\nRatelimit-Policy: \"a\";q=100;w=10, \"b\";q=3;w=10\n"},
+		{"one name", [][]limiter.Rule{{rule(t, "default", "10/1m fixed-window")}, {rule(t, "default", "4/10s fixed-window"), rule(t, "a", "9/1m fixed-window")}},
+			nil, []int{0, 0},
+			"Ratelimit: \"default\";r=3;t=10, \"a\";r=8;t=60\nRatelimit-Policy: \"default\";q=4;w=10, \"a\";q=9;w=60\n" +
+				"X-Ratelimit-Limit: 4\nX-Ratelimit-Remaining: 3\nX-Ratelimit-Reset: 1800000010\n"},
+		{"one name, outside", [][]limiter.Rule{{rule(t, "default", "2/1m fixed-window")}, {rule(t, "default", "4/10s fixed-window"), rule(t, "a", "9/1m fixed-window")}},
+			nil, []int{0, 0},
+			"Ratelimit: \"default\";r=1;t=60, \"a\";r=8;t=60\nRatelimit-Policy: \"default\";q=2;w=60, \"a\";q=9;w=60\n" +
+				"X-Ratelimit-Limit: 2\nX-Ratelimit-Remaining: 1\nX-Ratelimit-Reset: 1800000060\n"},
+		{"no headers outside", [][]limiter.Rule{{rule(t, "a", "2/1m fixed-window")}, {rule(t, "b", "9/1m fixed-window")}},
+			[]limiter.HeaderStyle{limiter.NoHeaders, limiter.Draft8}, []int{0, 0},
+			"Ratelimit: \"b\";r=8;t=60\nRatelimit-Policy: \"b\";q=9;w=60\n"},
+		{"no headers inside", [][]limiter.Rule{{rule(t, "a", "2/1m fixed-window")}, {rule(t, "b", "9/1m fixed-window")}, {rule(t, "c", "3/1m fixed-window")}},
+			[]limiter.HeaderStyle{limiter.Draft8, limiter.NoHeaders, limiter.Draft8}, []int{0, 0, 0},
+			"Ratelimit: \"a\";r=1;t=60, \"c\";r=2;t=60\nRatelimit-Policy: \"a\";q=2;w=60, \"c\";q=3;w=60\n"},
+		{"different styles", [][]limiter.Rule{{rule(t, "a", "9/1m fixed-window")}, {rule(t, "b", "2/1m fixed-window")}, {rule(t, "c", "3/1m fixed-window")}},
+			[]limiter.HeaderStyle{limiter.XRateLimitDelta, limiter.Draft8, limiter.XRateLimitDelta}, []int{0, 0, 0},
+			"Ratelimit: \"b\";r=1;t=60\nRatelimit-Policy: \"b\";q=2;w=60\n" +
+				"X-Ratelimit-Limit: 3\nX-Ratelimit-Remaining: 2\nX-Ratelimit-Reset: 60\n"},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			var list []*limiter.Limiter
+			for i, rules := range row.rules {
+				c := limiter.Config{Store: newStore(), Rules: rules}
+				if row.styles != nil {
+					c.Headers = row.styles[i]
+				}
+				list = append(list, configured(t, c))
+			}
+			if got := linesOf(nestedHeaders(t, list, row.takes)); got != row.want {
+				t.Errorf("got\n%swant\n%s", got, row.want)
+			}
+		})
+	}
+}
+
+// Code between two limiters may change the headers of the first.
+func TestNestedHeadersOfOthers(t *testing.T) {
+	rows := []struct {
+		name, header, value string
+		want                string // the header afterwards
+	}{
+		{"a longer Retry-After", "Retry-After", "120", "120"},
+		{"a shorter Retry-After", "Retry-After", "9", "10"},
+		{"a date", "Retry-After", "Mon, 23 Nov 2026 00:00:00 GMT", "10"},
+		{"another RateLimit", "Ratelimit", "limit=10, remaining=5", `"b";r=0;t=10`},
+		{"an endless RateLimit", "Ratelimit", `"a";r=99999999999999999999`, `"b";r=0;t=10`},
+		{"an empty RateLimit", "Ratelimit", "", `"b";r=0;t=10`},
+		{"another X-RateLimit-Limit", "X-Ratelimit-Limit", "many", "1"},
+		{"a negative X-RateLimit-Remaining", "X-Ratelimit-Remaining", "-1", "0"},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			outer, inner := newLimiter(t, newStore(), rule(t, "a", "9/1m fixed-window")), newLimiter(t, newStore(), rule(t, "b", "1/10s fixed-window"))
+			admit(inner)
+			h := map[string][]string{}
+			a := outer.Admit(get())
+			defer a.Done(429)
+			a.SetHeaders(h)
+			h[row.header] = []string{row.value}
+			b := inner.Admit(get())
+			defer b.Done(429)
+			b.SetHeaders(h)
+			if got := h[row.header]; len(got) != 1 || got[0] != row.want {
+				t.Errorf("%s: %q, want %q", row.header, got, row.want)
+			}
+			if n, err := strconv.ParseInt(h["Retry-After"][0], 10, 64); err != nil || b.RetryAfter() != n {
+				t.Errorf("retry after %d, the header says %q", b.RetryAfter(), h["Retry-After"])
+			}
+		})
+	}
+}
+
+// An adapter whose framework copies values merges them by itself.
+func TestMergeIsWhatSetHeadersDoes(t *testing.T) {
+	list := []*limiter.Limiter{newLimiter(t, newStore(), rule(t, "a", "9/1m fixed-window")),
+		newLimiter(t, newStore(), rule(t, "b", "2/10s fixed-window")), newLimiter(t, newStore(), rule(t, "c", "3/10s fixed-window"))}
+	h, copied := map[string][]string{}, map[string]string{}
+	var mark *limiter.Mark
+	for _, l := range list {
+		if l.Counted(h) || l.CountedBy(mark) {
+			t.Error("counted before")
+		}
+		a := l.Admit(get())
+		defer a.Done(200)
+		a.Merge(mark, func(name string) string { return copied[name] })
+		a.EachHeader(func(name string, value []byte) { copied[name] = string(value) })
+		mark = a.Mark()
+	}
+	for _, l := range list {
+		if !l.CountedBy(mark) {
+			t.Error("not counted")
+		}
+	}
+	if (*limiter.Limiter)(nil).CountedBy(mark) || newLimiter(t, newStore()).CountedBy(mark) {
+		t.Error("counted by another")
+	}
+	want := map[string]string{"Ratelimit-Policy": `"a";q=9;w=60, "b";q=2;w=10, "c";q=3;w=10`, "Ratelimit": `"b";r=1;t=10, "a";r=8;t=60, "c";r=2;t=10`,
+		"X-Ratelimit-Limit": "2", "X-Ratelimit-Remaining": "1", "X-Ratelimit-Reset": "1800000010"}
+	if !maps.Equal(copied, want) {
+		t.Errorf("got %v", copied)
 	}
 }

@@ -55,7 +55,7 @@ type Limiter struct {
 	admissions     sync.Pool
 	warner         warner
 	failures       failureLog
-	mark           string          // in the headers of an answer; no other limiter has it
+	mark           *Mark           // without a rule; no other limiter has it
 	life           context.Context // ends with Close
 	end            context.CancelFunc
 }
@@ -88,7 +88,7 @@ func New(c Config) (*Limiter, error) {
 	if _, inMemory := l.store.(*memstore.Store); !inMemory {
 		l.background = newBackground()
 	}
-	l.mark = newMark(l.leases)
+	l.mark = newMark("", l.leases.next()[:16])
 	l.life, l.end = context.WithCancel(context.Background())
 	l.warner.start(c.Logger)
 	l.queue.start(cmp.Or(c.MaxWaiters, DefaultMaxWaiters), cmp.Or(c.MaxWaitersPerKey, DefaultMaxWaitersPerKey))
@@ -124,6 +124,9 @@ func (l *Limiter) SetRules(rules []Rule) error {
 func (l *Limiter) enforce(set *ruleSet) {
 	if slices.ContainsFunc(setupCodes, func(code string) bool { return !l.warner.hasSeen(code) }) {
 		set.setup.begin(len(set.rules))
+	}
+	for _, r := range set.rules {
+		r.terms.mark = newMark(r.terms.capacity, l.mark.id())
 	}
 	l.set.Store(set)
 }
@@ -290,43 +293,6 @@ func (l *Limiter) SetSelectedRules(rules []Rule, s Selection) error {
 	set.selection = s
 	l.enforce(set)
 	return nil
-}
-
-// markPrefix begins the names of marks: entries in the header map of an answer that
-// record which limiters have decided about its request. No header can have a name
-// with a space, so net/http never sends a mark, neither by HTTP/1 nor by HTTP/2, and
-// a mark never collides with a header that a handler sets.
-//
-// A value in the request's context would need no entry in the header map, but a copy
-// of the request: 214 ns, 2 allocations and 368 bytes. The entry costs 13 ns and no
-// allocation; the whole middleware costs 411 ns.
-const markPrefix = "headgate "
-
-// markValue holds one value, because code may look at the first value of each header
-// without a check.
-var markValue = []string{""}
-
-// newMark returns a name that no other limiter has.
-func newMark(ids *leaseSource) string { return markPrefix + ids.next()[:16] }
-
-// Counted reports whether l has decided about the request before, so that it
-// passes without being counted again. h is the header of its answer, in which
-// [Admission.SetHeaders] has set a mark; a client cannot set it. An adapter without
-// such a header keeps the mark in another map of the request, with l as the key,
-// and calls [Limiter.WarnTwice].
-//
-// A middleware in between that gives the answer another header map, as
-// [net/http.TimeoutHandler] does, hides the mark. For a nil Limiter Counted returns
-// false.
-func (l *Limiter) Counted(h map[string][]string) bool {
-	if l == nil {
-		return false
-	}
-	if _, marked := h[l.mark]; !marked {
-		return false
-	}
-	l.WarnTwice()
-	return true
 }
 
 // WarnTwice logs, once, that a request met the limiter a second time.

@@ -125,6 +125,7 @@ func (r *activeRule) overridden(key string) (*terms, error) {
 		return nil, r.ruleError(fmt.Errorf("the limit from Override: %w", err))
 	}
 	t := newTerms(&r.Rule, limit)
+	t.mark = newMark(t.capacity, r.terms.mark.id())
 	r.remember(known, t)
 	return t, nil
 }
@@ -151,6 +152,7 @@ type terms struct {
 	capacity  string
 	policy    string // the item of RateLimit-Policy
 	remaining string // how the item of RateLimit begins
+	mark      *Mark  // of an answer whose headers show this limit first
 }
 
 func newTerms(r *Rule, l core.Limit) *terms {

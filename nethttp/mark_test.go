@@ -33,8 +33,8 @@ func TestMarkHasAValue(t *testing.T) {
 	h := nethttp.New(limited(t, "2/1m fixed-window"))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		marks := 0
 		for name, values := range w.Header() {
-			if len(values) != 1 {
-				t.Errorf("%q has %d values", name, len(values))
+			if len(values) == 0 {
+				t.Errorf("%q has no value", name)
 			}
 			if strings.Contains(name, " ") {
 				marks++

@@ -2,6 +2,7 @@ package httpspec
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 var nesting = []spec{
 	{"a limiter around another", nested},
+	{"the headers of nested limiters show the most exhausted rule", merged},
 	{"different limiters around one another all count", interleaved},
 	{"a limiter that is met twice counts once", twice},
 	{"a limiter that is met twice has its fallback answer", twiceDegraded},
@@ -28,13 +30,40 @@ func nested(b *bench) {
 		calls.Add(1)
 		return replyDegraded(x)
 	}})
+	headers := rate(0, 1, 0, 10)
+	headers["Ratelimit-Policy"] = `"a";q=1;w=10, "lease";q=1;qu="concurrent-requests"`
+	headers["Ratelimit"] = `"a";r=0;t=10, "lease";r=0`
 	b.served(
-		step{0, "GET /", Text(200, "good").with(leaseHeaders(0))},
-		step{0, "GET /", Text(200, "cheap").with(leaseHeaders(0))},
+		step{0, "GET /", Text(200, "good").with(headers)},
+		step{0, "GET /", Text(200, "cheap").with(headers)},
 	)
 	if calls.Load() != 2 {
 		b.Errorf("the handler was called %d times", calls.Load())
 	}
+}
+
+// merged has a limiter for the service around one for the route.
+func merged(b *bench) {
+	b.serve(App{Around: []App{{Limiter: b.limiter(b.rule("service", "10/1m fixed-window"))}},
+		Limiter: b.limiter(b.rule("route", "3/10s fixed-window"))})
+	headers := func(limit, left, reset int, list string) map[string]string {
+		return map[string]string{
+			"X-Ratelimit-Limit":     strconv.Itoa(limit),
+			"X-Ratelimit-Remaining": strconv.Itoa(left),
+			"X-Ratelimit-Reset":     strconv.Itoa(epoch + reset),
+			"Ratelimit-Policy":      `"service";q=10;w=60, "route";q=3;w=10`,
+			"Ratelimit":             list,
+		}
+	}
+	ok, second := Text(200, "ok"), time.Second
+	b.steps(
+		step{0, "GET /", ok.with(headers(3, 2, 10, `"route";r=2;t=10, "service";r=9;t=60`))},
+		step{0, "GET /", ok.with(headers(3, 1, 10, `"route";r=1;t=10, "service";r=8;t=60`))},
+		step{0, "GET /", ok.with(headers(3, 0, 10, `"route";r=0;t=10, "service";r=7;t=60`))},
+		step{0, "GET /", refusal("route", 10).with(headers(3, 0, 10, `"route";r=0;t=10, "service";r=6;t=60`))},
+		step{10 * second, "GET /", ok.with(headers(10, 5, 60, `"service";r=5;t=50, "route";r=2;t=10`))},
+		step{20 * second, "GET /", ok.with(headers(10, 4, 60, `"service";r=4;t=40, "route";r=2;t=10`))},
+	)
 }
 
 func twice(b *bench) {

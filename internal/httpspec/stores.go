@@ -41,16 +41,19 @@ func inRedis(t testing.TB) makeStore {
 	}
 }
 
-// observedStore is a store that reports refunds and bookings, and that a test can break.
+// observedStore is a store that reports refunds, bookings and refusals, and that a test
+// can break.
 type observedStore struct {
 	core.Store
 	broken   atomic.Bool
 	refunded chan struct{} // one for every step that refunded units
 	booked   chan struct{} // one for every step that booked a future slot
+	refused  chan struct{} // one for steps that were refused, unless it is full
 }
 
 func observe(s core.Store) *observedStore {
-	return &observedStore{Store: s, refunded: make(chan struct{}, 100), booked: make(chan struct{}, 100)}
+	return &observedStore{Store: s, refunded: make(chan struct{}, 100), booked: make(chan struct{}, 100),
+		refused: make(chan struct{}, 1)}
 }
 
 var errBroken = errors.New("the store is broken")
@@ -62,6 +65,12 @@ func (w *observedStore) Apply(ctx context.Context, ops []core.Op, out []core.Dec
 	}
 	if err := w.Store.Apply(ctx, ops, out); err != nil {
 		return err
+	}
+	if !core.Granted(ops, out) {
+		select {
+		case w.refused <- struct{}{}:
+		default:
+		}
 	}
 	for i := range ops {
 		if ops[i].Verb == core.Refund {

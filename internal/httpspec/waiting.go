@@ -2,6 +2,8 @@ package httpspec
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -12,6 +14,8 @@ var waiting = []spec{
 	{"a request waits for the slot that it has booked", booked},
 	{"closing the limiter ends waits", closing},
 	{"a client that leaves gives its slot back", leaving},
+	{"a request waits until a lease is released", handedOn},
+	{"a request that finds no room to wait", noRoom},
 }
 
 // slots returns the headers for one slot in a period of less than a second.
@@ -49,6 +53,88 @@ func (b *bench) patient() *limiter.Limiter {
 	b.serve(App{Limiter: l})
 	b.ask("GET /")
 	return l
+}
+
+// waitsForLease sends a request, and returns when it waits for the lease.
+func (b *bench) waitsForLease(text string) <-chan Answer {
+	b.Helper()
+	for len(b.store.refused) > 0 {
+		<-b.store.refused
+	}
+	answer := b.later(b.Context(), text)
+	await(b, "the refusal", b.store.refused)
+	return answer
+}
+
+// handedOn has a request wait until the one before has ended, in each of its ways.
+func handedOn(b *bench) {
+	r := b.rule("lease", "1 concurrent ttl=1m")
+	r.OnLimit = limiter.Wait(core.MaxBooking)
+	entered, ends := make(chan struct{}), make(chan Handler)
+	b.serve(App{Limiter: b.limiter(r), Handler: func(x Exchange) error {
+		entered <- struct{}{}
+		return (<-ends)(x)
+	}})
+	last := b.later(b.Context(), "GET /")
+	await(b, "the handler", entered)
+	for _, row := range []struct {
+		name string
+		end  Handler
+		want Answer
+	}{
+		{"a return", ok, Text(200, "ok")},
+		{"a panic", func(Exchange) error { panic("boom") }, b.Panics},
+		{"an error", func(Exchange) error { return errors.New("boom") }, b.Errs},
+	} {
+		next := b.waitsForLease("GET /")
+		ends <- row.end
+		b.equal(await(b, "the answer", last), row.want.with(leaseHeaders(0)), "%s", row.name)
+		await(b, "the next handler", entered)
+		last = next
+	}
+	ends <- ok
+	b.equal(await(b, "the answer", last), Text(200, "ok").with(leaseHeaders(0)), "the last")
+}
+
+func noRoom(b *bench) {
+	const problem = `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",` +
+		`"title":"Request cannot be satisfied due to temporary server capacity constraints","status":%d,` +
+		`"detail":"Too many requests wait already. Retry after 1 second.","violated-policies":["lease"]}`
+	header := map[string]string{"Retry-After": "1", "Cache-Control": "no-store"}
+	for name, row := range map[string]struct {
+		status int
+		own    bool
+		want   Answer
+	}{
+		"503":               {0, false, Typed(503, "application/problem+json", fmt.Sprintf(problem, 503))},
+		"429":               {429, false, Typed(429, "application/problem+json", fmt.Sprintf(problem, 429))},
+		"503, own function": {503, true, Text(521, "queue_full by lease")},
+		"429, own function": {429, true, Text(420, "queue_full by lease")},
+	} {
+		b.row(name, func(b *bench) {
+			r := b.rule("lease", "1 concurrent ttl=1m")
+			r.OnLimit = limiter.Wait(core.MaxBooking)
+			g := newGate()
+			app := App{Limiter: b.configured(limiter.Config{Rules: []limiter.Rule{r}, MaxWaiters: 1, QueueFullStatus: row.status}),
+				Handler: func(x Exchange) error {
+					g.pass()
+					return ok(x)
+				}}
+			if row.own {
+				app.Refused, app.Failed = explain(420), explain(521)
+			}
+			b.serve(app)
+			first := b.later(b.Context(), "GET /")
+			await(b, "the handler", g.entered)
+			second := b.waitsForLease("GET /")
+			b.steps(step{0, "GET /", row.want.with(header)})
+			g.leave <- struct{}{}
+			b.equal(await(b, "the answer", first), Text(200, "ok").with(leaseHeaders(0)), "the first")
+			await(b, "the next handler", g.entered)
+			g.leave <- struct{}{}
+			b.equal(await(b, "the answer", second), Text(200, "ok").with(leaseHeaders(0)), "the second")
+		})
+	}
 }
 
 // next returns how long a new request would have to wait.
