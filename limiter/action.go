@@ -25,7 +25,8 @@ const (
 
 // Wait makes the request wait for its turn, for at most max, which is above 0
 // and at most [core.MaxBooking]. It is refused at once if its turn would come later
-// than that, or after its context's deadline.
+// than that, or after its context's deadline. A lease may be released at any time, so
+// under a concurrency limit it waits for as long as it may.
 func Wait(max time.Duration) Action {
 	if max <= 0 {
 		return invalidWait

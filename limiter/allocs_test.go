@@ -4,8 +4,11 @@ package limiter_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/store/memstore"
 )
 
 // Under the race detector a sync.Pool drops some items.
@@ -20,6 +23,19 @@ func TestAdmissionAllocatesOnlyHeaderText(t *testing.T) {
 	})
 	if got != 1 {
 		t.Errorf("%v allocations, want 1", got)
+	}
+}
+
+// A request that may wait for a lease and need not costs what one under Reject does.
+func TestWaitForLeaseAllocatesNothingWithoutWaiting(t *testing.T) {
+	allocs := func(r limiter.Rule) float64 {
+		l := newLimiter(t, memstore.MustNew(memstore.Options{}), r)
+		r0 := core.Request(get())
+		return testing.AllocsPerRun(1000, func() { l.Admit(r0).Done(200) })
+	}
+	reject := rule(t, "a", "10 concurrent ttl=1m")
+	if got, want := allocs(withOnLimit(reject, limiter.Wait(time.Minute))), allocs(reject); got != want {
+		t.Errorf("%v allocations, want %v", got, want)
 	}
 }
 

@@ -66,3 +66,30 @@ func ExampleLimiter_Reserve() {
 	}
 	// Output: true
 }
+
+// Two jobs share a printer: the second waits until the first has released it.
+func ExampleLimiter_TakeWithin() {
+	l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{{Limit: core.MustParseLimit("1 concurrent ttl=30s")}}})
+	ctx := context.Background()
+	first, err := l.TakeWithin(ctx, "printer", 1, time.Minute)
+	if err != nil || !first.Allowed() {
+		log.Fatal(err)
+	}
+	go func() {
+		fmt.Println("the first job")
+		if err := first.Release(ctx); err != nil {
+			log.Print(err)
+		}
+	}()
+	second, err := l.TakeWithin(ctx, "printer", 1, time.Minute)
+	if err != nil || !second.Allowed() {
+		log.Fatal(err)
+	}
+	fmt.Println("the second job")
+	if err := second.Release(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// the first job
+	// the second job
+}

@@ -134,7 +134,8 @@ func (l *Limiter) enforce(set *ruleSet) {
 // Shutdown lets the requests that wait have their turn, and then closes the limiter.
 // Meanwhile a request that would begin to wait is refused at once. A request whose turn
 // does not come before the deadline of ctx is refused at once too, and gives its slot
-// back, so that its answer is not cut off. Shutdown returns nil when no request waits any
+// back, so that its answer is not cut off. No store can say when a lease is released, so
+// requests wait for leases until 100 ms before the deadline. Shutdown returns nil when no request waits any
 // longer, or the cause of ctx if that ends before.
 //
 // Call it beside the Shutdown of the HTTP server, with the same context. Then every
@@ -177,8 +178,9 @@ func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Result, er
 // TakeWithin is [Limiter.Take], but waits at most max, which is above 0 and at most
 // [core.MaxBooking], until every rule that is not Degrade or Shadow admits. If that
 // would take longer, or longer than until the deadline of ctx, it refuses at
-// once. If ctx ends while it waits, or the limiter is closed, the result is a
-// refusal, booked units are given back, and the error is the cause of ctx or
+// once. Leases may be released at any time, so it waits for them for as long as it may,
+// in the order of arrival. If ctx ends while it waits, or the limiter is closed, the
+// result is a refusal, booked units are given back, and the error is the cause of ctx or
 // [ErrClosed].
 func (l *Limiter) TakeWithin(ctx context.Context, key string, cost int64, max time.Duration) (*Result, error) {
 	if max <= 0 || max > core.MaxBooking {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -533,10 +535,10 @@ func TestLineMissesNoRelease(t *testing.T) {
 func TestLineEndsIfTheStoreFails(t *testing.T) {
 	for mode, want := range map[limiter.FailureMode]string{limiter.FailClosed: "failed", limiter.FailOpen: "pass"} {
 		synctest.Test(t, func(t *testing.T) {
-			s, down := newTicking(), false
+			s, down := newTicking(), atomic.Bool{}
 			l := configured(t, limiter.Config{OnStoreError: mode, Rules: []limiter.Rule{leased(t, "jobs", "1 concurrent ttl=30s", time.Minute)},
 				Store: storeFunc(func(ctx context.Context, ops []core.Op, out []core.Decision) error {
-					if down {
+					if down.Load() {
 						return errDown
 					}
 					return s.Apply(ctx, ops, out)
@@ -545,7 +547,7 @@ func TestLineEndsIfTheStoreFails(t *testing.T) {
 			q.send("a", l, get(), 10*ms)
 			q.send("b", l, get(), 0)
 			q.send("c", l, get(), 0)
-			down = true
+			down.Store(true)
 			q.want("a pass at 0s", "b "+want+" at 50ms", "c "+want+" at 50ms")
 		})
 	}
@@ -585,5 +587,64 @@ func TestLineIsBounded(t *testing.T) {
 			q.send("f", l, get(), 0)
 			q.want("a pass at 0s", "d queue_full at 0s", "b pass at 210ms", "f queue_full at 300ms", "c pass at 420ms", "e pass at 630ms")
 		})
+	}
+}
+
+// Requests of random costs and lengths are served in the order of arrival, each at the
+// first instant at which it fits.
+func TestLineServesEachAtItsInstant(t *testing.T) {
+	const quota, requests = 5, 400
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 1))
+			l := configured(t, limiter.Config{Store: newTicking(), MaxWaitersPerKey: requests,
+				Rules: []limiter.Rule{leased(t, "jobs", fmt.Sprintf("%d concurrent ttl=1h", quota), time.Hour)}})
+			var wg sync.WaitGroup
+			start, last := time.Now(), time.Duration(0)
+			var held []span
+			for i := range requests {
+				time.Sleep(time.Duration(random.IntN(20_000)) * time.Microsecond)
+				cost, work := 1+random.Int64N(quota), time.Duration(random.IntN(40_000))*time.Microsecond
+				last = firstFit(held, quota, cost, max(last, time.Since(start)))
+				held = append(held, span{last, last + work, cost})
+				want := last
+				wg.Go(func() {
+					a := l.Admit(costing(fmt.Sprint(cost), ""))
+					defer a.Done(200)
+					if got := time.Since(start); a.Outcome() != limiter.Pass || got != want {
+						t.Errorf("seed %d, request %d: %s at %s, want %s", seed, i, a.Outcome(), got, want)
+					}
+					time.Sleep(work)
+				})
+				synctest.Wait()
+			}
+			wg.Wait()
+			wantLeft(t, l, "k", quota)
+		})
+	}
+}
+
+// span is how long units are held.
+type span struct {
+	from, to time.Duration
+	units    int64
+}
+
+// firstFit returns the first instant, not before at, at which the units are free.
+func firstFit(held []span, quota, units int64, at time.Duration) time.Duration {
+	for {
+		used, next := int64(0), time.Duration(-1)
+		for _, s := range held {
+			if s.from <= at && at < s.to {
+				used += s.units
+				if next < 0 || s.to < next {
+					next = s.to
+				}
+			}
+		}
+		if used+units <= quota {
+			return at
+		}
+		at = next
 	}
 }

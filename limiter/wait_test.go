@@ -484,6 +484,15 @@ func (l *eventLog) Observe(_ context.Context, e limiter.Event) {
 	l.list = append(l.list, e)
 }
 
+// take returns the events since the last call.
+func (l *eventLog) take() []limiter.Event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := l.list
+	l.list = nil
+	return list
+}
+
 // A full queue is not a limit: another outcome, another answer, no rate limit headers.
 func TestQueueFullAnswer(t *testing.T) {
 	const problem = `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",` +
@@ -522,7 +531,7 @@ func TestQueueFullAnswer(t *testing.T) {
 					t.Fatal(err)
 				}
 				q.send("second", l, get(), 0)
-				events.list = nil
+				events.take()
 				a := l.Admit(get())
 				answer, ok := a.Answer()
 				want := fmt.Sprintf("Retry-After: %d\nCache-Control: no-store\n", row.retryAfter)
@@ -532,9 +541,9 @@ func TestQueueFullAnswer(t *testing.T) {
 				if !ok || answer.Status != row.status || string(answer.Body) != row.body {
 					t.Errorf("%d %s", answer.Status, answer.Body)
 				}
-				if n := len(events.list); n != 2 || events.list[0].Outcome != limiter.QueueFull || events.list[0].Decision.Allowed ||
-					events.list[0].Rule != "a" || events.list[1].Outcome != limiter.QueueFull || !events.list[1].Decision.Allowed {
-					t.Errorf("%+v", events.list)
+				if list := events.take(); len(list) != 2 || list[0].Outcome != limiter.QueueFull || list[0].Decision.Allowed ||
+					list[0].Rule != "a" || list[1].Outcome != limiter.QueueFull || !list[1].Decision.Allowed {
+					t.Errorf("%+v", list)
 				}
 				a.Done(answer.Status)
 				if err := held.Release(t.Context()); err != nil {

@@ -45,6 +45,27 @@ func ExampleNew() {
 	// 429 "0"
 }
 
+// Clients see the most exhausted rule of two limiters around one another.
+func ExampleNew_nested() {
+	service := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{
+		{Name: "service", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("100/1h fixed-window")},
+	}})
+	search := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{
+		{Name: "search", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("5/1h fixed-window")},
+	}})
+	mux := http.NewServeMux()
+	mux.Handle("/search", nethttp.New(search)(greeting))
+	h := nethttp.New(service)(mux)
+
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", "/search", nil))
+	fmt.Println(w.Header().Get("X-RateLimit-Remaining"), "of", w.Header().Get("X-RateLimit-Limit"))
+	fmt.Println(w.Header().Get("RateLimit"))
+	// Output:
+	// 4 of 5
+	// "search";r=4;t=3600, "service";r=99;t=3600
+}
+
 // The key may be a function of the *http.Request.
 func ExampleKey() {
 	tenant := nethttp.Key(func(r *http.Request) (string, bool) {
