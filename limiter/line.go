@@ -131,7 +131,8 @@ func (w *wait) wantsLease(res *Result) bool {
 }
 
 func (w *wait) waitsForLease(res *Result, i int) bool {
-	return res.ops[i].Limit.Leased() && w.remaining(res, i) > 0
+	op := &res.ops[i]
+	return op.Limit.Leased() && op.Cost > 0 && w.remaining(res, i) > 0
 }
 
 // arrive gives the request its number, and counts the releases of its keys.

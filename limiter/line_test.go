@@ -427,6 +427,66 @@ func TestLineOnlyForRequestsThatMayWait(t *testing.T) {
 	})
 }
 
+// A request that needs no unit of a lease has nothing to wait for.
+func TestLineNotForRequestsWithoutCost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, newTicking(), leased(t, "jobs", "1 concurrent ttl=30s", time.Minute))
+		q := newQueue(t)
+		q.send("a", l, get(), 210*ms)
+		q.send("b", l, get(), 0)
+		q.send("c", l, costing("0", ""), 0)
+		q.want("a pass at 0s", "b pass at 210ms", "c pass at 0s")
+	})
+}
+
+// switching is a store with a fallback, whose own side fails while down is positive, and
+// counts it down.
+type switching struct {
+	core.Store
+	down     atomic.Int64
+	fallback core.Store
+}
+
+func (s *switching) Fallback() core.Store { return s.fallback }
+
+func (s *switching) Strict() core.Store {
+	return storeFunc(func(ctx context.Context, ops []core.Op, out []core.Decision) error {
+		if s.down.Add(-1) >= 0 {
+			return errDown
+		}
+		return s.Apply(ctx, ops, out)
+	})
+}
+
+// Behind others a request asks twice, and the store may fail the first time or both.
+func TestLineBesideARuleThatFailsOpen(t *testing.T) {
+	for _, failures := range []int64{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			jobs := leased(t, "jobs", "1 concurrent ttl=30s", time.Minute)
+			jobs.OnStoreError = limiter.FailOpen
+			local := rule(t, "local", "9/1m fixed-window")
+			s := &switching{Store: newTicking(), fallback: newTicking()}
+			l := newLimiter(t, s, jobs, local)
+			q := newQueue(t)
+			q.send("a", l, get(), 30*ms)
+			q.send("b", l, get(), 30*ms)
+			q.at(10 * ms)
+			s.down.Store(failures)
+			q.send("c", l, get(), 30*ms)
+			q.at(70 * ms)
+			if failures == 1 {
+				wantLeft(t, l, "k", 0, 6) // c holds the lease
+				q.want("a pass at 0s", "b pass at 30ms", "c pass at 60ms")
+				wantLeft(t, l, "k", 1, 6)
+			} else {
+				q.want("a pass at 0s", "b pass at 30ms", "c pass at 10ms")
+				wantLeft(t, l, "k", 1, 7)
+				wantLeft(t, newLimiter(t, s.fallback, local), "k", 8) // where c was counted
+			}
+		})
+	}
+}
+
 // Every way in which units come back wakes the first of the line.
 func TestLineIsServedByEveryRelease(t *testing.T) {
 	ways := map[string]func(*testing.T, *limiter.Limiter, *limiter.Result) error{
