@@ -277,6 +277,33 @@ func TestLineGoesOnWithoutAClientThatLeaves(t *testing.T) {
 	})
 }
 
+// Behind a client that leaves, the next asks at once if units are left, and only then.
+func TestLineHandsOnWhatIsLeft(t *testing.T) {
+	for held, want := range map[string]struct {
+		at   string
+		asks int // right after the client has left
+	}{"2": {"20ms", 1}, "3": {"210ms", 0}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newAsking(newTicking())
+			l := newLimiter(t, s, leased(t, "jobs", "3 concurrent ttl=30s", time.Minute))
+			ctx, leave := context.WithCancel(t.Context())
+			q := newQueue(t)
+			q.send("a", l, costing(held, ""), 210*ms)
+			big := costing("3", "")
+			big.Ctx = ctx
+			q.send("b", l, big, 0)
+			q.send("c", l, get(), 0)
+			q.at(20 * ms)
+			leave()
+			q.at(30 * ms)
+			if n := len(s.after(0)); n != want.asks {
+				t.Errorf("%s held: asked %d times, want %d", held, n, want.asks)
+			}
+			q.want("a pass at 0s", "b refused at 20ms", "c pass at "+want.at)
+		})
+	}
+}
+
 // The turn of a client that leaves before it has asked goes to the next.
 func TestLineHandsOnTheTurnOfAClientThatLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -493,18 +494,21 @@ func (l *eventLog) take() []limiter.Event {
 	return list
 }
 
+// fullRow is a full queue and the answer to the request that finds it so.
+type fullRow struct {
+	name, limit string
+	config      limiter.Config
+	status      int
+	retryAfter  int64
+	body        string
+}
+
 // A full queue is not a limit: another outcome, another answer, no rate limit headers.
 func TestQueueFullAnswer(t *testing.T) {
 	const problem = `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",` +
 		`"title":"Request cannot be satisfied due to temporary server capacity constraints","status":%d,` +
 		`"detail":"Too many requests wait already. Retry after %d second%s.","violated-policies":["a"]}`
-	rows := []struct {
-		name, limit string
-		config      limiter.Config
-		status      int
-		retryAfter  int64
-		body        string
-	}{
+	for _, row := range []fullRow{
 		{"leases", "1 concurrent ttl=30s", limiter.Config{}, 503, 1, fmt.Sprintf(problem, 503, 1, "")},
 		{"slots", "1/10s burst=1", limiter.Config{}, 503, 20, fmt.Sprintf(problem, 503, 20, "s")},
 		{"a window", "1/10s fixed-window", limiter.Config{QueueFullStatus: 503}, 503, 10, fmt.Sprintf(problem, 503, 10, "s")},
@@ -514,45 +518,50 @@ func TestQueueFullAnswer(t *testing.T) {
 		{"JSON", "1 concurrent ttl=30s", limiter.Config{QueueFullStatus: 429, Failed: limiter.PlainText, Refused: limiter.JSON}, 429, 1,
 			`{"error":"queue_full","retry_after":1,"rules":["a"]}`},
 		{"fixed", "1 concurrent ttl=30s", limiter.Config{QueueFullStatus: 429, Refused: limiter.Fixed(limiter.Answer{})}, 429, 1, ""},
-	}
-	for _, row := range rows {
+	} {
 		t.Run(row.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				events := &eventLog{}
-				c := row.config
-				c.Store, c.MaxWaiters, c.Observer = newTicking(), 1, events
-				c.Rules = []limiter.Rule{waiting(t, "a", row.limit, time.Minute), rule(t, "b", "9/1m fixed-window")}
-				c.CustomHeaders = func([]limiter.RuleDecision) []limiter.Header { return []limiter.Header{{Name: "X-Left", Value: "0"}} }
-				l := configured(t, c)
-				q := newQueue(t)
-				q.send("first", l, get(), 0)
-				held, err := l.Take(t.Context(), "k", 1) // the lease, if there is one
-				if err != nil {
-					t.Fatal(err)
-				}
-				q.send("second", l, get(), 0)
-				events.take()
-				a := l.Admit(get())
-				answer, ok := a.Answer()
-				want := fmt.Sprintf("Retry-After: %d\nCache-Control: no-store\n", row.retryAfter)
-				if a.Outcome() != limiter.QueueFull || a.Status() != row.status || a.RetryAfter() != row.retryAfter || lines(a) != want {
-					t.Errorf("%s, %d, retry after %d\n%s", a.Outcome(), a.Status(), a.RetryAfter(), lines(a))
-				}
-				if !ok || answer.Status != row.status || string(answer.Body) != row.body {
-					t.Errorf("%d %s", answer.Status, answer.Body)
-				}
-				if list := events.take(); len(list) != 2 || list[0].Outcome != limiter.QueueFull || list[0].Decision.Allowed ||
-					list[0].Rule != "a" || list[1].Outcome != limiter.QueueFull || !list[1].Decision.Allowed {
-					t.Errorf("%+v", list)
-				}
-				a.Done(answer.Status)
-				if err := held.Release(t.Context()); err != nil {
-					t.Error(err)
-				}
-				q.wg.Wait()
-			})
+			synctest.Test(t, func(t *testing.T) { wantFull(t, row) })
 		})
 	}
+}
+
+// wantFull has one request wait, so that the next finds no room.
+func wantFull(t *testing.T, row fullRow) {
+	events := &eventLog{}
+	c := row.config
+	c.Store, c.MaxWaiters, c.Observer = newTicking(), 1, events
+	c.Rules = []limiter.Rule{waiting(t, "a", row.limit, time.Minute), rule(t, "b", "9/1m fixed-window")}
+	c.CustomHeaders = func([]limiter.RuleDecision) []limiter.Header { return []limiter.Header{{Name: "X-Left", Value: "0"}} }
+	l := configured(t, c)
+	q := newQueue(t)
+	q.send("first", l, get(), 0)
+	held, err := l.Take(t.Context(), "k", 1) // the lease, if there is one
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.send("second", l, get(), 0)
+	events.take()
+	a := l.Admit(get())
+	answer, ok := a.Answer()
+	want := fmt.Sprintf("Retry-After: %d\nCache-Control: no-store\n", row.retryAfter)
+	if a.Outcome() != limiter.QueueFull || a.Status() != row.status || a.RetryAfter() != row.retryAfter || lines(a) != want {
+		t.Errorf("%s, %d, retry after %d\n%s", a.Outcome(), a.Status(), a.RetryAfter(), lines(a))
+	}
+	if !ok || answer.Status != row.status || string(answer.Body) != row.body {
+		t.Errorf("%d %s", answer.Status, answer.Body)
+	}
+	var seen []string
+	for _, e := range events.take() {
+		seen = append(seen, fmt.Sprintf("%s %s %t", e.Rule, e.Outcome, e.Decision.Allowed))
+	}
+	if want := []string{"a queue_full false", "b queue_full true"}; !slices.Equal(seen, want) {
+		t.Errorf("observed %q, want %q", seen, want)
+	}
+	a.Done(answer.Status)
+	if err := held.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	q.wg.Wait()
 }
 
 // A request that a limit refuses is refused, however full the queue is.
