@@ -359,6 +359,11 @@ func TestLineIsServedDuringShutdown(t *testing.T) {
 		for _, name := range []string{"a", "b", "c", "d"} {
 			q.send(name, l, get(), 200*ms)
 		}
+		closed := make(chan error, 1)
+		go func() {
+			_, err := l.TakeWithin(t.Context(), "k", 1, time.Minute)
+			closed <- err
+		}()
 		q.at(30 * ms)
 		ctx, cancel := context.WithTimeout(t.Context(), 480*ms)
 		defer cancel()
@@ -366,6 +371,9 @@ func TestLineIsServedDuringShutdown(t *testing.T) {
 			t.Errorf("%v after %s", err, time.Since(q.start))
 		}
 		q.want("a pass at 0s", "b pass at 200ms", "c pass at 400ms", "d refused at 410ms")
+		if err := <-closed; !errors.Is(err, limiter.ErrClosed) {
+			t.Error(err)
+		}
 		wantLeft(t, l, "k", 1)
 	})
 }
@@ -399,7 +407,21 @@ func TestLineBesideABookedSlot(t *testing.T) {
 	})
 }
 
-// A request that waits for a window stands in nobody's way, and has its turn by its arrival.
+// A request that has a lease and waits for its slot does not stand in the way of others.
+func TestLineBehindABookedSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		perUser := waiting(t, "user", "1/1s burst=1", time.Minute)
+		perUser.Key = byHeader
+		l := newLimiter(t, newTicking(), leased(t, "jobs", "2 concurrent ttl=30s", time.Minute), perUser)
+		q := newQueue(t)
+		q.send("x1", l, costing("2", "x"), 210*ms)
+		q.send("x2", l, costing("1", "x"), 10*ms)
+		q.send("y", l, costing("1", "y"), 10*ms)
+		q.want("x1 pass at 0s", "x2 pass at 1s", "y pass at 210ms")
+	})
+}
+
+// A request that waits for a window is not in the way, and has its turn by its arrival.
 func TestLineBesideAWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		perUser := waiting(t, "user", "1/1s fixed-window", time.Minute)

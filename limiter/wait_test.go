@@ -578,3 +578,19 @@ func TestQueueFullIsNoRefusal(t *testing.T) {
 		q.want("a pass at 0s", "b pass at 10ms", "c queue_full at 0s", "d refused at 10ms")
 	})
 }
+
+// A request behind others is refused although there is room for it.
+func TestQueueFullBehindABigRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := configured(t, limiter.Config{Store: newTicking(), MaxWaiters: 1,
+			Rules: []limiter.Rule{leased(t, "a", "3 concurrent ttl=30s", time.Minute)}})
+		q := newQueue(t)
+		q.send("a", l, get(), 10*ms)
+		q.send("b", l, costing("3", ""), 10*ms)
+		res, err := l.TakeWithin(t.Context(), "k", 1, time.Minute)
+		if err != nil || res.Allowed() || res.RetryAfter() != ms || !slices.Equal(res.Violated(), []string{"a"}) || res.Decisions()[0].Decision.Remaining != 2 {
+			t.Errorf("allowed %t, %v, retry after %s, %+v", res.Allowed(), err, res.RetryAfter(), res.Decisions())
+		}
+		q.want("a pass at 0s", "b pass at 10ms")
+	})
+}
