@@ -55,7 +55,8 @@ func (b *bench) patient() *limiter.Limiter {
 	return l
 }
 
-// waitsForLease sends a request, and returns when it waits for the lease.
+// waitsForLease sends a request, and returns when it waits for the lease: it is refused
+// when it arrives, and asks again while it waits.
 func (b *bench) waitsForLease(text string) <-chan Answer {
 	b.Helper()
 	for len(b.store.refused) > 0 {
@@ -63,6 +64,7 @@ func (b *bench) waitsForLease(text string) <-chan Answer {
 	}
 	answer := b.later(b.Context(), text)
 	await(b, "the refusal", b.store.refused)
+	await(b, "the next refusal", b.store.refused)
 	return answer
 }
 
