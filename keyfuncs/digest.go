@@ -31,6 +31,10 @@ func shorten(s string) string {
 	return digest(s, mark)
 }
 
+// Digest returns the key of a credential, as [APIKey], [BearerToken] and [BasicUser]
+// return it, for [Lists]. That of "" is "".
+func Digest(credential string) string { return conceal(credential) }
+
 // conceal turns a credential into a key that does not reveal it.
 func conceal(s string) string {
 	if s == "" {

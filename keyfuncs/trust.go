@@ -29,6 +29,9 @@ func parseTrusted(list []string, errs []error) ([]netip.Prefix, []error) {
 	trusted := make([]netip.Prefix, 0, len(list))
 	for i, s := range list {
 		p, err := parsePrefix(s)
+		if err == nil && p.Bits() == 0 {
+			err = errors.New("trusts every address")
+		}
 		if err != nil {
 			errs = append(errs, in(fmt.Sprintf("Trusted[%d]", i), fmt.Errorf("%q %w", textform.Clip(s), err)))
 			continue
@@ -58,9 +61,6 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	}
 	if p.Addr().Is4In6() {
 		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
-	}
-	if p.Bits() == 0 {
-		return netip.Prefix{}, errors.New("trusts every address")
 	}
 	return p, nil
 }

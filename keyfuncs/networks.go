@@ -1,0 +1,184 @@
+package keyfuncs
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/headgate/headgate/internal/textform"
+)
+
+// networks finds the longest listed prefix of an address. The prefixes are kept as the
+// ranges that they divide the addresses into, so a binary search finds the verdict, and
+// there are no pointers for the garbage collector.
+type networks struct {
+	starts   []number // of the ranges, in ascending order
+	verdicts []Verdict
+	longest  int // the longest prefix, in bits
+}
+
+// number is an address as a number of 128 bits. Those of IPv4 are the high ones.
+type number struct{ high, low uint64 }
+
+// network is a listed prefix.
+type network struct {
+	first, last number
+	bits        int
+	verdict     Verdict
+	text        string // as listed
+}
+
+func newNetwork(p netip.Prefix, v Verdict, text string) network {
+	n := network{first: numberOf(p.Addr()), bits: p.Bits(), verdict: v, text: text}
+	n.last = number{n.first.high | ^uint64(0)>>min(n.bits, 64), n.first.low | ^uint64(0)>>max(0, n.bits-64)}
+	return n
+}
+
+func numberOf(ip netip.Addr) number {
+	if ip.Is4() {
+		b := ip.As4()
+		return number{high: uint64(binary.BigEndian.Uint32(b[:])) << 32}
+	}
+	b := ip.As16()
+	return number{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])}
+}
+
+func (n number) compare(m number) int {
+	return cmp.Or(cmp.Compare(n.high, m.high), cmp.Compare(n.low, m.low))
+}
+
+// next returns n + 1, which is 0 behind the last number.
+func (n number) next() number {
+	n.low++
+	if n.low == 0 {
+		n.high++
+	}
+	return n
+}
+
+var errPartOfNetwork = errors.New("the Address function of the lists returned a network, of which only a part is listed: " +
+	"it has to return whole addresses")
+
+// of returns the verdict on an address, or on a network in which all have the same.
+func (t *networks) of(p netip.Prefix, others Verdict) (Verdict, error) {
+	if p.Bits() < min(t.longest, p.Addr().BitLen()) {
+		return others, errPartOfNetwork
+	}
+	i, found := slices.BinarySearchFunc(t.starts, numberOf(p.Addr()), number.compare)
+	if !found {
+		i--
+	}
+	if i < 0 {
+		return others, nil
+	}
+	return t.verdicts[i], nil
+}
+
+// build fills the table with the networks of one family, and notes what is wrong with
+// them.
+func (t *networks) build(list []network, others Verdict, family string, m *mistakes) {
+	slices.SortStableFunc(list, func(a, b network) int {
+		return cmp.Or(a.first.compare(b.first), cmp.Compare(a.bits, b.bits))
+	})
+	if len(list) == 0 {
+		return
+	}
+	t.starts, t.verdicts = make([]number, 0, 2*len(list)), make([]Verdict, 0, 2*len(list))
+	var open []*network // those that hold the current address, the longest prefix last
+	end := func() {
+		last := open[len(open)-1].last
+		open = open[:len(open)-1]
+		around := others
+		if len(open) > 0 {
+			around = open[len(open)-1].verdict
+		}
+		if next := last.next(); next != (number{}) {
+			t.begin(next, around)
+		}
+	}
+	for i := range list {
+		n := &list[i]
+		for len(open) > 0 && open[len(open)-1].last.compare(n.first) < 0 {
+			end()
+		}
+		if len(open) > 0 {
+			if err := n.within(open[len(open)-1]); err != nil {
+				m.add(err)
+				continue
+			}
+		}
+		t.longest = max(t.longest, n.bits)
+		t.begin(n.first, n.verdict)
+		open = append(open, n)
+	}
+	for len(open) > 0 {
+		end()
+	}
+	t.checkReach(others, family, m)
+}
+
+// begin lets a range with the verdict begin at n, unless the range before has it too.
+func (t *networks) begin(n number, v Verdict) {
+	if last := len(t.starts) - 1; last >= 0 && t.starts[last] == n { // a range without an address
+		t.starts, t.verdicts = t.starts[:last], t.verdicts[:last]
+	}
+	if last := len(t.starts) - 1; last >= 0 && t.verdicts[last] == v {
+		return
+	}
+	t.starts, t.verdicts = append(t.starts, n), append(t.verdicts, v)
+}
+
+// within returns what is wrong with a network that lies in another or is equal to it.
+func (n *network) within(m *network) error {
+	text := textform.Clip(n.text)
+	switch {
+	case n.bits == m.bits && n.verdict != m.verdict:
+		return fmt.Errorf("the network %q is on both lists", text)
+	case n.bits == m.bits && n.text == m.text:
+		return fmt.Errorf("the %s network %q is listed twice", n.verdict, text)
+	case n.bits == m.bits:
+		return fmt.Errorf("the %s network %q is listed twice, also as %q", n.verdict, text, textform.Clip(m.text))
+	case n.verdict == m.verdict:
+		return fmt.Errorf("the %s network %q lies within %q of the same list", n.verdict, text, textform.Clip(m.text))
+	}
+	return nil
+}
+
+// checkReach refuses networks that leave no address to be limited.
+func (t *networks) checkReach(others Verdict, family string, m *mistakes) {
+	if len(t.starts) == 0 || t.starts[0] != (number{}) || slices.Contains(t.verdicts, Limited) {
+		return
+	}
+	switch {
+	case !slices.Contains(t.verdicts, Denied):
+		m.add(fmt.Errorf("the allowed networks cover every %s address", family))
+	case others != Denied:
+		m.add(fmt.Errorf("the networks leave no %s address to be limited: to deny all that are not allowed, "+
+			"say so for all others", family))
+	}
+}
+
+// parseNetwork reads an address or a CIDR prefix, and unmaps it as addresses are unmapped
+// before they are looked up.
+func parseNetwork(s string) (netip.Prefix, error) {
+	p, err := parsePrefix(s)
+	if err != nil {
+		return p, err
+	}
+	return unmap(p), nil
+}
+
+// unmap returns the IPv4 form of an IPv4-mapped address, and of one that a translator
+// shows.
+func unmap(p netip.Prefix) netip.Prefix {
+	const bits = 96 // in front of the IPv4 address, in both forms
+	ip := p.Addr()
+	if p.Bits() < bits || !ip.Is4In6() && !nat64.Contains(ip) {
+		return p
+	}
+	b := ip.As16()
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte(b[12:])), p.Bits()-bits)
+}
