@@ -19,7 +19,7 @@ type Outcome uint8
 
 const (
 	Pass      Outcome = iota // the handler answers
-	Refused                  // over a limit: 429
+	Refused                  // over a limit: 429; or denied, see [Result.Denied]
 	Failed                   // the store could not decide, and the limiter fails closed: 503
 	QueueFull                // would have to wait, and as many wait as may: 503, or Config.QueueFullStatus
 )
@@ -78,12 +78,15 @@ func isPreflight(r core.Request) bool {
 // Outcome returns what the limiter does with the request.
 func (a *Admission) Outcome() Outcome { return a.result.outcome() }
 
-// Status returns the HTTP status that the answer of the limiter has: 429, 503, or 0 when
-// the handler answers. An adapter calls the program's own handler for refused requests
-// for 429, and that for failed ones for 503.
+// Status returns the HTTP status that the answer of the limiter has: 429, 503, that of a
+// denial, or 0 when the handler answers. An adapter calls the handler for 0, the program's
+// own handler for failed requests for 503, and that for refused ones for any other.
 func (a *Admission) Status() int {
 	o := a.Outcome()
-	if o == QueueFull {
+	switch {
+	case a.result.denied:
+		return cmp.Or(a.result.calls[0].rule.DenyStatus, forbidden)
+	case o == QueueFull:
 		return cmp.Or(a.result.limiter.queue.fullStatus, o.Status())
 	}
 	return o.Status()
@@ -100,9 +103,9 @@ func (a *Admission) Result() *Result { return &a.result }
 func (a *Admission) Violated() []string { return a.result.Violated() }
 
 // RetryAfter returns the Retry-After of the answer in seconds, rounded up. It is at
-// least 1 for a refusal or a failure, and 0 for a request that passes or that can never
-// be admitted. Where the queue for leases is full it is 1, as they may be released at any
-// time.
+// least 1 for a refusal or a failure, and 0 for a request that passes, that is denied or
+// that can never be admitted. Where the queue for leases is full it is 1, as they may be
+// released at any time.
 func (a *Admission) RetryAfter() int64 {
 	n := a.ownRetryAfter()
 	if n > 0 && a.around != nil {
@@ -259,6 +262,9 @@ func (a *Admission) appendProblem(b []byte) []byte {
 	case QueueFull:
 		return a.appendQueueFull(b)
 	}
+	if a.result.denied {
+		return a.appendDenied(b)
+	}
 	return a.appendQuotaExceeded(b)
 }
 
@@ -299,10 +305,10 @@ func (a *Admission) template(outcome Outcome) Template {
 	}
 	switch {
 	case outcome == Pass:
-	case a.Status() == 429:
-		return l.refused
-	default:
+	case a.Status() == 503:
 		return l.failed
+	default:
+		return l.refused
 	}
 	if a.result.degraded {
 		return l.degraded
@@ -416,6 +422,9 @@ func (a *Admission) render() {
 			a.cut("Retry-After")
 		}
 		a.fixed("Cache-Control", "no-store")
+	}
+	if res.denied {
+		return // no count was read
 	}
 	if res.limiter == nil || res.limiter.headers == NoHeaders && res.limiter.customHeaders == nil {
 		return

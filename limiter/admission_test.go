@@ -197,12 +197,12 @@ func TestOverrideGivesAKeyItsOwnLimit(t *testing.T) {
 	tiers := map[string]string{"free": "1/1m fixed-window", "paid": "3/1h fixed-window", "slots": "2 concurrent ttl=1m"}
 	r := rule(t, "tier", "2/1m fixed-window")
 	r.Key = byHeader
-	r.Override = func(key string) (core.Limit, bool) {
+	r.Override = func(_ context.Context, key string) (core.Limit, bool, error) {
 		text, ok := tiers[key]
 		if !ok {
-			return core.Limit{}, false
+			return core.Limit{}, false, nil
 		}
-		return limit(t, text), true
+		return limit(t, text), true, nil
 	}
 	l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{r}, Headers: limiter.Draft8})
 	rows := []struct{ key, policy string }{
@@ -225,9 +225,9 @@ func TestOverrideGivesAKeyItsOwnLimit(t *testing.T) {
 func TestOverrideBeyondTheCacheWorks(t *testing.T) {
 	r := rule(t, "a", "1/1m")
 	n := int64(0)
-	r.Override = func(string) (core.Limit, bool) {
+	r.Override = func(context.Context, string) (core.Limit, bool, error) {
 		n++
-		return core.Limit{Algorithm: core.FixedWindow, Quota: 1000 + n, Period: limit(t, "1/1m").Period}, true
+		return core.Limit{Algorithm: core.FixedWindow, Quota: 1000 + n, Period: limit(t, "1/1m").Period}, true, nil
 	}
 	l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{r}, Headers: limiter.NoHeaders})
 	for range 200 {

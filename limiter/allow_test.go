@@ -1,6 +1,7 @@
 package limiter_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -99,7 +100,7 @@ func TestAllowReturnsErrorsAndFollowsConfig(t *testing.T) {
 		}
 	}
 	broken := rule(t, "broken", "9/1h")
-	broken.Override = func(string) (core.Limit, bool) { panic("o") }
+	broken.Override = func(context.Context, string) (core.Limit, bool, error) { panic("o") }
 	l := newLimiter(t, newStore(), broken, rule(t, "a", "1/1h"))
 	for _, want := range []bool{true, false} {
 		if d, err := l.Allow(t.Context(), "k", 1); d.Allowed != want || !errors.Is(err, limiter.ErrUndecided) || !strings.HasSuffix(err.Error(), `: rule 0 "broken": panic: "o"`) {

@@ -43,12 +43,12 @@ func TestFailureModeDecidesWithoutAStore(t *testing.T) {
 		}, `rule 0 "a": the cost is negative`},
 		{"the override panics", newStore(), func() limiter.Rule {
 			r := ok()
-			r.Override = func(string) (core.Limit, bool) { panic("o") }
+			r.Override = func(context.Context, string) (core.Limit, bool, error) { panic("o") }
 			return r
 		}, `rule 0 "a": panic: "o"`},
 		{"the override is not valid", newStore(), func() limiter.Rule {
 			r := ok()
-			r.Override = func(string) (core.Limit, bool) { return core.Limit{}, true }
+			r.Override = func(context.Context, string) (core.Limit, bool, error) { return core.Limit{}, true, nil }
 			return r
 		}, `rule 0 "a": the limit from Override: quota 0 is not positive; period 0s is below 1ms`},
 	}
@@ -273,7 +273,7 @@ func TestRuleThatFailsLeavesOthersInForce(t *testing.T) {
 
 func TestOverrideFailureIsReturnedByTake(t *testing.T) {
 	broken := rule(t, "broken", "9/1h")
-	broken.Override = func(string) (core.Limit, bool) { panic("o") }
+	broken.Override = func(context.Context, string) (core.Limit, bool, error) { panic("o") }
 	l := newLimiter(t, newStore(), broken, rule(t, "a", "1/1h"))
 	for _, want := range []bool{true, false} {
 		res, err := l.Take(t.Context(), "k", 1)

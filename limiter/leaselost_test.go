@@ -266,7 +266,7 @@ func TestLeaseTTLIsLongEnoughForRenewals(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 		own := r.Limit
-		r.Limit.Period, r.Override = time.Minute, func(string) (core.Limit, bool) { return own, true }
+		r.Limit.Period, r.Override = time.Minute, func(context.Context, string) (core.Limit, bool, error) { return own, true, nil }
 		l := newLimiter(t, row.store, r)
 		if _, err := l.Take(t.Context(), "k", 1); (err != nil) != (want != "") {
 			t.Errorf("ttl %s from Override: %v", row.ttl, err)

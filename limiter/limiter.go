@@ -396,7 +396,11 @@ func (l *Limiter) observe(ctx context.Context, res *Result) {
 	for i := range res.calls {
 		r := res.calls[i].rule
 		l.observer.Observe(ctx, Event{Rule: r.Name, OnLimit: r.OnLimit, Decision: res.decision(i),
-			Outcome: res.outcome(), Waited: res.waited})
+			Denied: res.denied, Outcome: res.outcome(), Waited: res.waited})
+	}
+	for _, r := range res.shadowDenied {
+		l.observer.Observe(ctx, Event{Rule: r.Name, OnLimit: r.OnLimit, Decision: denial,
+			Denied: true, Outcome: res.outcome(), Waited: res.waited})
 	}
 }
 

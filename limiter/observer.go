@@ -28,6 +28,10 @@ type Event struct {
 	// Decision is of the store or, if its Fallback is true, of the fallback.
 	Decision core.Decision
 
+	// Denied means that Rule.Access of the rule denies the caller, so the store was not
+	// asked.
+	Denied bool
+
 	// Outcome is that of the whole request.
 	Outcome Outcome
 

@@ -38,6 +38,7 @@ type Result struct {
 	notQueued error         // why no wait could begin
 	skipped   error         // why some rules could not be asked
 	ownFault  error         // the same, if it was an error of the rules themselves
+	denied    bool          // by the lists of the only rule in calls; no store was asked
 	aside     int           // how many ops behind the last are of rules that were not asked
 	waited    time.Duration // in all
 	aged      time.Duration // since the store decided
@@ -47,6 +48,8 @@ type Result struct {
 
 	indices  []int         // of the rules that the selection has named
 	selected []*activeRule // those rules
+
+	shadowDenied []*activeRule // Shadow rules whose lists deny the caller
 
 	refunded, released atomic.Bool
 
@@ -127,7 +130,7 @@ func (res *Result) decision(i int) core.Decision {
 
 // violates reports whether rule i is why the request was refused.
 func (res *Result) violates(i int) bool {
-	return !res.allowed && !res.ops[i].Soft && !res.out[i].Allowed
+	return !res.allowed && !res.out[i].Allowed && (res.denied || !res.ops[i].Soft)
 }
 
 // Violated returns the names of the rules that refused the request.
@@ -145,8 +148,8 @@ func (res *Result) Violated() []string {
 }
 
 // RetryAfter returns the time until the same request would be admitted if no other
-// request came: 0 if it is allowed, [core.Never] if it costs more than a limit can
-// hold.
+// request came: 0 if it is allowed, [core.Never] if it is denied or costs more than a
+// limit can hold.
 func (res *Result) RetryAfter() time.Duration {
 	var longest time.Duration
 	if res == nil {
@@ -198,14 +201,10 @@ func (res *Result) begin(l *Limiter) {
 	}
 }
 
-// add puts one more op into the step.
-func (res *Result) add(verb core.Verb, r *activeRule, key string, cost int64) error {
+// add puts one more op under the terms into the step.
+func (res *Result) add(verb core.Verb, r *activeRule, t *terms, key string, cost int64) error {
 	if cost < 0 {
 		return r.ruleError(errors.New("the cost is negative"))
-	}
-	t, err := r.termsFor(key)
-	if err != nil {
-		return err
 	}
 	if r.CostAtMost {
 		cost = min(cost, t.limit.Capacity())
@@ -274,11 +273,25 @@ func (res *Result) addRequestFrom(verb core.Verb, rules []*activeRule, i int, r 
 		if !ok {
 			continue
 		}
+		if rules[i].Access != nil {
+			switch listed, err := res.applyAccess(verb, rules[i], r, key); {
+			case err != nil || res.denied:
+				return at, err
+			case listed:
+				continue
+			}
+		}
 		cost := int64(1)
 		if rules[i].Cost != nil && verb != core.Reset {
 			cost = rules[i].Cost(r)
 		}
-		if err := res.add(verb, rules[i], key, cost); err != nil {
+		t := rules[i].terms
+		if rules[i].Override != nil {
+			if t, err = rules[i].overridden(r.Context(), key); err != nil {
+				return at, err
+			}
+		}
+		if err := res.add(verb, rules[i], t, key, cost); err != nil {
 			return at, err
 		}
 	}
@@ -288,7 +301,10 @@ func (res *Result) addRequestFrom(verb core.Verb, rules []*activeRule, i int, r 
 // addKey makes every rule count key.
 func (res *Result) addKey(ctx context.Context, verb core.Verb, key string, cost int64) error {
 	for _, r := range res.set.rules {
-		err := res.addKeyTo(r, verb, key, cost)
+		err := res.addKeyTo(ctx, r, verb, key, cost)
+		if res.denied {
+			return nil
+		}
 		if err != nil && verb == core.Take {
 			err = res.skipRule(ctx, r.index, err)
 		}
@@ -299,18 +315,32 @@ func (res *Result) addKey(ctx context.Context, verb core.Verb, key string, cost 
 	return nil
 }
 
-func (res *Result) addKeyTo(r *activeRule, verb core.Verb, key string, cost int64) (err error) {
+func (res *Result) addKeyTo(ctx context.Context, r *activeRule, verb core.Verb, key string, cost int64) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = r.ruleError(panicked(v))
 		}
 	}()
-	return res.add(verb, r, key, cost)
+	if r.Access != nil {
+		if listed, err := res.applyAccess(verb, r, nil, key); err != nil || listed {
+			return err
+		}
+	}
+	t := r.terms
+	if r.Override != nil {
+		if t, err = r.overridden(ctx, key); err != nil {
+			return err
+		}
+	}
+	return res.add(verb, r, t, key, cost)
 }
 
 // apply carries out a Peek or a Reset. A Peek asks the same store as a Take, with or
 // without its fallback.
 func (res *Result) apply(ctx context.Context, verb core.Verb) error {
+	if res.denied {
+		return nil
+	}
 	if verb == core.Peek {
 		return res.limiter.applyTo(ctx, res.set.store, res.ops, res.out)
 	}
@@ -321,8 +351,11 @@ func (res *Result) apply(ctx context.Context, verb core.Verb) error {
 	return nil
 }
 
-// ask lets the store decide.
+// ask lets the store decide, unless the caller is denied.
 func (res *Result) ask(ctx context.Context) error {
+	if res.denied {
+		return nil
+	}
 	res.noteAsking()
 	if err := res.limiter.applyTo(ctx, res.set.store, res.ops, res.out); err != nil {
 		if err = res.fallbackDecide(ctx, err); err != nil {
@@ -581,9 +614,11 @@ func (res *Result) recycle() {
 		ops[i].Key, ops[i].Lease = "", ""
 	}
 	clear(res.selected)
+	clear(res.shadowDenied)
+	res.shadowDenied = res.shadowDenied[:0]
 	res.calls, res.ops, res.out, res.selected = res.calls[:0], res.ops[:0], res.out[:0], res.selected[:0]
 	res.limiter, res.set, res.err, res.stopped, res.notQueued, res.skipped, res.ownFault, res.aside = nil, nil, nil, nil, nil, nil, nil, 0
-	res.local = false
+	res.local, res.denied = false, false
 	res.allowed, res.degraded, res.waited, res.aged, res.lease, res.outer = false, false, 0, 0, "", nil
 	unset(&res.refunded)
 	unset(&res.released)
@@ -646,9 +681,10 @@ func (res *Result) swap(i, j int) {
 }
 
 // skipRule lets the request go on without rule i, whose own functions failed with
-// err, unless the rule fails closed.
+// err, unless the rule fails closed, or the client has left: a function that heeds the
+// context fails then, and clients could avoid being counted by hanging up.
 func (res *Result) skipRule(ctx context.Context, i int, err error) error {
-	if res.set.rules[i].failsClosed(&res.limiter.fallbacks) {
+	if ctx.Err() != nil || res.set.rules[i].failsClosed(&res.limiter.fallbacks) {
 		return err
 	}
 	res.noteSkipped(ctx, err)

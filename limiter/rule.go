@@ -1,11 +1,13 @@
 package limiter
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/textform"
+	"github.com/headgate/headgate/keyfuncs"
 )
 
 // Rule says how many units each key may use, and what happens over the limit.
@@ -55,9 +57,26 @@ type Rule struct {
 	// means never.
 	RefundIf func(status int) bool
 
-	// Override gives a key a limit of its own, if it returns true. A limit
-	// that is not valid is an error under OnStoreError.
-	Override func(key string) (core.Limit, bool)
+	// Access, unless nil, lists callers whom the rule does not limit, and others whose
+	// requests it refuses at once, at no cost under any rule and without a call of the
+	// store; see [Result.Denied]. A Shadow rule reports those, and they are not limited by
+	// it. An error of its Address function is answered as OnStoreError says. To methods
+	// that take a key and no request, only the keys of the lists and DenyOthers apply.
+	Access *keyfuncs.Access
+
+	// DenyStatus is the status of the answer to a caller whom Access denies: 403, which
+	// is also the meaning of 0, or 429.
+	DenyStatus int
+
+	// Override gives a key a limit of its own, if it returns true. ctx is the context
+	// of the request, or the one that was given to [Limiter.Take] or another method, so
+	// the limit may come with the request: what an authentication before the limiter has
+	// put there. Never take it from a header that the client itself can send. An
+	// error, and a limit that is not valid, are answered as OnStoreError says. Used units
+	// stay used when the limit of a key changes, as long as the algorithm stays.
+	//
+	// Override is called for every request. Let it look up what is in memory.
+	Override func(ctx context.Context, key string) (limit core.Limit, ok bool, err error)
 }
 
 // RuleError is a mistake in one rule.
@@ -94,6 +113,9 @@ func (r *Rule) faults(f *fallbacks) []error {
 		errs = append(errs, err)
 	}
 	if err := r.OnLimit.check(); err != nil {
+		errs = append(errs, err)
+	}
+	if err := checkDenyStatus(r.DenyStatus); err != nil {
 		errs = append(errs, err)
 	}
 	if err := f.check(r.OnStoreError); err != nil {

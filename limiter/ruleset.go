@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -102,16 +103,12 @@ func (s *ruleSet) takes() []core.Op {
 // ruleError returns err as an error that names the rule.
 func (r *activeRule) ruleError(err error) error { return &RuleError{r.Name, r.index, err} }
 
-// termsFor returns the terms that apply to the key.
-func (r *activeRule) termsFor(key string) (*terms, error) {
-	if r.Override == nil {
-		return r.terms, nil
+// overridden returns the terms that Override, which is not nil, gives the key.
+func (r *activeRule) overridden(ctx context.Context, key string) (*terms, error) {
+	limit, ok, err := r.Override(ctx, key)
+	if err != nil {
+		return nil, r.ruleError(fmt.Errorf("Override: %w", err))
 	}
-	return r.overridden(key)
-}
-
-func (r *activeRule) overridden(key string) (*terms, error) {
-	limit, ok := r.Override(key)
 	if !ok || limit == r.Limit {
 		return r.terms, nil
 	}

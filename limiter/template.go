@@ -26,27 +26,31 @@ type Template func(a *Admission) Answer
 // PlainText answers in one line of text/plain.
 func PlainText(a *Admission) Answer {
 	b := make([]byte, 0, 64)
-	switch a.Outcome() {
-	case Failed:
+	switch outcome := a.Outcome(); {
+	case outcome == Failed:
 		b = append(b, "Service unavailable."...)
-	case QueueFull:
+	case outcome == QueueFull:
 		b = a.appendDetail(b)
+	case a.result.denied:
+		b = append(append(b, denialTitles[a.Status()]...), '.')
 	default:
 		b = a.appendDetail(append(b, "Too many requests. "...))
 	}
 	return typed(a, "text/plain; charset=utf-8", append(b, '\n'))
 }
 
-// JSON answers with an object of "error", which is "too_many_requests",
+// JSON answers with an object of "error", which is "too_many_requests", "forbidden",
 // "service_unavailable" or "queue_full"; "retry_after" in seconds, unless a retry can
 // never succeed; and, except for a failure, "rules", the names of the rules that refused.
 func JSON(a *Admission) Answer {
 	b := make([]byte, 0, 128)
-	switch a.Outcome() {
-	case Failed:
+	switch outcome := a.Outcome(); {
+	case outcome == Failed:
 		b = append(b, `{"error":"service_unavailable"`...)
-	case QueueFull:
+	case outcome == QueueFull:
 		b = append(b, `{"error":"queue_full"`...)
+	case a.Status() == forbidden:
+		b = append(b, `{"error":"forbidden"`...)
 	default:
 		b = append(b, `{"error":"too_many_requests"`...)
 	}

@@ -38,6 +38,16 @@ func tooMuch(t *testing.T) *limiter.Admission {
 	return a
 }
 
+// denied is that of a request that a list denies with the status.
+func denied(t *testing.T, status int) *limiter.Admission {
+	t.Helper()
+	r := listed(t, "a", "1/1h")
+	r.DenyStatus = status
+	a := newLimiter(t, newStore(), r).Admit(callerFrom("mallory", "192.0.2.1:1"))
+	t.Cleanup(func() { a.Done(status) })
+	return a
+}
+
 // failed is that of a request that the store could not decide about.
 func failed() *limiter.Admission { return (*limiter.Limiter)(nil).Admit(get()) }
 
@@ -57,6 +67,10 @@ func TestTemplateAnswers(t *testing.T) {
 		{"JSON", limiter.JSON, over(t, "9/1s"), 429, object, `{"error":"too_many_requests","retry_after":3600,"rules":["b"]}`},
 		{"JSON, two rules", limiter.JSON, over(t, "1/1s"), 429, object, `{"error":"too_many_requests","retry_after":3600,"rules":["a","b"]}`},
 		{"JSON, never", limiter.JSON, tooMuch(t), 429, object, `{"error":"too_many_requests","rules":["a"]}`},
+		{"text, denied", limiter.PlainText, denied(t, 403), 403, plain, "Forbidden.\n"},
+		{"text, denied with 429", limiter.PlainText, denied(t, 429), 429, plain, "Too Many Requests.\n"},
+		{"JSON, denied", limiter.JSON, denied(t, 403), 403, object, `{"error":"forbidden","rules":["a"]}`},
+		{"JSON, denied with 429", limiter.JSON, denied(t, 429), 429, object, `{"error":"too_many_requests","rules":["a"]}`},
 		{"JSON, failed", limiter.JSON, failed(), 503, object, `{"error":"service_unavailable","retry_after":1}`},
 		{"problem", limiter.ProblemJSON, failed(), 503, limiter.ProblemType, string(failed().Problem())},
 		{"fixed", limiter.Fixed(limiter.Answer{Status: 200, Headers: []limiter.Header{{Name: "Content-Type", Value: plain}}, Body: []byte("x")}),

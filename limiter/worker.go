@@ -17,6 +17,9 @@ var (
 	// ErrLimited means that the units do not fit within the limits in time.
 	ErrLimited = errors.New("headgate: over the limit")
 
+	// ErrDenied means that Rule.Access of a rule denies the key.
+	ErrDenied = errors.New("headgate: denied")
+
 	// ErrQueueFull means that as many requests wait as Config.MaxWaiters or
 	// Config.MaxWaitersPerKey allows.
 	ErrQueueFull = errors.New("headgate: too many requests wait already")
@@ -36,12 +39,12 @@ func undecided(err error) error {
 
 // WaitError says why units were not taken.
 type WaitError struct {
-	// Err wraps one of [ErrLimited], [ErrQueueFull], [ErrClosed], the cause of the
+	// Err wraps one of [ErrLimited], [ErrDenied], [ErrQueueFull], [ErrClosed], the cause of the
 	// context, or [ErrUndecided].
 	Err error
 
 	// RetryAfter is the time until the units would fit if no others were taken. It is
-	// [core.Never] if they exceed a limit, and 0 if the time is not known.
+	// [core.Never] if they exceed a limit or the key is denied, and 0 if the time is not known.
 	RetryAfter time.Duration
 
 	// Rules are the names of the rules that refused the units.
@@ -59,6 +62,9 @@ func (e *WaitError) Error() string {
 	case 0:
 		return text
 	case core.Never:
+		if errors.Is(e.Err, ErrDenied) {
+			return text
+		}
 		return text + "; the units never fit"
 	}
 	return text + "; retry after " + textform.Duration(e.RetryAfter)
@@ -163,6 +169,8 @@ func (res *Result) waitError(err error) error {
 		e.Err, e.RetryAfter = undecided(err), retryAfter(err)
 	case res.stopped != nil: // some time after the decision
 		e.Err, e.RetryAfter = res.stopped, 0
+	case res.denied:
+		e.Err = ErrDenied
 	case !res.allowed && res.notQueued != nil:
 		e.Err = res.notQueued
 	case !res.allowed:

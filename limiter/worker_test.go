@@ -117,7 +117,7 @@ func TestWaitReturnsStoreFailuresAsErrors(t *testing.T) {
 func TestWaitUndecidedRuleIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := rule(t, "broken", "9/1h")
-		broken.Override = func(string) (core.Limit, bool) { panic("o") }
+		broken.Override = func(context.Context, string) (core.Limit, bool, error) { panic("o") }
 		l := newLimiter(t, newTicking(), broken, rule(t, "a", "1/1h"))
 		if r, err := l.Reserve(t.Context(), "k", 1); r != nil || !errors.Is(err, limiter.ErrUndecided) {
 			t.Errorf("Reserve: %v, %v", r, err)
@@ -267,7 +267,7 @@ func TestTakeUpToReturnsErrorsAndFollowsConfig(t *testing.T) {
 		}
 	}
 	broken := rule(t, "broken", "9/1h")
-	broken.Override = func(string) (core.Limit, bool) { panic("o") }
+	broken.Override = func(context.Context, string) (core.Limit, bool, error) { panic("o") }
 	l := newLimiter(t, newStore(), broken, rule(t, "a", "2/1h"))
 	for _, want := range []int64{2, 0} {
 		if n, err := l.TakeUpTo(t.Context(), "k", 3); n != want || !errors.Is(err, limiter.ErrUndecided) {

@@ -7,6 +7,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"log"
@@ -46,15 +47,14 @@ func load(l *limiter.Limiter, file string) error {
 	if err := json.Unmarshal(text, &limits); err != nil {
 		return err
 	}
-	own := func(name string) (core.Limit, bool) {
+	own := func(_ context.Context, name string) (core.Limit, bool, error) {
 		limit, ok := limits[name]
-		return limit, ok && limit.Validate() == nil
+		return limit, ok && limit.Validate() == nil, nil
 	}
 	return l.SetRules([]limiter.Rule{{Key: nethttp.Key(customer), Limit: limits["default"], Override: own}})
 }
 
 // customer stands in for authentication. Clients without a token share one count.
 func customer(r *http.Request) (string, bool) {
-	tokens := map[string]string{"alice-token": "alice", "bob-token": "bob", "carol-token": "carol"}
-	return tokens[r.Header.Get("X-Token")], true
+	return map[string]string{"alice-token": "alice", "bob-token": "bob", "carol-token": "carol"}[r.Header.Get("X-Token")], true
 }

@@ -103,6 +103,13 @@ func refusal(rule string, seconds int) Answer {
 		with(map[string]string{"Retry-After": strconv.Itoa(seconds), "Cache-Control": "no-store"})
 }
 
+// denial returns the answer of a rule that denies the caller.
+func denial(rule string) Answer {
+	return Typed(403, "application/problem+json", fmt.Sprintf(
+		`{"type":"about:blank","title":"Forbidden","status":403,"violated-policies":[%q]}`, rule)).
+		with(map[string]string{"Cache-Control": "no-store"})
+}
+
 // failure returns the 503 of a limiter that fails closed when the store could not
 // decide.
 func failure() Answer {

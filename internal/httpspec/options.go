@@ -5,11 +5,13 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
 )
 
 var options = []spec{
 	{"a limiter that fails closed answers 503 while the store fails", failClosed},
+	{"a denied caller gets a 403 without limits, and an allowed one is not limited", denied},
 	{"a limiter that fails open sends no headers while the store fails", failOpen},
 	{"a skipped request is not counted", skip},
 	{"the program's own answer to a refusal", ownRefusal},
@@ -33,6 +35,23 @@ func failClosed(b *bench) {
 	)
 	b.store.broken.Store(false)
 	b.steps(step{0, "GET /", Text(200, "ok").with(rate(0, 2, 0, 10))})
+}
+
+func denied(b *bench) {
+	r := b.rule("a", "1/10s fixed-window")
+	r.Key = keyfuncs.Header("X-Key")
+	r.Access = keyfuncs.MustAccess(keyfuncs.Lists{
+		Allow: keyfuncs.Callers{Keys: []string{"carol"}}, Deny: keyfuncs.Callers{Keys: []string{"mallory"}},
+	})
+	b.serve(App{Limiter: b.limiter(r)})
+	b.steps(
+		step{0, "GET /\nX-Key: mallory", denial("a")},
+		step{0, "HEAD /\nX-Key: mallory", denial("a").forHEAD()},
+		step{0, "GET /\nX-Key: carol", Text(200, "ok")},
+		step{0, "GET /\nX-Key: carol", Text(200, "ok")},
+		step{0, "GET /\nX-Key: bob", Text(200, "ok").with(rate(0, 1, 0, 10))},
+		step{0, "GET /\nX-Key: bob", refusal("a", 10).with(rate(0, 1, 0, 10))},
+	)
 }
 
 func failOpen(b *bench) {

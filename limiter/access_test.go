@@ -1,0 +1,230 @@
+package limiter_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
+)
+
+// lists allow one network and one key, and deny others.
+var lists = keyfuncs.MustAccess(keyfuncs.Lists{
+	Allow: keyfuncs.Callers{Networks: []string{"10.0.0.0/8"}, Keys: []string{"carol"}},
+	Deny:  keyfuncs.Callers{Networks: []string{"10.6.0.0/16", "2001:db8::/32"}, Keys: []string{"mallory"}},
+})
+
+// listed returns a rule with these lists.
+func listed(t testing.TB, name, text string) limiter.Rule {
+	t.Helper()
+	r := rule(t, name, text)
+	r.Key, r.Access = byHeader, lists
+	return r
+}
+
+// callerFrom returns a request of the caller from the address.
+func callerFrom(key, peer string) *test.Request {
+	q := keyed(key)
+	q.Peer = peer
+	return q
+}
+
+// events is an Observer that keeps what it gets.
+type events []limiter.Event
+
+func (e *events) Observe(_ context.Context, event limiter.Event) { *e = append(*e, event) }
+
+func (e *events) taken() []limiter.Event {
+	list := *e
+	*e = nil
+	return list
+}
+
+func TestAccessAnswers(t *testing.T) {
+	const quota = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
+		`"title":"Request cannot be satisfied as assigned quota has been exceeded",` +
+		`"status":429,"detail":"Retry after 3600 seconds.","violated-policies":["a"]}`
+	const denied = `{"type":"about:blank","title":"Forbidden","status":403,"violated-policies":["a"]}`
+	rows := []struct {
+		name, key, peer string
+		status          [2]int // of two requests
+		body            string // of the second
+		headers         string
+		others          int64 // left under the other rule
+	}{
+		{"limited", "bob", "192.0.2.1:1", [2]int{0, 429}, quota, "Retry-After: 3600\nCache-Control: no-store\n", 8},
+		{"an allowed network", "bob", "10.1.2.3:1", [2]int{0, 0}, "", "", 7},
+		{"a mapped address", "bob", "[::ffff:10.1.2.3]:1", [2]int{0, 0}, "", "", 7},
+		{"an allowed key", "carol", "192.0.2.1:1", [2]int{0, 0}, "", "", 7},
+		{"an allowed key from a denied network", "carol", "10.6.0.1:1", [2]int{0, 0}, "", "", 7},
+		{"a denied network in an allowed one", "bob", "10.6.0.1:1", [2]int{403, 403}, denied, "Cache-Control: no-store\n", 9},
+		{"a denied network", "bob", "[2001:db8::1%eth0]:1", [2]int{403, 403}, denied, "Cache-Control: no-store\n", 9},
+		{"a denied key", "mallory", "192.0.2.1:1", [2]int{403, 403}, denied, "Cache-Control: no-store\n", 9},
+		{"a denied key from an allowed network", "mallory", "10.0.0.1:1", [2]int{403, 403}, denied, "Cache-Control: no-store\n", 9},
+		{"no address", "bob", "@", [2]int{0, 429}, quota, "Retry-After: 3600\nCache-Control: no-store\n", 8},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			s := newStore()
+			l := configured(t, limiter.Config{Store: s, Headers: limiter.NoHeaders,
+				Rules: []limiter.Rule{rule(t, "other", "9/1h"), listed(t, "a", "1/1h")}})
+			for i, want := range row.status {
+				a := l.Admit(callerFrom(row.key, row.peer))
+				answer, _ := a.Answer()
+				if answer.Status != want || a.Result().Denied() != (want == 403) {
+					t.Errorf("request %d: status %d, denied %t", i, answer.Status, a.Result().Denied())
+				}
+				if i == 1 && (string(answer.Body) != row.body || lines(a) != row.headers) {
+					t.Errorf("%s\n%s", answer.Body, lines(a))
+				}
+				a.Done(answer.Status)
+			}
+			if calls := s.calls; row.status[0] == 403 && calls != 0 {
+				t.Errorf("%d calls of the store", calls)
+			}
+			if got := left(t, l, "k")[0]; got != row.others {
+				t.Errorf("the other rule has %d left, want %d", got, row.others)
+			}
+		})
+	}
+}
+
+// A denial tells nothing about counts, whatever headers are chosen.
+func TestAccessDeniesWithoutNumbers(t *testing.T) {
+	for _, status := range []int{0, 403, 429} {
+		r := listed(t, "a", "1/1h")
+		r.DenyStatus = status
+		l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{r},
+			CustomHeaders: func([]limiter.RuleDecision) []limiter.Header { return []limiter.Header{{Name: "X-Left", Value: "1"}} }})
+		a := l.Admit(callerFrom("mallory", "192.0.2.1:1"))
+		answer, _ := a.Answer()
+		want := max(status, 403)
+		if answer.Status != want || a.RetryAfter() != 0 || lines(a) != "Cache-Control: no-store\n" || a.Result().RetryAfter() != core.Never {
+			t.Errorf("DenyStatus %d: %d with %q, Retry-After %d, %s", status, answer.Status, lines(a), a.RetryAfter(), a.Result().RetryAfter())
+		}
+		a.Done(want)
+	}
+	r := listed(t, "a", "1/1h")
+	r.DenyStatus = 401
+	if _, err := limiter.New(limiter.Config{Rules: []limiter.Rule{r}}); err == nil || err.Error() != `rule 0 "a": DenyStatus: 401 is not 403 or 429` {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestAccessByAction(t *testing.T) {
+	never := core.Decision{RetryAfter: core.Never}
+	refused := []limiter.Event{{Rule: "a", Denied: true, Decision: never, Outcome: limiter.Refused}}
+	for onLimit, want := range map[limiter.Action][]limiter.Event{
+		limiter.Reject:          refused,
+		limiter.Wait(time.Hour): refused,
+		limiter.Degrade:         refused,
+		limiter.Shadow:          {{Rule: "a", Denied: true, Decision: never, Outcome: limiter.Pass}},
+	} {
+		t.Run(onLimit.String(), func(t *testing.T) {
+			var seen events
+			r := withOnLimit(listed(t, "a", "1/1h"), onLimit)
+			l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{r}, Observer: &seen})
+			want[0].OnLimit = onLimit
+			for i := range 3 {
+				a := l.Admit(callerFrom("mallory", "192.0.2.1:1"))
+				if got := seen.taken(); !slices.Equal(got, want) || a.Outcome() != want[0].Outcome || a.Degraded() {
+					t.Errorf("request %d: %s, %+v", i, a.Outcome(), got)
+				}
+				a.Done(200)
+			}
+			a := l.Admit(callerFrom("carol", "192.0.2.1:1"))
+			if got := seen.taken(); len(got) != 0 || a.Outcome() != limiter.Pass || lines(a) != "" {
+				t.Errorf("allowed: %s, %+v, %q", a.Outcome(), got, lines(a))
+			}
+			a.Done(200)
+			a = l.Admit(callerFrom("bob", "192.0.2.1:1"))
+			if got := seen.taken(); len(got) != 1 || got[0].Denied || !got[0].Decision.Allowed {
+				t.Errorf("limited: %+v", got)
+			}
+			a.Done(200)
+		})
+	}
+}
+
+func TestAccessByKeyAlone(t *testing.T) {
+	ctx := t.Context()
+	s := newStore()
+	l := newLimiter(t, s, rule(t, "other", "9/1h"), listed(t, "a", "1/1h"))
+	calls := map[string]func() error{
+		"Wait":    func() error { return l.Wait(ctx, "mallory", 1) },
+		"Reserve": func() error { _, err := l.Reserve(ctx, "mallory", 1); return err },
+	}
+	for name, call := range calls {
+		err := call()
+		var e *limiter.WaitError
+		if !errors.As(err, &e) || !errors.Is(err, limiter.ErrDenied) || errors.Is(err, limiter.ErrLimited) ||
+			e.RetryAfter != core.Never || err.Error() != "headgate: denied (a)" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	res, err := l.TakeWithin(ctx, "mallory", 1, time.Hour)
+	if err != nil || res.Allowed() || !res.Denied() || !slices.Equal(res.Violated(), []string{"a"}) {
+		t.Errorf("TakeWithin: %v, %v", res.Violated(), err)
+	}
+	if d, err := l.Allow(ctx, "mallory", 1); err != nil || d != (core.Decision{RetryAfter: core.Never}) {
+		t.Errorf("Allow: %+v, %v", d, err)
+	}
+	if n, err := l.TakeUpTo(ctx, "mallory", 5); err != nil || n != 0 {
+		t.Errorf("TakeUpTo: %d, %v", n, err)
+	}
+	list, err := l.Peek(ctx, "mallory")
+	if err != nil || len(list) != 1 || list[0].Rule != "a" || list[0].Decision.Allowed {
+		t.Errorf("Peek: %+v, %v", list, err)
+	}
+	if s.calls != 0 {
+		t.Errorf("%d calls of the store", s.calls)
+	}
+	if err := l.Reset(ctx, "mallory"); err != nil || s.calls != 1 {
+		t.Errorf("Reset: %v, %d calls", err, s.calls)
+	}
+	for range 3 {
+		if err := l.Wait(ctx, "carol", 1); err != nil {
+			t.Errorf("an allowed key: %v", err)
+		}
+	}
+}
+
+// The lists decide before a store that is away, and leave nothing behind for the next
+// request in the memory of this one.
+func TestAccessNeedsNoStore(t *testing.T) {
+	r := listed(t, "a", "1 concurrent ttl=1m")
+	l := configured(t, limiter.Config{Store: brokenStore(func() error { return errDown }), OnStoreError: limiter.FailOpen,
+		Rules: []limiter.Rule{listed(t, "jobs", "1 concurrent ttl=1m"), r}})
+	for _, row := range []struct {
+		key  string
+		want limiter.Outcome
+	}{{"mallory", limiter.Refused}, {"bob", limiter.Pass}, {"mallory", limiter.Refused}, {"carol", limiter.Pass}} {
+		a := l.Admit(callerFrom(row.key, "192.0.2.1:1"))
+		if a.Outcome() != row.want || a.HoldsLeases() || a.Result().Denied() != (row.want == limiter.Refused) {
+			t.Errorf("%s: %s", row.key, a.Outcome())
+		}
+		a.Done(200)
+	}
+}
+
+func TestAccessMayFail(t *testing.T) {
+	r := rule(t, "a", "1/1h")
+	r.Access = keyfuncs.MustAccess(keyfuncs.Lists{Deny: keyfuncs.Callers{Networks: []string{"10.0.0.0/8"}},
+		Address: func(core.Request) (string, bool) { return "alice", true }})
+	for failure, want := range map[limiter.FailureMode]limiter.Outcome{limiter.FailOpen: limiter.Pass, limiter.FailClosed: limiter.Failed} {
+		var reported error
+		r.OnStoreError = failure
+		l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{r}, OnError: func(_ context.Context, err error) { reported = err }})
+		if got := admit(l); got != want {
+			t.Errorf("%s: %s", failure, got)
+		}
+		if reported == nil || reported.Error() != `rule 0 "a": Access: the Address function of the lists returned a text that is no address` {
+			t.Errorf("%s: %v", failure, reported)
+		}
+	}
+}
