@@ -19,14 +19,21 @@ type Bindings struct {
 	IP core.KeyFunc
 
 	// IPPrefix returns the key of "ip/56" and the like, which counts IPv6
-	// addresses by their first bits, 32 to 128. nil means
+	// addresses by their first bits, 32 to 128. That of 128 bits is the address which
+	// the networks of Policy.Access are about. nil means
 	// keyfuncs.RemoteIPPrefix if IP is nil too; otherwise policies with such a
-	// key are a mistake.
+	// key, or with networks, are a mistake.
 	IPPrefix func(bits int) (core.KeyFunc, error)
 
 	// User is the key of "user", such as keyfuncs.UserID returns. If it is nil,
 	// policies with that key are a mistake.
 	User core.KeyFunc
+
+	// Plans are the functions that know the plan of a caller, by the name that policies
+	// with plans call them by, such as "user" for one that looks up the plan of a user,
+	// or "claim" for one that reads it from a token which an authentication has
+	// checked. A policy that names another function is a mistake.
+	Plans map[string]PlanFunc
 
 	// APIKeyHeader is the header that "api-key" reads; "" means "X-Api-Key".
 	APIKeyHeader string

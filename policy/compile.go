@@ -95,7 +95,16 @@ func (p *Policy) compile(bindings *Bindings) (limiter.Rule, error) {
 	if err != nil {
 		return limiter.Rule{}, &FieldError{p.Name, "on_store_error", err}
 	}
-	return limiter.Rule{Name: p.Name, Limit: p.Limit, Key: key, OnLimit: action, OnStoreError: failure}, nil
+	override, err := p.override(bindings)
+	if err != nil {
+		return limiter.Rule{}, &FieldError{p.Name, "plan_by", err}
+	}
+	access, err := p.access(bindings)
+	if err != nil {
+		return limiter.Rule{}, &FieldError{p.Name, "access", err}
+	}
+	return limiter.Rule{Name: p.Name, Limit: p.Limit, Key: key, OnLimit: action, OnStoreError: failure,
+		Override: override, Access: access, DenyStatus: p.Access.DenyStatus}, nil
 }
 
 // isAll reports whether the match has no condition.

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"context"
 	"encoding/json"
 	"reflect"
 	"strings"
@@ -19,6 +20,11 @@ func full(t testing.TB) policy.Policy {
 	return policy.Policy{
 		Name: "login", Description: "slow\n<down>: #guessing", Apps: []string{"shop", "off", "1e3"},
 		Limit: limit(t, "5/1m sliding-log"), Key: "ip+header:X-Tenant",
+		Plans: map[string]core.Limit{"pro": limit(t, "9/1m sliding-log")}, PlanBy: "claim",
+		Access: policy.Access{
+			Allow: policy.Callers{Networks: []string{"192.0.2.7"}, Keys: []string{"carol"}},
+			Deny:  policy.Callers{Networks: []string{"192.0.2.0/24"}, Keys: []string{"mallory"}}, DenyOthers: true, DenyStatus: 429,
+		},
 		Match:   policy.Match{Methods: []string{"POST"}, Host: "*.example.com", Path: "/login/{step}"},
 		OnLimit: "wait 500ms", OnStoreError: "closed", Mode: policy.Shadow, Priority: -7, Version: 3,
 		CreatedBy: "ann", CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC),
@@ -26,12 +32,15 @@ func full(t testing.TB) policy.Policy {
 	}
 }
 
+// plansOfFull has the function that full needs.
+var plansOfFull = map[string]policy.PlanFunc{"claim": func(context.Context, string) (string, error) { return "", nil }}
+
 func TestFullPolicyHasEveryField(t *testing.T) {
 	var walk func(v reflect.Value, name string)
 	walk = func(v reflect.Value, name string) {
 		for i := range v.NumField() {
 			f, name := v.Field(i), name+"."+v.Type().Field(i).Name
-			if f.Type() == reflect.TypeFor[policy.Match]() {
+			if f.Kind() == reflect.Struct && f.Type().PkgPath() == v.Type().PkgPath() && f.Type() != reflect.TypeFor[core.Limit]() {
 				walk(f, name)
 			} else if f.IsZero() {
 				t.Errorf("%s is zero", name)
@@ -52,6 +61,10 @@ const fullJSON = `{
         "1e3"
       ],
       "limit": "5/1m sliding-log",
+      "plans": {
+        "pro": "9/1m sliding-log"
+      },
+      "plan_by": "claim",
       "key": "ip+header:X-Tenant",
       "match": {
         "methods": [
@@ -59,6 +72,26 @@ const fullJSON = `{
         ],
         "host": "*.example.com",
         "path": "/login/{step}"
+      },
+      "access": {
+        "allow": {
+          "networks": [
+            "192.0.2.7"
+          ],
+          "keys": [
+            "carol"
+          ]
+        },
+        "deny": {
+          "networks": [
+            "192.0.2.0/24"
+          ],
+          "keys": [
+            "mallory"
+          ]
+        },
+        "deny_others": true,
+        "deny_status": 429
       },
       "on_limit": "wait 500ms",
       "on_store_error": "closed",

@@ -24,7 +24,7 @@ func (p Policy) Describe() string {
 	if err != nil {
 		return "not a valid policy"
 	}
-	s := p.amount() + whom(parts) + manner(p.Limit) + debt(p.Limit) + p.otherwise() + p.withoutStore()
+	s := p.amount() + whom(parts) + manner(p.Limit) + debt(p.Limit) + p.byPlan() + p.otherwise() + p.withoutStore() + p.byList()
 	if p.Mode == Off {
 		s += " (switched off)"
 	}
@@ -33,19 +33,11 @@ func (p Policy) Describe() string {
 
 // amount returns, say, "100 POST requests a minute to /login on api.example.com".
 func (p *Policy) amount() string {
-	n := strconv.FormatInt(p.Limit.Quota, 10) + " "
+	noun := "request"
 	if len(p.Match.Methods) > 0 {
-		n += list(p.Match.Methods, "or") + " "
+		noun = list(p.Match.Methods, "or") + " request"
 	}
-	n += plural(p.Limit.Quota, "request")
-	switch a := p.Limit.Algorithm; {
-	case p.Limit.Leased():
-		n += " at a time"
-	case a == core.SlidingLog || a == core.SlidingWindow:
-		n += " within any " + strings.TrimPrefix(span(p.Limit.Period), "1 ")
-	default:
-		n += " " + rate(p.Limit.Period)
-	}
+	n := volume(p.Limit, noun)
 	if p.Match.Path != "" {
 		n += " to " + p.Match.Path
 	}
@@ -55,6 +47,63 @@ func (p *Policy) amount() string {
 		n += " on " + name
 	}
 	return n
+}
+
+// volume returns, say, "100 requests a minute".
+func volume(l core.Limit, noun string) string {
+	n := strconv.FormatInt(l.Quota, 10) + " " + plural(l.Quota, noun)
+	switch a := l.Algorithm; {
+	case l.Leased():
+		return n + " at a time"
+	case a == core.SlidingLog || a == core.SlidingWindow:
+		return n + " within any " + strings.TrimPrefix(span(l.Period), "1 ")
+	}
+	return n + " " + rate(l.Period)
+}
+
+// byPlan describes the limits of the plans, where they differ from that of others.
+func (p *Policy) byPlan() string {
+	s := ""
+	for _, name := range p.planNames() {
+		s += "; with the plan " + name + " " + volume(p.Plans[name], "request")
+		if m := manner(p.Plans[name]); m != manner(p.Limit) {
+			s += m
+		}
+	}
+	return s
+}
+
+// byList describes the lists of callers.
+func (p *Policy) byList() string {
+	s := ""
+	if !p.Access.Allow.isEmpty() {
+		s += "; not limited: " + p.Access.Allow.count()
+	}
+	denied := "; refused at once: "
+	if p.Access.DenyStatus == 429 {
+		denied = "; refused at once with 429: "
+	}
+	switch {
+	case p.Access.DenyOthers:
+		s += denied + "all other callers"
+	case !p.Access.Deny.isEmpty():
+		s += denied + p.Access.Deny.count()
+	}
+	return s
+}
+
+// count returns, say, "2 networks and 1 key".
+func (c *Callers) count() string {
+	var parts []string
+	for _, kind := range []struct {
+		n    int
+		noun string
+	}{{len(c.Networks), "network"}, {len(c.Keys), "key"}} {
+		if n := int64(kind.n); n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, plural(n, kind.noun)))
+		}
+	}
+	return list(parts, "and")
 }
 
 // manner describes the limit apart from its rate.

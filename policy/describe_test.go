@@ -3,6 +3,7 @@ package policy_test
 import (
 	"testing"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -38,6 +39,14 @@ func TestDescribeIsInPlainWords(t *testing.T) {
 			"9 POST requests a minute to /login on shop.example for each address; others are refused; if the store fails, all are refused"},
 		{"9/1m", "ip", policy.Policy{OnStoreError: "local", Match: policy.Match{Methods: []string{"GET", "PUT", "POST"}, Host: "*.shop.example"}},
 			"9 GET, PUT or POST requests a minute on hosts below shop.example for each address; others are refused; if the store fails, each instance counts for itself"},
+		{"60/1h", "user", policy.Policy{PlanBy: "claim", Plans: map[string]core.Limit{"pro": limit(t, "9000/1h burst=50"), "free": limit(t, "1/1s")}},
+			"60 requests an hour for each user; with the plan free 1 request a second; with the plan pro 9000 requests an hour, at most 50 at once; others are refused"},
+		{"9/1m", "user", policy.Policy{Access: policy.Access{Allow: policy.Callers{Networks: []string{"10.0.0.0/8", "192.0.2.1"}, Keys: []string{"carol"}}}},
+			"9 requests a minute for each user; others are refused; not limited: 2 networks and 1 key"},
+		{"9/1m", "user", policy.Policy{OnLimit: "degrade", Access: policy.Access{Deny: policy.Callers{Keys: []string{"eve", "mallory"}}, DenyStatus: 429}},
+			"9 requests a minute for each user; others get a cheaper answer; refused at once with 429: 2 keys"},
+		{"9/1m", "user", policy.Policy{Access: policy.Access{Allow: policy.Callers{Networks: []string{"10.0.0.0/8"}}, DenyOthers: true}},
+			"9 requests a minute for each user; others are refused; not limited: 1 network; refused at once: all other callers"},
 	} {
 		p := c.more
 		p.Name, p.Apps, p.Limit, p.Key = "a", []string{"shop"}, limit(t, c.limit), c.key

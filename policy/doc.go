@@ -36,8 +36,27 @@
 // The documentation of package keyfuncs applies to them.
 //
 // A policy never decides whom to trust. The program sets in [Bindings] which
-// proxies may name addresses, how to find the user, and the secret that hides
+// proxies may name addresses, how to find the user and the plan, and the secret that hides
 // keys. Headers that carry addresses are refused as recipes.
+//
+// # Plans and exceptions
+//
+//	policies:
+//	- name: api
+//	  apps: [shop]
+//	  key: user
+//	  limit: 60/1h
+//	  plans: {free: 1000/1h, pro: 100000/1h burst=500}
+//	  plan_by: user
+//	  access:
+//	    allow: {networks: [10.0.0.0/8]}
+//	    deny: {networks: ["2001:db8::/32"], keys: [mallory]}
+//
+// The plans are the limits of callers who have one, and limit is that of all others. The
+// program knows who has which plan: plan_by names its function in [Bindings]. A policy
+// cannot choose a plan by a header or a claim itself, because that would be to decide whom
+// to trust. Under access are callers whom the policy does not limit, and others whom it
+// refuses at once; see [Access].
 //
 // # Matching
 //

@@ -96,7 +96,7 @@ func quiet() policy.Options {
 
 func follow(t testing.TB, l *limiter.Limiter, s policy.Source, o policy.Options) *policy.Follower {
 	t.Helper()
-	f, err := policy.Follow(t.Context(), l, "shop", policy.Bindings{}, s, o)
+	f, err := policy.Follow(t.Context(), l, "shop", policy.Bindings{Plans: plansOfFull}, s, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,7 +329,7 @@ func TestLastGoodOutlivesTheProcess(t *testing.T) {
 			t.Fatalf("%v, %v", err, info)
 		}
 		text, err := os.ReadFile(o.LastGood)
-		if err != nil || bytes.Contains(text, []byte("other")) {
+		if err != nil || bytes.Contains(text, []byte(`"other"`)) {
 			t.Errorf("%v\n%s", err, text)
 		}
 		s.fail(errors.New("away"))

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -103,7 +105,7 @@ func checkJSON(data []byte) error {
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
-	if err := checkValue(d, 0); err != nil {
+	if err := checkValue(d, 0, false); err != nil {
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
@@ -112,8 +114,8 @@ func checkJSON(data []byte) error {
 	return nil
 }
 
-// checkValue checks the next value.
-func checkValue(d *json.Decoder, depth int) error {
+// checkValue checks the next value, which may be an object of plans.
+func checkValue(d *json.Decoder, depth int, plans bool) error {
 	token, err := d.Token()
 	if errors.Is(err, io.EOF) {
 		return errEarly
@@ -126,10 +128,10 @@ func checkValue(d *json.Decoder, depth int) error {
 	}
 	switch token {
 	case json.Delim('{'):
-		err = checkObject(d, depth+1)
+		err = checkObject(d, depth+1, plans)
 	case json.Delim('['):
 		for d.More() && err == nil {
-			err = checkValue(d, depth+1)
+			err = checkValue(d, depth+1, false)
 		}
 	default:
 		return nil
@@ -143,7 +145,7 @@ func checkValue(d *json.Decoder, depth int) error {
 	return err
 }
 
-func checkObject(d *json.Decoder, depth int) error {
+func checkObject(d *json.Decoder, depth int, plans bool) error {
 	seen := map[string]bool{}
 	for d.More() {
 		token, err := d.Token()
@@ -151,21 +153,25 @@ func checkObject(d *json.Decoder, depth int) error {
 			return err
 		}
 		key, _ := token.(string) // the decoder accepts no other type as a key
-		if err := checkKey(key, seen); err != nil {
+		if err := checkKey(key, seen, plans); err != nil {
 			return err
 		}
-		if err := checkValue(d, depth); err != nil {
+		if err := checkValue(d, depth, key == "plans" && !plans); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func checkKey(key string, seen map[string]bool) error {
+// checkKey checks the name of a field. That of a plan is checked with the policy.
+func checkKey(key string, seen map[string]bool, plan bool) error {
 	if seen[key] {
 		return fmt.Errorf("the field %q is repeated", textform.Clip(key))
 	}
 	seen[key] = true
+	if plan {
+		return nil
+	}
 	for i := range len(key) {
 		if (key[i] < 'a' || key[i] > 'z') && key[i] != '_' {
 			return fmt.Errorf("the field %q is not known", textform.Clip(key))
@@ -197,36 +203,52 @@ func EncodeJSON(s Set) ([]byte, error) {
 // entry is the written form of a policy. Its fields are texts where those of
 // Policy are values, so that all mistakes can be reported and not only the first.
 type entry struct {
-	Name         string      `json:"name" yaml:"name"`
-	Description  string      `json:"description,omitempty" yaml:"description,omitempty"`
-	Apps         []string    `json:"apps" yaml:"apps"`
-	Limit        string      `json:"limit" yaml:"limit"`
-	Key          string      `json:"key" yaml:"key"`
-	Match        *matchEntry `json:"match,omitempty" yaml:"match,omitempty"`
-	OnLimit      string      `json:"on_limit,omitempty" yaml:"on_limit,omitempty"`
-	OnStoreError string      `json:"on_store_error,omitempty" yaml:"on_store_error,omitempty"`
-	Mode         string      `json:"mode,omitempty" yaml:"mode,omitempty"`
-	Priority     int         `json:"priority,omitempty" yaml:"priority,omitempty"`
-	Version      int64       `json:"version,omitempty" yaml:"version,omitempty"`
-	CreatedBy    string      `json:"created_by,omitempty" yaml:"created_by,omitempty"`
-	CreatedAt    string      `json:"created_at,omitempty" yaml:"created_at,omitempty"`
-	UpdatedBy    string      `json:"updated_by,omitempty" yaml:"updated_by,omitempty"`
-	UpdatedAt    string      `json:"updated_at,omitempty" yaml:"updated_at,omitempty"`
+	Name         string            `json:"name" yaml:"name"`
+	Description  string            `json:"description,omitempty" yaml:"description,omitempty"`
+	Apps         []string          `json:"apps" yaml:"apps"`
+	Limit        string            `json:"limit" yaml:"limit"`
+	Plans        map[string]string `json:"plans,omitempty" yaml:"plans,omitempty"`
+	PlanBy       string            `json:"plan_by,omitempty" yaml:"plan_by,omitempty"`
+	Key          string            `json:"key" yaml:"key"`
+	Match        *matchEntry       `json:"match,omitempty" yaml:"match,omitempty"`
+	Access       *accessEntry      `json:"access,omitempty" yaml:"access,omitempty"`
+	OnLimit      string            `json:"on_limit,omitempty" yaml:"on_limit,omitempty"`
+	OnStoreError string            `json:"on_store_error,omitempty" yaml:"on_store_error,omitempty"`
+	Mode         string            `json:"mode,omitempty" yaml:"mode,omitempty"`
+	Priority     int               `json:"priority,omitempty" yaml:"priority,omitempty"`
+	Version      int64             `json:"version,omitempty" yaml:"version,omitempty"`
+	CreatedBy    string            `json:"created_by,omitempty" yaml:"created_by,omitempty"`
+	CreatedAt    string            `json:"created_at,omitempty" yaml:"created_at,omitempty"`
+	UpdatedBy    string            `json:"updated_by,omitempty" yaml:"updated_by,omitempty"`
+	UpdatedAt    string            `json:"updated_at,omitempty" yaml:"updated_at,omitempty"`
 }
 
-type matchEntry Match
+type (
+	matchEntry  Match
+	accessEntry Access
+)
 
 // entryOf returns the written form of a valid policy.
 func entryOf(p *Policy) entry {
 	e := entry{
 		Name: p.Name, Description: p.Description, Apps: p.Apps, Limit: p.Limit.String(), Key: p.Key,
-		OnLimit: p.OnLimit, OnStoreError: p.OnStoreError, Priority: p.Priority, Version: p.Version,
+		PlanBy: p.PlanBy, OnLimit: p.OnLimit, OnStoreError: p.OnStoreError, Priority: p.Priority, Version: p.Version,
 		CreatedBy: p.CreatedBy, CreatedAt: timeText(p.CreatedAt),
 		UpdatedBy: p.UpdatedBy, UpdatedAt: timeText(p.UpdatedAt),
 	}
 	if !p.Match.isAll() {
 		m := matchEntry(p.Match)
 		e.Match = &m
+	}
+	if !p.Access.isZero() {
+		a := accessEntry(p.Access)
+		e.Access = &a
+	}
+	for name, limit := range p.Plans {
+		if e.Plans == nil {
+			e.Plans = make(map[string]string, len(p.Plans))
+		}
+		e.Plans[name] = limit.String()
 	}
 	if p.Mode != Enforce {
 		e.Mode = p.Mode.String()
@@ -238,11 +260,14 @@ func entryOf(p *Policy) entry {
 func (e *entry) policy() (Policy, error) {
 	p := Policy{
 		Name: e.Name, Description: e.Description, Apps: e.Apps, Key: e.Key,
-		OnLimit: e.OnLimit, OnStoreError: e.OnStoreError, Priority: e.Priority, Version: e.Version,
+		PlanBy: e.PlanBy, OnLimit: e.OnLimit, OnStoreError: e.OnStoreError, Priority: e.Priority, Version: e.Version,
 		CreatedBy: e.CreatedBy, UpdatedBy: e.UpdatedBy,
 	}
 	if e.Match != nil {
 		p.Match = Match(*e.Match)
+	}
+	if e.Access != nil {
+		p.Access = Access(*e.Access)
 	}
 	unread := map[string]bool{}
 	var errs []error
@@ -255,6 +280,13 @@ func (e *entry) policy() (Policy, error) {
 	var err error
 	p.Limit, err = core.ParseLimit(e.Limit)
 	note("limit", err)
+	if e.Plans != nil {
+		p.Plans = make(map[string]core.Limit, len(e.Plans))
+		for _, name := range slices.Sorted(maps.Keys(e.Plans)) {
+			p.Plans[name], err = core.ParseLimit(e.Plans[name])
+			note("plans."+textform.Clip(name), err)
+		}
+	}
 	note("mode", p.Mode.UnmarshalText([]byte(e.Mode)))
 	p.CreatedAt, err = parseTime(e.CreatedAt)
 	note("created_at", err)

@@ -24,6 +24,16 @@ type Policy struct {
 
 	Limit core.Limit `json:"limit" yaml:"limit"`
 
+	// Plans are the limits of callers who have a plan, by the plan's name: a letter a to z,
+	// then a to z, 0 to 9, "_", "." and "-", at most 64 bytes. Limit is that of all other
+	// callers. All have the algorithm of Limit, and a concurrency limit its ttl too, so
+	// used units stay used when a caller's plan changes. There are at most MaxPlans.
+	Plans map[string]core.Limit `json:"plans,omitempty" yaml:"plans,omitempty"`
+
+	// PlanBy names the function in Bindings.Plans that knows the plan of a caller. It is
+	// needed with Plans, and a mistake without.
+	PlanBy string `json:"plan_by,omitempty" yaml:"plan_by,omitempty"`
+
 	// Key is the recipe that determines whom a request is counted against, such
 	// as "ip" or "user+route". See the documentation of the package.
 	Key string `json:"key" yaml:"key"`
@@ -31,6 +41,10 @@ type Policy struct {
 	// Match selects the requests that the policy applies to. The zero value
 	// selects all.
 	Match Match `json:"match,omitzero" yaml:"match,omitempty"`
+
+	// Access lists callers whom the policy does not limit, and others whom it refuses at
+	// once. The zero value lists none.
+	Access Access `json:"access,omitzero" yaml:"access,omitempty"`
 
 	// OnLimit is the action for a request over the limit: "reject", "degrade", or
 	// "wait" and the longest wait, as in "wait 500ms"; "" means "reject".

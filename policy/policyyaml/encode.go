@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -40,6 +41,13 @@ func (w *writer) policy(p *policy.Policy) {
 	w.field("  description", p.Description)
 	w.list("  apps", p.Apps)
 	w.field("  limit", p.Limit.String())
+	if len(p.Plans) > 0 {
+		w.text = append(w.text, "  plans:\n"...)
+		for _, name := range slices.Sorted(maps.Keys(p.Plans)) {
+			w.field("    "+scalar(name), p.Plans[name].String())
+		}
+	}
+	w.field("  plan_by", p.PlanBy)
 	w.field("  key", p.Key)
 	if m := p.Match; len(m.Methods) > 0 || m.Host != "" || m.Path != "" {
 		w.text = append(w.text, "  match:\n"...)
@@ -47,6 +55,7 @@ func (w *writer) policy(p *policy.Policy) {
 		w.field("    host", m.Host)
 		w.field("    path", m.Path)
 	}
+	w.access(&p.Access)
 	w.field("  on_limit", p.OnLimit)
 	w.field("  on_store_error", p.OnStoreError)
 	if p.Mode != policy.Enforce {
@@ -58,6 +67,29 @@ func (w *writer) policy(p *policy.Policy) {
 	w.instant("  created_at", p.CreatedAt)
 	w.field("  updated_by", p.UpdatedBy)
 	w.instant("  updated_at", p.UpdatedAt)
+}
+
+func (w *writer) access(a *policy.Access) {
+	from := len(w.text)
+	w.text = append(w.text, "  access:\n"...)
+	head := len(w.text)
+	w.callers("    allow", &a.Allow)
+	w.callers("    deny", &a.Deny)
+	if a.DenyOthers {
+		w.text = append(w.text, "    deny_others: true\n"...)
+	}
+	w.number("    deny_status", int64(a.DenyStatus))
+	if len(w.text) == head {
+		w.text = w.text[:from]
+	}
+}
+
+func (w *writer) callers(name string, c *policy.Callers) {
+	if len(c.Networks)+len(c.Keys) > 0 {
+		w.text = append(append(w.text, name...), ":\n"...)
+		w.list("      networks", c.Networks)
+		w.list("      keys", c.Keys)
+	}
 }
 
 // field writes a text, unless it is empty.
