@@ -17,8 +17,8 @@ type Callers struct {
 	// "2001:db8::/32". A prefix with bits set behind its length is an error.
 	Networks []string
 
-	// Keys are keys as the Key function of the rule returns them. That of a
-	// credential is its [Digest].
+	// Keys are keys as the Key function of the rule returns them. A credential has its
+	// [Digest] as its key.
 	Keys []string
 }
 

@@ -20,7 +20,7 @@ type networks struct {
 	longest  int // the longest prefix, in bits
 }
 
-// number is an address as a number of 128 bits. Those of IPv4 are the high ones.
+// number is an address as a number of 128 bits. An IPv4 address is in the high ones.
 type number struct{ high, low uint64 }
 
 // network is a listed prefix.

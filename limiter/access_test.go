@@ -72,7 +72,7 @@ func TestAccessAnswers(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			s := newStore()
 			l := configured(t, limiter.Config{Store: s, Headers: limiter.NoHeaders,
-				Rules: []limiter.Rule{rule(t, "other", "9/1h"), listed(t, "a", "1/1h")}})
+				Rules: []limiter.Rule{rule(t, "other", "9/1h"), listed(t, "a", "1/1h"), rule(t, "last", "9/1h")}})
 			for i, want := range row.status {
 				a := l.Admit(callerFrom(row.key, row.peer))
 				answer, _ := a.Answer()
@@ -154,7 +154,7 @@ func TestAccessByAction(t *testing.T) {
 func TestAccessByKeyAlone(t *testing.T) {
 	ctx := t.Context()
 	s := newStore()
-	l := newLimiter(t, s, rule(t, "other", "9/1h"), listed(t, "a", "1/1h"))
+	l := newLimiter(t, s, rule(t, "other", "9/1h"), listed(t, "a", "1/1h"), rule(t, "last", "9/1h"))
 	calls := map[string]func() error{
 		"Wait":    func() error { return l.Wait(ctx, "mallory", 1) },
 		"Reserve": func() error { _, err := l.Reserve(ctx, "mallory", 1); return err },

@@ -3,6 +3,7 @@
 package limiter_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -61,5 +62,24 @@ func TestAllowAllocatesNothing(t *testing.T) {
 	})
 	if got != 0 {
 		t.Errorf("%v allocations", got)
+	}
+}
+
+// A limit of its own and the lists cost no allocation, once the limit is known.
+func TestAllowWithOverrideAndAccessAllocatesNothing(t *testing.T) {
+	pro := limit(t, "100/1m")
+	r := listed(t, "a", "10/1m")
+	r.Override = func(context.Context, string) (core.Limit, bool, error) { return pro, true, nil }
+	l := newLimiter(t, nothing{}, r)
+	for _, key := range []string{"bob", "carol", "mallory"} {
+		ask := func() {
+			if d, err := l.Allow(t.Context(), key, 1); err != nil || d.Allowed != (key != "mallory") {
+				t.Errorf("%s: %+v, %v", key, d, err)
+			}
+		}
+		ask()
+		if got := testing.AllocsPerRun(1000, ask); got != 0 {
+			t.Errorf("%s: %v allocations", key, got)
+		}
 	}
 }

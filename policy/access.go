@@ -32,8 +32,8 @@ type Callers struct {
 	// up in. Behind proxies they need Bindings.IPPrefix.
 	Networks []string `json:"networks,omitempty" yaml:"networks,omitempty"`
 
-	// Keys are keys by which the policy counts. Those of "api-key", "basic-auth",
-	// "header:NAME" and "cookie:NAME" are digests, as keyfuncs.Digest returns them.
+	// Keys are keys by which the policy counts. Under "api-key", "basic-auth",
+	// "header:NAME" and "cookie:NAME" they are digests, as keyfuncs.Digest returns them.
 	Keys []string `json:"keys,omitempty" yaml:"keys,omitempty"`
 }
 

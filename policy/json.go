@@ -163,7 +163,7 @@ func checkObject(d *json.Decoder, depth int, plans bool) error {
 	return nil
 }
 
-// checkKey checks the name of a field. That of a plan is checked with the policy.
+// checkKey checks the name of a field. The name of a plan is checked with the policy.
 func checkKey(key string, seen map[string]bool, plan bool) error {
 	if seen[key] {
 		return fmt.Errorf("the field %q is repeated", textform.Clip(key))
