@@ -3,8 +3,11 @@ package api
 import (
 	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/textform"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -12,17 +15,20 @@ import (
 // texts where a policy has values, so that all mistakes can be reported and not
 // only the first.
 type draft struct {
-	Name         string     `json:"name"`
-	Description  string     `json:"description"`
-	Apps         []string   `json:"apps"`
-	Limit        string     `json:"limit"`
-	Key          string     `json:"key"`
-	Match        draftMatch `json:"match"`
-	OnLimit      string     `json:"on_limit"`
-	OnStoreError string     `json:"on_store_error"`
-	Mode         string     `json:"mode"`
-	Priority     int        `json:"priority"`
-	Version      int64      `json:"version"`
+	Name         string            `json:"name"`
+	Description  string            `json:"description"`
+	Apps         []string          `json:"apps"`
+	Limit        string            `json:"limit"`
+	Plans        map[string]string `json:"plans"`
+	PlanBy       string            `json:"plan_by"`
+	Key          string            `json:"key"`
+	Match        draftMatch        `json:"match"`
+	Access       draftAccess       `json:"access"`
+	OnLimit      string            `json:"on_limit"`
+	OnStoreError string            `json:"on_store_error"`
+	Mode         string            `json:"mode"`
+	Priority     int               `json:"priority"`
+	Version      int64             `json:"version"`
 
 	// Clients may send back fields that the console itself writes. They are ignored.
 	Sentence  ignored `json:"sentence"`
@@ -40,10 +46,29 @@ type draftMatch struct {
 	Path    string   `json:"path"`
 }
 
+type draftAccess struct {
+	Allow      draftCallers `json:"allow"`
+	Deny       draftCallers `json:"deny"`
+	DenyOthers bool         `json:"deny_others"`
+	DenyStatus int          `json:"deny_status"`
+}
+
+type draftCallers struct {
+	Networks []string `json:"networks"`
+	Keys     []string `json:"keys"`
+}
+
+func (a *draftAccess) access() policy.Access {
+	return policy.Access{
+		Allow: policy.Callers(a.Allow), Deny: policy.Callers(a.Deny), DenyOthers: a.DenyOthers, DenyStatus: a.DenyStatus,
+	}
+}
+
 // policy reads the draft, and returns all mistakes in it.
 func (d *draft) policy() (policy.Policy, []fault) {
 	p := policy.Policy{
 		Name: d.Name, Description: d.Description, Apps: d.Apps, Key: d.Key,
+		PlanBy: d.PlanBy, Access: d.Access.access(),
 		Match:   policy.Match{Methods: d.Match.Methods, Host: d.Match.Host, Path: d.Match.Path},
 		OnLimit: d.OnLimit, OnStoreError: d.OnStoreError, Priority: d.Priority, Version: d.Version,
 	}
@@ -58,6 +83,13 @@ func (d *draft) policy() (policy.Policy, []fault) {
 	var err error
 	p.Limit, err = core.ParseLimit(d.Limit)
 	note("limit", err)
+	if d.Plans != nil {
+		p.Plans = make(map[string]core.Limit, len(d.Plans))
+		for _, name := range slices.Sorted(maps.Keys(d.Plans)) {
+			p.Plans[name], err = core.ParseLimit(d.Plans[name])
+			note("plans."+textform.Clip(name), err)
+		}
+	}
 	note("mode", p.Mode.UnmarshalText([]byte(d.Mode)))
 	for _, f := range fieldFaults(p.Validate()) {
 		if !unread[f.Field] {

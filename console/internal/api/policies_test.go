@@ -355,3 +355,22 @@ func TestTesterReadsEveryPage(t *testing.T) {
 		t.Errorf("%d apply, want %d", n, service.MaxPerPage+4)
 	}
 }
+
+// Plans and lists are saved, answered and sent back unchanged, and their mistakes are named.
+func TestPoliciesHavePlansAndAccess(t *testing.T) {
+	w := newWorld(t)
+	p := login(object{"key": "user", "plans": object{"pro-2": "9000/1h"}, "plan_by": "claim",
+		"access": object{"allow": object{"networks": []string{"10.0.0.0/8"}}, "deny": object{"keys": []string{"mallory"}}, "deny_others": true, "deny_status": 429}})
+	w.ask("owner", "PUT", "/api/policies/planned", p, "If-None-Match", "*").want(201).wantValue("9000/1h", "plans", "pro-2").wantValue(429, "access", "deny_status")
+	w.ask("owner", "GET", "/api/policies/planned", nil).want(200).wantValue("claim", "plan_by").wantValue(true, "access", "deny_others")
+	p["plans"], p["plan_by"], p["access"] = object{"pro": "1/1h sliding-log", "Big": "x"}, "", object{"deny": object{"networks": []string{"::/0"}}}
+	got := w.ask("owner", "PUT", "/api/policies/planned", p, "If-Match", `"1"`).want(422).fields()
+	if slices.Sort(got); !slices.Equal(slices.Compact(got), []string{"access", "plan_by", "plans.Big", "plans.pro"}) {
+		t.Errorf("the mistakes are in %q", got)
+	}
+	p["plans"], p["access"] = []string{"pro"}, object{"deny_others": 1}
+	got = w.ask("owner", "PUT", "/api/policies/planned", p, "If-Match", `"1"`).want(422).fields()
+	if slices.Sort(got); !slices.Equal(slices.Compact(got), []string{"access.deny_others", "plans"}) {
+		t.Errorf("the mistakes are in %q", got)
+	}
+}

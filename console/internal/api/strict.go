@@ -140,6 +140,10 @@ func kindOf(t reflect.Type) string {
 		return "a text"
 	case reflect.Int, reflect.Int64:
 		return "a whole number that fits"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Map:
+		return "an object of texts"
 	}
 	return "a list of texts"
 }

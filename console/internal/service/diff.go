@@ -1,6 +1,8 @@
 package service
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,10 +29,13 @@ func fields() []field {
 		{"description", func(p *policy.Policy) string { return p.Description }},
 		{"apps", func(p *policy.Policy) string { return strings.Join(p.Apps, ", ") }},
 		{"limit", limitText},
+		{"plans", plansText},
+		{"plan_by", func(p *policy.Policy) string { return p.PlanBy }},
 		{"key", func(p *policy.Policy) string { return p.Key }},
 		{"match.methods", func(p *policy.Policy) string { return strings.Join(p.Match.Methods, ", ") }},
 		{"match.host", func(p *policy.Policy) string { return p.Match.Host }},
 		{"match.path", func(p *policy.Policy) string { return p.Match.Path }},
+		{"access", accessText},
 		{"on_limit", func(p *policy.Policy) string { return p.OnLimit }},
 		{"on_store_error", func(p *policy.Policy) string { return p.OnStoreError }},
 		{"mode", modeText},
@@ -45,6 +50,37 @@ func limitText(p *policy.Policy) string {
 		return ""
 	}
 	return p.Limit.String()
+}
+
+// plansText returns, say, "free: 1000/1h, pro: 100000/1h".
+func plansText(p *policy.Policy) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(p.Plans)) {
+		parts = append(parts, name+": "+p.Plans[name].String())
+	}
+	return strings.Join(parts, ", ")
+}
+
+// accessText returns, say, "allow 10.0.0.0/8; deny key mallory; status 429".
+func accessText(p *policy.Policy) string {
+	a := &p.Access
+	var parts []string
+	part := func(word string, list []string) {
+		if len(list) > 0 {
+			parts = append(parts, word+" "+strings.Join(list, ", "))
+		}
+	}
+	part("allow", a.Allow.Networks)
+	part("allow key", a.Allow.Keys)
+	part("deny", a.Deny.Networks)
+	part("deny key", a.Deny.Keys)
+	if a.DenyOthers {
+		parts = append(parts, "deny others")
+	}
+	if a.DenyStatus != 0 {
+		parts = append(parts, "status "+strconv.Itoa(a.DenyStatus))
+	}
+	return strings.Join(parts, "; ")
 }
 
 func modeText(p *policy.Policy) string {

@@ -119,7 +119,7 @@ func TestDiffSeesEveryField(t *testing.T) {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[policy.Policy]()) {
 		changed := sample("p", "a")
 		values := []reflect.Value{reflect.ValueOf(&changed).Elem().FieldByIndex(f.Index)}
-		if f.Type == reflect.TypeFor[policy.Match]() {
+		if f.Type == reflect.TypeFor[policy.Match]() || f.Type == reflect.TypeFor[policy.Access]() {
 			values = values[:0]
 			for i := range f.Type.NumField() {
 				values = append(values, reflect.ValueOf(&changed).Elem().FieldByIndex(f.Index).Field(i))
@@ -146,6 +146,12 @@ func alterValue(t *testing.T, v reflect.Value) {
 		*x++
 	case *int64:
 		*x++
+	case *map[string]core.Limit:
+		*x = map[string]core.Limit{"x": core.MustParseLimit("1/1s")}
+	case *policy.Callers:
+		x.Networks, x.Keys = append(x.Networks, "192.0.2.1"), append(x.Keys, "x")
+	case *bool:
+		*x = !*x
 	case *core.Limit:
 		x.Quota++
 	case *policy.Mode:

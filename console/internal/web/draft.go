@@ -41,6 +41,15 @@ type draft struct {
 	Host         string
 	Path         string
 
+	Plans         string // a name, a colon and a limit in each line
+	PlanBy        string
+	AllowNetworks string // one in each line, as all lists
+	AllowKeys     string
+	DenyNetworks  string
+	DenyKeys      string
+	DenyOthers    bool
+	DenyStatus    string // "" is 403
+
 	OnLimit      string // "reject", "degrade" or "wait"
 	Wait         string
 	OnStoreError string
@@ -68,6 +77,8 @@ func draftOf(f url.Values) draft {
 		Burst: text("burst"), Debt: text("debt"), Segments: text("segments"), Aligned: f.Get("aligned") != "", LimitText: text("limit"),
 		KeyBy: text("key"), KeyOther: text("key_other"),
 		Methods: f["methods"], OtherMethods: text("other_methods"), Host: text("host"), Path: text("path"),
+		Plans: text("plans"), PlanBy: text("plan_by"), AllowNetworks: text("allow_networks"), AllowKeys: text("allow_keys"),
+		DenyNetworks: text("deny_networks"), DenyKeys: text("deny_keys"), DenyOthers: f.Get("deny_others") != "", DenyStatus: text("deny_status"),
 		OnLimit: text("on_limit"), Wait: text("wait"), OnStoreError: text("on_store_error"), Mode: text("mode"), Priority: text("priority"),
 	}
 }
@@ -79,10 +90,15 @@ func (d *draft) values() url.Values {
 		"limit_by": {d.LimitBy}, "algorithm": {d.Algorithm}, "quota": {d.Quota}, "period": {d.Period}, "unit": {d.Unit},
 		"burst": {d.Burst}, "debt": {d.Debt}, "segments": {d.Segments}, "limit": {d.LimitText}, "key": {d.KeyBy}, "key_other": {d.KeyOther},
 		"methods": d.Methods, "other_methods": {d.OtherMethods}, "host": {d.Host}, "path": {d.Path},
+		"plans": {d.Plans}, "plan_by": {d.PlanBy}, "allow_networks": {d.AllowNetworks}, "allow_keys": {d.AllowKeys},
+		"deny_networks": {d.DenyNetworks}, "deny_keys": {d.DenyKeys}, "deny_status": {d.DenyStatus},
 		"on_limit": {d.OnLimit}, "wait": {d.Wait}, "on_store_error": {d.OnStoreError}, "mode": {d.Mode}, "priority": {d.Priority},
 	}
 	if d.Aligned {
 		f.Set("aligned", "yes")
+	}
+	if d.DenyOthers {
+		f.Set("deny_others", "yes")
 	}
 	return f
 }
@@ -94,6 +110,7 @@ func draftFrom(p policy.Policy) draft {
 		Host: p.Match.Host, Path: p.Match.Path,
 		OnStoreError: p.OnStoreError, Mode: p.Mode.String(), Priority: strconv.Itoa(p.Priority),
 	}
+	d.setExceptions(&p)
 	d.setLimit(p.Limit)
 	d.setKey(p.Key)
 	d.setMethods(p.Match.Methods)

@@ -125,7 +125,7 @@ func previewOf(p policy.Policy, own, show mistakes) preview {
 func formFields() []string {
 	return []string{
 		"", "name", "description", "apps", "algorithm", "quota", "period", "burst", "debt", "segments", "aligned", "limit_fields", "limit",
-		"key", "key_other", "methods", "host", "path", "on_limit", "wait", "on_store_error", "mode", "priority",
+		"key", "key_other", "methods", "host", "path", "on_limit", "wait", "mode", "plans", "plan_by", "access", "on_store_error", "priority",
 	}
 }
 

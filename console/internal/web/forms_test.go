@@ -44,6 +44,11 @@ func TestFormRoundTrip(t *testing.T) {
 		{Limit: limit("3/1500us token-bucket burst=9"), Key: "cookie:sid", OnStoreError: "local"},
 		{Limit: limit("1/400d"), Key: "ip+route"},
 		{Limit: limit("1000/1m burst=200 debt=5000"), Key: "user"},
+		{Limit: limit("60/1h"), Key: "user", Plans: map[string]core.Limit{"pro": limit("9000/1h burst=20")}, PlanBy: "claim",
+			Access: policy.Access{Allow: policy.Callers{Networks: []string{"10.0.0.0/8", "192.0.2.7"}},
+				Deny: policy.Callers{Keys: []string{`"><script>`, " a, b ", "a\r\nb", `"a"`, "</textarea>"}}, DenyStatus: 429}},
+		{Limit: limit("9 concurrent ttl=30s"), Key: "ip", Access: policy.Access{Allow: policy.Callers{Networks: []string{"::1"}, Keys: []string{"192.0.2.9"}},
+			Deny: policy.Callers{Networks: []string{"10.0.0.0/8"}}, DenyOthers: true}},
 	} {
 		p.Name, p.Apps = "p"+string(rune('a'+i)), []string{"a", "b"}
 		_, err := w.CreatePolicy(t.Context(), w.admin, p)
@@ -53,6 +58,58 @@ func TestFormRoundTrip(t *testing.T) {
 		if got, err := w.Policy(t.Context(), w.admin, p.Name); err != nil || got.Version != 1 {
 			t.Errorf("%s: the form changed %v, %v", p.Name, service.Diff(p, got), err)
 		}
+	}
+}
+
+// The form has fields for plans and lists, also in a copy, and names their mistakes where they are.
+func TestFormOfPlansAndExceptions(t *testing.T) {
+	w := newWorld(t)
+	b := w.as("admin")
+	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("60/1h"), Key: "user"}
+	_, err := w.CreatePolicy(t.Context(), w.admin, p)
+	w.must(err)
+	edit := func(changes url.Values) *answer { return b.submit("/policies/p/edit", "/policies/p/edit", changes) }
+	edit(url.Values{
+		"plans": {"pro : 9000/1h burst=20\r\n\r\nfree: 100/1h"}, "plan_by": {" claim "}, "allow_networks": {"10.0.0.0/8, 192.0.2.7\r\n::1"},
+		"allow_keys": {"carol\r\nda ve"}, "deny_networks": {"10.6.0.0/16"}, "deny_keys": {"mallory"}, "deny_others": {"yes"}, "deny_status": {"429"},
+	}).goes("/policies/p?done=saved")
+	b.submit("/new?from=p", "/new", url.Values{"name": {"q"}}).goes("/policies/q?done=created")
+	p.Plans, p.PlanBy = map[string]core.Limit{"pro": limit("9000/1h burst=20"), "free": limit("100/1h")}, "claim"
+	p.Access = policy.Access{
+		Allow: policy.Callers{Networks: []string{"10.0.0.0/8", "192.0.2.7", "::1"}, Keys: []string{"carol", "da ve"}},
+		Deny:  policy.Callers{Networks: []string{"10.6.0.0/16"}, Keys: []string{"mallory"}}, DenyOthers: true, DenyStatus: 429,
+	}
+	for _, name := range []string{"p", "q"} {
+		got, err := w.Policy(t.Context(), w.admin, name)
+		p.Name = name
+		if d := service.Diff(p, got); err != nil || len(d) != 0 {
+			t.Errorf("%s: %v, %v", name, d, err)
+		}
+	}
+	for field, row := range map[string]struct{ name, text, want string }{
+		"no colon":       {"plans", "pro", `"pro" is not a name, a colon and a limit`},
+		"no limit":       {"plans", "pro: many", `pro: `},
+		"a plan twice":   {"plans", "pro: 1/1h\npro: 2/1h", "pro: it is in the table twice"},
+		"an algorithm":   {"plans", "pro: 1/1h fixed-window", "pro: its algorithm is fixed-window, and that of the limit gcra"},
+		"no function":    {"plan_by", "", "it has to name the function"},
+		"no network":     {"allow_networks", "10.0.0.0/33", `the allowed network "10.0.0.0/33"`},
+		"on both lists":  {"deny_keys", "carol", `the key "carol" is on both lists`},
+		"another status": {"deny_status", "404", "404 is not 403 or 429"},
+	} {
+		place := row.name
+		if strings.Contains(row.name, "_networks") || strings.Contains(row.name, "_keys") || row.name == "deny_status" {
+			place = "access"
+		}
+		got := edit(url.Values{row.name: {row.text}}).want(http.StatusUnprocessableEntity)
+		if text := got.mistake(place); !strings.Contains(text, row.want) {
+			t.Errorf("%s: %q at %s, want %q", field, text, place, row.want)
+		}
+	}
+	edit(url.Values{"plans": {""}, "plan_by": {""}, "allow_networks": {""}, "allow_keys": {""}, "deny_networks": {""},
+		"deny_keys": {""}, "deny_others": nil, "deny_status": {""}}).goes("/policies/p?done=saved")
+	got, err := w.Policy(t.Context(), w.admin, "p")
+	if want := (policy.Policy{Name: "p", Apps: p.Apps, Limit: p.Limit, Key: p.Key}); err != nil || len(service.Diff(want, got)) != 0 {
+		t.Errorf("%v, %v", service.Diff(want, got), err)
 	}
 }
 

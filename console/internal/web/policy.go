@@ -69,7 +69,7 @@ func textsOf(p policy.Policy) map[string]string {
 // policyFields are the fields that people edit, in the order of display.
 func policyFields() []string {
 	return []string{
-		"name", "description", "apps", "limit", "key", "match.methods", "match.host", "match.path",
-		"on_limit", "on_store_error", "mode", "priority",
+		"name", "description", "apps", "limit", "plans", "plan_by", "key", "match.methods", "match.host", "match.path",
+		"access", "on_limit", "on_store_error", "mode", "priority",
 	}
 }

@@ -30,8 +30,16 @@ func (m mistakes) add(field, text string) {
 // addFaults adds the mistakes that the service found.
 func (m mistakes) addFaults(faults []service.Fault) {
 	for _, f := range faults {
-		m.add(formField(f.Field), f.Message)
+		m.addField(f.Field, f.Message)
 	}
+}
+
+// addField adds a mistake in a field of a policy.
+func (m mistakes) addField(field, text string) {
+	if plan, ok := strings.CutPrefix(field, "plans."); ok {
+		field, text = "plans", plan+": "+text
+	}
+	m.add(formField(field), text)
 }
 
 // formField returns the field of the form that shows a field of a policy.
@@ -62,40 +70,52 @@ func (d *draft) policy() (policy.Policy, mistakes) {
 		m.add("mode", err.Error())
 	}
 	p.Priority = int(d.count(m, "priority", d.Priority, math.MinInt32, math.MaxInt32))
+	p.Plans, p.PlanBy, p.Access = d.plans(m), d.PlanBy, d.access(m)
 	d.check(p, m)
 	return p, m
 }
 
-func isSeparator(c rune) bool { return c == ' ' || c == ',' || c == '\t' || c == '\n' }
+func isSeparator(c rune) bool { return c == ' ' || c == ',' || c == '\t' || c == '\r' || c == '\n' }
 
 // check adds the mistakes of the policy, unless a mistake in its text explains them
 // already.
 func (d *draft) check(p policy.Policy, m mistakes) {
-	limit := m.any("limit", "quota", "period", "burst", "debt", "segments", "algorithm")
-	wait := m.any("wait")
+	explained := d.explained(m)
 	for _, err := range split(p.Validate()) {
 		var f *policy.FieldError
 		if !errors.As(err, &f) {
 			m.add("", err.Error())
 			continue
 		}
+		field, _, _ := strings.Cut(f.Field, ".")
 		switch {
-		case f.Field == "limit" && limit, f.Field == "on_limit" && wait:
-		case f.Field == "limit" && d.LimitBy != "text":
+		case explained[field]:
+		case field == "limit" && d.LimitBy != "text":
 			m.limit(f.Err)
-		case f.Field == "on_limit" && d.OnLimit == "wait":
+		case field == "on_limit" && d.OnLimit == "wait":
 			m.add("wait", f.Err.Error())
-		case f.Field == "key" && d.KeyBy == "other":
+		case field == "key" && d.KeyBy == "other":
 			m.add("key_other", f.Err.Error())
 		default:
-			m.add(formField(f.Field), f.Err.Error())
+			for _, e := range split(f.Err) {
+				m.addField(f.Field, e.Error())
+			}
 		}
 	}
 }
 
-// any reports whether there is a mistake in one of the fields.
-func (m mistakes) any(fields ...string) bool {
-	return slices.ContainsFunc(fields, func(name string) bool { return len(m[name]) > 0 })
+// explained returns the fields of a policy whose text has a mistake.
+func (d *draft) explained(m mistakes) map[string]bool {
+	has := func(names ...string) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return len(m[name]) > 0 })
+	}
+	return map[string]bool{
+		"limit":    has("limit", "quota", "period", "burst", "debt", "segments", "algorithm"),
+		"on_limit": has("wait"),
+		"plans":    has("plans"),
+		"plan_by":  has("plans"),
+		"access":   has("access"),
+	}
 }
 
 // limit assigns each mistake of a limit to the field that it begins with.

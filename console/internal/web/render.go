@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"fmt"
 	"html/template"
@@ -142,33 +143,24 @@ type remark struct {
 // at returns the mistakes of a field.
 func at(m mistakes, field string) remark { return remark{field, m[field]} }
 
-// label returns the name of a field for people.
-func label(field string) string {
-	switch field {
-	case "name":
-		return "Name"
-	case "description":
-		return "Description"
-	case "apps":
-		return "Applications"
-	case "limit":
-		return "Limit"
-	case "key":
-		return "Counted for"
-	case "match.methods":
-		return "Methods"
-	case "match.host":
-		return "Host"
-	case "match.path":
-		return "Path"
-	case "on_limit":
-		return "Over the limit"
-	case "on_store_error":
-		return "If the store fails"
-	case "mode":
-		return "Mode"
-	case "priority":
-		return "Priority"
-	}
-	return field
+// labels are the names of fields for people.
+var labels = map[string]string{
+	"name":           "Name",
+	"description":    "Description",
+	"apps":           "Applications",
+	"limit":          "Limit",
+	"plans":          "Plans",
+	"plan_by":        "Plan by",
+	"key":            "Counted for",
+	"match.methods":  "Methods",
+	"match.host":     "Host",
+	"match.path":     "Path",
+	"access":         "Exceptions",
+	"on_limit":       "Over the limit",
+	"on_store_error": "If the store fails",
+	"mode":           "Mode",
+	"priority":       "Priority",
 }
+
+// label returns the name of a field for people.
+func label(field string) string { return cmp.Or(labels[field], field) }
