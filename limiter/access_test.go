@@ -167,6 +167,17 @@ func TestAccessByKeyAlone(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	for range 3 {
+		if err := l.Wait(ctx, "carol", 1); err != nil {
+			t.Errorf("an allowed key: %v", err)
+		}
+	}
+}
+
+func TestAccessRefusesWithoutAnError(t *testing.T) {
+	ctx := t.Context()
+	s := newStore()
+	l := newLimiter(t, s, rule(t, "other", "9/1h"), listed(t, "a", "1/1h"), rule(t, "last", "9/1h"))
 	res, err := l.TakeWithin(ctx, "mallory", 1, time.Hour)
 	if err != nil || res.Allowed() || !res.Denied() || !slices.Equal(res.Violated(), []string{"a"}) {
 		t.Errorf("TakeWithin: %v, %v", res.Violated(), err)
@@ -184,13 +195,14 @@ func TestAccessByKeyAlone(t *testing.T) {
 	if s.calls != 0 {
 		t.Errorf("%d calls of the store", s.calls)
 	}
-	if err := l.Reset(ctx, "mallory"); err != nil || s.calls != 1 {
-		t.Errorf("Reset: %v, %d calls", err, s.calls)
-	}
-	for range 3 {
-		if err := l.Wait(ctx, "carol", 1); err != nil {
-			t.Errorf("an allowed key: %v", err)
-		}
+}
+
+// A Reset is for every key.
+func TestAccessLetsAnyKeyBeReset(t *testing.T) {
+	s := newStore()
+	l := newLimiter(t, s, listed(t, "a", "1/1h"))
+	if err := l.Reset(t.Context(), "mallory"); err != nil || s.calls != 1 {
+		t.Errorf("%v, %d calls", err, s.calls)
 	}
 }
 
