@@ -65,7 +65,8 @@ type Rule struct {
 	Access *keyfuncs.Access
 
 	// DenyStatus is the status of the answer to a caller whom Access denies: 403, which
-	// is also the meaning of 0, or 429.
+	// is also the meaning of 0, or 429. A program with its own answers to refusals also
+	// answers denials by them, and may ask [Result.Denied].
 	DenyStatus int
 
 	// Override gives a key a limit of its own, if it returns true. ctx is the context
