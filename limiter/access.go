@@ -26,7 +26,7 @@ func (res *Result) applyAccess(verb core.Verb, rule *activeRule, r core.Request,
 	verdict, err := rule.Access.Of(r, key)
 	switch {
 	case err != nil:
-		return false, rule.ruleError(fmt.Errorf("Access: %w", err))
+		return false, rule.ruleError(fmt.Errorf("the verdict of Access: %w", err))
 	case verdict == keyfuncs.Denied && rule.OnLimit == Shadow:
 		res.shadowDenied = append(res.shadowDenied, rule)
 	case verdict == keyfuncs.Denied:

@@ -235,7 +235,7 @@ func TestAccessMayFail(t *testing.T) {
 		if got := admit(l); got != want {
 			t.Errorf("%s: %s", failure, got)
 		}
-		if reported == nil || reported.Error() != `rule 0 "a": Access: the Address function of the lists returned a text that is no address` {
+		if reported == nil || reported.Error() != `rule 0 "a": the verdict of Access: the Address function of the lists returned a text that is no address` {
 			t.Errorf("%s: %v", failure, reported)
 		}
 	}

@@ -85,7 +85,7 @@ func TestOverrideMayFail(t *testing.T) {
 				}
 			}
 			for _, err := range reported {
-				if err.Error() != `rule 0 "broken": Override: down` || !errors.Is(err, errDown) {
+				if err.Error() != `rule 0 "broken": the limit from Override: down` || !errors.Is(err, errDown) {
 					t.Errorf("reported %v", err)
 				}
 			}

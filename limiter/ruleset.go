@@ -107,7 +107,7 @@ func (r *activeRule) ruleError(err error) error { return &RuleError{r.Name, r.in
 func (r *activeRule) overridden(ctx context.Context, key string) (*terms, error) {
 	limit, ok, err := r.Override(ctx, key)
 	if err != nil {
-		return nil, r.ruleError(fmt.Errorf("Override: %w", err))
+		return nil, r.ruleError(fmt.Errorf("the limit from Override: %w", err))
 	}
 	if !ok || limit == r.Limit {
 		return r.terms, nil

@@ -104,7 +104,7 @@ func TestPlansMayFail(t *testing.T) {
 				t.Errorf("Peek: %v", list)
 			}
 		}
-		if got := fmt.Sprint(reported); got != `[rule 0 "api": Override: the plan "gold\n" is not defined rule 0 "api": Override: no plans today]` {
+		if got := fmt.Sprint(reported); got != `[rule 0 "api": the limit from Override: the plan "gold\n" is not defined rule 0 "api": the limit from Override: no plans today]` {
 			t.Errorf("%s: %s", mode, got)
 		}
 	}
