@@ -335,6 +335,49 @@ func TestLineHandsOnTheTurnOfAClientThatLeaves(t *testing.T) {
 	})
 }
 
+// A lease that the store gave to a client which has left before the answer is released.
+func TestLeaseOfAClientThatLeftBeforeTheAnswer(t *testing.T) {
+	for name, maxWait := range map[string]time.Duration{"in a line": time.Minute, "without a wait": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newTicking()
+				ctx, leave := context.WithCancel(t.Context())
+				l := newLimiter(t, storeFunc(func(within context.Context, ops []core.Op, out []core.Decision) error {
+					err := s.Apply(within, ops, out)
+					if ops[0].Verb == core.Take && within == ctx && out[0].Allowed {
+						leave()
+						return ctx.Err() // though the lease is taken
+					}
+					return err
+				}), leased(t, "jobs", "1 concurrent ttl=30s", time.Minute))
+				q := newQueue(t)
+				if maxWait > 0 {
+					q.send("a", l, get(), 210*ms)
+				}
+				q.wg.Go(func() {
+					var err error
+					if maxWait > 0 {
+						_, err = l.TakeWithin(ctx, "k", 1, maxWait)
+					} else {
+						_, err = l.Take(ctx, "k", 1)
+					}
+					if !errors.Is(err, context.Canceled) {
+						t.Error(err)
+					}
+				})
+				synctest.Wait()
+				q.send("c", l, get(), 0)
+				if maxWait > 0 {
+					q.want("a pass at 0s", "c pass at 210ms")
+				} else {
+					q.want("c pass at 0s")
+				}
+				wantLeft(t, l, "k", 1)
+			})
+		})
+	}
+}
+
 func TestLineEndsWithClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newTicking(), leased(t, "jobs", "1 concurrent ttl=30s", time.Minute))

@@ -359,6 +359,7 @@ func (res *Result) ask(ctx context.Context) error {
 	res.noteAsking()
 	if err := res.limiter.applyTo(ctx, res.set.store, res.ops, res.out); err != nil {
 		if err = res.fallbackDecide(ctx, err); err != nil {
+			res.releaseUnanswered(ctx)
 			return err
 		}
 	}
@@ -479,6 +480,22 @@ func (res *Result) releaseLater(ctx context.Context) {
 	if res.released.CompareAndSwap(false, true) {
 		undo = append(undo, res.leaseRefunds()...)
 	}
+	l.background.run(func() { l.giveBack(ctx, undo) })
+}
+
+// releaseUnanswered releases the leases that the store may have given to a client which
+// left before the answer. They would last until their ttl.
+func (res *Result) releaseUnanswered(ctx context.Context) {
+	if res.lease == "" || ctx.Err() == nil {
+		return
+	}
+	var undo []core.Op
+	for i := range res.ops {
+		if op := &res.ops[i]; op.Verb == core.Take && op.Lease != "" && op.Cost > 0 {
+			undo = append(undo, res.refundOp(i))
+		}
+	}
+	l := res.limiter
 	l.background.run(func() { l.giveBack(ctx, undo) })
 }
 
