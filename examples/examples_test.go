@@ -35,7 +35,7 @@ func TestEachExampleIsOneShortFile(t *testing.T) {
 			t.Errorf("%s imports an internal package", file)
 		}
 	}
-	if programs != 9 {
-		t.Errorf("%d programs, want 9", programs)
+	if programs != 10 {
+		t.Errorf("%d programs, want 10", programs)
 	}
 }

@@ -2,6 +2,7 @@ package limiter_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -53,13 +54,22 @@ func (w *watched) await(n int) int {
 	return w.asked
 }
 
+// patientStore returns a store in Redis that waits for the server for as long as the test
+// takes: a call that fails would let a request in, and the others wait for nothing.
+func patientStore(t *testing.T, addr, prefix string) core.Store {
+	t.Helper()
+	const patience = 10 * time.Minute
+	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true,
+		DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience})
+	t.Cleanup(func() { _ = client.Close() })
+	return redisstore.MustNew(client, redisstore.Options{Prefix: prefix, Timeout: patience})
+}
+
 // process returns a limiter with a client of its own, as another process has it, and
 // its store.
 func process(t *testing.T, addr, prefix string) (*limiter.Limiter, *watched) {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
-	t.Cleanup(func() { _ = client.Close() })
-	s := watch(redisstore.MustNew(client, redisstore.Options{Prefix: prefix, Timeout: time.Minute}))
+	s := watch(patientStore(t, addr, prefix))
 	l := newLimiter(t, s, leased(t, "jobs", "1 concurrent ttl=1h", core.MaxBooking))
 	t.Cleanup(func() { _ = l.Close() })
 	return l, s
@@ -71,7 +81,7 @@ func TestLineAcrossProcesses(t *testing.T) {
 	one, _ := process(t, addr, prefix)
 	two, asked := process(t, addr, prefix)
 	const rounds, waiters = 5, 20
-	slowest := time.Duration(0)
+	var took []time.Duration
 	for range rounds {
 		held, err := one.Take(t.Context(), "k", 1)
 		if err != nil || !held.Allowed() {
@@ -97,7 +107,7 @@ func TestLineAcrossProcesses(t *testing.T) {
 		if err := held.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		slowest = max(slowest, (<-turns).Sub(released))
+		took = append(took, (<-turns).Sub(released))
 		wg.Wait()
 		// Each asks when it arrives and when it is its turn, and once more if a release comes
 		// before it stands in the line.
@@ -106,22 +116,22 @@ func TestLineAcrossProcesses(t *testing.T) {
 			t.Errorf("asked %d times, want at most %d", n, most)
 		}
 	}
-	test.AtMost(t, "from a release in another process to the turn, the slowest", slowest, 60*time.Millisecond)
+	slices.Sort(took)
+	test.AtMost(t, "from a release in another process to the turn, half", took[len(took)/2], 60*time.Millisecond)
+	test.AtMost(t, "from a release in another process to the turn, the slowest", took[len(took)-1], 60*time.Millisecond)
 }
 
 // A release in the same process is not waited for.
 func TestLineInOneProcess(t *testing.T) {
-	client := redis.NewClient(&redis.Options{Addr: redistest.Addr(t), ContextTimeoutEnabled: true})
-	t.Cleanup(func() { _ = client.Close() })
 	for name, s := range map[string]core.Store{
 		"memory": memstore.MustNew(memstore.Options{}),
-		"redis":  redisstore.MustNew(client, redisstore.Options{Prefix: redistest.Prefix(t), Timeout: time.Minute}),
+		"redis":  patientStore(t, redistest.Addr(t), redistest.Prefix(t)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := watch(s)
 			l := newLimiter(t, w, leased(t, "jobs", "1 concurrent ttl=1h", core.MaxBooking))
 			defer l.Close()
-			slowest := time.Duration(0)
+			var took []time.Duration
 			for range 20 {
 				held, err := l.Take(t.Context(), "k", 1)
 				if err != nil || !held.Allowed() {
@@ -144,9 +154,11 @@ func TestLineInOneProcess(t *testing.T) {
 				if err := held.Release(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				slowest = max(slowest, (<-turn).Sub(released))
+				took = append(took, (<-turn).Sub(released))
 			}
-			test.AtMost(t, "from a release to the turn, the slowest", slowest, 5*time.Millisecond)
+			slices.Sort(took)
+			test.AtMost(t, "from a release to the turn, half", took[len(took)/2], 5*time.Millisecond)
+			test.AtMost(t, "from a release to the turn, the slowest", took[len(took)-1], 5*time.Millisecond)
 		})
 	}
 }
