@@ -43,13 +43,7 @@ func (res *Result) deny(verb core.Verb, rule *activeRule, key string) {
 	res.out[0], res.denied, res.lease = denial, true, ""
 }
 
-// The statuses of the answer to a caller who is denied.
-const (
-	forbidden       = 403
-	tooManyRequests = 429
-)
-
-// denialTitles are the reason phrases of these statuses.
+// denialTitles are the reason phrases of the statuses for a caller who is denied.
 var denialTitles = map[int]string{forbidden: "Forbidden", tooManyRequests: "Too Many Requests"}
 
 func checkDenyStatus(status int) error {

@@ -39,17 +39,12 @@ func (o Outcome) String() string {
 	return "unknown outcome"
 }
 
-// Status returns the HTTP status that the outcome calls for: 429, 503, or 0 when the
-// handler decides. [Admission.Status] also heeds Config.QueueFullStatus.
-func (o Outcome) Status() int {
-	switch o {
-	case Refused:
-		return 429
-	case Failed, QueueFull:
-		return 503
-	}
-	return 0
-}
+// The statuses of answers.
+const (
+	forbidden         = 403
+	tooManyRequests   = 429
+	unavailableStatus = 503
+)
 
 // Admission is what a [Limiter] says about one request, for the adapter that
 // asked. It is not safe for concurrent use, and must not be used after Done.
@@ -82,14 +77,18 @@ func (a *Admission) Outcome() Outcome { return a.result.outcome() }
 // denial, or 0 when the handler answers. An adapter calls the handler for 0, the program's
 // own handler for failed requests for 503, and that for refused ones for any other.
 func (a *Admission) Status() int {
-	o := a.Outcome()
-	switch {
-	case a.result.denied:
-		return cmp.Or(a.result.calls[0].rule.DenyStatus, forbidden)
-	case o == QueueFull:
-		return cmp.Or(a.result.limiter.queue.fullStatus, o.Status())
+	switch a.Outcome() {
+	case Pass:
+		return 0
+	case QueueFull:
+		return cmp.Or(a.result.limiter.queue.fullStatus, unavailableStatus)
+	case Failed:
+		return unavailableStatus
 	}
-	return o.Status()
+	if a.result.denied {
+		return cmp.Or(a.result.calls[0].rule.DenyStatus, forbidden)
+	}
+	return tooManyRequests
 }
 
 // Degraded returns [Result.Degraded] of the result.
@@ -305,7 +304,7 @@ func (a *Admission) template(outcome Outcome) Template {
 	}
 	switch {
 	case outcome == Pass:
-	case a.Status() == 503:
+	case a.Status() == unavailableStatus:
 		return l.failed
 	default:
 		return l.refused

@@ -76,8 +76,8 @@ func TestFailureModeClosedAnswers503(t *testing.T) {
 		Rules: []limiter.Rule{rule(t, "a", "5/1s")}, OnStoreError: limiter.FailClosed})
 	a := l.Admit(get())
 	defer a.Done(503)
-	if a.Outcome().Status() != 503 || a.RetryAfter() != 1 || len(a.Violated()) != 0 {
-		t.Errorf("status %d, retry after %d, violated %v", a.Outcome().Status(), a.RetryAfter(), a.Violated())
+	if a.Status() != 503 || a.RetryAfter() != 1 || len(a.Violated()) != 0 {
+		t.Errorf("status %d, retry after %d, violated %v", a.Status(), a.RetryAfter(), a.Violated())
 	}
 	if got, want := lines(a), "Retry-After: 1\nCache-Control: no-store\n"; got != want {
 		t.Errorf("got\n%swant\n%s", got, want)

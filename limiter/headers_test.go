@@ -224,7 +224,7 @@ func TestProblemNamesTheViolatedRules(t *testing.T) {
 	if answer, ok := a.Answer(); !ok || answer.Status != 429 || string(answer.Body) != want {
 		t.Errorf("answer %d %s, %t", answer.Status, answer.Body, ok)
 	}
-	if a.Outcome() != limiter.Refused || a.Outcome().Status() != 429 || a.RetryAfter() != 86400 {
+	if a.Outcome() != limiter.Refused || a.Status() != 429 || a.RetryAfter() != 86400 {
 		t.Errorf("%s, retry after %d", a.Outcome(), a.RetryAfter())
 	}
 }

@@ -153,7 +153,7 @@ func kind(e *limiter.Event) int {
 		return -1
 	case e.OnLimit == limiter.Shadow:
 		return 3
-	case e.OnLimit == limiter.Degrade:
+	case e.OnLimit == limiter.Degrade && !e.Denied:
 		return 2
 	}
 	return 1

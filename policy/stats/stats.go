@@ -42,9 +42,9 @@ const (
 // them, or to none if other policies refused it.
 type Counts struct {
 	Passed   int64 // within the limit
-	Refused  int64 // over the limit
+	Refused  int64 // over the limit, denied, or without room to wait
 	Degraded int64 // over the limit, and admitted as degraded
-	Shadowed int64 // over the limit, and admitted in shadow
+	Shadowed int64 // over the limit or denied, and admitted in shadow
 	Failed   int64 // the store could not decide
 }
 

@@ -68,6 +68,10 @@ func TestRecorderCountsEachRequestOnceUnderEachPolicy(t *testing.T) {
 	r.Observe(t.Context(), event("a", false, limiter.Reject, limiter.Refused))
 	r.Observe(t.Context(), event("a", false, limiter.Wait(time.Second), limiter.Refused))
 	r.Observe(t.Context(), event("a", true, limiter.Reject, limiter.Refused)) // another rule refused it
+	r.Observe(t.Context(), event("a", false, limiter.Wait(time.Second), limiter.QueueFull))
+	denied := event("b", false, limiter.Degrade, limiter.Refused)
+	denied.Denied = true
+	r.Observe(t.Context(), denied)
 	r.Observe(t.Context(), event("b", false, limiter.Degrade, limiter.Pass))
 	r.Observe(t.Context(), event("b", false, limiter.Shadow, limiter.Pass))
 	r.Observe(t.Context(), event("b", false, limiter.Shadow, limiter.Refused))
@@ -76,7 +80,7 @@ func TestRecorderCountsEachRequestOnceUnderEachPolicy(t *testing.T) {
 	if err := r.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]stats.Counts{"a": {Passed: 3, Refused: 2}, "b": {Degraded: 1, Shadowed: 2, Failed: 1}, "": {Failed: 1}}
+	want := map[string]stats.Counts{"a": {Passed: 3, Refused: 3}, "b": {Refused: 1, Degraded: 1, Shadowed: 2, Failed: 1}, "": {Failed: 1}}
 	if got := total(t, client, prefix); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)
 	}

@@ -64,7 +64,7 @@ func (a *Attempts) Begin(ctx context.Context, user, address string) (t Try, retr
 	admission := a.limiter.Admit(attempt{ctx: ctx, user: user, address: address})
 	if admission.Outcome() != limiter.Pass {
 		retryAfter = admission.Result().RetryAfter()
-		admission.Done(admission.Outcome().Status())
+		admission.Done(admission.Status())
 		return Try{}, retryAfter, false
 	}
 	return Try{admission}, 0, true
