@@ -1,6 +1,7 @@
 package limiter_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -11,7 +12,9 @@ import (
 func TestCostAtMostIsWhatTheLimitCanHold(t *testing.T) {
 	r := rule(t, "tokens", "100/1h burst=50")
 	r.Cost = func(core.Request) int64 { return 663 }
-	r.Override = func(key string) (core.Limit, bool) { return limit(t, "7/1h"), key == "small" }
+	r.Override = func(_ context.Context, key string) (core.Limit, bool, error) {
+		return limit(t, "7/1h"), key == "small", nil
+	}
 	never := newLimiter(t, newStore(), r)
 	if a := never.Admit(get()); a.Outcome() != limiter.Refused || a.RetryAfter() != 0 {
 		t.Errorf("without it: %s, retry after %d", a.Outcome(), a.RetryAfter())
