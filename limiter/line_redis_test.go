@@ -54,11 +54,11 @@ func (w *watched) await(n int) int {
 	return w.asked
 }
 
-// patientStore returns a store in Redis that waits for the server for as long as the test
-// takes: a call that fails would let a request in, and the others wait for nothing.
+// patientStore returns a store in Redis that waits for the server as long as a store may:
+// a call that fails would let a request in, and the others would wait for nothing.
 func patientStore(t *testing.T, addr, prefix string) core.Store {
 	t.Helper()
-	const patience = 10 * time.Minute
+	const patience = time.Minute
 	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true,
 		DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience})
 	t.Cleanup(func() { _ = client.Close() })
