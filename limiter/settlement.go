@@ -35,9 +35,9 @@ var errNoResult = fmt.Errorf("%w: there is no result to settle: set Config.KeepR
 // All rules are settled in one step of the store, which also releases the leases. The step
 // of a request that an adapter admitted is carried out when the handler has ended, however
 // it ends, or with the connection that it has taken over. It does not delay the answer, and
-// its error goes to Config.OnError. In all other cases Settle carries it out before it returns, whether or not ctx has ended. After an
-// error of the store the units are those charged or those used, and the leases are
-// released later.
+// its error goes to Config.OnError. In all other cases Settle carries it out before it
+// returns, whether or not ctx has ended. After an error of the store the units are those
+// charged or those used, and the leases are released later.
 //
 // A mistake in actual is an error that wraps [core.ErrOp] and names the rules, and nothing
 // is settled: a negative number; a rule that does not exist, that charged the request

@@ -32,8 +32,9 @@ type document struct {
 // DecodeJSON reads what [EncodeJSON] writes: an object of "policies", a list of
 // [Policy]. It is strict: unknown or repeated fields, repeated names, a missing
 // list, bytes after the end, and more than [MaxBytes] or [MaxPolicies] are errors.
-// A byte order mark before the text is ignored. Every policy of the result is valid. The error joins everything that is wrong,
-// each mistake in a policy as a [*FieldError] wherever its field is known.
+// A byte order mark before the text is ignored. Every policy of the result is valid. The
+// error joins everything that is wrong, each mistake in a policy as a [*FieldError]
+// wherever its field is known.
 func DecodeJSON(data []byte) (Set, error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	if err := checkJSON(data); err != nil {

@@ -18,8 +18,9 @@ import (
 // that are charged and not refunded are at most the largest burst and the largest rate
 // times t, and under TokenBucket one refill more. In a span that ends with a Debit they are
 // at most the largest debt more. The histories follow from the seed. Refunds are of Takes
-// and Debits since the limit changed last, whole or in parts and in any order. The clock steps back now and then,
-// after which the sum begins anew. Under go test -short a tenth of the histories are sent.
+// and Debits since the limit changed last, whole or in parts and in any order. The clock
+// steps back now and then, after which the sum begins anew. Under go test -short a tenth of
+// the histories are sent.
 func Kept(t *testing.T, histories int, seed uint64, f Factory) {
 	t.Helper()
 	if testing.Short() {
