@@ -100,13 +100,15 @@ type algorithm interface {
 	// would have ended under that.
 	take(s *State, l *Limit, now, n int64, lease string)
 
-	// inUse returns the units in use, which may exceed the capacity. maxDebt is how many
-	// more a Debit may put in use than that, if there were enough of them. Both serve
-	// algorithms whose options include a debt.
+	// inUse returns the units in use, which may exceed the capacity.
 	inUse(s *State, l *Limit, now int64) int64
+
+	// maxDebt returns the highest Debt that the limit may have: as many units as can be
+	// counted, and under an algorithm with a refill, as come back within MaxPeriod.
 	maxDebt(l *Limit) int64
 
-	// debit charges n units, at least one, on top of all that is booked.
+	// debit charges n units, at least one, on top of all that is booked. It is not called
+	// under an algorithm whose options include no debt, and neither is inUse.
 	debit(s *State, l *Limit, now, n int64)
 
 	// refund gives back op.Cost units; see Op.At.

@@ -1,7 +1,7 @@
 -- The form of a decision in a reply: the remaining units, four times the reset plus
 -- a code, and after BOOKED the wait, after REFUSED the span until a retry. For a take
--- of as many units as fit, and for a debit, the number of its units follows. The decision on an unreadable key is
--- -1 alone.
+-- of as many units as fit, and for a debit, the number of its units follows. The decision
+-- on an unreadable key is -1 alone.
 
 -- @slow
 
