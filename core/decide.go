@@ -60,7 +60,7 @@ func Decide(ops []Op, states []*State, now int64, out []Decision) {
 func begin(op *Op, s *State, now int64) (charged int64) {
 	a := algorithms[op.Limit.Algorithm]
 	if op.Verb == Reset {
-		*s = State{Limit: op.Limit, Changed: true}
+		s.renew(&op.Limit)
 		return 0
 	}
 	if a.settle(s, &op.Limit, now) {
@@ -71,6 +71,9 @@ func begin(op *Op, s *State, now int64) (charged int64) {
 		a.refund(s, &op.Limit, now, op)
 		a.settle(s, &op.Limit, now)
 		s.Changed = true
+		if _, reset := a.gauge(s, &op.Limit, now); reset == 0 {
+			s.renew(&op.Limit) // as in a store that forgets the key between two operations
+		}
 	case Debit:
 		room := op.Limit.Capacity() + op.Limit.MaxDebt() - a.inUse(s, &op.Limit, now)
 		if charged = max(0, min(op.Cost, room)); charged > 0 {
@@ -80,6 +83,9 @@ func begin(op *Op, s *State, now int64) (charged int64) {
 	}
 	return charged
 }
+
+// renew makes the key fresh.
+func (s *State) renew(l *Limit) { *s = State{Limit: *l, Changed: true} }
 
 // shareOf returns the number of units that each UpTo Take of a step is to charge:
 // the number that every hard one of them has left, at most their Cost, and at least
