@@ -284,7 +284,7 @@ func (gcra) refund(s *State, _ *Limit, now int64, op *Op) {
 	capacity, end := s.Limit.Capacity(), s.Mark+r.span(s.Used)
 	upto := op.At + int64(op.ResetAfter/time.Microsecond)
 	switch {
-	case s.Slot > now && s.Used-r.back(now-s.Mark) > capacity && upto < end:
+	case s.Slot > now && upto < end:
 		return
 	case max(end, now+r.span(capacity)) <= upto, r.units == 1 && op.At > s.Mark:
 		lost = 0

@@ -133,8 +133,8 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
       n = back(period0, quota0, since)
       if used - n > burst0 + over then
         used, changed = n + burst0, true
-      elseif used > burst0 then
-        slot = min(written_slot or 0, mark + span(period0, quota0, used - burst0))
+      else
+        slot = min(written_slot or 0, mark + span(period0, quota0, max(0, used - burst0)))
       end
       slower = not same and max(period / quota, period0 / quota0) == period0 / quota0
     else
@@ -186,7 +186,7 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
     local last = mark + span(period0, quota0, used)
     if x == 0 then
       lost = 0
-    elseif slot > now and used - back(period0, quota0, now - mark) > burst0 and x + y < last then
+    elseif slot > now and x + y < last then
       cost = 0
     elseif max(last, now + span(period0, quota0, burst0)) <= x + y or quota0 == 1 and x > mark then
       lost = 0

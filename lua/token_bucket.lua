@@ -30,7 +30,7 @@ local function token_bucket(text, verb, cost, pending, period, quota, burst, _, 
     end
   end
 
-  -- due returns the span from mark until n tokens, at least one, are back.
+  -- due returns the span from mark until n tokens are back, at most 0 if n is.
   local function due(n)
     return min(ceil(n / quota0) * period0, period0 + ceil(max(0, n - quota0) / quota1) * period1)
   end
@@ -80,7 +80,7 @@ local function token_bucket(text, verb, cost, pending, period, quota, burst, _, 
     local n = cost + pending
     if n > burst then
       wait = NEVER
-    elseif used + n > burst then
+    else
       wait = max(0, mark + due(used + n - burst) - now)
     end
     -- take
