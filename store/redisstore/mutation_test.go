@@ -39,8 +39,8 @@ var unending = regexp.MustCompile("BUSY|timeout|deadline")
 
 // mutant is the scripts with one comparison broken.
 type mutant struct {
-	name  string
-	files fs.FS
+	file, name string
+	files      fs.FS
 }
 
 // mutants breaks every comparison of every script, one at a time.
@@ -66,7 +66,7 @@ func mutants(t *testing.T) []mutant {
 				}
 				text := strings.Join(lines[:i], "") + broken + strings.Join(lines[i+1:], "")
 				files[name] = &fstest.MapFile{Data: []byte(text)}
-				list = append(list, mutant{fmt.Sprintf("%s:%d: %s", name, i+1, strings.TrimSpace(broken)), files})
+				list = append(list, mutant{name, fmt.Sprintf("%s:%d: %s", name, i+1, strings.TrimSpace(broken)), files})
 			}
 		}
 	}
@@ -126,8 +126,14 @@ func (m *mutant) difference(t *testing.T, c *redis.Client) string {
 	inBatches := func() string {
 		return difference(t, c, 40, func(s *Store) { s.timeout, s.scripts = endless, scripts })
 	}
-	inHistories := func(n int) string { return storetest.Difference(t, n, storetest.Seed, storetest.NewModel, factory) }
-	if found == "" && strings.HasPrefix(m.name, "batch") {
+	inHistories := func(n int) string {
+		script := strings.ReplaceAll(strings.TrimSuffix(m.file, ".lua"), "_", "-")
+		if a, ok := core.ParseAlgorithm(script); ok {
+			return storetest.DifferenceUnder(t, a, n, storetest.Seed, storetest.NewModel, factory)
+		}
+		return storetest.Difference(t, n, storetest.Seed, storetest.NewModel, factory)
+	}
+	if found == "" && m.file == "batch.lua" {
 		found = inBatches()
 	}
 	if found == "" {

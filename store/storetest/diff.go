@@ -35,11 +35,23 @@ func Diff(t *testing.T, histories int, seed uint64, factories ...Factory) {
 // report, or "" if the stores agree.
 func Difference(t testing.TB, histories int, seed uint64, factories ...Factory) string {
 	t.Helper()
+	return difference(t, families(), histories, seed, factories)
+}
+
+// DifferenceUnder is [Difference] over histories in which all limits are of one algorithm.
+func DifferenceUnder(t testing.TB, a core.Algorithm, histories int, seed uint64, factories ...Factory) string {
+	t.Helper()
+	of := slices.DeleteFunc(families(), func(family []core.Limit) bool { return family[0].Algorithm != a })
+	return difference(t, of, histories, seed, factories)
+}
+
+func difference(t testing.TB, families [][]core.Limit, histories int, seed uint64, factories []Factory) string {
+	t.Helper()
 	var next atomic.Int64
 	var found atomic.Pointer[string]
 	var wg sync.WaitGroup
 	for w := range workers {
-		d := newDiffer(t, seed, fmt.Sprintf("w%d", w), factories)
+		d := newDiffer(t, families, seed, fmt.Sprintf("w%d", w), factories)
 		wg.Go(func() {
 			for found.Load() == nil {
 				n := next.Add(1) - 1
@@ -72,8 +84,8 @@ type differ struct {
 	runs     int
 }
 
-func newDiffer(t testing.TB, seed uint64, name string, factories []Factory) *differ {
-	d := &differ{seed: seed, families: families(), name: name, clock: NewClock()}
+func newDiffer(t testing.TB, families [][]core.Limit, seed uint64, name string, factories []Factory) *differ {
+	d := &differ{seed: seed, families: families, name: name, clock: NewClock()}
 	for _, f := range factories {
 		d.stores = append(d.stores, f(t, d.clock))
 	}

@@ -24,7 +24,7 @@ func TestModelMayKeepAnUnchangedState(t *testing.T) { agree(t, newKeeper(everyth
 // agree compares a store with the model under limits that do not change, while
 // the clock goes forward.
 func agree(t *testing.T, f Factory) {
-	d := newDiffer(t, 2, "w", []Factory{NewModel, f})
+	d := newDiffer(t, families(), 2, "w", []Factory{NewModel, f})
 	d.fixed, d.forward = true, true
 	histories := func(from, to uint64) {
 		for n := from; n < to; n++ {
@@ -161,7 +161,7 @@ func faults() map[string]Factory {
 func TestDiffFindsEveryFault(t *testing.T) {
 	for name, f := range faults() {
 		t.Run(name, func(t *testing.T) {
-			d := newDiffer(t, 3, "w", []Factory{NewModel, f})
+			d := newDiffer(t, families(), 3, "w", []Factory{NewModel, f})
 			for n := range uint64(2000) {
 				report := d.run(n)
 				if report == "" {
