@@ -285,7 +285,7 @@ func (gcra) refund(s *State, _ *Limit, now int64, op *Op) {
 	upto := op.At + int64(op.ResetAfter/time.Microsecond)
 	switch {
 	case s.Slot > now && upto < end:
-		return
+		cost = 0
 	case max(end, now+r.span(capacity)) <= upto, r.units == 1 && op.At > s.Mark:
 		lost = 0
 	}
