@@ -167,7 +167,7 @@ func TestErrorsOfStepsNameTheShard(t *testing.T) {
 			m.Kill()
 		}
 	}
-	hasty := MustNew(c, Options{Timeout: time.Second})
+	hasty := MustNew(c, Options{Timeout: 5 * time.Second})
 	hasty.mapped.Store(true)
 	for _, step := range [][]core.Op{{op(here), op(gone)}, {op(gone), op(here)}, {op(gone), op(beside)}} {
 		var at interface{ Shard() string }

@@ -31,6 +31,23 @@ func Diff(t *testing.T, histories int, seed uint64, factories ...Factory) {
 	}
 }
 
+// DiffEach is [Diff] over as many histories, in each of which all limits are of one
+// algorithm, and of each algorithm as many.
+func DiffEach(t *testing.T, histories int, seed uint64, factories ...Factory) {
+	t.Helper()
+	var all []core.Algorithm
+	for _, family := range families() {
+		if a := family[0].Algorithm; !slices.Contains(all, a) {
+			all = append(all, a)
+		}
+	}
+	for _, a := range all {
+		if report := DifferenceUnder(t, a, histories/len(all), seed, factories...); report != "" {
+			t.Errorf("%s: %s", a, report)
+		}
+	}
+}
+
 // Difference is [Diff] for a test that expects a difference: it returns the
 // report, or "" if the stores agree.
 func Difference(t testing.TB, histories int, seed uint64, factories ...Factory) string {
