@@ -8,12 +8,13 @@ type Algorithm uint8
 // The algorithms. The comment of each states the most that it can admit in any
 // span of one Period.
 const (
-	GCRA          Algorithm = iota // Burst + Quota, evenly spaced
-	FixedWindow                    // 2·Quota, around the end of a window
-	SlidingLog                     // exactly Quota
-	SlidingWindow                  // Quota + at most what one segment held
-	TokenBucket                    // Burst + Quota, refilled in steps
-	Concurrency                    // Quota held at any time
+	GCRA           Algorithm = iota // Burst + Quota, evenly spaced
+	FixedWindow                     // 2·Quota, around the end of a window
+	SlidingLog                      // exactly Quota
+	SlidingWindow                   // Quota + at most what one segment held
+	TokenBucket                     // Burst + Quota, refilled in steps
+	Concurrency                     // Quota held at any time
+	CalendarWindow                  // 2·Quota, around the end of a window; Quota in each window
 
 	algorithmCount
 )
@@ -27,6 +28,8 @@ var algorithms = [algorithmCount]algorithm{
 	SlidingWindow: slidingWindow{},
 	TokenBucket:   tokenBucket{},
 	Concurrency:   concurrency{},
+
+	CalendarWindow: calendarWindow{},
 }
 
 // traits holds the answers of the algorithms that depend on no limit, so that
@@ -148,7 +151,7 @@ type algorithm interface {
 }
 
 // options reports which optional fields of a [Limit] an algorithm uses.
-type options struct{ burst, segments, aligned, debt bool }
+type options struct{ burst, segments, aligned, debt, calendar bool }
 
 // refusal is a refused Take of cost units, with the units that remained, and the units
 // that a later Take wants.

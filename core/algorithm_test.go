@@ -23,11 +23,11 @@ func TestAlgorithmNamesAndLettersAreUnique(t *testing.T) {
 }
 
 func TestAlgorithmUnknownHasNoTraits(t *testing.T) {
-	l := core.Limit{Algorithm: core.Concurrency + 1, Quota: 4, Period: 1e9}
-	if s, letter := l.Algorithm.String(), l.Algorithm.Letter(); s != "algorithm(6)" || letter != "" {
+	l := core.Limit{Algorithm: core.CalendarWindow + 1, Quota: 4, Period: 1e9}
+	if s, letter := l.Algorithm.String(), l.Algorithm.Letter(); s != "algorithm(7)" || letter != "" {
 		t.Errorf("%q with the letter %q", s, letter)
 	}
-	if a, ok := core.ParseAlgorithm("algorithm(6)"); a != 0 || ok {
+	if a, ok := core.ParseAlgorithm("algorithm(7)"); a != 0 || ok {
 		t.Errorf("algorithm %d, %v", a, ok)
 	}
 	if l.Leased() || l.Books() || l.Prefetchable() || l.Part(2) != l {

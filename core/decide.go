@@ -18,8 +18,8 @@ var ErrOp = errors.New("invalid operation")
 // if its ResetAfter is 0, because its key is fresh. It must leave every other state in
 // the store as it was: the key may be fresh under the limit of the op, and not under
 // that of the state. A store may forget a key at any time at which a Peek under
-// State.Limit would find it fresh. The ops must have passed [CheckOps], and their limits
-// Validate.
+// State.Limit would find it fresh. The ops must have passed [CheckOps] and CheckWindows,
+// and their limits Validate.
 //
 // An allowed Take, a Refund, a Reset and a Debit change a state. A Peek and a refused
 // Take do so only after the clock has stepped back. Where a state is not Changed, Decide has
@@ -52,6 +52,7 @@ func Decide(ops []Op, states []*State, now int64, out []Decision) {
 	}
 	for i := range ops {
 		report(&ops[i], states[i], now, &out[i])
+		states[i].windows = nil
 	}
 }
 
@@ -59,6 +60,9 @@ func Decide(ops []Op, states []*State, now int64, out []Decision) {
 // the Takes. It returns how many units a Debit charged.
 func begin(op *Op, s *State, now int64) (charged int64) {
 	a := algorithms[op.Limit.Algorithm]
+	if op.Windows != nil {
+		s.windows = op.Windows
+	}
 	if op.Verb == Reset {
 		s.renew(&op.Limit)
 		return 0
@@ -85,7 +89,7 @@ func begin(op *Op, s *State, now int64) (charged int64) {
 }
 
 // renew makes the key fresh.
-func (s *State) renew(l *Limit) { *s = State{Limit: *l, Changed: true} }
+func (s *State) renew(l *Limit) { *s = State{Limit: *l, Changed: true, windows: s.windows} }
 
 // shareOf returns the number of units that each UpTo Take of a step is to charge:
 // the number that every hard one of them has left, at most their Cost, and at least
@@ -241,6 +245,9 @@ func (op *Op) fault() string {
 		return "a lease is missing"
 	case op.At < 0 || op.At >= exact || op.ResetAfter < 0:
 		return fmt.Sprintf("At %d or ResetAfter %s is not of a decision", op.At, op.ResetAfter)
+	}
+	if what := op.windowsFault(); what != "" {
+		return what
 	}
 	return op.upToFault()
 }

@@ -47,7 +47,7 @@ type Limit struct {
 
 	// Period is in whole microseconds, from MinPeriod to MaxPeriod. For
 	// Concurrency it is the time for which a lease is held unless it is
-	// renewed.
+	// renewed. CalendarWindow has none.
 	Period time.Duration
 
 	// Burst is, for TokenBucket and GCRA, the largest number of units that can be
@@ -58,7 +58,18 @@ type Limit struct {
 	// means DefaultSegments. It must divide the Period into whole microseconds.
 	Segments int
 
-	// Debt is, for GCRA, TokenBucket, FixedWindow and SlidingWindow, how many units a
+	// Calendar is, for CalendarWindow, what the windows begin with: day, week, month or
+	// year, and then unless it is the default
+	//
+	//	tz=Europe/Berlin  the time zone, by its name in the IANA database: UTC
+	//	start=15          the first day of a window: 1 (Monday) to 7 of a week, 1 to 28
+	//	                  of a month, or month and day of a year as in start=04-06
+	//
+	// The rules of a zone come from the machine, or from package time/tzdata in a program
+	// that imports it.
+	Calendar string
+
+	// Debt is, for algorithms other than SlidingLog and Concurrency, how many units a
 	// [Debit] may put in use beyond the capacity; 0 means as many as the capacity. See
 	// MaxDebt.
 	Debt int64
@@ -117,6 +128,10 @@ func (l *Limit) MaxDebt() int64 {
 
 func (l *Limit) checkPeriod() error {
 	switch {
+	case algorithms[l.Algorithm].options().calendar:
+		if l.Period != 0 {
+			return fmt.Errorf("period %v means nothing to %s", l.Period, l.Algorithm)
+		}
 	case l.Period < MinPeriod:
 		return fmt.Errorf("period %v is below %v", l.Period, MinPeriod)
 	case l.Period > MaxPeriod:
@@ -151,6 +166,9 @@ func (l *Limit) checkOptions() []error {
 	if l.Aligned && !has.aligned {
 		errs = append(errs, fmt.Errorf("aligned means nothing to %s", name))
 	}
+	if l.Calendar != "" && !has.calendar {
+		errs = append(errs, fmt.Errorf("a calendar means nothing to %s", name))
+	}
 	return errs
 }
 
@@ -165,7 +183,19 @@ func (l Limit) ScriptArgs() (period, quota, extra int64) {
 // field by field takes a third of the time of the compiler's ==.
 func (l *Limit) Equal(m *Limit) bool {
 	return l.Quota == m.Quota && l.Period == m.Period && l.Burst == m.Burst && l.Debt == m.Debt &&
-		l.Algorithm == m.Algorithm && l.Segments == m.Segments && l.Aligned == m.Aligned
+		l.Algorithm == m.Algorithm && l.Segments == m.Segments && l.Aligned == m.Aligned && l.Calendar == m.Calendar
+}
+
+// Windows returns the windows of the limit's calendar around an instant in microseconds,
+// for Op.Windows, or nil if the limit has no calendar. The limit must be valid. It reads
+// the rules of the time zone each time, so keep the result until its second window ends.
+func (l *Limit) Windows(at int64) *Windows {
+	c, err := parseCalendar(l.Calendar)
+	if l.Algorithm != CalendarWindow || err != nil {
+		return nil
+	}
+	w := c.windows(at)
+	return &w
 }
 
 // MaxRecords returns how many records the state of a key has at most: entries of

@@ -10,7 +10,7 @@ import (
 )
 
 func TestLimitEqualLooksAtEveryField(t *testing.T) {
-	base := Limit{Algorithm: SlidingWindow, Quota: 1, Period: time.Second, Burst: 2, Segments: 3, Aligned: true, Debt: 4}
+	base := Limit{Algorithm: SlidingWindow, Quota: 1, Period: time.Second, Burst: 2, Segments: 3, Aligned: true, Debt: 4, Calendar: "day"}
 	same := base
 	if !base.Equal(&same) {
 		t.Error("a limit is not equal to its copy")
@@ -44,6 +44,11 @@ func TestLimitTextRoundTrip(t *testing.T) {
 		{"10/1s token-bucket burst=50 debt=7", Limit{Algorithm: TokenBucket, Quota: 10, Period: time.Second, Burst: 50, Debt: 7}, ""},
 		{"240/1h sliding-window segments=60 debt=12", Limit{Algorithm: SlidingWindow, Quota: 240, Period: time.Hour, Debt: 12, Segments: 60}, "240/1h sliding-window debt=12 segments=60"},
 		{"10/1s fixed-window aligned debt=3", Limit{Algorithm: FixedWindow, Quota: 10, Period: time.Second, Aligned: true, Debt: 3}, ""},
+		{"10000/month", Limit{Algorithm: CalendarWindow, Quota: 10000, Calendar: "month"}, ""},
+		{"10000/month start=15 debt=7 tz=Europe/Berlin", Limit{Algorithm: CalendarWindow, Quota: 10000, Calendar: "month tz=Europe/Berlin start=15", Debt: 7}, "10000/month tz=Europe/Berlin start=15 debt=7"},
+		{"5/day calendar", Limit{Algorithm: CalendarWindow, Quota: 5, Calendar: "day"}, "5/day"},
+		{"5/week tz=UTC start=01", Limit{Algorithm: CalendarWindow, Quota: 5, Calendar: "week"}, "5/week"},
+		{"5/year start=04-06", Limit{Algorithm: CalendarWindow, Quota: 5, Calendar: "year start=04-06"}, ""},
 		{"1/1ms", Limit{Quota: 1, Period: MinPeriod}, ""},
 		{"1/9600h", Limit{Quota: 1, Period: MaxPeriod}, ""},
 		{"1/1h30m", Limit{Quota: 1, Period: 90 * time.Minute}, ""},
@@ -143,7 +148,16 @@ func TestLimitErrorsNameEveryMistake(t *testing.T) {
 		{"1/1s sliding-window segments=361", []string{"segments 361 is not within 1 to 360"}},
 		{"1/1s sliding-window segments=9223372036854775807", []string{"segments 361 is not within"}},
 		{"1/1s sliding-window segments=7", []string{"7 segments do not divide 1s into whole microseconds"}},
-		{"1/1s sliding", []string{`unknown word "sliding"; the words are gcra, `, `, sliding-window, `, `, aligned, burst=, debt=, segments= and ttl=`}},
+		{"1/1s sliding", []string{`unknown word "sliding"; the words are gcra, `, `, sliding-window, `, `, aligned, burst=, debt=, segments=, start=, ttl= and tz=`}},
+		{"10000/month start=31", []string{`calendar "month start=31": start "31" is not a day of each month, 1 to 28`}},
+		{"10000/month tz=Mars/Olympus", []string{`tz "Mars/Olympus" is not in the time zone database`}},
+		{"10000/month tz=UTC tz=UTC", []string{`a second "tz", "tz=UTC"`}},
+		{"10000/month burst=5 segments=2 aligned", []string{"burst means nothing to calendar", "segments mean nothing to calendar", "aligned means nothing to calendar"}},
+		{"10000/month gcra", []string{"a calendar means nothing to gcra"}},
+		{"10000/month ttl=5s", []string{"ttl means nothing to calendar"}},
+		{"10000/2months", []string{`period "2months" is not a duration`}},
+		{"100/1m tz=Europe/Berlin", []string{`tz is for a day, week, month or year: "10000/month tz=Europe/Berlin start=15"`}},
+		{"100/1m calendar", []string{"period 1m0s means nothing to calendar"}},
 		{"10 concurrent", []string{`needs a ttl, how long an unrenewed lease stays held; write, say, "10 concurrent ttl=30s"`}},
 		{"20 concurrent ttl=x", []string{`ttl "x" is not a duration`}},
 		{"20/1s concurrent ttl=3s", []string{"has a ttl instead of a period"}},
@@ -211,7 +225,7 @@ func TestLimitJSON(t *testing.T) {
 }
 
 func TestLimitUnknownAlgorithmIsNamedByNumber(t *testing.T) {
-	if got := algorithmCount.String(); got != "algorithm(6)" {
+	if got := algorithmCount.String(); got != "algorithm(7)" {
 		t.Errorf("String() = %q", got)
 	}
 	if err := (Limit{Algorithm: algorithmCount, Quota: 1, Period: time.Second}).Validate(); err == nil {

@@ -22,9 +22,11 @@ import (
 //	1/100ms token-bucket burst=50
 //	1000/1m debt=5000
 //	20 concurrent ttl=30s
+//	10000/month tz=Europe/Berlin start=15
 //
 // A period is a Go duration; "d" stands for 24 hours and a missing number for
-// 1, so that "5/s" and "1000/d" are understood. The error names every mistake in
+// 1, so that "5/s" and "1000/d" are understood. A day, week, month or year is one of the
+// calendar; see Limit.Calendar for its options. The error names every mistake in
 // the text, and the limit is valid if there is none.
 func ParseLimit(s string) (Limit, error) {
 	l, errs := parseLimit(s)
@@ -60,7 +62,9 @@ func parseLimit(s string) (l Limit, errs []error) {
 		errs = append(errs, fmt.Errorf("quota %q is not a whole number", textform.Clip(quota)))
 	}
 	if hasPeriod {
-		if l.Period, err = parsePeriod("period", period); err != nil {
+		if _, named := parseUnit(period); named {
+			l.Algorithm, l.Calendar = CalendarWindow, period
+		} else if l.Period, err = parsePeriod("period", period); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -78,11 +82,18 @@ func parseLimit(s string) (l Limit, errs []error) {
 		seen[kind] = true
 		err = l.parseWord(w, name, value)
 		if errors.Is(err, errUnknownWord) && !listed {
-			err = fmt.Errorf("%w; the words are %s, aligned, burst=, debt=, segments= and ttl=", err, algorithmNames())
+			err = fmt.Errorf("%w; the words are %s, aligned, burst=, debt=, segments=, start=, ttl= and tz=", err, algorithmNames())
 			listed = true
 		}
 		if err != nil {
 			errs = append(errs, err)
+		}
+	}
+	if l.Calendar != "" {
+		if c, err := parseCalendar(l.Calendar); err != nil {
+			errs = append(errs, err)
+		} else {
+			l.Calendar = c.String()
 		}
 	}
 	if err := l.spanFault(words[0], hasPeriod, seen["ttl"]); err != nil {
@@ -147,6 +158,11 @@ func (l *Limit) parseWord(word, name, value string) (err error) {
 		var n int64
 		n, err = parseCount(name, value)
 		l.Segments = int(min(n, MaxSegments+1))
+	case name == "tz" || name == "start":
+		if l.Calendar == "" {
+			return fmt.Errorf(`%s is for a day, week, month or year: "10000/month tz=Europe/Berlin start=15"`, name)
+		}
+		l.Calendar += " " + word
 	case name == "ttl":
 		l.Period, err = parsePeriod(name, value)
 	default:
@@ -188,8 +204,12 @@ func (l Limit) String() string {
 	if l.Leased() {
 		fmt.Fprintf(&b, "%d %s ttl=%s", l.Quota, l.Algorithm, textform.Duration(l.Period))
 	} else {
-		fmt.Fprintf(&b, "%d/%s", l.Quota, textform.Duration(l.Period))
-		if l.Algorithm != GCRA {
+		span := l.Calendar
+		if span == "" {
+			span = textform.Duration(l.Period)
+		}
+		fmt.Fprintf(&b, "%d/%s", l.Quota, span)
+		if l.Algorithm != GCRA && l.Algorithm != CalendarWindow {
 			b.WriteByte(' ')
 			b.WriteString(l.Algorithm.String())
 		}

@@ -68,6 +68,11 @@ type Op struct {
 
 	Limit Limit
 
+	// Windows are the windows of Limit.Calendar around the present instant, which a Take,
+	// Peek or Debit of units needs under CalendarWindow. The store picks one by its own
+	// clock. Other operations ignore it. See [Limit.Windows].
+	Windows *Windows
+
 	// Cost is in units. A Take or Peek of 0 is always allowed and changes
 	// nothing. A negative cost is an error. A Debit charges it also beyond the
 	// capacity, as far as Limit.MaxDebt lets it.

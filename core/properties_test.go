@@ -108,7 +108,7 @@ func TestDecideAllocatesNothing(t *testing.T) {
 }
 
 func TestCheckOpsNamesEveryFault(t *testing.T) {
-	gcra, leases := mustParse(t, "5/1s"), mustParse(t, "5 concurrent ttl=1s")
+	gcra, leases, month := mustParse(t, "5/1s"), mustParse(t, "5 concurrent ttl=1s"), mustParse(t, "5/month")
 	rows := []struct {
 		what string
 		op   core.Op
@@ -126,10 +126,19 @@ func TestCheckOpsNamesEveryFault(t *testing.T) {
 		{"a debit of leases", core.Op{Verb: core.Debit, Limit: leases, Cost: 1, Lease: "x"}, "a concurrent limit has no debt"},
 		{"a debit of a log", core.Op{Verb: core.Debit, Limit: mustParse(t, "5/1s sliding-log"), Cost: 1}, "a sliding-log limit has no debt"},
 		{"a debit of what fits", core.Op{Verb: core.Debit, Limit: gcra, Cost: 1, UpTo: true}, "only a Take can be UpTo"},
-		{"an algorithm", core.Op{Limit: core.Limit{Algorithm: 6}}, "the algorithm is not known"},
+		{"an algorithm", core.Op{Limit: core.Limit{Algorithm: 7}}, "the algorithm is not known"},
 		{"a negative cost", core.Op{Limit: gcra, Cost: -1}, "the cost -1 is negative"},
 		{"a negative wait", core.Op{Limit: gcra, MaxWait: -1}, "the wait -1ns is not within 0 to 1h0m0s"},
 		{"a wait too long", core.Op{Limit: gcra, MaxWait: core.MaxBooking + 1}, "the wait 1h0m0.000000001s is not"},
+		{"a calendar without windows", core.Op{Limit: month, Cost: 1}, "the windows of its calendar are missing"},
+		{"a debit by a calendar without windows", core.Op{Verb: core.Debit, Limit: month, Cost: 1}, "the windows of its calendar are missing"},
+		{"nothing by a calendar without windows", core.Op{Limit: month}, ""},
+		{"a reset by a calendar without windows", core.Op{Verb: core.Reset, Limit: month, Cost: 1}, ""},
+		{"a refund by a calendar without windows", core.Op{Verb: core.Refund, Limit: month, Cost: 1}, ""},
+		{"windows", core.Op{Limit: month, Cost: 1, Windows: &core.Windows{0, 1, 2, 3, 1<<53 - 1}}, ""},
+		{"windows before time", core.Op{Limit: month, Cost: 1, Windows: &core.Windows{-1, 1, 2, 3, 4}}, "its windows [-1 1 2 3 4] are not in order"},
+		{"windows after time", core.Op{Limit: month, Cost: 1, Windows: &core.Windows{0, 1, 2, 3, 1 << 53}}, "are not in order"},
+		{"an empty window", core.Op{Limit: month, Cost: 1, Windows: &core.Windows{0, 1, 1, 3, 4}}, "its windows [0 1 1 3 4] are not in order"},
 		{"no lease", core.Op{Limit: leases, Cost: 1}, "a lease is missing"},
 		{"no lease to release", core.Op{Verb: core.Refund, Limit: leases}, "a lease is missing"},
 		{"a refund before time", core.Op{Verb: core.Refund, Limit: gcra, At: -1}, "At -1 or ResetAfter 0s is not of a decision"},

@@ -10,11 +10,12 @@ type State struct {
 	Limit Limit
 
 	// Used is the number of units in use since Mark, an instant in
-	// microseconds. FixedWindow, TokenBucket and GCRA use both.
+	// microseconds. FixedWindow, CalendarWindow, TokenBucket and GCRA use both.
 	Used, Mark int64
 
 	// Over is the number of units that GCRA had in use beyond its burst, booked or in
-	// debt, and Slot is the instant of the latest booking.
+	// debt, and Slot is the instant of the latest booking. For CalendarWindow Slot is the
+	// beginning of the window that ends at Mark.
 	Over, Slot int64
 
 	// Log holds the admitted units of SlidingLog by instant and those of
@@ -27,6 +28,8 @@ type State struct {
 
 	// Changed is set by [Decide] when the state has to be kept.
 	Changed bool
+
+	windows *Windows // of the step that Decide carries out
 }
 
 // Entry is N units admitted at the instant, or in the segment, At.

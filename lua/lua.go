@@ -35,6 +35,8 @@ var twins = map[core.Algorithm]twin{
 	core.SlidingWindow: {file: "sliding_window"},
 	core.TokenBucket:   {file: "token_bucket"},
 	core.Concurrency:   {file: "concurrency"},
+
+	core.CalendarWindow: {file: "calendar_window"},
 }
 
 // HasQuick reports whether the algorithm has a quick function for takes under a limit

@@ -27,7 +27,8 @@
 --            instant of the take, or 0 if that is not known; for a debit, the most
 --            units that may be in use after it
 --   y        for a refund, the reset that the take was answered; for a lease, the
---            16 bytes of its id
+--            16 bytes of its id; for a take, peek or debit of a calendar, the boundaries
+--            of its windows in a text, with a space between them
 --
 -- It returns nil if text is no state. Otherwise it returns
 --

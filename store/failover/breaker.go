@@ -211,6 +211,9 @@ func probeOf(ops []core.Op) []core.Op {
 		if op.Limit.Leased() {
 			op.Lease = "probe"
 		}
+		if op.Limit.Algorithm == core.CalendarWindow {
+			op.Limit.Algorithm = core.FixedWindow // what it writes is gone before a day ends
+		}
 		if v := ops[i].Verb; v == core.Peek || v == core.Take && ops[i].Cost == 0 {
 			op.Verb = core.Peek
 		}
@@ -278,7 +281,8 @@ func (s *Store) call(ctx context.Context, ops []core.Op) (err error) {
 	return s.primary.Apply(ctx, ops, make([]core.Decision, len(ops)))
 }
 
-// blames reports whether the primary is at fault for the error.
+// blames reports whether the primary is at fault for the error. It is not if the program's
+// clock gave it other windows of a calendar.
 func blames(ctx context.Context, err error) bool {
-	return ctx.Err() == nil && !errors.Is(err, core.ErrOp)
+	return ctx.Err() == nil && !errors.Is(err, core.ErrOp) && !errors.Is(err, core.ErrWindows)
 }

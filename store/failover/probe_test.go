@@ -2,6 +2,7 @@ package failover
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,10 +81,28 @@ func TestProbesOfPeeksWriteNothing(t *testing.T) {
 	}
 }
 
+// One program whose clock is wrong does not lose the primary for its other rules.
+func TestBreakerStaysClosedIfTheWindowsAreOfAnotherTime(t *testing.T) {
+	f := newFake()
+	s := over(t, f, Options{Fallback: memory()})
+	defer s.Close()
+	f.be(func(context.Context) error { return core.ErrWindows })
+	op, out := take(t, "k", "9/day", 1), make([]core.Decision, 1)
+	op.Windows = &core.Windows{0, 1, 2, 3, 4}
+	for range 100 {
+		if err := s.Apply(t.Context(), []core.Op{op}, out); !errors.Is(err, core.ErrWindows) {
+			t.Fatalf("%+v, %v", out, err)
+		}
+	}
+	if got := s.Stats(); got.Opened != 0 || got.State != Closed {
+		t.Errorf("%+v", got)
+	}
+}
+
 // However short the interval is, every probe is admitted under every algorithm, so
 // that it writes.
 func TestProbesAreAdmitted(t *testing.T) {
-	for _, text := range append(rates, "12 concurrent ttl=1h") {
+	for _, text := range append(rates, "12 concurrent ttl=1h", "9/day") {
 		t.Run(text, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, op := memory(), take(t, "k", text, 1)

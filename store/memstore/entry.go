@@ -76,7 +76,7 @@ func (h *shard) load(i int, st *core.State) {
 	st.Used, st.Mark, st.Changed = c.used, c.mark, false
 	if m := h.extState(i); m != nil {
 		st.Log, st.Head, st.Leases, st.Over, st.Slot = m.log, m.head, m.leases, m.over, m.slot
-	} else if st.Log != nil || st.Leases != nil || st.Over != 0 {
+	} else if st.Log != nil || st.Leases != nil || st.Over != 0 || st.Slot != 0 {
 		st.Log, st.Head, st.Leases, st.Over, st.Slot = nil, 0, nil, 0, 0
 	}
 }
@@ -104,7 +104,7 @@ func (h *shard) write(i int, st *core.State, id classID, rule string) {
 	c.class = id | c.class&shared
 	c.used, c.mark = st.Used, st.Mark
 	m := h.extState(i)
-	if len(st.Log) == 0 && len(st.Leases) == 0 && st.Over == 0 && id != uninterned {
+	if len(st.Log) == 0 && len(st.Leases) == 0 && st.Over == 0 && st.Slot == 0 && id != uninterned {
 		if m != nil {
 			h.exts[i].extState = nil
 		}

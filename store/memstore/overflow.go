@@ -74,7 +74,7 @@ func (t *step) reserveBucket(s *Store, op *core.Op, id classID) bool {
 // useUp turns a fresh state into that of a key which has just used up the limit of op. Its
 // lease, if any, has an id that no op has.
 func useUp(st *core.State, op *core.Op, now int64) {
-	all := [1]core.Op{{Rule: op.Rule, Limit: op.Limit, Cost: op.Limit.Capacity()}}
+	all := [1]core.Op{{Rule: op.Rule, Limit: op.Limit, Windows: op.Windows, Cost: op.Limit.Capacity()}}
 	core.Decide(all[:], []*core.State{st}, now, make([]core.Decision, 1))
 }
 

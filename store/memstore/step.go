@@ -18,30 +18,33 @@ func (s *Store) decideKnown(v *limitClass, ops []core.Op, out []core.Decision) (
 	}
 	p := s.locationOf(v, &ops[0])
 	now = s.clock()
-	known, due := s.shards[p.shard].decide(&p, ops, out, now)
+	known, due, err := s.shards[p.shard].decide(&p, ops, out, now)
 	if due {
 		s.tidy(now)
 	}
-	return now, known, nil
+	return now, known, err
 }
 
 // decide is the part of decideKnown that needs the lock.
-func (h *shard) decide(p *location, ops []core.Op, out []core.Decision, now int64) (known, due bool) {
+func (h *shard) decide(p *location, ops []core.Op, out []core.Decision, now int64) (known, due bool, err error) {
 	h.lock()
 	defer h.mu.Unlock()
 	i := h.find(p, &ops[0])
 	if i < 0 {
-		return false, false
+		return false, false, nil
 	}
 	if now < h.latest {
 		now = h.store.clock()
 	}
 	due = h.countStep(now)
+	if err := ops[0].CheckWindows(now); err != nil {
+		return true, due, err
+	}
 	h.load(i, &h.state)
 	states := [1]*core.State{&h.state}
 	core.Decide(ops, states[:], now, out)
 	h.keep(i, &h.state, p.class, &ops[0], &out[0])
-	return true, due
+	return true, due, nil
 }
 
 // A holder is the place of the state of an op's key.
@@ -133,6 +136,11 @@ func (t *step) run(s *Store, ops []core.Op, out []core.Decision) (due bool, err 
 		h.observe(t.now)
 		h.steps++
 		due = due || h.steps%tidyEvery == 0
+	}
+	for i := range ops {
+		if err := ops[i].CheckWindows(t.now); err != nil {
+			return due, err
+		}
 	}
 	if err := t.findStates(s, ops); err != nil {
 		return false, err

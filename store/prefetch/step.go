@@ -80,7 +80,7 @@ func (h *shard) ask(t *step, i int, now, ceiling int64, busy bool) {
 	f := fill{held, i, i}
 	if ahead > 0 {
 		f.ahead = len(t.ops)
-		t.ops = append(t.ops, core.Op{Verb: core.Take, Soft: true, Rule: op.Rule, Key: op.Key, Limit: op.Limit, Cost: ahead})
+		t.ops = append(t.ops, core.Op{Verb: core.Take, Soft: true, Rule: op.Rule, Key: op.Key, Limit: op.Limit, Windows: op.Windows, Cost: ahead})
 	}
 	t.fills = append(t.fills, f)
 }

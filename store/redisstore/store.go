@@ -245,6 +245,24 @@ type terms struct {
 	text     any
 	shortCut bool // the script has a quick function for takes
 	long     bool // the state may have more than maxSmall records
+
+	windows atomic.Pointer[windowsText] // of a calendar, as they were last sent
+}
+
+// windowsText is the windows of a calendar in the form for scripts.
+type windowsText struct {
+	of   core.Windows
+	text any
+}
+
+// boundaries returns the windows in the form for scripts.
+func (t *terms) boundaries(w *core.Windows) any {
+	if last := t.windows.Load(); last != nil && last.of == *w {
+		return last.text
+	}
+	text := fmt.Sprintf("%d %d %d %d %d", w[0], w[1], w[2], w[3], w[4])
+	t.windows.Store(&windowsText{*w, text})
+	return text
 }
 
 // maxSmall is the largest number of records in a state that is written although the

@@ -38,7 +38,7 @@ func (s *Store) callOne(op *core.Op) (*lua.Script, []any) {
 	args[4] = s.instant()
 	args[5] = t.text
 	if !isSingleUnit(op) {
-		x, y := details(op)
+		x, y := details(op, t)
 		args = append(args, op.Verb.String(), op.Cost, x, y)
 	}
 	return fitting(s.scripts.One(algorithm), t.long), args
@@ -64,13 +64,20 @@ func (s *Store) instant() any {
 }
 
 // isSingleUnit reports whether the operation takes exactly one unit without a
-// MaxWait and without a lease.
+// MaxWait, without a lease and without the windows of a calendar.
 func isSingleUnit(op *core.Op) bool {
-	return op.Verb == core.Take && op.Cost == 1 && op.MaxWait == 0 && !op.UpTo && !op.Limit.Leased()
+	return op.Verb == core.Take && op.Cost == 1 && op.MaxWait == 0 && !op.UpTo && !op.Limit.Leased() && op.Windows == nil
 }
 
-// details returns the x and y of an operation; see lua/prelude.lua.
-func details(op *core.Op) (x, y any) {
+// details returns the x and y of an operation under a limit; see lua/prelude.lua.
+func details(op *core.Op, t *terms) (x, y any) {
+	if op.Limit.Algorithm == core.CalendarWindow && op.Windows != nil && op.Verb != core.Refund {
+		x, y = zero, t.boundaries(op.Windows)
+		if op.Verb == core.Debit {
+			x = op.Limit.Capacity() + op.Limit.MaxDebt()
+		}
+		return x, y
+	}
 	switch {
 	case op.Limit.Leased():
 		return zero, leaseID(op.Lease)
@@ -196,7 +203,7 @@ func (p *program) add(op *core.Op, key string, t *terms, more bool) {
 	}
 	if !isSingleUnit(op) {
 		opcode += opcodeValues
-		x, y := details(op)
+		x, y := details(op, t)
 		p.values = append(p.values, op.Cost, x, y)
 	}
 	fresh := len(p.keys) - leadingArgs + 1
@@ -319,7 +326,8 @@ func decode(steps []*step, ints []int64) error {
 }
 
 // step reads the decisions on the operations of a step. unreadable is the error
-// of a step with an unreadable key.
+// of a step with an unreadable key, or with windows of a calendar that do not hold the
+// server's instant. The script charges nothing to such a window.
 func (a *answers) step(ops []core.Op, out []core.Decision) (unreadable, err error) {
 	for i := range ops {
 		known, err := a.decision(&out[i], ops[i].UpTo || ops[i].Verb == core.Debit)
@@ -329,6 +337,9 @@ func (a *answers) step(ops []core.Op, out []core.Decision) (unreadable, err erro
 		if !known && unreadable == nil {
 			unreadable = fmt.Errorf("redisstore: %w: rule %q", ErrUnreadable, ops[i].Rule)
 		}
+	}
+	for i := 0; i < len(ops) && unreadable == nil; i++ {
+		unreadable = ops[i].CheckWindows(a.at)
 	}
 	if core.Granted(ops, out) {
 		noteTaken(ops, out)

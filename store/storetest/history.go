@@ -23,6 +23,7 @@ func families() [][]core.Limit {
 		limits("240/1h sliding-window segments=60", "7/1h sliding-window segments=360", "999983/24h sliding-window", "3/1ms sliding-window"),
 		limits("4/10s token-bucket burst=9", "1/100ms token-bucket burst=10", "4/10s token-bucket burst=9 debt=1", "7/1s token-bucket burst=3", "13/11s token-bucket"),
 		limits("999983/24h token-bucket burst=123457", "1/1ms token-bucket", "3/1h token-bucket burst=17", "1000000007/1s token-bucket"),
+		limits("5/day", "7/day tz=Europe/Berlin", "5/day debt=2", "3/week start=6 tz=America/Sao_Paulo", "9/month start=5 tz=Asia/Kathmandu", "9/year start=10-05"),
 		limits("2 concurrent ttl=3s", "5 concurrent ttl=30s", "1 concurrent ttl=1ms", "9 concurrent ttl=7s"),
 	}
 }
@@ -201,7 +202,8 @@ func (h *history) instant() time.Duration {
 		}
 	case n < 14:
 	case n < 18:
-		period := pick(h.r, h.rules).limit.Period
+		limit := pick(h.r, h.rules).limit
+		period := periodOf(&limit)
 		at += time.Duration(h.r.Int64N(int64(period)*2+1)) / pick(h.r, []time.Duration{1, 1, 10, 1000})
 	case n == 18:
 		at += time.Duration(1+h.r.IntN(1000)) * time.Microsecond

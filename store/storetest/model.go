@@ -41,6 +41,12 @@ func (m *Model) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	now := m.clock.Now()
+	for i := range ops {
+		if err := ops[i].CheckWindows(now); err != nil {
+			return err
+		}
+	}
 	states := make([]*core.State, len(ops))
 	loaded := map[core.ID]*core.State{}
 	for i := range ops {
@@ -50,7 +56,7 @@ func (m *Model) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 		}
 		states[i] = loaded[id]
 	}
-	core.Decide(ops, states, m.clock.Now(), out)
+	core.Decide(ops, states, now, out)
 	for i := range ops {
 		m.keep(ops[i].ID(), states[i], &out[i])
 	}

@@ -23,7 +23,7 @@ type scenario struct {
 type expectation struct {
 	step
 	times   int
-	invalid bool // Apply has to return an error that wraps core.ErrOp
+	fault   error // Apply has to return an error that wraps it
 	answers []answer
 }
 
@@ -180,6 +180,8 @@ func (p *parser) words(c *call, words []string) (err error) {
 			c.Lease = value
 		case name == "wait":
 			c.MaxWait, _, err = parseSpan(value)
+		case name == "clock":
+			c.skew, _, err = parseSpan(value)
 		case name == "of" && p.labels[value]:
 			c.of = value
 		default:
@@ -210,9 +212,12 @@ func parseSpan(s string) (d time.Duration, relative bool, err error) {
 	return d, relative, nil
 }
 
+// errorAnswers are the errors that a step may have, by their answers.
+var errorAnswers = map[string]error{"error": core.ErrOp, "outside": core.ErrWindows}
+
 func (e *expectation) parseAnswers(words []string) error {
-	if len(words) == 1 && words[0] == "error" {
-		e.invalid = true
+	if len(words) == 1 && errorAnswers[words[0]] != nil {
+		e.fault = errorAnswers[words[0]]
 		return nil
 	}
 	text := strings.ReplaceAll(strings.Join(words, " "), ",", " , ")

@@ -24,6 +24,8 @@ type call struct {
 	label string // by which a later refund names this call
 	of    string // the label of the call that a refund undoes, or ""
 	whole bool   // the refund gives back all that the call charged
+
+	skew time.Duration // by which the program's clock, which has the windows, is ahead
 }
 
 // player plays steps on a store and remembers the calls that have a label.
@@ -81,12 +83,13 @@ func (p *player) play(s *step) ([]core.Decision, error) {
 func (p *player) resolve(c *call) core.Op {
 	op := c.Op
 	op.Key = p.prefix + op.Key
+	op.Windows = op.Limit.Windows(p.clock.Now() + c.skew.Microseconds())
 	if c.of == "" {
 		return op
 	}
 	g := p.given[c.of]
 	op = op.Refund(g.decision)
-	op.Key, op.Lease = g.op.Key, g.op.Lease
+	op.Key, op.Lease, op.Windows = g.op.Key, g.op.Lease, nil
 	if c.whole {
 		op.Cost = g.op.Refund(g.decision).Cost
 	}
@@ -130,6 +133,9 @@ func (c *call) text() string {
 	}
 	if !c.whole && c.Verb != core.Reset {
 		fmt.Fprintf(&b, " cost=%d", c.Cost)
+	}
+	if c.skew != 0 {
+		fmt.Fprintf(&b, " clock=%s", c.skew)
 	}
 	if c.MaxWait != 0 {
 		fmt.Fprintf(&b, " wait=%s", c.MaxWait)

@@ -60,9 +60,9 @@ func Play(t *testing.T, f Factory, name, text string) {
 func (p *player) check(e *expectation) error {
 	for n := 1; n <= e.times; n++ {
 		out, err := p.play(&e.step)
-		if e.invalid || err != nil {
-			if !e.invalid || !errors.Is(err, core.ErrOp) {
-				return fmt.Errorf("error %v, want an invalid step: %v", err, e.invalid)
+		if e.fault != nil || err != nil {
+			if e.fault == nil || !errors.Is(err, e.fault) {
+				return fmt.Errorf("error %v, want %v", err, e.fault)
 			}
 			continue
 		}

@@ -82,6 +82,7 @@ func (w *world) op(verb core.Verb, cost int64) core.Op {
 
 // do carries out one op.
 func (w *world) do(op core.Op) core.Decision {
+	op.Windows = op.Limit.Windows(w.clock.Now())
 	d := apply(w.t, w.store, op)[0]
 	for _, span := range []time.Duration{d.RetryAfter, d.ResetAfter, d.Wait} {
 		if span > 0 && span != core.Never {

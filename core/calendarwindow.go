@@ -1,0 +1,89 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+)
+
+// calendarWindow counts units in the windows of a calendar, as fixedWindow does in its
+// own. State.Slot and State.Mark are the beginning and the end of the window. They come
+// from Op.Windows, because the rules of a time zone differ from machine to machine.
+// Twin: lua/calendar_window.lua.
+type calendarWindow struct{ fixedWindow }
+
+func (calendarWindow) name() string     { return "calendar" }
+func (calendarWindow) letter() string   { return "m" }
+func (calendarWindow) options() options { return options{calendar: true, debt: true} }
+
+func (w calendarWindow) check(l *Limit) error {
+	c, err := parseCalendar(l.Calendar)
+	if err != nil {
+		return err
+	}
+	if text := c.String(); text != l.Calendar {
+		return fmt.Errorf("calendar %q has to be written %q", l.Calendar, text)
+	}
+	return w.fixedWindow.check(l)
+}
+
+func (calendarWindow) scriptArgs(l *Limit) (period, quota, extra int64) { return 0, l.Quota, 0 }
+
+// settle leaves a window where it is, whatever the calendar of l, unless the clock has
+// stepped back before it. Then the units count in the window that the clock is in.
+func (calendarWindow) settle(s *State, l *Limit, now int64) bool {
+	if s.Used == 0 || s.Mark <= now {
+		s.Limit, s.Used, s.Slot, s.Mark = *l, 0, 0, 0
+		return false
+	}
+	begin, end, ok := s.windows.at(now)
+	if now >= s.Slot || !ok {
+		return false
+	}
+	s.Slot, s.Mark = begin, min(end, s.Mark)
+	return true
+}
+
+func (calendarWindow) take(s *State, l *Limit, now, n int64, _ string) {
+	if s.Used == 0 {
+		s.Limit = *l
+		s.Slot, s.Mark, _ = s.windows.at(now)
+	}
+	s.Used += n
+}
+
+func (w calendarWindow) debit(s *State, l *Limit, now, n int64) { w.take(s, l, now, n, "") }
+
+// ErrWindows is wrapped by the error of a step whose instant, by the clock of the store, is
+// in none of the [Windows] that came with an operation. The clocks of the store and of
+// the program are further apart than a window is long.
+var ErrWindows = errors.New("the store's clock is in none of the calendar windows")
+
+// CheckWindows returns an error that wraps [ErrWindows] if the operation needs windows and
+// now is in none of them. A store calls it before [Decide].
+func (op *Op) CheckWindows(now int64) error {
+	if op.Limit.Algorithm == CalendarWindow && op.needsWindows() {
+		if _, _, ok := op.Windows.at(now); !ok {
+			return fmt.Errorf("%w: rule %q, clock %d, windows %d", ErrWindows, op.Rule, now, *op.Windows)
+		}
+	}
+	return nil
+}
+
+// needsWindows reports whether an operation under a calendar needs Op.Windows.
+func (op *Op) needsWindows() bool { return op.Verb != Refund && op.Verb != Reset && op.Cost > 0 }
+
+// windowsFault returns what is wrong with Op.Windows, or "".
+func (op *Op) windowsFault() string {
+	switch {
+	case op.Limit.Algorithm != CalendarWindow || !op.needsWindows():
+		return ""
+	case op.Windows == nil:
+		return "the windows of its calendar are missing"
+	}
+	for i, at := range op.Windows {
+		if at < 0 || at >= exact || i > 0 && at <= op.Windows[i-1] {
+			return fmt.Sprintf("its windows %d are not in order", *op.Windows)
+		}
+	}
+	return ""
+}
