@@ -150,6 +150,8 @@ type terms struct {
 	policy    string // the item of RateLimit-Policy
 	remaining string // how the item of RateLimit begins
 	mark      *Mark  // of an answer whose headers show this limit first
+
+	windows atomic.Pointer[core.Windows] // of a calendar, around the latest request
 }
 
 func newTerms(r *Rule, l core.Limit) *terms {
@@ -163,11 +165,22 @@ func newTerms(r *Rule, l core.Limit) *terms {
 	}
 }
 
+// windowsAt returns the windows of the limit's calendar around an instant.
+func (t *terms) windowsAt(now time.Time) *core.Windows {
+	at, w := now.UnixMicro(), t.windows.Load()
+	if w == nil || at < w[1] || at >= w[2] {
+		w = t.limit.Windows(at)
+		t.windows.Store(w)
+	}
+	return w
+}
+
 // maxInteger is the highest integer of a structured field (RFC 9651, 3.3.1).
 const maxInteger = 999_999_999_999_999
 
 // policyItem returns the limit as draft-ietf-httpapi-ratelimit-headers writes it. A
-// window that is not in whole seconds cannot be written, so it is left out.
+// window that is not in whole seconds, or is not always as long, cannot be written, so it
+// is left out.
 func policyItem(rule string, l core.Limit) string {
 	b := make([]byte, 0, 64)
 	b = append(b, '"')
@@ -177,6 +190,7 @@ func policyItem(rule string, l core.Limit) string {
 	switch {
 	case l.Leased():
 		b = append(b, `;qu="concurrent-requests"`...)
+	case l.Algorithm == core.CalendarWindow: // its windows differ in length
 	case l.Period%time.Second == 0:
 		b = append(b, ";w="...)
 		b = strconv.AppendInt(b, int64(l.Period/time.Second), 10)

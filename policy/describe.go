@@ -55,6 +55,9 @@ func volume(l core.Limit, noun string) string {
 	switch a := l.Algorithm; {
 	case l.Leased():
 		return n + " at a time"
+	case a == core.CalendarWindow:
+		unit, _, _ := strings.Cut(l.Calendar, " ")
+		return n + " a " + unit
 	case a == core.SlidingLog || a == core.SlidingWindow:
 		return n + " within any " + strings.TrimPrefix(span(l.Period), "1 ")
 	}
@@ -109,6 +112,8 @@ func (c *Callers) count() string {
 // manner describes the limit apart from its rate.
 func manner(l core.Limit) string {
 	switch {
+	case l.Algorithm == core.CalendarWindow:
+		return calendar(l.Calendar)
 	case l.Aligned:
 		return ", counted in windows by the clock"
 	case l.Algorithm == core.FixedWindow:
@@ -120,6 +125,20 @@ func manner(l core.Limit) string {
 		return ""
 	}
 	return fmt.Sprintf(", at most %d at once", l.Burst)
+}
+
+// calendar describes the windows of a calendar by its text.
+func calendar(text string) string {
+	zone, start := "UTC", ""
+	for _, word := range strings.Fields(text)[1:] {
+		name, value, _ := strings.Cut(word, "=")
+		if name == "tz" {
+			zone = value
+		} else {
+			start = ", each from day " + value + " on"
+		}
+	}
+	return ", by the calendar of " + zone + start
 }
 
 func debt(l core.Limit) string {

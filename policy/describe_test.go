@@ -33,6 +33,8 @@ func TestDescribeIsInPlainWords(t *testing.T) {
 		{"240/1h sliding-window segments=1", "ip", policy.Policy{}, "240 requests within any hour for each address, counted in 1 segment; others are refused"},
 		{"10/1s fixed-window aligned", "ip", policy.Policy{}, "10 requests a second for each address, counted in windows by the clock; others are refused"},
 		{"10/1s fixed-window", "ip", policy.Policy{}, "10 requests a second for each address, counted in windows that begin with a request; others are refused"},
+		{"10000/month tz=Europe/Berlin start=15", "user", policy.Policy{}, "10000 requests a month for each user, by the calendar of Europe/Berlin, each from day 15 on; others are refused"},
+		{"5/week", "ip", policy.Policy{}, "5 requests a week for each address, by the calendar of UTC; others are refused"},
 		{"20 concurrent ttl=30s", "user", policy.Policy{OnLimit: "wait 2m"}, "20 requests at a time for each user; others wait up to 2m"},
 		{"1 concurrent ttl=30s", "user", policy.Policy{OnStoreError: "open"}, "1 request at a time for each user; others are refused; if the store fails, all pass"},
 		{"9/1m", "ip", policy.Policy{OnStoreError: "closed", Match: policy.Match{Methods: []string{"POST"}, Path: "/login", Host: "shop.example"}},

@@ -5,6 +5,7 @@ package drawing
 import (
 	"fmt"
 	"math/bits"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -40,6 +41,9 @@ func follow(l core.Limit) (course, error) {
 	if err := l.Validate(); err != nil {
 		return course{}, err
 	}
+	if l.Algorithm == core.CalendarWindow {
+		l = even(l)
+	}
 	c := course{span: periods * l.Period}
 	if l.Leased() {
 		return c.leases(l), nil
@@ -48,6 +52,13 @@ func follow(l core.Limit) (course, error) {
 		return c.smooth(l), nil
 	}
 	return c.simulate(l), nil
+}
+
+// even returns a limit whose windows are all as long as those of a calendar are at least.
+func even(l core.Limit) core.Limit {
+	days := map[string]time.Duration{"day": 1, "week": 7, "month": 28, "year": 365}
+	unit, _, _ := strings.Cut(l.Calendar, " ")
+	return core.Limit{Algorithm: core.FixedWindow, Aligned: true, Quota: l.Quota, Debt: l.Debt, Period: days[unit] * 24 * time.Hour}
 }
 
 // simulate takes all units as soon as they are available.

@@ -132,13 +132,13 @@ func units() []unit {
 }
 
 // setLimit fills in the fields and the text of the limit. A period that is not a
-// whole number of any unit has only the text.
+// whole number of any unit, or a calendar, has only the text.
 func (d *draft) setLimit(l core.Limit) {
 	d.LimitBy, d.LimitText = "text", l.String()
 	d.Algorithm, d.Quota, d.Aligned = l.Algorithm.String(), strconv.FormatInt(l.Quota, 10), l.Aligned
 	d.Burst, d.Debt, d.Segments = number(l.Burst), number(l.Debt), number(int64(l.Segments))
 	for _, u := range slices.Backward(units()) {
-		if l.Period%u.size == 0 {
+		if l.Period > 0 && l.Period%u.size == 0 {
 			d.LimitBy, d.Period, d.Unit = "fields", strconv.FormatInt(int64(l.Period/u.size), 10), u.Name
 			return
 		}

@@ -56,7 +56,7 @@ func RedisFleet(client redis.UniversalClient, source *redissource.Source, prefix
 }
 
 func (f *redisFleet) Peek(ctx context.Context, p policy.Policy, key string) (core.Decision, error) {
-	return f.apply(ctx, core.Op{Verb: core.Peek, Rule: p.Name, Key: key, Limit: p.Limit, Cost: 1, Lease: "console"})
+	return f.apply(ctx, core.Op{Verb: core.Peek, Rule: p.Name, Key: key, Limit: p.Limit, Windows: p.Limit.Windows(time.Now().UnixMicro()), Cost: 1, Lease: "console"})
 }
 
 func (f *redisFleet) Reset(ctx context.Context, p policy.Policy, key string) error {
