@@ -41,6 +41,10 @@ type Limit struct {
 	// Algorithm is the way of counting; the zero value is GCRA.
 	Algorithm Algorithm
 
+	// Aligned makes FixedWindow's windows start at multiples of Period since
+	// the Unix epoch instead of at the first request.
+	Aligned bool
+
 	// Quota is the number of units granted per Period or, for Concurrency, held
 	// at once.
 	Quota int64
@@ -73,10 +77,6 @@ type Limit struct {
 	// [Debit] may put in use beyond the capacity; 0 means as many as the capacity. See
 	// MaxDebt.
 	Debt int64
-
-	// Aligned makes FixedWindow's windows start at multiples of Period since
-	// the Unix epoch instead of at the first request.
-	Aligned bool
 }
 
 // Capacity returns the largest number of units that the limit can admit at once.
@@ -183,12 +183,13 @@ func (l Limit) ScriptArgs() (period, quota, extra int64) {
 // field by field takes a third of the time of the compiler's ==.
 func (l *Limit) Equal(m *Limit) bool {
 	return l.Quota == m.Quota && l.Period == m.Period && l.Burst == m.Burst && l.Debt == m.Debt &&
-		l.Algorithm == m.Algorithm && l.Segments == m.Segments && l.Aligned == m.Aligned && l.Calendar == m.Calendar
+		l.Algorithm == m.Algorithm && l.Segments == m.Segments && l.Aligned == m.Aligned &&
+		len(l.Calendar) == len(m.Calendar) && (l.Calendar == "" || l.Calendar == m.Calendar) // no call without one
 }
 
 // Windows returns the windows of the limit's calendar around an instant in microseconds,
 // for Op.Windows, or nil if the limit has no calendar. The limit must be valid. It reads
-// the rules of the time zone each time, so keep the result until its second window ends.
+// the rules of the time zone each time, so keep the result until its window 3 ends.
 func (l *Limit) Windows(at int64) *Windows {
 	c, err := parseCalendar(l.Calendar)
 	if l.Algorithm != CalendarWindow || err != nil {

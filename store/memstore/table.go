@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/headgate/headgate/core"
 )
@@ -153,6 +154,17 @@ func (t *table) resize(n int) {
 //
 // The fields for a decision on a known key come first, in two cache lines.
 type shard struct {
+	shardHead
+	_     [(cacheLine - (unsafe.Sizeof(shardHead{})+unsafe.Sizeof(probe{}))%cacheLine) % cacheLine]byte
+	probe probe
+}
+
+// cacheLine is the size of a cache line on nearly all machines, of which the size of a
+// shard is a multiple.
+const cacheLine = 64
+
+// shardHead is a shard without its probe.
+type shardHead struct {
 	mu sync.Mutex
 	table
 	latest  int64  // the instant of the last step
@@ -171,16 +183,7 @@ type shard struct {
 	buckets  int        // overflow buckets among the slots
 	cursor   int        // where the sweep continues
 	state    core.State // a copy of the state that is being decided
-	probe    probe
-	_        [pad]byte
 }
-
-// cacheLine is the size of a cache line on nearly all machines. pad makes the
-// size of a shard a multiple of it.
-const (
-	cacheLine = 64
-	pad       = 48
-)
 
 // probe is the memory for asking core about the state of a slot.
 type probe struct {
