@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -97,14 +98,14 @@ func parseCalendar(text string) (*calendar, error) {
 }
 
 // parseZone returns the zone of that name. The zone Local is refused, because it differs
-// from machine to machine.
+// from machine to machine, and so are names that are another name's path.
 func parseZone(name string) (*time.Location, error) {
-	if name == "" || name == "Local" {
-		return nil, fmt.Errorf(`tz %q is no name of a time zone; write, say, "tz=Europe/Berlin"`, name)
+	if name == "Local" || path.Clean(name) != name {
+		return nil, fmt.Errorf(`tz %q is no name of a time zone; write, say, "tz=Europe/Berlin"`, textform.Clip(name))
 	}
 	zone, err := time.LoadLocation(name)
 	if err != nil {
-		return nil, fmt.Errorf("tz %q is not in the time zone database of this machine", textform.Clip(name))
+		return nil, fmt.Errorf("tz %q is not in the time zone database of this machine; a program that imports time/tzdata brings its own", textform.Clip(name))
 	}
 	return zone, nil
 }
@@ -156,9 +157,13 @@ func (c *calendar) String() string {
 	return text
 }
 
-// Windows are the boundaries of four windows that follow each other, in microseconds
-// since the Unix epoch. Window i begins at Windows[i] and ends before Windows[i+1].
-type Windows [5]int64
+// Windows are the boundaries of seven windows that follow each other, in microseconds
+// since the Unix epoch. Window i begins at Windows[i] and ends before Windows[i+1]. Window
+// 3 is the present one by the clock of the program.
+type Windows [8]int64
+
+// present is the index of the present window among Windows.
+const present = 3
 
 // at returns the beginning and the end of the window that holds the instant. ok is false
 // if none does.
@@ -175,19 +180,19 @@ func (w *Windows) at(now int64) (begin, end int64, ok bool) {
 }
 
 // windows returns the window that holds the instant at, in microseconds since the Unix
-// epoch, as the second, after the one before and before the next two.
-func (c *calendar) windows(at int64) Windows {
+// epoch, between the three before and the three after it.
+func (c *calendar) windows(at int64) (w Windows) {
 	first := c.first(at)
-	var w Windows
-	w[1] = c.begin(first)
-	for n, i := 1, 2; i < len(w); n++ {
+	w[present] = c.begin(first)
+	for n, i := 1, present+1; i < len(w); n++ {
 		if w[i] = c.begin(c.add(first, n)); w[i] > w[i-1] {
 			i++
 		}
 	}
-	w[0] = w[1]
-	for n := -1; w[0] == w[1]; n-- {
-		w[0] = c.begin(c.add(first, n))
+	for n, i := -1, present-1; i >= 0; n-- {
+		if w[i] = c.begin(c.add(first, n)); w[i] < w[i+1] {
+			i--
+		}
 	}
 	return w
 }

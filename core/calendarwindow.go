@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // calendarWindow counts units in the windows of a calendar, as fixedWindow does in its
@@ -54,28 +55,38 @@ func (calendarWindow) take(s *State, l *Limit, now, n int64, _ string) {
 func (w calendarWindow) debit(s *State, l *Limit, now, n int64) { w.take(s, l, now, n, "") }
 
 // ErrWindows is wrapped by the error of a step whose instant, by the clock of the store, is
-// in none of the [Windows] that came with an operation. The clocks of the store and of
-// the program are further apart than a window is long.
+// in none of the [Windows] that came with an operation: that clock and the one of the
+// program are more than three windows apart.
 var ErrWindows = errors.New("the store's clock is in none of the calendar windows")
 
 // CheckWindows returns an error that wraps [ErrWindows] if the operation needs windows and
 // now is in none of them. A store calls it before [Decide].
 func (op *Op) CheckWindows(now int64) error {
-	if op.Limit.Algorithm == CalendarWindow && op.needsWindows() {
-		if _, _, ok := op.Windows.at(now); !ok {
-			return fmt.Errorf("%w: rule %q, clock %d, windows %d", ErrWindows, op.Rule, now, *op.Windows)
-		}
+	if op.Limit.Algorithm != CalendarWindow {
+		return nil // without a call
 	}
-	return nil
+	return op.checkWindows(now)
 }
 
-// needsWindows reports whether an operation under a calendar needs Op.Windows.
-func (op *Op) needsWindows() bool { return op.Verb != Refund && op.Verb != Reset && op.Cost > 0 }
+func (op *Op) checkWindows(now int64) error {
+	if _, _, ok := op.Windows.at(now); ok || !op.needsWindows() {
+		return nil
+	}
+	w := op.Windows
+	return fmt.Errorf("%w (%s, rule %q): it is at %s, and the program's clock at one in the window from %s to %s",
+		ErrWindows, op.Verb, op.Rule, clockText(now), clockText(w[present]), clockText(w[present+1]))
+}
 
-// windowsFault returns what is wrong with Op.Windows, or "".
+func clockText(at int64) string { return time.UnixMicro(at).UTC().Format(time.RFC3339) }
+
+// needsWindows reports whether an operation under a calendar needs Op.Windows.
+func (op *Op) needsWindows() bool { return op.Verb != Refund && op.Verb != Reset }
+
+// windowsFault returns what is wrong with the windows of an operation under a calendar, or
+// "".
 func (op *Op) windowsFault() string {
 	switch {
-	case op.Limit.Algorithm != CalendarWindow || !op.needsWindows():
+	case !op.needsWindows():
 		return ""
 	case op.Windows == nil:
 		return "the windows of its calendar are missing"

@@ -27,7 +27,10 @@ var ErrOp = errors.New("invalid operation")
 func Decide(ops []Op, states []*State, now int64, out []Decision) {
 	upTo := false
 	for i := range ops {
-		out[i] = Decision{Taken: begin(&ops[i], states[i], now)}
+		out[i] = Decision{}
+		if charged := begin(&ops[i], states[i], now); charged > 0 {
+			out[i].Taken = charged
+		}
 		upTo = upTo || ops[i].UpTo
 	}
 	share := int64(0)
@@ -52,7 +55,9 @@ func Decide(ops []Op, states []*State, now int64, out []Decision) {
 	}
 	for i := range ops {
 		report(&ops[i], states[i], now, &out[i])
-		states[i].windows = nil
+		if states[i].windows != nil {
+			states[i].windows = nil
+		}
 	}
 }
 
@@ -60,7 +65,7 @@ func Decide(ops []Op, states []*State, now int64, out []Decision) {
 // the Takes. It returns how many units a Debit charged.
 func begin(op *Op, s *State, now int64) (charged int64) {
 	a := algorithms[op.Limit.Algorithm]
-	if op.Windows != nil {
+	if op.Windows != nil && op.needsWindows() {
 		s.windows = op.Windows
 	}
 	if op.Verb == Reset {
@@ -246,8 +251,10 @@ func (op *Op) fault() string {
 	case op.At < 0 || op.At >= exact || op.ResetAfter < 0:
 		return fmt.Sprintf("At %d or ResetAfter %s is not of a decision", op.At, op.ResetAfter)
 	}
-	if what := op.windowsFault(); what != "" {
-		return what
+	if op.Limit.Algorithm == CalendarWindow {
+		if what := op.windowsFault(); what != "" {
+			return what
+		}
 	}
 	return op.upToFault()
 }

@@ -8,7 +8,9 @@ import (
 
 func FuzzParseLimit(f *testing.F) {
 	for _, text := range []string{"", "100/1m burst=20", "5/s sliding-log", "240/1h sliding-window segments=60", "10/.5s fixed-window aligned",
-		"1/100ms token-bucket burst=50", "20 concurrent ttl=30s", "1/400d", "1/1h1d", "9223372036854775807/1s", "-0/1s", "1/1s \xff", "1/1µs", "1/9600h0m0s"} {
+		"1/100ms token-bucket burst=50", "20 concurrent ttl=30s", "1/400d", "1/1h1d", "9223372036854775807/1s", "-0/1s", "1/1s \xff", "1/1µs", "1/9600h0m0s",
+		"10000/month tz=Europe/Berlin start=15", "5/day tz=UTC debt=3", "1/week start=07", "3/year start=02-28", "1/year start=02-29", "1/month start=31",
+		"1/month tz=Europe/./Berlin", "1/month tz=posix/Europe/Berlin", "1/day tz=\x00"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

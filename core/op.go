@@ -69,8 +69,8 @@ type Op struct {
 	Limit Limit
 
 	// Windows are the windows of Limit.Calendar around the present instant, which a Take,
-	// Peek or Debit of units needs under CalendarWindow. The store picks one by its own
-	// clock. Other operations ignore it. See [Limit.Windows].
+	// Peek or Debit needs under CalendarWindow. The store picks one by its own clock.
+	// Other operations ignore it. See [Limit.Windows] and CheckWindows.
 	Windows *Windows
 
 	// Cost is in units. A Take or Peek of 0 is always allowed and changes

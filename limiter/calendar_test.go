@@ -56,6 +56,76 @@ func TestCalendarQuotaOfAnotherTime(t *testing.T) {
 	})
 }
 
+// A program whose clock is off by three days still counts, in the day of the store.
+func TestCalendarQuotaOfAClockThatIsOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, days := range []time.Duration{-3, 3} {
+			off := func() int64 { return time.Now().Add(days * 24 * time.Hour).UnixMicro() }
+			l := newLimiter(t, memstore.MustNew(memstore.Options{Clock: off}), rule(t, "day", "2/day"))
+			if d, err := l.Allow(t.Context(), "k", 2); err != nil || !d.Allowed || d.ResetAfter != 24*time.Hour {
+				t.Errorf("%d days off: %+v, %v", days, d, err)
+			}
+		}
+	})
+}
+
+// A page that shows callers what they have left charges nothing.
+func TestCalendarQuotaIsShownByPeek(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := configured(t, limiter.Config{Rules: []limiter.Rule{rule(t, "month", "5/month start=15 tz=Europe/Berlin")}})
+		left := func(used int64, remaining int64, reset time.Duration) {
+			t.Helper()
+			if _, err := l.Take(t.Context(), "k", used); err != nil {
+				t.Error(err)
+			}
+			for range 2 {
+				list, err := l.Peek(t.Context(), "k")
+				if err != nil || len(list) != 1 || list[0].Decision.Remaining != remaining || list[0].Decision.ResetAfter != reset {
+					t.Errorf("at %s: %+v, %v, want %d for %s", time.Now().UTC(), list, err, remaining, reset)
+				}
+			}
+		}
+		left(3, 2, 14*24*time.Hour-time.Hour)
+		time.Sleep(14*24*time.Hour - time.Hour - time.Microsecond)
+		left(0, 2, time.Microsecond)
+		time.Sleep(time.Microsecond)
+		left(0, 5, 0)
+		left(1, 4, 31*24*time.Hour)
+	})
+}
+
+// A request that ends in a later window than it began in gives nothing to that one, and
+// what it used beyond its estimate is charged there.
+func TestCalendarQuotaOfARequestOverTheEndOfADay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, newTicking(), rule(t, "tokens", "100/day"))
+		below, _ := l.Take(t.Context(), "k", 40)
+		above, _ := l.Take(t.Context(), "k", 40)
+		time.Sleep(24 * time.Hour)
+		settle(t, below, tokens(10))
+		wantLeft(t, l, "k", 100)
+		settle(t, above, tokens(70))
+		wantLeft(t, l, "k", 70)
+		late, _ := l.Take(t.Context(), "k", 40)
+		time.Sleep(9 * 24 * time.Hour)
+		settle(t, late, tokens(50))
+		wantLeft(t, l, "k", 90)
+	})
+}
+
+func TestCalendarQuotaHasHeaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := configured(t, limiter.Config{Rules: []limiter.Rule{rule(t, "day", "1/day tz=Asia/Kathmandu")}})
+		time.Sleep(time.Microsecond)
+		l.Admit(get())
+		want := "Retry-After: 65700\nCache-Control: no-store\nX-Ratelimit-Limit: 1\nX-Ratelimit-Remaining: 0\nX-Ratelimit-Reset: 946750500\n" +
+			"Ratelimit-Policy: \"day\";q=1\nRatelimit: \"day\";r=0;t=65700\n"
+		if got := lines(l.Admit(get())); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	})
+}
+
 func TestCalendarQuotaHasNoWindowInItsPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := configured(t, limiter.Config{Headers: limiter.Draft8, Rules: []limiter.Rule{rule(t, "month", "2/month")}})

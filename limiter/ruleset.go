@@ -165,10 +165,14 @@ func newTerms(r *Rule, l core.Limit) *terms {
 	}
 }
 
-// windowsAt returns the windows of the limit's calendar around an instant.
-func (t *terms) windowsAt(now time.Time) *core.Windows {
-	at, w := now.UnixMicro(), t.windows.Load()
-	if w == nil || at < w[1] || at >= w[2] {
+// windowsNow returns the windows of the limit's calendar around the present instant, or
+// nil if it has no calendar.
+func (t *terms) windowsNow() *core.Windows {
+	if t.limit.Algorithm != core.CalendarWindow {
+		return nil
+	}
+	at, w := time.Now().UnixMicro(), t.windows.Load()
+	if w == nil || at < w[3] || at >= w[4] {
 		w = t.limit.Windows(at)
 		t.windows.Store(w)
 	}

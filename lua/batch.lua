@@ -351,7 +351,8 @@ local function decide(ops)
     end
   end
   for _, op in ipairs(ops) do
-    if granted then
+    -- A later take or peek may have moved the window of a calendar, which a refund cannot.
+    if granted or op.verb == 'refund' then
       op.remaining, op.reset = run_op(op.k, op.l, 'peek', 0, 0, 0, '')
     end
     size = answer(reply, size, op.verb, op.remaining, op.reset, op.wait, op.x)

@@ -88,7 +88,7 @@ func TestBreakerStaysClosedIfTheWindowsAreOfAnotherTime(t *testing.T) {
 	defer s.Close()
 	f.be(func(context.Context) error { return core.ErrWindows })
 	op, out := take(t, "k", "9/day", 1), make([]core.Decision, 1)
-	op.Windows = &core.Windows{0, 1, 2, 3, 4}
+	op.Windows = &core.Windows{0, 1, 2, 3, 4, 5, 6, 7}
 	for range 100 {
 		if err := s.Apply(t.Context(), []core.Op{op}, out); !errors.Is(err, core.ErrWindows) {
 			t.Fatalf("%+v, %v", out, err)

@@ -260,7 +260,7 @@ func (t *terms) boundaries(w *core.Windows) any {
 	if last := t.windows.Load(); last != nil && last.of == *w {
 		return last.text
 	}
-	text := fmt.Sprintf("%d %d %d %d %d", w[0], w[1], w[2], w[3], w[4])
+	text := strings.Trim(fmt.Sprint(*w), "[]")
 	t.windows.Store(&windowsText{*w, text})
 	return text
 }

@@ -21,12 +21,15 @@ const (
 func Contention(t *testing.T, f Factory) {
 	for _, text := range []string{
 		"37/1h", "37/1h burst=37", "37/1h fixed-window", "37/1h fixed-window aligned", "37/1h sliding-log",
-		"37/1h sliding-window", "37/1h token-bucket", "37 concurrent ttl=1h",
+		"37/1h sliding-window", "37/1h token-bucket", "37 concurrent ttl=1h", "37/month tz=Europe/Berlin start=15",
 	} {
 		t.Run(text, func(t *testing.T) { contend(t, f, limits(text), 0) })
 	}
 	t.Run("three rules", func(t *testing.T) {
 		contend(t, f, limits("60/1h", "37/1h sliding-log", "50/1h fixed-window"), 0)
+	})
+	t.Run("a minute, a day and a month", func(t *testing.T) {
+		contend(t, f, limits("60/1m", "37/day", "50/month tz=America/New_York"), 0)
 	})
 	t.Run("three rules and a soft one", func(t *testing.T) {
 		contend(t, f, limits("60/1h", "37/1h token-bucket", "50 concurrent ttl=1h", "20/1h fixed-window"), 3)
@@ -95,7 +98,7 @@ func contenders(ls []core.Limit, soft int, lease string) []core.Op {
 	ops := make([]core.Op, len(ls))
 	for j, l := range ls {
 		ops[j] = core.Op{Verb: core.Take, Soft: soft > 0 && j >= soft, Rule: fmt.Sprintf("rule%d", j),
-			Key: "key", Limit: l, Cost: 1, Lease: lease}
+			Key: "key", Limit: l, Windows: windowsAt(&l, Epoch), Cost: 1, Lease: lease}
 	}
 	return ops
 }

@@ -12,7 +12,7 @@ import (
 // families returns the limits that histories draw from. A rule of a history
 // belongs to one family, and so do the limits that it changes to.
 func families() [][]core.Limit {
-	return [][]core.Limit{
+	return append([][]core.Limit{
 		limits("1/1ms", "7/1s", "7/1s debt=3", "60/1s", "3/7s burst=5", "3/5s burst=5", "61/1s burst=60"),
 		limits("999983/24h", "123457/720h", "123457/720h burst=11", "999983/24h burst=1000", "1000000000/1s", "1000000000/1s burst=999"),
 		limits("240/1h", "5/1m", "5/1m burst=1", "1/1m burst=7", "7/1m burst=3"),
@@ -23,9 +23,8 @@ func families() [][]core.Limit {
 		limits("240/1h sliding-window segments=60", "7/1h sliding-window segments=360", "999983/24h sliding-window", "3/1ms sliding-window"),
 		limits("4/10s token-bucket burst=9", "1/100ms token-bucket burst=10", "4/10s token-bucket burst=9 debt=1", "7/1s token-bucket burst=3", "13/11s token-bucket"),
 		limits("999983/24h token-bucket burst=123457", "1/1ms token-bucket", "3/1h token-bucket burst=17", "1000000007/1s token-bucket"),
-		limits("5/day", "7/day tz=Europe/Berlin", "5/day debt=2", "3/week start=6 tz=America/Sao_Paulo", "9/month start=5 tz=Asia/Kathmandu", "9/year start=10-05"),
 		limits("2 concurrent ttl=3s", "5 concurrent ttl=30s", "1 concurrent ttl=1ms", "9 concurrent ttl=7s"),
-	}
+	}, calendars()...)
 }
 
 // history makes up the steps of one history, one by one, because the next
@@ -78,6 +77,9 @@ func newHistory(families [][]core.Limit, seed, n uint64) *history {
 	for i := range 1 + h.r.IntN(4) {
 		family := families[h.r.IntN(len(families))]
 		h.rules = append(h.rules, ruleOfHistory{fmt.Sprintf("r%d", i), family, pick(h.r, family)})
+	}
+	if h.byCalendar() && h.r.IntN(4) > 0 {
+		h.at = max(0, h.turn())
 	}
 	return h
 }
@@ -217,7 +219,10 @@ func (h *history) call() call {
 	rule := pick(h.r, h.rules)
 	l := rule.limit
 	c := call{Op: core.Op{Rule: rule.name, Key: h.key(subject{rule.name, h.keys()[h.r.IntN(3)/2]}), Limit: l, Cost: h.cost(&l)}}
-	if l.Algorithm == core.Concurrency {
+	switch l.Algorithm {
+	case core.CalendarWindow:
+		c.skew = h.skew()
+	case core.Concurrency:
 		c.Lease = pick(h.r, []string{"u", "v", "w", "x", "y"})
 	}
 	switch n := h.r.IntN(20); {
@@ -287,7 +292,8 @@ func (h *history) cost(l *core.Limit) int64 {
 }
 
 func (h *history) wait(l *core.Limit) time.Duration {
-	d := pick(h.r, []time.Duration{0, time.Microsecond, l.Period, l.Period / 2, time.Duration(h.r.Int64N(int64(l.Period) + 1)), core.MaxBooking})
+	period := periodOf(l)
+	d := pick(h.r, []time.Duration{0, time.Microsecond, period, period / 2, time.Duration(h.r.Int64N(int64(period) + 1)), core.MaxBooking})
 	return min(d, core.MaxBooking).Truncate(time.Microsecond)
 }
 

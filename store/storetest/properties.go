@@ -14,7 +14,7 @@ import (
 func Properties(t *testing.T, f Factory) {
 	buckets := []core.Algorithm{core.GCRA, core.TokenBucket}
 	exact := []core.Algorithm{core.GCRA, core.SlidingLog, core.SlidingWindow}
-	noLeases := append(buckets, core.FixedWindow, core.SlidingLog, core.SlidingWindow)
+	noLeases := append(buckets, core.FixedWindow, core.SlidingLog, core.SlidingWindow, core.CalendarWindow)
 	run := func(name string, property func(*world), of ...core.Algorithm) {
 		t.Run(name, func(t *testing.T) { every(t, f, property, of...) })
 	}
@@ -24,7 +24,7 @@ func Properties(t *testing.T, f Factory) {
 	run("waiting exactly RetryAfter is enough, and a microsecond less is not", retryIsExact)
 	run("what remains can be taken, and not a unit more", remainingIsExact)
 	run("an UpTo take gets all units that fit, and not one more", upToIsExact, noLeases...)
-	run("a debit charges up to the debt, and a refund of it restores every field", debitIsExact, append(buckets, core.FixedWindow, core.SlidingWindow)...)
+	run("a debit charges up to the debt, and a refund of it restores every field", debitIsExact, append(buckets, core.FixedWindow, core.SlidingWindow, core.CalendarWindow)...)
 	run("the UpTo takes of a step charge the same number", upToIsShared, noLeases...)
 	run("a key is fresh at ResetAfter and not before", resetIsExact)
 	run("a refund right after a take restores every field", refundRestores)
@@ -40,7 +40,8 @@ func Properties(t *testing.T, f Factory) {
 func boundedInAnySpan(w *world) {
 	admitted := w.arrive(60)
 	bound := worstCase(w.limit, admitted)
-	period := w.limit.Period.Microseconds()
+	span, _ := spansOf(&w.limit)
+	period := span.Microseconds()
 	first, sum := 0, int64(0)
 	for _, a := range admitted {
 		sum += a.n
@@ -58,7 +59,7 @@ func boundedInAnySpan(w *world) {
 // admit.
 func worstCase(l core.Limit, admitted []admission) int64 {
 	switch l.Algorithm {
-	case core.FixedWindow:
+	case core.FixedWindow, core.CalendarWindow:
 		return 2 * l.Quota
 	case core.SlidingLog:
 		return l.Quota
@@ -189,7 +190,8 @@ func upToIsExact(w *world) {
 // then.
 func debitIsExact(w *world) {
 	w.arrive(30)
-	w.clock.Add(w.limit.Period)
+	_, longest := spansOf(&w.limit)
+	w.clock.Add(longest)
 	w.move()
 	before := w.peek(0)
 	if before.Remaining == 0 {
@@ -220,7 +222,7 @@ func upToIsShared(w *world) {
 	for i := range ops {
 		ops[i] = w.op(core.Take, 1)
 		if i > 0 {
-			a := rapid.SampledFrom([]core.Algorithm{core.GCRA, core.FixedWindow, core.SlidingLog, core.SlidingWindow, core.TokenBucket}).Draw(w.t, "algorithm")
+			a := rapid.SampledFrom([]core.Algorithm{core.GCRA, core.FixedWindow, core.SlidingLog, core.SlidingWindow, core.TokenBucket, core.CalendarWindow}).Draw(w.t, "algorithm")
 			ops[i].Rule, ops[i].Limit = []string{"", "second", "third"}[i], drawLimit(w.t, a)
 			ops[i].Cost = rapid.Int64Range(0, ops[i].Limit.Capacity()).Draw(w.t, "used before")
 			w.do(ops[i])
@@ -229,7 +231,7 @@ func upToIsShared(w *world) {
 		peeks[i].Verb, peeks[i].Cost = core.Peek, 0
 	}
 	ops[2].Soft = rapid.Bool().Draw(w.t, "soft")
-	before := apply(w.t, w.store, peeks...)
+	before := w.apply(peeks...)
 	cost := rapid.Int64Range(0, 1+before[0].Remaining+before[1].Remaining).Draw(w.t, "cost")
 	want := cost
 	for i := range ops {
@@ -238,8 +240,8 @@ func upToIsShared(w *world) {
 			want = min(want, before[i].Remaining)
 		}
 	}
-	out := apply(w.t, w.store, ops...)
-	for i, after := range apply(w.t, w.store, peeks...) {
+	out := w.apply(ops...)
+	for i, after := range w.apply(peeks...) {
 		taken := want
 		if before[i].Remaining < want {
 			taken = 0
@@ -449,17 +451,17 @@ func allOrNothing(w *world) {
 	for i := range ops {
 		ops[i] = w.op(core.Take, w.cost())
 		if i > 0 {
-			a := rapid.SampledFrom([]core.Algorithm{core.GCRA, core.FixedWindow, core.SlidingLog, core.SlidingWindow, core.TokenBucket, core.Concurrency}).Draw(w.t, "algorithm")
+			a := rapid.SampledFrom([]core.Algorithm{core.GCRA, core.FixedWindow, core.SlidingLog, core.SlidingWindow, core.TokenBucket, core.Concurrency, core.CalendarWindow}).Draw(w.t, "algorithm")
 			ops[i].Rule, ops[i].Limit = []string{"", "second", "third"}[i], drawLimit(w.t, a)
 			ops[i].Cost = rapid.Int64Range(1, ops[i].Limit.Capacity()+1).Draw(w.t, "cost of another")
 		}
 		peeks[i] = ops[i]
 		peeks[i].Verb = core.Peek
 	}
-	before := apply(w.t, w.store, peeks...)
-	out := apply(w.t, w.store, ops...)
+	before := w.apply(peeks...)
+	out := w.apply(ops...)
 	granted := out[0].Allowed && out[1].Allowed && out[2].Allowed
-	for i, d := range apply(w.t, w.store, peeks...) {
+	for i, d := range w.apply(peeks...) {
 		if !granted && d != before[i] {
 			w.t.Fatalf("a refused step turned %+v into %+v", before[i], d)
 		}

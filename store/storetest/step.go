@@ -83,7 +83,7 @@ func (p *player) play(s *step) ([]core.Decision, error) {
 func (p *player) resolve(c *call) core.Op {
 	op := c.Op
 	op.Key = p.prefix + op.Key
-	op.Windows = op.Limit.Windows(p.clock.Now() + c.skew.Microseconds())
+	op.Windows = windowsAt(&op.Limit, p.clock.Now()+c.skew.Microseconds())
 	if c.of == "" {
 		return op
 	}

@@ -27,7 +27,7 @@ type world struct {
 func every(t *testing.T, f Factory, property func(w *world), of ...core.Algorithm) {
 	t.Helper()
 	if len(of) == 0 {
-		of = []core.Algorithm{core.GCRA, core.FixedWindow, core.SlidingLog, core.SlidingWindow, core.TokenBucket, core.Concurrency}
+		of = []core.Algorithm{core.GCRA, core.FixedWindow, core.SlidingLog, core.SlidingWindow, core.TokenBucket, core.Concurrency, core.CalendarWindow}
 	}
 	for _, a := range of {
 		t.Run(a.String(), func(t *testing.T) {
@@ -36,7 +36,11 @@ func every(t *testing.T, f Factory, property func(w *world), of ...core.Algorith
 			runs := 0
 			rapid.Check(t, func(rt *rapid.T) {
 				runs++
-				clock.Set(Epoch + rapid.Int64Range(0, 48*3600*1e6).Draw(rt, "start"))
+				if a == core.CalendarWindow {
+					clock.Set(drawTurn(rt))
+				} else {
+					clock.Set(Epoch + rapid.Int64Range(0, 48*3600*1e6).Draw(rt, "start"))
+				}
 				property(&world{t: rt, store: s, clock: clock, limit: drawLimit(rt, a), key: fmt.Sprint("k", runs)})
 			})
 		})
@@ -54,6 +58,9 @@ func drawLimit(t *rapid.T, a core.Algorithm) core.Limit {
 	}
 	if rapid.IntRange(0, 2).Draw(t, "known") == 0 {
 		return rapid.SampledFrom(known).Draw(t, "limit")
+	}
+	if a == core.CalendarWindow {
+		return drawCalendar(t)
 	}
 	made := rapid.Custom(func(t *rapid.T) core.Limit {
 		periods := []time.Duration{time.Millisecond, 7 * time.Millisecond, time.Second, 7 * time.Second, time.Minute, time.Hour, 24 * time.Hour}
@@ -80,10 +87,17 @@ func (w *world) op(verb core.Verb, cost int64) core.Op {
 	return core.Op{Verb: verb, Rule: "rule", Key: w.key, Limit: w.limit, Cost: cost, Lease: fmt.Sprint(w.key, "-", w.lease)}
 }
 
+// apply carries out ops, with the windows of their calendars.
+func (w *world) apply(ops ...core.Op) []core.Decision {
+	for i := range ops {
+		ops[i].Windows = windowsAt(&ops[i].Limit, w.clock.Now())
+	}
+	return apply(w.t, w.store, ops...)
+}
+
 // do carries out one op.
 func (w *world) do(op core.Op) core.Decision {
-	op.Windows = op.Limit.Windows(w.clock.Now())
-	d := apply(w.t, w.store, op)[0]
+	d := w.apply(op)[0]
 	for _, span := range []time.Duration{d.RetryAfter, d.ResetAfter, d.Wait} {
 		if span > 0 && span != core.Never {
 			w.named = append(w.named, w.clock.Now()+span.Microseconds())
@@ -108,7 +122,7 @@ func (w *world) move() {
 		to := rapid.SampledFrom(recent).Draw(w.t, "named") + rapid.Int64Range(-1, 1).Draw(w.t, "off")
 		w.clock.Set(max(now, to))
 	case kind == 3:
-		w.clock.Set(now + rapid.Int64Range(0, 2*w.limit.Period.Microseconds()).Draw(w.t, "later"))
+		w.clock.Set(now + rapid.Int64Range(0, 2*periodOf(&w.limit).Microseconds()).Draw(w.t, "later"))
 	}
 }
 
@@ -135,7 +149,7 @@ func (w *world) arrive(n int) (admitted []admission) {
 		}
 		op := w.op(core.Take, w.cost())
 		if rapid.IntRange(0, 3).Draw(w.t, "waits") == 0 {
-			wait := rapid.Int64Range(0, w.limit.Period.Microseconds()).Draw(w.t, "wait")
+			wait := rapid.Int64Range(0, periodOf(&w.limit).Microseconds()).Draw(w.t, "wait")
 			op.MaxWait = min(core.MaxBooking, time.Duration(wait)*time.Microsecond)
 		}
 		if d := w.do(op); d.Allowed {
@@ -160,7 +174,8 @@ func refill(l core.Limit) time.Duration {
 	case core.SlidingWindow:
 		return l.Period + width(l)
 	}
-	return l.Period
+	_, longest := spansOf(&l)
+	return longest
 }
 
 // width returns the length of a segment.
