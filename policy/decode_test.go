@@ -246,7 +246,8 @@ func FuzzDecode(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, seed := range []string{fullJSON, string(yamlText), "policies: []", `{"policies":[{` + entry + `}]}`, "- - -", "a: |\n b\n", "[{?: *a}]"} {
+	for _, seed := range []string{fullJSON, string(yamlText), "policies: []", `{"policies":[{` + entry + `}]}`, `{"policies":[{"name":"a","apps":["b"],"key":"user","limit":"1000/month tz=Europe/Berlin start=15","plans":{"pro":"100000/year start=04-06 debt=7"},"plan_by":"claim"}]}`,
+		"policies:\n- name: a\n  apps: [b]\n  key: user\n  limit: 5/week start=7 tz=Asia/Kathmandu\n", "- - -", "a: |\n b\n", "[{?: *a}]"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

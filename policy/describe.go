@@ -68,9 +68,12 @@ func volume(l core.Limit, noun string) string {
 func (p *Policy) byPlan() string {
 	s := ""
 	for _, name := range p.planNames() {
-		s += "; with the plan " + name + " " + volume(p.Plans[name], "request")
-		if m := manner(p.Plans[name]); m != manner(p.Limit) {
-			s += m
+		plan := p.Plans[name]
+		s += "; with the plan " + name + " " + volume(plan, "request")
+		for _, part := range []func(core.Limit) string{manner, debt} {
+			if words := part(plan); words != part(p.Limit) {
+				s += words
+			}
 		}
 	}
 	return s
@@ -113,7 +116,7 @@ func (c *Callers) count() string {
 func manner(l core.Limit) string {
 	switch {
 	case l.Algorithm == core.CalendarWindow:
-		return calendar(l.Calendar)
+		return calendar(strings.Fields(l.Calendar))
 	case l.Aligned:
 		return ", counted in windows by the clock"
 	case l.Algorithm == core.FixedWindow:
@@ -127,15 +130,21 @@ func manner(l core.Limit) string {
 	return fmt.Sprintf(", at most %d at once", l.Burst)
 }
 
-// calendar describes the windows of a calendar by its text.
-func calendar(text string) string {
+// calendar describes the windows of a calendar by the words of its text.
+func calendar(words []string) string {
 	zone, start := "UTC", ""
-	for _, word := range strings.Fields(text)[1:] {
+	for _, word := range words[1:] {
 		name, value, _ := strings.Cut(word, "=")
 		if name == "tz" {
 			zone = value
-		} else {
-			start = ", each from day " + value + " on"
+			continue
+		}
+		start = ", each from day " + value + " on"
+		if day, err := strconv.Atoi(value); err == nil && words[0] == "week" {
+			start = ", each from " + time.Weekday(day%7).String() + " on"
+		}
+		if at, err := time.Parse("01-02", value); err == nil {
+			start = ", each from " + at.Format("January 2") + " on"
 		}
 	}
 	return ", by the calendar of " + zone + start
