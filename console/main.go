@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // for calendars, on a machine without time zones
 
 	"github.com/headgate/headgate/console/internal/api"
 	"github.com/headgate/headgate/console/internal/app"

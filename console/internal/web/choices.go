@@ -14,6 +14,7 @@ func algorithms() []choice {
 		{Value: "sliding-window", Words: "Sliding window", Help: "Counts the last period in segments: close to exact, and cheap at any quota."},
 		{Value: "sliding-log", Words: "Sliding log", Help: "Remembers every request: never more than the quota in any period. For small quotas, such as log-ins."},
 		{Value: "fixed-window", Words: "Fixed window", Help: "A fresh quota each period. Simple, but lets up to twice the quota through around the change of window."},
+		{Value: "calendar", Words: "By the calendar", Help: "A fresh quota each day, week, month or year of a time zone, as plans have it."},
 		{Value: "concurrent", Words: "At the same time", Help: "Limits requests in progress, not requests per time. A request that never ends is counted for one period."},
 	}
 }

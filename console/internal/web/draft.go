@@ -27,6 +27,9 @@ type draft struct {
 	Quota     string
 	Period    string
 	Unit      string // of Period
+	Calendar  string // the unit of a calendar, which has no Period
+	Zone      string // of a calendar
+	Start     string // of a calendar
 	Burst     string
 	Debt      string
 	Segments  string
@@ -61,7 +64,7 @@ type draft struct {
 // application.
 func blank() draft {
 	return draft{
-		LimitBy: "fields", Algorithm: "gcra", Quota: "100", Period: "1", Unit: "m", LimitText: "100/1m",
+		LimitBy: "fields", Algorithm: "gcra", Quota: "100", Period: "1", Unit: "m", Calendar: "month", LimitText: "100/1m",
 		KeyBy: "ip", OnLimit: "reject", Mode: "enforce", Priority: "0",
 	}
 }
@@ -74,6 +77,7 @@ func draftOf(f url.Values) draft {
 		Version: version, Name: text("name"), Apps: f["apps"],
 		Description: strings.TrimSpace(strings.ReplaceAll(f.Get("description"), "\r\n", "\n")),
 		LimitBy:     text("limit_by"), Algorithm: text("algorithm"), Quota: text("quota"), Period: text("period"), Unit: text("unit"),
+		Calendar: text("calendar"), Zone: text("tz"), Start: text("start"),
 		Burst: text("burst"), Debt: text("debt"), Segments: text("segments"), Aligned: f.Get("aligned") != "", LimitText: text("limit"),
 		KeyBy: text("key"), KeyOther: text("key_other"),
 		Methods: f["methods"], OtherMethods: text("other_methods"), Host: text("host"), Path: text("path"),
@@ -88,6 +92,7 @@ func (d *draft) values() url.Values {
 	f := url.Values{
 		"version": {strconv.FormatInt(d.Version, 10)}, "name": {d.Name}, "description": {d.Description}, "apps": d.Apps,
 		"limit_by": {d.LimitBy}, "algorithm": {d.Algorithm}, "quota": {d.Quota}, "period": {d.Period}, "unit": {d.Unit},
+		"calendar": {d.Calendar}, "tz": {d.Zone}, "start": {d.Start},
 		"burst": {d.Burst}, "debt": {d.Debt}, "segments": {d.Segments}, "limit": {d.LimitText}, "key": {d.KeyBy}, "key_other": {d.KeyOther},
 		"methods": d.Methods, "other_methods": {d.OtherMethods}, "host": {d.Host}, "path": {d.Path},
 		"plans": {d.Plans}, "plan_by": {d.PlanBy}, "allow_networks": {d.AllowNetworks}, "allow_keys": {d.AllowKeys},
@@ -131,16 +136,37 @@ func units() []unit {
 	}
 }
 
+// calendarUnits are the units of a calendar.
+func calendarUnits() []string { return []string{"day", "week", "month", "year"} }
+
 // setLimit fills in the fields and the text of the limit. A period that is not a
-// whole number of any unit, or a calendar, has only the text.
+// whole number of any unit has only the text.
 func (d *draft) setLimit(l core.Limit) {
 	d.LimitBy, d.LimitText = "text", l.String()
 	d.Algorithm, d.Quota, d.Aligned = l.Algorithm.String(), strconv.FormatInt(l.Quota, 10), l.Aligned
 	d.Burst, d.Debt, d.Segments = number(l.Burst), number(l.Debt), number(int64(l.Segments))
+	if d.Calendar = "month"; l.Algorithm == core.CalendarWindow {
+		d.setCalendar(l.Calendar)
+		return
+	}
 	for _, u := range slices.Backward(units()) {
-		if l.Period > 0 && l.Period%u.size == 0 {
+		if l.Period%u.size == 0 {
 			d.LimitBy, d.Period, d.Unit = "fields", strconv.FormatInt(int64(l.Period/u.size), 10), u.Name
 			return
+		}
+	}
+}
+
+// setCalendar fills in the fields of a calendar. Those of the period get what a form has that
+// the user changes to another algorithm.
+func (d *draft) setCalendar(text string) {
+	words := strings.Fields(text)
+	d.LimitBy, d.Period, d.Unit, d.Calendar = "fields", "1", "d", words[0]
+	for _, word := range words[1:] {
+		if name, value, _ := strings.Cut(word, "="); name == "tz" {
+			d.Zone = value
+		} else {
+			d.Start = value
 		}
 	}
 }

@@ -25,6 +25,7 @@ type form struct {
 	FailureModes []choice
 	Modes        []choice
 	Units        []unit
+	Calendars    []string
 	Verbs        []appChoice
 }
 
@@ -58,7 +59,7 @@ func (v *request) form(d draft, m mistakes, isNew bool) (form, error) {
 	}
 	f := form{
 		draft: d, New: isNew, Mistakes: m, Preview: previewOf(p, own, m), Action: "/new", Back: "/policies",
-		Algos: algorithms(), Recipes: recipes(), OnLimits: limitActions(), FailureModes: failureModes(), Modes: modes(), Units: units(),
+		Algos: algorithms(), Recipes: recipes(), OnLimits: limitActions(), FailureModes: failureModes(), Modes: modes(), Units: units(), Calendars: calendarUnits(),
 	}
 	if !isNew {
 		f.Back = policyPath(d.Name)
@@ -124,7 +125,7 @@ func previewOf(p policy.Policy, own, show mistakes) preview {
 // formFields are the names of all fields in the order of the page.
 func formFields() []string {
 	return []string{
-		"", "name", "description", "apps", "algorithm", "quota", "period", "burst", "debt", "segments", "aligned", "limit_fields", "limit",
+		"", "name", "description", "apps", "algorithm", "quota", "period", "calendar", "tz", "start", "burst", "debt", "segments", "aligned", "limit_fields", "limit",
 		"key", "key_other", "methods", "host", "path", "on_limit", "wait", "mode", "plans", "plan_by", "access", "on_store_error", "priority",
 	}
 }
@@ -135,7 +136,11 @@ func fieldWords(name string) string {
 		return "Policy"
 	case "quota":
 		return "Requests"
-	case "period", "burst", "debt", "algorithm", "segments":
+	case "tz":
+		return "Time zone"
+	case "start":
+		return "First day"
+	case "period", "burst", "debt", "algorithm", "segments", "calendar":
 		return string(name[0]-'a'+'A') + name[1:]
 	case "aligned":
 		return "By the clock"

@@ -43,6 +43,9 @@ func TestFormRoundTrip(t *testing.T) {
 		{Limit: limit("20 concurrent ttl=30s"), Key: "header:X-Tenant+ip", OnStoreError: "open"},
 		{Limit: limit("3/1500us token-bucket burst=9"), Key: "cookie:sid", OnStoreError: "local"},
 		{Limit: limit("1/400d"), Key: "ip+route"},
+		{Limit: limit("10000/month tz=Europe/Berlin start=15 debt=500"), Key: "user"},
+		{Limit: limit("9/year start=04-06"), Key: "user"},
+		{Limit: limit("3/day"), Key: "user"},
 		{Limit: limit("1000/1m burst=200 debt=5000"), Key: "user"},
 		{Limit: limit("60/1h"), Key: "user", Plans: map[string]core.Limit{"pro": limit("9000/1h burst=20")}, PlanBy: "claim",
 			Access: policy.Access{Allow: policy.Callers{Networks: []string{"10.0.0.0/8", "192.0.2.7"}},
@@ -190,6 +193,45 @@ func TestFormShowsAllMistakes(t *testing.T) {
 	log := url.Values{"name": {"x"}, "apps": {"a"}, "limit_by": {"fields"}, "algorithm": {"sliding-log"}, "quota": {"9"}, "period": {"1"}, "unit": {"s"}, "debt": {"5"}, "key": {"ip"}, "on_limit": {"reject"}, "mode": {"enforce"}, "priority": {"0"}}
 	if m := b.post("/new", log).want(http.StatusUnprocessableEntity).mistake("debt"); m != "debt means nothing to sliding-log" {
 		t.Errorf("the mistake beside the debt of a log is %q", m)
+	}
+}
+
+func TestFormOfACalendar(t *testing.T) {
+	w := newWorld(t)
+	b := w.as("admin")
+	_, err := w.CreatePolicy(t.Context(), w.admin, policy.Policy{Name: "p", Apps: []string{"a"}, Key: "user", Limit: limit("10000/month tz=Europe/Berlin start=15")})
+	w.must(err)
+	form := b.get("/policies/p/edit").form("/policies/p/edit")
+	if form.Get("limit_by") != "fields" || form.Get("algorithm") != "calendar" || form.Get("calendar") != "month" || form.Get("tz") != "Europe/Berlin" || form.Get("start") != "15" {
+		t.Errorf("the form shows %v", form)
+	}
+	form["calendar"], form["tz"], form["start"], form["do"] = []string{"week"}, []string{"America/New_York"}, []string{"7"}, []string{"preview"}
+	got := b.post("/policies/p/edit", form).want(http.StatusOK)
+	if want := "10000/week tz=America/New_York start=7"; got.form("/policies/p/edit").Get("limit") != want || !got.draws(want) {
+		t.Errorf("the preview shows %v", got.form("/policies/p/edit"))
+	}
+	form["do"] = []string{"save"}
+	b.post("/policies/p/edit", form).goes("/policies/p?done=saved")
+	if p, err := w.Policy(t.Context(), w.admin, "p"); err != nil || p.Limit != limit("10000/week tz=America/New_York start=7") {
+		t.Errorf("the policy is %+v, %v", p, err)
+	}
+	form = b.get("/policies/p/edit").form("/policies/p/edit")
+	form["tz"], form["start"], form["do"] = []string{"Mars/Olympus"}, []string{"31"}, []string{"save"}
+	wrong := b.post("/policies/p/edit", form).want(http.StatusUnprocessableEntity)
+	for field, want := range map[string]string{"tz": `tz "Mars/Olympus" is not in the time zone database`, "start": `start "31" is not a day of a week, 1 to 7`, "limit_fields": ""} {
+		if m := wrong.mistake(field); (m == "") != (want == "") || !strings.HasPrefix(m, want) {
+			t.Errorf("the mistake beside %s is %q, want %q", field, m, want)
+		}
+	}
+	form["tz"], form["start"], form["calendar"] = []string{"UTC burst=5"}, nil, []string{"decade"}
+	for field, want := range map[string]string{"calendar": "choose one of them"} {
+		if m := b.post("/policies/p/edit", form).want(http.StatusUnprocessableEntity).mistake(field); m != want {
+			t.Errorf("the mistake beside %s is %q, want %q", field, m, want)
+		}
+	}
+	form["calendar"] = []string{"day"}
+	if m := b.post("/policies/p/edit", form).want(http.StatusUnprocessableEntity).mistake("tz"); m != `"UTC burst=5" is more than one word` {
+		t.Errorf("the mistake beside two words is %q", m)
 	}
 }
 

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -8,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/headgate/headgate/console/internal/service"
 	"github.com/headgate/headgate/core"
@@ -110,7 +112,7 @@ func (d *draft) explained(m mistakes) map[string]bool {
 		return slices.ContainsFunc(names, func(name string) bool { return len(m[name]) > 0 })
 	}
 	return map[string]bool{
-		"limit":    has("limit", "quota", "period", "burst", "debt", "segments", "algorithm"),
+		"limit":    has("limit", "quota", "period", "burst", "debt", "segments", "algorithm", "calendar", "tz", "start"),
 		"on_limit": has("wait"),
 		"plans":    has("plans"),
 		"plan_by":  has("plans"),
@@ -158,7 +160,6 @@ func (d *draft) limit(m mistakes) core.Limit {
 	}
 	l := core.Limit{
 		Quota:    d.count(m, "quota", d.Quota, math.MinInt64, math.MaxInt64),
-		Period:   d.period(m),
 		Burst:    d.optional(m, "burst", d.Burst),
 		Debt:     d.optional(m, "debt", d.Debt),
 		Segments: int(d.optional(m, "segments", d.Segments)),
@@ -168,7 +169,38 @@ func (d *draft) limit(m mistakes) core.Limit {
 	if l.Algorithm, known = core.ParseAlgorithm(d.Algorithm); !known {
 		m.add("algorithm", "choose one of them")
 	}
+	if l.Algorithm == core.CalendarWindow {
+		l.Calendar = d.calendar(m)
+	} else {
+		l.Period = d.period(m)
+	}
 	return l
+}
+
+// calendar returns the text of the calendar. It reads one field after the other, so that each
+// mistake is shown beside its own.
+func (d *draft) calendar(m mistakes) string {
+	if !slices.Contains(calendarUnits(), d.Calendar) {
+		m.add("calendar", "choose one of them")
+		return ""
+	}
+	text := d.Calendar
+	for _, field := range []struct{ name, value string }{{"tz", d.Zone}, {"start", d.Start}} {
+		if field.value == "" {
+			continue
+		}
+		if strings.ContainsFunc(field.value, unicode.IsSpace) {
+			m.add(field.name, fmt.Sprintf("%q is more than one word", clip(field.value)))
+			continue
+		}
+		text += " " + field.name + "=" + field.value
+		_, err := core.ParseLimit("1/" + d.Calendar + " " + field.name + "=" + field.value)
+		for _, e := range split(errors.Unwrap(err)) {
+			m.add(field.name, cmp.Or(errors.Unwrap(e), e).Error())
+		}
+	}
+	l, _ := core.ParseLimit("1/" + text)
+	return l.Calendar
 }
 
 func (d *draft) period(m mistakes) time.Duration {
