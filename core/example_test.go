@@ -52,6 +52,31 @@ func ExampleDecide_debit() {
 	// 6s debit 100 charged 5 remain 0 retry 0s fresh 15s
 }
 
+// A quota follows the days of a time zone. In Berlin the last Sunday of March has 23 hours.
+func ExampleLimit_Windows() {
+	limit, state, out := core.MustParseLimit("5/day tz=Europe/Berlin"), core.State{}, make([]core.Decision, 1)
+	for _, step := range []struct {
+		utc   string
+		units int64
+	}{
+		{"2026-03-28T11:00:00Z", 5},
+		{"2026-03-28T22:59:59Z", 1},
+		{"2026-03-28T23:00:00Z", 5},
+		{"2026-03-29T10:00:00Z", 1},
+	} {
+		at, _ := time.Parse(time.RFC3339, step.utc)
+		now := at.UnixMicro()
+		op := core.Op{Verb: core.Take, Rule: "quota", Key: "alice", Limit: limit, Windows: limit.Windows(now), Cost: step.units}
+		core.Decide([]core.Op{op}, []*core.State{&state}, now, out)
+		fmt.Println(step.utc, step.units, out[0].Allowed, "remain", out[0].Remaining, "retry", out[0].RetryAfter, "fresh", out[0].ResetAfter)
+	}
+	// Output:
+	// 2026-03-28T11:00:00Z 5 true remain 0 retry 0s fresh 12h0m0s
+	// 2026-03-28T22:59:59Z 1 false remain 0 retry 1s fresh 1s
+	// 2026-03-28T23:00:00Z 5 true remain 0 retry 0s fresh 23h0m0s
+	// 2026-03-29T10:00:00Z 1 false remain 0 retry 12h0m0s fresh 12h0m0s
+}
+
 // A store decides a step with the states of its keys and the time of its clock.
 func ExampleDecide() {
 	ops := []core.Op{{Verb: core.Take, Rule: "api", Key: "alice", Limit: core.MustParseLimit("5/10s"), Cost: 1}}
