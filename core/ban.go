@@ -1,6 +1,7 @@
 package core
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -16,6 +17,21 @@ import (
 type Ban struct {
 	Strikes          int64
 	Within, For, Max time.Duration
+}
+
+// Banned is a key under a ban.
+type Banned struct {
+	Rule, Key string
+	Until     int64 // the instant at which the ban ends, in microseconds since the Unix epoch
+}
+
+// BanLister is a [Store] that can list the keys that are banned.
+type BanLister interface {
+	Store
+
+	// Bans returns the bans of the rules that have not ended, those that last longest
+	// first, at most so many. It is a moment's view: keys are banned and lifted meanwhile.
+	Bans(ctx context.Context, rules []string, most int) ([]Banned, error)
 }
 
 // maxStrikes bounds Ban.Strikes, so that a count of them fits into a state.

@@ -236,7 +236,7 @@ func (op *Op) upToFault() string {
 // fault returns what is wrong with the operation by itself, or "".
 func (op *Op) fault() string {
 	switch {
-	case op.Verb > Debit:
+	case op.Verb > Lift:
 		return "the verb is not known"
 	case !op.Limit.Algorithm.known():
 		return "the algorithm is not known"

@@ -18,6 +18,7 @@ const (
 	Refund             // give back what a Take charged
 	Reset              // make the key fresh
 	Debit              // charge Cost units, whether or not they fit
+	Lift               // end the ban of a key and forget its strikes; see [Ban]
 )
 
 // String returns the verb in lower case.
@@ -33,6 +34,8 @@ func (v Verb) String() string {
 		return "reset"
 	case Debit:
 		return "debit"
+	case Lift:
+		return "lift"
 	}
 	return "unknown verb"
 }
@@ -72,6 +75,10 @@ type Op struct {
 	// Peek or Debit needs under CalendarWindow. The store picks one by its own clock.
 	// Other operations ignore it. See [Limit.Windows] and CheckWindows.
 	Windows *Windows
+
+	// Ban, if it is not nil, says when refusals of the key become a ban. A Take that is
+	// not Soft counts them, and a Take or Peek of units is refused while the key is banned.
+	Ban *Ban
 
 	// Cost is in units. A Take or Peek of 0 is always allowed and changes
 	// nothing. A negative cost is an error. A Debit charges it also beyond the
@@ -148,6 +155,10 @@ type Decision struct {
 	// unless its Cost is 0. The Takes of a step were charged only if every Take
 	// that is not Soft is allowed; see [Granted].
 	Allowed bool
+
+	// Banned reports whether the key is banned after this step. A Take or Peek of units
+	// is not allowed then, and its RetryAfter is the time until the ban ends.
+	Banned bool
 
 	// Fallback reports whether the fallback of a [Standby] made the decision,
 	// because the store in front of it could not. Other stores leave it false,
