@@ -4,16 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
 // Ban says when refusals of a key become a ban, and for how long. The zero value bans
 // no key.
 //
-// A refusal within the limits of a ban is a strike. Strikes many of them, from the first
-// on within Within, begin a ban, which lasts For. Each next ban lasts twice as long as the one
-// before, at most Max. A key that is not banned again for Max after the end of a ban is
-// as one that never was.
+// A Take that its own limit refuses is a strike against its key, unless it is Soft, its
+// cost never fits, or the key is banned. Strikes many of them, from the first on within
+// Within, begin a ban, which lasts For. Each next ban lasts twice as long as the one before,
+// at most Max. A key that is not banned again for Max after the end of a ban is as one that
+// never was. While a key is banned, every Take and Peek of units under a Ban is refused.
+//
+// What is kept of a key does not depend on the Ban under which it came about: a changed one
+// holds at once, and a shorter one shortens a ban that has begun.
 type Ban struct {
 	Strikes          int64
 	Within, For, Max time.Duration
@@ -43,15 +48,9 @@ func (b Ban) Validate() error {
 	if b.Strikes < 1 || b.Strikes > maxStrikes {
 		errs = append(errs, fmt.Errorf("strikes %d is not within 1 to %d", b.Strikes, maxStrikes))
 	}
-	for _, span := range []struct {
-		name string
-		d    time.Duration
-	}{{"within", b.Within}, {"for", b.For}, {"max", b.Max}} {
-		switch {
-		case span.d < time.Millisecond || span.d > MaxPeriod:
-			errs = append(errs, fmt.Errorf("%s %s is not within 1ms to %s", span.name, span.d, MaxPeriod))
-		case span.d%time.Microsecond != 0:
-			errs = append(errs, fmt.Errorf("%s %s is not a whole number of microseconds", span.name, span.d))
+	for _, err := range [...]error{spanFault("within", b.Within), spanFault("for", b.For), spanFault("max", b.Max)} {
+		if err != nil {
+			errs = append(errs, err)
 		}
 	}
 	if b.For > b.Max {
@@ -60,58 +59,127 @@ func (b Ban) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Conduct is what the state of a key keeps of its refusals. It is zero for a key that was
-// never refused under a Ban, or long ago.
+// spanFault returns an error if a span of a Ban is too short, too long or a fraction.
+func spanFault(name string, d time.Duration) error {
+	switch {
+	case d < time.Millisecond || d > MaxPeriod:
+		return fmt.Errorf("%s %s is not within 1ms to %s", name, d, MaxPeriod)
+	case d%time.Microsecond != 0:
+		return fmt.Errorf("%s %s is not a whole number of microseconds", name, d)
+	}
+	return nil
+}
+
+// Conduct is what the state of a key keeps of its refusals under a [Ban]. It is zero for
+// a key that was never refused under one, or long ago.
 type Conduct struct {
-	Strikes, End int64 // refusals, which count until the instant End
-	Until, Level int64 // the end of the latest ban, and how many came before the next
+	// Strikes many refusals count until the instant Until. If there are none, Until is
+	// the end of a ban.
+	Strikes, Until int64
+
+	// Span is how long the latest ban was to last, until the instant Forget.
+	Span, Forget int64
 }
 
 // settle brings the conduct to now. It returns true only if it pulled back instants that
-// a stepped clock has left in the future, because no other change has to be kept.
+// a stepped clock, or a Ban with longer spans, has left too far in the future, because no
+// other change has to be kept.
 func (c *Conduct) settle(b *Ban, now int64) (changed bool) {
-	if end := now + b.Within.Microseconds(); c.End > end {
-		c.End, changed = end, true
+	longest := b.Max.Microseconds()
+	until, forget := now+min(c.Span, longest), now+longest
+	if c.Strikes > 0 {
+		until = now + b.Within.Microseconds()
 	}
-	if until := now + b.Max.Microseconds(); c.Until > until {
+	if c.Until > until {
 		c.Until, changed = until, true
 	}
-	if now >= c.End {
-		c.Strikes, c.End = 0, 0
+	if forget += c.delay(now); c.Forget > forget {
+		c.Forget, changed = forget, true
 	}
-	if now >= c.Until+b.Max.Microseconds() {
-		c.Until, c.Level = 0, 0
+	if now >= c.Until {
+		c.Strikes, c.Until = 0, 0
+	}
+	if now >= c.Forget {
+		c.Span, c.Forget = 0, 0
 	}
 	return changed
 }
 
 // delay returns the span until the ban ends, 0 without one.
-func (c *Conduct) delay(now int64) int64 { return max(0, c.Until-now) }
+func (c *Conduct) delay(now int64) int64 {
+	if c.Strikes > 0 {
+		return 0
+	}
+	return max(0, c.Until-now)
+}
 
 // strike counts a refusal of a key that is not banned, and begins a ban if it is the last
 // that the Ban lets pass.
 func (c *Conduct) strike(b *Ban, now int64) {
 	if c.Strikes == 0 {
-		c.End = now + b.Within.Microseconds()
+		c.Until = now + b.Within.Microseconds()
 	}
 	if c.Strikes++; c.Strikes < b.Strikes {
 		return
 	}
-	span, longest := b.For.Microseconds(), b.Max.Microseconds()
-	for level := int64(0); level < c.Level && span < longest; level++ {
-		span = min(2*span, longest)
-	}
-	if span < longest || c.Level == 0 { // a level more would not be longer
-		c.Level++
-	}
-	*c = Conduct{Until: now + span, Level: c.Level}
+	longest := b.Max.Microseconds()
+	c.Strikes, c.Span = 0, min(max(b.For.Microseconds(), 2*c.Span), longest)
+	c.Until = now + c.Span
+	c.Forget = c.Until + longest
 }
 
 // reset returns the span until the conduct is as that of a key which was never refused.
-func (c *Conduct) reset(b *Ban, now int64) int64 {
-	span := max(0, c.End-now)
-	if c.Level > 0 {
-		span = max(span, c.Until+b.Max.Microseconds()-now)
+func (c *Conduct) reset(now int64) int64 { return max(0, c.Until-now, c.Forget-now) }
+
+// ban returns the Ban that the operation heeds, or nil. A Soft Take heeds none, because
+// its refusal turns no request away.
+func (op *Op) ban() *Ban {
+	if op.Verb == Take && op.Soft {
+		return nil
 	}
-	return span
+	return op.Ban
+}
+
+// banned returns the span for which the state's ban refuses units to the operation.
+func (op *Op) banned(s *State, now int64) int64 {
+	if op.ban() == nil {
+		return 0
+	}
+	return s.Conduct.delay(now)
+}
+
+// strike counts the refusals of a step against its keys. A cost that never fits is a
+// mistake and not counted, and neither is a refusal of a banned key.
+func strike(ops []Op, states []*State, now int64, out []Decision) {
+	for i := range ops {
+		op, s := &ops[i], states[i]
+		b := op.ban()
+		if b == nil || op.Verb != Take || out[i].Allowed || out[i].RetryAfter == Never || s.Conduct.delay(now) > 0 {
+			continue
+		}
+		s.Conduct.strike(b, now)
+		s.Changed = true
+	}
+}
+
+// reportBan completes the decision on an operation whose key is banned for the span left.
+func (op *Op) reportBan(left int64, d *Decision) {
+	d.Banned, d.Remaining = true, 0
+	if op.Verb <= Peek && op.Cost > 0 {
+		d.Allowed, d.RetryAfter = false, max(d.RetryAfter, micros(left))
+	}
+}
+
+// banFault returns what is wrong with the operation's Ban, or "".
+func (op *Op) banFault() string {
+	if op.Ban == nil {
+		return ""
+	}
+	if op.Limit.Leased() {
+		return "a renewal of a lease must not be refused, so a leased limit has no ban"
+	}
+	if err := op.Ban.Validate(); err != nil {
+		return "the ban is not valid: " + strings.ReplaceAll(err.Error(), "\n", ", ")
+	}
+	return ""
 }

@@ -56,7 +56,7 @@ func TestBanDoubles(t *testing.T) {
 		if span != minutes*60*banSecond {
 			t.Errorf("banned for %d, want %d minutes", span, minutes)
 		}
-		if got := c.reset(&b, now); got != span+3600*banSecond {
+		if got := c.reset(now); got != span+3600*banSecond {
 			t.Errorf("forgotten after %d", got)
 		}
 		now += span
@@ -69,24 +69,25 @@ func TestBanDoubles(t *testing.T) {
 		t.Errorf("when it is forgotten the ban is %d", got)
 	}
 	c.settle(&b, now+3600*banSecond)
-	if c != (Conduct{}) || c.reset(&b, now) != 0 {
+	if c != (Conduct{}) || c.reset(now) != 0 {
 		t.Errorf("%+v is left", c)
 	}
 }
 
-// A ban whose first is the longest has one level, and its end is all that is kept.
+// A ban whose first is the longest gets no longer.
 func TestBanOfOneLength(t *testing.T) {
 	b := Ban{1, time.Second, time.Hour, time.Hour}
 	c, now := Conduct{}, banStart
 	for range 3 {
-		if span := c.begin(t, &b, now); span != 3600*banSecond || c.Level != 1 {
+		if span := c.begin(t, &b, now); span != 3600*banSecond || c.Span != span {
 			t.Errorf("%+v", c)
 		}
 		now = c.Until
 	}
 }
 
-// After a clock has stepped back a ban lasts at most Max, and strikes count at most Within.
+// After a clock has stepped back a ban lasts as long as it was to last, and strikes count
+// for Within.
 func TestBanAfterAClockStep(t *testing.T) {
 	b := Ban{2, time.Minute, 10 * time.Minute, time.Hour}
 	c := Conduct{}
@@ -94,16 +95,19 @@ func TestBanAfterAClockStep(t *testing.T) {
 	for _, row := range []struct {
 		back    int64
 		changed bool
-		want    int64
-	}{{0, false, 600}, {3000 * banSecond, false, 3600}, {3000*banSecond + 1, true, 3600}, {9000 * banSecond, true, 3600}} {
-		d := c
-		if changed := d.settle(&b, banStart-row.back); changed != row.changed || d.delay(banStart-row.back) != row.want*banSecond {
-			t.Errorf("%d back: changed %v, banned for %d", row.back, changed, d.delay(banStart-row.back))
+	}{{0, false}, {1, true}, {9000 * banSecond, true}} {
+		d, now := c, banStart-row.back
+		if changed := d.settle(&b, now); changed != row.changed || d.delay(now) != 600*banSecond || d.reset(now) != 4200*banSecond {
+			t.Errorf("%d back: changed %v, banned for %d, forgotten after %d", row.back, changed, d.delay(now), d.reset(now))
 		}
+	}
+	over := c
+	if over.settle(&b, c.Until); over.settle(&b, c.Until-1) != true || over.reset(c.Until-1) != 3600*banSecond {
+		t.Errorf("a microsecond before the end of a ban that is over: %+v", over)
 	}
 	c = Conduct{}
 	c.strike(&b, banStart)
-	if !c.settle(&b, banStart-1) || c.reset(&b, banStart-1) != 60*banSecond || c.Strikes != 1 {
+	if !c.settle(&b, banStart-1) || c.reset(banStart-1) != 60*banSecond || c.Strikes != 1 {
 		t.Errorf("%+v", c)
 	}
 }
@@ -122,8 +126,12 @@ func TestBanThatChanges(t *testing.T) {
 	}
 	c = Conduct{}
 	c.begin(t, &b, banStart)
-	if c.settle(&lower, banStart); c.delay(banStart) != 300*banSecond {
-		t.Errorf("banned for %d", c.delay(banStart))
+	if !c.settle(&lower, banStart) || c.delay(banStart) != 300*banSecond || c.reset(banStart) != 600*banSecond {
+		t.Errorf("banned for %d, forgotten after %d", c.delay(banStart), c.reset(banStart))
+	}
+	now := c.Until
+	if span := c.begin(t, &Ban{1, time.Minute, time.Hour, 2 * time.Hour}, now); span != 3600*banSecond {
+		t.Errorf("after For was raised the second ban is %d", span)
 	}
 }
 
@@ -152,6 +160,152 @@ func TestBanMistakes(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%+v: %v, want %q", b, err, want)
 			}
+		}
+	}
+}
+
+// one decides a step of one op at now.
+func one(t *testing.T, s *State, op Op, now int64) Decision {
+	t.Helper()
+	return several(t, []*State{s}, []Op{op}, now)[0]
+}
+
+func several(t *testing.T, states []*State, ops []Op, now int64) []Decision {
+	t.Helper()
+	out := make([]Decision, len(ops))
+	if err := CheckOps(ops, out); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range states {
+		s.Changed = false
+	}
+	Decide(ops, states, now, out)
+	return out
+}
+
+func TestBanInAStep(t *testing.T) {
+	ban := &Ban{2, time.Minute, 10 * time.Minute, time.Hour}
+	op := Op{Rule: "r", Limit: MustParseLimit("1/1s fixed-window"), Cost: 1, Ban: ban}
+	with := func(change func(*Op)) Op {
+		op := op
+		change(&op)
+		return op
+	}
+	banned := func(t *testing.T) *State {
+		s := new(State)
+		for i, want := range []Decision{
+			{Allowed: true, Taken: 1, ResetAfter: time.Second, At: banStart},
+			{RetryAfter: time.Second, ResetAfter: time.Second, At: banStart},
+			{Banned: true, RetryAfter: 10 * time.Minute, ResetAfter: time.Second, At: banStart},
+		} {
+			if d := one(t, s, op, banStart); d != want || !s.Changed {
+				t.Fatalf("time %d: %+v, want %+v", i+1, d, want)
+			}
+		}
+		return s
+	}
+	later := banStart + 2*banSecond
+	for _, row := range []struct {
+		name    string
+		op      Op
+		want    Decision
+		changed bool
+	}{
+		{"a Take", op, Decision{Banned: true, RetryAfter: 598 * time.Second}, false},
+		{"a Take that may book", with(func(o *Op) { o.MaxWait = time.Hour }), Decision{Banned: true, RetryAfter: 598 * time.Second}, false},
+		{"an UpTo Take", with(func(o *Op) { o.UpTo = true }), Decision{Banned: true, RetryAfter: 598 * time.Second}, false},
+		{"a Take of what never fits", with(func(o *Op) { o.Cost = 2 }), Decision{Banned: true, RetryAfter: Never}, false},
+		{"a Peek", with(func(o *Op) { o.Verb = Peek }), Decision{Banned: true, RetryAfter: 598 * time.Second}, false},
+		{"a Peek of nothing", with(func(o *Op) { o.Verb, o.Cost = Peek, 0 }), Decision{Allowed: true, Banned: true}, false},
+		{"a Debit", with(func(o *Op) { o.Verb = Debit }), Decision{Allowed: true, Banned: true, Taken: 1, ResetAfter: time.Second}, true},
+		{"a Refund", with(func(o *Op) { o.Verb = Refund }), Decision{Allowed: true, Banned: true}, true},
+		{"a Soft Take", with(func(o *Op) { o.Soft = true }), Decision{Allowed: true, Taken: 1, ResetAfter: time.Second}, true},
+		{"a Take without a Ban", with(func(o *Op) { o.Ban = nil }), Decision{Allowed: true, Taken: 1, ResetAfter: time.Second}, true},
+		{"a Reset", with(func(o *Op) { o.Verb = Reset }), Decision{Allowed: true, Remaining: 1}, true},
+		{"a Lift", with(func(o *Op) { o.Verb, o.Ban = Lift, nil }), Decision{Allowed: true, Remaining: 1}, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s := banned(t)
+			row.want.At = later
+			if d := one(t, s, row.op, later); d != row.want || s.Changed != row.changed {
+				t.Errorf("%+v, changed %v, want %+v", d, s.Changed, row.want)
+			}
+			d := one(t, s, with(func(o *Op) { o.Verb = Peek }), later)
+			if lifted := row.op.Verb == Reset || row.op.Verb == Lift; d.Banned == lifted || (s.ForgetAfter(&d) == 0) != lifted {
+				t.Errorf("then a Peek finds %+v, forgotten after %v", d, s.ForgetAfter(&d))
+			}
+		})
+	}
+	t.Run("a Lift keeps the count", func(t *testing.T) {
+		s := banned(t)
+		want := Decision{Allowed: true, ResetAfter: time.Second, At: banStart}
+		if d := one(t, s, with(func(o *Op) { o.Verb = Lift }), banStart); d != want || s.ForgetAfter(&d) != time.Second {
+			t.Errorf("%+v, forgotten after %v", d, s.ForgetAfter(&d))
+		}
+	})
+	t.Run("a Lift of nothing changes nothing", func(t *testing.T) {
+		s := new(State)
+		if one(t, s, with(func(o *Op) { o.Verb = Lift }), banStart); s.Changed {
+			t.Error("changed")
+		}
+	})
+	t.Run("Retry-After is that of the limit if it is later", func(t *testing.T) {
+		s, day := new(State), with(func(o *Op) { o.Limit = MustParseLimit("1/24h fixed-window") })
+		for range 2 {
+			one(t, s, day, banStart)
+		}
+		want := Decision{Banned: true, RetryAfter: 24 * time.Hour, ResetAfter: 24 * time.Hour, At: banStart}
+		if d := one(t, s, day, banStart); d != want {
+			t.Errorf("%+v", d)
+		}
+	})
+	t.Run("only the rules that refuse strike", func(t *testing.T) {
+		full, other := banned(t), new(State)
+		full.Conduct = Conduct{}
+		second := with(func(o *Op) { o.Rule = "other" })
+		out := several(t, []*State{full, other}, []Op{op, second}, banStart)
+		if out[0].Allowed || full.Conduct.Strikes != 1 || !out[1].Allowed || other.Conduct != (Conduct{}) {
+			t.Errorf("%+v, %+v", full.Conduct, other.Conduct)
+		}
+	})
+	t.Run("a ban holds for all ops of its step", func(t *testing.T) {
+		s := new(State)
+		one(t, s, op, banStart)
+		one(t, s, op, banStart)
+		two := with(func(o *Op) { o.Limit.Quota = 2 })
+		out := several(t, []*State{s, s}, []Op{two, two}, banStart)
+		if out[0].Allowed || out[0].RetryAfter != 10*time.Minute || !out[1].Banned || s.Conduct.Strikes != 0 {
+			t.Errorf("%+v", out)
+		}
+	})
+	t.Run("a cost that never fits is no strike", func(t *testing.T) {
+		s := new(State)
+		if one(t, s, with(func(o *Op) { o.Cost = 2 }), banStart); s.Changed {
+			t.Errorf("%+v", s.Conduct)
+		}
+	})
+}
+
+func TestBanMistakesOfOps(t *testing.T) {
+	ban := Ban{2, time.Minute, 10 * time.Minute, time.Hour}
+	same, other := ban, ban
+	other.Max = 2 * time.Hour
+	l := MustParseLimit("1/1s")
+	for _, row := range []struct {
+		ops  []Op
+		want string
+	}{
+		{[]Op{{Limit: l, Ban: &ban}, {Limit: l, Ban: &same}, {Limit: l}}, ""},
+		{[]Op{{Limit: l, Ban: &ban}, {Rule: "r", Limit: l, Ban: &other}}, ""},
+		{[]Op{{Limit: l, Ban: &ban}, {Limit: l, Ban: &other}}, "operation 0 has another ban for the same key"},
+		{[]Op{{Limit: l, Ban: &Ban{}}}, "the ban is not valid: strikes 0 is not within 1 to 2147483648, within 0s"},
+		{[]Op{{Limit: MustParseLimit("1 concurrent ttl=1s"), Lease: "l", Ban: &ban}}, "a leased limit has no ban"},
+		{[]Op{{Verb: Lift, Limit: l}}, ""},
+		{[]Op{{Verb: Lift + 1, Limit: l}}, "the verb is not known"},
+	} {
+		err := CheckOps(row.ops, make([]Decision, len(row.ops)))
+		if row.want == "" && err != nil || row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want)) {
+			t.Errorf("%v, want %q", err, row.want)
 		}
 	}
 }

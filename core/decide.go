@@ -15,15 +15,16 @@ var ErrOp = errors.New("invalid operation")
 // Decide carries out ops as one step at the instant now, as [Store.Apply]
 // promises. states[i] is the state of op i's key; ops on one key share one
 // state. Afterwards a store must keep every state that has Changed set, or forget it
-// if its ResetAfter is 0, because its key is fresh. It must leave every other state in
-// the store as it was: the key may be fresh under the limit of the op, and not under
+// if [State.ForgetAfter] is 0, because its key is fresh. It must leave every other state
+// in the store as it was: the key may be fresh under the limit of the op, and not under
 // that of the state. A store may forget a key at any time at which a Peek under
-// State.Limit would find it fresh. The ops must have passed [CheckOps] and CheckWindows,
-// and their limits Validate.
+// State.Limit leaves it a ForgetAfter of 0. The ops must have passed [CheckOps] and
+// CheckWindows, and their limits Validate.
 //
-// An allowed Take, a Refund, a Reset and a Debit change a state. A Peek and a refused
-// Take do so only after the clock has stepped back. Where a state is not Changed, Decide has
-// not changed the elements of its Log and Leases.
+// An allowed Take, a Refund, a Reset and a Debit change a state. So does a Take that its
+// limit refuses under a Ban, and a Lift of strikes or bans. Everything else changes a state
+// only after the clock has stepped back or a Ban has got shorter. Where a state is not
+// Changed, Decide has not changed the elements of its Log and Leases.
 func Decide(ops []Op, states []*State, now int64, out []Decision) {
 	upTo := false
 	for i := range ops {
@@ -41,6 +42,9 @@ func Decide(ops []Op, states []*State, now int64, out []Decision) {
 		verdict(ops, states, out, i, share, now)
 	}
 	granted := Granted(ops, out)
+	if !granted {
+		strike(ops, states, now, out)
+	}
 	for i := range ops {
 		op, s := &ops[i], states[i]
 		if !granted || op.Verb != Take {
@@ -61,8 +65,8 @@ func Decide(ops []Op, states []*State, now int64, out []Decision) {
 	}
 }
 
-// begin settles the state and carries out a Refund, a Reset or a Debit, which precede
-// the Takes. It returns how many units a Debit charged.
+// begin settles the state and carries out a Refund, a Reset, a Debit or a Lift, which
+// precede the Takes. It returns how many units a Debit charged.
 func begin(op *Op, s *State, now int64) (charged int64) {
 	a := algorithms[op.Limit.Algorithm]
 	if op.Windows != nil && op.needsWindows() {
@@ -72,10 +76,16 @@ func begin(op *Op, s *State, now int64) (charged int64) {
 		s.renew(&op.Limit)
 		return 0
 	}
+	if op.Ban != nil && s.Conduct != (Conduct{}) && s.Conduct.settle(op.Ban, now) {
+		s.Changed = true
+	}
 	if a.settle(s, &op.Limit, now) {
 		s.Changed = true
 	}
 	switch op.Verb {
+	case Lift:
+		s.Changed = s.Changed || s.Conduct != (Conduct{})
+		s.Conduct = Conduct{}
 	case Refund:
 		a.refund(s, &op.Limit, now, op)
 		a.settle(s, &op.Limit, now)
@@ -121,6 +131,9 @@ func shareOf(ops []Op, states []*State, now int64) (n int64) {
 // several keys in one.
 func left(ops []Op, states []*State, i int, now int64) int64 {
 	op := &ops[i]
+	if op.banned(states[i], now) > 0 {
+		return 0
+	}
 	remaining, _ := algorithms[op.Limit.Algorithm].gauge(states[i], &op.Limit, now)
 	takes := int64(1)
 	for j := range i {
@@ -162,9 +175,14 @@ func verdict(ops []Op, states []*State, out []Decision, i int, share, now int64)
 		d.RetryAfter = Never
 		return
 	}
-	ahead := int64(op.MaxWait / time.Microsecond)
+	ahead, left := int64(op.MaxWait/time.Microsecond), op.banned(states[i], now)
+	if left > 0 {
+		ahead = 0
+	}
 	wait := algorithms[op.Limit.Algorithm].delay(states[i], &op.Limit, now, n, ahead, op.Lease)
 	switch span := micros(wait); {
+	case left > 0:
+		d.RetryAfter = max(span, micros(left))
 	case wait == 0:
 		d.Allowed = true
 	case span <= op.MaxWait && op.Limit.Books():
@@ -177,6 +195,9 @@ func verdict(ops []Op, states []*State, out []Decision, i int, share, now int64)
 func report(op *Op, s *State, now int64, d *Decision) {
 	remaining, reset := algorithms[op.Limit.Algorithm].gauge(s, &op.Limit, now)
 	d.Remaining, d.ResetAfter, d.At = remaining, micros(reset), now
+	if left := op.banned(s, now); left > 0 {
+		op.reportBan(left, d)
+	}
 }
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
@@ -209,6 +230,8 @@ func (op *Op) clash(earlier *Op) string {
 	switch {
 	case same && op.Limit != earlier.Limit:
 		return "has another limit for the same key"
+	case same && op.Ban != earlier.Ban && op.Ban != nil && earlier.Ban != nil && *op.Ban != *earlier.Ban:
+		return "has another ban for the same key"
 	case !op.UpTo && !earlier.UpTo:
 		return ""
 	case same && op.Verb == Take && earlier.Verb == Take:
@@ -255,6 +278,9 @@ func (op *Op) fault() string {
 		if what := op.windowsFault(); what != "" {
 			return what
 		}
+	}
+	if what := op.banFault(); what != "" {
+		return what
 	}
 	return op.upToFault()
 }

@@ -9,7 +9,8 @@
 // answers.
 //
 // A key is fresh if no decision depends on its past: it was never used, or all
-// units used of it have expired. A store may forget a fresh key.
+// units used of it have expired, and so have its strikes and bans. A store may forget a
+// fresh key.
 //
 // A refusal is a [Decision], never an error. An error means that the store could
 // not decide.

@@ -76,8 +76,10 @@ type Op struct {
 	// Other operations ignore it. See [Limit.Windows] and CheckWindows.
 	Windows *Windows
 
-	// Ban, if it is not nil, says when refusals of the key become a ban. A Take that is
-	// not Soft counts them, and a Take or Peek of units is refused while the key is banned.
+	// Ban, if it is not nil, says when refusals of the key become a ban. The Takes of a
+	// step count them, and a Take or Peek of units is refused while the key is banned; a
+	// Soft Take ignores it. It points to what never changes. Leased limits have none, and
+	// ops of a step on one key have the same one or none.
 	Ban *Ban
 
 	// Cost is in units. A Take or Peek of 0 is always allowed and changes
@@ -125,9 +127,11 @@ func (op Op) Refund(d Decision) Op {
 
 // Foretell stores in answer the decision that op will get since microseconds after
 // a refusal of its key, and reports whether it can. d is the refusal, of a Take of
-// cost units under the same limit, and no step may have changed the key since. It
+// cost units under the same limit and Ban, and no step may have changed the key since. It
 // returns false, and leaves answer unchanged, if d does not determine the decision,
-// if op may be allowed by then, or if units of the key may come back at any time.
+// if op may be allowed by then, or if units of the key may come back at any time. Under a
+// Ban it also returns false if the store has to count the refusal, or the units may come
+// back later than the ban ends.
 func (op *Op) Foretell(cost int64, d *Decision, since int64, answer *Decision) bool {
 	l, later := &op.Limit, micros(since)
 	switch {
@@ -136,13 +140,17 @@ func (op *Op) Foretell(cost int64, d *Decision, since int64, answer *Decision) b
 	case d.Allowed || d.RetryAfter == Never || later < 0 || later >= d.RetryAfter:
 		return false
 	}
-	if !algorithms[l.Algorithm].foretells(refusal{cost, d.Remaining, op.Cost}) {
+	switch stands := algorithms[l.Algorithm].foretells(refusal{cost, d.Remaining, op.Cost}); {
+	case d.Banned != (op.ban() != nil):
+		return false
+	case d.Banned && d.RetryAfter <= d.ResetAfter, !d.Banned && !stands:
 		return false
 	}
 	*answer = Decision{
+		Banned:     d.Banned,
 		Remaining:  d.Remaining,
 		RetryAfter: d.RetryAfter - later,
-		ResetAfter: d.ResetAfter - later,
+		ResetAfter: max(0, d.ResetAfter-later),
 		At:         d.At + since,
 	}
 	return true
@@ -156,8 +164,9 @@ type Decision struct {
 	// that is not Soft is allowed; see [Granted].
 	Allowed bool
 
-	// Banned reports whether the key is banned after this step. A Take or Peek of units
-	// is not allowed then, and its RetryAfter is the time until the ban ends.
+	// Banned reports whether the key is banned after this step, of an op with a Ban. Then
+	// a Take or Peek of units is not allowed, nothing remains, and RetryAfter is not
+	// before the end of the ban.
 	Banned bool
 
 	// Fallback reports whether the fallback of a [Standby] made the decision,
@@ -189,9 +198,9 @@ type Decision struct {
 	// an UpTo Take it is the time until the units that it was to charge fit.
 	RetryAfter time.Duration
 
-	// ResetAfter is the time until the key is fresh, 0 if and only if it is
-	// fresh already. A fresh key is decided like one that was never used, so a
-	// store may forget it.
+	// ResetAfter is the time until all units are back, 0 if and only if they are. The
+	// key is fresh then, and a store may forget it, unless strikes or bans are kept of
+	// it; see [State.ForgetAfter].
 	ResetAfter time.Duration
 
 	// At is the instant of the step by the store's clock, in microseconds
@@ -213,8 +222,8 @@ func Granted(ops []Op, out []Decision) bool {
 // Store keeps the state of keys. Implementations are safe for concurrent use.
 type Store interface {
 	// Apply carries out ops as one step at one instant and puts op i's
-	// decision into out[i]; out must be at least as long as ops. Refunds, Resets and
-	// Debits are carried out first, in their order, then the Takes are decided
+	// decision into out[i]; out must be at least as long as ops. Refunds, Resets, Debits
+	// and Lifts are carried out first, in their order, then the Takes are decided
 	// together: if any Take that is not Soft is refused, no Take happens. Each
 	// decision reports its key as the step leaves it.
 	//

@@ -101,6 +101,11 @@ func TestOpForetellAgreesWithDecide(t *testing.T) {
 		s, now := new(core.State), start
 		var refused core.Op
 		var d core.Decision
+		bans := []*core.Ban{nil}
+		if !l.Leased() {
+			bans = append(bans, &core.Ban{Strikes: rapid.Int64Range(1, 3).Draw(t, "strikes"), Within: time.Minute, For: 7 * time.Second, Max: time.Hour})
+		}
+		ban := rapid.SampledFrom(bans).Draw(t, "ban")
 		var versions []core.Limit // of the limit, which takes come under
 		for _, other := range limits {
 			if other.Algorithm == l.Algorithm {
@@ -113,8 +118,8 @@ func TestOpForetellAgreesWithDecide(t *testing.T) {
 			if rapid.IntRange(0, 3).Draw(t, "changed") == 0 {
 				of = rapid.SampledFrom(versions).Draw(t, "version")
 			}
-			refused = core.Op{Limit: of, Cost: rapid.Int64Range(1, of.Capacity()).Draw(t, "cost"), Lease: "lease"}
-			if d = decide(s, now, refused); !d.Allowed && of == l {
+			refused = core.Op{Limit: of, Cost: rapid.Int64Range(1, of.Capacity()).Draw(t, "cost"), Lease: "lease", Ban: ban}
+			if d = decide(s, now, refused); !d.Allowed && of == l && rapid.Bool().Draw(t, "enough") {
 				break
 			}
 		}
@@ -124,7 +129,7 @@ func TestOpForetellAgreesWithDecide(t *testing.T) {
 		if d.Allowed {
 			return // a lease that is renewed
 		}
-		op := core.Op{Limit: l, Cost: rapid.Int64Range(0, l.Capacity()+1).Draw(t, "other cost"), Lease: "lease"}
+		op := core.Op{Limit: l, Cost: rapid.Int64Range(0, l.Capacity()+1).Draw(t, "other cost"), Lease: "lease", Ban: rapid.SampledFrom(bans).Draw(t, "other ban")}
 		since := rapid.Int64Range(-1, d.RetryAfter.Microseconds()+1).Draw(t, "since")
 		answer := core.Decision{Origin: 7, Wait: 7} // of an earlier step
 		if !op.Foretell(refused.Cost, &d, since, &answer) {
@@ -137,6 +142,11 @@ func TestOpForetellAgreesWithDecide(t *testing.T) {
 	})
 }
 
+// strikes returns a Ban of ten seconds that begins with the n-th strike.
+func strikes(n int64) *core.Ban {
+	return &core.Ban{Strikes: n, Within: time.Minute, For: 10 * time.Second, Max: time.Hour}
+}
+
 func TestOpForetellAnswers(t *testing.T) {
 	for name, row := range map[string]struct {
 		limit   string
@@ -145,33 +155,40 @@ func TestOpForetellAnswers(t *testing.T) {
 		since   int64
 		want    bool
 	}{
-		"gcra":                        {"5/5s", 1, core.Op{Cost: 1}, 1, true},
-		"gcra, two units":             {"5/5s", 2, core.Op{Cost: 2}, 1, false},
-		"another cost":                {"5/5s", 1, core.Op{Cost: 2}, 1, false},
-		"the last microsecond":        {"5/5s", 1, core.Op{Cost: 1}, 999_999, true},
-		"after the refusal":           {"5/5s", 1, core.Op{Cost: 1}, 1_000_000, false},
-		"before the refusal":          {"5/5s", 1, core.Op{Cost: 1}, -1, false},
-		"gcra with a fraction":        {"7/5s", 1, core.Op{Cost: 1}, 1, true},
-		"a booking":                   {"5/5s", 1, core.Op{Cost: 1, MaxWait: 1}, 1, false},
-		"no booking":                  {"5/5s fixed-window", 1, core.Op{Cost: 1, MaxWait: 1}, 1, true},
-		"fixed-window":                {"5/5s fixed-window", 2, core.Op{Cost: 5}, 1, true},
-		"sliding-log":                 {"5/5s sliding-log", 1, core.Op{Cost: 1}, 1, true},
-		"sliding-log, two units":      {"5/5s sliding-log", 2, core.Op{Cost: 2}, 1, false},
-		"sliding-window":              {"5/5s sliding-window", 1, core.Op{Cost: 1}, 1, true},
-		"sliding-window, after two":   {"5/5s sliding-window", 2, core.Op{Cost: 1}, 1, false},
-		"token-bucket":                {"5/5s token-bucket", 1, core.Op{Cost: 1}, 1, true},
-		"token-bucket, two units":     {"5/5s token-bucket", 2, core.Op{Cost: 2}, 1, false},
-		"concurrent":                  {"5 concurrent ttl=5s", 1, core.Op{Cost: 1, Lease: "new"}, 1, false},
-		"a peek":                      {"5/5s", 1, core.Op{Verb: core.Peek, Cost: 1}, 1, false},
-		"no cost":                     {"5/5s", 1, core.Op{}, 1, false},
-		"a cost beyond the capacity":  {"5/5s", 1, core.Op{Cost: 6}, 1, false},
-		"a refusal that has no end":   {"5/5s", 6, core.Op{Cost: 1}, 1, false},
-		"a refusal that was not made": {"5/5s", 0, core.Op{Cost: 1}, 1, false},
+		"gcra":                         {"5/5s", 1, core.Op{Cost: 1}, 1, true},
+		"gcra, two units":              {"5/5s", 2, core.Op{Cost: 2}, 1, false},
+		"another cost":                 {"5/5s", 1, core.Op{Cost: 2}, 1, false},
+		"the last microsecond":         {"5/5s", 1, core.Op{Cost: 1}, 999_999, true},
+		"after the refusal":            {"5/5s", 1, core.Op{Cost: 1}, 1_000_000, false},
+		"before the refusal":           {"5/5s", 1, core.Op{Cost: 1}, -1, false},
+		"gcra with a fraction":         {"7/5s", 1, core.Op{Cost: 1}, 1, true},
+		"a booking":                    {"5/5s", 1, core.Op{Cost: 1, MaxWait: 1}, 1, false},
+		"no booking":                   {"5/5s fixed-window", 1, core.Op{Cost: 1, MaxWait: 1}, 1, true},
+		"fixed-window":                 {"5/5s fixed-window", 2, core.Op{Cost: 5}, 1, true},
+		"sliding-log":                  {"5/5s sliding-log", 1, core.Op{Cost: 1}, 1, true},
+		"sliding-log, two units":       {"5/5s sliding-log", 2, core.Op{Cost: 2}, 1, false},
+		"sliding-window":               {"5/5s sliding-window", 1, core.Op{Cost: 1}, 1, true},
+		"sliding-window, after two":    {"5/5s sliding-window", 2, core.Op{Cost: 1}, 1, false},
+		"token-bucket":                 {"5/5s token-bucket", 1, core.Op{Cost: 1}, 1, true},
+		"token-bucket, two units":      {"5/5s token-bucket", 2, core.Op{Cost: 2}, 1, false},
+		"concurrent":                   {"5 concurrent ttl=5s", 1, core.Op{Cost: 1, Lease: "new"}, 1, false},
+		"a peek":                       {"5/5s", 1, core.Op{Verb: core.Peek, Cost: 1}, 1, false},
+		"no cost":                      {"5/5s", 1, core.Op{}, 1, false},
+		"a cost beyond the capacity":   {"5/5s", 1, core.Op{Cost: 6}, 1, false},
+		"a refusal that has no end":    {"5/5s", 6, core.Op{Cost: 1}, 1, false},
+		"a refusal that was not made":  {"5/5s", 0, core.Op{Cost: 1}, 1, false},
+		"a strike":                     {"5/5s", 1, core.Op{Cost: 1, Ban: strikes(2)}, 1, false},
+		"banned":                       {"5/5s", 1, core.Op{Cost: 1, Ban: strikes(1)}, 1, true},
+		"banned, any cost":             {"5/5s", 1, core.Op{Cost: 4, Ban: strikes(1)}, 1, true},
+		"banned, the last microsecond": {"5/5s", 1, core.Op{Cost: 1, Ban: strikes(1)}, 9_999_999, true},
+		"banned, a cost beyond":        {"5/5s", 1, core.Op{Cost: 6, Ban: strikes(1)}, 1, false},
+		"after the ban":                {"5/5s", 1, core.Op{Cost: 1, Ban: strikes(1)}, 10_000_000, false},
+		"a ban shorter than the limit": {"5/5h fixed-window", 1, core.Op{Cost: 1, Ban: strikes(1)}, 1, false},
 	} {
 		l := mustParse(t, row.limit)
 		s := new(core.State)
 		decide(s, start, core.Op{Limit: l, Cost: l.Capacity(), Lease: "lease"})
-		d := decide(s, start, core.Op{Limit: l, Cost: row.refused, Lease: "another"})
+		d := decide(s, start, core.Op{Limit: l, Cost: row.refused, Lease: "another", Ban: row.op.Ban})
 		row.op.Limit = l
 		answer := core.Decision{At: 7}
 		ok := row.op.Foretell(row.refused, &d, row.since, &answer)

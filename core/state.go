@@ -1,5 +1,7 @@
 package core
 
+import "time"
+
 // State is the state of one key in a store: the zero value for a key that was
 // never used. Only the algorithms read or write its fields. A store keeps it as
 // [Decide] says.
@@ -26,6 +28,9 @@ type State struct {
 	// Leases are the leases of Concurrency, in the order of their expiry.
 	Leases []Lease
 
+	// Conduct is what is kept of the refusals of the key; see [Ban].
+	Conduct Conduct
+
 	// Changed is set by [Decide] when the state has to be kept.
 	Changed bool
 
@@ -39,6 +44,16 @@ type Entry struct{ At, N int64 }
 type Lease struct {
 	ID            string
 	Expiry, Units int64
+}
+
+// ForgetAfter returns the time from d, the decision on an op on the state, until its key is
+// fresh and a store may forget it: until its units are back, its strikes no longer count
+// and its bans are forgotten.
+func (s *State) ForgetAfter(d *Decision) time.Duration {
+	if s.Conduct == (Conduct{}) {
+		return d.ResetAfter
+	}
+	return max(d.ResetAfter, micros(s.Conduct.reset(d.At)))
 }
 
 // live returns the entries that still count.
