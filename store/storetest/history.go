@@ -44,6 +44,7 @@ type history struct {
 	high    time.Duration // the latest instant since the clock stepped back
 	rules   []ruleOfHistory
 	resets  map[subject]reset // of keys that are in use
+	struck  map[subject]bool  // keys that may have strikes or a ban
 	names   map[subject]int   // how many keys of that name are retired
 	named   []time.Duration   // instants since Epoch
 	freed   []subject         // keys that a refund of the last step made new
@@ -68,15 +69,31 @@ type ruleOfHistory struct {
 	name   string
 	family []core.Limit
 	limit  core.Limit
+	ban    *core.Ban
+}
+
+// bansOf returns the bans that a rule of the family may have. Their spans are some of its
+// limits' own, so that the instants of bans and of units meet.
+func bansOf(family []core.Limit) []*core.Ban {
+	if family[0].Leased() {
+		return []*core.Ban{nil}
+	}
+	short := min(max(family[0].Period, time.Millisecond), core.MaxPeriod/8)
+	return []*core.Ban{nil, nil,
+		{Strikes: 1, Within: time.Second, For: 3 * time.Second, Max: time.Minute},
+		{Strikes: 2, Within: short, For: short, Max: 4 * short},
+		{Strikes: 3, Within: 2 * short, For: 3 * short, Max: 8 * short},
+		{Strikes: 2, Within: 2 * short, For: short, Max: short},
+	}
 }
 
 // newHistory starts history number n of the seed.
 func newHistory(families [][]core.Limit, seed, n uint64) *history {
-	h := &history{r: rand.New(rand.NewPCG(seed, n)), resets: map[subject]reset{}, names: map[subject]int{}}
+	h := &history{r: rand.New(rand.NewPCG(seed, n)), resets: map[subject]reset{}, struck: map[subject]bool{}, names: map[subject]int{}}
 	h.at = time.Duration(h.r.Int64N(int64(48*time.Hour/time.Microsecond))) * time.Microsecond
 	for i := range 1 + h.r.IntN(4) {
 		family := families[h.r.IntN(len(families))]
-		h.rules = append(h.rules, ruleOfHistory{fmt.Sprintf("r%d", i), family, pick(h.r, family)})
+		h.rules = append(h.rules, ruleOfHistory{fmt.Sprintf("r%d", i), family, pick(h.r, family), pick(h.r, bansOf(family))})
 	}
 	if h.byCalendar() && h.r.IntN(4) > 0 {
 		h.at = max(0, h.turn())
@@ -109,6 +126,7 @@ func (h *history) next() step {
 	if h.r.IntN(8) == 0 && !h.fixed {
 		rule := &h.rules[h.r.IntN(len(h.rules))]
 		rule.limit = pick(h.r, rule.family)
+		rule.ban = pick(h.r, append(bansOf(rule.family), rule.ban, rule.ban))
 	}
 	h.retireChanged()
 	s := step{at: h.at}
@@ -162,6 +180,7 @@ func (h *history) renew(s subject) {
 	old := h.key(s)
 	h.names[s]++
 	delete(h.resets, s)
+	delete(h.struck, s)
 	h.labels = slices.DeleteFunc(h.labels, func(c call) bool { return c.Rule == s.rule && c.Key == old })
 }
 
@@ -180,12 +199,13 @@ func (h *history) retireChanged() {
 
 // peek returns a Peek at the key.
 func (h *history) peek(s subject) call {
-	return call{Op: core.Op{Verb: core.Peek, Rule: s.rule, Key: h.key(s), Limit: h.limit(s.rule)}}
+	rule := h.rule(s.rule)
+	return call{Op: core.Op{Verb: core.Peek, Rule: s.rule, Key: h.key(s), Limit: rule.limit, Ban: rule.ban}}
 }
 
-func (h *history) limit(rule string) core.Limit {
-	i := slices.IndexFunc(h.rules, func(r ruleOfHistory) bool { return r.name == rule })
-	return h.rules[i].limit
+func (h *history) rule(name string) *ruleOfHistory {
+	i := slices.IndexFunc(h.rules, func(r ruleOfHistory) bool { return r.name == name })
+	return &h.rules[i]
 }
 
 // instant returns the instant of the next step: one that was named, exactly or
@@ -219,6 +239,9 @@ func (h *history) call() call {
 	rule := pick(h.r, h.rules)
 	l := rule.limit
 	c := call{Op: core.Op{Rule: rule.name, Key: h.key(subject{rule.name, h.keys()[h.r.IntN(3)/2]}), Limit: l, Cost: h.cost(&l)}}
+	if h.r.IntN(8) > 0 {
+		c.Ban = rule.ban
+	}
 	switch l.Algorithm {
 	case core.CalendarWindow:
 		c.skew = h.skew()
@@ -240,6 +263,9 @@ func (h *history) call() call {
 		h.undo(&c)
 	default:
 		c.Verb, c.Cost, c.Lease = core.Reset, 0, ""
+		if rule.ban != nil && h.r.IntN(2) == 0 {
+			c.Verb = core.Lift
+		}
 	}
 	if c.Verb < core.Refund && h.r.IntN(3) == 0 {
 		c.MaxWait = h.wait(&l)
@@ -278,7 +304,8 @@ func (h *history) undo(c *call) {
 		return
 	}
 	take := h.labels[max(len(h.labels)-1-h.r.IntN(6), 0)]
-	c.Limit = h.limit(take.Rule)
+	rule := h.rule(take.Rule)
+	c.Limit, c.Ban = rule.limit, rule.ban
 	c.Rule, c.Key, c.Lease, c.of = take.Rule, take.Key, take.Lease, take.label
 	c.whole = h.r.IntN(4) > 0
 	if c.whole {
@@ -311,6 +338,9 @@ func (h *history) learn(out []core.Decision) {
 				h.named = append(h.named, h.at+span)
 			}
 		}
+		if d.Banned && d.RetryAfter > 0 && d.RetryAfter != core.Never { // when the ban is forgotten
+			h.named = append(h.named, h.at+d.RetryAfter+c.Ban.Max)
+		}
 	}
 	h.named = h.named[max(0, len(h.named)-12):]
 }
@@ -321,15 +351,34 @@ func (h *history) noteReset(c *call, d *core.Decision) {
 	s := subject{c.Rule, c.Key[:1]}
 	before, used := h.resets[s]
 	written := c.Verb == core.Refund || c.Verb == core.Reset || d.Taken > 0
+	at := h.noteBan(s, c, d)
 	switch {
+	case d.ResetAfter == 0 && (h.struck[s] || c.Verb == core.Lift):
+		// It is not certain until when the strikes are kept, or whether there were any.
+		h.resets[s] = reset{at: at}
 	case written && d.ResetAfter == 0:
 		delete(h.resets, s)
-	case written && c.Verb == core.Refund && used && before.limit != c.Limit:
+	case (c.Verb == core.Refund || c.Verb == core.Lift) && used && before.limit != c.Limit:
 		// The key is still under the other limit, and fresh no sooner than at this instant.
-		h.resets[s] = reset{at: h.at + d.ResetAfter}
+		h.resets[s] = reset{at: at}
 	case written, before.limit == c.Limit, !used && d.ResetAfter > 0:
-		h.resets[s] = reset{h.at + d.ResetAfter, c.Limit}
+		h.resets[s] = reset{at, c.Limit}
 	case used && h.back:
-		h.resets[s] = reset{at: min(before.at, h.at+d.ResetAfter)}
+		h.resets[s] = reset{at: min(before.at, at)}
 	}
+}
+
+// noteBan notes whether the key of a call may have strikes or a ban. It returns an instant
+// until which the decision says that the key is kept.
+func (h *history) noteBan(s subject, c *call, d *core.Decision) time.Duration {
+	switch {
+	case c.Verb == core.Reset, c.Verb == core.Lift:
+		delete(h.struck, s)
+	case c.Verb == core.Take && c.Ban != nil && !c.Soft && !d.Allowed:
+		h.struck[s] = true
+	}
+	if d.Banned && d.RetryAfter != core.Never {
+		return h.at + max(d.ResetAfter, d.RetryAfter)
+	}
+	return h.at + d.ResetAfter
 }

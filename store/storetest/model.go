@@ -73,7 +73,7 @@ func (m *Model) load(id core.ID) *core.State {
 func (m *Model) keep(id core.ID, s *core.State, d *core.Decision) {
 	switch {
 	case !s.Changed:
-	case d.ResetAfter == 0:
+	case s.ForgetAfter(d) == 0:
 		delete(m.states, id)
 	default:
 		m.states[id] = *s

@@ -35,11 +35,13 @@ type answer struct {
 	taken        *int64
 	reset, retry *time.Duration
 	wait         time.Duration
+	banned       bool
 }
 
 // parser reads a timeline file.
 type parser struct {
 	rules  map[string]core.Limit
+	bans   map[string]*core.Ban
 	labels map[string]bool
 	at     time.Duration
 	cases  []scenario
@@ -75,6 +77,10 @@ func (p *parser) line(number int, words []string) error {
 		limit, err := core.ParseLimit(strings.Join(words[2:], " "))
 		p.rules[words[1]] = limit
 		return err
+	case words[0] == "ban" && len(words) > 2:
+		ban, err := parseBan(words[2:])
+		p.bans[words[1]] = ban
+		return err
 	case words[0] == "at" && len(words) > 2 && p.cases != nil:
 		e := expectation{times: 1}
 		e.line = number
@@ -83,12 +89,38 @@ func (p *parser) line(number int, words []string) error {
 		c.steps = append(c.steps, e)
 		return err
 	}
-	return fmt.Errorf("%q is not a case, a rule or a step", strings.Join(words, " "))
+	return fmt.Errorf("%q is not a case, a rule, a ban or a step", strings.Join(words, " "))
 }
 
 func (p *parser) begin(name string) {
-	p.rules, p.labels, p.at = map[string]core.Limit{}, map[string]bool{}, 0
+	p.rules, p.bans = map[string]core.Limit{}, map[string]*core.Ban{}
+	p.labels, p.at = map[string]bool{}, 0
 	p.cases = append(p.cases, scenario{name: name})
+}
+
+// parseBan reads "3/1m for=10m max=1h", or "none".
+func parseBan(words []string) (*core.Ban, error) {
+	if len(words) == 1 && words[0] == "none" {
+		return nil, nil
+	}
+	var within, span, most string
+	var b core.Ban
+	text := strings.NewReplacer("/", " ").Replace(strings.Join(words, " "))
+	_, err := fmt.Sscanf(text, "%d %s for=%s max=%s", &b.Strikes, &within, &span, &most)
+	if err != nil {
+		return nil, err
+	}
+	for into, text := range map[*time.Duration]string{&b.Within: within, &b.For: span, &b.Max: most} {
+		if *into, _, err = parseSpan(text); err != nil {
+			return nil, err
+		}
+	}
+	return &b, nil
+}
+
+// banText is the form that parseBan reads.
+func banText(b *core.Ban) string {
+	return fmt.Sprintf("%d/%s for=%s max=%s", b.Strikes, b.Within, b.For, b.Max)
 }
 
 func (p *parser) step(e *expectation, at string, words []string) error {
@@ -155,12 +187,15 @@ func (p *parser) calls(e *expectation, words []string) error {
 			return fmt.Errorf("rule %q is not declared", rule)
 		}
 		c.Rule, c.Limit = rule, limit
+		if !c.free {
+			c.Ban = p.bans[rule]
+		}
 		e.ops = append(e.ops, c)
 	}
 	return nil
 }
 
-var verbs = map[string]core.Verb{"take": core.Take, "peek": core.Peek, "refund": core.Refund, "reset": core.Reset, "debit": core.Debit}
+var verbs = map[string]core.Verb{"take": core.Take, "peek": core.Peek, "refund": core.Refund, "reset": core.Reset, "debit": core.Debit, "lift": core.Lift}
 
 func (p *parser) words(c *call, words []string) (err error) {
 	cost := false
@@ -169,6 +204,8 @@ func (p *parser) words(c *call, words []string) (err error) {
 		switch {
 		case w == "soft":
 			c.Soft = true
+		case w == "noban":
+			c.free = true
 		case w == "upto":
 			c.UpTo = true
 		case name == "cost":
@@ -268,6 +305,9 @@ func (a *answer) field(word string) error {
 	case word == "retry=never":
 		never := core.Never
 		a.retry = &never
+		return nil
+	case word == "banned":
+		a.banned = true
 		return nil
 	case name == "remaining":
 		n, err := strconv.ParseInt(value, 10, 64)

@@ -22,6 +22,7 @@ func Properties(t *testing.T, f Factory) {
 	run("no more than the quota is ever held", heldWithinQuota, core.Concurrency)
 	run("a refusal changes nothing", refusalChangesNothing)
 	run("waiting exactly RetryAfter is enough, and a microsecond less is not", retryIsExact)
+	run("a ban begins with its last strike and ends at RetryAfter", banIsExact, noLeases...)
 	run("what remains can be taken, and not a unit more", remainingIsExact)
 	run("an UpTo take gets all units that fit, and not one more", upToIsExact, noLeases...)
 	run("a debit charges up to the debt, and a refund of it restores every field", debitIsExact, append(buckets, core.FixedWindow, core.SlidingWindow, core.CalendarWindow)...)
@@ -35,6 +36,38 @@ func Properties(t *testing.T, f Factory) {
 	run("peeks and refusals under other limits change nothing", peeksChangeNothing)
 	run("a clock that steps back gives nothing and locks out for one refill", backwardsIsBounded)
 	run("a refused step costs no rule anything", allOrNothing)
+}
+
+func banIsExact(w *world) {
+	w.arrive(10)
+	spans := rapid.Int64Range(1_000, 2*w.limit.Period.Microseconds()+1_000)
+	span := func(name string) time.Duration { return time.Duration(spans.Draw(w.t, name)) * time.Microsecond }
+	w.ban = &core.Ban{Strikes: rapid.Int64Range(1, 4).Draw(w.t, "strikes"), Within: span("within"), For: span("for")}
+	w.ban.Max = 4 * w.ban.For
+	capacity, d := w.limit.Capacity(), core.Decision{}
+	for n := int64(1); n <= w.ban.Strikes; n++ {
+		if d.Banned {
+			w.t.Fatalf("banned after %d of %d strikes: %+v", n-1, w.ban.Strikes, d)
+		}
+		if d = w.take(capacity); d.Allowed {
+			d = w.take(capacity)
+		}
+	}
+	if !d.Banned || d.Allowed || d.Remaining != 0 || d.RetryAfter < w.ban.For {
+		w.t.Fatalf("after %d strikes: %+v", w.ban.Strikes, d)
+	}
+	if again := w.take(capacity); again != d {
+		w.t.Fatalf("banned: %+v, and a moment later %+v", d, again)
+	}
+	end := d.At + d.RetryAfter.Microseconds()
+	w.clock.Set(end - 1)
+	if d := w.peek(capacity); d.Allowed || d.RetryAfter != time.Microsecond {
+		w.t.Fatalf("a microsecond before the end: %+v", d)
+	}
+	w.clock.Set(end)
+	if d := w.take(capacity); !d.Allowed || d.Banned {
+		w.t.Fatalf("at the end: %+v", d)
+	}
 }
 
 func boundedInAnySpan(w *world) {

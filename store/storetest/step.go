@@ -24,6 +24,7 @@ type call struct {
 	label string // by which a later refund names this call
 	of    string // the label of the call that a refund undoes, or ""
 	whole bool   // the refund gives back all that the call charged
+	free  bool   // the call has no ban though its rule has one
 
 	skew time.Duration // by which the program's clock, which has the windows, is ahead
 }
@@ -67,7 +68,7 @@ func (p *player) play(s *step) ([]core.Decision, error) {
 	for i := range s.ops {
 		p.ops = append(p.ops, p.resolve(&s.ops[i]))
 		// A store has to overwrite every field of out.
-		p.out = append(p.out, core.Decision{Allowed: true, Taken: -7, Remaining: -7, Wait: -7, RetryAfter: -7, ResetAfter: -7, At: -7, Origin: unset, Fallback: true})
+		p.out = append(p.out, core.Decision{Allowed: true, Banned: true, Taken: -7, Remaining: -7, Wait: -7, RetryAfter: -7, ResetAfter: -7, At: -7, Origin: unset, Fallback: true})
 	}
 	if err := p.store.Apply(context.Background(), p.ops, p.out); err != nil {
 		return nil, err
@@ -100,7 +101,7 @@ func (p *player) resolve(c *call) core.Op {
 // as there are any.
 func timeline(steps []step, answers [][]core.Decision) string {
 	var b strings.Builder
-	limits := map[string]core.Limit{}
+	limits, bans := map[string]core.Limit{}, map[string]core.Ban{}
 	for i := range steps {
 		calls := make([]string, len(steps[i].ops))
 		for j := range steps[i].ops {
@@ -108,6 +109,10 @@ func timeline(steps []step, answers [][]core.Decision) string {
 			if limits[c.Rule] != c.Limit {
 				limits[c.Rule] = c.Limit
 				fmt.Fprintf(&b, "rule %s %s\n", c.Rule, c.Limit)
+			}
+			if c.Ban != nil && bans[c.Rule] != *c.Ban {
+				bans[c.Rule] = *c.Ban
+				fmt.Fprintf(&b, "ban %s %s\n", c.Rule, banText(c.Ban))
 			}
 			calls[j] = c.text()
 		}
@@ -120,6 +125,7 @@ func timeline(steps []step, answers [][]core.Decision) string {
 	return b.String()
 }
 
+// text returns the call in the form of a timeline.
 func (c *call) text() string {
 	var b strings.Builder
 	if c.label != "" {
@@ -149,6 +155,9 @@ func (c *call) text() string {
 	if c.UpTo {
 		b.WriteString(" upto")
 	}
+	if c.Ban == nil {
+		b.WriteString(" noban")
+	}
 	return b.String()
 }
 
@@ -169,6 +178,9 @@ func decisionText(d core.Decision) string {
 		text = "no retry=" + d.RetryAfter.String()
 	case d.RetryAfter != 0:
 		text = "yes with retry=" + d.RetryAfter.String()
+	}
+	if d.Banned {
+		text += " banned"
 	}
 	text += fmt.Sprintf(" remaining=%d reset=%s", d.Remaining, d.ResetAfter)
 	if d.Wait != 0 {

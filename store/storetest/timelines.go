@@ -105,7 +105,7 @@ func (a *answer) differs(d *core.Decision) bool {
 		a.taken != nil && *a.taken != d.Taken ||
 		a.reset != nil && *a.reset != d.ResetAfter ||
 		a.retry != nil && *a.retry != d.RetryAfter ||
-		a.wait != d.Wait
+		a.wait != d.Wait || a.banned != d.Banned
 }
 
 // compareRetry compares the expected retry with the longest of any op.

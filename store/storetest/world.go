@@ -17,6 +17,7 @@ type world struct {
 	store core.Store
 	clock *Clock
 	limit core.Limit
+	ban   *core.Ban
 	key   string
 	named []int64 // instants that decisions have named
 	lease int
@@ -84,7 +85,7 @@ func drawLimit(t *rapid.T, a core.Algorithm) core.Limit {
 // op returns an op on the key, with a new lease.
 func (w *world) op(verb core.Verb, cost int64) core.Op {
 	w.lease++
-	return core.Op{Verb: verb, Rule: "rule", Key: w.key, Limit: w.limit, Cost: cost, Lease: fmt.Sprint(w.key, "-", w.lease)}
+	return core.Op{Verb: verb, Rule: "rule", Key: w.key, Limit: w.limit, Ban: w.ban, Cost: cost, Lease: fmt.Sprint(w.key, "-", w.lease)}
 }
 
 // apply carries out ops, with the windows of their calendars.
