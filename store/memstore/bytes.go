@@ -16,11 +16,15 @@ const (
 	extBytes   = int64(unsafe.Sizeof(ext{})) * 3 / 2
 	shardBytes = int64(unsafe.Sizeof(shard{}))
 
-	extStateBytes = 80  // as the allocator rounds it
+	extStateBytes = 96  // as the allocator rounds it
 	classBytes    = 240 // of the rule and the limit of a slot whose class is uninterned
 	idBytes       = 48  // of the id of a lease, which in a bucket begins with its key
 
-	// Of MaxBytes, 1/bucketShare is reserved for overflow buckets.
+	// strikeBytes is what a key takes more when it has strikes or bans, at most.
+	strikeBytes = int64(unsafe.Sizeof(core.Conduct{})) + extStateBytes + extBytes
+
+	// Of MaxBytes, 1/bucketShare is reserved for overflow buckets, and for strikes. A half
+	// of that is for buckets alone.
 	bucketShare = 8
 )
 
@@ -50,11 +54,19 @@ func bytesOf(key string, l *core.Limit, id classID) int64 {
 	return size + room*int64(unsafe.Sizeof(core.Entry{}))
 }
 
-// bytes returns bytesOf slot i.
+// bytes returns bytesOf slot i, and what its strikes take.
 func (h *shard) bytes(i int) int64 {
-	key := ""
-	if h.slots[i].size == long {
-		key = h.exts[i].key
+	size := bytesOf(h.longKey(i), &h.classOf(i).limit, h.slots[i].class&^marks)
+	if h.conduct(i) != nil {
+		size += strikeBytes
 	}
-	return bytesOf(key, &h.classOf(i).limit, h.slots[i].class&^marks)
+	return size
+}
+
+// longKey returns the key of slot i if it is kept in an ext, and "" otherwise.
+func (h *shard) longKey(i int) string {
+	if h.slots[i].size == long {
+		return h.exts[i].key
+	}
+	return ""
 }

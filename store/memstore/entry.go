@@ -39,6 +39,8 @@ type extState struct {
 	over   int64
 	slot   int64
 	class  *limitClassKey // of a slot that is uninterned
+
+	conduct *core.Conduct // of a key that has strikes or bans, or nil
 }
 
 // newEntry returns the slot of a key, with a copy of the key.
@@ -76,26 +78,38 @@ func (h *shard) load(i int, st *core.State) {
 	st.Used, st.Mark, st.Changed = c.used, c.mark, false
 	if m := h.extState(i); m != nil {
 		st.Log, st.Head, st.Leases, st.Over, st.Slot = m.log, m.head, m.leases, m.over, m.slot
-	} else if st.Log != nil || st.Leases != nil || st.Over != 0 || st.Slot != 0 {
+		st.Conduct = core.Conduct{}
+		if m.conduct != nil {
+			st.Conduct = *m.conduct
+		}
+	} else if st.Log != nil || st.Leases != nil || st.Over != 0 || st.Slot != 0 || st.Conduct != (core.Conduct{}) {
 		st.Log, st.Head, st.Leases, st.Over, st.Slot = nil, 0, nil, 0, 0
+		st.Conduct = core.Conduct{}
 	}
 }
 
 // save copies st, written under the limit of class id, into slot i.
 func (h *shard) save(i int, st *core.State, id classID, rule string) {
-	if h.slots[i].class&^marks == id && id != uninterned {
+	old, before := h.slots[i].class&^marks, int64(0)
+	switch inserted := old == uninterned && h.extState(i) == nil; {
+	case old == id && id != uninterned && h.conduct(i) == nil && st.Conduct == (core.Conduct{}):
 		h.write(i, st, id, rule)
 		return
+	case inserted: // and so has no class yet, but is counted already
+		before = bytesOf(h.longKey(i), &st.Limit, uninterned)
+	default:
+		before = h.bytes(i)
 	}
-	// The bytes of a slot that was just inserted, and so has no class yet, are counted
-	// already.
-	inserted := h.slots[i].class&^marks == uninterned && h.extState(i) == nil
-	if !inserted {
-		h.store.bytes.Add(-h.bytes(i))
+	h.write(i, st, id, rule)
+	h.store.bytes.Add(h.bytes(i) - before)
+}
+
+// conduct returns what slot i keeps of refusals, or nil.
+func (h *shard) conduct(i int) *core.Conduct {
+	if m := h.extState(i); m != nil {
+		return m.conduct
 	}
-	if h.write(i, st, id, rule); !inserted {
-		h.store.bytes.Add(h.bytes(i))
-	}
+	return nil
 }
 
 // write is save without the count of bytes.
@@ -104,7 +118,8 @@ func (h *shard) write(i int, st *core.State, id classID, rule string) {
 	c.class = id | c.class&shared
 	c.used, c.mark = st.Used, st.Mark
 	m := h.extState(i)
-	if len(st.Log) == 0 && len(st.Leases) == 0 && st.Over == 0 && st.Slot == 0 && id != uninterned {
+	struck := st.Conduct != (core.Conduct{})
+	if len(st.Log) == 0 && len(st.Leases) == 0 && st.Over == 0 && st.Slot == 0 && !struck && id != uninterned {
 		if m != nil {
 			h.exts[i].extState = nil
 		}
@@ -115,6 +130,14 @@ func (h *shard) write(i int, st *core.State, id classID, rule string) {
 		h.putExt(i).extState = m
 	}
 	m.log, m.head, m.leases, m.over, m.slot = st.Log, st.Head, st.Leases, st.Over, st.Slot
+	if !struck {
+		m.conduct = nil
+	} else if m.conduct == nil {
+		kept := st.Conduct // a copy, so that st does not escape
+		m.conduct = &kept
+	} else {
+		*m.conduct = st.Conduct
+	}
 	if id != uninterned {
 		m.class = nil
 	} else if m.class == nil || m.class.limit != st.Limit {

@@ -95,7 +95,7 @@ func (h *shard) expiryByCore(i int, now int64) int64 {
 	core.Decide(q.op[:], states[:], now, q.out[:])
 	clear(q.leases) // the probe must not retain their ids
 	q.state.Log, q.state.Leases = nil, nil
-	return freshAt(&q.out[0])
+	return freshAt(&q.state, &q.out[0])
 }
 
 // restart makes the next sweep begin a new round.

@@ -65,7 +65,7 @@ func (h *shard) take(hash uint64, v *limitClass, op *core.Op, now int64, d *core
 		return false, false
 	}
 	i := h.seek(h.home(uint32(hash>>32)), uint32(hash>>32), op.Key)
-	if i < 0 || !h.commit(i, v, now, op.Cost, d) {
+	if i < 0 || !h.commit(i, v, op, now, d) {
 		h.mu.Unlock()
 		return true, false
 	}
@@ -80,19 +80,21 @@ func (h *shard) take(hash uint64, v *limitClass, op *core.Op, now int64, d *core
 }
 
 // commit carries out a quick Take on slot i if the slot is of class v, has no
-// extState and stays in use. It notes no expiry: a Take only makes the slot fresh
+// extState and stays in use, and the Take is no strike. It notes no expiry: a Take only makes the slot fresh
 // later than was noted before.
-func (h *shard) commit(i int, v *limitClass, now, cost int64, d *core.Decision) bool {
+func (h *shard) commit(i int, v *limitClass, op *core.Op, now int64, d *core.Decision) bool {
 	c := &h.slots[i]
 	if c.class&^idle != v.id || h.extState(i) != nil {
 		return false
 	}
-	used, mark, good := v.steady.Take(c.used, c.mark, now, cost, d)
+	used, mark, good := v.steady.Take(c.used, c.mark, now, op.Cost, d)
 	switch {
 	case !good || d.ResetAfter == 0:
 		return false
 	case d.Allowed:
 		c.used, c.mark, c.class = used, mark, v.id
+	case op.Ban != nil:
+		return false
 	}
 	h.countHit(i, v)
 	return true
@@ -165,7 +167,7 @@ func (r *pinned) take(v *limitClass, op *core.Op, now int64, d *core.Decision) (
 			return false
 		}
 		if !d.Allowed {
-			return d.ResetAfter > 0
+			return d.ResetAfter > 0 && op.Ban == nil
 		}
 		if r.state.CompareAndSwap(w, r.pack(used, mark)) {
 			return true
@@ -380,10 +382,13 @@ func (c *fastTakes) commit(s *Store, ops []core.Op, out []core.Decision) {
 }
 
 // undoRefused turns the decisions on a refused step into decisions on Takes
-// that did not happen. It reports whether all slots stay in use.
+// that did not happen. It reports whether all slots stay in use and no Take is a strike.
 func (c *fastTakes) undoRefused(ops []core.Op, out []core.Decision) bool {
 	for i := range ops {
 		p, d, n := &c.of[i], &out[i], ops[i].Cost
+		if !d.Allowed && ops[i].Ban != nil {
+			return false
+		}
 		if !d.Allowed {
 			continue
 		}

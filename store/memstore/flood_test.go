@@ -3,7 +3,9 @@
 package memstore
 
 import (
+	"fmt"
 	"log/slog"
+	"math"
 	"runtime"
 	"strconv"
 	"testing"
@@ -98,6 +100,61 @@ func TestFloodTakesLessMemoryThanMaxBytes(t *testing.T) {
 		checkCounts(t, s)
 		runtime.KeepAlive(s)
 	}
+}
+
+// A ban stays while fresh keys, and keys with strikes, fill the store.
+func TestBanSurvivesAFlood(t *testing.T) {
+	banFlood(t, Options{MaxKeys: 1 << 12}, 200_000)
+	banFlood(t, Options{MaxBytes: MinBytes}, 200_000)
+}
+
+func TestBanSurvivesAFloodOfTenMillionKeys(t *testing.T) {
+	test.Long(t, "it asks for ten million keys, five times each")
+	banFlood(t, Options{MaxKeys: 1 << 17}, 10_000_000)
+	banFlood(t, Options{MaxBytes: 16 << 20}, 10_000_000)
+}
+
+// banFlood has each of the keys refused until it would be banned.
+func banFlood(t *testing.T, o Options, keys int) {
+	t.Helper()
+	c := newClock()
+	o.Clock, o.Logger = c.read, slog.New(slog.DiscardHandler)
+	before := heapInUse()
+	s := MustNew(o)
+	l := limit("1/1h fixed-window")
+	known := strikes("known", l)
+	for range 3 {
+		do(t, s, known)
+	}
+	ops, out, banned := []core.Op{strikes("", l)}, make([]core.Decision, 1), 0
+	for i := range keys {
+		ops[0].Key = fmt.Sprint("key", i)
+		for range 3 {
+			if err := s.Apply(t.Context(), ops, out); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if out[0].Banned {
+			banned++
+		}
+		if i%(keys/20) == 0 {
+			c.move(time.Minute)
+		}
+		if i%(keys/4) == 0 && !do(t, s, known)[0].Banned {
+			t.Fatalf("the ban is gone after %d keys", i)
+		}
+	}
+	checkCounts(t, s)
+	most := int64(math.MaxInt64)
+	if o.MaxBytes > 0 {
+		most = o.MaxBytes
+	}
+	took := int64(heapInUse() - before)
+	if s.Len() > int(s.max)+len(s.shards) || s.Bytes() > most || took > most || banned == 0 {
+		t.Errorf("%d of %d keys, %d bytes reckoned and %d in the heap of %d, %d bans", s.Len(), s.max, s.Bytes(), took, most, banned)
+	}
+	t.Logf("%d keys, %d bytes reckoned, %d in the heap, %d bans", s.Len(), s.Bytes(), took, banned)
+	runtime.KeepAlive(s)
 }
 
 func heapInUse() uint64 {

@@ -81,20 +81,29 @@ func useUp(st *core.State, op *core.Op, now int64) {
 // useOverflow returns the ops in the form for overflow buckets. A Reset becomes a
 // Peek, because it would free the other keys that are counted in the bucket. A lease id
 // gets a prefix for its key, because several keys may use the same ids. An op without a
-// bucket gives nothing back, books nothing and goes into no debt.
-func (t *step) useOverflow(ops []core.Op) []core.Op {
+// bucket gives nothing back, books nothing and goes into no debt. Refusals for units that
+// other keys may have used are no strikes, and neither are those for which there is no room.
+func (t *step) useOverflow(s *Store, ops []core.Op) []core.Op {
 	t.changed = t.changed[:0]
 	for i, holder := range t.holders {
-		if holder != overflowBucket && holder != noBucket {
+		inBucket := holder == overflowBucket || holder == noBucket
+		banless := ops[i].Ban != nil && (inBucket || !t.strikes(s, i))
+		if !inBucket && !banless {
 			continue
-		}
-		if ops[i].Verb == core.Take {
-			t.overflowed[holder]++
 		}
 		if len(t.changed) == 0 {
 			t.changed = append(t.changed, ops...)
 		}
 		op := &t.changed[i]
+		if banless {
+			op.Ban = nil
+		}
+		if !inBucket {
+			continue
+		}
+		if op.Verb == core.Take {
+			t.overflowed[holder]++
+		}
 		if op.Verb == core.Reset || holder == noBucket && (op.Verb == core.Refund || op.Verb == core.Debit) {
 			op.Verb, op.Cost = core.Peek, 0
 		}
@@ -109,6 +118,11 @@ func (t *step) useOverflow(ops []core.Op) []core.Op {
 		return ops
 	}
 	return t.changed
+}
+
+// strikes reports whether op i, whose key has a slot of its own, may strike it.
+func (t *step) strikes(s *Store, i int) bool {
+	return t.holders[i] != ownEntryOfBucket && (t.shares[i].Conduct != (core.Conduct{}) || s.mayStrike())
 }
 
 // leasesOf returns the prefix of the ids of the key's leases in an overflow

@@ -41,7 +41,7 @@ func (r reference) apply(ops []core.Op, now int64) []core.Decision {
 	for i := range ops {
 		switch {
 		case !shares[i].Changed:
-		case out[i].ResetAfter == 0:
+		case shares[i].ForgetAfter(&out[i]) == 0:
 			delete(r, identOf(&ops[i]))
 		default:
 			r[identOf(&ops[i])] = clone(shares[i])
@@ -52,7 +52,9 @@ func (r reference) apply(ops []core.Op, now int64) []core.Decision {
 
 func (r reference) peek(id ident, now int64) time.Duration {
 	op := core.Op{Verb: core.Peek, Rule: id.rule, Key: id.key, Limit: r[id].Limit}
-	return r.apply([]core.Op{op}, now)[0].ResetAfter
+	st := r[id]
+	d := r.apply([]core.Op{op}, now)[0]
+	return st.ForgetAfter(&d)
 }
 
 // follow checks that the store holds what the reference holds. It may have
@@ -98,6 +100,7 @@ func checkEarliest(t *rapid.T, s *Store, op *core.Op, st core.State, now int64) 
 // same compares what counts in two states.
 func same(a, b *core.State) bool {
 	return a.Limit == b.Limit && a.Used == b.Used && a.Mark == b.Mark && a.Over == b.Over &&
+		a.Conduct == b.Conduct &&
 		reflect.DeepEqual(append([]core.Entry{}, a.Log[a.Head:]...), append([]core.Entry{}, b.Log[b.Head:]...)) &&
 		reflect.DeepEqual(append([]core.Lease{}, a.Leases...), append([]core.Lease{}, b.Leases...))
 }
@@ -109,6 +112,12 @@ var variants = map[core.Algorithm][]core.Limit{
 	core.SlidingWindow: {limit("5/1s sliding-window"), limit("3/7s sliding-window segments=7"), limit("8/1m sliding-window segments=2")},
 	core.TokenBucket:   {limit("5/1s token-bucket"), limit("1/1s token-bucket burst=6"), limit("7/1m token-bucket")},
 	core.Concurrency:   {limit("3 concurrent ttl=2s"), limit("2 concurrent ttl=30s")},
+}
+
+// bans are those of rules: two, of which a history takes one for each rule.
+var bans = []*core.Ban{
+	{Strikes: 1, Within: time.Second, For: 2 * time.Second, Max: time.Minute},
+	{Strikes: 3, Within: time.Minute, For: time.Minute, Max: time.Hour},
 }
 
 // names are keys; some just fit into a slot, and some just do not.
@@ -151,10 +160,16 @@ func (h *history) op(t *rapid.T, limits map[core.Algorithm]core.Limit) core.Op {
 	l := limits[rapid.SampledFrom([]core.Algorithm{
 		core.GCRA, core.FixedWindow, core.SlidingLog, core.SlidingWindow, core.TokenBucket, core.Concurrency,
 	}).Draw(t, "algorithm")]
+	rule := rapid.IntRange(0, 1).Draw(t, "rule")
+	var ban *core.Ban
+	if !l.Leased() && rapid.IntRange(0, 2).Draw(t, "ban") > 0 {
+		ban = bans[rule]
+	}
 	return core.Op{
-		Verb:    rapid.SampledFrom([]core.Verb{core.Take, core.Take, core.Take, core.Take, core.Peek, core.Refund, core.Reset}).Draw(t, "verb"),
+		Verb:    rapid.SampledFrom([]core.Verb{core.Take, core.Take, core.Take, core.Take, core.Peek, core.Refund, core.Reset, core.Lift}).Draw(t, "verb"),
 		Soft:    rapid.Bool().Draw(t, "soft"),
-		Rule:    rapid.SampledFrom([]string{"a", "b"}).Draw(t, "rule"),
+		Rule:    string("ab"[rule]),
+		Ban:     ban,
 		Key:     rapid.SampledFrom(names).Draw(t, "key"),
 		Limit:   l,
 		Cost:    rapid.SampledFrom([]int64{1, 1, 1, 2, 3, 0, 100}).Draw(t, "cost"),

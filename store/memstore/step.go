@@ -41,6 +41,10 @@ func (h *shard) decide(p *location, ops []core.Op, out []core.Decision, now int6
 		return true, due, err
 	}
 	h.load(i, &h.state)
+	if ops[0].Ban != nil && h.state.Conduct == (core.Conduct{}) && !h.store.mayStrike() {
+		op := ops[0]
+		op.Ban, ops = nil, []core.Op{op}
+	}
 	states := [1]*core.State{&h.state}
 	core.Decide(ops, states[:], now, out)
 	h.keep(i, &h.state, p.class, &ops[0], &out[0])
@@ -51,11 +55,12 @@ func (h *shard) decide(p *location, ops []core.Op, out []core.Decision, now int6
 type holder uint8
 
 const (
-	nowhere        holder = iota // a new key that the step cannot charge
-	ownEntry                     // a slot of the key's own
-	ownEntryToCome               // a slot to be inserted, for which room is reserved
-	overflowBucket               // the overflow bucket of the key's shard and class
-	noBucket                     // a state that is used up, as there is no room for a bucket
+	nowhere          holder = iota // a new key that the step cannot charge
+	ownEntry                       // a slot of the key's own
+	ownEntryToCome                 // a slot to be inserted, for which room is reserved
+	ownEntryOfBucket               // the same, which begins with what a bucket has counted
+	overflowBucket                 // the overflow bucket of the key's shard and class
+	noBucket                       // a state that is used up, as there is no room for a bucket
 	holderCount
 )
 
@@ -145,7 +150,7 @@ func (t *step) run(s *Store, ops []core.Op, out []core.Decision) (due bool, err 
 	if err := t.findStates(s, ops); err != nil {
 		return false, err
 	}
-	ops = t.useOverflow(ops)
+	ops = t.useOverflow(s, ops)
 	core.Decide(ops, t.shares, t.now, out)
 	t.keepAll(s, ops, out)
 	return due, nil
@@ -175,12 +180,12 @@ func (t *step) keepAll(s *Store, ops []core.Op, out []core.Decision) {
 		}
 		op, p, st := &ops[i], &t.locations[i], &t.states[i]
 		h := &s.shards[p.shard]
-		fresh := st.Changed && out[i].ResetAfter > 0
+		fresh := st.Changed && st.ForgetAfter(&out[i]) > 0
 		at := -1
 		switch t.holders[i] {
 		case ownEntry:
 			at = h.find(p, op)
-		case ownEntryToCome:
+		case ownEntryToCome, ownEntryOfBucket:
 			if fresh {
 				at = h.insert(p, op)
 				t.booked--
@@ -197,7 +202,7 @@ func (t *step) keepAll(s *Store, ops []core.Op, out []core.Decision) {
 		}
 	}
 	for i, holder := range t.holders {
-		if holder == ownEntryToCome && t.first[i] == i {
+		if (holder == ownEntryToCome || holder == ownEntryOfBucket) && t.first[i] == i {
 			s.shards[t.locations[i].shard].sweep(t.now, sweepInsert, forgetSecondTime)
 		}
 	}
@@ -287,6 +292,7 @@ func (t *step) admit(s *Store, h *shard, ops []core.Op, i int) error {
 		t.bookedBytes += size
 		t.holders[i] = ownEntryToCome
 		if counted {
+			t.holders[i] = ownEntryOfBucket
 			h.load(b, t.shares[i])
 			t.shares[i].Log = slices.Clone(t.shares[i].Log)
 		}

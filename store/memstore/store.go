@@ -18,9 +18,10 @@
 //
 // The first two paths are for Takes of at least one unit that book nothing and
 // are not UpTo, under GCRA limits whose units come back every whole number of
-// microseconds (see [core.Steady]). No path allocates for a key that is held,
-// except for a few bytes when a key is pinned and for the logs and leases of
-// some algorithms. Steps on keys of one shard wait for each other. A step that
+// microseconds (see [core.Steady]), and for keys without strikes or bans. They leave
+// refusals under a [core.Ban] to the general path. No path allocates for a key that is
+// held, except for a few bytes when a key is pinned or gets its first strike, and for the
+// logs and leases of some algorithms. Steps on keys of one shard wait for each other. A step that
 // is not quick, on a pinned key, takes the lock and unpins the key.
 //
 // # When the store is full
@@ -44,6 +45,10 @@
 // they were taken until they end. A Reset of a key that is counted in a bucket
 // changes nothing, because it would free the other keys too. A limit that is
 // changed while the store is full starts new buckets.
+//
+// A ban is kept until it ends, and remembered until it is forgotten, whatever else the store
+// is asked for. A refusal in a bucket is no strike, because others may have used its units up.
+// Under MaxBytes a key that has no strikes gets none while the store has no room for them.
 //
 // Overflow buckets come on top of MaxKeys, but not of MaxBytes, at most 256 for
 // each shard. When a shard has that many, for as many pairs of rule and limit, or
@@ -94,13 +99,13 @@ type Options struct {
 	// MaxBytes is the maximum memory of keys and overflow buckets in bytes, at least
 	// MinBytes; 0 means that MaxKeys alone bounds it. Each key counts as if its state
 	// were as large as its limit allows: about 100 bytes under GCRA, FixedWindow and
-	// TokenBucket, 470 under a SlidingWindow of ten segments, 150 more for a key of 64
+	// TokenBucket, 490 under a SlidingWindow of ten segments, 150 more for a key of 64
 	// bytes, and up to 32 and 112 for each unit of a SlidingLog and of a Concurrency
-	// limit. So the memory stays below MaxBytes when the states grow. A GCRA key with
+	// limit. A key with strikes or bans takes 164 more. So the memory stays below MaxBytes when the states grow. A GCRA key with
 	// booked units takes about 100 bytes that are not counted.
 	//
 	// With MaxBytes a MaxKeys of 0 means as many keys as fit. An eighth of MaxBytes is
-	// for overflow buckets.
+	// for overflow buckets and strikes.
 	MaxBytes int64
 
 	// Clock returns the time in microseconds since the Unix epoch. Nil means
@@ -130,7 +135,8 @@ type Store struct {
 	mask         uint64
 	max          int64
 	maxBytes     int64         // of all slots
-	keyBytes     int64         // of keys and buckets together, above which no key is added
+	keyBytes     int64         // of all slots, above which no key is added
+	struckBytes  int64         // of all slots, above which no key gets its first strike
 	bytes        atomic.Int64  // estimate for the slots held or reserved, and the shards
 	keys         atomic.Int64  // held or reserved, without overflow buckets
 	overflowKeys atomic.Int64  // overflow buckets held
@@ -165,6 +171,8 @@ func New(o Options) (*Store, error) {
 
 		maxBytes: o.MaxBytes,
 		keyBytes: o.MaxBytes - o.MaxBytes/bucketShare,
+
+		struckBytes: o.MaxBytes - o.MaxBytes/bucketShare/2,
 	}
 	s.bytes.Store(int64(n) * shardBytes)
 	s.earliest.Store(never)
@@ -291,6 +299,9 @@ func (s *Store) reserve(size int64) bool {
 func (s *Store) isFull(size int64) bool {
 	return s.keys.Load() >= s.max || s.bytes.Load() > s.keyBytes-size
 }
+
+// mayStrike reports whether there is room for the strikes of a key that has none.
+func (s *Store) mayStrike() bool { return s.bytes.Load() <= s.struckBytes-strikeBytes }
 
 // addUpTo adds n to sum unless the result would exceed bound. It reports whether it added.
 func addUpTo(sum *atomic.Int64, n, bound int64) bool {

@@ -210,12 +210,12 @@ func (h *shard) open(s *Store) {
 // op alone.
 func (h *shard) keep(i int, st *core.State, id classID, op *core.Op, d *core.Decision) {
 	switch own := h.slots[i].class&^marks == id && id != uninterned; {
-	case d.ResetAfter == 0 && (st.Changed || own):
+	case d.ResetAfter == 0 && (st.Changed || own) && st.ForgetAfter(d) == 0:
 		h.remove(i)
 	case !st.Changed:
 	case st.Limit.Equal(&op.Limit):
 		h.save(i, st, id, op.Rule)
-		h.noteExpiry(freshAt(d))
+		h.noteExpiry(freshAt(st, d))
 	default:
 		// The decision is under another limit than the state, under which the key
 		// may be fresh earlier or later.
@@ -241,8 +241,10 @@ func (h *shard) observe(now int64) {
 	h.latest = now
 }
 
-// freshAt returns the instant at which the key of a decision is fresh.
-func freshAt(d *core.Decision) int64 { return d.At + d.ResetAfter.Microseconds() }
+// freshAt returns the instant at which the key of a state is fresh, as d has left it.
+func freshAt(st *core.State, d *core.Decision) int64 {
+	return d.At + st.ForgetAfter(d).Microseconds()
+}
 
 // noteExpiry notes when a slot will be fresh.
 func (h *shard) noteExpiry(at int64) {

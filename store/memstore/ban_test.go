@@ -1,0 +1,102 @@
+package memstore
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// strikes is a Take of one unit under a Ban of two hours, after two strikes.
+func strikes(key string, l core.Limit) core.Op {
+	op := takes(key, l)
+	op.Ban = &core.Ban{Strikes: 2, Within: time.Minute, For: 2 * time.Hour, Max: 24 * time.Hour}
+	return op
+}
+
+// A key that was never refused is kept as it is without a Ban, and pinned.
+func TestBanCostsAnAdmittedKeyNothing(t *testing.T) {
+	s, _ := newStore(t, 0)
+	oneShard(s)
+	op := strikes("key", limit("1000000/1s"))
+	for range 2 * pinAfter {
+		if !do(t, s, op)[0].Allowed {
+			t.Fatal("refused")
+		}
+	}
+	h := &s.shards[0]
+	if h.pinned.Load() == nil || h.exts != nil {
+		t.Errorf("pinned: %v, extensions: %v", h.pinned.Load(), h.exts)
+	}
+	ops, out := []core.Op{op}, make([]core.Decision, 1)
+	if n := testing.AllocsPerRun(1000, func() { _ = s.Apply(t.Context(), ops, out) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// A refusal on each of the fast paths is a strike, alone, pinned and among several.
+func TestBanCountsRefusalsOfTheFastPaths(t *testing.T) {
+	l := limit("3/1h")
+	for name, take := range map[string]func(*Store) core.Decision{
+		"alone":   func(s *Store) core.Decision { return do(t, s, strikes("key", l))[0] },
+		"pinned":  func(s *Store) core.Decision { return do(t, pinAtOnce(s), strikes("key", l))[0] },
+		"several": func(s *Store) core.Decision { return do(t, s, strikes("key", l), strikes("other", limit("99/1h")))[0] },
+	} {
+		s, c := newStore(t, 0)
+		oneShard(s)
+		for n, want := range []core.Decision{{Allowed: true}, {Allowed: true}, {Allowed: true}, {}, {Banned: true}, {Banned: true}} {
+			if d := take(s); d.Allowed != want.Allowed || d.Banned != want.Banned {
+				t.Fatalf("%s: take %d: %+v", name, n+1, d)
+			}
+		}
+		checkCounts(t, s)
+		c.move(2 * time.Hour)
+		if d := take(s); !d.Allowed {
+			t.Errorf("%s: after the ban: %+v", name, d)
+		}
+		c.move(24*time.Hour - time.Microsecond) // until the ban is forgotten, all but a microsecond
+		s.shards[0].sweep(c.read(), 100, forgetAtOnce)
+		if n := s.Len(); n != 1 {
+			t.Errorf("%s: %d keys are held while a ban is remembered", name, n)
+		}
+		c.move(time.Microsecond)
+		s.shards[0].sweep(c.read(), 100, forgetAtOnce)
+		if n := s.Len(); n != 0 {
+			t.Errorf("%s: %d keys are held", name, n)
+		}
+		checkCounts(t, s)
+	}
+}
+
+// Keys that share a bucket are never banned, because others may have used its units up, and
+// neither does a key begin with the strikes of a bucket.
+func TestBanIsNeverThatOfABucket(t *testing.T) {
+	s, c := newStore(t, 64)
+	oneShard(s)
+	l := limit("2/1h fixed-window")
+	fill(t, s, "early", 64, l)
+	for i := range 20 {
+		op := strikes(fmt.Sprint("late", i%4), l)
+		if d := do(t, s, op)[0]; d.Banned || d.Allowed != (i < 2) {
+			t.Fatalf("take %d of the bucket: %+v", i+1, d)
+		}
+	}
+	free := takes("early0", l)
+	free.Verb = core.Reset
+	do(t, s, free)
+	for range 3 {
+		if d := do(t, s, strikes("late0", l))[0]; d.Banned {
+			t.Errorf("banned for the units of its bucket: %+v", d)
+		}
+	}
+	checkCounts(t, s)
+	c.move(time.Hour)
+	do(t, s, strikes("early1", l), strikes("early1", l))
+	for n, want := range []bool{false, true} {
+		if d := do(t, s, strikes("early1", l))[0]; d.Banned != want {
+			t.Errorf("refusal %d of a key with a slot of its own: %+v", n+1, d)
+		}
+	}
+	checkCounts(t, s)
+}
