@@ -2,11 +2,12 @@
 -- nothing.
 --
 -- ARGV: the instant; the program; the number of limits and, for each, the letter of its
--- algorithm and its text; and the values of operations. Reply: the instant, then the
+-- algorithm, followed by the ban if there is one, and its text; and the values of
+-- operations. Reply: the instant, then the
 -- decision on every operation, see reply.lua.
 --
 -- An operation is seven bytes of the program: the opcode, and the places of its key and
--- its limit in three bytes each. The opcode is one of TAKE to DEBIT, plus MORE and
+-- its limit in three bytes each. The opcode is one of TAKE to LIFT, plus MORE and
 -- VALUES where they apply. Without VALUES the cost, x and y are 1, 0 and 0.
 --
 -- A row may precede steps that are all alike: ROW, the number of steps in three bytes,
@@ -24,9 +25,10 @@ local RESET = 4
 local UPTO = 5 -- a take of as many units as fit, at most the cost
 local UPTO_SOFT = 6
 local DEBIT = 7
-local MORE = 8 -- the next operation is of the same step
-local VALUES = 16 -- the operation has its cost, x and y in ARGV
-local ROW = 32
+local LIFT = 8
+local MORE = 16 -- the next operation is of the same step
+local VALUES = 32 -- the operation has its cost, x and y in ARGV
+local ROW = 64
 local WIDTH = 7 -- bytes of an operation
 local MAX_READ = 100 -- keys read by one command
 
@@ -43,8 +45,11 @@ local limits = {}
 for i = 1, tonumber(ARGV[3]) do
   local text = ARGV[value + 2]
   local a, b, c = match(text, '^(%d+) (%d+) (%d+)$')
-  local letter = ARGV[value + 1]
-  limits[i] = { letter = letter, quick = b == '1' and quicks[letter],
+  local letter, ban = ARGV[value + 1], ''
+  if #letter ~= 1 then
+    ban, letter = sub(letter, 2), sub(letter, 1, 1)
+  end
+  limits[i] = { letter = letter, ban = ban, quick = b == '1' and quicks[letter],
     text = text, period = a * 1, quota = b * 1, extra = c * 1 }
   value = value + 2
 end
@@ -171,8 +176,8 @@ end
 
 -- @slow
 
--- The verbs by opcode, from TAKE to DEBIT.
-local verbs = { [0] = 'take', 'take', 'peek', 'refund', 'reset', 'take', 'take', 'debit' }
+-- The verbs by opcode, from TAKE to LIFT.
+local verbs = { [0] = 'take', 'take', 'peek', 'refund', 'reset', 'take', 'take', 'debit', 'lift' }
 
 -- The opcodes of takes that share the number of their units.
 local shared = { [UPTO] = true, [UPTO_SOFT] = true }
@@ -214,8 +219,8 @@ local function run_op(k, l, verb, cost, pending, x, y)
     verb, cost = 'peek', 0
   end
   local limit = limits[l]
-  local next, remaining, reset, wait, taken =
-    steps[limit.letter](text, verb, cost, pending, limit.period, limit.quota, limit.extra, limit.text, x, y)
+  local next, remaining, reset, wait, taken, lasts =
+    steps[limit.letter](text, verb, cost, pending, limit.period, limit.quota, limit.extra, limit.text, x, y, limit.ban)
   if next == nil then
     quarantine(KEYS[k])
     return nil
@@ -223,7 +228,9 @@ local function run_op(k, l, verb, cost, pending, x, y)
   if next then
     after[k] = next ~= '' and next
   end
-  if next or not resets[k] then -- else this reset may be that of another limit
+  if lasts then -- a strike leaves the units, which may be under another limit
+    resets[k] = max(lasts, resets[k] or 0)
+  elseif next or not resets[k] then -- else this reset may be that of another limit
     resets[k] = reset
   end
   return remaining, reset, wait, taken
@@ -319,7 +326,8 @@ local function check_op(op, pending)
   op.remaining, op.reset, op.wait = run_op(op.k, op.l, 'peek', cost, earlier, op.x, op.y)
   if not op.remaining then
     return false
-  elseif op.wait > op.x then
+  elseif op.wait > op.x or op.wait ~= 0 and op.remaining == BANNED then
+    op.refused = op.verb == 'take' and op.wait ~= NEVER
     return op.soft or op.verb == 'peek'
   elseif op.verb == 'take' then
     op.takes, pending[op.k] = true, earlier + cost
@@ -327,12 +335,32 @@ local function check_op(op, pending)
   return true
 end
 
--- decide carries out the operations of a step: first refunds, resets and debits, then
+-- strike_refused counts the refusals of a step under bans, and tells its operations which of
+-- their keys are banned then.
+local function strike_refused(ops)
+  for _, op in ipairs(ops) do
+    if op.refused and limits[op.l].ban ~= '' then
+      run_op(op.k, op.l, 'strike', 0, 0, 0, '')
+    end
+  end
+  for _, op in ipairs(ops) do
+    local ban = limits[op.l].ban
+    local left = ban ~= '' and op.remaining and banned_for(state(op.k), ban) or 0
+    if left ~= 0 then
+      op.remaining = BANNED
+      if op.cost ~= 0 and (op.verb == 'take' or op.verb == 'peek') then
+        op.wait = max(op.wait, left)
+      end
+    end
+  end
+end
+
+-- decide carries out the operations of a step: first refunds, resets, debits and lifts, then
 -- the takes, if all of them are granted.
 local function decide(ops)
   local granted, pending = true, {}
   for _, op in ipairs(ops) do
-    if op.verb == 'refund' or op.verb == 'reset' or op.verb == 'debit' then
+    if op.verb ~= 'take' and op.verb ~= 'peek' then
       local _, _, _, taken = run_op(op.k, op.l, op.verb, op.cost, 0, op.x, op.y)
       op.taken = taken
     end
@@ -349,6 +377,9 @@ local function decide(ops)
     elseif op.takes then
       op.wait = 0
     end
+  end
+  if bans and not granted then
+    strike_refused(ops)
   end
   for _, op in ipairs(ops) do
     -- A later take or peek may have moved the window of a calendar, which a refund cannot.

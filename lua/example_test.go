@@ -11,7 +11,7 @@ import (
 // A script holds the algorithms that it needs and no others.
 func ExampleScripts() {
 	var scripts lua.Scripts
-	one := scripts.One(core.FixedWindow)
+	one := scripts.One(lua.Set(0).With(core.FixedWindow))
 	fmt.Println(strings.Contains(one.Text, "function fixed_window"), strings.Contains(one.Text, "function gcra"))
 	many := scripts.Many(lua.Set(0).With(core.FixedWindow).With(core.GCRA))
 	fmt.Println(strings.Contains(many.Text, "function fixed_window"), strings.Contains(many.Text, "function gcra"))

@@ -18,11 +18,17 @@ end
 -- QUARANTINE is how many milliseconds an unreadable value may stay.
 local QUARANTINE = 60000
 
+-- NEEDS_BANS is in the error of a script without ban.lua that meets a key with strikes.
+local NEEDS_BANS = 'HGBANS'
+
 -- quarantine makes an unreadable value expire instead of deleting it, because it may
 -- belong to another program. An error other than that of a value of another type, such
 -- as a missing permission, ends the script.
 local function quarantine(key)
   local text = redis.pcall('GET', key)
+  if not bans and type(text) == 'string' and sub(text, 1, 1) == STRUCK then
+    error(NEEDS_BANS) -- nothing is written yet
+  end
   if not string.find(text.err or 'WRONGTYPE', 'WRONGTYPE', 1, true) then
     redis.call('GET', key)
   end

@@ -98,7 +98,7 @@ func TestScriptsTouchOnlyTheirKeys(t *testing.T) {
 
 // Constants are replaced in the whole script, so a name has one meaning in all files.
 func TestConstantsHaveOneValueAndAreReplaced(t *testing.T) {
-	definition := regexp.MustCompile(`^local ([A-Z]\w*) = (\d+|'[^']*')\s*$`)
+	definition := regexp.MustCompile(`^local ([A-Z]\w*) = (-?\d+|'[^']*')\s*$`)
 	values := map[string]string{}
 	for name, lines := range code(t) {
 		for _, line := range lines {
@@ -112,10 +112,10 @@ func TestConstantsHaveOneValueAndAreReplaced(t *testing.T) {
 			values[found[1]] = found[2]
 		}
 	}
-	if values["ROW"] != "32" || values["PAIR"] != "'>dd'" {
+	if values["ROW"] != "64" || values["PAIR"] != "'>dd'" {
 		t.Errorf("constants: %v", values)
 	}
-	all := lua.Set(0)
+	all := lua.Bans
 	for a := range core.Concurrency + 1 {
 		all = all.With(a)
 	}
@@ -126,7 +126,7 @@ func TestConstantsHaveOneValueAndAreReplaced(t *testing.T) {
 			t.Errorf("%s is in the script", constant)
 		}
 	}
-	for _, line := range []string{"if opcode == 0 then", "elseif wait > x then\ncode = 2\n", "struct.unpack('>dd', text)"} {
+	for _, line := range []string{"if opcode == 0 then", "elseif wait > x or wait ~= 0 and remaining == -2 then\ncode = 2\n", "struct.unpack('>dd', text)"} {
 		if !strings.Contains(text, line) {
 			t.Errorf("%q is not in the script", line)
 		}
@@ -148,7 +148,7 @@ func TestScriptsLoseOnlyComments(t *testing.T) {
 func TestSlowPartComesLast(t *testing.T) {
 	var s lua.Scripts
 	for text, order := range map[string][]string{
-		s.One(core.GCRA).Text: {"redis.call('TIME')", "function write(", "function gcra_quick(", "local quick = gcra_quick\n", "redis.pcall('GET'",
+		s.One(lua.Set(0).With(core.GCRA)).Text: {"redis.call('TIME')", "function write(", "function gcra_quick(", "local quick, first = gcra_quick, 3\n", "redis.pcall('GET'",
 			"function quarantine(", "function gcra(", "function answer(", "local step = gcra\n", "step(false,"},
 		s.Many(lua.Set(0).With(core.SlidingLog)).Text: {"function write(", "local quicks = { }\n", "'MGET'",
 			"function quarantine(", "function pack(", "function sliding_log(", "function answer(", "local steps = { l = sliding_log, }\n", "function run_op("},
@@ -177,11 +177,11 @@ func TestScriptsReadTheClockOnce(t *testing.T) {
 func TestAlgorithmsHaveTwins(t *testing.T) {
 	var s lua.Scripts
 	for a := range core.Concurrency + 1 {
-		one, many := s.One(a), s.Many(lua.Set(0).With(a))
+		one, many := s.One(lua.Set(0).With(a)), s.Many(lua.Set(0).With(a))
 		if len(one.SHA1) != 40 || one.SHA1 == many.SHA1 || strings.Contains(one.Text, "--") {
 			t.Errorf("%s: scripts %s and %s", a, one.SHA1, many.SHA1)
 		}
-		if s.One(a) != one {
+		if s.One(lua.Set(0).With(a)) != one {
 			t.Errorf("%s is assembled again", a)
 		}
 	}
@@ -191,10 +191,23 @@ func TestScriptHoldsOnlyNeededAlgorithms(t *testing.T) {
 	var s lua.Scripts
 	text := s.Many(lua.Set(0).With(core.GCRA).With(core.FixedWindow)).Text
 	for want, has := range map[string]bool{
-		"function gcra": true, "function fixed_window": true, "function sliding_log": false, "function pack": false,
+		"function gcra": true, "function fixed_window": true, "function sliding_log": false, "function pack": false, "function guard": false,
 	} {
 		if strings.Contains(text, want) != has {
 			t.Errorf("%q in the script: %v", want, !has)
+		}
+	}
+}
+
+// Scripts of limits without bans do not have ban.lua, and quick calls do not pay for it.
+func TestScriptHoldsBansOnlyIfNeeded(t *testing.T) {
+	var s lua.Scripts
+	set := lua.Set(0).With(core.GCRA)
+	for _, row := range []struct{ free, guarded *lua.Script }{{s.One(set), s.One(set | lua.Bans)}, {s.Many(set), s.Many(set | lua.Bans)}} {
+		fast, _, _ := strings.Cut(row.free.Text, "local bans = ")
+		guarded, slow, _ := strings.Cut(row.guarded.Text, "local bans = ")
+		if strings.Contains(row.free.Text, "guard") || !strings.Contains(slow, "guard(gcra)") || strings.Count(fast, "\n") != strings.Count(guarded, "\n") {
+			t.Errorf("%s\n%s", row.free.Text, row.guarded.Text)
 		}
 	}
 }

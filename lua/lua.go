@@ -72,8 +72,16 @@ func newScript(text string) *Script {
 	return &Script{Text: text, SHA1: hex.EncodeToString(sum[:])}
 }
 
-// Set is a set of algorithms, with bit a for algorithm a.
+// Set is a set of algorithms, with bit a for algorithm a, and of bans.
 type Set uint16
+
+// Bans is in the set of a script for operations that have a [core.Ban] or are Lifts, and for
+// keys that have strikes or bans. A script without it that meets such a key writes nothing and
+// fails with an error that contains NeedsBans.
+const Bans Set = 1 << 15
+
+// NeedsBans is in the error of a script that needs [Bans].
+const NeedsBans = "HGBANS"
 
 // With returns the set with one more algorithm.
 func (s Set) With(a core.Algorithm) Set { return s | 1<<a }
@@ -105,20 +113,31 @@ type Scripts struct {
 // part is what a file adds to a script: the code above its slow line, and the code below.
 type part struct{ above, below string }
 
-// One returns the script for steps of one operation.
-func (c *Scripts) One(a core.Algorithm) *Script {
-	if s, ok := c.one.Load(a); ok {
+// One returns the script for steps of one operation under the one algorithm in the set.
+func (c *Scripts) One(set Set) *Script {
+	if s, ok := c.one.Load(set); ok {
 		return s.(*Script)
 	}
-	quick := "nil"
-	if twins[a].quick {
-		quick = twins[a].file + "_quick"
+	twin, quick, first := set.twins()[0], "nil", 3
+	if twin.quick {
+		quick = twin.file + "_quick"
 	}
-	s := c.assemble(Set(0).With(a), "single",
-		fmt.Sprintf("local quick = %s\n", quick),
-		fmt.Sprintf("local step = %s\n", twins[a].file))
-	kept, _ := c.one.LoadOrStore(a, s)
+	if set&Bans != 0 {
+		first = 4
+	}
+	s := c.assemble(set, "single",
+		fmt.Sprintf("local quick, first = %s, %d\n", quick, first),
+		fmt.Sprintf("local step = %s\n", set.step(twin)))
+	kept, _ := c.one.LoadOrStore(set, s)
 	return kept.(*Script)
+}
+
+// step returns the expression of the function of an algorithm.
+func (s Set) step(t twin) string {
+	if s&Bans != 0 {
+		return "guard(" + t.file + ")"
+	}
+	return t.file
 }
 
 // Many returns the script for any number of steps of any number of operations under the
@@ -129,7 +148,7 @@ func (c *Scripts) Many(set Set) *Script {
 	}
 	var steps, quicks strings.Builder
 	for _, twin := range set.twins() {
-		fmt.Fprintf(&steps, " %s = %s,", twin.letter, twin.file)
+		fmt.Fprintf(&steps, " %s = %s,", twin.letter, set.step(twin))
 		if twin.quick {
 			fmt.Fprintf(&quicks, " %s = %s_quick,", twin.letter, twin.file)
 		}
@@ -146,15 +165,19 @@ func (c *Scripts) Many(set Set) *Script {
 // calls.
 func (c *Scripts) assemble(set Set, driver, quick, slow string) *Script {
 	files := []string{"prelude", "key"}
-	if set&growing != 0 {
+	if set&(growing|Bans) != 0 {
 		files = append(files, "records")
 	}
 	for _, twin := range set.twins() {
 		files = append(files, twin.file)
 	}
+	if files = append(files, "reply"); set&Bans != 0 {
+		files = append(files, "ban")
+	}
 	c.once.Do(c.read)
 	var above, below strings.Builder
-	for _, file := range append(files, "reply") {
+	fmt.Fprintf(&below, "local bans = %t\n", set&Bans != 0)
+	for _, file := range files {
 		above.WriteString(c.parts[file].above)
 		below.WriteString(c.parts[file].below)
 	}
@@ -212,7 +235,7 @@ func newPart(text string, values map[string]string) *part {
 
 var (
 	// constant matches a line that names a number or a text; see prelude.lua.
-	constant = regexp.MustCompile(`^local ([A-Z_]+) = (\d+|'[^']*')$`)
+	constant = regexp.MustCompile(`^local ([A-Z_]+) = (-?\d+|'[^']*')$`)
 	capitals = regexp.MustCompile(`\b[A-Z_]+\b`)
 )
 

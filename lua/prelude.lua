@@ -2,7 +2,8 @@
 --
 -- A script consists of the prelude, key.lua, the algorithms that it needs, reply.lua,
 -- and a driver: single.lua for one operation, batch.lua for many. records.lua precedes
--- the algorithms if one of them keeps a list. lua.go first joins the parts above the
+-- the algorithms if one of them keeps a list or there are bans, and ban.lua the driver if
+-- there are bans. The local bans says so. lua.go first joins the parts above the
 -- `-- @slow` line of each file, then the parts below. Most calls return before the
 -- second part and so do not pay for its definitions.
 --
@@ -39,7 +40,7 @@
 --   wait       the span until the cost fits, 0 if it does, or NEVER
 --   taken      for a debit, the units that it charged
 --
--- A take is charged if wait is at most x.
+-- A take is charged if wait is at most x. Under bans, guard in ban.lua adds to the contract.
 --
 -- The phases of a step carry the names of the Go methods: settle brings the state up
 -- to now, delay computes the wait, take, refund and debit change the state, and gauge

@@ -1,7 +1,7 @@
 -- The form of a decision in a reply: the remaining units, four times the reset plus
 -- a code, and after BOOKED the wait, after REFUSED the span until a retry. For a take
 -- of as many units as fit, and for a debit, the number of its units follows. The decision
--- on an unreadable key is -1 alone.
+-- on an unreadable key is -1 alone, and of a banned key BANNED units remain.
 
 -- @slow
 
@@ -9,6 +9,7 @@ local ALLOWED = 0
 local BOOKED = 1 -- allowed after a wait
 local REFUSED = 2
 local IMPOSSIBLE = 3 -- the cost never fits
+local BANNED = -2
 
 -- answer appends a decision to the first n integers of a reply. It returns the new
 -- number of integers and the code.
@@ -20,7 +21,7 @@ local function answer(reply, n, verb, remaining, reset, wait, x)
   local code = ALLOWED
   if wait == NEVER then
     code = IMPOSSIBLE
-  elseif wait > x then
+  elseif wait > x or wait ~= 0 and remaining == BANNED then
     code = REFUSED
   elseif wait ~= 0 and verb == 'take' then
     code = BOOKED

@@ -1,10 +1,12 @@
 -- The driver of a step of one operation.
 --
--- ARGV: the instant; the limit; and, unless the operation takes 1 with 0 as x and y,
--- the verb, the cost, x and y. Reply: the instant and the decision, see reply.lua.
+-- ARGV: the instant; the limit; in a script with ban.lua the ban; and, unless the operation
+-- takes 1 with 0 as x and y, the verb, the cost, x and y. Reply: the instant and the
+-- decision, see reply.lua.
 --
--- quick and step are the functions of the algorithm. quick is nil if there is none.
-local key, limit, verb = KEYS[1], ARGV[2], ARGV[3]
+-- quick and step are the functions of the algorithm. quick is nil if there is none. first is
+-- the place of the verb.
+local key, limit, verb = KEYS[1], ARGV[2], ARGV[first]
 -- A multiplication converts digits in less time than tonumber.
 local period, quota, extra = match(limit, '^(%d+) (%d+) (%d+)$')
 period, quota, extra = period * 1, quota * 1, extra * 1
@@ -24,22 +26,23 @@ end
 
 local cost, x, y = 1, 0, 0
 if verb then
-  cost, x, y = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+  cost, x, y = tonumber(ARGV[first + 1]), tonumber(ARGV[first + 2]), ARGV[first + 3]
 else
   verb = 'take'
 end
-local next, remaining, reset, wait, taken = nil, nil, nil, nil, nil
+local next, remaining, reset, wait, taken, lasts = nil, nil, nil, nil, nil, nil
 if verb == 'reset' and not unreadable then
-  next, remaining, reset, wait = step(false, 'peek', 0, 0, period, quota, extra, limit, 0, '')
+  next, remaining, reset, wait = step(false, 'peek', 0, 0, period, quota, extra, limit, 0, '', '')
   next = ''
 elseif not unreadable then
-  next, remaining, reset, wait, taken = step(text, verb, cost, 0, period, quota, extra, limit, x, y)
+  next, remaining, reset, wait, taken, lasts =
+    step(text, verb, cost, 0, period, quota, extra, limit, x, y, ARGV[3]) -- the ban, if step is a guard
 end
 if next == nil then
   quarantine(key)
   return { now, -1 }
 end
-save(key, text, next, reset)
+save(key, text, next, lasts or reset)
 local reply = { now, 0, 0 }
 local size = answer(reply, 1, verb, remaining, reset, wait, x)
 if verb == 'debit' then

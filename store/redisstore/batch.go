@@ -204,6 +204,10 @@ func (s *Store) decideTogether(ctx context.Context, steps []*step) error {
 	}
 	script, args := s.call(steps)
 	ints, err := s.run(ctx, script, args)
+	if s.meetsBan(err) {
+		script, args = s.call(steps)
+		ints, err = s.run(ctx, script, args)
+	}
 	if redis.HasErrorPrefix(err, "OOM") {
 		return s.fullMemory(steps, err)
 	}

@@ -25,6 +25,7 @@ const (
 type refusal struct {
 	id         core.ID
 	limit      core.Limit
+	ban        *core.Ban
 	generation int64
 
 	cost            int64
@@ -120,13 +121,16 @@ func (r *refusalCache) answer(q ticket, op *core.Op, d *core.Decision) bool {
 // its question, so it is never kept for too long. The remaining time is counted
 // from the answer, so it is never too short.
 func (f *refusal) answer(op *core.Op, now int64, d *core.Decision) bool {
-	if !f.limit.Equal(&op.Limit) {
+	if !f.limit.Equal(&op.Limit) || !sameBan(f.ban, op.Ban) {
 		return false
 	}
 	// A step that began before the answer came may ask now.
 	since, waited := max(0, now-f.answered), micros(now-f.asked)
 	return waited >= 0 && waited < f.decision.RetryAfter && op.Foretell(f.cost, &f.decision, since, d)
 }
+
+// sameBan reports whether both bans are the same, or neither is one.
+func sameBan(a, b *core.Ban) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // learn must be called after a step was decided or failed. It forgets refusals
 // that the step may have changed, and caches the refusal of a single operation.
@@ -163,7 +167,7 @@ func (r *refusalCache) add(q ticket, op *core.Op, d *core.Decision) {
 		return
 	}
 	f := &refusal{
-		id: op.ID(), limit: op.Limit, generation: q.generation,
+		id: op.ID(), limit: op.Limit, ban: op.Ban, generation: q.generation,
 		cost: op.Cost, decision: *d, asked: q.now, answered: r.now(),
 	}
 	f.id.Key = strings.Clone(op.Key)

@@ -81,7 +81,9 @@ type Options struct {
 	// single unit, as every refused Take of 1 does, or under FixedWindow. It does
 	// not answer under Concurrency, whose leases may end at any time, Takes that
 	// may be booked, and steps of several operations, because these report the
-	// remaining units under all their rules.
+	// remaining units under all their rules. Under a ban it answers while the key is
+	// banned, unless the units take longer to come back. It answers no refusals that
+	// Redis has to count towards a ban.
 	CacheRefusals int
 
 	// Clock replaces the server's time, in microseconds since the Unix epoch.
@@ -119,6 +121,7 @@ type Store struct {
 	batches         sync.Pool     // of *batch
 	scratches       sync.Pool     // of *scratch
 	refusals        *refusalCache // nil if no refusals are cached
+	struck          atomic.Bool   // all scripts have to know of bans
 }
 
 // stock holds the scripts of all stores.
@@ -247,6 +250,7 @@ type terms struct {
 	long     bool // the state may have more than maxSmall records
 
 	windows atomic.Pointer[windowsText] // of a calendar, as they were last sent
+	lastBan atomic.Pointer[banText]     // the ban that was last sent
 }
 
 // windowsText is the windows of a calendar in the form for scripts.

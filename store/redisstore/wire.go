@@ -32,16 +32,28 @@ func (s *Store) callOne(op *core.Op) (*lua.Script, []any) {
 	var name [128]byte
 	algorithm := op.Limit.Algorithm
 	t, _ := s.limits.of(op)
-	args := make([]any, leadingArgs+3, leadingArgs+7)
+	set := lua.Set(0).With(algorithm) | s.bansOf(op)
+	args := make([]any, leadingArgs+3, leadingArgs+8)
 	args[2] = 1
 	args[3] = string(s.key(name[:0], op.Key, op.Rule, algorithm.Letter()))
 	args[4] = s.instant()
 	args[5] = t.text
+	if set&lua.Bans != 0 {
+		args = append(args, t.ban(op).text)
+	}
 	if !isSingleUnit(op) {
 		x, y := details(op, t)
 		args = append(args, op.Verb.String(), op.Cost, x, y)
 	}
-	return fitting(s.scripts.One(algorithm), t.long), args
+	return fitting(s.scripts.One(set), t.long), args
+}
+
+// bansOf returns lua.Bans if the script for the operation needs it.
+func (s *Store) bansOf(op *core.Op) lua.Set {
+	if op.Ban != nil || op.Verb == core.Lift || s.struck.Load() {
+		return lua.Bans
+	}
+	return 0
 }
 
 // fitting returns the script, without its flags if some limit may have a large state.
@@ -96,21 +108,21 @@ func details(op *core.Op, t *terms) (x, y any) {
 const (
 	opcodeSoft   = 1
 	opcodeUpTo   = 5
-	opcodeMore   = 8
-	opcodeValues = 16
-	opcodeRow    = 32
+	opcodeMore   = 16
+	opcodeValues = 32
+	opcodeRow    = 64
 	opcodeLength = 7
 )
 
 // opcodeVerb holds the opcodes of the verbs.
-var opcodeVerb = [...]byte{core.Take: 0, core.Peek: 2, core.Refund: 3, core.Reset: 4, core.Debit: 7}
+var opcodeVerb = [...]byte{core.Take: 0, core.Peek: 2, core.Refund: 3, core.Reset: 4, core.Debit: 7, core.Lift: 8}
 
 // program holds the arguments of lua/batch.lua while they are assembled.
 type program struct {
 	code   []byte
 	keys   []any
-	limits []*terms
-	heads  []any // for each limit, its letter and its text
+	limits []banTerms
+	heads  []any // for each limit, its letter and its ban, and its text
 	values []any
 	set    lua.Set
 	long   bool           // some limit may have a large state
@@ -168,6 +180,7 @@ func (s *Store) callMany(steps []*step) (*lua.Script, []any) {
 			op := &each.ops[j]
 			t, _ := s.limits.of(op)
 			p.add(op, names[begin:d.ends[i]], t, j+1 < len(each.ops))
+			p.set |= s.bansOf(op)
 			begin, i = d.ends[i], i+1
 		}
 		p.line(at)
@@ -207,7 +220,7 @@ func (p *program) add(op *core.Op, key string, t *terms, more bool) {
 		p.values = append(p.values, op.Cost, x, y)
 	}
 	fresh := len(p.keys) - leadingArgs + 1
-	k, l := p.key(key), p.limit(op, t)
+	k, l := p.key(key), p.limit(op, banTerms{t, t.ban(op)})
 	p.alike = p.alike && t.shortCut && k == fresh && opcode&^opcodeMore == opcodeVerb[core.Take]
 	at := len(p.code)
 	p.code = append(p.code, opcode, 0, 0, 0, 0, 0, 0)
@@ -266,13 +279,13 @@ func (p *program) key(name string) int {
 	return k
 }
 
-// limit returns the place of a limit, from 1. Most steps have few limits.
-func (p *program) limit(op *core.Op, t *terms) int {
-	l := slices.Index(p.limits, t)
+// limit returns the place of a limit and its ban, from 1. Most steps have few limits.
+func (p *program) limit(op *core.Op, t banTerms) int {
+	l := slices.IndexFunc(p.limits, t.equal)
 	if l < 0 {
 		l = len(p.limits)
 		p.limits = append(p.limits, t)
-		p.heads = append(p.heads, op.Limit.Algorithm.Letter(), t.text)
+		p.heads = append(p.heads, t.ban.head(op.Limit.Algorithm), t.text)
 		p.set = p.set.With(op.Limit.Algorithm)
 		p.long = p.long || t.long
 	}
@@ -296,6 +309,12 @@ const (
 	saysWait
 	saysRetry
 	saysNever
+)
+
+// What stands in place of the units that remain; see lua/reply.lua.
+const (
+	saysUnreadable = -1
+	saysBanned     = -2
 )
 
 var errReply = errors.New("redisstore: the reply does not fit the operations")
@@ -360,7 +379,7 @@ func noteTaken(ops []core.Op, out []core.Decision) {
 // decision reads one decision, and the units taken if they are counted. known is false if
 // the key is unreadable.
 func (a *answers) decision(d *core.Decision, counted bool) (known bool, err error) {
-	if len(a.rest) > 0 && a.rest[0] < 0 {
+	if len(a.rest) > 0 && a.rest[0] == saysUnreadable {
 		a.rest = a.rest[1:]
 		return false, nil
 	}
@@ -370,6 +389,9 @@ func (a *answers) decision(d *core.Decision, counted bool) (known bool, err erro
 	remaining, reset, says := a.rest[0], a.rest[1]>>2, a.rest[1]&3
 	a.rest = a.rest[2:]
 	*d = core.Decision{Allowed: says <= saysWait, Remaining: remaining, ResetAfter: micros(reset), At: a.at}
+	if remaining == saysBanned {
+		d.Banned, d.Remaining = true, 0
+	}
 	switch says {
 	case saysNever:
 		d.RetryAfter = core.Never
