@@ -73,6 +73,7 @@ func begin(op *Op, s *State, now int64) (charged int64) {
 		s.windows = op.Windows
 	}
 	if op.Verb == Reset {
+		s.Conduct = Conduct{}
 		s.renew(&op.Limit)
 		return 0
 	}
@@ -103,8 +104,10 @@ func begin(op *Op, s *State, now int64) (charged int64) {
 	return charged
 }
 
-// renew makes the key fresh.
-func (s *State) renew(l *Limit) { *s = State{Limit: *l, Changed: true, windows: s.windows} }
+// renew drops the units of the key. Its strikes and bans stay.
+func (s *State) renew(l *Limit) {
+	*s = State{Limit: *l, Conduct: s.Conduct, Changed: true, windows: s.windows}
+}
 
 // shareOf returns the number of units that each UpTo Take of a step is to charge:
 // the number that every hard one of them has left, at most their Cost, and at least
