@@ -157,8 +157,8 @@ func (d *draft) setLimit(l core.Limit) {
 	}
 }
 
-// setCalendar fills in the fields of a calendar. Those of the period get what a form has that
-// the user changes to another algorithm.
+// setCalendar fills in the fields of a calendar, and a period for a user who then chooses
+// another algorithm.
 func (d *draft) setCalendar(text string) {
 	words := strings.Fields(text)
 	d.LimitBy, d.Period, d.Unit, d.Calendar = "fields", "1", "d", words[0]
