@@ -132,7 +132,7 @@ type pace struct{ first, rest rate }
 // passed before it was taken.
 func (s *State) pace(l *Limit) pace {
 	first := s.Limit.rate()
-	if s.Limit.Equal(l) {
+	if s.Limit.sameRate(l) {
 		return pace{first, first}
 	}
 	rest := l.rate()
@@ -141,6 +141,10 @@ func (s *State) pace(l *Limit) pace {
 	}
 	return pace{first, rest}
 }
+
+// sameRate reports whether the limits have the same numbers, and so the same rate. Nearly
+// all limits of a key have, and rate takes a division.
+func (l *Limit) sameRate(m *Limit) bool { return l.Quota == m.Quota && l.Period == m.Period }
 
 // span returns the microseconds from Mark until n units have come back.
 func (p pace) span(n int64) int64 {
@@ -187,7 +191,7 @@ func (gcra) delay(s *State, l *Limit, now, n, ahead int64, _ string) int64 {
 
 // convert puts the state under l. Units in use stay in use.
 func (s *State) convert(l *Limit, now int64) {
-	if s.Used == 0 || s.Limit.Equal(l) || s.Limit.rate() == l.rate() {
+	if s.Used == 0 || s.Limit.sameRate(l) || s.Limit.rate() == l.rate() {
 		s.Limit = *l
 		if s.Used != 0 {
 			s.advance(now)
@@ -310,7 +314,7 @@ func (gcra) gauge(s *State, l *Limit, now int64) (remaining, reset int64) {
 	if s.Used == 0 {
 		return l.Capacity(), 0
 	}
-	if s.Limit.Equal(l) { // a quicker way to the result of pace
+	if s.Limit.sameRate(l) { // a quicker way to the result of pace
 		r := l.rate()
 		used := s.Used - r.back(now-s.Mark)
 		return max(0, l.Capacity()-used), s.Mark + r.span(s.Used) - now

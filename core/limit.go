@@ -184,7 +184,7 @@ func (l Limit) ScriptArgs() (period, quota, extra int64) {
 func (l *Limit) Equal(m *Limit) bool {
 	return l.Quota == m.Quota && l.Period == m.Period && l.Burst == m.Burst && l.Debt == m.Debt &&
 		l.Algorithm == m.Algorithm && l.Segments == m.Segments && l.Aligned == m.Aligned &&
-		len(l.Calendar) == len(m.Calendar) && (l.Calendar == "" || l.Calendar == m.Calendar) // no call without one
+		(len(l.Calendar)|len(m.Calendar) == 0 || l.Calendar == m.Calendar) // no call without one
 }
 
 // Windows returns the windows of the limit's calendar around an instant in microseconds,

@@ -211,7 +211,9 @@ func (res *Result) add(verb core.Verb, r *activeRule, t *terms, key string, cost
 	}
 	op := res.room(r, t)
 	op.Verb, op.UpTo, op.Key, op.Cost, op.MaxWait = verb, false, key, cost, 0
-	op.Windows = t.windowsNow()
+	if t.limit.Algorithm == core.CalendarWindow {
+		op.Windows = t.windowsNow()
+	}
 	if t.leased && verb == core.Take {
 		if res.lease == "" {
 			res.lease = res.limiter.leases.next()

@@ -165,12 +165,8 @@ func newTerms(r *Rule, l core.Limit) *terms {
 	}
 }
 
-// windowsNow returns the windows of the limit's calendar around the present instant, or
-// nil if it has no calendar.
+// windowsNow returns the windows of the limit's calendar around the present instant.
 func (t *terms) windowsNow() *core.Windows {
-	if t.limit.Algorithm != core.CalendarWindow {
-		return nil
-	}
 	at, w := time.Now().UnixMicro(), t.windows.Load()
 	if w == nil || at < w[3] || at >= w[4] {
 		w = t.limit.Windows(at)

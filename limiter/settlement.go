@@ -123,7 +123,9 @@ func (res *Result) settleOps() (ops []core.Op) {
 		if op.Cost -= used; op.Cost < 0 {
 			op = res.ops[i]
 			op.Verb, op.Cost, op.Soft, op.MaxWait = core.Debit, used-res.out[i].Taken, false, 0
-			op.Windows = res.calls[i].terms.windowsNow() // the request may have begun in another window
+			if op.Windows != nil {
+				op.Windows = res.calls[i].terms.windowsNow() // the request may have begun in another window
+			}
 		}
 		if op.Cost > 0 {
 			ops = append(ops, op)

@@ -78,6 +78,7 @@ type step struct {
 	booked    int  // keys for which room is reserved
 	opened    int  // overflow buckets to be inserted
 	full      bool // no room was found: new keys go to overflow buckets
+	calendar  bool // an op has the windows of a calendar
 
 	bookedBytes int64              // of these keys and buckets
 	overflowed  [holderCount]int64 // Takes by their holder, in overflowBucket and noBucket
@@ -115,6 +116,7 @@ func (t *step) locate(s *Store, ops []core.Op) error {
 			errs = append(errs, err)
 			continue
 		}
+		t.calendar = t.calendar || ops[i].Windows != nil
 		t.locations[i] = s.locationOf(v, &ops[i])
 		t.locked = append(t.locked, t.locations[i].shard)
 	}
@@ -142,9 +144,11 @@ func (t *step) run(s *Store, ops []core.Op, out []core.Decision) (due bool, err 
 		h.steps++
 		due = due || h.steps%tidyEvery == 0
 	}
-	for i := range ops {
-		if err := ops[i].CheckWindows(t.now); err != nil {
-			return due, err
+	if t.calendar {
+		for i := range ops {
+			if err := ops[i].CheckWindows(t.now); err != nil {
+				return due, err
+			}
 		}
 	}
 	if err := t.findStates(s, ops); err != nil {
@@ -214,7 +218,7 @@ func (t *step) release(s *Store) {
 	clear(t.shares)
 	clear(t.changed)
 	t.changed, t.locked = t.changed[:0], t.locked[:0]
-	t.opened, t.full, t.overflowed = 0, false, [holderCount]int64{}
+	t.opened, t.full, t.calendar, t.overflowed = 0, false, false, [holderCount]int64{}
 	s.steps.Put(t)
 }
 
