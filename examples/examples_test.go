@@ -35,7 +35,7 @@ func TestEachExampleIsOneShortFile(t *testing.T) {
 			t.Errorf("%s imports an internal package", file)
 		}
 	}
-	if programs != 10 {
-		t.Errorf("%d programs, want 10", programs)
+	if programs != 11 {
+		t.Errorf("%d programs, want 11", programs)
 	}
 }

@@ -1,0 +1,321 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/examples/internal/try"
+	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/store/memstore"
+)
+
+// step is what a store was asked at once, and what it decided.
+type step struct {
+	Ops []core.Op
+	Out []core.Decision
+}
+
+// recorder keeps the steps of a store, and lets a test wait for them.
+type recorder struct {
+	core.Store
+	mu     sync.Mutex
+	more   *sync.Cond
+	steps  []step
+	failed int
+}
+
+func record(s core.Store) *recorder {
+	r := &recorder{Store: s}
+	r.more = sync.NewCond(&r.mu)
+	return r
+}
+
+func (r *recorder) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
+	err := r.Store.Apply(ctx, ops, out)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer r.more.Broadcast()
+	if err != nil {
+		r.failed++
+		return err
+	}
+	s := step{slices.Clone(ops), slices.Clone(out)}
+	for i := range s.Ops {
+		s.Ops[i].Key = strings.Clone(s.Ops[i].Key) // its memory may serve another request
+	}
+	r.steps = append(r.steps, s)
+	return nil
+}
+
+// await returns once n steps are such.
+func (r *recorder) await(n int, such func(step) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for {
+		found := r.failed
+		for _, s := range r.steps {
+			if such(s) {
+				found++
+			}
+		}
+		if found >= n {
+			return
+		}
+		r.more.Wait()
+	}
+}
+
+// ends reports whether the step is that at the end of a request.
+func ends(s step) bool { return s.Ops[0].Verb == core.Refund || s.Ops[0].Verb == core.Debit }
+
+// waits reports whether the step is that of a request which has to wait for a stream.
+func waits(s step) bool {
+	return slices.ContainsFunc(s.Out, func(d core.Decision) bool { return !d.Allowed })
+}
+
+// used returns how many units the key of a token has used in the store.
+func used(t *testing.T, s core.Store, token string, rule string, limit core.Limit) int64 {
+	t.Helper()
+	if rule == "tokens" {
+		limit.Quota = 1 << 30 // the debt is seen under a larger limit
+	}
+	op := [1]core.Op{{Verb: core.Peek, Rule: rule, Key: keyfuncs.Digest(token), Limit: limit, Cost: 1}}
+	var out [1]core.Decision
+	if err := s.Apply(context.Background(), op[:], out[:]); err != nil {
+		t.Fatal(err)
+	}
+	return limit.Capacity() - out[0].Remaining
+}
+
+// proxy is the program in front of an API. Its clock stands still.
+type proxy struct {
+	t       *testing.T
+	handler http.Handler
+	url     string
+	store   *recorder
+}
+
+func open(t *testing.T, api http.HandlerFunc) *proxy {
+	t.Helper()
+	p := &proxy{t: t, store: record(memstore.MustNew(memstore.Options{Clock: func() int64 { return 1_800_000_000_000_000 }}))}
+	p.handler = newHandler(serve(t, api), p.store)
+	p.url = serve(t, p.handler).String()
+	return p
+}
+
+func serve(t *testing.T, h http.Handler) *url.URL {
+	t.Helper()
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// begin sends a request over a connection. A prompt may be lost if the API answers before
+// the proxy has seen its end.
+func begin(ctx context.Context, url, prompt, usage string) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, "POST", url, strings.NewReader(prompt))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Authorization", "Bearer alice")
+	r.Header.Set("X-Usage", usage)
+	return http.DefaultClient.Do(r)
+}
+
+// ask has the program answer a request with a prompt of that many bytes.
+func (p *proxy) ask(prompt int) try.Answer {
+	w, r := httptest.NewRecorder(), httptest.NewRequest("POST", "/", strings.NewReader(strings.Repeat("x", prompt)))
+	r.Header.Set("Authorization", "Bearer alice")
+	r.Header.Set("Content-Length", strconv.Itoa(prompt)) // as a server does
+	p.handler.ServeHTTP(w, r)
+	return try.Answer{Status: w.Code, Header: w.Header(), Body: w.Body.String()}
+}
+
+// wantUsed waits until as many requests have ended, and compares what they have used.
+func (p *proxy) wantUsed(ended int, wantTokens int64) {
+	p.t.Helper()
+	p.store.await(ended, ends)
+	got := [3]int64{
+		used(p.t, p.store.Store, "alice", "requests", requests),
+		used(p.t, p.store.Store, "alice", "tokens", tokens),
+		used(p.t, p.store.Store, "alice", "streams", streams),
+	}
+	if want := [3]int64{int64(ended), wantTokens, 0}; got != want || len(p.store.steps) != 2*ended {
+		p.t.Errorf("%d requests, tokens and streams after %d steps, want %d after %d", got, len(p.store.steps), want, 2*ended)
+	}
+}
+
+// Answers of the APIs, or the first events of one.
+const (
+	completions = `data: {"choices":[{"index":0,"delta":{"content":"Hello!"}}],"usage":null}
+
+data: {"choices":[],"usage":{"prompt_tokens":19,"completion_tokens":10,"total_tokens":29}}
+
+data: [DONE]
+
+`
+	messageStart = `event: message_start
+data: {"type":"message_start","message":{"usage":{"input_tokens":25,"output_tokens":1}}}
+
+`
+	messageDelta = `event: message_delta
+data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":60}}
+
+`
+)
+
+func TestTokensAreThoseThatTheAnswerReports(t *testing.T) {
+	for _, row := range []struct {
+		name, answer string
+		status       int
+		prompt       int
+		want         int64
+	}{
+		{"a stream of chat completions", completions, 200, 4000, 29},
+		{"a stream of messages", messageStart + messageDelta, 200, 4000, 85},
+		{"more than the estimate", `{"usage":{"input_tokens":1800,"output_tokens":1700}}`, 200, 4000, 3500},
+		{"more than the limit", `{"usage":{"input_tokens":9000,"output_tokens":41000}}`, 200, 4000, 50_000},
+		{"more than the limit and its debt", `{"usage":{"input_tokens":9000,"output_tokens":91000}}`, 200, 4000, 80_000},
+		{"no usage", "data: {}\n\n", 200, 4000, 2000},
+		{"no usage, after an estimate above the limit", "data: {}\n\n", 200, 400_000, 40_000},
+		{"an error", `{"error":{"message":"overloaded"}}`, 529, 4000, 0},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			p := open(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(row.status)
+				_, _ = io.WriteString(w, row.answer)
+			})
+			if a := p.ask(row.prompt); a.Status != row.status || a.Body != row.answer {
+				t.Errorf("%d %q", a.Status, a.Body)
+			}
+			p.wantUsed(1, row.want)
+		})
+	}
+}
+
+// A client that leaves has used what was reported until then, or else the estimate.
+func TestTokensOfClientsThatLeave(t *testing.T) {
+	for sent, want := range map[string]int64{messageStart: 26, messageStart + messageDelta: 85, completions[:20]: 1000} {
+		p := open(t, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, sent)
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		})
+		ctx, leave := context.WithCancel(t.Context())
+		resp, err := begin(ctx, p.url, "", "")
+		if err == nil {
+			_, err = io.ReadFull(resp.Body, make([]byte, len(sent)))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave()
+		resp.Body.Close()
+		p.wantUsed(1, want)
+	}
+}
+
+func TestTokensOfClientsThatLeaveBeforeTheAnswer(t *testing.T) {
+	ctx, leave := context.WithCancel(t.Context())
+	p := open(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		leave()
+		<-r.Context().Done()
+	})
+	if _, err := begin(ctx, p.url, strings.Repeat("x", 4000), ""); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	p.wantUsed(1, 2000)
+}
+
+// The proxy panics where the API breaks off.
+func TestTokensOfStreamsThatBreak(t *testing.T) {
+	p := open(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, messageStart+messageDelta)
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	resp, err := begin(t.Context(), p.url, "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if text, err := io.ReadAll(resp.Body); string(text) != messageStart+messageDelta || err == nil {
+		t.Errorf("%q, %v", text, err)
+	}
+	p.wantUsed(1, 85)
+}
+
+func TestFourthStreamWaitsForAnother(t *testing.T) {
+	begun, finish := make(chan bool), make(chan bool)
+	p := open(t, func(w http.ResponseWriter, _ *http.Request) {
+		begun <- true
+		<-finish
+		_, _ = io.WriteString(w, completions)
+	})
+	var all sync.WaitGroup
+	ask := func() {
+		all.Go(func() {
+			resp, err := begin(t.Context(), p.url, "", "")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			resp.Body.Close()
+			if resp.StatusCode != 200 {
+				t.Errorf("status %d", resp.StatusCode)
+			}
+		})
+	}
+	for range 3 {
+		ask()
+		<-begun
+	}
+	ask()
+	p.store.await(1, waits)
+	select {
+	case <-begun:
+		t.Error("four streams at a time")
+	default:
+	}
+	finish <- true
+	<-begun
+	for range 3 {
+		finish <- true
+	}
+	all.Wait()
+	p.store.await(4, ends)
+	if n := used(t, p.store.Store, "alice", "tokens", tokens); n != 4*29 {
+		t.Errorf("%d tokens", n)
+	}
+}
+
+func TestRequestsOverTheLimitUseNoTokens(t *testing.T) {
+	p := open(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, completions) })
+	for i := range 60 {
+		if a := p.ask(0); a.Status != 200 {
+			t.Fatalf("request %d has status %d", i+1, a.Status)
+		}
+		p.wantUsed(i+1, int64(29*(i+1)))
+	}
+	if a := p.ask(0); a.Status != 429 || !strings.Contains(a.Body, `"violated-policies":["requests"]`) {
+		t.Errorf("%d %s", a.Status, a.Body)
+	}
+	if n := used(t, p.store.Store, "alice", "tokens", tokens); n != 60*29 {
+		t.Errorf("%d tokens", n)
+	}
+}
