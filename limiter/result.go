@@ -65,6 +65,8 @@ type call struct {
 	maxWait time.Duration // the longest wait for this rule
 
 	leaseLost bool // the lease has ended before the request, and was not taken anew
+
+	corrected uint32 // 1 once the charge is refunded or settled, which is done once; atomic
 }
 
 // RuleDecision is what one rule decided.
@@ -230,7 +232,7 @@ func (res *Result) room(r *activeRule, t *terms) *core.Op {
 	n := len(res.calls)
 	if n < cap(res.calls) && res.calls[:n+1][n].terms == t {
 		res.calls, res.ops, res.out = res.calls[:n+1], res.ops[:n+1], res.out[:n+1]
-		res.out[n] = core.Decision{}
+		res.calls[n].corrected, res.out[n] = 0, core.Decision{}
 		return &res.ops[n]
 	}
 	res.calls = append(res.calls, call{rule: r, terms: t, maxWait: r.OnLimit.MaxWait()})
@@ -453,10 +455,11 @@ func (res *Result) Refund(ctx context.Context) error {
 		return nil
 	}
 	leases := res.released.CompareAndSwap(false, true)
-	res.settlement.CompareAndSwap(nil, refundedWhole)
 	var undo []core.Op
 	for i := range res.ops {
-		if res.charged(i) && !res.settles(i) && (leases || !res.leased(i)) {
+		switch {
+		case !res.charged(i), res.leased(i) && !leases:
+		case res.leased(i), !res.settles(i) && res.correct(i):
 			undo = append(undo, res.refundOp(i))
 		}
 	}
@@ -586,7 +589,7 @@ func (res *Result) end(ctx context.Context, status int, holding bool) {
 			if releasing {
 				undo = append(undo, res.refundOp(i))
 			}
-		case res.refunds(ctx, i, status):
+		case res.refunds(ctx, i, status) && res.correct(i):
 			undo = append(undo, res.refundOp(i))
 			mayBeLate = false
 		}
@@ -603,7 +606,7 @@ func (res *Result) end(ctx context.Context, status int, holding bool) {
 // refunds reports whether rule i gives its units back for the status.
 func (res *Result) refunds(ctx context.Context, i, status int) (yes bool) {
 	r := res.calls[i].rule
-	if r.RefundIf == nil || res.refunded.Load() || res.settles(i) {
+	if r.RefundIf == nil || res.settles(i) {
 		return false
 	}
 	defer func() {

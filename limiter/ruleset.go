@@ -86,9 +86,13 @@ func newRuleSet(rules []Rule, f *fallbacks) (*ruleSet, error) {
 	return set, errors.Join(errs...)
 }
 
-// has reports whether there is a rule of the name.
-func (s *ruleSet) has(name string) bool {
-	return slices.ContainsFunc(s.rules, func(r *activeRule) bool { return r.Name == name })
+// named returns the rule of the name, or nil.
+func (s *ruleSet) named(name string) *activeRule {
+	i := slices.IndexFunc(s.rules, func(r *activeRule) bool { return r.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return s.rules[i]
 }
 
 // takes returns a Take of each rule, without a key.

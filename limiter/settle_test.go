@@ -108,9 +108,13 @@ func TestSettleNamesEveryMistake(t *testing.T) {
 	if s.calls != 1 {
 		t.Errorf("%d calls", s.calls)
 	}
-	settle(t, a.Result(), map[string]int64{"tokens": 4, "log": 0})
+	settle(t, a.Result(), map[string]int64{"tokens": 4, "log": 1})
 	a.Done(200)
-	wantLeft(t, l, "k", 6, 10, 3, 5, 5)
+	wantLeft(t, l, "k", 6, 9, 3, 5, 5)
+	a = l.Admit(get())
+	settle(t, a.Result(), map[string]int64{"log": 0})
+	a.Done(200)
+	wantLeft(t, l, "k", 5, 9, 3, 5, 5)
 	refused, _ := l.Take(t.Context(), "k", 11)
 	if err := refused.Settle(t.Context(), tokens(1)); !errors.Is(err, core.ErrOp) {
 		t.Errorf("of a refused request: %v", err)
@@ -141,6 +145,42 @@ func TestSettleSkipsWhatPassedUncounted(t *testing.T) {
 	}
 }
 
+// A handler reports for all of its callers, also for those whom a rule does not limit.
+func TestSettleSkipsCallersWhomAccessExempts(t *testing.T) {
+	s := newStore()
+	shadow := listed(t, "seconds", "100/1h")
+	shadow.OnLimit = limiter.Shadow
+	l := newLimiter(t, s, rule(t, "requests", "9/1h"), listed(t, "tokens", "100/1h"), shadow)
+	for key, want := range map[string][]int64{"bob": {8, 60, 93}, "carol": {8}} {
+		if err := l.Reset(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		res, _ := l.Take(t.Context(), key, 1)
+		calls := s.calls
+		settle(t, res, map[string]int64{"tokens": 40, "seconds": 7})
+		if n := s.calls - calls; n != len(want)/2 {
+			t.Errorf("%s: %d calls", key, n)
+		}
+		wantLeft(t, l, key, want...)
+		if err := res.Settle(t.Context(), map[string]int64{"tokens": 40, "typo": 1}); !errors.Is(err, core.ErrOp) ||
+			strings.Contains(err.Error(), "tokens") {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+
+	l = newLimiter(t, s, rule(t, "requests", "9/1h"), shadow)
+	res, _ := l.Take(t.Context(), "mallory", 1)
+	settle(t, res, map[string]int64{"requests": 4, "seconds": 7})
+	wantLeft(t, l, "mallory", 5)
+
+	l = newLimiter(t, s, listed(t, "requests", "9/1h"), listed(t, "tokens", "100/1h"))
+	res, _ = l.Take(t.Context(), "mallory", 1)
+	if err := res.Settle(t.Context(), map[string]int64{"tokens": 1, "requests": 1}); !errors.Is(err, core.ErrOp) ||
+		!strings.Contains(err.Error(), `"tokens"`) || !strings.Contains(err.Error(), `"requests"`) {
+		t.Errorf("a denied caller: %v", err)
+	}
+}
+
 // The handler reports, and the end of the request settles, in one step with the leases and
 // with what RefundIf gives back. The client may have left before.
 func TestSettleOfARequestIsCarriedOutAtItsEnd(t *testing.T) {
@@ -160,7 +200,9 @@ func TestSettleOfARequestIsCarriedOutAtItsEnd(t *testing.T) {
 			ctx = limiter.NewContext(ctx, a)
 		}
 		leave()
-		settle(t, limiter.FromContext(ctx), tokens(27))
+		used := tokens(27)
+		settle(t, limiter.FromContext(ctx), used)
+		used["tokens"] = 98 // the map may be used for the next request
 		settle(t, limiter.FromContext(ctx), tokens(99))
 		wantLeft(t, l, "k", 8, 50, 2)
 		calls := s.calls
@@ -181,6 +223,47 @@ func TestSettleAfterTheEndOfARequestIsCarriedOutAtOnce(t *testing.T) {
 	a.Done(200)
 	settle(t, res, tokens(31))
 	wantLeft(t, l, "k", 69, 1)
+}
+
+// What RefundIf has given back is not settled, neither at once nor with the connection.
+func TestSettleAfterRefundIfDoesNothing(t *testing.T) {
+	for _, used := range []int64{0, 31, 80} {
+		estimate := rule(t, "tokens", "100/1h fixed-window")
+		estimate.Cost = func(core.Request) int64 { return 50 }
+		estimate.RefundIf = func(status int) bool { return status == 101 }
+		l := configured(t, limiter.Config{Store: newStore(), KeepResult: true, Rules: []limiter.Rule{estimate, rule(t, "jobs", "20 concurrent ttl=1m")}})
+		other, _ := l.Take(t.Context(), "k", 20)
+		if err := other.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		for name, end := range leaseEnds {
+			a := l.Admit(get())
+			res := a.Result()
+			if name == "request" {
+				a.Done(101)
+			} else {
+				end(a)
+			}
+			settle(t, res, tokens(used))
+			wantLeft(t, l, "k", 80, 20)
+		}
+		for _, before := range []bool{false, true} {
+			near, _ := net.Pipe()
+			a := l.Admit(get())
+			c, res := a.HoldConn(near), a.Result()
+			if before {
+				settle(t, res, tokens(used))
+			}
+			a.Done(101)
+			settle(t, res, tokens(used+1))
+			_ = c.Close()
+			if before {
+				wantLeft(t, l, "k", 80-used, 20)
+			} else {
+				wantLeft(t, l, "k", 80, 20)
+			}
+		}
+	}
 }
 
 // The connection that a handler has taken over is settled when it is closed, in one step
@@ -213,6 +296,18 @@ func TestSettleOfAConnectionIsCarriedOutWhenItIsClosed(t *testing.T) {
 	}
 }
 
+// A worker whose context has ended settles all the same.
+func TestSettleAfterTheEndOfItsContext(t *testing.T) {
+	l := newLimiter(t, newStore(), rule(t, "tokens", "100/1h"), rule(t, "jobs", "30 concurrent ttl=1m"))
+	ctx, cancel := context.WithCancel(t.Context())
+	res, _ := l.Take(ctx, "k", 10)
+	cancel()
+	if err := res.Settle(ctx, tokens(4)); err != nil {
+		t.Error(err)
+	}
+	wantLeft(t, l, "k", 96, 30)
+}
+
 // Of Settle and Refund the first counts, rule by rule.
 func TestSettleAndRefundExcludeEachOther(t *testing.T) {
 	l := newLimiter(t, newStore(), rule(t, "tokens", "100/1h"), rule(t, "requests", "100/1h"))
@@ -228,6 +323,16 @@ func TestSettleAndRefundExcludeEachOther(t *testing.T) {
 	}
 	settle(t, res, tokens(4))
 	wantLeft(t, l, "b", 100, 100)
+
+	l = configured(t, limiter.Config{Store: newStore(), KeepResult: true, Rules: []limiter.Rule{rule(t, "tokens", "100/1h"), rule(t, "requests", "100/1h")}})
+	a := l.Admit(get())
+	settle(t, a.Result(), tokens(4))
+	if err := a.Result().Refund(t.Context()); err != nil {
+		t.Error(err)
+	}
+	wantLeft(t, l, "k", 99, 100)
+	a.Done(200)
+	wantLeft(t, l, "k", 96, 100)
 }
 
 // Whichever of many comes first, the units are settled or refunded once.

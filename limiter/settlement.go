@@ -12,14 +12,8 @@ import (
 )
 
 // settlement is what a caller has reported to [Result.Settle]: the units that were used,
-// by rule. The actual map is never written.
-type settlement struct {
-	actual map[string]int64
-	done   atomic.Bool // it is being carried out, or was
-}
-
-// refundedWhole is the settlement of a result that Refund has undone.
-var refundedWhole = &settlement{}
+// by rule. It is never written.
+type settlement struct{ actual map[string]int64 }
 
 // errNoResult is the error of Settle on a nil Result.
 var errNoResult = fmt.Errorf("%w: there is no result to settle: set Config.KeepResult to find it in the context", core.ErrOp)
@@ -30,7 +24,7 @@ var errNoResult = fmt.Errorf("%w: there is no result to settle: set Config.KeepR
 // need be beyond the limit; see [core.Debit] and [core.Limit.MaxDebt]. Rules that are not
 // named keep their charge, and so do all if Settle is never called. Only the first call
 // counts; later ones return nil and do nothing, and a named rule is then not refunded by
-// Rule.RefundIf or by Refund. A Settle after Refund does nothing either.
+// Rule.RefundIf or by Refund. A rule that one of these has refunded before is not settled.
 //
 // All rules are settled in one step of the store, which also releases the leases. The step
 // of a request that an adapter admitted is carried out when the handler has ended, however
@@ -42,9 +36,10 @@ var errNoResult = fmt.Errorf("%w: there is no result to settle: set Config.KeepR
 // A mistake in actual is an error that wraps [core.ErrOp] and names the rules, and nothing
 // is settled: a negative number; a rule that does not exist, that charged the request
 // nothing, or that has a concurrency limit; more units than were charged under a limit
-// without debt. A Degrade or Shadow rule that was over its limit stays uncharged, and so
-// does a rule that the store did not decide. The error on a nil Result wraps core.ErrOp
-// too: a request has a result in its context under Config.KeepResult.
+// without debt. A rule that the request has passed uncounted is no mistake and stays
+// uncharged: a Degrade or Shadow rule that was over its limit, a rule whose Access does not
+// limit the caller, and a rule that the store did not decide. The error on a nil Result
+// wraps core.ErrOp too: a request has a result in its context under Config.KeepResult.
 func (res *Result) Settle(ctx context.Context, actual map[string]int64) error {
 	if res == nil {
 		return errNoResult
@@ -57,7 +52,7 @@ func (res *Result) Settle(ctx context.Context, actual map[string]int64) error {
 		return nil
 	}
 	ops := res.settleOps()
-	if !res.admitted && res.lease != "" && res.released.CompareAndSwap(false, true) {
+	if res.lease != "" && res.released.CompareAndSwap(false, true) {
 		ops = append(ops, res.leaseRefunds()...)
 	}
 	ctx, cancel := cleanupContext(ctx)
@@ -82,11 +77,14 @@ func (res *Result) checkActual(actual map[string]int64) error {
 
 // actualFault returns what is wrong with n units used under the rule, or "".
 func (res *Result) actualFault(rule string, n int64) string {
-	i := slices.IndexFunc(res.calls, func(c call) bool { return c.rule.Name == rule })
+	i := len(res.calls) - 1
+	for i >= 0 && res.calls[i].rule.Name != rule {
+		i--
+	}
 	switch {
 	case n < 0:
 		return fmt.Sprintf("%d units cannot be used", n)
-	case i < 0 && res.Undecided() && res.set.has(rule), i >= 0 && res.ops[i].Soft && !res.out[i].Allowed:
+	case i < 0 && res.mayPassUncounted(rule), i >= 0 && res.ops[i].Soft && !res.out[i].Allowed:
 		return ""
 	case i < 0 || !res.charged(i):
 		return "it charged nothing that could be settled"
@@ -96,6 +94,13 @@ func (res *Result) actualFault(rule string, n int64) string {
 		return fmt.Sprintf("%d units are more than the %d charged, and %s has no debt", n, res.out[i].Taken, res.ops[i].Limit)
 	}
 	return ""
+}
+
+// mayPassUncounted reports whether a request may pass the rule of the name without being
+// counted: the store did not decide, or the lists of the rule exempt callers.
+func (res *Result) mayPassUncounted(name string) bool {
+	r := res.set.named(name)
+	return r != nil && (res.Undecided() || res.allowed && r.Access != nil)
 }
 
 // settles reports whether rule i is settled instead of refunded.
@@ -108,15 +113,21 @@ func (res *Result) settles(i int) bool {
 	return named
 }
 
-// settleOps returns the ops that settle the named rules. Only the first call returns any.
+// correct reports whether the charge of rule i is to be refunded or settled now: it has
+// not been before.
+func (res *Result) correct(i int) bool {
+	return atomic.CompareAndSwapUint32(&res.calls[i].corrected, 0, 1)
+}
+
+// settleOps returns the ops that settle the named rules.
 func (res *Result) settleOps() (ops []core.Op) {
 	s := res.settlement.Load()
-	if s == nil || len(s.actual) == 0 || !s.done.CompareAndSwap(false, true) {
+	if s == nil {
 		return nil
 	}
 	for i := range res.ops {
 		used, named := s.actual[res.calls[i].rule.Name]
-		if !named || !res.charged(i) {
+		if !named || !res.charged(i) || !res.correct(i) {
 			continue
 		}
 		op := res.refundOp(i)
