@@ -3,6 +3,8 @@
 // promises meanwhile and afterwards:
 //
 //   - a request is counted at most once, and an answered request exactly once,
+//   - a request that is settled is charged what it used, and one whose settlement is lost
+//     its estimate or what it used, and neither of them twice,
 //   - no more is admitted than the limit, and one limit more each time that the
 //     server forgets,
 //   - a request that Redis could not decide passes or gets a 503 with Retry-After,

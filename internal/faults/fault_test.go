@@ -164,6 +164,7 @@ func (s *scene) suffer(f *fault) {
 		s.lifted = s.lossTo
 	}
 	s.awaitRecovery("Redis decides again", s.lifted, f.recovery+time.Second)
+	s.until("requests are settled again", s.settles)
 	if n := s.elections() - elections - s.elected; n > 0 {
 		s.t.Logf("%d masters were replaced for being silent: the machine had no processor for them", n)
 		s.surprised, s.losses, s.lossFrom, s.lossTo = true, s.losses+n, time.Unix(0, 0), time.Now()
@@ -206,6 +207,23 @@ func (s *scene) decides(since time.Time) bool {
 			shared = shared || hits[i].decided && hits[i].rule == "shared"
 		}
 		if some < latest || !shared {
+			return false
+		}
+	}
+	return true
+}
+
+// settles reports whether requests of every lane were settled since the fault was over, of
+// which one had used more than the estimate, and one less.
+func (s *scene) settles() bool {
+	for _, l := range s.lanes {
+		more, less, hits := false, false, l.seen()
+		for i := len(hits) - 1; i >= 0 && hits[i].from.After(s.lifted) && !(more && less); i-- {
+			if hits[i].rule == "settled" && !hits[i].trace.settledAt().IsZero() {
+				more, less = more || usedBy(hits[i].key) > estimate, less || usedBy(hits[i].key) < estimate
+			}
+		}
+		if !more || !less {
 			return false
 		}
 	}

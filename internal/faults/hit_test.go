@@ -12,6 +12,7 @@ import (
 // hit is one request and its outcome.
 type hit struct {
 	rule, key string
+	trace     *trace
 
 	from     time.Time
 	answered time.Time // when the handler was entered, or the request turned away

@@ -34,7 +34,8 @@ const (
 )
 
 // limits are the rules for requests that use each key once, so that a count above one
-// shows a request that was counted twice.
+// shows a request that was counted twice. Requests under the rule "settled" are charged
+// an estimate, and settled when they have ended.
 var limits = map[string]string{
 	"fixed":  "10/24h fixed-window",
 	"log":    "10/24h sliding-log",
@@ -43,10 +44,24 @@ var limits = map[string]string{
 	"gcra":   "10/24h",
 	"lease":  "10 concurrent ttl=30s",
 	"shared": strconv.Itoa(quota) + "/1h fixed-window",
+
+	"settled": "12/24h fixed-window",
 }
 
 // onceEach lists the rules whose keys are used once.
-var onceEach = []string{"fixed", "log", "window", "bucket", "gcra", "lease"}
+var onceEach = []string{"fixed", "log", "window", "bucket", "gcra", "lease", "settled"}
+
+// estimate is what a request under the rule "settled" is charged first.
+const estimate = 5
+
+// usedBy returns what a request with the key reports to have used: less than the estimate,
+// or more than the limit.
+func usedBy(key string) int64 {
+	if n := key[len(key)-1]; n%2 == 0 {
+		return 2
+	}
+	return 15
+}
 
 // lane is one limiter with its own client and keys, and the load on it.
 type lane struct {
@@ -70,14 +85,21 @@ func openLane(t testing.TB, f *fault, m *mode, client redis.UniversalClient) *la
 	l := &lane{mode: m, client: client, prefix: redistest.Prefix(t), limitOf: f.limitOf}
 	primary := redisstore.MustNew(client, redisstore.Options{Prefix: l.prefix, Timeout: f.timeout()})
 	lim := limiter.MustNew(limiter.Config{
-		Store: m.store(t, noting{primary, l}, f.timeout()), Rules: rules(f), OnStoreError: m.failure,
+		Store: m.store(t, noting{primary, l}, f.timeout()), Rules: rules(f), OnStoreError: m.failure, KeepResult: true,
 	})
 	t.Cleanup(func() {
 		lim.Close()
 		client.Close()
 	})
 	l.handler = nethttp.New(lim)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		r.Context().Value(traceKey{}).(*trace).entered = time.Now()
+		tr := r.Context().Value(traceKey{}).(*trace)
+		tr.entered = time.Now()
+		if r.Header["X-Rule"][0] == "settled" {
+			used := map[string]int64{"settled": usedBy(r.Header["X-Key"][0])}
+			if err := limiter.FromContext(r.Context()).Settle(r.Context(), used); err != nil {
+				t.Error(err)
+			}
+		}
 	}))
 	return l
 }
@@ -85,12 +107,16 @@ func openLane(t testing.TB, f *fault, m *mode, client redis.UniversalClient) *la
 func rules(f *fault) []limiter.Rule {
 	var list []limiter.Rule
 	for name := range limits {
-		list = append(list, limiter.Rule{Name: name, Limit: core.MustParseLimit(f.limitOf(name)), Key: func(r core.Request) (string, bool) {
+		r := limiter.Rule{Name: name, Limit: core.MustParseLimit(f.limitOf(name)), Key: func(r core.Request) (string, bool) {
 			if r.Header("X-Rule")[0] != name {
 				return "", false
 			}
 			return r.Header("X-Key")[0], true
-		}})
+		}}
+		if name == "settled" {
+			r.Cost = func(core.Request) int64 { return estimate }
+		}
+		list = append(list, r)
 	}
 	return list
 }
@@ -102,6 +128,8 @@ type trace struct {
 	mu      sync.Mutex
 	decided bool  // by Redis
 	err     error // of Redis
+
+	settled time.Time // when Redis answered that the request is settled
 }
 
 type traceKey struct{}
@@ -116,8 +144,11 @@ func (n noting) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	n.lane.calls.Add(1)
 	err := n.Store.Apply(ctx, ops, out)
 	if tr, ok := ctx.Value(traceKey{}).(*trace); ok {
-		if ops[0].Verb != core.Refund {
+		switch ops[0].Verb {
+		case core.Take:
 			tr.note(err)
+		case core.Refund, core.Debit:
+			tr.noteSettled(ops[0].Rule, err)
 		}
 	}
 	return err
@@ -130,6 +161,21 @@ func (tr *trace) note(err error) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	tr.decided, tr.err = err == nil, err
+}
+
+func (tr *trace) noteSettled(rule string, err error) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	if rule == "settled" && err == nil {
+		tr.settled = time.Now()
+	}
+}
+
+// settledAt returns when Redis answered that the request is settled, or the zero time.
+func (tr *trace) settledAt() time.Time {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return tr.settled
 }
 
 // load sends requests until the context ends.
@@ -176,7 +222,7 @@ func (l *lane) hit(rule, key string) hit {
 	r := httptest.NewRequestWithContext(context.WithValue(context.Background(), traceKey{}, &tr), "GET", "/", nil)
 	r.Header["X-Rule"], r.Header["X-Key"] = []string{rule}, []string{key}
 	w := httptest.NewRecorder()
-	h := hit{rule: rule, key: key, from: time.Now()}
+	h := hit{rule: rule, key: key, from: time.Now(), trace: &tr}
 	l.handler.ServeHTTP(w, r)
 	h.to = time.Now()
 	h.answered = h.to

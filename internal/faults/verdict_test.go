@@ -30,6 +30,7 @@ type verdict struct {
 	allowed    int           // how much that may be
 	recovery   time.Duration
 	leases     int // held by requests that have ended
+	unsettled  int // requests whose settlement Redis has not acknowledged
 }
 
 // ports are the parts of errors that differ each time.
@@ -51,8 +52,8 @@ func (s *scene) verdictOf(t *testing.T, f *fault, l *lane) verdict {
 			t.Errorf("%d scripts were sent for %d calls of the store, and %d of them met an error", c.Scripts, calls, c.Errors)
 		}
 	}
-	t.Logf("%d requests, %d undecided, slowest %v (%v with a processor), %d executions, %d over the limit (%d allowed), recovery %v, %d leases left",
-		v.requests, v.undecided, v.slowest, v.net, v.executions, v.over, v.allowed, v.recovery, v.leases)
+	t.Logf("%d requests, %d undecided, slowest %v (%v with a processor), %d executions, %d over the limit (%d allowed), recovery %v, %d leases left, %d not settled",
+		v.requests, v.undecided, v.slowest, v.net, v.executions, v.over, v.allowed, v.recovery, v.leases, v.unsettled)
 	return v
 }
 
@@ -128,16 +129,23 @@ func down(h hit) bool { return h.err != nil && strings.Contains(h.err.Error(), "
 // checkCounts reads how often each request with its own key was counted.
 func (s *scene) checkCounts(t *testing.T, l *lane, hits []hit, v *verdict) {
 	t.Helper()
+	settled := make([]time.Time, len(hits)) // by now; it may go on
+	for i := range hits {
+		settled[i] = hits[i].trace.settledAt()
+	}
 	used := s.used(t, l, hits)
 	var missing failures
 	for i := range hits {
 		h := &hits[i]
-		if h.rule == "shared" {
-			continue
-		}
 		n := used[i]
-		if h.rule == "lease" {
+		switch h.rule {
+		case "shared":
+			continue
+		case "lease":
 			v.leases += int(n)
+			continue
+		case "settled":
+			s.checkSettled(t, l, h, settled[i], n, v)
 			continue
 		}
 		v.executions = max(v.executions, n)
@@ -152,6 +160,33 @@ func (s *scene) checkCounts(t *testing.T, l *lane, hits []hit, v *verdict) {
 	missing.report(t, "requests were admitted and not counted")
 }
 
+// checkSettled checks the units that a request is charged in Redis after its estimate was
+// settled, if at is not zero, or after it may have been.
+func (s *scene) checkSettled(t *testing.T, l *lane, h *hit, at time.Time, n int64, v *verdict) {
+	t.Helper()
+	actual := usedBy(h.key)
+	more := max(0, actual-estimate)
+	forgotten := !s.lossFrom.IsZero() && h.from.Before(s.lossTo) && (at.IsZero() || at.After(s.lossFrom))
+	var may []int64
+	switch {
+	case forgotten: // before the settlement or after it
+		may = []int64{0, estimate, actual, more}
+	case !h.acknowledged() && h.admitted && l.mode.over != nil:
+		may = []int64{0, estimate, more, estimate + more} // memory has the estimate
+	case !h.acknowledged():
+		may = []int64{0, estimate}
+	case at.IsZero():
+		may = []int64{estimate, actual}
+		v.unsettled++
+	default:
+		may = []int64{actual}
+	}
+	if !slices.Contains(may, n) {
+		t.Errorf("key %s, admitted %t, decided %t, settled %t: %d units of %d are charged, want one of %d",
+			h.key, h.admitted, h.decided, !at.IsZero(), n, actual, may)
+	}
+}
+
 // used asks Redis how many units of its key each request has used.
 func (s *scene) used(t testing.TB, l *lane, hits []hit) []int64 {
 	t.Helper()
@@ -163,6 +198,9 @@ func (s *scene) used(t testing.TB, l *lane, hits []hit) []int64 {
 			continue
 		}
 		op := [1]core.Op{{Verb: core.Peek, Rule: h.rule, Key: h.key, Limit: core.MustParseLimit(l.limitOf(h.rule)), Cost: 1}}
+		if h.rule == "settled" {
+			op[0].Limit.Quota *= 10 // a debt is seen under a larger limit
+		}
 		var out [1]core.Decision
 		if err := store.Apply(context.Background(), op[:], out[:]); err != nil {
 			t.Fatalf("rule %s, key %s: %v", h.rule, h.key, err)
