@@ -22,6 +22,7 @@ func TestMain(m *testing.M) { test.Exit(m.Run()) }
 
 const (
 	quota   = 60
+	debt    = 20
 	callers = 8
 	calls   = 40
 )
@@ -35,23 +36,24 @@ const (
 	lost = 500 * time.Millisecond
 )
 
-// request asks for a unit of a key, or resets the key.
+// request takes, debits or refunds units of a key, or resets the key.
 type request struct {
-	key   string
-	reset bool
+	key  string
+	verb core.Verb
+	cost int64
 }
 
-// answer is the number of units that remain, or -1 for a refusal. After an error it is
+// answer is the number of units that remain and that were charged. After an error it is
 // not known whether the request took effect.
 type answer struct {
-	remaining int64
-	unknown   bool
+	remaining, taken int64
+	unknown          bool
 }
 
 // counter is the tested store.
-type counter func(request) (remaining int64, err error)
+type counter func(request) (answer, error)
 
-// model is a sequential counter. Its state is the number of remaining units.
+// model is a sequential counter. Its state is the number of units in use.
 var model = (&porcupine.NondeterministicModel{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		byKey := map[string][]porcupine.Operation{}
@@ -65,28 +67,55 @@ var model = (&porcupine.NondeterministicModel{
 		}
 		return parts
 	},
-	Init: func() []any { return []any{int64(quota)} },
+	Init: func() []any { return []any{int64(0)} },
 	Step: func(state, input, output any) []any {
 		before, got := state.(int64), output.(answer)
-		after, allowed := before, int64(-1)
-		if input.(request).reset {
-			after, allowed = quota, quota
-		} else if before > 0 {
-			after, allowed = before-1, before-1
-		}
+		after, taken := count(before, input.(request))
 		switch {
 		case got.unknown:
 			return []any{before, after}
-		case got.remaining == allowed:
+		case got == answer{remaining: max(0, quota-after), taken: taken}:
 			return []any{after}
 		}
 		return nil
 	},
 }).ToModel()
 
+// count carries out a request. It returns how many units are in use then, and how many
+// were charged.
+func count(used int64, q request) (after, taken int64) {
+	switch q.verb {
+	case core.Take:
+		if used+q.cost <= quota {
+			taken = q.cost
+		}
+	case core.Debit:
+		taken = min(q.cost, quota+debt-used)
+	case core.Refund:
+		return max(0, used-q.cost), 0
+	case core.Reset:
+		return 0, 0
+	}
+	return used + taken, taken
+}
+
+// draw returns a random request.
+func draw(r *rand.Rand) request {
+	q := request{key: []string{"a", "b", "c"}[r.IntN(3)], verb: core.Take, cost: 1}
+	switch n := r.IntN(40); {
+	case n == 0:
+		q.verb = core.Reset
+	case n < 8:
+		q.verb, q.cost = core.Debit, 1+r.Int64N(9)
+	case n < 16:
+		q.verb, q.cost = core.Refund, 1+r.Int64N(6)
+	}
+	return q
+}
+
 // record runs concurrent callers against the counter, and calls mischief before each
 // call.
-func record(count counter, mischief func(*rand.Rand)) []porcupine.Operation {
+func record(tested counter, mischief func(*rand.Rand)) []porcupine.Operation {
 	var mu sync.Mutex
 	var history []porcupine.Operation
 	base := time.Now()
@@ -96,13 +125,13 @@ func record(count counter, mischief func(*rand.Rand)) []porcupine.Operation {
 			r := rand.New(rand.NewPCG(1, uint64(id)))
 			for range calls {
 				mischief(r)
-				q := request{key: []string{"a", "b", "c"}[r.IntN(3)], reset: r.IntN(40) == 0}
+				q := draw(r)
 				op := porcupine.Operation{ClientId: id, Input: q, Call: time.Since(base).Nanoseconds()}
-				remaining, err := count(q)
-				op.Return, op.Output = time.Since(base).Nanoseconds(), answer{remaining, err != nil}
+				got, err := tested(q)
+				op.Return, op.Output = time.Since(base).Nanoseconds(), got
 				if err != nil {
 					// It may still take effect, at any time.
-					op.Return = time.Hour.Nanoseconds()
+					op.Return, op.Output = time.Hour.Nanoseconds(), answer{unknown: true}
 				}
 				mu.Lock()
 				history = append(history, op)
@@ -116,20 +145,12 @@ func record(count counter, mischief func(*rand.Rand)) []porcupine.Operation {
 
 // through counts in a store.
 func through(s core.Store) counter {
-	limit := core.Limit{Algorithm: core.FixedWindow, Quota: quota, Period: 24 * time.Hour}
-	return func(q request) (int64, error) {
-		op := core.Op{Rule: "rule", Key: q.key, Limit: limit, Cost: 1}
-		if q.reset {
-			op.Verb = core.Reset
-		}
+	limit := core.Limit{Algorithm: core.FixedWindow, Quota: quota, Period: 24 * time.Hour, Debt: debt}
+	return func(q request) (answer, error) {
+		op := core.Op{Verb: q.verb, Rule: "rule", Key: q.key, Limit: limit, Cost: q.cost}
 		var out [1]core.Decision
-		if err := s.Apply(context.Background(), []core.Op{op}, out[:]); err != nil {
-			return 0, err
-		}
-		if !out[0].Allowed {
-			return -1, nil
-		}
-		return out[0].Remaining, nil
+		err := s.Apply(context.Background(), []core.Op{op}, out[:])
+		return answer{remaining: out[0].Remaining, taken: out[0].Taken}, err
 	}
 }
 
@@ -213,20 +234,23 @@ func TestLinearNoticesRepeatedCalls(t *testing.T) {
 	server := redistest.Start(t)
 	p := faultproxy.New(t, server.Addr)
 	script := redis.NewScript(`
-if ARGV[2] == '1' then redis.call('DEL', KEYS[1]) return tonumber(ARGV[1]) end
-local left = tonumber(ARGV[1]) - (tonumber(redis.call('GET', KEYS[1])) or 0)
-if left <= 0 then return -1 end
-redis.call('INCR', KEYS[1])
-redis.call('EXPIRE', KEYS[1], 86400)
-return left - 1`)
+local used, verb, cost, quota, debt = tonumber(redis.call('GET', KEYS[1])) or 0, ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local taken = 0
+if verb == 'take' and used + cost <= quota then taken = cost end
+if verb == 'debit' then taken = math.min(cost, quota + debt - used) end
+used = used + taken
+if verb == 'refund' then used = math.max(0, used - cost) end
+if verb == 'reset' then used = 0 end
+redis.call('SET', KEYS[1], used, 'EX', 86400)
+return {math.max(0, quota - used), taken}`)
 	through := func(timeout time.Duration) counter {
 		stock := connect(t, p.Addr, timeout)
-		return func(q request) (int64, error) {
-			reset := 0
-			if q.reset {
-				reset = 1
+		return func(q request) (answer, error) {
+			n, err := script.Run(context.Background(), stock, []string{q.key}, q.verb.String(), q.cost, quota, debt).Int64Slice()
+			if err != nil {
+				return answer{}, err
 			}
-			return script.Run(context.Background(), stock, []string{q.key}, quota, reset).Int64()
+			return answer{remaining: n[0], taken: n[1]}, nil
 		}
 	}
 	patient, stock := through(time.Minute), through(lost)

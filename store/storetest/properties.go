@@ -26,6 +26,7 @@ func Properties(t *testing.T, f Factory) {
 	run("what remains can be taken, and not a unit more", remainingIsExact)
 	run("an UpTo take gets all units that fit, and not one more", upToIsExact, noLeases...)
 	run("a debit charges up to the debt, and a refund of it restores every field", debitIsExact, append(buckets, core.FixedWindow, core.SlidingWindow, core.CalendarWindow)...)
+	run("the order of settlements does not matter", settledInAnyOrder, append(buckets, core.FixedWindow, core.SlidingWindow)...)
 	run("the UpTo takes of a step charge the same number", upToIsShared, noLeases...)
 	run("a key is fresh at ResetAfter and not before", resetIsExact)
 	run("a refund right after a take restores every field", refundRestores)
@@ -245,6 +246,63 @@ func debitIsExact(w *world) {
 	w.do(rest.Refund(e))
 	if after := w.do(first.Refund(d)); after != before {
 		w.t.Fatalf("%s: before the debits %+v, after their refunds %+v", w.limit, before, after)
+	}
+}
+
+// settledInAnyOrder has takes of one key settled by refunds and debits, in one order, and
+// the same takes of another key in another order. Under GCRA and TokenBucket the clock stands
+// still, because a key does not keep the order of its takes.
+func settledInAnyOrder(w *world) {
+	keys := [2]string{w.key + " in order", w.key + " in another"}
+	on := func(key string, op core.Op) core.Decision {
+		op.Key = key
+		return w.do(op)
+	}
+	moves := w.limit.Algorithm == core.FixedWindow || w.limit.Algorithm == core.SlidingWindow
+	var settled []core.Op
+	sum, room := int64(0), w.limit.MaxDebt()
+	for range rapid.IntRange(1, 8).Draw(w.t, "takes") {
+		if moves {
+			w.move()
+		}
+		take := w.op(core.Take, w.cost())
+		d := on(keys[0], take)
+		if e := on(keys[1], take); e != d {
+			w.t.Fatalf("%s: a take gives %+v and %+v", w.limit, d, e)
+		}
+		if !d.Allowed {
+			continue
+		}
+		used := rapid.Int64Range(0, take.Cost+room).Draw(w.t, "used")
+		op := take.Refund(d)
+		if op.Cost -= used; op.Cost < 0 {
+			op = take
+			op.Verb, op.Cost = core.Debit, used-take.Cost
+			room -= op.Cost
+		}
+		settled, sum = append(settled, op), sum+used
+	}
+	if moves {
+		w.move()
+	}
+	for _, op := range settled {
+		on(keys[0], op)
+	}
+	if len(settled) > 0 {
+		for _, op := range rapid.Permutation(settled).Draw(w.t, "order") {
+			on(keys[1], op)
+		}
+	}
+	peek := w.op(core.Peek, 1)
+	if moves {
+		peek.Limit.Quota += 1000 // a debt is seen under a larger limit
+	}
+	d, e := on(keys[0], peek), on(keys[1], peek)
+	if moves { // a window may have ended for a key whose units were all given back
+		d, e = core.Decision{Remaining: d.Remaining}, core.Decision{Remaining: e.Remaining}
+	}
+	if d != e || !moves && d.Remaining != max(0, w.limit.Capacity()-sum) {
+		w.t.Fatalf("%s: %d used in all leave %+v, and in another order %+v", w.limit, sum, d, e)
 	}
 }
 
