@@ -122,6 +122,9 @@ func (gcra) settle(s *State, l *Limit, now int64) bool {
 	return changed
 }
 
+// sameRate reports whether l and m obviously have one rate.
+func (l *Limit) sameRate(m *Limit) bool { return l.Quota == m.Quota && l.Period == m.Period }
+
 // pace is how fast the units of a state come back: at the rate first until first.every
 // has passed since Mark, and at the rate rest after that.
 type pace struct{ first, rest rate }
@@ -192,7 +195,9 @@ func (gcra) delay(s *State, l *Limit, now, n, ahead int64, _ string) int64 {
 // convert puts the state under l. Units in use stay in use.
 func (s *State) convert(l *Limit, now int64) {
 	if s.Used == 0 || s.Limit.sameRate(l) || s.Limit.rate() == l.rate() {
-		s.Limit = *l
+		if !s.Limit.Equal(l) { // a limit is long
+			s.Limit = *l
+		}
 		if s.Used != 0 {
 			s.advance(now)
 		}
@@ -209,27 +214,38 @@ func (s *State) convert(l *Limit, now int64) {
 	s.Limit, s.Used = *l, s.Used-n
 }
 
-func (g gcra) take(s *State, l *Limit, now, n int64, _ string) {
-	g.debit(s, l, now, n)
-	if s.Over > 0 {
-		s.Slot = s.last()
-	}
-}
-
-func (gcra) debit(s *State, l *Limit, now, n int64) {
+func (gcra) take(s *State, l *Limit, now, n int64, _ string) {
 	s.convert(l, now)
 	if s.Used == 0 {
 		s.Mark = now
 	}
 	s.Used += n
-	s.book(now)
+	if s.Used > s.Limit.Capacity() || s.Over != 0 || s.Slot != 0 {
+		s.book(now)
+	}
+}
+
+// debit charges units as take does, and books none of them.
+func (g gcra) debit(s *State, l *Limit, now, n int64) {
+	slot := s.Slot
+	g.take(s, l, now, n, "")
+	s.Slot = min(s.Slot, slot)
 }
 
 // last returns the instant at which no unit beyond the capacity is in use any longer.
 func (s *State) last() int64 { return s.Mark + s.Limit.rate().span(s.Used-s.Limit.Capacity()) }
 
-// book sets Over to the number of units in use beyond the capacity.
+// book sets Over to the number of units in use beyond the capacity, of which the latest is
+// a booking.
 func (s *State) book(now int64) {
+	s.limitSlot(now)
+	if s.Over > 0 {
+		s.Slot = s.last()
+	}
+}
+
+// limitSlot sets Over, and moves Slot to no later than the end of the queue.
+func (s *State) limitSlot(now int64) {
 	s.Over = 0
 	if capacity := s.Limit.Capacity(); s.Used > capacity {
 		s.Over = max(0, s.Used-s.Limit.rate().back(now-s.Mark)-capacity)
@@ -278,7 +294,7 @@ func (r rate) most() int64 {
 // queue and whose slot has not come. If others have booked behind the Take,
 // nothing is given back, because their slots cannot move.
 func (gcra) refund(s *State, _ *Limit, now int64, op *Op) {
-	defer s.book(now)
+	defer s.limitSlot(now)
 	if op.At == 0 || s.Used == 0 {
 		s.Used = max(0, s.Used-op.Cost)
 		return
