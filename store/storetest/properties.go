@@ -253,21 +253,41 @@ func debitIsExact(w *world) {
 // the same takes of another key in another order. Under GCRA and TokenBucket the clock stands
 // still, because a key does not keep the order of its takes.
 func settledInAnyOrder(w *world) {
-	keys := [2]string{w.key + " in order", w.key + " in another"}
-	on := func(key string, op core.Op) core.Decision {
-		op.Key = key
-		return w.do(op)
-	}
 	moves := w.limit.Algorithm == core.FixedWindow || w.limit.Algorithm == core.SlidingWindow
-	var settled []core.Op
-	sum, room := int64(0), w.limit.MaxDebt()
+	one, other := w.key+" in order", w.key+" in another"
+	settled, sum := w.settlements(moves, one, other)
+	for _, op := range settled {
+		w.doOn(one, op)
+	}
+	if len(settled) > 0 {
+		for _, op := range rapid.Permutation(settled).Draw(w.t, "order") {
+			w.doOn(other, op)
+		}
+	}
+	peek := w.op(core.Peek, 1)
+	if moves {
+		peek.Limit.Quota += 1000 // a debt is seen under a larger limit
+	}
+	d, e := w.doOn(one, peek), w.doOn(other, peek)
+	if moves { // a window may have ended for a key whose units were all given back
+		d, e = core.Decision{Remaining: d.Remaining}, core.Decision{Remaining: e.Remaining}
+	}
+	if d != e || !moves && d.Remaining != max(0, w.limit.Capacity()-sum) {
+		w.t.Fatalf("%s: %d used in all leave %+v, and in another order %+v", w.limit, sum, d, e)
+	}
+}
+
+// settlements makes the same takes of two keys, and returns the operations that settle
+// them and the sum of what they have used, which is within the debt of the limit.
+func (w *world) settlements(moves bool, one, other string) (settled []core.Op, sum int64) {
+	room := w.limit.MaxDebt()
 	for range rapid.IntRange(1, 8).Draw(w.t, "takes") {
 		if moves {
 			w.move()
 		}
 		take := w.op(core.Take, w.cost())
-		d := on(keys[0], take)
-		if e := on(keys[1], take); e != d {
+		d := w.doOn(one, take)
+		if e := w.doOn(other, take); e != d {
 			w.t.Fatalf("%s: a take gives %+v and %+v", w.limit, d, e)
 		}
 		if !d.Allowed {
@@ -285,25 +305,13 @@ func settledInAnyOrder(w *world) {
 	if moves {
 		w.move()
 	}
-	for _, op := range settled {
-		on(keys[0], op)
-	}
-	if len(settled) > 0 {
-		for _, op := range rapid.Permutation(settled).Draw(w.t, "order") {
-			on(keys[1], op)
-		}
-	}
-	peek := w.op(core.Peek, 1)
-	if moves {
-		peek.Limit.Quota += 1000 // a debt is seen under a larger limit
-	}
-	d, e := on(keys[0], peek), on(keys[1], peek)
-	if moves { // a window may have ended for a key whose units were all given back
-		d, e = core.Decision{Remaining: d.Remaining}, core.Decision{Remaining: e.Remaining}
-	}
-	if d != e || !moves && d.Remaining != max(0, w.limit.Capacity()-sum) {
-		w.t.Fatalf("%s: %d used in all leave %+v, and in another order %+v", w.limit, sum, d, e)
-	}
+	return settled, sum
+}
+
+// doOn carries out the op on another key.
+func (w *world) doOn(key string, op core.Op) core.Decision {
+	op.Key = key
+	return w.do(op)
 }
 
 // upToIsShared has three rules decide together. The last may be soft.
