@@ -415,7 +415,8 @@ func (a *Admission) render() {
 	}
 	a.rendered = true
 	res := &a.result
-	if o := a.Outcome(); o != Pass {
+	outcome := a.Outcome()
+	if outcome != Pass {
 		if n := a.RetryAfter(); n > 0 {
 			a.text = strconv.AppendInt(a.text, n, 10)
 			a.cut("Retry-After")
@@ -428,7 +429,7 @@ func (a *Admission) render() {
 	if res.limiter == nil || res.limiter.headers == NoHeaders && res.limiter.customHeaders == nil {
 		return
 	}
-	if a.Outcome() == QueueFull {
+	if outcome == QueueFull {
 		return // what is left under the limits is not why
 	}
 	if a.rank(); len(a.order) == 0 {

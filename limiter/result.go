@@ -230,10 +230,13 @@ func (res *Result) add(verb core.Verb, r *activeRule, t *terms, key string, cost
 // under the same terms in that place, room returns it instead of a new copy.
 func (res *Result) room(r *activeRule, t *terms) *core.Op {
 	n := len(res.calls)
-	if n < cap(res.calls) && res.calls[:n+1][n].terms == t {
-		res.calls, res.ops, res.out = res.calls[:n+1], res.ops[:n+1], res.out[:n+1]
-		res.calls[n].corrected, res.out[n] = 0, core.Decision{}
-		return &res.ops[n]
+	if n < cap(res.calls) {
+		if c := &res.calls[:n+1][n]; c.terms == t {
+			c.corrected = 0
+			res.calls, res.ops, res.out = res.calls[:n+1], res.ops[:n+1], res.out[:n+1]
+			res.out[n] = core.Decision{}
+			return &res.ops[n]
+		}
 	}
 	res.calls = append(res.calls, call{rule: r, terms: t, maxWait: r.OnLimit.MaxWait()})
 	res.ops = append(res.ops, t.take)
@@ -637,8 +640,10 @@ func (res *Result) recycle() {
 		ops[i].Key, ops[i].Lease = "", ""
 	}
 	clear(res.selected)
-	clear(res.shadowDenied)
-	res.shadowDenied = res.shadowDenied[:0]
+	if len(res.shadowDenied) > 0 {
+		clear(res.shadowDenied)
+		res.shadowDenied = res.shadowDenied[:0]
+	}
 	res.calls, res.ops, res.out, res.selected = res.calls[:0], res.ops[:0], res.out[:0], res.selected[:0]
 	res.limiter, res.set, res.err, res.stopped, res.notQueued, res.skipped, res.ownFault, res.aside = nil, nil, nil, nil, nil, nil, nil, 0
 	res.local, res.denied = false, false
