@@ -77,6 +77,8 @@ and clients on the same two processors.
   masters, with one of 1 s. *cold-start-far-away*, where each reply takes 300 ms, has one of 500 ms.
 * *Executions* are how often Redis counted one request. *Admitted over the limit* is beside what may be lost when a server
   forgets: one limit for each time, and in memory what the fallback may admit.
+* One in seven of the requests with a key of their own is charged an estimate, and settled when it has ended. It is then
+  charged what it used if Redis has said so, and otherwise its estimate or what it used.
 * *Decides again* is the time from the end of the fault to the last request that Redis did not decide.
 * *Holds* is in how many runs every promise held that is not about time.
 
