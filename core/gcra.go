@@ -122,9 +122,6 @@ func (gcra) settle(s *State, l *Limit, now int64) bool {
 	return changed
 }
 
-// sameRate reports whether l and m obviously have one rate.
-func (l *Limit) sameRate(m *Limit) bool { return l.Quota == m.Quota && l.Period == m.Period }
-
 // pace is how fast the units of a state come back: at the rate first until first.every
 // has passed since Mark, and at the rate rest after that.
 type pace struct{ first, rest rate }
