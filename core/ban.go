@@ -122,8 +122,13 @@ func (c *Conduct) strike(b *Ban, now int64) {
 	if c.Strikes++; c.Strikes < b.Strikes {
 		return
 	}
-	longest := b.Max.Microseconds()
-	c.Strikes, c.Span = 0, min(max(b.For.Microseconds(), 2*c.Span), longest)
+	c.begin(b, max(b.For.Microseconds(), 2*c.Span), now)
+}
+
+// begin begins a ban of at most the span. A ban that ends later stays.
+func (c *Conduct) begin(b *Ban, span, now int64) {
+	left, longest := c.delay(now), b.Max.Microseconds()
+	c.Strikes, c.Span = 0, max(left, min(span, longest))
 	c.Until = now + c.Span
 	c.Forget = c.Until + longest
 }
@@ -173,6 +178,9 @@ func (op *Op) reportBan(left int64, d *Decision) {
 // banFault returns what is wrong with the operation's Ban, or "".
 func (op *Op) banFault() string {
 	if op.Ban == nil {
+		if op.Verb == Impose {
+			return "a ban is missing"
+		}
 		return ""
 	}
 	if op.Limit.Leased() {

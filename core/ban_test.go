@@ -11,8 +11,8 @@ const (
 	banStart  = 1_800_000_000 * banSecond
 )
 
-// begin strikes until a ban begins, and returns how long it is.
-func (c *Conduct) begin(t *testing.T, b *Ban, now int64) int64 {
+// strikeOut strikes until a ban begins, and returns how long it is.
+func (c *Conduct) strikeOut(t *testing.T, b *Ban, now int64) int64 {
 	t.Helper()
 	c.settle(b, now)
 	for n := int64(1); n <= b.Strikes; n++ {
@@ -52,7 +52,7 @@ func TestBanDoubles(t *testing.T) {
 	b := Ban{2, time.Minute, 10 * time.Minute, time.Hour}
 	c, now := Conduct{}, banStart
 	for _, minutes := range []int64{10, 20, 40, 60, 60, 60} {
-		span := c.begin(t, &b, now)
+		span := c.strikeOut(t, &b, now)
 		if span != minutes*60*banSecond {
 			t.Errorf("banned for %d, want %d minutes", span, minutes)
 		}
@@ -62,10 +62,10 @@ func TestBanDoubles(t *testing.T) {
 		now += span
 	}
 	almost, whole := c, c
-	if got := almost.begin(t, &b, now+3600*banSecond-1); got != 3600*banSecond {
+	if got := almost.strikeOut(t, &b, now+3600*banSecond-1); got != 3600*banSecond {
 		t.Errorf("a microsecond before it is forgotten the ban is %d", got)
 	}
-	if got := whole.begin(t, &b, now+3600*banSecond); got != 600*banSecond {
+	if got := whole.strikeOut(t, &b, now+3600*banSecond); got != 600*banSecond {
 		t.Errorf("when it is forgotten the ban is %d", got)
 	}
 	c.settle(&b, now+3600*banSecond)
@@ -79,7 +79,7 @@ func TestBanOfOneLength(t *testing.T) {
 	b := Ban{1, time.Second, time.Hour, time.Hour}
 	c, now := Conduct{}, banStart
 	for range 3 {
-		if span := c.begin(t, &b, now); span != 3600*banSecond || c.Span != span {
+		if span := c.strikeOut(t, &b, now); span != 3600*banSecond || c.Span != span {
 			t.Errorf("%+v", c)
 		}
 		now = c.Until
@@ -91,7 +91,7 @@ func TestBanOfOneLength(t *testing.T) {
 func TestBanAfterAClockStep(t *testing.T) {
 	b := Ban{2, time.Minute, 10 * time.Minute, time.Hour}
 	c := Conduct{}
-	c.begin(t, &b, banStart)
+	c.strikeOut(t, &b, banStart)
 	for _, row := range []struct {
 		back    int64
 		changed bool
@@ -125,12 +125,12 @@ func TestBanThatChanges(t *testing.T) {
 		t.Errorf("banned for %d", c.delay(banStart))
 	}
 	c = Conduct{}
-	c.begin(t, &b, banStart)
+	c.strikeOut(t, &b, banStart)
 	if !c.settle(&lower, banStart) || c.delay(banStart) != 300*banSecond || c.reset(banStart) != 600*banSecond {
 		t.Errorf("banned for %d, forgotten after %d", c.delay(banStart), c.reset(banStart))
 	}
 	now := c.Until
-	if span := c.begin(t, &Ban{1, time.Minute, time.Hour, 2 * time.Hour}, now); span != 3600*banSecond {
+	if span := c.strikeOut(t, &Ban{1, time.Minute, time.Hour, 2 * time.Hour}, now); span != 3600*banSecond {
 		t.Errorf("after For was raised the second ban is %d", span)
 	}
 }
@@ -222,6 +222,7 @@ func TestBanInAStep(t *testing.T) {
 		{"a Soft Take", with(func(o *Op) { o.Soft = true }), Decision{Allowed: true, Taken: 1, ResetAfter: time.Second}, true},
 		{"a Take without a Ban", with(func(o *Op) { o.Ban = nil }), Decision{Allowed: true, Taken: 1, ResetAfter: time.Second}, true},
 		{"a Reset", with(func(o *Op) { o.Verb = Reset }), Decision{Allowed: true, Remaining: 1}, true},
+		{"an Impose", with(func(o *Op) { o.Verb = Impose }), Decision{Allowed: true, Banned: true}, true},
 		{"a Lift", with(func(o *Op) { o.Verb, o.Ban = Lift, nil }), Decision{Allowed: true, Remaining: 1}, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -301,7 +302,8 @@ func TestBanMistakesOfOps(t *testing.T) {
 		{[]Op{{Limit: l, Ban: &Ban{}}}, "the ban is not valid: strikes 0 is not within 1 to 2147483648, within 0s"},
 		{[]Op{{Limit: MustParseLimit("1 concurrent ttl=1s"), Lease: "l", Ban: &ban}}, "a leased limit has no ban"},
 		{[]Op{{Verb: Lift, Limit: l}}, ""},
-		{[]Op{{Verb: Lift + 1, Limit: l}}, "the verb is not known"},
+		{[]Op{{Verb: Impose, Limit: l}}, "a ban is missing"},
+		{[]Op{{Verb: Impose + 1, Limit: l}}, "the verb is not known"},
 	} {
 		err := CheckOps(row.ops, make([]Decision, len(row.ops)))
 		if row.want == "" && err != nil || row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want)) {

@@ -21,8 +21,8 @@ var ErrOp = errors.New("invalid operation")
 // State.Limit leaves it a ForgetAfter of 0. The ops must have passed [CheckOps] and
 // CheckWindows, and their limits Validate.
 //
-// An allowed Take, a Refund, a Reset and a Debit change a state. So does a Take that its
-// limit refuses under a Ban, and a Lift of strikes or bans. Everything else changes a state
+// An allowed Take, a Refund, a Reset, a Debit and an Impose change a state. So does a Take
+// that its limit refuses under a Ban, and a Lift of strikes or bans. Everything else changes a state
 // only after the clock has stepped back or a Ban has got shorter. Where a state is not
 // Changed, Decide has not changed the elements of its Log and Leases.
 func Decide(ops []Op, states []*State, now int64, out []Decision) {
@@ -65,8 +65,8 @@ func Decide(ops []Op, states []*State, now int64, out []Decision) {
 	}
 }
 
-// begin settles the state and carries out a Refund, a Reset, a Debit or a Lift, which
-// precede the Takes. It returns how many units a Debit charged.
+// begin settles the state and carries out everything but Takes and Peeks, which it
+// precedes. It returns how many units a Debit charged.
 func begin(op *Op, s *State, now int64) (charged int64) {
 	a := algorithms[op.Limit.Algorithm]
 	if op.Windows != nil && op.needsWindows() {
@@ -87,6 +87,9 @@ func begin(op *Op, s *State, now int64) (charged int64) {
 	case Lift:
 		s.Changed = s.Changed || s.Conduct != (Conduct{})
 		s.Conduct = Conduct{}
+	case Impose:
+		s.Conduct.begin(op.Ban, op.Ban.For.Microseconds(), now)
+		s.Changed = true
 	case Refund:
 		a.refund(s, &op.Limit, now, op)
 		a.settle(s, &op.Limit, now)
@@ -262,7 +265,7 @@ func (op *Op) upToFault() string {
 // fault returns what is wrong with the operation by itself, or "".
 func (op *Op) fault() string {
 	switch {
-	case op.Verb > Lift:
+	case op.Verb > Impose:
 		return "the verb is not known"
 	case !op.Limit.Algorithm.known():
 		return "the algorithm is not known"

@@ -19,6 +19,7 @@ const (
 	Reset              // make the key fresh
 	Debit              // charge Cost units, whether or not they fit
 	Lift               // end the ban of a key and forget its strikes; see [Ban]
+	Impose             // ban the key for Ban.For from now on, as if it had the strikes
 )
 
 // String returns the verb in lower case.
@@ -36,6 +37,8 @@ func (v Verb) String() string {
 		return "debit"
 	case Lift:
 		return "lift"
+	case Impose:
+		return "impose"
 	}
 	return "unknown verb"
 }
@@ -222,8 +225,8 @@ func Granted(ops []Op, out []Decision) bool {
 // Store keeps the state of keys. Implementations are safe for concurrent use.
 type Store interface {
 	// Apply carries out ops as one step at one instant and puts op i's
-	// decision into out[i]; out must be at least as long as ops. Refunds, Resets, Debits
-	// and Lifts are carried out first, in their order, then the Takes are decided
+	// decision into out[i]; out must be at least as long as ops. Refunds, Resets, Debits,
+	// Lifts and Imposes are carried out first, in their order, then the Takes are decided
 	// together: if any Take that is not Soft is refused, no Take happens. Each
 	// decision reports its key as the step leaves it.
 	//

@@ -121,7 +121,7 @@ func TestCheckOpsNamesEveryFault(t *testing.T) {
 		{"a take of nothing without a lease", core.Op{Limit: leases}, ""},
 		{"a reset without a lease", core.Op{Verb: core.Reset, Limit: leases}, ""},
 		{"a refund of the latest", core.Op{Verb: core.Refund, Limit: gcra, Cost: 1}, ""},
-		{"a verb", core.Op{Verb: 6, Limit: gcra}, "the verb is not known"},
+		{"a verb", core.Op{Verb: 7, Limit: gcra}, "the verb is not known"},
 		{"a debit", core.Op{Verb: core.Debit, Limit: gcra, Cost: 100}, ""},
 		{"a debit of leases", core.Op{Verb: core.Debit, Limit: leases, Cost: 1, Lease: "x"}, "a concurrent limit has no debt"},
 		{"a debit of a log", core.Op{Verb: core.Debit, Limit: mustParse(t, "5/1s sliding-log"), Cost: 1}, "a sliding-log limit has no debt"},

@@ -26,6 +26,11 @@ local function open(text)
   return conduct, #text ~= STRUCK_HEAD and sub(text, STRUCK_HEAD + 1)
 end
 
+-- none returns the conduct of a key that was never refused.
+local function none()
+  return { strikes = 0, till = 0, span = 0, forget = 0 }
+end
+
 -- ban_left returns the span until the ban ends, 0 without one.
 local function ban_left(conduct)
   return conduct.strikes == 0 and max(0, conduct.till - now) or 0
@@ -47,6 +52,20 @@ local function settle_conduct(conduct, ban)
   return changed
 end
 
+-- begin begins a ban of at most the span. A ban that ends later stays.
+local function begin(conduct, span, longest)
+  local left = ban_left(conduct)
+  conduct.strikes, conduct.span = 0, max(left, min(span, longest))
+  conduct.till = now + conduct.span
+  conduct.forget = conduct.till + longest
+end
+
+-- impose begins a ban.
+local function impose(conduct, ban)
+  local _, _, span, longest = match(ban, '^(%d+) (%d+) (%d+) (%d+)$')
+  begin(conduct, span, longest)
+end
+
 -- strike counts a refusal of a key that is not banned.
 local function strike(conduct, ban)
   local most, within, span, longest = match(ban, '^(%d+) (%d+) (%d+) (%d+)$')
@@ -55,14 +74,12 @@ local function strike(conduct, ban)
   end
   conduct.strikes = conduct.strikes + 1
   if conduct.strikes >= tonumber(most) then
-    conduct.strikes, conduct.span = 0, min(max(span, 2 * conduct.span), longest)
-    conduct.till = now + conduct.span
-    conduct.forget = conduct.till + longest
+    begin(conduct, max(span, 2 * conduct.span), longest)
   end
 end
 
--- guard returns step for states that may have strikes or bans, with two verbs more: lift,
--- and strike, which counts a refusal. A take that is refused counts one by itself. The
+-- guard returns step for states that may have strikes or bans, with three verbs more: lift,
+-- impose, and strike, which counts a refusal. A take that is refused counts one by itself. The
 -- function takes the ban as one argument more, and returns BANNED as what remains while the
 -- key is banned. It returns one value more if the key has strikes or bans:
 --
@@ -82,6 +99,10 @@ local function guard(step)
     if verb == 'lift' then
       changed, left, does, units = conduct ~= nil, 0, 'peek', 0
       conduct = nil
+    elseif verb == 'impose' then
+      conduct, changed, does, units = conduct or none(), true, 'peek', 0
+      impose(conduct, ban)
+      left = ban_left(conduct)
     elseif asks and left ~= 0 then
       does, ahead = 'peek', 0
     end
@@ -92,7 +113,7 @@ local function guard(step)
     end
     local refused = verb == 'strike' or verb == 'take' and wait > x and wait ~= NEVER
     if refused and left == 0 and ban ~= '' then
-      conduct, changed = conduct or { strikes = 0, till = 0, span = 0, forget = 0 }, true
+      conduct, changed = conduct or none(), true
       strike(conduct, ban)
       left = ban_left(conduct)
     end

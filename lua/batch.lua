@@ -7,7 +7,7 @@
 -- decision on every operation, see reply.lua.
 --
 -- An operation is seven bytes of the program: the opcode, and the places of its key and
--- its limit in three bytes each. The opcode is one of TAKE to LIFT, plus MORE and
+-- its limit in three bytes each. The opcode is one of TAKE to IMPOSE, plus MORE and
 -- VALUES where they apply. Without VALUES the cost, x and y are 1, 0 and 0.
 --
 -- A row may precede steps that are all alike: ROW, the number of steps in three bytes,
@@ -26,6 +26,7 @@ local UPTO = 5 -- a take of as many units as fit, at most the cost
 local UPTO_SOFT = 6
 local DEBIT = 7
 local LIFT = 8
+local IMPOSE = 9
 local MORE = 16 -- the next operation is of the same step
 local VALUES = 32 -- the operation has its cost, x and y in ARGV
 local ROW = 64
@@ -176,8 +177,8 @@ end
 
 -- @slow
 
--- The verbs by opcode, from TAKE to LIFT.
-local verbs = { [0] = 'take', 'take', 'peek', 'refund', 'reset', 'take', 'take', 'debit', 'lift' }
+-- The verbs by opcode, from TAKE to IMPOSE.
+local verbs = { [0] = 'take', 'take', 'peek', 'refund', 'reset', 'take', 'take', 'debit', 'lift', 'impose' }
 
 -- The opcodes of takes that share the number of their units.
 local shared = { [UPTO] = true, [UPTO_SOFT] = true }
@@ -355,8 +356,8 @@ local function strike_refused(ops)
   end
 end
 
--- decide carries out the operations of a step: first refunds, resets, debits and lifts, then
--- the takes, if all of them are granted.
+-- decide carries out the operations of a step: first all but takes and peeks, then the
+-- takes, if all of them are granted.
 local function decide(ops)
   local granted, pending = true, {}
   for _, op in ipairs(ops) do

@@ -96,7 +96,7 @@ func (t *step) useOverflow(s *Store, ops []core.Op) []core.Op {
 		}
 		op := &t.changed[i]
 		if banless {
-			op.Ban = nil
+			dropBan(op)
 		}
 		if !inBucket {
 			continue
@@ -118,6 +118,13 @@ func (t *step) useOverflow(s *Store, ops []core.Op) []core.Op {
 		return ops
 	}
 	return t.changed
+}
+
+// dropBan makes op ignore bans.
+func dropBan(op *core.Op) {
+	if op.Ban = nil; op.Verb == core.Impose {
+		op.Verb, op.Cost = core.Peek, 0
+	}
 }
 
 // strikes reports whether op i, whose key has a slot of its own, may strike it.

@@ -43,7 +43,8 @@ func (h *shard) decide(p *location, ops []core.Op, out []core.Decision, now int6
 	h.load(i, &h.state)
 	if ops[0].Ban != nil && h.state.Conduct == (core.Conduct{}) && !h.store.mayStrike() {
 		op := ops[0]
-		op.Ban, ops = nil, []core.Op{op}
+		dropBan(&op)
+		ops = []core.Op{op}
 	}
 	states := [1]*core.State{&h.state}
 	core.Decide(ops, states[:], now, out)
@@ -310,9 +311,9 @@ func (t *step) admit(s *Store, h *shard, ops []core.Op, i int) error {
 	return nil
 }
 
-// charges reports whether the op may charge units to its key.
+// charges reports whether the op may charge units to its key, or ban it.
 func charges(op *core.Op) bool {
-	return (op.Verb == core.Take || op.Verb == core.Debit) && op.Cost > 0
+	return (op.Verb == core.Take || op.Verb == core.Debit) && op.Cost > 0 || op.Verb == core.Impose
 }
 
 // charged reports whether an op of the step charges the key of op i.

@@ -166,7 +166,10 @@ func (w *twins) op(of []core.Limit) core.Op {
 		op.Verb = core.Refund
 		w.undo(&op)
 	default:
-		op.Verb = pick(w.r, []core.Verb{core.Reset, core.Lift})
+		op.Verb = pick(w.r, []core.Verb{core.Reset, core.Lift, core.Impose})
+		if op.Ban == nil {
+			op.Verb = core.Reset
+		}
 	}
 	return op
 }

@@ -115,7 +115,7 @@ const (
 )
 
 // opcodeVerb holds the opcodes of the verbs.
-var opcodeVerb = [...]byte{core.Take: 0, core.Peek: 2, core.Refund: 3, core.Reset: 4, core.Debit: 7, core.Lift: 8}
+var opcodeVerb = [...]byte{core.Take: 0, core.Peek: 2, core.Refund: 3, core.Reset: 4, core.Debit: 7, core.Lift: 8, core.Impose: 9}
 
 // program holds the arguments of lua/batch.lua while they are assembled.
 type program struct {

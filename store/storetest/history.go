@@ -263,8 +263,8 @@ func (h *history) call() call {
 		h.undo(&c)
 	default:
 		c.Verb, c.Cost, c.Lease = core.Reset, 0, ""
-		if rule.ban != nil && h.r.IntN(2) == 0 {
-			c.Verb = core.Lift
+		if c.Ban != nil && h.r.IntN(2) == 0 {
+			c.Verb = pick(h.r, []core.Verb{core.Lift, core.Lift, core.Impose})
 		}
 	}
 	if c.Verb < core.Refund && h.r.IntN(3) == 0 {
@@ -358,7 +358,7 @@ func (h *history) noteReset(c *call, d *core.Decision) {
 		h.resets[s] = reset{at: at}
 	case written && d.ResetAfter == 0:
 		delete(h.resets, s)
-	case (c.Verb == core.Refund || c.Verb == core.Lift) && used && before.limit != c.Limit:
+	case (c.Verb == core.Refund || c.Verb == core.Lift || c.Verb == core.Impose) && used && before.limit != c.Limit:
 		// The key is still under the other limit, and fresh no sooner than at this instant.
 		h.resets[s] = reset{at: at}
 	case written, before.limit == c.Limit, !used && d.ResetAfter > 0:
@@ -374,7 +374,7 @@ func (h *history) noteBan(s subject, c *call, d *core.Decision) time.Duration {
 	switch {
 	case c.Verb == core.Reset, c.Verb == core.Lift:
 		delete(h.struck, s)
-	case c.Verb == core.Take && c.Ban != nil && !c.Soft && !d.Allowed:
+	case c.Verb == core.Take && c.Ban != nil && !c.Soft && !d.Allowed, c.Verb == core.Impose:
 		h.struck[s] = true
 	}
 	if d.Banned && d.RetryAfter != core.Never {

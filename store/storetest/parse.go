@@ -195,7 +195,7 @@ func (p *parser) calls(e *expectation, words []string) error {
 	return nil
 }
 
-var verbs = map[string]core.Verb{"take": core.Take, "peek": core.Peek, "refund": core.Refund, "reset": core.Reset, "debit": core.Debit, "lift": core.Lift}
+var verbs = map[string]core.Verb{"take": core.Take, "peek": core.Peek, "refund": core.Refund, "reset": core.Reset, "debit": core.Debit, "lift": core.Lift, "impose": core.Impose}
 
 func (p *parser) words(c *call, words []string) (err error) {
 	cost := false
