@@ -22,5 +22,7 @@
 // waits for the call that brings them. Remaining and ResetAfter of a request
 // that was decided here are as of the last call to the store. A Reset, or a
 // lower limit, that another instance sends takes effect here when the held
-// units are used up.
+// units are used up, and so does a ban that begins by the refusals of another
+// instance. A request that is refused while units of its key are on their way is
+// asked for again, and counts as one strike even if it is admitted then.
 package prefetch

@@ -9,6 +9,7 @@ import (
 // hold is the units held of one key. The mutex of its shard guards it.
 type hold struct {
 	limit   core.Limit
+	ban     *core.Ban
 	units   int64 // held, less those that left has found to have come back
 	size    int64 // how many to take next time
 	filled  int64 // when units were last taken: the instant before the call
@@ -34,15 +35,21 @@ func (h *hold) left(now int64) int64 {
 	return h.units
 }
 
+// of reports whether the units are held for ops such as this one, of the same key: under its
+// limit, and as its Ban would let them be taken.
+func (h *hold) of(op *core.Op) bool {
+	return h.limit.Equal(&op.Limit) && (h.ban == op.Ban || h.ban != nil && op.Ban != nil && *h.ban == *op.Ban)
+}
+
 // take hands out op.Cost units if that many are held under its limit, and
 // reports whether it did.
 func (h *hold) take(op *core.Op, now int64, d *core.Decision) bool {
-	if !h.limit.Equal(&op.Limit) || h.left(now) < op.Cost {
+	if !h.of(op) || h.left(now) < op.Cost {
 		return false
 	}
 	h.units -= op.Cost
 	since := now - h.filled
-	d.Allowed, d.Origin, d.Fallback = true, h.last.Origin, h.last.Fallback
+	d.Allowed, d.Banned, d.Origin, d.Fallback = true, false, h.last.Origin, h.last.Fallback
 	d.Taken, d.Wait, d.RetryAfter = op.Cost, 0, 0
 	d.Remaining = h.last.Remaining + h.units
 	d.ResetAfter = h.last.ResetAfter - time.Duration(since)*time.Microsecond

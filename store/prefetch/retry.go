@@ -4,6 +4,7 @@ package prefetch
 
 import (
 	"context"
+	"slices"
 
 	"github.com/headgate/headgate/core"
 )
@@ -18,7 +19,7 @@ const maxTries = 4
 // counts units as used while another call brings them or is about to give them
 // back. overtaken waits for such calls.
 func (s *Store) overtaken(ctx context.Context, ops []core.Op, out []core.Decision, rounds int64) bool {
-	if core.Granted(ops, out) {
+	if core.Granted(ops, out) || slices.ContainsFunc(out[:len(ops)], func(d core.Decision) bool { return d.Banned }) {
 		return false
 	}
 	var sum int64

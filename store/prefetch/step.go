@@ -27,8 +27,9 @@ type fill struct {
 
 // fetch has the store decide, and takes units of busy keys ahead. The Takes
 // ahead are Soft, so they never make the store refuse. It returns the rounds of
-// the keys as of the time at which it asked.
-func (s *Store) fetch(ctx context.Context, ops []core.Op, out []core.Decision, now int64) (rounds int64, err error) {
+// the keys as of the time at which it asked. If the step is asked for again, its refusal is
+// counted already.
+func (s *Store) fetch(ctx context.Context, ops []core.Op, out []core.Decision, now int64, again bool) (rounds int64, err error) {
 	t := s.steps.Get().(*step)
 	defer s.release(t)
 	t.ops = append(t.ops, ops...)
@@ -36,6 +37,9 @@ func (s *Store) fetch(ctx context.Context, ops []core.Op, out []core.Decision, n
 		hash := s.hash(&ops[i])
 		busy := s.takes.add(hash, now)
 		s.shardOf(hash).ask(t, i, now, s.units, busy)
+		if again {
+			t.ops[i].Ban = nil
+		}
 	}
 	t.out = slices.Grow(t.out, len(t.ops))[:len(t.ops)]
 	err = s.store.Apply(ctx, t.ops, t.out)
@@ -93,7 +97,7 @@ func (h *shard) open(op *core.Op, now int64, busy bool) *hold {
 	switch {
 	case !busy && (held == nil || now-held.filled > rest):
 		return nil
-	case held != nil && held.limit == op.Limit:
+	case held != nil && held.of(op):
 		return held
 	case held != nil && held.filling:
 		return nil
@@ -101,7 +105,7 @@ func (h *shard) open(op *core.Op, now int64, busy bool) *hold {
 		return nil
 	}
 	id.Rule, id.Key = strings.Clone(id.Rule), strings.Clone(id.Key)
-	held = &hold{limit: op.Limit, size: 1}
+	held = &hold{limit: op.Limit, ban: op.Ban, size: 1}
 	h.holds[id] = held
 	return held
 }

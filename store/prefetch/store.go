@@ -58,12 +58,12 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	if !servable(ops) {
 		return s.forward(ctx, ops, out, s.clock())
 	}
-	for range maxTries {
+	for try := range maxTries {
 		now := s.clock()
 		if s.handOut(ops, out, now) {
 			return nil
 		}
-		rounds, err := s.fetch(ctx, ops, out, now)
+		rounds, err := s.fetch(ctx, ops, out, now, try > 0)
 		if err != nil || !s.overtaken(ctx, ops, out, rounds) {
 			return err
 		}
@@ -120,13 +120,13 @@ func (h *shard) putBack(op *core.Op, now int64, d *core.Decision) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	held := h.holds[op.ID()]
-	if held != nil && held.limit == op.Limit && !held.filling && held.last.At+now-held.filled == d.At {
+	if held != nil && held.of(op) && !held.filling && held.last.At+now-held.filled == d.At {
 		held.units += op.Cost
 	}
 }
 
 // forward has the store carry out a step for which no units are taken ahead. It
-// drops the units held of a key that the step resets. The units held of a key that
+// drops the units held of a key that the step resets or bans, or finds banned. The units held of a key that
 // the step peeks at count as units that remain, as they do for a Take, and those of a
 // key that it debits are charged first: the store is asked for the rest of the cost.
 func (s *Store) forward(ctx context.Context, ops []core.Op, out []core.Decision, now int64) error {
@@ -134,7 +134,7 @@ func (s *Store) forward(ctx context.Context, ops []core.Op, out []core.Decision,
 	for i := range ops {
 		n, op := int64(0), &ops[i]
 		switch op.Verb {
-		case core.Reset:
+		case core.Reset, core.Impose:
 			s.shardOf(s.hash(op)).forget(op)
 		case core.Peek:
 			n = s.shardOf(s.hash(op)).held(op, now)
@@ -156,20 +156,39 @@ func (s *Store) forward(ctx context.Context, ops []core.Op, out []core.Decision,
 		return err // units that were used come back in the store by themselves
 	}
 	for i, n := range held {
+		if n == 0 {
+			continue
+		}
 		if ops[i].Verb == core.Debit {
 			out[i].Taken += n
 			n = s.shardOf(s.hash(&ops[i])).held(&ops[i], now)
+		}
+		if out[i].Banned {
+			if err := s.dropBanned(ctx, ops[i:i+1], out[i:i+1]); err != nil {
+				return err
+			}
+			continue
 		}
 		out[i].Remaining += n
 	}
 	return nil
 }
 
+// dropBanned drops the units held of the key of an op that has found it banned. A Peek was
+// asked for less than its cost, and is repeated.
+func (s *Store) dropBanned(ctx context.Context, op []core.Op, d []core.Decision) error {
+	s.shardOf(s.hash(&op[0])).forget(&op[0])
+	if op[0].Verb != core.Peek {
+		return nil
+	}
+	return s.store.Apply(ctx, op, d)
+}
+
 // use takes up to op.Cost of the units that are held of the op's key under its limit.
 func (h *shard) use(op *core.Op, now int64) (n int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if held := h.holds[op.ID()]; held != nil && held.limit == op.Limit {
+	if held := h.holds[op.ID()]; held != nil && held.of(op) {
 		n = min(held.left(now), op.Cost)
 		held.units -= n
 	}
@@ -187,7 +206,7 @@ func (h *shard) held(op *core.Op, now int64) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	held := h.holds[op.ID()]
-	if held == nil || held.limit != op.Limit {
+	if held == nil || !held.of(op) {
 		return 0
 	}
 	return held.left(now)
