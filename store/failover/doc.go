@@ -54,6 +54,10 @@
 // refused a lease may get one in an outage, if the instance holds fewer than
 // its part.
 //
+// A ban that the primary reports to this instance holds in the fallback too, until it ends
+// or a Lift comes by this instance. The fallback counts the refusals of an outage towards
+// bans of its own. When the primary is back, its bans alone count.
+//
 // Units granted in an outage are not charged to the primary afterwards. In any
 // span of time a key is therefore granted at most the units that its limit
 // admits at the primary, and once more the units that the parts of all

@@ -6,6 +6,7 @@ import (
 	"context"
 	"maps"
 	"sync/atomic"
+	"time"
 
 	"github.com/headgate/headgate/core"
 )
@@ -174,7 +175,7 @@ func (s *Store) mirror(ctx context.Context, ops []core.Op, out []core.Decision) 
 	err := s.fallback.Apply(ctx, t.ops, t.room(len(ops)))
 	s.markCopies(t, out, err == nil)
 	if err == nil {
-		s.capToPrimary(ctx, t, ops, out)
+		s.followPrimary(ctx, t, ops, out)
 	}
 }
 
@@ -215,22 +216,45 @@ func (s *Store) copied(op *core.Op, charged bool, taken int64) core.Op {
 	return c
 }
 
-// capToPrimary leaves keys no more units in the fallback than they have left at
-// the primary. Leases end by themselves.
-func (s *Store) capToPrimary(ctx context.Context, t *step, ops []core.Op, out []core.Decision) {
+// followPrimary leaves keys no more units in the fallback than they have left at
+// the primary, and bans those that the primary has banned. Leases end by themselves.
+func (s *Store) followPrimary(ctx context.Context, t *step, ops []core.Op, out []core.Decision) {
 	more := t.ops[:0]
 	for i := range ops {
+		if out[i].Banned {
+			more = banCopy(more, &t.ops[i], &t.out[i], &out[i])
+			continue
+		}
 		surplus := t.out[i].Remaining - out[i].Remaining
 		if !charges(&ops[i]) || ops[i].Limit.Leased() || surplus <= 0 {
 			continue
 		}
 		op := t.ops[i]
-		op.Verb, op.Cost, op.MaxWait = core.Take, surplus, 0
+		op.Verb, op.Ban, op.Cost, op.MaxWait = core.Take, nil, surplus, 0
 		more = append(more, op)
 	}
 	if len(more) > 0 {
 		_ = s.fallback.Apply(ctx, more, t.out) // see mirror
 	}
+}
+
+// banCopy appends to more the operation that bans the key of op in the fallback, for as long
+// as the primary refuses it in its decision d. The fallback's own decision on the copy is
+// known.
+func banCopy(more []core.Op, op *core.Op, known, d *core.Decision) []core.Op {
+	if known.Banned || d.RetryAfter == 0 || d.RetryAfter == core.Never {
+		return more
+	}
+	for i := range more {
+		if more[i].Verb == core.Impose && more[i].ID() == op.ID() {
+			return more
+		}
+	}
+	ban := *op.Ban
+	ban.For = min(max(d.RetryAfter, time.Millisecond), ban.Max)
+	c := *op
+	c.Verb, c.Ban, c.Cost = core.Impose, &ban, 0
+	return append(more, c)
 }
 
 // charges reports whether the op charges units that a Refund can give back.

@@ -14,10 +14,21 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
+// mayWait reports whether the operation may wait for the primary: a Refund or a Reset, a
+// Lift or an Impose, which are repairs as a Reset is. Where this package speaks of Resets, it
+// means these too.
+func mayWait(op *core.Op) bool {
+	switch op.Verb {
+	case core.Refund, core.Reset, core.Lift, core.Impose:
+		return true
+	}
+	return false
+}
+
 // hasRefunds reports whether a step has a Refund or a Reset.
 func hasRefunds(ops []core.Op) bool {
 	for i := range ops {
-		if ops[i].Verb == core.Refund || ops[i].Verb == core.Reset {
+		if mayWait(&ops[i]) {
 			return true
 		}
 	}
@@ -27,7 +38,7 @@ func hasRefunds(ops []core.Op) bool {
 // onlyRefunds reports whether all operations of a step are Refunds or Resets.
 func onlyRefunds(ops []core.Op) bool {
 	for i := range ops {
-		if ops[i].Verb != core.Refund && ops[i].Verb != core.Reset {
+		if !mayWait(&ops[i]) {
 			return false
 		}
 	}
@@ -210,7 +221,7 @@ func (s *Store) postpone(ops []core.Op, cause error) (err error) {
 	for i := range ops {
 		op := ops[i]
 		switch {
-		case op.Verb != core.Refund && op.Verb != core.Reset:
+		case !mayWait(&op):
 			continue
 		case !unsent && !repeatable(&op):
 			err = cause
