@@ -18,9 +18,9 @@ func (res *Result) Denied() bool { return res != nil && res.denied }
 
 // applyAccess applies the lists of the rule, which has some, to the caller, and reports
 // whether the rule does not limit the request. If the rule denies it, nothing else
-// decides. r may be nil. A Reset is for every key.
+// decides. r may be nil. A Reset and a Lift are for every key.
 func (res *Result) applyAccess(verb core.Verb, rule *activeRule, r core.Request, key string) (listed bool, err error) {
-	if verb == core.Reset {
+	if verb == core.Reset || verb == core.Lift {
 		return false, nil
 	}
 	verdict, err := rule.Access.Of(r, key)

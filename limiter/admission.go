@@ -264,7 +264,7 @@ func (a *Admission) appendProblem(b []byte) []byte {
 	if a.result.denied {
 		return a.appendDenied(b)
 	}
-	return a.appendQuotaExceeded(b)
+	return a.appendRefusal(b)
 }
 
 // Answer returns the answer that the client gets instead of the handler's. A template of
@@ -317,12 +317,22 @@ func (a *Admission) template(outcome Outcome) Template {
 
 const unavailable = `{"type":"about:blank","title":"Service Unavailable","status":503}`
 
-// appendQuotaExceeded writes the problem type that
-// draft-ietf-httpapi-ratelimit-headers registers. Rule names need no escapes.
-func (a *Admission) appendQuotaExceeded(b []byte) []byte {
-	b = append(b, `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",`+
-		`"title":"Request cannot be satisfied as assigned quota has been exceeded",`+
-		`"status":429,"detail":"`...)
+// The problem types that draft-ietf-httpapi-ratelimit-headers registers for a refusal, with
+// their titles.
+const (
+	quotaExceeded = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
+		`"title":"Request cannot be satisfied as assigned quota has been exceeded"`
+	abnormalUsage = `{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected",` +
+		`"title":"Request not satisfied due to detection of abnormal request pattern"`
+)
+
+// appendRefusal writes the problem of a limit or a ban. Rule names need no escapes.
+func (a *Admission) appendRefusal(b []byte) []byte {
+	kind := quotaExceeded
+	if a.result.Banned() {
+		kind = abnormalUsage
+	}
+	b = append(append(b, kind...), `,"status":429,"detail":"`...)
 	b = a.appendDetail(b)
 	b = a.appendViolated(append(b, `","violated-policies":`...))
 	return append(b, '}')
@@ -472,15 +482,25 @@ func (a *Admission) rank() {
 	}
 }
 
+// fullAfter returns the time until the key may use its whole limit, which is not before a
+// ban ends.
+func fullAfter(d *core.Decision) time.Duration {
+	if d.Banned {
+		return max(d.ResetAfter, d.RetryAfter)
+	}
+	return d.ResetAfter
+}
+
 func (a *Admission) xRateLimit(style HeaderStyle) {
 	i := a.order[0]
 	d := a.result.decision(i)
 	a.fixed("X-Ratelimit-Limit", a.result.calls[i].terms.capacity)
 	a.text = strconv.AppendInt(a.text, d.Remaining, 10)
 	a.cut("X-Ratelimit-Remaining")
-	reset := wholeSeconds(d.ResetAfter)
+	after := fullAfter(&d)
+	reset := wholeSeconds(after)
 	if style&XRateLimit != 0 {
-		reset = wholeSeconds(time.Duration(d.At%1e6)*time.Microsecond+d.ResetAfter) + d.At/1e6
+		reset = wholeSeconds(time.Duration(d.At%1e6)*time.Microsecond+after) + d.At/1e6
 	}
 	a.text = strconv.AppendInt(a.text, reset, 10)
 	a.cut("X-Ratelimit-Reset")

@@ -181,7 +181,8 @@ func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Result, er
 // once. Leases may be released at any time, so it waits for them for as long as it may,
 // in the order of arrival. If ctx ends while it waits, or the limiter is closed, the
 // result is a refusal, booked units are given back, and the error is the cause of ctx or
-// [ErrClosed].
+// [ErrClosed]. Under a rule with a Ban the error wraps [core.ErrOp], and nothing was taken:
+// such a rule refuses what is over its limit.
 func (l *Limiter) TakeWithin(ctx context.Context, key string, cost int64, max time.Duration) (*Result, error) {
 	if max <= 0 || max > core.MaxBooking {
 		return &Result{}, fmt.Errorf("%w: the wait %s is not above 0 and at most %s", core.ErrOp, max, textform.Duration(core.MaxBooking))
@@ -197,6 +198,9 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, maxWait time
 	res := &Result{}
 	res.begin(l)
 	err := res.addKey(ctx, core.Take, key, cost)
+	if err == nil && maxWait > 0 && res.bans() {
+		return &Result{}, errBan
+	}
 	res.beginWait(maxWait)
 	if err == nil {
 		err = res.decide(ctx, maxWait > 0)
@@ -235,7 +239,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) ([]RuleDecision, error) 
 	return res.Decisions(), nil
 }
 
-// Reset makes key fresh under every rule.
+// Reset makes key fresh under every rule, also where it is banned.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	_, err := l.applyKey(ctx, core.Reset, key)
 	return err
@@ -270,8 +274,8 @@ func (l *Limiter) applyTo(ctx context.Context, s core.Store, ops []core.Op, out 
 
 // Allow is [Limiter.Take] for a caller that needs no [Result], and allocates nothing
 // itself. It returns the decision of the most exhausted rule that is not Shadow, which
-// is also the rule of the X-RateLimit headers. But Allowed and RetryAfter are those of
-// all rules together. If no rule applies, only Allowed is set. The error is that of Take.
+// is also the rule of the X-RateLimit headers. But Allowed, Banned and RetryAfter are
+// those of all rules together. If no rule applies, only Allowed is set. The error is that of Take.
 // Under a rule with a concurrency limit, whose units would have to be released, the
 // error wraps [core.ErrOp], and nothing was taken.
 func (l *Limiter) Allow(ctx context.Context, key string, cost int64) (core.Decision, error) {

@@ -25,7 +25,8 @@ type Event struct {
 	// OnLimit is the action of the rule for a Decision that is not Allowed.
 	OnLimit Action
 
-	// Decision is of the store or, if its Fallback is true, of the fallback.
+	// Decision is of the store or, if its Fallback is true, of the fallback. If it is
+	// Banned, the rule refused the request because of a ban.
 	Decision core.Decision
 
 	// Denied means that Rule.Access of the rule denies the caller, so the store was not

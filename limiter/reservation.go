@@ -22,8 +22,8 @@ type Reservation struct {
 // Degrade and Shadow rules count, and book nothing.
 //
 // The error wraps [core.ErrOp] for a negative n, under a rule with a concurrency
-// limit, and under a rule that refuses requests and whose limit does not book
-// (see [core.Limit.Books]). Other errors are a [*WaitError] that wraps [ErrLimited]
+// limit, under a rule with a Ban, and under one that refuses requests and whose limit does
+// not book (see [core.Limit.Books]). Other errors are a [*WaitError] that wraps [ErrLimited]
 // or [ErrUndecided]. With an error the reservation is nil, and what was booked is
 // given back, except that after ErrUndecided units may have been taken.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*Reservation, error) {
@@ -56,6 +56,9 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*Reservatio
 func (res *Result) beginBooking() error {
 	if res.lease != "" {
 		return errLease
+	}
+	if res.bans() {
+		return errBan
 	}
 	for i := range res.ops {
 		op := &res.ops[i]

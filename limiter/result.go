@@ -343,7 +343,7 @@ func (res *Result) addKeyTo(ctx context.Context, r *activeRule, verb core.Verb, 
 	return res.add(verb, r, t, key, cost)
 }
 
-// apply carries out a Peek or a Reset. A Peek asks the same store as a Take, with or
+// apply carries out a Peek, a Reset or a Lift. A Peek asks the same store as a Take, with or
 // without its fallback.
 func (res *Result) apply(ctx context.Context, verb core.Verb) error {
 	if res.denied {
@@ -804,7 +804,7 @@ func (res *Result) allow(ctx context.Context, l *Limiter, key string, cost int64
 	if i := res.scarcest(); i >= 0 {
 		d = res.out[i]
 	}
-	d.Allowed, d.RetryAfter = res.allowed, res.RetryAfter()
+	d.Allowed, d.Banned, d.RetryAfter = res.allowed, res.Banned(), res.RetryAfter()
 	if err != nil || res.stopped != nil || res.skipped != nil {
 		return d, res.takeError(err)
 	}
@@ -853,11 +853,14 @@ func (res *Result) selectRules(r core.Request) (rules []*activeRule, err error) 
 	return res.selected, nil
 }
 
-// scarcer reports whether rule i is over its limit and j is not, or has less left
-// of its capacity.
+// scarcer reports whether rule i is over its limit and j is not, or bans the key and j does
+// not, or has less left of its capacity.
 func (res *Result) scarcer(i, j int) bool {
 	if res.out[i].Allowed != res.out[j].Allowed {
 		return !res.out[i].Allowed
+	}
+	if res.out[i].Banned != res.out[j].Banned {
+		return res.out[i].Banned
 	}
 	hi1, lo1 := bits.Mul64(uint64(res.out[i].Remaining), uint64(res.ops[j].Limit.Capacity()))
 	hi2, lo2 := bits.Mul64(uint64(res.out[j].Remaining), uint64(res.ops[i].Limit.Capacity()))
@@ -885,5 +888,5 @@ func (res *Result) appendRemaining(b []byte, i int) []byte {
 		return b
 	}
 	b = append(b, ";t="...)
-	return strconv.AppendInt(b, wholeSeconds(d.ResetAfter), 10)
+	return strconv.AppendInt(b, wholeSeconds(fullAfter(&d)), 10)
 }

@@ -46,6 +46,11 @@ type Rule struct {
 
 	OnLimit Action
 
+	// Ban turns a key away for a while after many refusals. It needs an OnLimit that
+	// refuses, and a limit without leases; so do the limits that Override returns. A
+	// Shadow rule bans no key. Nor does it count callers whom Access lists.
+	Ban Ban
+
 	// OnStoreError says what happens when the store cannot decide under this rule;
 	// the zero value leaves that to Config.OnStoreError. If several rules apply
 	// to a request, a FailClosed rule turns it away. Otherwise the outcome is that of
@@ -116,6 +121,7 @@ func (r *Rule) faults(f *fallbacks) []error {
 	if err := r.OnLimit.check(); err != nil {
 		errs = append(errs, err)
 	}
+	errs = append(errs, r.Ban.check(r)...)
 	if err := checkDenyStatus(r.DenyStatus); err != nil {
 		errs = append(errs, err)
 	}

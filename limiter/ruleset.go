@@ -122,7 +122,7 @@ func (r *activeRule) overridden(ctx context.Context, key string) (*terms, error)
 			return t, nil
 		}
 	}
-	if err := errors.Join(limit.Validate(), checkTTL(&limit, r.minTTL)); err != nil {
+	if err := errors.Join(limit.Validate(), checkTTL(&limit, r.minTTL), r.Ban.checkLimit(&limit)); err != nil {
 		return nil, r.ruleError(fmt.Errorf("the limit from Override: %w", err))
 	}
 	t := newTerms(&r.Rule, limit)
@@ -159,7 +159,7 @@ type terms struct {
 }
 
 func newTerms(r *Rule, l core.Limit) *terms {
-	return &terms{
+	t := &terms{
 		limit:     l,
 		leased:    l.Leased(),
 		take:      core.Op{Verb: core.Take, Soft: r.OnLimit.soft(), Rule: r.Name, Limit: l},
@@ -167,6 +167,10 @@ func newTerms(r *Rule, l core.Limit) *terms {
 		policy:    policyItem(r.Name, l),
 		remaining: `"` + r.Name + `";r=`,
 	}
+	if r.OnLimit != Shadow {
+		t.take.Ban = r.Ban.op()
+	}
+	return t
 }
 
 // windowsNow returns the windows of the limit's calendar around the present instant.

@@ -33,14 +33,17 @@ func PlainText(a *Admission) Answer {
 		b = a.appendDetail(b)
 	case a.result.denied:
 		b = append(append(b, denialTitles[a.Status()]...), '.')
+	case a.result.Banned():
+		b = a.appendDetail(append(b, "Abnormal usage detected. "...))
 	default:
 		b = a.appendDetail(append(b, "Too many requests. "...))
 	}
 	return typed(a, "text/plain; charset=utf-8", append(b, '\n'))
 }
 
-// JSON answers with an object of "error", which is "too_many_requests", "forbidden",
-// "service_unavailable" or "queue_full"; "retry_after" in seconds, unless a retry can
+// JSON answers with an object of "error", which is "too_many_requests",
+// "abnormal_usage_detected" for a banned key, "forbidden", "service_unavailable" or
+// "queue_full"; "retry_after" in seconds, unless a retry can
 // never succeed; and, except for a failure, "rules", the names of the rules that refused.
 func JSON(a *Admission) Answer {
 	b := make([]byte, 0, 128)
@@ -51,6 +54,8 @@ func JSON(a *Admission) Answer {
 		b = append(b, `{"error":"queue_full"`...)
 	case a.Status() == forbidden:
 		b = append(b, `{"error":"forbidden"`...)
+	case a.result.Banned():
+		b = append(b, `{"error":"abnormal_usage_detected"`...)
 	default:
 		b = append(b, `{"error":"too_many_requests"`...)
 	}

@@ -81,8 +81,9 @@ func (e *WaitError) Unwrap() error { return e.Err }
 //
 // The error is a [*WaitError]. If it wraps [ErrUndecided], units may have been
 // taken, also where the rules fail open; otherwise none were. Under a rule with a
-// concurrency limit, whose units would have to be released, and for a negative n,
-// the error wraps [core.ErrOp] instead, and no units were taken.
+// concurrency limit, whose units would have to be released, under one with a Ban, which
+// refuses what is over its limit, and for a negative n, the error wraps [core.ErrOp]
+// instead, and no units were taken.
 func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 	if err := checkCost(n); err != nil {
 		return err
@@ -96,6 +97,9 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 	err := res.addKey(ctx, core.Take, key, n)
 	if err == nil && res.lease != "" {
 		return errLease
+	}
+	if err == nil && res.bans() {
+		return errBan
 	}
 	res.beginWait(core.MaxBooking)
 	if err == nil {
