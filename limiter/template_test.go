@@ -48,6 +48,16 @@ func denied(t *testing.T, status int) *limiter.Admission {
 	return a
 }
 
+// bannedCaller is that of a request of a banned key.
+func bannedCaller(t *testing.T) *limiter.Admission {
+	t.Helper()
+	l := newLimiter(t, newStore(), banning(t, "a", "1/1s fixed-window"))
+	useUp(t, l, "k", 3)
+	a := l.Admit(keyed("k"))
+	t.Cleanup(func() { a.Done(429) })
+	return a
+}
+
 // failed is that of a request that the store could not decide about.
 func failed() *limiter.Admission { return (*limiter.Limiter)(nil).Admit(get()) }
 
@@ -71,6 +81,8 @@ func TestTemplateAnswers(t *testing.T) {
 		{"text, denied with 429", limiter.PlainText, denied(t, 429), 429, plain, "Too Many Requests.\n"},
 		{"JSON, denied", limiter.JSON, denied(t, 403), 403, object, `{"error":"forbidden","rules":["a"]}`},
 		{"JSON, denied with 429", limiter.JSON, denied(t, 429), 429, object, `{"error":"too_many_requests","rules":["a"]}`},
+		{"text, banned", limiter.PlainText, bannedCaller(t), 429, plain, "Abnormal usage detected. Retry after 600 seconds.\n"},
+		{"JSON, banned", limiter.JSON, bannedCaller(t), 429, object, `{"error":"abnormal_usage_detected","retry_after":600,"rules":["a"]}`},
 		{"JSON, failed", limiter.JSON, failed(), 503, object, `{"error":"service_unavailable","retry_after":1}`},
 		{"problem", limiter.ProblemJSON, failed(), 503, limiter.ProblemType, string(failed().Problem())},
 		{"fixed", limiter.Fixed(limiter.Answer{Status: 200, Headers: []limiter.Header{{Name: "Content-Type", Value: plain}}, Body: []byte("x")}),
