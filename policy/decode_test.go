@@ -26,7 +26,7 @@ func full(t testing.TB) policy.Policy {
 			Deny:  policy.Callers{Networks: []string{"192.0.2.0/24"}, Keys: []string{"mallory"}}, DenyOthers: true, DenyStatus: 429,
 		},
 		Match:   policy.Match{Methods: []string{"POST"}, Host: "*.example.com", Path: "/login/{step}"},
-		OnLimit: "wait 500ms", OnStoreError: "closed", Mode: policy.Shadow, Priority: -7, Version: 3,
+		OnLimit: "reject", Ban: policy.Ban{After: "20/1m", For: "10m", Max: "24h"}, OnStoreError: "closed", Mode: policy.Shadow, Priority: -7, Version: 3,
 		CreatedBy: "ann", CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC),
 		UpdatedBy: "bob", UpdatedAt: time.Date(2026, 2, 2, 3, 4, 5, 0, time.UTC),
 	}
@@ -93,7 +93,12 @@ const fullJSON = `{
         "deny_others": true,
         "deny_status": 429
       },
-      "on_limit": "wait 500ms",
+      "on_limit": "reject",
+      "ban": {
+        "after": "20/1m",
+        "for": "10m",
+        "max": "24h"
+      },
       "on_store_error": "closed",
       "mode": "shadow",
       "priority": -7,
@@ -246,7 +251,7 @@ func FuzzDecode(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, seed := range []string{fullJSON, string(yamlText), "policies: []", `{"policies":[{` + entry + `}]}`, `{"policies":[{"name":"a","apps":["b"],"key":"user","limit":"1000/month tz=Europe/Berlin start=15","plans":{"pro":"100000/year start=04-06 debt=7"},"plan_by":"claim"}]}`,
+	for _, seed := range []string{fullJSON, string(yamlText), "policies: []", bannedYAML, `{"policies":[{` + entry + `}]}`, `{"policies":[{"name":"a","apps":["b"],"key":"user","limit":"1000/month tz=Europe/Berlin start=15","plans":{"pro":"100000/year start=04-06 debt=7"},"plan_by":"claim"}]}`,
 		"policies:\n- name: a\n  apps: [b]\n  key: user\n  limit: 5/week start=7 tz=Asia/Kathmandu\n", "- - -", "a: |\n b\n", "[{?: *a}]"} {
 		f.Add([]byte(seed))
 	}

@@ -24,7 +24,7 @@ func (p Policy) Describe() string {
 	if err != nil {
 		return "not a valid policy"
 	}
-	s := p.amount() + whom(parts) + manner(p.Limit) + debt(p.Limit) + p.byPlan() + p.otherwise() + p.withoutStore() + p.byList()
+	s := p.amount() + whom(parts) + manner(p.Limit) + debt(p.Limit) + p.byPlan() + p.otherwise() + p.banned() + p.withoutStore() + p.byList()
 	if p.Mode == Off {
 		s += " (switched off)"
 	}

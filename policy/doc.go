@@ -58,6 +58,18 @@
 // to trust. Under access are callers whom the policy does not limit, and others whom it
 // refuses at once; see [Access].
 //
+// # Bans
+//
+//	policies:
+//	- name: login
+//	  apps: [shop]
+//	  limit: 5/1m
+//	  key: ip
+//	  ban: {after: 20/1m, for: 10m, max: 24h}
+//
+// The key that is refused 20 times within a minute is banned for 10 minutes, and next time
+// for 20; see [Ban].
+//
 // # Matching
 //
 // A policy applies to the requests that meet all conditions of its [Match], and

@@ -214,6 +214,7 @@ type entry struct {
 	Match        *matchEntry       `json:"match,omitempty" yaml:"match,omitempty"`
 	Access       *accessEntry      `json:"access,omitempty" yaml:"access,omitempty"`
 	OnLimit      string            `json:"on_limit,omitempty" yaml:"on_limit,omitempty"`
+	Ban          *banEntry         `json:"ban,omitempty" yaml:"ban,omitempty"`
 	OnStoreError string            `json:"on_store_error,omitempty" yaml:"on_store_error,omitempty"`
 	Mode         string            `json:"mode,omitempty" yaml:"mode,omitempty"`
 	Priority     int               `json:"priority,omitempty" yaml:"priority,omitempty"`
@@ -227,6 +228,7 @@ type entry struct {
 type (
 	matchEntry  Match
 	accessEntry Access
+	banEntry    Ban
 )
 
 // entryOf returns the written form of a valid policy.
@@ -244,6 +246,10 @@ func entryOf(p *Policy) entry {
 	if !p.Access.isZero() {
 		a := accessEntry(p.Access)
 		e.Access = &a
+	}
+	if p.Ban != (Ban{}) {
+		b := banEntry(p.Ban)
+		e.Ban = &b
 	}
 	for name, limit := range p.Plans {
 		if e.Plans == nil {
@@ -286,6 +292,11 @@ func (e *entry) policy() (Policy, error) {
 		for _, name := range slices.Sorted(maps.Keys(e.Plans)) {
 			p.Plans[name], err = core.ParseLimit(e.Plans[name])
 			note("plans."+textform.Clip(name), err)
+		}
+	}
+	if e.Ban != nil {
+		if p.Ban = Ban(*e.Ban); p.Ban == (Ban{}) {
+			note("ban", errors.New("it is empty; it needs after, for and max"))
 		}
 	}
 	note("mode", p.Mode.UnmarshalText([]byte(e.Mode)))

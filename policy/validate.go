@@ -42,6 +42,7 @@ func (p *Policy) faults() []*FieldError {
 	note("access", p.Access.check(p.Key))
 	_, err = parseAction(p.OnLimit)
 	note("on_limit", err)
+	p.checkBan(note)
 	_, err = parseFailure(p.OnStoreError)
 	note("on_store_error", err)
 	_, err = p.Mode.MarshalText()

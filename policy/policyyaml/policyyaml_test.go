@@ -24,7 +24,10 @@ const fullYAML = `policies:
     - POST
     host: "*.example.com"
     path: /login/{step}
-  on_limit: wait 500ms
+  ban:
+    after: 20/1m
+    for: "10m"
+    max: "24h"
   on_store_error: closed
   mode: shadow
   priority: -7
