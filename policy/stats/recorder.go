@@ -104,7 +104,7 @@ type shard struct {
 const maxCounters = policy.MaxPolicies / shards * 4
 
 // counter holds the counts since they were last collected, in the order of Counts.
-type counter [5]atomic.Int64
+type counter [len(tally{})]atomic.Int64
 
 // bucket is one minute of this instance.
 type bucket struct {
@@ -155,6 +155,8 @@ func kind(e *limiter.Event) int {
 		return 3
 	case e.OnLimit == limiter.Degrade && !e.Denied:
 		return 2
+	case e.Decision.Banned:
+		return 5
 	}
 	return 1
 }
@@ -246,7 +248,7 @@ func (r *Recorder) collect(minute int64) {
 			continue
 		}
 		for name, c := range *known {
-			if n := c.empty(); n != [5]int64{} {
+			if n := c.empty(); n != (tally{}) {
 				b := r.bucket(minute)
 				b.counts.add(name, n)
 				b.unsaved = true
@@ -256,7 +258,7 @@ func (r *Recorder) collect(minute int64) {
 }
 
 // empty returns the counts and resets them to 0.
-func (c *counter) empty() (n [5]int64) {
+func (c *counter) empty() (n tally) {
 	for i := range c {
 		n[i] = c[i].Swap(0)
 	}

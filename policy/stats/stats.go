@@ -46,6 +46,7 @@ type Counts struct {
 	Degraded int64 // over the limit, and admitted as degraded
 	Shadowed int64 // over the limit or denied, and admitted in shadow
 	Failed   int64 // the store could not decide
+	Banned   int64 // during a ban, or the last refusal before one
 }
 
 // Add adds other to c.
@@ -55,6 +56,7 @@ func (c *Counts) Add(other Counts) {
 	c.Degraded += other.Degraded
 	c.Shadowed += other.Shadowed
 	c.Failed += other.Failed
+	c.Banned += other.Banned
 }
 
 // Minute holds the counts of one minute.
@@ -64,10 +66,13 @@ type Minute struct {
 }
 
 // tallies are the counts that an instance writes: for each policy the fields of
-// Counts in order.
-type tallies map[string][5]int64
+// Counts in order. JSON reads fewer of them, or more, from another version.
+type tallies map[string]tally
 
-func (t tallies) add(name string, n [5]int64) {
+// tally has a number for each field of Counts, in the order of the fields.
+type tally [6]int64
+
+func (t tallies) add(name string, n tally) {
 	sum := t[name]
 	for i := range n {
 		sum[i] += n[i]
@@ -120,7 +125,7 @@ func sum(fields map[string]string) map[string]Counts {
 		}
 		for name, n := range t {
 			c := total[name]
-			c.Add(Counts{n[0], n[1], n[2], n[3], n[4]})
+			c.Add(Counts{n[0], n[1], n[2], n[3], n[4], n[5]})
 			total[name] = c
 		}
 	}

@@ -70,6 +70,9 @@ func TestRecorderCountsEachRequestOnceUnderEachPolicy(t *testing.T) {
 	r.Observe(t.Context(), event("a", false, limiter.Wait(time.Second), limiter.Refused))
 	r.Observe(t.Context(), event("a", true, limiter.Reject, limiter.Refused)) // another rule refused it
 	r.Observe(t.Context(), event("a", false, limiter.Wait(time.Second), limiter.QueueFull))
+	banned := event("a", false, limiter.Reject, limiter.Refused)
+	banned.Decision.Banned = true
+	r.Observe(t.Context(), banned)
 	denied := event("b", false, limiter.Degrade, limiter.Refused)
 	denied.Denied = true
 	r.Observe(t.Context(), denied)
@@ -81,7 +84,7 @@ func TestRecorderCountsEachRequestOnceUnderEachPolicy(t *testing.T) {
 	if err := r.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]stats.Counts{"a": {Passed: 3, Refused: 3}, "b": {Refused: 1, Degraded: 1, Shadowed: 2, Failed: 1}, "": {Failed: 1}}
+	want := map[string]stats.Counts{"a": {Passed: 3, Refused: 3, Banned: 1}, "b": {Refused: 1, Degraded: 1, Shadowed: 2, Failed: 1}, "": {Failed: 1}}
 	if got := total(t, client, prefix); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)
 	}
@@ -90,6 +93,19 @@ func TestRecorderCountsEachRequestOnceUnderEachPolicy(t *testing.T) {
 	}
 	if got := total(t, client, prefix); !reflect.DeepEqual(got, want) {
 		t.Errorf("written twice: %+v", got)
+	}
+}
+
+// Versions that count bans and versions that do not read each other's counts.
+func TestReadOfOtherVersions(t *testing.T) {
+	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
+	key := fmt.Sprintf("%s{stats:shop}:%d", prefix, time.Now().Unix()/60)
+	if err := client.HSet(t.Context(), key, "old", `{"a":[1,2,3,4,5]}`, "new", `{"a":[1,2,3,4,5,6,7]}`).Err(); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]stats.Counts{"a": {Passed: 2, Refused: 4, Degraded: 6, Shadowed: 8, Failed: 10, Banned: 6}}
+	if got := total(t, client, prefix); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v", got)
 	}
 }
 
