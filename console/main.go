@@ -88,7 +88,7 @@ func handler(a *app.App, c config.Config, logger *slog.Logger) (http.Handler, er
 		}
 		pages.Fleet, pages.Publishing = fleet, a.Publisher.Status
 		programs.Publishing, programs.Instances, programs.Stats = a.Publisher.Status, fleet.Instances, fleet.Stats
-		programs.Peek, programs.Reset = fleet.Peek, fleet.Reset
+		programs.Peek, programs.Reset, programs.Bans, programs.Lift = fleet.Peek, fleet.Reset, fleet.Bans, fleet.Lift
 	}
 	w, err := web.New(pages)
 	p, err2 := api.New(programs)

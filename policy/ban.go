@@ -87,3 +87,12 @@ func (p *Policy) banned() string {
 	}
 	return s
 }
+
+// Core returns the ban of a valid policy as stores know it, or nil for none.
+func (b Ban) Core() *core.Ban {
+	if b == (Ban{}) {
+		return nil
+	}
+	ban := b.read(func(string, error) {})
+	return &core.Ban{Strikes: ban.After.Quota, Within: ban.After.Period, For: ban.For, Max: ban.Max}
+}

@@ -48,6 +48,13 @@ type Options struct {
 	// Reset makes a key fresh. Nil means that there is no Redis.
 	Reset func(ctx context.Context, p policy.Policy, key string) error
 
+	// Bans returns the keys that policies have banned, in their stored form. Nil means
+	// that there is no Redis.
+	Bans func(ctx context.Context, policies []string) ([]core.Banned, error)
+
+	// Lift ends the ban of a key. Nil means that there is no Redis.
+	Lift func(ctx context.Context, p policy.Policy, key string) error
+
 	// Clock returns the time for the limit of wrong tokens; nil means time.Now.
 	Clock func() time.Time
 

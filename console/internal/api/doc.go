@@ -4,7 +4,7 @@
 //	o := api.Options{Service: s, Cookie: "headgate", Logger: logger}
 //	if redis {
 //		o.Publishing, o.Instances, o.Stats = publisher.Status, fleet.Instances, fleet.Stats
-//		o.Peek, o.Reset = fleet.Peek, fleet.Reset
+//		o.Peek, o.Reset, o.Bans, o.Lift = fleet.Peek, fleet.Reset, fleet.Bans, fleet.Lift
 //	}
 //	a, err := api.New(o)
 //	mux.Handle("/api/", a)

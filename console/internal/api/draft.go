@@ -25,6 +25,7 @@ type draft struct {
 	Match        draftMatch        `json:"match"`
 	Access       draftAccess       `json:"access"`
 	OnLimit      string            `json:"on_limit"`
+	Ban          draftBan          `json:"ban"`
 	OnStoreError string            `json:"on_store_error"`
 	Mode         string            `json:"mode"`
 	Priority     int               `json:"priority"`
@@ -53,6 +54,12 @@ type draftAccess struct {
 	DenyStatus int          `json:"deny_status"`
 }
 
+type draftBan struct {
+	After string `json:"after"`
+	For   string `json:"for"`
+	Max   string `json:"max"`
+}
+
 type draftCallers struct {
 	Networks []string `json:"networks"`
 	Keys     []string `json:"keys"`
@@ -70,7 +77,7 @@ func (d *draft) policy() (policy.Policy, []fault) {
 		Name: d.Name, Description: d.Description, Apps: d.Apps, Key: d.Key,
 		PlanBy: d.PlanBy, Access: d.Access.access(),
 		Match:   policy.Match{Methods: d.Match.Methods, Host: d.Match.Host, Path: d.Match.Path},
-		OnLimit: d.OnLimit, OnStoreError: d.OnStoreError, Priority: d.Priority, Version: d.Version,
+		OnLimit: d.OnLimit, Ban: policy.Ban(d.Ban), OnStoreError: d.OnStoreError, Priority: d.Priority, Version: d.Version,
 	}
 	var list []fault
 	unread := map[string]bool{}

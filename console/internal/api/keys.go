@@ -12,13 +12,14 @@ import (
 // countView is the decision that a request of one unit would get.
 type countView struct {
 	Allowed    bool  `json:"allowed"`
+	Banned     bool  `json:"banned"`
 	Remaining  int64 `json:"remaining"`
 	RetryAfter int64 `json:"retry_after_ms"` // -1 is never
 	ResetAfter int64 `json:"reset_after_ms"`
 }
 
 func countOf(d core.Decision) countView {
-	v := countView{d.Allowed, d.Remaining, d.RetryAfter.Milliseconds(), d.ResetAfter.Milliseconds()}
+	v := countView{d.Allowed, d.Banned, d.Remaining, d.RetryAfter.Milliseconds(), d.ResetAfter.Milliseconds()}
 	if d.RetryAfter == core.Never {
 		v.RetryAfter = -1
 	}

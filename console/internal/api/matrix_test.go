@@ -70,6 +70,8 @@ func expectedOfPolicies() map[string]expectation {
 		"POST /api/policies/{name}/rollback":         do("POST", "/api/policies/p/rollback", object{"to": 1}, 200, toWriters, "If-Match", `"1"`),
 		"POST /api/policies/{name}/key":              do("POST", "/api/policies/p/key", object{"key": "192.0.2.1"}, 200, toReaders),
 		"POST /api/policies/{name}/key/reset":        do("POST", "/api/policies/p/key/reset", object{"key": "192.0.2.1"}, 204, toWriters),
+		"GET /api/policies/{name}/bans":              get("/api/policies/p/bans", toReaders),
+		"POST /api/policies/{name}/bans/lift":        do("POST", "/api/policies/p/bans/lift", object{"key": "192.0.2.1"}, 204, toWriters),
 		"POST /api/validate":                         do("POST", "/api/validate", login(nil), 200, toSettled),
 		"POST /api/test":                             do("POST", "/api/test", object{"path": "/"}, 200, toSettled),
 		"GET /api/export":                            get("/api/export", toSettled),
@@ -122,6 +124,10 @@ func withRedis(o *Options) {
 		return core.Decision{Remaining: int64(len(p.Name + key)), RetryAfter: 1500 * time.Millisecond, ResetAfter: time.Minute}, nil
 	}
 	o.Reset = func(context.Context, policy.Policy, string) error { return nil }
+	o.Lift = func(context.Context, policy.Policy, string) error { return nil }
+	o.Bans = func(_ context.Context, policies []string) ([]core.Banned, error) {
+		return []core.Banned{{Rule: policies[0], Key: "<b>\x00\n", Until: noon.UnixMicro()}}, nil
+	}
 	o.Instances = func(context.Context) ([]policy.Instance, error) {
 		return []policy.Instance{
 			{ID: "one", App: "a", Version: "7", Age: 1500 * time.Millisecond},
@@ -129,7 +135,7 @@ func withRedis(o *Options) {
 		}, nil
 	}
 	o.Stats = func(_ context.Context, app string) ([]stats.Minute, error) {
-		return []stats.Minute{{Start: noon, Policies: map[string]stats.Counts{"p": {Passed: 3, Refused: 2}, "": {Failed: 1}}}}, nil
+		return []stats.Minute{{Start: noon, Policies: map[string]stats.Counts{"p": {Passed: 3, Refused: 2, Banned: 4}, "": {Failed: 1}}}}, nil
 	}
 }
 

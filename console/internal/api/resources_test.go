@@ -193,8 +193,8 @@ func TestStatsAreOfTheActorsApps(t *testing.T) {
 	w := newWorld(t, withRedis)
 	a := w.ask("viewer", "GET", "/api/apps/a/stats", nil).want(200)
 	want := []any{object{"start": "2026-03-01T12:00:00Z", "policies": []any{
-		object{"policy": "", "passed": 0.0, "refused": 0.0, "degraded": 0.0, "shadowed": 0.0, "failed": 1.0},
-		object{"policy": "p", "passed": 3.0, "refused": 2.0, "degraded": 0.0, "shadowed": 0.0, "failed": 0.0},
+		object{"policy": "", "passed": 0.0, "refused": 0.0, "degraded": 0.0, "shadowed": 0.0, "failed": 1.0, "banned": 0.0},
+		object{"policy": "p", "passed": 3.0, "refused": 2.0, "degraded": 0.0, "shadowed": 0.0, "failed": 0.0, "banned": 4.0},
 	}}}
 	if got := a.get("minutes"); !reflect.DeepEqual(got, any(want)) {
 		t.Errorf("%v", got)
@@ -232,12 +232,58 @@ func TestKeyIsLookedUpAndReset(t *testing.T) {
 	}
 }
 
+func TestBansAreListedAndLifted(t *testing.T) {
+	var lifted []string
+	w := newWorld(t, withRedis, func(o *Options) {
+		o.Lift = func(_ context.Context, p policy.Policy, key string) error {
+			lifted = append(lifted, p.Name+" "+key)
+			return nil
+		}
+	})
+	list, _ := w.ask("viewer", "GET", "/api/policies/p/bans", nil).want(200).get("bans").([]any)
+	if len(list) != 1 || at(list[0], "key") != "<b>\x00\n" || at(list[0], "until") != noon.Format(time.RFC3339) {
+		t.Errorf("the bans are %v", list)
+	}
+	body := object{"key": at(list[0], "key")}
+	w.ask("viewer", "POST", "/api/policies/p/bans/lift", body).want(403)
+	w.ask("read token", "POST", "/api/policies/p/bans/lift", body).want(403)
+	w.ask("owner", "POST", "/api/policies/none/bans/lift", body).want(404)
+	if len(lifted) > 0 {
+		t.Errorf("%q was lifted", lifted)
+	}
+	w.ask("owner", "POST", "/api/policies/p/bans/lift", body).want(204)
+	if !slices.Equal(lifted, []string{"p <b>\x00\n"}) {
+		t.Errorf("%q was lifted", lifted)
+	}
+	if got := w.ask("administrator", "GET", "/api/audit?action=ban.lift&outcome=done", nil).names("entries", "actor"); !slices.Equal(got, []string{"owner"}) {
+		t.Errorf("the audit log says that %q lifted a ban", got)
+	}
+}
+
+// The ban of a policy is saved and shown, and its mistakes are in its fields.
+func TestBanOfAPolicyIsSaved(t *testing.T) {
+	w := newWorld(t, withRedis)
+	ban := object{"after": "20/1m", "for": "10m", "max": "24h"}
+	w.ask("owner", "PUT", "/api/policies/new", login(object{"ban": ban}), "If-None-Match", "*").want(201)
+	a := w.ask("owner", "GET", "/api/policies/new", nil).want(200)
+	for field, text := range ban {
+		a.wantValue(text, "ban", field)
+	}
+	for field, row := range map[string]object{
+		"ban.after": {"for": "10m", "max": "24h"}, "ban.for": {"after": "20/1m", "for": "soon", "max": "24h"}, "ban": {"after": "20/1m", "for": "25h", "max": "24h"},
+	} {
+		w.ask("owner", "PUT", "/api/policies/other", login(object{"ban": row}), "If-None-Match", "*").wantField(field)
+	}
+}
+
 func TestRedisMissingGets503(t *testing.T) {
 	w := newWorld(t)
 	w.ask("owner", "GET", "/api/instances", nil).want(503)
 	w.ask("owner", "GET", "/api/apps/a/stats", nil).want(503)
 	w.ask("owner", "POST", "/api/policies/p/key", object{"key": "x"}).want(503)
 	w.ask("owner", "POST", "/api/policies/p/key/reset", object{"key": "x"}).want(503)
+	w.ask("owner", "GET", "/api/policies/p/bans", nil).want(503)
+	w.ask("owner", "POST", "/api/policies/p/bans/lift", object{"key": "x"}).want(503)
 	gone := errors.New("dial 10.0.0.1: refused")
 	w = newWorld(t, func(o *Options) {
 		o.Instances = func(context.Context) ([]policy.Instance, error) { return nil, gone }

@@ -28,6 +28,8 @@ func policyRoutes() []route {
 		{pattern: "POST /api/policies/{name}/rollback", serve: (*call).rollback},
 		{pattern: "POST /api/policies/{name}/key", serve: (*call).peekKey},
 		{pattern: "POST /api/policies/{name}/key/reset", serve: (*call).resetKey},
+		{pattern: "GET /api/policies/{name}/bans", serve: (*call).bans},
+		{pattern: "POST /api/policies/{name}/bans/lift", serve: (*call).liftBan},
 		{pattern: "POST /api/validate", serve: (*call).validate},
 		{pattern: "POST /api/test", serve: (*call).test},
 	}

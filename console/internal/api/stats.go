@@ -19,13 +19,14 @@ type countsView struct {
 	Degraded int64  `json:"degraded"`
 	Shadowed int64  `json:"shadowed"`
 	Failed   int64  `json:"failed"`
+	Banned   int64  `json:"banned"`
 }
 
 func minuteOf(m stats.Minute) minuteView {
 	v := minuteView{Start: m.Start, Policies: []countsView{}}
 	for _, name := range sortedKeys(m.Policies) {
 		n := m.Policies[name]
-		v.Policies = append(v.Policies, countsView{name, n.Passed, n.Refused, n.Degraded, n.Shadowed, n.Failed})
+		v.Policies = append(v.Policies, countsView{name, n.Passed, n.Refused, n.Degraded, n.Shadowed, n.Failed, n.Banned})
 	}
 	return v
 }

@@ -21,6 +21,7 @@ type policyView struct {
 	Match        matchView         `json:"match"`
 	Access       policy.Access     `json:"access,omitzero"`
 	OnLimit      string            `json:"on_limit"`
+	Ban          policy.Ban        `json:"ban,omitzero"`
 	OnStoreError string            `json:"on_store_error"`
 	Mode         string            `json:"mode"`
 	Priority     int               `json:"priority"`
@@ -43,7 +44,7 @@ func viewOf(p policy.Policy) policyView {
 		Name: p.Name, Description: p.Description, Apps: list(p.Apps), Limit: p.Limit.String(), Key: p.Key,
 		Plans: textsOf(p.Plans), PlanBy: p.PlanBy, Access: p.Access,
 		Match:   matchView{list(p.Match.Methods), p.Match.Host, p.Match.Path},
-		OnLimit: p.OnLimit, OnStoreError: p.OnStoreError, Mode: p.Mode.String(), Priority: p.Priority,
+		OnLimit: p.OnLimit, Ban: p.Ban, OnStoreError: p.OnStoreError, Mode: p.Mode.String(), Priority: p.Priority,
 		Sentence: p.Describe(), Version: p.Version,
 		CreatedBy: p.CreatedBy, CreatedAt: p.CreatedAt, UpdatedBy: p.UpdatedBy, UpdatedAt: p.UpdatedAt,
 	}

@@ -37,6 +37,7 @@ func fields() []field {
 		{"match.path", func(p *policy.Policy) string { return p.Match.Path }},
 		{"access", accessText},
 		{"on_limit", func(p *policy.Policy) string { return p.OnLimit }},
+		{"ban", banText},
 		{"on_store_error", func(p *policy.Policy) string { return p.OnStoreError }},
 		{"mode", modeText},
 		{"priority", priorityText},
@@ -81,6 +82,14 @@ func accessText(p *policy.Policy) string {
 		parts = append(parts, "status "+strconv.Itoa(a.DenyStatus))
 	}
 	return strings.Join(parts, "; ")
+}
+
+// banText returns, say, "after 20/1m for 10m, at most 24h".
+func banText(p *policy.Policy) string {
+	if p.Ban == (policy.Ban{}) {
+		return ""
+	}
+	return "after " + p.Ban.After + " for " + p.Ban.For + ", at most " + p.Ban.Max
 }
 
 func modeText(p *policy.Policy) string {

@@ -119,7 +119,7 @@ func TestDiffSeesEveryField(t *testing.T) {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[policy.Policy]()) {
 		changed := sample("p", "a")
 		values := []reflect.Value{reflect.ValueOf(&changed).Elem().FieldByIndex(f.Index)}
-		if f.Type == reflect.TypeFor[policy.Match]() || f.Type == reflect.TypeFor[policy.Access]() {
+		if f.Type == reflect.TypeFor[policy.Match]() || f.Type == reflect.TypeFor[policy.Access]() || f.Type == reflect.TypeFor[policy.Ban]() {
 			values = values[:0]
 			for i := range f.Type.NumField() {
 				values = append(values, reflect.ValueOf(&changed).Elem().FieldByIndex(f.Index).Field(i))

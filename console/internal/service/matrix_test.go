@@ -62,6 +62,7 @@ func matrix() []row {
 		{"History", func(ctx context.Context, w *world, a Actor) error { _, err := w.History(ctx, a, "p", 0, 0); return err }, readers},
 		{"Revision", func(ctx context.Context, w *world, a Actor) error { _, err := w.Revision(ctx, a, "p", 1); return err }, readers},
 		{"Policies", func(ctx context.Context, w *world, a Actor) error { _, err := w.Policies(ctx, a, Query{}); return err }, everyone},
+		{"Banning", func(ctx context.Context, w *world, a Actor) error { _, err := w.Banning(ctx, a); return err }, everyone},
 		{"Export", func(ctx context.Context, w *world, a Actor) error { _, err := w.Export(ctx, a, YAML); return err }, everyone},
 		{"Publishing", func(ctx context.Context, w *world, a Actor) error { _, err := w.Publishing(ctx, a); return err }, everyone},
 		{"Apps", func(ctx context.Context, w *world, a Actor) error { _, err := w.Apps(ctx, a); return err }, everyone},
@@ -79,6 +80,9 @@ func matrix() []row {
 		{"PolicyToEdit", func(ctx context.Context, w *world, a Actor) error {
 			_, err := w.PolicyToEdit(ctx, a, "policy.update", "p")
 			return err
+		}, writers},
+		{"LiftBan", func(ctx context.Context, w *world, a Actor) error {
+			return w.LiftBan(ctx, a, "p", "x", func(context.Context, policy.Policy, string) error { return nil })
 		}, writers},
 		{"ResetKey", func(ctx context.Context, w *world, a Actor) error {
 			return w.ResetKey(ctx, a, "p", "x", func(context.Context, policy.Policy, string) error { return nil })

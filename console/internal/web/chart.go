@@ -39,6 +39,7 @@ func chartOf(minutes []stats.Minute, name string) chart {
 		at := m.Start.Format("15:04")
 		y := c.stack(float64(i)*wide, chartHeight, wide-chartGap, "passed", at, n.Passed+n.Degraded+n.Shadowed)
 		y = c.stack(float64(i)*wide, y, wide-chartGap, "refused", at, n.Refused)
+		y = c.stack(float64(i)*wide, y, wide-chartGap, "banned", at, n.Banned)
 		c.stack(float64(i)*wide, y, wide-chartGap, "failed", at, n.Failed)
 	}
 	c.Text = fmt.Sprintf("Bars by the minute, the last %d minutes; the most in a minute is %d", len(minutes), c.Max)
@@ -46,7 +47,7 @@ func chartOf(minutes []stats.Minute, name string) chart {
 }
 
 func sumOf(n stats.Counts) int64 {
-	return n.Passed + n.Degraded + n.Shadowed + n.Refused + n.Failed
+	return n.Passed + n.Degraded + n.Shadowed + n.Refused + n.Banned + n.Failed
 }
 
 // stack adds a bar that ends at y, and returns where it begins.

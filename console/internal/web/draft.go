@@ -55,6 +55,9 @@ type draft struct {
 
 	OnLimit      string // "reject", "degrade" or "wait"
 	Wait         string
+	BanAfter     string
+	BanFor       string
+	BanMax       string
 	OnStoreError string
 	Mode         string
 	Priority     string
@@ -83,7 +86,8 @@ func draftOf(f url.Values) draft {
 		Methods: f["methods"], OtherMethods: text("other_methods"), Host: text("host"), Path: text("path"),
 		Plans: text("plans"), PlanBy: text("plan_by"), AllowNetworks: text("allow_networks"), AllowKeys: text("allow_keys"),
 		DenyNetworks: text("deny_networks"), DenyKeys: text("deny_keys"), DenyOthers: f.Get("deny_others") != "", DenyStatus: text("deny_status"),
-		OnLimit: text("on_limit"), Wait: text("wait"), OnStoreError: text("on_store_error"), Mode: text("mode"), Priority: text("priority"),
+		OnLimit: text("on_limit"), Wait: text("wait"), BanAfter: text("ban_after"), BanFor: text("ban_for"), BanMax: text("ban_max"),
+		OnStoreError: text("on_store_error"), Mode: text("mode"), Priority: text("priority"),
 	}
 }
 
@@ -97,7 +101,8 @@ func (d *draft) values() url.Values {
 		"methods": d.Methods, "other_methods": {d.OtherMethods}, "host": {d.Host}, "path": {d.Path},
 		"plans": {d.Plans}, "plan_by": {d.PlanBy}, "allow_networks": {d.AllowNetworks}, "allow_keys": {d.AllowKeys},
 		"deny_networks": {d.DenyNetworks}, "deny_keys": {d.DenyKeys}, "deny_status": {d.DenyStatus},
-		"on_limit": {d.OnLimit}, "wait": {d.Wait}, "on_store_error": {d.OnStoreError}, "mode": {d.Mode}, "priority": {d.Priority},
+		"on_limit": {d.OnLimit}, "wait": {d.Wait}, "ban_after": {d.BanAfter}, "ban_for": {d.BanFor}, "ban_max": {d.BanMax},
+		"on_store_error": {d.OnStoreError}, "mode": {d.Mode}, "priority": {d.Priority},
 	}
 	if d.Aligned {
 		f.Set("aligned", "yes")
@@ -112,7 +117,7 @@ func (d *draft) values() url.Values {
 func draftFrom(p policy.Policy) draft {
 	d := draft{
 		Version: p.Version, Name: p.Name, Description: p.Description, Apps: p.Apps,
-		Host: p.Match.Host, Path: p.Match.Path,
+		Host: p.Match.Host, Path: p.Match.Path, BanAfter: p.Ban.After, BanFor: p.Ban.For, BanMax: p.Ban.Max,
 		OnStoreError: p.OnStoreError, Mode: p.Mode.String(), Priority: strconv.Itoa(p.Priority),
 	}
 	d.setExceptions(&p)

@@ -168,7 +168,7 @@ func TestEscapeTextsInURLs(t *testing.T) {
 		q := url.QueryEscape(text)
 		for _, path := range []string{
 			"/policies?search=" + q, "/policies?app=" + q, "/policies?sort=" + q, "/policies?mode=" + q, "/policies/" + url.PathEscape(text), "/users/" + url.PathEscape(text),
-			"/audit?actor=" + q + "&since=" + q + "&action=" + q, "/keys?policy=" + q, "/tester?app=" + q, "/stats?app=" + q, "/login?next=" + q, "/validate?name=" + q + "&limit_by=text&limit=" + q,
+			"/audit?actor=" + q + "&since=" + q + "&action=" + q, "/keys?policy=" + q, "/bans?policy=" + q, "/tester?app=" + q, "/stats?app=" + q, "/login?next=" + q, "/validate?name=" + q + "&limit_by=text&limit=" + q,
 			"/apps/delete?name=" + q, "/policies?done=" + q, "/drawing.svg?limit=" + q,
 		} {
 			got := b.get(path)

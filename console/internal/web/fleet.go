@@ -2,6 +2,8 @@ package web
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -21,6 +23,13 @@ type Fleet interface {
 
 	// Reset makes a key fresh.
 	Reset(ctx context.Context, p policy.Policy, key string) error
+
+	// Bans returns the keys that policies have banned, those whose bans last longest
+	// first.
+	Bans(ctx context.Context, policies []string) ([]core.Banned, error)
+
+	// Lift ends the ban of a key.
+	Lift(ctx context.Context, p policy.Policy, key string) error
 
 	// Stats returns the counts of an application in the last minutes.
 	Stats(ctx context.Context, app string) ([]stats.Minute, error)
@@ -56,11 +65,28 @@ func RedisFleet(client redis.UniversalClient, source *redissource.Source, prefix
 }
 
 func (f *redisFleet) Peek(ctx context.Context, p policy.Policy, key string) (core.Decision, error) {
-	return f.apply(ctx, core.Op{Verb: core.Peek, Rule: p.Name, Key: key, Limit: p.Limit, Windows: p.Limit.Windows(time.Now().UnixMicro()), Cost: 1, Lease: "console"})
+	return f.apply(ctx, core.Op{Verb: core.Peek, Rule: p.Name, Key: key, Limit: p.Limit, Ban: p.Ban.Core(),
+		Windows: p.Limit.Windows(time.Now().UnixMicro()), Cost: 1, Lease: "console"})
 }
 
 func (f *redisFleet) Reset(ctx context.Context, p policy.Policy, key string) error {
 	_, err := f.apply(ctx, core.Op{Verb: core.Reset, Rule: p.Name, Key: key, Limit: p.Limit})
+	return err
+}
+
+// maxListed is how many bans a store is asked for at most.
+const maxListed = 10_000
+
+func (f *redisFleet) Bans(ctx context.Context, policies []string) ([]core.Banned, error) {
+	lister, ok := core.Store(f.store).(core.BanLister)
+	if !ok {
+		return nil, fmt.Errorf("a %T cannot list bans: %w", f.store, errors.ErrUnsupported)
+	}
+	return lister.Bans(ctx, policies, maxListed)
+}
+
+func (f *redisFleet) Lift(ctx context.Context, p policy.Policy, key string) error {
+	_, err := f.apply(ctx, core.Op{Verb: core.Lift, Rule: p.Name, Key: key, Limit: p.Limit})
 	return err
 }
 

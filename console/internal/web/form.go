@@ -126,7 +126,7 @@ func previewOf(p policy.Policy, own, show mistakes) preview {
 func formFields() []string {
 	return []string{
 		"", "name", "description", "apps", "algorithm", "quota", "period", "calendar", "tz", "start", "burst", "debt", "segments", "aligned", "limit_fields", "limit",
-		"key", "key_other", "methods", "host", "path", "on_limit", "wait", "mode", "plans", "plan_by", "access", "on_store_error", "priority",
+		"key", "key_other", "methods", "host", "path", "on_limit", "wait", "ban_after", "ban_for", "ban_max", "mode", "plans", "plan_by", "access", "on_store_error", "priority",
 	}
 }
 
@@ -152,6 +152,12 @@ func fieldWords(name string) string {
 		return label("match." + name)
 	case "wait":
 		return "Longest wait"
+	case "ban_after":
+		return "Ban after"
+	case "ban_for":
+		return "Ban for"
+	case "ban_max":
+		return "Longest ban"
 	}
 	return label(name)
 }

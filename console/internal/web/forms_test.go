@@ -46,6 +46,7 @@ func TestFormRoundTrip(t *testing.T) {
 		{Limit: limit("10000/month tz=Europe/Berlin start=15 debt=500"), Key: "user"},
 		{Limit: limit("9/year start=04-06"), Key: "user"},
 		{Limit: limit("3/day"), Key: "user"},
+		{Limit: limit("5/1m"), Key: "ip", Ban: policy.Ban{After: "20/1m", For: "10m", Max: "24h"}},
 		{Limit: limit("1000/1m burst=200 debt=5000"), Key: "user"},
 		{Limit: limit("60/1h"), Key: "user", Plans: map[string]core.Limit{"pro": limit("9000/1h burst=20")}, PlanBy: "claim",
 			Access: policy.Access{Allow: policy.Callers{Networks: []string{"10.0.0.0/8", "192.0.2.7"}},
@@ -113,6 +114,41 @@ func TestFormOfPlansAndExceptions(t *testing.T) {
 	got, err := w.Policy(t.Context(), w.admin, "p")
 	if want := (policy.Policy{Name: "p", Apps: p.Apps, Limit: p.Limit, Key: p.Key}); err != nil || len(service.Diff(want, got)) != 0 {
 		t.Errorf("%v, %v", service.Diff(want, got), err)
+	}
+}
+
+// The mistakes of a ban are beside its fields.
+func TestFormOfABan(t *testing.T) {
+	w := newWorld(t)
+	b := w.as("admin")
+	w.policy("p", "5/1m")
+	for _, row := range []struct{ after, span, most, place, want string }{
+		{"", "10m", "24h", "ban_after", "it is missing; write how many refusals"},
+		{"20/month", "10m", "24h", "ban_after", `"20/month" is not a number of refusals`},
+		{"20/1m", "soon", "24h", "ban_for", `"soon" is not a duration`},
+		{"20/1m", "10m", "", "ban_max", `"" is not a duration`},
+		{"20/1m", "25h", "24h", "ban_for", "for is above max"},
+		{"20/1m", "10m", "9999h", "ban_max", "max 9999h0m0s is not within"},
+	} {
+		got := b.submit("/policies/p/edit", "/policies/p/edit", url.Values{"ban_after": {row.after}, "ban_for": {row.span}, "ban_max": {row.most}})
+		if text := got.want(http.StatusUnprocessableEntity).mistake(row.place); !strings.HasPrefix(text, row.want) {
+			t.Errorf("%+v: %q", row, text)
+		}
+		if kept := got.form("/policies/p/edit"); kept.Get("ban_after") != row.after || kept.Get("ban_for") != row.span || kept.Get("ban_max") != row.most {
+			t.Errorf("%+v: kept as %v", row, kept)
+		}
+	}
+	wait := url.Values{"on_limit": {"wait"}, "wait": {"1s"}, "ban_after": {"20/1m"}, "ban_for": {"10m"}, "ban_max": {"24h"}}
+	if text := b.submit("/policies/p/edit", "/policies/p/edit", wait).mistake("ban_after"); text != `only a policy that refuses requests can ban, and on_limit is "wait 1s"` {
+		t.Errorf("a policy that waits: %q", text)
+	}
+	b.submit("/policies/p/edit", "/policies/p/edit", url.Values{"ban_after": {" 20/1m "}, "ban_for": {"10m"}, "ban_max": {"24h"}}).goes("/policies/p?done=saved")
+	page := b.get("/policies/p").want(http.StatusOK)
+	if !page.shows("after 20/1m for 10m, at most 24h") || !page.links("/bans?policy=p") {
+		t.Errorf("the page of the policy is %s", page.text)
+	}
+	if plain := b.get("/policies/p/history"); !strings.Contains(plain.text, "after 20/1m for 10m, at most 24h") {
+		t.Error("the history does not show the ban")
 	}
 }
 

@@ -32,6 +32,7 @@ type gauge struct {
 	Used, Remaining, Capacity int64
 	Percent                   int
 	Passes                    bool // a request would pass now
+	Banned                    bool
 	After                     time.Duration
 	Never                     bool
 	ResetAfter                time.Duration
@@ -40,7 +41,7 @@ type gauge struct {
 
 func newGauge(l core.Limit, d core.Decision, now time.Time) *gauge {
 	g := &gauge{
-		Remaining: max(0, d.Remaining), Capacity: l.Capacity(), Passes: d.Allowed, Never: d.RetryAfter == core.Never,
+		Remaining: max(0, d.Remaining), Capacity: l.Capacity(), Passes: d.Allowed, Banned: d.Banned, Never: d.RetryAfter == core.Never,
 		After: d.RetryAfter.Round(time.Millisecond), ResetAfter: d.ResetAfter.Round(time.Millisecond), ResetAt: now.Add(d.ResetAfter),
 	}
 	g.Used = max(0, g.Capacity-g.Remaining)

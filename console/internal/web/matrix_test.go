@@ -59,6 +59,8 @@ func matrix() []cell {
 		{"GET /keys", "/keys", nil, all},
 		{"POST /keys", "/keys", url.Values{"policy": {"p"}, "key": {"x"}}, [6]int{401, 422, 200, 422, 200, 200}},
 		{"POST /keys/reset", "/keys/reset", url.Values{"policy": {"p"}, "key": {"x"}, "confirm": {"yes"}}, [6]int{401, 422, 403, 422, 303, 303}},
+		{"GET /bans", "/bans", nil, all},
+		{"POST /bans/lift", "/bans/lift", url.Values{"policy": {"p"}, "key": {"eA"}}, edits},
 		{"GET /stats", "/stats?app=a", nil, [6]int{303, 404, 200, 404, 200, 200}},
 		{"GET /stats/live", "/stats/live?app=a", nil, [6]int{303, 404, 200, 404, 200, 200}},
 

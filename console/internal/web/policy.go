@@ -70,6 +70,6 @@ func textsOf(p policy.Policy) map[string]string {
 func policyFields() []string {
 	return []string{
 		"name", "description", "apps", "limit", "plans", "plan_by", "key", "match.methods", "match.host", "match.path",
-		"access", "on_limit", "on_store_error", "mode", "priority",
+		"access", "on_limit", "ban", "on_store_error", "mode", "priority",
 	}
 }

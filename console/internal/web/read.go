@@ -41,6 +41,9 @@ func (m mistakes) addField(field, text string) {
 	if plan, ok := strings.CutPrefix(field, "plans."); ok {
 		field, text = "plans", plan+": "+text
 	}
+	if name, _, _ := strings.Cut(text, " "); field == "ban" && (name == "for" || name == "max") {
+		field += "." + name
+	}
 	m.add(formField(field), text)
 }
 
@@ -53,6 +56,10 @@ func formField(name string) string {
 		return "host"
 	case "match.path":
 		return "path"
+	case "ban":
+		return "ban_after"
+	case "ban.after", "ban.for", "ban.max":
+		return strings.Replace(name, ".", "_", 1)
 	}
 	return name
 }
@@ -72,6 +79,7 @@ func (d *draft) policy() (policy.Policy, mistakes) {
 		m.add("mode", err.Error())
 	}
 	p.Priority = int(d.count(m, "priority", d.Priority, math.MinInt32, math.MaxInt32))
+	p.Ban = policy.Ban{After: d.BanAfter, For: d.BanFor, Max: d.BanMax}
 	p.Plans, p.PlanBy, p.Access = d.plans(m), d.PlanBy, d.access(m)
 	d.check(p, m)
 	return p, m

@@ -35,6 +35,8 @@ func routes() []route {
 		{pattern: "GET /keys", answer: keysPage},
 		{pattern: "POST /keys", answer: lookUp},
 		{pattern: "POST /keys/reset", answer: resetKey},
+		{pattern: "GET /bans", answer: bansPage},
+		{pattern: "POST /bans/lift", answer: liftBan},
 		{pattern: "GET /stats", answer: statsPage},
 		{pattern: "GET /stats/live", answer: liveStats},
 

@@ -156,4 +156,6 @@ func (l *live) addUp(minutes []stats.Minute) {
 	}
 }
 
-func (b busy) all() int64 { return b.Passed + b.Refused + b.Degraded + b.Shadowed + b.Failed }
+func (b busy) all() int64 {
+	return b.Passed + b.Refused + b.Degraded + b.Shadowed + b.Failed + b.Banned
+}

@@ -17,10 +17,10 @@ func TestStatsNeedARole(t *testing.T) {
 	for _, path := range []string{"/stats?app=a", "/stats/live?app=a"} {
 		got := b.get(path).want(http.StatusOK)
 		rows := got.rows()
-		if row := rows["one"]; !strings.HasSuffix(row, "| 50 | 10 | 0 | 0 | 0") {
+		if row := rows["one"]; !strings.HasSuffix(row, "| 50 | 10 | 6 | 0 | 0 | 0") {
 			t.Errorf("%s: the policy has the row %q", path, row)
 		}
-		if row := rows["no single policy"]; !strings.HasSuffix(row, "| 0 | 0 | 0 | 0 | 2") {
+		if row := rows["no single policy"]; !strings.HasSuffix(row, "| 0 | 0 | 0 | 0 | 0 | 2") {
 			t.Errorf("%s: failures have the row %q", path, row)
 		}
 		if !strings.Contains(rows["here-1"], "up to date") || strings.Contains(rows["here-1"], "not yet") || !strings.Contains(rows["here-2"], "not yet up to date") {
@@ -40,13 +40,14 @@ func TestChartStacksBars(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	c := chartOf([]stats.Minute{
 		{Start: at, Policies: map[string]stats.Counts{"p": {Passed: 30, Refused: 10}}},
-		{Start: at.Add(time.Minute), Policies: map[string]stats.Counts{"p": {Passed: 10}}},
+		{Start: at.Add(time.Minute), Policies: map[string]stats.Counts{"p": {Passed: 10, Banned: 20}}},
 		{Start: at.Add(2 * time.Minute)},
 	}, "p")
 	want := []bar{
 		{0, 20, 98, 60, "passed", "12:00: 30 passed"},
 		{0, 0, 98, 20, "refused", "12:00: 10 refused"},
 		{100, 60, 98, 20, "passed", "12:01: 10 passed"},
+		{100, 20, 98, 40, "banned", "12:01: 20 banned"},
 	}
 	if c.Max != 40 || len(c.Bars) != len(want) {
 		t.Fatalf("the chart is %+v", c)

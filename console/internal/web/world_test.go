@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -215,9 +216,10 @@ func (a *answer) goes(to string) *answer {
 
 // fakeFleet counts in memory.
 type fakeFleet struct {
-	mu   sync.Mutex
-	used map[string]int64 // by policy and key
-	away error
+	mu     sync.Mutex
+	used   map[string]int64 // by policy and key
+	banned []core.Banned
+	away   error
 }
 
 func (f *fakeFleet) Peek(_ context.Context, p policy.Policy, key string) (core.Decision, error) {
@@ -234,10 +236,28 @@ func (f *fakeFleet) Reset(_ context.Context, p policy.Policy, key string) error 
 	return f.away
 }
 
+func (f *fakeFleet) Bans(_ context.Context, policies []string) (list []core.Banned, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, b := range f.banned {
+		if slices.Contains(policies, b.Rule) {
+			list = append(list, b)
+		}
+	}
+	return list, f.away
+}
+
+func (f *fakeFleet) Lift(_ context.Context, p policy.Policy, key string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.banned = slices.DeleteFunc(f.banned, func(b core.Banned) bool { return b.Rule == p.Name && b.Key == key })
+	return f.away
+}
+
 func (f *fakeFleet) Stats(context.Context, string) ([]stats.Minute, error) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	return []stats.Minute{
-		{Start: at, Policies: map[string]stats.Counts{"one": {Passed: 30, Refused: 10}, "": {Failed: 2}}},
+		{Start: at, Policies: map[string]stats.Counts{"one": {Passed: 30, Refused: 10, Banned: 6}, "": {Failed: 2}}},
 		{Start: at.Add(time.Minute), Policies: map[string]stats.Counts{"one": {Passed: 20}}},
 	}, f.away
 }
