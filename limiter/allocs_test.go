@@ -65,6 +65,21 @@ func TestAllowAllocatesNothing(t *testing.T) {
 	}
 }
 
+// A ban costs an admitted request no allocation.
+func TestAllowUnderABanAllocatesNothing(t *testing.T) {
+	for _, s := range []core.Store{nothing{}, memstore.MustNew(memstore.Options{})} {
+		l := newLimiter(t, s, banning(t, "a", "1000000/1m"))
+		got := testing.AllocsPerRun(1000, func() {
+			if d, err := l.Allow(t.Context(), "k", 1); err != nil || !d.Allowed {
+				t.Errorf("%+v, %v", d, err)
+			}
+		})
+		if got != 0 {
+			t.Errorf("%T: %v allocations", s, got)
+		}
+	}
+}
+
 // A limit of its own and the lists cost no allocation, once the limit is known.
 func TestAllowWithOverrideAndAccessAllocatesNothing(t *testing.T) {
 	pro := limit(t, "100/1m")

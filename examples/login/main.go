@@ -7,6 +7,7 @@
 // right one after it. A unit is taken before the check and refunded after a success, so
 // that a hundred simultaneous guesses cannot exceed the limit. An attacker who guesses
 // at an account locks its owner out; accounts that must stay open need another proof.
+// An address that goes on after 20 refusals is banned for an hour, and then for longer.
 package main
 
 import (
@@ -14,6 +15,7 @@ import (
 	"log"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/echomw"
@@ -29,7 +31,8 @@ func handler() http.Handler {
 	account := echomw.Key(func(c echo.Context) (string, bool) { return c.Get("account").(string), true })
 	l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{
 		{Name: "account", Key: account, Limit: core.MustParseLimit("5/15m sliding-log"), RefundIf: succeeded},
-		{Name: "address", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("20/15m sliding-log"), RefundIf: succeeded},
+		{Name: "address", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("20/15m sliding-log"), RefundIf: succeeded,
+			Ban: limiter.Ban{After: core.MustParseLimit("20/15m fixed-window"), For: time.Hour, Max: 24 * time.Hour}},
 	}, OnStoreError: limiter.FailClosed}) // no guessing while the store cannot count
 	e := echo.New()
 	e.POST("/login", login, readAccount, echomw.New(l))

@@ -53,6 +53,27 @@ func TestAddressHasTwentyFailuresOverAllAccounts(t *testing.T) {
 	expect(t, h, elsewhere, 200)
 }
 
+func TestAddressThatGoesOnIsBanned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := handler()
+		for i := range 20 {
+			expect(t, h, guess(fmt.Sprint("user", i), "rabbit"), 401)
+		}
+		for range 19 {
+			if a := expect(t, h, guess("bob", "rabbit"), 429); a.Show("Retry-After") != "900" {
+				t.Fatalf("Retry-After: %s", a.Show("Retry-After"))
+			}
+		}
+		if a := expect(t, h, guess("bob", "rabbit"), 429); a.Show("Retry-After") != "3600" {
+			t.Errorf("Retry-After: %s", a.Show("Retry-After"))
+		}
+		time.Sleep(time.Hour - time.Microsecond)
+		expect(t, h, guess("bob", "rabbit"), 429)
+		time.Sleep(time.Microsecond)
+		expect(t, h, guess("bob", "rabbit"), 200)
+	})
+}
+
 func TestSuccessCostsNothing(t *testing.T) {
 	h := handler()
 	for range 4 {
