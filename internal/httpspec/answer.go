@@ -103,6 +103,19 @@ func refusal(rule string, seconds int) Answer {
 		with(map[string]string{"Retry-After": strconv.Itoa(seconds), "Cache-Control": "no-store"})
 }
 
+// abnormal returns the 429 of a rule to a client that is banned for so many seconds.
+func abnormal(rule string, seconds int) Answer {
+	unit := "seconds"
+	if seconds == 1 {
+		unit = "second"
+	}
+	return Typed(429, "application/problem+json", fmt.Sprintf(
+		`{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected",`+
+			`"title":"Request not satisfied due to detection of abnormal request pattern",`+
+			`"status":429,"detail":"Retry after %d %s.","violated-policies":[%q]}`, seconds, unit, rule)).
+		with(map[string]string{"Retry-After": strconv.Itoa(seconds), "Cache-Control": "no-store"})
+}
+
 // denial returns the answer of a rule that denies the caller.
 func denial(rule string) Answer {
 	return Typed(403, "application/problem+json", fmt.Sprintf(

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/limiter"
 )
 
@@ -18,6 +19,7 @@ var limiting = []spec{
 	{"preflights pass uncounted where the limiter skips them", skippedPreflight},
 	{"a shadow rule does not change answers", shadow},
 	{"over a degrade rule the context reports it", degraded},
+	{"a key that is refused too often is banned, and let in again", banned},
 }
 
 func overTheLimit(b *bench) {
@@ -174,6 +176,30 @@ func shadow(b *bench) {
 		b.steps(step{0, "GET /", Text(200, "ok")})
 	}
 	b.wantLeft(l, 0)
+}
+
+// banned has a rule that bans for 90 seconds, and next time for 100, which is the most. The
+// ban ends earlier if it is lifted.
+func banned(b *bench) {
+	r := b.rule("a", "1/10s fixed-window")
+	r.Ban = limiter.Ban{After: core.MustParseLimit("2/1m fixed-window"), For: 90 * time.Second, Max: 100 * time.Second}
+	l := b.limiter(r)
+	b.serve(App{Limiter: l})
+	ok, second := Text(200, "ok"), time.Second
+	b.steps(
+		step{0, "GET /", ok.with(rate(0, 1, 0, 10))},
+		step{0, "GET /", refusal("a", 10).with(rate(0, 1, 0, 10))},
+		step{0, "GET /", abnormal("a", 90).with(rate(0, 1, 0, 90))},
+		step{20 * second, "HEAD /", abnormal("a", 70).with(rate(20, 1, 0, 70)).forHEAD()},
+		step{90*second - time.Microsecond, "GET /", abnormal("a", 1).with(rate(89, 1, 0, 1))},
+		step{90 * second, "GET /", ok.with(rate(90, 1, 0, 10))},
+		step{90 * second, "GET /", refusal("a", 10).with(rate(90, 1, 0, 10))},
+		step{90 * second, "GET /", abnormal("a", 100).with(rate(90, 1, 0, 100))},
+	)
+	if err := l.Lift(b.Context(), "a", "127.0.0.1"); err != nil {
+		b.Error(err)
+	}
+	b.steps(step{100 * second, "GET /", ok.with(rate(100, 1, 0, 10))})
 }
 
 // replyDegraded answers "cheap" to a degraded request and "good" to others.
