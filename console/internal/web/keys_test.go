@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/console/internal/service"
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/redissource"
@@ -91,5 +93,56 @@ func TestRedisFleetFindsKeysOfInstances(t *testing.T) {
 	}
 	if d, err := fleet.Peek(t.Context(), p, key); err != nil || d.Remaining != 5 {
 		t.Errorf("after the reset it finds %+v, %v", d, err)
+	}
+}
+
+// The console lists the bans of instances, and lifts them.
+func TestRedisFleetFindsBansOfInstances(t *testing.T) {
+	server := redistest.Start(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+	defer client.Close()
+	source, err := redissource.New(client, redissource.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fleet, err := RedisFleet(client, source, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("1/1h fixed-window"), Key: "api-key", Ban: policy.Ban{After: "2/1m", For: "2h", Max: "24h"}}
+	rules, err := policy.Compile("a", []policy.Policy{p}, policy.Bindings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := limiter.New(limiter.Config{Store: redisstore.MustNew(client, redisstore.Options{}), Rules: rules})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for range 3 {
+		l.Admit(&sample{ctx: t.Context(), method: "GET", path: "/", header: http.Header{"X-Api-Key": {"s3cret"}}}).Done(200)
+	}
+	digest := keyfuncs.Digest("s3cret")
+	var list []core.Banned
+	for len(list) == 0 { // the instance lists in the background what it has seen
+		if list, err = fleet.Bans(t.Context(), []string{"other", "p"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(list) != 1 || list[0].Rule != "p" || list[0].Key != digest {
+		t.Errorf("the bans are %+v", list)
+	}
+	d, err := fleet.Peek(t.Context(), p, digest)
+	if err != nil || !d.Banned || d.At+d.RetryAfter.Microseconds() != list[0].Until {
+		t.Errorf("the key is %+v, %v", d, err)
+	}
+	if err := fleet.Lift(t.Context(), p, digest); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := fleet.Peek(t.Context(), p, digest); err != nil || d.Banned || d.Remaining != 0 {
+		t.Errorf("after the lift the key is %+v, %v", d, err)
+	}
+	if list, err := fleet.Bans(t.Context(), []string{"p"}); err != nil || len(list) != 0 {
+		t.Errorf("after the lift the bans are %v, %v", list, err)
 	}
 }
