@@ -40,7 +40,7 @@ type BanLister interface {
 }
 
 // maxStrikes bounds Ban.Strikes, so that a count of them fits into a state.
-const maxStrikes = 1 << 31
+const maxStrikes = int64(1) << 31
 
 // Validate returns an error that names every mistake in b, which is not zero.
 func (b Ban) Validate() error {
