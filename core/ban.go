@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,8 +18,8 @@ import (
 // at most Max. A key that is not banned again for Max after the end of a ban is as one that
 // never was. While a key is banned, every Take and Peek of units under a Ban is refused.
 //
-// What is kept of a key does not depend on the Ban under which it came about: a changed one
-// holds at once, and a shorter one shortens a ban that has begun.
+// The refusals and bans of a key are kept whatever the Ban under which they came about: a
+// changed one holds at once, and a shorter one shortens a ban that has begun.
 type Ban struct {
 	Strikes          int64
 	Within, For, Max time.Duration
@@ -28,6 +29,12 @@ type Ban struct {
 type Banned struct {
 	Rule, Key string
 	Until     int64 // the instant at which the ban ends, in microseconds since the Unix epoch
+}
+
+// Compare orders bans as [BanLister] lists them: those that last longest first, and those
+// that end at one instant by rule and key.
+func (b Banned) Compare(c Banned) int {
+	return cmp.Or(cmp.Compare(c.Until, b.Until), cmp.Compare(b.Rule, c.Rule), cmp.Compare(b.Key, c.Key))
 }
 
 // BanLister is a [Store] that can list the keys that are banned.
@@ -174,6 +181,9 @@ func (op *Op) reportBan(left int64, d *Decision) {
 		d.Allowed, d.RetryAfter = false, max(d.RetryAfter, micros(left))
 	}
 }
+
+// contradicts reports whether b and c are different bans. No ban contradicts none.
+func (b *Ban) contradicts(c *Ban) bool { return b != c && b != nil && c != nil && *b != *c }
 
 // banFault returns what is wrong with the operation's Ban, or "".
 func (op *Op) banFault() string {

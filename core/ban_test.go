@@ -183,27 +183,36 @@ func several(t *testing.T, states []*State, ops []Op, now int64) []Decision {
 	return out
 }
 
-func TestBanInAStep(t *testing.T) {
-	ban := &Ban{2, time.Minute, 10 * time.Minute, time.Hour}
-	op := Op{Rule: "r", Limit: MustParseLimit("1/1s fixed-window"), Cost: 1, Ban: ban}
-	with := func(change func(*Op)) Op {
-		op := op
-		change(&op)
-		return op
-	}
-	banned := func(t *testing.T) *State {
-		s := new(State)
-		for i, want := range []Decision{
-			{Allowed: true, Taken: 1, ResetAfter: time.Second, At: banStart},
-			{RetryAfter: time.Second, ResetAfter: time.Second, At: banStart},
-			{Banned: true, RetryAfter: 10 * time.Minute, ResetAfter: time.Second, At: banStart},
-		} {
-			if d := one(t, s, op, banStart); d != want || !s.Changed {
-				t.Fatalf("time %d: %+v, want %+v", i+1, d, want)
-			}
+// stepBan is the ban of stepOp.
+var stepBan = Ban{2, time.Minute, 10 * time.Minute, time.Hour}
+
+// stepOp is a Take under a ban.
+var stepOp = Op{Rule: "r", Limit: MustParseLimit("1/1s fixed-window"), Cost: 1, Ban: &stepBan}
+
+// with returns stepOp after a change.
+func with(change func(*Op)) Op {
+	op := stepOp
+	change(&op)
+	return op
+}
+
+// banned returns the state of a key that stepOp has banned at banStart.
+func banned(t *testing.T) *State {
+	t.Helper()
+	s := new(State)
+	for i, want := range []Decision{
+		{Allowed: true, Taken: 1, ResetAfter: time.Second, At: banStart},
+		{RetryAfter: time.Second, ResetAfter: time.Second, At: banStart},
+		{Banned: true, RetryAfter: 10 * time.Minute, ResetAfter: time.Second, At: banStart},
+	} {
+		if d := one(t, s, stepOp, banStart); d != want || !s.Changed {
+			t.Fatalf("time %d: %+v, want %+v", i+1, d, want)
 		}
-		return s
 	}
+	return s
+}
+
+func TestBanInAStep(t *testing.T) {
 	later := banStart + 2*banSecond
 	for _, row := range []struct {
 		name    string
@@ -211,7 +220,7 @@ func TestBanInAStep(t *testing.T) {
 		want    Decision
 		changed bool
 	}{
-		{"a Take", op, Decision{Banned: true, RetryAfter: 598 * time.Second}, false},
+		{"a Take", stepOp, Decision{Banned: true, RetryAfter: 598 * time.Second}, false},
 		{"a Take that may book", with(func(o *Op) { o.MaxWait = time.Hour }), Decision{Banned: true, RetryAfter: 598 * time.Second}, false},
 		{"an UpTo Take", with(func(o *Op) { o.UpTo = true }), Decision{Banned: true, RetryAfter: 598 * time.Second}, false},
 		{"a Take of what never fits", with(func(o *Op) { o.Cost = 2 }), Decision{Banned: true, RetryAfter: Never}, false},
@@ -237,6 +246,9 @@ func TestBanInAStep(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestBanIsLifted(t *testing.T) {
 	t.Run("a Lift keeps the count", func(t *testing.T) {
 		s := banned(t)
 		want := Decision{Allowed: true, ResetAfter: time.Second, At: banStart}
@@ -250,6 +262,10 @@ func TestBanInAStep(t *testing.T) {
 			t.Error("changed")
 		}
 	})
+}
+
+func TestBanCountsStrikes(t *testing.T) {
+	op := stepOp
 	t.Run("Retry-After is that of the limit if it is later", func(t *testing.T) {
 		s, day := new(State), with(func(o *Op) { o.Limit = MustParseLimit("1/24h fixed-window") })
 		for range 2 {

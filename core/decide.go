@@ -236,7 +236,7 @@ func (op *Op) clash(earlier *Op) string {
 	switch {
 	case same && op.Limit != earlier.Limit:
 		return "has another limit for the same key"
-	case same && op.Ban != earlier.Ban && op.Ban != nil && earlier.Ban != nil && *op.Ban != *earlier.Ban:
+	case same && op.Ban.contradicts(earlier.Ban):
 		return "has another ban for the same key"
 	case !op.UpTo && !earlier.UpTo:
 		return ""

@@ -94,30 +94,33 @@ func (t *step) useOverflow(s *Store, ops []core.Op) []core.Op {
 		if len(t.changed) == 0 {
 			t.changed = append(t.changed, ops...)
 		}
-		op := &t.changed[i]
 		if banless {
-			dropBan(op)
+			dropBan(&t.changed[i])
 		}
-		if !inBucket {
-			continue
-		}
-		if op.Verb == core.Take {
-			t.overflowed[holder]++
-		}
-		if op.Verb == core.Reset || holder == noBucket && (op.Verb == core.Refund || op.Verb == core.Debit) {
-			op.Verb, op.Cost = core.Peek, 0
-		}
-		if holder == noBucket {
-			op.MaxWait = 0
-		}
-		if op.Limit.Leased() && op.Lease != "" {
-			op.Lease = leasesOf(op.Key) + op.Lease
+		if inBucket {
+			t.shareBucket(&t.changed[i], holder)
 		}
 	}
 	if len(t.changed) == 0 {
 		return ops
 	}
 	return t.changed
+}
+
+// shareBucket makes op one for a bucket, or for none.
+func (t *step) shareBucket(op *core.Op, bucket holder) {
+	if op.Verb == core.Take {
+		t.overflowed[bucket]++
+	}
+	if op.Verb == core.Reset || bucket == noBucket && (op.Verb == core.Refund || op.Verb == core.Debit) {
+		op.Verb, op.Cost = core.Peek, 0
+	}
+	if bucket == noBucket {
+		op.MaxWait = 0
+	}
+	if op.Limit.Leased() && op.Lease != "" {
+		op.Lease = leasesOf(op.Key) + op.Lease
+	}
 }
 
 // dropBan makes op ignore bans.

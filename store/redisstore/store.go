@@ -122,6 +122,7 @@ type Store struct {
 	scratches       sync.Pool     // of *scratch
 	refusals        *refusalCache // nil if no refusals are cached
 	struck          atomic.Bool   // all scripts have to know of bans
+	bans            banList
 }
 
 // stock holds the scripts of all stores.
@@ -230,12 +231,18 @@ func (s *Store) MaxCall() time.Duration { return s.timeout }
 
 // carryOut has Redis decide the step.
 func (s *Store) carryOut(ctx context.Context, ops []core.Op, out []core.Decision) error {
+	var err error
 	if s.sharded && !s.oneSlot && severalSubjects(ops) {
 		ctx, cancel := context.WithTimeout(ctx, s.timeout)
 		defer cancel()
-		return s.applyBySubject(ctx, ops, out)
+		err = s.applyBySubject(ctx, ops, out)
+	} else {
+		err = s.decide(ctx, ops, out)
 	}
-	return s.decide(ctx, ops, out)
+	if err == nil {
+		s.noteBans(ops, out)
+	}
+	return err
 }
 
 // maxLimits is the number of limits remembered as valid. Other limits are

@@ -311,7 +311,7 @@ const (
 	saysNever
 )
 
-// What stands in place of the units that remain; see lua/reply.lua.
+// A reply has one of these in place of the units that remain; see lua/reply.lua.
 const (
 	saysUnreadable = -1
 	saysBanned     = -2

@@ -358,7 +358,7 @@ func (h *history) noteReset(c *call, d *core.Decision) {
 		h.resets[s] = reset{at: at}
 	case written && d.ResetAfter == 0:
 		delete(h.resets, s)
-	case (c.Verb == core.Refund || c.Verb == core.Lift || c.Verb == core.Impose) && used && before.limit != c.Limit:
+	case keepsLimit(c.Verb) && used && before.limit != c.Limit:
 		// The key is still under the other limit, and fresh no sooner than at this instant.
 		h.resets[s] = reset{at: at}
 	case written, before.limit == c.Limit, !used && d.ResetAfter > 0:
@@ -367,6 +367,9 @@ func (h *history) noteReset(c *call, d *core.Decision) {
 		h.resets[s] = reset{at: min(before.at, at)}
 	}
 }
+
+// keepsLimit reports whether an op with the verb writes a state under the limit that it had.
+func keepsLimit(v core.Verb) bool { return v == core.Refund || v == core.Lift || v == core.Impose }
 
 // noteBan notes whether the key of a call may have strikes or a ban. It returns an instant
 // until which the decision says that the key is kept.

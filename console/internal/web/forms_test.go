@@ -251,7 +251,14 @@ func TestFormOfACalendar(t *testing.T) {
 	if p, err := w.Policy(t.Context(), w.admin, "p"); err != nil || p.Limit != limit("10000/week tz=America/New_York start=7") {
 		t.Errorf("the policy is %+v, %v", p, err)
 	}
-	form = b.get("/policies/p/edit").form("/policies/p/edit")
+}
+
+func TestFormOfACalendarNamesMistakes(t *testing.T) {
+	w := newWorld(t)
+	b := w.as("admin")
+	_, err := w.CreatePolicy(t.Context(), w.admin, policy.Policy{Name: "p", Apps: []string{"a"}, Key: "user", Limit: limit("10000/week")})
+	w.must(err)
+	form := b.get("/policies/p/edit").form("/policies/p/edit")
 	form["tz"], form["start"], form["do"] = []string{"Mars/Olympus"}, []string{"31"}, []string{"save"}
 	wrong := b.post("/policies/p/edit", form).want(http.StatusUnprocessableEntity)
 	for field, want := range map[string]string{"tz": `tz "Mars/Olympus" is not in the time zone database`, "start": `start "31" is not a day of a week, 1 to 7`, "limit_fields": ""} {

@@ -98,33 +98,12 @@ func TestRedisFleetFindsKeysOfInstances(t *testing.T) {
 
 // The console lists the bans of instances, and lifts them.
 func TestRedisFleetFindsBansOfInstances(t *testing.T) {
-	server := redistest.Start(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
-	defer client.Close()
-	source, err := redissource.New(client, redissource.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	fleet, err := RedisFleet(client, source, "")
-	if err != nil {
-		t.Fatal(err)
-	}
 	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("1/1h fixed-window"), Key: "api-key", Ban: policy.Ban{After: "2/1m", For: "2h", Max: "24h"}}
-	rules, err := policy.Compile("a", []policy.Policy{p}, policy.Bindings{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := limiter.New(limiter.Config{Store: redisstore.MustNew(client, redisstore.Options{}), Rules: rules})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	for range 3 {
-		l.Admit(&sample{ctx: t.Context(), method: "GET", path: "/", header: http.Header{"X-Api-Key": {"s3cret"}}}).Done(200)
-	}
+	fleet := banned(t, p)
 	digest := keyfuncs.Digest("s3cret")
 	var list []core.Banned
 	for len(list) == 0 { // the instance lists in the background what it has seen
+		var err error
 		if list, err = fleet.Bans(t.Context(), []string{"other", "p"}); err != nil {
 			t.Fatal(err)
 		}
@@ -145,4 +124,33 @@ func TestRedisFleetFindsBansOfInstances(t *testing.T) {
 	if list, err := fleet.Bans(t.Context(), []string{"p"}); err != nil || len(list) != 0 {
 		t.Errorf("after the lift the bans are %v, %v", list, err)
 	}
+}
+
+// banned returns a fleet of which an instance has banned the key s3cret under the policy.
+func banned(t *testing.T, p policy.Policy) Fleet {
+	t.Helper()
+	server := redistest.Start(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { client.Close() })
+	source, err := redissource.New(client, redissource.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fleet, err := RedisFleet(client, source, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := policy.Compile("a", []policy.Policy{p}, policy.Bindings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := limiter.New(limiter.Config{Store: redisstore.MustNew(client, redisstore.Options{}), Rules: rules})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for range 3 {
+		l.Admit(&sample{ctx: t.Context(), method: "GET", path: "/", header: http.Header{"X-Api-Key": {"s3cret"}}}).Done(200)
+	}
+	return fleet
 }

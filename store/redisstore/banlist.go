@@ -1,0 +1,183 @@
+// This file lists bans. The ban of a key is in its state, which no command finds without
+// the name of the key, so a process that meets a banned key adds it to a sorted set, in the
+// background.
+
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/redis/go-redis/v9"
+)
+
+var _ core.BanLister = (*Store)(nil)
+
+const (
+	// listedBans is how many bans the sorted set holds at most: those that last longest.
+	listedBans = 10_000
+
+	// knownBans is how many bans a process remembers to have added.
+	knownBans = 4096
+
+	// listedKey is the length of the longest key that is listed, in bytes.
+	listedKey = 1024
+)
+
+// banList adds the bans that the process meets to the sorted set. The zero value is ready
+// for use.
+type banList struct {
+	mu      sync.Mutex
+	known   map[string]int64 // when the ban of a member ends, by the latest decision
+	waiting []redis.Z        // members to add
+	adding  bool
+	idle    sync.WaitGroup // for tests
+}
+
+// noteBans has the bans that a step has met added, which are not in the set yet.
+func (s *Store) noteBans(ops []core.Op, out []core.Decision) {
+	for i := range ops {
+		if out[i].Banned {
+			s.noteBan(&ops[i], &out[i])
+		}
+	}
+}
+
+func (s *Store) noteBan(op *core.Op, d *core.Decision) {
+	if s.secret == nil && len(op.Key) <= listedKey && d.RetryAfter > 0 && d.RetryAfter != core.Never {
+		s.bans.note(s, banMember(op), d.At, d.At+d.RetryAfter.Microseconds())
+	}
+}
+
+// note adds a member, unless the process has added it for as long a ban.
+func (l *banList) note(s *Store, member string, now, until int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.known[member] >= until {
+		return
+	}
+	if l.known == nil || len(l.known) >= knownBans {
+		l.known = map[string]int64{} // a member that is added again stays as it is
+	}
+	l.known[member] = until
+	l.waiting = append(l.waiting, redis.Z{Score: float64(until), Member: member})
+	if !l.adding {
+		l.adding = true
+		l.idle.Go(func() { l.add(s, now) })
+	}
+}
+
+// add adds the members that wait, until none does.
+func (l *banList) add(s *Store, now int64) {
+	for {
+		l.mu.Lock()
+		members := l.waiting
+		l.waiting = nil
+		l.adding = len(members) > 0
+		l.mu.Unlock()
+		if len(members) == 0 {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), max(s.timeout, time.Second))
+		name := s.banListKey()
+		_, err := s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+			p.ZAdd(ctx, name, members...)
+			p.ZRemRangeByScore(ctx, name, "-inf", strconv.FormatInt(now, 10))
+			p.ZRemRangeByRank(ctx, name, 0, -listedBans-1)
+			p.PExpire(ctx, name, core.MaxPeriod)
+			return nil
+		})
+		cancel()
+		if err != nil { // the next request of the key tries again
+			l.mu.Lock()
+			for _, m := range members {
+				delete(l.known, m.Member.(string))
+			}
+			l.mu.Unlock()
+		}
+	}
+}
+
+// banListKey is the name of the sorted set. No state has it, as none is without a brace.
+func (s *Store) banListKey() string { return s.prefix + "bans" }
+
+// banMember returns the member for the ban of the operation's key: the letter of the
+// algorithm, the rule, a zero byte and the key. No rule's name has a zero byte.
+func banMember(op *core.Op) string {
+	return op.Limit.Algorithm.Letter() + op.Rule + "\x00" + op.Key
+}
+
+// errHidden is the error of a store that hides keys.
+var errHidden = errors.New("redisstore: a store with a secret cannot list bans, as it cannot read the keys: lift them by the key")
+
+// Bans implements [core.BanLister]. It finds the bans that have refused a request since
+// they began, at most 10,000 of all rules, and none of a key above 1 KiB. A ban is listed a
+// moment after that request, if the Redis user may run the commands that docs/bans.md names.
+func (s *Store) Bans(ctx context.Context, rules []string, most int) ([]core.Banned, error) {
+	if s.secret != nil {
+		return nil, errHidden
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	now, err := s.now(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("redisstore: list bans: %w", err)
+	}
+	members, err := s.client.ZRevRangeByScore(ctx, s.banListKey(), &redis.ZRangeBy{Min: strconv.FormatInt(now, 10), Max: "+inf"}).Result()
+	if err != nil {
+		return nil, fmt.Errorf("redisstore: list bans: %w", err)
+	}
+	var list []core.Banned
+	var states []*redis.StringCmd
+	_, err = s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, member := range members {
+			rule, key, ok := strings.Cut(member, "\x00")
+			if !ok || rule == "" || !slices.Contains(rules, rule[1:]) {
+				continue
+			}
+			list = append(list, core.Banned{Rule: rule[1:], Key: key})
+			states = append(states, p.GetRange(ctx, string(s.key(nil, key, rule[1:], rule[:1])), 0, banHead-1))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("redisstore: list bans: %w", err)
+	}
+	for i, state := range states {
+		list[i].Until = banUntil(state.Val())
+	}
+	list = slices.DeleteFunc(list, func(b core.Banned) bool { return b.Until <= now })
+	slices.SortFunc(list, core.Banned.Compare)
+	return list[:min(len(list), max(0, most))], nil
+}
+
+// now returns the store's clock.
+func (s *Store) now(ctx context.Context) (int64, error) {
+	if s.clock != nil {
+		return s.clock(), nil
+	}
+	t, err := s.client.Time(ctx).Result()
+	return t.UnixMicro(), err
+}
+
+// banHead is the part of a state that lua/ban.lua begins with: a letter, the number of
+// strikes and the instant until which the ban lasts, each in 7 bytes.
+const banHead = 15
+
+// banUntil returns the instant at which the ban of a state ends, or 0 if it has none.
+func banUntil(state string) (until int64) {
+	if len(state) < banHead || state[0] != 'b' || state[1:8] != strings.Repeat("\x00", 7) {
+		return 0
+	}
+	for _, b := range []byte(state[8:banHead]) {
+		until = until<<8 | int64(b)
+	}
+	return until
+}

@@ -1,0 +1,121 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+// banning returns a function that has the store ban a key.
+func banning(t *testing.T, s *Store, now func() int64) func(rule, key string, span time.Duration) core.Banned {
+	return func(rule, key string, span time.Duration) core.Banned {
+		t.Helper()
+		l := limit(t, "1/1s")
+		b := &core.Ban{Strikes: 1, Within: time.Minute, For: span, Max: time.Hour}
+		impose := core.Op{Verb: core.Impose, Rule: rule, Key: key, Limit: l, Ban: b}
+		if d := apply(t, s, impose)[0]; !d.Banned {
+			t.Errorf("the key is not banned: %+v", d)
+		}
+		apply(t, s, core.Op{Rule: rule, Key: key, Limit: l, Ban: b, Cost: 1})
+		s.bans.idle.Wait()
+		return core.Banned{Rule: rule, Key: key, Until: now() + span.Microseconds()}
+	}
+}
+
+// Each process lists the bans that any has met. They end, are lifted, and have a bound.
+func TestBansAreListed(t *testing.T) {
+	clients := map[string]func(t *testing.T) redis.UniversalClient{
+		"standalone": func(t *testing.T) redis.UniversalClient { return connect(t, redistest.Addr(t)) },
+		"cluster": func(t *testing.T) redis.UniversalClient {
+			c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(redistest.Cluster(t, 3)), ContextTimeoutEnabled: true})
+			t.Cleanup(func() { c.Close() })
+			return c
+		},
+	}
+	for name, client := range clients {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := int64(1_700_000_000_000_000)
+			o := Options{Prefix: redistest.Prefix(t), Timeout: patient, Clock: func() int64 { return now }}
+			c := client(t)
+			s, other := MustNew(c, o), MustNew(c, o)
+			ban := banning(t, s, o.Clock)
+			hostile := "\x00\n{b}" + strings.Repeat("k", listedKey-5)
+			b, a, x := ban("r", "b", time.Minute), ban("r", "a", time.Minute), ban("s", hostile, 2*time.Minute)
+			short, _ := ban("r", "short", time.Second), ban("other", "a", time.Minute)
+			ban("r", strings.Repeat("k", listedKey+1), time.Hour)
+			lists := func(rules []string, most int, want ...core.Banned) {
+				t.Helper()
+				for i, s := range []*Store{s, other} {
+					if got, err := s.Bans(t.Context(), rules, most); err != nil || !slices.Equal(got, want) {
+						t.Errorf("store %d: %+v, %v, want %+v", i+1, got, err, want)
+					}
+				}
+			}
+			lists([]string{"r", "s"}, 10, x, a, b, short)
+			lists([]string{"r", "s"}, 2, x, a)
+			lists([]string{"r"}, 0)
+			lists(nil, 10)
+			now += time.Second.Microseconds() - 1
+			lists([]string{"r"}, 10, a, b, short)
+			now++
+			lists([]string{"r"}, 10, a, b)
+			apply(t, other, core.Op{Verb: core.Lift, Rule: "r", Key: "a", Limit: limit(t, "1/1s")})
+			lists([]string{"r"}, 10, b)
+		})
+	}
+}
+
+// The sorted set keeps the bans that last longest, and a process remembers few of them.
+func TestBanListIsBounded(t *testing.T) {
+	t.Parallel()
+	const now = 1_700_000_000_000_000
+	s := MustNew(connect(t, redistest.Addr(t)), Options{Prefix: redistest.Prefix(t), Timeout: patient})
+	for i := range listedBans + 100 {
+		s.bans.note(s, fmt.Sprint("gr\x00", i), now, now+int64(i)+1)
+	}
+	s.bans.idle.Wait()
+	name := s.banListKey()
+	if n := s.client.ZCard(t.Context(), name).Val(); n != listedBans {
+		t.Errorf("%d bans are listed", n)
+	}
+	if first := s.client.ZRange(t.Context(), name, 0, 0).Val(); !slices.Equal(first, []string{"gr\x00100"}) {
+		t.Errorf("the shortest is %q", first)
+	}
+	if n := len(s.bans.known); n > knownBans {
+		t.Errorf("the process remembers %d bans", n)
+	}
+	s.bans.note(s, "gr\x00late", now+listedBans, now+2*listedBans)
+	s.bans.idle.Wait()
+	if n := s.client.ZCard(t.Context(), name).Val(); n != 101 {
+		t.Errorf("%d bans are listed after those that ended were dropped", n)
+	}
+	if ttl := s.client.PTTL(t.Context(), name).Val(); ttl <= 0 || ttl > core.MaxPeriod {
+		t.Errorf("the list expires after %s", ttl)
+	}
+}
+
+func TestBansThatCannotBeListed(t *testing.T) {
+	t.Parallel()
+	hidden := MustNew(connect(t, redistest.Addr(t)), Options{Prefix: redistest.Prefix(t), Timeout: patient, Secret: []byte("0123456789abcdef")})
+	banning(t, hidden, func() int64 { return 0 })("r", "k", time.Minute)
+	if n := hidden.client.Exists(t.Context(), hidden.banListKey()).Val(); n != 0 {
+		t.Error("a hidden key was listed")
+	}
+	if _, err := hidden.Bans(t.Context(), []string{"r"}, 1); !errors.Is(err, errHidden) {
+		t.Errorf("error %v", err)
+	}
+	server := redistest.Start(t)
+	gone := MustNew(connect(t, server.Addr), Options{Timeout: patient})
+	server.Kill()
+	if _, err := gone.Bans(t.Context(), []string{"r"}, 1); err == nil || !strings.HasPrefix(err.Error(), "redisstore: list bans: ") {
+		t.Errorf("error %v", err)
+	}
+}
