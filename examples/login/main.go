@@ -3,11 +3,9 @@
 //	go run ./examples/login
 //	curl -i -d account=alice -d password=wrong http://127.0.0.1:8080/login
 //
-// The sixth wrong password gets a 429 without a check of the password, and so does the
-// right one after it. A unit is taken before the check and refunded after a success, so
-// that a hundred simultaneous guesses cannot exceed the limit. An attacker who guesses
-// at an account locks its owner out; accounts that must stay open need another proof.
-// An address that goes on after 20 refusals is banned for an hour, and then for longer.
+// The sixth wrong password gets a 429 without a check, and so does the right one after it,
+// from the owner too. A unit is taken before the check and refunded after a success, so that
+// simultaneous guesses cannot exceed the limit. An address that goes on is banned.
 package main
 
 import (
@@ -29,10 +27,10 @@ func main() { log.Fatal(http.ListenAndServe("127.0.0.1:8080", handler())) }
 func handler() http.Handler {
 	succeeded := func(status int) bool { return status == http.StatusOK }
 	account := echomw.Key(func(c echo.Context) (string, bool) { return c.Get("account").(string), true })
+	ban := limiter.Ban{After: core.MustParseLimit("20/15m fixed-window"), For: time.Hour, Max: 24 * time.Hour}
 	l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{
 		{Name: "account", Key: account, Limit: core.MustParseLimit("5/15m sliding-log"), RefundIf: succeeded},
-		{Name: "address", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("20/15m sliding-log"), RefundIf: succeeded,
-			Ban: limiter.Ban{After: core.MustParseLimit("20/15m fixed-window"), For: time.Hour, Max: 24 * time.Hour}},
+		{Name: "address", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("20/15m sliding-log"), RefundIf: succeeded, Ban: ban},
 	}, OnStoreError: limiter.FailClosed}) // no guessing while the store cannot count
 	e := echo.New()
 	e.POST("/login", login, readAccount, echomw.New(l))

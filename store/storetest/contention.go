@@ -29,7 +29,7 @@ func Contention(t *testing.T, f Factory) {
 		contend(t, f, limits("60/1h", "37/1h sliding-log", "50/1h fixed-window"), 0)
 	})
 	t.Run("a minute, a day and a month", func(t *testing.T) {
-		contend(t, f, limits("60/1m", "37/day", "50/month tz=America/New_York"), 0)
+		contend(t, f, limits("60/1m sliding-log", "37/day", "50/month tz=America/New_York"), 0)
 	})
 	t.Run("three rules and a soft one", func(t *testing.T) {
 		contend(t, f, limits("60/1h", "37/1h token-bucket", "50 concurrent ttl=1h", "20/1h fixed-window"), 3)

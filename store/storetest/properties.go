@@ -256,12 +256,12 @@ func settledInAnyOrder(w *world) {
 	moves := w.limit.Algorithm == core.FixedWindow || w.limit.Algorithm == core.SlidingWindow
 	one, other := w.key+" in order", w.key+" in another"
 	settled, sum := w.settlements(moves, one, other)
-	for _, op := range settled {
-		w.doOn(one, op)
+	for _, ops := range settled {
+		w.doOn(one, ops[0])
 	}
 	if len(settled) > 0 {
-		for _, op := range rapid.Permutation(settled).Draw(w.t, "order") {
-			w.doOn(other, op)
+		for _, ops := range rapid.Permutation(settled).Draw(w.t, "order") {
+			w.doOn(other, ops[1])
 		}
 	}
 	peek := w.op(core.Peek, 1)
@@ -272,35 +272,38 @@ func settledInAnyOrder(w *world) {
 	if moves { // a window may have ended for a key whose units were all given back
 		d, e = core.Decision{Remaining: d.Remaining}, core.Decision{Remaining: e.Remaining}
 	}
-	if d != e || !moves && d.Remaining != max(0, w.limit.Capacity()-sum) {
+	if !same(d, e) || !moves && d.Remaining != max(0, w.limit.Capacity()-sum) {
 		w.t.Fatalf("%s: %d used in all leave %+v, and in another order %+v", w.limit, sum, d, e)
 	}
 }
 
 // settlements makes the same takes of two keys, and returns the operations that settle
-// them and the sum of what they have used, which is within the debt of the limit.
-func (w *world) settlements(moves bool, one, other string) (settled []core.Op, sum int64) {
+// them, each for one key and the other, and the sum of what they have used, which is within
+// the debt of the limit.
+func (w *world) settlements(moves bool, one, other string) (settled [][2]core.Op, sum int64) {
 	room := w.limit.MaxDebt()
 	for range rapid.IntRange(1, 8).Draw(w.t, "takes") {
 		if moves {
 			w.move()
 		}
 		take := w.op(core.Take, w.cost())
-		d := w.doOn(one, take)
-		if e := w.doOn(other, take); e != d {
+		d, e := w.doOn(one, take), w.doOn(other, take)
+		if !same(d, e) {
 			w.t.Fatalf("%s: a take gives %+v and %+v", w.limit, d, e)
 		}
 		if !d.Allowed {
 			continue
 		}
 		used := rapid.Int64Range(0, take.Cost+room).Draw(w.t, "used")
-		op := take.Refund(d)
-		if op.Cost -= used; op.Cost < 0 {
-			op = take
-			op.Verb, op.Cost = core.Debit, used-take.Cost
-			room -= op.Cost
+		ops := [2]core.Op{take.Refund(d), take.Refund(e)}
+		for i := range ops {
+			if ops[i].Cost -= used; ops[i].Cost < 0 {
+				ops[i] = take
+				ops[i].Verb, ops[i].Cost = core.Debit, used-take.Cost
+			}
 		}
-		settled, sum = append(settled, op), sum+used
+		room -= max(0, used-take.Cost)
+		settled, sum = append(settled, ops), sum+used
 	}
 	if moves {
 		w.move()
