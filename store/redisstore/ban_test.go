@@ -96,7 +96,7 @@ func TestBanIsInTheStateAfterTheFirstRefusal(t *testing.T) {
 // round trip.
 func TestBanTakesOneRoundTrip(t *testing.T) {
 	t.Parallel()
-	addr := redistest.Start(t).Addr // of which no other test drops the scripts
+	addr := redistest.Addr(t)
 	b := newBanned(t, addr, "1/1h", Options{})
 	for n, want := range []core.Decision{{Allowed: true}, {}, {Banned: true}, {Banned: true}} {
 		if d := b.do(nil); d.Allowed != want.Allowed || d.Banned != want.Banned || int(b.calls.Load()) != n+1 {

@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// calls counts the commands of a client.
+// calls counts the scripts that a client calls. Beside them a store may add bans to a list.
 type calls struct{ atomic.Int64 }
 
 func (*calls) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -28,7 +28,9 @@ func (*calls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 
 func (n *calls) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		n.Add(1)
+		if strings.HasPrefix(cmd.Name(), "eval") {
+			n.Add(1)
+		}
 		return next(ctx, cmd)
 	}
 }
