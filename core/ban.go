@@ -88,10 +88,16 @@ type Conduct struct {
 	Span, Forget int64
 }
 
-// settle brings the conduct to now. It returns true only if it pulled back instants that
-// a stepped clock, or a Ban with longer spans, has left too far in the future, because no
-// other change has to be kept.
+// settle brings the conduct to now, under a Ban or, if b is nil, under none. It returns
+// true only if it pulled back instants that a stepped clock, or a Ban with longer spans, has
+// left too far in the future, because no other change has to be kept.
 func (c *Conduct) settle(b *Ban, now int64) (changed bool) {
+	if b == nil {
+		if c.reset(now) == 0 {
+			*c = Conduct{}
+		}
+		return false
+	}
 	longest := b.Max.Microseconds()
 	until, forget := now+min(c.Span, longest), now+longest
 	if c.Strikes > 0 {
@@ -170,15 +176,16 @@ func strike(ops []Op, states []*State, now int64, out []Decision) {
 			continue
 		}
 		s.Conduct.strike(b, now)
-		s.Changed = true
+		s.ConductChanged = true
 	}
 }
 
 // reportBan completes the decision on an operation whose key is banned for the span left.
+// Units that might have been booked are no sooner there than they would have been.
 func (op *Op) reportBan(left int64, d *Decision) {
 	d.Banned, d.Remaining = true, 0
 	if op.Verb <= Peek && op.Cost > 0 {
-		d.Allowed, d.RetryAfter = false, max(d.RetryAfter, micros(left))
+		d.Allowed, d.RetryAfter = false, max(d.RetryAfter, d.Wait, micros(left))
 	}
 }
 

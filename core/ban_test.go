@@ -177,7 +177,7 @@ func several(t *testing.T, states []*State, ops []Op, now int64) []Decision {
 		t.Fatal(err)
 	}
 	for _, s := range states {
-		s.Changed = false
+		s.Changed, s.ConductChanged = false, false
 	}
 	Decide(ops, states, now, out)
 	return out
@@ -205,8 +205,8 @@ func banned(t *testing.T) *State {
 		{RetryAfter: time.Second, ResetAfter: time.Second, At: banStart},
 		{Banned: true, RetryAfter: 10 * time.Minute, ResetAfter: time.Second, At: banStart},
 	} {
-		if d := one(t, s, stepOp, banStart); d != want || !s.Changed {
-			t.Fatalf("time %d: %+v, want %+v", i+1, d, want)
+		if d := one(t, s, stepOp, banStart); d != want || s.Changed != (i == 0) || s.ConductChanged == (i == 0) {
+			t.Fatalf("time %d: %+v, %+v, want %+v", i+1, d, s, want)
 		}
 	}
 	return s
@@ -215,30 +215,30 @@ func banned(t *testing.T) *State {
 func TestBanInAStep(t *testing.T) {
 	later := banStart + 2*banSecond
 	for _, row := range []struct {
-		name    string
-		op      Op
-		want    Decision
-		changed bool
+		name             string
+		op               Op
+		want             Decision
+		changed, conduct bool
 	}{
-		{"a Take", stepOp, Decision{Banned: true, RetryAfter: 598 * time.Second}, false},
-		{"a Take that may book", with(func(o *Op) { o.MaxWait = time.Hour }), Decision{Banned: true, RetryAfter: 598 * time.Second}, false},
-		{"an UpTo Take", with(func(o *Op) { o.UpTo = true }), Decision{Banned: true, RetryAfter: 598 * time.Second}, false},
-		{"a Take of what never fits", with(func(o *Op) { o.Cost = 2 }), Decision{Banned: true, RetryAfter: Never}, false},
-		{"a Peek", with(func(o *Op) { o.Verb = Peek }), Decision{Banned: true, RetryAfter: 598 * time.Second}, false},
-		{"a Peek of nothing", with(func(o *Op) { o.Verb, o.Cost = Peek, 0 }), Decision{Allowed: true, Banned: true}, false},
-		{"a Debit", with(func(o *Op) { o.Verb = Debit }), Decision{Allowed: true, Banned: true, Taken: 1, ResetAfter: time.Second}, true},
-		{"a Refund", with(func(o *Op) { o.Verb = Refund }), Decision{Allowed: true, Banned: true}, true},
-		{"a Soft Take", with(func(o *Op) { o.Soft = true }), Decision{Allowed: true, Taken: 1, ResetAfter: time.Second}, true},
-		{"a Take without a Ban", with(func(o *Op) { o.Ban = nil }), Decision{Allowed: true, Taken: 1, ResetAfter: time.Second}, true},
-		{"a Reset", with(func(o *Op) { o.Verb = Reset }), Decision{Allowed: true, Remaining: 1}, true},
-		{"an Impose", with(func(o *Op) { o.Verb = Impose }), Decision{Allowed: true, Banned: true}, true},
-		{"a Lift", with(func(o *Op) { o.Verb, o.Ban = Lift, nil }), Decision{Allowed: true, Remaining: 1}, true},
+		{"a Take", stepOp, Decision{Banned: true, RetryAfter: 598 * time.Second}, false, false},
+		{"a Take that may book", with(func(o *Op) { o.MaxWait = time.Hour }), Decision{Banned: true, RetryAfter: 598 * time.Second}, false, false},
+		{"an UpTo Take", with(func(o *Op) { o.UpTo = true }), Decision{Banned: true, RetryAfter: 598 * time.Second}, false, false},
+		{"a Take of what never fits", with(func(o *Op) { o.Cost = 2 }), Decision{Banned: true, RetryAfter: Never}, false, false},
+		{"a Peek", with(func(o *Op) { o.Verb = Peek }), Decision{Banned: true, RetryAfter: 598 * time.Second}, false, false},
+		{"a Peek of nothing", with(func(o *Op) { o.Verb, o.Cost = Peek, 0 }), Decision{Allowed: true, Banned: true}, false, false},
+		{"a Debit", with(func(o *Op) { o.Verb = Debit }), Decision{Allowed: true, Banned: true, Taken: 1, ResetAfter: time.Second}, true, false},
+		{"a Refund", with(func(o *Op) { o.Verb = Refund }), Decision{Allowed: true, Banned: true}, true, false},
+		{"a Soft Take", with(func(o *Op) { o.Soft = true }), Decision{Allowed: true, Taken: 1, ResetAfter: time.Second}, true, false},
+		{"a Take without a Ban", with(func(o *Op) { o.Ban = nil }), Decision{Allowed: true, Taken: 1, ResetAfter: time.Second}, true, false},
+		{"a Reset", with(func(o *Op) { o.Verb = Reset }), Decision{Allowed: true, Remaining: 1}, true, false},
+		{"an Impose", with(func(o *Op) { o.Verb = Impose }), Decision{Allowed: true, Banned: true}, false, true},
+		{"a Lift", with(func(o *Op) { o.Verb, o.Ban = Lift, nil }), Decision{Allowed: true, Remaining: 1}, false, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			s := banned(t)
 			row.want.At = later
-			if d := one(t, s, row.op, later); d != row.want || s.Changed != row.changed {
-				t.Errorf("%+v, changed %v, want %+v", d, s.Changed, row.want)
+			if d := one(t, s, row.op, later); d != row.want || s.Changed != row.changed || s.ConductChanged != row.conduct {
+				t.Errorf("%+v, changed %v, conduct %v, want %+v", d, s.Changed, s.ConductChanged, row.want)
 			}
 			d := one(t, s, with(func(o *Op) { o.Verb = Peek }), later)
 			if lifted := row.op.Verb == Reset || row.op.Verb == Lift; d.Banned == lifted || (s.ForgetAfter(&d) == 0) != lifted {
@@ -258,7 +258,7 @@ func TestBanIsLifted(t *testing.T) {
 	})
 	t.Run("a Lift of nothing changes nothing", func(t *testing.T) {
 		s := new(State)
-		if one(t, s, with(func(o *Op) { o.Verb = Lift }), banStart); s.Changed {
+		if one(t, s, with(func(o *Op) { o.Verb = Lift }), banStart); s.Changed || s.ConductChanged {
 			t.Error("changed")
 		}
 	})
@@ -297,7 +297,7 @@ func TestBanCountsStrikes(t *testing.T) {
 	})
 	t.Run("a cost that never fits is no strike", func(t *testing.T) {
 		s := new(State)
-		if one(t, s, with(func(o *Op) { o.Cost = 2 }), banStart); s.Changed {
+		if one(t, s, with(func(o *Op) { o.Cost = 2 }), banStart); s.Changed || s.ConductChanged {
 			t.Errorf("%+v", s.Conduct)
 		}
 	})

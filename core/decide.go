@@ -15,27 +15,21 @@ var ErrOp = errors.New("invalid operation")
 // Decide carries out ops as one step at the instant now, as [Store.Apply]
 // promises. states[i] is the state of op i's key; ops on one key share one
 // state. Afterwards a store must keep every state that has Changed set, or forget it
-// if [State.ForgetAfter] is 0, because its key is fresh. It must leave every other state
-// in the store as it was: the key may be fresh under the limit of the op, and not under
-// that of the state. A store may forget a key at any time at which a Peek under
-// State.Limit leaves it a ForgetAfter of 0. The ops must have passed [CheckOps] and
-// CheckWindows, and their limits Validate.
+// if [State.ForgetAfter] is 0, because its key is fresh. Where only ConductChanged is set
+// it must keep the Conduct, and what else it has of the key as that was. It must leave
+// every other state in the store as it was: the key may be fresh under the limit of the
+// op, and not under that of the state. A store may forget a key at any time at which a
+// Peek under State.Limit leaves it a ForgetAfter of 0. The ops must have passed
+// [CheckOps] and CheckWindows, and their limits Validate.
 //
-// An allowed Take, a Refund, a Reset, a Debit and an Impose change a state. So does a Take
-// that its limit refuses under a Ban, and a Lift of strikes or bans. Everything else changes a state
-// only after the clock has stepped back or a Ban has got shorter. Where a state is not
-// Changed, Decide has not changed the elements of its Log and Leases.
+// An allowed Take, a Refund, a Reset and a Debit change a state. An Impose changes its
+// Conduct, and so does a Take that its limit refuses under a Ban, and a Lift of strikes or
+// bans. Everything else changes a state only after the clock has stepped back or a Ban has
+// got shorter. Where a state is not Changed, Decide has not changed the elements of its Log
+// and Leases.
 func Decide(ops []Op, states []*State, now int64, out []Decision) {
-	upTo := false
-	for i := range ops {
-		out[i] = Decision{}
-		if charged := begin(&ops[i], states[i], now); charged > 0 {
-			out[i].Taken = charged
-		}
-		upTo = upTo || ops[i].UpTo
-	}
 	share := int64(0)
-	if upTo {
+	if begin(ops, states, now, out) {
 		share = shareOf(ops, states, now)
 	}
 	for i := range ops {
@@ -47,11 +41,7 @@ func Decide(ops []Op, states []*State, now int64, out []Decision) {
 	}
 	for i := range ops {
 		op, s := &ops[i], states[i]
-		if !granted || op.Verb != Take {
-			out[i].Wait = 0
-			continue
-		}
-		if n := op.units(share); out[i].Allowed && n > 0 {
+		if n := op.units(share); granted && op.Verb == Take && out[i].Allowed && n > 0 {
 			algorithms[op.Limit.Algorithm].take(s, &op.Limit, now, n, op.Lease)
 			s.Changed = true
 			out[i].Taken = n
@@ -59,37 +49,64 @@ func Decide(ops []Op, states []*State, now int64, out []Decision) {
 	}
 	for i := range ops {
 		report(&ops[i], states[i], now, &out[i])
+		if !granted || ops[i].Verb != Take {
+			out[i].Wait = 0
+		}
 		if states[i].windows != nil {
 			states[i].windows = nil
 		}
 	}
 }
 
-// begin settles the state and carries out everything but Takes and Peeks, which it
-// precedes. It returns how many units a Debit charged.
-func begin(op *Op, s *State, now int64) (charged int64) {
-	a := algorithms[op.Limit.Algorithm]
+// begin carries out all but the Takes and Peeks of a step, and then settles the states of
+// those. It reports whether one of them is UpTo.
+func begin(ops []Op, states []*State, now int64, out []Decision) (upTo bool) {
+	for i := range ops {
+		op := &ops[i]
+		out[i] = Decision{}
+		upTo = upTo || op.UpTo
+		if op.Verb >= Refund {
+			precede(op, states[i], now, &out[i])
+		}
+	}
+	for i := range ops {
+		if ops[i].Verb < Refund {
+			settle(&ops[i], states[i], now)
+		}
+	}
+	return upTo
+}
+
+// settle brings the state to now.
+func settle(op *Op, s *State, now int64) {
 	if op.Windows != nil && op.needsWindows() {
 		s.windows = op.Windows
 	}
+	if s.Conduct != (Conduct{}) && s.Conduct.settle(op.ban(), now) {
+		s.ConductChanged = true
+	}
+	if algorithms[op.Limit.Algorithm].settle(s, &op.Limit, now) {
+		s.Changed = true
+	}
+}
+
+// precede carries out an operation that is neither a Take nor a Peek, all of which it
+// precedes.
+func precede(op *Op, s *State, now int64, d *Decision) {
 	if op.Verb == Reset {
 		s.Conduct = Conduct{}
 		s.renew(&op.Limit)
-		return 0
+		return
 	}
-	if op.Ban != nil && s.Conduct != (Conduct{}) && s.Conduct.settle(op.Ban, now) {
-		s.Changed = true
+	if op.Verb == Lift && s.Conduct != (Conduct{}) {
+		s.Conduct, s.ConductChanged = Conduct{}, true
 	}
-	if a.settle(s, &op.Limit, now) {
-		s.Changed = true
-	}
+	settle(op, s, now)
+	a := algorithms[op.Limit.Algorithm]
 	switch op.Verb {
-	case Lift:
-		s.Changed = s.Changed || s.Conduct != (Conduct{})
-		s.Conduct = Conduct{}
 	case Impose:
 		s.Conduct.begin(op.Ban, op.Ban.For.Microseconds(), now)
-		s.Changed = true
+		s.ConductChanged = true
 	case Refund:
 		a.refund(s, &op.Limit, now, op)
 		a.settle(s, &op.Limit, now)
@@ -99,12 +116,11 @@ func begin(op *Op, s *State, now int64) (charged int64) {
 		}
 	case Debit:
 		room := op.Limit.Capacity() + op.Limit.MaxDebt() - a.inUse(s, &op.Limit, now)
-		if charged = max(0, min(op.Cost, room)); charged > 0 {
-			a.debit(s, &op.Limit, now, charged)
+		if d.Taken = max(0, min(op.Cost, room)); d.Taken > 0 {
+			a.debit(s, &op.Limit, now, d.Taken)
 			s.Changed = true
 		}
 	}
-	return charged
 }
 
 // renew drops the units of the key. Its strikes and bans stay.

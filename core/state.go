@@ -31,8 +31,9 @@ type State struct {
 	// Conduct is what is kept of the refusals of the key; see [Ban].
 	Conduct Conduct
 
-	// Changed is set by [Decide] when the state has to be kept.
-	Changed bool
+	// Changed is set by [Decide] when the state has to be kept, ConductChanged when at
+	// least its Conduct has to be.
+	Changed, ConductChanged bool
 
 	windows *Windows // of the step that Decide carries out
 }

@@ -90,9 +90,10 @@ local function guard(step)
     if inner == nil then
       return nil
     end
-    local changed, left, does, units, ahead = false, 0, verb, cost, x
+    -- A refund of a fresh key changes it if it has strikes that are to be forgotten.
+    local changed, left, does, units, ahead = conduct and verb == 'refund', 0, verb, cost, x
     if conduct and ban ~= '' then
-      changed = settle_conduct(conduct, ban)
+      changed = settle_conduct(conduct, ban) or changed
       left = ban_left(conduct)
     end
     local asks = (verb == 'take' or verb == 'peek') and cost ~= 0

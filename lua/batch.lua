@@ -375,14 +375,15 @@ local function decide(ops)
   for _, op in ipairs(ops) do
     if op.takes and granted then
       run_op(op.k, op.l, 'take', op.cost, 0, op.x, op.y)
-    elseif op.takes then
-      op.wait = 0
     end
   end
   if bans and not granted then
     strike_refused(ops)
   end
   for _, op in ipairs(ops) do
+    if op.takes and not granted and op.remaining ~= BANNED then
+      op.wait = 0
+    end
     -- A later take or peek may have moved the window of a calendar, which a refund cannot.
     if granted or op.verb == 'refund' then
       op.remaining, op.reset = run_op(op.k, op.l, 'peek', 0, 0, 0, '')

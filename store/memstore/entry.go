@@ -75,7 +75,7 @@ func (h *shard) classOf(i int) *limitClassKey {
 func (h *shard) load(i int, st *core.State) {
 	c := &h.slots[i]
 	st.Limit = h.classOf(i).limit
-	st.Used, st.Mark, st.Changed = c.used, c.mark, false
+	st.Used, st.Mark, st.Changed, st.ConductChanged = c.used, c.mark, false, false
 	if m := h.extState(i); m != nil {
 		st.Log, st.Head, st.Leases, st.Over, st.Slot = m.log, m.head, m.leases, m.over, m.slot
 		st.Conduct = core.Conduct{}

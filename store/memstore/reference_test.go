@@ -31,7 +31,7 @@ func (r reference) apply(ops []core.Op, now int64) []core.Decision {
 		if states[id] == nil {
 			old := r[id]
 			st := clone(&old)
-			st.Changed = false
+			st.Changed, st.ConductChanged = false, false
 			states[id] = &st
 		}
 		shares[i] = states[id]
@@ -40,6 +40,12 @@ func (r reference) apply(ops []core.Op, now int64) []core.Decision {
 	core.Decide(ops, shares, now, out)
 	for i := range ops {
 		switch {
+		case !shares[i].Changed && shares[i].ConductChanged:
+			old := r[identOf(&ops[i])]
+			if old.Conduct = shares[i].Conduct; old.Limit == (core.Limit{}) {
+				old.Limit = ops[i].Limit
+			}
+			r[identOf(&ops[i])] = old
 		case !shares[i].Changed:
 		case shares[i].ForgetAfter(&out[i]) == 0:
 			delete(r, identOf(&ops[i]))

@@ -185,13 +185,14 @@ func (t *step) keepAll(s *Store, ops []core.Op, out []core.Decision) {
 		}
 		op, p, st := &ops[i], &t.locations[i], &t.states[i]
 		h := &s.shards[p.shard]
-		fresh := st.Changed && st.ForgetAfter(&out[i]) > 0
+		fresh := (st.Changed || st.ConductChanged) && st.ForgetAfter(&out[i]) > 0
 		at := -1
 		switch t.holders[i] {
 		case ownEntry:
 			at = h.find(p, op)
 		case ownEntryToCome, ownEntryOfBucket:
 			if fresh {
+				st.Changed = true // there is nothing else of the key
 				at = h.insert(p, op)
 				t.booked--
 				t.bookedBytes -= bytesOf(op.Key, &op.Limit, p.class)
@@ -206,6 +207,11 @@ func (t *step) keepAll(s *Store, ops []core.Op, out []core.Decision) {
 			h.keep(at, st, p.class, op, &out[i])
 		}
 	}
+	t.sweepNewKeys(s)
+}
+
+// sweepNewKeys sweeps a little of each shard for which the step had a new key.
+func (t *step) sweepNewKeys(s *Store) {
 	for i, holder := range t.holders {
 		if (holder == ownEntryToCome || holder == ownEntryOfBucket) && t.first[i] == i {
 			s.shards[t.locations[i].shard].sweep(t.now, sweepInsert, forgetSecondTime)

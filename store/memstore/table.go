@@ -213,6 +213,9 @@ func (h *shard) keep(i int, st *core.State, id classID, op *core.Op, d *core.Dec
 	case d.ResetAfter == 0 && (st.Changed || own) && st.ForgetAfter(d) == 0:
 		h.remove(i)
 	case !st.Changed:
+		if st.ConductChanged {
+			h.keepConduct(i, st, op.Rule, d.At)
+		}
 	case st.Limit.Equal(&op.Limit):
 		h.save(i, st, id, op.Rule)
 		h.noteExpiry(freshAt(st, d))
@@ -222,6 +225,16 @@ func (h *shard) keep(i int, st *core.State, id classID, op *core.Op, d *core.Dec
 		h.save(i, st, h.slots[i].class&^marks, op.Rule)
 		h.noteExpiry(h.expiry(i, d.At))
 	}
+}
+
+// keepConduct stores the conduct of st in slot i and leaves the rest. st becomes the state
+// of the slot.
+func (h *shard) keepConduct(i int, st *core.State, rule string, now int64) {
+	conduct := st.Conduct
+	h.load(i, st)
+	st.Conduct = conduct
+	h.save(i, st, h.slots[i].class&^marks, rule)
+	h.noteExpiry(h.expiry(i, now))
 }
 
 // countStep notes a single step at now, and reports whether to tidy after it.

@@ -380,7 +380,10 @@ func (h *history) noteBan(s subject, c *call, d *core.Decision) time.Duration {
 	case c.Verb == core.Take && c.Ban != nil && !c.Soft && !d.Allowed, c.Verb == core.Impose:
 		h.struck[s] = true
 	}
-	if d.Banned && d.RetryAfter != core.Never {
+	switch before, used := h.resets[s]; {
+	case used && before.at <= h.at && d.ResetAfter == 0:
+		// A store may have forgotten the units before, and a strike leaves them as they are.
+	case d.Banned && d.RetryAfter != core.Never:
 		return h.at + max(d.ResetAfter, d.RetryAfter)
 	}
 	return h.at + d.ResetAfter

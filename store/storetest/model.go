@@ -66,12 +66,16 @@ func (m *Model) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 // load returns a copy of the state, so that only keep changes the kept state.
 func (m *Model) load(id core.ID) *core.State {
 	s := m.states[id]
-	s.Log, s.Leases, s.Changed = slices.Clone(s.Log), slices.Clone(s.Leases), false
+	s.Log, s.Leases, s.Changed, s.ConductChanged = slices.Clone(s.Log), slices.Clone(s.Leases), false, false
 	return &s
 }
 
 func (m *Model) keep(id core.ID, s *core.State, d *core.Decision) {
 	switch {
+	case !s.Changed && s.ConductChanged:
+		old := m.states[id]
+		old.Conduct = s.Conduct
+		m.states[id] = old
 	case !s.Changed:
 	case s.ForgetAfter(d) == 0:
 		delete(m.states, id)

@@ -46,7 +46,7 @@ func newKeeper(keeps func(*core.State) bool) Factory {
 	}
 }
 
-func changed(s *core.State) bool { return s.Changed }
+func changed(s *core.State) bool { return s.Changed || s.ConductChanged }
 
 func everything(*core.State) bool { return true }
 
