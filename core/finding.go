@@ -18,6 +18,10 @@ const (
 
 	// CodeOtherLimit marks counts to which two limits are applied.
 	CodeOtherLimit = "HG013"
+
+	// CodeBanList marks a Redis user that may not do what lists of bans need. Bans hold
+	// without it.
+	CodeBanList = "HG014"
 )
 
 // CodeUnanswered marks an incomplete diagnosis, not a mistake: a server did not

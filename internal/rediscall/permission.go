@@ -19,7 +19,7 @@ func Forbids(err error) bool {
 }
 
 // trials are harmless uses of commands: on a key that does not exist they change
-// nothing.
+// nothing, nor do those of sorted sets on one without the member x.
 var trials = map[string]string{
 	"get":              "try('get', ARGV[1])",
 	"mget":             "try('mget', ARGV[1])",
@@ -33,6 +33,9 @@ var trials = map[string]string{
 	"zrem":             "try('zrem', ARGV[1], 'x')",
 	"zcard":            "try('zcard', ARGV[1])",
 	"zremrangebyscore": "try('zremrangebyscore', ARGV[1], '-inf', '-inf')",
+	"zremrangebyrank":  "try('zremrangebyrank', ARGV[1], 1, 0)",
+	"zrevrangebyscore": "try('zrevrangebyscore', ARGV[1], '-inf', '-inf', 'LIMIT', 0, 0)",
+	"getrange":         "try('getrange', ARGV[1], 0, 0)",
 }
 
 const tryFunction = `local lacking = {}
@@ -61,9 +64,9 @@ func Trial(commands ...string) string {
 }
 
 // permissions lists what the parts of this module do on keys: the stores in Redis and
-// their diagnosis, the count of instances, and the programs that follow policies.
+// their diagnosis, the list of bans, the count of instances, and the programs that follow policies.
 const permissions = "+eval +evalsha +get +mget +exists +set +del +time +pttl +pexpire +info " +
-	"+zadd +zrem +zcard +zremrangebyscore " +
+	"+zadd +zremrangebyscore +zremrangebyrank +zrevrangebyscore +getrange +zrem +zcard " +
 	"+hget +hmget +hset +hdel +zrangebyscore +subscribe +ping +multi +exec"
 
 // Remedy returns a command that gives the user of the client the permissions that this

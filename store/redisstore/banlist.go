@@ -128,11 +128,11 @@ func (s *Store) Bans(ctx context.Context, rules []string, most int) ([]core.Bann
 	defer cancel()
 	now, err := s.now(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("redisstore: list bans: %w", err)
+		return nil, fmt.Errorf("redisstore: list bans: %w", s.explain(err))
 	}
 	members, err := s.client.ZRevRangeByScore(ctx, s.banListKey(), &redis.ZRangeBy{Min: strconv.FormatInt(now, 10), Max: "+inf"}).Result()
 	if err != nil {
-		return nil, fmt.Errorf("redisstore: list bans: %w", err)
+		return nil, fmt.Errorf("redisstore: list bans: %w", s.explain(err))
 	}
 	var list []core.Banned
 	var states []*redis.StringCmd
@@ -148,7 +148,7 @@ func (s *Store) Bans(ctx context.Context, rules []string, most int) ([]core.Bann
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("redisstore: list bans: %w", err)
+		return nil, fmt.Errorf("redisstore: list bans: %w", s.explain(err))
 	}
 	for i, state := range states {
 		list[i].Until = banUntil(state.Val())

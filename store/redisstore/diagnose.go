@@ -19,9 +19,9 @@ import (
 
 // Diagnose implements [core.Diagnoser]. It reports a store without a prefix, rules whose
 // counts are also under other limits, a client that ignores deadlines, a user without a
-// necessary permission on any server, and servers that may evict keys when their memory is
-// full, which loses counts. A server that does not answer, or does not let the client in,
-// is asked again.
+// necessary permission on any server, or without one that lists of bans need if a rule has
+// a Ban, and servers that may evict keys when their memory is full, which loses counts. A
+// server that does not answer, or does not let the client in, is asked again.
 func (s *Store) Diagnose(ctx context.Context, rules []core.Op) []core.Finding {
 	var found []core.Finding
 	if rediscall.TraitsOf(s.client).IgnoresDeadlines {
@@ -32,10 +32,17 @@ func (s *Store) Diagnose(ctx context.Context, rules []core.Op) []core.Finding {
 		found = append(found, core.Finding{Code: core.CodeNoPrefix, Text: "the store in Redis has no prefix, so services that use the " +
 			"same server share the counts of rules with the same name: set redisstore.Options.Prefix to the name of the service, such as \"shop:\""})
 	}
-	e := s.examine(ctx)
+	banning := slices.IndexFunc(rules, func(op core.Op) bool { return op.Ban != nil && s.secret == nil })
+	e := s.examine(ctx, banning >= 0)
 	if len(e.lacking) > 0 {
 		found = append(found, core.Finding{Code: core.CodePermission, Text: "the Redis user may not run " +
 			strings.Join(e.lacking, ", ") + ", which the limiter needs: " + rediscall.Remedy(s.client, s.prefix)})
+	}
+	if len(e.unlisted) > 0 {
+		rule := rules[banning].Rule
+		found = append(found, core.Finding{Code: core.CodeBanList, Rule: rule, Text: fmt.Sprintf("the Redis user may not run %s on %q, "+
+			"which the list of bans needs; the bans of the rule %s hold without it: %s",
+			strings.Join(e.unlisted, ", "), s.banListKey(), rule, rediscall.Remedy(s.client, s.prefix))})
 	}
 	if e.evicts {
 		found = append(found, core.Finding{Code: core.CodeEviction, Text: "a Redis server evicts keys when its memory is full, " +
@@ -60,16 +67,17 @@ func answered(err error) bool {
 type examination struct {
 	mu         sync.Mutex
 	lacking    []string // commands, in the order of the trial
+	unlisted   []string // commands that only lists of bans need, in the order of banTrial
 	evicts     bool
 	unanswered bool
 }
 
-// examine asks every server.
-func (s *Store) examine(ctx context.Context) *examination {
+// examine asks every server. With bans it also asks for what lists of bans need.
+func (s *Store) examine(ctx context.Context, bans bool) *examination {
 	e := &examination{}
 	ask := func(ctx context.Context, c *redis.Client) error {
 		return rediscall.Safely(ctx, func(ctx context.Context) error {
-			if e.trial(ctx, c, s.prefix) {
+			if e.trial(ctx, c, s, bans) {
 				e.eviction(ctx, c)
 			}
 			return nil
@@ -83,13 +91,17 @@ func (s *Store) examine(ctx context.Context) *examination {
 	case *redis.Ring:
 		e.unanswered = c.ForEachShard(ctx, ask) != nil || c.Len() < len(c.Options().Addrs) || e.unanswered
 	default:
-		e.trial(ctx, c, s.prefix)
+		e.trial(ctx, c, s, bans)
 	}
 	return e
 }
 
-// trial tries the commands of the store's scripts.
-var trial = rediscall.Trial("get", "mget", "exists", "set", "del", "time", "pttl", "pexpire")
+// trial tries the commands of the store's scripts, and banTrial those of the list of bans.
+// On the list itself they change nothing, because no member of it is "x".
+var (
+	trial    = rediscall.Trial("get", "mget", "exists", "set", "del", "time", "pttl", "pexpire")
+	banTrial = rediscall.Trial("zadd", "zremrangebyscore", "zremrangebyrank", "zrevrangebyscore", "getrange")
+)
 
 // trialKey is the name, after the prefix, of a key that the store never uses:
 // no subject is written as an asterisk or as nothing.
@@ -97,32 +109,36 @@ const trialKey = "{*}::"
 
 // trial notes which commands the user may not run, and reports whether the
 // server answered. A final error also answers whether the user may run evalsha.
-func (e *examination) trial(ctx context.Context, c redis.UniversalClient, prefix string) bool {
+func (e *examination) trial(ctx context.Context, c redis.UniversalClient, s *Store, bans bool) bool {
 	sum := sha1.Sum([]byte(trial))
-	for _, call := range [][2]string{{"evalsha", hex.EncodeToString(sum[:])}, {"eval", trial}} {
-		q := rediscall.Strings{StringSliceCmd: redis.NewStringSliceCmd(ctx, call[0], call[1], 0, prefix+trialKey)}
-		err := c.Process(ctx, q)
-		switch {
-		case rediscall.Forbids(err):
-			e.note(call[0])
-		case !answered(err):
-			e.note("")
-			return false
-		}
-		e.note(q.Val()...)
+	return e.try(ctx, c, &e.lacking, "evalsha", hex.EncodeToString(sum[:]), s.prefix+trialKey) &&
+		e.try(ctx, c, &e.lacking, "eval", trial, s.prefix+trialKey) &&
+		(!bans || e.try(ctx, c, &e.unlisted, "eval", banTrial, s.banListKey()))
+}
+
+// try runs a trial on the key, adds the commands that it lacks to the list, and reports
+// whether the server answered.
+func (e *examination) try(ctx context.Context, c redis.UniversalClient, list *[]string, command, script, key string) bool {
+	q := rediscall.Strings{StringSliceCmd: redis.NewStringSliceCmd(ctx, command, script, 0, key)}
+	err := c.Process(ctx, q)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case rediscall.Forbids(err):
+		note(&e.lacking, command)
+	case !answered(err):
+		e.unanswered = true
+		return false
 	}
+	note(list, q.Val()...)
 	return true
 }
 
-// note adds commands that a server does not permit; "" stands for no answer.
-func (e *examination) note(commands ...string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+// note adds commands to the list that are not in it yet.
+func note(list *[]string, commands ...string) {
 	for _, name := range commands {
-		if name == "" {
-			e.unanswered = true
-		} else if !slices.Contains(e.lacking, name) {
-			e.lacking = append(e.lacking, name)
+		if !slices.Contains(*list, name) {
+			*list = append(*list, name)
 		}
 	}
 }
@@ -133,13 +149,13 @@ func (e *examination) note(commands ...string) {
 func (e *examination) eviction(ctx context.Context, c *redis.Client) {
 	q := rediscall.Reply{Cmd: redis.NewCmd(ctx, "info", "memory")}
 	err := c.Process(ctx, q)
-	if rediscall.Forbids(err) {
-		e.note("info")
-	}
 	text, _ := q.Text()
 	bytes, policy := field(text, "maxmemory"), field(text, "maxmemory_policy")
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if rediscall.Forbids(err) {
+		note(&e.lacking, "info")
+	}
 	e.unanswered = e.unanswered || !answered(err)
 	e.evicts = e.evicts || bytes != "" && bytes != "0" && policy != "" && policy != "noeviction"
 }
