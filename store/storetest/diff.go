@@ -32,7 +32,7 @@ func Diff(t *testing.T, histories int, seed uint64, factories ...Factory) {
 }
 
 // DiffEach is [Diff] over as many histories, in each of which all limits are of one
-// algorithm, and of each algorithm as many.
+// algorithm, and of each algorithm as many. It plays one of each at least.
 func DiffEach(t *testing.T, histories int, seed uint64, factories ...Factory) {
 	t.Helper()
 	var all []core.Algorithm
@@ -42,7 +42,7 @@ func DiffEach(t *testing.T, histories int, seed uint64, factories ...Factory) {
 		}
 	}
 	for _, a := range all {
-		if report := DifferenceUnder(t, a, histories/len(all), seed, factories...); report != "" {
+		if report := DifferenceUnder(t, a, max(1, histories/len(all)), seed, factories...); report != "" {
 			t.Errorf("%s: %s", a, report)
 		}
 	}

@@ -26,7 +26,7 @@ func Properties(t *testing.T, f Factory) {
 	run("what remains can be taken, and not a unit more", remainingIsExact)
 	run("an UpTo take gets all units that fit, and not one more", upToIsExact, noLeases...)
 	run("a debit charges up to the debt, and a refund of it restores every field", debitIsExact, append(buckets, core.FixedWindow, core.SlidingWindow, core.CalendarWindow)...)
-	run("the order of settlements does not matter", settledInAnyOrder, append(buckets, core.FixedWindow, core.SlidingWindow)...)
+	run("the order of settlements does not matter", settledInAnyOrder, append(buckets, core.FixedWindow, core.SlidingWindow, core.CalendarWindow)...)
 	run("the UpTo takes of a step charge the same number", upToIsShared, noLeases...)
 	run("a key is fresh at ResetAfter and not before", resetIsExact)
 	run("a refund right after a take restores every field", refundRestores)

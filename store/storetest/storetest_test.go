@@ -197,3 +197,27 @@ func TestHistoryFollowsFromItsSeed(t *testing.T) {
 		t.Error("another seed or number gave the same history")
 	}
 }
+
+// With fewer histories than algorithms, each algorithm has one.
+func TestDiffEachPlaysEveryAlgorithm(t *testing.T) {
+	for histories, want := range map[int]int{0: 1, 1: 1, 13: 1, 14: 2} {
+		var mu sync.Mutex
+		played := map[core.Algorithm]map[string]bool{} // the histories of each, by their keys
+		DiffEach(t, histories, Seed, NewModel, withFault(func(m *Model, ops []core.Op, out []core.Decision) error {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, op := range ops {
+				if played[op.Limit.Algorithm] == nil {
+					played[op.Limit.Algorithm] = map[string]bool{}
+				}
+				played[op.Limit.Algorithm][op.Key[:strings.LastIndex(op.Key, "-")]] = true
+			}
+			return m.Apply(context.Background(), ops, out)
+		}))
+		for a := core.GCRA; a <= core.CalendarWindow; a++ {
+			if got := len(played[a]); got != want {
+				t.Errorf("of %d histories %d are of %s, want %d", histories, got, a, want)
+			}
+		}
+	}
+}
