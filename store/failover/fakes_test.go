@@ -129,14 +129,21 @@ func limit(t testing.TB, text string) core.Limit {
 // take returns a Take of n units of a key.
 func take(t testing.TB, key, text string, n int64) core.Op {
 	t.Helper()
-	return core.Op{Rule: "r", Key: key, Limit: limit(t, text), Cost: n}
+	return inWindows(core.Op{Rule: "r", Key: key, Limit: limit(t, text), Cost: n})
+}
+
+// inWindows returns op with the windows of its calendar, if it has one, around the present
+// instant.
+func inWindows(op core.Op) core.Op {
+	op.Windows = op.Limit.Windows(time.Now().UnixMicro())
+	return op
 }
 
 // one carries out one op.
 func one(t testing.TB, s core.Store, op core.Op) core.Decision {
 	t.Helper()
 	out := make([]core.Decision, 1)
-	if err := s.Apply(context.Background(), []core.Op{op}, out); err != nil {
+	if err := s.Apply(context.Background(), []core.Op{inWindows(op)}, out); err != nil {
 		t.Fatalf("%s: %v", op.Verb, err)
 	}
 	return out[0]
@@ -145,7 +152,7 @@ func one(t testing.TB, s core.Store, op core.Op) core.Decision {
 // try carries out one op and returns its error too.
 func try(s core.Store, op core.Op) (core.Decision, error) {
 	out := make([]core.Decision, 1)
-	err := s.Apply(context.Background(), []core.Op{op}, out)
+	err := s.Apply(context.Background(), []core.Op{inWindows(op)}, out)
 	return out[0], err
 }
 

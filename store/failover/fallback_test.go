@@ -28,7 +28,7 @@ func admitted(t testing.TB, s core.Store, op core.Op) int {
 
 var rates = []string{
 	"12/1h", "12/1h burst=12", "12/1h fixed-window", "12/1h fixed-window aligned", "12/1h sliding-log",
-	"12/1h sliding-window", "12/1h token-bucket",
+	"12/1h sliding-window", "12/1h token-bucket", "12/day",
 }
 
 func TestFallbackDecidesACallThatFails(t *testing.T) {
@@ -336,7 +336,7 @@ func TestFallbackRefusesCostsBeyondThePart(t *testing.T) {
 // However often the primary comes and goes, a key is granted the quota once by
 // it and once by the parts of three instances.
 func TestFallbackGrantsTheLimitOnceMoreAtMost(t *testing.T) {
-	for _, text := range []string{"12/1h", "12/1h fixed-window", "12/1h sliding-log", "12/1h sliding-window", "12/1h token-bucket"} {
+	for _, text := range []string{"12/1h", "12/1h fixed-window", "12/1h sliding-log", "12/1h sliding-window", "12/1h token-bucket", "12/day"} {
 		t.Run(text, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake()

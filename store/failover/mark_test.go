@@ -9,7 +9,12 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-var secondly = []string{"10/1s", "10/1s fixed-window", "10/1s sliding-log", "10/1s sliding-window", "10/1s token-bucket"}
+// brief has a limit of ten units for each algorithm, and a time after which they are back.
+// A sliding window needs one segment more than its period.
+var brief = map[string]time.Duration{
+	"10/1s": 2 * time.Second, "10/1s fixed-window": 2 * time.Second, "10/1s sliding-log": 2 * time.Second,
+	"10/1s sliding-window": 2 * time.Second, "10/1s token-bucket": 2 * time.Second, "10/day": 24 * time.Hour,
+}
 
 // granted takes units until one is refused, and returns what was granted.
 func granted(t testing.TB, s core.Store, op core.Op) (list []core.Op) {
@@ -26,7 +31,7 @@ func granted(t testing.TB, s core.Store, op core.Op) (list []core.Op) {
 // Slow requests end in an outage. Time has given their units back before, so their
 // refunds give nothing back.
 func TestRefundInAnOutageOfUnitsThatCameBack(t *testing.T) {
-	for _, text := range secondly {
+	for text, later := range brief {
 		t.Run(text, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake()
@@ -36,7 +41,7 @@ func TestRefundInAnOutageOfUnitsThatCameBack(t *testing.T) {
 				var slow []core.Op
 				for range 6 {
 					slow = append(slow, granted(t, s, op)...)
-					time.Sleep(2 * time.Second) // a sliding window needs one segment more than its period
+					time.Sleep(later)
 				}
 				if len(slow) != 60 {
 					t.Fatalf("%d were granted", len(slow))
@@ -58,7 +63,7 @@ func TestRefundInAnOutageOfUnitsThatCameBack(t *testing.T) {
 
 // The same while the primary is up: the copies of later charges stay.
 func TestLateRefundLeavesTheCopiesOfOtherCharges(t *testing.T) {
-	for _, text := range secondly {
+	for text, later := range brief {
 		t.Run(text, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake()
@@ -66,7 +71,7 @@ func TestLateRefundLeavesTheCopiesOfOtherCharges(t *testing.T) {
 				defer s.Close()
 				op := take(t, "k", text, 1)
 				slow := granted(t, s, op)
-				time.Sleep(2 * time.Second)
+				time.Sleep(later)
 				for range 3 { // the part of 10
 					one(t, s, op)
 				}

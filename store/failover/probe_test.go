@@ -102,7 +102,7 @@ func TestBreakerStaysClosedIfTheWindowsAreOfAnotherTime(t *testing.T) {
 // However short the interval is, every probe is admitted under every algorithm, so
 // that it writes.
 func TestProbesAreAdmitted(t *testing.T) {
-	for _, text := range append(rates, "12 concurrent ttl=1h", "9/day") {
+	for _, text := range append(rates, "12 concurrent ttl=1h") {
 		t.Run(text, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, op := memory(), take(t, "k", text, 1)
