@@ -18,10 +18,11 @@ func TestSpanAdmitsAtMostTheAlgorithmsBound(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		text := rapid.SampledFrom([]string{
 			"200/1s", "100/1s burst=40", "700/7s burst=30", "50/300ms token-bucket", "100/1s token-bucket burst=150",
-			"90/500ms fixed-window", "80/1s fixed-window aligned",
+			"90/500ms fixed-window", "80/1s fixed-window aligned", "90/day tz=Europe/Berlin",
 		}).Draw(r, "limit")
 		l := limit(t, text)
 		w := newWorld(t)
+		w.clock.Add(turn(l, w.clock.Now()))
 		instances := []*prefetch.Store{w.instance(64), w.instance(16), w.instance(4)}
 		var log []admission
 		for range rapid.IntRange(1, 60).Draw(r, "bursts") {
@@ -38,6 +39,15 @@ func TestSpanAdmitsAtMostTheAlgorithmsBound(t *testing.T) {
 			r.Fatalf("%s: %d units within %d µs, at most %d are allowed", text, n, to-from, ceiling)
 		}
 	})
+}
+
+// turn returns the time until two seconds before the present window of a calendar ends, or 0.
+func turn(l core.Limit, now int64) time.Duration {
+	w := l.Windows(now)
+	if w == nil {
+		return 0
+	}
+	return time.Duration(w[4]-now)*time.Microsecond - 2*time.Second
 }
 
 // worst returns the span that is farthest above, or nearest to, what is allowed.
@@ -64,6 +74,14 @@ func bound(l core.Limit, from, to int64) int64 {
 		return l.Capacity() + span*l.Quota/period
 	case l.Algorithm == core.TokenBucket:
 		return l.Capacity() + (span/period+1)*l.Quota
+	case l.Algorithm == core.CalendarWindow:
+		n := int64(1)
+		for _, end := range l.Windows(from) {
+			if from < end && end <= to {
+				n++
+			}
+		}
+		return n * l.Quota
 	case l.Aligned:
 		return (to/period - from/period + 1) * l.Quota
 	}

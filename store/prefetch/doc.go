@@ -9,7 +9,7 @@
 // It never admits more than the limit does. A held unit has been charged in the
 // store, and it is dropped no later than the store counts it as come back. So
 // the units used in any span stay within the algorithm's own bound: for GCRA
-// and TokenBucket burst and refill, for FixedWindow the quota of each window.
+// and TokenBucket burst and refill, for FixedWindow and CalendarWindow the quota of each window.
 // SlidingLog and SlidingWindow promise more than units taken ahead can keep,
 // and Concurrency has leases: their Takes go to the store one by one, and so do
 // all Takes that may book.

@@ -66,6 +66,9 @@ func (w *world) instance(units int64) *prefetch.Store {
 func (w *world) apply(s core.Store, ops ...core.Op) []core.Decision {
 	w.Helper()
 	out := make([]core.Decision, len(ops))
+	for i := range ops {
+		ops[i].Windows = ops[i].Limit.Windows(w.clock.Now())
+	}
 	if err := s.Apply(context.Background(), ops, out); err != nil {
 		w.Fatal(err)
 	}
@@ -86,7 +89,7 @@ func (w *world) spend(s core.Store, l core.Limit) (n int64) {
 }
 
 func TestBusyKeyNeedsFewCalls(t *testing.T) {
-	for _, text := range []string{"1000000/1h", "1000000/1h token-bucket", "1000000/1h fixed-window", "1000000/1h fixed-window aligned"} {
+	for _, text := range []string{"1000000/1h", "1000000/1h token-bucket", "1000000/1h fixed-window", "1000000/1h fixed-window aligned", "1000000/day"} {
 		w := newWorld(t)
 		s, l := w.instance(64), limit(t, text)
 		for range 7 + 1 + 1 + 1 + 2 + 1 + 4 + 1 + 8 + 1 + 16 + 1 + 32 + 1 + 64 {
@@ -130,7 +133,7 @@ func TestQuietKeysAreNotTakenAhead(t *testing.T) {
 }
 
 func TestInstancesTogetherAdmitExactlyTheLimit(t *testing.T) {
-	for _, text := range []string{"1000/1h", "1000/1h token-bucket", "1000/1h fixed-window"} {
+	for _, text := range []string{"1000/1h", "1000/1h token-bucket", "1000/1h fixed-window", "1000/day"} {
 		w := newWorld(t)
 		l := limit(t, text)
 		a, b, c := w.instance(64), w.instance(16), w.instance(1)
@@ -190,6 +193,8 @@ func TestHeldUnitsAreDroppedWhenTheyHaveComeBack(t *testing.T) {
 		{"1000/2s", 0, func(held int64) int64 { return held }},
 		{"1000/1h fixed-window", time.Hour - time.Microsecond, func(held int64) int64 { return held }},
 		{"1000/1h fixed-window", time.Hour, func(int64) int64 { return 0 }},
+		{"1000/day", 24*time.Hour - time.Microsecond, func(held int64) int64 { return held }}, // from midnight, at which the clock starts
+		{"1000/day", 24 * time.Hour, func(int64) int64 { return 0 }},
 		{"500/1s token-bucket burst=1000", time.Second - time.Microsecond, func(held int64) int64 { return held }},
 		{"500/1s token-bucket burst=1000", time.Second, func(int64) int64 { return 0 }},
 		{"203/1s token-bucket burst=1000", time.Second, func(held int64) int64 { return held - 3 }},
@@ -223,7 +228,7 @@ func TestHeldUnitsOfGCRAAreDroppedLastOnesLast(t *testing.T) {
 }
 
 func TestCloseGivesHeldUnitsBack(t *testing.T) {
-	for _, text := range []string{"1000/1h", "1000/1h token-bucket", "1000/1h fixed-window"} {
+	for _, text := range []string{"1000/1h", "1000/1h token-bucket", "1000/1h fixed-window", "1000/day"} {
 		w := newWorld(t)
 		s, l := w.instance(64), limit(t, text)
 		w.makeBusy(s, l)
@@ -258,7 +263,7 @@ func TestHeldUnitsGoBackForALargerCost(t *testing.T) {
 // An UpTo Take gets the held units too: from here if they are enough, or by way of the
 // store.
 func TestUpToTakeGetsHeldAndRemainingUnits(t *testing.T) {
-	for _, text := range []string{"1000/1h", "1000/1h fixed-window"} {
+	for _, text := range []string{"1000/1h", "1000/1h fixed-window", "1000/day"} {
 		w := newWorld(t)
 		s, l := w.instance(100), limit(t, text)
 		w.makeBusy(s, l)
@@ -323,7 +328,7 @@ func TestResetDropsHeldUnits(t *testing.T) {
 
 // A debit charges held units first, and what is held never goes beyond the debt.
 func TestDebitUsesHeldUnits(t *testing.T) {
-	for _, text := range []string{"1000/1h debt=50", "1000/1h token-bucket debt=50", "1000/1h fixed-window debt=50"} {
+	for _, text := range []string{"1000/1h debt=50", "1000/1h token-bucket debt=50", "1000/1h fixed-window debt=50", "1000/day debt=50"} {
 		for _, more := range []int64{-1, 0, 1, 2000} {
 			w := newWorld(t)
 			s, l := w.instance(64), limit(t, text)
@@ -516,7 +521,7 @@ func TestDecisionFromHeldUnitsHasAtAndReset(t *testing.T) {
 // Whatever part of a cost is held and whatever part the store still has, a Peek is
 // answered as a Take would be.
 func TestPeekAgreesWithTake(t *testing.T) {
-	for _, text := range []string{"1000/1h", "1000/1h fixed-window"} {
+	for _, text := range []string{"1000/1h", "1000/1h fixed-window", "1000/day"} {
 		t.Run(text, func(t *testing.T) {
 			l := limit(t, text)
 			busy := func() (*world, *prefetch.Store) {
