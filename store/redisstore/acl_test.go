@@ -133,7 +133,7 @@ func useEverything(t *testing.T, s *Store, admin *redis.Client) error {
 			if verb == core.Refund {
 				op.Lease = "ax"
 			}
-			if err := s.Apply(ctx, []core.Op{op}, make([]core.Decision, 1)); err != nil {
+			if err := s.Apply(ctx, inWindows(s, op), make([]core.Decision, 1)); err != nil {
 				return err
 			}
 		}

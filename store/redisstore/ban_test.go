@@ -51,7 +51,7 @@ func (b *banned) doAll(changes ...func(*core.Op)) []core.Decision {
 			change(&ops[i])
 		}
 	}
-	if err := b.s.Apply(context.Background(), ops, out); err != nil {
+	if err := b.s.Apply(context.Background(), inWindows(b.s, ops...), out); err != nil {
 		b.t.Fatal(err)
 	}
 	return out
@@ -71,7 +71,7 @@ func lift(op *core.Op) { op.Verb = core.Lift }
 func TestBanIsInTheStateAfterTheFirstRefusal(t *testing.T) {
 	t.Parallel()
 	addr := redistest.Addr(t)
-	for _, text := range []string{"2/1h", "2/1h fixed-window", "2/1h sliding-log", "2/1h sliding-window", "2/1h token-bucket"} {
+	for _, text := range []string{"2/1h", "2/1h fixed-window", "2/1h sliding-log", "2/1h sliding-window", "2/1h token-bucket", "2/year"} {
 		b, plain := newBanned(t, addr, text, Options{}), newBanned(t, addr, text, Options{})
 		for n := range 2 {
 			b.do(nil)

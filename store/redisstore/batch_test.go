@@ -417,7 +417,7 @@ func TestBatchAdmitsExactlyTheQuota(t *testing.T) {
 			all.Go(func() {
 				out := make([]core.Decision, 1)
 				op := core.Op{Rule: "r", Key: text, Limit: l, Cost: 1, Lease: fmt.Sprint(i)}
-				if err := s.Apply(context.Background(), []core.Op{op}, out); err != nil {
+				if err := s.Apply(context.Background(), inWindows(s, op), out); err != nil {
 					t.Error(err)
 				}
 				if out[0].Allowed {

@@ -33,7 +33,7 @@ func TestFullServerCountsWhereTheStateIsSmall(t *testing.T) {
 	s := fullServer(t)
 	for _, text := range []string{
 		"3/1h", "3/1h token-bucket", "3/1h fixed-window", "3/1h sliding-window", "3/1h sliding-window segments=360",
-		"3/1h sliding-log", "64/1h sliding-log", "3 concurrent ttl=1h", "64 concurrent ttl=1h",
+		"3/1h sliding-log", "64/1h sliding-log", "3 concurrent ttl=1h", "64 concurrent ttl=1h", "3/year",
 	} {
 		l := limit(t, text)
 		for n := range l.Quota + 2 {

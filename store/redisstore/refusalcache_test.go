@@ -89,6 +89,8 @@ func TestRefusalCacheAnswersAsRedis(t *testing.T) {
 		"7/1h":                            {1}, // an hour is no multiple of 7
 		"10/1h fixed-window":              {1, 5, 10, 2},
 		"10/1h fixed-window aligned":      {2, 1},
+		"10/day":                          {1, 5, 10, 2},
+		"10/month tz=Europe/Berlin":       {2, 1},
 		"10/1h sliding-log":               {1},
 		"10/1h sliding-window":            {1},
 		"10/1h token-bucket":              {1},

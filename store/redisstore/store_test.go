@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -65,10 +66,23 @@ func limit(t testing.TB, text string) core.Limit {
 	return l
 }
 
+// inWindows returns ops with the windows of their calendars, by the clock of s.
+func inWindows(s core.Store, ops ...core.Op) []core.Op {
+	ops = slices.Clone(ops)
+	for i := range ops {
+		now := time.Now().UnixMicro()
+		if s, ok := s.(*Store); ok && s.clock != nil {
+			now = s.clock()
+		}
+		ops[i].Windows = ops[i].Limit.Windows(now)
+	}
+	return ops
+}
+
 func apply(t testing.TB, s core.Store, ops ...core.Op) []core.Decision {
 	t.Helper()
 	out := make([]core.Decision, len(ops))
-	if err := s.Apply(context.Background(), ops, out); err != nil {
+	if err := s.Apply(context.Background(), inWindows(s, ops...), out); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -86,7 +100,7 @@ func keysOf(t testing.TB, s *Store, c *redis.Client) []string {
 // everyAlgorithm has a limit of ten units for each.
 var everyAlgorithm = []string{
 	"10/1h", "10/1h fixed-window", "10/1h fixed-window aligned", "10/1h sliding-log", "10/1h sliding-window",
-	"10/1h token-bucket", "10 concurrent ttl=1h",
+	"10/1h token-bucket", "10 concurrent ttl=1h", "10/year",
 }
 
 func TestNewNamesEveryMistake(t *testing.T) {
@@ -211,7 +225,7 @@ func TestUnreadableStateIsAnErrorAndExpires(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, ops := range [][]core.Op{{bad}, {good, bad}} {
-				if err := s.Apply(ctx, ops, make([]core.Decision, 2)); !errors.Is(err, ErrUnreadable) {
+				if err := s.Apply(ctx, inWindows(s, ops...), make([]core.Decision, 2)); !errors.Is(err, ErrUnreadable) {
 					t.Errorf("%s under %s, %d operations: %v", what, text, len(ops), err)
 				}
 			}
@@ -381,6 +395,7 @@ func TestStateOfAnOlderVersionIsRead(t *testing.T) {
 		{"5/10s token-bucket", fmt.Sprintf("3 %d 10000000 5", int64(now-1_000_000)), 2, 9 * time.Second},
 		{"5/10s sliding-log", seven(now-9_000_000) + seven(now-1_000_000), 3, 9 * time.Second},
 		{"5/10s sliding-window", fmt.Sprintf("1000000 %d 2 1", int64(now/1_000_000)), 2, 11 * time.Second},
+		{"5/day", fmt.Sprintf("3 %d %d", int64(now-9_000_000), int64(now+4_000_000)), 2, 4 * time.Second},
 		{"5 concurrent ttl=10s", seven(now+3_000_000) + string(leaseID("a")), 4, 3 * time.Second},
 	} {
 		op := core.Op{Verb: core.Peek, Rule: "r", Key: row.limit, Limit: limit(t, row.limit)}
@@ -388,7 +403,7 @@ func TestStateOfAnOlderVersionIsRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out [1]core.Decision
-		if err := s.Apply(t.Context(), []core.Op{op}, out[:]); err != nil || out[0].Remaining != row.remaining || out[0].ResetAfter != row.reset {
+		if err := s.Apply(t.Context(), inWindows(s, op), out[:]); err != nil || out[0].Remaining != row.remaining || out[0].ResetAfter != row.reset {
 			t.Errorf("%s: %q is read as %+v, %v; want %d remaining, fresh in %v", row.limit, row.text, out[0], err, row.remaining, row.reset)
 		}
 	}
