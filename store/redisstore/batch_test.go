@@ -55,6 +55,7 @@ func newTwins(t testing.TB, c *redis.Client, seed, n uint64) *twins {
 		{"4/8s", "6/3s burst=9", "3/5s"}, {"3/7s burst=5", "7/1s", "3/5s burst=5"}, {"60/1s", "60/1s burst=7"}, {"2/3s fixed-window", "5/7s fixed-window aligned"},
 		{"5/7s sliding-log", "8/3s sliding-log"}, {"4/4s sliding-window segments=4", "9/4s sliding-window segments=8"},
 		{"4/10s token-bucket burst=9", "7/1s token-bucket burst=3"}, {"2 concurrent ttl=3s", "5 concurrent ttl=30s"},
+		{"5/day", "7/week", "3/day tz=Asia/Kolkata"}, // the clock starts at midnight in UTC
 	}
 	for i := range 1 + w.r.IntN(4) {
 		texts := pick(w.r, families)
@@ -135,7 +136,7 @@ func (w *twins) alike(of []core.Limit) []*step {
 	for _, caller := range w.r.Perm(7) {
 		var ops []core.Op
 		for _, i := range rules {
-			ops = append(ops, core.Op{Rule: fmt.Sprintf("r%d", i), Key: string(rune('a' + caller)), Limit: of[i], Cost: 1, Lease: "u", Ban: w.bans[i]})
+			ops = append(ops, core.Op{Rule: fmt.Sprintf("r%d", i), Key: string(rune('a' + caller)), Limit: of[i], Windows: of[i].Windows(w.clock.Now()), Cost: 1, Lease: "u", Ban: w.bans[i]})
 		}
 		steps = append(steps, newStep(ops))
 		if w.r.IntN(8) == 0 {
@@ -154,6 +155,7 @@ func (w *twins) op(of []core.Limit) core.Op {
 		Rule: fmt.Sprintf("r%d", i), Key: pick(w.r, []string{"a", "a", "b", "c"}), Limit: l, Lease: pick(w.r, []string{"u", "v", "w"}),
 		Cost: pick(w.r, []int64{0, 1, 1, 1, 1, 1, 2, l.Capacity(), l.Capacity() + 1}), Soft: w.r.IntN(5) == 0,
 	}
+	op.Windows = l.Windows(w.clock.Now())
 	if w.r.IntN(6) > 0 {
 		op.Ban = w.bans[i]
 	}
@@ -269,7 +271,7 @@ func (w *twins) learn(s *step) {
 			w.takes = append(w.takes, taken{s.ops[i], d})
 		}
 		for _, span := range []time.Duration{d.RetryAfter, d.ResetAfter, d.Wait} {
-			if span > 0 && span != core.Never {
+			if span > 0 && span < time.Hour {
 				w.named = append(w.named, d.At+span.Microseconds())
 			}
 		}
