@@ -13,6 +13,7 @@ func TestKnownKeyAllocatesNothing(t *testing.T) {
 	ample := []core.Limit{
 		limit("1000000/1h"), limit("1000000/1h fixed-window"), limit("1000000/1h sliding-window"),
 		limit("1000000/1h token-bucket"), limit("1/1h"), limit("1/1h sliding-log"), limit("1 concurrent ttl=1h"),
+		limit("1000000/month tz=Europe/Berlin"),
 	}
 	for _, l := range ample {
 		s, _ := newStore(t, 0)

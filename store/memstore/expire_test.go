@@ -14,7 +14,7 @@ func TestSweepFreesMemoryAsOneKeyIsTaken(t *testing.T) {
 		s, c := newStore(t, 0)
 		fill(t, s, "key", n, l)
 		full := size(s)
-		c.move(2 * time.Hour)
+		c.move(366 * 24 * time.Hour)
 		ops, out := []core.Op{takes("one", limit("1000000/1h"))}, make([]core.Decision, 1)
 		for i := 0; s.Len() > 1; i++ {
 			if i == 10*n {

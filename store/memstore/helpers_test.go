@@ -71,9 +71,10 @@ func limit(text string) core.Limit {
 	return l
 }
 
-// takes is a Take of one unit; its lease matters to Concurrency alone.
+// takes is a Take of one unit; its lease matters to Concurrency alone. The windows of a
+// calendar are those around start.
 func takes(key string, l core.Limit) core.Op {
-	return core.Op{Rule: "rule", Key: key, Limit: l, Cost: 1, Lease: "lease"}
+	return core.Op{Rule: "rule", Key: key, Limit: l, Windows: l.Windows(start), Cost: 1, Lease: "lease"}
 }
 
 func peeks(key string, l core.Limit) core.Op {
@@ -133,7 +134,7 @@ func fill(t testing.TB, s *Store, name string, n int, l core.Limit) (admitted in
 	return admitted
 }
 
-// each is one limit for each algorithm, of 37 units an hour.
+// each is one limit for each algorithm, of 37 units an hour, or a year by the calendar.
 var each = []core.Limit{
 	limit("37/1h"),
 	limit("37/1h fixed-window"),
@@ -141,6 +142,7 @@ var each = []core.Limit{
 	limit("37/1h sliding-window"),
 	limit("37/1h token-bucket"),
 	limit("37 concurrent ttl=1h"),
+	limit("37/year"),
 }
 
 // locate finds the op's location, or what is wrong with its limit.

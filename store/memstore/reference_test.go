@@ -105,19 +105,20 @@ func checkEarliest(t *rapid.T, s *Store, op *core.Op, st core.State, now int64) 
 
 // same compares what counts in two states.
 func same(a, b *core.State) bool {
-	return a.Limit == b.Limit && a.Used == b.Used && a.Mark == b.Mark && a.Over == b.Over &&
+	return a.Limit == b.Limit && a.Used == b.Used && a.Mark == b.Mark && a.Slot == b.Slot && a.Over == b.Over &&
 		a.Conduct == b.Conduct &&
 		reflect.DeepEqual(append([]core.Entry{}, a.Log[a.Head:]...), append([]core.Entry{}, b.Log[b.Head:]...)) &&
 		reflect.DeepEqual(append([]core.Lease{}, a.Leases...), append([]core.Lease{}, b.Leases...))
 }
 
 var variants = map[core.Algorithm][]core.Limit{
-	core.GCRA:          {limit("5/1s"), limit("3/7s burst=4"), limit("60/1m burst=2")},
-	core.FixedWindow:   {limit("5/1s fixed-window"), limit("2/3s fixed-window aligned"), limit("9/1m fixed-window")},
-	core.SlidingLog:    {limit("5/1s sliding-log"), limit("3/7s sliding-log")},
-	core.SlidingWindow: {limit("5/1s sliding-window"), limit("3/7s sliding-window segments=7"), limit("8/1m sliding-window segments=2")},
-	core.TokenBucket:   {limit("5/1s token-bucket"), limit("1/1s token-bucket burst=6"), limit("7/1m token-bucket")},
-	core.Concurrency:   {limit("3 concurrent ttl=2s"), limit("2 concurrent ttl=30s")},
+	core.GCRA:           {limit("5/1s"), limit("3/7s burst=4"), limit("60/1m burst=2")},
+	core.FixedWindow:    {limit("5/1s fixed-window"), limit("2/3s fixed-window aligned"), limit("9/1m fixed-window")},
+	core.SlidingLog:     {limit("5/1s sliding-log"), limit("3/7s sliding-log")},
+	core.SlidingWindow:  {limit("5/1s sliding-window"), limit("3/7s sliding-window segments=7"), limit("8/1m sliding-window segments=2")},
+	core.TokenBucket:    {limit("5/1s token-bucket"), limit("1/1s token-bucket burst=6"), limit("7/1m token-bucket")},
+	core.Concurrency:    {limit("3 concurrent ttl=2s"), limit("2 concurrent ttl=30s")},
+	core.CalendarWindow: {limit("5/day"), limit("3/month"), limit("9/day tz=Asia/Kolkata")}, // the clock starts at the end of a year
 }
 
 // bans are those of rules: two, of which a history takes one for each rule.
@@ -144,7 +145,7 @@ func (h *history) step(t *rapid.T) []core.Op {
 		rapid.Int64Range(0, 3_000_000), rapid.Int64Range(-3_000_000, 0))
 	h.now += move.Draw(t, "move")
 	limits := map[core.Algorithm]core.Limit{}
-	for a := core.GCRA; a <= core.Concurrency; a++ {
+	for a := core.GCRA; a <= core.CalendarWindow; a++ {
 		limits[a] = rapid.SampledFrom(variants[a]).Draw(t, "limit")
 	}
 	ops := make([]core.Op, rapid.SampledFrom([]int{1, 1, 1, 2, 3, 5}).Draw(t, "ops"))
@@ -164,7 +165,7 @@ func (h *history) op(t *rapid.T, limits map[core.Algorithm]core.Limit) core.Op {
 		return op
 	}
 	l := limits[rapid.SampledFrom([]core.Algorithm{
-		core.GCRA, core.FixedWindow, core.SlidingLog, core.SlidingWindow, core.TokenBucket, core.Concurrency,
+		core.GCRA, core.FixedWindow, core.SlidingLog, core.SlidingWindow, core.TokenBucket, core.Concurrency, core.CalendarWindow,
 	}).Draw(t, "algorithm")]
 	rule := rapid.IntRange(0, 1).Draw(t, "rule")
 	var ban *core.Ban
@@ -178,6 +179,7 @@ func (h *history) op(t *rapid.T, limits map[core.Algorithm]core.Limit) core.Op {
 		Ban:     ban,
 		Key:     rapid.SampledFrom(names).Draw(t, "key"),
 		Limit:   l,
+		Windows: l.Windows(h.now),
 		Cost:    rapid.SampledFrom([]int64{1, 1, 1, 2, 3, 0, 100}).Draw(t, "cost"),
 		MaxWait: rapid.SampledFrom([]time.Duration{0, 0, time.Second, time.Minute}).Draw(t, "wait"),
 		Lease:   rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "lease"),

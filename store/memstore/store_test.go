@@ -199,8 +199,7 @@ func TestKeyThatAStepLeavesFreshIsForgotten(t *testing.T) {
 			}
 		}
 		s, c := newStore(t, 0)
-		do(t, s, takes("key", l))
-		c.move(2 * time.Hour)
+		c.move(do(t, s, takes("key", l))[0].ResetAfter)
 		do(t, s, peeks("key", l))
 		if s.Len() != 0 {
 			t.Errorf("%v: %d keys held after a peek of one that is fresh, want 0", l, s.Len())
