@@ -39,6 +39,7 @@ func (e *entry) worst(v *verdict) {
 	e.allowed = max(e.allowed, v.allowed)
 	e.recovery = max(e.recovery, v.recovery)
 	e.leases += v.leases
+	e.unsettled += v.unsettled
 }
 
 // add adds one run of a fault.
@@ -78,7 +79,7 @@ and clients on the same two processors.
 * *Executions* are how often Redis counted one request. *Admitted over the limit* is beside what may be lost when a server
   forgets: one limit for each time, and in memory what the fallback may admit.
 * One in seven of the requests with a key of their own is charged an estimate, and settled when it has ended. It is then
-  charged what it used if Redis has said so, and otherwise its estimate or what it used.
+  charged what it used if Redis has said so, and otherwise its estimate or what it used: those are *not settled*.
 * *Decides again* is the time from the end of the fault to the last request that Redis did not decide.
 * *Holds* is in how many runs every promise held that is not about time.
 
@@ -94,11 +95,11 @@ func (r *table) markdown() string {
 	var b strings.Builder
 	b.WriteString(preface)
 	b.WriteString("| fault | where | modes | requests | undecided | slowest request | of it with a processor | executions per request | " +
-		"admitted over the limit (bound) | decides again after | holds |\n|---|---|---|--:|--:|--:|--:|--:|--:|--:|---|\n")
+		"admitted over the limit (bound) | not settled | decides again after | holds |\n|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|---|\n")
 	for _, e := range r.entries {
-		fmt.Fprintf(&b, "| %s | %s | %s | %d | %d | %s | %s | %d | %d (%d) | %s | %s |\n", e.fault, e.place, strings.Join(e.modes, ", "),
+		fmt.Fprintf(&b, "| %s | %s | %s | %d | %d | %s | %s | %d | %d (%d) | %d | %s | %s |\n", e.fault, e.place, strings.Join(e.modes, ", "),
 			e.requests, e.undecided, e.slowest.Round(time.Millisecond), e.net.Round(time.Millisecond), e.executions, e.over, e.allowed,
-			e.recovery.Round(time.Millisecond), e.result())
+			e.unsettled, e.recovery.Round(time.Millisecond), e.result())
 	}
 	return b.String()
 }
