@@ -179,12 +179,15 @@ func (l Limit) ScriptArgs() (period, quota, extra int64) {
 	return algorithms[l.Algorithm].scriptArgs(&l)
 }
 
-// Equal reports whether *l == *m. Stores compare limits at each step, and comparing
-// field by field takes a third of the time of the compiler's ==.
+// Equal reports whether *l == *m. Stores compare limits at each step. Most are equal and
+// have no calendar, which takes a third of the time of the compiler's == and one branch.
 func (l *Limit) Equal(m *Limit) bool {
-	return l.Quota == m.Quota && l.Period == m.Period && l.Burst == m.Burst && l.Debt == m.Debt &&
-		l.Algorithm == m.Algorithm && l.Segments == m.Segments && l.Aligned == m.Aligned &&
-		(len(l.Calendar)|len(m.Calendar) == 0 || l.Calendar == m.Calendar) // no call without one
+	differ := (l.Quota ^ m.Quota) | int64(l.Period^m.Period) | (l.Burst ^ m.Burst) | (l.Debt ^ m.Debt) |
+		int64(l.Segments^m.Segments) | int64(l.Algorithm^m.Algorithm)
+	if differ|int64(len(l.Calendar)|len(m.Calendar)) != 0 {
+		return *l == *m
+	}
+	return l.Aligned == m.Aligned
 }
 
 // Windows returns the windows of the limit's calendar around an instant in microseconds,

@@ -3,6 +3,7 @@
 package memstore
 
 import (
+	"math"
 	"math/bits"
 	"slices"
 	"sync/atomic"
@@ -49,7 +50,7 @@ func (s *Store) shardFor(key string, v *limitClass) (hash uint64, h *shard) {
 // tidySometimes tidies after a few of the Takes without the lock. Their instants
 // choose when, because a shared counter or a random number would cost too much.
 func (s *Store) tidySometimes(now int64) {
-	if uint64(now)*spread>>32%tidyInstants == 0 {
+	if uint64(now)*spread < math.MaxUint64/tidyInstants {
 		s.tidy(now)
 	}
 }
