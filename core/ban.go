@@ -88,6 +88,10 @@ type Conduct struct {
 	Span, Forget int64
 }
 
+// None reports whether the conduct is zero. There are no strikes without Until, and no Span
+// without Forget.
+func (c *Conduct) None() bool { return c.Until|c.Forget == 0 }
+
 // settle brings the conduct to now, under a Ban or, if b is nil, under none. It returns
 // true only if it pulled back instants that a stepped clock, or a Ban with longer spans, has
 // left too far in the future, because no other change has to be kept.
@@ -180,9 +184,13 @@ func strike(ops []Op, states []*State, now int64, out []Decision) {
 	}
 }
 
-// reportBan completes the decision on an operation whose key is banned for the span left.
-// Units that might have been booked are no sooner there than they would have been.
-func (op *Op) reportBan(left int64, d *Decision) {
+// reportBan completes the decision on an operation with a Ban. Units that might have been
+// booked are no sooner there than they would have been.
+func (op *Op) reportBan(s *State, now int64, d *Decision) {
+	left := op.banned(s, now)
+	if left == 0 {
+		return
+	}
 	d.Banned, d.Remaining = true, 0
 	if op.Verb <= Peek && op.Cost > 0 {
 		d.Allowed, d.RetryAfter = false, max(d.RetryAfter, d.Wait, micros(left))

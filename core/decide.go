@@ -5,6 +5,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -33,27 +34,41 @@ func Decide(ops []Op, states []*State, now int64, out []Decision) {
 		share = shareOf(ops, states, now)
 	}
 	for i := range ops {
-		verdict(ops, states, out, i, share, now)
+		n := ops[i].units(share)
+		if slices.Contains(states[:i], states[i]) {
+			n = onTop(ops[:i+1], states, out, n, share)
+		}
+		verdict(&ops[i], states[i], now, n, &out[i])
 	}
 	granted := Granted(ops, out)
-	if !granted {
+	if granted {
+		charge(ops, states, now, share, out)
+	} else {
 		strike(ops, states, now, out)
 	}
 	for i := range ops {
 		op, s := &ops[i], states[i]
-		if n := op.units(share); granted && op.Verb == Take && out[i].Allowed && n > 0 {
+		report(op, s, now, &out[i])
+		if op.Ban != nil {
+			op.reportBan(s, now, &out[i])
+		}
+		if !granted || op.Verb != Take {
+			out[i].Wait = 0
+		}
+		if op.Windows != nil {
+			s.windows = nil
+		}
+	}
+}
+
+// charge carries out the Takes of a step that is granted.
+func charge(ops []Op, states []*State, now, share int64, out []Decision) {
+	for i := range ops {
+		op, s := &ops[i], states[i]
+		if n := op.units(share); op.Verb == Take && out[i].Allowed && n > 0 {
 			algorithms[op.Limit.Algorithm].take(s, &op.Limit, now, n, op.Lease)
 			s.Changed = true
 			out[i].Taken = n
-		}
-	}
-	for i := range ops {
-		report(&ops[i], states[i], now, &out[i])
-		if !granted || ops[i].Verb != Take {
-			out[i].Wait = 0
-		}
-		if states[i].windows != nil {
-			states[i].windows = nil
 		}
 	}
 }
@@ -82,7 +97,7 @@ func settle(op *Op, s *State, now int64) {
 	if op.Windows != nil && op.needsWindows() {
 		s.windows = op.Windows
 	}
-	if s.Conduct != (Conduct{}) && s.Conduct.settle(op.ban(), now) {
+	if !s.Conduct.None() && s.Conduct.settle(op.ban(), now) {
 		s.ConductChanged = true
 	}
 	if algorithms[op.Limit.Algorithm].settle(s, &op.Limit, now) {
@@ -98,7 +113,7 @@ func precede(op *Op, s *State, now int64, d *Decision) {
 		s.renew(&op.Limit)
 		return
 	}
-	if op.Verb == Lift && s.Conduct != (Conduct{}) {
+	if op.Verb == Lift && !s.Conduct.None() {
 		s.Conduct, s.ConductChanged = Conduct{}, true
 	}
 	settle(op, s, now)
@@ -179,32 +194,38 @@ func (op *Op) units(share int64) int64 {
 	return op.Cost
 }
 
-// verdict decides op i on top of the units that earlier Takes of the step on
-// the same key are about to charge.
-func verdict(ops []Op, states []*State, out []Decision, i int, share, now int64) {
-	op, d := &ops[i], &out[i]
-	if op.Cost == 0 || op.Verb >= Refund {
-		d.Allowed = true
-		return
-	}
-	n, capacity := op.units(share), op.Limit.Capacity()
-	for j := 0; j < i && n <= capacity; j++ {
-		if states[j] == states[i] && ops[j].Verb == Take && out[j].Allowed {
+// onTop returns n, the units of the last op, and those that earlier Takes of the step on the
+// same key are about to charge. It stops adding beyond the capacity.
+func onTop(ops []Op, states []*State, out []Decision, n, share int64) int64 {
+	last := len(ops) - 1
+	capacity := ops[last].Limit.Capacity()
+	for j := 0; j < last && n <= capacity; j++ {
+		if states[j] == states[last] && ops[j].Verb == Take && out[j].Allowed {
 			n += ops[j].units(share)
 		}
 	}
-	if n > capacity {
+	return n
+}
+
+// verdict decides an op for which n units have to fit.
+func verdict(op *Op, s *State, now, n int64, d *Decision) {
+	switch {
+	case op.Cost == 0 || op.Verb >= Refund:
+		d.Allowed = true
+		return
+	case n > op.Limit.Capacity():
 		d.RetryAfter = Never
 		return
 	}
-	ahead, left := int64(op.MaxWait/time.Microsecond), op.banned(states[i], now)
-	if left > 0 {
-		ahead = 0
+	a := algorithms[op.Limit.Algorithm]
+	if op.Ban != nil {
+		if left := op.banned(s, now); left > 0 {
+			d.RetryAfter = micros(max(left, a.delay(s, &op.Limit, now, n, 0, op.Lease)))
+			return
+		}
 	}
-	wait := algorithms[op.Limit.Algorithm].delay(states[i], &op.Limit, now, n, ahead, op.Lease)
+	wait := a.delay(s, &op.Limit, now, n, int64(op.MaxWait/time.Microsecond), op.Lease)
 	switch span := micros(wait); {
-	case left > 0:
-		d.RetryAfter = max(span, micros(left))
 	case wait == 0:
 		d.Allowed = true
 	case span <= op.MaxWait && op.Limit.Books():
@@ -217,9 +238,6 @@ func verdict(ops []Op, states []*State, out []Decision, i int, share, now int64)
 func report(op *Op, s *State, now int64, d *Decision) {
 	remaining, reset := algorithms[op.Limit.Algorithm].gauge(s, &op.Limit, now)
 	d.Remaining, d.ResetAfter, d.At = remaining, micros(reset), now
-	if left := op.banned(s, now); left > 0 {
-		op.reportBan(left, d)
-	}
 }
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
@@ -289,22 +307,31 @@ func (op *Op) fault() string {
 		return fmt.Sprintf("the cost %d is negative", op.Cost)
 	case op.MaxWait < 0 || op.MaxWait > MaxBooking:
 		return fmt.Sprintf("the wait %s is not within 0 to %s", op.MaxWait, MaxBooking)
-	case op.Verb == Debit && !algorithms[op.Limit.Algorithm].options().debt:
-		return fmt.Sprintf("a %s limit has no debt", op.Limit.Algorithm)
 	case op.lacksLease():
 		return "a lease is missing"
 	case op.At < 0 || op.At >= exact || op.ResetAfter < 0:
 		return fmt.Sprintf("At %d or ResetAfter %s is not of a decision", op.At, op.ResetAfter)
+	}
+	if op.Ban != nil || op.Verb > Reset || op.Limit.Algorithm == CalendarWindow {
+		if what := op.rareFault(); what != "" {
+			return what
+		}
+	}
+	return op.upToFault()
+}
+
+// rareFault returns what is wrong with an operation that has a Ban, a calendar, or a verb
+// after Reset, or "".
+func (op *Op) rareFault() string {
+	if op.Verb == Debit && !algorithms[op.Limit.Algorithm].options().debt {
+		return fmt.Sprintf("a %s limit has no debt", op.Limit.Algorithm)
 	}
 	if op.Limit.Algorithm == CalendarWindow {
 		if what := op.windowsFault(); what != "" {
 			return what
 		}
 	}
-	if what := op.banFault(); what != "" {
-		return what
-	}
-	return op.upToFault()
+	return op.banFault()
 }
 
 // lacksLease reports whether the operation needs a lease and has none.

@@ -192,9 +192,7 @@ func (gcra) delay(s *State, l *Limit, now, n, ahead int64, _ string) int64 {
 // convert puts the state under l. Units in use stay in use.
 func (s *State) convert(l *Limit, now int64) {
 	if s.Used == 0 || s.Limit.sameRate(l) || s.Limit.rate() == l.rate() {
-		if !s.Limit.Equal(l) { // a limit is long
-			s.Limit = *l
-		}
+		s.Limit = *l
 		if s.Used != 0 {
 			s.advance(now)
 		}
@@ -217,7 +215,7 @@ func (gcra) take(s *State, l *Limit, now, n int64, _ string) {
 		s.Mark = now
 	}
 	s.Used += n
-	if s.Used > s.Limit.Capacity() || s.Over != 0 || s.Slot != 0 {
+	if s.Used > s.Limit.Capacity() || s.Over|s.Slot != 0 {
 		s.book(now)
 	}
 }

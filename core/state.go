@@ -51,7 +51,7 @@ type Lease struct {
 // fresh and a store may forget it: until its units are back, its strikes no longer count
 // and its bans are forgotten.
 func (s *State) ForgetAfter(d *Decision) time.Duration {
-	if s.Conduct == (Conduct{}) {
+	if s.Conduct.None() {
 		return d.ResetAfter
 	}
 	return max(d.ResetAfter, micros(s.Conduct.reset(d.At)))
