@@ -82,7 +82,7 @@ func (h *shard) load(i int, st *core.State) {
 		if m.conduct != nil {
 			st.Conduct = *m.conduct
 		}
-	} else if st.Log != nil || st.Leases != nil || st.Over != 0 || st.Slot != 0 || st.Conduct != (core.Conduct{}) {
+	} else if st.Log != nil || st.Leases != nil || st.Over|st.Slot != 0 || !st.Conduct.None() {
 		st.Log, st.Head, st.Leases, st.Over, st.Slot = nil, 0, nil, 0, 0
 		st.Conduct = core.Conduct{}
 	}
@@ -90,12 +90,17 @@ func (h *shard) load(i int, st *core.State) {
 
 // save copies st, written under the limit of class id, into slot i.
 func (h *shard) save(i int, st *core.State, id classID, rule string) {
-	old, before := h.slots[i].class&^marks, int64(0)
-	switch inserted := old == uninterned && h.extState(i) == nil; {
-	case old == id && id != uninterned && h.conduct(i) == nil && st.Conduct == (core.Conduct{}):
+	c, m := &h.slots[i], h.extState(i)
+	old, before := c.class&^marks, int64(0)
+	switch same := old == id && id != uninterned; {
+	case same && m == nil && !extended(st): // nearly always
+		c.class = id | c.class&shared
+		c.used, c.mark = st.Used, st.Mark
+		return
+	case same && (m == nil || m.conduct == nil) && st.Conduct.None():
 		h.write(i, st, id, rule)
 		return
-	case inserted: // and so has no class yet, but is counted already
+	case old == uninterned && m == nil: // inserted, and so has no class yet, but is counted already
 		before = bytesOf(h.longKey(i), &st.Limit, uninterned)
 	default:
 		before = h.bytes(i)
@@ -112,14 +117,18 @@ func (h *shard) conduct(i int) *core.Conduct {
 	return nil
 }
 
+// extended reports whether a state needs an extState if its class is known.
+func extended(st *core.State) bool {
+	return int64(len(st.Log)|len(st.Leases))|st.Over|st.Slot != 0 || !st.Conduct.None()
+}
+
 // write is save without the count of bytes.
 func (h *shard) write(i int, st *core.State, id classID, rule string) {
 	c := &h.slots[i]
 	c.class = id | c.class&shared
 	c.used, c.mark = st.Used, st.Mark
 	m := h.extState(i)
-	struck := st.Conduct != (core.Conduct{})
-	if len(st.Log) == 0 && len(st.Leases) == 0 && st.Over == 0 && st.Slot == 0 && !struck && id != uninterned {
+	if id != uninterned && !extended(st) {
 		if m != nil {
 			h.exts[i].extState = nil
 		}
@@ -130,7 +139,7 @@ func (h *shard) write(i int, st *core.State, id classID, rule string) {
 		h.putExt(i).extState = m
 	}
 	m.log, m.head, m.leases, m.over, m.slot = st.Log, st.Head, st.Leases, st.Over, st.Slot
-	if !struck {
+	if st.Conduct.None() {
 		m.conduct = nil
 	} else if m.conduct == nil {
 		kept := st.Conduct // a copy, so that st does not escape

@@ -41,7 +41,7 @@ func (h *shard) decide(p *location, ops []core.Op, out []core.Decision, now int6
 		return true, due, err
 	}
 	h.load(i, &h.state)
-	if ops[0].Ban != nil && h.state.Conduct == (core.Conduct{}) && !h.store.mayStrike() {
+	if ops[0].Ban != nil && h.state.Conduct.None() && !h.store.mayStrike() {
 		op := ops[0]
 		dropBan(&op)
 		ops = []core.Op{op}
@@ -185,20 +185,19 @@ func (t *step) keepAll(s *Store, ops []core.Op, out []core.Decision) {
 		}
 		op, p, st := &ops[i], &t.locations[i], &t.states[i]
 		h := &s.shards[p.shard]
-		fresh := (st.Changed || st.ConductChanged) && st.ForgetAfter(&out[i]) > 0
 		at := -1
 		switch t.holders[i] {
 		case ownEntry:
 			at = h.find(p, op)
 		case ownEntryToCome, ownEntryOfBucket:
-			if fresh {
+			if lasts(st, &out[i]) {
 				st.Changed = true // there is nothing else of the key
 				at = h.insert(p, op)
 				t.booked--
 				t.bookedBytes -= bytesOf(op.Key, &op.Limit, p.class)
 			}
 		case overflowBucket:
-			if at = h.findBucket(p, op); at < 0 && fresh {
+			if at = h.findBucket(p, op); at < 0 && lasts(st, &out[i]) {
 				at = h.insertBucket(p)
 				t.bookedBytes -= bytesOf("", &op.Limit, p.class)
 			}
@@ -217,6 +216,11 @@ func (t *step) sweepNewKeys(s *Store) {
 			s.shards[t.locations[i].shard].sweep(t.now, sweepInsert, forgetSecondTime)
 		}
 	}
+}
+
+// lasts reports whether a state has to be kept.
+func lasts(st *core.State, d *core.Decision) bool {
+	return (st.Changed || st.ConductChanged) && st.ForgetAfter(d) > 0
 }
 
 // release clears the step and gives it back to the pool.
@@ -241,6 +245,7 @@ func (t *step) findStates(s *Store, ops []core.Op) error {
 	}
 	t.cancel(s)
 	t.full = true
+	clear(t.states)
 	size := int64(0)
 	for i := range ops {
 		size += bytesOf(ops[i].Key, &ops[i].Limit, t.locations[i].class)
@@ -249,13 +254,14 @@ func (t *step) findStates(s *Store, ops []core.Op) error {
 	return t.tryFindStates(s, ops)
 }
 
+// tryFindStates is findStates without a second look. The states are zero when it begins.
 func (t *step) tryFindStates(s *Store, ops []core.Op) error {
 	for i := range ops {
 		if j := t.twin(ops, i); j >= 0 {
 			t.join(i, j)
 			continue
 		}
-		t.first[i], t.states[i], t.shares[i] = i, core.State{}, &t.states[i]
+		t.first[i], t.shares[i] = i, &t.states[i]
 		h, op := &s.shards[t.locations[i].shard], &ops[i]
 		if n := h.find(&t.locations[i], op); n >= 0 {
 			h.load(n, t.shares[i])
