@@ -227,8 +227,8 @@ func TestConnectAtADistanceInACluster(t *testing.T) {
 			f := &far{rtt: 28 * ms, trips: trips}
 			client := func() redis.UniversalClient { return f.cluster(config) }
 			f.distant(t, Options{}, client, func(t *testing.T, s *Store) {
-				if first := takeInTurn(t, s, 40); len(first) < 5 {
-					t.Errorf("calls %v failed", first)
+				if first := takeInTurn(t, s, 40); len(first) == 0 {
+					t.Error("no call failed, so the servers are not far")
 				}
 				if then := takeInTurn(t, s, 20); len(then) > 0 {
 					t.Errorf("later calls %v failed", then)
@@ -256,7 +256,7 @@ func takeInTurn(t *testing.T, s *Store, n int) (failed []int) {
 func TestScriptsAtADistance(t *testing.T) {
 	f := &far{rtt: 28 * ms, trips: 1}
 	f.distant(t, Options{}, func() redis.UniversalClient { return f.single(nil) }, func(t *testing.T, s *Store) {
-		if got, want := callScripts(t, s), []int{0, 1, 2, 3}; !slices.Equal(got, want) {
+		if got, want := callScripts(t, s), []int{0}; !slices.Equal(got, want) {
 			t.Errorf("calls %v failed until connections were ready, want %v", got, want)
 		}
 		f.forget()
@@ -267,6 +267,7 @@ func TestScriptsAtADistance(t *testing.T) {
 }
 
 // callScripts makes 20 calls of two scripts in turn, and returns which of them were late.
+// After a late one it waits, because a round of connecting then keeps connections from calls.
 func callScripts(t *testing.T, s *Store) (failed []int) {
 	for i := range 20 {
 		ops := append(unit(), unit()...)
@@ -274,6 +275,7 @@ func callScripts(t *testing.T, s *Store) (failed []int) {
 		n := 1 + i%2
 		if err := s.Apply(t.Context(), ops[:n], make([]core.Decision, n)); late(err) {
 			failed = append(failed, i)
+			time.Sleep(time.Second)
 		} else if err != nil {
 			t.Error(err)
 		}
