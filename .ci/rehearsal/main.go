@@ -7,7 +7,9 @@
 //   - installs the console with go install, starts it, and asks for its health;
 //   - builds the first program of the README with go get, starts it, and asks it
 //     until a request is refused;
-//   - adds headgate to a program on an older Gin, and checks that it keeps its Gin.
+//   - adds headgate to a program on an older Gin, and checks that it keeps its Gin;
+//   - adds each adapter that is a module of its own to an empty program, and runs the
+//     adapter's tests on the versions that it asks for.
 //
 // The working folder is the root of the repository, whose tracked files are packed.
 package main
@@ -75,5 +77,5 @@ func rehearse(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.uncache(modules)) }()
-	return errors.Join(s.console(ctx), s.readme(ctx, program), s.olderGin(ctx))
+	return errors.Join(s.console(ctx), s.readme(ctx, program), s.olderGin(ctx), s.adapters(ctx, modules))
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -173,6 +174,31 @@ func (s *sandbox) olderGin(ctx context.Context) error {
 		return fmt.Errorf("a program on Gin %s that imports nethttp and store/memstore is lifted to %s", oldGin, got)
 	}
 	fmt.Println("a program on Gin", oldGin, "keeps it")
+	return nil
+}
+
+// adapters adds each adapter that is a module of its own to an empty program, builds
+// the program, and runs the adapter's tests.
+func (s *sandbox) adapters(ctx context.Context, modules []*mod) error {
+	for _, m := range modules {
+		name := path.Base(m.path)
+		if !strings.HasSuffix(name, "mw") {
+			continue
+		}
+		dir, err := s.app(name, fmt.Sprintf("package main\n\nimport _ %q\n\nfunc main() {}\n", m.path))
+		if err != nil {
+			return err
+		}
+		err = s.steps(ctx, dir, "go mod init app", "go get -t "+m.path+"/...@"+s.version, "go build -o app .",
+			"go test -count=1 "+m.path+"/...")
+		if err != nil {
+			return err
+		}
+		if err := s.released(filepath.Join(dir, "app")); err != nil {
+			return err
+		}
+		fmt.Println(name, "passes its tests")
+	}
 	return nil
 }
 
