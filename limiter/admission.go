@@ -229,6 +229,11 @@ func NewContext(ctx context.Context, a *Admission) context.Context {
 	return context.WithValue(ctx, contextKey{}, &a.result)
 }
 
+// ContextValue returns the key and the value under which [FromContext] finds the result of
+// a in a context. It is for adapters of frameworks whose contexts get values by a method,
+// and is called after [NewContext].
+func (a *Admission) ContextValue() (key, value any) { return contextKey{}, &a.result }
+
 // FromContext returns what the innermost limiter around a handler decided about
 // the request of ctx. It returns nil, which is valid as an empty Result, unless the
 // request holds leases or is degraded, or Config.KeepResult is set.

@@ -57,6 +57,10 @@ func TestContextHasEveryLimiterAround(t *testing.T) {
 	if limiter.FromContext(ctx) != b.Result() || !b.Degraded() || !limiter.Degraded(ctx) {
 		t.Error("the inner limiter hides what the outer one says")
 	}
+	key, value := b.ContextValue()
+	if set := context.WithValue(context.Background(), key, value); limiter.FromContext(set) != b.Result() {
+		t.Error("a context with the value of ContextValue does not have the result")
+	}
 }
 
 func TestContextWithoutAdmissionIsNotDegraded(t *testing.T) {
