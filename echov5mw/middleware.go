@@ -1,0 +1,95 @@
+package echov5mw
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v5"
+
+	"github.com/headgate/headgate/limiter"
+)
+
+// New returns middleware that asks l about every request. It is safe for
+// concurrent use and may be used in any number of places. A request that meets
+// l more than once is counted the first time; see [limiter.Limiter.Counted]. New
+// logs mistakes in l and in the options to the log of l; see
+// [limiter.Limiter.CheckRequests]. A nil limiter answers 503.
+func New(l *limiter.Limiter, opts ...Option) echo.MiddlewareFunc {
+	o, err := newOptions(l, opts)
+	l.LogSetup("echov5mw.New", err)
+	return around(l, o)
+}
+
+// Config is the middleware of [New] as an [echo.MiddlewareConfigurator], for programs that
+// shall not start with a mistake in it.
+type Config struct {
+	Limiter *limiter.Limiter
+	Options []Option
+}
+
+// ToMiddleware returns the middleware, or an error with all mistakes that New would log.
+func (c Config) ToMiddleware() (echo.MiddlewareFunc, error) {
+	o, err := newOptions(c.Limiter, c.Options)
+	if err != nil {
+		return nil, err
+	}
+	return around(c.Limiter, o), nil
+}
+
+func around(l *limiter.Limiter, o options) echo.MiddlewareFunc {
+	m := &middleware{options: o, limiter: l}
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error { return m.handle(c, next) }
+	}
+}
+
+// middleware limits the requests to the handlers that it is put around.
+type middleware struct {
+	options
+	limiter *limiter.Limiter
+}
+
+func (m *middleware) handle(c *echo.Context, next echo.HandlerFunc) error {
+	if m.skip != nil && m.skip(c) {
+		return next(c)
+	}
+	header := c.Response().Header()
+	if m.limiter.Counted(header) {
+		return m.handler(next, limiter.Degraded(c.Request().Context()))(c)
+	}
+	a := m.limiter.Admit(request{c})
+	a.SetHeaders(header)
+	switch a.Status() {
+	case 0:
+		if a.Degraded() {
+			next = m.degrade(next, a)
+		}
+		return pass(c, a, next)
+	case http.StatusServiceUnavailable:
+		return reject(c, a, m.failed)
+	}
+	return reject(c, a, m.refused)
+}
+
+// handler returns the handler of an admitted request.
+func (m *middleware) handler(next echo.HandlerFunc, degraded bool) echo.HandlerFunc {
+	if degraded && m.degraded != nil {
+		return m.degraded
+	}
+	return next
+}
+
+func pass(c *echo.Context, a *limiter.Admission, next echo.HandlerFunc) error {
+	status := http.StatusInternalServerError
+	defer func() { a.Done(status) }()
+	if a.NeedsContext() {
+		c.SetRequest(c.Request().WithContext(limiter.NewContext(c.Request().Context(), a)))
+	}
+	if !a.NeedsStatus() && !a.HoldsLeases() {
+		return next(c)
+	}
+	w := wrap(c, a)
+	err := next(c)
+	w.unwrap(c)
+	status = statusOf(w, err) // not reached by a panic
+	return err
+}

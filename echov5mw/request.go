@@ -1,0 +1,53 @@
+package echov5mw
+
+import (
+	"context"
+
+	"github.com/labstack/echo/v5"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Request returns the view that the rules of a limiter have of c, for
+// [limiter.Limiter.PeekRequest], [limiter.Limiter.TakeRequest] and
+// [limiter.Limiter.ResetRequest]. It is valid until Echo uses c for another
+// request. It is nil if c is nil.
+func Request(c *echo.Context) core.Request {
+	if c == nil {
+		return nil
+	}
+	return request{c}
+}
+
+// request is the view that rules have of an *echo.Context. Its context is the one of
+// the *http.Request, because Echo uses an *echo.Context again for another request.
+type request struct{ c *echo.Context }
+
+func (r request) Context() context.Context { return r.c.Request().Context() }
+func (r request) Method() string           { return r.c.Request().Method }
+func (r request) Path() string             { return r.c.Request().URL.Path }
+
+// RawPath returns the encoded path if it is not the usual encoding of Path, for package
+// policy.
+func (r request) RawPath() string { return r.c.Request().URL.RawPath }
+
+func (r request) Route() string      { return r.c.Path() }
+func (r request) RemoteAddr() string { return r.c.Request().RemoteAddr }
+
+func (r request) Header(name string) []string {
+	if name == "Host" {
+		return []string{r.c.Request().Host}
+	}
+	return r.c.Request().Header[name]
+}
+
+// Key returns a key function that calls f with the *echo.Context of the request.
+// Requests of other frameworks share the key "".
+func Key(f func(*echo.Context) (key string, ok bool)) core.KeyFunc {
+	return func(r core.Request) (string, bool) {
+		if r, ok := r.(request); ok {
+			return f(r.c)
+		}
+		return "", true
+	}
+}
