@@ -1,0 +1,95 @@
+package fiberv3mw
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gofiber/fiber/v3"
+
+	"github.com/headgate/headgate/limiter"
+)
+
+// Option configures the middleware of [New]. New ignores an option that is nil, or
+// that was given nil, and writes a line to the log of the limiter.
+type Option func(*options)
+
+type options struct {
+	skip            func(fiber.Ctx) bool
+	refused, failed func(fiber.Ctx, *limiter.Admission) error
+	degraded        fiber.Handler
+	faults          []error
+}
+
+// newOptions applies the options. It writes one line to the log if some are nil or
+// if the limiter cannot decide about requests.
+func newOptions(l *limiter.Limiter, list []Option) options {
+	o := options{faults: []error{l.CheckRequests()}}
+	for i, set := range list {
+		if set == nil {
+			o.faults = append(o.faults, fmt.Errorf("option %d is nil and ignored", i))
+			continue
+		}
+		set(&o)
+	}
+	l.LogSetup("fiberv3mw.New", errors.Join(o.faults...))
+	return o
+}
+
+// ignore notes that the named option was given nil.
+func (o *options) ignore(name string) {
+	o.faults = append(o.faults, fmt.Errorf("%s was given nil and is ignored", name))
+}
+
+// WithSkip makes the middleware ignore requests for which skip returns true. They
+// reach the handlers uncounted. skip may be fiber.Ctx.IsPreflight, which skips what
+// limiter.Config.SkipPreflights does.
+func WithSkip(skip func(fiber.Ctx) bool) Option {
+	return func(o *options) {
+		if skip == nil {
+			o.ignore("WithSkip")
+			return
+		}
+		o.skip = skip
+	}
+}
+
+// WithRefused calls answer for refused requests, and takes precedence over
+// Config.Refused. The headers of the limiter are set before the call. answer may
+// return an error for Fiber's error handler, and must not keep the admission. If
+// answer writes nothing and returns nil, the request is answered as Config.Refused
+// says.
+func WithRefused(answer func(fiber.Ctx, *limiter.Admission) error) Option {
+	return func(o *options) {
+		if answer == nil {
+			o.ignore("WithRefused")
+			return
+		}
+		o.refused = answer
+	}
+}
+
+// WithFailed is like [WithRefused], for requests that get a 503 because the store
+// could not decide and the limiter fails closed, or because too many requests wait
+// already; see [limiter.Admission.Outcome]. It takes precedence over Config.Failed.
+func WithFailed(answer func(fiber.Ctx, *limiter.Admission) error) Option {
+	return func(o *options) {
+		if answer == nil {
+			o.ignore("WithFailed")
+			return
+		}
+		o.failed = answer
+	}
+}
+
+// WithDegraded calls fallback for requests over the limit of a Degrade rule,
+// instead of the handlers after the middleware, and takes precedence over
+// Config.Degraded.
+func WithDegraded(fallback fiber.Handler) Option {
+	return func(o *options) {
+		if fallback == nil {
+			o.ignore("WithDegraded")
+			return
+		}
+		o.degraded = fallback
+	}
+}
