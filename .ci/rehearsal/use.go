@@ -189,8 +189,8 @@ func (s *sandbox) adapters(ctx context.Context, modules []*mod) error {
 		if err != nil {
 			return err
 		}
-		err = s.steps(ctx, dir, "go mod init app", "go get -t "+m.path+"/...@"+s.version, "go build -o app .",
-			"go test -count=1 "+m.path+"/...")
+		err = s.steps(ctx, dir, "go mod init app", "go get "+m.path+"@"+s.version, "go build -o app .",
+			"go test -mod=mod -count=1 "+m.path+"/...")
 		if err != nil {
 			return err
 		}
