@@ -21,10 +21,10 @@ const (
 	root   = "../.."
 )
 
-// order lists, for each package of the module, the imports that its files other than
-// tests may have besides the standard library: packages of the module by their
-// folder, others by their path. A "*" stands for any one element. A package that
-// is not listed fails the test.
+// order lists, for each package of the module and of the adapters that are modules of
+// their own, the imports that its files other than tests may have besides the standard
+// library: packages of the repository by their folder, others by their path. A "*" stands
+// for any one element. A package that is not listed fails the test.
 var order = map[string][]string{
 	"core":      {"internal/textform"},
 	"lua":       {"core"},
@@ -35,6 +35,8 @@ var order = map[string][]string{
 	"ginmw":     {"core", "limiter", "github.com/gin-gonic/gin"},
 	"echomw":    {"core", "limiter", "github.com/labstack/echo/v4"},
 	"fibermw":   {"core", "limiter", "github.com/gofiber/fiber/v2", "github.com/valyala/fasthttp"},
+	"echov5mw":  {"core", "limiter", "github.com/labstack/echo/v5"},
+	"fiberv3mw": {"core", "limiter", "github.com/gofiber/fiber/v3", "github.com/valyala/fasthttp"},
 	"cmd/*":     {"core", "keyfuncs", "limiter", "policy", "policy/*", "store/memstore", "store/redisstore"},
 	"store/*":   {"core", "lua", "internal/rediscall", "internal/textform", "github.com/redis/go-redis/v9"},
 	"policy":    {"core", "keyfuncs", "limiter", "internal/textform"},
@@ -57,8 +59,8 @@ var exceptions = map[string][]string{
 	"policy/policyyaml": {"policy", "internal/textform", "github.com/goccy/go-yaml", "github.com/goccy/go-yaml/*"},
 }
 
-// free are the folders whose packages only tests or readers use. They may import
-// anything, and no package of the order may import them.
+// free are the folders whose packages only tests or readers use, as are the examples of
+// an adapter. They may import anything, and no package of the order may import them.
 var free = []string{"internal", "examples"}
 
 func TestImports(t *testing.T) {
@@ -160,7 +162,8 @@ func exported(f *ast.File) (names []string) {
 	return names
 }
 
-// walk calls f for every Go file of the module that is no test.
+// walk calls f for every Go file that is no test, in the module and in the adapters that
+// are modules of their own.
 func walk(t *testing.T, f func(dir, file string, syntax *ast.File)) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(file string, e fs.DirEntry, err error) error {
@@ -168,7 +171,7 @@ func walk(t *testing.T, f func(dir, file string, syntax *ast.File)) {
 			return err
 		}
 		if e.IsDir() {
-			if file != root && (isModule(file) || e.Name() == "testdata" || strings.HasPrefix(e.Name(), ".")) {
+			if file != root && (isModule(file) && !strings.HasSuffix(file, "mw") || e.Name() == "testdata" || strings.HasPrefix(e.Name(), ".")) {
 				return fs.SkipDir
 			}
 			return nil
@@ -234,5 +237,6 @@ func matches(pattern, name string) bool {
 }
 
 func isFree(dir string) bool {
-	return slices.ContainsFunc(free, func(top string) bool { return dir == top || strings.HasPrefix(dir, top+"/") })
+	top, rest, _ := strings.Cut(dir, "/")
+	return slices.Contains(free, top) || strings.HasSuffix(top, "mw") && strings.HasPrefix(rest, "examples/")
 }
