@@ -177,6 +177,35 @@ func (s *sandbox) olderGin(ctx context.Context) error {
 	return nil
 }
 
+// quickstart installs the quickstart and has it refuse a request on each framework whose
+// adapter is a module of its own.
+func (s *sandbox) quickstart(ctx context.Context) error {
+	if err := s.steps(ctx, s.folder, "go install "+root+"/examples/quickstart@"+s.version); err != nil {
+		return err
+	}
+	binary := filepath.Join(s.folder, "bin", "quickstart")
+	if err := s.released(binary); err != nil {
+		return err
+	}
+	for _, framework := range []string{"echov5", "fiberv3"} {
+		server, err := start(ctx, binary, "-addr", "127.0.0.1:0", "-framework", framework)
+		if err != nil {
+			return err
+		}
+		defer server.kill()
+		url, err := server.await(regexp.MustCompile(`listening on (\S+)`))
+		if err != nil {
+			return err
+		}
+		n, err := untilRefused(ctx, url)
+		if err != nil {
+			return fmt.Errorf("the quickstart on %s: %w\n%s", framework, err, server.output())
+		}
+		fmt.Printf("the quickstart on %s refused request %d\n", framework, n)
+	}
+	return nil
+}
+
 // adapters adds each adapter that is a module of its own to an empty program, builds
 // the program, and runs the adapter's tests.
 func (s *sandbox) adapters(ctx context.Context, modules []*mod) error {
@@ -189,7 +218,8 @@ func (s *sandbox) adapters(ctx context.Context, modules []*mod) error {
 		if err != nil {
 			return err
 		}
-		err = s.steps(ctx, dir, "go mod init app", "go get "+m.path+"@"+s.version, "go build -o app .",
+		// go get would also ask for newer versions of the framework.
+		err = s.steps(ctx, dir, "go mod init app", "go mod edit -require="+m.path+"@"+s.version, "go build -mod=mod -o app .",
 			"go test -mod=mod -count=1 "+m.path+"/...")
 		if err != nil {
 			return err

@@ -31,7 +31,9 @@ var frameworks = map[string]func(*limiter.Limiter) server{
 	"nethttp": func(l *limiter.Limiter) server { return httpServer(newNetHTTP(l)) },
 	"gin":     func(l *limiter.Limiter) server { return httpServer(newGin(l)) },
 	"echo":    func(l *limiter.Limiter) server { return httpServer(newEcho(l)) },
+	"echov5":  func(l *limiter.Limiter) server { return httpServer(newEchoV5(l)) },
 	"fiber":   func(l *limiter.Limiter) server { return fiberServer{newFiber(l)} },
+	"fiberv3": func(l *limiter.Limiter) server { return fiberV3Server{newFiberV3(l)} },
 }
 
 func httpServer(h http.Handler) server {

@@ -1,10 +1,11 @@
 // Quickstart is a small service behind a limiter, for a first look and for
 // trying out limits:
 //
-//	go run ./examples/quickstart
+//	go -C examples/quickstart run . -framework echov5
 //	curl -i http://127.0.0.1:8080/
 //
-// Flags choose the framework, the store, the rules, the key and the action over
+// It is a module of its own, because it has two major versions of frameworks, which no
+// program needs both. Flags choose the framework, the store, the rules, the key and the action over
 // the limit. Several -rule flags are decided together. Routes: GET / and
 // GET /hold?for=200ms are limited, GET /healthz never is.
 package main
