@@ -15,12 +15,19 @@ func TestEachExampleIsOneShortFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ofAdapters, err := filepath.Glob("../*mw/examples/*/*.go") // modules of their own, which a release has not here
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := len(files)
 	programs := 0
-	for _, file := range files {
+	for i, file := range append(files, ofAdapters...) {
 		if strings.HasSuffix(file, "_test.go") || filepath.Dir(file) == "quickstart" {
 			continue
 		}
-		programs++
+		if i < own {
+			programs++
+		}
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
