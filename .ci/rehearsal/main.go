@@ -5,7 +5,7 @@
 // takes for a module proxy. In empty folders outside of the repository it then
 //
 //   - installs the console with go install, starts it, and asks for its health;
-//   - installs the quickstart, and asks it until a request is refused, on each framework
+//   - builds the quickstart, and asks it until a request is refused, on each framework
 //     whose adapter is a module of its own;
 //   - builds the first program of the README with go get, starts it, and asks it
 //     until a request is refused;

@@ -177,13 +177,20 @@ func (s *sandbox) olderGin(ctx context.Context) error {
 	return nil
 }
 
-// quickstart installs the quickstart and has it refuse a request on each framework whose
+// quickstart builds the quickstart and has it refuse a request on each framework whose
 // adapter is a module of its own.
 func (s *sandbox) quickstart(ctx context.Context) error {
-	if err := s.steps(ctx, s.folder, "go install "+root+"/examples/quickstart@"+s.version); err != nil {
+	const module = root + "/examples/quickstart"
+	dir, err := s.app("quickstart", "package main\n\nfunc main() {}\n")
+	if err != nil {
 		return err
 	}
-	binary := filepath.Join(s.folder, "bin", "quickstart")
+	// go install would also ask for a module examples, which no proxy has.
+	err = s.steps(ctx, dir, "go mod init app", "go mod edit -require="+module+"@"+s.version, "go build -mod=mod -o app "+module)
+	if err != nil {
+		return err
+	}
+	binary := filepath.Join(dir, "app")
 	if err := s.released(binary); err != nil {
 		return err
 	}
