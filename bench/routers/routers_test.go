@@ -15,31 +15,14 @@ import (
 	"github.com/headgate/headgate/echomw"
 	"github.com/headgate/headgate/fibermw"
 	"github.com/headgate/headgate/ginmw"
+	"github.com/headgate/headgate/internal/pathspec"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 )
 
-// app is a server. ask sends it a GET and returns the name of the handler that served
-// it, or "" if none did.
-type app struct{ ask func(target string) string }
-
-// place says where the middleware stands.
-type place string
-
-const (
-	around place = "around the router"
-	inside place = "around each handler"
-)
-
-// router makes an app of routes, which are pairs of a pattern of net/http.ServeMux and
-// the name of its handler.
-type router struct {
-	name string
-	make func(l *limiter.Limiter, at place, routes [][2]string) app
-}
-
-var all = []router{
-	{"net/http", netHTTP}, {"chi", useChi}, {"gorilla", useGorilla}, {"Gin", useGin}, {"Echo", useEcho}, {"Fiber", useFiber},
+var all = []pathspec.Router{
+	{Name: "net/http", Make: netHTTP}, {Name: "chi", Make: useChi}, {Name: "gorilla", Make: useGorilla}, {Name: "Gin", Make: useGin},
+	{Name: "Echo", Make: useEcho, Rest: true}, {Name: "Fiber", Make: useFiber},
 }
 
 // patterns translates patterns of net/http.ServeMux: for chi and gorilla, and for Gin,
@@ -53,15 +36,14 @@ var patterns = map[string]struct{ chi, gorilla, gin, echo, fiber string }{
 	"/":             {"/*", "/{rest:.*}", "/*rest", "/*", "/*"},
 }
 
-// std returns the app of a handler of net/http. served is the name that the handlers
-// set.
-func std(h http.Handler, served *string) app {
-	return app{func(target string) string {
+// std asks a handler of net/http. served is the name that the handlers set.
+func std(h http.Handler, served *string) func(string) string {
+	return func(target string) string {
 		*served = ""
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest("GET", target, nil))
 		return *served
-	}}
+	}
 }
 
 // handler sets served to its name.
@@ -69,106 +51,106 @@ func handler(served *string, name string) http.Handler {
 	return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { *served = name })
 }
 
-func netHTTP(l *limiter.Limiter, at place, routes [][2]string) app {
+func netHTTP(l *limiter.Limiter, at pathspec.Place, routes []pathspec.Route) func(string) string {
 	served, limit, m := new(string), nethttp.New(l), http.NewServeMux()
 	for _, r := range routes {
-		h := handler(served, r[1])
-		if at == inside {
+		h := handler(served, r.Name)
+		if at == pathspec.Inside {
 			h = limit(h)
 		}
-		m.Handle(r[0], h)
+		m.Handle(r.Pattern, h)
 	}
-	if at == inside {
+	if at == pathspec.Inside {
 		return std(m, served)
 	}
 	return std(limit(m), served)
 }
 
-func useChi(l *limiter.Limiter, at place, routes [][2]string) app {
+func useChi(l *limiter.Limiter, at pathspec.Place, routes []pathspec.Route) func(string) string {
 	served, limit, m := new(string), nethttp.New(l), chi.NewRouter()
-	if at == around {
+	if at == pathspec.Around {
 		m.Use(limit)
 	}
 	for _, r := range routes {
-		if at == inside {
-			m.With(limit).Handle(patterns[r[0]].chi, handler(served, r[1]))
+		if at == pathspec.Inside {
+			m.With(limit).Handle(patterns[r.Pattern].chi, handler(served, r.Name))
 		} else {
-			m.Handle(patterns[r[0]].chi, handler(served, r[1]))
+			m.Handle(patterns[r.Pattern].chi, handler(served, r.Name))
 		}
 	}
 	return std(m, served)
 }
 
-func useGorilla(l *limiter.Limiter, at place, routes [][2]string) app {
+func useGorilla(l *limiter.Limiter, at pathspec.Place, routes []pathspec.Route) func(string) string {
 	served, limit, m := new(string), nethttp.New(l), mux.NewRouter()
-	if at == around {
+	if at == pathspec.Around {
 		m.Use(limit)
 	}
 	for _, r := range routes {
-		h := handler(served, r[1])
-		if at == inside {
+		h := handler(served, r.Name)
+		if at == pathspec.Inside {
 			h = limit(h)
 		}
-		m.Handle(patterns[r[0]].gorilla, h)
+		m.Handle(patterns[r.Pattern].gorilla, h)
 	}
 	return std(m, served)
 }
 
-func useGin(l *limiter.Limiter, at place, routes [][2]string) app {
+func useGin(l *limiter.Limiter, at pathspec.Place, routes []pathspec.Route) func(string) string {
 	gin.SetMode(gin.ReleaseMode)
 	served, limit, e := new(string), ginmw.New(l), gin.New()
-	if at == around {
+	if at == pathspec.Around {
 		e.Use(limit)
 	}
 	for _, r := range routes {
-		handlers := []gin.HandlerFunc{func(*gin.Context) { *served = r[1] }}
-		if at == inside {
+		handlers := []gin.HandlerFunc{func(*gin.Context) { *served = r.Name }}
+		if at == pathspec.Inside {
 			handlers = append([]gin.HandlerFunc{limit}, handlers...)
 		}
-		e.GET(patterns[r[0]].gin, handlers...)
+		e.GET(patterns[r.Pattern].gin, handlers...)
 	}
 	return std(e, served)
 }
 
-func useEcho(l *limiter.Limiter, at place, routes [][2]string) app {
+func useEcho(l *limiter.Limiter, at pathspec.Place, routes []pathspec.Route) func(string) string {
 	served, limit, e := new(string), echomw.New(l), echo.New()
-	if at == around {
+	if at == pathspec.Around {
 		e.Use(limit)
 	}
 	for _, r := range routes {
 		h := func(echo.Context) error {
-			*served = r[1]
+			*served = r.Name
 			return nil
 		}
-		if at == inside {
-			e.GET(patterns[r[0]].echo, h, limit)
+		if at == pathspec.Inside {
+			e.GET(patterns[r.Pattern].echo, h, limit)
 		} else {
-			e.GET(patterns[r[0]].echo, h)
+			e.GET(patterns[r.Pattern].echo, h)
 		}
 	}
 	return std(e, served)
 }
 
-func useFiber(l *limiter.Limiter, at place, routes [][2]string) app {
+func useFiber(l *limiter.Limiter, at pathspec.Place, routes []pathspec.Route) func(string) string {
 	served, limit, f := "", fibermw.New(l), fiber.New(fiber.Config{DisableStartupMessage: true})
-	if at == around {
+	if at == pathspec.Around {
 		f.Use(limit)
 	}
 	for _, r := range routes {
 		handlers := []fiber.Handler{func(*fiber.Ctx) error {
-			served = r[1]
+			served = r.Name
 			return nil
 		}}
-		if at == inside {
+		if at == pathspec.Inside {
 			handlers = append([]fiber.Handler{limit}, handlers...)
 		}
-		if r[0] == "/" {
+		if r.Pattern == "/" {
 			f.Use(handlersAny(handlers)...)
 			continue
 		}
-		f.Get(patterns[r[0]].fiber, handlers...)
+		f.Get(patterns[r.Pattern].fiber, handlers...)
 	}
-	return app{func(target string) string {
+	return func(target string) string {
 		served = ""
 		var q fasthttp.Request
 		q.Header.SetHost("shop.example")
@@ -177,7 +159,7 @@ func useFiber(l *limiter.Limiter, at place, routes [][2]string) app {
 		c.Init(&q, nil, nil)
 		f.Handler()(&c)
 		return served
-	}}
+	}
 }
 
 func handlersAny(list []fiber.Handler) (args []any) {
@@ -190,11 +172,11 @@ func handlersAny(list []fiber.Handler) (args []any) {
 // TestRoutersServeTheirPatterns checks the translations above.
 func TestRoutersServeTheirPatterns(t *testing.T) {
 	for _, r := range all {
-		for _, at := range []place{around, inside} {
-			a := r.make(limiter.MustNew(limiter.Config{}), at, routes)
+		for _, at := range []pathspec.Place{pathspec.Around, pathspec.Inside} {
+			ask := r.Make(limiter.MustNew(limiter.Config{}), at, pathspec.Routes)
 			for target, want := range map[string]string{"/": "/{$}", "/about": "/about", "/login": "/login", "/files/a": "/files/{name}", "/docs/a/b": "/docs/", "/none": ""} {
-				if got := a.ask(target); got != want {
-					t.Errorf("%s, %s: %s is served by %q, want %q", r.name, at, target, got, want)
+				if got := ask(target); got != want {
+					t.Errorf("%s, %s: %s is served by %q, want %q", r.Name, at, target, got, want)
 				}
 			}
 		}
