@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/limiter"
@@ -129,6 +131,22 @@ func admitsFive(t *testing.T, url string) {
 	}
 	if status, header, body := get(t, url+"/healthz"); status != 200 || body != "ok" || header.Get("RateLimit") != "" {
 		t.Errorf("healthz: %d %s %v", status, body, header)
+	}
+}
+
+// Servers on different frameworks, or on different versions of one, count a caller once.
+func TestFrameworksShareACount(t *testing.T) {
+	if strconv.IntSize < 64 {
+		test.Skip(t, "miniredis needs 64 bits")
+	}
+	store, left := "redis://"+miniredis.RunT(t).Addr(), len(frameworks)
+	rule := fmt.Sprintf("%d/1h sliding-log", left)
+	for name := range frameworks {
+		left--
+		_, header, _ := get(t, launch(t, "-framework", name, "-store", store, "-rule", rule)+"/")
+		if got := header.Get("X-RateLimit-Remaining"); got != strconv.Itoa(left) {
+			t.Errorf("%s: %s left, want %d", name, got, left)
+		}
 	}
 }
 
