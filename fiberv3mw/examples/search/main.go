@@ -5,7 +5,8 @@
 //	for i in 1 2 3 4; do curl 'http://127.0.0.1:8080/search?for=tea'; done
 //
 // The function that searches gets the fiber.Ctx as its context, and knows nothing else of
-// Fiber. What it keeps it copies, because Fiber uses the memory of a request again.
+// Fiber. It copies the words that it keeps, because Fiber uses the memory of a request
+// again.
 package main
 
 import (
