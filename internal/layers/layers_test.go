@@ -37,6 +37,11 @@ var order = map[string][]string{
 	"fibermw":   {"core", "limiter", "github.com/gofiber/fiber/v2", "github.com/valyala/fasthttp"},
 	"echov5mw":  {"core", "limiter", "github.com/labstack/echo/v5"},
 	"fiberv3mw": {"core", "limiter", "github.com/gofiber/fiber/v3", "github.com/valyala/fasthttp"},
+	"grpcmw": {"core", "limiter", "internal/rpc", "google.golang.org/grpc", "google.golang.org/grpc/codes", "google.golang.org/grpc/credentials",
+		"google.golang.org/grpc/metadata", "google.golang.org/grpc/peer", "google.golang.org/grpc/status",
+		"google.golang.org/genproto/googleapis/rpc/errdetails", "google.golang.org/protobuf/protoadapt", "google.golang.org/protobuf/types/known/durationpb"},
+	"connectmw": {"core", "limiter", "internal/rpc", "connectrpc.com/connect",
+		"google.golang.org/genproto/googleapis/rpc/errdetails", "google.golang.org/protobuf/proto", "google.golang.org/protobuf/types/known/durationpb"},
 	"cmd/*":     {"core", "keyfuncs", "limiter", "policy", "policy/*", "store/memstore", "store/redisstore"},
 	"store/*":   {"core", "lua", "internal/rediscall", "internal/textform", "github.com/redis/go-redis/v9"},
 	"policy":    {"core", "keyfuncs", "limiter", "internal/textform"},
@@ -45,6 +50,7 @@ var order = map[string][]string{
 
 	"policy/internal/*":  {"github.com/redis/go-redis/v9"},
 	"internal/textform":  {},
+	"internal/rpc":       {"core", "limiter"},
 	"internal/rediscall": {"github.com/redis/go-redis/v9"},
 }
 
