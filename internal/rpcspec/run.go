@@ -11,6 +11,10 @@ func Run(t *testing.T, f Framework) {
 	t.Run("redis", func(t *testing.T) { run(t, f, inRedis(t)) })
 }
 
+// RunInMemory holds the framework to the specification over the memory store alone, for a
+// framework that [Run] is called with too, which differs only in what is on the wire.
+func RunInMemory(t *testing.T, f Framework) { run(t, f, inMemory) }
+
 // spec is one promise.
 type spec struct {
 	name string
