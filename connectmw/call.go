@@ -87,7 +87,7 @@ func Handler(next http.Handler) http.Handler {
 // has verified it: by its URI, as SPIFFE has it, or else its subject, its first DNS name or
 // its first e-mail address. A renewed certificate has the same key if these stay. A client
 // without a verified certificate has the key "". It needs [Handler] around the handlers.
-// The limiter logs a call without that or without TLS, once, with the code HG014.
+// The limiter logs a call without that or without TLS, once, with the code HG015.
 func TLSIdentity(r core.Request) (key string, ok bool) {
 	c, isCall := r.(*request)
 	if !isCall {

@@ -298,7 +298,7 @@ func TestTLSIdentityWithoutTLS(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "code=HG014") {
+	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "code=HG015") {
 		t.Errorf("logged\n%s", text)
 	}
 	if key, ok := connectmw.TLSIdentity(nil); key != "" || !ok {

@@ -70,7 +70,7 @@ func Message(r core.Request) any {
 // has verified it: by its URI, as SPIFFE has it, or else its subject, its first DNS name or
 // its first e-mail address. A renewed certificate has the same key if these stay. A client
 // without a verified certificate has the key "". The limiter logs a call without TLS, once,
-// with the code HG014.
+// with the code HG015.
 func TLSIdentity(r core.Request) (key string, ok bool) {
 	c, isCall := r.(*request)
 	if !isCall {

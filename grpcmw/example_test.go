@@ -29,6 +29,19 @@ func ExampleNew() {
 	// Output: 0 services are limited
 }
 
+// A client may open ten streams a minute, and send fifty messages a second on them.
+func ExampleWithMessages() {
+	calls := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{
+		{Name: "calls", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("10/1m")},
+	}})
+	messages := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{
+		{Name: "messages", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("50/1s"), OnLimit: limiter.Wait(time.Second)},
+	}})
+	limit := grpcmw.New(calls, grpcmw.WithMessages(messages))
+	fmt.Println(len(limit.Options()), "interceptors")
+	// Output: 2 interceptors
+}
+
 // The error of a refused call says which rule refused it, and when to come again.
 func ExampleServer_Unary() {
 	l := limiter.MustNew(limiter.Config{

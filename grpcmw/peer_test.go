@@ -149,7 +149,7 @@ func TestTLSIdentityWithoutTLS(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	wantFinding(t, log, "HG014")
+	wantFinding(t, log, "HG015")
 	if key, ok := grpcmw.TLSIdentity(nil); key != "" || !ok {
 		t.Errorf("no request has the key %q, %t", key, ok)
 	}

@@ -8,7 +8,7 @@ import (
 
 // CodeNoTLS is the code of the finding that a rule counts by the certificates of clients,
 // and a call came without TLS.
-const CodeNoTLS = "HG014"
+const CodeNoTLS = "HG015"
 
 // NoTLS returns the finding with [CodeNoTLS]. remedy says what to do.
 func NoTLS(remedy string) core.Finding {
