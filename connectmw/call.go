@@ -34,19 +34,22 @@ type Call struct {
 
 // Request returns the view that the rules of a limiter have of the call of ctx, for
 // [limiter.Limiter.PeekRequest], [limiter.Limiter.TakeRequest] and
-// [limiter.Limiter.ResetRequest]. It is nil if ctx is not that of a handler.
+// [limiter.Limiter.ResetRequest]. It is nil if ctx is not that of a call to a
+// server.
 func Request(ctx context.Context) core.Request {
 	if ctx == nil {
 		return nil
+	}
+	if o, ok := ctx.Value(outerKey{}).(*outer); ok {
+		c := *o.request.Call
+		c.Context = ctx
+		return &request{Call: &c, method: o.request.method}
 	}
 	info, ok := connect.CallInfoForHandlerContext(ctx)
 	if !ok {
 		return nil
 	}
 	c := &Call{Context: ctx, Spec: info.Spec(), Peer: info.Peer(), Header: info.RequestHeader()}
-	if o, ok := ctx.Value(markKey{}).(*outer); ok {
-		c.Message = o.message
-	}
 	return &request{Call: c, method: info.HTTPMethod()}
 }
 

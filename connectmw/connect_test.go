@@ -222,6 +222,65 @@ func refused(t *testing.T) error {
 	return err
 }
 
+// inside is an interceptor that takes one more unit of each call.
+type inside struct{ l *limiter.Limiter }
+
+func (i inside) take(ctx context.Context) error {
+	_, err := i.l.TakeRequest(connectmw.Request(ctx))
+	return err
+}
+
+func (i inside) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		if err := i.take(ctx); err != nil {
+			return nil, err
+		}
+		return next(ctx, req)
+	}
+}
+
+func (i inside) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		if err := i.take(ctx); err != nil {
+			return err
+		}
+		return next(ctx, conn)
+	}
+}
+
+func (i inside) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+// Interceptors behind the limiter ask about calls before their handlers can.
+func TestRequestInAnInterceptor(t *testing.T) {
+	l := newLimiter(t, &clock{}, rule("9/1h fixed-window"), limiter.Config{})
+	options := connect.WithInterceptors(connectmw.New(l), inside{l})
+	mux := http.NewServeMux()
+	mux.Handle(rpcspec.SayMethod, connect.NewUnaryHandler(rpcspec.SayMethod,
+		func(_ context.Context, r *connect.Request[value]) (*connect.Response[value], error) {
+			return connect.NewResponse(r.Msg), nil
+		}, options))
+	mux.Handle(rpcspec.ChatMethod, connect.NewBidiStreamHandler(rpcspec.ChatMethod,
+		func(_ context.Context, s *connect.BidiStream[value, value]) error {
+			return s.Send(wrapperspb.String("ok"))
+		}, options))
+	c := newClient(t, listen(t, mux))
+	if got := c.Say(t.Context(), nil, "ok"); got.Code != 0 {
+		t.Errorf("got\n%s", got)
+	}
+	s, err := c.Chat(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.End(); got.Code != 0 {
+		t.Errorf("got\n%s", got)
+	}
+	if list, err := l.Peek(t.Context(), "127.0.0.1"); err != nil || list[0].Decision.Remaining != 5 {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
 func TestProbes(t *testing.T) {
 	const check = "/grpc.health.v1.Health/Check"
 	for name, options := range map[string][]connectmw.Option{"are not counted": nil, "are counted WithProbes": {connectmw.WithProbes()}} {

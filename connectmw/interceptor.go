@@ -38,13 +38,14 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if info, ok := connect.CallInfoForHandlerContext(ctx); ok {
 			header = info.ResponseHeader()
 		}
-		a, err := i.admit(&request{Call: c, method: req.HTTPMethod(), limiter: i.limiter}, header)
+		r := &request{Call: c, method: req.HTTPMethod(), limiter: i.limiter}
+		a, err := i.admit(r, header)
 		if err != nil {
 			return nil, err
 		}
 		status := rpc.Internal.Status()
 		defer func() { a.Done(status) }()
-		resp, err := next(contextOf(c, a), req)
+		resp, err := next(contextOf(r, a), req)
 		status = statusOf(err) // not reached by a panic
 		return resp, err
 	}
@@ -58,7 +59,8 @@ func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 		if i.passes(c) {
 			return next(ctx, conn)
 		}
-		a, err := i.admit(&request{Call: c, method: http.MethodPost, limiter: i.limiter}, conn.ResponseHeader())
+		r := &request{Call: c, method: http.MethodPost, limiter: i.limiter}
+		a, err := i.admit(r, conn.ResponseHeader())
 		if err != nil {
 			return err
 		}
@@ -67,7 +69,7 @@ func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 		if i.messages != nil && c.Spec.StreamType&connect.StreamTypeClient != 0 {
 			conn = &messageConn{conn, i, c}
 		}
-		err = next(contextOf(c, a), conn)
+		err = next(contextOf(r, a), conn)
 		status = statusOf(err)
 		return err
 	}
@@ -78,7 +80,13 @@ func (i *interceptor) WrapStreamingClient(next connect.StreamingClientFunc) conn
 	return next
 }
 
-type markKey struct{}
+// outer is what a limiter leaves in the context of a call that it has let pass.
+type outer struct {
+	mark    *limiter.Mark
+	request *request
+}
+
+type outerKey struct{}
 
 // passes reports whether the call is not to be counted, or was counted before.
 func (i *interceptor) passes(c *Call) bool {
@@ -90,22 +98,15 @@ func (i *interceptor) passes(c *Call) bool {
 
 // markOf returns the mark of the limiters that the call has met, or nil.
 func markOf(ctx context.Context) *limiter.Mark {
-	o, _ := ctx.Value(markKey{}).(*outer)
-	if o == nil {
-		return nil
+	if o, ok := ctx.Value(outerKey{}).(*outer); ok {
+		return o.mark
 	}
-	return o.mark
-}
-
-// outer is what limiters leave in the context of a call.
-type outer struct {
-	mark    *limiter.Mark
-	message any
+	return nil
 }
 
 // contextOf returns the context of the handler of a call that passes.
-func contextOf(c *Call, a *limiter.Admission) context.Context {
-	ctx := context.WithValue(c.Context, markKey{}, &outer{a.Mark(), c.Message})
+func contextOf(r *request, a *limiter.Admission) context.Context {
+	ctx := context.WithValue(r.Call.Context, outerKey{}, &outer{a.Mark(), r})
 	if a.NeedsContext() {
 		ctx = limiter.NewContext(ctx, a)
 	}
