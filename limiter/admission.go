@@ -154,7 +154,7 @@ func (a *Admission) NeedsStatus() bool {
 
 // HoldsLeases reports whether the request holds units until it ends. A connection
 // that outlives it goes through [Admission.HoldConn].
-func (a *Admission) HoldsLeases() bool { return a.result.holdsLeases() }
+func (a *Admission) HoldsLeases() bool { return a.result.HoldsLeases() }
 
 // Done ends the request, which was answered with status: it settles what the handler has
 // reported, gives back units as the rules say, and releases leases, in one step. Unless the

@@ -44,6 +44,9 @@ func TestReleaseIsDoneOnceAndEndsRenewal(t *testing.T) {
 	ctx := context.Background()
 	res, _ := l.Take(ctx, "k", 1)
 	wantLeft(t, l, "k", 1, 8)
+	if !res.HoldsLeases() {
+		t.Error("a result that was not released holds no leases")
+	}
 	if held, err := res.Renew(ctx); !held || err != nil {
 		t.Errorf("held %t, %v", held, err)
 	}

@@ -341,7 +341,7 @@ func (l *Limiter) Admit(r core.Request) *Admission {
 		err = res.decide(a.ctx, res.set.mayWait)
 	}
 	res.conclude(a.ctx, err)
-	if res.holdsLeases() {
+	if res.HoldsLeases() {
 		a.renewal.start(a.ctx, res)
 	}
 	return a

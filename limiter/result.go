@@ -432,9 +432,9 @@ func (res *Result) charged(i int) bool {
 // leased reports whether op i holds a lease.
 func (res *Result) leased(i int) bool { return res.ops[i].Lease != "" && res.charged(i) }
 
-// holdsLeases reports whether any op does.
-func (res *Result) holdsLeases() bool {
-	if res.lease == "" || res.released.Load() {
+// HoldsLeases reports whether the result holds leases, which have to be released.
+func (res *Result) HoldsLeases() bool {
+	if res == nil || res.lease == "" || res.released.Load() {
 		return false
 	}
 	for i := range res.ops {
@@ -773,7 +773,7 @@ func (res *Result) reachSlot(pause time.Duration) {
 
 // renewAfterWait renews leases that may have expired during a wait.
 func (res *Result) renewAfterWait(ctx context.Context) error {
-	if !res.holdsLeases() {
+	if !res.HoldsLeases() {
 		return nil
 	}
 	res.noteAsking()
