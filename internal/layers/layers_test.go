@@ -32,6 +32,7 @@ var order = map[string][]string{
 	"llmusage":  {},
 	"limiter":   {"core", "keyfuncs", "store/memstore", "internal/textform"},
 	"nethttp":   {"core", "limiter"},
+	"transport": {"core", "limiter", "internal/textform"},
 	"ginmw":     {"core", "limiter", "github.com/gin-gonic/gin"},
 	"echomw":    {"core", "limiter", "github.com/labstack/echo/v4"},
 	"fibermw":   {"core", "limiter", "github.com/gofiber/fiber/v2", "github.com/valyala/fasthttp"},

@@ -1,0 +1,434 @@
+package transport
+
+import (
+	"container/list"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// After a refusal that says nothing else, one more request may be under way after each
+	// oneMoreAfter waits of that length, and as many as were answered after trustAfter.
+	oneMoreAfter = 10
+	trustAfter   = 60
+
+	// jitterPart is the largest part of a wait that is added to it, and maxJitter the longest.
+	jitterPart = 64
+	maxJitter  = 10 * time.Second
+
+	// Refusals that do not say how long to wait close a gate for this time, or for that over
+	// GitHub's secondary limit. It doubles with each in a row, up to 64 times.
+	backoff          = time.Second
+	secondaryBackoff = time.Minute
+	maxDoublings     = 6
+)
+
+// gate lets the requests of one key pass, as far as the server's answers allow.
+//
+// What is known is a number of quotas, and an instant before which nothing passes. A
+// generation begins where that knowledge ends: when the gate closes, and when a quota that was
+// used up is over. Its first requests find out anew.
+type gate struct {
+	key        string
+	spread     bool
+	refs       int   // guarded by the table
+	prev, next *gate // of those without refs; guarded by the table
+
+	mu     sync.Mutex
+	quotas []quota
+	last   time.Time // when a request has passed
+
+	opened     time.Time     // nothing passes before
+	span       time.Duration // of the wait until then
+	refusals   int           // in a row
+	generation uint64
+	out        int       // requests of the generation that are under way
+	before     int       // the same of the one before
+	passed     int       // requests of the generation that the server did not refuse
+	since      time.Time // when the first request of the generation has passed
+	wary       bool      // the server may refuse requests and say no more than Retry-After
+	learned    int       // how many such a server is to answer at once
+
+	ended uint64 // requests that were sent and are under way no longer
+
+	queue  list.List // of *waiter
+	timer  *time.Timer
+	cutoff time.Time // waiters that cannot wait until then have left
+}
+
+// quota is what the server says is left of one limit.
+type quota struct {
+	name   string
+	left   int64
+	until  time.Time     // when it resets, or later
+	every  time.Duration // between two requests, so that those left last until then; for Spread
+	lowest int64         // that was said since no request was under way
+
+	generation uint64 // that was current when the server said it
+}
+
+// pass lets one request be sent.
+type pass struct {
+	generation uint64
+	ended      uint64 // gate.ended when the request was sent
+}
+
+// waiter is a request that waits for its turn.
+type waiter struct {
+	latest time.Time
+	ready  chan struct{} // closed when it has passed or was refused
+	passed bool
+	pass   pass
+	place  *list.Element // nil when it has left the queue
+}
+
+func newGate(key string, spread bool) *gate {
+	return &gate{key: strings.Clone(key), spread: spread}
+}
+
+// enter lets a request pass, or returns a waiter, with which leave has to be called. If the gate
+// is closed beyond latest, it returns no waiter and for how long at least.
+func (g *gate) enter(now, latest time.Time) (p pass, passed bool, w *waiter, closed time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.expire(now)
+	if g.queue.Len() == 0 && !g.due(now).After(now) {
+		return g.let(now), true, nil, 0
+	}
+	if at := g.bound(now, g.queue.Len()); at.After(latest) {
+		return pass{}, false, nil, at.Sub(now)
+	}
+	w = &waiter{latest: latest, ready: make(chan struct{})}
+	w.place = g.queue.PushBack(w)
+	g.dispatch(now)
+	return pass{}, false, w, 0
+}
+
+// leave ends the wait of w. If it has not passed, closed is how long the gate is closed at
+// least, as far as is known.
+func (g *gate) leave(w *waiter, now time.Time) (p pass, passed bool, closed time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.dispatch(now) // its turn may come at this very instant
+	if w.place != nil {
+		g.remove(w.place)
+		g.dispatch(now)
+	}
+	if w.passed {
+		return w.pass, true, 0
+	}
+	return pass{}, false, max(0, g.bound(now, g.queue.Len()).Sub(now))
+}
+
+// begin notes that a request that has passed is sent now. It returns false if the gate has been
+// closed since. Then the request must not be sent, and cancel has to be called.
+func (g *gate) begin(p *pass, now time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.opened.After(now) {
+		return false
+	}
+	p.ended = g.ended
+	return true
+}
+
+// cancel takes back that a request has passed, before begin or after it has returned false.
+func (g *gate) cancel(p pass) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	for i := range g.quotas {
+		if q := &g.quotas[i]; q.generation <= p.generation+1 { // a later one does not count the request
+			q.left++
+		}
+	}
+	g.end(p)
+	g.dispatch(now)
+}
+
+// lost notes that a request was sent and got no answer. It may have been counted.
+func (g *gate) lost(p pass) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.end(p)
+	g.ended++
+	g.dispatch(time.Now())
+}
+
+// answered notes what the answer to a request says. It returns how long the gate is closed if
+// the answer is a refusal.
+func (g *gate) answered(p pass, r *report, now time.Time) (closed time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.expire(now)
+	ofNow := p.generation == g.generation
+	g.end(p)
+	g.learn(p, r, now)
+	g.ended++
+	switch {
+	case r.refusal != none:
+		g.close(r, ofNow, now)
+		closed = g.opened.Sub(now)
+	case ofNow:
+		g.passed++
+		g.refusals = 0
+		g.wary = g.wary && now.Sub(g.opened) <= trustAfter*g.span
+	}
+	g.refuse(now)
+	g.dispatch(now)
+	return closed
+}
+
+// end notes that a request is under way no longer.
+func (g *gate) end(p pass) {
+	switch p.generation {
+	case g.generation:
+		g.out--
+	case g.generation - 1:
+		g.before--
+	}
+}
+
+// learn takes over the quotas of an answer. The order in which the server has counted requests
+// is not known. It may have counted those that are under way, or not yet, and also those that
+// have ended since this one was sent. So what it has left has a lower and an upper bound, and
+// what was known before stays if it lies between them. When no request is under way, the lowest
+// number is that of the request that was counted last.
+func (g *gate) learn(p pass, r *report, now time.Time) {
+	under := int64(g.out + g.before)
+	for _, word := range r.quotas[:r.n] {
+		if r.refusal != none && word.left == 0 {
+			g.drop(word.name) // the wait of the refusal counts
+			continue
+		}
+		q := g.quota(word.name)
+		q.lowest = min(q.lowest, word.left)
+		most := word.left - under
+		least := most - int64(g.ended-p.ended)
+		if q.left = max(0, min(most, max(q.left, least))); under == 0 {
+			q.left, q.lowest = q.lowest, math.MaxInt64
+		}
+		q.until = now.Add(word.after + jitter(word.after))
+		q.every = word.after / time.Duration(word.left+1)
+		q.generation = g.generation
+	}
+}
+
+// quota returns the quota of a name, a new one in the place of that with the most units if there
+// are too many.
+func (g *gate) quota(name string) *quota {
+	most := 0
+	for i := range g.quotas {
+		if g.quotas[i].name == name {
+			return &g.quotas[i]
+		}
+		if g.quotas[i].left > g.quotas[most].left {
+			most = i
+		}
+	}
+	if len(g.quotas) < maxQuotas {
+		most = len(g.quotas)
+		g.quotas = append(g.quotas, quota{})
+	}
+	g.quotas[most] = quota{name: strings.Clone(name), lowest: math.MaxInt64}
+	return &g.quotas[most]
+}
+
+// drop forgets a quota.
+func (g *gate) drop(name string) {
+	g.quotas = slices.DeleteFunc(g.quotas, func(q quota) bool { return q.name == name })
+}
+
+// close closes the gate after a refusal. Refusals of requests that were sent before the latest
+// one was known can only make it last longer.
+func (g *gate) close(r *report, first bool, now time.Time) {
+	if first {
+		g.refusals++
+	}
+	wait := r.wait
+	if wait == 0 {
+		unit := backoff
+		if r.refusal == secondary {
+			unit = secondaryBackoff
+		}
+		wait = unit << min(max(0, g.refusals-1), maxDoublings)
+	}
+	if first {
+		g.estimate(r, wait, now)
+		g.span = wait
+		g.renew()
+	}
+	if at := now.Add(wait + jitter(wait)); at.After(g.opened) {
+		g.opened = at
+	}
+}
+
+// estimate sets how many requests are to follow at once when the gate opens: as many as came
+// through in the time of the wait. Those of the wait before count for this one's time too.
+func (g *gate) estimate(r *report, wait time.Duration, now time.Time) {
+	silent := r.refusal == limited && r.n == 0 && len(g.quotas) == 0
+	switch elapsed := g.span + now.Sub(g.opened); {
+	case !silent:
+		g.wary = false
+	case g.wary && g.span > 0 && elapsed > 0:
+		g.learned = int(float64(g.passed) * min(1, float64(wait)/float64(elapsed)))
+	default:
+		g.wary, g.learned = true, 0
+	}
+}
+
+// renew begins a generation.
+func (g *gate) renew() {
+	g.generation++
+	g.before, g.out, g.passed, g.since = g.out, 0, 0, time.Time{}
+}
+
+// expire drops the quotas that are used up and over. Those that are not used up stay: their
+// next window has no fewer units than are left of the last.
+func (g *gate) expire(now time.Time) {
+	n := len(g.quotas)
+	g.quotas = slices.DeleteFunc(g.quotas, func(q quota) bool { return q.left <= 0 && !q.until.After(now) })
+	if len(g.quotas) < n {
+		g.renew()
+	}
+}
+
+// room returns how many requests may be under way without a quota that bounds them. In the
+// first second of a generation that is one. The number doubles with each second, because
+// answers may take long, and is an eighth of those that were answered, if that is more. After
+// refusals that say nothing else it is as many as came through before, and then one.
+func (g *gate) room(now time.Time) int {
+	doubled := 1 << min(g.seconds(now), 20)
+	switch {
+	case g.passed == 0 || doubled == 1 && !g.wary:
+		return doubled
+	case g.wary:
+		return max(g.learned-g.passed, 1+int(now.Sub(g.opened)/(oneMoreAfter*g.span)))
+	}
+	return max(doubled, 1+g.passed/8)
+}
+
+// seconds returns for how many whole seconds the generation has sent requests.
+func (g *gate) seconds(now time.Time) int {
+	if g.since.IsZero() {
+		return 0
+	}
+	return int(now.Sub(g.since) / time.Second)
+}
+
+// bound returns an instant before which no request passes that has ahead others before it, as
+// far as is known, and now if there is none.
+func (g *gate) bound(now time.Time, ahead int) time.Time {
+	at := now
+	if g.opened.After(at) {
+		at = g.opened
+	}
+	for i := range g.quotas {
+		q := &g.quotas[i]
+		turn := q.until
+		if q.left > int64(ahead) {
+			turn = at
+			if g.spread {
+				turn = g.last.Add(time.Duration(ahead+1) * q.every)
+			}
+		}
+		if turn.After(at) {
+			at = turn
+		}
+	}
+	return at
+}
+
+// due returns when the first request of the queue passes if no answer comes before, and now or
+// earlier if it passes at once.
+func (g *gate) due(now time.Time) time.Time {
+	at := g.bound(now, 0)
+	if at.After(now) || len(g.quotas) > 0 && g.passed > 0 || g.out < g.room(now) {
+		return at
+	}
+	return g.since.Add(time.Duration(g.seconds(now)+1) * time.Second)
+}
+
+// let lets a request pass.
+func (g *gate) let(now time.Time) pass {
+	if g.since.IsZero() {
+		g.since = now
+	}
+	g.out++
+	g.last = now
+	for i := range g.quotas {
+		g.quotas[i].left--
+	}
+	return pass{generation: g.generation}
+}
+
+// dispatch lets those pass whose turn has come, in the order of arrival.
+func (g *gate) dispatch(now time.Time) {
+	for first := g.queue.Front(); first != nil; first = g.queue.Front() {
+		g.expire(now)
+		if at := g.due(now); at.After(now) {
+			g.wake(at.Sub(now))
+			return
+		}
+		w := g.remove(first)
+		w.pass, w.passed = g.let(now), true
+	}
+	if g.timer != nil {
+		g.timer.Stop()
+	}
+}
+
+// wake has dispatch called after d.
+func (g *gate) wake(d time.Duration) {
+	if g.timer == nil {
+		g.timer = time.AfterFunc(d, func() {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.dispatch(time.Now())
+		})
+		return
+	}
+	g.timer.Reset(d)
+}
+
+// refuse ends the waits that would be too long.
+func (g *gate) refuse(now time.Time) {
+	at := g.bound(now, 0)
+	if !at.After(g.cutoff) {
+		return
+	}
+	g.cutoff = at
+	for e := g.queue.Front(); e != nil; {
+		w := e.Value.(*waiter)
+		next := e.Next()
+		if at.After(w.latest) {
+			g.remove(e)
+		}
+		e = next
+	}
+}
+
+// remove takes a waiter out of the queue and wakes it.
+func (g *gate) remove(e *list.Element) *waiter {
+	w := g.queue.Remove(e).(*waiter)
+	w.place = nil
+	close(w.ready)
+	return w
+}
+
+// opens returns when the gate opens, now or earlier if it is open.
+func (g *gate) opens(now time.Time) time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.bound(now, 0)
+}
+
+// jitter returns a random part of a wait, to be added to it, so that the clients of a server do
+// not all come back at the same instant. Nothing is ever taken off.
+var jitter = func(wait time.Duration) time.Duration {
+	return rand.N(min(wait/jitterPart, maxJitter) + 1)
+}

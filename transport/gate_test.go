@@ -1,0 +1,238 @@
+package transport
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// at is an instant of these tests, in milliseconds.
+func at(ms int) time.Time { return noon.Add(time.Duration(ms) * time.Millisecond) }
+
+// saysLeft is an answer with one quota.
+func saysLeft(left int64, after time.Duration) *report {
+	r := &report{n: 1}
+	r.quotas[0] = word{"a", left, after}
+	return r
+}
+
+// passes lets n requests pass and sends them.
+func passes(t *testing.T, g *gate, now time.Time, n int) (all []pass) {
+	t.Helper()
+	for range n {
+		p, passed, _, _ := g.enter(now, now)
+		if !passed || !g.begin(&p, now) {
+			t.Fatalf("after %d no more pass", len(all))
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// stays checks that the next request does not pass, and returns for how long at least.
+func stays(t *testing.T, g *gate, now time.Time) time.Duration {
+	t.Helper()
+	p, passed, w, closed := g.enter(now, now)
+	if passed {
+		g.cancel(p)
+		t.Fatal("a request passes")
+	}
+	if w != nil {
+		_, _, closed = g.leave(w, now)
+	}
+	return closed
+}
+
+// Whatever the order of the answers is, no more requests pass than the server has left.
+func TestGateCountsWhatIsOnItsWay(t *testing.T) {
+	withJitter(t, 0)
+	for name, order := range map[string][]int{"in order": {0, 1, 2, 3}, "the last first": {3, 2, 1, 0}, "mixed": {2, 0, 3, 1}} {
+		g := newGate("k", false)
+		first := passes(t, g, at(0), 1)
+		g.answered(first[0], saysLeft(4, 10*time.Second), at(100))
+		under := passes(t, g, at(100), 4)
+		for i, n := range order {
+			// The server has counted them in the order in which they were sent.
+			g.answered(under[n], saysLeft(int64(3-n), 10*time.Second), at(200+i))
+			if closed := stays(t, g, at(200+i)); closed < 9*time.Second {
+				t.Errorf("%s: after answer %d closed for %s", name, n, closed)
+			}
+		}
+	}
+}
+
+// What is known when answers cross each other is exact when none is on its way.
+func TestGateKnowsMoreWhenNothingIsOnItsWay(t *testing.T) {
+	withJitter(t, 0)
+	g := newGate("k", false)
+	g.answered(passes(t, g, at(0), 1)[0], saysLeft(3, 10*time.Second), at(0))
+	under := passes(t, g, at(10), 2)
+	g.answered(under[1], saysLeft(1, 10*time.Second), at(20)) // the other may not be counted
+	stays(t, g, at(20))
+	g.answered(under[0], saysLeft(2, 10*time.Second), at(30)) // it was the first
+	passes(t, g, at(30), 1)
+	stays(t, g, at(30))
+}
+
+// A server that gives units back before the end of the window says so.
+func TestGateBelievesThatUnitsAreBack(t *testing.T) {
+	withJitter(t, 0)
+	g := newGate("k", false)
+	g.answered(passes(t, g, at(0), 1)[0], saysLeft(1, 10*time.Second), at(0))
+	g.answered(passes(t, g, at(5000), 1)[0], saysLeft(5, 5*time.Second), at(5000))
+	passes(t, g, at(5000), 5)
+	if closed := stays(t, g, at(5000)); closed != 5*time.Second {
+		t.Errorf("closed for %s", closed)
+	}
+}
+
+// When a window is over, one request finds out what the next one has.
+func TestGateSendsOneFirst(t *testing.T) {
+	withJitter(t, 0)
+	g := newGate("k", false)
+	first := passes(t, g, at(0), 1)
+	stays(t, g, at(0))
+	g.answered(first[0], saysLeft(0, time.Second), at(100))
+	if closed := stays(t, g, at(100)); closed != time.Second {
+		t.Errorf("closed for %s", closed)
+	}
+	second := passes(t, g, at(1100), 1)
+	if closed := stays(t, g, at(1100)); closed != 0 {
+		t.Errorf("closed for %s, which is not known", closed)
+	}
+	g.answered(second[0], saysLeft(7, time.Second), at(1200))
+	passes(t, g, at(1200), 7)
+	stays(t, g, at(1200))
+}
+
+// One of two quotas is over: the other says nothing about it.
+func TestGateSendsOneFirstWhenOneOfTwoQuotasIsOver(t *testing.T) {
+	withJitter(t, 0)
+	g := newGate("k", false)
+	r := saysLeft(0, time.Second)
+	r.quotas[1], r.n = word{"daily", 5000, time.Hour}, 2
+	g.answered(passes(t, g, at(0), 1)[0], r, at(0))
+	passes(t, g, at(1000), 1)
+	stays(t, g, at(1000))
+}
+
+// A request that is answered late, such as a long poll, counts for two windows only.
+func TestGateForgetsLongPolls(t *testing.T) {
+	withJitter(t, 0)
+	g := newGate("k", false)
+	g.answered(passes(t, g, at(0), 1)[0], saysLeft(9, time.Second), at(0))
+	passes(t, g, at(0), 9) // without an answer
+	g.answered(passes(t, g, at(2000), 1)[0], saysLeft(19, time.Second), at(2000))
+	passes(t, g, at(2000), 10)
+	stays(t, g, at(2000))
+	g.answered(passes(t, g, at(4000), 1)[0], saysLeft(19, time.Second), at(4000))
+	passes(t, g, at(4000), 9)
+	g.answered(passes(t, g, at(6000), 1)[0], saysLeft(19, time.Second), at(6000))
+	passes(t, g, at(6000), 10)
+}
+
+// What is left at the end of a window is left in the next one.
+func TestGateKeepsWhatIsLeft(t *testing.T) {
+	withJitter(t, 0)
+	for _, spread := range []bool{false, true} {
+		g := newGate("k", spread)
+		g.answered(passes(t, g, at(0), 1)[0], saysLeft(999, 12*time.Millisecond), at(0))
+		for i := range 999 {
+			passes(t, g, at(1000+i), 1) // at once, though no answer has come since
+		}
+		passes(t, g, at(3000), 1)
+		stays(t, g, at(3000))
+	}
+}
+
+// A wait of the program's own limits ends after the server has refused another request.
+func TestGateTakesAPassBack(t *testing.T) {
+	withJitter(t, 0)
+	g := newGate("k", false)
+	g.answered(passes(t, g, at(0), 1)[0], saysLeft(2, time.Hour), at(0))
+	p, _, _, _ := g.enter(at(0), at(0))
+	g.answered(passes(t, g, at(0), 1)[0], &report{refusal: limited, wait: time.Second}, at(0))
+	if g.begin(&p, at(500)) {
+		t.Error("a request is sent while the gate is closed")
+	}
+	g.cancel(p)
+	if closed := stays(t, g, at(500)); closed != 500*time.Millisecond {
+		t.Errorf("closed for %s", closed)
+	}
+}
+
+func TestRefusalsInARowThatSayNothingWaitLonger(t *testing.T) {
+	withJitter(t, 0)
+	for why, first := range map[refusal]time.Duration{limited: time.Second, secondary: time.Minute} {
+		g, now := newGate("k", false), at(0)
+		for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 64, 64} {
+			if got := g.answered(passes(t, g, now, 1)[0], &report{refusal: why}, now); got != want*first {
+				t.Errorf("refusal %d: %s", i+1, got)
+			}
+			now = now.Add(want * first)
+		}
+		g.answered(passes(t, g, now, 1)[0], &report{}, now)
+		if got := g.answered(passes(t, g, now, 1)[0], &report{refusal: why}, now); got != first {
+			t.Errorf("after an answer: %s", got)
+		}
+	}
+}
+
+// Ten answers came through before, so as many follow the first one that comes through again.
+func TestGateLearnsHowManyComeThrough(t *testing.T) {
+	withJitter(t, 0)
+	g, now := newGate("k", false), at(0)
+	refused := func() {
+		g.answered(passes(t, g, now, 1)[0], &report{refusal: limited, wait: 10 * time.Second}, now)
+		now = now.Add(10 * time.Second)
+	}
+	refused()
+	for range 10 {
+		under := passes(t, g, now, 1)
+		stays(t, g, now)
+		g.answered(under[0], &report{}, now)
+	}
+	refused()
+	under := passes(t, g, now, 1)
+	stays(t, g, now)
+	g.answered(under[0], &report{}, now)
+	under = passes(t, g, now, 9)
+	stays(t, g, now)
+	for _, p := range under {
+		g.answered(p, &report{}, now)
+	}
+	passes(t, g, now, 1)
+	stays(t, g, now)
+}
+
+// Requests pass in the order of arrival, each when its turn has come.
+func TestGateKeepsTheOrder(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := newGate("k", true)
+		p := passes(t, g, time.Now(), 1)
+		g.answered(p[0], saysLeft(9, 10*time.Second), time.Now())
+		var order []int
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		begun := time.Now()
+		for i := range 9 {
+			all.Go(func() {
+				_, _, w, _ := g.enter(time.Now(), time.Now().Add(time.Minute))
+				<-w.ready
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, i)
+				if took := time.Since(begun); took != time.Duration(i+1)*time.Second {
+					t.Errorf("%d passes after %s", i, took)
+				}
+			})
+			synctest.Wait()
+		}
+		all.Wait()
+		if !slices.IsSorted(order) {
+			t.Error(order)
+		}
+	})
+}

@@ -1,0 +1,429 @@
+// This file reads what an answer says about limits.
+
+package transport
+
+import (
+	"bytes"
+	"io"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// maxQuotas is how many quotas are remembered of a key, those with the fewest units.
+	maxQuotas = 8
+
+	// maxName bounds the name of a quota, in bytes.
+	maxName = 64
+
+	// believed is how long a server's word holds at most.
+	believed = 24 * time.Hour
+
+	// plausible is how far a date may be from that of the answer.
+	plausible = 400 * 24 * time.Hour
+
+	// maxPeek is how much of a refusal's body is read ahead.
+	maxPeek = 4 << 10
+)
+
+// refusal is why a server has refused a request.
+type refusal uint8
+
+const (
+	none       refusal = iota
+	limited            // over a limit, so that it was not carried out
+	secondary          // over GitHub's secondary limit
+	overloaded         // 503 with Retry-After: it may have been carried out
+)
+
+// report is what an answer says about limits.
+type report struct {
+	refusal refusal
+	wait    time.Duration // of a refusal, 0 if the answer does not say it
+	n       int           // of quotas
+	quotas  [maxQuotas]word
+}
+
+// word is what an answer says about one quota: left requests may follow until after has
+// passed, which is above 0.
+type word struct {
+	name  string
+	left  int64
+	after time.Duration
+}
+
+// read reads an answer that arrived now.
+func (r *report) read(resp *http.Response, now time.Time) {
+	h := resp.Header
+	if age := first(h, "Age"); age == "" || age == "0" { // a cache repeats what was true once
+		r.readQuotas(h, now)
+	}
+	r.readRefusal(resp, now)
+}
+
+// readQuotas reads the first family of fields that says anything.
+func (r *report) readQuotas(h http.Header, now time.Time) {
+	if lines := h["Ratelimit"]; lines != nil && r.readDraft(lines, h["Ratelimit-Policy"]) {
+		return
+	}
+	for i := range families {
+		f := &families[i]
+		if left := first(h, f.remaining); left != "" && r.readFamily(h, f, left, now) && !f.more {
+			return
+		}
+	}
+}
+
+// family is a pair of fields about one quota.
+type family struct {
+	remaining string
+	resets    [2]string // the first that is there counts; the second name may be ""
+	name      [2]string // fields that name the quota
+	units     bool      // the units are not requests
+	more      bool      // the next family may be there as well
+}
+
+var families = [...]family{
+	{remaining: "Ratelimit-Remaining", resets: [2]string{"Ratelimit-Reset"}},
+	{
+		remaining: "X-Ratelimit-Remaining", resets: [2]string{"X-Ratelimit-Reset-After", "X-Ratelimit-Reset"},
+		name: [2]string{"X-Ratelimit-Resource", "X-Ratelimit-Bucket"}, // of GitHub and Discord
+	},
+	{remaining: "X-Rate-Limit-Remaining", resets: [2]string{"X-Rate-Limit-Reset"}},                             // of X and Okta
+	{remaining: "X-Ratelimit-Remaining-Requests", resets: [2]string{"X-Ratelimit-Reset-Requests"}, more: true}, // of OpenAI
+	{remaining: "X-Ratelimit-Remaining-Tokens", resets: [2]string{"X-Ratelimit-Reset-Tokens"}, units: true},
+}
+
+// readFamily reports whether the fields of the family have their form.
+func (r *report) readFamily(h http.Header, f *family, left string, now time.Time) bool {
+	n, _, ok := decimal(left)
+	if !ok {
+		return false
+	}
+	reset := first(h, f.resets[0])
+	if reset == "" && f.resets[1] != "" {
+		reset = first(h, f.resets[1])
+	}
+	after, ok := until(reset, h, now)
+	if !ok {
+		return false
+	}
+	name := f.remaining
+	for _, field := range f.name {
+		if v := first(h, field); field != "" && v != "" {
+			name = v
+		}
+	}
+	r.add(name, n, after, f.units)
+	return true
+}
+
+// readDraft reads RateLimit, and of RateLimit-Policy the unit and window of each policy. It
+// reports whether RateLimit has its form and says anything. Source:
+// draft-ietf-httpapi-ratelimit-headers-11, 4, and draft 07, 3, where it is a Dictionary.
+func (r *report) readDraft(lines, policyLines []string) bool {
+	policies := policies{lines: policyLines}
+	left, reset, bad := int64(-1), int64(-1), false
+	ok := parse(lines, func(m member) {
+		switch {
+		case m.key == "remaining":
+			left = m.whole()
+		case m.key == "reset":
+			reset = m.whole()
+		case m.key != "":
+		case m.value.kind != text && m.value.kind != token, m.params.bad, m.params.r < 0:
+			bad = true
+		default:
+			if after, units := policies.of(&m); after >= 0 {
+				r.add(m.value.text, m.params.r, max(seconds(after), time.Second), units)
+			}
+		}
+	})
+	if !ok || bad {
+		r.n = 0
+		return false
+	}
+	if left >= 0 && reset >= 0 {
+		r.add("Ratelimit", left, max(seconds(reset), time.Second), false)
+	}
+	return r.n > 0
+}
+
+// whole returns the value of a Dictionary's member that is an Integer, and else -1.
+func (m *member) whole() int64 {
+	if m.value.kind != integer {
+		return -1
+	}
+	return m.value.n
+}
+
+// policies are the first members of RateLimit-Policy, which is read when it is needed.
+type policies struct {
+	lines []string // nil when they are read
+	n     int
+	list  [maxQuotas]policy
+}
+
+type policy struct {
+	name   string
+	window int64 // in seconds, -1 if it has none
+	units  bool  // that are not requests
+}
+
+// read reads the field, or nothing if it does not have its form.
+func (p *policies) read() {
+	ok := parse(p.lines, func(m member) {
+		if p.n < len(p.list) && m.key == "" && !m.params.bad {
+			p.list[p.n] = policy{m.value.text, m.params.w, m.params.qu != "" && m.params.qu != "requests"}
+			p.n++
+		}
+	})
+	if p.lines = nil; !ok {
+		p.n = 0
+	}
+}
+
+// of returns the seconds until the quota of a member resets, at most its window, and -1 if
+// neither is known. units reports whether it does not count requests.
+func (p *policies) of(m *member) (after int64, units bool) {
+	after = m.params.t
+	if after < 0 || slices.ContainsFunc(p.lines, func(line string) bool { return strings.Contains(line, "qu") }) {
+		p.read()
+	}
+	for i := range p.n {
+		if q := &p.list[i]; q.name == m.value.text {
+			units = q.units
+			if after < 0 {
+				after = q.window
+			}
+		}
+	}
+	return after, units
+}
+
+// add adds what an answer says about one quota. If its units are not requests, only their end
+// says anything.
+func (r *report) add(name string, left int64, after time.Duration, units bool) {
+	if after == 0 || units && left > 0 {
+		return
+	}
+	said := word{name[:min(len(name), maxName)], left, min(after, believed)}
+	for i := range r.n {
+		if q := &r.quotas[i]; q.name == said.name {
+			q.left, q.after = min(q.left, said.left), max(q.after, said.after)
+			return
+		}
+	}
+	if r.n < maxQuotas {
+		r.quotas[r.n] = said
+		r.n++
+		return
+	}
+	most := 0
+	for i := range r.quotas {
+		if r.quotas[i].left > r.quotas[most].left {
+			most = i
+		}
+	}
+	if said.left < r.quotas[most].left {
+		r.quotas[most] = said
+	}
+}
+
+// readRefusal reads whether and for how long the server refuses. Retry-After takes precedence
+// over the quotas. Sources: RFC 9110, 10.2.3; RFC 6585, 4; GitHub, "Rate limits for the REST API".
+func (r *report) readRefusal(resp *http.Response, now time.Time) {
+	wait, said := time.Duration(0), false
+	for _, line := range resp.Header["Retry-After"] {
+		if d, ok := until(strings.TrimSpace(line), resp.Header, now); ok {
+			wait, said = max(wait, d), true
+		}
+	}
+	over := r.over()
+	switch {
+	case resp.StatusCode == http.StatusServiceUnavailable && said:
+		r.refusal = overloaded
+	case resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusForbidden && (said || over > 0):
+		r.refusal = limited
+	case resp.StatusCode != http.StatusForbidden:
+		return
+	}
+	if wait == 0 {
+		wait = over
+	}
+	if r.refusal != overloaded && wait == 0 && secondaryLimit(resp) {
+		r.refusal = secondary
+	}
+	r.wait = min(wait, believed)
+}
+
+// over returns the time until no quota is used up, 0 if none is.
+func (r *report) over() (longest time.Duration) {
+	for i := range r.n {
+		if r.quotas[i].left == 0 {
+			longest = max(longest, r.quotas[i].after)
+		}
+	}
+	return longest
+}
+
+// secondaryLimit reports whether the body of an answer names GitHub's secondary limit, and
+// leaves the body as it was. It looks into answers with the fields of GitHub only.
+func secondaryLimit(resp *http.Response) bool {
+	if resp.Body == nil || first(resp.Header, "X-Ratelimit-Remaining") == "" ||
+		!strings.HasPrefix(first(resp.Header, "Content-Type"), "application/json") {
+		return false
+	}
+	head, err := io.ReadAll(io.LimitReader(resp.Body, maxPeek))
+	rest := io.Reader(resp.Body)
+	if err != nil {
+		rest = failing{err}
+	}
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(head), rest), resp.Body}
+	return bytes.Contains(head, []byte("secondary rate limit")) || bytes.Contains(head, []byte("secondary-rate-limits"))
+}
+
+// failing is a reader that returns an error.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// first returns the value of a field with one line, and "" otherwise. Two lines contradict each
+// other, or are the same.
+func first(h http.Header, name string) string {
+	switch lines := h[name]; {
+	case len(lines) == 0:
+		return ""
+	default:
+		for _, line := range lines[1:] {
+			if line != lines[0] {
+				return ""
+			}
+		}
+		return strings.TrimSpace(lines[0])
+	}
+}
+
+// until returns the time until the instant that a field names, from the answer on:
+//
+//	30, 29.4                       seconds, below 100,000,000
+//	1795240242, 1795240242.5       seconds since the Unix epoch
+//	1795240242000                  milliseconds, and microseconds and nanoseconds
+//	1s, 6m0s, 12ms                 durations as Go writes them
+//	Mon, 02 Jan 2006 15:04:05 GMT  dates of HTTP, or in UTC
+//	2006-01-02T15:04:05Z           dates of RFC 3339
+//
+// Instants count from the Date of the answer if it has one, so the clocks of both sides need
+// not agree. Times in whole seconds are not exact, so they are a second at least, also if they
+// have passed. ok is false if the field has none of these forms, or if an instant is more than
+// 400 days away.
+func until(s string, h http.Header, now time.Time) (d time.Duration, ok bool) {
+	if s == "" || len(s) > 40 {
+		return 0, false
+	}
+	if n, nanos, ok := decimal(s); ok {
+		if n < 1e8 {
+			return max(seconds(n), whole(nanos)) + nanos, true
+		}
+		at, ok := epoch(n, nanos)
+		return since(at, h, now, ok)
+	}
+	if c := s[len(s)-1]; isDigit(s[0]) && (c == 's' || c == 'm' || c == 'h') {
+		d, err := time.ParseDuration(s)
+		return d, err == nil && d >= 0
+	}
+	at, err := http.ParseTime(s)
+	for _, layout := range []string{time.RFC3339, "Mon, 02 Jan 2006 15:04:05 UTC"} {
+		if err != nil {
+			at, err = time.Parse(layout, s)
+		}
+	}
+	return since(at, h, now, err == nil)
+}
+
+// epoch returns the instant that n names, in a unit that its size gives away: no unit makes a
+// time between 1985 and 5138 of a number that another one does. Smaller numbers are seconds
+// that are left.
+func epoch(n int64, nanos time.Duration) (time.Time, bool) {
+	switch {
+	case n >= 5e8 && n < 1e11:
+		return time.Unix(n, int64(nanos)), true
+	case n >= 5e11 && n < 1e14:
+		return time.UnixMilli(n), true
+	case n >= 5e14 && n < 1e17:
+		return time.UnixMicro(n), true
+	case n >= 5e17:
+		return time.Unix(0, n), true
+	}
+	return time.Time{}, false
+}
+
+// since returns the time from the answer to the instant at.
+func since(at time.Time, h http.Header, now time.Time, ok bool) (time.Duration, bool) {
+	if !ok {
+		return 0, false
+	}
+	if date := first(h, "Date"); date != "" {
+		if t, err := http.ParseTime(date); err == nil {
+			now = t
+		}
+	}
+	d := at.Sub(now)
+	if d > plausible || d < -plausible {
+		return 0, false
+	}
+	return max(d, whole(time.Duration(at.Nanosecond()))), true
+}
+
+// whole returns the shortest time that a number of seconds with this fraction means.
+func whole(fraction time.Duration) time.Duration {
+	if fraction == 0 {
+		return time.Second
+	}
+	return 0
+}
+
+// seconds returns n seconds, or as many as a Duration holds.
+func seconds(n int64) time.Duration {
+	if n > int64(math.MaxInt64/time.Second)-1 {
+		n = int64(math.MaxInt64/time.Second) - 1
+	}
+	return time.Duration(n) * time.Second
+}
+
+// decimal reads digits, with a fraction or without. The fraction is that of a second, rounded
+// up to nanoseconds.
+func decimal(s string) (n int64, nanos time.Duration, ok bool) {
+	whole, fraction, has := strings.Cut(s, ".")
+	if whole == "" || !digits(whole) || has && (fraction == "" || !digits(fraction)) {
+		return 0, 0, false
+	}
+	n, err := strconv.ParseInt(whole, 10, 64)
+	if err != nil {
+		return 0, 0, false
+	}
+	unit := time.Second
+	for i := range len(fraction) {
+		if unit /= 10; unit == 0 {
+			return n, nanos + 1, true
+		}
+		nanos += time.Duration(fraction[i]-'0') * unit
+	}
+	return n, nanos, true
+}
+
+func digits(s string) bool {
+	for i := range len(s) {
+		if !isDigit(s[i]) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,241 @@
+package transport
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// noon is when the answers of these tests arrive.
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// response returns an answer whose fields are lines of text.
+func response(status int, fields, body string) *http.Response {
+	h := http.Header{}
+	for line := range strings.Lines(fields) {
+		if name, value, ok := strings.Cut(line, ":"); ok {
+			h.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+		}
+	}
+	return &http.Response{StatusCode: status, Header: h, Body: io.NopCloser(strings.NewReader(body))}
+}
+
+// reading returns what is read of an answer, as text.
+func reading(resp *http.Response) string {
+	var r report
+	r.read(resp, noon)
+	var b strings.Builder
+	if r.refusal != none {
+		fmt.Fprintf(&b, "%s %s", [...]string{limited: "limited", secondary: "secondary", overloaded: "overloaded"}[r.refusal], r.wait)
+	}
+	for _, w := range r.quotas[:r.n] {
+		fmt.Fprintf(&b, " %s=%d/%s", w.name, w.left, w.after)
+	}
+	return strings.TrimSpace(b.String())
+}
+
+func TestReportReadsTheFieldsOfServers(t *testing.T) {
+	for _, row := range []struct {
+		server, fields, want string
+	}{
+		{"nothing", "Content-Type: text/plain", ""},
+		{"draft 8 to 11", `RateLimit: "burst";r=9;t=10`, "burst=9/10s"},
+		{"draft 8, two policies", `RateLimit: "burst";r=9;t=1, "daily";r=4000;t=43200`, "burst=9/1s daily=4000/12h0m0s"},
+		{"draft 8, two lines", "RateLimit: \"a\";r=9;t=1\nRateLimit: \"b\";r=8;t=2", "a=9/1s b=8/2s"},
+		{"draft 8, other parameters", `RateLimit: "a";pk=:cHJvamVjdA==:;r=9;x;y=?0;z=1.5;t=3`, "a=9/3s"},
+		{"draft 8, no end", `RateLimit: "a";r=9`, ""},
+		{"draft 8, the end is in the policy", "RateLimit: \"a\";r=9\nRateLimit-Policy: \"a\";q=10;w=60", "a=9/1m0s"},
+		{"draft 8, zero seconds", `RateLimit: "a";r=9;t=0`, "a=9/1s"},
+		{"draft 8, other units left", "RateLimit: \"a\";r=9;t=5\nRateLimit-Policy: \"a\";q=10;qu=\"content-bytes\";w=60", ""},
+		{"draft 8, no other units left", "RateLimit: \"a\";r=0;t=5\nRateLimit-Policy: \"a\";q=10;qu=\"content-bytes\";w=60", "a=0/5s"},
+		{"draft 8, requests by name", "RateLimit: \"a\";r=9;t=5\nRateLimit-Policy: \"a\";q=10;qu=\"requests\"", "a=9/5s"},
+		{"draft 8, one policy twice", `RateLimit: "a";r=9;t=5, "a";r=3;t=2`, "a=3/5s"},
+		{"a draft before, with a token", `RateLimit: default;r=50;t=30`, "default=50/30s"},
+		{"draft 7", "RateLimit: limit=100, remaining=50, reset=30\nRateLimit-Policy: 100;w=60", "Ratelimit=50/30s"},
+		{"draft 6", "RateLimit-Limit: 100\nRateLimit-Remaining: 50\nRateLimit-Reset: 30", "Ratelimit-Remaining=50/30s"},
+		{"draft 6 with an epoch, as Bluesky and GitLab", "RateLimit-Remaining: 50\nRateLimit-Reset: 1795262430", "Ratelimit-Remaining=50/30s"},
+		{"headgate", "RateLimit: \"burst\";r=0;t=10\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1795262403", "burst=0/10s"},
+		{"GitHub", "X-RateLimit-Limit: 5000\nX-RateLimit-Remaining: 4999\nX-RateLimit-Reset: 1795266000\nX-RateLimit-Resource: core", "core=4999/1h0m0s"},
+		{"GitHub, by its own clock", "Date: Sat, 21 Nov 2026 12:30:00 GMT\nX-RateLimit-Remaining: 4999\nX-RateLimit-Reset: 1795266000", "X-Ratelimit-Remaining=4999/30m0s"},
+		{"an end that has passed", "X-RateLimit-Remaining: 7\nX-RateLimit-Reset: 1795262000", "X-Ratelimit-Remaining=7/1s"},
+		{"Envoy, Fiber", "X-RateLimit-Limit: 10, 10;w=60\nX-RateLimit-Remaining: 7\nX-RateLimit-Reset: 43", "X-Ratelimit-Remaining=7/43s"},
+		{"Reddit", "X-Ratelimit-Used: 2\nX-Ratelimit-Remaining: 598.0\nX-Ratelimit-Reset: 594", "X-Ratelimit-Remaining=598/9m54s"},
+		{"Discord", "X-RateLimit-Remaining: 4\nX-RateLimit-Reset: 1795262401.337\nX-RateLimit-Reset-After: 1.25\nX-RateLimit-Bucket: abcd1234", "abcd1234=4/1.25s"},
+		{"Rocket.Chat, milliseconds", "X-RateLimit-Remaining: 4\nX-RateLimit-Reset: 1795262460000", "X-Ratelimit-Remaining=4/1m0s"},
+		{"PUBG, microseconds", "X-RateLimit-Remaining: 4\nX-RateLimit-Reset: 1795262460000000", "X-Ratelimit-Remaining=4/1m0s"},
+		{"nanoseconds", "X-RateLimit-Remaining: 4\nX-RateLimit-Reset: 1795262460000000000", "X-Ratelimit-Remaining=4/1m0s"},
+		{"Rachio", "X-RateLimit-Remaining: 4\nX-RateLimit-Reset: 2026-11-21T12:01:00Z", "X-Ratelimit-Remaining=4/1m0s"},
+		{"go-limiter", "X-RateLimit-Remaining: 4\nX-RateLimit-Reset: Sat, 21 Nov 2026 12:01:00 UTC", "X-Ratelimit-Remaining=4/1m0s"},
+		{"X, Okta", "X-Rate-Limit-Remaining: 4\nX-Rate-Limit-Reset: 1795262460", "X-Rate-Limit-Remaining=4/1m0s"},
+		{"OpenAI", "X-Ratelimit-Remaining-Requests: 59\nX-Ratelimit-Reset-Requests: 1s\nX-Ratelimit-Remaining-Tokens: 149984\nX-Ratelimit-Reset-Tokens: 6m0s", "X-Ratelimit-Remaining-Requests=59/1s"},
+		{"OpenAI without tokens", "X-Ratelimit-Remaining-Requests: 59\nX-Ratelimit-Reset-Requests: 12ms\nX-Ratelimit-Remaining-Tokens: 0\nX-Ratelimit-Reset-Tokens: 6m0s",
+			"X-Ratelimit-Remaining-Requests=59/12ms X-Ratelimit-Remaining-Tokens=0/6m0s"},
+		{"no more than a day", `RateLimit: "a";r=9;t=999999999999999`, "a=9/24h0m0s"},
+		{"from a cache", "Age: 17\nRateLimit: \"a\";r=0;t=10", ""},
+		{"fresh from a cache", "Age: 0\nRateLimit: \"a\";r=0;t=10", "a=0/10s"},
+		{"a field that lies, and one that does not", "RateLimit: what\nX-RateLimit-Remaining: 4\nX-RateLimit-Reset: 60", "X-Ratelimit-Remaining=4/1m0s"},
+		{"one number twice", "X-RateLimit-Remaining: 4\nX-RateLimit-Remaining: 4\nX-RateLimit-Reset: 60", "X-Ratelimit-Remaining=4/1m0s"},
+		{"two numbers", "X-RateLimit-Remaining: 4\nX-RateLimit-Remaining: 5\nX-RateLimit-Reset: 60", ""},
+		{"the fewest of many", "RateLimit: a;r=9;t=9,b;r=8;t=9,c;r=7;t=9,d;r=6;t=9,e;r=5;t=9,f;r=4;t=9,g;r=3;t=9,h;r=2;t=9,i;r=1;t=9",
+			"i=1/9s b=8/9s c=7/9s d=6/9s e=5/9s f=4/9s g=3/9s h=2/9s"},
+		{"a long name", "RateLimit: \"" + strings.Repeat("a", 100) + `";r=1;t=9`, strings.Repeat("a", 64) + "=1/9s"},
+	} {
+		if got := reading(response(200, row.fields, "")); got != row.want {
+			t.Errorf("%s: %q, want %q", row.server, got, row.want)
+		}
+	}
+}
+
+func TestReportReadsRefusals(t *testing.T) {
+	const remains = "X-RateLimit-Remaining: 4999\nX-RateLimit-Reset: 1795266000\nX-RateLimit-Resource: core\nContent-Type: application/json; charset=utf-8\n"
+	for _, row := range []struct {
+		name         string
+		status       int
+		fields, body string
+		want         string
+	}{
+		{"429", 429, "", "", "limited 0s"},
+		{"429 and seconds", 429, "Retry-After: 30", "", "limited 30s"},
+		{"429 and no seconds", 429, "Retry-After: 0", "", "limited 1s"},
+		{"429 and a fraction, as Shopify", 429, "Retry-After: 2.0", "", "limited 2s"},
+		{"429 and a short fraction", 429, "Retry-After: 0.250", "", "limited 250ms"},
+		{"429 and a date", 429, "Retry-After: Sat, 21 Nov 2026 12:00:30 GMT", "", "limited 30s"},
+		{"429 and a date of RFC 850", 429, "Retry-After: Saturday, 21-Nov-26 12:00:30 GMT", "", "limited 30s"},
+		{"429 and a date by the clock of the server", 429, "Date: Sat, 21 Nov 2026 12:00:20 GMT\nRetry-After: Sat, 21 Nov 2026 12:00:30 GMT", "", "limited 10s"},
+		{"429 and a date that has passed", 429, "Retry-After: Sat, 21 Nov 2026 11:00:00 GMT", "", "limited 1s"},
+		{"429 and a date of another age", 429, "Retry-After: Sat, 21 Nov 1970 11:00:00 GMT", "", "limited 0s"},
+		{"429 and twice", 429, "Retry-After: 30\nRetry-After: 60", "", "limited 1m0s"},
+		{"429 and years", 429, "Retry-After: 99999999", "", "limited 24h0m0s"},
+		{"429 and nonsense", 429, "Retry-After: soon", "", "limited 0s"},
+		{"429 and less than nothing", 429, "Retry-After: -30", "", "limited 0s"},
+		{"Retry-After takes precedence", 429, "Retry-After: 2\nRateLimit: \"a\";r=0;t=10", "", "limited 2s a=0/10s"},
+		{"429 of a quota", 429, "RateLimit: \"a\";r=0;t=10, \"b\";r=5;t=60", "", "limited 10s a=0/10s b=5/1m0s"},
+		{"503", 503, "", "", ""},
+		{"503 and seconds", 503, "Retry-After: 30", "", "overloaded 30s"},
+		{"503 and nonsense", 503, "Retry-After: soon", "", ""},
+		{"403", 403, "", "", ""},
+		{"403 and units left", 403, remains, `{"message": "Must have admin rights"}`, "core=4999/1h0m0s"},
+		{"GitHub's primary limit", 403, "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1795264200\nX-RateLimit-Resource: core", "", "limited 30m0s core=0/30m0s"},
+		{"GitHub's secondary limit", 403, remains + "Retry-After: 60", "", "limited 1m0s core=4999/1h0m0s"},
+		{"GitHub's secondary limit in the body", 403, remains, `{"message": "You have exceeded a secondary rate limit."}`, "secondary 0s core=4999/1h0m0s"},
+		{"GitHub's secondary limit in a link", 429, remains,
+			`{"documentation_url": "https://docs.github.com/rest/overview/rate-limits-for-the-rest-api#about-secondary-rate-limits"}`, "secondary 0s core=4999/1h0m0s"},
+		{"a redirection", 302, "Retry-After: 30", "", ""},
+		{"a page that is being made", 200, "Retry-After: 30", "", ""},
+	} {
+		resp := response(row.status, row.fields, row.body)
+		if got := reading(resp); got != row.want {
+			t.Errorf("%s: %q, want %q", row.name, got, row.want)
+		}
+		if body, err := io.ReadAll(resp.Body); err != nil || string(body) != row.body {
+			t.Errorf("%s: the body is %q, %v", row.name, body, err)
+		}
+	}
+}
+
+// A body that is read ahead ends as it would have.
+func TestReportKeepsTheErrorOfABody(t *testing.T) {
+	resp := response(403, "X-RateLimit-Remaining: 9\nX-RateLimit-Reset: 60\nContent-Type: application/json", "")
+	long := strings.Repeat("x", 3*maxPeek)
+	resp.Body = io.NopCloser(io.MultiReader(strings.NewReader(long), failing{io.ErrUnexpectedEOF}))
+	reading(resp)
+	if body, err := io.ReadAll(resp.Body); err != io.ErrUnexpectedEOF || string(body) != long {
+		t.Errorf("%d bytes, %v", len(body), err)
+	}
+	resp.Body = io.NopCloser(failing{io.ErrUnexpectedEOF})
+	reading(resp)
+	if _, err := io.ReadAll(resp.Body); err != io.ErrUnexpectedEOF {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestUntilTellsUnitsApart(t *testing.T) {
+	for text, want := range map[string]string{
+		"0": "1s", "1": "1s", "60": "1m0s", "86399": "23h59m59s", "99999999": "27777h46m39s",
+		"100000000": "", "499999999": "", // neither seconds that are left nor an epoch since 1985
+		"0.5": "500ms", "29.4": "29.4s", "1.0000000001": "1.000000001s", "60.000": "1m0s", "0.0": "1s",
+		"1795262460": "1m0s", "1795262460.5": "1m0.5s", "1795262400": "1s", "1795262000": "1s",
+		"1795262460250": "1m0.25s", "1795262460000000": "1m0s", "1795262460000000000": "1m0s",
+		"1895262460": "", "1695262460": "", "50000000000": "", "9223372036854775807": "", "9223372036854775808": "",
+		"1s": "1s", "6m0s": "6m0s", "12ms": "12ms", "1h2m3.5s": "1h2m3.5s", "9999999999h": "", "5d": "", "1x": "", "-1s": "", "+5": "", "1e3": "", "0x10": "", ".5": "", "5.": "", "5.5.5": "",
+		"Sat, 21 Nov 2026 12:01:00 GMT": "1m0s", "Sat, 21 Nov 2026 12:01:00 UTC": "1m0s", "Sat Nov 21 12:01:00 2026": "1m0s",
+		"2026-11-21T12:01:00Z": "1m0s", "2026-11-21T13:01:00+01:00": "1m0s", "2026-11-21T12:01:00.5Z": "1m0.5s",
+		"": "", "soon": "", "２": "", "1 ": "", strings.Repeat("1", 1000): "", strings.Repeat("9", 18) + "ms": "",
+	} {
+		d, ok := until(text, http.Header{}, noon)
+		if got := d.String(); ok != (want != "") || ok && got != want {
+			t.Errorf("%q: %s, %v, want %q", text, got, ok, want)
+		}
+	}
+}
+
+// The numbers of the months around the test are told apart on every day until 2038.
+func TestUntilTellsEpochsApartForYears(t *testing.T) {
+	for now := time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC); now.Year() < 2200; now = now.AddDate(0, 0, 13) {
+		at := now.Add(90 * time.Minute)
+		for unit, n := range map[string]int64{"s": at.Unix(), "ms": at.UnixMilli(), "us": at.UnixMicro(), "ns": at.UnixNano()} {
+			if d, ok := until(fmt.Sprint(n), http.Header{}, now); !ok || d != 90*time.Minute {
+				t.Fatalf("%s in %s: %s, %v", now, unit, d, ok)
+			}
+		}
+		for _, delta := range []int64{1, 3600, 31 * 86400} {
+			if d, ok := until(fmt.Sprint(delta), http.Header{}, now); !ok || d != seconds(delta) {
+				t.Fatalf("%s: %d s are %s, %v", now, delta, d, ok)
+			}
+		}
+	}
+}
+
+// FuzzReport reads answers of every kind. Whatever they say, the report is within its bounds, and
+// so is what a gate makes of it.
+func FuzzReport(f *testing.F) {
+	for _, fields := range []string{
+		"RateLimit: \"a\";r=0;t=10, \"b\";r=1;t=1\nRateLimit-Policy: \"a\";q=5;w=10;pk=:YQ==:, \"b\";q=1;qu=\"content-bytes\"",
+		"RateLimit: limit=100, remaining=0, reset=30\nDate: Sat, 21 Nov 2026 12:00:00 GMT",
+		"X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1795262460\nContent-Type: application/json",
+		"X-RateLimit-Remaining: 598.0\nX-RateLimit-Reset: 1795262460000\nRetry-After: 30",
+		"X-Ratelimit-Remaining-Tokens: 0\nX-Ratelimit-Reset-Tokens: 6m0s\nRetry-After: Sat, 21 Nov 2026 12:00:30 GMT",
+		"RateLimit: %\"f%c3%bc\";r=@1;t=-1.5, (a b);r=?1, *a/b:c;r=999999999999999",
+	} {
+		for _, status := range []int{200, 403, 429, 503} {
+			f.Add(status, []byte(fields), []byte(`{"message": "secondary rate limit"}`))
+		}
+	}
+	f.Fuzz(func(t *testing.T, status int, fields, body []byte) {
+		fields = bytes.ReplaceAll(fields, []byte{0}, []byte("?"))
+		resp := response(status, string(fields), string(body))
+		var r report
+		r.read(resp, noon)
+		if r.n > maxQuotas || r.wait < 0 || r.wait > believed || r.refusal == none && r.wait != 0 {
+			t.Errorf("%+v", r)
+		}
+		for _, w := range r.quotas[:r.n] {
+			if w.left < 0 || w.after <= 0 || w.after > believed || len(w.name) > maxName {
+				t.Errorf("%+v", w)
+			}
+		}
+		if left, err := io.ReadAll(resp.Body); err != nil || !bytes.Equal(left, body) {
+			t.Errorf("the body is %q, %v", left, err)
+		}
+		g := newGate("k", status%2 == 0)
+		now := noon
+		for range 3 {
+			p, passed, w, _ := g.enter(now, now.Add(25*time.Hour))
+			if !passed {
+				t.Fatalf("after %s: no request passes, %+v", now.Sub(noon), w)
+			}
+			if !g.begin(&p, now) {
+				t.Fatal("closed while a request passes")
+			}
+			g.answered(p, &r, now)
+			if len(g.quotas) > maxQuotas || cap(g.quotas) > 2*maxQuotas {
+				t.Errorf("%d quotas", len(g.quotas))
+			}
+			now = now.Add(believed + maxJitter + time.Second)
+		}
+	})
+}

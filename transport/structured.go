@@ -1,0 +1,347 @@
+// This file parses structured fields, as far as fields about limits need it.
+
+package transport
+
+import "unicode/utf8"
+
+// Bounds of what is read of an answer.
+const (
+	maxField  = 8 << 10 // bytes of all lines of a structured field
+	maxNumber = 15      // digits of an Integer. Source: RFC 9651, 3.3.1
+)
+
+// member is one member of a List or Dictionary of Items. Strings are as they were sent, with
+// their escapes.
+type member struct {
+	key    string // in a Dictionary
+	value  bareItem
+	params params
+}
+
+// params are the parameters that fields about limits have. A number that is missing is -1.
+type params struct {
+	r, t, w int64
+	qu      string
+	bad     bool // one of them has another type, or is negative
+}
+
+// kind is the type of a bare item.
+type kind uint8
+
+const (
+	integer kind = iota
+	text         // a String
+	token
+	other
+)
+
+type bareItem struct {
+	kind kind
+	text string // of a String or Token
+	n    int64  // of an Integer
+}
+
+// parse calls f for each member of a field whose lines are a List of Items or a Dictionary of
+// Items, and reports whether they have that form. f may have been called if they have not.
+// Source: RFC 9651, 4.2. A member that goes on in the next line is not accepted.
+func parse(lines []string, f func(member)) bool {
+	size := 0
+	for _, line := range lines {
+		size += len(line)
+	}
+	if size > maxField {
+		return false
+	}
+	members, form := 0, form(0)
+	for _, line := range lines {
+		p := parser{s: line}
+		p.skip(" ")
+		for {
+			var m member
+			if !p.member(&m) || !form.holds(&m) {
+				return false
+			}
+			f(m)
+			members++
+			p.skip(" \t")
+			if p.done() {
+				break
+			}
+			if !p.accept(',') {
+				return false
+			}
+			p.skip(" \t")
+		}
+	}
+	return members > 0
+}
+
+// form is a List or a Dictionary, and 0 before the first member.
+type form uint8
+
+// holds reports whether the form has such members. The first member decides it.
+func (f *form) holds(m *member) bool {
+	is := form(1)
+	if m.key != "" {
+		is = 2
+	}
+	if *f == 0 {
+		*f = is
+	}
+	return *f == is
+}
+
+// parser reads a line from left to right.
+type parser struct {
+	s string
+	i int
+}
+
+func (p *parser) done() bool { return p.i == len(p.s) }
+
+// next returns the next byte, and 0 at the end. No field value holds a 0.
+func (p *parser) next() byte {
+	if p.done() {
+		return 0
+	}
+	return p.s[p.i]
+}
+
+func (p *parser) accept(c byte) bool {
+	if p.next() != c || p.done() {
+		return false
+	}
+	p.i++
+	return true
+}
+
+// skip skips the bytes of set, which has one or two.
+func (p *parser) skip(set string) {
+	for !p.done() && (p.s[p.i] == set[0] || p.s[p.i] == set[len(set)-1]) {
+		p.i++
+	}
+}
+
+func (p *parser) member(m *member) bool {
+	m.params = params{r: -1, t: -1, w: -1}
+	begin := p.i
+	if key, ok := p.key(); ok && (p.next() == '=' || p.endsMember()) {
+		m.key = key
+		if !p.accept('=') { // a Token in a List, or a Dictionary's member that is true
+			m.key, m.value = "", bareItem{kind: token, text: key}
+			return p.params(&m.params)
+		}
+		return p.bare(&m.value) && p.params(&m.params)
+	}
+	p.i = begin
+	return p.bare(&m.value) && p.params(&m.params)
+}
+
+// endsMember reports whether a key that has been read is a whole bare item.
+func (p *parser) endsMember() bool {
+	switch p.next() {
+	case 0, ' ', '\t', ',', ';':
+		return true
+	}
+	return false
+}
+
+// params reads parameters. Of two with one name the last counts.
+func (p *parser) params(to *params) bool {
+	for p.accept(';') {
+		p.skip(" ")
+		key, ok := p.key()
+		if !ok {
+			return false
+		}
+		value := bareItem{kind: other} // true
+		if p.accept('=') && !p.bare(&value) {
+			return false
+		}
+		to.set(key, &value)
+	}
+	return true
+}
+
+func (p *params) set(key string, value *bareItem) {
+	n := int64(-1)
+	if value.kind == integer {
+		n = value.n
+	}
+	switch key {
+	case "r":
+		p.r = n
+	case "t":
+		p.t = n
+	case "w":
+		p.w = n
+	case "qu":
+		p.qu = value.text
+		p.bad = p.bad || value.kind != text && value.kind != token
+		return
+	default:
+		return
+	}
+	p.bad = p.bad || n < 0
+}
+
+func (p *parser) key() (string, bool) {
+	begin := p.i
+	if c := p.next(); !isLower(c) && c != '*' {
+		return "", false
+	}
+	for c := p.next(); isLower(c) || isDigit(c) || c == '_' || c == '-' || c == '.' || c == '*'; c = p.next() {
+		p.i++
+	}
+	return p.s[begin:p.i], true
+}
+
+// bare reads a bare item.
+func (p *parser) bare(to *bareItem) bool {
+	switch c := p.next(); {
+	case c == '-' || isDigit(c):
+		return p.number(to)
+	case c == '"':
+		return p.text(to)
+	case isLower(c|0x20) || c == '*':
+		return p.token(to)
+	case c == ':':
+		return p.bytes(to)
+	case c == '?':
+		p.i++
+		to.kind = other
+		return p.accept('0') || p.accept('1')
+	case c == '@':
+		p.i++
+		ok := p.number(to) && to.kind == integer
+		to.kind = other
+		return ok
+	case c == '%':
+		return p.display(to)
+	}
+	return false
+}
+
+// number reads an Integer of at most 15 digits, or a Decimal of at most 12 and 3.
+func (p *parser) number(to *bareItem) bool {
+	negative := p.accept('-')
+	whole := p.digits(&to.n)
+	if to.kind = integer; negative {
+		to.n = -to.n
+	}
+	if whole == 0 || whole > maxNumber || !p.accept('.') {
+		return whole > 0 && whole <= maxNumber
+	}
+	to.kind = other
+	var ignored int64
+	fraction := p.digits(&ignored)
+	return whole <= 12 && fraction >= 1 && fraction <= 3
+}
+
+// digits reads a number of up to 15 digits. It returns how many digits there are.
+func (p *parser) digits(n *int64) (count int) {
+	*n = 0
+	for ; isDigit(p.next()); p.i++ {
+		if count++; count <= maxNumber {
+			*n = *n*10 + int64(p.next()-'0')
+		}
+	}
+	return count
+}
+
+func (p *parser) text(to *bareItem) bool {
+	p.i++
+	begin := p.i
+	for ; !p.done(); p.i++ {
+		switch c := p.s[p.i]; {
+		case c == '"':
+			to.kind, to.text = text, p.s[begin:p.i]
+			p.i++
+			return true
+		case c == '\\':
+			if p.i++; p.next() != '"' && p.next() != '\\' {
+				return false
+			}
+		case c < 0x20 || c > 0x7e:
+			return false
+		}
+	}
+	return false
+}
+
+func (p *parser) token(to *bareItem) bool {
+	begin := p.i
+	for isTokenByte(p.next()) {
+		p.i++
+	}
+	to.kind, to.text = token, p.s[begin:p.i]
+	return true
+}
+
+// bytes reads a Byte Sequence, whatever it means.
+func (p *parser) bytes(to *bareItem) bool {
+	p.i++
+	to.kind = other
+	for {
+		switch c := p.next(); {
+		case isLower(c | 0x20), isDigit(c), c == '+', c == '/', c == '=':
+			p.i++
+		default:
+			return p.accept(':')
+		}
+	}
+}
+
+// display reads a Display String, whatever it means.
+func (p *parser) display(to *bareItem) bool {
+	to.kind = other
+	if p.i++; !p.accept('"') {
+		return false
+	}
+	var decoded []byte
+	for !p.done() {
+		c := p.s[p.i]
+		p.i++
+		switch {
+		case c == '"':
+			return utf8.Valid(decoded)
+		case c < 0x20 || c > 0x7e:
+			return false
+		case c == '%':
+			high, ok1 := p.hex()
+			low, ok2 := p.hex()
+			if !ok1 || !ok2 {
+				return false
+			}
+			c = high<<4 | low
+		}
+		decoded = append(decoded, c)
+	}
+	return false
+}
+
+// hex reads a lower-case hexadecimal digit.
+func (p *parser) hex() (byte, bool) {
+	c := p.next()
+	switch {
+	case isDigit(c):
+		c -= '0'
+	case c >= 'a' && c <= 'f':
+		c -= 'a' - 10
+	default:
+		return 0, false
+	}
+	p.i++
+	return c, true
+}
+
+func isLower(c byte) bool { return c >= 'a' && c <= 'z' }
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+func isTokenByte(c byte) bool {
+	switch c {
+	case '!', '#', '$', '%', '&', '\'', '*', '+', '-', '.', '^', '_', '`', '|', '~', ':', '/':
+		return true
+	}
+	return isLower(c|0x20) || isDigit(c)
+}

@@ -1,0 +1,386 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
+)
+
+// Defaults of [Config], for fields that are 0.
+const (
+	DefaultMaxWait = time.Minute
+	DefaultMaxKeys = 1000
+)
+
+// Config configures a [Transport]. Its zero value heeds what servers say.
+type Config struct {
+	// Base sends the requests. nil means http.DefaultTransport at the time.
+	Base http.RoundTripper
+
+	// Limiter, unless nil, has limits of the program's own. Before each request the transport
+	// takes one unit of the key under all its rules, whatever their Key functions say, and waits
+	// if it has to. Its MaxWaiters bound how many requests wait for it. A lease of a concurrency
+	// limit is held until the body of the answer is read to its end or closed, and is not
+	// renewed. If the store cannot decide, OnStoreError of the rules says whether the request is
+	// sent.
+	Limiter *limiter.Limiter
+
+	// Key returns what a request is counted by. nil means the host and port of its URL, in
+	// lower case. Use the credential and the part of the API where a server counts by them. Key
+	// must be safe for concurrent use, and must not change the request.
+	Key func(*http.Request) string
+
+	// MaxWait is how long a request waits at most, in all; 0 means DefaultMaxWait. With a
+	// nanosecond no request waits.
+	MaxWait time.Duration
+
+	// Retries is how often a request is sent again after the server has refused it, if it is
+	// safe: the answer was 429 or 403 for a limit, so that the request was not carried out, or
+	// 503 and its method is idempotent or it has an Idempotency-Key. A request with a body needs
+	// GetBody. The wait before is part of MaxWait; if it does not fit, the program gets the
+	// answer. 0 means never.
+	Retries int
+
+	// Pace is how requests use what the server says is left.
+	Pace Pace
+
+	// MaxKeys is the number of keys that are remembered while no request uses them; 0 means
+	// DefaultMaxKeys. Beyond it the key that was not used for longest is forgotten.
+	MaxKeys int
+
+	// Observer, unless nil, is called after each attempt to send a request.
+	Observer Observer
+}
+
+// Pace is how requests use the units that a server says are left until an instant.
+type Pace uint8
+
+const (
+	// Burst sends requests at once while units are left, and then waits.
+	Burst Pace = iota
+
+	// Spread spaces requests evenly over the time for which the units have to last.
+	Spread
+
+	paceEnd
+)
+
+// Transport is an [http.RoundTripper] that paces its requests. It is safe for concurrent use.
+type Transport struct {
+	base     http.RoundTripper
+	limiter  *limiter.Limiter
+	key      func(*http.Request) string
+	maxWait  time.Duration
+	retries  int
+	observer Observer
+	gates    table
+}
+
+// New returns a transport, or an error that joins all mistakes in c.
+func New(c Config) (*Transport, error) {
+	if err := errors.Join(c.faults()...); err != nil {
+		return nil, err
+	}
+	t := &Transport{
+		base:     c.Base,
+		limiter:  c.Limiter,
+		key:      c.Key,
+		maxWait:  c.MaxWait,
+		retries:  c.Retries,
+		observer: c.Observer,
+	}
+	if t.key == nil {
+		t.key = host
+	}
+	if t.maxWait == 0 {
+		t.maxWait = DefaultMaxWait
+	}
+	if c.MaxKeys == 0 {
+		c.MaxKeys = DefaultMaxKeys
+	}
+	t.gates.start(c.MaxKeys, c.Pace == Spread)
+	return t, nil
+}
+
+// MustNew is [New] for a configuration that is known to be valid. It panics on an error.
+func MustNew(c Config) *Transport {
+	t, err := New(c)
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+// faults returns every mistake.
+func (c *Config) faults() []error {
+	var errs []error
+	fault := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	fault(holdsNil(c.Base), "the Base is a nil %T; leave it out for http.DefaultTransport", c.Base)
+	fault(holdsNil(c.Observer), "the Observer is a nil %T; leave it out for none", c.Observer)
+	fault(c.MaxWait < 0, "MaxWait: %s is negative", c.MaxWait)
+	fault(c.Retries < 0, "Retries: %d is negative", c.Retries)
+	fault(c.Pace >= paceEnd, "Pace: %d is not known", c.Pace)
+	fault(c.MaxKeys < 0, "MaxKeys: %d is negative", c.MaxKeys)
+	return errs
+}
+
+// holdsNil reports whether v is not nil itself and holds a nil value.
+func holdsNil(v any) bool {
+	switch value := reflect.ValueOf(v); value.Kind() {
+	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Chan:
+		return value.IsNil()
+	}
+	return false
+}
+
+// host is the Key of a Config without one.
+func host(r *http.Request) string {
+	if r.URL == nil {
+		return ""
+	}
+	return strings.ToLower(r.URL.Host)
+}
+
+// RoundTrip sends a request when its turn has come. The error is a [*LimitedError] if the turn
+// comes too late, the cause of the context if that ends before, or the error of Base. An answer
+// that refuses the request is an answer, and no error.
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	x := exchange{t: t, req: req, key: t.key(req)}
+	g := t.gates.hold(x.key)
+	defer t.gates.release(g)
+	x.gate = g
+	for {
+		resp, err := x.attempt()
+		if err != nil || resp == nil || !x.mayRetry() {
+			return resp, err
+		}
+		body, err := x.replay()
+		if err != nil {
+			return resp, nil // the answer is worth more than the error of GetBody
+		}
+		resp.Body.Close() // unread: a server could make reading it last
+		again := *x.req   // as Request.WithContext copies it
+		again.Body = body
+		x.req = &again
+		x.try++
+	}
+}
+
+// next returns the round tripper that sends the requests.
+func (t *Transport) next() http.RoundTripper {
+	if t.base == nil {
+		return http.DefaultTransport
+	}
+	return t.base
+}
+
+// CloseIdleConnections calls that of Base, if it has one, as [http.Client] does.
+func (t *Transport) CloseIdleConnections() {
+	if base, ok := t.next().(interface{ CloseIdleConnections() }); ok {
+		base.CloseIdleConnections()
+	}
+}
+
+// exchange is one RoundTrip: a request, and all attempts to send it.
+type exchange struct {
+	t    *Transport
+	req  *http.Request
+	gate *gate
+	key  string
+	try  int
+
+	waited time.Duration // before all attempts
+	said   refusal       // of the latest answer
+}
+
+// latest returns the instant until which the request may wait. The wait for an answer does not
+// count.
+func (x *exchange) latest(now time.Time) time.Time {
+	latest := now.Add(x.t.maxWait - x.waited)
+	if d, ok := x.req.Context().Deadline(); ok && d.Before(latest) {
+		return d
+	}
+	return latest
+}
+
+// attempt waits for the turn of the request and sends it. The body of the request is closed in
+// any case, at last by Base.
+func (x *exchange) attempt() (*http.Response, error) {
+	waited := x.waited
+	pass, own, err := x.admit()
+	if err != nil {
+		if x.req.Body != nil {
+			x.req.Body.Close()
+		}
+		x.observe(Event{Outcome: notSent(err), Waited: x.waited - waited, RetryAfter: retryAfter(err), Err: err})
+		return nil, err
+	}
+	resp, closed, err := x.send(pass, own)
+	if err != nil || resp == nil {
+		x.observe(Event{Outcome: Failed, Waited: x.waited - waited, Err: err})
+		return resp, err
+	}
+	if own.HoldsLeases() {
+		ctx := context.WithoutCancel(x.req.Context())
+		holdUntilRead(resp, func() { own.Release(ctx) })
+	}
+	e := Event{Outcome: Answered, Status: resp.StatusCode, Waited: x.waited - waited}
+	if x.said != none {
+		e.Outcome, e.RetryAfter = Refused, closed
+	}
+	x.observe(e)
+	return resp, nil
+}
+
+// send sends the request and notes what its answer says about limits. If it is a refusal,
+// closed is how long no request of the key is sent.
+func (x *exchange) send(pass pass, own *limiter.Result) (resp *http.Response, closed time.Duration, err error) {
+	answered := false
+	defer func() {
+		if !answered { // also after a panic
+			x.gate.lost(pass)
+			own.Release(context.WithoutCancel(x.req.Context()))
+		}
+	}()
+	if resp, err = x.t.next().RoundTrip(x.req); err != nil || resp == nil {
+		return resp, 0, err
+	}
+	var r report
+	now := time.Now()
+	r.read(resp, now)
+	answered = true
+	x.said = r.refusal
+	return resp, x.gate.answered(pass, &r, now), nil
+}
+
+// admit waits until the server and the limits of the program's own let the request pass.
+func (x *exchange) admit() (pass, *limiter.Result, error) {
+	for {
+		if x.req.Context().Err() != nil {
+			return pass{}, nil, context.Cause(x.req.Context())
+		}
+		waited, now := x.waited, time.Now()
+		p, err := x.enter(now)
+		if err != nil {
+			return pass{}, nil, err
+		}
+		own, err := x.takeOwn()
+		if err != nil {
+			x.gate.cancel(p)
+			return pass{}, nil, err
+		}
+		if x.waited > waited {
+			now = time.Now()
+		}
+		if x.gate.begin(&p, now) {
+			return p, own, nil
+		}
+		// The server has refused another request while this one waited for its own limits.
+		x.gate.cancel(p)
+		own.Refund(context.WithoutCancel(x.req.Context()))
+	}
+}
+
+// enter waits until the server lets the request pass.
+func (x *exchange) enter(now time.Time) (pass, error) {
+	p, passed, w, after := x.gate.enter(now, x.latest(now))
+	switch {
+	case passed:
+		return p, nil
+	case w == nil:
+		return pass{}, &LimitedError{Key: x.key, RetryAfter: after, Err: limiter.ErrLimited}
+	}
+	ctx := x.req.Context()
+	timer := time.NewTimer(w.latest.Sub(now))
+	defer timer.Stop()
+	var ended error
+	select {
+	case <-w.ready:
+	case <-timer.C:
+	case <-ctx.Done():
+		ended = context.Cause(ctx)
+	}
+	p, passed, after = x.gate.leave(w, time.Now())
+	x.waited += time.Since(now)
+	switch {
+	case ended != nil && passed:
+		x.gate.cancel(p)
+		return pass{}, ended
+	case ended != nil:
+		return pass{}, ended
+	case !passed:
+		return pass{}, &LimitedError{Key: x.key, RetryAfter: after, Err: limiter.ErrLimited}
+	}
+	return p, nil
+}
+
+// takeOwn waits until the limits of the program's own admit the request. The result is nil if
+// there are none.
+func (x *exchange) takeOwn() (*limiter.Result, error) {
+	if x.t.limiter == nil {
+		return nil, nil
+	}
+	ctx, most := x.req.Context(), min(x.t.maxWait-x.waited, core.MaxBooking)
+	var own *limiter.Result
+	var err error
+	if most > 0 {
+		own, err = x.t.limiter.TakeWithin(ctx, x.key, 1, most)
+	} else {
+		own, err = x.t.limiter.Take(ctx, x.key, 1)
+	}
+	x.waited += own.Waited()
+	switch {
+	case own.Allowed():
+		return own, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err == nil:
+		err = limiter.ErrLimited
+	}
+	return nil, &LimitedError{Key: x.key, RetryAfter: own.RetryAfter(), Own: true, Err: err}
+}
+
+// mayRetry reports whether the request is to be sent again after its latest answer.
+func (x *exchange) mayRetry() bool {
+	if x.said == none || x.try >= x.t.retries {
+		return false
+	}
+	if x.req.Body != nil && x.req.Body != http.NoBody && x.req.GetBody == nil {
+		return false
+	}
+	if x.said == overloaded && !idempotent(x.req) {
+		return false
+	}
+	now := time.Now()
+	return !x.gate.opens(now).After(x.latest(now))
+}
+
+// replay returns the body of the request once more.
+func (x *exchange) replay() (io.ReadCloser, error) {
+	if x.req.GetBody == nil {
+		return x.req.Body, nil
+	}
+	return x.req.GetBody()
+}
+
+// idempotent reports whether carrying a request out twice is as good as once, as net/http
+// decides it. Source: RFC 9110, 9.2.2.
+func idempotent(r *http.Request) bool {
+	switch r.Method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
+		return true
+	}
+	return r.Header["Idempotency-Key"] != nil || r.Header["X-Idempotency-Key"] != nil
+}

@@ -1,0 +1,550 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
+)
+
+// body is the body of a request, which knows whether it was closed.
+type requestBody struct {
+	io.Reader
+	closed int
+}
+
+func (b *requestBody) Close() error { b.closed++; return nil }
+
+// events is an observer that keeps what it is told.
+type events struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (o *events) Observe(_ context.Context, e Event) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.all = append(o.all, fmt.Sprintf("%s %s %d try=%d waited=%s retry=%s err=%v", e.Key, e.Outcome, e.Status, e.Try, e.Waited, e.RetryAfter, e.Err))
+}
+
+// bubble runs f in fake time and without jitter.
+func bubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	withJitter(t, 0)
+	synctest.Test(t, f)
+}
+
+// send sends a request and returns the status, or what a LimitedError says.
+func send(t *testing.T, tr http.RoundTripper, r *http.Request) string {
+	t.Helper()
+	resp, err := tr.RoundTrip(r)
+	var limited *LimitedError
+	switch {
+	case errors.As(err, &limited):
+		if !errors.Is(err, limiter.ErrLimited) {
+			t.Errorf("%v is not ErrLimited", err)
+		}
+		return "limited " + limited.RetryAfter.String()
+	case err != nil:
+		return err.Error()
+	}
+	defer resp.Body.Close()
+	return fmt.Sprint(resp.StatusCode)
+}
+
+func TestRetryAfterIsWaitedFor(t *testing.T) {
+	for name, fields := range map[string]string{
+		"seconds": "429 Retry-After: 3", "a date": "429 Retry-After: Sat, 01 Jan 2000 00:00:03 GMT", "503": "503 Retry-After: 3", "403": "403 Retry-After: 3",
+		"a quota": `429 RateLimit: "a";r=0;t=3`, "GitHub": "403 X-RateLimit-Remaining: 0|X-RateLimit-Reset: 946684803", "used up": `200 RateLimit: "a";r=0;t=3`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := saying(fields, "200")
+				tr := MustNew(Config{Base: s, MaxWait: 3 * time.Second})
+				if got := send(t, tr, get(t.Context())); got != fields[:3] {
+					t.Errorf("got %s", got)
+				}
+				if got := send(t, tr, get(t.Context())); got != "200" || !slices.Equal(s.times(), []time.Duration{0, 3 * time.Second}) {
+					t.Errorf("got %s at %v", got, s.times())
+				}
+			})
+		})
+	}
+}
+
+// The wait is known to be too long, so no time is lost, and nothing is sent.
+func TestWaitThatIsTooLongIsAnErrorAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, o := saying("429 Retry-After: 10", "200"), &events{}
+		tr := MustNew(Config{Base: s, MaxWait: 5 * time.Second, Observer: o})
+		send(t, tr, get(t.Context()))
+		time.Sleep(3 * time.Second)
+		begun, body := time.Now(), &requestBody{Reader: strings.NewReader("x")}
+		r := get(t.Context())
+		r.Body = body
+		if got := send(t, tr, r); got != "limited 7s" || time.Since(begun) != 0 || body.closed != 1 {
+			t.Errorf("%s after %s, body closed %d times", got, time.Since(begun), body.closed)
+		}
+		if len(s.times()) != 1 {
+			t.Errorf("%d requests were sent", len(s.times()))
+		}
+		time.Sleep(2 * time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		defer cancel()
+		if got := send(t, tr, get(ctx)); got != "limited 5s" {
+			t.Errorf("with a deadline: %s", got)
+		}
+		if got := send(t, tr, get(t.Context())); got != "200" {
+			t.Errorf("with a wait that fits: %s", got)
+		}
+		want := []string{
+			"api.test refused 429 try=0 waited=0s retry=10s err=<nil>",
+			`api.test limited 0 try=0 waited=0s retry=7s err=transport: a request to "api.test" was not sent, by what the server said: headgate: over the limit; retry after 7s`,
+			`api.test limited 0 try=0 waited=0s retry=5s err=transport: a request to "api.test" was not sent, by what the server said: headgate: over the limit; retry after 5s`,
+			"api.test answered 200 try=0 waited=5s retry=0s err=<nil>",
+		}
+		if !slices.Equal(o.all, want) {
+			t.Errorf("observed\n%s", strings.Join(o.all, "\n"))
+		}
+	})
+}
+
+// Those that wait already, and would have to wait for too long since another refusal, do not.
+func TestRefusalEndsWaitsThatWouldBeTooLong(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := saying("429 Retry-After: 3600")
+		s.there = time.Second / 2
+		tr := MustNew(Config{Base: s})
+		var all sync.WaitGroup
+		for i := range 10 {
+			time.Sleep(time.Millisecond)
+			all.Go(func() {
+				want := "limited 1h0m0s"
+				if i == 0 {
+					want = "429"
+				}
+				begun := time.Now()
+				if got := send(t, tr, get(t.Context())); got != want || time.Since(begun) > time.Second/2 {
+					t.Errorf("%d: %s after %s", i, got, time.Since(begun))
+				}
+			})
+		}
+		all.Wait()
+		if n := len(s.times()); n != 1 {
+			t.Errorf("%d requests were sent", n)
+		}
+	})
+}
+
+func TestWaitEndsWithItsContext(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, cause := saying("429 Retry-After: 30", "200"), errors.New("not wanted any longer")
+		tr := MustNew(Config{Base: s})
+		send(t, tr, get(t.Context()))
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(cause) })
+		body := &requestBody{Reader: strings.NewReader("x")}
+		r := get(ctx)
+		r.Body = body
+		begun := time.Now()
+		if _, err := tr.RoundTrip(r); err != cause || time.Since(begun) != time.Second || body.closed != 1 {
+			t.Errorf("%v after %s, body closed %d times", err, time.Since(begun), body.closed)
+		}
+		if _, err := tr.RoundTrip(r); err != cause || len(s.times()) != 1 {
+			t.Errorf("a context that has ended: %v", err)
+		}
+		if got := send(t, tr, get(t.Context())); got != "200" || time.Since(begun) != 30*time.Second {
+			t.Errorf("the next: %s after %s", got, time.Since(begun))
+		}
+	})
+}
+
+// While the first answer has not come, nothing is known. The waits are bounded nevertheless.
+func TestSlowServerDoesNotHoldUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := saying("200")
+		s.there = time.Minute
+		tr := MustNew(Config{Base: s, MaxWait: 6 * time.Second})
+		var all sync.WaitGroup
+		count := map[string]int{}
+		var mu sync.Mutex
+		for range 100 {
+			all.Go(func() {
+				got := send(t, tr, get(t.Context()))
+				mu.Lock()
+				count[got]++
+				mu.Unlock()
+			})
+		}
+		all.Wait()
+		// 1 at once, then 2, 4, 8, 16, 32 under way at the seconds 1 to 5, and 64 or none at 6.
+		if sent := count["200"]; sent < 32 || sent > 64 || sent+count["limited 0s"] != 100 {
+			t.Error(count)
+		}
+	})
+}
+
+func TestSpreadSpacesEvenly(t *testing.T) {
+	for pace, want := range map[Pace][]time.Duration{
+		Spread: {0, 2 * time.Second, 4 * time.Second, 6 * time.Second, 8 * time.Second},
+		Burst:  {0, 0, 0, 0, 0},
+	} {
+		bubble(t, func(t *testing.T) {
+			s := saying(`200 RateLimit: "a";r=4;t=10`, `200 RateLimit: "a";r=3;t=8`, `200 RateLimit: "a";r=2;t=6`, `200 RateLimit: "a";r=1;t=4`, `200 RateLimit: "a";r=0;t=2`)
+			tr := MustNew(Config{Base: s, Pace: pace})
+			for range 5 {
+				send(t, tr, get(t.Context()))
+			}
+			if !slices.Equal(s.times(), want) {
+				t.Errorf("pace %d: %v", pace, s.times())
+			}
+		})
+	}
+}
+
+func TestRetries(t *testing.T) {
+	with := func(method string, body, again bool, header string) func(context.Context) *http.Request {
+		return func(ctx context.Context) *http.Request {
+			r := get(ctx)
+			r.Method = method
+			if body {
+				r.Body = &requestBody{Reader: strings.NewReader("body")}
+			}
+			if again {
+				r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("body")), nil }
+			}
+			if header != "" {
+				r.Header.Set(header, "1")
+			}
+			return r
+		}
+	}
+	for name, row := range map[string]struct {
+		answers []string
+		request func(context.Context) *http.Request
+		want    string
+		at      []int // seconds
+	}{
+		"GET after 429":                       {[]string{"429 Retry-After: 2", "200"}, with("GET", false, false, ""), "200", []int{0, 2}},
+		"twice":                               {[]string{"429 Retry-After: 2", "429 Retry-After: 3", "200"}, with("GET", false, false, ""), "200", []int{0, 2, 5}},
+		"no more than Retries":                {[]string{"429 Retry-After: 2"}, with("GET", false, false, ""), "429", []int{0, 2, 4}},
+		"POST after 429":                      {[]string{"429 Retry-After: 2", "200"}, with("POST", true, true, ""), "200", []int{0, 2}},
+		"POST after 403":                      {[]string{"403 Retry-After: 2", "200"}, with("POST", true, true, ""), "200", []int{0, 2}},
+		"POST without a body":                 {[]string{"429 Retry-After: 2", "200"}, with("POST", false, false, ""), "200", []int{0, 2}},
+		"a body that cannot be had again":     {[]string{"429 Retry-After: 2", "200"}, with("PUT", true, false, ""), "429", []int{0}},
+		"GET after 503":                       {[]string{"503 Retry-After: 2", "200"}, with("GET", false, false, ""), "200", []int{0, 2}},
+		"POST after 503 may be carried out":   {[]string{"503 Retry-After: 2", "200"}, with("POST", true, true, ""), "503", []int{0}},
+		"POST after 503 with a key":           {[]string{"503 Retry-After: 2", "200"}, with("POST", true, true, "Idempotency-Key"), "200", []int{0, 2}},
+		"503 without a time":                  {[]string{"503", "200"}, with("GET", false, false, ""), "503", []int{0}},
+		"a wait that does not fit":            {[]string{"429 Retry-After: 21", "200"}, with("GET", false, false, ""), "429", []int{0}},
+		"waits that do not fit together":      {[]string{"429 Retry-After: 15", "429 Retry-After: 15", "200"}, with("GET", false, false, ""), "429", []int{0, 15}},
+		"no time at all, and then twice that": {[]string{"429", "429", "200"}, with("GET", false, false, ""), "200", []int{0, 1, 3}},
+		"another error":                       {[]string{"500 Retry-After: 2", "200"}, with("GET", false, false, ""), "500", []int{0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := saying(row.answers...)
+				inner := s.handler
+				s.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.Body != nil {
+						if text, _ := io.ReadAll(r.Body); string(text) != "body" {
+							t.Errorf("the body is %q", text)
+						}
+					}
+					inner.ServeHTTP(w, r)
+				})
+				r := row.request(t.Context())
+				before := *r
+				tr := MustNew(Config{Base: s, Retries: 2, MaxWait: 20 * time.Second})
+				if got := send(t, tr, r); got != row.want {
+					t.Errorf("got %s", got)
+				}
+				var at []int
+				for _, d := range s.times() {
+					at = append(at, int(d/time.Second))
+				}
+				if !slices.Equal(at, row.at) {
+					t.Errorf("sent at %v, want %v", at, row.at)
+				}
+				if r.Body != before.Body || r.Method != before.Method {
+					t.Error("the request was changed")
+				}
+			})
+		})
+	}
+}
+
+// A server that closes its own key for ever does so for a day, and grows nothing.
+func TestHostileServer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := saying("429 Retry-After: 99999999|RateLimit: \"a\";r=0;t=999999999999999", "200")
+		tr := MustNew(Config{Base: s})
+		send(t, tr, get(t.Context()))
+		for range 1000 {
+			if got := send(t, tr, get(t.Context())); got != "limited 24h0m0s" {
+				t.Fatal(got)
+			}
+		}
+		other := get(t.Context())
+		other.URL.Host = "other.test"
+		if got := send(t, tr, other); got != "200" {
+			t.Errorf("another key: %s", got)
+		}
+		time.Sleep(24*time.Hour - DefaultMaxWait)
+		if got := send(t, tr, get(t.Context())); got != "200" {
+			t.Errorf("after a day: %s", got)
+		}
+	})
+}
+
+func TestNumberOfKeysIsBounded(t *testing.T) {
+	tr := MustNew(Config{Base: saying("200"), MaxKeys: 10})
+	for i := range 1000 {
+		r := get(t.Context())
+		r.URL.Host = fmt.Sprintf("h%d.test", i)
+		send(t, tr, r)
+		if n := len(tr.gates.gates); n > 10 || tr.gates.idle != n {
+			t.Fatalf("%d keys, %d idle, after %d", n, tr.gates.idle, i+1)
+		}
+	}
+	for i := range 10 {
+		if tr.gates.gates[fmt.Sprintf("h%d.test", 990+i)] == nil {
+			t.Errorf("key %d was used lately, and is forgotten", 990+i)
+		}
+	}
+}
+
+func TestHostIsTheKey(t *testing.T) {
+	for text, want := range map[string]string{"http://API.test/x": "api.test", "https://a.test:8443/": "a.test:8443", "http://u:p@a.test": "a.test"} {
+		r, err := http.NewRequest("GET", text, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := host(r); got != want {
+			t.Errorf("%s: %q", text, got)
+		}
+	}
+	if got := host(&http.Request{}); got != "" {
+		t.Errorf("without a URL: %q", got)
+	}
+}
+
+func TestJitterOnlyLengthensWaits(t *testing.T) {
+	longest := time.Duration(0)
+	for _, wait := range []time.Duration{0, 1, 63, 64, time.Millisecond, time.Second, time.Minute, time.Hour, believed} {
+		for range 1000 {
+			j := jitter(wait)
+			longest = max(longest, j)
+			if j < 0 || j > wait/64 || j > 10*time.Second {
+				t.Fatalf("%s of %s", j, wait)
+			}
+		}
+	}
+	if longest < 9*time.Second {
+		t.Errorf("never more than %s", longest)
+	}
+}
+
+func TestOwnLimitsAreTaken(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := saying(`200 RateLimit: "a";r=1000;t=3600`)
+		l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{{Limit: core.MustParseLimit("1/1s")}}})
+		tr := MustNew(Config{Base: s, Limiter: l, MaxWait: 2 * time.Second})
+		var all sync.WaitGroup
+		count := map[string]int{}
+		var mu sync.Mutex
+		for range 5 {
+			all.Go(func() {
+				got := send(t, tr, get(t.Context()))
+				mu.Lock()
+				count[got]++
+				mu.Unlock()
+			})
+			synctest.Wait()
+		}
+		all.Wait()
+		if !slices.Equal(s.times(), []time.Duration{0, time.Second, 2 * time.Second}) || count["200"] != 3 || count["limited 3s"] != 2 {
+			t.Errorf("%v at %v", count, s.times())
+		}
+	})
+}
+
+// Units that were taken while the server refused another request are given back.
+func TestOwnLimitsAreGivenBackWhenTheServerRefuses(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := saying("200", "429 Retry-After: 10", "200")
+		s.there = 1500 * time.Millisecond
+		l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{{Limit: core.MustParseLimit("2/10s burst=2")}}})
+		tr := MustNew(Config{Base: s, Limiter: l})
+		send(t, tr, get(t.Context())) // at 0
+		var all sync.WaitGroup
+		all.Go(func() { send(t, tr, get(t.Context())) }) // refused at 3 s, and until 13 s
+		time.Sleep(time.Millisecond)
+		all.Go(func() { send(t, tr, get(t.Context())) }) // would have its unit at 5 s
+		all.Wait()
+		if got := s.times(); !slices.Equal(got, []time.Duration{0, 1500 * time.Millisecond, 13 * time.Second}) {
+			t.Error(got)
+		}
+	})
+}
+
+func TestLeaseIsHeldUntilTheBodyEnds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{{Limit: core.MustParseLimit("1 concurrent ttl=1m")}}})
+		tr := MustNew(Config{Limiter: l, MaxWait: time.Second, Base: roundTripper(func(*http.Request) (*http.Response, error) {
+			return response(200, "", "x"), nil
+		})})
+		for _, end := range []func(*http.Response){
+			func(resp *http.Response) { resp.Body.Close() },
+			func(resp *http.Response) { io.ReadAll(resp.Body) },
+		} {
+			resp, err := tr.RoundTrip(get(t.Context()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := send(t, tr, get(t.Context())); !strings.HasPrefix(got, "limited") {
+				t.Errorf("while the body is open: %s", got)
+			}
+			end(resp)
+			if got := send(t, tr, get(t.Context())); got != "200" {
+				t.Errorf("after its end: %s", got)
+			}
+		}
+	})
+}
+
+// The body of an answer 101 is also written to.
+func TestLeaseKeepsABodyThatIsWritten(t *testing.T) {
+	var written strings.Builder
+	resp := &http.Response{Body: struct {
+		io.ReadCloser
+		io.Writer
+	}{io.NopCloser(strings.NewReader("")), &written}}
+	released := 0
+	holdUntilRead(resp, func() { released++ })
+	if _, err := io.WriteString(resp.Body.(io.Writer), "x"); err != nil || written.String() != "x" || released != 0 {
+		t.Errorf("%q, %v, released %d times", written.String(), err, released)
+	}
+	resp.Body.Close()
+	resp.Body.Close()
+	if released != 1 {
+		t.Errorf("released %d times", released)
+	}
+}
+
+// A store that cannot decide is the business of the limiter.
+type brokenStore struct{}
+
+var errBroken = errors.New("broken")
+
+func (brokenStore) Apply(context.Context, []core.Op, []core.Decision) error { return errBroken }
+
+func TestFailureModeOfOwnLimits(t *testing.T) {
+	for mode, want := range map[limiter.FailureMode]error{limiter.FailOpen: nil, limiter.FailClosed: errBroken} {
+		l := limiter.MustNew(limiter.Config{Store: brokenStore{}, OnStoreError: mode, Rules: []limiter.Rule{{Limit: core.MustParseLimit("1/1s")}}})
+		resp, err := MustNew(Config{Base: saying("200"), Limiter: l}).RoundTrip(get(t.Context()))
+		if !errors.Is(err, want) || (err == nil) != (want == nil) || (resp == nil) != (want != nil) {
+			t.Errorf("mode %d: %v, %v", mode, resp, err)
+		}
+		var limited *LimitedError
+		if want != nil && (!errors.As(err, &limited) || !limited.Own) {
+			t.Errorf("mode %d: %#v", mode, err)
+		}
+	}
+}
+
+// Neither an error nor a panic of Base keeps others waiting.
+func TestFailureOfBase(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		fails := []func() (*http.Response, error){
+			func() (*http.Response, error) { return nil, errBroken },
+			func() (*http.Response, error) { panic(errBroken) },
+			func() (*http.Response, error) { return nil, nil },
+			func() (*http.Response, error) { return response(200, "", ""), nil },
+		}
+		o, n := &events{}, -1
+		tr := MustNew(Config{Observer: o, Base: roundTripper(func(*http.Request) (*http.Response, error) {
+			n++
+			return fails[n]()
+		})})
+		begun := time.Now()
+		for range fails {
+			func() {
+				defer func() { recover() }()
+				tr.RoundTrip(get(t.Context()))
+			}()
+		}
+		if n != 3 || time.Since(begun) != 0 || tr.gates.idle != 1 {
+			t.Errorf("%d requests in %s, %d keys idle", n+1, time.Since(begun), tr.gates.idle)
+		}
+		want := []string{
+			"api.test failed 0 try=0 waited=0s retry=0s err=broken",
+			"api.test failed 0 try=0 waited=0s retry=0s err=<nil>",
+			"api.test answered 200 try=0 waited=0s retry=0s err=<nil>",
+		}
+		if !slices.Equal(o.all, want) {
+			t.Errorf("observed\n%s", strings.Join(o.all, "\n"))
+		}
+	})
+}
+
+func TestNewReportsEveryMistake(t *testing.T) {
+	_, err := New(Config{Base: (*http.Transport)(nil), MaxWait: -1, Retries: -1, Pace: 7, MaxKeys: -1, Observer: (*events)(nil)})
+	want := "the Base is a nil *http.Transport; leave it out for http.DefaultTransport\n" +
+		"the Observer is a nil *transport.events; leave it out for none\n" +
+		"MaxWait: -1ns is negative\nRetries: -1 is negative\nPace: 7 is not known\nMaxKeys: -1 is negative"
+	if err == nil || err.Error() != want {
+		t.Errorf("%v", err)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("MustNew did not panic")
+		}
+	}()
+	MustNew(Config{MaxWait: -1})
+}
+
+// net/http's client wraps the error, and its Timeout is a deadline.
+func TestClientReturnsTheLimitedError(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		client := &http.Client{Transport: MustNew(Config{Base: saying("429 Retry-After: 30", "200")}), Timeout: 20 * time.Second}
+		resp, err := client.Get("http://api.test/")
+		if err != nil || resp.StatusCode != 429 {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		_, err = client.Get("http://api.test/")
+		var limited *LimitedError
+		if !errors.As(err, &limited) || limited.RetryAfter != 30*time.Second || limited.Key != "api.test" || limited.Own {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// idle counts how often its idle connections are closed.
+type idle struct {
+	http.RoundTripper
+	closed int
+}
+
+func (b *idle) CloseIdleConnections() { b.closed++ }
+
+func TestCloseIdleConnectionsReachesBase(t *testing.T) {
+	base := &idle{}
+	client := &http.Client{Transport: MustNew(Config{Base: base})}
+	client.CloseIdleConnections()
+	if base.closed != 1 {
+		t.Errorf("closed %d times", base.closed)
+	}
+	(&http.Client{Transport: MustNew(Config{Base: saying("200")})}).CloseIdleConnections() // which has no such method
+}
