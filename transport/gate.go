@@ -29,9 +29,9 @@ const (
 
 // gate lets the requests of one key pass, as far as the server's answers allow.
 //
-// What is known is a number of quotas, and an instant before which nothing passes. A
-// generation begins where that knowledge ends: when the gate closes, and when a quota that was
-// used up is over. Its first requests find out anew.
+// It knows a number of quotas, and an instant before which nothing passes. A generation begins
+// where that knowledge ends: when the gate closes, and when a quota that was used up is over.
+// Its first requests find out anew.
 type gate struct {
 	key        string
 	spread     bool
@@ -267,8 +267,8 @@ func (g *gate) close(r *report, first bool, now time.Time) {
 	}
 }
 
-// estimate sets how many requests are to follow at once when the gate opens: as many as came
-// through in the time of the wait. Those of the wait before count for this one's time too.
+// estimate sets how many requests are to follow at once when the gate opens: as many as come
+// through in the time of the wait, at the rate since the gate last closed.
 func (g *gate) estimate(r *report, wait time.Duration, now time.Time) {
 	silent := r.refusal == limited && r.n == 0 && len(g.quotas) == 0
 	switch elapsed := g.span + now.Sub(g.opened); {
@@ -287,8 +287,8 @@ func (g *gate) renew() {
 	g.before, g.out, g.passed, g.since = g.out, 0, 0, time.Time{}
 }
 
-// expire drops the quotas that are used up and over. Those that are not used up stay: their
-// next window has no fewer units than are left of the last.
+// expire drops the quotas that are used up and over. The others stay: their next window has no
+// fewer units than are left of the last.
 func (g *gate) expire(now time.Time) {
 	n := len(g.quotas)
 	g.quotas = slices.DeleteFunc(g.quotas, func(q quota) bool { return q.left <= 0 && !q.until.After(now) })
