@@ -42,7 +42,7 @@ func TestEachExampleIsOneShortFile(t *testing.T) {
 			t.Errorf("%s imports an internal package", file)
 		}
 	}
-	if programs != 11 {
-		t.Errorf("%d programs, want 11", programs)
+	if programs != 12 {
+		t.Errorf("%d programs, want 12", programs)
 	}
 }
