@@ -25,7 +25,7 @@ func TestEachExampleIsOneShortFile(t *testing.T) {
 		if strings.HasSuffix(file, "_test.go") || filepath.Dir(file) == "quickstart" {
 			continue
 		}
-		if i < own {
+		if i < own && filepath.Dir(file) != "huma" { // which is one too
 			programs++
 		}
 		text, err := os.ReadFile(file)
