@@ -221,21 +221,25 @@ func FuzzReport(f *testing.F) {
 		if left, err := io.ReadAll(resp.Body); err != nil || !bytes.Equal(left, body) {
 			t.Errorf("the body is %q, %v", left, err)
 		}
-		g := newGate("k", status%2 == 0)
-		now := noon
-		for range 3 {
-			p, passed, w, _ := g.enter(now, now.Add(25*time.Hour))
-			if !passed {
-				t.Fatalf("after %s: no request passes, %+v", now.Sub(noon), w)
-			}
-			if !g.begin(&p, now) {
-				t.Fatal("closed while a request passes")
-			}
-			g.answered(p, &r, now)
-			if len(g.quotas) > maxQuotas || cap(g.quotas) > 2*maxQuotas {
-				t.Errorf("%d quotas", len(g.quotas))
-			}
-			now = now.Add(believed + maxJitter + time.Second)
-		}
+		passThrice(t, newGate("k", status%2 == 0), &r)
 	})
+}
+
+// passThrice lets a request pass three times, a day after each other. All get the report.
+func passThrice(t *testing.T, g *gate, r *report) {
+	now := noon
+	for range 3 {
+		p, passed, w, _ := g.enter(now, now.Add(25*time.Hour))
+		if !passed {
+			t.Fatalf("after %s: no request passes, %+v", now.Sub(noon), w)
+		}
+		if !g.begin(&p, now) {
+			t.Fatal("closed while a request passes")
+		}
+		g.answered(p, r, now)
+		if len(g.quotas) > maxQuotas || cap(g.quotas) > 2*maxQuotas {
+			t.Errorf("%d quotas", len(g.quotas))
+		}
+		now = now.Add(believed + maxJitter + time.Second)
+	}
 }
