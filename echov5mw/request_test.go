@@ -35,3 +35,18 @@ func TestRoute(t *testing.T) {
 		t.Errorf("%q, want %q", routes, want)
 	}
 }
+
+// Package policy asks for the path as the client encoded it.
+func TestRawPath(t *testing.T) {
+	for target, want := range map[string]string{"/a%2Fb": "/a%2Fb", "/a/b": ""} {
+		var got string
+		e := echo.New()
+		e.GET("/*", func(c *echo.Context) error {
+			got = echov5mw.Request(c).(interface{ RawPath() string }).RawPath()
+			return nil
+		})
+		if call(e, target); got != want {
+			t.Errorf("%s: %q, want %q", target, got, want)
+		}
+	}
+}

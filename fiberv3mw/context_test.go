@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,20 +87,47 @@ func TestStatusAfterTimeout(t *testing.T) {
 			})
 			more, ended := make(chan struct{}), make(chan struct{})
 			app := fiber.New()
-			app.Get("/", fiberv3mw.New(l), timeout.New(func(c fiber.Ctx) error {
+			goOn := func(c fiber.Ctx) error {
+				err := c.Next()
+				close(more)
+				<-ended
+				return err
+			}
+			app.Get("/", fiberv3mw.New(l), goOn, timeout.New(func(c fiber.Ctx) error {
 				defer close(ended)
-				<-c.Context().Done()
 				<-more
-				return nil
+				return c.SendStatus(http.StatusAccepted)
 			}, timeout.Config{Timeout: time.Millisecond, OnTimeout: row.onTimeout}))
 			call(app, peer, "GET", "/")
 			if got := <-recorded; got != row.want {
 				t.Errorf("recorded %d, want %d", got, row.want)
 			}
-			close(more)
-			<-ended
 		})
 	}
+}
+
+// A stream that a handler has begun is not sent after the timeout.
+func TestLeaseEndsWithTimeout(t *testing.T) {
+	s := newStore()
+	l := newLimiter(t, s, "1 concurrent ttl=1m")
+	more, ended := make(chan struct{}), make(chan struct{})
+	app := fiber.New()
+	app.Get("/", fiberv3mw.New(l), timeout.New(func(c fiber.Ctx) error {
+		defer close(ended)
+		err := c.SendStream(strings.NewReader("text"))
+		<-c.Context().Done()
+		<-more
+		return err
+	}, timeout.Config{Timeout: time.Millisecond, OnTimeout: func(c fiber.Ctx) error {
+		c.Status(http.StatusGatewayTimeout)
+		return nil
+	}}))
+	request := call(app, peer, "GET", "/")
+	s.release(t)
+	gatetest.WantLeft(t, l, 1)
+	close(more)
+	<-ended
+	runtime.KeepAlive(request) // whose end would release a lease that is held
 }
 
 // Fiber answers HEAD by the handlers for GET. A log-in that refunds those that succeed

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/fiberv3mw"
 	"github.com/headgate/headgate/internal/gatetest"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/policy"
 )
 
 // seeing returns an app with a rule that calls see for each request, and a function
@@ -103,6 +104,18 @@ func TestHeader(t *testing.T) {
 	}
 }
 
+// A handler reads the host that a proxy names, if Fiber trusts the proxy.
+func TestHostOfTrustedProxy(t *testing.T) {
+	for _, trust := range []bool{true, false} {
+		app, seen := seeing(t, fiber.Config{TrustProxy: trust, TrustProxyConfig: fiber.TrustProxyConfig{Proxies: []string{"192.0.2.1"}}},
+			func(r core.Request) string { return strings.Join(r.Header("Host"), " ") })
+		want := map[bool]string{true: "a.example b.example", false: "a.example"}[trust]
+		if call(app, peer, "GET", "http://a.example/", "X-Forwarded-Host", "b.example"); seen() != want {
+			t.Errorf("trusted %t: %q, want %q", trust, seen(), want)
+		}
+	}
+}
+
 // The handler changes the request in the memory that Fiber's strings share.
 func TestRefundKeyAfterRequestChanged(t *testing.T) {
 	loose, strict := fiber.Config{}, fiber.Config{CaseSensitive: true, StrictRouting: true}
@@ -166,5 +179,27 @@ func TestRestartRoutingCountsOnce(t *testing.T) {
 	gatetest.WantLeft(t, l, 4)
 	if !strings.Contains(log.String(), "code="+limiter.CodeTwice) {
 		t.Errorf("the log is %q", log.String())
+	}
+}
+
+// The route of a group's middleware is the prefix of the group, which is no path that the
+// request has asked for.
+func TestPolicyOfAPrefixIsNotThatOfTheGroup(t *testing.T) {
+	rules, err := policy.Compile("shop", []policy.Policy{{Name: "docs", Apps: []string{"shop"}, Limit: core.MustParseLimit("1/1h"),
+		Key: "global", Match: policy.Match{Path: "/docs"}}}, policy.Bindings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := fiber.New()
+	docs := app.Group("/docs", fiberv3mw.New(gatetest.Limiter(t, limiter.Config{Store: newStore(), Rules: rules})))
+	docs.Get("/", func(c fiber.Ctx) error { return nil })
+	docs.Get("/a", func(c fiber.Ctx) error { return nil })
+	for i, row := range []struct {
+		path string
+		want int
+	}{{"/docs/a", 200}, {"/docs/a", 200}, {"/docs", 200}, {"/docs", 429}, {"/docs/a", 200}} {
+		if got := call(app, peer, "GET", row.path).Response.StatusCode(); got != row.want {
+			t.Errorf("request %d, %s: %d, want %d", i, row.path, got, row.want)
+		}
 	}
 }
