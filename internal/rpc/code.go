@@ -42,7 +42,7 @@ var statuses = [...]int{
 // Status returns the HTTP status by which rules know the code. No two codes have the same
 // one, except that codes which gRPC does not define have that of Unknown.
 func (c Code) Status() int {
-	if int(c) >= len(statuses) {
+	if c >= Code(len(statuses)) {
 		c = Unknown
 	}
 	return statuses[c]

@@ -6,11 +6,19 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
+	"log/slog"
 	"net/url"
+	"reflect"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/store/memstore"
 )
 
 func TestCodesAndStatusesAreOneToOne(t *testing.T) {
@@ -27,8 +35,50 @@ func TestCodesAndStatusesAreOneToOne(t *testing.T) {
 			t.Errorf("status %d is code %d, want %d", status, got, want)
 		}
 	}
-	if got := Code(99).Status(); got != Unknown.Status() {
-		t.Errorf("code 99 has the status %d", got)
+	for _, c := range []Code{17, 99, 1<<32 - 1} {
+		if got := c.Status(); got != Unknown.Status() {
+			t.Errorf("code %d has the status %d", c, got)
+		}
+	}
+}
+
+func TestRefusalOf(t *testing.T) {
+	const second = time.Second
+	rule := limiter.Rule{Name: "a", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("1/90500ms fixed-window")}
+	banning, costly, closed := rule, rule, rule
+	banning.Ban = limiter.Ban{After: core.MustParseLimit("1/1m fixed-window"), For: time.Hour, Max: time.Hour}
+	costly.Cost = func(core.Request) int64 { return 2 }
+	closed.Access = keyfuncs.MustAccess(keyfuncs.Lists{Deny: keyfuncs.Callers{Networks: []string{"192.0.2.1"}}})
+	failing := rule
+	failing.OnStoreError, failing.Cost = limiter.FailClosed, func(core.Request) int64 { panic("boom") }
+	for name, row := range map[string]struct {
+		rules []limiter.Rule
+		want  Refusal
+	}{
+		"a refusal": {[]limiter.Rule{rule}, Refusal{ResourceExhausted, `over the limit of "a"; retry after 91 seconds`, 90500 * time.Millisecond,
+			[]Violation{{"a", "the quota is used up"}}}},
+		"a ban": {[]limiter.Rule{banning}, Refusal{ResourceExhausted, `banned by "a" for abnormal usage; retry after 3600 seconds`, time.Hour,
+			[]Violation{{"a", "banned for abnormal usage"}}}},
+		"an impossible request": {[]limiter.Rule{costly}, Refusal{ResourceExhausted, `the request asks for more than "a" can ever hold`, 0,
+			[]Violation{{"a", "the request asks for more than the quota can ever hold"}}}},
+		"a denial":  {[]limiter.Rule{closed}, Refusal{Code: PermissionDenied, Message: `denied by "a"`}},
+		"a failure": {[]limiter.Rule{failing}, Refusal{Unavailable, "the limiter cannot decide; retry after 1 second", second, nil}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := limiter.MustNew(limiter.Config{Rules: row.rules, Logger: slog.New(slog.DiscardHandler),
+				Store: memstore.MustNew(memstore.Options{Clock: func() int64 { return 1e15 }})})
+			var got Refusal
+			for range 2 {
+				a := l.Admit(&test.Request{Verb: "POST", Peer: "192.0.2.1:1"})
+				if a.Status() != 0 {
+					got = RefusalOf(a)
+				}
+				a.Done(a.Status())
+			}
+			if !reflect.DeepEqual(got, row.want) {
+				t.Errorf("got %+v, want %+v", got, row.want)
+			}
+		})
 	}
 }
 
