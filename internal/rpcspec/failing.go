@@ -11,7 +11,7 @@ import (
 )
 
 var failing = []spec{
-	{"each rule says what happens when the store fails", policies},
+	{"each rule says what happens when the store fails", failureModes},
 	{"a shadow rule admits all calls when the store fails", shadowFails},
 	{"a fallback decides while the store is away", fallbackDecides},
 	{"a store that is bypassed sets RetryInfo", bypassed},
@@ -29,7 +29,7 @@ func (b *bench) behind(o failover.Options) *failover.Store {
 	return s
 }
 
-func policies(b *bench) {
+func failureModes(b *bench) {
 	rule := func(failure limiter.FailureMode) limiter.Rule {
 		r := b.rule(failure.String(), "1/10s fixed-window")
 		r.OnStoreError = failure

@@ -7,6 +7,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/policy"
 )
 
 var identity = []spec{
@@ -15,6 +16,7 @@ var identity = []spec{
 	{"callers on one connection have keys of their own", oneConnection},
 	{"a key function may look at the framework's call", nativeKey},
 	{"each method is a route", routes},
+	{"policies apply to methods and to services", policies},
 	{"the host is a key", host},
 	{"a rule may count by the message", byMessage},
 	{"rules see the call as it is", seen},
@@ -101,6 +103,25 @@ func routes(b *bench) {
 		if list, err := l.Peek(b.Context(), route); err != nil || list[0].Decision.Remaining != 0 {
 			b.Errorf("%s: %+v, %v", route, list, err)
 		}
+	}
+}
+
+// policies has one for a method, one for its service, and one for another.
+func policies(b *bench) {
+	of := func(name, path, limit string) policy.Policy {
+		return policy.Policy{Name: name, Apps: []string{"app"}, Limit: core.MustParseLimit(limit), Key: "ip", Match: policy.Match{Path: path}}
+	}
+	rules, err := policy.Compile("app", []policy.Policy{of("method", SayMethod, "2/10s fixed-window"),
+		of("service", "/headgate.test.Echo/", "3/10s fixed-window"), of("other", "/headgate.test.Other/", "1/10s fixed-window")}, policy.Bindings{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.serve(App{Limiter: b.configured(limiter.Config{Rules: rules, Headers: limiter.NoHeaders})})
+	b.steps(step{0, "", text("ok")}, step{0, "", text("ok")}, step{0, "", refusal("method", ten)})
+	for _, want := range []Answer{text(""), refusal("service", ten)} {
+		s := b.chat(b.Context(), "")
+		_ = s.CloseSend() // fails where the server has refused the stream already
+		b.equal(s.End(), want, "a stream")
 	}
 }
 
