@@ -163,6 +163,32 @@ func TestGateTakesAPassBack(t *testing.T) {
 	}
 }
 
+// What was not sent is given back to a quota that has counted it, and to no other.
+func TestGateGivesAPassBackOnce(t *testing.T) {
+	withJitter(t, 0)
+	g := newGate("k", false)
+	refused := func(now time.Time) {
+		g.answered(passes(t, g, now, 1)[0], &report{refusal: limited, wait: time.Second}, now)
+	}
+	g.answered(passes(t, g, at(0), 1)[0], saysLeft(3, time.Hour), at(0))
+	refused(at(0)) // 2 are left
+	p := passes(t, g, at(1000), 1)
+	g.cancel(p[0])
+	g.answered(passes(t, g, at(1000), 1)[0], &report{}, at(1000))
+	passes(t, g, at(1000), 1)
+	stays(t, g, at(1000))
+
+	g = newGate("k", false)
+	g.answered(passes(t, g, at(0), 1)[0], saysLeft(9, time.Hour), at(0))
+	p = passes(t, g, at(0), 1)
+	refused(at(0))
+	refused(at(1000))
+	g.answered(passes(t, g, at(2000), 1)[0], saysLeft(1, time.Hour), at(2000))
+	g.cancel(p[0])
+	passes(t, g, at(2000), 1)
+	stays(t, g, at(2000))
+}
+
 func TestRefusalsInARowThatSayNothingWaitLonger(t *testing.T) {
 	withJitter(t, 0)
 	for why, first := range map[refusal]time.Duration{limited: time.Second, secondary: time.Minute} {

@@ -73,7 +73,8 @@ const (
 	paceEnd
 )
 
-// Transport is an [http.RoundTripper] that paces its requests. It is safe for concurrent use.
+// Transport is an [http.RoundTripper] that paces its requests. [New] makes it. It is safe for
+// concurrent use.
 type Transport struct {
 	base     http.RoundTripper
 	limiter  *limiter.Limiter
