@@ -1,12 +1,37 @@
-// This file holds leases until the body of an answer ends.
+// This file watches the bodies of answers while the program reads them. Nothing is read ahead,
+// because a server may send the body late or never.
 
 package transport
 
 import (
+	"bytes"
 	"io"
 	"net/http"
 	"sync"
 )
+
+// maxSniffed is how many bytes of a body are searched.
+const maxSniffed = 4 << 10
+
+// sniffer is a body that calls found, once, when what was read of it names GitHub's secondary
+// limit.
+type sniffer struct {
+	io.ReadCloser
+	seen  []byte
+	found func()
+}
+
+func (s *sniffer) Read(p []byte) (int, error) {
+	n, err := s.ReadCloser.Read(p)
+	if s.found != nil && len(s.seen) < maxSniffed {
+		s.seen = append(s.seen, p[:min(n, maxSniffed-len(s.seen))]...)
+		if bytes.Contains(s.seen, []byte("secondary rate limit")) || bytes.Contains(s.seen, []byte("secondary-rate-limits")) {
+			s.found()
+			s.found, s.seen = nil, nil
+		}
+	}
+	return n, err
+}
 
 // holdUntilRead calls release once, when the body of the answer is closed or a read of it
 // returns an error, such as io.EOF.

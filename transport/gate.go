@@ -173,7 +173,7 @@ func (g *gate) answered(p pass, r *report, now time.Time) (closed time.Duration)
 	case r.refusal != none:
 		g.close(r, ofNow, now)
 		closed = g.opened.Sub(now)
-	case ofNow:
+	case ofNow && !r.open:
 		g.passed++
 		g.refusals = 0
 		g.wary = g.wary && now.Sub(g.opened) <= trustAfter*g.span
@@ -181,6 +181,15 @@ func (g *gate) answered(p pass, r *report, now time.Time) (closed time.Duration)
 	g.refuse(now)
 	g.dispatch(now)
 	return closed
+}
+
+// secondary notes that the body of an answer names GitHub's secondary limit.
+func (g *gate) secondary(p pass, now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.close(&report{refusal: secondary}, p.generation == g.generation, now)
+	g.refuse(now)
+	g.dispatch(now)
 }
 
 // end notes that a request is under way no longer.

@@ -163,6 +163,34 @@ func TestGateTakesAPassBack(t *testing.T) {
 	}
 }
 
+// A refusal says when the next request may be sent, and not when all units are back.
+func TestGateBelievesRetryAfterMoreThanQuotas(t *testing.T) {
+	withJitter(t, 0)
+	g := newGate("k", false)
+	g.answered(passes(t, g, at(0), 1)[0], saysLeft(1, 10*time.Second), at(0))
+	r := saysLeft(0, 10*time.Second)
+	r.refusal, r.wait = limited, 2*time.Second
+	g.answered(passes(t, g, at(0), 1)[0], r, at(0))
+	if closed := stays(t, g, at(0)); closed != 2*time.Second {
+		t.Errorf("closed for %s", closed)
+	}
+	passes(t, g, at(2000), 1)
+}
+
+// Those at the end of a long line know at once that their turn comes too late.
+func TestGateKnowsHowLongItsQueueIs(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g, now := newGate("k", true), time.Now()
+		g.answered(passes(t, g, now, 1)[0], saysLeft(9, 10*time.Second), now)
+		for i := range 5 {
+			_, _, w, closed := g.enter(now, now.Add(3*time.Second))
+			if waits := i < 3; (w != nil) != waits || !waits && closed != 4*time.Second {
+				t.Errorf("%d: %v, closed for %s", i, w, closed)
+			}
+		}
+	})
+}
+
 // What was not sent is given back to a quota that has counted it, and to no other.
 func TestGateGivesAPassBackOnce(t *testing.T) {
 	withJitter(t, 0)

@@ -3,8 +3,6 @@
 package transport
 
 import (
-	"bytes"
-	"io"
 	"math"
 	"net/http"
 	"slices"
@@ -25,9 +23,6 @@ const (
 
 	// plausible is how far a date may be from that of the answer.
 	plausible = 400 * 24 * time.Hour
-
-	// maxPeek is how much of a refusal's body is read ahead.
-	maxPeek = 4 << 10
 )
 
 // refusal is why a server has refused a request.
@@ -44,6 +39,7 @@ const (
 type report struct {
 	refusal refusal
 	wait    time.Duration // of a refusal, 0 if the answer does not say it
+	open    bool          // the body of a 403 says whether it is a refusal; see body.go
 	n       int           // of quotas
 	quotas  [maxQuotas]word
 }
@@ -250,15 +246,20 @@ func (r *report) readRefusal(resp *http.Response, now time.Time) {
 	case resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusForbidden && (said || over > 0):
 		r.refusal = limited
 	case resp.StatusCode != http.StatusForbidden:
-		return
+		return // it is no refusal
 	}
 	if wait == 0 {
 		wait = over
 	}
-	if r.refusal != overloaded && wait == 0 && secondaryLimit(resp) {
-		r.refusal = secondary
-	}
 	r.wait = min(wait, believed)
+	if ofGitHub := first(resp.Header, "X-Ratelimit-Resource") != ""; ofGitHub && wait == 0 {
+		switch r.refusal {
+		case limited:
+			r.refusal = secondary
+		case none:
+			r.open = true
+		}
+	}
 }
 
 // over returns the time until no quota is used up, 0 if none is.
@@ -270,30 +271,6 @@ func (r *report) over() (longest time.Duration) {
 	}
 	return longest
 }
-
-// secondaryLimit reports whether the body of an answer names GitHub's secondary limit, and
-// leaves the body as it was. It looks into answers with the fields of GitHub only.
-func secondaryLimit(resp *http.Response) bool {
-	if resp.Body == nil || first(resp.Header, "X-Ratelimit-Remaining") == "" ||
-		!strings.HasPrefix(first(resp.Header, "Content-Type"), "application/json") {
-		return false
-	}
-	head, err := io.ReadAll(io.LimitReader(resp.Body, maxPeek))
-	rest := io.Reader(resp.Body)
-	if err != nil {
-		rest = failing{err}
-	}
-	resp.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.MultiReader(bytes.NewReader(head), rest), resp.Body}
-	return bytes.Contains(head, []byte("secondary rate limit")) || bytes.Contains(head, []byte("secondary-rate-limits"))
-}
-
-// failing is a reader that returns an error.
-type failing struct{ err error }
-
-func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 // first returns the value of a field with one line, and "" otherwise. Two lines contradict each
 // other, or are the same.

@@ -263,7 +263,12 @@ func (x *exchange) send(pass pass, own *limiter.Result) (resp *http.Response, cl
 	r.read(resp, now)
 	answered = true
 	x.said = r.refusal
-	return resp, x.gate.answered(pass, &r, now), nil
+	closed = x.gate.answered(pass, &r, now)
+	if r.open {
+		g := x.gate
+		resp.Body = &sniffer{ReadCloser: resp.Body, found: func() { g.secondary(pass, time.Now()) }}
+	}
+	return resp, closed, nil
 }
 
 // admit waits until the server and the limits of the program's own let the request pass.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -439,6 +440,44 @@ func TestLeaseKeepsABodyThatIsWritten(t *testing.T) {
 	resp.Body.Close()
 	if released != 1 {
 		t.Errorf("released %d times", released)
+	}
+}
+
+// GitHub names its secondary limit in the body of a 403. The program reads it, and then the key is
+// closed. Nothing is read ahead.
+func TestSecondaryLimitInABody(t *testing.T) {
+	const fields = "X-RateLimit-Remaining: 9\nX-RateLimit-Reset: 3600\nX-RateLimit-Resource: core"
+	for body, closed := range map[string]bool{
+		`{"message": "You have exceeded a secondary rate limit."}`:       true,
+		`{"documentation_url": "https://x.test/#secondary-rate-limits"}`: true,
+		`{"message": "Must have admin rights"}`:                          false,
+		strings.Repeat(" ", maxSniffed) + "secondary rate limit":         false,
+	} {
+		bubble(t, func(t *testing.T) {
+			var read strings.Builder
+			tr := MustNew(Config{MaxWait: time.Second, Base: roundTripper(func(*http.Request) (*http.Response, error) {
+				resp := response(403, fields, "")
+				resp.Body = io.NopCloser(io.TeeReader(iotest.OneByteReader(strings.NewReader(body)), &read))
+				return resp, nil
+			})})
+			for i, wait := range []time.Duration{time.Minute, 2 * time.Minute} {
+				read.Reset()
+				resp, err := tr.RoundTrip(get(t.Context()))
+				if err != nil || read.Len() > 0 {
+					t.Fatalf("%v, %d bytes are read ahead", err, read.Len())
+				}
+				if text, err := io.ReadAll(resp.Body); string(text) != body || err != nil {
+					t.Errorf("%q, %v", text, err)
+				}
+				if !closed {
+					continue
+				}
+				if got := send(t, tr, get(t.Context())); got != "limited "+wait.String() {
+					t.Errorf("refusal %d: %s", i+1, got)
+				}
+				time.Sleep(wait)
+			}
+		})
 	}
 }
 
