@@ -191,6 +191,40 @@ func TestGateKnowsHowLongItsQueueIs(t *testing.T) {
 	})
 }
 
+// A request that comes at the very instant at which another's turn comes is behind it.
+func TestGateLetsNoRequestOvertake(t *testing.T) {
+	withJitter(t, 0)
+	g := newGate("k", true)
+	g.answered(passes(t, g, at(0), 1)[0], saysLeft(9, 10*time.Second), at(0))
+	_, _, first, _ := g.enter(at(0), at(5000))
+	g.timer.Stop()
+	if _, passed, second, _ := g.enter(at(1000), at(5000)); passed || second == nil || !first.passed || second.passed {
+		t.Errorf("%v, %+v, %+v", passed, first, second)
+	}
+	g.timer.Stop()
+}
+
+// A server that has refused and said no more than Retry-After gets one request at a time, then two,
+// and is trusted again in the end.
+func TestGateTrustsASilentServerAgain(t *testing.T) {
+	withJitter(t, 0)
+	refused := func() *gate {
+		g := newGate("k", false)
+		g.answered(passes(t, g, at(0), 1)[0], &report{refusal: limited, wait: time.Second}, at(0))
+		return g
+	}
+	for seconds, most := range map[int]int{1: 1, 10: 1, 11: 2, 21: 3, 61: 7} {
+		g, now := refused(), at(1000*seconds)
+		g.answered(passes(t, g, now, 1)[0], &report{}, now)
+		passes(t, g, now, most)
+		stays(t, g, now)
+	}
+	g := refused()
+	g.answered(passes(t, g, at(1000), 1)[0], &report{}, at(1000))
+	g.answered(passes(t, g, at(61001), 1)[0], &report{}, at(61001))
+	passes(t, g, at(61001), 1000)
+}
+
 // What was not sent is given back to a quota that has counted it, and to no other.
 func TestGateGivesAPassBackOnce(t *testing.T) {
 	withJitter(t, 0)

@@ -170,6 +170,31 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	})
 }
 
+// Its turn comes at the instant at which it is not wanted any longer.
+func TestWaitThatEndsInItsTurnKeepsNoOther(t *testing.T) {
+	for range 50 { // which of both is seen first is left to chance
+		bubble(t, func(t *testing.T) {
+			s := saying("429 Retry-After: 1", "200")
+			tr := MustNew(Config{Base: s})
+			send(t, tr, get(t.Context()))
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, cancel)
+			var all sync.WaitGroup
+			all.Go(func() {
+				if resp, err := tr.RoundTrip(get(ctx)); err == nil {
+					resp.Body.Close()
+				}
+			})
+			synctest.Wait()
+			begun := time.Now()
+			if got := send(t, tr, get(t.Context())); got != "200" || time.Since(begun) != time.Second {
+				t.Errorf("%s after %s", got, time.Since(begun))
+			}
+			all.Wait()
+		})
+	}
+}
+
 // While the first answer has not come, nothing is known. The waits are bounded nevertheless.
 func TestSlowServerDoesNotHoldUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -383,18 +408,22 @@ func TestOwnLimitsAreTaken(t *testing.T) {
 // Units that were taken while the server refused another request are given back.
 func TestOwnLimitsAreGivenBackWhenTheServerRefuses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := saying("200", "429 Retry-After: 10", "200")
+		const left = `RateLimit: "a";r=1000;t=3600`
+		s := saying("200 "+left, "429 Retry-After: 10", "200 "+left)
 		s.there = 1500 * time.Millisecond
-		l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{{Limit: core.MustParseLimit("2/10s burst=2")}}})
+		l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{{Limit: core.MustParseLimit("2/10s")}}})
 		tr := MustNew(Config{Base: s, Limiter: l})
-		send(t, tr, get(t.Context())) // at 0
+		send(t, tr, get(t.Context())) // at 0 s
 		var all sync.WaitGroup
 		all.Go(func() { send(t, tr, get(t.Context())) }) // refused at 3 s, and until 13 s
 		time.Sleep(time.Millisecond)
-		all.Go(func() { send(t, tr, get(t.Context())) }) // would have its unit at 5 s
+		all.Go(func() { send(t, tr, get(t.Context())) }) // has its unit at 5 s, and another one at 13 s
 		all.Wait()
 		if got := s.times(); !slices.Equal(got, []time.Duration{0, 1500 * time.Millisecond, 13 * time.Second}) {
 			t.Error(got)
+		}
+		if d, err := l.Peek(t.Context(), "api.test"); err != nil || d[0].Decision.Remaining != 1 {
+			t.Errorf("%+v, %v", d, err)
 		}
 	})
 }
@@ -512,7 +541,8 @@ func TestFailureOfBase(t *testing.T) {
 			func() (*http.Response, error) { return response(200, "", ""), nil },
 		}
 		o, n := &events{}, -1
-		tr := MustNew(Config{Observer: o, Base: roundTripper(func(*http.Request) (*http.Response, error) {
+		l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{{Limit: core.MustParseLimit("1 concurrent ttl=1m")}}})
+		tr := MustNew(Config{Observer: o, Limiter: l, Base: roundTripper(func(*http.Request) (*http.Response, error) {
 			n++
 			return fails[n]()
 		})})
