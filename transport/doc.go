@@ -22,12 +22,12 @@
 // ignored. No word of a server holds for longer than a day, and none about another key. A
 // transport remembers [Config.MaxKeys] keys and up to eight quotas of each.
 //
-// A request without the knowledge of an earlier answer goes alone: the others of its key wait
-// for its answer, which takes one round trip. If a server says nothing about limits, its
-// requests go one at a time for a second, and then as many at once as it has answered. A
-// server that is slow to answer gets twice as many with each second.
+// The first request of a key goes alone, and so does the first one after units were used up:
+// the others wait for its answer, which takes one round trip. If a server says nothing about
+// limits, requests go one at a time for a second. Then as many are under way as double with each
+// second, or an eighth of those that it has answered.
 //
 // If a server refuses a request and says no more than Retry-After, then as many requests follow
 // at once as came through before, and the others one at a time. So it refuses at most one
-// request in each window.
+// request in each window, unless its answers take long.
 package transport
