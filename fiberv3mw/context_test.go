@@ -110,15 +110,16 @@ func TestStatusAfterTimeout(t *testing.T) {
 func TestLeaseEndsWithTimeout(t *testing.T) {
 	s := newStore()
 	l := newLimiter(t, s, "1 concurrent ttl=1m")
-	more, ended := make(chan struct{}), make(chan struct{})
+	begun, more, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	app := fiber.New()
 	app.Get("/", fiberv3mw.New(l), timeout.New(func(c fiber.Ctx) error {
 		defer close(ended)
 		err := c.SendStream(strings.NewReader("text"))
-		<-c.Context().Done()
+		close(begun)
 		<-more
 		return err
 	}, timeout.Config{Timeout: time.Millisecond, OnTimeout: func(c fiber.Ctx) error {
+		<-begun // after which only this goroutine uses the request
 		c.Status(http.StatusGatewayTimeout)
 		return nil
 	}}))
