@@ -29,6 +29,10 @@ var ErrOp = errors.New("invalid operation")
 // got shorter. Where a state is not Changed, Decide has not changed the elements of its Log
 // and Leases.
 func Decide(ops []Op, states []*State, now int64, out []Decision) {
+	if len(ops) == 1 && ops[0].plain(states[0]) {
+		ops[0].decide(states[0], now, &out[0])
+		return
+	}
 	share := int64(0)
 	if begin(ops, states, now, out) {
 		share = shareOf(ops, states, now)
@@ -59,6 +63,31 @@ func Decide(ops []Op, states []*State, now int64, out []Decision) {
 			s.windows = nil
 		}
 	}
+}
+
+// plain reports whether the operation is a Take or a Peek of nothing but units.
+func (op *Op) plain(s *State) bool {
+	return op.Verb <= Peek && !op.UpTo && op.Ban == nil && op.Windows == nil && s.Conduct.None()
+}
+
+// decide carries out a plain operation, as the only one of its step. Nearly all steps are
+// of this kind, and by the general way a step in memory takes a seventh longer.
+func (op *Op) decide(s *State, now int64, d *Decision) {
+	a := algorithms[op.Limit.Algorithm]
+	if a.settle(s, &op.Limit, now) {
+		s.Changed = true
+	}
+	*d = Decision{}
+	verdict(op, s, now, op.Cost, d)
+	switch {
+	case op.Verb == Peek:
+		d.Wait = 0
+	case d.Allowed && op.Cost > 0:
+		a.take(s, &op.Limit, now, op.Cost, op.Lease)
+		s.Changed = true
+		d.Taken = op.Cost
+	}
+	report(op, s, now, d)
 }
 
 // charge carries out the Takes of a step that is granted.

@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -71,6 +72,33 @@ func TestStateUnchangedMeansTheSameLater(t *testing.T) {
 			peek := core.Op{Verb: core.Peek, Limit: limit, Cost: 3}
 			if old, settled := decide(before, later, peek), decide(clone(s), later, peek); old != settled {
 				t.Fatalf("%+v before, %+v after a step that changed nothing", old, settled)
+			}
+		}
+	})
+}
+
+// An operation alone is decided as it is beside a Peek of another key.
+func TestDecideAloneAsBesideAnother(t *testing.T) {
+	limits := append(everyAlgorithm(t), mustParse(t, "3/1s burst=4"), mustParse(t, "4/2s token-bucket burst=5"))
+	rapid.Check(t, func(t *rapid.T) {
+		alone, now := new(core.State), start
+		limit := rapid.SampledFrom(limits).Draw(t, "limit")
+		for range rapid.IntRange(1, 20).Draw(t, "steps") {
+			now += rapid.Int64Range(-1e5, 2e6).Draw(t, "later")
+			if rapid.IntRange(0, 9).Draw(t, "another limit") == 0 {
+				limit = rapid.SampledFrom(limits).Draw(t, "limit")
+			}
+			op := core.Op{Verb: rapid.SampledFrom([]core.Verb{core.Take, core.Peek}).Draw(t, "verb"), Limit: limit,
+				Cost: rapid.Int64Range(0, 10).Draw(t, "cost"), Lease: rapid.StringMatching("[a-d]").Draw(t, "lease"),
+				Soft: rapid.Bool().Draw(t, "soft")}
+			if limit.Books() {
+				op.MaxWait = time.Duration(rapid.Int64Range(0, 2e6).Draw(t, "max wait")) * time.Microsecond
+			}
+			alone.Changed = false
+			beside, out := clone(alone), make([]core.Decision, 2)
+			core.Decide([]core.Op{op, {Verb: core.Peek, Limit: limits[0]}}, []*core.State{beside, new(core.State)}, now, out)
+			if d := decide(alone, now, op); d != out[0] || !reflect.DeepEqual(alone, beside) {
+				t.Fatalf("%+v at %d:\nalone  %+v %+v\nbeside %+v %+v", op, now, d, alone, out[0], beside)
 			}
 		}
 	})
