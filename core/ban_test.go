@@ -46,6 +46,24 @@ func TestBanBeginsWithTheLastStrike(t *testing.T) {
 	}
 }
 
+// A field that None overlooks, and that may be all that is kept, is one that stores lose.
+func TestConductIsNone(t *testing.T) {
+	for _, r := range []struct {
+		what    string
+		conduct Conduct
+		none    bool
+	}{
+		{"nothing", Conduct{}, true},
+		{"strikes", Conduct{Strikes: 1, Until: banStart}, false},
+		{"a ban", Conduct{Until: banStart, Span: 1, Forget: banStart + 1}, false},
+		{"a ban that has ended", Conduct{Span: 1, Forget: banStart}, false},
+	} {
+		if got := r.conduct.None(); got != r.none {
+			t.Errorf("%s: None is %v", r.what, got)
+		}
+	}
+}
+
 // Each ban is twice as long as the one before, until Max, and all are forgotten after Max
 // without one.
 func TestBanDoubles(t *testing.T) {
