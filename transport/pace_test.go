@@ -23,8 +23,7 @@ func TestCrowdMeetsNo429(t *testing.T) {
 				t.Run(fmt.Sprintf("style %d, pace %d, %v away", style, pace, way), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						s := limitedServer("50/1s", style)
-						s.there, s.back = way, way
-						crowd(t, MustNew(Config{Base: s, Pace: pace}), 200, 30*time.Second)
+						crowd(t, MustNew(Config{Base: away{s, way, way}, Pace: pace}), 200, 30*time.Second)
 						if got := s.statuses(); got[429] > 0 || got[200] < least {
 							t.Errorf("%v, want at least %d", got, least)
 						}
@@ -43,8 +42,7 @@ func TestCrowdMeetsNo429OfAnyAlgorithm(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, pace %d", limit, pace), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := limitedServer(limit, limiter.Draft8)
-					s.there, s.back = 25*time.Millisecond, 25*time.Millisecond
-					crowd(t, MustNew(Config{Base: s, Pace: pace}), 200, 30*time.Second)
+					crowd(t, MustNew(Config{Base: away{s, 25 * time.Millisecond, 25 * time.Millisecond}, Pace: pace}), 200, 30*time.Second)
 					if got := s.statuses(); got[429] > 0 || got[200] < 29 {
 						t.Error(got)
 					}
@@ -75,8 +73,7 @@ func TestCrowdMeetsOne429ForEachRetryAfter(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %v away", limit, way), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := limitedServer(limit, limiter.NoHeaders)
-					s.there, s.back = way, way
-					crowd(t, MustNew(Config{Base: s}), 200, 30*time.Second)
+					crowd(t, MustNew(Config{Base: away{s, way, way}}), 200, 30*time.Second)
 					first, later, least := 1, 1, want.least
 					if way > 2*time.Millisecond {
 						came := slices.IndexFunc(s.log, func(a answer) bool { return a.status == 429 })

@@ -45,6 +45,19 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 	synctest.Test(t, f)
 }
 
+// away is a base to which a request takes the time there, and its answer the time back. It sleeps,
+// so it is for bubbles only.
+type away struct {
+	http.RoundTripper
+	there, back time.Duration
+}
+
+func (a away) RoundTrip(r *http.Request) (*http.Response, error) {
+	time.Sleep(a.there)
+	defer time.Sleep(a.back)
+	return a.RoundTripper.RoundTrip(r)
+}
+
 // send sends a request and returns the status, or what a LimitedError says.
 func send(t *testing.T, tr http.RoundTripper, r *http.Request) string {
 	t.Helper()
@@ -124,8 +137,7 @@ func TestWaitThatIsTooLongIsAnErrorAtOnce(t *testing.T) {
 func TestRefusalEndsWaitsThatWouldBeTooLong(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := saying("429 Retry-After: 3600")
-		s.there = time.Second / 2
-		tr := MustNew(Config{Base: s})
+		tr := MustNew(Config{Base: away{s, time.Second / 2, 0}})
 		var all sync.WaitGroup
 		for i := range 10 {
 			time.Sleep(time.Millisecond)
@@ -198,9 +210,7 @@ func TestWaitThatEndsInItsTurnKeepsNoOther(t *testing.T) {
 // While the first answer has not come, nothing is known. The waits are bounded nevertheless.
 func TestSlowServerDoesNotHoldUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := saying("200")
-		s.there = time.Minute
-		tr := MustNew(Config{Base: s, MaxWait: 6 * time.Second})
+		tr := MustNew(Config{Base: away{saying("200"), time.Minute, 0}, MaxWait: 6 * time.Second})
 		var all sync.WaitGroup
 		count := map[string]int{}
 		var mu sync.Mutex
@@ -410,9 +420,8 @@ func TestOwnLimitsAreGivenBackWhenTheServerRefuses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const left = `RateLimit: "a";r=1000;t=3600`
 		s := saying("200 "+left, "429 Retry-After: 10", "200 "+left)
-		s.there = 1500 * time.Millisecond
 		l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{{Limit: core.MustParseLimit("2/10s")}}})
-		tr := MustNew(Config{Base: s, Limiter: l})
+		tr := MustNew(Config{Base: away{s, 1500 * time.Millisecond, 0}, Limiter: l})
 		send(t, tr, get(t.Context())) // at 0 s
 		var all sync.WaitGroup
 		all.Go(func() { send(t, tr, get(t.Context())) }) // refused at 3 s, and until 13 s
