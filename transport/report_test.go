@@ -172,8 +172,48 @@ func TestUntilTellsEpochsApartForYears(t *testing.T) {
 	}
 }
 
+// sameDate checks that a date is read, or not, as http.ParseTime does.
+func sameDate(t *testing.T, s string) {
+	t.Helper()
+	got, err := parseDate(s)
+	if want, e := http.ParseTime(s); !got.Equal(want) || (err == nil) != (e == nil) {
+		t.Errorf("%q: %v, %v, want %v, %v", s, got, err, want, e)
+	}
+}
+
+func TestDatesAreReadAsByHTTP(t *testing.T) {
+	for at := time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC); at.Year() < 10000; at = at.Add(37*24*time.Hour + 7919*time.Second) {
+		sameDate(t, at.Format(http.TimeFormat))
+		sameDate(t, at.Format("Mon, 02 Jan 2006 15:04:05 UTC"))
+	}
+	for at := time.Date(2096, 1, 1, 0, 0, 0, 0, time.UTC); at.Year() < 2105; at = at.Add(11*time.Hour + time.Second) {
+		sameDate(t, at.Format(http.TimeFormat))
+	}
+	// Each byte of a date, and each two, in the place of each other and of some that are not there.
+	const date = "Thu, 29 Feb 2024 23:59:59 GMT"
+	for i := range date {
+		sameDate(t, date[:i])
+		sameDate(t, date[i:])
+		for _, c := range "0123456789 :,.SMTWFJAONDsé" {
+			once := date[:i] + string(c) + date[i+1:]
+			sameDate(t, once)
+			for j := range i {
+				sameDate(t, once[:j]+string(c)+once[j+1:])
+			}
+		}
+	}
+	for _, s := range []string{
+		"Thu, 29 Feb 2023 00:00:00 GMT", "Thu, 31 Apr 2024 00:00:00 GMT", "Thu, 00 Jan 2024 00:00:00 GMT", "Wed, 01 Jan 2024 00:00:00 GMT", "unM, 01 Jan 2024 00:00:00 GMT",
+		"Mon, 01 anF 2024 00:00:00 GMT", "Mon, 01 jan 2024 00:00:00 GMT", "MON, 01 JAN 2024 00:00:00 GMT", "Mon, 01 Jan 2024 24:00:00 GMT", "Mon, 01 Jan 2024 00:60:00 GMT",
+		"Mon, 01 Jan 2024 00:00:60 GMT", "Mon, 01 Jan 2024 00:00:00 gmt", "Mon,  1 Jan 2024 00:00:00 GMT", "Mon, 1 Jan 2024 00:00:00 GMT", "Mon, 01 Jan 2024 00:00:00.5 GMT",
+		"Monday, 01-Jan-24 00:00:00 GMT", "Mon Jan  1 00:00:00 2024", "",
+	} {
+		sameDate(t, s)
+	}
+}
+
 // FuzzReport reads answers of every kind. Whatever they say, the report is within its bounds, and
-// so is what a gate makes of it.
+// so is what a gate makes of it. Dates are those of http.ParseTime.
 func FuzzReport(f *testing.F) {
 	seeds := []string{
 		"RateLimit: limit=100, remaining=0, reset=30\nDate: Sat, 21 Nov 2026 12:00:00 GMT\nRetry-After: Sat, 21 Nov 2026 12:00:30 GMT",
@@ -190,7 +230,11 @@ func FuzzReport(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, status int, fields []byte) {
 		var r report
-		r.read(response(status, string(fields), ""), noon)
+		resp := response(status, string(fields), "")
+		r.read(resp, noon)
+		for _, name := range []string{"Date", "Retry-After"} {
+			sameDate(t, resp.Header.Get(name))
+		}
 		if r.n > maxQuotas || r.wait < 0 || r.wait > believed || r.refusal == none && r.wait != 0 {
 			t.Errorf("%+v", r)
 		}
