@@ -27,7 +27,15 @@
 // limits, requests go one at a time for a second. Then as many are under way as double with each
 // second, or an eighth of those that it has answered.
 //
-// If a server refuses a request and says no more than Retry-After, then as many requests follow
-// at once as came through before, and the others one at a time. So it refuses at most one
-// request in each window, unless its answers take long.
+// If a server refuses a request and says no more than Retry-After, requests go one at a time
+// after that, so it refuses at most one in each such time. Of as many as came through before, one
+// more may be under way with each refusal, until one of them is refused. After ten such times
+// without a refusal one more request may be under way, and after sixty the server is taken for
+// one that has refused nothing.
+//
+// A server refuses those that are under way together with one that it refuses. If its answers
+// take long, these are more than one at its first refusal: an eighth of those that it has
+// answered, or as many as have doubled with each second. After ten times without a refusal they
+// are two, after twenty three, and after sixty again as many as at the first one. A sliding window
+// gives units back at uneven times, and may refuse several together before that is known, once.
 package transport

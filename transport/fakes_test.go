@@ -37,6 +37,7 @@ type server struct {
 type answer struct {
 	at     time.Duration // since the first
 	status int
+	wait   time.Duration // of Retry-After
 }
 
 func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -49,7 +50,8 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 	if len(s.log) == 0 {
 		s.begun = time.Now()
 	}
-	s.log = append(s.log, answer{time.Since(s.begun), w.Code})
+	wait, _ := strconv.Atoi(w.Header().Get("Retry-After"))
+	s.log = append(s.log, answer{time.Since(s.begun), w.Code, seconds(int64(wait))})
 	s.mu.Unlock()
 	return w.Result(), nil
 }
@@ -73,22 +75,6 @@ func (s *server) times() (all []time.Duration) {
 		all = append(all, a.at)
 	}
 	return all
-}
-
-// refusals returns how many requests were refused within the time after each refusal that was not
-// counted before.
-func (s *server) refusals(window time.Duration) (rows []int) {
-	var first time.Duration
-	for _, a := range s.log {
-		switch {
-		case a.status != http.StatusTooManyRequests:
-		case len(rows) > 0 && a.at-first < window:
-			rows[len(rows)-1]++
-		default:
-			rows, first = append(rows, 1), a.at
-		}
-	}
-	return rows
 }
 
 // saying returns a server whose first answers have these statuses and fields, each as "429

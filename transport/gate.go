@@ -12,7 +12,7 @@ import (
 
 const (
 	// After a refusal that says nothing else, one more request may be under way after each
-	// oneMoreAfter waits of that length, and as many as were answered after trustAfter.
+	// oneMoreAfter waits of that length. After trustAfter it is forgotten.
 	oneMoreAfter = 10
 	trustAfter   = 60
 
@@ -51,7 +51,8 @@ type gate struct {
 	passed     int       // requests of the generation that the server did not refuse
 	since      time.Time // when the first request of the generation has passed
 	wary       bool      // the server may refuse requests and say no more than Retry-After
-	learned    int       // how many such a server is to answer at once
+	learned    int       // how many such a server is likely to answer after the wait
+	abreast    int       // how many of them may be under way, 0 if it is not likely any longer
 
 	ended uint64 // requests that were sent and are under way no longer
 
@@ -176,7 +177,10 @@ func (g *gate) answered(p pass, r *report, now time.Time) (closed time.Duration)
 	case ofNow && !r.open:
 		g.passed++
 		g.refusals = 0
-		g.wary = g.wary && now.Sub(g.opened) <= trustAfter*g.span
+		if g.wary && now.Sub(g.opened) > trustAfter*g.span {
+			g.wary = false
+			g.renew() // as many as are due by now would be refused together
+		}
 	}
 	g.refuse(now)
 	g.dispatch(now)
@@ -276,18 +280,27 @@ func (g *gate) close(r *report, first bool, now time.Time) {
 	}
 }
 
-// estimate sets how many requests are to follow at once when the gate opens: as many as come
-// through in the time of the wait, at the rate since the gate last closed.
+// estimate sets how many requests are likely to come through when the gate opens: as many as in
+// the time of the wait, at the rate since the gate last closed. A server may give units back
+// otherwise, such as one by one at the times at which they were taken. So with each wait one more
+// of them may be under way, until one of them is refused.
 func (g *gate) estimate(r *report, wait time.Duration, now time.Time) {
-	silent := r.refusal == limited && r.n == 0 && len(g.quotas) == 0
-	switch elapsed := g.span + now.Sub(g.opened); {
-	case !silent:
+	if silent := r.refusal == limited && r.n == 0 && len(g.quotas) == 0; !silent {
 		g.wary = false
-	case g.wary && g.span > 0 && elapsed > 0:
-		g.learned = int(float64(g.passed) * min(1, float64(wait)/float64(elapsed)))
-	default:
-		g.wary, g.learned = true, 0
+		return
 	}
+	elapsed := g.span + now.Sub(g.opened)
+	if !g.wary || elapsed <= 0 {
+		g.wary, g.learned, g.abreast = true, 0, 1
+		return
+	}
+	switch {
+	case g.passed < g.learned:
+		g.abreast = 0
+	case g.abreast > 0:
+		g.abreast++
+	}
+	g.learned = int(float64(g.passed) * min(1, float64(wait)/float64(elapsed)))
 }
 
 // renew begins a generation.
@@ -309,14 +322,14 @@ func (g *gate) expire(now time.Time) {
 // room returns how many requests may be under way without a quota that bounds them. In the
 // first second of a generation that is one. The number doubles with each second, because
 // answers may take long, and is an eighth of those that were answered, if that is more. After
-// refusals that say nothing else it is as many as came through before, and then one.
+// refusals that say nothing else it is one, but more among those that are likely to come through.
 func (g *gate) room(now time.Time) int {
 	doubled := 1 << min(g.seconds(now), 20)
 	switch {
 	case g.passed == 0 || doubled == 1 && !g.wary:
 		return doubled
 	case g.wary:
-		return max(g.learned-g.passed, 1+int(now.Sub(g.opened)/(oneMoreAfter*g.span)))
+		return max(min(g.abreast, g.learned-g.passed), 1+int(now.Sub(g.opened)/(oneMoreAfter*g.span)))
 	}
 	return max(doubled, 1+g.passed/8)
 }

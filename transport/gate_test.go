@@ -222,7 +222,11 @@ func TestGateTrustsASilentServerAgain(t *testing.T) {
 	g := refused()
 	g.answered(passes(t, g, at(1000), 1)[0], &report{}, at(1000))
 	g.answered(passes(t, g, at(61001), 1)[0], &report{}, at(61001))
-	passes(t, g, at(61001), 1000)
+	under := passes(t, g, at(61001), 1) // as at first
+	stays(t, g, at(61001))
+	g.answered(under[0], &report{}, at(61001))
+	passes(t, g, at(64001), 8)
+	stays(t, g, at(64001))
 }
 
 // What was not sent is given back to a quota that has counted it, and to no other.
@@ -268,31 +272,40 @@ func TestRefusalsInARowThatSayNothingWaitLonger(t *testing.T) {
 	}
 }
 
-// Ten answers came through before, so as many follow the first one that comes through again.
+// Ten answers came through before, so as many are likely to do so again. With each refusal one more
+// of them may be under way, until one of them is refused.
 func TestGateLearnsHowManyComeThrough(t *testing.T) {
 	withJitter(t, 0)
 	g, now := newGate("k", false), at(0)
-	refused := func() {
-		g.answered(passes(t, g, now, 1)[0], &report{refusal: limited, wait: 10 * time.Second}, now)
+	come := func(under ...int) {
+		t.Helper()
+		for _, n := range under {
+			all := passes(t, g, now, n)
+			stays(t, g, now)
+			for _, p := range all {
+				g.answered(p, &report{}, now)
+			}
+		}
+	}
+	refuse := func(under int) {
+		t.Helper()
+		for _, p := range passes(t, g, now, under) {
+			g.answered(p, &report{refusal: limited, wait: 10 * time.Second}, now)
+		}
 		now = now.Add(10 * time.Second)
 	}
-	refused()
-	for range 10 {
-		under := passes(t, g, now, 1)
-		stays(t, g, now)
-		g.answered(under[0], &report{}, now)
-	}
-	refused()
-	under := passes(t, g, now, 1)
-	stays(t, g, now)
-	g.answered(under[0], &report{}, now)
-	under = passes(t, g, now, 9)
-	stays(t, g, now)
-	for _, p := range under {
-		g.answered(p, &report{}, now)
-	}
-	passes(t, g, now, 1)
-	stays(t, g, now)
+	refuse(1)
+	come(1, 1, 1, 1, 1, 1, 1, 1, 1, 1)
+	refuse(1)
+	come(1, 2, 2, 2, 2, 1, 1)
+	refuse(1)
+	come(1, 3, 3, 3, 1, 1)
+	refuse(1)
+	come(1, 4, 4)
+	refuse(3)
+	come(1, 1, 1, 1, 1, 1, 1, 1, 1, 1)
+	refuse(1)
+	come(1, 1, 1, 1, 1, 1, 1, 1, 1, 1)
 }
 
 // Requests pass in the order of arrival, each when its turn has come.
