@@ -6,7 +6,6 @@ import (
 	"math"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -110,7 +109,10 @@ func (r *report) readFamily(h http.Header, f *family, left string, now time.Time
 	}
 	name := f.remaining
 	for _, field := range f.name {
-		if v := first(h, field); field != "" && v != "" {
+		if field == "" {
+			break
+		}
+		if v := first(h, field); v != "" {
 			name = v
 		}
 	}
@@ -233,6 +235,11 @@ func (r *report) add(name string, left int64, after time.Duration, units bool) {
 // readRefusal reads whether and for how long the server refuses. Retry-After takes precedence
 // over the quotas. Sources: RFC 9110, 10.2.3; RFC 6585, 4; GitHub, "Rate limits for the REST API".
 func (r *report) readRefusal(resp *http.Response, now time.Time) {
+	switch resp.StatusCode {
+	case http.StatusTooManyRequests, http.StatusForbidden, http.StatusServiceUnavailable:
+	default:
+		return
+	}
 	wait, said := time.Duration(0), false
 	for _, line := range resp.Header["Retry-After"] {
 		if d, ok := until(strings.TrimSpace(line), resp.Header, now); ok {
@@ -363,30 +370,25 @@ func since(at time.Time, h http.Header, now time.Time, ok bool) (time.Duration, 
 // tenth of the time. Source: RFC 9110, 5.6.7.
 func parseDate(s string) (time.Time, error) {
 	const days, months = "SunMonTueWedThuFriSat", "JanFebMarAprMayJunJulAugSepOctNovDec"
-	if len(s) != len(http.TimeFormat) || s[3:5] != ", " || s[7] != ' ' || s[11] != ' ' || s[16] != ' ' || s[19] != ':' || s[22] != ':' || s[25:] != " GMT" {
+	if !hasColumns(s) {
 		return http.ParseTime(s)
 	}
 	weekday, month := strings.Index(days, s[:3]), strings.Index(months, s[8:11])
 	day, year, hour, minute, second := number(s[5:7]), number(s[12:16]), number(s[17:19]), number(s[20:22]), number(s[23:25])
-	if weekday < 0 || weekday%3 != 0 || month < 0 || month%3 != 0 || min(day, year, hour, minute, second) < 0 || hour > 23 || max(minute, second) > 59 {
+	if min(weekday, month) < 0 || weekday%3+month%3 != 0 || min(day, year, hour, minute, second) < 0 || hour > 23 || max(minute, second) > 59 {
 		return http.ParseTime(s)
 	}
-	t := time.Date(year, time.Month(month/3+1), day, hour, minute, second, 0, time.UTC)
-	if t.Day() != day { // the month does not have it
+	t := time.Date(int(year), time.Month(month/3+1), int(day), int(hour), int(minute), int(second), 0, time.UTC)
+	if t.Day() != int(day) { // the month does not have it
 		return http.ParseTime(s)
 	}
 	return t, nil
 }
 
-// number returns the number that s has in digits alone, and else one below 0.
-func number(s string) (n int) {
-	for i := range len(s) {
-		if !isDigit(s[i]) {
-			return -1
-		}
-		n = 10*n + int(s[i]-'0')
-	}
-	return n
+// hasColumns reports whether s has the length of an IMF-fixdate, and its signs between the
+// numbers and names.
+func hasColumns(s string) bool {
+	return len(s) == len(http.TimeFormat) && s[3:5] == ", " && s[7] == ' ' && s[11] == ' ' && s[16] == ' ' && s[19] == ':' && s[22] == ':' && s[25:] == " GMT"
 }
 
 // whole returns the shortest time that a number of seconds with this fraction means.
@@ -409,11 +411,8 @@ func seconds(n int64) time.Duration {
 // up to nanoseconds.
 func decimal(s string) (n int64, nanos time.Duration, ok bool) {
 	whole, fraction, has := strings.Cut(s, ".")
-	if whole == "" || !digits(whole) || has && (fraction == "" || !digits(fraction)) {
-		return 0, 0, false
-	}
-	n, err := strconv.ParseInt(whole, 10, 64)
-	if err != nil {
+	n = number(whole)
+	if n < 0 || has && (fraction == "" || !digits(fraction)) {
 		return 0, 0, false
 	}
 	unit := time.Second
@@ -424,6 +423,22 @@ func decimal(s string) (n int64, nanos time.Duration, ok bool) {
 		nanos += time.Duration(fraction[i]-'0') * unit
 	}
 	return n, nanos, true
+}
+
+// number returns the number that s has in digits, and -1 if it has other bytes or none, or if an
+// int64 does not hold it.
+func number(s string) (n int64) {
+	if s == "" {
+		return -1
+	}
+	for i := range len(s) {
+		d := int64(s[i] - '0')
+		if d > 9 || n > (math.MaxInt64-d)/10 {
+			return -1
+		}
+		n = 10*n + d
+	}
+	return n
 }
 
 func digits(s string) bool {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -209,6 +210,16 @@ func TestDatesAreReadAsByHTTP(t *testing.T) {
 		"Monday, 01-Jan-24 00:00:00 GMT", "Mon Jan  1 00:00:00 2024", "",
 	} {
 		sameDate(t, s)
+	}
+}
+
+func TestNumbersAreThoseOfStrconv(t *testing.T) {
+	for _, s := range []string{"0", "7", "007", "10", "922337203685477579", "9223372036854775799", "9223372036854775800", "9223372036854775807", "9223372036854775808",
+		"9223372036854775810", "9999999999999999999", "18446744073709551616", "00000000000000000000000001", "", "-1", "+1", "1_0", "0x1", "1/", "1:", ":", " 1", "1 ", "１"} {
+		want, err := strconv.ParseUint(s, 10, 63)
+		if got := number(s); got != int64(want) && err == nil || got != -1 && err != nil {
+			t.Errorf("%q: %d, want %d, %v", s, got, want, err)
+		}
 	}
 }
 
