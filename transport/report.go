@@ -367,7 +367,7 @@ func since(at time.Time, h http.Header, now time.Time, ok bool) (time.Duration, 
 }
 
 // parseDate returns what http.ParseTime does. For an IMF-fixdate, which servers send, it takes a
-// tenth of the time. Source: RFC 9110, 5.6.7.
+// quarter of the instructions. Source: RFC 9110, 5.6.7.
 func parseDate(s string) (time.Time, error) {
 	const days, months = "SunMonTueWedThuFriSat", "JanFebMarAprMayJunJulAugSepOctNovDec"
 	if !hasColumns(s) {
@@ -375,11 +375,11 @@ func parseDate(s string) (time.Time, error) {
 	}
 	weekday, month := strings.Index(days, s[:3]), strings.Index(months, s[8:11])
 	day, year, hour, minute, second := number(s[5:7]), number(s[12:16]), number(s[17:19]), number(s[20:22]), number(s[23:25])
-	if min(weekday, month) < 0 || weekday%3+month%3 != 0 || min(day, year, hour, minute, second) < 0 || hour > 23 || max(minute, second) > 59 {
+	if min(weekday, month) < 0 || weekday%3+month%3 != 0 || min(day, year, hour, minute, second) < 0 || max(minute, second) > 59 {
 		return http.ParseTime(s)
 	}
 	t := time.Date(int(year), time.Month(month/3+1), int(day), int(hour), int(minute), int(second), 0, time.UTC)
-	if t.Day() != int(day) { // the month does not have it
+	if t.Day() != int(day) { // the month does not have it, or the day not that hour
 		return http.ParseTime(s)
 	}
 	return t, nil
