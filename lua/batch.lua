@@ -338,7 +338,7 @@ end
 
 -- strike_refused counts the refusals of a step under bans, and tells its operations which of
 -- their keys are banned then.
-local function strike_refused(ops)
+local strike_refused = BANS and function(ops)
   for _, op in ipairs(ops) do
     if op.refused and limits[op.l].ban ~= '' then
       run_op(op.k, op.l, 'strike', 0, 0, 0, '')
@@ -377,7 +377,7 @@ local function decide(ops)
       run_op(op.k, op.l, 'take', op.cost, 0, op.x, op.y)
     end
   end
-  if bans and not granted then
+  if BANS and not granted then
     strike_refused(ops)
   end
   for _, op in ipairs(ops) do

@@ -48,8 +48,9 @@ end
 
 -- @slow
 
--- MAX_BOOKING is how far ahead units can be booked.
-local MAX_BOOKING = 3600000000
+-- MAX_QUEUE is in microseconds: within MAX_PERIOD and the hour for which units can be booked,
+-- all units that are in use come back.
+local MAX_QUEUE = 34563600000000
 
 -- span returns the time, rounded up, until n units have come back. It is exact for any n
 -- that come back within 2^53 microseconds.
@@ -84,11 +85,6 @@ local function units(text)
   return used, mark, sub(text, HEAD + 1)
 end
 
--- most returns at least the number of units in use at once; see core/gcra.go.
-local function most(period, quota)
-  return min(NEVER, (floor(MAX_PERIOD / period) + floor(MAX_BOOKING / period) + 3) * quota)
-end
-
 -- convert returns the state under another limit. n units have come back, the last of them
 -- until_n after mark. The time since then counts, but brings none at once.
 local function convert(used, mark, n, until_n, period, quota)
@@ -102,8 +98,8 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
   -- settle
   local used, mark, changed = 0, now, false
   local n = 0 -- units that have come back since mark
-  -- The limit of the state, its text, whether its rate is that of the operation's limit,
-  -- and whether it is slower.
+  -- The limit of the state, its text if that is known, whether its rate is that of the
+  -- operation's limit, and whether it is slower.
   local period0, quota0, burst0, limit0 = period, quota, burst, limit
   local same, slower = true, false
   local slot = 0 -- the instant of the latest booking
@@ -115,14 +111,13 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
       if not a then
         return nil
       end
-      period0, quota0, burst0, over = min(a, NEVER), min(b, NEVER), min(c, NEVER), tonumber(d) or 0
-      written_slot = min(tonumber(e) or NEVER, NEVER)
-      limit0 = format('%d %d %d', period0, quota0, burst0)
+      period0, quota0, burst0, limit0 = min(a, NEVER), min(b, NEVER), min(c, NEVER), nil
+      over, written_slot = d ~= '' and d or 0, e ~= '' and e or NEVER -- which min reads as digits
       if min(burst0 / quota0 * period0, MAX_PERIOD + 2) == MAX_PERIOD + 2 then
         period0, quota0, burst0, limit0, over = period, quota, burst, limit, 0
       end
     end
-    used0 = min(used0, most(period0, quota0))
+    used0 = min(used0, (floor(MAX_QUEUE / period0) + 4) * quota0) -- no more can be in use
     if mark0 > now then
       used0, mark0, changed = min(used0, burst0), now, true
     end
@@ -134,7 +129,7 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
       if used - n > burst0 + over then
         used, changed = n + burst0, true
       else
-        slot = min(written_slot or 0, mark + span(period0, quota0, max(0, used - burst0)))
+        slot = written_slot or 0
       end
       slower = not same and max(period / quota, period0 / quota0) == period0 / quota0
     else
@@ -166,24 +161,13 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
     used, mark = max(0, used - rounds * quota0), mark + rounds * period0
   end
 
-  -- charge puts units more in use, under the limit of the operation.
-  local function charge(units)
-    if same then
-      advance()
-    else
-      used, mark = convert(used, mark, n, due(n), period, quota)
-    end
-    n, slower = back(period, quota, now - mark), false
-    period0, quota0, burst0, limit0 = period, quota, burst, limit
-    used, changed = used + units, true
-  end
-
   local wait, taken = 0, 0
   if verb == 'refund' then
     -- refund
     changed = true
     local lost = max(0, now - x)
     local last = mark + span(period0, quota0, used)
+    slot = min(slot, mark + span(period0, quota0, max(0, used - burst0)))
     if x == 0 then
       lost = 0
     elseif slot > now and x + y < last then
@@ -191,7 +175,7 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
     elseif max(last, now + span(period0, quota0, burst0)) <= x + y or quota0 == 1 and x > mark then
       lost = 0
     end
-    cost = min(cost, most(period0, quota0))
+    cost = min(cost, (floor(MAX_QUEUE / period0) + 4) * quota0)
     if lost == 0 then
       used = max(0, used - cost)
     else
@@ -200,31 +184,41 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
       advance()
     end
     n = returned()
-  elseif verb == 'debit' then
-    -- debit
-    taken = max(0, min(cost, x - used + n))
-    if taken ~= 0 then
-      charge(taken)
-    end
   elseif cost ~= 0 then
-    -- delay
-    local missing = used + cost + pending - burst
-    if missing > used then
-      wait = NEVER
-    elseif missing >= 1 then
-      wait = max(0, mark + due(missing) - now)
-      if not same then
-        -- The slot of a booking is computed from the state after convert. It is not after
-        -- now if the wait is 0.
-        local used1, mark1 = convert(used, mark, n, due(n), period, quota)
-        local slot = min(mark1 + span(period, quota, used1 + cost + pending - burst) - now, x + 1)
-        wait = slot == x + 1 and max(wait, slot) or max(0, slot)
+    local charged = 0
+    if verb == 'debit' then
+      -- debit
+      taken = max(0, min(cost, x - used + n))
+      charged, slot = taken, min(slot, mark + span(period0, quota0, max(0, used - burst0)))
+    else
+      -- delay
+      local missing = used + cost + pending - burst
+      if missing > used then
+        wait = NEVER
+      elseif missing >= 1 then
+        wait = max(0, mark + due(missing) - now)
+        if not same then
+          -- The slot of a booking is computed from the state after convert. It is not after
+          -- now if the wait is 0.
+          local used1, mark1 = convert(used, mark, n, due(n), period, quota)
+          local slot = min(mark1 + span(period, quota, used1 + cost + pending - burst) - now, x + 1)
+          wait = slot == x + 1 and max(wait, slot) or max(0, slot)
+        end
+      end
+      if verb == 'take' and wait <= x then
+        charged, slot = cost, NEVER
       end
     end
-    -- take
-    if verb == 'take' and wait <= x then
-      charge(cost)
-      slot = NEVER
+    -- take, under the limit of the operation
+    if charged ~= 0 then
+      if same then
+        advance()
+      else
+        used, mark = convert(used, mark, n, due(n), period, quota)
+      end
+      n, slower = back(period, quota, now - mark), false
+      period0, quota0, burst0, limit0 = period, quota, burst, limit
+      used, changed = used + charged, true
     end
   end
 
@@ -233,8 +227,9 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
   if changed and reset == 0 then
     next = text and ''
   elseif changed then
-    local over = max(0, used - back(period0, quota0, now - mark) - burst0)
-    if over ~= 0 then
+    local over = used - (slower and back(period0, quota0, now - mark) or n) - burst0
+    limit0 = limit0 or format('%d %d %d', period0, quota0, burst0)
+    if over >= 1 then
       limit0 = format('%s %d %d', limit0, over, min(slot, mark + span(period0, quota0, used - burst0)))
     end
     next = struct.pack(PAIR_TEXT, used, mark, limit0)

@@ -26,7 +26,7 @@ local NEEDS_BANS = 'HGBANS'
 -- as a missing permission, ends the script.
 local function quarantine(key)
   local text = redis.pcall('GET', key)
-  if not bans and type(text) == 'string' and sub(text, 1, 1) == STRUCK then
+  if not BANS and type(text) == 'string' and sub(text, 1, 1) == STRUCK then
     error(NEEDS_BANS) -- nothing is written yet
   end
   if not string.find(text.err or 'WRONGTYPE', 'WRONGTYPE', 1, true) then

@@ -118,15 +118,12 @@ func (c *Scripts) One(set Set) *Script {
 	if s, ok := c.one.Load(set); ok {
 		return s.(*Script)
 	}
-	twin, quick, first := set.twins()[0], "nil", 3
+	twin, quick := set.twins()[0], "nil"
 	if twin.quick {
 		quick = twin.file + "_quick"
 	}
-	if set&Bans != 0 {
-		first = 4
-	}
 	s := c.assemble(set, "single",
-		fmt.Sprintf("local quick, first = %s, %d\n", quick, first),
+		fmt.Sprintf("local quick = %s\n", quick),
 		fmt.Sprintf("local step = %s\n", set.step(twin)))
 	kept, _ := c.one.LoadOrStore(set, s)
 	return kept.(*Script)
@@ -176,13 +173,13 @@ func (c *Scripts) assemble(set Set, driver, quick, slow string) *Script {
 	}
 	c.once.Do(c.read)
 	var above, below strings.Builder
-	fmt.Fprintf(&below, "local bans = %t\n", set&Bans != 0)
 	for _, file := range files {
 		above.WriteString(c.parts[file].above)
 		below.WriteString(c.parts[file].below)
 	}
 	last := c.parts[driver]
-	plain := newScript(above.String() + quick + last.above + below.String() + slow + last.below)
+	text := above.String() + quick + last.above + below.String() + slow + last.below
+	plain := newScript(inline(text, ofBans[set&Bans != 0]))
 	s := newScript(allowOOM + plain.Text)
 	s.Plain = plain
 	return s
@@ -238,6 +235,13 @@ var (
 	constant = regexp.MustCompile(`^local ([A-Z_]+) = (-?\d+|'[^']*')$`)
 	capitals = regexp.MustCompile(`\b[A-Z_]+\b`)
 )
+
+// ofBans are the constants whose values depend on whether a script has ban.lua; see
+// prelude.lua.
+var ofBans = map[bool]map[string]string{
+	false: {"BANS": "false", "BAN": "nil", "FIRST": "3"},
+	true:  {"BANS": "true", "BAN": "ARGV[3]", "FIRST": "4"},
+}
 
 // inline replaces the names of constants by their values.
 func inline(text string, values map[string]string) string {

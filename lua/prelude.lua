@@ -3,13 +3,18 @@
 -- A script consists of the prelude, key.lua, the algorithms that it needs, reply.lua,
 -- and a driver: single.lua for one operation, batch.lua for many. records.lua precedes
 -- the algorithms if one of them keeps a list or there are bans, and ban.lua the driver if
--- there are bans. The local bans says so. lua.go first joins the parts above the
--- `-- @slow` line of each file, then the parts below. Most calls return before the
--- second part and so do not pay for its definitions.
+-- there are bans. lua.go first joins the parts above the `-- @slow` line of each file, then
+-- the parts below. Most calls return before the second part and so do not pay for its
+-- definitions.
 --
 -- A line `local NAME = 7` or `local NAME = 'text'` defines a constant: lua.go puts
 -- the value where the name stands, because a function reads a literal faster than a
--- local of the script.
+-- local of the script. Three constants are defined in lua.go: BANS is true in a script
+-- with ban.lua. BAN is the ban there and FIRST the place of the verb, in single.lua.
+--
+-- The parts below that line run at every slower call. A function that is defined there takes
+-- as long as ten or twenty lines, and one within an algorithm longer, for each local that
+-- it uses.
 --
 -- Instants and spans are integers of microseconds, and all numbers stay below
 -- 2^53. The state of a key is one string, and a key without a state is fresh. Each

@@ -4,9 +4,8 @@
 -- takes 1 with 0 as x and y, the verb, the cost, x and y. Reply: the instant and the
 -- decision, see reply.lua.
 --
--- quick and step are the functions of the algorithm. quick is nil if there is none. first is
--- the place of the verb.
-local key, limit, verb = KEYS[1], ARGV[2], ARGV[first]
+-- quick and step are the functions of the algorithm. quick is nil if there is none.
+local key, limit, verb = KEYS[1], ARGV[2], ARGV[FIRST]
 -- A multiplication converts digits in less time than tonumber.
 local period, quota, extra = match(limit, '^(%d+) (%d+) (%d+)$')
 period, quota, extra = period * 1, quota * 1, extra * 1
@@ -26,7 +25,7 @@ end
 
 local cost, x, y = 1, 0, 0
 if verb then
-  cost, x, y = tonumber(ARGV[first + 1]), tonumber(ARGV[first + 2]), ARGV[first + 3]
+  cost, x, y = tonumber(ARGV[FIRST + 1]), tonumber(ARGV[FIRST + 2]), ARGV[FIRST + 3]
 else
   verb = 'take'
 end
@@ -36,15 +35,17 @@ if verb == 'reset' and not unreadable then
   next = ''
 elseif not unreadable then
   next, remaining, reset, wait, taken, lasts =
-    step(text, verb, cost, 0, period, quota, extra, limit, x, y, ARGV[3]) -- the ban, if step is a guard
+    step(text, verb, cost, 0, period, quota, extra, limit, x, y, BAN)
 end
 if next == nil then
   quarantine(key)
   return { now, -1 }
 end
 save(key, text, next, lasts or reset)
-local reply = { now, 0, 0 }
-local size = answer(reply, 1, verb, remaining, reset, wait, x)
+local reply, size = { now, remaining, reset * 4 }, 3
+if wait ~= 0 then
+  size = answer(reply, 1, verb, remaining, reset, wait, x)
+end
 if verb == 'debit' then
   reply[size + 1] = taken
 end

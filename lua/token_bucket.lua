@@ -19,11 +19,14 @@ local function token_bucket(text, verb, cost, pending, period, quota, burst, _, 
     end
     a, b, c = min(a, NEVER), min(b, NEVER), min(tonumber(c) or burst, NEVER)
     if min(ceil(c / b) * a, MAX_PERIOD + 1) == MAX_PERIOD + 1 then
-      a, b, c, d = period, quota, burst, nil
+      a, b, c, d = period, quota, burst, ''
     end
     mark0 = min(mark0, NEVER)
     mark, period0, quota0, burst0 = min(mark0, now), a, b, c
-    used = min(used0, c) + min(tonumber(d) or 0, floor(MAX_PERIOD / a) * b)
+    used = min(used0, c)
+    if d ~= '' then
+      used = used + min(d, floor(MAX_PERIOD / a) * b)
+    end
     changed = mark ~= mark0
     if max(period / quota, a / b) == period / quota then
       period1, quota1 = a, b
@@ -46,17 +49,6 @@ local function token_bucket(text, verb, cost, pending, period, quota, burst, _, 
   end
   local back, last = returned()
 
-  -- charge puts n tokens more in use. The time since the last refill counts, but under
-  -- another limit brings no refill at once.
-  local function charge(n)
-    used, mark = used - back, max(mark + last, now - period + 1)
-    if used == 0 then
-      mark = now
-    end
-    used, changed, back = used + n, true, 0
-    period0, quota0, period1, quota1, burst0 = period, quota, period, quota, burst
-  end
-
   local wait, taken = 0, 0
   if verb == 'refund' then
     -- refund
@@ -69,23 +61,33 @@ local function token_bucket(text, verb, cost, pending, period, quota, burst, _, 
     end
     used = used - min(cost, max(0, used - refills * quota0))
     back = returned()
-  elseif verb == 'debit' then
-    -- debit
-    taken = max(0, min(cost, x - used + back))
-    if taken ~= 0 then
-      charge(taken)
-    end
   elseif cost ~= 0 then
-    -- delay
-    local n = cost + pending
-    if n > burst then
-      wait = NEVER
+    local charged = 0
+    if verb == 'debit' then
+      -- debit
+      taken = max(0, min(cost, x - used + back))
+      charged = taken
     else
-      wait = max(0, mark + due(used + n - burst) - now)
+      -- delay
+      local n = cost + pending
+      if n > burst then
+        wait = NEVER
+      elseif used + n - burst >= 1 then
+        wait = max(0, mark + due(used + n - burst) - now)
+      end
+      if verb == 'take' and wait <= x then
+        charged = cost
+      end
     end
-    -- take
-    if verb == 'take' and wait <= x then
-      charge(cost)
+    -- take. The time since the last refill counts, but under another limit brings no
+    -- refill at once.
+    if charged ~= 0 then
+      used, mark = used - back, max(mark + last, now - period + 1)
+      if used == 0 then
+        mark = now
+      end
+      used, changed, back = used + charged, true, 0
+      period0, quota0, period1, quota1, burst0 = period, quota, period, quota, burst
     end
   end
 
@@ -94,10 +96,11 @@ local function token_bucket(text, verb, cost, pending, period, quota, burst, _, 
   if reset == 0 then
     return changed and text and '', burst, 0, wait, taken
   end
-  local debt = max(0, used - burst0)
-  local next = changed and format('%d %d %d %d %d', used - debt, mark, period0, quota0, burst0)
-  if changed and debt ~= 0 then
-    next = format('%s %d', next, debt)
+  local debt, next = used - burst0, false
+  if changed and debt >= 1 then
+    next = format('%d %d %d %d %d %d', burst0, mark, period0, quota0, burst0, debt)
+  elseif changed then
+    next = format('%d %d %d %d %d', used, mark, period0, quota0, burst0)
   end
   return next, max(0, burst - used + back), reset, wait, taken
 end
