@@ -26,7 +26,7 @@ func Diff(t *testing.T, histories int, seed uint64, factories ...Factory) {
 	if testing.Short() {
 		histories /= 10
 	}
-	if report := Difference(t, histories, seed, factories...); report != "" {
+	if report := difference(t, families(), histories, seed, factories, (*differ).report); report != "" {
 		t.Error(report)
 	}
 }
@@ -42,33 +42,44 @@ func DiffEach(t *testing.T, histories int, seed uint64, factories ...Factory) {
 		}
 	}
 	for _, a := range all {
-		if report := DifferenceUnder(t, a, max(1, histories/len(all)), seed, factories...); report != "" {
+		if report := difference(t, familiesOf(a), max(1, histories/len(all)), seed, factories, (*differ).report); report != "" {
 			t.Errorf("%s: %s", a, report)
 		}
 	}
 }
 
 // Difference is [Diff] for a test that expects a difference: it returns the
-// report, or "" if the stores agree.
+// first one found, or "" if the stores agree. It does not look for the shortest timeline,
+// which takes as long as many histories.
 func Difference(t testing.TB, histories int, seed uint64, factories ...Factory) string {
 	t.Helper()
-	return difference(t, families(), histories, seed, factories)
+	return difference(t, families(), histories, seed, factories, briefly)
 }
 
 // DifferenceUnder is [Difference] over histories in which all limits are of one algorithm.
 func DifferenceUnder(t testing.TB, a core.Algorithm, histories int, seed uint64, factories ...Factory) string {
 	t.Helper()
-	of := slices.DeleteFunc(families(), func(family []core.Limit) bool { return family[0].Algorithm != a })
-	return difference(t, of, histories, seed, factories)
+	return difference(t, familiesOf(a), histories, seed, factories, briefly)
 }
 
-func difference(t testing.TB, families [][]core.Limit, histories int, seed uint64, factories []Factory) string {
+// familiesOf returns the families of one algorithm.
+func familiesOf(a core.Algorithm) [][]core.Limit {
+	return slices.DeleteFunc(families(), func(family []core.Limit) bool { return family[0].Algorithm != a })
+}
+
+// reporter writes a difference down, which the last of the steps shows.
+type reporter func(d *differ, steps []step, difference string) string
+
+func briefly(_ *differ, _ []step, difference string) string { return difference }
+
+func difference(t testing.TB, families [][]core.Limit, histories int, seed uint64, factories []Factory, report reporter) string {
 	t.Helper()
 	var next atomic.Int64
 	var found atomic.Pointer[string]
 	var wg sync.WaitGroup
 	for w := range workers {
 		d := newDiffer(t, families, seed, fmt.Sprintf("w%d", w), factories)
+		d.write = report
 		wg.Go(func() {
 			for found.Load() == nil {
 				n := next.Add(1) - 1
@@ -76,6 +87,7 @@ func difference(t testing.TB, families [][]core.Limit, histories int, seed uint6
 					return
 				}
 				if report := d.run(uint64(n)); report != "" {
+					next.Store(int64(histories)) // no other begins a history
 					report = fmt.Sprintf("seed %d, history %d: %s", seed, n, report)
 					found.CompareAndSwap(nil, &report)
 				}
@@ -98,11 +110,12 @@ type differ struct {
 	stores   []core.Store
 	forward  bool // no history steps back
 	fixed    bool // no limit changes
+	write    reporter
 	runs     int
 }
 
 func newDiffer(t testing.TB, families [][]core.Limit, seed uint64, name string, factories []Factory) *differ {
-	d := &differ{seed: seed, families: families, name: name, clock: NewClock()}
+	d := &differ{seed: seed, families: families, name: name, clock: NewClock(), write: (*differ).report}
 	for _, f := range factories {
 		d.stores = append(d.stores, f(t, d.clock))
 	}
@@ -130,7 +143,7 @@ func (d *differ) run(n uint64) string {
 		s := &steps[len(steps)-1]
 		want, difference := compare(ps, s)
 		if difference != "" {
-			return d.report(steps, difference)
+			return d.write(d, steps, difference)
 		}
 		h.learn(want)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -11,7 +12,10 @@ import (
 
 // families returns the limits that histories draw from. A rule of a history
 // belongs to one family, and so do the limits that it changes to.
-func families() [][]core.Limit {
+func families() [][]core.Limit { return slices.Clone(parsedFamilies()) }
+
+// parsedFamilies parses the limits once, which takes longer than a short history.
+var parsedFamilies = sync.OnceValue(func() [][]core.Limit {
 	return append([][]core.Limit{
 		limits("1/1ms", "7/1s", "7/1s debt=3", "60/1s", "3/7s burst=5", "3/5s burst=5", "61/1s burst=60"),
 		limits("999983/24h", "123457/720h", "123457/720h burst=11", "999983/24h burst=1000", "1000000000/1s", "1000000000/1s burst=999"),
@@ -25,7 +29,7 @@ func families() [][]core.Limit {
 		limits("999983/24h token-bucket burst=123457", "1/1ms token-bucket", "3/1h token-bucket burst=17", "1000000007/1s token-bucket"),
 		limits("2 concurrent ttl=3s", "5 concurrent ttl=30s", "1 concurrent ttl=1ms", "9 concurrent ttl=7s"),
 	}, calendars()...)
-}
+})
 
 // history makes up the steps of one history, one by one, because the next
 // instant often is one that the decisions so far have named.
