@@ -1,9 +1,10 @@
 // Program vetall checks the packages of the current folder, tests included: with
 // staticcheck on the first of the machines that its arguments name as GOOS/GOARCH, and
 // with the checks of go vet on each. It reads what dependencies declare from their
-// source, and not the bodies of their functions, so it does not find an ignored result of
-// a pure function (SA4017). go vet compiles dependencies for every machine, and
-// staticcheck examines them too, which takes several times as long from an empty cache.
+// source, without the bodies of their functions, and does not check them, so it does not
+// find an ignored result of a pure function (SA4017). go vet compiles dependencies for
+// every machine, and staticcheck examines them too, which takes several times as long from
+// an empty cache.
 package main
 
 import (
@@ -13,6 +14,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -28,6 +30,7 @@ import (
 	"golang.org/x/tools/go/analysis/passes/buildtag"
 	"golang.org/x/tools/go/analysis/passes/composite"
 	"golang.org/x/tools/go/analysis/passes/copylock"
+	"golang.org/x/tools/go/analysis/passes/ctrlflow"
 	"golang.org/x/tools/go/analysis/passes/defers"
 	"golang.org/x/tools/go/analysis/passes/directive"
 	"golang.org/x/tools/go/analysis/passes/errorsas"
@@ -35,6 +38,7 @@ import (
 	"golang.org/x/tools/go/analysis/passes/hostport"
 	"golang.org/x/tools/go/analysis/passes/httpresponse"
 	"golang.org/x/tools/go/analysis/passes/ifaceassert"
+	"golang.org/x/tools/go/analysis/passes/inspect"
 	"golang.org/x/tools/go/analysis/passes/loopclosure"
 	"golang.org/x/tools/go/analysis/passes/lostcancel"
 	"golang.org/x/tools/go/analysis/passes/nilfunc"
@@ -55,6 +59,7 @@ import (
 	"golang.org/x/tools/go/analysis/passes/unusedresult"
 	"golang.org/x/tools/go/analysis/passes/waitgroup"
 	"golang.org/x/tools/go/packages"
+	"honnef.co/go/tools/analysis/facts/deprecated"
 	"honnef.co/go/tools/analysis/lint"
 	"honnef.co/go/tools/simple"
 	"honnef.co/go/tools/staticcheck"
@@ -85,6 +90,7 @@ func main() {
 	v := vet{within: folder + string(filepath.Separator), fset: token.NewFileSet(), files: map[string]*file{}}
 	failed := len(os.Args) == 1
 	checks := slices.Concat(vetChecks, staticChecks())
+	v.spareDependencies(checks, map[*analysis.Analyzer]bool{})
 	for _, machine := range os.Args[1:] {
 		findings := v.check(machine, checks)
 		checks = vetChecks
@@ -144,13 +150,63 @@ func (v *vet) parse(fset *token.FileSet, name string, text []byte) (*ast.File, e
 		if f.err != nil {
 			return
 		}
-		for _, d := range f.tree.Decls {
-			if d, ok := d.(*ast.FuncDecl); ok {
-				d.Body = nil
-			}
-		}
+		strip(f.tree)
 	})
 	return f.tree, f.err
+}
+
+// strip removes the bodies of functions, and the elements of composite literals, some of
+// which are large tables, unless the type of the literal depends on their number.
+func strip(f *ast.File) {
+	for _, d := range f.Decls {
+		if d, ok := d.(*ast.FuncDecl); ok {
+			d.Body = nil
+		}
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if c, ok := n.(*ast.CompositeLit); ok && !counts(c.Type) {
+			c.Elts = nil
+		}
+		return true
+	})
+}
+
+// counts reports whether the elements of a literal of this type, which is nil inside of
+// another literal, are counted for the length of an array.
+func counts(t ast.Expr) bool {
+	array, ok := t.(*ast.ArrayType)
+	if !ok {
+		return false
+	}
+	_, counted := array.Len.(*ast.Ellipsis)
+	return counted
+}
+
+// spareDependencies has the checks, and the analyzers that they require, skip packages
+// outside of the folder. Two of them find facts there that checks of the folder need and
+// that do not follow from the bodies of functions: which names are deprecated, and which
+// functions of the standard library never return.
+func (v *vet) spareDependencies(checks []*analysis.Analyzer, seen map[*analysis.Analyzer]bool) {
+	for _, a := range checks {
+		if seen[a] || a == deprecated.Analyzer || a == ctrlflow.Analyzer {
+			continue
+		}
+		seen[a] = true
+		v.spareDependencies(a.Requires, seen)
+		if a == inspect.Analyzer { // which both require
+			continue
+		}
+		run := a.Run
+		a.Run = func(pass *analysis.Pass) (any, error) {
+			if len(pass.Files) > 0 && strings.HasPrefix(v.fset.Position(pass.Files[0].Package).Filename, v.within) {
+				return run(pass)
+			}
+			if a.ResultType == nil {
+				return nil, nil
+			}
+			return reflect.Zero(a.ResultType).Interface(), nil
+		}
+	}
 }
 
 // check returns what is wrong with the packages on a machine.
