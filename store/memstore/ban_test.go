@@ -100,3 +100,25 @@ func TestBanIsNeverThatOfABucket(t *testing.T) {
 	}
 	checkCounts(t, s)
 }
+
+// A slot without records follows one whose first record no longer counts.
+func TestExpiryOfAKeyWhoseBanIsLiftedUnderAnotherLimit(t *testing.T) {
+	s, c := newStore(t, 0)
+	oneShard(s)
+	for range 3 {
+		do(t, s, takes("records", limit("9/4s sliding-window segments=4")))
+		c.move(2 * time.Second)
+	}
+	s.shards[0].sweep(c.read(), 100, forgetAtOnce) // asks when the key is fresh
+	ban, lift := strikes("banned", limit("5/4s sliding-window segments=4")), takes("banned", limit("7/4s sliding-window segments=4"))
+	ban.Verb, lift.Verb = core.Impose, core.Lift
+	do(t, s, ban)
+	if !do(t, s, strikes("banned", ban.Limit))[0].Banned {
+		t.Fatal("not banned")
+	}
+	do(t, s, lift)
+	if d := do(t, s, strikes("banned", ban.Limit))[0]; !d.Allowed || d.Remaining != 4 {
+		t.Errorf("%+v", d)
+	}
+	checkCounts(t, s)
+}
