@@ -222,7 +222,11 @@ func (f *Follower) put(s Snapshot) {
 }
 
 func (f *Follower) enforce(s Snapshot) error {
-	rules, index, err := CompileIndexed(f.app, s.Policies, f.bindings)
+	set, err := f.adapt(s.Policies)
+	if err != nil {
+		return err
+	}
+	rules, index, err := CompileIndexed(f.app, set, f.bindings)
 	if err != nil {
 		return err
 	}
@@ -235,6 +239,20 @@ func (f *Follower) enforce(s Snapshot) error {
 	f.state.Refused, f.state.RefusedErr = "", nil
 	f.reportAt = time.Time{}
 	return nil
+}
+
+// adapt returns the policies that Options.Adapt has left. A policy that is not valid is
+// an error also if Adapt would leave it out, so all followers of a source refuse the same
+// versions.
+func (f *Follower) adapt(s Set) (Set, error) {
+	if f.options.Adapt == nil {
+		return s, nil
+	}
+	mine := s.For(f.app)
+	if err := mine.Validate(); err != nil {
+		return nil, err
+	}
+	return f.options.Adapt(mine), nil
 }
 
 func (f *Follower) refuse(bad *RevisionError) {

@@ -452,6 +452,57 @@ func asked(sources []*source) (n int) {
 	return n
 }
 
+func TestFollowPutsInForceWhatAdaptLeaves(t *testing.T) {
+	valid := func(name, limit string, priority int) policy.Policy {
+		return policy.Policy{Name: name, Apps: []string{"shop"}, Limit: core.MustParseLimit(limit), Key: "global", Priority: priority}
+	}
+	low, high, leased, other := valid("low", "5/1h", 0), valid("high", "1/1h", 1), valid("leased", "2 concurrent ttl=1m", 2), valid("other", "1/1h", 3)
+	other.Apps = []string{"blog"}
+	off := valid("off", "1/1h", 3)
+	off.Mode = policy.Off
+	s := &source{}
+	s.publish("1", low, leased, other, off, high)
+	var asked []string
+	o := quiet()
+	o.Adapt = func(set policy.Set) policy.Set {
+		var left policy.Set
+		for _, p := range set {
+			asked = append(asked, p.Name)
+			if !p.Limit.Leased() && p.Name != "high" {
+				left = append(left, p)
+			}
+		}
+		return left
+	}
+	l := newLimiter(t)
+	f := follow(t, l, s, o)
+	if want := "leased high low"; strings.Join(asked, " ") != want {
+		t.Errorf("Adapt was asked about %v, want %s", asked, want)
+	}
+	if s := f.Status(); s.Version != "1" || s.Policies != 1 {
+		t.Errorf("in force are %d policies of version %q, want 1 of 1", s.Policies, s.Version)
+	}
+	admitted := 0
+	for range 10 {
+		if d, err := l.Allow(t.Context(), "x", 1); err != nil {
+			t.Fatal(err)
+		} else if d.Allowed {
+			admitted++
+		}
+	}
+	if admitted != 5 {
+		t.Errorf("%d admitted, want the 5 of the policy that Adapt left", admitted)
+	}
+
+	leased.OnLimit = "nonsense"
+	bad := &source{}
+	bad.publish("2", low, leased)
+	asked = nil
+	if _, err := policy.Follow(t.Context(), newLimiter(t), "shop", policy.Bindings{}, bad, o); err == nil || !strings.Contains(err.Error(), "nonsense") || asked != nil {
+		t.Errorf("a policy that Adapt would leave out is not valid: %v, Adapt was asked about %v", err, asked)
+	}
+}
+
 func TestFollowNamesEveryMistake(t *testing.T) {
 	_, err := policy.Follow(t.Context(), nil, "", policy.Bindings{APIKeyHeader: "X Y"}, nil,
 		policy.Options{Poll: 1, Timeout: -1, OnMissing: 2, Instance: "a b"})

@@ -54,6 +54,14 @@ type Options struct {
 	// has policies that can be put in force.
 	OnMissing OnMissing
 
+	// Adapt, unless nil, gets the policies of every new version that are for the
+	// application and not Off, in the order of [Set.For], and returns those that the
+	// limiter gets. It is for a program that cannot carry out every policy, and leaves
+	// some out. It is called after all of them were found valid, and not for a version
+	// that is refused because they are not. It must not keep or change its argument,
+	// but may return a part of it.
+	Adapt func(Set) Set
+
 	// Instance names this process to the source; "" means the host's name and
 	// some random digits. It has at most 128 printable bytes.
 	Instance string
