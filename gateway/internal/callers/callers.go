@@ -1,0 +1,196 @@
+// Package callers finds the caller of a request: the address, the user and the plan that
+// a trusted proxy names. It believes no header of any other peer.
+package callers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/textform"
+	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/nethttp"
+	"github.com/headgate/headgate/policy"
+	"golang.org/x/net/http/httpguts"
+)
+
+// PlanBy is the name by which policies call the plan that a trusted proxy names.
+const PlanBy = "header"
+
+// Options say which proxies are trusted, and which headers they write. The zero value
+// trusts none.
+type Options struct {
+	// Trusted lists addresses and CIDR prefixes, as keyfuncs.Proxies.Trusted does.
+	Trusted []string
+
+	// AddressHeader is the header in which the proxies name the address of the caller,
+	// as keyfuncs.Proxies.Header; "" means X-Forwarded-For.
+	AddressHeader string
+
+	// UserHeader and PlanHeader are the headers in which the proxies name the user and
+	// the plan of the caller; "" means that they name none. They have to remove both
+	// from the requests of clients.
+	UserHeader, PlanHeader string
+
+	// APIKeyHeader is as policy.Bindings.APIKeyHeader.
+	APIKeyHeader string
+}
+
+// Callers finds the callers of requests. It is safe for concurrent use.
+type Callers struct {
+	options  Options
+	trusted  []netip.Prefix
+	bindings policy.Bindings
+}
+
+// New returns the Callers of the options. The error names every mistake in them.
+func New(o Options) (*Callers, error) {
+	c := &Callers{options: o}
+	var errs []error
+	if len(o.Trusted) > 0 {
+		ip, err := keyfuncs.ForwardedIP(c.proxies(0))
+		errs = append(errs, err)
+		c.bindings.IP = ip
+		c.bindings.IPPrefix = func(bits int) (core.KeyFunc, error) { return keyfuncs.ForwardedIP(c.proxies(bits)) }
+		if err == nil {
+			c.trusted = prefixes(o.Trusted)
+		}
+	}
+	for _, f := range []struct{ option, header string }{
+		{"AddressHeader", o.AddressHeader}, {"UserHeader", o.UserHeader}, {"PlanHeader", o.PlanHeader},
+	} {
+		if f.header != "" && len(o.Trusted) == 0 {
+			errs = append(errs, fmt.Errorf("callers: %s: without a trusted proxy the header is ignored", f.option))
+		}
+	}
+	errs = append(errs, checkHeader("UserHeader", o.UserHeader), checkHeader("PlanHeader", o.PlanHeader))
+	c.bindings.APIKeyHeader = o.APIKeyHeader
+	errs = append(errs, c.bindings.Validate())
+	if o.UserHeader != "" {
+		c.bindings.User = c.user
+	}
+	if o.PlanHeader != "" {
+		c.bindings.Plans = map[string]policy.PlanFunc{PlanBy: planOf}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	c.options.UserHeader, c.options.PlanHeader = http.CanonicalHeaderKey(o.UserHeader), http.CanonicalHeaderKey(o.PlanHeader)
+	return c, nil
+}
+
+func (c *Callers) proxies(bits int) keyfuncs.Proxies {
+	return keyfuncs.Proxies{Trusted: c.options.Trusted, Header: c.options.AddressHeader, IPv6Prefix: bits}
+}
+
+// prefixes returns the addresses and prefixes, which keyfuncs.ForwardedIP has accepted.
+func prefixes(list []string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, s := range list {
+		if p, err := netip.ParsePrefix(s); err == nil {
+			out = append(out, p)
+			continue
+		}
+		if ip, err := netip.ParseAddr(s); err == nil {
+			ip = ip.Unmap()
+			out = append(out, netip.PrefixFrom(ip, ip.BitLen()))
+		}
+	}
+	return out
+}
+
+// checkHeader returns an error if a header cannot be used to name a user or a plan.
+func checkHeader(option, name string) error {
+	if name == "" {
+		return nil
+	}
+	if !httpguts.ValidHeaderFieldName(name) {
+		return fmt.Errorf("callers: %s: %q is not the name of a header", option, textform.Clip(name))
+	}
+	switch http.CanonicalHeaderKey(name) {
+	case "Accept", "Authorization", "Connection", "Content-Length", "Content-Type", "Cookie", "Forwarded", "Host", "Origin", "Referer",
+		"Te", "Trailer", "Transfer-Encoding", "Upgrade", "User-Agent", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Request-Id":
+		return fmt.Errorf("callers: %s: the header %s has another meaning", option, http.CanonicalHeaderKey(name))
+	}
+	return nil
+}
+
+// Bindings returns what policies need to find the caller.
+func (c *Callers) Bindings() policy.Bindings { return c.bindings }
+
+// Trusts reports whether the peer, an "ip:port" or an address, is a trusted proxy.
+func (c *Callers) Trusts(peer string) bool {
+	if len(c.trusted) == 0 {
+		return false
+	}
+	var ip netip.Addr
+	if p, err := netip.ParseAddrPort(peer); err == nil {
+		ip = p.Addr()
+	} else if ip, err = netip.ParseAddr(peer); err != nil {
+		return false
+	}
+	ip = ip.Unmap().WithZone("")
+	return slices.ContainsFunc(c.trusted, func(p netip.Prefix) bool { return p.Contains(ip) })
+}
+
+// user is the key of "user": what a trusted proxy says in one line. All other callers
+// share the empty key.
+func (c *Callers) user(r core.Request) (string, bool) {
+	if !c.Trusts(r.RemoteAddr()) {
+		return "", true
+	}
+	return keyfuncs.Header(c.options.UserHeader)(r)
+}
+
+// planKey is the key of the plan in a context.
+type planKey struct{}
+
+// WithPlan returns a context for a request of a caller on the plan, for
+// core.Request.Context. "" is no plan.
+func WithPlan(ctx context.Context, plan string) context.Context {
+	if plan == "" {
+		return ctx
+	}
+	return context.WithValue(ctx, planKey{}, plan)
+}
+
+// planOf is the function of PlanBy.
+func planOf(ctx context.Context, _ string) (string, error) {
+	plan, _ := ctx.Value(planKey{}).(string)
+	return plan, nil
+}
+
+// Plan returns the plan that a trusted proxy names in the headers of a request, or "".
+func (c *Callers) Plan(r core.Request) string {
+	if c.options.PlanHeader == "" || !c.Trusts(r.RemoteAddr()) {
+		return ""
+	}
+	lines := r.Header(c.options.PlanHeader)
+	if len(lines) != 1 {
+		return ""
+	}
+	return strings.TrimSpace(lines[0])
+}
+
+// Handler returns a handler for a server that callers and trusted proxies reach. It puts
+// the plan into the context, and removes the headers of user and plan from the requests of
+// peers that are not trusted, so that no server behind it believes them.
+func (c *Callers) Handler(next http.Handler) http.Handler {
+	if c.options.UserHeader == "" && c.options.PlanHeader == "" {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !c.Trusts(r.RemoteAddr) {
+			r.Header.Del(c.options.UserHeader)
+			r.Header.Del(c.options.PlanHeader)
+		} else if plan := c.Plan(nethttp.Request(r)); plan != "" {
+			r = r.WithContext(WithPlan(r.Context(), plan))
+		}
+		next.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,276 @@
+// Package engine decides for the faces of the gateway: one store, which all of them
+// share, and the limiters that follow the policies of an application.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/textform"
+	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/policy"
+)
+
+// Face is a way to ask the gateway, such as "proxy". Limits are the same whichever face
+// asks: the counts of a policy are under its name and the key of the caller.
+type Face struct {
+	// Name identifies the face in the log: a letter a to z, then a to z, 0 to 9 and "-".
+	Name string
+
+	// CannotKeep, unless nil, returns why the face cannot carry out a policy, such as
+	// "it cannot release leases", or "" if it can. Such a policy is left out of the
+	// rules of the face, and a warning names policy, face and reason once a revision.
+	CannotKeep func(policy.Policy) string
+
+	// Bind, unless nil, returns the bindings of the face, which are made of those of the
+	// Options.
+	Bind func(policy.Bindings) policy.Bindings
+
+	// Configure, unless nil, changes the configuration of a limiter of the face before it
+	// is made. Store, Rules and Observer belong to the engine.
+	Configure func(*limiter.Config)
+}
+
+// Engine has the store and the limiters. It is safe for concurrent use.
+type Engine struct {
+	options Options
+	logger  *slog.Logger
+	source  policy.Source
+	store   core.Store
+	shared  *shared // nil without Redis
+	ctx     context.Context
+	end     context.CancelFunc
+
+	mu       sync.Mutex
+	limiters map[asked]*followed
+	stopped  bool
+}
+
+// asked identifies a limiter.
+type asked struct{ app, face string }
+
+// followed is a limiter and what keeps its rules equal to the policies.
+type followed struct {
+	limiter  *limiter.Limiter
+	follower *policy.Follower
+}
+
+// maxInstance is the longest name that an instance may have.
+const maxInstance = 128
+
+// errStopped is the error of a limiter that is asked for too late.
+var errStopped = errors.New("engine: it was closed")
+
+// Open opens the store and the source of policies. With a Redis, which need not answer
+// yet, it starts to count the instances that share the limits. Without one the counts are
+// those of this process. The error names every mistake in the options. The caller must
+// call Close. All limiters follow their policies until then, or until ctx ends.
+func Open(ctx context.Context, o Options) (*Engine, error) {
+	if err := o.faults(); err != nil {
+		return nil, err
+	}
+	e := &Engine{options: o.withDefaults(), limiters: map[asked]*followed{}}
+	e.logger = e.options.Logger
+	e.ctx, e.end = context.WithCancel(ctx)
+	if err := e.open(); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return e, nil
+}
+
+func (e *Engine) open() (err error) {
+	if err := e.openStore(); err != nil {
+		return err
+	}
+	e.source, err = e.openSource()
+	return err
+}
+
+// Apps returns the applications, the default one first.
+func (e *Engine) Apps() []string { return e.options.Apps }
+
+// Store returns the store that all limiters share, for a face that makes steps of its
+// own. With a Redis it decides in memory while Redis is away.
+func (e *Engine) Store() core.Store { return e.store }
+
+// Logger returns the logger of the engine, for its faces.
+func (e *Engine) Logger() *slog.Logger { return e.logger }
+
+// Limiter returns the limiter of the application and face, which follows the policies of
+// the application. There is one for each application and face, of which the first call
+// decides CannotKeep, Bind and Configure. "" means the default application. The limiter
+// belongs to the engine, which closes it.
+//
+// The first call returns once policies are in force. It fails if they come from a file
+// that cannot be put in force. If they are published in Redis, it succeeds without them,
+// as Redis may be away, and until they come the limiter lets every request pass; Ready
+// says so.
+func (e *Engine) Limiter(app string, f Face) (*limiter.Limiter, error) {
+	if app == "" {
+		app = e.options.Apps[0]
+	}
+	if !e.serves(app) {
+		return nil, fmt.Errorf("engine: the application %q is not one of the gateway's", textform.Clip(app))
+	}
+	if err := checkFace(f.Name); err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.stopped {
+		return nil, errStopped
+	}
+	key := asked{app, f.Name}
+	if l := e.limiters[key]; l != nil {
+		return l.limiter, nil
+	}
+	l, err := e.follow(app, f)
+	if err != nil {
+		return nil, fmt.Errorf("engine: the policies of %q for the face %s: %w", textform.Clip(app), f.Name, err)
+	}
+	e.limiters[key] = l
+	return l.limiter, nil
+}
+
+// serves reports whether the application is one of the gateway's.
+func (e *Engine) serves(app string) bool {
+	for _, a := range e.options.Apps {
+		if a == app {
+			return true
+		}
+	}
+	return false
+}
+
+// follow makes a limiter and puts its first policies in force.
+func (e *Engine) follow(app string, f Face) (*followed, error) {
+	c := limiter.Config{Logger: e.logger}
+	if f.Configure != nil {
+		f.Configure(&c)
+	}
+	c.Store, c.Rules, c.Observer = e.store, nil, e.shared.observer(app)
+	l, err := limiter.New(c)
+	if err != nil {
+		return nil, err
+	}
+	bindings := e.options.Bindings
+	if f.Bind != nil {
+		bindings = f.Bind(bindings)
+	}
+	follower, err := policy.Follow(e.ctx, l, app, bindings, e.source, e.followOptions(app, f))
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return &followed{l, follower}, nil
+}
+
+func (e *Engine) followOptions(app string, f Face) policy.Options {
+	o := policy.Options{
+		Poll: e.options.Poll, Timeout: e.options.LoadTimeout, Instance: e.instance(app),
+		Logger: e.logger.With("face", f.Name), Adapt: adapt(app, f, e.logger),
+	}
+	if e.options.LastGood != "" {
+		o.LastGood = filepath.Join(e.options.LastGood, fileName(app)+"."+f.Name+".json")
+	}
+	if e.isPublished() {
+		o.OnMissing = policy.OnMissingWait
+	}
+	return o
+}
+
+// instance returns the name of this process to the source, which keeps one report for
+// each. All faces of an application report the same, so they share one.
+func (e *Engine) instance(app string) string {
+	if app == e.options.Apps[0] {
+		return e.options.Instance
+	}
+	name := e.options.Instance
+	return name[max(0, len(name)+1+len(app)-maxInstance):] + "/" + app // whose random digits are last
+}
+
+// adapt returns a function that leaves out the policies that the face cannot carry out,
+// and warns about each.
+func adapt(app string, f Face, logger *slog.Logger) func(policy.Set) policy.Set {
+	if f.CannotKeep == nil {
+		return nil
+	}
+	return func(set policy.Set) policy.Set {
+		left := make(policy.Set, 0, len(set))
+		for _, p := range set {
+			why := f.CannotKeep(p)
+			if why == "" {
+				left = append(left, p)
+				continue
+			}
+			logger.Warn("a face leaves out a policy that it cannot carry out",
+				"face", f.Name, "app", app, "policy", p.Name, "reason", why)
+		}
+		return left
+	}
+}
+
+// Ready returns nil if policies are in force in every limiter, and otherwise an error
+// that names the applications without. They stay in force while the source is away, and
+// after a revision that cannot be put in force.
+func (e *Engine) Ready() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.stopped {
+		return errStopped
+	}
+	var errs []error
+	for key, l := range e.limiters {
+		if s := l.follower.Status(); s.Version == "" {
+			errs = append(errs, fmt.Errorf("no policies of %q are in force for the face %s: %w", key.app, key.face,
+				errors.Join(s.SourceErr, s.RefusedErr)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Shutdown lets the requests that wait have their turn, as limiter.Limiter.Shutdown does,
+// for all limiters at once. Call it beside the Shutdown of the servers, with the same
+// context.
+func (e *Engine) Shutdown(ctx context.Context) error {
+	all := e.all()
+	errs := make([]error, len(all))
+	var done sync.WaitGroup
+	for i, l := range all {
+		done.Go(func() { errs[i] = l.limiter.Shutdown(ctx) })
+	}
+	done.Wait()
+	return errors.Join(errs...)
+}
+
+func (e *Engine) all() []*followed {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	list := make([]*followed, 0, len(e.limiters))
+	for _, l := range e.limiters {
+		list = append(list, l)
+	}
+	return list
+}
+
+// Close stops following, refuses all waiting requests, and closes the store after the
+// leases that are being released. It may be called again.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	again := e.stopped
+	e.stopped = true
+	e.mu.Unlock()
+	if again {
+		return nil
+	}
+	e.end()
+	var errs []error
+	for _, l := range e.all() {
+		errs = append(errs, l.follower.Close(), l.limiter.Close())
+	}
+	return errors.Join(append(errs, e.shared.close())...)
+}
