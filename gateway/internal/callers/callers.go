@@ -80,7 +80,9 @@ func New(o Options) (*Callers, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	c.options.UserHeader, c.options.PlanHeader = http.CanonicalHeaderKey(o.UserHeader), http.CanonicalHeaderKey(o.PlanHeader)
+	for _, name := range []*string{&c.options.AddressHeader, &c.options.UserHeader, &c.options.PlanHeader} {
+		*name = http.CanonicalHeaderKey(*name)
+	}
 	return c, nil
 }
 
@@ -178,16 +180,23 @@ func (c *Callers) Plan(r core.Request) string {
 }
 
 // Handler returns a handler for a server that callers and trusted proxies reach. It puts
-// the plan into the context, and removes the headers of user and plan from the requests of
+// the plan into the context, and removes the headers of the Options from the requests of
 // peers that are not trusted, so that no server behind it believes them.
 func (c *Callers) Handler(next http.Handler) http.Handler {
-	if c.options.UserHeader == "" && c.options.PlanHeader == "" {
+	var names []string
+	for _, name := range []string{c.options.AddressHeader, c.options.UserHeader, c.options.PlanHeader} {
+		if name != "" {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !c.Trusts(r.RemoteAddr) {
-			r.Header.Del(c.options.UserHeader)
-			r.Header.Del(c.options.PlanHeader)
+			for _, name := range names {
+				delete(r.Header, name)
+			}
 		} else if plan := c.Plan(nethttp.Request(r)); plan != "" {
 			r = r.WithContext(WithPlan(r.Context(), plan))
 		}

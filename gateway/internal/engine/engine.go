@@ -174,10 +174,10 @@ func (e *Engine) followOptions(app string, f Face) policy.Options {
 		Poll: e.options.Poll, Timeout: e.options.LoadTimeout, Instance: e.instance(app),
 		Logger: e.logger.With("face", f.Name), Adapt: adapt(app, f, e.logger),
 	}
-	if e.options.LastGood != "" {
+	if e.options.LastGood != "" && !e.options.Check {
 		o.LastGood = filepath.Join(e.options.LastGood, fileName(app)+"."+f.Name+".json")
 	}
-	if e.isPublished() {
+	if e.isPublished() && !e.options.Check {
 		o.OnMissing = policy.OnMissingWait
 	}
 	return o

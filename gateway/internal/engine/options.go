@@ -78,6 +78,11 @@ type Options struct {
 	// Instance names this process; "" means the host's name and some random digits.
 	Instance string
 
+	// Check is for an engine that is opened to check policies, and decides about nothing:
+	// it keeps no counts in Redis and writes nothing anywhere, and Limiter fails if the
+	// policies cannot be loaded, wherever they are.
+	Check bool
+
 	// Logger is that of all parts. nil means slog.Default().
 	Logger *slog.Logger
 }

@@ -38,6 +38,10 @@ func (e *Engine) openStore() error {
 	}
 	e.shared = &shared{client: redis.NewUniversalClient(clientOptions(e.options.Redis)), recorders: map[string]*stats.Recorder{}}
 	e.shared.parts = append(e.shared.parts, e.shared.client)
+	if e.options.Check {
+		e.store = memory
+		return nil
+	}
 	for _, app := range e.options.Apps {
 		if err := e.shared.add(app, e); err != nil {
 			return err
@@ -106,7 +110,7 @@ func (s *shared) live() int {
 
 // observer returns what counts the outcomes of an application, or nil.
 func (s *shared) observer(app string) limiter.Observer {
-	if s == nil {
+	if s == nil || s.recorders[app] == nil {
 		return nil
 	}
 	return s.recorders[app]
@@ -132,7 +136,11 @@ func (e *Engine) openSource() (policy.Source, error) {
 	case e.options.Policies != "":
 		return filesource.New(e.options.Policies)
 	}
-	return redissource.New(e.shared.client, redissource.Options{Prefix: e.options.RedisPrefix})
+	source, err := redissource.New(e.shared.client, redissource.Options{Prefix: e.options.RedisPrefix})
+	if err == nil && e.options.Check {
+		return struct{ policy.Source }{source}, nil // it reports no instance
+	}
+	return source, err
 }
 
 // isPublished reports whether the policies are published in Redis.
@@ -152,4 +160,3 @@ func (f fixed) Load(_ context.Context, known string) (policy.Snapshot, error) {
 	}
 	return policy.Snapshot{Version: fixedVersion, Policies: f.set}, nil
 }
-

@@ -1,0 +1,153 @@
+// This file bounds the size of bodies and the time between their pieces.
+
+package server
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// bound returns a handler whose requests have bodies of at most BodyBytes, and whose
+// clients keep sending and accepting. A request that announces a larger body is answered
+// by h too, which gets the error when it reads.
+func bound(h http.Handler, o HTTPOptions) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		hasBody := r.Body != nil && r.Body != http.NoBody
+		if hasBody && o.BodyBytes > 0 {
+			r.Body = http.MaxBytesReader(w, r.Body, o.BodyBytes)
+		}
+		if o.PieceTimeout <= 0 {
+			h.ServeHTTP(w, r)
+			return
+		}
+		p := &patience{ResponseWriter: w, controller: http.NewResponseController(w), timeout: o.PieceTimeout, streams: r.ProtoMajor > 1}
+		if hasBody {
+			p.body = r.Body
+			r.Body = (*patientBody)(p)
+		}
+		defer p.end()
+		h.ServeHTTP(p, r)
+	})
+}
+
+// patience is a ResponseWriter, and the body of the request, which give the client a time
+// for each piece instead of one for all.
+type patience struct {
+	http.ResponseWriter
+	controller *http.ResponseController
+	timeout    time.Duration
+
+	// streams means that a deadline ends the request when it passes, and not only a piece
+	// that is late then, so none is left running between two pieces. So it is for the
+	// streams of HTTP/2.
+	streams bool
+
+	body io.ReadCloser // nil if there is none
+
+	mu    sync.Mutex // of what follows: a transport may read while the handler returns
+	read  bool       // the body was read to its end
+	taken bool       // by Hijack
+	ended bool
+}
+
+// patientBody is the body of the request of a patience.
+type patientBody patience
+
+// Read implements io.Reader. At the end of the body no time is left running, as the server
+// goes on reading from the connection to learn that the client has gone.
+func (b *patientBody) Read(buf []byte) (int, error) {
+	p := (*patience)(b)
+	p.await(time.Now().Add(p.timeout), nil)
+	n, err := p.body.Read(buf)
+	if err != nil || p.streams {
+		p.await(time.Time{}, err)
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *patientBody) Close() error { return b.body.Close() }
+
+// await sets the time until which the client has to send more, and notes the error of the
+// last read. It leaves a request alone that has ended, as the connection may be another's.
+func (p *patience) await(t time.Time, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended || p.taken {
+		return
+	}
+	p.read = p.read || err != nil
+	p.controller.SetReadDeadline(t)
+}
+
+// end gives the client the time of one more piece for what is left of the body, which the
+// server discards, and of the answer. From then on the deadlines are the server's.
+func (p *patience) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.taken {
+		return
+	}
+	p.ended = true
+	t := time.Now().Add(p.timeout)
+	if p.body != nil && !p.read {
+		p.controller.SetReadDeadline(t)
+	}
+	p.controller.SetWriteDeadline(t)
+}
+
+// begin starts the time for a piece of the answer.
+func (p *patience) begin() { p.controller.SetWriteDeadline(time.Now().Add(p.timeout)) }
+
+// done ends it.
+func (p *patience) done() {
+	if p.streams {
+		p.controller.SetWriteDeadline(time.Time{})
+	}
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (p *patience) WriteHeader(status int) {
+	p.begin()
+	p.ResponseWriter.WriteHeader(status)
+	p.done()
+}
+
+// Write implements io.Writer.
+func (p *patience) Write(b []byte) (int, error) {
+	p.begin()
+	n, err := p.ResponseWriter.Write(b)
+	p.done()
+	return n, err
+}
+
+// FlushError flushes as http.ResponseController does.
+func (p *patience) FlushError() error {
+	p.begin()
+	err := p.controller.Flush()
+	p.done()
+	return err
+}
+
+// Flush implements http.Flusher.
+func (p *patience) Flush() { _ = p.FlushError() }
+
+// Hijack implements http.Hijacker. The connection has no deadlines, as a WebSocket may
+// rest.
+func (p *patience) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	conn, rw, err := p.controller.Hijack()
+	if err == nil {
+		p.taken = true
+		err = conn.SetDeadline(time.Time{})
+	}
+	return conn, rw, err
+}
+
+// Unwrap returns the writer below, for http.ResponseController.
+func (p *patience) Unwrap() http.ResponseWriter { return p.ResponseWriter }

@@ -1,0 +1,177 @@
+// Package server listens, bounds what clients can take, and ends without breaking off
+// requests.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Service answers on a listener until it is shut down.
+type Service interface {
+	// Serve answers until Shutdown, and then returns any error or none. It closes the
+	// listener.
+	Serve(l net.Listener) error
+
+	// Shutdown accepts nothing more and waits for what is under way. If that has not
+	// ended when ctx does, Shutdown breaks it off and returns an error.
+	Shutdown(ctx context.Context) error
+}
+
+// Port is an address and the service that answers there.
+type Port struct {
+	Name    string // for the log, such as "proxy"
+	Address string // host:port
+	TLS     bool   // whether the service speaks TLS, for the log
+	Service Service
+
+	// Admin keeps the port open until all others are closed.
+	Admin bool
+}
+
+// Drain is what has to end beside the services, such as the engine.
+type Drain interface {
+	Shutdown(ctx context.Context) error
+}
+
+// Options configure Run.
+type Options struct {
+	Ports []Port
+
+	// Drain, unless nil, is shut down together with the ports.
+	Drain Drain
+
+	// Health is told when the shutdown begins.
+	Health *Health
+
+	// Delay is the time between that and the end of the listeners, in which a load
+	// balancer can learn of it. Timeout bounds the whole shutdown.
+	Delay, Timeout time.Duration
+
+	// Started, unless nil, is called once all ports listen.
+	Started func()
+
+	Logger *slog.Logger
+}
+
+// ErrCutOff means that requests were broken off, because they did not end before the
+// time-out or because a second signal came.
+var ErrCutOff = errors.New("requests were broken off at the end")
+
+// Run listens on all ports and serves until ctx ends or a service fails. Then it shuts
+// down in this order: the gateway is not ready any more; after the delay, no port but the
+// admin port accepts connections, waiting requests have their turn, and running ones
+// finish; after the time-out, or when hard ends, the rest is broken off; the admin port
+// is closed. If one address cannot be listened on, Run serves none.
+func Run(ctx, hard context.Context, o Options) error {
+	listeners, err := listen(o.Ports)
+	if err != nil {
+		return err
+	}
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	var serving sync.WaitGroup
+	var ending atomic.Bool
+	for i, p := range o.Ports {
+		o.Logger.Info("serving", "face", p.Name, "address", listeners[i].Addr().String(), "tls", p.TLS)
+		serving.Go(func() {
+			err := p.Service.Serve(listeners[i])
+			if !ending.Load() {
+				fail(fmt.Errorf("%s: %w", p.Name, err))
+			}
+		})
+	}
+	if o.Started != nil {
+		o.Started()
+	}
+	o.Health.start()
+	<-ctx.Done()
+	ending.Store(true)
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		err = cause
+	}
+	o.Logger.Info("shutting down", "timeout", o.Timeout)
+	err = errors.Join(err, o.shutdown(hard))
+	serving.Wait()
+	return err
+}
+
+// listen opens all ports or none.
+func listen(ports []Port) ([]net.Listener, error) {
+	var listeners []net.Listener
+	var errs []error
+	for _, p := range ports {
+		l, err := net.Listen("tcp", p.Address)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", p.Name, err))
+			continue
+		}
+		listeners = append(listeners, l)
+	}
+	if len(errs) == 0 {
+		return listeners, nil
+	}
+	for _, l := range listeners {
+		errs = append(errs, l.Close())
+	}
+	return nil, errors.Join(errs...)
+}
+
+// shutdown ends all services within the time-out.
+func (o *Options) shutdown(hard context.Context) error {
+	o.Health.end()
+	ctx, cancel := context.WithTimeout(hard, o.grace())
+	defer cancel()
+	pause(ctx, o.Delay)
+	var done sync.WaitGroup
+	var cut atomic.Bool
+	for _, p := range o.Ports {
+		if p.Admin {
+			continue
+		}
+		done.Go(func() {
+			if p.Service.Shutdown(ctx) != nil {
+				cut.Store(true)
+			}
+		})
+	}
+	if o.Drain != nil {
+		done.Go(func() { o.Drain.Shutdown(ctx) }) // those who still wait are answered by now
+	}
+	done.Wait()
+	now, end := context.WithCancel(context.Background())
+	end()
+	for _, p := range o.Ports {
+		if p.Admin {
+			p.Service.Shutdown(now) // a question that is under way is of no use any more
+		}
+	}
+	if cut.Load() {
+		return ErrCutOff
+	}
+	return nil
+}
+
+// grace returns how long requests may take to finish. What is left of the time-out is for
+// the store, which releases their leases.
+func (o *Options) grace() time.Duration {
+	return o.Timeout - min(o.Timeout/5, 2*time.Second)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,88 @@
+// This file opens the ports of the configuration, each with its face.
+
+package main
+
+import (
+	"net/http"
+
+	"github.com/headgate/headgate/gateway/internal/proxy"
+	"github.com/headgate/headgate/gateway/internal/server"
+)
+
+// apiBodyBytes bounds a request of the JSON face, which may be a batch.
+const apiBodyBytes = 1 << 20
+
+// openPorts opens the faces that the configuration names, and the admin port.
+func (g *gateway) openPorts() error {
+	c := &g.config
+	api := c.Listen
+	if c.Upstream != nil {
+		api = c.APIListen
+		h, err := g.proxy()
+		if err != nil {
+			return err
+		}
+		g.add("proxy", c.Listen, h, c.MaxBodyBytes)
+	}
+	if api != "" {
+		h, err := g.api()
+		if err != nil {
+			return err
+		}
+		g.add("api", api, h, apiBodyBytes)
+	}
+	if c.AdminListen != "" {
+		g.addAdmin()
+	}
+	return nil
+}
+
+// add adds a port that speaks HTTP.
+func (g *gateway) add(name, address string, h http.Handler, bodyBytes int64) {
+	c := &g.config
+	s := server.NewHTTP(h, server.HTTPOptions{
+		TLS: c.TLS, HeaderBytes: c.MaxHeaderBytes, BodyBytes: bodyBytes,
+		HeaderTimeout: c.HeaderTimeout, PieceTimeout: c.PieceTimeout, IdleTimeout: c.IdleTimeout,
+		Connections: c.MaxConnections, Log: g.events,
+	})
+	g.ports = append(g.ports, server.Port{Name: name, Address: address, TLS: c.TLS != nil, Service: s})
+}
+
+// addAdmin adds the admin port, which has no TLS and takes no bodies.
+func (g *gateway) addAdmin() {
+	c := &g.config
+	s := server.NewHTTP(g.health.Handler(), server.HTTPOptions{
+		HeaderBytes: c.MaxHeaderBytes, BodyBytes: 1,
+		HeaderTimeout: c.HeaderTimeout, PieceTimeout: c.PieceTimeout, IdleTimeout: c.IdleTimeout,
+		Connections: c.MaxConnections, Log: g.events,
+	})
+	g.ports = append(g.ports, server.Port{Name: "admin", Address: c.AdminListen, Service: s, Admin: true})
+}
+
+// proxy returns the face that stands before the upstream.
+func (g *gateway) proxy() (http.Handler, error) {
+	c := &g.config
+	p, err := proxy.New(g.engine, proxy.Options{
+		Upstream: c.Upstream, Host: c.UpstreamHost, ConnectTimeout: c.UpstreamConnect, HeaderTimeout: c.UpstreamTimeout,
+		BodyBytes: c.MaxBodyBytes, Callers: g.callers, Log: g.events,
+	})
+	if err != nil {
+		return nil, err
+	}
+	g.closers = append(g.closers, p.Close)
+	return p, nil
+}
+
+// api returns the faces that answer at a path of their own.
+func (g *gateway) api() (http.Handler, error) {
+	mux := http.NewServeMux()
+	return mux, nil
+}
+
+// try returns a command that shows the gateway at work.
+func (g *gateway) try() string {
+	if g.config.Upstream != nil {
+		return "curl -i http://" + g.config.Listen + "/"
+	}
+	return "curl -i http://" + g.config.Listen + "/auth"
+}
