@@ -45,7 +45,10 @@ type HTTP struct {
 	options HTTPOptions
 	ctx     context.Context // of all requests
 	cancel  context.CancelCauseFunc
-	running sync.WaitGroup // handlers
+
+	mu      sync.Mutex
+	running int           // handlers
+	none    chan struct{} // closed when none runs; nil while nobody waits
 }
 
 // errEnd is the cause of the end of requests that are broken off.
@@ -112,13 +115,18 @@ func (s *HTTP) Shutdown(ctx context.Context) error {
 
 // wait waits until all handlers have returned.
 func (s *HTTP) wait(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() {
-		s.running.Wait()
-		close(done)
-	}()
+	s.mu.Lock()
+	if s.running == 0 {
+		s.mu.Unlock()
+		return nil
+	}
+	if s.none == nil {
+		s.none = make(chan struct{})
+	}
+	none := s.none
+	s.mu.Unlock()
 	select {
-	case <-done:
+	case <-none:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -129,10 +137,23 @@ func (s *HTTP) wait(ctx context.Context) error {
 // they have taken over their connections.
 func (s *HTTP) count(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.running.Add(1)
-		defer s.running.Done()
+		s.mu.Lock()
+		s.running++
+		s.mu.Unlock()
+		defer s.returned()
 		h.ServeHTTP(w, r)
 	})
+}
+
+// returned notes that a handler has returned.
+func (s *HTTP) returned() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running--
+	if s.running == 0 && s.none != nil {
+		close(s.none)
+		s.none = nil
+	}
 }
 
 // errorLog receives the lines of an http.Server, most of which clients cause.

@@ -54,6 +54,9 @@ type Options struct {
 	// balancer can learn of it. Timeout bounds the whole shutdown.
 	Delay, Timeout time.Duration
 
+	// Listen is net.Listen for TCP unless a test sets it.
+	Listen func(address string) (net.Listener, error)
+
 	// Started, unless nil, is called once all ports listen.
 	Started func()
 
@@ -70,7 +73,7 @@ var ErrCutOff = errors.New("requests were broken off at the end")
 // finish; after the time-out, or when hard ends, the rest is broken off; the admin port
 // is closed. If one address cannot be listened on, Run serves none.
 func Run(ctx, hard context.Context, o Options) error {
-	listeners, err := listen(o.Ports)
+	listeners, err := o.listen()
 	if err != nil {
 		return err
 	}
@@ -103,11 +106,15 @@ func Run(ctx, hard context.Context, o Options) error {
 }
 
 // listen opens all ports or none.
-func listen(ports []Port) ([]net.Listener, error) {
+func (o *Options) listen() ([]net.Listener, error) {
+	open := o.Listen
+	if open == nil {
+		open = func(address string) (net.Listener, error) { return net.Listen("tcp", address) }
+	}
 	var listeners []net.Listener
 	var errs []error
-	for _, p := range ports {
-		l, err := net.Listen("tcp", p.Address)
+	for _, p := range o.Ports {
+		l, err := open(p.Address)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", p.Name, err))
 			continue
@@ -160,9 +167,7 @@ func (o *Options) shutdown(hard context.Context) error {
 
 // grace returns how long requests may take to finish. What is left of the time-out is for
 // the store, which releases their leases.
-func (o *Options) grace() time.Duration {
-	return o.Timeout - min(o.Timeout/5, 2*time.Second)
-}
+func (o *Options) grace() time.Duration { return o.Timeout - min(o.Timeout/5, 2*time.Second) }
 
 func pause(ctx context.Context, d time.Duration) {
 	if d <= 0 {
