@@ -87,7 +87,7 @@ func TestHandlerResetsKeysInRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := redistest.Start(t)
-	h := open(t, config.Config{Proxies: f, Redis: &redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true}})
+	h := open(t, config.Config{Proxies: f, Redis: &redis.UniversalOptions{Addrs: []string{server.Addr}, ContextTimeoutEnabled: true}})
 	for _, ask := range []struct {
 		method, path, body string
 		status             int

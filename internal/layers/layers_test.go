@@ -53,6 +53,7 @@ var order = map[string][]string{
 	"internal/textform":  {},
 	"internal/rpc":       {"core", "limiter"},
 	"internal/rediscall": {"github.com/redis/go-redis/v9"},
+	"internal/redisurl":  {"github.com/redis/go-redis/v9"},
 }
 
 // exceptions lists packages for which the pattern above does not hold.

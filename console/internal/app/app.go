@@ -62,7 +62,7 @@ func (a *App) open(ctx context.Context, c config.Config, logger *slog.Logger) (e
 
 // publish starts the publisher. It runs before the first call of the service.
 func (a *App) publish(c config.Config, logger *slog.Logger) (err error) {
-	a.Redis = redis.NewClient(c.Redis)
+	a.Redis = redis.NewUniversalClient(c.Redis)
 	if a.Instances, err = redissource.New(a.Redis, redissource.Options{Prefix: c.RedisPrefix}); err != nil {
 		return err
 	}

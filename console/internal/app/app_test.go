@@ -75,7 +75,7 @@ func TestAppPublishesAfterRedisOutage(t *testing.T) {
 	server := redistest.Start(t)
 	c := config.Config{
 		DB:    "sqlite://" + filepath.Join(t.TempDir(), "console.db"),
-		Redis: &redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true, DisableIdentity: true},
+		Redis: &redis.UniversalOptions{Addrs: []string{server.Addr}, ContextTimeoutEnabled: true, DisableIdentity: true},
 	}
 	a := open(t, c)
 	actor := administrator(t, a)
@@ -125,7 +125,7 @@ func TestStartPublishesPendingChanges(t *testing.T) {
 	if _, err := a.Service.CreatePolicy(t.Context(), actor, p); err != nil {
 		t.Fatal(err)
 	}
-	c.Redis = &redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true, DisableIdentity: true}
+	c.Redis = &redis.UniversalOptions{Addrs: []string{server.Addr}, ContextTimeoutEnabled: true, DisableIdentity: true}
 	again := open(t, c)
 	if again.OneTimePassword != "" {
 		t.Error("a second administrator was made")
@@ -140,9 +140,9 @@ func TestAppEmptyDatabaseReplacesNothing(t *testing.T) {
 	server := redistest.Start(t)
 	c := config.Config{
 		DB:    "sqlite://" + filepath.Join(t.TempDir(), "console.db"),
-		Redis: &redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true, DisableIdentity: true},
+		Redis: &redis.UniversalOptions{Addrs: []string{server.Addr}, ContextTimeoutEnabled: true, DisableIdentity: true},
 	}
-	client := redis.NewClient(c.Redis)
+	client := redis.NewUniversalClient(c.Redis)
 	defer client.Close()
 	source, err := redissource.New(client, redissource.Options{})
 	if err != nil {

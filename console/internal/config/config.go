@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/console/internal/trustedproxy"
+	"github.com/headgate/headgate/internal/redisurl"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -28,14 +29,14 @@ const databaseFile = "console.db"
 
 // Config is the configuration of the console. Parse returns only valid ones.
 type Config struct {
-	Listen      string                // host:port
-	TLS         *tls.Config           // nil for plain HTTP
-	DB          string                // the URL of the database
-	Redis       *redis.Options        // nil for no Redis
-	RedisPrefix string                // as redissource.Options.Prefix
-	Proxies     *trustedproxy.Proxies // the proxies that are trusted; nil for none
-	Secure      bool                  // browsers send the cookies over TLS only
-	Recover     string                // the user to make an administrator with a new password; "" to serve
+	Listen      string                  // host:port
+	TLS         *tls.Config             // nil for plain HTTP
+	DB          string                  // the URL of the database
+	Redis       *redis.UniversalOptions // nil for no Redis
+	RedisPrefix string                  // as redissource.Options.Prefix
+	Proxies     *trustedproxy.Proxies   // the proxies that are trusted; nil for none
+	Secure      bool                    // browsers send the cookies over TLS only
+	Recover     string                  // the user to make an administrator with a new password; "" to serve
 }
 
 // given holds the values of the command line.
@@ -84,7 +85,7 @@ func (g *given) flags(usage io.Writer) *flag.FlagSet {
 	f.StringVar(&g.listen, "listen", "127.0.0.1:8080", "`address` to serve on; one that others can reach needs TLS, or -insecure-http")
 	f.StringVar(&g.data, "data", "headgate-data", "`directory` of the embedded database; it is created for its owner alone")
 	f.StringVar(&g.db, "db", "", "`URL` of a MySQL or MariaDB to use instead: mysql://user:password@host/database; also in "+EnvDB)
-	f.StringVar(&g.redis, "redis", "", "`URL` of the Redis that the instances follow: redis://host:6379, or rediss:// with TLS; also in "+EnvRedis)
+	f.StringVar(&g.redis, "redis", "", "`URL` of the Redis that the instances follow: redis://host:6379, redis+sentinel://host:26379,host/master or redis+cluster://host,host, with rediss for TLS; also in "+EnvRedis)
 	f.StringVar(&g.prefix, "redis-prefix", "", "`prefix` of the keys in Redis, if the instances use another than hg:")
 	f.StringVar(&g.cert, "tls-cert", "", "`file` with the certificate, in PEM")
 	f.StringVar(&g.key, "tls-key", "", "`file` with its key, in PEM")
@@ -116,15 +117,14 @@ func (g *given) database() (string, error) {
 	return "sqlite://" + path, nil
 }
 
-func (g *given) redisOptions() (*redis.Options, error) {
+func (g *given) redisOptions() (*redis.UniversalOptions, error) {
 	if g.redis == "" {
 		return nil, nil
 	}
-	o, err := redis.ParseURL(g.redis)
-	if err != nil { // the text of err may show the password
-		return nil, errors.New("-redis: it is not of the form redis://user:password@host:port/0")
+	o, err := redisurl.Parse(g.redis)
+	if err != nil {
+		return nil, fmt.Errorf("-redis: %w", err)
 	}
-	o.ContextTimeoutEnabled = true
 	return o, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -83,11 +84,15 @@ func TestParseReportsEveryMistakeButNoPassword(t *testing.T) {
 func TestParseEnvironmentFillsMissingFlags(t *testing.T) {
 	env := map[string]string{EnvDB: "mysql://u:p@env/d", EnvRedis: "redis://127.0.0.1:1/2"}
 	c, err := parse(env)
-	if err != nil || c.DB != env[EnvDB] || c.Redis.Addr != "127.0.0.1:1" || c.Redis.DB != 2 || !c.Redis.ContextTimeoutEnabled {
+	if err != nil || c.DB != env[EnvDB] || c.Redis.Addrs[0] != "127.0.0.1:1" || c.Redis.DB != 2 || !c.Redis.ContextTimeoutEnabled {
 		t.Errorf("%+v %v", c, err)
 	}
 	if c, err = parse(env, "-db", "mysql://u:p@flag/d", "-redis", "redis://127.0.0.1:2"); err != nil ||
-		c.DB != "mysql://u:p@flag/d" || c.Redis.Addr != "127.0.0.1:2" {
+		c.DB != "mysql://u:p@flag/d" || c.Redis.Addrs[0] != "127.0.0.1:2" {
+		t.Errorf("%+v %v", c, err)
+	}
+	if c, err = parse(nil, "-redis", "redis+sentinel://127.0.0.1:1,127.0.0.1/main"); err != nil ||
+		!slices.Equal(c.Redis.Addrs, []string{"127.0.0.1:1", "127.0.0.1:26379"}) || c.Redis.MasterName != "main" {
 		t.Errorf("%+v %v", c, err)
 	}
 }
