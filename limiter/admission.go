@@ -370,7 +370,8 @@ func (a *Admission) appendViolated(b []byte) []byte {
 
 // SetHeaders puts [Admission.Headers] into h, which may be a
 // [net/http.Header], and leaves a mark there that a request which passes has been
-// counted; see [Limiter.Counted]. If other limiters have put their headers there, those
+// counted; see [Limiter.Counted]. The mark is an entry with an empty list of values, of
+// which no server makes a header. If other limiters have put their headers there, those
 // of all are merged; see [Admission.Merge].
 func (a *Admission) SetHeaders(h map[string][]string) {
 	if len(h) > 0 {
@@ -386,7 +387,7 @@ func (a *Admission) SetHeaders(h map[string][]string) {
 		}
 	}
 	if a.result.allowed {
-		h[markName] = a.Mark().values
+		h[markName] = a.Mark().values[:0]
 	}
 }
 

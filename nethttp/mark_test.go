@@ -29,22 +29,25 @@ func markIn(h http.Header) string {
 	return ""
 }
 
-func TestMarkHasAValue(t *testing.T) {
-	h := nethttp.New(limited(t, "2/1m fixed-window"))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		marks := 0
+// Servers other than those of net/http send every value in the header map, whatever its
+// name is. The mark has none.
+func TestMarkHasNoValue(t *testing.T) {
+	marks := 0
+	inner := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for name, values := range w.Header() {
-			if len(values) == 0 {
-				t.Errorf("%q has no value", name)
-			}
 			if strings.Contains(name, " ") {
 				marks++
+				if len(values) != 0 {
+					t.Errorf("%q has %q", name, values)
+				}
 			}
 		}
-		if marks != 1 {
-			t.Errorf("%d marks", marks)
-		}
-	}))
-	get(h, "/")
+		w.WriteHeader(204)
+	})
+	h := nethttp.New(limited(t, "2/1m fixed-window"))(nethttp.New(limited(t, "2/1m fixed-window"))(inner))
+	if get(h, "/"); marks != 1 {
+		t.Errorf("%d marks", marks)
+	}
 }
 
 // The mark is not sent to the client. A request with the mark in its headers, which
