@@ -48,13 +48,16 @@ type Callers struct {
 	bindings policy.Bindings
 }
 
-// New returns the Callers of the options. The error names every mistake in them.
+// New returns the Callers of the options. The error names every mistake in them, by the
+// flag of the gateway that sets the option.
 func New(o Options) (*Callers, error) {
 	c := &Callers{options: o}
 	var errs []error
 	if len(o.Trusted) > 0 {
 		ip, err := keyfuncs.ForwardedIP(c.proxies(0))
-		errs = append(errs, err)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("-trusted-proxy and -address-header: %w", err))
+		}
 		c.bindings.IP = ip
 		c.bindings.IPPrefix = func(bits int) (core.KeyFunc, error) { return keyfuncs.ForwardedIP(c.proxies(bits)) }
 		if err == nil {
@@ -62,15 +65,17 @@ func New(o Options) (*Callers, error) {
 		}
 	}
 	for _, f := range []struct{ option, header string }{
-		{"AddressHeader", o.AddressHeader}, {"UserHeader", o.UserHeader}, {"PlanHeader", o.PlanHeader},
+		{"-address-header", o.AddressHeader}, {"-user-header", o.UserHeader}, {"-plan-header", o.PlanHeader},
 	} {
 		if f.header != "" && len(o.Trusted) == 0 {
-			errs = append(errs, fmt.Errorf("callers: %s: without a trusted proxy the header is ignored", f.option))
+			errs = append(errs, fmt.Errorf("%s: without -trusted-proxy the header is ignored", f.option))
 		}
 	}
-	errs = append(errs, checkHeader("UserHeader", o.UserHeader), checkHeader("PlanHeader", o.PlanHeader))
+	errs = append(errs, checkHeader("-user-header", o.UserHeader), checkHeader("-plan-header", o.PlanHeader))
 	c.bindings.APIKeyHeader = o.APIKeyHeader
-	errs = append(errs, c.bindings.Validate())
+	if err := c.bindings.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("-api-key-header: %w", err))
+	}
 	if o.UserHeader != "" {
 		c.bindings.User = c.user
 	}
@@ -112,12 +117,12 @@ func checkHeader(option, name string) error {
 		return nil
 	}
 	if !httpguts.ValidHeaderFieldName(name) {
-		return fmt.Errorf("callers: %s: %q is not the name of a header", option, textform.Clip(name))
+		return fmt.Errorf("%s: %q is not the name of a header", option, textform.Clip(name))
 	}
 	switch http.CanonicalHeaderKey(name) {
 	case "Accept", "Authorization", "Connection", "Content-Length", "Content-Type", "Cookie", "Forwarded", "Host", "Origin", "Referer",
 		"Te", "Trailer", "Transfer-Encoding", "Upgrade", "User-Agent", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Request-Id":
-		return fmt.Errorf("callers: %s: the header %s has another meaning", option, http.CanonicalHeaderKey(name))
+		return fmt.Errorf("%s: the header %s has another meaning", option, http.CanonicalHeaderKey(name))
 	}
 	return nil
 }

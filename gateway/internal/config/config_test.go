@@ -68,7 +68,7 @@ admin-listen: 127.0.0.1:6
 app: [shop, blog]
 policies: limits.json
 last-good: /var/lib/headgate
-redis: redis://user:s3cret@127.0.0.1:7/3
+redis: redis+sentinel://user:s3cret@127.0.0.1:7,127.0.0.1:8/main/3
 redis-prefix: "shop:"
 redis-timeout: 20ms
 instances: 3
@@ -204,11 +204,11 @@ func TestParseNamesEveryMistake(t *testing.T) {
 		{"-redis-prefix x", []string{"-redis-prefix: there is no -redis"}},
 		{"-redis redis://h -redis-prefix {x}", []string{"-redis-prefix: it holds a brace"}},
 		{"-redis-timeout 0s -instances -1 -cache-refusals x -max-keys 9999999999999", []string{"-redis-timeout: ", "-instances: ", "-cache-refusals: ", "-max-keys: "}},
-		{"-trusted-proxy 10.0.0.1/8", []string{"10.0.0.1/8"}},
+		{"-trusted-proxy 10.0.0.1/8", []string{"-trusted-proxy", "10.0.0.1/8"}},
 		{"-trusted-proxy proxy.example -trusted-proxy 0.0.0.0/0", []string{"proxy.example", "0.0.0.0/0"}},
-		{"-user-header X-User -plan-header X-Plan -address-header X-Ip", []string{"UserHeader", "PlanHeader", "AddressHeader"}},
-		{"-trusted-proxy 10.0.0.0/8 -user-header Cookie -plan-header a:b", []string{"Cookie", `"a:b"`}},
-		{"-api-key-header a:b", []string{"a:b"}},
+		{"-user-header X-User -plan-header X-Plan -address-header X-Ip", []string{"-user-header: without", "-plan-header: without", "-address-header: without"}},
+		{"-trusted-proxy 10.0.0.0/8 -user-header Cookie -plan-header a:b", []string{"-user-header: the header Cookie", `-plan-header: "a:b"`}},
+		{"-api-key-header a:b", []string{"-api-key-header: ", "a:b"}},
 		{"-max-header-bytes 10 -max-body-bytes -1 -max-connections x", []string{"-max-header-bytes: ", "-max-body-bytes: ", "-max-connections: "}},
 		{"-header-timeout x -piece-timeout 0s -idle-timeout -1s", []string{"-header-timeout: ", "-piece-timeout: ", "-idle-timeout: "}},
 		{"-shutdown-delay 5s -shutdown-timeout 5s", []string{"-shutdown-delay: 5s"}},

@@ -17,8 +17,10 @@ import (
 
 	"github.com/headgate/headgate/gateway/internal/engine"
 	"github.com/headgate/headgate/gateway/internal/proxy"
+	"github.com/headgate/headgate/internal/redisurl"
 	"github.com/headgate/headgate/internal/textform"
 	"github.com/headgate/headgate/policy"
+	"github.com/redis/go-redis/v9"
 )
 
 // DefaultApp is the application of a gateway that names none.
@@ -65,7 +67,7 @@ func (g *given) settings() []setting {
 		{name: "policies", usage: "`file` of policies, in YAML or JSON; without it they are published in Redis", set: policies(&c.Policies)},
 		{name: "last-good", usage: "`folder` for the last good policies, from which the gateway starts if their source is away; each gateway needs its own", set: keep(&c.LastGood)},
 
-		{name: "redis", env: EnvRedis, usage: "`URL` of the Redis that keeps the counts of all gateways: redis://host:6379, rediss:// with TLS; without it each keeps its own in memory", set: redisURL(&c.Redis)},
+		{name: "redis", env: EnvRedis, usage: "`URL` of the Redis that keeps the counts of all gateways: redis://host:6379, redis+sentinel://host,host/master or redis+cluster://host,host, and rediss with TLS; without it each keeps its own in memory", set: redisURL(&c.Redis)},
 		{name: "redis-prefix", usage: "`prefix` of the keys in Redis (default hg:)", set: prefix(&c.RedisPrefix)},
 		{name: "redis-timeout", standard: "50ms", usage: "longest `time` of a call; requests wait for it while Redis hangs, until the gateway bypasses it", set: span(&c.RedisTimeout, time.Millisecond, 10*time.Second)},
 		{name: "instances", usage: "`number` of gateways to assume until Redis has answered", set: number(&c.Instances, 0, 1<<20)},
@@ -236,6 +238,13 @@ func upstream(to **url.URL) func(string) error {
 		}
 		*to = u
 		return nil
+	}
+}
+
+func redisURL(to **redis.UniversalOptions) func(string) error {
+	return func(text string) (err error) {
+		*to, err = redisurl.Parse(text)
+		return err
 	}
 }
 
