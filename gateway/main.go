@@ -22,6 +22,7 @@ import (
 	"github.com/headgate/headgate/gateway/internal/everyminute"
 	"github.com/headgate/headgate/gateway/internal/server"
 	"github.com/headgate/headgate/policy/policyyaml"
+	"github.com/redis/go-redis/v9"
 )
 
 // example has the policies of a gateway that is started without any.
@@ -71,6 +72,7 @@ func run(soft, hard context.Context, c config.Config, out, w io.Writer) (err err
 	logger := newLogger(c, w)
 	events := everyminute.New(logger)
 	defer events.Close()
+	redis.SetLogger(redisLog{events})
 	g, err := open(soft, c, logger, events)
 	if err != nil {
 		return err

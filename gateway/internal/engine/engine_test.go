@@ -10,12 +10,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
+	"github.com/redis/go-redis/v9"
 )
 
 func TestMain(m *testing.M) { test.Exit(m.Run()) }
@@ -178,4 +180,166 @@ func TestOpenFailsForAFileThatCannotBeUsed(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "nonsense") {
 		t.Errorf("a file with mistakes: %v", err)
 	}
+}
+
+func TestOpenNamesEveryMistake(t *testing.T) {
+	_, err := Open(t.Context(), Options{
+		Apps: []string{"a b", "shop", "shop"}, Policies: "limits.txt", Timeout: time.Hour, Poll: time.Nanosecond,
+		LoadTimeout: -1, Instance: "a b", Bindings: policy.Bindings{APIKeyHeader: "a b"},
+	})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{`"a b" is not`, `"shop" is listed twice`, `"limits.txt"`, "timeout 1h0m0s", "Poll", "Options.Timeout", "Instance", "APIKeyHeader"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in:\n%v", want, err)
+		}
+	}
+	if _, err := Open(t.Context(), Options{Redis: &redis.UniversalOptions{}, RedisPrefix: "{", Apps: []string{"shop"}, Logger: quiet}); err == nil || !strings.Contains(err.Error(), "brace") {
+		t.Errorf("a prefix with a brace: %v", err)
+	}
+	if _, err := Open(t.Context(), Options{}); err == nil || !strings.Contains(err.Error(), "0 applications") || !strings.Contains(err.Error(), "there are no policies") {
+		t.Errorf("no options: %v", err)
+	}
+}
+
+func TestAFaceLeavesOutWhatItCannotKeep(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "limits.yaml")
+	text := "policies:\n- {name: leased, apps: [shop], limit: 1 concurrent ttl=1m, key: global}\n" +
+		"- {name: other, apps: [blog], limit: 1 concurrent ttl=1m, key: global}\n" +
+		"- {name: off, apps: [shop], limit: 1 concurrent ttl=1m, key: global, mode: off}\n" +
+		"- {name: all, apps: [shop], limit: LIMIT, key: global}\n"
+	write(t, path, strings.ReplaceAll(text, "LIMIT", "3/1h"))
+	var log logged
+	e := open(t, Options{Policies: path, Poll: 10 * time.Millisecond, Logger: log.logger()})
+	auth := Face{Name: "auth", CannotKeep: func(p policy.Policy) string {
+		if p.Limit.Leased() {
+			return "it cannot release leases"
+		}
+		return ""
+	}}
+	l := limiterOf(t, e, "", auth)
+	if n := admitted(t, l, 5); n != 3 {
+		t.Errorf("%d admitted, want 3", n)
+	}
+	warned := func() int { return strings.Count(log.String(), `level=WARN`) }
+	if want := `face=auth app=shop policy=leased reason="it cannot release leases"`; warned() != 1 || !strings.Contains(log.String(), want) {
+		t.Errorf("logged\n%swant one warning with %s", log.String(), want)
+	}
+	write(t, path, strings.ReplaceAll(text, "LIMIT", "5/1h"))
+	until(t, "a second revision warns again", func() bool { return warned() == 2 })
+	proxy := limiterOf(t, e, "", Face{Name: "proxy"})
+	inside := proxy.Admit(&test.Request{Ctx: t.Context(), Peer: "192.0.2.1:1"})
+	if inside.Status() != 0 {
+		t.Fatal(inside.Violated())
+	}
+	if n := admitted(t, proxy, 1); n != 0 {
+		t.Error("the other face leaves the policy out too")
+	}
+	inside.Done(200)
+}
+
+func TestAFaceBindsAndConfigures(t *testing.T) {
+	p := shop("users", "1/1h")
+	p.Key = "user"
+	e := open(t, Options{Source: Fixed(policy.Set{p})})
+	if _, err := e.Limiter("", Face{Name: "plain"}); err == nil || !strings.Contains(err.Error(), "Bindings.User") {
+		t.Errorf("a policy without its binding: %v", err)
+	}
+	l := limiterOf(t, e, "", Face{Name: "bound",
+		Bind: func(b policy.Bindings) policy.Bindings {
+			b.User = func(core.Request) (string, bool) { return "ann", true }
+			return b
+		},
+		Configure: func(c *limiter.Config) {
+			c.Headers = limiter.NoHeaders
+			c.Store = nil
+			c.Rules = []limiter.Rule{{Name: "x"}}
+		}})
+	if n := admitted(t, l, 3); n != 1 {
+		t.Errorf("%d admitted, want 1", n)
+	}
+	a := l.Admit(&test.Request{Ctx: t.Context(), Peer: "192.0.2.1:1"})
+	for _, h := range a.Headers() {
+		if strings.Contains(h.Name, "Ratelimit") {
+			t.Errorf("the header %s is sent although the face has none", h.Name)
+		}
+	}
+	a.Done(429)
+}
+
+func TestLastGoodPoliciesAreKeptByApplicationAndFace(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "limits.yaml")
+	write(t, path, "policies:\n- {name: all, apps: [shop, a/b], limit: 2/1h, key: global}\n")
+	o := Options{Apps: []string{"shop", "a/b"}, Policies: path, LastGood: dir}
+	e := open(t, o)
+	limiterOf(t, e, "shop", Face{Name: "proxy"})
+	limiterOf(t, e, "a/b", Face{Name: "proxy"})
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	again := open(t, o)
+	for _, app := range o.Apps {
+		if n := admitted(t, limiterOf(t, again, app, Face{Name: "proxy"}), 1); n != 1 {
+			t.Errorf("%s: %d admitted", app, n)
+		}
+	}
+	if err := again.Ready(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNothingIsPossibleAfterClose(t *testing.T) {
+	e := open(t, Options{Source: Fixed(nil)})
+	if err := errors.Join(e.Close(), e.Close()); err != nil {
+		t.Error(err)
+	}
+	if _, err := e.Limiter("", Face{Name: "proxy"}); !errors.Is(err, errStopped) {
+		t.Error(err)
+	}
+	if err := e.Ready(); !errors.Is(err, errStopped) {
+		t.Error(err)
+	}
+}
+
+func TestShutdownLetsWaitingRequestsHaveTheirTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := shop("all", "1/10s")
+		p.OnLimit = "wait 1m"
+		e, err := Open(t.Context(), Options{Apps: []string{"shop"}, Source: Fixed(policy.Set{p}), Logger: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		one, two := limiterOf(t, e, "", Face{Name: "one"}), limiterOf(t, e, "", Face{Name: "two"})
+		ask := func(l *limiter.Limiter) int {
+			a := l.Admit(&test.Request{Ctx: t.Context(), Peer: "192.0.2.1:1"})
+			defer a.Done(a.Status())
+			return a.Status()
+		}
+		ask(one)
+		results := make(chan int, 4)
+		for _, l := range []*limiter.Limiter{one, two, one, two} { // turns after 10, 20, 30 and 40 s
+			go func() { results <- ask(l) }()
+			synctest.Wait()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
+		defer cancel()
+		begun := time.Now()
+		if err := e.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		passed := 0
+		for range 4 {
+			if <-results == 0 {
+				passed++
+			}
+		}
+		if d := time.Since(begun); passed != 2 || d != 20*time.Second {
+			t.Errorf("%d had their turn and the shutdown took %v, want 2 and 20s", passed, d)
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -93,7 +93,22 @@ func (s *shared) add(app string, e *Engine) error {
 		return err
 	}
 	s.recorders[app] = recorder
-	s.parts = append(s.parts, recorder)
+	s.parts = append(s.parts, lastCounts{recorder, e})
+	return nil
+}
+
+// lastCounts closes a recorder. That its last counts could not be written is no error of
+// the gateway, which may end while Redis is away.
+type lastCounts struct {
+	*stats.Recorder
+	e *Engine
+}
+
+// Close implements io.Closer.
+func (c lastCounts) Close() error {
+	if err := c.Recorder.Close(); err != nil {
+		c.e.logger.Warn("the last counts for the management page were not written", "error", err)
+	}
 	return nil
 }
 
