@@ -5,6 +5,7 @@
 // takes for a module proxy. In empty folders outside of the repository it then
 //
 //   - installs the console with go install, starts it, and asks for its health;
+//   - builds the gateway, starts it, and asks it until a request is refused;
 //   - builds the quickstart, and asks it until a request is refused, on each framework
 //     whose adapter is a module of its own;
 //   - builds the first program of the README with go get, starts it, and asks it
@@ -79,6 +80,6 @@ func rehearse(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.uncache(modules)) }()
-	return errors.Join(s.console(ctx), s.quickstart(ctx), s.readme(ctx, program), s.olderGin(ctx),
+	return errors.Join(s.console(ctx), s.gateway(ctx), s.quickstart(ctx), s.readme(ctx, program), s.olderGin(ctx),
 		s.adapters(ctx, modules))
 }

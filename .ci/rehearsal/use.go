@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path"
@@ -103,6 +104,44 @@ func (s *sandbox) console(ctx context.Context) error {
 		return fmt.Errorf("console: after an interrupt: %w", err)
 	}
 	fmt.Println("the console is healthy")
+	return nil
+}
+
+// gateway builds the gateway, starts it before a server, and asks it until it refuses a
+// request.
+func (s *sandbox) gateway(ctx context.Context) error {
+	const module = root + "/gateway"
+	dir, err := s.app("gateway", "package main\n\nfunc main() {}\n")
+	if err != nil {
+		return err
+	}
+	err = s.steps(ctx, dir, "go mod init app", "go mod edit -require="+module+"@"+s.version, "go build -mod=mod -o headgate-gateway "+module)
+	if err != nil {
+		return err
+	}
+	binary := filepath.Join(dir, "headgate-gateway")
+	if err := s.released(binary); err != nil {
+		return err
+	}
+	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer upstream.Close()
+	server, err := start(ctx, binary, "-listen", "127.0.0.1:0", "-upstream", upstream.URL)
+	if err != nil {
+		return err
+	}
+	defer server.kill()
+	address, err := server.await(regexp.MustCompile(`msg=serving face=proxy address=(\S+)`))
+	if err != nil {
+		return err
+	}
+	n, err := untilRefused(ctx, "http://"+address+"/")
+	if err != nil {
+		return fmt.Errorf("the gateway: %w\n%s", err, server.output())
+	}
+	if err := server.interrupt(); err != nil {
+		return fmt.Errorf("the gateway: after an interrupt: %w", err)
+	}
+	fmt.Printf("the gateway refused request %d\n", n)
 	return nil
 }
 

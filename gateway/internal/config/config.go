@@ -156,7 +156,7 @@ func (g *given) finish() []error {
 
 // checkReach refuses an address that others can reach without TLS, as keys of callers
 // would travel in the clear, unless the administrator agrees. HAProxy speaks SPOE in the
-// clear, and whoever reaches the admin port learns nothing but its state.
+// clear, and the admin port tells nothing but the state of the gateway.
 func (g *given) checkReach(name, address string) error {
 	if address == "" {
 		return nil

@@ -26,12 +26,12 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	p.forward(r)
 }
 
-// claims are headers about the client that proxies write. Those that begin with
-// X-Forwarded- are claims too.
+// claims are headers about the client that proxies write. So are all headers that begin
+// with X-Forwarded-.
 var claims = []string{"Forwarded", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip"}
 
-// forward sets the headers that tell the upstream about the client. What a trusted proxy
-// says stays, and the list of addresses grows by the proxy's. What any other peer says is
+// forward sets the headers that tell the upstream about the client. Those of a trusted
+// proxy stay, and the list of addresses grows by the proxy's. Those of any other peer are
 // replaced.
 func (p *Proxy) forward(r *httputil.ProxyRequest) {
 	trusted := p.options.Callers != nil && p.options.Callers.Trusts(r.In.RemoteAddr)

@@ -48,7 +48,7 @@ type HTTP struct {
 
 	mu      sync.Mutex
 	running int           // handlers
-	none    chan struct{} // closed when none runs; nil while nobody waits
+	none    chan struct{} // closed when none runs; nil while no Shutdown waits
 }
 
 // errEnd is the cause of the end of requests that are broken off.

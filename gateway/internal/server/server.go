@@ -165,7 +165,7 @@ func (o *Options) shutdown(hard context.Context) error {
 	return nil
 }
 
-// grace returns how long requests may take to finish. What is left of the time-out is for
+// grace returns how long requests may take to finish. The rest of the time-out is for
 // the store, which releases their leases.
 func (o *Options) grace() time.Duration { return o.Timeout - min(o.Timeout/5, 2*time.Second) }
 
