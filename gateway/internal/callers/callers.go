@@ -3,6 +3,7 @@
 package callers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,6 +86,7 @@ func New(o Options) (*Callers, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
+	c.options.AddressHeader = cmp.Or(o.AddressHeader, "X-Forwarded-For")
 	for _, name := range []*string{&c.options.AddressHeader, &c.options.UserHeader, &c.options.PlanHeader} {
 		*name = http.CanonicalHeaderKey(*name)
 	}
@@ -129,6 +131,10 @@ func checkHeader(option, name string) error {
 
 // Bindings returns what policies need to find the caller.
 func (c *Callers) Bindings() policy.Bindings { return c.bindings }
+
+// AddressHeader returns the header in which the proxies name the address of the caller, in
+// canonical form.
+func (c *Callers) AddressHeader() string { return c.options.AddressHeader }
 
 // Trusts reports whether the peer, an "ip:port" or an address, is a trusted proxy.
 func (c *Callers) Trusts(peer string) bool {
