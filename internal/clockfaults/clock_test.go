@@ -74,23 +74,23 @@ func spend(t *testing.T, s core.Store, key string, l core.Limit) (n int64, refus
 
 // busy takes each unit of the key when it comes back, sixty times, so that its state
 // differs from the state of a new key.
-func busy(t *testing.T, s core.Store, key string, l core.Limit, refill time.Duration, servers ...*server) {
+func busy(t *testing.T, s core.Store, key string, l core.Limit, refill time.Duration, servers ...server) {
 	t.Helper()
 	for range 60 {
 		spend(t, s, key, l)
 		for _, srv := range servers {
-			srv.step((refill / time.Duration(l.Capacity())).Truncate(time.Microsecond))
+			srv.Step((refill / time.Duration(l.Capacity())).Truncate(time.Microsecond))
 		}
 	}
 }
 
 func TestShimMovesServerClock(t *testing.T) {
 	srv := start(t, time.Hour)
-	c := srv.connect()
+	c := srv.connect(t)
 	if ahead := time.Until(now(t, c)); ahead < 59*time.Minute {
 		t.Fatalf("the server is %v ahead, want an hour", ahead)
 	}
-	srv.step(-2 * time.Hour)
+	srv.Step(-2 * time.Hour)
 	if ahead := time.Until(now(t, c)); ahead > -59*time.Minute {
 		t.Fatalf("the server is %v ahead, want an hour behind", ahead)
 	}
@@ -99,7 +99,7 @@ func TestShimMovesServerClock(t *testing.T) {
 // A step admits at most one burst more, and refuses for at most one refill.
 func TestClockStep(t *testing.T) {
 	srv := start(t, 0)
-	s := open(t, srv.connect())
+	s := open(t, srv.connect(t))
 	for _, row := range limits {
 		l := core.MustParseLimit(row.text)
 		for _, step := range steps {
@@ -108,7 +108,7 @@ func TestClockStep(t *testing.T) {
 			began := time.Now()
 			busy(t, s, key, l, row.refill, srv)
 			spend(t, s, key, l)
-			srv.step(step)
+			srv.Step(step)
 			extra, refused := spend(t, s, key, l)
 			if extra > l.Capacity()+returned(l, began) || refused.RetryAfter > row.refill || refused.ResetAfter > row.refill {
 				t.Errorf("%s, a step of %v: %d admitted and then %+v", row.text, step, extra, refused)
@@ -116,7 +116,7 @@ func TestClockStep(t *testing.T) {
 			if step < 0 && !l.Aligned && extra > backwards(l)+returned(l, began) {
 				t.Errorf("%s, a step of %v back admits %d", row.text, step, extra)
 			}
-			srv.step(refused.RetryAfter)
+			srv.Step(refused.RetryAfter)
 			if d := take(t, s, key, l); !d.Allowed {
 				t.Errorf("%s, a step of %v: refused again after %v: %+v", row.text, step, refused.RetryAfter, d)
 			}
@@ -144,14 +144,14 @@ func TestClockOfPromotedReplica(t *testing.T) {
 		master := start(t, 0, "--repl-diskless-sync-delay", "0")
 		host, port, _ := net.SplitHostPort(master.Addr)
 		replica := start(t, skew, "--replicaof", host+" "+port)
-		s, c := open(t, master.connect()), replica.connect()
+		s, c := open(t, master.connect(t)), replica.connect(t)
 		began := time.Now()
 		for _, row := range limits {
 			l := core.MustParseLimit(row.text)
 			busy(t, s, row.text, l, row.refill, master, replica)
 			spend(t, s, row.text, l)
 		}
-		caughtUp(t, master.connect())
+		caughtUp(t, master.connect(t))
 		if err := c.ReplicaOf(t.Context(), "NO", "ONE").Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -162,11 +162,11 @@ func TestClockOfPromotedReplica(t *testing.T) {
 			if extra > l.Capacity()+returned(l, began) || refused.RetryAfter > row.refill || refused.ResetAfter > row.refill {
 				t.Errorf("%s, %v ahead: %d admitted and then %+v", row.text, skew, extra, refused)
 			}
-			replica.step(refused.RetryAfter)
+			replica.Step(refused.RetryAfter)
 			if d := take(t, promoted, row.text, l); !d.Allowed {
 				t.Errorf("%s, %v ahead: refused again after %v: %+v", row.text, skew, refused.RetryAfter, d)
 			}
-			replica.step(-refused.RetryAfter)
+			replica.Step(-refused.RetryAfter)
 		}
 	}
 }
@@ -185,7 +185,7 @@ func caughtUp(t *testing.T, master *redis.Client) {
 // The clock steps forwards and backwards under constant load.
 func TestClockStepUnderLoad(t *testing.T) {
 	srv := start(t, 0)
-	s := open(t, srv.connect())
+	s := open(t, srv.connect(t))
 	l := core.MustParseLimit("50/500s")
 	var admitted atomic.Int64
 	ctx, stop := context.WithCancel(t.Context())
@@ -203,7 +203,7 @@ func TestClockStepUnderLoad(t *testing.T) {
 	walk := []time.Duration{-time.Hour, time.Hour, -time.Minute, -time.Hour, 2 * time.Hour, -time.Second, -time.Hour, 30 * time.Minute}
 	for _, step := range walk {
 		settled(t, s, l)
-		srv.step(step)
+		srv.Step(step)
 	}
 	settled(t, s, l)
 	stop()

@@ -1,5 +1,6 @@
-/* A preloaded library that moves the wall clock of a process, while it runs, by
- * the number of microseconds in the file $HEADGATE_CLOCK. */
+/* A preloaded library that moves the wall clock of a process, while it runs, by the first
+ * number of microseconds in the file $HEADGATE_CLOCK. Unless the second number is 0, the
+ * clock stands at that many microseconds since 1970 instead. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -10,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static volatile int64_t *offset;
+static volatile int64_t *clocks;
 static int (*real_clock)(clockid_t, struct timespec *);
 
 __attribute__((constructor)) static void start(void) {
@@ -18,18 +19,19 @@ __attribute__((constructor)) static void start(void) {
     const char *path = getenv("HEADGATE_CLOCK");
     int file = path ? open(path, O_RDONLY) : -1;
     if (file < 0) return;
-    void *memory = mmap(0, 8, PROT_READ, MAP_SHARED, file, 0);
+    void *memory = mmap(0, 16, PROT_READ, MAP_SHARED, file, 0);
     close(file);
-    if (memory != MAP_FAILED) offset = memory;
+    if (memory != MAP_FAILED) clocks = memory;
 }
 
 int clock_gettime(clockid_t clock, struct timespec *t) {
     if (!real_clock) real_clock = dlsym(RTLD_NEXT, "clock_gettime");
     int result = real_clock(clock, t);
-    if (result == 0 && offset && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
-        int64_t at = (int64_t)t->tv_sec * 1000000 + t->tv_nsec / 1000 + *offset;
+    if (result == 0 && clocks && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
+        int64_t stands = clocks[1];
+        int64_t at = stands ? stands : (int64_t)t->tv_sec * 1000000 + t->tv_nsec / 1000 + clocks[0];
         t->tv_sec = at / 1000000;
-        t->tv_nsec = at % 1000000 * 1000 + t->tv_nsec % 1000;
+        t->tv_nsec = at % 1000000 * 1000 + (stands ? 0 : t->tv_nsec % 1000);
     }
     return result;
 }
