@@ -41,6 +41,7 @@ const (
 	badTarget    fault = "the original URI is not the target of a request"
 	badURL       fault = "X-Original-URL is not an absolute URL"
 	badHost      fault = "the original host is not a host"
+	passedOn     fault = "the gateway asks with the query of the client: end the path of its URL with a question mark"
 	longTarget   fault = "the original URI is longer than 16 kB"
 )
 

@@ -127,15 +127,15 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		deny(w, http.StatusForbidden, 0, untrusted)
 		return
 	}
+	asked := original{bounded: bounded{r.Context(), time.Now().Add(h.options.MaxWait)}}
+	about, f := asked.request(r, h.options.Callers)
 	q, err := h.readQuery(r.URL.RawQuery)
-	if err != nil {
+	if err != nil && f != passedOn {
 		h.options.Log.Note(slog.LevelError, "a gateway asks forward-auth with a wrong query",
 			slog.String("peer", r.RemoteAddr), slog.String("mistake", err.Error()))
 		deny(w, http.StatusBadRequest, 0, err.Error())
 		return
 	}
-	asked := original{bounded: bounded{r.Context(), time.Now().Add(h.options.MaxWait)}}
-	about, f := asked.request(r, h.options.Callers)
 	if f != "" {
 		h.options.Log.Note(slog.LevelWarn, "forward-auth was asked about a request that it cannot read",
 			slog.String("peer", r.RemoteAddr), slog.String("reason", string(f)))
@@ -165,6 +165,9 @@ func (o *original) request(r *http.Request, c *callers.Callers) (*http.Request, 
 	}
 	if !parseTarget(&o.url, o.claim.target) {
 		return nil, badTarget
+	}
+	if q := r.URL.RawQuery; q != "" && q == o.url.RawQuery { // the client would choose the application
+		return nil, passedOn
 	}
 	var ctx context.Context = &o.bounded
 	if plan := c.Plan(nethttp.Request(r)); plan != "" {
