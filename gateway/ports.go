@@ -5,6 +5,7 @@ package main
 import (
 	"net/http"
 
+	"github.com/headgate/headgate/gateway/internal/forwardauth"
 	"github.com/headgate/headgate/gateway/internal/proxy"
 	"github.com/headgate/headgate/gateway/internal/server"
 )
@@ -76,6 +77,11 @@ func (g *gateway) proxy() (http.Handler, error) {
 // api returns the faces that answer at a path of their own.
 func (g *gateway) api() (http.Handler, error) {
 	mux := http.NewServeMux()
+	auth, err := forwardauth.New(g.engine, forwardauth.Options{Callers: g.callers, Log: g.events})
+	if err != nil {
+		return nil, err
+	}
+	mux.Handle(forwardauth.Path, auth)
 	return mux, nil
 }
 
