@@ -86,7 +86,6 @@ func New(o Options) (*Callers, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	c.options.AddressHeader = cmp.Or(o.AddressHeader, "X-Forwarded-For")
 	for _, name := range []*string{&c.options.AddressHeader, &c.options.UserHeader, &c.options.PlanHeader} {
 		*name = http.CanonicalHeaderKey(*name)
 	}
@@ -134,7 +133,9 @@ func (c *Callers) Bindings() policy.Bindings { return c.bindings }
 
 // AddressHeader returns the header in which the proxies name the address of the caller, in
 // canonical form.
-func (c *Callers) AddressHeader() string { return c.options.AddressHeader }
+func (c *Callers) AddressHeader() string {
+	return cmp.Or(c.options.AddressHeader, "X-Forwarded-For")
+}
 
 // Trusts reports whether the peer, an "ip:port" or an address, is a trusted proxy.
 func (c *Callers) Trusts(peer string) bool {
