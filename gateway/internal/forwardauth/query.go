@@ -20,12 +20,15 @@ type question struct {
 func (h *handler) readQuery(query string) (q question, err error) {
 	q.limiter = h.limiters[""]
 	app, status := false, false
+	escaped := strings.ContainsAny(query, "%+")
 	for query != "" {
 		var pair string
 		pair, query, _ = strings.Cut(query, "&")
 		name, value, _ := strings.Cut(pair, "=")
-		if name, value, err = unescape(name, value); err != nil {
-			return q, err
+		if escaped {
+			if name, value, err = unescape(name, value); err != nil {
+				return q, err
+			}
 		}
 		switch {
 		case name == "app" && !app:
@@ -55,11 +58,8 @@ func denyStatus(s string) (int, error) {
 	return 0, fmt.Errorf("deny_status: %s is not a status from 400 to 599", quote(s))
 }
 
-// unescape decodes name and value where that is needed.
+// unescape decodes name and value.
 func unescape(name, value string) (string, string, error) {
-	if !strings.ContainsAny(name, "%+") && !strings.ContainsAny(value, "%+") {
-		return name, value, nil
-	}
 	name, err1 := url.QueryUnescape(name)
 	value, err2 := url.QueryUnescape(value)
 	if err1 != nil || err2 != nil {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -25,8 +26,24 @@ var built = sync.OnceValues(func() (path string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}
-	return path, nil
+	return path, depend()
 })
+
+// depend makes the result of the tests depend on the files of this module: go test keeps
+// results while the files that a test has looked at are as they were, and does not see
+// what the compiler reads.
+func depend() error {
+	dir, err := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/headgate/headgate/gateway").Output()
+	if err != nil {
+		return err
+	}
+	return filepath.WalkDir(strings.TrimSpace(string(dir)), func(path string, _ os.DirEntry, err error) error {
+		if err == nil && filepath.Ext(path) != ".md" {
+			_, err = os.Stat(path)
+		}
+		return err
+	})
+}
 
 // binDir is the folder of the program, or "" if it was not built.
 var binDir string
