@@ -1,0 +1,240 @@
+// This file encodes what a result has taken, so that another process can give it back.
+
+package limiter
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// encodingVersion is the first byte of an encoded result. It changes with the form.
+const encodingVersion = 1
+
+// Flags of an encoded result.
+const (
+	flagAllowed = 1 << iota
+	flagDegraded
+	flagUndecided
+)
+
+// Flags of an encoded decision.
+const (
+	flagAdmitted = 1 << iota
+	flagFallback
+	flagLeased
+)
+
+// maxEncodedUnits is above every number of units that a limit can grant.
+const maxEncodedUnits = 1 << 53
+
+// errElsewhere is why a restored result is undecided: some of its rules were.
+var errElsewhere = errors.New("headgate: not every rule was decided by a store that is shared")
+
+// MarshalBinary encodes what [Limiter.Restore] needs, so that another process can refund,
+// settle, renew or release what res has taken: the names of the rules, the keys in plain
+// text, the limits, and the units. It neither encrypts nor authenticates them. It never
+// fails, and a nil Result is encoded as one that took nothing.
+//
+// What Refund, Settle and Release have done is not encoded; see Restore.
+func (res *Result) MarshalBinary() ([]byte, error) {
+	if res == nil {
+		return []byte{encodingVersion, 0, 0, 0, 0}, nil
+	}
+	flags := flag(flagAllowed, res.allowed) | flag(flagDegraded, res.degraded) | flag(flagUndecided, res.Undecided())
+	b := append(make([]byte, 0, 64+96*len(res.ops)), encodingVersion, flags)
+	var issuer string
+	if res.limiter != nil {
+		issuer = res.limiter.mark.id()
+	}
+	b = appendText(appendText(b, issuer), res.lease)
+	b = binary.AppendUvarint(b, uint64(len(res.ops)))
+	for i := range res.ops {
+		b = appendDecided(b, &res.ops[i], &res.out[i], res.calls[i].rule.OnLimit)
+	}
+	return b, nil
+}
+
+// flag returns f if set is true, and otherwise 0.
+func flag(f byte, set bool) byte {
+	if set {
+		return f
+	}
+	return 0
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// appendDecided appends an op and the decision on it.
+func appendDecided(b []byte, op *core.Op, d *core.Decision, onLimit Action) []byte {
+	b = append(b, flag(flagAdmitted, d.Allowed)|flag(flagFallback, d.Fallback)|flag(flagLeased, op.Lease != ""))
+	b = appendText(appendText(appendText(b, op.Rule), op.Key), op.Limit.String())
+	b = binary.AppendVarint(b, int64(onLimit))
+	b = binary.AppendVarint(b, min(op.Cost, maxEncodedUnits)) // a Cost above it was refused
+	b = binary.AppendVarint(b, d.Taken)
+	b = binary.AppendVarint(b, d.At)
+	b = binary.AppendVarint(b, int64(d.ResetAfter))
+	return binary.AppendUvarint(b, uint64(d.Origin))
+}
+
+// Restore returns the result that [Result.MarshalBinary] has encoded, in this process or
+// in another one with the same store, or an error if data is not such an encoding. The
+// rules in force may have changed since: the result keeps the limits under which it was
+// taken. Its Decisions have only what was encoded of them: Allowed, Fallback, Taken, At and
+// ResetAfter.
+//
+// A restored result does not know what was done with the original, or with another that was
+// restored from the same data: a Refund or Settle of each is carried out. A program that
+// hands an encoding to others sees to it that one of these happens once, and checks that
+// data is its own, for instance by a message authentication code: a forged encoding gives
+// anyone units back.
+//
+// What the fallback of another limiter's store has granted is known to that store alone.
+// Restore leaves it out, so that it is neither refunded nor settled; such a result is
+// [Result.Undecided]. A lease is kept, as Renew takes it at the store that is asked then.
+func (l *Limiter) Restore(data []byte) (*Result, error) {
+	if l == nil {
+		return nil, errNoLimiter
+	}
+	r := encoded{rest: data}
+	if version := r.byte(); version != encodingVersion && r.err == nil {
+		return nil, fmt.Errorf("%w: the version %d of an encoded result is not known", core.ErrOp, version)
+	}
+	flags := r.byte()
+	res := &Result{allowed: flags&flagAllowed != 0, degraded: flags&flagDegraded != 0}
+	if flags&flagUndecided != 0 {
+		res.skipped = errElsewhere
+	}
+	own := r.text() == l.mark.id()
+	res.lease = r.text()
+	res.begin(l)
+	for n := r.uvarint(); n > 0 && r.err == nil; n-- {
+		r.addDecided(res, own)
+	}
+	if r.err == nil && len(r.rest) > 0 {
+		r.err = errors.New("more bytes follow")
+	}
+	if r.err != nil {
+		return nil, fmt.Errorf("%w: an encoded result is damaged: %w", core.ErrOp, r.err)
+	}
+	return res, nil
+}
+
+// encoded is the rest of an encoded result that is being read. After the first error it
+// returns zero values.
+type encoded struct {
+	rest []byte
+	err  error
+}
+
+var errShort = errors.New("it ends early")
+
+func (r *encoded) byte() byte {
+	if len(r.rest) == 0 {
+		r.fail(errShort)
+		return 0
+	}
+	b := r.rest[0]
+	r.rest = r.rest[1:]
+	return b
+}
+
+func (r *encoded) fail(err error) {
+	if r.err == nil {
+		r.err, r.rest = err, nil
+	}
+}
+
+func (r *encoded) uvarint() uint64 {
+	v, n := binary.Uvarint(r.rest)
+	if n <= 0 {
+		r.fail(errShort)
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return v
+}
+
+// number returns an integer from min to max.
+func (r *encoded) number(min, max int64) int64 {
+	v, n := binary.Varint(r.rest)
+	if n <= 0 {
+		r.fail(errShort)
+		return 0
+	}
+	if v < min || v > max {
+		r.fail(fmt.Errorf("%d is not within %d to %d", v, min, max))
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return v
+}
+
+func (r *encoded) text() string {
+	n := r.uvarint()
+	if n > uint64(len(r.rest)) {
+		r.fail(errShort)
+		return ""
+	}
+	s := string(r.rest[:n])
+	r.rest = r.rest[n:]
+	return s
+}
+
+// addDecided reads an op and its decision, and adds them to the result. own reports
+// whether a limiter encodes and restores its own result.
+func (r *encoded) addDecided(res *Result, own bool) {
+	flags := r.byte()
+	name, key, text := r.text(), r.text(), r.text()
+	rule := &activeRule{Rule: Rule{Name: name, OnLimit: Action(r.number(int64(Shadow), int64(core.MaxBooking)))}}
+	cost, taken := r.number(0, maxEncodedUnits), r.number(0, maxEncodedUnits)
+	d := core.Decision{Allowed: flags&flagAdmitted != 0, Fallback: flags&flagFallback != 0, Taken: taken,
+		At: r.number(0, maxEncodedUnits), ResetAfter: time.Duration(r.number(0, int64(core.Never)))}
+	d.Origin = uint32(r.uvarint())
+	if r.err != nil {
+		return
+	}
+	leased := flags&flagLeased != 0
+	if err := rule.restore(text, res, leased); err != nil {
+		r.fail(err)
+		return
+	}
+	if !own {
+		if d.Fallback && !leased {
+			res.skipped = errElsewhere
+			return
+		}
+		d.Origin = 0
+	}
+	op := res.room(rule, rule.terms)
+	op.Key, op.Cost = key, cost
+	if leased {
+		op.Lease = res.lease
+	}
+	if rule.terms.limit.Algorithm == core.CalendarWindow {
+		op.Windows = rule.terms.windowsNow()
+	}
+	res.out[len(res.out)-1] = d
+}
+
+// restore gives a rule that was encoded its limit and, if it is still in force, its ban.
+func (r *activeRule) restore(text string, res *Result, leased bool) error {
+	limit, err := core.ParseLimit(text)
+	if err != nil {
+		return err
+	}
+	if leased && (!limit.Leased() || res.lease == "") {
+		return errors.New("a lease without a limit or name")
+	}
+	r.Limit = limit
+	if now := res.set.named(r.Name); now != nil && !limit.Leased() {
+		r.Ban = now.Ban
+	}
+	r.terms = newTerms(&r.Rule, limit)
+	return nil
+}
