@@ -1,0 +1,42 @@
+package callers
+
+import (
+	"context"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/policy"
+)
+
+// userKey is the key of the user in a context.
+type userKey struct{}
+
+// WithUser returns a context for a request of the user, for core.Request.Context. "" is no
+// user.
+func WithUser(ctx context.Context, user string) context.Context {
+	if user == "" {
+		return ctx
+	}
+	return context.WithValue(ctx, userKey{}, user)
+}
+
+// Described returns the bindings of a face whose clients describe requests to the gateway
+// and are believed: the user is that of [WithUser], or else as b says, and the plan is
+// that of [WithPlan].
+func Described(b policy.Bindings) policy.Bindings {
+	other := b.User
+	b.User = func(r core.Request) (string, bool) {
+		if user, ok := r.Context().Value(userKey{}).(string); ok {
+			return user, true
+		}
+		if other == nil {
+			return "", true
+		}
+		return other(r)
+	}
+	plans := map[string]policy.PlanFunc{PlanBy: planOf}
+	for name, f := range b.Plans {
+		plans[name] = f
+	}
+	b.Plans = plans
+	return b
+}

@@ -1,0 +1,105 @@
+// This file reads messages: which request HAProxy asks about.
+
+package spoe
+
+import (
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+)
+
+// asked is what a message says about a request.
+type asked struct {
+	app, user, plan string
+	request         http.Request
+}
+
+// readMessages reads the payload of a NOTIFY frame. The message of another name is of
+// another agent. The error is about the frame, and ok reports whether it has the message.
+func readMessages(payload, name string) (a asked, ok bool, err error) {
+	p := parser{rest: payload}
+	for p.rest != "" && p.err == nil {
+		mine := p.text() == name
+		args := map[string]value{}
+		for n := p.byte(); n > 0 && p.err == nil; n-- {
+			key, v := p.text(), p.value()
+			if mine {
+				args[key] = v
+			}
+		}
+		if mine && p.err == nil {
+			ok = true
+			if err := a.fill(args); err != nil {
+				return a, true, err
+			}
+		}
+	}
+	return a, ok, p.err
+}
+
+// unreadable is why a message does not say which request it is about. Its text holds
+// nothing that a client sent.
+type unreadable string
+
+func (u unreadable) Error() string { return string(u) }
+
+// The mistakes in messages.
+const (
+	noMethod   unreadable = `the argument "method" is missing`
+	noPath     unreadable = `the argument "path" is missing`
+	noSource   unreadable = `the argument "src" is missing, or no address`
+	noHeaders  unreadable = `the argument "headers" is missing, or not that of req.hdrs_bin`
+	unknownApp unreadable = `the argument "app" names no application of the gateway`
+
+	// badPath is the client's mistake.
+	badPath unreadable = "the path cannot be decoded"
+)
+
+// fill reads the arguments of the message.
+func (a *asked) fill(args map[string]value) error {
+	a.app, a.user, a.plan = args["app"].text, args["user"].text, args["plan"].text
+	a.request.Method = args["method"].text
+	if a.request.Method == "" {
+		return noMethod
+	}
+	src, named := args["src"]
+	switch {
+	case src.address.IsValid():
+		a.request.RemoteAddr = netip.AddrPortFrom(src.address, 0).String()
+	case !named || src.kind != typeNull: // a client over a Unix socket has none
+		return noSource
+	}
+	var ok bool
+	if a.request.Header, ok = readHeaders(args["headers"].text); !ok {
+		return noHeaders
+	}
+	a.request.Host = a.request.Header.Get("Host")
+	path := args["path"].text
+	if args["path"].kind != typeString {
+		return noPath
+	}
+	// Servers disagree about whether a path ends at a "#", so a client could ask for one and
+	// be counted under another.
+	u, err := url.ParseRequestURI(path)
+	if err != nil || strings.Contains(path, "#") {
+		return badPath
+	}
+	a.request.URL = u
+	return nil
+}
+
+// readHeaders reads the value of HAProxy's req.hdrs_bin: names and values, up to an empty
+// name and an empty value.
+func readHeaders(s string) (http.Header, bool) {
+	p, h := parser{rest: s}, http.Header{}
+	for p.err == nil {
+		name, v := p.text(), p.text()
+		if name == "" {
+			return h, p.err == nil && v == "" && p.rest == ""
+		}
+		name = http.CanonicalHeaderKey(name)
+		h[name] = append(h[name], v)
+	}
+	return nil, false
+}
