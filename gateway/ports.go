@@ -8,6 +8,7 @@ import (
 	"github.com/headgate/headgate/gateway/internal/forwardauth"
 	"github.com/headgate/headgate/gateway/internal/proxy"
 	"github.com/headgate/headgate/gateway/internal/server"
+	"github.com/headgate/headgate/gateway/internal/spoe"
 )
 
 // apiBodyBytes bounds a request of the JSON face, which may be a batch.
@@ -32,9 +33,24 @@ func (g *gateway) openPorts() error {
 		}
 		g.add("api", api, h, apiBodyBytes)
 	}
+	if c.SPOEListen != "" {
+		if err := g.addSPOE(); err != nil {
+			return err
+		}
+	}
 	if c.AdminListen != "" {
 		g.addAdmin()
 	}
+	return nil
+}
+
+// addSPOE adds the port that HAProxy asks.
+func (g *gateway) addSPOE() error {
+	s, err := spoe.New(g.engine, spoe.Options{Callers: g.callers, Log: g.events, MaxConns: g.config.MaxConnections})
+	if err != nil {
+		return err
+	}
+	g.ports = append(g.ports, server.Port{Name: "spoe", Address: g.config.SPOEListen, Service: s})
 	return nil
 }
 

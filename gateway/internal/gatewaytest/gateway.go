@@ -73,6 +73,7 @@ func Program(t testing.TB) string {
 type Gateway struct {
 	*Process
 	Addr  string // of forward-auth and JSON
+	SPOE  string // of HAProxy's SPOE
 	Admin string // of /healthz and /readyz
 }
 
@@ -81,8 +82,8 @@ type Gateway struct {
 func Start(t testing.TB, args ...string) *Gateway {
 	t.Helper()
 	path := Program(t)
-	g := &Gateway{Addr: freeport.Addr(t), Admin: freeport.Addr(t)}
-	args = append([]string{"-listen", g.Addr, "-admin-listen", g.Admin}, args...)
+	g := &Gateway{Addr: freeport.Addr(t), SPOE: freeport.Addr(t), Admin: freeport.Addr(t)}
+	args = append([]string{"-listen", g.Addr, "-spoe-listen", g.SPOE, "-admin-listen", g.Admin}, args...)
 	g.Process = Run(t, Answers("http://"+g.Admin+"/readyz", 200), path, args...)
 	return g
 }
@@ -113,4 +114,20 @@ func Caddy(t testing.TB, config, addr string) *Process {
 	dir := t.TempDir() // Caddy writes to its home
 	return Run(t, Accepts(addr), "/usr/bin/env", "HOME="+dir, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir,
 		path, "run", "--adapter", "caddyfile", "--config", config)
+}
+
+// HAProxy starts HAProxy with the configuration, and waits until it accepts connections at
+// the address. Without haproxy the test is left out, as by test.Program.
+func HAProxy(t testing.TB, config, addr string) *Process {
+	t.Helper()
+	path, err := exec.LookPath("haproxy")
+	if errors.Is(err, exec.ErrNotFound) {
+		if _, err := os.Stat("/usr/sbin/haproxy"); err == nil { // which Debian leaves out of the PATH of users
+			path = "/usr/sbin/haproxy"
+		}
+	}
+	if path == "" {
+		path = test.Program(t, "haproxy", "haproxy")
+	}
+	return Run(t, Accepts(addr), path, "-db", "-f", config)
 }

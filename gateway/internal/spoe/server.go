@@ -65,7 +65,7 @@ const (
 	// over each connection before it opens another.
 	DefaultMaxConns = 1000
 
-	maxMaxConns = 100_000
+	maxMaxConns = 1 << 20
 )
 
 const (

@@ -1,0 +1,48 @@
+package gatewaytest
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// A client cannot make a request too large for the frame in which HAProxy asks about it,
+// and so pass uncounted: not with one long header, not with many short ones, not with a
+// long path.
+func TestHAProxyAsksAboutLargeRequests(t *testing.T) {
+	w := open(t, "HAProxy", patient...)
+	c := Client(t, "127.0.0.13")
+	if a := Do(t, c, "GET", w.front+"/forged", nil); a.Status != 200 {
+		t.Fatalf("the first request: %d, want 200", a.Status)
+	}
+	by := map[int]int{}
+	send := func(path string, h http.Header) {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", w.front+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = h
+		answer, err := c.Do(r)
+		if err != nil { // HAProxy refuses it while it is being sent, and the answer may get lost
+			by[400]++
+			return
+		}
+		answer.Body.Close()
+		by[answer.StatusCode]++
+	}
+	for size := 14000; size < 16500; size += 50 {
+		send("/forged", http.Header{"X-Long": {strings.Repeat("x", size)}})
+		send("/forged?"+strings.Repeat("x", size), http.Header{})
+		send(strings.Repeat("/", size)+"forged", http.Header{})
+	}
+	for n := 1; n < 100; n += 2 { // HAProxy takes 101 headers at most
+		send("/forged", http.Header{"A": make([]string, n), "B": {strings.Repeat("x", 14000)}})
+	}
+	if by[200] != 0 || by[429] < 100 || by[429]+by[400]+by[431] != 200 {
+		t.Errorf("answers %v, want 200 of 429, 400 and 431", by)
+	}
+	if n := len(w.service.Seen()); n != 1 {
+		t.Errorf("the service saw %d requests, want 1", n)
+	}
+	t.Log(by)
+}
