@@ -22,7 +22,19 @@ func (l *Limiter) PeekRequest(r core.Request) ([]RuleDecision, error) {
 // adapter has counted. Each adapter's Request function makes r from the framework's
 // request. A result that holds leases has to be released.
 func (l *Limiter) TakeRequest(r core.Request) (*Result, error) {
-	res := &Result{}
+	return l.takeRequest(r, &Result{})
+}
+
+// TakeRequestUnits is [Limiter.TakeRequest] for a request that costs so many units under
+// every rule, whatever the Cost of the rule says. CostAtMost applies.
+func (l *Limiter) TakeRequestUnits(r core.Request, cost int64) (*Result, error) {
+	if err := checkCost(cost); err != nil {
+		return &Result{}, err
+	}
+	return l.takeRequest(r, &Result{fixedCost: &cost})
+}
+
+func (l *Limiter) takeRequest(r core.Request, res *Result) (*Result, error) {
 	if err := res.beginRequest(l, r); err != nil {
 		return res, err
 	}

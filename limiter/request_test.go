@@ -121,3 +121,25 @@ func TestRequestThatCannotBeDecidedAbout(t *testing.T) {
 		t.Errorf("no request: %v", err)
 	}
 }
+
+func TestTakeRequestUnitsReplacesTheCostOfRules(t *testing.T) {
+	costly := rule(t, "costly", "10/1m fixed-window")
+	costly.Cost = func(core.Request) int64 { return 9 }
+	capped := rule(t, "capped", "3/1m fixed-window")
+	capped.CostAtMost = true
+	l := newLimiter(t, newStore(), costly, rule(t, "plain", "10/1m fixed-window"), capped)
+	for cost, want := range map[int64][3]int64{4: {6, 6, 0}} {
+		res, err := l.TakeRequestUnits(get(), cost)
+		if err != nil || !res.Allowed() {
+			t.Fatalf("allowed %t, %v", res.Allowed(), err)
+		}
+		wantLeft(t, l, "k", want[:]...)
+	}
+	if res, err := l.TakeRequestUnits(get(), 0); err != nil || !res.Allowed() {
+		t.Errorf("a request of no units: allowed %t, %v", res.Allowed(), err)
+	}
+	if res, err := l.TakeRequestUnits(get(), -1); !errors.Is(err, core.ErrOp) || res == nil || res.Allowed() {
+		t.Errorf("a negative cost: %v", err)
+	}
+	wantLeft(t, l, "k", 6, 6, 0)
+}

@@ -46,6 +46,8 @@ type Result struct {
 	lease     string
 	outer     *Result // of the limiter around this one
 
+	fixedCost *int64 // of the request under every rule, or nil for the Cost of each
+
 	indices  []int         // of the rules that the selection has named
 	selected []*activeRule // those rules
 
@@ -290,7 +292,10 @@ func (res *Result) addRequestFrom(verb core.Verb, rules []*activeRule, i int, r 
 			}
 		}
 		cost := int64(1)
-		if rules[i].Cost != nil && verb != core.Reset {
+		switch {
+		case res.fixedCost != nil:
+			cost = *res.fixedCost
+		case rules[i].Cost != nil && verb != core.Reset:
 			cost = rules[i].Cost(r)
 		}
 		t := rules[i].terms
