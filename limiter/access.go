@@ -24,15 +24,22 @@ func (res *Result) applyAccess(verb core.Verb, rule *activeRule, r core.Request,
 		return false, nil
 	}
 	verdict, err := rule.Access.Of(r, key)
-	switch {
-	case err != nil:
+	if err != nil {
 		return false, rule.ruleError(fmt.Errorf("the verdict of Access: %w", err))
+	}
+	return res.applyVerdict(verdict, verb, rule, key), nil
+}
+
+// applyVerdict carries out the verdict of the lists of the rule, and reports whether the
+// rule does not limit the request.
+func (res *Result) applyVerdict(verdict keyfuncs.Verdict, verb core.Verb, rule *activeRule, key string) (listed bool) {
+	switch {
 	case verdict == keyfuncs.Denied && rule.OnLimit == Shadow:
 		res.shadowDenied = append(res.shadowDenied, rule)
 	case verdict == keyfuncs.Denied:
 		res.deny(verb, rule, key)
 	}
-	return verdict != keyfuncs.Limited, nil
+	return verdict != keyfuncs.Limited
 }
 
 // deny makes the result a refusal by the rule alone.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/textproto"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -50,15 +51,19 @@ const (
 // asked. It is not safe for concurrent use, and must not be used after Done.
 // Handlers use its Result; see [FromContext].
 type Admission struct {
-	result   Result
-	ctx      context.Context
-	renewal  renewal
-	fields   []field
-	text     []byte
-	body     []byte
-	headers  []Header
-	order    []int
-	around   *around // nil unless other limiters have written headers
+	result  Result
+	ctx     context.Context
+	renewal renewal
+	fields  []field
+	text    []byte
+	body    []byte
+	headers []Header
+	order   []int
+	around  *around // nil unless other limiters have written headers
+
+	parts     []part // of a request in parts
+	partCalls []int  // ids of calls
+
 	rendered bool
 }
 
@@ -206,6 +211,7 @@ func (a *Admission) emptyBuffers(l *Limiter) {
 		clear(a.fields)
 	}
 	a.fields, a.text, a.headers, a.order = a.fields[:0], a.text[:0], a.headers[:0], a.order[:0]
+	a.parts, a.partCalls = a.parts[:0], a.partCalls[:0]
 }
 
 // unset makes b false. It writes only if b is true, because an atomic write is the most
@@ -486,6 +492,21 @@ func (a *Admission) rank() {
 			a.order[j], a.order[j-1] = a.order[j-1], a.order[j]
 		}
 	}
+	if res.inParts {
+		a.order = a.firstOfRules(a.order)
+	}
+}
+
+// firstOfRules removes all calls of a rule but the first from the order.
+func (a *Admission) firstOfRules(order []int) []int {
+	kept := order[:0]
+	for _, i := range order {
+		r := a.result.calls[i].rule
+		if !slices.ContainsFunc(kept, func(j int) bool { return a.result.calls[j].rule == r }) {
+			kept = append(kept, i)
+		}
+	}
+	return kept
 }
 
 // fullAfter returns the time until the key may use its whole limit, which is not before a
@@ -519,7 +540,7 @@ func (a *Admission) draft8() {
 	} else {
 		comma := ""
 		for i := range res.calls {
-			if res.calls[i].rule.OnLimit != Shadow {
+			if slices.Contains(a.order, i) {
 				a.text = append(append(a.text, comma...), res.calls[i].terms.policy...)
 				comma = ", "
 			}

@@ -398,6 +398,9 @@ func (l *Limiter) observe(ctx context.Context, res *Result) {
 		l.observer.Observe(ctx, Event{Rule: ruleOf(err), Outcome: res.outcome(), Err: err})
 	}
 	for i := range res.calls {
+		if v := res.ops[i].Verb; v == core.Refund || v == core.Debit {
+			continue // no decision
+		}
 		r := res.calls[i].rule
 		l.observer.Observe(ctx, Event{Rule: r.Name, OnLimit: r.OnLimit, Decision: res.decision(i),
 			Denied: res.denied, Outcome: res.outcome(), Waited: res.waited})

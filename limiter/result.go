@@ -38,6 +38,7 @@ type Result struct {
 	notQueued error         // why no wait could begin
 	skipped   error         // why some rules could not be asked
 	ownFault  error         // the same, if it was an error of the rules themselves
+	inParts   bool          // a rule may have more calls than one
 	denied    bool          // by the lists of the only rule in calls; no store was asked
 	aside     int           // how many ops behind the last are of rules that were not asked
 	waited    time.Duration // in all
@@ -65,6 +66,9 @@ type call struct {
 	rule    *activeRule
 	terms   *terms
 	maxWait time.Duration // the longest wait for this rule
+
+	id    int  // 1 and up in the order of addition, for requests in parts
+	check bool // the op is a Peek under a limit that holds one unit more
 
 	leaseLost bool // the lease has ended before the request, and was not taken anew
 
@@ -191,7 +195,7 @@ func (res *Result) knownWait() (longest time.Duration) {
 }
 
 // mayRefund reports whether any rule in force may give units back.
-func (res *Result) mayRefund() bool { return res.set != nil && res.set.refunds }
+func (res *Result) mayRefund() bool { return res.set != nil && res.set.refunds && !res.inParts }
 
 // begin makes the result ready for the rules in force.
 func (res *Result) begin(l *Limiter) {
@@ -651,7 +655,7 @@ func (res *Result) recycle() {
 	}
 	res.calls, res.ops, res.out, res.selected = res.calls[:0], res.ops[:0], res.out[:0], res.selected[:0]
 	res.limiter, res.set, res.err, res.stopped, res.notQueued, res.skipped, res.ownFault, res.aside = nil, nil, nil, nil, nil, nil, nil, 0
-	res.local, res.denied = false, false
+	res.local, res.denied, res.inParts = false, false, false
 	res.allowed, res.degraded, res.waited, res.aged, res.lease, res.outer = false, false, 0, 0, "", nil
 	unset(&res.refunded)
 	unset(&res.released)
@@ -880,7 +884,7 @@ func (res *Result) usesOwnLimits(shown int) bool {
 			return false
 		}
 	}
-	return shown == res.set.shown
+	return shown == res.set.shown && !res.inParts
 }
 
 // appendRemaining writes the item of RateLimit. It has no reset under a concurrency

@@ -113,7 +113,15 @@ func (r *activeRule) overridden(ctx context.Context, key string) (*terms, error)
 	if err != nil {
 		return nil, r.ruleError(fmt.Errorf("the limit from Override: %w", err))
 	}
-	if !ok || limit == r.Limit {
+	if !ok {
+		return r.terms, nil
+	}
+	return r.termsOf(limit, "the limit from Override")
+}
+
+// termsOf returns the terms of another limit of the rule. source is where it comes from.
+func (r *activeRule) termsOf(limit core.Limit, source string) (*terms, error) {
+	if limit == r.Limit {
 		return r.terms, nil
 	}
 	known := r.others.Load()
@@ -123,7 +131,7 @@ func (r *activeRule) overridden(ctx context.Context, key string) (*terms, error)
 		}
 	}
 	if err := errors.Join(limit.Validate(), checkTTL(&limit, r.minTTL), r.Ban.checkLimit(&limit)); err != nil {
-		return nil, r.ruleError(fmt.Errorf("the limit from Override: %w", err))
+		return nil, r.ruleError(fmt.Errorf("%s: %w", source, err))
 	}
 	t := newTerms(&r.Rule, limit)
 	t.mark = newMark(t.capacity, r.terms.mark.id())

@@ -1,0 +1,297 @@
+package limiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/headgate/headgate/core"
+)
+
+// Part describes a request, or some of its properties, to [Limiter.AdmitParts]. Envoy
+// describes a request by several lists of properties, each of which is a part.
+type Part struct {
+	// Request is what the rules see. If it does not know all properties of a request, it
+	// has a method Lacked() bool, which reports whether a property was asked for since
+	// the last call of Lacked that is not known. A rule whose functions ask for one does
+	// not apply to the part.
+	Request core.Request
+
+	// Verb is what the rules that apply do with Cost units: core.Take, core.Debit, core.Refund,
+	// or core.Peek. A Peek of 0 units is refused where a debt has put more units in use than
+	// the limit has. A Debit under a limit without debt is a mistake of the rule. A Refund gives back
+	// the latest units.
+	Verb core.Verb
+
+	// Cost is the number of units, instead of Rule.Cost of the rules.
+	Cost int64
+
+	// Rate, unless nil, has the Quota and Period that replace those of the limits of the
+	// rules that apply, and then there is no Burst. Its other fields are ignored. A Quota of
+	// 0 denies the part, as [Rule.Access] does. Limits of the calendar and of leases cannot
+	// be replaced: that is a mistake of the rule.
+	Rate *core.Limit
+}
+
+// partial is a request of which some properties are not known.
+type partial interface{ Lacked() bool }
+
+// part is where the calls of a part are.
+type part struct{ from, to int } // in Admission.partCalls
+
+// AdmitParts decides about the parts of one request in one step: either every part is
+// admitted, or none costs anything. A count that several parts of the same verb lead to is charged once,
+// with the highest cost, and under the limit of the first of them. AdmitParts does not
+// wait, so a Wait rule refuses what is over its limit, and it carries out no RefundIf. Otherwise it is like Admit: the caller must
+// call Done. [Admission.PartDecisions] returns the decisions about one part.
+//
+// Where a Peek refuses the request, what its other parts were charged is given back in a
+// second step.
+func (l *Limiter) AdmitParts(ctx context.Context, parts []Part) *Admission {
+	if l == nil {
+		a := &Admission{}
+		a.result.err = errNoLimiter
+		return a
+	}
+	a := l.newAdmission()
+	res := &a.result
+	res.begin(l)
+	res.admitted, res.inParts = true, true
+	l.diagnoseOnce()
+	a.ctx = ctx
+	err := res.set.noKey
+	if err != nil {
+		l.warnNoKey(err)
+	}
+	for i := 0; err == nil && i < len(parts) && !res.denied; i++ {
+		err = a.addPart(&parts[i])
+	}
+	if err == nil {
+		res.widenChecks()
+		err = res.decide(ctx, false)
+		res.narrowChecks()
+	}
+	res.refundRefused(ctx, err)
+	res.conclude(ctx, err)
+	return a
+}
+
+// PartDecisions appends to into what the rules that apply to part i decided, in the order
+// of the rules. It appends nothing where no rule applies or none was decided. If a part is
+// denied, that is the only decision about the request, whatever its part; see
+// [Result.Denied].
+func (a *Admission) PartDecisions(i int, into []RuleDecision) []RuleDecision {
+	res := &a.result
+	if res.denied || i < 0 || i >= len(a.parts) {
+		return into
+	}
+	for _, id := range a.partCalls[a.parts[i].from:a.parts[i].to] {
+		at := slices.IndexFunc(res.calls, func(c call) bool { return c.id == id })
+		if at >= 0 { // not so where the store could not decide
+			into = append(into, res.ruleDecision(at))
+		}
+	}
+	return into
+}
+
+// DeniedPart returns the index of the part that Rule.Access or its Rate denies, or -1.
+func (a *Admission) DeniedPart() int {
+	if !a.result.denied {
+		return -1
+	}
+	return len(a.parts) - 1
+}
+
+// addPart adds the ops of the rules that apply to the part.
+func (a *Admission) addPart(p *Part) error {
+	if p.Verb > core.Debit || p.Verb == core.Reset {
+		return fmt.Errorf("%w: a part cannot %s", core.ErrOp, p.Verb)
+	}
+	if err := checkCost(p.Cost); err != nil {
+		return err
+	}
+	res := &a.result
+	from := len(a.partCalls)
+	rules, err := res.set.rules, error(nil)
+	if res.set.selection != nil {
+		if rules, err = res.selectRules(p.Request); err != nil {
+			return res.selectionFailed(err)
+		}
+	}
+	known, _ := p.Request.(partial)
+	for _, rule := range rules {
+		id, err := res.addRuleOfPart(rule, p, known)
+		if err != nil {
+			if err = res.skipRule(a.ctx, rule.index, err); err != nil {
+				return err
+			}
+			continue
+		}
+		if id > 0 {
+			a.partCalls = append(a.partCalls, id)
+		}
+		if res.denied {
+			break
+		}
+	}
+	a.parts = append(a.parts, part{from, len(a.partCalls)})
+	return nil
+}
+
+// addRuleOfPart adds the op of the rule, if it applies to the part, and returns the id of its
+// call, or 0.
+func (res *Result) addRuleOfPart(r *activeRule, p *Part, known partial) (id int, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = r.ruleError(panicked(v))
+		}
+	}()
+	if known != nil {
+		known.Lacked()
+	}
+	key, ok := r.Key(p.Request)
+	if !ok || known != nil && known.Lacked() {
+		return 0, nil
+	}
+	if r.Access != nil {
+		if listed, err := res.applyAccessToPart(r, p, known, key); err != nil || listed {
+			return 0, err
+		}
+	}
+	t := r.terms
+	switch {
+	case p.Rate != nil && p.Rate.Quota == 0:
+		if r.OnLimit == Shadow {
+			res.shadowDenied = append(res.shadowDenied, r)
+		} else {
+			res.deny(core.Take, r, key)
+		}
+		return 0, nil
+	case p.Rate != nil:
+		t, err = r.rated(p.Rate)
+	case r.Override != nil:
+		t, err = r.overridden(p.Request.Context(), key)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if p.Verb == core.Debit && t.limit.MaxDebt() == 0 {
+		return 0, r.ruleError(fmt.Errorf("a %s limit has no debt, so units cannot be charged after their use", t.limit.Algorithm))
+	}
+	return res.addOp(r, t, key, p)
+}
+
+// applyAccessToPart applies the lists of the rule, and reports whether the rule does not
+// limit the part.
+func (res *Result) applyAccessToPart(r *activeRule, p *Part, known partial, key string) (listed bool, err error) {
+	verdict, err := r.Access.Of(p.Request, key)
+	if known != nil && known.Lacked() {
+		return true, nil
+	}
+	if err != nil {
+		return false, r.ruleError(fmt.Errorf("the verdict of Access: %w", err))
+	}
+	return res.applyVerdict(verdict, core.Take, r, key), nil
+}
+
+// addOp adds an op, or raises the cost of the one of the same count and verb.
+func (res *Result) addOp(r *activeRule, t *terms, key string, p *Part) (id int, err error) {
+	cost := p.Cost
+	if r.CostAtMost {
+		cost = min(cost, t.limit.Capacity())
+	}
+	for i := range res.ops {
+		op := &res.ops[i]
+		if res.calls[i].rule != r || op.Key != key || op.Limit.Algorithm != t.limit.Algorithm {
+			continue
+		}
+		t = res.calls[i].terms // a count has one limit in a step
+		if op.Verb == p.Verb || p.Verb == core.Peek && p.Cost == 0 {
+			op.Cost = max(op.Cost, cost)
+			return res.calls[i].id, nil
+		}
+		if op.Verb == core.Peek && op.Cost == 0 {
+			op.Verb, op.Cost = p.Verb, cost
+			return res.calls[i].id, nil
+		}
+	}
+	if err := res.add(core.Take, r, t, key, cost); err != nil {
+		return 0, err
+	}
+	last := len(res.calls) - 1
+	res.ops[last].Verb = p.Verb
+	res.calls[last].id, res.calls[last].check = last+1, false
+	return last + 1, nil
+}
+
+var errRate = errors.New("a limit of this kind cannot be replaced by a rate")
+
+// rated returns the terms of the limit of the rule with another quota and period.
+func (r *activeRule) rated(rate *core.Limit) (*terms, error) {
+	l := r.Limit
+	if l.Leased() || l.Algorithm == core.CalendarWindow {
+		return nil, r.ruleError(errRate)
+	}
+	l.Quota, l.Period, l.Burst, l.Debt = rate.Quota, rate.Period, 0, 0
+	return r.termsOf(l, "the rate of a part")
+}
+
+// widenChecks turns each Peek of 0 units into one of 1 unit under a limit that holds one
+// more. It is allowed if and only if no more units are in use than the limit has, whereas
+// a Peek of 0 units always is.
+func (res *Result) widenChecks() {
+	for i := range res.ops {
+		op := &res.ops[i]
+		if op.Verb != core.Peek || op.Cost != 0 || op.Limit.MaxDebt() == 0 || res.sharesCount(i) {
+			continue
+		}
+		wide := op.Limit
+		if wide.Algorithm == core.GCRA || wide.Algorithm == core.TokenBucket {
+			wide.Burst = wide.Capacity() + 1
+		} else {
+			wide.Quota++
+		}
+		if wide.Validate() == nil {
+			op.Limit, op.Cost, res.calls[i].check = wide, 1, true
+		}
+	}
+}
+
+// sharesCount reports whether another op of the step is about the count of op i.
+func (res *Result) sharesCount(i int) bool {
+	for j := range res.ops {
+		if j != i && res.calls[j].rule == res.calls[i].rule && res.ops[j].Key == res.ops[i].Key {
+			return true
+		}
+	}
+	return false
+}
+
+// narrowChecks undoes widenChecks, also in the decisions.
+func (res *Result) narrowChecks() {
+	for i := range res.calls {
+		if !res.calls[i].check {
+			continue
+		}
+		res.calls[i].check = false
+		res.ops[i].Limit, res.ops[i].Cost = res.calls[i].terms.limit, 0
+		res.out[i].Remaining = max(0, res.out[i].Remaining-1)
+	}
+}
+
+// refundRefused gives back what a step has charged that a Peek refuses, because a Peek
+// stops no Take.
+func (res *Result) refundRefused(ctx context.Context, err error) {
+	if err != nil || res.allowed || res.denied || !core.Granted(res.ops, res.out) {
+		return
+	}
+	var undo []core.Op
+	for i := range res.ops {
+		if op := &res.ops[i]; op.Verb == core.Take && res.out[i].Allowed && op.Cost > 0 {
+			undo = append(undo, res.refundOp(i))
+			res.out[i].Remaining = min(res.out[i].Remaining+op.Cost, op.Limit.Capacity())
+		}
+	}
+	res.limiter.giveBack(ctx, undo)
+}
