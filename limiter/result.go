@@ -435,7 +435,8 @@ func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // charged reports whether units were taken by op i.
 func (res *Result) charged(i int) bool {
-	return res.allowed && res.out[i].Allowed && res.ops[i].Cost > 0
+	op := &res.ops[i]
+	return res.allowed && res.out[i].Allowed && op.Cost > 0 && (op.Verb == core.Take || op.Verb == core.Debit)
 }
 
 // leased reports whether op i holds a lease.
