@@ -172,24 +172,42 @@ const maxRule = 64
 
 // OverrideRule returns the name under which the limits are counted that come with
 // requests of the domain.
-func (d *Domain) OverrideRule() string { return ruleName(d.Name, "override", false) }
+func (d *Domain) OverrideRule() string { return override.rule(d.Name, false) }
 
-// nameLimits gives every limit its Rule. limits are in the order of paths.
-func nameLimits(d *Domain, paths []string) {
+// path leads to a limit. No other one of the domain has the same exact text.
+type path struct{ text, exact string }
+
+// override is the path of the limits that come with requests.
+var override = path{"override", "override"}
+
+// to returns the path to a descriptor below p.
+func (p path) to(e Entry) path {
+	if p.text != "" {
+		p.text += "."
+	}
+	if p.text += e.Key; e.Value != "" {
+		p.text += "_" + e.Value
+	}
+	p.exact += fmt.Sprintf("%q:%q ", e.Key, e.Value)
+	return p
+}
+
+// nameLimits gives every limit its Rule and Place.
+func nameLimits(d *Domain, paths []path) {
 	taken := map[string]int{d.OverrideRule(): 1}
 	for _, p := range paths {
-		taken[ruleName(d.Name, p, false)]++
+		taken[p.rule(d.Name, false)]++
 	}
 	for i, l := range d.Limits {
-		ambiguous := taken[ruleName(d.Name, paths[i], false)] > 1
-		l.Rule, l.Place = ruleName(d.Name, paths[i], ambiguous), i
+		ambiguous := taken[paths[i].rule(d.Name, false)] > 1
+		l.Rule, l.Place = paths[i].rule(d.Name, ambiguous), i
 	}
 }
 
-// ruleName returns the name of a rule for the path of a limit in a domain: readable, and with a digest
-// where the readable text alone would be too long, or that of another path.
-func ruleName(domain, path string, digest bool) string {
-	full := "rls." + domain + "." + path
+// rule returns the name of the rule of a limit in the domain: readable, and with a digest
+// where the text alone would be too long, or that of another path.
+func (p path) rule(domain string, digest bool) string {
+	full := "rls." + domain + "." + p.text
 	name := strings.Map(func(r rune) rune {
 		switch {
 		case 'a' <= r && r <= 'z', '0' <= r && r <= '9', r == '_', r == '.', r == '-':
@@ -202,7 +220,7 @@ func ruleName(domain, path string, digest bool) string {
 	if name == full && len(name) <= maxRule && !digest {
 		return name
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q", domain, path))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %s", domain, p.exact))
 	tail := "." + hex.EncodeToString(sum[:8])
 	return name[:min(len(name), maxRule-len(tail))] + tail
 }

@@ -41,7 +41,7 @@ const (
 // Parse reads files by their names, in that order. The error names every mistake with its file and line.
 func Parse(files []File) (*Config, error) {
 	c := &Config{domains: map[string]*Domain{}}
-	b := &builder{config: c, paths: map[string][]string{}, at: map[*node]position{}}
+	b := &builder{config: c, paths: map[string][]path{}, at: map[*node]position{}}
 	total := 0
 	for _, f := range files {
 		total += len(f.Data)
@@ -77,8 +77,8 @@ type position struct {
 // builder makes a Config of files.
 type builder struct {
 	config *Config
-	paths  map[string][]string // of the limits of each domain, in their order
-	at     map[*node]position  // of each descriptor
+	paths  map[string][]path  // of the limits of each domain, in their order
+	at     map[*node]position // of each descriptor
 
 	name  string // of the file
 	nodes int
@@ -121,7 +121,7 @@ func (b *builder) file(f File) {
 		d = &Domain{Name: name}
 		b.config.domains[name] = d
 	}
-	b.descriptors(d, &d.root, fields["descriptors"], "", 1)
+	b.descriptors(d, &d.root, fields["descriptors"], path{}, 1)
 }
 
 // document parses a file. It turns a panic of the parser into an error, as no file may end
@@ -271,18 +271,18 @@ func (b *builder) list(n *yaml.Node) []*yaml.Node {
 }
 
 // descriptors reads a list of descriptors that follow the one at parent.
-func (b *builder) descriptors(d *Domain, parent *node, list *yaml.Node, path string, depth int) {
+func (b *builder) descriptors(d *Domain, parent *node, list *yaml.Node, from path, depth int) {
 	items := b.list(list)
 	if len(items) > 0 && depth > maxDepth {
 		b.fail(list, "descriptors are nested more than %d deep", maxDepth)
 		return
 	}
 	for _, item := range items {
-		b.descriptor(d, parent, item, path, depth)
+		b.descriptor(d, parent, item, from, depth)
 	}
 }
 
-func (b *builder) descriptor(d *Domain, parent *node, item *yaml.Node, path string, depth int) {
+func (b *builder) descriptor(d *Domain, parent *node, item *yaml.Node, from path, depth int) {
 	f := b.mapping(item, "a descriptor", "key", "value", "rate_limit", "descriptors", "shadow_mode", "quota_mode",
 		"detailed_metric", "value_to_metric", "share_threshold", "metadata")
 	if f == nil {
@@ -308,14 +308,9 @@ func (b *builder) descriptor(d *Domain, parent *node, item *yaml.Node, path stri
 		return
 	}
 	b.at[n] = position{b.name, resolve(item).Line}
-	if path != "" {
-		path += "."
-	}
-	if path += e.Key; e.Value != "" {
-		path += "_" + e.Value
-	}
-	b.limit(d, n, f, path)
-	b.descriptors(d, n, f["descriptors"], path, depth+1)
+	to := from.to(e)
+	b.limit(d, n, f, to)
+	b.descriptors(d, n, f["descriptors"], to, depth+1)
 }
 
 func describe(e Entry) string {
@@ -355,7 +350,7 @@ func (n *node) add(e Entry, child *node) (earlier *node) {
 }
 
 // limit reads what a descriptor says about its limit.
-func (b *builder) limit(d *Domain, n *node, f map[string]*yaml.Node, path string) {
+func (b *builder) limit(d *Domain, n *node, f map[string]*yaml.Node, to path) {
 	shadow, quota := b.flag(f["shadow_mode"]), b.flag(f["quota_mode"])
 	metadata := b.metadata(f["metadata"])
 	at := resolve(f["rate_limit"])
@@ -390,7 +385,7 @@ func (b *builder) limit(d *Domain, n *node, f map[string]*yaml.Node, path string
 		return
 	}
 	d.Limits = append(d.Limits, l)
-	b.paths[d.Name] = append(b.paths[d.Name], path)
+	b.paths[d.Name] = append(b.paths[d.Name], to)
 }
 
 // window makes the limit of unit and algorithm.

@@ -1,0 +1,141 @@
+package limitfile
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// log is a log that tests read.
+type log struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *log) lines() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.b.Reset()
+	return strings.Split(strings.TrimSpace(l.b.String()), "\n")
+}
+
+func write(t *testing.T, dir, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func limited(requests string) string {
+	return "domain: d\ndescriptors:\n- {key: k, rate_limit: {unit: day, requests_per_unit: " + requests + "}}\n"
+}
+
+func TestFolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir, l := t.TempDir(), &log{}
+		logger := slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey || a.Key == "folder" {
+				return slog.Attr{}
+			}
+			return a
+		}}))
+		var got []string
+		var refuse error
+		changed := func(c *Config) error {
+			if refuse != nil {
+				return refuse
+			}
+			got = append(got, found(c.Domain("d"), "k=v"))
+			return nil
+		}
+		follow := func() (*Folder, error) { return Follow(dir, FolderOptions{Logger: logger}, changed) }
+		if _, err := follow(); err == nil || !strings.Contains(err.Error(), "no file whose name ends with .yaml") {
+			t.Errorf("an empty folder: %v", err)
+		}
+		write(t, dir, "a.yaml", limited("x"))
+		if _, err := follow(); err == nil || !strings.Contains(err.Error(), `a.yaml:3: "x" is not a whole number`) {
+			t.Errorf("a bad file: %v", err)
+		}
+		write(t, dir, "a.yaml", limited("1"))
+		write(t, dir, ".hidden.yaml", "bad")
+		write(t, dir, "notes.txt", "bad")
+		if err := os.Mkdir(filepath.Join(dir, "sub.yaml"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		f, err := follow()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		step := func(want, logged string) {
+			t.Helper()
+			time.Sleep(2*DefaultPoll + time.Millisecond)
+			synctest.Wait()
+			if got[len(got)-1] != want {
+				t.Errorf("%q is in force, want %q", got[len(got)-1], want)
+			}
+			if lines := l.lines(); len(lines) != 1 || !strings.Contains(lines[0], logged) || (logged == "") != (lines[0] == "") {
+				t.Errorf("logged %q, want one line with %q", lines, logged)
+			}
+		}
+		step("1/day v", "")
+		write(t, dir, "a.yaml", limited("2"))
+		step("2/day v", "new limits are in force")
+		write(t, dir, "a.yaml", limited("-2"))
+		step("2/day v", `a.yaml:3: \"-2\" is not a whole number`)
+		step("2/day v", "")
+		write(t, dir, "a.yaml", limited("3"))
+		refuse = errors.New("refused")
+		step("2/day v", "error=refused")
+		refuse = nil
+		write(t, dir, "a.yaml", limited("4"))
+		step("4/day v", "new limits are in force")
+		if err := os.Rename(filepath.Join(dir, "a.yaml"), filepath.Join(dir, "a.txt")); err != nil {
+			t.Fatal(err)
+		}
+		step("4/day v", "no file whose name ends with .yaml")
+		write(t, dir, "b.yml", limited("4"))
+		step("4/day v", "new limits are in force")
+		if err := os.Symlink("nowhere", filepath.Join(dir, "c.yaml")); err != nil {
+			t.Fatal(err)
+		}
+		step("4/day v", "no such file")
+	})
+}
+
+func TestFolderWaitsForCompleteFiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir, n := t.TempDir(), 0
+		write(t, dir, "a.yaml", limited("1"))
+		f, err := Follow(dir, FolderOptions{Logger: slog.New(slog.DiscardHandler)}, func(*Config) error { n++; return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		for i := range 5 { // each look finds another text
+			write(t, dir, "a.yaml", limited("1")+strings.Repeat("#", i))
+			time.Sleep(DefaultPoll)
+			synctest.Wait()
+		}
+		if n != 1 {
+			t.Errorf("a file that was being written was used %d times, want 0", n-1)
+		}
+		time.Sleep(DefaultPoll)
+		synctest.Wait()
+		if n != 2 {
+			t.Errorf("the complete file was used %d times, want 1", n-1)
+		}
+	})
+}
