@@ -235,8 +235,8 @@ func (e *element) setLimit(l *core.Limit, name string) {
 // calendarUnits are the units of calendar windows.
 var calendarUnits = map[string]limitfile.Unit{"day": limitfile.Day, "week": limitfile.Week, "month": limitfile.Month, "year": limitfile.Year}
 
-// express returns a limit as requests per so many units. A period that is not in whole
-// seconds becomes the shortest multiple of it that is, if the numbers allow, and otherwise
+// express returns a limit as requests per so many units. 7, 30 and 365 days are a week, a
+// month and a year, as they are for Envoy. A period that is not in whole seconds becomes the shortest multiple of it that is, if the numbers allow, and otherwise
 // is rounded up.
 func express(l *core.Limit) (quota uint32, unit limitfile.Unit, multiplier uint32) {
 	if l.Algorithm == core.CalendarWindow {
@@ -250,6 +250,11 @@ func express(l *core.Limit) (quota uint32, unit limitfile.Unit, multiplier uint3
 			q, period = q*n, period*time.Duration(n)
 		} else {
 			period = (period + time.Second - 1).Truncate(time.Second)
+		}
+	}
+	for _, u := range []limitfile.Unit{limitfile.Week, limitfile.Month, limitfile.Year} {
+		if period == u.Span() {
+			return clamp(q), u, 1
 		}
 	}
 	for _, u := range []limitfile.Unit{limitfile.Day, limitfile.Hour, limitfile.Minute} {

@@ -68,8 +68,8 @@ func rulesOf(domain *limitfile.Domain) []limiter.Rule {
 	for _, l := range domain.Limits {
 		rules = append(rules, limiter.Rule{Name: l.Rule, Limit: l.Limit, Key: foundKey, OnLimit: actionOf(l), DenyStatus: 429})
 	}
-	any := core.Limit{Algorithm: core.FixedWindow, Aligned: true, Quota: 1, Period: time.Second}
-	return append(rules, limiter.Rule{Name: domain.OverrideRule(), Limit: any, Key: foundKey, DenyStatus: 429})
+	placeholder := core.Limit{Algorithm: core.FixedWindow, Aligned: true, Quota: 1, Period: time.Second}
+	return append(rules, limiter.Rule{Name: domain.OverrideRule(), Limit: placeholder, Key: foundKey, DenyStatus: 429})
 }
 
 func actionOf(l *limitfile.Limit) limiter.Action {
