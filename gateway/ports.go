@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate/gateway/internal/forwardauth"
 	"github.com/headgate/headgate/gateway/internal/proxy"
+	"github.com/headgate/headgate/gateway/internal/rls"
 	"github.com/headgate/headgate/gateway/internal/server"
 	"github.com/headgate/headgate/gateway/internal/spoe"
 )
@@ -38,6 +39,11 @@ func (g *gateway) openPorts() error {
 			return err
 		}
 	}
+	if c.EnvoyListen != "" {
+		if err := g.addEnvoy(); err != nil {
+			return err
+		}
+	}
 	if c.AdminListen != "" {
 		g.addAdmin()
 	}
@@ -54,15 +60,27 @@ func (g *gateway) addSPOE() error {
 	return nil
 }
 
+// addEnvoy adds the port that Envoy asks.
+func (g *gateway) addEnvoy() error {
+	c := &g.config
+	s, err := rls.New(g.engine, rls.Options{Config: c.EnvoyLimits, Debit: c.EnvoyDebit, ClosedAsError: c.EnvoyClosedAsError, TLS: c.TLS})
+	if err != nil {
+		return err
+	}
+	g.closers = append(g.closers, func() { s.Close() })
+	g.ports = append(g.ports, server.Port{Name: "envoy", Address: c.EnvoyListen, TLS: c.TLS != nil, Service: s, Connections: c.MaxConnections})
+	return nil
+}
+
 // add adds a port that speaks HTTP.
 func (g *gateway) add(name, address string, h http.Handler, bodyBytes int64) {
 	c := &g.config
 	s := server.NewHTTP(h, server.HTTPOptions{
 		TLS: c.TLS, HeaderBytes: c.MaxHeaderBytes, BodyBytes: bodyBytes,
 		HeaderTimeout: c.HeaderTimeout, PieceTimeout: c.PieceTimeout, IdleTimeout: c.IdleTimeout,
-		Connections: c.MaxConnections, Log: g.events,
+		Log: g.events,
 	})
-	g.ports = append(g.ports, server.Port{Name: name, Address: address, TLS: c.TLS != nil, Service: s})
+	g.ports = append(g.ports, server.Port{Name: name, Address: address, TLS: c.TLS != nil, Service: s, Connections: c.MaxConnections})
 }
 
 // addAdmin adds the admin port, which has no TLS and takes no bodies.
@@ -71,9 +89,9 @@ func (g *gateway) addAdmin() {
 	s := server.NewHTTP(g.health.Handler(), server.HTTPOptions{
 		HeaderBytes: c.MaxHeaderBytes, BodyBytes: 1,
 		HeaderTimeout: c.HeaderTimeout, PieceTimeout: c.PieceTimeout, IdleTimeout: c.IdleTimeout,
-		Connections: c.MaxConnections, Log: g.events,
+		Log: g.events,
 	})
-	g.ports = append(g.ports, server.Port{Name: "admin", Address: c.AdminListen, Service: s, Admin: true})
+	g.ports = append(g.ports, server.Port{Name: "admin", Address: c.AdminListen, Service: s, Admin: true, Connections: c.MaxConnections})
 }
 
 // proxy returns the face that stands before the upstream.

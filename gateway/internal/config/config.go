@@ -46,9 +46,10 @@ type Config struct {
 	Instances     int // as failover.InstancesOptions.Expected
 	MaxKeys       int
 
-	// EnvoyLimits is the path of a folder or file with limits in the format of
-	// envoyproxy/ratelimit, or "".
-	EnvoyLimits string
+	// These are as rls.Options.Config, Debit and ClosedAsError.
+	EnvoyLimits        string
+	EnvoyDebit         []string
+	EnvoyClosedAsError bool
 
 	Callers callers.Options
 
@@ -139,6 +140,9 @@ func (g *given) finish() []error {
 	}
 	if g.APIListen != "" && g.Upstream == nil {
 		note(errors.New("-api-listen: without -upstream, forward-auth and JSON are at -listen"))
+	}
+	if g.EnvoyListen == "" && (g.EnvoyLimits != "" || g.EnvoyDebit != nil || g.EnvoyClosedAsError) {
+		note(errors.New("-envoy-limits, -envoy-debit and -envoy-closed-as-error: there is no -envoy-listen"))
 	}
 	if g.Upstream == nil && g.UpstreamHost != "" {
 		note(errors.New("-upstream-host: there is no -upstream"))

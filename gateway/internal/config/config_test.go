@@ -63,6 +63,8 @@ upstream-timeout: 2s
 api-listen: "127.0.0.1:3"
 envoy-listen: 127.0.0.1:4
 envoy-limits: limits/
+envoy-debit: [tokens]
+envoy-closed-as-error: true
 spoe-listen: 127.0.0.1:5
 admin-listen: 127.0.0.1:6
 app: [shop, blog]
@@ -113,8 +115,10 @@ func TestParseReadsEverySettingFromFlagsAndFile(t *testing.T) {
 		name, value, _ = strings.Cut(line, ":")
 		value = strings.Trim(strings.TrimSpace(value), `"`)
 		switch {
-		case name == "app":
-			args = append(args, "-app", "shop", "-app", "blog")
+		case strings.HasPrefix(value, "["):
+			for item := range strings.SplitSeq(strings.Trim(value, "[]"), ", ") {
+				args = append(args, "-"+name+"="+item)
+			}
 		case value != "":
 			args = append(args, "-"+name+"="+value)
 		}
@@ -196,6 +200,7 @@ func TestParseNamesEveryMistake(t *testing.T) {
 		{"-upstream http://u:s3cret@h:%zz", []string{"-upstream: "}},
 		{"-upstream-host x", []string{"-upstream-host: "}},
 		{"-api-listen 127.0.0.1:1", []string{"-api-listen: "}},
+		{"-envoy-limits x", []string{"there is no -envoy-listen"}},
 		{"-app shop -app shop", []string{`-app: "shop" is named twice`}},
 		{"-app a,b", []string{`-app: "a,b"`}},
 		{"-policies limits.txt", []string{`-policies: "limits.txt"`}},

@@ -59,7 +59,9 @@ func (g *given) settings() []setting {
 		{name: "upstream-timeout", standard: "60s", usage: "longest `time` until the upstream begins its answer", set: span(&c.UpstreamTimeout, time.Millisecond, 24*time.Hour)},
 		{name: "api-listen", usage: "`address` of forward-auth and JSON beside a proxy", set: address(&c.APIListen)},
 		{name: "envoy-listen", usage: "`address` of Envoy's rate limit service, over gRPC", set: address(&c.EnvoyListen)},
-		{name: "envoy-limits", usage: "`file or folder` with limits in the format of envoyproxy/ratelimit", set: keep(&c.EnvoyLimits)},
+		{name: "envoy-limits", usage: "`folder` of limits in the format of envoyproxy/ratelimit, which is followed", set: keep(&c.EnvoyLimits)},
+		{name: "envoy-debit", isList: true, usage: "`domain` in which Envoy sends hits_addend of a descriptor after the answer, so it is charged beyond the limit; may be repeated", set: more(&c.EnvoyDebit)},
+		{name: "envoy-closed-as-error", isBool: true, usage: "fail calls of Envoy with UNAVAILABLE where a limit fails closed, instead of OVER_LIMIT", set: isTrue(&c.EnvoyClosedAsError)},
 		{name: "spoe-listen", usage: "`address` of HAProxy's SPOE", set: address(&c.SPOEListen)},
 		{name: "admin-listen", usage: "`address` of /healthz and /readyz, such as 127.0.0.1:8090", set: address(&c.AdminListen)},
 

@@ -31,9 +31,6 @@ type HTTPOptions struct {
 	// answer. IdleTimeout is how long a connection may have no request.
 	HeaderTimeout, PieceTimeout, IdleTimeout time.Duration
 
-	// Connections is the number of open connections. Others wait to be accepted.
-	Connections int
-
 	// Log receives what clients cause, such as failed handshakes of TLS.
 	Log *everyminute.Log
 }
@@ -83,9 +80,6 @@ func NewHTTP(h http.Handler, o HTTPOptions) *HTTP {
 
 // Serve implements [Service].
 func (s *HTTP) Serve(l net.Listener) error {
-	if s.options.Connections > 0 {
-		l = limitConnections(l, s.options.Connections)
-	}
 	var err error
 	if s.options.TLS != nil {
 		err = s.server.ServeTLS(l, "", "")

@@ -229,31 +229,6 @@ func TestHTTPBoundsSizes(t *testing.T) {
 	})
 }
 
-func TestHTTPBoundsConnections(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := bounds()
-		o.Connections = 2
-		_, l := serve(t, func(http.ResponseWriter, *http.Request) {}, o)
-		one, _ := dial(t, l), dial(t, l)
-		third := make(chan net.Conn)
-		go func() {
-			c, err := l.dial()
-			if err != nil {
-				t.Error(err)
-			}
-			third <- c
-		}()
-		synctest.Wait()
-		select {
-		case <-third:
-			t.Error("a third connection was accepted")
-		default:
-		}
-		one.Close()
-		(<-third).Close()
-	})
-}
-
 func TestHTTPLogsWhatClientsCauseInFewLines(t *testing.T) {
 	var b strings.Builder
 	events := everyminute.New(slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug})))

@@ -31,6 +31,9 @@ type Port struct {
 	TLS     bool   // whether the service speaks TLS, for the log
 	Service Service
 
+	// Connections is the number of open connections. Others wait to be accepted. 0 is any.
+	Connections int
+
 	// Admin keeps the port open until all others are closed.
 	Admin bool
 }
@@ -118,6 +121,9 @@ func (o *Options) listen() ([]net.Listener, error) {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", p.Name, err))
 			continue
+		}
+		if p.Connections > 0 {
+			l = limitConnections(l, p.Connections)
 		}
 		listeners = append(listeners, l)
 	}

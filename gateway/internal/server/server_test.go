@@ -173,6 +173,47 @@ func TestRunBreaksOffWhatDoesNotEnd(t *testing.T) {
 	}
 }
 
+func TestRunBoundsConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newPipes()
+		few := limitConnections(l, 2)
+		accepted := make(chan net.Conn)
+		go func() {
+			defer close(accepted)
+			for {
+				c, err := few.Accept()
+				if err != nil {
+					return
+				}
+				accepted <- c
+			}
+		}()
+		go func() {
+			for range 3 {
+				if _, err := l.dial(); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+		one := <-accepted
+		<-accepted
+		synctest.Wait()
+		select {
+		case <-accepted:
+			t.Error("a third connection was accepted")
+		default:
+		}
+		if err := errors.Join(one.Close(), one.Close()); err != nil {
+			t.Error(err)
+		}
+		<-accepted
+		few.Close()
+		if _, open := <-accepted; open {
+			t.Error("a connection was accepted after Close")
+		}
+	})
+}
+
 // broken is a service that fails.
 type broken struct{}
 
