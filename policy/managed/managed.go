@@ -1,5 +1,5 @@
 // Package managed opens a limiter whose policies are published in Redis, as the
-// management page does, together with its parts:
+// management page does, or come from another source, together with its parts:
 //
 //   - a store in Redis that all instances share, and a memory that decides while Redis
 //     is away, in which each instance admits its part of every limit
@@ -31,6 +31,11 @@ import (
 type Options struct {
 	// App is the application whose policies apply.
 	App string
+
+	// Source has the policies. nil means those that are published in Redis, as the
+	// management page does. With a file instead, the counts and the fallback stay those of
+	// all instances.
+	Source policy.Source
 
 	// Bindings hold what policies cannot say, such as the user of a request.
 	Bindings policy.Bindings
@@ -114,9 +119,12 @@ func (o *Options) limiterFaults() error {
 
 func (l *Limits) open(ctx context.Context, client redis.UniversalClient, o *Options) error {
 	prefix := cmp.Or(o.Store.Prefix, redisstore.DefaultPrefix)
-	source, err := redissource.New(client, redissource.Options{Prefix: prefix})
-	if err != nil {
-		return err
+	if o.Source == nil {
+		published, err := redissource.New(client, redissource.Options{Prefix: prefix})
+		if err != nil {
+			return err
+		}
+		o.Source = published
 	}
 	recorder, err := stats.New(client, stats.Options{
 		App: o.App, Instance: o.Follow.Instance, Prefix: prefix, Next: o.Limiter.Observer, Logger: o.Limiter.Logger,
@@ -135,7 +143,7 @@ func (l *Limits) open(ctx context.Context, client redis.UniversalClient, o *Opti
 		return err
 	}
 	l.parts = append(l.parts, l.Limiter)
-	if l.Follower, err = policy.Follow(ctx, l.Limiter, o.App, o.Bindings, source, o.Follow); err != nil {
+	if l.Follower, err = policy.Follow(ctx, l.Limiter, o.App, o.Bindings, o.Source, o.Follow); err != nil {
 		return err
 	}
 	l.parts = append(l.parts, l.Follower)

@@ -1,0 +1,156 @@
+package caddymw
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/headgate/headgate/internal/redisurl"
+	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/filesource"
+	"github.com/headgate/headgate/policy/managed"
+	"github.com/headgate/headgate/store/memstore"
+	"github.com/redis/go-redis/v9"
+)
+
+// Caddy makes the handlers of a new configuration before it ends those of the old one. What
+// both need stays in these pools, so a reload loses neither counts nor waiting requests.
+var (
+	engines  = caddy.NewUsagePool() // by the configuration
+	memories = caddy.NewUsagePool() // by the application
+)
+
+// memory is a store in the pool.
+type memory struct{ *memstore.Store }
+
+// Destruct forgets the counts.
+func (memory) Destruct() error { return nil }
+
+// engine is a limiter that follows policies, for all handlers of one configuration.
+type engine struct {
+	key     string
+	limiter *limiter.Limiter
+	logger  *slog.Logger
+	log     *handlers
+	ctx     context.Context
+	end     context.CancelFunc
+	parts   []io.Closer // in the order in which they were opened
+	warned  atomic.Bool // of trusted_proxies
+}
+
+// acquire returns the engine of the configuration, which logs to the handler from now on.
+// Each call needs a call of release.
+func acquire(c Config, log slog.Handler) (*engine, error) {
+	key := c.key()
+	value, _, err := engines.LoadOrNew(key, func() (caddy.Destructor, error) { return open(c, key, log) })
+	if err != nil {
+		return nil, err
+	}
+	e := value.(*engine)
+	e.log.set(log)
+	return e, nil
+}
+
+func (e *engine) release() error {
+	_, err := engines.Delete(e.key)
+	return err
+}
+
+func open(c Config, key string, log slog.Handler) (*engine, error) {
+	e := &engine{key: key, log: newHandlers(log)}
+	e.logger = slog.New(e.log)
+	e.ctx, e.end = context.WithCancel(context.Background())
+	var err error
+	if c.Redis == "" {
+		err = e.inMemory(&c)
+	} else {
+		err = e.inRedis(&c)
+	}
+	if err != nil {
+		return nil, errors.Join(err, e.Destruct())
+	}
+	return e, nil
+}
+
+// inMemory opens a limiter whose counts are those of this process.
+func (e *engine) inMemory(c *Config) error {
+	source, err := filesource.New(c.Policies)
+	if err != nil {
+		return err
+	}
+	store, _, err := memories.LoadOrNew(c.App, func() (caddy.Destructor, error) {
+		s, err := memstore.New(memstore.Options{Logger: e.logger})
+		return memory{s}, err
+	})
+	if err != nil {
+		return err
+	}
+	e.parts = append(e.parts, closer(func() error { _, err := memories.Delete(c.App); return err }))
+	config := e.config(c)
+	config.Store = store.(memory).Store
+	if e.limiter, err = limiter.New(config); err != nil {
+		return err
+	}
+	e.parts = append(e.parts, e.limiter)
+	follower, err := policy.Follow(e.ctx, e.limiter, c.App, bindings(c.Plans), source, e.follow(c))
+	if err != nil {
+		return err
+	}
+	e.parts = append(e.parts, follower)
+	return nil
+}
+
+// inRedis opens a limiter whose counts are those of all instances.
+func (e *engine) inRedis(c *Config) error {
+	options, err := redisurl.Parse(c.Redis)
+	if err != nil {
+		return err
+	}
+	client := redis.NewUniversalClient(options)
+	e.parts = append(e.parts, client)
+	o := managed.Options{App: c.App, Bindings: bindings(c.Plans), Follow: e.follow(c), Store: c.storeOptions(),
+		Expected: c.Expected, Limiter: e.config(c)}
+	if c.Policies == "" {
+		o.Follow.OnMissing = policy.OnMissingWait // as Redis may be away
+	} else if o.Source, err = filesource.New(c.Policies); err != nil {
+		return err
+	}
+	limits, err := managed.Open(e.ctx, client, o)
+	if err != nil {
+		return err
+	}
+	e.parts, e.limiter = append(e.parts, limits), limits.Limiter
+	if limits.Follower.Status().Version == "" {
+		e.logger.Warn("headgate: no policies are in force yet, and all requests pass", "app", c.App)
+	}
+	return nil
+}
+
+func (e *engine) config(c *Config) limiter.Config {
+	style, _ := c.style() // which was checked
+	return limiter.Config{Headers: style, OnStoreError: failureModes[c.OnStoreError], Logger: e.logger}
+}
+
+func (e *engine) follow(c *Config) policy.Options {
+	return policy.Options{Poll: time.Duration(c.Poll), LastGood: c.LastGood, Logger: e.logger}
+}
+
+// Destruct ends all parts, the last opened first.
+func (e *engine) Destruct() error {
+	e.end()
+	var errs []error
+	for i := len(e.parts) - 1; i >= 0; i-- {
+		errs = append(errs, e.parts[i].Close())
+	}
+	return errors.Join(errs...)
+}
+
+// closer is a function as an [io.Closer].
+type closer func() error
+
+func (c closer) Close() error { return c() }
