@@ -151,7 +151,7 @@ func TestLeasesLastAsLongAsTheAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "GET /socket HTTP/1.1\r\nHost: "+c.addr+"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\nSec-WebSocket-Version: 13\r\n\r\n")
+	_, _ = io.WriteString(conn, "GET /socket HTTP/1.1\r\nHost: "+c.addr+"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\nSec-WebSocket-Version: 13\r\n\r\n")
 	br := bufio.NewReader(conn)
 	a, err := http.ReadResponse(br, nil)
 	if err != nil || a.StatusCode != 101 || a.Header.Get("Ratelimit-Policy") == "" {
