@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -12,45 +11,28 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	_ "github.com/caddyserver/caddy/v2/modules/standard"
 	"github.com/headgate/headgate/internal/freeport"
 	"github.com/headgate/headgate/internal/test"
 )
 
-// program is Caddy with the module, built once for all tests.
-var program struct {
-	sync.Once
-	folder, path string
-	err          error
-}
+// asCaddy in the environment makes the test binary, in which all standard modules are
+// linked, a Caddy with headgate.
+const asCaddy = "CADDYMW_TEST_AS_CADDY"
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if program.folder != "" {
-		_ = os.RemoveAll(program.folder)
+	if os.Getenv(asCaddy) != "" {
+		caddycmd.Main()
+		return
 	}
-	test.Exit(code)
-}
-
-func build(t *testing.T) string {
-	t.Helper()
-	program.Do(func() {
-		if program.folder, program.err = os.MkdirTemp("", "caddy"); program.err != nil {
-			return
-		}
-		program.path = filepath.Join(program.folder, "caddy")
-		if text, err := exec.Command("go", "build", "-o", program.path, "./internal/caddy").CombinedOutput(); err != nil {
-			program.err = fmt.Errorf("%w\n%s", err, text)
-		}
-	})
-	if program.err != nil {
-		t.Fatal(program.err)
-	}
-	return program.path
+	test.Exit(m.Run())
 }
 
 // caddy is a process that serves a site by HTTP at addr, and by TLS and QUIC at secure. A
@@ -65,9 +47,14 @@ type caddy struct {
 
 // command returns Caddy's command with the words, in a folder of its own.
 func (c *caddy) command(words ...string) *exec.Cmd {
-	cmd := exec.Command(build(c.t), words...)
+	c.t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	cmd := exec.Command(program, words...)
 	cmd.Dir = c.folder
-	cmd.Env = append(os.Environ(), "HOME="+c.folder, "XDG_DATA_HOME="+c.folder, "XDG_CONFIG_HOME="+c.folder)
+	cmd.Env = append(os.Environ(), asCaddy+"=1", "HOME="+c.folder, "XDG_DATA_HOME="+c.folder, "XDG_CONFIG_HOME="+c.folder)
 	cmd.SysProcAttr = dieWithParent()
 	return cmd
 }
@@ -116,11 +103,20 @@ func (c *caddy) run(env []string, words ...string) {
 	cmd.Env = append(cmd.Env, env...)
 	cmd.Stderr = &c.log
 	cmd.Stdout = &c.log
-	if err := cmd.Start(); err != nil {
+	started, ended := make(chan error), make(chan struct{})
+	go func() { // which keeps its thread, to which the death of the parent is tied
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer close(ended)
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan struct{})
-	go func() { _ = cmd.Wait(); close(ended) }()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		<-ended
