@@ -189,6 +189,26 @@ func TestGatewayServesAWebSocketWithItsBounds(t *testing.T) {
 	}
 }
 
+// The faces that cannot carry out a policy are named, and those that can are not.
+func TestCheckNamesWhatFacesLeaveOut(t *testing.T) {
+	p := begin(t, "gateway", "-check", "-policies", file(t, "1 concurrent ttl=1m", "5/1h"), "-upstream", "http://127.0.0.1:1",
+		"-api-listen", "127.0.0.1:0", "-envoy-listen", "127.0.0.1:0", "-spoe-listen", "127.0.0.1:0", "-trusted-proxy", "127.0.0.1")
+	if code := p.end(t); code != 0 {
+		t.Fatalf("it ended with %d:\n%s", code, p.output())
+	}
+	for _, row := range []struct {
+		face string
+		want int
+	}{{"proxy", 0}, {"forward-auth", 1}, {"envoy", 1}, {"spoe", 1}} {
+		if n := strings.Count(p.output(), "a face leaves out a policy that it cannot carry out\" face="+row.face+" app=default policy=limita "); n != row.want {
+			t.Errorf("%s: %d warnings, want %d:\n%s", row.face, n, row.want, p.output())
+		}
+	}
+	if strings.Contains(p.output(), "policy=limitb") || strings.Contains(p.output(), "msg=serving") {
+		t.Errorf("it has printed\n%s", p.output())
+	}
+}
+
 func TestGatewayNamesItsMistakes(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
