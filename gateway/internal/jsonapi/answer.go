@@ -1,0 +1,406 @@
+// This file decides about items.
+
+package jsonapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
+)
+
+// seconds is a time that JSON shows in seconds.
+type seconds time.Duration
+
+// MarshalJSON implements [json.Marshaler].
+func (s seconds) MarshalJSON() ([]byte, error) {
+	return strconv.AppendFloat(nil, float64(time.Duration(s).Microseconds())/1e6, 'f', -1, 64), nil
+}
+
+// roundedUp returns the seconds in whole, at least 1.
+func (s seconds) roundedUp() int64 {
+	return max(1, int64(math.Ceil(time.Duration(s).Seconds())))
+}
+
+// The outcomes of a take.
+const (
+	allowed      = "allowed"
+	degraded     = "degraded"
+	refused      = "refused"
+	banned       = "banned"
+	denied       = "denied"
+	impossible   = "impossible"
+	failedOpen   = "failed_open"
+	failedClosed = "failed_closed"
+)
+
+// The outcomes of what a client does with a token.
+const (
+	done     = "done"
+	repeated = "repeated"
+	unknown  = "unknown"
+)
+
+// answer is the answer to an item. Fields that do not concern it are left out.
+type answer struct {
+	Allowed    *bool      `json:"allowed,omitempty"`
+	Outcome    string     `json:"outcome,omitempty"`
+	Degraded   *bool      `json:"degraded,omitempty"`
+	Undecided  bool       `json:"undecided,omitempty"`
+	RetryAfter *seconds   `json:"retry_after,omitempty"`
+	Policies   []decision `json:"policies,omitzero"`
+	Token      string     `json:"token,omitempty"`
+	TTL        *seconds   `json:"lease_ttl,omitempty"`
+	Recorded   *bool      `json:"recorded,omitempty"`
+	Held       *bool      `json:"held,omitempty"`
+	Problem    *problem   `json:"problem,omitempty"`
+
+	replayed bool
+	raw      json.RawMessage // of a take that was answered before
+}
+
+// plain is an answer without its methods.
+type plain answer
+
+// MarshalJSON implements [json.Marshaler].
+func (a answer) MarshalJSON() ([]byte, error) {
+	if a.raw != nil {
+		return a.raw, nil
+	}
+	return json.Marshal(plain(a))
+}
+
+// decision is what one policy says.
+type decision struct {
+	Policy     string   `json:"policy"`
+	Allowed    bool     `json:"allowed"`
+	OnLimit    string   `json:"on_limit"`
+	Limit      int64    `json:"limit"`
+	Remaining  int64    `json:"remaining"`
+	Reset      seconds  `json:"reset"`
+	RetryAfter *seconds `json:"retry_after,omitempty"`
+}
+
+// failed returns the answer to an item that could not be carried out.
+func failed(status int, detail string) answer {
+	p := &problem{Status: status, Detail: detail}
+	if status == http.StatusConflict || status == http.StatusServiceUnavailable {
+		p.retryAfter = 1
+	}
+	return answer{Problem: p.complete()}
+}
+
+// decisions returns what the policies say, but for those that clients do not see.
+func decisions(list []limiter.RuleDecision) []decision {
+	out := []decision{}
+	for _, d := range list {
+		if d.OnLimit == limiter.Shadow {
+			continue
+		}
+		one := decision{Policy: d.Rule, Allowed: d.Decision.Allowed, OnLimit: action(d.OnLimit), Limit: d.Limit.Capacity(),
+			Remaining: d.Decision.Remaining, Reset: seconds(d.Decision.ResetAfter)}
+		if !d.Decision.Allowed && d.Decision.RetryAfter != core.Never {
+			one.RetryAfter = (*seconds)(&d.Decision.RetryAfter)
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// action returns the name of an action without its wait, as this face waits for nothing.
+func action(a limiter.Action) string {
+	if a == limiter.Degrade {
+		return "degrade"
+	}
+	return "reject"
+}
+
+// recorded is what is kept of a take with an id.
+type recorded struct {
+	Same   string          `json:"same"` // the digest of what was asked
+	Answer json.RawMessage `json:"answer,omitempty"`
+}
+
+// takeOnce takes, unless an item with the same id was answered before.
+func (h *handler) takeOnce(ctx context.Context, i *item) answer {
+	if i.id == "" {
+		return h.take(ctx, i)
+	}
+	mine := recorded{Same: hashed(i.same)}
+	claim, _ := json.Marshal(mine) // of a text
+	there, err := h.records.claim(ctx, i.id, string(claim), min(claimFor, h.ttl))
+	if err == nil && there != "" {
+		return replay(there, mine.Same)
+	}
+	h.noteRecords(err)
+	a := h.take(ctx, i)
+	kept := err == nil
+	switch {
+	case !kept:
+	case a.Problem != nil || a.Outcome == failedClosed: // a repetition may be decided
+		h.noteRecords(h.records.remove(ctx, i.id))
+		return a
+	default:
+		a.Recorded = &kept
+		mine.Answer, _ = json.Marshal(a) // of this package's own type
+		text, _ := json.Marshal(mine)
+		err = h.records.replace(ctx, i.id, string(text), h.ttl)
+		h.noteRecords(err)
+		kept = err == nil
+	}
+	a.Recorded = &kept
+	return a
+}
+
+// noteRecords logs that a record could not be kept.
+func (h *handler) noteRecords(err error) {
+	if err != nil {
+		h.log.Note(slog.LevelWarn, "the JSON face cannot keep records, so that takes are counted again when they are repeated, and nothing is refunded or settled",
+			slog.String("error", err.Error()))
+	}
+}
+
+// replay returns the answer that was given before.
+func replay(there, same string) answer {
+	var r recorded
+	if err := json.Unmarshal([]byte(there), &r); err != nil || r.Same != same {
+		return failed(http.StatusUnprocessableEntity, "the id was used before, for something else")
+	}
+	if r.Answer == nil {
+		return failed(http.StatusConflict, "an item with this id is under way")
+	}
+	a := answer{raw: r.Answer, replayed: true}
+	var first struct {
+		RetryAfter *float64 `json:"retry_after"`
+	}
+	if err := json.Unmarshal(r.Answer, &first); err == nil && first.RetryAfter != nil {
+		a.RetryAfter = new(seconds)
+		*a.RetryAfter = seconds(*first.RetryAfter * float64(time.Second))
+	}
+	return a
+}
+
+// take counts the item.
+func (h *handler) take(ctx context.Context, i *item) answer {
+	l := h.limiters[i.app]
+	var res *limiter.Result
+	var err error
+	if i.key != nil {
+		res, err = l.Take(ctx, *i.key, i.cost)
+	} else {
+		res, err = l.TakeRequestUnits(i.asked(ctx), i.cost)
+	}
+	if err != nil && !errors.Is(err, limiter.ErrUndecided) {
+		return failed(http.StatusServiceUnavailable, "no policy could decide")
+	}
+	ok, soft := res.Allowed(), res.Degraded()
+	a := answer{Allowed: &ok, Degraded: &soft, Undecided: res.Undecided(), Outcome: outcome(res), Policies: decisions(res.Decisions())}
+	switch after := res.RetryAfter(); {
+	case ok || after == core.Never:
+	case after == 0: // the store could not decide
+		a.RetryAfter = new(seconds)
+		*a.RetryAfter = seconds(time.Second)
+	default:
+		a.RetryAfter = (*seconds)(&after)
+	}
+	if ok && took(res) {
+		h.addToken(&a, i.app, res)
+	}
+	return a
+}
+
+// took reports whether anything was taken that could be given back.
+func took(res *limiter.Result) bool {
+	for _, d := range res.Decisions() {
+		if d.Decision.Allowed && d.Decision.Taken > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// addToken adds the token of what was taken, and how long leases last.
+func (h *handler) addToken(a *answer, app string, res *limiter.Result) {
+	data, _ := res.MarshalBinary() // never fails
+	t := newToken(app, data, h.now())
+	a.Token = t.seal(h.secret)
+	if !res.HoldsLeases() {
+		return
+	}
+	ttl := core.MaxPeriod
+	for _, d := range res.Decisions() {
+		if d.Limit.Leased() && d.Decision.Allowed {
+			ttl = min(ttl, d.Limit.Period)
+		}
+	}
+	a.TTL = (*seconds)(&ttl)
+}
+
+func outcome(res *limiter.Result) string {
+	switch {
+	case res.Allowed() && res.Undecided():
+		return failedOpen
+	case res.Degraded():
+		return degraded
+	case res.Allowed():
+		return allowed
+	case res.Undecided():
+		return failedClosed
+	case res.Denied():
+		return denied
+	case res.Banned():
+		return banned
+	case res.RetryAfter() == core.Never:
+		return impossible
+	}
+	return refused
+}
+
+// peek says what a take of one unit would be answered.
+func (h *handler) peek(ctx context.Context, i *item) answer {
+	l := h.limiters[i.app]
+	var list []limiter.RuleDecision
+	var err error
+	if i.key != nil {
+		list, err = l.Peek(ctx, *i.key)
+	} else {
+		list, err = l.PeekRequest(i.asked(ctx))
+	}
+	if err != nil {
+		return failed(http.StatusServiceUnavailable, "no policy could decide")
+	}
+	ok := true
+	var longest time.Duration
+	for _, d := range list {
+		if !d.Decision.Allowed && d.OnLimit != limiter.Degrade && d.OnLimit != limiter.Shadow {
+			ok, longest = false, max(longest, d.Decision.RetryAfter)
+		}
+	}
+	a := answer{Allowed: &ok, Policies: decisions(list)}
+	if longest > 0 && longest != core.Never {
+		a.RetryAfter = (*seconds)(&longest)
+	}
+	return a
+}
+
+// restored returns what the token of an item is of.
+func (h *handler) restored(i *item) (*limiter.Result, *answer) {
+	res, err := h.limiters[i.app].Restore(i.token.result)
+	if err != nil { // of a later version of the gateway
+		a := failed(http.StatusBadRequest, "the token is not one that this version of the gateway can read")
+		return nil, &a
+	}
+	return res, nil
+}
+
+// The states of a correction, which begin its record. The rest is what was asked for.
+const (
+	begun    = "begun "
+	finished = "finished "
+)
+
+// correct carries out a refund or a settlement once for the take of the token. what is
+// equal for calls that ask for the same.
+func (h *handler) correct(ctx context.Context, i *item, what string, f func(*limiter.Result) error) answer {
+	res, a := h.restored(i)
+	if a != nil {
+		return *a
+	}
+	record := "corrected:" + i.token.name()
+	there, err := h.records.claim(ctx, record, begun+what, 2*h.ttl)
+	switch {
+	case err != nil:
+		h.noteRecords(err)
+		return failed(http.StatusServiceUnavailable, "it cannot be recorded that this happens once, so it has not happened")
+	case there == finished+what:
+		return answer{Outcome: repeated}
+	case there == begun+what:
+		return answer{Outcome: unknown}
+	case there != "":
+		return failed(http.StatusUnprocessableEntity, "the token was refunded or settled before, otherwise")
+	}
+	h.noteRecords(h.markReleased(ctx, i, res))
+	if err := f(res); err != nil {
+		if errors.Is(err, core.ErrOp) { // nothing has happened
+			h.noteRecords(h.records.remove(ctx, releasedRecord(i)))
+			h.noteRecords(h.records.remove(ctx, record))
+			a := failed(http.StatusBadRequest, "what was used is not what a take of the token can have used")
+			a.Problem.Errors = []fault{{i.at + "/used", err.Error()}}
+			return a
+		}
+		return answer{Outcome: unknown}
+	}
+	h.noteRecords(h.records.replace(ctx, record, finished+what, 2*h.ttl))
+	return answer{Outcome: done}
+}
+
+func (h *handler) refund(ctx context.Context, i *item) answer {
+	return h.correct(ctx, i, "refund", func(res *limiter.Result) error { return res.Refund(ctx) })
+}
+
+func (h *handler) settle(ctx context.Context, i *item) answer {
+	used, _ := json.Marshal(i.used) // in the order of the names
+	return h.correct(ctx, i, "settle "+hashed(string(used)), func(res *limiter.Result) error { return res.Settle(ctx, i.used) })
+}
+
+// releasedRecord is the name of the record that the leases of a take were released.
+func releasedRecord(i *item) string { return "released:" + i.token.name() }
+
+// markReleased records that the leases of the take are released, if it has any, so that no
+// renewal takes them anew.
+func (h *handler) markReleased(ctx context.Context, i *item, res *limiter.Result) error {
+	for _, d := range res.Decisions() {
+		if d.Limit.Leased() {
+			return h.records.replace(ctx, releasedRecord(i), finished, 2*h.ttl)
+		}
+	}
+	return nil
+}
+
+// release ends the leases of the take. It may be repeated.
+func (h *handler) release(ctx context.Context, i *item) answer {
+	res, a := h.restored(i)
+	if a != nil {
+		return *a
+	}
+	// First the record, and then the release: a renewal that comes between them sees the
+	// record afterwards, and releases what it has taken.
+	h.noteRecords(h.markReleased(ctx, i, res))
+	if err := res.Release(ctx); err != nil {
+		return failed(http.StatusServiceUnavailable, "the leases may be held until they expire")
+	}
+	return answer{Outcome: done}
+}
+
+// renew holds the leases of the take for another ttl from now on.
+func (h *handler) renew(ctx context.Context, i *item) answer {
+	res, a := h.restored(i)
+	if a != nil {
+		return *a
+	}
+	held := false
+	if there, err := h.records.get(ctx, releasedRecord(i)); err == nil && there != "" {
+		return answer{Held: &held}
+	}
+	held, err := res.Renew(ctx)
+	if err != nil {
+		return failed(http.StatusServiceUnavailable, "the leases were not renewed; they last until their ttl")
+	}
+	if there, err := h.records.get(ctx, releasedRecord(i)); err == nil && there != "" {
+		held = false
+		if err := res.Release(ctx); err != nil {
+			return failed(http.StatusServiceUnavailable, "the leases were released, and may be held until they expire")
+		}
+		return answer{Held: &held}
+	}
+	t := i.token
+	t.issued = h.now()
+	return answer{Held: &held, Token: t.seal(h.secret)}
+}
