@@ -54,9 +54,8 @@ type sample struct {
 	perSecond float64
 	p50, p99  time.Duration
 	cpu       time.Duration // of service and Redis for a decision; 0 if it is not known
-	late      int           // calls past the budget
-	silent    int           // those of them whose answer does not say that the store failed
-	fallback  int           // answers that say so
+	late      int           // calls that took more than 50 ms here, where the callers share the machine
+	said      int           // answers that say that the decision was late or not by the store
 }
 
 // round lets so many callers call for a time.
@@ -87,7 +86,7 @@ func (s *service) round(ctx context.Context, callers int, d time.Duration, m *me
 			return sample{}, fmt.Errorf("%s: %w", s.name, per[i].err)
 		}
 		all = append(all, per[i].took...)
-		out.late, out.silent, out.fallback = out.late+per[i].late, out.silent+per[i].silent, out.fallback+per[i].fallback
+		out.late, out.said = out.late+per[i].late, out.said+per[i].said
 	}
 	if len(all) == 0 {
 		return sample{}, fmt.Errorf("%s answered nothing within %s", s.name, d)
@@ -103,9 +102,9 @@ func (s *service) round(ctx context.Context, callers int, d time.Duration, m *me
 
 // caller calls again and again.
 type caller struct {
-	took                   []time.Duration
-	late, silent, fallback int
-	err                    error
+	took       []time.Duration
+	late, said int
+	err        error
 }
 
 func (c *caller) loop(ctx context.Context, client pb.RateLimitServiceClient) {
@@ -126,15 +125,11 @@ func (c *caller) loop(ctx context.Context, client pb.RateLimitServiceClient) {
 			c.err = fmt.Errorf("a call was refused: %v", answer)
 			return
 		}
-		says := answer.GetDynamicMetadata() != nil
-		if says {
-			c.fallback++
+		if answer.GetDynamicMetadata() != nil {
+			c.said++
 		}
 		if took > budget {
 			c.late++
-			if !says {
-				c.silent++
-			}
 		}
 		c.took = append(c.took, took)
 	}

@@ -33,6 +33,7 @@ type state struct {
 	answer   *pb.RateLimitResponse
 	failed   bool // the store could not decide, and a limit fails closed
 	degraded bool
+	late     bool
 	fallback bool
 	within   []*limitfile.Limit // with metadata
 	shadow   []string
@@ -53,7 +54,7 @@ type element struct {
 func (c *call) answer(ctx context.Context, a *limiter.Admission) *pb.RateLimitResponse {
 	n := len(c.parts)
 	s := &state{answer: &pb.RateLimitResponse{OverallCode: ok, Statuses: make([]*pb.RateLimitResponse_DescriptorStatus, n)}}
-	s.failed = a.Outcome() == limiter.Failed
+	s.failed, s.late = a.Outcome() == limiter.Failed, c.late
 	elements := make([]element, n)
 	for i := range elements {
 		e := &elements[i]
@@ -324,12 +325,15 @@ func (s *state) refuseByQuota() {
 func (s *state) metadata(a *limiter.Admission) *structpb.Struct {
 	undecided := a.Result().Undecided()
 	refused := s.answer.OverallCode == over && len(s.refused) > 0
-	if !s.fallback && !undecided && !refused && s.shadow == nil && s.within == nil {
+	if !s.fallback && !undecided && !s.late && !refused && s.shadow == nil && s.within == nil {
 		return nil
 	}
 	f := map[string]*structpb.Value{}
 	if s.fallback {
 		f["fallback"] = structpb.NewBoolValue(true)
+	}
+	if s.late {
+		f["late"] = structpb.NewBoolValue(true)
 	}
 	if undecided {
 		f["undecided"] = structpb.NewBoolValue(true)

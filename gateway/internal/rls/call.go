@@ -16,6 +16,10 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
+// budget is how long a decision may take before its answer says that it came late. A call of the
+// store ends after 50 ms.
+const budget = 60 * time.Millisecond
+
 // maxCost is the highest number of units that counts can hold. A higher one fits no limit
 // either.
 const maxCost = 1<<53 - 1
@@ -28,6 +32,7 @@ type call struct {
 	entries   []limitfile.Entry
 	decisions []limiter.RuleDecision
 	replaced  []string
+	late      bool // the decision took longer than its budget
 	debits    bool // the domain charges beyond limits
 }
 
@@ -50,8 +55,10 @@ func (s *Server) ShouldRateLimit(ctx context.Context, r *pb.RateLimitRequest) (*
 	if files != nil {
 		c.findLimits(files.limits.Load())
 	}
+	from := time.Now()
 	a := l.AdmitParts(ctx, c.parts)
 	defer a.Done(0)
+	c.late = time.Since(from) > budget
 	if err := ctx.Err(); err != nil {
 		return nil, status.FromContextError(err).Err()
 	}
