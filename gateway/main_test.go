@@ -199,7 +199,7 @@ func TestCheckNamesWhatFacesLeaveOut(t *testing.T) {
 	for _, row := range []struct {
 		face string
 		want int
-	}{{"proxy", 0}, {"forward-auth", 1}, {"envoy", 1}, {"spoe", 1}} {
+	}{{"proxy", 0}, {"forward-auth", 1}, {"envoy", 1}, {"spoe", 1}, {"json", 0}} {
 		if n := strings.Count(p.output(), "a face leaves out a policy that it cannot carry out\" face="+row.face+" app=default policy=limita "); n != row.want {
 			t.Errorf("%s: %d warnings, want %d:\n%s", row.face, n, row.want, p.output())
 		}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/headgate/headgate/gateway/internal/forwardauth"
+	"github.com/headgate/headgate/gateway/internal/jsonapi"
 	"github.com/headgate/headgate/gateway/internal/proxy"
 	"github.com/headgate/headgate/gateway/internal/rls"
 	"github.com/headgate/headgate/gateway/internal/server"
@@ -116,6 +117,14 @@ func (g *gateway) api() (http.Handler, error) {
 		return nil, err
 	}
 	mux.Handle(forwardauth.Path, auth)
+	c := &g.config
+	o := jsonapi.Options{Log: g.events, Secret: c.JSONSecret, Clients: c.JSONClients, Keep: c.JSONKeep, Timeout: c.RedisTimeout}
+	o.Redis, o.Prefix = g.engine.Redis()
+	programs, err := jsonapi.New(g.engine, o)
+	if err != nil {
+		return nil, err
+	}
+	mux.Handle(jsonapi.Prefix, programs)
 	return mux, nil
 }
 

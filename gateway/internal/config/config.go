@@ -2,6 +2,7 @@
 package config
 
 import (
+	"crypto/sha256"
 	"crypto/tls"
 	"errors"
 	"flag"
@@ -20,6 +21,9 @@ import (
 // EnvRedis is the environment variable that holds the value of -redis, so that a URL with
 // a password is not in the list of processes that other users of the machine see.
 const EnvRedis = "HEADGATE_GATEWAY_REDIS"
+
+// EnvJSONSecret is the environment variable that holds the value of -json-secret.
+const EnvJSONSecret = "HEADGATE_GATEWAY_JSON_SECRET"
 
 // Config is the configuration of the gateway. Parse returns only valid ones.
 type Config struct {
@@ -50,6 +54,11 @@ type Config struct {
 	EnvoyLimits        string
 	EnvoyDebit         []string
 	EnvoyClosedAsError bool
+
+	// These are as jsonapi.Options.Secret, Clients and Keep.
+	JSONSecret  []byte
+	JSONClients map[[sha256.Size]byte]string
+	JSONKeep    time.Duration
 
 	Callers callers.Options
 

@@ -36,7 +36,7 @@ func file(t *testing.T, text string) string {
 
 func TestParseDefaults(t *testing.T) {
 	want := Config{
-		Listen: "127.0.0.1:8089", UpstreamConnect: 5 * time.Second, UpstreamTimeout: time.Minute,
+		Listen: "127.0.0.1:8089", UpstreamConnect: 5 * time.Second, UpstreamTimeout: time.Minute, JSONKeep: 24 * time.Hour,
 		Apps: []string{"default"}, RedisTimeout: 50 * time.Millisecond,
 		MaxHeaderBytes: 32768, MaxConnections: 10000, HeaderTimeout: 10 * time.Second, PieceTimeout: 30 * time.Second,
 		IdleTimeout: 2 * time.Minute, ShutdownTimeout: 30 * time.Second, LogLevel: slog.LevelInfo,
@@ -76,6 +76,9 @@ redis-timeout: 20ms
 instances: 3
 cache-refusals: 1000
 max-keys: 2000
+json-client: [shop:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef, blog:1123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef]
+json-secret: 0123456789abcdef0123456789abcdef-text
+json-keep: 1h
 trusted-proxy:
 - 10.0.0.0/8
 - 192.0.2.1
@@ -175,6 +178,7 @@ func TestParsePrefersFlagsToTheEnvironmentAndThatToTheFile(t *testing.T) {
 
 func TestParseNamesEveryMistake(t *testing.T) {
 	cert, key := certificate(t)
+	digest := strings.Repeat("0f", 32)
 	for _, row := range []struct {
 		args string
 		want []string // each in the error; none for no error
@@ -201,6 +205,8 @@ func TestParseNamesEveryMistake(t *testing.T) {
 		{"-upstream-host x", []string{"-upstream-host: "}},
 		{"-api-listen 127.0.0.1:1", []string{"-api-listen: "}},
 		{"-envoy-limits x", []string{"there is no -envoy-listen"}},
+		{"-json-secret s3cret -json-keep 1s -json-client shop:s3cret -json-client x", []string{"-json-secret: it has fewer than 32", "-json-keep: ", "-json-client: it is not"}},
+		{"-json-client a:" + digest + " -json-client b:" + digest, []string{`-json-client: "b" has the token of "a"`}},
 		{"-app shop -app shop", []string{`-app: "shop" is named twice`}},
 		{"-app a,b", []string{`-app: "a,b"`}},
 		{"-policies limits.txt", []string{`-policies: "limits.txt"`}},

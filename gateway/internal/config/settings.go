@@ -4,6 +4,8 @@ package config
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"flag"
 	"fmt"
@@ -16,6 +18,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/gateway/internal/engine"
+	"github.com/headgate/headgate/gateway/internal/jsonapi"
 	"github.com/headgate/headgate/gateway/internal/proxy"
 	"github.com/headgate/headgate/internal/redisurl"
 	"github.com/headgate/headgate/internal/textform"
@@ -75,6 +78,10 @@ func (g *given) settings() []setting {
 		{name: "instances", usage: "`number` of gateways to assume until Redis has answered", set: number(&c.Instances, 0, 1<<20)},
 		{name: "cache-refusals", usage: "`number` of refused keys to remember, whose requests are refused without Redis", set: number(&c.CacheRefusals, 0, 1<<24)},
 		{name: "max-keys", usage: "largest `number` of keys in memory (default 1048576)", set: number(&c.MaxKeys, 0, 1<<30)},
+
+		{name: "json-client", isList: true, usage: "`name:digest` of a program that may ask in JSON, the digest being the SHA-256 of its bearer token in hexadecimal; may be repeated, and without any, programs on this machine and those with a certificate may ask", set: client(&c.JSONClients)},
+		{name: "json-secret", env: EnvJSONSecret, usage: "`text` of at least 32 bytes that authenticates the tokens of takes, the same for all gateways; without it tokens are good at one gateway until its end", set: secret(&c.JSONSecret)},
+		{name: "json-keep", standard: "24h", usage: "`time` for which the tokens of takes are good", set: span(&c.JSONKeep, jsonapi.MinKeep, jsonapi.MaxKeep)},
 
 		{name: "trusted-proxy", isList: true, usage: "`address or CIDR` of a proxy whose headers about the caller are believed; may be repeated", set: more(&c.Callers.Trusted)},
 		{name: "address-header", usage: "`name` of the header in which the trusted proxies name the caller's address (default X-Forwarded-For)", set: keep(&c.Callers.AddressHeader)},
@@ -247,6 +254,34 @@ func redisURL(to **redis.UniversalOptions) func(string) error {
 	return func(text string) (err error) {
 		*to, err = redisurl.Parse(text)
 		return err
+	}
+}
+
+func client(to *map[[sha256.Size]byte]string) func(string) error {
+	return func(text string) error {
+		name, hexed, _ := strings.Cut(text, ":")
+		digest, err := hex.DecodeString(hexed)
+		switch {
+		case name == "" || err != nil || len(digest) != sha256.Size:
+			// The text may be the token itself.
+			return fmt.Errorf("it is not a name, a colon and the %d hexadecimal digits of a SHA-256", 2*sha256.Size)
+		case (*to)[[sha256.Size]byte(digest)] != "":
+			return fmt.Errorf("%q has the token of %q", clip(name), clip((*to)[[sha256.Size]byte(digest)]))
+		case *to == nil:
+			*to = map[[sha256.Size]byte]string{}
+		}
+		(*to)[[sha256.Size]byte(digest)] = name
+		return nil
+	}
+}
+
+func secret(to *[]byte) func(string) error {
+	return func(text string) error {
+		if len(text) < jsonapi.MinSecret {
+			return fmt.Errorf("it has fewer than %d bytes", jsonapi.MinSecret)
+		}
+		*to = []byte(text)
+		return nil
 	}
 }
 
