@@ -20,6 +20,7 @@ import (
 	"github.com/headgate/headgate/gateway/internal/config"
 	"github.com/headgate/headgate/gateway/internal/engine"
 	"github.com/headgate/headgate/gateway/internal/everyminute"
+	"github.com/headgate/headgate/gateway/internal/jsonapi"
 	"github.com/headgate/headgate/gateway/internal/server"
 	"github.com/headgate/headgate/policy/policyyaml"
 	"github.com/redis/go-redis/v9"
@@ -88,7 +89,7 @@ func run(soft, hard context.Context, c config.Config, out, w io.Writer) (err err
 	return server.Run(soft, hard, server.Options{
 		Ports: g.ports, Drain: g.engine, Health: g.health,
 		Delay: c.ShutdownDelay, Timeout: c.ShutdownTimeout, Logger: logger,
-		Started: func() { g.greet(w) },
+		Started: func(addresses []string) { g.greet(w, addresses) },
 	})
 }
 
@@ -171,10 +172,18 @@ func (g *gateway) close() error {
 	return g.engine.Close()
 }
 
-// greet tells a person at the terminal what to try, if nothing was configured.
-func (g *gateway) greet(w io.Writer) {
+// greet tells a person at the terminal what to try, if no policies were configured.
+func (g *gateway) greet(w io.Writer, addresses []string) {
 	if !g.example || g.config.LogJSON {
 		return
 	}
-	fmt.Fprintf(w, "\n  Try:  %s\n\n", g.try())
+	url := "http://" + addresses[0]
+	if g.ports[0].TLS {
+		url = "https://" + addresses[0]
+	}
+	command := "curl -i " + url + "/"
+	if g.config.Upstream == nil {
+		command = "curl -i " + url + jsonapi.Prefix + `take -H 'Content-Type: application/json' -d '{"request": {"method": "GET", "path": "/", "address": "192.0.2.7"}}'`
+	}
+	fmt.Fprintf(w, "\n  Try:  %s\n\n", command)
 }

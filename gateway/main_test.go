@@ -90,6 +90,34 @@ func TestGatewayStartsWithoutAnySettings(t *testing.T) {
 	}
 }
 
+// The command that a gateway without settings prints works, and shows the example's limit.
+func TestGatewayPrintsACommandThatWorks(t *testing.T) {
+	p := begin(t, "gateway", "-listen", "127.0.0.1:0")
+	p.until(t, "it prints a command", func() bool {
+		return strings.Contains(p.output(), "Try:  curl -i http://"+p.address(t, "api")+"/v1/take ")
+	})
+	_, body, _ := strings.Cut(p.output(), "-d '")
+	body, _, _ = strings.Cut(body, "'\n")
+	allowed := 0
+	for range 25 {
+		res, err := http.Post("http://"+p.address(t, "api")+"/v1/take", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if err != nil || !strings.Contains(string(text), `"policy":"per-address"`) {
+			t.Fatalf("%d %s %v", res.StatusCode, text, err)
+		}
+		if strings.Contains(string(text), `"allowed":true,"outcome"`) {
+			allowed++
+		}
+	}
+	if allowed < 20 || allowed > 21 { // a unit of the example comes back each second
+		t.Errorf("%d allowed, want the 20 of the example", allowed)
+	}
+}
+
 func TestGatewayFinishesRequestsAtItsEnd(t *testing.T) {
 	upstream, inside, end := slow(t)
 	addr, prefix := redistest.Addr(t), redistest.Prefix(t)

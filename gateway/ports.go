@@ -127,11 +127,3 @@ func (g *gateway) api() (http.Handler, error) {
 	mux.Handle(jsonapi.Prefix, programs)
 	return mux, nil
 }
-
-// try returns a command that shows the gateway at work.
-func (g *gateway) try() string {
-	if g.config.Upstream != nil {
-		return "curl -i http://" + g.config.Listen + "/"
-	}
-	return "curl -i http://" + g.config.Listen + "/auth"
-}

@@ -60,8 +60,8 @@ type Options struct {
 	// Listen is net.Listen for TCP unless a test sets it.
 	Listen func(address string) (net.Listener, error)
 
-	// Started, unless nil, is called once all ports listen.
-	Started func()
+	// Started, unless nil, is called once all ports listen, with their addresses.
+	Started func(addresses []string)
 
 	Logger *slog.Logger
 }
@@ -83,9 +83,11 @@ func Run(ctx, hard context.Context, o Options) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	var serving sync.WaitGroup
+	var addresses []string
 	var ending atomic.Bool
 	for i, p := range o.Ports {
-		o.Logger.Info("serving", "face", p.Name, "address", listeners[i].Addr().String(), "tls", p.TLS)
+		addresses = append(addresses, listeners[i].Addr().String())
+		o.Logger.Info("serving", "face", p.Name, "address", addresses[i], "tls", p.TLS)
 		serving.Go(func() {
 			err := p.Service.Serve(listeners[i])
 			if !ending.Load() {
@@ -94,7 +96,7 @@ func Run(ctx, hard context.Context, o Options) error {
 		})
 	}
 	if o.Started != nil {
-		o.Started()
+		o.Started(addresses)
 	}
 	o.Health.start()
 	<-ctx.Done()

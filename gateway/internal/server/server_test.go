@@ -239,7 +239,7 @@ func TestRunServesNothingIfAPortIsTaken(t *testing.T) {
 	s := NewHTTP(http.NotFoundHandler(), bounds())
 	err = Run(t.Context(), t.Context(), Options{
 		Ports:   []Port{{Name: "proxy", Address: "127.0.0.1:0", Service: s}, {Name: "admin", Address: l.Addr().String(), Service: s}},
-		Timeout: time.Second, Logger: slog.New(slog.DiscardHandler), Started: func() { served = true },
+		Timeout: time.Second, Logger: slog.New(slog.DiscardHandler), Started: func([]string) { served = true },
 	})
 	if err == nil || !strings.HasPrefix(err.Error(), "admin: ") || served {
 		t.Errorf("%v, served is %v", err, served)
