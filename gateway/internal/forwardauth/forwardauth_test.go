@@ -16,11 +16,22 @@ import (
 	"github.com/headgate/headgate/gateway/internal/callers"
 	"github.com/headgate/headgate/gateway/internal/engine"
 	"github.com/headgate/headgate/gateway/internal/everyminute"
+	"github.com/headgate/headgate/internal/freeport"
 	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
+	"github.com/redis/go-redis/v9"
 )
 
-func TestMain(m *testing.M) { test.Exit(m.Run()) }
+func TestMain(m *testing.M) {
+	redis.SetLogger(silent{}) // TestFailsClosed has no server
+	test.Exit(m.Run())
+}
+
+// silent is a logger of go-redis that writes nothing.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
 
 // limit returns a policy of the application shop.
 func limit(name, text, key string, changes ...func(*policy.Policy)) policy.Policy {
@@ -313,6 +324,63 @@ func TestActions(t *testing.T) {
 		wants(t, f.ask("?deny_status=401", get("/denied", "192.0.2.1")...), 401, StatusHeader+": 403")
 		wants(t, f.ask("", get("/denied", "198.51.100.1")...), 200)
 	})
+}
+
+func TestTooManyWait(t *testing.T) {
+	slow := limit("slow", "6000/1m burst=1", "global", func(p *policy.Policy) { p.OnLimit = "wait 30s" })
+	in(t, Options{MaxWait: 30 * time.Second}, []policy.Policy{slow}, func(t *testing.T, f *face) {
+		answers := make(chan *httptest.ResponseRecorder)
+		const all = 150
+		for range all {
+			go func() { answers <- f.ask("?deny_status=403", get("/", "192.0.2.1")...) }()
+		}
+		passed, full := 0, 0
+		for range all {
+			if w := <-answers; w.Code == 200 {
+				passed++
+			} else {
+				wants(t, w, 403, StatusHeader+": 503", "Retry-After: 2") // the next turn is 1.01 s away
+				full++
+			}
+		}
+		if passed != 1+limiter.DefaultMaxWaitersPerKey || full != all-passed {
+			t.Errorf("%d passed and %d found no room to wait, want 101 and 49", passed, full)
+		}
+	})
+}
+
+func TestFailsClosed(t *testing.T) {
+	c, err := callers.New(callers.Options{Trusted: []string{proxy}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := func(p *policy.Policy) { p.Match.Path, p.OnStoreError = "/closed", "closed" }
+	e, err := engine.Open(t.Context(), engine.Options{
+		Apps: []string{"shop"}, Redis: &redis.UniversalOptions{Addrs: []string{freeport.Addr(t)}}, // where no server is
+		Source:   engine.Fixed(policy.Set{limit("closed", "9/1m", "ip", closed), limit("local", "1/1m", "ip")}),
+		Bindings: c.Bindings(), Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	log := everyminute.New(slog.New(slog.DiscardHandler))
+	defer log.Close()
+	h, err := New(e, Options{Callers: c, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &face{Handler: h}
+	for range 2 {
+		w := f.ask("", get("/closed", "192.0.2.1")...)
+		wants(t, w, 503, StatusHeader+": 503", "Cache-Control: no-store", "Content-Type: application/problem+json")
+		if w.Header().Get("Retry-After") == "" {
+			t.Error("no Retry-After")
+		}
+		wants(t, f.ask("?deny_status=403", get("/closed", "192.0.2.1")...), 403, StatusHeader+": 503")
+	}
+	wants(t, f.ask("", get("/", "192.0.2.2")...), 200)
+	wants(t, f.ask("", get("/", "192.0.2.2")...), 429)
 }
 
 func TestNewNamesEveryMistake(t *testing.T) {
