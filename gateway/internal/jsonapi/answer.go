@@ -56,10 +56,10 @@ type answer struct {
 	Undecided  bool       `json:"undecided,omitempty"`
 	RetryAfter *seconds   `json:"retry_after,omitempty"`
 	Policies   []decision `json:"policies,omitzero"`
+	Held       *bool      `json:"held,omitempty"`
 	Token      string     `json:"token,omitempty"`
 	TTL        *seconds   `json:"lease_ttl,omitempty"`
 	Recorded   *bool      `json:"recorded,omitempty"`
-	Held       *bool      `json:"held,omitempty"`
 	Problem    *problem   `json:"problem,omitempty"`
 
 	replayed bool

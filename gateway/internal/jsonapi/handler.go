@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"mime"
 	"net/http"
 	"net/netip"
@@ -302,7 +303,7 @@ func readBody(w http.ResponseWriter, r *http.Request, read func(*object) item) (
 		items = readItems(o, f, read)
 	} else {
 		items = []item{read(o)}
-		items[0].same = string(b)
+		items[0].same = sameness(o)
 	}
 	readIdempotencyKey(r, items, batch, f)
 	if len(f.list) > 0 {
@@ -326,12 +327,9 @@ func readItems(o *object, f *faults, read func(*object) item) (items []item) {
 	first := map[string]int{}
 	for n, one := range list {
 		where := at + "/" + strconv.Itoa(n)
-		i := read(readObject(one, where, f))
-		same, err := json.Marshal(one) // in which the fields have one order
-		if err != nil {
-			f.add(where, "it cannot be read")
-		}
-		i.same = string(same)
+		inner := readObject(one, where, f)
+		i := read(inner)
+		i.same = sameness(inner)
 		if i.id != "" {
 			if m, taken := first[i.id]; taken {
 				f.add(where+"/id", fmt.Sprintf("item %d has the same id", m))
@@ -342,6 +340,17 @@ func readItems(o *object, f *faults, read func(*object) item) (items []item) {
 	}
 	o.end()
 	return items
+}
+
+// sameness returns a text that is equal for items that ask for the same, whatever their ids.
+func sameness(o *object) string {
+	fields := maps.Clone(o.fields)
+	delete(fields, "id")
+	text, err := json.Marshal(fields) // in the order of their names
+	if err != nil {                   // which no value that was parsed leads to
+		o.f.add(o.at, "it cannot be read")
+	}
+	return string(text)
 }
 
 // readIdempotencyKey makes the header Idempotency-Key the id of a single item.
