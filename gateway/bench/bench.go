@@ -16,6 +16,7 @@ import (
 type bench struct {
 	redis, rival string
 	rivalPID     int
+	callers      int // 0 means all of bounds
 	rounds       int
 	round        time.Duration
 	profile      string
@@ -75,6 +76,9 @@ func (b *bench) measure(ctx context.Context, services []*service, m *meter) (kep
 	kept = true
 	var ratios []string
 	for _, limit := range bounds {
+		if b.callers != 0 && b.callers != limit.callers {
+			continue
+		}
 		samples := make([][]sample, len(services))
 		for n := range b.rounds + 1 { // the first warms up
 			for i := range services {

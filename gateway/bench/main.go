@@ -42,6 +42,7 @@ func main() {
 	flag.IntVar(&b.rounds, "rounds", 7, "how many rounds each service has at each number of callers")
 	flag.DurationVar(&b.round, "round", 2*time.Second, "how long a round takes")
 	flag.StringVar(&b.profile, "profile", "", "write a CPU profile of the gateway into this `file`")
+	flag.IntVar(&b.callers, "callers", 0, "measure at this number of callers only")
 	quick := flag.Bool("quick", false, "measure for a shorter time")
 	guard := flag.Bool("guard", false, "fail if a bound is not kept")
 	show := flag.Bool("config", false, "print the configuration file and exit")

@@ -323,7 +323,7 @@ func (s *state) refuseByQuota() {
 
 // metadata returns what there is to say for logs and other filters, or nil.
 func (s *state) metadata(a *limiter.Admission) *structpb.Struct {
-	undecided := a.Result().Undecided()
+	undecided := a.Result().Undecided() && !s.fallback
 	refused := s.answer.OverallCode == over && len(s.refused) > 0
 	if !s.fallback && !undecided && !s.late && !refused && s.shadow == nil && s.within == nil {
 		return nil
