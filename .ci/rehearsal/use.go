@@ -55,7 +55,7 @@ func (s *sandbox) run(ctx context.Context, dir, name string, args ...string) (st
 	var out, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &stderr
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, stderr.String())
+		return "", fmt.Errorf("%s %s: %w\n%s%s", name, strings.Join(args, " "), err, stderr.String(), out.String())
 	}
 	return out.String(), nil
 }
