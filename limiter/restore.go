@@ -94,9 +94,9 @@ func appendDecided(b []byte, op *core.Op, d *core.Decision, onLimit Action) []by
 // data is its own, for instance by a message authentication code: a forged encoding gives
 // anyone units back.
 //
-// What the fallback of another limiter's store has granted is known to that store alone.
-// Restore leaves it out, so that it is neither refunded nor settled; such a result is
-// [Result.Undecided]. A lease is kept, as Renew takes it at the store that is asked then.
+// Units that the fallback of another limiter's store has granted are known to that store
+// alone. Restore leaves them out, so that they are neither refunded nor settled; such a
+// result is [Result.Undecided]. A lease is kept, as Renew takes it at the store that is asked then.
 func (l *Limiter) Restore(data []byte) (*Result, error) {
 	if l == nil {
 		return nil, errNoLimiter

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate/internal/freeport"
 )
 
 // A client cannot make a request too large for the frame in which HAProxy asks about it,
@@ -44,5 +46,25 @@ func TestHAProxyAsksAboutLargeRequests(t *testing.T) {
 	if n := len(w.service.Seen()); n != 1 {
 		t.Errorf("the service saw %d requests, want 1", n)
 	}
-	t.Log(by)
+}
+
+// A request that does not fit in a frame is refused, also where requests pass that no
+// gateway has answered.
+func TestHAProxyRefusesWhatItCannotAskAbout(t *testing.T) {
+	w := open(t, "HAProxy", patient...)
+	addr := freeport.Addr(t)
+	spoe := Config(t, examples("haproxy-spoe.cfg"), "messages headgate", "messages headgate\n    max-frame-size 2048")
+	HAProxy(t, Config(t, examples("haproxy.cfg"), "127.0.0.1:8080", addr, "127.0.0.1:3000", w.service.Addr, "config haproxy-spoe.cfg", "config "+spoe,
+		"127.0.0.1:9089", w.gateways[0].SPOE, "127.0.0.1:9189", w.gateways[1].SPOE), addr)
+	c := Client(t, "127.0.0.14")
+	for _, path := range []string{"/free", "/open/free"} {
+		for size, want := range map[int]int{100: 200, 3000: 431} {
+			if a := Do(t, c, "GET", "http://"+addr+path, http.Header{"X-Long": {strings.Repeat("x", size)}}); a.Status != want {
+				t.Errorf("%s with a header of %d bytes: %d, want %d", path, size, a.Status, want)
+			}
+		}
+	}
+	if n := len(w.service.Seen()); n != 2 {
+		t.Errorf("the service saw %d requests, want 2", n)
+	}
 }

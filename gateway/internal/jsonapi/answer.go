@@ -135,7 +135,9 @@ func (h *handler) takeOnce(ctx context.Context, i *item) answer {
 	}
 	mine := recorded{Same: hashed(i.same)}
 	claim, _ := json.Marshal(mine) // of a text
-	there, err := h.records.claim(ctx, i.id, string(claim), min(claimFor, h.ttl))
+	soon, cancel := context.WithTimeout(ctx, h.patience)
+	there, err := h.records.claim(soon, i.id, string(claim), min(claimFor, h.ttl))
+	cancel()
 	if err == nil && there != "" {
 		return replay(there, mine.Same)
 	}

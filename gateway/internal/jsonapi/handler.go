@@ -87,7 +87,7 @@ func Face() engine.Face { return engine.Face{Name: "json", Bind: callers.Describ
 func New(e *engine.Engine, o Options) (http.Handler, error) {
 	h := &handler{
 		log: o.Log, secret: o.Secret, clients: o.Clients, ttl: cmp.Or(o.Keep, DefaultKeep),
-		limiters: map[string]*limiter.Limiter{}, now: time.Now,
+		limiters: map[string]*limiter.Limiter{}, now: time.Now, patience: cmp.Or(o.Timeout, defaultTimeout) * 3 / 10,
 	}
 	var errs []error
 	if o.Log == nil {
@@ -113,7 +113,7 @@ func New(e *engine.Engine, o Options) (http.Handler, error) {
 	if h.secret == nil {
 		h.secret = make([]byte, MinSecret)
 		_, _ = rand.Read(h.secret) // never fails, as its contract says
-		e.Logger().Warn("tokens of the JSON face are good at this gateway only, until it ends; -api-secret names a file with a secret for all")
+		e.Logger().Warn("tokens of the JSON face are good at this gateway only, until it ends; -json-secret is one for all gateways")
 	}
 	h.records = &memoryRecords{max: maxMemory}
 	if o.Redis != nil {
@@ -130,6 +130,10 @@ type handler struct {
 	limiters map[string]*limiter.Limiter // by application; that of "" is the default
 	records  records
 	now      func() time.Time
+
+	// patience bounds the call of Redis before a take with an id, which has to wait for the
+	// store as well.
+	patience time.Duration
 }
 
 // operation is what a path does with each item.
@@ -266,7 +270,7 @@ func (h *handler) authenticate(r *http.Request) (client string, p *problem) {
 		return "", nil
 	}
 	h.log.Note(slog.LevelWarn, "the JSON face was called from another machine, and has no bearer tokens", slog.String("peer", r.RemoteAddr))
-	return "", &problem{Status: http.StatusForbidden, Detail: "a call from another machine needs a bearer token, see -api-tokens, or a certificate, see -tls-client-ca"}
+	return "", &problem{Status: http.StatusForbidden, Detail: "a call from another machine needs a bearer token, see -json-client, or a certificate, see -tls-client-ca"}
 }
 
 // checkForm returns what is wrong with the call before its body. A browser asks for leave

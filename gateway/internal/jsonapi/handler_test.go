@@ -19,6 +19,7 @@ import (
 	"github.com/headgate/headgate/gateway/internal/engine"
 	"github.com/headgate/headgate/gateway/internal/everyminute"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -466,6 +467,32 @@ func TestRecordsFailAsDescribed(t *testing.T) {
 	if got.status != 200 || !strings.Contains(got.body, `"outcome":"failed_closed"`) || !strings.Contains(got.body, `"retry_after":1`) || got.header.Get("Retry-After") != "1" {
 		t.Errorf("%d %s", got.status, got.body)
 	}
+}
+
+// A take with an id waits for Redis twice when it begins to hang, and hardly ever after.
+func TestTakesGoOnWhileRedisHangs(t *testing.T) {
+	server := redistest.Start(t)
+	e := openEngine(t, engine.Options{Redis: redisOptions(server.Addr), Source: engine.Fixed([]policy.Policy{one("api", "9000/1h fixed-window")})})
+	a := openAPI(t, e, func(o *Options) { o.Redis, o.Prefix = e.Redis() })
+	take := func(id int) time.Duration {
+		begun := time.Now()
+		if got := a.call("take", fmt.Sprintf(`{"key":"a","id":"%d"}`, id), nil); got.status != 200 || !strings.Contains(got.body, `"allowed":true`) {
+			t.Errorf("%d %s", got.status, got.body)
+		}
+		return time.Since(begun)
+	}
+	for id := range 20 {
+		take(id)
+	}
+	server.Freeze()
+	defer server.Thaw()
+	var all []time.Duration
+	for id := range 41 {
+		all = append(all, take(100+id))
+	}
+	slices.Sort(all)
+	test.AtMost(t, "a take with an id while Redis hangs, median", all[20], 5*time.Millisecond)
+	test.AtMost(t, "a take with an id while Redis hangs, longest", all[40], 70*time.Millisecond)
 }
 
 // A take that is under way and never ends, because its gateway dies, may be repeated after

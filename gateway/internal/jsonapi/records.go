@@ -53,25 +53,29 @@ type redisRecords struct {
 	prefix  string
 	timeout time.Duration
 
-	resting atomic.Int64 // until this instant in microseconds
+	resting atomic.Int64 // until this instant in microseconds; 0 while Redis answers
 }
 
-// call calls f, unless Redis did not answer a moment ago, so that no request waits for it
-// twice.
+// call calls f, unless Redis did not answer a moment ago, so that few requests wait for it.
+// The call outlives the client, but not the deadline of ctx.
 func (r *redisRecords) call(ctx context.Context, f func(context.Context) error) error {
-	if time.Now().UnixMicro() < r.resting.Load() {
-		return errAway
+	now := time.Now()
+	if until := r.resting.Load(); now.UnixMicro() < until || until != 0 && !r.resting.CompareAndSwap(until, now.Add(restPause).UnixMicro()) {
+		return errAway // or one other request tries
 	}
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout)
+	limit := r.timeout
+	if d, ok := ctx.Deadline(); ok {
+		limit = min(limit, d.Sub(now))
+	}
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	err := f(within)
-	if errors.Is(err, redis.Nil) {
-		return nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, redis.Nil) {
 		r.resting.Store(time.Now().Add(restPause).UnixMicro())
+		return err
 	}
-	return err
+	r.resting.Store(0)
+	return nil
 }
 
 // claim makes a second attempt if the record has just expired.
