@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/filesource"
 	"github.com/headgate/headgate/policy/managed"
 	"github.com/headgate/headgate/policy/redissource"
 	"github.com/headgate/headgate/policy/stats"
@@ -245,5 +247,24 @@ func TestOpenNamesEveryMistake(t *testing.T) {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not name %s:\n%v", want, err)
 		}
+	}
+}
+
+// Policies of another source are in force, though others are published in Redis.
+func TestLimitsFollowAnotherSource(t *testing.T) {
+	client := connect(t, redistest.Start(t))
+	publish(t, client, "a:", visitors)
+	path := filepath.Join(t.TempDir(), "limits.json")
+	if err := os.WriteFile(path, []byte(strings.Replace(visitors, "3/1h", "2/1h", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := options("a:")
+	var err error
+	if o.Source, err = filesource.New(path); err != nil {
+		t.Fatal(err)
+	}
+	first, second := open(t, client, o), open(t, client, o)
+	if one, two := admitted(t, first, 1), admitted(t, second, 2); one != 1 || two != 1 {
+		t.Errorf("%d and %d of 1 and 2 requests passed under 2/1h, want 1 and 1", one, two)
 	}
 }
