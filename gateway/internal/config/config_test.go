@@ -99,15 +99,11 @@ log-format: json
 log-level: warn
 `
 
-func TestParseReadsEverySettingFromFlagsAndFile(t *testing.T) {
-	fromFile, err := parse(nil, "-config", file(t, all))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, key := certificate(t)
+// flagsOf returns the flags that say the same as a file.
+func flagsOf(text string) []string {
 	var args []string
 	name := ""
-	for line := range strings.Lines(all) {
+	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		item, isItem := strings.CutPrefix(line, "- ")
 		if isItem {
@@ -126,12 +122,30 @@ func TestParseReadsEverySettingFromFlagsAndFile(t *testing.T) {
 			args = append(args, "-"+name+"="+value)
 		}
 	}
-	fromFlags, err := parse(nil, args...)
+	return args
+}
+
+func TestParseReadsEverySettingFromFlagsAndFile(t *testing.T) {
+	fromFile, err := parse(nil, "-config", file(t, all))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key := certificate(t)
+	fromFlags, err := parse(nil, flagsOf(all)...)
 	if err != nil || !reflect.DeepEqual(fromFlags, fromFile) {
 		t.Errorf("the flags give\n%+v %v, want what the file gives:\n%+v", fromFlags, err, fromFile)
 	}
-	// Every setting was there, so no field of the result is zero, except for TLS and the
-	// flags that are no settings.
+	checkComplete(t, fromFile)
+	c, err := parse(nil, "-tls-cert", cert, "-tls-key", key, "-tls-client-ca", cert, "-listen", "0.0.0.0:1", "-envoy-listen", ":2")
+	if err != nil || c.TLS == nil || c.TLS.MinVersion != tls.VersionTLS12 || c.TLS.ClientAuth != tls.RequireAndVerifyClientCert || c.TLS.ClientCAs == nil {
+		t.Errorf("TLS: %+v %v", c.TLS, err)
+	}
+}
+
+// checkComplete checks that every setting was there, so that no field of the result is
+// zero, except for TLS and the flags that are no settings.
+func checkComplete(t *testing.T, fromFile Config) {
+	t.Helper()
 	v := reflect.ValueOf(fromFile)
 	for i := range v.NumField() {
 		switch name := v.Type().Field(i).Name; name {
@@ -147,10 +161,6 @@ func TestParseReadsEverySettingFromFlagsAndFile(t *testing.T) {
 		if !s.flagOnly && !strings.HasPrefix(s.name, "tls-") && !strings.Contains(all, "\n"+s.name+":") {
 			t.Errorf("the test has no value for %s", s.name)
 		}
-	}
-	c, err := parse(nil, "-tls-cert", cert, "-tls-key", key, "-tls-client-ca", cert, "-listen", "0.0.0.0:1", "-envoy-listen", ":2")
-	if err != nil || c.TLS == nil || c.TLS.MinVersion != tls.VersionTLS12 || c.TLS.ClientAuth != tls.RequireAndVerifyClientCert || c.TLS.ClientCAs == nil {
-		t.Errorf("TLS: %+v %v", c.TLS, err)
 	}
 }
 

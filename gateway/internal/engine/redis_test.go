@@ -187,6 +187,36 @@ func TestAFrozenRedisDelaysNoRequestByMoreThanItsTimeout(t *testing.T) {
 	})
 }
 
+// The time-out bounds calls of Redis, and a call within it is no reason to bypass Redis.
+func TestTheTimeoutDecidesWhenRedisIsTooSlow(t *testing.T) {
+	server := redistest.Start(t)
+	link := faultproxy.New(t, server.Addr)
+	for _, row := range []struct {
+		timeout  time.Duration
+		fallback int
+	}{{20 * time.Millisecond, 12}, {5 * time.Second, 0}} {
+		e := open(t, Options{Redis: at(link.Addr), RedisPrefix: "x:", Source: Fixed(policy.Set{shop("all", "1000/1h")}), Timeout: row.timeout})
+		l := limiterOf(t, e, "", Face{Name: "proxy"})
+		until(t, "Redis decides", func() bool {
+			d, err := l.Allow(t.Context(), "warm", 1)
+			return err == nil && !d.Fallback
+		})
+		link.Set(faultproxy.Fault{Delay: 120 * time.Millisecond}) // more than failover.DefaultSlow
+		fallback := 0
+		for range 12 {
+			if d, err := l.Allow(t.Context(), "x", 1); err != nil {
+				t.Error(err)
+			} else if d.Fallback {
+				fallback++
+			}
+		}
+		link.Set(faultproxy.Fault{})
+		if fallback != row.fallback {
+			t.Errorf("with a time-out of %v, %d of 12 were decided in memory, want %d", row.timeout, fallback, row.fallback)
+		}
+	}
+}
+
 func TestCheckWritesNothing(t *testing.T) {
 	server := redistest.Start(t)
 	publish(t, server.Addr, "x:", shop("all", "2/1h"))

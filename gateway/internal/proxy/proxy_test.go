@@ -380,6 +380,20 @@ func TestProxySpeaksHTTP2(t *testing.T) {
 	}
 }
 
+// askForHints returns an answer, and the number of early hints before it.
+func askForHints(t *testing.T, g *gate, path string) (res *http.Response, hints int) {
+	t.Helper()
+	r := request(t, "GET", g.URL+path, nil)
+	r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
+		if code == 103 && h.Get("Link") != "" {
+			hints++
+		}
+		return nil
+	}}))
+	res, _ = ask(t, g.Client(), r)
+	return res, hints
+}
+
 func TestProxyReplacesTheLimitsOfTheUpstream(t *testing.T) {
 	own := map[string]string{"Ratelimit": `"up";r=7`, "Ratelimit-Policy": `"up";q=9`, "X-Ratelimit-Limit": "9", "X-Ratelimit-Used": "2"}
 	upstream := func(w http.ResponseWriter, r *http.Request) {
@@ -414,15 +428,7 @@ func TestProxyReplacesTheLimitsOfTheUpstream(t *testing.T) {
 				o.policies = nil
 			}
 		})
-		hints := 0
-		r := request(t, "GET", g.URL+row.path, nil)
-		r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
-			if code == 103 && h.Get("Link") != "" {
-				hints++
-			}
-			return nil
-		}}))
-		res, _ := ask(t, g.Client(), r)
+		res, hints := askForHints(t, g, row.path)
 		if got := res.Header["Ratelimit"]; len(got) != 1 || !strings.HasPrefix(got[0], row.ratelimit) {
 			t.Errorf("%s with %q: RateLimit is %q, want one that begins with %s", row.path, row.policies, got, row.ratelimit)
 		}

@@ -199,6 +199,44 @@ func TestHTTPBoundsTheTimeOfEachPieceOfAnAnswer(t *testing.T) {
 	})
 }
 
+// A large piece ends as late as a small one, and one that the handler holds back is not late.
+func TestHTTPBoundsTheTimeOfAPieceFromItsStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		results := make(chan error, 1)
+		_, l := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			c := http.NewResponseController(w)
+			io.WriteString(w, "held back")
+			time.Sleep(2 * time.Minute)
+			if err := c.Flush(); err != nil {
+				t.Errorf("the flush of a piece that was held back: %v", err)
+			}
+			time.Sleep(2 * time.Minute)
+			_, err := w.Write(make([]byte, 1<<20))
+			results <- err
+		}, bounds())
+		c := dial(t, l)
+		send(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		begun := time.Now()
+		if res, err := http.ReadResponse(bufio.NewReaderSize(c, 16), nil); err != nil || res.StatusCode != 200 {
+			t.Fatal(res, err)
+		}
+		go func() { // all of the first piece, and nothing of the second
+			buf := make([]byte, 1)
+			for time.Since(begun) < 3*time.Minute {
+				if _, err := c.Read(buf); err != nil {
+					return
+				}
+			}
+		}()
+		if err := <-results; !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a client that reads nothing of a large piece: %v", err)
+		}
+		if d := time.Since(begun); d != 4*time.Minute+30*time.Second {
+			t.Errorf("it took %v, want 4m30s", d)
+		}
+	})
+}
+
 func TestHTTPBoundsSizes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var large *http.MaxBytesError
