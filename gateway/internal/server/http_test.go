@@ -237,6 +237,61 @@ func TestHTTPBoundsTheTimeOfAPieceFromItsStart(t *testing.T) {
 	})
 }
 
+// A stream of HTTP/2 ends when its deadline passes, even if no piece is late by then, so
+// none may be left running.
+func TestHTTPBoundsTheTimeOfEachPieceOverHTTP2(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, l := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			body := make([]byte, 1)
+			for range 3 { // an echo that takes its time
+				if _, err := io.ReadFull(r.Body, body); err != nil {
+					t.Errorf("%s: %v", r.Proto, err)
+					return
+				}
+				time.Sleep(2 * time.Minute)
+				w.Write(body)
+				if err := http.NewResponseController(w).Flush(); err != nil {
+					t.Errorf("%s: %v", r.Proto, err)
+					return
+				}
+			}
+			begun := time.Now()
+			if _, err := r.Body.Read(body); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begun) != 30*time.Second {
+				t.Errorf("a client that sends nothing: %v after %v, want the time-out after 30s", err, time.Since(begun))
+			}
+		}, bounds())
+		only := &http.Protocols{}
+		only.SetUnencryptedHTTP2(true)
+		transport := &http.Transport{Protocols: only, DialContext: func(context.Context, string, string) (net.Conn, error) { return l.dial() }}
+		defer transport.CloseIdleConnections()
+		body, feed := io.Pipe()
+		go feed.Write([]byte("a"))
+		r, err := http.NewRequestWithContext(t.Context(), "POST", "http://x/", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := transport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Proto != "HTTP/2.0" {
+			t.Error(res.Proto)
+		}
+		piece := make([]byte, 1)
+		for _, want := range "abc" {
+			if _, err := io.ReadFull(res.Body, piece); err != nil || rune(piece[0]) != want {
+				t.Fatalf("%q %v, want %c", piece, err, want)
+			}
+			if want < 'c' {
+				feed.Write([]byte{byte(want + 1)})
+			}
+		}
+		io.Copy(io.Discard, res.Body)
+		res.Body.Close()
+		feed.Close()
+	})
+}
+
 func TestHTTPBoundsSizes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var large *http.MaxBytesError
