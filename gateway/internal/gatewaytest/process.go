@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -27,9 +26,6 @@ type Process struct {
 	process *os.Process
 	done    chan struct{} // closed when it has ended
 }
-
-// processes numbers the programs of this test binary.
-var processes atomic.Int64
 
 // Run starts a program and waits until ready returns nil. The test fails if the program
 // ends before, or after Patience. It is killed when the test ends, also, on Linux, by the

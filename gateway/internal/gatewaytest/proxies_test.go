@@ -1,3 +1,5 @@
+//go:build linux
+
 // This file tests nginx and Caddy in front of two gateways, started from the files in
 // examples/gateway.
 
