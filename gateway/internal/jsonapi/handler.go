@@ -85,6 +85,14 @@ func Face() engine.Face { return engine.Face{Name: "json", Bind: callers.Describ
 // New returns the handler, which serves what is below Prefix. The error names every
 // mistake.
 func New(e *engine.Engine, o Options) (http.Handler, error) {
+	h, err := newHandler(e, o)
+	if err != nil {
+		return nil, err
+	}
+	return h.routes(), nil
+}
+
+func newHandler(e *engine.Engine, o Options) (*handler, error) {
 	h := &handler{
 		log: o.Log, secret: o.Secret, clients: o.Clients, ttl: cmp.Or(o.Keep, DefaultKeep),
 		limiters: map[string]*limiter.Limiter{}, now: time.Now, patience: cmp.Or(o.Timeout, defaultTimeout) * 3 / 10,
@@ -119,7 +127,7 @@ func New(e *engine.Engine, o Options) (http.Handler, error) {
 	if o.Redis != nil {
 		h.records = &redisRecords{client: o.Redis, prefix: o.Prefix + "json:", timeout: cmp.Or(o.Timeout, defaultTimeout)}
 	}
-	return h.routes(), nil
+	return h, nil
 }
 
 type handler struct {

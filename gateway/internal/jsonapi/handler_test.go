@@ -2,6 +2,7 @@ package jsonapi
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -296,6 +297,35 @@ func TestLeasesAreRenewedAndReleased(t *testing.T) {
 			t.Errorf("%v are left after the refund, want 1", left)
 		}
 	})
+}
+
+// between calls f after the first answer that there is no record.
+type between struct {
+	records
+	once sync.Once
+	f    func()
+}
+
+func (b *between) get(ctx context.Context, name string) (string, error) {
+	text, err := b.records.get(ctx, name)
+	b.once.Do(b.f)
+	return text, err
+}
+
+// A renewal during which the leases are released does not keep them.
+func TestARenewalDoesNotUndoARelease(t *testing.T) {
+	e := openEngine(t, engine.Options{Source: engine.Fixed([]policy.Policy{one("jobs", "1 concurrent ttl=1m")})})
+	h, err := newHandler(e, Options{Log: everyminute.New(quiet)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := api{t, h.routes()}
+	token := a.take(`{"key":"a"}`)
+	h.records = &between{records: h.records, f: func() { a.wantCall("release", `{"token":"`+token+`"}`, 200, `{"outcome":"done"}`) }}
+	a.wantCall("renew", `{"token":"`+token+`"}`, 200, `{"held":false}`)
+	if left := a.left("a"); left[0] != 1 {
+		t.Errorf("%v are left, want 1", left)
+	}
 }
 
 func withKey(key string) func(*http.Request) {

@@ -102,8 +102,9 @@ func TestServerBelievesForwardedAddressesOfTrustedProxies(t *testing.T) {
 		t.Errorf("%d of the requests of one caller passed, want 1", n)
 	}
 	if n := h.admitted(from("192.0.2.7", "203.0.113.1"), from("192.0.2.7", "9.9.9.9", "203.0.113.1"),
-		from("192.0.2.7", "203.0.113.2"), from("192.0.2.7", "203.0.113.2, 203.0.113.3")); n != 3 {
-		t.Errorf("%d of the requests of three callers passed, want 3", n)
+		from("192.0.2.7", "203.0.113.2"), from("192.0.2.7", "203.0.113.2, 203.0.113.3"),
+		from("192.0.2.7", "203.0.113.4", "192.0.2.7"), from("192.0.2.7", "203.0.113.5", "192.0.2.7")); n != 5 {
+		t.Errorf("%d of the requests of five callers passed, want 5", n)
 	}
 }
 
