@@ -25,8 +25,8 @@ type bench struct {
 // bound is what has to be kept beside the rival.
 type bound struct {
 	callers   int
-	perSecond float64 // at least so many times as many decisions
-	cpu       float64 // at most this share of the CPU time
+	perSecond float64 // the least ratio of decisions a second
+	cpu       float64 // the highest ratio of CPU times
 }
 
 var bounds = []bound{{1, 1.15, 0.5}, {10, 1.15, 0.5}, {100, 1.6, 0.5}, {1000, 2.2, 0.5}}

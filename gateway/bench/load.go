@@ -58,7 +58,7 @@ type sample struct {
 	said      int           // answers that say that the decision was late or not by the store
 }
 
-// round lets so many callers call for a time.
+// round lets callers call for a time.
 func (s *service) round(ctx context.Context, callers int, d time.Duration, m *meter) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()

@@ -38,8 +38,8 @@
 //	limit                           replaces the quota and the period of the limits that
 //	                                apply. In a domain of the folder it is a limit of its
 //	                                own, as in envoyproxy/ratelimit, whose counts are by
-//	                                the entries. 0 requests refuse. It may be higher: whoever
-//	                                configures Envoy sets it
+//	                                the entries. 0 requests refuse. It may be higher: the
+//	                                configuration of Envoy sets it
 //
 // Envoy sends a call with apply_on_stream_done when the answer has ended, and nothing in it tells it from
 // any other call. As the units are used, it has to be charged beyond the limit too: the next

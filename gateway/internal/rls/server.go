@@ -200,10 +200,11 @@ func (s *Server) watchReady(ctx context.Context) {
 	}
 }
 
-// noteReady tells the health service whether policies are in force.
+// noteReady tells the health service whether limits are in force: policies, or those of a
+// folder, without which New fails.
 func (s *Server) noteReady() {
 	now := healthpb.HealthCheckResponse_SERVING
-	if s.engine.Ready() != nil {
+	if s.folder == nil && s.engine.Ready() != nil {
 		now = healthpb.HealthCheckResponse_NOT_SERVING
 	}
 	s.health.SetServingStatus("", now)
@@ -262,7 +263,7 @@ func (s *Server) limitsOf(domain string) (l *limiter.Limiter, d *fileDomain) {
 	return s.apps[domain], nil
 }
 
-// noteUnknown logs a call for a domain that nobody has configured.
+// noteUnknown logs a call for a domain without limits.
 func (s *Server) noteUnknown(domain string) {
 	s.log.Note(slog.LevelWarn, "Envoy names a domain that is neither in the folder nor an application",
 		slog.String("domain", fmt.Sprintf("%q", textform.Clip(domain))))

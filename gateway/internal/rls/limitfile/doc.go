@@ -19,14 +19,15 @@
 // there, and under descriptors is what may follow.
 //
 // An entry leads to the descriptor with its key and value, otherwise to the first in the
-// file with its key whose pattern its value matches, otherwise to the one with its key and no
-// value. There is no way back: a request whose second entry leads nowhere has no limit. Each combination of
-// values has a count of its own. Under share_threshold all values that match a pattern share one.
+// file with its key whose pattern its value matches, otherwise to the one with its key and
+// no value. A request whose second entry leads nowhere has no limit, also if the second
+// entry would lead somewhere from another descriptor of the first. Each combination of
+// values has a count. Under share_threshold all values that match a pattern share one.
 //
-// A limit that replaces others by name puts them out of force for a request that meets both.
-// An unlimited one counts nothing. One in shadow_mode is counted and refuses no request. One
-// in quota_mode refuses requests only if all limits in quota_mode that the request meets are
-// exceeded. Under metadata is what the answer to a request within the limit carries on.
+// A limit that replaces others by name puts them out of force for a request that meets
+// both. An unlimited one counts nothing. One in shadow_mode is counted and refuses no
+// request. One in quota_mode refuses requests only if all limits in quota_mode that the
+// request meets are exceeded. The answer to a request within the limit carries metadata.
 // The fields detailed_metric and value_to_metric are accepted and have no meaning here.
 //
 // # Windows
@@ -41,7 +42,7 @@
 //
 // # What is stricter
 //
-// An unknown field, a field in a place where it means nothing, and a "*" in a key are mistakes. A key
-// and a value are compared each for itself: an entry a=b_c does not lead to a descriptor with the
-// key a_b and the value c. Requests that are refused are not counted.
+// An unknown field, a field in a place where it means nothing, and a "*" in a key are
+// mistakes. Keys and values are compared apart: an entry a=b_c does not lead to a
+// descriptor with the key a_b and the value c. Requests that are refused are not counted.
 package limitfile
