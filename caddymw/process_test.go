@@ -32,7 +32,7 @@ func TestTwoCaddiesShareOneQuota(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat("../examples"); err != nil {
+	if _, err := os.Stat(config); err != nil {
 		test.Skip(t, "the ready configuration is in the repository, and not in the released module")
 	}
 	var urls []string
