@@ -90,6 +90,9 @@ func Run(ctx, hard context.Context, o Options) error {
 		o.Logger.Info("serving", "face", p.Name, "address", addresses[i], "tls", p.TLS)
 		serving.Go(func() {
 			err := p.Service.Serve(listeners[i])
+			if err == nil {
+				err = errors.New("it has ended by itself")
+			}
 			if !ending.Load() {
 				fail(fmt.Errorf("%s: %w", p.Name, err))
 			}

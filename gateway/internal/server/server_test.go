@@ -10,18 +10,31 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
 // drain is what the engine is to a server.
-type drain struct{ began, deadline time.Time }
+type drain struct {
+	mu              sync.Mutex
+	began, deadline time.Time
+}
 
 func (d *drain) Shutdown(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.began = time.Now()
 	d.deadline, _ = ctx.Deadline()
 	return nil
+}
+
+// times returns when the shutdown began and by when it has to end.
+func (d *drain) times() (began, deadline time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.began, d.deadline
 }
 
 // gateway is a server on pipes, in a synctest bubble.
@@ -102,7 +115,7 @@ func TestRunShutsDownInOrder(t *testing.T) {
 		check("in the delay", "/readyz", g.admin, 503)
 		check("in the delay", "/healthz", g.admin, 200)
 		check("in the delay", "/", g.data, 200)
-		if !g.drain.began.IsZero() {
+		if began, _ := g.drain.times(); !began.IsZero() {
 			t.Error("waits were ended in the delay")
 		}
 		time.Sleep(5 * time.Second)
@@ -110,10 +123,11 @@ func TestRunShutsDownInOrder(t *testing.T) {
 		check("after the delay", "/", g.data, 0)
 		check("after the delay", "/readyz", g.admin, 503)
 		check("after the delay", "/healthz", g.admin, 200)
-		if d := g.drain.began.Sub(g.begun); d != 4*time.Second {
+		began, deadline := g.drain.times()
+		if d := began.Sub(g.begun); d != 4*time.Second {
 			t.Errorf("waits were ended after %v, want 4s", d)
 		}
-		if d := g.drain.deadline.Sub(g.begun); d != 28*time.Second {
+		if d := deadline.Sub(g.begun); d != 28*time.Second {
 			t.Errorf("waits have until %v, want 28s", d)
 		}
 		if status := <-slow; status != 200 {
