@@ -359,30 +359,39 @@ func TestTakesWithAnIDAreCountedOnce(t *testing.T) {
 		if left := a.left("a"); left[0] != 0 {
 			t.Errorf("%v are left after a day, want 0", left)
 		}
-		got := a.call("take", `{"items":[{"key":"c","id":"x"},{"key":"d","id":"1"},{"id":"x2","key":"c"}]}`, nil)
-		if n := strings.Count(got.body, `"status":422`); got.status != 200 || n != 1 || strings.Count(got.body, `"outcome":"allowed"`) != 2 {
-			t.Errorf("a list: %d %s", got.status, got.body)
-		}
-		if again := a.call("take", ` { "key" : "c" } `, withKey("x")); !strings.Contains(got.body, again.body) || again.status != 200 {
-			t.Errorf("one of a list is repeated by itself as %s", again.body)
-		}
-		if again := a.call("take", `{"items":[{"id":"x2","key":"c"}]}`, nil); !strings.Contains(got.body, again.body[len(`{"items":[`):len(again.body)-1]) {
-			t.Errorf("one of a list is repeated as %s", again.body)
-		}
-		for name, c := range map[string]struct {
-			body   string
-			change func(*http.Request)
-		}{
-			"both":     {`{"key":"a","id":"1"}`, withKey("1")},
-			"a list":   {`{"items":[{"key":"a"}]}`, withKey("1")},
-			"too long": {`{"key":"a"}`, withKey(strings.Repeat("x", 256))},
-			"twice":    {`{"key":"a"}`, func(r *http.Request) { r.Header["Idempotency-Key"] = []string{"1", "2"} }},
-		} {
-			if got := a.call("take", c.body, c.change); got.status != 400 {
-				t.Errorf("%s: %d %s", name, got.status, got.body)
-			}
-		}
 	})
+}
+
+func TestItemsOfListsHaveIDs(t *testing.T) {
+	a := inMemory(t, one("api", "2/48h fixed-window"))
+	a.call("take", `{"key":"a"}`, withKey("1"))
+	got := a.call("take", `{"items":[{"key":"c","id":"x"},{"key":"d","id":"1"},{"id":"x2","key":"c"}]}`, nil)
+	if n := strings.Count(got.body, `"status":422`); got.status != 200 || n != 1 || strings.Count(got.body, `"outcome":"allowed"`) != 2 {
+		t.Errorf("a list: %d %s", got.status, got.body)
+	}
+	if again := a.call("take", ` { "key" : "c" } `, withKey("x")); !strings.Contains(got.body, again.body) || again.status != 200 {
+		t.Errorf("one of a list is repeated by itself as %s", again.body)
+	}
+	if again := a.call("take", `{"items":[{"id":"x2","key":"c"}]}`, nil); !strings.Contains(got.body, again.body[len(`{"items":[`):len(again.body)-1]) {
+		t.Errorf("one of a list is repeated as %s", again.body)
+	}
+}
+
+func TestIDsHaveOnePlace(t *testing.T) {
+	a := inMemory(t)
+	for name, c := range map[string]struct {
+		body   string
+		change func(*http.Request)
+	}{
+		"both":     {`{"key":"a","id":"1"}`, withKey("1")},
+		"a list":   {`{"items":[{"key":"a"}]}`, withKey("1")},
+		"too long": {`{"key":"a"}`, withKey(strings.Repeat("x", 256))},
+		"twice":    {`{"key":"a"}`, func(r *http.Request) { r.Header["Idempotency-Key"] = []string{"1", "2"} }},
+	} {
+		if got := a.call("take", c.body, c.change); got.status != 400 {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+	}
 }
 
 // Two clients may choose the same id.
@@ -434,8 +443,12 @@ func TestGatewaysOnOneRedisAreOne(t *testing.T) {
 	if left := b.left("a"); !slices.Equal(left, []int64{993, 1000}) {
 		t.Errorf("%v are left, want 993 and 1000", left)
 	}
+}
 
-	// Of many that do the same at the same time, exactly one does it.
+// Of many that do the same at the same time, exactly one does it.
+func TestGatewaysDoTheSameOnce(t *testing.T) {
+	server := redistest.Start(t)
+	a, b := two(t, server.Addr, one("api", "1000/1h fixed-window"), one("jobs", "1000 concurrent ttl=1h"))
 	var all sync.WaitGroup
 	outcomes := make(chan string, 400)
 	tokenOf := func(n int) string { return a.take(fmt.Sprintf(`{"key":"b","cost":%d}`, n)) }
