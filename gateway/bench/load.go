@@ -55,7 +55,8 @@ type sample struct {
 	p50, p99  time.Duration
 	cpu       time.Duration // of service and Redis for a decision; 0 if it is not known
 	late      int           // calls that took more than 50 ms here, where the callers share the machine
-	said      int           // answers that say that the decision was late or not by the store
+	said      int           // answers that say that the decision was late
+	away      int           // answers that say that the store did not decide
 }
 
 // round lets callers call for a time.
@@ -86,7 +87,7 @@ func (s *service) round(ctx context.Context, callers int, d time.Duration, m *me
 			return sample{}, fmt.Errorf("%s: %w", s.name, per[i].err)
 		}
 		all = append(all, per[i].took...)
-		out.late, out.said = out.late+per[i].late, out.said+per[i].said
+		out.late, out.said, out.away = out.late+per[i].late, out.said+per[i].said, out.away+per[i].away
 	}
 	if len(all) == 0 {
 		return sample{}, fmt.Errorf("%s answered nothing within %s", s.name, d)
@@ -102,9 +103,9 @@ func (s *service) round(ctx context.Context, callers int, d time.Duration, m *me
 
 // caller calls again and again.
 type caller struct {
-	took       []time.Duration
-	late, said int
-	err        error
+	took             []time.Duration
+	late, said, away int
+	err              error
 }
 
 func (c *caller) loop(ctx context.Context, client pb.RateLimitServiceClient) {
@@ -125,8 +126,12 @@ func (c *caller) loop(ctx context.Context, client pb.RateLimitServiceClient) {
 			c.err = fmt.Errorf("a call was refused: %v", answer)
 			return
 		}
-		if answer.GetDynamicMetadata() != nil {
+		says := answer.GetDynamicMetadata().GetFields()
+		if says["late"] != nil {
 			c.said++
+		}
+		if says["fallback"] != nil || says["undecided"] != nil {
+			c.away++
 		}
 		if took > budget {
 			c.late++

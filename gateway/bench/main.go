@@ -43,6 +43,7 @@ func main() {
 	flag.DurationVar(&b.round, "round", 2*time.Second, "how long a round takes")
 	flag.StringVar(&b.profile, "profile", "", "write a CPU profile of the gateway into this `file`")
 	flag.IntVar(&b.callers, "callers", 0, "measure at this number of callers only")
+	flag.IntVar(&b.decisions, "decisions", 0, "how many decisions the gateway makes at a time; 0 means its default")
 	quick := flag.Bool("quick", false, "measure for a shorter time")
 	guard := flag.Bool("guard", false, "fail if a bound is not kept")
 	show := flag.Bool("config", false, "print the configuration file and exit")
@@ -57,7 +58,7 @@ func main() {
 	}
 	ctx := context.Background()
 	if *serving != "" {
-		if err := serve(ctx, *serving, b.profile); err != nil {
+		if err := serve(ctx, *serving, b.profile, b.decisions); err != nil {
 			fail(err)
 		}
 		return

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/pprof"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,7 +23,7 @@ import (
 )
 
 // serve is the gateway's face on a Redis, until its input ends. It prints its address.
-func serve(ctx context.Context, redisAddr, profile string) error {
+func serve(ctx context.Context, redisAddr, profile string, decisions int) error {
 	dir, err := os.MkdirTemp("", "headgate-bench")
 	if err != nil {
 		return err
@@ -40,7 +41,7 @@ func serve(ctx context.Context, redisAddr, profile string) error {
 		return err
 	}
 	defer e.Close()
-	s, err := rls.New(e, rls.Options{Config: dir})
+	s, err := rls.New(e, rls.Options{Config: dir, MaxDecisions: decisions})
 	if err != nil {
 		return err
 	}
@@ -74,12 +75,12 @@ type child struct {
 }
 
 // startGateway starts the gateway's face in a process of its own.
-func startGateway(redisAddr, profile string) (*child, error) {
+func startGateway(redisAddr, profile string, decisions int) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(self, "-serve", redisAddr, "-profile", profile)
+	cmd := exec.Command(self, "-serve", redisAddr, "-profile", profile, "-decisions", strconv.Itoa(decisions))
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -56,7 +56,11 @@ func (s *Server) ShouldRateLimit(ctx context.Context, r *pb.RateLimitRequest) (*
 		c.findLimits(files.limits.Load())
 	}
 	from := time.Now()
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
 	a := l.AdmitParts(ctx, c.parts)
+	s.leave()
 	defer a.Done(0)
 	c.late = time.Since(from) > budget
 	if err := ctx.Err(); err != nil {
@@ -67,6 +71,24 @@ func (s *Server) ShouldRateLimit(ctx context.Context, r *pb.RateLimitRequest) (*
 	}
 	return c.answer(ctx, a), nil
 }
+
+// enter waits until fewer than MaxDecisions are under way, or ctx ends.
+func (s *Server) enter(ctx context.Context) error {
+	select {
+	case s.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case s.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	}
+}
+
+// leave ends a decision.
+func (s *Server) leave() { <-s.slots }
 
 // recycle keeps the memory of c, without any data of the call.
 func (s *Server) recycle(c *call) {

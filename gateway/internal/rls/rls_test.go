@@ -607,9 +607,9 @@ func TestNewFindsEveryMistake(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	_, err = New(e, Options{Poll: -1, Debit: []string{""}})
-	if err == nil || strings.Count(err.Error(), "rls: ") != 2 {
-		t.Errorf("two mistakes: %v", err)
+	_, err = New(e, Options{Poll: -1, Debit: []string{""}, MaxDecisions: -1})
+	if err == nil || strings.Count(err.Error(), "rls: ") != 3 {
+		t.Errorf("three mistakes: %v", err)
 	}
 	if _, err = New(e, Options{Config: "/nowhere"}); err == nil || !strings.Contains(err.Error(), `the limits in "/nowhere": `) {
 		t.Errorf("a folder that is not there: %v", err)
@@ -717,4 +717,26 @@ func TestExpress(t *testing.T) {
 			t.Errorf("%s: %s, want %s", row.limit, got, row.want)
 		}
 	}
+}
+
+func TestMaxDecisions(t *testing.T) {
+	bubble(t, "a call that waits for its decision costs nothing if its deadline comes first", func(t *testing.T) {
+		e := start(t, set(byKey("p", "5/1h fixed-window", "ip")), "", Options{MaxDecisions: 1})
+		if err := e.server.enter(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		if _, err := e.client.ShouldRateLimit(ctx, request("shop", "remote_address=192.0.2.1")); status.Code(err) != codes.DeadlineExceeded {
+			t.Errorf("a call while another decision is under way: %v", err)
+		}
+		go func() {
+			time.Sleep(70 * time.Millisecond)
+			e.server.leave()
+		}()
+		r := e.must(request("shop", "remote_address=192.0.2.1 hits:5"))
+		if got := short(r) + fmt.Sprint(r.GetDynamicMetadata().AsMap()); got != "OK | OK p 5/HOUR left 0 reset 1h0m0smap[late:true]" {
+			t.Errorf("a call that waited: %s", got)
+		}
+	})
 }

@@ -56,11 +56,21 @@ type Options struct {
 	// MaxStreams bounds the calls at a time on one connection; 0 means DefaultMaxStreams.
 	// Envoy queues what is above.
 	MaxStreams uint32
+
+	// MaxDecisions bounds the decisions at a time; 0 means DefaultMaxDecisions. Under more
+	// load than the machine can bear, a call waits before its decision, where its deadline
+	// ends it at no cost. Otherwise each decision would take longer, until they exceed the
+	// time-out of the store, as if Redis were away.
+	MaxDecisions int
 }
 
 const (
 	// DefaultMaxStreams stands for a MaxStreams of 0.
 	DefaultMaxStreams = 4096
+
+	// DefaultMaxDecisions stands for a MaxDecisions of 0. It fills two script calls of
+	// redisstore.DefaultBatch.
+	DefaultMaxDecisions = 256
 
 	// MaxMessage is the largest message of a client in bytes.
 	MaxMessage = 256 << 10
@@ -93,6 +103,7 @@ type Server struct {
 	files   atomic.Pointer[map[string]*fileDomain]
 	folder  *limitfile.Folder // or nil
 	calls   sync.Pool
+	slots   chan struct{} // holds one element for each decision under way
 
 	grpc   *grpc.Server
 	health *health.Server
@@ -110,6 +121,7 @@ func New(e *engine.Engine, o Options) (*Server, error) {
 	o.Headers = cmp.Or(o.Headers, limiter.Draft8)
 	o.Debit = slices.Clone(o.Debit)
 	s := &Server{engine: e, options: o, log: everyminute.New(e.Logger()), apps: map[string]*limiter.Limiter{}}
+	s.slots = make(chan struct{}, cmp.Or(o.MaxDecisions, DefaultMaxDecisions))
 	s.files.Store(&map[string]*fileDomain{})
 	s.calls.New = func() any { return &call{} }
 	for _, app := range e.Apps() {
@@ -137,6 +149,9 @@ func (o *Options) faults() error {
 	var errs []error
 	if o.Poll < 0 || o.Poll > time.Hour {
 		errs = append(errs, fmt.Errorf("rls: the time %s between two looks into the folder is not within 0 to 1h", o.Poll))
+	}
+	if o.MaxDecisions < 0 {
+		errs = append(errs, fmt.Errorf("rls: the bound on decisions %d is negative", o.MaxDecisions))
 	}
 	for _, d := range o.Debit {
 		if d == "" {
