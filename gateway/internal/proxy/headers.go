@@ -30,9 +30,9 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 // with X-Forwarded-.
 var claims = []string{"Forwarded", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip"}
 
-// forward sets the headers that tell the upstream about the client. Those of a trusted
-// proxy stay, and the list of addresses grows by the proxy's. Those of any other peer are
-// replaced.
+// forward sets the headers that tell the upstream about the client. It keeps those of a
+// trusted proxy and adds the proxy's address to the list, and it replaces those of any other
+// peer.
 func (p *Proxy) forward(r *httputil.ProxyRequest) {
 	trusted := p.options.Callers != nil && p.options.Callers.Trusts(r.In.RemoteAddr)
 	if trusted {
