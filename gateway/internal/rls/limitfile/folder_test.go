@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,11 +52,19 @@ func TestFolder(t *testing.T) {
 			}
 			return a
 		}}))
+		var mu sync.Mutex // the detector of races does not know that the clock orders all
 		var got []string
-		var refuse error
+		var refused error
+		refuse := func(err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			refused = err
+		}
 		changed := func(c *Config) error {
-			if refuse != nil {
-				return refuse
+			mu.Lock()
+			defer mu.Unlock()
+			if refused != nil {
+				return refused
 			}
 			got = append(got, found(c.Domain("d"), "k=v"))
 			return nil
@@ -83,6 +92,8 @@ func TestFolder(t *testing.T) {
 			t.Helper()
 			time.Sleep(2*DefaultPoll + time.Millisecond)
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			if got[len(got)-1] != want {
 				t.Errorf("%q is in force, want %q", got[len(got)-1], want)
 			}
@@ -97,9 +108,9 @@ func TestFolder(t *testing.T) {
 		step("2/day v", `a.yaml:3: \"-2\" is not a whole number`)
 		step("2/day v", "")
 		write(t, dir, "a.yaml", limited("3"))
-		refuse = errors.New("refused")
+		refuse(errors.New("refused"))
 		step("2/day v", "error=refused")
-		refuse = nil
+		refuse(nil)
 		write(t, dir, "a.yaml", limited("4"))
 		step("4/day v", "new limits are in force")
 		if err := os.Rename(filepath.Join(dir, "a.yaml"), filepath.Join(dir, "a.txt")); err != nil {
@@ -117,9 +128,10 @@ func TestFolder(t *testing.T) {
 
 func TestFolderWaitsForCompleteFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dir, n := t.TempDir(), 0
+		dir := t.TempDir()
+		var n atomic.Int32
 		write(t, dir, "a.yaml", limited("1"))
-		f, err := Follow(dir, FolderOptions{Logger: slog.New(slog.DiscardHandler)}, func(*Config) error { n++; return nil })
+		f, err := Follow(dir, FolderOptions{Logger: slog.New(slog.DiscardHandler)}, func(*Config) error { n.Add(1); return nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,13 +141,13 @@ func TestFolderWaitsForCompleteFiles(t *testing.T) {
 			time.Sleep(DefaultPoll)
 			synctest.Wait()
 		}
-		if n != 1 {
-			t.Errorf("a file that was being written was used %d times, want 0", n-1)
+		if n.Load() != 1 {
+			t.Errorf("a file that was being written was used %d times, want 0", n.Load()-1)
 		}
 		time.Sleep(DefaultPoll)
 		synctest.Wait()
-		if n != 2 {
-			t.Errorf("the complete file was used %d times, want 1", n-1)
+		if n.Load() != 2 {
+			t.Errorf("the complete file was used %d times, want 1", n.Load()-1)
 		}
 	})
 }
