@@ -89,10 +89,11 @@ type pattern struct {
 func (d *Domain) Find(entries []Entry, key []byte) (*Limit, []byte) {
 	n := &d.root
 	for i, e := range entries {
-		value := e.Value
-		if n, value = n.next(e); n == nil {
+		to, value := n.next(e)
+		if to == nil {
 			return nil, key
 		}
+		n = to
 		if i > 0 {
 			key = append(key, '|')
 		}
