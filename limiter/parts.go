@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfuncs"
 )
 
 // Part describes a request, or some of its properties, to [Limiter.AdmitParts]. Envoy
@@ -159,27 +160,29 @@ func (res *Result) addRuleOfPart(r *activeRule, p *Part, known partial) (id int,
 			return 0, err
 		}
 	}
-	t := r.terms
+	t, err := res.termsOfPart(r, p, key)
+	if t == nil || err != nil {
+		return 0, err
+	}
+	return res.addOp(r, t, key, p)
+}
+
+// termsOfPart returns the terms of the rule for the part, or nil if the part is denied.
+func (res *Result) termsOfPart(r *activeRule, p *Part, key string) (t *terms, err error) {
+	t = r.terms
 	switch {
 	case p.Rate != nil && p.Rate.Quota == 0:
-		if r.OnLimit == Shadow {
-			res.shadowDenied = append(res.shadowDenied, r)
-		} else {
-			res.deny(core.Take, r, key)
-		}
-		return 0, nil
+		res.applyVerdict(keyfuncs.Denied, core.Take, r, key)
+		return nil, nil
 	case p.Rate != nil:
 		t, err = r.rated(p.Rate)
 	case r.Override != nil:
 		t, err = r.overridden(p.Request.Context(), key)
 	}
-	if err != nil {
-		return 0, err
+	if err == nil && p.Verb == core.Debit && t.limit.MaxDebt() == 0 {
+		err = r.ruleError(fmt.Errorf("a %s limit has no debt, so units cannot be charged after their use", t.limit.Algorithm))
 	}
-	if p.Verb == core.Debit && t.limit.MaxDebt() == 0 {
-		return 0, r.ruleError(fmt.Errorf("a %s limit has no debt, so units cannot be charged after their use", t.limit.Algorithm))
-	}
-	return res.addOp(r, t, key, p)
+	return t, err
 }
 
 // applyAccessToPart applies the lists of the rule, and reports whether the rule does not

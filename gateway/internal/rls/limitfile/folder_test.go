@@ -39,6 +39,13 @@ func write(t *testing.T, dir, name, text string) {
 	}
 }
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func limited(requests string) string {
 	return "domain: d\ndescriptors:\n- {key: k, rate_limit: {unit: day, requests_per_unit: " + requests + "}}\n"
 }
@@ -80,9 +87,7 @@ func TestFolder(t *testing.T) {
 		write(t, dir, "a.yaml", limited("1"))
 		write(t, dir, ".hidden.yaml", "bad")
 		write(t, dir, "notes.txt", "bad")
-		if err := os.Mkdir(filepath.Join(dir, "sub.yaml"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(filepath.Join(dir, "sub.yaml"), 0o700))
 		f, err := follow()
 		if err != nil {
 			t.Fatal(err)
@@ -113,15 +118,11 @@ func TestFolder(t *testing.T) {
 		refuse(nil)
 		write(t, dir, "a.yaml", limited("4"))
 		step("4/day v", "new limits are in force")
-		if err := os.Rename(filepath.Join(dir, "a.yaml"), filepath.Join(dir, "a.txt")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Rename(filepath.Join(dir, "a.yaml"), filepath.Join(dir, "a.txt")))
 		step("4/day v", "no file whose name ends with .yaml")
 		write(t, dir, "b.yml", limited("4"))
 		step("4/day v", "new limits are in force")
-		if err := os.Symlink("nowhere", filepath.Join(dir, "c.yaml")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink("nowhere", filepath.Join(dir, "c.yaml")))
 		step("4/day v", "no such file")
 	})
 }
