@@ -87,38 +87,71 @@ func (h *Handler) checkNow() error {
 	return h.check()
 }
 
+// option is how an option is read.
+type option struct {
+	args int // how many arguments it takes; -1 for one or more
+	set  func(args []string) error
+}
+
+// options returns the options by name.
+func (h *Handler) options() map[string]option {
+	return map[string]option{
+		"app":            text(&h.App),
+		"policies":       text(&h.Policies),
+		"redis":          text(&h.Redis),
+		"prefix":         text(&h.Prefix),
+		"on_store_error": text(&h.OnStoreError),
+		"last_good":      text(&h.LastGood),
+		"timeout":        duration(&h.Timeout),
+		"poll":           duration(&h.Poll),
+		"expected": {1, func(args []string) (err error) {
+			if h.Expected, err = strconv.Atoi(args[0]); err != nil {
+				return errors.New("it is not a number")
+			}
+			return nil
+		}},
+		"headers": {-1, func(args []string) error {
+			h.Headers = args
+			return nil
+		}},
+		"plan": {2, func(args []string) error {
+			if h.Plans == nil {
+				h.Plans = map[string]string{}
+			}
+			h.Plans[args[0]] = args[1]
+			return nil
+		}},
+		"handle_errors": {0, func([]string) error {
+			h.HandleErrors = true
+			return nil
+		}},
+	}
+}
+
+func text(to *string) option {
+	return option{1, func(args []string) error {
+		*to = args[0]
+		return nil
+	}}
+}
+
+func duration(to *caddy.Duration) option {
+	return option{1, func(args []string) (err error) {
+		*to, err = parseDuration(args[0])
+		return err
+	}}
+}
+
 // set sets the option to the arguments.
-func (h *Handler) set(name string, args []string) (err error) {
-	texts := map[string]*string{"app": &h.App, "policies": &h.Policies, "redis": &h.Redis, "prefix": &h.Prefix,
-		"on_store_error": &h.OnStoreError, "last_good": &h.LastGood}
-	durations := map[string]*caddy.Duration{"timeout": &h.Timeout, "poll": &h.Poll}
-	text, isText := texts[name]
-	duration, isDuration := durations[name]
-	switch {
-	case isText && len(args) == 1:
-		*text = args[0]
-	case isDuration && len(args) == 1:
-		*duration, err = parseDuration(args[0])
-	case name == "expected" && len(args) == 1:
-		h.Expected, err = strconv.Atoi(args[0])
-		if err != nil {
-			err = errors.New("it is not a number")
-		}
-	case name == "headers" && len(args) > 0:
-		h.Headers = args
-	case name == "plan" && len(args) == 2:
-		if h.Plans == nil {
-			h.Plans = map[string]string{}
-		}
-		h.Plans[args[0]] = args[1]
-	case name == "handle_errors" && len(args) == 0:
-		h.HandleErrors = true
-	case isText, isDuration, name == "expected", name == "headers", name == "plan", name == "handle_errors":
-		err = fmt.Errorf("it does not take %d arguments", len(args))
-	default:
+func (h *Handler) set(name string, args []string) error {
+	o, known := h.options()[name]
+	if !known {
 		return fmt.Errorf("headgate has no option %s", quoted(name))
 	}
-	if err != nil {
+	if o.args >= 0 && len(args) != o.args || o.args < 0 && len(args) == 0 {
+		return fmt.Errorf("headgate: %s: it does not take %d arguments", name, len(args))
+	}
+	if err := o.set(args); err != nil {
 		return fmt.Errorf("headgate: %s: %w", name, err)
 	}
 	return nil

@@ -22,6 +22,30 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
+// count makes 200 requests, 100 to each of two addresses, and returns how many passed and
+// were refused.
+func count(t *testing.T, urls []string) (admitted, refused int64) {
+	var passed, over atomic.Int64
+	var done sync.WaitGroup
+	for i := range 10 {
+		done.Go(func() {
+			c := client(t)
+			for j := range 20 {
+				switch a := ask(t, c, urls[(i+j)%2]+"/x"); a.StatusCode {
+				case 200:
+					passed.Add(1)
+				case 429:
+					over.Add(1)
+				default:
+					t.Errorf("%s", a.Status)
+				}
+			}
+		})
+	}
+	done.Wait()
+	return passed.Load(), over.Load()
+}
+
 // The ready configuration, twice before one service and on one Redis, admits exactly the
 // quota of a limit.
 func TestTwoCaddiesShareOneQuota(t *testing.T) {
@@ -42,35 +66,23 @@ func TestTwoCaddiesShareOneQuota(t *testing.T) {
 			"UPSTREAM=" + strings.TrimPrefix(up.URL, "http://")}, "run", "--config", config, "--adapter", "caddyfile")
 		urls = append(urls, "http://"+c.addr)
 	}
-	var admitted, refused atomic.Int64
-	var done sync.WaitGroup
-	for i := range 10 {
-		done.Go(func() {
-			c := client(t)
-			for j := range 20 {
-				switch a := ask(t, c, urls[(i+j)%2]+"/x"); a.StatusCode {
-				case 200:
-					admitted.Add(1)
-				case 429:
-					refused.Add(1)
-				default:
-					t.Errorf("%s", a.Status)
-				}
-			}
-		})
-	}
-	done.Wait()
-	if admitted.Load() != 50 || refused.Load() != 150 || up.count() != 50 {
-		t.Errorf("of 200 requests %d passed, %d were refused and %d reached the service, want 50, 150 and 50", admitted.Load(), refused.Load(), up.count())
+	admitted, refused := count(t, urls)
+	if admitted != 50 || refused != 150 || up.count() != 50 {
+		t.Errorf("of 200 requests %d passed, %d were refused and %d reached the service, want 50, 150 and 50", admitted, refused, up.count())
 	}
 	for _, url := range urls {
-		a := ask(t, client(t), url)
-		after, err := strconv.Atoi(a.Header.Get("Retry-After"))
-		if want := fmt.Sprintf(`"all";r=0;t=%d`, after); err != nil || after < 1 || after > 3600 || a.Header.Get("Ratelimit") != want ||
-			a.Header.Get("Ratelimit-Policy") != `"all";q=50;w=3600` || a.Header.Get("Content-Type") != "application/problem+json" ||
-			!json.Valid([]byte(a.body)) || a.Header.Get("Cache-Control") != "no-store" {
-			t.Errorf("%v\n%s", a.Header, a.body)
-		}
+		wantRefusal(t, ask(t, client(t), url))
+	}
+}
+
+// wantRefusal checks an answer under a limit of 50/1h that is used up.
+func wantRefusal(t *testing.T, a answer) {
+	t.Helper()
+	after, err := strconv.Atoi(a.Header.Get("Retry-After"))
+	if want := fmt.Sprintf(`"all";r=0;t=%d`, after); err != nil || after < 1 || after > 3600 || a.Header.Get("Ratelimit") != want ||
+		a.Header.Get("Ratelimit-Policy") != `"all";q=50;w=3600` || a.Header.Get("Content-Type") != "application/problem+json" ||
+		!json.Valid([]byte(a.body)) || a.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("%v\n%s", a.Header, a.body)
 	}
 }
 

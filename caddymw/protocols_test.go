@@ -90,10 +90,9 @@ func TestEveryVersionOfHTTP(t *testing.T) {
 	}
 }
 
-// A streamed answer holds its lease until it ends, by each version of HTTP, and a WebSocket
-// until it is closed.
-func TestLeasesLastAsLongAsTheAnswer(t *testing.T) {
-	next := make(chan struct{})
+// lasting returns a service that streams an answer until next has a value, and echoes a
+// line over a WebSocket.
+func lasting(t *testing.T, next <-chan struct{}) *httptest.Server {
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/stream":
@@ -117,11 +116,27 @@ func TestLeasesLastAsLongAsTheAnswer(t *testing.T) {
 			_, _ = io.Copy(io.Discard, conn)
 		}
 	}))
-	defer up.Close()
+	t.Cleanup(up.Close)
+	return up
+}
+
+// A streamed answer holds its lease until it ends, by each version of HTTP, and a WebSocket
+// until it is closed.
+func TestLeasesLastAsLongAsTheAnswer(t *testing.T) {
+	next := make(chan struct{})
+	up := lasting(t, next)
 	text := "headgate {\n\t\tapp default\n\t\tpolicies " + policies(t, "name: few, limit: 1 concurrent ttl=1m, key: global") + "\n\t}\n\treverse_proxy " + up.URL + "\n}\n"
 	c := start(t, site{text: "SECURE {\n\t" + text + "ADDR {\n\t" + text})
 	url := "https://" + c.secure
-	free := func() {
+	isHeld := func(by string) {
+		t.Helper()
+		for range 3 {
+			if a := ask(t, client(t), url+"/quick"); a.StatusCode != 429 {
+				t.Errorf("%s while %s is open", a.Status, by)
+			}
+		}
+	}
+	isFree := func() {
 		t.Helper()
 		until(t, "the lease is released", func() bool { return ask(t, client(t), url+"/quick").StatusCode == 200 })
 	}
@@ -134,24 +149,29 @@ func TestLeasesLastAsLongAsTheAnswer(t *testing.T) {
 		if _, err := io.ReadFull(r.Body, first); err != nil || r.ProtoMajor != i+1 || string(first) != "first" {
 			t.Fatalf("%s %q %v", r.Proto, first, err)
 		}
-		for range 3 {
-			if a := ask(t, client(t), url+"/quick"); a.StatusCode != 429 {
-				t.Errorf("HTTP/%d: %s while an answer is streamed", i+1, a.Status)
-			}
-		}
+		isHeld("a stream of " + r.Proto)
 		next <- struct{}{}
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
 			t.Error(err)
 		}
 		r.Body.Close()
-		free()
+		isFree()
 	}
-	conn, err := net.Dial("tcp", c.addr)
+	conn := socket(t, c.addr)
+	isHeld("a WebSocket")
+	conn.Close()
+	isFree()
+}
+
+// socket opens a WebSocket that echoes a line.
+func socket(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	_, _ = io.WriteString(conn, "GET /socket HTTP/1.1\r\nHost: "+c.addr+"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\nSec-WebSocket-Version: 13\r\n\r\n")
+	t.Cleanup(func() { conn.Close() })
+	_, _ = io.WriteString(conn, "GET /socket HTTP/1.1\r\nHost: "+addr+"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\nSec-WebSocket-Version: 13\r\n\r\n")
 	br := bufio.NewReader(conn)
 	a, err := http.ReadResponse(br, nil)
 	if err != nil || a.StatusCode != 101 || a.Header.Get("Ratelimit-Policy") == "" {
@@ -161,11 +181,5 @@ func TestLeasesLastAsLongAsTheAnswer(t *testing.T) {
 	if line, err := br.ReadString('\n'); err != nil || line != "echo hello\n" {
 		t.Errorf("%q %v", line, err)
 	}
-	for range 3 {
-		if a := ask(t, client(t), url+"/quick"); a.StatusCode != 429 {
-			t.Errorf("%s while a WebSocket is open", a.Status)
-		}
-	}
-	conn.Close()
-	free()
+	return conn
 }
