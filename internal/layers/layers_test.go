@@ -30,7 +30,8 @@ var order = map[string][]string{
 	"lua":       {"core"},
 	"keyfuncs":  {"core", "internal/textform"},
 	"llmusage":  {},
-	"limiter":   {"core", "keyfuncs", "store/memstore", "internal/textform"},
+	"events":    {"core", "internal/textform"},
+	"limiter":   {"core", "events", "keyfuncs", "store/memstore", "internal/textform"},
 	"nethttp":   {"core", "limiter"},
 	"transport": {"core", "limiter", "internal/textform"},
 	"ginmw":     {"core", "limiter", "github.com/gin-gonic/gin"},
@@ -47,10 +48,10 @@ var order = map[string][]string{
 		"internal/redisurl", "github.com/redis/go-redis/v9", "github.com/caddyserver/caddy/v2", "github.com/caddyserver/caddy/v2/*",
 		"github.com/caddyserver/caddy/v2/*/*"},
 	"cmd/*":     {"core", "keyfuncs", "limiter", "policy", "policy/*", "store/memstore", "store/redisstore"},
-	"store/*":   {"core", "lua", "internal/rediscall", "internal/textform", "github.com/redis/go-redis/v9"},
-	"policy":    {"core", "keyfuncs", "limiter", "internal/textform"},
-	"policy/*":  {"core", "limiter", "policy", "policy/policyyaml", "policy/internal/*", "internal/rediscall", "internal/textform", "github.com/redis/go-redis/v9"},
-	"metrics/*": {"core", "limiter"},
+	"store/*":   {"core", "events", "lua", "internal/rediscall", "internal/textform", "github.com/redis/go-redis/v9"},
+	"policy":    {"core", "events", "keyfuncs", "limiter", "internal/textform"},
+	"policy/*":  {"core", "events", "limiter", "policy", "policy/policyyaml", "policy/internal/*", "internal/rediscall", "internal/textform", "github.com/redis/go-redis/v9"},
+	"metrics/*": {"core", "events", "limiter"},
 
 	"policy/internal/*":  {"github.com/redis/go-redis/v9"},
 	"internal/textform":  {},
@@ -61,11 +62,11 @@ var order = map[string][]string{
 
 // exceptions lists packages for which the pattern above does not hold.
 var exceptions = map[string][]string{
-	"store/memstore":  {"core", "internal/textform"},
-	"store/prefetch":  {"core", "internal/textform"},
+	"store/memstore":  {"core", "events", "internal/textform"},
+	"store/prefetch":  {"core", "events", "internal/textform"},
 	"store/storetest": {"core", "lua", "pgregory.net/rapid"},
 
-	"policy/managed": {"limiter", "policy", "policy/redissource", "policy/stats", "store/failover", "store/memstore",
+	"policy/managed": {"events", "limiter", "policy", "policy/redissource", "policy/stats", "store/failover", "store/memstore",
 		"store/redisstore", "github.com/redis/go-redis/v9"},
 	"policy/policyyaml": {"policy", "internal/textform", "github.com/goccy/go-yaml", "github.com/goccy/go-yaml/*"},
 }

@@ -1,0 +1,135 @@
+package events_test
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/events"
+)
+
+// The texts are values of attributes of metrics, so they stay.
+func TestTexts(t *testing.T) {
+	var verdicts, passing, flows, types, modes, changes []string
+	for v := range events.Verdict(events.Verdicts) {
+		verdicts = append(verdicts, v.String())
+		if v.Passes() {
+			passing = append(passing, v.String())
+		}
+	}
+	for f := range events.Debited + 1 {
+		flows = append(flows, f.String())
+	}
+	for e := range events.ErrorType(events.ErrorTypes) {
+		types = append(types, e.String())
+	}
+	for m := range events.Mode(events.Modes) {
+		modes = append(modes, m.String())
+	}
+	for c := range events.PolicySourceBack + 1 {
+		changes = append(changes, c.String())
+	}
+	for _, row := range []struct {
+		got  []string
+		want string
+	}{
+		{verdicts, "allowed waited degraded shadow_refused failed_open refused banned impossible denied queue_full canceled failed_closed overruled"},
+		{passing, "allowed waited degraded shadow_refused failed_open overruled"},
+		{flows, "refunded settled debited"},
+		{types, " timeout refused script readonly oom auth other"},
+		{modes, "store local open closed"},
+		{changes, "applied refused source_away source_back"},
+		{[]string{events.Verdict(99).String(), events.Flow(99).String(), events.ErrorType(99).String(), events.Mode(99).String(), events.PolicyChange(99).String()},
+			"unknown verdict unknown flow unknown error type unknown mode unknown change"},
+	} {
+		if got := strings.Join(row.got, " "); got != row.want {
+			t.Errorf("%q, want %q", got, row.want)
+		}
+	}
+}
+
+func TestJoin(t *testing.T) {
+	var seen []string
+	note := func(name string) events.Observer {
+		return events.Func(func(_ context.Context, r *events.Request) { seen = append(seen, name+" "+r.Verdict.String()) })
+	}
+	if o := events.Join(nil, nil); o != nil {
+		t.Errorf("%v", o)
+	}
+	for _, row := range []struct {
+		list []events.Observer
+		want []string
+	}{
+		{[]events.Observer{nil, note("a")}, []string{"a waited"}},
+		{[]events.Observer{note("a"), nil, note("b")}, []string{"a waited", "b waited"}},
+	} {
+		seen = nil
+		events.Join(row.list...).Observe(t.Context(), &events.Request{Verdict: events.Waited})
+		if !slices.Equal(seen, row.want) {
+			t.Errorf("%q, want %q", seen, row.want)
+		}
+	}
+}
+
+// filled returns hooks of which each function notes that it was called.
+func filled(seen *[]string, name string) *events.Hooks {
+	h := &events.Hooks{}
+	v := reflect.ValueOf(h).Elem()
+	for i := range v.NumField() {
+		field := v.Type().Field(i)
+		v.Field(i).Set(reflect.MakeFunc(field.Type, func([]reflect.Value) []reflect.Value {
+			*seen = append(*seen, name+" "+field.Name)
+			return nil
+		}))
+	}
+	return h
+}
+
+// call calls each function of the hooks.
+func call(h *events.Hooks) {
+	v := reflect.ValueOf(h).Elem()
+	for i := range v.NumField() {
+		v.Field(i).Call([]reflect.Value{reflect.Zero(v.Field(i).Type().In(0))})
+	}
+}
+
+// Every hook is joined and guarded, also one that is added to the struct later.
+func TestHooksAreComplete(t *testing.T) {
+	var seen, want []string
+	h := reflect.TypeFor[events.Hooks]()
+	for i := range h.NumField() {
+		want = append(want, "a "+h.Field(i).Name, "b "+h.Field(i).Name)
+	}
+	a, b := filled(&seen, "a"), filled(&seen, "b")
+	call(events.JoinHooks(a, nil, b))
+	if !slices.Equal(seen, want) {
+		t.Errorf("%q, want %q", seen, want)
+	}
+	var l events.Listeners
+	l.Add(a)
+	l.Add(nil)
+	l.Add(b)
+	l.Add(a) // is not told twice
+	seen = nil
+	call(l.Hooks())
+	if !slices.Equal(seen, want) {
+		t.Errorf("%q, want %q", seen, want)
+	}
+	if got := events.JoinHooks(&events.Hooks{}, nil); !reflect.DeepEqual(got, &events.Hooks{}) {
+		t.Errorf("hooks that are nil were joined to %+v", got)
+	}
+	if got := (&events.Listeners{}).Hooks(); !reflect.DeepEqual(got, &events.Hooks{}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestListenersDoNotPanic(t *testing.T) {
+	bad := &events.Hooks{CachedRefusal: func(rule string) { panic(fmt.Sprint("in a hook of ", rule)) }}
+	var l events.Listeners
+	l.Add(bad)
+	l.Hooks().CachedRefusal("a")
+	l.Hooks().CachedRefusal("a")
+}

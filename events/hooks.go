@@ -1,0 +1,298 @@
+package events
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/internal/textform"
+)
+
+// Hooks are functions that hear of what is not a decision about a request. Each is nil or
+// safe for concurrent use, and must be quick: some are called in the goroutine of a request,
+// others in one of a store, and none while a lock is held. A hook that is nil costs nothing.
+// Hooks are not changed once they are in use. Later versions may have more of them, and more
+// fields in what they are told.
+type Hooks struct {
+	// Open is called by limiter.New, before it returns, with what can be asked of the new
+	// limiter at any time, and Closed once, when the limiter is closed.
+	Open   func(Inspector)
+	Closed func(Inspector)
+
+	// Queue is called when a request begins to wait for its turn and when it ceases to.
+	Queue func(Queue)
+
+	// Lease is called when a request gets a lease and when it ends, once each.
+	Lease func(Lease)
+
+	// Units is called when units are given back or charged after the decision.
+	Units func(Units)
+
+	// Ban is called when this process first meets a ban, and when it lifts one.
+	Ban func(Ban)
+
+	// StoreCall is called after each call that a store makes to its server in order to
+	// decide, one for all requests that share the call.
+	StoreCall func(StoreCall)
+
+	// Breaker is called for each change of a breaker's state, in order.
+	Breaker func(Breaker)
+
+	// CachedRefusal is called when a store refuses a request by the answer to an earlier one,
+	// without its server. The argument is the name of the rule.
+	CachedRefusal func(rule string)
+
+	// Rules is called when a program changes the rules of a limiter, or tries to.
+	Rules func(Rules)
+
+	// Policy is called when a follower puts a revision of the policies in force, or refuses
+	// it, or finds its source away or back.
+	Policy func(Policy)
+}
+
+// Queue is a request that begins to wait, or ceases to.
+type Queue struct {
+	Rule   string // for whose turn it waits first
+	Change int    // 1 or -1
+}
+
+// Lease is a lease that begins or ends.
+type Lease struct {
+	Rule  string
+	Key   string // as Rule.Key of a request
+	Units int64
+
+	// Ended is false when the lease begins. Held is then 0, and later how long the request
+	// has held it. Lost reports whether it ended in the store before its request did.
+	Ended bool
+	Held  time.Duration
+	Lost  bool
+}
+
+// Flow is a way that units take after the decision. The units that the decision itself
+// charges are [Rule.Charged], and the text of that flow is "charged".
+type Flow uint8
+
+const (
+	Refunded Flow = iota // given back by Rule.RefundIf, Result.Refund or Reservation.Cancel
+	Settled              // given back by Result.Settle, because they were not used
+	Debited              // charged by Result.Settle, because more were used
+)
+
+// String returns "refunded", "settled" or "debited".
+func (f Flow) String() string {
+	switch f {
+	case Refunded:
+		return "refunded"
+	case Settled:
+		return "settled"
+	case Debited:
+		return "debited"
+	}
+	return "unknown flow"
+}
+
+// Units are units that were given back or charged after the decision. The end of a lease gives
+// none back in this sense.
+type Units struct {
+	Rule  string
+	Key   string // as Rule.Key of a request
+	Flow  Flow
+	Units int64 // of those given back, time may have given back some before
+}
+
+// Ban is a ban that this process meets for the first time, or has lifted.
+type Ban struct {
+	Rule   string
+	Key    string        // as Rule.Key of a request
+	For    time.Duration // from now on, for one that is met
+	Lifted bool          // by Limiter.Lift or Limiter.Reset
+}
+
+// StoreCall is a call of a store to its server.
+type StoreCall struct {
+	Store string // such as "redis"
+	Steps int    // how many requests shared the call
+	Ops   int    // how many operations they had in all
+	Took  time.Duration
+
+	// Err is nil if the server answered and every request was decided. Type is its type.
+	Err  error
+	Type ErrorType
+}
+
+// ErrorType is a type of errors of a server. Its text is a value of the attribute error.type.
+type ErrorType uint8
+
+const (
+	NoError  ErrorType = iota
+	Timeout            // no answer in time
+	Dial               // no connection: refused, unreachable, an unknown name
+	Script             // the server failed to run the script, or the state is unreadable
+	ReadOnly           // a replica, a server without enough replicas, or one that cannot write to its disk
+	OOM                // the memory of the server is full
+	Auth               // wrong credentials, or a permission is missing
+	Other
+)
+
+// ErrorTypes is the number of error types, for arrays of counters.
+const ErrorTypes = int(Other) + 1
+
+var errorTypes = [ErrorTypes]string{"", "timeout", "refused", "script", "readonly", "oom", "auth", "other"}
+
+// String returns the type in lower case, "refused" for Dial and "" for NoError.
+func (t ErrorType) String() string {
+	if int(t) < len(errorTypes) {
+		return errorTypes[t]
+	}
+	return "unknown error type"
+}
+
+// Breaker is a change of the state of a breaker.
+type Breaker struct {
+	Shard string // of the store, or "" for all of it
+	Open  bool   // the store is bypassed from now on
+
+	// Fallback reports whether a fallback decides while the breaker is open. Otherwise
+	// OnStoreError does; see StoreStatus.Mode.
+	Fallback bool
+
+	Cause error // for which the breaker opened; nil when it closes
+}
+
+// Rules is a change of a limiter's rules.
+type Rules struct {
+	Count int   // of the rules in force from now on
+	Err   error // why the old ones stay in force, or nil
+}
+
+// PolicyChange says what a follower of policies has done.
+type PolicyChange uint8
+
+const (
+	PolicyApplied    PolicyChange = iota // the revision is in force
+	PolicyRefused                        // it is not, and the one before stays in force
+	PolicySourceAway                     // the source cannot be asked
+	PolicySourceBack
+)
+
+// String returns "applied", "refused", "source_away" or "source_back".
+func (c PolicyChange) String() string {
+	switch c {
+	case PolicyApplied:
+		return "applied"
+	case PolicyRefused:
+		return "refused"
+	case PolicySourceAway:
+		return "source_away"
+	case PolicySourceBack:
+		return "source_back"
+	}
+	return "unknown change"
+}
+
+// Policy is what a follower of policies has done.
+type Policy struct {
+	App      string
+	Change   PolicyChange
+	Version  string // of the revision that was applied or refused
+	Policies int    // how many of it are in force
+	Err      error  // why it was refused, or the source is away
+}
+
+// JoinHooks returns hooks that call those of each of the others in turn. It ignores those
+// that are nil, and a function is nil in the result if it is nil in all of them.
+func JoinHooks(hooks ...*Hooks) *Hooks {
+	all := &Hooks{}
+	for _, h := range hooks {
+		if h == nil {
+			continue
+		}
+		all.Open, all.Closed = both(all.Open, h.Open), both(all.Closed, h.Closed)
+		all.Queue, all.Lease = both(all.Queue, h.Queue), both(all.Lease, h.Lease)
+		all.Units, all.Ban = both(all.Units, h.Units), both(all.Ban, h.Ban)
+		all.StoreCall, all.Breaker = both(all.StoreCall, h.StoreCall), both(all.Breaker, h.Breaker)
+		all.CachedRefusal = both(all.CachedRefusal, h.CachedRefusal)
+		all.Rules, all.Policy = both(all.Rules, h.Rules), both(all.Policy, h.Policy)
+	}
+	return all
+}
+
+func both[T any](a, b func(T)) func(T) {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return func(e T) { a(e); b(e) }
+}
+
+// Listeners are the hooks that listen to a store or a limiter. Several limiters may share a
+// store, and each adds its hooks. The zero value is ready for use.
+type Listeners struct {
+	mu    sync.Mutex
+	added []*Hooks
+	all   atomic.Pointer[Hooks]
+}
+
+// none are hooks that are all nil.
+var none Hooks
+
+// Add adds hooks, unless they are nil or were added before. A panic of one of their functions
+// is logged once by slog.Default, and has no other effect.
+func (l *Listeners) Add(h *Hooks) {
+	if h == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, known := range l.added {
+		if known == h {
+			return
+		}
+	}
+	l.added = append(l.added, h)
+	l.all.Store(JoinHooks(l.all.Load(), guarded(h)))
+}
+
+// Hooks returns all hooks as one, which is never nil. It is fast.
+func (l *Listeners) Hooks() *Hooks {
+	if h := l.all.Load(); h != nil {
+		return h
+	}
+	return &none
+}
+
+// guarded returns hooks that do not panic.
+func guarded(h *Hooks) *Hooks {
+	once := &sync.Once{}
+	return &Hooks{
+		Open: guard(once, h.Open), Closed: guard(once, h.Closed), Queue: guard(once, h.Queue), Lease: guard(once, h.Lease),
+		Units: guard(once, h.Units), Ban: guard(once, h.Ban), StoreCall: guard(once, h.StoreCall), Breaker: guard(once, h.Breaker),
+		CachedRefusal: guard(once, h.CachedRefusal), Rules: guard(once, h.Rules), Policy: guard(once, h.Policy),
+	}
+}
+
+func guard[T any](once *sync.Once, f func(T)) func(T) {
+	if f == nil {
+		return nil
+	}
+	return func(e T) {
+		defer func() {
+			if v := recover(); v != nil {
+				once.Do(func() { logPanic(v) })
+			}
+		}()
+		f(e)
+	}
+}
+
+func logPanic(value any) {
+	defer func() { _ = recover() }() // of the logger
+	slog.LogAttrs(context.Background(), slog.LevelError, "headgate: a hook panicked",
+		slog.String("panic", fmt.Sprintf("%q", textform.Clip(fmt.Sprint(value)))))
+}

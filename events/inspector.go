@@ -1,0 +1,79 @@
+package events
+
+// Source is a store that tells events and says how it is. Stores over others hand both on.
+type Source interface {
+	// Listen has the store tell the hooks, which may be nil, from now on. Hooks that are
+	// given a second time are not told twice.
+	Listen(h *Hooks)
+
+	// Status appends the status of the store to list, and that of each store under it.
+	Status(list []StoreStatus) []StoreStatus
+}
+
+// Inspector answers what is asked, not told. A limiter is one. Its methods are safe for
+// concurrent use, take no longer than some microseconds and a walk over the units that are
+// held ahead, and ask no server.
+type Inspector interface {
+	// Stores returns the status of each store of the limiter, the outermost first.
+	Stores() []StoreStatus
+}
+
+// Mode says what decides now.
+type Mode uint8
+
+const (
+	StoreDecides    Mode = iota // the store itself
+	FallbackDecides             // the fallback, under the keys of the shards that are away
+	PassesUndecided             // nothing: the limiter lets requests pass
+	FailsUndecided              // nothing: the limiter turns requests away
+)
+
+// Modes is the number of modes.
+const Modes = int(FailsUndecided) + 1
+
+// String returns "store", "local", "open" or "closed".
+func (m Mode) String() string {
+	switch m {
+	case StoreDecides:
+		return "store"
+	case FallbackDecides:
+		return "local"
+	case PassesUndecided:
+		return "open"
+	case FailsUndecided:
+		return "closed"
+	}
+	return "unknown mode"
+}
+
+// StoreStatus is the status of one store. Which fields have a meaning depends on its kind;
+// the others are zero.
+type StoreStatus struct {
+	// Store is the kind: "memory", "redis", "failover" or "prefetch".
+	Store string
+
+	// Keys is how many keys a store in memory holds, and Overflow how many overflow buckets
+	// beside them. Bytes estimates the memory of both. Shared and Refused are how many takes
+	// of new keys were counted in overflow buckets so far, or were refused for lack of one.
+	Keys, Overflow, Bytes int64
+	Shared, Refused       int64
+
+	// CachedRefusals is how many requests a store refused by the answer to an earlier one.
+	CachedRefusals uint64
+
+	// Held is how many units a store holds ahead, by rule.
+	Held map[string]int64
+
+	// Of a store with a breaker, Mode is what decides under the shards that are Away. It is
+	// the limiter that knows it where there is no fallback: by the OnStoreError of its
+	// Config, which a rule may replace. Opened is how often a breaker opened, Local how many
+	// steps the fallback decided, Waiting how many refunds wait for the store, Lost how many
+	// were lost, and Cause the latest error for which a breaker opened or the fallback
+	// decided, nil if there was none.
+	Mode        Mode
+	Away        []string
+	Opened      uint64
+	Local, Lost uint64
+	Waiting     int
+	Cause       error
+}
