@@ -19,6 +19,7 @@ import (
 
 	"github.com/headgate/headgate/connectmw"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/rpcspec"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/keyfuncs"
@@ -373,11 +374,11 @@ type ticking struct {
 	seen  []string
 }
 
-func (o *ticking) Observe(_ context.Context, e limiter.Event) {
+func (o *ticking) Observe(_ context.Context, e *events.Request) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.seen = append(o.seen, e.Outcome.String())
-	if d := e.Decision; !d.Allowed && d.RetryAfter != core.Never {
+	o.seen = append(o.seen, e.Verdict.String())
+	if d := e.Rules[0].Decision; !d.Allowed && d.RetryAfter != core.Never {
 		o.clock.add(d.RetryAfter)
 	}
 }
@@ -397,10 +398,10 @@ func TestNewRetry(t *testing.T) {
 		retry connectmw.Retry
 		want  string
 	}{
-		"a call waits for its turn":                {"1/20ms", connectmw.Retry{}, "pass refused pass"},
-		"a call does not wait longer than MaxWait": {"1/20ms", connectmw.Retry{MaxWait: time.Millisecond}, "pass refused"},
-		"a call is sent MaxAttempts times":         {"1/20ms", connectmw.Retry{MaxAttempts: 1}, "pass refused"},
-		"a call does not wait past its deadline":   {"1/1h", connectmw.Retry{MaxWait: 2 * time.Hour}, "pass refused"},
+		"a call waits for its turn":                {"1/20ms", connectmw.Retry{}, "allowed refused allowed"},
+		"a call does not wait longer than MaxWait": {"1/20ms", connectmw.Retry{MaxWait: time.Millisecond}, "allowed refused"},
+		"a call is sent MaxAttempts times":         {"1/20ms", connectmw.Retry{MaxAttempts: 1}, "allowed refused"},
+		"a call does not wait past its deadline":   {"1/1h", connectmw.Retry{MaxWait: 2 * time.Hour}, "allowed refused"},
 	} {
 		for protocol, option := range protocols {
 			t.Run(name+"/"+protocol, func(t *testing.T) {
@@ -411,7 +412,7 @@ func TestNewRetry(t *testing.T) {
 				defer cancel()
 				c.Say(ctx, []string{"x-user", "ann"}, "ok")
 				got := c.Say(ctx, []string{"x-user", "ann"}, "ok")
-				if seen := o.outcomes(); seen != row.want || (got.Code == 0) != strings.HasSuffix(row.want, "refused pass") {
+				if seen := o.outcomes(); seen != row.want || (got.Code == 0) != strings.HasSuffix(row.want, "refused allowed") {
 					t.Errorf("%s, want %s; got\n%s", seen, row.want, got)
 				}
 			})

@@ -66,7 +66,8 @@ type Lease struct {
 	Units int64
 
 	// Ended is false when the lease begins. Held is then 0, and later how long the request
-	// has held it. Lost reports whether it ended in the store before its request did.
+	// has held it; 0 if Limiter.Restore has restored the result that ends it. Lost reports
+	// whether it ended in the store before its request did.
 	Ended bool
 	Held  time.Duration
 	Lost  bool

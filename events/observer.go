@@ -12,7 +12,8 @@ import (
 // must be quick and safe for concurrent use. A panic is an error of the limiter, and no
 // request suffers from it.
 //
-// A request is a call of Admit, Take, TakeWithin, TakeRequest, TakeUpTo, Allow, Wait or Reserve.
+// A request is a call of Admit, AdmitParts, Take, TakeWithin, TakeRequest, TakeRequestUnits,
+// TakeUpTo, Allow, Wait or Reserve.
 // Calls that return an error about their arguments, which wraps core.ErrOp, are none, nor are
 // questions such as Peek, or repairs such as Reset.
 type Observer interface {
@@ -45,7 +46,9 @@ type Request struct {
 
 	// Rules has the rules that apply to the request, in the order of the limiter where the
 	// store decided about all. It lacks those whose Access exempts the caller and, after an
-	// error that ends a request, those that were not reached.
+	// error that ends a request, those that were not reached. Under Limiter.AdmitParts they
+	// are in the order of the parts, and a rule is there once for each count that parts of
+	// the same Verb lead to.
 	Rules []Rule
 }
 

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/grpcmw"
 	"github.com/headgate/headgate/internal/rpcspec"
 	"github.com/headgate/headgate/limiter"
@@ -26,11 +27,11 @@ type ticking struct {
 	seen  []string
 }
 
-func (o *ticking) Observe(_ context.Context, e limiter.Event) {
+func (o *ticking) Observe(_ context.Context, e *events.Request) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.seen = append(o.seen, e.Outcome.String())
-	if d := e.Decision; !d.Allowed && d.RetryAfter != core.Never {
+	o.seen = append(o.seen, e.Verdict.String())
+	if d := e.Rules[0].Decision; !d.Allowed && d.RetryAfter != core.Never {
 		o.clock.add(d.RetryAfter)
 	}
 }
@@ -59,9 +60,9 @@ func TestRetryPolicyHeedsRefusals(t *testing.T) {
 		codes   [2]codes.Code
 		want    string
 	}{
-		"a refusal for a while":           {rule("1/20ms"), "60s", [2]codes.Code{}, "pass refused pass"},
-		"a refusal for above a minute":    {rule("1/61s"), "0.001s", [2]codes.Code{0, codes.ResourceExhausted}, "pass refused"},
-		"a call that can never be let in": {costly, "0.001s", [2]codes.Code{codes.ResourceExhausted, codes.ResourceExhausted}, "refused refused"},
+		"a refusal for a while":           {rule("1/20ms"), "60s", [2]codes.Code{}, "allowed refused allowed"},
+		"a refusal for above a minute":    {rule("1/61s"), "0.001s", [2]codes.Code{0, codes.ResourceExhausted}, "allowed refused"},
+		"a call that can never be let in": {costly, "0.001s", [2]codes.Code{codes.ResourceExhausted, codes.ResourceExhausted}, "impossible impossible"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := &ticking{clock: &clock{}}
@@ -124,10 +125,10 @@ func TestNewRetry(t *testing.T) {
 		retry grpcmw.Retry
 		want  string
 	}{
-		"a call waits for its turn":                {rule("1/20ms"), grpcmw.Retry{}, "pass refused pass"},
-		"a call does not wait longer than MaxWait": {rule("1/20ms"), grpcmw.Retry{MaxWait: time.Millisecond}, "pass refused"},
-		"a call is sent MaxAttempts times":         {rule("1/20ms"), grpcmw.Retry{MaxAttempts: 1}, "pass refused"},
-		"a call does not wait past its deadline":   {rule("1/1h"), grpcmw.Retry{MaxWait: 2 * time.Hour}, "pass refused"},
+		"a call waits for its turn":                {rule("1/20ms"), grpcmw.Retry{}, "allowed refused allowed"},
+		"a call does not wait longer than MaxWait": {rule("1/20ms"), grpcmw.Retry{MaxWait: time.Millisecond}, "allowed refused"},
+		"a call is sent MaxAttempts times":         {rule("1/20ms"), grpcmw.Retry{MaxAttempts: 1}, "allowed refused"},
+		"a call does not wait past its deadline":   {rule("1/1h"), grpcmw.Retry{MaxWait: 2 * time.Hour}, "allowed refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := &ticking{clock: &clock{}}

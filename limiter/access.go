@@ -35,7 +35,7 @@ func (res *Result) applyAccess(verb core.Verb, rule *activeRule, r core.Request,
 func (res *Result) applyVerdict(verdict keyfuncs.Verdict, verb core.Verb, rule *activeRule, key string) (listed bool) {
 	switch {
 	case verdict == keyfuncs.Denied && rule.OnLimit == Shadow:
-		res.shadowDenied = append(res.shadowDenied, rule)
+		res.outside = append(res.outside, outside{rule, key, nil})
 	case verdict == keyfuncs.Denied:
 		res.deny(verb, rule, key)
 	}

@@ -3,11 +3,13 @@ package limiter_test
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
@@ -32,17 +34,6 @@ func callerFrom(key, peer string) *test.Request {
 	q := keyed(key)
 	q.Peer = peer
 	return q
-}
-
-// events is an Observer that keeps what it gets.
-type events []limiter.Event
-
-func (e *events) Observe(_ context.Context, event limiter.Event) { *e = append(*e, event) }
-
-func (e *events) taken() []limiter.Event {
-	list := *e
-	*e = nil
-	return list
 }
 
 func TestAccessAnswers(t *testing.T) {
@@ -117,33 +108,32 @@ func TestAccessDeniesWithoutNumbers(t *testing.T) {
 }
 
 func TestAccessByAction(t *testing.T) {
-	never := core.Decision{RetryAfter: core.Never}
-	refused := []limiter.Event{{Rule: "a", Denied: true, Decision: never, Outcome: limiter.Refused}}
-	for onLimit, want := range map[limiter.Action][]limiter.Event{
-		limiter.Reject:          refused,
-		limiter.Wait(time.Hour): refused,
-		limiter.Degrade:         refused,
-		limiter.Shadow:          {{Rule: "a", Denied: true, Decision: never, Outcome: limiter.Pass}},
+	for onLimit, want := range map[limiter.Action]events.Verdict{
+		limiter.Reject:          events.Denied,
+		limiter.Wait(time.Hour): events.Denied,
+		limiter.Degrade:         events.Denied,
+		limiter.Shadow:          events.ShadowRefused,
 	} {
 		t.Run(onLimit.String(), func(t *testing.T) {
-			var seen events
+			var seen recorder
 			r := withOnLimit(listed(t, "a", "1/1h"), onLimit)
 			l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{r}, Observer: &seen})
-			want[0].OnLimit = onLimit
+			told := []events.Request{{Verdict: want, Rules: []events.Rule{{Name: "a", Key: "mallory", Limit: r.Limit, Verdict: want,
+				Decision: core.Decision{RetryAfter: core.Never}}}}}
 			for i := range 3 {
 				a := l.Admit(callerFrom("mallory", "192.0.2.1:1"))
-				if got := seen.taken(); !slices.Equal(got, want) || a.Outcome() != want[0].Outcome || a.Degraded() {
+				if got := seen.take(); !reflect.DeepEqual(got, told) || (a.Outcome() == limiter.Pass) != want.Passes() || a.Degraded() {
 					t.Errorf("request %d: %s, %+v", i, a.Outcome(), got)
 				}
 				a.Done(200)
 			}
 			a := l.Admit(callerFrom("carol", "192.0.2.1:1"))
-			if got := seen.taken(); len(got) != 0 || a.Outcome() != limiter.Pass || lines(a) != "" {
+			if got := seen.take(); !reflect.DeepEqual(got, []events.Request{{Verdict: events.Allowed, Rules: []events.Rule{}}}) || a.Outcome() != limiter.Pass || lines(a) != "" {
 				t.Errorf("allowed: %s, %+v, %q", a.Outcome(), got, lines(a))
 			}
 			a.Done(200)
 			a = l.Admit(callerFrom("bob", "192.0.2.1:1"))
-			if got := seen.taken(); len(got) != 1 || got[0].Denied || !got[0].Decision.Allowed {
+			if got := seen.take(); len(got) != 1 || got[0].Rules[0].Verdict != events.Allowed || !got[0].Rules[0].Decision.Allowed {
 				t.Errorf("limited: %+v", got)
 			}
 			a.Done(200)

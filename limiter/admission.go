@@ -200,6 +200,7 @@ func (a *Admission) recycle(l *Limiter) {
 func (a *Admission) handOnBuffers(l *Limiter) {
 	next := &Admission{fields: a.fields, text: a.text, body: a.body, headers: a.headers, order: a.order}
 	a.fields, a.text, a.body, a.headers, a.order = nil, nil, nil, nil, nil
+	next.result.pooled, next.result.record, a.result.record = true, a.result.record, nil
 	next.emptyBuffers(l)
 	l.admissions.Put(next)
 }

@@ -153,5 +153,9 @@ func (l *Limiter) Lift(ctx context.Context, rule, key string) error {
 	if err := res.addKeyTo(ctx, res.set.rules[i], core.Lift, key, 0); err != nil {
 		return err
 	}
-	return res.apply(ctx, core.Lift)
+	if err := res.apply(ctx, core.Lift); err != nil {
+		return err
+	}
+	res.tellLifted()
+	return nil
 }

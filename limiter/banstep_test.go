@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
 )
@@ -58,7 +59,7 @@ func TestBanAnswers(t *testing.T) {
 		{0, 10 * time.Minute, true, banned("600 seconds")},
 	}
 	synctest.Test(t, func(t *testing.T) {
-		var seen events
+		var seen recorder
 		l := configured(t, limiter.Config{Store: newTicking(), Rules: []limiter.Rule{banning(t, "a", "1/1s fixed-window")}, Observer: &seen})
 		for i, row := range rows {
 			time.Sleep(row.pause)
@@ -67,7 +68,7 @@ func TestBanAnswers(t *testing.T) {
 			if string(a.Problem()) != row.body || res.RetryAfter() != row.retry || res.Banned() != row.banned || res.Allowed() != (row.retry == 0) {
 				t.Errorf("%d: %s after %s, want %s after %s", i, a.Problem(), res.RetryAfter(), row.body, row.retry)
 			}
-			if e := seen.taken(); len(e) != 1 || e[0].Decision.Banned != row.banned {
+			if e := seen.take(); len(e) != 1 || e[0].Rules[0].Decision.Banned != row.banned || (e[0].Verdict == events.Banned) != row.banned {
 				t.Errorf("%d: %+v", i, e)
 			}
 			a.Done(200)

@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/store/memstore"
 )
 
@@ -84,14 +85,21 @@ type Config struct {
 	// that renews or releases leases or diagnoses the store.
 	OnError func(context.Context, error)
 
-	// Observer, unless nil, is called for every decision. An Observer that holds a
-	// nil value is a mistake.
-	Observer Observer
+	// Observer, unless nil, hears of every request and what became of it under each rule.
+	// An Observer that holds a nil value is a mistake.
+	Observer events.Observer
+
+	// Hooks, unless nil, hear of everything else: requests that wait, leases, bans, units
+	// that are given back, and rules that change. The limiter hands them on to the Store,
+	// which tells them its calls and the changes of its breaker, and to a follower of
+	// policies. They must not be changed afterwards.
+	Hooks *events.Hooks
 
 	// Logger receives likely mistakes in the set-up of the limiter, such as
 	// CodeUnheeded, once for each code; see [core.Finding]. It also receives errors:
 	// the first of each kind at once, then their number once a minute, and a line
-	// after a minute without one. The lines hold nothing that a client sent. nil
+	// after a minute without one. The lines say what became of the requests: how many
+	// passed, were refused, or were decided by the fallback. They hold nothing that a client sent. nil
 	// means slog.Default() at the time. With slog.New(slog.DiscardHandler) the
 	// limiter neither logs nor looks for mistakes.
 	Logger *slog.Logger

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/store/memstore"
@@ -131,7 +132,7 @@ func (mapOnly) Apply(context.Context, []core.Op, []core.Decision) error { return
 // silent is an observer that does nothing.
 type silent struct{}
 
-func (*silent) Observe(context.Context, limiter.Event) {}
+func (*silent) Observe(context.Context, *events.Request) {}
 
 func TestNewRefusesNilObserver(t *testing.T) {
 	l, err := limiter.New(limiter.Config{Observer: (*silent)(nil)})

@@ -59,10 +59,25 @@ func kindOf(err error) failureKind {
 	return failureKind{text: textStore}
 }
 
+// fate is what became of a request that met an error.
+type fate int
+
+const (
+	unknownFate    fate = iota // no request met it, or it has yet to be decided
+	passed                     // although not every rule was decided
+	turnedAway                 // because a rule fails closed
+	decidedLocally             // by the fallback
+	fates
+)
+
+// fateNames are the attributes of a line that count requests by their fate.
+var fateNames = [fates]string{passed: "passed", turnedAway: "refused", decidedLocally: "local"}
+
 // failures are the errors of a kind.
 type failures struct {
 	kind  failureKind
-	since atomic.Int64 // how many came since the last line
+	since atomic.Int64        // how many came since the last line
+	fates [fates]atomic.Int64 // of their requests
 
 	mu     sync.Mutex
 	active bool // the timer runs
@@ -70,12 +85,13 @@ type failures struct {
 	latest error
 }
 
-// noteFailure logs err, or counts it.
-func (l *Limiter) noteFailure(err error) {
+// noteFailure logs err, or counts it. It was met by a request with the fate.
+func (l *Limiter) noteFailure(err error, met fate) {
 	if l.warner.off || errors.Is(err, errNoKey) { // of which warnNoKey tells
 		return
 	}
 	f := l.failures.of(kindOf(err))
+	f.fates[met].Add(1)
 	if f.since.Add(1) > 1 {
 		// Others are waiting to be counted, so the timer runs.
 		if f.mu.TryLock() {
@@ -94,8 +110,18 @@ func (l *Limiter) noteFailure(err error) {
 	}
 	f.mu.Unlock()
 	if first {
-		l.logKind(slog.LevelWarn, f.kind, err)
+		l.logKind(slog.LevelWarn, f.kind, err, f.takeFates()...)
 	}
+}
+
+// takeFates returns the counts of requests by their fate, and resets them to 0.
+func (f *failures) takeFates() (attrs []slog.Attr) {
+	for i := passed; i < fates; i++ {
+		if n := f.fates[i].Swap(0); n > 0 {
+			attrs = append(attrs, slog.Int64(fateNames[i], n))
+		}
+	}
+	return attrs
 }
 
 // of returns the failures of the kind.
@@ -125,7 +151,7 @@ func (l *Limiter) logFailures(f *failures) {
 	}
 	f.mu.Unlock()
 	if n > 0 {
-		l.logKind(slog.LevelWarn, f.kind, err, slog.Int64("times", n), slog.Duration("within", countEvery))
+		l.logKind(slog.LevelWarn, f.kind, err, append([]slog.Attr{slog.Int64("times", n), slog.Duration("within", countEvery)}, f.takeFates()...)...)
 	} else {
 		l.logKind(slog.LevelInfo, failureKind{"for a minute no more: " + f.kind.text, f.kind.rule}, nil)
 	}
@@ -143,7 +169,7 @@ func (l *Limiter) endFailures() {
 		f.active, f.timer, f.latest = false, nil, nil
 		f.mu.Unlock()
 		if n > 0 {
-			l.logKind(slog.LevelWarn, f.kind, err, slog.Int64("times", n))
+			l.logKind(slog.LevelWarn, f.kind, err, append([]slog.Attr{slog.Int64("times", n)}, f.takeFates()...)...)
 		}
 		return true
 	})
@@ -167,5 +193,5 @@ func (l *Limiter) reportFallback(ctx context.Context) {
 			err = cause
 		}
 	}
-	l.report(ctx, err)
+	l.reportAs(ctx, err, decidedLocally)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/store/failover"
@@ -60,7 +61,7 @@ func TestFailureLogOfAnOutage(t *testing.T) {
 		if admit(l) != limiter.Pass {
 			t.Error("refused")
 		}
-		first := outageLine + ` error=down`
+		first := outageLine + ` passed=1 error=down`
 		wantLog(t, &log, first)
 		for range 2077 {
 			admit(l)
@@ -68,7 +69,7 @@ func TestFailureLogOfAnOutage(t *testing.T) {
 		}
 		wantLog(t, &log, first)
 		time.Sleep(time.Minute)
-		counted := outageLine + ` times=2077 within=1m0s error=down`
+		counted := outageLine + ` times=2077 within=1m0s passed=2077 error=down`
 		wantLog(t, &log, first, counted)
 		down = false
 		time.Sleep(time.Minute)
@@ -78,9 +79,9 @@ func TestFailureLogOfAnOutage(t *testing.T) {
 		admit(l)
 		admit(l)
 		l.Close()
-		wantLog(t, &log, first, counted, ended, first, outageLine+` times=1 error=down`)
+		wantLog(t, &log, first, counted, ended, first, outageLine+` times=1 passed=1 error=down`)
 		time.Sleep(time.Hour)
-		wantLog(t, &log, first, counted, ended, first, outageLine+` times=1 error=down`)
+		wantLog(t, &log, first, counted, ended, first, outageLine+` times=1 passed=1 error=down`)
 	})
 }
 
@@ -96,8 +97,8 @@ func TestFailureLogTellsKindsApart(t *testing.T) {
 			admit(l)
 		}
 		wantLog(t, &log,
-			`level=WARN msg="headgate: a rule cannot be evaluated, so its OnStoreError decides" rule=bad error="rule 0 \"bad\": panic: \"k\""`,
-			outageLine+` error=down`,
+			`level=WARN msg="headgate: a rule cannot be evaluated, so its OnStoreError decides" passed=1 rule=bad error="rule 0 \"bad\": panic: \"k\""`,
+			outageLine+` passed=1 error=down`,
 			`level=WARN msg="headgate: a function of the program panicked" error="Observer: panic: \"o\""`)
 	})
 }
@@ -105,7 +106,7 @@ func TestFailureLogTellsKindsApart(t *testing.T) {
 // observerFunc is called for each event.
 type observerFunc func()
 
-func (f observerFunc) Observe(context.Context, limiter.Event) { f() }
+func (f observerFunc) Observe(context.Context, *events.Request) { f() }
 
 // However many rules fail over time, the kinds are bounded.
 func TestFailureLogIsBounded(t *testing.T) {
@@ -145,28 +146,46 @@ func TestFallbackDecisionsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log test.Log
 		var errs []error
-		var events recording
+		var seen recorder
 		down := errDown
 		memory := memstore.MustNew(memstore.Options{})
 		s := failover.MustNew(brokenStore(func() error { return down }), failover.Options{Fallback: memory, Logger: slog.New(slog.DiscardHandler)})
 		defer s.Close()
 		l := configured(t, limiter.Config{Store: s, Logger: plain(&log), Rules: []limiter.Rule{rule(t, "a", "10/1h")},
-			OnError: func(_ context.Context, err error) { errs = append(errs, err) }, Observer: &events})
+			OnError: func(_ context.Context, err error) { errs = append(errs, err) }, Observer: &seen})
 		for range 12 {
 			admit(l)
 		}
-		if len(errs) != 12 || len(events) != 12 {
-			t.Fatalf("%d errors and %d events", len(errs), len(events))
+		told := seen.take()
+		if len(errs) != 12 || len(told) != 12 {
+			t.Fatalf("%d errors and %d events", len(errs), len(told))
 		}
 		for i := range 12 {
 			if !errors.Is(errs[i], core.ErrFallback) || !errors.Is(errs[i], errDown) {
 				t.Errorf("reported %v", errs[i])
 			}
-			if e := events[i]; !e.Decision.Fallback || e.Err != nil || e.Decision.Allowed != (i < 10) {
+			if e := told[i]; !e.Fallback || !e.Rules[0].Decision.Fallback || e.Err != nil || e.Verdict.Passes() != (i < 10) {
 				t.Errorf("observed %+v", e)
 			}
 		}
-		wantLog(t, &log, `level=WARN msg="headgate: the store cannot decide, so its fallback does" error="the fallback of the store decides: down"`)
+		wantLog(t, &log, `level=WARN msg="headgate: the store cannot decide, so its fallback does" local=1 error="the fallback of the store decides: down"`)
+	})
+}
+
+// Where some rules of a limiter fail open, the fallback decides about a request that none of
+// these apply to, and passes what it decides about others.
+func TestFailureLogCountsByFate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log test.Log
+		open, local := rule(t, "open", "9/1h"), rule(t, "local", "9/1h")
+		open.OnStoreError = limiter.FailOpen
+		open.Key = func(r core.Request) (string, bool) { return "k", r.Path() == "/open" }
+		l := configured(t, limiter.Config{Store: standby{newStore()}, Logger: plain(&log), Rules: []limiter.Rule{open, local}})
+		for _, path := range []string{"/", "/open", "/", "/open", "/"} {
+			l.Admit(&test.Request{URLPath: path}).Done(200)
+		}
+		l.Close()
+		wantLog(t, &log, outageLine+` local=1 error=down`, outageLine+` times=4 passed=2 local=2 error=down`)
 	})
 }
 

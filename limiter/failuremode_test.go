@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/limiter"
 )
@@ -180,7 +181,7 @@ func TestFailureModeWhenTheFallbackFailsToo(t *testing.T) {
 func TestFailureModeAnswersDescribeDecidedRules(t *testing.T) {
 	open, local := rule(t, "open", "1/1m fixed-window"), rule(t, "local", "2/1m fixed-window")
 	open.OnStoreError = limiter.FailOpen
-	var seen recording
+	var seen recorder
 	l := configured(t, limiter.Config{Store: standby{newStore()}, Rules: []limiter.Rule{open, local}, Headers: limiter.Draft8, Observer: &seen})
 	a := l.Admit(get())
 	defer a.Done(200)
@@ -188,8 +189,12 @@ func TestFailureModeAnswersDescribeDecidedRules(t *testing.T) {
 	if got := lines(a); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
-	if len(seen) != 2 || seen[0].Rule != "" || !errors.Is(seen[0].Err, errDown) || seen[1].Rule != "local" || seen[1].Err != nil {
-		t.Errorf("%+v", seen)
+	told := seen.take()
+	if len(told) != 1 || told[0].Verdict != events.FailedOpen || !errors.Is(told[0].Err, errDown) {
+		t.Fatalf("%+v", told)
+	}
+	if got := verdicts(told[0]); got != "failed_open: local allowed, open failed_open" || !errors.Is(told[0].Rules[1].Err, errDown) || told[0].Rules[0].Err != nil {
+		t.Errorf("%s: %+v", got, told)
 	}
 	res, err := l.Take(t.Context(), "k", 1)
 	if !errors.Is(err, errDown) || !errors.Is(err, limiter.ErrUndecided) || !res.Allowed() || !res.Undecided() || len(res.Decisions()) != 1 {
@@ -401,57 +406,9 @@ func TestPanicErrorKeepsStackAndError(t *testing.T) {
 	}
 }
 
-// recording notes events.
-type recording []limiter.Event
-
-func (r *recording) Observe(_ context.Context, e limiter.Event) { *r = append(*r, e) }
-
-func TestObserverReceivesEveryRuleThatApplies(t *testing.T) {
-	var seen recording
-	l := configured(t, limiter.Config{Store: newStore(), Observer: &seen, Rules: []limiter.Rule{
-		rule(t, "wide", "9/1m"), withOnLimit(rule(t, "dark", "1/1m fixed-window"), limiter.Shadow), rule(t, "two", "2/1m fixed-window"),
-		{Name: "other", Limit: limit(t, "1/1s"), Key: func(core.Request) (string, bool) { return "", false }},
-	}})
-	for range 3 {
-		admit(l)
-	}
-	want := []struct {
-		rule    string
-		allowed bool
-		outcome limiter.Outcome
-	}{
-		{"wide", true, limiter.Pass}, {"dark", true, limiter.Pass}, {"two", true, limiter.Pass},
-		{"wide", true, limiter.Pass}, {"dark", false, limiter.Pass}, {"two", true, limiter.Pass},
-		{"wide", true, limiter.Refused}, {"dark", false, limiter.Refused}, {"two", false, limiter.Refused},
-	}
-	if len(seen) != len(want) {
-		t.Fatalf("%d events, want %d", len(seen), len(want))
-	}
-	for i, w := range want {
-		e := seen[i]
-		if e.Rule != w.rule || e.Decision.Allowed != w.allowed || e.Outcome != w.outcome || e.Err != nil {
-			t.Errorf("event %d is %+v, want %+v", i, e, w)
-		}
-	}
-	if seen[1].OnLimit != limiter.Shadow {
-		t.Errorf("OnLimit %s", seen[1].OnLimit)
-	}
-}
-
-func TestObserverReceivesFailures(t *testing.T) {
-	var seen recording
-	r := rule(t, "a", "5/1s")
-	r.Key = func(core.Request) (string, bool) { panic("k") }
-	l := configured(t, limiter.Config{Store: newStore(), Observer: &seen, Rules: []limiter.Rule{r}, OnStoreError: limiter.FailClosed})
-	admit(l)
-	if len(seen) != 1 || seen[0].Rule != "a" || seen[0].Outcome != limiter.Failed || seen[0].Err == nil {
-		t.Errorf("seen %+v", seen)
-	}
-}
-
 type panicking struct{}
 
-func (panicking) Observe(context.Context, limiter.Event) { panic("observer") }
+func (panicking) Observe(context.Context, *events.Request) { panic("observer") }
 
 func TestHookPanicsAreHarmless(t *testing.T) {
 	var reported []error

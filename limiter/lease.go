@@ -13,6 +13,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -106,7 +107,7 @@ func (r *renewal) renew() {
 			case slices.Contains(taken, i):
 				r.noteLost(i, errTaken)
 			case time.Now().Before(r.endOf(i)):
-				res.calls[i].leaseLost = false
+				atomic.StoreUint32(&res.calls[i].leaseLost, 0)
 			}
 		}
 	}
@@ -124,7 +125,7 @@ func (r *renewal) left(now time.Time) time.Duration {
 		return left
 	}
 	for i := range r.result.ops {
-		if r.result.leased(i) && !r.result.calls[i].leaseLost {
+		if r.result.leased(i) && !r.result.calls[i].isLeaseLost() {
 			left = min(left, r.endOf(i).Sub(now))
 		}
 	}
@@ -147,10 +148,10 @@ func (r *renewal) noteEnds(now time.Time) {
 // It ends the handler's context, except for a rule that refuses no request.
 func (r *renewal) noteLost(i int, cause error) {
 	c := &r.result.calls[i]
-	if c.leaseLost || r.result.released.Load() {
+	if c.isLeaseLost() || r.result.released.Load() {
 		return
 	}
-	c.leaseLost = true
+	atomic.StoreUint32(&c.leaseLost, 1)
 	err := c.rule.ruleError(fmt.Errorf("%w: %w", ErrLeaseLost, cause))
 	r.mu.Lock()
 	ended := r.timer == nil
@@ -165,6 +166,9 @@ func (r *renewal) noteLost(i int, cause error) {
 		r.result.limiter.report(context.WithoutCancel(r.ctx), err)
 	}
 }
+
+// isLeaseLost reports whether the lease has ended before the request.
+func (c *call) isLeaseLost() bool { return atomic.LoadUint32(&c.leaseLost) != 0 }
 
 // handlerContext returns a context for the handler, which ends when a lease is lost or the
 // renewal ends.

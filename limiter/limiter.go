@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/textform"
 	"github.com/headgate/headgate/store/memstore"
 )
@@ -47,7 +48,11 @@ type Limiter struct {
 	skipPreflights bool
 	fallbacks      fallbacks
 	onError        func(context.Context, error)
-	observer       Observer
+	observer       events.Observer
+	hooks          *events.Hooks // never nil
+	records        sync.Pool     // of *events.Request
+	bans           banLog
+	closed         sync.Once
 	queue          waitQueue
 	leases         *leaseSource
 	releases       releaseQueue
@@ -94,6 +99,7 @@ func New(c Config) (*Limiter, error) {
 	l.queue.start(cmp.Or(c.MaxWaiters, DefaultMaxWaiters), cmp.Or(c.MaxWaitersPerKey, DefaultMaxWaitersPerKey))
 	l.queue.fullStatus = c.QueueFullStatus
 	l.enforce(set)
+	l.listen(c.Hooks)
 	return l, nil
 }
 
@@ -111,14 +117,7 @@ func MustNew(c Config) *Limiter {
 // algorithm keep their counts; under another name or algorithm every key starts fresh. If
 // a rule has a mistake, nothing changes, and the error joins a [*RuleError] for each
 // mistake.
-func (l *Limiter) SetRules(rules []Rule) error {
-	set, err := newRuleSet(rules, &l.fallbacks)
-	if err != nil {
-		return err
-	}
-	l.enforce(set)
-	return nil
-}
+func (l *Limiter) SetRules(rules []Rule) error { return l.SetSelectedRules(rules, nil) }
 
 // enforce puts a set of rules in force.
 func (l *Limiter) enforce(set *ruleSet) {
@@ -162,6 +161,7 @@ func (l *Limiter) Close() error {
 	l.end()
 	l.background.end(cleanupTimeout)
 	l.endFailures()
+	l.closed.Do(l.tellClosed)
 	return nil
 }
 
@@ -251,7 +251,11 @@ func (l *Limiter) applyKey(ctx context.Context, verb core.Verb, key string) (*Re
 	if err := res.addKey(ctx, verb, key, 1); err != nil {
 		return nil, err
 	}
-	return res, res.apply(ctx, verb)
+	err := res.apply(ctx, verb)
+	if err == nil && verb == core.Reset {
+		res.tellLifted()
+	}
+	return res, err
 }
 
 // apply calls the store's Apply, and returns its panic as an error.
@@ -293,12 +297,12 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) (core.Decis
 // selection asks every rule.
 func (l *Limiter) SetSelectedRules(rules []Rule, s Selection) error {
 	set, err := newRuleSet(rules, &l.fallbacks)
-	if err != nil {
-		return err
+	if err == nil {
+		set.selection = s
+		l.enforce(set)
 	}
-	set.selection = s
-	l.enforce(set)
-	return nil
+	l.tellRules(err)
+	return err
 }
 
 // WarnTwice logs, once, that a request met the limiter a second time.
@@ -324,6 +328,7 @@ func (l *Limiter) Admit(r core.Request) *Admission {
 	res.admitted = true
 	if l.skipPreflights && isPreflight(r) {
 		res.allowed = true
+		res.tell(r.Context())
 		return a
 	}
 	l.diagnoseOnce()
@@ -367,19 +372,34 @@ func (l *Limiter) newAdmission() *Admission {
 	if a, ok := l.admissions.Get().(*Admission); ok {
 		return a
 	}
-	return &Admission{}
+	a := &Admission{}
+	a.result.pooled = true
+	return a
 }
 
-// report logs or counts err and calls OnError. Errors after a client has left are
-// not logged: they say nothing about the store. A panic of OnError is dropped, because
-// there is no other function to report it to.
-func (l *Limiter) report(ctx context.Context, err error) {
+// report logs or counts err and calls OnError.
+func (l *Limiter) report(ctx context.Context, err error) { l.reportAs(ctx, err, unknownFate) }
+
+// reportAs is report of an error with which a request met the fate.
+func (l *Limiter) reportAs(ctx context.Context, err error, f fate) {
 	if err == nil {
 		return
 	}
+	l.logFailure(ctx, err, f)
+	l.callOnError(ctx, err)
+}
+
+// logFailure logs or counts err. Errors after a client has left are not logged: they say
+// nothing about the store.
+func (l *Limiter) logFailure(ctx context.Context, err error, f fate) {
 	if ctx == nil || ctx.Err() != context.Canceled {
-		l.noteFailure(err)
+		l.noteFailure(err, f)
 	}
+}
+
+// callOnError calls OnError. A panic of it is dropped, because there is no other function to
+// report it to.
+func (l *Limiter) callOnError(ctx context.Context, err error) {
 	if l.onError == nil {
 		return
 	}
@@ -387,44 +407,30 @@ func (l *Limiter) report(ctx context.Context, err error) {
 	l.onError(ctx, err)
 }
 
-// observe passes the result to the Observer, which is not nil.
-func (l *Limiter) observe(ctx context.Context, res *Result) {
-	defer func() {
-		if v := recover(); v != nil {
-			l.report(ctx, fmt.Errorf("Observer: %w", panicked(v)))
-		}
-	}()
-	if err := cmp.Or(res.err, res.skipped); err != nil {
-		l.observer.Observe(ctx, Event{Rule: ruleOf(err), Outcome: res.outcome(), Err: err})
-	}
-	for i := range res.calls {
-		if v := res.ops[i].Verb; v == core.Refund || v == core.Debit {
-			continue // no decision
-		}
-		r := res.calls[i].rule
-		l.observer.Observe(ctx, Event{Rule: r.Name, OnLimit: r.OnLimit, Decision: res.decision(i),
-			Denied: res.denied, Outcome: res.outcome(), Waited: res.waited})
-	}
-	for _, r := range res.shadowDenied {
-		l.observer.Observe(ctx, Event{Rule: r.Name, OnLimit: r.OnLimit, Decision: denial,
-			Denied: true, Outcome: res.outcome(), Waited: res.waited})
+// giveBack carries out refunds at the end of a request, after the ops that settle it. Leases
+// that the store fails to release are queued.
+func (l *Limiter) giveBack(ctx context.Context, undo []core.Op, settled int) {
+	if out := l.repay(ctx, undo); out != nil {
+		l.tellUnits(undo, out, settled)
 	}
 }
 
-// giveBack carries out refunds at the end of a request. Leases that the store fails to
-// release are queued.
-func (l *Limiter) giveBack(ctx context.Context, undo []core.Op) {
+// repay is giveBack of units that no hook was told of. It returns the decisions, nil if there
+// are none.
+func (l *Limiter) repay(ctx context.Context, undo []core.Op) []core.Decision {
 	if len(undo) == 0 {
-		return
+		return nil
 	}
 	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
-	if err := l.apply(ctx, undo, make([]core.Decision, len(undo))); err != nil {
+	out := make([]core.Decision, len(undo))
+	if err := l.apply(ctx, undo, out); err != nil {
 		l.addReleases(undo)
 		l.report(ctx, err)
-		return
+		return nil
 	}
 	l.queue.noteReleases(undo)
+	return out
 }
 
 // addReleases queues the leases among ops, which could not be undone, for release.

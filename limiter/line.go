@@ -113,7 +113,7 @@ func (w *wait) ask(ctx context.Context, res *Result) error {
 			return err
 		}
 		if res.aside > 0 {
-			res.takeBack()
+			res.takeBack(ctx)
 		}
 	}
 	w.place.asked = true
@@ -255,8 +255,9 @@ func (w *wait) hasLeft(res *Result, k waitKey) bool {
 func (w *wait) stand(ctx context.Context, res *Result, k waitKey, span time.Duration) (again bool) {
 	q := &res.limiter.queue
 	w.join(res, k)
-	end := w.start.Add(w.waited + span)
-	defer func() { res.waited = w.waited }()
+	before := w.waited
+	end := w.start.Add(before + span)
+	defer func() { res.noteWaited(k.rule, w.waited-before, w.waited) }()
 	for {
 		last := end
 		if !w.place.drained.IsZero() && w.place.drained.Before(last) {

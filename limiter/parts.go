@@ -47,6 +47,9 @@ type part struct{ from, to int } // in Admission.partCalls
 // wait, so a Wait rule refuses what is over its limit, and it carries out no RefundIf. Otherwise it is like Admit: the caller must
 // call Done. [Admission.PartDecisions] returns the decisions about one part.
 //
+// A Debit or a Refund corrects an earlier charge, so it is carried out whether or not the other
+// parts are admitted. It is no decision: the Observer does not hear of it, and Hooks.Units does.
+//
 // Where a Peek refuses the request, what its other parts were charged is given back in a
 // second step.
 func (l *Limiter) AdmitParts(ctx context.Context, parts []Part) *Admission {
@@ -75,6 +78,9 @@ func (l *Limiter) AdmitParts(ctx context.Context, parts []Part) *Admission {
 	}
 	res.refundRefused(ctx, err)
 	res.conclude(ctx, err)
+	if err == nil {
+		res.tellCorrections()
+	}
 	return a
 }
 
@@ -271,15 +277,17 @@ func (res *Result) sharesCount(i int) bool {
 	return false
 }
 
-// narrowChecks undoes widenChecks, also in the decisions.
+// narrowChecks undoes widenChecks, also in the decisions and in ops that are set aside.
 func (res *Result) narrowChecks() {
-	for i := range res.calls {
-		if !res.calls[i].check {
+	n := len(res.calls) + res.aside
+	calls, ops, out := res.calls[:n], res.ops[:n], res.out[:n]
+	for i := range calls {
+		if !calls[i].check {
 			continue
 		}
-		res.calls[i].check = false
-		res.ops[i].Limit, res.ops[i].Cost = res.calls[i].terms.limit, 0
-		res.out[i].Remaining = max(0, res.out[i].Remaining-1)
+		calls[i].check = false
+		ops[i].Limit, ops[i].Cost = calls[i].terms.limit, 0
+		out[i].Remaining = max(0, out[i].Remaining-1)
 	}
 }
 
@@ -296,5 +304,5 @@ func (res *Result) refundRefused(ctx context.Context, err error) {
 			res.out[i].Remaining = min(res.out[i].Remaining+op.Cost, op.Limit.Capacity())
 		}
 	}
-	res.limiter.giveBack(ctx, undo)
+	res.limiter.repay(ctx, undo)
 }

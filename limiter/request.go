@@ -75,5 +75,9 @@ func (res *Result) applyRequest(l *Limiter, verb core.Verb, r core.Request) erro
 	if err := res.addRequest(verb, r); err != nil {
 		return err
 	}
-	return res.apply(r.Context(), verb)
+	err := res.apply(r.Context(), verb)
+	if err == nil && verb == core.Reset {
+		res.tellLifted()
+	}
+	return err
 }

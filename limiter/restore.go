@@ -113,6 +113,7 @@ func (l *Limiter) Restore(data []byte) (*Result, error) {
 	own := r.text() == l.mark.id()
 	res.lease = r.text()
 	res.begin(l)
+	res.concluded = true // the limiter that took it has told of it
 	for n := r.uvarint(); n > 0 && r.err == nil; n-- {
 		r.addDecided(res, own)
 	}

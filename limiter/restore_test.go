@@ -5,12 +5,15 @@ package limiter_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/store/failover"
 	"github.com/headgate/headgate/store/memstore"
@@ -30,7 +33,7 @@ func sent(t *testing.T, res *limiter.Result, l *limiter.Limiter) *limiter.Result
 	return back
 }
 
-func take(t *testing.T, l *limiter.Limiter, cost int64) *limiter.Result {
+func taken(t *testing.T, l *limiter.Limiter, cost int64) *limiter.Result {
 	t.Helper()
 	res, err := l.Take(t.Context(), "k", cost)
 	if err != nil || !res.Allowed() {
@@ -46,8 +49,8 @@ func TestRestoreRefundsAndSettlesElsewhere(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newTicking()
 				here, there := newLimiter(t, s, rule(t, "tokens", text)), newLimiter(t, s)
-				take(t, here, 10)
-				first, second, third := take(t, here, 20), take(t, here, 20), take(t, here, 20)
+				taken(t, here, 10)
+				first, second, third := taken(t, here, 20), taken(t, here, 20), taken(t, here, 20)
 				if err := sent(t, first, there).Refund(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -73,9 +76,9 @@ func TestRestoreIsAsOfTheTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTicking()
 		here, there := newLimiter(t, s, rule(t, "tokens", "60/1h")), newLimiter(t, s)
-		back := sent(t, take(t, here, 20), there)
+		back := sent(t, taken(t, here, 20), there)
 		time.Sleep(15 * time.Minute)
-		take(t, here, 30)
+		taken(t, here, 30)
 		if err := back.Refund(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +91,7 @@ func TestRestoreRenewsAndReleasesElsewhere(t *testing.T) {
 		s := newTicking()
 		rules := []limiter.Rule{rule(t, "jobs", "2 concurrent ttl=1m"), rule(t, "all", "9/1m fixed-window")}
 		here, there := newLimiter(t, s, rules...), newLimiter(t, s, rules...)
-		back := sent(t, take(t, here, 1), there)
+		back := sent(t, taken(t, here, 1), there)
 		for range 3 {
 			time.Sleep(40 * time.Second)
 			if held, err := back.Renew(t.Context()); !held || err != nil {
@@ -112,7 +115,7 @@ func TestRestoreRenewsAndReleasesElsewhere(t *testing.T) {
 func TestRestoreKeepsTheLimitOfTheTake(t *testing.T) {
 	s := newStore()
 	l := newLimiter(t, s, rule(t, "tokens", "100/1h"), rule(t, "gone", "50/1h"))
-	res := take(t, l, 30)
+	res := taken(t, l, 30)
 	if err := l.SetRules([]limiter.Rule{rule(t, "tokens", "40/1h")}); err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +133,7 @@ func TestRestoreKeepsTheLimitOfTheTake(t *testing.T) {
 func TestRestoreTakesNothingForARefusal(t *testing.T) {
 	s := newStore()
 	l := newLimiter(t, s, rule(t, "tokens", "10/1h"))
-	take(t, l, 10)
+	taken(t, l, 10)
 	res, err := l.Take(t.Context(), "k", 1<<60)
 	if err != nil || res.Allowed() {
 		t.Fatalf("allowed %t, %v", res.Allowed(), err)
@@ -155,7 +158,7 @@ func TestRestoreKnowsWhatWasUncounted(t *testing.T) {
 	rules := []limiter.Rule{rule(t, "tokens", "100/1h"), rule(t, "soft", "5/1h")}
 	rules[1].OnLimit = limiter.Degrade
 	l := newLimiter(t, s, rules...)
-	back := sent(t, take(t, l, 10), l)
+	back := sent(t, taken(t, l, 10), l)
 	if !back.Degraded() {
 		t.Error("restored without its mark")
 	}
@@ -191,11 +194,11 @@ func TestRestoreLeavesOutTheFallbackOfOthers(t *testing.T) {
 			return newLimiter(t, s, rule(t, "tokens", "100/1h"))
 		}
 		here, there := open(), open()
-		res := take(t, here, 30)
+		res := taken(t, here, 30)
 		if !res.Decisions()[0].Decision.Fallback {
 			t.Fatal("the primary decided")
 		}
-		take(t, there, 30)
+		taken(t, there, 30)
 		back := sent(t, res, there)
 		if len(back.Decisions()) != 0 || !back.Undecided() {
 			t.Errorf("restored %+v, undecided %t", back.Decisions(), back.Undecided())
@@ -209,7 +212,7 @@ func TestRestoreLeavesOutTheFallbackOfOthers(t *testing.T) {
 
 func TestRestoreRefusesDamagedData(t *testing.T) {
 	l := newLimiter(t, newStore(), rule(t, "jobs", "2 concurrent ttl=1m"), rule(t, "all", "9/1m"))
-	data, err := take(t, l, 1).MarshalBinary()
+	data, err := taken(t, l, 1).MarshalBinary()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,4 +266,25 @@ func FuzzRestore(f *testing.F) {
 		}
 		_ = res.Refund(ctx)
 	})
+}
+
+// What another limiter has taken and this one corrects or ends is told by the hooks of this one.
+func TestRestoreTellsCorrections(t *testing.T) {
+	s := newStore()
+	here := newLimiter(t, s, rule(t, "tokens", "100/1h fixed-window"), rule(t, "jobs", "5 concurrent ttl=30s"))
+	var told []string
+	there := configured(t, limiter.Config{Store: s, Hooks: &events.Hooks{
+		Units: func(u events.Units) { told = append(told, fmt.Sprint(u.Rule, " ", u.Key, " ", u.Flow, " ", u.Units)) },
+		Lease: func(e events.Lease) { told = append(told, fmt.Sprint(e.Rule, " ", e.Key, " ", e.Ended, " ", e.Held)) },
+	}})
+	first, second, third := taken(t, here, 1), taken(t, here, 1), taken(t, here, 1)
+	settle(t, sent(t, first, there), tokens(5))
+	settle(t, sent(t, second, there), tokens(0))
+	if err := sent(t, third, there).Refund(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"jobs k true 0s", "tokens k debited 4", "jobs k true 0s", "tokens k settled 1", "jobs k true 0s", "tokens k refunded 1"}
+	if !slices.Equal(told, want) {
+		t.Errorf("%q, want %q", told, want)
+	}
 }

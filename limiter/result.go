@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/events"
 )
 
 // Result is what the rules of a [Limiter] decided together. Its methods are
@@ -52,9 +53,16 @@ type Result struct {
 	indices  []int         // of the rules that the selection has named
 	selected []*activeRule // those rules
 
-	shadowDenied []*activeRule // Shadow rules whose lists deny the caller
+	outside []outside // rules that the store was not asked about
+
+	unlogged  error // of the store, and to be logged with what becomes of the request
+	concluded bool  // the observer was told
+
+	pooled bool            // the result is used again
+	record *events.Request // memory for the next event, or nil
 
 	refunded, released atomic.Bool
+	leasesTold         atomic.Bool // that they have ended, or that there are none
 
 	settlement atomic.Pointer[settlement]
 	admitted   bool        // an Admission carries out the settlement at its end
@@ -70,9 +78,19 @@ type call struct {
 	id    int  // 1 and up in the order of addition, for requests in parts
 	check bool // the op is a Peek under a limit that holds one unit more
 
-	leaseLost bool // the lease has ended before the request, and was not taken anew
+	waited time.Duration // for a turn under this rule
+
+	leaseLost uint32 // 1 if the lease has ended before the request, and was not taken anew; atomic
 
 	corrected uint32 // 1 once the charge is refunded or settled, which is done once; atomic
+}
+
+// outside is a rule that the store was not asked about: its functions failed and it fails
+// open, or it is a Shadow rule whose lists deny the caller.
+type outside struct {
+	rule *activeRule
+	key  string
+	err  error // nil for a denial
 }
 
 // RuleDecision is what one rule decided.
@@ -238,7 +256,7 @@ func (res *Result) room(r *activeRule, t *terms) *core.Op {
 	n := len(res.calls)
 	if n < cap(res.calls) {
 		if c := &res.calls[:n+1][n]; c.terms == t {
-			c.corrected = 0
+			c.corrected, c.waited = 0, 0
 			res.calls, res.ops, res.out = res.calls[:n+1], res.ops[:n+1], res.out[:n+1]
 			res.out[n] = core.Decision{}
 			return &res.ops[n]
@@ -413,14 +431,44 @@ func (res *Result) conclude(ctx context.Context, err error) {
 	if err != nil {
 		res.err = err
 		res.allowed, res.degraded = res.failsOpen(ctx, err), false
-		res.calls, res.ops, res.out = res.calls[:0], res.ops[:0], res.out[:0]
-		res.limiter.report(ctx, err)
+	}
+	if res.skipped != nil {
+		res.logSkipped(ctx)
+	}
+	if err != nil {
+		res.limiter.reportAs(ctx, err, res.fate())
 	} else if res.local {
 		res.limiter.reportFallback(ctx)
 	}
-	if res.limiter.observer != nil {
-		res.limiter.observe(ctx, res)
+	res.tell(ctx)
+	if err != nil {
+		res.calls, res.ops, res.out = res.calls[:0], res.ops[:0], res.out[:0]
 	}
+}
+
+// fate returns what became of a request that not every rule has decided about.
+func (res *Result) fate() fate {
+	if res.allowed {
+		return passed
+	}
+	return turnedAway
+}
+
+// logSkipped logs why rules were not decided, with what became of the request.
+func (res *Result) logSkipped(ctx context.Context) {
+	f := res.fate()
+	for i := range res.outside {
+		if err := res.outside[i].err; err != nil {
+			res.limiter.logFailure(ctx, err, f)
+		}
+	}
+	if res.unlogged == nil {
+		return
+	}
+	if res.aside == 0 {
+		f = decidedLocally
+	}
+	res.limiter.logFailure(ctx, res.unlogged, f)
 }
 
 // cleanupTimeout bounds the store calls at the end of a request. The end of its
@@ -467,7 +515,7 @@ func (res *Result) Refund(ctx context.Context) error {
 	if res == nil || !res.refunded.CompareAndSwap(false, true) {
 		return nil
 	}
-	leases := res.released.CompareAndSwap(false, true)
+	leases := res.endLeases()
 	var undo []core.Op
 	for i := range res.ops {
 		switch {
@@ -476,13 +524,13 @@ func (res *Result) Refund(ctx context.Context) error {
 			undo = append(undo, res.refundOp(i))
 		}
 	}
-	return res.applyRefunds(ctx, undo)
+	return res.applyRefunds(ctx, undo, 0)
 }
 
 // Release ends the leases, so that others can take the units. Once it has
 // succeeded another call does nothing.
 func (res *Result) Release(ctx context.Context) error {
-	if res == nil || res.lease == "" || !res.released.CompareAndSwap(false, true) {
+	if res == nil || res.lease == "" || !res.endLeases() {
 		return nil
 	}
 	err := res.releaseLeases(ctx)
@@ -496,10 +544,11 @@ func (res *Result) Release(ctx context.Context) error {
 func (res *Result) releaseLater(ctx context.Context) {
 	res.ended.Store(true)
 	l, undo := res.limiter, res.settleOps()
-	if res.released.CompareAndSwap(false, true) {
+	settled := len(undo)
+	if res.endLeases() {
 		undo = append(undo, res.leaseRefunds()...)
 	}
-	l.background.run(func() { l.giveBack(ctx, undo) })
+	l.background.run(func() { l.giveBack(ctx, undo, settled) })
 }
 
 // releaseUnanswered releases the leases that the store may have given to a client which
@@ -515,11 +564,11 @@ func (res *Result) releaseUnanswered(ctx context.Context) {
 		}
 	}
 	l := res.limiter
-	l.background.run(func() { l.giveBack(ctx, undo) })
+	l.background.run(func() { l.giveBack(ctx, undo, 0) })
 }
 
 func (res *Result) releaseLeases(ctx context.Context) error {
-	return res.applyRefunds(ctx, res.leaseRefunds())
+	return res.applyRefunds(ctx, res.leaseRefunds(), 0)
 }
 
 // leaseRefunds returns the ops that end the leases.
@@ -532,12 +581,17 @@ func (res *Result) leaseRefunds() (undo []core.Op) {
 	return undo
 }
 
-func (res *Result) applyRefunds(ctx context.Context, ops []core.Op) error {
+// applyRefunds carries out refunds, after the ops that settle the result.
+func (res *Result) applyRefunds(ctx context.Context, ops []core.Op, settled int) error {
 	if len(ops) == 0 {
 		return nil
 	}
-	if err := res.limiter.apply(ctx, ops, make([]core.Decision, len(ops))); err != nil {
+	out := make([]core.Decision, len(ops))
+	if err := res.limiter.apply(ctx, ops, out); err != nil {
 		return err
+	}
+	if res.concluded { // or else it was never told that they were charged
+		res.limiter.tellUnits(ops, out, settled)
 	}
 	res.limiter.queue.noteReleases(ops)
 	return nil
@@ -589,12 +643,13 @@ func (res *Result) renew(ctx context.Context) (held bool, taken []int, err error
 // releases the leases. Units that a rule gives back for the status are back before
 // the answer; settling and the release of leases alone do not delay it.
 func (res *Result) end(ctx context.Context, status int, holding bool) {
-	releasing := res.lease != "" && !holding && res.released.CompareAndSwap(false, true)
+	releasing := res.lease != "" && !holding && res.endLeases()
 	l, mayBeLate := res.limiter, true
 	var undo []core.Op
 	if !holding {
 		undo = res.settleOps()
 	}
+	settled := len(undo)
 	for i := range res.ops {
 		switch {
 		case !res.charged(i):
@@ -610,9 +665,9 @@ func (res *Result) end(ctx context.Context, status int, holding bool) {
 	switch {
 	case len(undo) == 0:
 	case mayBeLate:
-		l.background.run(func() { l.giveBack(ctx, undo) })
+		l.background.run(func() { l.giveBack(ctx, undo, settled) })
 	default:
-		l.giveBack(ctx, undo)
+		l.giveBack(ctx, undo, settled)
 	}
 }
 
@@ -650,16 +705,17 @@ func (res *Result) recycle() {
 		ops[i].Key, ops[i].Lease = "", ""
 	}
 	clear(res.selected)
-	if len(res.shadowDenied) > 0 {
-		clear(res.shadowDenied)
-		res.shadowDenied = res.shadowDenied[:0]
+	if len(res.outside) > 0 {
+		clear(res.outside)
+		res.outside = res.outside[:0]
 	}
 	res.calls, res.ops, res.out, res.selected = res.calls[:0], res.ops[:0], res.out[:0], res.selected[:0]
 	res.limiter, res.set, res.err, res.stopped, res.notQueued, res.skipped, res.ownFault, res.aside = nil, nil, nil, nil, nil, nil, nil, 0
-	res.local, res.denied, res.inParts = false, false, false
+	res.local, res.denied, res.inParts, res.concluded, res.unlogged = false, false, false, false, nil
 	res.allowed, res.degraded, res.waited, res.aged, res.lease, res.outer = false, false, 0, 0, "", nil
 	unset(&res.refunded)
 	unset(&res.released)
+	unset(&res.leasesTold)
 	if res.admitted = false; res.settlement.Load() != nil {
 		res.settlement.Store(nil)
 	}
@@ -683,6 +739,7 @@ func (res *Result) fallbackDecide(ctx context.Context, err error) error {
 		return errors.Join(err, again)
 	}
 	res.noteSkipped(ctx, err)
+	res.unlogged = err
 	return nil
 }
 
@@ -701,7 +758,11 @@ func (res *Result) setAside() {
 
 // takeBack undoes setAside, so that every rule is asked again. An error that kept
 // them from being asked the last time is forgotten.
-func (res *Result) takeBack() {
+func (res *Result) takeBack(ctx context.Context) {
+	if res.unlogged != nil {
+		res.limiter.logFailure(ctx, res.unlogged, unknownFate)
+		res.unlogged = nil
+	}
 	n := len(res.calls) + res.aside
 	res.calls, res.ops, res.out = res.calls[:n], res.ops[:n], res.out[:n]
 	for i := range n {
@@ -726,14 +787,16 @@ func (res *Result) skipRule(ctx context.Context, i int, err error) error {
 		return err
 	}
 	res.noteSkipped(ctx, err)
+	res.outside = append(res.outside, outside{rule: res.set.rules[i], err: err})
 	res.ownFault = res.skipped
 	return nil
 }
 
-// noteSkipped notes that err kept some rules from being asked.
+// noteSkipped notes that err kept some rules from being asked. It is logged later, with what
+// becomes of the request.
 func (res *Result) noteSkipped(ctx context.Context, err error) {
 	res.skipped = cmp.Or(res.skipped, err)
-	res.limiter.report(ctx, err)
+	res.limiter.callOnError(ctx, err)
 }
 
 // failsOpen reports whether the request goes on although err kept all rules from
@@ -768,7 +831,7 @@ func (res *Result) decide(ctx context.Context, mayWait bool) error {
 			return err
 		}
 		if res.aside > 0 {
-			res.takeBack()
+			res.takeBack(ctx)
 		}
 	}
 }

@@ -52,12 +52,13 @@ func (res *Result) Settle(ctx context.Context, actual map[string]int64) error {
 		return nil
 	}
 	ops := res.settleOps()
-	if res.lease != "" && res.released.CompareAndSwap(false, true) {
+	settled := len(ops)
+	if res.lease != "" && res.endLeases() {
 		ops = append(ops, res.leaseRefunds()...)
 	}
 	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
-	err := res.applyRefunds(ctx, ops)
+	err := res.applyRefunds(ctx, ops, settled)
 	if err != nil {
 		res.limiter.addReleases(ops)
 	}

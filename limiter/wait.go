@@ -49,8 +49,9 @@ func (w *wait) step(ctx context.Context, res *Result) (again bool, err error) {
 	}
 	w.leaveLine(res.limiter)
 	res.stopped = res.limiter.sleep(ctx, pause)
+	before := w.waited
 	w.waited = time.Since(w.start)
-	res.waited = w.waited
+	res.noteWaited(at.rule, w.waited-before, w.waited)
 	switch {
 	case res.stopped != nil && booked:
 		res.cancelBooking(ctx)
@@ -128,6 +129,7 @@ func (w *wait) enter(l *Limiter, p waitKey) error {
 	err := l.queue.enter(p)
 	if err == nil {
 		w.key, w.queued = p, true
+		l.tellQueue(p, 1)
 	}
 	return err
 }
@@ -140,6 +142,7 @@ func (w *wait) leave(l *Limiter) {
 	}
 	if w.queued {
 		l.queue.leave(w.key)
+		l.tellQueue(w.key, -1)
 	}
 }
 

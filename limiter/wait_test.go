@@ -473,27 +473,6 @@ func (f storeFunc) Apply(ctx context.Context, ops []core.Op, out []core.Decision
 	return f(ctx, ops, out)
 }
 
-// eventLog collects what an Observer gets.
-type eventLog struct {
-	mu   sync.Mutex
-	list []limiter.Event
-}
-
-func (l *eventLog) Observe(_ context.Context, e limiter.Event) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.list = append(l.list, e)
-}
-
-// take returns the events since the last call.
-func (l *eventLog) take() []limiter.Event {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	list := l.list
-	l.list = nil
-	return list
-}
-
 // fullRow is a full queue and the answer to the request that finds it so.
 type fullRow struct {
 	name, limit string
@@ -527,9 +506,9 @@ func TestQueueFullAnswer(t *testing.T) {
 
 // wantFull has one request wait, so that the next finds no room.
 func wantFull(t *testing.T, row fullRow) {
-	events := &eventLog{}
+	seen := &recorder{}
 	c := row.config
-	c.Store, c.MaxWaiters, c.Observer = newTicking(), 1, events
+	c.Store, c.MaxWaiters, c.Observer = newTicking(), 1, seen
 	c.Rules = []limiter.Rule{waiting(t, "a", row.limit, time.Minute), rule(t, "b", "9/1m fixed-window")}
 	c.CustomHeaders = func([]limiter.RuleDecision) []limiter.Header { return []limiter.Header{{Name: "X-Left", Value: "0"}} }
 	l := configured(t, c)
@@ -540,7 +519,7 @@ func wantFull(t *testing.T, row fullRow) {
 		t.Fatal(err)
 	}
 	q.send("second", l, get(), 0)
-	events.take()
+	seen.take()
 	a := l.Admit(get())
 	answer, ok := a.Answer()
 	want := fmt.Sprintf("Retry-After: %d\nCache-Control: no-store\n", row.retryAfter)
@@ -550,12 +529,8 @@ func wantFull(t *testing.T, row fullRow) {
 	if !ok || answer.Status != row.status || string(answer.Body) != row.body {
 		t.Errorf("%d %s", answer.Status, answer.Body)
 	}
-	var seen []string
-	for _, e := range events.take() {
-		seen = append(seen, fmt.Sprintf("%s %s %t", e.Rule, e.Outcome, e.Decision.Allowed))
-	}
-	if want := []string{"a queue_full false", "b queue_full true"}; !slices.Equal(seen, want) {
-		t.Errorf("observed %q, want %q", seen, want)
+	if got, want := seen.verdicts(), []string{"queue_full: a queue_full, b overruled"}; !slices.Equal(got, want) {
+		t.Errorf("observed %q, want %q", got, want)
 	}
 	a.Done(answer.Status)
 	if err := held.Release(t.Context()); err != nil {

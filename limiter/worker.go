@@ -89,7 +89,10 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 		return err
 	}
 	if ctx.Err() != nil {
-		return &WaitError{Err: context.Cause(ctx)}
+		err := context.Cause(ctx)
+		res := &Result{limiter: l, stopped: err}
+		res.tell(ctx)
+		return &WaitError{Err: err}
 	}
 	l.diagnoseOnce()
 	res := &Result{}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 )
@@ -49,11 +50,13 @@ type Router struct {
 // Counter notes the paths of the policies that count a request.
 type Counter struct{ Counted []string }
 
-// Observe notes the policy of an event.
-func (c *Counter) Observe(_ context.Context, e limiter.Event) {
-	var i int
-	_, _ = fmt.Sscanf(e.Rule, "p%d", &i)
-	c.Counted = append(c.Counted, matches[i])
+// Observe notes the policies of a request.
+func (c *Counter) Observe(_ context.Context, e *events.Request) {
+	for _, r := range e.Rules {
+		var i int
+		_, _ = fmt.Sscanf(r.Name, "p%d", &i)
+		c.Counted = append(c.Counted, matches[i])
+	}
 }
 
 // Counting returns a limiter with a policy for each of the matches.

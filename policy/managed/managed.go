@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/redissource"
@@ -127,7 +128,7 @@ func (l *Limits) open(ctx context.Context, client redis.UniversalClient, o *Opti
 		o.Source = published
 	}
 	recorder, err := stats.New(client, stats.Options{
-		App: o.App, Instance: o.Follow.Instance, Prefix: prefix, Next: o.Limiter.Observer, Logger: o.Limiter.Logger,
+		App: o.App, Instance: o.Follow.Instance, Prefix: prefix, Logger: o.Limiter.Logger,
 	})
 	if err != nil {
 		return err
@@ -138,7 +139,7 @@ func (l *Limits) open(ctx context.Context, client redis.UniversalClient, o *Opti
 	if err != nil {
 		return err
 	}
-	o.Limiter.Store, o.Limiter.Observer = store, recorder
+	o.Limiter.Store, o.Limiter.Observer = store, events.Join(recorder, o.Limiter.Observer)
 	if l.Limiter, err = limiter.New(o.Limiter); err != nil {
 		return err
 	}

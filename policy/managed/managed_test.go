@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/keyfuncs"
@@ -147,10 +148,10 @@ func TestLimitsWorkUnderTheDocumentedPermissions(t *testing.T) {
 	}
 }
 
-// observer counts events.
+// observer counts requests.
 type observer int
 
-func (o *observer) Observe(context.Context, limiter.Event) { *o++ }
+func (o *observer) Observe(context.Context, *events.Request) { *o++ }
 
 func TestLimitsAreCountedForThePage(t *testing.T) {
 	client := connect(t, redistest.Start(t))

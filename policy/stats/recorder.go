@@ -15,8 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/rediscall"
-	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 	"github.com/redis/go-redis/v9"
 )
@@ -43,9 +43,6 @@ type Options struct {
 	// Timeout bounds every write, up to a minute; 0 means DefaultTimeout.
 	Timeout time.Duration
 
-	// Next, unless nil, observes every event too.
-	Next limiter.Observer
-
 	// Logger receives a record when writing begins to fail and when it succeeds
 	// again. nil means slog.Default() at the time.
 	Logger *slog.Logger
@@ -71,7 +68,7 @@ func (o *Options) validate() error {
 	return errors.Join(errs...)
 }
 
-// Recorder is a [limiter.Observer] that counts. It is safe for concurrent use.
+// Recorder is an [events.Observer] that counts; see [events.Join] for several. It is safe for concurrent use.
 // Observe never waits for Redis. The caller must call Close.
 type Recorder struct {
 	options Options
@@ -130,35 +127,38 @@ func New(client redis.UniversalClient, o Options) (*Recorder, error) {
 	return r, nil
 }
 
-// Observe implements [limiter.Observer].
-func (r *Recorder) Observe(ctx context.Context, e limiter.Event) {
-	if i := kind(&e); i >= 0 {
-		if c := r.counter(e.Rule); c != nil {
-			c[i].Add(1)
-		}
+// Observe implements [events.Observer].
+func (r *Recorder) Observe(_ context.Context, e *events.Request) {
+	for i := range e.Rules {
+		r.count(e.Rules[i].Name, kinds[e.Rules[i].Verdict])
 	}
-	if r.options.Next != nil {
-		r.options.Next.Observe(ctx, e)
+	if len(e.Rules) == 0 {
+		if k := kinds[e.Verdict]; k == failed {
+			r.count("", k)
+		}
 	}
 }
 
-// kind returns the index of the field of Counts that the event adds to, or -1.
-func kind(e *limiter.Event) int {
-	switch {
-	case e.Err != nil:
-		return 4
-	case e.Decision.Allowed && e.Outcome == limiter.Pass:
-		return 0
-	case e.Decision.Allowed:
-		return -1
-	case e.OnLimit == limiter.Shadow:
-		return 3
-	case e.OnLimit == limiter.Degrade && !e.Denied:
-		return 2
-	case e.Decision.Banned:
-		return 5
+func (r *Recorder) count(rule string, kind int8) {
+	if kind < 0 {
+		return
 	}
-	return 1
+	if c := r.counter(rule); c != nil {
+		c[kind].Add(1)
+	}
+}
+
+// failed is the index of Counts.Failed.
+const failed = 4
+
+// kinds has, for each verdict, the index of the field of Counts that it adds to, or -1.
+var kinds = [events.Verdicts]int8{
+	events.Allowed: 0, events.Waited: 0,
+	events.Refused: 1, events.Impossible: 1, events.Denied: 1, events.QueueFull: 1, events.Canceled: 1,
+	events.Degraded: 2, events.ShadowRefused: 3,
+	events.FailedOpen: failed, events.FailedClosed: failed,
+	events.Banned:    5,
+	events.Overruled: -1,
 }
 
 // counter returns the counter of the policy, or nil if there are too many.

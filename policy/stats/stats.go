@@ -42,7 +42,7 @@ const (
 // them, or to none if other policies refused it.
 type Counts struct {
 	Passed   int64 // within the limit
-	Refused  int64 // over the limit, denied, or without room to wait
+	Refused  int64 // over the limit, denied, without room to wait, or gone before their turn
 	Degraded int64 // over the limit, and admitted as degraded
 	Shadowed int64 // over the limit or denied, and admitted in shadow
 	Failed   int64 // the store could not decide
@@ -62,7 +62,7 @@ func (c *Counts) Add(other Counts) {
 // Minute holds the counts of one minute.
 type Minute struct {
 	Start    time.Time         // in UTC
-	Policies map[string]Counts // by name; "" is for failures that are not of a single policy
+	Policies map[string]Counts // by name; "" is for failures before a policy was reached
 }
 
 // tallies are the counts that an instance writes: for each policy the fields of

@@ -12,10 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/test"
-	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy/stats"
 	"github.com/redis/go-redis/v9"
 )
@@ -44,8 +43,9 @@ func recorder(t testing.TB, client redis.UniversalClient, o stats.Options) *stat
 	return r
 }
 
-func event(rule string, allowed bool, onLimit limiter.Action, outcome limiter.Outcome) limiter.Event {
-	return limiter.Event{Rule: rule, OnLimit: onLimit, Decision: core.Decision{Allowed: allowed}, Outcome: outcome}
+// event is of a request under one rule.
+func event(rule string, v events.Verdict) *events.Request {
+	return &events.Request{Verdict: v, Rules: []events.Rule{{Name: rule, Verdict: v}}}
 }
 
 func total(t testing.TB, client redis.UniversalClient, prefix string) map[string]stats.Counts {
@@ -64,27 +64,21 @@ func TestRecorderCountsEachRequestOnceUnderEachPolicy(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
 	r := recorder(t, client, stats.Options{Prefix: prefix, Instance: "i1"})
 	for range 3 {
-		r.Observe(t.Context(), event("a", true, limiter.Reject, limiter.Pass))
+		r.Observe(t.Context(), event("a", events.Allowed))
 	}
-	r.Observe(t.Context(), event("a", false, limiter.Reject, limiter.Refused))
-	r.Observe(t.Context(), event("a", false, limiter.Wait(time.Second), limiter.Refused))
-	r.Observe(t.Context(), event("a", true, limiter.Reject, limiter.Refused)) // another rule refused it
-	r.Observe(t.Context(), event("a", false, limiter.Wait(time.Second), limiter.QueueFull))
-	banned := event("a", false, limiter.Reject, limiter.Refused)
-	banned.Decision.Banned = true
-	r.Observe(t.Context(), banned)
-	denied := event("b", false, limiter.Degrade, limiter.Refused)
-	denied.Denied = true
-	r.Observe(t.Context(), denied)
-	r.Observe(t.Context(), event("b", false, limiter.Degrade, limiter.Pass))
-	r.Observe(t.Context(), event("b", false, limiter.Shadow, limiter.Pass))
-	r.Observe(t.Context(), event("b", false, limiter.Shadow, limiter.Refused))
-	r.Observe(t.Context(), limiter.Event{Err: errors.New("no store"), Outcome: limiter.Failed})
-	r.Observe(t.Context(), limiter.Event{Rule: "b", Err: errors.New("panic"), Outcome: limiter.Pass})
+	r.Observe(t.Context(), &events.Request{Verdict: events.Refused, Rules: []events.Rule{
+		{Name: "a", Verdict: events.Overruled}, {Name: "b", Verdict: events.Denied}, {Name: "c", Verdict: events.ShadowRefused}}})
+	for v := range events.Verdict(events.Verdicts) {
+		r.Observe(t.Context(), event("d", v))
+	}
+	for v := range events.Verdict(events.Verdicts) {
+		r.Observe(t.Context(), &events.Request{Verdict: v}) // no policy was reached
+	}
 	if err := r.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]stats.Counts{"a": {Passed: 3, Refused: 3, Banned: 1}, "b": {Refused: 1, Degraded: 1, Shadowed: 2, Failed: 1}, "": {Failed: 1}}
+	want := map[string]stats.Counts{"a": {Passed: 3}, "b": {Refused: 1}, "c": {Shadowed: 1},
+		"d": {Passed: 2, Refused: 5, Degraded: 1, Shadowed: 1, Failed: 2, Banned: 1}, "": {Failed: 2}}
 	if got := total(t, client, prefix); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)
 	}
@@ -119,7 +113,7 @@ func TestRecorderCloseWritesTheRest(t *testing.T) {
 			for range 4 {
 				callers.Go(func() {
 					for n := range 1000 {
-						r.Observe(context.Background(), event(fmt.Sprint("p", n%10), true, limiter.Reject, limiter.Pass))
+						r.Observe(context.Background(), event(fmt.Sprint("p", n%10), events.Allowed))
 					}
 				})
 			}
@@ -144,7 +138,7 @@ func TestRecorderCloseWritesTheRest(t *testing.T) {
 func TestRecorderKeysExpire(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
 	r := recorder(t, client, stats.Options{Prefix: prefix, Instance: "i1"})
-	r.Observe(t.Context(), event("a", true, limiter.Reject, limiter.Pass))
+	r.Observe(t.Context(), event("a", events.Allowed))
 	if err := r.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +178,7 @@ func TestFlushIsOneCallAndNoneWithoutNews(t *testing.T) {
 	client.AddHook(count)
 	r := recorder(t, client, stats.Options{Prefix: prefix, Instance: "i1"})
 	for i := range 1000 {
-		r.Observe(t.Context(), event(fmt.Sprint("p", i), true, limiter.Reject, limiter.Pass))
+		r.Observe(t.Context(), event(fmt.Sprint("p", i), events.Allowed))
 	}
 	for range 3 {
 		if err := r.Flush(t.Context()); err != nil {
@@ -202,7 +196,7 @@ func TestRecorderWritesCountsOfAnOutageLater(t *testing.T) {
 	r := recorder(t, client, stats.Options{Prefix: prefix, Instance: "i1"})
 	server.Kill()
 	for range 3 {
-		r.Observe(t.Context(), event("a", true, limiter.Reject, limiter.Pass))
+		r.Observe(t.Context(), event("a", events.Allowed))
 		if err := r.Flush(t.Context()); err == nil {
 			t.Error("written to nobody")
 		}
@@ -216,23 +210,9 @@ func TestRecorderWritesCountsOfAnOutageLater(t *testing.T) {
 	}
 }
 
-type next struct{ n int }
-
-func (n *next) Observe(context.Context, limiter.Event) { n.n++ }
-
-func TestRecorderCallsTheNextObserver(t *testing.T) {
-	n := &next{}
-	r := recorder(t, dial(t, "127.0.0.1:1"), stats.Options{Instance: "i1", Next: n})
-	r.Observe(t.Context(), event("a", true, limiter.Reject, limiter.Pass))
-	r.Observe(t.Context(), event("a", true, limiter.Reject, limiter.Refused))
-	if n.n != 2 {
-		t.Errorf("%d", n.n)
-	}
-}
-
 func TestObserveAllocatesNothing(t *testing.T) {
 	r := recorder(t, dial(t, "127.0.0.1:1"), stats.Options{Instance: "i1"})
-	e := event("a", true, limiter.Reject, limiter.Pass)
+	e := event("a", events.Allowed)
 	if n := testing.AllocsPerRun(1000, func() { r.Observe(t.Context(), e) }); n != 0 {
 		t.Errorf("%v", n)
 	}
@@ -256,9 +236,9 @@ func TestNewNamesEveryMistake(t *testing.T) {
 func BenchmarkObserve(b *testing.B) {
 	r := recorder(b, dial(b, "127.0.0.1:1"), stats.Options{Instance: "i1"})
 	for i := range 1000 {
-		r.Observe(b.Context(), event(fmt.Sprint("p", i), true, limiter.Reject, limiter.Pass))
+		r.Observe(b.Context(), event(fmt.Sprint("p", i), events.Allowed))
 	}
-	e := event("p500", true, limiter.Reject, limiter.Pass)
+	e := event("p500", events.Allowed)
 	b.ReportAllocs()
 	b.ResetTimer()
 	b.RunParallel(func(p *testing.PB) {

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"io"
 
-	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/filesource"
 	"github.com/headgate/headgate/policy/redissource"
@@ -124,7 +124,7 @@ func (s *shared) live() int {
 }
 
 // observer returns what counts the outcomes of an application, or nil.
-func (s *shared) observer(app string) limiter.Observer {
+func (s *shared) observer(app string) events.Observer {
 	if s == nil || s.recorders[app] == nil {
 		return nil
 	}

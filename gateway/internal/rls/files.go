@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/gateway/internal/everyminute"
 	"github.com/headgate/headgate/gateway/internal/rls/limitfile"
 	"github.com/headgate/headgate/limiter"
@@ -126,9 +127,11 @@ func (d *described) find(domain *limitfile.Domain, room []limitfile.Entry) []lim
 // shadows logs what limits in shadow mode would have refused.
 type shadows struct{ log *everyminute.Log }
 
-// Observe implements limiter.Observer.
-func (s shadows) Observe(_ context.Context, e limiter.Event) {
-	if e.OnLimit == limiter.Shadow && e.Err == nil && !e.Decision.Allowed {
-		s.log.Note(slog.LevelInfo, "a limit in shadow mode would have refused a request: "+e.Rule)
+// Observe implements [events.Observer].
+func (s shadows) Observe(_ context.Context, r *events.Request) {
+	for i := range r.Rules {
+		if r.Rules[i].Verdict == events.ShadowRefused {
+			s.log.Note(slog.LevelInfo, "a limit in shadow mode would have refused a request: "+r.Rules[i].Name)
+		}
 	}
 }
