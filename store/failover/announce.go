@@ -1,4 +1,4 @@
-// This file tells the program of changes.
+// This file announces changes to the program.
 
 package failover
 
@@ -6,7 +6,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
+
+	"github.com/headgate/headgate/events"
 )
 
 // change is a change of a breaker's state.
@@ -66,17 +69,11 @@ func (s *Store) announceAll() {
 	}
 }
 
-// announceOne logs a change and calls OnChange.
+// announceOne logs a change, and calls OnChange and the hooks.
 func (s *Store) announceOne(e change) {
-	subject, attrs := "the primary store", []slog.Attr(nil)
-	if e.shard != "" {
-		subject, attrs = "a shard of the primary store", []slog.Attr{slog.String("shard", e.shard)}
-	}
-	if e.state == Open {
-		attrs = append(attrs, slog.Bool("fallback", s.fallback != nil), slog.String("error", e.cause.Error()))
-		s.write(slog.LevelWarn, "headgate: "+subject+" fails and is bypassed", attrs...)
-	} else {
-		s.write(slog.LevelInfo, "headgate: "+subject+" decides again", attrs...)
+	s.logChange(e)
+	if f := s.listeners.Hooks().Breaker; f != nil {
+		f(events.Breaker{Shard: e.shard, Open: e.state == Open, Fallback: s.fallback != nil, Cause: e.cause})
 	}
 	if s.onChange == nil {
 		return
@@ -88,6 +85,27 @@ func (s *Store) announceOne(e change) {
 	}()
 	s.onChange(e.shard, e.state)
 }
+
+// logChange logs a change, and what it means for requests.
+func (s *Store) logChange(e change) {
+	subject, attrs := "the primary store", []slog.Attr(nil)
+	if e.shard != "" {
+		subject, attrs = "a shard of the primary store", []slog.Attr{slog.String("shard", e.shard)}
+	}
+	if e.state == Closed {
+		s.write(slog.LevelInfo, "headgate: "+subject+" decides again", attrs...)
+		return
+	}
+	meaning := "OnStoreError decides about requests until it answers again"
+	if s.fallback != nil {
+		meaning = "the fallback decides, each instance for its part of the limits, until it answers again"
+	}
+	attrs = append(attrs, slog.Bool("fallback", s.fallback != nil), slog.String("error", oneLine(e.cause)))
+	s.write(slog.LevelWarn, "headgate: "+subject+" fails and is bypassed: "+meaning, attrs...)
+}
+
+// oneLine returns the text of an error in one line.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 // write logs a line. A panic of the logger is dropped, because there is nothing to
 // report it to.

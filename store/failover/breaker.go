@@ -246,7 +246,7 @@ func (s *Store) backgroundStep(ctx context.Context, b *breaker) (more bool) {
 		switch {
 		case len(s.on(b, probe)) < len(probe):
 			// Keys have moved, so the probe says nothing about this shard.
-		case !s.ping(ctx, probe):
+		case !s.ping(ctx, b, probe):
 			b.confirmed = 0
 			return true
 		default:
@@ -261,13 +261,18 @@ func (s *Store) backgroundStep(ctx context.Context, b *breaker) (more bool) {
 	return b.state() == Open || b.waiting.len() > 0
 }
 
-// ping reports whether a probe of the primary succeeded.
-func (s *Store) ping(ctx context.Context, ops []core.Op) bool {
+// ping reports whether a probe of the primary succeeded. Its error becomes the cause of the
+// outage, because it is newer than that for which the breaker opened: a server that did not
+// answer may by now refuse connections.
+func (s *Store) ping(ctx context.Context, b *breaker, ops []core.Op) bool {
 	s.probes.Add(1)
 	ctx, cancel := context.WithTimeout(ctx, s.slow)
 	defer cancel()
 	start := time.Now()
 	err := s.call(ctx, ops)
+	if err != nil && b.background.life.Err() == nil {
+		b.cause.Store(&cause{b.shard, err})
+	}
 	return err == nil && time.Since(start) <= s.slow
 }
 

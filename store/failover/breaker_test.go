@@ -387,7 +387,7 @@ func TestOnChangeIsCalledOncePerChange(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()
-		want := strings.Repeat(`level=WARN msg="headgate: the primary store fails and is bypassed" fallback=false error=down`+"\n"+
+		want := strings.Repeat(`level=WARN msg="headgate: the primary store fails and is bypassed: OnStoreError decides about requests until it answers again" fallback=false error=down`+"\n"+
 			`level=INFO msg="headgate: the primary store decides again"`+"\n", 2)
 		if text.String() != want {
 			t.Errorf("got\n%swant\n%s", text.String(), want)

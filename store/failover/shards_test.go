@@ -196,7 +196,7 @@ func TestShardIsNamedInReports(t *testing.T) {
 		p.find("a")
 		time.Sleep(time.Second)
 		synctest.Wait()
-		want := `level=WARN msg="headgate: a shard of the primary store fails and is bypassed" shard=a fallback=false error=down` + "\n" +
+		want := `level=WARN msg="headgate: a shard of the primary store fails and is bypassed: OnStoreError decides about requests until it answers again" shard=a fallback=false error=down` + "\n" +
 			`level=INFO msg="headgate: a shard of the primary store decides again" shard=a` + "\n"
 		if text.String() != want {
 			t.Errorf("got\n%swant\n%s", text.String(), want)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/events"
 )
 
 // Store is a [core.Standby] over a primary and a fallback, made by [New]. It is
@@ -38,6 +39,8 @@ type Store struct {
 	steps       sync.Pool // of *step
 
 	latest atomic.Pointer[cause] // nil until the primary fails
+
+	listeners events.Listeners
 
 	opened, probes, local, lost atomic.Uint64
 }
@@ -215,6 +218,41 @@ func (s *Store) Diagnose(ctx context.Context, rules []core.Op) []core.Finding {
 		}
 	}
 	return found
+}
+
+var _ events.Source = (*Store)(nil)
+
+// Listen implements [events.Source]. Both stores tell the hooks too.
+func (s *Store) Listen(h *events.Hooks) {
+	s.listeners.Add(h)
+	for _, store := range []core.Store{s.primary, s.fallback} {
+		if under, ok := store.(events.Source); ok {
+			under.Listen(h)
+		}
+	}
+}
+
+// Status implements [events.Source]. The status of the primary follows that of s, and then
+// that of the fallback.
+func (s *Store) Status(list []events.StoreStatus) []events.StoreStatus {
+	n := s.Stats()
+	own := events.StoreStatus{Store: "failover", Away: n.Away, Opened: n.Opened, Local: n.Local, Lost: n.Lost, Waiting: n.Waits}
+	if c := s.latest.Load(); c != nil {
+		own.Cause = c.err
+	}
+	if n.State == Open {
+		own.Mode = events.PassesUndecided
+		if s.fallback != nil {
+			own.Mode = events.FallbackDecides
+		}
+	}
+	list = append(list, own)
+	for _, store := range []core.Store{s.primary, s.fallback} {
+		if under, ok := store.(events.Source); ok {
+			list = under.Status(list)
+		}
+	}
+	return list
 }
 
 // Shard implements [Sharded]. It returns the Shard of the primary, or "" if the primary

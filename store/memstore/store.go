@@ -74,6 +74,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/events"
 )
 
 // DefaultMaxKeys is the maximum number of keys if [Options.MaxKeys] is 0.
@@ -278,6 +279,18 @@ func (s *Store) Bytes() int64 { return s.bytes.Load() }
 // Len returns how many keys the store holds, overflow buckets included. Fresh
 // keys count until the store finds and forgets them.
 func (s *Store) Len() int { return int(s.keys.Load() + s.overflowKeys.Load()) }
+
+var _ events.Source = (*Store)(nil)
+
+// Listen implements [events.Source]. The store tells no events.
+func (s *Store) Listen(*events.Hooks) {}
+
+// Status implements [events.Source].
+func (s *Store) Status(list []events.StoreStatus) []events.StoreStatus {
+	shared, refused := s.Overflowed()
+	return append(list, events.StoreStatus{Store: "memory", Keys: s.keys.Load(), Overflow: s.overflowKeys.Load(), Bytes: s.Bytes(),
+		Shared: shared, Refused: refused})
+}
 
 // Overflowed returns how many Takes of new keys the store, when full, has counted in
 // overflow buckets so far, and how many it has refused for lack of a bucket.

@@ -7,21 +7,49 @@ import (
 	"errors"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/events"
 )
 
 // Held returns how many units are held of all keys.
-func (s *Store) Held() int64 {
-	now := s.clock()
-	var n int64
+func (s *Store) Held() (n int64) {
+	for _, units := range s.heldByRule() {
+		n += units
+	}
+	return n
+}
+
+var _ events.Source = (*Store)(nil)
+
+// Listen implements [events.Source]. The store under this one tells the hooks.
+func (s *Store) Listen(h *events.Hooks) {
+	if under, ok := s.store.(events.Source); ok {
+		under.Listen(h)
+	}
+}
+
+// Status implements [events.Source].
+func (s *Store) Status(list []events.StoreStatus) []events.StoreStatus {
+	list = append(list, events.StoreStatus{Store: "prefetch", Held: s.heldByRule()})
+	if under, ok := s.store.(events.Source); ok {
+		list = under.Status(list)
+	}
+	return list
+}
+
+// heldByRule returns how many units are held, by rule.
+func (s *Store) heldByRule() map[string]int64 {
+	now, held := s.clock(), map[string]int64{}
 	for i := range s.shards {
 		h := &s.shards[i]
 		h.mu.Lock()
-		for _, held := range h.holds {
-			n += held.left(now)
+		for id, of := range h.holds {
+			if n := of.left(now); n > 0 {
+				held[id.Rule] += n
+			}
 		}
 		h.mu.Unlock()
 	}
-	return n
+	return held
 }
 
 // Close gives back all held units. Afterwards every step goes to the store,

@@ -16,6 +16,7 @@ type batch struct {
 	waiters []*waiter
 	steps   []*step // of the waiters
 	among   int     // how many batches of the lane there were when it was filled
+	failure error   // of a step that was sent by itself and is no longer in the batch
 }
 
 func newBatch() any { return new(batch) }
@@ -24,10 +25,18 @@ func (b *batch) add(w *waiter) {
 	b.waiters, b.steps = append(b.waiters, w), append(b.steps, &w.step)
 }
 
+// size returns how many steps the batch has, and how many operations.
+func (b *batch) size() (steps, ops int) {
+	for _, each := range b.steps {
+		ops += len(each.ops)
+	}
+	return len(b.steps), ops
+}
+
 func (b *batch) clear() {
 	clear(b.waiters)
 	clear(b.steps)
-	b.waiters, b.steps = b.waiters[:0], b.steps[:0]
+	b.waiters, b.steps, b.failure = b.waiters[:0], b.steps[:0], nil
 }
 
 // dropLeft removes the waiters that have left. The caller holds the queue's
@@ -90,11 +99,15 @@ func (s *Store) serve(l *lane) {
 	b := s.batches.Get().(*batch)
 	for ok := s.queue.fill(l, b); ok; {
 		begun, took := time.Now(), time.Duration(0)
-		if err := s.sendTogether(b); err != nil {
+		steps, ops := b.size()
+		err := s.sendTogether(b)
+		ended := time.Since(begun)
+		if err != nil {
 			b.fail(err)
 		} else {
-			took = time.Since(begun)
+			took = ended
 		}
+		s.tellCall(b, steps, ops, ended, err)
 		s.deliver(b)
 		// A caller that is woken now may ask again at once, and then shares the
 		// next call.
@@ -167,6 +180,9 @@ func (s *Store) sendOneByOne(ctx context.Context, b *batch) {
 			each.err = nil
 			if err := s.decideTogether(ctx, b.steps[i:i+1]); err != nil {
 				each.err = err
+				if !neverRan(err) {
+					b.failure = err
+				}
 			}
 		}
 		s.deliverDecided(b)

@@ -77,6 +77,9 @@ func (s *Store) process(ctx context.Context, cmd rediscall.Ints) error {
 	s.dials.note(err)
 	s.learn(ctx, err)
 	s.connectAgain(err)
+	if err != nil {
+		err = s.causeOf(ctx, cmd, err)
+	}
 	return err
 }
 

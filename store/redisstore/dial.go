@@ -5,6 +5,8 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -26,8 +28,27 @@ const maxDials = 4
 type dialCheck struct {
 	trust  atomic.Int32
 	proven atomic.Bool   // the check has reached the server
-	slots  chan struct{} // nil for a client of several servers, for which there is no check
+	slots  chan struct{} // nil for a client of several servers, beside whose calls there is no dial
+
+	after  chan struct{}              // a slot for each dial after a late call
+	sought atomic.Bool                // a call has waited for the cause since the last that was answered
+	latest atomic.Pointer[deadServer] // why the last such dial failed; nil if it did not
 }
+
+// deadServer is why a server could not be reached.
+type deadServer struct {
+	err error
+	at  time.Time
+}
+
+const (
+	// maxWaitForCause is how long a call that is late already waits for the cause, if it is
+	// the first since a call was answered.
+	maxWaitForCause = 10 * time.Millisecond
+
+	// causeStands is how long a cause explains other late calls.
+	causeStands = time.Second
+)
 
 // How far a client is trusted.
 const (
@@ -38,6 +59,7 @@ const (
 
 // begin makes the check ready for use.
 func (c *dialCheck) begin(client redis.UniversalClient) {
+	c.after = make(chan struct{}, maxDials)
 	if _, single := client.(*redis.Client); single {
 		c.slots = make(chan struct{}, maxDials)
 		c.trust.Store(untried)
@@ -49,6 +71,8 @@ func (c *dialCheck) note(err error) {
 	trust := int32(trusted)
 	if err != nil && doubtsTopology(err) {
 		trust = mistaken
+	} else if c.sought.Load() {
+		c.sought.Store(false)
 	}
 	if c.slots != nil && trust != c.trust.Load() {
 		c.trust.Store(trust)
@@ -100,6 +124,124 @@ func (s *Store) sendChecked(ctx context.Context, cmd rediscall.Ints) error {
 	default:
 	}
 	return err
+}
+
+// lateError is why a call was late, as far as that is known.
+type lateError struct{ err error }
+
+func (e *lateError) Error() string { return "no answer in time: " + e.err.Error() }
+
+// Unwrap returns the error of the client.
+func (e *lateError) Unwrap() error { return e.err }
+
+// causeOf returns an error that says why the command was late, or err. The client itself may
+// only know the end of the deadline: it dials a server that refuses connections again and
+// again until then. So the store dials the server once more, and the first late call waits a
+// moment for that. A server that hangs lets it connect.
+func (s *Store) causeOf(ctx context.Context, cmd rediscall.Ints, err error) error {
+	var beside *dialError
+	if !isLate(err) || errors.As(err, &beside) {
+		return err
+	}
+	if known := s.dials.known(); known != nil {
+		return known
+	}
+	found, key := make(chan error, 1), firstKey(cmd) // the memory of the command is used again
+	select {
+	case s.dials.after <- struct{}{}:
+		go func() {
+			defer func() { <-s.dials.after }()
+			found <- s.dialServer(ctx, key)
+		}()
+	default:
+		return &lateError{err}
+	}
+	if !s.dials.sought.CompareAndSwap(false, true) {
+		return &lateError{err}
+	}
+	timer := time.NewTimer(maxWaitForCause)
+	defer timer.Stop()
+	select {
+	case cause := <-found:
+		if cause != nil {
+			return &dialError{cause}
+		}
+	case <-timer.C:
+	}
+	return &lateError{err}
+}
+
+// explainLate returns an error that says why a step was late which shared a call with others,
+// or err.
+func (s *Store) explainLate(err error) error {
+	if !isLate(err) {
+		return err
+	}
+	if known := s.dials.known(); known != nil {
+		return known
+	}
+	return &lateError{err}
+}
+
+// known returns a cause that was found a moment ago, or nil.
+func (c *dialCheck) known() error {
+	if d := c.latest.Load(); d != nil && time.Since(d.at) < causeStands {
+		return &dialError{d.err}
+	}
+	return nil
+}
+
+// dialServer returns why the server that has the key cannot be reached, or nil.
+func (s *Store) dialServer(ctx context.Context, key string) error {
+	o := s.serverOf(ctx, key)
+	if o == nil {
+		return nil
+	}
+	err := dial(ctx, o, s.timeout)
+	if err == nil {
+		s.dials.latest.Store(nil)
+		return nil
+	}
+	s.dials.latest.Store(&deadServer{err, time.Now()})
+	return err
+}
+
+// serverOf returns the options of the client of the server that has the key, or nil if it is
+// not known.
+func (s *Store) serverOf(ctx context.Context, key string) (o *redis.Options) {
+	_ = rediscall.Safely(ctx, func(context.Context) error {
+		switch c := s.client.(type) {
+		case *redis.Client:
+			o = c.Options()
+		case *redis.ClusterClient:
+			if !s.mapped.Load() {
+				return nil // the client would ask for its table now
+			}
+			if server, err := c.MasterForKey(context.Background(), key); err == nil {
+				o = server.Options()
+			}
+		case *redis.Ring:
+			if server, err := c.GetShardClientForKey(key); err == nil {
+				o = server.Options()
+			}
+		}
+		return nil
+	})
+	return o
+}
+
+// firstKey returns the first key of a script call.
+func firstKey(cmd rediscall.Ints) string {
+	if args := cmd.Args(); len(args) > 3 {
+		return fmt.Sprint(args[3])
+	}
+	return ""
+}
+
+// isLate reports whether a call ended at its deadline.
+func isLate(err error) bool {
+	var network net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &network) && network.Timeout()
 }
 
 // hidesCause reports whether a call ended before its client had an answer, or knew

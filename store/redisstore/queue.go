@@ -369,7 +369,7 @@ func (s *Store) decide(ctx context.Context, ops []core.Op, out []core.Decision) 
 	}
 	slot := s.slotOf(ops)
 	if slot == noSlot {
-		return s.decideAlone(ctx, deadline, ops, out)
+		return s.decideAlone(ctx, now, deadline, ops, out)
 	}
 	l := s.queue.start(slot, now)
 	if l == nil {
@@ -386,20 +386,24 @@ func (s *Store) decide(ctx context.Context, ops []core.Op, out []core.Decision) 
 		s.waiters.Put(w)
 	}
 	defer s.handOver(l)
-	return s.decideAlone(ctx, deadline, ops, out)
+	return s.decideAlone(ctx, now, deadline, ops, out)
 }
 
-// decideAlone sends the step by itself, under its caller's context.
-func (s *Store) decideAlone(ctx context.Context, deadline time.Time, ops []core.Op, out []core.Decision) error {
+// decideAlone sends the step, which began now, by itself, under its caller's context.
+func (s *Store) decideAlone(ctx context.Context, now, deadline time.Time, ops []core.Op, out []core.Decision) error {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	w, b := s.waiters.Get().(*waiter), s.batches.Get().(*batch)
 	w.step, w.stage = step{ops: ops, out: out}, filled
 	b.add(w)
-	if err := s.send(ctx, b); err != nil {
+	err := s.send(ctx, b)
+	if s.listeners.Hooks().StoreCall != nil {
+		s.tellCall(b, 1, len(ops), time.Since(now), err)
+	}
+	if err != nil {
 		return err
 	}
-	err := w.err
+	err = w.err
 	w.step = step{}
 	b.clear()
 	s.waiters.Put(w)
@@ -422,7 +426,7 @@ func (s *Store) await(ctx context.Context, w *waiter, d time.Duration, out []cor
 	w.timer.Stop()
 	if err != nil {
 		if s.queue.leave(w) != done {
-			return fmt.Errorf("redisstore: %w", err)
+			return fmt.Errorf("redisstore: %w", s.explainLate(err))
 		}
 		<-w.ready
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/headgate/headgate/lua"
 	"github.com/redis/go-redis/v9"
@@ -123,6 +124,8 @@ type Store struct {
 	refusals        *refusalCache // nil if no refusals are cached
 	struck          atomic.Bool   // all scripts have to know of bans
 	bans            banList
+	listeners       events.Listeners
+	cached          atomic.Uint64 // refusals that were answered without the server
 }
 
 // stock holds the scripts of all stores.
@@ -219,6 +222,7 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	}
 	q := s.refusals.begin(&ops[0])
 	if len(ops) == 1 && s.refusals.answer(q, &ops[0], &out[0]) {
+		s.tellCached(&ops[0])
 		return nil
 	}
 	err := s.carryOut(ctx, ops, out)

@@ -1,0 +1,117 @@
+package limiter_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/events"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/store/failover"
+	"github.com/headgate/headgate/store/memstore"
+	"github.com/headgate/headgate/store/redisstore"
+	"github.com/redis/go-redis/v9"
+)
+
+// A Redis that hangs or dies is in the log at once, with the settings that a program has which
+// sets none, with the cause and with what becomes of requests. OnError hears of each.
+func TestOutageOfRedisIsLogged(t *testing.T) {
+	const (
+		frozen = `redisstore: no answer in time: (context deadline exceeded|read tcp 127\.0\.0\.1:\d+->127\.0\.0\.1:\d+: i/o timeout)`
+		killed = `redisstore: (no connection: )?dial tcp 127\.0\.0\.1:\d+: connect: connection refused`
+	)
+	for _, row := range []struct {
+		name     string
+		away     func(*redistest.Server)
+		cause    string
+		fallback bool
+		mode     limiter.FailureMode
+		fate     string
+	}{
+		{"frozen", (*redistest.Server).Freeze, frozen, false, limiter.FailDefault, "passed"},
+		{"frozen", (*redistest.Server).Freeze, frozen, false, limiter.FailClosed, "refused"},
+		{"frozen", (*redistest.Server).Freeze, frozen, true, limiter.FailDefault, "local"},
+		{"killed", (*redistest.Server).Kill, killed, false, limiter.FailDefault, "passed"},
+		{"killed", (*redistest.Server).Kill, killed, false, limiter.FailClosed, "refused"},
+		{"killed", (*redistest.Server).Kill, killed, true, limiter.FailDefault, "local"},
+	} {
+		t.Run(row.name+" "+row.fate, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+			defer client.Close()
+			var log test.Log
+			var store core.Store = redisstore.MustNew(client, redisstore.Options{Prefix: redistest.Prefix(t)})
+			if row.fallback {
+				s := failover.MustNew(store, failover.Options{Fallback: memstore.MustNew(memstore.Options{}), Logger: plain(&log)})
+				defer s.Close()
+				store = s
+			}
+			reported, opened := 0, make(chan events.Breaker, 1)
+			l := limiter.MustNew(limiter.Config{Store: store, OnStoreError: row.mode, Logger: plain(&log),
+				Hooks:   &events.Hooks{Breaker: func(e events.Breaker) { opened <- e }},
+				Rules:   []limiter.Rule{rule(t, "a", "1000000/1h")},
+				OnError: func(_ context.Context, err error) { reported++ }})
+			defer l.Close()
+			awaitDecision(t, l)
+			before := reported
+			row.away(server)
+			begun := time.Now()
+			const requests = 20
+			for i := range requests {
+				if got := admit(l); (got == limiter.Pass) != (row.fate != "refused") {
+					t.Errorf("request %d: %s", i, got)
+				}
+				if i == 0 {
+					first := what(row.fallback) + ` ` + row.fate + `=1 error="(the fallback of the store decides: )?` + row.cause + `"\n`
+					if text := log.String(); !regexp.MustCompile(first).MatchString(text) {
+						t.Errorf("after the first request the log is\n%s\nwant\n%s", text, first)
+					}
+					test.AtMost(t, "the first line", time.Since(begun), time.Second)
+				}
+			}
+			l.Close()
+			rest := fmt.Sprintf(`%s times=%d %s=%d error="(the fallback of the store decides: )?%s"`, what(row.fallback), requests-1, row.fate, requests-1, row.cause)
+			if text := log.String(); !regexp.MustCompile(rest).MatchString(text) {
+				t.Errorf("at the end the log is\n%s\nwant\n%s", text, rest)
+			}
+			if row.fallback {
+				<-opened // the line comes before
+				if text := log.String(); !strings.Contains(text, "the primary store fails and is bypassed: the fallback decides") {
+					t.Errorf("the breaker's opening is not in the log:\n%s", text)
+				}
+			}
+			if n := reported - before; n != requests {
+				t.Errorf("OnError was called %d times for %d requests", n, requests)
+			}
+		})
+	}
+}
+
+// what returns a pattern of the line about an outage.
+func what(fallback bool) string {
+	if fallback {
+		return `level=WARN msg="headgate: the store cannot decide, so its fallback does"`
+	}
+	return `level=WARN msg="headgate: the store cannot decide, so OnStoreError does"`
+}
+
+// awaitDecision waits until the server has decided.
+func awaitDecision(t *testing.T, l *limiter.Limiter) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+		if res, err := l.Take(t.Context(), "k", 1); err == nil && !res.Decisions()[0].Decision.Fallback {
+			return
+		} else if err != nil && !errors.Is(err, limiter.ErrUndecided) {
+			t.Fatal(err)
+		}
+	}
+	t.Fatal("no decision")
+}

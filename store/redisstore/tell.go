@@ -1,0 +1,84 @@
+// This file tells events, and the status of the store.
+
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/events"
+	"github.com/headgate/headgate/internal/rediscall"
+	"github.com/redis/go-redis/v9"
+)
+
+var _ events.Source = (*Store)(nil)
+
+// Listen implements [events.Source].
+func (s *Store) Listen(h *events.Hooks) { s.listeners.Add(h) }
+
+// Status implements [events.Source].
+func (s *Store) Status(list []events.StoreStatus) []events.StoreStatus {
+	return append(list, events.StoreStatus{Store: "redis", CachedRefusals: s.cached.Load()})
+}
+
+// tellCached tells of an op that was refused without the server.
+func (s *Store) tellCached(op *core.Op) {
+	s.cached.Add(1)
+	if f := s.listeners.Hooks().CachedRefusal; f != nil {
+		f(op.Rule)
+	}
+}
+
+// tellCall tells of the call of a batch, which had steps and operations at first, and
+// ended with err. The steps may have errors of their own.
+func (s *Store) tellCall(b *batch, steps, ops int, took time.Duration, err error) {
+	f := s.listeners.Hooks().StoreCall
+	if f == nil {
+		return
+	}
+	if err == nil {
+		err = b.failure
+	}
+	for i := 0; err == nil && i < len(b.steps); i++ {
+		err = b.steps[i].err
+	}
+	f(events.StoreCall{Store: "redis", Steps: steps, Ops: ops, Took: took, Err: err, Type: typeOf(err)})
+}
+
+// types are the types of the errors whose replies begin with a word.
+var types = map[string]events.ErrorType{
+	"OOM": events.OOM,
+
+	"READONLY": events.ReadOnly, "MISCONF": events.ReadOnly, "NOREPLICAS": events.ReadOnly, "MASTERDOWN": events.ReadOnly,
+
+	"NOSCRIPT": events.Script, "BUSY": events.Script, "Error compiling script": events.Script,
+	"Error running script": events.Script, "UNKILLABLE": events.Script, "WRONGTYPE": events.Script,
+}
+
+// typeOf returns the type of an error of a call.
+func typeOf(err error) events.ErrorType {
+	var network net.Error
+	var dial *net.OpError
+	switch {
+	case err == nil:
+		return events.NoError
+	case errors.Is(err, ErrCredentials), errors.Is(err, ErrPermission), redis.IsAuthError(err), rediscall.Forbids(err):
+		return events.Auth
+	case errors.Is(err, ErrUnreadable):
+		return events.Script
+	case errors.As(err, &dial) && dial.Op == "dial" && !dial.Timeout():
+		return events.Dial
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, redis.ErrPoolTimeout),
+		errors.As(err, &network) && network.Timeout():
+		return events.Timeout
+	}
+	for prefix, t := range types {
+		if redis.HasErrorPrefix(err, prefix) {
+			return t
+		}
+	}
+	return events.Other
+}
