@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/limiter"
 )
 
@@ -234,10 +235,11 @@ func (f *Follower) enforce(s Snapshot) error {
 		return err
 	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.state.Version, f.state.Policies, f.state.Since = s.Version, len(rules), time.Now()
 	f.state.Refused, f.state.RefusedErr = "", nil
 	f.reportAt = time.Time{}
+	f.mu.Unlock()
+	f.tell(events.Policy{Change: events.PolicyApplied, Version: s.Version, Policies: len(rules)})
 	return nil
 }
 
@@ -255,13 +257,22 @@ func (f *Follower) adapt(s Set) (Set, error) {
 	return f.options.Adapt(mine), nil
 }
 
+// tell tells the hooks of the limiter.
+func (f *Follower) tell(e events.Policy) {
+	if told := f.limiter.Hooks().Policy; told != nil {
+		e.App = f.app
+		told(e)
+	}
+}
+
 func (f *Follower) refuse(bad *RevisionError) {
 	f.log(slog.LevelError, "headgate: policies are refused, and the previous ones stay in force",
 		slog.String("version", bad.Version), slog.String("error", reason(bad.Err)))
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.state.Refused, f.state.RefusedErr = bad.Version, bad
 	f.reportAt = time.Time{}
+	f.mu.Unlock()
+	f.tell(events.Policy{Change: events.PolicyRefused, Version: bad.Version, Err: bad.Err})
 }
 
 // answered notes that the source has answered.
@@ -272,6 +283,7 @@ func (f *Follower) answered() {
 	f.mu.Unlock()
 	if was != nil {
 		f.log(slog.LevelInfo, "headgate: the source of policies is back")
+		f.tell(events.Policy{Change: events.PolicySourceBack})
 	}
 }
 
@@ -284,6 +296,7 @@ func (f *Follower) lost(err error) {
 	if was == nil {
 		f.log(slog.LevelWarn, "headgate: the source of policies cannot be used, and the policies in force stay",
 			slog.String("error", reason(err)))
+		f.tell(events.Policy{Change: events.PolicySourceAway, Err: err})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
@@ -419,6 +421,37 @@ func TestFollowerReportsItsVersion(t *testing.T) {
 }
 
 // Instances that start at the same time do not keep polling at the same time.
+// Every change of what is in force, and of the source, is told once.
+func TestFollowTellsEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		down := errors.New("down")
+		h := &events.Hooks{Policy: func(e events.Policy) {
+			told = append(told, fmt.Sprintf("%s %s %q %d %t", e.App, e.Change, e.Version, e.Policies, e.Err != nil))
+		}}
+		l := limiter.MustNew(limiter.Config{Hooks: h, Logger: slog.New(slog.DiscardHandler)})
+		defer l.Close()
+		s := &source{}
+		s.publish("v1", full(t))
+		f := follow(t, l, s, quiet())
+		defer f.Close()
+		for _, change := range []func(){
+			func() { s.publish("v2", policy.Policy{Name: "!", Apps: []string{"shop"}}) },
+			func() { s.fail(down) },
+			func() { s.publish("v3", full(t)) },
+		} {
+			change()
+			time.Sleep(time.Minute)
+		}
+		synctest.Wait()
+		want := []string{`shop applied "v1" 1 false`, `shop refused "v2" 0 true`, `shop source_away "" 0 true`,
+			`shop source_back "" 0 false`, `shop applied "v3" 1 false`}
+		if !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", told, want)
+		}
+	})
+}
+
 func TestFollowSpreadsThePollsOfAFleet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sources := make([]*source, 50)
