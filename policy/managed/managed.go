@@ -41,8 +41,7 @@ type Options struct {
 	// Bindings hold what policies cannot say, such as the user of a request.
 	Bindings policy.Bindings
 
-	// Follow configures the follower. Follow.Instance also names the counts of this
-	// process.
+	// Follow configures the follower.
 	Follow policy.Options
 
 	// Store configures the store in Redis. Store.Prefix begins the keys of all
@@ -128,7 +127,7 @@ func (l *Limits) open(ctx context.Context, client redis.UniversalClient, o *Opti
 		o.Source = published
 	}
 	recorder, err := stats.New(client, stats.Options{
-		App: o.App, Instance: o.Follow.Instance, Prefix: prefix, Logger: o.Limiter.Logger,
+		App: o.App, Prefix: prefix, Logger: o.Limiter.Logger,
 	})
 	if err != nil {
 		return err

@@ -143,7 +143,7 @@ func TestLimitsWorkUnderTheDocumentedPermissions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := stats.Total(minutes)["visitors"], (stats.Counts{Passed: 3, Refused: 2}); got != want {
+	if got, want := stats.Total(minutes)["visitors"], (stats.Counts{events.Allowed: 3, events.Refused: 2}); got != want {
 		t.Errorf("the page shows %+v, want %+v", got, want)
 	}
 }
@@ -167,7 +167,7 @@ func TestLimitsAreCountedForThePage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := stats.Total(minutes)["visitors"], (stats.Counts{Passed: 3, Refused: 2}); got != want || *seen != 5 {
+	if got, want := stats.Total(minutes)["visitors"], (stats.Counts{events.Allowed: 3, events.Refused: 2}); got != want || *seen != 5 {
 		t.Errorf("the page shows %+v and the observer saw %d, want %+v and 5", got, *seen, want)
 	}
 }

@@ -25,7 +25,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	recorder, err := stats.New(client, stats.Options{App: "shop", Instance: "shop-1"})
+	recorder, err := stats.New(client, stats.Options{App: "shop"})
 	if err != nil {
 		log.Fatal(err)
 	}

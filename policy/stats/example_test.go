@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log"
 
+	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy/stats"
 	"github.com/redis/go-redis/v9"
@@ -15,7 +16,7 @@ import (
 func Example() {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", ContextTimeoutEnabled: true})
 	defer client.Close()
-	recorder, err := stats.New(client, stats.Options{App: "shop", Instance: "shop-1"})
+	recorder, err := stats.New(client, stats.Options{App: "shop"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -27,7 +28,9 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	requests, _ := stats.Requests(minutes)
+	fmt.Println(requests.Total(), "requests,", requests[events.Refused], "refused")
 	for policy, counts := range stats.Total(minutes) {
-		fmt.Println(policy, counts.Passed, counts.Refused)
+		fmt.Println(policy, counts[events.Allowed], counts[events.Refused])
 	}
 }

@@ -3,7 +3,6 @@ package stats
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -18,26 +17,25 @@ import (
 	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/internal/serverclock"
 	"github.com/redis/go-redis/v9"
 )
 
 // DefaultEvery is the time between two writes.
 const DefaultEvery = time.Second
 
-// Options configure a recorder. App and Instance must be set.
+// Options configure a recorder. App must be set.
 type Options struct {
 	// App is the application whose requests are counted.
 	App string
-
-	// Instance is a name that no other process of the application has, such as
-	// policy.Follower.Instance returns.
-	Instance string
 
 	// Prefix begins every key; "" means DefaultPrefix. It must not hold a brace.
 	Prefix string
 
 	// Every is the time between two writes, up to a minute; 0 means
-	// DefaultEvery. Each pause is shortened by a random part of up to a fifth.
+	// DefaultEvery. Each pause is shortened by a random part of up to a fifth. It grows, up
+	// to a minute, where all instances together would write more than 20,000 counts a
+	// second.
 	Every time.Duration
 
 	// Timeout bounds every write, up to a minute; 0 means DefaultTimeout.
@@ -53,9 +51,6 @@ func (o *Options) validate() error {
 	if err := policy.CheckApp(o.App); err != nil {
 		errs = append(errs, fmt.Errorf("stats: Options.App: %w", err))
 	}
-	if o.Instance == "" || len(o.Instance) > 128 {
-		errs = append(errs, errors.New("stats: Options.Instance is not 1 to 128 bytes"))
-	}
 	if strings.ContainsAny(o.Prefix, "{}") {
 		errs = append(errs, fmt.Errorf("stats: Options.Prefix: %q holds a brace", o.Prefix))
 	}
@@ -68,18 +63,26 @@ func (o *Options) validate() error {
 	return errors.Join(errs...)
 }
 
-// Recorder is an [events.Observer] that counts; see [events.Join] for several. It is safe for concurrent use.
-// Observe never waits for Redis. The caller must call Close.
+// Recorder is an [events.Observer] that counts; see [events.Join] for several. It is safe for
+// concurrent use. Observe never waits for Redis. The caller must call Close.
 type Recorder struct {
 	options Options
 	client  redis.UniversalClient
 	calls   *rediscall.Caller
+	keys    keys
 
-	seed   maphash.Seed
-	shards [shards]shard
+	requests counter
+	seed     maphash.Seed
+	shards   [shards]shard
 
-	writing sync.Mutex // guards buckets
-	buckets []*bucket  // the last Minutes, the newest last
+	writing sync.Mutex // guards what follows
+	ledger  ledger
+	clock   serverclock.Clock
+	born    time.Time     // by this process's clock
+	wall    time.Time     // what that clock showed then, for want of the server's
+	pause   time.Duration // until the next write
+
+	asked, answered time.Time // of the last call
 
 	failing bool // as logged last; used by run only
 
@@ -100,15 +103,8 @@ type shard struct {
 // maxCounters is the maximum number of counters of one shard.
 const maxCounters = policy.MaxPolicies / shards * 4
 
-// counter holds the counts since they were last collected, in the order of Counts.
-type counter [len(tally{})]atomic.Int64
-
-// bucket is one minute of this instance.
-type bucket struct {
-	minute  int64
-	counts  tallies
-	unsaved bool
-}
+// counter holds the counts since they were last collected.
+type counter [events.Verdicts]atomic.Int64
 
 // New returns a recorder that writes until Close. It does not connect. The error
 // names every mistake in the options.
@@ -120,7 +116,11 @@ func New(client redis.UniversalClient, o Options) (*Recorder, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Recorder{options: o, client: client, calls: rediscall.NewCaller(client), seed: maphash.MakeSeed()}
+	now := time.Now()
+	r := &Recorder{
+		options: o, client: client, calls: rediscall.NewCaller(client), keys: keysOf(o.Prefix, o.App), seed: maphash.MakeSeed(),
+		ledger: newLedger(), born: now, wall: now, pause: cmp.Or(o.Every, DefaultEvery),
+	}
 	ctx, end := context.WithCancel(context.Background())
 	r.end = end
 	r.done.Go(func() { r.run(ctx) })
@@ -129,55 +129,36 @@ func New(client redis.UniversalClient, o Options) (*Recorder, error) {
 
 // Observe implements [events.Observer].
 func (r *Recorder) Observe(_ context.Context, e *events.Request) {
+	r.countRequest(e.Verdict)
 	for i := range e.Rules {
-		r.count(e.Rules[i].Name, kinds[e.Rules[i].Verdict])
-	}
-	if len(e.Rules) == 0 {
-		if k := kinds[e.Verdict]; k == failed {
-			r.count("", k)
-		}
+		r.count(e.Rules[i].Name, e.Rules[i].Verdict)
 	}
 }
 
-func (r *Recorder) count(rule string, kind int8) {
-	if kind < 0 {
-		return
-	}
-	if c := r.counter(rule); c != nil {
-		c[kind].Add(1)
-	}
-}
+func (r *Recorder) countRequest(v events.Verdict) { r.requests[v].Add(1) }
 
-// failed is the index of Counts.Failed.
-const failed = 4
+func (r *Recorder) count(rule string, v events.Verdict) { r.counter(rule)[v].Add(1) }
 
-// kinds has, for each verdict, the index of the field of Counts that it adds to, or -1.
-var kinds = [events.Verdicts]int8{
-	events.Allowed: 0, events.Waited: 0,
-	events.Refused: 1, events.Impossible: 1, events.Denied: 1, events.QueueFull: 1, events.Canceled: 1,
-	events.Degraded: 2, events.ShadowRefused: 3,
-	events.FailedOpen: failed, events.FailedClosed: failed,
-	events.Banned:    5,
-	events.Overruled: -1,
-}
-
-// counter returns the counter of the policy, or nil if there are too many.
+// counter returns the counter of the policy, or that of "" if there are too many.
 func (r *Recorder) counter(name string) *counter {
 	s := &r.shards[maphash.String(r.seed, name)%shards]
 	if known := s.counters.Load(); known != nil && (*known)[name] != nil {
 		return (*known)[name]
 	}
-	return s.add(name)
+	if c := s.add(name, maxCounters); c != nil {
+		return c
+	}
+	return r.shards[maphash.String(r.seed, "")%shards].add("", maxCounters+1)
 }
 
 // add returns the counter of the policy, which another goroutine may have added
-// just before, or nil if there are too many.
-func (s *shard) add(name string) *counter {
+// just before, or nil if there are most already.
+func (s *shard) add(name string, most int) *counter {
 	s.adding.Lock()
 	defer s.adding.Unlock()
 	next := map[string]*counter{}
 	if known := s.counters.Load(); known != nil {
-		if c := (*known)[name]; c != nil || len(*known) >= maxCounters {
+		if c := (*known)[name]; c != nil || len(*known) >= most {
 			return c
 		}
 		next = maps.Clone(*known)
@@ -188,11 +169,19 @@ func (s *shard) add(name string) *counter {
 	return c
 }
 
+// empty returns the counts and resets them to 0.
+func (c *counter) empty() (n Counts) {
+	for i := range c {
+		n[i] = c[i].Swap(0)
+	}
+	return n
+}
+
 // run writes until ctx ends.
 func (r *Recorder) run(ctx context.Context) {
-	every := cmp.Or(r.options.Every, DefaultEvery)
+	pause := r.pause
 	for {
-		timer := time.NewTimer(every - rand.N(every/5+1))
+		timer := time.NewTimer(pause - rand.N(pause/5+1))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -200,6 +189,9 @@ func (r *Recorder) run(ctx context.Context) {
 		case <-timer.C:
 			r.note(r.Flush(context.Background()))
 		}
+		r.writing.Lock()
+		pause = r.pause
+		r.writing.Unlock()
 	}
 }
 
@@ -212,89 +204,160 @@ func (r *Recorder) Close() error {
 }
 
 // Flush writes the counts now. Counts that cannot be written are kept for the next
-// attempt until they are too old for [Read].
+// attempt, within the bounds that the package comment states.
 func (r *Recorder) Flush(ctx context.Context) error {
 	r.writing.Lock()
 	defer r.writing.Unlock()
-	r.collect(minuteOf(time.Now()))
-	fields := map[string]string{}
-	for _, b := range r.buckets {
-		if !b.unsaved {
-			continue
+	err := r.learnTime(ctx)
+	r.collect()
+	for err == nil {
+		b := r.ledger.batch()
+		if b == nil {
+			return nil
 		}
-		text, err := json.Marshal(b.counts)
-		if err != nil {
-			return fmt.Errorf("stats: %w", err)
-		}
-		fields[keyOf(r.options.Prefix, r.options.App, b.minute)] = string(text)
+		err = r.write(ctx, b)
 	}
-	if len(fields) == 0 {
+	return fmt.Errorf("stats: %w", err)
+}
+
+// learnTime asks the server for its time, unless it is known.
+func (r *Recorder) learnTime(ctx context.Context) error {
+	if _, known := r.clock.At(time.Now()); known {
 		return nil
 	}
-	if err := r.write(ctx, fields); err != nil {
-		return fmt.Errorf("stats: %w", err)
+	reply, err := r.ask(ctx, askTime, []string{r.keys.changed()})
+	if err != nil {
+		return err
 	}
-	for _, b := range r.buckets {
-		b.unsaved = false
+	if len(reply) != 2 {
+		return errors.New("the server did not say its time")
 	}
+	r.clock.Note(r.asked, r.answered, time.Unix(reply[0], reply[1]*1000))
+	server, _ := r.clock.At(r.born)
+	r.ledger.learn(server.Sub(r.wall))
 	return nil
 }
 
-// collect moves the counts into the bucket of the minute.
-func (r *Recorder) collect(minute int64) {
+// askTime returns the time of the server that has the key.
+//
+// KEYS: any key of the application. Reply: seconds and microseconds.
+var askTime = redis.NewScript(`
+local t = redis.call('TIME')
+return {tonumber(t[1]), tonumber(t[2])}
+`)
+
+// collect moves the counts into the ledger, under the current minute.
+func (r *Recorder) collect() {
+	local := time.Now()
+	now, known := r.clock.At(local)
+	if !known {
+		now = r.wall.Add(local.Sub(r.born))
+	}
+	minute := r.ledger.slot(now)
+	if n := r.requests.empty(); n != (Counts{}) {
+		r.ledger.addRequests(minute, n)
+	}
 	for i := range r.shards {
 		known := r.shards[i].counters.Load()
 		if known == nil {
 			continue
 		}
 		for name, c := range *known {
-			if n := c.empty(); n != (tally{}) {
-				b := r.bucket(minute)
-				b.counts.add(name, n)
-				b.unsaved = true
+			if n := c.empty(); n != (Counts{}) {
+				r.ledger.addDecisions(minute, name, n)
 			}
 		}
 	}
+	r.ledger.bound()
 }
 
-// empty returns the counts and resets them to 0.
-func (c *counter) empty() (n tally) {
-	for i := range c {
-		n[i] = c[i].Swap(0)
+// add adds a batch to the counts, if it is the one that comes next.
+//
+// KEYS: writer, writers, changed, and the minutes of the batch. ARGV: the recorder's id;
+// the number of the batch; the milliseconds for which the counts and the number are kept;
+// the milliseconds for which a recorder counts as writing; for each minute its number, how many
+// fields follow, and each field with what it adds. Reply: the number of the last batch that
+// was added before, the time in seconds and microseconds, and how many recorders write.
+var add = redis.NewScript(`
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local last = tonumber(redis.call('GET', KEYS[1]) or '0')
+if last == ARGV[2] - 1 then
+  redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+  local at = 5
+  for k = 4, #KEYS do
+    local minute, fields = ARGV[at], tonumber(ARGV[at + 1])
+    at = at + 2
+    for i = 1, fields do
+      redis.call('HINCRBY', KEYS[k], ARGV[at], ARGV[at + 1])
+      at = at + 2
+    end
+    redis.call('PEXPIRE', KEYS[k], ARGV[3])
+    redis.call('ZADD', KEYS[3], string.format('%d', now), minute)
+  end
+  redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', string.format('%d', now - ARGV[3]))
+  redis.call('PEXPIRE', KEYS[3], ARGV[3])
+end
+redis.call('ZADD', KEYS[2], string.format('%d', now), ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('%d', now - ARGV[4]))
+redis.call('PEXPIRE', KEYS[2], ARGV[4])
+return {last, tonumber(t[1]), tonumber(t[2]), redis.call('ZCARD', KEYS[2])}
+`)
+
+// writes is how long a recorder counts as writing after a write.
+const writes = 2 * time.Minute
+
+// write sends a batch. If the server has lost earlier ones, all that it may lack go back
+// into the ledger, and no error is returned.
+func (r *Recorder) write(ctx context.Context, b *batch) error {
+	keys := []string{r.keys.writer(r.ledger.id), r.keys.writers(), r.keys.changed()}
+	args := []any{r.ledger.id, b.number, Keep.Milliseconds(), writes.Milliseconds()}
+	fields := 0
+	for _, m := range b.minutes {
+		list := m.fields()
+		keys, args = append(keys, r.keys.minute(m.minute)), append(args, m.minute, len(list)/2)
+		args, fields = append(args, list...), fields+len(list)/2
 	}
-	return n
+	reply, err := r.ask(ctx, add, keys, args...)
+	if err != nil {
+		return err
+	}
+	if len(reply) != 4 {
+		return errors.New("the server's answer is not of this version")
+	}
+	r.clock.Note(r.asked, r.answered, time.Unix(reply[1], reply[2]*1000))
+	r.pause = r.pauseFor(fields, reply[3])
+	if reply[0] < b.number-1 {
+		r.ledger.rewind(reply[0])
+		return nil
+	}
+	r.ledger.written(r.answered)
+	return nil
 }
 
-// bucket returns the bucket of the minute. A new one may replace the oldest.
-func (r *Recorder) bucket(minute int64) *bucket {
-	for _, b := range r.buckets {
-		if b.minute == minute {
-			return b
-		}
-	}
-	if len(r.buckets) == Minutes {
-		r.buckets = append(r.buckets[:0], r.buckets[1:]...)
-	}
-	b := &bucket{minute: minute, counts: tallies{}}
-	r.buckets = append(r.buckets, b)
-	return b
+// budget is how many counts all instances together write in a second. A server takes
+// about a microsecond for each.
+const budget = 20_000
+
+// pauseFor returns the time until the next write, when each of the writers writes so
+// many fields at a time.
+func (r *Recorder) pauseFor(fields int, writers int64) time.Duration {
+	every := cmp.Or(r.options.Every, DefaultEvery)
+	needed := time.Duration(fields) * time.Duration(writers) * (time.Second / budget)
+	return min(max(every, needed), time.Minute)
 }
 
-// write sends all fields and their expiry in one transaction, so that every key
-// expires.
-func (r *Recorder) write(ctx context.Context, fields map[string]string) error {
+// ask runs a script, and notes when it was sent and answered.
+func (r *Recorder) ask(ctx context.Context, script *redis.Script, keys []string, args ...any) (reply []int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.options.Timeout, DefaultTimeout))
 	defer cancel()
-	return r.calls.Do(ctx, func(ctx context.Context) error {
-		_, err := r.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
-			for key, text := range fields {
-				p.HSet(ctx, key, r.options.Instance, text)
-				p.PExpire(ctx, key, expiry)
-			}
-			return nil
-		})
+	r.asked = time.Now()
+	err = r.calls.Do(ctx, func(ctx context.Context) (err error) {
+		reply, err = script.Run(ctx, r.client, keys, args...).Int64Slice()
 		return err
 	})
+	r.answered = time.Now()
+	return reply, err
 }
 
 // note logs when writing begins to fail and when it works again.

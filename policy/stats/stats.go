@@ -1,25 +1,57 @@
-// Package stats counts the outcomes of requests under each policy, minute by
-// minute over all instances, for display.
+// Package stats counts requests, and the decisions of policies on them, minute by minute
+// over all instances, for display. The counts have no influence on decisions.
 //
-// A [Recorder] counts in memory and writes to Redis once a second at any load;
-// [Read] adds up the counts of all instances. The counts of a minute are kept for
-// twenty minutes. They have no influence on decisions.
+// A [Recorder] counts in memory and writes to Redis once a second at any load. [Read]
+// returns the last minutes, [Changed] and [ReadMinutes] those of the last day. A minute is
+// one of the server's clock, so that an instance whose clock is wrong counts in the right
+// one. Its counts are kept for [Keep] after the last change of them.
 //
-// The counts of an application for one minute are one hash,
-// "<prefix>{stats:<app>}:<minute>", with a field for each instance. An
-// instance always overwrites its own field, so repeating a write counts nothing
-// twice.
+// # In Redis
+//
+// All keys of an application begin with "<prefix>{stats:<app>}:" and share a slot of a
+// Cluster:
+//
+//	minute:<minute>  a hash of the counts of all instances in a minute since 1970: of
+//	                 requests under the letter of their verdict, of decisions under the
+//	                 letter, a colon and the name of the policy, and under "!" of the
+//	                 requests whose counts were lost
+//	changed          a sorted set of these minutes by the time of their last change, in
+//	                 milliseconds
+//	writers          a sorted set of the recorders by the time of their last write
+//	writer:<id>      the number of a recorder's last batch
+//
+// The letters are a allowed, w waited, g degraded, s shadow_refused, o failed_open,
+// r refused, b banned, i impossible, d denied, q queue_full, c canceled, f failed_closed
+// and x overruled.
+//
+// # Exactly once
+//
+// A recorder sends its counts in numbered batches, one at a time. The server adds a batch
+// only if it has added the one before and not this one, so a batch whose answer was lost is
+// sent again and counts once. If the server turns out to have lost batches, because it was
+// restarted without its data or replaced by a replica that lacked some, the recorder sends
+// those of the last two minutes again.
+//
+// # What may be lost
+//
+// A process that is killed without [Recorder.Close] loses what it has counted since its
+// last write: at most a second, and more only where so many instances write that each of
+// them writes less often; see [Options.Every]. While Redis is away a recorder keeps 60
+// minutes and 100,000 counts; beyond either the oldest minute is dropped, and its requests are counted
+// as lost: [Minute.Lost].
 package stats
 
 import (
 	"cmp"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/redis/go-redis/v9"
 )
@@ -34,105 +66,210 @@ const (
 	// Minutes is how many minutes Read returns, including the current one.
 	Minutes = 15
 
-	// expiry is how long the counts of a minute are kept.
-	expiry = 20 * time.Minute
+	// Keep is how long the counts of a minute are kept after their last change.
+	Keep = 24 * time.Hour
 )
 
-// Counts are numbers of requests under one policy. Each request adds to one of
-// them, or to none if other policies refused it.
-type Counts struct {
-	Passed   int64 // within the limit
-	Refused  int64 // over the limit, denied, without room to wait, or gone before their turn
-	Degraded int64 // over the limit, and admitted as degraded
-	Shadowed int64 // over the limit or denied, and admitted in shadow
-	Failed   int64 // the store could not decide
-	Banned   int64 // during a ban, or the last refusal before one
-}
+// Counts are numbers of requests, or of decisions of one policy, by [events.Verdict]. A
+// request is counted once. It has a decision of each policy that applies to it.
+type Counts [events.Verdicts]int64
 
 // Add adds other to c.
 func (c *Counts) Add(other Counts) {
-	c.Passed += other.Passed
-	c.Refused += other.Refused
-	c.Degraded += other.Degraded
-	c.Shadowed += other.Shadowed
-	c.Failed += other.Failed
-	c.Banned += other.Banned
+	for i, n := range other {
+		c[i] += n
+	}
+}
+
+// Total returns the sum of all counts.
+func (c Counts) Total() (n int64) {
+	for _, m := range c {
+		n += m
+	}
+	return n
 }
 
 // Minute holds the counts of one minute.
 type Minute struct {
-	Start    time.Time         // in UTC
-	Policies map[string]Counts // by name; "" is for failures before a policy was reached
+	Start    time.Time // in UTC, by the server's clock
+	Requests Counts
+
+	// Lost is the number of requests that recorders gave up counting in this minute, of
+	// which nothing else is known. They came earlier, while Redis was away.
+	Lost int64
+
+	// Policies are the decisions by the name of the policy. "" stands for the policies
+	// beyond those that a recorder tells apart.
+	Policies map[string]Counts
 }
 
-// tallies are the counts that an instance writes: for each policy the fields of
-// Counts in order. JSON reads fewer of them, or more, from another version.
-type tallies map[string]tally
+// letters has the letter of each verdict in Redis. A letter never gets another meaning.
+var letters = [events.Verdicts]string{
+	events.Allowed: "a", events.Waited: "w", events.Degraded: "g", events.ShadowRefused: "s", events.FailedOpen: "o",
+	events.Refused: "r", events.Banned: "b", events.Impossible: "i", events.Denied: "d", events.QueueFull: "q",
+	events.Canceled: "c", events.FailedClosed: "f", events.Overruled: "x",
+}
 
-// tally has a number for each field of Counts, in the order of the fields.
-type tally [6]int64
+// lostField is the field of Minute.Lost.
+const lostField = "!"
 
-func (t tallies) add(name string, n tally) {
-	sum := t[name]
-	for i := range n {
-		sum[i] += n[i]
+// fieldOf returns the field of the decisions of a policy.
+func fieldOf(v int, name string) string { return letters[v] + ":" + name }
+
+// add adds a field of the hash of a minute. Fields of another version are left out.
+func (m *Minute) add(field string, n int64) {
+	letter, name, decision := strings.Cut(field, ":")
+	if letter == lostField {
+		m.Lost += n
+		return
 	}
-	t[name] = sum
+	v := slices.Index(letters[:], letter)
+	if v < 0 {
+		return
+	}
+	if !decision {
+		m.Requests[v] += n
+		return
+	}
+	c := m.Policies[name]
+	c[v] += n
+	m.Policies[name] = c
 }
 
-func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
+func minuteOf(t time.Time) int64 { return floor(t.Unix(), 60) }
 
-// keyOf returns the key of an application's minute.
-func keyOf(prefix, app string, minute int64) string {
-	return cmp.Or(prefix, DefaultPrefix) + "{stats:" + app + "}:" + strconv.FormatInt(minute, 10)
+func floor(n, by int64) int64 { return (n - ((n%by)+by)%by) / by }
+
+// keys are the keys of an application.
+type keys struct{ base string }
+
+func keysOf(prefix, app string) keys {
+	return keys{cmp.Or(prefix, DefaultPrefix) + "{stats:" + app + "}:"}
 }
 
-// Read returns the last [Minutes] minutes of an application by the clock of this
-// process, the current one last, added up over all instances. Minutes without
-// requests are included and empty. An empty prefix means [DefaultPrefix]. Read
-// takes one round trip and at most [DefaultTimeout].
+func (k keys) minute(m int64) string   { return k.base + "minute:" + strconv.FormatInt(m, 10) }
+func (k keys) changed() string         { return k.base + "changed" }
+func (k keys) writers() string         { return k.base + "writers" }
+func (k keys) writer(id string) string { return k.base + "writer:" + id }
+
+// Read returns the last [Minutes] minutes of an application by the server's clock, the
+// current one last, added up over all instances. Minutes without requests are included and
+// empty. An empty prefix means [DefaultPrefix]. Read takes two round trips, more if there
+// are thousands of policies, and at most [DefaultTimeout].
 func Read(ctx context.Context, client redis.UniversalClient, prefix, app string) ([]Minute, error) {
 	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
 	defer cancel()
-	now := minuteOf(time.Now())
-	replies := make([]*redis.MapStringStringCmd, Minutes)
-	err := rediscall.NewCaller(client).Do(ctx, func(ctx context.Context) error {
-		_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for i := range replies {
-				replies[i] = p.HGetAll(ctx, keyOf(prefix, app, now-Minutes+1+int64(i)))
-			}
-			return nil
-		})
+	_, now, err := Changed(ctx, client, prefix, app, time.Unix(1<<40, 0))
+	if err != nil {
+		return nil, err
+	}
+	wanted := make([]time.Time, Minutes)
+	for i := range wanted {
+		wanted[i] = now.Truncate(time.Minute).Add(time.Duration(i-Minutes+1) * time.Minute)
+	}
+	return ReadMinutes(ctx, client, prefix, app, wanted)
+}
+
+// changes lists the minutes that have changed since an instant, the first changed first.
+//
+// KEYS: changed. ARGV: the instant in milliseconds. Reply: the server's time in seconds and
+// microseconds, and the minutes.
+var changes = redis.NewScript(`
+local reply = redis.call('ZRANGEBYSCORE', KEYS[1], ARGV[1], '+inf')
+local t = redis.call('TIME')
+table.insert(reply, 1, t[2])
+table.insert(reply, 1, t[1])
+return reply
+`)
+
+// Changed returns the minutes of an application whose counts have changed since an instant
+// of the server's clock, that of the last change last, and the server's clock.
+// Whoever reads the counts of these minutes afterwards, and asks later for the changes since the
+// time that was returned, misses none.
+func Changed(ctx context.Context, client redis.UniversalClient, prefix, app string, since time.Time) (minutes []time.Time, now time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
+	defer cancel()
+	var reply []string
+	err = rediscall.NewCaller(client).Do(ctx, func(ctx context.Context) (err error) {
+		reply, err = changes.Run(ctx, client, []string{keysOf(prefix, app).changed()}, since.UnixMilli()).StringSlice()
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("stats: %w", err)
+		return nil, time.Time{}, fmt.Errorf("stats: %w", err)
 	}
-	minutes := make([]Minute, Minutes)
+	if len(reply) < 2 {
+		return nil, time.Time{}, errors.New("stats: the server did not say its time")
+	}
+	for _, text := range reply[2:] {
+		if m, err := strconv.ParseInt(text, 10, 64); err == nil {
+			minutes = append(minutes, startOf(m))
+		}
+	}
+	return minutes, timeOf(reply[0], reply[1]), nil
+}
+
+// startOf returns the start of a minute.
+func startOf(minute int64) time.Time { return time.Unix(minute*60, 0).UTC() }
+
+// timeOf returns the time of a reply of TIME.
+func timeOf(seconds, micros string) time.Time {
+	s, _ := strconv.ParseInt(seconds, 10, 64)
+	us, _ := strconv.ParseInt(micros, 10, 64)
+	return time.Unix(s, us*1000).UTC()
+}
+
+// scanned is about how many fields of a minute one reply holds.
+const scanned = 2000
+
+// ReadMinutes returns the counts of minutes of an application, in the order in which they
+// are given. One that the server does not have is empty. Each reply of the server is small,
+// however many policies there are.
+func ReadMinutes(ctx context.Context, client redis.UniversalClient, prefix, app string, wanted []time.Time) ([]Minute, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*DefaultTimeout)
+	defer cancel()
+	calls, k := rediscall.NewCaller(client), keysOf(prefix, app)
+	fields := make([]map[string]int64, len(wanted))
+	cursors := map[int]uint64{}
+	for i := range wanted {
+		fields[i], cursors[i] = map[string]int64{}, 0
+	}
+	for len(cursors) > 0 {
+		replies := map[int]*redis.ScanCmd{}
+		err := calls.Do(ctx, func(ctx context.Context) error {
+			_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
+				for i, cursor := range cursors {
+					replies[i] = p.HScan(ctx, k.minute(minuteOf(wanted[i])), cursor, "", scanned)
+				}
+				return nil
+			})
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("stats: %w", err)
+		}
+		for i, reply := range replies {
+			page, cursor := reply.Val()
+			for at := 0; at+1 < len(page); at += 2 {
+				if n, err := strconv.ParseInt(page[at+1], 10, 64); err == nil {
+					fields[i][page[at]] = n // a scan may repeat a field
+				}
+			}
+			if cursors[i] = cursor; cursor == 0 {
+				delete(cursors, i)
+			}
+		}
+	}
+	minutes := make([]Minute, len(wanted))
 	for i := range minutes {
-		minutes[i] = Minute{time.Unix((now-Minutes+1+int64(i))*60, 0).UTC(), sum(replies[i].Val())}
+		minutes[i] = Minute{Start: startOf(minuteOf(wanted[i])), Policies: map[string]Counts{}}
+		for field, n := range fields[i] {
+			minutes[i].add(field, n)
+		}
 	}
 	return minutes, nil
 }
 
-// sum adds up the fields of all instances.
-func sum(fields map[string]string) map[string]Counts {
-	total := map[string]Counts{}
-	for _, text := range fields {
-		var t tallies
-		if json.Unmarshal([]byte(text), &t) != nil {
-			continue // written by another version of this package
-		}
-		for name, n := range t {
-			c := total[name]
-			c.Add(Counts{n[0], n[1], n[2], n[3], n[4], n[5]})
-			total[name] = c
-		}
-	}
-	return total
-}
-
-// Total adds up the minutes.
+// Total adds up the decisions of the minutes by policy.
 func Total(minutes []Minute) map[string]Counts {
 	total := map[string]Counts{}
 	for _, m := range minutes {
@@ -145,12 +282,11 @@ func Total(minutes []Minute) map[string]Counts {
 	return total
 }
 
-// Names returns the names of all policies in the minutes, in order.
-func Names(minutes []Minute) []string {
-	var names []string
-	for name := range Total(minutes) {
-		names = append(names, name)
+// Requests adds up the requests of the minutes, and those whose counts were lost.
+func Requests(minutes []Minute) (total Counts, lost int64) {
+	for _, m := range minutes {
+		total.Add(m.Requests)
+		lost += m.Lost
 	}
-	slices.Sort(names)
-	return names
+	return total, lost
 }

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
-	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -48,7 +49,8 @@ func event(rule string, v events.Verdict) *events.Request {
 	return &events.Request{Verdict: v, Rules: []events.Rule{{Name: rule, Verdict: v}}}
 }
 
-func total(t testing.TB, client redis.UniversalClient, prefix string) map[string]stats.Counts {
+// read returns the last minutes.
+func read(t testing.TB, client redis.UniversalClient, prefix string) []stats.Minute {
 	t.Helper()
 	minutes, err := stats.Read(t.Context(), client, prefix, "shop")
 	for late := net.Error(nil); errors.As(err, &late) && late.Timeout(); { // on a busy machine
@@ -57,57 +59,108 @@ func total(t testing.TB, client redis.UniversalClient, prefix string) map[string
 	if err != nil || len(minutes) != stats.Minutes {
 		t.Fatalf("%d minutes, %v", len(minutes), err)
 	}
-	return stats.Total(minutes)
+	return minutes
 }
 
-func TestRecorderCountsEachRequestOnceUnderEachPolicy(t *testing.T) {
-	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
-	r := recorder(t, client, stats.Options{Prefix: prefix, Instance: "i1"})
-	for range 3 {
-		r.Observe(t.Context(), event("a", events.Allowed))
+// total returns the decisions of the last minutes by policy, and all requests.
+func total(t testing.TB, client redis.UniversalClient, prefix string) (policies map[string]stats.Counts, requests stats.Counts) {
+	t.Helper()
+	minutes := read(t, client, prefix)
+	requests, lost := stats.Requests(minutes)
+	if lost != 0 {
+		t.Errorf("%d requests are lost", lost)
 	}
-	r.Observe(t.Context(), &events.Request{Verdict: events.Refused, Rules: []events.Rule{
-		{Name: "a", Verdict: events.Overruled}, {Name: "b", Verdict: events.Denied}, {Name: "c", Verdict: events.ShadowRefused}}})
-	for v := range events.Verdict(events.Verdicts) {
-		r.Observe(t.Context(), event("d", v))
-	}
-	for v := range events.Verdict(events.Verdicts) {
-		r.Observe(t.Context(), &events.Request{Verdict: v}) // no policy was reached
-	}
-	if err := r.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]stats.Counts{"a": {Passed: 3}, "b": {Refused: 1}, "c": {Shadowed: 1},
-		"d": {Passed: 2, Refused: 5, Degraded: 1, Shadowed: 1, Failed: 2, Banned: 1}, "": {Failed: 2}}
-	if got := total(t, client, prefix); !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v", got)
-	}
-	if err := r.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := total(t, client, prefix); !reflect.DeepEqual(got, want) {
-		t.Errorf("written twice: %+v", got)
+	return stats.Total(minutes), requests
+}
+
+// wantRequests fails unless so many requests were allowed under the policy a.
+func wantRequests(t testing.TB, client redis.UniversalClient, prefix string, want int64) {
+	t.Helper()
+	policies, requests := total(t, client, prefix)
+	if requests != (stats.Counts{events.Allowed: want}) || policies["a"] != requests {
+		t.Errorf("%v requests and %v decisions, want %d", requests, policies, want)
 	}
 }
 
-// Versions that count bans and versions that do not read each other's counts.
-func TestReadOfOtherVersions(t *testing.T) {
-	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
-	key := fmt.Sprintf("%s{stats:shop}:%d", prefix, time.Now().Unix()/60)
-	if err := client.HSet(t.Context(), key, "old", `{"a":[1,2,3,4,5]}`, "new", `{"a":[1,2,3,4,5,6,7]}`).Err(); err != nil {
+func observe(r *stats.Recorder, n int) {
+	for range n {
+		r.Observe(context.Background(), event("a", events.Allowed))
+	}
+}
+
+func flush(t testing.TB, r *stats.Recorder) {
+	t.Helper()
+	if err := r.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]stats.Counts{"a": {Passed: 2, Refused: 4, Degraded: 6, Shadowed: 8, Failed: 10, Banned: 6}}
-	if got := total(t, client, prefix); !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v", got)
+}
+
+func TestRecorderCountsRequestsAndDecisionsApart(t *testing.T) {
+	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
+	r := recorder(t, client, stats.Options{Prefix: prefix})
+	r.Observe(t.Context(), &events.Request{Verdict: events.ShadowRefused, Rules: []events.Rule{
+		{Name: "a"}, {Name: "b", Verdict: events.Waited}, {Name: "c", Verdict: events.ShadowRefused}, {Name: "d"}}})
+	r.Observe(t.Context(), &events.Request{Verdict: events.Banned, Rules: []events.Rule{
+		{Name: "a", Verdict: events.Overruled}, {Name: "b", Verdict: events.Banned}}})
+	r.Observe(t.Context(), &events.Request{Verdict: events.FailedClosed})
+	for range 2 {
+		flush(t, r)
+		got, requests := total(t, client, prefix)
+		if want := (stats.Counts{events.ShadowRefused: 1, events.Banned: 1, events.FailedClosed: 1}); requests != want {
+			t.Errorf("requests: %v, want %v", requests, want)
+		}
+		want := map[string]stats.Counts{
+			"a": {events.Allowed: 1, events.Overruled: 1}, "b": {events.Waited: 1, events.Banned: 1},
+			"c": {events.ShadowRefused: 1}, "d": {events.Allowed: 1},
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("decisions: %v, want %v", got, want)
+		}
+	}
+}
+
+// Every verdict is told apart, under a letter that never changes.
+func TestCountsInRedis(t *testing.T) {
+	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
+	r := recorder(t, client, stats.Options{Prefix: prefix})
+	for v := range events.Verdict(events.Verdicts) {
+		for range v + 1 {
+			r.Observe(t.Context(), event("a:b", v))
+		}
+	}
+	flush(t, r)
+	letters := map[string]string{"allowed": "a", "waited": "w", "degraded": "g", "shadow_refused": "s", "failed_open": "o", "refused": "r",
+		"banned": "b", "impossible": "i", "denied": "d", "queue_full": "q", "canceled": "c", "failed_closed": "f", "overruled": "x"}
+	want := map[string]string{}
+	for v := range events.Verdict(events.Verdicts) {
+		want[letters[v.String()]] = fmt.Sprint(int(v) + 1)
+		want[letters[v.String()]+":a:b"] = fmt.Sprint(int(v) + 1)
+	}
+	keys := client.Keys(t.Context(), prefix+"{stats:shop}:minute:*").Val()
+	if len(keys) != 1 {
+		t.Fatal(keys)
+	}
+	if got := client.HGetAll(t.Context(), keys[0]).Val(); !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	// A newer version may write more.
+	client.HSet(t.Context(), keys[0], "z", 5, "z:a:b", 5, "ab", 5, "a:c", "?", "!", 3)
+	minutes := read(t, client, prefix)
+	var all stats.Counts
+	for v := range all {
+		all[v] = int64(v) + 1
+	}
+	requests, lost := stats.Requests(minutes)
+	if got := stats.Total(minutes); requests != all || lost != 3 || len(got) != 1 || got["a:b"] != all {
+		t.Errorf("%v %v, lost %d", requests, got, lost)
 	}
 }
 
 func TestRecorderCloseWritesTheRest(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
 	var all sync.WaitGroup
-	for i := range 4 {
-		r := recorder(t, client, stats.Options{Prefix: prefix, Instance: fmt.Sprint("i", i), Every: 10 * time.Millisecond})
+	for range 4 {
+		r := recorder(t, client, stats.Options{Prefix: prefix, Every: 10 * time.Millisecond})
 		all.Go(func() {
 			var callers sync.WaitGroup
 			for range 4 {
@@ -124,94 +177,261 @@ func TestRecorderCloseWritesTheRest(t *testing.T) {
 		})
 	}
 	all.Wait()
-	got := total(t, client, prefix)
+	got, requests := total(t, client, prefix)
+	if len(got) != 10 || requests != (stats.Counts{events.Allowed: 4 * 4 * 1000}) {
+		t.Errorf("%v %v", requests, got)
+	}
 	for i := range 10 {
-		if n := got[fmt.Sprint("p", i)].Passed; n != 4*4*100 {
-			t.Errorf("p%d: %d", i, n)
+		if n := got[fmt.Sprint("p", i)]; n != (stats.Counts{events.Allowed: 4 * 4 * 100}) {
+			t.Errorf("p%d: %v", i, n)
 		}
 	}
-	if len(got) != 10 {
-		t.Errorf("%+v", got)
-	}
 }
 
-func TestRecorderKeysExpire(t *testing.T) {
+func TestRecorderRestartErasesNothing(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
-	r := recorder(t, client, stats.Options{Prefix: prefix, Instance: "i1"})
-	r.Observe(t.Context(), event("a", events.Allowed))
-	if err := r.Flush(t.Context()); err != nil {
-		t.Fatal(err)
+	for range 3 {
+		r := recorder(t, client, stats.Options{Prefix: prefix})
+		observe(r, 5)
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
+	wantRequests(t, client, prefix, 15)
+}
+
+func TestKeysExpire(t *testing.T) {
+	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
+	r := recorder(t, client, stats.Options{Prefix: prefix})
+	observe(r, 1)
+	flush(t, r)
 	keys := client.Keys(t.Context(), prefix+"*").Val()
-	if len(keys) != 1 || !strings.HasPrefix(keys[0], prefix+"{stats:shop}:") {
+	slices.Sort(keys)
+	wants := []struct {
+		prefix string
+		lives  time.Duration
+	}{{"changed", stats.Keep}, {"minute:", stats.Keep}, {"writer:", stats.Keep}, {"writers", 2 * time.Minute}}
+	if len(keys) != len(wants) {
 		t.Fatalf("%v", keys)
 	}
-	if ttl := client.PTTL(t.Context(), keys[0]).Val(); ttl <= 19*time.Minute || ttl > 20*time.Minute {
-		t.Errorf("%s", ttl)
+	for i, want := range wants {
+		ttl := client.PTTL(t.Context(), keys[i]).Val()
+		if !strings.HasPrefix(keys[i], prefix+"{stats:shop}:"+want.prefix) || ttl <= want.lives-time.Minute || ttl > want.lives {
+			t.Errorf("%s lives for %s, want %s and %s", keys[i], ttl, want.prefix, want.lives)
+		}
 	}
 }
 
-// calls counts round trips.
-type calls struct{ pipelines, single int }
+// calls counts round trips, and may lose answers.
+type calls struct {
+	n    int
+	lose bool
+}
+
+var errLost = errors.New("the answer is lost")
 
 func (c *calls) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (c *calls) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if cmd.Name() != "hello" { // of a new connection
-			c.single++
+			c.n++
 		}
-		return next(ctx, cmd)
+		err := next(ctx, cmd)
+		if c.lose && err == nil {
+			cmd.SetErr(errLost)
+			return errLost
+		}
+		return err
 	}
 }
 
 func (c *calls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error { c.pipelines++; return next(ctx, cmds) }
+	return func(ctx context.Context, cmds []redis.Cmder) error { c.n++; return next(ctx, cmds) }
 }
 
-func TestFlushIsOneCallAndNoneWithoutNews(t *testing.T) {
+// A write is one call, however many requests there were, and there is none without news.
+func TestFlushIsOneCall(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
-	if err := client.Ping(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	r := recorder(t, client, stats.Options{Prefix: prefix})
+	observe(r, 1)
+	flush(t, r)
 	count := &calls{}
 	client.AddHook(count)
-	r := recorder(t, client, stats.Options{Prefix: prefix, Instance: "i1"})
-	for i := range 1000 {
-		r.Observe(t.Context(), event(fmt.Sprint("p", i), events.Allowed))
+	for i := range 10_000 {
+		r.Observe(t.Context(), event(fmt.Sprint("p", i%900), events.Allowed))
 	}
 	for range 3 {
-		if err := r.Flush(t.Context()); err != nil {
-			t.Fatal(err)
+		flush(t, r)
+	}
+	if count.n != 1 {
+		t.Errorf("%d calls", count.n)
+	}
+}
+
+func TestRecorderCountsOnceWhenAnAnswerIsLost(t *testing.T) {
+	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
+	hook := &calls{}
+	client.AddHook(hook)
+	r := recorder(t, client, stats.Options{Prefix: prefix})
+	observe(r, 1)
+	flush(t, r)
+	for range 3 {
+		observe(r, 10)
+		hook.lose = true
+		for range 2 {
+			if err := r.Flush(t.Context()); !errors.Is(err, errLost) {
+				t.Fatal(err)
+			}
 		}
+		observe(r, 100)
+		hook.lose = false
+		flush(t, r)
 	}
-	if count.pipelines != 1 || count.single != 0 {
-		t.Errorf("%+v", *count)
-	}
+	wantRequests(t, client, prefix, 331)
 }
 
 func TestRecorderWritesCountsOfAnOutageLater(t *testing.T) {
 	server := redistest.Start(t)
 	client, prefix := dial(t, server.Addr), redistest.Prefix(t)
-	r := recorder(t, client, stats.Options{Prefix: prefix, Instance: "i1"})
-	server.Kill()
-	for range 3 {
-		r.Observe(t.Context(), event("a", events.Allowed))
-		if err := r.Flush(t.Context()); err == nil {
-			t.Error("written to nobody")
+	for name, off := range map[string]time.Duration{"before": 0, "off": -7 * time.Hour} {
+		r := recorder(t, client, stats.Options{Prefix: prefix + name})
+		r.SetWall(off)
+		server.Kill()
+		for range 3 {
+			observe(r, 1)
+			if err := r.Flush(t.Context()); err == nil {
+				t.Error("written to nobody")
+			}
 		}
+		server.Restart()
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+		wantRequests(t, client, prefix+name, 3)
 	}
-	server.Restart()
-	if err := r.Close(); err != nil {
+}
+
+// A server that is restarted without its data gets the counts of the last minutes again.
+func TestRecorderRestoresWhatTheServerLost(t *testing.T) {
+	client, prefix := dial(t, redistest.Start(t).Addr), redistest.Prefix(t)
+	r, other := recorder(t, client, stats.Options{Prefix: prefix}), recorder(t, client, stats.Options{Prefix: prefix})
+	for range 3 {
+		observe(r, 10)
+		flush(t, r)
+		observe(other, 100)
+		flush(t, other)
+	}
+	if err := client.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if got := total(t, client, prefix); got["a"].Passed != 3 {
-		t.Errorf("%+v", got)
+	for _, w := range []*stats.Recorder{r, other} {
+		observe(w, 1)
+		flush(t, w)
+	}
+	wantRequests(t, client, prefix, 332)
+	// A replica takes over that lacks the last writes.
+	dumps := map[string]string{}
+	for _, key := range client.Keys(t.Context(), prefix+"*").Val() {
+		dumps[key] = client.Dump(t.Context(), key).Val()
+	}
+	for range 3 {
+		observe(r, 10)
+		flush(t, r)
+	}
+	for key, dump := range dumps {
+		if err := client.RestoreReplace(t.Context(), key, time.Hour, dump).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	observe(r, 1)
+	flush(t, r)
+	wantRequests(t, client, prefix, 363)
+}
+
+// The minute is the server's, however far off the clock of an instance is.
+func TestRecorderCountsInTheServersMinute(t *testing.T) {
+	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
+	for {
+		before := client.Time(t.Context()).Val()
+		for _, off := range []time.Duration{0, 90 * time.Second, -90 * time.Second, 5 * time.Hour} {
+			r := recorder(t, client, stats.Options{Prefix: prefix})
+			r.SetWall(off)
+			observe(r, 10)
+			flush(t, r)
+		}
+		if minute := before.Truncate(time.Minute); client.Time(t.Context()).Val().Truncate(time.Minute).Equal(minute) {
+			changed, now, err := stats.Changed(t.Context(), client, prefix, "shop", time.Time{})
+			if err != nil || len(changed) != 1 || !changed[0].Equal(minute) || now.Before(before) || now.After(before.Add(time.Minute)) {
+				t.Errorf("%v changed, and it is %s, want %s; %v", changed, now, minute, err)
+			}
+			wantRequests(t, client, prefix, 40)
+			return
+		}
+		prefix = redistest.Prefix(t) // the minute has ended in between
+	}
+}
+
+// Many instances share a server: the more there are, the less often each writes.
+func TestRecordersOfManyInstancesWriteLessOften(t *testing.T) {
+	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
+	var last *stats.Recorder
+	for range 50 {
+		last = recorder(t, client, stats.Options{Prefix: prefix, Every: time.Second})
+		for p := range 999 {
+			last.Observe(t.Context(), event(fmt.Sprint("p", p), events.Allowed))
+		}
+		flush(t, last)
+	}
+	if pause := last.Pause(); pause != 2500*time.Millisecond {
+		t.Errorf("each of 50 instances writes 1000 counts every %s, want 2.5s for 20,000 a second", pause)
+	}
+	observe(last, 1)
+	flush(t, last)
+	if pause := last.Pause(); pause != time.Second {
+		t.Errorf("it writes two counts every %s", pause)
+	}
+}
+
+func TestReadOfManyPolicies(t *testing.T) {
+	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
+	r := recorder(t, client, stats.Options{Prefix: prefix})
+	for p := range 10_000 {
+		r.Observe(t.Context(), event(fmt.Sprint("p", p), events.Refused))
+	}
+	flush(t, r)
+	policies, requests := total(t, client, prefix)
+	if len(policies) != 10_000 || requests != (stats.Counts{events.Refused: 10_000}) {
+		t.Errorf("%d policies, %v", len(policies), requests)
+	}
+	for name, c := range policies {
+		if c != (stats.Counts{events.Refused: 1}) {
+			t.Fatalf("%s: %v", name, c)
+		}
+	}
+}
+
+// The policies beyond the bound share a counter, so that nothing is left out.
+func TestRecorderTellsSoManyPoliciesApart(t *testing.T) {
+	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
+	r := recorder(t, client, stats.Options{Prefix: prefix})
+	const names = 50_000
+	for p := range names {
+		r.Observe(t.Context(), event(fmt.Sprint("p", p), events.Allowed))
+	}
+	flush(t, r)
+	policies, requests := total(t, client, prefix)
+	var sum stats.Counts
+	for _, c := range policies {
+		sum.Add(c)
+	}
+	if sum != requests || sum[events.Allowed] != names || policies[""][events.Allowed] < names/10 {
+		t.Errorf("%d policies with %v decisions on %v requests, %v beyond the bound", len(policies), sum, requests, policies[""])
 	}
 }
 
 func TestObserveAllocatesNothing(t *testing.T) {
-	r := recorder(t, dial(t, "127.0.0.1:1"), stats.Options{Instance: "i1"})
+	r := recorder(t, dial(t, "127.0.0.1:1"), stats.Options{})
 	e := event("a", events.Allowed)
 	if n := testing.AllocsPerRun(1000, func() { r.Observe(t.Context(), e) }); n != 0 {
 		t.Errorf("%v", n)
@@ -222,7 +442,6 @@ func TestNewNamesEveryMistake(t *testing.T) {
 	_, err := stats.New(nil, stats.Options{Prefix: "}", Every: time.Hour, Timeout: -1})
 	want := strings.Join([]string{
 		`stats: Options.App: "" is not 1 to 64 letters, digits, _, ., - and /, a letter or digit first`,
-		"stats: Options.Instance is not 1 to 128 bytes",
 		`stats: Options.Prefix: "}" holds a brace`,
 		"stats: Options.Every: 1h0m0s is not within 0 to 1m",
 		"stats: Options.Timeout: -1ns is not within 0 to 1m",
@@ -234,7 +453,7 @@ func TestNewNamesEveryMistake(t *testing.T) {
 }
 
 func BenchmarkObserve(b *testing.B) {
-	r := recorder(b, dial(b, "127.0.0.1:1"), stats.Options{Instance: "i1"})
+	r := recorder(b, dial(b, "127.0.0.1:1"), stats.Options{})
 	for i := range 1000 {
 		r.Observe(b.Context(), event(fmt.Sprint("p", i), events.Allowed))
 	}

@@ -1,0 +1,54 @@
+// Package serverclock follows the clock of a server by its answers.
+package serverclock
+
+import (
+	"sync"
+	"time"
+)
+
+// drift is how far two clocks may move apart in a second: 200 parts in a million, which
+// is more than the clocks of computers do.
+const drift = 5000
+
+// Clock is what is known of a server's clock. The zero value knows nothing. It is safe for
+// concurrent use. Instants of this process are from time.Now, so a step of its own clock
+// changes nothing.
+type Clock struct {
+	mu     sync.Mutex
+	known  bool
+	local  time.Time     // an instant of this process
+	server time.Time     // the server's clock at that instant
+	error  time.Duration // server is at most so wrong
+}
+
+// Note takes the server's clock as it was between two instants of this process. Of two
+// answers that agree the one that took less time is believed; if they do not agree, the
+// server's clock was set, and the newer one is.
+func (c *Clock) Note(sent, received, server time.Time) {
+	half := received.Sub(sent) / 2
+	middle := sent.Add(half)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known {
+		wrong := c.errorAt(middle)
+		apart := c.at(middle).Sub(server).Abs()
+		if apart <= wrong+half && wrong <= half {
+			return
+		}
+	}
+	c.known, c.local, c.server, c.error = true, middle, server, half
+}
+
+// At returns the server's clock at an instant of this process, and false if nothing is
+// known of it yet.
+func (c *Clock) At(local time.Time) (time.Time, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at(local), c.known
+}
+
+func (c *Clock) at(local time.Time) time.Time { return c.server.Add(local.Sub(c.local)) }
+
+func (c *Clock) errorAt(local time.Time) time.Duration {
+	return c.error + local.Sub(c.local).Abs()/drift
+}

@@ -1,0 +1,208 @@
+package stats
+
+import (
+	"cmp"
+	"crypto/rand"
+	"slices"
+	"time"
+)
+
+const (
+	// maxMinutes and maxPairs bound the counts that wait: of so many minutes, and of so
+	// many pairs of a minute and a policy.
+	maxMinutes = 60
+	maxPairs   = 100_000
+
+	// maxBatch is the largest number of pairs in a batch. It bounds for how long a batch
+	// keeps the server from other calls.
+	maxBatch = 1000
+
+	// repeatable is how long the batches that were written are kept, for a server that
+	// loses them, and maxRepeatable how many pairs of them.
+	repeatable    = 2 * time.Minute
+	maxRepeatable = 20_000
+)
+
+// ledger holds the counts that are to be written and those that were written lately.
+type ledger struct {
+	id      string   // under which the server knows the batches
+	number  int64    // of the last batch
+	unit    int64    // the seconds of what stands for a minute: less until the server's time is known
+	waiting []*tally // in no batch yet, by minute
+	pairs   int      // in waiting
+	next    *batch   // that may have been added or not; nil for none
+	sent    []*batch // that were added lately, the oldest first
+	kept    int      // the pairs in sent
+}
+
+// tally holds the counts of one minute.
+type tally struct {
+	minute   int64
+	requests Counts
+	lost     int64
+	policies map[string]Counts
+}
+
+// batch is what is written in one call. It never changes.
+type batch struct {
+	number  int64
+	minutes []*tally
+	pairs   int
+	at      time.Time // when it was added
+}
+
+// early is the number of seconds that are told apart until the server's time is known, so
+// that each is moved to the right minute then.
+const early = 5
+
+func newLedger() ledger { return ledger{id: rand.Text(), unit: early} }
+
+// of returns the counts of a minute that wait.
+func (l *ledger) of(minute int64) *tally {
+	i, found := slices.BinarySearchFunc(l.waiting, minute, func(t *tally, m int64) int { return cmp.Compare(t.minute, m) })
+	if !found {
+		l.waiting = slices.Insert(l.waiting, i, &tally{minute: minute, policies: map[string]Counts{}})
+	}
+	return l.waiting[i]
+}
+
+func (l *ledger) addRequests(minute int64, n Counts) {
+	t := l.of(minute)
+	t.requests.Add(n)
+}
+
+func (l *ledger) addDecisions(minute int64, name string, n Counts) {
+	t := l.of(minute)
+	sum, known := t.policies[name]
+	if !known {
+		l.pairs++
+	}
+	sum.Add(n)
+	t.policies[name] = sum
+}
+
+// merge adds counts to those that wait.
+func (l *ledger) merge(minute int64, from *tally) {
+	l.addRequests(minute, from.requests)
+	l.of(minute).lost += from.lost
+	for name, n := range from.policies {
+		l.addDecisions(minute, name, n)
+	}
+}
+
+// bound drops the oldest minutes that wait while there are too many, and counts their
+// requests as lost in the newest.
+func (l *ledger) bound() {
+	for len(l.waiting) > int(maxMinutes*60/l.unit) || l.pairs > maxPairs && len(l.waiting) > 1 {
+		oldest := l.waiting[0]
+		l.waiting = slices.Delete(l.waiting, 0, 1)
+		l.pairs -= len(oldest.policies)
+		l.waiting[len(l.waiting)-1].lost += oldest.requests.Total() + oldest.lost
+	}
+}
+
+// slot returns the minute of an instant, or the shorter span that stands for one.
+func (l *ledger) slot(t time.Time) int64 { return floor(t.Unix(), l.unit) }
+
+// learn moves the counts that wait to the minutes of the server's clock, which is ahead by d.
+func (l *ledger) learn(d time.Duration) {
+	from := l.waiting
+	l.waiting, l.pairs = nil, 0
+	for _, t := range from {
+		middle := time.Unix(t.minute*l.unit, 0).Add(time.Duration(l.unit) * time.Second / 2)
+		l.merge(minuteOf(middle.Add(d)), t)
+	}
+	l.unit = 60
+}
+
+// batch returns the batch to be written now: the one of the last call if it may not have
+// been added, or else a new one of the counts that have waited longest. It returns nil if
+// there are none.
+func (l *ledger) batch() *batch {
+	if l.next != nil || len(l.waiting) == 0 {
+		return l.next
+	}
+	l.number++
+	b := &batch{number: l.number}
+	for len(l.waiting) > 0 && b.pairs < maxBatch {
+		t := l.waiting[0]
+		if part := t.split(maxBatch - b.pairs); part != nil {
+			t = part
+		} else {
+			l.waiting = slices.Delete(l.waiting, 0, 1)
+		}
+		b.minutes = append(b.minutes, t)
+		b.pairs += len(t.policies)
+		l.pairs -= len(t.policies)
+	}
+	l.next = b
+	return b
+}
+
+// split takes all but the policies beyond the first n away, or returns nil if there are
+// none beyond.
+func (t *tally) split(n int) *tally {
+	if len(t.policies) <= n {
+		return nil
+	}
+	part := &tally{minute: t.minute, requests: t.requests, lost: t.lost, policies: make(map[string]Counts, n)}
+	t.requests, t.lost = Counts{}, 0
+	for name, c := range t.policies {
+		if len(part.policies) == n {
+			break
+		}
+		part.policies[name] = c
+		delete(t.policies, name)
+	}
+	return part
+}
+
+// written notes that the batch was added, and forgets those that were added long ago.
+func (l *ledger) written(now time.Time) {
+	l.next.at = now
+	l.sent, l.kept = append(l.sent, l.next), l.kept+l.next.pairs
+	l.next = nil
+	for len(l.sent) > 0 && (now.Sub(l.sent[0].at) > repeatable || l.kept > maxRepeatable) {
+		l.kept -= l.sent[0].pairs
+		l.sent = slices.Delete(l.sent, 0, 1)
+	}
+}
+
+// rewind puts the batches after the number last back among the counts that wait, because
+// the server has lost them. The batches that follow have another id, so that no call that is
+// still on its way can be taken for one of them.
+func (l *ledger) rewind(last int64) {
+	written := l.sent
+	if l.next != nil {
+		written = append(written, l.next)
+	}
+	l.id, l.number, l.next, l.sent, l.kept = rand.Text(), 0, nil, nil, 0
+	for _, b := range written {
+		if b.number <= last {
+			continue
+		}
+		for _, t := range b.minutes {
+			l.merge(t.minute, t)
+		}
+	}
+}
+
+// fields returns the fields of the hash of the minute, each with what is added to it.
+func (t *tally) fields() (list []any) {
+	for v, n := range t.requests {
+		if n != 0 {
+			list = append(list, letters[v], n)
+		}
+	}
+	if t.lost != 0 {
+		list = append(list, lostField, t.lost)
+	}
+	for name, c := range t.policies {
+		for v, n := range c {
+			if n != 0 {
+				list = append(list, fieldOf(v, name), n)
+			}
+		}
+	}
+	return list
+}

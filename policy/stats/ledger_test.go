@@ -1,0 +1,171 @@
+package stats
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/events"
+)
+
+func counts(allowed int64) Counts { return Counts{events.Allowed: allowed} }
+
+// known returns a ledger that knows the server's time.
+func known() *ledger {
+	l := newLedger()
+	l.learn(0)
+	return &l
+}
+
+// sumOf returns the requests and decisions of tallies, by minute.
+func sumOf(list []*tally) (requests, decisions, lost map[int64]int64) {
+	requests, decisions, lost = map[int64]int64{}, map[int64]int64{}, map[int64]int64{}
+	for _, t := range list {
+		if n := t.requests.Total(); n != 0 {
+			requests[t.minute] += n
+		}
+		for _, c := range t.policies {
+			decisions[t.minute] += c.Total()
+		}
+		if t.lost != 0 {
+			lost[t.minute] += t.lost
+		}
+	}
+	return requests, decisions, lost
+}
+
+func TestLedgerDropsTheOldestMinutesAndSaysSo(t *testing.T) {
+	l := known()
+	for m := range int64(maxMinutes + 3) {
+		l.addRequests(m, counts(10+m))
+		l.addDecisions(m, "p", counts(1))
+		l.bound()
+	}
+	requests, _, lost := sumOf(l.waiting)
+	if len(l.waiting) != maxMinutes || l.pairs != maxMinutes || requests[2] != 0 || requests[3] != 13 {
+		t.Errorf("%d minutes, %d pairs, %v", len(l.waiting), l.pairs, requests)
+	}
+	if want := map[int64]int64{maxMinutes: 10, maxMinutes + 1: 11, maxMinutes + 2: 12}; !maps.Equal(lost, want) {
+		t.Errorf("lost: %v, want %v", lost, want)
+	}
+}
+
+func TestLedgerDropsMinutesOfTooManyPolicies(t *testing.T) {
+	l := known()
+	for m := range int64(3) {
+		l.addRequests(m, counts(7))
+		for p := range maxPairs / 2 {
+			l.addDecisions(m, fmt.Sprint(p), counts(1))
+		}
+		l.bound()
+	}
+	requests, _, lost := sumOf(l.waiting)
+	if len(requests) != 2 || l.pairs != maxPairs || !maps.Equal(lost, map[int64]int64{2: 7}) {
+		t.Errorf("%v, %d pairs, lost %v", requests, l.pairs, lost)
+	}
+}
+
+func TestLedgerBatchesAreSmallAndComplete(t *testing.T) {
+	l := known()
+	want := map[int64]int64{}
+	for m := range int64(3) {
+		l.addRequests(m, counts(5))
+		for p := range 700 {
+			l.addDecisions(m, fmt.Sprint(p), counts(int64(p)))
+			want[m] += int64(p)
+		}
+	}
+	var all []*tally
+	for number := int64(1); ; number++ {
+		b := l.batch()
+		if b == nil {
+			break
+		}
+		if b.number != number || b.pairs > maxBatch || l.batch() != b {
+			t.Errorf("batch %d has number %d and %d pairs", number, b.number, b.pairs)
+		}
+		all = append(all, b.minutes...)
+		l.written(time.Unix(0, 0))
+	}
+	requests, decisions, _ := sumOf(all)
+	if !maps.Equal(requests, map[int64]int64{0: 5, 1: 5, 2: 5}) || !maps.Equal(decisions, want) || l.pairs != 0 || l.number != 3 {
+		t.Errorf("%v %v, %d pairs left, %d batches", requests, decisions, l.pairs, l.number)
+	}
+}
+
+func TestLedgerSendsAgainWhatTheServerLost(t *testing.T) {
+	for last, want := range map[int64]map[int64]int64{0: {1: 1, 2: 2, 3: 3}, 2: {3: 3}, 1: {2: 2, 3: 3}} {
+		l := known()
+		id := l.id
+		for m := range int64(3) {
+			l.addRequests(m+1, counts(m+1))
+			l.batch()
+			if m < 2 {
+				l.written(time.Unix(m, 0))
+			}
+		}
+		l.rewind(last)
+		if l.id == id || l.batch().number != 1 {
+			t.Error("the batches go on under the old id")
+		}
+		if got, _, _ := sumOf(l.next.minutes); !maps.Equal(got, want) {
+			t.Errorf("after %d: %v, want %v", last, got, want)
+		}
+	}
+}
+
+func TestLedgerForgetsBatchesThatWereWrittenLongAgo(t *testing.T) {
+	l := known()
+	at := time.Unix(0, 0)
+	for range 5 {
+		l.addDecisions(1, "p", counts(1))
+		l.batch()
+		l.written(at)
+		at = at.Add(repeatable / 2)
+	}
+	if len(l.sent) != 3 || l.kept != 3 {
+		t.Errorf("%d batches of %d pairs are kept, want those of two minutes", len(l.sent), l.kept)
+	}
+	for range 2*maxRepeatable/maxBatch + 1 {
+		for p := range maxBatch {
+			l.addDecisions(2, fmt.Sprint(p), counts(1))
+		}
+		l.batch()
+		l.written(at)
+	}
+	if l.kept > maxRepeatable || len(l.sent) != maxRepeatable/maxBatch {
+		t.Errorf("%d batches of %d pairs are kept", len(l.sent), l.kept)
+	}
+}
+
+// Counts from before the server's time is known move to its minutes, however far off the
+// own clock is.
+func TestLedgerMovesEarlyCounts(t *testing.T) {
+	for _, off := range []time.Duration{0, 90 * time.Second, -90 * time.Second, 7*time.Hour + 17*time.Second} {
+		l := newLedger()
+		server := time.Unix(1_000_000*60, 0)
+		want := map[int64]int64{}
+		for s := range int64(240) {
+			at := server.Add(time.Duration(s) * time.Second)
+			l.addRequests(l.slot(at.Add(off)), counts(1))
+			want[minuteOf(at)]++
+		}
+		l.learn(-off)
+		got, _, _ := sumOf(l.waiting)
+		if len(got) < 4 || len(got) > 5 {
+			t.Errorf("off by %s: %v", off, got)
+		}
+		total := int64(0)
+		for m, n := range got {
+			total += n
+			if wrong := n - want[m]; wrong < -early || wrong > early {
+				t.Errorf("off by %s: %d of %d in minute %d", off, n, want[m], m)
+			}
+		}
+		if total != 240 || !slices.IsSortedFunc(l.waiting, func(a, b *tally) int { return int(a.minute - b.minute) }) {
+			t.Errorf("off by %s: %d of 240", off, total)
+		}
+	}
+}
