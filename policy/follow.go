@@ -36,6 +36,7 @@ type Follower struct {
 	options  Options
 	logger   *slog.Logger // nil means slog.Default() at the time
 	id       string
+	process  string // random, see Instance
 
 	seen     string    // the version that the source returned last
 	reportAt time.Time // when the next report is due
@@ -69,7 +70,7 @@ func Follow(ctx context.Context, l *limiter.Limiter, app string, bindings Bindin
 		return nil, err
 	}
 	f := &Follower{limiter: l, app: app, bindings: bindings, source: source, options: o, logger: o.Logger,
-		id: cmp.Or(o.Instance, NewInstance()), wakeup: make(chan struct{}, 1)}
+		id: cmp.Or(o.Instance, NewInstance()), process: strings.ToLower(crand.Text()[:16]), wakeup: make(chan struct{}, 1)}
 	if err := f.start(ctx); err != nil {
 		return nil, err
 	}
@@ -309,11 +310,24 @@ func (f *Follower) report(ctx context.Context) {
 	s := f.Status()
 	ctx, cancel := context.WithTimeout(ctx, f.options.timeout())
 	defer cancel()
-	err := r.Report(ctx, Instance{ID: f.id, App: f.app, Version: s.Version, Refused: s.Refused, Error: reason(s.RefusedErr)})
+	err := r.Report(ctx, Instance{ID: f.id, Process: f.process, App: f.app, Version: s.Version, Refused: s.Refused,
+		Error: reason(s.RefusedErr), Store: storeMode(f.limiter)})
 	f.reportAt = time.Now().Add(reportEvery - rand.N(reportEvery/5))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.state.ReportErr = err
+}
+
+// storeMode returns what decides for the limiter, as Instance.Store has it.
+func storeMode(l *limiter.Limiter) string {
+	mode := ""
+	for _, s := range l.Stores() {
+		if len(s.Away) > 0 {
+			return s.Mode.String()
+		}
+		mode = events.StoreDecides.String()
+	}
+	return mode
 }
 
 func (f *Follower) log(level slog.Level, text string, attrs ...slog.Attr) {

@@ -399,7 +399,11 @@ func TestFollowerReportsItsVersion(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		s.mu.Lock()
-		if len(s.reports) != 2 || s.reports[0] != (policy.Instance{ID: "i1", App: "shop", Version: "1"}) ||
+		process := s.reports[0].Process
+		if len(process) != 16 || s.reports[1].Process != process {
+			t.Errorf("%+v: the process has no id", s.reports)
+		}
+		if len(s.reports) != 2 || s.reports[0] != (policy.Instance{ID: "i1", Process: process, App: "shop", Version: "1", Store: s.reports[0].Store}) ||
 			s.reports[1].Refused != "2" || !strings.HasPrefix(s.reports[1].Error, `policy: revision "2": policy "b": key:`) {
 			t.Errorf("%+v", s.reports)
 		}
@@ -408,7 +412,7 @@ func TestFollowerReportsItsVersion(t *testing.T) {
 		time.Sleep(policy.DefaultPoll)
 		synctest.Wait()
 		s.mu.Lock()
-		if len(s.reports) != 3 || s.reports[2] != (policy.Instance{ID: "i1", App: "shop", Version: "3"}) {
+		if len(s.reports) != 3 || s.reports[2] != (policy.Instance{ID: "i1", Process: process, App: "shop", Version: "3", Store: s.reports[2].Store}) {
 			t.Errorf("%+v", s.reports)
 		}
 		s.mu.Unlock()

@@ -67,10 +67,19 @@ func (e *RevisionError) Unwrap() error { return e.Err }
 
 // Instance is one running program that follows a source.
 type Instance struct {
-	ID      string        `json:"id"`                // unique within the application
-	App     string        `json:"app"`               // the application whose policies it runs
-	Version string        `json:"version"`           // in force, or "" if none is
-	Refused string        `json:"refused,omitempty"` // the version that it does not accept
-	Error   string        `json:"error,omitempty"`   // why it does not, at most MaxText bytes
-	Age     time.Duration `json:"-"`                 // since the report, as read back
+	ID      string `json:"id"`                // its name; several processes may share one
+	Process string `json:"process,omitempty"` // random: no other process has it
+	App     string `json:"app"`               // the application whose policies it runs
+	Version string `json:"version"`           // in force, or "" if none is
+	Refused string `json:"refused,omitempty"` // the version that it does not accept
+	Error   string `json:"error,omitempty"`   // why it does not, at most MaxText bytes
+
+	// Store says what decides now, as [events.Mode] does: "store", or "local", "open" or
+	// "closed" while the store or some part of it is bypassed. "" means that it is not known.
+	Store string `json:"store,omitempty"`
+
+	// ClockOffset is how far the instance's clock is ahead of the source's, and below 0 if
+	// it is behind. Age is the time since the report. Both are as read back.
+	ClockOffset time.Duration `json:"-"`
+	Age         time.Duration `json:"-"`
 }

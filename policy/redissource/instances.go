@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/headgate/headgate/policy"
@@ -17,87 +18,137 @@ const (
 
 	// forgotten is how long the keys of reports live after the last report.
 	forgotten = time.Minute
+
+	// maxInstances is how many instances are listed at most, and page how many of them one
+	// reply of the server holds.
+	maxInstances = 20_000
+	page         = 500
 )
 
-// report stores the report of an instance, and drops up to 100 instances that are
-// gone.
+// report stores the report of an instance, unless it is empty, and drops up to 100
+// instances that are gone.
 //
-// KEYS: reported, instances. ARGV: the instance's name; its report; the
+// KEYS: reported, instances. ARGV: the instance's process; its report; the
 // milliseconds for which it counts as running; the milliseconds after which both
-// keys expire. Reply: 1.
+// keys expire. Reply: the time in seconds and microseconds.
 var report = redis.NewScript(`
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local text = string.format('%d', now)
-redis.call('ZADD', KEYS[1], text, ARGV[1])
-redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
-redis.call('PEXPIRE', KEYS[1], ARGV[4])
-redis.call('PEXPIRE', KEYS[2], ARGV[4])
+if ARGV[2] ~= '' then
+  redis.call('ZADD', KEYS[1], text, ARGV[1])
+  redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
+  redis.call('PEXPIRE', KEYS[1], ARGV[4])
+  redis.call('PEXPIRE', KEYS[2], ARGV[4])
+end
 local gone = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', string.format('%d', now - ARGV[3]), 'LIMIT', 0, 100)
 for i = 1, #gone do
   redis.call('ZREM', KEYS[1], gone[i])
   redis.call('HDEL', KEYS[2], gone[i])
 end
-return 1
+return {tonumber(t[1]), tonumber(t[2])}
 `)
+
+// reportOf is the form of a report in the hash.
+type reportOf struct {
+	policy.Instance
+	Clock int64 `json:"clock"` // ClockOffset in µs
+}
+
+// Report implements [policy.Reporter].
+func (s *Source) Report(ctx context.Context, i policy.Instance) error {
+	if _, known := s.server.At(time.Now()); !known {
+		if err := s.send(ctx, "", nil); err != nil {
+			return err
+		}
+	}
+	server, _ := s.server.At(time.Now())
+	text, err := json.Marshal(reportOf{i, s.clock().Round(0).Sub(server).Microseconds()})
+	if err != nil {
+		return err
+	}
+	return s.send(ctx, cmp.Or(i.Process, i.ID), text)
+}
+
+// send sends a report, or an empty one to learn the server's time.
+func (s *Source) send(ctx context.Context, process string, text []byte) error {
+	var reply []int64
+	sent := time.Now()
+	err := s.do(ctx, func(ctx context.Context) (err error) {
+		reply, err = report.Run(ctx, s.client, []string{s.reported, s.instances},
+			process, text, alive.Milliseconds(), forgotten.Milliseconds()).Int64Slice()
+		return err
+	})
+	if err == nil && len(reply) == 2 {
+		s.server.Note(sent, time.Now(), time.Unix(reply[0], reply[1]*1000))
+	}
+	return err
+}
 
 // running lists the instances that have reported lately.
 //
-// KEYS: reported, instances. ARGV: the milliseconds for which an instance counts
-// as running. Reply: for each instance its report and the report's age in
+// KEYS: reported. ARGV: the milliseconds for which an instance counts as running; how many
+// are listed at most. Reply: for each instance its process and the age of its report in
 // milliseconds.
 var running = redis.NewScript(`
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local list = redis.call('ZRANGEBYSCORE', KEYS[1], string.format('(%d', now - ARGV[1]), '+inf', 'WITHSCORES')
-local reply = {}
-for i = 1, #list, 2 do
-  local report = redis.call('HGET', KEYS[2], list[i])
-  if report then
-    reply[#reply + 1] = report
-    reply[#reply + 1] = math.max(0, now - list[i + 1])
-  end
+local list = redis.call('ZRANGEBYSCORE', KEYS[1], string.format('(%d', now - ARGV[1]), '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[2])
+for i = 2, #list, 2 do
+  list[i] = string.format('%d', math.max(0, now - list[i]))
 end
-return reply
+return list
 `)
 
-// Report implements [policy.Reporter].
-func (s *Source) Report(ctx context.Context, i policy.Instance) error {
-	text, err := json.Marshal(i)
-	if err != nil {
-		return err
-	}
-	return s.do(ctx, func(ctx context.Context) error {
-		return report.Run(ctx, s.client, []string{s.reported, s.instances},
-			i.ID, text, alive.Milliseconds(), forgotten.Milliseconds()).Err()
-	})
-}
-
 // Instances returns the instances that have reported within the last twenty
-// seconds, ordered by application and name. Their Age is measured by the server's
-// clock.
+// seconds, ordered by application, name and process, and at most 20,000 of them. Their
+// Age and ClockOffset are measured by the server's clock.
 func (s *Source) Instances(ctx context.Context) ([]policy.Instance, error) {
-	var fields []any
+	var names []string
 	err := s.do(ctx, func(ctx context.Context) (err error) {
-		fields, err = running.Run(ctx, s.client, []string{s.reported, s.instances}, alive.Milliseconds()).Slice()
+		names, err = running.Run(ctx, s.client, []string{s.reported}, alive.Milliseconds(), maxInstances).StringSlice()
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	list := []policy.Instance{}
-	for at := 0; at+1 < len(fields); at += 2 {
-		var i policy.Instance
-		text, _ := fields[at].(string)
-		if json.Unmarshal([]byte(text), &i) != nil {
-			continue // written by another version of this package
+	for part := range slices.Chunk(names, 2*page) {
+		more, err := s.reports(ctx, part)
+		if err != nil {
+			return nil, err
 		}
-		age, _ := fields[at+1].(int64)
-		i.Age = time.Duration(age) * time.Millisecond
-		list = append(list, i)
+		list = append(list, more...)
 	}
 	slices.SortFunc(list, func(a, b policy.Instance) int {
-		return cmp.Or(cmp.Compare(a.App, b.App), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.App, b.App), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Process, b.Process))
 	})
+	return list, nil
+}
+
+// reports reads the reports of processes, each of which is followed by the report's age.
+func (s *Source) reports(ctx context.Context, names []string) (list []policy.Instance, err error) {
+	fields := make([]string, 0, len(names)/2)
+	for at := 0; at+1 < len(names); at += 2 {
+		fields = append(fields, names[at])
+	}
+	var texts []any
+	err = s.do(ctx, func(ctx context.Context) (err error) {
+		texts, err = s.client.HMGet(ctx, s.instances, fields...).Result()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, v := range texts {
+		var r reportOf
+		text, _ := v.(string)
+		if json.Unmarshal([]byte(text), &r) != nil {
+			continue // it is gone, or written by another version of this package
+		}
+		age, _ := strconv.ParseInt(names[2*i+1], 10, 64)
+		r.Age, r.ClockOffset = time.Duration(age)*time.Millisecond, time.Duration(r.Clock)*time.Microsecond
+		list = append(list, r.Instance)
+	}
 	return list, nil
 }

@@ -6,8 +6,8 @@
 //
 //	snapshot   a hash of "version" and "data", the policies as policy.EncodeJSON
 //	           writes them; it never expires
-//	reported   a sorted set of instances by the time of their report, in
-//	           milliseconds
+//	reported   a sorted set of the processes of instances by the time of their
+//	           report, in milliseconds
 //	instances  a hash of the reports
 //
 // The last two expire a minute after the last report. The channel "changed"
@@ -27,6 +27,7 @@ import (
 
 	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/internal/serverclock"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -47,6 +48,10 @@ type Options struct {
 	// Timeout bounds every call, up to a minute; 0 means DefaultTimeout. A
 	// context that ends sooner ends the call sooner.
 	Timeout time.Duration
+
+	// Clock returns the time of this process, of which reports say how far it is off the
+	// server's; nil means time.Now.
+	Clock func() time.Time
 }
 
 // Source is a [policy.Source] in Redis. It is safe for concurrent use. It does not
@@ -55,6 +60,8 @@ type Source struct {
 	client  redis.UniversalClient
 	calls   *rediscall.Caller
 	timeout time.Duration
+	clock   func() time.Time
+	server  serverclock.Clock
 
 	snapshot, reported, instances, channel string
 }
@@ -79,11 +86,15 @@ func New(client redis.UniversalClient, o Options) (*Source, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
 	prefix := cmp.Or(o.Prefix, DefaultPrefix) + "{policies}:"
 	return &Source{
 		client:    client,
 		calls:     rediscall.NewCaller(client),
 		timeout:   cmp.Or(o.Timeout, DefaultTimeout),
+		clock:     o.Clock,
 		snapshot:  prefix + "snapshot",
 		reported:  prefix + "reported",
 		instances: prefix + "instances",

@@ -412,6 +412,70 @@ func TestInstancesForgetsOldReports(t *testing.T) {
 	}
 }
 
+// Two processes of one name are two instances.
+func TestInstancesOfOneName(t *testing.T) {
+	s := open(t, dial(t, redistest.Addr(t)))
+	v := publish(t, s, one(t, "a", "1/1m"), "")
+	for range 2 {
+		follow(t, newLimiter(t, nil), s, policy.Options{Instance: "i1"}).Close()
+	}
+	list, err := s.Instances(t.Context())
+	if err != nil || len(list) != 2 || list[0].ID != "i1" || list[1].ID != "i1" || list[0].Process == list[1].Process || list[1].Version != v {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// The offset of an instance's clock is shown, however far it is off, and follows a step.
+func TestInstancesShowTheirClocks(t *testing.T) {
+	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
+	var off time.Duration
+	s, err := redissource.New(client, redissource.Options{Prefix: prefix, Timeout: patience, Clock: func() time.Time { return time.Now().Add(off) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, off = range []time.Duration{0, 90 * time.Second, -90 * time.Second, 5 * time.Hour, -5 * time.Hour} {
+		if err := s.Report(t.Context(), policy.Instance{ID: "i1", Process: "p", App: "shop", Store: "local"}); err != nil {
+			t.Fatal(err)
+		}
+		list, err := s.Instances(t.Context())
+		if err != nil || len(list) != 1 {
+			t.Fatalf("%+v, %v", list, err)
+		}
+		// The clocks are one machine's, so the rest is the way of the answers.
+		test.AtMost(t, "beside the true offset", (list[0].ClockOffset - off).Abs(), 100*time.Millisecond)
+		if list[0].Store != "local" || list[0].Process != "p" {
+			t.Errorf("%+v", list[0])
+		}
+	}
+}
+
+func TestInstancesAreListedInSmallReplies(t *testing.T) {
+	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
+	s, err := redissource.New(client, redissource.Options{Prefix: prefix, Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 10_000
+	now := float64(client.Time(t.Context()).Val().UnixMilli())
+	_, err = client.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+		for i := range n {
+			process := fmt.Sprintf("p%05d", i)
+			p.ZAdd(t.Context(), prefix+"{policies}:reported", redis.Z{Score: now, Member: process})
+			p.HSet(t.Context(), prefix+"{policies}:instances", process, fmt.Sprintf(`{"id":"i","process":%q,"app":"shop"}`, process))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	list, err := s.Instances(t.Context())
+	if err != nil || len(list) != n || list[0].Process != "p00000" || list[n-1].Process != "p09999" {
+		t.Errorf("%d instances, %v", len(list), err)
+	}
+	t.Logf("%d instances took %s", len(list), time.Since(began))
+}
+
 func TestClusterServesToo(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(redistest.Cluster(t, 3)), ContextTimeoutEnabled: true})
