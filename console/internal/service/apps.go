@@ -65,6 +65,16 @@ func (s *Service) CreateApp(ctx context.Context, a Actor, name, description stri
 	})
 }
 
+// addApp adds an application that a policy lists.
+func (d *action) addApp(name string) error {
+	if err := d.InsertApp(store.App{Name: name, CreatedAt: d.now, CreatedBy: d.actor.user}); err != nil {
+		return err
+	}
+	row := d.actor.auditRow(d.now, "app.create", appObject(name))
+	row.Outcome, row.After, row.Note = string(Done), appText(name, ""), "by an import"
+	return d.AddAudit(row)
+}
+
 // DescribeApp changes the description of an application. It requires an
 // administrator.
 func (s *Service) DescribeApp(ctx context.Context, a Actor, name, description string) error {

@@ -37,6 +37,10 @@ var (
 	// made. Nothing was changed.
 	ErrMoved = errors.New("the policies were changed since the plan was made")
 
+	// ErrNoFleet means that the console was started without Redis, or that Redis did not
+	// answer.
+	ErrNoFleet = errors.New("Redis did not answer")
+
 	// ErrPasswordChange means that the user has to change the password first.
 	ErrPasswordChange = errors.New("the password has to be changed first")
 )

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -43,6 +44,7 @@ type Import struct {
 // Plan lists the changes of an import.
 type Plan struct {
 	Base  int64      // the version of the set of policies that it starts from
+	Apps  []string   // applications that it adds, by name; see Import
 	Steps []PlanStep // by name
 }
 
@@ -85,7 +87,10 @@ func (s *Service) PlanImport(ctx context.Context, a Actor, i Import) (plan Plan,
 	return plan, err
 }
 
-// Import writes policies in one transaction, and returns the changes. The error is
+// Import writes policies in one transaction, and returns the changes. A policy of a name that
+// never was keeps the version in the data. An administrator's import into a console without
+// any application adds those that the policies list. So the export of one console restores
+// it in an empty one. The error is
 // ErrMoved if the policies were changed since Base, or an InvalidError that lists
 // every mistake of every policy. A forbidden change is a mistake of its policy,
 // and makes the error match ErrDenied as well.
@@ -137,6 +142,8 @@ type planner struct {
 	d        *action
 	have     map[string]policy.Policy
 	apps     map[string]bool
+	adds     bool            // applications that do not exist are added
+	added    map[string]bool // these applications
 	policies int64
 	bytes    int64
 	faults   faults
@@ -162,12 +169,13 @@ func (d *action) plan(i Import, set policy.Set, version int64) (Plan, error) {
 		plan.Steps = append(plan.Steps, p.removeBut(named)...)
 	}
 	slices.SortFunc(plan.Steps, func(a, b PlanStep) int { return strings.Compare(a.Name, b.Name) })
+	plan.Apps = slices.Sorted(maps.Keys(p.added))
 	p.faults = append(p.faults, extentFaults(p.policies, p.bytes)...)
 	return plan, p.err()
 }
 
 func (d *action) planner() (*planner, error) {
-	p := &planner{d: d, have: map[string]policy.Policy{}, apps: map[string]bool{}}
+	p := &planner{d: d, have: map[string]policy.Policy{}, apps: map[string]bool{}, added: map[string]bool{}}
 	rows, err := d.Tx.Policies()
 	if err != nil {
 		return nil, err
@@ -185,6 +193,7 @@ func (d *action) planner() (*planner, error) {
 	for _, a := range apps {
 		p.apps[a.Name] = true
 	}
+	p.adds = len(apps) == 0 && d.access.CanManage()
 	return p, err
 }
 
@@ -222,12 +231,21 @@ func (p *planner) check(after, before policy.Policy, exists bool) {
 		p.deny(after.Name, "it takes the owner of every application that the policy lists")
 	case exists && after.Version > 0 && after.Version != before.Version:
 		p.fault(after.Name, "version", fmt.Errorf("it is based on version %d, and the policy has version %d", after.Version, before.Version))
-	case !exists && after.Version > 0:
-		p.fault(after.Name, "version", fmt.Errorf("it is based on version %d, and there is no such policy", after.Version))
+	case !exists && after.Version > 0 && p.was(after.Name):
+		p.fault(after.Name, "version", fmt.Errorf("it is based on version %d, and the policy was deleted", after.Version))
 	}
 	if !exists || len(Diff(before, after)) > 0 {
 		p.checkApps(after)
 	}
+}
+
+// was reports whether there ever was a policy of the name.
+func (p *planner) was(name string) bool {
+	last, err := p.d.LastVersion(name)
+	if err != nil {
+		p.fault(name, "", err)
+	}
+	return last > 0
 }
 
 // checkApps refuses applications that the actor does not own or that do not exist.
@@ -237,7 +255,11 @@ func (p *planner) checkApps(after policy.Policy) {
 		return
 	}
 	for _, app := range after.Apps {
-		if !p.apps[app] {
+		switch {
+		case p.apps[app]:
+		case p.adds:
+			p.added[app] = true
+		default:
 			p.fault(after.Name, "apps", fmt.Errorf("%q does not exist", app))
 		}
 	}
@@ -282,6 +304,11 @@ func (p *planner) err() error {
 
 // carryOut makes the changes of a plan.
 func (d *action) carryOut(plan Plan) error {
+	for _, app := range plan.Apps {
+		if err := d.addApp(app); err != nil {
+			return err
+		}
+	}
 	done := 0
 	for _, step := range plan.Steps {
 		var err error

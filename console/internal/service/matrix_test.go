@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"io"
 	"reflect"
 	"slices"
 	"testing"
@@ -47,7 +48,7 @@ type row struct {
 }
 
 // noActor lists the methods that take no actor.
-var noActor = []string{"Login", "Authenticate", "AuthenticateToken", "AuthenticateByProxy", "Bootstrap", "Recover", "Outbox"}
+var noActor = []string{"Ledger", "Login", "Authenticate", "AuthenticateToken", "AuthenticateByProxy", "Bootstrap", "Recover", "Outbox"}
 
 // matrix has the verdict of every method for each actor. The policy "p" lists the
 // application a. Every row runs in its own world.
@@ -65,6 +66,30 @@ func matrix() []row {
 		{"Banning", func(ctx context.Context, w *world, a Actor) error { _, err := w.Banning(ctx, a); return err }, everyone},
 		{"Export", func(ctx context.Context, w *world, a Actor) error { _, err := w.Export(ctx, a, YAML); return err }, everyone},
 		{"Publishing", func(ctx context.Context, w *world, a Actor) error { _, err := w.Publishing(ctx, a); return err }, everyone},
+		{"Deleted", func(ctx context.Context, w *world, a Actor) error { _, _, err := w.Deleted(ctx, a, 1, 0); return err }, everyone},
+		{"Traffic", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.Traffic(ctx, a, TrafficQuery{App: "a"})
+			return err
+		}, readers},
+		{"TrafficByPolicy", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.TrafficByPolicy(ctx, a, TrafficQuery{App: "a"})
+			return err
+		}, readers},
+		{"TrafficCSV", func(ctx context.Context, w *world, a Actor) error {
+			return w.TrafficCSV(ctx, a, TrafficQuery{App: "a"}, io.Discard)
+		}, readers},
+		{"TrafficByApp", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.TrafficByApp(ctx, a, TrafficQuery{})
+			return err
+		}, everyone},
+		{"Markers", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.Markers(ctx, a, TrafficQuery{App: "a"})
+			return err
+		}, readers},
+		{"Instances", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.Instances(ctx, a, "a")
+			return err
+		}, readers},
 		{"Apps", func(ctx context.Context, w *world, a Actor) error { _, err := w.Apps(ctx, a); return err }, everyone},
 		{"CreatePolicy", func(ctx context.Context, w *world, a Actor) error {
 			_, err := w.CreatePolicy(ctx, a, sample("new", "a"))

@@ -140,13 +140,16 @@ func (d *action) create(p policy.Policy, verb, note string) (policy.Policy, erro
 	return p, d.fits()
 }
 
-// insert stores p, which does not exist, as the next version of its name.
+// insert stores p, which does not exist, as the next version of its name. An import of a name
+// that never was keeps its version.
 func (d *action) insert(p policy.Policy, verb, note string) (policy.Policy, error) {
 	last, err := d.LastVersion(p.Name)
 	if err != nil {
 		return p, err
 	}
-	p.Version = last + 1
+	if last > 0 || verb != imported || p.Version <= 0 {
+		p.Version = last + 1
+	}
 	p.CreatedAt, p.CreatedBy = instant(d.now), d.actor.user
 	p.UpdatedAt, p.UpdatedBy = p.CreatedAt, p.CreatedBy
 	row, err := rowOf(p)
@@ -154,6 +157,9 @@ func (d *action) insert(p policy.Policy, verb, note string) (policy.Policy, erro
 		return p, err
 	}
 	if err := d.InsertPolicy(row); err != nil {
+		return p, err
+	}
+	if err := d.DropDeleted(p.Name); err != nil {
 		return p, err
 	}
 	return p, d.record(p.Name, p.Version, "", row.Body, verb, note)
@@ -226,6 +232,9 @@ func (d *action) erase(p policy.Policy, verb string) error {
 		return err
 	}
 	if err := d.Tx.DeletePolicy(p.Name, p.Version); err != nil {
+		return err
+	}
+	if err := d.AddDeleted(store.DeletedPolicy{Policy: p.Name, Version: p.Version + 1, At: d.now}); err != nil {
 		return err
 	}
 	return d.record(p.Name, p.Version+1, before.Body, "", verb, "")

@@ -19,6 +19,9 @@ type Options struct {
 	// policies. It must return at once.
 	Changed func()
 
+	// Fleet is asked for what the instances report. Nil means that there is no Redis.
+	Fleet Fleet
+
 	// Clock returns the time; nil means time.Now.
 	Clock func() time.Time
 
@@ -35,6 +38,7 @@ type Service struct {
 	db        *store.DB
 	changed   func()
 	clock     func() time.Time
+	fleet     Fleet
 	passwords *auth.Passwords
 	attempts  *auth.Attempts
 	logger    *slog.Logger
@@ -45,7 +49,7 @@ func New(o Options) (*Service, error) {
 	if o.DB == nil {
 		return nil, errors.New("service: DB is nil")
 	}
-	s := &Service{db: o.DB, changed: o.Changed, clock: o.Clock, logger: cmp.Or(o.Logger, slog.Default())}
+	s := &Service{db: o.DB, changed: o.Changed, clock: o.Clock, fleet: o.Fleet, logger: cmp.Or(o.Logger, slog.Default())}
 	if s.changed == nil {
 		s.changed = func() {}
 	}

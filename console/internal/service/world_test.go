@@ -56,6 +56,7 @@ type world struct {
 	db    *store.DB
 	url   string
 	clock *clock
+	fleet *fakeFleet
 	admin Actor
 }
 
@@ -81,7 +82,7 @@ func newWorld(t testing.TB, url string) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	w := &world{t: t, db: db, url: url, clock: &clock{at: time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC)}}
+	w := &world{t: t, db: db, url: url, clock: &clock{at: time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC)}, fleet: &fakeFleet{}}
 	w.Service = w.another()
 	password, err := w.Bootstrap(t.Context())
 	if err != nil || password == "" {
@@ -97,7 +98,7 @@ func newWorld(t testing.TB, url string) *world {
 // another returns a second service on the same database.
 func (w *world) another() *Service {
 	w.t.Helper()
-	s, err := New(Options{DB: w.db, Clock: w.clock.now, Passwords: cheap, Logger: slog.New(slog.DiscardHandler)})
+	s, err := New(Options{DB: w.db, Fleet: w.fleet, Clock: w.clock.now, Passwords: cheap, Logger: slog.New(slog.DiscardHandler)})
 	w.must(err)
 	return s
 }

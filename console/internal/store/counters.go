@@ -6,6 +6,7 @@ const (
 	CounterPolicies  = "policies"  // the version of the set of policies
 	CounterPublished = "published" // the version that was published last
 	CounterUsers     = "users"     // changes of users and roles
+	CounterTraffic   = "traffic"   // writes of collected counts
 )
 
 // Counter is the value of a counter.

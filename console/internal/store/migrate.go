@@ -34,11 +34,11 @@ func (d *DB) migrate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return d.engine.alone(ctx, d.write, func(r runner) error { return migrateTo(ctx, r, files) })
+	return d.engine.alone(ctx, d.write, func(r runner) error { return d.migrateTo(ctx, r, files) })
 }
 
 // migrateTo runs the files that were not run yet, in their order.
-func migrateTo(ctx context.Context, r runner, files []string) error {
+func (d *DB) migrateTo(ctx context.Context, r runner, files []string) error {
 	const table = "CREATE TABLE IF NOT EXISTS migrations (version BIGINT NOT NULL PRIMARY KEY, at BIGINT NOT NULL)"
 	if _, err := r.ExecContext(ctx, table); err != nil {
 		return err
@@ -51,7 +51,7 @@ func migrateTo(ctx context.Context, r runner, files []string) error {
 		return fmt.Errorf("the tables have version %d, and this program knows %d: use a newer program", have, len(files))
 	}
 	for i, file := range files[have:] {
-		if err := runFile(ctx, r, file); err != nil {
+		if err := d.runFile(ctx, r, file); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
 		const done = "INSERT INTO migrations (version, at) VALUES (?, ?)"
@@ -63,7 +63,7 @@ func migrateTo(ctx context.Context, r runner, files []string) error {
 }
 
 // runFile runs the statements of a file, which are separated by empty lines.
-func runFile(ctx context.Context, r runner, file string) error {
+func (d *DB) runFile(ctx context.Context, r runner, file string) error {
 	text, err := migrations.ReadFile(file)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func runFile(ctx context.Context, r runner, file string) error {
 		if strings.TrimSpace(statement) == "" {
 			continue
 		}
-		if _, err := r.ExecContext(ctx, statement); err != nil {
+		if _, err := r.ExecContext(ctx, statement); err != nil && !d.engine.repeated(err) {
 			return err
 		}
 	}

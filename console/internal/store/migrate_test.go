@@ -27,11 +27,11 @@ func TestMigrationRunsOnceOfManyPrograms(t *testing.T) {
 			t.Fatal(err)
 		}
 		db := open(t, url)
-		if n := count(t, db, "SELECT COUNT(*) FROM migrations"); n != 1 {
-			t.Errorf("%d migrations were noted, want 1", n)
+		if n := count(t, db, "SELECT COUNT(*) FROM migrations"); n != 2 {
+			t.Errorf("%d migrations were noted, want 2", n)
 		}
-		if n := count(t, db, "SELECT COUNT(*) FROM counters"); n != 3 {
-			t.Errorf("%d counters, want 3", n)
+		if n := count(t, db, "SELECT COUNT(*) FROM counters"); n != 4 {
+			t.Errorf("%d counters, want 4", n)
 		}
 	})
 }

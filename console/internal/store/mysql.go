@@ -107,25 +107,43 @@ func (mysql) alone(ctx context.Context, db *sql.DB, f func(runner) error) error 
 
 // The server's error numbers that the console distinguishes.
 const (
-	mysqlDuplicate     = 1062
-	mysqlNoParent      = 1452
-	mysqlHasChildren   = 1451
-	mysqlLockWait      = 1205
-	mysqlDeadlock      = 1213
-	mysqlTooMany       = 1040 // too many connections
-	mysqlUserLimit     = 1203
-	mysqlShutdown      = 1053
-	mysqlReadOnly      = 1290
-	mysqlReadOnlyTx    = 1792
-	mysqlDiskFull      = 1021
-	mysqlTableFull     = 1114
-	mysqlAccessDenied  = 1045
-	mysqlNoDatabase    = 1049
-	mysqlDBDenied      = 1044
-	mysqlKilled        = 1317
-	mysqlKilledConn    = 1927
-	mysqlStatementTime = 1969
+	mysqlDuplicate      = 1062
+	mysqlDuplicateIndex = 1061
+	mysqlNoParent       = 1452
+	mysqlHasChildren    = 1451
+	mysqlLockWait       = 1205
+	mysqlDeadlock       = 1213
+	mysqlTooMany        = 1040 // too many connections
+	mysqlUserLimit      = 1203
+	mysqlShutdown       = 1053
+	mysqlReadOnly       = 1290
+	mysqlReadOnlyTx     = 1792
+	mysqlDiskFull       = 1021
+	mysqlTableFull      = 1114
+	mysqlAccessDenied   = 1045
+	mysqlNoDatabase     = 1049
+	mysqlDBDenied       = 1044
+	mysqlKilled         = 1317
+	mysqlKilledConn     = 1927
+	mysqlStatementTime  = 1969
 )
+
+func (mysql) addUp() string {
+	return " ON DUPLICATE KEY UPDATE " +
+		"allowed = allowed + VALUES(allowed), waited = waited + VALUES(waited), " +
+		"degraded = degraded + VALUES(degraded), shadow_refused = shadow_refused + VALUES(shadow_refused), " +
+		"failed_open = failed_open + VALUES(failed_open), refused = refused + VALUES(refused), " +
+		"banned = banned + VALUES(banned), impossible = impossible + VALUES(impossible), " +
+		"denied = denied + VALUES(denied), queue_full = queue_full + VALUES(queue_full), " +
+		"canceled = canceled + VALUES(canceled), failed_closed = failed_closed + VALUES(failed_closed), " +
+		"overruled = overruled + VALUES(overruled), lost = lost + VALUES(lost)"
+}
+
+// repeated: MySQL, unlike MariaDB, cannot be told to leave out an index that exists.
+func (mysql) repeated(err error) bool {
+	var e *my.MySQLError
+	return errors.As(err, &e) && e.Number == mysqlDuplicateIndex
+}
 
 func (mysql) kind(err error) kind {
 	var e *my.MySQLError

@@ -42,6 +42,10 @@ type engine interface {
 	open() (read, write *sql.DB, err error)
 	// alone runs f on a connection while no other process migrates.
 	alone(ctx context.Context, db *sql.DB, f func(runner) error) error
+	// addUp follows an INSERT of traffic, and has it add the counts to rows that exist.
+	addUp() string
+	// repeated reports whether an error says that a statement of a migration was done before.
+	repeated(err error) bool
 	// kind returns the meaning of an error.
 	kind(err error) kind
 }

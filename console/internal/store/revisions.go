@@ -44,3 +44,9 @@ func (t *Tx) Revisions(policy string, before int64, limit int) ([]Revision, erro
 func (t *Tx) LastVersion(policy string) (int64, error) {
 	return one(t, scanCount, "SELECT COALESCE(MAX(version), 0) FROM revisions WHERE policy = ?", policy)
 }
+
+// RevisionsBetween returns at most limit revisions from an instant until another, which is
+// not included, in µs, the newest first.
+func (t *Tx) RevisionsBetween(from, to int64, limit int) ([]Revision, error) {
+	return all(t, scanRevision, revisionColumns+" WHERE at >= ? AND at < ? ORDER BY at DESC, policy LIMIT ?", from, to, limit)
+}

@@ -1,0 +1,492 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/console/internal/store"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/stats"
+)
+
+// Fleet is what the running instances report. Its methods are safe for concurrent use.
+type Fleet interface {
+	// Minutes returns the counts of an application in the last minutes by the server's
+	// clock, the current one last.
+	Minutes(ctx context.Context, app string) ([]stats.Minute, error)
+
+	// Instances returns the instances that have reported lately.
+	Instances(ctx context.Context) ([]policy.Instance, error)
+}
+
+// TrafficQuery selects counts.
+type TrafficQuery struct {
+	App    string // "" for all applications in which the actor has a role
+	Policy string // "" for requests; the name of a policy for its decisions
+
+	// From and To bound the range; To is not included. Both are widened to whole steps. A
+	// zero To stands for now, and a zero From for a quarter of an hour before To.
+	From, To time.Time
+
+	// Step is one of Steps, or 0 for a step that suits the range.
+	Step time.Duration
+}
+
+// Traffic is a series of counts.
+type Traffic struct {
+	From, To time.Time // in UTC
+	Step     time.Duration
+	Now      time.Time // by the server's clock, if Redis answers
+
+	// Points has one point for each step, the empty ones included.
+	Points []Point
+	Total  stats.Counts
+	Lost   int64 // requests whose counts were lost, see stats.Minute
+
+	// Late reports whether the counts of the last two minutes may be missing, because Redis
+	// does not answer or there are too many applications to ask for.
+	Late bool
+}
+
+// Point has the counts of one step.
+type Point struct {
+	At     time.Time
+	Counts stats.Counts
+	Lost   int64
+}
+
+// Sum is the sum of the counts of a range.
+type Sum struct {
+	App    string
+	Policy string // as in store.Series: "*" stands for policies that are not told apart
+	Counts stats.Counts
+	Lost   int64
+}
+
+// maxLive is the largest number of applications whose last minutes are read from Redis for
+// one answer.
+const maxLive = 20
+
+// Traffic returns the requests of an application or the decisions of a policy over time.
+// The actor needs a role in the application.
+func (s *Service) Traffic(ctx context.Context, a Actor, q TrafficQuery) (traffic Traffic, err error) {
+	err = s.readTraffic(ctx, a, q, func(r *reading) error {
+		traffic, err = r.chart(q.Policy)
+		return err
+	})
+	return traffic, err
+}
+
+// TrafficByPolicy returns the decisions in a range by policy, the busiest first. The actor
+// needs a role in the application, which must be given.
+func (s *Service) TrafficByPolicy(ctx context.Context, a Actor, q TrafficQuery) (list []Sum, err error) {
+	if q.App == "" {
+		return nil, invalid("app", "it is empty")
+	}
+	q.Policy = ""
+	err = s.readTraffic(ctx, a, q, func(r *reading) error {
+		sums, err := r.sums(q.App)
+		list = nil
+		for name, sum := range sums {
+			if name != store.RequestSeries {
+				list = append(list, sum)
+			}
+		}
+		slices.SortFunc(list, func(a, b Sum) int {
+			return cmp.Or(cmp.Compare(b.Counts.Total(), a.Counts.Total()), cmp.Compare(a.Policy, b.Policy))
+		})
+		return err
+	})
+	return list, err
+}
+
+// TrafficByApp returns the requests in a range, by application, of all those in which the
+// actor has a role. q.App and q.Policy are ignored.
+func (s *Service) TrafficByApp(ctx context.Context, a Actor, q TrafficQuery) (list []Sum, err error) {
+	q.App, q.Policy = "", ""
+	err = s.readTraffic(ctx, a, q, func(r *reading) error {
+		list = nil
+		for _, app := range r.apps {
+			t, err := r.total(app, store.RequestSeries)
+			if err != nil {
+				return err
+			}
+			list = append(list, t)
+		}
+		return nil
+	})
+	return list, err
+}
+
+// reading reads counts in one transaction.
+type reading struct {
+	*action
+	span span
+	apps []string // in which the actor has a role, or the one of the query
+	all  bool     // apps are all applications
+	live map[string][]stats.Minute
+	now  time.Time
+	late bool
+}
+
+// readTraffic calls f in a read transaction, after it has read the last minutes from Redis.
+func (s *Service) readTraffic(ctx context.Context, a Actor, q TrafficQuery, f func(*reading) error) error {
+	if q.Policy != "" && !isRuleName(q.Policy) {
+		return ErrNotFound
+	}
+	verb, object := "traffic.read", "apps"
+	if q.App != "" {
+		object = appObject(q.App)
+	}
+	r := &reading{}
+	err := s.ask(ctx, a, verb, object, func(d *action) (err error) {
+		r.apps, r.all, err = d.trafficApps(q.App)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	r.now = s.clock().UTC()
+	r.readLive(ctx, s)
+	if r.span, err = spanOf(q.From, q.To, q.Step, r.now); err != nil {
+		return err
+	}
+	return s.ask(ctx, a, verb, object, func(d *action) (err error) {
+		r.action = d
+		if r.apps, r.all, err = d.trafficApps(q.App); err != nil { // they may have changed since
+			return err
+		}
+		return f(r)
+	})
+}
+
+// trafficApps returns the applications of a query, and whether they are all that there are.
+func (d *action) trafficApps(app string) (names []string, all bool, err error) {
+	if app != "" {
+		if _, err := d.app(app); err != nil {
+			return nil, false, err
+		}
+		if d.access.Role(app) == NoRole {
+			return nil, false, d.hide()
+		}
+		return []string{app}, false, nil
+	}
+	rows, err := d.Apps()
+	for _, r := range rows {
+		if d.access.Role(r.Name) != NoRole {
+			names = append(names, r.Name)
+		}
+	}
+	return names, d.access.seesAll(), err
+}
+
+// readLive reads the last minutes of the applications from Redis.
+func (r *reading) readLive(ctx context.Context, s *Service) {
+	r.live = map[string][]stats.Minute{}
+	if r.late = s.fleet == nil || len(r.apps) > maxLive; r.late {
+		return
+	}
+	for _, app := range r.apps {
+		minutes, err := s.fleet.Minutes(ctx, app)
+		if err != nil {
+			s.logger.WarnContext(ctx, "the last counts cannot be read", "app", app, "error", err)
+			r.late = true
+			return
+		}
+		r.live[app] = minutes
+		if n := len(minutes); n > 0 && minute(minutes[n-1].Start) != minute(r.now) {
+			r.now = minutes[n-1].Start // the server's clock is right
+		}
+	}
+}
+
+// series returns the ids of the series of a policy, or of the requests.
+func (r *reading) series(policy string) (ids []int64, err error) {
+	apps := r.apps
+	if r.all && policy == store.RequestSeries {
+		apps = []string{""}
+	}
+	rows, err := r.SeriesNamed(apps, policy)
+	for _, row := range rows {
+		ids = append(ids, row.ID)
+	}
+	return ids, err
+}
+
+// chart returns the counts of a policy, or of the requests, over time.
+func (r *reading) chart(policy string) (Traffic, error) {
+	s := r.span
+	t := Traffic{From: atMinute(s.from), To: atMinute(s.to), Step: time.Duration(s.step) * time.Minute, Now: r.now, Late: r.late}
+	t.Points = make([]Point, s.points())
+	for i := range t.Points {
+		t.Points[i].At = atMinute(s.from + int64(i)*s.step)
+	}
+	ids, err := r.series(policy)
+	if err != nil {
+		return t, err
+	}
+	add := func(row store.Traffic) {
+		p := &t.Points[(row.At-s.from)/s.step]
+		p.Counts.Add(countsOf(row.Counts))
+		p.Lost += row.Lost
+		t.Total.Add(countsOf(row.Counts))
+		t.Lost += row.Lost
+	}
+	for _, id := range ids {
+		rows, err := r.TrafficOf(int(s.level), id, s.from, s.to)
+		if err != nil {
+			return t, err
+		}
+		for _, row := range rows {
+			add(row)
+		}
+	}
+	for _, app := range r.apps {
+		rows, err := r.uncollected(app, policy)
+		if err != nil {
+			return t, err
+		}
+		for _, row := range rows {
+			add(row)
+		}
+	}
+	return t, nil
+}
+
+// uncollected returns the counts of the last minutes that are in Redis alone.
+func (r *reading) uncollected(app, policy string) (list []store.Traffic, err error) {
+	minutes := r.live[app]
+	if len(minutes) == 0 {
+		return nil, nil
+	}
+	known := map[int64]store.Traffic{}
+	rows, err := r.SeriesNamed([]string{app}, policy)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		first, last := minute(minutes[0].Start), minute(minutes[len(minutes)-1].Start)
+		collected, err := r.TrafficOf(store.ByMinute, row.ID, first, last+1)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range collected {
+			known[c.At] = c
+		}
+	}
+	for _, m := range minutes {
+		row := liveRow(m, policy)
+		if row.At < r.span.from || row.At >= r.span.to {
+			continue
+		}
+		if row.Reduce(known[row.At]); !row.Empty() {
+			list = append(list, row)
+		}
+	}
+	return list, nil
+}
+
+// liveRow returns the counts of a policy, or of the requests, in a minute.
+func liveRow(m stats.Minute, policy string) store.Traffic {
+	row := store.Traffic{At: minute(m.Start)}
+	switch policy {
+	case store.RequestSeries:
+		row.Counts, row.Lost = columnsOf(m.Requests), m.Lost
+	case store.OtherPolicies:
+		var others stats.Counts
+		for name, c := range m.Policies {
+			if !isRuleName(name) {
+				others.Add(c)
+			}
+		}
+		row.Counts = columnsOf(others)
+	default:
+		row.Counts = columnsOf(m.Policies[policy])
+	}
+	return row
+}
+
+// total returns the sum of a policy of an application, or of its requests.
+func (r *reading) total(app, policy string) (Sum, error) {
+	sum := Sum{App: app, Policy: policy}
+	rows, err := r.SeriesNamed([]string{app}, policy)
+	if err != nil {
+		return sum, err
+	}
+	for _, s := range rows {
+		for _, p := range r.span.pieces() {
+			list, err := r.TrafficOf(p.level32(), s.ID, p.from, p.to)
+			if err != nil {
+				return sum, err
+			}
+			sum.add(list)
+		}
+	}
+	rest, err := r.uncollected(app, policy)
+	sum.add(rest)
+	return sum, err
+}
+
+func (p piece) level32() int { return int(p.level) }
+
+func (s *Sum) add(rows []store.Traffic) {
+	for _, row := range rows {
+		s.Counts.Add(countsOf(row.Counts))
+		s.Lost += row.Lost
+	}
+}
+
+// sums returns the sums of an application by policy, with that of the requests.
+func (r *reading) sums(app string) (map[string]Sum, error) {
+	series, err := r.SeriesOf(app)
+	if err != nil {
+		return nil, err
+	}
+	names, ids := map[int64]string{}, map[string]int64{}
+	for _, s := range series {
+		names[s.ID], ids[s.Policy] = s.Policy, s.ID
+	}
+	sums := map[string]Sum{}
+	add := func(name string, row store.Traffic) {
+		sum := sums[name]
+		sum.App, sum.Policy = app, name
+		sum.add([]store.Traffic{row})
+		sums[name] = sum
+	}
+	for _, p := range r.span.pieces() {
+		rows, err := r.Tx.TrafficByPolicy(p.level32(), app, p.from, p.to)
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range rows {
+			add(names[row.Series], row)
+		}
+	}
+	return sums, r.addUncollected(app, ids, add)
+}
+
+// addUncollected adds the counts of the last minutes that are in Redis alone.
+func (r *reading) addUncollected(app string, ids map[string]int64, add func(string, store.Traffic)) error {
+	for _, m := range r.live[app] {
+		at := minute(m.Start)
+		if at < r.span.from || at >= r.span.to {
+			continue
+		}
+		live := map[string]store.Traffic{store.RequestSeries: liveRow(m, store.RequestSeries), store.OtherPolicies: liveRow(m, store.OtherPolicies)}
+		for name := range m.Policies {
+			if isRuleName(name) {
+				live[name] = liveRow(m, name)
+			}
+		}
+		var known []int64
+		for name := range live {
+			if id, ok := ids[name]; ok {
+				known = append(known, id)
+			}
+		}
+		rows, err := r.TrafficAt(store.ByMinute, at, known)
+		if err != nil {
+			return err
+		}
+		collected := map[int64]store.Traffic{}
+		for _, row := range rows {
+			collected[row.Series] = row
+		}
+		for name, row := range live {
+			if id, ok := ids[name]; ok {
+				row.Reduce(collected[id])
+			}
+			if !row.Empty() {
+				add(name, row)
+			}
+		}
+	}
+	return nil
+}
+
+// Marker is a change of a policy, for the time axis of a chart.
+type Marker struct {
+	At      time.Time
+	Policy  string
+	Version int64
+	Action  string // as of Revision
+	Actor   string
+}
+
+// maxMarkers is the largest number of changes that are looked at for one answer.
+const maxMarkers = 500
+
+// Markers returns the changes of policies in the range of a query, the newest first, that
+// the actor sees. Of more than 500 changes it returns the newest.
+func (s *Service) Markers(ctx context.Context, a Actor, q TrafficQuery) (list []Marker, err error) {
+	to := q.To
+	if to.IsZero() {
+		to = s.clock().Add(time.Minute)
+	}
+	if q.From.IsZero() {
+		q.From = to.Add(-15 * time.Minute)
+	}
+	err = s.ask(ctx, a, "traffic.read", "apps", func(d *action) error {
+		list = nil
+		if q.App != "" {
+			if _, _, err := d.trafficApps(q.App); err != nil {
+				return err
+			}
+		}
+		rows, err := d.RevisionsBetween(microseconds(q.From), microseconds(to), maxMarkers)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			r, err := d.revision(row)
+			if errors.Is(err, ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if (q.Policy == "" || r.Policy == q.Policy) && r.isOf(q.App) {
+				list = append(list, Marker{r.At, r.Policy, r.Version, r.Action, r.Actor})
+			}
+		}
+		return nil
+	})
+	return list, err
+}
+
+// isOf reports whether a revision is of a policy that lists an application, before or
+// afterwards. Every policy is of "".
+func (r Revision) isOf(app string) bool {
+	lists := func(p *policy.Policy) bool { return p != nil && slices.Contains(p.Apps, app) }
+	return app == "" || lists(r.Before) || lists(r.After)
+}
+
+// Instances returns the instances of the applications in which the actor has a role, or of
+// one of them. The error wraps ErrNoFleet if there is no Redis or it does not answer.
+func (s *Service) Instances(ctx context.Context, a Actor, app string) ([]policy.Instance, error) {
+	var access Access
+	err := s.ask(ctx, a, "instance.list", "instances", func(d *action) error {
+		access = d.access
+		if app != "" {
+			_, _, err := d.trafficApps(app)
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if s.fleet == nil {
+		return nil, ErrNoFleet
+	}
+	all, err := s.fleet.Instances(ctx)
+	if err != nil {
+		return nil, errors.Join(ErrNoFleet, err)
+	}
+	return slices.DeleteFunc(all, func(i policy.Instance) bool {
+		return access.Role(i.App) == NoRole || app != "" && i.App != app
+	}), nil
+}

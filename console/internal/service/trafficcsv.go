@@ -1,0 +1,135 @@
+package service
+
+import (
+	"context"
+	"encoding/csv"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/console/internal/store"
+	"github.com/headgate/headgate/events"
+)
+
+// TrafficCSV writes the counts of an application in a range as CSV: for the requests, and
+// for each policy in turn, a line for each step that has counts. With q.Policy it writes
+// those of one policy. The actor needs a role in the application, which must be given. The
+// audit log gets a row before anything is written to w, and TrafficCSV returns an error of
+// that kind alone before; what it returns later cuts the file short.
+func (s *Service) TrafficCSV(ctx context.Context, a Actor, q TrafficQuery, w io.Writer) error {
+	if q.App == "" {
+		return invalid("app", "it is empty")
+	}
+	if err := s.noteExport(ctx, a, q); err != nil {
+		return err
+	}
+	names := []string{q.Policy}
+	err := s.readTraffic(ctx, a, q, func(r *reading) error {
+		if q.To.IsZero() { // all series have the same end
+			q.To = r.now
+		}
+		if q.Policy != "" {
+			return nil
+		}
+		sums, err := r.sums(q.App)
+		names = sortedPolicies(sums)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	out := csv.NewWriter(w)
+	if err := out.Write(csvHead()); err != nil {
+		return err
+	}
+	for _, name := range names {
+		err := s.readTraffic(ctx, a, TrafficQuery{App: q.App, From: q.From, To: q.To, Step: q.Step}, func(r *reading) error {
+			t, err := r.chart(name)
+			if err != nil {
+				return err
+			}
+			return writeCSV(out, q.App, name, t)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
+
+// noteExport writes the row of the audit log, if the query is valid and permitted.
+func (s *Service) noteExport(ctx context.Context, a Actor, q TrafficQuery) error {
+	if q.Policy != "" && !isRuleName(q.Policy) {
+		return ErrNotFound
+	}
+	span, err := spanOf(q.From, q.To, q.Step, s.clock())
+	if err != nil {
+		return err
+	}
+	return s.act(ctx, a, store.CounterUsers, "traffic.export", appObject(q.App), func(d *action) error {
+		if _, _, err := d.trafficApps(q.App); err != nil {
+			return err
+		}
+		return d.done("", text(struct {
+			Policy string    `json:"policy,omitempty"`
+			From   time.Time `json:"from"`
+			To     time.Time `json:"to"`
+			Step   string    `json:"step"`
+		}{q.Policy, atMinute(span.from), atMinute(span.to), (time.Duration(span.step) * time.Minute).String()}))
+	})
+}
+
+// sortedPolicies returns the names of series, that of the requests first.
+func sortedPolicies(sums map[string]Sum) []string {
+	names := []string{store.RequestSeries}
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		if name != store.RequestSeries {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// csvHead returns the names of the columns.
+func csvHead() []string {
+	head := []string{"time", "minutes", "application", "counted", "policy"}
+	for v := range events.Verdict(events.Verdicts) {
+		head = append(head, v.String())
+	}
+	return append(head, "lost")
+}
+
+// writeCSV writes the points of a series that have counts.
+func writeCSV(out *csv.Writer, app, name string, t Traffic) error {
+	counted := "decisions"
+	if name == store.RequestSeries {
+		counted = "requests"
+	}
+	for _, p := range t.Points {
+		if p.Counts.Total() == 0 && p.Lost == 0 {
+			continue
+		}
+		row := []string{p.At.Format(time.RFC3339), strconv.Itoa(int(t.Step / time.Minute)), inert(app), counted, inert(name)}
+		for _, n := range p.Counts {
+			row = append(row, strconv.FormatInt(n, 10))
+		}
+		if err := out.Write(append(row, strconv.FormatInt(p.Lost, 10))); err != nil {
+			return err
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
+
+// inert keeps a spreadsheet from taking a text for a formula: a quotation mark comes before
+// a text that begins like one.
+func inert(s string) string {
+	if s != "" && strings.ContainsAny(s[:1], "=+-@\t\r\n|%") {
+		return "'" + s
+	}
+	return s
+}

@@ -1,0 +1,206 @@
+package store
+
+import (
+	"errors"
+	"strings"
+)
+
+// Verdicts is the number of counts of a row of traffic.
+const Verdicts = 13
+
+// TrafficCounts are counts in the order of the columns: allowed, waited, degraded,
+// shadow_refused, failed_open, refused, banned, impossible, denied, queue_full, canceled,
+// failed_closed, overruled.
+type TrafficCounts [Verdicts]int64
+
+// Add adds other to c.
+func (c *TrafficCounts) Add(other TrafficCounts) {
+	for i, n := range other {
+		c[i] += n
+	}
+}
+
+// Series is a row of a series of traffic.
+type Series struct {
+	ID     int64
+	App    string // "" stands for all applications together
+	Policy string // RequestSeries, OtherPolicies, or the name of a policy
+}
+
+// These stand in the place of a policy.
+const (
+	RequestSeries = ""  // the requests of the application
+	OtherPolicies = "*" // the policies that instances do not tell apart
+)
+
+// Traffic is a row of the counts of a series in a span of time.
+type Traffic struct {
+	Series int64
+	At     int64 // the first minute of the span, since the Unix epoch
+	Counts TrafficCounts
+	Lost   int64
+}
+
+// Reduce takes away what is counted in other, to no less than 0.
+func (r *Traffic) Reduce(other Traffic) {
+	for i, n := range other.Counts {
+		r.Counts[i] = max(0, r.Counts[i]-n)
+	}
+	r.Lost = max(0, r.Lost-other.Lost)
+}
+
+// Empty reports whether all counts are 0.
+func (r *Traffic) Empty() bool { return r.Counts == TrafficCounts{} && r.Lost == 0 }
+
+// The levels: the minutes of the span of a row.
+const (
+	ByMinute     = 1
+	ByTenMinutes = 10
+	ByHour       = 60
+	ByDay        = 1440
+)
+
+const (
+	trafficColumns = "allowed, waited, degraded, shadow_refused, failed_open, refused, banned, " +
+		"impossible, denied, queue_full, canceled, failed_closed, overruled, lost"
+
+	trafficSums = "COALESCE(SUM(allowed), 0), COALESCE(SUM(waited), 0), COALESCE(SUM(degraded), 0), " +
+		"COALESCE(SUM(shadow_refused), 0), COALESCE(SUM(failed_open), 0), COALESCE(SUM(refused), 0), " +
+		"COALESCE(SUM(banned), 0), COALESCE(SUM(impossible), 0), COALESCE(SUM(denied), 0), " +
+		"COALESCE(SUM(queue_full), 0), COALESCE(SUM(canceled), 0), COALESCE(SUM(failed_closed), 0), " +
+		"COALESCE(SUM(overruled), 0), COALESCE(SUM(lost), 0)"
+
+	trafficRow = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+func scanTraffic(s scanner) (r Traffic, err error) {
+	c := &r.Counts
+	return r, s.Scan(&r.Series, &r.At, &c[0], &c[1], &c[2], &c[3], &c[4], &c[5], &c[6], &c[7], &c[8], &c[9], &c[10], &c[11], &c[12], &r.Lost)
+}
+
+func scanSeries(s scanner) (r Series, err error) { return r, s.Scan(&r.ID, &r.App, &r.Policy) }
+
+// chunk is how many rows or values a statement of traffic has at most.
+const chunk = 100
+
+// SeriesID returns the id of a series, which it adds if there is none.
+func (t *Tx) SeriesID(app, policy string) (int64, error) {
+	const find = "SELECT id FROM traffic_series WHERE app = ? AND policy = ?"
+	id, err := one(t, scanCount, find, app, policy)
+	if !errors.Is(err, ErrNotFound) {
+		return id, err
+	}
+	if _, err := t.exec("INSERT INTO traffic_series (app, policy) VALUES (?, ?)", app, policy); err != nil {
+		return 0, err
+	}
+	return one(t, scanCount, find, app, policy)
+}
+
+// SeriesOf returns the series of an application by policy: first that of the requests.
+func (t *Tx) SeriesOf(app string) ([]Series, error) {
+	return all(t, scanSeries, "SELECT id, app, policy FROM traffic_series WHERE app = ? ORDER BY policy", app)
+}
+
+// SeriesNamed returns the series of a policy in each of the applications.
+func (t *Tx) SeriesNamed(apps []string, policy string) (list []Series, err error) {
+	for len(apps) > 0 && err == nil {
+		n := min(chunk, len(apps))
+		var part []Series
+		part, err = all(t, scanSeries, "SELECT id, app, policy FROM traffic_series WHERE policy = ? AND app IN ("+placeholders(n)+") ORDER BY app",
+			append([]any{policy}, values(apps[:n])...)...)
+		list, apps = append(list, part...), apps[n:]
+	}
+	return list, err
+}
+
+// SeriesAfter returns at most limit ids of series that are above an id, in order.
+func (t *Tx) SeriesAfter(id int64, limit int) ([]int64, error) {
+	return all(t, scanCount, "SELECT id FROM traffic_series WHERE id > ? ORDER BY id LIMIT ?", id, limit)
+}
+
+// AddTraffic adds counts to the rows of a level. Rows that do not exist are created.
+func (t *Tx) AddTraffic(level int, rows []Traffic) error {
+	for len(rows) > 0 {
+		n := min(chunk, len(rows))
+		q := "INSERT INTO traffic (level, series, at, " + trafficColumns + ") VALUES " +
+			strings.TrimSuffix(strings.Repeat(trafficRow+", ", n), ", ") + t.db.engine.addUp()
+		args := make([]any, 0, 17*n)
+		for _, r := range rows[:n] {
+			args = append(args, level, r.Series, r.At)
+			for _, c := range r.Counts {
+				args = append(args, c)
+			}
+			args = append(args, r.Lost)
+		}
+		if _, err := t.exec(q, args...); err != nil {
+			return err
+		}
+		rows = rows[n:]
+	}
+	return nil
+}
+
+// TrafficAt returns the rows of series in one span.
+func (t *Tx) TrafficAt(level int, at int64, series []int64) (list []Traffic, err error) {
+	for len(series) > 0 && err == nil {
+		n := min(chunk, len(series))
+		var part []Traffic
+		part, err = all(t, scanTraffic, "SELECT series, at, "+trafficColumns+" FROM traffic WHERE level = ? AND at = ? AND series IN ("+placeholders(n)+")",
+			append([]any{level, at}, numbers(series[:n])...)...)
+		list, series = append(list, part...), series[n:]
+	}
+	return list, err
+}
+
+// TrafficOf returns the rows of a series from a minute until another, which is not
+// included, in order.
+func (t *Tx) TrafficOf(level int, series, from, to int64) ([]Traffic, error) {
+	return all(t, scanTraffic, "SELECT series, at, "+trafficColumns+
+		" FROM traffic WHERE level = ? AND series = ? AND at >= ? AND at < ? ORDER BY at", level, series, from, to)
+}
+
+// TrafficByPolicy adds up the rows of each series of an application from a minute until
+// another, which is not included. At is 0.
+func (t *Tx) TrafficByPolicy(level int, app string, from, to int64) ([]Traffic, error) {
+	return all(t, scanTraffic, "SELECT s.id, 0, "+trafficSums+" FROM traffic_series s JOIN traffic t ON t.level = ? AND t.series = s.id "+
+		"WHERE s.app = ? AND t.at >= ? AND t.at < ? GROUP BY s.id", level, app, from, to)
+}
+
+// ForgetTraffic deletes the rows of a level and of some series before a minute.
+func (t *Tx) ForgetTraffic(level int, series []int64, before int64) error {
+	for _, id := range series {
+		if _, err := t.exec("DELETE FROM traffic WHERE level = ? AND series = ? AND at < ?", level, id, before); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Collected returns until when the counts of an application were collected, in µs of
+// Redis's clock, or 0.
+func (t *Tx) Collected(app string) (int64, error) {
+	until, err := one(t, scanCount, "SELECT until FROM traffic_collected WHERE app = ?", app)
+	if errors.Is(err, ErrNotFound) {
+		return 0, nil
+	}
+	return until, err
+}
+
+// SetCollected writes until when the counts of an application were collected.
+func (t *Tx) SetCollected(app string, until int64) error {
+	n, err := t.exec("UPDATE traffic_collected SET until = ? WHERE app = ?", until, app)
+	if err != nil || n > 0 {
+		return err
+	}
+	_, err = t.exec("INSERT INTO traffic_collected (app, until) VALUES (?, ?)", app, until)
+	return err
+}
+
+// numbers returns ids as arguments of a query.
+func numbers(ids []int64) []any {
+	list := make([]any, len(ids))
+	for i, id := range ids {
+		list[i] = id
+	}
+	return list
+}
