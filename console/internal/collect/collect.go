@@ -1,0 +1,247 @@
+// Package collect copies the counts of finished minutes from Redis to the database. Several
+// consoles may do so at the same time: each count is added once.
+package collect
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/policy/stats"
+)
+
+// Source is where the instances write their counts. Its methods are safe for concurrent use.
+type Source interface {
+	// Changed returns the minutes of an application whose counts have changed since an
+	// instant of the source's clock, and that clock.
+	Changed(ctx context.Context, app string, since time.Time) (minutes []time.Time, now time.Time, err error)
+
+	// Read returns the counts of minutes.
+	Read(ctx context.Context, app string, minutes []time.Time) ([]stats.Minute, error)
+}
+
+// Ledger is where the counts are kept, such as a service.Ledger.
+type Ledger interface {
+	Apps(ctx context.Context) ([]string, error)
+	Collected(ctx context.Context, app string) (time.Time, error)
+	SetCollected(ctx context.Context, app string, until time.Time) error
+	Record(ctx context.Context, app string, m stats.Minute) error
+	Prune(ctx context.Context, now time.Time, last int64) (next int64, err error)
+}
+
+const (
+	// overlap is how much of what was collected is looked at again, for a server that took
+	// the place of one whose clock was ahead.
+	overlap = 10 * time.Second
+
+	// settle is the shortest time from the end of a minute to its collection, in which
+	// instances write the rest of it, and spread what is added to it by chance, so that not
+	// all consoles collect at once.
+	settle = 2 * time.Second
+	spread = 8 * time.Second
+
+	// retry is the longest pause after a failure; the next ones are longer, up to a minute.
+	retry = 5 * time.Second
+
+	// atOnce is how many minutes are read with one call.
+	atOnce = 15
+
+	// parts is how many parts of the series are pruned after each collection.
+	parts = 20
+)
+
+// Options configure a [Worker]. Source and Ledger must be set.
+type Options struct {
+	Source Source
+	Ledger Ledger
+
+	// Timeout bounds the collection of an application; 0 means a minute.
+	Timeout time.Duration
+
+	// Logger receives a record when collecting begins to fail and when it works again; nil
+	// means slog.Default().
+	Logger *slog.Logger
+}
+
+// Status is the result of the last collection.
+type Status struct {
+	At    time.Time // by the clock of this process; zero before the first has ended
+	Err   error     // why some of it failed, or nil
+	Since time.Time // of the first failure in a row
+}
+
+// Worker collects in a goroutine of its own, until Close. It is safe for concurrent use.
+type Worker struct {
+	o    Options
+	stop context.CancelFunc
+	done chan struct{}
+	last int64 // the series that was pruned last; used by run only
+
+	mu     sync.Mutex
+	status Status
+}
+
+// Start starts a worker, which collects at once what is missing. Close stops it.
+func Start(o Options) (*Worker, error) {
+	var errs []error
+	if o.Source == nil {
+		errs = append(errs, errors.New("collect: Source is nil"))
+	}
+	if o.Ledger == nil {
+		errs = append(errs, errors.New("collect: Ledger is nil"))
+	}
+	if o.Timeout < 0 {
+		errs = append(errs, errors.New("collect: Timeout is negative"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	o.Timeout = cmp.Or(o.Timeout, time.Minute)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	ctx, stop := context.WithCancel(context.Background())
+	w := &Worker{o: o, stop: stop, done: make(chan struct{})}
+	go w.run(ctx)
+	return w, nil
+}
+
+// Status returns the result of the last collection.
+func (w *Worker) Status() Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.status
+}
+
+// Close stops the worker and waits for its end. What is not collected yet is collected by
+// another worker, or by the next one. Close may be called again.
+func (w *Worker) Close() error {
+	w.stop()
+	<-w.done
+	return nil
+}
+
+func (w *Worker) run(ctx context.Context) {
+	defer close(w.done)
+	pause := retry
+	for ctx.Err() == nil {
+		now, err := w.collect(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		w.note(err)
+		if err != nil {
+			sleep(ctx, pause/2+rand.N(pause/2))
+			pause = min(2*pause, time.Minute)
+			continue
+		}
+		pause = retry
+		sleep(ctx, now.Truncate(time.Minute).Add(time.Minute+settle+rand.N(spread)).Sub(now))
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// collect collects what is missing of all applications, and prunes some of what is too old.
+// It returns the source's clock.
+func (w *Worker) collect(ctx context.Context) (now time.Time, err error) {
+	apps, err := w.o.Ledger.Apps(ctx)
+	if err != nil {
+		return now, err
+	}
+	var errs []error
+	for _, app := range apps {
+		at, err := w.collectApp(ctx, app)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("the counts of %q: %w", app, err))
+			continue
+		}
+		now = at
+	}
+	if now.IsZero() { // there are no applications, or no answers
+		return time.Now(), errors.Join(errs...)
+	}
+	for range parts {
+		if w.last, err = w.o.Ledger.Prune(ctx, now, w.last); err != nil || w.last == 0 {
+			errs = append(errs, err)
+			break
+		}
+	}
+	return now, errors.Join(errs...)
+}
+
+// collectApp collects the finished minutes of an application that have changed.
+func (w *Worker) collectApp(ctx context.Context, app string) (now time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, w.o.Timeout)
+	defer cancel()
+	until, err := w.o.Ledger.Collected(ctx, app)
+	if err != nil {
+		return now, err
+	}
+	minutes, now, err := w.o.Source.Changed(ctx, app, until)
+	if err == nil && until.After(now) { // the server's clock was set back
+		until = time.Time{}
+		minutes, now, err = w.o.Source.Changed(ctx, app, until)
+	}
+	if err != nil {
+		return now, err
+	}
+	current := now.Truncate(time.Minute)
+	finished := minutes[:0]
+	for _, m := range minutes {
+		if m.Before(current) {
+			finished = append(finished, m)
+		}
+	}
+	for len(finished) > 0 {
+		n := min(atOnce, len(finished))
+		if err := w.record(ctx, app, finished[:n]); err != nil {
+			return now, err
+		}
+		finished = finished[n:]
+	}
+	if next := current.Add(-overlap); !next.Equal(until) {
+		return now, w.o.Ledger.SetCollected(ctx, app, next)
+	}
+	return now, nil
+}
+
+func (w *Worker) record(ctx context.Context, app string, wanted []time.Time) error {
+	minutes, err := w.o.Source.Read(ctx, app, wanted)
+	if err != nil {
+		return err
+	}
+	for _, m := range minutes {
+		if err := w.o.Ledger.Record(ctx, app, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// note stores the result of a collection, and logs a change between success and failure.
+func (w *Worker) note(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.status
+	w.status = Status{At: time.Now(), Err: err}
+	switch {
+	case err == nil && before.Err != nil:
+		w.o.Logger.Info("counts are collected again")
+	case err != nil && before.Err == nil:
+		w.status.Since = w.status.At
+		w.o.Logger.Warn("counts cannot be collected; trying again until it works", "error", err)
+	case err != nil:
+		w.status.Since = before.Since
+	}
+}

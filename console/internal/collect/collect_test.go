@@ -1,0 +1,242 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/events"
+	"github.com/headgate/headgate/policy/stats"
+)
+
+// fake is a source and a ledger in memory. The source's clock is ahead by skew.
+type fake struct {
+	mu        sync.Mutex
+	skew      time.Duration
+	counts    map[time.Time]int64
+	changed   map[time.Time]time.Time
+	err       error
+	reads     int
+	collected map[string]time.Time
+	recorded  map[time.Time]int64
+	prunes    int
+}
+
+func newFake() *fake {
+	return &fake{counts: map[time.Time]int64{}, changed: map[time.Time]time.Time{}, collected: map[string]time.Time{}, recorded: map[time.Time]int64{}}
+}
+
+func (f *fake) now() time.Time { return time.Now().Add(f.skew).UTC() }
+
+// count counts a request in a minute so long ago.
+func (f *fake) count(ago time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.now().Add(-ago).Truncate(time.Minute)
+	f.counts[m]++
+	f.changed[m] = f.now()
+}
+
+func (f *fake) Changed(_ context.Context, _ string, since time.Time) (list []time.Time, now time.Time, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for m, at := range f.changed {
+		if !at.Before(since) {
+			list = append(list, m)
+		}
+	}
+	return list, f.now(), f.err
+}
+
+func (f *fake) Read(_ context.Context, _ string, minutes []time.Time) (list []stats.Minute, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reads += len(minutes)
+	for _, m := range minutes {
+		list = append(list, stats.Minute{Start: m, Requests: stats.Counts{events.Allowed: f.counts[m]}})
+	}
+	return list, f.err
+}
+
+func (f *fake) Apps(context.Context) ([]string, error) { return []string{"a"}, nil }
+
+func (f *fake) Collected(_ context.Context, app string) (time.Time, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.collected[app], nil
+}
+
+func (f *fake) SetCollected(_ context.Context, app string, until time.Time) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.collected[app] = until
+	return nil
+}
+
+func (f *fake) Record(_ context.Context, _ string, m stats.Minute) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.recorded[m.Start] = max(f.recorded[m.Start], m.Requests.Total())
+	return nil
+}
+
+func (f *fake) Prune(_ context.Context, _ time.Time, last int64) (int64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.prunes++
+	return (last + 1) % 30, nil
+}
+
+// complete fails unless all finished minutes were recorded.
+func (f *fake) complete(t *testing.T, when string) {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	want := maps.Clone(f.counts)
+	delete(want, f.now().Truncate(time.Minute))
+	got := maps.Clone(f.recorded)
+	delete(got, f.now().Truncate(time.Minute))
+	if !maps.Equal(got, want) {
+		t.Errorf("%s: %v were recorded, want %v", when, got, want)
+	}
+}
+
+func start(t *testing.T, f *fake) *Worker {
+	t.Helper()
+	w, err := Start(Options{Source: f, Ledger: f, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	return w
+}
+
+func TestWorkerMissesNothing(t *testing.T) {
+	for _, workers := range []int{1, 3} {
+		for _, skew := range []time.Duration{0, 90 * time.Second, -7 * time.Hour} {
+			t.Run(fmt.Sprint(workers, skew), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFake()
+					f.skew = skew
+					for i := range 100 { // before there was a console
+						f.count(time.Duration(i) * 10 * time.Minute)
+					}
+					var list []*Worker
+					for range workers {
+						list = append(list, start(t, f))
+					}
+					synctest.Wait()
+					f.complete(t, "at the start")
+					for i := range 3600 {
+						f.count(0)
+						if i%100 == 0 {
+							f.count(time.Duration(i) * time.Second) // an instance that was cut off
+						}
+						time.Sleep(time.Second)
+					}
+					time.Sleep(time.Minute + settle + spread)
+					f.complete(t, "after an hour")
+					for _, w := range list {
+						w.Close()
+					}
+					for range 100 {
+						f.count(0)
+						time.Sleep(10 * time.Minute)
+					}
+					start(t, f)
+					synctest.Wait()
+					f.complete(t, "after a pause")
+				})
+			})
+		}
+	}
+}
+
+// A quiet application costs a question a minute, and a busy one the reading of few minutes.
+func TestWorkerReadsWhatHasChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		for i := range 100 {
+			f.count(time.Duration(i) * time.Minute)
+		}
+		start(t, f)
+		time.Sleep(time.Minute + settle + spread)
+		f.reads, f.prunes = 0, 0
+		time.Sleep(time.Hour)
+		if f.reads != 0 {
+			t.Errorf("%d minutes were read without a change", f.reads)
+		}
+		if f.prunes < 60*parts/2 {
+			t.Errorf("%d parts were pruned in an hour", f.prunes)
+		}
+		for range 3600 {
+			f.count(0)
+			time.Sleep(time.Second)
+		}
+		if f.reads < 59 || f.reads > 120 {
+			t.Errorf("%d minutes were read in an hour, want each once or twice", f.reads)
+		}
+	})
+}
+
+func TestWorkerFollowsAClockThatIsSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		start(t, f)
+		f.count(0)
+		time.Sleep(2 * time.Minute)
+		f.mu.Lock()
+		f.skew = -5 * time.Hour
+		f.mu.Unlock()
+		f.count(0)
+		time.Sleep(2 * time.Minute)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if len(f.recorded) != 2 {
+			t.Errorf("%v", f.recorded)
+		}
+	})
+}
+
+func TestWorkerTriesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.count(time.Hour)
+		f.err = errors.New("away")
+		w := start(t, f)
+		synctest.Wait()
+		begin := time.Now()
+		if s := w.Status(); s.Err == nil || !s.Since.Equal(begin) || !strings.Contains(s.Err.Error(), `the counts of "a": away`) {
+			t.Errorf("%+v", s)
+		}
+		time.Sleep(10 * time.Minute)
+		f.mu.Lock()
+		f.err = nil
+		f.mu.Unlock()
+		if s := w.Status(); !s.Since.Equal(begin) {
+			t.Errorf("%+v", s)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		f.complete(t, "after the failure")
+		if s := w.Status(); s.Err != nil {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+func TestStartNamesEveryMistake(t *testing.T) {
+	_, err := Start(Options{Timeout: -1})
+	want := []string{"collect: Source is nil", "collect: Ledger is nil", "collect: Timeout is negative"}
+	if err == nil || !slices.Equal(strings.Split(err.Error(), "\n"), want) {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,30 @@
+package collect
+
+import (
+	"context"
+	"time"
+
+	"github.com/headgate/headgate/policy/stats"
+	"github.com/redis/go-redis/v9"
+)
+
+// Redis is a [Source] in Redis.
+type Redis struct {
+	Client redis.UniversalClient
+	Prefix string // as stats.Options.Prefix
+}
+
+// Changed implements [Source].
+func (r Redis) Changed(ctx context.Context, app string, since time.Time) ([]time.Time, time.Time, error) {
+	return stats.Changed(ctx, r.Client, r.Prefix, app, since)
+}
+
+// Read implements [Source].
+func (r Redis) Read(ctx context.Context, app string, minutes []time.Time) ([]stats.Minute, error) {
+	return stats.ReadMinutes(ctx, r.Client, r.Prefix, app, minutes)
+}
+
+// Minutes implements service.Fleet.
+func (r Redis) Minutes(ctx context.Context, app string) ([]stats.Minute, error) {
+	return stats.Read(ctx, r.Client, r.Prefix, app)
+}
