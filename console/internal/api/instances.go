@@ -7,12 +7,15 @@ import (
 )
 
 type instanceView struct {
-	ID      string `json:"id"`
-	App     string `json:"app"`
-	Version string `json:"version"`
-	Refused string `json:"refused"`
-	Error   string `json:"error"`
-	AgeMS   int64  `json:"age_ms"`
+	ID            string `json:"id"`
+	Process       string `json:"process"`
+	App           string `json:"app"`
+	Version       string `json:"version"`
+	Refused       string `json:"refused"`
+	Error         string `json:"error"`
+	Store         string `json:"store"`
+	AgeMS         int64  `json:"age_ms"`
+	ClockOffsetMS int64  `json:"clock_offset_ms"`
 }
 
 // instances lists the instances of applications in which the actor has a role.
@@ -31,7 +34,8 @@ func (c *call) instances() error {
 	views := []instanceView{}
 	for _, i := range all {
 		if access.Role(i.App) != service.NoRole {
-			views = append(views, instanceView{i.ID, i.App, i.Version, i.Refused, i.Error, i.Age.Milliseconds()})
+			views = append(views, instanceView{i.ID, i.Process, i.App, i.Version, i.Refused, i.Error, i.Store,
+				i.Age.Milliseconds(), i.ClockOffset.Milliseconds()})
 		}
 	}
 	return c.send(http.StatusOK, struct {

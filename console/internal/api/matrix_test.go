@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate/console/internal/publish"
 	"github.com/headgate/headgate/console/internal/service"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/stats"
 )
@@ -114,6 +115,12 @@ func expectedOfOthers() map[string]expectation {
 		"GET /api/audit":            get("/api/audit", toManagers),
 		"GET /api/publishing":       get("/api/publishing", toSettled),
 		"GET /api/instances":        get("/api/instances", toSettled),
+		"GET /api/traffic":          get("/api/traffic?app=a&policy=p&step=1m", toReaders),
+		"GET /api/traffic/policies": get("/api/traffic/policies?app=a", toReaders),
+		"GET /api/traffic/apps":     get("/api/traffic/apps", toSettled),
+		"GET /api/traffic/csv":      get("/api/traffic/csv?app=a", toReaders),
+		"GET /api/traffic/changes":  get("/api/traffic/changes?app=a", toReaders),
+		"GET /api/deleted":          get("/api/deleted", toSettled),
 	}
 }
 
@@ -130,12 +137,13 @@ func withRedis(o *Options) {
 	}
 	o.Instances = func(context.Context) ([]policy.Instance, error) {
 		return []policy.Instance{
-			{ID: "one", App: "a", Version: "7", Age: 1500 * time.Millisecond},
+			{ID: "one", Process: "x", App: "a", Version: "7", Age: 1500 * time.Millisecond, Store: "local", ClockOffset: -90 * time.Second},
 			{ID: "two", App: "b", Version: "6", Refused: "7", Error: "it is wrong"},
 		}, nil
 	}
 	o.Stats = func(_ context.Context, app string) ([]stats.Minute, error) {
-		return []stats.Minute{{Start: noon, Policies: map[string]stats.Counts{"p": {Passed: 3, Refused: 2, Banned: 4}, "": {Failed: 1}}}}, nil
+		return []stats.Minute{{Start: noon, Policies: map[string]stats.Counts{"p": {events.Allowed: 3, events.Refused: 2, events.Banned: 4}, "": {events.FailedOpen: 1}},
+			Requests: stats.Counts{events.Allowed: 3, events.Refused: 2, events.Banned: 4, events.FailedOpen: 1}, Lost: 5}}, nil
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/console/internal/publish"
 	"github.com/headgate/headgate/console/internal/service"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/stats"
 )
@@ -184,18 +185,76 @@ func TestInstancesAreOfTheActorsApps(t *testing.T) {
 		}
 	}
 	first := w.ask("owner", "GET", "/api/instances", nil).get("instances").([]any)[0]
-	if want := any(object{"id": "one", "app": "a", "version": "7", "refused": "", "error": "", "age_ms": 1500.0}); !reflect.DeepEqual(any(first), want) {
+	if want := any(object{"id": "one", "process": "x", "app": "a", "version": "7", "refused": "", "error": "", "store": "local",
+		"age_ms": 1500.0, "clock_offset_ms": -90000.0}); !reflect.DeepEqual(any(first), want) {
 		t.Errorf("%v", first)
 	}
+}
+
+// countsWith returns counts of which these are not 0.
+func countsWith(pairs ...any) object {
+	v := object{}
+	for verdict := range events.Verdict(events.Verdicts) {
+		v[verdict.String()] = 0.0
+	}
+	for i := 0; i < len(pairs); i += 2 {
+		v[pairs[i].(string)] = float64(pairs[i+1].(int))
+	}
+	return v
+}
+
+func TestTraffic(t *testing.T) {
+	w := newWorld(t)
+	at := noon.Add(-time.Hour)
+	c := stats.Counts{events.Allowed: 7, events.ShadowRefused: 2}
+	err := w.Ledger().Record(t.Context(), "a", stats.Minute{Start: at, Requests: c, Lost: 1, Policies: map[string]stats.Counts{"p": c, "=x": {events.Banned: 1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := "&from=" + at.Add(-time.Minute).Format(time.RFC3339) + "&to=" + at.Add(2*time.Minute).Format(time.RFC3339)
+	for _, path := range []string{"/api/traffic?app=a", "/api/traffic?policy=p"} {
+		a := w.ask("viewer", "GET", path+from, nil).want(200)
+		points := a.get("points").([]any)
+		want := any(object{"at": at.Format(time.RFC3339), "counts": countsWith("allowed", 7, "shadow_refused", 2), "lost": 1.0})
+		if path != "/api/traffic?app=a" {
+			want.(object)["lost"] = 0.0
+		}
+		if len(points) != 3 || !reflect.DeepEqual(points[1], want) || a.get("late") != true || a.get("step") != 60.0 {
+			t.Errorf("%s: %s", path, a.text)
+		}
+	}
+	sums := w.ask("viewer", "GET", "/api/traffic/policies?app=a"+from, nil).want(200).get("sums")
+	if want := any([]any{object{"app": "a", "policy": "p", "counts": countsWith("allowed", 7, "shadow_refused", 2), "lost": 0.0},
+		object{"app": "a", "policy": "=x", "counts": countsWith("banned", 1), "lost": 0.0}}); !reflect.DeepEqual(sums, want) {
+		t.Errorf("%v", sums)
+	}
+	sums = w.ask("viewer", "GET", "/api/traffic/apps?"+from[1:], nil).want(200).get("sums")
+	if want := any([]any{object{"app": "a", "policy": "", "counts": countsWith("allowed", 7, "shadow_refused", 2), "lost": 1.0},
+		object{"app": "b", "policy": "", "counts": countsWith(), "lost": 0.0}}); !reflect.DeepEqual(sums, want) {
+		t.Errorf("%v", sums)
+	}
+	file := w.ask("viewer", "GET", "/api/traffic/csv?app=a"+from, nil).want(200)
+	when := at.Format(time.RFC3339)
+	want := "time,minutes,application,counted,policy,allowed,waited,degraded,shadow_refused,failed_open,refused,banned,impossible,denied,queue_full,canceled,failed_closed,overruled,lost\n" +
+		when + ",1,a,requests,,7,0,0,2,0,0,0,0,0,0,0,0,0,1\n" + when + ",1,a,decisions,'=x,0,0,0,0,0,0,1,0,0,0,0,0,0,0\n" + when + ",1,a,decisions,p,7,0,0,2,0,0,0,0,0,0,0,0,0,0\n"
+	if file.text != want || file.header.Get("Content-Disposition") != `attachment; filename="traffic.csv"` {
+		t.Errorf("%s, want\n%s", file.text, want)
+	}
+	for _, path := range []string{"/api/traffic?step=2m", "/api/traffic?from=yesterday", "/api/traffic/policies", "/api/traffic/csv", "/api/traffic?from=" + when + "&to=" + when,
+		"/api/traffic/apps?app=a", "/api/traffic?step=1m&from=" + at.AddDate(0, -1, 0).Format(time.RFC3339)} {
+		w.ask("viewer", "GET", path, nil).want(422)
+	}
+	w.ask("viewer", "GET", "/api/traffic?app=a&policy=%0a", nil).want(404)
 }
 
 func TestStatsAreOfTheActorsApps(t *testing.T) {
 	w := newWorld(t, withRedis)
 	a := w.ask("viewer", "GET", "/api/apps/a/stats", nil).want(200)
-	want := []any{object{"start": "2026-03-01T12:00:00Z", "policies": []any{
-		object{"policy": "", "passed": 0.0, "refused": 0.0, "degraded": 0.0, "shadowed": 0.0, "failed": 1.0, "banned": 0.0},
-		object{"policy": "p", "passed": 3.0, "refused": 2.0, "degraded": 0.0, "shadowed": 0.0, "failed": 0.0, "banned": 4.0},
-	}}}
+	want := []any{object{"start": "2026-03-01T12:00:00Z", "lost": 5.0, "requests": countsWith("allowed", 3, "refused", 2, "banned", 4, "failed_open", 1),
+		"policies": []any{
+			object{"policy": "", "decisions": countsWith("failed_open", 1)},
+			object{"policy": "p", "decisions": countsWith("allowed", 3, "refused", 2, "banned", 4)},
+		}}}
 	if got := a.get("minutes"); !reflect.DeepEqual(got, any(want)) {
 		t.Errorf("%v", got)
 	}

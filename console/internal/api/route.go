@@ -19,6 +19,7 @@ func policyRoutes() []route {
 	return []route{
 		{pattern: "GET /api/policies", serve: (*call).listPolicies, params: []string{"search", "app", "mode", "sort", "page", "per_page"}},
 		{pattern: "GET /api/policies/{name}", serve: (*call).readPolicy},
+		{pattern: "GET /api/deleted", serve: (*call).deleted, params: []string{"page", "per_page"}},
 		{pattern: "PUT /api/policies/{name}", serve: (*call).savePolicy},
 		{pattern: "DELETE /api/policies/{name}", serve: (*call).deletePolicy, params: []string{"version"}},
 		{pattern: "PUT /api/policies/{name}/mode", serve: (*call).switchMode},
@@ -86,6 +87,11 @@ func consoleRoutes() []route {
 		{pattern: "PUT /api/settings", serve: (*call).saveSettings},
 		{pattern: "GET /api/audit", serve: (*call).audit, params: []string{"actor", "object", "action", "outcome", "since", "until", "before", "per_page"}},
 		{pattern: "GET /api/publishing", serve: (*call).publishing},
+		{pattern: "GET /api/traffic", serve: (*call).traffic, params: trafficParams},
+		{pattern: "GET /api/traffic/policies", serve: (*call).trafficByPolicy, params: []string{"app", "from", "to", "step"}},
+		{pattern: "GET /api/traffic/apps", serve: (*call).trafficByApp, params: []string{"from", "to", "step"}},
+		{pattern: "GET /api/traffic/csv", serve: (*call).trafficCSV, params: trafficParams},
+		{pattern: "GET /api/traffic/changes", serve: (*call).markers, params: trafficParams},
 		{pattern: "GET /api/instances", serve: (*call).instances},
 	}
 }

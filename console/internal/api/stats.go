@@ -9,24 +9,20 @@ import (
 
 type minuteView struct {
 	Start    time.Time    `json:"start"`
-	Policies []countsView `json:"policies"`
+	Requests countsView   `json:"requests"`
+	Lost     int64        `json:"lost"`
+	Policies []policySums `json:"policies"`
 }
 
-type countsView struct {
-	Policy   string `json:"policy"` // "" for failures of no single policy
-	Passed   int64  `json:"passed"`
-	Refused  int64  `json:"refused"`
-	Degraded int64  `json:"degraded"`
-	Shadowed int64  `json:"shadowed"`
-	Failed   int64  `json:"failed"`
-	Banned   int64  `json:"banned"`
+type policySums struct {
+	Policy    string     `json:"policy"` // "" for those that instances do not tell apart
+	Decisions countsView `json:"decisions"`
 }
 
 func minuteOf(m stats.Minute) minuteView {
-	v := minuteView{Start: m.Start, Policies: []countsView{}}
+	v := minuteView{Start: m.Start, Requests: countsOf(m.Requests), Lost: m.Lost, Policies: []policySums{}}
 	for _, name := range sortedKeys(m.Policies) {
-		n := m.Policies[name]
-		v.Policies = append(v.Policies, countsView{name, n.Passed, n.Refused, n.Degraded, n.Shadowed, n.Failed, n.Banned})
+		v.Policies = append(v.Policies, policySums{name, countsOf(m.Policies[name])})
 	}
 	return v
 }

@@ -37,6 +37,7 @@ func (c *call) export() error {
 
 type planView struct {
 	Base   int64          `json:"base"`
+	Apps   []string       `json:"apps"`
 	Counts map[string]int `json:"counts"`
 	Steps  []stepView     `json:"steps"`
 }
@@ -79,5 +80,5 @@ func (c *call) transfer(do func(context.Context, service.Actor, service.Import) 
 	if err != nil {
 		return err
 	}
-	return c.send(http.StatusOK, planView{plan.Base, plan.Counts(), mapped(plan.Steps, stepOf)})
+	return c.send(http.StatusOK, planView{plan.Base, list(plan.Apps), plan.Counts(), mapped(plan.Steps, stepOf)})
 }

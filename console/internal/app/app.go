@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/headgate/headgate/console/internal/collect"
 	"github.com/headgate/headgate/console/internal/config"
 	"github.com/headgate/headgate/console/internal/publish"
 	"github.com/headgate/headgate/console/internal/service"
@@ -23,6 +24,7 @@ type App struct {
 	Publisher *publish.Worker
 	Instances *redissource.Source // where the instances report
 	Redis     redis.UniversalClient
+	Collector *collect.Worker
 
 	// OneTimePassword is the password of service.FirstUser if Open created that
 	// administrator, or "".
@@ -45,8 +47,15 @@ func (a *App) open(ctx context.Context, c config.Config, logger *slog.Logger) (e
 	if a.db, err = store.Open(ctx, store.Options{URL: c.DB}); err != nil {
 		return err
 	}
-	a.Service, err = service.New(service.Options{DB: a.db, Changed: a.wake, Logger: logger})
-	if err != nil {
+	serving := c.Redis != nil && c.Recover == ""
+	o := service.Options{DB: a.db, Changed: a.wake, Logger: logger}
+	if serving {
+		if err := a.connect(c); err != nil {
+			return err
+		}
+		o.Fleet = fleet{a.counts(c), a.Instances}
+	}
+	if a.Service, err = service.New(o); err != nil {
 		return err
 	}
 	if c.Recover == "" {
@@ -54,19 +63,37 @@ func (a *App) open(ctx context.Context, c config.Config, logger *slog.Logger) (e
 			return fmt.Errorf("the first administrator: %w", err)
 		}
 	}
-	if c.Redis == nil || c.Recover != "" {
+	if !serving {
 		return nil
 	}
-	return a.publish(c, logger)
+	return a.start(c, logger)
 }
 
-// publish starts the publisher. It runs before the first call of the service.
-func (a *App) publish(c config.Config, logger *slog.Logger) (err error) {
+// connect opens the client of Redis.
+func (a *App) connect(c config.Config) (err error) {
 	a.Redis = redis.NewUniversalClient(c.Redis)
-	if a.Instances, err = redissource.New(a.Redis, redissource.Options{Prefix: c.RedisPrefix}); err != nil {
+	a.Instances, err = redissource.New(a.Redis, redissource.Options{Prefix: c.RedisPrefix})
+	return err
+}
+
+// counts returns the counts of the instances in Redis.
+func (a *App) counts(c config.Config) collect.Redis {
+	return collect.Redis{Client: a.Redis, Prefix: c.RedisPrefix}
+}
+
+// fleet is the service's view of the instances.
+type fleet struct {
+	collect.Redis
+	*redissource.Source
+}
+
+// start starts the publisher and the collector. It runs before the first call of the service.
+func (a *App) start(c config.Config, logger *slog.Logger) (err error) {
+	a.Publisher, err = publish.Start(publish.Options{Source: a.Service.Outbox(), Publisher: a.Instances, Logger: logger})
+	if err != nil {
 		return err
 	}
-	a.Publisher, err = publish.Start(publish.Options{Source: a.Service.Outbox(), Publisher: a.Instances, Logger: logger})
+	a.Collector, err = collect.Start(collect.Options{Source: a.counts(c), Ledger: a.Service.Ledger(), Logger: logger})
 	return err
 }
 
@@ -84,6 +111,9 @@ func (a *App) Healthy(ctx context.Context) error { return a.db.Ping(ctx) }
 // are published at the next start.
 func (a *App) Close() error {
 	var errs []error
+	if a.Collector != nil {
+		errs = append(errs, a.Collector.Close())
+	}
 	if a.Publisher != nil {
 		errs = append(errs, a.Publisher.Close())
 	}

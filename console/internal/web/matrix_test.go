@@ -41,6 +41,7 @@ func matrix() []cell {
 		{"POST /login", "/login", url.Values{"name": {"x"}, "password": {"y"}}, [6]int{401, 401, 401, 401, 401, 401}},
 
 		{"GET /policies", "/policies", nil, all},
+		{"GET /deleted", "/deleted", nil, all},
 		{"GET /new", "/new", nil, [6]int{303, 403, 403, 200, 200, 200}},
 		{"POST /new", "/new", policyForm("fresh"), [6]int{401, 403, 403, 403, 303, 303}},
 		{"GET /policies/{name}", "/policies/p", nil, seen},

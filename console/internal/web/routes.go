@@ -17,6 +17,7 @@ func routes() []route {
 		{pattern: "POST /logout", answer: logout},
 
 		{pattern: "GET /policies", answer: listPage},
+		{pattern: "GET /deleted", answer: deletedPage},
 		{pattern: "GET /new", answer: newPage},
 		{pattern: "POST /new", answer: create},
 		{pattern: "GET /policies/{name}", answer: policyPage},

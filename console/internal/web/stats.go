@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate/console/internal/publish"
 	"github.com/headgate/headgate/console/internal/service"
+	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/stats"
 )
@@ -20,11 +21,13 @@ type live struct {
 	At    time.Time
 
 	Redis    bool
-	Away     bool // Redis does not answer
-	Total    stats.Counts
+	Away     bool    // Redis does not answer
+	Total    figures // of requests
+	Lost     int64
 	Busy     []busy // the busiest first
 	More     int    // policies that are not shown
 	Instance []instance
+	Further  int    // instances that are not shown
 	Label    string // of the published version
 	Work     work
 }
@@ -32,7 +35,7 @@ type live struct {
 // busy holds the counts of one policy.
 type busy struct {
 	Name string
-	stats.Counts
+	figures
 	Chart chart
 }
 
@@ -50,6 +53,38 @@ type work struct {
 	Since   time.Time
 	Runs    bool // there is a publisher
 }
+
+// wrongClock is how far a clock is off before the page warns of it.
+const wrongClock = time.Second
+
+// Off says how far the clock of the instance is off, or "".
+func (i instance) Off() string {
+	switch d := i.ClockOffset.Round(100 * time.Millisecond); {
+	case d >= wrongClock:
+		return d.String() + " ahead"
+	case d <= -wrongClock:
+		return (-d).String() + " behind"
+	}
+	return ""
+}
+
+// Decides says what decides for the instance.
+func (i instance) Decides() string {
+	switch i.Store {
+	case "store":
+		return "Redis"
+	case "local":
+		return "its memory: Redis is away"
+	case "open":
+		return "nothing: requests pass"
+	case "closed":
+		return "nothing: requests are refused"
+	}
+	return "not known"
+}
+
+// maxInstances is the largest number of instances that are shown.
+const maxInstances = 200
 
 // maxBusy is the largest number of policies that are shown.
 const maxBusy = 60
@@ -137,16 +172,20 @@ func (v *request) readFleet(l *live) {
 			l.Instance = append(l.Instance, instance{i, i.Version == label && i.Refused == ""})
 		}
 	}
+	if len(l.Instance) > maxInstances {
+		l.Further, l.Instance = len(l.Instance)-maxInstances, l.Instance[:maxInstances]
+	}
 }
 
 // addUp adds up the minutes by policies.
 func (l *live) addUp(minutes []stats.Minute) {
+	total, lost := stats.Requests(minutes)
+	l.Total, l.Lost = figuresOf(total), lost
 	for name, c := range stats.Total(minutes) {
-		l.Total.Add(c)
-		l.Busy = append(l.Busy, busy{Name: name, Counts: c})
+		l.Busy = append(l.Busy, busy{Name: name, figures: figuresOf(c)})
 	}
 	slices.SortFunc(l.Busy, func(a, b busy) int {
-		return cmp.Or(cmp.Compare(b.all(), a.all()), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(b.All, a.All), cmp.Compare(a.Name, b.Name))
 	})
 	if len(l.Busy) > maxBusy {
 		l.More, l.Busy = len(l.Busy)-maxBusy, l.Busy[:maxBusy]
@@ -156,6 +195,19 @@ func (l *live) addUp(minutes []stats.Minute) {
 	}
 }
 
-func (b busy) all() int64 {
-	return b.Passed + b.Refused + b.Degraded + b.Shadowed + b.Failed + b.Banned
+// figures are counts as the page groups them.
+type figures struct {
+	Passed, Refused, Denied, Banned int64
+	Degraded, Shadowed, Left        int64
+	Open, Closed, Overruled, All    int64
+}
+
+func figuresOf(c stats.Counts) figures {
+	return figures{
+		Passed:  c[events.Allowed] + c[events.Waited],
+		Refused: c[events.Refused] + c[events.Impossible] + c[events.QueueFull],
+		Denied:  c[events.Denied], Banned: c[events.Banned], Left: c[events.Canceled],
+		Degraded: c[events.Degraded], Shadowed: c[events.ShadowRefused],
+		Open: c[events.FailedOpen], Closed: c[events.FailedClosed], Overruled: c[events.Overruled], All: c.Total(),
+	}
 }

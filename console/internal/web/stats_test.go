@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/console/internal/service"
+	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/policy/stats"
 )
 
@@ -17,12 +18,21 @@ func TestStatsNeedARole(t *testing.T) {
 	for _, path := range []string{"/stats?app=a", "/stats/live?app=a"} {
 		got := b.get(path).want(http.StatusOK)
 		rows := got.rows()
-		if row := rows["one"]; !strings.HasSuffix(row, "| 50 | 10 | 6 | 0 | 0 | 0") {
+		if row := rows["one"]; !strings.HasSuffix(row, "| 50 | 10 | 0 | 6 | 0 | 0 | 0 | 0 | 0 | 0") {
 			t.Errorf("%s: the policy has the row %q", path, row)
 		}
-		if row := rows["no single policy"]; !strings.HasSuffix(row, "| 0 | 0 | 0 | 0 | 0 | 2") {
+		if row := rows["further policies"]; !strings.HasSuffix(row, "| 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 2 | 0") {
 			t.Errorf("%s: failures have the row %q", path, row)
 		}
+		for _, part := range []string{"<dt>Passed</dt><dd>31</dd>", "<dt>Over, in shadow</dt><dd>7</dd>", "<dt>Denied</dt><dd>3</dd>", "The counts of 4 more requests were lost"} {
+			if !strings.Contains(got.text, part) {
+				t.Errorf("%s: the page does not say %s", path, part)
+			}
+		}
+		if row := rows["here-1 abc"]; !strings.Contains(row, "1m30s behind") || !strings.Contains(row, "its memory: Redis is away") {
+			t.Errorf("%s: the instance has the row %q", path, row)
+		}
+		rows["here-1"] = rows["here-1 abc"]
 		if !strings.Contains(rows["here-1"], "up to date") || strings.Contains(rows["here-1"], "not yet") || !strings.Contains(rows["here-2"], "not yet up to date") {
 			t.Errorf("%s: the instances are %q and %q", path, rows["here-1"], rows["here-2"])
 		}
@@ -39,14 +49,15 @@ func TestStatsNeedARole(t *testing.T) {
 func TestChartStacksBars(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	c := chartOf([]stats.Minute{
-		{Start: at, Policies: map[string]stats.Counts{"p": {Passed: 30, Refused: 10}}},
-		{Start: at.Add(time.Minute), Policies: map[string]stats.Counts{"p": {Passed: 10, Banned: 20}}},
+		{Start: at, Policies: map[string]stats.Counts{"p": {events.Allowed: 30, events.Refused: 10}}},
+		{Start: at.Add(time.Minute), Policies: map[string]stats.Counts{"p": {events.Allowed: 5, events.ShadowRefused: 5, events.Banned: 20}}},
 		{Start: at.Add(2 * time.Minute)},
 	}, "p")
 	want := []bar{
 		{0, 20, 98, 60, "passed", "12:00: 30 passed"},
 		{0, 0, 98, 20, "refused", "12:00: 10 refused"},
-		{100, 60, 98, 20, "passed", "12:01: 10 passed"},
+		{100, 70, 98, 10, "passed", "12:01: 5 passed"},
+		{100, 60, 98, 10, "shadowed", "12:01: 5 over the limit, in shadow"},
 		{100, 20, 98, 40, "banned", "12:01: 20 banned"},
 	}
 	if c.Max != 40 || len(c.Bars) != len(want) {

@@ -20,6 +20,7 @@ import (
 	"github.com/headgate/headgate/console/internal/service"
 	"github.com/headgate/headgate/console/internal/store"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/stats"
@@ -257,13 +258,14 @@ func (f *fakeFleet) Lift(_ context.Context, p policy.Policy, key string) error {
 func (f *fakeFleet) Stats(context.Context, string) ([]stats.Minute, error) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	return []stats.Minute{
-		{Start: at, Policies: map[string]stats.Counts{"one": {Passed: 30, Refused: 10, Banned: 6}, "": {Failed: 2}}},
-		{Start: at.Add(time.Minute), Policies: map[string]stats.Counts{"one": {Passed: 20}}},
+		{Start: at, Policies: map[string]stats.Counts{"one": {events.Allowed: 30, events.Refused: 10, events.Banned: 6}, "": {events.FailedOpen: 2}},
+			Requests: stats.Counts{events.Waited: 31, events.ShadowRefused: 7, events.Denied: 3}, Lost: 4},
+		{Start: at.Add(time.Minute), Policies: map[string]stats.Counts{"one": {events.Waited: 20}}},
 	}, f.away
 }
 
 func (f *fakeFleet) Instances(context.Context) ([]policy.Instance, error) {
-	return []policy.Instance{{ID: "here-1", App: "a", Version: "7-abc"}, {ID: "here-2", App: "a", Version: "6-old"}, {ID: "there", App: "b", Version: "7-abc"}}, f.away
+	return []policy.Instance{{ID: "here-1", App: "a", Version: "7-abc", Process: "abc", ClockOffset: -90 * time.Second, Store: "local"}, {ID: "here-2", App: "a", Version: "6-old"}, {ID: "there", App: "b", Version: "7-abc"}}, f.away
 }
 
 func (f *fakeFleet) Published(context.Context) (string, error) { return "7-abc", f.away }
