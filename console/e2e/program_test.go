@@ -38,6 +38,11 @@ type program struct {
 	name string
 	out  *os.File // the end that the program writes to
 
+	process *os.Process
+	ended   chan struct{} // closed when the process has ended
+	err     error         // with which it ended
+	killed  bool          // by stop
+
 	mu    sync.Mutex
 	lines []line
 	more  chan struct{} // closed at the next line
@@ -65,9 +70,9 @@ func start(t testing.TB, name, path string, env []string, args ...string) *progr
 		defer close(read)
 		p.read(in)
 	}()
-	ended := p.launch(path, env, args)
+	p.launch(path, env, args)
 	t.Cleanup(func() {
-		ended()
+		p.stop(syscall.SIGTERM)
 		<-read
 		if t.Failed() {
 			t.Logf("%s printed:\n%s", name, p.printed())
@@ -77,22 +82,24 @@ func start(t testing.TB, name, path string, env []string, args ...string) *progr
 	return p
 }
 
-// launch runs the process and returns a function that ends it. The goroutine that starts it
+// launch runs the process. The goroutine that starts it
 // keeps its thread until the process has ended, as the kernel's parent death signal
 // is tied to it.
-func (p *program) launch(path string, env, args []string) (end func()) {
+func (p *program) launch(path string, env, args []string) {
 	p.t.Helper()
 	cmd := exec.Command(path, args...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = p.out, p.out, dieWithParent()
-	started, ended := make(chan error), make(chan error, 1)
+	started := make(chan error)
+	p.ended = make(chan struct{})
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			ended <- cmd.Wait()
+			p.err = cmd.Wait()
+			close(p.ended)
 		}
 	}()
 	err := <-started
@@ -100,22 +107,24 @@ func (p *program) launch(path string, env, args []string) (end func()) {
 	if err != nil {
 		p.t.Fatalf("%s: %v", p.name, err)
 	}
-	return func() { p.end(cmd.Process, ended) }
+	p.process = cmd.Process
 }
 
-// end asks the process to end, and fails the test if it ends with an error.
-func (p *program) end(process *os.Process, ended <-chan error) {
-	process.Signal(syscall.SIGTERM)
+// stop ends the process by a signal, and waits for its end. It fails the test if the process
+// ends with an error, unless it was killed.
+func (p *program) stop(s os.Signal) {
+	p.killed = p.killed || s == syscall.SIGKILL
+	p.process.Signal(s)
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	select {
-	case err := <-ended:
-		if err != nil {
-			p.t.Errorf("%s ended with %v", p.name, err)
+	case <-p.ended:
+		if p.err != nil && !p.killed {
+			p.t.Errorf("%s ended with %v", p.name, p.err)
 		}
 	case <-deadline.C:
-		process.Kill()
-		<-ended
+		p.process.Kill()
+		<-p.ended
 		p.t.Errorf("%s did not end within %s", p.name, patience)
 	}
 }

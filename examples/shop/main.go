@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"io"
@@ -26,12 +27,13 @@ func main() {
 	addr := flag.String("redis", "127.0.0.1:6379", "`address` of the Redis that the page publishes to")
 	timeout := flag.Duration("timeout", 0, "the longest `time` of a decision in Redis; 0 is the default")
 	listen := flag.String("listen", "127.0.0.1:8081", "`address` to serve on")
+	name := flag.String("instance", "", "the `name` of this instance on the page; the default is its address")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	listener, err := net.Listen("tcp", *listen)
 	if err == nil {
-		err = serve(ctx, *addr, redisstore.Options{Timeout: *timeout}, listener)
+		err = serve(ctx, *addr, cmp.Or(*name, "shop@"+listener.Addr().String()), redisstore.Options{Timeout: *timeout}, listener)
 	}
 	if err != nil {
 		log.Fatal(err)
@@ -39,10 +41,10 @@ func main() {
 }
 
 // serve answers requests until ctx ends.
-func serve(ctx context.Context, addr string, store redisstore.Options, listener net.Listener) error {
+func serve(ctx context.Context, addr, name string, store redisstore.Options, listener net.Listener) error {
 	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 	defer client.Close()
-	follow := policy.Options{Instance: "shop@" + listener.Addr().String(), OnMissing: policy.OnMissingWait}
+	follow := policy.Options{Instance: name, OnMissing: policy.OnMissingWait}
 	limits, err := managed.Open(ctx, client, managed.Options{App: "shop", Store: store, Follow: follow})
 	if err != nil {
 		return err

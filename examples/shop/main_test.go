@@ -54,7 +54,7 @@ func open(t *testing.T, addr string) string {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- serve(ctx, addr, redisstore.Options{Timeout: time.Minute}, listener) }()
+	go func() { ended <- serve(ctx, addr, "shop-1", redisstore.Options{Timeout: time.Minute}, listener) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/limiter"
@@ -52,6 +53,10 @@ type Options struct {
 	// failover.InstancesOptions. With 0, an instance that starts while Redis is
 	// away admits one unit of a key.
 	Expected int
+
+	// Clock returns the time of this process; nil means time.Now. Reports say how far it is
+	// off the clock of Redis, by which everything is counted.
+	Clock func() time.Time
 
 	// Limiter configures the limiter. Its Store must be nil. Its Rules apply until
 	// there are policies. Its Logger is also that of the other parts, except that
@@ -120,14 +125,14 @@ func (o *Options) limiterFaults() error {
 func (l *Limits) open(ctx context.Context, client redis.UniversalClient, o *Options) error {
 	prefix := cmp.Or(o.Store.Prefix, redisstore.DefaultPrefix)
 	if o.Source == nil {
-		published, err := redissource.New(client, redissource.Options{Prefix: prefix})
+		published, err := redissource.New(client, redissource.Options{Prefix: prefix, Clock: o.Clock})
 		if err != nil {
 			return err
 		}
 		o.Source = published
 	}
 	recorder, err := stats.New(client, stats.Options{
-		App: o.App, Prefix: prefix, Logger: o.Limiter.Logger,
+		App: o.App, Prefix: prefix, Clock: o.Clock, Logger: o.Limiter.Logger,
 	})
 	if err != nil {
 		return err

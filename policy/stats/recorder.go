@@ -41,6 +41,10 @@ type Options struct {
 	// Timeout bounds every write, up to a minute; 0 means DefaultTimeout.
 	Timeout time.Duration
 
+	// Clock returns the time of this process, by which requests are counted until the
+	// server's time is known; nil means time.Now.
+	Clock func() time.Time
+
 	// Logger receives a record when writing begins to fail and when it succeeds
 	// again. nil means slog.Default() at the time.
 	Logger *slog.Logger
@@ -116,10 +120,13 @@ func New(client redis.UniversalClient, o Options) (*Recorder, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
 	now := time.Now()
 	r := &Recorder{
 		options: o, client: client, calls: rediscall.NewCaller(client), keys: keysOf(o.Prefix, o.App), seed: maphash.MakeSeed(),
-		ledger: newLedger(), born: now, wall: now, pause: cmp.Or(o.Every, DefaultEvery),
+		ledger: newLedger(), born: now, wall: o.Clock(), pause: cmp.Or(o.Every, DefaultEvery),
 	}
 	ctx, end := context.WithCancel(context.Background())
 	r.end = end

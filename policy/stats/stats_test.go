@@ -295,8 +295,7 @@ func TestRecorderWritesCountsOfAnOutageLater(t *testing.T) {
 	server := redistest.Start(t)
 	client, prefix := dial(t, server.Addr), redistest.Prefix(t)
 	for name, off := range map[string]time.Duration{"before": 0, "off": -7 * time.Hour} {
-		r := recorder(t, client, stats.Options{Prefix: prefix + name})
-		r.SetWall(off)
+		r := recorder(t, client, stats.Options{Prefix: prefix + name, Clock: func() time.Time { return time.Now().Add(off) }})
 		server.Kill()
 		for range 3 {
 			observe(r, 1)
@@ -355,8 +354,7 @@ func TestRecorderCountsInTheServersMinute(t *testing.T) {
 	for {
 		before := client.Time(t.Context()).Val()
 		for _, off := range []time.Duration{0, 90 * time.Second, -90 * time.Second, 5 * time.Hour} {
-			r := recorder(t, client, stats.Options{Prefix: prefix})
-			r.SetWall(off)
+			r := recorder(t, client, stats.Options{Prefix: prefix, Clock: func() time.Time { return time.Now().Add(off) }})
 			observe(r, 10)
 			flush(t, r)
 		}

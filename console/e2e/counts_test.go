@@ -1,0 +1,380 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/console/internal/mariadbtest"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/nethttp"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/managed"
+	"github.com/headgate/headgate/store/redisstore"
+	"github.com/redis/go-redis/v9"
+)
+
+// TestCountsEqualTheLoad sends requests to two instances of one name and a third whose clock
+// is off by 90 seconds, restarts one, ends one and kills one. What the console says equals what
+// was sent and answered, to the request.
+func TestCountsEqualTheLoad(t *testing.T) {
+	consoleProgram, shop := build(t)
+	for name, args := range map[string]func(*testing.T) (env, args []string){
+		"sqlite": func(t *testing.T) (env, args []string) { return nil, []string{"-data", t.TempDir()} },
+		"mariadb": func(t *testing.T) (env, args []string) {
+			return []string{"HEADGATE_CONSOLE_DB=" + mariadbtest.Start(t).Database(t)}, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, args := args(t)
+			redis := redistest.Start(t).Addr
+			l := &load{t: t, shop: shop, redis: redis}
+			l.console = start(t, "console", consoleProgram, env, append(args, "-redis", "redis://"+redis, "-listen", "127.0.0.1:0")...)
+			l.signIn()
+			l.run()
+		})
+	}
+}
+
+// load counts the requests that it sends, and how they were answered.
+type load struct {
+	t       *testing.T
+	console *program
+	client  *http.Client
+	shop    string
+	redis   string
+
+	sent, ok, refused int64
+}
+
+// signIn logs in as the administrator.
+func (l *load) signIn() {
+	l.t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.client = &http.Client{Jar: jar, Transport: &http.Transport{}, Timeout: patience}
+	l.t.Cleanup(l.client.CloseIdleConnections)
+	password := l.console.await(0, oneTime)[1]
+	l.form("/login", url.Values{"name": {"admin"}, "password": {password}})
+	l.form("/account/password", url.Values{"old": {password}, "password": {"the password of a load"}, "repeat": {"the password of a load"}})
+}
+
+func (l *load) form(path string, values url.Values) {
+	l.t.Helper()
+	r, err := l.client.PostForm("http://"+l.console.address+path, values)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer r.Body.Close()
+	if text, _ := io.ReadAll(r.Body); r.StatusCode != http.StatusOK {
+		l.t.Fatalf("%s: %d\n%s", path, r.StatusCode, text)
+	}
+}
+
+// call calls the API and reads its answer into out.
+func (l *load) call(method, path string, in, out any) {
+	l.t.Helper()
+	body, err := json.Marshal(in)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(l.t.Context(), method, "http://"+l.console.address+path, bytes.NewReader(body))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if in != nil {
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("If-None-Match", "*")
+	} else {
+		r.Body = http.NoBody
+	}
+	a, err := l.client.Do(r)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer a.Body.Close()
+	text, err := io.ReadAll(a.Body)
+	if err != nil || a.StatusCode >= 300 {
+		l.t.Fatalf("%s %s: %d %v\n%s", method, path, a.StatusCode, err, text)
+	}
+	if out != nil {
+		if err := json.Unmarshal(text, out); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+}
+
+// policies are what every request meets: one request under four policies.
+var policies = map[string]map[string]any{
+	"tight":  {"limit": "700/1h sliding-log"},
+	"shadow": {"limit": "50/1h sliding-log", "mode": "shadow"},
+	"wide":   {"limit": "1000000/1h"},
+	"second": {"limit": "1000000/1h fixed-window"},
+}
+
+func (l *load) run() {
+	t := l.t
+	l.call("PUT", "/api/apps/shop", map[string]any{}, nil)
+	for name, p := range policies {
+		p = maps.Clone(p)
+		p["name"], p["apps"], p["key"] = name, []string{"shop"}, "ip"
+		l.call("PUT", "/api/policies/"+name, p, nil)
+	}
+	a, stopA := l.instance("twin")
+	b, stopB := l.instance("twin")
+	c, stopC := l.skewed(90 * time.Second)
+	l.send(600, a, b, c)
+	l.agree("at first")
+	l.instances()
+	stopA(syscall.SIGTERM) // in the same minute, under the same name
+	a, stopA = l.instance("twin")
+	l.send(600, a, b, c)
+	l.agree("after a restart")
+	l.send(301, c)
+	stopC()
+	stopA(syscall.SIGTERM)
+	l.send(100, b)
+	l.agree("after two instances ended")
+	l.kill(b, stopB)
+	l.fromSQL()
+	if l.ok == 0 || l.refused == 0 {
+		t.Errorf("%d of %d requests were refused", l.refused, l.sent)
+	}
+}
+
+// instance starts an instance and waits until it has the policies in force. stop ends it by a
+// signal.
+func (l *load) instance(name string) (address string, stop func(os.Signal)) {
+	l.t.Helper()
+	p := start(l.t, name, l.shop, nil, "-redis", l.redis, "-listen", "127.0.0.1:0", "-timeout", "1m", "-instance", name)
+	p.await(0, inForce)
+	return p.address, p.stop
+}
+
+// skewed starts an instance in this process, whose clock is off.
+func (l *load) skewed(off time.Duration) (address string, stop func()) {
+	l.t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: l.redis, ContextTimeoutEnabled: true})
+	limits, err := managed.Open(context.Background(), client, managed.Options{
+		App: "shop", Store: redisstore.Options{Timeout: time.Minute}, Clock: func() time.Time { return time.Now().Add(off) },
+		Follow:  policy.Options{Instance: "skewed", Timeout: time.Minute},
+		Limiter: limiter.Config{Logger: slog.New(slog.DiscardHandler)},
+	})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	server := httptest.NewServer(nethttp.New(limits.Limiter)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	stop = sync.OnceFunc(func() {
+		server.Close()
+		if err := limits.Close(); err != nil {
+			l.t.Error(err)
+		}
+		client.Close()
+	})
+	l.t.Cleanup(stop)
+	return strings.TrimPrefix(server.URL, "http://"), stop
+}
+
+// send sends requests to the instances in turn, eight at a time.
+func (l *load) send(n int, addresses ...string) {
+	l.t.Helper()
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8}, Timeout: patience}
+	defer client.CloseIdleConnections()
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	next := make(chan string)
+	for range 8 {
+		group.Go(func() {
+			for address := range next {
+				r, err := client.Get("http://" + address + "/")
+				if err != nil {
+					l.t.Error(err)
+					continue
+				}
+				r.Body.Close()
+				mu.Lock()
+				l.sent++
+				switch r.StatusCode {
+				case http.StatusOK:
+					l.ok++
+				case http.StatusTooManyRequests:
+					l.refused++
+				default:
+					l.t.Errorf("the status is %d", r.StatusCode)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for i := range n {
+		next <- addresses[i%len(addresses)]
+	}
+	close(next)
+	group.Wait()
+}
+
+// counts are counts by verdict.
+type counts map[string]int64
+
+func (c counts) total() (n int64) {
+	for _, m := range c {
+		n += m
+	}
+	return n
+}
+
+// shown returns what the console says: the requests, and the decisions by policy.
+func (l *load) shown() (requests counts, decisions map[string]counts) {
+	l.t.Helper()
+	var chart struct{ Total counts }
+	l.call("GET", "/api/traffic?app=shop", nil, &chart)
+	var sums struct {
+		Sums []struct {
+			Policy string
+			Counts counts
+		}
+	}
+	l.call("GET", "/api/traffic/policies?app=shop", nil, &sums)
+	decisions = map[string]counts{}
+	for _, s := range sums.Sums {
+		decisions[s.Policy] = s.Counts
+	}
+	return chart.Total, decisions
+}
+
+// want are the figures that the load expects.
+func (l *load) right(requests counts, decisions map[string]counts) bool {
+	passed := requests["allowed"] + requests["shadow_refused"]
+	if requests.total() != l.sent || passed != l.ok || requests["refused"] != l.refused || len(decisions) != len(policies) {
+		return false
+	}
+	for name := range policies {
+		if decisions[name].total() != l.sent {
+			return false
+		}
+	}
+	shadow := decisions["shadow"]
+	return decisions["tight"]["allowed"] == l.ok && decisions["tight"]["refused"] == l.refused && shadow["refused"] == 0 &&
+		shadow["allowed"]+shadow["overruled"]+shadow["shadow_refused"] == l.sent && shadow["shadow_refused"] > 0 &&
+		decisions["wide"]["allowed"] == l.ok && decisions["wide"]["overruled"] == l.refused
+}
+
+// agree fails unless the console soon says what was sent.
+func (l *load) agree(when string) {
+	l.t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		requests, decisions := l.shown()
+		if l.right(requests, decisions) {
+			break
+		}
+		if time.Now().After(deadline) || requests.total() > l.sent {
+			l.t.Fatalf("%s: %d requests were sent, %d passed and %d were refused; the console says %v and %v", when, l.sent, l.ok, l.refused, requests, decisions)
+		}
+		<-tick.C
+	}
+	var recent struct {
+		Minutes []struct {
+			Requests counts
+			Lost     int64
+		}
+	}
+	l.call("GET", "/api/apps/shop/stats", nil, &recent)
+	var sum, lost int64
+	for _, m := range recent.Minutes {
+		sum, lost = sum+m.Requests.total(), lost+m.Lost
+	}
+	if sum != l.sent || lost != 0 {
+		l.t.Errorf("%s: the last minutes have %d requests and %d lost, and %d were sent", when, sum, lost, l.sent)
+	}
+	r, err := l.client.Get("http://" + l.console.address + "/stats?app=shop")
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer r.Body.Close()
+	page, err := io.ReadAll(r.Body)
+	if want := fmt.Sprintf("<dt>Refused</dt><dd>%d</dd>", l.refused); err != nil || !strings.Contains(string(page), want) {
+		l.t.Errorf("%s: the page does not say %s; %v", when, want, err)
+	}
+	l.t.Logf("%s: %d requests, %d passed, %d refused, and the console agrees", when, l.sent, l.ok, l.refused)
+}
+
+// instances fails unless the three instances are listed.
+func (l *load) instances() {
+	l.t.Helper()
+	var list struct {
+		Instances []struct {
+			ID, Process, Store string
+			ClockOffsetMS      int64 `json:"clock_offset_ms"`
+		}
+	}
+	l.call("GET", "/api/instances", nil, &list)
+	names, processes := map[string]int{}, map[string]bool{}
+	for _, i := range list.Instances {
+		names[i.ID]++
+		processes[i.Process] = true
+		off := time.Duration(i.ClockOffsetMS) * time.Millisecond
+		if i.ID == "skewed" {
+			off -= 90 * time.Second
+		}
+		test.AtMost(l.t, "the offset of "+i.ID+" beside the true one", off.Abs(), time.Second)
+	}
+	if names["twin"] != 2 || names["skewed"] != 1 || len(processes) != 3 {
+		l.t.Errorf("the instances are %+v", list)
+	}
+}
+
+// kill kills an instance in the middle of a load. What it has not written yet is lost, and
+// nothing else.
+func (l *load) kill(address string, stop func(os.Signal)) {
+	l.t.Helper()
+	before := l.sent
+	l.send(100, address)
+	stop(syscall.SIGKILL)
+	requests, decisions := l.shown()
+	if got := requests.total(); got < before || got > l.sent {
+		l.t.Errorf("after a kill the console says %v and %v; %d requests were written before, and %d sent in all", requests, decisions, before, l.sent)
+	}
+	l.t.Logf("the instance that was killed lost %d of its last 100 requests", l.sent-requests.total())
+}
+
+// fromSQL fails unless the database alone says the same, once the minutes are collected.
+func (l *load) fromSQL() {
+	test.Long(l.t, "it waits for the end of a minute")
+	before, decisions := l.shown()
+	client := redis.NewClient(&redis.Options{Addr: l.redis})
+	defer client.Close()
+	end := time.Now().Truncate(time.Minute).Add(time.Minute + 20*time.Second)
+	time.Sleep(time.Until(end)) // the console collects on the minute
+	keys, err := client.Keys(l.t.Context(), "hg:{stats:shop}:*").Result()
+	if err != nil || len(keys) == 0 {
+		l.t.Fatal(keys, err)
+	}
+	if err := client.Del(l.t.Context(), keys...).Err(); err != nil {
+		l.t.Fatal(err)
+	}
+	after, later := l.shown()
+	if !maps.Equal(before, after) || fmt.Sprint(decisions) != fmt.Sprint(later) {
+		l.t.Errorf("Redis said %v and %v, and the database says %v and %v", before, decisions, after, later)
+	}
+}
