@@ -35,8 +35,8 @@
 // # What may be lost
 //
 // A process that is killed without [Recorder.Close] loses what it has counted since its
-// last write: at most a second, and more only where so many instances write that each of
-// them writes less often; see [Options.Every]. While Redis is away a recorder keeps 60
+// last write: at most a second, or longer in a fleet that is large enough to write less
+// often; see [Options.Every]. While Redis is away a recorder keeps 60
 // minutes and 100,000 counts; beyond either the oldest minute is dropped, and its requests are counted
 // as lost: [Minute.Lost].
 package stats
@@ -184,8 +184,8 @@ return reply
 
 // Changed returns the minutes of an application whose counts have changed since an instant
 // of the server's clock, that of the last change last, and the server's clock.
-// Whoever reads the counts of these minutes afterwards, and asks later for the changes since the
-// time that was returned, misses none.
+// A caller that reads the counts of these minutes afterwards, and asks later for the changes
+// since the time that was returned, misses none.
 func Changed(ctx context.Context, client redis.UniversalClient, prefix, app string, since time.Time) (minutes []time.Time, now time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
 	defer cancel()

@@ -116,8 +116,8 @@ func (w *Worker) Status() Status {
 	return w.status
 }
 
-// Close stops the worker and waits for its end. What is not collected yet is collected by
-// another worker, or by the next one. Close may be called again.
+// Close stops the worker and waits for its end. Another worker, or the next one, collects the
+// rest. Close may be called again.
 func (w *Worker) Close() error {
 	w.stop()
 	<-w.done

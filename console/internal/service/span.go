@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/console/internal/store"
 )
 
-// How long the rows of a level are kept, in minutes. Those of a minute outlive the counts
-// in Redis by far, so that no count is added twice.
+// How long the rows of a level are kept, in minutes. Rows of a minute outlive the counts in
+// Redis by a day, so that no count is added twice.
 const (
 	keepMinutes    = 2 * 24 * 60
 	keepTenMinutes = 10 * 24 * 60
@@ -99,8 +99,7 @@ func (s span) over(first, last, step int64) span {
 	return s
 }
 
-// readable reports whether the rows of the span's level are kept for so long, and are not
-// too many.
+// readable reports whether the rows of the span's level are still kept, and few enough.
 func (s span) readable() bool {
 	return (s.to-s.from)/s.level <= maxRows && s.from+s.step > s.now-keptMinutes(s.level)
 }
