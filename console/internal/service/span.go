@@ -14,14 +14,14 @@ import (
 const (
 	keepMinutes    = 2 * 24 * 60
 	keepTenMinutes = 10 * 24 * 60
-	keepHours      = 400 * 24 * 60 // and days
+	keepHours      = 400 * 24 * 60 // days and ten days, too
 )
 
 // KeepTraffic is how long traffic is kept: thirteen months.
 const KeepTraffic = keepHours * time.Minute
 
 // levels are the levels of traffic, the coarsest first.
-var levels = []int64{store.ByDay, store.ByHour, store.ByTenMinutes, store.ByMinute}
+var levels = []int64{store.ByTenDays, store.ByDay, store.ByHour, store.ByTenMinutes, store.ByMinute}
 
 // keptMinutes returns how long the rows of a level are kept.
 func keptMinutes(level int64) int64 {
@@ -115,7 +115,7 @@ type piece struct{ level, from, to int64 }
 func (s span) pieces() (list []piece) {
 	to := s.to
 	if to > s.now {
-		to = floorTo(to+store.ByDay-1, store.ByDay)
+		to = floorTo(to+store.ByTenDays-1, store.ByTenDays)
 	}
 	for at := s.from; at < to; {
 		for _, level := range levels {

@@ -106,7 +106,12 @@ func (w *world) fillTraffic(apps []string, policies int) (n int) {
 			var id int64
 			w.must(w.db.Update(ctx, func(t *store.Tx) (err error) { id, err = t.SeriesID(app, name); return err }))
 			n++
-			write(store.ByDay, id, now-390*24*60*int64(min(1, 1-min(p, 1)))-31*24*60)
+			days := int64(31)
+			if p < 0 {
+				days = 400
+			}
+			write(store.ByDay, id, now-days*24*60)
+			write(store.ByTenDays, id, now-days*24*60)
 			if p < policies/5 {
 				write(store.ByHour, id, now-31*24*60)
 			}

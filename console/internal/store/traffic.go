@@ -58,6 +58,7 @@ const (
 	ByTenMinutes = 10
 	ByHour       = 60
 	ByDay        = 1440
+	ByTenDays    = 14400
 )
 
 const (
