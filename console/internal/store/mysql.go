@@ -139,6 +139,8 @@ func (mysql) addUp() string {
 		"overruled = overruled + VALUES(overruled), lost = lost + VALUES(lost)"
 }
 
+func (mysql) joinInOrder() string { return "STRAIGHT_JOIN" }
+
 // repeated: MySQL, unlike MariaDB, cannot be told to leave out an index that exists.
 func (mysql) repeated(err error) bool {
 	var e *my.MySQLError

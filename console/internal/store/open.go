@@ -44,6 +44,8 @@ type engine interface {
 	alone(ctx context.Context, db *sql.DB, f func(runner) error) error
 	// addUp follows an INSERT of traffic, and has it add the counts to rows that exist.
 	addUp() string
+	// joinInOrder joins two tables, of which the first is read first.
+	joinInOrder() string
 	// repeated reports whether an error says that a statement of a migration was done before.
 	repeated(err error) bool
 	// kind returns the meaning of an error.

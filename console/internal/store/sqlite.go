@@ -87,6 +87,8 @@ func (sqlite) addUp() string {
 		"overruled = overruled + excluded.overruled, lost = lost + excluded.lost"
 }
 
+func (sqlite) joinInOrder() string { return "CROSS JOIN" }
+
 func (sqlite) repeated(error) bool { return false }
 
 func (sqlite) kind(err error) kind {

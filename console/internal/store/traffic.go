@@ -161,11 +161,11 @@ func (t *Tx) TrafficOf(level int, series, from, to int64) ([]Traffic, error) {
 }
 
 // TrafficByPolicy adds up the rows of each series of an application from a minute until
-// another, which is not included. At is 0. SQLite takes the tables of a CROSS JOIN in their
-// order, and would otherwise read the rows of all applications.
+// another, which is not included. At is 0. The tables are joined in their order, because an
+// engine that chooses one may read the rows of all applications.
 func (t *Tx) TrafficByPolicy(level int, app string, from, to int64) ([]Traffic, error) {
-	return all(t, scanTraffic, "SELECT MIN(s.id), 0, "+trafficSums+" FROM traffic_series s CROSS JOIN traffic t "+
-		"WHERE s.app = ? AND t.level = ? AND t.series = s.id AND t.at >= ? AND t.at < ? GROUP BY s.app, s.policy", app, level, from, to)
+	return all(t, scanTraffic, "SELECT MIN(s.id), 0, "+trafficSums+" FROM traffic_series s "+t.db.engine.joinInOrder()+" traffic t "+
+		"ON t.series = s.id WHERE s.app = ? AND t.level = ? AND t.at >= ? AND t.at < ? GROUP BY s.app, s.policy", app, level, from, to)
 }
 
 // ForgetTraffic deletes the rows of a level and of some series before a minute.
