@@ -98,26 +98,7 @@ func TestLedgerRecordsOnce(t *testing.T) {
 			counts[age] = m.Requests
 			minutes = append(minutes, m)
 		}
-		var group sync.WaitGroup
-		errs := make([]error, len(ledgers))
-		for i, l := range ledgers {
-			order := r.Perm(len(minutes))
-			group.Go(func() {
-				for _, at := range order {
-					for _, part := range []int64{2, 1} { // the counts were less before
-						m := minutes[at]
-						half := stats.Minute{Start: m.Start, Policies: map[string]stats.Counts{}}
-						for v, n := range m.Requests {
-							half.Requests[v] = n / part
-						}
-						half.Policies["p"] = half.Requests
-						errs[i] = errors.Join(errs[i], l.Record(ctx, "a", half), l.Record(ctx, "a", half))
-					}
-				}
-			})
-		}
-		group.Wait()
-		w.must(errors.Join(errs...))
+		w.must(recordByAll(ctx, ledgers, minutes, r))
 		for _, span := range []time.Duration{time.Minute, time.Hour, 6 * time.Hour, 23 * time.Hour, 7 * 24 * time.Hour, 30 * 24 * time.Hour} {
 			for _, step := range append([]time.Duration{0}, Steps...) {
 				from := now.Add(-span)
@@ -143,6 +124,30 @@ func TestLedgerRecordsOnce(t *testing.T) {
 			}
 		}
 	})
+}
+
+// recordByAll has every ledger record all minutes, each in an order of its own, first with less
+// counts and each time twice.
+func recordByAll(ctx context.Context, ledgers []Ledger, minutes []stats.Minute, r *rand.Rand) error {
+	var group sync.WaitGroup
+	errs := make([]error, len(ledgers))
+	for i, l := range ledgers {
+		order := r.Perm(len(minutes))
+		group.Go(func() {
+			for _, at := range order {
+				for _, part := range []int64{2, 1} {
+					m := stats.Minute{Start: minutes[at].Start, Policies: map[string]stats.Counts{}}
+					for v, n := range minutes[at].Requests {
+						m.Requests[v] = n / part
+					}
+					m.Policies["p"] = m.Requests
+					errs[i] = errors.Join(errs[i], l.Record(ctx, "a", m), l.Record(ctx, "a", m))
+				}
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
 }
 
 // The last minutes come from Redis until they are collected, and count once.
@@ -192,16 +197,21 @@ func TestTrafficHasTheLastMinutes(t *testing.T) {
 				w.must(l.Record(ctx, "a", m))
 			}
 		}
-		// The clock of the console is behind, and the server's counts.
-		w.clock.pass(-3 * time.Hour)
-		if got := w.sumOf("a", now.Add(-time.Hour), 0); got.Total() != 1650 {
-			t.Errorf("with a clock that is behind: %v", got)
-		}
-		w.fleet.err = errors.New("away")
-		if chart, err := w.Traffic(ctx, w.admin, TrafficQuery{App: "a"}); err != nil || !chart.Late {
-			t.Errorf("%+v, %v", chart, err)
-		}
+		w.clockBehind(now)
 	})
+}
+
+// clockBehind checks the last minutes when the console's clock is wrong, and without Redis.
+func (w *world) clockBehind(now time.Time) {
+	w.t.Helper()
+	w.clock.pass(-3 * time.Hour)
+	if got := w.sumOf("a", now.Add(-time.Hour), 0); got.Total() != 1650 {
+		w.t.Errorf("with a clock that is behind: %v", got)
+	}
+	w.fleet.err = errors.New("away")
+	if chart, err := w.Traffic(w.t.Context(), w.admin, TrafficQuery{App: "a"}); err != nil || !chart.Late {
+		w.t.Errorf("%+v, %v", chart, err)
+	}
 }
 
 func TestTrafficOfAppsAndPeople(t *testing.T) {
