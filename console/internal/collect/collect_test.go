@@ -144,6 +144,13 @@ func TestWorkerMissesNothing(t *testing.T) {
 					}
 					time.Sleep(time.Minute + settle + spread)
 					f.complete(t, "after an hour")
+					for range 10 { // the only request of a minute comes before the one before is collected
+						now := f.now()
+						time.Sleep(now.Truncate(time.Minute).Add(time.Minute + time.Second).Sub(now))
+						f.count(0)
+					}
+					time.Sleep(time.Minute + settle + spread)
+					f.complete(t, "after quiet minutes")
 					for _, w := range list {
 						w.Close()
 					}
