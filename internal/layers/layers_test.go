@@ -31,7 +31,8 @@ var order = map[string][]string{
 	"keyfuncs":  {"core", "internal/textform"},
 	"llmusage":  {},
 	"events":    {"core", "internal/textform"},
-	"limiter":   {"core", "events", "keyfuncs", "store/memstore", "internal/textform"},
+	"limiter":   {"core", "events", "keyfuncs", "topkeys", "store/memstore", "internal/textform"},
+	"topkeys":   {},
 	"nethttp":   {"core", "limiter"},
 	"transport": {"core", "limiter", "internal/textform"},
 	"ginmw":     {"core", "limiter", "github.com/gin-gonic/gin"},
@@ -51,6 +52,7 @@ var order = map[string][]string{
 	"store/*":   {"core", "events", "lua", "internal/rediscall", "internal/textform", "github.com/redis/go-redis/v9"},
 	"policy":    {"core", "events", "keyfuncs", "limiter", "internal/textform"},
 	"policy/*":  {"core", "events", "limiter", "policy", "policy/policyyaml", "policy/internal/*", "internal/rediscall", "internal/textform", "github.com/redis/go-redis/v9"},
+	"debug":     {"core", "events", "limiter", "policy", "topkeys"},
 	"metrics/*": {"core", "events", "limiter"},
 
 	"policy/internal/*":  {"github.com/redis/go-redis/v9"},
