@@ -79,6 +79,8 @@ type failures struct {
 	since atomic.Int64        // how many came since the last line
 	fates [fates]atomic.Int64 // of their requests
 
+	trouble trouble // since the limiter was made
+
 	mu     sync.Mutex
 	active bool // the timer runs
 	timer  *time.Timer
@@ -87,10 +89,14 @@ type failures struct {
 
 // noteFailure logs err, or counts it. It was met by a request with the fate.
 func (l *Limiter) noteFailure(err error, met fate) {
-	if l.warner.off || errors.Is(err, errNoKey) { // of which warnNoKey tells
+	if errors.Is(err, errNoKey) { // of which warnNoKey tells
 		return
 	}
 	f := l.failures.of(kindOf(err))
+	f.trouble.note(err, met)
+	if l.warner.off {
+		return
+	}
 	f.fates[met].Add(1)
 	if f.since.Add(1) > 1 {
 		// Others are waiting to be counted, so the timer runs.

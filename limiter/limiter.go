@@ -52,6 +52,10 @@ type Limiter struct {
 	hooks          *events.Hooks // never nil
 	records        sync.Pool     // of *events.Request
 	bans           banLog
+	storeLog       storeLog
+	found          found
+	held           atomic.Int64 // leases
+	top            int          // Config.Top
 	closed         sync.Once
 	queue          waitQueue
 	leases         *leaseSource
@@ -89,6 +93,7 @@ func New(c Config) (*Limiter, error) {
 		onError:        c.OnError,
 		observer:       c.Observer,
 		leases:         newLeaseSource(),
+		top:            c.Top,
 	}
 	if _, inMemory := l.store.(*memstore.Store); !inMemory {
 		l.background = newBackground()
@@ -127,6 +132,7 @@ func (l *Limiter) enforce(set *ruleSet) {
 	for _, r := range set.rules {
 		r.terms.mark = newMark(r.terms.capacity, l.mark.id())
 	}
+	l.keepTallies(set)
 	l.set.Store(set)
 }
 
@@ -564,6 +570,7 @@ func (l *Limiter) Warn(f core.Finding) {
 	if l == nil || l.warner.hasSeen(f.Code) || !l.warner.markSeen(f.Code) {
 		return
 	}
+	l.found.add(f)
 	attrs := []slog.Attr{slog.String("code", f.Code)}
 	if f.Rule != "" {
 		attrs = append(attrs, slog.String("rule", f.Rule))

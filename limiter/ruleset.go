@@ -37,6 +37,7 @@ type activeRule struct {
 	minTTL      time.Duration
 	terms       *terms
 	keys        keyCheck
+	tally       *tally // nil if Config.Top is 0
 
 	// others are the terms of limits that Override has returned, replaced as a
 	// whole when one is added.

@@ -22,7 +22,8 @@ func (l *Limiter) listen(h *events.Hooks) {
 	one.Add(h)
 	l.hooks = one.Hooks()
 	l.records.New = func() any { return new(events.Request) }
-	if s, ok := l.store.(events.Source); ok && h != nil {
+	if s, ok := l.store.(events.Source); ok {
+		s.Listen(l.storeLog.hooks())
 		s.Listen(h)
 	}
 	if l.hooks.Open != nil {
@@ -123,8 +124,14 @@ func (res *Result) tell(ctx context.Context) {
 	if l.observer != nil {
 		l.observe(ctx, res)
 	}
-	if l.hooks.Lease != nil && res.lease != "" && res.err == nil {
-		res.tellLeases(events.Lease{})
+	if l.top > 0 {
+		res.tally(ctx)
+	}
+	if res.lease != "" && res.err == nil {
+		l.held.Add(res.leases())
+		if l.hooks.Lease != nil {
+			res.tellLeases(events.Lease{})
+		}
 	}
 	if l.hooks.Ban != nil && res.err == nil {
 		res.tellBans()
@@ -147,14 +154,27 @@ func (res *Result) endLeases() bool {
 	if !res.released.CompareAndSwap(false, true) {
 		return false
 	}
-	if res.limiter.hooks.Lease != nil && res.concluded && res.lease != "" && res.leasesTold.CompareAndSwap(false, true) {
+	if res.concluded && res.lease != "" && res.leasesTold.CompareAndSwap(false, true) {
 		e := events.Lease{Ended: true}
-		if !res.asked.IsZero() {
+		if !res.asked.IsZero() { // or else another limiter took them
+			res.limiter.held.Add(-res.leases())
 			e.Held = time.Since(res.asked)
 		}
-		res.tellLeases(e)
+		if res.limiter.hooks.Lease != nil {
+			res.tellLeases(e)
+		}
 	}
 	return true
+}
+
+// leases returns how many leases the result was granted.
+func (res *Result) leases() (n int64) {
+	for i := range res.ops {
+		if res.leased(i) {
+			n++
+		}
+	}
+	return n
 }
 
 // noteWaited notes how long the request has just waited for its turn under the rule, and how

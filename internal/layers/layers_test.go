@@ -133,7 +133,7 @@ func TestCoreIsPure(t *testing.T) {
 
 // Each page of documentation is for one audience, and short enough to be read.
 func TestExportedNames(t *testing.T) {
-	most := map[string]int{"core": 61, "limiter": 70}
+	most := map[string]int{"core": 61, "limiter": 80}
 	names := map[string][]string{}
 	walk(t, func(dir, _ string, f *ast.File) {
 		if _, counted := most[dir]; counted {

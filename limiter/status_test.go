@@ -1,0 +1,186 @@
+package limiter_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/events"
+	"github.com/headgate/headgate/limiter"
+)
+
+// tellingStore tells what the test has it tell.
+type tellingStore struct {
+	core.Store
+	events.Listeners
+}
+
+func (s *tellingStore) Listen(h *events.Hooks) { s.Add(h) }
+
+func (s *tellingStore) Status(list []events.StoreStatus) []events.StoreStatus {
+	return append(list, events.StoreStatus{Store: "telling", Keys: 7})
+}
+
+func TestStatusOfTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &tellingStore{Store: newStore()}
+		l := configured(t, limiter.Config{Store: s, Rules: []limiter.Rule{rule(t, "a", "1/1m")}, Hooks: &events.Hooks{}})
+		defer l.Close()
+		begun := time.Now()
+		if st := l.Status(); len(st.Stores) != 1 || st.Stores[0].Keys != 7 || !reflect.DeepEqual(st.Calls, limiter.StoreCalls{}) || !st.Since.Equal(begun) {
+			t.Errorf("at first %+v", st)
+		}
+		tell := s.Hooks()
+		for i := range 100 {
+			tell.StoreCall(events.StoreCall{Store: "redis", Took: time.Duration(i+1) * time.Millisecond})
+		}
+		time.Sleep(30 * time.Second)
+		for range 3 {
+			tell.StoreCall(events.StoreCall{Store: "redis", Took: time.Second, Err: errors.New("connection\nrefused"), Type: events.Dial})
+		}
+		st := l.Status()
+		c := st.Calls
+		if c.Calls != 103 || c.Failed != 3 || c.Recent != 103 || c.Median != 52*time.Millisecond || c.P99 != time.Second || c.Max != time.Second || !c.Last.Equal(st.At) {
+			t.Errorf("calls %+v", c)
+		}
+		now := begun.Add(30 * time.Second)
+		if want := []limiter.StoreError{{First: now, Last: now, Times: 3, Type: events.Dial, Text: "connection; refused"}}; !reflect.DeepEqual(c.Errors, want) {
+			t.Errorf("errors %+v, want %+v", c.Errors, want)
+		}
+		time.Sleep(31 * time.Second)
+		if c := l.Status().Calls; c.Recent != 3 || c.Median != time.Second || c.Calls != 103 {
+			t.Errorf("after a minute %+v", c)
+		}
+		time.Sleep(30 * time.Second)
+		if c := l.Status().Calls; c.Recent != 0 || c.Median != 0 || !c.Last.Equal(now) {
+			t.Errorf("after another half %+v", c)
+		}
+		for i := range 300 {
+			tell.StoreCall(events.StoreCall{Took: time.Millisecond, Err: fmt.Errorf("error %d", i)})
+		}
+		if c := l.Status().Calls; c.Recent != 256 || len(c.Errors) != 16 || c.Errors[0].Text != "error 299" || c.Errors[15].Text != "error 284" {
+			t.Errorf("after many errors %+v", c)
+		}
+	})
+}
+
+func TestStatusOfBreakers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &tellingStore{Store: newStore()}
+		l := configured(t, limiter.Config{Store: s, Rules: []limiter.Rule{rule(t, "a", "1/1m")}})
+		defer l.Close()
+		begun := time.Now()
+		s.Hooks().Breaker(events.Breaker{Shard: "b", Open: true, Cause: errors.New("frozen")})
+		s.Hooks().Breaker(events.Breaker{Shard: "a", Open: true, Cause: errors.New("gone")})
+		time.Sleep(time.Second)
+		s.Hooks().Breaker(events.Breaker{Shard: "b"})
+		st := l.Status()
+		if want := map[string]time.Time{"a": begun}; !reflect.DeepEqual(st.Away, want) {
+			t.Errorf("away %v, want %v", st.Away, want)
+		}
+		want := []limiter.BreakerChange{{At: begun.Add(time.Second), Shard: "b"}, {At: begun, Shard: "a", Open: true, Cause: "gone"}, {At: begun, Shard: "b", Open: true, Cause: "frozen"}}
+		if !reflect.DeepEqual(st.Breakers, want) {
+			t.Errorf("changes %+v, want %+v", st.Breakers, want)
+		}
+		for i := range 40 {
+			s.Hooks().Breaker(events.Breaker{Shard: "a", Open: i%2 == 1})
+		}
+		if st := l.Status(); len(st.Breakers) != 32 || len(st.Away) != 1 {
+			t.Errorf("%d changes, %v away", len(st.Breakers), st.Away)
+		}
+	})
+}
+
+// Whether requests passed undecided is known although nothing is logged.
+func TestStatusTroubles(t *testing.T) {
+	for _, logger := range []*slog.Logger{nil, slog.New(slog.DiscardHandler)} {
+		synctest.Test(t, func(t *testing.T) {
+			open := brokenStore(func() error { return errors.New("first\nline") })
+			l := configured(t, limiter.Config{Store: open, Rules: []limiter.Rule{rule(t, "a", "1/1m")}, Logger: logger})
+			defer l.Close()
+			begun := time.Now()
+			for range 3 {
+				_, _ = l.Take(t.Context(), "k", 1) // which fails, as the test wants
+				time.Sleep(40 * time.Second)
+			}
+			want := limiter.Trouble{What: "the store cannot decide, so OnStoreError does", Passed: 3, First: begun, Last: begun.Add(80 * time.Second),
+				Active: true, Err: "first; line"}
+			if st := l.Status(); !reflect.DeepEqual(st.Troubles, []limiter.Trouble{want}) {
+				t.Errorf("troubles %+v, want %+v", st.Troubles, want)
+			}
+			time.Sleep(20 * time.Second)
+			if st := l.Status(); st.Troubles[0].Active {
+				t.Error("a minute later the trouble is active")
+			}
+			_, _ = l.Take(t.Context(), "k", 1)
+			if got := l.Status().Troubles[0]; got.Passed != 4 || !got.First.Equal(begun.Add(140*time.Second)) {
+				t.Errorf("the next one is %+v", got)
+			}
+		})
+	}
+}
+
+func TestStatusFindings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, newStore(), rule(t, "a", "1/1m"))
+		defer l.Close()
+		for range 2 {
+			l.Warn(core.Finding{Code: "HG042", Rule: "a", Text: "it is odd"})
+		}
+		want := []limiter.FoundAt{{core.Finding{Code: "HG042", Rule: "a", Text: "it is odd"}, time.Now()}}
+		if got := l.Status().Findings; !reflect.DeepEqual(got, want) {
+			t.Errorf("findings %+v, want %+v", got, want)
+		}
+	})
+}
+
+func TestStatusWaitersAndLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leases, waits := rule(t, "leases", "3 concurrent ttl=1m"), withOnLimit(rule(t, "waits", "3/1m"), limiter.Wait(time.Hour))
+		l := configured(t, limiter.Config{Store: newTicking(), Rules: []limiter.Rule{leases, waits}, MaxWaiters: 5})
+		want := func(waiting int, leases int64) {
+			t.Helper()
+			if st := l.Status(); st.Waiting != waiting || st.MaxWaiting != 5 || st.Leases != leases {
+				t.Errorf("%d of %d waiting, %d leases; want %d of 5, %d", st.Waiting, st.MaxWaiting, st.Leases, waiting, leases)
+			}
+		}
+		var admitted []*limiter.Admission
+		for range 3 {
+			admitted = append(admitted, l.Admit(get()))
+		}
+		want(0, 3)
+		admitted[0].Done(200)
+		admitted[1].Done(200)
+		l.AwaitReleases()
+		want(0, 1)
+		go func() { l.Admit(get()).Done(200) }()
+		synctest.Wait()
+		want(1, 1)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		want(0, 1)
+		admitted[2].Done(200)
+		l.AwaitReleases()
+		want(0, 0)
+		if err := l.Close(); err != nil || !l.Status().Closed {
+			t.Errorf("after Close: %v, closed %v", err, l.Status().Closed)
+		}
+	})
+}
+
+func TestStatusRules(t *testing.T) {
+	closed := rule(t, "closed", "1/1m")
+	closed.OnStoreError = limiter.FailClosed
+	l := newLimiter(t, newStore(), closed, rule(t, "other", "5/1h"))
+	defer l.Close()
+	got := l.Status().Rules
+	if len(got) != 2 || got[0].Rule.Name != "closed" || got[0].OnStoreError != limiter.FailClosed ||
+		got[1].Rule.Limit.String() != "5/1h" || got[1].OnStoreError != limiter.FailOpen || !got[0].Since.IsZero() {
+		t.Errorf("rules %+v", got)
+	}
+}
