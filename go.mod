@@ -14,6 +14,7 @@ require (
 	github.com/redis/go-redis/v9 v9.20.0
 	github.com/valyala/fasthttp v1.47.0
 	go.uber.org/goleak v1.3.0
+	golang.org/x/net v0.24.0
 	pgregory.net/rapid v1.2.0
 )
 
@@ -53,7 +54,6 @@ require (
 	go.uber.org/atomic v1.11.0 // indirect
 	golang.org/x/arch v0.0.0-20210923205945-b76863e36670 // indirect
 	golang.org/x/crypto v0.22.0 // indirect
-	golang.org/x/net v0.24.0 // indirect
 	golang.org/x/sys v0.30.0 // indirect
 	golang.org/x/text v0.14.0 // indirect
 	google.golang.org/protobuf v1.28.1 // indirect

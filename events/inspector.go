@@ -52,6 +52,10 @@ type StoreStatus struct {
 	// Store is the kind: "memory", "redis", "failover" or "prefetch".
 	Store string
 
+	// Servers is how a store in Redis reaches its servers: "standalone", "sentinel",
+	// "cluster" or "ring", or "" for a client of another kind.
+	Servers string
+
 	// Keys is how many keys a store in memory holds, and Overflow how many overflow buckets
 	// beside them. Bytes estimates the memory of both. Shared and Refused are how many takes
 	// of new keys were counted in overflow buckets so far, or were refused for lack of one.

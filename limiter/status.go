@@ -94,6 +94,9 @@ func (l *Limiter) Status() Status {
 		st.Rules = append(st.Rules, rule)
 	}
 	l.storeLog.status(&st)
+	if r, ok := l.store.(core.Remote); ok {
+		st.Calls.AtMost = r.MaxCall()
+	}
 	l.queue.mu.Lock()
 	st.Waiting = l.queue.waiting
 	l.queue.mu.Unlock()

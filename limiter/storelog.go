@@ -52,6 +52,9 @@ type StoreCalls struct {
 	Recent           int
 	Median, P99, Max time.Duration
 
+	// AtMost is how long a call may take, or 0 if the store does not say; see [core.Remote].
+	AtMost time.Duration
+
 	Last time.Time // the end of the latest call, or zero
 
 	// Errors are the latest errors, the latest first, at most 16. Errors of one text in a

@@ -31,6 +31,15 @@ func (p Policy) Describe() string {
 	return s
 }
 
+// DescribeLimit returns a limit in words: "100 requests a minute, at most 20 at once". For a
+// limit that is not valid it returns "not a valid limit".
+func DescribeLimit(l core.Limit) string {
+	if l.Validate() != nil {
+		return "not a valid limit"
+	}
+	return volume(l, "request") + manner(l) + debt(l)
+}
+
 // amount returns, say, "100 POST requests a minute to /login on api.example.com".
 func (p *Policy) amount() string {
 	noun := "request"

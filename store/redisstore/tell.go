@@ -21,8 +21,27 @@ func (s *Store) Listen(h *events.Hooks) { s.listeners.Add(h) }
 
 // Status implements [events.Source].
 func (s *Store) Status(list []events.StoreStatus) []events.StoreStatus {
-	return append(list, events.StoreStatus{Store: "redis", CachedRefusals: s.cached.Load()})
+	return append(list, events.StoreStatus{Store: "redis", Servers: serversOf(s.client), CachedRefusals: s.cached.Load()})
 }
+
+// serversOf returns how the client reaches its servers.
+func serversOf(client redis.UniversalClient) string {
+	switch c := client.(type) {
+	case *redis.ClusterClient:
+		return "cluster"
+	case *redis.Ring:
+		return "ring"
+	case *redis.Client:
+		if c.Options().Addr == sentinelAddr {
+			return "sentinel"
+		}
+		return "standalone"
+	}
+	return ""
+}
+
+// sentinelAddr is the address that go-redis gives a client of Sentinel.
+const sentinelAddr = "FailoverClient"
 
 // tellCached tells of an op that was refused without the server.
 func (s *Store) tellCached(op *core.Op) {
