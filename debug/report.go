@@ -49,9 +49,9 @@ type Answers struct {
 	Refusing []Refusing `json:"refusing,omitempty"`
 
 	// Store is "ok", "slow" if most of the recent calls took more than half of the time that a
-	// call may take, "failing" if it did not decide about a request of the last minute, or
-	// "away" if it, or a shard of it, is bypassed. StoreSince is when it began to fail or
-	// was bypassed, and Cause why.
+	// call may take, "failing" if it did not decide about some request of the last minute,
+	// "unsteady" if so, but the latest call succeeded, or "away" if it, or a shard of it, is
+	// bypassed. StoreSince is when it began to fail or was bypassed, and Cause why.
 	Store      string    `json:"store"`
 	StoreSince time.Time `json:"store_since,omitzero"`
 	Cause      string    `json:"cause,omitempty"`
@@ -327,7 +327,11 @@ func (l *Limiter) answerStore(a *Answers) {
 		}
 	}
 	if a.Store == "failing" && len(l.Calls.Errors) > 0 {
-		a.Cause = l.Calls.Errors[0].Error // as the client of the server reports it
+		latest := &l.Calls.Errors[0]
+		a.Cause = latest.Error // as the client of the server reports it
+		if l.Calls.Last.After(latest.Last) {
+			a.Store = "unsteady"
+		}
 	}
 	for _, s := range l.Stores {
 		for _, away := range s.Away {

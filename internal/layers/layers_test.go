@@ -131,6 +131,18 @@ func TestCoreIsPure(t *testing.T) {
 	}
 }
 
+// A program that imports html/template keeps all of its methods, because templates call them
+// by name. So only the page that a program may leave out imports it.
+func TestTemplatesAreOfTheDebugPage(t *testing.T) {
+	walk(t, func(dir, file string, f *ast.File) {
+		for _, spec := range f.Imports {
+			if name, _ := strconv.Unquote(spec.Path.Value); (name == "html/template" || name == "text/template") && dir != "debug" && !isFree(dir) {
+				t.Errorf("%s imports %s", file, name)
+			}
+		}
+	})
+}
+
 // Each page of documentation is for one audience, and short enough to be read.
 func TestExportedNames(t *testing.T) {
 	most := map[string]int{"core": 61, "limiter": 80}
