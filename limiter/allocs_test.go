@@ -4,6 +4,7 @@ package limiter_test
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"time"
 
@@ -61,6 +62,28 @@ func TestAllowAllocatesNothing(t *testing.T) {
 		}
 	})
 	if got != 0 {
+		t.Errorf("%v allocations", got)
+	}
+}
+
+// Top keys cost no allocation, whether a key has a counter or not.
+func TestAllowWithTopAllocatesNothing(t *testing.T) {
+	l := configured(t, limiter.Config{Store: nothing{}, Rules: []limiter.Rule{rule(t, "a", "10/1m"), rule(t, "b", "100/1h")}, Top: 1})
+	keys := make([]string, 3001)
+	for i := range keys {
+		keys[i] = strconv.Itoa(i)
+	}
+	i := 0
+	ask := func() {
+		if d, err := l.Allow(t.Context(), keys[i%len(keys)], 1); err != nil || !d.Allowed {
+			t.Errorf("%+v, %v", d, err)
+		}
+		i++
+	}
+	for range keys {
+		ask()
+	}
+	if got := testing.AllocsPerRun(1000, ask); got != 0 {
 		t.Errorf("%v allocations", got)
 	}
 }

@@ -109,7 +109,7 @@ type Config struct {
 	// [Limiter.TopKeys] returns, and how many of those that it admits, at most
 	// [topkeys.MaxTop]. Each rule then also counts requests by what became of them, for
 	// [Limiter.Status]. With a Top of 100 that takes at most 550 kB a rule, whatever the keys
-	// are, and about 30 ns more for each rule of a request. A change of the rules keeps
+	// are, and about 40 ns more for each rule of a request. A change of the rules keeps
 	// what was counted for rules that keep their name.
 	Top int
 
