@@ -313,23 +313,16 @@ func TestReport(t *testing.T) {
 			t.Fatalf("report %+v", got)
 		}
 		one := got.Limiters[0]
-		if one.Name != "front" || !one.Since.Equal(begun) || one.MayWait != 7 || one.Closed || !one.TopIsKept || one.Answers.Store != "ok" {
-			t.Errorf("limiter %+v", one)
-		}
-		if r := one.Answers.Refusing; len(r) != 1 || r[0] != (debug.Refusing{Rule: "login", Requests: 4, Since: begun.Add(time.Second), TopKey: `"ann"`}) {
-			t.Errorf("refusing %+v", r)
-		}
+		same(t, "limiter", []any{one.Name, one.Since, one.MayWait, one.Closed, one.TopIsKept, one.Answers.Store}, []any{"front", begun, 7, false, true, "ok"})
+		later := begun.Add(time.Second)
+		same(t, "refusing", []any{one.Answers.Refusing}, []any{[]debug.Refusing{{Rule: "login", Requests: 4, Since: later, TopKey: `"ann"`}}})
 		r := one.Rules[1]
-		if r.Limit != "1/1h fixed-window" || r.Words != "1 request an hour, counted in windows that begin with a request" || r.OnStoreError != "closed" ||
-			r.Ban != "after 3 refusals within 5m0s, for 1m0s, at most 1h0m0s" || r.Verdicts["refused"] != 4 || r.Verdicts["allowed"] != 2 || len(r.Verdicts) != 2 {
-			t.Errorf("rule %+v", r)
-		}
-		if k := r.Refused; k.Requests != 4 || k.Others != 0 || len(k.Keys) != 2 || k.Keys[1] != (debug.Key{Key: `"bob"`, AtLeast: 2, AtMost: 2, Since: begun.Add(time.Second)}) {
-			t.Errorf("refused %+v", k)
-		}
-		if s := one.Stores; len(s) != 1 || s[0].Store != "memory" || s[0].Counts["keys"] != 4 {
-			t.Errorf("stores %+v", s)
-		}
+		same(t, "rule", []any{r.Limit, r.Words, r.OnStoreError, r.Ban, r.Verdicts}, []any{"1/1h fixed-window",
+			"1 request an hour, counted in windows that begin with a request", "closed", "after 3 refusals within 5m0s, for 1m0s, at most 1h0m0s",
+			map[string]int64{"allowed": 2, "refused": 4}})
+		same(t, "refused", []any{r.Refused}, []any{debug.Keys{From: later, Requests: 4, Keys: []debug.Key{
+			{Key: `"ann"`, AtLeast: 2, AtMost: 2, Since: later}, {Key: `"bob"`, AtLeast: 2, AtMost: 2, Since: later}}}})
+		same(t, "stores", []any{len(one.Stores), one.Stores[0].Store, one.Stores[0].Counts["keys"]}, []any{1, "memory", int64(4)})
 		if err := l.Close(); err != nil || !report(t, p).Limiters[0].Closed {
 			t.Errorf("after Close: %v", err)
 		}

@@ -32,9 +32,11 @@ func TestStatusOfTheStore(t *testing.T) {
 		l := configured(t, limiter.Config{Store: s, Rules: []limiter.Rule{rule(t, "a", "1/1m")}, Hooks: &events.Hooks{}})
 		defer l.Close()
 		begun := time.Now()
-		if st := l.Status(); len(st.Stores) != 1 || st.Stores[0].Keys != 7 || !reflect.DeepEqual(st.Calls, limiter.StoreCalls{}) || !st.Since.Equal(begun) {
+		st := l.Status()
+		if want := []events.StoreStatus{{Store: "telling", Keys: 7}}; !reflect.DeepEqual(st.Stores, want) || !st.Since.Equal(begun) {
 			t.Errorf("at first %+v", st)
 		}
+		wantCalls(t, l, limiter.StoreCalls{})
 		tell := s.Hooks()
 		for i := range 100 {
 			tell.StoreCall(events.StoreCall{Store: "redis", Took: time.Duration(i+1) * time.Millisecond})
@@ -43,30 +45,38 @@ func TestStatusOfTheStore(t *testing.T) {
 		for range 3 {
 			tell.StoreCall(events.StoreCall{Store: "redis", Took: time.Second, Err: errors.New("connection\nrefused"), Type: events.Dial})
 		}
-		st := l.Status()
-		c := st.Calls
-		if c.Calls != 103 || c.Failed != 3 || c.Recent != 103 || c.Median != 52*time.Millisecond || c.P99 != time.Second || c.Max != time.Second || !c.Last.Equal(st.At) {
-			t.Errorf("calls %+v", c)
-		}
-		now := begun.Add(30 * time.Second)
-		if want := []limiter.StoreError{{First: now, Last: now, Times: 3, Type: events.Dial, Text: "connection; refused"}}; !reflect.DeepEqual(c.Errors, want) {
-			t.Errorf("errors %+v, want %+v", c.Errors, want)
-		}
-		time.Sleep(31 * time.Second)
-		if c := l.Status().Calls; c.Recent != 3 || c.Median != time.Second || c.Calls != 103 {
-			t.Errorf("after a minute %+v", c)
-		}
+		now := time.Now()
+		want := limiter.StoreCalls{Calls: 103, Failed: 3, Recent: 103, Median: 52 * time.Millisecond, P99: time.Second, Max: time.Second, Last: now,
+			Errors: []limiter.StoreError{{First: now, Last: now, Times: 3, Type: events.Dial, Text: "connection; refused"}}}
+		wantCalls(t, l, want)
+		time.Sleep(31 * time.Second) // the first hundred are older than a minute
+		want.Recent, want.Median = 3, time.Second
+		wantCalls(t, l, want)
 		time.Sleep(30 * time.Second)
-		if c := l.Status().Calls; c.Recent != 0 || c.Median != 0 || !c.Last.Equal(now) {
-			t.Errorf("after another half %+v", c)
-		}
-		for i := range 300 {
-			tell.StoreCall(events.StoreCall{Took: time.Millisecond, Err: fmt.Errorf("error %d", i)})
-		}
-		if c := l.Status().Calls; c.Recent != 256 || len(c.Errors) != 16 || c.Errors[0].Text != "error 299" || c.Errors[15].Text != "error 284" {
-			t.Errorf("after many errors %+v", c)
-		}
+		want.Recent, want.Median, want.P99, want.Max = 0, 0, 0, 0
+		wantCalls(t, l, want)
 	})
+}
+
+func wantCalls(t *testing.T, l *limiter.Limiter, want limiter.StoreCalls) {
+	t.Helper()
+	if got := l.Status().Calls; !reflect.DeepEqual(got, want) {
+		t.Errorf("calls %+v, want %+v", got, want)
+	}
+}
+
+// However many calls fail, few are remembered.
+func TestStatusOfTheStoreIsBounded(t *testing.T) {
+	s := &tellingStore{Store: newStore()}
+	l := newLimiter(t, s, rule(t, "a", "1/1m"))
+	defer l.Close()
+	for i := range 300 {
+		s.Hooks().StoreCall(events.StoreCall{Took: time.Millisecond, Err: fmt.Errorf("error %d", i)})
+	}
+	c := l.Status().Calls
+	if c.Recent != 256 || len(c.Errors) != 16 || c.Errors[0].Text != "error 299" || c.Errors[15].Text != "error 284" {
+		t.Errorf("after many errors %+v", c)
+	}
 }
 
 func TestStatusOfBreakers(t *testing.T) {
