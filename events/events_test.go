@@ -78,8 +78,8 @@ func TestJoin(t *testing.T) {
 func filled(seen *[]string, name string) *events.Hooks {
 	h := &events.Hooks{}
 	v := reflect.ValueOf(h).Elem()
-	for i := range v.NumField() {
-		field := v.Type().Field(i)
+	for _, field := range functions() {
+		i := field.Index[0]
 		v.Field(i).Set(reflect.MakeFunc(field.Type, func([]reflect.Value) []reflect.Value {
 			*seen = append(*seen, name+" "+field.Name)
 			return nil
@@ -91,17 +91,36 @@ func filled(seen *[]string, name string) *events.Hooks {
 // call calls each function of the hooks.
 func call(h *events.Hooks) {
 	v := reflect.ValueOf(h).Elem()
-	for i := range v.NumField() {
-		v.Field(i).Call([]reflect.Value{reflect.Zero(v.Field(i).Type().In(0))})
+	for _, field := range functions() {
+		v.FieldByIndex(field.Index).Call([]reflect.Value{reflect.Zero(field.Type.In(0))})
 	}
+}
+
+// functions returns the fields of Hooks that are functions.
+func functions() (list []reflect.StructField) {
+	for i := range reflect.TypeFor[events.Hooks]().NumField() {
+		if field := reflect.TypeFor[events.Hooks]().Field(i); field.Type.Kind() == reflect.Func {
+			list = append(list, field)
+		}
+	}
+	return list
+}
+
+// areNil reports whether all functions are nil.
+func areNil(h *events.Hooks) bool {
+	for _, field := range functions() {
+		if !reflect.ValueOf(h).Elem().FieldByIndex(field.Index).IsNil() {
+			return false
+		}
+	}
+	return true
 }
 
 // Every hook is joined and guarded, also one that is added to the struct later.
 func TestHooksAreComplete(t *testing.T) {
 	var seen, want []string
-	h := reflect.TypeFor[events.Hooks]()
-	for i := range h.NumField() {
-		want = append(want, "a "+h.Field(i).Name, "b "+h.Field(i).Name)
+	for _, field := range functions() {
+		want = append(want, "a "+field.Name, "b "+field.Name)
 	}
 	a, b := filled(&seen, "a"), filled(&seen, "b")
 	call(events.JoinHooks(a, nil, b))
@@ -118,11 +137,31 @@ func TestHooksAreComplete(t *testing.T) {
 	if !slices.Equal(seen, want) {
 		t.Errorf("%q, want %q", seen, want)
 	}
-	if got := events.JoinHooks(&events.Hooks{}, nil); !reflect.DeepEqual(got, &events.Hooks{}) {
+	if got := events.JoinHooks(&events.Hooks{}, nil); !areNil(got) {
 		t.Errorf("hooks that are nil were joined to %+v", got)
 	}
-	if got := (&events.Listeners{}).Hooks(); !reflect.DeepEqual(got, &events.Hooks{}) {
+	if got := (&events.Listeners{}).Hooks(); !areNil(got) {
 		t.Errorf("%+v", got)
+	}
+}
+
+// Two configs that share a store may each join their own hooks to those of a package of
+// metrics, which the store calls once.
+func TestListenersHearOnceOfHooksThatAreJoinedTwice(t *testing.T) {
+	var seen []string
+	note := func(name string) *events.Hooks {
+		return &events.Hooks{CachedRefusal: func(rule string) { seen = append(seen, name+" "+rule) }}
+	}
+	shared, a, b := note("shared"), note("a"), note("b")
+	var l events.Listeners
+	l.Add(events.JoinHooks(a, shared))
+	l.Add(events.JoinHooks(events.JoinHooks(b), shared))
+	changed := *events.JoinHooks(a) // not the hooks that were joined
+	changed.CachedRefusal = func(rule string) { seen = append(seen, "changed "+rule) }
+	l.Add(&changed)
+	l.Hooks().CachedRefusal("r")
+	if want := []string{"a r", "shared r", "b r", "changed r"}; !slices.Equal(seen, want) {
+		t.Errorf("%q, want %q", seen, want)
 	}
 }
 

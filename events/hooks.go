@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,6 +52,19 @@ type Hooks struct {
 	// Policy is called when a follower puts a revision of the policies in force, or refuses
 	// it, or finds its source away or back.
 	Policy func(Policy)
+
+	// joined are the hooks that were joined to these, if self is their address: a copy may
+	// have been changed.
+	joined []*Hooks
+	self   *Hooks
+}
+
+// parts returns the hooks that were joined to h, or h.
+func (h *Hooks) parts() []*Hooks {
+	if h.self == h {
+		return h.joined
+	}
+	return []*Hooks{h}
 }
 
 // Queue is a request that begins to wait, or ceases to.
@@ -208,10 +222,12 @@ type Policy struct {
 // that are nil, and a function is nil in the result if it is nil in all of them.
 func JoinHooks(hooks ...*Hooks) *Hooks {
 	all := &Hooks{}
+	all.self = all
 	for _, h := range hooks {
 		if h == nil {
 			continue
 		}
+		all.joined = append(all.joined, h.parts()...)
 		all.Open, all.Closed = both(all.Open, h.Open), both(all.Closed, h.Closed)
 		all.Queue, all.Lease = both(all.Queue, h.Queue), both(all.Lease, h.Lease)
 		all.Units, all.Ban = both(all.Units, h.Units), both(all.Ban, h.Ban)
@@ -243,7 +259,8 @@ type Listeners struct {
 // none are hooks that are all nil.
 var none Hooks
 
-// Add adds hooks, unless they are nil or were added before. A panic of one of their functions
+// Add adds hooks, unless they are nil or were added before. Hooks that were joined are added
+// one by one, so that each hears of an event once. A panic of one of their functions
 // is logged once by slog.Default, and has no other effect.
 func (l *Listeners) Add(h *Hooks) {
 	if h == nil {
@@ -251,13 +268,12 @@ func (l *Listeners) Add(h *Hooks) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, known := range l.added {
-		if known == h {
-			return
+	for _, part := range h.parts() {
+		if !slices.Contains(l.added, part) {
+			l.added = append(l.added, part)
+			l.all.Store(JoinHooks(l.all.Load(), guarded(part)))
 		}
 	}
-	l.added = append(l.added, h)
-	l.all.Store(JoinHooks(l.all.Load(), guarded(h)))
 }
 
 // Hooks returns all hooks as one, which is never nil. It is fast.

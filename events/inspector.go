@@ -56,6 +56,10 @@ type StoreStatus struct {
 	// "cluster" or "ring", or "" for a client of another kind.
 	Servers string
 
+	// Of is the store, so that one that several limiters share is counted once. Its value
+	// can be compared. nil if the store does not say.
+	Of Source
+
 	// Keys is how many keys a store in memory holds, and Overflow how many overflow buckets
 	// beside them. Bytes estimates the memory of both. Shared and Refused are how many takes
 	// of new keys were counted in overflow buckets so far, or were refused for lack of one.

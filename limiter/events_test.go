@@ -478,3 +478,17 @@ func TestStoresOfALimiter(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// The names of the rules change with them.
+func TestRuleNames(t *testing.T) {
+	l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{rule(t, "b", "1/1s"), rule(t, "a", "1/1s")}})
+	if got := l.RuleNames(); !slices.Equal(got, []string{"b", "a"}) {
+		t.Errorf("%q", got)
+	}
+	if err := l.SetRules([]limiter.Rule{rule(t, "c", "1/1s")}); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.RuleNames(); !slices.Equal(got, []string{"c"}) {
+		t.Errorf("%q", got)
+	}
+}

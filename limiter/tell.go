@@ -35,6 +35,16 @@ func (l *Limiter) listen(h *events.Hooks) {
 // program that tell more events.
 func (l *Limiter) Hooks() *events.Hooks { return l.hooks }
 
+// RuleNames returns the names of the rules in force, in order.
+func (l *Limiter) RuleNames() []string {
+	set := l.set.Load()
+	names := make([]string, len(set.rules))
+	for i, r := range set.rules {
+		names[i] = r.Name
+	}
+	return names
+}
+
 // Stores implements [events.Inspector]. It lists the stores that are an [events.Source].
 func (l *Limiter) Stores() []events.StoreStatus {
 	s, ok := l.store.(events.Source)

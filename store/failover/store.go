@@ -236,7 +236,7 @@ func (s *Store) Listen(h *events.Hooks) {
 // that of the fallback.
 func (s *Store) Status(list []events.StoreStatus) []events.StoreStatus {
 	n := s.Stats()
-	own := events.StoreStatus{Store: "failover", Away: n.Away, Opened: n.Opened, Local: n.Local, Lost: n.Lost, Waiting: n.Waits}
+	own := events.StoreStatus{Store: "failover", Of: s, Away: n.Away, Opened: n.Opened, Local: n.Local, Lost: n.Lost, Waiting: n.Waits}
 	if c := s.latest.Load(); c != nil {
 		own.Cause = c.err
 	}

@@ -288,7 +288,7 @@ func (s *Store) Listen(*events.Hooks) {}
 // Status implements [events.Source].
 func (s *Store) Status(list []events.StoreStatus) []events.StoreStatus {
 	shared, refused := s.Overflowed()
-	return append(list, events.StoreStatus{Store: "memory", Keys: s.keys.Load(), Overflow: s.overflowKeys.Load(), Bytes: s.Bytes(),
+	return append(list, events.StoreStatus{Store: "memory", Of: s, Keys: s.keys.Load(), Overflow: s.overflowKeys.Load(), Bytes: s.Bytes(),
 		Shared: shared, Refused: refused})
 }
 

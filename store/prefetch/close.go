@@ -29,7 +29,7 @@ func (s *Store) Listen(h *events.Hooks) {
 
 // Status implements [events.Source].
 func (s *Store) Status(list []events.StoreStatus) []events.StoreStatus {
-	list = append(list, events.StoreStatus{Store: "prefetch", Held: s.heldByRule()})
+	list = append(list, events.StoreStatus{Store: "prefetch", Of: s, Held: s.heldByRule()})
 	if under, ok := s.store.(events.Source); ok {
 		list = under.Status(list)
 	}

@@ -21,7 +21,7 @@ func (s *Store) Listen(h *events.Hooks) { s.listeners.Add(h) }
 
 // Status implements [events.Source].
 func (s *Store) Status(list []events.StoreStatus) []events.StoreStatus {
-	return append(list, events.StoreStatus{Store: "redis", Servers: serversOf(s.client), CachedRefusals: s.cached.Load()})
+	return append(list, events.StoreStatus{Store: "redis", Of: s, Servers: serversOf(s.client), CachedRefusals: s.cached.Load()})
 }
 
 // serversOf returns how the client reaches its servers.
