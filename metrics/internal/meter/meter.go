@@ -84,8 +84,20 @@ type rule struct {
 	units          [flows]Cell
 	cached         Cell
 	single         atomic.Uint64 // decisions that allowed a request and charged it one unit
-	queued, leases atomic.Int64
+	queued, leases gauge
+	bans           gauge     // used says whether there ever was one; the value is not kept here
 	removed        time.Time // when the rule was first seen to be in force nowhere, under forgetter
+}
+
+// gauge is a value of a rule, which is shown from its first change on.
+type gauge struct {
+	n    atomic.Int64
+	used atomic.Bool
+}
+
+func (g *gauge) add(n int64) {
+	g.used.Store(true)
+	g.n.Add(n)
 }
 
 func newRule(label string) *rule {
@@ -187,6 +199,14 @@ func (m *Meter) of(name string) *rule {
 	return m.add(name)
 }
 
+// find returns the counts of the rule, or those of the others if it has none of its own.
+func (m *Meter) find(name string) *rule {
+	if r := (*m.rules.Load())[name]; r != nil {
+		return r
+	}
+	return m.other
+}
+
 // add adds a rule, or returns the one of all rules for which there is no room.
 func (m *Meter) add(name string) *rule {
 	if len(*m.rules.Load()) >= m.o.MaxRules || !utf8.ValidString(name) {
@@ -242,15 +262,15 @@ func (m *Meter) open() []events.Inspector {
 	return append([]events.Inspector(nil), m.limiters...)
 }
 
-func (m *Meter) queue(e events.Queue) { m.of(e.Rule).queued.Add(int64(e.Change)) }
+func (m *Meter) queue(e events.Queue) { m.of(e.Rule).queued.add(int64(e.Change)) }
 
 func (m *Meter) lease(e events.Lease) {
 	r := m.of(e.Rule)
 	if !e.Ended {
-		r.leases.Add(1)
+		r.leases.add(1)
 		return
 	}
-	r.leases.Add(-1)
+	r.leases.add(-1)
 	m.o.Record(context.Background(), LeaseDuration, [2]string{r.label}, e.Held.Seconds())
 }
 
@@ -262,6 +282,7 @@ func (m *Meter) flow(e events.Units) {
 
 func (m *Meter) ban(e events.Ban) {
 	k := ban{m.of(e.Rule), maphash.String(m.seed, e.Key)}
+	k.rule.bans.used.Store(true)
 	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()

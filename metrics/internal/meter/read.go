@@ -98,7 +98,7 @@ func (m *Meter) removeRules(inForce map[string]bool, now time.Time) {
 	var gone []string
 	for name, r := range *m.rules.Load() {
 		switch {
-		case inForce[name] || r.queued.Load() != 0 || r.leases.Load() != 0:
+		case inForce[name] || r.queued.n.Load() != 0 || r.leases.n.Load() != 0:
 			r.removed = time.Time{}
 		case r.removed.IsZero():
 			r.removed = now
@@ -125,9 +125,15 @@ func (m *Meter) removeRules(inForce map[string]bool, now time.Time) {
 func (m *Meter) Gauges(f func(i *Instrument, v float64, values ...string)) {
 	bans := m.countBans()
 	for _, r := range m.shown() {
-		f(Queued, float64(r.queued.Load()), r.label)
-		f(Leases, float64(r.leases.Load()), r.label)
-		f(Bans, float64(bans[r]), r.label)
+		if r.queued.used.Load() {
+			f(Queued, float64(r.queued.n.Load()), r.label)
+		}
+		if r.leases.used.Load() {
+			f(Leases, float64(r.leases.n.Load()), r.label)
+		}
+		if r.bans.used.Load() {
+			f(Bans, float64(bans[r]), r.label)
+		}
 	}
 	m.mu.Lock()
 	revision, inForce := m.revision, m.inForce
@@ -173,7 +179,7 @@ func (m *Meter) storeGauges(f func(i *Instrument, v float64, values ...string)) 
 				keys, overflow = keys+s.Keys, overflow+s.Overflow
 			}
 			for name, n := range s.Held {
-				held[m.of(name)] += n
+				held[m.find(name)] += n
 			}
 		}
 	}
