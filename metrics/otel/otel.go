@@ -125,11 +125,9 @@ func (m *Metrics) Close() error { return m.callback.Unregister() }
 // Observe implements [events.Observer]. Install adds it to the config.
 func (m *Metrics) Observe(ctx context.Context, r *events.Request) {
 	var refused func(context.Context, *meter.Cell)
-	if span := trace.SpanFromContext(ctx); span.SpanContext().IsSampled() {
+	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		refused = m.refused
-		if span.IsRecording() {
-			describe(span, r)
-		}
+		describe(span, r)
 	}
 	m.meter.Observe(ctx, r, refused)
 }

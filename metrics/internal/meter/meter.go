@@ -46,19 +46,21 @@ type Options struct {
 
 // Meter counts what the limiters tell in which it is installed.
 type Meter struct {
-	o        Options
-	requests [events.Verdicts]Cell
-	changes  [events.Modes]Cell
-	reloads  [2]Cell
-	other    *rule
-	rules    atomic.Pointer[map[string]*rule] // replaced under mu
-	seed     maphash.Seed
-	hooks    *events.Hooks // the same in every config, so that a shared store tells once
+	o         Options
+	requests  [events.Verdicts]Cell
+	changes   [events.Modes]Cell
+	reloads   [2]Cell
+	other     *rule
+	otherUsed atomic.Bool
+	rules     atomic.Pointer[map[string]*rule] // replaced under mu
+	seed      maphash.Seed
+	hooks     *events.Hooks // the same in every config, so that a shared store tells once
 
 	mu        sync.Mutex
 	limiters  []events.Inspector
 	stores    map[string]*[events.ErrorTypes]Cell
 	bans      map[ban]time.Time
+	bansEnded time.Time // when endBans was last called
 	revision  float64
 	followed  bool // a policy was applied or refused
 	inForce   bool // a revision is
@@ -199,18 +201,10 @@ func (m *Meter) of(name string) *rule {
 	return m.add(name)
 }
 
-// find returns the counts of the rule, or those of the others if it has none of its own.
-func (m *Meter) find(name string) *rule {
-	if r := (*m.rules.Load())[name]; r != nil {
-		return r
-	}
-	return m.other
-}
-
 // add adds a rule, or returns the one of all rules for which there is no room.
 func (m *Meter) add(name string) *rule {
 	if len(*m.rules.Load()) >= m.o.MaxRules || !utf8.ValidString(name) {
-		return m.other
+		return m.useOther()
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -219,11 +213,19 @@ func (m *Meter) add(name string) *rule {
 		return r
 	}
 	if len(old) >= m.o.MaxRules {
-		return m.other
+		return m.useOther()
 	}
 	r := newRule(name)
 	m.replace(func(rules map[string]*rule) { rules[name] = r })
 	return r
+}
+
+// useOther returns the rule of the others, which is shown from now on.
+func (m *Meter) useOther() *rule {
+	if !m.otherUsed.Load() {
+		m.otherUsed.Store(true)
+	}
+	return m.other
 }
 
 // replace replaces the rules by changed ones. The caller holds mu.
@@ -290,16 +292,17 @@ func (m *Meter) ban(e events.Ban) {
 		delete(m.bans, k)
 		return
 	}
-	if len(m.bans) >= maxBans {
+	if len(m.bans) >= maxBans && now.Sub(m.bansEnded) >= time.Second {
 		m.endBans(now)
 	}
-	if len(m.bans) < maxBans {
+	if _, known := m.bans[k]; known || len(m.bans) < maxBans {
 		m.bans[k] = now.Add(e.For)
 	}
 }
 
 // endBans removes the bans that have ended. The caller holds mu.
 func (m *Meter) endBans(now time.Time) {
+	m.bansEnded = now
 	for k, until := range m.bans {
 		if !now.Before(until) {
 			delete(m.bans, k)

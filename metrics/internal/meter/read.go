@@ -44,30 +44,17 @@ func (m *Meter) Cells(f func(*Cell)) {
 	}
 }
 
-// shown returns all rules, and the one of the others if it has counted.
+// shown returns all rules, and the one of the others if there are any.
 func (m *Meter) shown() []*rule {
 	known := *m.rules.Load()
 	list := make([]*rule, 0, len(known)+1)
 	for _, r := range known {
 		list = append(list, r)
 	}
-	if m.otherHasCounted(len(known)) {
+	if m.otherUsed.Load() {
 		list = append(list, m.other)
 	}
 	return list
-}
-
-// otherHasCounted reports whether the rule of the others is shown, beside n rules.
-func (m *Meter) otherHasCounted(n int) bool {
-	if n >= m.o.MaxRules {
-		return true
-	}
-	for i := range m.other.decisions {
-		if m.other.decisions[i].Value() > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // namer is a limiter, which can name its rules.
@@ -155,44 +142,58 @@ func (m *Meter) countBans() map[*rule]int {
 	return count
 }
 
-// storeGauges tells of the stores of all limiters. A store that several share counts once.
+// storeGauges tells of the stores of all limiters.
 func (m *Meter) storeGauges(f func(i *Instrument, v float64, values ...string)) {
 	limiters := m.open()
 	var modes [events.Modes]float64
-	var keys, overflow int64
-	memory := false
-	held := map[*rule]int64{}
-	seen := map[events.Source]bool{}
+	var stores []events.StoreStatus
 	for _, l := range limiters {
-		stores := l.Stores()
-		modes[modeOf(stores)] = 1
-		for i := range stores {
-			s := &stores[i]
-			if s.Of != nil {
-				if seen[s.Of] {
-					continue
-				}
-				seen[s.Of] = true
-			}
-			if s.Store == "memory" {
-				memory = true
-				keys, overflow = keys+s.Keys, overflow+s.Overflow
-			}
-			for name, n := range s.Held {
-				held[m.find(name)] += n
-			}
-		}
+		list := l.Stores()
+		modes[modeOf(list)] = 1
+		stores = append(stores, list...)
 	}
 	if len(limiters) > 0 {
 		for mode := range events.Mode(events.Modes) {
 			f(StoreMode, modes[mode], mode.String())
 		}
 	}
-	if memory {
-		f(Keys, float64(keys), "memory")
-		f(KeysOverflow, float64(overflow), "memory")
+	s := m.sum(stores)
+	if s.memory {
+		f(Keys, float64(s.keys), "memory")
+		f(KeysOverflow, float64(s.overflow), "memory")
 	}
-	for r, n := range held {
+	for r, n := range s.held {
 		f(PrefetchHeld, float64(n), r.label)
 	}
+}
+
+// sums are of all stores. A store that several limiters share counts once.
+type sums struct {
+	memory         bool // there is a store in memory
+	keys, overflow int64
+	held           map[*rule]int64
+}
+
+func (m *Meter) sum(stores []events.StoreStatus) sums {
+	known, seen := *m.rules.Load(), map[events.Source]bool{}
+	s := sums{held: map[*rule]int64{}}
+	for i := range stores {
+		of := stores[i].Of
+		if of != nil && seen[of] {
+			continue
+		}
+		seen[of] = true
+		if stores[i].Store == "memory" {
+			s.memory = true
+			s.keys, s.overflow = s.keys+stores[i].Keys, s.overflow+stores[i].Overflow
+		}
+		for name, n := range stores[i].Held {
+			r := known[name]
+			if r == nil {
+				r = m.other
+			}
+			s.held[r] += n
+		}
+	}
+	return s
 }
