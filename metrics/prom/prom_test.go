@@ -268,9 +268,10 @@ func TestMistakes(t *testing.T) {
 func TestPromtool(t *testing.T) {
 	promtool := test.Program(t, "promtool", "prometheus")
 	m, registry := registered(t, prom.Options{})
-	c := limiter.Config{}
-	m.Install(&c)
-	scenario.Tick(t.Context(), &c)
+	app := &scenario.App{}
+	m.Install(&app.Config)
+	app.Open()
+	app.Tick(t.Context())
 	check := exec.Command(promtool, "check", "metrics")
 	check.Stdin = strings.NewReader(page(t, registry, ""))
 	if out, err := check.CombinedOutput(); err != nil || len(out) > 0 {

@@ -4,7 +4,6 @@
 package scenario
 
 import (
-	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -229,23 +228,12 @@ func (s *source) Status(list []events.StoreStatus) []events.StoreStatus {
 	return append(list, s.list...)
 }
 
-// Status is what the stores of the scenario say, with the breaker as it is.
-func Status(of events.Source, mode events.Mode) []events.StoreStatus {
-	failover := events.StoreStatus{Store: "failover", Of: of}
-	if mode != events.StoreDecides {
-		failover.Mode, failover.Away = mode, []string{""}
-	}
-	return []events.StoreStatus{failover,
-		{Store: "prefetch", Held: map[string]int64{"visitors": 40, "day": 3, "gone": 2}}, {Store: "redis"}, {Store: "memory", Keys: 70, Overflow: 3}}
-}
-
 // stores tells what stores and followers of policies do. Two limiters share the stores.
 func (p *play) stores() {
 	s := &source{Store: apply(memstore.MustNew(memstore.Options{Logger: slog.New(slog.DiscardHandler)}).Apply)}
-	s.list = Status(s, events.FallbackDecides)
-	for i := range s.list {
-		s.list[i].Of = &source{list: s.list[i : i+1]}
-	}
+	s.list = []events.StoreStatus{{Store: "failover", Of: s, Mode: events.FallbackDecides, Away: []string{""}},
+		{Store: "prefetch", Of: &source{}, Held: map[string]int64{"visitors": 40, "day": 3, "gone": 2}},
+		{Store: "redis", Of: &source{}}, {Store: "memory", Of: &source{}, Keys: 70, Overflow: 3}}
 	l := p.open(limiter.Config{Store: s})
 	p.open(limiter.Config{Store: s})
 	h := l.Hooks()
@@ -264,43 +252,4 @@ func (p *play) stores() {
 	h.Policy(events.Policy{App: "shop", Change: events.PolicyApplied, Version: "13", Policies: 3})
 	h.Policy(events.Policy{App: "shop", Change: events.PolicyRefused, Version: "14", Err: errors.New("bad")})
 	h.Policy(events.Policy{App: "shop", Change: events.PolicySourceAway, Err: errors.New("away")})
-}
-
-// Tick tells everything that a config can be told once, so that each counter increases. Each
-// time with more requests that pass than do not.
-func Tick(ctx context.Context, c *limiter.Config) {
-	pass := func(v events.Verdict, rule string, n int) {
-		for range n {
-			e := &events.Request{Verdict: v, Rules: []events.Rule{{Name: rule, Verdict: v, Cost: 1}}}
-			if v.Passes() {
-				e.Rules[0].Charged = 1
-			}
-			if v == events.Waited {
-				e.Waited = 20 * time.Millisecond
-				e.Rules[0].Waited = e.Waited
-			}
-			c.Observer.Observe(ctx, e)
-		}
-	}
-	pass(events.Allowed, "visitors", 10)
-	for v := range events.Overruled {
-		pass(v, cmp.Or(map[bool]string{true: "uploads"}[v%2 == 0], "visitors"), 1)
-	}
-	h := c.Hooks
-	h.Queue(events.Queue{Rule: "visitors", Change: 1})
-	h.Lease(events.Lease{Rule: "uploads", Units: 1})
-	h.Lease(events.Lease{Rule: "uploads", Units: 1})
-	h.Lease(events.Lease{Rule: "uploads", Units: 1, Ended: true, Held: time.Second})
-	for f := events.Refunded; f <= events.Debited; f++ {
-		h.Units(events.Units{Rule: "uploads", Flow: f, Units: 3})
-	}
-	h.Ban(events.Ban{Rule: "visitors", Key: "ann", For: time.Hour})
-	for e := range events.ErrorType(events.ErrorTypes) {
-		h.StoreCall(events.StoreCall{Store: "redis", Steps: 3, Ops: 5, Took: 60 * time.Millisecond, Type: e})
-	}
-	h.Breaker(events.Breaker{Open: true})
-	h.Breaker(events.Breaker{})
-	h.CachedRefusal("visitors")
-	h.Policy(events.Policy{Change: events.PolicyApplied, Version: "12"})
-	h.Policy(events.Policy{Change: events.PolicyRefused, Version: "13"})
 }
