@@ -21,8 +21,8 @@ const (
 	root   = "../.."
 )
 
-// order lists, for each package of the module and of the adapters that are modules of
-// their own, the imports that its files other than tests may have besides the standard
+// order lists, for each package of the module and of the adapters and the packages of metrics
+// that are modules of their own, the imports that its files other than tests may have besides the standard
 // library: packages of the repository by their folder, others by their path. A "*" stands
 // for any one element. A package that is not listed fails the test.
 var order = map[string][]string{
@@ -31,6 +31,7 @@ var order = map[string][]string{
 	"keyfuncs":  {"core", "internal/textform"},
 	"llmusage":  {},
 	"events":    {"core", "internal/textform"},
+	"events/*":  {"core", "events"},
 	"limiter":   {"core", "events", "keyfuncs", "topkeys", "store/memstore", "internal/textform"},
 	"topkeys":   {},
 	"nethttp":   {"core", "limiter"},
@@ -48,14 +49,21 @@ var order = map[string][]string{
 	"caddymw": {"core", "keyfuncs", "limiter", "policy", "policy/filesource", "policy/managed", "store/failover", "store/memstore", "store/redisstore",
 		"internal/redisurl", "github.com/redis/go-redis/v9", "github.com/caddyserver/caddy/v2", "github.com/caddyserver/caddy/v2/*",
 		"github.com/caddyserver/caddy/v2/*/*"},
-	"cmd/*":     {"core", "keyfuncs", "limiter", "policy", "policy/*", "store/memstore", "store/redisstore"},
-	"store/*":   {"core", "events", "lua", "internal/rediscall", "internal/textform", "github.com/redis/go-redis/v9"},
-	"policy":    {"core", "events", "keyfuncs", "limiter", "internal/textform"},
-	"policy/*":  {"core", "events", "limiter", "policy", "policy/policyyaml", "policy/internal/*", "internal/rediscall", "internal/textform", "github.com/redis/go-redis/v9"},
-	"debug":     {"core", "events", "limiter", "policy", "topkeys"},
-	"metrics/*": {"core", "events", "limiter"},
+	"cmd/*":    {"core", "keyfuncs", "limiter", "policy", "policy/*", "store/memstore", "store/redisstore"},
+	"store/*":  {"core", "events", "lua", "internal/rediscall", "internal/textform", "github.com/redis/go-redis/v9"},
+	"policy":   {"core", "events", "keyfuncs", "limiter", "internal/textform"},
+	"policy/*": {"core", "events", "limiter", "policy", "policy/policyyaml", "policy/internal/*", "internal/rediscall", "internal/textform", "github.com/redis/go-redis/v9"},
+	"debug":    {"core", "events", "limiter", "policy", "topkeys"},
 
-	"policy/internal/*":  {"github.com/redis/go-redis/v9"},
+	"metrics/internal/meter": {"events", "limiter"},
+	"metrics/prom":           {"events", "limiter", "metrics/internal/meter", "github.com/prometheus/client_golang/prometheus"},
+	"metrics/otel": {"events", "limiter", "metrics/internal/meter", "go.opentelemetry.io/otel", "go.opentelemetry.io/otel/attribute",
+		"go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/trace"},
+
+	"policy/internal/*": {"github.com/redis/go-redis/v9"},
+	// Only tests use it.
+	"metrics/internal/scenario": {"core", "events", "keyfuncs", "limiter", "store/memstore"},
+
 	"internal/textform":  {},
 	"internal/rpc":       {"core", "limiter"},
 	"internal/rediscall": {"github.com/redis/go-redis/v9"},
@@ -188,8 +196,8 @@ func exported(f *ast.File) (names []string) {
 	return names
 }
 
-// walk calls f for every Go file that is no test, in the module and in the adapters that
-// are modules of their own.
+// walk calls f for every Go file that is no test, in the module and in the adapters and the
+// packages of metrics that are modules of their own.
 func walk(t *testing.T, f func(dir, file string, syntax *ast.File)) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(file string, e fs.DirEntry, err error) error {
@@ -197,7 +205,7 @@ func walk(t *testing.T, f func(dir, file string, syntax *ast.File)) {
 			return err
 		}
 		if e.IsDir() {
-			if file != root && (isModule(file) && !strings.HasSuffix(file, "mw") || e.Name() == "testdata" || strings.HasPrefix(e.Name(), ".")) {
+			if file != root && (isModule(file) && !strings.HasSuffix(file, "mw") && path.Base(filepath.ToSlash(filepath.Dir(file))) != "metrics" || e.Name() == "testdata" || strings.HasPrefix(e.Name(), ".")) {
 				return fs.SkipDir
 			}
 			return nil
