@@ -135,6 +135,9 @@ func open(ctx context.Context, c config.Config, logger *slog.Logger, events *eve
 		Redis: c.Redis, RedisPrefix: c.RedisPrefix, Timeout: c.RedisTimeout, CacheRefusals: c.CacheRefusals,
 		Expected: c.Instances, MaxKeys: c.MaxKeys, Bindings: g.callers.Bindings(), Check: c.Check, Logger: logger,
 	}
+	if c.AdminListen != "" {
+		o.Top = c.TopKeys
+	}
 	if c.Policies == "" && c.Redis == nil {
 		if err := g.useExample(&o); err != nil {
 			return nil, err

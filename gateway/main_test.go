@@ -81,6 +81,9 @@ func TestGatewayStartsWithoutAnySettings(t *testing.T) {
 	if a, b, c := get(t, admin+"/healthz"), get(t, admin+"/readyz"), get(t, admin+"/"); a != 200 || b != 200 || c != 404 {
 		t.Errorf("the admin port answers %d %d %d, want 200 200 404", a, b, c)
 	}
+	if body := read(t, admin+"/debug/limits?format=json"); !strings.Contains(body, `"per-address"`) || !strings.Contains(body, `"\"127.0.0.1\""`) {
+		t.Errorf("the page of limits does not show who is refused: %s", body)
+	}
 	if out := p.output(); !strings.Contains(out, "built-in example") || !strings.Contains(out, "Try:  curl -i http://127.0.0.1") {
 		t.Errorf("it does not say what to try:\n%s", out)
 	}
@@ -88,6 +91,21 @@ func TestGatewayStartsWithoutAnySettings(t *testing.T) {
 	if code := p.end(t); code != 0 {
 		t.Errorf("it ended with %d:\n%s", code, p.output())
 	}
+}
+
+// read returns the body of a page.
+func read(t *testing.T, url string) string {
+	t.Helper()
+	res, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != 200 {
+		t.Fatal(res.Status, err)
+	}
+	return string(body)
 }
 
 // The command that a gateway without settings prints works, and shows the example's limit.

@@ -5,6 +5,7 @@ package main
 import (
 	"net/http"
 
+	"github.com/headgate/headgate/debug"
 	"github.com/headgate/headgate/gateway/internal/forwardauth"
 	"github.com/headgate/headgate/gateway/internal/jsonapi"
 	"github.com/headgate/headgate/gateway/internal/proxy"
@@ -84,10 +85,15 @@ func (g *gateway) add(name, address string, h http.Handler, bodyBytes int64) {
 	g.ports = append(g.ports, server.Port{Name: name, Address: address, TLS: c.TLS != nil, Service: s, Connections: c.MaxConnections})
 }
 
-// addAdmin adds the admin port, which has no TLS and takes no bodies.
+// addAdmin adds the admin port, which has no TLS and takes no bodies. It comes last, so that
+// its page shows the limiters of all other ports.
 func (g *gateway) addAdmin() {
 	c := &g.config
-	s := server.NewHTTP(g.health.Handler(), server.HTTPOptions{
+	mux := http.NewServeMux()
+	mux.Handle("/", g.health.Handler())
+	limiters, names := g.engine.Limiters()
+	mux.Handle("GET /debug/limits", &debug.Page{Limiters: limiters, Names: names})
+	s := server.NewHTTP(mux, server.HTTPOptions{
 		HeaderBytes: c.MaxHeaderBytes, BodyBytes: 1,
 		HeaderTimeout: c.HeaderTimeout, PieceTimeout: c.PieceTimeout, IdleTimeout: c.IdleTimeout,
 		Log: g.events,

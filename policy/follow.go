@@ -70,7 +70,7 @@ func Follow(ctx context.Context, l *limiter.Limiter, app string, bindings Bindin
 		return nil, err
 	}
 	f := &Follower{limiter: l, app: app, bindings: bindings, source: source, options: o, logger: o.Logger,
-		id: cmp.Or(o.Instance, NewInstance()), process: strings.ToLower(crand.Text()[:16]), wakeup: make(chan struct{}, 1)}
+		id: cmp.Or(o.Instance, NewInstance()), process: cmp.Or(o.Process, strings.ToLower(crand.Text()[:16])), wakeup: make(chan struct{}, 1)}
 	if err := f.start(ctx); err != nil {
 		return nil, err
 	}

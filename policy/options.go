@@ -19,6 +19,8 @@ const (
 const (
 	minPoll = 10 * time.Millisecond
 	maxPoll = time.Hour
+
+	maxProcess = 64 // bytes
 )
 
 // OnMissing determines what [Follow] does if it has no policies to start with.
@@ -66,6 +68,11 @@ type Options struct {
 	// some random digits. It has at most 128 printable bytes.
 	Instance string
 
+	// Process tells this process from others of the same Instance; "" means random
+	// letters and digits. Followers of one application with the same Process are listed
+	// as one. It has at most 64 printable bytes.
+	Process string
+
 	// Logger receives a record for every new version in force, for every version
 	// that is refused, and each time the source goes away or comes back. nil
 	// means slog.Default() at the time.
@@ -86,6 +93,9 @@ func (o *Options) Validate() error {
 	}
 	if len(o.Instance) > maxInstance || !isPrintable(o.Instance) {
 		errs = append(errs, fmt.Errorf("policy: Options.Instance: %q is not at most %d printable bytes", textform.Clip(o.Instance), maxInstance))
+	}
+	if len(o.Process) > maxProcess || !isPrintable(o.Process) {
+		errs = append(errs, fmt.Errorf("policy: Options.Process: %q is not at most %d printable bytes", textform.Clip(o.Process), maxProcess))
 	}
 	return errors.Join(errs...)
 }

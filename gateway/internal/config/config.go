@@ -31,6 +31,7 @@ type Config struct {
 	Listen      string // of the proxy, or else of forward-auth and JSON
 	APIListen   string // of forward-auth and JSON beside a proxy
 	AdminListen string
+	TopKeys     int
 	EnvoyListen string
 	SPOEListen  string
 

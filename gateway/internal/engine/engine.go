@@ -4,10 +4,13 @@ package engine
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/headgate/headgate/core"
@@ -46,6 +49,10 @@ type Engine struct {
 	ctx     context.Context
 	end     context.CancelFunc
 
+	// processes tell the applications of this process from each other, and its faces report
+	// as one.
+	processes map[string]string
+
 	mu       sync.Mutex
 	limiters map[asked]*followed
 	stopped  bool
@@ -60,9 +67,6 @@ type followed struct {
 	follower *policy.Follower
 }
 
-// maxInstance is the longest name that an instance may have.
-const maxInstance = 128
-
 // errStopped is the error of a limiter that is asked for too late.
 var errStopped = errors.New("engine: it was closed")
 
@@ -75,6 +79,10 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{options: o.withDefaults(), limiters: map[asked]*followed{}}
+	e.processes = map[string]string{}
+	for _, app := range e.options.Apps {
+		e.processes[app] = rand.Text()
+	}
 	e.logger = e.options.Logger
 	e.ctx, e.end = context.WithCancel(ctx)
 	if err := e.open(); err != nil {
@@ -149,7 +157,7 @@ func (e *Engine) serves(app string) bool {
 
 // follow makes a limiter and puts its first policies in force.
 func (e *Engine) follow(app string, f Face) (*followed, error) {
-	c := limiter.Config{Logger: e.logger}
+	c := limiter.Config{Logger: e.logger, Top: e.options.Top}
 	if f.Configure != nil {
 		f.Configure(&c)
 	}
@@ -171,7 +179,7 @@ func (e *Engine) follow(app string, f Face) (*followed, error) {
 
 func (e *Engine) followOptions(app string, f Face) policy.Options {
 	o := policy.Options{
-		Poll: e.options.Poll, Timeout: e.options.LoadTimeout, Instance: e.instance(app),
+		Poll: e.options.Poll, Timeout: e.options.LoadTimeout, Instance: e.options.Instance, Process: e.processes[app],
 		Logger: e.logger.With("face", f.Name), Adapt: adapt(app, f, e.logger),
 	}
 	if e.options.LastGood != "" && !e.options.Check {
@@ -181,16 +189,6 @@ func (e *Engine) followOptions(app string, f Face) policy.Options {
 		o.OnMissing = policy.OnMissingWait
 	}
 	return o
-}
-
-// instance returns the name of this process to the source, which keeps one report for
-// each. All faces of an application report the same, so they share one.
-func (e *Engine) instance(app string) string {
-	if app == e.options.Apps[0] {
-		return e.options.Instance
-	}
-	name := e.options.Instance
-	return name[max(0, len(name)+1+len(app)-maxInstance):] + "/" + app // whose random digits are last
 }
 
 // adapt returns a function that leaves out the policies that the face cannot carry out,
@@ -212,6 +210,22 @@ func adapt(app string, f Face, logger *slog.Logger) func(policy.Set) policy.Set 
 		}
 		return left
 	}
+}
+
+// Limiters returns the limiters that were made so far, and the application and face of
+// each, ordered by these.
+func (e *Engine) Limiters() (limiters []*limiter.Limiter, names []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	byName := map[string]*limiter.Limiter{}
+	for key, l := range e.limiters {
+		byName[key.app+", "+key.face] = l.limiter
+	}
+	names = slices.Sorted(maps.Keys(byName))
+	for _, name := range names {
+		limiters = append(limiters, byName[name])
+	}
+	return limiters, names
 }
 
 // Ready returns nil if policies are in force in every limiter, and otherwise an error

@@ -69,6 +69,9 @@ type Options struct {
 	MaxKeys  int
 	MaxBytes int64
 
+	// Top is as limiter.Config.Top.
+	Top int
+
 	// Bindings hold what policies cannot say, such as the user of a request.
 	Bindings policy.Bindings
 

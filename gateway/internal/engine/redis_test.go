@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/faultproxy"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/test"
@@ -88,7 +89,7 @@ func TestPublishedPoliciesChangeWhileInUse(t *testing.T) {
 		for _, i := range list {
 			names += i.App + "=" + i.ID + " "
 		}
-		return names == "blog=gateway-1/blog shop=gateway-1 "
+		return names == "blog=gateway-1 shop=gateway-1 "
 	})
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	defer client.Close()
@@ -97,7 +98,7 @@ func TestPublishedPoliciesChangeWhileInUse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return stats.Total(minutes)["all"].Passed == 4
+		return stats.Total(minutes)["all"][events.Allowed] == 4
 	})
 }
 

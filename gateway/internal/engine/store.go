@@ -87,7 +87,7 @@ func (s *shared) add(app string, e *Engine) error {
 	s.instances = append(s.instances, instances)
 	s.parts = append(s.parts, instances)
 	recorder, err := stats.New(s.client, stats.Options{
-		App: app, Instance: e.instance(app), Prefix: e.options.RedisPrefix, Logger: e.logger,
+		App: app, Prefix: e.options.RedisPrefix, Logger: e.logger,
 	})
 	if err != nil {
 		return err
