@@ -254,7 +254,7 @@ func TestClosedLimitersAreForgotten(t *testing.T) {
 	})
 }
 
-var tableRow = regexp.MustCompile("(?m)^\\| `(headgate\\.[a-z_.]+)` \\|.*$")
+var tableRow = regexp.MustCompile("(?m)^\\| `headgate[a-z_.]+` \\| `headgate_.*$")
 
 // The table of the documentation has every instrument, as it is.
 func TestDocumentation(t *testing.T) {
