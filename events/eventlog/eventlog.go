@@ -25,8 +25,8 @@ import (
 const (
 	defaultEvery = time.Minute
 
-	// maxKinds is the maximum number of rules and verdicts that are told apart. What is
-	// beyond it has lines without the name of a rule.
+	// maxKinds is the maximum number of rules and verdicts that are told apart. Further
+	// ones have lines without the name of a rule.
 	maxKinds = 1000
 )
 
