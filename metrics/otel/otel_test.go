@@ -65,34 +65,42 @@ func lines(t testing.TB, found map[string]metricdata.Metrics) (list []string) {
 		if m.Unit != i.Unit || m.Description != i.Help {
 			t.Errorf("%s: %q %q", i.Name, m.Unit, m.Description)
 		}
-		switch data := m.Data.(type) {
-		case metricdata.Sum[int64]:
-			if data.IsMonotonic != (i.Kind == meter.Counter) || i.Kind > meter.UpDown || data.Temporality != metricdata.CumulativeTemporality {
-				t.Errorf("%s is a sum, monotonic %t", i.Name, data.IsMonotonic)
-			}
-			for _, p := range data.DataPoints {
-				list = append(list, scenario.Line(i.Name, attributes(p.Attributes), float64(p.Value)))
-			}
-		case metricdata.Gauge[int64]:
-			if i.Kind != meter.Gauge {
-				t.Errorf("%s is a gauge", i.Name)
-			}
-			for _, p := range data.DataPoints {
-				list = append(list, scenario.Line(i.Name, attributes(p.Attributes), float64(p.Value)))
-			}
-		case metricdata.Histogram[float64]:
-			if i.Kind != meter.Histogram {
-				t.Errorf("%s is a histogram", i.Name)
-			}
-			for _, p := range data.DataPoints {
-				list = append(list, scenario.HistogramLine(i.Name, attributes(p.Attributes), p.Count, p.Sum, p.BucketCounts))
-			}
-		default:
-			t.Errorf("%s is a %T", i.Name, m.Data)
-		}
+		list = append(list, points(t, i, m.Data)...)
 	}
 	for name := range found {
 		t.Errorf("%s is no instrument", name)
+	}
+	return list
+}
+
+// points returns the lines of one metric.
+func points(t testing.TB, i *meter.Instrument, data metricdata.Aggregation) (list []string) {
+	t.Helper()
+	kind := meter.Counter
+	switch data := data.(type) {
+	case metricdata.Sum[int64]:
+		if !data.IsMonotonic {
+			kind = meter.UpDown
+		}
+		if data.Temporality != metricdata.CumulativeTemporality {
+			t.Errorf("%s: %s", i.Name, data.Temporality)
+		}
+		for _, p := range data.DataPoints {
+			list = append(list, scenario.Line(i.Name, attributes(p.Attributes), float64(p.Value)))
+		}
+	case metricdata.Gauge[int64]:
+		kind = meter.Gauge
+		for _, p := range data.DataPoints {
+			list = append(list, scenario.Line(i.Name, attributes(p.Attributes), float64(p.Value)))
+		}
+	case metricdata.Histogram[float64]:
+		kind = meter.Histogram
+		for _, p := range data.DataPoints {
+			list = append(list, scenario.HistogramLine(i.Name, attributes(p.Attributes), p.Count, p.Sum, p.BucketCounts))
+		}
+	}
+	if kind != i.Kind || len(list) == 0 {
+		t.Errorf("%s is a %T with %d lines", i.Name, data, len(list))
 	}
 	return list
 }
