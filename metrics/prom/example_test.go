@@ -67,6 +67,6 @@ func ExampleNew() {
 		}
 	}
 	// Output:
-	// allowed jobs 2
-	// refused jobs 1
+	// allowed jobs 1
+	// refused jobs 2
 }
