@@ -90,6 +90,12 @@ const (
 	// each call would spend a tenth of the CPU time in growing its stack. Calls beyond
 	// get one each.
 	workers = 512
+
+	// The windows are fixed, because one that grows makes the server send a ping for each call
+	// of a client that makes few, which the client has to answer. Messages are small. For one
+	// that is larger than its window, gRPC opens the window.
+	streamWindow = 64 << 10
+	connWindow   = 1 << 20
 )
 
 // Server answers Envoy. It is safe for concurrent use.
@@ -183,6 +189,8 @@ func (s *Server) serveGRPC() {
 		grpc.MaxConcurrentStreams(cmp.Or(s.options.MaxStreams, DefaultMaxStreams)),
 		grpc.NumStreamWorkers(workers),
 		grpc.MaxRecvMsgSize(MaxMessage),
+		grpc.StaticStreamWindowSize(streamWindow),
+		grpc.StaticConnWindowSize(connWindow),
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.ConnectionTimeout(handshake),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout}),
