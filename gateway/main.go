@@ -17,6 +17,7 @@ import (
 	_ "time/tzdata" // for calendars, on a machine without time zones
 
 	"github.com/headgate/headgate/gateway/internal/callers"
+	"github.com/headgate/headgate/gateway/internal/collector"
 	"github.com/headgate/headgate/gateway/internal/config"
 	"github.com/headgate/headgate/gateway/internal/engine"
 	"github.com/headgate/headgate/gateway/internal/everyminute"
@@ -32,6 +33,7 @@ import (
 var example []byte
 
 func main() {
+	collector.Relax()
 	soft, hard, stop := signals()
 	defer stop()
 	c, err := config.Parse(os.Args[1:], os.Getenv, os.Stderr)
