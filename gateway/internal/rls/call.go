@@ -16,9 +16,9 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// budget is how long a decision may take before its answer says that it came late. A call of the
-// store ends after 50 ms.
-const budget = 60 * time.Millisecond
+// budget is how long a decision may take, with the wait for its turn, before its answer says
+// that it came late.
+const budget = 50 * time.Millisecond
 
 // maxCost is the highest number of units that counts can hold. A higher one fits no limit
 // either.

@@ -67,7 +67,7 @@
 //
 //	fallback: true       Redis is away, and the gateway decided in memory
 //	undecided: true      nothing could decide, so the failure modes of the policies did
-//	late: true           the decision took more than 60 ms
+//	late: true           the decision took more than 50 ms
 //	refused: [names]     of the limits that refuse the request
 //	shadow: [names]      of the limits in shadow mode that would have refused it
 //	metadata: {}         of the limits in the folder that the request is within

@@ -730,13 +730,21 @@ func TestMaxDecisions(t *testing.T) {
 		if _, err := e.client.ShouldRateLimit(ctx, request("shop", "remote_address=192.0.2.1")); status.Code(err) != codes.DeadlineExceeded {
 			t.Errorf("a call while another decision is under way: %v", err)
 		}
-		go func() {
-			time.Sleep(70 * time.Millisecond)
-			e.server.leave()
-		}()
-		r := e.must(request("shop", "remote_address=192.0.2.1 hits:5"))
-		if got := short(r) + fmt.Sprint(r.GetDynamicMetadata().AsMap()); got != "OK | OK p 5/HOUR left 0 reset 1h0m0smap[late:true]" {
-			t.Errorf("a call that waited: %s", got)
+		for _, row := range []struct {
+			wait time.Duration
+			want string
+		}{{50 * time.Millisecond, "map[]"}, {50*time.Millisecond + 1, "map[late:true]"}} {
+			go func() {
+				time.Sleep(row.wait)
+				e.server.leave()
+			}()
+			r := e.must(request("shop", "remote_address=192.0.2.1 hits:0"))
+			if got := short(r) + fmt.Sprint(r.GetDynamicMetadata().AsMap()); got != "OK | OK p 5/HOUR left 5 reset 0s"+row.want {
+				t.Errorf("a call that waited for %s: %s", row.wait, got)
+			}
+			if err := e.server.enter(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 		}
 	})
 }
