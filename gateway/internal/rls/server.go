@@ -68,9 +68,9 @@ const (
 	// DefaultMaxStreams stands for a MaxStreams of 0.
 	DefaultMaxStreams = 4096
 
-	// DefaultMaxDecisions stands for a MaxDecisions of 0. It fills two script calls of
-	// redisstore.DefaultBatch.
-	DefaultMaxDecisions = 256
+	// DefaultMaxDecisions stands for a MaxDecisions of 0. It fills the four script calls of
+	// redisstore.DefaultBatch that are in flight at a time when they are full.
+	DefaultMaxDecisions = 512
 
 	// MaxMessage is the largest message of a client in bytes.
 	MaxMessage = 256 << 10
