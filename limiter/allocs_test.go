@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/store/memstore"
 )
@@ -119,5 +120,24 @@ func TestAllowWithOverrideAndAccessAllocatesNothing(t *testing.T) {
 		if got := testing.AllocsPerRun(1000, ask); got != 0 {
 			t.Errorf("%s: %v allocations", key, got)
 		}
+	}
+}
+
+// An observer that counts costs no allocation, and hooks that are not nil none either.
+func TestEventsAllocateNothing(t *testing.T) {
+	var counts [events.Verdicts]int
+	o := events.Func(func(_ context.Context, e *events.Request) {
+		for i := range e.Rules {
+			counts[e.Rules[i].Verdict]++
+		}
+	})
+	l := configured(t, limiter.Config{Store: newStore(), Observer: o, Hooks: (&told{}).hooks(),
+		Rules: []limiter.Rule{rule(t, "a", "5/1s"), rule(t, "b", "9/1s")}})
+	ctx := t.Context()
+	if n := testing.AllocsPerRun(1000, func() { _, _ = l.Allow(ctx, "k", 1) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if counts[events.Allowed] != 10 || counts[events.Refused] != 996 || counts[events.Overruled] != 996 {
+		t.Errorf("%v", counts)
 	}
 }

@@ -99,7 +99,7 @@ func TestFailureLogTellsKindsApart(t *testing.T) {
 		wantLog(t, &log,
 			`level=WARN msg="headgate: a rule cannot be evaluated, so its OnStoreError decides" passed=1 rule=bad error="rule 0 \"bad\": panic: \"k\""`,
 			outageLine+` passed=1 error=down`,
-			`level=WARN msg="headgate: a function of the program panicked" error="Observer: panic: \"o\""`)
+			`level=WARN msg="headgate: a function of the program panicked" error="the observer: panic: \"o\""`)
 	})
 }
 

@@ -420,7 +420,7 @@ func TestHookPanicsAreHarmless(t *testing.T) {
 	if got := admit(l); got != limiter.Refused {
 		t.Errorf("%s", got)
 	}
-	if len(reported) != 2 || reported[0].Error() != `Observer: panic: "observer"` {
+	if len(reported) != 2 || reported[0].Error() != `the observer: panic: "observer"` {
 		t.Errorf("reported %v", reported)
 	}
 }

@@ -225,7 +225,7 @@ func (l *Limiter) observe(ctx context.Context, res *Result) {
 // reportObserver is deferred, and reports a panic of the Observer.
 func (l *Limiter) reportObserver(ctx context.Context) {
 	if v := recover(); v != nil {
-		l.report(ctx, fmt.Errorf("Observer: %w", panicked(v)))
+		l.report(ctx, fmt.Errorf("the observer: %w", panicked(v)))
 	}
 }
 
