@@ -39,7 +39,7 @@ var (
 
 	// ErrNoFleet means that the console was started without Redis, or that Redis did not
 	// answer.
-	ErrNoFleet = errors.New("Redis did not answer")
+	ErrNoFleet = errors.New("there is no answer from Redis")
 
 	// ErrPasswordChange means that the user has to change the password first.
 	ErrPasswordChange = errors.New("the password has to be changed first")
