@@ -2,7 +2,6 @@ package limiter_test
 
 import (
 	"context"
-	"slices"
 	"sync"
 
 	"github.com/headgate/headgate/events"
@@ -18,7 +17,7 @@ func (r *recorder) Observe(_ context.Context, e *events.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	kept := *e
-	kept.Rules = slices.Clone(e.Rules)
+	kept.Rules = append([]events.Rule{}, e.Rules...)
 	r.list = append(r.list, kept)
 }
 

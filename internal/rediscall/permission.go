@@ -67,7 +67,7 @@ func Trial(commands ...string) string {
 // their diagnosis, the list of bans, the count of instances, and the programs that follow policies.
 const permissions = "+eval +evalsha +get +mget +exists +set +del +time +pttl +pexpire +info " +
 	"+zadd +zremrangebyscore +zremrangebyrank +zrevrangebyscore +getrange +zrem +zcard " +
-	"+hget +hmget +hset +hdel +zrangebyscore +subscribe +ping +multi +exec"
+	"+hget +hmget +hset +hincrby +hdel +zrangebyscore +subscribe +ping +multi +exec"
 
 // Remedy returns a command that gives the user of the client the permissions that this
 // module needs under the prefix. It takes no permission away, because the user may need

@@ -186,8 +186,10 @@ func (c *counter) empty() (n Counts) {
 
 // run writes until ctx ends.
 func (r *Recorder) run(ctx context.Context) {
-	pause := r.pause
 	for {
+		r.writing.Lock()
+		pause := r.pause
+		r.writing.Unlock()
 		timer := time.NewTimer(pause - rand.N(pause/5+1))
 		select {
 		case <-ctx.Done():
@@ -196,9 +198,6 @@ func (r *Recorder) run(ctx context.Context) {
 		case <-timer.C:
 			r.note(r.Flush(context.Background()))
 		}
-		r.writing.Lock()
-		pause = r.pause
-		r.writing.Unlock()
 	}
 }
 

@@ -30,18 +30,18 @@ func TestEventsOfTheBreaker(t *testing.T) {
 				s.Listen(h)
 				s.Listen(h) // a second limiter with the same hooks
 				s.Listen(nil)
-				wantStatus(t, s, events.StoreStatus{Store: "failover"})
+				wantStatus(t, s, events.StoreStatus{Store: "failover", Of: s})
 				openNow(t, s, f)
 				synctest.Wait()
 				var local uint64
 				if fallback {
 					local = s.Stats().Local
 				}
-				wantStatus(t, s, events.StoreStatus{Store: "failover", Mode: away, Away: []string{""}, Opened: 1, Local: local, Cause: errDown})
+				wantStatus(t, s, events.StoreStatus{Store: "failover", Of: s, Mode: away, Away: []string{""}, Opened: 1, Local: local, Cause: errDown})
 				f.rise()
 				time.Sleep(time.Second)
 				synctest.Wait()
-				wantStatus(t, s, events.StoreStatus{Store: "failover", Opened: 1, Local: local, Cause: errDown})
+				wantStatus(t, s, events.StoreStatus{Store: "failover", Of: s, Opened: 1, Local: local, Cause: errDown})
 				want := []string{fmt.Sprintf("{Shard: Open:true Fallback:%t Cause:down}", fallback),
 					fmt.Sprintf("{Shard: Open:false Fallback:%t Cause:<nil>}", fallback)}
 				if !slices.Equal(told, want) {

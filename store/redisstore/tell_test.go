@@ -141,7 +141,7 @@ func TestCachedRefusalsAreTold(t *testing.T) {
 	if want := []string{"r", "r"}; !slices.Equal(told, want) {
 		t.Errorf("told %q, want %q", told, want)
 	}
-	if got, want := s.Status(nil), []events.StoreStatus{{Store: "redis", Servers: "standalone", CachedRefusals: 2}}; !reflect.DeepEqual(got, want) {
+	if got, want := s.Status(nil), []events.StoreStatus{{Store: "redis", Of: s, Servers: "standalone", CachedRefusals: 2}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
