@@ -140,7 +140,7 @@ func TestNewRetry(t *testing.T) {
 			defer cancel()
 			c.Say(ctx, nil, "ok")
 			got := c.Say(ctx, nil, "ok")
-			if seen := o.outcomes(); seen != row.want || (got.Code == 0) != strings.HasSuffix(row.want, "refused pass") {
+			if seen := o.outcomes(); seen != row.want || (got.Code == 0) != strings.HasSuffix(row.want, "refused allowed") {
 				t.Errorf("%s, want %s; got\n%s", seen, row.want, got)
 			}
 		})
