@@ -5,6 +5,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfuncs"
@@ -51,7 +52,7 @@ func (a *Access) check(key string) error {
 		return nil
 	}
 	_, err := a.compile(nil)
-	errs := []error{err}
+	errs := []error{err, checkEncoding("allow", a.Allow.Keys), checkEncoding("deny", a.Deny.Keys)}
 	if parts, bad := parseRecipe(key); bad == nil && len(parts) == 1 && parts[0].isDigest() {
 		errs = append(errs, checkDigests("allow", a.Allow.Keys), checkDigests("deny", a.Deny.Keys))
 	}
@@ -105,17 +106,31 @@ func (p part) isDigest() bool {
 	return false
 }
 
+// checkEncoding refuses keys that no text form of a policy can hold.
+func checkEncoding(list string, keys []string) error {
+	for i, key := range keys {
+		if !utf8.ValidString(key) {
+			return fmt.Errorf("%s.keys[%d] is not UTF-8, so no policy can hold it", list, i)
+		}
+	}
+	return nil
+}
+
 // checkDigests refuses keys that no caller can have, without repeating them, as they may
 // be secrets.
 func checkDigests(list string, keys []string) error {
 	for i, key := range keys {
-		valid := len(key) == len(keyfuncs.Digest("any"))
-		for _, c := range []byte(key) {
-			valid = valid && (isAlphanumeric(c) || c == '-' || c == '_')
-		}
-		if !valid {
+		if !isDigestText(key) {
 			return fmt.Errorf("%s.keys[%d] is not a digest as keyfuncs.Digest returns it", list, i)
 		}
 	}
 	return nil
+}
+
+func isDigestText(key string) bool {
+	valid := len(key) == len(keyfuncs.Digest("any"))
+	for _, c := range []byte(key) {
+		valid = valid && (isAlphanumeric(c) || c == '-' || c == '_')
+	}
+	return valid
 }

@@ -21,6 +21,7 @@ func full(t testing.TB) policy.Policy {
 		Name: "login", Description: "slow\n<down>: #guessing", Apps: []string{"shop", "off", "1e3"},
 		Limit: limit(t, "5/1m sliding-log"), Key: "ip+header:X-Tenant",
 		Plans: map[string]core.Limit{"pro": limit(t, "9/1m sliding-log")}, PlanBy: "claim",
+		Overrides: map[string]core.Limit{"carol": limit(t, "7/1m sliding-log")},
 		Access: policy.Access{
 			Allow: policy.Callers{Networks: []string{"192.0.2.7"}, Keys: []string{"carol"}},
 			Deny:  policy.Callers{Networks: []string{"192.0.2.0/24"}, Keys: []string{"mallory"}}, DenyOthers: true, DenyStatus: 429,
@@ -65,6 +66,9 @@ const fullJSON = `{
         "pro": "9/1m sliding-log"
       },
       "plan_by": "claim",
+      "overrides": {
+        "carol": "7/1m sliding-log"
+      },
       "key": "ip+header:X-Tenant",
       "match": {
         "methods": [
@@ -251,7 +255,7 @@ func FuzzDecode(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, seed := range []string{fullJSON, string(yamlText), "policies: []", bannedYAML, `{"policies":[{` + entry + `}]}`, `{"policies":[{"name":"a","apps":["b"],"key":"user","limit":"1000/month tz=Europe/Berlin start=15","plans":{"pro":"100000/year start=04-06 debt=7"},"plan_by":"claim"}]}`,
+	for _, seed := range []string{fullJSON, string(yamlText), "policies: [{name: a, apps: [b], key: user, limit: 1/1s, overrides: {'user:42': 1000/1m, \"2001:db8::/64\": 2/1s}}]", "policies: []", bannedYAML, `{"policies":[{` + entry + `}]}`, `{"policies":[{"name":"a","apps":["b"],"key":"user","limit":"1000/month tz=Europe/Berlin start=15","plans":{"pro":"100000/year start=04-06 debt=7"},"plan_by":"claim"}]}`,
 		"policies:\n- name: a\n  apps: [b]\n  key: user\n  limit: 5/week start=7 tz=Asia/Kathmandu\n", "- - -", "a: |\n b\n", "[{?: *a}]"} {
 		f.Add([]byte(seed))
 	}

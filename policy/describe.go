@@ -24,7 +24,7 @@ func (p Policy) Describe() string {
 	if err != nil {
 		return "not a valid policy"
 	}
-	s := p.amount() + whom(parts) + manner(p.Limit) + debt(p.Limit) + p.byPlan() + p.otherwise() + p.banned() + p.withoutStore() + p.byList()
+	s := p.amount() + whom(parts) + manner(p.Limit) + debt(p.Limit) + p.byPlan() + p.byKey() + p.otherwise() + p.banned() + p.withoutStore() + p.byList()
 	if p.Mode == Off {
 		s += " (switched off)"
 	}
@@ -86,6 +86,17 @@ func (p *Policy) byPlan() string {
 		}
 	}
 	return s
+}
+
+// byKey says how many keys have a limit of their own. It names none, as a key may be a person.
+func (p *Policy) byKey() string {
+	if len(p.Overrides) == 0 {
+		return ""
+	}
+	if n := len(p.Overrides); n > 1 {
+		return fmt.Sprintf("; %d keys have limits of their own", n)
+	}
+	return "; 1 key has a limit of its own"
 }
 
 // byList describes the lists of callers.

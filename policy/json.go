@@ -115,7 +115,7 @@ func checkJSON(data []byte) error {
 	return nil
 }
 
-// checkValue checks the next value, which may be an object of plans.
+// checkValue checks the next value, which may be an object whose fields have any names.
 func checkValue(d *json.Decoder, depth int, plans bool) error {
 	token, err := d.Token()
 	if errors.Is(err, io.EOF) {
@@ -157,14 +157,14 @@ func checkObject(d *json.Decoder, depth int, plans bool) error {
 		if err := checkKey(key, seen, plans); err != nil {
 			return err
 		}
-		if err := checkValue(d, depth, key == "plans" && !plans); err != nil {
+		if err := checkValue(d, depth, (key == "plans" || key == "overrides") && !plans); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkKey checks the name of a field. The name of a plan is checked with the policy.
+// checkKey checks the name of a field. Those of plans and overridden keys are checked with the policy.
 func checkKey(key string, seen map[string]bool, plan bool) error {
 	if seen[key] {
 		return fmt.Errorf("the field %q is repeated", textform.Clip(key))
@@ -210,6 +210,7 @@ type entry struct {
 	Limit        string            `json:"limit" yaml:"limit"`
 	Plans        map[string]string `json:"plans,omitempty" yaml:"plans,omitempty"`
 	PlanBy       string            `json:"plan_by,omitempty" yaml:"plan_by,omitempty"`
+	Overrides    map[string]string `json:"overrides,omitempty" yaml:"overrides,omitempty"`
 	Key          string            `json:"key" yaml:"key"`
 	Match        *matchEntry       `json:"match,omitempty" yaml:"match,omitempty"`
 	Access       *accessEntry      `json:"access,omitempty" yaml:"access,omitempty"`
@@ -251,12 +252,7 @@ func entryOf(p *Policy) entry {
 		b := banEntry(p.Ban)
 		e.Ban = &b
 	}
-	for name, limit := range p.Plans {
-		if e.Plans == nil {
-			e.Plans = make(map[string]string, len(p.Plans))
-		}
-		e.Plans[name] = limit.String()
-	}
+	e.Plans, e.Overrides = textsOf(p.Plans), textsOf(p.Overrides)
 	if p.Mode != Enforce {
 		e.Mode = p.Mode.String()
 	}
@@ -287,13 +283,8 @@ func (e *entry) policy() (Policy, error) {
 	var err error
 	p.Limit, err = core.ParseLimit(e.Limit)
 	note("limit", err)
-	if e.Plans != nil {
-		p.Plans = make(map[string]core.Limit, len(e.Plans))
-		for _, name := range slices.Sorted(maps.Keys(e.Plans)) {
-			p.Plans[name], err = core.ParseLimit(e.Plans[name])
-			note("plans."+textform.Clip(name), err)
-		}
-	}
+	p.Plans = readLimits(e.Plans, func(name string, _ int, err error) { note("plans."+textform.Clip(name), err) })
+	p.Overrides = readLimits(e.Overrides, func(key string, i int, err error) { note(OverrideField(e.Key, key, i), err) })
 	if e.Ban != nil {
 		if p.Ban = Ban(*e.Ban); p.Ban == (Ban{}) {
 			note("ban", errors.New("it is empty; it needs after, for and max"))
@@ -310,6 +301,32 @@ func (e *entry) policy() (Policy, error) {
 		}
 	}
 	return p, errors.Join(errs...)
+}
+
+// textsOf returns the texts of limits, or nil for none.
+func textsOf(limits map[string]core.Limit) map[string]string {
+	if len(limits) == 0 {
+		return nil
+	}
+	texts := make(map[string]string, len(limits))
+	for name, limit := range limits {
+		texts[name] = limit.String()
+	}
+	return texts
+}
+
+// readLimits reads the texts of limits, and notes the mistakes in the i-th by name.
+func readLimits(texts map[string]string, note func(name string, i int, err error)) map[string]core.Limit {
+	if texts == nil {
+		return nil
+	}
+	limits := make(map[string]core.Limit, len(texts))
+	for i, name := range slices.Sorted(maps.Keys(texts)) {
+		var err error
+		limits[name], err = core.ParseLimit(texts[name])
+		note(name, i, err)
+	}
+	return limits
 }
 
 // checkTime refuses times that RFC 3339 cannot express.

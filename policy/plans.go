@@ -54,6 +54,12 @@ func (p *Policy) checkPlan(name string) error {
 	if err := errors.Join(checkName(name), l.Validate()); err != nil {
 		return err
 	}
+	return p.checkBeside(&l)
+}
+
+// checkBeside refuses a valid limit under which a caller would not keep what was used under
+// the limit of the policy.
+func (p *Policy) checkBeside(l *core.Limit) error {
 	switch {
 	case p.Limit.Validate() != nil:
 		return nil
@@ -70,18 +76,18 @@ func (p *Policy) checkPlan(name string) error {
 // planNames returns the names of the plans in alphabetic order.
 func (p *Policy) planNames() []string { return slices.Sorted(maps.Keys(p.Plans)) }
 
-// override returns the function that finds the limit of a caller's plan, or nil for a
-// policy without plans.
+// override returns the function that finds the limit of a caller, or nil for a policy without
+// plans and limits of single keys.
 func (p *Policy) override(b *Bindings) (func(context.Context, string) (core.Limit, bool, error), error) {
 	if p.Plans == nil {
-		return nil, nil
+		return p.withOverrides(nil), nil
 	}
 	planOf := b.Plans[p.PlanBy]
 	if planOf == nil {
 		return nil, fmt.Errorf("%q cannot be used here: %s", p.PlanBy, b.knownPlans())
 	}
 	plans := maps.Clone(p.Plans)
-	return func(ctx context.Context, key string) (core.Limit, bool, error) {
+	return p.withOverrides(func(ctx context.Context, key string) (core.Limit, bool, error) {
 		plan, err := planOf(ctx, key)
 		if err != nil || plan == "" {
 			return core.Limit{}, false, err
@@ -91,7 +97,7 @@ func (p *Policy) override(b *Bindings) (func(context.Context, string) (core.Limi
 			return core.Limit{}, false, fmt.Errorf("the plan %q is not defined", textform.Clip(plan))
 		}
 		return limit, true, nil
-	}, nil
+	}), nil
 }
 
 // knownPlans says which functions the program has, for a mistake.

@@ -34,6 +34,13 @@ type Policy struct {
 	// needed with Plans, and a mistake without.
 	PlanBy string `json:"plan_by,omitempty" yaml:"plan_by,omitempty"`
 
+	// Overrides are the limits of single keys, which come before plans and Limit. A key is
+	// written as the policy counts it: under "api-key", "basic-auth", "header:NAME" and
+	// "cookie:NAME" it is a digest, as keyfuncs.Digest returns it. All have the algorithm of
+	// Limit, and a concurrency limit its ttl too, so used units stay used when the limit of a
+	// key changes. There are at most MaxOverrides.
+	Overrides map[string]core.Limit `json:"overrides,omitempty" yaml:"overrides,omitempty"`
+
 	// Key is the recipe that determines whom a request is counted against, such
 	// as "ip" or "user+route". See the documentation of the package.
 	Key string `json:"key" yaml:"key"`

@@ -33,6 +33,7 @@ func (p *Policy) faults() []*FieldError {
 	note("apps", checkApps(p.Apps))
 	note("limit", p.Limit.Validate())
 	p.checkPlans(note)
+	p.checkOverrides(note)
 	_, err := parseRecipe(p.Key)
 	note("key", err)
 	note("match.methods", checkMethods(p.Match.Methods))

@@ -49,6 +49,15 @@ func readYAML(text string) (value []byte, err error) {
 			err = errors.New("the text cannot be read as YAML")
 		}
 	}()
+	body, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	return appendNode(nil, body)
+}
+
+// parse returns the only document of a text.
+func parse(text string) (ast.Node, error) {
 	tokens := lexer.Tokenize(text)
 	if err := checkTokens(tokens); err != nil {
 		return nil, err
@@ -60,7 +69,7 @@ func readYAML(text string) (value []byte, err error) {
 	if len(file.Docs) == 0 || file.Docs[0].Body == nil {
 		return nil, errors.New("there is nothing in it")
 	}
-	return appendNode(nil, file.Docs[0].Body)
+	return file.Docs[0].Body, nil
 }
 
 // at puts the position before the error, in the form of the parser's own errors.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -41,13 +42,9 @@ func (w *writer) policy(p *policy.Policy) {
 	w.field("  description", p.Description)
 	w.list("  apps", p.Apps)
 	w.field("  limit", p.Limit.String())
-	if len(p.Plans) > 0 {
-		w.text = append(w.text, "  plans:\n"...)
-		for _, name := range slices.Sorted(maps.Keys(p.Plans)) {
-			w.field("    "+scalar(name), p.Plans[name].String())
-		}
-	}
+	w.limits("  plans", p.Plans)
 	w.field("  plan_by", p.PlanBy)
+	w.limits("  overrides", p.Overrides)
 	w.field("  key", p.Key)
 	if m := p.Match; len(m.Methods) > 0 || m.Host != "" || m.Path != "" {
 		w.text = append(w.text, "  match:\n"...)
@@ -95,6 +92,17 @@ func (w *writer) callers(name string, c *policy.Callers) {
 		w.text = append(append(w.text, name...), ":\n"...)
 		w.list("      networks", c.Networks)
 		w.list("      keys", c.Keys)
+	}
+}
+
+// limits writes a table of limits.
+func (w *writer) limits(name string, limits map[string]core.Limit) {
+	if len(limits) == 0 {
+		return
+	}
+	w.text = append(append(w.text, name...), ":\n"...)
+	for _, key := range slices.Sorted(maps.Keys(limits)) {
+		w.field("    "+scalar(key), limits[key].String())
 	}
 }
 

@@ -1,0 +1,140 @@
+package policy_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/policyyaml"
+	"github.com/headgate/headgate/store/memstore"
+	"github.com/headgate/headgate/store/redisstore"
+)
+
+// The limit of a key comes before that of its plan, and that before the limit of all others.
+// What was used stays used when a key gets a limit of its own, and when it loses it.
+func TestOverridesChooseTheLimit(t *testing.T) {
+	memory := func(t *testing.T) core.Store { return memstore.MustNew(memstore.Options{}) }
+	overRedis := func(t *testing.T) core.Store {
+		client := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr})
+		t.Cleanup(func() { client.Close() })
+		store, err := redisstore.New(client, redisstore.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		return store
+	}
+	for name, open := range map[string]func(*testing.T) core.Store{"memory": memory, "redis": overRedis} {
+		for _, algorithm := range []string{"", " fixed-window", " sliding-log", " sliding-window", " token-bucket"} {
+			t.Run(name+algorithm, func(t *testing.T) {
+				p := planned(t, algorithm)
+				bindings := policy.Bindings{User: keyfuncs.UserID(userOf), Plans: map[string]policy.PlanFunc{
+					"user": func(_ context.Context, key string) (string, error) {
+						return map[string]string{"alice": "free", "bob": "free"}[key], nil
+					},
+				}}
+				rules := func() []limiter.Rule {
+					rules, err := policy.Compile("shop", policy.Set{p}, bindings)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return rules
+				}
+				l := limiter.MustNew(limiter.Config{Rules: rules(), Store: open(t)})
+				want := func(user string, list ...string) {
+					t.Helper()
+					for i, w := range list {
+						res, err := l.TakeRequest(&test.Request{Ctx: as(user)})
+						if err != nil {
+							t.Fatal(err)
+						}
+						d := res.Decisions()[0]
+						if got := fmt.Sprint(res.Allowed(), " ", d.Limit.Quota, " ", d.Decision.Remaining); got != w {
+							t.Errorf("%s, request %d: %s, want %s", user, i, got, w)
+						}
+					}
+				}
+				want("alice", "true 3 2", "true 3 1", "true 3 0", "false 3 0")
+				want("carol", "true 2 1")
+				p.Overrides = map[string]core.Limit{"alice": limit(t, "5/24h"+algorithm), "carol": limit(t, "1/24h"+algorithm)}
+				if err := l.SetRules(rules()); err != nil {
+					t.Fatal(err)
+				}
+				want("alice", "true 5 1", "true 5 0", "false 5 0")
+				want("bob", "true 3 2")
+				want("carol", "false 1 0")
+				want("dave", "true 2 1", "true 2 0", "false 2 0")
+				p.Overrides = nil
+				if err := l.SetRules(rules()); err != nil {
+					t.Fatal(err)
+				}
+				want("alice", "false 3 0")
+				want("carol", "true 2 0")
+			})
+		}
+	}
+}
+
+func TestOverridesReportEveryMistakeButNoSecret(t *testing.T) {
+	p := planned(t, "")
+	p.Overrides = map[string]core.Limit{
+		"": limit(t, "1/1s"), "a": limit(t, "1/1s fixed-window"), "b": {}, "c": limit(t, "1/1s"), strings.Repeat("d", 513): limit(t, "1/1s"),
+	}
+	wantError(t, p.Validate(), strings.Join([]string{
+		`policy "api": overrides.: the key is empty`,
+		`policy "api": overrides.a: its algorithm is fixed-window, and that of the limit gcra: only under one algorithm does an upgrade keep what was used`,
+		`policy "api": overrides.b: quota 0 is not positive; period 0s is below 1ms`,
+		`policy "api": overrides.` + strings.Repeat("d", 100) + `…: the key has 513 bytes, more than 512`,
+	}, "\n"))
+	p.Overrides = map[string]core.Limit{"\xff": limit(t, "1/1s")}
+	wantError(t, p.Validate(), `policy "api": overrides.`+"\xff"+`: the key is not UTF-8, so no policy can hold it`)
+	p.Overrides = map[string]core.Limit{}
+	wantError(t, p.Validate(), `policy "api": overrides: the table is empty`)
+	for i := range policy.MaxOverrides + 1 {
+		p.Overrides[fmt.Sprint(i)] = limit(t, "1/1s")
+	}
+	wantError(t, p.Validate(), `policy "api": overrides: 65 keys are more than 64; give callers plans instead`)
+	delete(p.Overrides, "0")
+	wantError(t, p.Validate(), "")
+	p.Key = "global"
+	wantError(t, p.Validate(), `policy "api": overrides: all callers are counted together, so no key can have a limit of its own`)
+
+	for _, key := range []string{"api-key", "api-key+route"} {
+		for limit, fault := range map[string]string{"x": "overrides[0]: limit", "1/1s": "overrides[0]: the key is not a digest"} {
+			_, err := policyyaml.Decode([]byte("policies: [{name: a, apps: [b], limit: 1/1s, key: " + key + ", overrides: {sk_live_s3cret: " + limit + "}}]"))
+			if key != "api-key" && limit != "x" {
+				continue // which part of the key is a digest is not to be seen
+			}
+			if err == nil || !strings.Contains(err.Error(), fault) || strings.Contains(err.Error(), "s3cret") {
+				t.Errorf("%s: %v, want %s", key, err, fault)
+			}
+		}
+	}
+}
+
+func TestOverridesTakeNoMemoryForARequest(t *testing.T) {
+	p := valid(t, "api")
+	p.Key, p.Overrides = "user", map[string]core.Limit{}
+	for i := range policy.MaxOverrides {
+		p.Overrides[fmt.Sprintf("user:%d", i)] = limit(t, fmt.Sprintf("%d/1m", i+1000000))
+	}
+	rules, err := policy.Compile("shop", policy.Set{p}, policy.Bindings{User: keyfuncs.UserID(userOf)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	for _, key := range []string{"user:0", "user:63", "another"} {
+		if n := testing.AllocsPerRun(1000, func() { rules[0].Override(ctx, key) }); n != 0 {
+			t.Errorf("%s: %v allocations", key, n)
+		}
+	}
+}

@@ -1,0 +1,225 @@
+// This file finds the lines of policies and of mistakes in them.
+
+package policyyaml
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/headgate/headgate/internal/textform"
+	"github.com/headgate/headgate/policy"
+)
+
+// LineError is a mistake in a line of a text.
+type LineError struct {
+	Line int // from 1
+	Err  error
+}
+
+// Error is the line and the mistake.
+func (e *LineError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, textform.Line(e.Err)) }
+
+// Unwrap returns Err.
+func (e *LineError) Unwrap() error { return e.Err }
+
+// Lines has the lines of the policies of a text, and of their fields. The zero value has
+// none.
+type Lines struct{ policies []place }
+
+// place is a policy in a text.
+type place struct {
+	name   string
+	line   int
+	fields map[string]int // by their paths, such as "match.path"
+}
+
+// Names returns the names of the policies of the text in its order, one that is repeated
+// too, and "" for a policy without a name.
+func (l *Lines) Names() []string {
+	names := make([]string, len(l.policies))
+	for i := range l.policies {
+		names[i] = l.policies[i].name
+	}
+	return names
+}
+
+// Line returns the line of a field of the i-th policy, from 0. The field is named as in
+// [policy.FieldError]. For a field that is not written it is the line where the policy
+// begins.
+func (l *Lines) Line(i int, field string) int {
+	p := &l.policies[i]
+	for path := field; path != ""; path = path[:max(0, strings.LastIndexByte(path, '.'))] {
+		if line, ok := p.fields[path]; ok {
+			return line
+		}
+	}
+	return p.line
+}
+
+// DecodeLines is [Decode] for texts in which people look for mistakes: its error joins a
+// [*LineError] for each of them, in the order of the lines. The lines are those of all policies that could be found,
+// also if there is an error.
+func DecodeLines(data []byte) (policy.Set, *Lines, error) {
+	set, err := Decode(data)
+	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")) // the parser counts CRLF twice in places
+	lines, mistakes := locate(data)
+	if err == nil {
+		return set, lines, nil
+	}
+	if len(mistakes) == 0 {
+		if _, plain := Decode(data); plain != nil {
+			err = plain
+		}
+		mistakes = []error{atLine(err)}
+	}
+	slices.SortStableFunc(mistakes, func(a, b error) int { return a.(*LineError).Line - b.(*LineError).Line })
+	return nil, lines, errors.Join(mistakes...)
+}
+
+// locate finds the policies of a text, and the mistakes in each. It finds no mistake in a
+// text that has no list of policies.
+func locate(data []byte) (lines *Lines, mistakes []error) {
+	lines = &Lines{}
+	if len(data) > MaxBytes || !utf8.Valid(data) {
+		return lines, nil
+	}
+	defer func() {
+		if v := recover(); v != nil { // no text may end the program that reads it
+			lines, mistakes = &Lines{}, nil
+		}
+	}()
+	body, err := parse(strings.TrimPrefix(string(data), "\ufeff"))
+	if err != nil {
+		return lines, nil
+	}
+	for _, pair := range pairsOf(body) {
+		list, ok := pair.Value.(*ast.SequenceNode)
+		if name := pair.Key.GetToken().Value; name != "policies" {
+			mistakes = append(mistakes, &LineError{lineOf(pair.Key), fmt.Errorf("the field %q is not known", textform.Clip(name))})
+			continue
+		}
+		if !ok {
+			continue
+		}
+		seen := map[string]bool{}
+		for _, node := range list.Values {
+			mistakes = append(mistakes, lines.add(node, seen)...)
+		}
+	}
+	return lines, mistakes
+}
+
+// add adds a policy, and returns the mistakes in it.
+func (l *Lines) add(node ast.Node, seen map[string]bool) (mistakes []error) {
+	p := place{line: lineOf(node), fields: map[string]int{}}
+	for _, pair := range pairsOf(node) {
+		p.line = min(p.line, lineOf(pair.Key))
+	}
+	p.collect("", node)
+	l.policies = append(l.policies, p)
+	i := len(l.policies) - 1
+	entry, err := appendNode([]byte(`{"policies":[`), node)
+	if err != nil {
+		return []error{atLine(err)}
+	}
+	set, err := policy.DecodeJSON(append(entry, "]}"...))
+	for _, e := range split(err) {
+		mistakes = append(mistakes, l.mistake(i, e))
+	}
+	name := nameOf(node, set)
+	if l.policies[i].name = name; seen[name] {
+		mistakes = append(mistakes, &LineError{l.Line(i, "name"),
+			&policy.FieldError{Policy: name, Field: "name", Err: errors.New("another policy has the same name")}})
+	}
+	seen[name] = name != ""
+	return mistakes
+}
+
+var unknownField = regexp.MustCompile(`unknown field "(.*)"|the field "(.*)" is|^json: (\S+): unexpected|^(\S+): unexpected`)
+
+// mistake returns a mistake in the i-th policy with its line.
+func (l *Lines) mistake(i int, err error) error {
+	var field *policy.FieldError
+	if errors.As(err, &field) {
+		return &LineError{l.Line(i, field.Field), field}
+	}
+	if inner := errors.Unwrap(err); inner != nil {
+		err = inner // without the place in a list of one
+	}
+	line := l.policies[i].line
+	if m := unknownField.FindStringSubmatch(err.Error()); m != nil {
+		line = l.Line(i, strings.Join(m[1:], ""))
+	}
+	return &LineError{line, errors.New(strings.TrimPrefix(err.Error(), "json: "))}
+}
+
+// collect notes the lines of the fields of a node.
+func (p *place) collect(path string, node ast.Node) {
+	for _, pair := range pairsOf(node) {
+		name := path + pair.Key.GetToken().Value
+		p.fields[name] = lineOf(pair.Key)
+		p.collect(name+".", pair.Value)
+	}
+}
+
+// nameOf returns the name of a policy, also of one with mistakes.
+func nameOf(node ast.Node, set policy.Set) string {
+	if len(set) == 1 {
+		return set[0].Name
+	}
+	for _, pair := range pairsOf(node) {
+		if name, ok := pair.Value.(*ast.StringNode); ok && pair.Key.GetToken().Value == "name" {
+			return name.Value
+		}
+	}
+	return ""
+}
+
+// pairsOf returns the fields of an object, and none of another node.
+func pairsOf(node ast.Node) []*ast.MappingValueNode {
+	switch n := node.(type) {
+	case *ast.MappingNode:
+		return n.Values
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{n}
+	}
+	return nil
+}
+
+func lineOf(node ast.Node) int { return node.GetToken().Position.Line }
+
+var position = regexp.MustCompile(`^\[(\d+):\d+\] `)
+
+// atLine moves the position in the text of an error, or else the first line, to the front.
+func atLine(err error) error {
+	text := strings.TrimPrefix(err.Error(), "policy: ")
+	if m := position.FindStringSubmatch(text); m != nil {
+		if line, bad := strconv.Atoi(m[1]); bad == nil {
+			return &LineError{line, errors.New(text[len(m[0]):])}
+		}
+	}
+	return &LineError{1, errors.New(text)}
+}
+
+// split returns the errors that err joins, at any depth.
+func split(err error) (list []error) {
+	joined, ok := err.(interface{ Unwrap() []error })
+	switch {
+	case err == nil:
+		return nil
+	case !ok:
+		return []error{err}
+	}
+	for _, e := range joined.Unwrap() {
+		list = append(list, split(e)...)
+	}
+	return list
+}
