@@ -1,6 +1,6 @@
 // This file lists bans. The ban of a key is in its state, which no command finds without
-// the name of the key, so a process that meets a banned key adds it to a sorted set, in the
-// background.
+// the name of the key, so a process that bans a key, or meets a banned one, adds it to a sorted
+// set, in the background.
 
 package redisstore
 
@@ -51,8 +51,12 @@ func (s *Store) noteBans(ops []core.Op, out []core.Decision) {
 }
 
 func (s *Store) noteBan(op *core.Op, d *core.Decision) {
-	if s.secret == nil && len(op.Key) <= listedKey && d.RetryAfter > 0 && d.RetryAfter != core.Never {
-		s.bans.note(s, banMember(op), d.At, d.At+d.RetryAfter.Microseconds())
+	left := d.RetryAfter
+	if op.Verb == core.Impose { // which asks for nothing that could be refused
+		left = op.Ban.For
+	}
+	if s.secret == nil && len(op.Key) <= listedKey && left > 0 && left != core.Never {
+		s.bans.note(s, banMember(op), d.At, d.At+left.Microseconds())
 	}
 }
 
@@ -117,9 +121,9 @@ func banMember(op *core.Op) string {
 // errHidden is the error of a store that hides keys.
 var errHidden = errors.New("redisstore: a store with a secret cannot list bans, as it cannot read the keys: lift them by the key")
 
-// Bans implements [core.BanLister]. It finds the bans that have refused a request since
-// they began, at most 10,000 of all rules, and none of a key above 1 KiB. A ban is listed a
-// moment after that request, if the Redis user may run the commands that docs/bans.md names.
+// Bans implements [core.BanLister]. It finds the bans that were imposed, or have refused a
+// request since they began, at most 10,000 of all rules, and none of a key above 1 KiB. A ban is
+// listed a moment later, if the Redis user may run the commands that docs/bans.md names.
 func (s *Store) Bans(ctx context.Context, rules []string, most int) ([]core.Banned, error) {
 	if s.secret != nil {
 		return nil, errHidden
@@ -134,12 +138,16 @@ func (s *Store) Bans(ctx context.Context, rules []string, most int) ([]core.Bann
 	if err != nil {
 		return nil, fmt.Errorf("redisstore: list bans: %w", s.explain(err))
 	}
+	wanted := make(map[string]bool, len(rules))
+	for _, rule := range rules {
+		wanted[rule] = true
+	}
 	var list []core.Banned
 	var states []*redis.StringCmd
 	_, err = s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, member := range members {
 			rule, key, ok := strings.Cut(member, "\x00")
-			if !ok || rule == "" || !slices.Contains(rules, rule[1:]) {
+			if !ok || rule == "" || !wanted[rule[1:]] {
 				continue
 			}
 			list = append(list, core.Banned{Rule: rule[1:], Key: key})

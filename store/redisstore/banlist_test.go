@@ -23,13 +23,12 @@ func banning(t *testing.T, s *Store, now func() int64) func(rule, key string, sp
 		if d := apply(t, s, impose)[0]; !d.Banned {
 			t.Errorf("the key is not banned: %+v", d)
 		}
-		apply(t, s, core.Op{Rule: rule, Key: key, Limit: l, Ban: b, Cost: 1})
 		s.bans.idle.Wait()
 		return core.Banned{Rule: rule, Key: key, Until: now() + span.Microseconds()}
 	}
 }
 
-// Each process lists the bans that any has met. They end, are lifted, and have a bound.
+// Each process lists the bans that any has imposed or met. They end, are lifted, and have a bound.
 func TestBansAreListed(t *testing.T) {
 	clients := map[string]func(t *testing.T) redis.UniversalClient{
 		"standalone": func(t *testing.T) redis.UniversalClient { return connect(t, redistest.Addr(t)) },
@@ -69,6 +68,12 @@ func TestBansAreListed(t *testing.T) {
 			lists([]string{"r"}, 10, a, b)
 			apply(t, other, core.Op{Verb: core.Lift, Rule: "r", Key: "a", Limit: limit(t, "1/1s")})
 			lists([]string{"r"}, 10, b)
+			take := core.Op{Rule: "r", Key: "met", Limit: limit(t, "1/1s"), Ban: &core.Ban{Strikes: 1, Within: time.Minute, For: 2 * time.Minute, Max: time.Hour}, Cost: 1}
+			apply(t, s, take)
+			lists([]string{"r"}, 10, b)
+			apply(t, s, take) // is refused, which begins a ban
+			s.bans.idle.Wait()
+			lists([]string{"r"}, 10, core.Banned{Rule: "r", Key: "met", Until: now + 2*time.Minute.Microseconds()}, b)
 		})
 	}
 }
