@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/events"
 )
 
@@ -71,6 +72,50 @@ func TestJoin(t *testing.T) {
 		if !slices.Equal(seen, row.want) {
 			t.Errorf("%q, want %q", seen, row.want)
 		}
+	}
+}
+
+// counter is a Counter that notes what it hears, without a counter for the rule "none".
+type counter struct {
+	events.Func
+	note func(text string)
+}
+
+func (c counter) RuleCounter(rule string) events.RuleCounter {
+	if rule == "none" {
+		return nil
+	}
+	return counted{func(v events.Verdict, d *core.Decision) { c.note(fmt.Sprint(rule, " ", v, " ", d.Remaining)) }}
+}
+
+type counted struct {
+	f func(events.Verdict, *core.Decision)
+}
+
+func (c counted) Count(_ context.Context, v events.Verdict, d *core.Decision) { c.f(v, d) }
+
+// Several observers count plain requests if each of them does, and otherwise all observe them.
+func TestJoinOfCounters(t *testing.T) {
+	var seen []string
+	named := func(name string) counter {
+		return counter{func(_ context.Context, r *events.Request) { seen = append(seen, name+" "+r.Verdict.String()) },
+			func(text string) { seen = append(seen, name+" counts "+text) }}
+	}
+	a, b, c := named("a"), named("b"), named("c")
+	if _, ok := events.Join(a, b.Func).(events.Counter); ok {
+		t.Error("an observer that does not count is left out")
+	}
+	if one := events.Join(nil, a).(events.Counter).RuleCounter("r"); one == nil {
+		t.Error("one Counter counts nothing")
+	}
+	all := events.Join(events.Join(a, b), nil, c).(events.Counter)
+	if one := all.RuleCounter("none"); one != nil {
+		t.Errorf("%v", one)
+	}
+	all.RuleCounter("r").Count(t.Context(), events.Refused, &core.Decision{Remaining: 7})
+	all.Observe(t.Context(), &events.Request{Verdict: events.Waited})
+	if want := []string{"a counts r refused 7", "b counts r refused 7", "c counts r refused 7", "a waited", "b waited", "c waited"}; !slices.Equal(seen, want) {
+		t.Errorf("%q, want %q", seen, want)
 	}
 }
 

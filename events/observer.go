@@ -28,6 +28,32 @@ type Func func(ctx context.Context, r *Request)
 // Observe calls f.
 func (f Func) Observe(ctx context.Context, r *Request) { f(ctx, r) }
 
+// Counter is an [Observer] that counts plain requests without an event, as the event is most
+// of what an observer costs. A request is plain if it asks for one unit, one rule alone applies
+// to it, and the store itself admitted or refused it at once. Its verdict is Allowed or Refused,
+// and it has no error, wait or fallback. Each plain request goes to a [RuleCounter] instead of
+// Observe, and all others go to Observe.
+//
+// A type that embeds a Counter and has an Observe of its own needs a RuleCounter of its own too.
+type Counter interface {
+	Observer
+
+	// RuleCounter returns what counts the plain requests under the rule, or nil if Observe
+	// shall have them. A limiter calls it once for each rule that it puts in force. It uses
+	// the result for all requests that begin under these rules, some of which may end after
+	// the rules were replaced. So the result must be of use as long as the Counter is. After a
+	// panic Observe has the requests.
+	RuleCounter(rule string) RuleCounter
+}
+
+// RuleCounter counts the plain requests of one rule. [Counter] says what these are.
+type RuleCounter interface {
+	// Count counts one request, which has the verdict Allowed or Refused. It is called in
+	// place of Observe, and the same holds for it. d is the decision of the store, which Count
+	// must neither keep nor change. ctx is that of the request.
+	Count(ctx context.Context, v Verdict, d *core.Decision)
+}
+
 // Request is what became of one request.
 type Request struct {
 	// Verdict is that on the whole request. Of the rules' it is the one that decides: that
@@ -67,8 +93,8 @@ type Rule struct {
 	// Verdict is that of the rule on the request.
 	Verdict Verdict
 
-	// Limit is the limit of the key.
-	Limit core.Limit
+	// Limit is the limit of the key. It is never nil and never changes.
+	Limit *core.Limit
 
 	// Cost is how many units the request asked for, and Charged how many it was charged. A
 	// request that does not pass is charged nothing.
@@ -86,7 +112,8 @@ type Rule struct {
 }
 
 // Join returns an observer that calls each of the others in turn. It ignores those that are
-// nil, and returns nil if all are.
+// nil, and returns nil if all are. The result is a [Counter] if all of the others are. A rule
+// for which one of them has no RuleCounter has none in the result.
 func Join(observers ...Observer) Observer {
 	var list several
 	for _, o := range observers {
@@ -100,7 +127,12 @@ func Join(observers ...Observer) Observer {
 	case 1:
 		return list[0]
 	}
-	return list
+	for _, o := range list {
+		if _, ok := o.(Counter); !ok {
+			return list
+		}
+	}
+	return counters{list}
 }
 
 type several []Observer
@@ -109,5 +141,28 @@ type several []Observer
 func (s several) Observe(ctx context.Context, r *Request) {
 	for _, o := range s {
 		o.Observe(ctx, r)
+	}
+}
+
+// counters are several observers of which each is a Counter.
+type counters struct{ several }
+
+// RuleCounter implements Counter.
+func (c counters) RuleCounter(rule string) RuleCounter {
+	list := make(ruleCounters, len(c.several))
+	for i, o := range c.several {
+		if list[i] = o.(Counter).RuleCounter(rule); list[i] == nil {
+			return nil
+		}
+	}
+	return list
+}
+
+type ruleCounters []RuleCounter
+
+// Count calls each counter.
+func (c ruleCounters) Count(ctx context.Context, v Verdict, d *core.Decision) {
+	for _, one := range c {
+		one.Count(ctx, v, d)
 	}
 }

@@ -118,7 +118,7 @@ func TestAccessByAction(t *testing.T) {
 			var seen recorder
 			r := withOnLimit(listed(t, "a", "1/1h"), onLimit)
 			l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{r}, Observer: &seen})
-			told := []events.Request{{Verdict: want, Rules: []events.Rule{{Name: "a", Key: "mallory", Limit: r.Limit, Verdict: want,
+			told := []events.Request{{Verdict: want, Rules: []events.Rule{{Name: "a", Key: "mallory", Limit: &r.Limit, Verdict: want,
 				Decision: core.Decision{RetryAfter: core.Never}}}}}
 			for i := range 3 {
 				a := l.Admit(callerFrom("mallory", "192.0.2.1:1"))

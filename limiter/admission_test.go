@@ -238,8 +238,8 @@ func TestOverrideBeyondTheCacheWorks(t *testing.T) {
 		admit(l)
 	}
 	wantLeft(t, l, "k", 1001)
-	if got := l.RememberedOverrides(); got != 64 {
-		t.Errorf("%d limits remembered, want 64", got)
+	if got := l.RememberedOverrides(); got != 128 {
+		t.Errorf("%d limits remembered, want 128", got)
 	}
 }
 

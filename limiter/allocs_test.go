@@ -141,3 +141,15 @@ func TestEventsAllocateNothing(t *testing.T) {
 		t.Errorf("%v", counts)
 	}
 }
+
+// A plain request that is counted costs no allocation.
+func TestCountingAllocatesNothing(t *testing.T) {
+	n := 0
+	count := countFunc(func(context.Context, events.Verdict, *core.Decision) { n++ })
+	l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{rule(t, "a", "1000000/1m")}, Observer: counters{
+		func(context.Context, *events.Request) { t.Error("observed") }, func(string) events.RuleCounter { return count }}})
+	ctx := t.Context()
+	if got := testing.AllocsPerRun(1000, func() { _, _ = l.Allow(ctx, "k", 1) }); got != 0 || n != 1001 {
+		t.Errorf("%v allocations, %d counted", got, n)
+	}
+}

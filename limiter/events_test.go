@@ -82,10 +82,40 @@ func (o *told) want(t testing.TB, want ...string) {
 	}
 }
 
+// counter is a told that counts plain requests, under the key that the tests use, and must not
+// observe any.
+type counter struct {
+	*told
+	t testing.TB
+}
+
+func (c counter) Observe(ctx context.Context, e *events.Request) {
+	if (e.Verdict == events.Allowed || e.Verdict == events.Refused) && e.Err == nil && e.Waited == 0 && len(e.Rules) == 1 {
+		if r := &e.Rules[0]; r.Cost == 1 && r.Decision.At > 0 && r.Decision.Wait == 0 && !r.Decision.Fallback {
+			c.t.Errorf("a plain request under %s was observed", r.Name)
+		}
+	}
+	c.told.Observe(ctx, e)
+}
+
+func (c counter) RuleCounter(rule string) events.RuleCounter {
+	return countFunc(func(_ context.Context, v events.Verdict, d *core.Decision) {
+		c.add(`request %s; %s "k" %[1]s cost 1 charged %[3]d`, v, rule, d.Taken)
+	})
+}
+
+// countFunc is a function that is a RuleCounter.
+type countFunc func(context.Context, events.Verdict, *core.Decision)
+
+func (f countFunc) Count(ctx context.Context, v events.Verdict, d *core.Decision) { f(ctx, v, d) }
+
 // observed returns a limiter that tells o everything.
 func observed(t testing.TB, o *told, c limiter.Config) *limiter.Limiter {
 	t.Helper()
-	c.Observer, c.Hooks = o, o.hooks()
+	c.Hooks = o.hooks()
+	if c.Observer == nil {
+		c.Observer = o
+	}
 	l := configured(t, c)
 	o.want(t, "open")
 	return l
@@ -323,18 +353,23 @@ func TestEvents(t *testing.T) {
 			_ = l.Close()
 		}, []string{"rules 2, <nil>", "", "closed"}},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				o := &told{}
-				l := observed(t, o, row.config(t))
-				row.do(t.Context(), l)
-				synctest.Wait()
-				if i := slices.Index(row.want, ""); i >= 0 { // a line of which the beginning says enough
-					row.want[i] = o.lines[i]
-				}
-				o.want(t, row.want...)
+		for _, counts := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, counter %t", row.name, counts), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					o, c := &told{}, row.config(t)
+					if counts {
+						c.Observer = counter{o, t}
+					}
+					l := observed(t, o, c)
+					row.do(t.Context(), l)
+					synctest.Wait()
+					if i := slices.Index(row.want, ""); i >= 0 { // a line of which the beginning says enough
+						row.want[i] = o.lines[i]
+					}
+					o.want(t, row.want...)
+				})
 			})
-		})
+		}
 	}
 }
 
@@ -348,7 +383,7 @@ func TestEventHasTheDecision(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []events.Request{{Verdict: events.Allowed, Rules: []events.Rule{{Name: "a", Key: "k", Verdict: events.Allowed,
-		Limit: r.Limit, Cost: 1, Charged: 1, Decision: res.Decisions()[0].Decision}}}}
+		Limit: &r.Limit, Cost: 1, Charged: 1, Decision: res.Decisions()[0].Decision}}}}
 	if got := seen.take(); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}

@@ -133,6 +133,7 @@ func (l *Limiter) enforce(set *ruleSet) {
 		r.terms.mark = newMark(r.terms.capacity, l.mark.id())
 	}
 	l.keepTallies(set)
+	l.giveCounters(set)
 	l.set.Store(set)
 }
 

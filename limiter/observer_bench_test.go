@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/store/memstore"
@@ -23,8 +24,18 @@ func (c *counting) Observe(_ context.Context, e *events.Request) {
 	}
 }
 
-// BenchmarkObserver compares decisions with and without an Observer that counts, and with
-// hooks besides.
+// counterOfAll is a counting that is a Counter too.
+type counterOfAll struct {
+	counting
+	plain atomic.Int64
+}
+
+func (c *counterOfAll) RuleCounter(string) events.RuleCounter { return c }
+
+func (c *counterOfAll) Count(context.Context, events.Verdict, *core.Decision) { c.plain.Add(1) }
+
+// BenchmarkObserver compares decisions with and without an Observer that counts, one that is
+// a Counter, and hooks besides.
 func BenchmarkObserver(b *testing.B) {
 	for _, n := range []int{1, 3} {
 		for _, row := range []struct {
@@ -33,6 +44,7 @@ func BenchmarkObserver(b *testing.B) {
 		}{
 			{"none", func(*limiter.Config) {}},
 			{"counting", func(c *limiter.Config) { c.Observer = &counting{} }},
+			{"counter", func(c *limiter.Config) { c.Observer = &counterOfAll{} }},
 			{"counting and hooks", func(c *limiter.Config) {
 				c.Observer = &counting{}
 				c.Hooks = &events.Hooks{Queue: func(events.Queue) {}, Lease: func(events.Lease) {}, Units: func(events.Units) {},

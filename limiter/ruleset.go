@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/events"
 )
 
 // ruleSet is a checked list of rules with precomputed facts about them.
@@ -37,7 +38,8 @@ type activeRule struct {
 	minTTL      time.Duration
 	terms       *terms
 	keys        keyCheck
-	tally       *tally // nil if Config.Top is 0
+	tally       *tally             // nil if Config.Top is 0
+	counter     events.RuleCounter // nil if the Observer gets plain requests too
 
 	// others are the terms of limits that Override has returned, replaced as a
 	// whole when one is added.
@@ -45,7 +47,8 @@ type activeRule struct {
 }
 
 // maxOthers bounds the remembered limits of one rule's Override.
-const maxOthers = 64
+// It is enough for the plans and the single keys of a policy.
+const maxOthers = 128
 
 // errNoKey is why a rule cannot decide about requests.
 var errNoKey = errors.New("the Key function is nil, so no request can be counted")

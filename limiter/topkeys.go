@@ -120,15 +120,15 @@ func (l *Limiter) keepTallies(set *ruleSet) {
 
 // tally counts the request under each rule.
 func (res *Result) tally(ctx context.Context) {
-	if res.err == nil && res.outside == nil && res.aside == 0 {
-		all := res.verdict(ctx)
+	all := res.verdict(ctx)
+	if res.err == nil && len(res.outside) == 0 && res.aside == 0 {
 		for i := range res.calls {
 			res.calls[i].rule.tally.note(res.verdictOf(i, all), res.ops[i].Key)
 		}
 		return
 	}
 	var e events.Request
-	res.event(ctx, &e)
+	res.event(all, &e)
 	for i := range e.Rules {
 		if r := res.set.named(e.Rules[i].Name); r != nil {
 			r.tally.note(e.Rules[i].Verdict, e.Rules[i].Key)

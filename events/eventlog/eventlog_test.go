@@ -53,9 +53,9 @@ func want(t *testing.T, got []string, want ...string) {
 }
 
 func request(v events.Verdict, rules ...string) *events.Request {
-	e := &events.Request{Verdict: v}
+	e, limit := &events.Request{Verdict: v}, core.MustParseLimit("5/1m")
 	for _, name := range rules {
-		e.Rules = append(e.Rules, events.Rule{Name: name, Key: "secret", Verdict: v, Limit: core.MustParseLimit("5/1m"), Cost: 1})
+		e.Rules = append(e.Rules, events.Rule{Name: name, Key: "secret", Verdict: v, Limit: &limit, Cost: 1})
 	}
 	return e
 }

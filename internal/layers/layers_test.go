@@ -56,8 +56,8 @@ var order = map[string][]string{
 	"debug":    {"core", "events", "limiter", "policy", "topkeys"},
 
 	"metrics/internal/meter": {"events", "limiter"},
-	"metrics/prom":           {"events", "limiter", "metrics/internal/meter", "github.com/prometheus/client_golang/prometheus"},
-	"metrics/otel": {"events", "limiter", "metrics/internal/meter", "go.opentelemetry.io/otel", "go.opentelemetry.io/otel/attribute",
+	"metrics/prom":           {"core", "events", "limiter", "metrics/internal/meter", "github.com/prometheus/client_golang/prometheus"},
+	"metrics/otel": {"core", "events", "limiter", "metrics/internal/meter", "go.opentelemetry.io/otel", "go.opentelemetry.io/otel/attribute",
 		"go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/trace"},
 
 	"policy/internal/*": {"github.com/redis/go-redis/v9"},
@@ -78,7 +78,8 @@ var exceptions = map[string][]string{
 
 	"policy/managed": {"events", "limiter", "policy", "policy/redissource", "policy/stats", "store/failover", "store/memstore",
 		"store/redisstore", "github.com/redis/go-redis/v9"},
-	"policy/policyyaml": {"policy", "internal/textform", "github.com/goccy/go-yaml", "github.com/goccy/go-yaml/*"},
+	"policy/stats":      {"core", "events", "limiter", "policy", "policy/internal/*", "topkeys", "internal/rediscall", "internal/textform", "github.com/redis/go-redis/v9"},
+	"policy/policyyaml": {"core", "policy", "internal/textform", "github.com/goccy/go-yaml", "github.com/goccy/go-yaml/*"},
 }
 
 // free are the folders whose packages only tests or readers use, as are the examples of
