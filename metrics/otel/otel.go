@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/metrics/internal/meter"
@@ -57,7 +58,7 @@ type series struct {
 	values     [2]string
 }
 
-var _ events.Observer = (*Metrics)(nil)
+var _ events.Counter = (*Metrics)(nil)
 
 // New returns metrics of the meter provider. All limiters of a program share them. An error
 // names every mistake in the options, and each instrument that cannot be made.
@@ -132,6 +133,33 @@ func (m *Metrics) Observe(ctx context.Context, r *events.Request) {
 	m.meter.Observe(ctx, r, refused)
 }
 
+// RuleCounter implements [events.Counter].
+func (m *Metrics) RuleCounter(rule string) events.RuleCounter {
+	return &ruleCounter{m, rule, m.meter.RuleCounter(rule)}
+}
+
+// ruleCounter counts plain requests, and describes them on their spans.
+type ruleCounter struct {
+	metrics *Metrics
+	name    string
+	rule    *meter.RuleCounter
+}
+
+// Count implements [events.RuleCounter].
+func (c *ruleCounter) Count(ctx context.Context, v events.Verdict, d *core.Decision) {
+	var refused func(context.Context, *meter.Cell)
+	if span := trace.SpanFromContext(ctx); span.IsRecording() {
+		refused = c.metrics.refused
+		span.SetAttributes(attribute.String(meter.Result, v.String()), remains(d.Remaining))
+		if !v.Passes() {
+			span.SetAttributes(attribute.String(meter.Rule, c.name))
+		}
+	}
+	c.rule.Count(ctx, v, refused)
+}
+
+func remains(n int64) attribute.KeyValue { return attribute.Int64("headgate.remaining", n) }
+
 // describe sets the attributes of the request on its span.
 func describe(span trace.Span, r *events.Request) {
 	list := make([]attribute.KeyValue, 0, 4)
@@ -150,7 +178,7 @@ func describe(span trace.Span, r *events.Request) {
 		}
 	}
 	if known {
-		list = append(list, attribute.Int64("headgate.remaining", remaining))
+		list = append(list, remains(remaining))
 	}
 	span.SetAttributes(list...)
 }

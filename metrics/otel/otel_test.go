@@ -116,6 +116,14 @@ func TestScenario(t *testing.T) {
 	})
 }
 
+// A request that is counted without an event is counted as any other.
+func TestCountersSayWhatEventsSay(t *testing.T) {
+	scenario.Differ(t, func(t *testing.T) (func(*limiter.Config), func() []string) {
+		m, reader := provided(t, otel.Options{MaxRules: 3})
+		return m.Install, func() []string { return lines(t, collect(t, reader)) }
+	})
+}
+
 // provided returns metrics of a provider with a reader, and spans that are recorded.
 func provided(t testing.TB, o otel.Options) (*otel.Metrics, *metric.ManualReader) {
 	t.Helper()
@@ -334,6 +342,42 @@ func TestObserveAllocatesNothing(t *testing.T) {
 			if n := testing.AllocsPerRun(1000, func() { m.Observe(ctx, e) }); n != 0 {
 				t.Errorf("%s: %v allocations", e.Verdict, n)
 			}
+		}
+	}
+}
+
+// Plain requests cost no allocation, unless their span is sampled.
+func TestLimiterAllocatesNothing(t *testing.T) {
+	m, _ := provided(t, otel.Options{})
+	c := limiter.Config{Rules: []limiter.Rule{{Name: "a", Limit: core.MustParseLimit("1000000/1h")}}}
+	m.Install(&c)
+	l := limiter.MustNew(c)
+	defer l.Close()
+	unsampled, _, _ := in(t, sdktrace.NeverSample())
+	for _, ctx := range []context.Context{t.Context(), unsampled} {
+		if n := testing.AllocsPerRun(1000, func() { _, _ = l.Allow(ctx, "k", 1) }); n != 0 {
+			t.Errorf("%v allocations", n)
+		}
+	}
+}
+
+// The span of a request says the same whether it is plain or observed.
+func TestSpanOfAPlainRequest(t *testing.T) {
+	m, _ := provided(t, otel.Options{})
+	for _, observe := range []bool{false, true} {
+		c := limiter.Config{Rules: []limiter.Rule{{Name: "a", Limit: core.MustParseLimit("10/1h fixed-window")}}}
+		m.Install(&c)
+		if observe {
+			c.Observer = events.Func(c.Observer.Observe)
+		}
+		l := limiter.MustNew(c)
+		ctx, end, _ := in(t, sdktrace.AlwaysSample())
+		if _, err := l.Allow(ctx, "k", 1); err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+		if got, want := end(), map[string]string{"headgate.result": "allowed", "headgate.remaining": "9"}; !maps.Equal(got, want) {
+			t.Errorf("observed %t: %q, want %q", observe, got, want)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/metrics/internal/meter"
@@ -49,7 +50,7 @@ type Metrics struct {
 }
 
 var (
-	_ events.Observer      = (*Metrics)(nil)
+	_ events.Counter       = (*Metrics)(nil)
 	_ prometheus.Collector = (*Metrics)(nil)
 )
 
@@ -98,6 +99,22 @@ func (m *Metrics) Install(c *limiter.Config) { m.meter.Install(c, m) }
 
 // Observe implements [events.Observer]. Install adds it to the config.
 func (m *Metrics) Observe(ctx context.Context, r *events.Request) { m.meter.Observe(ctx, r, m.refused) }
+
+// RuleCounter implements [events.Counter].
+func (m *Metrics) RuleCounter(rule string) events.RuleCounter {
+	return &ruleCounter{m, m.meter.RuleCounter(rule)}
+}
+
+// ruleCounter counts plain requests.
+type ruleCounter struct {
+	metrics *Metrics
+	rule    *meter.RuleCounter
+}
+
+// Count implements [events.RuleCounter].
+func (c *ruleCounter) Count(ctx context.Context, v events.Verdict, _ *core.Decision) {
+	c.rule.Count(ctx, v, c.metrics.refused)
+}
 
 // addWithExemplar counts a request that does not pass, and keeps it as the exemplar.
 func (m *Metrics) addWithExemplar(ctx context.Context, c *meter.Cell) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -44,9 +45,17 @@ func page(t testing.TB, from prometheus.Gatherer, accept string) string {
 // the help and the labels of its instrument.
 func lines(t testing.TB, text string) (list []string) {
 	t.Helper()
-	families, err := (&expfmt.TextParser{}).TextToMetricFamilies(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
+	families := map[string]*dto.MetricFamily{}
+	for d := expfmt.NewDecoder(strings.NewReader(text), expfmt.NewFormat(expfmt.TypeTextPlain)); ; {
+		f := &dto.MetricFamily{}
+		err := d.Decode(f)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		families[f.GetName()] = f
 	}
 	kinds := map[meter.Kind]dto.MetricType{meter.Counter: dto.MetricType_COUNTER, meter.UpDown: dto.MetricType_GAUGE,
 		meter.Gauge: dto.MetricType_GAUGE, meter.Histogram: dto.MetricType_HISTOGRAM}
@@ -99,6 +108,14 @@ func TestScenario(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		return m.Install, func() []string { return lines(t, page(t, registry, "")) }
+	})
+}
+
+// A request that is counted without an event is counted as any other.
+func TestCountersSayWhatEventsSay(t *testing.T) {
+	scenario.Differ(t, func(t *testing.T) (func(*limiter.Config), func() []string) {
+		m, registry := registered(t, prom.Options{MaxRules: 3, Exemplar: func(context.Context) prometheus.Labels { return prometheus.Labels{"trace_id": "4bf92f35"} }})
 		return m.Install, func() []string { return lines(t, page(t, registry, "")) }
 	})
 }
@@ -230,7 +247,7 @@ func TestExemplars(t *testing.T) {
 	m.Observe(t.Context(), request(events.Refused, "a"))
 	labels = nil
 	m.Observe(t.Context(), request(events.Refused, "a"))
-	labels = prometheus.Labels{"a b": "is no valid label"}
+	labels = prometheus.Labels{"a": strings.Repeat("x", 129)} // an exemplar has at most 128 characters
 	m.Observe(t.Context(), request(events.Banned, "a"))
 	text := page(t, registry, "application/openmetrics-text; version=1.0.0")
 	for _, part := range []string{
@@ -288,6 +305,22 @@ func TestObserveAllocatesNothing(t *testing.T) {
 	}
 }
 
+// A request costs no allocation, whether it is plain or not.
+func TestLimiterAllocatesNothing(t *testing.T) {
+	m, registry := registered(t, prom.Options{})
+	c := limiter.Config{Rules: []limiter.Rule{{Name: "a", Limit: core.MustParseLimit("2000/1h fixed-window")}}}
+	m.Install(&c)
+	l := limiter.MustNew(c)
+	defer l.Close()
+	ctx := t.Context()
+	for range 3 { // the last ones are refused
+		if n := testing.AllocsPerRun(1000, func() { _, _ = l.Allow(ctx, "k", 1) }); n != 0 {
+			t.Errorf("%v allocations", n)
+		}
+	}
+	want(t, with(lines(t, page(t, registry, "")), "requests{headgate.result=\"allowed"), `headgate.requests{headgate.result="allowed"} 2000`)
+}
+
 // BenchmarkObserve is what a request costs in the observer alone.
 func BenchmarkObserve(b *testing.B) {
 	for _, n := range []int{1, 3} {
@@ -305,27 +338,37 @@ func BenchmarkObserve(b *testing.B) {
 	}
 }
 
-// BenchmarkLimiter compares decisions with and without metrics.
+// BenchmarkLimiter compares decisions with and without metrics. "nothing" is an observer that
+// does nothing and gets each event.
 func BenchmarkLimiter(b *testing.B) {
-	for _, row := range []struct {
-		name string
-		set  func(*limiter.Config)
-	}{
-		{"none", func(*limiter.Config) {}},
-		{"nothing", func(c *limiter.Config) { c.Observer = events.Func(func(context.Context, *events.Request) {}) }},
-		{"metrics", func(c *limiter.Config) { m, _ := registered(b, prom.Options{}); m.Install(c) }},
-	} {
-		b.Run(row.name, func(b *testing.B) {
-			c := limiter.Config{Rules: []limiter.Rule{{Name: "a", Limit: core.MustParseLimit("1000000000/1s")}}}
+	for _, limit := range []string{"1000000000/1s", "1/8760h fixed-window"} {
+		for _, row := range []struct {
+			name string
+			set  func(*limiter.Config)
+		}{
+			{"none", func(*limiter.Config) {}},
+			{"nothing", func(c *limiter.Config) { c.Observer = events.Func(func(context.Context, *events.Request) {}) }},
+			{"metrics", func(c *limiter.Config) { m, _ := registered(b, prom.Options{}); m.Install(c) }},
+		} {
+			c := limiter.Config{Rules: []limiter.Rule{{Name: "a", Limit: core.MustParseLimit(limit)}}, Logger: slog.New(slog.DiscardHandler)}
 			row.set(&c)
 			l := limiter.MustNew(c)
 			defer l.Close()
-			b.ReportAllocs()
-			for b.Loop() {
-				if d, err := l.Allow(b.Context(), "k", 1); err != nil || !d.Allowed {
-					b.Fatal(d, err)
-				}
+			if _, err := l.Allow(b.Context(), "k", 1); err != nil {
+				b.Fatal(err)
 			}
-		})
+			d, err := l.Allow(b.Context(), "k", 1)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Run(fmt.Sprintf("allowed=%t/%s", d.Allowed, row.name), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if got, err := l.Allow(b.Context(), "k", 1); err != nil || got.Allowed != d.Allowed {
+						b.Fatal(got, err)
+					}
+				}
+			})
+		}
 	}
 }

@@ -65,6 +65,7 @@ type Meter struct {
 	followed  bool // a policy was applied or refused
 	inForce   bool // a revision is
 	forgetter sync.Mutex
+	gone      []*rule // that the last reading has removed, under forgetter
 }
 
 // ban is a ban of a key, of which only a hash is kept.
@@ -85,7 +86,8 @@ type rule struct {
 	decisions      [events.Verdicts]Cell
 	units          [flows]Cell
 	cached         Cell
-	single         atomic.Uint64 // decisions that allowed a request and charged it one unit
+	alone          atomic.Uint64 // requests under no other rule that were allowed and charged one unit
+	single         atomic.Uint64 // further decisions that allowed a request and charged it one unit
 	queued, leases gauge
 	bans           gauge     // used says whether there ever was one; the value is not kept here
 	removed        time.Time // when the rule was first seen to be in force nowhere, under forgetter
@@ -115,12 +117,13 @@ func newRule(label string) *rule {
 	return r
 }
 
-// fold moves what is in r.single to the cells that it stands for.
-func (r *rule) fold() {
-	if n := r.single.Swap(0); n > 0 {
-		r.decisions[events.Allowed].Add(n)
-		r.units[charged].Add(n)
-	}
+// fold moves what is in r.alone and r.single to the cells that they stand for.
+func (m *Meter) fold(r *rule) {
+	alone := r.alone.Swap(0)
+	m.requests[events.Allowed].Add(alone)
+	n := alone + r.single.Swap(0)
+	r.decisions[events.Allowed].Add(n)
+	r.units[charged].Add(n)
 }
 
 // New returns a meter.
@@ -160,22 +163,69 @@ func (m *Meter) Install(c *limiter.Config, o events.Observer) {
 	}
 }
 
+// RuleCounter counts the plain requests of a rule, as Observe would. It finds the counts of the
+// rule anew whenever the meter's rules have changed.
+type RuleCounter struct {
+	meter *Meter
+	name  string
+	found atomic.Pointer[found]
+}
+
+// found are the counts of a rule, as long as the meter has these rules.
+type found struct {
+	*rule
+	among *map[string]*rule
+}
+
+// RuleCounter returns the counter of plain requests of the rule. The rule has no place among
+// the rules of the meter before there is something to count.
+func (m *Meter) RuleCounter(name string) *RuleCounter { return &RuleCounter{meter: m, name: name} }
+
+// Count counts a request with the verdict Allowed or Refused. refused is as in [Meter.Observe].
+func (c *RuleCounter) Count(ctx context.Context, v events.Verdict, refused func(context.Context, *Cell)) {
+	f := c.found.Load()
+	if f == nil || f.among != c.meter.rules.Load() {
+		f = c.find()
+	}
+	switch {
+	case v == events.Allowed:
+		f.alone.Add(1)
+	case refused != nil:
+		refused(ctx, &c.meter.requests[v])
+		refused(ctx, &f.decisions[v])
+	default:
+		c.meter.requests[v].n.Add(1)
+		f.decisions[v].n.Add(1)
+	}
+}
+
+func (c *RuleCounter) find() *found {
+	for {
+		among := c.meter.rules.Load()
+		f := &found{c.meter.of(c.name), among}
+		if c.meter.rules.Load() == among { // or else the rule may have been added or removed
+			c.found.Store(f)
+			return f
+		}
+	}
+}
+
 // Observe counts a request. If refused is not nil, it is called instead for the cells that
 // count that the request does not pass.
 func (m *Meter) Observe(ctx context.Context, e *events.Request, refused func(context.Context, *Cell)) {
+	if e.Verdict == events.Allowed && len(e.Rules) == 1 && e.Rules[0].Charged == 1 {
+		m.of(e.Rules[0].Name).alone.Add(1)
+		return
+	}
 	passes := e.Verdict.Passes()
 	if passes || refused == nil {
 		m.requests[e.Verdict].n.Add(1)
 	} else {
 		refused(ctx, &m.requests[e.Verdict])
 	}
-	known := *m.rules.Load()
 	for i := range e.Rules {
 		d := &e.Rules[i]
-		r := known[d.Name]
-		if r == nil {
-			r = m.add(d.Name)
-		}
+		r := m.of(d.Name)
 		switch {
 		case d.Verdict == events.Allowed && d.Charged == 1:
 			r.single.Add(1)

@@ -70,6 +70,19 @@ func newMetrics(t *testing.T, o meter.Options) *metrics {
 
 func (m *metrics) Observe(ctx context.Context, r *events.Request) { m.Meter.Observe(ctx, r, m.refused) }
 
+func (m *metrics) RuleCounter(rule string) events.RuleCounter {
+	return &ruleCounter{m, m.Meter.RuleCounter(rule)}
+}
+
+type ruleCounter struct {
+	metrics *metrics
+	rule    *meter.RuleCounter
+}
+
+func (c *ruleCounter) Count(ctx context.Context, v events.Verdict, _ *core.Decision) {
+	c.rule.Count(ctx, v, c.metrics.refused)
+}
+
 func attributes(i *meter.Instrument, values []string) map[string]string {
 	list := map[string]string{}
 	for n, name := range i.Attributes {
@@ -98,6 +111,16 @@ func TestScenario(t *testing.T) {
 		scenario.Play(t, func(t *testing.T) (func(*limiter.Config), func() []string) {
 			m := newMetrics(t, meter.Options{})
 			m.refused = refused
+			return func(c *limiter.Config) { m.Install(c, m) }, m.lines
+		})
+	}
+}
+
+// A request that is counted without an event is counted as any other.
+func TestCountersSayWhatEventsSay(t *testing.T) {
+	for _, o := range []meter.Options{{MaxRules: 3, Forget: func(string) {}}, {MaxRules: 3}, {}} {
+		scenario.Differ(t, func(t *testing.T) (func(*limiter.Config), func() []string) {
+			m := newMetrics(t, o)
 			return func(c *limiter.Config) { m.Install(c, m) }, m.lines
 		})
 	}
@@ -221,18 +244,56 @@ func TestRequestsAtTheSameTime(t *testing.T) {
 		m.lines()
 	}
 	all.Wait()
-	decisions, units := uint64(0), uint64(0)
+	requests, decisions, units := uint64(0), uint64(0), uint64(0)
 	m.Cells(func(c *meter.Cell) {
 		switch c.Instrument {
+		case meter.Requests:
+			requests += c.Value()
 		case meter.Decisions:
 			decisions += c.Value()
 		case meter.Units:
 			units += c.Value()
 		}
 	})
-	if decisions != 4000 || units != 6000 {
-		t.Errorf("%d decisions, %d units", decisions, units)
+	if requests != 4000 || decisions != 4000 || units != 6000 {
+		t.Errorf("%d requests, %d decisions, %d units", requests, decisions, units)
 	}
+}
+
+// The requests of a rule stay counted when the rule is forgotten.
+func TestForgottenRulesLeaveTheirRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var gone []string
+		m := newMetrics(t, meter.Options{Forget: func(rule string) { gone = append(gone, rule) }})
+		total := func() (n uint64) {
+			m.Cells(func(c *meter.Cell) {
+				if c.Instrument == meter.Requests {
+					n += c.Value()
+				}
+			})
+			return n
+		}
+		e := &events.Request{Rules: []events.Rule{{Name: "old", Charged: 1}}}
+		m.Observe(t.Context(), e)
+		if n := total(); n != 1 {
+			t.Errorf("%d requests", n)
+		}
+		counter := m.RuleCounter("old")
+		count := m.Meter.RuleCounter("old").Late()
+		time.Sleep(15 * time.Minute)
+		m.Observe(t.Context(), e)
+		if n := total(); n != 2 || !slices.Equal(gone, []string{"old"}) {
+			t.Errorf("%d requests after %q was forgotten", n, gone)
+		}
+		count()
+		if n := total(); n != 3 {
+			t.Errorf("%d requests after one that found the rule before", n)
+		}
+		counter.Count(t.Context(), events.Allowed, nil) // which finds it anew
+		if n := total(); n != 4 || len(with(m.lines(), `"old"`)) == 0 {
+			t.Errorf("%d requests after one that came later", n)
+		}
+	})
 }
 
 // A limiter that is closed is asked no more.

@@ -9,6 +9,10 @@ import (
 // Cells calls f for each cell of a counter that is shown, the rules in no order.
 func (m *Meter) Cells(f func(*Cell)) {
 	m.knowRules()
+	rules := m.shown()
+	for _, r := range rules {
+		m.fold(r)
+	}
 	for i := range m.requests {
 		f(&m.requests[i])
 	}
@@ -32,8 +36,7 @@ func (m *Meter) Cells(f func(*Cell)) {
 			f(&errs[events.NoError+1:][i])
 		}
 	}
-	for _, r := range m.shown() {
-		r.fold()
+	for _, r := range rules {
 		for i := range r.decisions {
 			f(&r.decisions[i])
 		}
@@ -61,28 +64,37 @@ func (m *Meter) shown() []*rule {
 type namer interface{ RuleNames() []string }
 
 // knowRules adds the rules in force, so that their series begin at zero, and removes those
-// that have not been in force for some time.
+// that have not been in force for some time. Where there is no room for all of them, those that
+// come first have it.
 func (m *Meter) knowRules() {
 	m.forgetter.Lock()
 	defer m.forgetter.Unlock()
-	inForce := map[string]bool{}
+	var names []string
 	for _, l := range m.open() {
 		if n, ok := l.(namer); ok {
-			for _, name := range n.RuleNames() {
-				inForce[name] = true
-			}
+			names = append(names, n.RuleNames()...)
 		}
 	}
 	if m.o.Forget != nil {
-		m.removeRules(inForce, time.Now())
+		m.removeRules(names, time.Now())
 	}
-	for name := range inForce {
+	for _, name := range names {
 		m.of(name)
 	}
 }
 
-func (m *Meter) removeRules(inForce map[string]bool, now time.Time) {
-	var gone []string
+// removeRules removes the rules that have not been in force for some time. A request that has
+// found such a rule just before counts there, so it is folded once more at the next reading.
+func (m *Meter) removeRules(names []string, now time.Time) {
+	for _, r := range m.gone {
+		m.fold(r)
+	}
+	m.gone = nil
+	inForce := map[string]bool{}
+	for _, name := range names {
+		inForce[name] = true
+	}
+	gone := map[string]*rule{}
 	for name, r := range *m.rules.Load() {
 		switch {
 		case inForce[name] || r.queued.n.Load() != 0 || r.leases.n.Load() != 0:
@@ -90,7 +102,7 @@ func (m *Meter) removeRules(inForce map[string]bool, now time.Time) {
 		case r.removed.IsZero():
 			r.removed = now
 		case now.Sub(r.removed) >= keepRemoved:
-			gone = append(gone, name)
+			gone[name] = r
 		}
 	}
 	if len(gone) == 0 {
@@ -98,12 +110,14 @@ func (m *Meter) removeRules(inForce map[string]bool, now time.Time) {
 	}
 	m.mu.Lock()
 	m.replace(func(rules map[string]*rule) {
-		for _, name := range gone {
+		for name := range gone {
 			delete(rules, name)
 		}
 	})
 	m.mu.Unlock()
-	for _, name := range gone {
+	for name, r := range gone {
+		m.fold(r)
+		m.gone = append(m.gone, r)
 		m.o.Forget(name)
 	}
 }
