@@ -5,6 +5,7 @@ import (
 	"log"
 	"net/http"
 
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/managed"
@@ -19,6 +20,23 @@ func Example() {
 	limits, err := managed.Open(context.Background(), client, managed.Options{
 		App:    "shop",
 		Follow: policy.Options{LastGood: "/var/lib/shop/policies.json"},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer limits.Close()
+	limit := nethttp.New(limits.Limiter)
+	log.Fatal(http.ListenAndServe("127.0.0.1:8081", limit(http.DefaultServeMux)))
+}
+
+// The instances of a service publish which keys they refuse most.
+func Example_topKeys() {
+	ctx := context.Background()
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", ContextTimeoutEnabled: true})
+	defer client.Close()
+	limits, err := managed.Open(ctx, client, managed.Options{
+		App:     "shop",
+		Limiter: limiter.Config{Top: 20},
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -61,6 +61,10 @@ type Options struct {
 	// Limiter configures the limiter. Its Store must be nil. Its Rules apply until
 	// there are policies. Its Logger is also that of the other parts, except that
 	// Follow.Logger takes precedence for the follower.
+	//
+	// With a Limiter.Top, such as 20, the page shows which keys each policy refuses and
+	// admits most often. It is 0 by default, because keys such as the addresses of people
+	// then leave the process, and because each policy takes memory for it.
 	Limiter limiter.Config
 }
 
@@ -148,6 +152,9 @@ func (l *Limits) open(ctx context.Context, client redis.UniversalClient, o *Opti
 		return err
 	}
 	l.parts = append(l.parts, l.Limiter)
+	if o.Limiter.Top > 0 {
+		recorder.PublishTop(l.Limiter.TopKeys)
+	}
 	if l.Follower, err = policy.Follow(ctx, l.Limiter, o.App, o.Bindings, o.Source, o.Follow); err != nil {
 		return err
 	}

@@ -103,22 +103,14 @@ func TestLimitsFollowAndShareCounts(t *testing.T) {
 func TestLimitsWorkUnderTheDocumentedPermissions(t *testing.T) {
 	server := redistest.Start(t)
 	admin := connect(t, server)
-	text, err := os.ReadFile("../../docs/redis.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	line := []any{"ACL", "SETUSER", "limiter", "reset", "on", ">password"}
-	for _, word := range strings.Fields(regexp.MustCompile(`(?m)^ +(\+eval .*\n(?: .*\n)*)`).FindString(string(text))) {
-		line = append(line, word)
-	}
-	if err := admin.Do(t.Context(), line...).Err(); err != nil {
-		t.Fatal(err)
-	}
+	permitAsDocumented(t, admin)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "limiter", Password: "password",
 		ContextTimeoutEnabled: true, DisableIdentity: true})
 	t.Cleanup(func() { client.Close() })
 	publish(t, admin, "hg:", visitors)
-	l := open(t, client, options(""))
+	o := options("")
+	o.Limiter.Top = 20
+	l := open(t, client, o)
 	if passed := admitted(t, l, 5); passed != 3 {
 		t.Errorf("%d of 5 requests passed under 3/1h", passed)
 	}
@@ -145,6 +137,48 @@ func TestLimitsWorkUnderTheDocumentedPermissions(t *testing.T) {
 	}
 	if got, want := stats.Total(minutes)["visitors"], (stats.Counts{events.Allowed: 3, events.Refused: 2}); got != want {
 		t.Errorf("the page shows %+v, want %+v", got, want)
+	}
+	wantTop(t, admin)
+}
+
+// permitAsDocumented adds the user limiter with the permissions that docs/redis.md lists.
+func permitAsDocumented(t *testing.T, admin redis.UniversalClient) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/redis.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := []any{"ACL", "SETUSER", "limiter", "reset", "on", ">password"}
+	for _, word := range strings.Fields(regexp.MustCompile(`(?m)^ +(\+eval .*\n(?: .*\n)*)`).FindString(string(text))) {
+		line = append(line, word)
+	}
+	if err := admin.Do(t.Context(), line...).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantTop(t *testing.T, admin redis.UniversalClient) {
+	t.Helper()
+	top, err := stats.ReadTop(t.Context(), admin, "hg:", "shop")
+	if err != nil || len(top.Rules) != 1 || top.Instances != 1 {
+		t.Fatalf("%+v, %v", top, err)
+	}
+	if keys := top.Rules[0].Refused.Keys; len(keys) != 1 || keys[0].Key != "127.0.0.1" || keys[0].Count != 2 || keys[0].Error != 0 {
+		t.Errorf("refused most: %+v", keys)
+	}
+}
+
+// Keys leave the process only where the program asks for it.
+func TestLimitsPublishNoKeysByDefault(t *testing.T) {
+	client := connect(t, redistest.Start(t))
+	publish(t, client, "a:", visitors)
+	l := open(t, client, options("a:"))
+	admitted(t, l, 5)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if top, err := stats.ReadTop(t.Context(), client, "a:", "shop"); err != nil || top.Instances != 0 {
+		t.Errorf("%+v, %v", top, err)
 	}
 }
 

@@ -3,6 +3,7 @@ package stats
 import (
 	"cmp"
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -14,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/headgate/headgate/policy"
@@ -67,7 +69,7 @@ func (o *Options) validate() error {
 	return errors.Join(errs...)
 }
 
-// Recorder is an [events.Observer] that counts; see [events.Join] for several. It is safe for
+// Recorder is an [events.Counter]; see [events.Join] for several. It is safe for
 // concurrent use. Observe never waits for Redis. The caller must call Close.
 type Recorder struct {
 	options Options
@@ -85,6 +87,9 @@ type Recorder struct {
 	born    time.Time     // by this process's clock
 	wall    time.Time     // what that clock showed then, for want of the server's
 	pause   time.Duration // until the next write
+	id      string        // of this recorder
+	writers int64         // that write, with this one, as the server said last
+	top     publication
 
 	asked, answered time.Time // of the last call
 
@@ -126,7 +131,7 @@ func New(client redis.UniversalClient, o Options) (*Recorder, error) {
 	now := time.Now()
 	r := &Recorder{
 		options: o, client: client, calls: rediscall.NewCaller(client), keys: keysOf(o.Prefix, o.App), seed: maphash.MakeSeed(),
-		ledger: newLedger(), born: now, wall: o.Clock(), pause: cmp.Or(o.Every, DefaultEvery),
+		ledger: newLedger(), id: crand.Text(), born: now, wall: o.Clock(), pause: cmp.Or(o.Every, DefaultEvery),
 	}
 	ctx, end := context.WithCancel(context.Background())
 	r.end = end
@@ -140,6 +145,30 @@ func (r *Recorder) Observe(_ context.Context, e *events.Request) {
 	for i := range e.Rules {
 		r.count(e.Rules[i].Name, e.Rules[i].Verdict)
 	}
+}
+
+// RuleCounter implements [events.Counter].
+func (r *Recorder) RuleCounter(rule string) events.RuleCounter {
+	return &ruleCounter{recorder: r, rule: rule}
+}
+
+// ruleCounter counts the plain requests of a policy. The policy has no place among those of the
+// recorder before there is something to count.
+type ruleCounter struct {
+	recorder *Recorder
+	rule     string
+	found    atomic.Pointer[counter] // which is never removed
+}
+
+// Count implements [events.RuleCounter].
+func (c *ruleCounter) Count(_ context.Context, v events.Verdict, _ *core.Decision) {
+	n := c.found.Load()
+	if n == nil {
+		n = c.recorder.counter(c.rule)
+		c.found.Store(n)
+	}
+	c.recorder.countRequest(v)
+	n[v].Add(1)
 }
 
 func (r *Recorder) countRequest(v events.Verdict) { r.requests[v].Add(1) }
@@ -201,27 +230,33 @@ func (r *Recorder) run(ctx context.Context) {
 	}
 }
 
-// Close stops the recorder and writes the remaining counts. It returns the error
-// of that write. It may be called again.
+// Close stops the recorder and writes the remaining counts, and then the last top keys. It
+// returns the error of that. It may be called again.
 func (r *Recorder) Close() error {
 	r.end()
 	r.done.Wait()
+	if err := r.Flush(context.Background()); err != nil {
+		return err
+	}
+	r.writing.Lock()
+	r.topFailed()
+	r.writing.Unlock()
 	return r.Flush(context.Background())
 }
 
-// Flush writes the counts now. Counts that cannot be written are kept for the next
-// attempt, within the bounds that the package comment states.
+// Flush writes the counts now, and the top keys if they are due. Counts that cannot be
+// written are kept for the next attempt, within the bounds that the package comment states.
 func (r *Recorder) Flush(ctx context.Context) error {
 	r.writing.Lock()
 	defer r.writing.Unlock()
 	err := r.learnTime(ctx)
 	r.collect()
-	for err == nil {
+	for top := r.topNow(); err == nil; top = "" {
 		b := r.ledger.batch()
-		if b == nil {
+		if b == nil && top == "" {
 			return nil
 		}
-		err = r.write(ctx, b)
+		err = r.write(ctx, b, top)
 	}
 	return fmt.Errorf("stats: %w", err)
 }
@@ -277,11 +312,13 @@ func (r *Recorder) collect() {
 	r.ledger.bound()
 }
 
-// add adds a batch to the counts, if it is the one that comes next.
+// add adds a batch to the counts, if it is the one that comes next, and replaces the top keys
+// of the recorder.
 //
-// KEYS: writer, writers, changed, and the minutes of the batch. ARGV: the recorder's id;
-// the number of the batch; the milliseconds for which the counts and the number are kept;
-// the milliseconds for which a recorder counts as writing; for each minute its number, how many
+// KEYS: writer, writers, changed, top, and the minutes of the batch. ARGV: the recorder's id;
+// the number of the batch, or 0 for none; the milliseconds for which the counts and the number
+// are kept; the milliseconds for which a recorder counts as writing and its top keys are kept;
+// the top keys, or "" to leave them as they are; for each minute its number, how many
 // fields follow, and each field with what it adds. Reply: the number of the last batch that
 // was added before, the time in seconds and microseconds, and how many recorders write.
 var add = redis.NewScript(`
@@ -290,8 +327,8 @@ local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local last = tonumber(redis.call('GET', KEYS[1]) or '0')
 if last == ARGV[2] - 1 then
   redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
-  local at = 5
-  for k = 4, #KEYS do
+  local at = 6
+  for k = 5, #KEYS do
     local minute, fields = ARGV[at], tonumber(ARGV[at + 1])
     at = at + 2
     for i = 1, fields do
@@ -304,20 +341,24 @@ if last == ARGV[2] - 1 then
   redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', string.format('%d', now - ARGV[3]))
   redis.call('PEXPIRE', KEYS[3], ARGV[3])
 end
+if ARGV[5] ~= '' then
+  redis.call('SET', KEYS[4], ARGV[5], 'PX', ARGV[4])
+end
 redis.call('ZADD', KEYS[2], string.format('%d', now), ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('%d', now - ARGV[4]))
 redis.call('PEXPIRE', KEYS[2], ARGV[4])
 return {last, tonumber(t[1]), tonumber(t[2]), redis.call('ZCARD', KEYS[2])}
 `)
 
-// writes is how long a recorder counts as writing after a write.
-const writes = 2 * time.Minute
-
-// write sends a batch. If the server has lost earlier ones, all that it may lack go back
-// into the ledger, and no error is returned.
-func (r *Recorder) write(ctx context.Context, b *batch) error {
-	keys := []string{r.keys.writer(r.ledger.id), r.keys.writers(), r.keys.changed()}
-	args := []any{r.ledger.id, b.number, Keep.Milliseconds(), writes.Milliseconds()}
+// write sends a batch, or none if b is nil, and top keys, or none if top is "". If the server
+// has lost earlier batches, all that it may lack go back into the ledger, and no error is
+// returned.
+func (r *Recorder) write(ctx context.Context, b *batch, top string) error {
+	if b == nil {
+		b = &batch{}
+	}
+	keys := []string{r.keys.writer(r.ledger.id), r.keys.writers(), r.keys.changed(), r.keys.top(r.id)}
+	args := []any{r.id, b.number, Keep.Milliseconds(), TopKept.Milliseconds(), top}
 	fields := 0
 	for _, m := range b.minutes {
 		list := m.fields()
@@ -325,19 +366,23 @@ func (r *Recorder) write(ctx context.Context, b *batch) error {
 		args, fields = append(args, list...), fields+len(list)/2
 	}
 	reply, err := r.ask(ctx, add, keys, args...)
+	if err == nil && len(reply) != 4 {
+		err = errors.New("the server's answer is not of this version")
+	}
 	if err != nil {
+		r.topFailed()
 		return err
 	}
-	if len(reply) != 4 {
-		return errors.New("the server's answer is not of this version")
-	}
 	r.clock.Note(r.asked, r.answered, time.Unix(reply[1], reply[2]*1000))
-	r.pause = r.pauseFor(fields, reply[3])
-	if reply[0] < b.number-1 {
+	r.pause, r.writers = r.pauseFor(fields, reply[3]), reply[3]
+	r.topWritten(top)
+	switch {
+	case b.number == 0:
+	case reply[0] < b.number-1:
 		r.ledger.rewind(reply[0])
-		return nil
+	default:
+		r.ledger.written(r.answered)
 	}
-	r.ledger.written(r.answered)
 	return nil
 }
 

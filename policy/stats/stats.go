@@ -1,5 +1,6 @@
 // Package stats counts requests, and the decisions of policies on them, minute by minute
-// over all instances, for display. The counts have no influence on decisions.
+// over all instances, for display. The counts have no influence on decisions. An instance
+// can also publish the keys that it refuses and admits most often.
 //
 // A [Recorder] counts in memory and writes to Redis once a second at any load. [Read]
 // returns the last minutes, [Changed] and [ReadMinutes] those of the last day. A minute is
@@ -18,7 +19,8 @@
 //	changed          a sorted set of these minutes by the time of their last change, in
 //	                 milliseconds
 //	writers          a sorted set of the recorders by the time of their last write
-//	writer:<id>      the number of a recorder's last batch
+//	writer:<id>      the number of the last batch that was added under the id
+//	top:<id>         the top keys of a recorder, as JSON; see [Recorder.PublishTop]
 //
 // The letters are a allowed, w waited, g degraded, s shadow_refused, o failed_open,
 // r refused, b banned, i impossible, d denied, q queue_full, c canceled, f failed_closed
@@ -151,6 +153,7 @@ func (k keys) minute(m int64) string   { return k.base + "minute:" + strconv.For
 func (k keys) changed() string         { return k.base + "changed" }
 func (k keys) writers() string         { return k.base + "writers" }
 func (k keys) writer(id string) string { return k.base + "writer:" + id }
+func (k keys) top(id string) string    { return k.base + "top:" + id }
 
 // Read returns the last [Minutes] minutes of an application by the server's clock, the
 // current one last, added up over all instances. Minutes without requests are included and

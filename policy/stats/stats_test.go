@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/test"
@@ -116,6 +117,32 @@ func TestRecorderCountsRequestsAndDecisionsApart(t *testing.T) {
 		if !maps.Equal(got, want) {
 			t.Errorf("decisions: %v, want %v", got, want)
 		}
+	}
+}
+
+// Requests that are counted without an event count as others do.
+func TestRecorderCountsPlainRequests(t *testing.T) {
+	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
+	r := recorder(t, client, stats.Options{Prefix: prefix})
+	a := r.RuleCounter("a")
+	flush(t, r)
+	if got, requests := total(t, client, prefix); len(got) != 0 || requests != (stats.Counts{}) {
+		t.Errorf("before a request: %v %v", got, requests)
+	}
+	r.Observe(t.Context(), event("a", events.Allowed))
+	for range 3 {
+		a.Count(t.Context(), events.Allowed, &core.Decision{})
+		flush(t, r)
+	}
+	r.RuleCounter("b").Count(t.Context(), events.Refused, &core.Decision{})
+	flush(t, r)
+	got, requests := total(t, client, prefix)
+	want := map[string]stats.Counts{"a": {events.Allowed: 4}, "b": {events.Refused: 1}}
+	if !maps.Equal(got, want) || requests != (stats.Counts{events.Allowed: 4, events.Refused: 1}) {
+		t.Errorf("%v %v", got, requests)
+	}
+	if n := testing.AllocsPerRun(1000, func() { a.Count(t.Context(), events.Refused, nil) }); n != 0 {
+		t.Errorf("%v allocations", n)
 	}
 }
 

@@ -1,0 +1,352 @@
+// This file publishes the top keys of an instance, and reads those of all.
+
+package stats
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/internal/rediscall"
+	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/topkeys"
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// TopKept is how long the top keys of an instance are kept after it wrote them last.
+	TopKept = 2 * time.Minute
+
+	// MaxTop is the maximum number of keys of each list that ReadTop returns.
+	MaxTop = 100
+
+	// topEvery is the minimum time between two writes of the top keys, and topPause the
+	// maximum for an instance that needs long to sum them up: it spends at most a part in
+	// topShare of its time on that. Both, and the longest pause of a recorder, together
+	// are shorter than TopKept.
+	topEvery = 5 * time.Second
+	topPause = 30 * time.Second
+	topShare = 50
+
+	// maxTopBytes bounds the text of one instance, and topBudget those of all instances of
+	// an application together, which share it equally.
+	maxTopBytes = 64 << 10
+	topBudget   = 8 << 20
+
+	// minKeyBytes is less than what the shortest key takes in a text.
+	minKeyBytes = 50
+)
+
+// Top has the keys that the instances of an application refuse and admit most often. Its
+// error bounds are those of [topkeys.Merge]: a key was counted between Least and Count
+// times, and a key that is not listed at most Floor times. That holds for the instances
+// whose lists were read, which each wrote theirs some seconds before.
+type Top struct {
+	// Rules has the rules in which some key was counted in the last minutes, by name. All
+	// times are of the server's clock.
+	Rules []limiter.TopKeys
+
+	// Instances is how many instances were read. Unread is how many more there are whose
+	// lists were lost, are of another version, or are too many to be read.
+	Instances, Unread int
+}
+
+// topText is what an instance writes. Keys are bounded by the summaries, which shorten them.
+type topText struct {
+	Rules []topRule `json:"rules"`
+
+	// Omitted is how many times a key may have been counted under a rule that was in force
+	// and is not among Rules, because the text would have been too long.
+	Omitted *omitted `json:"omitted,omitempty"`
+}
+
+type topRule struct {
+	Name     string          `json:"name"`
+	Refused  topkeys.Summary `json:"refused"`
+	Admitted topkeys.Summary `json:"admitted"`
+}
+
+type omitted struct {
+	Refused  int64 `json:"refused"`
+	Admitted int64 `json:"admitted"`
+}
+
+// publication is the state of publishing top keys.
+type publication struct {
+	read  func() []limiter.TopKeys // nil if nothing is to be published
+	due   time.Time                // of the next write
+	shown bool                     // the last write had keys, which the next has to replace
+}
+
+// PublishTop makes the recorder publish what read returns, such as [limiter.Limiter.TopKeys],
+// every few seconds, in the calls that write the counts. What all instances of an application
+// publish takes at most some 8 MB of Redis, of which each gets an equal part, at most 64 kB:
+// where that is too little, fewer keys of each rule are published, and then fewer rules,
+// the quietest left out first.
+//
+// Keys that clients send, such as addresses, are then in Redis for as long as TopKept says,
+// and shown to all who may read it. read must be safe for concurrent use. Nil ends the
+// publication.
+func (r *Recorder) PublishTop(read func() []limiter.TopKeys) {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	r.top.read = read
+}
+
+// topNow returns the text to publish in a call that is about to be made, or "" if none is
+// due. It needs to know how many recorders share the budget.
+func (r *Recorder) topNow() string {
+	begun := time.Now()
+	if r.top.read == nil || r.writers == 0 || begun.Before(r.top.due) {
+		return ""
+	}
+	server, known := r.clock.At(begun)
+	if !known {
+		return ""
+	}
+	rules := topRules(r.top.read(), server.Sub(r.options.Clock()))
+	text := textOf(rules, int(min(maxTopBytes, topBudget/r.writers)))
+	took := time.Since(begun)
+	r.top.due = begun.Add(min(max(topEvery, topShare*took), topPause))
+	if len(rules) == 0 && !r.top.shown {
+		return ""
+	}
+	return text
+}
+
+// topWritten notes that a text that topNow returned was written.
+func (r *Recorder) topWritten(text string) {
+	if text != "" {
+		r.top.shown = text != noTop
+	}
+}
+
+// topFailed makes the next write publish top keys.
+func (r *Recorder) topFailed() { r.top.due = time.Time{} }
+
+// noTop is the text of an instance that has counted no key.
+const noTop = `{"rules":[]}`
+
+// topRules returns the rules that have counted keys, the busiest first, with times of a
+// clock that is ahead by d.
+func topRules(list []limiter.TopKeys, d time.Duration) []topRule {
+	var rules []topRule
+	for _, t := range list {
+		if t.Refused.Total == 0 && t.Admitted.Total == 0 {
+			continue
+		}
+		rules = append(rules, topRule{t.Rule, moved(t.Refused, d), moved(t.Admitted, d)})
+	}
+	slices.SortStableFunc(rules, func(a, b topRule) int {
+		return cmp.Or(cmp.Compare(b.Refused.Total, a.Refused.Total), cmp.Compare(b.Admitted.Total, a.Admitted.Total))
+	})
+	return rules
+}
+
+// moved returns the summary with times of a clock that is ahead by d, to the second.
+func moved(s topkeys.Summary, d time.Duration) topkeys.Summary {
+	move := func(t time.Time) time.Time {
+		if t.IsZero() {
+			return t
+		}
+		return t.Add(d).UTC().Truncate(time.Second)
+	}
+	s.From, s.To, s.Keys = move(s.From), move(s.To), slices.Clone(s.Keys)
+	for i := range s.Keys {
+		s.Keys[i].Since = move(s.Keys[i].Since)
+	}
+	return s
+}
+
+// textOf returns the text of the rules, of at most so many bytes: with all keys, or with
+// half as many of each rule until they fit, or with the busiest rules without keys.
+func textOf(rules []topRule, most int) string {
+	n := 0
+	for _, t := range rules {
+		n = max(n, len(t.Refused.Keys), len(t.Admitted.Keys))
+	}
+	for n = min(n, most/minKeyBytes/max(1, len(rules))); n > 0; n /= 2 {
+		if text := encode(cutTo(rules, n), nil); len(text) <= most {
+			return text
+		}
+	}
+	bare := cutTo(rules, 0)
+	for kept := len(bare); ; kept = kept * 3 / 4 {
+		if text := encode(bare[:kept], omittedOf(bare[kept:])); len(text) <= most || kept == 0 {
+			return text
+		}
+	}
+}
+
+// cutTo returns the rules with at most n keys in each list.
+func cutTo(rules []topRule, n int) []topRule {
+	list := make([]topRule, len(rules))
+	for i, t := range rules {
+		list[i] = topRule{t.Name, firstOf(t.Refused, n), firstOf(t.Admitted, n)}
+	}
+	return list
+}
+
+// firstOf returns the summary with its first n keys. Its floor covers the others.
+func firstOf(s topkeys.Summary, n int) topkeys.Summary {
+	n = min(n, len(s.Keys))
+	for _, k := range s.Keys[n:] {
+		s.Floor = max(s.Floor, k.Count)
+	}
+	s.Keys = s.Keys[:n]
+	return s
+}
+
+func omittedOf(rules []topRule) *omitted {
+	if len(rules) == 0 {
+		return nil
+	}
+	var o omitted
+	for _, t := range rules {
+		o.Refused, o.Admitted = max(o.Refused, t.Refused.Floor), max(o.Admitted, t.Admitted.Floor)
+	}
+	return &o
+}
+
+func encode(rules []topRule, o *omitted) string {
+	text, err := json.Marshal(topText{append([]topRule{}, rules...), o})
+	if err != nil { // no value in it can fail, apart from a time beyond the year 9999
+		return noTop
+	}
+	return string(text)
+}
+
+// topIDs lists the recorders that may have written top keys lately.
+//
+// KEYS: writers. ARGV: for how many milliseconds a recorder counts. Reply: their ids.
+var topIDs = redis.NewScript(`
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+return redis.call('ZRANGEBYSCORE', KEYS[1], string.format('%d', now - ARGV[1]), '+inf')
+`)
+
+const (
+	// maxTops is how many instances are read at most, and topPage how many in one call.
+	maxTops = 20_000
+	topPage = 32
+)
+
+// ReadTop merges the top keys of all instances of an application that have published theirs;
+// see [Recorder.PublishTop]. An empty prefix means [DefaultPrefix]. Instances that publish
+// none count neither as read nor as unread. ReadTop takes at most ten times [DefaultTimeout].
+func ReadTop(ctx context.Context, client redis.UniversalClient, prefix, app string) (Top, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*DefaultTimeout)
+	defer cancel()
+	calls, k := rediscall.NewCaller(client), keysOf(prefix, app)
+	var ids []string
+	err := calls.Do(ctx, func(ctx context.Context) (err error) {
+		ids, err = topIDs.Run(ctx, client, []string{k.writers()}, TopKept.Milliseconds()).StringSlice()
+		return err
+	})
+	if err != nil {
+		return Top{}, fmt.Errorf("stats: %w", err)
+	}
+	var m merging
+	m.top.Unread = max(0, len(ids)-maxTops)
+	for page := range slices.Chunk(ids[:min(len(ids), maxTops)], topPage) {
+		names := make([]string, len(page))
+		for i, id := range page {
+			names[i] = k.top(id)
+		}
+		var texts []any
+		err := calls.Do(ctx, func(ctx context.Context) (err error) {
+			texts, err = client.MGet(ctx, names...).Result()
+			return err
+		})
+		if err != nil {
+			return Top{}, fmt.Errorf("stats: %w", err)
+		}
+		for _, text := range texts {
+			if text, ok := text.(string); ok {
+				m.add(text)
+			}
+		}
+	}
+	return m.result(), nil
+}
+
+// merging collects the lists of the instances.
+type merging struct {
+	top     Top
+	rules   map[string]*lists
+	omitted omitted // the sum of all
+}
+
+// lists has the summaries of a rule.
+type lists struct {
+	refused, admitted []topkeys.Summary
+	omitted           omitted // by the instances that list the rule
+}
+
+// add takes the text of an instance.
+func (m *merging) add(text string) {
+	t, err := decode(text)
+	if err != nil {
+		m.top.Unread++
+		return
+	}
+	m.top.Instances++
+	m.omitted.add(t.Omitted)
+	if m.rules == nil {
+		m.rules = map[string]*lists{}
+	}
+	for _, r := range t.Rules {
+		of := m.rules[r.Name]
+		if of == nil {
+			of = &lists{}
+			m.rules[r.Name] = of
+		}
+		of.refused, of.admitted = append(of.refused, r.Refused), append(of.admitted, r.Admitted)
+		of.omitted.add(t.Omitted)
+	}
+}
+
+func (o *omitted) add(other *omitted) {
+	if other != nil {
+		o.Refused, o.Admitted = o.Refused+other.Refused, o.Admitted+other.Admitted
+	}
+}
+
+func decode(text string) (t topText, err error) {
+	if len(text) > maxTopBytes {
+		return t, errors.New("it is too long")
+	}
+	if err := json.Unmarshal([]byte(text), &t); err != nil {
+		return t, err
+	}
+	names := map[string]bool{}
+	for _, r := range t.Rules {
+		if names[r.Name] {
+			return t, fmt.Errorf("the rule %q occurs twice", r.Name)
+		}
+		names[r.Name] = true
+	}
+	if o := t.Omitted; o != nil && (o.Refused < 0 || o.Admitted < 0) {
+		return t, errors.New("a count is negative")
+	}
+	return t, nil
+}
+
+// result merges the lists. What an instance may have counted of a rule that it omitted
+// belongs to the floor of the rule.
+func (m *merging) result() Top {
+	for name, of := range m.rules {
+		rest := func(all, mine int64) topkeys.Summary { return topkeys.Summary{Floor: all - mine} }
+		m.top.Rules = append(m.top.Rules, limiter.TopKeys{
+			Rule:     name,
+			Refused:  topkeys.Merge(MaxTop, append(of.refused, rest(m.omitted.Refused, of.omitted.Refused))...),
+			Admitted: topkeys.Merge(MaxTop, append(of.admitted, rest(m.omitted.Admitted, of.omitted.Admitted))...),
+		})
+	}
+	slices.SortFunc(m.top.Rules, func(a, b limiter.TopKeys) int { return cmp.Compare(a.Rule, b.Rule) })
+	return m.top
+}
