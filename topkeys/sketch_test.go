@@ -2,6 +2,7 @@ package topkeys
 
 import (
 	"fmt"
+	"hash/maphash"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -109,15 +110,34 @@ func TestSketchFlood(t *testing.T) {
 	}
 	sum := s.Summary()
 	checkBounds(t, sum, exact)
-	// N/m is 2,051. A set that holds two of the clients counts 10,000 keys more than others.
+	most := fairShare(s, exact)
 	for i, k := range sum.Keys[:10] {
-		if !strings.HasPrefix(k.Key, "client-") || k.Least() < 4_000 || k.Error > 2_500 {
-			t.Errorf("place %d is %+v", i, k)
+		if !strings.HasPrefix(k.Key, "client-") || k.Least() < 4_000 || k.Error > most {
+			t.Errorf("place %d is %+v, where an error may be %d", i, k, most)
 		}
 	}
-	if sum.Floor > 2_500 {
-		t.Errorf("the floor is %d", sum.Floor)
+	if sum.Floor > most {
+		t.Errorf("the floor is %d, above %d", sum.Floor, most)
 	}
+}
+
+// fairShare returns how often a counter of the fullest set may have been raised at most, if the
+// clients in the set have counters to themselves. That is about 2,000, and more where the seed,
+// which differs from run to run, puts several clients into one set.
+func fairShare(s *Sketch, exact map[string]int64) (most int64) {
+	free, others := make([]int64, 1<<(64-s.shift)), make([]int64, 1<<(64-s.shift))
+	for key, n := range exact {
+		i := maphash.String(s.seed, key) >> s.shift
+		if strings.HasPrefix(key, "client-") {
+			free[i]--
+		} else {
+			others[i] += n
+		}
+	}
+	for i := range free {
+		most = max(most, others[i]/(ways+free[i])+1)
+	}
+	return most
 }
 
 // Each set keeps the bounds of Space-Saving, whatever is counted.

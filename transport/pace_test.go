@@ -117,8 +117,8 @@ func TestCrowdMeetsOne429ForEachRetryAfter(t *testing.T) {
 
 // If answers take long, a server may refuse those that are under way when it refuses for the first
 // time, or for the first time after sixty times as long as it has told: an eighth of those that
-// came through, or as many as have doubled with each second. After ten times as long one more is
-// under way. Otherwise it refuses one.
+// came through, or as many as have doubled with each second, which chance makes up to a sixth.
+// After ten times as long one more is under way. Otherwise it refuses one.
 func TestFarCrowdMeetsOne429ForEachRetryAfter(t *testing.T) {
 	withJitter(t, 0)
 	for limit, least := range map[string][2]int{
@@ -135,7 +135,7 @@ func TestFarCrowdMeetsOne429ForEachRetryAfter(t *testing.T) {
 					for _, one := range s.refusals() {
 						most := 1 + one.quiet/oneMoreAfter
 						if one.quiet >= trustAfter {
-							most = max(8, 1+one.passed/8)
+							most = max(8, 1+one.passed/6)
 						}
 						beyond += max(0, one.refused-most)
 					}
