@@ -23,7 +23,9 @@ import (
 	"github.com/headgate/headgate/gateway/internal/everyminute"
 	"github.com/headgate/headgate/gateway/internal/jsonapi"
 	"github.com/headgate/headgate/gateway/internal/server"
+	"github.com/headgate/headgate/metrics/prom"
 	"github.com/headgate/headgate/policy/policyyaml"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -118,6 +120,7 @@ type gateway struct {
 	engine  *engine.Engine
 	callers *callers.Callers
 	health  *server.Health
+	metrics *prometheus.Registry // nil without an admin port
 	logger  *slog.Logger
 	events  *everyminute.Log
 	ports   []server.Port
@@ -139,6 +142,12 @@ func open(ctx context.Context, c config.Config, logger *slog.Logger, events *eve
 	}
 	if c.AdminListen != "" {
 		o.Top = c.TopKeys
+		g.metrics = prometheus.NewRegistry()
+		m, err := prom.New(prom.Options{Registerer: g.metrics})
+		if err != nil {
+			return nil, err
+		}
+		o.Metrics = m.Install
 	}
 	if c.Policies == "" && c.Redis == nil {
 		if err := g.useExample(&o); err != nil {

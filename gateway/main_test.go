@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/redistest"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
 )
 
 // file writes a file of policies for the application default.
@@ -84,12 +87,40 @@ func TestGatewayStartsWithoutAnySettings(t *testing.T) {
 	if body := read(t, admin+"/debug/limits?format=json"); !strings.Contains(body, `"per-address"`) || !strings.Contains(body, `"\"127.0.0.1\""`) {
 		t.Errorf("the page of limits does not show who is refused: %s", body)
 	}
+	if got := decisions(t, read(t, admin+"/metrics")); got["per-address allowed"] != float64(passed) || got["per-address refused"] != 2 {
+		t.Errorf("the metrics are %v, want %d allowed and 2 refused", got, passed)
+	}
 	if out := p.output(); !strings.Contains(out, "built-in example") || !strings.Contains(out, "Try:  curl -i http://127.0.0.1") {
 		t.Errorf("it does not say what to try:\n%s", out)
 	}
 	p.cmd.Process.Signal(os.Interrupt)
 	if code := p.end(t); code != 0 {
 		t.Errorf("it ended with %d:\n%s", code, p.output())
+	}
+}
+
+// decisions returns the counts of headgate_decisions_total by rule and result, in the text of a
+// page of metrics.
+func decisions(t *testing.T, text string) map[string]float64 {
+	t.Helper()
+	counts := map[string]float64{}
+	for from := expfmt.NewDecoder(strings.NewReader(text), expfmt.NewFormat(expfmt.TypeTextPlain)); ; {
+		family := &dto.MetricFamily{}
+		if err := from.Decode(family); err == io.EOF {
+			return counts
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if family.GetName() != "headgate_decisions_total" {
+			continue
+		}
+		for _, m := range family.Metric {
+			labels := map[string]string{}
+			for _, l := range m.Label {
+				labels[l.GetName()] = l.GetValue()
+			}
+			counts[labels["headgate_rule"]+" "+labels["headgate_result"]] = m.GetCounter().GetValue()
+		}
 	}
 }
 

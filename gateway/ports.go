@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/gateway/internal/rls"
 	"github.com/headgate/headgate/gateway/internal/server"
 	"github.com/headgate/headgate/gateway/internal/spoe"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // apiBodyBytes bounds a request of the JSON face, which may be a batch.
@@ -93,6 +94,7 @@ func (g *gateway) addAdmin() {
 	mux.Handle("/", g.health.Handler())
 	limiters, names := g.engine.Limiters()
 	mux.Handle("GET /debug/limits", &debug.Page{Limiters: limiters, Names: names})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(g.metrics, promhttp.HandlerOpts{}))
 	s := server.NewHTTP(mux, server.HTTPOptions{
 		HeaderBytes: c.MaxHeaderBytes, BodyBytes: 1,
 		HeaderTimeout: c.HeaderTimeout, PieceTimeout: c.PieceTimeout, IdleTimeout: c.IdleTimeout,

@@ -7,11 +7,15 @@ import (
 )
 
 // reserve is the size of the memory that is never touched. The heap may be larger by as
-// much before it is collected.
-const reserve = 64 << 20
+// much before it is collected. It consists of pieces, because the runtime writes zeros to
+// the whole of an allocation if any page of it was in use before.
+const (
+	reserve = 64 << 20
+	piece   = 1 << 20
+)
 
 // held keeps the reserve alive.
-var held []byte
+var held [][]byte
 
 // Relax makes the collector run less often, unless the environment has GOGC or GOMEMLIMIT.
 //
@@ -25,6 +29,8 @@ func Relax() {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
-	held = make([]byte, reserve)
+	for range reserve / piece {
+		held = append(held, make([]byte, piece))
+	}
 	runtime.GC() // from which the next is reckoned
 }

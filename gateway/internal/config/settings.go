@@ -67,7 +67,7 @@ func (g *given) settings() []setting {
 		{name: "envoy-debit", isList: true, usage: "`domain` in which Envoy sends hits_addend of a descriptor after the answer, so it is charged beyond the limit; may be repeated", set: more(&c.EnvoyDebit)},
 		{name: "envoy-closed-as-error", isBool: true, usage: "fail calls of Envoy with UNAVAILABLE where a limit fails closed, instead of OVER_LIMIT", set: isTrue(&c.EnvoyClosedAsError)},
 		{name: "spoe-listen", usage: "`address` of HAProxy's SPOE", set: address(&c.SPOEListen)},
-		{name: "admin-listen", usage: "`address` of /healthz, /readyz and /debug/limits, such as 127.0.0.1:8090", set: address(&c.AdminListen)},
+		{name: "admin-listen", usage: "`address` of /healthz, /readyz, /metrics and /debug/limits, such as 127.0.0.1:8090", set: address(&c.AdminListen)},
 		{name: "top-keys", standard: "20", usage: "`number` of callers under each policy that /debug/limits shows; 0 is none", set: number(&c.TopKeys, 0, topkeys.MaxTop)},
 
 		{name: "app", isList: true, usage: "`name` of an application whose policies apply; may be repeated, and the first is the default (default " + DefaultApp + ")", set: app(&c.Apps)},

@@ -162,6 +162,9 @@ func (e *Engine) follow(app string, f Face) (*followed, error) {
 		f.Configure(&c)
 	}
 	c.Store, c.Rules, c.Observer = e.store, nil, e.shared.observer(app)
+	if e.options.Metrics != nil {
+		e.options.Metrics(&c)
+	}
 	l, err := limiter.New(c)
 	if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/textform"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/filesource"
 	"github.com/headgate/headgate/store/failover"
@@ -71,6 +72,10 @@ type Options struct {
 
 	// Top is as limiter.Config.Top.
 	Top int
+
+	// Metrics, unless nil, is called with the configuration of each limiter before it is made,
+	// to install what counts. It may join an Observer and Hooks to those that are there.
+	Metrics func(*limiter.Config)
 
 	// Bindings hold what policies cannot say, such as the user of a request.
 	Bindings policy.Bindings

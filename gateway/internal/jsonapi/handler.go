@@ -19,11 +19,11 @@ import (
 	"maps"
 	"mime"
 	"net/http"
-	"net/netip"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/headgate/headgate/debug"
 	"github.com/headgate/headgate/gateway/internal/callers"
 	"github.com/headgate/headgate/gateway/internal/engine"
 	"github.com/headgate/headgate/gateway/internal/everyminute"
@@ -66,7 +66,7 @@ type Options struct {
 
 	// Clients are those who may call, by the SHA-256 digests of their bearer tokens. If
 	// there are none, only peers with a certificate that the server has verified may call,
-	// and those on a loopback address.
+	// and those that [debug.Local] accepts.
 	Clients map[[sha256.Size]byte]string
 
 	// Redis keeps what must not happen twice; nil means in memory. Prefix begins the keys.
@@ -274,11 +274,12 @@ func (h *handler) authenticate(r *http.Request) (client string, p *problem) {
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		return r.TLS.PeerCertificates[0].Subject.String(), nil
 	}
-	if peer, err := netip.ParseAddrPort(r.RemoteAddr); err == nil && peer.Addr().Unmap().IsLoopback() {
+	if debug.Local(r) {
 		return "", nil
 	}
-	h.log.Note(slog.LevelWarn, "the JSON face was called from another machine, and has no bearer tokens", slog.String("peer", r.RemoteAddr))
-	return "", &problem{Status: http.StatusForbidden, Detail: "a call from another machine needs a bearer token, see -json-client, or a certificate, see -tls-client-ca"}
+	h.log.Note(slog.LevelWarn, "the JSON face was called from another machine, or for another host, and has no bearer tokens", slog.String("peer", r.RemoteAddr))
+	return "", &problem{Status: http.StatusForbidden, Detail: "a call that is not from this machine to localhost or a loopback address, " +
+		"without a proxy between, needs a bearer token, see -json-client, or a certificate, see -tls-client-ca"}
 }
 
 // checkForm returns what is wrong with the call before its body. A browser asks for leave

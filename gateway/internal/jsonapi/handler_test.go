@@ -130,6 +130,7 @@ func TestOnlyKnownClientsCall(t *testing.T) {
 		o.Clients = map[[sha256.Size]byte]string{sha256.Sum256([]byte("s3cret")): "billing"}
 	})
 	from := func(addr string) func(*http.Request) { return func(r *http.Request) { r.RemoteAddr = addr } }
+	to := func(host string) func(*http.Request) { return func(r *http.Request) { r.Host = host } }
 	bearer := func(value string) func(*http.Request) {
 		return func(r *http.Request) { r.Header.Set("Authorization", value) }
 	}
@@ -147,6 +148,11 @@ func TestOnlyKnownClientsCall(t *testing.T) {
 	}{
 		"loopback":               {free, from("127.0.0.1:1"), 200},
 		"loopback of IPv6":       {free, from("[::1]:1"), 200},
+		"a loopback host":        {free, to("127.0.0.1"), 200},
+		"a page of another host": {free, to("rebound.example:8089"), 403}, // whose name resolves to this machine
+		"no host":                {free, to(""), 403},
+		"a proxy":                {free, func(r *http.Request) { r.Header.Set("X-Forwarded-For", "192.0.2.9") }, 403},
+		"a host, and a token":    {known, func(r *http.Request) { r.Host = "gate.example"; bearer("Bearer s3cret")(r) }, 200},
 		"another machine":        {free, from("192.0.2.9:1"), 403},
 		"no address":             {free, from("@"), 403},
 		"a certificate":          {free, verified, 200},

@@ -94,6 +94,7 @@ type reply struct {
 func (a api) call(op, body string, change func(*http.Request)) reply {
 	a.t.Helper()
 	r := httptest.NewRequest(http.MethodPost, Prefix+op, strings.NewReader(body))
+	r.Host = "localhost:8089"
 	r.RemoteAddr = "127.0.0.1:4000"
 	r.Header.Set("Content-Type", "application/json")
 	if change != nil {
