@@ -78,6 +78,26 @@ func TestPasswordsBrokenHashIsAnError(t *testing.T) {
 	}
 }
 
+func TestCheckPasswordRefusesWhatIsEasyToGuess(t *testing.T) {
+	for _, password := range []string{
+		"aaaaaaaaaaaa", "abcabcabcabc", "123456789012", "qwertyuiop12", "password1234", "passwordpassword", "Passw0rd!Passw0rd!",
+		"iloveyouiloveyou", "administrator1", "headgateheadgate", "ada.lovelace1815", "Lovelace-Lovelace", "somebody's password",
+		strings.Repeat("a", MaxPassword), strings.Repeat("€", 12), strings.Repeat("password", 32),
+	} {
+		if err := CheckPassword("ada.lovelace", password); err == nil || !strings.Contains(err.Error(), "easy to guess") {
+			t.Errorf("%q: %v", password, err)
+		}
+	}
+	for _, password := range []string{
+		"trumpet garden seven", "correct horse battery staple", "5zz4b7wjqk2m", "żółta łódź na rzece", "高い山と深い川と青い空です", NewSecret(),
+		strings.Repeat("aB3$xyzqQ", 28),
+	} {
+		if err := CheckPassword("ada.lovelace", password); err != nil {
+			t.Errorf("%q: %v", password, err)
+		}
+	}
+}
+
 func TestHashEndsWithItsContext(t *testing.T) {
 	p := passwords(t, cheap)
 	for range cap(p.slots) {

@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
+	zxcvbn "github.com/ccojocar/zxcvbn-go"
 	"golang.org/x/crypto/argon2"
 )
 
@@ -18,6 +20,15 @@ import (
 const (
 	MinPassword = 12  // characters
 	MaxPassword = 256 // bytes
+)
+
+const (
+	minScore    = 2 // of zxcvbn, which has 0 to 4
+	minDistinct = 5 // characters
+
+	// maxEstimate is how many bytes of a password zxcvbn looks at, as its time grows faster
+	// than the password.
+	maxEstimate = 64
 )
 
 const (
@@ -70,9 +81,30 @@ func CheckPassword(user, password string) error {
 		return errors.New("it is not UTF-8")
 	case strings.EqualFold(user, password):
 		return errors.New("it is the name of the user")
+	case guessable(user, password):
+		return errors.New("it is easy to guess; some words that have nothing to do with each other are better")
 	}
 	return nil
 }
+
+// guessable reports whether zxcvbn finds a password within some ten million guesses: a common
+// one, a name, a run on the keyboard, a year, a repetition, or few of them in a row.
+func guessable(user, password string) bool {
+	distinct := map[rune]bool{}
+	for _, c := range password {
+		distinct[c] = true
+	}
+	if len(distinct) < minDistinct { // zxcvbn sees bytes, and no repetition of other scripts
+		return true
+	}
+	beginning := password
+	if len(beginning) > maxEstimate {
+		beginning = strings.ToValidUTF8(beginning[:maxEstimate], "")
+	}
+	return zxcvbn.PasswordStrength(beginning, append(strings.FieldsFunc(user, isSeparator), user, "headgate", "console")).Score < minScore
+}
+
+func isSeparator(c rune) bool { return !unicode.IsLetter(c) && !unicode.IsDigit(c) }
 
 // Hash returns the text to store for a password. It fails only if ctx ends while
 // other hashes run.

@@ -45,6 +45,15 @@ func (f *fake) count(ago time.Duration) {
 	f.changed[m] = f.now()
 }
 
+// calls returns the minutes that were read and the parts that were pruned since the last call.
+func (f *fake) calls() (reads, prunes int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	reads, prunes = f.reads, f.prunes
+	f.reads, f.prunes = 0, 0
+	return reads, prunes
+}
+
 func (f *fake) Changed(_ context.Context, _ string, since time.Time) (list []time.Time, now time.Time, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -176,20 +185,21 @@ func TestWorkerReadsWhatHasChanged(t *testing.T) {
 		}
 		start(t, f)
 		time.Sleep(time.Minute + settle + spread)
-		f.reads, f.prunes = 0, 0
+		f.calls()
 		time.Sleep(time.Hour)
-		if f.reads != 0 {
-			t.Errorf("%d minutes were read without a change", f.reads)
+		reads, prunes := f.calls()
+		if reads != 0 {
+			t.Errorf("%d minutes were read without a change", reads)
 		}
-		if f.prunes < 60*parts/2 {
-			t.Errorf("%d parts were pruned in an hour", f.prunes)
+		if prunes < 60*parts/2 {
+			t.Errorf("%d parts were pruned in an hour", prunes)
 		}
 		for range 3600 {
 			f.count(0)
 			time.Sleep(time.Second)
 		}
-		if f.reads < 59 || f.reads > 120 {
-			t.Errorf("%d minutes were read in an hour, want each once or twice", f.reads)
+		if reads, _ := f.calls(); reads < 59 || reads > 120 {
+			t.Errorf("%d minutes were read in an hour, want each once or twice", reads)
 		}
 	})
 }

@@ -23,8 +23,3 @@ func (r Redis) Changed(ctx context.Context, app string, since time.Time) ([]time
 func (r Redis) Read(ctx context.Context, app string, minutes []time.Time) ([]stats.Minute, error) {
 	return stats.ReadMinutes(ctx, r.Client, r.Prefix, app, minutes)
 }
-
-// Minutes implements service.Fleet.
-func (r Redis) Minutes(ctx context.Context, app string) ([]stats.Minute, error) {
-	return stats.Read(ctx, r.Client, r.Prefix, app)
-}

@@ -38,7 +38,7 @@ func (t *Tx) AddAudit(a Audit) error {
 type AuditQuery struct {
 	Actor   string
 	Object  string
-	Action  string
+	Action  string // or the beginning of some, which ends with "."
 	Outcome string
 	Since   int64 // µs, inclusive; 0 means from the beginning
 	Until   int64 // µs, exclusive; 0 means to the end
@@ -59,11 +59,16 @@ func (q *AuditQuery) where() (string, []any) {
 		condition string
 		text      string
 	}{
-		{"actor = ?", q.Actor}, {"object = ?", q.Object}, {"action = ?", q.Action}, {"outcome = ?", q.Outcome},
+		{"actor = ?", q.Actor}, {"object = ?", q.Object}, {"outcome = ?", q.Outcome},
 	} {
 		if c.text != "" {
 			conditions, args = append(conditions, c.condition), append(args, c.text)
 		}
+	}
+	if group, ok := strings.CutSuffix(q.Action, "."); ok {
+		conditions, args = append(conditions, "action >= ?", "action < ?"), append(args, q.Action, group+"/") // "/" follows "."
+	} else if q.Action != "" {
+		conditions, args = append(conditions, "action = ?"), append(args, q.Action)
 	}
 	for _, c := range []struct {
 		condition string

@@ -6,7 +6,11 @@ const (
 	CounterPolicies  = "policies"  // the version of the set of policies
 	CounterPublished = "published" // the version that was published last
 	CounterUsers     = "users"     // changes of users and roles
+	CounterScheduled = "scheduled" // changes of what is scheduled
 	CounterTraffic   = "traffic"   // writes of collected counts
+	CounterAlerts    = "alerts"    // checks of the conditions of alerts
+	CounterWebhooks  = "webhooks"  // changes of webhooks
+	CounterAttempts  = "attempts"  // times that all counts of failed log-ins were dropped
 )
 
 // Counter is the value of a counter.

@@ -22,7 +22,7 @@ func (t *Tx) DropDeleted(policy string) error {
 // Deleted returns at most limit revisions that deleted a policy which was not restored
 // since, the newest first, from the offset on.
 func (t *Tx) Deleted(offset, limit int) ([]Revision, error) {
-	const q = "SELECT r.policy, r.version, r.at, r.actor, r.action, r.body_before, r.body_after, r.request_id, r.note " +
+	const q = "SELECT " + revisionFields + " " +
 		"FROM (SELECT policy, version, at FROM deleted_policies ORDER BY at DESC, policy LIMIT ? OFFSET ?) d " +
 		"JOIN revisions r ON r.policy = d.policy AND r.version = d.version ORDER BY d.at DESC, d.policy"
 	return all(t, scanRevision, q, limit, offset)

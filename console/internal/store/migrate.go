@@ -27,18 +27,19 @@ type runner interface {
 // transaction. MySQL commits every definition of a table by itself, so a migration
 // that was interrupted runs again from its beginning: a statement that was done
 // before does nothing.
-func (d *DB) migrate(ctx context.Context) error {
+func (d *DB) migrate(ctx context.Context, s *stage) error {
 	ctx, cancel := context.WithTimeout(ctx, migrationTimeout)
 	defer cancel()
 	files, err := fs.Glob(migrations, path.Join("migrations", d.engine.name(), "*.sql"))
 	if err != nil {
 		return err
 	}
-	return d.engine.alone(ctx, d.write, func(r runner) error { return d.migrateTo(ctx, r, files) })
+	s.doing("the server, or another console that migrates")
+	return d.engine.alone(ctx, d.write, func(r runner) error { return d.migrateTo(ctx, r, files, s) })
 }
 
 // migrateTo runs the files that were not run yet, in their order.
-func (d *DB) migrateTo(ctx context.Context, r runner, files []string) error {
+func (d *DB) migrateTo(ctx context.Context, r runner, files []string, s *stage) error {
 	const table = "CREATE TABLE IF NOT EXISTS migrations (version BIGINT NOT NULL PRIMARY KEY, at BIGINT NOT NULL)"
 	if _, err := r.ExecContext(ctx, table); err != nil {
 		return err
@@ -51,6 +52,8 @@ func (d *DB) migrateTo(ctx context.Context, r runner, files []string) error {
 		return fmt.Errorf("the tables have version %d, and this program knows %d: use a newer program", have, len(files))
 	}
 	for i, file := range files[have:] {
+		s.logger.InfoContext(ctx, "migrating the database", "file", path.Base(file), "step", have+i+1, "of", len(files))
+		s.doing("the migration " + path.Base(file))
 		if err := d.runFile(ctx, r, file); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}

@@ -27,11 +27,11 @@ func TestMigrationRunsOnceOfManyPrograms(t *testing.T) {
 			t.Fatal(err)
 		}
 		db := open(t, url)
-		if n := count(t, db, "SELECT COUNT(*) FROM migrations"); n != 2 {
-			t.Errorf("%d migrations were noted, want 2", n)
+		if n := count(t, db, "SELECT COUNT(*) FROM migrations"); n != 8 {
+			t.Errorf("%d migrations were noted, want 8", n)
 		}
-		if n := count(t, db, "SELECT COUNT(*) FROM counters"); n != 4 {
-			t.Errorf("%d counters, want 4", n)
+		if n := count(t, db, "SELECT COUNT(*) FROM counters"); n != 8 {
+			t.Errorf("%d counters, want 8", n)
 		}
 	})
 }
@@ -47,7 +47,7 @@ func TestMigrationInterruptedRunsAgain(t *testing.T) {
 			t.Errorf("%d settings, want 0", n)
 		}
 		if n := count(t, again, "SELECT value FROM counters WHERE name = 'policies'"); n != 7 {
-			t.Errorf("the counter became %d, want 7", n)
+			t.Errorf("the counter became %d, want 8", n)
 		}
 	})
 }

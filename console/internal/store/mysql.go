@@ -139,7 +139,7 @@ func (mysql) addUp() string {
 		"overruled = overruled + VALUES(overruled), lost = lost + VALUES(lost)"
 }
 
-func (mysql) joinInOrder() string { return "STRAIGHT_JOIN" }
+func (mysql) byPrimaryKey() string { return " FORCE INDEX (PRIMARY)" }
 
 // repeated: MySQL, unlike MariaDB, cannot be told to leave out an index that exists.
 func (mysql) repeated(err error) bool {
@@ -176,3 +176,5 @@ func mysqlKind(number uint16) kind {
 	}
 	return kindOther
 }
+
+func (mysql) joinInOrder() string { return "STRAIGHT_JOIN" }

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 )
@@ -23,6 +24,13 @@ type Options struct {
 	// Timeout bounds a transaction whose context has no deadline; 0 means
 	// DefaultTimeout.
 	Timeout time.Duration
+
+	// Logger is told what Open does, as it may have to wait for the server, for another
+	// process that migrates, or for a large table. Nil means that nothing is logged.
+	Logger *slog.Logger
+
+	// remind is how often Open says that it still waits; 0 means every ten seconds.
+	remind time.Duration
 }
 
 // DB is a database with all migrations done. It is safe for concurrent use. Several
@@ -46,6 +54,8 @@ type engine interface {
 	addUp() string
 	// joinInOrder joins two tables, of which the first is read first.
 	joinInOrder() string
+	// byPrimaryKey follows the name of a table that is to be read by its primary key.
+	byPrimaryKey() string
 	// repeated reports whether an error says that a statement of a migration was done before.
 	repeated(err error) bool
 	// kind returns the meaning of an error.
@@ -60,12 +70,17 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		return nil, err
 	}
 	d := &DB{engine: e, timeout: cmp.Or(o.Timeout, DefaultTimeout)}
+	logger := cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("engine", e.name())
+	logger.InfoContext(ctx, "opening the database")
+	stage := newStage(logger, cmp.Or(o.remind, 10*time.Second))
+	defer stage.end()
 	if d.read, d.write, err = e.open(); err != nil {
 		return nil, fmt.Errorf("database: %w", err)
 	}
-	if err := d.migrate(ctx); err != nil {
+	if err := d.migrate(ctx, stage); err != nil {
 		return nil, errors.Join(fmt.Errorf("database: %w", d.translate(err)), d.Close())
 	}
+	logger.InfoContext(ctx, "the database is open", "took", time.Since(stage.began).Round(time.Millisecond))
 	return d, nil
 }
 

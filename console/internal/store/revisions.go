@@ -11,12 +11,16 @@ type Revision struct {
 	After     string // a body; "" if the policy was deleted
 	RequestID string
 	Note      string
+	Comment   string // of the author
 }
 
-const revisionColumns = "SELECT policy, version, at, actor, action, body_before, body_after, request_id, note FROM revisions"
+const revisionFields = "r.policy, r.version, r.at, r.actor, r.action, r.body_before, r.body_after, r.request_id, r.note, " +
+	"COALESCE((SELECT c.comment FROM comments c WHERE c.policy = r.policy AND c.version = r.version), '')"
+
+const revisionColumns = "SELECT " + revisionFields + " FROM revisions r"
 
 func scanRevision(s scanner) (r Revision, err error) {
-	return r, s.Scan(&r.Policy, &r.Version, &r.At, &r.Actor, &r.Action, &r.Before, &r.After, &r.RequestID, &r.Note)
+	return r, s.Scan(&r.Policy, &r.Version, &r.At, &r.Actor, &r.Action, &r.Before, &r.After, &r.RequestID, &r.Note, &r.Comment)
 }
 
 // AddRevision writes a revision, or returns ErrExists if the policy has one of
@@ -25,12 +29,22 @@ func (t *Tx) AddRevision(r Revision) error {
 	const q = "INSERT INTO revisions (policy, version, at, actor, action, body_before, body_after, request_id, note) " +
 		"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 	_, err := t.exec(q, r.Policy, r.Version, r.At, r.Actor, r.Action, r.Before, r.After, r.RequestID, r.Note)
+	if err != nil || r.Comment == "" {
+		return err
+	}
+	_, err = t.exec("INSERT INTO comments (policy, version, comment) VALUES (?, ?, ?)", r.Policy, r.Version, r.Comment)
 	return err
 }
 
 // Revision returns the change that made a version, or ErrNotFound.
 func (t *Tx) Revision(policy string, version int64) (Revision, error) {
 	return one(t, scanRevision, revisionColumns+" WHERE policy = ? AND version = ?", policy, version)
+}
+
+// RevisionsSince returns at most limit revisions of a policy that are newer than a version, the
+// oldest first.
+func (t *Tx) RevisionsSince(policy string, version int64, limit int) ([]Revision, error) {
+	return all(t, scanRevision, revisionColumns+" WHERE r.policy = ? AND r.version > ? ORDER BY r.version LIMIT ?", policy, version, limit)
 }
 
 // Revisions returns at most limit revisions of a policy, the newest first, that
@@ -45,8 +59,11 @@ func (t *Tx) LastVersion(policy string) (int64, error) {
 	return one(t, scanCount, "SELECT COALESCE(MAX(version), 0) FROM revisions WHERE policy = ?", policy)
 }
 
-// RevisionsBetween returns at most limit revisions from an instant until another, which is
-// not included, in µs, the newest first.
-func (t *Tx) RevisionsBetween(from, to int64, limit int) ([]Revision, error) {
+// RevisionsBetween returns at most limit revisions of a policy, or with "" of all, from an instant
+// until another, which is not included, in µs, the newest first.
+func (t *Tx) RevisionsBetween(policy string, from, to int64, limit int) ([]Revision, error) {
+	if policy != "" {
+		return all(t, scanRevision, revisionColumns+" WHERE policy = ? AND at >= ? AND at < ? ORDER BY version DESC LIMIT ?", policy, from, to, limit)
+	}
 	return all(t, scanRevision, revisionColumns+" WHERE at >= ? AND at < ? ORDER BY at DESC, policy LIMIT ?", from, to, limit)
 }

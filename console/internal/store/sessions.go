@@ -9,18 +9,23 @@ type Session struct {
 	ExpiresAt int64 // µs; use does not extend it
 	Address   string
 	Agent     string
+	Provider  bool // it began at a provider of OpenID Connect
 }
 
-const sessionColumns = "SELECT hash, user_name, created_at, seen_at, expires_at, address, agent FROM sessions"
+const sessionColumns = "SELECT hash, user_name, created_at, seen_at, expires_at, address, agent, " +
+	"EXISTS (SELECT 1 FROM provider_sessions p WHERE p.hash = sessions.hash) FROM sessions"
 
 func scanSession(s scanner) (v Session, err error) {
-	return v, s.Scan(&v.Hash, &v.User, &v.CreatedAt, &v.SeenAt, &v.ExpiresAt, &v.Address, &v.Agent)
+	return v, s.Scan(&v.Hash, &v.User, &v.CreatedAt, &v.SeenAt, &v.ExpiresAt, &v.Address, &v.Agent, &v.Provider)
 }
 
 // InsertSession adds a session.
 func (t *Tx) InsertSession(v Session) error {
 	const q = "INSERT INTO sessions (hash, user_name, created_at, seen_at, expires_at, address, agent) VALUES (?, ?, ?, ?, ?, ?, ?)"
 	_, err := t.exec(q, v.Hash, v.User, v.CreatedAt, v.SeenAt, v.ExpiresAt, v.Address, v.Agent)
+	if err == nil && v.Provider {
+		_, err = t.exec("INSERT INTO provider_sessions (hash) VALUES (?)", v.Hash)
+	}
 	return err
 }
 
@@ -49,6 +54,12 @@ func (t *Tx) DeleteSession(user, hash string) error {
 // DeleteSessionsOf ends all sessions of a user, and returns their number.
 func (t *Tx) DeleteSessionsOf(user string) (int64, error) {
 	return t.exec("DELETE FROM sessions WHERE user_name = ?", user)
+}
+
+// DeleteOtherSessions ends all sessions of a user but one.
+func (t *Tx) DeleteOtherSessions(user, hash string) error {
+	_, err := t.exec("DELETE FROM sessions WHERE user_name = ? AND hash <> ?", user, hash)
+	return err
 }
 
 // DeleteEndedSessions deletes the sessions that expire by expired or were last used by

@@ -87,7 +87,7 @@ func (sqlite) addUp() string {
 		"overruled = overruled + excluded.overruled, lost = lost + excluded.lost"
 }
 
-func (sqlite) joinInOrder() string { return "CROSS JOIN" }
+func (sqlite) byPrimaryKey() string { return "" }
 
 func (sqlite) repeated(error) bool { return false }
 
@@ -111,3 +111,5 @@ func (sqlite) kind(err error) kind {
 	}
 	return kindOther
 }
+
+func (sqlite) joinInOrder() string { return "CROSS JOIN" }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"slices"
 	"strings"
 )
 
@@ -84,6 +85,9 @@ func scanSeries(s scanner) (r Series, err error) { return r, s.Scan(&r.ID, &r.Ap
 // chunk is how many rows or values a statement of traffic has at most.
 const chunk = 100
 
+// manyChunk is chunk for statements that only read.
+const manyChunk = 500
+
 // SeriesID returns the id of a series, which it adds if there is none.
 func (t *Tx) SeriesID(app, policy string) (int64, error) {
 	const find = "SELECT id FROM traffic_series WHERE app = ? AND policy = ?"
@@ -112,6 +116,19 @@ func (t *Tx) SeriesNamed(apps []string, policy string) (list []Series, err error
 		list, apps = append(list, part...), apps[n:]
 	}
 	return list, err
+}
+
+// SeriesCount returns the number of series of applications.
+func (t *Tx) SeriesCount(apps []string) (n int64, err error) {
+	for len(apps) > 0 {
+		part := min(chunk, len(apps))
+		count, err := one(t, scanCount, "SELECT COUNT(*) FROM traffic_series WHERE app IN ("+placeholders(part)+")", values(apps[:part])...)
+		if err != nil {
+			return 0, err
+		}
+		n, apps = n+count, apps[part:]
+	}
+	return n, nil
 }
 
 // SeriesAfter returns at most limit ids of series that are above an id, in order.
@@ -160,22 +177,69 @@ func (t *Tx) TrafficOf(level int, series, from, to int64) ([]Traffic, error) {
 		" FROM traffic WHERE level = ? AND series = ? AND at >= ? AND at < ? ORDER BY at", level, series, from, to)
 }
 
-// TrafficByPolicy adds up the rows of each series of an application from a minute until
-// another, which is not included. At is 0. The tables are joined in their order, because an
-// engine that chooses one may read the rows of all applications.
-func (t *Tx) TrafficByPolicy(level int, app string, from, to int64) ([]Traffic, error) {
-	return all(t, scanTraffic, "SELECT MIN(s.id), 0, "+trafficSums+" FROM traffic_series s "+t.db.engine.joinInOrder()+" traffic t "+
-		"ON t.series = s.id WHERE s.app = ? AND t.level = ? AND t.at >= ? AND t.at < ? GROUP BY s.app, s.policy", app, level, from, to)
+// TrafficWithin returns the rows of series from a minute until another, which is not included.
+func (t *Tx) TrafficWithin(level int, series []int64, from, to int64) ([]Traffic, error) {
+	return t.ofSeries("series, at, "+trafficColumns, "", level, series, from, to)
 }
 
-// ForgetTraffic deletes the rows of a level and of some series before a minute.
-func (t *Tx) ForgetTraffic(level int, series []int64, before int64) error {
-	for _, id := range series {
-		if _, err := t.exec("DELETE FROM traffic WHERE level = ? AND series = ? AND at < ?", level, id, before); err != nil {
-			return err
+// TrafficSums adds up the rows of each of the series from a minute until another, which is not
+// included. At is 0.
+func (t *Tx) TrafficSums(level int, series []int64, from, to int64) ([]Traffic, error) {
+	return t.ofSeries("series, 0, "+trafficSums, " GROUP BY series", level, series, from, to)
+}
+
+// ofSeries reads columns of the rows of series in a range. The series are named one by one, and
+// not joined, because then every engine looks up the range of each one in the primary key. A
+// join makes MySQL and MariaDB read all rows that a series has in the level.
+func (t *Tx) ofSeries(columns, end string, level int, series []int64, from, to int64) (list []Traffic, err error) {
+	for part := range slices.Chunk(series, manyChunk) {
+		rows, err := all(t, scanTraffic, "SELECT "+columns+" FROM traffic"+t.db.engine.byPrimaryKey()+
+			" WHERE level = ? AND series IN ("+placeholders(len(part))+") AND at >= ? AND at < ?"+end,
+			append(append([]any{level}, numbers(part)...), from, to)...)
+		if err != nil {
+			return nil, err
 		}
+		list = append(list, rows...)
 	}
-	return nil
+	return list, nil
+}
+
+// ForgetTraffic deletes the rows of a level and of some series before a minute, and returns how
+// many there were.
+func (t *Tx) ForgetTraffic(level int, series []int64, before int64) (n int64, err error) {
+	for _, id := range series {
+		gone, err := t.exec("DELETE FROM traffic WHERE level = ? AND series = ? AND at < ?", level, id, before)
+		if err != nil {
+			return n, err
+		}
+		n += gone
+	}
+	return n, nil
+}
+
+// TrafficVersion returns how often the rows of an application were changed.
+func (t *Tx) TrafficVersion(app string) (int64, error) {
+	version, err := one(t, scanCount, "SELECT version FROM traffic_versions WHERE app = ?", app)
+	if errors.Is(err, ErrNotFound) {
+		return 0, nil
+	}
+	return version, err
+}
+
+// RaiseTrafficVersion notes that the rows of an application are changed.
+func (t *Tx) RaiseTrafficVersion(app string) error {
+	n, err := t.exec("UPDATE traffic_versions SET version = version + 1 WHERE app = ?", app)
+	if err != nil || n > 0 {
+		return err
+	}
+	_, err = t.exec("INSERT INTO traffic_versions (app, version) VALUES (?, 1)", app)
+	return err
+}
+
+// RaiseTrafficVersions notes that the rows of any application may be changed.
+func (t *Tx) RaiseTrafficVersions() error {
+	_, err := t.exec("UPDATE traffic_versions SET version = version + 1")
+	return err
 }
 
 // Collected returns until when the counts of an application were collected, in µs of

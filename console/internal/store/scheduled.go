@@ -1,0 +1,96 @@
+package store
+
+// The states of a scheduled change. Only a waiting one changes.
+const (
+	StateWaiting  = "waiting"
+	StateDone     = "done"
+	StateFailed   = "failed"
+	StateCanceled = "canceled"
+)
+
+// Scheduled is the row of a change of a policy that is made at a time.
+type Scheduled struct {
+	ID        string
+	Policy    string
+	Base      int64  // the version of the policy that it was made from
+	Before    string // the body of that version
+	After     string // the body that it is to become
+	Due       int64  // µs
+	User      string
+	Via       string // how the user was authenticated
+	CreatedAt int64  // µs
+	Comment   string
+	State     string
+	EndedAt   int64 // µs; 0 while it waits
+	Reason    string
+}
+
+const scheduledFields = "s.id, s.policy, s.base, s.body_before, s.body_after, s.due_at, s.user_name, s.via, s.created_at, s.comment, s.state, s.ended_at, s.reason"
+
+const scheduledColumns = "SELECT " + scheduledFields + " FROM scheduled s"
+
+func (c *Scheduled) scanned() []any {
+	return []any{&c.ID, &c.Policy, &c.Base, &c.Before, &c.After, &c.Due, &c.User, &c.Via, &c.CreatedAt, &c.Comment, &c.State, &c.EndedAt, &c.Reason}
+}
+
+func scanScheduled(s scanner) (c Scheduled, err error) { return c, s.Scan(c.scanned()...) }
+
+// AddScheduled adds a change that waits.
+func (t *Tx) AddScheduled(c Scheduled) error {
+	const q = "INSERT INTO scheduled (id, policy, base, body_before, body_after, due_at, user_name, via, created_at, comment, state, ended_at, reason) " +
+		"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, '')"
+	_, err := t.exec(q, c.ID, c.Policy, c.Base, c.Before, c.After, c.Due, c.User, c.Via, c.CreatedAt, c.Comment, StateWaiting)
+	return err
+}
+
+// Scheduled returns one change, or ErrNotFound.
+func (t *Tx) Scheduled(id string) (Scheduled, error) {
+	return one(t, scanScheduled, scheduledColumns+" WHERE s.id = ?", id)
+}
+
+// NextScheduled returns the waiting change that is due first, or ErrNotFound.
+func (t *Tx) NextScheduled() (Scheduled, error) {
+	return one(t, scanScheduled, scheduledColumns+" WHERE s.state = ? ORDER BY s.due_at, s.id LIMIT 1", StateWaiting)
+}
+
+// EndScheduled notes at an instant in µs what became of a waiting change, or returns ErrStale
+// if it waits no more.
+func (t *Tx) EndScheduled(id, state, reason string, at int64) error {
+	return t.execOne(ErrStale, "UPDATE scheduled SET state = ?, reason = ?, ended_at = ? WHERE id = ? AND state = ?", state, reason, at, id, StateWaiting)
+}
+
+// Coming is a waiting change with the body of its policy as it is, or "" if it was deleted.
+type Coming struct {
+	Scheduled
+	Body string
+}
+
+// Coming returns at most limit changes that wait, those that are due first first.
+func (t *Tx) Coming(limit int) ([]Coming, error) {
+	scan := func(s scanner) (c Coming, err error) { return c, s.Scan(append(c.scanned(), &c.Body)...) }
+	const q = "SELECT " + scheduledFields + ", COALESCE(p.body, '') FROM scheduled s LEFT JOIN policies p ON p.name = s.policy " +
+		"WHERE s.state = ? ORDER BY s.due_at, s.id LIMIT ?"
+	return all(t, scan, q, StateWaiting, limit)
+}
+
+// ScheduledOf returns at most limit changes of a policy in a state that ended at an instant in
+// µs or later, those that are due first first. The instant is 0 for changes that wait.
+func (t *Tx) ScheduledOf(policy, state string, since int64, limit int) ([]Scheduled, error) {
+	const q = scheduledColumns + " WHERE s.policy = ? AND s.state = ? AND s.ended_at >= ? ORDER BY s.due_at, s.id LIMIT ?"
+	return all(t, scanScheduled, q, policy, state, since, limit)
+}
+
+// CountScheduled returns how many changes wait, of a policy and of all.
+func (t *Tx) CountScheduled(policy string) (of, all int64, err error) {
+	if of, err = one(t, scanCount, "SELECT COUNT(*) FROM scheduled WHERE policy = ? AND state = ?", policy, StateWaiting); err != nil {
+		return 0, 0, err
+	}
+	all, err = one(t, scanCount, "SELECT COUNT(*) FROM scheduled WHERE state = ?", StateWaiting)
+	return of, all, err
+}
+
+// ForgetScheduled deletes the changes that ended before an instant in µs.
+func (t *Tx) ForgetScheduled(before int64) error {
+	_, err := t.exec("DELETE FROM scheduled WHERE state <> ? AND ended_at < ?", StateWaiting, before)
+	return err
+}

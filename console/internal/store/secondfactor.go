@@ -1,0 +1,122 @@
+package store
+
+// SecondFactor is the row of a user's second factor.
+type SecondFactor struct {
+	User        string
+	Secret      string // in base32; it has to be readable, because codes are computed from it
+	Session     string // the hash of the session that sets it up
+	CreatedAt   int64  // µs
+	ConfirmedAt int64  // µs; 0 means that it is not in force yet
+	LastStep    int64  // the time step of the last code that was accepted
+}
+
+func scanSecondFactor(s scanner) (f SecondFactor, err error) {
+	return f, s.Scan(&f.User, &f.Secret, &f.Session, &f.CreatedAt, &f.ConfirmedAt, &f.LastStep)
+}
+
+// SecondFactor returns the second factor of a user, confirmed or not, or ErrNotFound.
+func (t *Tx) SecondFactor(user string) (SecondFactor, error) {
+	const q = "SELECT user_name, secret, session, created_at, confirmed_at, last_step FROM second_factors WHERE user_name = ?"
+	return one(t, scanSecondFactor, q, user)
+}
+
+// UsersWithSecondFactor returns the names of the users whose second factor is confirmed.
+func (t *Tx) UsersWithSecondFactor() ([]string, error) {
+	return all(t, scanText, "SELECT user_name FROM second_factors WHERE confirmed_at > 0 ORDER BY user_name")
+}
+
+// InsertSecondFactor adds a second factor, or returns ErrExists if the user has one.
+func (t *Tx) InsertSecondFactor(f SecondFactor) error {
+	const q = "INSERT INTO second_factors (user_name, secret, session, created_at, confirmed_at, last_step) VALUES (?, ?, ?, ?, ?, ?)"
+	_, err := t.exec(q, f.User, f.Secret, f.Session, f.CreatedAt, f.ConfirmedAt, f.LastStep)
+	return err
+}
+
+// ConfirmSecondFactor puts a user's second factor in force at a time in µs, and notes the
+// time step of its first code. The error is ErrNotFound if it is not the factor with that
+// secret, or is in force.
+func (t *Tx) ConfirmSecondFactor(user, secret string, at, step int64) error {
+	const q = "UPDATE second_factors SET confirmed_at = ?, last_step = ? WHERE user_name = ? AND secret = ? AND confirmed_at = 0"
+	return t.execOne(ErrNotFound, q, at, step, user, secret)
+}
+
+// UseStep notes that a code of a time step was accepted. The error is ErrStale if one of this
+// step or a later one was accepted before, or the user's factor has another secret.
+func (t *Tx) UseStep(user, secret string, step int64) error {
+	const q = "UPDATE second_factors SET last_step = ? WHERE user_name = ? AND secret = ? AND confirmed_at > 0 AND last_step < ?"
+	return t.execOne(ErrStale, q, step, user, secret, step)
+}
+
+// DeleteSecondFactor removes the second factor of a user and its recovery codes. It does
+// nothing if there is none.
+func (t *Tx) DeleteSecondFactor(user string) error {
+	if _, err := t.exec("DELETE FROM recovery_codes WHERE user_name = ?", user); err != nil {
+		return err
+	}
+	_, err := t.exec("DELETE FROM second_factors WHERE user_name = ?", user)
+	return err
+}
+
+// SetRecoveryCodes replaces the recovery codes of a user by others, given by their hashes.
+func (t *Tx) SetRecoveryCodes(user string, hashes []string) error {
+	if _, err := t.exec("DELETE FROM recovery_codes WHERE user_name = ?", user); err != nil {
+		return err
+	}
+	for _, hash := range hashes {
+		if _, err := t.exec("INSERT INTO recovery_codes (user_name, hash) VALUES (?, ?)", user, hash); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// UseRecoveryCode removes a recovery code of a user, or returns ErrNotFound.
+func (t *Tx) UseRecoveryCode(user, hash string) error {
+	return t.execOne(ErrNotFound, "DELETE FROM recovery_codes WHERE user_name = ? AND hash = ?", user, hash)
+}
+
+// RecoveryCodes returns the number of a user's recovery codes.
+func (t *Tx) RecoveryCodes(user string) (int64, error) {
+	return one(t, scanCount, "SELECT COUNT(*) FROM recovery_codes WHERE user_name = ?", user)
+}
+
+// PendingLogin is a log-in that waits for a code.
+type PendingLogin struct {
+	Hash       string // of the secret in its cookie, which is not stored
+	User       string
+	PasswordAt int64 // µs; when the password was set that was right
+	ExpiresAt  int64 // µs
+}
+
+func scanPendingLogin(s scanner) (p PendingLogin, err error) {
+	return p, s.Scan(&p.Hash, &p.User, &p.PasswordAt, &p.ExpiresAt)
+}
+
+// PendingLogin returns a pending log-in, or ErrNotFound.
+func (t *Tx) PendingLogin(hash string) (PendingLogin, error) {
+	return one(t, scanPendingLogin, "SELECT hash, user_name, password_at, expires_at FROM pending_logins WHERE hash = ?", hash)
+}
+
+// InsertPendingLogin adds a pending log-in.
+func (t *Tx) InsertPendingLogin(p PendingLogin) error {
+	const q = "INSERT INTO pending_logins (hash, user_name, password_at, expires_at) VALUES (?, ?, ?, ?)"
+	_, err := t.exec(q, p.Hash, p.User, p.PasswordAt, p.ExpiresAt)
+	return err
+}
+
+// DeletePendingLogin ends a pending log-in, or returns ErrNotFound.
+func (t *Tx) DeletePendingLogin(hash string) error {
+	return t.execOne(ErrNotFound, "DELETE FROM pending_logins WHERE hash = ?", hash)
+}
+
+// DeletePendingLoginsOf ends all pending log-ins of a user.
+func (t *Tx) DeletePendingLoginsOf(user string) error {
+	_, err := t.exec("DELETE FROM pending_logins WHERE user_name = ?", user)
+	return err
+}
+
+// DeleteEndedPendingLogins deletes the pending log-ins that expire by a time in µs.
+func (t *Tx) DeleteEndedPendingLogins(expired int64) error {
+	_, err := t.exec("DELETE FROM pending_logins WHERE expires_at <= ?", expired)
+	return err
+}

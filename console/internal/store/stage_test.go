@@ -1,0 +1,79 @@
+package store
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+)
+
+// lines is a writer that hands on each write.
+type lines chan string
+
+func (l lines) Write(b []byte) (int, error) {
+	l <- string(b)
+	return len(b), nil
+}
+
+func TestOpenSaysWhatItDoes(t *testing.T) {
+	everyEngine(t, func(t *testing.T, url string) {
+		for start, want := range []string{"opening, 0001, 0002, 0003, 0004, 0005, 0006, open", "opening, open"} {
+			log := make(lines, 100)
+			db, err := Open(t.Context(), Options{URL: url, Logger: slog.New(slog.NewTextHandler(log, nil)), remind: time.Hour})
+			if err != nil {
+				t.Fatal(err)
+			}
+			db.Close()
+			close(log)
+			var got []string
+			for line := range log {
+				for text, word := range map[string]string{
+					"opening the database": "opening", "0001_": "0001", "0002_": "0002", "0003_": "0003", "0004_": "0004",
+					"0005_": "0005", "0006_": "0006", "database is open": "open",
+				} {
+					if strings.Contains(line, text) {
+						got = append(got, word)
+					}
+				}
+			}
+			if words := strings.Join(got, ", "); words != want {
+				t.Errorf("start %d says %q, want %q", start, words, want)
+			}
+		}
+	})
+}
+
+// A start that waits for another console says so until it is its turn.
+func TestOpenSaysThatItWaits(t *testing.T) {
+	everyEngine(t, func(t *testing.T, url string) {
+		db := open(t, url)
+		log := make(lines, 10000)
+		opened := make(chan error, 1)
+		held := db.engine.alone(t.Context(), db.write, func(runner) error {
+			go func() {
+				second, err := Open(t.Context(), Options{URL: url, Logger: slog.New(slog.NewTextHandler(log, nil)), remind: time.Millisecond})
+				if err == nil {
+					err = second.Close()
+				}
+				opened <- err
+			}()
+			for line := range log {
+				if strings.Contains(line, "not ready yet") && strings.Contains(line, "another console that migrates") {
+					break
+				}
+			}
+			return nil
+		})
+		if held != nil {
+			t.Fatal(held)
+		}
+		go func() {
+			for range log {
+			}
+		}()
+		if err := <-opened; err != nil {
+			t.Error(err)
+		}
+		close(log)
+	})
+}

@@ -1,0 +1,209 @@
+package store
+
+// Webhook is a row of a receiver of alerts.
+type Webhook struct {
+	ID           string
+	Name         string
+	URL          string
+	Apps         string // JSON; an empty list stands for all applications
+	Conditions   string // JSON
+	RepeatAfter  int64  // µs; 0 means never
+	Enabled      bool
+	Secret       string
+	SecretBefore string // or ""
+	RenewedAt    int64  // µs; 0 if the secret is the first
+	CreatedAt    int64  // µs
+	CreatedBy    string
+}
+
+const webhookColumns = "SELECT id, name, url, apps, conditions, repeat_after, enabled, secret, secret_before, renewed_at, created_at, created_by FROM webhooks"
+
+func scanWebhook(s scanner) (w Webhook, err error) {
+	return w, s.Scan(&w.ID, &w.Name, &w.URL, &w.Apps, &w.Conditions, &w.RepeatAfter, &w.Enabled, &w.Secret, &w.SecretBefore, &w.RenewedAt, &w.CreatedAt, &w.CreatedBy)
+}
+
+// Webhooks returns all webhooks by name.
+func (t *Tx) Webhooks() ([]Webhook, error) {
+	return all(t, scanWebhook, webhookColumns+" ORDER BY name, id")
+}
+
+// Webhook returns one webhook, or ErrNotFound.
+func (t *Tx) Webhook(id string) (Webhook, error) {
+	return one(t, scanWebhook, webhookColumns+" WHERE id = ?", id)
+}
+
+// InsertWebhook adds a webhook.
+func (t *Tx) InsertWebhook(w Webhook) error {
+	const q = "INSERT INTO webhooks (id, name, url, apps, conditions, repeat_after, enabled, secret, secret_before, renewed_at, created_at, created_by) " +
+		"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+	_, err := t.exec(q, w.ID, w.Name, w.URL, w.Apps, w.Conditions, w.RepeatAfter, w.Enabled, w.Secret, w.SecretBefore, w.RenewedAt, w.CreatedAt, w.CreatedBy)
+	return err
+}
+
+// UpdateWebhook writes all columns of a webhook but those of its creation, or returns ErrNotFound.
+func (t *Tx) UpdateWebhook(w Webhook) error {
+	const q = "UPDATE webhooks SET name = ?, url = ?, apps = ?, conditions = ?, repeat_after = ?, enabled = ?, secret = ?, secret_before = ?, renewed_at = ? WHERE id = ?"
+	return t.execOne(ErrNotFound, q, w.Name, w.URL, w.Apps, w.Conditions, w.RepeatAfter, w.Enabled, w.Secret, w.SecretBefore, w.RenewedAt, w.ID)
+}
+
+// DeleteWebhook removes a webhook with its alerts and its deliveries, or returns ErrNotFound.
+func (t *Tx) DeleteWebhook(id string) error {
+	for _, q := range []string{"DELETE FROM alerts WHERE webhook = ?", "DELETE FROM deliveries WHERE webhook = ?"} {
+		if _, err := t.exec(q, id); err != nil {
+			return err
+		}
+	}
+	return t.execOne(ErrNotFound, "DELETE FROM webhooks WHERE id = ?", id)
+}
+
+// Alert is a row of a condition that holds, for a webhook.
+type Alert struct {
+	Webhook string
+	Kind    string
+	App     string // "" for what concerns all applications
+	FirstAt int64  // µs
+	Since   int64  // µs; 0 until it holds for long enough
+	ToldAt  int64  // µs
+	Detail  string // JSON
+}
+
+const alertColumns = "SELECT webhook, kind, app, first_at, since, told_at, detail FROM alerts"
+
+func scanAlert(s scanner) (a Alert, err error) {
+	return a, s.Scan(&a.Webhook, &a.Kind, &a.App, &a.FirstAt, &a.Since, &a.ToldAt, &a.Detail)
+}
+
+// Alerts returns all alerts.
+func (t *Tx) Alerts() ([]Alert, error) {
+	return all(t, scanAlert, alertColumns+" ORDER BY webhook, kind, app")
+}
+
+// InsertAlert adds an alert.
+func (t *Tx) InsertAlert(a Alert) error {
+	const q = "INSERT INTO alerts (webhook, kind, app, first_at, since, told_at, detail) VALUES (?, ?, ?, ?, ?, ?, ?)"
+	_, err := t.exec(q, a.Webhook, a.Kind, a.App, a.FirstAt, a.Since, a.ToldAt, a.Detail)
+	return err
+}
+
+// UpdateAlert writes the times and the detail of an alert.
+func (t *Tx) UpdateAlert(a Alert) error {
+	const q = "UPDATE alerts SET first_at = ?, since = ?, told_at = ?, detail = ? WHERE webhook = ? AND kind = ? AND app = ?"
+	return t.execOne(ErrNotFound, q, a.FirstAt, a.Since, a.ToldAt, a.Detail, a.Webhook, a.Kind, a.App)
+}
+
+// DeleteAlert removes an alert.
+func (t *Tx) DeleteAlert(a Alert) error {
+	_, err := t.exec("DELETE FROM alerts WHERE webhook = ? AND kind = ? AND app = ?", a.Webhook, a.Kind, a.App)
+	return err
+}
+
+// Delivery is the row of a message. Its State is StateWaiting, StateDone or StateFailed.
+type Delivery struct {
+	ID        string
+	Webhook   string
+	Event     string
+	Kind      string
+	App       string
+	Body      string
+	CreatedAt int64 // µs
+	State     string
+	Attempts  int64
+	NextAt    int64 // µs
+	Status    int64 // of the last answer, or 0
+	Error     string
+	TriedAt   int64 // µs; the end of the last attempt, or 0
+}
+
+const deliveryColumns = "SELECT id, webhook, event, kind, app, body, created_at, state, attempts, next_at, status, error, tried_at FROM deliveries"
+
+func scanDelivery(s scanner) (d Delivery, err error) {
+	return d, s.Scan(&d.ID, &d.Webhook, &d.Event, &d.Kind, &d.App, &d.Body, &d.CreatedAt, &d.State, &d.Attempts, &d.NextAt, &d.Status, &d.Error, &d.TriedAt)
+}
+
+// InsertDelivery adds a message.
+func (t *Tx) InsertDelivery(d Delivery) error {
+	const q = "INSERT INTO deliveries (id, webhook, event, kind, app, body, created_at, state, attempts, next_at, status, error, tried_at) " +
+		"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+	_, err := t.exec(q, d.ID, d.Webhook, d.Event, d.Kind, d.App, d.Body, d.CreatedAt, d.State, d.Attempts, d.NextAt, d.Status, d.Error, d.TriedAt)
+	return err
+}
+
+// Delivery returns one message, or ErrNotFound.
+func (t *Tx) Delivery(id string) (Delivery, error) {
+	return one(t, scanDelivery, deliveryColumns+" WHERE id = ?", id)
+}
+
+// WaitingDeliveries returns all messages that wait, the oldest first.
+func (t *Tx) WaitingDeliveries() ([]Delivery, error) {
+	return all(t, scanDelivery, deliveryColumns+" WHERE state = ? ORDER BY created_at, id", StateWaiting)
+}
+
+// DeliveriesOf returns at most limit messages of a webhook, the newest first.
+func (t *Tx) DeliveriesOf(webhook string, limit int) ([]Delivery, error) {
+	return all(t, scanDelivery, deliveryColumns+" WHERE webhook = ? ORDER BY created_at DESC, id DESC LIMIT ?", webhook, limit)
+}
+
+// CountWaiting returns how many messages of a webhook wait.
+func (t *Tx) CountWaiting(webhook string) (int64, error) {
+	return one(t, scanCount, "SELECT COUNT(*) FROM deliveries WHERE webhook = ? AND state = ?", webhook, StateWaiting)
+}
+
+// ClaimDelivery raises the attempts of a waiting message from the number in d, and sets when it
+// is tried again if no program says what became of this attempt. It returns ErrStale if another
+// program has claimed it.
+func (t *Tx) ClaimDelivery(d Delivery, next int64) error {
+	return t.execOne(ErrStale, "UPDATE deliveries SET attempts = attempts + 1, next_at = ? WHERE id = ? AND state = ? AND attempts = ?",
+		next, d.ID, StateWaiting, d.Attempts)
+}
+
+// EndAttempt writes what became of an attempt, or returns ErrStale if it is not the last one.
+func (t *Tx) EndAttempt(d Delivery) error {
+	return t.execOne(ErrStale, "UPDATE deliveries SET state = ?, next_at = ?, status = ?, error = ?, tried_at = ? WHERE id = ? AND state = ? AND attempts = ?",
+		d.State, d.NextAt, d.Status, d.Error, d.TriedAt, d.ID, StateWaiting, d.Attempts)
+}
+
+// CancelDeliveries makes the messages of a webhook that wait fail for a reason.
+func (t *Tx) CancelDeliveries(webhook, reason string, at int64) error {
+	_, err := t.exec("UPDATE deliveries SET state = ?, error = ?, tried_at = ? WHERE webhook = ? AND state = ?", StateFailed, reason, at, webhook, StateWaiting)
+	return err
+}
+
+// ForgetDeliveries deletes the messages of a webhook that do not wait, apart from those that were
+// made at an instant in µs or later.
+func (t *Tx) ForgetDeliveries(webhook string, before int64) error {
+	_, err := t.exec("DELETE FROM deliveries WHERE webhook = ? AND state <> ? AND created_at < ?", webhook, StateWaiting, before)
+	return err
+}
+
+// AlertFleet is the row of how many instances of an application are expected to report.
+type AlertFleet struct {
+	App      string
+	Expected int64
+	Higher   int64
+	HigherAt int64 // µs; 0 unless more than expected report
+	LowerAt  int64 // µs; 0 unless fewer than expected report
+}
+
+// AlertFleets returns the rows of all applications.
+func (t *Tx) AlertFleets() ([]AlertFleet, error) {
+	scan := func(s scanner) (f AlertFleet, err error) {
+		return f, s.Scan(&f.App, &f.Expected, &f.Higher, &f.HigherAt, &f.LowerAt)
+	}
+	return all(t, scan, "SELECT app, expected, higher, higher_at, lower_at FROM alert_fleets ORDER BY app")
+}
+
+// SetAlertFleet writes the row of an application.
+func (t *Tx) SetAlertFleet(f AlertFleet) error {
+	n, err := t.exec("UPDATE alert_fleets SET expected = ?, higher = ?, higher_at = ?, lower_at = ? WHERE app = ?", f.Expected, f.Higher, f.HigherAt, f.LowerAt, f.App)
+	if err != nil || n > 0 {
+		return err
+	}
+	_, err = t.exec("INSERT INTO alert_fleets (app, expected, higher, higher_at, lower_at) VALUES (?, ?, ?, ?, ?)", f.App, f.Expected, f.Higher, f.HigherAt, f.LowerAt)
+	return err
+}
+
+// DeleteAlertFleet removes the row of an application.
+func (t *Tx) DeleteAlertFleet(app string) error {
+	_, err := t.exec("DELETE FROM alert_fleets WHERE app = ?", app)
+	return err
+}
