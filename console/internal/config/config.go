@@ -12,16 +12,19 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/headgate/headgate/console/internal/oidc"
 	"github.com/headgate/headgate/console/internal/trustedproxy"
+	"github.com/headgate/headgate/console/internal/webhook"
 	"github.com/headgate/headgate/internal/redisurl"
 	"github.com/redis/go-redis/v9"
 )
 
-// These environment variables hold the values of -db and -redis, so that a URL with
-// a password is not in the list of processes that other users of the machine see.
+// These environment variables hold the values of -db, -redis and -oidc-secret, so that a
+// password is not in the list of processes that other users of the machine see.
 const (
 	EnvDB    = "HEADGATE_CONSOLE_DB"
 	EnvRedis = "HEADGATE_CONSOLE_REDIS"
+	EnvOIDC  = "HEADGATE_CONSOLE_OIDC_SECRET" // of -oidc-secret
 )
 
 // databaseFile is the name of the embedded database in the data directory.
@@ -35,6 +38,8 @@ type Config struct {
 	Redis       *redis.UniversalOptions // nil for no Redis
 	RedisPrefix string                  // as redissource.Options.Prefix
 	Proxies     *trustedproxy.Proxies   // the proxies that are trusted; nil for none
+	Provider    *oidc.Provider          // at which people may log in; nil for none
+	Webhooks    *webhook.Networks       // the internal networks to which alerts may be sent; nil for none
 	Secure      bool                    // browsers send the cookies over TLS only
 	Recover     string                  // the user to make an administrator with a new password; "" to serve
 }
@@ -43,7 +48,8 @@ type Config struct {
 type given struct {
 	listen, data, db, redis, prefix, cert, key, recover string
 	identity                                            string
-	proxies                                             []string
+	proxies, webhooks                                   []string
+	oidc                                                oidc.Options
 	insecure, secureCookies                             bool
 }
 
@@ -75,13 +81,24 @@ func Parse(args []string, env func(string) string, usage io.Writer) (Config, err
 	c.TLS, err = g.tls()
 	errs = append(errs, err, g.checkListen(), g.checkPrefix())
 	c.Secure = c.TLS != nil || g.secureCookies
+	if g.oidc.Secret == "" {
+		g.oidc.Secret = env(EnvOIDC)
+	}
+	c.Provider, err = g.provider()
+	errs = append(errs, err)
 	c.Proxies, err = g.trustedProxies()
+	errs = append(errs, err)
+	c.Webhooks, err = g.webhookNetworks()
 	return c, errors.Join(append(errs, err)...)
 }
 
 func (g *given) flags(usage io.Writer) *flag.FlagSet {
 	f := flag.NewFlagSet("console", flag.ContinueOnError)
 	f.SetOutput(usage)
+	f.Usage = func() {
+		fmt.Fprintf(usage, "Usage: console [flags]\n       console apply -h\n       console diff -h\n\n")
+		f.PrintDefaults()
+	}
 	f.StringVar(&g.listen, "listen", "127.0.0.1:8080", "`address` to serve on; one that others can reach needs TLS, or -insecure-http")
 	f.StringVar(&g.data, "data", "headgate-data", "`directory` of the embedded database; it is created for its owner alone")
 	f.StringVar(&g.db, "db", "", "`URL` of a MySQL or MariaDB to use instead: mysql://user:password@host/database; also in "+EnvDB)
@@ -96,6 +113,11 @@ func (g *given) flags(usage io.Writer) *flag.FlagSet {
 		return nil
 	})
 	f.StringVar(&g.identity, "identity-header", "", "`name` of the header in which the trusted proxies name the user, who needs no password; they must remove it from requests of clients")
+	g.oidcFlags(f)
+	f.Func("webhook-allow", "internal `address or CIDR` to which webhooks may send alerts, such as 10.0.0.0/8; may be repeated", func(s string) error {
+		g.webhooks = append(g.webhooks, s)
+		return nil
+	})
 	f.StringVar(&g.recover, "recover", "", "make this `user` an administrator with a new password, print the password, and exit")
 	return f
 }

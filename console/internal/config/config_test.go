@@ -132,3 +132,37 @@ func writePEM(t *testing.T, kind string, data []byte) string {
 	}
 	return path
 }
+
+func TestParseReadsTheProvider(t *testing.T) {
+	none := func(string) string { return "" }
+	secret := func(name string) string {
+		if name == EnvOIDC {
+			return "s3cret"
+		}
+		return ""
+	}
+	args := []string{"-oidc-issuer", "https://idp.example", "-oidc-client", "console", "-public-url", "https://console.example"}
+	if c, err := Parse(args, secret, io.Discard); err != nil || c.Provider == nil {
+		t.Errorf("%v %v", c.Provider, err)
+	}
+	if c, err := Parse(nil, secret, io.Discard); err != nil || c.Provider != nil {
+		t.Errorf("without an issuer: %v %v", c.Provider, err)
+	}
+	for _, row := range []struct {
+		env  func(string) string
+		args []string
+		want string
+	}{
+		{none, args, "no Secret"},
+		{secret, args[2:], "without -oidc-issuer"},
+		{secret, args[:4], "PublicURL: it is not of the form"},
+		{secret, append([]string{"-oidc-issuer", "http://idp.example"}, args[2:]...), "Issuer: it does not begin with https://"},
+		{secret, append(args[:4:4], "-public-url", "https://console.example/x"), "PublicURL: it has a path"},
+		{secret, append(args[:4:4], "-public-url", "https://u:s3cret@console.example"), "PublicURL: it is not of the form"},
+	} {
+		_, err := Parse(row.args, row.env, io.Discard)
+		if err == nil || !strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%q: the error is %v, want %q", row.args, err, row.want)
+		}
+	}
+}

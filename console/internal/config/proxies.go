@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/console/internal/trustedproxy"
+	"github.com/headgate/headgate/console/internal/webhook"
 )
 
 // trustedProxies returns the trusted proxies, or nil for none.
@@ -14,7 +15,7 @@ func (g *given) trustedProxies() (*trustedproxy.Proxies, error) {
 	var errs []error
 	var trusted []netip.Prefix
 	for _, s := range g.proxies {
-		p, err := parseProxy(s)
+		p, err := parseNetwork(s)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("-trusted-proxy: %q %w", s, err))
 		}
@@ -34,8 +35,8 @@ func (g *given) trustedProxies() (*trustedproxy.Proxies, error) {
 	return trustedproxy.New(trusted, g.identity)
 }
 
-// parseProxy reads an address or a CIDR prefix.
-func parseProxy(s string) (netip.Prefix, error) {
+// parseNetwork reads an address or a CIDR prefix.
+func parseNetwork(s string) (netip.Prefix, error) {
 	if !strings.Contains(s, "/") {
 		ip, err := netip.ParseAddr(s)
 		if err != nil || ip.Zone() != "" {
@@ -51,9 +52,26 @@ func parseProxy(s string) (netip.Prefix, error) {
 	case p.Masked() != p:
 		return p, fmt.Errorf("has bits set beyond its length; %s or %s is meant", p.Masked(), p.Addr())
 	case p.Bits() == 0:
-		return p, errors.New("trusts every address")
+		return p, errors.New("is every address")
 	case p.Addr().Is4In6():
 		return p, errors.New("is IPv4 written as IPv6; write it as IPv4")
 	}
 	return p, nil
+}
+
+// webhookNetworks returns the internal networks to which alerts may be sent, or nil for none.
+func (g *given) webhookNetworks() (*webhook.Networks, error) {
+	var errs []error
+	var allowed []netip.Prefix
+	for _, s := range g.webhooks {
+		p, err := parseNetwork(s)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("-webhook-allow: %q %w", s, err))
+		}
+		allowed = append(allowed, p)
+	}
+	if len(errs) > 0 || len(allowed) == 0 {
+		return nil, errors.Join(errs...)
+	}
+	return webhook.NewNetworks(allowed), nil
 }
