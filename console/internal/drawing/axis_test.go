@@ -1,0 +1,62 @@
+package drawing
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestTicks(t *testing.T) {
+	for highest, want := range map[float64][]float64{
+		0: {0, 1}, -1: {0, 1}, math.NaN(): {0, 1}, math.Inf(1): {0, 1},
+		1: {0, .2, .4, .6, .8, 1}, 4: {0, 1, 2, 3, 4}, 5.1: {0, 2, 4, 6}, 12: {0, 5, 10, 15}, 0.017: {0, .005, .01, .015, .02},
+		1000: {0, 200, 400, 600, 800, 1000}, 98765: {0, 20000, 40000, 60000, 80000, 100000},
+	} {
+		got := Ticks(highest)
+		if !slices.EqualFunc(got, want, func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }) {
+			t.Errorf("the ticks up to %v are %v and not %v", highest, got, want)
+		}
+	}
+	for _, highest := range []float64{1e-300, math.MaxFloat64 / 100, 1.0000001, 9.9999999, 1 << 62} {
+		if got := Ticks(highest); len(got) < 3 || len(got) > 7 || got[len(got)-1] < highest {
+			t.Errorf("the ticks up to %v are %v", highest, got)
+		}
+	}
+}
+
+func TestShort(t *testing.T) {
+	for v, want := range map[float64]string{0: "0", .005: "0.005", .6: "0.6", 0.1 + 0.2: "0.3", 999: "999", 1000: "1k", 1500: "1.5k", 200_000: "200k", 2.5e6: "2.5M", 1e18: "1000P"} {
+		if got := Short(v); got != want {
+			t.Errorf("%v is %q and not %q", v, got, want)
+		}
+	}
+}
+
+func TestTimeTicks(t *testing.T) {
+	from := time.Date(2026, 3, 1, 11, 57, 0, 0, time.UTC)
+	for span, want := range map[time.Duration]string{
+		15 * time.Minute:    "12:00 12:05 12:10",
+		time.Hour:           "12:00 12:10 12:20 12:30 12:40 12:50",
+		6 * time.Hour:       "12:00 13:00 14:00 15:00 16:00 17:00",
+		24 * time.Hour:      "12:00 16:00 20:00 00:00 04:00 08:00",
+		7 * 24 * time.Hour:  "00:00 00:00 00:00 00:00",
+		30 * 24 * time.Hour: "00:00 00:00 00:00 00:00 00:00 00:00",
+	} {
+		list, step := TimeTicks(from, from.Add(span))
+		var got string
+		for i, at := range list {
+			got += at.Format("15:04 ")
+			if i > 0 && at.Sub(list[i-1]) != step {
+				t.Errorf("%s: %s comes %s after another, and the step is %s", span, at, at.Sub(list[i-1]), step)
+			}
+		}
+		if got != want+" " {
+			t.Errorf("%s: the ticks are %s", span, fmt.Sprint(list))
+		}
+	}
+	if list, _ := TimeTicks(from, from.Add(400*24*time.Hour)); len(list) != 7 {
+		t.Errorf("the ticks of 400 days are %v", list)
+	}
+}

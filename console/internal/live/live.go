@@ -1,0 +1,170 @@
+// Package live reads what the instances report from Redis, once for all who look at it. However
+// many people have a page open, and however often it asks, Redis is asked about once a second.
+package live
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/stats"
+)
+
+// Counts is where the instances write their counts. Its methods are safe for concurrent use.
+type Counts interface {
+	// Changed returns the minutes of an application whose counts have changed since an
+	// instant of the source's clock, and that clock.
+	Changed(ctx context.Context, app string, since time.Time) (minutes []time.Time, now time.Time, err error)
+
+	// Read returns the counts of minutes.
+	Read(ctx context.Context, app string, minutes []time.Time) ([]stats.Minute, error)
+}
+
+// Reports is where the instances report. Its methods are safe for concurrent use.
+type Reports interface {
+	// Instances returns the instances that have reported lately.
+	Instances(ctx context.Context) ([]policy.Instance, error)
+
+	// Version returns the label of the published version.
+	Version(ctx context.Context) (string, error)
+}
+
+// TopKeys returns the top keys of the instances of an application.
+type TopKeys func(ctx context.Context, app string) (stats.Top, error)
+
+const (
+	// every is the time between two readings.
+	every = time.Second
+
+	// topEvery is the time between two readings of the top keys, which the instances write
+	// every five seconds, and topStale the greatest age of those that are shown while newer
+	// ones are read.
+	topEvery = 5 * time.Second
+	topStale = 30 * time.Second
+
+	// overlap is how much of what was read is looked at again, for a server that took the
+	// place of one whose clock was ahead.
+	overlap = 10 * time.Second
+
+	// timeout bounds a reading.
+	timeout = 10 * time.Second
+)
+
+// View is what the instances report, for display. It is safe for concurrent use. The caller must
+// call Close.
+type View struct {
+	counts    Counts
+	minutes   *Shared[string, window]
+	instances *Shared[struct{}, []policy.Instance]
+	version   *Shared[struct{}, string]
+	top       *Shared[string, stats.Top]
+}
+
+// New returns a view.
+func New(counts Counts, reports Reports, top TopKeys) (*View, error) {
+	if counts == nil || reports == nil || top == nil {
+		return nil, errors.New("live: a source is nil")
+	}
+	v := &View{counts: counts}
+	v.minutes = NewShared(Options[string, window]{Read: v.read, Every: every, Timeout: timeout})
+	v.instances = NewShared(Options[struct{}, []policy.Instance]{Every: every, Timeout: timeout,
+		Read: func(ctx context.Context, _ struct{}, _ []policy.Instance) ([]policy.Instance, error) {
+			return reports.Instances(ctx)
+		}})
+	v.version = NewShared(Options[struct{}, string]{Every: every, Timeout: timeout,
+		Read: func(ctx context.Context, _ struct{}, _ string) (string, error) { return reports.Version(ctx) }})
+	v.top = NewShared(Options[string, stats.Top]{Every: topEvery, Stale: topStale, Timeout: timeout,
+		Read: func(ctx context.Context, app string, _ stats.Top) (stats.Top, error) { return top(ctx, app) }})
+	return v, nil
+}
+
+// Close ends all readings.
+func (v *View) Close() {
+	v.minutes.Close()
+	v.instances.Close()
+	v.version.Close()
+	v.top.Close()
+}
+
+// Minutes returns the counts of an application in the last [stats.Minutes] minutes by the
+// server's clock, the current one last, as they were at most about a second ago. The maps in
+// them must not be changed.
+func (v *View) Minutes(ctx context.Context, app string) ([]stats.Minute, error) {
+	w, err := v.minutes.Get(ctx, app)
+	return slices.Clone(w.minutes), err
+}
+
+// Instances returns the instances that have reported lately.
+func (v *View) Instances(ctx context.Context) ([]policy.Instance, error) {
+	list, err := v.instances.Get(ctx, struct{}{})
+	return slices.Clone(list), err
+}
+
+// Version returns the label of the published version.
+func (v *View) Version(ctx context.Context) (string, error) {
+	return v.version.Get(ctx, struct{}{})
+}
+
+// Top returns the top keys of an application, as they were at most half a minute ago. The lists
+// of its rules must not be changed.
+func (v *View) Top(ctx context.Context, app string) (stats.Top, error) {
+	top, err := v.top.Get(ctx, app)
+	top.Rules = slices.Clone(top.Rules)
+	return top, err
+}
+
+// window has the last minutes of an application.
+type window struct {
+	minutes []stats.Minute
+	now     time.Time // the server's clock before they were read
+}
+
+// read reads those of the last minutes that have changed since before, or that it lacks.
+func (v *View) read(ctx context.Context, app string, before window) (window, error) {
+	changed, now, err := v.counts.Changed(ctx, app, before.since())
+	if err != nil {
+		return before, err
+	}
+	if now.Before(before.now) { // the server's clock was set back
+		before = window{}
+	}
+	w := window{make([]stats.Minute, stats.Minutes), now}
+	var wanted []time.Time
+	var places []int
+	for i := range w.minutes {
+		start := now.Truncate(time.Minute).Add(time.Duration(i-stats.Minutes+1) * time.Minute)
+		known := before.find(start)
+		if known == nil || slices.ContainsFunc(changed, start.Equal) {
+			wanted, places = append(wanted, start), append(places, i)
+			continue
+		}
+		w.minutes[i] = *known
+	}
+	read, err := v.counts.Read(ctx, app, wanted)
+	if err != nil {
+		return before, err
+	}
+	for i, m := range read {
+		w.minutes[places[i]] = m
+	}
+	return w, nil
+}
+
+// since returns the instant from which on changes may be missing in the window.
+func (w window) since() time.Time {
+	if w.now.IsZero() {
+		return time.Unix(1<<40, 0) // all minutes are to be read in any case
+	}
+	return w.now.Add(-overlap)
+}
+
+// find returns the minute that starts at an instant, or nil.
+func (w window) find(start time.Time) *stats.Minute {
+	i := slices.IndexFunc(w.minutes, func(m stats.Minute) bool { return m.Start.Equal(start) })
+	if i < 0 {
+		return nil
+	}
+	return &w.minutes[i]
+}

@@ -1,0 +1,154 @@
+package live
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Options configure a [Shared]. Every and Read must be set.
+type Options[K comparable, V any] struct {
+	// Read reads the value of a key. before is the value that it has read last, or the zero
+	// value. There is one call for a key at a time.
+	Read func(ctx context.Context, key K, before V) (V, error)
+
+	// Every is the shortest time from the beginning of one reading to that of the next, also
+	// after a failure.
+	Every time.Duration
+
+	// Stale is the greatest age of a value that Get returns at once while a newer one is read;
+	// 0 means that Get waits for the newer one.
+	Stale time.Duration
+
+	// Timeout bounds a reading.
+	Timeout time.Duration
+}
+
+const (
+	// idle is how long a value is kept after it was asked for last.
+	idle = time.Minute
+
+	// maxKept is the largest number of values that are kept. Beyond it the one that was asked
+	// for longest ago is dropped.
+	maxKept = 100
+)
+
+// Shared reads values for many callers: however many ask for a key, it is read by one of them at
+// a time, and not more often than Options.Every says. It is safe for concurrent use. The caller
+// must call Close.
+type Shared[K comparable, V any] struct {
+	o    Options[K, V]
+	stop context.CancelFunc
+	ctx  context.Context // of all readings
+
+	mu      sync.Mutex
+	entries map[K]*entry[V]
+	reading sync.WaitGroup
+	closed  bool
+}
+
+// entry is what is known of a key.
+type entry[V any] struct {
+	value V         // the last one that was read
+	at    time.Time // when its reading began; zero if there is none
+	err   error     // of the last reading
+	tried time.Time // when the last reading began
+	asked time.Time
+	done  chan struct{} // closed when the reading that goes on has ended; nil if none does
+}
+
+// NewShared returns a Shared.
+func NewShared[K comparable, V any](o Options[K, V]) *Shared[K, V] {
+	s := &Shared[K, V]{o: o, entries: map[K]*entry[V]{}}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	return s
+}
+
+// Close ends all readings and waits for them. Get then fails.
+func (s *Shared[K, V]) Close() {
+	s.stop()
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.reading.Wait()
+}
+
+// Get returns the value of a key, or the error of the last attempt to read it. All callers get
+// the same value, which they must not change. If ctx ends first, Get returns its error, and
+// the reading goes on for the others.
+func (s *Shared[K, V]) Get(ctx context.Context, key K) (V, error) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		var none V
+		return none, context.Canceled
+	}
+	now := time.Now()
+	e := s.entry(key, now)
+	if e.done == nil && (e.tried.IsZero() || now.Sub(e.tried) >= s.o.Every) {
+		s.start(key, e, now)
+	}
+	done := e.done
+	if done == nil || e.err == nil && !e.at.IsZero() && now.Sub(e.at) < s.o.Stale {
+		defer s.mu.Unlock()
+		return e.value, e.err
+	}
+	s.mu.Unlock()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		var none V
+		return none, ctx.Err()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return e.value, e.err
+}
+
+// entry returns the entry of a key, and drops those that are too old or too many.
+func (s *Shared[K, V]) entry(key K, now time.Time) *entry[V] {
+	e := s.entries[key]
+	if e == nil {
+		s.tidy(now)
+		e = &entry[V]{}
+		s.entries[key] = e
+	}
+	e.asked = now
+	return e
+}
+
+// tidy drops entries that no caller has asked for lately, and one more if there is no room.
+func (s *Shared[K, V]) tidy(now time.Time) {
+	var oldest K
+	var first *entry[V]
+	for key, e := range s.entries {
+		switch {
+		case e.done != nil:
+		case now.Sub(e.asked) > idle:
+			delete(s.entries, key)
+		case first == nil || e.asked.Before(first.asked):
+			oldest, first = key, e
+		}
+	}
+	if len(s.entries) >= maxKept && first != nil {
+		delete(s.entries, oldest)
+	}
+}
+
+// start begins a reading.
+func (s *Shared[K, V]) start(key K, e *entry[V], now time.Time) {
+	e.tried, e.done = now, make(chan struct{})
+	before := e.value
+	s.reading.Go(func() {
+		ctx, cancel := context.WithTimeout(s.ctx, s.o.Timeout)
+		defer cancel()
+		value, err := s.o.Read(ctx, key, before)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if e.err = err; err == nil {
+			e.value, e.at = value, now
+		}
+		close(e.done)
+		e.done = nil
+	})
+}
