@@ -24,8 +24,13 @@ type Access struct {
 	User               string
 	Administrator      bool // manages users and applications, and owns every application
 	MustChangePassword bool // before any other action
-	ReadOnly           bool // a token that may only read
-	Token              bool // a token, which manages neither users nor applications nor tokens
+
+	// MustSetUpSecondFactor reports that the user has to set up a second factor before any
+	// other action but a change of the password.
+	MustSetUpSecondFactor bool
+
+	ReadOnly bool // a token that may only read
+	Token    bool // a token, which manages neither users nor applications nor tokens
 
 	roles map[string]Role
 	only  []string // the applications that a token is for; nil means all
@@ -104,6 +109,9 @@ func accessOf(t *store.Tx, a Actor) (Access, error) {
 	access := Access{User: u.Name, Administrator: u.Administrator, MustChangePassword: u.MustChange && a.via != viaProxy, roles: map[string]Role{}}
 	for _, r := range roles {
 		access.roles[r.App] = Role(r.Role)
+	}
+	if access.MustSetUpSecondFactor, err = mustSetUp(t, a, access); err != nil {
+		return Access{}, err
 	}
 	if a.token != nil {
 		access.Token, access.ReadOnly, access.only = true, a.token.readOnly, a.token.apps

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/console/internal/store"
@@ -16,6 +17,10 @@ type action struct {
 	now    int64 // µs
 	verb   string
 	object string
+
+	// These are set for a transaction that only reads, which may use again what others read.
+	ctx  context.Context // of the one call
+	sets *memo[struct{}, policySet]
 }
 
 // errUnchanged rolls back a transaction that has nothing to change. Methods return
@@ -28,7 +33,7 @@ const refusalTime = 5 * time.Second
 // ask runs f in a read transaction.
 func (s *Service) ask(ctx context.Context, a Actor, verb, object string, f func(*action) error) error {
 	err := s.db.View(ctx, func(t *store.Tx) error {
-		d := &action{Tx: t, actor: a, now: s.now(), verb: verb, object: object}
+		d := &action{Tx: t, actor: a, now: s.now(), verb: verb, object: object, ctx: ctx, sets: s.sets}
 		return d.begin(f)
 	})
 	return s.ended(ctx, a, err)
@@ -45,11 +50,14 @@ func (s *Service) act(ctx context.Context, a Actor, lock, verb, object string, f
 		}
 		return d.begin(f)
 	})
-	if err == nil && lock == store.CounterPolicies {
+	if err == nil && (lock == store.CounterPolicies || lock == store.CounterScheduled) {
 		s.changed()
 	}
 	return s.ended(ctx, a, err)
 }
+
+// ownFactor begins the actions of a user with the user's own second factor.
+const ownFactor = "second-factor."
 
 // begin looks up the actor's permissions and calls f.
 func (d *action) begin(f func(*action) error) error {
@@ -60,6 +68,9 @@ func (d *action) begin(f func(*action) error) error {
 	if d.access.MustChangePassword {
 		return ErrPasswordChange
 	}
+	if d.access.MustSetUpSecondFactor && !strings.HasPrefix(d.verb, ownFactor) {
+		return ErrSecondFactor
+	}
 	return f(d)
 }
 
@@ -67,9 +78,12 @@ func (d *action) begin(f func(*action) error) error {
 // writes a refusal to the audit log.
 func (s *Service) ended(ctx context.Context, a Actor, err error) error {
 	var denied *DeniedError
+	var taken *takenError
 	switch {
 	case errors.Is(err, errUnchanged):
 		return nil
+	case errors.As(err, &taken):
+		s.noteRefusal(ctx, a, taken.refusal.Action, taken.refusal.Object, taken.refusal.Reason)
 	case errors.As(err, &denied):
 		s.noteRefusal(ctx, a, denied.Action, denied.Object, denied.Reason)
 	}
@@ -103,6 +117,11 @@ func (d *action) deny(reason string) error {
 // hide refuses the action as if its object did not exist.
 func (d *action) hide() error {
 	return &DeniedError{Action: d.verb, Object: d.object, Reason: "the object is hidden from the actor", hidden: true}
+}
+
+// probe returns the refusal of a name that a hidden policy has.
+func (d *action) probe() *DeniedError {
+	return &DeniedError{Action: d.verb, Object: d.object, Reason: "the name is that of a policy that is hidden from the actor"}
 }
 
 // manage refuses the action unless the actor is an administrator.

@@ -1,11 +1,18 @@
 package service
 
+import (
+	"strings"
+
+	"github.com/headgate/headgate/internal/textform"
+)
+
 // Meta describes a request to the console, for the audit log. Texts that are too
 // long are cut.
 type Meta struct {
 	Address   string // of the client, "ip" or "ip:port"; limits of log-ins count it
 	Agent     string // the User-Agent of the client
 	RequestID string
+	Device    string // the secret of [Session.Device] that the client has, or ""
 }
 
 const (
@@ -15,7 +22,7 @@ const (
 )
 
 func (m Meta) sanitized() Meta {
-	return Meta{sanitize(m.Address, maxAddress), sanitize(m.Agent, maxAgent), sanitize(m.RequestID, maxRequestID)}
+	return Meta{sanitize(m.Address, maxAddress), sanitize(m.Agent, maxAgent), sanitize(m.RequestID, maxRequestID), m.Device}
 }
 
 // Actor identifies the user or the token that makes a request.
@@ -28,6 +35,21 @@ type Actor struct {
 	session string      // the hash of its session, or ""
 	token   *tokenScope // the scope of its token, or nil
 	meta    Meta
+	comment string // on the changes of policies that it makes
+}
+
+// Saying returns the actor with a comment on the changes of policies that it makes, of at most
+// MaxComment bytes. The history keeps it.
+func (a Actor) Saying(comment string) Actor {
+	a.comment = strings.TrimSpace(comment)
+	return a
+}
+
+// checkComment returns the mistake in a comment.
+func checkComment(comment string) error {
+	var f faults
+	f.note("comment", textform.Check(comment, MaxComment))
+	return f.err()
 }
 
 // User returns the name of the user.
@@ -36,12 +58,15 @@ func (a Actor) User() string { return a.user }
 // RequestID returns the id of the request.
 func (a Actor) RequestID() string { return a.meta.RequestID }
 
-// These are the ways to authenticate an actor. The id of a token follows viaToken.
+// These are the ways to authenticate an actor. The id of a token follows viaToken,
+// and that of a scheduled change viaSchedule.
 const (
-	viaSession = "session"
-	viaToken   = "token:"
-	viaProxy   = "proxy"   // a trusted proxy named the user
-	viaConsole = "console" // the program itself
+	viaSession  = "session"
+	viaToken    = "token:"
+	viaProxy    = "proxy"     // a trusted proxy named the user
+	viaOIDC     = "oidc"      // a provider of OpenID Connect authenticated the user, who has a session
+	viaConsole  = "console"   // the program itself
+	viaSchedule = "schedule:" // a change that the user scheduled is due
 )
 
 // itself returns the actor that stands for the program in the audit log.

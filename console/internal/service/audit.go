@@ -23,7 +23,7 @@ type Entry struct {
 	ID        int64
 	At        time.Time
 	Actor     string // a user, or "" for the program itself or an unknown user
-	Via       string // "session", "token:" and its id, "proxy" or "console"
+	Via       string // "session", "oidc", "token:" and its id, "schedule:" and the id of a change, "proxy" or "console"
 	Action    string // such as "policy.update"
 	Object    string // such as "policy:login"
 	Outcome   Outcome
@@ -39,7 +39,7 @@ type Entry struct {
 type AuditQuery struct {
 	Actor   string
 	Object  string
-	Action  string
+	Action  string // such as "policy.update", or "session." for all that begin with it
 	Outcome Outcome
 	Since   time.Time // inclusive
 	Until   time.Time // exclusive

@@ -47,8 +47,8 @@ func (s *Service) userCount(ctx context.Context) (n int, err error) {
 }
 
 // Recover makes a user an enabled administrator, creates the user if necessary,
-// ends all sessions of the user, and returns a password, which has to be changed at
-// the next log-in. It takes no actor, because an operator who can start the program
+// ends all sessions of the user and the second factor, and returns a password, which has to be changed at
+// the next log-in. Failed log-ins before it do not count any more. It takes no actor, because an operator who can start the program
 // on the database has full access anyway.
 func (s *Service) Recover(ctx context.Context, name string) (password string, err error) {
 	if err := CheckUser(name); err != nil {
@@ -56,6 +56,9 @@ func (s *Service) Recover(ctx context.Context, name string) (password string, er
 	}
 	return s.withPassword(ctx, func(_, hash string) error {
 		return s.asConsole(ctx, "user.recover", name, func(d *action) error {
+			if err := d.RaiseCounter(store.CounterAttempts, d.now); err != nil { // in every console on this database
+				return err
+			}
 			u, err := d.user(name)
 			if errors.Is(err, ErrNotFound) {
 				return d.newAdministrator(name, hash)
@@ -65,6 +68,9 @@ func (s *Service) Recover(ctx context.Context, name string) (password string, er
 			}
 			u.Administrator, u.Disabled = true, false
 			if err := d.UpdateUser(u); err != nil {
+				return err
+			}
+			if err := d.DeleteSecondFactor(name); err != nil {
 				return err
 			}
 			return d.resetPassword(name, hash)

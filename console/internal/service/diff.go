@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -16,31 +17,34 @@ type Change struct {
 	After  string
 }
 
-// field is a field that people edit, and the text of its value.
+// field is a field that people edit, the text of its value, and what takes over the value of
+// another policy.
 type field struct {
 	name string
 	text func(*policy.Policy) string
+	take func(p, from *policy.Policy)
 }
 
 // fields returns all fields that people edit, in the order of display.
 func fields() []field {
 	return []field{
-		{"name", func(p *policy.Policy) string { return p.Name }},
-		{"description", func(p *policy.Policy) string { return p.Description }},
-		{"apps", func(p *policy.Policy) string { return strings.Join(p.Apps, ", ") }},
-		{"limit", limitText},
-		{"plans", plansText},
-		{"plan_by", func(p *policy.Policy) string { return p.PlanBy }},
-		{"key", func(p *policy.Policy) string { return p.Key }},
-		{"match.methods", func(p *policy.Policy) string { return strings.Join(p.Match.Methods, ", ") }},
-		{"match.host", func(p *policy.Policy) string { return p.Match.Host }},
-		{"match.path", func(p *policy.Policy) string { return p.Match.Path }},
-		{"access", accessText},
-		{"on_limit", func(p *policy.Policy) string { return p.OnLimit }},
-		{"ban", banText},
-		{"on_store_error", func(p *policy.Policy) string { return p.OnStoreError }},
-		{"mode", modeText},
-		{"priority", priorityText},
+		{"name", func(p *policy.Policy) string { return p.Name }, func(p, from *policy.Policy) { p.Name = from.Name }},
+		{"description", func(p *policy.Policy) string { return p.Description }, func(p, from *policy.Policy) { p.Description = from.Description }},
+		{"apps", func(p *policy.Policy) string { return strings.Join(p.Apps, ", ") }, func(p, from *policy.Policy) { p.Apps = from.Apps }},
+		{"limit", limitText, func(p, from *policy.Policy) { p.Limit = from.Limit }},
+		{"plans", plansText, func(p, from *policy.Policy) { p.Plans = from.Plans }},
+		{"plan_by", func(p *policy.Policy) string { return p.PlanBy }, func(p, from *policy.Policy) { p.PlanBy = from.PlanBy }},
+		{"overrides", overridesText, func(p, from *policy.Policy) { p.Overrides = from.Overrides }},
+		{"key", func(p *policy.Policy) string { return p.Key }, func(p, from *policy.Policy) { p.Key = from.Key }},
+		{"match.methods", func(p *policy.Policy) string { return strings.Join(p.Match.Methods, ", ") }, func(p, from *policy.Policy) { p.Match.Methods = from.Match.Methods }},
+		{"match.host", func(p *policy.Policy) string { return p.Match.Host }, func(p, from *policy.Policy) { p.Match.Host = from.Match.Host }},
+		{"match.path", func(p *policy.Policy) string { return p.Match.Path }, func(p, from *policy.Policy) { p.Match.Path = from.Match.Path }},
+		{"access", accessText, func(p, from *policy.Policy) { p.Access = from.Access }},
+		{"on_limit", func(p *policy.Policy) string { return p.OnLimit }, func(p, from *policy.Policy) { p.OnLimit = from.OnLimit }},
+		{"ban", banText, func(p, from *policy.Policy) { p.Ban = from.Ban }},
+		{"on_store_error", func(p *policy.Policy) string { return p.OnStoreError }, func(p, from *policy.Policy) { p.OnStoreError = from.OnStoreError }},
+		{"mode", modeText, func(p, from *policy.Policy) { p.Mode = from.Mode }},
+		{"priority", priorityText, func(p, from *policy.Policy) { p.Priority = from.Priority }},
 	}
 }
 
@@ -54,10 +58,14 @@ func limitText(p *policy.Policy) string {
 }
 
 // plansText returns, say, "free: 1000/1h, pro: 100000/1h".
-func plansText(p *policy.Policy) string {
+func plansText(p *policy.Policy) string { return limitsText(p.Plans) }
+
+func overridesText(p *policy.Policy) string { return limitsText(p.Overrides) }
+
+func limitsText(limits map[string]core.Limit) string {
 	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(p.Plans)) {
-		parts = append(parts, name+": "+p.Plans[name].String())
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		parts = append(parts, name+": "+limits[name].String())
 	}
 	return strings.Join(parts, ", ")
 }
@@ -117,4 +125,20 @@ func Diff(a, b policy.Policy) []Change {
 		}
 	}
 	return list
+}
+
+// merge applies to the current content of a policy what differs between before and after. It
+// also returns the names of the fields that were touched since, and have another value than after.
+func merge(before, after, current policy.Policy, touched map[string]bool) (merged policy.Policy, clashes []string) {
+	merged = current
+	for _, f := range fields() {
+		if f.text(&before) == f.text(&after) {
+			continue
+		}
+		if touched[f.name] && f.text(&current) != f.text(&after) {
+			clashes = append(clashes, f.name)
+		}
+		f.take(&merged, &after)
+	}
+	return merged, clashes
 }

@@ -10,7 +10,7 @@
 // Methods are safe for concurrent use. They return these errors, for errors.Is and
 // errors.As: [*InvalidError], [*ConflictError], [*DeniedError], [*LimitedError],
 // [ErrDenied], [ErrNotFound], [ErrUnavailable], [ErrNotLoggedIn], [ErrCredentials],
-// [ErrMoved], [ErrPasswordChange] and the error of a context that ended. Any other
+// [ErrMoved], [ErrPasswordChange], [ErrSecondFactor], [ErrTokenExpired] and the error of a context that ended. Any other
 // error is a fault of the program. Its text is for the log and not for people.
 //
 // Texts are returned as they were stored. They may be hostile, so a page has to

@@ -30,19 +30,27 @@ var (
 	ErrNotLoggedIn = errors.New("not logged in")
 
 	// ErrCredentials means that the name or the password is wrong. It does not
-	// reveal which, nor whether the user is disabled.
+	// reveal which, nor whether the user is disabled. Of a second factor it means that the
+	// code is wrong.
 	ErrCredentials = errors.New("the name or the password is wrong")
 
 	// ErrMoved means that the policies were changed since the plan of an import was
 	// made. Nothing was changed.
 	ErrMoved = errors.New("the policies were changed since the plan was made")
 
-	// ErrNoFleet means that the console was started without Redis, or that Redis did not
-	// answer.
+	// ErrNoFleet means that the console was started without Redis. An error that only wraps
+	// it means that Redis did not answer.
 	ErrNoFleet = errors.New("there is no answer from Redis")
 
 	// ErrPasswordChange means that the user has to change the password first.
 	ErrPasswordChange = errors.New("the password has to be changed first")
+
+	// ErrSecondFactor means that the user has to set up a second factor first.
+	ErrSecondFactor = errors.New("a second factor has to be set up first")
+
+	// ErrTokenExpired means that a token is right and has expired. It matches
+	// ErrNotLoggedIn too.
+	ErrTokenExpired = fmt.Errorf("%w: the token has expired", ErrNotLoggedIn)
 )
 
 // DeniedError is a refusal. It was written to the audit log.
@@ -128,6 +136,20 @@ func (f Fault) text() string {
 	}
 	return text
 }
+
+// nameTaken is the mistake of a name that a policy has which is hidden from the actor.
+const nameTaken = "it cannot be used; choose another"
+
+// takenError is the mistake of a name that a hidden policy has. Names of policies are unique,
+// so a user may find out by trying that a name is in use; the refusal in the audit log shows
+// an administrator that a user tries.
+type takenError struct {
+	InvalidError
+	refusal *DeniedError
+}
+
+// Unwrap returns the mistake, and not the refusal, which matches ErrNotFound.
+func (e *takenError) Unwrap() error { return &e.InvalidError }
 
 // faultsOf splits the error of a validation, which may be nil.
 func faultsOf(err error) []Fault {

@@ -3,7 +3,9 @@ package service
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	"github.com/headgate/headgate/console/internal/store"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/policyyaml"
 )
@@ -12,42 +14,66 @@ import (
 type Format string
 
 // The formats. JSON permits larger sets, see policy.MaxBytes and
-// policyyaml.MaxBytes.
+// policyyaml.MaxBytes. An export in either can be imported: one that would be too large fails.
 const (
 	YAML Format = "yaml"
 	JSON Format = "json"
 )
 
-// Export writes all policies that the actor sees, with their versions.
-func (s *Service) Export(ctx context.Context, a Actor, f Format) ([]byte, error) {
+// Export writes the policies that the actor sees, with their versions: those of an
+// application, or all for "". The error is ErrNotFound for an application in which the
+// actor has no role. Export returns nothing before the audit log has a row.
+func (s *Service) Export(ctx context.Context, a Actor, f Format, app string) ([]byte, error) {
 	if f != YAML && f != JSON {
 		return nil, invalid("format", "it is not yaml or json")
 	}
+	object := "policies"
+	if app != "" {
+		object = appObject(app)
+	}
 	var set policy.Set
-	err := s.ask(ctx, a, "policy.export", "policies", func(d *action) error {
+	err := s.ask(ctx, a, "policy.export", object, func(d *action) (err error) {
 		set = nil
-		rows, err := d.Tx.Policies()
-		if err != nil {
-			return err
-		}
-		list, err := policiesOf(rows)
-		for _, p := range list {
-			if d.access.CanSee(p.Apps) {
-				set = append(set, p)
+		if app != "" {
+			if _, err := d.app(app); err != nil {
+				return err
+			}
+			if d.access.Role(app) == NoRole {
+				return d.hide()
 			}
 		}
+		set, err = d.selected(func(p policy.Policy) bool { return app == "" || slices.Contains(p.Apps, app) })
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
+	data, err := encoded(set, f)
+	if err != nil {
+		return nil, err
+	}
+	err = s.act(ctx, a, store.CounterUsers, "policy.export", object, func(d *action) error {
+		return d.done("", text(map[string]any{"format": f, "policies": len(set)}))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+// encoded returns policies in a format.
+func encoded(set policy.Set, f Format) ([]byte, error) {
 	encode := policyyaml.Encode
 	if f == JSON {
 		encode = policy.EncodeJSON
 	}
 	data, err := encode(set)
-	if err != nil {
-		return nil, invalid("format", fmt.Sprintf("the policies cannot be written as %s: %v", f, err))
+	if err == nil {
+		return data, nil
 	}
-	return data, nil
+	reason := fmt.Sprintf("the policies cannot be written as %s: %v", f, err)
+	if _, err := policy.EncodeJSON(set); f == YAML && err == nil {
+		reason += "; export them as json, which may have more, or one application at a time"
+	}
+	return nil, invalid("format", reason)
 }

@@ -16,9 +16,10 @@ type Revision struct {
 	Version   int64 // the version that the change made
 	At        time.Time
 	Actor     string
-	Action    string // "create", "update", "delete", "rollback" or "import"
+	Action    string // "create", "update", "delete", "rollback", "undo" or "import"
 	RequestID string
-	Note      string
+	Note      string // of the console, such as "to version 2"
+	Comment   string // of the actor, see [Actor.Saying]
 
 	// Before is nil if the change created the policy, or if the policy was hidden
 	// from the actor before. After is nil if the change deleted the policy. Both
@@ -106,7 +107,7 @@ func (d *action) seesHistory(name string) error {
 func (d *action) revision(row store.Revision) (Revision, error) {
 	r := Revision{
 		Policy: row.Policy, Version: row.Version, At: instant(row.At), Actor: row.Actor,
-		Action: row.Action, RequestID: row.RequestID, Note: row.Note,
+		Action: row.Action, RequestID: row.RequestID, Note: row.Note, Comment: row.Comment,
 	}
 	var err error
 	if r.Before, err = snapshot(row.Before); err != nil {
@@ -152,7 +153,7 @@ func (s *Service) Rollback(ctx context.Context, a Actor, name string, to, base i
 		p.Version = base
 		note := fmt.Sprintf("to version %d", to)
 		if _, err = d.anyPolicy(name); errors.Is(err, ErrNotFound) {
-			saved, err = d.revive(p, note)
+			saved, err = d.revive(p, rolledBack, note)
 			return err
 		}
 		saved, err = d.update(p, rolledBack, note)
@@ -178,7 +179,7 @@ func (d *action) contentAt(name string, version int64) (policy.Policy, error) {
 }
 
 // revive creates again a policy that was deleted in version p.Version.
-func (d *action) revive(p policy.Policy, note string) (policy.Policy, error) {
+func (d *action) revive(p policy.Policy, verb, note string) (policy.Policy, error) {
 	last, err := d.LastVersion(p.Name)
 	if err != nil {
 		return p, err
@@ -186,5 +187,5 @@ func (d *action) revive(p policy.Policy, note string) (policy.Policy, error) {
 	if p.Version != last {
 		return p, &ConflictError{Mine: p, Theirs: policy.Policy{Name: p.Name, Version: last}, Deleted: true}
 	}
-	return d.create(p, rolledBack, note)
+	return d.create(p, verb, note)
 }

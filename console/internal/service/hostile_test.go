@@ -126,11 +126,17 @@ func TestHostileTextsElsewhereAreStoredOrRefused(t *testing.T) {
 				"role":        func() error { return w.SetRole(ctx, w.admin, FirstUser, text, Role(text)) },
 				"search":      func() error { _, err := w.Policies(ctx, w.admin, Query{Search: text}); return err },
 				"sort":        func() error { _, err := w.Policies(ctx, w.admin, Query{Sort: text}); return err },
-				"policy":      func() error { _, err := w.Policy(ctx, w.admin, text); return err },
-				"history":     func() error { _, err := w.History(ctx, w.admin, text, 0, 0); return err },
-				"audit":       func() error { _, err := w.Audit(ctx, w.admin, AuditQuery{Actor: text, Object: text}); return err },
-				"session":     func() error { return w.RevokeSession(ctx, w.admin, text) },
-				"token":       func() error { return w.RevokeToken(ctx, w.admin, text) },
+				"changed":     func() error { _, err := w.Policies(ctx, w.admin, Query{Changed: text}); return err },
+				"filter":      func() error { return w.savedAndDeleted(text) },
+				"bulk": func() error {
+					_, err := w.ChangePolicies(ctx, w.admin, Bulk{Policies: []PolicyVersion{{text, 1}}, AddApp: text})
+					return err
+				},
+				"policy":  func() error { _, err := w.Policy(ctx, w.admin, text); return err },
+				"history": func() error { _, err := w.History(ctx, w.admin, text, 0, 0); return err },
+				"audit":   func() error { _, err := w.Audit(ctx, w.admin, AuditQuery{Actor: text, Object: text}); return err },
+				"session": func() error { return w.RevokeSession(ctx, w.admin, text) },
+				"token":   func() error { return w.RevokeToken(ctx, w.admin, text) },
 				"token's apps": func() error {
 					_, _, err := w.CreateToken(ctx, w.admin, TokenDraft{Label: text, Apps: []string{text}})
 					return err
@@ -158,6 +164,20 @@ func (w *world) dealt(texts []string) (list []string) {
 		}
 	}
 	return list
+}
+
+// savedAndDeleted stores a filter whose texts are hostile, and deletes it.
+func (w *world) savedAndDeleted(text string) error {
+	ctx := w.t.Context()
+	f := Filter{Name: strings.TrimSpace(clip(text, MaxFilterName)), Query: Query{Search: clip(text, MaxSearch)}}
+	if err := w.SaveFilter(ctx, w.admin, f); err != nil {
+		return err
+	}
+	list, err := w.Filters(ctx, w.admin)
+	if err != nil || !slices.Equal(list, []Filter{f}) {
+		return fmt.Errorf("it became %+v (%w)", list, err)
+	}
+	return w.DeleteFilter(ctx, w.admin, f.Name)
 }
 
 // described stores a text as a description and reads it back.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/console/internal/store"
+	"github.com/headgate/headgate/internal/textform"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/policyyaml"
 )
@@ -36,6 +37,14 @@ type Import struct {
 
 	Missing Missing
 
+	// Apps restricts RemoveMissing to policies all of whose applications are among these.
+	// Nil means all. The actor has to have a role in each.
+	Apps []string
+
+	// Compare has PlanImport answer what differs from the policies that the actor sees, also
+	// to one who may not write them. Import refuses it.
+	Compare bool
+
 	// Base points to the Plan.Base of the plan that the user has confirmed, which
 	// may be 0. Nil means that any version of the set will do.
 	Base *int64
@@ -46,6 +55,10 @@ type Plan struct {
 	Base  int64      // the version of the set of policies that it starts from
 	Apps  []string   // applications that it adds, by name; see Import
 	Steps []PlanStep // by name
+
+	// Left names the policies that RemoveMissing leaves, by name, because they list
+	// applications outside of Import.Apps as well.
+	Left []string
 }
 
 // PlanStep is the change of one policy by an import.
@@ -70,8 +83,11 @@ func (p Plan) Counts() map[string]int {
 }
 
 // PlanImport returns the changes that an import would make, and makes none. Its
-// errors are the same as those of [Service.Import].
+// errors are the same as those of [Service.Import], unless Compare is set.
 func (s *Service) PlanImport(ctx context.Context, a Actor, i Import) (plan Plan, err error) {
+	if err := checkComment(a.comment); err != nil {
+		return Plan{}, err
+	}
 	set, err := i.decode()
 	if err != nil {
 		return Plan{}, err
@@ -95,6 +111,9 @@ func (s *Service) PlanImport(ctx context.Context, a Actor, i Import) (plan Plan,
 // every mistake of every policy. A forbidden change is a mistake of its policy,
 // and makes the error match ErrDenied as well.
 func (s *Service) Import(ctx context.Context, a Actor, i Import) (plan Plan, err error) {
+	if err := checkComment(a.comment); err != nil {
+		return Plan{}, err
+	}
 	set, err := i.decode()
 	if err != nil {
 		return Plan{}, err
@@ -103,6 +122,9 @@ func (s *Service) Import(ctx context.Context, a Actor, i Import) (plan Plan, err
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, importTimeout)
 		defer cancel()
+	}
+	if i.Compare {
+		return Plan{}, invalid("compare", "it is for a plan")
 	}
 	err = s.act(ctx, a, store.CounterPolicies, "policy.import", "policies", func(d *action) error {
 		c, err := d.Counter(store.CounterPolicies)
@@ -120,6 +142,9 @@ func (s *Service) Import(ctx context.Context, a Actor, i Import) (plan Plan, err
 func (i *Import) decode() (policy.Set, error) {
 	if i.Missing != KeepMissing && i.Missing != RemoveMissing {
 		return nil, invalid("missing", "it is not remove or nothing")
+	}
+	if i.Apps != nil && i.Missing != RemoveMissing {
+		return nil, invalid("apps", "without the removal of missing policies it has no effect")
 	}
 	var set policy.Set
 	var err error
@@ -140,14 +165,17 @@ func (i *Import) decode() (policy.Set, error) {
 // planner compares the current policies with the imported ones.
 type planner struct {
 	d        *action
-	have     map[string]policy.Policy
+	compares bool
+	have     policySet
 	apps     map[string]bool
 	adds     bool            // applications that do not exist are added
 	added    map[string]bool // these applications
 	policies int64
 	bytes    int64
 	faults   faults
+	left     []string
 	denied   bool
+	taken    bool // a hidden policy has one of the names
 }
 
 // plan returns the steps of an import, or all mistakes in it.
@@ -159,6 +187,7 @@ func (d *action) plan(i Import, set policy.Set, version int64) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
+	p.compares = i.Compare
 	plan := Plan{Base: version}
 	named := map[string]bool{}
 	for _, after := range set {
@@ -166,29 +195,27 @@ func (d *action) plan(i Import, set policy.Set, version int64) (Plan, error) {
 		plan.Steps = append(plan.Steps, p.write(after))
 	}
 	if i.Missing == RemoveMissing {
-		plan.Steps = append(plan.Steps, p.removeBut(named)...)
+		p.checkScope(i.Apps)
+		plan.Steps = append(plan.Steps, p.removeBut(named, i.Apps)...)
 	}
 	slices.SortFunc(plan.Steps, func(a, b PlanStep) int { return strings.Compare(a.Name, b.Name) })
 	plan.Apps = slices.Sorted(maps.Keys(p.added))
+	slices.Sort(p.left)
+	plan.Left = p.left
 	p.faults = append(p.faults, extentFaults(p.policies, p.bytes)...)
 	return plan, p.err()
 }
 
 func (d *action) planner() (*planner, error) {
-	p := &planner{d: d, have: map[string]policy.Policy{}, apps: map[string]bool{}, added: map[string]bool{}}
-	rows, err := d.Tx.Policies()
-	if err != nil {
+	p := &planner{d: d, apps: map[string]bool{}, added: map[string]bool{}}
+	var err error
+	if p.have, err = d.policies(); err != nil {
 		return nil, err
 	}
-	list, err := policiesOf(rows)
-	if err != nil {
-		return nil, err
+	for _, size := range p.have.sizes {
+		p.bytes += int64(size)
 	}
-	for i := range list {
-		p.have[list[i].Name] = list[i]
-		p.bytes += int64(rows[i].Size)
-	}
-	p.policies = int64(len(list))
+	p.policies = int64(len(p.have.list))
 	apps, err := d.Apps()
 	for _, a := range apps {
 		p.apps[a.Name] = true
@@ -199,7 +226,7 @@ func (d *action) planner() (*planner, error) {
 
 // write plans one policy.
 func (p *planner) write(after policy.Policy) PlanStep {
-	before, exists := p.have[after.Name]
+	before, exists := p.have.find(after.Name)
 	p.check(after, before, exists)
 	row, err := rowOf(after)
 	if err != nil {
@@ -210,9 +237,7 @@ func (p *planner) write(after policy.Policy) PlanStep {
 		p.policies++
 		return PlanStep{Name: after.Name, Action: created, After: &after, Changes: Diff(policy.Policy{}, after)}
 	}
-	if row, err := rowOf(before); err == nil {
-		p.bytes -= int64(row.Size)
-	}
+	p.bytes -= int64(p.have.sizes[p.have.at[before.Name]])
 	step := PlanStep{Name: after.Name, Action: updated, Before: &before, After: &after, Changes: Diff(before, after)}
 	if len(step.Changes) == 0 {
 		step.Action = keep
@@ -222,12 +247,12 @@ func (p *planner) write(after policy.Policy) PlanStep {
 
 // check notes the mistakes of writing after over before.
 func (p *planner) check(after, before policy.Policy, exists bool) {
-	access := p.d.access
 	switch {
-	case exists && !access.CanSee(before.Apps):
-		p.fault(after.Name, "name", errors.New("the name is taken"))
+	case exists && !p.d.access.CanSee(before.Apps):
+		p.fault(after.Name, "name", errors.New(nameTaken))
+		p.taken = true
 		return
-	case exists && len(Diff(before, after)) > 0 && !access.CanEdit(before.Apps):
+	case exists && len(Diff(before, after)) > 0 && !p.may(before.Apps):
 		p.deny(after.Name, "it takes the owner of every application that the policy lists")
 	case exists && after.Version > 0 && after.Version != before.Version:
 		p.fault(after.Name, "version", fmt.Errorf("it is based on version %d, and the policy has version %d", after.Version, before.Version))
@@ -248,15 +273,24 @@ func (p *planner) was(name string) bool {
 	return last > 0
 }
 
+// may reports whether the actor may write policies of these applications, or for a
+// comparison, see them.
+func (p *planner) may(apps []string) bool {
+	if p.compares {
+		return p.d.access.CanSee(apps)
+	}
+	return p.d.access.CanEdit(apps)
+}
+
 // checkApps refuses applications that the actor does not own or that do not exist.
 func (p *planner) checkApps(after policy.Policy) {
-	if !p.d.access.CanEdit(after.Apps) {
+	if !p.may(after.Apps) {
 		p.deny(after.Name, "it takes the owner of every application that the policy is to list")
 		return
 	}
 	for _, app := range after.Apps {
 		switch {
-		case p.apps[app]:
+		case p.apps[app], p.compares && p.d.access.Role(app) == NoRole && !p.d.access.seesAll():
 		case p.adds:
 			p.added[app] = true
 		default:
@@ -265,21 +299,34 @@ func (p *planner) checkApps(after policy.Policy) {
 	}
 }
 
+// checkScope notes applications that do not exist, or in which the actor has no role.
+func (p *planner) checkScope(apps []string) {
+	for _, app := range apps {
+		if !p.adds && (!p.apps[app] || p.d.access.Role(app) == NoRole) {
+			p.faults.note("apps", fmt.Errorf("%q is not an application of yours", textform.Clip(app)))
+		}
+	}
+}
+
 // removeBut plans the deletion of the policies that the actor sees, except for the
-// named ones.
-func (p *planner) removeBut(named map[string]bool) []PlanStep {
+// named ones and those outside of the applications, if there are any.
+func (p *planner) removeBut(named map[string]bool, apps []string) []PlanStep {
 	var steps []PlanStep
-	for name, before := range p.have {
-		if named[name] || !p.d.access.CanSee(before.Apps) {
+	within := func(app string) bool { return slices.Contains(apps, app) }
+	for i, before := range p.have.list {
+		name := before.Name
+		if named[name] || !p.d.access.CanSee(before.Apps) || apps != nil && !slices.ContainsFunc(before.Apps, within) {
 			continue
 		}
-		if !p.d.access.CanEdit(before.Apps) {
+		if apps != nil && slices.ContainsFunc(before.Apps, func(app string) bool { return !within(app) }) {
+			p.left = append(p.left, name)
+			continue
+		}
+		if !p.may(before.Apps) {
 			p.deny(name, "it takes the owner of every application that the policy lists")
 		}
 		p.policies--
-		if row, err := rowOf(before); err == nil {
-			p.bytes -= int64(row.Size)
-		}
+		p.bytes -= int64(p.have.sizes[i])
 		steps = append(steps, PlanStep{Name: name, Action: deleted, Before: &before, Changes: Diff(before, policy.Policy{})})
 	}
 	return steps
@@ -298,6 +345,9 @@ func (p *planner) err() error {
 	err := p.faults.err()
 	if p.denied {
 		return errors.Join(err, p.d.deny("the import writes policies that are not the actor's"))
+	}
+	if p.taken {
+		return &takenError{InvalidError{Faults: p.faults}, p.d.probe()}
 	}
 	return err
 }
@@ -320,7 +370,7 @@ func (d *action) carryOut(plan Plan) error {
 		case updated:
 			_, err = d.overwrite(*step.Before, *step.After, imported, "")
 		case deleted:
-			err = d.erase(*step.Before, imported)
+			err = d.erase(*step.Before, imported, "")
 		}
 		if err != nil {
 			return err

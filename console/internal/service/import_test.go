@@ -27,7 +27,7 @@ func TestImportRestoresAnExport(t *testing.T) {
 		w.create(full("p"))
 		w.create(sample("q", "c"))
 		for _, format := range []Format{YAML, JSON} {
-			data, err := w.Export(ctx, w.admin, format)
+			data, err := w.Export(ctx, w.admin, format, "")
 			w.must(err)
 			plan, err := w.Import(ctx, w.admin, Import{Data: data, Format: format, Missing: RemoveMissing})
 			w.must(err)
@@ -35,7 +35,7 @@ func TestImportRestoresAnExport(t *testing.T) {
 				t.Errorf("the import of an unchanged export did %v", got)
 			}
 		}
-		data, err := w.Export(ctx, w.admin, YAML)
+		data, err := w.Export(ctx, w.admin, YAML, "")
 		w.must(err)
 		edited := strings.ReplaceAll(string(data), "limit: 100/1m", "limit: 200/1m")
 		plan, err := w.Import(ctx, w.admin, Import{Data: []byte(edited), Format: YAML})
@@ -168,4 +168,111 @@ func TestImportRemovesNoHiddenPolicy(t *testing.T) {
 	if _, err := w.Policy(t.Context(), w.admin, "foreign"); err != nil {
 		t.Error(err)
 	}
+}
+
+func TestImportRemovesOnlyWithinTheApplications(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		for name, apps := range map[string][]string{"in-a": {"a"}, "in-b": {"b"}, "in-ab": {"a", "b"}, "in-abc": {"a", "b", "c"}, "in-c": {"c"}, "stays": {"a"}} {
+			w.create(sample(name, apps...))
+		}
+		steps := func(plan Plan) (list []string) {
+			for _, s := range plan.Steps {
+				list = append(list, s.Name+" "+s.Action)
+			}
+			return list
+		}
+		in := importOf(t, sample("stays", "a"))
+		in.Missing, in.Apps = RemoveMissing, []string{"a"}
+		plan, err := w.PlanImport(ctx, w.admin, in)
+		w.must(err)
+		if got := fmt.Sprint(steps(plan), plan.Left); got != "[in-a delete stays keep] [in-ab in-abc]" {
+			t.Errorf("for a the plan is %s", got)
+		}
+		in.Apps = []string{"b", "a"}
+		plan, err = w.Import(ctx, w.admin, in)
+		w.must(err)
+		if got := fmt.Sprint(steps(plan), plan.Left); got != "[in-a delete in-ab delete in-b delete stays keep] [in-abc]" {
+			t.Errorf("for a and b the import did %s", got)
+		}
+		set, _, err := w.Outbox().Snapshot(ctx)
+		w.must(err)
+		if len(set) != 3 {
+			t.Errorf("%d policies are left, want 3", len(set))
+		}
+
+		owner := w.person("x", map[string]Role{"a": Owner})
+		for _, apps := range [][]string{{"a", "nowhere"}, {"b"}, {}} {
+			in.Apps = apps
+			if _, err := w.PlanImport(ctx, owner, in); len(apps) > 0 {
+				wantFault(t, fmt.Sprint(apps), err, "apps")
+			} else if err != nil {
+				t.Error(err)
+			}
+		}
+		in.Missing, in.Apps = KeepMissing, []string{"a"}
+		_, err = w.PlanImport(ctx, w.admin, in)
+		wantFault(t, "applications without a removal", err, "apps")
+	})
+}
+
+func TestImportCommentsAreInHistoryAndAuditLog(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	ctx := t.Context()
+	w.create(sample("changes", "a"))
+	w.create(sample("goes", "a"))
+	changes := sample("changes", "a")
+	changes.Priority = 4
+	in := importOf(t, changes, sample("new", "b"))
+	in.Missing = RemoveMissing
+	const comment = "commit 0a1b2c"
+	_, err := w.Import(ctx, w.admin.Saying(comment), in)
+	w.must(err)
+	for _, name := range []string{"changes", "goes", "new"} {
+		if list, err := w.History(ctx, w.admin, name, 0, 1); err != nil || list[0].Comment != comment || list[0].Action != imported {
+			t.Errorf("%s: %+v %v", name, list, err)
+		}
+	}
+	if list := w.entries(AuditQuery{Action: "policy.import", Outcome: Done}); len(list) != 3 || list[0].Note != comment || list[2].Note != comment {
+		t.Errorf("the audit log has %+v", list)
+	}
+	for _, wrong := range []string{strings.Repeat("x", MaxComment+1), "a\x00", "\xff"} {
+		_, err := w.Import(ctx, w.admin.Saying(wrong), in)
+		wantFault(t, "a comment", err, "comment")
+		_, err = w.PlanImport(ctx, w.admin.Saying(wrong), in)
+		wantFault(t, "the comment of a plan", err, "comment")
+	}
+}
+
+func TestPlanImportComparesForReaders(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	ctx := t.Context()
+	w.create(sample("changes", "a", "b"))
+	w.create(sample("goes", "a"))
+	w.create(sample("hidden", "c"))
+	viewer := w.person("x", map[string]Role{"a": Viewer})
+	changes := sample("changes", "a", "b")
+	changes.Priority = 4
+	in := importOf(t, changes, sample("new", "a", "secret"))
+	in.Missing, in.Compare = RemoveMissing, true
+	plan, err := w.PlanImport(ctx, viewer, in)
+	w.must(err)
+	if got := plan.Counts(); !reflect.DeepEqual(got, map[string]int{created: 1, updated: 1, deleted: 1}) {
+		t.Errorf("the comparison finds %v", got)
+	}
+	_, err = w.PlanImport(ctx, viewer, importOf(t, changes))
+	wantErr(t, "a plan", err, ErrDenied)
+	_, err = w.Import(ctx, viewer, in)
+	wantFault(t, "an import", err, "compare")
+	for _, p := range []policy.Policy{sample("hidden", "a"), sample("new", "c"), sample("new", "nowhere")} {
+		in := importOf(t, p)
+		in.Compare = true
+		if _, err := w.PlanImport(ctx, viewer, in); err == nil {
+			t.Errorf("%s of %q is compared", p.Name, p.Apps)
+		}
+	}
+	in = importOf(t, sample("new", "a", "nowhere"))
+	in.Compare = true
+	_, err = w.PlanImport(ctx, w.admin, in)
+	wantFault(t, "an application that does not exist", err, "apps")
 }

@@ -87,7 +87,7 @@ func TestAuditHoldsNoSecretKey(t *testing.T) {
 		if secret {
 			want = `{"key_sha256":"` + auth.Digest("s3cret") + `"}`
 		}
-		if got := keyText(policy.Policy{Key: recipe}, "s3cret"); got != want {
+		if got := keyText("s3cret", policy.Policy{Key: recipe}); got != want {
 			t.Errorf("%s: %s, want %s", recipe, got, want)
 		}
 	}

@@ -138,6 +138,9 @@ func (l Ledger) record(ctx context.Context, at int64, entries []entry) error {
 		if err := t.RaiseCounter(store.CounterTraffic, l.s.now()); err != nil {
 			return err
 		}
+		if err := t.RaiseTrafficVersion(entries[0].app); err != nil {
+			return err
+		}
 		for i, e := range entries {
 			var err error
 			if ids[i], err = l.id(t, e.app, e.policy); err != nil {
@@ -212,12 +215,18 @@ func (l Ledger) Prune(ctx context.Context, now time.Time, last int64) (next int6
 		if err != nil {
 			return err
 		}
+		gone := int64(0)
 		for _, level := range levels {
-			if err := t.ForgetTraffic(int(level), ids, floorTo(minute(now)-keptMinutes(level), level)); err != nil {
+			n, err := t.ForgetTraffic(int(level), ids, floorTo(minute(now)-prunedMinutes(level), level))
+			if err != nil {
 				return err
 			}
+			gone += n
 		}
-		return nil
+		if gone == 0 {
+			return nil
+		}
+		return t.RaiseTrafficVersions()
 	})
 	return next, err
 }

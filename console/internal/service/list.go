@@ -1,13 +1,21 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"math"
+	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/headgate/headgate/console/internal/store"
+	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/textform"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/stats"
 )
 
 // Sizes of a page.
@@ -23,8 +31,16 @@ type Query struct {
 	App    string // only policies that list it; "" for all
 	Mode   string // "enforce", "shadow", "off", or "" for all
 
-	// Sort is "name", "mode", "priority" or "updated", with "-" before it for the
-	// other direction; "" means "name".
+	// Changed is "day", "week" or "month", for policies that were changed in the last 1, 7
+	// or 30 days, or "" for all.
+	Changed string
+
+	// Refusing selects the policies that have refused a request in the last ten minutes.
+	Refusing bool
+
+	// Sort is "name", "mode", "priority", "updated", "refused" or "share", with "-" before
+	// it for the other direction; "" means "name". The last two are the refused requests
+	// of the last 24 hours, by number and as a share of all that the policy decided.
 	Sort string
 
 	Page    int // from 1; 0 means 1
@@ -40,28 +56,18 @@ type Page struct {
 	PerPage  int
 }
 
-// sorts returns the order that a value of Query.Sort names.
-func sorts(name string) (store.PolicySort, bool) {
-	switch name {
-	case "", "name":
-		return store.ByName, true
-	case "-name":
-		return store.ByNameDown, true
-	case "mode":
-		return store.ByMode, true
-	case "-mode":
-		return store.ByModeDown, true
-	case "priority":
-		return store.ByPriority, true
-	case "-priority":
-		return store.ByPriorityDown, true
-	case "updated":
-		return store.ByUpdate, true
-	case "-updated":
-		return store.ByUpdateDown, true
+// sorts are the orders that a value of Query.Sort names. byTraffic are those that the counts
+// decide, and not a column.
+var (
+	sorts = map[string]store.PolicySort{
+		"": store.ByName, "name": store.ByName, "-name": store.ByNameDown, "mode": store.ByMode, "-mode": store.ByModeDown,
+		"priority": store.ByPriority, "-priority": store.ByPriorityDown, "updated": store.ByUpdate, "-updated": store.ByUpdateDown,
 	}
-	return 0, false
-}
+	byTraffic = []string{"refused", "-refused", "share", "-share"}
+)
+
+// changedDays are the days that a value of Query.Changed stands for.
+var changedDays = map[string]int{"": 0, "day": 1, "week": 7, "month": 30}
 
 func perPage(n int) int {
 	if n <= 0 {
@@ -80,15 +86,35 @@ func (s *Service) Policies(ctx context.Context, a Actor, q Query) (page Page, er
 	if err != nil {
 		return Page{}, err
 	}
+	now := s.clock()
+	if days := changedDays[q.Changed]; days > 0 {
+		ask.Since = now.AddDate(0, 0, -days).UnixMicro()
+	}
+	live := &reading{}
+	if q.Refusing {
+		if live, err = s.liveOfAll(ctx, a); err != nil {
+			return Page{}, err
+		}
+	}
 	page = Page{Page: min(max(q.Page, 1), maxPage), PerPage: ask.Limit}
 	ask.Offset = (page.Page - 1) * page.PerPage
-	err = s.ask(ctx, a, "policy.list", "policies", func(d *action) error {
+	err = s.ask(ctx, a, "policy.list", "policies", func(d *action) (err error) {
+		ask := ask
 		ask.Visible = d.access.visible()
-		rows, total, err := d.FindPolicies(ask)
+		if q.Refusing {
+			if ask.Names, err = d.refusing(minute(now), live); err != nil {
+				return err
+			}
+		}
+		var rows []store.Policy
+		if slices.Contains(byTraffic, q.Sort) {
+			rows, page.Total, err = d.byRefused(&s.sums, ask, q.Sort, minute(now))
+		} else {
+			rows, page.Total, err = d.FindPolicies(ask)
+		}
 		if err != nil {
 			return err
 		}
-		page.Total = total
 		page.Policies, err = policiesOf(rows)
 		return err
 	})
@@ -104,12 +130,341 @@ func (q *Query) check() (store.PolicyQuery, error) {
 	}
 	var mode policy.Mode
 	f.note("mode", mode.UnmarshalText([]byte(q.Mode)))
-	sort, ok := sorts(q.Sort)
-	if !ok {
-		f.note("sort", errors.New("it is not name, mode, priority or updated, with - before it for the other direction"))
+	if _, ok := changedDays[q.Changed]; !ok {
+		f.note("changed", errors.New("it is not day, week or month"))
+	}
+	sort, ok := sorts[q.Sort]
+	if !ok && !slices.Contains(byTraffic, q.Sort) {
+		f.note("sort", errors.New("it is not name, mode, priority, updated, refused or share, with - before it for the other direction"))
 	}
 	return store.PolicyQuery{
 		App: q.App, Mode: q.Mode, Search: strings.ToLower(q.Search), Sort: sort,
 		Limit: perPage(q.PerPage),
 	}, f.err()
+}
+
+// refusingMinutes is how long a policy that has refused a request counts as refusing. It may
+// be up to ten minutes longer.
+const refusingMinutes = 10
+
+// liveOfAll returns the last minutes of the applications in which the actor has a role.
+func (s *Service) liveOfAll(ctx context.Context, a Actor) (*reading, error) {
+	r := &reading{s: s, ctx: ctx}
+	err := s.ask(ctx, a, "policy.list", "policies", func(d *action) (err error) {
+		r.apps, _, err = d.trafficApps("")
+		return err
+	})
+	if err == nil {
+		r.readLive()
+	}
+	return r, err
+}
+
+// refusing returns the names of the policies that have refused requests lately, in the
+// applications in which the actor has a role.
+func (d *action) refusing(now int64, live *reading) ([]string, error) {
+	first := floorTo(now-refusingMinutes, store.ByTenMinutes)
+	sums, err := d.SumPolicies(store.Span{Level: store.ByTenMinutes, From: first, To: now + 1})
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, s := range sums {
+		if s.Refused > 0 && d.access.Role(s.App) != NoRole {
+			names[s.Policy] = true
+		}
+	}
+	for app, minutes := range live.live {
+		for _, m := range minutes {
+			for name, c := range m.Policies {
+				if minute(m.Start) >= first && refusedOf(c) > 0 && isRuleName(name) && d.access.Role(app) != NoRole {
+					names[name] = true
+				}
+			}
+		}
+	}
+	list := slices.Sorted(maps.Keys(names))
+	return append([]string{}, list[:min(len(list), policy.MaxPolicies)]...), nil
+}
+
+// byRefused returns a page by what the policies refused in the hours that a list shows, and the
+// number of policies on all pages.
+func (d *action) byRefused(kept *sumsKept, q store.PolicyQuery, sort string, now int64) ([]store.Policy, int64, error) {
+	names, err := d.PolicyNames(q)
+	if err != nil {
+		return nil, 0, err
+	}
+	sums, err := d.refusals(kept, now)
+	if err != nil {
+		return nil, 0, err
+	}
+	keys := make(map[string]float64, len(names))
+	for _, name := range names {
+		s := sums[name]
+		keys[name] = orderKey(sort, s.Refused, s.Decided)
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(keys[a], keys[b]), cmp.Compare(a, b)) })
+	if sort[0] == '-' {
+		slices.Reverse(names)
+	}
+	total := len(names)
+	from := min(q.Offset, total)
+	q.Names, q.Offset = append([]string{}, names[from:min(from+q.Limit, total)]...), 0
+	rows, _, err := d.FindPolicies(q)
+	slices.SortFunc(rows, func(a, b store.Policy) int {
+		return cmp.Compare(slices.Index(q.Names, a.Name), slices.Index(q.Names, b.Name))
+	})
+	return rows, int64(total), err
+}
+
+// orderKey returns the number by which a policy is ordered. Policies without requests come
+// before those that refused none of theirs.
+func orderKey(sort string, refused, decided int64) float64 {
+	switch {
+	case strings.HasSuffix(sort, "refused"):
+		return float64(refused)
+	case decided == 0:
+		return -1
+	}
+	return float64(refused) / float64(decided)
+}
+
+// refusals returns what each policy decided and refused in the hours that a list shows, in the
+// applications in which the actor has a role.
+func (d *action) refusals(kept *sumsKept, now int64) (map[string]store.PolicySum, error) {
+	sums, err := kept.read(d, now)
+	if err != nil {
+		return nil, err
+	}
+	list := make(map[string]store.PolicySum, len(sums))
+	for _, s := range sums {
+		if d.access.Role(s.App) != NoRole {
+			was := list[s.Policy]
+			was.Refused, was.Decided = was.Refused+s.Refused, was.Decided+s.Decided
+			list[s.Policy] = was
+		}
+	}
+	return list, nil
+}
+
+// sumsKept keeps the sums of all policies, which take a while to add up. They are added up
+// again if counts were collected since, and at most once a minute.
+type sumsKept struct {
+	mu      sync.Mutex
+	counter int64 // of traffic
+	hour    int64 // the first one
+	at      int64 // µs
+	sums    []store.PolicySum
+}
+
+func (k *sumsKept) read(d *action, now int64) ([]store.PolicySum, error) {
+	counter, err := d.Counter(store.CounterTraffic)
+	if err != nil {
+		return nil, err
+	}
+	s := day(now)
+	k.mu.Lock()
+	sums, fresh := k.sums, k.sums != nil && k.hour == s.from && (k.counter == counter.Value || d.now-k.at < sumsLife.Microseconds())
+	k.mu.Unlock()
+	if fresh {
+		return sums, nil
+	}
+	sums = []store.PolicySum{}
+	for _, p := range s.pieces() {
+		part, err := d.SumPolicies(store.Span{Level: int(p.level), From: p.from, To: p.to})
+		if err != nil {
+			return nil, err
+		}
+		sums = append(sums, part...)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.counter, k.hour, k.at, k.sums = counter.Value, s.from, d.now, sums
+	return sums, nil
+}
+
+// sumsLife is how long sums are used although newer counts were collected.
+const sumsLife = time.Minute
+
+// listHours is the number of hours whose counts a list shows.
+const listHours = 24
+
+// day returns the hours that a list shows at a minute. The last one has not ended.
+func day(now int64) span {
+	to := floorTo(now, store.ByHour) + store.ByHour
+	return span{from: to - listHours*store.ByHour, to: to, step: store.ByHour, level: store.ByHour, now: now}
+}
+
+// refusedOf returns how many requests a policy refused, as [store.PolicySum] has it.
+func refusedOf(c stats.Counts) int64 {
+	return c[events.Refused] + c[events.Banned] + c[events.Impossible] + c[events.Denied] + c[events.QueueFull]
+}
+
+// Listed is a policy in a list, with what it decided.
+type Listed struct {
+	policy.Policy
+
+	// Hours has what it decided in each of the last 24 hours, in the applications in which
+	// the actor has a role. The last hour has not ended.
+	Hours   []Point
+	Total   stats.Counts
+	Refused int64 // of Total
+}
+
+// List is a page of policies with what they decided.
+type List struct {
+	Page
+	Rows []Listed // of Page.Policies, in the order of the page
+
+	// Late reports whether the counts of the last two minutes may be missing, as in Traffic.
+	Late bool
+}
+
+// List returns a page as Policies does, with what each policy decided in the last 24 hours. In
+// an order by refused requests the counts that choose the page are up to three minutes old; its
+// rows are in the order of the numbers that they show.
+func (s *Service) List(ctx context.Context, a Actor, q Query) (list List, err error) {
+	page, err := s.Policies(ctx, a, q)
+	if err != nil {
+		return List{}, err
+	}
+	list.Page = page
+	seen, late, err := s.lastDay(ctx, a, page.Policies)
+	if err != nil {
+		return List{}, err
+	}
+	for _, p := range page.Policies {
+		list.Rows = append(list.Rows, Listed{Policy: p})
+	}
+	for i := range list.Rows {
+		row := &list.Rows[i]
+		row.Hours = seen[row.Name]
+		for _, p := range row.Hours {
+			row.Total.Add(p.Counts)
+		}
+		row.Refused = refusedOf(row.Total)
+	}
+	list.Late = late
+	list.settle(q.Sort)
+	return list, nil
+}
+
+// lastDay returns what policies decided in each of the hours that a list shows, by name, and
+// whether the last minutes may be missing.
+func (s *Service) lastDay(ctx context.Context, a Actor, policies []policy.Policy) (seen map[string][]Point, late bool, err error) {
+	names := make([]string, len(policies))
+	for i, p := range policies {
+		names[i] = p.Name
+	}
+	r := &reading{s: s, ctx: ctx, now: s.clock().UTC()}
+	err = s.ask(ctx, a, "policy.list", "policies", func(d *action) error {
+		r.apps = d.appsOfAll(policies)
+		return nil
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	r.readLive()
+	r.span = day(minute(r.now))
+	err = s.ask(ctx, a, "policy.list", "policies", func(d *action) (err error) {
+		r.action = d
+		seen, err = r.hours(names)
+		return err
+	})
+	return seen, r.late, err
+}
+
+// appsOfAll returns the applications of policies in which the actor has a role.
+func (d *action) appsOfAll(policies []policy.Policy) []string {
+	apps := map[string]bool{}
+	for _, p := range policies {
+		for _, app := range p.Apps {
+			if d.access.Role(app) != NoRole {
+				apps[app] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(apps))
+}
+
+// settle orders the rows of a page by the numbers that it shows.
+func (l *List) settle(sort string) {
+	if !slices.Contains(byTraffic, sort) {
+		return
+	}
+	slices.SortStableFunc(l.Rows, func(a, b Listed) int {
+		order := cmp.Compare(orderKey(sort, a.Refused, a.Total.Total()), orderKey(sort, b.Refused, b.Total.Total()))
+		if sort[0] == '-' {
+			return -order
+		}
+		return order
+	})
+	for i, r := range l.Rows {
+		l.Policies[i] = r.Policy
+	}
+}
+
+// hours returns what policies decided in each step of the span, the steps without any included.
+func (r *reading) hours(names []string) (map[string][]Point, error) {
+	s, seen := r.span, map[string][]Point{}
+	for _, name := range names {
+		points := make([]Point, s.points())
+		for i := range points {
+			points[i].At = atMinute(s.from + int64(i)*s.step)
+		}
+		seen[name] = points
+	}
+	rows, err := r.TrafficOfPolicies(store.Span{Level: int(s.level), From: s.from, To: s.to}, names)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		if r.access.Role(row.App) != NoRole {
+			seen[row.Policy][(row.At-s.from)/s.step].Counts.Add(countsOf(row.Counts))
+		}
+	}
+	return seen, r.addLive(names, seen)
+}
+
+// addLive adds the counts of the last minutes that are in Redis alone.
+func (r *reading) addLive(names []string, seen map[string][]Point) error {
+	first, last := int64(math.MaxInt64), int64(0)
+	for _, minutes := range r.live {
+		for _, m := range minutes {
+			first, last = min(first, minute(m.Start)), max(last, minute(m.Start))
+		}
+	}
+	if first > last {
+		return nil
+	}
+	type cell struct {
+		app, policy string
+		at          int64
+	}
+	rows, err := r.TrafficOfPolicies(store.Span{Level: store.ByMinute, From: first, To: last + 1}, names)
+	if err != nil {
+		return err
+	}
+	known := map[cell]store.Traffic{}
+	for _, row := range rows {
+		known[cell{row.App, row.Policy, row.At}] = row.Traffic
+	}
+	for app, minutes := range r.live {
+		if r.access.Role(app) == NoRole { // the role may have gone since
+			continue
+		}
+		for _, m := range minutes {
+			at := minute(m.Start)
+			if at < r.span.from || at >= r.span.to {
+				continue
+			}
+			for _, name := range names {
+				row := liveRow(m, name)
+				if row.Reduce(known[cell{app, name, at}]); !row.Empty() {
+					seen[name][(at-r.span.from)/r.span.step].Counts.Add(countsOf(row.Counts))
+				}
+			}
+		}
+	}
+	return nil
 }

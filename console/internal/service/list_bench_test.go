@@ -38,6 +38,10 @@ func queries() map[string]Query {
 		"search, few":          {Search: "CUSTOMER 4242 "},
 		"search, many":         {Search: "customer", Sort: "-updated"},
 		"search, none":         {Search: "zzz"},
+		"by share refused":     {Sort: "-share"},
+		"by refused, page 100": {Sort: "-refused", Page: 100},
+		"refusing now":         {Refusing: true},
+		"refusing, by share":   {Refusing: true, Sort: "-share", Changed: "week"},
 		"search, filter, sort": {Search: "number 1", App: "b", Mode: "shadow", Sort: "-priority", Page: 3},
 	}
 }
@@ -99,7 +103,7 @@ func TestCreatePolicyRefusesOneTooMany(t *testing.T) {
 		if _, err := policy.EncodeJSON(set); err != nil {
 			t.Errorf("the set cannot be published: %v", err)
 		}
-		if _, err := w.Export(t.Context(), w.admin, JSON); err != nil && !errors.As(err, new(*InvalidError)) {
+		if _, err := w.Export(t.Context(), w.admin, JSON, ""); err != nil && !errors.As(err, new(*InvalidError)) {
 			t.Error(err)
 		}
 	})

@@ -167,10 +167,11 @@ func TestPoliciesPagesHoldEachOnce(t *testing.T) {
 func TestPoliciesRefusesBadQueries(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	for field, q := range map[string]Query{
-		"sort":   {Sort: "name; DROP TABLE policies"},
-		"mode":   {Mode: "on"},
-		"app":    {App: "'"},
-		"search": {Search: strings.Repeat("x", MaxSearch+1)},
+		"sort":    {Sort: "name; DROP TABLE policies"},
+		"mode":    {Mode: "on"},
+		"app":     {App: "'"},
+		"search":  {Search: strings.Repeat("x", MaxSearch+1)},
+		"changed": {Changed: "year"},
 	} {
 		_, err := w.Policies(t.Context(), w.admin, q)
 		wantFault(t, field, err, field)

@@ -177,13 +177,13 @@ func TestChangePasswordEndsOtherSessions(t *testing.T) {
 		if err != nil || len(list) != 2 {
 			t.Fatalf("%+v %v", list, err)
 		}
-		_, err = w.ChangePassword(ctx, x, "wrong password", "quite another password")
+		_, err = w.ChangePassword(ctx, x, "wrong password", "seven green canals")
 		wantErr(t, "a wrong password", err, ErrCredentials)
 		for _, bad := range []string{"", "short", "x", userPassword, strings.Repeat("x", 257), "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"} {
 			_, err = w.ChangePassword(ctx, x, userPassword, bad)
 			wantFault(t, fmt.Sprintf("the password %.20q", bad), err, "password")
 		}
-		now, err := w.ChangePassword(ctx, x, userPassword, "quite another password")
+		now, err := w.ChangePassword(ctx, x, userPassword, "seven green canals")
 		w.must(err)
 		_, err = w.Authenticate(ctx, other.Token, Meta{})
 		wantErr(t, "another session", err, ErrNotLoggedIn)
@@ -197,7 +197,7 @@ func TestChangePasswordEndsOtherSessions(t *testing.T) {
 		w.must(err)
 		_, err = w.Authenticate(ctx, now.Token, Meta{})
 		wantErr(t, "a session from before the reset", err, ErrNotLoggedIn)
-		w.logIn("x", oneTime, "a third password")
+		w.logIn("x", oneTime, "trumpet garden seven")
 	})
 }
 

@@ -18,6 +18,7 @@ const (
 	deleted    = "delete"
 	rolledBack = "rollback"
 	imported   = "import"
+	undone     = "undo"
 )
 
 func policyObject(name string) string { return "policy:" + name }
@@ -39,6 +40,31 @@ func (s *Service) PolicyToEdit(ctx context.Context, a Actor, verb, name string) 
 		return err
 	})
 	return p, err
+}
+
+// maxNames is the largest number of names that FreeName tries.
+const maxNames = 20
+
+// FreeName returns a name for a new policy: the given one, or, if a policy that the actor sees
+// has it, that with "-2", "-3" and so on after it. A policy that is hidden from the actor may
+// have the name.
+func (s *Service) FreeName(ctx context.Context, a Actor, name string) (free string, err error) {
+	err = s.ask(ctx, a, "policy.list", "policies", func(d *action) error {
+		free = name
+		for n := 2; n <= maxNames; n++ {
+			p, err := d.anyPolicy(free)
+			if errors.Is(err, ErrNotFound) || err == nil && !d.access.CanSee(p.Apps) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			end := fmt.Sprintf("-%d", n)
+			free = name[:min(len(name), policy.MaxName-len(end))] + end
+		}
+		return nil
+	})
+	return free, err
 }
 
 // CreatePolicy adds a policy and returns it as stored. The actor has to own every
@@ -168,7 +194,7 @@ func (d *action) insert(p policy.Policy, verb, note string) (policy.Policy, erro
 // taken returns the error of creating mine while theirs has its name.
 func (d *action) taken(mine, theirs policy.Policy) error {
 	if !d.access.CanSee(theirs.Apps) {
-		return invalid("name", "the name is taken")
+		return &takenError{InvalidError{Faults: []Fault{{Field: "name", Message: nameTaken}}}, d.probe()}
 	}
 	return &ConflictError{Mine: mine, Theirs: theirs}
 }
@@ -222,11 +248,11 @@ func (d *action) remove(name string, version int64, verb string) error {
 	if version != theirs.Version {
 		return &ConflictError{Mine: policy.Policy{Name: name, Version: version}, Theirs: theirs}
 	}
-	return d.erase(theirs, verb)
+	return d.erase(theirs, verb, "")
 }
 
 // erase deletes the current version of a policy.
-func (d *action) erase(p policy.Policy, verb string) error {
+func (d *action) erase(p policy.Policy, verb, note string) error {
 	before, err := rowOf(p)
 	if err != nil {
 		return err
@@ -237,7 +263,7 @@ func (d *action) erase(p policy.Policy, verb string) error {
 	if err := d.AddDeleted(store.DeletedPolicy{Policy: p.Name, Version: p.Version + 1, At: d.now}); err != nil {
 		return err
 	}
-	return d.record(p.Name, p.Version+1, before.Body, "", verb, "")
+	return d.record(p.Name, p.Version+1, before.Body, "", verb, note)
 }
 
 // owned returns a policy that the actor may write, for a change of the version
@@ -329,14 +355,25 @@ func extentFaults(n, bytes int64) (f faults) {
 
 // record writes a revision and its row in the audit log.
 func (d *action) record(name string, version int64, before, after, verb, note string) error {
+	if err := checkComment(d.actor.comment); err != nil {
+		return err
+	}
 	err := d.AddRevision(store.Revision{
 		Policy: name, Version: version, At: d.now, Actor: d.actor.user, Action: verb,
-		Before: before, After: after, RequestID: d.actor.meta.RequestID, Note: note,
+		Before: before, After: after, RequestID: d.actor.meta.RequestID, Note: note, Comment: d.actor.comment,
 	})
 	if err != nil {
 		return err
 	}
 	row := d.actor.auditRow(d.now, "policy."+verb, policyObject(name))
-	row.Outcome, row.Before, row.After, row.Note = string(Done), before, after, note
+	row.Outcome, row.Before, row.After, row.Note = string(Done), before, after, joined(note, d.actor.comment)
 	return d.AddAudit(row)
+}
+
+// joined returns the note of the console and the comment of the actor as one text.
+func joined(note, comment string) string {
+	if note == "" || comment == "" {
+		return note + comment
+	}
+	return note + ": " + comment
 }

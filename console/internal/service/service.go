@@ -2,6 +2,7 @@ package service
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/headgate/headgate/console/internal/auth"
 	"github.com/headgate/headgate/console/internal/store"
+	"github.com/headgate/headgate/console/internal/webhook"
+	"github.com/headgate/headgate/policy/stats"
 )
 
 // Options configure a [Service]. Only DB must be set.
@@ -16,11 +19,21 @@ type Options struct {
 	DB *store.DB
 
 	// Changed, unless nil, is called after the commit of every change of the
-	// policies. It must return at once.
+	// policies and of what is scheduled. It must return at once.
 	Changed func()
 
 	// Fleet is asked for what the instances report. Nil means that there is no Redis.
 	Fleet Fleet
+
+	// Top returns the top keys of the instances of an application. Nil means that there is
+	// no Redis.
+	Top func(ctx context.Context, app string) (stats.Top, error)
+
+	// Reports tells alerts more of what the instances report. Nil means that there is no Redis.
+	Reports Reports
+
+	// Sender sends the messages of alerts; nil means one that sends nothing to internal addresses.
+	Sender *webhook.Sender
 
 	// Clock returns the time; nil means time.Now.
 	Clock func() time.Time
@@ -39,22 +52,41 @@ type Service struct {
 	changed   func()
 	clock     func() time.Time
 	fleet     Fleet
+	top       func(ctx context.Context, app string) (stats.Top, error)
+	reports   Reports
+	sender    *webhook.Sender
 	passwords *auth.Passwords
 	attempts  *auth.Attempts
 	logger    *slog.Logger
+	sums      sumsKept
+
+	sets      *memo[struct{}, policySet]
+	totals    *memo[rangeKey, totals]
+	collected *memo[rangeKey, map[seriesMinute]store.Traffic]
 }
+
+// maxTotals is how many sums of a series in a range are kept, and maxCollected how many rows of a
+// series in a minute: some 200 bytes each.
+const (
+	maxTotals    = 100_000
+	maxCollected = 200_000
+)
 
 // New returns a service.
 func New(o Options) (*Service, error) {
 	if o.DB == nil {
 		return nil, errors.New("service: DB is nil")
 	}
-	s := &Service{db: o.DB, changed: o.Changed, clock: o.Clock, fleet: o.Fleet, logger: cmp.Or(o.Logger, slog.Default())}
+	s := &Service{sets: newMemo[struct{}, policySet](1), totals: newMemo[rangeKey, totals](maxTotals), collected: newMemo[rangeKey, map[seriesMinute]store.Traffic](maxCollected),
+		db: o.DB, changed: o.Changed, clock: o.Clock, fleet: o.Fleet, top: o.Top, logger: cmp.Or(o.Logger, slog.Default())}
 	if s.changed == nil {
 		s.changed = func() {}
 	}
 	if s.clock == nil {
 		s.clock = time.Now
+	}
+	if s.reports, s.sender = o.Reports, o.Sender; s.sender == nil {
+		s.sender = webhook.New(webhook.Options{})
 	}
 	var err error
 	if s.passwords, err = auth.NewPasswords(cmp.Or(o.Passwords, auth.DefaultCost)); err != nil {

@@ -37,7 +37,11 @@ func (s *Service) Authenticate(ctx context.Context, token string, m Meta) (Actor
 	if now >= session.SeenAt+touchEvery.Microseconds() {
 		err = s.db.Update(ctx, func(t *store.Tx) error { return t.TouchSession(hash, now) })
 	}
-	return Actor{user: session.User, via: viaSession, session: hash, meta: m.sanitized()}, err
+	a := Actor{user: session.User, via: viaSession, session: hash, meta: m.sanitized()}
+	if session.Provider {
+		a.via = viaOIDC
+	}
+	return a, err
 }
 
 // AuthenticateByProxy returns the actor for a user that a trusted proxy has
@@ -52,7 +56,7 @@ func (s *Service) AuthenticateByProxy(ctx context.Context, name string, m Meta) 
 		return enabled(t, name)
 	})
 	if err = unknown(err); errors.Is(err, ErrNotLoggedIn) {
-		s.noteLogin(ctx, name, m, viaProxy, "the proxy names a user who does not exist or is disabled")
+		s.noteLogin(ctx, "session.login", name, m, viaProxy, "the proxy names a user who does not exist or is disabled", true)
 	}
 	if err != nil {
 		return Actor{}, err
@@ -78,7 +82,7 @@ func enabled(t *store.Tx, name string) error {
 }
 
 // Access returns the actor's current permissions. It also works for an actor who
-// must change the password first.
+// must change the password or set up a second factor first.
 func (s *Service) Access(ctx context.Context, a Actor) (access Access, err error) {
 	err = s.db.View(ctx, func(t *store.Tx) error {
 		access, err = accessOf(t, a)

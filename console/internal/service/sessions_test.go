@@ -30,7 +30,7 @@ func TestProxyNamesExistingUsers(t *testing.T) {
 		if access, err := w.Access(ctx, newcomer); err != nil || access.MustChangePassword {
 			t.Errorf("the user must change the password: %+v %v", access, err)
 		}
-		_, err = w.ChangePassword(ctx, a, userPassword, "quite another password")
+		_, err = w.ChangePassword(ctx, a, userPassword, "seven green canals")
 		wantErr(t, "a password change without a session", err, ErrNotLoggedIn)
 		w.must(w.DisableUser(ctx, w.admin, "owner"))
 		_, err = w.Policy(ctx, a, "p")

@@ -34,6 +34,20 @@ func keptMinutes(level int64) int64 {
 	return keepHours
 }
 
+// prunedMinutes returns the age at which the rows of a level are deleted. They outlive the time for
+// which they are kept by the longest step that is made of them, so that the first step of a
+// range that is widened to whole steps is whole, too.
+func prunedMinutes(level int64) int64 {
+	longest := level
+	for _, step := range Steps {
+		s := span{}.over(0, 1, int64(step/time.Minute))
+		if s.level == level {
+			longest = max(longest, s.step)
+		}
+	}
+	return keptMinutes(level) + longest
+}
+
 const (
 	maxPoints = 500  // in a chart whose step is not given
 	maxRows   = 1500 // that a chart reads of one series

@@ -10,6 +10,7 @@ const (
 	MaxUserName = 64
 	MaxText     = 1000 // of a description
 	MaxLabel    = 100  // of a token
+	MaxComment  = 500  // on a change
 	MaxSearch   = 200
 )
 

@@ -23,7 +23,7 @@ const (
 	Write Scope = "write" // includes Read
 )
 
-// MaxTokenLife is the longest life of a token.
+// MaxTokenLife is the longest life of a token that the settings may permit.
 const MaxTokenLife = 366 * 24 * time.Hour
 
 // maxTokens is the largest number of tokens of a user that have not ended.
@@ -34,7 +34,10 @@ type TokenDraft struct {
 	Label string // for people
 	Scope Scope
 	Apps  []string      // empty means all in which the user has a role
-	Life  time.Duration // at most MaxTokenLife
+	Life  time.Duration // at most that of the settings
+
+	// Expires, unless it is zero, is when the token ends, instead of Life.
+	Expires time.Time
 }
 
 // Token is an API token without its secret. It has the current permissions of its
@@ -71,9 +74,10 @@ func (s *Service) CreateToken(ctx context.Context, a Actor, draft TokenDraft) (t
 		if err := d.checkDraft(&draft); err != nil {
 			return err
 		}
+		life := draft.life(d.now)
 		row := store.Token{
 			ID: id, Hash: auth.Digest(secret), User: a.user, Label: draft.Label, Scope: string(draft.Scope),
-			Apps: text(draft.Apps), CreatedAt: d.now, ExpiresAt: d.now + draft.Life.Microseconds(),
+			Apps: text(draft.Apps), CreatedAt: d.now, ExpiresAt: d.now + life.Microseconds(),
 		}
 		if err := d.InsertToken(row); err != nil {
 			return err
@@ -87,7 +91,19 @@ func (s *Service) CreateToken(ctx context.Context, a Actor, draft TokenDraft) (t
 	return t, secret, nil
 }
 
+// life returns the life of a token that is made now.
+func (t *TokenDraft) life(now int64) time.Duration {
+	if t.Expires.IsZero() {
+		return t.Life
+	}
+	return t.Expires.Sub(instant(now))
+}
+
 func (d *action) checkDraft(draft *TokenDraft) error {
+	settings, err := settingsOf(d.Tx)
+	if err != nil {
+		return err
+	}
 	var f faults
 	if draft.Label == "" {
 		f.note("label", errors.New("it is empty"))
@@ -96,8 +112,8 @@ func (d *action) checkDraft(draft *TokenDraft) error {
 	if draft.Scope != Read && draft.Scope != Write {
 		f.note("scope", errors.New("it is not read or write"))
 	}
-	if draft.Life <= 0 || draft.Life > MaxTokenLife {
-		f.note("life", fmt.Errorf("it is not above 0 and at most %d days", MaxTokenLife/(24*time.Hour)))
+	if life := draft.life(d.now); life <= 0 || life > settings.TokenLife {
+		f.note("life", fmt.Errorf("it is not above 0 and at most %d days", settings.TokenLife/minTokenLife))
 	}
 	for _, app := range draft.Apps {
 		if _, err := d.app(app); err != nil && !errors.Is(err, ErrNotFound) {
@@ -134,6 +150,19 @@ func (s *Service) Tokens(ctx context.Context, a Actor) (list []Token, err error)
 	return list, err
 }
 
+// TokenLife returns the longest life of a new token.
+func (s *Service) TokenLife(ctx context.Context, a Actor) (life time.Duration, err error) {
+	err = s.ask(ctx, a, "token.list", userObject(a.user), func(d *action) error {
+		if err := d.person(); err != nil {
+			return err
+		}
+		settings, err := settingsOf(d.Tx)
+		life = settings.TokenLife
+		return err
+	})
+	return life, err
+}
+
 // RevokeToken ends one of the actor's own tokens at once. An administrator may end
 // any token. For a token that was revoked already it returns ErrNotFound.
 func (s *Service) RevokeToken(ctx context.Context, a Actor, id string) error {
@@ -158,7 +187,8 @@ func (s *Service) RevokeToken(ctx context.Context, a Actor, id string) error {
 	})
 }
 
-// AuthenticateToken returns the actor of a token's secret, or ErrNotLoggedIn.
+// AuthenticateToken returns the actor of a token's secret. The error is ErrTokenExpired if
+// the token would be right otherwise, and ErrNotLoggedIn for any other.
 func (s *Service) AuthenticateToken(ctx context.Context, secret string, m Meta) (Actor, error) {
 	hash, now := auth.Digest(secret), s.now()
 	var row store.Token
@@ -167,10 +197,16 @@ func (s *Service) AuthenticateToken(ctx context.Context, secret string, m Meta) 
 		if row, err = t.TokenByHash(hash); err != nil {
 			return err
 		}
-		if row.RevokedAt != 0 || now >= row.ExpiresAt {
+		if row.RevokedAt != 0 {
 			return ErrNotLoggedIn
 		}
-		return enabled(t, row.User)
+		if err := enabled(t, row.User); err != nil {
+			return err
+		}
+		if now >= row.ExpiresAt {
+			return ErrTokenExpired
+		}
+		return nil
 	})
 	if err != nil {
 		return Actor{}, unknown(err)
@@ -178,11 +214,16 @@ func (s *Service) AuthenticateToken(ctx context.Context, secret string, m Meta) 
 	if now >= row.UsedAt+touchEvery.Microseconds() {
 		err = s.db.Update(ctx, func(t *store.Tx) error { return t.TouchToken(row.ID, now) })
 	}
-	scope := &tokenScope{readOnly: row.Scope != string(Write)}
-	if apps := tokenOf(row).Apps; len(apps) > 0 {
+	return Actor{user: row.User, via: viaToken + row.ID, token: scopeOf(row), meta: m.sanitized()}, err
+}
+
+// scopeOf returns the restriction of an actor with a token.
+func scopeOf(r store.Token) *tokenScope {
+	scope := &tokenScope{readOnly: r.Scope != string(Write)}
+	if apps := tokenOf(r).Apps; len(apps) > 0 {
 		scope.apps = apps
 	}
-	return Actor{user: row.User, via: viaToken + row.ID, token: scope, meta: m.sanitized()}, err
+	return scope
 }
 
 func tokenOf(r store.Token) Token {

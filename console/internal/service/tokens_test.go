@@ -85,6 +85,7 @@ func TestSettingsApplyToExistingSessions(t *testing.T) {
 		ctx := t.Context()
 		want := Settings{SessionIdle: 10 * time.Minute, SessionLife: 20 * time.Minute}
 		w.must(w.SaveSettings(ctx, w.admin, want))
+		want.SecondFactor, want.TokenLife = ForNobody, MaxTokenLife // which were kept
 		if got, err := w.Settings(ctx, w.admin); err != nil || got != want {
 			t.Errorf("%+v %v", got, err)
 		}
@@ -97,4 +98,68 @@ func TestSettingsApplyToExistingSessions(t *testing.T) {
 		wantFault(t, "too short", err, "session_idle")
 		wantFault(t, "too long", err, "session_life")
 	})
+}
+
+// A token that has expired says so, unless it would not be right anyway.
+func TestTokenThatExpiredSaysSo(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	ctx := t.Context()
+	x := w.person("x", nil)
+	try := func(secret string) error {
+		_, err := w.AuthenticateToken(ctx, secret, Meta{})
+		return err
+	}
+	end := w.clock.now().Add(36 * time.Hour)
+	token, secret, err := w.CreateToken(ctx, x, TokenDraft{Label: "x", Scope: Read, Expires: end})
+	w.must(err)
+	if !token.Expires.Equal(end) {
+		t.Errorf("it ends at %s, want %s", token.Expires, end)
+	}
+	w.clock.pass(36*time.Hour - time.Microsecond)
+	w.must(try(secret))
+	w.clock.pass(time.Microsecond)
+	wantErr(t, "an expired token", try(secret), ErrTokenExpired)
+	wantErr(t, "an expired token", try(secret), ErrNotLoggedIn)
+	for what, err := range map[string]error{"another secret": try(secret + "x"), "none": try("")} {
+		if !errors.Is(err, ErrNotLoggedIn) || errors.Is(err, ErrTokenExpired) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	w.must(w.DisableUser(ctx, w.actor(must(w.Login(ctx, FirstUser, adminPassword, Meta{}))), "x"))
+	if err := try(secret); errors.Is(err, ErrTokenExpired) {
+		t.Errorf("a token of a disabled user: %v", err)
+	}
+}
+
+// The settings bound the life of new tokens.
+func TestTokenLifeOfTheSettings(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		const day = 24 * time.Hour
+		create := func(draft TokenDraft) error {
+			draft.Label, draft.Scope = "x", Read
+			return second(w.createdOf(draft))
+		}
+		now := w.clock.now()
+		w.must(create(TokenDraft{Expires: now.Add(MaxTokenLife)}))
+		w.must(w.SaveSettings(ctx, w.admin, Settings{SessionIdle: time.Hour, SessionLife: time.Hour, TokenLife: 30 * day}))
+		w.must(create(TokenDraft{Life: 30 * day}))
+		w.must(create(TokenDraft{Expires: now.Add(30 * day)}))
+		for _, draft := range []TokenDraft{
+			{Life: 30*day + 1}, {Life: -1}, {}, {Expires: now}, {Expires: now.Add(-time.Hour)}, {Expires: now.Add(30*day + 1)},
+			{Expires: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}, {Expires: time.Unix(0, 0)},
+		} {
+			wantFault(t, draft.Expires.String(), create(draft), "life")
+		}
+		for _, life := range []time.Duration{day - 1, MaxTokenLife + 1, -1} {
+			err := w.SaveSettings(ctx, w.admin, Settings{SessionIdle: time.Hour, SessionLife: time.Hour, TokenLife: life})
+			wantFault(t, life.String(), err, "token_life")
+		}
+		wantFault(t, "another requirement", w.SaveSettings(ctx, w.admin, Settings{SessionIdle: time.Hour, SessionLife: time.Hour, SecondFactor: "x"}), "second_factor")
+	})
+}
+
+func (w *world) createdOf(draft TokenDraft) (Token, error) {
+	t, _, err := w.CreateToken(w.t.Context(), w.admin, draft)
+	return t, err
 }

@@ -3,8 +3,11 @@ package service
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/headgate/headgate/console/internal/store"
@@ -28,8 +31,11 @@ type TrafficQuery struct {
 	Policy string // "" for requests; the name of a policy for its decisions
 
 	// From and To bound the range; To is not included. Both are widened to whole steps. A
-	// zero To stands for now, and a zero From for a quarter of an hour before To.
+	// zero To stands for now, and a zero From for Last before To.
 	From, To time.Time
+
+	// Last is the length of a range without From; 0 means a quarter of an hour.
+	Last time.Duration
 
 	// Step is one of Steps, or 0 for a step that suits the range.
 	Step time.Duration
@@ -58,10 +64,13 @@ type Point struct {
 	Lost   int64
 }
 
+// OtherPolicies stands in a Sum for policies that are not told apart.
+const OtherPolicies = store.OtherPolicies
+
 // Sum is the sum of the counts of a range.
 type Sum struct {
 	App    string
-	Policy string // as in store.Series: "*" stands for policies that are not told apart
+	Policy string // "" for the requests
 	Counts stats.Counts
 	Lost   int64
 }
@@ -121,9 +130,22 @@ func (s *Service) TrafficByApp(ctx context.Context, a Actor, q TrafficQuery) (li
 	return list, err
 }
 
+// span returns the range of the query at an instant.
+func (q TrafficQuery) span(now time.Time) (span, error) {
+	if q.From.IsZero() && q.Last != 0 {
+		if q.To.IsZero() {
+			q.To = now.Truncate(time.Minute).Add(time.Minute)
+		}
+		q.From = q.To.Add(-q.Last)
+	}
+	return spanOf(q.From, q.To, q.Step, now)
+}
+
 // reading reads counts in one transaction.
 type reading struct {
 	*action
+	s    *Service
+	ctx  context.Context // of the one call
 	span span
 	apps []string // in which the actor has a role, or the one of the query
 	all  bool     // apps are all applications
@@ -141,7 +163,7 @@ func (s *Service) readTraffic(ctx context.Context, a Actor, q TrafficQuery, f fu
 	if q.App != "" {
 		object = appObject(q.App)
 	}
-	r := &reading{}
+	r := &reading{s: s, ctx: ctx}
 	err := s.ask(ctx, a, verb, object, func(d *action) (err error) {
 		r.apps, r.all, err = d.trafficApps(q.App)
 		return err
@@ -150,8 +172,8 @@ func (s *Service) readTraffic(ctx context.Context, a Actor, q TrafficQuery, f fu
 		return err
 	}
 	r.now = s.clock().UTC()
-	r.readLive(ctx, s)
-	if r.span, err = spanOf(q.From, q.To, q.Step, r.now); err != nil {
+	r.readLive()
+	if r.span, err = q.span(r.now); err != nil {
 		return err
 	}
 	return s.ask(ctx, a, verb, object, func(d *action) (err error) {
@@ -183,16 +205,34 @@ func (d *action) trafficApps(app string) (names []string, all bool, err error) {
 	return names, d.access.seesAll(), err
 }
 
+// liveAtOnce is how many applications are read from Redis at the same time.
+const liveAtOnce = 4
+
 // readLive reads the last minutes of the applications from Redis.
-func (r *reading) readLive(ctx context.Context, s *Service) {
+func (r *reading) readLive() {
 	r.live = map[string][]stats.Minute{}
-	if r.late = s.fleet == nil || len(r.apps) > maxLive; r.late {
+	if r.late = r.s.fleet == nil || len(r.apps) > maxLive; r.late {
 		return
 	}
-	for _, app := range r.apps {
-		minutes, err := s.fleet.Minutes(ctx, app)
+	type answer struct {
+		minutes []stats.Minute
+		err     error
+	}
+	answers := make([]answer, len(r.apps))
+	var reading sync.WaitGroup
+	free := make(chan struct{}, liveAtOnce)
+	for i, app := range r.apps {
+		free <- struct{}{}
+		reading.Go(func() {
+			answers[i].minutes, answers[i].err = r.s.fleet.Minutes(r.ctx, app)
+			<-free
+		})
+	}
+	reading.Wait()
+	for i, app := range r.apps {
+		minutes, err := answers[i].minutes, answers[i].err
 		if err != nil {
-			s.logger.WarnContext(ctx, "the last counts cannot be read", "app", app, "error", err)
+			r.s.logger.WarnContext(r.ctx, "the last counts cannot be read", "app", app, "error", err)
 			r.late = true
 			return
 		}
@@ -318,7 +358,7 @@ func (r *reading) total(app, policy string) (Sum, error) {
 	}
 	for _, s := range rows {
 		for _, p := range r.span.pieces() {
-			list, err := r.TrafficOf(p.level32(), s.ID, p.from, p.to)
+			list, err := r.TrafficOf(int(p.level), s.ID, p.from, p.to)
 			if err != nil {
 				return sum, err
 			}
@@ -330,8 +370,6 @@ func (r *reading) total(app, policy string) (Sum, error) {
 	return sum, err
 }
 
-func (p piece) level32() int { return int(p.level) }
-
 func (s *Sum) add(rows []store.Traffic) {
 	for _, row := range rows {
 		s.Counts.Add(countsOf(row.Counts))
@@ -341,66 +379,109 @@ func (s *Sum) add(rows []store.Traffic) {
 
 // sums returns the sums of an application by policy, with that of the requests.
 func (r *reading) sums(app string) (map[string]Sum, error) {
-	series, err := r.SeriesOf(app)
+	version, err := r.TrafficVersion(app)
 	if err != nil {
 		return nil, err
 	}
-	names, ids := map[int64]string{}, map[string]int64{}
-	for _, s := range series {
-		names[s.ID], ids[s.Policy] = s.Policy, s.ID
+	t, err := r.totals(app, version)
+	if err != nil {
+		return nil, err
 	}
-	sums := map[string]Sum{}
-	add := func(name string, row store.Traffic) {
+	sums := maps.Clone(t.sums)
+	return sums, r.addUncollected(app, version, t.ids, func(name string, row store.Traffic) {
 		sum := sums[name]
 		sum.App, sum.Policy = app, name
 		sum.add([]store.Traffic{row})
 		sums[name] = sum
-	}
-	for _, p := range r.span.pieces() {
-		rows, err := r.Tx.TrafficByPolicy(p.level32(), app, p.from, p.to)
+	})
+}
+
+// totals are the collected counts of an application in a range, by policy.
+type totals struct {
+	ids  map[string]int64 // of all series
+	sums map[string]Sum   // of those that have counts
+}
+
+// rangeKey names what is known of an application in a range of minutes.
+type rangeKey struct {
+	app      string
+	from, to int64 // to is not included
+}
+
+// totals returns the collected counts of an application. Its rows have the version.
+func (r *reading) totals(app string, version int64) (totals, error) {
+	pieces := r.span.pieces()
+	key := rangeKey{app, r.span.from, pieces[len(pieces)-1].to}
+	return r.s.totals.get(r.ctx, key, version, func() (t totals, weight int, err error) {
+		series, err := r.SeriesOf(app)
 		if err != nil {
-			return nil, err
+			return t, 0, err
 		}
+		t = totals{ids: map[string]int64{}, sums: map[string]Sum{}}
+		names, ids := map[int64]string{}, make([]int64, len(series))
+		for i, s := range series {
+			names[s.ID], t.ids[s.Policy], ids[i] = s.Policy, s.ID, s.ID
+		}
+		for _, p := range pieces {
+			rows, err := r.TrafficSums(int(p.level), ids, p.from, p.to)
+			if err != nil {
+				return t, 0, err
+			}
+			for _, row := range rows {
+				name := names[row.Series]
+				sum := t.sums[name]
+				sum.App, sum.Policy = app, name
+				sum.add([]store.Traffic{row})
+				t.sums[name] = sum
+			}
+		}
+		return t, len(series) + 1, nil
+	})
+}
+
+// seriesMinute is a minute of a series.
+type seriesMinute struct{ series, at int64 }
+
+// collected returns the rows of the series of an application in some minutes.
+func (r *reading) collected(app string, version int64, ids map[string]int64, from, to int64) (map[seriesMinute]store.Traffic, error) {
+	return r.s.collected.get(r.ctx, rangeKey{app, from, to}, version, func() (map[seriesMinute]store.Traffic, int, error) {
+		rows, err := r.TrafficWithin(store.ByMinute, slices.Sorted(maps.Values(ids)), from, to)
+		known := make(map[seriesMinute]store.Traffic, len(rows))
 		for _, row := range rows {
-			add(names[row.Series], row)
+			known[seriesMinute{row.Series, row.At}] = row
 		}
-	}
-	return sums, r.addUncollected(app, ids, add)
+		return known, len(rows) + 1, err
+	})
 }
 
 // addUncollected adds the counts of the last minutes that are in Redis alone.
-func (r *reading) addUncollected(app string, ids map[string]int64, add func(string, store.Traffic)) error {
-	for _, m := range r.live[app] {
+func (r *reading) addUncollected(app string, version int64, ids map[string]int64, add func(string, store.Traffic)) error {
+	live := slices.DeleteFunc(slices.Clone(r.live[app]), func(m stats.Minute) bool {
 		at := minute(m.Start)
-		if at < r.span.from || at >= r.span.to {
-			continue
-		}
-		live := map[string]store.Traffic{store.RequestSeries: liveRow(m, store.RequestSeries), store.OtherPolicies: liveRow(m, store.OtherPolicies)}
-		for name := range m.Policies {
-			if isRuleName(name) {
-				live[name] = liveRow(m, name)
-			}
-		}
-		var known []int64
-		for name := range live {
+		return at < r.span.from || at >= r.span.to
+	})
+	if len(live) == 0 {
+		return nil
+	}
+	known, err := r.collected(app, version, ids, minute(live[0].Start), minute(live[len(live)-1].Start)+1)
+	if err != nil {
+		return err
+	}
+	for _, m := range live {
+		one := func(name string) {
+			row := liveRow(m, name)
 			if id, ok := ids[name]; ok {
-				known = append(known, id)
-			}
-		}
-		rows, err := r.TrafficAt(store.ByMinute, at, known)
-		if err != nil {
-			return err
-		}
-		collected := map[int64]store.Traffic{}
-		for _, row := range rows {
-			collected[row.Series] = row
-		}
-		for name, row := range live {
-			if id, ok := ids[name]; ok {
-				row.Reduce(collected[id])
+				row.Reduce(known[seriesMinute{id, row.At}])
 			}
 			if !row.Empty() {
 				add(name, row)
+			}
+		}
+		one(store.RequestSeries)
+		one(store.OtherPolicies)
+		for name := range m.Policies {
+			if name != store.OtherPolicies && isRuleName(name) {
+				one(name)
 			}
 		}
 	}
@@ -422,50 +503,80 @@ const maxMarkers = 500
 // Markers returns the changes of policies in the range of a query, the newest first, that
 // the actor sees. Of more than 500 changes it returns the newest.
 func (s *Service) Markers(ctx context.Context, a Actor, q TrafficQuery) (list []Marker, err error) {
-	to := q.To
-	if to.IsZero() {
-		to = s.clock().Add(time.Minute)
+	if q.To.IsZero() {
+		q.To = s.clock().Add(time.Minute)
 	}
 	if q.From.IsZero() {
-		q.From = to.Add(-15 * time.Minute)
+		q.From = q.To.Add(-cmp.Or(q.Last, 15*time.Minute))
 	}
-	err = s.ask(ctx, a, "traffic.read", "apps", func(d *action) error {
-		list = nil
+	err = s.ask(ctx, a, "traffic.read", "apps", func(d *action) (err error) {
 		if q.App != "" {
 			if _, _, err := d.trafficApps(q.App); err != nil {
 				return err
 			}
 		}
-		rows, err := d.RevisionsBetween(microseconds(q.From), microseconds(to), maxMarkers)
-		if err != nil {
-			return err
-		}
-		for _, row := range rows {
-			r, err := d.revision(row)
-			if errors.Is(err, ErrNotFound) {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			if (q.Policy == "" || r.Policy == q.Policy) && r.isOf(q.App) {
-				list = append(list, Marker{r.At, r.Policy, r.Version, r.Action, r.Actor})
-			}
-		}
-		return nil
+		list, _, err = d.markers(q, maxMarkers)
+		return err
 	})
 	return list, err
 }
 
-// isOf reports whether a revision is of a policy that lists an application, before or
-// afterwards. Every policy is of "".
-func (r Revision) isOf(app string) bool {
-	lists := func(p *policy.Policy) bool { return p != nil && slices.Contains(p.Apps, app) }
-	return app == "" || lists(r.Before) || lists(r.After)
+// markers looks at the newest changes between q.From and q.To, so many at most, and returns
+// those that the actor sees, and whether there may be older ones.
+func (d *action) markers(q TrafficQuery, limit int) (list []Marker, more bool, err error) {
+	rows, err := d.RevisionsBetween(q.Policy, microseconds(q.From), microseconds(q.To), limit)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, row := range rows {
+		shown, err := d.marks(row, q.App)
+		if err != nil {
+			return nil, false, err
+		}
+		if shown {
+			list = append(list, Marker{instant(row.At), row.Policy, row.Version, row.Action, row.Actor})
+		}
+	}
+	return list, len(rows) == limit, nil
+}
+
+// marks reports whether the actor sees the policy of a revision, as [Service.Revision] has it,
+// and sees that it lists an application, before or afterwards. Every policy lists "". The rest
+// of the policy is not read.
+func (d *action) marks(row store.Revision, app string) (bool, error) {
+	before, err := appsOf(row.Before)
+	if err != nil {
+		return false, err
+	}
+	after, err := appsOf(row.After)
+	if err != nil {
+		return false, err
+	}
+	current := after
+	if row.After == "" {
+		current = before
+	}
+	if !d.access.CanSee(current) {
+		return false, nil
+	}
+	return app == "" || slices.Contains(after, app) || d.access.CanSee(before) && slices.Contains(before, app), nil
+}
+
+// appsOf returns the applications of a body, or none of "".
+func appsOf(body string) ([]string, error) {
+	if body == "" {
+		return nil, nil
+	}
+	var p struct {
+		Apps []string `json:"apps"`
+	}
+	err := json.Unmarshal([]byte(body), &p)
+	return p.Apps, err
 }
 
 // Instances returns the instances of the applications in which the actor has a role, or of
-// one of them. The error wraps ErrNoFleet if there is no Redis or it does not answer.
+// one of them. What they say of policies that the actor does not see is replaced in their errors;
+// see [Service.Reasons]. The error is ErrNoFleet or wraps it if Redis does not answer.
 func (s *Service) Instances(ctx context.Context, a Actor, app string) ([]policy.Instance, error) {
 	var access Access
 	err := s.ask(ctx, a, "instance.list", "instances", func(d *action) error {
@@ -486,7 +597,19 @@ func (s *Service) Instances(ctx context.Context, a Actor, app string) ([]policy.
 	if err != nil {
 		return nil, errors.Join(ErrNoFleet, err)
 	}
-	return slices.DeleteFunc(all, func(i policy.Instance) bool {
+	all = slices.DeleteFunc(all, func(i policy.Instance) bool {
 		return access.Role(i.App) == NoRole || app != "" && i.App != app
-	}), nil
+	})
+	texts := make([]string, len(all))
+	for n, i := range all {
+		texts[n] = i.Error
+	}
+	reasons, err := s.Reasons(ctx, a, texts)
+	if err != nil {
+		return nil, err
+	}
+	for n := range all {
+		all[n].Error = reasons[n]
+	}
+	return all, nil
 }

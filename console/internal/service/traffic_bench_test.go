@@ -50,7 +50,16 @@ func TestTrafficIsQuick(t *testing.T) {
 					_, err := w.TrafficByPolicy(ctx, w.admin, TrafficQuery{App: "a", From: from})
 					return err
 				},
-				"by application": func() error { _, err := w.TrafficByApp(ctx, w.admin, TrafficQuery{From: from}); return err },
+				"by policy, by a console that knows nothing": func() error {
+					_, err := w.another().TrafficByPolicy(ctx, w.admin, TrafficQuery{App: "a", From: from})
+					return err
+				},
+				"the overview of an application": func() error {
+					_, err := w.Overview(ctx, w.admin, TrafficQuery{App: "a", From: from})
+					return err
+				},
+				"the overview of all": func() error { _, err := w.Overview(ctx, w.admin, TrafficQuery{From: from}); return err },
+				"by application":      func() error { _, err := w.TrafficByApp(ctx, w.admin, TrafficQuery{From: from}); return err },
 			} {
 				took := median(t, ask)
 				test.AtMost(t, fmt.Sprintf("%s over %s", name, span), took, quick)

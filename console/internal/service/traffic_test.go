@@ -27,6 +27,23 @@ type fakeFleet struct {
 	minutes   map[string][]stats.Minute
 	instances []policy.Instance
 	err       error
+
+	used, limit int64 // bytes of memory
+}
+
+// label is the version that a fakeFleet has published.
+const label = "v2"
+
+func (f *fakeFleet) Version(context.Context) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return label, f.err
+}
+
+func (f *fakeFleet) Memory(context.Context) (used, limit int64, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.used, f.limit, f.err
 }
 
 func (f *fakeFleet) Minutes(_ context.Context, app string) ([]stats.Minute, error) {
@@ -73,6 +90,11 @@ func (w *world) sumOf(app string, from time.Time, step time.Duration) stats.Coun
 			if s.App == app && s.Counts != chart.Total {
 				w.t.Errorf("the sum of %s by application is %v, and the chart's %v", app, s.Counts, chart.Total)
 			}
+		}
+		o, err := w.Overview(ctx, w.admin, q)
+		w.must(err)
+		if o.Traffic.Total != chart.Total || len(o.Apps) != 1 || o.Apps[0].Counts != chart.Total {
+			w.t.Errorf("the overview of %s has %v and %v, and the chart %v", app, o.Traffic.Total, o.Apps, chart.Total)
 		}
 	}
 	return chart.Total
@@ -342,8 +364,9 @@ func TestInstancesAreThoseOfTheActor(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	ctx := t.Context()
 	w.fleet.instances = []policy.Instance{
-		{ID: "i", Process: "1", App: "a", ClockOffset: 90 * time.Second, Store: "local"}, {ID: "i", Process: "2", App: "a"}, {ID: "j", Process: "3", App: "b"},
+		{ID: "i", Process: "1", App: "a", ClockOffset: 90 * time.Second, Store: "local", Error: `policy "secret": limit: wrong`}, {ID: "i", Process: "2", App: "a"}, {ID: "j", Process: "3", App: "b"},
 	}
+	w.create(sample("secret", "b"))
 	viewer := w.person("viewer", map[string]Role{"a": Viewer})
 	for _, row := range []struct {
 		who  Actor
@@ -355,9 +378,18 @@ func TestInstancesAreThoseOfTheActor(t *testing.T) {
 			t.Errorf("%s, %q: %v, %v", row.who.user, row.app, list, err)
 		}
 	}
+	for _, row := range []struct {
+		who  Actor
+		want string
+	}{{w.admin, `policy "secret": limit: wrong`}, {viewer, "a policy of another application is not valid for this instance"}} {
+		if list, err := w.Instances(ctx, row.who, "a"); err != nil || list[0].Error != row.want {
+			t.Errorf("%s sees %+v, %v", row.who.user, list, err)
+		}
+	}
 	w.fleet.err = errors.New("away")
 	_, err := w.Instances(ctx, w.admin, "")
 	wantErr(t, "without Redis", err, ErrNoFleet)
+	wantErr(t, "without Redis", err, w.fleet.err)
 }
 
 func TestTrafficCSV(t *testing.T) {
@@ -451,7 +483,7 @@ func TestImportRestoresAnEmptyConsole(t *testing.T) {
 		w.must(err)
 		w.create(sample("q", "b", "c"))
 		for _, format := range []Format{YAML, JSON} {
-			data, err := w.Export(ctx, w.admin, format)
+			data, err := w.Export(ctx, w.admin, format, "")
 			w.must(err)
 			url := sqliteURL(t)
 			if strings.HasPrefix(w.url, "mysql") {

@@ -46,7 +46,7 @@ func (s *Service) TrafficCSV(ctx context.Context, a Actor, q TrafficQuery, w io.
 		return err
 	}
 	for _, name := range names {
-		err := s.readTraffic(ctx, a, TrafficQuery{App: q.App, From: q.From, To: q.To, Step: q.Step}, func(r *reading) error {
+		err := s.readTraffic(ctx, a, TrafficQuery{App: q.App, From: q.From, To: q.To, Last: q.Last, Step: q.Step}, func(r *reading) error {
 			t, err := r.chart(name)
 			if err != nil {
 				return err
@@ -66,7 +66,7 @@ func (s *Service) noteExport(ctx context.Context, a Actor, q TrafficQuery) error
 	if q.Policy != "" && !isRuleName(q.Policy) {
 		return ErrNotFound
 	}
-	span, err := spanOf(q.From, q.To, q.Step, s.clock())
+	span, err := q.span(s.clock())
 	if err != nil {
 		return err
 	}

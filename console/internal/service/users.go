@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate/console/internal/auth"
@@ -19,6 +20,7 @@ type User struct {
 	CreatedAt          time.Time
 	CreatedBy          string
 	PasswordAt         time.Time       // the time of the last change of the password
+	SecondFactor       bool            // one is in force
 	Roles              map[string]Role // by application
 }
 
@@ -52,9 +54,14 @@ func (s *Service) Users(ctx context.Context, a Actor) (list []User, err error) {
 		for _, r := range roles {
 			byUser[r.User] = append(byUser[r.User], r)
 		}
+		if err != nil {
+			return err
+		}
+		factors, err := d.UsersWithSecondFactor()
 		list = make([]User, len(rows))
 		for i, r := range rows {
 			list[i] = userOf(r, byUser[r.Name])
+			_, list[i].SecondFactor = slices.BinarySearch(factors, r.Name)
 		}
 		return err
 	})
@@ -74,7 +81,11 @@ func (s *Service) User(ctx context.Context, a Actor, name string) (u User, err e
 			return err
 		}
 		roles, err := d.RolesOf(name)
+		if err != nil {
+			return err
+		}
 		u = userOf(row, roles)
+		_, u.SecondFactor, err = confirmedFactor(d.Tx, name)
 		return err
 	})
 	return u, err
@@ -134,10 +145,22 @@ func (d *action) resetPassword(name, hash string) error {
 	if err := d.UpdateUser(u); err != nil {
 		return err
 	}
-	if _, err := d.DeleteSessionsOf(name); err != nil {
+	if err := d.signOut(name); err != nil {
 		return err
 	}
 	return d.done(before, userText(u))
+}
+
+// signOut ends all sessions and pending log-ins of a user, and forgets the browsers of the
+// user.
+func (d *action) signOut(name string) error {
+	if _, err := d.DeleteSessionsOf(name); err != nil {
+		return err
+	}
+	if err := d.DeletePendingLoginsOf(name); err != nil {
+		return err
+	}
+	return d.DeleteDevicesOf(name)
 }
 
 // DisableUser ends all sessions of a user, and refuses the user and the user's
@@ -184,7 +207,7 @@ func (s *Service) changeUser(ctx context.Context, a Actor, verb, name string, ch
 			return invalid("name", "this is the last administrator: make another user one first")
 		}
 		if u.Disabled {
-			if _, err := d.DeleteSessionsOf(name); err != nil {
+			if err := d.signOut(name); err != nil {
 				return err
 			}
 		}

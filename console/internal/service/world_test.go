@@ -2,7 +2,9 @@ package service
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -21,6 +23,10 @@ import (
 var maria, fragile mariadbtest.Shared
 
 func TestMain(m *testing.M) {
+	if url := os.Getenv(runsCalendar); url != "" {
+		fmt.Fprintln(os.Stderr, runCalendar(url))
+		os.Exit(1)
+	}
 	code := m.Run()
 	maria.Close()
 	fragile.Close()
@@ -58,11 +64,14 @@ type world struct {
 	clock *clock
 	fleet *fakeFleet
 	admin Actor
+
+	waiting Scheduled // in the matrix
+	hook    Webhook   // in the matrix
 }
 
 const (
-	adminPassword = "the administrator's"
-	userPassword  = "somebody's password"
+	adminPassword = "eleven slow lanterns"
+	userPassword  = "nine quiet harbours"
 )
 
 // cheap keeps tests from spending their time on hashing.
@@ -98,7 +107,7 @@ func newWorld(t testing.TB, url string) *world {
 // another returns a second service on the same database.
 func (w *world) another() *Service {
 	w.t.Helper()
-	s, err := New(Options{DB: w.db, Fleet: w.fleet, Clock: w.clock.now, Passwords: cheap, Logger: slog.New(slog.DiscardHandler)})
+	s, err := New(Options{DB: w.db, Fleet: w.fleet, Reports: w.fleet, Sender: loopback(w.clock.now), Clock: w.clock.now, Passwords: cheap, Logger: slog.New(slog.DiscardHandler)})
 	w.must(err)
 	return s
 }

@@ -1,0 +1,104 @@
+package service
+
+import (
+	"context"
+	"sync"
+)
+
+// memo keeps what was read from the database, so that it need not be read again while it is the
+// same. Each value has the version of the rows that it was made of, which changes with them, so
+// that a value of the version that a transaction sees is exact. It is safe for concurrent use.
+type memo[K comparable, V any] struct {
+	most int // the largest sum of the weights of what is kept
+
+	mu      sync.Mutex
+	entries map[K]*kept[V]
+	weight  int
+	turn    int64
+}
+
+// kept is a value that may be used again.
+type kept[V any] struct {
+	busy    chan struct{} // holds a token while the value is made
+	value   V
+	version int64
+	weight  int // 0 if there is no value
+	used    int64
+}
+
+func newMemo[K comparable, V any](most int) *memo[K, V] {
+	return &memo[K, V]{most: most, entries: map[K]*kept[V]{}}
+}
+
+// get returns the value of a key at a version, which read makes if it is not known. While one
+// caller makes it, the others wait. A value that weighs 0 or too much is not kept. Callers must
+// not change the value.
+func (m *memo[K, V]) get(ctx context.Context, key K, version int64, read func() (value V, weight int, err error)) (value V, err error) {
+	e := m.entry(key)
+	select {
+	case e.busy <- struct{}{}:
+	case <-ctx.Done():
+		return value, ctx.Err()
+	}
+	defer func() { <-e.busy }()
+	if e.weight > 0 && e.version == version {
+		return e.value, nil
+	}
+	value, weight, err := read()
+	if err != nil {
+		m.drop(key, e)
+		return value, err
+	}
+	if version >= e.version { // a transaction that began long ago leaves the newer value
+		m.keep(key, e, value, version, weight)
+	}
+	return value, nil
+}
+
+func (m *memo[K, V]) entry(key K) *kept[V] {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.entries[key]
+	if e == nil {
+		e = &kept[V]{busy: make(chan struct{}, 1)}
+		m.entries[key] = e
+	}
+	m.turn++
+	e.used = m.turn
+	return e
+}
+
+// keep stores a value, and drops those that were used longest ago if there is too much.
+func (m *memo[K, V]) keep(key K, e *kept[V], value V, version int64, weight int) {
+	if weight <= 0 || weight > m.most {
+		m.drop(key, e)
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.entries[key] != e { // it was dropped meanwhile
+		return
+	}
+	m.weight += weight - e.weight
+	e.value, e.version, e.weight = value, version, weight
+	for m.weight > m.most {
+		oldest := key
+		for k, other := range m.entries {
+			if other != e && other.weight > 0 && (oldest == key || other.used < m.entries[oldest].used) {
+				oldest = k
+			}
+		}
+		m.weight -= m.entries[oldest].weight
+		delete(m.entries, oldest)
+	}
+}
+
+// drop forgets an entry.
+func (m *memo[K, V]) drop(key K, e *kept[V]) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.entries[key] == e {
+		m.weight -= e.weight
+		delete(m.entries, key)
+	}
+}

@@ -1,0 +1,91 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/headgate/headgate/console/internal/auth"
+	"github.com/headgate/headgate/console/internal/oidc"
+	"github.com/headgate/headgate/console/internal/store"
+)
+
+// LoginByProvider starts a session of the user whom a provider of OpenID Connect has
+// authenticated. The user has to exist; an administrator gives the roles. At the first log-in
+// the person at the provider becomes the user for ever, so that another person with the same
+// name is refused later, and a one-time password of the user ends. The provider is responsible
+// for a second factor: the user's own is not asked for. The error is ErrNotLoggedIn if the
+// user does not exist, is disabled, or is another person.
+func (s *Service) LoginByProvider(ctx context.Context, who oidc.Identity, m Meta) (Session, error) {
+	m = m.sanitized()
+	session, err := s.loginByProvider(ctx, who, m)
+	if err = unknown(err); errors.Is(err, ErrNotLoggedIn) {
+		s.noteLogin(ctx, "session.login", who.User, m, viaOIDC, "the provider names a user who does not exist, is disabled, or is another person", true)
+	}
+	return session, err
+}
+
+// RefuseProvider writes to the audit log that a log-in at the provider has failed. It writes a
+// bounded number of them an hour.
+func (s *Service) RefuseProvider(ctx context.Context, reason error, m Meta) {
+	s.noteLogin(ctx, "session.login", "", m.sanitized(), viaOIDC, reason.Error(), true)
+}
+
+func (s *Service) loginByProvider(ctx context.Context, who oidc.Identity, m Meta) (session Session, err error) {
+	if who.Issuer == "" || who.Subject == "" {
+		return Session{}, ErrNotLoggedIn
+	}
+	err = s.db.Update(ctx, func(t *store.Tx) error {
+		now := s.now()
+		if err := t.RaiseCounter(store.CounterUsers, now); err != nil {
+			return err
+		}
+		u, err := person(t, who, now)
+		if err != nil {
+			return err
+		}
+		if u.Disabled {
+			return ErrNotLoggedIn
+		}
+		if u.MustChange {
+			u.Password, u.MustChange, u.PasswordAt = "", false, now // no password is right
+			if err := t.UpdateUser(u); err != nil {
+				return err
+			}
+		}
+		a := Actor{user: u.Name, via: viaOIDC, meta: m}
+		if session, err = s.open(t, u, a, now); err != nil {
+			return err
+		}
+		row := a.auditRow(now, "session.login", userObject(u.Name))
+		row.Outcome = string(Done)
+		return t.AddAudit(row)
+	})
+	return session, err
+}
+
+// person returns the user that a person is, and notes it at the first log-in.
+func person(t *store.Tx, who oidc.Identity, now int64) (store.User, error) {
+	hash := auth.Digest(strconv.Itoa(len(who.Issuer)) + " " + who.Issuer + " " + who.Subject)
+	known, err := t.Identity(hash)
+	if err == nil {
+		return t.User(known.User)
+	}
+	if !errors.Is(err, store.ErrNotFound) {
+		return store.User{}, err
+	}
+	u, err := findUser(t, who.User)
+	if err != nil {
+		return u, err
+	}
+	if _, err := t.IdentityOf(u.Name); !errors.Is(err, store.ErrNotFound) {
+		if err == nil {
+			err = ErrNotLoggedIn
+		}
+		return u, err
+	}
+	if u.Disabled {
+		return u, ErrNotLoggedIn
+	}
+	return u, t.InsertIdentity(store.Identity{Hash: hash, User: u.Name, At: now})
+}

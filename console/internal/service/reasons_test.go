@@ -1,0 +1,41 @@
+package service
+
+import "testing"
+
+func TestReasonsHidePoliciesOfOthers(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	w.create(sample("mine", "a"))
+	w.create(sample("secret-launch", "b"))
+	viewer := w.person("viewer", map[string]Role{"a": Viewer})
+	const other = "a policy of another application is not valid for this instance"
+	for _, row := range []struct{ text, want string }{
+		{"", ""}, {"the file is no JSON", "the file is no JSON"},
+		{`policy "mine": limit: too fast; policy "secret-launch": key: "spy" is unknown`, `policy "mine": limit: too fast; ` + other},
+		{`policy: policy "secret-launch": key: "spy"; policy "secret-launch": mode: x; policy "gone": y`, other},
+		{`policy "secret-lau…`, other}, // cut to the length of a report
+	} {
+		got, err := w.Reasons(t.Context(), viewer, []string{row.text})
+		w.must(err)
+		if got[0] != row.want {
+			t.Errorf("%q is shown as %q, want %q", row.text, got[0], row.want)
+		}
+		if got, err = w.Reasons(t.Context(), w.admin, []string{row.text}); err != nil || got[0] != row.text {
+			t.Errorf("an administrator sees %q (%v) of %q", got, err, row.text)
+		}
+	}
+}
+
+// A user who tries names that hidden policies have learns no more than that, and is seen.
+func TestCreatePolicyProbesOfNamesAreInTheAuditLog(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	w.create(sample("secret", "b"))
+	owner := w.person("owner", map[string]Role{"a": Owner})
+	_, err := w.CreatePolicy(t.Context(), owner, sample("secret", "a"))
+	wantFault(t, "a taken name", err, "name")
+	_, err = w.PlanImport(t.Context(), owner, importOf(t, sample("secret", "a")))
+	wantFault(t, "a taken name in an import", err, "name")
+	list := w.entries(AuditQuery{Actor: "owner", Outcome: Refused})
+	if len(list) != 2 || list[0].Action != "policy.import" || list[1].Object != "policy:secret" {
+		t.Errorf("the refusals are %+v", list)
+	}
+}

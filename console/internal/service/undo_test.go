@@ -1,0 +1,287 @@
+package service
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/policy"
+)
+
+func TestUndoTakesBackTheNewestChange(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		p := w.create(full("p"))
+		off := p
+		off.Mode, off.Priority = policy.Off, 9
+		_, err := w.UpdatePolicy(ctx, w.admin, off)
+		w.must(err)
+		back, err := w.Undo(ctx, w.admin.Saying("too early"), "p", 2)
+		if err != nil || back.Version != 3 || len(Diff(back, p)) != 0 {
+			t.Fatalf("%+v %v", back, err)
+		}
+		r, err := w.Revision(ctx, w.admin, "p", 3)
+		w.must(err)
+		if r.Action != "undo" || r.Note != "of version 2" || r.Comment != "too early" {
+			t.Errorf("%+v", r)
+		}
+		if list := w.entries(AuditQuery{Action: "policy.undo"}); len(list) != 1 || list[0].Note != "of version 2: too early" {
+			t.Errorf("%+v", list)
+		}
+		back, err = w.Undo(ctx, w.admin, "p", 3) // the undo
+		if err != nil || back.Version != 4 || back.Mode != policy.Off || back.Priority != 9 {
+			t.Errorf("%+v %v", back, err)
+		}
+	})
+}
+
+func TestUndoTakesBackADeletion(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		p := w.create(full("p"))
+		for version, mode := range []policy.Mode{policy.Off, policy.Shadow, policy.Off} {
+			p.Mode, p.Version = mode, int64(version+1)
+			_, err := w.UpdatePolicy(ctx, w.admin, p)
+			w.must(err)
+		}
+
+		w.must(w.DeletePolicy(ctx, w.admin, "p", 4))
+		back, err := w.Undo(ctx, w.admin, "p", 5) // a deletion
+		if err != nil || back.Version != 6 || back.Mode != policy.Off {
+			t.Fatalf("%+v %v", back, err)
+		}
+		gone, err := w.Undo(ctx, w.admin, "p", 6) // a restored policy
+		if err != nil || gone.Name != "" {
+			t.Errorf("%+v %v", gone, err)
+		}
+		_, err = w.Policy(ctx, w.admin, "p")
+		wantErr(t, "the policy", err, ErrNotFound)
+		list, _, err := w.Deleted(ctx, w.admin, 1, 0)
+		if err != nil || len(list) != 1 || list[0].Version != 7 || list[0].Action != "undo" {
+			t.Errorf("%+v %v", list, err)
+		}
+		back, err = w.Undo(ctx, w.admin, "p", 7)
+		if err != nil || back.Version != 8 {
+			t.Errorf("%+v %v", back, err)
+		}
+	})
+}
+
+func TestUndoNeverTakesBackAChangeOfAnother(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		p := w.create(sample("p", "a"))
+		p.Mode = policy.Off
+		p, err := w.UpdatePolicy(ctx, w.admin, p)
+		w.must(err)
+		p.Priority = 3
+		_, err = w.UpdatePolicy(ctx, w.person("owner", map[string]Role{"a": Owner}), p)
+		w.must(err)
+		_, err = w.Undo(ctx, w.admin, "p", 2)
+		if c := wantConflict(t, "an edit", err, 2, 3); c.Mine.Mode != policy.Enforce || c.Theirs.UpdatedBy != "owner" {
+			t.Errorf("%+v", c)
+		}
+		_, err = w.Undo(ctx, w.admin, "p", 1)
+		wantConflict(t, "the creation", err, 1, 3)
+		w.must(w.DeletePolicy(ctx, w.admin, "p", 3))
+		_, err = w.Undo(ctx, w.admin, "p", 3)
+		if c := wantConflict(t, "after a deletion", err, 3, 4); !c.Deleted {
+			t.Errorf("%+v", c)
+		}
+		_, err = w.Rollback(ctx, w.admin, "p", 2, 4)
+		w.must(err)
+		_, err = w.Undo(ctx, w.admin, "p", 4)
+		wantConflict(t, "a deletion, after it was restored", err, 4, 5)
+		for _, version := range []int64{-1, 0, 9} {
+			_, err = w.Undo(ctx, w.admin, "p", version)
+			wantErr(t, "no such version", err, ErrNotFound)
+		}
+		_, err = w.Undo(ctx, w.admin, "never", 1)
+		wantErr(t, "an unknown policy", err, ErrNotFound)
+		if got := w.current("p"); got.Version != 5 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+func TestUndoNeedsThePermissionsOfTheChange(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	ctx := t.Context()
+	p := w.create(sample("p", "b"))
+	p.Apps = []string{"a"}
+	_, err := w.UpdatePolicy(ctx, w.admin, p)
+	w.must(err)
+	_, err = w.Undo(ctx, w.person("owner", map[string]Role{"a": Owner}), "p", 2)
+	wantErr(t, "what was before is hidden", err, ErrNotFound)
+	_, err = w.Undo(ctx, w.person("halfway", map[string]Role{"a": Owner, "b": Viewer}), "p", 2)
+	wantErr(t, "what was before is not theirs", err, ErrDenied)
+}
+
+func TestCompareAnyTwoVersions(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		p := w.create(sample("p", "a"))
+		p.Priority = 1
+		p, err := w.UpdatePolicy(ctx, w.admin, p)
+		w.must(err)
+		p.Priority, p.Mode = 2, policy.Off
+		p, err = w.UpdatePolicy(ctx, w.admin, p)
+		w.must(err)
+		w.must(w.DeletePolicy(ctx, w.admin, "p", 3))
+		for _, c := range []struct {
+			from, to int64
+			want     []Change
+		}{
+			{1, 3, []Change{{"mode", "enforce", "off"}, {"priority", "0", "2"}}},
+			{3, 1, []Change{{"mode", "off", "enforce"}, {"priority", "2", "0"}}},
+			{2, 2, nil},
+			{0, 1, Diff(policy.Policy{}, sample("p", "a"))},
+			{3, 4, Diff(p, policy.Policy{})},
+		} {
+			got, err := w.Compare(ctx, w.admin, "p", c.from, c.to)
+			if err != nil || !slices.Equal(got, c.want) {
+				t.Errorf("%d to %d: %+v %v", c.from, c.to, got, err)
+			}
+		}
+		_, err = w.Compare(ctx, w.admin, "p", 1, 5)
+		wantErr(t, "no such version", err, ErrNotFound)
+		_, err = w.Compare(ctx, w.person("stranger", nil), "p", 1, 2)
+		wantErr(t, "a stranger", err, ErrNotFound)
+	})
+}
+
+func TestCommentIsKeptWithEachChange(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		const hostile = "<script>alert(1)</script> '; DROP TABLE policies; -- {{.}} 😀"
+		p, err := w.CreatePolicy(ctx, w.admin.Saying(hostile), sample("p", "a"))
+		w.must(err)
+		p.Priority = 1
+		_, err = w.UpdatePolicy(ctx, w.admin.Saying(strings.Repeat("ä", MaxComment/2)), p)
+		w.must(err)
+		w.clock.pass(time.Minute)
+		w.must(w.DeletePolicy(ctx, w.admin.Saying("\n gone \t"), "p", 2))
+		_, err = w.Rollback(ctx, w.admin.Saying("back"), "p", 1, 3)
+		w.must(err)
+		_, err = w.Import(ctx, w.admin.Saying("from a file"), importOf(t, sample("q", "a")))
+		w.must(err)
+		list, err := w.History(ctx, w.admin, "p", 0, 0)
+		w.must(err)
+		var comments []string
+		for _, r := range list {
+			comments = append(comments, r.Comment)
+		}
+		if want := []string{"back", "gone", strings.Repeat("ä", MaxComment/2), hostile}; !slices.Equal(comments, want) {
+			t.Errorf("%q, want %q", comments, want)
+		}
+		if r, err := w.Revision(ctx, w.admin, "q", 1); err != nil || r.Comment != "from a file" {
+			t.Errorf("%+v %v", r, err)
+		}
+		for _, bad := range []string{strings.Repeat("x", MaxComment+1), "a\x00b", "\xff"} {
+			_, err = w.CreatePolicy(ctx, w.admin.Saying(bad), sample("r", "a"))
+			wantFault(t, bad, err, "comment")
+		}
+		_, err = w.Policy(ctx, w.admin, "r")
+		wantErr(t, "a policy with a wrong comment", err, ErrNotFound)
+	})
+}
+
+// wantVersions fails unless the policies have these versions.
+func (w *world) wantVersions(want map[string]int64) {
+	w.t.Helper()
+	for name, version := range want {
+		if p, err := w.Policy(w.t.Context(), w.admin, name); err != nil || p.Version != version {
+			w.t.Errorf("%s has version %d, want %d (%v)", name, p.Version, version, err)
+		}
+	}
+}
+
+func TestUndoPoliciesTakesAllBackOrNone(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		for _, name := range []string{"one", "two", "three"} {
+			w.create(sample(name, "a"))
+		}
+		x := w.person("x", map[string]Role{"a": Owner})
+		w.clock.pass(time.Second)
+		plan, err := w.ChangePolicies(ctx, x.Saying("for the fair"), bulkOf(policy.Off, w.versions("one", "two", "three")...))
+		w.must(err)
+		changed, err := w.ChangedAt(ctx, x, plan.At)
+		w.must(err)
+		if want := []PolicyVersion{{"one", 2}, {"three", 2}, {"two", 2}}; !slices.Equal(changed, want) {
+			t.Fatalf("changed were %v", changed)
+		}
+		if list, err := w.History(ctx, x, "two", 0, 1); err != nil || list[0].Comment != "for the fair" {
+			t.Errorf("%+v %v", list, err)
+		}
+		if list, err := w.ChangedAt(ctx, w.admin, plan.At); err != nil || len(list) > 0 {
+			t.Errorf("another's change: %v %v", list, err)
+		}
+		if list, err := w.ChangedAt(ctx, x, plan.At.Add(time.Microsecond)); err != nil || len(list) > 0 {
+			t.Errorf("another instant: %v %v", list, err)
+		}
+		two, err := w.Policy(ctx, w.admin, "two")
+		w.must(err)
+		two.Priority = 9
+		_, err = w.UpdatePolicy(ctx, w.admin, two)
+		w.must(err)
+		var conflicts *ConflictsError
+		if _, _, err = w.UndoPolicies(ctx, x, changed); !errors.As(err, &conflicts) || len(conflicts.Conflicts) != 1 || conflicts.Conflicts[0].Theirs.Name != "two" {
+			t.Errorf("with a change of another: %v", err)
+		}
+		w.wantVersions(map[string]int64{"one": 2, "two": 3, "three": 2})
+		_, err = w.Undo(ctx, w.admin, "two", 3)
+		w.must(err)
+		w.clock.pass(time.Second)
+		changed[2].Version = 4
+		now, at, err := w.UndoPolicies(ctx, x.Saying("it is over"), []PolicyVersion{{"one", 2}, {"three", 2}})
+		w.must(err)
+		w.wantVersions(map[string]int64{"one": 3, "two": 4, "three": 3})
+		w.wantUndone(x, now, at)
+		w.wantUndoRefused(x, now, at)
+		w.wantVersions(map[string]int64{"one": 3, "two": 4, "three": 3})
+	})
+}
+
+// wantUndone checks what x has undone.
+func (w *world) wantUndone(x Actor, now []PolicyVersion, at time.Time) {
+	t, ctx := w.t, w.t.Context()
+	t.Helper()
+	if want := []PolicyVersion{{"one", 3}, {"three", 3}}; !slices.Equal(now, want) {
+		t.Errorf("undone were %v", now)
+	}
+	for _, name := range []string{"one", "three"} {
+		p, err := w.Policy(ctx, x, name)
+		w.must(err)
+		list, err := w.History(ctx, x, name, 0, 1)
+		if w.must(err); p.Mode != policy.Enforce || list[0].Action != "undo" || list[0].Comment != "it is over" || list[0].Note != "of version 2" {
+			t.Errorf("%+v %+v", p, list)
+		}
+	}
+	if rows := w.entries(AuditQuery{Action: "policy.undo", Outcome: Done}); len(rows) != 3 || rows[0].Actor != "x" {
+		t.Errorf("%+v", rows)
+	}
+	if list, err := w.ChangedAt(ctx, x, at); err != nil || !slices.Equal(list, now) {
+		t.Errorf("the undo can be undone: %v %v", list, err)
+	}
+}
+
+// wantUndoRefused checks who may not undo what x has done, and what cannot be undone.
+func (w *world) wantUndoRefused(x Actor, now []PolicyVersion, at time.Time) {
+	t, ctx := w.t, w.t.Context()
+	t.Helper()
+	_, _, err := w.UndoPolicies(ctx, w.person("v", map[string]Role{"a": Viewer}), now)
+	wantErr(t, "a viewer", err, ErrDenied)
+	_, _, err = w.UndoPolicies(ctx, w.person("s", nil), now)
+	wantErr(t, "a stranger", err, ErrNotFound)
+	w.must(w.SetRole(ctx, w.admin, "x", "a", Viewer))
+	if list, err := w.ChangedAt(ctx, x, at); err != nil || len(list) > 0 {
+		t.Errorf("one who does not own them any longer: %v %v", list, err)
+	}
+	for what, list := range map[string][]PolicyVersion{"none": nil, "twice": {{"one", 3}, {"one", 3}}, "too many": make([]PolicyVersion, MaxBulk+1)} {
+		_, _, err = w.UndoPolicies(ctx, w.admin, list)
+		wantFault(t, what, err, "policies")
+	}
+}
