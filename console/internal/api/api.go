@@ -32,10 +32,6 @@ type Options struct {
 	// that there is no Redis.
 	Publishing func() publish.Status
 
-	// Instances lists the instances that follow the policies. Nil means that there
-	// is no Redis.
-	Instances func(ctx context.Context) ([]policy.Instance, error)
-
 	// Stats returns the counts of an application. Nil means that there is no
 	// Redis.
 	Stats func(ctx context.Context, app string) ([]stats.Minute, error)
@@ -54,6 +50,9 @@ type Options struct {
 
 	// Lift ends the ban of a key. Nil means that there is no Redis.
 	Lift func(ctx context.Context, p policy.Policy, key string) error
+
+	// Impose bans a key for a time from now on. Nil means that there is no Redis.
+	Impose func(ctx context.Context, p policy.Policy, key string, span time.Duration) error
 
 	// Clock returns the time for the limit of wrong tokens; nil means time.Now.
 	Clock func() time.Time

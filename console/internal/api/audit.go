@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"io"
 	"time"
 
 	"github.com/headgate/headgate/console/internal/service"
@@ -37,13 +38,31 @@ func rawOrNull(text string) json.RawMessage {
 	return json.RawMessage(text)
 }
 
-func (c *call) audit() error {
+// auditParams are the parameters that select entries.
+var auditParams = []string{"actor", "object", "action", "outcome", "since", "until"}
+
+// auditQuery reads the parameters of the query.
+func (c *call) auditQuery() (service.AuditQuery, error) {
 	q := &c.query
 	ask := service.AuditQuery{
 		Actor: q.text("actor"), Object: q.text("object"), Action: q.text("action"), Outcome: service.Outcome(q.text("outcome")),
 		Since: q.instant("since"), Until: q.instant("until"), Before: q.number("before"), PerPage: q.small("per_page"),
 	}
-	if err := q.err(); err != nil {
+	return ask, q.err()
+}
+
+// auditCSV answers with all entries that the query selects.
+func (c *call) auditCSV() error {
+	ask, err := c.auditQuery()
+	if err != nil {
+		return err
+	}
+	return c.csv("audit.csv", func(w io.Writer) error { return c.o.Service.AuditCSV(c.ctx(), c.actor, ask, w) })
+}
+
+func (c *call) audit() error {
+	ask, err := c.auditQuery()
+	if err != nil {
 		return err
 	}
 	entries, err := c.o.Service.Audit(c.ctx(), c.actor, ask)

@@ -20,7 +20,8 @@ func (c *call) authenticate() (service.Actor, error) {
 		return c.proxied(name, meta)
 	}
 	actor, err := c.identify(meta)
-	if errors.Is(err, service.ErrNotLoggedIn) && presents(c.r, c.o.Cookie) {
+	guessed := errors.Is(err, service.ErrNotLoggedIn) && !errors.Is(err, service.ErrTokenExpired)
+	if guessed && presents(c.r, c.o.Cookie) {
 		c.attempts.failed(c.ctx(), address)
 	}
 	return actor, err

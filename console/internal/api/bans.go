@@ -1,11 +1,8 @@
 package api
 
 import (
-	"context"
 	"net/http"
 	"time"
-
-	"github.com/headgate/headgate/policy"
 )
 
 // banView is a key that is banned. Bytes of it that are not UTF-8 are shown as U+FFFD.
@@ -36,23 +33,4 @@ func (c *call) bans() error {
 	return c.send(http.StatusOK, struct {
 		Bans []banView `json:"bans"`
 	}{views})
-}
-
-// liftBan ends the ban of a key, for an actor who may edit the policy.
-func (c *call) liftBan() error {
-	p, key, err := c.key()
-	if err != nil {
-		return err
-	}
-	if c.o.Lift == nil {
-		return away(noBans)
-	}
-	return c.nothing(c.o.Service.LiftBan(c.ctx(), c.actor, p.Name, key, c.lift))
-}
-
-func (c *call) lift(ctx context.Context, p policy.Policy, key string) error {
-	if err := c.o.Lift(ctx, p, key); err != nil {
-		return c.redisAway("key", err)
-	}
-	return nil
 }

@@ -40,11 +40,14 @@ func (c *call) serve(route route) error {
 }
 
 // access returns the actor's permissions, for data outside of the service. The
-// error is ErrPasswordChange if the actor must change the password first.
+// error is ErrPasswordChange or ErrSecondFactor if the actor must do that first.
 func (c *call) access() (service.Access, error) {
 	access, err := c.o.Service.Access(c.ctx(), c.actor)
 	if err == nil && access.MustChangePassword {
 		err = service.ErrPasswordChange
+	}
+	if err == nil && access.MustSetUpSecondFactor {
+		err = service.ErrSecondFactor
 	}
 	return access, err
 }

@@ -3,7 +3,7 @@
 //
 //	o := api.Options{Service: s, Cookie: "headgate", Logger: logger}
 //	if redis {
-//		o.Publishing, o.Instances, o.Stats = publisher.Status, fleet.Instances, fleet.Stats
+//		o.Publishing, o.Stats = publisher.Status, counts.Minutes
 //		o.Peek, o.Reset, o.Bans, o.Lift = fleet.Peek, fleet.Reset, fleet.Bans, fleet.Lift
 //	}
 //	a, err := api.New(o)

@@ -21,6 +21,7 @@ type draft struct {
 	Limit        string            `json:"limit"`
 	Plans        map[string]string `json:"plans"`
 	PlanBy       string            `json:"plan_by"`
+	Overrides    map[string]string `json:"overrides"`
 	Key          string            `json:"key"`
 	Match        draftMatch        `json:"match"`
 	Access       draftAccess       `json:"access"`
@@ -30,6 +31,7 @@ type draft struct {
 	Mode         string            `json:"mode"`
 	Priority     int               `json:"priority"`
 	Version      int64             `json:"version"`
+	Comment      string            `json:"comment"` // on the change
 
 	// Clients may send back fields that the console itself writes. They are ignored.
 	Sentence  ignored `json:"sentence"`
@@ -90,13 +92,8 @@ func (d *draft) policy() (policy.Policy, []fault) {
 	var err error
 	p.Limit, err = core.ParseLimit(d.Limit)
 	note("limit", err)
-	if d.Plans != nil {
-		p.Plans = make(map[string]core.Limit, len(d.Plans))
-		for _, name := range slices.Sorted(maps.Keys(d.Plans)) {
-			p.Plans[name], err = core.ParseLimit(d.Plans[name])
-			note("plans."+textform.Clip(name), err)
-		}
-	}
+	p.Plans = readLimits(d.Plans, func(name string, _ int, err error) { note("plans."+textform.Clip(name), err) })
+	p.Overrides = readLimits(d.Overrides, func(key string, i int, err error) { note(policy.OverrideField(d.Key, key, i), err) })
 	note("mode", p.Mode.UnmarshalText([]byte(d.Mode)))
 	for _, f := range fieldFaults(p.Validate()) {
 		if !unread[f.Field] {
@@ -122,4 +119,18 @@ func fieldFaults(err error) (list []fault) {
 		return []fault{{Message: err.Error()}}
 	}
 	return nil
+}
+
+// readLimits reads the texts of limits, and notes the mistakes in the i-th by name.
+func readLimits(texts map[string]string, note func(name string, i int, err error)) map[string]core.Limit {
+	if texts == nil {
+		return nil
+	}
+	limits := make(map[string]core.Limit, len(texts))
+	for i, name := range slices.Sorted(maps.Keys(texts)) {
+		var err error
+		limits[name], err = core.ParseLimit(texts[name])
+		note(name, i, err)
+	}
+	return limits
 }

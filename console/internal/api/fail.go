@@ -53,10 +53,14 @@ func plainProblem(err error) *problem {
 	switch {
 	case errors.Is(err, service.ErrNotFound):
 		return &problem{Status: http.StatusNotFound, Code: "not-found", Detail: "the object does not exist, or you may not see it"}
+	case errors.Is(err, service.ErrTokenExpired):
+		return &problem{Status: http.StatusUnauthorized, Code: "token-expired", Detail: "the token has expired; make another on the page of your account"}
 	case errors.Is(err, service.ErrNotLoggedIn):
 		return &problem{Status: http.StatusUnauthorized, Code: "not-logged-in", Detail: "send a token that is valid, or log in"}
 	case errors.Is(err, service.ErrPasswordChange):
 		return &problem{Status: http.StatusForbidden, Code: "password-change", Detail: "the password has to be changed first"}
+	case errors.Is(err, service.ErrSecondFactor):
+		return &problem{Status: http.StatusForbidden, Code: "second-factor", Detail: "a second factor has to be set up first"}
 	case errors.Is(err, service.ErrMoved):
 		return &problem{Status: http.StatusConflict, Code: "moved", Detail: "the policies were changed since the plan was made"}
 	case errors.Is(err, service.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"net/http"
 	"strconv"
 	"time"
 
@@ -16,6 +15,7 @@ type revisionView struct {
 	Action    string      `json:"action"`
 	RequestID string      `json:"request_id"`
 	Note      string      `json:"note"`
+	Comment   string      `json:"comment"`
 	Before    *policyView `json:"before"`
 	After     *policyView `json:"after"`
 	Changes   []change    `json:"changes"`
@@ -23,7 +23,7 @@ type revisionView struct {
 
 func revisionOf(r service.Revision) revisionView {
 	return revisionView{
-		Version: r.Version, At: r.At, By: r.Actor, Action: r.Action, RequestID: r.RequestID, Note: r.Note,
+		Version: r.Version, At: r.At, By: r.Actor, Action: r.Action, RequestID: r.RequestID, Note: r.Note, Comment: r.Comment,
 		Before: viewOrNull(r.Before), After: viewOrNull(r.After), Changes: changesOf(r.Changes()),
 	}
 }
@@ -66,11 +66,7 @@ func (c *call) diff() error {
 	if to == 0 {
 		return invalid(fault{Field: "to", Message: "say which version to compare"})
 	}
-	before, err := c.contentAt(from)
-	if err != nil {
-		return err
-	}
-	after, err := c.contentAt(to)
+	changes, err := c.o.Service.Compare(c.ctx(), c.actor, c.path("name"), from, to)
 	if err != nil {
 		return err
 	}
@@ -78,39 +74,31 @@ func (c *call) diff() error {
 		From    int64    `json:"from"`
 		To      int64    `json:"to"`
 		Changes []change `json:"changes"`
-	}{from, to, changesOf(service.Diff(before, after))}, "")
-}
-
-// contentAt returns the policy as it was in a version.
-func (c *call) contentAt(version int64) (policy.Policy, error) {
-	if version == 0 {
-		return policy.Policy{}, nil
-	}
-	r, err := c.o.Service.Revision(c.ctx(), c.actor, c.path("name"), version)
-	if err != nil || r.After == nil {
-		return policy.Policy{}, err
-	}
-	return *r.After, nil
+	}{from, to, changesOf(changes)}, "")
 }
 
 func (c *call) rollback() error {
 	var in struct {
-		To      int64 `json:"to"`
-		Version int64 `json:"version"`
+		To      int64  `json:"to"`
+		Version int64  `json:"version"`
+		Comment string `json:"comment"`
 	}
-	if err := c.decode(&in); err != nil {
-		return err
+	return c.change(&in, &in.Version, &in.Comment, func(a service.Actor, version int64) (policy.Policy, error) {
+		if in.To <= 0 {
+			return policy.Policy{}, invalid(fault{Field: "to", Message: "say which version to go back to"})
+		}
+		p, err := c.o.Service.Rollback(c.ctx(), a, c.path("name"), in.To, version)
+		return p, renamed(err, "version", "to")
+	})
+}
+
+// undo takes back the change that made the current version.
+func (c *call) undo() error {
+	var in struct {
+		Version int64  `json:"version"`
+		Comment string `json:"comment"`
 	}
-	b, err := c.base(in.Version)
-	if err != nil {
-		return err
-	}
-	if in.To <= 0 {
-		return invalid(fault{Field: "to", Message: "say which version to go back to"})
-	}
-	saved, err := c.o.Service.Rollback(c.ctx(), c.actor, c.path("name"), in.To, b.version)
-	if saved, err = acceptRepeat(saved, err, b); err != nil {
-		return renamed(err, "version", "to")
-	}
-	return c.sendPolicy(http.StatusOK, saved)
+	return c.change(&in, &in.Version, &in.Comment, func(a service.Actor, version int64) (policy.Policy, error) {
+		return c.o.Service.Undo(c.ctx(), a, c.path("name"), version)
+	})
 }

@@ -142,6 +142,7 @@ func places(text string) []request {
 		{"PUT", "/api/policies/" + in, login(nil), []string{"If-None-Match", "*"}},
 		{"DELETE", "/api/policies/" + in + "?version=1", nil, nil},
 		{"GET", "/api/policies/" + in + "/history", nil, nil},
+		{"GET", "/api/policies/" + in + "/shadow", nil, nil},
 		{"GET", "/api/policies/p/history/" + in, nil, nil},
 		{"POST", "/api/policies/" + in + "/rollback", object{"to": 1, "version": 1}, nil},
 		{"GET", "/api/policies?search=" + q, nil, nil},

@@ -1,9 +1,11 @@
 package api
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/headgate/headgate/console/internal/service"
+	"github.com/headgate/headgate/policy"
 )
 
 type instanceView struct {
@@ -18,29 +20,30 @@ type instanceView struct {
 	ClockOffsetMS int64  `json:"clock_offset_ms"`
 }
 
+func instanceOf(i policy.Instance) instanceView {
+	return instanceView{i.ID, i.Process, i.App, i.Version, i.Refused, i.Error, i.Store, i.Age.Milliseconds(), i.ClockOffset.Milliseconds()}
+}
+
 // instances lists the instances of applications in which the actor has a role.
 func (c *call) instances() error {
-	access, err := c.access()
+	all, err := c.o.Service.Instances(c.ctx(), c.actor, "")
 	if err != nil {
-		return err
-	}
-	if c.o.Instances == nil {
-		return away("the console was started without Redis, so there are no instances")
-	}
-	all, err := c.o.Instances(c.ctx())
-	if err != nil {
-		return c.redisAway("instances", err)
-	}
-	views := []instanceView{}
-	for _, i := range all {
-		if access.Role(i.App) != service.NoRole {
-			views = append(views, instanceView{i.ID, i.Process, i.App, i.Version, i.Refused, i.Error, i.Store,
-				i.Age.Milliseconds(), i.ClockOffset.Milliseconds()})
-		}
+		return c.fleetErr("instances", err)
 	}
 	return c.send(http.StatusOK, struct {
 		Instances []instanceView `json:"instances"`
-	}{views})
+	}{mapped(all, instanceOf)})
+}
+
+// fleetErr returns the error for the client of a method of the service that asks Redis.
+func (c *call) fleetErr(what string, err error) error {
+	switch {
+	case err == service.ErrNoFleet:
+		return away("the console was started without Redis, so there are no " + what)
+	case errors.Is(err, service.ErrNoFleet):
+		return c.redisAway(what, err)
+	}
+	return err
 }
 
 // redisAway logs the error of Redis, and returns the one for the client.

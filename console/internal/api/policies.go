@@ -18,8 +18,15 @@ type policyList struct {
 func (c *call) listPolicies() error {
 	q := &c.query
 	ask := service.Query{
-		Search: q.text("search"), App: q.text("app"), Mode: q.text("mode"), Sort: q.text("sort"),
+		Search: q.text("search"), App: q.text("app"), Mode: q.text("mode"), Changed: q.text("changed"), Sort: q.text("sort"),
 		Page: q.small("page"), PerPage: q.small("per_page"),
+	}
+	switch q.text("refusing") {
+	case "":
+	case refusingNow:
+		ask.Refusing = true
+	default:
+		q.note("refusing", "it is not now")
 	}
 	if err := q.err(); err != nil {
 		return err
@@ -59,17 +66,17 @@ func (c *call) savePolicy() error {
 	if len(faults) > 0 {
 		return invalid(faults...)
 	}
-	return c.save(p, b)
+	return c.save(p, b, d.Comment)
 }
 
 // save creates or updates a policy.
-func (c *call) save(p policy.Policy, b base) error {
+func (c *call) save(p policy.Policy, b base, comment string) error {
 	p.Version = b.version
 	write, status := c.o.Service.UpdatePolicy, http.StatusOK
 	if b.version == 0 {
 		write, status = c.o.Service.CreatePolicy, http.StatusCreated
 	}
-	saved, err := write(c.ctx(), c.actor, p)
+	saved, err := write(c.ctx(), c.actor.Saying(comment), p)
 	if err != nil {
 		status = http.StatusOK // the policy exists already
 	}
@@ -87,7 +94,7 @@ func (c *call) sendPolicy(status int, p policy.Policy) error {
 
 func (c *call) deletePolicy() error {
 	q := &c.query
-	version := q.number("version")
+	version, comment := q.number("version"), q.text("comment")
 	if err := q.err(); err != nil {
 		return err
 	}
@@ -95,7 +102,7 @@ func (c *call) deletePolicy() error {
 	if err != nil {
 		return err
 	}
-	err = c.o.Service.DeletePolicy(c.ctx(), c.actor, c.path("name"), b.version)
+	err = c.o.Service.DeletePolicy(c.ctx(), c.actor.Saying(comment), c.path("name"), b.version)
 	_, err = acceptRepeat(policy.Policy{}, err, b)
 	return c.nothing(err)
 }
@@ -104,26 +111,47 @@ func (c *call) switchMode() error {
 	var in struct {
 		Mode    string `json:"mode"`
 		Version int64  `json:"version"`
+		Comment string `json:"comment"`
 	}
-	if err := c.decode(&in); err != nil {
+	return c.change(&in, &in.Version, &in.Comment, func(a service.Actor, version int64) (policy.Policy, error) {
+		mode, err := readMode(in.Mode)
+		if err != nil {
+			return policy.Policy{}, err
+		}
+		p, err := c.o.Service.Policy(c.ctx(), a, c.path("name"))
+		if err != nil {
+			return p, err
+		}
+		p.Mode, p.Version = mode, version
+		return c.o.Service.UpdatePolicy(c.ctx(), a, p)
+	})
+}
+
+// readMode reads the mode of a body.
+func readMode(s string) (mode policy.Mode, err error) {
+	if err := mode.UnmarshalText([]byte(s)); err != nil || s == "" {
+		return 0, invalid(fault{Field: "mode", Message: "it is not enforce, shadow or off"})
+	}
+	return mode, nil
+}
+
+// change makes a change of a policy that exists, and answers with the policy, or with nothing if
+// it is gone. in points to the body, and version and comment to the fields of it that all changes
+// have.
+func (c *call) change(in any, version *int64, comment *string, do func(a service.Actor, version int64) (policy.Policy, error)) error {
+	if err := c.decode(in); err != nil {
 		return err
 	}
-	b, err := c.base(in.Version)
+	b, err := c.base(*version)
 	if err != nil {
 		return err
 	}
-	var mode policy.Mode
-	if err := mode.UnmarshalText([]byte(in.Mode)); err != nil || in.Mode == "" {
-		return invalid(fault{Field: "mode", Message: "it is not enforce, shadow or off"})
-	}
-	p, err := c.o.Service.Policy(c.ctx(), c.actor, c.path("name"))
-	if err != nil {
-		return err
-	}
-	p.Mode, p.Version = mode, b.version
-	saved, err := c.o.Service.UpdatePolicy(c.ctx(), c.actor, p)
+	saved, err := do(c.actor.Saying(*comment), b.version)
 	if saved, err = acceptRepeat(saved, err, b); err != nil {
 		return err
+	}
+	if saved.Name == "" {
+		return c.nothing(nil)
 	}
 	return c.sendPolicy(http.StatusOK, saved)
 }

@@ -42,7 +42,11 @@ func (p *problem) write(w http.ResponseWriter, requestID string) {
 		h.Set("Retry-After", seconds(p.retry))
 	}
 	if p.Status == http.StatusUnauthorized {
-		h.Set("WWW-Authenticate", `Bearer realm="headgate console"`)
+		challenge := `Bearer realm="headgate console"`
+		if p.Code == "token-expired" {
+			challenge += `, error="invalid_token", error_description="the token has expired"`
+		}
+		h.Set("WWW-Authenticate", challenge)
 	}
 	b, err := json.Marshal(answer)
 	if err != nil { // impossible for texts and numbers

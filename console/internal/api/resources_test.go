@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"net/http/httptest"
 	"net/url"
 	"reflect"
@@ -219,7 +220,7 @@ func TestTraffic(t *testing.T) {
 		if path != "/api/traffic?app=a" {
 			want.(object)["lost"] = 0.0
 		}
-		if len(points) != 3 || !reflect.DeepEqual(points[1], want) || a.get("late") != true || a.get("step") != 60.0 {
+		if len(points) != 3 || !reflect.DeepEqual(points[1], want) || a.get("late") != false || a.get("step") != 60.0 {
 			t.Errorf("%s: %s", path, a.text)
 		}
 	}
@@ -245,6 +246,22 @@ func TestTraffic(t *testing.T) {
 		w.ask("viewer", "GET", path, nil).want(422)
 	}
 	w.ask("viewer", "GET", "/api/traffic?app=a&policy=%0a", nil).want(404)
+}
+
+func TestShadow(t *testing.T) {
+	w := newWorld(t)
+	w.ask("owner", "PUT", "/api/policies/watched", login(object{"apps": []string{"a"}, "mode": "shadow"}), "If-None-Match", "*").want(201)
+	err := w.Ledger().Record(t.Context(), "a", stats.Minute{Start: noon, Policies: map[string]stats.Counts{"watched": {events.Allowed: 7, events.Overruled: 1, events.ShadowRefused: 2}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := w.ask("viewer", "GET", "/api/policies/watched/shadow", nil).want(200)
+	want := object{"since": noon.Format(time.RFC3339Nano), "seen": 10.0, "over": 2.0, "counts": countsWith("allowed", 7, "overruled", 1, "shadow_refused", 2), "late": false}
+	if !reflect.DeepEqual(any(seen.json), any(want)) {
+		t.Errorf("%s, want %v", seen.text, want)
+	}
+	w.ask("owner", "PUT", "/api/policies/watched/mode", object{"mode": "enforce", "version": 1}).want(200)
+	w.ask("viewer", "GET", "/api/policies/watched/shadow", nil).want(200).wantValue(nil, "since").wantValue(0.0, "seen")
 }
 
 func TestStatsAreOfTheActorsApps(t *testing.T) {
@@ -286,7 +303,7 @@ func TestKeyIsLookedUpAndReset(t *testing.T) {
 	if got := w.ask("administrator", "GET", "/api/audit?action=key.reset&outcome=done", nil).names("entries", "actor"); !slices.Equal(got, []string{"owner"}) {
 		t.Errorf("the audit log says that %q reset a key", got)
 	}
-	if v := countOf(core.Decision{RetryAfter: core.Never}); v.RetryAfter != -1 {
+	if v := countOf(core.Decision{RetryAfter: core.Never}, policy.Policy{}, ""); v.RetryAfter != -1 {
 		t.Errorf("never is %d", v.RetryAfter)
 	}
 }
@@ -337,7 +354,15 @@ func TestBanOfAPolicyIsSaved(t *testing.T) {
 
 func TestRedisMissingGets503(t *testing.T) {
 	w := newWorld(t)
-	w.ask("owner", "GET", "/api/instances", nil).want(503)
+	ask := func(w *world, fleet service.Fleet) answer {
+		old := w.api.o.Service
+		defer func() { w.api.o.Service = old }()
+		w.api.o.Service = newService(w.db, fleet)
+		return w.ask("administrator", "GET", "/api/instances", nil).want(503).wantValue("unavailable", "code")
+	}
+	if a := ask(w, nil); !strings.Contains(a.text, "started without Redis") {
+		t.Errorf("without Redis: %s", a.text)
+	}
 	w.ask("owner", "GET", "/api/apps/a/stats", nil).want(503)
 	w.ask("owner", "POST", "/api/policies/p/key", object{"key": "x"}).want(503)
 	w.ask("owner", "POST", "/api/policies/p/key/reset", object{"key": "x"}).want(503)
@@ -345,11 +370,9 @@ func TestRedisMissingGets503(t *testing.T) {
 	w.ask("owner", "POST", "/api/policies/p/bans/lift", object{"key": "x"}).want(503)
 	gone := errors.New("dial 10.0.0.1: refused")
 	w = newWorld(t, func(o *Options) {
-		o.Instances = func(context.Context) ([]policy.Instance, error) { return nil, gone }
 		o.Stats = func(context.Context, string) ([]stats.Minute, error) { return nil, gone }
 	})
-	for _, path := range []string{"/api/instances", "/api/apps/a/stats"} {
-		a := w.ask("administrator", "GET", path, nil).want(503).wantValue("unavailable", "code")
+	for _, a := range []answer{ask(w, reporting{gone}), w.ask("administrator", "GET", "/api/apps/a/stats", nil).want(503).wantValue("unavailable", "code")} {
 		if strings.Contains(a.text, "10.0.0.1") || a.header.Get("Retry-After") != "2" {
 			t.Errorf("%s %v", a.text, a.header)
 		}
@@ -426,5 +449,30 @@ func TestWholeSecondsRoundsUp(t *testing.T) {
 		if got := wholeSeconds(d); got != want {
 			t.Errorf("%s: %d seconds, want %d", d, got, want)
 		}
+	}
+}
+
+func TestImportWithinApplicationsWithANote(t *testing.T) {
+	w := newWorld(t)
+	admin := "administrator's token"
+	for name, apps := range map[string]string{"q": `["a","b"]`, "r": `["b"]`} {
+		w.ask(admin, "PUT", "/api/policies/"+name, `{"name":"`+name+`","apps":`+apps+`,"limit":"1/1s","key":"ip"}`, "If-None-Match", "*").want(201)
+	}
+	none := `{"policies":[]}`
+	plan := w.ask(admin, "POST", "/api/import/plan?missing=remove&apps=a", none).want(200).wantValue(1, "counts", "delete")
+	if left := fmt.Sprint(plan.get("left")); !slices.Equal(plan.names("steps", "name"), []string{"p"}) || left != "[q]" {
+		t.Errorf("%q are deleted and %s left", plan.names("steps", "name"), left)
+	}
+	w.ask(admin, "POST", "/api/import/plan?missing=remove&apps=a,b", none).want(200).wantValue(3, "counts", "delete")
+	w.ask(admin, "POST", "/api/import/plan?missing=remove&apps=a,", none).wantField("apps")
+	w.ask(admin, "POST", "/api/import/plan?apps=a", none).wantField("apps")
+	w.ask(admin, "POST", "/api/import?comment="+strings.Repeat("x", 501), none).wantField("comment")
+	w.ask(admin, "POST", "/api/import?compare=yes", none).wantField("compare")
+	w.ask(admin, "POST", "/api/import/plan?compare=perhaps", none).wantField("compare")
+	w.ask("read token", "POST", "/api/import/plan?missing=remove&apps=a", none).want(403)
+	w.ask("read token", "POST", "/api/import/plan?missing=remove&apps=a&compare=yes", none).want(200).wantValue(1, "counts", "delete")
+	w.ask(admin, "POST", "/api/import?missing=remove&apps=a&comment=commit+0a1b", none).want(200)
+	if notes := w.ask("owner", "GET", "/api/policies/p/history", nil).want(200).names("revisions", "comment"); notes[0] != "commit 0a1b" {
+		t.Errorf("the notes are %q", notes)
 	}
 }

@@ -12,25 +12,36 @@ type route struct {
 
 // routes returns all routes.
 func routes() []route {
-	return slices.Concat(policyRoutes(), setRoutes(), appRoutes(), userRoutes(), ownRoutes(), consoleRoutes())
+	return slices.Concat(policyRoutes(), setRoutes(), appRoutes(), userRoutes(), ownRoutes(), alertRoutes(), consoleRoutes())
 }
 
 func policyRoutes() []route {
 	return []route{
-		{pattern: "GET /api/policies", serve: (*call).listPolicies, params: []string{"search", "app", "mode", "sort", "page", "per_page"}},
+		{pattern: "GET /api/policies", serve: (*call).listPolicies, params: []string{"search", "app", "mode", "changed", "refusing", "sort", "page", "per_page"}},
+		{pattern: "PATCH /api/policies", serve: (*call).changePolicies},
+		{pattern: "POST /api/policies/undo", serve: (*call).undoPolicies},
 		{pattern: "GET /api/policies/{name}", serve: (*call).readPolicy},
 		{pattern: "GET /api/deleted", serve: (*call).deleted, params: []string{"page", "per_page"}},
 		{pattern: "PUT /api/policies/{name}", serve: (*call).savePolicy},
-		{pattern: "DELETE /api/policies/{name}", serve: (*call).deletePolicy, params: []string{"version"}},
+		{pattern: "DELETE /api/policies/{name}", serve: (*call).deletePolicy, params: []string{"version", "comment"}},
 		{pattern: "PUT /api/policies/{name}/mode", serve: (*call).switchMode},
 		{pattern: "GET /api/policies/{name}/history", serve: (*call).history, params: []string{"before", "per_page"}},
 		{pattern: "GET /api/policies/{name}/history/{version}", serve: (*call).revision},
 		{pattern: "GET /api/policies/{name}/diff", serve: (*call).diff, params: []string{"from", "to"}},
+		{pattern: "GET /api/policies/{name}/shadow", serve: (*call).shadow},
 		{pattern: "POST /api/policies/{name}/rollback", serve: (*call).rollback},
+		{pattern: "POST /api/policies/{name}/undo", serve: (*call).undo},
+		{pattern: "GET /api/policies/{name}/scheduled", serve: (*call).scheduledOfPolicy},
+		{pattern: "POST /api/policies/{name}/scheduled", serve: (*call).schedule},
+		{pattern: "GET /api/scheduled", serve: (*call).coming},
+		{pattern: "DELETE /api/scheduled/{id}", serve: (*call).cancelScheduled},
 		{pattern: "POST /api/policies/{name}/key", serve: (*call).peekKey},
 		{pattern: "POST /api/policies/{name}/key/reset", serve: (*call).resetKey},
 		{pattern: "GET /api/policies/{name}/bans", serve: (*call).bans},
 		{pattern: "POST /api/policies/{name}/bans/lift", serve: (*call).liftBan},
+		{pattern: "POST /api/policies/{name}/bans", serve: (*call).imposeBan},
+		{pattern: "POST /api/policies/{name}/key/allow", serve: (*call).allowKey},
+		{pattern: "POST /api/policies/{name}/key/limit", serve: (*call).limitKey},
 		{pattern: "POST /api/validate", serve: (*call).validate},
 		{pattern: "POST /api/test", serve: (*call).test},
 	}
@@ -38,9 +49,9 @@ func policyRoutes() []route {
 
 func setRoutes() []route {
 	return []route{
-		{pattern: "GET /api/export", serve: (*call).export, params: []string{"format"}},
-		{pattern: "POST /api/import/plan", serve: (*call).planImport, params: []string{"missing", "base"}},
-		{pattern: "POST /api/import", serve: (*call).applyImport, params: []string{"missing", "base"}},
+		{pattern: "GET /api/export", serve: (*call).export, params: []string{"app", "format"}},
+		{pattern: "POST /api/import/plan", serve: (*call).planImport, params: []string{"missing", "apps", "comment", "compare", "base"}},
+		{pattern: "POST /api/import", serve: (*call).applyImport, params: []string{"missing", "apps", "comment", "base"}},
 	}
 }
 
@@ -51,6 +62,7 @@ func appRoutes() []route {
 		{pattern: "PUT /api/apps/{app}", serve: (*call).saveApp},
 		{pattern: "DELETE /api/apps/{app}", serve: (*call).deleteApp},
 		{pattern: "GET /api/apps/{app}/stats", serve: (*call).stats},
+		{pattern: "GET /api/apps/{app}/top", serve: (*call).top},
 	}
 }
 
@@ -64,6 +76,7 @@ func userRoutes() []route {
 		{pattern: "DELETE /api/users/{user}/disabled", serve: (*call).enableUser},
 		{pattern: "PUT /api/users/{user}/administrator", serve: (*call).promoteUser},
 		{pattern: "DELETE /api/users/{user}/administrator", serve: (*call).demoteUser},
+		{pattern: "DELETE /api/users/{user}/second-factor", serve: (*call).removeSecondFactor},
 		{pattern: "PUT /api/users/{user}/roles/{app}", serve: (*call).giveRole},
 		{pattern: "DELETE /api/users/{user}/roles/{app}", serve: (*call).takeRole},
 	}
@@ -74,9 +87,31 @@ func ownRoutes() []route {
 		{pattern: "GET /api/me", serve: (*call).me},
 		{pattern: "GET /api/sessions", serve: (*call).listSessions},
 		{pattern: "DELETE /api/sessions/{id}", serve: (*call).revokeSession},
+		{pattern: "GET /api/filters", serve: (*call).listFilters},
+		{pattern: "PUT /api/filters/{filter}", serve: (*call).saveFilter},
+		{pattern: "DELETE /api/filters/{filter}", serve: (*call).deleteFilter},
+		{pattern: "GET /api/second-factor", serve: (*call).secondFactor},
+		{pattern: "POST /api/second-factor", serve: (*call).beginSecondFactor},
+		{pattern: "POST /api/second-factor/confirm", serve: (*call).confirmSecondFactor},
+		{pattern: "POST /api/second-factor/recovery-codes", serve: (*call).renewRecoveryCodes},
+		{pattern: "POST /api/second-factor/off", serve: (*call).disableSecondFactor},
 		{pattern: "GET /api/tokens", serve: (*call).listTokens},
 		{pattern: "POST /api/tokens", serve: (*call).createToken},
 		{pattern: "DELETE /api/tokens/{id}", serve: (*call).revokeToken},
+	}
+}
+
+func alertRoutes() []route {
+	return []route{
+		{pattern: "GET /api/alerts", serve: (*call).listWebhooks},
+		{pattern: "POST /api/alerts", serve: (*call).createWebhook},
+		{pattern: "GET /api/alerts/{webhook}", serve: (*call).readWebhook},
+		{pattern: "PUT /api/alerts/{webhook}", serve: (*call).saveWebhook},
+		{pattern: "DELETE /api/alerts/{webhook}", serve: (*call).deleteWebhook},
+		{pattern: "PUT /api/alerts/{webhook}/disabled", serve: (*call).disableWebhook},
+		{pattern: "DELETE /api/alerts/{webhook}/disabled", serve: (*call).enableWebhook},
+		{pattern: "POST /api/alerts/{webhook}/secret", serve: (*call).renewWebhookSecret},
+		{pattern: "POST /api/alerts/{webhook}/test", serve: (*call).testWebhook},
 	}
 }
 
@@ -85,7 +120,8 @@ func consoleRoutes() []route {
 		{pattern: "GET /api/openapi.json", serve: (*call).description, open: true},
 		{pattern: "GET /api/settings", serve: (*call).readSettings},
 		{pattern: "PUT /api/settings", serve: (*call).saveSettings},
-		{pattern: "GET /api/audit", serve: (*call).audit, params: []string{"actor", "object", "action", "outcome", "since", "until", "before", "per_page"}},
+		{pattern: "GET /api/audit", serve: (*call).audit, params: append(slices.Clone(auditParams), "before", "per_page")},
+		{pattern: "GET /api/audit/csv", serve: (*call).auditCSV, params: auditParams},
 		{pattern: "GET /api/publishing", serve: (*call).publishing},
 		{pattern: "GET /api/traffic", serve: (*call).traffic, params: trafficParams},
 		{pattern: "GET /api/traffic/policies", serve: (*call).trafficByPolicy, params: []string{"app", "from", "to", "step"}},

@@ -6,10 +6,12 @@ import (
 	"github.com/headgate/headgate/console/internal/service"
 )
 
-// settingsView holds the settings in seconds.
+// settingsView holds the settings, with times in seconds.
 type settingsView struct {
-	SessionIdle int64 `json:"session_idle"`
-	SessionLife int64 `json:"session_life"`
+	SessionIdle  int64  `json:"session_idle"`
+	SessionLife  int64  `json:"session_life"`
+	SecondFactor string `json:"second_factor"`
+	TokenLife    int64  `json:"token_life"`
 }
 
 func (c *call) readSettings() error {
@@ -17,7 +19,9 @@ func (c *call) readSettings() error {
 	if err != nil {
 		return err
 	}
-	return c.sendTagged(settingsView{int64(s.SessionIdle / time.Second), int64(s.SessionLife / time.Second)}, "")
+	return c.sendTagged(settingsView{
+		int64(s.SessionIdle / time.Second), int64(s.SessionLife / time.Second), string(s.SecondFactor), int64(s.TokenLife / time.Second),
+	}, "")
 }
 
 func (c *call) saveSettings() error {
@@ -25,7 +29,10 @@ func (c *call) saveSettings() error {
 	if err := c.decode(&in); err != nil {
 		return err
 	}
-	s := service.Settings{SessionIdle: duration(in.SessionIdle), SessionLife: duration(in.SessionLife)}
+	s := service.Settings{
+		SessionIdle: duration(in.SessionIdle), SessionLife: duration(in.SessionLife),
+		SecondFactor: service.Requirement(in.SecondFactor), TokenLife: duration(in.TokenLife),
+	}
 	if err := c.o.Service.SaveSettings(c.ctx(), c.actor, s); err != nil {
 		return err
 	}

@@ -144,6 +144,10 @@ func kindOf(t reflect.Type) string {
 		return "true or false"
 	case reflect.Map:
 		return "an object of texts"
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Struct {
+			return "a list of objects as they are described"
+		}
 	}
 	return "a list of texts"
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headgate/headgate/console/internal/service"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -81,14 +80,11 @@ func (c *call) test() error {
 // visible returns the policies of an application, or of all, that the actor sees
 // and that are not off.
 func (c *call) visible(app string) (policy.Set, error) {
-	var set policy.Set
-	for n, pages := 1, 1; n <= pages; n++ {
-		page, err := c.o.Service.Policies(c.ctx(), c.actor, service.Query{App: app, Page: n, PerPage: service.MaxPerPage})
-		if err != nil {
-			return nil, err
-		}
-		set, pages = append(set, page.Policies...), page.Pages
+	all, err := c.o.Service.PoliciesOf(c.ctx(), c.actor, app)
+	if err != nil {
+		return nil, err
 	}
+	set := policy.Set(all)
 	set = slices.DeleteFunc(set, func(p policy.Policy) bool { return p.Mode == policy.Off })
 	slices.SortStableFunc(set, func(a, b policy.Policy) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Name, b.Name))

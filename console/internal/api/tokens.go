@@ -35,23 +35,31 @@ func (c *call) listTokens() error {
 // createToken answers with the secret, which no later answer contains.
 func (c *call) createToken() error {
 	var in struct {
-		Label string   `json:"label"`
-		Scope string   `json:"scope"`
-		Apps  []string `json:"apps"`
-		Days  int64    `json:"days"`
+		Label   string   `json:"label"`
+		Scope   string   `json:"scope"`
+		Apps    []string `json:"apps"`
+		Days    int64    `json:"days"`
+		Expires string   `json:"expires"`
 	}
 	if err := c.decode(&in); err != nil {
 		return err
 	}
 	const day = 24 * time.Hour
-	if in.Days < 1 || in.Days > int64(service.MaxTokenLife/day) {
-		return invalid(fault{Field: "days", Message: "it is not a number from 1 to 366"})
+	draft := service.TokenDraft{Label: in.Label, Scope: service.Scope(in.Scope), Apps: in.Apps, Life: time.Duration(in.Days) * day}
+	field := "days"
+	if in.Expires != "" {
+		field = "expires"
+		at, err := time.Parse(time.RFC3339, in.Expires)
+		if err != nil || in.Days != 0 {
+			return invalid(fault{Field: field, Message: "it is not a time such as 2026-01-31T12:00:00Z, without days"})
+		}
+		draft.Expires = at
+	} else if in.Days < 1 || in.Days > int64(service.MaxTokenLife/day) {
+		return invalid(fault{Field: field, Message: "it is not a number from 1 to 366"})
 	}
-	t, secret, err := c.o.Service.CreateToken(c.ctx(), c.actor, service.TokenDraft{
-		Label: in.Label, Scope: service.Scope(in.Scope), Apps: in.Apps, Life: time.Duration(in.Days) * day,
-	})
+	t, secret, err := c.o.Service.CreateToken(c.ctx(), c.actor, draft)
 	if err != nil {
-		return err
+		return renamed(err, "life", field)
 	}
 	return c.send(http.StatusCreated, struct {
 		Token  tokenView `json:"token"`

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"time"
 
@@ -101,12 +102,17 @@ func (c *call) trafficCSV() error {
 	if err != nil {
 		return err
 	}
+	return c.csv("traffic.csv", func(w io.Writer) error { return c.o.Service.TrafficCSV(c.ctx(), c.actor, q, w) })
+}
+
+// csv answers with a file that write writes, or with the error if it has written nothing.
+func (c *call) csv(name string, write func(io.Writer) error) error {
 	h := c.w.Header()
 	w := &lateWriter{ResponseWriter: c.w, begin: func() {
 		h.Set("Content-Type", "text/csv; charset=utf-8")
-		h.Set("Content-Disposition", `attachment; filename="traffic.csv"`)
+		h.Set("Content-Disposition", `attachment; filename="`+name+`"`)
 	}}
-	err = c.o.Service.TrafficCSV(c.ctx(), c.actor, q, w)
+	err := write(w)
 	if err != nil && w.begun { // the status is sent, so that only a broken connection can tell
 		c.o.Logger.ErrorContext(c.ctx(), "an export broke off", "request_id", c.id(), "error", err)
 		panic(http.ErrAbortHandler)
@@ -181,4 +187,23 @@ func (c *call) deleted() error {
 		Deleted []deletedView `json:"deleted"`
 		More    bool          `json:"more"`
 	}{mapped(list, deletedOf), more})
+}
+
+// shadow answers with what a policy in shadow has seen.
+func (c *call) shadow() error {
+	s, err := c.o.Service.SeenInShadow(c.ctx(), c.actor, c.path("name"))
+	if err != nil {
+		return err
+	}
+	var since *time.Time
+	if !s.Since.IsZero() {
+		since = &s.Since
+	}
+	return c.send(http.StatusOK, struct {
+		Since  *time.Time `json:"since"`
+		Seen   int64      `json:"seen"`
+		Over   int64      `json:"over"`
+		Counts countsView `json:"counts"`
+		Late   bool       `json:"late"`
+	}{since, s.Counts.Total(), s.Over(), countsOf(s.Counts), s.Late})
 }

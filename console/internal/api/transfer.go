@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"github.com/headgate/headgate/console/internal/service"
 	"github.com/headgate/headgate/policy"
@@ -25,7 +26,7 @@ func (c *call) export() error {
 	if err := q.err(); err != nil {
 		return err
 	}
-	data, err := c.o.Service.Export(c.ctx(), c.actor, format)
+	data, err := c.o.Service.Export(c.ctx(), c.actor, format, q.text("app"))
 	if err != nil {
 		return err
 	}
@@ -40,6 +41,7 @@ type planView struct {
 	Apps   []string       `json:"apps"`
 	Counts map[string]int `json:"counts"`
 	Steps  []stepView     `json:"steps"`
+	Left   []string       `json:"left"`
 }
 
 type stepView struct {
@@ -61,9 +63,20 @@ func (c *call) applyImport() error { return c.transfer(c.o.Service.Import) }
 func (c *call) transfer(do func(context.Context, service.Actor, service.Import) (service.Plan, error)) error {
 	q := &c.query
 	i := service.Import{Missing: service.Missing(q.text("missing"))}
+	actor := c.actor.Saying(q.text("comment"))
+	if apps := q.text("apps"); apps != "" {
+		i.Apps = strings.Split(apps, ",")
+	}
 	if q.text("base") != "" {
 		base := q.number("base")
 		i.Base = &base
+	}
+	switch q.text("compare") {
+	case "", "no":
+	case "yes":
+		i.Compare = true
+	default:
+		q.note("compare", "it is not yes or no")
 	}
 	if err := q.err(); err != nil {
 		return err
@@ -76,9 +89,9 @@ func (c *call) transfer(do func(context.Context, service.Actor, service.Import) 
 	if i.Format = service.JSON; media == mediaYAML {
 		i.Format = service.YAML
 	}
-	plan, err := do(c.ctx(), c.actor, i)
+	plan, err := do(c.ctx(), actor, i)
 	if err != nil {
 		return err
 	}
-	return c.send(http.StatusOK, planView{plan.Base, list(plan.Apps), plan.Counts(), mapped(plan.Steps, stepOf)})
+	return c.send(http.StatusOK, planView{plan.Base, list(plan.Apps), plan.Counts(), mapped(plan.Steps, stepOf), list(plan.Left)})
 }

@@ -16,6 +16,7 @@ type userView struct {
 	CreatedAt          time.Time  `json:"created_at"`
 	CreatedBy          string     `json:"created_by"`
 	PasswordAt         time.Time  `json:"password_at"`
+	SecondFactor       bool       `json:"second_factor"`
 	Roles              []roleView `json:"roles"`
 }
 
@@ -27,7 +28,7 @@ type roleView struct {
 func userOf(u service.User) userView {
 	v := userView{
 		Name: u.Name, Administrator: u.Administrator, Disabled: u.Disabled, MustChangePassword: u.MustChangePassword,
-		CreatedAt: u.CreatedAt, CreatedBy: u.CreatedBy, PasswordAt: u.PasswordAt, Roles: []roleView{},
+		CreatedAt: u.CreatedAt, CreatedBy: u.CreatedBy, PasswordAt: u.PasswordAt, SecondFactor: u.SecondFactor, Roles: []roleView{},
 	}
 	for _, app := range sortedKeys(u.Roles) {
 		v.Roles = append(v.Roles, roleView{app, string(u.Roles[app])})

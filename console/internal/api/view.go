@@ -17,6 +17,7 @@ type policyView struct {
 	Limit        string            `json:"limit"`
 	Plans        map[string]string `json:"plans,omitempty"`
 	PlanBy       string            `json:"plan_by,omitempty"`
+	Overrides    map[string]string `json:"overrides,omitempty"`
 	Key          string            `json:"key"`
 	Match        matchView         `json:"match"`
 	Access       policy.Access     `json:"access,omitzero"`
@@ -42,7 +43,7 @@ type matchView struct {
 func viewOf(p policy.Policy) policyView {
 	return policyView{
 		Name: p.Name, Description: p.Description, Apps: list(p.Apps), Limit: p.Limit.String(), Key: p.Key,
-		Plans: textsOf(p.Plans), PlanBy: p.PlanBy, Access: p.Access,
+		Plans: textsOf(p.Plans), PlanBy: p.PlanBy, Overrides: textsOf(p.Overrides), Access: p.Access,
 		Match:   matchView{list(p.Match.Methods), p.Match.Host, p.Match.Path},
 		OnLimit: p.OnLimit, Ban: p.Ban, OnStoreError: p.OnStoreError, Mode: p.Mode.String(), Priority: p.Priority,
 		Sentence: p.Describe(), Version: p.Version,

@@ -2,12 +2,14 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,14 +21,17 @@ import (
 	"github.com/headgate/headgate/console/internal/auth"
 	"github.com/headgate/headgate/console/internal/service"
 	"github.com/headgate/headgate/console/internal/store"
+	"github.com/headgate/headgate/console/internal/webhook"
 	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/stats"
 )
 
 func TestMain(m *testing.M) { test.Exit(m.Run()) }
 
 const (
 	cookieName = "console"
-	password   = "somebody's password"
+	password   = "nine quiet harbours"
 )
 
 // patience bounds a transaction, far above what a busy machine needs.
@@ -45,6 +50,7 @@ type cast map[string]credential
 type template struct {
 	file string
 	cast cast
+	hook string
 }
 
 // makeTemplate makes the template once for all tests.
@@ -59,7 +65,7 @@ var makeTemplate = sync.OnceValues(func() (template, error) {
 	if err != nil {
 		return template{}, err
 	}
-	s := newService(db)
+	s := newService(db, nil)
 	b := &builder{s: s, cast: cast{"nobody": {}}}
 	b.build()
 	b.do(db.Close())
@@ -67,12 +73,24 @@ var makeTemplate = sync.OnceValues(func() (template, error) {
 		return template{}, b.err
 	}
 	data, err := os.ReadFile(file)
-	return template{string(data), b.cast}, err
+	return template{string(data), b.cast, b.hook}, err
 })
 
-func newService(db *store.DB) *service.Service {
+// reporting is a Redis with instances of a and b.
+type reporting struct{ err error }
+
+func (reporting) Minutes(context.Context, string) ([]stats.Minute, error) { return nil, nil }
+
+func (r reporting) Instances(context.Context) ([]policy.Instance, error) {
+	return []policy.Instance{
+		{ID: "one", Process: "x", App: "a", Version: "7", Age: 1500 * time.Millisecond, Store: "local", ClockOffset: -90 * time.Second},
+		{ID: "two", App: "b", Version: "6", Refused: "7", Error: "it is wrong"},
+	}, r.err
+}
+
+func newService(db *store.DB, fleet service.Fleet) *service.Service {
 	s, err := service.New(service.Options{
-		DB: db, Clock: func() time.Time { return noon }, Passwords: auth.Cost{Memory: 8, Time: 1}, Logger: slog.New(slog.DiscardHandler),
+		DB: db, Fleet: fleet, Top: topOf, Sender: webhook.New(webhook.Options{Networks: webhook.NewNetworks([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})}), Clock: func() time.Time { return noon }, Passwords: auth.Cost{Memory: 8, Time: 1}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		panic(err) // the options are right
@@ -87,6 +105,7 @@ type world struct {
 	db   *store.DB
 	api  *API
 	cast cast
+	hook string // the id of a webhook of a
 	file string
 	log  *bytes.Buffer
 }
@@ -107,7 +126,7 @@ func newWorld(t testing.TB, change ...func(*Options)) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	w := &world{Service: newService(db), t: t, db: db, cast: from.cast, file: file, log: &bytes.Buffer{}}
+	w := &world{Service: newService(db, reporting{}), t: t, db: db, cast: from.cast, hook: from.hook, file: file, log: &bytes.Buffer{}}
 	o := Options{Service: w.Service, Cookie: cookieName, Clock: func() time.Time { return noon }, Logger: slog.New(slog.NewTextHandler(w.log, nil))}
 	for _, f := range change {
 		f(&o)
