@@ -12,13 +12,14 @@ import (
 func TestFieldsHaveNames(t *testing.T) {
 	w := newWorld(t)
 	w.policy("p", "5/1m")
+	hook := w.watch("http://127.0.0.1:1").ID
 	b := w.as("admin")
 	for _, r := range routes() {
 		path, isGet := strings.CutPrefix(r.pattern, "GET ")
-		if !isGet || path == "/{$}" || path == "/drawing.svg" || path == "/export" || path == "/validate" || path == "/stats/live" {
+		if !isGet || path == "/drawing.svg" || path == "/export" || path == "/validate" || strings.HasSuffix(path, "/live") || path == "/stats" || path == "/banner" || path == "/audit/export" || strings.HasPrefix(path, "/login/") {
 			continue
 		}
-		path = strings.ReplaceAll(path, "{name}", "p")
+		path = strings.NewReplacer("{name}", "p", "{webhook}", hook).Replace(strings.TrimSuffix(path, "{$}"))
 		switch {
 		case strings.HasPrefix(path, "/users/"):
 			path = "/users/admin"
@@ -27,7 +28,13 @@ func TestFieldsHaveNames(t *testing.T) {
 		}
 		b.get(path).want(http.StatusOK).legible(path)
 	}
+	for _, name := range []string{fromNothing, "login", "plans"} {
+		b.get("/new?template=" + name).want(http.StatusOK).legible("the template " + name)
+	}
+	w.shadowed("s", "")
+	b.get("/policies/s").want(http.StatusOK).legible("a policy in shadow")
 	b.post("/new", nil).want(http.StatusUnprocessableEntity).legible("the form with mistakes")
+	b.post("/alerts", nil).want(http.StatusUnprocessableEntity).legible("the form of a webhook with mistakes")
 	b.get("/nowhere").want(http.StatusNotFound).legible("a page that is not there")
 }
 

@@ -21,24 +21,58 @@ type account struct {
 	Tokens    []token
 	Apps      []appChoice
 	MinLength int // of a password
+	Factor    service.SecondFactor
+	MaxDays   int // of a token
+	Lives     []string
+	Last      string // the last day on which a token may end
 	Draft     tokenForm
 	Mistakes  mistakes
 }
 
-// token is an API token of the user, and whether it still works.
+// token is an API token of the user.
 type token struct {
 	service.Token
-	Works bool
+	State string // "", "expired" or "revoked"
+	Soon  bool   // it ends within endsSoon
+}
+
+// endsSoon is how long before its end the page warns of a token.
+const endsSoon = 14 * 24 * time.Hour
+
+func (v *request) tokenOf(t service.Token) token {
+	left := t.Expires.Sub(v.Clock())
+	switch {
+	case !t.RevokedAt.IsZero():
+		return token{t, "revoked", false}
+	case left <= 0:
+		return token{t, "expired", false}
+	}
+	return token{t, "", left <= endsSoon}
+}
+
+// Ending returns the tokens that end soon.
+func (a account) Ending() (list []token) {
+	for _, t := range a.Tokens {
+		if t.Soon {
+			list = append(list, t)
+		}
+	}
+	return list
 }
 
 // tokenForm is a new token as it was filled in.
 type tokenForm struct {
-	Label, Scope, Days string
-	Apps               []string
+	Label, Scope string
+	Days         string // how long it lasts
+	Until        string // its last day instead, or ""
+	Apps         []string
 }
 
+// emptyToken is the form of a new token before it is filled in.
+var emptyToken = tokenForm{Scope: "read", Days: "90"}
+
 func accountPage(v *request) error {
-	return v.showAccount(http.StatusOK, tokenForm{Scope: "read", Days: "90"}, nil)
+	return v.showAccount(http.StatusOK, emptyToken, nil)
 }
 
 func (v *request) showAccount(status int, draft tokenForm, m mistakes) error {
@@ -55,8 +89,16 @@ func (v *request) showAccount(status int, draft tokenForm, m mistakes) error {
 		return err
 	}
 	for _, t := range tokens {
-		a.Tokens = append(a.Tokens, token{t, t.RevokedAt.IsZero() && v.Clock().Before(t.Expires)})
+		a.Tokens = append(a.Tokens, v.tokenOf(t))
 	}
+	if a.Factor, err = v.Service.SecondFactor(v.r.Context(), v.actor); err != nil {
+		return err
+	}
+	longest, err := v.Service.TokenLife(v.r.Context(), v.actor)
+	if err != nil {
+		return err
+	}
+	a.lives(longest, v.Clock())
 	apps, err := v.Service.Apps(v.r.Context(), v.actor)
 	if err != nil {
 		return err
@@ -65,6 +107,21 @@ func (v *request) showAccount(status int, draft tokenForm, m mistakes) error {
 		a.Apps = append(a.Apps, appChoice{Name: app.Name, Checked: slices.Contains(draft.Apps, app.Name)})
 	}
 	return v.show(status, "account", "Your account", a)
+}
+
+// lives fills in how long a token may last.
+func (a *account) lives(longest time.Duration, now time.Time) {
+	const day = 24 * time.Hour
+	a.MaxDays = int(longest / day)
+	a.Last = now.UTC().Add(longest - day).Format(time.DateOnly)
+	list := []string{"30", "90", "365"}
+	a.Lives = slices.DeleteFunc(list, func(s string) bool { return atoi(s) > a.MaxDays })
+	if len(a.Lives) == 0 {
+		a.Lives = []string{strconv.Itoa(a.MaxDays)}
+	}
+	if !slices.Contains(a.Lives, a.Draft.Days) {
+		a.Draft.Days = a.Lives[len(a.Lives)-1]
+	}
 }
 
 func changePassword(v *request) error {
@@ -78,7 +135,7 @@ func changePassword(v *request) error {
 	if err := auth.CheckPassword(v.actor.User(), v.field("password")); err != nil {
 		m.add("password", err.Error())
 	}
-	draft := tokenForm{Scope: "read", Days: "90"}
+	draft := emptyToken
 	if len(m) > 0 {
 		return v.showAccount(http.StatusUnprocessableEntity, draft, m)
 	}
@@ -104,21 +161,40 @@ func endSession(v *request) error {
 }
 
 func createToken(v *request) error {
-	draft := tokenForm{Label: v.field("label"), Scope: v.field("scope"), Days: v.field("days"), Apps: v.r.PostForm["apps"]}
-	days, err := strconv.ParseInt(draft.Days, 10, 32)
-	if err != nil {
-		days = math.MaxInt16 // the service refuses it, with all other mistakes
+	draft := tokenForm{Label: v.field("label"), Scope: v.field("scope"), Days: v.field("days"), Until: v.field("until"), Apps: v.r.PostForm["apps"]}
+	ask := service.TokenDraft{Label: draft.Label, Scope: service.Scope(draft.Scope), Apps: draft.Apps}
+	field := "life"
+	if draft.Until == "" {
+		ask.Life = time.Duration(min(max(atoi(draft.Days), 0), math.MaxInt16)) * 24 * time.Hour
+	} else {
+		field = "until"
+		last, err := time.Parse(time.DateOnly, draft.Until)
+		if err != nil {
+			return v.showAccount(http.StatusUnprocessableEntity, draft, mistakes{field: {"it is not a day such as 2026-03-01"}})
+		}
+		ask.Expires = last.AddDate(0, 0, 1) // with the end of the day
 	}
-	_, secret, err := v.Service.CreateToken(v.r.Context(), v.actor, service.TokenDraft{
-		Label: draft.Label, Scope: service.Scope(draft.Scope), Apps: draft.Apps, Life: time.Duration(min(max(days, 0), math.MaxInt16)) * 24 * time.Hour,
-	})
+	_, secret, err := v.Service.CreateToken(v.r.Context(), v.actor, ask)
 	if m := mistakesOf(err); m != nil {
+		if texts, there := m["life"]; there {
+			delete(m, "life")
+			m[field] = texts
+		}
 		return v.showAccount(http.StatusUnprocessableEntity, draft, m)
 	}
 	if err != nil {
 		return err
 	}
 	return v.show(http.StatusOK, "once", "A new token", once{Secret: secret, Back: "/account"})
+}
+
+// atoi returns a whole number, or 0, which the service refuses with all other mistakes.
+func atoi(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 func revokeToken(v *request) error {

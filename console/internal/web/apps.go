@@ -2,6 +2,7 @@ package web
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/headgate/headgate/console/internal/service"
@@ -59,15 +60,9 @@ func describeApp(v *request) error {
 	return v.seeOther("/apps", "appsaved")
 }
 
-// appDeletion is the page that confirms the deletion of an application.
-type appDeletion struct {
-	service.App
-	Mistakes mistakes
-}
+func deleteAppPage(v *request) error { return v.confirmAppDeletion(v.query("name"), nil) }
 
-func deleteAppPage(v *request) error { return v.showAppDeletion(http.StatusOK, v.query("name"), nil) }
-
-func (v *request) showAppDeletion(status int, name string, m mistakes) error {
+func (v *request) confirmAppDeletion(name string, m mistakes) error {
 	if !v.access.CanManage() {
 		return v.Service.Refuse(v.r.Context(), v.actor, "app.delete", "app:"+name, "it takes an administrator")
 	}
@@ -76,17 +71,29 @@ func (v *request) showAppDeletion(status int, name string, m mistakes) error {
 		return err
 	}
 	for _, a := range apps {
-		if a.Name == name {
-			return v.show(status, "deleteapp", "Delete "+name, appDeletion{a, m})
+		if a.Name != name {
+			continue
 		}
+		consequence := "The roles in it are deleted too."
+		if a.Policies > 0 {
+			consequence = fmt.Sprintf("Policies that list it, %s of them, have to go first.", digits(int64(a.Policies)))
+		}
+		return v.confirm(confirmation{
+			Title: "Delete the application " + name + "?", Consequences: []string{consequence}, Action: "/apps/delete", Fields: []hidden{{"name", name}},
+			Button: "Delete the application", Danger: true, Back: "/apps", Mistakes: m,
+		})
 	}
 	return service.ErrNotFound
 }
 
 func deleteApp(v *request) error {
-	err := v.Service.DeleteApp(v.r.Context(), v.actor, v.field("name"))
+	name := v.field("name")
+	if !v.confirmed() {
+		return v.confirmAppDeletion(name, nil)
+	}
+	err := v.Service.DeleteApp(v.r.Context(), v.actor, name)
 	if m := mistakesOf(err); m != nil {
-		return v.showAppDeletion(http.StatusUnprocessableEntity, v.field("name"), m)
+		return v.confirmAppDeletion(name, m)
 	}
 	if err != nil {
 		return err

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -54,14 +53,18 @@ func TestBansAreListedAndLifted(t *testing.T) {
 	w.ban("p", "alice", "bob")
 	w.ban("q", "alice")
 	got := b.get("/bans").want(http.StatusOK)
-	if row := got.rows()["bob"]; row != "p | 2026-03-01 12:01:30 UTC | 1m30s | Lift" {
+	if row := got.rows()["bob"]; row != "p | 2026-03-01 12:01:30 UTC | 1m30s | Lift…" {
 		t.Errorf("the row is %q", row)
 	}
 	got = b.get("/bans?policy=p").want(http.StatusOK)
-	if n := strings.Count(got.text, ">Lift</button>"); n != 2 {
+	if n := strings.Count(got.text, ">Lift…</button>"); n != 2 {
 		t.Errorf("%d bans under p", n)
 	}
-	b.post("/bans/lift", got.form("/bans/lift")).goes("/bans?policy=p&done=lifted")
+	question := b.post("/keys/lift", got.form("/keys/lift")).want(http.StatusOK)
+	if len(w.fleet.banned) != 3 {
+		t.Error("the question has lifted the ban")
+	}
+	b.post("/keys/lift", question.form("/keys/lift")).goes("/bans?policy=p&done=lifted")
 	if left := w.fleet.banned; len(left) != 2 || left[0].Key != "bob" || left[1].Rule != "q" {
 		t.Errorf("the bans are %v", left)
 	}
@@ -81,19 +84,21 @@ func TestLiftNeedsAnOwner(t *testing.T) {
 	w.ban("q", "bob")
 	b := w.as("viewer")
 	got := b.get("/bans").want(http.StatusOK)
-	if rows := got.rows(); rows["alice"] == "" || rows["bob"] != "" || got.form("/bans/lift") != nil {
+	if rows := got.rows(); rows["alice"] == "" || rows["bob"] != "" || got.form("/keys/lift") != nil {
 		t.Errorf("a viewer of a sees %q", rows)
 	}
-	key := base64.RawURLEncoding.EncodeToString([]byte("alice"))
-	b.post("/bans/lift", url.Values{"policy": {"p"}, "key": {key}}).want(http.StatusForbidden)
-	b.post("/bans/lift", url.Values{"policy": {"q"}, "key": {key}}).want(http.StatusNotFound)
+	form := func(policy, sent string) url.Values {
+		return url.Values{"policy": {policy}, "sent": {sent}, "confirm": {"yes"}}
+	}
+	b.post("/keys/lift", form("p", sentForm("alice"))).want(http.StatusForbidden)
+	b.post("/keys/lift", form("q", sentForm("bob"))).want(http.StatusUnprocessableEntity)
 	if len(w.fleet.banned) != 2 {
 		t.Errorf("the bans are %v", w.fleet.banned)
 	}
 	admin := w.as("admin")
-	admin.post("/bans/lift", url.Values{"policy": {"p"}, "key": {"="}}).want(http.StatusBadRequest)
+	admin.post("/keys/lift", form("p", "=")).want(http.StatusBadRequest)
 	admin.header = http.Header{"Sec-Fetch-Site": {"cross-site"}}
-	admin.post("/bans/lift", url.Values{"policy": {"p"}, "key": {key}}).want(http.StatusForbidden)
+	admin.post("/keys/lift", form("p", sentForm("alice"))).want(http.StatusForbidden)
 	if len(w.fleet.banned) != 2 {
 		t.Errorf("another site has lifted one of %v", w.fleet.banned)
 	}
@@ -117,8 +122,9 @@ func TestBansOfHostileKeys(t *testing.T) {
 		}
 	}
 	for i, key := range keys {
-		form := b.get("/bans").want(http.StatusOK).form("/bans/lift")
-		b.post("/bans/lift", form).goes("/bans?done=lifted")
+		question := b.post("/keys/lift", b.get("/bans").want(http.StatusOK).form("/keys/lift")).want(http.StatusOK)
+		question.harmless(key)
+		b.post("/keys/lift", question.form("/keys/lift")).goes("/bans?done=lifted")
 		for _, left := range w.fleet.banned {
 			if left.Key == key {
 				t.Fatalf("%q is still banned", key)
@@ -159,12 +165,13 @@ func TestBansWithoutRedis(t *testing.T) {
 	w := bansWorld(t)
 	w.ban("p", "alice")
 	b := w.as("admin")
-	form := b.get("/bans").form("/bans/lift")
+	form := b.get("/bans").form("/keys/lift")
+	form.Set("confirm", "yes")
 	w.fleet.away = errors.New("dial 10.0.0.1: refused")
 	if got := b.get("/bans").want(http.StatusOK); !strings.Contains(got.text, "Redis does not answer") || strings.Contains(got.text, "10.0.0.1") {
 		t.Errorf("the page is %s", got.text)
 	}
-	b.post("/bans/lift", form).want(http.StatusServiceUnavailable)
+	b.post("/keys/lift", form).want(http.StatusServiceUnavailable)
 	if rows := w.audited("ban.lift"); len(rows) != 2 || rows[0].Outcome != service.Refused || rows[1].Outcome != service.Done {
 		t.Errorf("the audit log says %+v", rows)
 	}
@@ -173,5 +180,5 @@ func TestBansWithoutRedis(t *testing.T) {
 	if got := b.get("/bans").want(http.StatusOK); !strings.Contains(got.text, "started without Redis") {
 		t.Errorf("without Redis: %s", got.text)
 	}
-	b.post("/bans/lift", url.Values{"policy": {"p"}, "key": {"eA"}}).want(http.StatusServiceUnavailable)
+	b.post("/keys/lift", url.Values{"policy": {"p"}, "sent": {"eA"}, "confirm": {"yes"}}).want(http.StatusUnprocessableEntity)
 }

@@ -66,7 +66,7 @@ func (v *request) conflictOr(err error) error {
 	if e.Deleted {
 		d.Version, c.Save = 0, "/new"
 	}
-	c.Edit = hiddenOf(d.values())
+	c.Edit = append(hiddenOf(d.values()), hidden{"comment", v.field("comment")})
 	return v.show(http.StatusConflict, "conflict", "Changed in the meantime", c)
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/core"
 )
@@ -98,9 +99,11 @@ func TestConflictForEveryStaleChange(t *testing.T) {
 	w := newWorld(t)
 	b, _ := w.stale()
 	for path, form := range map[string]url.Values{
-		"/policies/p/mode":     {"version": {"1"}, "mode": {"off"}},
-		"/policies/p/delete":   {"version": {"1"}},
-		"/policies/p/rollback": {"version": {"1"}, "to": {"1"}},
+		"/policies/p/mode":     {"version": {"1"}, "mode": {"off"}, "confirm": {"yes"}},
+		"/policies/p/delete":   {"version": {"1"}, "confirm": {"yes"}},
+		"/policies/p/rollback": {"version": {"1"}, "to": {"1"}, "confirm": {"yes"}},
+		"/policies/p/undo":     {"version": {"1"}},
+		"/policies/p/schedule": {"version": {"1"}, "mode": {"shadow"}, "do": {"at"}, "zone": {"UTC"}, "at": {time.Now().UTC().Add(time.Hour).Format("2006-01-02T15:04")}},
 	} {
 		b.post(path, form).want(http.StatusConflict)
 	}
@@ -113,7 +116,7 @@ func TestFormNameTakenIsAMistake(t *testing.T) {
 	w := newWorld(t)
 	w.policy("p", "5/1m")
 	b := w.as("admin")
-	got := b.submit("/new", "/new", url.Values{"name": {"p"}, "apps": {"a"}, "quota": {"77"}}).want(http.StatusConflict)
+	got := b.submit("/new?template=none", "/new", url.Values{"name": {"p"}, "apps": {"a"}, "quota": {"77"}}).want(http.StatusConflict)
 	if got.mistake("name") == "" || got.form("/new").Get("quota") != "77" {
 		t.Errorf("the form says %q and keeps %v", got.mistake("name"), got.form("/new"))
 	}

@@ -46,7 +46,7 @@ func fetchStatus(w *world, site, origin, method string) int {
 	case method == "POST":
 		return http.StatusUnprocessableEntity
 	}
-	return http.StatusNotFound
+	return http.StatusMethodNotAllowed
 }
 
 func TestGetChangesNothing(t *testing.T) {
@@ -95,7 +95,7 @@ func TestCookieIsForThisHostOnly(t *testing.T) {
 
 func TestLoginRedirectsToThisSiteOnly(t *testing.T) {
 	for _, next := range []string{"", "https://evil.example/", "//evil.example", `/\evil.example`, `\\evil.example`, "javascript:alert(1)", "evil", "/\t/evil.example", "http:evil", "///evil.example"} {
-		if got := local(next); got != "/policies" {
+		if got := local(next); got != "/" {
 			t.Errorf("%q leads to %q", next, got)
 		}
 	}

@@ -46,6 +46,7 @@ type draft struct {
 
 	Plans         string // a name, a colon and a limit in each line
 	PlanBy        string
+	Overrides     string // a key, a colon and a limit in each line
 	AllowNetworks string // one in each line, as all lists
 	AllowKeys     string
 	DenyNetworks  string
@@ -64,11 +65,12 @@ type draft struct {
 }
 
 // blank returns the form of a new policy, which still needs a name and an
-// application.
+// application. A new policy begins in shadow, so that its author sees what it would refuse
+// before it does.
 func blank() draft {
 	return draft{
 		LimitBy: "fields", Algorithm: "gcra", Quota: "100", Period: "1", Unit: "m", Calendar: "month", LimitText: "100/1m",
-		KeyBy: "ip", OnLimit: "reject", Mode: "enforce", Priority: "0",
+		KeyBy: "ip", OnLimit: "reject", Mode: "shadow", Priority: "0",
 	}
 }
 
@@ -84,7 +86,7 @@ func draftOf(f url.Values) draft {
 		Burst: text("burst"), Debt: text("debt"), Segments: text("segments"), Aligned: f.Get("aligned") != "", LimitText: text("limit"),
 		KeyBy: text("key"), KeyOther: text("key_other"),
 		Methods: f["methods"], OtherMethods: text("other_methods"), Host: text("host"), Path: text("path"),
-		Plans: text("plans"), PlanBy: text("plan_by"), AllowNetworks: text("allow_networks"), AllowKeys: text("allow_keys"),
+		Plans: text("plans"), PlanBy: text("plan_by"), Overrides: text("overrides"), AllowNetworks: text("allow_networks"), AllowKeys: text("allow_keys"),
 		DenyNetworks: text("deny_networks"), DenyKeys: text("deny_keys"), DenyOthers: f.Get("deny_others") != "", DenyStatus: text("deny_status"),
 		OnLimit: text("on_limit"), Wait: text("wait"), BanAfter: text("ban_after"), BanFor: text("ban_for"), BanMax: text("ban_max"),
 		OnStoreError: text("on_store_error"), Mode: text("mode"), Priority: text("priority"),
@@ -99,7 +101,7 @@ func (d *draft) values() url.Values {
 		"calendar": {d.Calendar}, "tz": {d.Zone}, "start": {d.Start},
 		"burst": {d.Burst}, "debt": {d.Debt}, "segments": {d.Segments}, "limit": {d.LimitText}, "key": {d.KeyBy}, "key_other": {d.KeyOther},
 		"methods": d.Methods, "other_methods": {d.OtherMethods}, "host": {d.Host}, "path": {d.Path},
-		"plans": {d.Plans}, "plan_by": {d.PlanBy}, "allow_networks": {d.AllowNetworks}, "allow_keys": {d.AllowKeys},
+		"plans": {d.Plans}, "plan_by": {d.PlanBy}, "overrides": {d.Overrides}, "allow_networks": {d.AllowNetworks}, "allow_keys": {d.AllowKeys},
 		"deny_networks": {d.DenyNetworks}, "deny_keys": {d.DenyKeys}, "deny_status": {d.DenyStatus},
 		"on_limit": {d.OnLimit}, "wait": {d.Wait}, "ban_after": {d.BanAfter}, "ban_for": {d.BanFor}, "ban_max": {d.BanMax},
 		"on_store_error": {d.OnStoreError}, "mode": {d.Mode}, "priority": {d.Priority},
@@ -130,14 +132,15 @@ func draftFrom(p policy.Policy) draft {
 
 // unit is a unit of time that people choose.
 type unit struct {
-	Name, Words string
-	size        time.Duration
+	Name string
+	One  string // its word for one, to which "s" is added for more
+	size time.Duration
 }
 
 func units() []unit {
 	return []unit{
-		{"ms", "milliseconds", time.Millisecond}, {"s", "seconds", time.Second}, {"m", "minutes", time.Minute},
-		{"h", "hours", time.Hour}, {"d", "days", 24 * time.Hour},
+		{"ms", "millisecond", time.Millisecond}, {"s", "second", time.Second}, {"m", "minute", time.Minute},
+		{"h", "hour", time.Hour}, {"d", "day", 24 * time.Hour},
 	}
 }
 

@@ -133,7 +133,7 @@ func TestEscapeTextsSentBack(t *testing.T) {
 	b := w.as("admin")
 	list := injections()
 	for _, page := range []struct{ at, action string }{
-		{"/new", "/new"}, {"/policies/p/edit", "/policies/p/edit"}, {"/tester", "/tester"}, {"/keys", "/keys"}, {"/import", "/import"},
+		{"/new?template=none", "/new"}, {"/policies/p/edit", "/policies/p/edit"}, {"/tester", "/tester"}, {"/keys", "/keys"}, {"/import", "/import"},
 		{"/apps", "/apps"}, {"/users", "/users"}, {"/settings", "/settings"}, {"/account", "/account/tokens"}, {"/account", "/account/password"}, {"/login", "/login"},
 	} {
 		form := b.get(page.at).want(http.StatusOK).form(page.action)
@@ -168,7 +168,7 @@ func TestEscapeTextsInURLs(t *testing.T) {
 		q := url.QueryEscape(text)
 		for _, path := range []string{
 			"/policies?search=" + q, "/policies?app=" + q, "/policies?sort=" + q, "/policies?mode=" + q, "/policies/" + url.PathEscape(text), "/users/" + url.PathEscape(text),
-			"/audit?actor=" + q + "&since=" + q + "&action=" + q, "/keys?policy=" + q, "/bans?policy=" + q, "/tester?app=" + q, "/stats?app=" + q, "/login?next=" + q, "/validate?name=" + q + "&limit_by=text&limit=" + q,
+			"/audit?actor=" + q + "&since=" + q + "&action=" + q, "/keys?policy=" + q, "/bans?policy=" + q, "/tester?app=" + q, "/stats?app=" + q, "/?app=" + q + "&range=" + q, "/live?app=" + q, "/login?next=" + q, "/validate?name=" + q + "&limit_by=text&limit=" + q,
 			"/apps/delete?name=" + q, "/policies?done=" + q, "/drawing.svg?limit=" + q,
 		} {
 			got := b.get(path)

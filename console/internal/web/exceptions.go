@@ -17,6 +17,11 @@ func (d *draft) setExceptions(p *policy.Policy) {
 		plans = append(plans, name+": "+p.Plans[name].String())
 	}
 	d.Plans, d.PlanBy = strings.Join(plans, "\n"), p.PlanBy
+	var own []string
+	for _, key := range slices.Sorted(maps.Keys(p.Overrides)) {
+		own = append(own, quotedKey(key)+": "+p.Overrides[key].String())
+	}
+	d.Overrides = strings.Join(own, "\n")
 	a := &p.Access
 	d.AllowNetworks, d.AllowKeys = unlines(a.Allow.Networks), unlines(a.Allow.Keys)
 	d.DenyNetworks, d.DenyKeys = unlines(a.Deny.Networks), unlines(a.Deny.Keys)
@@ -26,28 +31,50 @@ func (d *draft) setExceptions(p *policy.Policy) {
 	}
 }
 
-// plans reads the table of plans, which has a name, a colon and a limit in each line.
-func (d *draft) plans(m mistakes) (plans map[string]core.Limit) {
-	for _, line := range lines(d.Plans) {
-		name, text, ok := strings.Cut(line, ":")
-		name = strings.TrimSpace(name)
-		if !ok {
-			m.add("plans", strconv.Quote(clip(line))+" is not a name, a colon and a limit, such as pro: 9000/1h")
+// plans reads the table of plans.
+func (d *draft) plans(m mistakes) map[string]core.Limit {
+	return limitTable(m, "plans", d.Plans, "a name, a colon and a limit, such as pro: 9000/1h")
+}
+
+// overrides reads the table of single keys.
+func (d *draft) overrides(m mistakes) map[string]core.Limit {
+	return limitTable(m, "overrides", d.Overrides, "a key, a colon and a limit, such as user:42: 9000/1h")
+}
+
+// limitTable reads a table of a field, which has a name, a colon and a limit in each line. The
+// last colon counts, as keys may have some.
+func limitTable(m mistakes, field, table, form string) (limits map[string]core.Limit) {
+	for _, line := range lines(table) {
+		colon := strings.LastIndexByte(line, ':')
+		if colon < 0 {
+			m.add(field, strconv.Quote(clip(line))+" is not "+form)
 			continue
 		}
-		if _, twice := plans[name]; twice {
-			m.add("plans", clip(name)+": it is in the table twice")
+		name := strings.TrimSpace(line[:colon])
+		if s, err := strconv.Unquote(name); err == nil && name[0] == '"' {
+			name = s
 		}
-		l, err := core.ParseLimit(strings.TrimSpace(text))
+		if _, twice := limits[name]; twice {
+			m.add(field, clip(name)+": it is in the table twice")
+		}
+		l, err := core.ParseLimit(strings.TrimSpace(line[colon+1:]))
 		if err != nil {
-			m.add("plans", clip(name)+": "+err.Error())
+			m.add(field, clip(name)+": "+err.Error())
 		}
-		if plans == nil {
-			plans = map[string]core.Limit{}
+		if limits == nil {
+			limits = map[string]core.Limit{}
 		}
-		plans[name] = l
+		limits[name] = l
 	}
-	return plans
+	return limits
+}
+
+// quotedKey returns a key as limitTable reads it.
+func quotedKey(key string) string {
+	if got := lines(key); len(got) == 1 && got[0] == key && key[0] != '"' {
+		return key
+	}
+	return strconv.Quote(key)
 }
 
 // access reads the lists of callers.

@@ -16,6 +16,7 @@ import (
 var (
 	errBadForm = errors.New("the form cannot be read")
 	errForeign = errors.New("the form came from another site")
+	errMethod  = errors.New("the page has no such method")
 	errFleet   = errors.New("the Redis that the instances follow does not answer")
 	errNoFleet = errors.New("the console was started without Redis")
 )
@@ -40,6 +41,9 @@ func (v *request) fail(err error) {
 		return // the client has gone
 	case errors.Is(err, service.ErrPasswordChange):
 		v.seeOther("/account", "")
+		return
+	case errors.Is(err, service.ErrSecondFactor):
+		v.seeOther(factorPath, "")
 		return
 	case errors.Is(err, service.ErrNotLoggedIn) && v.r.Method == http.MethodGet:
 		v.seeOther("/login?next="+url.QueryEscape(v.r.URL.RequestURI()), "")
@@ -77,6 +81,8 @@ func (v *request) explain(err error) failure {
 		return failure{Status: 422, Title: "That cannot be done", Text: invalid.Error()}
 	case errors.Is(err, errBadForm):
 		return failure{Status: 400, Title: "The form cannot be read", Text: "Nothing was changed."}
+	case errors.Is(err, errMethod):
+		return failure{Status: 405, Title: "Not possible", Text: "The page exists, and cannot be asked for in this way. Nothing was changed."}
 	case errors.Is(err, errForeign):
 		return failure{Status: 403, Title: "Refused", Text: "The form was sent by another site. Nothing was changed."}
 	case errors.Is(err, errFleet):
@@ -100,7 +106,7 @@ func denied(err error) failure {
 
 // again keeps the fields that were sent, apart from secrets and files.
 func (v *request) again(f failure) failure {
-	if v.r.Method != http.MethodPost || v.r.PostForm == nil || v.r.URL.Path == "/login" {
+	if v.r.Method != http.MethodPost || v.r.PostForm == nil || strings.HasPrefix(v.r.URL.Path, "/login") {
 		return f
 	}
 	f.Again = v.r.URL.Path
@@ -115,7 +121,7 @@ type hidden struct{ Name, Value string }
 func hiddenOf(form url.Values) []hidden {
 	var list []hidden
 	for name, values := range form {
-		if name == "old" || name == "password" || name == "repeat" {
+		if name == "old" || name == "password" || name == "repeat" || name == "code" {
 			continue
 		}
 		for _, value := range values {

@@ -25,7 +25,7 @@ func TestDatabaseOutageKeepsInput(t *testing.T) {
 		t.Errorf("of the form it keeps %v", kept)
 	}
 	b.post("/policies/p/edit", with(got.form("/policies/p/edit"), "do", "save")).goes("/policies/p?done=saved")
-	for _, path := range []string{"/policies", "/policies/p", "/stats", "/account"} {
+	for _, path := range []string{"/policies", "/policies/p", "/", "/account"} {
 		got := w.away(http.MethodGet, path, nil).want(http.StatusServiceUnavailable)
 		for _, word := range []string{"sql", "SQL", "deadline", "goroutine", ".go:"} {
 			if strings.Contains(got.text, word) {
@@ -97,7 +97,7 @@ func TestLoginTooManyAttemptsShowsTheWait(t *testing.T) {
 func TestMissingPagesAreNotFound(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
-	for _, path := range []string{"/nowhere", "/policies/none", "/policies/none/edit", "/policies/none/history", "/policies/%2e%2e", "/users/none", "/apps/delete?name=none", "/stats?app=none", "/static/none"} {
+	for _, path := range []string{"/nowhere", "/policies/none", "/policies/none/edit", "/policies/none/history", "/policies/%2e%2e", "/users/none", "/apps/delete?name=none", "/?app=none", "/live?app=none", "/static/none"} {
 		b.get(path).want(http.StatusNotFound)
 	}
 }
@@ -108,7 +108,7 @@ func TestRedisOutageIsShown(t *testing.T) {
 	w.fleet.away = errors.New("a secret address does not answer")
 	b := w.as("admin")
 	got := b.post("/keys", url.Values{"policy": {"p"}, "key": {"x"}}).want(http.StatusServiceUnavailable)
-	live := b.get("/stats").want(http.StatusOK)
+	live := b.get("/").want(http.StatusOK)
 	if strings.Contains(got.text+live.text, "secret") || !strings.Contains(live.text, "Redis does not answer") {
 		t.Error("the pages say too much or too little")
 	}

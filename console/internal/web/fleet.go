@@ -8,8 +8,6 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
-	"github.com/headgate/headgate/policy/redissource"
-	"github.com/headgate/headgate/policy/stats"
 	"github.com/headgate/headgate/store/redisstore"
 	"github.com/redis/go-redis/v9"
 )
@@ -31,11 +29,8 @@ type Fleet interface {
 	// Lift ends the ban of a key.
 	Lift(ctx context.Context, p policy.Policy, key string) error
 
-	// Stats returns the counts of an application in the last minutes.
-	Stats(ctx context.Context, app string) ([]stats.Minute, error)
-
-	// Instances returns the instances that have reported lately.
-	Instances(ctx context.Context) ([]policy.Instance, error)
+	// Impose bans a key for a time from now on, under a policy that bans.
+	Impose(ctx context.Context, p policy.Policy, key string, span time.Duration) error
 
 	// Published returns the label of the published version.
 	Published(ctx context.Context) (string, error)
@@ -47,30 +42,35 @@ const keyTimeout = 5 * time.Second
 
 // redisFleet is a Fleet in Redis.
 type redisFleet struct {
-	client redis.UniversalClient
-	source *redissource.Source
-	store  *redisstore.Store
-	prefix string
+	reports Reports
+	store   *redisstore.Store
 }
 
-// RedisFleet returns a Fleet of the instances that use a Redis with the prefix of
-// the source; "" means the default. It does not close the client. It cannot find
+// Reports is what the instances report. Its methods are safe for concurrent use.
+type Reports interface {
+	// Version returns the label of the published version.
+	Version(ctx context.Context) (string, error)
+}
+
+// RedisFleet returns a Fleet of the instances that report and that use a Redis with the
+// prefix; "" means the default. It does not close the client. It cannot find
 // keys that instances hide with a secret.
-func RedisFleet(client redis.UniversalClient, source *redissource.Source, prefix string) (Fleet, error) {
+func RedisFleet(client redis.UniversalClient, reports Reports, prefix string) (Fleet, error) {
 	store, err := redisstore.New(client, redisstore.Options{Prefix: prefix, Timeout: keyTimeout})
 	if err != nil {
 		return nil, err
 	}
-	return &redisFleet{client, source, store, prefix}, nil
+	return &redisFleet{reports, store}, nil
 }
 
 func (f *redisFleet) Peek(ctx context.Context, p policy.Policy, key string) (core.Decision, error) {
-	return f.apply(ctx, core.Op{Verb: core.Peek, Rule: p.Name, Key: key, Limit: p.Limit, Ban: p.Ban.Core(),
-		Windows: p.Limit.Windows(time.Now().UnixMicro()), Cost: 1, Lease: "console"})
+	op := opOn(p, core.Peek, key)
+	op.Ban, op.Windows, op.Cost, op.Lease = p.Ban.Core(), op.Limit.Windows(time.Now().UnixMicro()), 1, "console"
+	return f.apply(ctx, op)
 }
 
 func (f *redisFleet) Reset(ctx context.Context, p policy.Policy, key string) error {
-	_, err := f.apply(ctx, core.Op{Verb: core.Reset, Rule: p.Name, Key: key, Limit: p.Limit})
+	_, err := f.apply(ctx, opOn(p, core.Reset, key))
 	return err
 }
 
@@ -86,8 +86,24 @@ func (f *redisFleet) Bans(ctx context.Context, policies []string) ([]core.Banned
 }
 
 func (f *redisFleet) Lift(ctx context.Context, p policy.Policy, key string) error {
-	_, err := f.apply(ctx, core.Op{Verb: core.Lift, Rule: p.Name, Key: key, Limit: p.Limit})
+	_, err := f.apply(ctx, opOn(p, core.Lift, key))
 	return err
+}
+
+// Impose bans a key for a time from now on, whatever ban it was under.
+func (f *redisFleet) Impose(ctx context.Context, p policy.Policy, key string, span time.Duration) error {
+	op := opOn(p, core.Impose, key)
+	if op.Ban = p.Ban.Core(); op.Ban == nil {
+		return errors.New("the policy bans no keys")
+	}
+	op.Ban.For, op.Ban.Max = span, span
+	_, err := f.apply(ctx, op)
+	return err
+}
+
+// opOn returns an operation on a key, with the limit that instances have for the key.
+func opOn(p policy.Policy, verb core.Verb, key string) core.Op {
+	return core.Op{Verb: verb, Rule: p.Name, Key: key, Limit: p.LimitOf(key)}
 }
 
 func (f *redisFleet) apply(ctx context.Context, op core.Op) (core.Decision, error) {
@@ -96,12 +112,4 @@ func (f *redisFleet) apply(ctx context.Context, op core.Op) (core.Decision, erro
 	return out[0], err
 }
 
-func (f *redisFleet) Stats(ctx context.Context, app string) ([]stats.Minute, error) {
-	return stats.Read(ctx, f.client, f.prefix, app)
-}
-
-func (f *redisFleet) Instances(ctx context.Context) ([]policy.Instance, error) {
-	return f.source.Instances(ctx)
-}
-
-func (f *redisFleet) Published(ctx context.Context) (string, error) { return f.source.Version(ctx) }
+func (f *redisFleet) Published(ctx context.Context) (string, error) { return f.reports.Version(ctx) }

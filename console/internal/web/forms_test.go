@@ -3,9 +3,11 @@ package web
 import (
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/console/internal/auth"
 	"github.com/headgate/headgate/console/internal/service"
@@ -20,9 +22,9 @@ func TestFormNeedsOnlyNameAndApplication(t *testing.T) {
 	if got := b.get("/policies"); !strings.Contains(got.text, "There are no policies yet") || !strings.Contains(got.text, `href="/new"`) {
 		t.Error("the empty list does not say how to begin")
 	}
-	b.submit("/new", "/new", url.Values{"name": {"first"}, "apps": {"a"}}).goes("/policies/first?done=created")
+	b.submit("/new?template=none", "/new", url.Values{"name": {"first"}, "apps": {"a"}}).goes("/policies/first?done=created")
 	p, err := w.Policy(t.Context(), w.admin, "first")
-	if err != nil || p.Limit.String() != "100/1m" || p.Key != "ip" || p.Mode != policy.Enforce {
+	if err != nil || p.Limit.String() != "100/1m" || p.Key != "ip" || p.Mode != policy.Shadow {
 		t.Errorf("the policy is %+v, %v", p, err)
 	}
 	got := b.get("/policies/first?done=created").want(http.StatusOK)
@@ -85,7 +87,9 @@ func TestFormOfPlansAndExceptions(t *testing.T) {
 	}
 	for _, name := range []string{"p", "q"} {
 		got, err := w.Policy(t.Context(), w.admin, name)
-		p.Name = name
+		if p.Name = name; name == "q" {
+			p.Mode = policy.Shadow // as every new policy
+		}
 		if d := service.Diff(p, got); err != nil || len(d) != 0 {
 			t.Errorf("%s: %v, %v", name, d, err)
 		}
@@ -171,7 +175,7 @@ func limit(s string) core.Limit {
 func TestFormUsesTheChosenLimit(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
-	form := b.get("/new").form("/new")
+	form := b.get("/new?template=none").form("/new")
 	form["name"], form["apps"], form["limit"], form["quota"] = []string{"p"}, []string{"a"}, []string{"240/1h sliding-window segments=60"}, []string{"7"}
 	for by, want := range map[string][2]string{"fields": {"7", "7/1m"}, "text": {"240", "240/1h sliding-window segments=60"}} {
 		form["limit_by"], form["do"] = []string{by}, []string{"preview"}
@@ -309,11 +313,11 @@ func TestFormsCoverEveryEdit(t *testing.T) {
 	b := w.as("admin")
 	w.policy("p", "5/1m")
 	b.submit("/policies/p", "/policies/p/mode", url.Values{"mode": {"shadow"}}).goes("/policies/p?done=mode")
-	b.submit("/policies?mode=shadow&sort=-name", "/policies/p/mode", url.Values{"mode": {"off"}}).goes("/policies?mode=shadow&sort=-name&done=mode")
-	b.submit("/policies/p/history", "/policies/p/rollback", nil).goes("/policies/p?done=rolledback")
+	b.submit("/policies?mode=shadow&sort=-name", "/policies/bulk", url.Values{"policy": {"2:p"}, "do": {"off"}, "confirm": {"yes"}}).goesTo("/policies?mode=shadow&sort=-name&done=bulk&at=")
+	b.agree("/policies/p/history", "/policies/p/rollback", nil).goes("/policies/p?done=rolledback")
 	b.submit("/new?from=p", "/new", nil).goes("/policies/p-copy?done=created")
-	b.submit("/policies/p/delete", "/policies/p/delete", nil).goes("/policies?done=deleted")
-	b.submit("/policies/p/history", "/policies/p/rollback", nil).goes("/policies/p?done=rolledback")
+	b.submit("/policies/p/delete", "/policies/p/delete", nil).goes("/policies?done=deleted&of=p")
+	b.agree("/policies/p/history", "/policies/p/rollback", nil).goes("/policies/p?done=rolledback")
 
 	b.submit("/apps", "/apps", url.Values{"name": {"c/d"}, "description": {"x"}}).goes("/apps?done=app")
 	b.submit("/apps", "/apps/describe", url.Values{"description": {"y"}}).goes("/apps?done=appsaved")
@@ -323,11 +327,11 @@ func TestFormsCoverEveryEdit(t *testing.T) {
 	b.submit("/users", "/users", url.Values{"name": {"ada@example.com"}}).want(http.StatusOK)
 	user := "/users/ada@example.com"
 	b.submit(user, user+"/role", url.Values{"role": {"owner"}}).goes(user + "?done=role")
-	b.submit(user, user+"/status", url.Values{"do": {"promote"}}).goes(user + "?done=status")
+	b.agree(user, user+"/status", url.Values{"do": {"promote"}}).goes(user + "?done=status")
 	b.submit(user, user+"/status", url.Values{"do": {"disable"}}).goes(user + "?done=status")
 	b.submit(user, user+"/status", url.Values{"do": {"enable"}}).goes(user + "?done=status")
 	b.submit(user, user+"/password", nil).want(http.StatusOK)
-	b.submit("/users/admin", "/users/admin/status", url.Values{"do": {"disable"}}).goes("/users/admin?done=status")
+	b.agree("/users/admin", "/users/admin/status", url.Values{"do": {"disable"}}).goes("/users/admin?done=status")
 }
 
 func TestAccountForms(t *testing.T) {
@@ -350,5 +354,25 @@ func TestAccountForms(t *testing.T) {
 	b.submit("/settings", "/settings", url.Values{"idle": {"2h"}}).goes("/settings?done=settings")
 	if m := b.submit("/settings", "/settings", url.Values{"idle": {"soon"}, "life": {"1ns"}}).want(http.StatusUnprocessableEntity); m.mistake("idle") == "" {
 		t.Error("the mistake in the settings is not shown")
+	}
+}
+
+// The form keeps the limits of single keys, whatever signs the keys hold.
+func TestFormKeepsLimitsOfSingleKeys(t *testing.T) {
+	want := map[string]core.Limit{}
+	for _, key := range []string{"user:42", "2001:db8::/64", " spaces ", `"quoted"`, "a\nb", ": ", "é"} {
+		want[key] = core.Limit{Quota: 7, Period: time.Minute, Burst: 3}
+	}
+	var d draft
+	d.setExceptions(&policy.Policy{Overrides: want})
+	m := mistakes{}
+	sent := draftOf(d.values())
+	if got := sent.overrides(m); len(m) > 0 || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v %v\n%s", got, m, d.Overrides)
+	}
+	sent.Overrides = "user:42 9000\na: x\nb: 1/1m\nb: 2/1m"
+	sent.overrides(m)
+	if len(m["overrides"]) != 3 {
+		t.Errorf("%q", m["overrides"])
 	}
 }

@@ -33,7 +33,7 @@ func TestStaticServesOnlyItsFiles(t *testing.T) {
 func TestAuditHasTheRequestID(t *testing.T) {
 	w := newWorld(t)
 	w.policy("p", "5/1m")
-	got := w.as("admin").submit("/policies/p", "/policies/p/mode", url.Values{"mode": {"off"}}).want(http.StatusSeeOther)
+	got := w.as("admin").submit("/policies/p", "/policies/p/mode", url.Values{"mode": {"shadow"}}).want(http.StatusSeeOther)
 	list, err := w.Audit(t.Context(), w.admin, service.AuditQuery{Action: "policy.update"})
 	w.must(err)
 	if id := got.header.Get("X-Request-Id"); len(list) != 1 || id == "" || list[0].RequestID != id {

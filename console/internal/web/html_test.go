@@ -64,11 +64,21 @@ func (a *answer) mistake(field string) string {
 func (a *answer) form(action string) url.Values {
 	var form url.Values
 	a.each(func(n *html.Node) {
-		if n.Data == "form" && attr(n, "action") == action && form == nil {
+		if n.Data == "form" && form == nil && sendsTo(n, action) {
 			form = fieldsOf(n)
 		}
 	})
 	return form
+}
+
+// sendsTo reports whether a form, or one of its buttons, sends it to an address.
+func sendsTo(form *html.Node, action string) bool {
+	for n := range form.Descendants() {
+		if n.Data == "button" && attr(n, "formaction") == action {
+			return true
+		}
+	}
+	return attr(form, "action") == action
 }
 
 func fieldsOf(form *html.Node) url.Values {
@@ -123,6 +133,17 @@ func (b *browser) submit(page, action string, changes url.Values) *answer {
 	}
 	for name, values := range changes {
 		form[name] = values
+	}
+	return b.post(action, form)
+}
+
+// agree submits a form, and then the confirmation that it is answered with.
+func (b *browser) agree(page, action string, changes url.Values) *answer {
+	b.t.Helper()
+	question := b.submit(page, action, changes).want(200)
+	form := question.form(action)
+	if form.Get("confirm") != "yes" {
+		b.t.Fatalf("%s is not answered with a confirmation: %s", action, question.text)
 	}
 	return b.post(action, form)
 }

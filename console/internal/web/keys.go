@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -24,7 +23,10 @@ type keys struct {
 	Counted  string // the key as it is counted
 	Gauge    *gauge
 	CanReset bool
-	Confirm  bool // ask before the key is reset
+
+	Everywhere bool  // the key was looked up under all policies
+	Others     []met // the other policies under which it counts, the most used first
+	Further    bool  // there are more
 }
 
 // gauge shows how much of a limit a key has used.
@@ -59,15 +61,17 @@ func (v *request) showKeys(k *keys, status int) error {
 }
 
 func lookUp(v *request) error {
-	k, err := v.sentKey()
+	k, err := v.keyToLookUp()
 	if err != nil || k.Mistakes != nil {
 		return errOr(err, func() error { return v.showKeys(k, http.StatusUnprocessableEntity) })
 	}
-	d, err := v.Fleet.Peek(v.r.Context(), *k.Found, k.Counted)
-	if err != nil {
-		return fmt.Errorf("%w: %w", errFleet, err)
+	err = v.lookUpEach(k)
+	if k.Mistakes = mistakesOf(err); k.Mistakes != nil {
+		return v.showKeys(k, http.StatusUnprocessableEntity)
 	}
-	k.Gauge = newGauge(k.Found.Limit, d, v.Clock())
+	if err != nil {
+		return err
+	}
 	return v.showKeys(k, http.StatusOK)
 }
 
@@ -78,9 +82,25 @@ func errOr(err error, otherwise func() error) error {
 	return otherwise()
 }
 
+// keyToLookUp is sentKey for a form that may leave the policy out.
+func (v *request) keyToLookUp() (*keys, error) {
+	if strings.TrimSpace(v.field("policy")) != "" || v.Fleet == nil {
+		return v.sentKey()
+	}
+	k := &keys{Key: v.field("key"), Everywhere: true}
+	if k.Counted = strings.TrimSpace(k.Key); k.Counted == "" {
+		k.Mistakes = mistakes{"policy": {"it is empty, and so is the key"}}
+	}
+	return k, nil
+}
+
 // sentKey reads the form, and finds the policy.
 func (v *request) sentKey() (*keys, error) {
 	k := &keys{Policy: strings.TrimSpace(v.field("policy")), Key: v.field("key")}
+	exact, isExact, err := v.exactKey()
+	if err != nil {
+		return nil, err
+	}
 	if v.Fleet == nil {
 		k.Mistakes = mistakes{"policy": {errNoFleet.Error()}}
 		return k, nil
@@ -93,7 +113,14 @@ func (v *request) sentKey() (*keys, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.Found, k.Counted, k.CanReset = &p, counted(v.r.Context(), p, k.Key), v.access.CanEdit(p.Apps)
+	k.Found, k.CanReset = &p, v.access.CanEdit(p.Apps)
+	if !isExact {
+		k.Counted = counted(v.r.Context(), p, k.Key)
+		return k, nil
+	}
+	if k.Counted = exact; readable(exact) == exact {
+		k.Key = exact
+	}
 	return k, nil
 }
 
@@ -104,7 +131,7 @@ func counted(ctx context.Context, p policy.Policy, key string) string {
 	if err != nil || !(p.Key == "ip" || strings.HasPrefix(p.Key, "ip/")) || strings.Contains(p.Key, "+") {
 		return key
 	}
-	p.Match, p.Mode = policy.Match{}, policy.Enforce
+	p.Match, p.Mode, p.Plans, p.PlanBy = policy.Match{}, policy.Enforce, nil, ""
 	rules, err := policy.Compile(p.Apps[0], []policy.Policy{p}, policy.Bindings{})
 	if err != nil || len(rules) != 1 {
 		return key
@@ -114,31 +141,4 @@ func counted(ctx context.Context, p policy.Policy, key string) string {
 		return key
 	}
 	return text
-}
-
-// resetKey asks for a confirmation first, and then resets the key.
-func resetKey(v *request) error {
-	k, err := v.sentKey()
-	if err != nil || k.Mistakes != nil {
-		return errOr(err, func() error { return v.showKeys(k, http.StatusUnprocessableEntity) })
-	}
-	if k.CanReset && v.field("confirm") != "yes" {
-		k.Confirm = true
-		return v.showKeys(k, http.StatusOK)
-	}
-	err = v.Service.ResetKey(v.r.Context(), v.actor, k.Found.Name, k.Counted, v.reset)
-	if k.Mistakes = mistakesOf(err); k.Mistakes != nil {
-		return v.showKeys(k, http.StatusUnprocessableEntity)
-	}
-	if err != nil {
-		return err
-	}
-	return v.seeOther("/keys?policy="+k.Found.Name, "reset")
-}
-
-func (v *request) reset(ctx context.Context, p policy.Policy, key string) error {
-	if err := v.Fleet.Reset(ctx, p, key); err != nil {
-		return fmt.Errorf("%w: %w", errFleet, err)
-	}
-	return nil
 }

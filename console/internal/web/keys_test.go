@@ -57,10 +57,12 @@ func TestKeyResetNeedsAnOwner(t *testing.T) {
 	}
 }
 
-func TestRedisFleetFindsKeysOfInstances(t *testing.T) {
+// openFleet returns the fleet of a Redis of its own.
+func openFleet(t *testing.T) (Fleet, *redis.Client) {
+	t.Helper()
 	server := redistest.Start(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
-	defer client.Close()
+	t.Cleanup(func() { client.Close() })
 	source, err := redissource.New(client, redissource.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -69,6 +71,11 @@ func TestRedisFleetFindsKeysOfInstances(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return fleet, client
+}
+
+func TestRedisFleetFindsKeysOfInstances(t *testing.T) {
+	fleet, client := openFleet(t)
 	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("5/1h sliding-log"), Key: "ip"}
 	rules, err := policy.Compile("a", []policy.Policy{p}, policy.Bindings{})
 	if err != nil {
@@ -129,17 +136,7 @@ func TestRedisFleetFindsBansOfInstances(t *testing.T) {
 // banned returns a fleet of which an instance has banned the key s3cret under the policy.
 func banned(t *testing.T, p policy.Policy) Fleet {
 	t.Helper()
-	server := redistest.Start(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
-	t.Cleanup(func() { client.Close() })
-	source, err := redissource.New(client, redissource.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	fleet, err := RedisFleet(client, source, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	fleet, client := openFleet(t)
 	rules, err := policy.Compile("a", []policy.Policy{p}, policy.Bindings{})
 	if err != nil {
 		t.Fatal(err)

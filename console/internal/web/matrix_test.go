@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/console/internal/service"
+	"github.com/headgate/headgate/policy"
 )
 
 // These are the users of the matrix, in the order of its columns.
@@ -25,6 +27,7 @@ type cell struct {
 // objects, so that it does not affect the rows after it.
 func matrix() []cell {
 	mine := url.Values{"label": {"x"}, "scope": {"read"}, "days": {"1"}}
+	own := url.Values{"password": {password}}
 	policyForm := func(name string) url.Values {
 		d := blank()
 		d.Name, d.Apps, d.Version = name, []string{"a"}, 1
@@ -36,22 +39,40 @@ func matrix() []cell {
 	managed := [6]int{401, 403, 403, 403, 403, 303}
 	manages := [6]int{303, 403, 403, 403, 403, 200}
 	return []cell{
-		{"GET /{$}", "/", nil, [6]int{303, 303, 303, 303, 303, 303}},
+		{"GET /{$}", "/", nil, all},
+		{"GET /live", "/live?app=a", nil, [6]int{303, 404, 200, 404, 200, 200}},
+		{"GET /stats", "/stats?app=a", nil, [6]int{303, 303, 303, 303, 303, 303}},
 		{"GET /login", "/login", nil, [6]int{200, 200, 200, 200, 200, 200}},
 		{"POST /login", "/login", url.Values{"name": {"x"}, "password": {"y"}}, [6]int{401, 401, 401, 401, 401, 401}},
 
+		{"GET /login/code", "/login/code", nil, [6]int{303, 303, 303, 303, 303, 303}}, // without a password before
+		{"POST /login/code", "/login/code", url.Values{"code": {"000000"}}, [6]int{401, 401, 401, 401, 401, 401}},
+		{"GET /login/oidc", "/login/oidc", nil, [6]int{404, 404, 404, 404, 404, 404}}, // without a provider
+		{"GET /login/oidc/callback", "/login/oidc/callback?state=x&code=y", nil, [6]int{404, 404, 404, 404, 404, 404}},
+
 		{"GET /policies", "/policies", nil, all},
+		{"POST /policies/bulk", "/policies/bulk", url.Values{"policy": {"1:bulk"}, "do": {"off"}, "confirm": {"yes"}}, edits},
+		{"POST /policies/undo", "/policies/undo", url.Values{"policy": {"1:unbulk"}}, edits},
+		{"POST /filters", "/filters", url.Values{"filter": {"mine"}, "here": {"mode=off"}}, [6]int{401, 303, 303, 303, 303, 303}},
+		{"POST /filters/delete", "/filters/delete", url.Values{"filter": {"mine"}}, [6]int{401, 303, 303, 303, 303, 303}},
 		{"GET /deleted", "/deleted", nil, all},
 		{"GET /new", "/new", nil, [6]int{303, 403, 403, 200, 200, 200}},
 		{"POST /new", "/new", policyForm("fresh"), [6]int{401, 403, 403, 403, 303, 303}},
 		{"GET /policies/{name}", "/policies/p", nil, seen},
+		{"GET /policies/{name}/live", "/policies/p/live", nil, seen},
 		{"GET /policies/{name}/edit", "/policies/p/edit", nil, [6]int{303, 404, 403, 404, 200, 200}},
 		{"POST /policies/{name}/edit", "/policies/edit/edit", policyForm("edit"), edits},
-		{"POST /policies/{name}/mode", "/policies/mode/mode", url.Values{"version": {"1"}, "mode": {"off"}}, edits},
+		{"POST /policies/{name}/mode", "/policies/mode/mode", url.Values{"version": {"1"}, "mode": {"off"}, "confirm": {"yes"}}, edits},
 		{"GET /policies/{name}/delete", "/policies/p/delete", nil, [6]int{303, 404, 403, 404, 200, 200}},
-		{"POST /policies/{name}/delete", "/policies/delete/delete", url.Values{"version": {"1"}}, edits},
+		{"POST /policies/{name}/delete", "/policies/delete/delete", url.Values{"version": {"1"}, "confirm": {"yes"}}, edits},
 		{"GET /policies/{name}/history", "/policies/p/history", nil, seen},
-		{"POST /policies/{name}/rollback", "/policies/back/rollback", url.Values{"version": {"2"}, "to": {"1"}}, edits},
+		{"POST /policies/{name}/rollback", "/policies/back/rollback", url.Values{"version": {"2"}, "to": {"1"}, "confirm": {"yes"}}, edits},
+		{"GET /policies/{name}/diff", "/policies/p/diff?from=0&to=1", nil, seen},
+		{"POST /policies/{name}/undo", "/policies/undo/undo", url.Values{"version": {"1"}}, edits},
+		{"POST /policies/{name}/schedule", "/policies/p/schedule", url.Values{"version": {"1"}, "mode": {"shadow"}, "do": {"at"}, "zone": {"UTC"}, "at": {time.Now().UTC().Add(time.Hour).Format("2006-01-02T15:04")}}, edits},
+		{"GET /scheduled", "/scheduled", nil, all},
+		{"POST /scheduled/cancel", "/scheduled/cancel", url.Values{"id": {"WAITING"}}, edits},
+		{"GET /banner", "/banner", nil, all},
 		{"GET /validate", "/validate?name=x", nil, all},
 		{"GET /drawing.svg", "/drawing.svg?limit=1/s", nil, all},
 
@@ -60,10 +81,25 @@ func matrix() []cell {
 		{"GET /keys", "/keys", nil, all},
 		{"POST /keys", "/keys", url.Values{"policy": {"p"}, "key": {"x"}}, [6]int{401, 422, 200, 422, 200, 200}},
 		{"POST /keys/reset", "/keys/reset", url.Values{"policy": {"p"}, "key": {"x"}, "confirm": {"yes"}}, [6]int{401, 422, 403, 422, 303, 303}},
+		{"POST /keys/ban", "/keys/ban", url.Values{"policy": {"banning"}, "sent": {"eA"}, "for": {"10m"}, "confirm": {"yes"}}, [6]int{401, 422, 403, 422, 303, 303}},
+		{"POST /keys/allow", "/keys/allow", url.Values{"policy": {"allow"}, "sent": {"eA"}, "version": {"1"}, "confirm": {"yes"}}, [6]int{401, 422, 403, 422, 303, 303}},
+		{"POST /keys/lift", "/keys/lift", url.Values{"policy": {"p"}, "sent": {"eA"}, "confirm": {"yes"}}, [6]int{401, 422, 403, 422, 303, 303}},
+		{"POST /keys/limit", "/keys/limit", url.Values{"policy": {"limit"}, "sent": {"eA"}, "limit": {"9/1m"}, "version": {"1"}, "confirm": {"yes"}}, [6]int{401, 422, 403, 422, 303, 303}},
+		{"GET /who", "/who?app=a", nil, [6]int{303, 404, 200, 404, 200, 200}},
+		{"GET /who/live", "/who/live?app=a", nil, [6]int{303, 404, 200, 404, 200, 200}},
 		{"GET /bans", "/bans", nil, all},
-		{"POST /bans/lift", "/bans/lift", url.Values{"policy": {"p"}, "key": {"eA"}}, edits},
-		{"GET /stats", "/stats?app=a", nil, [6]int{303, 404, 200, 404, 200, 200}},
-		{"GET /stats/live", "/stats/live?app=a", nil, [6]int{303, 404, 200, 404, 200, 200}},
+		{"GET /bans/live", "/bans/live", nil, all},
+
+		{"GET /alerts", "/alerts", nil, all},
+		{"GET /alerts/new", "/alerts/new", nil, [6]int{303, 403, 403, 200, 200, 200}},
+		{"POST /alerts", "/alerts", hookValues("a"), [6]int{401, 403, 403, 403, 200, 200}},
+		{"GET /alerts/{webhook}", "/alerts/HOOK", nil, [6]int{303, 404, 404, 404, 200, 200}},
+		{"GET /alerts/{webhook}/edit", "/alerts/HOOK/edit", nil, [6]int{303, 404, 404, 404, 200, 200}},
+		{"POST /alerts/{webhook}/edit", "/alerts/HOOK/edit", hookValues("a"), [6]int{401, 404, 404, 404, 303, 303}},
+		{"POST /alerts/{webhook}/status", "/alerts/HOOK/status", url.Values{"do": {"off"}}, [6]int{401, 404, 404, 404, 303, 303}},
+		{"POST /alerts/{webhook}/secret", "/alerts/HOOK/secret", url.Values{"confirm": {"yes"}}, [6]int{401, 404, 404, 404, 200, 200}},
+		{"POST /alerts/{webhook}/test", "/alerts/HOOK/test", nil, [6]int{401, 404, 404, 404, 303, 303}},
+		{"POST /alerts/{webhook}/delete", "/alerts/HOOK/delete", url.Values{"confirm": {"yes"}}, [6]int{401, 404, 404, 404, 303, 303}},
 
 		{"GET /import", "/import", nil, all},
 		{"POST /import", "/import", url.Values{"format": {"yaml"}, "data": {bundle("plan")}}, [6]int{401, 403, 403, 403, 200, 200}},
@@ -74,22 +110,29 @@ func matrix() []cell {
 		{"POST /apps", "/apps", url.Values{"name": {"new"}}, managed},
 		{"POST /apps/describe", "/apps/describe", url.Values{"name": {"a"}, "description": {"x"}}, managed},
 		{"GET /apps/delete", "/apps/delete?name=b", nil, manages},
-		{"POST /apps/delete", "/apps/delete", url.Values{"name": {"spare"}}, managed},
+		{"POST /apps/delete", "/apps/delete", url.Values{"name": {"spare"}, "confirm": {"yes"}}, managed},
 		{"GET /users", "/users", nil, manages},
 		{"POST /users", "/users", url.Values{"name": {"added"}}, [6]int{401, 403, 403, 403, 403, 200}},
 		{"GET /users/{name}", "/users/spare", nil, manages},
 		{"POST /users/{name}/role", "/users/spare/role", url.Values{"app": {"a"}, "role": {"viewer"}}, managed},
 		{"POST /users/{name}/status", "/users/spare/status", url.Values{"do": {"disable"}}, managed},
 		{"POST /users/{name}/password", "/users/spare/password", nil, [6]int{401, 403, 403, 403, 403, 200}},
+		{"POST /users/{name}/second-factor", "/users/spare/second-factor", url.Values{"confirm": {"yes"}}, managed},
 		{"GET /audit", "/audit", nil, manages},
+		{"GET /audit/export", "/audit/export?outcome=refused", nil, manages},
 		{"GET /settings", "/settings", nil, manages},
 		{"POST /settings", "/settings", url.Values{"idle": {"1h"}, "life": {"12h"}}, managed},
 
 		{"GET /account", "/account", nil, all},
+		{"GET /account/second-factor", "/account/second-factor", nil, all},
+		{"POST /account/second-factor", "/account/second-factor", own, [6]int{401, 200, 200, 200, 200, 200}},
+		{"POST /account/second-factor/confirm", "/account/second-factor/confirm", url.Values{"code": {"000000"}}, [6]int{401, 422, 422, 422, 422, 422}},
+		{"POST /account/second-factor/codes", "/account/second-factor/codes", own, [6]int{401, 404, 404, 404, 404, 404}},
+		{"POST /account/second-factor/off", "/account/second-factor/off", own, [6]int{401, 404, 404, 404, 404, 404}},
 		{"POST /account/tokens", "/account/tokens", mine, [6]int{401, 200, 200, 200, 200, 200}},
 		{"POST /account/tokens/revoke", "/account/tokens/revoke", url.Values{"id": {"none"}}, [6]int{401, 404, 404, 404, 404, 404}},
 		{"POST /account/sessions/end", "/account/sessions/end", url.Values{"id": {"none"}}, [6]int{401, 404, 404, 404, 404, 404}},
-		{"POST /account/password", "/account/password", url.Values{"old": {password}, "password": {"another password"}, "repeat": {"another password"}}, [6]int{401, 303, 303, 303, 303, 303}},
+		{"POST /account/password", "/account/password", url.Values{"old": {password}, "password": {"seven green canals"}, "repeat": {"seven green canals"}}, [6]int{401, 303, 303, 303, 303, 303}},
 		{"POST /logout", "/logout", nil, [6]int{401, 303, 303, 303, 303, 303}},
 	}
 }
@@ -143,18 +186,30 @@ func (w *world) peopled() {
 	w.person("owner", map[string]service.Role{"a": service.Owner})
 	w.person("spare", nil)
 	w.must(w.CreateApp(w.t.Context(), w.admin, "spare", ""))
-	for _, name := range []string{"p", "edit", "mode", "delete", "back"} {
+	for _, name := range []string{"p", "edit", "mode", "delete", "back", "allow", "limit", "bulk", "unbulk", "undo", "later"} {
 		w.policy(name, "5/1m")
 	}
+	_, err := w.CreatePolicy(w.t.Context(), w.admin, policy.Policy{Name: "banning", Apps: []string{"a"}, Limit: limit("5/1m"), Key: "user",
+		Ban: policy.Ban{After: "20/1m", For: "10m", Max: "24h"}})
+	w.must(err)
 	p, err := w.Policy(w.t.Context(), w.admin, "back")
 	w.must(err)
 	p.Priority = 1
 	_, err = w.UpdatePolicy(w.t.Context(), w.admin, p)
 	w.must(err)
+	if p, err = w.Policy(w.t.Context(), w.admin, "later"); err == nil {
+		p.Mode = policy.Off
+		var c service.Scheduled
+		c, err = w.Schedule(w.t.Context(), w.admin, p, time.Now().Add(time.Hour))
+		w.waiting = c.ID
+	}
+	w.must(err)
+	w.hook = w.watch("http://127.0.0.1:1").ID
 }
 
 func (w *world) ask(b *browser, c cell) *answer {
 	w.t.Helper()
+	c.path = strings.Replace(c.path, "HOOK", w.hook, 1)
 	if !strings.HasPrefix(c.pattern, http.MethodPost) {
 		return b.get(c.path)
 	}
@@ -162,6 +217,9 @@ func (w *world) ask(b *browser, c cell) *answer {
 		p, err := w.Publishing(w.t.Context(), w.admin)
 		w.must(err)
 		c.form = url.Values{"format": c.form["format"], "data": c.form["data"], "base": {number(p.Version)}}
+	}
+	if c.form.Get("id") == "WAITING" {
+		c.form = url.Values{"id": {w.waiting}}
 	}
 	return b.post(c.path, c.form)
 }
@@ -173,11 +231,11 @@ func TestOneTimePasswordOnlyAllowsItsChange(t *testing.T) {
 	w.must(err)
 	b := w.browser()
 	b.post("/login", url.Values{"name": {"new"}, "password": {oneTime}}).goes("/account")
-	for _, path := range []string{"/policies", "/new", "/tester", "/stats", "/import", "/export", "/apps", "/keys", "/drawing.svg?limit=1/s"} {
+	for _, path := range []string{"/policies", "/new", "/tester", "/", "/live", "/stats", "/import", "/export", "/apps", "/keys", "/drawing.svg?limit=1/s"} {
 		b.get(path).goes("/account")
 	}
 	b.post("/account/tokens", url.Values{"label": {"x"}, "scope": {"read"}, "days": {"1"}}).goes("/account")
-	form := url.Values{"old": {oneTime}, "password": {"a new password"}, "repeat": {"a new password"}}
+	form := url.Values{"old": {oneTime}, "password": {"seven green canals"}, "repeat": {"seven green canals"}}
 	b.submit("/account", "/account/password", form).goes("/account?done=password")
 	b.get("/policies").want(http.StatusOK)
 }

@@ -107,7 +107,7 @@ func TestProxyReplacesSignInAndOut(t *testing.T) {
 	w := newWorld(t, behind(t, "127.0.0.0/8"))
 	b := w.browser().sends("X-User", "admin")
 	b.get("/login?next=/tester").goes("/tester")
-	if got := b.post("/login", url.Values{"name": {"admin"}, "password": {password}}).goes("/policies"); got.header.Get("Set-Cookie") != "" {
+	if got := b.post("/login", url.Values{"name": {"admin"}, "password": {password}}).goes("/"); got.header.Get("Set-Cookie") != "" {
 		t.Error("there is a session")
 	}
 	if got := b.post("/logout", nil).want(http.StatusConflict); !strings.Contains(got.text, "Sign out where you have signed in") {
@@ -118,7 +118,7 @@ func TestProxyReplacesSignInAndOut(t *testing.T) {
 	if page.form("/account/password") != nil || page.form("/account/tokens") == nil || !strings.Contains(page.text, "has signed you in as admin") {
 		t.Errorf("the account is %s", page.text)
 	}
-	form := url.Values{"old": {password}, "password": {"another password"}, "repeat": {"another password"}}
+	form := url.Values{"old": {password}, "password": {"seven green canals"}, "repeat": {"seven green canals"}}
 	b.post("/account/password", form).want(http.StatusConflict)
 	w.as("admin")
 }

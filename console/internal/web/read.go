@@ -41,6 +41,12 @@ func (m mistakes) addField(field, text string) {
 	if plan, ok := strings.CutPrefix(field, "plans."); ok {
 		field, text = "plans", plan+": "+text
 	}
+	if key, ok := strings.CutPrefix(field, "overrides."); ok {
+		field, text = "overrides", key+": "+text
+	}
+	if strings.HasPrefix(field, "overrides[") { // which does not name a key that may be a secret
+		field = "overrides"
+	}
 	if name, _, _ := strings.Cut(text, " "); field == "ban" && (name == "for" || name == "max") {
 		field += "." + name
 	}
@@ -80,7 +86,7 @@ func (d *draft) policy() (policy.Policy, mistakes) {
 	}
 	p.Priority = int(d.count(m, "priority", d.Priority, math.MinInt32, math.MaxInt32))
 	p.Ban = policy.Ban{After: d.BanAfter, For: d.BanFor, Max: d.BanMax}
-	p.Plans, p.PlanBy, p.Access = d.plans(m), d.PlanBy, d.access(m)
+	p.Plans, p.PlanBy, p.Overrides, p.Access = d.plans(m), d.PlanBy, d.overrides(m), d.access(m)
 	d.check(p, m)
 	return p, m
 }
@@ -98,7 +104,10 @@ func (d *draft) check(p policy.Policy, m mistakes) {
 			continue
 		}
 		field, _, _ := strings.Cut(f.Field, ".")
+		field, _, _ = strings.Cut(field, "[")
 		switch {
+		case explained[field] && field == "limit" && d.LimitBy != "text":
+			m.period(f.Err)
 		case explained[field]:
 		case field == "limit" && d.LimitBy != "text":
 			m.limit(f.Err)
@@ -112,19 +121,26 @@ func (d *draft) check(p policy.Policy, m mistakes) {
 			}
 		}
 	}
+	d.tooShort(p.Limit, m)
+}
+
+// tooShort says in the words of the form that the period is not positive.
+func (d *draft) tooShort(l core.Limit, m mistakes) {
+	if l.Period <= 0 && strings.HasPrefix(strings.Join(m["period"], ""), "period") {
+		m["period"] = []string{fmt.Sprintf("%q is too short; write 1 or more", clip(d.Period))}
+	}
 }
 
 // explained returns the fields of a policy whose text has a mistake.
 func (d *draft) explained(m mistakes) map[string]bool {
-	has := func(names ...string) bool {
-		return slices.ContainsFunc(names, func(name string) bool { return len(m[name]) > 0 })
-	}
 	return map[string]bool{
-		"limit":    has("limit", "quota", "period", "burst", "debt", "segments", "algorithm", "calendar", "tz", "start"),
-		"on_limit": has("wait"),
-		"plans":    has("plans"),
-		"plan_by":  has("plans"),
-		"access":   has("access"),
+		"limit":    m.in("limit", "quota", "period", "burst", "debt", "segments", "algorithm", "calendar", "tz", "start"),
+		"on_limit": m.in("wait"),
+		"plans":    m.in("plans"),
+		"plan_by":  m.in("plans"),
+		"access":   m.in("access"),
+
+		"overrides": m.in("overrides"),
 	}
 }
 
@@ -138,6 +154,16 @@ func (m mistakes) limit(err error) {
 			}
 		}
 		m.add(field, e.Error())
+	}
+}
+
+// period adds the mistake of the period, which depends on no other field of the limit, unless
+// there is one already.
+func (m mistakes) period(err error) {
+	for _, e := range split(err) {
+		if strings.HasPrefix(e.Error(), "period") && len(m["period"]) == 0 && len(m["algorithm"]) == 0 {
+			m.add("period", e.Error())
+		}
 	}
 }
 
@@ -212,7 +238,10 @@ func (d *draft) calendar(m mistakes) string {
 }
 
 func (d *draft) period(m mistakes) time.Duration {
-	n := d.count(m, "period", d.Period, 0, math.MaxInt32)
+	n := d.count(m, "period", d.Period, math.MinInt32, math.MaxInt32)
+	if n < 1 {
+		return 0 // which the check of the limit reports, beside the other mistakes in it
+	}
 	for _, u := range units() {
 		if u.Name != d.Unit {
 			continue

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -50,9 +52,11 @@ type frame struct {
 	Section string // the first segment of the path
 	User    string
 	Manager bool
-	Ready   bool // is logged in and need not change the password
+	Ready   bool // is logged in and has nothing to do first
 	Refresh int  // seconds until the browser asks again; 0 means never
 	Done    string
+	Undo    *undo
+	Banner  *banner
 	Body    any
 }
 
@@ -60,6 +64,10 @@ type frame struct {
 func (v *request) show(status int, name, title string, body any) error {
 	f := v.frame(title)
 	f.Body = body
+	if f.Ready && f.Done != "" {
+		v.offerUndo(&f)
+	}
+	v.addBanner(&f, status)
 	if r, ok := body.(interface{ refresh() int }); ok {
 		f.Refresh = r.refresh()
 	}
@@ -80,9 +88,7 @@ func (v *request) execute(status int, name, part string, data any) error {
 		http.Error(v.w, "Something went wrong. See the log of the console.", http.StatusInternalServerError)
 		return nil
 	}
-	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	v.w.WriteHeader(status)
-	_, _ = v.w.Write(b.Bytes()) // the client may have gone
+	v.send(status, b.Bytes())
 	return nil
 }
 
@@ -90,7 +96,7 @@ func (v *request) frame(title string) frame {
 	section, _, _ := strings.Cut(strings.TrimPrefix(v.r.URL.Path, "/"), "/")
 	return frame{
 		Title: title, Section: section, User: v.access.User, Manager: v.access.CanManage(),
-		Ready: v.access.User != "" && !v.access.MustChangePassword,
+		Ready: v.access.User != "" && !v.access.MustChangePassword && !v.access.MustSetUpSecondFactor,
 		Done:  messages()[v.query("done")],
 	}
 }
@@ -100,22 +106,46 @@ func messages() map[string]string {
 	return map[string]string{
 		"created":    "The policy was created.",
 		"saved":      "The changes were saved.",
-		"deleted":    "The policy was deleted. Its history stays, and a roll-back brings it back.",
+		"deleted":    "The policy was deleted. It is among the deleted policies, and can be restored.",
 		"rolledback": "The policy was rolled back.",
+		"undone":     "The change was undone.",
+		"removed":    "The change was undone: the policy is deleted again.",
+		"until":      "The change was made, and ends by itself.",
+		"scheduled":  "The change was scheduled.",
+		"canceled":   "The scheduled change was canceled.",
 		"mode":       "The mode was changed.",
+		"bulk":       "The policies were changed.",
+		"unchanged":  "The policies are so already. Nothing was changed.",
+		"filter":     "The filter was saved.",
+		"nofilter":   "The filter was deleted.",
 		"imported":   "The import was carried out.",
 		"reset":      "The key was reset.",
 		"lifted":     "The ban was lifted.",
+		"banned":     "The key was banned. The list shows it in a moment.",
+		"allowed":    "The policy does not limit the key any longer.",
+		"ownlimit":   "The key has a limit of its own.",
+		"nolimit":    "The key has no limit of its own any longer.",
 		"app":        "The application was added.",
 		"appsaved":   "The description was saved.",
 		"appdeleted": "The application was deleted.",
 		"role":       "The role was saved.",
 		"status":     "The user was changed.",
+		"hook":       "The webhook was saved.",
+		"hookon":     "The webhook was turned on.",
+		"hookoff":    "The webhook was turned off. Messages that waited are not sent.",
 		"settings":   "The settings were saved.",
 		"password":   "Your password was changed. All your other sessions were ended.",
 		"ended":      "The session was ended.",
-		"revoked":    "The token was revoked.",
-		"out":        "You are signed out.",
+		"setup":      "The set-up has ended. Please begin again.",
+		"factoroff":  "The second factor was turned off.",
+		"recovered":  "You are signed in with a recovery code, which does not work again.",
+
+		"factorremoved": "The second factor was removed, and all sessions of the user were ended.",
+
+		"hookdeleted": "The webhook was deleted.",
+
+		"revoked": "The token was revoked.",
+		"out":     "You are signed out.",
 	}
 }
 
@@ -124,7 +154,14 @@ func helpers() template.FuncMap {
 	return template.FuncMap{
 		"time":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
 		"machine": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-		"age":     func(d time.Duration) string { return d.Truncate(time.Second).String() },
+		"clock":   func(t time.Time) string { return t.UTC().Format("2 Jan 15:04") },
+		"hour":    func(t time.Time) string { return t.UTC().Format("15:04") },
+		"digits":  digits,
+		"reversed": func(list []bar) []bar {
+			list = slices.Clone(list)
+			slices.Reverse(list)
+			return list
+		},
 		"known":   func(t time.Time) bool { return !t.IsZero() },
 		"label":   label,
 		"owner":   func(r service.Role) bool { return r == service.Owner },
@@ -132,7 +169,23 @@ func helpers() template.FuncMap {
 		"words":   onLimitWords,
 		"at":      at,
 		"segment": url.PathEscape,
+
+		"whoTable": func(rule, title, word, query string, l whoList) whoTable {
+			return whoTable{rule, title, word, l, query}
+		},
 	}
+}
+
+// digits returns a number with its digits in groups of three: 1,234,567.
+func digits(n int64) string {
+	s, sign := strconv.FormatInt(n, 10), ""
+	if n < 0 {
+		s, sign = s[1:], "-"
+	}
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return sign + s
 }
 
 // remark holds the mistakes of a field, to be shown beside it.
@@ -152,7 +205,9 @@ var labels = map[string]string{
 	"limit":          "Limit",
 	"plans":          "Plans",
 	"plan_by":        "Plan by",
+	"overrides":      "Limits of single keys",
 	"key":            "Counted for",
+	"key_limit":      "Limit of this key",
 	"match.methods":  "Methods",
 	"match.host":     "Host",
 	"match.path":     "Path",
@@ -162,6 +217,9 @@ var labels = map[string]string{
 	"on_store_error": "If the store fails",
 	"mode":           "Mode",
 	"priority":       "Priority",
+	"comment":        "Comment",
+	"at":             "From",
+	"zone":           "Time zone",
 }
 
 // label returns the name of a field for people.

@@ -78,8 +78,8 @@ func (v *request) read(maxBytes int64) error {
 	return errBadForm
 }
 
-// authenticate sets the actor and its permissions. The error is ErrPasswordChange if
-// the user must change the password before seeing this page.
+// authenticate sets the actor and its permissions. The error is ErrPasswordChange or
+// ErrSecondFactor if the user must do that before seeing this page.
 func (v *request) authenticate() error {
 	var err error
 	if v.actor, err = v.identify(); err != nil {
@@ -91,7 +91,15 @@ func (v *request) authenticate() error {
 	if v.access.MustChangePassword && !strings.HasPrefix(v.r.URL.Path, "/account") && v.r.URL.Path != "/logout" {
 		return service.ErrPasswordChange
 	}
+	if v.access.MustSetUpSecondFactor && !leadsToFactor(v.r.URL.Path) {
+		return service.ErrSecondFactor
+	}
 	return nil
+}
+
+// leadsToFactor reports whether a page is for users who have to set up a second factor.
+func leadsToFactor(path string) bool {
+	return strings.HasPrefix(path, factorPath) || path == "/account/password" || path == "/logout"
 }
 
 // identify returns the user whom the proxy names, or else the user of the session.
@@ -113,7 +121,7 @@ func (v *request) identify() (service.Actor, error) {
 
 // meta returns the description of the request for the audit log.
 func (v *request) meta() service.Meta {
-	return service.Meta{Address: v.Proxies.Address(v.r), Agent: v.r.UserAgent(), RequestID: v.requestID()}
+	return service.Meta{Address: v.Proxies.Address(v.r), Agent: v.r.UserAgent(), RequestID: v.requestID(), Device: v.device()}
 }
 
 func (v *request) requestID() string { return v.w.Header().Get(requestHeader) }
@@ -131,6 +139,9 @@ func (v *request) seeOther(path, done string) error {
 		sep := "?"
 		if strings.Contains(path, "?") {
 			sep = "&"
+		}
+		if strings.HasSuffix(path, "?") {
+			sep = ""
 		}
 		path += sep + "done=" + done
 	}

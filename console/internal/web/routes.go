@@ -1,5 +1,7 @@
 package web
 
+import "slices"
+
 // route is a page, or the action of a form.
 type route struct {
 	pattern  string
@@ -10,42 +12,104 @@ type route struct {
 
 // routes are all routes of the pages, apart from files.
 func routes() []route {
+	return slices.Concat(entryRoutes(), policyRoutes(), keyRoutes(), alertRoutes(), transferRoutes(), managementRoutes(), accountRoutes())
+}
+
+// entryRoutes are the routes of the traffic, and of the way in and out.
+func entryRoutes() []route {
 	return []route{
-		{pattern: "GET /{$}", answer: home},
+		{pattern: "GET /{$}", answer: trafficPage},
+		{pattern: "GET /live", answer: liveTraffic},
+		{pattern: "GET /stats", answer: oldStats},
 		{pattern: "GET /login", answer: loginPage, open: true},
 		{pattern: "POST /login", answer: login, open: true},
+		{pattern: "GET /login/code", answer: codePage, open: true},
+		{pattern: "POST /login/code", answer: loginCode, open: true},
+		{pattern: "GET /login/oidc", answer: oidcBegin, open: true},
+		{pattern: "GET /login/oidc/callback", answer: oidcEnd, open: true},
 		{pattern: "POST /logout", answer: logout},
+	}
+}
 
+// policyRoutes are the routes of policies, their list and their form.
+func policyRoutes() []route {
+	return []route{
 		{pattern: "GET /policies", answer: listPage},
+		{pattern: "POST /policies/bulk", answer: bulkChange},
+		{pattern: "POST /policies/undo", answer: undoBulk},
+		{pattern: "POST /filters", answer: saveFilter},
+		{pattern: "POST /filters/delete", answer: deleteFilter},
 		{pattern: "GET /deleted", answer: deletedPage},
+		{pattern: "GET /scheduled", answer: comingPage},
+		{pattern: "POST /scheduled/cancel", answer: cancelScheduled},
+		{pattern: "GET /banner", answer: liveBanner},
 		{pattern: "GET /new", answer: newPage},
 		{pattern: "POST /new", answer: create},
 		{pattern: "GET /policies/{name}", answer: policyPage},
+		{pattern: "GET /policies/{name}/live", answer: livePolicy},
 		{pattern: "GET /policies/{name}/edit", answer: editPage},
 		{pattern: "POST /policies/{name}/edit", answer: update},
 		{pattern: "POST /policies/{name}/mode", answer: setMode},
 		{pattern: "GET /policies/{name}/delete", answer: deletePage},
 		{pattern: "POST /policies/{name}/delete", answer: remove},
 		{pattern: "GET /policies/{name}/history", answer: historyPage},
+		{pattern: "GET /policies/{name}/diff", answer: comparePage},
 		{pattern: "POST /policies/{name}/rollback", answer: rollback},
+		{pattern: "POST /policies/{name}/undo", answer: takeBack},
+		{pattern: "POST /policies/{name}/schedule", answer: scheduleMode},
 		{pattern: "GET /validate", answer: validate},
 		{pattern: "GET /drawing.svg", answer: draw},
+	}
+}
 
+// keyRoutes are the routes of requests, keys and bans.
+func keyRoutes() []route {
+	return []route{
 		{pattern: "GET /tester", answer: testerPage},
 		{pattern: "POST /tester", answer: try},
 		{pattern: "GET /keys", answer: keysPage},
 		{pattern: "POST /keys", answer: lookUp},
 		{pattern: "POST /keys/reset", answer: resetKey},
+		{pattern: "POST /keys/ban", answer: banKey},
+		{pattern: "POST /keys/lift", answer: liftBan},
+		{pattern: "POST /keys/limit", answer: limitKey},
+		{pattern: "POST /keys/allow", answer: allowKey},
+		{pattern: "GET /who", answer: whoPage},
+		{pattern: "GET /who/live", answer: liveWho},
 		{pattern: "GET /bans", answer: bansPage},
-		{pattern: "POST /bans/lift", answer: liftBan},
-		{pattern: "GET /stats", answer: statsPage},
-		{pattern: "GET /stats/live", answer: liveStats},
+		{pattern: "GET /bans/live", answer: liveBans},
+	}
+}
 
+// alertRoutes are the routes of alerts.
+func alertRoutes() []route {
+	return []route{
+		{pattern: "GET /alerts", answer: alertsPage},
+		{pattern: "POST /alerts", answer: createHook},
+		{pattern: "GET /alerts/new", answer: newHookPage},
+		{pattern: "GET /alerts/{webhook}", answer: hookPage},
+		{pattern: "GET /alerts/{webhook}/edit", answer: editHookPage},
+		{pattern: "POST /alerts/{webhook}/edit", answer: updateHook},
+		{pattern: "POST /alerts/{webhook}/status", answer: switchHook},
+		{pattern: "POST /alerts/{webhook}/secret", answer: renewHook},
+		{pattern: "POST /alerts/{webhook}/test", answer: testHook},
+		{pattern: "POST /alerts/{webhook}/delete", answer: deleteHook},
+	}
+}
+
+// transferRoutes are the routes of imports and exports.
+func transferRoutes() []route {
+	return []route{
 		{pattern: "GET /import", answer: importPage},
 		{pattern: "POST /import", answer: planImport, maxBytes: maxImport},
 		{pattern: "POST /import/apply", answer: applyImport, maxBytes: maxImport},
 		{pattern: "GET /export", answer: export},
+	}
+}
 
+// managementRoutes are the routes of applications, users, the audit log and the settings.
+func managementRoutes() []route {
+	return []route{
 		{pattern: "GET /apps", answer: appsPage},
 		{pattern: "POST /apps", answer: createApp},
 		{pattern: "POST /apps/describe", answer: describeApp},
@@ -57,12 +121,24 @@ func routes() []route {
 		{pattern: "POST /users/{name}/role", answer: setRole},
 		{pattern: "POST /users/{name}/status", answer: setStatus},
 		{pattern: "POST /users/{name}/password", answer: resetPassword},
+		{pattern: "POST /users/{name}/second-factor", answer: removeFactor},
 		{pattern: "GET /audit", answer: auditPage},
+		{pattern: "GET /audit/export", answer: exportAudit},
 		{pattern: "GET /settings", answer: settingsPage},
 		{pattern: "POST /settings", answer: saveSettings},
+	}
+}
 
+// accountRoutes are the routes of a user's own account.
+func accountRoutes() []route {
+	return []route{
 		{pattern: "GET /account", answer: accountPage},
 		{pattern: "POST /account/password", answer: changePassword},
+		{pattern: "GET /account/second-factor", answer: factorPage},
+		{pattern: "POST /account/second-factor", answer: beginFactor},
+		{pattern: "POST /account/second-factor/confirm", answer: confirmFactor},
+		{pattern: "POST /account/second-factor/codes", answer: renewRecovery},
+		{pattern: "POST /account/second-factor/off", answer: disableFactor},
 		{pattern: "POST /account/sessions/end", answer: endSession},
 		{pattern: "POST /account/tokens", answer: createToken},
 		{pattern: "POST /account/tokens/revoke", answer: revokeToken},

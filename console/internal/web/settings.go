@@ -3,6 +3,7 @@ package web
 import (
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 // settings is the page of the settings that administrators may change.
 type settings struct {
 	Idle, Life string
+	Factor     string // who has to have a second factor
+	Days       string // of a token
 	Mistakes   mistakes
 }
 
@@ -20,7 +23,9 @@ func settingsPage(v *request) error {
 	if err != nil {
 		return err
 	}
-	return v.show(http.StatusOK, "settings", "Settings", settings{Idle: short(s.SessionIdle), Life: short(s.SessionLife)})
+	return v.show(http.StatusOK, "settings", "Settings", settings{
+		Idle: short(s.SessionIdle), Life: short(s.SessionLife), Factor: string(s.SecondFactor), Days: strconv.Itoa(int(s.TokenLife / (24 * time.Hour))),
+	})
 }
 
 // short writes a duration without its zero units.
@@ -36,8 +41,14 @@ func short(d time.Duration) string {
 }
 
 func saveSettings(v *request) error {
-	form := settings{Idle: strings.TrimSpace(v.field("idle")), Life: strings.TrimSpace(v.field("life")), Mistakes: mistakes{}}
-	s := service.Settings{SessionIdle: form.span("idle", form.Idle), SessionLife: form.span("life", form.Life)}
+	form := settings{
+		Idle: strings.TrimSpace(v.field("idle")), Life: strings.TrimSpace(v.field("life")), Factor: v.field("factor"),
+		Days: strings.TrimSpace(v.field("days")), Mistakes: mistakes{},
+	}
+	s := service.Settings{
+		SessionIdle: form.span("idle", form.Idle), SessionLife: form.span("life", form.Life),
+		SecondFactor: service.Requirement(form.Factor), TokenLife: form.days(),
+	}
 	if len(form.Mistakes) > 0 {
 		return v.show(http.StatusUnprocessableEntity, "settings", "Settings", form)
 	}
@@ -62,8 +73,24 @@ func settingField(name string) string {
 		return "idle"
 	case "session_life":
 		return "life"
+	case "second_factor":
+		return "factor"
+	case "token_life":
+		return "days"
 	}
 	return ""
+}
+
+// days returns the longest life of a token; 0, for an empty field, keeps what is in force.
+func (s *settings) days() time.Duration {
+	if s.Days == "" {
+		return 0
+	}
+	n, err := strconv.ParseUint(s.Days, 10, 15)
+	if err != nil || n == 0 {
+		s.Mistakes.add("days", "it is not a whole number of days")
+	}
+	return time.Duration(n) * 24 * time.Hour
 }
 
 func (s *settings) span(field, text string) time.Duration {

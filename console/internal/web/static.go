@@ -18,7 +18,8 @@ func static() http.Handler {
 	for _, f := range list {
 		data, _ := files.ReadFile("static/" + f.Name())
 		sum := sha256.Sum256(data)
-		tags[f.Name()] = `"` + hex.EncodeToString(sum[:8]) + `"`
+		tags[f.Name()] = `W/"` + // weak, as the file may be compressed
+			hex.EncodeToString(sum[:8]) + `"`
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("file")

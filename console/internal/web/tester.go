@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/textproto"
+	"slices"
 	"strings"
 
 	"github.com/headgate/headgate/console/internal/service"
@@ -79,7 +80,11 @@ func (v *request) match(t *tester, r *sample) error {
 	if err != nil {
 		return err
 	}
-	rules, err := policy.Compile(t.App, all, policy.Bindings{User: r.userKey})
+	bare := slices.Clone(all)
+	for i := range bare {
+		bare[i].Plans, bare[i].PlanBy = nil, "" // only the program knows plans, and they change no key
+	}
+	rules, err := policy.Compile(t.App, bare, policy.Bindings{User: r.userKey})
 	if err != nil {
 		return fmt.Errorf("the policies of %q: %w", t.App, err)
 	}
@@ -108,18 +113,11 @@ func (v *request) match(t *tester, r *sample) error {
 // policiesOf returns all policies of an application in the order of its rules,
 // those that are off last.
 func (v *request) policiesOf(app string) (policy.Set, error) {
-	var set policy.Set
-	for n := 1; ; n++ {
-		q := service.Query{App: app, Page: n, PerPage: service.MaxPerPage}
-		page, err := v.Service.Policies(v.r.Context(), v.actor, q)
-		if err != nil {
-			return nil, err
-		}
-		set = append(set, page.Policies...)
-		if n >= page.Pages {
-			break
-		}
+	all, err := v.Service.PoliciesOf(v.r.Context(), v.actor, app)
+	if err != nil {
+		return nil, err
 	}
+	set := policy.Set(all)
 	list := set.For(app)
 	for _, p := range set {
 		if p.Mode == policy.Off {
@@ -134,11 +132,15 @@ func (v *request) gaugeOf(p policy.Policy, key string) *gauge {
 	if v.Fleet == nil {
 		return nil
 	}
-	d, err := v.Fleet.Peek(v.r.Context(), p, key)
+	var g *gauge
+	err := v.Service.LookUp(v.r.Context(), v.actor, p.Name, key, func(ctx context.Context, p policy.Policy, key string) (err error) {
+		g, err = v.peek(ctx, p, key)
+		return err
+	})
 	if err != nil {
-		return nil
+		return nil // the page shows what it knows
 	}
-	return newGauge(p.Limit, d, v.Clock())
+	return g
 }
 
 // sample is a core.Request made of the form.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -13,7 +14,7 @@ func TestTesterShowsMatchingPolicies(t *testing.T) {
 	w := newWorld(t)
 	for _, p := range []policy.Policy{
 		{Name: "login", Limit: limit("5/1m"), Key: "ip+route", Match: policy.Match{Methods: []string{"POST"}, Path: "/login"}, Priority: 2},
-		{Name: "people", Limit: limit("50/1m"), Key: "user", Mode: policy.Shadow, Priority: 1},
+		{Name: "people", Limit: limit("50/1m"), Key: "user", Mode: policy.Shadow, Priority: 1, Plans: map[string]core.Limit{"pro": limit("90/1m")}, PlanBy: "user"},
 		{Name: "tenants", Limit: limit("60/1m"), Key: "header:X-Tenant", OnLimit: "wait 2s"},
 		{Name: "away", Limit: limit("1/1m"), Key: "ip", Mode: policy.Off},
 		{Name: "reads", Limit: limit("1/1m"), Key: "ip", Match: policy.Match{Methods: []string{"GET"}}},

@@ -18,6 +18,7 @@ type transfer struct {
 	Missing  bool // delete the policies that are not named
 	Faults   []service.Fault
 	Mistake  string
+	Mistakes mistakes // in the form of a plan
 	Plan     *service.Plan
 	Counts   map[string]int
 	Changing bool // the plan changes something
@@ -54,9 +55,13 @@ func applyImport(v *request) error {
 	if err != nil || base < 0 {
 		return errBadForm // the user has not confirmed a plan
 	}
-	_, err = v.Service.Import(v.r.Context(), v.actor, t.forService(&base))
+	_, err = v.Service.Import(v.r.Context(), v.saying(), t.forService(&base))
 	if errors.Is(err, service.ErrMoved) {
-		return v.planAgain(t)
+		t.Mistake = "The policies were changed since the plan was made, so nothing was imported. This is the plan now."
+		return v.planAgain(t, http.StatusConflict)
+	}
+	if t.Mistakes = commentMistake(err); t.Mistakes != nil {
+		return v.planAgain(t, http.StatusUnprocessableEntity)
 	}
 	if err != nil {
 		return v.importRefused(t, err)
@@ -65,13 +70,12 @@ func applyImport(v *request) error {
 }
 
 // planAgain shows the current plan of the import.
-func (v *request) planAgain(t transfer) error {
+func (v *request) planAgain(t transfer, status int) error {
 	plan, err := v.Service.PlanImport(v.r.Context(), v.actor, t.forService(nil))
 	if err != nil {
 		return v.importRefused(t, err)
 	}
-	t.Mistake = "The policies were changed since the plan was made, so nothing was imported. This is the plan now."
-	return v.showPlan(http.StatusConflict, t, plan)
+	return v.showPlan(status, t, plan)
 }
 
 // importRefused shows all mistakes of an import.
@@ -128,7 +132,7 @@ func export(v *request) error {
 	if v.query("format") == "json" {
 		format, kind = service.JSON, "application/json"
 	}
-	data, err := v.Service.Export(v.r.Context(), v.actor, format)
+	data, err := v.Service.Export(v.r.Context(), v.actor, format, v.query("app"))
 	if err != nil {
 		return err
 	}

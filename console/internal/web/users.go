@@ -38,7 +38,8 @@ func createUser(v *request) error {
 
 // once is the page of a secret that is shown only once.
 type once struct {
-	User   string // the owner of the one-time password, or "" for a token
+	User   string // the owner of the one-time password, or ""
+	Hook   string // the webhook that the secret signs for, or "" for a token
 	Secret string
 	Back   string
 }
@@ -96,8 +97,20 @@ func setRole(v *request) error {
 	return v.changed(err, "role")
 }
 
-// setStatus promotes, demotes, disables or enables a user.
+// setStatus promotes, demotes, disables or enables a user. It asks for a confirmation where the
+// change cannot simply be taken back.
 func setStatus(v *request) error {
+	name := v.r.PathValue("name")
+	if v.access.CanManage() && !v.confirmed() {
+		if c := statusConfirmation(name, v.field("do"), name == v.actor.User()); c.Title != "" {
+			if _, err := v.Service.User(v.r.Context(), v.actor, name); err != nil {
+				return err
+			}
+			c.Action, c.Back, c.Danger = userPath(name)+"/status", userPath(name), true
+			c.Fields = []hidden{{"do", v.field("do")}}
+			return v.confirm(c)
+		}
+	}
 	act := v.Service.EnableUser
 	switch v.field("do") {
 	case "promote":
@@ -110,7 +123,30 @@ func setStatus(v *request) error {
 	default:
 		return errBadForm
 	}
-	return v.changed(act(v.r.Context(), v.actor, v.r.PathValue("name")), "status")
+	return v.changed(act(v.r.Context(), v.actor, name), "status")
+}
+
+// statusConfirmation returns what to ask before a change of a user, or the zero value.
+func statusConfirmation(name, do string, self bool) confirmation {
+	switch {
+	case do == "promote":
+		return confirmation{
+			Title: "Make " + name + " an administrator?", Button: "Make an administrator",
+			Consequences: []string{name + " will manage users, applications and settings, read the audit log, and own every application. " +
+				"An administrator can also take these permissions away from you."},
+		}
+	case do == "demote" && self:
+		return confirmation{
+			Title: "Give up being an administrator?", Button: "Make an ordinary user",
+			Consequences: []string{"You will manage users, applications and settings no more, and keep only the roles that you were given. Only another administrator can take this back."},
+		}
+	case do == "disable" && self:
+		return confirmation{
+			Title: "Disable yourself?", Button: "Disable",
+			Consequences: []string{"All your sessions end at once, this one included, and your tokens stop working. Only another administrator can enable you again."},
+		}
+	}
+	return confirmation{}
 }
 
 func resetPassword(v *request) error {

@@ -10,9 +10,12 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/headgate/headgate/console/internal/live"
+	"github.com/headgate/headgate/console/internal/oidc"
 	"github.com/headgate/headgate/console/internal/publish"
 	"github.com/headgate/headgate/console/internal/service"
 	"github.com/headgate/headgate/console/internal/trustedproxy"
+	"github.com/headgate/headgate/core"
 )
 
 // Options configure the pages. Only Service must be set.
@@ -29,6 +32,9 @@ type Options struct {
 	// Proxies are the trusted proxies; nil means none.
 	Proxies *trustedproxy.Proxies
 
+	// Provider is the provider of OpenID Connect at which people may log in; nil means none.
+	Provider *oidc.Provider
+
 	// Secure means that browsers reach the pages over TLS only. Browsers then send
 	// the session's cookie over TLS only.
 	Secure bool
@@ -43,7 +49,8 @@ type Options struct {
 // site serves all pages.
 type site struct {
 	Options
-	pages map[string]*page
+	pages  map[string]*page
+	recent *live.Shared[string, []core.Banned] // bans, by the names of the policies
 }
 
 // New returns the pages, to be mounted at "/". They are safe for concurrent use.
@@ -61,14 +68,15 @@ func New(o Options) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &site{Options: o, pages: pages}
+	s := &site{Options: o, pages: pages, recent: newBans(o.Fleet)}
 	guard := http.NewCrossOriginProtection()
 	guard.SetDenyHandler(s.public(foreign))
 	return s.headers(guard.Handler(s.mux())), nil
 }
 
-// mux returns all routes. Any other path is not found.
-func (s *site) mux() *http.ServeMux {
+// mux returns all routes. A page shows that any other path is not found, and that a path
+// has no such method.
+func (s *site) mux() http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range routes() {
 		if r.open {
@@ -78,6 +86,32 @@ func (s *site) mux() *http.ServeMux {
 		mux.Handle(r.pattern, s.private(r))
 	}
 	mux.Handle("GET /static/{file}", static())
-	mux.Handle("/", s.public(func(*request) error { return service.ErrNotFound }))
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, pattern := mux.Handler(r); pattern != "" {
+			mux.ServeHTTP(w, r)
+			return
+		}
+		s.public(func(v *request) error { return unrouted(mux, v) }).ServeHTTP(w, r)
+	})
 }
+
+// unrouted returns the error of a request without a route.
+func unrouted(mux *http.ServeMux, v *request) error {
+	answer := probe{header: http.Header{}}
+	mux.ServeHTTP(&answer, v.r)
+	if answer.status != http.StatusMethodNotAllowed {
+		return service.ErrNotFound
+	}
+	v.w.Header().Set("Allow", answer.header.Get("Allow"))
+	return errMethod
+}
+
+// probe records the answer that http.ServeMux gives by itself.
+type probe struct {
+	header http.Header
+	status int
+}
+
+func (p *probe) Header() http.Header         { return p.header }
+func (p *probe) WriteHeader(status int)      { p.status = status }
+func (p *probe) Write(b []byte) (int, error) { return len(b), nil }

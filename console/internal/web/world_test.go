@@ -8,17 +8,20 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/console/internal/auth"
 	"github.com/headgate/headgate/console/internal/service"
 	"github.com/headgate/headgate/console/internal/store"
+	"github.com/headgate/headgate/console/internal/webhook"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/test"
@@ -39,12 +42,29 @@ type world struct {
 	url   string
 	pages http.Handler
 	admin service.Actor
+	at    atomic.Pointer[time.Time] // the time of the service; nil means now
+
+	waiting string // the id of a scheduled change, in the matrix
+	hook    string // the id of a webhook, in the matrix
+}
+
+func (w *world) now() time.Time {
+	if at := w.at.Load(); at != nil {
+		return *at
+	}
+	return time.Now()
+}
+
+// pass stops the service's clock, and moves it.
+func (w *world) pass(d time.Duration) {
+	at := w.now().Add(d)
+	w.at.Store(&at)
 }
 
 // patience bounds a transaction, far above what a busy machine needs.
 const patience = 3 * time.Minute
 
-const password = "somebody's password"
+const password = "nine quiet harbours"
 
 // newWorld changes the options before it makes the pages.
 func newWorld(t testing.TB, change ...func(*Options)) *world {
@@ -56,7 +76,7 @@ func newWorld(t testing.TB, change ...func(*Options)) *world {
 	t.Cleanup(func() { db.Close() })
 	w := &world{t: t, db: db, fleet: &fakeFleet{used: map[string]int64{}}, log: &strings.Builder{}}
 	quiet := slog.New(slog.DiscardHandler)
-	w.Service, err = service.New(service.Options{DB: db, Passwords: auth.Cost{Memory: 8, Time: 1}, Logger: quiet})
+	w.Service, err = service.New(service.Options{DB: db, Clock: w.now, Fleet: w.fleet, Top: w.fleet.Top, Sender: webhook.New(webhook.Options{Networks: webhook.NewNetworks([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})}), Passwords: auth.Cost{Memory: 8, Time: 1}, Logger: quiet})
 	w.must(err)
 	o := Options{Service: w.Service, Fleet: w.fleet, Logger: slog.New(slog.NewTextHandler(&locked{w: w.log}, nil))}
 	for _, f := range change {
@@ -215,11 +235,22 @@ func (a *answer) goes(to string) *answer {
 	return a
 }
 
+// goesTo fails unless the answer sends the browser to a page whose address begins so.
+func (a *answer) goesTo(prefix string) *answer {
+	a.t.Helper()
+	a.want(http.StatusSeeOther)
+	if got := a.header.Get("Location"); !strings.HasPrefix(got, prefix) {
+		a.t.Fatalf("it goes to %q and not to %q", got, prefix)
+	}
+	return a
+}
+
 // fakeFleet counts in memory.
 type fakeFleet struct {
 	mu     sync.Mutex
 	used   map[string]int64 // by policy and key
 	banned []core.Banned
+	top    stats.Top
 	away   error
 }
 
@@ -255,7 +286,11 @@ func (f *fakeFleet) Lift(_ context.Context, p policy.Policy, key string) error {
 	return f.away
 }
 
-func (f *fakeFleet) Stats(context.Context, string) ([]stats.Minute, error) {
+// Minutes implements service.Fleet. The other application has no counts.
+func (f *fakeFleet) Minutes(_ context.Context, app string) ([]stats.Minute, error) {
+	if app != "a" {
+		return nil, f.away
+	}
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	return []stats.Minute{
 		{Start: at, Policies: map[string]stats.Counts{"one": {events.Allowed: 30, events.Refused: 10, events.Banned: 6}, "": {events.FailedOpen: 2}},
@@ -264,8 +299,9 @@ func (f *fakeFleet) Stats(context.Context, string) ([]stats.Minute, error) {
 	}, f.away
 }
 
+// Instances implements service.Fleet.
 func (f *fakeFleet) Instances(context.Context) ([]policy.Instance, error) {
-	return []policy.Instance{{ID: "here-1", App: "a", Version: "7-abc", Process: "abc", ClockOffset: -90 * time.Second, Store: "local"}, {ID: "here-2", App: "a", Version: "6-old"}, {ID: "there", App: "b", Version: "7-abc"}}, f.away
+	return []policy.Instance{{ID: "here-1", App: "a", Version: "7-abc", Process: "abc", ClockOffset: -90 * time.Second, Store: "local"}, {ID: "here-2", App: "a", Version: "6-old", Refused: "7-abc", Error: `policy "secret-launch": limit: wrong`}, {ID: "there", App: "b", Version: "7-abc"}}, f.away
 }
 
 func (f *fakeFleet) Published(context.Context) (string, error) { return "7-abc", f.away }

@@ -58,6 +58,14 @@ function check(form) {
   });
 }
 
+// agree has the words of the units follow the number before them: 1 minute, 2 minutes.
+function agree(number) {
+  const words = number.form.elements.namedItem("unit").options;
+  number.addEventListener("input", () => {
+    for (const word of words) word.text = word.text.replace(/s?$/, Number(number.value) === 1 ? "" : "s");
+  });
+}
+
 // fieldOf returns the field that shows the mistakes of an input.
 function fieldOf(name) {
   if (name === "other_methods") return "methods";
@@ -65,26 +73,168 @@ function fieldOf(name) {
   return name;
 }
 
-// refresh replaces a part of a page every two seconds while the page is visible.
+// morph makes an element like another, and keeps all of it that is the same: the focus, the
+// scrolling, what is open. Elements with an id are the same if their ids are.
+function morph(now, next) {
+  for (const { name, value } of next.attributes) {
+    if (now.getAttribute(name) !== value) now.setAttribute(name, value);
+  }
+  for (const { name } of [...now.attributes]) {
+    const kept = name === "open" && now.localName === "details";
+    if (!kept && !next.hasAttribute(name)) now.removeAttribute(name);
+  }
+  const wanted = new Set([...next.children].map((child) => child.id));
+  let at = now.firstChild;
+  for (const child of [...next.childNodes]) {
+    const same = partner(at, child);
+    while (same && at !== same && !(at.id && wanted.has(at.id))) { // so that same need not move, which would lose the focus
+      const gone = at;
+      at = at.nextSibling;
+      gone.remove();
+    }
+    if (!same) {
+      now.insertBefore(child, at);
+      continue;
+    }
+    if (same === at) at = at.nextSibling;
+    else now.insertBefore(same, at);
+    if (same.nodeType === Node.ELEMENT_NODE) {
+      if (!same.isEqualNode(child)) morph(same, child);
+    } else if (same.data !== child.data) same.data = child.data;
+  }
+  while (at) {
+    const gone = at;
+    at = at.nextSibling;
+    gone.remove();
+  }
+}
+
+// partner returns the node, at or after another, that becomes next, or null.
+function partner(at, next) {
+  for (let node = at; node && next.id; node = node.nextSibling) {
+    if (node.id === next.id && node.nodeName === next.nodeName) return node;
+  }
+  return !next.id && at && !at.id && at.nodeName === next.nodeName ? at : null;
+}
+
+// refresh renews a part of a page every second while the page is visible.
 function refresh(part) {
-  const stalled = document.getElementById("stalled");
+  const stalled = part.id === "banner" ? null : document.getElementById("stalled");
+  let tag = "";
   async function again() {
     if (!document.hidden) {
       try {
-        const fresh = await ask(part.dataset.refresh, AbortSignal.timeout(8000));
-        part.replaceChildren(...fresh.childNodes);
-        stalled.hidden = true;
+        const answer = await fetch(part.dataset.refresh, {
+          signal: AbortSignal.timeout(8000), credentials: "same-origin", cache: "no-store", redirect: "error",
+          headers: tag ? { "If-None-Match": tag } : {},
+        });
+        if (answer.status !== 304) {
+          if (!answer.ok) throw new Error(String(answer.status));
+          const fresh = part.cloneNode(false);
+          fresh.append(...parse(await answer.text()).childNodes);
+          morph(part, fresh);
+          localizeAll();
+          tag = answer.headers.get("ETag") || "";
+        }
+        if (stalled) stalled.hidden = true;
       } catch {
-        stalled.hidden = false;
+        if (stalled) stalled.hidden = false;
       }
     }
-    setTimeout(again, 2000);
+    if (part.hasChildNodes()) setTimeout(again, 1000); // a banner that has gone stays away
   }
-  setTimeout(again, 2000);
+  setTimeout(again, 1000);
 }
 
+// filter renews the list of policies while its form is filled in.
+function filter(form) {
+  const found = document.getElementById("found");
+  let timer = 0;
+  let running = null;
+
+  async function run() {
+    if (running) running.abort();
+    running = new AbortController();
+    const query = new URLSearchParams();
+    for (const [name, value] of new FormData(form)) if (value) query.append(name, value);
+    const url = form.getAttribute("action") + (String(query) && "?" + query);
+    try {
+      const next = (await ask(url, running.signal)).querySelector("#found");
+      morph(found, next);
+      history.replaceState(null, "", url);
+      tickAll();
+      localizeAll();
+    } catch {
+      // The button of the form shows the list, or why it cannot be shown.
+    }
+  }
+
+  form.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(run, 200);
+  });
+}
+
+// tickAll shows the box that ticks all policies of a page.
+function tickAll() {
+  const all = document.querySelector("#bulk [data-all]");
+  if (!all) return;
+  all.hidden = false;
+  all.onchange = () => {
+    for (const box of all.form.querySelectorAll("[name=policy]")) box.checked = all.checked;
+  };
+}
+
+// tellLocal shows beside a time in UTC what it is by the reader's clock.
+function tellLocal(input) {
+  const zone = input.form.elements.namedItem("zone");
+  const place = document.getElementById(input.dataset.local);
+  const words = place.textContent;
+  function tell() {
+    const at = new Date(input.value + "Z");
+    const known = zone.value.trim() === "UTC" && !Number.isNaN(at.getTime());
+    place.textContent = known ? "That is " + at.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" }) + " by your clock." : words;
+  }
+  input.addEventListener("input", tell);
+  zone.addEventListener("input", tell);
+  tell();
+}
+
+// units are the spans of relative times, the longest first. Older times are shown as dates.
+const units = [["day", 86400], ["hour", 3600], ["minute", 60]];
+const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
+
+// localize shows how long ago a time was, or will be, and in its title the time of the
+// reader's clock and of UTC. The page itself has UTC. Times in sentences that need a time of
+// day, such as "from … to …", have data-moment and show that of the reader's clock.
+function localize(time) {
+  const at = new Date(time.dateTime);
+  if (Number.isNaN(at.getTime())) return;
+  const seconds = Math.round((at - Date.now()) / 1000);
+  const [unit, size] = units.find((u) => Math.abs(seconds) >= u[1]) || ["second", 1];
+  const local = at.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" });
+  const text = "moment" in time.dataset || Math.abs(seconds) > 30 * 86400 ? local : relative.format(Math.trunc(seconds / size), unit);
+  if (time.textContent === text) return;
+  time.dataset.utc ||= time.title;
+  time.title = at.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "long" }) + " · " + time.dataset.utc;
+  time.textContent = text;
+}
+
+const localizeAll = () => document.querySelectorAll("time[datetime]").forEach(localize);
+
 for (const form of document.querySelectorAll("form[data-live]")) check(form);
+for (const form of document.querySelectorAll("form[data-filter]")) filter(form);
+tickAll();
+for (const number of document.querySelectorAll("#period")) agree(number);
+for (const input of document.querySelectorAll("input[data-local]")) tellLocal(input);
 for (const part of document.querySelectorAll("[data-refresh]")) refresh(part);
 for (const link of document.querySelectorAll(".refreshing")) link.hidden = true;
 const wrong = document.querySelector("main [role=alert][tabindex]");
 if (wrong) wrong.focus();
+
+localizeAll();
+setInterval(localizeAll, 30000);
+
+// On a narrow screen the tabs scroll, and the one of this page has to be in sight.
+const tab = document.querySelector(".top nav [aria-current]");
+if (tab) tab.parentElement.parentElement.scrollLeft = tab.offsetLeft - (innerWidth - tab.offsetWidth) / 2;

@@ -1,0 +1,67 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"time"
+)
+
+// banner says why the newest policies may not be in force.
+type banner struct {
+	Failing bool
+	Away    bool      // Redis does not answer
+	Since   time.Time // of the failure
+	Pending bool      // changes are not published yet
+	Reason  string    // may name hosts, so only managers see it
+}
+
+// bannerOf returns the state of publishing, or nil if all is well. It asks the database, and not
+// Redis, whose state the publisher knows.
+func (v *request) bannerOf() (*banner, error) {
+	if v.Publishing == nil {
+		return nil, nil
+	}
+	work, err := v.Service.Publishing(v.r.Context(), v.actor)
+	if err != nil {
+		return nil, err
+	}
+	status := v.Publishing()
+	b := &banner{Failing: status.Err != nil, Since: status.Since, Pending: work.Published < work.Version}
+	if !b.Failing && !b.Pending {
+		return nil, nil
+	}
+	b.Away = noAnswer(status.Err)
+	if b.Failing && v.access.CanManage() {
+		b.Reason = status.Err.Error()
+	}
+	return b, nil
+}
+
+// noAnswer reports whether an error means that a server does not answer.
+func noAnswer(err error) bool {
+	var n net.Error
+	return errors.As(err, &n) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// addBanner adds the banner to a frame. A page whose answer is an error of the console has none,
+// because the database that would be asked is often the reason.
+func (v *request) addBanner(f *frame, status int) {
+	if !f.Ready || status >= http.StatusInternalServerError {
+		return
+	}
+	var err error
+	if f.Banner, err = v.bannerOf(); err != nil {
+		v.Logger.WarnContext(v.r.Context(), "the state of publishing cannot be read", "error", err)
+	}
+}
+
+// liveBanner answers with the banner, which the script asks for until there is none.
+func liveBanner(v *request) error {
+	b, err := v.bannerOf()
+	if err != nil {
+		return err
+	}
+	return v.fragment("list", "banner", b)
+}

@@ -1,0 +1,35 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"testing"
+)
+
+// A browser keeps its device when the session ends, and logs in with it where too many
+// others have failed.
+func TestLoginInAKnownBrowserPassesAnAttack(t *testing.T) {
+	w := newWorld(t)
+	w.person("x", nil)
+	b := w.as("x")
+	b.post("/logout", nil).goes("/login?done=out")
+	attacker := w.browser()
+	wrong := url.Values{"name": {"x"}, "password": {"wrong"}}
+	for range 5 {
+		attacker.post("/login", wrong).want(http.StatusUnauthorized)
+	}
+	attacker.post("/login", wrong).want(http.StatusTooManyRequests)
+	right := url.Values{"name": {"x"}, "password": {password}}
+	attacker.post("/login", right).want(http.StatusTooManyRequests)
+	b.post("/login", right).goes("/")
+	for _, c := range b.post("/login", right).cookies() {
+		if c.Name == "headgate-device" {
+			t.Error("a known device was replaced")
+		}
+	}
+	for _, c := range w.browser().post("/login", url.Values{"name": {"admin"}, "password": {"wrong"}}).cookies() {
+		t.Errorf("a failed log-in sets the cookie %s", c.Name)
+	}
+}
+
+func (a *answer) cookies() []*http.Cookie { return (&http.Response{Header: a.header}).Cookies() }

@@ -1,0 +1,81 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/html"
+)
+
+// A period of nothing is reported beside a mistake in another field of the limit.
+func TestFormReportsAPeriodThatIsNotPositive(t *testing.T) {
+	w := newWorld(t)
+	b := w.as("admin")
+	for period, mistake := range map[string]string{"0": `"0" is too short; write 1 or more`, "-1": `"-1" is too short; write 1 or more`, "00": `"00" is too short; write 1 or more`, "-2147483648": `"-2147483648" is too short; write 1 or more`} {
+		d := blank()
+		d.Name, d.Apps, d.Quota, d.Period = "x", []string{"a"}, "many", period
+		got := b.post("/new", d.values()).want(http.StatusUnprocessableEntity)
+		for field, want := range map[string]string{"quota": `"many" is not a whole number`, "period": mistake} {
+			if text := got.mistake(field); text != want || !got.links("#"+field) {
+				t.Errorf("the period %s: beside %s is %q, want %q and a link to it", period, field, text, want)
+			}
+		}
+	}
+}
+
+func TestFormUnitsAgreeWithTheirNumber(t *testing.T) {
+	w := newWorld(t)
+	w.policy("p", "100/1m")
+	b := w.as("admin")
+	for period, want := range map[string]string{"1": "minute", "01": "minute", " 1 ": "minute", "2": "minutes", "0": "minutes", "11": "minutes", "": "minutes", "x": "minutes"} {
+		got := b.submit("/policies/p/edit", "/policies/p/edit", url.Values{"period": {period}, "do": {"preview"}}).want(http.StatusOK)
+		var unit string
+		got.each(func(n *html.Node) {
+			if n.Data == "option" && attr(n, "value") == "m" {
+				unit = words(n)
+			}
+		})
+		if unit != want {
+			t.Errorf("a period of %q is in %q, want %q", period, unit, want)
+		}
+	}
+}
+
+func TestWrongMethodIsToldFromAnUnknownPage(t *testing.T) {
+	w := newWorld(t)
+	b := w.as("admin")
+	for _, row := range []struct{ method, path, allow string }{
+		{"POST", "/policies", "GET, HEAD"}, {"GET", "/logout", "POST"}, {"DELETE", "/policies/x/edit", "GET, HEAD, POST"},
+		{"PUT", "/static/style.css", "GET, HEAD"}, {"PROPFIND", "/", "GET, HEAD"},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), row.method, w.url+row.path, nil)
+		w.must(err)
+		if got := b.do(r).want(http.StatusMethodNotAllowed); got.header.Get("Allow") != row.allow {
+			t.Errorf("%s %s allows %q, want %q", row.method, row.path, got.header.Get("Allow"), row.allow)
+		}
+	}
+	b.get("/none").want(http.StatusNotFound)
+	b.post("/none", nil).want(http.StatusNotFound)
+	b.get("/policies/x/none").want(http.StatusNotFound)
+}
+
+// An administrator of a console without applications is told what comes first.
+func TestNewPolicyWithoutAnApplicationExplainsTheWay(t *testing.T) {
+	w := newWorld(t)
+	for _, app := range []string{"a", "b"} {
+		w.must(w.DeleteApp(t.Context(), w.admin, app))
+	}
+	b := w.as("admin")
+	before := w.refusals()
+	got := b.get("/new").want(http.StatusOK)
+	if !strings.Contains(got.text, `href="/apps"`) || strings.Contains(got.text, "Not permitted") {
+		t.Errorf("the page is %s", got.text)
+	}
+	if w.refusals() != before {
+		t.Error("the audit log has a refusal")
+	}
+	w.person("x", nil)
+	w.as("x").get("/new").want(http.StatusForbidden)
+}
