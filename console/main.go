@@ -1,5 +1,6 @@
 // Console is the management page of headgate: people with different permissions
-// view and edit the policies that the running instances follow. See -h.
+// view and edit the policies that the running instances follow. Its commands apply and
+// diff keep the policies of a running console in files. See -h, apply -h and diff -h.
 package main
 
 import (
@@ -18,6 +19,7 @@ import (
 
 	"github.com/headgate/headgate/console/internal/api"
 	"github.com/headgate/headgate/console/internal/app"
+	"github.com/headgate/headgate/console/internal/apply"
 	"github.com/headgate/headgate/console/internal/config"
 	"github.com/headgate/headgate/console/internal/server"
 	"github.com/headgate/headgate/console/internal/service"
@@ -27,6 +29,11 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if len(os.Args) > 1 && apply.IsCommand(os.Args[1]) {
+		code := apply.Main(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+		stop()
+		os.Exit(code)
+	}
 	c, err := config.Parse(os.Args[1:], os.Getenv, os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return
@@ -79,16 +86,17 @@ func announce(w io.Writer, user, password string) {
 
 // handler answers all requests.
 func handler(a *app.App, c config.Config, logger *slog.Logger) (http.Handler, error) {
-	pages := web.Options{Service: a.Service, Proxies: c.Proxies, Secure: c.Secure, Logger: logger}
+	pages := web.Options{Service: a.Service, Proxies: c.Proxies, Provider: c.Provider, Secure: c.Secure, Logger: logger}
 	programs := api.Options{Service: a.Service, Cookie: pages.Cookie(), Proxies: c.Proxies, Logger: logger}
 	if a.Redis != nil {
-		fleet, err := web.RedisFleet(a.Redis, a.Instances, c.RedisPrefix)
+		fleet, err := web.RedisFleet(a.Redis, a.Live, c.RedisPrefix)
 		if err != nil {
 			return nil, err
 		}
 		pages.Fleet, pages.Publishing = fleet, a.Publisher.Status
-		programs.Publishing, programs.Instances, programs.Stats = a.Publisher.Status, fleet.Instances, fleet.Stats
+		programs.Publishing, programs.Stats = a.Publisher.Status, a.Live.Minutes
 		programs.Peek, programs.Reset, programs.Bans, programs.Lift = fleet.Peek, fleet.Reset, fleet.Bans, fleet.Lift
+		programs.Impose = fleet.Impose
 	}
 	w, err := web.New(pages)
 	p, err2 := api.New(programs)
@@ -96,8 +104,8 @@ func handler(a *app.App, c config.Config, logger *slog.Logger) (http.Handler, er
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /healthz", server.Health(a.Healthy))
+	mux.Handle("/healthz", server.Health(a.Healthy))
 	mux.Handle("/api/", p)
 	mux.Handle("/", w)
-	return mux, nil
+	return server.Compress(mux)
 }

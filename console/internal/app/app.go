@@ -6,13 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 
+	"github.com/headgate/headgate/console/internal/alert"
 	"github.com/headgate/headgate/console/internal/collect"
 	"github.com/headgate/headgate/console/internal/config"
+	"github.com/headgate/headgate/console/internal/live"
 	"github.com/headgate/headgate/console/internal/publish"
+	"github.com/headgate/headgate/console/internal/schedule"
 	"github.com/headgate/headgate/console/internal/service"
 	"github.com/headgate/headgate/console/internal/store"
+	"github.com/headgate/headgate/console/internal/webhook"
 	"github.com/headgate/headgate/policy/redissource"
+	"github.com/headgate/headgate/policy/stats"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -25,12 +31,18 @@ type App struct {
 	Instances *redissource.Source // where the instances report
 	Redis     redis.UniversalClient
 	Collector *collect.Worker
+	Live      *live.View
+	Alerts    *alert.Worker
 
 	// OneTimePassword is the password of service.FirstUser if Open created that
 	// administrator, or "".
 	OneTimePassword string
 
 	db *store.DB
+
+	// scheduler is nil while a password is recovered. Its goroutine calls wake while Open
+	// still stores it.
+	scheduler atomic.Pointer[schedule.Worker]
 }
 
 // Open opens the database and creates the first administrator in an empty one. With
@@ -44,16 +56,16 @@ func Open(ctx context.Context, c config.Config, logger *slog.Logger) (*App, erro
 }
 
 func (a *App) open(ctx context.Context, c config.Config, logger *slog.Logger) (err error) {
-	if a.db, err = store.Open(ctx, store.Options{URL: c.DB}); err != nil {
+	if a.db, err = store.Open(ctx, store.Options{URL: c.DB, Logger: logger}); err != nil {
 		return err
 	}
 	serving := c.Redis != nil && c.Recover == ""
-	o := service.Options{DB: a.db, Changed: a.wake, Logger: logger}
+	o := service.Options{DB: a.db, Changed: a.wake, Sender: webhook.New(webhook.Options{Networks: c.Webhooks}), Logger: logger}
 	if serving {
 		if err := a.connect(c); err != nil {
 			return err
 		}
-		o.Fleet = fleet{a.counts(c), a.Instances}
+		o.Fleet, o.Top, o.Reports = a.Live, a.Live.Top, reports{a.Live, a.Redis}
 	}
 	if a.Service, err = service.New(o); err != nil {
 		return err
@@ -63,28 +75,48 @@ func (a *App) open(ctx context.Context, c config.Config, logger *slog.Logger) (e
 			return fmt.Errorf("the first administrator: %w", err)
 		}
 	}
-	if !serving {
+	if serving {
+		if err := a.start(c, logger); err != nil {
+			return err
+		}
+	}
+	if c.Recover != "" {
 		return nil
 	}
-	return a.start(c, logger)
+	scheduler, err := schedule.Start(a.Service.Calendar(), logger)
+	if err != nil {
+		return err
+	}
+	a.scheduler.Store(scheduler)
+	a.Alerts, err = alert.Start(a.Service.Alarm(), logger)
+	return err
 }
 
-// connect opens the client of Redis.
+// reports is what alerts know of the instances and of Redis.
+type reports struct {
+	*live.View
+	client redis.UniversalClient
+}
+
+func (r reports) Memory(ctx context.Context) (used, limit int64, err error) {
+	return live.Memory(ctx, r.client)
+}
+
+// connect opens the client of Redis and what reads with it.
 func (a *App) connect(c config.Config) (err error) {
 	a.Redis = redis.NewUniversalClient(c.Redis)
-	a.Instances, err = redissource.New(a.Redis, redissource.Options{Prefix: c.RedisPrefix})
+	if a.Instances, err = redissource.New(a.Redis, redissource.Options{Prefix: c.RedisPrefix}); err != nil {
+		return err
+	}
+	a.Live, err = live.New(a.counts(c), a.Instances, func(ctx context.Context, app string) (stats.Top, error) {
+		return stats.ReadTop(ctx, a.Redis, c.RedisPrefix, app)
+	})
 	return err
 }
 
 // counts returns the counts of the instances in Redis.
 func (a *App) counts(c config.Config) collect.Redis {
 	return collect.Redis{Client: a.Redis, Prefix: c.RedisPrefix}
-}
-
-// fleet is the service's view of the instances.
-type fleet struct {
-	collect.Redis
-	*redissource.Source
 }
 
 // start starts the publisher and the collector. It runs before the first call of the service.
@@ -97,8 +129,11 @@ func (a *App) start(c config.Config, logger *slog.Logger) (err error) {
 	return err
 }
 
-// wake makes the publisher look for a change.
+// wake makes the publisher and the scheduler look for a change.
 func (a *App) wake() {
+	if s := a.scheduler.Load(); s != nil {
+		s.Wake()
+	}
 	if a.Publisher != nil {
 		a.Publisher.Wake()
 	}
@@ -111,11 +146,20 @@ func (a *App) Healthy(ctx context.Context) error { return a.db.Ping(ctx) }
 // are published at the next start.
 func (a *App) Close() error {
 	var errs []error
+	if a.Alerts != nil {
+		errs = append(errs, a.Alerts.Close())
+	}
+	if s := a.scheduler.Load(); s != nil {
+		errs = append(errs, s.Close())
+	}
 	if a.Collector != nil {
 		errs = append(errs, a.Collector.Close())
 	}
 	if a.Publisher != nil {
 		errs = append(errs, a.Publisher.Close())
+	}
+	if a.Live != nil {
+		a.Live.Close()
 	}
 	if a.Redis != nil {
 		errs = append(errs, a.Redis.Close())

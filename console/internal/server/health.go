@@ -9,10 +9,15 @@ import (
 // healthTime is how long the database may take to answer.
 const healthTime = 2 * time.Second
 
-// Health answers 200 while healthy returns nil, and 503 otherwise. The answer does
-// not contain the error.
+// Health answers GET and HEAD with 200 while healthy returns nil, and with 503 otherwise.
+// The answer does not contain the error.
 func Health(healthy func(context.Context) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+			return
+		}
 		ctx, cancel := context.WithTimeout(r.Context(), healthTime)
 		defer cancel()
 		w.Header().Set("Cache-Control", "no-store")

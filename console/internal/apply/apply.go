@@ -1,0 +1,225 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/policy"
+)
+
+// The exit codes, as diff(1) has them.
+const (
+	same   = 0
+	differ = 1 // of diff only
+	failed = 2
+)
+
+// maxAttempts bounds how often an import begins anew because other policies than those of
+// the files were changed meanwhile.
+const maxAttempts = 10
+
+// Main runs a command, whose name is the first argument, and returns the exit code of the
+// program. It writes what the command finds to out, and errors to bad.
+func Main(ctx context.Context, args []string, env func(string) string, out, bad io.Writer) int {
+	o, err := parse(args, env, bad)
+	if errors.Is(err, flag.ErrHelp) {
+		return same
+	}
+	code := failed
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, o.timeout)
+		defer cancel()
+		code, err = o.run(ctx, out, bad)
+	}
+	if err != nil {
+		for line := range strings.Lines(err.Error()) {
+			fmt.Fprintf(bad, "%s: %s\n", args[0], printable(strings.TrimSuffix(line, "\n")))
+		}
+		return failed
+	}
+	return code
+}
+
+func (o *options) run(ctx context.Context, out, bad io.Writer) (int, error) {
+	r, err := read(o.paths)
+	for _, name := range r.skipped {
+		fmt.Fprintf(bad, "%s: %s is not read: policies are kept in .yaml or .yml files\n", o.command, printable(name))
+	}
+	if err != nil {
+		return failed, err
+	}
+	if err := o.choose(r); err != nil {
+		return failed, err
+	}
+	c := newConsole(o)
+	defer c.close()
+	w := &worker{options: o, reader: r, console: c, out: out}
+	if o.command == diff {
+		return w.diff(ctx)
+	}
+	return same, w.apply(ctx)
+}
+
+// choose leaves the policies that the command is about, without what is not theirs but the
+// console's.
+func (o *options) choose(r *reader) error {
+	r.set = slices.DeleteFunc(r.set, func(p policy.Policy) bool {
+		return o.apps != nil && !slices.ContainsFunc(p.Apps, func(app string) bool { return slices.Contains(o.apps, app) })
+	})
+	if len(r.set) == 0 && o.apps != nil {
+		return fmt.Errorf("no policy in the files is of %s", strings.Join(o.apps, " or "))
+	}
+	if len(r.set) == 0 && o.prune {
+		return errors.New("there is no policy in the files, and -prune would delete all")
+	}
+	for i := range r.set {
+		p := &r.set[i]
+		p.Version = 0
+		p.CreatedBy, p.UpdatedBy = "", ""
+		p.CreatedAt, p.UpdatedAt = time.Time{}, time.Time{}
+	}
+	return nil
+}
+
+// worker carries out a command.
+type worker struct {
+	*options
+	reader  *reader
+	console *console
+	out     io.Writer
+}
+
+// query returns the parameters that a plan and its import have in common.
+func (w *worker) query() url.Values {
+	q := url.Values{}
+	if w.prune {
+		apps := w.apps
+		if apps == nil {
+			apps = appsOf(w.reader.set)
+		}
+		q.Set("missing", "remove")
+		q.Set("apps", strings.Join(apps, ","))
+	}
+	if w.comment != "" {
+		q.Set("comment", w.comment)
+	}
+	return q
+}
+
+func (w *worker) plan(ctx context.Context) (*plan, error) {
+	q := w.query()
+	if w.command == diff {
+		q.Set("compare", "yes") // to see is enough
+	}
+	p, err := w.console.post(ctx, w.reader.set, q, "api", "import", "plan")
+	return p, w.placed(err)
+}
+
+func (w *worker) diff(ctx context.Context) (int, error) {
+	p, err := w.plan(ctx)
+	if err != nil {
+		return failed, err
+	}
+	printed := &printer{w: w.out}
+	for i := range p.Steps {
+		printed.difference(&p.Steps[i])
+	}
+	if printed.err != nil {
+		return failed, printed.err
+	}
+	if p.changes() {
+		return differ, nil
+	}
+	return same, nil
+}
+
+func (w *worker) apply(ctx context.Context) error {
+	p, err := w.plan(ctx)
+	if err != nil {
+		return err
+	}
+	printed := &printer{w: w.out}
+	printed.summary(p)
+	if printed.err != nil {
+		return printed.err // what is done has to be seen
+	}
+	if p.changes() && !w.dryRun {
+		if err := w.carryOut(ctx, p); err != nil {
+			return err
+		}
+	}
+	for i := range p.Steps {
+		printed.result(&p.Steps[i], w.dryRun)
+	}
+	for _, name := range p.Left {
+		printed.line("%-9s  %s, which is of other applications too", "left", name)
+	}
+	if !p.changes() {
+		printed.line("Nothing to change.")
+	}
+	return printed.err
+}
+
+var errConflict = errors.New("the policies were changed in the console since the plan was made: nothing was written; run it again")
+
+// carryOut makes the changes of a plan. If the policies were changed since, it goes on only
+// if the plan from the new versions is the same: a change of other policies does no harm.
+func (w *worker) carryOut(ctx context.Context, p *plan) error {
+	for range maxAttempts {
+		q := w.query()
+		q.Set("base", strconv.FormatInt(p.Base, 10))
+		_, err := w.console.post(ctx, w.reader.set, q, "api", "import")
+		if !isMoved(err) {
+			return w.unknown(w.placed(err))
+		}
+		again, err := w.plan(ctx)
+		if err != nil {
+			return err
+		}
+		if !again.isSame(p) {
+			return errConflict
+		}
+		p = again
+	}
+	return errConflict
+}
+
+// unknown adds to the error of an import without an answer what it means.
+func (w *worker) unknown(err error) error {
+	var answered *problem
+	if err == nil || errors.As(err, &answered) && answered.Status < 500 {
+		return err
+	}
+	return fmt.Errorf("%w\nthe console has written either all policies or none; %s changes no policy twice, so run it again", err, w.command)
+}
+
+// placed names the file and the line of each mistake that the console has found.
+func (w *worker) placed(err error) error {
+	var p *problem
+	if !errors.As(err, &p) || len(p.Errors) == 0 {
+		return err
+	}
+	lines := []error{p}
+	for _, f := range p.Errors {
+		text := f.Message
+		if f.Field != "" {
+			text = f.Field + ": " + text
+		}
+		if f.Policy != "" {
+			text = fmt.Sprintf("policy %q: %s", f.Policy, text)
+		}
+		if s, ok := w.reader.sources[f.Policy]; ok {
+			text = s.at(f.Field) + ": " + text
+		}
+		lines = append(lines, errors.New(text))
+	}
+	return errors.Join(lines...)
+}
