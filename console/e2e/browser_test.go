@@ -59,9 +59,9 @@ type tab struct {
 }
 
 // open opens a tab, in a new browser if ctx is not of a tab.
-func open(t testing.TB, ctx context.Context) *tab {
+func open(t testing.TB, ctx context.Context, options ...chromedp.ContextOption) *tab {
 	t.Helper()
-	ctx, end := chromedp.NewContext(ctx)
+	ctx, end := chromedp.NewContext(ctx, options...)
 	b := &tab{t: t, ctx: ctx}
 	t.Cleanup(func() {
 		if err := chromedp.Cancel(ctx); err != nil { // a busy browser may take longer than chromedp waits
@@ -80,6 +80,12 @@ func open(t testing.TB, ctx context.Context) *tab {
 func (b *tab) another() *tab {
 	b.t.Helper()
 	return open(b.t, b.ctx)
+}
+
+// apart opens a tab in the browser of b, with cookies and a test of its own.
+func (b *tab) apart(t testing.TB) *tab {
+	t.Helper()
+	return open(t, b.ctx, chromedp.WithNewBrowserContext())
 }
 
 // focus makes b the visible tab.

@@ -3,8 +3,10 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"html"
 	"io"
 	"log/slog"
 	"maps"
@@ -13,6 +15,9 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -34,6 +39,7 @@ import (
 // is off by 90 seconds, restarts one, ends one and kills one. What the console says equals what
 // was sent and answered, to the request.
 func TestCountsEqualTheLoad(t *testing.T) {
+	t.Parallel() // the tests wait for other programs most of the time
 	consoleProgram, shop := build(t)
 	for name, args := range map[string]func(*testing.T) (env, args []string){
 		"sqlite": func(t *testing.T) (env, args []string) { return nil, []string{"-data", t.TempDir()} },
@@ -121,6 +127,9 @@ func (l *load) call(method, path string, in, out any) {
 		}
 	}
 }
+
+// live is more than the age that the console lets its reading of Redis have.
+const live = 2 * time.Second
 
 // policies are what every request meets: one request under four policies.
 var policies = map[string]map[string]any{
@@ -307,16 +316,128 @@ func (l *load) agree(when string) {
 	if sum != l.sent || lost != 0 {
 		l.t.Errorf("%s: the last minutes have %d requests and %d lost, and %d were sent", when, sum, lost, l.sent)
 	}
-	r, err := l.client.Get("http://" + l.console.address + "/stats?app=shop")
+	for _, r := range []string{"15m", "1h", "6h", "24h", "7d", "30d"} {
+		l.page(when, "/?app=shop&range="+r)
+	}
+	l.others(when)
+	l.t.Logf("%s: %d requests, %d passed, %d refused, and the console agrees", when, l.sent, l.ok, l.refused)
+}
+
+// These find the numbers below headings, those of all bars, and the rows of policies.
+var (
+	tile   = regexp.MustCompile(`<dt>(?:<svg.*?</svg> )?([A-Za-z ]+)</dt><dd>([0-9,]+)</dd>`)
+	ofBars = regexp.MustCompile(`<tr id="row-[0-9]+">.*?<td>([0-9,]+)</td></tr>`)
+	ofRow  = regexp.MustCompile(`<tr><th scope="row"><a class="strong" href="[^"]*">([a-z]+)</a>.*?<td data-head="Requests">([0-9,]+)</td>.*?<td data-head="Refused"[^>]*>([0-9,]+)</td>`)
+)
+
+// page fails unless a page has the figures of the load in its tiles, in the table of its chart and in
+// the lines of the policies.
+func (l *load) page(when, path string) {
+	l.t.Helper()
+	page := l.get(path)
+	tiles := map[string]int64{}
+	for _, m := range tile.FindAllStringSubmatch(page, -1) {
+		tiles[m[1]] = l.number(m[2])
+	}
+	if tiles["Requests"] != l.sent || tiles["Refused"] != l.refused || tiles["Passed"]+tiles["Shadow"] != l.ok {
+		l.t.Errorf("%s: %s has %v; %d were sent, %d refused, and %d passed", when, path, tiles, l.sent, l.refused, l.ok)
+	}
+	var bars int64
+	for _, m := range ofBars.FindAllStringSubmatch(page, -1) {
+		bars += l.number(m[1])
+	}
+	if bars != l.sent {
+		l.t.Errorf("%s: the bars of %s have %d requests, and %d were sent", when, path, bars, l.sent)
+	}
+	lines := map[string][2]int64{}
+	for _, m := range ofRow.FindAllStringSubmatch(page, -1) {
+		lines[m[1]] = [2]int64{l.number(m[2]), l.number(m[3])}
+	}
+	if len(lines) != len(policies) || lines["tight"] != [2]int64{l.sent, l.refused} || lines["wide"] != [2]int64{l.sent, 0} {
+		l.t.Errorf("%s: the policies of %s have %v; %d were sent, and %d refused", when, path, lines, l.sent, l.refused)
+	}
+}
+
+// These find the figures of a policy on its own page, and in the list, and the address of the file.
+var (
+	ofFile   = regexp.MustCompile(`<a href="(/api/traffic/csv[^"]*)"`)
+	ofPolicy = regexp.MustCompile(`</svg> ([A-Z][a-z ]+) <b>([0-9,]+)</b>`)
+	ofList   = regexp.MustCompile(`(?s)<tr id="policy-([a-z]+)">.*?<td class="n" data-head="Refused">([0-9,]+)</td>`)
+)
+
+// others fails unless the pages of the policies, their list and the file have the figures of the
+// load.
+func (l *load) others(when string) {
+	l.t.Helper()
+	refused := map[string]int64{"tight": l.refused, "wide": 0, "second": 0, "shadow": 0}
+	for name, want := range refused {
+		text := l.get("/policies/" + name + "?range=24h")
+		seen := map[string]int64{}
+		for _, m := range ofPolicy.FindAllStringSubmatch(text, -1) {
+			seen[m[1]] = l.number(m[2])
+		}
+		var all int64
+		for _, n := range seen {
+			all += n
+		}
+		if all != l.sent || seen["Refused"] != want {
+			l.t.Errorf("%s: the page of %s has %v; %d were sent, and it refused %d", when, name, seen, l.sent, want)
+		}
+	}
+	listed := map[string]int64{}
+	for _, m := range ofList.FindAllStringSubmatch(l.get("/policies"), -1) {
+		listed[m[1]] = l.number(m[2])
+	}
+	if !maps.Equal(listed, refused) {
+		l.t.Errorf("%s: the list has %v, and these were refused: %v", when, listed, refused)
+	}
+	link := ofFile.FindStringSubmatch(l.get("/?app=shop&range=24h"))
+	if link == nil {
+		l.t.Fatal("the page leads to no file")
+	}
+	rows, err := csv.NewReader(strings.NewReader(l.get(html.UnescapeString(link[1])))).ReadAll()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	sums := map[string]int64{}
+	for _, row := range rows[1:] {
+		policy := slices.Index(rows[0], "policy")
+		for _, n := range row[policy+1 : len(row)-1] { // the last are those that were lost
+			sums[row[policy]] += l.number(n)
+		}
+	}
+	want := map[string]int64{"": l.sent}
+	for name := range policies {
+		want[name] = l.sent
+	}
+	if !maps.Equal(sums, want) {
+		l.t.Errorf("%s: the file has %v, and %d were sent", when, sums, l.sent)
+	}
+}
+
+// get returns the text of a page.
+func (l *load) get(path string) string {
+	l.t.Helper()
+	r, err := l.client.Get("http://" + l.console.address + path)
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	defer r.Body.Close()
-	page, err := io.ReadAll(r.Body)
-	if want := fmt.Sprintf("<dt>Refused</dt><dd>%d</dd>", l.refused); err != nil || !strings.Contains(string(page), want) {
-		l.t.Errorf("%s: the page does not say %s; %v", when, want, err)
+	text, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != http.StatusOK {
+		l.t.Fatalf("%s: %d %v\n%s", path, r.StatusCode, err, text)
 	}
-	l.t.Logf("%s: %d requests, %d passed, %d refused, and the console agrees", when, l.sent, l.ok, l.refused)
+	return string(text)
+}
+
+// number reads a number as pages show it.
+func (l *load) number(text string) int64 {
+	l.t.Helper()
+	n, err := strconv.ParseInt(strings.ReplaceAll(text, ",", ""), 10, 64)
+	if err != nil {
+		l.t.Error(err)
+	}
+	return n
 }
 
 // instances fails unless the three instances are listed.
@@ -361,20 +482,53 @@ func (l *load) kill(address string, stop func(os.Signal)) {
 // fromSQL fails unless the database alone says the same, once the minutes are collected.
 func (l *load) fromSQL() {
 	test.Long(l.t, "it waits for the end of a minute")
+	time.Sleep(live) // so that no reading from before the kill is shown
 	before, decisions := l.shown()
 	client := redis.NewClient(&redis.Options{Addr: l.redis})
 	defer client.Close()
-	end := time.Now().Truncate(time.Minute).Add(time.Minute + 20*time.Second)
-	time.Sleep(time.Until(end)) // the console collects on the minute
-	keys, err := client.Keys(l.t.Context(), "hg:{stats:shop}:*").Result()
-	if err != nil || len(keys) == 0 {
-		l.t.Fatal(keys, err)
+	time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute))) // when the console collects
+	l.settles(func() error {
+		back := l.aside(client)
+		defer back()
+		time.Sleep(live) // so that no reading with the counts of Redis is shown
+		after, later := l.shown()
+		if !maps.Equal(before, after) || fmt.Sprint(decisions) != fmt.Sprint(later) {
+			return fmt.Errorf("Redis said %v and %v, and the database says %v and %v", before, decisions, after, later)
+		}
+		return nil
+	})
+}
+
+// settles calls f until it returns nil.
+func (l *load) settles(f func() error) {
+	l.t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			l.t.Error(err)
+			return
+		}
 	}
-	if err := client.Del(l.t.Context(), keys...).Err(); err != nil {
-		l.t.Fatal(err)
+}
+
+// aside renames the keys of the counts in Redis. back gives them their names again.
+func (l *load) aside(client *redis.Client) (back func()) {
+	l.t.Helper()
+	rename := func(pattern string, to func(string) string) {
+		keys, err := client.Keys(l.t.Context(), pattern).Result()
+		if err != nil || len(keys) == 0 {
+			l.t.Fatal(keys, err)
+		}
+		for _, k := range keys {
+			if err := client.Rename(l.t.Context(), k, to(k)).Err(); err != nil && !redis.HasErrorPrefix(err, "ERR no such key") { // it has expired
+				l.t.Fatal(err)
+			}
+		}
 	}
-	after, later := l.shown()
-	if !maps.Equal(before, after) || fmt.Sprint(decisions) != fmt.Sprint(later) {
-		l.t.Errorf("Redis said %v and %v, and the database says %v and %v", before, decisions, after, later)
-	}
+	const kept = "aside:"
+	rename("hg:{stats:shop}:*", func(k string) string { return kept + k })
+	return func() { rename(kept+"*", func(k string) string { return strings.TrimPrefix(k, kept) }) }
 }

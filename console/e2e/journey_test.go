@@ -72,7 +72,10 @@ func (j *journey) travel() {
 		{"who edits an old version sees both and loses nothing", (*journey).collide},
 		{"the form tells mistakes while it is filled in", (*journey).mistake},
 		{"policies are created and edited without JavaScript", (*journey).withoutScripts},
+		{"a change can be undone, made later, and made for a time", (*journey).changeSafely},
+		{"a second factor is set up, required, asked for and removed", (*journey).secondFactors},
 		{"every page fits a phone", (*journey).shrink},
+		{"the list of many policies is found in, sorted, kept as a filter and changed together", (*journey).list},
 	}
 	for _, s := range steps {
 		began := time.Now()
@@ -126,17 +129,20 @@ func (j *journey) create() {
 	b.press("Policies")
 	b.steps = 0
 	b.press("Create the first policy")
+	b.press("Start from nothing")
 	b.fill("Name", "visitors")
 	b.fill("Requests", "5")
-	b.choose("Unit of the period", "hours")
+	b.choose("Unit of the period", "hour")
+	b.unfold("How requests are counted")
 	b.tick("Sliding log")
+	b.tick("Enforce")
 	b.reads("5 requests")
 	b.top()
 	j.take(b, "policy")
 	j.version, _ = j.fleet.follow("a new policy", func() { b.press("Create the policy") })
 	j.t.Logf("to create a policy took %d fields and clicks", b.steps)
-	if b.steps > 6 {
-		j.t.Errorf("to create a policy took %d fields and clicks, want 6 at most", b.steps)
+	if b.steps > 9 {
+		j.t.Errorf("to create a policy took %d fields and clicks, want 9 at most", b.steps)
 	}
 	b.reads("visitors", "5/1h sliding-log")
 	j.fleet.meets(10, 5)
@@ -144,7 +150,7 @@ func (j *journey) create() {
 
 func (j *journey) watch() {
 	b := j.tab
-	b.press("Live")
+	b.press("Traffic")
 	b.shows("Passed", "5")
 	b.shows("Refused", "5")
 	b.reads("Published: " + j.version)
@@ -169,18 +175,32 @@ func (j *journey) ask() {
 	b.reads("127.0.0.1 under visitors")
 	b.shows("Used", "5")
 	b.shows("Left", "0 of 5")
+	if got := eval[string](b, `document.querySelector("time[data-moment]").textContent`); regexp.MustCompile(`UTC|ago|second`).MatchString(got) || !strings.Contains(got, ":") {
+		j.t.Errorf("the key is fresh at %q, which is no time of the reader's clock", got)
+	}
 	j.fits(b)
 }
 
 func (j *journey) shadow() {
 	b := j.tab
 	b.press("Policies")
-	j.fleet.follow("shadow", func() { b.press("Switch visitors to shadow") })
-	b.press("Live")
+	b.mark("visitors")
+	b.press("Shadow")
+	b.reads("Switch 1 policy to shadow?", "In force now: visitors. In the last 24 hours they refused 5 requests.")
+	j.fleet.follow("shadow", func() { b.press("Switch them to shadow") })
+	b.press("Traffic")
+	eval[bool](b, `document.querySelector("#numbers > summary").click(), document.querySelector("#numbers > summary").focus(), true`)
 	j.fleet.meets(10, 10)
-	b.shows("Over, in shadow", "10")
+	b.shows("Shadow", "10")
+	if !eval[bool](b, `document.activeElement.matches("#numbers[open] > summary")`) {
+		j.t.Error("a refresh loses the focus, or closes what was open")
+	}
+	if !eval[bool](b, `(times => times.length > 0 && times.every(t => / ago$|^now$/.test(t.textContent)))([...document.querySelectorAll("main time:not([data-moment])")])`) {
+		j.t.Error("after a refresh the times are not those of the reader")
+	}
+	eval[bool](b, `document.activeElement.click(), document.activeElement.blur(), true`)
 	b.prefer("dark")
-	j.take(b, "live")
+	j.take(b, "traffic")
 	b.prefer("light")
 	b.shows("Passed", "5")
 	b.shows("Refused", "5")
@@ -191,6 +211,8 @@ func (j *journey) rollBack() {
 	b.press("Policies")
 	b.press("visitors")
 	b.press("History")
+	b.press("Roll back to version 1")
+	b.reads("Roll back visitors to version 1?", "shadow", "enforce")
 	j.version, _ = j.fleet.follow("a rollback", func() { b.press("Roll back to version 1") })
 	b.reads("enforce")
 	j.fleet.meets(10, 0)
@@ -224,7 +246,7 @@ func (j *journey) collide() {
 
 func (j *journey) mistake() {
 	b := j.tab
-	b.navigate(j.url("/new"))
+	b.navigate(j.url("/new?template=none"))
 	b.fill("Requests", "many")
 	b.reads("is not a whole number")
 	b.fill("Requests", "7")
@@ -238,6 +260,7 @@ func (j *journey) withoutScripts() {
 	b.focus()
 	b.navigate(j.url("/policies"))
 	b.press("New policy")
+	b.press("Start from nothing")
 	b.fill("Name", "search")
 	b.fill("Path", "/products/")
 	if _, n := j.fleet.follow("a policy without JavaScript", func() { b.press("Create the policy") }); n != "2" {
@@ -250,7 +273,7 @@ func (j *journey) withoutScripts() {
 	b.reads("50 requests")
 	j.fleet.follow("an edit without JavaScript", func() { b.press("Save the changes") })
 	b.reads("50/1m")
-	b.press("Live")
+	b.press("Traffic")
 	b.reads("Refresh every 5 seconds") // which a script would hide
 	b.quiet()
 	j.tab.focus()
@@ -259,14 +282,26 @@ func (j *journey) withoutScripts() {
 // shrink checks every page at the size of a phone.
 func (j *journey) shrink() {
 	b := j.tab
-	for _, path := range []string{"/policies", "/new", "/policies/visitors", "/policies/visitors/edit", "/policies/visitors/history",
-		"/policies/visitors/delete", "/stats", "/tester", "/keys", "/import", "/apps", "/users", "/users/admin", "/audit", "/settings", "/account"} {
+	for _, path := range []string{"/policies", "/new", "/new?template=plans", "/policies/visitors", "/policies/visitors/edit", "/policies/visitors/history",
+		"/policies/visitors/delete", "/policies/visitors/diff", "/scheduled", "/deleted", "/", "/tester", "/keys", "/who", "/import", "/apps", "/users", "/users/admin", "/audit", "/settings", "/account", "/account/second-factor"} {
 		b.navigate(j.url(path))
 		j.fits(b)
 	}
 	b.navigate(j.url("/policies"))
 	b.resize(phoneWidth, phoneHeight)
 	j.take(b, "phone")
+	b.navigate(j.url("/settings")) // the last tab
+	const inSight = `(() => { const r = document.querySelector(".top nav [aria-current]").getBoundingClientRect(); return r.left >= 0 && r.right <= innerWidth })()`
+	if !eval[bool](b, inSight) {
+		j.t.Error("on a phone the tab of the page is out of sight")
+	}
+	b.navigate(j.url("/policies/visitors"))
+	if text := eval[string](b, `document.querySelector("time").textContent`); !strings.Contains(text, "ago") && text != "now" {
+		j.t.Errorf("a time is shown as %q", text)
+	}
+	if title := eval[string](b, `document.querySelector("time").title`); !strings.HasSuffix(title, " UTC") || !strings.Contains(title, " · ") {
+		j.t.Errorf("the title of a time is %q", title)
+	}
 	b.resize(width, height)
 }
 

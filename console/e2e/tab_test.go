@@ -94,6 +94,13 @@ func (b *tab) tick(text string) {
 	b.do(chromedp.Click(chromedp.Search(where), chromedp.NodeVisible))
 }
 
+// unfold opens the part of a page that is closed at first.
+func (b *tab) unfold(summary string) {
+	b.t.Helper()
+	b.steps++
+	b.do(chromedp.Click(chromedp.Search(fmt.Sprintf(`//summary[normalize-space()=%q]`, summary)), chromedp.NodeVisible))
+}
+
 // top scrolls to the beginning of the page.
 func (b *tab) top() {
 	b.t.Helper()
@@ -103,7 +110,7 @@ func (b *tab) top() {
 // text returns the visible text of the page.
 func (b *tab) text() string {
 	b.t.Helper()
-	return eval[string](b, `document.title + "\n" + document.body.innerText`)
+	return eval[string](b, `document.title + "\n" + (document.body?.innerText ?? "")`)
 }
 
 // reads checks that the page says all of this, at once or soon.
@@ -118,7 +125,7 @@ func (b *tab) reads(texts ...string) {
 func (b *tab) figure(name string) string {
 	b.t.Helper()
 	return eval[string](b, fmt.Sprintf(`[...document.querySelectorAll("dl > div")]
-		.filter((d) => d.querySelector("dt").textContent === %q).map((d) => d.querySelector("dd").textContent).join()`, name))
+		.filter((d) => d.querySelector("dt").textContent.trim() === %q).map((d) => d.querySelector("dd").textContent).join()`, name))
 }
 
 // shows checks that a figure has a value, at once or soon.

@@ -1,0 +1,313 @@
+package e2e
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/headgate/headgate/console/internal/mariadbtest"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/test"
+)
+
+// TestFirstPolicy follows a stranger from the first start to a policy in force: from a template,
+// by way of what it saw in shadow. Then a key is banned, the ban is lifted, and the policy is
+// rolled back.
+func TestFirstPolicy(t *testing.T) {
+	browser := chromium(t)
+	console, shop := build(t)
+	for name, args := range map[string]func(*testing.T) (env, args []string){
+		"sqlite": func(t *testing.T) (env, args []string) { return nil, []string{"-data", t.TempDir()} },
+		"mariadb": func(t *testing.T) (env, args []string) {
+			test.Long(t, "it goes the way once more, on MariaDB")
+			return []string{"HEADGATE_CONSOLE_DB=" + mariadbtest.Start(t).Database(t)}, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // the test mostly waits for other programs
+			env, args := args(t)
+			redis := redistest.Start(t).Addr
+			j := &journey{t: t, fleet: openShops(t, shop, redis)}
+			j.console = start(t, "console", console, env, append(args, "-redis", "redis://"+redis, "-listen", "127.0.0.1:0")...)
+			j.tab = browse(t, browser)
+			for _, s := range []struct {
+				name string
+				do   func(*journey)
+			}{
+				{"from the first start to a policy in force", (*journey).firstPolicy},
+				{"a key is banned, the ban is lifted, and the policy is rolled back", (*journey).banAndRollBack},
+				{"the preview stays in sight, and hides no field", (*journey).previewInSight},
+				{"mistakes are beside the fields and summed up above", (*journey).mistakesOfTheForm},
+				{"a policy from a template by the keyboard alone", (*journey).byKeyboard},
+				{"a policy from a template without JavaScript", (*journey).templateWithoutScripts},
+			} {
+				began := time.Now()
+				s.do(j)
+				j.tab.quiet()
+				t.Logf("%s: %s", s.name, time.Since(began).Round(time.Millisecond))
+				if t.Failed() {
+					t.Fatalf("this failed: %s", s.name)
+				}
+			}
+		})
+	}
+}
+
+// These are how many clicks and fields a stranger needs at most to a policy in force, and with a
+// ban, its end and a roll-back.
+const mostSteps, mostOfAll = 14, 25
+
+func (j *journey) firstPolicy() {
+	b, first := j.tab, j.console.await(0, oneTime)[1]
+	b.navigate(j.url("/"))
+	b.steps = 0
+	b.fill("Name", "admin")
+	b.fill("Password", first)
+	b.press("Sign in")
+	b.fill("One-time password", first)
+	b.fill("New password", password)
+	b.fill("New password again", password)
+	b.press("Change the password")
+	b.press("Applications")
+	b.fill("Name", "shop")
+	b.press("Add it")
+	b.press("New policy of shop")
+	j.fits(b)
+	j.take(b, "templates")
+	b.press("Log-in")
+	b.reads("5 POST requests within any minute to /login for each address; others are counted and pass (shadow)")
+	j.fleet.follow("a policy from a template", func() { b.press("Create the policy") })
+	b.reads("In shadow: nothing is refused yet", "It has seen no request yet.")
+	j.logsIn(12, 12)
+	b.reads("It has seen 12 requests, of which 7 (58.3%) would have been refused")
+	j.logsIn(1, 1) // the page goes on to count by itself
+	b.reads("It has seen 13 requests, of which 8 (61.5%) would have been refused")
+	j.fits(b)
+	j.take(b, "shadow")
+	j.fleet.follow("Enforce now", func() { b.press("Enforce now") })
+	if strings.Contains(b.text(), "In shadow") {
+		j.t.Error("a policy in force is called one in shadow")
+	}
+	j.logsIn(10, 0)
+	j.t.Logf("from the first start to a policy in force took %d fields and clicks", b.steps)
+	if b.steps > mostSteps {
+		j.t.Errorf("from the first start to a policy in force took %d fields and clicks, want %d at most", b.steps, mostSteps)
+	}
+}
+
+// banAndRollBack goes on from the page of the policy.
+func (j *journey) banAndRollBack() {
+	b := j.tab
+	b.press("Look up a key")
+	b.fill("Key", "127.0.0.1")
+	b.press("Look it up")
+	b.shows("Left", "0 of 5")
+	b.press("Ban this key…")
+	b.press("Ban the key")
+	b.reads("The key was banned.")
+	b.until("the ban is listed", func() bool {
+		b.navigate(j.url("/bans?policy=login"))
+		return eval[string](b, `document.querySelector("tbody th")?.textContent ?? ""`) == "127.0.0.1"
+	})
+	j.fits(b)
+	b.press("Lift…")
+	b.press("Lift the ban")
+	b.reads("The ban was lifted.", "No key is banned.")
+	b.press("login")
+	b.press("History")
+	b.press("Roll back to version 1")
+	b.reads("Roll back login to version 1?", "enforce", "shadow")
+	j.fleet.follow("a roll-back to shadow", func() { b.press("Roll back to version 1") })
+	b.reads("In shadow: nothing is refused yet")
+	j.logsIn(4, 4)
+	j.t.Logf("with a ban, its end and a roll-back it took %d fields and clicks", b.steps)
+	if b.steps > mostOfAll {
+		j.t.Errorf("with a ban, its end and a roll-back it took %d fields and clicks, want %d at most", b.steps, mostOfAll)
+	}
+}
+
+// logsIn tries n log-ins at the instances in turn, and checks how many of them pass.
+func (j *journey) logsIn(n, pass int) {
+	j.t.Helper()
+	client := &http.Client{Transport: &http.Transport{}, Timeout: patience}
+	defer client.CloseIdleConnections()
+	got := map[int]int{}
+	for i := range n {
+		r, err := client.Post("http://"+j.fleet.shops[i%len(j.fleet.shops)].address+"/login", "text/plain", nil)
+		if err != nil {
+			j.t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		r.Body.Close()
+		got[r.StatusCode]++
+	}
+	if got[http.StatusOK] != pass || got[http.StatusTooManyRequests] != n-pass {
+		j.t.Errorf("of %d log-ins these have each status: %v; want %d that pass and the others refused", n, got, pass)
+	}
+}
+
+// sight is where the focused element and the preview are. It is empty if all is well.
+const sight = `(() => {
+	const at = (e) => { const r = e.getBoundingClientRect(); return { left: r.left, top: r.top, right: r.right, bottom: r.bottom }; };
+	const field = document.activeElement, preview = document.getElementById("preview"), save = document.querySelector(".save");
+	const whole = (e) => { const r = at(e); return r.top >= -1 && r.left >= -1 && r.right <= innerWidth + 1 && r.bottom <= innerHeight + 1 && r.bottom > r.top; };
+	const overlap = (a, b) => { a = at(a); b = at(b); return a.left < b.right && b.left < a.right && a.top < b.bottom - 1 && b.top < a.bottom - 1; };
+	const name = field.id || field.name || field.textContent.trim();
+	const faults = [];
+	if (!document.querySelector(".composer").contains(field)) return "";
+	if (!whole(preview.querySelector(".says > p")) || !whole(preview.querySelector("img"))) faults.push("the preview is out of sight: " + JSON.stringify([at(preview), at(preview.querySelector("img")), at(preview.querySelector(".says > p"))]));
+	if (at(field).bottom < 0 || at(field).top > innerHeight) faults.push("the field is out of sight");
+	if (!preview.contains(field) && overlap(field, preview)) faults.push("the preview covers the field: " + JSON.stringify([at(field), at(preview)]));
+	if (!save.contains(field) && overlap(field, save)) faults.push("the buttons cover the field: " + JSON.stringify([at(field), at(save)]));
+	return faults.length ? name + ": " + faults.join("; ") : "";
+})()`
+
+// previewInSight goes through all fields by the keyboard, in small and large windows, forwards and
+// backwards.
+func (j *journey) previewInSight() {
+	b := j.tab
+	for _, size := range [][2]int64{{phoneWidth, phoneHeight}, {width, height}, {700, 500}} {
+		for _, template := range []string{"none", "login", "plans"} {
+			b.resize(size[0], size[1])
+			b.navigate(j.url("/new?template=" + template))
+			eval[bool](b, `document.querySelectorAll("details").forEach((d) => { d.open = true; }), document.getElementById("name").focus(), true`)
+			n := 0
+			for _, key := range []string{kb.Tab, shiftTab} {
+				for {
+					if fault := eval[string](b, sight); fault != "" {
+						j.t.Errorf("%d × %d, template %s: %s", size[0], size[1], template, fault)
+					}
+					if n++; n > 300 || j.t.Failed() {
+						break
+					}
+					b.key(key)
+					if last := eval[bool](b, `document.activeElement.matches(".save > a, #name")`); last {
+						break
+					}
+				}
+			}
+			if n < 60 {
+				j.t.Errorf("the keyboard reaches %d fields", n)
+			}
+			if w := eval[int](b, `document.documentElement.scrollWidth`); int64(w) > size[0] {
+				j.t.Errorf("the form is %d pixels wide in a window of %d", w, size[0])
+			}
+			j.t.Logf("%d × %d, template %s: the preview is in sight from %d fields", size[0], size[1], template, n)
+		}
+	}
+	b.resize(width, height)
+}
+
+// shiftTab goes back by one field.
+const shiftTab = "shift+tab"
+
+// key presses a key.
+func (b *tab) key(key string) {
+	b.t.Helper()
+	if key == shiftTab {
+		b.do(chromedp.KeyEvent(kb.Tab, chromedp.KeyModifiers(8)))
+		return
+	}
+	b.do(chromedp.KeyEvent(key))
+}
+
+// mistakesOfTheForm changes fields at the end of the form on a phone, with their mistakes.
+func (j *journey) mistakesOfTheForm() {
+	b := j.tab
+	b.resize(phoneWidth, phoneHeight)
+	b.navigate(j.url("/new?template=none&app=shop"))
+	b.fill("Requests", "7")
+	b.reads("7 requests a minute for each address")
+	j.take(b, "form-phone")
+	if fault := eval[string](b, sight); fault != "" {
+		j.t.Error(fault)
+	}
+	b.fill("in", "0")
+	b.until("the mistake is beside the field", func() bool {
+		return eval[string](b, `document.getElementById("period-error").textContent`) == `"0" is too short; write 1 or more`
+	})
+	b.reads("Still to fill in: Name, Period")
+	b.until("the unit agrees", func() bool {
+		return eval[string](b, `document.querySelector("[name=unit]").selectedOptions[0].text`) == "minutes"
+	})
+	if status := b.press("Create the policy"); status != http.StatusUnprocessableEntity {
+		j.t.Errorf("the form with mistakes has status %d", status)
+	}
+	b.refusedWith(http.StatusUnprocessableEntity)
+	b.reads("There are 2 mistakes, and nothing was saved")
+	if got := eval[string](b, `document.activeElement.getAttribute("role")`); got != "alert" {
+		j.t.Errorf("the focus is on %q and not on the summary", got)
+	}
+	b.do(chromedp.Click(chromedp.Search(`//*[@role="alert"]//a[normalize-space()="Period"]`), chromedp.NodeVisible))
+	b.until("the link leads to the field", func() bool {
+		return eval[bool](b, `(() => { const r = document.getElementById("period").getBoundingClientRect(), p = document.getElementById("preview").getBoundingClientRect(); return r.top >= p.bottom && r.bottom <= innerHeight; })()`)
+	})
+	b.fill("in", "1")
+	b.fill("Name", "seven")
+	b.until("the mistakes go away", func() bool {
+		return eval[string](b, `document.getElementById("period-error").textContent + document.getElementById("name-error").textContent`) == ""
+	})
+	if text := eval[string](b, `document.querySelector("[name=unit]").selectedOptions[0].text`); text != "minute" {
+		j.t.Errorf("the unit of 1 is %q", text)
+	}
+	b.resize(width, height)
+}
+
+// byKeyboard creates a policy with no other device, and enforces it.
+func (j *journey) byKeyboard() {
+	b := j.tab
+	b.navigate(j.url("/new"))
+	b.tabTo(`document.activeElement.textContent === "Webhook"`)
+	b.key(kb.Enter)
+	b.until("the form is there", func() bool { return eval[bool](b, `document.getElementById("name")?.value === "webhook"`) })
+	b.tabTo(`document.activeElement.id === "name"`)
+	b.do(chromedp.Evaluate[chromedp.Void](`document.activeElement.select()`), chromedp.KeyEvent("events"))
+	b.tabTo(`document.activeElement.matches("#failing > summary")`)
+	b.key(" ")
+	if eval[bool](b, `document.getElementById("failing").open`) {
+		j.t.Error("the keyboard does not close what is open")
+	}
+	b.tabTo(`document.activeElement.textContent === "Create the policy"`)
+	j.fleet.follow("a policy by the keyboard", func() { b.key(kb.Enter) })
+	b.reads("In shadow: nothing is refused yet")
+	b.tabTo(`document.activeElement.textContent === "Enforce now"`)
+	j.fleet.follow("Enforce now by the keyboard", func() { b.key(kb.Enter) })
+	b.until("the policy is enforced", func() bool {
+		return eval[bool](b, `location.pathname === "/policies/events" && !document.getElementById("watched")`)
+	})
+}
+
+// tabTo presses the tab key until a condition holds.
+func (b *tab) tabTo(condition string) {
+	b.t.Helper()
+	for range 300 {
+		if eval[bool](b, condition) {
+			return
+		}
+		b.key(kb.Tab)
+	}
+	b.t.Fatalf("the keyboard does not reach %s\n%s", condition, b.text())
+}
+
+func (j *journey) templateWithoutScripts() {
+	b := j.tab.another()
+	b.withoutScripts()
+	b.focus()
+	b.navigate(j.url("/policies"))
+	b.press("New policy")
+	b.press("Expensive report")
+	b.press("Preview")
+	b.reads("2 requests at a time to /reports/ for each address")
+	j.fleet.follow("a template without JavaScript", func() { b.press("Create the policy") })
+	b.reads("In shadow: nothing is refused yet")
+	j.fleet.follow("Enforce now without JavaScript", func() { b.press("Enforce now") })
+	if strings.Contains(b.text(), "In shadow") {
+		j.t.Error("the policy is still in shadow")
+	}
+	b.quiet()
+	j.tab.focus()
+}

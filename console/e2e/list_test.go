@@ -1,0 +1,84 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+)
+
+// mark ticks the box of a policy in the list.
+func (b *tab) mark(name string) {
+	b.t.Helper()
+	b.steps++
+	b.until(name+" can be ticked", func() bool {
+		return eval[bool](b, fmt.Sprintf(`(() => { const box = document.querySelector('[name=policy][value$=":%s"]'); if (box && !box.checked) box.click(); return box !== null })()`, name))
+	})
+}
+
+// lines returns the names of the policies that the list shows.
+func (b *tab) lines() string {
+	b.t.Helper()
+	return eval[string](b, `[...document.querySelectorAll(".lines tbody tr")].map((row) => row.id.replace("policy-", "")).join(" ")`)
+}
+
+// shown waits until the list shows these policies.
+func (b *tab) shown(names ...string) {
+	b.t.Helper()
+	want := strings.Join(names, " ")
+	b.until("the list shows "+want, func() bool { return b.lines() == want })
+}
+
+// maxHigh is the greatest height in pixels of a page of fifty policies at the width of a desk.
+const maxHigh = 2500
+
+func (j *journey) list() {
+	b := j.tab
+	b.navigate(j.url("/policies"))
+	eval[bool](b, `(async () => {
+		for (let i = 10; i < 58; i++) await fetch("/api/policies/many-" + i, {method: "PUT",
+			headers: {"Content-Type": "application/json", "If-None-Match": "*"},
+			body: JSON.stringify({apps: ["shop"], limit: i + "/1m burst=20", key: "ip", mode: "shadow", priority: i, match: {methods: ["GET"], path: "/many/" + i}})});
+		document.title = "all are there";
+	})(), true`)
+	b.until("there are fifty policies", func() bool { return eval[string](b, `document.title`) == "all are there" })
+	b.resize(1280, 900)
+	b.navigate(j.url("/policies"))
+	b.reads("50 policies")
+	if high := eval[int](b, `document.documentElement.scrollHeight`); high > maxHigh {
+		j.t.Errorf("fifty policies are %d pixels high, want %d at most", high, maxHigh)
+	} else {
+		j.t.Logf("fifty policies are %d pixels high", high)
+	}
+	if n := eval[int](b, `document.documentElement.scrollWidth - innerWidth`); n > 0 {
+		j.t.Errorf("the list is %d pixels too wide", n)
+	}
+	j.fits(b)
+	b.press("Share refused")
+	b.until("the policy that refused most comes first", func() bool { return strings.HasPrefix(b.lines(), "visitors ") })
+
+	b.fill("Search", "many-4")
+	b.shown("many-49", "many-48", "many-47", "many-46", "many-45", "many-44", "many-43", "many-42", "many-41", "many-40") // the order stays
+	b.fill("Search", "/many/42")
+	b.shown("many-42")
+	if got := eval[string](b, `document.activeElement.id + " " + location.search`); !strings.HasPrefix(got, "search ") || !strings.Contains(got, "many%2F42") {
+		j.t.Errorf("while the user types, the focus and the address are %q", got)
+	}
+	b.fill("Name of the filter", "forty-two")
+	b.press("Save filter")
+	b.reads("The filter was saved.")
+	b.press("All")
+	b.press("forty-two")
+	b.shown("many-42")
+	b.mark("many-42")
+	b.press("Off")
+	b.reads("Switch 1 policy off?")
+	j.fleet.follow("a change of one of many", func() { b.press("Switch them off") })
+	b.reads("The policies were changed.")
+	b.shown("many-42")
+	b.press("Delete this filter")
+	b.reads("The filter was deleted.")
+
+	b.press("In shadow")
+	eval[bool](b, `document.querySelector("[data-all]").click(), true`)
+	j.fleet.follow("a change of many", func() { b.press("Enforce") })
+	b.reads("No policy matches.")
+}
