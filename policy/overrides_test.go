@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -24,13 +25,12 @@ import (
 func TestOverridesChooseTheLimit(t *testing.T) {
 	memory := func(t *testing.T) core.Store { return memstore.MustNew(memstore.Options{}) }
 	overRedis := func(t *testing.T) core.Store {
-		client := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr})
+		client := redis.NewClient(&redis.Options{Addr: redistest.Addr(t), ContextTimeoutEnabled: true})
 		t.Cleanup(func() { client.Close() })
-		store, err := redisstore.New(client, redisstore.Options{})
+		store, err := redisstore.New(client, redisstore.Options{Prefix: redistest.Prefix(t), Timeout: 10 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
-
 		return store
 	}
 	for name, open := range map[string]func(*testing.T) core.Store{"memory": memory, "redis": overRedis} {
