@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/console/internal/service"
 	"github.com/headgate/headgate/core"
@@ -81,7 +82,7 @@ func TestRedisFleetFindsKeysOfInstances(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := limiter.New(limiter.Config{Store: redisstore.MustNew(client, redisstore.Options{}), Rules: rules})
+	l, err := limiter.New(limiter.Config{Store: redisstore.MustNew(client, redisstore.Options{Timeout: 10 * time.Second}), Rules: rules})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +142,7 @@ func banned(t *testing.T, p policy.Policy) Fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := limiter.New(limiter.Config{Store: redisstore.MustNew(client, redisstore.Options{}), Rules: rules})
+	l, err := limiter.New(limiter.Config{Store: redisstore.MustNew(client, redisstore.Options{Timeout: 10 * time.Second}), Rules: rules})
 	if err != nil {
 		t.Fatal(err)
 	}

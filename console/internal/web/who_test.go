@@ -404,7 +404,7 @@ func fleetKnowsItsLimit(t *testing.T, algorithm string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := limiter.MustNew(limiter.Config{Store: redisstore.MustNew(client, redisstore.Options{}), Rules: rules})
+	l := limiter.MustNew(limiter.Config{Store: redisstore.MustNew(client, redisstore.Options{Timeout: 10 * time.Second}), Rules: rules})
 	defer l.Close()
 	passes := func(remote string, n int) int { return passing(t, l, remote, n) }
 	if own, other := passes(key, 5), passes("192.0.2.8", 5); own != 5 || other != 2 {
