@@ -23,7 +23,7 @@ const (
 	answerTime = 10 * time.Second
 	answerSize = 1 << 20
 
-	// skew is how far the clocks of the provider and the console may differ.
+	// skew is how far the provider's clock may be ahead of the console's.
 	skew = 5 * time.Minute
 )
 
@@ -57,7 +57,14 @@ type Provider struct {
 	client *http.Client
 
 	mu    sync.Mutex
-	found *oidc.Provider // nil until the provider was discovered
+	known *discovery // nil until the provider is asked for its addresses, and after a failure
+}
+
+// discovery is a question for the addresses of the provider, and its answer.
+type discovery struct {
+	done  chan struct{} // closed when there is an answer
+	found *oidc.Provider
+	err   error
 }
 
 // New returns a provider. It asks the provider for nothing: that need not run yet.
@@ -229,21 +236,43 @@ func (p *Provider) member(claim any) bool {
 	})
 }
 
-// discover asks the provider for its addresses, until it has answered once.
+// discover returns what is needed to ask the provider about a log-in.
 func (p *Provider) discover(ctx context.Context) (*oauth2.Config, *oidc.IDTokenVerifier, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.found == nil {
-		found, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), p.client), p.o.Issuer)
-		if err != nil {
-			return nil, nil, ErrAway
-		}
-		p.found = found
+	d := p.discovery(ctx)
+	select {
+	case <-d.done:
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+	if d.err != nil {
+		return nil, nil, ErrAway
 	}
 	return &oauth2.Config{
-		ClientID: p.o.ClientID, ClientSecret: p.o.Secret, Endpoint: p.found.Endpoint(),
+		ClientID: p.o.ClientID, ClientSecret: p.o.Secret, Endpoint: d.found.Endpoint(),
 		RedirectURL: p.o.PublicURL + CallbackPath, Scopes: []string{oidc.ScopeOpenID, "profile", "email", "groups"}[:p.scopes()],
-	}, p.found.Verifier(&oidc.Config{ClientID: p.o.ClientID, Now: p.o.Clock}), nil
+	}, d.found.Verifier(&oidc.Config{ClientID: p.o.ClientID, Now: p.o.Clock}), nil
+}
+
+// discovery asks the provider for its addresses, until it has answered once. Log-ins share a
+// question, so that a provider that hangs delays none of them by more than answerTime.
+func (p *Provider) discovery(ctx context.Context) *discovery {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.known != nil {
+		return p.known
+	}
+	d := &discovery{done: make(chan struct{})}
+	p.known = d
+	go func() {
+		defer close(d.done)
+		d.found, d.err = oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), p.client), p.o.Issuer)
+		if d.err != nil {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.known = nil
+		}
+	}()
+	return d
 }
 
 // scopes returns how many scopes to ask for: that of groups is not known to every provider.
