@@ -152,8 +152,10 @@ func (h *house) people() {
 	h.must(err)
 	session, err := h.s.Login(h.ctx, "otto", oneTime, service.Meta{})
 	h.must(err)
-	h.sessions["otto"] = session.Token // who has to choose a password
-	h.person("mo", service.Viewer)     // who sets up a second factor
+	h.sessions["otto"] = session.Token             // who has to choose a password
+	_, err = h.s.CreateUser(h.ctx, h.admin, "ola") // whom the provider signs in
+	h.must(err)
+	h.person("mo", service.Viewer) // who sets up a second factor
 	h.person("max@example.com", service.Viewer)
 	h.must(h.s.Promote(h.ctx, h.admin, "max@example.com"))
 }
@@ -243,7 +245,7 @@ func furnish(t *testing.T, console string) *scene {
 		"-oidc-issuer", people.Issuer(), "-oidc-client", people.ClientID, "-public-url", w.front.url)
 	w.front.leadsTo(t, p.address)
 	people.QueueUser(&mockoidc.MockUser{Subject: "1", PreferredUsername: "nobody", Email: "nobody@example.com"})
-	people.QueueUser(&mockoidc.MockUser{Subject: "2", PreferredUsername: "vic", Email: "vic@example.com"})
+	people.QueueUser(&mockoidc.MockUser{Subject: "2", PreferredUsername: "ola", Email: "ola@example.com"})
 	leave := h.traffic(server.Addr)
 	w.parts = fullStates(h.secret)
 	w.withoutRedis = func() []state {

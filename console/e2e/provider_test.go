@@ -21,7 +21,8 @@ func TestProvider(t *testing.T) {
 	(&database{t: t, url: "sqlite://" + filepath.Join(data, "console.db")}).with(func(_ context.Context, s *service.Service, first string) {
 		h.s = s
 		h.admin = h.enter(service.FirstUser, first)
-		h.person("ada", "")
+		_, err := h.s.CreateUser(h.ctx, h.admin, "ada") // who has no password of her own
+		h.must(err)
 	})
 	people, f := provider(t), openFront(t)
 	p := start(t, "console", console, []string{"HEADGATE_CONSOLE_OIDC_SECRET=" + people.ClientSecret}, "-data", data, "-listen", "127.0.0.1:0",

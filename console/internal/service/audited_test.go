@@ -152,13 +152,14 @@ func TestAuditOfLogins(t *testing.T) {
 		}
 		s, err := w.Login(ctx, "x", userPassword, Meta{})
 		w.must(err)
-		w.must(w.Logout(ctx, w.actor(s)))
-		s, err = w.LoginByProvider(ctx, oidc.Identity{Issuer: "https://idp.example", Subject: "1", User: "x"}, Meta{})
+		x := w.actor(s)
+		s, err = w.LoginByProvider(ctx, oidc.Identity{Issuer: "https://idp.example", Subject: "1", User: "x"}, x, Meta{})
 		w.must(err)
+		w.must(w.Logout(ctx, x))
 		w.must(w.Logout(ctx, w.actor(s)))
 		w.RefuseProvider(ctx, errors.New("the state is another"), Meta{})
 		want := []string{
-			"session.login refused oidc", "session.logout done oidc", "session.login done oidc", "session.logout done session", "session.login done session",
+			"session.login refused oidc", "session.logout done oidc", "session.logout done session", "session.login done oidc", "session.login done session",
 			"session.login refused session", "session.login refused session", "session.login refused session", "session.login refused session",
 			"session.login refused session", "session.login refused session",
 		}

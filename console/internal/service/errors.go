@@ -34,6 +34,10 @@ var (
 	// code is wrong.
 	ErrCredentials = errors.New("the name or the password is wrong")
 
+	// ErrOwnPassword means that a person at a provider is to become a user who has a password,
+	// and who has not signed in with it. It matches ErrNotLoggedIn too.
+	ErrOwnPassword = fmt.Errorf("%w: the user has a password", ErrNotLoggedIn)
+
 	// ErrMoved means that the policies were changed since the plan of an import was
 	// made. Nothing was changed.
 	ErrMoved = errors.New("the policies were changed since the plan was made")

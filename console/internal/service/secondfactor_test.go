@@ -447,7 +447,7 @@ func TestSecondFactorRequired(t *testing.T) {
 		x := w.person("x", map[string]Role{"a": Owner})
 		token := w.token(x, Write)
 		who := oidc.Identity{Issuer: "https://idp.example", Subject: "1", User: "x"}
-		provided, err := w.LoginByProvider(ctx, who, Meta{})
+		provided, err := w.LoginByProvider(ctx, who, x, Meta{})
 		w.must(err)
 		may := func(a Actor) error {
 			_, err := w.Policies(ctx, a, Query{})
@@ -505,7 +505,7 @@ func TestProviderIsResponsibleForTheSecondFactor(t *testing.T) {
 	ctx := t.Context()
 	x := w.person("x", nil)
 	w.enrol(x, userPassword)
-	s, err := w.LoginByProvider(ctx, oidc.Identity{Issuer: "https://idp.example", Subject: "1", User: "x"}, Meta{})
+	s, err := w.LoginByProvider(ctx, oidc.Identity{Issuer: "https://idp.example", Subject: "1", User: "x"}, x, Meta{})
 	if err != nil || s.Token == "" || s.Pending != "" {
 		t.Fatalf("%+v %v", s, err)
 	}

@@ -113,7 +113,8 @@ func (s *Service) CreateUser(ctx context.Context, a Actor, name string) (passwor
 }
 
 // ResetPassword gives a user a new password, which the user has to change at the
-// next log-in, and ends all sessions of the user. It requires an administrator.
+// next log-in, and ends all sessions of the user. The next person whom a provider gives the
+// name of the user becomes the user. It requires an administrator.
 func (s *Service) ResetPassword(ctx context.Context, a Actor, name string) (password string, err error) {
 	return s.withPassword(ctx, func(_, hash string) error {
 		return s.manageUser(ctx, a, "user.reset-password", name, func(d *action) error {
@@ -143,6 +144,9 @@ func (d *action) resetPassword(name, hash string) error {
 	before := userText(u)
 	u.Password, u.MustChange, u.PasswordAt = hash, true, d.now
 	if err := d.UpdateUser(u); err != nil {
+		return err
+	}
+	if err := d.DeleteIdentityOf(name); err != nil {
 		return err
 	}
 	if err := d.signOut(name); err != nil {

@@ -24,3 +24,9 @@ func (t *Tx) InsertIdentity(i Identity) error {
 	_, err := t.exec("INSERT INTO identities (hash, user_name, at) VALUES (?, ?, ?)", i.Hash, i.User, i.At)
 	return err
 }
+
+// DeleteIdentityOf removes the identity of a user. It does nothing if there is none.
+func (t *Tx) DeleteIdentityOf(user string) error {
+	_, err := t.exec("DELETE FROM identities WHERE user_name = ?", user)
+	return err
+}

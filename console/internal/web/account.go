@@ -17,6 +17,7 @@ type account struct {
 	User      service.Access
 	Must      bool // the user must change the password first
 	Proxied   bool // the proxy signs the user in, so the page has no passwords
+	Provider  bool // people may log in at a provider of OpenID Connect
 	Sessions  []service.OpenSession
 	Tokens    []token
 	Apps      []appChoice
@@ -76,7 +77,7 @@ func accountPage(v *request) error {
 }
 
 func (v *request) showAccount(status int, draft tokenForm, m mistakes) error {
-	a := account{User: v.access, Must: v.access.MustChangePassword, Proxied: v.proxied, MinLength: auth.MinPassword, Draft: draft, Mistakes: m}
+	a := account{User: v.access, Must: v.access.MustChangePassword, Proxied: v.proxied, Provider: v.Provider != nil, MinLength: auth.MinPassword, Draft: draft, Mistakes: m}
 	if a.Must {
 		return v.show(status, "account", "Choose a password", a)
 	}

@@ -56,7 +56,11 @@ func oidcEnd(v *request) error {
 	if err != nil {
 		return v.oidcFailed(err)
 	}
-	session, err := v.Service.LoginByProvider(v.r.Context(), who, v.meta())
+	own, err := v.Service.Authenticate(v.r.Context(), v.sessionToken(), v.meta())
+	if err != nil && !errors.Is(err, service.ErrNotLoggedIn) {
+		return err
+	}
+	session, err := v.Service.LoginByProvider(v.r.Context(), who, own, v.meta())
 	if err != nil {
 		return v.oidcFailed(err)
 	}
@@ -72,6 +76,8 @@ func (v *request) oidcFailed(err error) error {
 		form.Mistake, status = "The provider does not answer. Please try again in a moment.", http.StatusServiceUnavailable
 	case errors.Is(err, oidc.ErrGroup):
 		form.Mistake = "You are in none of the groups that may sign in."
+	case errors.Is(err, service.ErrOwnPassword):
+		form.Mistake = "The user of your name has a password. Sign in with it first, and then at your organization, on the page of your account."
 	case errors.Is(err, service.ErrNotLoggedIn):
 		form.Mistake = "The console has no user of your name, or has disabled the user. An administrator can change that."
 	case errors.Is(err, oidc.ErrRefused):

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -134,10 +135,16 @@ func ada() *mockoidc.MockUser {
 	return &mockoidc.MockUser{Subject: "4711", PreferredUsername: "ada", Email: "ada@example.com", EmailVerified: true, Groups: []string{"staff"}}
 }
 
+// invited adds a user who has never chosen a password.
+func (w *world) invited(name string) {
+	w.t.Helper()
+	_, err := w.CreateUser(w.t.Context(), w.admin, name)
+	w.must(err)
+}
+
 func TestProviderLogsPeopleIn(t *testing.T) {
 	w, p := withIDP(t)
-	_, err := w.CreateUser(t.Context(), w.admin, "ada") // never had a password of her own
-	w.must(err)
+	w.invited("ada")
 	b := w.browser()
 	if got := b.get("/login"); !strings.Contains(got.text, `href="/login/oidc"`) {
 		t.Error("the page does not lead to the provider")
@@ -160,8 +167,8 @@ func TestProviderLogsPeopleIn(t *testing.T) {
 // The same person stays the same user, and nobody else becomes it.
 func TestProviderPersonStaysTheUser(t *testing.T) {
 	w, p := withIDP(t)
-	w.person("ada", nil)
-	w.person("bob", nil)
+	w.invited("ada")
+	w.invited("bob")
 	b := w.browser()
 	b.get(b.visit(p, ada(), "").RequestURI()).goes("/")
 	other := ada()
@@ -191,7 +198,7 @@ func TestProviderLiesAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	w, p := withIDP(t)
-	w.person("ada", nil)
+	w.invited("ada")
 	for name, set := range map[string]func(p *idp, back url.Values){
 		"another state":        func(_ *idp, back url.Values) { back.Set("state", "x") },
 		"no state":             func(_ *idp, back url.Values) { back.Del("state") },
@@ -254,10 +261,79 @@ func TestProviderLiesAreRefused(t *testing.T) {
 	}
 }
 
+// A person at the provider becomes a user who has a password only where that user is signed in,
+// because people may choose their names at some providers.
+func TestProviderDoesNotTakeOverUsersWithPasswords(t *testing.T) {
+	w, p := withIDP(t)
+	w.person("ada", nil)
+	w.person("bob", nil)
+	as := func(name, subject string) *mockoidc.MockUser {
+		return &mockoidc.MockUser{Subject: subject, PreferredUsername: name}
+	}
+	refused := func(b *browser, user *mockoidc.MockUser) {
+		t.Helper()
+		got := b.get(b.visit(p, user, "").RequestURI()).want(http.StatusForbidden)
+		if !strings.Contains(got.text, "Sign in with it first") {
+			t.Errorf("%s: the page says %s", user.PreferredUsername, got.text)
+		}
+	}
+	for _, name := range []string{service.FirstUser, "ada"} {
+		b := w.browser()
+		refused(b, as(name, "mallory"))
+		b.get("/policies").goes("/login?next=%2Fpolicies")
+	}
+	bob := w.as("bob")
+	refused(bob, as("ada", "bob")) // the session is of another user
+	ended := w.as("ada")
+	back := ended.visit(p, as("ada", "4711"), "").RequestURI()
+	ended.post("/account/password", url.Values{"old": {password}, "password": {"eleven slow lanterns"}, "repeat": {"eleven slow lanterns"}}).want(http.StatusSeeOther)
+	w.must(w.DisableUser(t.Context(), w.admin, "ada"))
+	w.must(w.EnableUser(t.Context(), w.admin, "ada"))
+	ended.get(back).want(http.StatusForbidden) // the session has ended since
+
+	b := w.as("bob")
+	if got := b.get("/account"); !strings.Contains(got.text, `href="/login/oidc?next=%2Faccount"`) {
+		t.Error("the page of the account does not lead to the provider")
+	}
+	b.get(b.visit(p, as("bob", "4712"), "/account").RequestURI()).goes("/account")
+	if got := b.get("/account"); strings.Contains(got.text, `href="/login/oidc`) {
+		t.Error("the page leads to the provider, at which the user is signed in")
+	}
+	fresh := w.browser()
+	fresh.get(fresh.visit(p, as("renamed", "4712"), "").RequestURI()).goes("/")
+	var first []string
+	list, err := w.Audit(t.Context(), w.admin, service.AuditQuery{Action: "session.login", Actor: "bob"})
+	w.must(err)
+	for _, e := range list {
+		if e.Via == "oidc" {
+			first = append(first, e.Note)
+		}
+	}
+	if want := []string{"", "the person at the provider becomes the user"}; !slices.Equal(first, want) {
+		t.Errorf("the audit log has the notes %q, want %q", first, want)
+	}
+}
+
+// A new one-time password lets another person become the user, for one whose provider has
+// another name for the person.
+func TestProviderPersonEndsWithANewPassword(t *testing.T) {
+	w, p := withIDP(t)
+	w.invited("ada")
+	b := w.browser()
+	b.get(b.visit(p, ada(), "").RequestURI()).goes("/")
+	moved := ada()
+	moved.Subject = "4712"
+	b.get(b.visit(p, moved, "").RequestURI()).want(http.StatusForbidden)
+	_, err := w.ResetPassword(t.Context(), w.admin, "ada")
+	w.must(err)
+	b.get(b.visit(p, moved, "").RequestURI()).goes("/")
+	b.get(b.visit(p, ada(), "").RequestURI()).want(http.StatusForbidden)
+}
+
 // A log-in belongs to the browser that began it, and ends once.
 func TestProviderAnswerIsForOneBrowserOnce(t *testing.T) {
 	w, p := withIDP(t)
-	w.person("ada", nil)
+	w.invited("ada")
 	attacker, victim := w.browser(), w.browser()
 	back := attacker.visit(p, ada(), "").RequestURI()
 	victim.get(back).want(http.StatusForbidden) // has begun nothing
@@ -270,7 +346,7 @@ func TestProviderAnswerIsForOneBrowserOnce(t *testing.T) {
 // The code is worth nothing without the verifier that the browser keeps.
 func TestProviderGetsTheVerifierOfItsChallenge(t *testing.T) {
 	w, p := withIDP(t)
-	w.person("ada", nil)
+	w.invited("ada")
 	b := w.browser()
 	begun, err := url.Parse(b.get("/login/oidc").want(http.StatusSeeOther).header.Get("Location"))
 	w.must(err)
@@ -293,7 +369,7 @@ func TestProviderGetsTheVerifierOfItsChallenge(t *testing.T) {
 
 func TestProviderGroupsAndEmail(t *testing.T) {
 	w, p := withIDP(t, func(o *oidc.Options) { o.Groups, o.UserClaim = []string{"ops", "staff"}, "email" })
-	w.person("ada@example.com", nil)
+	w.invited("ada@example.com")
 	b := w.browser()
 	b.get(b.visit(p, ada(), "").RequestURI()).goes("/")
 	guest := ada()
@@ -316,7 +392,7 @@ func TestProviderGroupsAndEmail(t *testing.T) {
 // A provider that is away keeps nobody from logging in with a password, and is asked again.
 func TestProviderAway(t *testing.T) {
 	w, p := withIDP(t)
-	w.person("ada", nil)
+	w.invited("ada")
 	b := w.browser()
 	back := b.visit(p, ada(), "")
 	p.reply = func(w http.ResponseWriter) bool {
@@ -324,7 +400,7 @@ func TestProviderAway(t *testing.T) {
 		return true
 	}
 	b.get(back.RequestURI()).want(http.StatusServiceUnavailable)
-	w.as("ada").get("/policies").want(http.StatusOK)
+	w.as(service.FirstUser).get("/policies").want(http.StatusOK)
 	p.reply = nil
 	b.get(b.visit(p, ada(), "").RequestURI()).goes("/")
 
