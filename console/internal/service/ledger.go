@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate/console/internal/store"
 	"github.com/headgate/headgate/events"
+	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/stats"
 )
 
@@ -23,9 +24,17 @@ var columnOf = [events.Verdicts]int{
 	events.Overruled: 12,
 }
 
+// maxCount is more than any count of a minute. Instances write counts to Redis, and no sum of
+// bounded ones overflows in the database, where the rows of all applications together have all.
+const maxCount = 1 << 36
+
+// bounded returns a count of a minute as an instance can have counted it.
+func bounded(n int64) int64 { return min(max(0, n), maxCount) }
+
+// columnsOf returns the columns of the counts of a minute.
 func columnsOf(c stats.Counts) (row store.TrafficCounts) {
 	for v, n := range c {
-		row[columnOf[v]] = n
+		row[columnOf[v]] = bounded(n)
 	}
 	return row
 }
@@ -40,12 +49,17 @@ func countsOf(row store.TrafficCounts) (c stats.Counts) {
 // Ledger takes the counts of the instances. Several consoles may write the same ones: every
 // count is added once. A ledger is for the program itself, and takes no actor.
 type Ledger struct {
-	s   *Service
-	ids *sync.Map // of series that exist, by application and policy
+	s    *Service
+	ids  *sync.Map // of series that exist, by application and policy
+	most int       // series of an application
 }
 
+// maxSeries bounds the series of an application, those of deleted policies included. Instances
+// write the names to Redis, and the database keeps their series.
+const maxSeries = 4 * policy.MaxPolicies
+
 // Ledger returns the ledger of the service.
-func (s *Service) Ledger() Ledger { return Ledger{s, &sync.Map{}} }
+func (s *Service) Ledger() Ledger { return Ledger{s, &sync.Map{}, maxSeries} }
 
 // Apps returns the names of all applications.
 func (l Ledger) Apps(ctx context.Context) (names []string, err error) {
@@ -92,12 +106,16 @@ type entry struct {
 }
 
 // Record writes the counts of an application in a minute. Counts never fall, so that of two
-// readings the greater ones are the newer.
+// readings the greater ones are the newer. Policies that are not told apart have one series.
 func (l Ledger) Record(ctx context.Context, app string, m stats.Minute) error {
-	entries := []entry{{app, store.RequestSeries, columnsOf(m.Requests), m.Lost}}
+	apart, err := l.apart(ctx, app, m.Policies)
+	if err != nil {
+		return err
+	}
+	entries := []entry{{app, store.RequestSeries, columnsOf(m.Requests), bounded(m.Lost)}}
 	var others stats.Counts
 	for _, name := range slices.Sorted(maps.Keys(m.Policies)) {
-		if !isRuleName(name) {
+		if !apart[name] {
 			others.Add(m.Policies[name])
 			continue
 		}
@@ -112,6 +130,43 @@ func (l Ledger) Record(ctx context.Context, app string, m stats.Minute) error {
 		}
 	}
 	return nil
+}
+
+// apart returns which of the policies have a series of their own, or get one: as many as there is
+// room for.
+func (l Ledger) apart(ctx context.Context, app string, policies map[string]stats.Counts) (map[string]bool, error) {
+	apart := map[string]bool{}
+	var fresh []string
+	for _, name := range slices.Sorted(maps.Keys(policies)) {
+		_, known := l.ids.Load([2]string{app, name})
+		if apart[name] = isRuleName(name) && name != store.OtherPolicies; apart[name] && !known {
+			fresh = append(fresh, name)
+		}
+	}
+	if len(fresh) == 0 {
+		return apart, nil
+	}
+	err := l.s.db.View(ctx, func(t *store.Tx) error {
+		n, err := t.SeriesCount([]string{app})
+		if err != nil || n+int64(len(fresh)) <= int64(l.most) {
+			return err
+		}
+		series, err := t.SeriesOf(app)
+		exists := map[string]bool{}
+		for _, s := range series {
+			exists[s.Policy] = true
+		}
+		room := l.most - len(series)
+		for _, name := range fresh {
+			if exists[name] {
+				continue
+			}
+			apart[name] = room > 0
+			room--
+		}
+		return err
+	})
+	return apart, err
 }
 
 // isRuleName reports whether the counts of a name have a series of their own.

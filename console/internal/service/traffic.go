@@ -334,7 +334,7 @@ func liveRow(m stats.Minute, policy string) store.Traffic {
 	row := store.Traffic{At: minute(m.Start)}
 	switch policy {
 	case store.RequestSeries:
-		row.Counts, row.Lost = columnsOf(m.Requests), m.Lost
+		row.Counts, row.Lost = columnsOf(m.Requests), bounded(m.Lost)
 	case store.OtherPolicies:
 		var others stats.Counts
 		for name, c := range m.Policies {
