@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -37,6 +38,10 @@ const (
 	maxTopBytes = 64 << 10
 	topBudget   = 8 << 20
 
+	// readBudget is how many bytes are read of the texts of all instances: several times
+	// topBudget, as many may have started since each wrote its part.
+	readBudget = 4 * topBudget
+
 	// minKeyBytes is less than what the shortest key takes in a text.
 	minKeyBytes = 50
 )
@@ -51,7 +56,7 @@ type Top struct {
 	Rules []limiter.TopKeys
 
 	// Instances is how many instances were read. Unread is how many more there are whose
-	// lists were lost, are of another version, or are too many to be read.
+	// lists were lost, are of another version, or are too many or too long to be read.
 	Instances, Unread int
 }
 
@@ -229,6 +234,19 @@ local now = t[1] * 1000 + math.floor(t[2] / 1000)
 return redis.call('ZRANGEBYSCORE', KEYS[1], string.format('%d', now - ARGV[1]), '+inf')
 `)
 
+// topTexts reads the beginnings of the texts of recorders, because anything may be in Redis.
+//
+// KEYS: top keys. ARGV: the place of the last byte to read. Reply: the texts, "" for a recorder
+// without one, and a text that is not JSON for a value of another type.
+var topTexts = redis.NewScript(`
+local texts = {}
+for i, key in ipairs(KEYS) do
+  local text = redis.pcall('GETRANGE', key, 0, ARGV[1])
+  texts[i] = type(text) == 'string' and text or '!'
+end
+return texts
+`)
+
 const (
 	// maxTops is how many instances are read at most, and topPage how many in one call.
 	maxTops = 20_000
@@ -251,26 +269,31 @@ func ReadTop(ctx context.Context, client redis.UniversalClient, prefix, app stri
 		return Top{}, fmt.Errorf("stats: %w", err)
 	}
 	var m merging
-	m.top.Unread = max(0, len(ids)-maxTops)
+	bytes, left := 0, len(ids)
 	for page := range slices.Chunk(ids[:min(len(ids), maxTops)], topPage) {
+		if bytes >= readBudget {
+			break
+		}
 		names := make([]string, len(page))
 		for i, id := range page {
 			names[i] = k.top(id)
 		}
-		var texts []any
+		var texts []string
 		err := calls.Do(ctx, func(ctx context.Context) (err error) {
-			texts, err = client.MGet(ctx, names...).Result()
+			texts, err = topTexts.Run(ctx, client, names, maxTopBytes).StringSlice()
 			return err
 		})
 		if err != nil {
 			return Top{}, fmt.Errorf("stats: %w", err)
 		}
+		left -= len(page)
 		for _, text := range texts {
-			if text, ok := text.(string); ok {
+			if bytes += len(text); text != "" {
 				m.add(text)
 			}
 		}
 	}
+	m.top.Unread += left
 	return m.result(), nil
 }
 
@@ -316,6 +339,9 @@ func (o *omitted) add(other *omitted) {
 	}
 }
 
+// maxOmitted is the highest count that an instance omits, so that no sum of them overflows.
+const maxOmitted = math.MaxInt64 / (1 << 20)
+
 func decode(text string) (t topText, err error) {
 	if len(text) > maxTopBytes {
 		return t, errors.New("it is too long")
@@ -330,8 +356,8 @@ func decode(text string) (t topText, err error) {
 		}
 		names[r.Name] = true
 	}
-	if o := t.Omitted; o != nil && (o.Refused < 0 || o.Admitted < 0) {
-		return t, errors.New("a count is negative")
+	if o := t.Omitted; o != nil && (min(o.Refused, o.Admitted) < 0 || max(o.Refused, o.Admitted) > maxOmitted) {
+		return t, errors.New("a count is not one")
 	}
 	return t, nil
 }

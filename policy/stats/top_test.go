@@ -1,12 +1,15 @@
 package stats_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -397,16 +400,62 @@ func TestTopOfAnotherVersionIsUnread(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
 	r := publisher(t, client, prefix, always(limiter.TopKeys{Rule: "p", Refused: sum(0, topkeys.Key{Key: "a", Count: 1})}))
 	flush(t, r)
-	for i, text := range []string{"", "[]", `{"rules":[{"name":"p","refused":{"total":-1,"keys":null}}]}`, `{"rules":[{"name":"p"},{"name":"p"}]}`,
-		`{"rules":[],"omitted":{"refused":-1}}`, `{"rules":[],"x":"` + strings.Repeat("x", stats.MaxTopBytes) + `"}`} {
+	for i, text := range []string{"[]", `{"rules":[{"name":"p","refused":{"total":-1,"keys":null}}]}`, `{"rules":[{"name":"p"},{"name":"p"}]}`,
+		`{"rules":[],"omitted":{"refused":-1}}`, `{"rules":[],"omitted":{"refused":9223372036854775807}}`, `{"rules":[],"x":"` + strings.Repeat("x", stats.MaxTopBytes) + `"}`} {
 		client.ZAdd(t.Context(), prefix+"{stats:shop}:writers", redis.Z{Score: 1e15, Member: fmt.Sprint("other-", i)})
 		client.Set(t.Context(), fmt.Sprint(prefix, "{stats:shop}:top:other-", i), text, time.Minute)
 	}
+	client.ZAdd(t.Context(), prefix+"{stats:shop}:writers", redis.Z{Score: 1e15, Member: "list"})
+	client.RPush(t.Context(), prefix+"{stats:shop}:top:list", "x")
 	top := readTop(t, client, prefix)
-	if top.Instances != 1 || top.Unread != 6 {
+	if top.Instances != 1 || top.Unread != 7 {
 		t.Errorf("%d instances, %d unread", top.Instances, top.Unread)
 	}
 	wantKeys(t, "the rest", top.Rules[0].Refused, 1, 0, topkeys.Key{Key: "a", Count: 1})
+}
+
+// metered counts the bytes that it reads.
+type metered struct {
+	net.Conn
+	n *atomic.Int64
+}
+
+func (m metered) Read(b []byte) (int, error) {
+	n, err := m.Conn.Read(b)
+	m.n.Add(int64(n))
+	return n, err
+}
+
+// However much instances write, little of it is read: of each text a bounded part, and of all of
+// them together not many times what instances write.
+func TestReadTopIsBounded(t *testing.T) {
+	var n atomic.Int64
+	addr, prefix := redistest.Addr(t), redistest.Prefix(t)
+	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		return metered{conn, &n}, err
+	}})
+	t.Cleanup(func() { client.Close() })
+	r := publisher(t, client, prefix, always(limiter.TopKeys{Rule: "p", Refused: sum(0, topkeys.Key{Key: "a", Count: 1})}))
+	flush(t, r)
+	const huge = 32 << 20
+	client.ZAdd(t.Context(), prefix+"{stats:shop}:writers", redis.Z{Score: 1e15, Member: "huge"})
+	client.Set(t.Context(), prefix+"{stats:shop}:top:huge", strings.Repeat("x", huge), time.Minute)
+	n.Store(0)
+	if top := readTop(t, client, prefix); top.Instances != 1 || top.Unread != 1 || n.Load() > 2*stats.MaxTopBytes {
+		t.Errorf("%d instances, %d unread, %d bytes were read", top.Instances, top.Unread, n.Load())
+	}
+	client.Del(t.Context(), prefix+"{stats:shop}:top:huge")
+	crowd(t, client, prefix, 1000)
+	full := `{"rules":[{"name":"p","refused":{"total":1,"floor":0,"keys":null},"admitted":{"total":0,"floor":0,"keys":null}}],"x":"` + strings.Repeat("x", stats.MaxTopBytes-200) + `"}`
+	for i := range 1000 {
+		client.Set(t.Context(), fmt.Sprint(prefix, "{stats:shop}:top:other-", i), full, time.Minute)
+	}
+	n.Store(0)
+	// The page in which the 513th of 1001 texts exceeds the bound is the last.
+	if top := readTop(t, client, prefix); top.Instances != 543 || top.Unread != 458 || n.Load() > 36<<20 {
+		t.Errorf("%d instances, %d unread, %d bytes were read", top.Instances, top.Unread, n.Load())
+	}
 }
 
 func TestTopOnACluster(t *testing.T) {
