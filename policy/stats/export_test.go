@@ -19,4 +19,5 @@ func (r *Recorder) Overdue() {
 const (
 	MaxTopBytes = maxTopBytes
 	TopBudget   = topBudget
+	MaxFields   = maxFields
 )

@@ -221,12 +221,19 @@ func timeOf(seconds, micros string) time.Time {
 	return time.Unix(s, us*1000).UTC()
 }
 
-// scanned is about how many fields of a minute one reply holds.
-const scanned = 2000
+const (
+	// scanned is about how many fields of a minute one reply holds.
+	scanned = 2000
+
+	// maxFields is how many fields of a minute are read: each verdict of more policies than
+	// there may be.
+	maxFields = 1 << 18
+)
 
 // ReadMinutes returns the counts of minutes of an application, in the order in which they
 // are given. One that the server does not have is empty. Each reply of the server is small,
-// however many policies there are.
+// however many policies there are. Of a minute with more fields than all instances write,
+// ReadMinutes reads a part.
 func ReadMinutes(ctx context.Context, client redis.UniversalClient, prefix, app string, wanted []time.Time) ([]Minute, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*DefaultTimeout)
 	defer cancel()
@@ -253,11 +260,11 @@ func ReadMinutes(ctx context.Context, client redis.UniversalClient, prefix, app 
 		for i, reply := range replies {
 			page, cursor := reply.Val()
 			for at := 0; at+1 < len(page); at += 2 {
-				if n, err := strconv.ParseInt(page[at+1], 10, 64); err == nil {
+				if n, err := strconv.ParseInt(page[at+1], 10, 64); err == nil && len(fields[i]) < maxFields {
 					fields[i][page[at]] = n // a scan may repeat a field
 				}
 			}
-			if cursors[i] = cursor; cursor == 0 {
+			if cursors[i] = cursor; cursor == 0 || len(fields[i]) == maxFields {
 				delete(cursors, i)
 			}
 		}

@@ -436,6 +436,26 @@ func TestReadOfManyPolicies(t *testing.T) {
 	}
 }
 
+// A minute that no fleet writes takes a bounded part of the reader's memory.
+func TestReadMinutesIsBounded(t *testing.T) {
+	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	key := fmt.Sprint(prefix, "{stats:shop}:minute:", at.Unix()/60)
+	for part := range 30 {
+		var fields []any
+		for i := range 10_000 {
+			fields = append(fields, fmt.Sprint("r:invented-", part, "-", i), 1)
+		}
+		if err := client.HSet(t.Context(), key, fields...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	minutes, err := stats.ReadMinutes(t.Context(), client, prefix, "shop", []time.Time{at})
+	if err != nil || len(minutes) != 1 || len(minutes[0].Policies) != stats.MaxFields {
+		t.Fatalf("%d minutes, %d policies, want %d; %v", len(minutes), len(minutes[0].Policies), stats.MaxFields, err)
+	}
+}
+
 // The policies beyond the bound share a counter, so that nothing is left out.
 func TestRecorderTellsSoManyPoliciesApart(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
