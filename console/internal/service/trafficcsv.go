@@ -125,11 +125,25 @@ func writeCSV(out *csv.Writer, app, name string, t Traffic) error {
 	return out.Error()
 }
 
-// inert keeps a spreadsheet from taking a text for a formula: a quotation mark comes before
-// a text that begins like one.
+// formulas are the characters by which spreadsheets know a formula, those of full width too, and
+// dividers those at which some of them begin another cell: in many countries a semicolon, also
+// inside of what a comma would have to be quoted in.
+const (
+	formulas = "=+-@|%\t\r\n＝＋－＠"
+	dividers = ";\t\r\n"
+)
+
+// inert keeps a spreadsheet from taking a text, or a part of it, for a formula: a quotation mark
+// comes before what begins like one.
 func inert(s string) string {
-	if s != "" && strings.ContainsAny(s[:1], "=+-@\t\r\n|%") {
-		return "'" + s
+	var b strings.Builder
+	begins, from := true, 0
+	for i, c := range s {
+		if begins && strings.ContainsRune(formulas, c) {
+			b.WriteString(s[from:i] + "'")
+			from = i
+		}
+		begins = strings.ContainsRune(dividers, c) || begins && (c == ' ' || c == '"')
 	}
-	return s
+	return b.String() + s[from:]
 }
