@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/console/internal/store"
@@ -97,7 +98,8 @@ func (s *Service) DescribeApp(ctx context.Context, a Actor, name, description st
 }
 
 // DeleteApp removes an application and the roles in it. It requires an
-// administrator, and fails while a policy lists the application.
+// administrator, and fails while a policy lists the application, or a webhook: the
+// next application of the name may be of others.
 func (s *Service) DeleteApp(ctx context.Context, a Actor, name string) error {
 	return s.actOnApp(ctx, a, "app.delete", name, func(d *action) error {
 		was, err := d.app(name)
@@ -106,6 +108,13 @@ func (s *Service) DeleteApp(ctx context.Context, a Actor, name string) error {
 		}
 		if was.Policies > 0 {
 			return invalid("name", fmt.Sprintf("the policies that list the application have to go first: %d", was.Policies))
+		}
+		hooks, err := d.webhooksFor(name)
+		if err != nil {
+			return err
+		}
+		if len(hooks) > 0 {
+			return invalid("name", "the webhooks that are for the application have to go first: "+strings.Join(hooks, ", "))
 		}
 		err = d.Tx.DeleteApp(name)
 		if errors.Is(err, store.ErrReferenced) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -241,6 +242,28 @@ func (d *action) webhook(id string) (store.Webhook, Webhook, error) {
 	}
 	w.CanEdit = !d.access.ReadOnly
 	return row, w, nil
+}
+
+// webhooksFor returns the quoted names of the webhooks that list an application, so that no other
+// transaction adds one before this one ends.
+func (d *action) webhooksFor(app string) (names []string, err error) {
+	if err := d.RaiseCounter(store.CounterWebhooks, d.now); err != nil {
+		return nil, err
+	}
+	rows, err := d.Tx.Webhooks()
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		w, err := webhookOf(row)
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(w.Apps, app) {
+			names = append(names, strconv.Quote(w.Name))
+		}
+	}
+	return names, nil
 }
 
 // webhookToEdit returns a webhook that the actor may change.

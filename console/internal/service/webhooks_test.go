@@ -180,3 +180,22 @@ func TestWebhooksAreOfOwners(t *testing.T) {
 		wantErr(t, "with a role less", err, ErrNotFound)
 	})
 }
+
+// An application cannot go while a webhook is for it: the next application of the name may be of
+// others, and the webhook would tell its alerts to the receiver of the one before.
+func TestDeleteAppRefusesAnAppOfAWebhook(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		h := w.watch("http://127.0.0.1:1", "a", "b")
+		w.watch("http://127.0.0.1:1") // for all applications, whichever there are
+		err := w.DeleteApp(ctx, w.admin, "a")
+		wantFault(t, "an application of a webhook", err, "name")
+		if want := `name: the webhooks that are for the application have to go first: "ops"`; err == nil || err.Error() != want {
+			t.Errorf("the error is %v, want %s", err, want)
+		}
+		w.must(w.DeleteApp(ctx, w.admin, "c"))
+		_, err = w.UpdateWebhook(ctx, w.admin, h.ID, hookFor("http://127.0.0.1:1", "b"))
+		w.must(err)
+		w.must(w.DeleteApp(ctx, w.admin, "a"))
+	})
+}

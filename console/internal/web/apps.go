@@ -74,7 +74,7 @@ func (v *request) confirmAppDeletion(name string, m mistakes) error {
 		if a.Name != name {
 			continue
 		}
-		consequence := "The roles in it are deleted too."
+		consequence := "The roles in it are deleted too. Webhooks that are for it have to go first."
 		if a.Policies > 0 {
 			consequence = fmt.Sprintf("Policies that list it, %s of them, have to go first.", digits(int64(a.Policies)))
 		}
