@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/headgate/headgate/console/internal/auth"
@@ -59,6 +60,7 @@ type Service struct {
 	attempts  *auth.Attempts
 	logger    *slog.Logger
 	sums      sumsKept
+	testing   sync.Map // the webhooks to which a test message is being sent
 
 	sets      *memo[struct{}, policySet]
 	totals    *memo[rangeKey, totals]

@@ -491,14 +491,21 @@ func (s *Service) DeleteWebhook(ctx context.Context, a Actor, id string) error {
 }
 
 // TestWebhook sends a message at once, also if the webhook is off, and returns what became of it.
-// It is not tried again. The audit log has it before it is sent. The actor has to own all of its
-// applications.
+// It is not tried again. The audit log has it before it is sent. While one is sent, another is
+// refused. The actor has to own all of its applications.
 func (s *Service) TestWebhook(ctx context.Context, a Actor, id string) (Delivery, error) {
+	_, busy := s.testing.LoadOrStore(id, true)
+	if !busy {
+		defer s.testing.Delete(id)
+	}
 	var row store.Webhook
 	err := s.act(ctx, a, store.CounterWebhooks, "webhook.test", webhookObject(id), func(d *action) (err error) {
 		var was Webhook
 		if row, was, err = d.webhookToEdit(id); err != nil {
 			return err
+		}
+		if busy {
+			return invalid("", "a test message is being sent already")
 		}
 		return d.done("", was.text())
 	})

@@ -2,6 +2,8 @@ package service
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -153,6 +155,39 @@ func TestWebhookTestShowsTheError(t *testing.T) {
 	for _, id := range []string{"x", "0", "<b>", strings.Repeat("x", 1000), "' OR 1=1"} {
 		_, err := w.TestWebhook(t.Context(), w.admin, id)
 		wantErr(t, id, err, ErrNotFound)
+	}
+}
+
+// A person who sends tests without end keeps one connection to the receiver open.
+func TestWebhookIsTestedOnceAtATime(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	ctx := t.Context()
+	arrived, answer := make(chan struct{}), make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		arrived <- struct{}{}
+		<-answer
+	}))
+	t.Cleanup(slow.Close)
+	h, other := w.watch(slow.URL, "a"), w.watch("http://127.0.0.1:1", "a")
+	first := make(chan error)
+	go func() {
+		_, err := w.TestWebhook(ctx, w.admin, h.ID)
+		first <- err
+	}()
+	<-arrived
+	for range 3 {
+		_, err := w.TestWebhook(ctx, w.admin, h.ID)
+		wantFault(t, "a second test", err, "")
+	}
+	_, err := w.TestWebhook(ctx, w.admin, other.ID)
+	w.must(err)
+	close(answer)
+	w.must(<-first)
+	go func() { <-arrived }()
+	_, err = w.TestWebhook(ctx, w.admin, h.ID)
+	w.must(err)
+	if n := len(w.entries(AuditQuery{Action: "webhook.test", Outcome: Done})); n != 3 {
+		t.Errorf("%d tests are in the audit log, want 3", n)
 	}
 }
 
