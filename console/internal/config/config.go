@@ -19,9 +19,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// These environment variables hold the values of -db, -redis and -oidc-secret, so that a
-// password is not in the list of processes that other users of the machine see.
+// These environment variables hold the values of -db, -redis and -oidc-secret, and the content of
+// -key-file, so that a password is not in the list of processes that other users of the machine see.
 const (
+	EnvKey   = "HEADGATE_CONSOLE_KEY"
 	EnvDB    = "HEADGATE_CONSOLE_DB"
 	EnvRedis = "HEADGATE_CONSOLE_REDIS"
 	EnvOIDC  = "HEADGATE_CONSOLE_OIDC_SECRET" // of -oidc-secret
@@ -35,6 +36,7 @@ type Config struct {
 	Listen      string                  // host:port
 	TLS         *tls.Config             // nil for plain HTTP
 	DB          string                  // the URL of the database
+	Key         string                  // that encrypts secrets in the database, as store.Options.Key; "" for none
 	Redis       *redis.UniversalOptions // nil for no Redis
 	RedisPrefix string                  // as redissource.Options.Prefix
 	Proxies     *trustedproxy.Proxies   // the proxies that are trusted; nil for none
@@ -47,6 +49,7 @@ type Config struct {
 // given holds the values of the command line.
 type given struct {
 	listen, data, db, redis, prefix, cert, key, recover string
+	keyFile                                             string
 	identity                                            string
 	proxies, webhooks                                   []string
 	oidc                                                oidc.Options
@@ -76,6 +79,8 @@ func Parse(args []string, env func(string) string, usage io.Writer) (Config, err
 	var err error
 	c.DB, err = g.database()
 	errs = append(errs, err)
+	c.Key, err = g.secretKey(env)
+	errs = append(errs, err)
 	c.Redis, err = g.redisOptions()
 	errs = append(errs, err)
 	c.TLS, err = g.tls()
@@ -102,6 +107,7 @@ func (g *given) flags(usage io.Writer) *flag.FlagSet {
 	f.StringVar(&g.listen, "listen", "127.0.0.1:8080", "`address` to serve on; one that others can reach needs TLS, or -insecure-http")
 	f.StringVar(&g.data, "data", "headgate-data", "`directory` of the embedded database; it is created for its owner alone")
 	f.StringVar(&g.db, "db", "", "`URL` of a MySQL or MariaDB to use instead: mysql://user:password@host/database; also in "+EnvDB)
+	f.StringVar(&g.keyFile, "key-file", "", "`file` with the key that encrypts secrets in the database, 32 bytes in base64, such as openssl rand -base64 32 prints; also in "+EnvKey)
 	f.StringVar(&g.redis, "redis", "", "`URL` of the Redis that the instances follow: redis://host:6379, redis+sentinel://host:26379,host/master or redis+cluster://host,host, with rediss for TLS; also in "+EnvRedis)
 	f.StringVar(&g.prefix, "redis-prefix", "", "`prefix` of the keys in Redis, if the instances use another than hg:")
 	f.StringVar(&g.cert, "tls-cert", "", "`file` with the certificate, in PEM")

@@ -166,3 +166,42 @@ func TestParseReadsTheProvider(t *testing.T) {
 		}
 	}
 }
+
+// The key comes from a file or the environment, and no error shows it.
+func TestParseKey(t *testing.T) {
+	const good = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="
+	want := strings.Repeat("\x01", 32)
+	file := func(text string) string {
+		name := filepath.Join(t.TempDir(), "key")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	for _, row := range []struct {
+		env  string
+		args []string
+		want string
+	}{
+		{"", nil, ""}, {good, nil, want}, {"", []string{"-key-file", file(good + "\n")}, want}, {"wrong", []string{"-key-file", file(good)}, want},
+	} {
+		c, err := parse(map[string]string{EnvKey: row.env}, row.args...)
+		if err != nil || c.Key != row.want {
+			t.Errorf("%q %v: %q %v", row.env, row.args, c.Key, err)
+		}
+	}
+	for _, row := range []struct {
+		env  string
+		args []string
+		name string
+	}{
+		{"s3cret", nil, EnvKey}, {good[4:], nil, EnvKey}, {good + good, nil, EnvKey}, {"", []string{"-key-file", file("")}, "-key-file"},
+		{good, []string{"-key-file", file("s3cret")}, "-key-file"}, {good, []string{"-key-file", file(strings.Repeat("A", 100_000))}, "-key-file"},
+		{good, []string{"-key-file", "/none"}, "-key-file"},
+	} {
+		_, err := parse(map[string]string{EnvKey: row.env}, row.args...)
+		if err == nil || !strings.HasPrefix(err.Error(), row.name+": ") || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%q %v: %v", row.env, row.args, err)
+		}
+	}
+}

@@ -129,7 +129,7 @@ func useCode(t *store.Tx, f store.SecondFactor, code string, now int64) (note st
 	default:
 		return "", ErrCredentials
 	}
-	err = t.UseStep(f.User, f.Secret, step)
+	err = t.UseStep(f, step)
 	if errors.Is(err, store.ErrStale) {
 		return "", errCodeUsed
 	}

@@ -120,7 +120,7 @@ func (s *Service) ConfirmSecondFactor(ctx context.Context, a Actor, code string)
 		if !right {
 			return ErrCredentials
 		}
-		if err := d.Tx.ConfirmSecondFactor(a.user, f.Secret, d.now, step); err != nil {
+		if err := d.Tx.ConfirmSecondFactor(f, d.now, step); err != nil {
 			return err
 		}
 		if err := d.SetRecoveryCodes(a.user, digests); err != nil {

@@ -25,6 +25,11 @@ type Options struct {
 	// DefaultTimeout.
 	Timeout time.Duration
 
+	// Key encrypts the secrets of second factors and of webhooks, and their URLs, with AES-256.
+	// It has KeySize bytes. Secrets that are in the clear are encrypted when they are written next. Without a
+	// key they are stored as they are, and Open fails if some are encrypted.
+	Key []byte
+
 	// Logger is told what Open does, as it may have to wait for the server, for another
 	// process that migrates, or for a large table. Nil means that nothing is logged.
 	Logger *slog.Logger
@@ -40,6 +45,7 @@ type DB struct {
 	read    *sql.DB
 	write   *sql.DB
 	timeout time.Duration
+	seal    *seal
 }
 
 // engine holds the differences between databases.
@@ -70,6 +76,9 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		return nil, err
 	}
 	d := &DB{engine: e, timeout: cmp.Or(o.Timeout, DefaultTimeout)}
+	if d.seal, err = newSeal(o.Key); err != nil {
+		return nil, fmt.Errorf("database: %w", err)
+	}
 	logger := cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("engine", e.name())
 	logger.InfoContext(ctx, "opening the database")
 	stage := newStage(logger, cmp.Or(o.remind, 10*time.Second))
@@ -79,6 +88,9 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	}
 	if err := d.migrate(ctx, stage); err != nil {
 		return nil, errors.Join(fmt.Errorf("database: %w", d.translate(err)), d.Close())
+	}
+	if err := d.View(ctx, (*Tx).checkSecrets); err != nil {
+		return nil, errors.Join(fmt.Errorf("database: %w", err), d.Close())
 	}
 	logger.InfoContext(ctx, "the database is open", "took", time.Since(stage.began).Round(time.Millisecond))
 	return d, nil

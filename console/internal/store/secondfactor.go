@@ -8,16 +8,25 @@ type SecondFactor struct {
 	CreatedAt   int64  // µs
 	ConfirmedAt int64  // µs; 0 means that it is not in force yet
 	LastStep    int64  // the time step of the last code that was accepted
+
+	stored string // the secret as it is in the row
 }
 
 func scanSecondFactor(s scanner) (f SecondFactor, err error) {
-	return f, s.Scan(&f.User, &f.Secret, &f.Session, &f.CreatedAt, &f.ConfirmedAt, &f.LastStep)
+	return f, s.Scan(&f.User, &f.stored, &f.Session, &f.CreatedAt, &f.ConfirmedAt, &f.LastStep)
 }
+
+// place names the column of the secret.
+func (f *SecondFactor) place() string { return "second_factors.secret " + f.User }
 
 // SecondFactor returns the second factor of a user, confirmed or not, or ErrNotFound.
 func (t *Tx) SecondFactor(user string) (SecondFactor, error) {
 	const q = "SELECT user_name, secret, session, created_at, confirmed_at, last_step FROM second_factors WHERE user_name = ?"
-	return one(t, scanSecondFactor, q, user)
+	f, err := one(t, scanSecondFactor, q, user)
+	if err == nil {
+		f.Secret, err = t.db.seal.opened(f.stored, f.place())
+	}
+	return f, err
 }
 
 // UsersWithSecondFactor returns the names of the users whose second factor is confirmed.
@@ -28,23 +37,22 @@ func (t *Tx) UsersWithSecondFactor() ([]string, error) {
 // InsertSecondFactor adds a second factor, or returns ErrExists if the user has one.
 func (t *Tx) InsertSecondFactor(f SecondFactor) error {
 	const q = "INSERT INTO second_factors (user_name, secret, session, created_at, confirmed_at, last_step) VALUES (?, ?, ?, ?, ?, ?)"
-	_, err := t.exec(q, f.User, f.Secret, f.Session, f.CreatedAt, f.ConfirmedAt, f.LastStep)
+	_, err := t.exec(q, f.User, t.db.seal.closed(f.Secret, f.place()), f.Session, f.CreatedAt, f.ConfirmedAt, f.LastStep)
 	return err
 }
 
-// ConfirmSecondFactor puts a user's second factor in force at a time in µs, and notes the
-// time step of its first code. The error is ErrNotFound if it is not the factor with that
-// secret, or is in force.
-func (t *Tx) ConfirmSecondFactor(user, secret string, at, step int64) error {
+// ConfirmSecondFactor puts a second factor in force at a time in µs, and notes the time step of
+// its first code. The error is ErrNotFound if the user has another one, or it is in force.
+func (t *Tx) ConfirmSecondFactor(f SecondFactor, at, step int64) error {
 	const q = "UPDATE second_factors SET confirmed_at = ?, last_step = ? WHERE user_name = ? AND secret = ? AND confirmed_at = 0"
-	return t.execOne(ErrNotFound, q, at, step, user, secret)
+	return t.execOne(ErrNotFound, q, at, step, f.User, f.stored)
 }
 
 // UseStep notes that a code of a time step was accepted. The error is ErrStale if one of this
-// step or a later one was accepted before, or the user's factor has another secret.
-func (t *Tx) UseStep(user, secret string, step int64) error {
-	const q = "UPDATE second_factors SET last_step = ? WHERE user_name = ? AND secret = ? AND confirmed_at > 0 AND last_step < ?"
-	return t.execOne(ErrStale, q, step, user, secret, step)
+// step or a later one was accepted before, or the user has another second factor.
+func (t *Tx) UseStep(f SecondFactor, step int64) error {
+	const q = "UPDATE second_factors SET last_step = ?, secret = ? WHERE user_name = ? AND secret = ? AND confirmed_at > 0 AND last_step < ?"
+	return t.execOne(ErrStale, q, step, t.db.seal.kept(f.stored, f.place()), f.User, f.stored, step)
 }
 
 // DeleteSecondFactor removes the second factor of a user and its recovery codes. It does

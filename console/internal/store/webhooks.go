@@ -22,18 +22,54 @@ func scanWebhook(s scanner) (w Webhook, err error) {
 	return w, s.Scan(&w.ID, &w.Name, &w.URL, &w.Apps, &w.Conditions, &w.RepeatAfter, &w.Enabled, &w.Secret, &w.SecretBefore, &w.RenewedAt, &w.CreatedAt, &w.CreatedBy)
 }
 
+// secrets returns what is secret in a row, by column. The URL of a receiver often is.
+func (w *Webhook) secrets() map[string]*string {
+	return map[string]*string{"url": &w.URL, "secret": &w.Secret, "secret_before": &w.SecretBefore}
+}
+
+// opened returns a row with its secrets as they are.
+func (t *Tx) opened(w Webhook) (Webhook, error) {
+	for column, text := range w.secrets() {
+		secret, err := t.db.seal.opened(*text, "webhooks."+column+" "+w.ID)
+		if err != nil {
+			return w, err
+		}
+		*text = secret
+	}
+	return w, nil
+}
+
+// closed returns a row with its secrets as they are stored.
+func (t *Tx) closed(w Webhook) Webhook {
+	for column, text := range w.secrets() {
+		*text = t.db.seal.closed(*text, "webhooks."+column+" "+w.ID)
+	}
+	return w
+}
+
 // Webhooks returns all webhooks by name.
 func (t *Tx) Webhooks() ([]Webhook, error) {
-	return all(t, scanWebhook, webhookColumns+" ORDER BY name, id")
+	list, err := all(t, scanWebhook, webhookColumns+" ORDER BY name, id")
+	for i := range list {
+		if err == nil {
+			list[i], err = t.opened(list[i])
+		}
+	}
+	return list, err
 }
 
 // Webhook returns one webhook, or ErrNotFound.
 func (t *Tx) Webhook(id string) (Webhook, error) {
-	return one(t, scanWebhook, webhookColumns+" WHERE id = ?", id)
+	w, err := one(t, scanWebhook, webhookColumns+" WHERE id = ?", id)
+	if err != nil {
+		return w, err
+	}
+	return t.opened(w)
 }
 
 // InsertWebhook adds a webhook.
 func (t *Tx) InsertWebhook(w Webhook) error {
+	w = t.closed(w)
 	const q = "INSERT INTO webhooks (id, name, url, apps, conditions, repeat_after, enabled, secret, secret_before, renewed_at, created_at, created_by) " +
 		"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 	_, err := t.exec(q, w.ID, w.Name, w.URL, w.Apps, w.Conditions, w.RepeatAfter, w.Enabled, w.Secret, w.SecretBefore, w.RenewedAt, w.CreatedAt, w.CreatedBy)
@@ -42,6 +78,7 @@ func (t *Tx) InsertWebhook(w Webhook) error {
 
 // UpdateWebhook writes all columns of a webhook but those of its creation, or returns ErrNotFound.
 func (t *Tx) UpdateWebhook(w Webhook) error {
+	w = t.closed(w)
 	const q = "UPDATE webhooks SET name = ?, url = ?, apps = ?, conditions = ?, repeat_after = ?, enabled = ?, secret = ?, secret_before = ?, renewed_at = ? WHERE id = ?"
 	return t.execOne(ErrNotFound, q, w.Name, w.URL, w.Apps, w.Conditions, w.RepeatAfter, w.Enabled, w.Secret, w.SecretBefore, w.RenewedAt, w.ID)
 }
