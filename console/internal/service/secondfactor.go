@@ -104,8 +104,9 @@ func (s *Service) SecondFactorSetup(ctx context.Context, a Actor) (setup FactorS
 
 // ConfirmSecondFactor puts the second factor that the actor's session sets up in force, and
 // returns the recovery codes, which are not stored. Each replaces one code at a log-in. It
-// ends all other sessions of the user, which began without a code. The error is
-// ErrCredentials if the code is wrong, and ErrNotFound if there is nothing to confirm.
+// ends all other sessions of the user, which began without a code, and forgets all other browsers,
+// because another person may have used the password there. The error is ErrCredentials if the code
+// is wrong, and ErrNotFound if there is nothing to confirm.
 func (s *Service) ConfirmSecondFactor(ctx context.Context, a Actor, code string) ([]string, error) {
 	codes, digests := auth.NewRecoveryCodes()
 	err := s.act(ctx, a, store.CounterUsers, "second-factor.confirm", userObject(a.user), func(d *action) error {
@@ -127,6 +128,13 @@ func (s *Service) ConfirmSecondFactor(ctx context.Context, a Actor, code string)
 			return err
 		}
 		if err := d.DeleteOtherSessions(a.user, a.session); err != nil {
+			return err
+		}
+		device, err := knownDevice(d.Tx, a.user, a.meta)
+		if err != nil {
+			return err
+		}
+		if err := d.DeleteOtherDevices(a.user, device); err != nil {
 			return err
 		}
 		return d.done("", "")

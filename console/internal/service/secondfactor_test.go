@@ -325,6 +325,36 @@ func TestWrongCodesAreLimited(t *testing.T) {
 	wantErr(t, "a wrong code of another user", err, ErrCredentials)
 }
 
+// A browser in which the user logged in before there was a second factor has no limit of its own
+// for codes: there the password alone may have been enough for another person.
+func TestSecondFactorForgetsBrowsersBefore(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		w.person("x", nil)
+		before := must(w.Login(ctx, "x", userPassword, Meta{Address: "192.0.2.9:1"})).Device
+		session := must(w.Login(ctx, "x", userPassword, Meta{}))
+		x, err := w.Authenticate(ctx, session.Token, Meta{Device: session.Device})
+		w.must(err)
+		secret, _ := w.enrol(x, userPassword)
+		if n := w.count("devices"); n != 2 { // that of the administrator and that of the session
+			t.Errorf("%d browsers are known", n)
+		}
+		p := w.pending("x", Meta{})
+		refused := 0
+		for i := range 25 {
+			_, err := w.LoginCode(ctx, p, "000000", Meta{Address: fmt.Sprintf("198.51.100.%d:1", i), Device: before})
+			if limited := new(LimitedError); errors.As(err, &limited) {
+				refused++
+			}
+		}
+		if refused != 5 {
+			t.Errorf("%d of 25 wrong codes in the browser before were refused, want 5", refused)
+		}
+		_, err = w.LoginCode(ctx, p, w.codeAt(secret, 0), Meta{Device: session.Device})
+		w.must(err)
+	})
+}
+
 func must(s Session, err error) Session {
 	if err != nil {
 		panic(err)

@@ -164,7 +164,7 @@ func (d *action) signOut(name string) error {
 	if err := d.DeletePendingLoginsOf(name); err != nil {
 		return err
 	}
-	return d.DeleteDevicesOf(name)
+	return d.DeleteOtherDevices(name, "")
 }
 
 // DisableUser ends all sessions of a user, and refuses the user and the user's

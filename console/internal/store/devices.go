@@ -32,8 +32,8 @@ func (t *Tx) DeleteDevice(user, hash string) error {
 	return t.execOne(ErrNotFound, "DELETE FROM devices WHERE user_name = ? AND hash = ?", user, hash)
 }
 
-// DeleteDevicesOf removes all devices of a user.
-func (t *Tx) DeleteDevicesOf(user string) error {
-	_, err := t.exec("DELETE FROM devices WHERE user_name = ?", user)
+// DeleteOtherDevices removes all devices of a user but one, or all with "".
+func (t *Tx) DeleteOtherDevices(user, hash string) error {
+	_, err := t.exec("DELETE FROM devices WHERE user_name = ? AND hash <> ?", user, hash)
 	return err
 }
