@@ -64,8 +64,8 @@ func Start(a Alarm, logger *slog.Logger) (*Worker, error) {
 	return w, nil
 }
 
-// Close stops the worker and waits for its end. What is not sent by then is sent by another
-// worker, or by the next one. Close may be called again.
+// Close stops the worker and waits for its end. Another worker, or the next one, sends the messages
+// that are left. Close may be called again.
 func (w *Worker) Close() error {
 	w.stop()
 	w.work.Wait()

@@ -10,9 +10,10 @@ import (
 const minCompressed = 1024
 
 // Compress compresses the answers to GET that are text. All other answers are as they were:
-// the length of a compressed answer tells a listener what a secret in it has in common with
-// what the request made the page repeat, and the pages and the API show secrets, which are
-// one-time passwords, tokens and recovery codes, only in answers to POST.
+// the length of a compressed answer reveals what a secret in it has in common with what the
+// request made the page repeat. The pages and the API show one-time passwords, tokens, recovery codes
+// and secrets of webhooks in answers to POST alone. The URLs of webhooks, which may be secret, are in
+// answers to GET that repeat nothing of the request.
 func Compress(next http.Handler) (http.Handler, error) {
 	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(minCompressed),
 		gzhttp.ContentTypes([]string{"text/html", "text/css", "text/javascript", "text/csv", "image/svg+xml", "application/json", "application/yaml"}))

@@ -195,7 +195,8 @@ func (s *Service) look(ctx context.Context, w alertWatch) *seen {
 	return v
 }
 
-// minutesOf reads the last minutes of applications. Those that cannot be read are left out.
+// minutesOf reads the last minutes of applications. It leaves out applications whose minutes cannot
+// be read.
 func (s *Service) minutesOf(ctx context.Context, apps []string) map[string][]stats.Minute {
 	var mu sync.Mutex
 	var reading sync.WaitGroup

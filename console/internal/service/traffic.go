@@ -521,8 +521,8 @@ func (s *Service) Markers(ctx context.Context, a Actor, q TrafficQuery) (list []
 	return list, err
 }
 
-// markers looks at the newest changes between q.From and q.To, so many at most, and returns
-// those that the actor sees, and whether there may be older ones.
+// markers looks at up to limit changes between q.From and q.To, the newest first. It returns those
+// that the actor sees, and whether there may be older ones.
 func (d *action) markers(q TrafficQuery, limit int) (list []Marker, more bool, err error) {
 	rows, err := d.RevisionsBetween(q.Policy, microseconds(q.From), microseconds(q.To), limit)
 	if err != nil {

@@ -17,7 +17,7 @@ type fleetView struct {
 	Shown    []instance
 	All      int
 	Current  int // that run the published version
-	Troubled int // that need somebody's attention
+	Troubled int // that need attention
 }
 
 // Further returns how many instances are not shown.
@@ -72,7 +72,7 @@ func (i instance) Decides() string {
 // Alone reports whether the instance decides without its store.
 func (i instance) Alone() bool { return i.Store == "local" || i.Store == "open" || i.Store == "closed" }
 
-// troubled reports whether the instance needs somebody's attention.
+// troubled reports whether the instance needs attention.
 func (i instance) troubled() bool { return !i.Current || i.Off() != "" || i.Alone() }
 
 // maxInstances is the largest number of instances that are shown.

@@ -30,8 +30,8 @@ CREATE TABLE IF NOT EXISTS alerts (
   PRIMARY KEY (webhook, kind, app)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- The messages. The state is waiting, done or failed. A message that waits is tried at next_at,
--- and whoever raises attempts may try it.
+-- The messages. The state is waiting, done or failed. A message that waits is tried at next_at, by
+-- the console that has raised attempts.
 CREATE TABLE IF NOT EXISTS deliveries (
   id VARCHAR(32) NOT NULL PRIMARY KEY,
   webhook VARCHAR(32) NOT NULL,

@@ -30,8 +30,8 @@ CREATE TABLE IF NOT EXISTS alerts (
   PRIMARY KEY (webhook, kind, app)
 ) STRICT, WITHOUT ROWID;
 
--- The messages. The state is waiting, done or failed. A message that waits is tried at next_at,
--- and whoever raises attempts may try it.
+-- The messages. The state is waiting, done or failed. A message that waits is tried at next_at, by
+-- the console that has raised attempts.
 CREATE TABLE IF NOT EXISTS deliveries (
   id TEXT NOT NULL PRIMARY KEY,
   webhook TEXT NOT NULL,
