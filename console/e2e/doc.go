@@ -2,8 +2,8 @@
 // database and a real Redis. A browser changes the limits of two instances of an
 // application.
 //
-// It needs chromium, redis-server and axe-core (npm ci --ignore-scripts in this directory), and
-// mariadbd if HEADGATE_LONG is 1. Without them
+// It needs chromium, redis-server, wrk and axe-core (npm ci --ignore-scripts in this directory),
+// and mariadbd if HEADGATE_LONG is 1. Without them
 // a test is left out, or fails if HEADGATE_REQUIRE is 1. The browser connects to
 // 127.0.0.1 only.
 //

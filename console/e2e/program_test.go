@@ -60,6 +60,14 @@ var serving = regexp.MustCompile(`serving .*address=(\S+)`)
 // address. The program ends with the test.
 func start(t testing.TB, name, path string, env []string, args ...string) *program {
 	t.Helper()
+	p := run(t, name, path, env, args...)
+	p.address = p.await(0, serving)[1]
+	return p
+}
+
+// run runs a program. It ends with the test.
+func run(t testing.TB, name, path string, env []string, args ...string) *program {
+	t.Helper()
 	in, out, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +86,6 @@ func start(t testing.TB, name, path string, env []string, args ...string) *progr
 			t.Logf("%s printed:\n%s", name, p.printed())
 		}
 	})
-	p.address = p.await(0, serving)[1]
 	return p
 }
 
