@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/events"
 )
 
@@ -81,18 +80,18 @@ type counter struct {
 	note func(text string)
 }
 
+func (c counter) CountRequest(_ context.Context, r events.Plain) { c.note(fmt.Sprint(r)) }
+
 func (c counter) RuleCounter(rule string) events.RuleCounter {
 	if rule == "none" {
 		return nil
 	}
-	return counted{func(v events.Verdict, d *core.Decision) { c.note(fmt.Sprint(rule, " ", v, " ", d.Remaining)) }}
+	return counted(func(v events.Verdict) { c.note(fmt.Sprint(rule, " ", v)) })
 }
 
-type counted struct {
-	f func(events.Verdict, *core.Decision)
-}
+type counted func(events.Verdict)
 
-func (c counted) Count(_ context.Context, v events.Verdict, d *core.Decision) { c.f(v, d) }
+func (c counted) Count(_ context.Context, v events.Verdict) { c(v) }
 
 // Several observers count plain requests if each of them does, and otherwise all observe them.
 func TestJoinOfCounters(t *testing.T) {
@@ -112,9 +111,11 @@ func TestJoinOfCounters(t *testing.T) {
 	if one := all.RuleCounter("none"); one != nil {
 		t.Errorf("%v", one)
 	}
-	all.RuleCounter("r").Count(t.Context(), events.Refused, &core.Decision{Remaining: 7})
+	all.CountRequest(t.Context(), events.Plain{Verdict: events.Refused, Rule: "r", Remaining: 7})
+	all.RuleCounter("r").Count(t.Context(), events.Refused)
 	all.Observe(t.Context(), &events.Request{Verdict: events.Waited})
-	if want := []string{"a counts r refused 7", "b counts r refused 7", "c counts r refused 7", "a waited", "b waited", "c waited"}; !slices.Equal(seen, want) {
+	if want := []string{"a counts {refused r 7}", "b counts {refused r 7}", "c counts {refused r 7}",
+		"a counts r refused", "b counts r refused", "c counts r refused", "a waited", "b waited", "c waited"}; !slices.Equal(seen, want) {
 		t.Errorf("%q, want %q", seen, want)
 	}
 }

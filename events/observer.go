@@ -29,29 +29,45 @@ type Func func(ctx context.Context, r *Request)
 func (f Func) Observe(ctx context.Context, r *Request) { f(ctx, r) }
 
 // Counter is an [Observer] that counts plain requests without an event, as the event is most
-// of what an observer costs. A request is plain if it asks for one unit, one rule alone applies
-// to it, and the store itself admitted or refused it at once. Its verdict is Allowed or Refused,
-// and it has no error, wait or fallback. Each plain request goes to a [RuleCounter] instead of
-// Observe, and all others go to Observe.
+// of what an observer costs. A request is plain if some rule applies to it, it asks each of its
+// rules for one unit, and the store itself admitted or refused it at once. Its verdict is Allowed
+// or Refused, and it has no error, wait or fallback. For a plain request the limiter calls
+// the [RuleCounter] of each of its rules, and then CountRequest once. All others go to Observe.
 //
-// A type that embeds a Counter and has an Observe of its own needs a RuleCounter of its own too.
+// A type that embeds a Counter and has an Observe of its own needs the other methods too.
 type Counter interface {
 	Observer
 
-	// RuleCounter returns what counts the plain requests under the rule, or nil if Observe
-	// shall have them. A limiter calls it once for each rule that it puts in force. It uses
-	// the result for all requests that begin under these rules, some of which may end after
-	// the rules were replaced. So the result must be of use as long as the Counter is. After a
-	// panic Observe has the requests.
+	// CountRequest counts a plain request. It is called in place of Observe, and the same
+	// holds for it.
+	CountRequest(ctx context.Context, r Plain)
+
+	// RuleCounter returns what counts the decisions of the rule on plain requests, or nil if
+	// Observe shall have all requests to which the rule applies. A limiter calls it once for
+	// each rule that it puts in force. It uses the result for all requests that begin under
+	// these rules, some of which may end after the rules were replaced. So the result must be
+	// of use as long as the Counter is. After a panic Observe has the requests.
 	RuleCounter(rule string) RuleCounter
 }
 
-// RuleCounter counts the plain requests of one rule. [Counter] says what these are.
+// Plain is a request that is plain, as [Counter] says.
+type Plain struct {
+	// Verdict is Allowed or Refused.
+	Verdict Verdict
+
+	// Rule is the first rule that refused the request, "" if it passes.
+	Rule string
+
+	// Remaining is the least that is left under any of its rules.
+	Remaining int64
+}
+
+// RuleCounter counts the decisions of one rule on plain requests.
 type RuleCounter interface {
-	// Count counts one request, which has the verdict Allowed or Refused. It is called in
-	// place of Observe, and the same holds for it. d is the decision of the store, which Count
-	// must neither keep nor change. ctx is that of the request.
-	Count(ctx context.Context, v Verdict, d *core.Decision)
+	// Count counts one decision. v is the verdict of the rule: Allowed if the request is, and
+	// otherwise any that a rule can have on a refused request. ctx is that of the request. The
+	// same holds for Count as for Observe.
+	Count(ctx context.Context, v Verdict)
 }
 
 // Request is what became of one request.
@@ -147,6 +163,13 @@ func (s several) Observe(ctx context.Context, r *Request) {
 // counters are several observers of which each is a Counter.
 type counters struct{ several }
 
+// CountRequest calls each counter.
+func (c counters) CountRequest(ctx context.Context, r Plain) {
+	for _, o := range c.several {
+		o.(Counter).CountRequest(ctx, r)
+	}
+}
+
 // RuleCounter implements Counter.
 func (c counters) RuleCounter(rule string) RuleCounter {
 	list := make(ruleCounters, len(c.several))
@@ -161,8 +184,8 @@ func (c counters) RuleCounter(rule string) RuleCounter {
 type ruleCounters []RuleCounter
 
 // Count calls each counter.
-func (c ruleCounters) Count(ctx context.Context, v Verdict, d *core.Decision) {
+func (c ruleCounters) Count(ctx context.Context, v Verdict) {
 	for _, one := range c {
-		one.Count(ctx, v, d)
+		one.Count(ctx, v)
 	}
 }

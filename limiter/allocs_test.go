@@ -4,6 +4,7 @@ package limiter_test
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -144,12 +145,18 @@ func TestEventsAllocateNothing(t *testing.T) {
 
 // A plain request that is counted costs no allocation.
 func TestCountingAllocatesNothing(t *testing.T) {
-	n := 0
-	count := countFunc(func(context.Context, events.Verdict, *core.Decision) { n++ })
-	l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{rule(t, "a", "1000000/1m")}, Observer: counters{
-		func(context.Context, *events.Request) { t.Error("observed") }, func(string) events.RuleCounter { return count }}})
-	ctx := t.Context()
-	if got := testing.AllocsPerRun(1000, func() { _, _ = l.Allow(ctx, "k", 1) }); got != 0 || n != 1001 {
-		t.Errorf("%v allocations, %d counted", got, n)
+	for rules := 1; rules <= 3; rules++ {
+		requests, decisions := 0, 0
+		count := countFunc(func(context.Context, events.Verdict) { decisions++ })
+		c := limiter.Config{Store: newStore(), Observer: counters{func(context.Context, *events.Request) { t.Error("observed") },
+			func(events.Plain) { requests++ }, func(string) events.RuleCounter { return count }}}
+		for i := range rules {
+			c.Rules = append(c.Rules, rule(t, fmt.Sprint("r", i), "500/1h fixed-window"))
+		}
+		l, ctx := configured(t, c), t.Context()
+		got := testing.AllocsPerRun(1000, func() { _, _ = l.Allow(ctx, "k", 1) })
+		if got != 0 || requests != 1001 || decisions != 1001*rules {
+			t.Errorf("%d rules: %v allocations, %d requests and %d decisions counted", rules, got, requests, decisions)
+		}
 	}
 }

@@ -19,8 +19,11 @@ import (
 // counters is a Counter of functions.
 type counters struct {
 	events.Func
-	of func(rule string) events.RuleCounter
+	count func(events.Plain)
+	of    func(rule string) events.RuleCounter
 }
+
+func (c counters) CountRequest(_ context.Context, r events.Plain) { c.count(r) }
 
 func (c counters) RuleCounter(rule string) events.RuleCounter { return c.of(rule) }
 
@@ -28,6 +31,10 @@ func (c counters) RuleCounter(rule string) events.RuleCounter { return c.of(rule
 func TestOnlyPlainRequestsAreCounted(t *testing.T) {
 	byFallback := storeFunc(func(_ context.Context, _ []core.Op, out []core.Decision) error {
 		out[0] = core.Decision{Allowed: true, Taken: 1, Fallback: true}
+		return nil
+	})
+	idle := storeFunc(func(_ context.Context, _ []core.Op, out []core.Decision) error {
+		out[0] = core.Decision{Allowed: true}
 		return nil
 	})
 	unlisted := listed(t, "b", "1/1h")
@@ -52,7 +59,17 @@ func TestOnlyPlainRequestsAreCounted(t *testing.T) {
 			_, again := l.Take(t.Context(), "mallory", 1)
 			return errors.Join(err, again)
 		}, 0},
-		{"two rules", newStore(), []limiter.Rule{noted, rule(t, "b", "9/1s")}, func(l *limiter.Limiter) error { _, err := l.Take(t.Context(), "k", 1); return err }, 0},
+		{"two rules", newStore(), []limiter.Rule{noted, rule(t, "b", "9/1s")}, func(l *limiter.Limiter) error { _, err := l.Take(t.Context(), "k", 1); return err }, 1},
+		{"a refusal by one of three rules", newStore(), []limiter.Rule{noted, rule(t, "b", "1/1h fixed-window"), rule(t, "c", "9/1s")}, func(l *limiter.Limiter) error {
+			_, err := l.Take(t.Context(), "k", 1)
+			_, again := l.Take(t.Context(), "k", 1)
+			return errors.Join(err, again)
+		}, 2},
+		{"two rules, and over the limit of one in shadow", newStore(), []limiter.Rule{noted, withOnLimit(rule(t, "b", "1/1h"), limiter.Shadow)}, func(l *limiter.Limiter) error {
+			_, err := l.Take(t.Context(), "k", 1)
+			_, again := l.Take(t.Context(), "k", 1)
+			return errors.Join(err, again)
+		}, 1},
 		{"two rules of which one applies", newStore(), []limiter.Rule{noted, elsewhere}, func(l *limiter.Limiter) error { l.Admit(get()).Done(200); return nil }, 1},
 		{"two units", newStore(), []limiter.Rule{noted}, func(l *limiter.Limiter) error { _, err := l.Take(t.Context(), "k", 2); return err }, 0},
 		{"one of many units", newStore(), []limiter.Rule{rule(t, "a", "1/1s")}, func(l *limiter.Limiter) error { _, err := l.TakeUpTo(t.Context(), "k", 9); return err }, 0},
@@ -62,6 +79,12 @@ func TestOnlyPlainRequestsAreCounted(t *testing.T) {
 			_, later := l.Reserve(t.Context(), "k", 1)
 			return errors.Join(err, later)
 		}, 1},
+		{"a store that took no unit", idle, []limiter.Rule{noted}, func(l *limiter.Limiter) error { _, err := l.Take(t.Context(), "k", 1); return err }, 0},
+		{"no rule", newStore(), []limiter.Rule{elsewhere}, func(l *limiter.Limiter) error { l.Admit(get()).Done(200); return nil }, 0},
+		{"a debit", newStore(), []limiter.Rule{rule(t, "a", "9/1h fixed-window debt=9")}, func(l *limiter.Limiter) error {
+			l.AdmitParts(t.Context(), []limiter.Part{{Request: get(), Verb: core.Debit, Cost: 1}}).Done(200)
+			return nil
+		}, 0},
 		{"the fallback", byFallback, []limiter.Rule{noted}, func(l *limiter.Limiter) error { _, err := l.Take(t.Context(), "k", 1); return err }, 0},
 		{"a denial in shadow", newStore(), []limiter.Rule{noted, withOnLimit(unlisted, limiter.Shadow)}, func(l *limiter.Limiter) error {
 			_, err := l.Take(t.Context(), "mallory", 1)
@@ -71,22 +94,44 @@ func TestOnlyPlainRequestsAreCounted(t *testing.T) {
 		plain, observed := 0, 0
 		l := configured(t, limiter.Config{Store: row.store, Rules: row.rules, Observer: counters{
 			func(context.Context, *events.Request) { observed++ },
-			func(string) events.RuleCounter {
-				return countFunc(func(_ context.Context, v events.Verdict, d *core.Decision) {
-					plain++
-					if d.Allowed != (v == events.Allowed) || d.Allowed != (d.Taken == 1) {
-						t.Errorf("%s: %+v", row.name, *d)
-					}
-				})
-			},
+			func(events.Plain) { plain++ },
+			func(string) events.RuleCounter { return countFunc(func(context.Context, events.Verdict) {}) },
 		}})
 		requests := 1
-		if row.name == "a slot to come" || strings.HasPrefix(row.name, "a refusal") {
+		if row.name == "a slot to come" || strings.HasPrefix(row.name, "a refusal") || strings.HasSuffix(row.name, "in shadow") && strings.HasPrefix(row.name, "two") {
 			requests = 2
 		}
 		if err := row.do(l); err != nil || plain != row.plain || plain+observed != requests {
 			t.Errorf("%s: %d counted, %d observed, %v", row.name, plain, observed, err)
 		}
+	}
+}
+
+// A counter gets what became of a plain request, and of it under each rule.
+func TestCountersGetEachDecision(t *testing.T) {
+	var seen []string
+	l := configured(t, limiter.Config{Store: newStore(),
+		Rules: []limiter.Rule{rule(t, "a", "9/1h fixed-window"), withOnLimit(rule(t, "b", "1/1h fixed-window"), limiter.Shadow),
+			rule(t, "c", "2/1h fixed-window"), rule(t, "d", "2/1h fixed-window")},
+		Observer: counters{
+			func(_ context.Context, e *events.Request) { seen = append(seen, "observed "+e.Verdict.String()) },
+			func(r events.Plain) { seen = append(seen, fmt.Sprint(r)) },
+			func(rule string) events.RuleCounter {
+				return countFunc(func(_ context.Context, v events.Verdict) { seen = append(seen, rule+" "+v.String()) })
+			},
+		}})
+	for range 3 {
+		if _, err := l.Take(t.Context(), "k", 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{
+		"a allowed", "b allowed", "c allowed", "d allowed", "{allowed  0}",
+		"observed shadow_refused",
+		"a overruled", "b shadow_refused", "c refused", "d refused", "{refused c 0}",
+	}
+	if !slices.Equal(seen, want) {
+		t.Errorf("seen\n  %s\nwant\n  %s", strings.Join(seen, "\n  "), strings.Join(want, "\n  "))
 	}
 }
 
@@ -99,6 +144,7 @@ func TestCounterThatIsNoneOrPanics(t *testing.T) {
 		Rules: []limiter.Rule{rule(t, "none", "9/1s"), rule(t, "lost", "9/1s"), rule(t, "bad", "9/1s")},
 		Observer: counters{
 			func(_ context.Context, e *events.Request) { note("observed %s", e.Rules[0].Name) },
+			func(r events.Plain) { note("counted %s", r.Verdict) },
 			func(rule string) events.RuleCounter {
 				switch rule {
 				case "none":
@@ -106,7 +152,7 @@ func TestCounterThatIsNoneOrPanics(t *testing.T) {
 				case "lost":
 					panic("no counter")
 				}
-				return countFunc(func(context.Context, events.Verdict, *core.Decision) { panic("counting") })
+				return countFunc(func(context.Context, events.Verdict) { panic("counting") })
 			},
 		}})
 	for i, name := range []string{"none", "lost", "bad"} {
@@ -130,13 +176,16 @@ func TestCounterThatIsNoneOrPanics(t *testing.T) {
 // those under which it is not.
 func TestCountersAcrossChangesOfRules(t *testing.T) {
 	const callers, each = 4, 2000
-	var observed atomic.Int64
-	counted := map[string]*atomic.Int64{"a": {}, "b": {}}
-	a, b := rule(t, "a", "1000000/1s"), rule(t, "b", "1000000/1s")
+	var observed, counted, decided atomic.Int64
+	a, b, c := rule(t, "a", "1000000/1s"), rule(t, "b", "1000000/1s"), rule(t, "c", "1000000/1s")
 	l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{a}, Observer: counters{
 		func(context.Context, *events.Request) { observed.Add(1) },
+		func(events.Plain) { counted.Add(1) },
 		func(rule string) events.RuleCounter {
-			return countFunc(func(context.Context, events.Verdict, *core.Decision) { counted[rule].Add(1) })
+			if rule == "c" {
+				return nil
+			}
+			return countFunc(func(context.Context, events.Verdict) { decided.Add(1) })
 		},
 	}})
 	var all sync.WaitGroup
@@ -154,13 +203,13 @@ func TestCountersAcrossChangesOfRules(t *testing.T) {
 	for i := 0; ; i++ {
 		select {
 		case <-ended:
-			if n := counted["a"].Load() + counted["b"].Load() + observed.Load(); n != callers*each {
-				t.Errorf("%d requests are told of, want %d", n, callers*each)
+			if n := counted.Load() + observed.Load(); n != callers*each || decided.Load() < counted.Load() {
+				t.Errorf("%d requests are told of, want %d, and %d decisions", n, callers*each, decided.Load())
 			}
 			return
 		default:
 		}
-		if err := l.SetRules([][]limiter.Rule{{a}, {a, b}, {b}, nil}[i%4]); err != nil {
+		if err := l.SetRules([][]limiter.Rule{{a}, {a, b}, {b, c}, nil}[i%4]); err != nil {
 			t.Error(err)
 		}
 	}

@@ -86,28 +86,41 @@ func (o *told) want(t testing.TB, want ...string) {
 // observe any.
 type counter struct {
 	*told
-	t testing.TB
+	t     testing.TB
+	rules *[]string // of the request, as all of the tests' come one by one
 }
 
 func (c counter) Observe(ctx context.Context, e *events.Request) {
-	if (e.Verdict == events.Allowed || e.Verdict == events.Refused) && e.Err == nil && e.Waited == 0 && len(e.Rules) == 1 {
-		if r := &e.Rules[0]; r.Cost == 1 && r.Decision.At > 0 && r.Decision.Wait == 0 && !r.Decision.Fallback {
-			c.t.Errorf("a plain request under %s was observed", r.Name)
-		}
+	plain := (e.Verdict == events.Allowed || e.Verdict == events.Refused) && e.Err == nil && e.Waited == 0 && len(e.Rules) > 0
+	for i := range e.Rules {
+		r := &e.Rules[i]
+		plain = plain && r.Cost == 1 && r.Decision.At > 0 && r.Decision.Wait == 0 && !r.Decision.Fallback
+	}
+	if plain {
+		c.t.Errorf("a plain request under %s was observed", e.Rules[0].Name)
 	}
 	c.told.Observe(ctx, e)
 }
 
+func (c counter) CountRequest(_ context.Context, r events.Plain) {
+	c.add("request %s%s", r.Verdict, strings.Join(*c.rules, ""))
+	*c.rules = nil
+}
+
 func (c counter) RuleCounter(rule string) events.RuleCounter {
-	return countFunc(func(_ context.Context, v events.Verdict, d *core.Decision) {
-		c.add(`request %s; %s "k" %[1]s cost 1 charged %[3]d`, v, rule, d.Taken)
+	return countFunc(func(_ context.Context, v events.Verdict) {
+		charged := 0
+		if v == events.Allowed {
+			charged = 1
+		}
+		*c.rules = append(*c.rules, fmt.Sprintf(`; %s "k" %s cost 1 charged %d`, rule, v, charged))
 	})
 }
 
 // countFunc is a function that is a RuleCounter.
-type countFunc func(context.Context, events.Verdict, *core.Decision)
+type countFunc func(context.Context, events.Verdict)
 
-func (f countFunc) Count(ctx context.Context, v events.Verdict, d *core.Decision) { f(ctx, v, d) }
+func (f countFunc) Count(ctx context.Context, v events.Verdict) { f(ctx, v) }
 
 // observed returns a limiter that tells o everything.
 func observed(t testing.TB, o *told, c limiter.Config) *limiter.Limiter {
@@ -358,7 +371,7 @@ func TestEvents(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					o, c := &told{}, row.config(t)
 					if counts {
-						c.Observer = counter{o, t}
+						c.Observer = counter{o, t, new([]string)}
 					}
 					l := observed(t, o, c)
 					row.do(t.Context(), l)

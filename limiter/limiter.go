@@ -49,8 +49,9 @@ type Limiter struct {
 	fallbacks      fallbacks
 	onError        func(context.Context, error)
 	observer       events.Observer
-	hooks          *events.Hooks // never nil
-	records        sync.Pool     // of *events.Request
+	counter        events.Counter // the observer, nil unless it counts
+	hooks          *events.Hooks  // never nil
+	records        sync.Pool      // of *events.Request
 	bans           banLog
 	storeLog       storeLog
 	found          found
@@ -95,6 +96,7 @@ func New(c Config) (*Limiter, error) {
 		leases:         newLeaseSource(),
 		top:            c.Top,
 	}
+	l.counter, _ = c.Observer.(events.Counter)
 	if _, inMemory := l.store.(*memstore.Store); !inMemory {
 		l.background = newBackground()
 	}

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/store/memstore"
@@ -27,12 +26,14 @@ func (c *counting) Observe(_ context.Context, e *events.Request) {
 // counterOfAll is a counting that is a Counter too.
 type counterOfAll struct {
 	counting
-	plain atomic.Int64
+	plain, decisions atomic.Int64
 }
+
+func (c *counterOfAll) CountRequest(context.Context, events.Plain) { c.plain.Add(1) }
 
 func (c *counterOfAll) RuleCounter(string) events.RuleCounter { return c }
 
-func (c *counterOfAll) Count(context.Context, events.Verdict, *core.Decision) { c.plain.Add(1) }
+func (c *counterOfAll) Count(context.Context, events.Verdict) { c.decisions.Add(1) }
 
 // BenchmarkObserver compares decisions with and without an Observer that counts, one that is
 // a Counter, and hooks besides.

@@ -39,7 +39,7 @@ type activeRule struct {
 	terms       *terms
 	keys        keyCheck
 	tally       *tally             // nil if Config.Top is 0
-	counter     events.RuleCounter // nil if the Observer gets plain requests too
+	counter     events.RuleCounter // nil if the Observer gets the plain requests too
 
 	// others are the terms of limits that Override has returned, replaced as a
 	// whole when one is added.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -199,40 +200,61 @@ func (res *Result) noteWaited(rule string, now, all time.Duration) {
 	}
 }
 
-// giveCounters gives each rule of the set what counts its plain requests, if the Observer has
-// that.
+// giveCounters gives each rule of the set what counts its decisions on plain requests, if the
+// Observer has that.
 func (l *Limiter) giveCounters(set *ruleSet) {
-	if c, ok := l.observer.(events.Counter); ok {
+	if l.counter != nil {
 		for _, r := range set.rules {
-			r.counter = l.counterOf(c, r.Name)
+			r.counter = l.counterOf(r.Name)
 		}
 	}
 }
 
-// counterOf returns what counts the plain requests of the rule, nil after a panic.
-func (l *Limiter) counterOf(c events.Counter, rule string) (counter events.RuleCounter) {
+// counterOf returns what counts the decisions of the rule on plain requests, nil after a panic.
+func (l *Limiter) counterOf(rule string) (counter events.RuleCounter) {
 	defer func() {
 		if v := recover(); v != nil {
 			l.report(context.Background(), fmt.Errorf("the observer: %w", panicked(v)))
 		}
 	}()
-	return c.RuleCounter(rule)
+	return l.counter.RuleCounter(rule)
 }
 
-// isPlain reports whether the request, which has the verdict, is plain as events.Counter
-// defines it.
-func (res *Result) isPlain(v events.Verdict) bool {
-	if v != events.Allowed && v != events.Refused || len(res.calls) != 1 || res.skipped != nil || res.aged > 0 || res.waited > 0 {
-		return false
+// plain reports whether the request, which has the verdict, is plain as events.Counter defines
+// it and all of its rules have counters, and returns it as a counter gets it, but for the Rule.
+func (res *Result) plain(v events.Verdict) (p events.Plain, ok bool) {
+	if v != events.Allowed && v != events.Refused || len(res.calls) == 0 || res.waited > 0 {
+		return p, false
 	}
-	if len(res.outside) > 0 || res.aside > 0 { // which a refusal does not exclude
-		return false
+	if len(res.outside) > 0 || res.skipped != nil { // which a refusal does not exclude
+		return p, false
 	}
-	op, d := &res.ops[0], &res.out[0]
-	return op.Verb == core.Take && op.Cost == 1 && d.Allowed == (d.Taken == 1) && d.Wait == 0 && !d.Fallback
+	p.Verdict, p.Remaining = v, math.MaxInt64
+	for i := range res.calls {
+		op, d := &res.ops[:i+1][i], &res.out[:i+1][i]
+		if res.calls[i].rule.counter == nil || op.Verb != core.Take || op.Cost != 1 || d.Wait != 0 || d.Fallback || v == events.Allowed && d.Taken != 1 {
+			return p, false
+		}
+		p.Remaining = min(p.Remaining, d.Remaining)
+	}
+	return p, true
 }
 
-// observe passes the result to the Observer, which is not nil, or to its counter if the request
+// count passes a plain request to the counters of its rules, and to that of requests.
+func (res *Result) count(ctx context.Context, p events.Plain) {
+	for i := range res.calls {
+		rule, v := res.calls[i].rule, p.Verdict
+		if v != events.Allowed { // or else every rule allows the request
+			if v = res.verdictOf(i, v); v == p.Verdict && p.Rule == "" {
+				p.Rule = rule.Name
+			}
+		}
+		rule.counter.Count(ctx, v)
+	}
+	res.limiter.counter.CountRequest(ctx, p)
+}
+
+// observe passes the result to the Observer, which is not nil, or to its counters if the request
 // is plain. A result that is used again keeps the memory of the event.
 func (l *Limiter) observe(ctx context.Context, res *Result) {
 	returned := false
@@ -245,9 +267,9 @@ func (l *Limiter) observe(ctx context.Context, res *Result) {
 		}
 	}()
 	v := res.verdict(ctx)
-	if res.isPlain(v) {
-		if c := res.calls[0].rule.counter; c != nil {
-			c.Count(ctx, v, &res.out[0])
+	if l.counter != nil {
+		if p, ok := res.plain(v); ok {
+			res.count(ctx, p)
 			returned = true
 			return
 		}

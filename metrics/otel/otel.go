@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/metrics/internal/meter"
@@ -133,27 +132,35 @@ func (m *Metrics) Observe(ctx context.Context, r *events.Request) {
 	m.meter.Observe(ctx, r, refused)
 }
 
-// RuleCounter implements [events.Counter].
-func (m *Metrics) RuleCounter(rule string) events.RuleCounter {
-	return &ruleCounter{m, rule, m.meter.RuleCounter(rule)}
+// CountRequest implements [events.Counter].
+func (m *Metrics) CountRequest(ctx context.Context, r events.Plain) {
+	var refused func(context.Context, *meter.Cell)
+	if span := trace.SpanFromContext(ctx); span.IsRecording() {
+		refused = m.refused
+		span.SetAttributes(attribute.String(meter.Result, r.Verdict.String()), remains(r.Remaining))
+		if r.Rule != "" {
+			span.SetAttributes(attribute.String(meter.Rule, r.Rule))
+		}
+	}
+	m.meter.CountRequest(ctx, r.Verdict, refused)
 }
 
-// ruleCounter counts plain requests, and describes them on their spans.
+// RuleCounter implements [events.Counter].
+func (m *Metrics) RuleCounter(rule string) events.RuleCounter {
+	return &ruleCounter{m, m.meter.RuleCounter(rule)}
+}
+
+// ruleCounter counts the decisions of a rule on plain requests.
 type ruleCounter struct {
 	metrics *Metrics
-	name    string
 	rule    *meter.RuleCounter
 }
 
 // Count implements [events.RuleCounter].
-func (c *ruleCounter) Count(ctx context.Context, v events.Verdict, d *core.Decision) {
+func (c *ruleCounter) Count(ctx context.Context, v events.Verdict) {
 	var refused func(context.Context, *meter.Cell)
-	if span := trace.SpanFromContext(ctx); span.IsRecording() {
+	if !v.Passes() && trace.SpanFromContext(ctx).IsRecording() {
 		refused = c.metrics.refused
-		span.SetAttributes(attribute.String(meter.Result, v.String()), remains(d.Remaining))
-		if !v.Passes() {
-			span.SetAttributes(attribute.String(meter.Rule, c.name))
-		}
 	}
 	c.rule.Count(ctx, v, refused)
 }

@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/metrics/internal/meter"
@@ -100,19 +99,24 @@ func (m *Metrics) Install(c *limiter.Config) { m.meter.Install(c, m) }
 // Observe implements [events.Observer]. Install adds it to the config.
 func (m *Metrics) Observe(ctx context.Context, r *events.Request) { m.meter.Observe(ctx, r, m.refused) }
 
+// CountRequest implements [events.Counter].
+func (m *Metrics) CountRequest(ctx context.Context, r events.Plain) {
+	m.meter.CountRequest(ctx, r.Verdict, m.refused)
+}
+
 // RuleCounter implements [events.Counter].
 func (m *Metrics) RuleCounter(rule string) events.RuleCounter {
 	return &ruleCounter{m, m.meter.RuleCounter(rule)}
 }
 
-// ruleCounter counts plain requests.
+// ruleCounter counts the decisions of a rule on plain requests.
 type ruleCounter struct {
 	metrics *Metrics
 	rule    *meter.RuleCounter
 }
 
 // Count implements [events.RuleCounter].
-func (c *ruleCounter) Count(ctx context.Context, v events.Verdict, _ *core.Decision) {
+func (c *ruleCounter) Count(ctx context.Context, v events.Verdict) {
 	c.rule.Count(ctx, v, c.metrics.refused)
 }
 

@@ -341,7 +341,10 @@ func BenchmarkObserve(b *testing.B) {
 // BenchmarkLimiter compares decisions with and without metrics. "nothing" is an observer that
 // does nothing and gets each event.
 func BenchmarkLimiter(b *testing.B) {
-	for _, limit := range []string{"1000000000/1s", "1/8760h fixed-window"} {
+	for _, under := range []struct {
+		limit string
+		rules int
+	}{{"1000000000/1s", 1}, {"1/8760h fixed-window", 1}, {"1000000000/1s", 3}, {"1/8760h fixed-window", 3}} {
 		for _, row := range []struct {
 			name string
 			set  func(*limiter.Config)
@@ -350,7 +353,10 @@ func BenchmarkLimiter(b *testing.B) {
 			{"nothing", func(c *limiter.Config) { c.Observer = events.Func(func(context.Context, *events.Request) {}) }},
 			{"metrics", func(c *limiter.Config) { m, _ := registered(b, prom.Options{}); m.Install(c) }},
 		} {
-			c := limiter.Config{Rules: []limiter.Rule{{Name: "a", Limit: core.MustParseLimit(limit)}}, Logger: slog.New(slog.DiscardHandler)}
+			c := limiter.Config{Logger: slog.New(slog.DiscardHandler)}
+			for i := range under.rules {
+				c.Rules = append(c.Rules, limiter.Rule{Name: fmt.Sprint("r", i), Limit: core.MustParseLimit(under.limit)})
+			}
 			row.set(&c)
 			l := limiter.MustNew(c)
 			defer l.Close()
@@ -361,7 +367,7 @@ func BenchmarkLimiter(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			b.Run(fmt.Sprintf("allowed=%t/%s", d.Allowed, row.name), func(b *testing.B) {
+			b.Run(fmt.Sprintf("rules=%d/allowed=%t/%s", under.rules, d.Allowed, row.name), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					if got, err := l.Allow(b.Context(), "k", 1); err != nil || got.Allowed != d.Allowed {

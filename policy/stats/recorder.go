@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/headgate/headgate/policy"
@@ -147,13 +146,16 @@ func (r *Recorder) Observe(_ context.Context, e *events.Request) {
 	}
 }
 
+// CountRequest implements [events.Counter].
+func (r *Recorder) CountRequest(_ context.Context, p events.Plain) { r.countRequest(p.Verdict) }
+
 // RuleCounter implements [events.Counter].
 func (r *Recorder) RuleCounter(rule string) events.RuleCounter {
 	return &ruleCounter{recorder: r, rule: rule}
 }
 
-// ruleCounter counts the plain requests of a policy. The policy has no place among those of the
-// recorder before there is something to count.
+// ruleCounter counts the decisions of a policy on plain requests. The policy has no place among
+// those of the recorder before there is something to count.
 type ruleCounter struct {
 	recorder *Recorder
 	rule     string
@@ -161,13 +163,12 @@ type ruleCounter struct {
 }
 
 // Count implements [events.RuleCounter].
-func (c *ruleCounter) Count(_ context.Context, v events.Verdict, _ *core.Decision) {
+func (c *ruleCounter) Count(_ context.Context, v events.Verdict) {
 	n := c.found.Load()
 	if n == nil {
 		n = c.recorder.counter(c.rule)
 		c.found.Store(n)
 	}
-	c.recorder.countRequest(v)
 	n[v].Add(1)
 }
 

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/test"
@@ -131,17 +130,19 @@ func TestRecorderCountsPlainRequests(t *testing.T) {
 	}
 	r.Observe(t.Context(), event("a", events.Allowed))
 	for range 3 {
-		a.Count(t.Context(), events.Allowed, &core.Decision{})
+		r.CountRequest(t.Context(), events.Plain{Verdict: events.Allowed})
+		a.Count(t.Context(), events.Allowed)
 		flush(t, r)
 	}
-	r.RuleCounter("b").Count(t.Context(), events.Refused, &core.Decision{})
+	r.CountRequest(t.Context(), events.Plain{Verdict: events.Refused, Rule: "b"})
+	r.RuleCounter("b").Count(t.Context(), events.Refused)
 	flush(t, r)
 	got, requests := total(t, client, prefix)
 	want := map[string]stats.Counts{"a": {events.Allowed: 4}, "b": {events.Refused: 1}}
 	if !maps.Equal(got, want) || requests != (stats.Counts{events.Allowed: 4, events.Refused: 1}) {
 		t.Errorf("%v %v", got, requests)
 	}
-	if n := testing.AllocsPerRun(1000, func() { a.Count(t.Context(), events.Refused, nil) }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { a.Count(t.Context(), events.Refused) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

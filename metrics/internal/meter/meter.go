@@ -65,7 +65,6 @@ type Meter struct {
 	followed  bool // a policy was applied or refused
 	inForce   bool // a revision is
 	forgetter sync.Mutex
-	gone      []*rule // that the last reading has removed, under forgetter
 }
 
 // ban is a ban of a key, of which only a hash is kept.
@@ -86,8 +85,7 @@ type rule struct {
 	decisions      [events.Verdicts]Cell
 	units          [flows]Cell
 	cached         Cell
-	alone          atomic.Uint64 // requests under no other rule that were allowed and charged one unit
-	single         atomic.Uint64 // further decisions that allowed a request and charged it one unit
+	single         atomic.Uint64 // decisions that allowed a request and charged it one unit
 	queued, leases gauge
 	bans           gauge     // used says whether there ever was one; the value is not kept here
 	removed        time.Time // when the rule was first seen to be in force nowhere, under forgetter
@@ -117,11 +115,9 @@ func newRule(label string) *rule {
 	return r
 }
 
-// fold moves what is in r.alone and r.single to the cells that they stand for.
-func (m *Meter) fold(r *rule) {
-	alone := r.alone.Swap(0)
-	m.requests[events.Allowed].Add(alone)
-	n := alone + r.single.Swap(0)
+// fold moves what is in r.single to the cells that it stands for.
+func (r *rule) fold() {
+	n := r.single.Swap(0)
 	r.decisions[events.Allowed].Add(n)
 	r.units[charged].Add(n)
 }
@@ -163,8 +159,17 @@ func (m *Meter) Install(c *limiter.Config, o events.Observer) {
 	}
 }
 
-// RuleCounter counts the plain requests of a rule, as Observe would. It finds the counts of the
-// rule anew whenever the meter's rules have changed.
+// CountRequest counts a plain request. refused is as in [Meter.Observe].
+func (m *Meter) CountRequest(ctx context.Context, v events.Verdict, refused func(context.Context, *Cell)) {
+	if refused != nil && !v.Passes() {
+		refused(ctx, &m.requests[v])
+		return
+	}
+	m.requests[v].n.Add(1)
+}
+
+// RuleCounter counts the decisions of a rule on plain requests, as Observe would. It finds the
+// counts of the rule anew whenever the meter's rules have changed.
 type RuleCounter struct {
 	meter *Meter
 	name  string
@@ -177,11 +182,11 @@ type found struct {
 	among *map[string]*rule
 }
 
-// RuleCounter returns the counter of plain requests of the rule. The rule has no place among
-// the rules of the meter before there is something to count.
+// RuleCounter returns the counter of the rule. The rule has no place among the rules of the meter
+// before there is something to count.
 func (m *Meter) RuleCounter(name string) *RuleCounter { return &RuleCounter{meter: m, name: name} }
 
-// Count counts a request with the verdict Allowed or Refused. refused is as in [Meter.Observe].
+// Count counts a decision. refused is as in [Meter.Observe].
 func (c *RuleCounter) Count(ctx context.Context, v events.Verdict, refused func(context.Context, *Cell)) {
 	f := c.found.Load()
 	if f == nil || f.among != c.meter.rules.Load() {
@@ -189,12 +194,10 @@ func (c *RuleCounter) Count(ctx context.Context, v events.Verdict, refused func(
 	}
 	switch {
 	case v == events.Allowed:
-		f.alone.Add(1)
-	case refused != nil:
-		refused(ctx, &c.meter.requests[v])
+		f.single.Add(1)
+	case refused != nil && !v.Passes():
 		refused(ctx, &f.decisions[v])
 	default:
-		c.meter.requests[v].n.Add(1)
 		f.decisions[v].n.Add(1)
 	}
 }
@@ -213,16 +216,7 @@ func (c *RuleCounter) find() *found {
 // Observe counts a request. If refused is not nil, it is called instead for the cells that
 // count that the request does not pass.
 func (m *Meter) Observe(ctx context.Context, e *events.Request, refused func(context.Context, *Cell)) {
-	if e.Verdict == events.Allowed && len(e.Rules) == 1 && e.Rules[0].Charged == 1 {
-		m.of(e.Rules[0].Name).alone.Add(1)
-		return
-	}
-	passes := e.Verdict.Passes()
-	if passes || refused == nil {
-		m.requests[e.Verdict].n.Add(1)
-	} else {
-		refused(ctx, &m.requests[e.Verdict])
-	}
+	m.CountRequest(ctx, e.Verdict, refused)
 	for i := range e.Rules {
 		d := &e.Rules[i]
 		r := m.of(d.Name)

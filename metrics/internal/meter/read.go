@@ -11,7 +11,7 @@ func (m *Meter) Cells(f func(*Cell)) {
 	m.knowRules()
 	rules := m.shown()
 	for _, r := range rules {
-		m.fold(r)
+		r.fold()
 	}
 	for i := range m.requests {
 		f(&m.requests[i])
@@ -83,18 +83,13 @@ func (m *Meter) knowRules() {
 	}
 }
 
-// removeRules removes the rules that have not been in force for some time. A request that has
-// found such a rule just before counts there, so it is folded once more at the next reading.
+// removeRules removes the rules that have not been in force for some time.
 func (m *Meter) removeRules(names []string, now time.Time) {
-	for _, r := range m.gone {
-		m.fold(r)
-	}
-	m.gone = nil
 	inForce := map[string]bool{}
 	for _, name := range names {
 		inForce[name] = true
 	}
-	gone := map[string]*rule{}
+	var gone []string
 	for name, r := range *m.rules.Load() {
 		switch {
 		case inForce[name] || r.queued.n.Load() != 0 || r.leases.n.Load() != 0:
@@ -102,7 +97,7 @@ func (m *Meter) removeRules(names []string, now time.Time) {
 		case r.removed.IsZero():
 			r.removed = now
 		case now.Sub(r.removed) >= keepRemoved:
-			gone[name] = r
+			gone = append(gone, name)
 		}
 	}
 	if len(gone) == 0 {
@@ -110,14 +105,12 @@ func (m *Meter) removeRules(names []string, now time.Time) {
 	}
 	m.mu.Lock()
 	m.replace(func(rules map[string]*rule) {
-		for name := range gone {
+		for _, name := range gone {
 			delete(rules, name)
 		}
 	})
 	m.mu.Unlock()
-	for name, r := range gone {
-		m.fold(r)
-		m.gone = append(m.gone, r)
+	for _, name := range gone {
 		m.o.Forget(name)
 	}
 }

@@ -85,18 +85,9 @@ type noting struct {
 	n *int
 }
 
-func (o noting) RuleCounter(rule string) events.RuleCounter {
-	return notingRule{o.Counter.RuleCounter(rule), o.n}
-}
-
-type notingRule struct {
-	events.RuleCounter
-	n *int
-}
-
-func (o notingRule) Count(ctx context.Context, v events.Verdict, d *core.Decision) {
+func (o noting) CountRequest(ctx context.Context, r events.Plain) {
 	*o.n++
-	o.RuleCounter.Count(ctx, v, d)
+	o.Counter.CountRequest(ctx, r)
 }
 
 // dice says what happens.
