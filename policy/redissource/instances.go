@@ -23,6 +23,9 @@ const (
 	// reply of the server holds.
 	maxInstances = 20_000
 	page         = 500
+
+	// maxReport is more bytes than a report has.
+	maxReport = 16 << 10
 )
 
 // report stores the report of an instance, unless it is empty, and drops up to 100
@@ -126,23 +129,37 @@ func (s *Source) Instances(ctx context.Context) ([]policy.Instance, error) {
 	return list, nil
 }
 
+// short reads the reports of instances that are not too long, because anything may be in Redis.
+//
+// KEYS: instances. ARGV: the largest number of bytes of a report; the processes. Reply: for each
+// process its report, or an empty text.
+var short = redis.NewScript(`
+local texts = redis.call('HMGET', KEYS[1], unpack(ARGV, 2))
+local most = tonumber(ARGV[1])
+for i = 1, #texts do
+  if not texts[i] or #texts[i] > most then
+    texts[i] = ''
+  end
+end
+return texts
+`)
+
 // reports reads the reports of processes, each of which is followed by the report's age.
 func (s *Source) reports(ctx context.Context, names []string) (list []policy.Instance, err error) {
-	fields := make([]string, 0, len(names)/2)
+	args := []any{maxReport}
 	for at := 0; at+1 < len(names); at += 2 {
-		fields = append(fields, names[at])
+		args = append(args, names[at])
 	}
-	var texts []any
+	var texts []string
 	err = s.do(ctx, func(ctx context.Context) (err error) {
-		texts, err = s.client.HMGet(ctx, s.instances, fields...).Result()
+		texts, err = short.Run(ctx, s.client, []string{s.instances}, args...).StringSlice()
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	for i, v := range texts {
+	for i, text := range texts {
 		var r reportOf
-		text, _ := v.(string)
 		if json.Unmarshal([]byte(text), &r) != nil {
 			continue // it is gone, or written by another version of this package
 		}

@@ -476,6 +476,47 @@ func TestInstancesAreListedInSmallReplies(t *testing.T) {
 	t.Logf("%d instances took %s", len(list), time.Since(began))
 }
 
+// metered counts the bytes that it reads.
+type metered struct {
+	net.Conn
+	n *atomic.Int64
+}
+
+func (m metered) Read(b []byte) (int, error) {
+	n, err := m.Conn.Read(b)
+	m.n.Add(int64(n))
+	return n, err
+}
+
+// A report that no instance of this package writes is neither read nor listed.
+func TestInstancesLeavesOutReportsThatAreTooLong(t *testing.T) {
+	var n atomic.Int64
+	client := redis.NewClient(&redis.Options{Addr: redistest.Addr(t), ContextTimeoutEnabled: true, DisableIdentity: true, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		return metered{conn, &n}, err
+	}})
+	t.Cleanup(func() { client.Close() })
+	prefix := redistest.Prefix(t)
+	s, err := redissource.New(client, redissource.Options{Prefix: prefix, Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := policy.Instance{ID: strings.Repeat("i", 200), Process: "p1", App: "shop", Version: strings.Repeat("v", 200), Refused: strings.Repeat("v", 200), Error: strings.Repeat("<", policy.MaxText)}
+	if err := s.Report(t.Context(), long); err != nil {
+		t.Fatal(err)
+	}
+	now := float64(client.Time(t.Context()).Val().UnixMilli())
+	for _, process := range []string{"huge", "none", "p0"} {
+		client.ZAdd(t.Context(), prefix+"{policies}:reported", redis.Z{Score: now, Member: process})
+	}
+	client.HSet(t.Context(), prefix+"{policies}:instances", "huge", `{"id":"`+strings.Repeat("x", 32<<20)+`","app":"shop"}`, "p0", `{"id":"a","process":"p0","app":"shop"}`)
+	n.Store(0)
+	list, err := s.Instances(t.Context())
+	if err != nil || len(list) != 2 || list[0].ID != "a" || list[1].Error != long.Error || n.Load() > 64<<10 {
+		t.Errorf("%d instances, %d bytes were read, %v", len(list), n.Load(), err)
+	}
+}
+
 func TestClusterServesToo(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(redistest.Cluster(t, 3)), ContextTimeoutEnabled: true})
