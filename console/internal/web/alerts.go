@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/console/internal/service"
+	"github.com/headgate/headgate/console/internal/webhook"
 )
 
 // alerts is the page of all webhooks.
@@ -44,13 +45,7 @@ func (h hook) Messages() (list []delivery) {
 }
 
 // Place returns the scheme and the host of the URL. The rest may be a secret.
-func (h hook) Place() string {
-	u, err := url.Parse(h.URL)
-	if err != nil {
-		return ""
-	}
-	return u.Scheme + "://" + u.Host
-}
+func (h hook) Place() string { return webhook.Place(h.URL) }
 
 // Repeats returns how often an alert is told again, or "" for never.
 func (h hook) Repeats() string {
