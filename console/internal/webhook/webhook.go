@@ -196,12 +196,12 @@ func (s *Sender) Send(ctx context.Context, m Message) (status int, err error) {
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
 	switch code := answer.StatusCode; {
-	case err != nil:
-		return code, fmt.Errorf("the answer %d did not end: %w", code, s.reason(err))
-	case code/100 == 2:
+	case code/100 == 2: // the receiver has the message, and another attempt would repeat it
 		return code, nil
 	case code/100 == 3:
 		return code, fmt.Errorf("the answer was %d, a redirect, which is not followed", code)
+	case err != nil:
+		return code, fmt.Errorf("the answer %d did not end: %w", code, s.reason(err))
 	default:
 		return code, fmt.Errorf("the answer was %d: %s", code, shown(string(text)))
 	}

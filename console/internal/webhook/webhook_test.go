@@ -194,12 +194,20 @@ func TestSendGivesUp(t *testing.T) {
 	o.Timeout = 200 * time.Millisecond
 	url, _ := receiver(t, func(_ http.ResponseWriter, r *http.Request) { <-end })
 	wantReason(t, o, url, 0, "it took longer than 200ms")
-	url, _ = receiver(t, func(w http.ResponseWriter, r *http.Request) {
-		w.WriteHeader(200)
-		w.(http.Flusher).Flush()
-		<-end
-	})
-	wantReason(t, o, url, 200, "it took longer than 200ms")
+	hangs := func(status int) (url string) {
+		url, _ = receiver(t, func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(status)
+			w.(http.Flusher).Flush()
+			<-end
+		})
+		return url
+	}
+	wantReason(t, o, hangs(500), 500, "the answer 500 did not end: it took longer than 200ms")
+	wantReason(t, o, hangs(302), 302, "a redirect, which is not followed")
+	// The receiver has the message, so that another attempt would repeat it.
+	if status, err := New(o).Send(t.Context(), Message{ID: "x", URL: hangs(200), Secrets: []string{"whsec_AAAA"}}); status != 200 || err != nil {
+		t.Errorf("%d %v", status, err)
+	}
 }
 
 // names is a DNS server whose answer about every name is the next of a list.
