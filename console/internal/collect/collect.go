@@ -31,6 +31,7 @@ type Ledger interface {
 	Collected(ctx context.Context, app string) (time.Time, error)
 	SetCollected(ctx context.Context, app string, until time.Time) error
 	Record(ctx context.Context, app string, m stats.Minute) error
+	AddUp(ctx context.Context)
 	Prune(ctx context.Context, now time.Time, last int64) (next int64, err error)
 }
 
@@ -126,6 +127,7 @@ func (w *Worker) Close() error {
 
 func (w *Worker) run(ctx context.Context) {
 	defer close(w.done)
+	w.o.Ledger.AddUp(ctx)
 	pause := retry
 	for ctx.Err() == nil {
 		now, err := w.collect(ctx)
@@ -133,6 +135,7 @@ func (w *Worker) run(ctx context.Context) {
 			return
 		}
 		w.note(err)
+		w.o.Ledger.AddUp(ctx)
 		if err != nil {
 			sleep(ctx, pause/2+rand.N(pause/2))
 			pause = min(2*pause, time.Minute)

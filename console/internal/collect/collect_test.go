@@ -28,6 +28,7 @@ type fake struct {
 	collected map[string]time.Time
 	recorded  map[time.Time]int64
 	prunes    int
+	addedUp   []map[time.Time]int64 // what was recorded at each call of AddUp
 }
 
 func newFake() *fake {
@@ -95,6 +96,12 @@ func (f *fake) Record(_ context.Context, _ string, m stats.Minute) error {
 	defer f.mu.Unlock()
 	f.recorded[m.Start] = max(f.recorded[m.Start], m.Requests.Total())
 	return nil
+}
+
+func (f *fake) AddUp(context.Context) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.addedUp = append(f.addedUp, maps.Clone(f.recorded))
 }
 
 func (f *fake) Prune(_ context.Context, _ time.Time, last int64) (int64, error) {
@@ -200,6 +207,42 @@ func TestWorkerReadsWhatHasChanged(t *testing.T) {
 		}
 		if reads, _ := f.calls(); reads < 59 || reads > 120 {
 			t.Errorf("%d minutes were read in an hour, want each once or twice", reads)
+		}
+	})
+}
+
+// What was collected is added up after each collection, also after one that fails in part, and at the
+// start what was collected before.
+func TestWorkerAddsUpAfterEachCollection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.count(time.Hour)
+		start(t, f)
+		synctest.Wait()
+		if n := len(f.addedUp); n != 2 || len(f.addedUp[0]) != 0 || len(f.addedUp[1]) != 1 {
+			t.Errorf("at the start %v was added up", f.addedUp)
+		}
+		for range 59 {
+			f.count(0)
+			time.Sleep(time.Minute)
+		}
+		time.Sleep(time.Minute - time.Nanosecond)
+		synctest.Wait()
+		if n := len(f.addedUp); n != 2+59 {
+			t.Errorf("in an hour it was added up %d times, want once a minute", n-2)
+		}
+		for i, seen := range f.addedUp[2:] {
+			if len(seen) != i+2 {
+				t.Errorf("after minute %d the counts of %d minutes were added up", i+1, len(seen))
+			}
+		}
+		f.mu.Lock()
+		f.err = errors.New("away")
+		f.mu.Unlock()
+		time.Sleep(settle + spread)
+		synctest.Wait()
+		if n := len(f.addedUp); n < 2+60 {
+			t.Error("after a collection that failed nothing was added up")
 		}
 	})
 }

@@ -8,8 +8,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/headgate/headgate/console/internal/store"
 	"github.com/headgate/headgate/events"
@@ -101,14 +99,9 @@ func (s *Service) Policies(ctx context.Context, a Actor, q Query) (page Page, er
 	err = s.ask(ctx, a, "policy.list", "policies", func(d *action) (err error) {
 		ask := ask
 		ask.Visible = d.access.visible()
-		if q.Refusing {
-			if ask.Names, err = d.refusing(minute(now), live); err != nil {
-				return err
-			}
-		}
 		var rows []store.Policy
-		if slices.Contains(byTraffic, q.Sort) {
-			rows, page.Total, err = d.byRefused(&s.sums, ask, q.Sort, minute(now))
+		if q.Refusing || slices.Contains(byTraffic, q.Sort) {
+			rows, page.Total, err = d.byCounts(s.recent, q, ask, live)
 		} else {
 			rows, page.Total, err = d.FindPolicies(ask)
 		}
@@ -160,61 +153,80 @@ func (s *Service) liveOfAll(ctx context.Context, a Actor) (*reading, error) {
 	return r, err
 }
 
+// byCounts returns the page of a query that the counts decide, and the number of policies on all
+// pages. ask is the rest of the query.
+func (d *action) byCounts(known *recentCounts, q Query, ask store.PolicyQuery, live *reading) ([]store.Policy, int64, error) {
+	names, err := d.PolicyNames(ask)
+	if err != nil {
+		return nil, 0, err
+	}
+	recent, err := known.read(d, recentLife)
+	if err != nil {
+		return nil, 0, err
+	}
+	if q.Refusing {
+		refusing := d.refusing(recent, live)
+		names = slices.DeleteFunc(names, func(name string) bool { return !refusing[name] })
+	}
+	if slices.Contains(byTraffic, q.Sort) {
+		d.order(names, q.Sort, recent)
+	}
+	from := min(ask.Offset, len(names))
+	wanted := names[from:min(from+ask.Limit, len(names))]
+	rows, err := d.PoliciesNamed(wanted)
+	slices.SortFunc(rows, func(a, b store.Policy) int {
+		return cmp.Compare(slices.Index(wanted, a.Name), slices.Index(wanted, b.Name))
+	})
+	return rows, int64(len(names)), err
+}
+
 // refusing returns the names of the policies that have refused requests lately, in the
 // applications in which the actor has a role.
-func (d *action) refusing(now int64, live *reading) ([]string, error) {
-	first := floorTo(now-refusingMinutes, store.ByTenMinutes)
-	sums, err := d.SumPolicies(store.Span{Level: store.ByTenMinutes, From: first, To: now + 1})
-	if err != nil {
-		return nil, err
-	}
+func (d *action) refusing(recent *recent, live *reading) map[string]bool {
+	first := floorTo(minute(instant(d.now))-refusingMinutes, store.ByTenMinutes)
 	names := map[string]bool{}
-	for _, s := range sums {
-		if s.Refused > 0 && d.access.Role(s.App) != NoRole {
-			names[s.Policy] = true
+	for _, s := range recent.series {
+		if s.refusedAt >= first && d.access.Role(s.app) != NoRole {
+			names[s.policy] = true
 		}
 	}
 	for app, minutes := range live.live {
+		if d.access.Role(app) == NoRole { // the role may have gone since
+			continue
+		}
 		for _, m := range minutes {
+			if minute(m.Start) < first {
+				continue
+			}
 			for name, c := range m.Policies {
-				if minute(m.Start) >= first && refusedOf(c) > 0 && isRuleName(name) && d.access.Role(app) != NoRole {
+				if refusedOf(c) > 0 {
 					names[name] = true
 				}
 			}
 		}
 	}
-	list := slices.Sorted(maps.Keys(names))
-	return append([]string{}, list[:min(len(list), policy.MaxPolicies)]...), nil
+	return names
 }
 
-// byRefused returns a page by what the policies refused in the hours that a list shows, and the
-// number of policies on all pages.
-func (d *action) byRefused(kept *sumsKept, q store.PolicyQuery, sort string, now int64) ([]store.Policy, int64, error) {
-	names, err := d.PolicyNames(q)
-	if err != nil {
-		return nil, 0, err
-	}
-	sums, err := d.refusals(kept, now)
-	if err != nil {
-		return nil, 0, err
+// order orders policies by what they refused in the hours that a list shows, in the applications
+// in which the actor has a role. The names are in their own order.
+func (d *action) order(names []string, sort string, recent *recent) {
+	sums := make(map[string]recentSeries, len(recent.series))
+	for _, s := range recent.series {
+		if d.access.Role(s.app) != NoRole {
+			sum := sums[s.policy]
+			sum.refused, sum.decided = sum.refused+s.refused, sum.decided+s.decided
+			sums[s.policy] = sum
+		}
 	}
 	keys := make(map[string]float64, len(names))
 	for _, name := range names {
-		s := sums[name]
-		keys[name] = orderKey(sort, s.Refused, s.Decided)
+		keys[name] = orderKey(sort, sums[name].refused, sums[name].decided)
 	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(keys[a], keys[b]), cmp.Compare(a, b)) })
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(keys[a], keys[b]) })
 	if sort[0] == '-' {
 		slices.Reverse(names)
 	}
-	total := len(names)
-	from := min(q.Offset, total)
-	q.Names, q.Offset = append([]string{}, names[from:min(from+q.Limit, total)]...), 0
-	rows, _, err := d.FindPolicies(q)
-	slices.SortFunc(rows, func(a, b store.Policy) int {
-		return cmp.Compare(slices.Index(q.Names, a.Name), slices.Index(q.Names, b.Name))
-	})
-	return rows, int64(total), err
 }
 
 // orderKey returns the number by which a policy is ordered. Policies without requests come
@@ -228,63 +240,6 @@ func orderKey(sort string, refused, decided int64) float64 {
 	}
 	return float64(refused) / float64(decided)
 }
-
-// refusals returns what each policy decided and refused in the hours that a list shows, in the
-// applications in which the actor has a role.
-func (d *action) refusals(kept *sumsKept, now int64) (map[string]store.PolicySum, error) {
-	sums, err := kept.read(d, now)
-	if err != nil {
-		return nil, err
-	}
-	list := make(map[string]store.PolicySum, len(sums))
-	for _, s := range sums {
-		if d.access.Role(s.App) != NoRole {
-			was := list[s.Policy]
-			was.Refused, was.Decided = was.Refused+s.Refused, was.Decided+s.Decided
-			list[s.Policy] = was
-		}
-	}
-	return list, nil
-}
-
-// sumsKept keeps the sums of all policies, which take a while to add up. They are added up
-// again if counts were collected since, and at most once a minute.
-type sumsKept struct {
-	mu      sync.Mutex
-	counter int64 // of traffic
-	hour    int64 // the first one
-	at      int64 // µs
-	sums    []store.PolicySum
-}
-
-func (k *sumsKept) read(d *action, now int64) ([]store.PolicySum, error) {
-	counter, err := d.Counter(store.CounterTraffic)
-	if err != nil {
-		return nil, err
-	}
-	s := day(now)
-	k.mu.Lock()
-	sums, fresh := k.sums, k.sums != nil && k.hour == s.from && (k.counter == counter.Value || d.now-k.at < sumsLife.Microseconds())
-	k.mu.Unlock()
-	if fresh {
-		return sums, nil
-	}
-	sums = []store.PolicySum{}
-	for _, p := range s.pieces() {
-		part, err := d.SumPolicies(store.Span{Level: int(p.level), From: p.from, To: p.to})
-		if err != nil {
-			return nil, err
-		}
-		sums = append(sums, part...)
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.counter, k.hour, k.at, k.sums = counter.Value, s.from, d.now, sums
-	return sums, nil
-}
-
-// sumsLife is how long sums are used although newer counts were collected.
-const sumsLife = time.Minute
 
 // listHours is the number of hours whose counts a list shows.
 const listHours = 24

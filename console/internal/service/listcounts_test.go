@@ -84,36 +84,6 @@ func (w *world) refusingNow(want []string) {
 	}
 }
 
-// The sums that order a list are added up again when counts were collected, and not before a
-// minute has passed.
-func TestListOrderFollowsTheCounts(t *testing.T) {
-	everyEngine(t, func(t *testing.T, w *world) {
-		ctx := t.Context()
-		w.create(sample("one", "a"))
-		w.create(sample("two", "a"))
-		record := func(name string, refused int64) {
-			m := stats.Minute{Start: w.clock.now().Truncate(time.Minute), Policies: map[string]stats.Counts{name: {events.Refused: refused}}}
-			w.must(w.Ledger().Record(ctx, "a", m))
-		}
-		first := func(want string) {
-			t.Helper()
-			page, err := w.Policies(ctx, w.admin, Query{Sort: "-refused"})
-			if err != nil || page.Policies[0].Name != want {
-				t.Errorf("%s comes first, want %s (%v)", page.Policies[0].Name, want, err)
-			}
-		}
-		record("one", 5)
-		first("one")
-		record("two", 9)
-		first("one")
-		if list, err := w.List(ctx, w.admin, Query{Sort: "-refused"}); err != nil || list.Rows[0].Name != "two" {
-			t.Errorf("a page is not in the order of its numbers (%v)", err)
-		}
-		w.clock.pass(time.Minute)
-		first("two")
-	})
-}
-
 func TestListFiltersByChange(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		for _, name := range []string{"old", "month", "week", "day"} {

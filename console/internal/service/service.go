@@ -59,7 +59,7 @@ type Service struct {
 	passwords *auth.Passwords
 	attempts  *auth.Attempts
 	logger    *slog.Logger
-	sums      sumsKept
+	recent    *recentCounts
 	testing   sync.Map // the webhooks to which a test message is being sent
 
 	sets      *memo[struct{}, policySet]
@@ -79,7 +79,7 @@ func New(o Options) (*Service, error) {
 	if o.DB == nil {
 		return nil, errors.New("service: DB is nil")
 	}
-	s := &Service{sets: newMemo[struct{}, policySet](1), totals: newMemo[rangeKey, totals](maxTotals), collected: newMemo[rangeKey, map[seriesMinute]store.Traffic](maxCollected),
+	s := &Service{recent: newRecentCounts(), sets: newMemo[struct{}, policySet](1), totals: newMemo[rangeKey, totals](maxTotals), collected: newMemo[rangeKey, map[seriesMinute]store.Traffic](maxCollected),
 		db: o.DB, changed: o.Changed, clock: o.Clock, fleet: o.Fleet, top: o.Top, logger: cmp.Or(o.Logger, slog.Default())}
 	if s.changed == nil {
 		s.changed = func() {}

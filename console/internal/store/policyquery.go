@@ -12,11 +12,10 @@ type PolicyQuery struct {
 	// all, and an empty list means none.
 	Visible []string
 
-	App    string   // the policy lists this one; "" means any
-	Mode   string   // "" means any
-	Search string   // in lower case; "" means any
-	Since  int64    // µs; the policy was changed then or later; 0 means any
-	Names  []string // the policy is one of these; nil means any
+	App    string // the policy lists this one; "" means any
+	Mode   string // "" means any
+	Search string // in lower case; "" means any
+	Since  int64  // µs; the policy was changed then or later; 0 means any
 
 	Sort   PolicySort
 	Offset int
@@ -66,28 +65,38 @@ func (t *Tx) FindPolicies(q PolicyQuery) (page []Policy, total int64, err error)
 	if total, err = one(t, scanCount, "SELECT COUNT(*) FROM policies"+where, args...); err != nil {
 		return nil, 0, err
 	}
-	order := policyOrders[ByName]
-	if q.Sort >= 0 && int(q.Sort) < len(policyOrders) {
-		order = policyOrders[q.Sort]
-	}
-	query := policyColumns + where + " ORDER BY " + order + " LIMIT ? OFFSET ?"
+	query := policyColumns + where + q.Sort.orderBy() + " LIMIT ? OFFSET ?"
 	page, err = all(t, scanPolicy, query, append(args, q.Limit, q.Offset)...)
 	return page, total, err
 }
 
-// PolicyNames returns the names of all policies that q selects, on any page, by name.
+// PolicyNames returns the names of all policies that q selects, on any page, in its order.
 func (t *Tx) PolicyNames(q PolicyQuery) ([]string, error) {
 	if q.none() {
 		return nil, nil
 	}
 	where, args := q.where()
-	return all(t, scanText, "SELECT name FROM policies"+where+" ORDER BY name", args...)
+	return all(t, scanText, "SELECT name FROM policies"+where+q.Sort.orderBy(), args...)
+}
+
+// PoliciesNamed returns the policies of these names, in no order. There must not be more than
+// a page of them.
+func (t *Tx) PoliciesNamed(names []string) ([]Policy, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	return all(t, scanPolicy, policyColumns+" WHERE name IN ("+placeholders(len(names))+")", values(names)...)
+}
+
+func (s PolicySort) orderBy() string {
+	if s < 0 || int(s) >= len(policyOrders) {
+		s = ByName
+	}
+	return " ORDER BY " + policyOrders[s]
 }
 
 // none reports whether q selects no policy, whatever there is.
-func (q *PolicyQuery) none() bool {
-	return q.Visible != nil && len(q.Visible) == 0 || q.Names != nil && len(q.Names) == 0
-}
+func (q *PolicyQuery) none() bool { return q.Visible != nil && len(q.Visible) == 0 }
 
 // listsApp begins the condition that a policy lists an application.
 const listsApp = "EXISTS (SELECT 1 FROM policy_apps x WHERE x.policy = policies.name AND x.app "
@@ -116,30 +125,10 @@ func (q *PolicyQuery) where() (string, []any) {
 	if q.Since != 0 {
 		add("updated_at >= ?", q.Since)
 	}
-	if q.Names != nil {
-		add("name IN ("+placeholders(len(q.Names))+")", values(q.Names)...)
-	}
 	if len(conditions) == 0 {
 		return "", nil
 	}
 	return " WHERE " + strings.Join(conditions, " AND "), args
-}
-
-// PolicySum is how many requests of an application a policy decided, and how many of them
-// it refused.
-type PolicySum struct {
-	App, Policy      string
-	Refused, Decided int64
-}
-
-// SumPolicies adds up the rows of each series in a span. The series are read in the order of
-// their ids, so that no engine has to sort the rows.
-func (t *Tx) SumPolicies(s Span) ([]PolicySum, error) {
-	const refused = "t.refused + t.banned + t.impossible + t.denied + t.queue_full"
-	scan := func(s scanner) (v PolicySum, err error) { return v, s.Scan(&v.App, &v.Policy, &v.Refused, &v.Decided) }
-	return all(t, scan, "SELECT MIN(s.app), MIN(s.policy), SUM("+refused+"), SUM("+refused+" + t.allowed + t.waited + t.degraded"+
-		" + t.shadow_refused + t.failed_open + t.canceled + t.failed_closed + t.overruled) FROM traffic_series s "+t.db.engine.joinInOrder()+
-		" traffic t ON t.series = s.id WHERE t.level = ? AND t.at >= ? AND t.at < ? GROUP BY s.id", s.Level, s.From, s.To)
 }
 
 // PolicyTraffic is a row of the counts of a policy in an application.

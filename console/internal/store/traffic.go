@@ -85,7 +85,8 @@ func scanSeries(s scanner) (r Series, err error) { return r, s.Scan(&r.ID, &r.Ap
 // chunk is how many rows or values a statement of traffic has at most.
 const chunk = 100
 
-// manyChunk is chunk for statements that only read.
+// manyChunk is chunk for statements that only read. MariaDB reads all rows that a series has in a
+// level if a thousand series are named.
 const manyChunk = 500
 
 // SeriesID returns the id of a series, which it adds if there is none.
@@ -104,6 +105,11 @@ func (t *Tx) SeriesID(app, policy string) (int64, error) {
 // SeriesOf returns the series of an application by policy: first that of the requests.
 func (t *Tx) SeriesOf(app string) ([]Series, error) {
 	return all(t, scanSeries, "SELECT id, app, policy FROM traffic_series WHERE app = ? ORDER BY policy", app)
+}
+
+// SeriesOfPolicies returns the series of all policies that exist, by id.
+func (t *Tx) SeriesOfPolicies() ([]Series, error) {
+	return all(t, scanSeries, "SELECT s.id, s.app, s.policy FROM traffic_series s JOIN policies p ON p.name = s.policy ORDER BY s.id")
 }
 
 // SeriesNamed returns the series of a policy in each of the applications.
@@ -179,21 +185,46 @@ func (t *Tx) TrafficOf(level int, series, from, to int64) ([]Traffic, error) {
 
 // TrafficWithin returns the rows of series from a minute until another, which is not included.
 func (t *Tx) TrafficWithin(level int, series []int64, from, to int64) ([]Traffic, error) {
-	return t.ofSeries("series, at, "+trafficColumns, "", level, series, from, to)
+	return ofSeries(t, scanTraffic, "series, at, "+trafficColumns, "", level, series, from, to)
 }
 
 // TrafficSums adds up the rows of each of the series from a minute until another, which is not
 // included. At is 0.
 func (t *Tx) TrafficSums(level int, series []int64, from, to int64) ([]Traffic, error) {
-	return t.ofSeries("series, 0, "+trafficSums, " GROUP BY series", level, series, from, to)
+	return ofSeries(t, scanTraffic, "series, 0, "+trafficSums, " GROUP BY series", level, series, from, to)
+}
+
+// Refusals is how many requests a series refused in a range, and how many others it decided.
+type Refusals struct{ Series, Refused, Others int64 }
+
+const (
+	refusedCounts = "refused + banned + impossible + denied + queue_full"
+	otherCounts   = "allowed + waited + degraded + shadow_refused + failed_open + canceled + failed_closed + overruled"
+)
+
+// SumRefusals adds up what each of the series refused from a minute until another, which is not
+// included. It costs less than TrafficSums.
+func (t *Tx) SumRefusals(level int, series []int64, from, to int64) ([]Refusals, error) {
+	scan := func(s scanner) (r Refusals, err error) { return r, s.Scan(&r.Series, &r.Refused, &r.Others) }
+	return ofSeries(t, scan, "series, SUM("+refusedCounts+"), SUM("+otherCounts+")", " GROUP BY series", level, series, from, to)
+}
+
+// Refusal is the last row of a series with a refused request.
+type Refusal struct{ Series, At int64 }
+
+// LastRefusals returns the last row of each of the series with a refused request, from a minute
+// until another, which is not included.
+func (t *Tx) LastRefusals(level int, series []int64, from, to int64) ([]Refusal, error) {
+	scan := func(s scanner) (r Refusal, err error) { return r, s.Scan(&r.Series, &r.At) }
+	return ofSeries(t, scan, "series, MAX(at)", " AND "+refusedCounts+" > 0 GROUP BY series", level, series, from, to)
 }
 
 // ofSeries reads columns of the rows of series in a range. The series are named one by one, and
 // not joined, because then every engine looks up the range of each one in the primary key. A
 // join makes MySQL and MariaDB read all rows that a series has in the level.
-func (t *Tx) ofSeries(columns, end string, level int, series []int64, from, to int64) (list []Traffic, err error) {
+func ofSeries[T any](t *Tx, scan func(scanner) (T, error), columns, end string, level int, series []int64, from, to int64) (list []T, err error) {
 	for part := range slices.Chunk(series, manyChunk) {
-		rows, err := all(t, scanTraffic, "SELECT "+columns+" FROM traffic"+t.db.engine.byPrimaryKey()+
+		rows, err := all(t, scan, "SELECT "+columns+" FROM traffic"+t.db.engine.byPrimaryKey()+
 			" WHERE level = ? AND series IN ("+placeholders(len(part))+") AND at >= ? AND at < ?"+end,
 			append(append([]any{level}, numbers(part)...), from, to)...)
 		if err != nil {
@@ -224,6 +255,11 @@ func (t *Tx) TrafficVersion(app string) (int64, error) {
 		return 0, nil
 	}
 	return version, err
+}
+
+// TrafficVersions returns how often the rows of all applications together were changed.
+func (t *Tx) TrafficVersions() (int64, error) {
+	return one(t, scanCount, "SELECT COALESCE(SUM(version), 0) FROM traffic_versions")
 }
 
 // RaiseTrafficVersion notes that the rows of an application are changed.
