@@ -25,27 +25,25 @@ type field struct {
 	take func(p, from *policy.Policy)
 }
 
-// fields returns all fields that people edit, in the order of display.
-func fields() []field {
-	return []field{
-		{"name", func(p *policy.Policy) string { return p.Name }, func(p, from *policy.Policy) { p.Name = from.Name }},
-		{"description", func(p *policy.Policy) string { return p.Description }, func(p, from *policy.Policy) { p.Description = from.Description }},
-		{"apps", func(p *policy.Policy) string { return strings.Join(p.Apps, ", ") }, func(p, from *policy.Policy) { p.Apps = from.Apps }},
-		{"limit", limitText, func(p, from *policy.Policy) { p.Limit = from.Limit }},
-		{"plans", plansText, func(p, from *policy.Policy) { p.Plans = from.Plans }},
-		{"plan_by", func(p *policy.Policy) string { return p.PlanBy }, func(p, from *policy.Policy) { p.PlanBy = from.PlanBy }},
-		{"overrides", overridesText, func(p, from *policy.Policy) { p.Overrides = from.Overrides }},
-		{"key", func(p *policy.Policy) string { return p.Key }, func(p, from *policy.Policy) { p.Key = from.Key }},
-		{"match.methods", func(p *policy.Policy) string { return strings.Join(p.Match.Methods, ", ") }, func(p, from *policy.Policy) { p.Match.Methods = from.Match.Methods }},
-		{"match.host", func(p *policy.Policy) string { return p.Match.Host }, func(p, from *policy.Policy) { p.Match.Host = from.Match.Host }},
-		{"match.path", func(p *policy.Policy) string { return p.Match.Path }, func(p, from *policy.Policy) { p.Match.Path = from.Match.Path }},
-		{"access", accessText, func(p, from *policy.Policy) { p.Access = from.Access }},
-		{"on_limit", func(p *policy.Policy) string { return p.OnLimit }, func(p, from *policy.Policy) { p.OnLimit = from.OnLimit }},
-		{"ban", banText, func(p, from *policy.Policy) { p.Ban = from.Ban }},
-		{"on_store_error", func(p *policy.Policy) string { return p.OnStoreError }, func(p, from *policy.Policy) { p.OnStoreError = from.OnStoreError }},
-		{"mode", modeText, func(p, from *policy.Policy) { p.Mode = from.Mode }},
-		{"priority", priorityText, func(p, from *policy.Policy) { p.Priority = from.Priority }},
-	}
+// fields are all fields that people edit, in the order of display.
+var fields = []field{
+	{"name", func(p *policy.Policy) string { return p.Name }, func(p, from *policy.Policy) { p.Name = from.Name }},
+	{"description", func(p *policy.Policy) string { return p.Description }, func(p, from *policy.Policy) { p.Description = from.Description }},
+	{"apps", func(p *policy.Policy) string { return strings.Join(p.Apps, ", ") }, func(p, from *policy.Policy) { p.Apps = from.Apps }},
+	{"limit", limitText, func(p, from *policy.Policy) { p.Limit = from.Limit }},
+	{"plans", plansText, func(p, from *policy.Policy) { p.Plans = from.Plans }},
+	{"plan_by", func(p *policy.Policy) string { return p.PlanBy }, func(p, from *policy.Policy) { p.PlanBy = from.PlanBy }},
+	{"overrides", overridesText, func(p, from *policy.Policy) { p.Overrides = from.Overrides }},
+	{"key", func(p *policy.Policy) string { return p.Key }, func(p, from *policy.Policy) { p.Key = from.Key }},
+	{"match.methods", func(p *policy.Policy) string { return strings.Join(p.Match.Methods, ", ") }, func(p, from *policy.Policy) { p.Match.Methods = from.Match.Methods }},
+	{"match.host", func(p *policy.Policy) string { return p.Match.Host }, func(p, from *policy.Policy) { p.Match.Host = from.Match.Host }},
+	{"match.path", func(p *policy.Policy) string { return p.Match.Path }, func(p, from *policy.Policy) { p.Match.Path = from.Match.Path }},
+	{"access", accessText, func(p, from *policy.Policy) { p.Access = from.Access }},
+	{"on_limit", func(p *policy.Policy) string { return p.OnLimit }, func(p, from *policy.Policy) { p.OnLimit = from.OnLimit }},
+	{"ban", banText, func(p, from *policy.Policy) { p.Ban = from.Ban }},
+	{"on_store_error", func(p *policy.Policy) string { return p.OnStoreError }, func(p, from *policy.Policy) { p.OnStoreError = from.OnStoreError }},
+	{"mode", modeText, func(p, from *policy.Policy) { p.Mode = from.Mode }},
+	{"priority", priorityText, func(p, from *policy.Policy) { p.Priority = from.Priority }},
 }
 
 // The zero policy, which is compared with a new one, has no limit, and the texts
@@ -119,7 +117,7 @@ func priorityText(p *policy.Policy) string {
 // policy stands for a policy that does not exist.
 func Diff(a, b policy.Policy) []Change {
 	var list []Change
-	for _, f := range fields() {
+	for _, f := range fields {
 		if before, after := f.text(&a), f.text(&b); before != after {
 			list = append(list, Change{f.name, before, after})
 		}
@@ -131,7 +129,7 @@ func Diff(a, b policy.Policy) []Change {
 // also returns the names of the fields that were touched since, and have another value than after.
 func merge(before, after, current policy.Policy, touched map[string]bool) (merged policy.Policy, clashes []string) {
 	merged = current
-	for _, f := range fields() {
+	for _, f := range fields {
 		if f.text(&before) == f.text(&after) {
 			continue
 		}

@@ -227,39 +227,39 @@ func (d *action) planner() (*planner, error) {
 // write plans one policy.
 func (p *planner) write(after policy.Policy) PlanStep {
 	before, exists := p.have.find(after.Name)
-	p.check(after, before, exists)
-	row, err := rowOf(after)
+	changes := Diff(before, after)
+	p.check(after, before, exists, len(changes) > 0)
+	if len(changes) == 0 {
+		return PlanStep{Name: after.Name, Action: keep, Before: &before, After: &after}
+	}
+	size, err := publishedSize(after)
 	if err != nil {
 		p.fault(after.Name, "", err)
 	}
-	p.bytes += int64(row.Size)
+	p.bytes += int64(size)
 	if !exists {
 		p.policies++
-		return PlanStep{Name: after.Name, Action: created, After: &after, Changes: Diff(policy.Policy{}, after)}
+		return PlanStep{Name: after.Name, Action: created, After: &after, Changes: changes}
 	}
 	p.bytes -= int64(p.have.sizes[p.have.at[before.Name]])
-	step := PlanStep{Name: after.Name, Action: updated, Before: &before, After: &after, Changes: Diff(before, after)}
-	if len(step.Changes) == 0 {
-		step.Action = keep
-	}
-	return step
+	return PlanStep{Name: after.Name, Action: updated, Before: &before, After: &after, Changes: changes}
 }
 
-// check notes the mistakes of writing after over before.
-func (p *planner) check(after, before policy.Policy, exists bool) {
+// check notes the mistakes of writing after over before, which does not exist or may differ.
+func (p *planner) check(after, before policy.Policy, exists, differs bool) {
 	switch {
 	case exists && !p.d.access.CanSee(before.Apps):
 		p.fault(after.Name, "name", errors.New(nameTaken))
 		p.taken = true
 		return
-	case exists && len(Diff(before, after)) > 0 && !p.may(before.Apps):
+	case exists && differs && !p.may(before.Apps):
 		p.deny(after.Name, "it takes the owner of every application that the policy lists")
 	case exists && after.Version > 0 && after.Version != before.Version:
 		p.fault(after.Name, "version", fmt.Errorf("it is based on version %d, and the policy has version %d", after.Version, before.Version))
 	case !exists && after.Version > 0 && p.was(after.Name):
 		p.fault(after.Name, "version", fmt.Errorf("it is based on version %d, and the policy was deleted", after.Version))
 	}
-	if !exists || len(Diff(before, after)) > 0 {
+	if differs {
 		p.checkApps(after)
 	}
 }

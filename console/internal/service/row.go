@@ -25,16 +25,22 @@ func rowOf(p policy.Policy) (store.Policy, error) {
 	if err != nil {
 		return store.Policy{}, err
 	}
-	published, err := policy.EncodeJSON(policy.Set{publishable(p)})
+	size, err := publishedSize(p)
 	if err != nil {
 		return store.Policy{}, err
 	}
 	return store.Policy{
 		Name: p.Name, Version: p.Version, Mode: p.Mode.String(), Priority: p.Priority, Apps: p.Apps,
-		Size: len(published), Search: searchable(p), Body: string(body),
+		Size: size, Search: searchable(p), Body: string(body),
 		CreatedAt: microseconds(p.CreatedAt), CreatedBy: p.CreatedBy,
 		UpdatedAt: microseconds(p.UpdatedAt), UpdatedBy: p.UpdatedBy,
 	}, nil
+}
+
+// publishedSize returns the bytes of the published form of a valid policy.
+func publishedSize(p policy.Policy) (int, error) {
+	published, err := policy.EncodeJSON(policy.Set{publishable(p)})
+	return len(published), err
 }
 
 // searchable returns the text that a search looks through.
