@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/headgate/headgate/console/internal/auth"
 	"github.com/pquerna/otp/totp"
 )
 
@@ -225,12 +227,18 @@ func together() []state {
 // importing plans what an import would do.
 func importing() []state {
 	data := "policies:\n- {name: visitors, apps: [shop], limit: 9/1h sliding-log, key: ip}\n- {name: added, apps: [shop, unused], limit: 1/1s, key: ip}\n"
+	many := "policies:\n"
+	for i := range 500 {
+		many += "- {name: p" + strconv.Itoa(i) + ", apps: [shop], limit: 9/1h, key: ip}\n"
+	}
 	return []state{
+		{name: "a plan of many changes", user: "admin", path: "/import", files: true, send: form("data", many, "format", "yaml")},
+		{name: "many mistakes of an import", user: "admin", path: "/import", files: true, status: wrongForm, send: form("data", strings.ReplaceAll(many, "9/1h", "often"), "format", "yaml")},
 		{name: "a plan", user: "admin", path: "/import", files: true, send: form("data", data, "format", "yaml")},
 		{name: "a plan that deletes", user: "admin", path: "/import", files: true, send: form("data", data, "format", "yaml", "missing", "remove")},
 		{name: "a plan that does nothing", user: "admin", path: "/import", files: true, send: form("data", "policies: []", "format", "yaml")},
 		{name: "mistakes of an import", user: "admin", path: "/import", files: true, status: wrongForm, send: form("data", "policies:\n- {name: x, limit: y}\n- {name: NO}", "format", "yaml")},
-		{name: "a plan that is old", user: "admin", path: "/import/apply", files: true, status: http.StatusConflict, send: form("data", data, "format", "yaml", "base", "1")},
+		{name: "a plan that is old", user: "admin", path: "/import/apply", files: true, status: http.StatusConflict, send: form("kept", auth.Digest(data), "format", "yaml", "base", "1")},
 	}
 }
 

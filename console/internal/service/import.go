@@ -35,6 +35,9 @@ type Import struct {
 	Data   []byte
 	Format Format
 
+	// Kept names the data that KeepImport has kept, in the place of Data.
+	Kept string
+
 	Missing Missing
 
 	// Apps restricts RemoveMissing to policies all of whose applications are among these.
@@ -88,7 +91,7 @@ func (s *Service) PlanImport(ctx context.Context, a Actor, i Import) (plan Plan,
 	if err := checkComment(a.comment); err != nil {
 		return Plan{}, err
 	}
-	set, err := i.decode()
+	set, err := s.decode(ctx, a, i)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -114,7 +117,7 @@ func (s *Service) Import(ctx context.Context, a Actor, i Import) (plan Plan, err
 	if err := checkComment(a.comment); err != nil {
 		return Plan{}, err
 	}
-	set, err := i.decode()
+	set, err := s.decode(ctx, a, i)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -134,9 +137,22 @@ func (s *Service) Import(ctx context.Context, a Actor, i Import) (plan Plan, err
 		if plan, err = d.plan(i, set, c.Value-1); err != nil { // this transaction has raised the counter
 			return err
 		}
-		return d.carryOut(plan)
+		if err := d.carryOut(plan); err != nil || i.Kept == "" {
+			return err
+		}
+		return d.ForgetUploads(a.user, 0)
 	})
 	return plan, err
+}
+
+// decode returns the policies of an import.
+func (s *Service) decode(ctx context.Context, a Actor, i Import) (set policy.Set, err error) {
+	if i.Kept != "" {
+		if i.Data, err = s.kept(ctx, a, i.Kept); err != nil {
+			return nil, err
+		}
+	}
+	return i.decode()
 }
 
 func (i *Import) decode() (policy.Set, error) {

@@ -233,6 +233,10 @@ func matrix() []row {
 			_, err := w.PlanImport(ctx, a, importOf(w.t, sample("new", "a")))
 			return err
 		}, []verdict{yes, yes, denied, denied, yes, denied, yes, change, out, out}},
+		{"KeepImport", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.KeepImport(ctx, a, []byte("policies: []"))
+			return err
+		}, persons},
 		{"Import", func(ctx context.Context, w *world, a Actor) error {
 			_, err := w.Import(ctx, a, importOf(w.t, sample("new", "a")))
 			return err

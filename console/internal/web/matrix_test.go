@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/console/internal/auth"
 	"github.com/headgate/headgate/console/internal/service"
+	"github.com/headgate/headgate/console/internal/store"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -103,7 +105,7 @@ func matrix() []cell {
 
 		{"GET /import", "/import", nil, all},
 		{"POST /import", "/import", url.Values{"format": {"yaml"}, "data": {bundle("plan")}}, [6]int{401, 403, 403, 403, 200, 200}},
-		{"POST /import/apply", "/import/apply", url.Values{"format": {"yaml"}, "data": {bundle("applied")}, "base": {"BASE"}}, [6]int{401, 403, 403, 403, 303, 303}},
+		{"POST /import/apply", "/import/apply", url.Values{"format": {"yaml"}, "kept": {auth.Digest(bundle("applied"))}, "base": {"BASE"}}, [6]int{401, 403, 403, 403, 303, 303}},
 		{"GET /export", "/export", nil, all},
 
 		{"GET /apps", "/apps", nil, all},
@@ -216,12 +218,26 @@ func (w *world) ask(b *browser, c cell) *answer {
 	if c.form.Get("base") == "BASE" {
 		p, err := w.Publishing(w.t.Context(), w.admin)
 		w.must(err)
-		c.form = url.Values{"format": c.form["format"], "data": c.form["data"], "base": {number(p.Version)}}
+		c.form = url.Values{"format": c.form["format"], "kept": c.form["kept"], "base": {number(p.Version)}}
+		w.keepForAll([]byte(bundle("applied")))
 	}
 	if c.form.Get("id") == "WAITING" {
 		c.form = url.Values{"id": {w.waiting}}
 	}
 	return b.post(c.path, c.form)
+}
+
+// keepForAll keeps the data of an import for each role, also for those who are shown no plan.
+func (w *world) keepForAll(data []byte) {
+	w.t.Helper()
+	for _, user := range roles[1:] {
+		w.must(w.db.Update(w.t.Context(), func(t *store.Tx) error {
+			if err := t.ForgetUploads(user, 0); err != nil {
+				return err
+			}
+			return t.InsertUpload(store.Upload{User: user, Digest: auth.Digest(string(data)), At: w.now().UnixMicro(), Data: data})
+		}))
+	}
 }
 
 // Users who have not changed their one-time password see no other page.

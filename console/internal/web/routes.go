@@ -102,7 +102,7 @@ func transferRoutes() []route {
 	return []route{
 		{pattern: "GET /import", answer: importPage},
 		{pattern: "POST /import", answer: planImport, maxBytes: maxImport},
-		{pattern: "POST /import/apply", answer: applyImport, maxBytes: maxImport},
+		{pattern: "POST /import/apply", answer: applyImport},
 		{pattern: "GET /export", answer: export},
 	}
 }

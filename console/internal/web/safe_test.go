@@ -475,10 +475,12 @@ func TestCommentsAreOfferedByEveryForm(t *testing.T) {
 			t.Errorf("the form of %s has %v", c.action, form)
 		}
 	}
+	kept, err := w.KeepImport(t.Context(), w.admin, []byte(bundle("fresh")))
+	w.must(err)
 	for action, form := range map[string]url.Values{
 		"/policies/p/mode": {"version": {"1"}, "mode": {"shadow"}},
 		"/policies/bulk":   {"policy": {"1:p"}, "do": {"off"}, "confirm": {"yes"}},
-		"/import/apply":    {"format": {"yaml"}, "data": {bundle("fresh")}, "base": {"1"}},
+		"/import/apply":    {"format": {"yaml"}, "kept": {kept}, "base": {"1"}},
 		"/keys/allow":      {"policy": {"p"}, "key": {"192.0.2.1"}, "version": {"1"}, "confirm": {"yes"}},
 	} {
 		form.Set("comment", long)

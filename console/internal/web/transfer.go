@@ -3,8 +3,10 @@ package web
 import (
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,14 +16,20 @@ import (
 // transfer is the page of imports and exports.
 type transfer struct {
 	Data     string
+	Kept     string // names the data that the service keeps while the user looks at the plan
 	Format   string
 	Missing  bool // delete the policies that are not named
 	Faults   []service.Fault
+	Wrong    int  // mistakes, with those that are not in Faults
+	Cut      bool // the data is too long to be shown
 	Mistake  string
 	Mistakes mistakes // in the form of a plan
 	Plan     *service.Plan
 	Counts   map[string]int
 	Changing bool // the plan changes something
+	Steps    []service.PlanStep
+	More     int64  // changes that are not in Steps
+	Added    string // the applications that it adds, or ""
 }
 
 func importPage(v *request) error {
@@ -40,19 +48,72 @@ func planImport(v *request) error {
 	return v.showPlan(http.StatusOK, t, plan)
 }
 
-func (v *request) showPlan(status int, t transfer, plan service.Plan) error {
+// showPlan shows what an import would do. The data stays here, as it may be large.
+func (v *request) showPlan(status int, t transfer, plan service.Plan) (err error) {
 	t.Plan, t.Counts = &plan, plan.Counts()
 	t.Changing = t.Counts["keep"] < len(plan.Steps)
+	if t.Changing && t.Kept == "" {
+		if t.Kept, err = v.Service.KeepImport(v.r.Context(), v.actor, []byte(t.Data)); err != nil {
+			return err
+		}
+	}
+	t.Steps = shownSteps(plan)
+	t.More = int64(len(plan.Steps) - t.Counts["keep"] - len(t.Steps))
+	t.Added = strings.Join(plan.Apps[:min(len(plan.Apps), maxAdded)], ", ")
+	if n := len(plan.Apps) - maxAdded; n > 0 {
+		t.Added += " and " + digits(int64(n)) + " more"
+	}
 	return v.show(status, "import", "What the import would do", t)
 }
 
-func applyImport(v *request) error {
-	t, err := v.sentImport()
-	if err != nil {
-		return err
+// Bounds of what a page of an import shows.
+const (
+	maxSteps    = 50_000 // bytes of all changes
+	maxValue    = 1000   // bytes of a value before or after a change
+	maxRepeated = 40_000 // bytes of a text that has mistakes
+	maxFaults   = 100
+	maxAdded    = 50 // applications
+
+	// These are about what the page adds to the values.
+	sizeOfStep, sizeOfChange = 250, 100
+)
+
+// shownSteps returns the changes of a plan that are shown, the deletions first.
+func shownSteps(plan service.Plan) (list []service.PlanStep) {
+	size := 0
+	for _, action := range []string{"delete", "update", "create"} {
+		for _, step := range plan.Steps {
+			if step.Action != action {
+				continue
+			}
+			step.Changes = slices.Clone(step.Changes)
+			size += sizeOfStep
+			for i := range step.Changes {
+				c := &step.Changes[i]
+				c.Before, c.After = shortened(c.Before), shortened(c.After)
+				size += sizeOfChange + len(html.EscapeString(c.Before+c.After))
+			}
+			if size > maxSteps && len(list) > 0 {
+				return list
+			}
+			list = append(list, step)
+		}
 	}
+	return list
+}
+
+// shortened returns the beginning of a long value.
+func shortened(s string) string {
+	if len(s) <= maxValue {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxValue], "") + "…"
+}
+
+func applyImport(v *request) error {
+	t := transfer{Kept: v.field("kept"), Format: v.field("format"), Missing: v.field("missing") == "remove"}
 	base, err := strconv.ParseInt(v.field("base"), 10, 64)
-	if err != nil || base < 0 {
+	if err != nil || base < 0 || t.Kept == "" {
 		return errBadForm // the user has not confirmed a plan
 	}
 	_, err = v.Service.Import(v.r.Context(), v.saying(), t.forService(&base))
@@ -78,13 +139,17 @@ func (v *request) planAgain(t transfer, status int) error {
 	return v.showPlan(status, t, plan)
 }
 
-// importRefused shows all mistakes of an import.
+// importRefused shows the mistakes of an import.
 func (v *request) importRefused(t transfer, err error) error {
 	var invalid *service.InvalidError
 	if !errors.As(err, &invalid) {
 		return err
 	}
-	t.Faults = invalid.Faults
+	t.Wrong = len(invalid.Faults)
+	t.Faults = invalid.Faults[:min(t.Wrong, maxFaults)]
+	if len(html.EscapeString(t.Data)) > maxRepeated {
+		t.Data, t.Cut = "", true
+	}
 	status := http.StatusUnprocessableEntity
 	if errors.Is(err, service.ErrDenied) {
 		status = http.StatusForbidden
@@ -120,7 +185,7 @@ func (v *request) sentImport() (transfer, error) {
 // forService returns the import for the service. A base is that of the plan that the
 // user has confirmed, or nil.
 func (t *transfer) forService(base *int64) service.Import {
-	i := service.Import{Data: []byte(t.Data), Format: service.Format(t.Format), Base: base}
+	i := service.Import{Data: []byte(t.Data), Kept: t.Kept, Format: service.Format(t.Format), Base: base}
 	if t.Missing {
 		i.Missing = service.RemoveMissing
 	}
