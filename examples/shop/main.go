@@ -16,6 +16,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/managed"
@@ -27,13 +28,17 @@ func main() {
 	addr := flag.String("redis", "127.0.0.1:6379", "`address` of the Redis that the page publishes to")
 	timeout := flag.Duration("timeout", 0, "the longest `time` of a decision in Redis; 0 is the default")
 	listen := flag.String("listen", "127.0.0.1:8081", "`address` to serve on")
+	top := flag.Int("top", 0, "how many of the keys that are refused most to publish, such as 20; the page shows them")
 	name := flag.String("instance", "", "the `name` of this instance on the page; the default is its address")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	listener, err := net.Listen("tcp", *listen)
 	if err == nil {
-		err = serve(ctx, *addr, cmp.Or(*name, "shop@"+listener.Addr().String()), redisstore.Options{Timeout: *timeout}, listener)
+		err = serve(ctx, *addr, managed.Options{
+			App: "shop", Store: redisstore.Options{Timeout: *timeout}, Limiter: limiter.Config{Top: *top},
+			Follow: policy.Options{Instance: cmp.Or(*name, "shop@"+listener.Addr().String()), OnMissing: policy.OnMissingWait},
+		}, listener)
 	}
 	if err != nil {
 		log.Fatal(err)
@@ -41,11 +46,10 @@ func main() {
 }
 
 // serve answers requests until ctx ends.
-func serve(ctx context.Context, addr, name string, store redisstore.Options, listener net.Listener) error {
+func serve(ctx context.Context, addr string, options managed.Options, listener net.Listener) error {
 	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 	defer client.Close()
-	follow := policy.Options{Instance: name, OnMissing: policy.OnMissingWait}
-	limits, err := managed.Open(ctx, client, managed.Options{App: "shop", Store: store, Follow: follow})
+	limits, err := managed.Open(ctx, client, options)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/managed"
 	"github.com/headgate/headgate/policy/redissource"
 	"github.com/headgate/headgate/store/redisstore"
 	"github.com/redis/go-redis/v9"
@@ -54,7 +55,8 @@ func open(t *testing.T, addr string) string {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- serve(ctx, addr, "shop-1", redisstore.Options{Timeout: time.Minute}, listener) }()
+	options := managed.Options{App: "shop", Store: redisstore.Options{Timeout: time.Minute}, Follow: policy.Options{Instance: "shop-1", OnMissing: policy.OnMissingWait}}
+	go func() { ended <- serve(ctx, addr, options, listener) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
