@@ -64,6 +64,14 @@ func (v *request) complete(l *later, p policy.Policy) (err error) {
 // Units are the units of a change for a time.
 func (l later) Units() []string { return []string{"minutes", "hours", "days"} }
 
+// span returns the time of a change for a time, in words.
+func (l later) span() string {
+	if l.For == "1" {
+		return "1 " + strings.TrimSuffix(l.Unit, "s")
+	}
+	return l.For + " " + l.Unit
+}
+
 // readTime reads a time of a form with its zone, and adds mistakes.
 func readTime(m mistakes, text, zone string) time.Time {
 	where, err := time.LoadLocation(zone)
@@ -100,7 +108,7 @@ func scheduleMode(v *request) error {
 	var when, done string
 	if v.field("do") == "for" {
 		act, done = v.scheduleFor(&l, &mine, m), "until"
-		when = "now, for " + l.For + " " + l.Unit + ","
+		when = "now, for " + l.span() + ","
 	} else {
 		act, done = v.scheduleAt(&l, &mine, m), "scheduled"
 		when = l.At + " (" + l.Zone + ")"
