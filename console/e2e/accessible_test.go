@@ -184,22 +184,6 @@ func posting(to, kind string, fields url.Values) string {
 // urlencoded is how forms without files are sent.
 const urlencoded = "application/x-www-form-urlencoded"
 
-// loads runs an action that opens a page, and returns the status of the page.
-func (b *tab) loads(action chromedp.Action[chromedp.Void]) (status int) {
-	b.t.Helper()
-	err := b.try(func(ctx context.Context) error {
-		r, err := chromedp.RunResponse(ctx, action)
-		if err == nil {
-			status = int(r.Status)
-		}
-		return err
-	})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return status
-}
-
 // signedIn has the tab send the cookie of a user, and no other. It leaves the page of the user
 // before, which may still ask for news.
 func (b *tab) signedIn(w *scene, user string) {

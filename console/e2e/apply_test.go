@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,9 +18,7 @@ import (
 
 	"github.com/headgate/headgate/console/internal/app"
 	"github.com/headgate/headgate/console/internal/config"
-	"github.com/headgate/headgate/console/internal/mariadbtest"
 	"github.com/headgate/headgate/console/internal/service"
-	"github.com/headgate/headgate/internal/test"
 )
 
 // The files of these tests have this many policies, of which a transaction takes long enough
@@ -114,9 +113,10 @@ func (d *database) policies() (n int) {
 	return n
 }
 
-func (d *database) serve(console string) *program {
+// serve starts a console on a free port, with further arguments.
+func (d *database) serve(console string, args ...string) *program {
 	d.t.Helper()
-	return start(d.t, "console", console, d.env, append(d.args, "-listen", "127.0.0.1:0")...)
+	return start(d.t, "console", console, d.env, slices.Concat(d.args, args, []string{"-listen", "127.0.0.1:0"})...)
 }
 
 // command is a running apply.
@@ -261,22 +261,8 @@ func awaitGrowth(t *testing.T, path string, by int64) {
 func TestApplyKilled(t *testing.T) {
 	t.Parallel() // the tests wait for other programs most of the time
 	console, _ := build(t)
-	for _, engine := range []struct {
-		name string
-		open func(*testing.T) *database
-	}{
-		{"sqlite", func(t *testing.T) *database {
-			dir := t.TempDir()
-			file := filepath.Join(dir, "console.db")
-			return &database{t: t, url: "sqlite://" + file, args: []string{"-data", dir}, wal: file + "-wal"}
-		}},
-		{"mariadb", func(t *testing.T) *database {
-			test.Long(t, "it kills consoles once more, on MariaDB")
-			url := mariadbtest.Start(t).Database(t)
-			return &database{t: t, url: url, env: []string{"HEADGATE_CONSOLE_DB=" + url}}
-		}},
-	} {
-		t.Run(engine.name, func(t *testing.T) { killApply(t, console, engine.open) })
+	for _, e := range engines() {
+		t.Run(e.name, func(t *testing.T) { killApply(t, console, e.open) })
 	}
 }
 

@@ -39,7 +39,7 @@ func browse(t testing.TB, path string) *tab {
 	t.Helper()
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
 		chromedp.ExecPath(path), chromedp.WindowSize(width, height), chromedp.WSURLReadTimeout(patience),
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"), chromedp.Flag("hide-scrollbars", true))
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"), chromedp.Flag("hide-scrollbars", true), chromedp.Flag("lang", "en-US"))
 	if os.Getuid() == 0 { // chromium's sandbox refuses root
 		options = append(options, chromedp.NoSandbox)
 	}
@@ -50,9 +50,10 @@ func browse(t testing.TB, path string) *tab {
 
 // tab is a tab of the browser.
 type tab struct {
-	t     testing.TB
-	ctx   context.Context
-	steps int // fields that were filled in, and clicks
+	t        testing.TB
+	ctx      context.Context
+	keyboard bool // the user has no mouse
+	steps    int  // fields that were filled in, and clicks
 
 	mu     sync.Mutex
 	faults []string // complaints of the browser
@@ -79,7 +80,9 @@ func open(t testing.TB, ctx context.Context, options ...chromedp.ContextOption) 
 // another opens a tab beside b, with the same cookies.
 func (b *tab) another() *tab {
 	b.t.Helper()
-	return open(b.t, b.ctx)
+	other := open(b.t, b.ctx)
+	other.keyboard = b.keyboard
+	return other
 }
 
 // apart opens a tab in the browser of b, with cookies and a test of its own.
@@ -151,12 +154,16 @@ func (b *tab) complaints() []string {
 	return list
 }
 
-// refusedWith checks that the browser has complained about the status of the last
-// page, and about nothing else.
+// refusedWith checks that the browser complains about the status of the last page, at once or
+// soon, and about nothing else.
 func (b *tab) refusedWith(status int) {
 	b.t.Helper()
-	list := b.complaints()
-	if len(list) > 0 && strings.Contains(list[0], fmt.Sprintf("responded with a status of %d", status)) {
+	var list []string
+	b.until("the browser complains", func() bool {
+		list = append(list, b.complaints()...)
+		return len(list) > 0
+	})
+	if strings.Contains(list[0], fmt.Sprintf("responded with a status of %d", status)) {
 		list = list[1:]
 	}
 	for _, c := range list {

@@ -1,14 +1,17 @@
 package e2e
 
 import (
+	"encoding/csv"
 	"flag"
 	"net/http"
+	"os"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/console/internal/mariadbtest"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/test"
 )
@@ -17,75 +20,91 @@ var screenshots = flag.String("screenshots", "", "directory to write the picture
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	test.Exit(m.Run())
-}
-
-// TestJourney follows one user through the console, from the first start.
-func TestJourney(t *testing.T) {
-	browser := chromium(t)
-	console, shop := build(t)
-	databases := []struct {
-		name string
-		args func(*testing.T) (env, args []string)
-	}{
-		{"sqlite", func(t *testing.T) (env, args []string) { return nil, []string{"-data", t.TempDir()} }},
-		{"mariadb", func(t *testing.T) (env, args []string) {
-			test.Long(t, "it goes through the pages once more, on MariaDB")
-			return []string{"HEADGATE_CONSOLE_DB=" + mariadbtest.Start(t).Database(t)}, nil
-		}},
-	}
-	for _, d := range databases {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel() // the test mostly waits for other programs
-			env, args := d.args(t)
-			redis := redistest.Start(t).Addr
-			j := &journey{t: t, fleet: openShops(t, shop, redis)}
-			j.console = start(t, "console", console, env, append(args, "-redis", "redis://"+redis, "-listen", "127.0.0.1:0")...)
-			j.tab = browse(t, browser)
-			j.travel()
-		})
-	}
+	code := m.Run()
+	programs.maria.Close()
+	os.RemoveAll(programs.dir)
+	test.Exit(code)
 }
 
 // journey is a user with a browser, and the programs that the browser uses.
 type journey struct {
 	t       *testing.T
+	binary  string // of the console
 	console *program
+	redis   *redistest.Server
 	fleet   *fleet
 	tab     *tab
 	version string // of the policies that were in force last
+	hooks   *receiver
 }
 
-// travel takes all steps, each from the page where the one before ended.
-func (j *journey) travel() {
-	steps := []struct {
-		name string
-		do   func(*journey)
-	}{
+// step is a part of a journey, which begins on the page where the one before ended.
+type step struct {
+	name string
+	do   func(*journey)
+}
+
+// travel takes the steps on each engine. The user of the one that is named has a keyboard only,
+// and the other one a mouse.
+func travel(t *testing.T, keyboard string, steps []step) {
+	browser := chromium(t)
+	console, shop := build(t)
+	for _, e := range engines() {
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel() // the test mostly waits for other programs
+			d := e.open(t)
+			j := &journey{t: t, binary: console, redis: redistest.Start(t)}
+			j.fleet = openShops(t, shop, j.redis.Addr)
+			j.console = d.serve(console, "-redis", "redis://"+j.redis.Addr, "-webhook-allow", "127.0.0.0/8")
+			j.tab = browse(t, browser)
+			j.tab.keyboard = e.name == keyboard
+			for _, s := range steps {
+				j.walk(s)
+			}
+		})
+	}
+}
+
+// walk takes a step.
+func (j *journey) walk(s step) {
+	began := time.Now()
+	s.do(j)
+	j.tab.quiet()
+	j.t.Logf("%s: %s", s.name, time.Since(began).Round(time.Millisecond))
+	if j.t.Failed() {
+		j.t.Fatalf("this failed: %s", s.name)
+	}
+}
+
+// TestJourney follows one user through the console, from the first start: by the mouse with
+// SQLite, and by the keyboard with MariaDB.
+func TestJourney(t *testing.T) {
+	t.Parallel() // the tests wait for other programs most of the time
+	travel(t, "mariadb", []step{
 		{"the one-time password opens the console and has to be changed", (*journey).signIn},
 		{"an application is added", (*journey).addApp},
 		{"a policy that is created is in force at once, in all instances together", (*journey).create},
 		{"the page of counts shows what happened, and both instances", (*journey).watch},
+		{"the page of a policy shows its own counts, and in how many instances it is in force", (*journey).watchPolicy},
 		{"a request can be tried and a key looked up", (*journey).ask},
 		{"in shadow all pass and the counts say who would not", (*journey).shadow},
 		{"a rollback enforces again, and forgets no count", (*journey).rollBack},
+		{"the history has comments, and compares versions", (*journey).compare},
 		{"who edits an old version sees both and loses nothing", (*journey).collide},
+		{"a webhook is added, and gets a test message", (*journey).addWebhook},
 		{"the form tells mistakes while it is filled in", (*journey).mistake},
 		{"policies are created and edited without JavaScript", (*journey).withoutScripts},
-		{"a change can be undone, made later, and made for a time", (*journey).changeSafely},
+		{"a change can be undone, and is asked about if it takes protection away", (*journey).changeSafely},
+		{"a change is made for a time, at a time, or never", (*journey).schedule},
+		{"a policy is deleted and restored", (*journey).restore},
 		{"a second factor is set up, required, asked for and removed", (*journey).secondFactors},
+		{"a token serves a program that applies files, until it is revoked", (*journey).tokens},
+		{"the audit log is filtered and exported", (*journey).audit},
 		{"every page fits a phone", (*journey).shrink},
 		{"the list of many policies is found in, sorted, kept as a filter and changed together", (*journey).list},
-	}
-	for _, s := range steps {
-		began := time.Now()
-		s.do(j)
-		j.tab.quiet()
-		j.t.Logf("%s: %s", s.name, time.Since(began).Round(time.Millisecond))
-		if j.t.Failed() {
-			j.t.Fatalf("this failed: %s", s.name)
-		}
-	}
+		{"the webhook was told what was refused", (*journey).alerted},
+		{"while Redis is away a banner says so, and afterwards the change is in force", (*journey).withoutRedis},
+	})
 }
 
 func (j *journey) url(path string) string { return "http://" + j.console.address + path }
@@ -112,14 +131,14 @@ func (j *journey) signIn() {
 	b.reads("There are no policies yet")
 }
 
-func (j *journey) addApp() {
+func (j *journey) addApp() { j.addAppCalled("shop") }
+
+func (j *journey) addAppCalled(name string) {
 	b := j.tab
 	b.press("Applications")
-	b.fill("Name", "shop")
+	b.fill("Name", name)
 	b.press("Add it")
-	b.until("the application is listed", func() bool {
-		return eval[bool](b, `document.querySelector('main a[href="/policies?app=shop"]') !== null`)
-	})
+	b.reads("The application was added.", "New policy of "+name)
 }
 
 // create makes the policy of the other steps. Its limit is exact to the request for
@@ -160,6 +179,65 @@ func (j *journey) watch() {
 	for _, s := range j.fleet.shops {
 		b.reads(s.name + "@" + s.address)
 	}
+	for _, r := range []struct{ words, step string }{
+		{"15 minutes", "a minute"}, {"6 hours", "5 minutes"}, {"24 hours", "30 minutes"}, {"7 days", "3 hours"}, {"30 days", "12 hours"}, {"1 hour", "a minute"},
+	} {
+		b.press(r.words)
+		if here := eval[string](b, `document.querySelector(".ranges [aria-current]").textContent`); here != r.words {
+			j.t.Errorf("the range is %q, want %s", here, r.words)
+		}
+		b.reads("each bar is " + r.step)
+		b.shows("Refused", "5")
+	}
+}
+
+// watchPolicy looks at the counts of a policy, and follows the mark of its change.
+func (j *journey) watchPolicy() {
+	b := j.tab
+	if name, text := b.download("Download CSV"); name != "traffic.csv" {
+		j.t.Errorf("the file is called %q", name)
+	} else {
+		j.counted(text, "requests ", 5, 5)
+		j.counted(text, "decisions visitors", 5, 5)
+	}
+	mark := eval[string](b, `document.querySelector(".lane a").getAttribute("aria-label")`)
+	if !strings.HasSuffix(mark, " UTC: create of visitors to version 1 by admin") {
+		j.t.Errorf("the mark says %q", mark)
+	}
+	b.press(mark)
+	b.reads("History of visitors")
+	b.press("visitors")
+	b.reads("in force in 2 of 2 instances", "Passed 5", "Refused 5", "Share refused 50.0%")
+	b.press("15 minutes")
+	b.reads("in force in 2 of 2 instances", "Passed 5", "Refused 5")
+	_, text := b.download("download CSV")
+	j.counted(text, "decisions visitors", 5, 5)
+}
+
+// counted checks what the rows of a file of counts add up to for a series.
+func (j *journey) counted(file, series string, allowed, refused int) {
+	j.t.Helper()
+	rows, err := csv.NewReader(strings.NewReader(file)).ReadAll()
+	if err != nil || len(rows) == 0 {
+		j.t.Fatalf("%v: %q", err, file)
+	}
+	column := func(row []string, name string) string { return row[slices.Index(rows[0], name)] }
+	sum := map[string]int{}
+	for _, row := range rows[1:] {
+		if column(row, "counted")+" "+column(row, "policy") != series {
+			continue
+		}
+		for _, name := range []string{"allowed", "refused"} {
+			n, err := strconv.Atoi(column(row, name))
+			if err != nil {
+				j.t.Fatal(err)
+			}
+			sum[name] += n
+		}
+	}
+	if sum["allowed"] != allowed || sum["refused"] != refused {
+		j.t.Errorf("the file has %d %s allowed and %d refused, want %d and %d:\n%s", sum["allowed"], series, sum["refused"], allowed, refused, file)
+	}
 }
 
 func (j *journey) ask() {
@@ -189,7 +267,7 @@ func (j *journey) shadow() {
 	b.reads("Switch 1 policy to shadow?", "In force now: visitors. In the last 24 hours they refused 5 requests.")
 	j.fleet.follow("shadow", func() { b.press("Switch them to shadow") })
 	b.press("Traffic")
-	eval[bool](b, `document.querySelector("#numbers > summary").click(), document.querySelector("#numbers > summary").focus(), true`)
+	b.unfold("The numbers, by a minute")
 	j.fleet.meets(10, 10)
 	b.shows("Shadow", "10")
 	if !eval[bool](b, `document.activeElement.matches("#numbers[open] > summary")`) {
@@ -198,7 +276,8 @@ func (j *journey) shadow() {
 	if !eval[bool](b, `(times => times.length > 0 && times.every(t => / ago$|^now$/.test(t.textContent)))([...document.querySelectorAll("main time:not([data-moment])")])`) {
 		j.t.Error("after a refresh the times are not those of the reader")
 	}
-	eval[bool](b, `document.activeElement.click(), document.activeElement.blur(), true`)
+	b.unfold("The numbers, by a minute")
+	eval[bool](b, `document.activeElement.blur(), true`) // the picture has no focus ring
 	b.prefer("dark")
 	j.take(b, "traffic")
 	b.prefer("light")
@@ -213,9 +292,31 @@ func (j *journey) rollBack() {
 	b.press("History")
 	b.press("Roll back to version 1")
 	b.reads("Roll back visitors to version 1?", "shadow", "enforce")
+	b.fill("Comment", "the night is over")
 	j.version, _ = j.fleet.follow("a rollback", func() { b.press("Roll back to version 1") })
-	b.reads("enforce")
+	b.reads("The policy was rolled back.", "enforce")
 	j.fleet.meets(10, 0)
+}
+
+// compare looks at the history and at what two versions differ in.
+func (j *journey) compare() {
+	b := j.tab
+	b.press("History")
+	steps := eval[string](b, `[...document.querySelectorAll(".history > li")].map((step) => [...step.querySelectorAll("h2, .by > strong, .comment, td, tbody th")].map((e) => e.textContent.trim()).join(" ")).join("\n")`)
+	want := "Version 3 newest admin the night is over Mode shadow enforce\nVersion 2 admin Mode enforce shadow\nVersion 1 admin "
+	if !strings.HasPrefix(steps, want) {
+		j.t.Errorf("the history is\n%s\nwant\n%s…", steps, want)
+	}
+	b.fill("Compare version", "1")
+	b.fill("with version", "2")
+	b.press("Compare")
+	b.reads("Compare versions of visitors")
+	if got := eval[string](b, `document.querySelector(".diff").innerText.replace(/\s+/g, " ").trim()`); got != "Field Before After Mode enforce shadow" {
+		j.t.Errorf("versions 1 and 2 differ in %q", got)
+	}
+	b.fill("with version", "3")
+	b.press("Compare")
+	b.reads("Nothing differs.")
 }
 
 // collide has two tabs edit the same version.

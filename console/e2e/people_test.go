@@ -1,15 +1,20 @@
 package e2e
 
 import (
+	"encoding/csv"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/pquerna/otp/totp"
 )
 
-// device is the phone of a user.
-type device struct {
+// phone has the second factor of a user.
+type phone struct {
 	j      *journey
 	secret string
 	at     time.Time // of the last code
@@ -17,7 +22,7 @@ type device struct {
 
 // code returns a code that was not used. The console accepts that of the next step too, so
 // that two in a row take no time.
-func (d *device) code() string {
+func (d *phone) code() string {
 	d.j.t.Helper()
 	at := time.Now()
 	if next := d.at.Truncate(30 * time.Second).Add(30 * time.Second); at.Before(next) {
@@ -32,11 +37,11 @@ func (d *device) code() string {
 }
 
 // enrol sets up a second factor on its page, and returns the device and the recovery codes.
-func (j *journey) enrol(b *tab, password string) (*device, []string) {
+func (j *journey) enrol(b *tab, password string) (*phone, []string) {
 	b.fill("Password", password)
 	b.press("Set it up")
 	j.fits(b)
-	d := &device{j: j, secret: strings.ReplaceAll(eval[string](b, `document.querySelector("#secret").textContent`), " ", "")}
+	d := &phone{j: j, secret: strings.ReplaceAll(eval[string](b, `document.querySelector("#secret").textContent`), " ", "")}
 	if w := eval[float64](b, `document.querySelector("svg.qr").getBoundingClientRect().width`); w < 100 {
 		j.t.Errorf("the picture of the secret is %g pixels wide", w)
 	}
@@ -65,7 +70,7 @@ func (j *journey) secondFactors() {
 	b := j.tab
 	b.press("admin")
 	b.press("Set up a second factor")
-	phone, recovery := j.enrol(b, password)
+	device, recovery := j.enrol(b, password)
 	b.reads("10 recovery codes were not used")
 	b.press("Settings")
 	b.choose("A second factor is required of", "everyone")
@@ -88,7 +93,7 @@ func (j *journey) secondFactors() {
 		j.t.Errorf("a wrong code has status %d, want %d", status, http.StatusUnauthorized)
 	}
 	b.refusedWith(http.StatusUnauthorized)
-	code := phone.code()
+	code := device.code()
 	b.fill("Code", code)
 	b.press("Sign in")
 	b.press("Policies")
@@ -101,9 +106,14 @@ func (j *journey) secondFactors() {
 	b.fill("Code", recovery[0])
 	b.press("Sign in")
 	b.reads("9 recovery codes were not used")
-	b.navigate(j.url("/audit?action=session.&actor=admin"))
+	b.press("Audit log")
+	b.fill("Who", "admin")
+	b.fill("What", "session.")
+	b.press("Show")
 	b.reads("session.password", "with a code", "with a recovery code; 9 are left", "session.logout")
-	b.navigate(j.url("/audit?action=session.&outcome=refused"))
+	b.fill("Who", "")
+	b.choose("Outcome", "refused")
+	b.press("Show")
 	b.reads("session.code", "the code was used before")
 
 	b.press("Sign out")
@@ -141,17 +151,121 @@ func (j *journey) newcomer(b *tab, oneTime string) {
 	j.enrol(b, chosen)
 	b.press("Policies")
 	b.press("ada")
-	j.token(b)
+	j.endsSoon(b)
 	b.press("Sign out")
 }
 
-// token makes a token that ends soon, and sees the warning.
-func (j *journey) token(b *tab) {
+// endsSoon makes a token whose last day is in five days, and sees the warning.
+func (j *journey) endsSoon(b *tab) {
 	b.fill("What it is for", "deploy")
-	last := time.Now().UTC().AddDate(0, 0, 5).Format(time.DateOnly)
-	eval[bool](b, `document.querySelector("#until").value = "`+last+`", true`)
+	last := time.Now().UTC().AddDate(0, 0, 5)
+	b.date("Or its last day is", last)
 	b.press("Make the token")
 	b.press("I have copied it")
-	b.reads("Tokens end soon", "deploy")
+	b.reads("Tokens end soon", "deploy ends ")
+	if got, want := eval[string](b, `document.querySelector("[role=status] time").dateTime`), last.AddDate(0, 0, 1).Format(time.DateOnly)+"T00:00:00Z"; got != want {
+		j.t.Errorf("the token ends %s, want %s", got, want)
+	}
 	j.fits(b)
+}
+
+// tokens makes a token for 30 days, has a program write policies with it, and revokes it.
+func (j *journey) tokens() {
+	b := j.tab
+	j.addAppCalled("till")
+	b.press("admin")
+	b.fill("What it is for", "policies in Git")
+	b.choose("It may", "read and write")
+	b.choose("It ends after", "30 days")
+	b.tick("till")
+	earliest := time.Now().UTC().AddDate(0, 0, 30).Truncate(time.Second)
+	b.press("Make the token")
+	b.reads("Your new token", "It is shown only once. Copy it now.")
+	token := eval[string](b, `document.querySelector(".secret code").textContent`)
+	b.press("I have copied it")
+	b.reads("policies in Git write till never")
+	ends, err := time.Parse(time.RFC3339, eval[string](b, `document.querySelector("[data-head=Ends] time").dateTime`))
+	if err != nil || ends.Before(earliest) || ends.After(time.Now().UTC().AddDate(0, 0, 30)) {
+		j.t.Errorf("the token of 30 days, made at %s, ends %s: %v", earliest.AddDate(0, 0, -30), ends, err)
+	}
+
+	j.apply(token)
+	b.press("Policies")
+	b.press("refunds")
+	b.reads("7/1m")
+	b.press("History")
+	b.reads("import by admin", "from Git")
+
+	b.press("admin")
+	b.press("Revoke policies in Git")
+	b.reads("The token was revoked.", "revoked")
+	if code, out := j.command(token, "diff"); code != 2 || !strings.Contains(out, "the token is not known") {
+		j.t.Errorf("with a token that was revoked diff ends with %d: %s", code, out)
+	}
+}
+
+// apply has the console's command show and make a change by a file.
+func (j *journey) apply(token string) {
+	j.t.Helper()
+	for _, c := range []struct {
+		command []string
+		code    int
+		out     string
+	}{
+		{[]string{"diff"}, 1, "create refunds"},
+		{[]string{"apply", "-comment", "from Git"}, 0, "created    refunds"},
+		{[]string{"diff"}, 0, ""},
+	} {
+		if code, out := j.command(token, c.command...); code != c.code || !strings.Contains(out, c.out) || c.out == "" && out != "" {
+			j.t.Errorf("%s ends with %d, want %d: %s", c.command, code, c.code, out)
+		}
+	}
+}
+
+// command runs a command of the console with a file of one policy, and returns its exit code and
+// what it printed.
+func (j *journey) command(token string, command ...string) (code int, out string) {
+	j.t.Helper()
+	file := filepath.Join(j.t.TempDir(), "till.yaml")
+	if err := os.WriteFile(file, []byte("policies:\n- {name: refunds, apps: [till], limit: 7/1m, key: ip}\n"), 0o600); err != nil {
+		j.t.Fatal(err)
+	}
+	c := exec.Command(j.binary, append(command, "-f", file, "-url", "http://"+j.console.address)...)
+	c.Env = append(os.Environ(), "HEADGATE_CONSOLE_TOKEN="+token)
+	text, _ := c.CombinedOutput()
+	return c.ProcessState.ExitCode(), string(text)
+}
+
+// audit filters the audit log by its form, and exports what the filter selects.
+func (j *journey) audit() {
+	b := j.tab
+	b.press("Audit log")
+	b.fill("Who", "admin")
+	b.fill("What", "token.")
+	b.date("From", time.Now().UTC().AddDate(0, 0, -1))
+	b.press("Show")
+	want := []string{"admin token.revoke done", "admin token.create done"}
+	if got := eval[[]string](b, `[...document.querySelectorAll("tbody tr")].map((row) => [1, 2, 4].map((i) => row.children[i].childNodes[0].textContent.trim() || row.children[i].innerText.trim()).join(" "))`); !slices.Equal(got, want) {
+		j.t.Errorf("the log has %q, want %q", got, want)
+	}
+	name, text := b.download("Export as CSV")
+	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
+	if err != nil || name != "audit.csv" || len(rows) != 3 {
+		j.t.Fatalf("%s: %v\n%s", name, err, text)
+	}
+	if head := strings.Join(rows[0], " "); head != "id at actor via action object outcome before after request_id address note" {
+		j.t.Errorf("the head of the file is %s", head)
+	}
+	for i, row := range rows[1:] {
+		if got := row[2] + " " + row[4] + " " + row[6]; got != want[i] {
+			j.t.Errorf("row %d of the file is %s, want %s", i+1, got, want[i])
+		}
+	}
+	b.fill("What", "policy.")
+	b.fill("On what", "policy:refunds")
+	b.press("Show")
+	b.unfold("Before and after")
+	b.reads(`policy.import policy:refunds done from Git`, `{"name":"refunds","apps":["till"],"limit":"7/1m","key":"ip"}`)
+	b.press("Show all")
+	b.reads("audit.export")
 }

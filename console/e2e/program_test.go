@@ -13,21 +13,63 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/headgate/headgate/console/internal/mariadbtest"
+	"github.com/headgate/headgate/internal/test"
 )
 
 // patience bounds every wait without a bound of its own.
 const patience = 2 * time.Minute
 
-// build compiles the console and the shop, and returns their paths.
+// programs are those that all tests of a run start.
+var programs struct {
+	once  sync.Once
+	dir   string
+	maria mariadbtest.Shared
+}
+
+// build compiles the console and the shop for the first test that needs them, and returns their
+// paths.
 func build(t testing.TB) (console, shop string) {
 	t.Helper()
-	dir := t.TempDir()
-	cmd := exec.Command("go", "build", "-o", dir+string(filepath.Separator), ".", "github.com/headgate/headgate/examples/shop")
-	cmd.Dir = ".."
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	programs.once.Do(func() {
+		dir, err := os.MkdirTemp("", "console-e2e")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("go", "build", "-o", dir+string(filepath.Separator), ".", "github.com/headgate/headgate/examples/shop")
+		cmd.Dir = ".."
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("go build: %v\n%s", err, out)
+		}
+		programs.dir = dir
+	})
+	if programs.dir == "" {
+		t.Fatal("the programs did not compile for an earlier test")
 	}
-	return filepath.Join(dir, "console"), filepath.Join(dir, "shop")
+	return filepath.Join(programs.dir, "console"), filepath.Join(programs.dir, "shop")
+}
+
+// engine is a kind of database that the console may have.
+type engine struct {
+	name string
+	open func(*testing.T) *database // an empty one
+}
+
+// engines returns SQLite, and MariaDB for long runs.
+func engines() []engine {
+	return []engine{
+		{"sqlite", func(t *testing.T) *database {
+			dir := t.TempDir()
+			file := filepath.Join(dir, "console.db")
+			return &database{t: t, url: "sqlite://" + file, args: []string{"-data", dir}, wal: file + "-wal"}
+		}},
+		{"mariadb", func(t *testing.T) *database {
+			test.Long(t, "it takes the same steps once more, on MariaDB")
+			url := programs.maria.Server(t).Database(t)
+			return &database{t: t, url: url, env: []string{"HEADGATE_CONSOLE_DB=" + url}}
+		}},
+	}
 }
 
 // program is a process of this test and its output.

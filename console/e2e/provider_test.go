@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"net/http"
-	"path/filepath"
 	"testing"
 
 	"github.com/headgate/headgate/console/internal/service"
@@ -11,24 +10,31 @@ import (
 )
 
 // TestProvider signs in at a provider of OpenID Connect: a user of the console gets to the page
-// that was asked for, and a stranger is refused.
+// that was asked for, and a stranger is refused. With SQLite they have a mouse, and with MariaDB a
+// keyboard only.
 func TestProvider(t *testing.T) {
 	t.Parallel() // the test mostly waits for other programs
+	for _, e := range engines() {
+		t.Run(e.name, func(t *testing.T) { signInAtProvider(t, e.open(t), e.name == "mariadb") })
+	}
+}
+
+func signInAtProvider(t *testing.T, d *database, keyboard bool) {
 	browser := chromium(t)
 	console, _ := build(t)
-	data := t.TempDir()
 	h := &house{t: t, ctx: t.Context(), sessions: map[string]string{}}
-	(&database{t: t, url: "sqlite://" + filepath.Join(data, "console.db")}).with(func(_ context.Context, s *service.Service, first string) {
+	d.with(func(_ context.Context, s *service.Service, first string) {
 		h.s = s
 		h.admin = h.enter(service.FirstUser, first)
 		_, err := h.s.CreateUser(h.ctx, h.admin, "ada") // who has no password of her own
 		h.must(err)
 	})
 	people, f := provider(t), openFront(t)
-	p := start(t, "console", console, []string{"HEADGATE_CONSOLE_OIDC_SECRET=" + people.ClientSecret}, "-data", data, "-listen", "127.0.0.1:0",
-		"-oidc-issuer", people.Issuer(), "-oidc-client", people.ClientID, "-public-url", f.url)
+	d.env = append(d.env, "HEADGATE_CONSOLE_OIDC_SECRET="+people.ClientSecret)
+	p := d.serve(console, "-oidc-issuer", people.Issuer(), "-oidc-client", people.ClientID, "-public-url", f.url)
 	f.leadsTo(t, p.address)
 	b := browse(t, browser)
+	b.keyboard = keyboard
 
 	people.QueueUser(&mockoidc.MockUser{Subject: "4711", PreferredUsername: "ada", Email: "ada@example.com"})
 	b.navigate(f.url + "/tester")

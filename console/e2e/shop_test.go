@@ -23,7 +23,7 @@ func openShops(t testing.TB, path, redis string) *fleet {
 	t.Helper()
 	f := &fleet{t: t}
 	for range 2 {
-		f.shops = append(f.shops, start(t, "shop", path, nil, "-redis", redis, "-listen", "127.0.0.1:0", "-timeout", "1m"))
+		f.shops = append(f.shops, start(t, "shop", path, nil, "-redis", redis, "-listen", "127.0.0.1:0", "-timeout", "1m", "-top", "20"))
 	}
 	return f
 }
@@ -34,10 +34,7 @@ var inForce = regexp.MustCompile(`policies are in force"? version=(\S+) policies
 // returns its version, and how many policies there are.
 func (f *fleet) follow(what string, change func()) (version, policies string) {
 	f.t.Helper()
-	before := make([]int, len(f.shops))
-	for i, s := range f.shops {
-		before[i] = s.count()
-	}
+	before := f.counts()
 	began := time.Now()
 	change()
 	for i, s := range f.shops {
@@ -50,6 +47,14 @@ func (f *fleet) follow(what string, change func()) (version, policies string) {
 		version, policies = parts[1], parts[2]
 	}
 	return version, policies
+}
+
+// counts returns how many lines each instance has printed.
+func (f *fleet) counts() (list []int) {
+	for _, s := range f.shops {
+		list = append(list, s.count())
+	}
+	return list
 }
 
 // meets sends n requests to the instances in turn, and checks how many of them pass.

@@ -1,12 +1,17 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 // do lets the browser do something, within patience.
@@ -47,23 +52,53 @@ func (b *tab) navigate(url string) {
 	b.do(chromedp.Navigate(url))
 }
 
-// press clicks a link or button that opens a page, and returns the status of the
-// page. The name is the text or the accessible name of the control.
-func (b *tab) press(name string) (status int64) {
+// loads runs an action that opens a page, and returns the status of the page.
+func (b *tab) loads(action chromedp.Action[chromedp.Void]) (status int) {
 	b.t.Helper()
-	b.steps++
-	where := fmt.Sprintf(`//*[self::a or self::button][normalize-space()=%q or @aria-label=%[1]q]`, name)
 	err := b.try(func(ctx context.Context) error {
-		r, err := chromedp.RunResponse(ctx, chromedp.Click(chromedp.Search(where), chromedp.NodeVisible))
+		r, err := chromedp.RunResponse(ctx, action)
 		if err == nil {
-			status = r.Status
+			status = int(r.Status)
 		}
 		return err
 	})
 	if err != nil {
-		b.t.Fatalf("%q cannot be pressed: %v\n%s", name, err, b.text())
+		b.t.Fatalf("no page opens: %v\n%s", err, b.text())
 	}
 	return status
+}
+
+// press follows a link or presses a button that opens a page, and returns the status of the
+// page. The name is the text or the accessible name of the control.
+func (b *tab) press(name string) (status int) {
+	b.t.Helper()
+	b.steps++
+	return b.loads(b.hit(named(name)))
+}
+
+// named returns the selector of a link or button.
+func named(name string) chromedp.Search {
+	return chromedp.Search(fmt.Sprintf(`//*[local-name()="a" or local-name()="button"][normalize-space()=%q or @aria-label=%[1]q]`, name))
+}
+
+// hit returns an action that presses an element with the user's device. By the keyboard the
+// focus goes there first.
+func (b *tab) hit(where chromedp.Search) chromedp.Action[chromedp.Void] {
+	b.t.Helper()
+	if b.keyboard {
+		return struck(b.reach(where))
+	}
+	return chromedp.Click(where, chromedp.NodeVisible)
+}
+
+// goTo has the focus go to an input.
+func (b *tab) goTo(where chromedp.Search) {
+	b.t.Helper()
+	if b.keyboard {
+		b.reach(where)
+		return
+	}
+	b.do(chromedp.Focus(where, chromedp.NodeVisible))
 }
 
 // control returns the selector of the input of a label.
@@ -75,30 +110,83 @@ func control(label string) chromedp.Search {
 func (b *tab) fill(label, text string) {
 	b.t.Helper()
 	b.steps++
-	b.do(chromedp.Focus(control(label), chromedp.NodeVisible),
-		chromedp.Evaluate[chromedp.Void](`document.activeElement.select()`), chromedp.KeyEvent(text))
+	b.goTo(control(label))
+	b.key("a", chromedp.ModifierCtrl)
+	b.key(cmp.Or(text, kb.Backspace))
+}
+
+// date types a day into the input of a label.
+func (b *tab) date(label string, day time.Time) {
+	b.t.Helper()
+	b.typeTime(label, day.Format("01022006"), day.Format(time.DateOnly))
+}
+
+// moment types a day and a time of day into the input of a label.
+func (b *tab) moment(label string, at time.Time) {
+	b.t.Helper()
+	b.typeTime(label, at.Format("01022006\t0304PM"), at.Format("2006-01-02T15:04"))
+}
+
+// typeTime types into the parts of a time, in the order that Americans are used to.
+func (b *tab) typeTime(label, keys, want string) {
+	b.t.Helper()
+	b.steps++
+	b.goTo(control(label))
+	b.key(keys)
+	if got := eval[string](b, `document.activeElement.value`); got != want {
+		b.t.Fatalf("%s is %q, want %s", label, got, want)
+	}
 }
 
 // choose picks from a list by typing the beginning of an entry.
 func (b *tab) choose(label, text string) {
 	b.t.Helper()
 	b.steps++
-	b.do(chromedp.SendKeys(control(label), text, chromedp.NodeVisible))
+	b.goTo(control(label))
+	b.key(text)
+	if got := eval[string](b, `document.activeElement.selectedOptions[0].text`); !strings.HasPrefix(got, text) {
+		b.t.Fatalf("%s is %q, want %s", label, got, text)
+	}
 }
 
-// tick clicks the box or button whose label begins with the text.
+// tick presses the box or radio button whose label begins with the text.
 func (b *tab) tick(text string) {
 	b.t.Helper()
 	b.steps++
-	where := fmt.Sprintf(`//label[starts-with(normalize-space(),%q)]//input`, text)
-	b.do(chromedp.Click(chromedp.Search(where), chromedp.NodeVisible))
+	b.do(b.hit(chromedp.Search(fmt.Sprintf(`//label[starts-with(normalize-space(),%q)]//input`, text))))
 }
 
-// unfold opens the part of a page that is closed at first.
+// unfold opens the part of a page that is closed at first, or closes it.
 func (b *tab) unfold(summary string) {
 	b.t.Helper()
 	b.steps++
-	b.do(chromedp.Click(chromedp.Search(fmt.Sprintf(`//summary[normalize-space()=%q]`, summary)), chromedp.NodeVisible))
+	b.do(b.hit(chromedp.Search(fmt.Sprintf(`//summary[normalize-space()=%q]`, summary))))
+}
+
+// download presses a link to a file, and returns the name and the text of the file.
+func (b *tab) download(name string) (file, text string) {
+	b.t.Helper()
+	b.steps++
+	dir := b.t.TempDir()
+	b.do(call(browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{Behavior: browser.SetDownloadBehaviorBehaviorAllow, DownloadPath: dir}))
+	b.do(b.hit(named(name)))
+	b.until("the file of "+name+" is there", func() bool {
+		files, err := filepath.Glob(filepath.Join(dir, "*.*"))
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		for _, f := range files {
+			if filepath.Ext(f) != ".crdownload" {
+				file = filepath.Base(f)
+			}
+		}
+		return file != ""
+	})
+	got, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return file, string(got)
 }
 
 // top scrolls to the beginning of the page.
@@ -113,11 +201,17 @@ func (b *tab) text() string {
 	return eval[string](b, `document.title + "\n" + (document.body?.innerText ?? "")`)
 }
 
+// says reports whether the page has a text, whatever space is between its words.
+func (b *tab) says(text string) bool {
+	b.t.Helper()
+	return strings.Contains(strings.Join(strings.Fields(b.text()), " "), text)
+}
+
 // reads checks that the page says all of this, at once or soon.
 func (b *tab) reads(texts ...string) {
 	b.t.Helper()
 	for _, text := range texts {
-		b.until(fmt.Sprintf("the page says %q", text), func() bool { return strings.Contains(b.text(), text) })
+		b.until(fmt.Sprintf("the page says %q", text), func() bool { return b.says(text) })
 	}
 }
 

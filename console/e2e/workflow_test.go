@@ -11,14 +11,19 @@ import (
 
 // TestWorkflow runs the commands of the workflow in the documentation as its runner does.
 func TestWorkflow(t *testing.T) {
+	t.Parallel() // the test mostly waits for other programs
+	for _, e := range engines() {
+		t.Run(e.name, func(t *testing.T) { runWorkflow(t, e.open(t).prepare()) })
+	}
+}
+
+func runWorkflow(t *testing.T, d *database) {
 	const dir = "../../examples/policies"
 	text, err := os.ReadFile(filepath.Join(dir, "workflow.yml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	console, _ := build(t)
-	data := t.TempDir()
-	d := (&database{t: t, url: "sqlite://" + filepath.Join(data, "console.db"), args: []string{"-data", data}}).prepare()
 	p := d.serve(console)
 	run := func(command, token string) (string, bool) {
 		t.Helper()

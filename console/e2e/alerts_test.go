@@ -1,0 +1,126 @@
+package e2e
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+)
+
+// receiver is a program that is told about alerts.
+type receiver struct {
+	url    string
+	secret string
+
+	mu       sync.Mutex
+	messages []message
+}
+
+// message is what a receiver was sent.
+type message struct {
+	head http.Header
+	body []byte
+}
+
+// receive starts a receiver that ends with the test.
+func (j *journey) receive() *receiver {
+	r := &receiver{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, sent *http.Request) {
+		body, _ := io.ReadAll(sent.Body)
+		r.mu.Lock()
+		r.messages = append(r.messages, message{sent.Header, body})
+		r.mu.Unlock()
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	j.t.Cleanup(server.Close)
+	r.url = server.URL + "/on-call"
+	return r
+}
+
+// got returns a message if that many have come, or nil.
+func (r *receiver) got(n int) *message {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.messages) < n {
+		return nil
+	}
+	return &r.messages[n-1]
+}
+
+// says checks the signature of a message, its type, its condition and its text.
+func (j *journey) says(m *message, kind, condition, text string) {
+	j.t.Helper()
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(j.hooks.secret, "whsec_"))
+	if err != nil || len(key) == 0 {
+		j.t.Fatalf("the secret is %q: %v", j.hooks.secret, err)
+	}
+	sum := hmac.New(sha256.New, key)
+	io.WriteString(sum, m.head.Get("webhook-id")+"."+m.head.Get("webhook-timestamp")+"."+string(m.body))
+	if want := "v1," + base64.StdEncoding.EncodeToString(sum.Sum(nil)); m.head.Get("webhook-signature") != want {
+		j.t.Errorf("the signature is %s, want %s", m.head.Get("webhook-signature"), want)
+	}
+	var got struct {
+		Type, Text string
+		Data       struct{ Condition, App string }
+	}
+	if err := json.Unmarshal(m.body, &got); err != nil {
+		j.t.Fatalf("%v: %s", err, m.body)
+	}
+	if got.Type != kind || got.Data.Condition != condition || got.Text != text {
+		j.t.Errorf("the message is %s, want %s of %q: %s", m.body, kind, condition, text)
+	}
+}
+
+// addWebhook adds a webhook for all requests of the journey so far, of which there are no more
+// afterwards, and sends it a test message.
+func (j *journey) addWebhook() {
+	b := j.tab
+	j.hooks = j.receive()
+	b.press("Alerts")
+	b.reads("There is no webhook of applications that you own.")
+	b.press("New webhook")
+	b.fill("Name", "on call")
+	b.fill("URL", j.hooks.url)
+	b.tick("all, whichever there are")
+	b.tick("An instance decides without Redis") // no longer
+	b.tick("An instance does not run the newest policies")
+	b.fill("At least so many requests", "50")
+	b.fill("In the last minutes", "14")
+	j.fits(b)
+	b.press("Add the webhook")
+	b.reads("Secret of the webhook on call", "It is shown only once. Copy it now.")
+	j.hooks.secret = eval[string](b, `document.querySelector(".secret code").textContent`)
+	b.press("I have copied it")
+	b.reads("quiet No alert stands.", j.hooks.url, "Many requests are refused: more than 20 % of at least 50 in 14 minutes", "Nothing was sent yet.")
+	b.press("Send a test message")
+	b.reads("The test message arrived: the answer was 204.", "arrived 204")
+	m := j.hooks.got(1)
+	if m == nil {
+		j.t.Fatal("the receiver got nothing")
+	}
+	j.says(m, "test", "", `This is a test of the webhook "on call" of headgate.`)
+	j.fits(b)
+}
+
+// alerted waits for the message about the requests that were refused.
+func (j *journey) alerted() {
+	b := j.tab
+	var m *message
+	b.until("the alert comes", func() bool { m = j.hooks.got(2); return m != nil })
+	const text = "shop: 64.0 % of 50 requests were refused in the last 14 minutes, more than 20 %"
+	j.says(m, "alert.begun", "refused", text+".")
+	b.press("Alerts")
+	b.reads("on call", "alert "+text)
+	b.press("on call")
+	b.until("the message is listed", func() bool {
+		return eval[string](b, `[...document.querySelectorAll("tbody td")].slice(0, 3).map((cell) => cell.innerText.replace(/\s+/g, " ").trim()).join(" | ")`) ==
+			"An alert began | shop Many requests are refused | arrived 204"
+	})
+	b.press("Turn it off")
+	b.reads("The webhook was turned off.", "The webhook is off. It is sent nothing but tests.")
+}

@@ -1,0 +1,76 @@
+package e2e
+
+// who goes on from a policy in shadow that has seen 27 log-ins, of which 22 were refused or would
+// have been, and 5 admitted. It enforces the policy again, for an hour so that no request is too
+// old to count while the test goes on.
+func (j *journey) who() {
+	b := j.tab
+	b.press("Edit")
+	b.choose("Unit of the period", "hour")
+	b.tick("Enforce")
+	j.fleet.follow("an hour", func() { b.press("Save the changes") })
+	b.press("Who")
+	b.reads("No key is banned now.", "of 2 instances", "Refused most: 22 requests refused", "Admitted most: 5 requests admitted")
+	j.row(b, "127.0.0.1", "22", "100%")
+	j.fits(b)
+	b.press("127.0.0.1")
+	b.reads("127.0.0.1 under login")
+
+	b.press("Who")
+	b.press("Reset… 127.0.0.1")
+	b.reads("Reset this key?", "Under login the key will be fresh: its used units are forgotten.")
+	b.press("Reset the key")
+	b.reads("The key was reset.", "Who is refused")
+	b.press("127.0.0.1")
+	b.shows("Left", "5 of 5")
+	j.logsIn(7, 5)
+
+	b.press("Who")
+	b.press("Own limit… for 127.0.0.1")
+	b.reads("Which limit for this key?", "Under login the limit of this key is now 5/1h sliding-log: 5 requests within any hour.")
+	b.fill("Limit of its own", "8/1h sliding-log")
+	b.press("Show what changes")
+	b.reads("Give this key a limit of its own?", "8/1h sliding-log: 8 requests within any hour")
+	b.fill("Comment", "the office")
+	j.fleet.follow("a limit of its own", func() { b.press("Give it this limit") })
+	b.reads("The key has a limit of its own.", "Who is refused")
+	j.logsIn(4, 3) // 5 of 8 were used
+	b.press("127.0.0.1")
+	b.reads("The key has a limit of its own: 8 requests within any hour.")
+	b.shows("Left", "0 of 8")
+
+	b.press("Never limit this key…")
+	b.reads("Never limit this key?", "login will not limit the key any longer: all of its requests pass, however many, and a ban does not stop them.")
+	j.fleet.follow("a key that is not limited", func() { b.press("Never limit it") })
+	b.reads("The policy does not limit the key any longer.")
+	j.logsIn(6, 6)
+	j.fleet.follow("an undo", func() { b.press("Undo the change of login") })
+	b.reads("The change was undone.")
+	j.logsIn(1, 0)
+	j.banFromWho()
+	b.press("login")
+	b.press("History")
+	b.reads("the office")
+}
+
+// banFromWho bans the key that is refused most, and lifts its ban, on the page that lists it.
+func (j *journey) banFromWho() {
+	b := j.tab
+	b.press("Who")
+	b.press("Ban… 127.0.0.1")
+	b.reads("Ban this key?", "Every request of the key will be refused under login, in all instances, until the ban ends or is lifted.")
+	b.fill("For", "12m")
+	b.press("Ban the key")
+	b.reads("The key was banned.", "1 key is banned now: see the bans.")
+	b.press("Lift… the ban of 127.0.0.1")
+	b.press("Lift the ban")
+	b.reads("The ban was lifted.", "No key is banned now.")
+}
+
+// row checks the count and the share of a key in the first list of the page Who.
+func (j *journey) row(b *tab, key, count, share string) {
+	j.t.Helper()
+	b.until("the row of "+key+" is right", func() bool {
+		return eval[string](b, `[...document.querySelectorAll("tbody tr")].slice(0, 1).map((row) => [...row.children].slice(0, 3).map((c) => c.innerText.trim()).join(" ")).join()`) == key+" "+count+" "+share
+	})
+}
