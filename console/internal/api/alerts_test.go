@@ -21,6 +21,9 @@ func TestWebhookIsMadeChangedAndDeleted(t *testing.T) {
 	if kinds := strings.Join(changed.names("conditions", "kind"), " "); kinds != "refused full" {
 		t.Errorf("the conditions are %s", kinds)
 	}
+	// A change is answered with the webhook, whatever the client has.
+	w.ask("owner", "PUT", path, draft, "If-None-Match", "*").want(200).wantValue(3600, "repeat_after")
+	w.ask("owner", "GET", path, nil, "If-None-Match", "*").want(304)
 	w.ask("owner", "PUT", path+"/disabled", nil).want(204)
 	w.ask("owner", "GET", path, nil).want(200).wantValue(true, "disabled")
 	w.ask("owner", "POST", path+"/test", nil).want(200).wantValue("failed", "state").wantValue("test", "event")

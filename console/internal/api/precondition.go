@@ -53,8 +53,11 @@ func untag(s string) (int64, bool) {
 	return n, err == nil && n > 0 && s == tag(n)
 }
 
-// unchanged reports whether If-None-Match lists the tag.
+// unchanged reports whether r reads what the client has: whether If-None-Match lists the tag.
 func unchanged(r *http.Request, tag string) bool {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return false
+	}
 	for _, line := range r.Header.Values("If-None-Match") {
 		for have := range strings.SplitSeq(line, ",") {
 			have = strings.TrimSpace(have)
