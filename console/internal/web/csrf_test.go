@@ -94,10 +94,13 @@ func TestCookieIsForThisHostOnly(t *testing.T) {
 }
 
 func TestLoginRedirectsToThisSiteOnly(t *testing.T) {
-	for _, next := range []string{"", "https://evil.example/", "//evil.example", `/\evil.example`, `\\evil.example`, "javascript:alert(1)", "evil", "/\t/evil.example", "http:evil", "///evil.example"} {
+	for _, next := range []string{"", "https://evil.example/", "//evil.example", `/\evil.example`, `\\evil.example`, "javascript:alert(1)", "evil", "/\t/evil.example", "http:evil", "///evil.example", "/policies?search=" + strings.Repeat("x", 2032)} {
 		if got := local(next); got != "/" {
 			t.Errorf("%q leads to %q", next, got)
 		}
+	}
+	if longest := "/policies?search=" + strings.Repeat("x", 2031); local(longest) != longest {
+		t.Error("a page of this site with a long search is lost")
 	}
 	if got := local("/policies/x?done=saved#y"); got != "/policies/x?done=saved" {
 		t.Errorf("a page of this site becomes %q", got)

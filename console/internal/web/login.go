@@ -110,11 +110,15 @@ func loginCode(v *request) error {
 // away is what the pages for logging in say of a database that does not answer.
 const away = "The database does not answer. Please try again in a moment."
 
+// maxNext is how many bytes the address of a page to show after the log-in may have. A cookie
+// keeps it while people are at a provider, and browsers drop cookies of more than 4 KiB.
+const maxNext = 2048
+
 // local returns the page to show after the log-in, which is always one of this
 // site.
 func local(next string) string {
 	u, err := url.Parse(next)
-	if err != nil || u.Scheme != "" || u.Host != "" || !strings.HasPrefix(u.Path, "/") ||
+	if err != nil || len(next) > maxNext || u.Scheme != "" || u.Host != "" || !strings.HasPrefix(u.Path, "/") ||
 		strings.HasPrefix(next, "//") || strings.ContainsAny(next, "\\\r\n\t") {
 		return "/"
 	}
