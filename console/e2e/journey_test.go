@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/test"
+	"github.com/redis/go-redis/v9"
 )
 
 var screenshots = flag.String("screenshots", "", "directory to write the pictures of the documentation to")
@@ -53,15 +54,41 @@ func travel(t *testing.T, keyboard string, steps []step) {
 		t.Run(e.name, func(t *testing.T) {
 			t.Parallel() // the test mostly waits for other programs
 			d := e.open(t)
-			j := &journey{t: t, binary: console, redis: redistest.Start(t)}
+			j := &journey{t: t, binary: console, redis: redistest.Start(t, permitted(t)...)}
 			j.fleet = openShops(t, shop, j.redis.Addr)
-			j.console = d.serve(console, "-redis", "redis://"+j.redis.Addr, "-webhook-allow", "127.0.0.0/8")
+			j.console = d.serve(console, "-redis", "redis://console:password@"+j.redis.Addr, "-webhook-allow", "127.0.0.0/8")
 			j.tab = browse(t, browser)
 			j.tab.keyboard = e.name == keyboard
 			for _, s := range steps {
 				j.walk(s)
 			}
+			j.deniedNothing()
 		})
+	}
+}
+
+// permitted returns arguments of a redis-server by which the user console has the permissions that
+// docs/redis.md lists for the management page, and no others.
+func permitted(t testing.TB) []string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/redis.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := regexp.MustCompile(`(?m)^    (\+eval [^~]*)(~\S+ &\S+)\n`).FindStringSubmatch(string(text))
+	more := regexp.MustCompile("(?m)^The management page, .* `(.*)`").FindStringSubmatch(string(text))
+	if all == nil || more == nil {
+		t.Fatal("docs/redis.md lists no permissions")
+	}
+	return slices.Concat([]string{"--user", "console", "on", ">password"}, strings.Fields(all[1]), strings.Fields(more[1]), strings.Fields(all[2]))
+}
+
+// deniedNothing checks that the console's user in Redis had all permissions that it needed.
+func (j *journey) deniedNothing() {
+	client := redis.NewClient(&redis.Options{Addr: j.redis.Addr})
+	defer client.Close()
+	if denied, err := client.Do(j.t.Context(), "ACL", "LOG").Slice(); err != nil || len(denied) != 0 {
+		j.t.Errorf("Redis denied %v, %v", denied, err)
 	}
 }
 
