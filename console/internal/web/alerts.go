@@ -44,6 +44,12 @@ func (h hook) Messages() (list []delivery) {
 	return list
 }
 
+// First returns the first alerts that stand, so many at most.
+func (h hook) First(n int) []service.Alert { return h.Standing[:min(n, len(h.Standing))] }
+
+// Further returns how many alerts stand beyond the first.
+func (h hook) Further(n int) int { return max(0, len(h.Standing)-n) }
+
 // Place returns the scheme and the host of the URL. The rest may be a secret.
 func (h hook) Place() string { return webhook.Place(h.URL) }
 

@@ -8,23 +8,25 @@ import (
 	"github.com/headgate/headgate/console/internal/service"
 )
 
-// applications is the page of the applications in which the actor has a role.
+// applications is a page of the applications in which the actor has a role.
 type applications struct {
 	Apps     []service.App
 	Manager  bool
 	Name     string // of the application to be added
 	About    string
 	Mistakes mistakes
+	paging
 }
 
 func appsPage(v *request) error { return v.showApps(http.StatusOK, applications{}) }
 
 func (v *request) showApps(status int, a applications) error {
-	var err error
-	a.Manager = v.access.CanManage()
-	if a.Apps, err = v.Service.Apps(v.r.Context(), v.actor); err != nil {
+	list, err := v.Service.Apps(v.r.Context(), v.actor)
+	if err != nil {
 		return err
 	}
+	a.Manager = v.access.CanManage()
+	a.Apps, a.paging = pageOf(v, list)
 	return v.show(status, "apps", "Applications", a)
 }
 

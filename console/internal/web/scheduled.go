@@ -173,31 +173,19 @@ func (v *request) scheduleEdit(d draft, p policy.Policy) error {
 	return v.seeOther(policyPath(p.Name), "scheduled")
 }
 
-// coming is the page of all changes that wait.
+// coming is a page of the changes that wait.
 type coming struct {
-	List  []service.Scheduled
-	All   int
-	Older int // the page after this one, or 0
-	Newer int // the page before this one, or 0
+	List []service.Scheduled
+	paging
 }
-
-// perComing is how many changes are on a page.
-const perComing = 100
 
 func comingPage(v *request) error {
 	list, err := v.Service.Coming(v.r.Context(), v.actor)
 	if err != nil {
 		return err
 	}
-	page, err := strconv.Atoi(v.query("page"))
-	if err != nil || page < 1 || page > len(list)/perComing+1 {
-		page = 1
-	}
-	c := coming{All: len(list), Newer: page - 1}
-	c.List = list[min(len(list), (page-1)*perComing):min(len(list), page*perComing)]
-	if page*perComing < len(list) {
-		c.Older = page + 1
-	}
+	c := coming{}
+	c.List, c.paging = pageOf(v, list)
 	return v.show(http.StatusOK, "scheduled", "Scheduled changes", c)
 }
 

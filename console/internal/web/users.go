@@ -3,24 +3,33 @@ package web
 import (
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 
 	"github.com/headgate/headgate/console/internal/service"
 )
 
-// people is the page of all users.
+// people is a page of the users.
 type people struct {
 	Users    []service.User
+	Search   string // in their names
 	Name     string // of the user to be added
 	Mistakes mistakes
+	paging
 }
 
 func usersPage(v *request) error { return v.showUsers(http.StatusOK, people{}) }
 
 func (v *request) showUsers(status int, p people) error {
-	var err error
-	if p.Users, err = v.Service.Users(v.r.Context(), v.actor); err != nil {
+	list, err := v.Service.Users(v.r.Context(), v.actor)
+	if err != nil {
 		return err
 	}
+	p.Search = v.query("search")
+	list = slices.DeleteFunc(list, func(u service.User) bool {
+		return !strings.Contains(strings.ToLower(u.Name), strings.ToLower(p.Search))
+	})
+	p.Users, p.paging = pageOf(v, list)
 	return v.show(status, "users", "Users", p)
 }
 

@@ -1,0 +1,40 @@
+package web
+
+import (
+	"net/url"
+	"strconv"
+)
+
+// perPage is how many rows are on a page of a list that is read as a whole.
+const perPage = 100
+
+// paging is the place of a page in its list.
+type paging struct {
+	All            int64  // rows on all pages
+	Previous, Next string // addresses of pages, or ""
+}
+
+// pageOf returns the part of a list that the address asks for: the first one if there is no such
+// page.
+func pageOf[T any](v *request, list []T) ([]T, paging) {
+	page, err := strconv.Atoi(v.query("page"))
+	if last := max(1, (len(list)+perPage-1)/perPage); err != nil || page < 1 || page > last {
+		page = 1
+	}
+	at := func(page int) string {
+		q := url.Values{}
+		if search := v.query("search"); search != "" {
+			q.Set("search", search)
+		}
+		q.Set("page", strconv.Itoa(page))
+		return v.r.URL.Path + "?" + q.Encode()
+	}
+	p := paging{All: int64(len(list))}
+	if page > 1 {
+		p.Previous = at(page - 1)
+	}
+	if page*perPage < len(list) {
+		p.Next = at(page + 1)
+	}
+	return list[(page-1)*perPage : min(page*perPage, len(list))], p
+}
