@@ -5,6 +5,9 @@ import (
 	"database/sql"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -15,6 +18,8 @@ import (
 	"github.com/headgate/headgate/console/internal/app"
 	"github.com/headgate/headgate/console/internal/config"
 	"github.com/headgate/headgate/console/internal/service"
+	"github.com/headgate/headgate/console/internal/web"
+	"github.com/headgate/headgate/console/internal/webhook"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
@@ -26,7 +31,8 @@ func openBig(t *testing.T, db string) *big {
 	t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
 	server := redistest.Start(t)
-	c := config.Config{DB: db, Redis: &redis.UniversalOptions{Addrs: []string{server.Addr}, ContextTimeoutEnabled: true, DisableIdentity: true}}
+	c := config.Config{DB: db, Redis: &redis.UniversalOptions{Addrs: []string{server.Addr}, ContextTimeoutEnabled: true, DisableIdentity: true},
+		Webhooks: webhook.NewNetworks([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})}
 	b := &big{t: t, cookies: map[string]string{}}
 	var err error
 	b.app, err = app.Open(t.Context(), c, quiet)
@@ -40,6 +46,10 @@ func openBig(t *testing.T, db string) *big {
 	defer client.Close()
 	b.report(client)
 	waitFor(t, "the policies to be published", func() bool { return b.app.Publisher.Status().Err == nil && b.published(client) })
+	b.schedule()
+	b.saveFilters()
+	b.ban(client)
+	b.alert()
 	return b
 }
 
@@ -88,7 +98,7 @@ func (b *big) people() {
 		l, err := core.ParseLimit("10/s")
 		b.must(err)
 		p := policy.Policy{Name: policyName(i), Apps: []string{appName(i % manyApps)}, Limit: l, Key: "ip",
-			Description: fmt.Sprintf("Protects the resource number %d from callers that ask too often", i),
+			Description: fmt.Sprintf("Resource %d", i),
 			Match:       policy.Match{Path: fmt.Sprintf("/p/%05d", i)}, Mode: []policy.Mode{policy.Enforce, policy.Shadow}[i/manyApps%2]}
 		if i%50 == 0 {
 			p.Ban = policy.Ban{After: "5/1m", For: "1m", Max: "1h"}
@@ -104,11 +114,89 @@ func (b *big) people() {
 	oneTime, err := s.CreateUser(ctx, admin, "owner")
 	b.must(err)
 	b.must(s.SetRole(ctx, admin, "owner", "a", service.Owner))
-	b.logIn("owner", oneTime)
-	hook, _, err := s.CreateWebhook(ctx, admin, service.WebhookDraft{Name: "ops", URL: "https://hook.example", Apps: []string{"a"},
-		Conditions: []service.Condition{{Kind: service.AlertLost, Minutes: 1}}})
+	b.actors = map[string]service.Actor{service.FirstUser: admin, "owner": b.logIn("owner", oneTime)}
+}
+
+// schedule has the modes of policies changed: as many of one as of a policy may wait, and of many
+// others one each.
+func (b *big) schedule() {
+	b.t.Helper()
+	ctx, admin := b.t.Context(), b.actors[service.FirstUser]
+	p := policy.Policy{}
+	for i := range service.MaxScheduled {
+		if i <= service.MaxScheduled-service.MaxScheduledPolicy {
+			var err error
+			p, err = b.app.Service.Policy(ctx, admin, policyName(service.MaxScheduled-service.MaxScheduledPolicy-i))
+			b.must(err)
+			p.Mode = policy.Off
+		}
+		_, err := b.app.Service.Schedule(ctx, admin, p, time.Now().Add(time.Duration(24+i)*time.Hour/4))
+		b.must(err)
+	}
+}
+
+// saveFilters saves as many filters of the list as a user may have.
+func (b *big) saveFilters() {
+	b.t.Helper()
+	for _, user := range b.actors {
+		for i := range service.MaxFilters {
+			f := service.Filter{Name: fmt.Sprintf("What the team number %d looks at", i), Query: service.Query{Search: strconv.Itoa(i), App: "a", Mode: "shadow", Sort: "-share"}}
+			b.must(b.app.Service.SaveFilter(b.t.Context(), user, f))
+		}
+	}
+}
+
+// ban bans keys: half of them under one policy.
+func (b *big) ban(client redis.UniversalClient) {
+	b.t.Helper()
+	ctx := b.t.Context()
+	fleet, err := web.RedisFleet(client, b.app.Live, "")
 	b.must(err)
-	b.hook = hook.ID
+	banning, err := b.app.Service.Banning(ctx, b.actors[service.FirstUser])
+	b.must(err)
+	var names []string
+	for i := range manyBans {
+		p := banning[0]
+		if i%2 == 1 {
+			p = banning[i%len(banning)]
+		}
+		b.must(fleet.Impose(ctx, p, fmt.Sprintf("2001:db8:%x::%x", i, i), time.Hour))
+	}
+	for _, p := range banning {
+		names = append(names, p.Name)
+	}
+	waitFor(b.t, "the bans to be listed", func() bool {
+		list, err := fleet.Bans(ctx, names)
+		return err == nil && len(list) == manyBans
+	})
+}
+
+// alert adds webhooks, half of them for all applications, and waits until alerts stand.
+func (b *big) alert() {
+	b.t.Helper()
+	ctx, admin := b.t.Context(), b.actors[service.FirstUser]
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	b.t.Cleanup(receiver.Close)
+	for i := range manyHooks {
+		d := service.WebhookDraft{Name: fmt.Sprintf("The team number %d", i), URL: receiver.URL, Enabled: true, All: i%2 == 1,
+			Conditions: []service.Condition{{Kind: service.AlertBypassed}, {Kind: service.AlertBehind}, {Kind: service.AlertLost, Minutes: 1}}}
+		if !d.All {
+			d.Apps = []string{"a"}
+		}
+		hook, _, err := b.app.Service.CreateWebhook(ctx, admin, d)
+		b.must(err)
+		if i == 0 {
+			b.hook = hook.ID
+		}
+	}
+	waitFor(b.t, "alerts to stand", func() bool {
+		list, err := b.app.Service.Webhooks(ctx, admin)
+		standing := 0
+		for _, hook := range list {
+			standing += len(hook.Standing)
+		}
+		return err == nil && standing == manyHooks/2*2*(manyApps+1)
+	})
 }
 
 // logIn logs in a user with a one-time password, and changes the password.
@@ -157,6 +245,7 @@ func (b *big) fill(location string) {
 		"SELECT r.policy, n.n + 2, ? + n.n * 60000000, r.actor, 'update', r.body_after, r.body_after, 'r', '' FROM revisions r JOIN numbers n ON n.n < ? "+
 		"WHERE r.policy = 'p00000' AND r.version = 1", now-manyVersions*60_000_000, manyVersions)
 	do("UPDATE policies SET version = ? WHERE name = 'p00000'", manyVersions+1)
+	b.deleted(do, now)
 	text := "CAST(1000 + n AS CHAR(8))"
 	do("INSERT INTO users (name, password, administrator, disabled, must_change, created_at, created_by, password_at) "+
 		"SELECT CONCAT('user-', "+text+"), 'x', 0, 0, 0, ?, 'admin', ? FROM numbers WHERE n < ?", now, now, manyUsers)
@@ -166,6 +255,18 @@ func (b *big) fill(location string) {
 	if strings.HasPrefix(location, "sqlite") {
 		do("PRAGMA wal_checkpoint(TRUNCATE)")
 	}
+}
+
+// deleted writes policies that were created and deleted, one a minute.
+func (b *big) deleted(do func(q string, args ...any), now int64) {
+	b.t.Helper()
+	const name, at = "CONCAT('d', CAST(10000 + n.n AS CHAR(8)))", "? - n.n * 60000000"
+	body := "REPLACE(r.body_after, 'p00000', " + name + ")"
+	from := " FROM revisions r JOIN numbers n ON n.n < ? WHERE r.policy = 'p00000' AND r.version = 1"
+	columns := "INSERT INTO revisions (policy, version, at, actor, action, body_before, body_after, request_id, note) SELECT " + name
+	do(columns+", 1, "+at+", r.actor, 'create', '', "+body+", 'r', ''"+from, now-60_000_000, manyDeleted)
+	do(columns+", 2, "+at+", r.actor, 'delete', "+body+", '', 'r', ''"+from, now, manyDeleted)
+	do("INSERT INTO deleted_policies (policy, version, at) SELECT policy, version, at FROM revisions WHERE body_after = ''")
 }
 
 // traffic writes the rows of all levels. Requests were counted in every minute, as were the
@@ -262,9 +363,12 @@ func (b *big) report(client redis.UniversalClient) {
 
 func (b *big) reportOnce(label string) error {
 	for i := range manyInstances {
-		err := b.app.Instances.Report(context.WithoutCancel(b.t.Context()), policy.Instance{
-			ID: fmt.Sprintf("node-%03d", i), Process: "process-" + strconv.Itoa(i), App: appName(i % manyApps), Version: label, Store: "store"})
-		if err != nil {
+		report := policy.Instance{
+			ID: fmt.Sprintf("node-%03d", i), Process: "process-" + strconv.Itoa(i), App: appName(i % manyApps), Version: label, Store: "store"}
+		if i/manyApps%4 == 0 { // is not well
+			report.Version, report.Store = "an older one", "local"
+		}
+		if err := b.app.Instances.Report(context.WithoutCancel(b.t.Context()), report); err != nil {
 			return err
 		}
 	}
