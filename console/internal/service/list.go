@@ -369,20 +369,29 @@ func (r *reading) hours(names []string) (map[string][]Point, error) {
 		}
 		seen[name] = points
 	}
-	rows, err := r.TrafficOfPolicies(store.Span{Level: int(s.level), From: s.from, To: s.to}, names)
+	all, err := r.SeriesOfPolicies(names)
+	if err != nil {
+		return nil, err
+	}
+	series, ids := map[int64]store.Series{}, []int64{}
+	for _, one := range all {
+		if r.access.Role(one.App) != NoRole {
+			series[one.ID], ids = one, append(ids, one.ID)
+		}
+	}
+	rows, err := r.TrafficWithin(int(s.level), ids, s.from, s.to)
 	if err != nil {
 		return nil, err
 	}
 	for _, row := range rows {
-		if r.access.Role(row.App) != NoRole {
-			seen[row.Policy][(row.At-s.from)/s.step].Counts.Add(countsOf(row.Counts))
-		}
+		seen[series[row.Series].Policy][(row.At-s.from)/s.step].Counts.Add(countsOf(row.Counts))
 	}
-	return seen, r.addLive(names, seen)
+	return seen, r.addLive(names, series, ids, seen)
 }
 
-// addLive adds the counts of the last minutes that are in Redis alone.
-func (r *reading) addLive(names []string, seen map[string][]Point) error {
+// addLive adds the counts of the last minutes that are in Redis alone. The series are those of the
+// policies.
+func (r *reading) addLive(names []string, series map[int64]store.Series, ids []int64, seen map[string][]Point) error {
 	first, last := int64(math.MaxInt64), int64(0)
 	for _, minutes := range r.live {
 		for _, m := range minutes {
@@ -396,13 +405,14 @@ func (r *reading) addLive(names []string, seen map[string][]Point) error {
 		app, policy string
 		at          int64
 	}
-	rows, err := r.TrafficOfPolicies(store.Span{Level: store.ByMinute, From: first, To: last + 1}, names)
+	rows, err := r.TrafficWithin(store.ByMinute, ids, first, last+1)
 	if err != nil {
 		return err
 	}
 	known := map[cell]store.Traffic{}
 	for _, row := range rows {
-		known[cell{row.App, row.Policy, row.At}] = row.Traffic
+		s := series[row.Series]
+		known[cell{s.App, s.Policy, row.At}] = row
 	}
 	for app, minutes := range r.live {
 		if r.access.Role(app) == NoRole { // the role may have gone since

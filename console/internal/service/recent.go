@@ -105,7 +105,7 @@ func recentVersion(t *store.Tx) (int64, error) {
 
 // addUp adds up the series of all policies over the hours that a list shows.
 func addUp(t *store.Tx, hours span) ([]recentSeries, error) {
-	all, err := t.SeriesOfPolicies()
+	all, err := t.SeriesOfAllPolicies()
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate/console/internal/store"
@@ -67,6 +68,7 @@ func (s *Service) ChangedAt(ctx context.Context, a Actor, at time.Time) (list []
 		if err != nil {
 			return err
 		}
+		slices.Reverse(rows) // by name
 		for _, row := range rows {
 			r, err := d.revision(row)
 			if errors.Is(err, ErrNotFound) || err == nil && (row.Actor != a.user || len(rows) > MaxBulk || !d.mayUndo(r)) {

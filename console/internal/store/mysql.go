@@ -176,5 +176,3 @@ func mysqlKind(number uint16) kind {
 	}
 	return kindOther
 }
-
-func (mysql) joinInOrder() string { return "STRAIGHT_JOIN" }

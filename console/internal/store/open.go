@@ -58,8 +58,6 @@ type engine interface {
 	alone(ctx context.Context, db *sql.DB, f func(runner) error) error
 	// addUp follows an INSERT of traffic, and has it add the counts to rows that exist.
 	addUp() string
-	// joinInOrder joins two tables, of which the first is read first.
-	joinInOrder() string
 	// byPrimaryKey follows the name of a table that is to be read by its primary key.
 	byPrimaryKey() string
 	// repeated reports whether an error says that a statement of a migration was done before.

@@ -49,12 +49,6 @@ var policyOrders = [...]string{
 	ByUpdateDown:   "updated_at DESC, name DESC",
 }
 
-// Span is the rows of a level from a minute until another, which is not included.
-type Span struct {
-	Level    int
-	From, To int64
-}
-
 // FindPolicies returns the page that q selects, and the number of policies on all
 // pages.
 func (t *Tx) FindPolicies(q PolicyQuery) (page []Policy, total int64, err error) {
@@ -129,28 +123,4 @@ func (q *PolicyQuery) where() (string, []any) {
 		return "", nil
 	}
 	return " WHERE " + strings.Join(conditions, " AND "), args
-}
-
-// PolicyTraffic is a row of the counts of a policy in an application.
-type PolicyTraffic struct {
-	App, Policy string
-	Traffic
-}
-
-// TrafficOfPolicies returns the rows of policies in all applications, in no order.
-func (t *Tx) TrafficOfPolicies(s Span, policies []string) (list []PolicyTraffic, err error) {
-	scan := func(s scanner) (r PolicyTraffic, err error) {
-		c := &r.Counts
-		return r, s.Scan(&r.App, &r.Policy, &r.Series, &r.At, &c[0], &c[1], &c[2], &c[3], &c[4], &c[5], &c[6], &c[7], &c[8], &c[9], &c[10], &c[11], &c[12], &r.Lost)
-	}
-	for part := range slices.Chunk(policies, chunk) {
-		rows, err := all(t, scan, "SELECT s.app, s.policy, t.series, t.at, "+trafficColumns+" FROM traffic_series s "+t.db.engine.joinInOrder()+
-			" traffic t ON t.series = s.id WHERE s.policy IN ("+placeholders(len(part))+") AND t.level = ? AND t.at >= ? AND t.at < ?",
-			append(values(part), s.Level, s.From, s.To)...)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, rows...)
-	}
-	return list, nil
 }

@@ -60,10 +60,11 @@ func (t *Tx) LastVersion(policy string) (int64, error) {
 }
 
 // RevisionsBetween returns at most limit revisions of a policy, or with "" of all, from an instant
-// until another, which is not included, in µs, the newest first.
+// until another, which is not included, in µs, the newest first. Those of one instant are in the
+// order of the index: by name, the last one first.
 func (t *Tx) RevisionsBetween(policy string, from, to int64, limit int) ([]Revision, error) {
 	if policy != "" {
 		return all(t, scanRevision, revisionColumns+" WHERE policy = ? AND at >= ? AND at < ? ORDER BY version DESC LIMIT ?", policy, from, to, limit)
 	}
-	return all(t, scanRevision, revisionColumns+" WHERE at >= ? AND at < ? ORDER BY at DESC, policy LIMIT ?", from, to, limit)
+	return all(t, scanRevision, revisionColumns+" WHERE at >= ? AND at < ? ORDER BY at DESC, policy DESC, version DESC LIMIT ?", from, to, limit)
 }

@@ -111,5 +111,3 @@ func (sqlite) kind(err error) kind {
 	}
 	return kindOther
 }
-
-func (sqlite) joinInOrder() string { return "CROSS JOIN" }

@@ -107,8 +107,20 @@ func (t *Tx) SeriesOf(app string) ([]Series, error) {
 	return all(t, scanSeries, "SELECT id, app, policy FROM traffic_series WHERE app = ? ORDER BY policy", app)
 }
 
-// SeriesOfPolicies returns the series of all policies that exist, by id.
-func (t *Tx) SeriesOfPolicies() ([]Series, error) {
+// SeriesOfPolicies returns the series of policies in all applications, by id.
+func (t *Tx) SeriesOfPolicies(policies []string) (list []Series, err error) {
+	for part := range slices.Chunk(policies, chunk) {
+		series, err := all(t, scanSeries, "SELECT id, app, policy FROM traffic_series WHERE policy IN ("+placeholders(len(part))+") ORDER BY id", values(part)...)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, series...)
+	}
+	return list, nil
+}
+
+// SeriesOfAllPolicies returns the series of all policies that exist, by id.
+func (t *Tx) SeriesOfAllPolicies() ([]Series, error) {
 	return all(t, scanSeries, "SELECT s.id, s.app, s.policy FROM traffic_series s JOIN policies p ON p.name = s.policy ORDER BY s.id")
 }
 
