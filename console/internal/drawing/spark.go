@@ -25,12 +25,12 @@ func Sparkline(whole, part []int64) (wholes, parts string) {
 	for _, n := range whole {
 		highest = max(highest, n)
 	}
-	var w, p strings.Builder
+	var w, p sparkPath
 	for i, n := range whole {
 		high := sparkHigh(n, highest)
-		sparkRect(&w, i, high)
+		w.bar(i, high)
 		if i < len(part) {
-			sparkRect(&p, i, min(high, sparkHigh(part[i], highest)))
+			p.bar(i, min(high, sparkHigh(part[i], highest)))
 		}
 	}
 	return w.String(), p.String()
@@ -44,10 +44,24 @@ func sparkHigh(n, highest int64) int {
 	return max(10, int(float64(n)/float64(highest)*SparkHeight*10+0.5))
 }
 
-func sparkRect(b *strings.Builder, i, tenths int) {
+// sparkPath is one line along the ground and around all bars, which takes half the bytes of a
+// rectangle for each.
+type sparkPath struct {
+	strings.Builder
+	at int // where the line is
+}
+
+func (p *sparkPath) bar(i, tenths int) {
 	if tenths == 0 {
 		return
 	}
-	high := strconv.FormatFloat(float64(tenths)/10, 'f', -1, 64)
-	fmt.Fprintf(b, "M%d %dv-%sh%dv%sz", i*sparkStep, SparkHeight, high, sparkBar, high)
+	x := i * sparkStep
+	if p.Len() == 0 {
+		fmt.Fprintf(p, "M%d %d", x, SparkHeight)
+	} else {
+		fmt.Fprintf(p, "h%d", x-p.at)
+	}
+	top := strconv.FormatFloat(float64(SparkHeight*10-tenths)/10, 'f', -1, 64)
+	fmt.Fprintf(p, "V%sh%dV%d", top, sparkBar, SparkHeight)
+	p.at = x + sparkBar
 }
