@@ -57,6 +57,26 @@ func TestWait(t *testing.T) {
 }
 
 // TestChild runs in a process of its own, which other tests start.
+func TestMemoryDir(t *testing.T) {
+	var dirs [2]string
+	t.Run("", func(t *testing.T) {
+		for i := range dirs {
+			dirs[i] = test.MemoryDir(t)
+			if err := os.WriteFile(filepath.Join(dirs[i], "file"), []byte("x"), 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if dirs[0] == dirs[1] {
+		t.Errorf("both directories are %s", dirs[0])
+	}
+	for _, dir := range dirs {
+		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s after the test: %v", dir, err)
+		}
+	}
+}
+
 func TestChild(t *testing.T) {
 	switch os.Getenv("HEADGATE_CHILD") {
 	case "":
