@@ -117,7 +117,7 @@ func newWorld(t testing.TB, change ...func(*Options)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(t.TempDir(), "console.db")
+	file := filepath.Join(test.MemoryDir(t), "console.db")
 	if err := os.WriteFile(file, []byte(from.file), 0o600); err != nil {
 		t.Fatal(err)
 	}

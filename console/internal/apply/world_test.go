@@ -35,7 +35,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	db, err := store.Open(t.Context(), store.Options{URL: "sqlite://" + filepath.Join(t.TempDir(), "console.db"), Timeout: 3 * time.Minute})
+	db, err := store.Open(t.Context(), store.Options{URL: "sqlite://" + filepath.Join(test.MemoryDir(t), "console.db"), Timeout: 3 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -224,8 +225,9 @@ func (s *Server) exec(t testing.TB, statement string) {
 	}
 }
 
-// Shared is one server for many tests that run one after the other. The first call of
-// Server starts it, and TestMain calls Close. The zero value is ready to use.
+// Shared is one server for many tests of small databases, which it keeps in memory; see
+// [test.MemoryDir]. The first call of Server starts it, and TestMain calls Close. Only tests that
+// run one after the other may kill it. The zero value is ready to use.
 type Shared struct {
 	once   sync.Once
 	server *Server
@@ -261,23 +263,14 @@ func (s *Shared) Close() {
 type owner struct {
 	testing.TB
 	ends []func()
-	dir  string
 }
 
 func (o *owner) Cleanup(f func()) { o.ends = append(o.ends, f) }
 
-func (o *owner) TempDir() string {
-	dir, err := os.MkdirTemp("", "mariadbtest")
-	if err != nil {
-		o.TB.Fatal(err)
-	}
-	o.dir = dir
-	return dir
-}
+func (o *owner) TempDir() string { return test.MemoryDir(o) }
 
 func (o *owner) end() {
-	for _, f := range o.ends {
+	for _, f := range slices.Backward(o.ends) {
 		f()
 	}
-	os.RemoveAll(o.dir)
 }

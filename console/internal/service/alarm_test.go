@@ -617,7 +617,7 @@ func TestMessagesOfHostileNames(t *testing.T) {
 // TestAlertsAreQuick checks 10,000 policies in ten applications and 200 instances for 30 webhooks.
 func TestAlertsAreQuick(t *testing.T) {
 	test.Long(t, "it measures")
-	everyEngine(t, func(t *testing.T, w *world) {
+	everyEngineOnDisk(t, func(t *testing.T, w *world) {
 		ctx := context.Background()
 		start := w.clock.now().Truncate(time.Minute)
 		w.fleet.minutes = map[string][]stats.Minute{}

@@ -14,7 +14,7 @@ import (
 // minute.
 func TestListIsQuick(t *testing.T) {
 	test.Long(t, "it writes half a million rows")
-	everyEngine(t, func(t *testing.T, w *world) {
+	everyEngineOnDisk(t, func(t *testing.T, w *world) {
 		ctx, now := t.Context(), minute(w.clock.now())
 		began := time.Now()
 		w.fill()

@@ -19,7 +19,7 @@ const quick = 100 * time.Millisecond
 // every minute.
 func TestTrafficIsQuick(t *testing.T) {
 	test.Long(t, "it writes millions of rows")
-	everyEngine(t, func(t *testing.T, w *world) {
+	everyEngineOnDisk(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		now := w.clock.now()
 		apps := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}

@@ -77,12 +77,27 @@ const (
 // cheap keeps tests from spending their time on hashing.
 var cheap = auth.Cost{Memory: 8, Time: 1}
 
+// everyEngine runs a test on each engine, on both at once.
 func everyEngine(t *testing.T, test func(t *testing.T, w *world)) {
-	t.Run("sqlite", func(t *testing.T) { test(t, newWorld(t, sqliteURL(t))) })
-	t.Run("mariadb", func(t *testing.T) { test(t, newWorld(t, maria.Server(t).Database(t))) })
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		test(t, newWorld(t, sqliteURL(t)))
+	})
+	t.Run("mariadb", func(t *testing.T) {
+		t.Parallel()
+		test(t, newWorld(t, maria.Server(t).Database(t)))
+	})
 }
 
-func sqliteURL(t testing.TB) string { return "sqlite://" + filepath.Join(t.TempDir(), "console.db") }
+// everyEngineOnDisk runs a test that measures time or writes much, on one engine after the other.
+func everyEngineOnDisk(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Run("sqlite", func(t *testing.T) { test(t, newWorld(t, "sqlite://"+filepath.Join(t.TempDir(), "console.db"))) })
+	t.Run("mariadb", func(t *testing.T) { test(t, newWorld(t, mariadbtest.Start(t).Database(t))) })
+}
+
+func sqliteURL(t testing.TB) string {
+	return "sqlite://" + filepath.Join(test.MemoryDir(t), "console.db")
+}
 
 func newWorld(t testing.TB, url string) *world {
 	t.Helper()

@@ -69,7 +69,7 @@ const password = "nine quiet harbours"
 // newWorld changes the options before it makes the pages.
 func newWorld(t testing.TB, change ...func(*Options)) *world {
 	t.Helper()
-	db, err := store.Open(t.Context(), store.Options{URL: "sqlite://" + filepath.Join(t.TempDir(), "console.db"), Timeout: patience})
+	db, err := store.Open(t.Context(), store.Options{URL: "sqlite://" + filepath.Join(test.MemoryDir(t), "console.db"), Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
