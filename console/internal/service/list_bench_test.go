@@ -15,19 +15,17 @@ const manyPolicies = policy.MaxPolicies
 // fill inserts manyPolicies policies.
 func (w *world) fill() {
 	w.t.Helper()
-	for start := 0; start < manyPolicies; start += 2500 {
-		var set policy.Set
-		for i := start; i < start+2500; i++ {
-			p := sample(fmt.Sprintf("policy-%05d", i), []string{"a", "b", "c"}[i%3])
-			p.Description = fmt.Sprintf("Limits whatever the customer %d may do with our service number %d.", i*7919%manyPolicies, i%97)
-			p.Mode, p.Priority = policy.Mode(i%3), i%11
-			set = append(set, p)
-		}
-		data, err := policy.EncodeJSON(set)
-		w.must(err)
-		_, err = w.Import(w.t.Context(), w.admin, Import{Data: data, Format: JSON})
-		w.must(err)
+	var set policy.Set
+	for i := range manyPolicies {
+		p := sample(fmt.Sprintf("policy-%05d", i), []string{"a", "b", "c"}[i%3])
+		p.Description = fmt.Sprintf("Limits whatever the customer %d may do with our service number %d.", i*7919%manyPolicies, i%97)
+		p.Mode, p.Priority = policy.Mode(i%3), i%11
+		set = append(set, p)
 	}
+	data, err := policy.EncodeJSON(set)
+	w.must(err)
+	_, err = w.Import(w.t.Context(), w.admin, Import{Data: data, Format: JSON})
+	w.must(err)
 }
 
 // queries returns usual queries of a long list.

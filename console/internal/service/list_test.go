@@ -36,13 +36,17 @@ func TestPoliciesQueries(t *testing.T) {
 	})
 }
 
+// SQLite is asked for every list. MariaDB, which takes five times as long and is asked by the same
+// code, is asked for every third, and still for each search, application and mode in every order.
 func TestPoliciesQueriesInEveryOrder(t *testing.T) {
-	test.Long(t, "it asks each database for a thousand lists in all orders")
+	test.Long(t, "it asks for a thousand lists in all orders")
 	everyEngine(t, func(t *testing.T, w *world) {
-		list := newListing(w)
-		for _, q := range searches() {
-			for _, q.Sort = range orders {
-				list.check(t, q)
+		list, sqlite := newListing(w), strings.HasPrefix(w.url, "sqlite:")
+		for i, q := range searches() {
+			for n, order := range orders {
+				if q.Sort = order; sqlite || (i+i/kinds+n)%3 == 0 {
+					list.check(t, q)
+				}
 			}
 		}
 	})
@@ -52,6 +56,9 @@ func TestPoliciesQueriesInEveryOrder(t *testing.T) {
 func listed() []string {
 	return []string{"", "Log-in", "log_in", "100%", "1000", "!", "ÄRGER", "it's", `back\slash`, "%", "_"}
 }
+
+// kinds is how many queries searches returns for each text: of three applications and two modes.
+const kinds = 6
 
 // searches returns all kinds of queries.
 func searches() (list []Query) {

@@ -91,13 +91,13 @@ func (w *world) killAt(n, target int) int {
 // next one, which makes it once.
 func TestScheduledChangesAreMadeOnceThoughConsolesAreKilled(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
-		const n = 200
+		const n = 80
 		for i := range n {
 			w.later(w.admin, w.create(sample(fmt.Sprint("p", i), "a")), policy.Off, time.Hour)
 		}
 		w.clock.pass(time.Hour)
 		between := 0
-		for _, target := range []int{0, 1, 40, 80, 120, 160} {
+		for _, target := range []int{0, 1, 16, 32, 48, 64} {
 			if made := w.killAt(n, target); 0 < made && made < n {
 				between++
 			}

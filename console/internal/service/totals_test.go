@@ -94,7 +94,9 @@ func TestTotalsAreTheSumsOfTheMinutes(t *testing.T) {
 				checked += checkTotals(t, w, consoles[r.IntN(2)], facts, r, round)
 			}
 			for at := now - stats.Minutes + 1; at <= now; at++ { // before they leave Redis
-				w.must(consoles[r.IntN(2)].Ledger().Record(ctx, "a", facts.minute(at)))
+				if facts[at] != nil { // the collector is told of no others
+					w.must(consoles[r.IntN(2)].Ledger().Record(ctx, "a", facts.minute(at)))
+				}
 			}
 		}
 		if checked < 200 {
