@@ -56,7 +56,6 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestChild runs in a process of its own, which other tests start.
 func TestMemoryDir(t *testing.T) {
 	var dirs [2]string
 	t.Run("", func(t *testing.T) {
@@ -77,6 +76,7 @@ func TestMemoryDir(t *testing.T) {
 	}
 }
 
+// TestChild runs in a process of its own, which other tests start.
 func TestChild(t *testing.T) {
 	switch os.Getenv("HEADGATE_CHILD") {
 	case "":
