@@ -1,5 +1,4 @@
-// Shop is a service whose limits come from the management page, where it is the
-// application "shop". Its instances count together in Redis:
+// Shop is a service whose limits come from the management page, as the application "shop":
 //
 //	go -C console run . -redis redis://127.0.0.1:6379
 //	go run ./examples/shop
@@ -28,17 +27,14 @@ func main() {
 	addr := flag.String("redis", "127.0.0.1:6379", "`address` of the Redis that the page publishes to")
 	timeout := flag.Duration("timeout", 0, "the longest `time` of a decision in Redis; 0 is the default")
 	listen := flag.String("listen", "127.0.0.1:8081", "`address` to serve on")
-	top := flag.Int("top", 0, "how many of the keys that are refused most to publish, such as 20; the page shows them")
 	name := flag.String("instance", "", "the `name` of this instance on the page; the default is its address")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	listener, err := net.Listen("tcp", *listen)
 	if err == nil {
-		err = serve(ctx, *addr, managed.Options{
-			App: "shop", Store: redisstore.Options{Timeout: *timeout}, Limiter: limiter.Config{Top: *top},
-			Follow: policy.Options{Instance: cmp.Or(*name, "shop@"+listener.Addr().String()), OnMissing: policy.OnMissingWait},
-		}, listener)
+		follow := policy.Options{Instance: cmp.Or(*name, "shop@"+listener.Addr().String()), OnMissing: policy.OnMissingWait}
+		err = serve(ctx, *addr, follow, redisstore.Options{Timeout: *timeout}, listener)
 	}
 	if err != nil {
 		log.Fatal(err)
@@ -46,16 +42,16 @@ func main() {
 }
 
 // serve answers requests until ctx ends.
-func serve(ctx context.Context, addr string, options managed.Options, listener net.Listener) error {
+func serve(ctx context.Context, addr string, follow policy.Options, store redisstore.Options, listener net.Listener) error {
 	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 	defer client.Close()
-	limits, err := managed.Open(ctx, client, options)
+	limits, err := managed.Open(ctx, client, managed.Options{App: "shop", Follow: follow, Store: store, Limiter: limiter.Config{Top: 20}})
 	if err != nil {
 		return err
 	}
 	defer limits.Close()
-	shop := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "the shop\n") })
-	server := &http.Server{Handler: nethttp.New(limits.Limiter)(shop)}
+	shop := func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "the shop\n") }
+	server := &http.Server{Handler: nethttp.New(limits.Limiter)(http.HandlerFunc(shop))}
 	stopped := make(chan error, 1)
 	context.AfterFunc(ctx, func() { stopped <- server.Shutdown(context.Background()) })
 	log.Printf("serving address=%s", listener.Addr())

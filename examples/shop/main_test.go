@@ -10,7 +10,6 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/policy"
-	"github.com/headgate/headgate/policy/managed"
 	"github.com/headgate/headgate/policy/redissource"
 	"github.com/headgate/headgate/store/redisstore"
 	"github.com/redis/go-redis/v9"
@@ -55,8 +54,8 @@ func open(t *testing.T, addr string) string {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	options := managed.Options{App: "shop", Store: redisstore.Options{Timeout: time.Minute}, Follow: policy.Options{Instance: "shop-1", OnMissing: policy.OnMissingWait}}
-	go func() { ended <- serve(ctx, addr, options, listener) }()
+	follow := policy.Options{Instance: "shop-1", OnMissing: policy.OnMissingWait}
+	go func() { ended <- serve(ctx, addr, follow, redisstore.Options{Timeout: time.Minute}, listener) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
