@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html"
 	"io"
@@ -148,6 +149,7 @@ func (l *load) run() {
 		p["name"], p["apps"], p["key"] = name, []string{"shop"}, "ip"
 		l.call("PUT", "/api/policies/"+name, p, nil)
 	}
+	l.published()
 	a, stopA := l.instance("twin")
 	b, stopB := l.instance("twin")
 	c, stopC := l.skewed(90 * time.Second)
@@ -172,6 +174,18 @@ func (l *load) run() {
 	if want := (tally{1800, 700, 1100}); l.tally != want {
 		t.Errorf("wrk says %+v in all, want %+v", l.tally, want)
 	}
+}
+
+// published waits until Redis has all policies, so that every instance begins with them.
+func (l *load) published() {
+	l.t.Helper()
+	l.settles(func() error {
+		var v struct{ Pending bool }
+		if l.call("GET", "/api/publishing", nil, &v); v.Pending {
+			return errors.New("not all policies are published")
+		}
+		return nil
+	})
 }
 
 // instance starts an instance and waits until it has the policies in force. stop ends it by a
