@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/headgate/headgate/console/internal/service"
@@ -45,6 +46,9 @@ func parsePages() (map[string]*page, error) {
 	}
 	return pages, nil
 }
+
+// parsedPages is parsePages, once for all sites, as the templates do not change.
+var parsedPages = sync.OnceValues(parsePages)
 
 // frame is the layout around a page.
 type frame struct {

@@ -64,7 +64,7 @@ func New(o Options) (http.Handler, error) {
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
-	pages, err := parsePages()
+	pages, err := parsedPages()
 	if err != nil {
 		return nil, err
 	}
