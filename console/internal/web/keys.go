@@ -44,11 +44,23 @@ type gauge struct {
 func newGauge(l core.Limit, d core.Decision, now time.Time) *gauge {
 	g := &gauge{
 		Remaining: max(0, d.Remaining), Capacity: l.Capacity(), Passes: d.Allowed, Banned: d.Banned, Never: d.RetryAfter == core.Never,
-		After: d.RetryAfter.Round(time.Millisecond), ResetAfter: d.ResetAfter.Round(time.Millisecond), ResetAt: now.Add(d.ResetAfter),
+		After: readableTime(d.RetryAfter), ResetAfter: readableTime(d.ResetAfter), ResetAt: now.Add(d.ResetAfter),
 	}
 	g.Used = max(0, g.Capacity-g.Remaining)
 	g.Percent = int(min(100, float64(g.Used)/float64(max(1, g.Capacity))*100))
 	return g
+}
+
+// readableTime rounds a time up: to seconds, or to milliseconds if it is less than one second.
+func readableTime(d time.Duration) time.Duration {
+	unit := time.Second
+	if d < unit {
+		unit = time.Millisecond
+	}
+	if d == core.Never || d%unit == 0 {
+		return d
+	}
+	return d.Truncate(unit) + unit
 }
 
 func keysPage(v *request) error {

@@ -18,6 +18,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+func TestReadableTimeRoundsUp(t *testing.T) {
+	for d, want := range map[time.Duration]time.Duration{
+		0: 0, 1: time.Millisecond, time.Millisecond: time.Millisecond, 999*time.Millisecond + 1: time.Second, time.Second: time.Second, time.Second + 1: 2 * time.Second,
+		time.Hour - 1: time.Hour, core.Never: core.Never,
+	} {
+		if got := readableTime(d); got != want {
+			t.Errorf("%d ns are shown as %s, want %s", d, got, want)
+		}
+	}
+}
+
 func TestKeyResetNeedsConfirmation(t *testing.T) {
 	w := newWorld(t)
 	w.policy("p", "5/1m")

@@ -410,6 +410,11 @@ func TestSwitchForATime(t *testing.T) {
 	w.policy("p", "5/1m")
 	b := w.as("admin")
 	form := url.Values{"do": {"for"}, "version": {"1"}, "mode": {"off"}, "for": {"2"}, "unit": {"hours"}, "comment": {"repair"}}
+	form.Set("for", "1")
+	if got := b.post("/policies/p/schedule", form).want(http.StatusOK); !strings.Contains(got.text, "From now, for 1 hour, the instances of a do not apply it") {
+		t.Errorf("%s", got.text)
+	}
+	form.Set("for", "2")
 	question := b.post("/policies/p/schedule", form).want(http.StatusOK)
 	if !strings.Contains(question.text, "From now, for 2 hours, the instances of a do not apply it") {
 		t.Errorf("%s", question.text)

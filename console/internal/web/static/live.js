@@ -236,5 +236,9 @@ localizeAll();
 setInterval(localizeAll, 30000);
 
 // On a narrow screen the tabs scroll, and the one of this page has to be in sight.
-const tab = document.querySelector(".top nav [aria-current]");
-if (tab) tab.parentElement.parentElement.scrollLeft = tab.offsetLeft - (innerWidth - tab.offsetWidth) / 2;
+function showTab() {
+  const tab = document.querySelector(".top nav [aria-current]");
+  if (tab) tab.parentElement.parentElement.scrollLeft = tab.offsetLeft - (innerWidth - tab.offsetWidth) / 2;
+}
+showTab();
+addEventListener("resize", showTab);
