@@ -75,7 +75,7 @@ const (
 	maxAdded    = 50 // applications
 
 	// These are about what the page adds to the values.
-	sizeOfStep, sizeOfChange = 250, 100
+	sizeOfStep, sizeOfChange = 250, 150
 )
 
 // shownSteps returns the changes of a plan that are shown, the deletions first.
