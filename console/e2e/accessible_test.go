@@ -24,17 +24,17 @@ var thorough = flag.Bool("thorough", false, "check the colours on the desk in th
 
 // TestAccessible opens every page in every state, on a desk in the light and on a phone in the
 // dark, and with -thorough the other way round. The check of accessibility finds no fault, and no
-// page is wider than the phone.
+// page is wider than the phone. With -screenshots it writes the pictures of all pages.
 func TestAccessible(t *testing.T) {
 	t.Parallel() // the tests wait for other programs most of the time
 	check := axe(t)
 	browser := chromium(t)
 	console, _ := build(t)
-	full, empty := furnish(t, console), unfurnished(t, console)
+	full, empty, shop := furnish(t, console), unfurnished(t, console), display(t, console)
 	c := &checker{check: check, faults: map[string][]string{}}
 	first := browse(t, browser)
 	t.Run("pages", func(t *testing.T) {
-		for _, w := range []*scene{full, empty} {
+		for _, w := range []*scene{full, empty, shop} {
 			for _, p := range w.parts {
 				t.Run(p.name, func(t *testing.T) {
 					t.Parallel() // the browser has a process for each tab
@@ -44,13 +44,15 @@ func TestAccessible(t *testing.T) {
 		}
 	})
 	if !t.Failed() {
-		c.visit(first.apart(t), full, full.withoutRedis())
-		c.visit(first.apart(t), full, full.withoutTables())
+		t.Run("last", func(t *testing.T) {
+			c.visit(first.apart(t), full, full.withoutRedis())
+			c.visit(first.apart(t), full, full.withoutTables())
+			for _, p := range full.front.unvisited(t) {
+				t.Errorf("no state visits %s: add one in states_test.go", p)
+			}
+		})
 	}
 	c.report(t)
-	for _, p := range full.front.unvisited(t) {
-		t.Errorf("no state visits %s: add one in states_test.go", p)
-	}
 }
 
 // axe returns the source of the check.
@@ -80,14 +82,15 @@ type part struct {
 
 // state is a page in one of the states that it may have.
 type state struct {
-	name   string
-	user   string        // who is signed in; "" is nobody
-	path   string        // to open
-	send   url.Values    // the form that is sent there; nil means none
-	files  bool          // the form is sent as one with files
-	then   func() string // a script that leads on to another page, say by a click
-	on     string        // a script that changes the page, and returns a promise of true when that is done
-	status int           // 0 is 200
+	name    string
+	user    string        // who is signed in; "" is nobody
+	path    string        // to open
+	send    url.Values    // the form that is sent there; nil means none
+	files   bool          // the form is sent as one with files
+	then    func() string // a script that leads on to another page, say by a click
+	on      string        // a script that changes the page, and returns a promise of true when that is done
+	status  int           // 0 is 200
+	picture string        // the name of its picture in the documentation, or ""
 }
 
 // checker checks states, and keeps the faults.
@@ -110,6 +113,7 @@ func (c *checker) visit(b *tab, w *scene, states []state) {
 			user = s.user
 		}
 		c.open(b, w, s)
+		b.portray(s.picture)
 		for _, fault := range c.look(b) {
 			c.mu.Lock()
 			c.faults[fault] = append(c.faults[fault], s.name)

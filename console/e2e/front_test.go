@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"bytes"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -51,6 +53,12 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request) {
 	if c, err := r.Cookie(proxied); err == nil {
 		r.Header.Set(identity, c.Value)
 	}
+	// If the console answers early, the server closes the body while the proxy may still read it.
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler) // the browser has gone
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
 	console.ServeHTTP(w, r)
 }
 

@@ -302,6 +302,21 @@ func provider(t *testing.T) *mockoidc.MockOIDC {
 // traffic sends requests of several users to an instance of the shop, by which their address is
 // banned, and waits until Redis has the counts. leave ends the instance.
 func (h *house) traffic(addr string) (leave func()) {
+	h.t.Helper()
+	shop, leave := h.instance(addr, strings.ReplaceAll(hostile[:34], " ", ""))
+	for i := range 60 {
+		user := hostile
+		if i%2 != 0 {
+			user = url.QueryEscape(fmt.Sprint("user ", i%12, hostile))
+		}
+		h.send(shop, http.MethodGet, "/", "192.0.2.1", user)
+	}
+	h.published(addr)
+	return leave
+}
+
+// instance starts an instance of the shop in this process. leave ends it.
+func (h *house) instance(addr, name string) (shop http.Handler, leave func()) {
 	t := h.t
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
@@ -315,7 +330,7 @@ func (h *house) traffic(addr string) (leave func()) {
 	limits, err := managed.Open(t.Context(), client, managed.Options{
 		App: "shop", Store: redisstore.Options{Timeout: time.Minute},
 		Bindings: policy.Bindings{User: user, Plans: map[string]policy.PlanFunc{"user": noPlan}},
-		Follow:   policy.Options{Instance: strings.ReplaceAll(hostile[:34], " ", ""), OnMissing: policy.OnMissingWait, Timeout: time.Minute},
+		Follow:   policy.Options{Instance: name, OnMissing: policy.OnMissingWait, Timeout: time.Minute},
 		Limiter:  limiter.Config{Top: 20, Logger: slog.New(slog.NewTextHandler(said, nil))},
 	})
 	if err != nil {
@@ -327,21 +342,27 @@ func (h *house) traffic(addr string) (leave func()) {
 	})
 	t.Cleanup(leave)
 	h.soon("the policies are in force", func() bool { return strings.Contains(said.String(), "policies are in force") })
-	shop := nethttp.New(limits.Limiter)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	for i := range 60 {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
-		r.Header.Set("X-User", url.QueryEscape(fmt.Sprint("user ", i%12, hostile)))
-		if i%2 == 0 {
-			r.Header.Set("X-User", hostile)
-		}
-		shop.ServeHTTP(httptest.NewRecorder(), r)
-	}
+	return nethttp.New(limits.Limiter)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), leave
+}
+
+// send has an instance decide about a request.
+func (h *house) send(shop http.Handler, method, path, address, user string) {
+	r := httptest.NewRequestWithContext(h.ctx, method, path, nil)
+	r.RemoteAddr = address + ":1234"
+	r.Header.Set("X-User", user)
+	shop.ServeHTTP(httptest.NewRecorder(), r)
+}
+
+// published waits until Redis has the keys that instances of the shop have counted.
+func (h *house) published(addr string) {
+	h.t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
+	defer client.Close()
 	h.soon("Redis has the keys", func() bool {
-		top, err := stats.ReadTop(t.Context(), client, "", "shop")
+		top, err := stats.ReadTop(h.ctx, client, "", "shop")
 		h.must(err)
 		return len(top.Rules) > 0
 	})
-	return leave
 }
 
 func noPlan(context.Context, string) (string, error) { return "", nil }

@@ -417,6 +417,7 @@ func (j *journey) shrink() {
 	}
 	b.navigate(j.url("/policies"))
 	b.resize(phoneWidth, phoneHeight)
+	eval[bool](b, `document.getElementById("count").scrollIntoView(), true`)
 	j.take(b, "phone")
 	b.navigate(j.url("/settings")) // the last tab
 	const inSight = `(() => { const r = document.querySelector(".top nav [aria-current]").getBoundingClientRect(); return r.left >= 0 && r.right <= innerWidth })()`

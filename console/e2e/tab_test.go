@@ -101,9 +101,9 @@ func (b *tab) goTo(where chromedp.Search) {
 	b.do(chromedp.Focus(where, chromedp.NodeVisible))
 }
 
-// control returns the selector of the input of a label.
+// control returns the selector of the first input of a label.
 func control(label string) chromedp.Search {
-	return chromedp.Search(fmt.Sprintf(`//*[@id=//label[normalize-space(text()[1])=%q]/@for] | //select[@aria-label=%[1]q]`, label))
+	return chromedp.Search(fmt.Sprintf(`(//*[@id=//label[normalize-space(text()[1])=%q]/@for] | //select[@aria-label=%[1]q])[1]`, label))
 }
 
 // fill replaces the text in the input of a label.
