@@ -26,31 +26,39 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// openBig fills a database and a Redis, and opens a console on them.
+// openBig fills a database and a Redis, and opens a console on them. The database is filled
+// without Redis, so that no counts are collected or pruned meanwhile.
 func openBig(t *testing.T, db string) *big {
 	t.Helper()
-	quiet := slog.New(slog.DiscardHandler)
 	server := redistest.Start(t)
-	c := config.Config{DB: db, Redis: &redis.UniversalOptions{Addrs: []string{server.Addr}, ContextTimeoutEnabled: true, DisableIdentity: true},
-		Webhooks: webhook.NewNetworks([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})}
+	c := config.Config{DB: db, Webhooks: webhook.NewNetworks([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})}
 	b := &big{t: t, cookies: map[string]string{}}
-	var err error
-	b.app, err = app.Open(t.Context(), c, quiet)
-	b.must(err)
+	b.open(c)
 	t.Cleanup(func() { b.app.Close() })
-	b.handler, err = handler(b.app, c, quiet)
-	b.must(err)
 	b.people()
 	b.fill(db)
+	b.must(b.app.Close())
+	c.Redis = &redis.UniversalOptions{Addrs: []string{server.Addr}, ContextTimeoutEnabled: true, DisableIdentity: true}
+	b.open(c)
 	client := redis.NewUniversalClient(c.Redis)
 	defer client.Close()
-	b.report(client)
 	waitFor(t, "the policies to be published", func() bool { return b.app.Publisher.Status().Err == nil && b.published(client) })
+	b.report(client)
 	b.schedule()
 	b.saveFilters()
 	b.ban(client)
 	b.alert()
 	return b
+}
+
+func (b *big) open(c config.Config) {
+	b.t.Helper()
+	quiet := slog.New(slog.DiscardHandler)
+	var err error
+	b.app, err = app.Open(b.t.Context(), c, quiet)
+	b.must(err)
+	b.handler, err = handler(b.app, c, quiet)
+	b.must(err)
 }
 
 func (b *big) must(err error) {
