@@ -25,7 +25,8 @@ import (
 // sets none, with the cause and with what becomes of requests. OnError hears of each.
 func TestOutageOfRedisIsLogged(t *testing.T) {
 	const (
-		frozen = `redisstore: no answer in time: (context deadline exceeded|read tcp 127\.0\.0\.1:\d+->127\.0\.0\.1:\d+: i/o timeout)`
+		// On a busy machine a call may have no time left when its turn to dial comes.
+		frozen = `redisstore: (no answer in time: (context deadline exceeded|read tcp 127\.0\.0\.1:\d+->127\.0\.0\.1:\d+: i/o timeout)|no connection: dial tcp 127\.0\.0\.1:\d+: i/o timeout)`
 		killed = `redisstore: (no connection: )?dial tcp 127\.0\.0\.1:\d+: connect: connection refused`
 	)
 	for _, row := range []struct {
