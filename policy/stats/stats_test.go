@@ -439,6 +439,7 @@ func TestReadOfManyPolicies(t *testing.T) {
 
 // A minute that no fleet writes takes a bounded part of the reader's memory.
 func TestReadMinutesIsBounded(t *testing.T) {
+	test.Long(t, "it reads 262,144 fields")
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	key := fmt.Sprint(prefix, "{stats:shop}:minute:", at.Unix()/60)

@@ -357,6 +357,7 @@ func TestTopOfOmittedRules(t *testing.T) {
 
 // Ten thousand instances take at most the budget, and all of them are read.
 func TestTopOfManyInstances(t *testing.T) {
+	test.Long(t, "it reads the lists of ten thousand instances")
 	const instances = 10_000
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
 	crowd(t, client, prefix, instances-1)
@@ -429,6 +430,7 @@ func (m metered) Read(b []byte) (int, error) {
 // However much instances write, little of it is read: of each text a bounded part, and of all of
 // them together not many times what instances write.
 func TestReadTopIsBounded(t *testing.T) {
+	test.Long(t, "it writes 100 MB to Redis")
 	var n atomic.Int64
 	addr, prefix := redistest.Addr(t), redistest.Prefix(t)
 	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
