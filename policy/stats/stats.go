@@ -96,6 +96,10 @@ type Minute struct {
 	Start    time.Time // in UTC, by the server's clock
 	Requests Counts
 
+	// Changed is when the counts changed last, by the server's clock in whole milliseconds,
+	// or zero if the server does not know. What changed while it was read may be missing in it.
+	Changed time.Time
+
 	// Lost is the number of requests that recorders gave up counting in this minute, of
 	// which nothing else is known. They came earlier, while Redis was away.
 	Lost int64
@@ -238,15 +242,20 @@ func ReadMinutes(ctx context.Context, client redis.UniversalClient, prefix, app 
 	ctx, cancel := context.WithTimeout(ctx, 10*DefaultTimeout)
 	defer cancel()
 	calls, k := rediscall.NewCaller(client), keysOf(prefix, app)
-	fields := make([]map[string]int64, len(wanted))
+	fields, numbers := make([]map[string]int64, len(wanted)), make([]string, len(wanted))
 	cursors := map[int]uint64{}
 	for i := range wanted {
 		fields[i], cursors[i] = map[string]int64{}, 0
+		numbers[i] = strconv.FormatInt(minuteOf(wanted[i]), 10)
 	}
+	var changed *redis.FloatSliceCmd // read before the counts
 	for len(cursors) > 0 {
 		replies := map[int]*redis.ScanCmd{}
 		err := calls.Do(ctx, func(ctx context.Context) error {
 			_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
+				if changed == nil || changed.Err() != nil {
+					changed = p.ZMScore(ctx, k.changed(), numbers...)
+				}
 				for i, cursor := range cursors {
 					replies[i] = p.HScan(ctx, k.minute(minuteOf(wanted[i])), cursor, "", scanned)
 				}
@@ -271,12 +280,21 @@ func ReadMinutes(ctx context.Context, client redis.UniversalClient, prefix, app 
 	}
 	minutes := make([]Minute, len(wanted))
 	for i := range minutes {
-		minutes[i] = Minute{Start: startOf(minuteOf(wanted[i])), Policies: map[string]Counts{}}
+		minutes[i] = Minute{Start: startOf(minuteOf(wanted[i])), Changed: changeOf(changed.Val(), i), Policies: map[string]Counts{}}
 		for field, n := range fields[i] {
 			minutes[i].add(field, n)
 		}
 	}
 	return minutes, nil
+}
+
+// changeOf returns the time of a score in the sorted set of changes. A minute that is not in the set
+// has 0.
+func changeOf(scores []float64, i int) time.Time {
+	if i >= len(scores) || !(scores[i] > 0 && scores[i] < 1<<53) {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(scores[i])).UTC()
 }
 
 // Total adds up the decisions of the minutes by policy.

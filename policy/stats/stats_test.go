@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -433,6 +435,49 @@ func TestReadOfManyPolicies(t *testing.T) {
 	for name, c := range policies {
 		if c != (stats.Counts{events.Refused: 1}) {
 			t.Fatalf("%s: %v", name, c)
+		}
+	}
+}
+
+// A minute says when it changed last, by the server's clock.
+func TestReadSaysWhenMinutesChanged(t *testing.T) {
+	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
+	r := recorder(t, client, stats.Options{Prefix: prefix})
+	changes := prefix + "{stats:shop}:changed"
+	last := func() redis.Z {
+		t.Helper()
+		list := client.ZRangeWithScores(t.Context(), changes, 0, -1).Val()
+		if len(list) == 0 {
+			t.Fatal("nothing has changed")
+		}
+		return list[len(list)-1]
+	}
+	for range 2 {
+		observe(r, 1)
+		flush(t, r)
+		want := last()
+		for _, m := range read(t, client, prefix) {
+			switch m.Requests.Total() {
+			case 0:
+				if !m.Changed.IsZero() {
+					t.Errorf("%v has no requests and changed at %v", m.Start, m.Changed)
+				}
+			default:
+				if score := client.ZScore(t.Context(), changes, fmt.Sprint(m.Start.Unix()/60)).Val(); m.Changed.UnixMilli() != int64(score) || m.Changed.Location() != time.UTC {
+					t.Errorf("%v changed at %v, want %v of %v", m.Start, m.Changed, score, want)
+				}
+			}
+		}
+	}
+	at, err := strconv.ParseInt(last().Member.(string), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, score := range []float64{math.Inf(1), math.Inf(-1), -1, 1 << 53} { // no recorder writes those
+		client.ZAdd(t.Context(), changes, redis.Z{Score: score, Member: at})
+		minutes, err := stats.ReadMinutes(t.Context(), client, prefix, "shop", []time.Time{time.Unix(at*60, 0)})
+		if err != nil || !minutes[0].Changed.IsZero() || minutes[0].Requests.Total() == 0 {
+			t.Errorf("%v: %v %v", score, minutes, err)
 		}
 	}
 }
