@@ -322,8 +322,9 @@ func (s *Service) lastDay(ctx context.Context, a Actor, policies []policy.Policy
 	r.readLive()
 	r.span = day(minute(r.now))
 	err = s.ask(ctx, a, "policy.list", "policies", func(d *action) (err error) {
-		r.action = d
-		seen, err = r.hours(names)
+		if err = r.begin(d); err == nil {
+			seen, err = r.hours(names)
+		}
 		return err
 	})
 	return seen, r.late, err

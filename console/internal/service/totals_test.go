@@ -64,26 +64,37 @@ func TestTotalsAreTheSumsOfTheMinutes(t *testing.T) {
 		r := rand.New(rand.NewPCG(7, 7))
 		consoles := []*Service{w.Service, w.another()}
 		facts, checked := truth{}, 0
+		changed := map[int64]time.Time{} // when instances last changed a minute
 		for round := range 60 {
 			w.clock.pass([]time.Duration{0, time.Minute, 9 * time.Minute, 7 * time.Hour, 31 * time.Hour, 20 * 24 * time.Hour}[r.IntN(6)])
 			now := minute(w.clock.now())
-			changed := map[int64]bool{}
+			var fresh []int64
 			for range 6 {
 				at := now - []int64{r.Int64N(3), r.Int64N(stats.Minutes), r.Int64N(24 * 60)}[r.IntN(3)]
 				facts.count(at, r)
-				changed[at] = true
+				fresh, changed[at] = append(fresh, at), w.clock.now()
 			}
 			var live []stats.Minute
 			for at := now - stats.Minutes + 1; at <= now; at++ {
-				live = append(live, facts.minute(at))
+				m := facts.minute(at)
+				m.Changed = changed[at]
+				live = append(live, m)
 			}
 			w.fleet.mu.Lock()
 			w.fleet.minutes = map[string][]stats.Minute{"a": live}
 			w.fleet.mu.Unlock()
-			for at := range changed { // some of what Redis has is collected later
+			for _, at := range fresh { // some of what Redis has is collected later
 				if at <= now-stats.Minutes || r.IntN(2) == 0 {
 					w.must(consoles[r.IntN(2)].Ledger().Record(ctx, "a", facts.minute(at)))
 				}
+			}
+			if r.IntN(2) == 0 { // all that had finished is, as the collector does it
+				for at := now - stats.Minutes + 1; at < now; at++ {
+					if facts[at] != nil {
+						w.must(consoles[r.IntN(2)].Ledger().Record(ctx, "a", facts.minute(at)))
+					}
+				}
+				w.must(consoles[r.IntN(2)].Ledger().SetCollected(ctx, "a", atMinute(now).Add(-10*time.Second)))
 			}
 			for last, more := int64(0), true; more; more = last != 0 {
 				var err error

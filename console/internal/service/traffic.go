@@ -149,6 +149,9 @@ type reading struct {
 	span span
 	apps []string // in which the actor has a role, or the one of the query
 	all  bool     // apps are all applications
+
+	// live has the last minutes of each application. begin leaves only those of which the
+	// database may lack counts.
 	live map[string][]stats.Minute
 	now  time.Time
 	late bool
@@ -177,7 +180,9 @@ func (s *Service) readTraffic(ctx context.Context, a Actor, q TrafficQuery, f fu
 		return err
 	}
 	return s.ask(ctx, a, verb, object, func(d *action) (err error) {
-		r.action = d
+		if err := r.begin(d); err != nil {
+			return err
+		}
 		if r.apps, r.all, err = d.trafficApps(q.App); err != nil { // they may have changed since
 			return err
 		}
@@ -241,6 +246,34 @@ func (r *reading) readLive() {
 			r.now = minutes[n-1].Start // the server's clock is right
 		}
 	}
+}
+
+// begin takes the transaction in which the rows are read. It leaves out the last minutes of which
+// the database has every count, because to compare the two costs more than all else: they did
+// not change after the instant until which the collector has read every change.
+func (r *reading) begin(d *action) error {
+	r.action = d
+	if len(r.live) == 0 {
+		return nil
+	}
+	collected, err := d.CollectedOfAll()
+	if err != nil {
+		return err
+	}
+	for app, minutes := range r.live {
+		until := instant(collected[app])
+		if n := len(minutes); n == 0 || until.After(minutes[n-1].Start.Add(time.Minute)) {
+			continue // the server's clock was set back, and tells nothing
+		}
+		var rest []stats.Minute
+		for _, m := range minutes {
+			if m.Changed.IsZero() || !m.Changed.Before(until.Truncate(time.Millisecond)) {
+				rest = append(rest, m)
+			}
+		}
+		r.live[app] = rest
+	}
+	return nil
 }
 
 // series returns the ids of the series of a policy, or of the requests.

@@ -223,6 +223,47 @@ func TestTrafficHasTheLastMinutes(t *testing.T) {
 	})
 }
 
+// The database has every count of a minute that changed last before the instant until which all was
+// collected, so nobody compares the two. Here it lacks one, which shows who was asked.
+func TestTrafficLeavesCollectedMinutesToTheDatabase(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx, now := t.Context(), w.clock.now()
+		until := now.Truncate(time.Minute).Add(-9 * time.Second)
+		w.must(w.Ledger().Record(ctx, "a", minuteWith(now, 1, 0)))
+		for _, row := range []struct {
+			what           string
+			until, changed time.Time
+			asked          bool
+		}{
+			{"none was collected", time.Time{}, until, true},
+			{"changed before", until, until.Add(-time.Millisecond), false},
+			{"changed then", until, until, true},
+			{"changed within the same millisecond", until.Add(900 * time.Microsecond), until, true},
+			{"changed afterwards", until, until.Add(time.Second), true},
+			{"nothing is known of changes", until, time.Time{}, true},
+			{"the clock was set back", now.Truncate(time.Minute).Add(61 * time.Second), until, true},
+			{"the window ends then", now.Truncate(time.Minute).Add(60 * time.Second), until, false},
+		} {
+			w.must(w.Ledger().SetCollected(ctx, "a", row.until))
+			m := minuteWith(now, 2, 0)
+			m.Changed = row.changed
+			w.fleet.minutes = map[string][]stats.Minute{"a": {m}}
+			want := stats.Counts{events.Allowed: 1}
+			if row.asked {
+				want[events.Allowed] = 2
+			}
+			o, err := w.Overview(ctx, w.admin, TrafficQuery{App: "a"})
+			w.must(err)
+			if o.Traffic.Total != want || o.Apps[0].Counts != want || o.Policies[0].Counts != want {
+				t.Errorf("%s: %v, %v and %v, want %v", row.what, o.Traffic.Total, o.Apps[0].Counts, o.Policies[0].Counts, want)
+			}
+			if w.fleet.minutes["a"][0].Start != m.Start {
+				t.Errorf("%s: the fleet's list was changed", row.what)
+			}
+		}
+	})
+}
+
 // clockBehind checks the last minutes when the console's clock is wrong, and without Redis.
 func (w *world) clockBehind(now time.Time) {
 	w.t.Helper()

@@ -300,6 +300,21 @@ func (t *Tx) Collected(app string) (int64, error) {
 	return until, err
 }
 
+// CollectedOfAll returns what Collected returns of each application, without those of which it
+// returns 0.
+func (t *Tx) CollectedOfAll() (map[string]int64, error) {
+	type row struct {
+		app   string
+		until int64
+	}
+	rows, err := all(t, func(s scanner) (r row, err error) { return r, s.Scan(&r.app, &r.until) }, "SELECT app, until FROM traffic_collected")
+	until := make(map[string]int64, len(rows))
+	for _, r := range rows {
+		until[r.app] = r.until
+	}
+	return until, err
+}
+
 // SetCollected writes until when the counts of an application were collected.
 func (t *Tx) SetCollected(app string, until int64) error {
 	n, err := t.exec("UPDATE traffic_collected SET until = ? WHERE app = ?", until, app)
