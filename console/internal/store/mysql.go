@@ -54,6 +54,7 @@ func newMySQL(text string) (engine, error) {
 	c.Collation = "utf8mb4_bin"
 	c.Timeout = mysqlDial
 	c.ClientFoundRows = true
+	c.InterpolateParams = true // one round trip for a statement instead of three
 	c.RejectReadOnly = true
 	c.Params = map[string]string{"sql_mode": "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"}
 	c.Logger = &my.NopLogger{}
