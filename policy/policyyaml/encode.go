@@ -25,10 +25,9 @@ func Encode(s policy.Set) ([]byte, error) {
 	sorted := slices.SortedFunc(slices.Values(s), func(a, b policy.Policy) int { return cmp.Compare(a.Name, b.Name) })
 	w := writer{[]byte("policies:\n")}
 	for i := range sorted {
-		w.policy(&sorted[i])
-	}
-	if len(w.text) > MaxBytes {
-		return nil, fmt.Errorf("policy: %d bytes are more than %d", len(w.text), MaxBytes)
+		if w.policy(&sorted[i]); len(w.text) > MaxBytes {
+			return nil, fmt.Errorf("policy: they take more than %d bytes", MaxBytes)
+		}
 	}
 	return w.text, nil
 }

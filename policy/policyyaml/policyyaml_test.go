@@ -1,6 +1,7 @@
 package policyyaml_test
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -45,6 +46,34 @@ func TestEncodeWritesEveryField(t *testing.T) {
 	}
 	if text, err := policyyaml.Encode(set); err != nil || string(text) != fullYAML {
 		t.Errorf("%v\n%s\nwant\n%s", err, text, fullYAML)
+	}
+}
+
+// Encode does not write what Decode refuses.
+func TestEncodeIsBounded(t *testing.T) {
+	set, err := policyyaml.Decode([]byte(fullYAML))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := policyyaml.Encode(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const head = len("policies:\n")
+	each := len(text) - head
+	fits := (policyyaml.MaxBytes - head) / each
+	var many policy.Set
+	for i := range fits + 1 {
+		p := set[0]
+		p.Name = fmt.Sprintf("p%04d", i) // as long as "login"
+		many = append(many, p)
+	}
+	if text, err = policyyaml.Encode(many[:fits]); err != nil || len(text) != head+fits*each {
+		t.Errorf("%d bytes, want %d; %v", len(text), head+fits*each, err)
+	}
+	const want = "policy: they take more than 1048576 bytes"
+	if text, err := policyyaml.Encode(many); text != nil || err == nil || err.Error() != want {
+		t.Errorf("%d bytes, %v, want %s", len(text), err, want)
 	}
 }
 
