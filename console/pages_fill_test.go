@@ -48,7 +48,22 @@ func openBig(t *testing.T, db string) *big {
 	b.saveFilters()
 	b.ban(client)
 	b.alert()
+	b.collect()
 	return b
+}
+
+// collect waits until the counts in Redis are collected, as they are in a console that has run for
+// more than a minute.
+func (b *big) collect() {
+	b.t.Helper()
+	ledger, last := b.app.Service.Ledger(), appName(manyApps-1)
+	until := func() time.Time {
+		at, err := ledger.Collected(b.t.Context(), last)
+		b.must(err)
+		return at
+	}
+	before := until()
+	waitFor(b.t, "the counts to be collected", func() bool { return until().After(before) })
 }
 
 func (b *big) open(c config.Config) {
@@ -400,7 +415,7 @@ func (b *big) counts(client redis.UniversalClient) {
 			_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
 				base := "hg:{stats:" + app + "}:"
 				p.HSet(ctx, base+"minute:"+strconv.FormatInt(minute, 10), fields...)
-				p.ZAdd(ctx, base+"changed", redis.Z{Score: float64(now.UnixMilli()), Member: minute})
+				p.ZAdd(ctx, base+"changed", redis.Z{Score: float64(min(now.UnixMilli(), (minute+1)*60_000)), Member: minute})
 				return nil
 			})
 			b.must(err)

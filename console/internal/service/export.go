@@ -71,9 +71,9 @@ func encoded(set policy.Set, f Format) ([]byte, error) {
 	if err == nil {
 		return data, nil
 	}
-	reason := fmt.Sprintf("the policies cannot be written as %s: %v", f, err)
-	if _, err := policy.EncodeJSON(set); f == YAML && err == nil {
-		reason += "; export them as json, which may have more, or one application at a time"
+	reason := fmt.Sprintf("the policies cannot be written as %s: %v; ", f, err)
+	if f == YAML {
+		reason += fmt.Sprintf("export them as json, which may have %d bytes, or ", policy.MaxBytes)
 	}
-	return nil, invalid("format", reason)
+	return nil, invalid("format", reason+"export one application at a time")
 }
