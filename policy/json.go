@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -22,8 +23,6 @@ const MaxBytes = 4 << 20
 
 // maxDepth is more than the depth of any valid set.
 const maxDepth = 8
-
-var errEarly = errors.New("the text ends too early")
 
 type document struct {
 	Policies []json.RawMessage `json:"policies"`
@@ -104,64 +103,90 @@ func checkJSON(data []byte) error {
 	if !utf8.Valid(data) {
 		return errors.New("the text is not UTF-8")
 	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	if err := checkValue(d, 0, false); err != nil {
+	if !json.Valid(data) {
+		return syntaxError(data)
+	}
+	return checkNames(string(data))
+}
+
+// syntaxError returns why data is not JSON.
+func syntaxError(data []byte) error {
+	var value json.RawMessage
+	switch err := json.NewDecoder(bytes.NewReader(data)).Decode(&value); {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("the text ends too early")
+	case err != nil:
 		return err
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("there is something after the end")
+	return errors.New("there is something after the end")
+}
+
+// container is an object or a list.
+type container struct {
+	names    map[string]bool // of the fields of an object so far; nil for a list
+	next     bool            // the next text is the name of a field
+	last     string          // the name of the last field
+	anyNames bool            // the names of the fields are checked with the policy
+}
+
+// checkNames checks the names of all fields, and the depth, of JSON that is valid.
+func checkNames(text string) error {
+	var path []container // that are open
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '{', '[':
+			if len(path) == maxDepth {
+				return fmt.Errorf("the nesting is deeper than %d", maxDepth)
+			}
+			path = opened(path, text[i] == '{')
+		case '}', ']':
+			path = path[:len(path)-1]
+		case ',':
+			path[len(path)-1].next = path[len(path)-1].names != nil
+		case '"':
+			end := quoteAfter(text, i)
+			if len(path) > 0 && path[len(path)-1].next {
+				if err := path[len(path)-1].name(text[i : end+1]); err != nil {
+					return err
+				}
+			}
+			i = end
+		}
 	}
 	return nil
 }
 
-// checkValue checks the next value, which may be an object whose fields have any names.
-func checkValue(d *json.Decoder, depth int, plans bool) error {
-	token, err := d.Token()
-	if errors.Is(err, io.EOF) {
-		return errEarly
-	}
-	if err != nil {
-		return err
-	}
-	if depth == maxDepth {
-		return fmt.Errorf("the nesting is deeper than %d", maxDepth)
-	}
-	switch token {
-	case json.Delim('{'):
-		err = checkObject(d, depth+1, plans)
-	case json.Delim('['):
-		for d.More() && err == nil {
-			err = checkValue(d, depth+1, false)
+// opened adds an object or a list to a path.
+func opened(path []container, object bool) []container {
+	var c container
+	if object {
+		c.names, c.next = map[string]bool{}, true
+		if n := len(path); n > 0 && !path[n-1].anyNames {
+			c.anyNames = path[n-1].last == "plans" || path[n-1].last == "overrides"
 		}
-	default:
-		return nil
 	}
-	if err != nil {
-		return err
-	}
-	if _, err = d.Token(); errors.Is(err, io.EOF) { // instead of the closing bracket
-		return errEarly
-	}
-	return err
+	return append(path, c)
 }
 
-func checkObject(d *json.Decoder, depth int, plans bool) error {
-	seen := map[string]bool{}
-	for d.More() {
-		token, err := d.Token()
-		if err != nil {
-			return err
+// quoteAfter returns where the text ends that begins with the quote at i.
+func quoteAfter(text string, i int) int {
+	for i++; text[i] != '"'; i++ {
+		if text[i] == '\\' {
+			i++
 		}
-		key, _ := token.(string) // the decoder accepts no other type as a key
-		if err := checkKey(key, seen, plans); err != nil {
-			return err
-		}
-		if err := checkValue(d, depth, (key == "plans" || key == "overrides") && !plans); err != nil {
+	}
+	return i
+}
+
+// name takes the name of the next field, as it is written.
+func (c *container) name(quoted string) error {
+	c.next, c.last = false, quoted[1:len(quoted)-1]
+	if strings.Contains(quoted, `\`) {
+		if err := json.Unmarshal([]byte(quoted), &c.last); err != nil {
 			return err
 		}
 	}
-	return nil
+	return checkKey(c.last, c.names, c.anyNames)
 }
 
 // checkKey checks the name of a field. Those of plans and overridden keys are checked with the policy.

@@ -224,7 +224,7 @@ func TestTrafficHasTheLastMinutes(t *testing.T) {
 }
 
 // The database has every count of a minute that changed last before the instant until which all was
-// collected, so nobody compares the two. Here it lacks one, which shows who was asked.
+// collected, so the two are not compared. Here it lacks one, which shows where the page looks.
 func TestTrafficLeavesCollectedMinutesToTheDatabase(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx, now := t.Context(), w.clock.now()

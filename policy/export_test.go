@@ -1,0 +1,6 @@
+package policy
+
+// CheckJSON is compared with another implementation.
+var CheckJSON = checkJSON
+
+const MaxDepth = maxDepth
