@@ -56,7 +56,7 @@ func Open(ctx context.Context, c config.Config, logger *slog.Logger) (*App, erro
 }
 
 func (a *App) open(ctx context.Context, c config.Config, logger *slog.Logger) (err error) {
-	if a.db, err = store.Open(ctx, store.Options{URL: c.DB, Key: []byte(c.Key), Logger: logger}); err != nil {
+	if a.db, err = store.Open(ctx, store.Options{URL: c.DB, Keys: c.Keys, Logger: logger}); err != nil {
 		return err
 	}
 	serving := c.Redis != nil && c.Recover == ""

@@ -36,7 +36,7 @@ type Config struct {
 	Listen      string                  // host:port
 	TLS         *tls.Config             // nil for plain HTTP
 	DB          string                  // the URL of the database
-	Key         string                  // that encrypts secrets in the database, as store.Options.Key; "" for none
+	Keys        [][]byte                // that encrypt secrets in the database, as store.Options.Keys
 	Redis       *redis.UniversalOptions // nil for no Redis
 	RedisPrefix string                  // as redissource.Options.Prefix
 	Proxies     *trustedproxy.Proxies   // the proxies that are trusted; nil for none
@@ -79,7 +79,7 @@ func Parse(args []string, env func(string) string, usage io.Writer) (Config, err
 	var err error
 	c.DB, err = g.database()
 	errs = append(errs, err)
-	c.Key, err = g.secretKey(env)
+	c.Keys, err = g.secretKeys(env)
 	errs = append(errs, err)
 	c.Redis, err = g.redisOptions()
 	errs = append(errs, err)
@@ -107,7 +107,7 @@ func (g *given) flags(usage io.Writer) *flag.FlagSet {
 	f.StringVar(&g.listen, "listen", "127.0.0.1:8080", "`address` to serve on; one that others can reach needs TLS, or -insecure-http")
 	f.StringVar(&g.data, "data", "headgate-data", "`directory` of the embedded database; it is created for its owner alone")
 	f.StringVar(&g.db, "db", "", "`URL` of a MySQL or MariaDB to use instead: mysql://user:password@host/database; also in "+EnvDB)
-	f.StringVar(&g.keyFile, "key-file", "", "`file` with the key that encrypts secrets in the database, 32 bytes in base64, such as openssl rand -base64 32 prints; also in "+EnvKey)
+	f.StringVar(&g.keyFile, "key-file", "", "`file` with the key that encrypts secrets in the database, 32 bytes in base64, such as openssl rand -base64 32 prints, and below it former keys; also in "+EnvKey)
 	f.StringVar(&g.redis, "redis", "", "`URL` of the Redis that the instances follow: redis://host:6379, redis+sentinel://host:26379,host/master or redis+cluster://host,host, with rediss for TLS; also in "+EnvRedis)
 	f.StringVar(&g.prefix, "redis-prefix", "", "`prefix` of the keys in Redis, if the instances use another than hg:")
 	f.StringVar(&g.cert, "tls-cert", "", "`file` with the certificate, in PEM")

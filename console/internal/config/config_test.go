@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -12,6 +13,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -31,7 +33,7 @@ func TestParseDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Config{Listen: "127.0.0.1:8080", DB: "sqlite://" + filepath.Join(wd, "headgate-data", "console.db")}
-	if c != want {
+	if !reflect.DeepEqual(c, want) {
 		t.Errorf("%+v, want %+v", c, want)
 	}
 }
@@ -170,7 +172,8 @@ func TestParseReadsTheProvider(t *testing.T) {
 // The key comes from a file or the environment, and no error shows it.
 func TestParseKey(t *testing.T) {
 	const good = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="
-	want := strings.Repeat("\x01", 32)
+	const other = "AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI="
+	first, second := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)
 	file := func(text string) string {
 		name := filepath.Join(t.TempDir(), "key")
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
@@ -181,13 +184,17 @@ func TestParseKey(t *testing.T) {
 	for _, row := range []struct {
 		env  string
 		args []string
-		want string
+		want [][]byte
 	}{
-		{"", nil, ""}, {good, nil, want}, {"", []string{"-key-file", file(good + "\n")}, want}, {"wrong", []string{"-key-file", file(good)}, want},
+		{"", nil, nil},
+		{good, nil, [][]byte{first}},
+		{other + "\n" + good, nil, [][]byte{second, first}},
+		{"", []string{"-key-file", file(good + "\n")}, [][]byte{first}},
+		{"wrong", []string{"-key-file", file(good + "\r\n\n " + other)}, [][]byte{first, second}},
 	} {
 		c, err := parse(map[string]string{EnvKey: row.env}, row.args...)
-		if err != nil || c.Key != row.want {
-			t.Errorf("%q %v: %q %v", row.env, row.args, c.Key, err)
+		if err != nil || !reflect.DeepEqual(c.Keys, row.want) {
+			t.Errorf("%q %v: %q %v", row.env, row.args, c.Keys, err)
 		}
 	}
 	for _, row := range []struct {
@@ -195,12 +202,13 @@ func TestParseKey(t *testing.T) {
 		args []string
 		name string
 	}{
-		{"s3cret", nil, EnvKey}, {good[4:], nil, EnvKey}, {good + good, nil, EnvKey}, {"", []string{"-key-file", file("")}, "-key-file"},
+		{"s3cret", nil, EnvKey}, {good[4:], nil, EnvKey}, {good + good, nil, EnvKey}, {"", []string{"-key-file", file("")}, "-key-file: there is no key"},
+		{good + " s3cret", nil, EnvKey + ": the key number 2"}, {"", []string{"-key-file", file(strings.Repeat(good+"\n", 92))}, "-key-file: it has more than 4096 bytes"},
 		{good, []string{"-key-file", file("s3cret")}, "-key-file"}, {good, []string{"-key-file", file(strings.Repeat("A", 100_000))}, "-key-file"},
 		{good, []string{"-key-file", "/none"}, "-key-file"},
 	} {
 		_, err := parse(map[string]string{EnvKey: row.env}, row.args...)
-		if err == nil || !strings.HasPrefix(err.Error(), row.name+": ") || strings.Contains(err.Error(), "s3cret") {
+		if err == nil || !strings.HasPrefix(err.Error(), row.name) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%q %v: %v", row.env, row.args, err)
 		}
 	}

@@ -10,30 +10,39 @@ import (
 	"github.com/headgate/headgate/console/internal/store"
 )
 
-// maxKeyFile is more than the length of any key.
-const maxKeyFile = 1024
+// maxKeyFile is more than the length of any keys.
+const maxKeyFile = 4096
 
-// secretKey returns the key of the secrets in the database, or "" for none. Its errors do not
-// repeat what it finds.
-func (g *given) secretKey(env func(string) string) (string, error) {
+// secretKeys returns the key of the secrets in the database and the former ones, or none. Its errors
+// do not repeat what it finds.
+func (g *given) secretKeys(env func(string) string) (keys [][]byte, err error) {
 	name, text := EnvKey, env(EnvKey)
 	if g.keyFile != "" {
 		file, err := os.Open(g.keyFile)
 		if err != nil {
-			return "", fmt.Errorf("-key-file: %w", err)
+			return nil, fmt.Errorf("-key-file: %w", err)
 		}
 		defer file.Close()
-		data, err := io.ReadAll(io.LimitReader(file, maxKeyFile))
+		data, err := io.ReadAll(io.LimitReader(file, maxKeyFile+1))
 		if err != nil {
-			return "", fmt.Errorf("-key-file: %w", err)
+			return nil, fmt.Errorf("-key-file: %w", err)
+		}
+		if len(data) > maxKeyFile {
+			return nil, fmt.Errorf("-key-file: it has more than %d bytes", maxKeyFile)
 		}
 		name, text = "-key-file", string(data)
 	} else if text == "" {
-		return "", nil
+		return nil, nil
 	}
-	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
-	if err != nil || len(key) != store.KeySize {
-		return "", fmt.Errorf("%s: it is not %d bytes in base64, such as openssl rand -base64 %[2]d prints", name, store.KeySize)
+	for i, field := range strings.Fields(text) {
+		key, err := base64.StdEncoding.DecodeString(field)
+		if err != nil || len(key) != store.KeySize {
+			return nil, fmt.Errorf("%s: the key number %d is not %d bytes in base64, such as openssl rand -base64 %[3]d prints", name, i+1, store.KeySize)
+		}
+		keys = append(keys, key)
 	}
-	return string(key), nil
+	if keys == nil {
+		return nil, fmt.Errorf("%s: there is no key", name)
+	}
+	return keys, nil
 }

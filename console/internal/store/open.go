@@ -25,10 +25,11 @@ type Options struct {
 	// DefaultTimeout.
 	Timeout time.Duration
 
-	// Key encrypts the secrets of second factors and of webhooks, and their URLs, with AES-256.
-	// It has KeySize bytes. Secrets that are in the clear are encrypted when they are written next. Without a
-	// key they are stored as they are, and Open fails if some are encrypted.
-	Key []byte
+	// Keys has the key that encrypts the secrets of second factors and of webhooks, and their
+	// URLs, with AES-256, and after it former keys, which decrypt. Each has KeySize bytes. Open
+	// encrypts what is in the clear or encrypted with a former key. Without a key secrets are
+	// stored as they are, and Open fails if some are encrypted.
+	Keys [][]byte
 
 	// Logger is told what Open does, as it may have to wait for the server, for another
 	// process that migrates, or for a large table. Nil means that nothing is logged.
@@ -45,7 +46,7 @@ type DB struct {
 	read    *sql.DB
 	write   *sql.DB
 	timeout time.Duration
-	seal    *seal
+	seal    seal
 }
 
 // engine holds the differences between databases.
@@ -74,7 +75,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		return nil, err
 	}
 	d := &DB{engine: e, timeout: cmp.Or(o.Timeout, DefaultTimeout)}
-	if d.seal, err = newSeal(o.Key); err != nil {
+	if d.seal, err = newSeal(o.Keys); err != nil {
 		return nil, fmt.Errorf("database: %w", err)
 	}
 	logger := cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("engine", e.name())
@@ -87,7 +88,11 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err := d.migrate(ctx, stage); err != nil {
 		return nil, errors.Join(fmt.Errorf("database: %w", d.translate(err)), d.Close())
 	}
-	if err := d.View(ctx, (*Tx).checkSecrets); err != nil {
+	check := d.View
+	if len(o.Keys) > 0 {
+		check = d.Update // without a key there is nothing to write
+	}
+	if err := check(ctx, (*Tx).renewSecrets); err != nil {
 		return nil, errors.Join(fmt.Errorf("database: %w", err), d.Close())
 	}
 	logger.InfoContext(ctx, "the database is open", "took", time.Since(stage.began).Round(time.Millisecond))

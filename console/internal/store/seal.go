@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// KeySize is the number of bytes of Options.Key.
+// KeySize is the number of bytes of each of Options.Keys.
 const KeySize = 32
 
 // sealedBy begins each encrypted text, and says how it is encrypted: with AES-256-GCM, in base64,
@@ -23,75 +23,114 @@ var (
 	errWrongKey = errors.New("secrets in the database are encrypted with another key")
 )
 
-// seal encrypts secrets. Nil leaves them as they are.
-type seal struct{ cipher.AEAD }
+// seal encrypts secrets with the first of its keys, and decrypts those of all. Without keys it leaves
+// them as they are.
+type seal []cipher.AEAD
 
-// newSeal returns a seal with a key, or nil without one.
-func newSeal(key []byte) (*seal, error) {
-	if len(key) == 0 {
-		return nil, nil
+// newSeal returns a seal with keys.
+func newSeal(keys [][]byte) (seal, error) {
+	var s seal
+	for _, key := range keys {
+		if len(key) != KeySize {
+			return nil, fmt.Errorf("a key has %d bytes and not %d", len(key), KeySize)
+		}
+		block, err := aes.NewCipher(key)
+		if err != nil {
+			return nil, err
+		}
+		aead, err := cipher.NewGCM(block)
+		if err != nil {
+			return nil, err
+		}
+		s = append(s, aead)
 	}
-	if len(key) != KeySize {
-		return nil, fmt.Errorf("the key has %d bytes and not %d", len(key), KeySize)
-	}
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		return nil, err
-	}
-	aead, err := cipher.NewGCM(block)
-	return &seal{aead}, err
+	return s, nil
 }
 
 // closed returns the text to store for a secret. place names the column and the row, so that the
 // text is worth nothing in another one.
-func (s *seal) closed(secret, place string) string {
-	if s == nil || secret == "" {
+func (s seal) closed(secret, place string) string {
+	if len(s) == 0 || secret == "" {
 		return secret
 	}
-	nonce := make([]byte, s.NonceSize())
+	nonce := make([]byte, s[0].NonceSize())
 	rand.Read(nonce) // which never fails
-	return sealedBy + base64.StdEncoding.EncodeToString(s.Seal(nonce, nonce, []byte(secret), []byte(place)))
+	return sealedBy + base64.StdEncoding.EncodeToString(s[0].Seal(nonce, nonce, []byte(secret), []byte(place)))
 }
 
 // opened returns the secret of a stored text, which may have been stored before there was a key.
-func (s *seal) opened(stored, place string) (string, error) {
+func (s seal) opened(stored, place string) (string, error) {
 	text, sealed := strings.CutPrefix(stored, sealedBy)
 	if !sealed {
 		return stored, nil
 	}
-	if s == nil {
+	if len(s) == 0 {
 		return "", errNoKey
 	}
 	b, err := base64.StdEncoding.DecodeString(text)
-	if err != nil || len(b) < s.NonceSize() {
-		return "", errWrongKey
-	}
-	secret, err := s.Open(nil, b[:s.NonceSize()], b[s.NonceSize():], []byte(place))
 	if err != nil {
 		return "", errWrongKey
 	}
-	return string(secret), nil
-}
-
-// kept returns the text to store for one that is stored, which is another only if it is in the clear.
-func (s *seal) kept(stored, place string) string {
-	if strings.HasPrefix(stored, sealedBy) {
-		return stored
+	for _, key := range s {
+		if n := key.NonceSize(); len(b) >= n {
+			if secret, err := key.Open(nil, b[:n], b[n:], []byte(place)); err == nil {
+				return string(secret), nil
+			}
+		}
 	}
-	return s.closed(stored, place)
+	return "", errWrongKey
 }
 
-// checkSecrets returns an error unless all secrets in the database can be read.
-func (t *Tx) checkSecrets() error {
-	users, err := all(t, scanText, "SELECT user_name FROM second_factors")
+// renewed returns the text to store for one that is stored: another one if it is in the clear or
+// encrypted with a former key.
+func (s seal) renewed(stored, place string) (string, error) {
+	if len(s) > 0 && strings.HasPrefix(stored, sealedBy) {
+		if _, err := s[:1].opened(stored, place); err == nil {
+			return stored, nil
+		}
+	}
+	secret, err := s.opened(stored, place)
+	return s.closed(secret, place), err
+}
+
+// renewSecrets encrypts the secrets that are in the clear or encrypted with a former key. The error
+// is errNoKey or errWrongKey if one cannot be read. One that another process writes meanwhile is
+// left to the next start.
+func (t *Tx) renewSecrets() error {
+	factors, err := all(t, scanSecondFactor, secondFactorColumns)
 	if err != nil {
 		return err
 	}
-	for _, name := range users {
-		if _, err := t.SecondFactor(name); err != nil {
+	for _, f := range factors {
+		secret, err := t.db.seal.renewed(f.stored, f.place())
+		if err != nil {
+			return err
+		}
+		if secret == f.stored {
+			continue
+		}
+		if _, err := t.exec("UPDATE second_factors SET secret = ? WHERE user_name = ? AND secret = ?", secret, f.User, f.stored); err != nil {
 			return err
 		}
 	}
-	_, err = t.Webhooks()
-	return err
+	hooks, err := all(t, scanWebhook, webhookColumns)
+	if err != nil {
+		return err
+	}
+	for _, w := range hooks {
+		before := w
+		for column, text := range w.secrets() {
+			if *text, err = t.db.seal.renewed(*text, w.place(column)); err != nil {
+				return err
+			}
+		}
+		if w == before {
+			continue
+		}
+		const q = "UPDATE webhooks SET url = ?, secret = ?, secret_before = ? WHERE id = ? AND url = ? AND secret = ? AND secret_before = ?"
+		if _, err := t.exec(q, w.URL, w.Secret, w.SecretBefore, w.ID, before.URL, before.Secret, before.SecretBefore); err != nil {
+			return err
+		}
+	}
+	return nil
 }

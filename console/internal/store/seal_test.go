@@ -4,16 +4,17 @@ import (
 	"bytes"
 	"encoding/base64"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 )
 
-var key, otherKey = bytes.Repeat([]byte{1}, KeySize), bytes.Repeat([]byte{2}, KeySize)
+var key, otherKey, thirdKey = bytes.Repeat([]byte{1}, KeySize), bytes.Repeat([]byte{2}, KeySize), bytes.Repeat([]byte{3}, KeySize)
 
-// openWith opens a database with a key, or nil.
-func openWith(t *testing.T, url string, key []byte) *DB {
+// openWith opens a database with keys.
+func openWith(t *testing.T, url string, keys ...[]byte) *DB {
 	t.Helper()
-	db, err := Open(t.Context(), Options{URL: url, Timeout: patience, Key: key})
+	db, err := Open(t.Context(), Options{URL: url, Timeout: patience, Keys: keys})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,10 +94,10 @@ func TestSecretsAreEncryptedWithAKey(t *testing.T) {
 		wantSecrets(t, "with the key", db)
 		wantSecrets(t, "after a start", openWith(t, url, key))
 		for _, row := range []struct {
-			key  []byte
+			keys [][]byte
 			want error
-		}{{nil, errNoKey}, {otherKey, errWrongKey}} {
-			_, err := Open(t.Context(), Options{URL: url, Timeout: patience, Key: row.key})
+		}{{nil, errNoKey}, {[][]byte{otherKey}, errWrongKey}, {[][]byte{otherKey, thirdKey}, errWrongKey}} {
+			_, err := Open(t.Context(), Options{URL: url, Timeout: patience, Keys: row.keys})
 			if !errors.Is(err, row.want) {
 				t.Errorf("the error is %v, want %v", err, row.want)
 			}
@@ -104,31 +105,62 @@ func TestSecretsAreEncryptedWithAKey(t *testing.T) {
 	})
 }
 
-// Secrets that were stored before there was a key can be read, and are encrypted when they are
-// written next.
-func TestSecretsInTheClearAreEncryptedWhenWritten(t *testing.T) {
+// Secrets that were stored before there was a key are encrypted when the database is opened with one.
+func TestSecretsInTheClearAreEncrypted(t *testing.T) {
 	everyEngine(t, func(t *testing.T, url string) {
-		clear := openWith(t, url, nil)
+		clear := openWith(t, url)
 		fill(t, clear)
 		if got := stored(t, clear); sealedCount(t, clear) != 0 || got[0] != factorSecret {
 			t.Errorf("without a key the secrets are %q", got)
 		}
+		before := wantSecrets(t, "without a key", clear)
 		db := openWith(t, url, key)
-		f := wantSecrets(t, "with a new key", db)
-		update(t, db, func(tx *Tx) error { return tx.ConfirmSecondFactor(f, 1, 7) })
-		update(t, db, func(tx *Tx) error { return tx.UpdateWebhook(hookRow) })
-		update(t, db, func(tx *Tx) error { return tx.UseStep(f, 8) })
 		if n := sealedCount(t, db); n != 4 {
 			t.Errorf("%d secrets are encrypted: %q", n, stored(t, db))
 		}
-		if err := db.Update(t.Context(), func(tx *Tx) error { return tx.UseStep(f, 9) }); !errors.Is(err, ErrStale) {
-			t.Errorf("the row was read before it was written: %v", err)
+		f := wantSecrets(t, "with a new key", db)
+		update(t, db, func(tx *Tx) error { return tx.ConfirmSecondFactor(f, 1, 7) })
+		if err := db.Update(t.Context(), func(tx *Tx) error { return tx.UseStep(before, 8) }); !errors.Is(err, ErrStale) {
+			t.Errorf("the row was read before it was encrypted: %v", err)
 		}
-		f = wantSecrets(t, "afterwards", db)
+		update(t, db, func(tx *Tx) error { return tx.UseStep(f, 8) })
 		if err := db.Update(t.Context(), func(tx *Tx) error { return tx.UseStep(f, 8) }); !errors.Is(err, ErrStale) {
 			t.Errorf("a step is used twice: %v", err)
 		}
-		update(t, db, func(tx *Tx) error { return tx.UseStep(f, 9) })
+	})
+}
+
+// A key is changed without a time in which a console cannot read the secrets: first all get the new
+// key as a second one, and then as the first one.
+func TestKeyIsChanged(t *testing.T) {
+	everyEngine(t, func(t *testing.T, url string) {
+		fill(t, openWith(t, url, key))
+		first := stored(t, openWith(t, url, key))
+		both := openWith(t, url, key, otherKey)
+		if got := stored(t, both); !slices.Equal(got, first) {
+			t.Errorf("a second key changes %q to %q", first, got)
+		}
+		changed := openWith(t, url, otherKey, key)
+		texts := stored(t, changed)
+		for i, text := range texts {
+			if !strings.HasPrefix(text, sealedBy) || text == first[i] {
+				t.Errorf("%q was %q", text, first[i])
+			}
+		}
+		wantSecrets(t, "with the key before it", both)
+		wantSecrets(t, "with the former key after it", changed)
+		alone := openWith(t, url, otherKey)
+		if got := stored(t, alone); !slices.Equal(got, texts) {
+			t.Errorf("the key alone changes %q to %q", texts, got)
+		}
+		wantSecrets(t, "with the new key alone", alone)
+		if _, err := Open(t.Context(), Options{URL: url, Timeout: patience, Keys: [][]byte{key}}); !errors.Is(err, errWrongKey) {
+			t.Errorf("with the former key alone: %v", err)
+		}
+		update(t, changed, func(tx *Tx) error {
+			return errors.Join(tx.InsertUser(User{Name: "z"}), tx.InsertSecondFactor(SecondFactor{User: "z", Secret: factorSecret}))
+		})
+		wantSecrets(t, "what is new is of the new key", openWith(t, url, otherKey))
 	})
 }
 
@@ -163,7 +195,7 @@ func TestSecretsAreOfTheirRow(t *testing.T) {
 			if _, err := tx.exec(change[0].(string), change[1:]...); err != nil {
 				t.Fatal(err)
 			}
-			return tx.checkSecrets() // which rolls the change back
+			return tx.renewSecrets() // which rolls the change back
 		})
 		if !errors.Is(err, errWrongKey) {
 			t.Errorf("a text %s: %v", what, err)
@@ -174,7 +206,7 @@ func TestSecretsAreOfTheirRow(t *testing.T) {
 
 func TestKeyHasASize(t *testing.T) {
 	for _, n := range []int{1, 16, 24, 31, 33, 64} {
-		if _, err := Open(t.Context(), Options{URL: "sqlite://" + t.TempDir() + "/x.db", Key: make([]byte, n)}); err == nil {
+		if _, err := Open(t.Context(), Options{URL: "sqlite://" + t.TempDir() + "/x.db", Keys: [][]byte{key, make([]byte, n)}}); err == nil {
 			t.Errorf("a key of %d bytes is accepted", n)
 		}
 	}

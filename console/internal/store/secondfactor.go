@@ -12,6 +12,8 @@ type SecondFactor struct {
 	stored string // the secret as it is in the row
 }
 
+const secondFactorColumns = "SELECT user_name, secret, session, created_at, confirmed_at, last_step FROM second_factors"
+
 func scanSecondFactor(s scanner) (f SecondFactor, err error) {
 	return f, s.Scan(&f.User, &f.stored, &f.Session, &f.CreatedAt, &f.ConfirmedAt, &f.LastStep)
 }
@@ -21,8 +23,7 @@ func (f *SecondFactor) place() string { return "second_factors.secret " + f.User
 
 // SecondFactor returns the second factor of a user, confirmed or not, or ErrNotFound.
 func (t *Tx) SecondFactor(user string) (SecondFactor, error) {
-	const q = "SELECT user_name, secret, session, created_at, confirmed_at, last_step FROM second_factors WHERE user_name = ?"
-	f, err := one(t, scanSecondFactor, q, user)
+	f, err := one(t, scanSecondFactor, secondFactorColumns+" WHERE user_name = ?", user)
 	if err == nil {
 		f.Secret, err = t.db.seal.opened(f.stored, f.place())
 	}
@@ -51,8 +52,8 @@ func (t *Tx) ConfirmSecondFactor(f SecondFactor, at, step int64) error {
 // UseStep notes that a code of a time step was accepted. The error is ErrStale if one of this
 // step or a later one was accepted before, or the user has another second factor.
 func (t *Tx) UseStep(f SecondFactor, step int64) error {
-	const q = "UPDATE second_factors SET last_step = ?, secret = ? WHERE user_name = ? AND secret = ? AND confirmed_at > 0 AND last_step < ?"
-	return t.execOne(ErrStale, q, step, t.db.seal.kept(f.stored, f.place()), f.User, f.stored, step)
+	const q = "UPDATE second_factors SET last_step = ? WHERE user_name = ? AND secret = ? AND confirmed_at > 0 AND last_step < ?"
+	return t.execOne(ErrStale, q, step, f.User, f.stored, step)
 }
 
 // DeleteSecondFactor removes the second factor of a user and its recovery codes. It does

@@ -27,10 +27,13 @@ func (w *Webhook) secrets() map[string]*string {
 	return map[string]*string{"url": &w.URL, "secret": &w.Secret, "secret_before": &w.SecretBefore}
 }
 
+// place names a column that is secret.
+func (w *Webhook) place(column string) string { return "webhooks." + column + " " + w.ID }
+
 // opened returns a row with its secrets as they are.
 func (t *Tx) opened(w Webhook) (Webhook, error) {
 	for column, text := range w.secrets() {
-		secret, err := t.db.seal.opened(*text, "webhooks."+column+" "+w.ID)
+		secret, err := t.db.seal.opened(*text, w.place(column))
 		if err != nil {
 			return w, err
 		}
@@ -42,7 +45,7 @@ func (t *Tx) opened(w Webhook) (Webhook, error) {
 // closed returns a row with its secrets as they are stored.
 func (t *Tx) closed(w Webhook) Webhook {
 	for column, text := range w.secrets() {
-		*text = t.db.seal.closed(*text, "webhooks."+column+" "+w.ID)
+		*text = t.db.seal.closed(*text, w.place(column))
 	}
 	return w
 }
