@@ -2,5 +2,6 @@
 
 package test
 
-// memory returns "", because only Linux has a directory in memory that is always at one place.
-func memory() string { return "" }
+// memoryDir makes a directory on disk, because only Linux has one in memory that is always at the
+// same place.
+func memoryDir() (dir string, remove func(), err error) { return diskDir() }

@@ -1,0 +1,3 @@
+package test
+
+var MemoryDirIn = memoryDirIn
