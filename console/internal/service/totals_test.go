@@ -162,38 +162,40 @@ func TestTotalsAreWholeWhereRowsExpire(t *testing.T) {
 		kept int64
 		step time.Duration
 	}{{keepMinutes, 5 * time.Minute}, {keepTenMinutes, 30 * time.Minute}, {keepHours, 12 * time.Hour}, {keepHours, 24 * time.Hour}} {
-		everyEngine(t, func(t *testing.T, w *world) {
-			ctx := t.Context()
-			r := rand.New(rand.NewPCG(3, 3))
-			w.fleet.minutes = nil
-			facts, begin := truth{}, minute(w.clock.now())
-			for at := begin; at < begin+60; at++ {
-				facts.count(at, r)
-				w.must(w.Ledger().Record(ctx, "a", facts.minute(at)))
-			}
-			w.clock.pass(time.Duration(row.kept) * time.Minute)
-			seen := 0
-			for range 50 {
-				w.clock.pass(time.Minute)
-				for last, more := int64(0), true; more; more = last != 0 {
-					var err error
-					last, err = w.Ledger().Prune(ctx, w.clock.now(), last)
+		t.Run(row.step.String(), func(t *testing.T) {
+			everyEngine(t, func(t *testing.T, w *world) {
+				ctx := t.Context()
+				r := rand.New(rand.NewPCG(3, 3))
+				w.fleet.minutes = nil
+				facts, begin := truth{}, minute(w.clock.now())
+				for at := begin; at < begin+60; at++ {
+					facts.count(at, r)
+					w.must(w.Ledger().Record(ctx, "a", facts.minute(at)))
+				}
+				w.clock.pass(time.Duration(row.kept) * time.Minute)
+				seen := 0
+				for range 50 {
+					w.clock.pass(time.Minute)
+					for last, more := int64(0), true; more; more = last != 0 {
+						var err error
+						last, err = w.Ledger().Prune(ctx, w.clock.now(), last)
+						w.must(err)
+					}
+					from := w.clock.now().Add(-time.Duration(row.kept-1) * time.Minute)
+					q := TrafficQuery{App: "a", From: from, To: from.Add(row.step), Step: row.step}
+					span, err := q.span(w.clock.now())
 					w.must(err)
+					want := facts.in(span)[""]
+					o, err := w.Overview(ctx, w.admin, q)
+					if w.must(err); o.Traffic.Total != want || o.Apps[0].Counts != want {
+						t.Errorf("%s, %+v: %v and %v, want %v", row.step, span, o.Traffic.Total, o.Apps[0].Counts, want)
+					}
+					seen += int(want.Total())
 				}
-				from := w.clock.now().Add(-time.Duration(row.kept-1) * time.Minute)
-				q := TrafficQuery{App: "a", From: from, To: from.Add(row.step), Step: row.step}
-				span, err := q.span(w.clock.now())
-				w.must(err)
-				want := facts.in(span)[""]
-				o, err := w.Overview(ctx, w.admin, q)
-				if w.must(err); o.Traffic.Total != want || o.Apps[0].Counts != want {
-					t.Errorf("%s, %+v: %v and %v, want %v", row.step, span, o.Traffic.Total, o.Apps[0].Counts, want)
+				if seen == 0 {
+					t.Errorf("%s: no range had counts", row.step)
 				}
-				seen += int(want.Total())
-			}
-			if seen == 0 {
-				t.Errorf("%s: no range had counts", row.step)
-			}
+			})
 		})
 	}
 }

@@ -77,8 +77,10 @@ const (
 // cheap keeps tests from spending their time on hashing.
 var cheap = auth.Cost{Memory: 8, Time: 1}
 
-// everyEngine runs a test on each engine, on both at once.
+// everyEngine runs a test on each engine, beside other tests that do so: one that uses MariaDB
+// waits half of its time.
 func everyEngine(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
 		test(t, newWorld(t, sqliteURL(t)))
