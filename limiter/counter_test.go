@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/store/failover"
 )
 
 // counters is a Counter of functions.
@@ -41,6 +43,9 @@ func TestOnlyPlainRequestsAreCounted(t *testing.T) {
 	elsewhere := rule(t, "b", "9/1s")
 	elsewhere.Key = func(core.Request) (string, bool) { return "", false }
 	noted := rule(t, "a", "9/1s")
+	failing, open := rule(t, "b", "9/1s"), rule(t, "b", "9/1s")
+	failing.Key = func(core.Request) (string, bool) { panic("no key") }
+	open.OnStoreError = limiter.FailOpen
 	for _, row := range []struct {
 		name  string
 		store core.Store
@@ -59,6 +64,17 @@ func TestOnlyPlainRequestsAreCounted(t *testing.T) {
 			_, again := l.Take(t.Context(), "mallory", 1)
 			return errors.Join(err, again)
 		}, 0},
+		{"a refusal beside a rule that failed", newStore(), []limiter.Rule{rule(t, "a", "1/1h fixed-window"), failing}, func(l *limiter.Limiter) error {
+			l.Admit(get()).Done(200)
+			l.Admit(get()).Done(429)
+			return nil
+		}, 0},
+		{"a refusal by the fallback beside a rule that fails open", failover.MustNew(brokenStore(func() error { return errDown }), failover.Options{Fallback: newStore(), Logger: slog.New(slog.DiscardHandler)}),
+			[]limiter.Rule{rule(t, "a", "1/1h fixed-window"), open}, func(l *limiter.Limiter) error {
+				l.Admit(get()).Done(200)
+				l.Admit(get()).Done(429)
+				return nil
+			}, 0},
 		{"two rules", newStore(), []limiter.Rule{noted, rule(t, "b", "9/1s")}, func(l *limiter.Limiter) error { _, err := l.Take(t.Context(), "k", 1); return err }, 1},
 		{"a refusal by one of three rules", newStore(), []limiter.Rule{noted, rule(t, "b", "1/1h fixed-window"), rule(t, "c", "9/1s")}, func(l *limiter.Limiter) error {
 			_, err := l.Take(t.Context(), "k", 1)

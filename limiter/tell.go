@@ -222,11 +222,10 @@ func (l *Limiter) counterOf(rule string) (counter events.RuleCounter) {
 
 // plain reports whether the request, which has the verdict, is plain as events.Counter defines
 // it and all of its rules have counters, and returns it as a counter gets it, but for the Rule.
+// A request with skipped rules is not plain: those that failed are outside, and where the store
+// did, the fallback decides under the others.
 func (res *Result) plain(v events.Verdict) (p events.Plain, ok bool) {
-	if v != events.Allowed && v != events.Refused || len(res.calls) == 0 || res.waited > 0 {
-		return p, false
-	}
-	if len(res.outside) > 0 || res.skipped != nil { // which a refusal does not exclude
+	if v != events.Allowed && v != events.Refused || len(res.calls) == 0 || len(res.outside) > 0 || res.waited > 0 {
 		return p, false
 	}
 	p.Verdict, p.Remaining = v, math.MaxInt64
