@@ -261,6 +261,9 @@ const pruned = 20
 
 // Prune deletes rows that are too old at an instant of Redis's clock, of some series after
 // the series last. It returns the last of these series, or 0 after the last of all.
+//
+// The versions of the rows, by which sums are kept, stay as they are: a range with a deleted row
+// cannot be asked for any more, see prunedMinutes, so the sum of any other is still right.
 func (l Ledger) Prune(ctx context.Context, now time.Time, last int64) (next int64, err error) {
 	err = l.s.db.Update(ctx, func(t *store.Tx) error {
 		ids, err := t.SeriesAfter(last, pruned)
@@ -270,18 +273,12 @@ func (l Ledger) Prune(ctx context.Context, now time.Time, last int64) (next int6
 		if err != nil {
 			return err
 		}
-		gone := int64(0)
 		for _, level := range levels {
-			n, err := t.ForgetTraffic(int(level), ids, floorTo(minute(now)-prunedMinutes(level), level))
-			if err != nil {
+			if err := t.ForgetTraffic(int(level), ids, floorTo(minute(now)-prunedMinutes(level), level)); err != nil {
 				return err
 			}
-			gone += n
 		}
-		if gone == 0 {
-			return nil
-		}
-		return t.RaiseTrafficVersions()
+		return nil
 	})
 	return next, err
 }

@@ -3,6 +3,8 @@ package service
 import (
 	"testing"
 	"time"
+
+	"github.com/headgate/headgate/console/internal/store"
 )
 
 func TestSpanOf(t *testing.T) {
@@ -62,4 +64,36 @@ func checkPieces(t *testing.T, name string, s span) {
 	if at < s.to || at != s.to && s.to <= s.now || rows > days/10+9+60 {
 		t.Errorf("%s: the pieces %v end at %d and have %d rows, for %+v", name, s.pieces(), at, rows, s)
 	}
+}
+
+// The oldest range that can be asked for has no row that is pruned, also while the collector is in
+// the next minute already.
+func TestPrunedMinutesAreInNoSpan(t *testing.T) {
+	begin := minute(time.Date(2026, 3, 10, 0, 0, 0, 0, time.UTC))
+	for _, step := range Steps {
+		for now := begin; now < begin+store.ByTenDays; now += 7 { // so that it is every minute of a day
+			for _, rows := range []int64{1, maxRows} {
+				s := oldest(t, now, step, rows)
+				for _, p := range s.pieces() {
+					if p.from < floorTo(now+1-prunedMinutes(p.level), p.level) {
+						t.Fatalf("%s, at %d: of %+v, %+v is pruned", step, now, s, p)
+					}
+				}
+			}
+		}
+	}
+}
+
+// oldest returns the oldest range of so many rows, or of one step, that can be asked for.
+func oldest(t *testing.T, now int64, step time.Duration, rows int64) span {
+	t.Helper()
+	s := span{}.over(0, 1, int64(step/time.Minute))
+	for first := now - keptMinutes(s.level) - 2*s.step; first <= now; first++ {
+		to := min(floorTo(first, s.step)+rows*s.level, now+1)
+		if found, err := spanOf(atMinute(first), atMinute(to), step, atMinute(now)); err == nil {
+			return found
+		}
+	}
+	t.Fatalf("no range of steps of %s can be asked for at %d", step, now)
+	return s
 }

@@ -156,7 +156,8 @@ func checkTotals(t *testing.T, w *world, s *Service, facts truth, r *rand.Rand, 
 }
 
 // A range that begins where the rows of its level are about to be deleted is whole, to the
-// beginning of its first step.
+// beginning of its first step: before they are deleted and afterwards, for a console that keeps its
+// sums and for one that has just started.
 func TestTotalsAreWholeWhereRowsExpire(t *testing.T) {
 	for _, row := range []struct {
 		kept int64
@@ -172,24 +173,30 @@ func TestTotalsAreWholeWhereRowsExpire(t *testing.T) {
 					facts.count(at, r)
 					w.must(w.Ledger().Record(ctx, "a", facts.minute(at)))
 				}
-				w.clock.pass(time.Duration(row.kept) * time.Minute)
+				step := int64(row.step / time.Minute)
+				w.clock.pass(time.Duration(floorTo(begin, step)+row.kept+step-25-begin) * time.Minute)
 				seen := 0
-				for range 50 {
+				for range 50 { // the counts are in the oldest step that can be asked for, and then in none
 					w.clock.pass(time.Minute)
-					for last, more := int64(0), true; more; more = last != 0 {
-						var err error
-						last, err = w.Ledger().Prune(ctx, w.clock.now(), last)
-						w.must(err)
-					}
-					from := w.clock.now().Add(-time.Duration(row.kept-1) * time.Minute)
+					from := w.clock.now().Add(-time.Duration(row.kept) * time.Minute)
 					q := TrafficQuery{App: "a", From: from, To: from.Add(row.step), Step: row.step}
 					span, err := q.span(w.clock.now())
 					w.must(err)
 					want := facts.in(span)[""]
-					o, err := w.Overview(ctx, w.admin, q)
-					if w.must(err); o.Traffic.Total != want || o.Apps[0].Counts != want {
-						t.Errorf("%s, %+v: %v and %v, want %v", row.step, span, o.Traffic.Total, o.Apps[0].Counts, want)
+					check := func(when string, s *Service) {
+						t.Helper()
+						o, err := s.Overview(ctx, w.admin, q)
+						if w.must(err); o.Traffic.Total != want || o.Apps[0].Counts != want {
+							t.Errorf("%s, %+v: %v and %v %s, want %v", row.step, span, o.Traffic.Total, o.Apps[0].Counts, when, want)
+						}
 					}
+					check("before", w.Service)
+					for last, more := int64(0), true; more; more = last != 0 {
+						last, err = w.Ledger().Prune(ctx, w.clock.now().Add(time.Minute), last) // by a clock that is ahead
+						w.must(err)
+					}
+					check("after", w.Service)
+					check("anew", w.another())
 					seen += int(want.Total())
 				}
 				if seen == 0 {

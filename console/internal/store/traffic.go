@@ -247,20 +247,18 @@ func ofSeries[T any](t *Tx, scan func(scanner) (T, error), columns, end string, 
 	return list, nil
 }
 
-// ForgetTraffic deletes the rows of a level and of some series before a minute, and returns how
-// many there were.
-func (t *Tx) ForgetTraffic(level int, series []int64, before int64) (n int64, err error) {
+// ForgetTraffic deletes the rows of a level and of some series before a minute.
+func (t *Tx) ForgetTraffic(level int, series []int64, before int64) error {
 	for _, id := range series {
-		gone, err := t.exec("DELETE FROM traffic WHERE level = ? AND series = ? AND at < ?", level, id, before)
-		if err != nil {
-			return n, err
+		if _, err := t.exec("DELETE FROM traffic WHERE level = ? AND series = ? AND at < ?", level, id, before); err != nil {
+			return err
 		}
-		n += gone
 	}
-	return n, nil
+	return nil
 }
 
-// TrafficVersion returns how often the rows of an application were changed.
+// TrafficVersion returns how often the rows of an application were changed, other than by
+// ForgetTraffic.
 func (t *Tx) TrafficVersion(app string) (int64, error) {
 	version, err := one(t, scanCount, "SELECT version FROM traffic_versions WHERE app = ?", app)
 	if errors.Is(err, ErrNotFound) {
@@ -269,7 +267,7 @@ func (t *Tx) TrafficVersion(app string) (int64, error) {
 	return version, err
 }
 
-// TrafficVersions returns how often the rows of all applications together were changed.
+// TrafficVersions returns the sum of TrafficVersion over all applications.
 func (t *Tx) TrafficVersions() (int64, error) {
 	return one(t, scanCount, "SELECT COALESCE(SUM(version), 0) FROM traffic_versions")
 }
@@ -281,12 +279,6 @@ func (t *Tx) RaiseTrafficVersion(app string) error {
 		return err
 	}
 	_, err = t.exec("INSERT INTO traffic_versions (app, version) VALUES (?, 1)", app)
-	return err
-}
-
-// RaiseTrafficVersions notes that the rows of any application may be changed.
-func (t *Tx) RaiseTrafficVersions() error {
-	_, err := t.exec("UPDATE traffic_versions SET version = version + 1")
 	return err
 }
 
