@@ -132,6 +132,7 @@ func TestExportIsImported(t *testing.T) {
 		if got := file.header.Get("Content-Disposition"); got != `attachment; filename="policies.`+format+`"` {
 			t.Errorf("%s: %q", format, got)
 		}
+		w.ask("owner", "GET", "/api/export?app=b&format="+format, nil).want(404)
 		w.ask("owner", "POST", "/api/import", file.text, "Content-Type", media).want(200).wantValue(2, "counts", "keep")
 		changed := strings.Replace(file.text, "5/1m", "6/1m", 1)
 		plan := w.ask("owner", "POST", "/api/import/plan", changed, "Content-Type", media).want(200).wantValue(1, "counts", "update").wantValue(1, "counts", "keep")

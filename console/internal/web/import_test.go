@@ -175,6 +175,9 @@ func TestExportCanBeImported(t *testing.T) {
 		if d := got.header.Get("Content-Disposition"); d != "attachment; filename=policies."+format {
 			t.Errorf("%s: it is %q", format, d)
 		}
+		if other := b.get("/export?app=b&format=" + format).want(http.StatusOK); strings.Contains(other.text, "5/1m") || !strings.Contains(b.get("/export?app=a&format="+format).text, "5/1m") {
+			t.Errorf("%s: the export of another application is %s", format, other.text)
+		}
 		plan := b.submit("/import", "/import", url.Values{"data": {got.text}, "format": {format}}).want(http.StatusOK)
 		if !strings.Contains(plan.text, "Nothing would change") {
 			t.Errorf("%s: the import of the export would change something", format)
