@@ -126,6 +126,7 @@ func (j *journey) secondFactors() {
 	b.reads("All sessions of ada end")
 	b.press("Remove the second factor")
 	b.reads("The second factor was removed")
+	j.thinkTwice()
 	b.press("Settings")
 	b.choose("A second factor is required of", "nobody")
 	b.press("Save")
@@ -135,11 +136,40 @@ func (j *journey) secondFactors() {
 	b.reads("The second factor was turned off.")
 }
 
+// thinkTwice begins changes of users that cannot simply be taken back, and reads what they would do.
+func (j *journey) thinkTwice() {
+	b := j.tab
+	for _, c := range []struct{ user, button, title, consequence string }{
+		{"ada", "Make an administrator", "Make ada an administrator?", "can also take these permissions away from you"},
+		{"admin", "Make an ordinary user", "Give up being an administrator?", "Only another administrator can take this back."},
+		{"admin", "Disable", "Disable yourself?", "All your sessions end at once, this one included"},
+		{"ada", "Give a new one-time password", "Give ada a new one-time password?", "The password of ada stops working"},
+	} {
+		b.navigate(j.url("/users/" + c.user))
+		b.press(c.button)
+		b.reads(c.title, c.consequence)
+		j.fits(b)
+		b.press("Leave it as it is")
+	}
+	b.reads("A user with the roles below.")
+	b.navigate(j.url("/users/admin"))
+	b.reads("administrator manages users and applications")
+}
+
 // newcomer signs in with a one-time password, chooses another, and is led to the second factor
 // before anything else.
 func (j *journey) newcomer(b *tab, oneTime string) {
 	const chosen = "purple otters under bridges"
 	j.enter(b, "ada", oneTime)
+	const easy = "aaaaaaaaaaaa"
+	b.fill("One-time password", oneTime)
+	b.fill("New password", easy)
+	b.fill("New password again", easy)
+	if status := b.press("Change the password"); status != http.StatusUnprocessableEntity {
+		j.t.Errorf("the password %s has status %d", easy, status)
+	}
+	b.reads("it is easy to guess")
+	b.refusedWith(http.StatusUnprocessableEntity)
 	b.fill("One-time password", oneTime)
 	b.fill("New password", chosen)
 	b.fill("New password again", chosen)
@@ -198,6 +228,9 @@ func (j *journey) tokens() {
 
 	b.press("admin")
 	b.press("Revoke policies in Git")
+	b.reads("Revoke the token policies in Git?", "Programs that use it get a 401 from now on.")
+	j.fits(b)
+	b.press("Revoke the token")
 	b.reads("The token was revoked.", "revoked")
 	if code, out := j.command(token, "diff"); code != 2 || !strings.Contains(out, "the token is not known") {
 		j.t.Errorf("with a token that was revoked diff ends with %d: %s", code, out)
@@ -268,4 +301,10 @@ func (j *journey) audit() {
 	b.reads(`policy.import policy:refunds done from Git`, `{"name":"refunds","apps":["till"],"limit":"7/1m","key":"ip"}`)
 	b.press("Show all")
 	b.reads("audit.export")
+	b.fill("What", "key.")
+	b.press("Show")
+	b.reads("key.look-up policy:visitors done")
+	b.fill("What", "traffic.")
+	b.press("Show")
+	b.reads("traffic.export")
 }

@@ -198,8 +198,23 @@ func atoi(s string) int {
 	return n
 }
 
+// revokeToken asks before it revokes one of the user's own tokens, which is all that the page has.
 func revokeToken(v *request) error {
-	if err := v.Service.RevokeToken(v.r.Context(), v.actor, v.field("id")); err != nil {
+	id := v.field("id")
+	if !v.confirmed() {
+		tokens, err := v.Service.Tokens(v.r.Context(), v.actor)
+		if err != nil {
+			return err
+		}
+		if i := slices.IndexFunc(tokens, func(t service.Token) bool { return t.ID == id }); i >= 0 {
+			return v.confirm(confirmation{
+				Title:        "Revoke the token " + tokens[i].Label + "?",
+				Consequences: []string{"Programs that use it get a 401 from now on. A token that was revoked never works again: they need another one."},
+				Action:       "/account/tokens/revoke", Fields: []hidden{{"id", id}}, Button: "Revoke the token", Danger: true, Back: "/account",
+			})
+		}
+	}
+	if err := v.Service.RevokeToken(v.r.Context(), v.actor, id); err != nil {
 		return err
 	}
 	return v.seeOther("/account", "revoked")

@@ -330,7 +330,7 @@ func TestFormsCoverEveryEdit(t *testing.T) {
 	b.agree(user, user+"/status", url.Values{"do": {"promote"}}).goes(user + "?done=status")
 	b.submit(user, user+"/status", url.Values{"do": {"disable"}}).goes(user + "?done=status")
 	b.submit(user, user+"/status", url.Values{"do": {"enable"}}).goes(user + "?done=status")
-	b.submit(user, user+"/password", nil).want(http.StatusOK)
+	b.agree(user, user+"/password", nil).want(http.StatusOK)
 	b.agree("/users/admin", "/users/admin/status", url.Values{"do": {"disable"}}).goes("/users/admin?done=status")
 }
 
@@ -344,7 +344,10 @@ func TestAccountForms(t *testing.T) {
 	if strings.Contains(b.get("/account").text, auth.TokenPrefix) {
 		t.Error("the secret is shown again")
 	}
-	b.submit("/account", "/account/tokens/revoke", nil).goes("/account?done=revoked")
+	if got := b.submit("/account", "/account/tokens/revoke", nil).want(http.StatusOK); got.heading() != "Revoke the token ci?" || !strings.Contains(got.text, "get a 401 from now on") {
+		t.Errorf("the question is %s", got.text)
+	}
+	b.agree("/account", "/account/tokens/revoke", nil).goes("/account?done=revoked")
 	b.submit("/account", "/account/sessions/end", nil).goes("/account?done=ended")
 	_ = other
 	wrong := b.submit("/account", "/account/password", url.Values{"old": {"x"}, "password": {"short"}, "repeat": {"other"}}).want(http.StatusUnprocessableEntity)

@@ -118,7 +118,7 @@ func matrix() []cell {
 		{"GET /users/{name}", "/users/spare", nil, manages},
 		{"POST /users/{name}/role", "/users/spare/role", url.Values{"app": {"a"}, "role": {"viewer"}}, managed},
 		{"POST /users/{name}/status", "/users/spare/status", url.Values{"do": {"disable"}}, managed},
-		{"POST /users/{name}/password", "/users/spare/password", nil, [6]int{401, 403, 403, 403, 403, 200}},
+		{"POST /users/{name}/password", "/users/spare/password", url.Values{"confirm": {"yes"}}, [6]int{401, 403, 403, 403, 403, 200}},
 		{"POST /users/{name}/second-factor", "/users/spare/second-factor", url.Values{"confirm": {"yes"}}, managed},
 		{"GET /audit", "/audit", nil, manages},
 		{"GET /audit/export", "/audit/export?outcome=refused", nil, manages},

@@ -53,6 +53,7 @@ func TestConfirmationComesBeforeTheChange(t *testing.T) {
 		{"/users/ada", "/users/ada/status", url.Values{"do": {"promote"}}, "Make ada an administrator?", "manage users"},
 		{"/users/admin", "/users/admin/status", url.Values{"do": {"demote"}}, "Give up being an administrator?", "Only another administrator can take this back"},
 		{"/users/admin", "/users/admin/status", url.Values{"do": {"disable"}}, "Disable yourself?", "All your sessions end at once"},
+		{"/users/ada", "/users/ada/password", nil, "Give ada a new one-time password?", "all sessions of ada end at once"},
 	} {
 		got := b.submit(c.page, c.action, c.form).want(http.StatusOK)
 		var head string

@@ -158,8 +158,21 @@ func statusConfirmation(name, do string, self bool) confirmation {
 	return confirmation{}
 }
 
+// resetPassword gives a user another one-time password.
 func resetPassword(v *request) error {
 	name := v.r.PathValue("name")
+	if v.access.CanManage() && !v.confirmed() {
+		u, err := v.Service.User(v.r.Context(), v.actor, name)
+		if err != nil {
+			return err
+		}
+		return v.confirm(confirmation{
+			Title: "Give " + u.Name + " a new one-time password?",
+			Consequences: []string{"The password of " + u.Name + " stops working, and all sessions of " + u.Name + " end at once. " +
+				"You are shown the new password once, to pass on, and " + u.Name + " has to change it at the next log-in."},
+			Action: userPath(name) + "/password", Button: "Give a new one-time password", Danger: true, Back: userPath(name),
+		})
+	}
 	password, err := v.Service.ResetPassword(v.r.Context(), v.actor, name)
 	if err != nil {
 		return v.changed(err, "")
