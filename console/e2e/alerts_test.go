@@ -85,13 +85,19 @@ func (j *journey) addWebhook() {
 	b.reads("There is no webhook of applications that you own.")
 	b.press("New webhook")
 	b.fill("Name", "on call")
-	b.fill("URL", j.hooks.url)
+	b.fill("URL", "http://10.0.0.1/on-call")
 	b.tick("all, whichever there are")
 	b.tick("An instance decides without Redis") // no longer
 	b.tick("An instance does not run the newest policies")
 	b.fill("At least so many requests", "50")
 	b.fill("In the last minutes", "14")
 	j.fits(b)
+	if status := b.press("Add the webhook"); status != http.StatusUnprocessableEntity {
+		j.t.Errorf("an internal address has status %d", status)
+	}
+	b.reads("10.0.0.1 is an internal address, which needs leave: start the console with -webhook-allow")
+	b.refusedWith(http.StatusUnprocessableEntity)
+	b.fill("URL", j.hooks.url)
 	b.press("Add the webhook")
 	b.reads("Secret of the webhook on call", "It is shown only once. Copy it now.")
 	j.hooks.secret = eval[string](b, `document.querySelector(".secret code").textContent`)

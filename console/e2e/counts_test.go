@@ -143,7 +143,9 @@ var policies = map[string]map[string]any{
 
 func (l *load) run() {
 	t := l.t
-	l.call("PUT", "/api/apps/shop", map[string]any{}, nil)
+	for _, app := range []string{"shop", "till"} {
+		l.call("PUT", "/api/apps/"+app, map[string]any{}, nil)
+	}
 	for name, p := range policies {
 		p = maps.Clone(p)
 		p["name"], p["apps"], p["key"] = name, []string{"shop"}, "ip"
@@ -312,6 +314,7 @@ func (l *load) agree(when string) {
 	for _, r := range []string{"15m", "1h", "6h", "24h", "7d", "30d"} {
 		l.page(when, "/?app=shop&range="+r)
 	}
+	l.page(when, ofAll)
 	l.others(when)
 	l.t.Logf("%s: %d requests, %d passed, %d refused, and the console agrees", when, l.sent, l.ok, l.refused)
 }
@@ -323,8 +326,11 @@ var (
 	ofRow  = regexp.MustCompile(`<tr><th scope="row"><a class="strong" href="[^"]*">([a-z]+)</a>.*?<td data-head="Requests">([0-9,]+)</td>.*?<td data-head="Refused"[^>]*>([0-9,]+)</td>`)
 )
 
+// ofAll is the page of all applications, of which one has no requests.
+const ofAll = "/"
+
 // page fails unless a page has the figures of the load in its tiles, in the table of its chart and in
-// the lines of the policies.
+// the lines of the policies, and that of all applications in their lines.
 func (l *load) page(when, path string) {
 	l.t.Helper()
 	page := l.get(path)
@@ -345,6 +351,13 @@ func (l *load) page(when, path string) {
 	lines := map[string][2]int64{}
 	for _, m := range ofRow.FindAllStringSubmatch(page, -1) {
 		lines[m[1]] = [2]int64{l.number(m[2]), l.number(m[3])}
+	}
+	if path == ofAll {
+		if lines["shop"] != [2]int64{l.sent, l.refused} || lines["till"] != [2]int64{} {
+			l.t.Errorf("%s: the applications have %v; %d were sent, and %d refused", when, lines, l.sent, l.refused)
+		}
+		delete(lines, "shop")
+		delete(lines, "till")
 	}
 	if len(lines) != len(policies) || lines["tight"] != [2]int64{l.sent, l.refused} || lines["wide"] != [2]int64{l.sent, 0} {
 		l.t.Errorf("%s: the policies of %s have %v; %d were sent, and %d refused", when, path, lines, l.sent, l.refused)

@@ -1,12 +1,15 @@
 package e2e
 
 import (
+	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/headgate/headgate/internal/redistest"
 )
 
 // TestFirstPolicy follows a stranger from the first start to a policy in force: from a template,
@@ -21,6 +24,7 @@ func TestFirstPolicy(t *testing.T) {
 		{"the preview stays in sight, and hides no field", (*journey).previewInSight},
 		{"mistakes are beside the fields and summed up above", (*journey).mistakesOfTheForm},
 		{"a policy from a template without JavaScript", (*journey).templateWithoutScripts},
+		{"an export restores an empty console as it is", (*journey).moveHouse},
 	})
 }
 
@@ -75,8 +79,7 @@ func (j *journey) banAndRollBack() {
 	b.press("Ban this key…")
 	b.press("Ban the key")
 	b.reads("The key was banned.")
-	b.until("the ban is listed", func() bool {
-		b.navigate(j.url("/bans?policy=login"))
+	b.until("the ban is listed", func() bool { // by itself
 		return eval[string](b, `document.querySelector("tbody th")?.textContent ?? ""`) == "127.0.0.1"
 	})
 	j.fits(b)
@@ -201,6 +204,34 @@ func (j *journey) mistakesOfTheForm() {
 		j.t.Errorf("the unit of 1 is %q", text)
 	}
 	b.resize(width, height)
+}
+
+// moveHouse exports the policies, and imports them into another console, which is empty.
+func (j *journey) moveHouse() {
+	b := j.tab
+	b.navigate(j.url("/import"))
+	name, file := b.download("Export as JSON")
+	if name != "policies.json" || strings.Count(file, `"name":`) != 2 {
+		j.t.Errorf("%s has the policies %s", name, file)
+	}
+	j.console = j.open(j.t).serve(j.binary, "-redis", "redis://"+redistest.Start(j.t).Addr)
+	b.navigate("about:blank") // the page of a console asks for news, for which the session would not do
+	j.signIn()
+	b.press("Import")
+	eval[bool](b, fmt.Sprintf(`document.getElementById("data").value = %q, true`, file))
+	b.choose("Format", "JSON")
+	b.press("Show what would change")
+	b.reads("It adds the applications shop.", "Created 2", "Deleted 0")
+	b.press("Do it")
+	b.press("Import")
+	_, again := b.download("Export as JSON")
+	if own := regexp.MustCompile(`"(created|updated)_at": "[^"]*"`); own.ReplaceAllString(again, "") != own.ReplaceAllString(file, "") {
+		j.t.Errorf("the policies\n%s\nbecame\n%s", file, again)
+	}
+	b.press("Policies")
+	b.press("login")
+	b.press("History")
+	b.reads("import by admin")
 }
 
 func (j *journey) templateWithoutScripts() {

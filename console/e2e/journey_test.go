@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/csv"
 	"flag"
+	"fmt"
 	"net/http"
 	"os"
 	"regexp"
@@ -12,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/redis/go-redis/v9"
@@ -30,7 +33,8 @@ func TestMain(m *testing.M) {
 // journey is a user with a browser, and the programs that the browser uses.
 type journey struct {
 	t       *testing.T
-	binary  string // of the console
+	binary  string                     // of the console
+	open    func(*testing.T) *database // that is empty
 	console *program
 	redis   *redistest.Server
 	fleet   *fleet
@@ -54,7 +58,7 @@ func travel(t *testing.T, keyboard string, steps []step) {
 		t.Run(e.name, func(t *testing.T) {
 			t.Parallel() // the test mostly waits for other programs
 			d := e.open(t)
-			j := &journey{t: t, binary: console, redis: redistest.Start(t, permitted(t)...)}
+			j := &journey{t: t, binary: console, open: e.open, redis: redistest.Start(t, permitted(t)...)}
 			j.fleet = openShops(t, shop, j.redis.Addr)
 			j.console = d.serve(console, "-redis", "redis://console:password@"+j.redis.Addr, "-webhook-allow", "127.0.0.0/8")
 			j.tab = browse(t, browser)
@@ -204,8 +208,13 @@ func (j *journey) watch() {
 		j.t.Errorf("%d instances are up to date, want %d\n%s", n, len(j.fleet.shops), b.text())
 	}
 	for _, s := range j.fleet.shops {
-		b.reads(s.name + "@" + s.address)
+		row := eval[string](b, fmt.Sprintf(`[...document.querySelectorAll("#fleet tbody tr")].map((row) => row.innerText.replace(/\s+/g, " ").trim()).find((text) => text.startsWith(%q))`, s.name+"@"+s.address))
+		if !strings.HasSuffix(row, " shop "+j.version+" right Redis up to date") {
+			j.t.Errorf("an instance has the row %q", row)
+		}
 	}
+	j.tellApart()
+	j.exact()
 	for _, r := range []struct{ words, step string }{
 		{"15 minutes", "a minute"}, {"6 hours", "5 minutes"}, {"24 hours", "30 minutes"}, {"7 days", "3 hours"}, {"30 days", "12 hours"}, {"1 hour", "a minute"},
 	} {
@@ -216,6 +225,59 @@ func (j *journey) watch() {
 		b.reads("each bar is " + r.step)
 		b.shows("Refused", "5")
 	}
+}
+
+// tellApart checks that the kinds of requests have different patterns, and different colours.
+func (j *journey) tellApart() {
+	j.t.Helper()
+	fills := eval[[]string](j.tab, `[...document.querySelectorAll("#tiles .swatch rect")].map((r) => {
+		const pattern = document.querySelector(r.getAttribute("fill").slice(4, -1));
+		return pattern.getAttribute("patternTransform") + pattern.innerHTML;
+	})`)
+	inks := eval[[]string](j.tab, `[...document.querySelectorAll("#tiles .swatch rect")].map((r) => getComputedStyle(document.querySelector(r.getAttribute("fill").slice(4, -1) + " .ink")).fill)`)
+	for _, list := range [][]string{fills, inks} {
+		different := map[string]bool{}
+		for _, s := range list {
+			different[s] = true
+		}
+		if len(list) != 5 || len(different) != len(list) {
+			j.t.Errorf("passed, degraded, shadow, refused and errors are drawn as %q", list)
+		}
+	}
+}
+
+// exact checks the numbers of the bars, which add up to five requests that passed and five that
+// were refused.
+func (j *journey) exact() {
+	j.t.Helper()
+	b := j.tab
+	if b.keyboard {
+		b.unfold("The numbers, by a minute")
+	}
+	sum := map[string]int{}
+	for _, minute := range eval[[]string](b, `[...document.querySelectorAll(".bar:has(rect)")].map((bar) => bar.id.replace("bar-", ""))`) {
+		for kind, n := range j.numbers(minute) {
+			sum[kind] += n
+		}
+	}
+	if sum["Passed"] != 5 || sum["Refused"] != 5 {
+		j.t.Errorf("the bars have the numbers %v", sum)
+	}
+}
+
+// numbers returns the numbers of a minute that are in sight: those beside its bar, on which the
+// mouse is, and with the keyboard those of the table.
+func (j *journey) numbers(minute string) map[string]int {
+	j.t.Helper()
+	b := j.tab
+	if b.keyboard {
+		return eval[map[string]int](b, fmt.Sprintf(`((row) => Object.fromEntries([...document.querySelectorAll("#numbers thead th")]
+			.flatMap((head, i) => row.checkVisibility() && i > 1 ? [[head.textContent, Number(row.children[i].textContent)]] : [])))(document.getElementById("row-%s"))`, minute))
+	}
+	at := eval[[2]float64](b, fmt.Sprintf(`((r) => [r.left + r.width / 2, r.bottom - 5])(document.getElementById("bar-%s").getBoundingClientRect())`, minute))
+	b.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, at[0], at[1]))
+	return eval[map[string]int](b, fmt.Sprintf(`Object.fromEntries([...document.querySelectorAll("#bar-%s .tip b")]
+		.flatMap((n) => n.checkVisibility() ? [[n.parentElement.innerText.match(/[A-Z][a-z]+/)[0], Number(n.textContent)]] : []))`, minute))
 }
 
 // watchPolicy looks at the counts of a policy, and follows the mark of its change.
@@ -235,10 +297,22 @@ func (j *journey) watchPolicy() {
 	b.reads("History of visitors")
 	b.press("visitors")
 	b.reads("in force in 2 of 2 instances", "Passed 5", "Refused 5", "Share refused 50.0%")
+	j.green(b)
+	if got := eval[string](b, `[...document.querySelectorAll("#chart, main h2, img.drawing")].map((e) => e.id === "chart" || e.complete && e.naturalWidth ? e.id || e.alt : e.textContent).join("; ")`); !strings.HasPrefix(got, "Decisions a second; chart; What it does; What it lets through; Drawing of what 5/1h sliding-log lets through") {
+		j.t.Errorf("the page of a policy has the parts %q", got)
+	}
 	b.press("15 minutes")
 	b.reads("in force in 2 of 2 instances", "Passed 5", "Refused 5")
 	_, text := b.download("download CSV")
 	j.counted(text, "decisions visitors", 5, 5)
+}
+
+// green waits until the page of a policy says in green that all instances have it in force.
+func (j *journey) green(b *tab) {
+	j.t.Helper()
+	b.until("the policy is in force in green", func() bool {
+		return eval[string](b, `document.querySelector("#force .mode.enforce")?.textContent ?? ""`) == "in force in 2 of 2 instances"
+	})
 }
 
 // counted checks what the rows of a file of counts add up to for a series.
@@ -295,8 +369,12 @@ func (j *journey) shadow() {
 	j.fleet.follow("shadow", func() { b.press("Switch them to shadow") })
 	b.press("Traffic")
 	b.unfold("The numbers, by a minute")
+	place := eval[float64](b, `scrollTo(0, 300), scrollY`)
 	j.fleet.meets(10, 10)
 	b.shows("Shadow", "10")
+	if now := eval[float64](b, `scrollY`); place != 300 || now != place {
+		j.t.Errorf("a refresh scrolls from %g to %g", place, now)
+	}
 	if !eval[bool](b, `document.activeElement.matches("#numbers[open] > summary")`) {
 		j.t.Error("a refresh loses the focus, or closes what was open")
 	}

@@ -55,9 +55,12 @@ func (j *journey) list() {
 	if n := eval[int](b, `document.documentElement.scrollWidth - innerWidth`); n > 0 {
 		j.t.Errorf("the list is %d pixels too wide", n)
 	}
-	j.fits(b)
+	j.cards()
 	b.press("Share refused")
 	b.until("the policy that refused most comes first", func() bool { return strings.HasPrefix(b.lines(), "visitors ") })
+	if drawn := eval[string](b, `(line => line.querySelector(".spark title").textContent + ": " + [...line.querySelectorAll(".spark path")].map((p) => p.getAttribute("class") + (p.getBBox().height > 0)).join(" "))(document.getElementById("policy-visitors"))`); !strings.HasSuffix(drawn, ": wholetrue parttrue") {
+		j.t.Errorf("the line of a policy that refuses is drawn as %q", drawn)
+	}
 
 	b.fill("Search", "many-4")
 	b.shown("many-49", "many-48", "many-47", "many-46", "many-45", "many-44", "many-43", "many-42", "many-41", "many-40") // the order stays
@@ -78,6 +81,11 @@ func (j *journey) list() {
 	j.fleet.follow("a change of one of many", func() { b.press("Switch them off") })
 	b.reads("The policies were changed.")
 	b.shown("many-42")
+	b.mark("many-42")
+	b.goTo(chromedp.Search(`//select[@id="with"]`))
+	b.key("till")
+	j.fleet.follow("a further application", func() { b.press("Add to it") })
+	b.reads("The policies were changed.", "many-42 shop, till")
 	b.press("Delete this filter")
 	b.reads("The filter was deleted.")
 
@@ -85,4 +93,20 @@ func (j *journey) list() {
 	b.mark("all of this page")
 	j.fleet.follow("a change of many", func() { b.press("Enforce") })
 	b.reads("No policy matches.")
+}
+
+// cards checks that on a phone the list fits, and each policy is a card whose figures have names.
+func (j *journey) cards() {
+	j.t.Helper()
+	b := j.tab
+	j.fits(b)
+	b.resize(phoneWidth, phoneHeight)
+	for _, fault := range eval[[]string](b, `[...document.querySelectorAll(".lines tbody tr")].flatMap((card) => {
+		const named = [...card.querySelectorAll("td[data-head]:not(.how)")].filter((cell) => getComputedStyle(cell, "::before").content === JSON.stringify(cell.dataset.head));
+		const r = card.getBoundingClientRect();
+		return r.width <= innerWidth && r.height > 100 && named.length === 8 ? [] : [card.id + " is " + r.width + " × " + r.height + " with " + named.length + " names"];
+	})`) {
+		j.t.Error(fault)
+	}
+	b.resize(width, height)
 }
