@@ -198,7 +198,8 @@ func atoi(s string) int {
 	return n
 }
 
-// revokeToken asks before it revokes one of the user's own tokens, which is all that the page has.
+// revokeToken revokes a token. It asks first about those of the user, which are all that the page
+// shows.
 func revokeToken(v *request) error {
 	id := v.field("id")
 	if !v.confirmed() {
