@@ -274,10 +274,15 @@ func (j *journey) numbers(minute string) map[string]int {
 		return eval[map[string]int](b, fmt.Sprintf(`((row) => Object.fromEntries([...document.querySelectorAll("#numbers thead th")]
 			.flatMap((head, i) => row.checkVisibility() && i > 1 ? [[head.textContent, Number(row.children[i].textContent)]] : [])))(document.getElementById("row-%s"))`, minute))
 	}
-	at := eval[[2]float64](b, fmt.Sprintf(`((r) => [r.left + r.width / 2, r.bottom - 5])(document.getElementById("bar-%s").getBoundingClientRect())`, minute))
-	b.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, at[0], at[1]))
-	return eval[map[string]int](b, fmt.Sprintf(`Object.fromEntries([...document.querySelectorAll("#bar-%s .tip b")]
-		.flatMap((n) => n.checkVisibility() ? [[n.parentElement.innerText.match(/[A-Z][a-z]+/)[0], Number(n.textContent)]] : []))`, minute))
+	var list map[string]int
+	b.until("the numbers of the bar below the mouse are in sight", func() bool { // which moves on at the end of a minute
+		at := eval[[2]float64](b, fmt.Sprintf(`((r) => [r.left + r.width / 2, r.bottom - 5])(document.getElementById("bar-%s").getBoundingClientRect())`, minute))
+		b.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, at[0], at[1]))
+		list = eval[map[string]int](b, fmt.Sprintf(`Object.fromEntries([...document.querySelectorAll("#bar-%s .tip b")]
+			.flatMap((n) => n.checkVisibility() ? [[n.parentElement.innerText.match(/[A-Z][a-z]+/)[0], Number(n.textContent)]] : []))`, minute))
+		return len(list) > 0
+	})
+	return list
 }
 
 // watchPolicy looks at the counts of a policy, and follows the mark of its change.
@@ -369,11 +374,12 @@ func (j *journey) shadow() {
 	j.fleet.follow("shadow", func() { b.press("Switch them to shadow") })
 	b.press("Traffic")
 	b.unfold("The numbers, by a minute")
-	place := eval[float64](b, `scrollTo(0, 300), scrollY`)
+	const place = `Math.round(document.activeElement.getBoundingClientRect().top)`
+	before := eval[int](b, `scrollTo(0, 300), `+place)
 	j.fleet.meets(10, 10)
 	b.shows("Shadow", "10")
-	if now := eval[float64](b, `scrollY`); place != 300 || now != place {
-		j.t.Errorf("a refresh scrolls from %g to %g", place, now)
+	if now := eval[int](b, place); now != before {
+		j.t.Errorf("a refresh scrolls from %d to %d", before, now)
 	}
 	if !eval[bool](b, `document.activeElement.matches("#numbers[open] > summary")`) {
 		j.t.Error("a refresh loses the focus, or closes what was open")
