@@ -303,7 +303,7 @@ func (j *journey) watchPolicy() {
 	b.press("visitors")
 	b.reads("in force in 2 of 2 instances", "Passed 5", "Refused 5", "Share refused 50.0%")
 	j.green(b)
-	if got := eval[string](b, `[...document.querySelectorAll("#chart, main h2, img.drawing")].map((e) => e.id === "chart" || e.complete && e.naturalWidth ? e.id || e.alt : e.textContent).join("; ")`); !strings.HasPrefix(got, "Decisions a second; chart; What it does; What it lets through; Drawing of what 5/1h sliding-log lets through") {
+	if got := eval[string](b, `[...document.querySelectorAll("#chart, main h2, img.drawing")].map((e) => e.id === "chart" || e.complete && e.naturalWidth ? e.id || e.alt : e.textContent).join("; ")`); !strings.HasPrefix(got, "Decisions a second; chart; What it lets through; Drawing of what 5/1h sliding-log lets through over time; Scheduled changes; What it does") {
 		j.t.Errorf("the page of a policy has the parts %q", got)
 	}
 	b.press("15 minutes")
