@@ -397,9 +397,21 @@ func (l *load) others(when string) {
 	if !maps.Equal(listed, refused) {
 		l.t.Errorf("%s: the list has %v, and these were refused: %v", when, listed, refused)
 	}
-	link := ofFile.FindStringSubmatch(l.get("/?app=shop&range=24h"))
+	l.file(when, ofAll+"?range=24h", map[string]int64{"": l.sent})
+	want := map[string]int64{"": l.sent}
+	for name := range policies {
+		want[name] = l.sent
+		l.file(when, "/policies/"+name+"?range=24h", map[string]int64{name: l.sent})
+	}
+	l.file(when, "/?app=shop&range=24h", want)
+}
+
+// file fails unless the file that a page leads to has counts of these sums, by policy.
+func (l *load) file(when, page string, want map[string]int64) {
+	l.t.Helper()
+	link := ofFile.FindStringSubmatch(l.get(page))
 	if link == nil {
-		l.t.Fatal("the page leads to no file")
+		l.t.Fatalf("%s leads to no file", page)
 	}
 	rows, err := csv.NewReader(strings.NewReader(l.get(html.UnescapeString(link[1])))).ReadAll()
 	if err != nil {
@@ -412,12 +424,8 @@ func (l *load) others(when string) {
 			sums[row[policy]] += l.number(n)
 		}
 	}
-	want := map[string]int64{"": l.sent}
-	for name := range policies {
-		want[name] = l.sent
-	}
 	if !maps.Equal(sums, want) {
-		l.t.Errorf("%s: the file has %v, and %d were sent", when, sums, l.sent)
+		l.t.Errorf("%s: the file of %s has %v, want %v", when, page, sums, want)
 	}
 }
 

@@ -474,8 +474,46 @@ func TestTrafficCSV(t *testing.T) {
 			list[0].After != `{"from":"2026-03-01T11:46:00Z","to":"2026-03-01T12:01:00Z","step":"1m0s"}` {
 			t.Errorf("%+v", list)
 		}
+		w.manyInCSV(viewer)
 		wantFault(t, "a range that is not", w.TrafficCSV(ctx, viewer, TrafficQuery{App: "a", From: at, To: at}, &b), "to")
 	})
+}
+
+// manyInCSV checks the files of several applications, where those of TestTrafficCSV are of one.
+func (w *world) manyInCSV(viewer Actor) {
+	w.t.Helper()
+	ctx, at := w.t.Context(), w.clock.now().Truncate(time.Minute)
+	m := minuteWith(at.Add(-time.Minute), 4, 0)
+	m.Policies = map[string]stats.Counts{"p": {events.Allowed: 4}}
+	w.must(errors.Join(w.Ledger().Record(ctx, "b", m), w.Ledger().Record(ctx, "c", m)))
+	both := w.person("both", map[string]Role{"a": Viewer, "c": Viewer})
+	const of = "2026-03-01T11:59:00Z "
+	for _, row := range []struct {
+		who    Actor
+		policy string
+		want   string
+	}{
+		{viewer, "", of + "a requests  7\n2026-03-01T12:00:00Z a requests  1\n"},
+		{both, "", of + "a requests  7\n2026-03-01T12:00:00Z a requests  1\n" + of + "c requests  4\n"},
+		{w.admin, "p", of + "a decisions p 7\n2026-03-01T12:00:00Z a decisions p 1\n" + of + "b decisions p 4\n" + of + "c decisions p 4\n"},
+		{w.person("none", nil), "", ""},
+	} {
+		var b strings.Builder
+		w.must(w.TrafficCSV(ctx, row.who, TrafficQuery{Policy: row.policy}, &b))
+		rows, err := csv.NewReader(strings.NewReader(b.String())).ReadAll()
+		w.must(err)
+		got := ""
+		for _, r := range rows[1:] {
+			got += r[0] + " " + strings.Join(r[2:6], " ") + "\n"
+		}
+		if got != row.want {
+			w.t.Errorf("%s, policy %q: the file is\n%s\nwant\n%s", row.who.user, row.policy, got, row.want)
+		}
+		last := w.entries(AuditQuery{Action: "traffic.export"})[0]
+		if last.Actor != row.who.user || last.Object != "apps" {
+			w.t.Errorf("the audit log has %+v", last)
+		}
+	}
 }
 
 func TestDeletedPoliciesAreFoundAndRestored(t *testing.T) {

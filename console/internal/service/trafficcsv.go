@@ -14,24 +14,23 @@ import (
 	"github.com/headgate/headgate/events"
 )
 
-// TrafficCSV writes the counts of an application in a range as CSV: for the requests, and
-// for each policy in turn, a line for each step that has counts. With q.Policy it writes
-// those of one policy. The actor needs a role in the application, which must be given. The
-// audit log gets a row before anything is written to w, and TrafficCSV returns an error of
-// that kind alone before; what it returns later cuts the file short.
+// TrafficCSV writes the counts in a range as CSV, with a line for each step that has counts. Of an
+// application these are the requests, and then the decisions of each policy in turn; without
+// q.App the requests of each application in which the actor has a role. With q.Policy they are
+// the decisions of that policy alone. The actor needs a role in the application. The audit log
+// gets a row before anything is written to w, and TrafficCSV returns an error of that kind alone
+// before; what it returns later cuts the file short.
 func (s *Service) TrafficCSV(ctx context.Context, a Actor, q TrafficQuery, w io.Writer) error {
-	if q.App == "" {
-		return invalid("app", "it is empty")
-	}
 	if err := s.noteExport(ctx, a, q); err != nil {
 		return err
 	}
-	names := []string{q.Policy}
+	var apps, names []string
 	err := s.readTraffic(ctx, a, q, func(r *reading) error {
 		if q.To.IsZero() { // all series have the same end
 			q.To = r.now
 		}
-		if q.Policy != "" {
+		apps, names = r.apps, []string{q.Policy}
+		if q.App == "" || q.Policy != "" {
 			return nil
 		}
 		sums, err := r.sums(q.App)
@@ -45,16 +44,18 @@ func (s *Service) TrafficCSV(ctx context.Context, a Actor, q TrafficQuery, w io.
 	if err := out.Write(csvHead()); err != nil {
 		return err
 	}
-	for _, name := range names {
-		err := s.readTraffic(ctx, a, TrafficQuery{App: q.App, From: q.From, To: q.To, Last: q.Last, Step: q.Step}, func(r *reading) error {
-			t, err := r.chart(name)
+	for _, app := range apps {
+		for _, name := range names {
+			err := s.readTraffic(ctx, a, TrafficQuery{App: app, From: q.From, To: q.To, Last: q.Last, Step: q.Step}, func(r *reading) error {
+				t, err := r.chart(name)
+				if err != nil {
+					return err
+				}
+				return writeCSV(out, app, name, t)
+			})
 			if err != nil {
 				return err
 			}
-			return writeCSV(out, q.App, name, t)
-		})
-		if err != nil {
-			return err
 		}
 	}
 	out.Flush()
@@ -70,7 +71,11 @@ func (s *Service) noteExport(ctx context.Context, a Actor, q TrafficQuery) error
 	if err != nil {
 		return err
 	}
-	return s.act(ctx, a, store.CounterUsers, "traffic.export", appObject(q.App), func(d *action) error {
+	object := "apps"
+	if q.App != "" {
+		object = appObject(q.App)
+	}
+	return s.act(ctx, a, store.CounterUsers, "traffic.export", object, func(d *action) error {
 		if _, _, err := d.trafficApps(q.App); err != nil {
 			return err
 		}

@@ -29,7 +29,7 @@ type policyTraffic struct {
 	From, To time.Time
 	Chart    chart
 	Total    figures
-	CSV      string // the address of the file, or ""
+	CSV      string // the address of the file
 	Redis    bool
 	Late     bool
 	Off      bool
@@ -66,10 +66,7 @@ func (v *request) traffic(p policy.Policy, shown int64) (t policyTraffic, err er
 		return t, err
 	}
 	t.From, t.To, t.Late, t.Behind = seen.From, seen.To, seen.Late, work.Published < work.Version
-	t.Chart, t.Total = chartOf(seen, changes, "decisions"), figuresOf(seen.Total)
-	if len(p.Apps) == 1 {
-		t.CSV = csvPath(p.Apps[0], p.Name, seen)
-	}
+	t.Chart, t.Total, t.CSV = chartOf(seen, changes, "decisions"), figuresOf(seen.Total), csvPath("", p.Name, seen)
 	if t.Fleet, err = v.fleetView(p.Apps...); err != nil {
 		return t, err
 	}

@@ -76,7 +76,7 @@ type overview struct {
 	TooMany     bool // policies to show any
 	Changes     []service.Marker
 	MoreChanges bool
-	CSV         string // the address of the file, or ""
+	CSV         string // the address of the file
 	Fleet       fleetView
 	Work        work
 }
@@ -184,9 +184,8 @@ func (o *overview) fill(seen service.Overview) {
 	if len(o.Changes) > maxMarked {
 		o.Changes, o.MoreChanges = o.Changes[:maxMarked], true
 	}
-	if o.App != "" {
-		o.CSV = csvPath(o.App, "", t)
-	} else {
+	o.CSV = csvPath(o.App, "", t)
+	if o.App == "" {
 		for _, s := range seen.Apps[:min(maxLines, len(seen.Apps))] {
 			o.ByApp = append(o.ByApp, lineOf(s, "/?"+url.Values{"app": {s.App}, "range": {o.Range}}.Encode()))
 		}
@@ -222,9 +221,13 @@ func lineOf(s service.Sum, link string) line {
 	return l
 }
 
-// csvPath returns the address of the file with the counts of a chart.
+// csvPath returns the address of the file with the counts of a chart. An empty app stands for all,
+// and an empty policy for none.
 func csvPath(app, policy string, t service.Traffic) string {
-	u := url.Values{"app": {app}, "from": {t.From.Format(time.RFC3339)}, "to": {t.To.Format(time.RFC3339)}}
+	u := url.Values{"from": {t.From.Format(time.RFC3339)}, "to": {t.To.Format(time.RFC3339)}}
+	if app != "" {
+		u.Set("app", app)
+	}
 	if policy != "" {
 		u.Set("policy", policy)
 	}
