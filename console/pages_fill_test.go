@@ -141,12 +141,15 @@ func (b *big) people() {
 }
 
 // schedule has the modes of policies changed: as many of one as of a policy may wait, and of many
-// others one each.
+// others one each. Administrators schedule as many each as a user may.
 func (b *big) schedule() {
 	b.t.Helper()
 	ctx, admin := b.t.Context(), b.actors[service.FirstUser]
 	p := policy.Policy{}
 	for i := range service.MaxScheduled {
+		if i > 0 && i%service.MaxScheduledUser == 0 {
+			admin = b.administrator(fmt.Sprint("planner-", i/service.MaxScheduledUser))
+		}
 		if i <= service.MaxScheduled-service.MaxScheduledPolicy {
 			var err error
 			p, err = b.app.Service.Policy(ctx, admin, policyName(service.MaxScheduled-service.MaxScheduledPolicy-i))
@@ -156,6 +159,18 @@ func (b *big) schedule() {
 		_, err := b.app.Service.Schedule(ctx, admin, p, time.Now().Add(time.Duration(24+i)*time.Hour/4))
 		b.must(err)
 	}
+}
+
+// administrator adds an administrator, whom a proxy has signed in.
+func (b *big) administrator(name string) service.Actor {
+	b.t.Helper()
+	ctx, s := b.t.Context(), b.app.Service
+	_, err := s.CreateUser(ctx, b.actors[service.FirstUser], name)
+	b.must(err)
+	b.must(s.Promote(ctx, b.actors[service.FirstUser], name))
+	a, err := s.AuthenticateByProxy(ctx, name, service.Meta{})
+	b.must(err)
+	return a
 }
 
 // saveFilters saves as many filters of the list as a user may have.

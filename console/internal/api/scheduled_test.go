@@ -1,9 +1,11 @@
 package api
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/console/internal/service"
 )
@@ -55,6 +57,28 @@ func TestScheduleRefusesMistakes(t *testing.T) {
 	}
 	w.ask("owner", "POST", "/api/policies/p/scheduled", object{"mode": "off", "for": 60}, "If-Match", `"7"`).want(http.StatusPreconditionFailed)
 	w.ask("owner", "POST", "/api/policies/p/scheduled", object{"mode": "off", "for": 60}).want(http.StatusPreconditionRequired)
+	w.ask("owner", "GET", "/api/policies/p", nil).wantValue(1, "version")
+}
+
+func TestScheduleBoundOfAUser(t *testing.T) {
+	w := newWorld(t)
+	at := func(minute int) string { return noon.Add(time.Duration(minute+1) * time.Minute).Format(time.RFC3339) }
+	for i := range service.MaxScheduledUser {
+		path := fmt.Sprint("/api/policies/p", i/service.MaxScheduledPolicy)
+		if i%service.MaxScheduledPolicy == 0 {
+			w.ask("owner", "PUT", path, login(nil), "If-None-Match", "*").want(http.StatusCreated)
+		}
+		w.ask("write token", "POST", path+"/scheduled", object{"at": at(i), "mode": "off", "version": 1}).want(http.StatusCreated)
+	}
+	const full = "200 changes that you scheduled wait, and at most 200 may: cancel some first"
+	for _, body := range []object{{"at": at(0), "mode": "off", "version": 1}, {"for": 60, "mode": "off", "version": 1}} {
+		for _, as := range []string{"owner", "write token"} {
+			if got := w.ask(as, "POST", "/api/policies/p/scheduled", body).wantField(""); !strings.Contains(got.text, full) {
+				t.Errorf("%s is told %s", as, got.text)
+			}
+		}
+	}
+	w.ask("administrator", "POST", "/api/policies/p/scheduled", object{"at": at(0), "mode": "off", "version": 1}).want(http.StatusCreated)
 	w.ask("owner", "GET", "/api/policies/p", nil).wantValue(1, "version")
 }
 

@@ -22,6 +22,11 @@ const (
 	MinSpan            = time.Minute          // of a change for a time
 	MaxScheduled       = 1000                 // that wait, of all policies
 	MaxScheduledPolicy = 20                   // that wait, of a policy
+
+	// MaxScheduledUser is how many wait that one user scheduled, also by tokens: a switch and the
+	// way back for 100 policies. It takes five users to leave no room for others. Administrators
+	// are bounded too, because a program with a token of theirs may fail like any other.
+	MaxScheduledUser = 200
 )
 
 const (
@@ -138,12 +143,8 @@ func (d *action) schedule(before, after policy.Policy, at time.Time) (c Schedule
 	case at.After(now.Add(MaxAhead)):
 		return c, invalid("at", "it is more than a year ahead")
 	}
-	of, all, err := d.CountScheduled(before.Name)
-	if err != nil {
+	if err := d.roomToSchedule(before.Name); err != nil {
 		return c, err
-	}
-	if of >= MaxScheduledPolicy || all >= MaxScheduled {
-		return c, invalid("", fmt.Sprintf("%d changes wait for this policy and %d in all; there may be %d and %d: cancel some", of, all, MaxScheduledPolicy, MaxScheduled))
 	}
 	was, err := rowOf(before)
 	if err != nil {
@@ -167,6 +168,27 @@ func (d *action) schedule(before, after policy.Policy, at time.Time) (c Schedule
 	note := d.actor.auditRow(d.now, "policy.schedule", policyObject(row.Policy))
 	note.Outcome, note.After, note.Note = string(Done), c.text(), d.actor.comment
 	return c, d.AddAudit(note)
+}
+
+// roomToSchedule refuses a change of a policy by the actor if one of the bounds is reached.
+func (d *action) roomToSchedule(policy string) error {
+	n, err := d.CountScheduled(policy, d.actor.user)
+	if err != nil {
+		return err
+	}
+	for _, bound := range []struct {
+		n, most int64
+		which   string
+	}{
+		{n.OfPolicy, MaxScheduledPolicy, "of this policy"},
+		{n.OfUser, MaxScheduledUser, "that you scheduled"},
+		{n.All, MaxScheduled, "of all policies"},
+	} {
+		if bound.n >= bound.most {
+			return invalid("", fmt.Sprintf("%d changes %s wait, and at most %d may: cancel some first", bound.n, bound.which, bound.most))
+		}
+	}
+	return nil
 }
 
 // text returns the form of a change in the audit log.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/console/internal/store"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
 )
@@ -336,6 +337,79 @@ func TestScheduleRefusesWhatItCannotKeep(t *testing.T) {
 	gone.Version = 1
 	_, err = w.Schedule(ctx, w.admin, gone, now.Add(time.Hour))
 	wantErr(t, "an unknown policy", err, ErrNotFound)
+}
+
+// haveWaiting has changes of a user wait that are not due in these tests, as many of each policy as may.
+func (w *world) haveWaiting(user string, n int) {
+	w.t.Helper()
+	body, err := rowOf(sample("filler", "a"))
+	w.must(err)
+	w.must(w.db.Update(w.t.Context(), func(t *store.Tx) error {
+		for i := range n {
+			row := store.Scheduled{ID: fmt.Sprint(user, i), Policy: fmt.Sprint("filler-", user, i/MaxScheduledPolicy), Base: 1, Before: body.Body, After: body.Body,
+				Due: w.clock.now().Add(MaxAhead).UnixMicro(), User: user, Via: viaSession, CreatedAt: w.clock.now().UnixMicro()}
+			if err := t.AddScheduled(row); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+// wantFull fails unless an actor may not schedule a change of a policy, in both ways, and the error
+// is this one.
+func (w *world) wantFull(a Actor, p policy.Policy, want string) {
+	t, ctx := w.t, w.t.Context()
+	t.Helper()
+	p.Priority++
+	_, err := w.Schedule(ctx, a, p, w.clock.now().Add(time.Hour))
+	_, _, err2 := w.ChangeFor(ctx, a, p, time.Hour)
+	for _, err := range []error{err, err2} {
+		if wantFault(t, "one too many", err, ""); err != nil && err.Error() != want {
+			t.Errorf("the error is %q, want %q", err, want)
+		}
+	}
+	if now := w.current(p.Name); now.Version != p.Version {
+		t.Errorf("the change for a time was made: %+v", now)
+	}
+}
+
+func TestScheduleBounds(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		const ofUser = "200 changes that you scheduled wait, and at most 200 may: cancel some first"
+		x, y := w.person("x", map[string]Role{"a": Owner}), w.person("y", map[string]Role{"a": Owner})
+		p, q := w.create(sample("p", "a")), w.create(sample("q", "a"))
+		w.haveWaiting("x", MaxScheduledUser-2)
+		first := w.later(x, p, policy.Off, time.Hour)
+		w.later(w.token(x, Write), p, policy.Shadow, 2*time.Hour)
+		for _, a := range []Actor{x, w.token(x, Write)} {
+			w.wantFull(a, p, ofUser)
+			w.wantFull(a, q, ofUser)
+		}
+		w.later(y, q, policy.Off, time.Hour)
+		_, err := w.CancelScheduled(t.Context(), y, first.ID)
+		w.must(err)
+		w.later(x, q, policy.Shadow, 3*time.Hour)
+		w.wantFull(x, q, ofUser)
+		w.clock.pass(2 * time.Hour)
+		w.run(w.Service) // the changes of p and y
+		q = w.current("q")
+		w.later(x, q, policy.Enforce, time.Hour)
+		w.wantFull(x, q, ofUser)
+
+		w.haveWaiting(FirstUser, MaxScheduledUser)
+		w.wantFull(w.admin, q, ofUser)
+		for i := range MaxScheduledPolicy - 2 {
+			w.later(y, q, policy.Enforce, time.Duration(i+1)*time.Hour)
+		}
+		w.wantFull(y, q, "20 changes of this policy wait, and at most 20 may: cancel some first")
+		w.haveWaiting("y", MaxScheduledUser-(MaxScheduledPolicy-2))
+		for _, name := range []string{"u", "v"} {
+			w.person(name, nil)
+			w.haveWaiting(name, MaxScheduledUser)
+		}
+		w.wantFull(w.person("z", map[string]Role{"a": Owner}), w.current("p"), "1000 changes of all policies wait, and at most 1000 may: cancel some first")
+	})
 }
 
 // TestScheduleBoundHoldsInARace has more people schedule than there is room for.

@@ -27,8 +27,8 @@ func TestMigrationRunsOnceOfManyPrograms(t *testing.T) {
 			t.Fatal(err)
 		}
 		db := open(t, url)
-		if n := count(t, db, "SELECT COUNT(*) FROM migrations"); n != 9 {
-			t.Errorf("%d migrations were noted, want 9", n)
+		if n := count(t, db, "SELECT COUNT(*) FROM migrations"); n != 10 {
+			t.Errorf("%d migrations were noted, want 10", n)
 		}
 		if n := count(t, db, "SELECT COUNT(*) FROM counters"); n != 8 {
 			t.Errorf("%d counters, want 8", n)

@@ -80,13 +80,25 @@ func (t *Tx) ScheduledOf(policy, state string, since int64, limit int) ([]Schedu
 	return all(t, scanScheduled, q, policy, state, since, limit)
 }
 
-// CountScheduled returns how many changes wait, of a policy and of all.
-func (t *Tx) CountScheduled(policy string) (of, all int64, err error) {
-	if of, err = one(t, scanCount, "SELECT COUNT(*) FROM scheduled WHERE policy = ? AND state = ?", policy, StateWaiting); err != nil {
-		return 0, 0, err
+// ScheduledCount is how many changes wait.
+type ScheduledCount struct{ OfPolicy, OfUser, All int64 }
+
+// CountScheduled returns how many changes wait, of a policy, of a user and of all.
+func (t *Tx) CountScheduled(policy, user string) (n ScheduledCount, err error) {
+	for _, c := range []struct {
+		n     *int64
+		where string
+		args  []any
+	}{
+		{&n.OfPolicy, "policy = ? AND state = ?", []any{policy, StateWaiting}},
+		{&n.OfUser, "user_name = ? AND state = ?", []any{user, StateWaiting}},
+		{&n.All, "state = ?", []any{StateWaiting}},
+	} {
+		if *c.n, err = one(t, scanCount, "SELECT COUNT(*) FROM scheduled WHERE "+c.where, c.args...); err != nil {
+			return n, err
+		}
 	}
-	all, err = one(t, scanCount, "SELECT COUNT(*) FROM scheduled WHERE state = ?", StateWaiting)
-	return of, all, err
+	return n, nil
 }
 
 // ForgetScheduled deletes the changes that ended before an instant in µs.

@@ -86,11 +86,12 @@ func TestApplicationsAreOnPages(t *testing.T) {
 
 func TestScheduledChangesAreOnPages(t *testing.T) {
 	w := newWorld(t)
+	authors := []service.Actor{w.admin, w.person("owner", map[string]service.Role{"a": service.Owner})}
 	for i := range 11 {
 		p := w.policy(fmt.Sprintf("p%02d", i), "5/1m")
 		p.Mode = policy.Off
 		for n := range service.MaxScheduledPolicy {
-			_, err := w.Schedule(t.Context(), w.admin, p, time.Now().Add(time.Duration(i+1)*time.Hour+time.Duration(n)*time.Minute))
+			_, err := w.Schedule(t.Context(), authors[n%2], p, time.Now().Add(time.Duration(i+1)*time.Hour+time.Duration(n)*time.Minute))
 			w.must(err)
 		}
 	}

@@ -357,6 +357,36 @@ func TestScheduleModeAtATime(t *testing.T) {
 	b.post("/scheduled/cancel", url.Values{"id": {list[0].ID}}).want(http.StatusUnprocessableEntity)
 }
 
+func TestScheduleSaysThatAUserHasAllThatMayWait(t *testing.T) {
+	w := newWorld(t)
+	at := time.Now().UTC().Add(48 * time.Hour)
+	for i := range service.MaxScheduledUser {
+		if i%service.MaxScheduledPolicy == 0 {
+			w.policy(fmt.Sprint("p", i/service.MaxScheduledPolicy), "5/1m")
+		}
+		p, err := w.Policy(t.Context(), w.admin, fmt.Sprint("p", i/service.MaxScheduledPolicy))
+		w.must(err)
+		p.Mode = policy.Shadow
+		_, err = w.Schedule(t.Context(), w.admin, p, at)
+		w.must(err)
+	}
+	w.policy("p", "5/1m")
+	b, then := w.as("admin"), at.Format("2006-01-02T15:04")
+	for what, got := range map[string]*answer{
+		"at a time":  b.post("/policies/p/schedule", url.Values{"version": {"1"}, "do": {"at"}, "mode": {"shadow"}, "zone": {"UTC"}, "at": {then}}),
+		"for a time": b.post("/policies/p/schedule", url.Values{"version": {"1"}, "do": {"for"}, "mode": {"shadow"}, "for": {"1"}, "unit": {"hours"}}),
+		"an edit":    b.submit("/policies/p/edit", "/policies/p/edit", url.Values{"do": {"schedule"}, "quota": {"9"}, "at": {then}, "zone": {"UTC"}}),
+	} {
+		got.want(http.StatusUnprocessableEntity).legible(what)
+		if text := "200 changes that you scheduled wait, and at most 200 may: cancel some first"; !strings.Contains(got.text, "<li>"+text+"</li>") {
+			t.Errorf("%s: the page does not say %q: %s", what, text, got.text)
+		}
+	}
+	if w.version("p") != 1 {
+		t.Error("the policy was changed")
+	}
+}
+
 func TestScheduleMistakesAreBesideTheFields(t *testing.T) {
 	w := newWorld(t)
 	w.policy("p", "5/1m")
