@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,14 +44,22 @@ func (s *Service) ask(ctx context.Context, a Actor, verb, object string, f func(
 // actions with the same counter run one after the other. f writes the rows of the
 // audit log.
 func (s *Service) act(ctx context.Context, a Actor, lock, verb, object string, f func(*action) error) error {
+	return s.actWith(ctx, a, []string{lock}, verb, object, f)
+}
+
+// actWith is act with several counters. All of them are raised before f reads anything, so that
+// f sees what earlier actions with any of them have written.
+func (s *Service) actWith(ctx context.Context, a Actor, locks []string, verb, object string, f func(*action) error) error {
 	err := s.db.Update(ctx, func(t *store.Tx) error {
 		d := &action{Tx: t, actor: a, now: s.now(), verb: verb, object: object}
-		if err := t.RaiseCounter(lock, d.now); err != nil {
-			return err
+		for _, lock := range locks {
+			if err := t.RaiseCounter(lock, d.now); err != nil {
+				return err
+			}
 		}
 		return d.begin(f)
 	})
-	if err == nil && (lock == store.CounterPolicies || lock == store.CounterScheduled) {
+	if err == nil && (slices.Contains(locks, store.CounterPolicies) || slices.Contains(locks, store.CounterScheduled)) {
 		s.changed()
 	}
 	return s.ended(ctx, a, err)

@@ -85,7 +85,8 @@ func (s *Service) Schedule(ctx context.Context, a Actor, p policy.Policy, at tim
 // ChangeFor changes a policy at once, as UpdatePolicy does, and schedules a change back after a
 // time from MinSpan to MaxAhead.
 func (s *Service) ChangeFor(ctx context.Context, a Actor, p policy.Policy, span time.Duration) (saved policy.Policy, c Scheduled, err error) {
-	err = s.change(ctx, a, updated, p.Name, func(d *action) error {
+	locks := []string{store.CounterPolicies, store.CounterScheduled}
+	err = s.actWith(ctx, a, locks, "policy."+updated, policyObject(p.Name), func(d *action) error {
 		if span < MinSpan || span > MaxAhead {
 			return invalid("for", fmt.Sprintf("it is not a time from %s to %d days", textform.Duration(MinSpan), MaxAhead/(24*time.Hour)))
 		}
@@ -99,9 +100,6 @@ func (s *Service) ChangeFor(ctx context.Context, a Actor, p policy.Policy, span 
 			return invalid("", "the policy is like this already")
 		}
 		if err != nil {
-			return err
-		}
-		if err := d.RaiseCounter(store.CounterScheduled, d.now); err != nil {
 			return err
 		}
 		c, err = d.schedule(saved, before, at)
@@ -132,7 +130,7 @@ func (d *action) changeable(p policy.Policy) (policy.Policy, error) {
 }
 
 // schedule adds a change from one content of a policy to another. The transaction must have
-// raised store.CounterScheduled, so that the bounds hold.
+// raised store.CounterScheduled before it read anything, so that the bounds hold.
 func (d *action) schedule(before, after policy.Policy, at time.Time) (c Scheduled, err error) {
 	if err := checkComment(d.actor.comment); err != nil {
 		return c, err

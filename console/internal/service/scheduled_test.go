@@ -339,6 +339,31 @@ func TestScheduleRefusesWhatItCannotKeep(t *testing.T) {
 	wantErr(t, "an unknown policy", err, ErrNotFound)
 }
 
+// TestScheduleTellsOfChanges has what is scheduled and canceled wake the calendar.
+func TestScheduleTellsOfChanges(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	ctx, told := t.Context(), 0
+	s, err := New(Options{DB: w.db, Clock: w.clock.now, Passwords: cheap, Changed: func() { told++ }})
+	w.must(err)
+	p := w.create(sample("p", "a"))
+	p.Mode = policy.Off
+	want := func(what string, n int, err error) {
+		t.Helper()
+		if w.must(err); told != n {
+			t.Errorf("after %s it was told %d times, want %d", what, told, n)
+		}
+	}
+	c, err := s.Schedule(ctx, w.admin, p, w.clock.now().Add(time.Hour))
+	want("a change at a time", 1, err)
+	_, err = s.CancelScheduled(ctx, w.admin, c.ID)
+	want("a cancellation", 2, err)
+	_, _, err = s.ChangeFor(ctx, w.admin, p, time.Hour)
+	want("a change for a time", 3, err)
+	_, err = s.Schedule(ctx, w.admin, p, w.clock.now().Add(time.Hour))
+	wantConflict(t, "a stale version", err, 1, 2)
+	want("a refusal", 3, nil)
+}
+
 // haveWaiting has changes of a user wait that are not due in these tests, as many of each policy as may.
 func (w *world) haveWaiting(user string, n int) {
 	w.t.Helper()
@@ -409,6 +434,46 @@ func TestScheduleBounds(t *testing.T) {
 			w.haveWaiting(name, MaxScheduledUser)
 		}
 		w.wantFull(w.person("z", map[string]Role{"a": Owner}), w.current("p"), "1000 changes of all policies wait, and at most 1000 may: cancel some first")
+	})
+}
+
+// TestScheduleBoundOfAUserHoldsInARace has one user schedule more in many tabs, at a time and for a
+// time, than there is room for.
+func TestScheduleBoundOfAUserHoldsInARace(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		const tabs, room = 16, 5
+		w.haveWaiting(FirstUser, MaxScheduledUser-room)
+		services := []*Service{w.Service, w.another()}
+		var policies []policy.Policy
+		for i := range tabs {
+			policies = append(policies, w.create(sample(fmt.Sprint("p", i), "a")))
+		}
+		var group sync.WaitGroup
+		errs := make([]error, tabs)
+		for i, p := range policies {
+			p.Mode = policy.Off
+			group.Go(func() {
+				s := services[i/2%2]
+				if i%2 == 0 {
+					_, errs[i] = s.Schedule(t.Context(), w.admin, p, w.clock.now().Add(time.Hour))
+				} else {
+					_, _, errs[i] = s.ChangeFor(t.Context(), w.admin, p, time.Hour)
+				}
+			})
+		}
+		group.Wait()
+		done := 0
+		for i, err := range errs {
+			if err == nil {
+				done++
+			} else {
+				wantFault(t, fmt.Sprint("tab ", i), err, "")
+			}
+		}
+		list, err := w.Coming(t.Context(), w.admin)
+		if err != nil || done != room || len(list) != MaxScheduledUser {
+			t.Errorf("%d were accepted and %d wait, want %d and %d (%v)", done, len(list), room, MaxScheduledUser, err)
+		}
 	})
 }
 

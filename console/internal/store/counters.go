@@ -25,8 +25,9 @@ func (t *Tx) Counter(name string) (Counter, error) {
 	return one(t, scan, "SELECT value, at FROM counters WHERE name = ?", name)
 }
 
-// RaiseCounter adds 1 to a counter at the time at in µs. If it is the first call of a
-// transaction, later reads of the transaction are at least as new as the counter.
+// RaiseCounter adds 1 to a counter at the time at in µs. If a transaction raises its counters
+// before all other calls, its reads are at least as new as each of them. A counter that is raised
+// after a read leaves the later reads as old as the first one.
 func (t *Tx) RaiseCounter(name string, at int64) error {
 	return t.execOne(ErrNotFound, "UPDATE counters SET value = value + 1, at = ? WHERE name = ?", at, name)
 }
