@@ -18,12 +18,13 @@ type scheduledView struct {
 	CreatedAt time.Time `json:"created_at"`
 	Comment   string    `json:"comment"`
 	Changes   []change  `json:"changes"`
+	Hidden    bool      `json:"hidden"`           // so comment and changes are empty
 	Reason    string    `json:"reason,omitempty"` // why it was not made
 	EndedAt   time.Time `json:"ended_at,omitzero"`
 }
 
 func scheduledOf(c service.Scheduled) scheduledView {
-	return scheduledView{c.ID, c.Policy, c.Base, c.At, c.By, c.CreatedAt, c.Comment, changesOf(c.Changes), c.Reason, c.EndedAt}
+	return scheduledView{c.ID, c.Policy, c.Base, c.At, c.By, c.CreatedAt, c.Comment, changesOf(c.Changes), c.Hidden, c.Reason, c.EndedAt}
 }
 
 func (c *call) coming() error {

@@ -82,6 +82,38 @@ func TestScheduleBoundOfAUser(t *testing.T) {
 	w.ask("owner", "GET", "/api/policies/p", nil).wantValue(1, "version")
 }
 
+// The policy q was of b alone when its change was scheduled, and is of a and b now.
+func TestScheduledChangeHidesWhatTheHistoryHides(t *testing.T) {
+	w := newWorld(t)
+	w.ask("stranger", "PUT", "/api/policies/q", login(object{"apps": []string{"b"}}), "If-None-Match", "*").want(http.StatusCreated)
+	w.ask("stranger", "POST", "/api/policies/q/scheduled", object{"at": "2026-03-02T14:00:00Z", "policy": login(object{"apps": []string{"b"}, "limit": "4711/1h"}),
+		"version": 1, "comment": "on the quiet"}).want(http.StatusCreated)
+	w.ask("administrator", "PUT", "/api/policies/q", login(object{"apps": []string{"a", "b"}}), "If-Match", `"1"`).want(http.StatusOK)
+	const sees, knows, nothing = "all of it", "that it waits", "nothing"
+	for i, want := range []string{sees, knows, sees, sees, knows, knows, nothing, sees} { // in the order of the columns
+		as := columns[i]
+		for _, path := range []string{"/api/scheduled", "/api/policies/q/scheduled"} {
+			if want == nothing && path != "/api/scheduled" {
+				w.ask(as, "GET", path, nil).want(http.StatusNotFound)
+				continue
+			}
+			got, is := w.ask(as, "GET", path, nil).want(http.StatusOK), nothing
+			if list := got.get("scheduled").([]any); len(list) == 1 {
+				is = sees
+				if at(list[0], "hidden") == true && len(at(list[0], "changes").([]any)) == 0 && at(list[0], "comment") == "" {
+					is = knows
+				}
+			}
+			if is != want || strings.Contains(got.text, "4711/1h") != (want == sees) || strings.Contains(got.text, "on the quiet") != (want == sees) {
+				t.Errorf("%s: %s learns %s, want %s\n%s", path, as, is, want, got.text)
+			}
+		}
+		if code := map[string]int{sees: http.StatusOK, knows: http.StatusNotFound, nothing: http.StatusNotFound}[want]; code != w.ask(as, "GET", "/api/policies/q/history/1", nil).status {
+			t.Errorf("the history answers %s otherwise", as)
+		}
+	}
+}
+
 func TestUndoAndComments(t *testing.T) {
 	w := newWorld(t)
 	w.ask("owner", "PUT", "/api/policies/p/mode", object{"mode": "off", "version": 1, "comment": "repair"}).want(http.StatusOK)

@@ -56,12 +56,18 @@ type Scheduled struct {
 	Comment   string
 	Changes   []Change
 
+	// Hidden reports that the policy is hidden from the actor in the version Base, or as the
+	// change was to leave it. Then Comment and Changes are empty.
+	Hidden bool
+
 	// Reason says why the change was not made; "" while it waits.
 	Reason  string
 	EndedAt time.Time
 
 	// CanCancel reports whether the actor may cancel it.
 	CanCancel bool
+
+	appsBefore, appsAfter []string // the applications that the policy listed, and was to list
 }
 
 // Schedule has a policy changed to p at a time. p.Version must be the current version, or the
@@ -209,12 +215,24 @@ func (c Scheduled) text() string {
 	}{c.ID, c.At, c.By, c.Base, changes})
 }
 
+// scheduledOf reads a row with all that it holds. Only its author and the audit log may have that;
+// see shown.
 func scheduledOf(r store.Scheduled) (c Scheduled, err error) {
 	before, after, err := contentsOf(r)
 	return Scheduled{
 		ID: r.ID, Policy: r.Policy, Base: r.Base, At: instant(r.Due), By: r.User, CreatedAt: instant(r.CreatedAt),
 		Comment: r.Comment, Changes: Diff(before, after), Reason: r.Reason, EndedAt: instant(r.EndedAt),
+		appsBefore: before.Apps, appsAfter: after.Apps,
 	}, err
+}
+
+// shown returns what an actor who sees the policy as it is may know of a change. The policy may
+// have listed other applications when the change was scheduled, or be another one of the name.
+func (d *action) shown(c Scheduled) Scheduled {
+	if c.Hidden = !d.access.CanSee(c.appsBefore) || !d.access.CanSee(c.appsAfter); c.Hidden {
+		c.Comment, c.Changes = "", nil
+	}
+	return c
 }
 
 // contentsOf returns both contents of a row.
@@ -245,6 +263,7 @@ func (s *Service) Coming(ctx context.Context, a Actor) (list []Scheduled, err er
 			if err != nil {
 				return err
 			}
+			c = d.shown(c)
 			c.CanCancel = d.access.CanEdit(apps)
 			list = append(list, c)
 		}
@@ -268,7 +287,8 @@ func (d *action) appsOf(c store.Coming) ([]string, error) {
 }
 
 // ScheduledOf returns the changes of a policy that wait, and those that were not made lately,
-// because they could not be, those that are due first first.
+// because they could not be, those that are due first first. It leaves out changes that were not
+// made and are hidden from the actor.
 func (s *Service) ScheduledOf(ctx context.Context, a Actor, name string) (waiting, failed []Scheduled, err error) {
 	err = s.ask(ctx, a, "policy.read", policyObject(name), func(d *action) error {
 		p, err := d.policy(name)
@@ -289,12 +309,17 @@ func (d *action) scheduledOf(p policy.Policy, state string, since int64, limit i
 	if err != nil {
 		return nil, err
 	}
-	list := make([]Scheduled, len(rows))
-	for i, row := range rows {
-		if list[i], err = scheduledOf(row); err != nil {
+	var list []Scheduled
+	for _, row := range rows {
+		c, err := scheduledOf(row)
+		if err != nil {
 			return nil, err
 		}
-		list[i].CanCancel = state == store.StateWaiting && d.access.CanEdit(p.Apps)
+		if c = d.shown(c); c.Hidden && state == store.StateFailed {
+			continue
+		}
+		c.CanCancel = state == store.StateWaiting && d.access.CanEdit(p.Apps)
+		list = append(list, c)
 	}
 	return list, nil
 }
@@ -320,9 +345,11 @@ func (s *Service) CancelScheduled(ctx context.Context, a Actor, id string) (c Sc
 		case !d.access.CanEdit(apps):
 			return d.deny("it takes the owner of every application that the policy lists")
 		}
-		if c, err = scheduledOf(row); err != nil {
+		whole, err := scheduledOf(row)
+		if err != nil {
 			return err
 		}
+		c = d.shown(whole)
 		err = d.EndScheduled(id, store.StateCanceled, "", d.now)
 		if errors.Is(err, store.ErrStale) {
 			return invalid("", "the change does not wait any more")
@@ -330,7 +357,7 @@ func (s *Service) CancelScheduled(ctx context.Context, a Actor, id string) (c Sc
 		if err != nil {
 			return err
 		}
-		return d.done(c.text(), "")
+		return d.done(whole.text(), "")
 	})
 	return c, err
 }

@@ -357,6 +357,45 @@ func TestScheduleModeAtATime(t *testing.T) {
 	b.post("/scheduled/cancel", url.Values{"id": {list[0].ID}}).want(http.StatusUnprocessableEntity)
 }
 
+// The policy was of b alone when its changes were scheduled, and is of a and b now.
+func TestScheduledChangeHidesWhatTheHistoryHides(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	p, err := w.CreatePolicy(ctx, w.admin, policy.Policy{Name: "p", Apps: []string{"b"}, Limit: limit("5/1m"), Key: "ip"})
+	w.must(err)
+	mine := p
+	mine.Limit = limit("4711/1h")
+	for _, in := range []time.Duration{time.Minute, time.Hour} {
+		_, err = w.Schedule(ctx, w.admin.Saying("on the quiet"), mine, w.now().Add(in))
+		w.must(err)
+	}
+	p.Apps, p.Limit = []string{"a", "b"}, limit("6/1m")
+	_, err = w.UpdatePolicy(ctx, w.admin, p)
+	w.must(err)
+	w.pass(2 * time.Minute)
+	_, _, err = w.Calendar().Run(ctx) // the first one is not made
+	w.must(err)
+	for app, sees := range map[string]bool{"a": false, "b": true} {
+		w.person("of-"+app, map[string]service.Role{app: service.Viewer})
+		b := w.as("of-" + app)
+		for _, page := range []string{"/scheduled", "/policies/p"} {
+			got := b.get(page).want(http.StatusOK)
+			got.legible(page)
+			if n := strings.Count(got.text, "What it changes is hidden from you."); n != 1 && !sees || n != 0 && sees {
+				t.Errorf("%s says %d times to the viewer of %s that it is hidden", page, n, app)
+			}
+			for _, secret := range []string{"4711", "5/1m", "on the quiet"} {
+				if strings.Contains(got.text, secret) != sees {
+					t.Errorf("%s shows the viewer of %s %q: %v, want %v", page, app, secret, !sees, sees)
+				}
+			}
+			if page == "/policies/p" && strings.Contains(got.text, "A change was not made") != sees {
+				t.Errorf("the viewer of %s sees the change that was not made: %v, want %v", app, !sees, sees)
+			}
+		}
+	}
+}
+
 func TestScheduleSaysThatAUserHasAllThatMayWait(t *testing.T) {
 	w := newWorld(t)
 	at := time.Now().UTC().Add(48 * time.Hour)
