@@ -30,12 +30,13 @@ func (m Meta) sanitized() Meta {
 // [Service.AuthenticateByProxy] return it, for one request. It holds no
 // permissions: each transaction looks them up. The zero value may do nothing.
 type Actor struct {
-	user    string
-	via     string      // how it was authenticated, for the audit log
-	session string      // the hash of its session, or ""
-	token   *tokenScope // the scope of its token, or nil
-	meta    Meta
-	comment string // on the changes of policies that it makes
+	user      string
+	via       string      // how it was authenticated
+	scheduled string      // the id of the change that is due and that it makes, or ""
+	session   string      // the hash of its session, or ""
+	token     *tokenScope // the scope of its token, or nil
+	meta      Meta
+	comment   string // on the changes of policies that it makes
 }
 
 // Saying returns the actor with a comment on the changes of policies that it makes, of at most
@@ -58,16 +59,18 @@ func (a Actor) User() string { return a.user }
 // RequestID returns the id of the request.
 func (a Actor) RequestID() string { return a.meta.RequestID }
 
-// These are the ways to authenticate an actor. The id of a token follows viaToken,
-// and that of a scheduled change viaSchedule.
+// These are the ways to authenticate an actor. The id of a token follows viaToken.
 const (
-	viaSession  = "session"
-	viaToken    = "token:"
-	viaProxy    = "proxy"     // a trusted proxy named the user
-	viaOIDC     = "oidc"      // a provider of OpenID Connect authenticated the user, who has a session
-	viaConsole  = "console"   // the program itself
-	viaSchedule = "schedule:" // a change that the user scheduled is due
+	viaSession = "session"
+	viaToken   = "token:"
+	viaProxy   = "proxy"   // a trusted proxy named the user
+	viaOIDC    = "oidc"    // a provider of OpenID Connect authenticated the user, who has a session
+	viaConsole = "console" // the program itself
 )
+
+// viaSchedule and the id of a scheduled change stand in the audit log for the way in which its
+// author was authenticated.
+const viaSchedule = "schedule:"
 
 // itself returns the actor that stands for the program in the audit log.
 func itself() Actor { return Actor{via: viaConsole} }

@@ -103,8 +103,12 @@ const maxObject = 160
 
 // auditRow returns a row of the audit log with the actor and the action filled in.
 func (a Actor) auditRow(at int64, verb, object string) store.Audit {
+	via := a.via
+	if a.scheduled != "" {
+		via = viaSchedule + a.scheduled
+	}
 	return store.Audit{
-		At: at, Actor: a.user, Via: a.via, Action: verb, Object: sanitize(object, maxObject),
+		At: at, Actor: a.user, Via: via, Action: verb, Object: sanitize(object, maxObject),
 		RequestID: a.meta.RequestID, Address: a.meta.Address,
 	}
 }

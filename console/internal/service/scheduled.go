@@ -445,10 +445,10 @@ func taken(err error) error {
 	return err
 }
 
-// scheduler returns the actor of the user who scheduled a change, with the scope of the token that
-// was used.
+// scheduler returns the actor of the user who scheduled a change, authenticated as the user was
+// then, and with the scope of the token that was used.
 func scheduler(t *store.Tx, row store.Scheduled, now int64) (Actor, error) {
-	a := Actor{user: row.User, via: viaSchedule + row.ID, comment: row.Comment}
+	a := Actor{user: row.User, via: row.Via, scheduled: row.ID, comment: row.Comment}
 	id, byToken := strings.CutPrefix(row.Via, viaToken)
 	if !byToken {
 		return a, nil
@@ -546,6 +546,8 @@ func (s *Service) unmadeReason(ctx context.Context, row store.Scheduled, err err
 		return fmt.Sprintf("the user %s is disabled", row.User)
 	case errors.Is(err, ErrPasswordChange):
 		return fmt.Sprintf("%s has to change the password first", row.User)
+	case errors.Is(err, ErrSecondFactor):
+		return fmt.Sprintf("%s has to set up a second factor first", row.User)
 	case errors.As(err, &invalid):
 		return textform.Line(invalid)
 	}
@@ -563,7 +565,7 @@ func (c Calendar) end(ctx context.Context, row store.Scheduled, state string, ou
 		if err := taken(t.EndScheduled(row.ID, state, reason, now)); err != nil {
 			return err
 		}
-		a := Actor{user: row.User, via: viaSchedule + row.ID}
+		a := Actor{user: row.User, via: row.Via, scheduled: row.ID}
 		note := a.auditRow(now, "policy."+updated, policyObject(row.Policy))
 		note.Outcome, note.Note = string(outcome), scheduledNote(row, now)+": "+reason
 		if change, err := scheduledOf(row); err == nil {

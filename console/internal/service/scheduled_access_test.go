@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/console/internal/oidc"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
 )
@@ -147,5 +148,138 @@ func TestScheduledChangeOfAnEarlierPolicy(t *testing.T) {
 		if _, failed, err := w.ScheduledOf(ctx, ofA, "p"); err != nil || len(failed) > 0 {
 			t.Errorf("the new owner sees %+v %v", failed, err)
 		}
+	})
+}
+
+// proxied returns an actor of a user whom a proxy has signed in.
+func (w *world) proxied(name string) Actor {
+	w.t.Helper()
+	a, err := w.AuthenticateByProxy(w.t.Context(), name, Meta{})
+	w.must(err)
+	return a
+}
+
+// requireFactors has the settings require a second factor. The administrator, who has none, goes on
+// behind a proxy.
+func (w *world) requireFactors() {
+	w.t.Helper()
+	w.admin = w.proxied(FirstUser)
+	w.must(w.SaveSettings(w.t.Context(), w.admin, Settings{SessionIdle: time.Hour, SessionLife: 11 * time.Hour, SecondFactor: ForEveryone}))
+}
+
+// TestScheduledChangeHasThePermissionsOfItsTime has who schedules a change, and what happens before
+// it is due. It is made, or there is a reason why not.
+func TestScheduledChangeHasThePermissionsOfItsTime(t *testing.T) {
+	const unseen, notTheirs = "x may not see the policy any more", "x may not make it any more: it takes the owner of every application that the policy lists"
+	role := func(role Role) func(w *world) {
+		return func(w *world) { w.must(w.SetRole(w.t.Context(), w.admin, "x", "a", role)) }
+	}
+	owner := func(w *world) Actor { return w.person("x", map[string]Role{"a": Owner, "c": Owner}) }
+	admin := func(w *world) Actor {
+		x := w.person("x", nil)
+		w.must(w.Promote(w.t.Context(), w.admin, "x"))
+		return x
+	}
+	token := func(w *world) Actor { return w.token(owner(w), Write) }
+	disable := func(w *world) { w.must(w.DisableUser(w.t.Context(), w.admin, "x")) }
+	type steps []func(w *world)
+	for name, c := range map[string]struct {
+		author func(w *world) Actor
+		since  steps
+		reason string
+	}{
+		"an owner":                            {owner, nil, ""},
+		"an owner who becomes a viewer":       {owner, steps{role(Viewer)}, notTheirs},
+		"an owner who leaves and returns":     {owner, steps{role(NoRole), role(Owner)}, ""},
+		"an owner who is disabled":            {owner, steps{disable}, "the user x is disabled"},
+		"an owner who is disabled for a time": {owner, steps{disable, func(w *world) { w.must(w.EnableUser(w.t.Context(), w.admin, "x")) }}, ""},
+		"a token whose user leaves":           {token, steps{role(NoRole)}, unseen},
+		"a token whose user is disabled":      {token, steps{disable}, "the user x is disabled"},
+		"a token that has expired": {func(w *world) Actor {
+			_, secret, err := w.CreateToken(w.t.Context(), owner(w), TokenDraft{Label: "x", Scope: Write, Life: time.Hour})
+			w.must(err)
+			a, err := w.AuthenticateToken(w.t.Context(), secret, Meta{})
+			w.must(err)
+			return a
+		}, nil, "the token by which it was scheduled has ended"},
+		"a token for one of two applications":   {func(w *world) Actor { return w.token(owner(w), Write, "a") }, steps{func(w *world) { w.move("p", "a", "c") }}, notTheirs},
+		"an owner of both applications":         {owner, steps{func(w *world) { w.move("p", "a", "c") }}, ""},
+		"an administrator":                      {admin, nil, ""},
+		"an administrator who is demoted":       {admin, steps{func(w *world) { w.must(w.Demote(w.t.Context(), w.admin, "x")) }}, unseen},
+		"an administrator who becomes an owner": {admin, steps{func(w *world) { w.must(w.Demote(w.t.Context(), w.admin, "x")) }, role(Owner)}, ""},
+		"an owner who needs a second factor":    {owner, steps{(*world).requireFactors}, "x has to set up a second factor first"},
+		"a token without a second factor":       {token, steps{(*world).requireFactors}, ""},
+		"a user of a proxy":                     {func(w *world) Actor { owner(w); return w.proxied("x") }, steps{(*world).requireFactors}, ""},
+		"a user of a proxy with a one-time password": {func(w *world) Actor {
+			_, err := w.CreateUser(w.t.Context(), w.admin, "x")
+			w.must(err)
+			role(Owner)(w)
+			return w.proxied("x")
+		}, nil, ""},
+		"a user of a provider": {func(w *world) Actor {
+			s, err := w.LoginByProvider(w.t.Context(), oidc.Identity{Issuer: "https://idp.example", Subject: "1", User: "x"}, owner(w), Meta{})
+			w.must(err)
+			return w.actor(s)
+		}, steps{(*world).requireFactors}, ""},
+		"the policy is another one of the same name": {owner, steps{
+			func(w *world) { w.must(w.DeletePolicy(w.t.Context(), w.admin, "p", 1)) },
+			func(w *world) { w.create(sample("p", "a")) },
+		}, "the policy was deleted in the meantime"},
+		"the policy was imported again": {owner, steps{
+			func(w *world) { w.must(w.DeletePolicy(w.t.Context(), w.admin, "p", 1)) },
+			func(w *world) {
+				_, err := w.Import(w.t.Context(), w.admin, importOf(w.t, sample("p", "a")))
+				w.must(err)
+			},
+		}, "the policy was deleted in the meantime"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			everyEngine(t, func(t *testing.T, w *world) {
+				p := w.create(sample("p", "a"))
+				id := w.later(c.author(w), p, policy.Shadow, time.Hour).ID
+				for _, f := range c.since {
+					f(w)
+				}
+				version := w.current("p").Version
+				w.clock.pass(time.Hour)
+				w.waits("it is due", 0)
+				now := w.current("p")
+				if c.reason != "" {
+					if now.Version != version {
+						t.Errorf("it was made: %+v", now)
+					}
+					w.wantUnmade(id, c.reason)
+					return
+				}
+				if now.Version != version+1 || now.Mode != policy.Shadow || now.UpdatedBy != "x" {
+					_, failed, err := w.ScheduledOf(t.Context(), w.admin, "p")
+					t.Errorf("it was not made: %+v %+v %v", now, failed, err)
+				}
+				if rows := w.entries(AuditQuery{Action: "policy.update", Actor: "x"}); len(rows) != 1 || rows[0].Via != "schedule:"+id {
+					t.Errorf("the audit log has %+v", rows)
+				}
+			})
+		})
+	}
+}
+
+// An application that is deleted takes the roles in it along, so that another one of the same name
+// is not entered by a change that was scheduled before.
+func TestScheduledChangeDoesNotEnterAnotherApplicationOfTheName(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		x := w.person("x", map[string]Role{"a": Owner, "c": Owner})
+		p := w.create(sample("p", "a"))
+		p.Apps = []string{"a", "c"}
+		c, err := w.Schedule(ctx, x, p, w.clock.now().Add(time.Hour))
+		w.must(err)
+		w.must(w.DeleteApp(ctx, w.admin, "c"))
+		w.must(w.CreateApp(ctx, w.admin, "c", ""))
+		w.clock.pass(time.Hour)
+		w.waits("it is due", 0)
+		if now := w.current("p"); now.Version != 1 {
+			t.Errorf("it was made: %+v", now)
+		}
+		w.wantUnmade(c.ID, "x may not make it any more: it takes the owner of every application that the policy is to list")
 	})
 }
