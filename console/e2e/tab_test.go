@@ -176,7 +176,8 @@ func (b *tab) download(name string) (file, text string) {
 			b.t.Fatal(err)
 		}
 		for _, f := range files {
-			if filepath.Ext(f) != ".crdownload" {
+			info, err := os.Stat(f)
+			if err == nil && filepath.Ext(f) != ".crdownload" && info.Size() > 0 { // the browser keeps the name by an empty file, which the whole one replaces
 				file = filepath.Base(f)
 			}
 		}
