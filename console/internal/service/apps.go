@@ -101,7 +101,11 @@ func (s *Service) DescribeApp(ctx context.Context, a Actor, name, description st
 // administrator, and fails while a policy lists the application, or a webhook: the
 // next application of the name may be of others.
 func (s *Service) DeleteApp(ctx context.Context, a Actor, name string) error {
-	return s.actOnApp(ctx, a, "app.delete", name, func(d *action) error {
+	locks := []string{store.CounterUsers, store.CounterWebhooks} // so that no webhook for it is added meanwhile
+	return s.actWith(ctx, a, locks, "app.delete", appObject(name), func(d *action) error {
+		if err := d.manage(); err != nil {
+			return err
+		}
 		was, err := d.app(name)
 		if err != nil {
 			return err

@@ -244,12 +244,8 @@ func (d *action) webhook(id string) (store.Webhook, Webhook, error) {
 	return row, w, nil
 }
 
-// webhooksFor returns the quoted names of the webhooks that list an application, so that no other
-// transaction adds one before this one ends.
+// webhooksFor returns the quoted names of the webhooks that list an application.
 func (d *action) webhooksFor(app string) (names []string, err error) {
-	if err := d.RaiseCounter(store.CounterWebhooks, d.now); err != nil {
-		return nil, err
-	}
 	rows, err := d.Tx.Webhooks()
 	if err != nil {
 		return nil, err

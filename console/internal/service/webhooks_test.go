@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -232,5 +233,29 @@ func TestDeleteAppRefusesAnAppOfAWebhook(t *testing.T) {
 		_, err = w.UpdateWebhook(ctx, w.admin, h.ID, hookFor("http://127.0.0.1:1", "b"))
 		w.must(err)
 		w.must(w.DeleteApp(ctx, w.admin, "a"))
+	})
+}
+
+// TestWebhookIsOfAnAppThatExists has applications be deleted while webhooks are added for them.
+func TestWebhookIsOfAnAppThatExists(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		const pairs = 16
+		ctx := t.Context()
+		deleting, adding := make([]error, pairs), make([]error, pairs)
+		var group sync.WaitGroup
+		for i := range pairs {
+			name := fmt.Sprint("app", i)
+			w.must(w.CreateApp(ctx, w.admin, name, ""))
+			group.Go(func() { deleting[i] = w.DeleteApp(ctx, w.admin, name) })
+			group.Go(func() {
+				_, _, adding[i] = w.another().CreateWebhook(ctx, w.admin, hookFor("https://example.com/x", name))
+			})
+		}
+		group.Wait()
+		for i := range pairs {
+			if (deleting[i] == nil) == (adding[i] == nil) {
+				t.Errorf("pair %d: the application is deleted: %v; the webhook is added: %v", i, deleting[i], adding[i])
+			}
+		}
 	})
 }
