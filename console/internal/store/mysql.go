@@ -114,6 +114,7 @@ const (
 	mysqlHasChildren    = 1451
 	mysqlLockWait       = 1205
 	mysqlDeadlock       = 1213
+	mysqlChanged        = 1020 // the row has changed since the transaction's first read
 	mysqlTooMany        = 1040 // too many connections
 	mysqlUserLimit      = 1203
 	mysqlShutdown       = 1053
@@ -169,7 +170,7 @@ func mysqlKind(number uint16) kind {
 		return kindExists
 	case mysqlNoParent, mysqlHasChildren:
 		return kindReferenced
-	case mysqlLockWait, mysqlDeadlock:
+	case mysqlLockWait, mysqlDeadlock, mysqlChanged:
 		return kindContended
 	case mysqlTooMany, mysqlUserLimit, mysqlShutdown, mysqlReadOnly, mysqlReadOnlyTx, mysqlDiskFull, mysqlTableFull,
 		mysqlAccessDenied, mysqlNoDatabase, mysqlDBDenied, mysqlKilled, mysqlKilledConn, mysqlStatementTime:

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/headgate/headgate/console/internal/mariadbtest"
 )
 
 func TestNamesAreNotFolded(t *testing.T) {
@@ -114,6 +116,34 @@ func TestRaiseCounterShowsTheLastChange(t *testing.T) {
 			}
 			return err
 		})
+	})
+}
+
+// MariaDB from 11.6 on refuses to write a row that was changed after the transaction's first read,
+// which earlier ones do only if they are told to.
+func TestUpdateRunsAgainAfterARowHasChanged(t *testing.T) {
+	url := mariadbtest.Start(t).Database(t)
+	db := open(t, url)
+	update(t, db, func(tx *Tx) error {
+		_, err := tx.exec("SET GLOBAL innodb_snapshot_isolation = ON")
+		return errors.Join(err, tx.SetSetting("n", "0"))
+	})
+	first, second := open(t, url), open(t, url) // whose connections begin after that
+	runs := 0
+	update(t, first, func(tx *Tx) error {
+		runs++
+		s, err := tx.Setting("n")
+		if err == nil && runs == 1 {
+			update(t, second, func(tx *Tx) error { return tx.SetSetting("n", s+"x") })
+		}
+		return errors.Join(err, tx.SetSetting("n", s+"y"))
+	})
+	update(t, db, func(tx *Tx) error {
+		s, err := tx.Setting("n")
+		if s != "0xy" || runs != 2 {
+			t.Errorf("after %d runs it is %q", runs, s)
+		}
+		return err
 	})
 }
 
