@@ -11,8 +11,8 @@ import (
 // packages, and otherwise on disk.
 func memoryDir() (dir string, remove func(), err error) { return memoryDirIn("/dev/shm", 1<<30) }
 
-// memoryDirIn makes a directory in parent if it has room for so many bytes after it was rid of what
-// killed processes left. The process holds a lock on the directory, which ends with the process.
+// memoryDirIn makes a directory in parent if that has room for so many bytes, once what killed
+// processes left in it is removed. The process holds a lock on the directory until it ends.
 func memoryDirIn(parent string, room uint64) (dir string, remove func(), err error) {
 	removeAbandoned(parent)
 	if !hasRoom(parent, room) {
