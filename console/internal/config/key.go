@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/console/internal/store"
 )
 
-// maxKeyFile is more than the length of any keys.
+// maxKeyFile is the largest number of bytes of a file of keys, room for some ninety.
 const maxKeyFile = 4096
 
 // secretKeys returns the key of the secrets in the database and the former ones, or none. Its errors
