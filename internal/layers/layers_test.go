@@ -72,7 +72,9 @@ var order = map[string][]string{
 
 // exceptions lists packages for which the pattern above does not hold.
 var exceptions = map[string][]string{
-	"store/memstore":  {"core", "events", "internal/textform"},
+	"store/memstore": {"core", "events", "internal/textform"},
+	"store/redisstore": {"core", "events", "lua", "store/failover", "store/memstore", "internal/rediscall", "internal/textform",
+		"github.com/redis/go-redis/v9"},
 	"store/prefetch":  {"core", "events", "internal/textform"},
 	"store/storetest": {"core", "lua", "pgregory.net/rapid"},
 
@@ -154,7 +156,7 @@ func TestTemplatesAreOfTheDebugPage(t *testing.T) {
 
 // Each page of documentation is for one audience, and short enough to be read.
 func TestExportedNames(t *testing.T) {
-	most := map[string]int{"core": 61, "limiter": 80}
+	most := map[string]int{"core": 64, "limiter": 80}
 	names := map[string][]string{}
 	walk(t, func(dir, _ string, f *ast.File) {
 		if _, counted := most[dir]; counted {
