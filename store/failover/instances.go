@@ -137,15 +137,16 @@ func (o *InstancesOptions) faults(client redis.UniversalClient) error {
 //
 // Over the instances that Redis counts, the inverses of this number add up to at most 1 at
 // any time, whether or not Redis goes on answering, and however many are added. Those with
-// UnknownInstances are left out of that sum. They are
+// UnknownInstances are not in that sum, because each admits one unit of a key. They are
 //
-//   - a newcomer, until the others have made room for it: within a sixth of the TTL, or
-//     within a TTL if one that had a part has died without Close;
-//   - an instance that had no answer for a TTL, likewise, if others have its part;
-//   - an instance that began while Redis was away, for a TTL after its first answer.
+//   - a newcomer, until the others have made room for it: a sixth of the TTL, or until a
+//     TTL after the last heartbeat of one that has died without Close or lost Redis;
+//   - an instance that comes back to Redis after a TTL, likewise;
+//   - an instance that began while Redis was away, without Expected, for a TTL and two
+//     heartbeats after the first answer.
 //
-// A Redis that has lost its data, or that was away for a TTL, counts an instance again
-// after its next heartbeat, which comes within a fifteenth of the TTL.
+// A Redis that has lost its data, or that has not heard from an instance for a TTL, counts
+// the instance again with its next heartbeat. Until then it goes on beside that sum.
 func (i *Instances) Live() int { return int(i.live.Load()) }
 
 // Close ends the count and removes this instance from it, if Redis answers
