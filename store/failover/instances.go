@@ -34,9 +34,9 @@ const UnknownInstances = maxInstances
 // InstancesOptions configures [Instances].
 type InstancesOptions struct {
 	// Prefix begins the keys in use, <prefix>{instances} and <prefix>{instances}:parts. It
-	// must not be empty or contain a brace. Give it the prefix of the store in Redis: the instances that
-	// share counts are those to divide a limit among, and two services with one
-	// prefix would each divide their limits by the instances of both in an outage.
+	// must not be empty or contain a brace. Give it the prefix of the store in Redis: the
+	// instances that share counts are those to divide a limit among, and two services with
+	// one prefix would each divide their limits by the instances of both in an outage.
 	Prefix string
 
 	// TTL is how long a silent instance counts as alive, from 100 ms to an hour;

@@ -67,13 +67,15 @@ func TestInstancesHaveAPrefix(t *testing.T) {
 // TTL is ten seconds.
 func TestInstancesLogSilenceOnce(t *testing.T) {
 	const (
-		unknown = `level=WARN msg="headgate: instances cannot be counted yet, so each admits one unit of a key while Redis ` +
-			`is away: set Expected to the number of instances" error=down` + "\n"
-		stays = `level=WARN msg="headgate: instances cannot be counted, and their last number stays" instances=3 error=down` + "\n"
+		unknown = `level=WARN msg="headgate: instances cannot be counted yet, so each admits one unit of a key ` +
+			`while Redis is away: set Expected to the number of instances" error=down` + "\n"
+		stays = `level=WARN msg="headgate: instances cannot be counted, and their last number stays" ` +
+			`instances=3 error=down` + "\n"
 		again = `level=INFO msg="headgate: instances are counted again"` + "\n"
 	)
 	var text bytes.Buffer
-	i := &Instances{ttl: 10 * time.Second, log: slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: withoutTime}))}
+	log := slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: withoutTime}))
+	i := &Instances{ttl: 10 * time.Second, log: log}
 	i.live.Store(UnknownInstances)
 	for _, row := range []struct {
 		at   int64
@@ -131,7 +133,8 @@ func TestInstancesNameThePermissionTheyLack(t *testing.T) {
 	ctx := t.Context()
 	for lacking, want := range map[string]string{
 		"-zadd": "zadd", "-zrem": "zrem", "-zcard": "zcard", "-zrevrangebyscore": "zrevrangebyscore", "-time": "time",
-		"-pexpire": "pexpire", "-eval": "eval", "resetkeys": "zrevrangebyscore, zrem, zadd, zcard, pexpire", "": "", "-evalsha": "",
+		"-pexpire": "pexpire", "-eval": "eval", "-evalsha": "", "": "",
+		"resetkeys": "zrevrangebyscore, zrem, zadd, zcard, pexpire",
 	} {
 		t.Run(lacking, func(t *testing.T) {
 			set := func(rules ...any) {
