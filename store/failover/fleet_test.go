@@ -514,8 +514,10 @@ func TestInstancesKnowOfEachOther(t *testing.T) {
 	})
 }
 
+type sendBeat func(id string, ttl time.Duration, used, least int64) answer
+
 // heartbeats sends them to a real Redis by hand.
-func heartbeats(t *testing.T, c *redis.Client, prefix string) func(id string, ttl time.Duration, used, least int64) answer {
+func heartbeats(t *testing.T, c *redis.Client, prefix string) sendBeat {
 	return func(id string, ttl time.Duration, used, least int64) answer {
 		t.Helper()
 		i := &Instances{client: c, calls: rediscall.NewCaller(c), prefix: prefix, key: prefix + "{instances}", id: id,
