@@ -28,19 +28,19 @@ const (
 )
 
 // UnknownInstances is the number of instances while it is not known: so many that
-// the parts of any fleet are within the limit.
+// each admits one unit of a key.
 const UnknownInstances = maxInstances
 
 // InstancesOptions configures [Instances].
 type InstancesOptions struct {
-	// Prefix begins the only key in use, <prefix>{instances}. It must not be empty or
-	// contain a brace. Give it the prefix of the store in Redis: the instances that
-	// share counts are those to divide a limit among, and two services with one
-	// prefix would each divide their limits by the instances of both in an outage.
+	// Prefix begins the keys in use, <prefix>{instances} and <prefix>{instances}:parts. It
+	// must not be empty or contain a brace. Give it the prefix of the store in Redis: the
+	// instances that share counts are those to divide a limit among, and two services with
+	// one prefix would each divide their limits by the instances of both in an outage.
 	Prefix string
 
 	// TTL is how long a silent instance counts as alive, from 100 ms to an hour;
-	// 0 means DefaultInstancesTTL. Each instance sends at least three heartbeats
+	// 0 means DefaultInstancesTTL. Each instance sends at least fifteen heartbeats
 	// in that time.
 	TTL time.Duration
 
@@ -50,18 +50,22 @@ type InstancesOptions struct {
 	// admits one unit of a key, because it cannot know how many others do.
 	Expected int
 
-	// Logger receives a record when Redis ceases to answer and when it answers
-	// again. nil means slog.Default() at the time.
+	// Logger receives a record when Redis has not answered the first heartbeat, or none
+	// for a TTL, and when it answers again. nil means slog.Default() at the time.
 	Logger *slog.Logger
 }
 
-// Instances counts the instances of a program that are alive, by heartbeats in
-// a sorted set of one key, in Redis's own time. It is safe for concurrent use.
+// Instances counts the instances of a program that are alive, by heartbeats in Redis and
+// in its own time, and says by how many this one divides the limits. It is safe for
+// concurrent use.
 //
-// The number rises at once and falls only when it has been lower for a whole
+// The count rises at once and falls only when it has been lower for a whole
 // TTL, because a Redis that has lost its data hears from all instances in that
-// time. While Redis is unavailable the last number stands. A new instance is known
-// to the others within a third of the TTL.
+// time. While Redis is unavailable the last number stands.
+//
+// Redis also keeps by how many each instance divides, and grants a newcomer only what the
+// others leave. The others learn of it with their next heartbeat, and it has its part
+// with the one that follows: within a sixth of the TTL.
 type Instances struct {
 	client redis.UniversalClient
 	calls  *rediscall.Caller
@@ -72,9 +76,14 @@ type Instances struct {
 	log    *slog.Logger
 	live   atomic.Int64
 
-	silent bool      // the last heartbeat failed
-	lower  time.Time // since when the number has been lower; zero if it is not
-	max    int64     // the highest since then
+	// The rest belongs to the goroutine.
+
+	count    int64     // the number of instances, which falls late; 0 before the first heartbeat has ended
+	lower    time.Time // since when Redis has counted fewer; zero if it does not
+	max      int64     // the most since then
+	answered bool      // Redis has answered once
+	failing  time.Time // since when heartbeats fail; zero if the last was answered
+	warned   bool      // the log says that they fail
 
 	end  context.CancelFunc
 	done chan struct{}
@@ -92,7 +101,7 @@ func NewInstances(client redis.UniversalClient, o InstancesOptions) (*Instances,
 	i := &Instances{
 		client: client, calls: rediscall.NewCaller(client), id: hex.EncodeToString(id[:]), log: o.Logger,
 		prefix: o.Prefix, key: o.Prefix + "{instances}", ttl: cmp.Or(o.TTL, DefaultInstancesTTL),
-		done: make(chan struct{}),
+		count: int64(o.Expected), done: make(chan struct{}),
 	}
 	i.live.Store(int64(cmp.Or(o.Expected, UnknownInstances)))
 	ctx, end := context.WithCancel(context.Background())
@@ -122,8 +131,22 @@ func (o *InstancesOptions) faults(client redis.UniversalClient) error {
 	return errors.Join(errs...)
 }
 
-// Live returns the number of instances that are alive, at least 1. Until Redis has
-// answered, that is Expected or UnknownInstances.
+// Live returns the number by which this instance divides limits, at least 1: the number of
+// instances that are alive, or a higher one. Until Redis has answered, that is Expected or
+// UnknownInstances.
+//
+// Over the instances that Redis counts, the inverses of this number add up to at most 1 at
+// any time, whether or not Redis goes on answering, and however many are added. Those with
+// UnknownInstances are not in that sum, because each admits one unit of a key. They are
+//
+//   - a newcomer, until the others have made room for it: a sixth of the TTL, or until a
+//     TTL after the last heartbeat of one that has died without Close or lost Redis;
+//   - an instance that comes back to Redis after a TTL, likewise;
+//   - an instance that began while Redis was away, without Expected, for a TTL and two
+//     heartbeats after the first answer.
+//
+// A Redis that has lost its data, or that has not heard from an instance for a TTL, counts
+// the instance again with its next heartbeat. Until then it goes on beside that sum.
 func (i *Instances) Live() int { return int(i.live.Load()) }
 
 // Close ends the count and removes this instance from it, if Redis answers
@@ -136,16 +159,19 @@ func (i *Instances) Close() error {
 
 func (i *Instances) run(ctx context.Context) {
 	defer close(i.done)
-	every := i.ttl / 3
+	every := i.ttl / 15
 	for {
-		n, err := i.beat(ctx, i.ttl)
-		if err != nil && !i.silent {
-			err = i.explain(ctx, err)
-		}
+		used := i.live.Load()
+		a, err := i.beat(ctx, i.ttl)
 		if ctx.Err() == nil {
-			i.hear(time.Now(), n, err)
+			i.hear(ctx, time.Now(), a, err)
 		}
-		timer := time.NewTimer(every*3/4 + rand.N(every/4))
+
+		pause := every*3/4 + rand.N(every/4)
+		if i.live.Load() > used {
+			pause = every / 8 // to say soon that this part is smaller, for which a newcomer waits
+		}
+		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -157,24 +183,49 @@ func (i *Instances) run(ctx context.Context) {
 }
 
 //go:embed instances.lua
-var beatScript string
+var beatText string
 
-// beat reports that the instance is alive for ttl, or that it leaves if ttl is
-// 0. It returns the number of instances.
-func (i *Instances) beat(ctx context.Context, ttl time.Duration) (int64, error) {
+var beatScript = redis.NewScript(beatText)
+
+// answer is what Redis replies to a heartbeat.
+type answer struct {
+	count  int64 // the instances that are alive
+	number int64 // by which this one may divide limits
+}
+
+// beat reports that the instance is alive for ttl, or that it leaves if ttl is 0.
+func (i *Instances) beat(ctx context.Context, ttl time.Duration) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(time.Second, i.ttl/3))
 	defer cancel()
-	cmd := rediscall.Reply{Cmd: redis.NewCmd(ctx, "eval", beatScript, 1, i.key, i.id, ttl.Milliseconds())}
+
+	reply, err := i.send(ctx, "evalsha", beatScript.Hash(), ttl)
+	var refusal redis.Error
+	if errors.As(err, &refusal) {
+		reply, err = i.send(ctx, "eval", beatText, ttl) // Redis may not have the script
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	if len(reply) != 2 {
+		return answer{}, fmt.Errorf("failover: Redis replied %v to a heartbeat", reply)
+	}
+	return answer{count: max(1, reply[0]), number: min(max(1, reply[1]), UnknownInstances)}, nil
+}
+
+// send sends a heartbeat once.
+func (i *Instances) send(ctx context.Context, command, script string, ttl time.Duration) ([]int64, error) {
+	cmd := rediscall.Ints{IntSliceCmd: redis.NewIntSliceCmd(ctx, command, script, 2, i.key, i.key+":parts",
+		i.id, ttl.Milliseconds(), i.live.Load(), max(1, i.count))}
 	cmd.SetFirstKeyPos(3)
 	err := i.calls.Do(ctx, func(ctx context.Context) error { return i.client.Process(ctx, cmd) })
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return cmd.Int64()
+	return cmd.Val(), nil
 }
 
 // trial tries the commands of a heartbeat.
-var trial = rediscall.Trial("time", "zremrangebyscore", "zadd", "pexpire", "zrem", "zcard")
+var trial = rediscall.Trial("time", "zrevrangebyscore", "zrem", "zadd", "zcard", "pexpire")
 
 // trialKey is the name, after the prefix, of a key that is never used.
 const trialKey = "{instances}:"
@@ -197,45 +248,64 @@ func (i *Instances) explain(ctx context.Context, err error) error {
 		strings.Join(lacking, ", "), i.key, err, rediscall.Remedy(i.client, i.prefix))
 }
 
-// hear processes the answer to a heartbeat.
-func (i *Instances) hear(now time.Time, n int64, err error) {
-	if silent := err != nil; silent != i.silent {
-		i.silent = silent
-		i.announce(err)
-	}
+// hear processes the end of a heartbeat at an instant.
+func (i *Instances) hear(ctx context.Context, now time.Time, a answer, err error) {
 	if err != nil {
-		i.lower = time.Time{} // the low number may have risen since
+		i.fail(ctx, now, err)
 		return
 	}
-	live := i.live.Load()
-	switch n = max(1, n); {
-	case n >= live, live == UnknownInstances:
-		i.live.Store(n)
-		i.lower = time.Time{}
+
+	if i.warned {
+		i.logger().Info("headgate: instances are counted again")
+	}
+	i.answered, i.failing, i.warned = true, time.Time{}, false
+	i.weigh(now, a.count)
+	i.live.Store(a.number)
+}
+
+// weigh processes how many instances Redis has counted at an instant.
+func (i *Instances) weigh(now time.Time, n int64) {
+	switch {
+	case n >= i.count:
+		i.count, i.lower = n, time.Time{}
 	case i.lower.IsZero():
 		i.lower, i.max = now, n
 	default:
 		i.max = max(i.max, n)
 		if now.Sub(i.lower) >= i.ttl {
-			i.live.Store(i.max)
-			i.lower = time.Time{}
+			i.count, i.lower = i.max, time.Time{}
 		}
 	}
 }
 
-func (i *Instances) announce(err error) {
-	log := i.log
-	if log == nil {
-		log = slog.Default()
+// fail processes a heartbeat that failed. The log says so at once if Redis has never
+// answered, and otherwise after a TTL, when the others cease to count this instance.
+func (i *Instances) fail(ctx context.Context, now time.Time, err error) {
+	i.lower = time.Time{} // the low number may have risen since
+	if i.count == 0 {
+		i.count = UnknownInstances // when Redis is back, it may not know of the others yet
 	}
-	switch {
-	case err != nil && i.live.Load() == UnknownInstances:
-		log.Warn("headgate: instances cannot be counted yet, so each admits one unit of a key while Redis is away: "+
+	if i.failing.IsZero() {
+		i.failing = now
+	}
+	if i.warned || i.answered && now.Sub(i.failing) < i.ttl {
+		return
+	}
+
+	i.warned = true
+	err = i.explain(ctx, err)
+	if i.live.Load() == UnknownInstances {
+		i.logger().Warn("headgate: instances cannot be counted yet, so each admits one unit of a key while Redis is away: "+
 			"set Expected to the number of instances", "error", err.Error())
 		return
-	case err != nil:
-		log.Warn("headgate: instances cannot be counted, and their last number stays", "instances", i.Live(), "error", err.Error())
-		return
 	}
-	log.Info("headgate: instances are counted again")
+	i.logger().Warn("headgate: instances cannot be counted, and their last number stays",
+		"instances", i.Live(), "error", err.Error())
+}
+
+func (i *Instances) logger() *slog.Logger {
+	if i.log != nil {
+		return i.log
+	}
+	return slog.Default()
 }

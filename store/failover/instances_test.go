@@ -3,17 +3,13 @@ package failover
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"net"
 	"os"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -33,24 +29,23 @@ func TestNewInstancesNamesEveryMistake(t *testing.T) {
 	}
 }
 
-// Each row is a heartbeat at a second, what Redis answered, 0 for an error, and
+// Each row is a heartbeat at a second, what Redis counted, 0 for an error, and
 // the number that is believed after it. The TTL is ten seconds.
 func TestInstancesRiseAtOnceAndFallAfterATTL(t *testing.T) {
-	rows := []struct{ at, heard, live int64 }{
+	rows := []struct{ at, heard, count int64 }{
 		{0, 3, 5}, {5, 4, 5}, {9, 3, 5}, {10, 3, 4}, // lower than 5 since 0, and 4 at most
 		{12, 2, 4}, {15, 6, 6}, {20, 1, 6}, {25, 6, 6}, {30, 1, 6}, {39, 2, 6}, {40, 1, 2},
 		{45, 1, 2}, {50, 0, 2}, {56, 1, 2}, {60, 1, 2}, {66, 1, 1}, {70, 0, 1}, {71, 2, 2},
 	}
-	i := &Instances{ttl: 10 * time.Second, log: silent}
-	i.live.Store(5)
+	i := &Instances{ttl: 10 * time.Second, log: silent, count: 5}
 	for _, row := range rows {
 		var err error
 		if row.heard == 0 {
 			err = errDown
 		}
-		i.hear(time.Unix(row.at, 0), row.heard, err)
-		if got := int64(i.Live()); got != row.live {
-			t.Errorf("at %d s: %d, want %d", row.at, got, row.live)
+		i.hear(t.Context(), time.Unix(row.at, 0), answer{count: row.heard, number: 7}, err)
+		if i.count != row.count || i.Live() != 7 {
+			t.Errorf("at %d s: %d and %d, want %d and 7", row.at, i.count, i.Live(), row.count)
 		}
 	}
 }
@@ -68,17 +63,34 @@ func TestInstancesHaveAPrefix(t *testing.T) {
 	}
 }
 
+// Each row is a heartbeat at a second, whether it failed, and the line that it wrote. The
+// TTL is ten seconds.
 func TestInstancesLogSilenceOnce(t *testing.T) {
+	const (
+		unknown = `level=WARN msg="headgate: instances cannot be counted yet, so each admits one unit of a key ` +
+			`while Redis is away: set Expected to the number of instances" error=down` + "\n"
+		stays = `level=WARN msg="headgate: instances cannot be counted, and their last number stays" ` +
+			`instances=3 error=down` + "\n"
+		again = `level=INFO msg="headgate: instances are counted again"` + "\n"
+	)
 	var text bytes.Buffer
-	i := &Instances{ttl: time.Second, log: slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: withoutTime}))}
-	i.live.Store(3)
-	for _, err := range []error{nil, errDown, errors.New("worse"), nil, nil} {
-		i.hear(time.Unix(0, 0), 3, err)
-	}
-	want := `level=WARN msg="headgate: instances cannot be counted, and their last number stays" instances=3 error=down` + "\n" +
-		`level=INFO msg="headgate: instances are counted again"` + "\n"
-	if text.String() != want {
-		t.Errorf("got\n%swant\n%s", text.String(), want)
+	log := slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: withoutTime}))
+	i := &Instances{ttl: 10 * time.Second, log: log}
+	i.live.Store(UnknownInstances)
+	for _, row := range []struct {
+		at   int64
+		err  error
+		line string
+	}{
+		{0, errDown, unknown}, {1, errDown, ""}, {20, errDown, ""}, {21, nil, again}, {22, nil, ""},
+		{30, errDown, ""}, {31, nil, ""}, {40, errDown, ""}, {49, errDown, ""}, {50, errDown, stays}, {51, errDown, ""},
+		{80, errDown, ""}, {81, nil, again}, {82, errDown, ""},
+	} {
+		text.Reset()
+		i.hear(t.Context(), time.Unix(row.at, 0), answer{count: 3, number: 3}, row.err)
+		if text.String() != row.line {
+			t.Errorf("at %d s: got\n%swant\n%s", row.at, text.String(), row.line)
+		}
 	}
 }
 
@@ -93,117 +105,6 @@ func begin(t testing.TB, c redis.UniversalClient, o InstancesOptions) *Instances
 	return i
 }
 
-// heart is as much of a Redis as instances need.
-type heart struct {
-	redis.UniversalClient
-
-	mu     sync.Mutex
-	frozen bool
-	fleets map[string]map[string]time.Time // until when an instance counts, by key and id
-}
-
-// Process carries out a heartbeat. While frozen it ends with its context.
-func (h *heart) Process(ctx context.Context, cmd redis.Cmder) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.frozen {
-		h.mu.Unlock()
-		<-ctx.Done()
-		h.mu.Lock()
-		return ctx.Err()
-	}
-	args := cmd.Args()
-	key, id, ttl := args[3].(string), args[4].(string), time.Duration(args[5].(int64))*ms
-	if h.fleets[key] == nil {
-		h.fleets[key] = map[string]time.Time{}
-	}
-	h.fleets[key][id] = time.Now().Add(ttl)
-	maps.DeleteFunc(h.fleets[key], func(_ string, until time.Time) bool { return !until.After(time.Now()) })
-	cmd.(rediscall.Reply).SetVal(int64(len(h.fleets[key])))
-	return nil
-}
-
-func (h *heart) freeze(frozen bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.frozen = frozen
-}
-
-func (h *heart) count(key string) int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.fleets[key])
-}
-
-// Each instance sends a heartbeat at least every three seconds here.
-func TestInstancesKnowOfEachOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := &heart{fleets: map[string]map[string]time.Time{}}
-		o := InstancesOptions{Prefix: "fleet:", TTL: 9 * time.Second}
-		fleet := []*Instances{begin(t, h, o), begin(t, h, o), begin(t, h, o)}
-		others := begin(t, h, InstancesOptions{})
-		want := func(what string, live int) {
-			t.Helper()
-			synctest.Wait()
-			if got := fleet[0].Live(); got != live {
-				t.Errorf("%s: %d live, want %d", what, got, live)
-			}
-		}
-		time.Sleep(3 * time.Second)
-		want("all have begun", 3)
-		h.freeze(true)
-		closed := time.Now()
-		fleet[2].Close()
-		if took := time.Since(closed); took != time.Second {
-			t.Errorf("Close took %v", took)
-		}
-		time.Sleep(time.Hour)
-		want("in an outage", 3)
-		h.freeze(false)
-		time.Sleep(9*time.Second - 1)
-		want("less than a TTL after it", 3)
-		time.Sleep(7 * time.Second) // two more heartbeats, and the end of one that began in the outage
-		want("a TTL after it", 2)
-		fleet[1].Close()
-		if n := h.count("fleet:{instances}"); n != 1 {
-			t.Errorf("%d are left after one has left", n)
-		}
-		time.Sleep(15 * time.Second)
-		want("one has left", 1)
-		if got := others.Live(); got != 1 {
-			t.Errorf("%d of another fleet", got)
-		}
-	})
-}
-
-func TestInstancesAreCountedByRedis(t *testing.T) {
-	t.Parallel()
-	_, c := patient(t, redistest.Start(t).Addr)
-	const hour = time.Hour
-	old := redis.Z{Score: 1, Member: "one whose time is over"}
-	if err := c.ZAdd(t.Context(), "fleet", old).Err(); err != nil {
-		t.Fatal(err)
-	}
-	for i, row := range []struct {
-		key, id string
-		ttl     time.Duration
-		want    int64
-	}{
-		{"fleet", "a", hour, 1}, {"fleet", "b", hour, 2}, {"others", "a", hour, 1}, {"fleet", "b", hour, 2},
-		{"fleet", "c", hour, 3}, {"fleet", "b", 0, 2}, {"fleet", "b", 0, 2}, {"fleet", "b", hour, 3},
-	} {
-		instance := &Instances{client: c, calls: rediscall.NewCaller(c), key: row.key, id: row.id, ttl: hour}
-		until(t, "an answer", func() bool { // a heartbeat may be repeated
-			got, err := instance.beat(t.Context(), row.ttl)
-			if err == nil && got != row.want {
-				t.Errorf("row %d: %d are alive, want %d", i, got, row.want)
-			}
-			return err == nil
-		})
-	}
-	everyKeyExpires(t, c)
-}
-
 func TestInstancesWithoutRedisAreAsExpected(t *testing.T) {
 	c := connect(t, "127.0.0.1:1")
 	if got := begin(t, c, InstancesOptions{Expected: 4}).Live(); got != 4 {
@@ -214,7 +115,7 @@ func TestInstancesWithoutRedisAreAsExpected(t *testing.T) {
 	}
 }
 
-func TestInstancesOfAClusterUseOneKey(t *testing.T) {
+func TestInstancesOfAClusterUseOneSlot(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.Cluster(t, 3)
 	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(nodes), ContextTimeoutEnabled: true})
@@ -231,8 +132,9 @@ func TestInstancesNameThePermissionTheyLack(t *testing.T) {
 	admin := connect(t, server.Addr)
 	ctx := t.Context()
 	for lacking, want := range map[string]string{
-		"-zadd": "zadd", "-zrem": "zrem", "-zcard": "zcard", "-zremrangebyscore": "zremrangebyscore", "-time": "time",
-		"-pexpire": "pexpire", "-eval": "eval", "resetkeys": "zremrangebyscore, zadd, pexpire, zrem, zcard", "": "",
+		"-zadd": "zadd", "-zrem": "zrem", "-zcard": "zcard", "-zrevrangebyscore": "zrevrangebyscore", "-time": "time",
+		"-pexpire": "pexpire", "-eval": "eval", "-evalsha": "", "": "",
+		"resetkeys": "zrevrangebyscore, zrem, zadd, zcard, pexpire",
 	} {
 		t.Run(lacking, func(t *testing.T) {
 			set := func(rules ...any) {
@@ -245,6 +147,9 @@ func TestInstancesNameThePermissionTheyLack(t *testing.T) {
 			set(append([]any{"reset", "on", ">password"}, documentedACL(t)...)...)
 			if lacking != "" {
 				set(lacking)
+			}
+			if err := admin.ScriptFlush(ctx).Err(); err != nil {
+				t.Fatal(err)
 			}
 			c := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "limiter", Password: "password",
 				ContextTimeoutEnabled: true, DisableIdentity: true})
@@ -315,7 +220,7 @@ func TestInstancesLogThePermissionTheyLack(t *testing.T) {
 	lines := make(chan string, 10)
 	i := begin(t, c, InstancesOptions{Logger: slog.New(slog.NewTextHandler(writer(lines), nil))})
 	got := <-lines
-	for _, part := range []string{"may not run zremrangebyscore, zadd, zrem, zcard on hg:{instances}", "ACL SETUSER limiter ~hg:* "} {
+	for _, part := range []string{"may not run zrevrangebyscore, zrem, zadd, zcard on hg:{instances}", "ACL SETUSER limiter ~hg:* "} {
 		if !strings.Contains(got, part) {
 			t.Errorf("%q is not in %s", part, got)
 		}
