@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -66,6 +67,29 @@ func TestKeysHoldWhatFormatOneSays(t *testing.T) {
 		op := core.Op{Rule: "r", Key: "k", Limit: limit(t, row.limit)}
 		if got := c.Get(t.Context(), keyOf(s, &op)).Val(); got != row.want {
 			t.Errorf("%s, %s:\n%q, want\n%q", row.limit, row.kind, got, row.want)
+		}
+	}
+}
+
+// The page shows the values that are text, and the error as an operator sees it.
+func TestUpgradesPageShowsFormatOne(t *testing.T) {
+	text, err := os.ReadFile("../../docs/upgrades.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(text)
+	for _, row := range formatOne {
+		shown := strings.HasPrefix(row.want, "3 ") || strings.HasPrefix(row.want, "360")
+		if shown && !strings.HasSuffix(row.limit, " aligned") && !strings.Contains(page, "`"+row.want+"`") {
+			t.Errorf("%s: the page does not show %q", row.limit, row.want)
+		}
+	}
+	if said := fmt.Sprintf("redisstore: rule \"login\": %v\n", formatError(2)); !strings.Contains(page, said) {
+		t.Errorf("the page does not show %q", said)
+	}
+	for a := range core.CalendarWindow + 1 {
+		if !strings.Contains(page, "\n| "+a.Letter()+" |") {
+			t.Errorf("the page has no row of %s", a)
 		}
 	}
 }
