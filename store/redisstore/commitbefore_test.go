@@ -200,7 +200,8 @@ func TestCommitBeforeSharesItsKeys(t *testing.T) {
 	old := run(t, "old", checkOut(t, commitBefore(t)), addr, prefix)
 	present := run(t, "present", repository, addr, prefix)
 	for _, text := range []string{
-		"1000/1h", "1000/1h burst=200", "1000/1h fixed-window", "500/1h sliding-log", "1000/1h sliding-window", "1000/1h token-bucket burst=700", "1000/year",
+		"1000/1h", "1000/1h burst=200", "1000/1h fixed-window", "500/1h sliding-log",
+		"1000/1h sliding-window", "1000/1h token-bucket burst=700", "1000/year",
 	} {
 		shareInTurns(t, text, old, present)
 		shareInTurns(t, text, present, old)
@@ -243,7 +244,8 @@ func shareInTurns(t *testing.T, text string, first, second *version) {
 func shareAtOnce(t *testing.T, text string, all ...*version) {
 	t.Helper()
 	most := int(core.MustParseLimit(text).Capacity())
-	if n := atOnce(order{Limit: text, Key: "at once" + text, Cost: 1, N: 2 * most, Callers: 32}, all...).Allowed; n != most {
+	o := order{Limit: text, Key: "at once" + text, Cost: 1, N: 2 * most, Callers: 32}
+	if n := atOnce(o, all...).Allowed; n != most {
 		t.Errorf("%s: %d admitted at once, want %d", text, n, most)
 	}
 }

@@ -26,7 +26,8 @@ var formatOne = []struct {
 	want        string
 }{
 	{"10/1h", "units", one(3), packed(3, float64(storetest.Epoch), "360000000 1 10")},
-	{"10/1h debt=5", "a debt", []core.Op{{Cost: 10}, {Verb: core.Debit, Cost: 2}}, packed(12, float64(storetest.Epoch), "360000000 1 10 2 0")},
+	{"10/1h debt=5", "a debt", []core.Op{{Cost: 10}, {Verb: core.Debit, Cost: 2}},
+		packed(12, float64(storetest.Epoch), "360000000 1 10 2 0")},
 	{"10/1h", "a booking", []core.Op{{Cost: 10}, {Cost: 1, MaxWait: time.Hour}},
 		packed(11, float64(storetest.Epoch), "360000000 1 10 1 1728000360000000")},
 	{"10/1h fixed-window", "units", one(3), "3 1728003600000000 3600000000 0"},
@@ -34,7 +35,8 @@ var formatOne = []struct {
 	{"10/1h sliding-log", "units", one(2), strings.Repeat(seven(storetest.Epoch), 2)},
 	{"10/1h sliding-window", "units", one(3), "360000000 4800000 3"},
 	{"10/1h token-bucket", "units", one(3), "3 1728000000000000 3600000000 10 10"},
-	{"10/1h token-bucket debt=5", "a debt", []core.Op{{Cost: 10}, {Verb: core.Debit, Cost: 2}}, "10 1728000000000000 3600000000 10 10 2"},
+	{"10/1h token-bucket debt=5", "a debt", []core.Op{{Cost: 10}, {Verb: core.Debit, Cost: 2}},
+		"10 1728000000000000 3600000000 10 10 2"},
 	{"10/year", "units", one(3), "3 1704067200000000 1735689600000000"},
 	{"10 concurrent ttl=1h", "a lease", []core.Op{{Cost: 1, Lease: "a"}},
 		seven(3600e6) + seven(storetest.Epoch+3600e6) + leaseID("a")},
@@ -109,7 +111,8 @@ func laterStates() []string {
 
 // everyVerb has an operation of each verb, and takes of each kind.
 var everyVerb = []core.Op{
-	{Cost: 1}, {Cost: 2}, {Cost: 2, UpTo: true}, {Cost: 1, Soft: true}, {Cost: 1, MaxWait: time.Minute}, {Verb: core.Peek, Cost: 1}, {Verb: core.Peek},
+	{Cost: 1}, {Cost: 2}, {Cost: 2, UpTo: true}, {Cost: 1, Soft: true}, {Cost: 1, MaxWait: time.Minute},
+	{Verb: core.Peek, Cost: 1}, {Verb: core.Peek},
 	{Verb: core.Refund, Cost: 1, At: storetest.Epoch}, {Verb: core.Reset}, {Verb: core.Debit, Cost: 1},
 	{Verb: core.Lift}, {Verb: core.Impose},
 }
@@ -134,7 +137,8 @@ func (m *meeting) put(state string, left time.Duration) {
 // unread checks the error of a step, and that the value is as it was put.
 func (m *meeting) unread(how, state string, left time.Duration, err error) {
 	m.t.Helper()
-	want := fmt.Sprintf(`redisstore: rule "r": state of a later format: it is of format %d, and this version reads up to format 1`, state[1])
+	want := fmt.Sprintf("redisstore: rule %q: state of a later format: "+
+		"it is of format %d, and this version reads up to format 1", "r", state[1])
 	if !errors.Is(err, ErrFormat) || err.Error() != want {
 		m.t.Errorf("%s, %+v meets %q: %v", how, m.op, state, err)
 	}
@@ -163,7 +167,9 @@ func (m *meeting) meet(state string, left time.Duration) {
 	other := m.op
 	other.Key = "other"
 	m.c.Del(ctx, keyOf(m.s, &other))
-	steps := []*step{newStep([]core.Op{m.op}), newStep([]core.Op{other}), newStep([]core.Op{m.op, beside}), newStep([]core.Op{beside})}
+	steps := []*step{
+		newStep([]core.Op{m.op}), newStep([]core.Op{other}), newStep([]core.Op{m.op, beside}), newStep([]core.Op{beside}),
+	}
 	if err := m.s.decideTogether(ctx, steps); err != nil {
 		m.t.Fatal(err)
 	}
@@ -227,7 +233,8 @@ func meetAll(t *testing.T, addr, text string, op core.Op, met map[core.Verb]int)
 func TestBansInALaterFormatAreNotListed(t *testing.T) {
 	t.Parallel()
 	now := storetest.Epoch
-	s := MustNew(connect(t, redistest.Addr(t)), Options{Prefix: redistest.Prefix(t), Timeout: patient, Clock: func() int64 { return now }})
+	o := Options{Prefix: redistest.Prefix(t), Timeout: patient, Clock: func() int64 { return now }}
+	s := MustNew(connect(t, redistest.Addr(t)), o)
 	banning(t, s, s.clock)("r", "k", time.Minute)
 	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "1/1s")}
 	s.client.Set(t.Context(), keyOf(s, &op), "\xfe\x02", 0)
@@ -256,7 +263,9 @@ func TestMarkWithoutALaterFormatIsUnreadable(t *testing.T) {
 }
 
 func TestLaterFormatIsTheNextOne(t *testing.T) {
-	for state, want := range map[string]bool{"": false, "\xfe": false, "\xfe\x01": false, "\xfe\x02": true, "\xfe\xff": true, "\xff\x02": false, "b\x02": false} {
+	for state, want := range map[string]bool{
+		"": false, "\xfe": false, "\xfe\x01": false, "\xfe\x02": true, "\xfe\xff": true, "\xff\x02": false, "b\x02": false,
+	} {
 		if got := laterFormat(state) != nil; got != want {
 			t.Errorf("%q: %t", state, got)
 		}

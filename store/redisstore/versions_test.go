@@ -213,7 +213,10 @@ func TestVersionSharesLeasesWithTheOneBefore(t *testing.T) {
 func TestVersionSettlesWhatTheOneBeforeHasTaken(t *testing.T) {
 	t.Parallel()
 	c := connect(t, redistest.Addr(t))
-	for _, text := range []string{"10/1h debt=15", "10/1h fixed-window debt=15", "10/1h sliding-window debt=15", "10/1h token-bucket debt=15", "10/year debt=15"} {
+	for _, text := range []string{
+		"10/1h debt=15", "10/1h fixed-window debt=15", "10/1h sliding-window debt=15",
+		"10/1h token-bucket debt=15", "10/year debt=15",
+	} {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
 			s := beside(t, c, text, nil)

@@ -35,7 +35,9 @@ type report struct {
 }
 
 func (r *report) MarshalJSON() ([]byte, error) {
-	fields := map[string]any{"Allowed": r.Allowed.Load(), "Banned": r.Banned.Load(), "Errors": r.Errors.Load(), "Taken": r.Taken.Load()}
+	fields := map[string]any{
+		"Allowed": r.Allowed.Load(), "Banned": r.Banned.Load(), "Errors": r.Errors.Load(), "Taken": r.Taken.Load(),
+	}
 	if err := r.err.Load(); err != nil {
 		fields["Err"] = *err
 	}
@@ -48,7 +50,8 @@ func main() {
 	now := flag.Int64("now", 0, "the instant of all calls")
 	flag.Parse()
 	c := redis.NewClient(&redis.Options{Addr: *addr, ContextTimeoutEnabled: true, ReadTimeout: time.Minute})
-	s := redisstore.MustNew(c, redisstore.Options{Prefix: *prefix, Timeout: time.Minute, Clock: func() int64 { return *now }})
+	clock := func() int64 { return *now }
+	s := redisstore.MustNew(c, redisstore.Options{Prefix: *prefix, Timeout: time.Minute, Clock: clock})
 	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
 	for in.More() {
 		var o order
