@@ -207,10 +207,14 @@ local function state(k)
   return text
 end
 
--- run_op carries out one operation by itself. It returns nil if its key is
--- unreadable.
+-- run_op carries out one operation by itself. It returns nil if its key is unreadable or of
+-- a later format, and in the second case also what answer says of that.
 local function run_op(k, l, verb, cost, pending, x, y)
   local text = state(k)
+  local mark, number = byte(text or '', 1, 2)
+  if mark == LATER and (number or 0) > FORMAT then
+    return nil, OF_FORMAT - number
+  end
   if text == '' then
     quarantine(KEYS[k])
     return nil
@@ -454,10 +458,10 @@ while at ~= #program + 1 do
 end
 for k = 1, #KEYS do
   local text = state(k)
-  if text == before[k] then
-    save(KEYS[k], text, false, resets[k])
-  else
+  if text ~= before[k] then
     save(KEYS[k], before[k], text or '', resets[k])
+  elseif resets[k] then -- else nothing is known of the key
+    save(KEYS[k], text, false, resets[k])
   end
 end
 return reply

@@ -19,8 +19,9 @@
 
 -- gcra_quick decides most calls: takes that book nothing, where units come back one by
 -- one every period, from a key that is fresh or was last used under this limit. It
--- returns nil if gcra has to decide: the take is refused, units are booked, or the
--- clock has stepped back.
+-- returns nil if gcra has to decide: the take is refused, units are booked, the clock has
+-- stepped back, or the state is of a later format, whose first byte is that of a negative
+-- number.
 local function gcra_quick(text, cost, period, burst, limit)
   local used, mark = 0, now
   if text then
@@ -29,7 +30,7 @@ local function gcra_quick(text, cost, period, burst, limit)
     end
     used, mark = struct.unpack(PAIR, text)
     local since = now - mark
-    if since < 0 then
+    if since < 0 or used < 0 then
       return nil
     end
     local n = (since - since % period) / period -- units that have come back

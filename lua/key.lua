@@ -15,6 +15,10 @@ end
 
 -- @slow
 
+-- LATER is the first byte of a state of a later format. No text in UTF-8 has it, and no number
+-- of a state that is packed begins with it, because none is negative.
+local LATER = 254
+
 -- QUARANTINE is how many milliseconds an unreadable value may stay.
 local QUARANTINE = 60000
 

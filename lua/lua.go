@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -79,6 +80,10 @@ type Set uint16
 // keys that have strikes or bans. A script without it that meets such a key writes nothing and
 // fails with an error that contains NeedsBans.
 const Bans Set = 1 << 15
+
+// Format is the number of the format in which the scripts write states. They read that format
+// and no later one; see prelude.lua. docs/upgrades.md says when it may change.
+const Format = 1
 
 // NeedsBans is in the error of a script that needs [Bans].
 const NeedsBans = "HGBANS"
@@ -197,7 +202,7 @@ func (c *Scripts) read() {
 		panic("headgate: " + err.Error())
 	}
 	c.parts = make(map[string]*part, len(paths))
-	values := map[string]string{}
+	values := map[string]string{"FORMAT": strconv.Itoa(Format)}
 	for _, path := range paths {
 		text, err := fs.ReadFile(from, path)
 		if err != nil {

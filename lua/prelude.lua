@@ -9,8 +9,9 @@
 --
 -- A line `local NAME = 7` or `local NAME = 'text'` defines a constant: lua.go puts
 -- the value where the name stands, because a function reads a literal faster than a
--- local of the script. Three constants are defined in lua.go: BANS is true in a script
--- with ban.lua. BAN is the ban there and FIRST the place of the verb, in single.lua.
+-- local of the script. Four constants are defined in lua.go: FORMAT is the number of the
+-- format of states. BANS is true in a script with ban.lua. BAN is the ban there and FIRST the
+-- place of the verb, in single.lua.
 --
 -- The parts below that line run at every slower call. A function that is defined there takes
 -- as long as ten or twenty lines, and one within an algorithm longer, for each local that
@@ -18,7 +19,8 @@
 --
 -- Instants and spans are integers of microseconds, and all numbers stay below
 -- 2^53. The state of a key is one string, and a key without a state is fresh. Each
--- algorithm is one function, the twin of its Go file in core/:
+-- algorithm is one function, the twin of its Go file in core/. (The states there have no
+-- format, as they do not outlast their process.)
 --
 --   step(text, verb, cost, pending, period, quota, extra, limit, x, y)
 --
@@ -44,6 +46,11 @@
 --   reset      the span until the key is fresh
 --   wait       the span until the cost fits, 0 if it does, or NEVER
 --   taken      for a debit, the units that it charged
+--
+-- The states that these files describe are of format 1. None of them begins with the byte
+-- LATER. A state of a later format begins with that byte and the number of its format in
+-- another. The drivers leave such a state as it is, whatever the verb, and answer what
+-- reply.lua says.
 --
 -- A take is charged if wait is at most x. Under bans, guard in ban.lua adds to the contract.
 --

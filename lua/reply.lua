@@ -1,7 +1,8 @@
 -- The form of a decision in a reply: the remaining units, four times the reset plus
 -- a code, and after BOOKED the wait, after REFUSED the span until a retry. For a take
 -- of as many units as fit, and for a debit, the number of its units follows. The decision
--- on an unreadable key is -1 alone, and of a banned key BANNED units remain.
+-- on an unreadable key is -1 alone, and of a banned key BANNED units remain. The decision on
+-- a state of a later format is OF_FORMAT less the number of the format, alone.
 
 -- @slow
 
@@ -10,12 +11,14 @@ local BOOKED = 1 -- allowed after a wait
 local REFUSED = 2
 local IMPOSSIBLE = 3 -- the cost never fits
 local BANNED = -2
+local OF_FORMAT = -100
 
 -- answer appends a decision to the first n integers of a reply. It returns the new
--- number of integers and the code.
+-- number of integers and the code. Where nothing could be decided, remaining is nil, and
+-- reset what stands for the decision, or nil if the key is unreadable.
 local function answer(reply, n, verb, remaining, reset, wait, x)
   if not remaining then
-    reply[n + 1] = -1
+    reply[n + 1] = reset or -1
     return n + 1, IMPOSSIBLE
   end
   local code = ALLOWED

@@ -29,6 +29,10 @@ if verb then
 else
   verb = 'take'
 end
+local mark, number = string.byte(not unreadable and text or '', 1, 2)
+if mark == LATER and (number or 0) > FORMAT then
+  return { now, OF_FORMAT - number }
+end
 local next, remaining, reset, wait, taken, lasts = nil, nil, nil, nil, nil, nil
 if verb == 'reset' and not unreadable then
   next, remaining, reset, wait = step(false, 'peek', 0, 0, period, quota, extra, limit, 0, '', '')

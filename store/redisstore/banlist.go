@@ -122,7 +122,8 @@ func banMember(op *core.Op) string {
 var errHidden = errors.New("redisstore: a store with a secret cannot list bans, as it cannot read the keys: lift them by the key")
 
 // Bans implements [core.BanLister]. It finds the bans that were imposed, or have refused a
-// request since they began, at most 10,000 of all rules, and none of a key above 1 KiB. A ban is
+// request since they began, at most 10,000 of all rules, and none of a key above 1 KiB. If one of
+// these keys has a state of a later format, the error wraps [ErrFormat]. A ban is
 // listed a moment later, if the Redis user may run the commands that docs/bans.md names.
 func (s *Store) Bans(ctx context.Context, rules []string, most int) ([]core.Banned, error) {
 	if s.secret != nil {
@@ -159,6 +160,9 @@ func (s *Store) Bans(ctx context.Context, rules []string, most int) ([]core.Bann
 		return nil, fmt.Errorf("redisstore: list bans: %w", s.explain(err))
 	}
 	for i, state := range states {
+		if err := laterFormat(state.Val()); err != nil {
+			return nil, fmt.Errorf("redisstore: list bans: rule %q: %w", list[i].Rule, err)
+		}
 		list[i].Until = banUntil(state.Val())
 	}
 	list = slices.DeleteFunc(list, func(b core.Banned) bool { return b.Until <= now })

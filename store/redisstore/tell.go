@@ -86,7 +86,7 @@ func typeOf(err error) events.ErrorType {
 		return events.NoError
 	case errors.Is(err, ErrCredentials), errors.Is(err, ErrPermission), redis.IsAuthError(err), rediscall.Forbids(err):
 		return events.Auth
-	case errors.Is(err, ErrUnreadable):
+	case errors.Is(err, ErrUnreadable), errors.Is(err, ErrFormat):
 		return events.Script
 	case errors.As(err, &dial) && dial.Op == "dial" && !dial.Timeout():
 		return events.Dial

@@ -315,6 +315,7 @@ const (
 const (
 	saysUnreadable = -1
 	saysBanned     = -2
+	saysFormat     = -100 // less the number of a later format
 )
 
 var errReply = errors.New("redisstore: the reply does not fit the operations")
@@ -344,17 +345,17 @@ func decode(steps []*step, ints []int64) error {
 	return nil
 }
 
-// step reads the decisions on the operations of a step. unreadable is the error
-// of a step with an unreadable key, or with windows of a calendar that do not hold the
+// step reads the decisions on the operations of a step. unreadable is the error of a step
+// with an unreadable key or one of a later format, or with windows of a calendar that do not hold the
 // server's instant. The script charges nothing to such a window.
 func (a *answers) step(ops []core.Op, out []core.Decision) (unreadable, err error) {
 	for i := range ops {
-		known, err := a.decision(&out[i], ops[i].UpTo || ops[i].Verb == core.Debit)
+		fault, err := a.decision(&out[i], ops[i].UpTo || ops[i].Verb == core.Debit)
 		if err != nil {
 			return nil, err
 		}
-		if !known && unreadable == nil {
-			unreadable = fmt.Errorf("redisstore: %w: rule %q", ErrUnreadable, ops[i].Rule)
+		if fault != nil && unreadable == nil {
+			unreadable = fmt.Errorf("redisstore: rule %q: %w", ops[i].Rule, fault)
 		}
 	}
 	for i := 0; i < len(ops) && unreadable == nil; i++ {
@@ -376,15 +377,15 @@ func noteTaken(ops []core.Op, out []core.Decision) {
 	}
 }
 
-// decision reads one decision, and the units taken if they are counted. known is false if
-// the key is unreadable.
-func (a *answers) decision(d *core.Decision, counted bool) (known bool, err error) {
-	if len(a.rest) > 0 && a.rest[0] == saysUnreadable {
+// decision reads one decision, and the units taken if they are counted. fault is why the
+// script could not decide.
+func (a *answers) decision(d *core.Decision, counted bool) (fault, err error) {
+	if fault = a.fault(); fault != nil {
 		a.rest = a.rest[1:]
-		return false, nil
+		return fault, nil
 	}
 	if len(a.rest) < 2 {
-		return false, errReply
+		return nil, errReply
 	}
 	remaining, reset, says := a.rest[0], a.rest[1]>>2, a.rest[1]&3
 	a.rest = a.rest[2:]
@@ -403,7 +404,18 @@ func (a *answers) decision(d *core.Decision, counted bool) (known bool, err erro
 	if counted && err == nil {
 		d.Taken, err = a.next()
 	}
-	return err == nil, err
+	return nil, err
+}
+
+// fault returns the error that stands in place of the next decision, or nil.
+func (a *answers) fault() error {
+	switch {
+	case len(a.rest) == 0 || a.rest[0] > saysFormat && a.rest[0] != saysUnreadable:
+		return nil
+	case a.rest[0] == saysUnreadable:
+		return ErrUnreadable
+	}
+	return formatError(saysFormat - a.rest[0])
 }
 
 // next reads one integer.
