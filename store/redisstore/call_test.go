@@ -171,7 +171,7 @@ func TestFailedDialIsTriedAgainUntilTheTimeout(t *testing.T) {
 		failed := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("no route to host")}
 		var dials atomic.Int64
 		c := redis.NewClient(&redis.Options{
-			ContextTimeoutEnabled: true, DialerRetries: 1,
+			Addr: east, ContextTimeoutEnabled: true, DialerRetries: 1,
 			Dialer: func(context.Context, string, string) (net.Conn, error) { dials.Add(1); return nil, failed },
 		})
 		defer c.Close()

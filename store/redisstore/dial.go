@@ -3,11 +3,13 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -38,7 +40,6 @@ const (
 	// maxWaitForCause is how long a call that is late already waits for the cause, if it has
 	// begun to look for it.
 	maxWaitForCause = 10 * time.Millisecond
-
 	// useAgain is the minimum pause between two uses of a client that the check cannot reach.
 	useAgain = time.Second
 )
@@ -100,14 +101,23 @@ func (s *Store) sendFirst(ctx context.Context, cmd rediscall.Ints) error {
 		return s.noteFirst(s.sendCommand(ctx, cmd))
 	}
 
+	listening, end := context.WithCancel(ctx)
+	defer end()
 	found := make(chan error, 1)
-	go func() { found <- s.dialBeside(client) }()
+	go func() { found <- s.dialBeside(listening, client, s.timeout, func(error) {}) }()
 	err := s.noteFirst(s.sendCommand(ctx, cmd))
-	if !hidesCause(err) {
+	if !hidesCause(err) && !broken(err) {
 		return err
 	}
+	var said unasked
 	select {
 	case cause := <-found:
+		if errors.As(cause, &said) {
+			return &turnedAway{said, err}
+		}
+		if !hidesCause(err) {
+			return err
+		}
 		if cause != nil {
 			return &dialError{cause}
 		}
@@ -146,22 +156,29 @@ func (s *Store) causeOf(cmd rediscall.Ints, err error) error {
 		return err
 	}
 	run, began := s.doubt(firstKey(cmd), err)
-	var beside *dialError
-	if !isLate(err) || errors.As(err, &beside) {
-		return err
+	if run != nil && began && isLate(err) {
+		run.await(maxWaitForCause)
 	}
-	if run != nil && began {
-		timer := time.NewTimer(maxWaitForCause)
-		defer timer.Stop()
-		select {
-		case <-run.dialled:
-		case <-timer.C:
-		}
+
+	var beside *dialError
+	var turned *turnedAway
+	if !isLate(err) || errors.As(err, &beside) || errors.As(err, &turned) {
+		return err
 	}
 	if cause := run.cause(); cause != nil {
 		return &dialError{cause}
 	}
 	return s.explainLate(err)
+}
+
+// await waits for at most d until the server was dialled.
+func (r *trialRun) await(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-r.dialled:
+	case <-timer.C:
+	}
 }
 
 // cause returns why the server cannot be dialled, or nil if that is not known.
@@ -190,49 +207,115 @@ func (s *Store) explainLate(err error) error {
 	return &lateError{err}
 }
 
+// unasked is an error that a server says to a connection before it was asked, and then closes
+// it: it has too many, or is in its protected mode. The client may only see the end.
+type unasked string
+
+func (u unasked) Error() string { return string(u) }
+
+// RedisError marks a reply; see [redis.Error].
+func (unasked) RedisError() {}
+
+// turnedAway is why a call failed whose connection the server may have closed. The call may
+// have reached the server before.
+type turnedAway struct {
+	said unasked
+	err  error // of the client
+}
+
+func (e *turnedAway) Error() string { return fmt.Sprintf("%v: %v", e.said, e.err) }
+
+// Unwrap returns the error of the client, and ErrTooManyClients if that is what the server says.
+func (e *turnedAway) Unwrap() []error {
+	if redis.HasErrorPrefix(e.said, tooManyClients) {
+		return []error{e.err, ErrTooManyClients}
+	}
+	return []error{e.err}
+}
+
+// listen returns what the server says without being asked within d, or nil. A server that is
+// well says nothing.
+func listen(conn net.Conn, d time.Duration) error {
+	if d == 0 || conn.SetReadDeadline(time.Now().Add(d)) != nil {
+		return nil
+	}
+	text := make([]byte, 512)
+	n, _ := conn.Read(text)
+	line, _, _ := strings.Cut(string(text[:n]), "\r\n")
+	if said, ok := strings.CutPrefix(line, "-"); ok {
+		return unasked(said)
+	}
+	return nil
+}
+
+// errNoServer means that the client knows no server.
+var errNoServer = errors.New("the client knows no server")
+
 // errDialling means that too many dials of a store are in progress.
 var errDialling = fmt.Errorf("%d dials are in progress: %w", maxDials, context.DeadlineExceeded)
 
-// dialBeside returns why the server cannot be dialled, or nil. A dialler may go on after its
-// deadline, as that of the client does over TLS; the call does not.
-func (s *Store) dialBeside(server *redis.Client) error {
-	ctx, cancel := context.WithTimeout(context.Background(), connectTimeouts*s.timeout)
+// dialBeside calls dialled with why the server cannot be dialled, or nil, and returns that, or
+// what the server says in the time to hear, or until ctx ends. A dialler may go on after its
+// deadline, as that of the client does over TLS; dialBeside does not.
+func (s *Store) dialBeside(ctx context.Context, server *redis.Client, hear time.Duration, dialled func(error)) error {
+	listening := ctx
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeouts*s.timeout)
 	defer cancel()
+	conns, errs := make(chan net.Conn, 1), make(chan error, 1)
 	select {
 	case s.dials.slots <- struct{}{}:
+		go func() {
+			defer func() { <-s.dials.slots }()
+			conn, err := dialOneOf(ctx, optionsOf(s.client, server))
+			if err != nil {
+				errs <- err
+				return
+			}
+			s.dials.proven.Store(true)
+			conns <- conn
+		}()
 	default:
-		return errDialling
+		errs <- errDialling
 	}
 
-	found := make(chan error, 1)
-	go func() {
-		defer func() { <-s.dials.slots }()
-		err := s.dialOneOf(ctx, s.optionsOf(server))
-		if err == nil {
-			s.dials.proven.Store(true)
-		}
-		found <- err
-	}()
+	var err error
 	select {
-	case err := <-found:
-		return err
+	case conn := <-conns:
+		defer conn.Close()
+		defer context.AfterFunc(listening, func() { _ = conn.Close() })()
+		dialled(nil)
+		return listen(conn, hear)
+	case err = <-errs:
 	case <-ctx.Done():
-		return ctx.Err()
+		err = ctx.Err()
+		go closeLate(conns, errs)
+	}
+	dialled(err)
+	return err
+}
+
+// closeLate closes a connection that nothing waits for.
+func closeLate(conns chan net.Conn, errs chan error) {
+	select {
+	case conn := <-conns:
+		_ = conn.Close()
+	case <-errs:
 	}
 }
 
 // optionsOf returns how the server is dialled, or how all are of which the client knows.
-func (s *Store) optionsOf(server *redis.Client) []*redis.Options {
+func optionsOf(client redis.UniversalClient, server *redis.Client) []*redis.Options {
 	if server != nil {
 		return []*redis.Options{server.Options()}
 	}
-	c, ok := s.client.(*redis.ClusterClient)
+	c, ok := client.(*redis.ClusterClient)
 	if !ok {
 		return nil
 	}
+
 	var list []*redis.Options
-	for _, addr := range c.Options().Addrs {
-		o := &redis.Options{Network: "tcp", Addr: addr, Dialer: c.Options().Dialer, TLSConfig: c.Options().TLSConfig, DialTimeout: c.Options().DialTimeout}
+	for all, i := c.Options(), 0; i < len(all.Addrs); i++ {
+		o := &redis.Options{Network: "tcp", Addr: all.Addrs[i], Dialer: all.Dialer, TLSConfig: all.TLSConfig, DialTimeout: all.DialTimeout}
 		if o.Dialer == nil {
 			o.Dialer = redis.NewDialer(o)
 		}
@@ -241,14 +324,18 @@ func (s *Store) optionsOf(server *redis.Client) []*redis.Options {
 	return list
 }
 
-// dialOneOf returns nil if a server can be dialled, or why none can.
-func (s *Store) dialOneOf(ctx context.Context, list []*redis.Options) (err error) {
+// dialOneOf returns a connection to a server that can be dialled, or why none can.
+func dialOneOf(ctx context.Context, list []*redis.Options) (conn net.Conn, err error) {
 	for _, o := range list {
-		if err = dial(ctx, o); err == nil {
-			return nil
+		err = rediscall.Safely(ctx, func(ctx context.Context) (err error) {
+			conn, err = o.Dialer(ctx, o.Network, o.Addr)
+			return err
+		})
+		if err == nil {
+			return conn, nil
 		}
 	}
-	return err
+	return nil, cmp.Or(err, errNoServer)
 }
 
 // serverOf returns the client of the server that has the key, and its address. They are nil
@@ -300,17 +387,6 @@ func isTLS(err error) bool {
 	var header tls.RecordHeaderError
 	var alert tls.AlertError
 	return errors.As(err, &untrusted) || errors.As(err, &header) || errors.As(err, &alert)
-}
-
-// dial returns why no connection can be made, or nil.
-func dial(ctx context.Context, o *redis.Options) error {
-	return rediscall.Safely(ctx, func(ctx context.Context) error {
-		conn, err := o.Dialer(ctx, o.Network, o.Addr)
-		if err == nil {
-			_ = conn.Close()
-		}
-		return err
-	})
 }
 
 // refused reports whether the server is not there to be asked again. The client of

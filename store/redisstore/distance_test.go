@@ -345,19 +345,18 @@ func (*hanging) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-// The first call is late after 50 ms and begins a trial with four commands, which ends at its
-// deadline after 500 ms. From then on a call begins a trial with one command 200 ms after the
-// last, and waits for it until it is late; the others fail at once. Trials so begin at 50 ms,
-// 750 ms, 1450 ms, …, 9850 ms.
+// The first call is late after 50 ms and begins a trial, which has 500 ms for four commands. From then on a call begins a trial with one command 200 ms after
+// the last has ended, and waits for it until it is late; the others fail at once. The callers
+// ask each 5 ms, so trials begin every 700 ms, or 200 ms if they panic at once.
 func TestTrialsMeetAServerThatHangsInTurn(t *testing.T) {
 	for name, row := range map[string]struct {
 		ignores, panics bool
 		commands        int
 		text            string
 	}{
-		"hanging":                   {commands: maxFull + 14, text: "no answer in time: context deadline exceeded"},
+		"hanging":                   {commands: maxFull + 14},
 		"panicking":                 {panics: true, commands: maxFull + 49, text: "the Redis client panicked: a hook"},
-		"a client without deadline": {ignores: true, text: "no answer in time: context deadline exceeded"},
+		"a client without deadline": {ignores: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -371,15 +370,10 @@ func TestTrialsMeetAServerThatHangsInTurn(t *testing.T) {
 				for range 20 {
 					callers.Go(func() {
 						for time.Since(begun) < 10*time.Second {
-							asked := time.Now()
-							_, err := takeOne(t.Context(), s, "k")
-							if err == nil {
-								t.Error("a decision")
+							if _, err := takeOne(t.Context(), s, "k"); !isLate(err) && !(row.panics && strings.HasSuffix(err.Error(), row.text)) {
+								t.Errorf("%v", err)
 							}
-							if late := time.Since(asked); late > 0 && !isLate(err) || late == 0 && err.Error() != "redisstore: "+row.text {
-								t.Errorf("%v after %v", err, late)
-							}
-							time.Sleep(10 * ms)
+							time.Sleep(5 * ms)
 						}
 					})
 				}

@@ -130,6 +130,13 @@ func (s *Store) pass(ctx context.Context, key string) error {
 	}
 
 	select {
+	case <-run.dialled:
+	case <-ctx.Done():
+	}
+	if run.cause() != nil {
+		return s.doors.shut(addr)
+	}
+	select {
 	case <-run.ended:
 		return s.doors.shut(addr)
 	case <-ctx.Done():
@@ -265,27 +272,49 @@ func (s *Store) tryLocked(d *door, now time.Time) bool {
 // after a trial that failed, it begins with one.
 func (s *Store) try(d *door, run *trialRun, server *redis.Client, again bool) {
 	begun, n := time.Now(), s.queue.connections()
-	run.found = s.dialBeside(server)
-	close(run.dialled)
+	_ = s.dialBeside(context.Background(), server, 0, func(err error) { s.noteDial(d, run, err) })
 
-	why := silentOr(run.found, func(err error) error { return &unreachable{err} })
+	var why error
 	switch {
-	case why != nil && s.dials.mayUseClient(begun):
-		if s.greet(server, 1) == nil {
+	case run.found != nil:
+		why = whyUndialled(run.found)
+		if s.dials.mayUseClient(begun) && s.greet(server, 1) == nil {
 			why = nil
 		}
-	case why == nil && again:
+	case again:
 		if why = silentOr(s.greet(server, 1), reasonOf); why == nil {
 			_ = s.greet(server, n) // one connection is enough to go on
 		}
-	case why == nil:
+	default:
 		why = silentOr(s.greet(server, n), reasonOf)
 	}
 
+	if run.found == nil && why != nil && broken(why) && !unwelcome(why) {
+		// The server may have said why before it closed the connection.
+		if said := s.dialBeside(context.Background(), server, s.timeout, func(error) {}); unwelcome(said) {
+			why = said
+		}
+	}
 	s.endTrial(d, run, begun, why)
 	if why == nil && !again && !s.dials.single {
 		s.connect(n, server) // the other servers are as far away
 	}
+}
+
+// whyUndialled returns the error of calls to a server that cannot be dialled.
+func whyUndialled(err error) error {
+	return silentOr(err, func(err error) error { return &unreachable{err} })
+}
+
+// noteDial has the calls at a door that is shut fail at once if the server cannot be dialled.
+func (s *Store) noteDial(d *door, run *trialRun, err error) {
+	s.doors.mu.Lock()
+	defer s.doors.mu.Unlock()
+	run.found = err
+	if d.why != nil && err != nil {
+		d.why, d.failed = whyUndialled(err), true
+	}
+	close(run.dialled)
 }
 
 // silentOr returns the error of calls that are not made after a trial that failed with err, as
