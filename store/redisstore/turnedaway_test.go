@@ -27,10 +27,12 @@ import (
 // doorman turns clients away: in the handshake if it has a certificate, and else by its answer
 // to each command. It counts connections, by the clock of a bubble.
 type doorman struct {
-	config *tls.Config // of the server; nil without TLS
-	trusts *x509.CertPool
-	answer string
-	closes bool // the connection after the answer, which it gives unasked
+	config  *tls.Config // of the server; nil without TLS
+	trusts  *x509.CertPool
+	answer  string
+	refuses bool // to be dialled
+	hangs   bool // in the handshake, if that is not nil, and else after any command
+	closes  bool // the connection after the answer, which it gives unasked
 
 	mu    sync.Mutex
 	conns int
@@ -39,6 +41,16 @@ type doorman struct {
 
 // dial is the dialler of a client.
 func (d *doorman) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	if d.refuses {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	}
+	if d.hangs && d.config != nil {
+		d.mu.Lock()
+		d.conns++
+		d.mu.Unlock()
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	near, end := net.Pipe()
 	there := &buffered{Conn: end, writes: make(chan []byte, 100)}
 	go there.write()
@@ -109,6 +121,9 @@ func (d *doorman) serve(c *buffered) {
 	for {
 		if _, err := readCommand(commands); err != nil {
 			return
+		}
+		if d.hangs {
+			continue
 		}
 		d.mu.Lock()
 		answer := d.answer
@@ -258,5 +273,46 @@ func TestServerThatTurnsClientsAwayIsAskedNowAndThen(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// 600 requests a second ask a server that lets them connect and never answers. The calls of the
+// first 50 ms connect, with a dial beside, and so does a trial with four connections until
+// 550 ms. From 750 ms on there is a trial every 700 ms: a dial and a connection. Where TLS
+// hangs, a trial is a dial, and the client still dials for the first calls, every 5 s.
+func TestServerThatHangsMeetsFewConnections(t *testing.T) {
+	for name, row := range map[string]struct {
+		config *tls.Config
+		first  int // connections in the first second, at most
+		later  int // in each other
+	}{
+		"after a command": {nil, 16, 4},
+		"in TLS":          {&tls.Config{}, 8, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &doorman{config: row.config, hangs: true}
+				c := clients["one server"](d.dial)
+				s := MustNew(c, Options{})
+				for most, before, n := row.first, 0, 0; n < 10; n++ {
+					for range 600 {
+						go func() {
+							if _, err := takeOne(t.Context(), s, "k"); !isLate(err) {
+								t.Error(err)
+							}
+						}()
+						time.Sleep(time.Second / 600)
+					}
+					if got := d.connections() - before; got == 0 || got > most {
+						t.Errorf("second %d: %d connections, want at most %d", n, got, most)
+					}
+					most, before = row.later, d.connections()
+				}
+				time.Sleep(time.Minute)
+				c.Close()
+				d.close()
+				time.Sleep(time.Minute)
+			})
+		})
 	}
 }
