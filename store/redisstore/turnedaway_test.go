@@ -253,7 +253,8 @@ func TestServerThatTurnsClientsAwayIsAskedNowAndThen(t *testing.T) {
 					c := client(d.dial)
 					s := MustNew(c, Options{})
 					begun := time.Now()
-					for n := 0; time.Since(begun) < 10*time.Second; n++ {
+					for n := -1; time.Since(begun) < 10*time.Second; time.Sleep(10 * ms) {
+						n++
 						_, err := takeOne(t.Context(), s, "k")
 						if (isLate(err) && n > 0 || d.closes && kind != "one server") && time.Since(begun) < time.Second {
 							continue // until the first trial has heard why
@@ -261,7 +262,6 @@ func TestServerThatTurnsClientsAwayIsAskedNowAndThen(t *testing.T) {
 						if !errors.Is(err, row.is) || !strings.Contains(err.Error(), row.want) {
 							t.Errorf("call %d: %v", n, err)
 						}
-						time.Sleep(10 * ms)
 					}
 					if n, most := d.connections(), 10+row.each*10_000/200; n > most {
 						t.Errorf("%d connections, want at most %d", n, most)
