@@ -114,7 +114,7 @@ func (s *Store) serve(l *lane) {
 		runtime.Gosched()
 		var more int
 		if more, ok = s.queue.refill(l, b, took); more > 0 {
-			s.connect(more)
+			s.connect(more, nil)
 		}
 	}
 	s.batches.Put(b)

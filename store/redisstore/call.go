@@ -74,11 +74,9 @@ func (s *Store) process(ctx context.Context, cmd rediscall.Ints) error {
 	} else {
 		err = s.sendCommand(ctx, cmd)
 	}
-	s.dials.note(err)
 	s.learn(ctx, err)
-	s.connectAgain(err)
 	if err != nil {
-		err = s.causeOf(ctx, cmd, err)
+		err = s.causeOf(cmd, err)
 	}
 	return err
 }

@@ -5,7 +5,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"net"
 	"sync"
 	"time"
 
@@ -25,19 +24,17 @@ const (
 )
 
 // connect has the client connect in the background, so that n calls at a time find a
-// connection. By itself the client greets a server under the deadline of the call that
-// found no connection, and drops the connection if the call ends before. Far from the
-// server every call does.
+// connection to each server but done, which may be nil. By itself the client greets a server
+// under the deadline of the call that found no connection, and drops the connection if the
+// call ends before. Far from the server every call does.
 //
 // In a round, n commands at once have more time than a call. The client connects for those
 // that find no idle connection, and keeps what it has connected. There is one round at a
-// time, and a pause between two, so a server that hangs meets few of them. A round that
-// was quick made no connection: it only kept ready ones from calls, which may be late for
-// that, and must not begin a round each. A client that ignores deadlines does not drop
-// connections.
-func (s *Store) connect(n int) {
-	if s.ignoresDeadline || !s.connecting.TryLock() {
-		return
+// time, a pause between two, and none while a server is doubted: trials connect then. A
+// client that ignores deadlines does not drop connections.
+func (s *Store) connect(n int, done *redis.Client) {
+	if s.ignoresDeadline || s.dials.trust.Load() == mistaken || !s.connecting.TryLock() {
+		return // a trial of a doubted server connects
 	}
 	begun := time.Now()
 	if begun.Before(s.reconnect) {
@@ -48,7 +45,7 @@ func (s *Store) connect(n int) {
 		defer s.connecting.Unlock()
 		ctx, cancel := context.WithTimeout(context.Background(), connectTimeouts*s.timeout)
 		defer cancel()
-		err := rediscall.Safely(ctx, func(ctx context.Context) error { return s.connectServers(ctx, n) })
+		err := rediscall.Safely(ctx, func(ctx context.Context) error { return s.connectServers(ctx, n, done) })
 		ended, pause := time.Now(), reconnect
 		if err == nil {
 			s.queue.prepared(n)
@@ -60,22 +57,18 @@ func (s *Store) connect(n int) {
 	}()
 }
 
-// connectAgain has the client connect after a call that was late.
-func (s *Store) connectAgain(err error) {
-	if err != nil && late(err) {
-		s.connect(s.queue.connections())
+// connectServers has the client connect to each server that decides but for done.
+func (s *Store) connectServers(ctx context.Context, n int, done *redis.Client) error {
+	one := func(ctx context.Context, c *redis.Client) error {
+		if c == done {
+			return nil
+		}
+		ready, err := connectOne(ctx, c, n)
+		if ready < n {
+			return err
+		}
+		return nil
 	}
-}
-
-// late reports whether a call ended before its answer came.
-func late(err error) bool {
-	var network net.Error
-	return errors.As(err, &network) && network.Timeout() || errors.Is(err, context.Canceled) || errors.Is(err, redis.ErrPoolTimeout)
-}
-
-// connectServers has the client connect to each server that decides.
-func (s *Store) connectServers(ctx context.Context, n int) error {
-	one := func(ctx context.Context, c *redis.Client) error { return connectOne(ctx, c, n) }
 	switch c := s.client.(type) {
 	case *redis.ClusterClient:
 		return c.ForEachMaster(ctx, one)
@@ -87,9 +80,10 @@ func (s *Store) connectServers(ctx context.Context, n int) error {
 	return nil
 }
 
-// connectOne has the client of a server connect. It sends TIME, which the user of a store
-// may call. Any reply proves a connection, an error too.
-func connectOne(ctx context.Context, c *redis.Client, n int) error {
+// connectOne has the client of a server connect, and returns how many of n connections are
+// ready, and why others are not. It sends TIME, which the user of a store may call. Any reply
+// proves a connection, an error too, unless it turns the client away.
+func connectOne(ctx context.Context, c *redis.Client, n int) (ready int, err error) {
 	errs := make([]error, n)
 	var all sync.WaitGroup
 	for i := range errs {
@@ -98,11 +92,19 @@ func connectOne(ctx context.Context, c *redis.Client, n int) error {
 				return c.Process(ctx, rediscall.Reply{Cmd: redis.NewCmd(ctx, "time")})
 			})
 			var reply redis.Error
-			if !errors.As(err, &reply) {
+			if !errors.As(err, &reply) || unwelcome(err) {
 				errs[i] = err
 			}
 		})
 	}
 	all.Wait()
-	return errors.Join(errs...)
+
+	for _, each := range errs {
+		if each == nil {
+			ready++
+		} else if err == nil {
+			err = each
+		}
+	}
+	return ready, err
 }

@@ -178,16 +178,25 @@ var ErrPermission = errors.New("no permission")
 // the client.
 var ErrCredentials = errors.New("wrong user or password")
 
-// explain adds ErrCredentials or ErrPermission to an error that only an
+// ErrTooManyClients means that Redis has as many connections as its maxclients allows, and
+// lets no further one in.
+var ErrTooManyClients = errors.New("the server has no connection left for this client")
+
+// tooManyClients begins the error of a server without a connection left.
+const tooManyClients = "max number of clients"
+
+// explain adds ErrCredentials, ErrPermission or ErrTooManyClients to an error that only an
 // administrator of the server can mend.
 func (s *Store) explain(err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case redis.IsAuthError(err):
-		return fmt.Errorf("redisstore: %w: %w", ErrCredentials, err)
+		return fmt.Errorf("%w: %w", ErrCredentials, err)
+	case redis.HasErrorPrefix(err, tooManyClients), errors.Is(err, ErrTooManyClients):
+		return fmt.Errorf("%w: %w", ErrTooManyClients, err)
 	case rediscall.Forbids(err):
-		return fmt.Errorf("redisstore: %w: %w; %s", ErrPermission, err, rediscall.Remedy(s.client, s.prefix))
+		return fmt.Errorf("%w: %w; %s", ErrPermission, err, rediscall.Remedy(s.client, s.prefix))
 	}
 	return err
 }

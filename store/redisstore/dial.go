@@ -3,80 +3,67 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/redis/go-redis/v9"
 )
 
 // maxDials is how many dials of a store may be in progress.
-const maxDials = 4
+const maxDials = 8
 
-// dialCheck dials beside a call of a client that has no connection. By itself the
-// client dials five times, 100 ms apart, and answers with the end of the caller's
-// deadline, whatever kept it from connecting. The check finds the true cause, and ends
-// the call at once if the call before has failed too.
+// dialCheck dials beside a client that has no connection. By itself the client dials five
+// times, 100 ms apart, and answers with the end of the caller's deadline, whatever kept it
+// from connecting. The check finds the true cause.
 //
 // It never ends a call unless it has reached the server itself before: a hook of the
 // client may dial in another way, or answer without a server.
 type dialCheck struct {
 	trust  atomic.Int32
 	proven atomic.Bool   // the check has reached the server
-	slots  chan struct{} // nil for a client of several servers, beside whose calls there is no dial
-
-	after  chan struct{}              // a slot for each dial after a late call
-	sought atomic.Bool                // a call has waited for the cause since the last that was answered
-	latest atomic.Pointer[deadServer] // why the last such dial failed; nil if it did not
-}
-
-// deadServer is why a server could not be reached.
-type deadServer struct {
-	err error
-	at  time.Time
+	used   atomic.Int64  // when a client was that the check cannot reach, in Unix milliseconds
+	slots  chan struct{} // a slot for each dial beside
+	single bool          // the client has one server
 }
 
 const (
-	// maxWaitForCause is how long a call that is late already waits for the cause, if it is
-	// the first since a call was answered.
+	// maxWaitForCause is how long a call that is late already waits for the cause, if it has
+	// begun to look for it.
 	maxWaitForCause = 10 * time.Millisecond
-
-	// causeStands is how long a cause explains other late calls.
-	causeStands = time.Second
+	// useAgain is the minimum pause between two uses of a client that the check cannot reach.
+	useAgain = time.Second
 )
 
 // How far a client is trusted.
 const (
-	trusted  = iota // the last call met a server
+	trusted  = iota // no server is doubted
 	untried         // there was no call yet
-	mistaken        // the last call met no server
+	mistaken        // a server is doubted
 )
 
 // begin makes the check ready for use.
 func (c *dialCheck) begin(client redis.UniversalClient) {
-	c.after = make(chan struct{}, maxDials)
-	if _, single := client.(*redis.Client); single {
-		c.slots = make(chan struct{}, maxDials)
+	c.slots = make(chan struct{}, maxDials)
+	if _, c.single = client.(*redis.Client); c.single {
 		c.trust.Store(untried)
 	}
 }
 
-// note judges the client by the result of a call.
-func (c *dialCheck) note(err error) {
-	trust := int32(trusted)
-	if err != nil && doubtsTopology(err) {
-		trust = mistaken
-	} else if c.sought.Load() {
-		c.sought.Store(false)
-	}
-	if c.slots != nil && trust != c.trust.Load() {
-		c.trust.Store(trust)
-	}
+// mayUseClient reports whether the client may be used although the server cannot be dialled:
+// once in a while, unless it could be before.
+func (c *dialCheck) mayUseClient(now time.Time) bool {
+	at, last := now.UnixMilli(), c.used.Load()
+	return !c.proven.Load() && at-last >= useAgain.Milliseconds() && c.used.CompareAndSwap(last, at)
 }
 
 // dialError is why no connection was made beside a call. The call itself may have
@@ -88,40 +75,62 @@ func (e *dialError) Error() string { return "no connection: " + e.err.Error() }
 // Unwrap returns the error of the dial.
 func (e *dialError) Unwrap() error { return e.err }
 
-// sendChecked sends the command as sendCommand does, and dials beside it if the
-// client has no connection.
+// sendChecked sends the command as sendCommand does: for the first time with a dial beside,
+// and later only if the door to the server is not shut.
 func (s *Store) sendChecked(ctx context.Context, cmd rediscall.Ints) error {
-	client, _ := s.client.(*redis.Client)
-	if client.PoolStats().TotalConns > 0 {
-		return s.sendCommand(ctx, cmd)
+	if s.dials.trust.Load() == untried {
+		return s.sendFirst(ctx, cmd)
 	}
-	within, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	found := make(chan error, 1)
-	timeout := s.timeout
-	select {
-	case s.dials.slots <- struct{}{}:
-		go func() {
-			defer func() { <-s.dials.slots }()
-			err := dial(within, client.Options(), timeout)
-			if err == nil {
-				s.dials.proven.Store(true)
-				return
-			}
-			found <- &dialError{err}
-			if s.dials.proven.Load() && s.dials.trust.Load() == mistaken {
-				cancel(err)
-			}
-		}()
-	default:
-	}
-	err := s.sendCommand(within, cmd)
-	if !hidesCause(err) {
+
+	key := firstKey(cmd)
+	if err := s.pass(ctx, key); err != nil {
 		return err
 	}
+	err := s.sendCommand(ctx, cmd)
+	var reply redis.Error
+	if err == nil || errors.As(err, &reply) && !unwelcome(err) {
+		s.relieve(key)
+	}
+	return err
+}
+
+// sendFirst sends a command of a client that was not used before, and dials beside it.
+func (s *Store) sendFirst(ctx context.Context, cmd rediscall.Ints) error {
+	client, _ := s.client.(*redis.Client)
+	if client.PoolStats().TotalConns > 0 {
+		return s.noteFirst(s.sendCommand(ctx, cmd))
+	}
+
+	listening, end := context.WithCancel(ctx)
+	defer end()
+	found := make(chan error, 1)
+	go func() { found <- s.dialBeside(listening, client, s.timeout, func(error) {}) }()
+	err := s.noteFirst(s.sendCommand(ctx, cmd))
+	if !hidesCause(err) && !broken(err) {
+		return err
+	}
+	var said unasked
 	select {
-	case err = <-found:
+	case cause := <-found:
+		if errors.As(cause, &said) {
+			return &turnedAway{said, err}
+		}
+		if !hidesCause(err) {
+			return err
+		}
+		if cause != nil {
+			return &dialError{cause}
+		}
 	default:
+	}
+	return err
+}
+
+// noteFirst trusts the client if it was answered, and returns err.
+func (s *Store) noteFirst(err error) error {
+	var reply redis.Error
+	if err == nil || errors.As(err, &reply) && !unwelcome(err) {
+		s.dials.trust.CompareAndSwap(untried, trusted)
 	}
 	return err
 }
@@ -134,100 +143,221 @@ func (e *lateError) Error() string { return "no answer in time: " + e.err.Error(
 // Unwrap returns the error of the client.
 func (e *lateError) Unwrap() error { return e.err }
 
-// causeOf returns an error that says why the command was late, or err. The client itself may
-// only know the end of the deadline: it dials a server that refuses connections again and
-// again until then. So the store dials the server once more, and the first late call waits a
-// moment for that. A server that hangs lets it connect.
-func (s *Store) causeOf(ctx context.Context, cmd rediscall.Ints, err error) error {
-	var beside *dialError
-	if !isLate(err) || errors.As(err, &beside) {
+// causeOf doubts the server if the error of the command is one of the way to it, and returns
+// an error that says why a command was late, or err. The client itself may only know the end
+// of the deadline: it dials a server that refuses connections again and again until then. A
+// server that hangs lets the store dial it.
+func (s *Store) causeOf(cmd rediscall.Ints, err error) error {
+	var shut *shutError
+	if errors.As(err, &shut) || errors.Is(err, core.ErrOverload) {
 		return err
 	}
-	if known := s.dials.known(); known != nil {
-		return known
+	if !isLate(err) && !broken(err) && !errors.Is(err, context.Canceled) {
+		return err
 	}
-	found, key := make(chan error, 1), firstKey(cmd) // the memory of the command is used again
-	select {
-	case s.dials.after <- struct{}{}:
-		go func() {
-			defer func() { <-s.dials.after }()
-			found <- s.dialServer(ctx, key)
-		}()
-	default:
-		return &lateError{err}
+	run, began := s.doubt(firstKey(cmd), err)
+	if run != nil && began && isLate(err) {
+		run.await(maxWaitForCause)
 	}
-	if !s.dials.sought.CompareAndSwap(false, true) {
-		return &lateError{err}
+
+	var beside *dialError
+	var turned *turnedAway
+	if !isLate(err) || errors.As(err, &beside) || errors.As(err, &turned) {
+		return err
 	}
-	timer := time.NewTimer(maxWaitForCause)
-	defer timer.Stop()
-	select {
-	case cause := <-found:
-		if cause != nil {
-			return &dialError{cause}
-		}
-	case <-timer.C:
+	if cause := run.cause(); cause != nil {
+		return &dialError{cause}
 	}
-	return &lateError{err}
+	return s.explainLate(err)
 }
 
-// explainLate returns an error that says why a step was late which shared a call with others,
-// or err.
+// await waits for at most d until the server was dialled.
+func (r *trialRun) await(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-r.dialled:
+	case <-timer.C:
+	}
+}
+
+// cause returns why the server cannot be dialled, or nil if that is not known.
+func (r *trialRun) cause() error {
+	if r == nil {
+		return nil
+	}
+	select {
+	case <-r.dialled:
+		return r.found
+	default:
+		return nil
+	}
+}
+
+// explainLate returns an error that says why a call or a step was late, or err.
 func (s *Store) explainLate(err error) error {
 	if !isLate(err) {
 		return err
 	}
-	if known := s.dials.known(); known != nil {
-		return known
+	if s.dials.trust.Load() == mistaken {
+		if known := s.doors.known(); known != nil {
+			return known
+		}
 	}
 	return &lateError{err}
 }
 
-// known returns a cause that was found a moment ago, or nil.
-func (c *dialCheck) known() error {
-	if d := c.latest.Load(); d != nil && time.Since(d.at) < causeStands {
-		return &dialError{d.err}
+// unasked is an error that a server says to a connection before it was asked, and then closes
+// it: it has too many, or is in its protected mode. The client may only see the end.
+type unasked string
+
+func (u unasked) Error() string { return string(u) }
+
+// RedisError marks a reply; see [redis.Error].
+func (unasked) RedisError() {}
+
+// turnedAway is why a call failed whose connection the server may have closed. The call may
+// have reached the server before.
+type turnedAway struct {
+	said unasked
+	err  error // of the client
+}
+
+func (e *turnedAway) Error() string { return fmt.Sprintf("%v: %v", e.said, e.err) }
+
+// Unwrap returns the error of the client, and ErrTooManyClients if that is what the server says.
+func (e *turnedAway) Unwrap() []error {
+	if redis.HasErrorPrefix(e.said, tooManyClients) {
+		return []error{e.err, ErrTooManyClients}
+	}
+	return []error{e.err}
+}
+
+// listen returns what the server says without being asked within d, or nil. A server that is
+// well says nothing.
+func listen(conn net.Conn, d time.Duration) error {
+	if d == 0 || conn.SetReadDeadline(time.Now().Add(d)) != nil {
+		return nil
+	}
+	text := make([]byte, 512)
+	n, _ := conn.Read(text)
+	line, _, _ := strings.Cut(string(text[:n]), "\r\n")
+	if said, ok := strings.CutPrefix(line, "-"); ok {
+		return unasked(said)
 	}
 	return nil
 }
 
-// dialServer returns why the server that has the key cannot be reached, or nil.
-func (s *Store) dialServer(ctx context.Context, key string) error {
-	o := s.serverOf(ctx, key)
-	if o == nil {
-		return nil
+// errNoServer means that the client knows no server.
+var errNoServer = errors.New("the client knows no server")
+
+// errDialling means that too many dials of a store are in progress.
+var errDialling = fmt.Errorf("%d dials are in progress: %w", maxDials, context.DeadlineExceeded)
+
+// dialBeside calls dialled with why the server cannot be dialled, or nil, and returns that, or
+// what the server says in the time to hear, or until ctx ends. A dialler may go on after its
+// deadline, as that of the client does over TLS; dialBeside does not.
+func (s *Store) dialBeside(ctx context.Context, server *redis.Client, hear time.Duration, dialled func(error)) error {
+	listening := ctx
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeouts*s.timeout)
+	defer cancel()
+	conns, errs := make(chan net.Conn, 1), make(chan error, 1)
+	select {
+	case s.dials.slots <- struct{}{}:
+		go func() {
+			defer func() { <-s.dials.slots }()
+			conn, err := dialOneOf(ctx, optionsOf(s.client, server))
+			if err != nil {
+				errs <- err
+				return
+			}
+			s.dials.proven.Store(true)
+			conns <- conn
+		}()
+	default:
+		errs <- errDialling
 	}
-	err := dial(ctx, o, s.timeout)
-	if err == nil {
-		s.dials.latest.Store(nil)
-		return nil
+
+	var err error
+	select {
+	case conn := <-conns:
+		defer conn.Close()
+		defer context.AfterFunc(listening, func() { _ = conn.Close() })()
+		dialled(nil)
+		return listen(conn, hear)
+	case err = <-errs:
+	case <-ctx.Done():
+		err = ctx.Err()
+		go closeLate(conns, errs)
 	}
-	s.dials.latest.Store(&deadServer{err, time.Now()})
+	dialled(err)
 	return err
 }
 
-// serverOf returns the options of the client of the server that has the key, or nil if it is
-// not known.
-func (s *Store) serverOf(ctx context.Context, key string) (o *redis.Options) {
-	_ = rediscall.Safely(ctx, func(context.Context) error {
+// closeLate closes a connection that nothing waits for.
+func closeLate(conns chan net.Conn, errs chan error) {
+	select {
+	case conn := <-conns:
+		_ = conn.Close()
+	case <-errs:
+	}
+}
+
+// optionsOf returns how the server is dialled, or how all are of which the client knows.
+func optionsOf(client redis.UniversalClient, server *redis.Client) []*redis.Options {
+	if server != nil {
+		return []*redis.Options{server.Options()}
+	}
+	c, ok := client.(*redis.ClusterClient)
+	if !ok {
+		return nil
+	}
+
+	var list []*redis.Options
+	for all, i := c.Options(), 0; i < len(all.Addrs); i++ {
+		o := &redis.Options{Network: "tcp", Addr: all.Addrs[i], Dialer: all.Dialer, TLSConfig: all.TLSConfig, DialTimeout: all.DialTimeout}
+		if o.Dialer == nil {
+			o.Dialer = redis.NewDialer(o)
+		}
+		list = append(list, o)
+	}
+	return list
+}
+
+// dialOneOf returns a connection to a server that can be dialled, or why none can.
+func dialOneOf(ctx context.Context, list []*redis.Options) (conn net.Conn, err error) {
+	for _, o := range list {
+		err = rediscall.Safely(ctx, func(ctx context.Context) (err error) {
+			conn, err = o.Dialer(ctx, o.Network, o.Addr)
+			return err
+		})
+		if err == nil {
+			return conn, nil
+		}
+	}
+	return nil, cmp.Or(err, errNoServer)
+}
+
+// serverOf returns the client of the server that has the key, and its address. They are nil
+// and empty while a Cluster has no table: the client would ask for one now.
+func (s *Store) serverOf(key string) (server *redis.Client, addr string) {
+	_ = rediscall.Safely(context.Background(), func(ctx context.Context) (err error) {
 		switch c := s.client.(type) {
 		case *redis.Client:
-			o = c.Options()
+			server = c
 		case *redis.ClusterClient:
-			if !s.mapped.Load() {
-				return nil // the client would ask for its table now
-			}
-			if server, err := c.MasterForKey(context.Background(), key); err == nil {
-				o = server.Options()
+			if s.mapped.Load() {
+				server, err = c.MasterForKey(ctx, key)
 			}
 		case *redis.Ring:
-			if server, err := c.GetShardClientForKey(key); err == nil {
-				o = server.Options()
-			}
+			server, err = c.GetShardClientForKey(key)
 		}
-		return nil
+		return err
 	})
-	return o
+	if server == nil {
+		return nil, ""
+	}
+	return server, server.Options().Addr
 }
 
 // firstKey returns the first key of a script call.
@@ -250,21 +380,17 @@ func hidesCause(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, redis.ErrPoolTimeout)
 }
 
-// dial returns why no connection can be made, or nil. It may go on after the call.
-func dial(ctx context.Context, o *redis.Options, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
-	defer cancel()
-	return rediscall.Safely(ctx, func(ctx context.Context) error {
-		conn, err := o.Dialer(ctx, o.Network, o.Addr)
-		if err == nil {
-			_ = conn.Close()
-		}
-		return err
-	})
+// isTLS reports whether the two ends of a connection do not agree on TLS, or one does not
+// trust the certificate of the other.
+func isTLS(err error) bool {
+	var untrusted *tls.CertificateVerificationError
+	var header tls.RecordHeaderError
+	var alert tls.AlertError
+	return errors.As(err, &untrusted) || errors.As(err, &header) || errors.As(err, &alert)
 }
 
 // refused reports whether the server is not there to be asked again. The client of
 // a Cluster may find another one.
 func (s *Store) refused(err error) bool {
-	return s.dials.slots != nil && errors.Is(err, syscall.ECONNREFUSED)
+	return s.dials.single && errors.Is(err, syscall.ECONNREFUSED)
 }

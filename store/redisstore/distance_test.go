@@ -242,7 +242,7 @@ func TestConnectAtADistanceInACluster(t *testing.T) {
 // which of them were late.
 func takeInTurn(t *testing.T, s *Store, n int) (failed []int) {
 	for i := range n {
-		if _, err := takeOne(t.Context(), s, string(rune('a'+i%2))); late(err) {
+		if _, err := takeOne(t.Context(), s, string(rune('a'+i%2))); isLate(err) {
 			failed = append(failed, i)
 		} else if err != nil {
 			t.Error(err)
@@ -273,7 +273,7 @@ func callScripts(t *testing.T, s *Store) (failed []int) {
 		ops := append(unit(), unit()...)
 		ops[1].Rule = "q"
 		n := 1 + i%2
-		if err := s.Apply(t.Context(), ops[:n], make([]core.Decision, n)); late(err) {
+		if err := s.Apply(t.Context(), ops[:n], make([]core.Decision, n)); isLate(err) {
 			failed = append(failed, i)
 			time.Sleep(time.Second)
 		} else if err != nil {
@@ -345,16 +345,17 @@ func (*hanging) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-// A round of four commands begins when the first call is late, after 50 ms, and ends at its
-// deadline after 500 ms, or at once. The next begins 200 ms later, or with the next late
-// call. Each caller fails 200 times in 10 s.
-func TestConnectMeetsAServerThatHangsInRounds(t *testing.T) {
+// The first call is late after 50 ms and begins a trial, which has 500 ms for four commands. From then on a call begins a trial with one command 200 ms after
+// the last has ended, and waits for it until it is late; the others fail at once. The callers
+// ask each 5 ms, so trials begin every 700 ms, or 200 ms if they panic at once.
+func TestTrialsMeetAServerThatHangsInTurn(t *testing.T) {
 	for name, row := range map[string]struct {
 		ignores, panics bool
-		rounds          int
+		commands        int
+		text            string
 	}{
-		"hanging":                   {rounds: 1 + 9950/700},
-		"panicking":                 {panics: true, rounds: 1 + 9950/200},
+		"hanging":                   {commands: maxFull + 14},
+		"panicking":                 {panics: true, commands: maxFull + 49, text: "the Redis client panicked: a hook"},
 		"a client without deadline": {ignores: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -365,57 +366,61 @@ func TestConnectMeetsAServerThatHangsInRounds(t *testing.T) {
 				c.AddHook(h)
 				s := MustNew(c, Options{Batch: 1})
 				var callers sync.WaitGroup
+				begun := time.Now()
 				for range 20 {
 					callers.Go(func() {
-						for range 200 {
-							if _, err := takeOne(t.Context(), s, "k"); !late(err) {
-								t.Error(err)
+						for time.Since(begun) < 10*time.Second {
+							if _, err := takeOne(t.Context(), s, "k"); !isLate(err) && !(row.panics && strings.HasSuffix(err.Error(), row.text)) {
+								t.Errorf("%v", err)
 							}
+							time.Sleep(5 * ms)
 						}
 					})
 				}
 				callers.Wait()
-				time.Sleep(time.Minute) // until the last round has ended
+				time.Sleep(time.Minute) // until the last trial has ended
 				h.mu.Lock()
 				defer h.mu.Unlock()
-				if want := maxFull * row.rounds; h.n != want {
-					t.Errorf("%d commands, want %d", h.n, want)
+				if h.n != row.commands {
+					t.Errorf("%d commands, want %d", h.n, row.commands)
 				}
 			})
 		})
 	}
 }
 
-// A client that is closed while it connects ends the round, and begins no other.
+// A client that is closed while it connects ends the trial, and makes no connection in another.
 func TestConnectEndsWithItsClient(t *testing.T) {
 	f := &far{rtt: 28 * ms, trips: 1}
 	f.distant(t, Options{}, func() redis.UniversalClient { return f.single(nil) }, func(t *testing.T, s *Store) {
-		if _, err := takeOne(t.Context(), s, "k"); !late(err) || !isConnecting(s) {
+		if _, err := takeOne(t.Context(), s, "k"); !isLate(err) || !isTrying(s) {
 			t.Error(err)
 		}
 		s.client.Close()
 		time.Sleep(reconnect + connectTimeouts*DefaultTimeout)
-		if _, err := takeOne(t.Context(), s, "k"); !errors.Is(err, redis.ErrClosed) || isConnecting(s) || f.connections() != 0 {
+		if _, err := takeOne(t.Context(), s, "k"); !errors.Is(err, redis.ErrClosed) || isTrying(s) || f.connections() != 0 {
 			t.Errorf("%v, %d connections", err, f.connections())
 		}
 	})
 }
 
-func isConnecting(s *Store) bool {
-	if s.connecting.TryLock() {
-		s.connecting.Unlock()
-		return false
+// isTrying reports whether a trial of a server is in progress.
+func isTrying(s *Store) bool {
+	s.doors.mu.Lock()
+	defer s.doors.mu.Unlock()
+	for _, d := range s.doors.to {
+		if d.trial != nil {
+			return true
+		}
 	}
-	return true
+	return false
 }
 
 func TestCallThatSucceedsNotesNothingOnTheHeap(t *testing.T) {
 	s := faked(t, &fake{}, Options{})
 	ctx := t.Context()
 	if n := testing.AllocsPerRun(1000, func() {
-		s.dials.note(nil)
 		s.learn(ctx, nil)
-		s.connectAgain(nil)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -113,6 +113,7 @@ type Store struct {
 	connecting      sync.Mutex   // held by a round of connecting
 	reconnect       time.Time    // when the next round may begin
 	dials           dialCheck
+	doors           doors
 	limits          limits
 	unnamed         bool // no prefix was given
 	notes           limitNotes
@@ -160,6 +161,7 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 		s.queue.ready = maxBatches + maxGaps // the client connects by itself
 	}
 	s.dials.begin(client)
+	s.doors.to = map[string]*door{}
 	s.waiters.New, s.batches.New, s.scratches.New = newWaiter, newBatch, newScratch
 	if o.CacheRefusals > 0 {
 		s.refusals = newRefusalCache(o.CacheRefusals, o.Clock)
