@@ -178,7 +178,7 @@ func TestInstancesKnowOfEachOther(t *testing.T) {
 
 func TestInstancesAreCountedByRedis(t *testing.T) {
 	t.Parallel()
-	_, c := patient(t, redistest.Start(t).Addr)
+	c := patiently(t, redistest.Start(t).Addr)
 	const hour = time.Hour
 	old := redis.Z{Score: 1, Member: "one whose time is over"}
 	if err := c.ZAdd(t.Context(), "fleet", old).Err(); err != nil {
