@@ -257,15 +257,16 @@ func (s *Store) sendWaiting(ctx context.Context, b *breaker) {
 			continue
 		}
 		generation := b.generation.Load()
-		within, cancel := context.WithTimeout(ctx, s.slow)
-		err := s.call(within, []core.Op{e.op})
+		within, cancel := context.WithTimeout(ctx, s.patience)
+		out := make([]core.Decision, 1)
+		err := s.call(within, []core.Op{e.op}, out)
 		cancel()
 		if err != nil && !errors.Is(err, core.ErrOp) {
 			s.noteUnconfirmed(ctx, b, generation, e, err)
 			return
 		}
 		b.waiting.removeOldest()
-		b.succeed(generation)
+		b.succeed(generation, out[0].At)
 	}
 }
 
@@ -277,7 +278,7 @@ func (s *Store) noteUnconfirmed(ctx context.Context, b *breaker, generation uint
 		b.waiting.removeOldest()
 		s.lost.Add(1)
 	}
-	if ctx.Err() == nil && b.fail(generation) {
+	if ctx.Err() == nil && !s.excused(err) && b.fail(generation, err) {
 		s.open(b, generation, []core.Op{e.op}, err)
 	}
 }
