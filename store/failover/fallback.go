@@ -17,14 +17,27 @@ type step struct {
 	sent  []core.Op // the operations in the form for the primary
 	out   []core.Decision
 	index []int // their indices in the caller's step
+
+	more  []core.Op       // operations that follow in the fallback
+	after []core.Decision // on them
+	of    []int           // the indices in ops of what they follow
+
+	copies  []core.Op // refunds of charges in the fallback
+	over    []bool    // for each operation, whether it is refused by the gate
+	refused bool      // whether the step is
+}
+
+// room returns space for n decisions, in list if it is large enough.
+func room(list []core.Decision, n int) []core.Decision {
+	if cap(list) < n {
+		list = make([]core.Decision, n)
+	}
+	return list[:n]
 }
 
 // room returns space for n decisions.
 func (t *step) room(n int) []core.Decision {
-	if cap(t.out) < n {
-		t.out = make([]core.Decision, n)
-	}
-	t.out = t.out[:n]
+	t.out = room(t.out, n)
 	return t.out
 }
 
@@ -32,7 +45,9 @@ func (t *step) room(n int) []core.Decision {
 func (s *Store) free(t *step) {
 	clear(t.ops)
 	clear(t.sent)
-	t.ops, t.sent, t.index = t.ops[:0], t.sent[:0], t.index[:0]
+	clear(t.more)
+	clear(t.copies)
+	t.ops, t.sent, t.index, t.more, t.copies = t.ops[:0], t.sent[:0], t.index[:0], t.more[:0], t.copies[:0]
 	s.steps.Put(t)
 }
 
@@ -57,17 +72,21 @@ func (s *Store) decide(ctx context.Context, generation uint64, ops []core.Op, ou
 		op.Limit = s.part(op.Limit)
 		t.ops = append(t.ops, op)
 	}
+
+	held := s.owed.begin(ops)
+	defer s.owed.end(held)
 	if err := s.fallback.Apply(ctx, t.ops, out); err != nil {
 		return err
 	}
+	if held != 0 {
+		s.owed.record(ops, out)
+	}
+
 	s.local.Add(1)
 	for i := range ops {
 		out[i].Fallback = true
 		if charges(&ops[i]) {
 			out[i].Origin = marked(out[i].Origin, fallbackMark(generation))
-		}
-		if out[i].RetryAfter == core.Never && ops[i].Cost <= ops[i].Limit.Capacity() {
-			out[i].RetryAfter = confirmations * s.interval
 		}
 	}
 	return nil
@@ -111,6 +130,9 @@ func (s *Store) isLocal(op *core.Op) bool {
 func (s *Store) takeBack(ctx context.Context, op core.Op, d *core.Decision) error {
 	t := s.steps.Get().(*step)
 	defer s.free(t)
+	if refund, ok := s.owed.lower(&op); ok {
+		_ = s.postpone([]core.Op{refund}, ErrOpen) // which counts what is lost
+	}
 	op.Limit, op.Origin = s.part(op.Limit), op.Origin>>markBits
 	t.ops = append(t.ops, op)
 	out := t.room(1)
@@ -174,8 +196,13 @@ func (s *Store) mirror(ctx context.Context, ops []core.Op, out []core.Decision) 
 	}
 	err := s.fallback.Apply(ctx, t.ops, t.room(len(ops)))
 	s.markCopies(t, out, err == nil)
-	if err == nil {
-		s.followPrimary(ctx, t, ops, out)
+	if err != nil {
+		return
+	}
+
+	s.followPrimary(ctx, t, ops, out)
+	if s.owed.busy.Load() { // not before, see owed
+		s.gate(ctx, t, ops, out)
 	}
 }
 
@@ -219,10 +246,12 @@ func (s *Store) copied(op *core.Op, charged bool, taken int64) core.Op {
 // followPrimary leaves keys no more units in the fallback than they have left at
 // the primary, and bans those that the primary has banned. Leases end by themselves.
 func (s *Store) followPrimary(ctx context.Context, t *step, ops []core.Op, out []core.Decision) {
-	more := t.ops[:0]
+	more, of := t.more[:0], t.of[:0]
 	for i := range ops {
 		if out[i].Banned {
-			more = banCopy(more, &t.ops[i], &t.out[i], &out[i])
+			if more = banCopy(more, &t.ops[i], &t.out[i], &out[i]); len(more) > len(of) {
+				of = append(of, i)
+			}
 			continue
 		}
 		surplus := t.out[i].Remaining - out[i].Remaining
@@ -231,10 +260,36 @@ func (s *Store) followPrimary(ctx context.Context, t *step, ops []core.Op, out [
 		}
 		op := t.ops[i]
 		op.Verb, op.Ban, op.Cost, op.MaxWait = core.Take, nil, surplus, 0
-		more = append(more, op)
+		more, of = append(more, op), append(of, i)
 	}
-	if len(more) > 0 {
-		_ = s.fallback.Apply(ctx, more, t.out) // see mirror
+
+	t.more, t.of = more, of
+	if len(more) == 0 {
+		return
+	}
+	t.after = room(t.after, len(more))
+	if err := s.fallback.Apply(ctx, more, t.after); err != nil {
+		return // see mirror
+	}
+	s.drainRefused(ctx, t, out)
+}
+
+// drainRefused takes from the fallback what followPrimary could not, because others have
+// taken some of it meanwhile.
+func (s *Store) drainRefused(ctx context.Context, t *step, out []core.Decision) {
+	var surplus map[int]int64 // of the operations of the step, in the rare case
+	for n, i := range t.of {
+		d := &t.after[n]
+		if left := d.Remaining - out[i].Remaining; !d.Allowed && left > 0 && t.more[n].Verb == core.Take {
+			if surplus == nil {
+				surplus = map[int]int64{}
+			}
+			surplus[i] = left
+		}
+	}
+
+	for i, n := range surplus {
+		s.drain(ctx, t, &t.ops[i], n)
 	}
 }
 

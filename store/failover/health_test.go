@@ -287,11 +287,12 @@ func TestPunctualityOfEachCall(t *testing.T) {
 		if p.held(zero.Add(-200*ms), 200*ms) {
 			t.Error("the first slow call counts")
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Second - tick/2)
 		p.mu.Lock()
 		p.due = p.due.Add(-tick - 1) // as if the one to come were late
 		p.mu.Unlock()
-		time.Sleep(tick)
+		time.Sleep(tick / 2)
+		synctest.Wait()
 		late := time.Now()
 		time.Sleep(time.Second)
 		for _, row := range []struct {

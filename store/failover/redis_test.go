@@ -180,7 +180,7 @@ func TestRedisOutageGrantsTheLimitOnceMoreAtMost(t *testing.T) {
 				})
 				// A call that timed out may have been charged.
 				after, late := admittedThere(t, fleet[0], op)
-				if after > 30 || after < 30-size*failover.DefaultFailures-late {
+				if most := 30 - 30/size; after > most || after < most-size*failover.DefaultFailures-late {
 					t.Errorf("%d afterwards, and %d calls timed out", after, late)
 				}
 				for _, s := range fleet { // the last instance has learned that nothing is left

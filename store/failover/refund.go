@@ -242,8 +242,8 @@ func (s *Store) postpone(ops []core.Op, cause error) (err error) {
 }
 
 // sendWaiting sends the operations that wait for the breaker's shard. An operation that
-// fails waits on if it is repeatable, and is dropped otherwise, because the primary
-// may have carried it out. One whose key has moved waits for the other shard.
+// fails waits on if it is repeatable or was not sent, and is dropped otherwise, because the
+// primary may have carried it out. One whose key has moved waits for the other shard.
 func (s *Store) sendWaiting(ctx context.Context, b *breaker) {
 	for b.state() == Closed {
 		e, ok := b.waiting.oldest()
@@ -272,7 +272,7 @@ func (s *Store) sendWaiting(ctx context.Context, b *breaker) {
 
 // noteUnconfirmed handles an operation that the primary did not confirm.
 func (s *Store) noteUnconfirmed(ctx context.Context, b *breaker, generation uint64, e pendingOp, err error) {
-	if repeatable(&e.op) {
+	if repeatable(&e.op) || wasNotSent(err) {
 		b.waiting.requeueOldest()
 	} else {
 		b.waiting.removeOldest()

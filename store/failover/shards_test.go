@@ -293,7 +293,7 @@ func TestStepOnSeveralShards(t *testing.T) {
 				wantProbes(t, p, "a:k", "a:q")
 				wantAway(t, s)
 				wantTogether(t, s, step, false)
-				if got := remaining(t, p.fake, step[0]); got != 98 {
+				if got := remaining(t, p.fake, step[0]); got != 100-2-6 { // and those of the fallback are paid
 					t.Errorf("%d remain of b", got)
 				}
 			})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"hash/maphash"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -38,6 +39,8 @@ type Store struct {
 	punctuality punctuality
 	shares      shares
 	copies      copies
+	owed        owed
+	payments    payments
 	depth       int       // of Stores, one over another
 	steps       sync.Pool // of *step
 
@@ -68,6 +71,7 @@ func New(primary core.Store, o Options) (*Store, error) {
 	s.patience = max(s.slow, s.MaxCall())
 	s.sharded, _ = primary.(Sharded)
 	s.breaker = s.newBreaker("")
+	s.owed.seed = maphash.MakeSeed()
 	s.steps.New = func() any { return new(step) }
 	return s, nil
 }
@@ -93,6 +97,7 @@ func (s *Store) Close() error {
 		b.end()
 	}
 	s.breaker.end()
+	s.payments.close()
 	return nil
 }
 
