@@ -156,7 +156,7 @@ func (s *Store) open(b *breaker, generation uint64, ops []core.Op, err error) {
 
 	b.generation.Store(s.generations.Add(2) + 1)
 	s.opened.Add(1)
-	s.announce(change{b.shard, Open, err})
+	s.announce(change{shard: b.shard, state: Open, cause: err})
 	if silence {
 		b.background.armNow()
 	} else {

@@ -387,7 +387,7 @@ func TestOnChangeIsCalledOncePerChange(t *testing.T) {
 			openNow(t, s, f)
 			time.Sleep(time.Second)
 			f.rise()
-			time.Sleep(time.Second)
+			time.Sleep(time.Minute) // a new one for the lines
 		}
 		synctest.Wait()
 		want := strings.Repeat(`level=WARN msg="headgate: the primary store fails and is bypassed: OnStoreError decides about requests until it answers again" fallback=false error=down`+"\n"+

@@ -23,5 +23,19 @@ var (
 // Patience bounds every wait.
 const Patience = patience
 
-// Trusts reports whether the primary has no failure on record.
-func Trusts(s *Store) bool { return s.breaker.score.Load() == 0 }
+// Trusts reports whether the primary has no failure on record, and no key owes it anything,
+// so that no payment is on its way.
+func Trusts(s *Store) bool { return s.breaker.score.Load() == 0 && s.owes() == 0 }
+
+// owes returns the units that are owed.
+func (s *Store) owes() (units int64) {
+	for i := range s.owed.shards {
+		h := &s.owed.shards[i]
+		h.mu.Lock()
+		for _, k := range h.keys {
+			units += k.units
+		}
+		h.mu.Unlock()
+	}
+	return units
+}

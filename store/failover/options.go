@@ -62,8 +62,9 @@ type Options struct {
 	// not know the shard of a key. OnChange must return quickly.
 	OnChange func(shard string, state State)
 
-	// Logger receives a record for each change. nil means slog.Default() at the
-	// time.
+	// Logger receives a record for each change, at once, but of each shard at most two
+	// in a minute. If there are more changes, the record at the end of the minute tells
+	// of their number and of the state that holds. nil means slog.Default() at the time.
 	Logger *slog.Logger
 }
 

@@ -36,6 +36,7 @@ type Store struct {
 	shards      shards
 	generations atomic.Uint64 // the latest of any breaker, as no two share one
 	changes     changes
+	lines       lines
 	punctuality punctuality
 	shares      shares
 	copies      copies
@@ -98,6 +99,9 @@ func (s *Store) Close() error {
 	}
 	s.breaker.end()
 	s.payments.close()
+	for _, shard := range s.lines.close() {
+		s.announce(change{shard: shard, expired: true})
+	}
 	return nil
 }
 
