@@ -200,8 +200,9 @@ func (s *Store) mirror(ctx context.Context, ops []core.Op, out []core.Decision) 
 		return
 	}
 
-	s.followPrimary(ctx, t, ops, out)
-	if s.owed.busy.Load() { // not before, see owed
+	// A unit that the fallback grants after the last look at busy is one of those that it
+	// was left.
+	if s.followPrimary(ctx, t, ops, out) || s.owed.busy.Load() {
 		s.gate(ctx, t, ops, out)
 	}
 }
@@ -244,8 +245,10 @@ func (s *Store) copied(op *core.Op, charged bool, taken int64) core.Op {
 }
 
 // followPrimary leaves keys no more units in the fallback than they have left at
-// the primary, and bans those that the primary has banned. Leases end by themselves.
-func (s *Store) followPrimary(ctx context.Context, t *step, ops []core.Op, out []core.Decision) {
+// the primary, and bans those that the primary has banned. Leases end by themselves. If it
+// reports true, gate has to do the former.
+func (s *Store) followPrimary(ctx context.Context, t *step, ops []core.Op, out []core.Decision) (busy bool) {
+	busy = s.owed.busy.Load()
 	more, of := t.more[:0], t.of[:0]
 	for i := range ops {
 		if out[i].Banned {
@@ -255,7 +258,7 @@ func (s *Store) followPrimary(ctx context.Context, t *step, ops []core.Op, out [
 			continue
 		}
 		surplus := t.out[i].Remaining - out[i].Remaining
-		if !charges(&ops[i]) || ops[i].Limit.Leased() || surplus <= 0 {
+		if !charges(&ops[i]) || ops[i].Limit.Leased() || surplus <= 0 || busy {
 			continue
 		}
 		op := t.ops[i]
@@ -265,13 +268,13 @@ func (s *Store) followPrimary(ctx context.Context, t *step, ops []core.Op, out [
 
 	t.more, t.of = more, of
 	if len(more) == 0 {
-		return
+		return busy
 	}
 	t.after = room(t.after, len(more))
-	if err := s.fallback.Apply(ctx, more, t.after); err != nil {
-		return // see mirror
+	if err := s.fallback.Apply(ctx, more, t.after); err == nil {
+		s.drainRefused(ctx, t, out)
 	}
-	s.drainRefused(ctx, t, out)
+	return busy
 }
 
 // drainRefused takes from the fallback what followPrimary could not, because others have

@@ -29,13 +29,11 @@ import (
 // keys owe would exceed a limit together. t holds the copies of the step in the fallback, and
 // the fallback's decisions about them.
 func (s *Store) gate(ctx context.Context, t *step, ops []core.Op, out []core.Decision) {
-	charged := core.Granted(ops, out)
 	t.over, t.refused = t.over[:0], false
 	exceeds := false
 
 	for i := range ops {
-		took := charged && ops[i].Verb == core.Take && out[i].Taken > 0
-		over := s.compare(ctx, t, i, &ops[i], &out[i]) && took
+		over := s.compare(ctx, t, i, &ops[i], &out[i])
 		t.over = append(t.over, over)
 		exceeds = exceeds || over
 		t.refused = t.refused || over && !ops[i].Soft
@@ -48,8 +46,9 @@ func (s *Store) gate(ctx context.Context, t *step, ops []core.Op, out []core.Dec
 }
 
 // compare leaves the key of operation i no more units in the fallback than it has at the
-// primary, less those that it owes, and reports whether the primary has fewer left than the
-// key owes. It reports of a lease whether the instance would hold more than the quota.
+// primary, less those that it owes, and reports whether the primary has charged a Take that
+// leaves fewer there than the key owes. It reports of a lease that the primary has granted
+// whether the instance holds more than the quota with it.
 func (s *Store) compare(ctx context.Context, t *step, i int, op *core.Op, d *core.Decision) (over bool) {
 	h := s.owed.shardOf(op.Key)
 	h.granting.Lock()
@@ -62,29 +61,40 @@ func (s *Store) compare(ctx context.Context, t *step, i int, op *core.Op, d *cor
 		s.owed.dropLocked(h, op.ID())
 	}
 	k := h.keys[op.ID()]
-	if k == nil || !charges(op) {
+	took := op.Verb == core.Take && d.Taken > 0
+	switch {
+	case !charges(op), d.Banned:
 		return false
-	}
-	if op.Limit.Leased() {
-		return op.Cost > 0 && !t.out[i].Allowed
+	case op.Limit.Leased():
+		return k != nil && took && !t.out[i].Allowed
+	case k == nil:
+		s.drain(ctx, t, &t.ops[i], t.out[i].Remaining-d.Remaining)
+		return false
 	}
 
 	// What the copy of this step charged is known to the primary.
 	look := s.look(ctx, t, &t.ops[i])
 	k.ageLocked(t.ops[i].Limit, &look, t.out[i].Taken)
-	if k.units == 0 && k.paid == 0 && !k.queued {
-		s.owed.dropLocked(h, op.ID())
-	}
-
 	unknown := k.unknownTo(d.At)
-	if n := look.Remaining - max(0, d.Remaining-unknown); n > 0 {
-		s.drain(ctx, t, &t.ops[i], n)
+	left := d.Remaining - unknown
+
+	// The charge of a Take that is over pays for owed units, or goes back.
+	if over = took && left < 0; over {
+		left += d.Taken
+		if t.out[i].Taken > 0 {
+			look, _ = s.applyMore(ctx, t, t.ops[i].Refund(t.out[i]))
+		}
 	}
-	if k.units > 0 && d.Remaining > 0 && !k.queued && !k.final {
+	s.drain(ctx, t, &t.ops[i], look.Remaining-max(0, left))
+
+	switch {
+	case k.units == 0 && k.paid == 0 && !k.queued:
+		s.owed.dropLocked(h, op.ID())
+	case k.units > 0 && d.Remaining > 0 && !k.queued && !k.final:
 		k.queued = true
 		s.payments.add(s, op.ID(), k)
 	}
-	return d.Remaining < unknown
+	return over
 }
 
 // look returns what the fallback has left of the key of an operation in the form for it.
@@ -95,10 +105,13 @@ func (s *Store) look(ctx context.Context, t *step, op *core.Op) core.Decision {
 	return d
 }
 
-// drain takes n units of the key in the fallback, or all if it has fewer left.
+// drain takes n units of the key in the fallback if n is above 0, or all if it has fewer left.
 func (s *Store) drain(ctx context.Context, t *step, op *core.Op, n int64) {
+	if n <= 0 {
+		return
+	}
 	take := *op
-	take.Verb, take.UpTo, take.Soft, take.Ban, take.MaxWait, take.Cost = core.Take, true, true, nil, 0, n
+	take.Verb, take.UpTo, take.Soft, take.Ban, take.MaxWait, take.Cost = core.Take, true, false, nil, 0, n
 	_, _ = s.applyMore(ctx, t, take) // see mirror
 }
 

@@ -46,7 +46,7 @@ func (d *detained) Apply(ctx context.Context, ops []core.Op, out []core.Decision
 		return d.refuses
 	}
 	err := d.Store.Apply(ctx, ops, out)
-	if d.open || ops[0].Soft || ops[0].Verb != core.Take { // a payment, a probe, a refund
+	if d.open || ops[0].UpTo || ops[0].Soft || ops[0].Verb != core.Take { // a payment, a probe, a refund
 		d.mu.Unlock()
 		return err
 	}
@@ -233,4 +233,85 @@ func runSchedule(t *testing.T, text string, size int, lost []error, r *rand.Rand
 	}
 	c.all.Wait()
 	return c.admitted
+}
+
+// spans are limits of 30 under which units come back within a test, with the most units that
+// each admits in any span of a period: see the comments of the algorithms. Segments of a
+// sliding window add what one of them held. A log in the fallback has no place for what the
+// primary admits while it is full of units that are not as old, and may grant as much later:
+// once more the limit.
+var spans = map[string]int64{
+	"30/1m": 60, "30/1m burst=10": 40, "30/1m fixed-window": 60, "30/1m sliding-log": 60, "30/1m sliding-window": 60, "30/1m token-bucket": 60,
+}
+
+// admission is a number of units at an instant.
+type admission struct {
+	at    time.Time
+	units int64
+}
+
+// Units come back while the primary is late, has too much to do, and goes away. In any span of
+// a period one instance admits what the algorithm admits.
+func TestScheduleInTimeAdmitsWhatTheAlgorithmDoes(t *testing.T) {
+	for text, most := range spans {
+		t.Run(text, func(t *testing.T) {
+			for range 10 {
+				seed := rand.Uint64()
+				synctest.Test(t, func(t *testing.T) {
+					list := runSpans(t, text, rand.New(rand.NewPCG(seed, 3)))
+					for i := range list {
+						n := int64(0)
+						for j := i; j < len(list) && list[j].at.Sub(list[i].at) < time.Minute; j++ {
+							n += list[j].units
+						}
+						if n > most {
+							t.Errorf("seed %d: %d of %d in a minute from %s", seed, n, most, list[i].at)
+							return
+						}
+					}
+				})
+			}
+		})
+	}
+}
+
+// runSpans sends units to a store whose primary fails in each way, and returns what was
+// admitted.
+func runSpans(t *testing.T, text string, r *rand.Rand) (list []admission) {
+	p := newDetained()
+	s := over(t, p, Options{Fallback: memory()})
+	defer s.Close()
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	send := func() {
+		op := take(t, "k", text, 1+r.Int64N(4))
+		all.Go(func() {
+			if d := one(t, s, op); d.Taken > 0 {
+				mu.Lock()
+				defer mu.Unlock()
+				list = append(list, admission{time.Now(), d.Taken})
+			}
+		})
+		synctest.Wait()
+	}
+	for range 300 {
+		for range r.IntN(6) {
+			send()
+		}
+		switch r.IntN(6) {
+		case 0:
+			p.set(false, unsent{errBusy})
+		case 1:
+			p.set(false, errDown)
+		case 2, 3:
+			p.set(false, nil)
+		}
+		for n := p.waiting(); n > 0; n-- {
+			p.answer(r.IntN(n), nil)
+		}
+		time.Sleep(time.Duration(r.IntN(3000)) * ms)
+		synctest.Wait()
+	}
+	all.Wait()
+	return list
 }

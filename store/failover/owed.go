@@ -240,6 +240,7 @@ func (o *owed) pay(op *core.Op, units int64, d *core.Decision) int64 {
 	if k == nil {
 		return 0
 	}
+	defer func() { h.next = min(h.next, k.end()) }()
 	return k.payLocked(min(units, k.units-k.sending), d)
 }
 

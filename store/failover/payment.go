@@ -119,7 +119,7 @@ func (o *owed) beginPayment(id core.ID) (op core.Op, ok bool) {
 		return op, false
 	}
 	k.sending = k.units
-	return core.Op{Verb: core.Take, Soft: true, UpTo: true, Rule: k.rule, Key: k.key, Limit: k.limit, Cost: k.units}, true
+	return core.Op{Verb: core.Take, UpTo: true, Rule: k.rule, Key: k.key, Limit: k.limit, Cost: k.units}, true
 }
 
 // endPayment notes what became of a payment: d is the primary's decision unless there is an
@@ -138,6 +138,7 @@ func (o *owed) endPayment(id core.ID, d *core.Decision, err error) {
 	switch {
 	case err == nil:
 		k.payLocked(min(n, d.Taken), d)
+		h.next = min(h.next, k.end())
 	case !wasNotSent(err):
 		k.final = true
 	}
