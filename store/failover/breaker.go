@@ -210,6 +210,7 @@ type Stats struct {
 	Probes uint64   // how often a probe asked the primary
 	Local  uint64   // steps that the fallback decided
 	Lost   uint64   // refunds dropped for lack of room to wait, after a failure, or by Close
+	Unowed uint64   // units that the fallback granted and that no key owes, for lack of room
 	Waits  int      // refunds that wait for the primary now
 }
 
@@ -225,7 +226,8 @@ func (s *Store) State() State {
 
 // Stats returns the counters. They are not read at one instant.
 func (s *Store) Stats() Stats {
-	n := Stats{Opened: s.opened.Load(), Probes: s.probes.Load(), Local: s.local.Load(), Lost: s.lost.Load()}
+	n := Stats{Opened: s.opened.Load(), Probes: s.probes.Load(), Local: s.local.Load(), Lost: s.lost.Load(),
+		Unowed: s.owed.forgotten.Load()}
 	for _, b := range s.all() {
 		n.Waits += b.waiting.len()
 		if b.state() == Open {

@@ -192,10 +192,14 @@ func (s *Store) mirror(ctx context.Context, ops []core.Op, out []core.Decision) 
 	defer s.free(t)
 	granted := core.Granted(ops, out)
 	for i := range ops {
-		t.ops = append(t.ops, s.copied(&ops[i], granted && out[i].Allowed, out[i].Taken))
+		t.ops = append(t.ops, ops[i])
+		s.makeCopy(&t.ops[i], &out[i], granted)
+	}
+	if !granted && len(ops) == 1 {
+		hasten(&t.ops[0], &ops[0], &out[0])
 	}
 	err := s.fallback.Apply(ctx, t.ops, t.room(len(ops)))
-	s.markCopies(t, out, err == nil)
+	s.markCopies(t, out, err == nil && (granted || len(ops) > 1))
 	if err != nil {
 		return
 	}
@@ -207,8 +211,17 @@ func (s *Store) mirror(ctx context.Context, ops []core.Op, out []core.Decision) 
 	}
 }
 
+// hasten turns the Peek that is the copy of a refused Take into a Take of a unit, where none
+// is left at the primary, so that none may be left in the fallback either. Stores refuse a
+// Take faster than they answer a Peek.
+func hasten(c, op *core.Op, d *core.Decision) {
+	if op.Verb == core.Take && !op.UpTo && op.Cost > 0 && op.Ban == nil && !op.Limit.Leased() && d.Remaining == 0 {
+		c.Verb, c.Cost, c.MaxWait = core.Take, 1, 0
+	}
+}
+
 // markCopies marks the primary's decisions about Takes with the copies in the
-// fallback, if the step there was carried out.
+// fallback, if they may have been carried out there.
 func (s *Store) markCopies(t *step, out []core.Decision, carriedOut bool) {
 	for i := range t.ops {
 		mark, op := uint32(0), &t.ops[i]
@@ -219,29 +232,26 @@ func (s *Store) markCopies(t *step, out []core.Decision, carriedOut bool) {
 	}
 }
 
-// copied returns op in the form for the fallback. An UpTo Take becomes a Take of the units
-// that the primary has taken, a Debit becomes one of those, and a Take that was not charged
-// becomes a Peek. A lease that the primary has granted is held whatever the part is.
-func (s *Store) copied(op *core.Op, charged bool, taken int64) core.Op {
-	if op.Verb == core.Refund {
-		c := s.refundOfCopy(op)
-		if !c.Limit.Leased() {
-			c.Limit = s.part(c.Limit)
+// makeCopy turns an operation of the primary into the form for the fallback, where d is the
+// primary's decision. An UpTo Take becomes a Take of the units that the primary has taken, a
+// Debit becomes one of those, and a Take that was not charged becomes a Peek. A lease that the
+// primary has granted is held whatever the part is.
+func (s *Store) makeCopy(c *core.Op, d *core.Decision, granted bool) {
+	if c.Verb == core.Refund {
+		*c = s.refundOfCopy(c)
+	} else {
+		if c.UpTo || c.Verb == core.Debit {
+			c.UpTo, c.Cost = false, d.Taken
 		}
-		return c
+		c.Soft, c.At, c.ResetAfter, c.Origin = true, 0, 0, 0
+		if c.Verb == core.Take && !(granted && d.Allowed) {
+			c.Verb, c.Cost = core.Peek, 0
+		}
 	}
-	c := *op
-	if c.UpTo || c.Verb == core.Debit {
-		c.UpTo, c.Cost = false, taken
-	}
-	c.Soft, c.At, c.ResetAfter, c.Origin = true, 0, 0, 0
+
 	if !c.Limit.Leased() {
 		c.Limit = s.part(c.Limit)
 	}
-	if c.Verb == core.Take && !charged {
-		c.Verb, c.Cost = core.Peek, 0
-	}
-	return c
 }
 
 // followPrimary leaves keys no more units in the fallback than they have left at

@@ -406,3 +406,37 @@ func TestPartOfFewerThanOneInstance(t *testing.T) {
 		})
 	}
 }
+
+// Where the primary has refused a Take because nothing is left, the copy takes the last units
+// of the fallback, one in a step that it refuses if there is none. Where units are left, or the
+// key may be banned, it is a Peek.
+func TestCopyOfARefusal(t *testing.T) {
+	rows := map[string]struct {
+		used, cost int64
+		verb       core.Verb
+		copied     int64
+	}{
+		"nothing is left":     {12, 1, core.Take, 1},
+		"nothing of many":     {12, 5, core.Take, 1},
+		"too little is left":  {10, 5, core.Peek, 0},
+		"more than there are": {0, 13, core.Peek, 0},
+	}
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, fallback := newFake(), newFake()
+				s := over(t, f, Options{Fallback: fallback})
+				defer s.Close()
+				one(t, f, take(t, "k", "12/1h", row.used))
+				d := one(t, s, take(t, "k", "12/1h", row.cost))
+				c := fallback.seen()[0].ops[0]
+				if d.Allowed || d.Origin != 0 || c.Verb != row.verb || c.Cost != row.copied {
+					t.Errorf("%+v, the copy is %+v", d, c)
+				}
+				if n := remaining(t, fallback, c); n != 12-row.used {
+					t.Errorf("%d remain in the fallback", n)
+				}
+			})
+		})
+	}
+}
