@@ -80,8 +80,9 @@ func (a *Admission) Outcome() Outcome { return a.result.outcome() }
 
 // Status returns the HTTP status that the answer of the limiter has: 429, 503, that of a
 // denial, or 0 when the handler answers. It is 503 too for a request that costs more than this
-// instance's part of a limit, while the fallback of the store decides. An adapter calls the handler for 0, the program's
-// own handler for failed requests for 503, and that for refused ones for any other.
+// instance's part of a limit, while the fallback of the store decides. An adapter calls the
+// handler for 0, the program's own handler for failed requests for 503, and that for refused
+// ones for any other.
 func (a *Admission) Status() int {
 	switch a.Outcome() {
 	case Pass:
@@ -112,8 +113,8 @@ func (a *Admission) Violated() []string { return a.result.Violated() }
 
 // RetryAfter returns the Retry-After of the answer in seconds, rounded up. It is at
 // least 1 for a refusal or a failure, and 0 for a request that passes, that is denied or
-// that can never be admitted, or not before the store is back. Where the queue for leases is full it is 1, as they may be
-// released at any time.
+// that can never be admitted, or not before the store is back. Where the queue for leases is
+// full it is 1, as they may be released at any time.
 func (a *Admission) RetryAfter() int64 {
 	n := a.ownRetryAfter()
 	if n > 0 && a.around != nil {

@@ -20,18 +20,24 @@ import (
 // In an outage each of four instances admits a quarter. A request that costs more than that
 // can be admitted when the store is back, and is told so in each algorithm.
 func TestCostAboveThePartOfAnInstanceIsToldTruly(t *testing.T) {
-	for _, text := range []string{"100/1h", "100/1h fixed-window", "100/1h sliding-window", "100/1h sliding-log", "100/1h token-bucket",
-		"100/day", "100 concurrent ttl=30s"} {
+	for _, text := range []string{
+		"100/1h", "100/1h fixed-window", "100/1h sliding-window", "100/1h sliding-log", "100/1h token-bucket", "100/day",
+		"100 concurrent ttl=30s",
+	} {
 		t.Run(text, func(t *testing.T) {
 			s := failover.MustNew(brokenStore(func() error { return errDown }), failover.Options{
-				Fallback: memstore.MustNew(memstore.Options{}), Instances: func() int { return 4 }, Logger: slog.New(slog.DiscardHandler),
+				Fallback: memstore.MustNew(memstore.Options{}), Instances: func() int { return 4 },
+				Logger: slog.New(slog.DiscardHandler),
 			})
 			defer s.Close()
 			cost := int64(1)
 			var log strings.Builder
 			l := limiter.MustNew(limiter.Config{
 				Store: s, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-				Rules: []limiter.Rule{{Name: "r", Key: keyfuncs.Global, Limit: core.MustParseLimit(text), Cost: func(core.Request) int64 { return cost }}},
+				Rules: []limiter.Rule{{
+					Name: "r", Key: keyfuncs.Global, Limit: core.MustParseLimit(text),
+					Cost: func(core.Request) int64 { return cost },
+				}},
 			})
 			defer l.Close()
 			for _, row := range []struct {

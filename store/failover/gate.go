@@ -87,12 +87,12 @@ func (s *Store) compare(ctx context.Context, t *step, i int, op *core.Op, d *cor
 	}
 	s.drain(ctx, t, &t.ops[i], look.Remaining-max(0, left))
 
-	switch {
-	case k.units == 0 && k.paid == 0 && !k.queued:
-		s.owed.dropLocked(h, op.ID())
-	case k.units > 0 && d.Remaining > 0 && !k.queued && !k.final:
+	if d.Remaining > 0 && k.mayPay() {
 		k.queued = true
 		s.payments.add(s, op.ID(), k)
+	}
+	if k.isClear() {
+		s.owed.dropLocked(h, op.ID())
 	}
 	return over
 }

@@ -241,7 +241,8 @@ func runSchedule(t *testing.T, text string, size int, lost []error, r *rand.Rand
 // primary admits while it is full of units that are not as old, and may grant as much later:
 // once more the limit.
 var spans = map[string]int64{
-	"30/1m": 60, "30/1m burst=10": 40, "30/1m fixed-window": 60, "30/1m sliding-log": 60, "30/1m sliding-window": 60, "30/1m token-bucket": 60,
+	"30/1m": 60, "30/1m burst=10": 40, "30/1m fixed-window": 60, "30/1m sliding-log": 60, "30/1m sliding-window": 60,
+	"30/1m token-bucket": 60,
 }
 
 // admission is a number of units at an instant.

@@ -170,6 +170,12 @@ func (o *owed) newDebtLocked(h *owedShard, op *core.Op, now int64) *debt {
 	return k
 }
 
+// mayPay reports whether the key owes units for which no payment is on its way.
+func (k *debt) mayPay() bool { return k.units > 0 && !k.queued && !k.final }
+
+// isClear reports whether the key can be forgotten at once.
+func (k *debt) isClear() bool { return k.units == 0 && k.paid == 0 && !k.queued }
+
 // end returns when the key can be forgotten.
 func (k *debt) end() int64 {
 	if k.units > 0 {
