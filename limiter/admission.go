@@ -79,8 +79,10 @@ func isPreflight(r core.Request) bool {
 func (a *Admission) Outcome() Outcome { return a.result.outcome() }
 
 // Status returns the HTTP status that the answer of the limiter has: 429, 503, that of a
-// denial, or 0 when the handler answers. An adapter calls the handler for 0, the program's
-// own handler for failed requests for 503, and that for refused ones for any other.
+// denial, or 0 when the handler answers. It is 503 too for a request that costs more than this
+// instance's part of a limit, while the fallback of the store decides. An adapter calls the
+// handler for 0, the program's own handler for failed requests for 503, and that for refused
+// ones for any other.
 func (a *Admission) Status() int {
 	switch a.Outcome() {
 	case Pass:
@@ -92,6 +94,9 @@ func (a *Admission) Status() int {
 	}
 	if a.result.denied {
 		return cmp.Or(a.result.calls[0].rule.DenyStatus, forbidden)
+	}
+	if a.result.awaitsStore() {
+		return unavailableStatus
 	}
 	return tooManyRequests
 }
@@ -108,8 +113,8 @@ func (a *Admission) Violated() []string { return a.result.Violated() }
 
 // RetryAfter returns the Retry-After of the answer in seconds, rounded up. It is at
 // least 1 for a refusal or a failure, and 0 for a request that passes, that is denied or
-// that can never be admitted. Where the queue for leases is full it is 1, as they may be
-// released at any time.
+// that can never be admitted, or not before the store is back. Where the queue for leases is
+// full it is 1, as they may be released at any time.
 func (a *Admission) RetryAfter() int64 {
 	n := a.ownRetryAfter()
 	if n > 0 && a.around != nil {
@@ -276,6 +281,9 @@ func (a *Admission) appendProblem(b []byte) []byte {
 	if a.result.denied {
 		return a.appendDenied(b)
 	}
+	if a.result.awaitsStore() {
+		return append(b, storeAway...)
+	}
 	return a.appendRefusal(b)
 }
 
@@ -328,6 +336,10 @@ func (a *Admission) template(outcome Outcome) Template {
 }
 
 const unavailable = `{"type":"about:blank","title":"Service Unavailable","status":503}`
+
+// storeAway is the problem of a request that costs more than this instance's part.
+const storeAway = `{"type":"about:blank","title":"Service Unavailable","status":503,` +
+	`"detail":"The store of the counts is away, and this server alone cannot admit as much at once."}`
 
 // The problem types that draft-ietf-httpapi-ratelimit-headers registers for a refusal, with
 // their titles.

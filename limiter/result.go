@@ -159,6 +159,27 @@ func (res *Result) violates(i int) bool {
 	return !res.allowed && !res.out[i].Allowed && (res.denied || !res.ops[i].Soft)
 }
 
+// exceedsPart reports whether the limit of rule i holds the cost, and the fallback of the
+// store refuses it because this instance's part of the limit never does.
+func (res *Result) exceedsPart(i int) bool {
+	d, op := &res.out[i], &res.ops[i]
+	return d.Fallback && d.RetryAfter == core.Never && !op.UpTo && op.Cost <= op.Limit.Capacity()
+}
+
+// awaitsStore reports whether the request can be admitted, but not before the store is back.
+func (res *Result) awaitsStore() (awaits bool) {
+	for i := range res.calls {
+		if !res.violates(i) || res.out[i].RetryAfter != core.Never {
+			continue
+		}
+		if res.denied || !res.exceedsPart(i) {
+			return false
+		}
+		awaits = true
+	}
+	return awaits
+}
+
 // Violated returns the names of the rules that refused the request.
 func (res *Result) Violated() []string {
 	if res == nil {
@@ -175,7 +196,7 @@ func (res *Result) Violated() []string {
 
 // RetryAfter returns the time until the same request would be admitted if no other
 // request came: 0 if it is allowed, [core.Never] if it is denied or costs more than a
-// limit can hold.
+// limit can hold, or than this instance's part while the fallback of the store decides.
 func (res *Result) RetryAfter() time.Duration {
 	var longest time.Duration
 	if res == nil {
@@ -406,7 +427,7 @@ func (res *Result) ask(ctx context.Context) error {
 		if res.out[i].Allowed {
 			continue
 		}
-		if res.out[i].RetryAfter == core.Never && !res.ops[i].UpTo {
+		if res.out[i].RetryAfter == core.Never && !res.ops[i].UpTo && !res.exceedsPart(i) {
 			res.limiter.Warn(core.Finding{Code: CodeTooCostly, Rule: res.ops[i].Rule, Text: "a request cost more than its limit can ever hold, and can never be admitted"})
 		}
 		switch {

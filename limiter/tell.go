@@ -448,7 +448,7 @@ func (res *Result) refusal() events.Verdict {
 // refusalOf returns why rule i refused the request. The greatest verdict lasts longest.
 func (res *Result) refusalOf(i int) events.Verdict {
 	switch d := &res.out[i]; {
-	case d.RetryAfter == core.Never && !res.ops[i].UpTo:
+	case d.RetryAfter == core.Never && !res.ops[i].UpTo && !res.exceedsPart(i):
 		return events.Impossible
 	case d.Banned:
 		return events.Banned

@@ -171,6 +171,9 @@ func (res *Result) beginWait(max time.Duration) {
 // were taken.
 func (res *Result) waitError(err error) error {
 	e := &WaitError{RetryAfter: res.RetryAfter(), Rules: res.Violated()}
+	if res.awaitsStore() {
+		e.RetryAfter = 0
+	}
 	switch {
 	case err != nil:
 		e.Err, e.RetryAfter = undecided(err), retryAfter(err)

@@ -42,6 +42,8 @@ func RefusalOf(a *limiter.Admission) Refusal {
 		return r
 	case res.Banned():
 		r.Message = "banned by " + by + " for abnormal usage"
+	case a.Status() == 503:
+		r.Message = "the store is away, and this server alone cannot admit as much by " + by
 	case r.RetryAfter == 0:
 		r.Message = "the request asks for more than " + by + " can ever hold"
 	default:
@@ -88,6 +90,8 @@ func describe(a *limiter.Admission, d core.Decision) string {
 		return "too many requests wait already"
 	case d.Banned:
 		return "banned for abnormal usage"
+	case d.RetryAfter == core.Never && a.Status() == 503:
+		return "this server alone cannot admit as much"
 	case d.RetryAfter == core.Never:
 		return "the request asks for more than the quota can ever hold"
 	}

@@ -17,6 +17,8 @@ type change struct {
 	shard string
 	state State
 	cause error // to bypass the primary
+
+	expired bool // it is no change, but the end of the shard's minute; see lines
 }
 
 // changes are the changes that are still to be announced, in order. A goroutine
@@ -51,8 +53,8 @@ func (c *changes) next() (e change, ok bool) {
 	return e, true
 }
 
-// announce has a change announced after those before it. The caller holds the lock
-// of the breaker, which keeps its changes in order.
+// announce has a change announced after those before it. Who changes a breaker holds its
+// lock, which keeps its changes in order.
 func (s *Store) announce(e change) {
 	if s.changes.add(e) {
 		go s.announceAll()
@@ -71,7 +73,11 @@ func (s *Store) announceAll() {
 
 // announceOne logs a change, and calls OnChange and the hooks.
 func (s *Store) announceOne(e change) {
-	s.logChange(e)
+	s.logBounded(e)
+	if e.expired {
+		return
+	}
+
 	if f := s.listeners.Hooks().Breaker; f != nil {
 		f(events.Breaker{Shard: e.shard, Open: e.state == Open, Fallback: s.fallback != nil, Cause: e.cause})
 	}
@@ -86,11 +92,28 @@ func (s *Store) announceOne(e change) {
 	s.onChange(e.shard, e.state)
 }
 
-// logChange logs a change, and what it means for requests.
-func (s *Store) logChange(e change) {
+// logBounded logs a change at once, or at the end of the minute if there were too many.
+func (s *Store) logBounded(e change) {
+	expire := func() { s.announce(change{shard: e.shard, expired: true}) }
+	ask := s.lines.admit
+	if e.expired {
+		ask = func(e change, expire func()) (change, int, bool) { return s.lines.expired(e.shard, expire) }
+	}
+
+	if line, changes, ok := ask(e, expire); ok {
+		s.logChange(line, changes)
+	}
+}
+
+// logChange logs a change, what it means for requests, and how many changes there were since
+// the line before if there were several.
+func (s *Store) logChange(e change, changes int) {
 	subject, attrs := "the primary store", []slog.Attr(nil)
 	if e.shard != "" {
 		subject, attrs = "a shard of the primary store", []slog.Attr{slog.String("shard", e.shard)}
+	}
+	if changes > 1 {
+		attrs = append(attrs, slog.Int("changes", changes))
 	}
 	if e.state == Closed {
 		s.write(slog.LevelInfo, "headgate: "+subject+" decides again", attrs...)

@@ -17,9 +17,10 @@ type background struct {
 	born  time.Time
 	due   atomic.Int64 // nanoseconds from born to the start of the next run
 
-	mu      sync.Mutex
+	mu      sync.Mutex  // guards all below
 	timer   *time.Timer // nil unless it is set or its run is in progress
 	asked   bool        // for another run while one is in progress
+	atOnce  bool        // the next run begins without a pause
 	running sync.WaitGroup
 }
 
@@ -36,16 +37,38 @@ func (b *background) arm() {
 	defer b.mu.Unlock()
 	b.asked = true
 	if b.timer == nil {
-		b.set()
+		b.setLocked()
 	}
 }
 
-// set schedules a run after a pause. The caller holds the lock.
-func (b *background) set() {
+// armNow makes a run begin at once, and not after the pause of one that is scheduled.
+func (b *background) armNow() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.asked, b.atOnce = true, true
+
+	if b.timer == nil {
+		b.setLocked()
+		return
+	}
+
+	// A run in progress looks at atOnce when it ends.
+	if b.timer.Stop() {
+		b.running.Done()
+		b.setLocked()
+	}
+}
+
+// setLocked schedules a run after a pause, or at once if one was asked for.
+func (b *background) setLocked() {
 	if b.life.Err() != nil {
 		return
 	}
+
 	d := b.pause()
+	if b.atOnce {
+		d, b.atOnce = 0, false
+	}
 	b.running.Add(1)
 	b.due.Store(int64(time.Since(b.born) + d))
 	b.timer = time.AfterFunc(d, b.run)
@@ -61,7 +84,7 @@ func (b *background) run() {
 	defer b.mu.Unlock()
 	b.timer = nil
 	if more || b.asked {
-		b.set()
+		b.setLocked()
 	}
 }
 

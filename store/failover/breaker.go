@@ -16,7 +16,21 @@ import (
 // confirmations is how many probes in a row must succeed to close the breaker.
 const confirmations = 4
 
+// trustAgain is how soon after a silence of the primary another makes the breaker wait for
+// all confirmations.
+const trustAgain = 10 * time.Second
+
 // breaker decides whether a shard of the primary is asked. It is closed at first.
+//
+//	        the score reaches max, or the primary is silent
+//	closed -------------------------------------------------> open
+//	   ^                                                       | after a pause: a probe;
+//	   |   as many probes in a row as it needs                 | after a silence at once
+//	   +-------------------------------------------------------+
+//
+//	a failed call, or a slow one    score + 1, once for all steps that shared the call
+//	a call answered in time         score - 1, if it is above 0
+//	the breaker closes              score = max - 1
 type breaker struct {
 	shard string // or "": the primary, unless it knows the shard of a key
 
@@ -27,8 +41,14 @@ type breaker struct {
 	score      atomic.Int64 // of failures; see the package comment
 	max        int64        // the score at which the breaker opens
 
+	counted [64]atomic.Uint64 // the latest calls that failed, each at its number modulo 64
+	shared  atomic.Bool       // the primary numbers its calls, which steps share
+	latest  atomic.Int64      // if so, when the latest call was decided by the primary's clock
+
 	changing sync.Mutex            // held during a change
 	probe    []core.Op             // guarded by changing; replaced as a whole
+	needed   int                   // probes in a row that close the breaker; guarded by changing
+	silent   time.Time             // of the latest silence, or zero; guarded by changing
 	cause    atomic.Pointer[cause] // of the latest opening
 
 	confirmed  int // probes in a row that succeeded; used by the background work alone
@@ -59,8 +79,13 @@ func (b *breaker) state() State {
 
 func isOpen(generation uint64) bool { return generation%2 == 1 }
 
-// succeed counts a call that was answered in time.
-func (b *breaker) succeed(generation uint64) {
+// succeed counts a step that was answered in time, and that the primary decided at the
+// instant.
+func (b *breaker) succeed(generation uint64, at int64) {
+	if b.score.Load() <= 0 || b.shared.Load() && !b.isNewCall(at) {
+		return
+	}
+
 	for b.generation.Load() == generation {
 		n := b.score.Load()
 		if n <= 0 || b.score.CompareAndSwap(n, n-1) {
@@ -69,10 +94,46 @@ func (b *breaker) succeed(generation uint64) {
 	}
 }
 
-// fail counts a call that failed or was slow, and reports whether the breaker
+// isNewCall reports whether a step was decided later than all others that were counted. The
+// steps that share a call are decided at one instant.
+func (b *breaker) isNewCall(at int64) bool {
+	for {
+		latest := b.latest.Load()
+		if at <= latest {
+			return false
+		}
+		if b.latest.CompareAndSwap(latest, at) {
+			return true
+		}
+	}
+}
+
+// fail counts a call that failed with err or was slow, and reports whether the breaker
 // is to open.
-func (b *breaker) fail(generation uint64) bool {
-	return b.generation.Load() == generation && b.score.Add(1) >= b.max
+func (b *breaker) fail(generation uint64, err error) bool {
+	if b.generation.Load() != generation {
+		return false
+	}
+
+	if errors.Is(err, core.ErrSilent) {
+		return true
+	}
+	if n := callOf(err); n != 0 {
+		b.shared.Store(true)
+		if b.counted[n%uint64(len(b.counted))].Swap(n) == n {
+			return false
+		}
+	}
+	return b.score.Add(1) >= b.max
+}
+
+// callOf returns the number of the call that failed, or 0 if the primary numbers none.
+func callOf(err error) uint64 {
+	var call interface{ Call() uint64 }
+	if errors.As(err, &call) {
+		return call.Call()
+	}
+	return 0
 }
 
 // open bypasses the breaker's shard after a call with ops has failed with err. Of
@@ -87,10 +148,29 @@ func (s *Store) open(b *breaker, generation uint64, ops []core.Op, err error) {
 	}
 	b.probe = probeOf(ops)
 	b.cause.Store(&cause{b.shard, err})
+	b.needed = confirmations
+	silence := errors.Is(err, core.ErrSilent)
+	if silence {
+		b.noteSilenceLocked(time.Now())
+	}
+
 	b.generation.Store(s.generations.Add(2) + 1)
 	s.opened.Add(1)
-	s.announce(change{b.shard, Open, err})
-	b.background.arm()
+	s.announce(change{shard: b.shard, state: Open, cause: err})
+	if silence {
+		b.background.armNow()
+	} else {
+		b.background.arm()
+	}
+}
+
+// noteSilenceLocked lets a single probe close the breaker, unless the primary was silent a
+// moment ago. What looks like a silence of the primary is mostly a short one.
+func (b *breaker) noteSilenceLocked(now time.Time) {
+	if b.silent.IsZero() || now.Sub(b.silent) > trustAgain {
+		b.needed = 1
+	}
+	b.silent = now
 }
 
 // close makes the breaker's shard decide again. The next failure reopens the breaker at
@@ -130,6 +210,7 @@ type Stats struct {
 	Probes uint64   // how often a probe asked the primary
 	Local  uint64   // steps that the fallback decided
 	Lost   uint64   // refunds dropped for lack of room to wait, after a failure, or by Close
+	Unowed uint64   // units that the fallback granted and that no key owes, for lack of room
 	Waits  int      // refunds that wait for the primary now
 }
 
@@ -145,7 +226,8 @@ func (s *Store) State() State {
 
 // Stats returns the counters. They are not read at one instant.
 func (s *Store) Stats() Stats {
-	n := Stats{Opened: s.opened.Load(), Probes: s.probes.Load(), Local: s.local.Load(), Lost: s.lost.Load()}
+	n := Stats{Opened: s.opened.Load(), Probes: s.probes.Load(), Local: s.local.Load(), Lost: s.lost.Load(),
+		Unowed: s.owed.forgotten.Load()}
 	for _, b := range s.all() {
 		n.Waits += b.waiting.len()
 		if b.state() == Open {
@@ -186,8 +268,9 @@ func (e *openError) Unwrap() error { return ErrOpen }
 // RetryAfter returns the time until the next probe of the primary.
 func (e *openError) RetryAfter() time.Duration { return e.wait }
 
-// probeRule is the rule of probes. No request is counted under it.
-const probeRule = "failover.probe"
+// probeRule is the rule of probes. No request is counted under it, because the name of a
+// limiter's rule has no space.
+const probeRule = "failover probe"
 
 // probeQuota and probePeriod are the numbers of the limits of probes. They admit
 // every probe, because one that is refused writes nothing, and what probes write
@@ -241,7 +324,7 @@ func (s *Store) pause() time.Duration {
 func (s *Store) backgroundStep(ctx context.Context, b *breaker) (more bool) {
 	if b.state() == Open {
 		b.changing.Lock()
-		probe := b.probe
+		probe, needed := b.probe, b.needed
 		b.changing.Unlock()
 		switch {
 		case len(s.on(b, probe)) < len(probe):
@@ -250,7 +333,7 @@ func (s *Store) backgroundStep(ctx context.Context, b *breaker) (more bool) {
 			b.confirmed = 0
 			return true
 		default:
-			if b.confirmed++; b.confirmed < confirmations {
+			if b.confirmed++; b.confirmed < needed {
 				return true
 			}
 		}
@@ -266,24 +349,25 @@ func (s *Store) backgroundStep(ctx context.Context, b *breaker) (more bool) {
 // answer may by now refuse connections.
 func (s *Store) ping(ctx context.Context, b *breaker, ops []core.Op) bool {
 	s.probes.Add(1)
-	ctx, cancel := context.WithTimeout(ctx, s.slow)
+	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
+
 	start := time.Now()
-	err := s.call(ctx, ops)
+	err := s.call(ctx, ops, make([]core.Decision, len(ops)))
 	if err != nil && b.background.life.Err() == nil {
 		b.cause.Store(&cause{b.shard, err})
 	}
-	return err == nil && time.Since(start) <= s.slow
+	return err == nil && time.Since(start) <= s.patience
 }
 
 // call asks the primary outside of any request.
-func (s *Store) call(ctx context.Context, ops []core.Op) (err error) {
+func (s *Store) call(ctx context.Context, ops []core.Op, out []core.Decision) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("failover: the primary panicked: %v", v)
 		}
 	}()
-	return s.primary.Apply(ctx, ops, make([]core.Decision, len(ops)))
+	return s.primary.Apply(ctx, ops, out)
 }
 
 // blames reports whether the primary is at fault for the error. It is not if the program's

@@ -1,30 +1,38 @@
-// Package failover keeps deciding while the store that keeps the counts is
-// unavailable. A [Store] is a core.Store over two others: a primary, usually in
-// Redis, and a fallback, usually in memory, which decides when the primary
-// cannot.
+// Package failover keeps deciding while the store that keeps the counts is unavailable, or
+// cannot decide in time. A [Store] is a core.Store over two others: a primary, usually in
+// Redis, and a fallback, usually in memory, which decides what the primary does not.
 //
 // # When the primary is bypassed
 //
-// Each call of the primary changes a score: a call that fails, or takes longer
-// than [Options.Slow], adds one, and any other call subtracts one, not below
-// zero. At [Options.Failures] the breaker opens: after that many failures in a
-// row, and eventually whenever more than half of all calls fail. Until then the
-// fallback decides only the calls that fail. Errors of invalid operations, and
-// errors after the caller's context has ended, say nothing about the primary:
-// they are not counted, and the caller gets them.
+// Each call of the primary changes a score: a call that fails, or takes longer than
+// [Options.Slow], adds one, and any other call subtracts one, not below zero. At
+// [Options.Failures] the breaker opens: after that many failures in a row, and eventually
+// whenever more than half of all calls fail. Until then the fallback decides only the steps
+// that fail.
 //
-// While the breaker is open, no request goes to the primary. One probe at a
-// time does. It does what failed: it uses the keys and the algorithms of the step
-// that opened the breaker, and writes if that step did, under the rule
-// "failover.probe", whose counts end within moments. A primary that answers but
-// cannot write, because its memory is full or a permission is missing, therefore
-// stays bypassed. The wait before each probe is drawn from half of
-// [Options.ProbeInterval] to all of it, so that instances do not probe in step.
-// The breaker closes after four probes in a row were answered in time. So a
-// primary that fails more often stays bypassed, and a primary that has
-// recovered is in use again after at most four intervals and the answers to
-// five probes: less than a second, by default. The first failures after that
-// open the breaker at once.
+//	the error                         what it counts
+//	core.ErrOverload                  nothing: this process has more to do than it can
+//	core.ErrSilent                    the breaker opens at once
+//	has a method Call() uint64        once for all steps that shared the call of that number
+//	of an invalid operation, or       nothing, and the caller gets it
+//	after the caller's context
+//	every other                       one
+//
+// This process may be late itself: it was stopped, or has no processor. A slow call counts
+// only if a timer of this process fired in time for as long as the call took. That is not
+// known of the first slow call in a while.
+//
+// While the breaker is open, no request goes to the primary. One probe at a time does. It does
+// what failed: it uses the keys and the algorithms of the step that opened the breaker, and
+// writes if that step did, under a rule whose counts end within moments and whose name no rule
+// of a limiter can have. A primary that answers but cannot write, because its memory is full
+// or a permission is missing, therefore stays bypassed. The wait before each probe is drawn
+// from half of [Options.ProbeInterval] to all of it, so that instances do not probe in step.
+// The breaker closes after four probes in a row were answered in time. So a primary that fails
+// more often stays bypassed, and a primary that has recovered is in use again after at most
+// four intervals and the answers to five probes. After a silence the first probe is sent at
+// once, and one answer closes the breaker, unless there was another silence in the ten seconds
+// before. The first failures after that open the breaker at once.
 //
 // # A primary of several shards
 //
@@ -42,34 +50,47 @@
 //
 // # What the fallback grants
 //
-// The fallback grants each instance its part: Quota and Burst are divided by
-// the number of live instances ([Options.Instances]), rounded down, but to no
-// less than one unit. Periods and segments stay.
+// The fallback grants each instance its part: Quota and Burst are divided by the number of
+// live instances ([Options.Instances]), rounded down, but to no less than one unit. Periods
+// and segments stay. A cost that fits the limit but not the part is refused with RetryAfter
+// [core.Never]: this instance never admits it by itself.
 //
-// The primary's decisions are mirrored. The fallback charges what the primary
-// admits, up to the instance's part, and whenever the primary has reported how
-// much a key has left, the fallback grants no more for that key. So a client
-// that has used up a limit, and was told so by this instance, finds nothing
-// left when the outage begins. Leases are the exception: a client that was
-// refused a lease may get one in an outage, if the instance holds fewer than
-// its part.
+// The primary's decisions are mirrored. The fallback charges what the primary admits, up to
+// the part, and is left no more units of a key than the primary has. So a client that has used
+// up a limit, and was told so by this instance, finds nothing left in the fallback.
+//
+// What the fallback grants by itself is owed to the primary. An admission of the primary that
+// leaves fewer units than the key owes becomes a refusal, and its charge pays for owed units.
+// Other rules' charges of that step go back. When the primary answers about a key, the rest of
+// what it owes is charged there in the background, as far as it fits. A payment of which it
+// is not known whether the primary has made it is not repeated. What is owed is never more
+// than what the fallback itself has in use, so time pays it back, and a Reset forgets it. So:
+//
+//   - While no units come back, one instance admits at most the limit, whether the primary or
+//     the fallback decides and in whatever order the primary's answers come.
+//   - Several instances admit at most what the primary has, and the parts of the instances of
+//     which the primary does not know yet. Two that both believe to be alone admit at most
+//     the limit each.
+//   - In any span of time a key is granted at most the units that its limit admits at the
+//     primary, and once more those that the parts of all instances admit, however often the
+//     primary fails and recovers. Where the quota is smaller than the number of instances, the
+//     parts are one unit each.
+//
+// Some operations are special. A Debit is never refused, and what it charges beyond the limit
+// is not undone. An UpTo Take or a booking that the primary admits is refused as a whole if it
+// leaves less than is owed, and does not wait behind the owed units. A Peek tells what the
+// primary has. A refusal of this kind counts towards no ban.
+//
+// Leases that the primary and the fallback have granted are at most the quota in one instance:
+// the primary's lease is released if the instance holds more with it. A client that was
+// refused a lease may get one in an outage, if the instance holds fewer than its part.
 //
 // A ban that the primary reports to this instance holds in the fallback too, until it ends
 // or a Lift comes by this instance. The fallback counts the refusals of an outage towards
 // bans of its own. When the primary is back, its bans alone count.
 //
-// Units granted in an outage are not charged to the primary afterwards. In any
-// span of time a key is therefore granted at most the units that its limit
-// admits at the primary, and once more the units that the parts of all
-// instances admit. The latter are no more than the limit again, or one unit for
-// each instance where the quota is smaller than their number, however often the
-// primary fails and recovers.
-//
-// A cost that fits the limit but not the part is refused until the primary is
-// back.
-//
-// An instance that is restarted in an outage has forgotten the units that it granted,
-// and grants its part anew.
+// 16384 keys may owe, in 64 parts of 256. What the fallback grants to others comes on top, as
+// does what an instance had granted before it was restarted: see [Stats].
 //
 // Decisions of the fallback have [core.Decision.Fallback] set, and [Store.Cause] is
 // the reason for them.
@@ -80,7 +101,8 @@
 // them and cannot take them back now, the refund waits for its return. Up to
 // 4096 operations wait for a shard; after that, and after Close, an error reports that the units
 // come back only as time passes. By the [core.Decision.Origin] of a decision the
-// store recognises in a refund which store granted the units.
+// store recognises in a refund which store granted the units. Units of the fallback that were
+// paid less than a minute ago come back from the primary too.
 //
 // The fallback's copy of a charge of the primary is refunded too, as of the instant
 // of the copy: a refund gives back no unit that time has given back before, nor any
@@ -92,4 +114,12 @@
 // Leases granted by the primary are held in the fallback too, renewed there
 // during an outage, and released in both. A lease granted in an outage is taken
 // from the primary when it is renewed afterwards.
+//
+// # What is logged
+//
+// A line tells when a breaker opens or closes, at most two in a minute for each shard; see
+// [Options.Logger]. OnChange and the hooks hear of every change.
+//
+// An error of the primary with a method Unsent() bool that returns true proves that a step was
+// not sent. Refunds and payments that end so wait, and all others may have been carried out.
 package failover

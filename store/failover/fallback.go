@@ -17,14 +17,27 @@ type step struct {
 	sent  []core.Op // the operations in the form for the primary
 	out   []core.Decision
 	index []int // their indices in the caller's step
+
+	more  []core.Op       // operations that follow in the fallback
+	after []core.Decision // on them
+	of    []int           // the indices in ops of what they follow
+
+	copies  []core.Op // refunds of charges in the fallback
+	over    []bool    // for each operation, whether it is refused by the gate
+	refused bool      // whether the step is
+}
+
+// room returns space for n decisions, in list if it is large enough.
+func room(list []core.Decision, n int) []core.Decision {
+	if cap(list) < n {
+		list = make([]core.Decision, n)
+	}
+	return list[:n]
 }
 
 // room returns space for n decisions.
 func (t *step) room(n int) []core.Decision {
-	if cap(t.out) < n {
-		t.out = make([]core.Decision, n)
-	}
-	t.out = t.out[:n]
+	t.out = room(t.out, n)
 	return t.out
 }
 
@@ -32,7 +45,9 @@ func (t *step) room(n int) []core.Decision {
 func (s *Store) free(t *step) {
 	clear(t.ops)
 	clear(t.sent)
-	t.ops, t.sent, t.index = t.ops[:0], t.sent[:0], t.index[:0]
+	clear(t.more)
+	clear(t.copies)
+	t.ops, t.sent, t.index, t.more, t.copies = t.ops[:0], t.sent[:0], t.index[:0], t.more[:0], t.copies[:0]
 	s.steps.Put(t)
 }
 
@@ -57,17 +72,21 @@ func (s *Store) decide(ctx context.Context, generation uint64, ops []core.Op, ou
 		op.Limit = s.part(op.Limit)
 		t.ops = append(t.ops, op)
 	}
+
+	held := s.owed.begin(ops)
+	defer s.owed.end(held)
 	if err := s.fallback.Apply(ctx, t.ops, out); err != nil {
 		return err
 	}
+	if held != 0 {
+		s.owed.record(ops, out)
+	}
+
 	s.local.Add(1)
 	for i := range ops {
 		out[i].Fallback = true
 		if charges(&ops[i]) {
 			out[i].Origin = marked(out[i].Origin, fallbackMark(generation))
-		}
-		if out[i].RetryAfter == core.Never && ops[i].Cost <= ops[i].Limit.Capacity() {
-			out[i].RetryAfter = confirmations * s.interval
 		}
 	}
 	return nil
@@ -111,6 +130,9 @@ func (s *Store) isLocal(op *core.Op) bool {
 func (s *Store) takeBack(ctx context.Context, op core.Op, d *core.Decision) error {
 	t := s.steps.Get().(*step)
 	defer s.free(t)
+	if refund, ok := s.owed.lower(&op); ok {
+		_ = s.postpone([]core.Op{refund}, ErrOpen) // which counts what is lost
+	}
 	op.Limit, op.Origin = s.part(op.Limit), op.Origin>>markBits
 	t.ops = append(t.ops, op)
 	out := t.room(1)
@@ -170,17 +192,36 @@ func (s *Store) mirror(ctx context.Context, ops []core.Op, out []core.Decision) 
 	defer s.free(t)
 	granted := core.Granted(ops, out)
 	for i := range ops {
-		t.ops = append(t.ops, s.copied(&ops[i], granted && out[i].Allowed, out[i].Taken))
+		t.ops = append(t.ops, ops[i])
+		s.makeCopy(&t.ops[i], &out[i], granted)
+	}
+	if !granted && len(ops) == 1 {
+		hasten(&t.ops[0], &ops[0], &out[0])
 	}
 	err := s.fallback.Apply(ctx, t.ops, t.room(len(ops)))
-	s.markCopies(t, out, err == nil)
-	if err == nil {
-		s.followPrimary(ctx, t, ops, out)
+	s.markCopies(t, out, err == nil && (granted || len(ops) > 1))
+	if err != nil {
+		return
+	}
+
+	// A unit that the fallback grants after the last look at busy is one of those that it
+	// was left.
+	if s.followPrimary(ctx, t, ops, out) || s.owed.busy.Load() {
+		s.gate(ctx, t, ops, out)
+	}
+}
+
+// hasten turns the Peek that is the copy of a refused Take into a Take of a unit, where none
+// is left at the primary, so that none may be left in the fallback either. Stores refuse a
+// Take faster than they answer a Peek.
+func hasten(c, op *core.Op, d *core.Decision) {
+	if op.Verb == core.Take && !op.UpTo && op.Cost > 0 && op.Ban == nil && !op.Limit.Leased() && d.Remaining == 0 {
+		c.Verb, c.Cost, c.MaxWait = core.Take, 1, 0
 	}
 }
 
 // markCopies marks the primary's decisions about Takes with the copies in the
-// fallback, if the step there was carried out.
+// fallback, if they may have been carried out there.
 func (s *Store) markCopies(t *step, out []core.Decision, carriedOut bool) {
 	for i := range t.ops {
 		mark, op := uint32(0), &t.ops[i]
@@ -191,50 +232,77 @@ func (s *Store) markCopies(t *step, out []core.Decision, carriedOut bool) {
 	}
 }
 
-// copied returns op in the form for the fallback. An UpTo Take becomes a Take of the units
-// that the primary has taken, a Debit becomes one of those, and a Take that was not charged
-// becomes a Peek. A lease that the primary has granted is held whatever the part is.
-func (s *Store) copied(op *core.Op, charged bool, taken int64) core.Op {
-	if op.Verb == core.Refund {
-		c := s.refundOfCopy(op)
-		if !c.Limit.Leased() {
-			c.Limit = s.part(c.Limit)
+// makeCopy turns an operation of the primary into the form for the fallback, where d is the
+// primary's decision. An UpTo Take becomes a Take of the units that the primary has taken, a
+// Debit becomes one of those, and a Take that was not charged becomes a Peek. A lease that the
+// primary has granted is held whatever the part is.
+func (s *Store) makeCopy(c *core.Op, d *core.Decision, granted bool) {
+	if c.Verb == core.Refund {
+		*c = s.refundOfCopy(c)
+	} else {
+		if c.UpTo || c.Verb == core.Debit {
+			c.UpTo, c.Cost = false, d.Taken
 		}
-		return c
+		c.Soft, c.At, c.ResetAfter, c.Origin = true, 0, 0, 0
+		if c.Verb == core.Take && !(granted && d.Allowed) {
+			c.Verb, c.Cost = core.Peek, 0
+		}
 	}
-	c := *op
-	if c.UpTo || c.Verb == core.Debit {
-		c.UpTo, c.Cost = false, taken
-	}
-	c.Soft, c.At, c.ResetAfter, c.Origin = true, 0, 0, 0
+
 	if !c.Limit.Leased() {
 		c.Limit = s.part(c.Limit)
 	}
-	if c.Verb == core.Take && !charged {
-		c.Verb, c.Cost = core.Peek, 0
-	}
-	return c
 }
 
 // followPrimary leaves keys no more units in the fallback than they have left at
-// the primary, and bans those that the primary has banned. Leases end by themselves.
-func (s *Store) followPrimary(ctx context.Context, t *step, ops []core.Op, out []core.Decision) {
-	more := t.ops[:0]
+// the primary, and bans those that the primary has banned. Leases end by themselves. If it
+// reports true, gate has to do the former.
+func (s *Store) followPrimary(ctx context.Context, t *step, ops []core.Op, out []core.Decision) (busy bool) {
+	busy = s.owed.busy.Load()
+	more, of := t.more[:0], t.of[:0]
 	for i := range ops {
 		if out[i].Banned {
-			more = banCopy(more, &t.ops[i], &t.out[i], &out[i])
+			if more = banCopy(more, &t.ops[i], &t.out[i], &out[i]); len(more) > len(of) {
+				of = append(of, i)
+			}
 			continue
 		}
 		surplus := t.out[i].Remaining - out[i].Remaining
-		if !charges(&ops[i]) || ops[i].Limit.Leased() || surplus <= 0 {
+		if !charges(&ops[i]) || ops[i].Limit.Leased() || surplus <= 0 || busy {
 			continue
 		}
 		op := t.ops[i]
 		op.Verb, op.Ban, op.Cost, op.MaxWait = core.Take, nil, surplus, 0
-		more = append(more, op)
+		more, of = append(more, op), append(of, i)
 	}
-	if len(more) > 0 {
-		_ = s.fallback.Apply(ctx, more, t.out) // see mirror
+
+	t.more, t.of = more, of
+	if len(more) == 0 {
+		return busy
+	}
+	t.after = room(t.after, len(more))
+	if err := s.fallback.Apply(ctx, more, t.after); err == nil {
+		s.drainRefused(ctx, t, out)
+	}
+	return busy
+}
+
+// drainRefused takes from the fallback what followPrimary could not, because others have
+// taken some of it meanwhile.
+func (s *Store) drainRefused(ctx context.Context, t *step, out []core.Decision) {
+	var surplus map[int]int64 // of the operations of the step, in the rare case
+	for n, i := range t.of {
+		d := &t.after[n]
+		if left := d.Remaining - out[i].Remaining; !d.Allowed && left > 0 && t.more[n].Verb == core.Take {
+			if surplus == nil {
+				surplus = map[int]int64{}
+			}
+			surplus[i] = left
+		}
+	}
+
+	for i, n := range surplus {
+		s.drain(ctx, t, &t.ops[i], n)
 	}
 }
 

@@ -322,8 +322,8 @@ func TestFallbackRefusesCostsBeyondThePart(t *testing.T) {
 		f := newFake()
 		s := over(t, f, threeOf(Options{Fallback: memory()}))
 		openNow(t, s, f)
-		for cost, want := range map[int64]time.Duration{5: 400 * ms, 12: 400 * ms, 13: core.Never} {
-			if d := one(t, s, take(t, "k", "12/1h", cost)); d.Allowed || d.RetryAfter != want {
+		for _, cost := range []int64{5, 12, 13} { // never by this instance
+			if d := one(t, s, take(t, "k", "12/1h", cost)); d.Allowed || d.RetryAfter != core.Never || !d.Fallback {
 				t.Errorf("cost %d: %+v", cost, d)
 			}
 		}
@@ -334,7 +334,7 @@ func TestFallbackRefusesCostsBeyondThePart(t *testing.T) {
 }
 
 // However often the primary comes and goes, a key is granted the quota once by
-// it and once by the parts of three instances.
+// it, and once more the parts of the instances that it does not hear of.
 func TestFallbackGrantsTheLimitOnceMoreAtMost(t *testing.T) {
 	for _, text := range []string{"12/1h", "12/1h fixed-window", "12/1h sliding-log", "12/1h sliding-window", "12/1h token-bucket", "12/day"} {
 		t.Run(text, func(t *testing.T) {
@@ -361,7 +361,9 @@ func TestFallbackGrantsTheLimitOnceMoreAtMost(t *testing.T) {
 					synctest.Wait()
 					n += admitted(t, fleet[1], op)
 				}
-				if n != 12+8 { // the first instance knew that there was nothing left
+				// The first instance knew that there was nothing left. The second has told the
+				// primary of its 4 units, and the third has not.
+				if n != 12+4 {
 					t.Errorf("%d", n)
 				}
 			})
@@ -399,6 +401,40 @@ func TestPartOfFewerThanOneInstance(t *testing.T) {
 				openNow(t, s, f)
 				if got := remaining(t, s, take(t, "k", "10/1h", 1)); got != 10 {
 					t.Errorf("%d remain", got)
+				}
+			})
+		})
+	}
+}
+
+// Where the primary has refused a Take because nothing is left, the copy takes the last units
+// of the fallback, one in a step that it refuses if there is none. Where units are left, or the
+// key may be banned, it is a Peek.
+func TestCopyOfARefusal(t *testing.T) {
+	rows := map[string]struct {
+		used, cost int64
+		verb       core.Verb
+		copied     int64
+	}{
+		"nothing is left":     {12, 1, core.Take, 1},
+		"nothing of many":     {12, 5, core.Take, 1},
+		"too little is left":  {10, 5, core.Peek, 0},
+		"more than there are": {0, 13, core.Peek, 0},
+	}
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, fallback := newFake(), newFake()
+				s := over(t, f, Options{Fallback: fallback})
+				defer s.Close()
+				one(t, f, take(t, "k", "12/1h", row.used))
+				d := one(t, s, take(t, "k", "12/1h", row.cost))
+				c := fallback.seen()[0].ops[0]
+				if d.Allowed || d.Origin != 0 || c.Verb != row.verb || c.Cost != row.copied {
+					t.Errorf("%+v, the copy is %+v", d, c)
+				}
+				if n := remaining(t, fallback, c); n != 12-row.used {
+					t.Errorf("%d remain in the fallback", n)
 				}
 			})
 		})

@@ -183,6 +183,8 @@ func TestStoreOverAnother(t *testing.T) {
 		for _, refund := range []core.Op{byMemory, byB, byA} {
 			one(t, outer, refund)
 		}
+		time.Sleep(time.Second) // refunds of units that were paid wait for the background
+		synctest.Wait()
 		if x, y, z := remaining(t, a, op), remaining(t, b, op), remaining(t, inner.fallback, op); x != 12 || y != 12 || z != 12 {
 			t.Errorf("%d, %d and %d remain", x, y, z)
 		}

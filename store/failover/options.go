@@ -42,8 +42,10 @@ type Options struct {
 
 	// Slow is the time beyond which a call of the primary counts as a failure
 	// although its answer is used, from a millisecond to a minute; 0 means
-	// DefaultSlow. It also bounds a probe. It does not end calls; that is up to
-	// the primary.
+	// DefaultSlow, or twice the MaxCall of a primary that is a [core.Remote] if that is
+	// more, because such a store bounds its calls itself. A call is not counted while
+	// this process is late itself. Slow also bounds a probe, which gets at least MaxCall. It
+	// does not end calls; that is up to the primary.
 	Slow time.Duration
 
 	// ProbeInterval is the longest pause between two probes, from a millisecond
@@ -52,7 +54,7 @@ type Options struct {
 
 	// Ignore, unless nil, reports whether an error of the primary is about one
 	// key and says nothing about the primary's health. The fallback then
-	// decides without a failure being counted.
+	// decides without a failure being counted, as it does after [core.ErrOverload].
 	Ignore func(error) bool
 
 	// OnChange, unless nil, is called with the new state of a shard once for each
@@ -60,9 +62,18 @@ type Options struct {
 	// not know the shard of a key. OnChange must return quickly.
 	OnChange func(shard string, state State)
 
-	// Logger receives a record for each change. nil means slog.Default() at the
-	// time.
+	// Logger receives a record for each change, at once, but of each shard at most two
+	// in a minute. If there are more changes, the record at the end of the minute tells
+	// of their number and of the state that holds. nil means slog.Default() at the time.
 	Logger *slog.Logger
+}
+
+// defaultSlow returns what a Slow of 0 means.
+func defaultSlow(primary core.Store) time.Duration {
+	if r, ok := primary.(core.Remote); ok {
+		return max(DefaultSlow, 2*r.MaxCall())
+	}
+	return DefaultSlow
 }
 
 // faults returns an error that names every mistake in the options.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/redistest"
 )
 
 // failing makes the primary fail for steps with an operation for which fails is true.
@@ -116,29 +115,4 @@ func TestProbesAreAdmitted(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A Redis whose memory is full reads, but writes no log.
-func TestRedisThatCannotWriteStaysBypassed(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	_, admin := patient(t, server.Addr)
-	s, _ := inRedis(t, connect(t, server.Addr), patience, Options{Fallback: memory(), ProbeInterval: 2 * ms, Slow: patience})
-	op := take(t, "k", "1000/1h sliding-log", 1)
-	one(t, s, op)
-	if err := admin.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
-	until(t, "twenty probes", func() bool {
-		one(t, s, op)
-		return s.Stats().Probes >= 20
-	})
-	if got := s.Stats(); got.Opened != 1 || got.State != Open {
-		t.Errorf("%+v", got)
-	}
-	if err := admin.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
-		t.Fatal(err)
-	}
-	until(t, "the return", func() bool { return s.State() == Closed })
-	everyKeyExpires(t, admin)
 }

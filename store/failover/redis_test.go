@@ -1,4 +1,4 @@
-package failover
+package failover_test
 
 import (
 	"context"
@@ -13,26 +13,15 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/store/failover"
 	"github.com/headgate/headgate/store/redisstore"
 )
-
-// patience bounds every wait.
-const patience = 30 * time.Second
-
-func connect(t testing.TB, addr string) *redis.Client {
-	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
-	t.Cleanup(func() { c.Close() })
-	return c
-}
 
 // patient returns a store for the reads of a test, whose calls do not time out.
 func patient(t testing.TB, addr string) (core.Store, *redis.Client) {
 	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true,
-		DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience})
-	t.Cleanup(func() { c.Close() })
-	return redisstore.MustNew(c, redisstore.Options{Timeout: patience}), c
+	c := failover.Patiently(t, addr)
+	return redisstore.MustNew(c, redisstore.Options{Timeout: failover.Patience}), c
 }
 
 // counted is a store that counts the calls.
@@ -47,42 +36,13 @@ func (c *counted) Apply(ctx context.Context, ops []core.Op, out []core.Decision)
 }
 
 // inRedis returns a store whose primary is in Redis and has the timeout.
-func inRedis(t testing.TB, c redis.UniversalClient, timeout time.Duration, o Options) (*Store, *counted) {
+func inRedis(t testing.TB, c redis.UniversalClient, timeout time.Duration, o failover.Options) (*failover.Store, *counted) {
 	t.Helper()
 	primary := &counted{Store: redisstore.MustNew(c, redisstore.Options{Timeout: timeout})}
-	o.Logger = silent
-	s := MustNew(primary, o)
+	o.Logger = failover.Silent
+	s := failover.MustNew(primary, o)
 	t.Cleanup(func() { s.Close() })
 	return s, primary
-}
-
-// until polls until a condition holds, and returns how long that took.
-func until(t testing.TB, what string, holds func() bool) time.Duration {
-	t.Helper()
-	start := time.Now()
-	tick := time.NewTicker(ms)
-	defer tick.Stop()
-	for !holds() {
-		if time.Since(start) > patience {
-			t.Fatalf("%s: not within %s", what, patience)
-		}
-		<-tick.C
-	}
-	return time.Since(start)
-}
-
-// everyKeyExpires fails if a key has no time to live.
-func everyKeyExpires(t testing.TB, c *redis.Client) {
-	t.Helper()
-	ctx, keys := context.Background(), 0
-	for it := c.Scan(ctx, 0, "*", 1000).Iterator(); it.Next(ctx); keys++ {
-		if c.PTTL(ctx, it.Val()).Val() == -1 { // 0 means less than a millisecond, and -2 that the key is gone
-			t.Errorf("%s has no time to live", it.Val())
-		}
-	}
-	if keys == 0 {
-		t.Error("there are no keys")
-	}
 }
 
 // faults are the faults of the server, and how each one ends.
@@ -95,7 +55,7 @@ var faults = []struct {
 }
 
 const (
-	budget = redisstore.DefaultTimeout + 20*ms
+	budget = redisstore.DefaultTimeout + 20*time.Millisecond
 	reuse  = time.Second
 )
 
@@ -105,17 +65,17 @@ func TestRedisFaultCostsAtMostTheTimeout(t *testing.T) {
 			t.Run(fmt.Sprint(fault.name, " fallback ", local), func(t *testing.T) {
 				t.Parallel()
 				server := redistest.Start(t)
-				o := Options{}
+				o := failover.Options{}
 				if local {
-					o.Fallback = memory()
+					o.Fallback = failover.Memory()
 				}
-				s, primary := inRedis(t, connect(t, server.Addr), redisstore.DefaultTimeout, o)
-				untilTrusted(t, s, take(t, "k", "100000/1000h", 1))
+				s, primary := inRedis(t, failover.Connect(t, server.Addr), redisstore.DefaultTimeout, o)
+				untilTrusted(t, s, failover.Taking(t, "k", "100000/1000h", 1))
 				slowest, back := outage(t, server, s, primary, fault.begin, fault.end)
 				test.AtMost(t, "the slowest call in an outage", slowest, budget)
 				test.AtMost(t, "until Redis is in use after its return", back, reuse)
 				_, c := patient(t, server.Addr)
-				everyKeyExpires(t, c)
+				failover.EveryKeyExpires(t, c)
 			})
 		}
 	}
@@ -123,53 +83,53 @@ func TestRedisFaultCostsAtMostTheTimeout(t *testing.T) {
 
 // untilTrusted carries out a Take until the primary decides it and has no failure
 // on record, and returns the last decision.
-func untilTrusted(t testing.TB, s *Store, op core.Op) (d core.Decision) {
+func untilTrusted(t testing.TB, s *failover.Store, op core.Op) (d core.Decision) {
 	t.Helper()
-	until(t, "the trust", func() bool {
+	failover.Until(t, "the trust", func() bool {
 		local := s.Stats().Local
 		var err error
-		d, err = try(s, op)
-		return err == nil && s.Stats().Local == local && s.State() == Closed && s.breaker.score.Load() == 0
+		d, err = failover.Try(s, op)
+		return err == nil && s.Stats().Local == local && s.State() == failover.Closed && failover.Trusts(s)
 	})
 	return d
 }
 
 // outage takes the store through an outage and back. It returns how long the
 // slowest call took, and how long after its return the primary was in use.
-func outage(t *testing.T, server *redistest.Server, s *Store, primary *counted, begin, end func(*redistest.Server)) (slowest, back time.Duration) {
+func outage(t *testing.T, server *redistest.Server, s *failover.Store, primary *counted, begin, end func(*redistest.Server)) (slowest, back time.Duration) {
 	begin(server)
-	calls, probes := primary.calls.Load(), s.probes.Load()
+	calls, probes := primary.calls.Load(), s.Stats().Probes
 	for i := range 1000 {
 		start := time.Now()
-		_, err := try(s, take(t, "k", "100000/1000h", 1))
+		_, err := failover.Try(s, failover.Taking(t, "k", "100000/1000h", 1))
 		slowest = max(slowest, time.Since(start))
-		if (err == nil) != (s.fallback != nil) {
+		if (err == nil) != (s.Fallback() != nil) {
 			t.Fatal(err)
 		}
-		if got, want := s.State() == Open, i >= DefaultFailures-1; got != want {
+		if got, want := s.State() == failover.Open, i >= failover.DefaultFailures-1; got != want {
 			t.Fatalf("open %t after %d calls", got, i+1)
 		}
-		if err != nil && errors.Is(err, ErrOpen) != (i >= DefaultFailures) {
+		if err != nil && errors.Is(err, failover.ErrOpen) != (i >= failover.DefaultFailures) {
 			t.Fatalf("call %d: %v", i+1, err)
 		}
 	}
 	// A probe is noted before it calls.
-	if sent := primary.calls.Load() - calls - int64(s.probes.Load()-probes); sent > DefaultFailures {
+	if sent := primary.calls.Load() - calls - int64(s.Stats().Probes-probes); sent > failover.DefaultFailures {
 		t.Errorf("%d calls reached the primary besides probes", sent)
 	}
 	end(server)
-	back = until(t, "the return", func() bool { return s.State() == Closed })
-	untilTrusted(t, s, take(t, "k", "100000/1000h", 1))
+	back = failover.Until(t, "the return", func() bool { return s.State() == failover.Closed })
+	untilTrusted(t, s, failover.Taking(t, "k", "100000/1000h", 1))
 	return slowest, back
 }
 
 // admittedThere is admitted by the primary alone. It also returns how many calls
 // the fallback decided, because the machine stood still.
-func admittedThere(t testing.TB, s *Store, op core.Op) (n, late int) {
+func admittedThere(t testing.TB, s *failover.Store, op core.Op) (n, late int) {
 	t.Helper()
-	for start := time.Now(); time.Since(start) < patience; {
+	for start := time.Now(); time.Since(start) < failover.Patience; {
 		local := s.Stats().Local
-		d := one(t, s, op)
+		d := failover.One(t, s, op)
 		switch {
 		case s.Stats().Local != local:
 			late++
@@ -179,7 +139,7 @@ func admittedThere(t testing.TB, s *Store, op core.Op) (n, late int) {
 			return n, late
 		}
 	}
-	t.Fatalf("not refused within %s", patience)
+	t.Fatalf("not refused within %s", failover.Patience)
 	return n, late
 }
 
@@ -190,29 +150,29 @@ func TestRedisOutageGrantsTheLimitOnceMoreAtMost(t *testing.T) {
 			t.Run(fmt.Sprint(size, " ", fault.name), func(t *testing.T) {
 				t.Parallel()
 				server := redistest.Start(t)
-				c := connect(t, server.Addr)
-				var fleet []*Store
+				c := failover.Connect(t, server.Addr)
+				var fleet []*failover.Store
 				for range size {
-					live := begin(t, c, InstancesOptions{Prefix: "hg:", TTL: time.Hour, Expected: size})
-					s, _ := inRedis(t, c, 200*ms, Options{Fallback: memory(), Instances: live.Live, Slow: 400 * ms})
+					live := failover.Begin(t, c, failover.InstancesOptions{Prefix: "hg:", TTL: time.Hour, Expected: size})
+					s, _ := inRedis(t, c, 200*time.Millisecond, failover.Options{Fallback: failover.Memory(), Instances: live.Live, Slow: 400 * time.Millisecond})
 					fleet = append(fleet, s)
 				}
-				op := take(t, "k", "30/1h fixed-window", 1)
-				if d := one(t, fleet[0], take(t, "warm", "30/1h fixed-window", 1)); !d.Allowed {
+				op := failover.Taking(t, "k", "30/1h fixed-window", 1)
+				if d := failover.One(t, fleet[0], failover.Taking(t, "warm", "30/1h fixed-window", 1)); !d.Allowed {
 					t.Fatal("refused")
 				}
 				fault.begin(server)
 				local := 0
 				for _, s := range fleet {
-					local += admitted(t, s, op)
+					local += failover.Admitted(t, s, op)
 				}
 				if local != 30 {
 					t.Errorf("%d in the outage, want 30", local)
 				}
 				fault.end(server)
-				until(t, "the return", func() bool {
+				failover.Until(t, "the return", func() bool {
 					for _, s := range fleet {
-						if s.State() == Open {
+						if s.State() == failover.Open {
 							return false
 						}
 					}
@@ -220,19 +180,19 @@ func TestRedisOutageGrantsTheLimitOnceMoreAtMost(t *testing.T) {
 				})
 				// A call that timed out may have been charged.
 				after, late := admittedThere(t, fleet[0], op)
-				if after > 30 || after < 30-size*DefaultFailures-late {
+				if most := 30 - 30/size; after > most || after < most-size*failover.DefaultFailures-late {
 					t.Errorf("%d afterwards, and %d calls timed out", after, late)
 				}
 				for _, s := range fleet { // the last instance has learned that nothing is left
-					if n := admitted(t, s, op); n != 0 {
+					if n := failover.Admitted(t, s, op); n != 0 {
 						t.Errorf("%d more", n)
 					}
 				}
 				_, all := patient(t, server.Addr)
-				everyKeyExpires(t, all)
+				failover.EveryKeyExpires(t, all)
 				fault.begin(server)
 				for _, s := range fleet {
-					if n := admitted(t, s, op); n != 0 {
+					if n := failover.Admitted(t, s, op); n != 0 {
 						t.Errorf("%d more in the next outage", n)
 					}
 				}
@@ -247,22 +207,47 @@ func TestRedisOutageGrantsTheLimitOnceMoreAtMost(t *testing.T) {
 func TestRedisLeaseIsReleasedAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	s, _ := inRedis(t, connect(t, server.Addr), 200*ms, Options{Fallback: memory(), Slow: 400 * ms})
+	s, _ := inRedis(t, failover.Connect(t, server.Addr), 200*time.Millisecond, failover.Options{Fallback: failover.Memory(), Slow: 400 * time.Millisecond})
 	const text = "2 concurrent ttl=1h"
-	a := lease(t, "a", text)
+	a := failover.Leasing(t, "a", text)
 	d := untilTrusted(t, s, a) // to ask for it again renews it
 	server.Freeze()
-	for i := range DefaultFailures {
-		one(t, s, lease(t, fmt.Sprint("b", i), text))
+	for i := range failover.DefaultFailures {
+		failover.One(t, s, failover.Leasing(t, fmt.Sprint("b", i), text))
 	}
-	one(t, s, undo(a, d))
-	if got := s.Stats(); got.State != Open || got.Waits != 1 {
+	failover.One(t, s, failover.Undo(a, d))
+	if got := s.Stats(); got.State != failover.Open || got.Waits != 1 {
 		t.Fatalf("%+v", got)
 	}
 	server.Thaw()
-	until(t, "the return", func() bool { return s.State() == Closed && s.Stats().Waits == 0 })
+	failover.Until(t, "the return", func() bool { return s.State() == failover.Closed && s.Stats().Waits == 0 })
 	there, _ := patient(t, server.Addr)
-	if got := remaining(t, there, a); got < 1 || s.Stats().Lost != 0 {
+	if got := failover.Remaining(t, there, a); got < 1 || s.Stats().Lost != 0 {
 		t.Errorf("%d remain, %+v", got, s.Stats()) // a call that timed out may hold the other
 	}
+}
+
+// A Redis whose memory is full reads, but writes no log.
+func TestRedisThatCannotWriteStaysBypassed(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	_, admin := patient(t, server.Addr)
+	s, _ := inRedis(t, failover.Connect(t, server.Addr), failover.Patience, failover.Options{Fallback: failover.Memory(), ProbeInterval: 2 * time.Millisecond, Slow: failover.Patience})
+	op := failover.Taking(t, "k", "1000/1h sliding-log", 1)
+	failover.One(t, s, op)
+	if err := admin.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	failover.Until(t, "twenty probes", func() bool {
+		failover.One(t, s, op)
+		return s.Stats().Probes >= 20
+	})
+	if got := s.Stats(); got.Opened != 1 || got.State != failover.Open {
+		t.Errorf("%+v", got)
+	}
+	if err := admin.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	failover.Until(t, "the return", func() bool { return s.State() == failover.Closed })
+	failover.EveryKeyExpires(t, admin)
 }

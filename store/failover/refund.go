@@ -242,8 +242,8 @@ func (s *Store) postpone(ops []core.Op, cause error) (err error) {
 }
 
 // sendWaiting sends the operations that wait for the breaker's shard. An operation that
-// fails waits on if it is repeatable, and is dropped otherwise, because the primary
-// may have carried it out. One whose key has moved waits for the other shard.
+// fails waits on if it is repeatable or was not sent, and is dropped otherwise, because the
+// primary may have carried it out. One whose key has moved waits for the other shard.
 func (s *Store) sendWaiting(ctx context.Context, b *breaker) {
 	for b.state() == Closed {
 		e, ok := b.waiting.oldest()
@@ -257,27 +257,28 @@ func (s *Store) sendWaiting(ctx context.Context, b *breaker) {
 			continue
 		}
 		generation := b.generation.Load()
-		within, cancel := context.WithTimeout(ctx, s.slow)
-		err := s.call(within, []core.Op{e.op})
+		within, cancel := context.WithTimeout(ctx, s.patience)
+		out := make([]core.Decision, 1)
+		err := s.call(within, []core.Op{e.op}, out)
 		cancel()
 		if err != nil && !errors.Is(err, core.ErrOp) {
 			s.noteUnconfirmed(ctx, b, generation, e, err)
 			return
 		}
 		b.waiting.removeOldest()
-		b.succeed(generation)
+		b.succeed(generation, out[0].At)
 	}
 }
 
 // noteUnconfirmed handles an operation that the primary did not confirm.
 func (s *Store) noteUnconfirmed(ctx context.Context, b *breaker, generation uint64, e pendingOp, err error) {
-	if repeatable(&e.op) {
+	if repeatable(&e.op) || wasNotSent(err) {
 		b.waiting.requeueOldest()
 	} else {
 		b.waiting.removeOldest()
 		s.lost.Add(1)
 	}
-	if ctx.Err() == nil && b.fail(generation) {
+	if ctx.Err() == nil && !s.excused(err) && b.fail(generation, err) {
 		s.open(b, generation, []core.Op{e.op}, err)
 	}
 }

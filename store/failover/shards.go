@@ -179,14 +179,15 @@ func (r *route) join(b *breaker) {
 	}
 }
 
-// succeed counts a call that was answered in time.
-func (r *route) succeed() {
+// succeed counts a step that was answered in time, and that the primary decided at the
+// instant.
+func (r *route) succeed(at int64) {
 	if r.others == nil {
-		r.breaker.succeed(r.generation)
+		r.breaker.succeed(r.generation, at)
 		return
 	}
 	for i := range r.others {
-		r.others[i].breaker.succeed(r.others[i].generation)
+		r.others[i].breaker.succeed(r.others[i].generation, at)
 	}
 }
 

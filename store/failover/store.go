@@ -3,6 +3,8 @@ package failover
 import (
 	"cmp"
 	"context"
+	"errors"
+	"hash/maphash"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -24,6 +26,7 @@ type Store struct {
 	onChange  func(string, State)
 	log       *slog.Logger
 	slow      time.Duration
+	patience  time.Duration // for a probe, or another call in the background
 	interval  time.Duration
 	jitter    func() float64 // from 0 up to 1
 
@@ -33,8 +36,12 @@ type Store struct {
 	shards      shards
 	generations atomic.Uint64 // the latest of any breaker, as no two share one
 	changes     changes
+	lines       lines
+	punctuality punctuality
 	shares      shares
 	copies      copies
+	owed        owed
+	payments    payments
 	depth       int       // of Stores, one over another
 	steps       sync.Pool // of *step
 
@@ -56,14 +63,16 @@ func New(primary core.Store, o Options) (*Store, error) {
 	s := &Store{
 		primary: primary, fallback: o.Fallback, instances: o.Instances,
 		ignore: o.Ignore, onChange: o.OnChange, log: o.Logger,
-		slow:     cmp.Or(o.Slow, DefaultSlow),
+		slow:     cmp.Or(o.Slow, defaultSlow(primary)),
 		interval: cmp.Or(o.ProbeInterval, DefaultProbeInterval),
 		jitter:   rand.Float64,
 		failures: int64(cmp.Or(o.Failures, DefaultFailures)),
 		depth:    1 + max(depth(primary), depth(o.Fallback)),
 	}
+	s.patience = max(s.slow, s.MaxCall())
 	s.sharded, _ = primary.(Sharded)
 	s.breaker = s.newBreaker("")
+	s.owed.seed = maphash.MakeSeed()
 	s.steps.New = func() any { return new(step) }
 	return s, nil
 }
@@ -84,10 +93,15 @@ func MustNew(primary core.Store, o Options) *Store {
 // would have to wait: they fail with [ErrClosed]. Close closes neither store, may be
 // called again and always returns nil.
 func (s *Store) Close() error {
+	s.punctuality.close()
 	for _, b := range s.shards.close() {
 		b.end()
 	}
 	s.breaker.end()
+	s.payments.close()
+	for _, shard := range s.lines.close() {
+		s.announce(change{shard: shard, expired: true})
+	}
 	return nil
 }
 
@@ -126,9 +140,10 @@ func (s *Store) ask(ctx context.Context, r route, ops, sent []core.Op, out []cor
 		s.blame(ctx, r, ops, err)
 		return err
 	}
-	if took := time.Since(start); took <= s.slow {
-		r.succeed()
-	} else if r.others == nil { // else it is not known which shard is slow
+	switch took := time.Since(start); {
+	case took <= s.slow:
+		r.succeed(out[0].At)
+	case r.others == nil && s.punctuality.held(start, took): // else it is not known which shard is slow
 		s.count(r, ops, &slowError{took})
 	}
 	s.mirror(ctx, ops, out)
@@ -145,7 +160,7 @@ func (s *Store) blame(ctx context.Context, r route, ops []core.Op, err error) {
 		shard = r.shard
 	}
 	s.latest.Store(&cause{shard, err})
-	if s.ignore != nil && s.ignore(err) {
+	if s.excused(err) {
 		return
 	}
 	if r.others == nil {
@@ -159,9 +174,14 @@ func (s *Store) blame(ctx context.Context, r route, ops []core.Op, err error) {
 	}
 }
 
+// excused reports whether an error of the primary says nothing about its health.
+func (s *Store) excused(err error) bool {
+	return errors.Is(err, core.ErrOverload) || s.ignore != nil && s.ignore(err)
+}
+
 // count counts a failure against one breaker.
 func (s *Store) count(r route, ops []core.Op, err error) {
-	if r.fail(r.generation) {
+	if r.fail(r.generation, err) {
 		s.open(r.breaker, r.generation, ops, err)
 	}
 }

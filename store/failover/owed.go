@@ -1,0 +1,309 @@
+// This file keeps the units that the fallback granted by itself, and that the primary does not
+// know.
+
+package failover
+
+import (
+	"hash/maphash"
+	"math"
+	"math/bits"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+const (
+	// owedShards is into how many shards the keys are divided: one for each bit of a word.
+	owedShards = 64
+
+	// maxOwed is how many keys of a shard may owe.
+	maxOwed = 256
+
+	// settled is how long it is remembered that a key has paid: no answer of the primary that
+	// was on its way comes later. In microseconds, as all instants here, by the fallback's clock.
+	settled = int64(time.Minute / time.Microsecond)
+
+	// idleEvery is the time from one look whether any key owes to the next.
+	idleEvery = int64(time.Second / time.Microsecond)
+)
+
+// owed holds the keys that owe units to the primary. Its zero value lacks a seed.
+//
+// While the fallback decides about a key, the shard of the key is held by all that do so. Who
+// compares a decision of the primary holds it alone, and so knows of each unit that the
+// fallback has granted.
+type owed struct {
+	// busy is false if no key owes, and the fallback decides no step. It becomes true while
+	// a shard is held, and false while all of them are held alone.
+	busy atomic.Bool
+
+	keys      atomic.Int64  // that are in a shard
+	forgotten atomic.Uint64 // units that are not owed, for lack of room
+	idle      atomic.Int64  // when to look next whether any key owes
+	visited   atomic.Uint64 // the shard that was tidied last
+	seed      maphash.Seed
+	shards    [owedShards]owedShard
+}
+
+type owedShard struct {
+	granting sync.RWMutex // see owed
+
+	mu   sync.Mutex // guards all below
+	keys map[core.ID]*debt
+	next int64 // no key of the shard can be forgotten before
+}
+
+// debt is what a key owes.
+type debt struct {
+	rule, key string
+	limit     core.Limit
+
+	units int64 // that are owed
+	until int64 // when nothing that the fallback granted is in use any longer
+
+	// paid is what was paid lately, by charges of the primary until the instant paidAt of its
+	// clock: decisions until then do not know of all of it.
+	paid, paidAt int64
+	paidReset    time.Duration // of that charge's decision
+
+	looked  int64 // when the key was compared last
+	sending int64 // units that are on their way to the primary
+	queued  bool  // for a payment
+	final   bool  // the primary may have the latest payment, so there is no other
+}
+
+// number returns the number of the key's shard.
+func (o *owed) number(key string) int { return int(maphash.String(o.seed, key) % owedShards) }
+
+func (o *owed) shardOf(key string) *owedShard { return &o.shards[o.number(key)] }
+
+// grants reports whether an operation may change what is owed if the fallback decides it.
+func grants(op *core.Op) bool {
+	return (op.Verb == core.Take || op.Verb == core.Debit) && op.Cost > 0 || op.Verb == core.Reset
+}
+
+// begin holds the shards of the keys to which the fallback may grant units in a step, and
+// returns them as bits. It must be followed by end.
+func (o *owed) begin(ops []core.Op) (held uint64) {
+	for i := range ops {
+		if grants(&ops[i]) {
+			held |= 1 << o.number(ops[i].Key)
+		}
+	}
+	if held == 0 {
+		return 0
+	}
+
+	for rest := held; rest != 0; rest &= rest - 1 {
+		o.shards[bits.TrailingZeros64(rest)].granting.RLock()
+	}
+	if !o.busy.Load() {
+		o.busy.Store(true)
+	}
+	return held
+}
+
+// end releases the shards.
+func (o *owed) end(held uint64) {
+	for rest := held; rest != 0; rest &= rest - 1 {
+		o.shards[bits.TrailingZeros64(rest)].granting.RUnlock()
+	}
+}
+
+// record notes what the fallback granted in a step. Its shards are held.
+func (o *owed) record(ops []core.Op, out []core.Decision) {
+	for i := range ops {
+		op, d := &ops[i], &out[i]
+		switch {
+		case !grants(op):
+		case op.Verb == core.Reset:
+			o.forget(op)
+		case d.Taken > 0:
+			o.add(op, d)
+		}
+	}
+}
+
+// add notes that the fallback granted the units of a decision.
+func (o *owed) add(op *core.Op, d *core.Decision) {
+	h := o.shardOf(op.Key)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	k := h.keys[op.ID()]
+	if k != nil && d.At >= k.until {
+		*k = debt{rule: k.rule, key: k.key, queued: k.queued, sending: k.sending}
+	}
+	if k == nil {
+		if k = o.newDebtLocked(h, op, d.At); k == nil {
+			o.forgotten.Add(uint64(d.Taken))
+			return
+		}
+	}
+
+	k.limit = op.Limit
+	k.units += min(d.Taken, math.MaxInt64-k.units)
+	k.until = max(k.until, d.At+int64(d.ResetAfter/time.Microsecond))
+	h.next = min(h.next, k.until)
+}
+
+// newDebtLocked returns the debt of a key that owes nothing yet, or nil if there is no room.
+func (o *owed) newDebtLocked(h *owedShard, op *core.Op, now int64) *debt {
+	if len(h.keys) >= maxOwed {
+		o.tidyLocked(h, now)
+	}
+	if len(h.keys) >= maxOwed {
+		return nil
+	}
+	if h.keys == nil {
+		h.keys, h.next = map[core.ID]*debt{}, math.MaxInt64
+	}
+
+	id := op.ID()
+	id.Key = strings.Clone(id.Key)
+	k := &debt{rule: id.Rule, key: id.Key}
+	h.keys[id] = k
+	o.keys.Add(1)
+	return k
+}
+
+// mayPay reports whether the key owes units for which no payment is on its way.
+func (k *debt) mayPay() bool { return k.units > 0 && !k.queued && !k.final }
+
+// isClear reports whether the key can be forgotten at once.
+func (k *debt) isClear() bool { return k.units == 0 && k.paid == 0 && !k.queued }
+
+// end returns when the key can be forgotten.
+func (k *debt) end() int64 {
+	if k.units > 0 {
+		return k.until
+	}
+	return min(k.until, k.looked+settled)
+}
+
+// tidyLocked forgets the keys whose time is over.
+func (o *owed) tidyLocked(h *owedShard, now int64) {
+	if now < h.next {
+		return
+	}
+
+	h.next = math.MaxInt64
+	for id, k := range h.keys {
+		if end := k.end(); end <= now {
+			o.dropLocked(h, id)
+		} else {
+			h.next = min(h.next, end)
+		}
+	}
+}
+
+func (o *owed) dropLocked(h *owedShard, id core.ID) {
+	if _, ok := h.keys[id]; ok {
+		delete(h.keys, id)
+		o.keys.Add(-1)
+	}
+}
+
+// forget drops what a key owes, as a Reset does.
+func (o *owed) forget(op *core.Op) {
+	h := o.shardOf(op.Key)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	o.dropLocked(h, op.ID())
+}
+
+// lower takes units from what a key owes, because they come back to the fallback. If the key
+// has paid for some of them, it returns the refund of those at the primary.
+func (o *owed) lower(op *core.Op) (refund core.Op, ok bool) {
+	h := o.shardOf(op.Key)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	k := h.keys[op.ID()]
+	if k == nil || op.Limit.Leased() {
+		return refund, false
+	}
+	n := min(op.Cost, k.units-min(k.sending, k.units))
+	k.units -= n
+
+	n = min(op.Cost-n, k.paid)
+	k.paid -= n
+	return core.Op{Verb: core.Refund, Rule: k.rule, Key: k.key, Limit: k.limit, Cost: n, At: k.paidAt, ResetAfter: k.paidReset}, n > 0
+}
+
+// pay makes a charge of the primary pay for what the key owes, and returns how many of its
+// units do. d is the primary's decision.
+func (o *owed) pay(op *core.Op, units int64, d *core.Decision) int64 {
+	h := o.shardOf(op.Key)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	k := h.keys[op.ID()]
+	if k == nil {
+		return 0
+	}
+	defer func() { h.next = min(h.next, k.end()) }()
+	return k.payLocked(min(units, k.units-k.sending), d)
+}
+
+// payLocked notes that the primary has charged n units for the key, and returns how many of
+// them were owed.
+func (k *debt) payLocked(n int64, d *core.Decision) int64 {
+	n = max(0, min(n, k.units))
+	if n == 0 {
+		return 0
+	}
+
+	k.units, k.paid = k.units-n, k.paid+n
+	if d.At >= k.paidAt {
+		k.paidAt, k.paidReset = d.At, d.ResetAfter
+	}
+	return n
+}
+
+// unknownTo returns how many units the primary did not know at an instant of its clock.
+func (k *debt) unknownTo(at int64) int64 {
+	if at > k.paidAt {
+		return k.units
+	}
+	return k.units + k.paid
+}
+
+// ageLocked lowers what is owed to what is still in use in the fallback, which has look left
+// of the key now. own are the units in use there that are known to be no part of it.
+func (k *debt) ageLocked(part core.Limit, look *core.Decision, own int64) {
+	k.looked = look.At
+	switch {
+	case look.At >= k.until:
+		k.units, k.paid = 0, 0
+	case look.Remaining > 0: // else more than the capacity may be in use
+		k.units = min(k.units, max(k.sending, part.Capacity()-look.Remaining-own))
+	}
+}
+
+// rest makes busy false if no key owes any longer. It looks now and then.
+func (o *owed) rest(now int64) {
+	h := &o.shards[o.visited.Add(1)%owedShards]
+	if h.mu.TryLock() {
+		o.tidyLocked(h, now)
+		h.mu.Unlock()
+	}
+
+	due := o.idle.Load()
+	if o.keys.Load() > 0 || now < due || !o.idle.CompareAndSwap(due, now+idleEvery) {
+		return
+	}
+	for i := range o.shards {
+		o.shards[i].granting.Lock()
+	}
+	if o.keys.Load() == 0 {
+		o.busy.Store(false)
+	}
+	for i := range o.shards {
+		o.shards[i].granting.Unlock()
+	}
+}

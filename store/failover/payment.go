@@ -1,0 +1,154 @@
+// This file charges to the primary what its keys owe.
+
+package failover
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// maxPayments is how many payments are on their way at a time.
+const maxPayments = 4
+
+// payments are the keys that are to pay. A few goroutines send the payments, and end with the
+// last one. The zero value is ready for use.
+type payments struct {
+	mu      sync.Mutex // guards all below
+	queue   []core.ID
+	senders int
+	closed  bool
+
+	running sync.WaitGroup
+}
+
+// add has a key pay.
+func (p *payments) add(s *Store, id core.ID, k *debt) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	if p.closed {
+		return
+	}
+	id.Rule, id.Key = k.rule, k.key // the caller may reuse its own
+	p.queue = append(p.queue, id)
+	if p.senders < maxPayments {
+		p.senders++
+		p.running.Go(func() { p.send(s) })
+	}
+}
+
+func (p *payments) send(s *Store) {
+	for {
+		id, ok := p.next()
+		if !ok {
+			return
+		}
+		s.pay(id)
+	}
+}
+
+// next removes the first key of the queue. It returns false if there is none, and the
+// goroutine ends.
+func (p *payments) next() (id core.ID, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	if p.closed || len(p.queue) == 0 {
+		p.senders--
+		return id, false
+	}
+	id, p.queue = p.queue[0], p.queue[1:]
+	return id, true
+}
+
+// close waits for the payments on their way. Later ones do not begin.
+func (p *payments) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+
+	p.running.Wait()
+}
+
+// pay charges to the primary what a key owes. What does not fit stays owed. If it is not known
+// whether the primary has charged it, it stays owed until time has paid it, and is not sent
+// again.
+func (s *Store) pay(id core.ID) {
+	op, ok := s.owed.beginPayment(id)
+	if !ok {
+		return
+	}
+
+	b := s.breakerOf(id.Key)
+	generation := b.generation.Load()
+	if isOpen(generation) {
+		s.owed.endPayment(id, nil, ErrOpen)
+		return
+	}
+
+	op.Windows = op.Limit.Windows(time.Now().UnixMicro())
+	ctx, cancel := context.WithTimeout(b.background.life, s.patience)
+	defer cancel()
+	out := make([]core.Decision, 1)
+	err := s.call(ctx, []core.Op{op}, out)
+	s.owed.endPayment(id, &out[0], err)
+
+	switch {
+	case err == nil:
+		b.succeed(generation, out[0].At)
+	case b.background.life.Err() == nil && !errors.Is(err, core.ErrOp) && !s.excused(err) && b.fail(generation, err):
+		s.open(b, generation, []core.Op{op}, err)
+	}
+}
+
+// beginPayment returns the Take that pays what a key owes, if it owes anything.
+func (o *owed) beginPayment(id core.ID) (op core.Op, ok bool) {
+	h := o.shardOf(id.Key)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	k := h.keys[id]
+	if k == nil || k.units == 0 {
+		if k != nil {
+			k.queued = false
+		}
+		return op, false
+	}
+	k.sending = k.units
+	return core.Op{Verb: core.Take, UpTo: true, Rule: k.rule, Key: k.key, Limit: k.limit, Cost: k.units}, true
+}
+
+// endPayment notes what became of a payment: d is the primary's decision unless there is an
+// error.
+func (o *owed) endPayment(id core.ID, d *core.Decision, err error) {
+	h := o.shardOf(id.Key)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	k := h.keys[id]
+	if k == nil {
+		return
+	}
+	n := k.sending
+	k.queued, k.sending = false, 0
+	switch {
+	case err == nil:
+		k.payLocked(min(n, d.Taken), d)
+		h.next = min(h.next, k.end())
+	case !wasNotSent(err):
+		k.final = true
+	}
+}
+
+// wasNotSent reports whether an error proves that the primary has not carried out a step.
+func wasNotSent(err error) bool {
+	if errors.Is(err, ErrOpen) {
+		return true
+	}
+	var unsent interface{ Unsent() bool }
+	return errors.As(err, &unsent) && unsent.Unsent()
+}
