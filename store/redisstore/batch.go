@@ -100,7 +100,8 @@ func (s *Store) serve(l *lane) {
 	for ok := s.queue.fill(l, b); ok; {
 		begun, took := time.Now(), time.Duration(0)
 		steps, ops := b.size()
-		err := s.sendTogether(b)
+		v := s.serverFor(b.waiters[0].ops[0].Key)
+		err := s.sendTogether(b, v, begun)
 		ended := time.Since(begun)
 		if err != nil {
 			b.fail(err)
@@ -109,6 +110,7 @@ func (s *Store) serve(l *lane) {
 		}
 		s.tellCall(b, steps, ops, ended, err)
 		s.deliver(b)
+		s.leaveUntold(v, b, err)
 		// A caller that is woken now may ask again at once, and then shares the
 		// next call.
 		runtime.Gosched()
@@ -129,18 +131,23 @@ func (s *Store) deliver(b *batch) {
 }
 
 // sendTogether sends the batch under a context of its own, so a waiter that
-// leaves takes nothing from the others. It has the store's timeout, also if all waiters
-// leave before: the client would drop the connection. It recovers panics, such as one of a
-// hook of the client, because no caller could.
-func (s *Store) sendTogether(b *batch) (err error) {
+// leaves takes nothing from the others. It has more time than its waiters, also if all of them
+// leave before: the client would drop the connection, and a reply that comes a little later
+// would be lost. It recovers panics, such as one of a hook of the client, because no caller
+// could.
+func (s *Store) sendTogether(b *batch, v *server, begun time.Time) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("redisstore: panic: %v", v)
 		}
 	}()
-	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
+	deadline := begun.Add(patienceOf(v.budget()))
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
-	return s.send(ctx, b)
+	if err = s.send(ctx, b); err != nil {
+		err = s.judged(ctx, v, begun, deadline, err)
+	}
+	return err
 }
 
 // send decides the steps of the batch. It tries again only after errors which
@@ -179,7 +186,7 @@ func (s *Store) sendOneByOne(ctx context.Context, b *batch) {
 		for i, each := range b.steps {
 			each.err = nil
 			if err := s.decideTogether(ctx, b.steps[i:i+1]); err != nil {
-				each.err = err
+				each.err = failedCall(err)
 				if !neverRan(err) {
 					b.failure = err
 				}
@@ -218,11 +225,12 @@ func (s *Store) decideTogether(ctx context.Context, steps []*step) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	v := s.serverFor(steps[0].ops[0].Key)
 	script, args := s.call(steps)
-	ints, err := s.run(ctx, script, args)
+	ints, err := s.run(ctx, v, script, args)
 	if s.meetsBan(err) {
 		script, args = s.call(steps)
-		ints, err = s.run(ctx, script, args)
+		ints, err = s.run(ctx, v, script, args)
 	}
 	if redis.HasErrorPrefix(err, "OOM") {
 		return s.fullMemory(steps, err)

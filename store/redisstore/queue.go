@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -362,14 +361,17 @@ func (w *waiter) own(ops []core.Op) {
 // decide carries out ops, whose keys share a server: at once and alone while
 // few calls are in flight, else together with others that wait.
 func (s *Store) decide(ctx context.Context, ops []core.Op, out []core.Decision) error {
-	now := time.Now()
-	deadline := now.Add(s.timeout)
+	now, v := time.Now(), s.serverFor(ops[0].Key)
+	deadline, err := v.deadline(now)
+	if err != nil {
+		return err
+	}
 	if end, ok := ctx.Deadline(); ok && end.Before(deadline) {
 		deadline = end
 	}
 	slot := s.slotOf(ops)
 	if slot == noSlot {
-		return s.decideAlone(ctx, now, deadline, ops, out)
+		return s.decideAlone(ctx, v, now, deadline, ops, out)
 	}
 	l := s.queue.start(slot, now)
 	if l == nil {
@@ -380,23 +382,26 @@ func (s *Store) decide(ctx context.Context, ops []core.Op, out []core.Decision) 
 			go s.gather(theirs, full)
 		}
 		if own == nil {
-			return s.await(ctx, w, deadline.Sub(now), out)
+			return s.await(ctx, v, w, now, deadline, out)
 		}
 		l = own
 		s.waiters.Put(w)
 	}
 	defer s.handOver(l)
-	return s.decideAlone(ctx, now, deadline, ops, out)
+	return s.decideAlone(ctx, v, now, deadline, ops, out)
 }
 
 // decideAlone sends the step, which began now, by itself, under its caller's context.
-func (s *Store) decideAlone(ctx context.Context, now, deadline time.Time, ops []core.Op, out []core.Decision) error {
+func (s *Store) decideAlone(ctx context.Context, v *server, now, deadline time.Time, ops []core.Op, out []core.Decision) error {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	w, b := s.waiters.Get().(*waiter), s.batches.Get().(*batch)
 	w.step, w.stage = step{ops: ops, out: out}, filled
 	b.add(w)
 	err := s.send(ctx, b)
+	if err != nil {
+		err = s.judged(ctx, v, now, deadline, err)
+	}
 	if s.listeners.Hooks().StoreCall != nil {
 		s.tellCall(b, 1, len(ops), time.Since(now), err)
 	}
@@ -411,22 +416,18 @@ func (s *Store) decideAlone(ctx context.Context, now, deadline time.Time, ops []
 	return err
 }
 
-// await waits until w is done, for at most d and no longer than ctx allows. A
-// waiter is reused only when no batch refers to it any more.
-func (s *Store) await(ctx context.Context, w *waiter, d time.Duration, out []core.Decision) error {
-	w.timer.Reset(d)
-	var err error
-	select {
-	case <-w.ready:
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-w.timer.C:
-		err = context.DeadlineExceeded
+// await waits until w, which came now, is done, until the deadline and no longer than ctx
+// allows. A waiter is reused only when no batch refers to it any more.
+func (s *Store) await(ctx context.Context, v *server, w *waiter, now, deadline time.Time, out []core.Decision) error {
+	err := w.wait(ctx, deadline.Sub(now))
+	if err != nil && ctx.Err() == nil {
+		if late := time.Since(deadline); late > onTime {
+			err = w.wait(ctx, min(late, v.budget()))
+		}
 	}
-	w.timer.Stop()
 	if err != nil {
 		if s.queue.leave(w) != done {
-			return fmt.Errorf("redisstore: %w", s.explainLate(err))
+			return s.unserved(v, err)
 		}
 		<-w.ready
 	}
@@ -436,4 +437,18 @@ func (s *Store) await(ctx context.Context, w *waiter, d time.Duration, out []cor
 	copy(out, w.out)
 	s.waiters.Put(w)
 	return nil
+}
+
+// wait waits until w is done, for at most d and no longer than ctx allows.
+func (w *waiter) wait(ctx context.Context, d time.Duration) (err error) {
+	w.timer.Reset(d)
+	select {
+	case <-w.ready:
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-w.timer.C:
+		err = context.DeadlineExceeded
+	}
+	w.timer.Stop()
+	return err
 }

@@ -24,6 +24,10 @@ const (
 	// DefaultTimeout bounds a call unless Options.Timeout says otherwise.
 	DefaultTimeout = 50 * time.Millisecond
 
+	// DefaultMaxTimeout bounds a call to a server that is far away unless
+	// Options.MaxTimeout says otherwise.
+	DefaultMaxTimeout = 250 * time.Millisecond
+
 	// DefaultBatch is the maximum number of operations of a script call unless
 	// Options.Batch says otherwise. It bounds how long one script keeps others
 	// waiting.
@@ -47,10 +51,18 @@ type Options struct {
 	Prefix string
 
 	// Timeout bounds every call, including the wait for a connection, up to a
-	// minute; 0 means DefaultTimeout. Under two round trips to Redis, the call that
-	// finds a server without its scripts fails. Connections may take ten timeouts to
-	// become ready, and calls fail until one is.
+	// minute. Under two round trips to Redis, the call that finds a server without its
+	// scripts fails. 0 means DefaultTimeout, and three
+	// round trips, as the store measures them, where these take longer: see MaxTimeout.
+	// Connections may take ten timeouts to become ready, and calls fail until one is.
+	//
+	// While a server is silent, callers wait for less: until seven fifths of the timeout
+	// have passed since the call with which the silence began.
 	Timeout time.Duration
+
+	// MaxTimeout bounds the timeout that follows the distance, up to a minute; 0 means
+	// DefaultMaxTimeout. It must not be set beside a Timeout.
+	MaxTimeout time.Duration
 
 	// OneSlot puts all keys into one slot of a Cluster; see the package
 	// comment.
@@ -97,7 +109,10 @@ type Options struct {
 type Store struct {
 	client          redis.UniversalClient
 	prefix          string
-	timeout         time.Duration
+	timeout         time.Duration // of a call while no distance is known
+	fixed, most     time.Duration // of the options; fixed is 0 if the budget follows the distance
+	single          server        // unless the client has several
+	servers         sync.Map      // of *server, by their names
 	oneSlot         bool
 	sharded         bool
 	heedsDeadline   bool
@@ -148,6 +163,8 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 		prefix:  cmp.Or(o.Prefix, DefaultPrefix),
 		unnamed: o.Prefix == "",
 		timeout: cmp.Or(o.Timeout, DefaultTimeout),
+		fixed:   o.Timeout,
+		most:    max(DefaultTimeout, cmp.Or(o.MaxTimeout, DefaultMaxTimeout)),
 		oneSlot: o.OneSlot,
 		secret:  o.Secret,
 		clock:   o.Clock,
@@ -159,6 +176,8 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 	if s.ignoresDeadline {
 		s.queue.ready = maxBatches + maxGaps // the client connects by itself
 	}
+	s.single.begins(s.fixed, s.most)
+	patience{s.budget}.addTo(client)
 	s.dials.begin(client)
 	s.waiters.New, s.batches.New, s.scratches.New = newWaiter, newBatch, newScratch
 	if o.CacheRefusals > 0 {
@@ -178,6 +197,15 @@ func (o *Options) check(client redis.UniversalClient) error {
 	}
 	if o.Timeout < 0 || o.Timeout > maxTimeout {
 		errs = append(errs, fmt.Errorf("redisstore: the timeout %v is not within 0 to %v", o.Timeout, maxTimeout))
+	}
+	if o.MaxTimeout < 0 || o.MaxTimeout > maxTimeout {
+		errs = append(errs, fmt.Errorf("redisstore: the maximum timeout %v is not within 0 to %v", o.MaxTimeout, maxTimeout))
+	}
+	if o.Timeout > 0 && o.MaxTimeout > 0 {
+		errs = append(errs, fmt.Errorf("redisstore: the timeout %v is fixed, so there is no maximum timeout %v", o.Timeout, o.MaxTimeout))
+	}
+	if o.MaxTimeout > 0 && o.MaxTimeout < DefaultTimeout {
+		errs = append(errs, fmt.Errorf("redisstore: the maximum timeout %v is below the least timeout, %v", o.MaxTimeout, DefaultTimeout))
 	}
 	if o.Secret != nil && len(o.Secret) < 16 {
 		errs = append(errs, fmt.Errorf("redisstore: a secret of %d bytes is shorter than 16", len(o.Secret)))
@@ -231,13 +259,13 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 }
 
 // MaxCall implements [core.Remote]. It returns the timeout of the Options.
-func (s *Store) MaxCall() time.Duration { return s.timeout }
+func (s *Store) MaxCall() time.Duration { return cmp.Or(s.fixed, s.most) }
 
 // carryOut has Redis decide the step.
 func (s *Store) carryOut(ctx context.Context, ops []core.Op, out []core.Decision) error {
 	var err error
 	if s.sharded && !s.oneSlot && severalSubjects(ops) {
-		ctx, cancel := context.WithTimeout(ctx, s.timeout)
+		ctx, cancel := context.WithTimeout(ctx, s.budget())
 		defer cancel()
 		err = s.applyBySubject(ctx, ops, out)
 	} else {
