@@ -16,6 +16,7 @@ type batch struct {
 	waiters []*waiter
 	steps   []*step // of the waiters
 	among   int     // how many batches of the lane there were when it was filled
+	ops     int     // of its waiters then
 	failure error   // of a step that was sent by itself and is no longer in the batch
 }
 

@@ -68,25 +68,25 @@ func (s *Store) runText(ctx context.Context, v *server, script *lua.Script, args
 
 // process sends the command to the server.
 func (s *Store) process(ctx context.Context, v *server, cmd rediscall.Ints) error {
-	err := s.ask(ctx, v, cmd)
+	ended, err := s.ask(ctx, v, cmd)
 	s.dials.note(err)
 	s.learn(ctx, err)
 	s.connectAgain(err)
-	if err != nil {
-		err = s.causeOf(ctx, cmd, err)
+	if isLate(err) {
+		err = &lateCall{s.causeOf(ctx, cmd, err), ended}
 	}
 	return err
 }
 
 // ask sends the command, and notes for how long the server was silent.
-func (s *Store) ask(ctx context.Context, v *server, cmd rediscall.Ints) (err error) {
+func (s *Store) ask(ctx context.Context, v *server, cmd rediscall.Ints) (ended time.Time, err error) {
 	begun, replied := time.Now(), false
 	v.begin(begun)
 	defer func() { // a hook of the client may panic
-		if now := time.Now(); replied {
-			v.heard(now.Sub(begun), now)
+		if ended = time.Now(); replied {
+			v.heard(ended.Sub(begun), ended)
 		} else {
-			v.unheard(now, lateness(err))
+			v.unheard(ended, lateness(err))
 		}
 	}()
 	if s.dials.trust.Load() != trusted {
@@ -95,7 +95,7 @@ func (s *Store) ask(ctx context.Context, v *server, cmd rediscall.Ints) (err err
 		err = s.sendCommand(ctx, cmd)
 	}
 	replied = isReply(err)
-	return err
+	return ended, err
 }
 
 // sendCommand has the client send the command. A client that ignores the

@@ -42,7 +42,9 @@ type lane struct {
 	batches     int
 	begun       time.Time // the last of them
 	pace        pace
+	rate        rate
 	ops         int // of the waiters
+	sent        int // of the batches in flight that were filled from them
 	first, last *waiter
 	timer       *time.Timer // begins a batch when the gap is over; nil until it is needed
 	timed       bool        // the timer runs
@@ -101,16 +103,17 @@ func (q *queue) isFull(l *lane) bool {
 	return l.ops >= q.maxOps && l.batches < max(maxFull, l.pace.room)
 }
 
-// start begins a batch, or returns nil if maxBatches are in flight.
-func (q *queue) start(slot int, now time.Time) *lane {
+// start begins a batch, or returns nil if maxBatches are in flight. Then it reports whether
+// the caller, with so many operations and so much time, is turned away.
+func (q *queue) start(slot, ops int, left time.Duration, now time.Time) (l *lane, shed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l := q.lane(slot)
+	l = q.lane(slot)
 	if l.batches >= maxBatches {
-		return nil
+		return nil, q.sheds(l, ops, left, now)
 	}
 	l.begin(now)
-	return l
+	return l, false
 }
 
 // enter begins a batch and returns its lane as own. If maxBatches are in flight, it puts w
@@ -219,17 +222,21 @@ func (q *queue) refill(l *lane, b *batch, took time.Duration) (more int, ok bool
 	if took > 0 {
 		more = l.pace.note(took, b.among, q.ready, now)
 	}
+	l.sent -= b.ops
+	l.rate.note(b.ops, l.first != nil, now)
 	b.clear()
 	return more, q.next(l, now) && q.take(l, b)
 }
 
 // take is fill with the mutex held.
 func (q *queue) take(l *lane, b *batch) bool {
-	for n := 0; l.first != nil; {
+	ops := 0
+	for l.first != nil {
 		w := l.first
-		if n += len(w.ops); n > q.maxOps && len(b.waiters) > 0 {
+		if ops+len(w.ops) > q.maxOps && ops > 0 {
 			break
 		}
+		ops += len(w.ops)
 		q.unlink(w)
 		w.stage = filled
 		b.add(w)
@@ -238,7 +245,8 @@ func (q *queue) take(l *lane, b *batch) bool {
 		q.close(l)
 		return false
 	}
-	b.among = l.batches
+	b.among, b.ops = l.batches, ops
+	l.sent += ops
 	if l.first != nil && !l.timed {
 		if pause, ok := l.due(l.begun); ok {
 			q.wait(l, pause)
@@ -373,7 +381,13 @@ func (s *Store) decide(ctx context.Context, ops []core.Op, out []core.Decision) 
 	if slot == noSlot {
 		return s.decideAlone(ctx, v, now, deadline, ops, out)
 	}
-	l := s.queue.start(slot, now)
+	l, shed := s.queue.start(slot, len(ops), deadline.Sub(now), now)
+	if shed {
+		if s.recall(now, ops, out) {
+			return nil
+		}
+		return errShed
+	}
 	if l == nil {
 		w := s.waiters.Get().(*waiter)
 		w.own(ops)
@@ -382,7 +396,7 @@ func (s *Store) decide(ctx context.Context, ops []core.Op, out []core.Decision) 
 			go s.gather(theirs, full)
 		}
 		if own == nil {
-			return s.await(ctx, v, w, now, deadline, out)
+			return s.await(ctx, v, w, now, deadline, ops, out)
 		}
 		l = own
 		s.waiters.Put(w)
@@ -418,7 +432,7 @@ func (s *Store) decideAlone(ctx context.Context, v *server, now, deadline time.T
 
 // await waits until w, which came now, is done, until the deadline and no longer than ctx
 // allows. A waiter is reused only when no batch refers to it any more.
-func (s *Store) await(ctx context.Context, v *server, w *waiter, now, deadline time.Time, out []core.Decision) error {
+func (s *Store) await(ctx context.Context, v *server, w *waiter, now, deadline time.Time, ops []core.Op, out []core.Decision) error {
 	err := w.wait(ctx, deadline.Sub(now))
 	if err != nil && ctx.Err() == nil {
 		if late := time.Since(deadline); late > onTime {
@@ -427,7 +441,7 @@ func (s *Store) await(ctx context.Context, v *server, w *waiter, now, deadline t
 	}
 	if err != nil {
 		if s.queue.leave(w) != done {
-			return s.unserved(v, err)
+			return s.unserved(v, err, ops, out)
 		}
 		<-w.ready
 	}
@@ -436,6 +450,7 @@ func (s *Store) await(ctx context.Context, v *server, w *waiter, now, deadline t
 	}
 	copy(out, w.out)
 	s.waiters.Put(w)
+	s.overflow.remember(now, ops, out)
 	return nil
 }
 

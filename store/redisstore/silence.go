@@ -83,11 +83,23 @@ func (e *callError) Unwrap() []error {
 // Call returns the number of the call in this process.
 func (e *callError) Call() uint64 { return e.number }
 
+// lateCall is the error of a call that ended at the instant: then the store may have looked
+// for the cause.
+type lateCall struct {
+	err error
+	at  time.Time
+}
+
+func (e *lateCall) Error() string { return e.err.Error() }
+
+// Unwrap returns the error.
+func (e *lateCall) Unwrap() error { return e.err }
+
 // overloadError is the error of a step for which this process had no time.
 type overloadError struct{ err error }
 
 func (e *overloadError) Error() string {
-	return "redisstore: " + core.ErrOverload.Error() + ": " + e.err.Error()
+	return e.err.Error() + ": " + core.ErrOverload.Error()
 }
 
 // Unwrap returns ErrOverload and what ended the time.
@@ -201,6 +213,10 @@ func (s *Store) judged(ctx context.Context, v *server, begun, deadline time.Time
 		return failedCall(err)
 	}
 	now := time.Now()
+	var ended *lateCall
+	if errors.As(err, &ended) {
+		now = ended.at
+	}
 	overdue := now.Sub(deadline)
 	var read *lateRead
 	if errors.As(err, &read) {
@@ -224,8 +240,9 @@ func (s *Store) judged(ctx context.Context, v *server, begun, deadline time.Time
 }
 
 // unserved returns the error of a waiter whose time ended with err. That is the failure of a
-// call, if there is one that no caller has got, or the server is silent.
-func (s *Store) unserved(v *server, err error) error {
+// call, if there is one that no caller has got, or the server is silent. If the step is known
+// to be refused, it returns nil.
+func (s *Store) unserved(v *server, err error, ops []core.Op, out []core.Decision) error {
 	if errors.Is(err, context.Canceled) {
 		return fmt.Errorf("redisstore: %w", err)
 	}
@@ -235,7 +252,10 @@ func (s *Store) unserved(v *server, err error) error {
 	if e := v.silent.Load(); e != nil {
 		return e
 	}
-	return &overloadError{s.explainLate(err)}
+	if s.recall(time.Now(), ops, out) {
+		return nil
+	}
+	return &overloadError{fmt.Errorf("redisstore: %w", s.explainLate(err))}
 }
 
 // leaveUntold keeps the failure of a batch whose waiters have all left, for the next caller.

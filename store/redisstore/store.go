@@ -89,14 +89,19 @@ type Options struct {
 	// or its limit changes. This store takes its own operations into account;
 	// it sees those of other processes only when the refusal ends.
 	//
-	// It answers steps of a single Take if no units come back before the Take
+	// It answers a Take if no units come back before the Take
 	// is next allowed: if it has the cost of the refused one, and that lacked a
 	// single unit, as every refused Take of 1 does, or under FixedWindow. It does
-	// not answer under Concurrency, whose leases may end at any time, Takes that
-	// may be booked, and steps of several operations, because these report the
-	// remaining units under all their rules. Under a ban it answers while the key is
+	// not answer under Concurrency, whose leases may end at any time, nor Takes that
+	// may be booked. Under a ban it answers while the key is
 	// banned, unless the units take longer to come back. It answers no refusals that
-	// Redis has to count towards a ban.
+	// Redis has to count towards a ban. It answers a step of several operations if all
+	// are Takes that it answers, because a step reports what remains under all its rules.
+	//
+	// Without it the process remembers 4096 keys that were refused while steps waited. It
+	// answers from them where it would turn a step away, or the step's time has ended: the
+	// step is refused if one of its Takes is as above, and the decisions on its other Takes
+	// are then as of the latest answer about their keys.
 	CacheRefusals int
 
 	// Clock replaces the server's time, in microseconds since the Unix epoch.
@@ -137,6 +142,7 @@ type Store struct {
 	batches         sync.Pool     // of *batch
 	scratches       sync.Pool     // of *scratch
 	refusals        *refusalCache // nil if no refusals are cached
+	overflow        *refusalCache // of steps that waited
 	struck          atomic.Bool   // all scripts have to know of bans
 	bans            banList
 	listeners       events.Listeners
@@ -180,6 +186,7 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 	patience{s.budget}.addTo(client)
 	s.dials.begin(client)
 	s.waiters.New, s.batches.New, s.scratches.New = newWaiter, newBatch, newScratch
+	s.overflow = newRefusalCache(maxOverflow, o.Clock)
 	if o.CacheRefusals > 0 {
 		s.refusals = newRefusalCache(o.CacheRefusals, o.Clock)
 	}
@@ -248,13 +255,14 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	if s.refusals == nil {
 		return s.carryOut(ctx, ops, out)
 	}
-	q := s.refusals.begin(&ops[0])
-	if len(ops) == 1 && s.refusals.answer(q, &ops[0], &out[0]) {
+	var q tickets
+	s.refusals.begin(&q, ops)
+	if s.refusals.answer(&q, ops, out) {
 		s.tellCached(&ops[0])
 		return nil
 	}
 	err := s.carryOut(ctx, ops, out)
-	s.refusals.learn(q, ops, out, err)
+	s.refusals.learn(&q, ops, out, err)
 	return err
 }
 
@@ -271,6 +279,7 @@ func (s *Store) carryOut(ctx context.Context, ops []core.Op, out []core.Decision
 	} else {
 		err = s.decide(ctx, ops, out)
 	}
+	s.overflow.forgetChanged(ops)
 	if err == nil {
 		s.noteBans(ops, out)
 	}
