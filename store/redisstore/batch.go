@@ -156,7 +156,7 @@ func (s *Store) sendTogether(b *batch, v *server, begun time.Time) (err error) {
 func (s *Store) send(ctx context.Context, b *batch) error {
 	for pause := time.Millisecond; ; pause *= 2 {
 		err := s.decideTogether(ctx, b.steps)
-		if len(b.steps) > 1 && dividing(err) {
+		if err != nil && len(b.steps) > 1 && dividing(err) {
 			s.sendOneByOne(ctx, b)
 			return nil
 		}
@@ -233,13 +233,13 @@ func (s *Store) decideTogether(ctx context.Context, steps []*step) error {
 		script, args = s.call(steps)
 		ints, err = s.run(ctx, v, script, args)
 	}
-	if redis.HasErrorPrefix(err, "OOM") {
+	switch {
+	case err == nil:
+		return decode(steps, ints)
+	case redis.HasErrorPrefix(err, "OOM"):
 		return s.fullMemory(steps, err)
 	}
-	if err != nil {
-		return fmt.Errorf("redisstore: %w", err)
-	}
-	return decode(steps, ints)
+	return fmt.Errorf("redisstore: %w", err)
 }
 
 // fullMemory returns the error of steps that a server without free memory refused, with

@@ -27,7 +27,7 @@ func (s *Store) run(ctx context.Context, v *server, script *lua.Script, args []a
 		script = script.Plain
 	}
 	ints, err := s.runText(ctx, v, script, args)
-	if script.Plain != nil && refusesFlags(err) {
+	if err != nil && script.Plain != nil && refusesFlags(err) {
 		s.plain.Store(true)
 		return s.runText(ctx, v, script.Plain, args)
 	}
@@ -51,7 +51,7 @@ func (s *Store) runText(ctx context.Context, v *server, script *lua.Script, args
 	}
 	cmd := newCommand(ctx, name, text, args)
 	err := s.process(ctx, v, cmd)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		s.ran.Clear()
 		ran = false
 		cmd = newCommand(ctx, "eval", script.Text, args)
@@ -72,7 +72,7 @@ func (s *Store) process(ctx context.Context, v *server, cmd rediscall.Ints) erro
 	s.dials.note(err)
 	s.learn(ctx, err)
 	s.connectAgain(err)
-	if isLate(err) {
+	if err != nil && isLate(err) {
 		err = &lateCall{s.causeOf(ctx, cmd, err), ended}
 	}
 	return err

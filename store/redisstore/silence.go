@@ -260,16 +260,22 @@ func (s *Store) unserved(v *server, err error, ops []core.Op, out []core.Decisio
 
 // leaveUntold keeps the failure of a batch whose waiters have all left, for the next caller.
 func (s *Store) leaveUntold(v *server, b *batch, err error) {
+	if err == nil || len(b.waiters) > 0 {
+		return
+	}
 	var e *callError
-	if len(b.waiters) == 0 && errors.As(err, &e) {
+	if errors.As(err, &e) {
 		v.untold.Store(e)
 	}
 }
 
 // lateness returns how late this process noticed the end of a call.
 func lateness(err error) time.Duration {
+	if err == nil {
+		return 0
+	}
 	var read *lateRead
-	if err != nil && errors.As(err, &read) {
+	if errors.As(err, &read) {
 		return read.late
 	}
 	return 0
@@ -277,8 +283,11 @@ func lateness(err error) time.Duration {
 
 // isReply reports whether the error of a call, or nil, is a reply of the server.
 func isReply(err error) bool {
+	if err == nil {
+		return true
+	}
 	var reply redis.Error
-	return err == nil || errors.As(err, &reply)
+	return errors.As(err, &reply)
 }
 
 // begins makes the server ready for use, with the timeouts of the options.
