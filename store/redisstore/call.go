@@ -73,6 +73,7 @@ func (s *Store) process(ctx context.Context, v *server, cmd rediscall.Ints) erro
 	s.learn(ctx, err)
 	s.connectAgain(err)
 	if err != nil && isLate(err) {
+		s.measure(v, firstKey(cmd))
 		err = &lateCall{s.causeOf(ctx, cmd, err), ended}
 	}
 	return err

@@ -365,12 +365,14 @@ func TestConnectMeetsAServerThatHangsInRounds(t *testing.T) {
 				c.AddHook(h)
 				s := MustNew(c, Options{Batch: 1})
 				var callers sync.WaitGroup
+				start := time.Now()
 				for range 20 {
 					callers.Go(func() {
-						for range 200 {
+						for n := range 200 { // some fail at once, while another asks
 							if _, err := takeOne(t.Context(), s, "k"); !late(err) {
 								t.Error(err)
 							}
+							time.Sleep(time.Until(start.Add(time.Duration(n+1) * DefaultTimeout)))
 						}
 					})
 				}

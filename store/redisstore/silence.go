@@ -48,9 +48,11 @@ type server struct {
 	silent atomic.Pointer[callError] // the latest failure of a server that is silent
 	untold atomic.Pointer[callError] // a failure that no caller has got yet
 
-	mu       sync.Mutex
-	distance distance // guarded by mu
-	ended    int64    // when the last call failed, as since; guarded by mu
+	mu        sync.Mutex
+	distance  distance  // guarded by mu, as are the following
+	ended     int64     // when the last call failed, as since
+	measuring bool      // the distance is being found out
+	measured  time.Time // when it was last
 }
 
 // callNumber is the latest number of a call that failed.
@@ -112,8 +114,9 @@ func (v *server) at(now time.Time) int64 { return int64(now.Sub(v.made)) + 1 }
 func (v *server) budget() time.Duration { return time.Duration(v.span.Load()) }
 
 // deadline returns until when a caller that comes now may wait, or the failure that it gets
-// at once. While the server is asked that is no later than a silence may last. A call that
-// goes on beyond that has not been noticed: this process is late, and the reply may be here.
+// at once. That is no later than a silence may last. After that, or if too little is left for
+// an answer, a caller may ask as if there were no silence, unless another does. If one does,
+// and no call has failed, this process is late, and the reply may be here.
 func (v *server) deadline(now time.Time) (time.Time, error) {
 	budget := v.budget()
 	since := v.since.Load()
@@ -123,17 +126,21 @@ func (v *server) deadline(now time.Time) (time.Time, error) {
 	if e := v.untold.Load(); e != nil && e.silent && v.untold.CompareAndSwap(e, nil) {
 		return now, e
 	}
-	if v.calls.Load() == 0 {
-		return now.Add(budget), nil
-	}
 	left := patienceOf(budget) - time.Duration(v.at(now)-since)
-	if left > 0 {
+	alone := v.calls.Load() == 0
+	if left > 0 && (!alone || v.canAnswerIn(left)) {
 		return now.Add(min(budget, left)), nil
 	}
-	if e := v.silent.Load(); e != nil {
+	if e := v.silent.Load(); e != nil && !alone {
 		return now, e
 	}
 	return now.Add(budget), nil
+}
+
+// canAnswerIn reports whether a call can be answered in a time, as far as is known.
+func (v *server) canAnswerIn(d time.Duration) bool {
+	trip := v.roundTrip()
+	return trip > 0 && 2*trip <= d
 }
 
 // begin notes that a call begins.
@@ -153,9 +160,17 @@ func (v *server) begin(now time.Time) {
 func (v *server) heard(took time.Duration, now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.since.Store(0)
-	if v.calls.Add(-1) > 0 {
+	v.calls.Add(-1)
+	v.repliedLocked(took, now)
+}
+
+// repliedLocked notes a reply, which took so long. The silence is over, and another begins if
+// calls are in flight.
+func (v *server) repliedLocked(took time.Duration, now time.Time) {
+	if v.calls.Load() > 0 {
 		v.since.Store(v.at(now))
+	} else if v.since.Load() != 0 {
+		v.since.Store(0)
 	}
 	if v.silent.Load() != nil {
 		v.silent.Store(nil)
@@ -164,11 +179,18 @@ func (v *server) heard(took time.Duration, now time.Time) {
 		v.untold.Store(nil)
 	}
 	v.distance.remember(took, now)
-	v.follow()
+	v.followLocked()
 }
 
-// follow has the budget follow the distance. The caller holds the mutex.
-func (v *server) follow() {
+// roundTrip returns the round trip to the server, or 0 if it is not known.
+func (v *server) roundTrip() time.Duration {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.distance.rtt()
+}
+
+// followLocked has the budget follow the distance.
+func (v *server) followLocked() {
 	span := v.fixed
 	if span == 0 {
 		span = min(max(DefaultTimeout, roundTrips*v.distance.rtt()), v.most)
@@ -293,7 +315,7 @@ func isReply(err error) bool {
 // begins makes the server ready for use, with the timeouts of the options.
 func (v *server) begins(fixed, most time.Duration) {
 	v.fixed, v.most, v.made = fixed, most, time.Now()
-	v.follow()
+	v.followLocked()
 }
 
 // serverFor returns what is known about the server that has the keys of a subject.
@@ -313,12 +335,16 @@ func (s *Store) serverFor(subject string) *server {
 
 // budget returns the longest that a call to any of the servers may take now.
 func (s *Store) budget() time.Duration {
-	longest := s.single.budget()
-	if s.sharded {
-		s.servers.Range(func(_, v any) bool {
-			longest = max(longest, v.(*server).budget())
-			return true
-		})
-	}
+	longest := time.Duration(0)
+	s.eachServer(func(v *server) { longest = max(longest, v.budget()) })
 	return longest
+}
+
+// eachServer calls f for what is known about each server.
+func (s *Store) eachServer(f func(*server)) {
+	f(&s.single)
+	s.servers.Range(func(_, v any) bool {
+		f(v.(*server))
+		return true
+	})
 }
