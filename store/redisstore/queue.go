@@ -110,7 +110,7 @@ func (q *queue) start(slot, ops int, left time.Duration, now time.Time) (l *lane
 	defer q.mu.Unlock()
 	l = q.lane(slot)
 	if l.batches >= maxBatches {
-		return nil, q.sheds(l, ops, left, now)
+		return nil, q.shedsLocked(l, ops, left, now)
 	}
 	l.begin(now)
 	return l, false

@@ -11,7 +11,7 @@ import (
 
 const (
 	// unshed is how many full batches may wait before a caller is turned away.
-	unshed = 2
+	unshed = 1
 
 	// minEnds is how many batches of a busy lane have to end before its rate is believed.
 	minEnds = 4
@@ -27,11 +27,11 @@ var errShed = fmt.Errorf("redisstore: %w: the steps that wait take longer than a
 // batches that end while others wait. The zero value is that of a lane whose rate is not
 // known.
 type rate struct {
-	ops   int64         // of the batches that ended, the older ones counting less
-	took  time.Duration // between their ends
-	ends  int           // how many there were since the rate was not known
-	last  time.Time     // when the last ended
-	going bool          // others waited then, so the time from the last end to the next counts
+	ops   float64   // of the batches that ended, the older ones counting less
+	took  float64   // nanoseconds between their ends
+	ends  int       // how many there were since the rate was not known
+	last  time.Time // when the last ended
+	going bool      // others waited then, so the time from the last end to the next counts
 }
 
 // note notes that a batch of so many operations ended now, and whether others wait.
@@ -41,8 +41,8 @@ func (r *rate) note(ops int, waiting bool, now time.Time) {
 		*r = rate{}
 	}
 	if r.going {
-		r.ops += int64(ops) - r.ops/4
-		r.took += since - r.took/4
+		r.ops += float64(ops) - r.ops/4
+		r.took += float64(since) - r.took/4
 		r.ends++
 	}
 	r.last, r.going = now, waiting
@@ -54,11 +54,11 @@ func (r *rate) within(ops int, d time.Duration, now time.Time) bool {
 	if r.ends < minEnds || r.ops <= 0 || now.Sub(r.last) > rateStands {
 		return true
 	}
-	return float64(ops)*float64(r.took) <= float64(r.ops)*float64(d)
+	return float64(ops)*r.took <= r.ops*float64(d)
 }
 
-// sheds reports whether a caller with so many operations is to be turned away, because those
-// before it take longer than it has left. The caller holds the mutex.
-func (q *queue) sheds(l *lane, ops int, left time.Duration, now time.Time) bool {
-	return l.ops > unshed*q.maxOps && !l.rate.within(l.sent+l.ops+ops, left, now)
+// shedsLocked reports whether a caller with so many operations is to be turned away, because
+// those before it and its own take longer than three quarters of the time that it has left.
+func (q *queue) shedsLocked(l *lane, ops int, left time.Duration, now time.Time) bool {
+	return l.ops > unshed*q.maxOps && !l.rate.within(l.sent+l.ops+ops, left*3/4, now)
 }
