@@ -38,7 +38,7 @@ func endings(t *testing.T, s *Store, at ...time.Duration) []ending {
 		time.Sleep(d - time.Since(start))
 		synctest.Wait()
 		all.Go(func() {
-			_, err := takeOne(context.Background(), s, "k")
+			_, err := takeOne(context.Background(), s, string(rune('a'+i)))
 			ends[i] = ending{time.Since(start), errors.Is(err, core.ErrSilent), errors.Is(err, core.ErrOverload), callOf(err) > 0}
 		})
 	}
@@ -99,4 +99,150 @@ func TestSilenceCostsCallersAtMostSevenFifths(t *testing.T) {
 			})
 		})
 	}
+}
+
+// All callers of a failed call get its number, and no other call has it.
+func TestCallersOfACallShareItsNumber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down := fault("MISCONF the disk is full")
+		f := &fake{wait: func(ctx context.Context, n int) error { _ = slow(ctx, n); return down }}
+		s := faked(t, f, Options{})
+		numbers := make([]uint64, 6)
+		each(6, func(i int, key string) {
+			_, err := takeOne(context.Background(), s, key)
+			if numbers[i] = callOf(err); !errors.Is(err, down) || errors.Is(err, core.ErrOverload) {
+				t.Errorf("%s: %v", key, err)
+			}
+		})
+		a, b, c := numbers[0], numbers[1], numbers[2]
+		if a == 0 || b == 0 || c == 0 || a == b || b == c || a == c || !slices.Equal(numbers[2:], []uint64{c, c, c, c}) {
+			t.Errorf("numbers %d", numbers)
+		}
+	})
+}
+
+// Any reply ends the silence: the next call that fails has the whole timeout, and is not that
+// of a silent server.
+func TestReplyEndsTheSilence(t *testing.T) {
+	for name, reply := range map[string]error{"a decision": nil, "an error": fault("MISCONF the disk is full")} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := faked(t, &fake{wait: func(ctx context.Context, n int) error {
+					if n == 3 {
+						return reply
+					}
+					return stuck(ctx, n)
+				}}, Options{})
+				got := endings(t, s, 0, 50*ms, 150*ms, 200*ms)
+				want := []ending{failed(50 * ms), isSilent(100 * ms), {150 * ms, false, false, reply != nil}, failed(250 * ms)}
+				if !slices.Equal(got, want) {
+					t.Errorf("%+v\nwant %+v", got, want)
+				}
+			})
+		})
+	}
+}
+
+// A call that is late by 20 ms fails its own caller, and its connection is kept for the others
+// that wait: they get their decision.
+func TestCallersBehindALateCallGetTheirDecision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		s := faked(t, &fake{wait: func(ctx context.Context, n int) error {
+			return after(ctx, max(0, 65*ms-time.Since(start)))
+		}}, Options{})
+		got := endings(t, s, 0, 1*ms, 20*ms, 30*ms, 40*ms)
+		want := []ending{failed(50 * ms), failed(51 * ms), {after: 65 * ms}, {after: 65 * ms}, {after: 65 * ms}}
+		if !slices.Equal(got, want) {
+			t.Errorf("%+v\nwant %+v", got, want)
+		}
+	})
+}
+
+// The failure of a call whose callers have all left is that of the next caller. The callers
+// wait until 70 ms, because the silence began at 0, and the call goes on until 120 ms.
+func TestFailureThatNoCallerGotIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := faked(t, &fake{wait: stuck}, Options{})
+		got := endings(t, s, 0, 0, 30*ms, 125*ms, 126*ms)
+		want := []ending{failed(50 * ms), failed(50 * ms), overloaded(70 * ms), isSilent(125 * ms), isSilent(176 * ms)}
+		if !slices.Equal(got, want) {
+			t.Errorf("%+v\nwant %+v", got, want)
+		}
+	})
+}
+
+// A caller whose own time ends before that of a call says nothing about the server.
+func TestCallersOwnTimeIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := faked(t, &fake{wait: stuck}, Options{})
+		each(4, func(_ int, key string) {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*ms)
+			defer cancel()
+			_, err := takeOne(ctx, s, key)
+			if !errors.Is(err, core.ErrOverload) || !errors.Is(err, context.DeadlineExceeded) || callOf(err) != 0 {
+				t.Errorf("%s: %v", key, err)
+			}
+		})
+		time.Sleep(time.Second) // until the last call has ended
+	})
+}
+
+// A waiter whose timer fires late waits again for as long as it was late, at most the timeout,
+// and takes a result that is there.
+func TestWaiterWhoseTimerIsLateWaitsAgain(t *testing.T) {
+	for _, row := range []struct {
+		late, answered, took time.Duration
+		decided              bool
+	}{
+		{late: 1 * ms, answered: time.Hour, took: 0},
+		{late: 30 * ms, answered: time.Hour, took: 30 * ms},
+		{late: 30 * ms, answered: 29 * ms, took: 29 * ms, decided: true},
+		{late: 10 * time.Second, answered: time.Hour, took: 50 * ms},
+		{late: 10 * time.Second, answered: 0, took: 0, decided: true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := faked(t, &fake{}, Options{})
+			ops := unit()
+			w := newWaiter().(*waiter)
+			w.own(ops)
+			s.queue.mu.Lock()
+			s.queue.link(&s.queue.whole, w)
+			s.queue.mu.Unlock()
+			time.AfterFunc(row.answered, func() {
+				b := new(batch)
+				if s.queue.fill(&s.queue.whole, b) {
+					s.deliver(b)
+				}
+			})
+			synctest.Wait()
+			start := time.Now()
+			err := s.await(t.Context(), &s.single, w, start, start.Add(-row.late), ops, make([]core.Decision, 1))
+			if took := time.Since(start); took != row.took || (err == nil) != row.decided || err != nil && !errors.Is(err, core.ErrOverload) {
+				t.Errorf("late by %v: %v after %v, want %v after %v", row.late, err, took, row.decided, row.took)
+			}
+			time.Sleep(2 * time.Hour)
+		})
+	}
+}
+
+// A call that the process ended late is no failure of the server, and no silence.
+func TestCallThatEndsLateIsOurs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late := 10 * ms
+		s := faked(t, &fake{wait: func(ctx context.Context, n int) error {
+			err := stuck(ctx, n)
+			time.Sleep(late)
+			return err
+		}}, Options{})
+		got := endings(t, s, 0, 100*ms)
+		want := []ending{overloaded(60 * ms), overloaded(160 * ms)}
+		if !slices.Equal(got, want) {
+			t.Errorf("%+v\nwant %+v", got, want)
+		}
+		late = onTime
+		if got, want := endings(t, s, 0), []ending{failed(52 * ms)}; !slices.Equal(got, want) {
+			t.Errorf("%+v\nwant %+v", got, want)
+		}
+	})
 }
