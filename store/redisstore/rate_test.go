@@ -133,16 +133,20 @@ func TestNobodyIsTurnedAwayBeforeItsTime(t *testing.T) {
 	})
 }
 
+// slowRate is that of a lane which decides an operation in 50 ms.
+func slowRate() (r rate) {
+	now := time.Now()
+	for i := range 11 {
+		r.note(1, true, now.Add(time.Duration(i-10)*50*ms))
+	}
+	return r
+}
+
 func TestTurningAwayAllocatesNothing(t *testing.T) {
 	s := faked(t, &fake{}, Options{})
-	now := time.Now()
 	l := &s.queue.whole
-	l.batches, l.ops = maxBatches, 1000
-	for range 10 {
-		l.rate.note(1, true, now)
-		now = now.Add(50 * ms)
-	}
-	l.rate.last = now.Add(time.Hour) // stays known
+	l.batches, l.ops, l.rate = maxBatches, 1000, slowRate()
+	l.rate.last = time.Now().Add(time.Hour) // however long the test takes
 	ops, out := unit(), make([]core.Decision, 1)
 	if n := testing.AllocsPerRun(100, func() {
 		if err := s.Apply(context.Background(), ops, out); !errors.Is(err, core.ErrOverload) {
