@@ -435,7 +435,9 @@ func (s *Store) decideAlone(ctx context.Context, v *server, now, deadline time.T
 func (s *Store) await(ctx context.Context, v *server, w *waiter, now, deadline time.Time, ops []core.Op, out []core.Decision) error {
 	err := w.wait(ctx, deadline.Sub(now))
 	if err != nil && ctx.Err() == nil {
-		if late := time.Since(deadline); late > onTime {
+		if now := time.Now(); now.Sub(deadline) > onTime {
+			late := now.Sub(deadline)
+			s.noteLate(now)
 			err = w.wait(ctx, min(late, v.budget()))
 		}
 	}

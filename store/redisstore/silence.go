@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -229,7 +230,7 @@ func (v *server) isSilent(now time.Time) bool {
 
 // judged returns the error of a call, which began and was to end at the deadline. The
 // server is at fault unless the call had not its time: because its caller's ended before, or
-// because this process was late.
+// because this process was late, for this call or while this one waited for a connection.
 func (s *Store) judged(ctx context.Context, v *server, begun, deadline time.Time, err error) error {
 	if !isLate(err) && !errors.Is(err, context.Canceled) {
 		return failedCall(err)
@@ -249,6 +250,9 @@ func (s *Store) judged(ctx context.Context, v *server, begun, deadline time.Time
 	case errors.Is(err, context.Canceled):
 		return err
 	case read != nil && read.ours, overdue > onTime:
+		s.noteLate(now)
+		fallthrough
+	case !waitedForReply(err) && s.wasLate(now, patienceOf(v.budget())):
 		v.restart(now)
 		return &overloadError{err}
 	case !silent && deadline.Sub(begun) < v.budget() && !now.Before(deadline):
@@ -261,12 +265,34 @@ func (s *Store) judged(ctx context.Context, v *server, begun, deadline time.Time
 	return e
 }
 
+// waitedForReply reports whether a call that ended at its deadline was waiting for a reply then.
+// Otherwise it was waiting for a connection, for which this process has to do more than read.
+func waitedForReply(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
+
+// noteLate notes that this process has noticed a deadline late.
+func (s *Store) noteLate(now time.Time) { s.lateAt.Store(s.single.at(now)) }
+
+// wasLate reports whether this process was late within a time until now.
+func (s *Store) wasLate(now time.Time, within time.Duration) bool {
+	at := s.lateAt.Load()
+	return at > 0 && s.single.at(now)-at < int64(within)
+}
+
+// ownTime returns the error of a caller whose context has ended.
+func ownTime(err error) error {
+	own := fmt.Errorf("redisstore: %w", err)
+	if errors.Is(err, context.Canceled) {
+		return own
+	}
+	return &overloadError{own}
+}
+
 // unserved returns the error of a waiter whose time ended with err. That is the failure of a
 // call, if there is one that no caller has got, or the server is silent. If the step is known
 // to be refused, it returns nil.
 func (s *Store) unserved(v *server, err error, ops []core.Op, out []core.Decision) error {
 	if errors.Is(err, context.Canceled) {
-		return fmt.Errorf("redisstore: %w", err)
+		return ownTime(err)
 	}
 	if e := v.untold.Swap(nil); e != nil {
 		return e

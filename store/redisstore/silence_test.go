@@ -241,8 +241,11 @@ func TestCallThatEndsLateIsOurs(t *testing.T) {
 			t.Errorf("%+v\nwant %+v", got, want)
 		}
 		late = onTime
+		if got, want := endings(t, s, 0), []ending{overloaded(52 * ms)}; !slices.Equal(got, want) {
+			t.Errorf("soon after, and without a connection: %+v\nwant %+v", got, want)
+		}
 		if got, want := endings(t, s, 0), []ending{failed(52 * ms)}; !slices.Equal(got, want) {
-			t.Errorf("%+v\nwant %+v", got, want)
+			t.Errorf("later: %+v\nwant %+v", got, want)
 		}
 	})
 }

@@ -143,6 +143,7 @@ type Store struct {
 	scratches       sync.Pool     // of *scratch
 	refusals        *refusalCache // nil if no refusals are cached
 	overflow        *refusalCache // of steps that waited
+	lateAt          atomic.Int64  // when this process last noticed a deadline late; 0: never
 	struck          atomic.Bool   // all scripts have to know of bans
 	bans            banList
 	listeners       events.Listeners
@@ -250,7 +251,7 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 		return nil
 	}
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("redisstore: %w", err)
+		return ownTime(err)
 	}
 	if s.refusals == nil {
 		return s.carryOut(ctx, ops, out)
