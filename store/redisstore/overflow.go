@@ -95,7 +95,7 @@ func (r *refusalCache) remember(came time.Time, ops []core.Op, out []core.Decisi
 // changed its key.
 func (r *refusalCache) keep(op *core.Op, d *core.Decision, asked, now int64) {
 	hash, generation := r.hash(op), r.generation.Load()
-	if f := r.known(hash, generation, op); f != nil && f.cost == op.Cost && f.decision.Allowed == d.Allowed && now-f.answered < freshFor {
+	if r.known(hash, generation, op).isFresh(op, d, now) {
 		return
 	}
 	f := &refusal{
@@ -109,6 +109,12 @@ func (r *refusalCache) keep(op *core.Op, d *core.Decision, asked, now int64) {
 	if s.changes.Load() == 0 || s.changed.Load() < asked {
 		r.entry(hash, generation, op, now).Store(f)
 	}
+}
+
+// isFresh reports whether a newer answer d would say nothing new.
+func (f *refusal) isFresh(op *core.Op, d *core.Decision, now int64) bool {
+	return f != nil && now-f.answered < freshFor && f.cost == op.Cost && f.limit.Equal(&op.Limit) && sameBan(f.ban, op.Ban) &&
+		f.decision.Allowed == d.Allowed && (d.Allowed || micros(now-f.asked) < f.decision.RetryAfter)
 }
 
 // forgetChanged forgets the answers about keys to which units may have come back.
