@@ -22,6 +22,9 @@ const (
 	// CodeBanList marks a Redis user that may not do what lists of bans need. Bans hold
 	// without it.
 	CodeBanList = "HG014"
+
+	// CodeTooFar marks a server that is too far for the time of a call.
+	CodeTooFar = "HG016"
 )
 
 // CodeUnanswered marks an incomplete diagnosis, not a mistake: a server did not

@@ -156,7 +156,7 @@ func TestTemplatesAreOfTheDebugPage(t *testing.T) {
 
 // Each page of documentation is for one audience, and short enough to be read.
 func TestExportedNames(t *testing.T) {
-	most := map[string]int{"core": 64, "limiter": 80}
+	most := map[string]int{"core": 65, "limiter": 80}
 	names := map[string][]string{}
 	walk(t, func(dir, _ string, f *ast.File) {
 		if _, counted := most[dir]; counted {

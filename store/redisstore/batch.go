@@ -16,6 +16,7 @@ type batch struct {
 	waiters []*waiter
 	steps   []*step // of the waiters
 	among   int     // how many batches of the lane there were when it was filled
+	ops     int     // of its waiters then
 	failure error   // of a step that was sent by itself and is no longer in the batch
 }
 
@@ -100,7 +101,8 @@ func (s *Store) serve(l *lane) {
 	for ok := s.queue.fill(l, b); ok; {
 		begun, took := time.Now(), time.Duration(0)
 		steps, ops := b.size()
-		err := s.sendTogether(b)
+		v := s.serverFor(b.waiters[0].ops[0].Key)
+		err := s.sendTogether(b, v, begun)
 		ended := time.Since(begun)
 		if err != nil {
 			b.fail(err)
@@ -109,6 +111,7 @@ func (s *Store) serve(l *lane) {
 		}
 		s.tellCall(b, steps, ops, ended, err)
 		s.deliver(b)
+		s.leaveUntold(v, b, err)
 		// A caller that is woken now may ask again at once, and then shares the
 		// next call.
 		runtime.Gosched()
@@ -129,18 +132,23 @@ func (s *Store) deliver(b *batch) {
 }
 
 // sendTogether sends the batch under a context of its own, so a waiter that
-// leaves takes nothing from the others. It has the store's timeout, also if all waiters
-// leave before: the client would drop the connection. It recovers panics, such as one of a
-// hook of the client, because no caller could.
-func (s *Store) sendTogether(b *batch) (err error) {
+// leaves takes nothing from the others. It has more time than its waiters, also if all of them
+// leave before: the client would drop the connection, and a reply that comes a little later
+// would be lost. It recovers panics, such as one of a hook of the client, because no caller
+// could.
+func (s *Store) sendTogether(b *batch, v *server, begun time.Time) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("redisstore: panic: %v", v)
 		}
 	}()
-	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
+	deadline := begun.Add(patienceOf(v.budget()))
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
-	return s.send(ctx, b)
+	if err = s.send(ctx, b); err != nil {
+		err = s.judged(ctx, v, begun, deadline, err)
+	}
+	return err
 }
 
 // send decides the steps of the batch. It tries again only after errors which
@@ -148,7 +156,7 @@ func (s *Store) sendTogether(b *batch) (err error) {
 func (s *Store) send(ctx context.Context, b *batch) error {
 	for pause := time.Millisecond; ; pause *= 2 {
 		err := s.decideTogether(ctx, b.steps)
-		if len(b.steps) > 1 && dividing(err) {
+		if err != nil && len(b.steps) > 1 && dividing(err) {
 			s.sendOneByOne(ctx, b)
 			return nil
 		}
@@ -179,7 +187,7 @@ func (s *Store) sendOneByOne(ctx context.Context, b *batch) {
 		for i, each := range b.steps {
 			each.err = nil
 			if err := s.decideTogether(ctx, b.steps[i:i+1]); err != nil {
-				each.err = err
+				each.err = failedCall(err)
 				if !neverRan(err) {
 					b.failure = err
 				}
@@ -218,19 +226,20 @@ func (s *Store) decideTogether(ctx context.Context, steps []*step) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	v := s.serverFor(steps[0].ops[0].Key)
 	script, args := s.call(steps)
-	ints, err := s.run(ctx, script, args)
+	ints, err := s.run(ctx, v, script, args)
 	if s.meetsBan(err) {
 		script, args = s.call(steps)
-		ints, err = s.run(ctx, script, args)
+		ints, err = s.run(ctx, v, script, args)
 	}
-	if redis.HasErrorPrefix(err, "OOM") {
+	switch {
+	case err == nil:
+		return decode(steps, ints)
+	case redis.HasErrorPrefix(err, "OOM"):
 		return s.fullMemory(steps, err)
 	}
-	if err != nil {
-		return fmt.Errorf("redisstore: %w", err)
-	}
-	return decode(steps, ints)
+	return fmt.Errorf("redisstore: %w", err)
 }
 
 // fullMemory returns the error of steps that a server without free memory refused, with

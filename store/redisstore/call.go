@@ -22,14 +22,14 @@ func newCommand(ctx context.Context, name, script string, args []any) rediscall.
 
 // run calls the script. It omits the first line once a server has refused that
 // line. args has room in front for the command's name and the script.
-func (s *Store) run(ctx context.Context, script *lua.Script, args []any) ([]int64, error) {
+func (s *Store) run(ctx context.Context, v *server, script *lua.Script, args []any) ([]int64, error) {
 	if script.Plain != nil && s.plain.Load() {
 		script = script.Plain
 	}
-	ints, err := s.runText(ctx, script, args)
-	if script.Plain != nil && refusesFlags(err) {
+	ints, err := s.runText(ctx, v, script, args)
+	if err != nil && script.Plain != nil && refusesFlags(err) {
 		s.plain.Store(true)
-		return s.runText(ctx, script.Plain, args)
+		return s.runText(ctx, v, script.Plain, args)
 	}
 	return ints, err
 }
@@ -43,19 +43,19 @@ func refusesFlags(err error) bool {
 // runText sends the text of a script that has not run yet, and its SHA-1 later. A server
 // that does not know a script says so after a round trip and gets the text in another;
 // it may know none, so that each of the others is sent as text once more.
-func (s *Store) runText(ctx context.Context, script *lua.Script, args []any) ([]int64, error) {
+func (s *Store) runText(ctx context.Context, v *server, script *lua.Script, args []any) ([]int64, error) {
 	name, text := "evalsha", script.SHA1
 	_, ran := s.ran.Load(script)
 	if !ran {
 		name, text = "eval", script.Text
 	}
 	cmd := newCommand(ctx, name, text, args)
-	err := s.process(ctx, cmd)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+	err := s.process(ctx, v, cmd)
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		s.ran.Clear()
 		ran = false
 		cmd = newCommand(ctx, "eval", script.Text, args)
-		err = s.process(ctx, cmd)
+		err = s.process(ctx, v, cmd)
 	}
 	if err != nil {
 		return nil, s.explain(err)
@@ -66,19 +66,49 @@ func (s *Store) runText(ctx context.Context, script *lua.Script, args []any) ([]
 	return cmd.Val(), nil
 }
 
-// process sends the command.
-func (s *Store) process(ctx context.Context, cmd rediscall.Ints) error {
-	var err error
+// process sends the command to the server.
+func (s *Store) process(ctx context.Context, v *server, cmd rediscall.Ints) error {
+	ended, err := s.ask(ctx, v, cmd)
+	s.learn(ctx, err)
+	if err == nil {
+		return nil
+	}
+
+	late := isLate(err)
+	if late {
+		s.measure(v, firstKey(cmd))
+	}
+	// What this process noticed late says nothing about the server.
+	if lateness(err) > 0 {
+		s.connect(s.queue.connections(), nil)
+	} else {
+		err = s.causeOf(cmd, err)
+	}
+
+	if late {
+		err = &lateCall{err, ended}
+	}
+	return err
+}
+
+// ask sends the command, and notes for how long the server was silent.
+func (s *Store) ask(ctx context.Context, v *server, cmd rediscall.Ints) (ended time.Time, err error) {
+	begun, replied := time.Now(), false
+	v.begin(begun)
+	defer func() { // a hook of the client may panic
+		if ended = time.Now(); replied {
+			v.heard(ended.Sub(begun), ended)
+		} else {
+			v.unheard(ended, lateness(err))
+		}
+	}()
 	if s.dials.trust.Load() != trusted {
 		err = s.sendChecked(ctx, cmd)
 	} else {
 		err = s.sendCommand(ctx, cmd)
 	}
-	s.learn(ctx, err)
-	if err != nil {
-		err = s.causeOf(cmd, err)
-	}
-	return err
+	replied = isReply(err)
+	return ended, err
 }
 
 // sendCommand has the client send the command. A client that ignores the
@@ -96,7 +126,32 @@ func (s *Store) sendCommand(ctx context.Context, cmd rediscall.Ints) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return ctx.Err()
+	}
+	return s.awaitLate(ctx, done)
+}
+
+// awaitLate returns the result of a client that ignores deadlines when ctx has ended, which
+// the process may have noticed late. Then the client has as long again.
+func (s *Store) awaitLate(ctx context.Context, done chan error) error {
+	var late time.Duration
+	if end, ok := ctx.Deadline(); ok && ctx.Err() == context.DeadlineExceeded {
+		late = time.Since(end)
+	}
+	if late <= onTime {
+		select {
+		case err := <-done:
+			return err
+		default:
+			return ctx.Err()
+		}
+	}
+	timer := time.NewTimer(min(late, s.budget()))
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return &lateRead{err: ctx.Err(), late: late + min(late, s.budget())}
 	}
 }
 

@@ -145,7 +145,7 @@ func (s *Store) applyBySubject(ctx context.Context, ops []core.Op, out []core.De
 // withdraw gives back the units that parts took and updates their decisions. A refund
 // that fails does not keep the others from being made.
 func (s *Store) withdraw(ctx context.Context, parts []*part) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.budget())
 	defer cancel()
 	var errs []error
 	for _, p := range parts {

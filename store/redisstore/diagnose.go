@@ -32,6 +32,7 @@ func (s *Store) Diagnose(ctx context.Context, rules []core.Op) []core.Finding {
 		found = append(found, core.Finding{Code: core.CodeNoPrefix, Text: "the store in Redis has no prefix, so services that use the " +
 			"same server share the counts of rules with the same name: set redisstore.Options.Prefix to the name of the service, such as \"shop:\""})
 	}
+	found = s.noteDistance(found)
 	banning := slices.IndexFunc(rules, func(op core.Op) bool { return op.Ban != nil && s.secret == nil })
 	e := s.examine(ctx, banning >= 0)
 	if len(e.lacking) > 0 {

@@ -24,10 +24,32 @@
 // before its step is sent, it is never charged; after that it may be charged,
 // once. The other steps of its call are not affected and end at their own
 // deadlines. If a step is sent with others, the client's hooks do not see the
-// values of its caller's context, and the call has the whole timeout.
+// values of its caller's context, and the call has seven fifths of the timeout, so that a
+// reply that is a little late is not lost with its connection.
 //
 // After a call that was late, the store has the client connect in the background, as the
 // client drops a connection that is not ready when its call ends.
+//
+// # Who is at fault
+//
+// An error says who was too late. It wraps [core.ErrOverload] if this process was: more steps
+// wait than are answered in time, the caller's own time ended before that of the call, or the
+// process noticed a deadline late, because it had no processor or was stopped. A reply that
+// has arrived by then counts, and a read, like a caller that waits, goes on for as long as it
+// was late, at most one timeout. For that New adds a hook to the client that wraps the
+// connections which it dials from then on, those of a client of one server, a Cluster or a
+// Ring; with other clients a reply is lost that is read late.
+//
+// The server is at fault for a call that had its time. The error of a failed call has a method
+// Call, which returns its number in this process, the same for all steps of the call. It wraps
+// [core.ErrSilent] too if the server has answered no call for seven fifths of the timeout.
+// Callers of a server that is silent wait no longer than that, counted from the call with
+// which the silence began. Then one call at a time asks it, and other callers get that error
+// at once. Any reply ends the silence.
+//
+// A caller that would be too late, behind more than a full batch, is turned away at once. What
+// the server has said about used-up keys to steps that waited is then the answer: see
+// [Options.CacheRefusals].
 //
 // # Clusters
 //

@@ -12,7 +12,12 @@ import "time"
 // were, and the last of them took little longer than the shortest, twice as many may be,
 // and half as many if it took longer.
 type pace struct {
-	room   int           // how many calls may be in flight, if more than maxBatches
+	distance
+	room int // how many calls may be in flight, if more than maxBatches
+}
+
+// distance is the round trip to a server. The zero value stands for one that is not known.
+type distance struct {
 	latest time.Duration // the shortest call of this period; 0 before the first
 	before time.Duration // and of the one before
 	calls  int           // of this period
@@ -30,26 +35,26 @@ const (
 )
 
 // rtt returns the round trip, or 0 if it is not known.
-func (p *pace) rtt() time.Duration {
-	if p.before == 0 {
-		return p.latest
+func (d *distance) rtt() time.Duration {
+	if d.before == 0 {
+		return d.latest
 	}
-	return min(p.before, p.latest)
+	return min(d.before, d.latest)
 }
 
 // gap returns the least time between the beginnings of two calls beyond maxBatches.
 func (p *pace) gap() time.Duration { return max(p.rtt()/maxGaps, minGap) }
 
 // remember takes the time of a call into the round trip.
-func (p *pace) remember(took time.Duration, now time.Time) {
-	if p.calls >= minCalls && now.Sub(p.since) >= period {
-		p.before, p.latest, p.calls = p.latest, 0, 0
+func (d *distance) remember(took time.Duration, now time.Time) {
+	if d.calls >= minCalls && now.Sub(d.since) >= period {
+		d.before, d.latest, d.calls = d.latest, 0, 0
 	}
-	if p.calls == 0 {
-		p.latest, p.since = took, now
+	if d.calls == 0 {
+		d.latest, d.since = took, now
 	}
-	p.latest = min(p.latest, took)
-	p.calls++
+	d.latest = min(d.latest, took)
+	d.calls++
 }
 
 // note notes a call that has ended now: how long it took, and among how many calls in

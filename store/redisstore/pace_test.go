@@ -107,7 +107,7 @@ func TestCallsBeginAGapApart(t *testing.T) {
 		}}
 		s := faked(t, f, Options{Batch: 4})
 		s.queue.ready = 12
-		s.queue.whole.pace = pace{latest: 20 * ms, room: 12}
+		s.queue.whole.pace = pace{distance: distance{latest: 20 * ms}, room: 12}
 		c.reset()
 		var all sync.WaitGroup
 		for i, at := range []time.Duration{0, 100, 200, 300, 2200, 3000, 3100, 3200, 3300, 9000, 9100} {
@@ -143,7 +143,7 @@ func TestCallsFollowADistanceThatIsGone(t *testing.T) {
 			return after(ctx, ms/10)
 		}}, Options{})
 		s.queue.ready = 12
-		s.queue.whole.pace = pace{latest: 20 * ms, room: 12}
+		s.queue.whole.pace = pace{distance: distance{latest: 20 * ms}, room: 12}
 		crowded(t, s, 0, 100, 2)
 		c.reset()
 		crowded(t, s, 0, 100, 20)

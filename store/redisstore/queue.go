@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -43,7 +42,9 @@ type lane struct {
 	batches     int
 	begun       time.Time // the last of them
 	pace        pace
+	rate        rate
 	ops         int // of the waiters
+	sent        int // of the batches in flight that were filled from them
 	first, last *waiter
 	timer       *time.Timer // begins a batch when the gap is over; nil until it is needed
 	timed       bool        // the timer runs
@@ -102,16 +103,17 @@ func (q *queue) isFull(l *lane) bool {
 	return l.ops >= q.maxOps && l.batches < max(maxFull, l.pace.room)
 }
 
-// start begins a batch, or returns nil if maxBatches are in flight.
-func (q *queue) start(slot int, now time.Time) *lane {
+// start begins a batch, or returns nil if maxBatches are in flight. Then it reports whether
+// the caller, with so many operations and so much time, is turned away.
+func (q *queue) start(slot, ops int, left time.Duration, now time.Time) (l *lane, shed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l := q.lane(slot)
+	l = q.lane(slot)
 	if l.batches >= maxBatches {
-		return nil
+		return nil, q.shedsLocked(l, ops, left, now)
 	}
 	l.begin(now)
-	return l
+	return l, false
 }
 
 // enter begins a batch and returns its lane as own. If maxBatches are in flight, it puts w
@@ -220,17 +222,21 @@ func (q *queue) refill(l *lane, b *batch, took time.Duration) (more int, ok bool
 	if took > 0 {
 		more = l.pace.note(took, b.among, q.ready, now)
 	}
+	l.sent -= b.ops
+	l.rate.note(b.ops, l.first != nil, now)
 	b.clear()
 	return more, q.next(l, now) && q.take(l, b)
 }
 
 // take is fill with the mutex held.
 func (q *queue) take(l *lane, b *batch) bool {
-	for n := 0; l.first != nil; {
+	ops := 0
+	for l.first != nil {
 		w := l.first
-		if n += len(w.ops); n > q.maxOps && len(b.waiters) > 0 {
+		if ops+len(w.ops) > q.maxOps && ops > 0 {
 			break
 		}
+		ops += len(w.ops)
 		q.unlink(w)
 		w.stage = filled
 		b.add(w)
@@ -239,7 +245,8 @@ func (q *queue) take(l *lane, b *batch) bool {
 		q.close(l)
 		return false
 	}
-	b.among = l.batches
+	b.among, b.ops = l.batches, ops
+	l.sent += ops
 	if l.first != nil && !l.timed {
 		if pause, ok := l.due(l.begun); ok {
 			q.wait(l, pause)
@@ -362,16 +369,25 @@ func (w *waiter) own(ops []core.Op) {
 // decide carries out ops, whose keys share a server: at once and alone while
 // few calls are in flight, else together with others that wait.
 func (s *Store) decide(ctx context.Context, ops []core.Op, out []core.Decision) error {
-	now := time.Now()
-	deadline := now.Add(s.timeout)
+	now, v := time.Now(), s.serverFor(ops[0].Key)
+	deadline, err := v.deadline(now)
+	if err != nil {
+		return err
+	}
 	if end, ok := ctx.Deadline(); ok && end.Before(deadline) {
 		deadline = end
 	}
 	slot := s.slotOf(ops)
 	if slot == noSlot {
-		return s.decideAlone(ctx, now, deadline, ops, out)
+		return s.decideAlone(ctx, v, now, deadline, ops, out)
 	}
-	l := s.queue.start(slot, now)
+	l, shed := s.queue.start(slot, len(ops), deadline.Sub(now), now)
+	if shed {
+		if s.recall(now, ops, out) {
+			return nil
+		}
+		return errShed
+	}
 	if l == nil {
 		w := s.waiters.Get().(*waiter)
 		w.own(ops)
@@ -380,23 +396,26 @@ func (s *Store) decide(ctx context.Context, ops []core.Op, out []core.Decision) 
 			go s.gather(theirs, full)
 		}
 		if own == nil {
-			return s.await(ctx, w, deadline.Sub(now), out)
+			return s.await(ctx, v, w, now, deadline, ops, out)
 		}
 		l = own
 		s.waiters.Put(w)
 	}
 	defer s.handOver(l)
-	return s.decideAlone(ctx, now, deadline, ops, out)
+	return s.decideAlone(ctx, v, now, deadline, ops, out)
 }
 
 // decideAlone sends the step, which began now, by itself, under its caller's context.
-func (s *Store) decideAlone(ctx context.Context, now, deadline time.Time, ops []core.Op, out []core.Decision) error {
+func (s *Store) decideAlone(ctx context.Context, v *server, now, deadline time.Time, ops []core.Op, out []core.Decision) error {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	w, b := s.waiters.Get().(*waiter), s.batches.Get().(*batch)
 	w.step, w.stage = step{ops: ops, out: out}, filled
 	b.add(w)
 	err := s.send(ctx, b)
+	if err != nil {
+		err = s.judged(ctx, v, now, deadline, err)
+	}
 	if s.listeners.Hooks().StoreCall != nil {
 		s.tellCall(b, 1, len(ops), time.Since(now), err)
 	}
@@ -411,22 +430,20 @@ func (s *Store) decideAlone(ctx context.Context, now, deadline time.Time, ops []
 	return err
 }
 
-// await waits until w is done, for at most d and no longer than ctx allows. A
-// waiter is reused only when no batch refers to it any more.
-func (s *Store) await(ctx context.Context, w *waiter, d time.Duration, out []core.Decision) error {
-	w.timer.Reset(d)
-	var err error
-	select {
-	case <-w.ready:
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-w.timer.C:
-		err = context.DeadlineExceeded
+// await waits until w, which came now, is done, until the deadline and no longer than ctx
+// allows. A waiter is reused only when no batch refers to it any more.
+func (s *Store) await(ctx context.Context, v *server, w *waiter, now, deadline time.Time, ops []core.Op, out []core.Decision) error {
+	err := w.wait(ctx, deadline.Sub(now))
+	if err != nil && ctx.Err() == nil {
+		if now := time.Now(); now.Sub(deadline) > onTime {
+			late := now.Sub(deadline)
+			s.noteLate(now)
+			err = w.wait(ctx, min(late, v.budget()))
+		}
 	}
-	w.timer.Stop()
 	if err != nil {
 		if s.queue.leave(w) != done {
-			return fmt.Errorf("redisstore: %w", s.explainLate(err))
+			return s.unserved(v, err, ops, out)
 		}
 		<-w.ready
 	}
@@ -435,5 +452,20 @@ func (s *Store) await(ctx context.Context, w *waiter, d time.Duration, out []cor
 	}
 	copy(out, w.out)
 	s.waiters.Put(w)
+	s.overflow.remember(now, ops, out)
 	return nil
+}
+
+// wait waits until w is done, for at most d and no longer than ctx allows.
+func (w *waiter) wait(ctx context.Context, d time.Duration) (err error) {
+	w.timer.Reset(d)
+	select {
+	case <-w.ready:
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-w.timer.C:
+		err = context.DeadlineExceeded
+	}
+	w.timer.Stop()
+	return err
 }

@@ -19,6 +19,9 @@ const (
 
 	// ways is the number of entries for a key.
 	ways = 4
+
+	// maxCachedOps is the number of operations of the longest step that is answered.
+	maxCachedOps = 8
 )
 
 // refusal is the cached refusal of a Take. It is immutable.
@@ -36,7 +39,8 @@ type refusal struct {
 // refusalCache remembers refused keys until they can next be allowed. An entry is
 // read without a lock and replaced as a whole.
 type refusalCache struct {
-	now     func() int64
+	clock   func() int64 // or nil, then instants count from start
+	start   time.Time
 	seed    maphash.Seed
 	entries []atomic.Pointer[refusal] // ways for each hash
 
@@ -54,19 +58,24 @@ type refusalCache struct {
 type stripe struct {
 	mu      sync.Mutex
 	changes atomic.Uint64
+	changed atomic.Int64 // when the last of them ended, in microseconds by the clock
 }
 
 // newRefusalCache returns a cache for at least n refusals. A nil clock means
 // the process's monotonic clock.
 func newRefusalCache(n int, clock func() int64) *refusalCache {
-	r := &refusalCache{seed: maphash.MakeSeed(), entries: make([]atomic.Pointer[refusal], (n+ways-1)/ways*ways)}
-	if clock == nil {
-		start := time.Now()
-		r.now = func() int64 { return int64(time.Since(start) / time.Microsecond) }
-		return r
+	return &refusalCache{
+		clock: clock, start: time.Now(),
+		seed: maphash.MakeSeed(), entries: make([]atomic.Pointer[refusal], (n+ways-1)/ways*ways),
 	}
-	r.now = func() int64 { return r.checkClock(clock()) }
-	return r
+}
+
+// now returns the instant in microseconds.
+func (r *refusalCache) now() int64 {
+	if r.clock != nil {
+		return r.checkClock(r.clock())
+	}
+	return time.Since(r.start).Microseconds()
 }
 
 // checkClock detects steps back.
@@ -87,11 +96,20 @@ func (r *refusalCache) hash(op *core.Op) uint64 {
 	return maphash.String(r.seed, op.Key) ^ 0x9E3779B97F4A7C15*maphash.String(r.seed, op.Rule)
 }
 
-// begin must be called before a step of one operation is sent.
-func (r *refusalCache) begin(op *core.Op) ticket {
-	q := ticket{now: r.now(), hash: r.hash(op)}
-	q.generation, q.changes = r.generation.Load(), r.stripe(q.hash).changes.Load()
-	return q
+// tickets are those of the operations of a step. Those of a longer step are not used.
+type tickets [maxCachedOps]ticket
+
+// begin must be called before a step is sent.
+func (r *refusalCache) begin(q *tickets, ops []core.Op) {
+	if len(ops) > maxCachedOps {
+		return
+	}
+	now := r.now()
+	generation := r.generation.Load()
+	for i := range ops {
+		hash := r.hash(&ops[i])
+		q[i] = ticket{now, generation, hash, r.stripe(hash).changes.Load()}
+	}
 }
 
 func (r *refusalCache) stripe(hash uint64) *stripe { return &r.stripes[hash%uint64(len(r.stripes))] }
@@ -105,16 +123,31 @@ func (r *refusalCache) waysOf(hash uint64) []atomic.Pointer[refusal] {
 // of reports whether the refusal is about the key of op.
 func (f *refusal) of(op *core.Op) bool { return f != nil && f.id == op.ID() }
 
-// answer decides op if its key is known to be refused, and reports whether it
-// did. If not, d is not to be read.
-func (r *refusalCache) answer(q ticket, op *core.Op, d *core.Decision) bool {
-	entries := r.waysOf(q.hash)
-	for i := range entries {
-		if f := entries[i].Load(); f.of(op) && f.generation == q.generation {
-			return f.answer(op, q.now, d)
+// answer decides a step if all its keys are known to be refused, and reports whether it
+// did. If not, out is not to be read. What remains of a key that is not refused is not
+// known, because other processes use it.
+func (r *refusalCache) answer(q *tickets, ops []core.Op, out []core.Decision) bool {
+	if len(ops) > maxCachedOps {
+		return false
+	}
+	for i := range ops {
+		f := r.known(q[i].hash, q[i].generation, &ops[i])
+		if f == nil || !f.answer(&ops[i], q[i].now, &out[i]) {
+			return false
 		}
 	}
-	return false
+	return true
+}
+
+// known returns the refusal of the op's key, or nil.
+func (r *refusalCache) known(hash uint64, generation int64, op *core.Op) *refusal {
+	entries := r.waysOf(hash)
+	for i := range entries {
+		if f := entries[i].Load(); f.of(op) && f.generation == generation {
+			return f
+		}
+	}
+	return nil
 }
 
 // answer decides op as the store would at now. A refusal ends RetryAfter after
@@ -133,8 +166,8 @@ func (f *refusal) answer(op *core.Op, now int64, d *core.Decision) bool {
 func sameBan(a, b *core.Ban) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // learn must be called after a step was decided or failed. It forgets refusals
-// that the step may have changed, and caches the refusal of a single operation.
-func (r *refusalCache) learn(q ticket, ops []core.Op, out []core.Decision, err error) {
+// that the step may have changed, and caches others.
+func (r *refusalCache) learn(q *tickets, ops []core.Op, out []core.Decision, err error) {
 	for i := range ops {
 		if err != nil || changes(&ops[i], &out[i]) {
 			r.forget(&ops[i])
@@ -142,8 +175,11 @@ func (r *refusalCache) learn(q ticket, ops []core.Op, out []core.Decision, err e
 			r.forgetOtherLimit(&ops[i])
 		}
 	}
-	if err == nil && len(ops) == 1 {
-		r.add(q, &ops[0], &out[0])
+	if err != nil || len(ops) > maxCachedOps {
+		return
+	}
+	for i := range ops {
+		r.add(q[i], &ops[i], &out[i])
 	}
 }
 
@@ -175,14 +211,14 @@ func (r *refusalCache) add(q ticket, op *core.Op, d *core.Decision) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.changes.Load() == q.changes {
-		r.entry(q, op, f.answered).Store(f)
+		r.entry(q.hash, q.generation, op, f.answered).Store(f)
 	}
 }
 
 // entry returns the entry for op: the one that op's key has, else one without a
 // useful refusal, else the one whose refusal ends first.
-func (r *refusalCache) entry(q ticket, op *core.Op, now int64) *atomic.Pointer[refusal] {
-	entries := r.waysOf(q.hash)
+func (r *refusalCache) entry(hash uint64, generation int64, op *core.Op, now int64) *atomic.Pointer[refusal] {
+	entries := r.waysOf(hash)
 	best, soonest := &entries[0], int64(-1)
 	for i := range entries {
 		f := entries[i].Load()
@@ -190,7 +226,7 @@ func (r *refusalCache) entry(q ticket, op *core.Op, now int64) *atomic.Pointer[r
 			return &entries[i]
 		}
 		end := now
-		if f != nil && f.generation == q.generation {
+		if f != nil && f.generation == generation {
 			end = max(now, f.asked+f.decision.RetryAfter.Microseconds())
 		}
 		if soonest < 0 || end < soonest {
@@ -207,6 +243,7 @@ func (r *refusalCache) forget(op *core.Op) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.changes.Add(1)
+	s.changed.Store(r.now())
 	entries := r.waysOf(hash)
 	for i := range entries {
 		if f := entries[i].Load(); f.of(op) {

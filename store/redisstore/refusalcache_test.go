@@ -307,13 +307,30 @@ func TestRefusalCacheSeesOtherProcessesAtItsEnd(t *testing.T) {
 	}
 }
 
+// begun begins a step of one operation.
+func begun(r *refusalCache, op core.Op) *tickets {
+	q := new(tickets)
+	r.begin(q, []core.Op{op})
+	return q
+}
+
+// knows decides a step of one operation if its key is known to be refused.
+func knows(r *refusalCache, q *tickets, op core.Op, d *core.Decision) bool {
+	out := make([]core.Decision, 1)
+	if !r.answer(q, []core.Op{op}, out) {
+		return false
+	}
+	*d = out[0]
+	return true
+}
+
 // The store decided at an instant from 100 to 130. It refuses until 150 at least,
 // and until 180 at most.
 func TestRefusalCacheTimesAreConservative(t *testing.T) {
 	r, now := memory(4)
 	op, d := refused("k")
 	*now = 100
-	q := r.begin(&op)
+	q := begun(r, op)
 	*now = 130
 	r.learn(q, []core.Op{op}, []core.Decision{d}, nil)
 	for at, want := range map[int64]core.Decision{
@@ -325,7 +342,7 @@ func TestRefusalCacheTimesAreConservative(t *testing.T) {
 		*now = at
 		r.latest.Store(0)
 		var got core.Decision
-		known := r.answer(r.begin(&op), &op, &got)
+		known := knows(r, begun(r, op), op, &got)
 		if got != want || known != (want != core.Decision{}) {
 			t.Errorf("at %d: %+v, known %v", at, got, known)
 		}
@@ -338,12 +355,12 @@ func TestRefusalCacheSkipsRefusalsBeforeAChange(t *testing.T) {
 	for _, err := range []error{nil, errors.New("no reply")} {
 		r, _ := memory(4)
 		op, d := refused("k")
-		q := r.begin(&op)
+		q := begun(r, op)
 		undo := op
 		undo.Verb = core.Refund
-		r.learn(r.begin(&undo), []core.Op{undo}, make([]core.Decision, 1), err)
+		r.learn(begun(r, undo), []core.Op{undo}, make([]core.Decision, 1), err)
 		r.learn(q, []core.Op{op}, []core.Decision{d}, nil)
-		if r.answer(r.begin(&op), &op, &d) {
+		if knows(r, begun(r, op), op, &d) {
 			t.Errorf("remembered, with error %v of the refund", err)
 		}
 	}
@@ -353,8 +370,8 @@ func TestRefusalCacheIsBounded(t *testing.T) {
 	r, _ := memory(1000)
 	for i := range 100_000 {
 		op, d := refused(fmt.Sprint(i))
-		r.learn(r.begin(&op), []core.Op{op}, []core.Decision{d}, nil)
-		if !r.answer(r.begin(&op), &op, &d) {
+		r.learn(begun(r, op), []core.Op{op}, []core.Decision{d}, nil)
+		if !knows(r, begun(r, op), op, &d) {
 			t.Fatalf("key %d is not remembered", i)
 		}
 	}
@@ -374,12 +391,12 @@ func TestRefusalCacheKeepsLongRefusals(t *testing.T) {
 	r, _ := memory(4)
 	long, d := refused("long")
 	d.RetryAfter = time.Hour
-	r.learn(r.begin(&long), []core.Op{long}, []core.Decision{d}, nil)
+	r.learn(begun(r, long), []core.Op{long}, []core.Decision{d}, nil)
 	for i := range 1000 {
 		op, d := refused(fmt.Sprint(i))
-		r.learn(r.begin(&op), []core.Op{op}, []core.Decision{d}, nil)
+		r.learn(begun(r, op), []core.Op{op}, []core.Decision{d}, nil)
 	}
-	if !r.answer(r.begin(&long), &long, &d) {
+	if !knows(r, begun(r, long), long, &d) {
 		t.Error("it is forgotten")
 	}
 }
@@ -403,8 +420,8 @@ func TestRefusalCacheIsSafeForConcurrentUse(t *testing.T) {
 		all.Go(func() {
 			for i := range 2000 {
 				op, d := refused(fmt.Sprint(i % 20))
-				q := r.begin(&op)
-				if r.answer(q, &op, &d) && (d.Allowed || d.RetryAfter <= 0 || d.RetryAfter > 50*time.Microsecond) {
+				q := begun(r, op)
+				if knows(r, q, op, &d) && (d.Allowed || d.RetryAfter <= 0 || d.RetryAfter > 50*time.Microsecond) {
 					t.Errorf("%+v", d)
 				}
 				_, d = refused("")

@@ -24,6 +24,10 @@ const (
 	// DefaultTimeout bounds a call unless Options.Timeout says otherwise.
 	DefaultTimeout = 50 * time.Millisecond
 
+	// DefaultMaxTimeout bounds a call to a server that is far away unless
+	// Options.MaxTimeout says otherwise.
+	DefaultMaxTimeout = 250 * time.Millisecond
+
 	// DefaultBatch is the maximum number of operations of a script call unless
 	// Options.Batch says otherwise. It bounds how long one script keeps others
 	// waiting.
@@ -47,10 +51,18 @@ type Options struct {
 	Prefix string
 
 	// Timeout bounds every call, including the wait for a connection, up to a
-	// minute; 0 means DefaultTimeout. Under two round trips to Redis, the call that
-	// finds a server without its scripts fails. Connections may take ten timeouts to
-	// become ready, and calls fail until one is.
+	// minute. Under two round trips to Redis, the call that finds a server without its
+	// scripts fails; a limiter then logs [core.CodeTooFar]. 0 means DefaultTimeout, and three
+	// round trips, as the store measures them, where these take longer: see MaxTimeout.
+	// Connections may take ten timeouts to become ready, and calls fail until one is.
+	//
+	// While a server is silent, callers wait for less: until seven fifths of the timeout
+	// have passed since the call with which the silence began.
 	Timeout time.Duration
+
+	// MaxTimeout bounds the timeout that follows the distance, up to a minute; 0 means
+	// DefaultMaxTimeout. It must not be set beside a Timeout.
+	MaxTimeout time.Duration
 
 	// OneSlot puts all keys into one slot of a Cluster; see the package
 	// comment.
@@ -77,14 +89,19 @@ type Options struct {
 	// or its limit changes. This store takes its own operations into account;
 	// it sees those of other processes only when the refusal ends.
 	//
-	// It answers steps of a single Take if no units come back before the Take
+	// It answers a Take if no units come back before the Take
 	// is next allowed: if it has the cost of the refused one, and that lacked a
 	// single unit, as every refused Take of 1 does, or under FixedWindow. It does
-	// not answer under Concurrency, whose leases may end at any time, Takes that
-	// may be booked, and steps of several operations, because these report the
-	// remaining units under all their rules. Under a ban it answers while the key is
+	// not answer under Concurrency, whose leases may end at any time, nor Takes that
+	// may be booked. Under a ban it answers while the key is
 	// banned, unless the units take longer to come back. It answers no refusals that
-	// Redis has to count towards a ban.
+	// Redis has to count towards a ban. It answers a step of several operations if all
+	// are Takes that it answers, because a step reports what remains under all its rules.
+	//
+	// Without it the process remembers 4096 keys that were refused while steps waited. It
+	// answers from them where it would turn a step away, or the step's time has ended: the
+	// step is refused if one of its Takes is as above, and the decisions on its other Takes
+	// are then as of the latest answer about their keys.
 	CacheRefusals int
 
 	// Clock replaces the server's time, in microseconds since the Unix epoch.
@@ -97,7 +114,10 @@ type Options struct {
 type Store struct {
 	client          redis.UniversalClient
 	prefix          string
-	timeout         time.Duration
+	timeout         time.Duration // of a call while no distance is known
+	fixed, most     time.Duration // of the options; fixed is 0 if the budget follows the distance
+	single          server        // unless the client has several
+	servers         sync.Map      // of *server, by their names
 	oneSlot         bool
 	sharded         bool
 	heedsDeadline   bool
@@ -123,6 +143,8 @@ type Store struct {
 	batches         sync.Pool     // of *batch
 	scratches       sync.Pool     // of *scratch
 	refusals        *refusalCache // nil if no refusals are cached
+	overflow        *refusalCache // of steps that waited
+	lateAt          atomic.Int64  // when this process last noticed a deadline late; 0: never
 	struck          atomic.Bool   // all scripts have to know of bans
 	bans            banList
 	listeners       events.Listeners
@@ -149,6 +171,8 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 		prefix:  cmp.Or(o.Prefix, DefaultPrefix),
 		unnamed: o.Prefix == "",
 		timeout: cmp.Or(o.Timeout, DefaultTimeout),
+		fixed:   o.Timeout,
+		most:    max(DefaultTimeout, cmp.Or(o.MaxTimeout, DefaultMaxTimeout)),
 		oneSlot: o.OneSlot,
 		secret:  o.Secret,
 		clock:   o.Clock,
@@ -160,9 +184,12 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 	if s.ignoresDeadline {
 		s.queue.ready = maxBatches + maxGaps // the client connects by itself
 	}
+	s.single.begins(s.fixed, s.most)
+	patience{s.budget}.addTo(client)
 	s.dials.begin(client)
 	s.doors.to = map[string]*door{}
 	s.waiters.New, s.batches.New, s.scratches.New = newWaiter, newBatch, newScratch
+	s.overflow = newRefusalCache(maxOverflow, o.Clock)
 	if o.CacheRefusals > 0 {
 		s.refusals = newRefusalCache(o.CacheRefusals, o.Clock)
 	}
@@ -180,6 +207,15 @@ func (o *Options) check(client redis.UniversalClient) error {
 	}
 	if o.Timeout < 0 || o.Timeout > maxTimeout {
 		errs = append(errs, fmt.Errorf("redisstore: the timeout %v is not within 0 to %v", o.Timeout, maxTimeout))
+	}
+	if o.MaxTimeout < 0 || o.MaxTimeout > maxTimeout {
+		errs = append(errs, fmt.Errorf("redisstore: the maximum timeout %v is not within 0 to %v", o.MaxTimeout, maxTimeout))
+	}
+	if o.Timeout > 0 && o.MaxTimeout > 0 {
+		errs = append(errs, fmt.Errorf("redisstore: the timeout %v is fixed, so there is no maximum timeout %v", o.Timeout, o.MaxTimeout))
+	}
+	if o.MaxTimeout > 0 && o.MaxTimeout < DefaultTimeout {
+		errs = append(errs, fmt.Errorf("redisstore: the maximum timeout %v is below the least timeout, %v", o.MaxTimeout, DefaultTimeout))
 	}
 	if o.Secret != nil && len(o.Secret) < 16 {
 		errs = append(errs, fmt.Errorf("redisstore: a secret of %d bytes is shorter than 16", len(o.Secret)))
@@ -217,34 +253,36 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 		return nil
 	}
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("redisstore: %w", err)
+		return ownTime(err)
 	}
 	if s.refusals == nil {
 		return s.carryOut(ctx, ops, out)
 	}
-	q := s.refusals.begin(&ops[0])
-	if len(ops) == 1 && s.refusals.answer(q, &ops[0], &out[0]) {
+	var q tickets
+	s.refusals.begin(&q, ops)
+	if s.refusals.answer(&q, ops, out) {
 		s.tellCached(&ops[0])
 		return nil
 	}
 	err := s.carryOut(ctx, ops, out)
-	s.refusals.learn(q, ops, out, err)
+	s.refusals.learn(&q, ops, out, err)
 	return err
 }
 
 // MaxCall implements [core.Remote]. It returns the timeout of the Options.
-func (s *Store) MaxCall() time.Duration { return s.timeout }
+func (s *Store) MaxCall() time.Duration { return cmp.Or(s.fixed, s.most) }
 
 // carryOut has Redis decide the step.
 func (s *Store) carryOut(ctx context.Context, ops []core.Op, out []core.Decision) error {
 	var err error
 	if s.sharded && !s.oneSlot && severalSubjects(ops) {
-		ctx, cancel := context.WithTimeout(ctx, s.timeout)
+		ctx, cancel := context.WithTimeout(ctx, s.budget())
 		defer cancel()
 		err = s.applyBySubject(ctx, ops, out)
 	} else {
 		err = s.decide(ctx, ops, out)
 	}
+	s.overflow.forgetChanged(ops)
 	if err == nil {
 		s.noteBans(ops, out)
 	}

@@ -1,0 +1,211 @@
+// This file tells the lateness of this process from that of a server.
+
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// onTime is how late a process notices a deadline in time.
+	onTime = 2 * time.Millisecond
+
+	// look is how long a read may take that looks for what has arrived.
+	look = time.Millisecond
+)
+
+// lateRead is the error of a read that ended at its deadline, which was noticed late.
+type lateRead struct {
+	err  error
+	late time.Duration // how late it was noticed, and how much longer the read was given for that
+	ours bool          // the end of the time that it was given was noticed late too
+}
+
+func (e *lateRead) Error() string { return e.err.Error() }
+
+// Unwrap returns the error of the connection.
+func (e *lateRead) Unwrap() error { return e.err }
+
+// Timeout implements [net.Error].
+func (e *lateRead) Timeout() bool { return true }
+
+// Temporary implements [net.Error].
+func (e *lateRead) Temporary() bool { return true }
+
+// patientConn is a connection whose reads heed how late their deadlines are noticed. By
+// itself a read whose deadline has passed fails although the reply lies in the socket: the
+// process may have been stopped, or have had no processor.
+type patientConn struct {
+	net.Conn
+	budget func() time.Duration // the most that a read is given in addition
+	made   int64                // in nanoseconds since the Unix epoch, as are the deadlines
+
+	reading, writing atomic.Int64 // the deadlines, or 0 for none
+}
+
+// withPatience returns the connection with patience. It has the methods that the client looks
+// for in a connection: SyscallConn of a socket, and NetConn of TLS.
+func withPatience(c net.Conn, budget func() time.Duration) net.Conn {
+	if _, is := c.(interface{ isPatient() }); is {
+		return c
+	}
+	p := &patientConn{Conn: c, budget: budget, made: time.Now().UnixNano()}
+	switch under := c.(type) {
+	case syscall.Conn:
+		return patientSocket{p, under}
+	case interface{ NetConn() net.Conn }:
+		return patientLayer{p, under}
+	}
+	return p
+}
+
+// patientSocket is a patientConn over a socket.
+type patientSocket struct {
+	*patientConn
+	syscall.Conn
+}
+
+// patientLayer is a patientConn over a layer such as TLS.
+type patientLayer struct {
+	*patientConn
+	under interface{ NetConn() net.Conn }
+}
+
+// NetConn returns the connection under the layer.
+func (c patientLayer) NetConn() net.Conn { return c.under.NetConn() }
+
+func (c *patientConn) isPatient() {}
+
+// nanos returns a deadline in nanoseconds since the Unix epoch, or 0 for none.
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+// SetDeadline implements [net.Conn].
+func (c *patientConn) SetDeadline(t time.Time) error {
+	c.reading.Store(nanos(t))
+	c.writing.Store(nanos(t))
+	return c.Conn.SetDeadline(t)
+}
+
+// SetReadDeadline implements [net.Conn].
+func (c *patientConn) SetReadDeadline(t time.Time) error {
+	c.reading.Store(nanos(t))
+	return c.Conn.SetReadDeadline(t)
+}
+
+// SetWriteDeadline implements [net.Conn].
+func (c *patientConn) SetWriteDeadline(t time.Time) error {
+	c.writing.Store(nanos(t))
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// Read implements [net.Conn].
+func (c *patientConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err == nil || n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		return n, err
+	}
+	return c.readOn(p, err)
+}
+
+// readOn looks once more for what has arrived, and waits for as long as the deadline was
+// noticed late, in all at most the budget. It does so once for each deadline.
+func (c *patientConn) readOn(p []byte, err error) (int, error) {
+	end, left := c.reading.Swap(0), c.budget()
+	var given lateRead
+	for end > c.made {
+		now := time.Now()
+		late := time.Duration(now.UnixNano() - end)
+		given.ours = late > onTime
+		if left <= 0 || late <= 0 || !given.ours && given.err != nil {
+			break
+		}
+		more := max(min(late, left), look)
+		if given.ours {
+			given.late += late + more
+		}
+		left -= more
+		end = now.Add(more).UnixNano()
+		if failed := c.Conn.SetReadDeadline(now.Add(more)); failed != nil {
+			return 0, failed
+		}
+		n, again := c.Conn.Read(p)
+		if again == nil || n > 0 || !errors.Is(again, os.ErrDeadlineExceeded) {
+			return n, again
+		}
+		given.err = again
+	}
+	if given.late == 0 {
+		return 0, err
+	}
+	return 0, &given
+}
+
+// Write implements [net.Conn]. It writes what it found no time to begin with.
+func (c *patientConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if err == nil || n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		return n, err
+	}
+	now, end := time.Now(), c.writing.Load()
+	late := time.Duration(now.UnixNano() - end)
+	if end <= c.made || late <= onTime {
+		return n, err
+	}
+	if failed := c.Conn.SetWriteDeadline(now.Add(min(late, c.budget()))); failed != nil {
+		return 0, failed
+	}
+	return c.Conn.Write(p)
+}
+
+// patience has a client dial connections with patience.
+type patience struct{ budget func() time.Duration }
+
+// DialHook implements [redis.Hook].
+func (p patience) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := next(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return withPatience(c, p.budget), nil
+	}
+}
+
+// ProcessHook implements [redis.Hook].
+func (patience) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+// ProcessPipelineHook implements [redis.Hook].
+func (patience) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// addTo has the client wrap what it dials from now on. It cannot in a client that is not
+// one of go-redis's own: there a reply that is read late is lost.
+func (p patience) addTo(client redis.UniversalClient) {
+	add := func(c *redis.Client) { c.AddHook(p) }
+	switch c := client.(type) {
+	case *redis.Client:
+		add(c)
+	case *redis.ClusterClient:
+		c.OnNewNode(add)
+	case *redis.Ring:
+		c.OnNewNode(add)
+		_ = c.ForEachShard(context.Background(), func(_ context.Context, c *redis.Client) error {
+			add(c)
+			return nil
+		})
+	}
+}

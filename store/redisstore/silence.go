@@ -1,0 +1,376 @@
+// This file knows for how long a server has been silent, and who is at fault for a call that
+// failed.
+
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/redis/go-redis/v9"
+)
+
+// patienceParts are how many fifths of its budget a caller may wait behind a server that is
+// silent, counted from the call with which the silence began.
+const patienceParts = 7
+
+// patienceOf returns for how long a server may be silent.
+func patienceOf(budget time.Duration) time.Duration { return budget * patienceParts / 5 }
+
+// roundTrips is how many round trips a call may take.
+const roundTrips = 3
+
+// silenceStands is how long a silence goes on while the server is asked nothing.
+const silenceStands = time.Second
+
+// server is what the store knows about a server: how far it is, and for how long it has been
+// silent.
+//
+//	         a call begins                 a call fails for which there was time
+//	heard ──────────────────▶ asked ──────────────────▶ silent
+//	  ▲                        │ a reply                  │ a reply
+//	  └────────────────────────┴──────────────────────────┘
+//
+// It is asked since the call that began first since its last reply. While it is silent, one
+// call at a time asks it, and other callers get the failure.
+type server struct {
+	fixed, most time.Duration // the budget of the options, or 0 and the most that it may become
+	made        time.Time
+
+	since  atomic.Int64              // the call since which it is asked, in nanoseconds of at; 0: heard
+	calls  atomic.Int64              // in flight
+	span   atomic.Int64              // the budget of a call in nanoseconds
+	silent atomic.Pointer[callError] // the latest failure of a server that is silent
+	untold atomic.Pointer[callError] // a failure that no caller has got yet
+
+	mu        sync.Mutex
+	distance  distance  // guarded by mu, as are the following
+	ended     int64     // when the last call failed, as since
+	measuring bool      // the distance is being found out
+	measured  time.Time // when it was last
+}
+
+// callNumber is the latest number of a call that failed.
+var callNumber atomic.Uint64
+
+// callError is the error of a call that failed. All steps of the call have the same.
+type callError struct {
+	err    error
+	number uint64
+	silent bool
+}
+
+func failedCall(err error) *callError { return &callError{err: err, number: callNumber.Add(1)} }
+
+func (e *callError) Error() string {
+	if e.silent {
+		return e.err.Error() + ": " + core.ErrSilent.Error()
+	}
+	return e.err.Error()
+}
+
+// Unwrap returns the error of the client, and ErrSilent if the server is.
+func (e *callError) Unwrap() []error {
+	if e.silent {
+		return []error{e.err, core.ErrSilent}
+	}
+	return []error{e.err}
+}
+
+// Call returns the number of the call in this process.
+func (e *callError) Call() uint64 { return e.number }
+
+// lateCall is the error of a call that ended at the instant: then the store may have looked
+// for the cause.
+type lateCall struct {
+	err error
+	at  time.Time
+}
+
+func (e *lateCall) Error() string { return e.err.Error() }
+
+// Unwrap returns the error.
+func (e *lateCall) Unwrap() error { return e.err }
+
+// overloadError is the error of a step for which this process had no time.
+type overloadError struct{ err error }
+
+func (e *overloadError) Error() string {
+	return e.err.Error() + ": " + core.ErrOverload.Error()
+}
+
+// Unwrap returns ErrOverload and what ended the time.
+func (e *overloadError) Unwrap() []error { return []error{core.ErrOverload, e.err} }
+
+// at returns the instant in nanoseconds, above 0.
+func (v *server) at(now time.Time) int64 { return int64(now.Sub(v.made)) + 1 }
+
+// budget returns how long a call may take.
+func (v *server) budget() time.Duration { return time.Duration(v.span.Load()) }
+
+// deadline returns until when a caller that comes now may wait, or the failure that it gets
+// at once. That is no later than a silence may last. After that, or if too little is left for
+// an answer, a caller may ask as if there were no silence, unless another does. If one does,
+// and no call has failed, this process is late, and the reply may be here.
+func (v *server) deadline(now time.Time) (time.Time, error) {
+	budget := v.budget()
+	since := v.since.Load()
+	if since == 0 {
+		return now.Add(budget), nil
+	}
+	if e := v.untold.Load(); e != nil && e.silent && v.untold.CompareAndSwap(e, nil) {
+		return now, e
+	}
+	left := patienceOf(budget) - time.Duration(v.at(now)-since)
+	alone := v.calls.Load() == 0
+	if left > 0 && (!alone || v.canAnswerIn(left)) {
+		return now.Add(min(budget, left)), nil
+	}
+	if e := v.silent.Load(); e != nil && !alone {
+		return now, e
+	}
+	return now.Add(budget), nil
+}
+
+// canAnswerIn reports whether a call can be answered in a time, as far as is known.
+func (v *server) canAnswerIn(d time.Duration) bool {
+	trip := v.roundTrip()
+	return trip > 0 && 2*trip <= d
+}
+
+// begin notes that a call begins.
+func (v *server) begin(now time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	at := v.at(now)
+	first := v.calls.Add(1) == 1
+	if v.since.Load() == 0 || first && at-v.ended > int64(silenceStands) {
+		v.since.Store(at)
+		v.silent.Store(nil)
+		v.untold.Store(nil)
+	}
+}
+
+// heard notes the reply to a call, which took so long.
+func (v *server) heard(took time.Duration, now time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.calls.Add(-1)
+	v.repliedLocked(took, now)
+}
+
+// repliedLocked notes a reply, which took so long. The silence is over, and another begins if
+// calls are in flight.
+func (v *server) repliedLocked(took time.Duration, now time.Time) {
+	if v.calls.Load() > 0 {
+		v.since.Store(v.at(now))
+	} else if v.since.Load() != 0 {
+		v.since.Store(0)
+	}
+	if v.silent.Load() != nil {
+		v.silent.Store(nil)
+	}
+	if v.untold.Load() != nil {
+		v.untold.Store(nil)
+	}
+	v.distance.remember(took, now)
+	v.followLocked()
+}
+
+// roundTrip returns the round trip to the server, or 0 if it is not known.
+func (v *server) roundTrip() time.Duration {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.distance.rtt()
+}
+
+// followLocked has the budget follow the distance.
+func (v *server) followLocked() {
+	span := v.fixed
+	if span == 0 {
+		span = min(max(DefaultTimeout, roundTrips*v.distance.rtt()), v.most)
+	}
+	if int64(span) != v.span.Load() {
+		v.span.Store(int64(span))
+	}
+}
+
+// unheard notes a call that ended without a reply. What this process was late does not
+// count as silence.
+func (v *server) unheard(now time.Time, late time.Duration) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.calls.Add(-1)
+	v.ended = v.at(now)
+	if late > 0 && v.since.Load() != 0 {
+		v.since.Store(min(v.ended, v.since.Load()+int64(late)))
+	}
+}
+
+// restart has the silence begin now, because this process would not have noticed a reply.
+func (v *server) restart(now time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.since.Load() != 0 {
+		v.since.Store(v.at(now))
+	}
+}
+
+// isSilent reports whether the server has been silent for longer than a call may take.
+func (v *server) isSilent(now time.Time) bool {
+	since := v.since.Load()
+	return since != 0 && time.Duration(v.at(now)-since) >= patienceOf(v.budget())
+}
+
+// judged returns the error of a call, which began and was to end at the deadline. The
+// server is at fault unless the call had not its time: because its caller's ended before, or
+// because this process was late, for this call or while this one waited for a connection.
+func (s *Store) judged(ctx context.Context, v *server, begun, deadline time.Time, err error) error {
+	if !isLate(err) && !errors.Is(err, context.Canceled) {
+		return failedCall(err)
+	}
+	now := time.Now()
+	var ended *lateCall
+	if errors.As(err, &ended) {
+		now = ended.at
+	}
+	overdue := now.Sub(deadline)
+	var read *lateRead
+	if errors.As(err, &read) {
+		overdue -= read.late
+	}
+	silent := v.isSilent(now)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return err
+	case read != nil && read.ours, overdue > onTime:
+		s.noteLate(now)
+		fallthrough
+	case !waitedForReply(err) && s.wasLate(now, patienceOf(v.budget())):
+		v.restart(now)
+		return &overloadError{err}
+	case !silent && deadline.Sub(begun) < v.budget() && !now.Before(deadline):
+		return &overloadError{err}
+	}
+	e := failedCall(err)
+	if e.silent = silent; silent {
+		v.silent.Store(e)
+	}
+	return e
+}
+
+// waitedForReply reports whether a call that ended at its deadline was waiting for a reply then.
+// Otherwise it was waiting for a connection, for which this process has to do more than read.
+func waitedForReply(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
+
+// noteLate notes that this process has noticed a deadline late.
+func (s *Store) noteLate(now time.Time) { s.lateAt.Store(s.single.at(now)) }
+
+// wasLate reports whether this process was late within a time until now.
+func (s *Store) wasLate(now time.Time, within time.Duration) bool {
+	at := s.lateAt.Load()
+	return at > 0 && s.single.at(now)-at < int64(within)
+}
+
+// ownTime returns the error of a caller whose context has ended.
+func ownTime(err error) error {
+	own := fmt.Errorf("redisstore: %w", err)
+	if errors.Is(err, context.Canceled) {
+		return own
+	}
+	return &overloadError{own}
+}
+
+// unserved returns the error of a waiter whose time ended with err. That is the failure of a
+// call, if there is one that no caller has got, or the server is silent. If the step is known
+// to be refused, it returns nil.
+func (s *Store) unserved(v *server, err error, ops []core.Op, out []core.Decision) error {
+	if errors.Is(err, context.Canceled) {
+		return ownTime(err)
+	}
+	if e := v.untold.Swap(nil); e != nil {
+		return e
+	}
+	if e := v.silent.Load(); e != nil {
+		return e
+	}
+	if s.recall(time.Now(), ops, out) {
+		return nil
+	}
+	return &overloadError{fmt.Errorf("redisstore: %w", s.explainLate(err))}
+}
+
+// leaveUntold keeps the failure of a batch whose waiters have all left, for the next caller.
+func (s *Store) leaveUntold(v *server, b *batch, err error) {
+	if err == nil || len(b.waiters) > 0 {
+		return
+	}
+	var e *callError
+	if errors.As(err, &e) {
+		v.untold.Store(e)
+	}
+}
+
+// lateness returns how late this process noticed the end of a call.
+func lateness(err error) time.Duration {
+	if err == nil {
+		return 0
+	}
+	var read *lateRead
+	if errors.As(err, &read) {
+		return read.late
+	}
+	return 0
+}
+
+// isReply reports whether the error of a call, or nil, is a reply of the server.
+func isReply(err error) bool {
+	if err == nil {
+		return true
+	}
+	var reply redis.Error
+	return errors.As(err, &reply)
+}
+
+// begins makes the server ready for use, with the timeouts of the options.
+func (v *server) begins(fixed, most time.Duration) {
+	v.fixed, v.most, v.made = fixed, most, time.Now()
+	v.followLocked()
+}
+
+// serverFor returns what is known about the server that has the keys of a subject.
+func (s *Store) serverFor(subject string) *server {
+	if !s.sharded {
+		return &s.single
+	}
+	name := s.Shard(subject)
+	if v, ok := s.servers.Load(name); ok {
+		return v.(*server)
+	}
+	v := new(server)
+	v.begins(s.fixed, s.most)
+	known, _ := s.servers.LoadOrStore(name, v)
+	return known.(*server)
+}
+
+// budget returns the longest that a call to any of the servers may take now.
+func (s *Store) budget() time.Duration {
+	longest := time.Duration(0)
+	s.eachServer(func(v *server) { longest = max(longest, v.budget()) })
+	return longest
+}
+
+// eachServer calls f for what is known about each server.
+func (s *Store) eachServer(f func(*server)) {
+	f(&s.single)
+	s.servers.Range(func(_, v any) bool {
+		f(v.(*server))
+		return true
+	})
+}
