@@ -143,6 +143,7 @@ func (l *Limiter) enforce(set *ruleSet) {
 	l.keepTallies(set)
 	l.giveCounters(set)
 	l.set.Store(set)
+	l.warnFailsOpen(set)
 }
 
 // Shutdown lets the requests that wait have their turn, and then closes the limiter.
