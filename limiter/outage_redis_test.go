@@ -107,3 +107,78 @@ func awaitDecision(t *testing.T, l *limiter.Limiter) {
 	}
 	t.Fatal("no decision")
 }
+
+// Without wiring a key gets its limit and no more when Redis dies. Two limiters over one store
+// are one instance with one memory, which goes on until the second is closed.
+func TestLimitersOverOneStoreShareItsMemory(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+	defer client.Close()
+	quiet := slog.New(slog.DiscardHandler)
+	prefix := redistest.Prefix(t)
+	store := redisstore.MustNew(client, redisstore.Options{Prefix: prefix, Timeout: 10 * time.Second, Instances: 1, Logger: quiet})
+	c := limiter.Config{Store: store, Logger: quiet, Rules: []limiter.Rule{rule(t, "a", "10/1h")}}
+	one, two := limiter.MustNew(c), limiter.MustNew(c)
+	defer one.Close()
+	defer two.Close()
+
+	takes := func(what string, l *limiter.Limiter, cost int64, allowed, local bool) {
+		t.Helper()
+		res, err := l.Take(t.Context(), "k", cost)
+		if err != nil || res.Allowed() != allowed || res.Decisions()[0].Decision.Fallback != local {
+			t.Errorf("%s: allowed %t, %+v, %v", what, res.Allowed(), res.Decisions(), err)
+		}
+	}
+	takes("Redis, the first", one, 2, true, false)
+	takes("Redis, the second", two, 2, true, false)
+	if n := client.ZCard(t.Context(), prefix+"{instances}").Val(); n > 1 {
+		t.Errorf("%d instances", n)
+	}
+
+	server.Kill()
+	takes("the memory, the first", one, 3, true, true)
+	takes("the memory, the second", two, 3, true, true)
+	takes("nothing is left, the first", one, 1, false, true)
+	one.Close()
+	takes("nothing is left, the second", two, 1, false, true)
+}
+
+// A store has a memory again for a limiter that is made after all others were closed. A closed
+// limiter goes on deciding.
+func TestMemoryAfterTheLastLimiter(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: redistest.Addr(t), ContextTimeoutEnabled: true})
+	defer client.Close()
+	quiet := slog.New(slog.DiscardHandler)
+	prefix := redistest.Prefix(t)
+	store := redisstore.MustNew(client, redisstore.Options{Prefix: prefix, Timeout: 10 * time.Second, Logger: quiet})
+
+	want := int64(10)
+	take := func(l *limiter.Limiter) {
+		t.Helper()
+		want--
+		res, err := l.Take(t.Context(), "k", 1)
+		if d := res.Decisions()[0].Decision; err != nil || d.Remaining != want || d.Fallback {
+			t.Errorf("%+v, %v, want %d left", d, err, want)
+		}
+	}
+	for range 3 {
+		l := limiter.MustNew(limiter.Config{Store: store, Logger: quiet, Rules: []limiter.Rule{rule(t, "a", "10/1h fixed-window")}})
+		take(l)
+		awaitInstance(t, client, prefix, 1)
+		l.Close()
+		awaitInstance(t, client, prefix, 0)
+		take(l)
+	}
+}
+
+// awaitInstance waits until n instances count as alive under the prefix.
+func awaitInstance(t *testing.T, client *redis.Client, prefix string, n int64) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); client.ZCard(t.Context(), prefix+"{instances}").Val() != n; {
+		if time.Now().After(end) {
+			t.Fatalf("there are never %d instances", n)
+		}
+	}
+}
