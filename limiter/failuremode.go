@@ -30,7 +30,7 @@ const (
 	FailClosed
 
 	// FailLocal lets the fallback of the store decide; the store must be a
-	// [core.Standby]. If the fallback cannot decide either, Config.OnStoreError
+	// [core.Standby] or a [core.Backed]. If the fallback cannot decide either, Config.OnStoreError
 	// applies, and if that is FailLocal too, the request passes.
 	FailLocal
 )

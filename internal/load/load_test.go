@@ -289,6 +289,56 @@ func noConnectionLeft(t *testing.T, server *redistest.Server) string {
 	return server.Addr
 }
 
+// A Redis that freezes costs a client that waits for each answer one timeout, and the service
+// bypasses it from then on.
+func TestFrozenRedis(t *testing.T) {
+	test.Long(t, "it freezes a server for a second")
+	server := redistest.Start(t)
+	f := startFleet(t, 1, settings{Redis: server.Addr, Prefix: redistest.Prefix(t), Limits: limits[:1]})
+	c := dialAll(t, f.services[0].addr, 1)
+	var a answers
+	flood(c, 200*time.Millisecond, "warm", &a)
+
+	server.Freeze()
+	var worst [2]time.Duration // the longest two, the longest first
+	for end := time.Now().Add(*span); time.Now().Before(end); {
+		begun := time.Now()
+		if _, err := c[0].ask(request("one")); err != nil {
+			t.Fatal(err)
+		}
+		switch took := time.Since(begun); {
+		case took > worst[0]:
+			worst = [2]time.Duration{took, worst[0]}
+		case took > worst[1]:
+			worst[1] = took
+		}
+	}
+	server.Thaw()
+	served, local := f.served("one")
+	t.Logf("served %d, local %d", served, local)
+	test.AtMost(t, "the longest answer while Redis is frozen", worst[0], 70*time.Millisecond)
+	test.AtMost(t, "the second longest", worst[1], 20*time.Millisecond)
+}
+
+// At most connections a service over Redis refuses at least at half the rate of one in memory.
+func TestRateOfRefusals(t *testing.T) {
+	test.Long(t, "it measures for seconds")
+	numbers := conns(t)
+	most := numbers[len(numbers)-1]
+	var each [2]time.Duration
+	for i, addr := range []string{"", redistest.Start(t).Addr} {
+		f := startFleet(t, 1, settings{Redis: addr, Prefix: redistest.Prefix(t), Limits: limits[:1]})
+		all := dialAll(t, f.services[0].addr, most)
+		var a answers
+		begun := time.Now()
+		flood(all, 2**span, "one", &a)
+		each[i] = time.Since(begun) / time.Duration(max(1, a.refused.Load()))
+		f.served("one")
+		hangUp(all)
+	}
+	test.AtMost(t, "a refusal over Redis, where the bound is two in memory", each[1], 2*each[0])
+}
+
 // A flood of keys fills the memory while Redis is away. A key that has used its limit gets
 // nothing more, no new key gets more than its limit, and the log says it once.
 func TestFullMemoryWhileRedisIsAway(t *testing.T) {
