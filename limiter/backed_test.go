@@ -37,6 +37,12 @@ type remoteStandby struct{ standby }
 
 func (remoteStandby) MaxCall() time.Duration { return time.Second }
 
+// backedStandby has a fallback, and brings a memory too.
+type backedStandby struct{ *backedStore }
+
+func (s backedStandby) Strict() core.Store   { return s.brokenStore }
+func (s backedStandby) Fallback() core.Store { return s.memory }
+
 // A limiter over a store that brings a memory uses it until it is closed.
 func TestLimiterUsesTheMemoryOfItsStore(t *testing.T) {
 	want := func(s *backedStore, uses, releases int) {
@@ -78,6 +84,12 @@ func TestLimiterUsesTheMemoryOfItsStore(t *testing.T) {
 			t.Error("no error")
 		}
 		want(s, 1, 1)
+	})
+
+	t.Run("not where the store is a standby itself", func(t *testing.T) {
+		s := newBacked()
+		configured(t, limiter.Config{Store: backedStandby{s}, Logger: quiet}).Close()
+		want(s, 0, 0)
 	})
 
 	t.Run("not where a standby is given", func(t *testing.T) {

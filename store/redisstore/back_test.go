@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/store/failover"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -103,10 +105,20 @@ func TestMemoryKnowsWhatRedisGranted(t *testing.T) {
 	if err := back.Apply(t.Context(), ops, out); err != nil || out[0].Remaining != 6 || out[0].Fallback {
 		t.Fatalf("%+v, %v", out[0], err)
 	}
+	granted := out[0]
 
 	server.Kill()
 	if got := grants(t, back, "10/1h"); got != 6 {
 		t.Errorf("%d units are granted of 6 that are left", got)
+	}
+
+	eventuallyTrue(t, "Redis is never bypassed", func() bool {
+		_ = grants(t, back, "10/1h")
+		return back.(*failover.Store).State() == failover.Open
+	})
+	release() // a refund that would have to wait for Redis would be lost
+	if err := back.Apply(t.Context(), []core.Op{ops[0].Refund(granted)}, out); !errors.Is(err, failover.ErrClosed) {
+		t.Errorf("a refund after the last release: %v", err)
 	}
 }
 
