@@ -111,7 +111,7 @@ func (remoteStore) MaxCall() time.Duration { return time.Second }
 func TestStartSaysWhichRulesFailOpen(t *testing.T) {
 	const (
 		line = `level=WARN msg="headgate: requests pass uncounted while the store cannot decide in time, as under load, under `
-		code = `" code=HG016`
+		code = `" code=HG017`
 		none = `: the store has no fallback; set OnStoreError, or put store/failover before the store`
 	)
 	remote := remoteStore{func() error { return errDown }}
@@ -136,7 +136,7 @@ func TestStartSaysWhichRulesFailOpen(t *testing.T) {
 		"a config over a server":        {limiter.Config{Store: remote, OnStoreError: limiter.FailOpen, Rules: []limiter.Rule{plainRule, open, closed}}, line + "plain, open" + code},
 		"the default without a memory":  {limiter.Config{Store: remote, Rules: []limiter.Rule{plainRule, open}}, line + "plain, open" + none + code},
 		"many rules":                    {limiter.Config{Store: remote, OnStoreError: limiter.FailOpen, Rules: many}, line + "r0, r1, r2, r3, r4, r5, r6, r7 and 2 more" + code},
-		"a limiter that has a name":     {limiter.Config{Store: remote, Name: "shop", Rules: []limiter.Rule{open}}, line + `open" limiter=shop code=HG016`},
+		"a limiter that has a name":     {limiter.Config{Store: remote, Name: "shop", Rules: []limiter.Rule{open}}, line + `open" limiter=shop code=HG017`},
 		"a store that waits for no one": {limiter.Config{Store: brokenStore(func() error { return errDown }), Rules: []limiter.Rule{open}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -125,5 +125,5 @@ const (
 
 	// CodeFailsOpen: the store asks a server, and requests pass uncounted under some rules
 	// while it cannot decide.
-	CodeFailsOpen = "HG016"
+	CodeFailsOpen = "HG017"
 )
