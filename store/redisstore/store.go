@@ -15,7 +15,6 @@ import (
 	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/headgate/headgate/lua"
-	"github.com/headgate/headgate/store/failover"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -31,9 +30,8 @@ const (
 	// waiting.
 	DefaultBatch = 128
 
-	maxTimeout    = time.Minute
-	maxBatch      = 1024
-	maxMemoryKeys = 1 << 30
+	maxTimeout = time.Minute
+	maxBatch   = 1024
 )
 
 // ErrUnreadable means that the value of a key is not a state, such as the value
@@ -207,13 +205,7 @@ func (o *Options) check(client redis.UniversalClient) error {
 	if o.CacheRefusals < 0 || o.CacheRefusals > maxCachedRefusals {
 		errs = append(errs, fmt.Errorf("redisstore: a cache of %d refusals is not within 0 to %d", o.CacheRefusals, maxCachedRefusals))
 	}
-	if o.Instances < 0 || o.Instances > failover.UnknownInstances {
-		errs = append(errs, fmt.Errorf("redisstore: %d instances are not within 0 to %d", o.Instances, failover.UnknownInstances))
-	}
-	if o.MemoryKeys < 0 || o.MemoryKeys > maxMemoryKeys {
-		errs = append(errs, fmt.Errorf("redisstore: a memory of %d keys is not within 0 to %d", o.MemoryKeys, maxMemoryKeys))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, o.checkMemory())...)
 }
 
 // MustNew is [New] for arguments that are known to be valid; it panics on an
