@@ -61,7 +61,7 @@ func redisStore(t *testing.T, server *redistest.Server) *redisstore.Store {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true, MaxRetries: -1})
 	t.Cleanup(func() { _ = client.Close() })
-	return redisstore.MustNew(client, redisstore.Options{Prefix: "debug:", Timeout: time.Second})
+	return redisstore.MustNew(client, redisstore.Options{Prefix: "debug:", Timeout: time.Second, Logger: discard})
 }
 
 // same fails unless both lists are equal.
@@ -84,15 +84,15 @@ func says(text string, words ...string) bool {
 func TestOperator(t *testing.T) {
 	server := redistest.Start(t)
 	begun := time.Now()
-	take, o := program(t, limiter.Config{Store: redisStore(t, server)})
+	take, o := program(t, limiter.Config{Store: redisStore(t, server), OnStoreError: limiter.FailOpen})
 	take("mallory", 5)
 	take("alice", 1)
 	l := o.look()
 	a, c := l.Answers, l.Calls
 	same(t, "in good health", []any{len(a.Refusing), a.Refusing[0].Rule, a.Refusing[0].Requests, a.Refusing[0].TopKey, after(a.Refusing[0].Since, begun)},
 		[]any{1, "api", int64(3), `"mallory"`, true})
-	same(t, "the store in good health", []any{a.Store, a.FailedOpen, a.FailedClosed, a.Local, l.Stores[0].Store, l.Stores[0].Servers},
-		[]any{"ok", int64(0), int64(0), int64(0), "redis", "standalone"})
+	same(t, "the store in good health", []any{a.Store, a.FailedOpen, a.FailedClosed, a.Local, l.Stores[0].Store, l.Stores[1].Store, l.Stores[1].Servers},
+		[]any{"ok", int64(0), int64(0), int64(0), "failover", "redis", "standalone"})
 	same(t, "calls in good health", []any{c.Calls, c.Failed, c.Recent, c.Median > 0, c.Max >= c.Median, c.AtMost, len(c.Errors)},
 		[]any{uint64(6), uint64(0), 6, true, true, 1.0, 0})
 

@@ -21,9 +21,17 @@ const (
 // Config configures a [Limiter]. Its zero value is a limiter without rules, under
 // which every request passes.
 type Config struct {
+	// Name tells the limiter apart from others: it is the attribute limiter of its log
+	// lines, and in its Status. It has the form of a rule's name. "" means no attribute. It
+	// changes no key.
+	Name string
+
 	// Store keeps the counts. nil means a [memstore.Store] with its default
 	// options and the Logger: the counts are those of this process and end with it. A
 	// Store that holds a nil value, such as a nil pointer, is a mistake.
+	//
+	// A [core.Backed], such as a store in Redis, has its memory behind it: that decides
+	// what the store does not decide in time. A [core.Standby] is used as it is.
 	Store core.Store
 
 	Rules []Rule
@@ -73,8 +81,8 @@ type Config struct {
 	SkipPreflights bool
 
 	// OnStoreError applies to every rule that has no failure mode of its own. With
-	// the zero value the fallback of the store decides, or requests pass if there
-	// is none.
+	// the zero value the fallback of the store decides, which a store in Redis has.
+	// Requests pass if there is none.
 	OnStoreError FailureMode
 
 	// OnError, unless nil, is called with every error, and for every request that the
@@ -149,9 +157,25 @@ func holdsNil(v any) bool {
 	return false
 }
 
+// useMemory has the memory of a Store that brings one decide what the Store does not. The
+// caller calls release when it uses the Store no longer.
+func (c *Config) useMemory() (release func()) {
+	if _, wired := c.Store.(core.Standby); wired {
+		return func() {}
+	}
+	if b, ok := c.Store.(core.Backed); ok {
+		c.Store, release = b.Back()
+		return release
+	}
+	return func() {}
+}
+
 // faults returns every mistake outside of the rules.
 func (c *Config) faults(f *fallbacks) []error {
 	var errs []error
+	if c.Name != "" && !nameIsValid(c.Name) {
+		errs = append(errs, fmt.Errorf("the Name of the limiter is not 1 to %d of a-z, 0-9, _, . and -, a letter first", maxName))
+	}
 	if err := c.Headers.check(); err != nil {
 		errs = append(errs, err)
 	}

@@ -37,11 +37,13 @@ type failureKind struct {
 
 // The texts of the kinds.
 const (
-	textStore    = "the store cannot decide, so OnStoreError does"
-	textFallback = "the store cannot decide, so its fallback does"
-	textRule     = "a rule cannot be evaluated, so its OnStoreError decides"
-	textLease    = "a lease was not renewed in time, so its limit may be exceeded"
-	textPanic    = "a function of the program panicked"
+	textStore         = "the store cannot decide, so OnStoreError does"
+	textFallback      = "the store cannot decide, so its fallback does"
+	textOverload      = "more comes than the store decides in time, so OnStoreError decides the rest"
+	textOverloadLocal = "more comes than the store decides in time, so its fallback decides the rest"
+	textRule          = "a rule cannot be evaluated, so its OnStoreError decides"
+	textLease         = "a lease was not renewed in time, so its limit may be exceeded"
+	textPanic         = "a function of the program panicked"
 )
 
 func kindOf(err error) failureKind {
@@ -51,8 +53,12 @@ func kindOf(err error) failureKind {
 		return failureKind{textLease, rule}
 	case rule != "":
 		return failureKind{textRule, rule}
+	case errors.Is(err, core.ErrFallback) && errors.Is(err, core.ErrOverload):
+		return failureKind{text: textOverloadLocal}
 	case errors.Is(err, core.ErrFallback):
 		return failureKind{text: textFallback}
+	case errors.Is(err, core.ErrOverload):
+		return failureKind{text: textOverload}
 	case errors.As(err, &panicked):
 		return failureKind{text: textPanic}
 	}

@@ -36,7 +36,9 @@ var ErrClosed = errors.New("headgate: the limiter is closed")
 // Limiter decides about requests by rules and keeps the counts in a store. It is
 // safe for concurrent use.
 type Limiter struct {
+	name           string // or ""
 	store          core.Store
+	release        func() // of the memory that the store brings
 	set            atomic.Pointer[ruleSet]
 	headers        HeaderStyle
 	customHeaders  func([]RuleDecision) []Header
@@ -74,14 +76,18 @@ type Limiter struct {
 // a rule is a [*RuleError].
 func New(c Config) (*Limiter, error) {
 	badStore := c.useStore()
+	release := c.useMemory()
 	failing := newFallbacks(&c)
 	set, badRules := newRuleSet(c.Rules, &failing)
 	errs := append([]error{badStore}, c.faults(&failing)...)
 	if err := errors.Join(append(errs, badRules)...); err != nil {
+		release()
 		return nil, err
 	}
 	l := &Limiter{
+		name:           c.Name,
 		store:          c.Store,
+		release:        release,
 		headers:        cmp.Or(c.Headers, XRateLimit|Draft8),
 		customHeaders:  c.CustomHeaders,
 		refused:        c.Refused,
@@ -137,6 +143,7 @@ func (l *Limiter) enforce(set *ruleSet) {
 	l.keepTallies(set)
 	l.giveCounters(set)
 	l.set.Store(set)
+	l.warnFailsOpen(set)
 }
 
 // Shutdown lets the requests that wait have their turn, and then closes the limiter.
@@ -162,13 +169,16 @@ func (l *Limiter) Shutdown(ctx context.Context) error {
 
 // Close refuses all waiting requests, makes later ones fail instead of wait, and logs
 // how many errors came since the last line about them. It waits until the releases of
-// leases that are under way have ended, at most for a second. The limiter keeps deciding
-// otherwise, and a request that ends later is answered after its leases are released. So
-// the server may be shut down before or after Close. [Limiter.Shutdown] lets waiting
-// requests have their turn first. Close may be called again and never returns an error.
+// leases that are under way have ended, at most for a second, and then releases the memory
+// that the store has brought, which may take another second while the server is away. The
+// limiter keeps deciding otherwise, and a request that ends later is answered after its
+// leases are released. So the server may be shut down before or after Close.
+// [Limiter.Shutdown] lets waiting requests have their turn first. Close may be called again
+// and never returns an error.
 func (l *Limiter) Close() error {
 	l.end()
 	l.background.end(cleanupTimeout)
+	l.release()
 	l.endFailures()
 	l.closed.Do(l.tellClosed)
 	return nil
@@ -597,6 +607,9 @@ func (l *Limiter) log(level slog.Level, text string, attrs ...slog.Attr) {
 	logger := slog.Default()
 	if l != nil && l.warner.logger != nil {
 		logger = l.warner.logger
+	}
+	if l != nil && l.name != "" {
+		attrs = slices.Insert(attrs, 0, slog.String("limiter", l.name))
 	}
 	defer func() {
 		if v := recover(); v != nil && l != nil {

@@ -10,19 +10,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/limiter"
-	"github.com/headgate/headgate/store/failover"
-	"github.com/headgate/headgate/store/memstore"
 	"github.com/headgate/headgate/store/redisstore"
 	"github.com/redis/go-redis/v9"
 )
 
-// A Redis that hangs or dies is in the log at once, with the settings that a program has which
-// sets none, with the cause and with what becomes of requests. OnError hears of each.
+// A Redis that hangs or dies is in the log at once, with the cause and with what becomes of
+// requests. Without settings the memory of the store decides. OnError hears of each request.
 func TestOutageOfRedisIsLogged(t *testing.T) {
 	const (
 		// On a busy machine a call may have no time left when its turn to dial comes.
@@ -30,19 +27,18 @@ func TestOutageOfRedisIsLogged(t *testing.T) {
 		killed = `redisstore: (no connection: )?dial tcp 127\.0\.0\.1:\d+: connect: connection refused`
 	)
 	for _, row := range []struct {
-		name     string
-		away     func(*redistest.Server)
-		cause    string
-		fallback bool
-		mode     limiter.FailureMode
-		fate     string
+		name  string
+		away  func(*redistest.Server)
+		cause string
+		mode  limiter.FailureMode
+		fate  string
 	}{
-		{"frozen", (*redistest.Server).Freeze, frozen, false, limiter.FailDefault, "passed"},
-		{"frozen", (*redistest.Server).Freeze, frozen, false, limiter.FailClosed, "refused"},
-		{"frozen", (*redistest.Server).Freeze, frozen, true, limiter.FailDefault, "local"},
-		{"killed", (*redistest.Server).Kill, killed, false, limiter.FailDefault, "passed"},
-		{"killed", (*redistest.Server).Kill, killed, false, limiter.FailClosed, "refused"},
-		{"killed", (*redistest.Server).Kill, killed, true, limiter.FailDefault, "local"},
+		{"frozen", (*redistest.Server).Freeze, frozen, limiter.FailOpen, "passed"},
+		{"frozen", (*redistest.Server).Freeze, frozen, limiter.FailClosed, "refused"},
+		{"frozen", (*redistest.Server).Freeze, frozen, limiter.FailDefault, "local"},
+		{"killed", (*redistest.Server).Kill, killed, limiter.FailOpen, "passed"},
+		{"killed", (*redistest.Server).Kill, killed, limiter.FailClosed, "refused"},
+		{"killed", (*redistest.Server).Kill, killed, limiter.FailDefault, "local"},
 	} {
 		t.Run(row.name+" "+row.fate, func(t *testing.T) {
 			t.Parallel()
@@ -50,12 +46,7 @@ func TestOutageOfRedisIsLogged(t *testing.T) {
 			client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
 			defer client.Close()
 			var log test.Log
-			var store core.Store = redisstore.MustNew(client, redisstore.Options{Prefix: redistest.Prefix(t)})
-			if row.fallback {
-				s := failover.MustNew(store, failover.Options{Fallback: memstore.MustNew(memstore.Options{}), Logger: plain(&log)})
-				defer s.Close()
-				store = s
-			}
+			store := redisstore.MustNew(client, redisstore.Options{Prefix: redistest.Prefix(t), Instances: 1, Logger: plain(&log)})
 			warm := limiter.MustNew(limiter.Config{Store: store, Logger: slog.New(slog.DiscardHandler), Rules: []limiter.Rule{rule(t, "a", "1000000/1h")}})
 			defer warm.Close()
 			awaitDecision(t, warm)
@@ -73,7 +64,7 @@ func TestOutageOfRedisIsLogged(t *testing.T) {
 					t.Errorf("request %d: %s", i, got)
 				}
 				if i == 0 {
-					first := what(row.fallback) + ` ` + row.fate + `=1 error="(the fallback of the store decides: )?` + row.cause + `"\n`
+					first := what(row.fate) + ` ` + row.fate + `=1 error="(the fallback of the store decides: )?` + row.cause + `"\n`
 					if text := log.String(); !regexp.MustCompile(first).MatchString(text) {
 						t.Errorf("after the first request the log is\n%s\nwant\n%s", text, first)
 					}
@@ -81,15 +72,13 @@ func TestOutageOfRedisIsLogged(t *testing.T) {
 				}
 			}
 			l.Close()
-			rest := fmt.Sprintf(`%s times=%d %s=%d error="(the fallback of the store decides: )?%s"`, what(row.fallback), requests-1, row.fate, requests-1, row.cause)
+			rest := fmt.Sprintf(`%s times=%d %s=%d error="((the fallback of the store decides: )?%s|failover: the primary store is bypassed)"`, what(row.fate), requests-1, row.fate, requests-1, row.cause)
 			if text := log.String(); !regexp.MustCompile(rest).MatchString(text) {
 				t.Errorf("at the end the log is\n%s\nwant\n%s", text, rest)
 			}
-			if row.fallback {
-				<-opened // the line comes before
-				if text := log.String(); !strings.Contains(text, "the primary store fails and is bypassed: the fallback decides") {
-					t.Errorf("the breaker's opening is not in the log:\n%s", text)
-				}
+			<-opened // the line comes before
+			if text := log.String(); !strings.Contains(text, "the primary store fails and is bypassed: the fallback decides") {
+				t.Errorf("the breaker's opening is not in the log:\n%s", text)
 			}
 			if reported != requests {
 				t.Errorf("OnError was called %d times for %d requests", reported, requests)
@@ -99,8 +88,8 @@ func TestOutageOfRedisIsLogged(t *testing.T) {
 }
 
 // what returns a pattern of the line about an outage.
-func what(fallback bool) string {
-	if fallback {
+func what(fate string) string {
+	if fate == "local" {
 		return `level=WARN msg="headgate: the store cannot decide, so its fallback does"`
 	}
 	return `level=WARN msg="headgate: the store cannot decide, so OnStoreError does"`
@@ -117,4 +106,79 @@ func awaitDecision(t *testing.T, l *limiter.Limiter) {
 		}
 	}
 	t.Fatal("no decision")
+}
+
+// Without wiring a key gets its limit and no more when Redis dies. Two limiters over one store
+// are one instance with one memory, which goes on until the second is closed.
+func TestLimitersOverOneStoreShareItsMemory(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+	defer client.Close()
+	quiet := slog.New(slog.DiscardHandler)
+	prefix := redistest.Prefix(t)
+	store := redisstore.MustNew(client, redisstore.Options{Prefix: prefix, Timeout: 10 * time.Second, Instances: 1, Logger: quiet})
+	c := limiter.Config{Store: store, Logger: quiet, Rules: []limiter.Rule{rule(t, "a", "10/1h")}}
+	one, two := limiter.MustNew(c), limiter.MustNew(c)
+	defer one.Close()
+	defer two.Close()
+
+	takes := func(what string, l *limiter.Limiter, cost int64, allowed, local bool) {
+		t.Helper()
+		res, err := l.Take(t.Context(), "k", cost)
+		if err != nil || res.Allowed() != allowed || res.Decisions()[0].Decision.Fallback != local {
+			t.Errorf("%s: allowed %t, %+v, %v", what, res.Allowed(), res.Decisions(), err)
+		}
+	}
+	takes("Redis, the first", one, 2, true, false)
+	takes("Redis, the second", two, 2, true, false)
+	if n := client.ZCard(t.Context(), prefix+"{instances}").Val(); n > 1 {
+		t.Errorf("%d instances", n)
+	}
+
+	server.Kill()
+	takes("the memory, the first", one, 3, true, true)
+	takes("the memory, the second", two, 3, true, true)
+	takes("nothing is left, the first", one, 1, false, true)
+	one.Close()
+	takes("nothing is left, the second", two, 1, false, true)
+}
+
+// A store has a memory again for a limiter that is made after all others were closed. A closed
+// limiter goes on deciding.
+func TestMemoryAfterTheLastLimiter(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: redistest.Addr(t), ContextTimeoutEnabled: true})
+	defer client.Close()
+	quiet := slog.New(slog.DiscardHandler)
+	prefix := redistest.Prefix(t)
+	store := redisstore.MustNew(client, redisstore.Options{Prefix: prefix, Timeout: 10 * time.Second, Logger: quiet})
+
+	want := int64(10)
+	take := func(l *limiter.Limiter) {
+		t.Helper()
+		want--
+		res, err := l.Take(t.Context(), "k", 1)
+		if d := res.Decisions()[0].Decision; err != nil || d.Remaining != want || d.Fallback {
+			t.Errorf("%+v, %v, want %d left", d, err, want)
+		}
+	}
+	for range 3 {
+		l := limiter.MustNew(limiter.Config{Store: store, Logger: quiet, Rules: []limiter.Rule{rule(t, "a", "10/1h fixed-window")}})
+		take(l)
+		awaitInstance(t, client, prefix, 1)
+		l.Close()
+		awaitInstance(t, client, prefix, 0)
+		take(l)
+	}
+}
+
+// awaitInstance waits until n instances count as alive under the prefix.
+func awaitInstance(t *testing.T, client *redis.Client, prefix string, n int64) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); client.ZCard(t.Context(), prefix+"{instances}").Val() != n; {
+		if time.Now().After(end) {
+			t.Fatalf("there are never %d instances", n)
+		}
+	}
 }

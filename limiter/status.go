@@ -16,6 +16,7 @@ import (
 // such as that of package debug. All of it is of this process. Its parts are not of
 // one instant.
 type Status struct {
+	Name   string    // Config.Name
 	At     time.Time // now
 	Since  time.Time // the limiter was made
 	Closed bool
@@ -84,7 +85,7 @@ type Trouble struct {
 
 // Status returns the status of the limiter. It asks no server.
 func (l *Limiter) Status() Status {
-	st := Status{At: time.Now(), Since: l.warner.started, Closed: l.isClosed(), Stores: l.Stores(),
+	st := Status{Name: l.name, At: time.Now(), Since: l.warner.started, Closed: l.isClosed(), Stores: l.Stores(),
 		MaxWaiting: l.queue.max, Leases: l.held.Load()}
 	for _, r := range l.set.Load().rules {
 		rule := RuleStatus{Rule: r.Rule, OnStoreError: r.failureMode}

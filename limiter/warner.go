@@ -122,4 +122,8 @@ const (
 	// CodeNotForwarded: a proxy that a rule trusts sent a request without the header
 	// in which the rule reads the address of the caller.
 	CodeNotForwarded = "HG011"
+
+	// CodeFailsOpen: the store asks a server, and requests pass uncounted under some rules
+	// while it cannot decide.
+	CodeFailsOpen = "HG017"
 )

@@ -50,6 +50,7 @@ func TestOverridesChooseTheLimit(t *testing.T) {
 					return rules
 				}
 				l := limiter.MustNew(limiter.Config{Rules: rules(), Store: open(t)})
+				t.Cleanup(func() { l.Close() })
 				want := func(user string, list ...string) {
 					t.Helper()
 					for i, w := range list {

@@ -5,12 +5,15 @@ import "time"
 // Fault is how a proxy misbehaves. The zero value passes everything on
 // unchanged. Several fields may be set together.
 //
-// CutRequest, CutReply, Drop and Garbage apply to calls of scripts alone, so
+// CutRequest, CutReply, Drop, Garbage and Late apply to calls of scripts alone, so
 // that clients can open connections meanwhile.
 type Fault struct {
 	// Nth picks the n-th script call after Set, over all connections; 0 picks
 	// every one.
 	Nth int
+
+	// Every, unless 0, picks each n-th script call after Set instead.
+	Every int
 
 	// CutRequest passes the bytes of a picked call before the cut on, and then
 	// ends the connections on both sides. CutReply does the same with its reply.
@@ -24,6 +27,9 @@ type Fault struct {
 
 	// Garbage, unless "", is sent in place of the reply to a picked call.
 	Garbage string
+
+	// Late holds back the reply to a picked call, and so those behind it on its connection.
+	Late time.Duration
 
 	// Delay and Jitter hold back every reply: by Delay and a random time below
 	// Jitter. Replies do not overtake each other.
@@ -62,6 +68,14 @@ func After(n int) Cut { return Cut(n + 1) }
 
 // of returns the part of the message before the cut.
 func (c Cut) of(message []byte) []byte { return message[:min(int(c)-1, len(message))] }
+
+// picks reports whether the fault picks the n-th call.
+func (f *Fault) picks(n int) bool {
+	if f.Every > 0 {
+		return n%f.Every == 0
+	}
+	return f.Nth == 0 || f.Nth == n
+}
 
 // mute reports whether the fault lets nothing pass.
 func (f *Fault) mute() bool { return f.Silent || f.Blackhole }

@@ -224,6 +224,9 @@ func (l *link) replies(server net.Conn) {
 			continue
 		}
 		p.due = l.proxy.due(due)
+		if c.picked {
+			p.due = p.due.Add(c.fault.Late)
+		}
 		due = p.due
 		if !l.send(p) || p.last {
 			return

@@ -230,7 +230,7 @@ func (p *Proxy) note(command []byte) call {
 	}
 	p.calls++
 	p.counts.Request = len(command)
-	if c.picked = p.fault.Nth == 0 || p.fault.Nth == p.calls; c.picked {
+	if c.picked = p.fault.picks(p.calls); c.picked {
 		p.counts.Struck++
 	}
 	return c

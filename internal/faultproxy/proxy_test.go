@@ -362,6 +362,24 @@ func TestDelay(t *testing.T) {
 	test.AtMost(t, "three replies, each held back for 30 ms", took, 85*time.Millisecond)
 }
 
+// Each second call of a script is late, and what is no script is not.
+func TestEachSecondReplyIsLate(t *testing.T) {
+	p, _ := start(t)
+	p.Set(Fault{Every: 2, Late: 300 * time.Millisecond})
+	c := dial(t, p.Addr)
+	for n, late := range []bool{false, true, false, true} {
+		begin := time.Now()
+		say(t, c, ping+script)
+		hear(t, c, pong+answer)
+		if took := time.Since(begin); late && took < 300*time.Millisecond {
+			t.Errorf("reply %d after %v", n, took)
+		}
+	}
+	if n := p.Counts().Struck; n != 2 {
+		t.Errorf("%d calls were picked", n)
+	}
+}
+
 // Replies that come together are due together, and none before an earlier one.
 func TestDelayOfPipelinedReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

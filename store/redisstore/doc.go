@@ -7,13 +7,19 @@
 // did not run: if a reply is late or lost, the step may have been charged,
 // once.
 //
+// # Memory
+//
+// A limiter over a store has a memory behind it, which decides what Redis does not decide in
+// time: this instance's part of each limit. [Store.Back] says how instances are counted.
+//
 // # Batches
 //
 // While few calls are in flight, a caller sends its step at once and alone.
 // Otherwise the step waits. When a call ends, one script call decides the steps
 // that wait by then, one after the other and each as if it were alone. Many
 // callers therefore need few round trips, and a single caller never waits for
-// others. There is no goroutine while no step waits, and nothing to close.
+// others. There is no goroutine while no step waits, and nothing to close, except for a use
+// of the memory, which ends with its release.
 //
 // Two calls are in flight at a time, and up to four full ones. Far from the server, where
 // a step would wait for a round trip, up to twelve are: one more begins whenever a tenth of
@@ -66,7 +72,7 @@
 // # Permissions
 //
 // The Redis user needs the commands eval, evalsha, get, mget, exists, set, del,
-// time, pttl and pexpire on the keys under the prefix, and info for the diagnosis. The
-// error about a missing permission has a command that grants it, together with those that
-// other packages of this module need.
+// time, pttl and pexpire on the keys under the prefix, zadd, zremrangebyscore, zrem and zcard
+// to count instances, and info for the diagnosis. The error about a missing permission has a
+// command that grants it, together with those that other packages of this module need.
 package redisstore

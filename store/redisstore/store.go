@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -104,6 +105,20 @@ type Options struct {
 	// are then as of the latest answer about their keys.
 	CacheRefusals int
 
+	// Instances is how many instances share the counts, at most 1<<20: the most that are
+	// alive at a time, with those that a roll-out adds. It counts until Redis has said how
+	// many there are. With 0 an instance that starts while Redis is away admits one unit of
+	// a key. See [Store.Back].
+	Instances int
+
+	// MemoryKeys is the maximum number of keys in the memory that decides what Redis does
+	// not decide in time, at most 1<<30; 0 means [memstore.DefaultMaxKeys].
+	MemoryKeys int
+
+	// Logger receives what happens to the store when Redis goes away and is back, in a few
+	// lines. nil means slog.Default() at the time.
+	Logger *slog.Logger
+
 	// Clock replaces the server's time, in microseconds since the Unix epoch.
 	// It is for tests and simulations, because the clocks of a fleet differ.
 	Clock func() int64
@@ -149,6 +164,7 @@ type Store struct {
 	bans            banList
 	listeners       events.Listeners
 	cached          atomic.Uint64 // refusals that were answered without the server
+	back            backing
 }
 
 // stock holds the scripts of all stores.
@@ -177,6 +193,7 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 		secret:  o.Secret,
 		clock:   o.Clock,
 		shared:  shares(client, o),
+		back:    backing{expected: o.Instances, memoryKeys: o.MemoryKeys, log: o.Logger},
 	}
 	s.queue.maxOps, s.queue.serve, s.queue.ready = cmp.Or(o.Batch, DefaultBatch), s.serve, maxFull
 	traits := rediscall.TraitsOf(client)
@@ -226,7 +243,7 @@ func (o *Options) check(client redis.UniversalClient) error {
 	if o.CacheRefusals < 0 || o.CacheRefusals > maxCachedRefusals {
 		errs = append(errs, fmt.Errorf("redisstore: a cache of %d refusals is not within 0 to %d", o.CacheRefusals, maxCachedRefusals))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, o.checkMemory())...)
 }
 
 // MustNew is [New] for arguments that are known to be valid; it panics on an

@@ -104,8 +104,8 @@ var everyAlgorithm = []string{
 }
 
 func TestNewNamesEveryMistake(t *testing.T) {
-	_, err := New(nil, Options{Prefix: "a{b", Timeout: -1, Secret: []byte("short"), Batch: -2, CacheRefusals: -3})
-	for _, want := range []string{"client is nil", `prefix "a{b" holds a brace`, "timeout -1ns", "5 bytes is shorter than 16", "batch of -2", "-3 refusals"} {
+	_, err := New(nil, Options{Prefix: "a{b", Timeout: -1, Secret: []byte("short"), Batch: -2, CacheRefusals: -3, Instances: -4, MemoryKeys: -5})
+	for _, want := range []string{"client is nil", `prefix "a{b" holds a brace`, "timeout -1ns", "5 bytes is shorter than 16", "batch of -2", "-3 refusals", "-4 instances", "memory of -5"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}

@@ -1,0 +1,165 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/store/failover"
+	"github.com/redis/go-redis/v9"
+)
+
+// awaitInstances waits until n instances count as alive under the prefix.
+func awaitInstances(t *testing.T, c *redis.Client, prefix string, n int64) {
+	t.Helper()
+	eventuallyTrue(t, fmt.Sprintf("there are never %d instances", n), func() bool {
+		return c.ZCard(t.Context(), prefix+"{instances}").Val() == n
+	})
+}
+
+// All uses of a store share one standby, which is one instance, and ends with the last of
+// them. The next use begins anew.
+func TestUsesOfAStoreShareOneStandby(t *testing.T) {
+	t.Parallel()
+	s, c := fresh(t, redistest.Addr(t), Options{Timeout: patient})
+
+	first, releaseFirst := s.Back()
+	second, releaseSecond := s.Back()
+	if first != second {
+		t.Error("two uses have two standbys")
+	}
+	awaitInstances(t, c, s.prefix, 1)
+
+	releaseFirst()
+	releaseFirst()
+	third, releaseThird := s.Back()
+	if third != first {
+		t.Error("a use beside another one has a standby of its own")
+	}
+	releaseThird()
+	if n := c.ZCard(t.Context(), s.prefix+"{instances}").Val(); n != 1 {
+		t.Errorf("%d instances beside a use", n)
+	}
+
+	releaseSecond()
+	if n := c.ZCard(t.Context(), s.prefix+"{instances}").Val(); n != 0 {
+		t.Errorf("%d instances after the last release", n)
+	}
+	again, release := s.Back()
+	defer release()
+	if again == first {
+		t.Error("the standby outlives its last use")
+	}
+	awaitInstances(t, c, s.prefix, 1)
+}
+
+// Two stores with one prefix are two instances, each of which grants half in an outage.
+func TestStoresWithOnePrefixAreTwoInstances(t *testing.T) {
+	t.Parallel()
+	s, c := fresh(t, redistest.Addr(t), Options{Timeout: patient})
+	other := MustNew(c, Options{Prefix: s.prefix, Timeout: patient})
+	_, release := s.Back()
+	defer release()
+	awaitInstances(t, c, s.prefix, 1)
+
+	second, release := other.Back()
+	defer release()
+	awaitInstances(t, c, s.prefix, 2)
+	eventuallyTrue(t, "the second never learns of both", func() bool { return other.back.instances.Live() == 2 })
+	if got := grants(t, second.Fallback(), "10/1h"); got != 5 {
+		t.Errorf("the second admits %d of 10", got)
+	}
+}
+
+// grants returns how many units of a key the store has left.
+func grants(t *testing.T, s core.Store, text string) (n int) {
+	t.Helper()
+	ops := []core.Op{{Rule: "r", Key: "k", Limit: limit(t, text), Cost: 1}}
+	out := make([]core.Decision, 1)
+	for ; n < 1000; n++ {
+		if err := s.Apply(t.Context(), ops, out); err != nil {
+			t.Fatal(err)
+		}
+		if !out[0].Allowed {
+			return n
+		}
+	}
+	return n
+}
+
+// What Redis has granted is no more in the memory, which decides while Redis is away: one
+// instance alone grants a key its limit.
+func TestMemoryKnowsWhatRedisGranted(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s, _ := fresh(t, server.Addr, Options{Instances: 1, Logger: slog.New(slog.DiscardHandler)})
+	back, release := s.Back()
+	defer release()
+	ops := []core.Op{{Rule: "r", Key: "k", Limit: limit(t, "10/1h"), Cost: 4}}
+	out := make([]core.Decision, 1)
+	if err := back.Apply(t.Context(), ops, out); err != nil || out[0].Remaining != 6 || out[0].Fallback {
+		t.Fatalf("%+v, %v", out[0], err)
+	}
+	granted := out[0]
+
+	server.Kill()
+	if got := grants(t, back, "10/1h"); got != 6 {
+		t.Errorf("%d units are granted of 6 that are left", got)
+	}
+
+	eventuallyTrue(t, "Redis is never bypassed", func() bool {
+		_ = grants(t, back, "10/1h")
+		return back.(*failover.Store).State() == failover.Open
+	})
+	release() // a refund that would have to wait for Redis would be lost
+	if err := back.Apply(t.Context(), []core.Op{ops[0].Refund(granted)}, out); !errors.Is(err, failover.ErrClosed) {
+		t.Errorf("a refund after the last release: %v", err)
+	}
+}
+
+// A user that may not count instances is told so once, with the command that grants it, and
+// the memory grants one unit of a key.
+func TestInstancesWithoutPermission(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	setUser(t, connect(t, server.Addr), needed...)
+	var log test.Log
+	s := MustNew(asUser(t, server.Addr), Options{Prefix: "hg:", Timeout: patient, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	back, release := s.Back()
+	defer release()
+
+	eventuallyTrue(t, "nothing is logged", func() bool { return log.String() != "" })
+	for _, part := range []string{"level=WARN", "may not run zremrangebyscore, zadd, zrem, zcard on hg:{instances}", "ACL SETUSER limiter ~hg:* "} {
+		if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, part) {
+			t.Errorf("the log is\n%swant %s", text, part)
+		}
+	}
+	if err := back.Apply(t.Context(), []core.Op{{Rule: "r", Key: "other", Limit: limit(t, "10/1h"), Cost: 1}}, make([]core.Decision, 1)); err != nil {
+		t.Error(err)
+	}
+	if got := grants(t, back.Fallback(), "10/1h"); got != 1 {
+		t.Errorf("the memory grants %d units", got)
+	}
+}
+
+// The memory has the clock of the store. Until Redis has answered, the expected number of
+// instances counts.
+func TestOptionsOfTheMemory(t *testing.T) {
+	t.Parallel()
+	now := int64(1e15)
+	c := connect(t, "127.0.0.1:1")
+	s := MustNew(c, Options{Clock: func() int64 { return now }, Instances: 2, MemoryKeys: 1, Logger: slog.New(slog.DiscardHandler)})
+	back, release := s.Back()
+	defer release()
+
+	ops := []core.Op{{Rule: "r", Key: "k", Limit: limit(t, "10/1h"), Cost: 1}}
+	out := make([]core.Decision, 1)
+	if err := back.Apply(t.Context(), ops, out); err != nil || out[0].At != now || out[0].Remaining != 4 {
+		t.Errorf("%+v, %v", out[0], err)
+	}
+}
