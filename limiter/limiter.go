@@ -564,9 +564,6 @@ func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
 
 func (l *Limiter) isClosed() bool { return l.life.Err() != nil }
 
-// queueFull reports whether no further request may begin to wait at p.
-func (l *Limiter) queueFull(p waitKey) bool { return l.isClosed() || l.queue.full(p) }
-
 // Warn writes f to Config.Logger, unless a finding with that code was written
 // before. It is safe for concurrent use, and on a nil Limiter.
 func (l *Limiter) Warn(f core.Finding) {

@@ -241,19 +241,6 @@ func (n *line) settle() (surplus []*slot) {
 	return surplus
 }
 
-// takeSpare returns a spare slot for a request that is about to ask, or nil.
-func (n *line) takeSpare(ops []core.Op, now, end time.Time) *slot {
-	i := slices.IndexFunc(n.spare, func(s *slot) bool {
-		return s.kept && s.fits(ops) && s.due.After(now) && !s.due.After(end)
-	})
-	if i < 0 {
-		return nil
-	}
-	s := n.spare[i]
-	n.spare = slices.Delete(n.spare, i, i+1)
-	return s
-}
-
 // lines are the lines of a limiter. The lock of the queue guards the map.
 type lines struct {
 	of    map[waitKey]*line

@@ -84,12 +84,10 @@ func (w *wait) step(ctx context.Context, res *Result) (again bool, err error) {
 	if i < 0 {
 		return false, nil
 	}
-	if res.allowed && w.slot == nil {
-		w.slot = res.newSlot(w.answeredAt())
+	if res.allowed {
+		w.slot = res.newSlot(w.answered)
 	}
-	k := keyOf(&res.ops[i])
-	if res.notQueued = w.enter(res.limiter, k); res.notQueued != nil {
-		w.handOn(ctx, res, k)
+	if res.notQueued = w.enter(res.limiter, keyOf(&res.ops[i])); res.notQueued != nil {
 		return false, nil
 	}
 	return w.waitInLine(ctx, res, i, span)
@@ -105,13 +103,13 @@ func (w *wait) remaining(res *Result, i int) time.Duration {
 	return max(0, min(w.maxWait, res.calls[i].maxWait)-w.waited)
 }
 
-// boundBookings lets the store book slots where the request may wait for them.
+// boundBookings lets the store book slots for a request in a line, where it may wait for
+// them. A request that has just come books none: thousands may come while the store decides.
 func (w *wait) boundBookings(res *Result) {
 	for i := range res.ops {
-		op := &res.ops[i]
-		op.MaxWait = w.remaining(res, i)
-		if op.MaxWait > 0 && !w.queued && res.limiter.queueFull(keyOf(op)) {
-			op.MaxWait = 0
+		res.ops[i].MaxWait = 0
+		if w.in != nil {
+			res.ops[i].MaxWait = w.remaining(res, i)
 		}
 	}
 }
@@ -196,9 +194,6 @@ func (w *wait) ask(ctx context.Context, res *Result) error {
 		}
 	}
 	w.asked = true
-	if w.slot = w.takeSpare(res); w.slot != nil {
-		return nil
-	}
 	return w.askStore(ctx, res)
 }
 
@@ -365,31 +360,6 @@ func (w *wait) turn(n *line, op *core.Op, d *core.Decision, now time.Time) time.
 	return d.RetryAfter + spanOf(&op.Limit, before)
 }
 
-// takeSpare gives the request a slot that a line has kept, if there is one that fits.
-func (w *wait) takeSpare(res *Result) *slot {
-	if len(res.ops) != 1 || !res.ops[0].Limit.Books() || !w.waitsFor(res, 0) {
-		return nil
-	}
-	q, k := &res.limiter.queue, keyOf(&res.ops[0])
-	now := time.Now()
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	n := q.lines.of[k]
-	if n == nil {
-		return nil
-	}
-	s := n.takeSpare(res.ops, now, w.endOf(res, 0))
-	if s == nil {
-		return nil
-	}
-	q.lines.closeEmpty(k)
-	copy(res.out, s.out)
-	res.allowed, res.degraded = true, s.degraded
-	res.out[0].Wait = s.due.Sub(now)
-	w.answered = s.booked
-	return s
-}
-
 // askStore asks the store once, and notes what follows for the line.
 func (w *wait) askStore(ctx context.Context, res *Result) error {
 	q := &res.limiter.queue
@@ -529,9 +499,9 @@ func (w *wait) join(ctx context.Context, res *Result, i int, span time.Duration)
 		w.place(n)
 	case x.leased:
 		w.noteLeases(res, n, first, isNew)
-	case !w.asked && res.calls[i].behind:
+	case !w.asked && res.calls[i].behind, op.MaxWait == 0 && op.Limit.Books():
 		x.notBefore = time.Time{}
-		n.free = n.free || first // those before have left
+		n.free = n.free || first // it may book now
 	default:
 		x.notBefore = answered.Add(span)
 		if first {
@@ -573,22 +543,6 @@ func (w *wait) noteLeases(res *Result, n *line, first, isNew bool) {
 	if isNew && (!w.asked || w.released != w.releases(res)) {
 		n.free = true
 	}
-}
-
-// handOn gives the slot that the request has booked to those in the line for k, or back.
-func (w *wait) handOn(ctx context.Context, res *Result, k waitKey) {
-	if w.slot == nil {
-		return
-	}
-	q := &res.limiter.queue
-	q.mu.Lock()
-	n := q.lines.open(k, minLead)
-	n.spare = append(n.spare, w.slot)
-	w.slot = nil
-	surplus := n.settle()
-	q.mu.Unlock()
-	res.limiter.cancelSlots(ctx, k, surplus)
-	res.refuseBooking()
 }
 
 // leaveLine takes the request out of its line, if it is in one. A slot that it has not used

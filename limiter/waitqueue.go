@@ -7,7 +7,6 @@ import (
 	"hash/maphash"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -18,9 +17,6 @@ type waitQueue struct {
 
 	draining chan struct{} // closed by drain
 	deadline time.Time     // of the drain; zero if it has none
-
-	// busy is above 0 if requests wait or the queue drains. Otherwise there is room.
-	busy atomic.Int64
 
 	mu      sync.Mutex
 	waiting int
@@ -43,7 +39,6 @@ func (q *waitQueue) drain(ctx context.Context) (empty <-chan struct{}) {
 	if q.empty == nil {
 		q.empty = make(chan struct{})
 		q.deadline, _ = ctx.Deadline()
-		q.busy.Add(1)
 		close(q.draining)
 		q.reportEmpty()
 	}
@@ -63,16 +58,6 @@ func (q *waitQueue) reportEmpty() {
 // closed.
 func (q *waitQueue) endsBy(t time.Time) bool {
 	return !q.deadline.IsZero() && !q.deadline.After(t)
-}
-
-// full reports whether no further request may wait at p.
-func (q *waitQueue) full(p waitKey) bool {
-	if q.busy.Load() == 0 {
-		return false
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.refusal(p) != nil
 }
 
 // refusal returns why no further request may wait at p, or nil. The caller holds the
@@ -104,7 +89,6 @@ func (q *waitQueue) enter(p waitKey) error {
 	}
 	q.at[p] = n + 1
 	q.waiting++
-	q.busy.Add(1)
 	return nil
 }
 
@@ -112,7 +96,6 @@ func (q *waitQueue) leave(p waitKey) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.waiting--
-	q.busy.Add(-1)
 	if q.at[p]--; q.at[p] <= 0 {
 		delete(q.at, p)
 	}
