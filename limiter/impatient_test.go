@@ -77,6 +77,17 @@ func (c *crowd) send(t *testing.T, limiters ...*limiter.Limiter) []int64 {
 	return per
 }
 
+// wantOrder fails if a client was served before one that came before.
+func (c *crowd) wantOrder(t *testing.T) {
+	t.Helper()
+	slices.SortFunc(c.served, func(a, b served) int { return a.client - b.client })
+	for i := 1; i < len(c.served); i++ {
+		if a, b := c.served[i-1], c.served[i]; b.at < a.at {
+			t.Errorf("client %d was served at %s, and %d at %s", a.client, a.at, b.client, b.at)
+		}
+	}
+}
+
 var patiences = map[string][]time.Duration{
 	"0.2 s": {200 * ms}, "0.5 s": {500 * ms}, "1 s": {time.Second}, "1.5 s": {1500 * ms}, "20 s": {20 * time.Second},
 	"mixed": {200 * ms, 20 * time.Second, 500 * ms, time.Second, 1500 * ms},
@@ -136,6 +147,7 @@ func TestImpatientClientsGetTheWholeRate(t *testing.T) {
 						if got := c.send(t, l); !slices.Equal(got, row.want) {
 							t.Errorf("admitted in each second %d, want %d", got, row.want)
 						}
+						c.wantOrder(t)
 					})
 				})
 			}

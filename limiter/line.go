@@ -168,9 +168,10 @@ func (n *line) unitsBefore(a arrival) (units int64) {
 	return units
 }
 
-// turnOf returns the earliest instant at which x, which has no slot, can have its turn.
-func (n *line) turnOf(x *waiter, now time.Time) time.Time {
-	units := n.unitsBefore(x.arrival) + x.cost
+// turnOf returns the earliest instant at which x, which has no slot, can have its turn if
+// requests end as lately.
+func (n *line) turnOf(x *waiter, e *ends, now time.Time) time.Time {
+	units := e.expect(n.unitsBefore(x.arrival)) + x.cost
 	if !x.limit.Books() {
 		return n.due.Add(periodsOf(x.limit, units))
 	}
@@ -255,13 +256,45 @@ type lines struct {
 	// released counts the releases, apart by the hash of the key. A request that is about
 	// to join a line compares it with the count before its question: a release between
 	// its answer and its place in the line would wake no request.
-	released [64]atomic.Uint64
-	seed     maphash.Seed
+	released [buckets]atomic.Uint64
+
+	// ends says, apart by the hash of the key, how requests in line have ended. The lock of
+	// the queue guards it.
+	ends [buckets]ends
+	seed maphash.Seed
 }
 
-func (s *lines) counter(k waitKey) *atomic.Uint64 {
-	return &s.released[maphash.Comparable(s.seed, k)%uint64(len(s.released))]
+// buckets is the number of hashes by which keys are told apart.
+const buckets = 64
+
+// ends is how many of the latest requests in line were served, and how many left before.
+type ends struct{ served, left int64 }
+
+// note adds a request. Older ones count for less and less.
+func (e *ends) note(served bool) {
+	if e.served+e.left >= 64 {
+		e.served, e.left = e.served/2, e.left/2
+	}
+	if served {
+		e.served++
+	} else {
+		e.left++
+	}
 }
+
+// expect returns how many of the units that requests in line need will be used, if as many
+// of them leave as did lately.
+func (e *ends) expect(units int64) int64 {
+	if e.left == 0 || units <= 0 {
+		return units
+	}
+	share := float64(e.served+1) / float64(e.served+e.left+1)
+	return min(units, int64(math.Ceil(float64(units)*share)))
+}
+
+func (s *lines) bucket(k waitKey) int { return int(maphash.Comparable(s.seed, k) % buckets) }
+
+func (s *lines) counter(k waitKey) *atomic.Uint64 { return &s.released[s.bucket(k)] }
 
 // open returns the line for k, which it makes if there is none.
 func (s *lines) open(k waitKey, lead time.Duration) *line {

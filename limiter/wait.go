@@ -337,7 +337,7 @@ func (w *wait) putBehind(res *Result) (behind bool) {
 		res.calls[i].behind = n != nil
 		if n != nil {
 			d := &res.out[i]
-			d.RetryAfter = max(minPause, w.turn(n, &res.ops[i], d, now))
+			d.RetryAfter = max(minPause, w.turn(n, q.endsOf(keyOf(&res.ops[i])), &res.ops[i], d, now))
 			d.Allowed, behind = false, true
 		}
 	}
@@ -346,11 +346,11 @@ func (w *wait) putBehind(res *Result) (behind bool) {
 
 // turn returns the time until the turn of the request behind those in the line, as far as
 // that is known. d is the decision of a Peek.
-func (w *wait) turn(n *line, op *core.Op, d *core.Decision, now time.Time) time.Duration {
+func (w *wait) turn(n *line, e *ends, op *core.Op, d *core.Decision, now time.Time) time.Duration {
 	if op.Limit.Leased() || d.RetryAfter == core.Never {
 		return d.RetryAfter
 	}
-	before := n.unitsBefore(w.arrival)
+	before := e.expect(n.unitsBefore(w.arrival))
 	if !op.Limit.Books() {
 		return max(d.RetryAfter, n.due.Add(periodsOf(&op.Limit, before+op.Cost)).Sub(now))
 	}
@@ -509,7 +509,7 @@ func (w *wait) join(ctx context.Context, res *Result, i int, span time.Duration)
 		}
 	}
 	if now := time.Now(); isNew && x.slot == nil && !x.leased {
-		if turn := n.turnOf(x, now); turn.After(x.end) {
+		if turn := n.turnOf(x, q.endsOf(k), now); turn.After(x.end) {
 			hopeless = true
 			res.refuseBooking()
 			res.out[i].Allowed, res.out[i].RetryAfter = false, turn.Sub(now)
@@ -554,6 +554,7 @@ func (w *wait) leaveLine(ctx context.Context, res *Result) {
 	}
 	q.mu.Lock()
 	n := q.lines.of[w.line]
+	q.endsOf(w.line).note(res.allowed)
 	at := slices.Index(n.waiters, x)
 	n.waiters = slices.Delete(n.waiters, at, at+1)
 	if x.slot != nil {
@@ -568,6 +569,9 @@ func (w *wait) leaveLine(ctx context.Context, res *Result) {
 	q.mu.Unlock()
 	res.limiter.cancelSlots(ctx, w.line, surplus)
 }
+
+// endsOf returns how requests in line for k have ended. The caller holds the lock.
+func (q *waitQueue) endsOf(k waitKey) *ends { return &q.lines.ends[q.lines.bucket(k)] }
 
 // freesNext reports whether the next of the line is to ask at once when this request, the
 // first, leaves: unless the answer to this one holds for the next.
@@ -599,7 +603,7 @@ func (w *wait) next(res *Result, now time.Time) (next action, until time.Time, s
 	end, atEnd := x.end, givesUp
 	if w.drains && !q.deadline.IsZero() {
 		if w.drained.IsZero() {
-			w.drained = w.drainEnd(n, now, q.deadline)
+			w.drained = w.drainEnd(n, q.endsOf(w.line), now, q.deadline)
 		}
 		if w.drained.Before(end) {
 			end, atEnd = w.drained, closes
@@ -628,12 +632,12 @@ func (w *wait) next(res *Result, now time.Time) (next action, until time.Time, s
 // drainEnd returns when the request, which has no slot, stops waiting because of a Shutdown
 // that ends at the deadline: at once if its turn does not come before. The caller holds the
 // lock.
-func (w *wait) drainEnd(n *line, now, deadline time.Time) time.Time {
+func (w *wait) drainEnd(n *line, e *ends, now, deadline time.Time) time.Time {
 	margin := deadline.Add(-drainMargin)
 	if w.in.leased {
 		return margin
 	}
-	turn := n.turnOf(w.in, now)
+	turn := n.turnOf(w.in, e, now)
 	switch {
 	case !turn.Before(deadline):
 		return now
