@@ -42,7 +42,8 @@ func (s *slot) fits(ops []core.Op) bool {
 	}
 	for i := range ops {
 		a, b := &ops[i], &s.ops[i]
-		if a.Cost != b.Cost || a.Soft != b.Soft || a.Lease != "" || a.Rule != b.Rule || a.Key != b.Key || !a.Limit.Equal(&b.Limit) {
+		same := a.Rule == b.Rule && a.Key == b.Key && a.Cost == b.Cost && a.Soft == b.Soft && a.Limit.Equal(&b.Limit)
+		if !same || a.Lease != "" {
 			return false
 		}
 	}

@@ -34,11 +34,11 @@ func TestSlotGoesToTheNextWithoutTheStore(t *testing.T) {
 		q.send("b", l, first, 0)
 		q.send("c", l, get(), 0)
 		q.at(400 * ms)
-		calls := s.calls
+		calls := s.asked()
 		leave()
 		q.at(900 * ms)
-		if s.calls != calls {
-			t.Errorf("%d calls of the store", s.calls-calls)
+		if s.asked() != calls {
+			t.Errorf("%d calls of the store", s.asked()-calls)
 		}
 		q.want("a pass at 0s", "b refused at 400ms", "c pass at 1s")
 	})

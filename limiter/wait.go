@@ -4,7 +4,6 @@ package limiter
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -27,6 +26,7 @@ const (
 
 // wait is the state of one request that may wait.
 type wait struct {
+	queue   *waitQueue
 	start   time.Time
 	maxWait time.Duration // by the context's deadline
 	waited  time.Duration
@@ -56,7 +56,7 @@ func (res *Result) decide(ctx context.Context, mayWait bool) error {
 	if !mayWait {
 		return res.ask(ctx)
 	}
-	w := wait{start: time.Now(), maxWait: core.MaxBooking}
+	w := wait{queue: &res.limiter.queue, start: time.Now(), maxWait: core.MaxBooking}
 	w.arrival.at = w.start
 	if deadline, ok := ctx.Deadline(); ok {
 		// A turn at the very deadline would come too late.
@@ -180,7 +180,7 @@ func (w *wait) leave(ctx context.Context, res *Result) {
 // peeks: the request may have to be refused at once for another reason.
 func (w *wait) ask(ctx context.Context, res *Result) error {
 	forLease := res.lease != "" && w.wantsLease(res)
-	if !forLease && res.limiter.queue.lines.count.Load() == 0 {
+	if !forLease && w.queue.lines.count.Load() == 0 {
 		w.asked = true
 		return res.ask(ctx)
 	}
@@ -218,7 +218,7 @@ func (w *wait) waitsFor(res *Result, i int) bool {
 
 // arrive gives the request its number, and counts the releases of its keys.
 func (w *wait) arrive(res *Result, forLease bool) {
-	lines := &res.limiter.queue.lines
+	lines := &w.queue.lines
 	if w.arrival.number == 0 {
 		w.arrival.number = lines.arrivals.Add(1)
 	}
@@ -237,7 +237,7 @@ func (w *wait) arrive(res *Result, forLease bool) {
 func (w *wait) releases(res *Result) (n uint64) {
 	for i := range res.ops {
 		if w.waitsForLease(res, i) {
-			n += res.limiter.queue.lines.counter(keyOf(&res.ops[i])).Load()
+			n += w.queue.lines.counter(keyOf(&res.ops[i])).Load()
 		}
 	}
 	return n
@@ -245,25 +245,25 @@ func (w *wait) releases(res *Result) (n uint64) {
 
 // isBehind reports whether an older request has to be served before this one.
 func (w *wait) isBehind(res *Result) bool {
-	q := &res.limiter.queue
+	q := w.queue
 	now := time.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range res.ops {
-		if w.lineAhead(res, i, now) != nil {
+		if w.lineAheadLocked(res, i, now) != nil {
 			return true
 		}
 	}
 	return false
 }
 
-// lineAhead returns the line of rule i if an older request in it has to be served before
-// this one, or else nil. The caller holds the lock.
-func (w *wait) lineAhead(res *Result, i int, now time.Time) *line {
+// lineAheadLocked returns the line of rule i if an older request in it has to be served before
+// this one, or else nil.
+func (w *wait) lineAheadLocked(res *Result, i int, now time.Time) *line {
 	if !w.waitsFor(res, i) {
 		return nil
 	}
-	n := res.limiter.queue.lines.of[keyOf(&res.ops[i])]
+	n := w.queue.lines.of[keyOf(&res.ops[i])]
 	if n == nil || !n.isAhead(w.arrival, now) {
 		return nil
 	}
@@ -296,12 +296,12 @@ func (w *wait) peek(ctx context.Context, res *Result) (again bool, err error) {
 // the answer is to be when the units come back, and not whether they can be booked.
 func (w *wait) beginPeek(res *Result) {
 	setVerbs(res, core.Peek)
-	q := &res.limiter.queue
+	q := w.queue
 	now := time.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range res.ops {
-		if w.lineAhead(res, i, now) != nil {
+		if w.lineAheadLocked(res, i, now) != nil {
 			res.ops[i].MaxWait = 0
 		}
 	}
@@ -328,16 +328,16 @@ func (w *wait) isStruck(res *Result) bool {
 // putBehind makes the rules refuse under which older requests have to be served before, and
 // reports whether there are any.
 func (w *wait) putBehind(res *Result) (behind bool) {
-	q := &res.limiter.queue
+	q := w.queue
 	now := time.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range res.ops {
-		n := w.lineAhead(res, i, now)
+		n := w.lineAheadLocked(res, i, now)
 		res.calls[i].behind = n != nil
 		if n != nil {
 			d := &res.out[i]
-			d.RetryAfter = max(minPause, w.turn(n, q.endsOf(keyOf(&res.ops[i])), &res.ops[i], d, now))
+			d.RetryAfter = max(minPause, w.turn(n, q.endsOfLocked(keyOf(&res.ops[i])), &res.ops[i], d, now))
 			d.Allowed, behind = false, true
 		}
 	}
@@ -362,7 +362,7 @@ func (w *wait) turn(n *line, e *ends, op *core.Op, d *core.Decision, now time.Ti
 
 // askStore asks the store once, and notes what follows for the line.
 func (w *wait) askStore(ctx context.Context, res *Result) error {
-	q := &res.limiter.queue
+	q := w.queue
 	if w.in != nil && w.in.leased {
 		q.mu.Lock()
 		if n := q.lines.of[w.line]; n.waiters[0] == w.in { // or else an older one has come, and asks
@@ -416,261 +416,4 @@ func (w *wait) hasLeft(res *Result, k waitKey) bool {
 // endOf returns when the request stops waiting for rule i.
 func (w *wait) endOf(res *Result, i int) time.Time {
 	return w.start.Add(min(w.maxWait, res.calls[i].maxWait))
-}
-
-// What a request in a line does next.
-type action uint8
-
-const (
-	sleeps action = iota
-	asks
-	usesSlot
-	givesUp
-	closes // gives up because of a Shutdown
-)
-
-// waitInLine waits in the line of rule i until the slot of the request comes, or until the
-// store is to be asked again, at the earliest after the span if that was the answer. again
-// is false if the wait has ended.
-func (w *wait) waitInLine(ctx context.Context, res *Result, i int, span time.Duration) (again bool, err error) {
-	if hopeless := w.join(ctx, res, i, span); hopeless {
-		return false, nil
-	}
-	before := w.waited
-	defer func(rule string) { res.noteWaited(rule, w.waited-before, w.waited) }(res.ops[i].Rule)
-	for {
-		now := time.Now()
-		next, until, s := w.next(res, now)
-		w.waited = now.Sub(w.start)
-		switch next {
-		case asks:
-			return true, nil
-		case usesSlot:
-			res.use(s, now)
-			w.leaveLine(ctx, res)
-			return false, res.renewAfterWait(ctx)
-		case givesUp:
-			w.age(res, now)
-			return false, nil
-		case closes:
-			res.stopped = ErrClosed
-			w.age(res, now)
-		default:
-			res.stopped = w.sleepUntil(ctx, res.limiter, until.Sub(now))
-		}
-		if res.stopped != nil {
-			w.waited = time.Since(w.start)
-			w.leaveLine(ctx, res)
-			res.refuseBooking()
-			return false, nil
-		}
-	}
-}
-
-// join puts the request into the line of rule i, unless it is there, and adds what it has
-// learned from the last answer. It reports whether the turn would come too late, behind
-// requests that came while the store decided.
-func (w *wait) join(ctx context.Context, res *Result, i int, span time.Duration) (hopeless bool) {
-	op := &res.ops[i]
-	k := keyOf(op)
-	if w.in != nil && w.line != k {
-		w.leaveLine(ctx, res)
-	}
-	answered, lines := w.answeredAt(), &res.limiter.queue.lines
-	lead := min(2*answered.Sub(w.began)+minLead, maxLead)
-	w.arrive(res, false)
-	w.draining = res.limiter.queue.draining
-
-	q := &res.limiter.queue
-	q.mu.Lock()
-	n := lines.open(k, lead)
-	n.lead = lead
-	isNew := w.in == nil
-	if isNew {
-		w.in = &waiter{arrival: w.arrival, wake: make(chan struct{}, 1)}
-		w.line, w.left = k, w.hasLeft(res, k)
-		n.insert(w.in)
-	}
-	x := w.in
-	x.ops, x.cost, x.limit, x.end = res.ops, op.Cost, &res.calls[i].terms.limit, w.endOf(res, i)
-	x.leased, x.asking = w.waitsForLease(res, i), false
-	switch first := n.waiters[0] == x; {
-	case w.slot != nil:
-		w.place(n)
-	case x.leased:
-		w.noteLeases(res, n, first, isNew)
-	case !w.asked && res.calls[i].behind, op.MaxWait == 0 && op.Limit.Books():
-		x.notBefore = time.Time{}
-		n.free = n.free || first // it may book now
-	default:
-		x.notBefore = answered.Add(span)
-		if first {
-			n.free, n.due = false, x.notBefore
-		}
-	}
-	if now := time.Now(); isNew && x.slot == nil && !x.leased {
-		if turn := n.turnOf(x, q.endsOf(k), now); turn.After(x.end) {
-			hopeless = true
-			res.refuseBooking()
-			res.out[i].Allowed, res.out[i].RetryAfter = false, turn.Sub(now)
-		}
-	}
-	surplus := n.settle()
-	q.mu.Unlock()
-	res.limiter.cancelSlots(ctx, k, surplus)
-	return hopeless
-}
-
-// place gives the slot that the request has just booked to the line, and so to this request
-// or an older one. The caller holds the lock.
-func (w *wait) place(n *line) {
-	s := n.give(w.slot)
-	if s != nil && w.in.slot == nil {
-		w.in.slot, s = s, nil
-	}
-	if s != nil {
-		n.spare = append(n.spare, s)
-	}
-	w.slot = nil
-}
-
-// noteLeases notes when the line asks for leases next. The caller holds the lock.
-func (w *wait) noteLeases(res *Result, n *line, first, isNew bool) {
-	if !first {
-		return
-	}
-	n.due = w.retry
-	if isNew && (!w.asked || w.released != w.releases(res)) {
-		n.free = true
-	}
-}
-
-// leaveLine takes the request out of its line, if it is in one. A slot that it has not used
-// goes to those behind it, and the next of them asks.
-func (w *wait) leaveLine(ctx context.Context, res *Result) {
-	x, q := w.in, &res.limiter.queue
-	if x == nil {
-		return
-	}
-	q.mu.Lock()
-	n := q.lines.of[w.line]
-	q.endsOf(w.line).note(res.allowed)
-	at := slices.Index(n.waiters, x)
-	n.waiters = slices.Delete(n.waiters, at, at+1)
-	if x.slot != nil {
-		n.spare = append(n.spare, x.slot)
-	}
-	if at == 0 && len(n.waiters) > 0 {
-		n.free = n.free || w.freesNext(res, n.waiters[0])
-	}
-	w.in, x.slot = nil, nil
-	surplus := n.settle()
-	q.lines.closeEmpty(w.line)
-	q.mu.Unlock()
-	res.limiter.cancelSlots(ctx, w.line, surplus)
-}
-
-// endsOf returns how requests in line for k have ended. The caller holds the lock.
-func (q *waitQueue) endsOf(k waitKey) *ends { return &q.lines.ends[q.lines.bucket(k)] }
-
-// freesNext reports whether the next of the line is to ask at once when this request, the
-// first, leaves: unless the answer to this one holds for the next.
-func (w *wait) freesNext(res *Result, next *waiter) bool {
-	if w.in.leased {
-		return w.left
-	}
-	return res.allowed || !w.asked || next.cost != w.in.cost
-}
-
-// next returns what the request does next, and until when it sleeps. A slot that it uses is
-// its own from then on.
-func (w *wait) next(res *Result, now time.Time) (next action, until time.Time, s *slot) {
-	q := &res.limiter.queue
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	n, x := q.lines.of[w.line], w.in
-	if s = x.slot; s != nil {
-		switch {
-		case !s.due.After(now):
-			x.slot = nil
-			return usesSlot, now, s
-		case w.drains && q.endsBy(s.due):
-			return closes, now, nil
-		}
-		return sleeps, s.due, nil
-	}
-
-	end, atEnd := x.end, givesUp
-	if w.drains && !q.deadline.IsZero() {
-		if w.drained.IsZero() {
-			w.drained = w.drainEnd(n, q.endsOf(w.line), now, q.deadline)
-		}
-		if w.drained.Before(end) {
-			end, atEnd = w.drained, closes
-		}
-	}
-	late := !end.After(now)
-	until = end
-	if i := n.asker(); i >= 0 && n.waiters[i] == x {
-		at := n.askAt(i)
-		if !at.After(now) && (!late || !x.leased && atEnd == givesUp && !at.After(end)) {
-			x.asking = true
-			return asks, now, nil
-		}
-		if at.Before(end) {
-			until = at
-		}
-	} else if last := end.Add(settleTime); late && !x.leased && last.After(now) && n.moves(now) {
-		return sleeps, last, nil
-	}
-	if late {
-		return atEnd, now, nil
-	}
-	return sleeps, until, nil
-}
-
-// drainEnd returns when the request, which has no slot, stops waiting because of a Shutdown
-// that ends at the deadline: at once if its turn does not come before. The caller holds the
-// lock.
-func (w *wait) drainEnd(n *line, e *ends, now, deadline time.Time) time.Time {
-	margin := deadline.Add(-drainMargin)
-	if w.in.leased {
-		return margin
-	}
-	turn := n.turnOf(w.in, e, now)
-	switch {
-	case !turn.Before(deadline):
-		return now
-	case turn.Before(margin):
-		return margin
-	}
-	return turn.Add(1)
-}
-
-// sleepUntil waits for d, or until the line may have changed for the request. It returns an
-// error if ctx or the limiter ends before.
-func (w *wait) sleepUntil(ctx context.Context, l *Limiter, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-w.in.wake:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-l.life.Done():
-		return ErrClosed
-	case <-w.draining:
-		w.draining, w.drains = nil, true
-	}
-	return nil
-}
-
-// age makes the decisions of the last answer those of now.
-func (w *wait) age(res *Result, now time.Time) {
-	res.aged = now.Sub(w.answered)
-	for i := range res.out {
-		if d := &res.out[i]; !d.Allowed && d.RetryAfter != core.Never {
-			d.RetryAfter = max(minPause, d.RetryAfter-res.aged)
-		}
-	}
 }

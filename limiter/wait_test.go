@@ -154,7 +154,7 @@ func TestWaitQueueFullBooksNothing(t *testing.T) {
 				wg.Go(func() { admit(l) })
 				synctest.Wait()
 			}
-			before := s.calls
+			before := s.asked()
 			for range 5 {
 				a := l.Admit(get())
 				if a.Outcome() != limiter.QueueFull || a.RetryAfter() != 3 {
@@ -162,8 +162,8 @@ func TestWaitQueueFullBooksNothing(t *testing.T) {
 				}
 				a.Done(429)
 			}
-			if s.calls != before+5 {
-				t.Errorf("%d calls for 5 refusals", s.calls-before)
+			if s.asked() != before+5 {
+				t.Errorf("%d calls for 5 refusals", s.asked()-before)
 			}
 			wg.Wait()
 		})
@@ -258,10 +258,10 @@ func TestWaitDoesNotBeginIfAnotherRuleRefuses(t *testing.T) {
 		l := newLimiter(t, s, waiting(t, "slow", "1/1s fixed-window", time.Minute), waiting(t, "smooth", "1/1s", time.Minute),
 			rule(t, "hard", "1/1m fixed-window"))
 		admit(l)
-		before := s.calls
+		before := s.asked()
 		got := admitAtOnce(l, 1, get())
-		if got[0] != (arrival{limiter.Refused, 0}) || s.calls != before+1 {
-			t.Errorf("%+v after %d calls", got[0], s.calls-before)
+		if got[0] != (arrival{limiter.Refused, 0}) || s.asked() != before+1 {
+			t.Errorf("%+v after %d calls", got[0], s.asked()-before)
 		}
 		wantLeft(t, l, "k", 0, 0, 0)
 	})

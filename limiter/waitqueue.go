@@ -40,15 +40,14 @@ func (q *waitQueue) drain(ctx context.Context) (empty <-chan struct{}) {
 		q.empty = make(chan struct{})
 		q.deadline, _ = ctx.Deadline()
 		close(q.draining)
-		q.reportEmpty()
+		q.reportEmptyLocked()
 	}
 	return q.empty
 }
 
-// reportEmpty closes the channel that drain returns, if there is one and no request
-// waits. That happens once, because no request enters any longer. The caller holds the
-// lock.
-func (q *waitQueue) reportEmpty() {
+// reportEmptyLocked closes the channel that drain returns, if there is one and no request
+// waits. That happens once, because no request enters any longer.
+func (q *waitQueue) reportEmptyLocked() {
 	if q.empty != nil && q.waiting == 0 {
 		close(q.empty)
 	}
@@ -60,9 +59,8 @@ func (q *waitQueue) endsBy(t time.Time) bool {
 	return !q.deadline.IsZero() && !q.deadline.After(t)
 }
 
-// refusal returns why no further request may wait at p, or nil. The caller holds the
-// lock.
-func (q *waitQueue) refusal(p waitKey) error {
+// refusalLocked returns why no further request may wait at p, or nil.
+func (q *waitQueue) refusalLocked(p waitKey) error {
 	switch {
 	case q.empty != nil:
 		return ErrClosed
@@ -77,7 +75,7 @@ func (q *waitQueue) refusal(p waitKey) error {
 func (q *waitQueue) enter(p waitKey) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if err := q.refusal(p); err != nil {
+	if err := q.refusalLocked(p); err != nil {
 		return err
 	}
 	n := q.at[p]
@@ -99,5 +97,5 @@ func (q *waitQueue) leave(p waitKey) {
 	if q.at[p]--; q.at[p] <= 0 {
 		delete(q.at, p)
 	}
-	q.reportEmpty()
+	q.reportEmptyLocked()
 }
