@@ -288,3 +288,37 @@ func TestWaitBesideAProcessThatBooksAndLeaves(t *testing.T) {
 type noDeadline struct{ context.Context }
 
 func (noDeadline) Deadline() (at time.Time, ok bool) { return }
+
+// Those who come while the store decides count too.
+func TestWaitBehindThoseWhoCameMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTicking()
+		far := storeFunc(func(ctx context.Context, ops []core.Op, out []core.Decision) error {
+			defer time.Sleep(10 * ms)
+			return s.Apply(ctx, ops, out)
+		})
+		l := newLimiter(t, far, waiting(t, "a", "1/1s fixed-window", 1500*ms))
+		admit(l)
+		wantTally(t, admitAtOnce(l, 2, get()), map[arrival]int{
+			{limiter.Refused, 10 * ms}: 1, {limiter.Pass, time.Second + 10*ms}: 1,
+		})
+	})
+}
+
+// A ban counts the refusals of requests that have to wait under another rule.
+func TestWaitBehindOthersCountsForABan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hard := rule(t, "hard", "1/1h fixed-window")
+		hard.Key, hard.Ban = byHeader, limiter.Ban{After: limit(t, "2/1m fixed-window"), For: 10 * time.Minute, Max: 15 * time.Minute}
+		l := newLimiter(t, newTicking(), waiting(t, "smooth", "1/1s burst=1", time.Minute), hard)
+		q := newQueue(t)
+		q.send("a", l, keyed("a"), 0)
+		q.send("b", l, keyed("b"), 0)
+		q.send("c", l, keyed("a"), 0)
+		q.send("d", l, keyed("a"), 0)
+		if d := l.Admit(keyed("a")).Result().Decisions()[1].Decision; !d.Banned {
+			t.Errorf("%+v", d)
+		}
+		q.want("a pass at 0s", "b pass at 1s", "c refused at 0s", "d refused at 0s")
+	})
+}
