@@ -86,6 +86,22 @@ func TestSlotOfAClientThatLeavesAtItsInstant(t *testing.T) {
 	}
 }
 
+func TestSlotAfterTheDeadlineOfAShutdownGoesBackAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, newTicking(), leased(t, "a", "1/1s burst=1", time.Minute), rule(t, "day", "9/1d fixed-window"))
+		q := newQueue(t)
+		q.send("a", l, get(), 0)
+		q.send("b", l, get(), 0)
+		ctx, cancel := context.WithTimeout(t.Context(), 500*ms)
+		defer cancel()
+		if err := l.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		q.want("a pass at 0s", "b refused at 0s")
+		wantLeft(t, l, "k", 0, 8)
+	})
+}
+
 // A crowd that comes while the store decides books one slot.
 func TestSlotsOfACrowdAreOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -134,9 +150,15 @@ func TestSlotThatCannotGoBackIsUsed(t *testing.T) {
 		q.at(300 * ms)
 		q.send("d", one, get(), 0)
 		q.want("a pass at 0s", "b refused at 0s", "c pass at 2s", "d pass at 1s")
-		q = newQueue(t) // what was kept is forgotten
-		q.send("e", one, get(), 0)
-		q.want("e pass at 1s")
+		again, leaveAgain := leaver(t, "1")
+		q = newQueue(t)
+		q.send("e", one, again, 0) // is to have 3 s
+		q.send("f", two, get(), 0)
+		leaveAgain()
+		q.want("e refused at 0s", "f pass at 2s")
+		if one.Lines() != 0 || two.Lines() != 0 { // the slot that e left is forgotten
+			t.Errorf("%d and %d lines are left", one.Lines(), two.Lines())
+		}
 	})
 }
 
