@@ -56,30 +56,48 @@ func (res *Result) decide(ctx context.Context, mayWait bool) error {
 	if !mayWait {
 		return res.ask(ctx)
 	}
-	w := wait{queue: &res.limiter.queue, start: time.Now(), maxWait: core.MaxBooking}
-	w.arrival.at = w.start
-	if deadline, ok := ctx.Deadline(); ok {
-		// A turn at the very deadline would come too late.
-		w.maxWait = min(w.maxWait, deadline.Sub(w.start)-time.Microsecond)
-	}
-	defer w.leave(ctx, res)
-	for {
-		if again, err := w.step(ctx, res); !again {
+	start, answered := time.Now(), time.Time{}
+	if res.lease == "" && res.limiter.queue.lines.count.Load() == 0 { // most requests end here
+		if err := res.ask(ctx); err != nil || res.allowed {
 			return err
 		}
+		answered = time.Now()
+	}
+	return res.waitForTurn(ctx, start, answered)
+}
+
+// waitForTurn lets a request wait that came at start. The store has refused it at the instant
+// answered, or is still to be asked if that is zero.
+func (res *Result) waitForTurn(ctx context.Context, start, answered time.Time) (err error) {
+	w := wait{queue: &res.limiter.queue, start: start, maxWait: core.MaxBooking}
+	w.arrival.at = start
+	if deadline, ok := ctx.Deadline(); ok {
+		// A turn at the very deadline would come too late.
+		w.maxWait = min(w.maxWait, deadline.Sub(start)-time.Microsecond)
+	}
+	defer w.leave(ctx, res)
+
+	again := true
+	if !answered.IsZero() {
+		w.asked, w.began, w.answered = true, start, answered
+		again, err = w.heed(ctx, res)
+	}
+	for again {
 		if res.aside > 0 {
 			res.takeBack(ctx)
 		}
+		w.boundBookings(res)
+		if err := w.ask(ctx, res); err != nil {
+			return err
+		}
+		again, err = w.heed(ctx, res)
 	}
+	return err
 }
 
-// step asks the store once and waits as its decisions say. again reports whether the
-// store has to be asked once more.
-func (w *wait) step(ctx context.Context, res *Result) (again bool, err error) {
-	w.boundBookings(res)
-	if err := w.ask(ctx, res); err != nil {
-		return false, err
-	}
+// heed waits as the last answer says. again reports whether the store has to be asked once
+// more.
+func (w *wait) heed(ctx context.Context, res *Result) (again bool, err error) {
 	i, span := w.reason(res)
 	if i < 0 {
 		return false, nil
@@ -180,10 +198,6 @@ func (w *wait) leave(ctx context.Context, res *Result) {
 // peeks: the request may have to be refused at once for another reason.
 func (w *wait) ask(ctx context.Context, res *Result) error {
 	forLease := res.lease != "" && w.wantsLease(res)
-	if !forLease && w.queue.lines.count.Load() == 0 {
-		w.asked = true
-		return res.ask(ctx)
-	}
 	w.arrive(res, forLease)
 	if w.isBehind(res) {
 		if again, err := w.peek(ctx, res); !again || err != nil {
@@ -393,14 +407,6 @@ func (w *wait) askStore(ctx context.Context, res *Result) error {
 		q.mu.Unlock()
 	}
 	return err
-}
-
-// answeredAt returns when the last answer came.
-func (w *wait) answeredAt() time.Time {
-	if w.answered.IsZero() { // the first question, without a line
-		w.began, w.answered = w.start, time.Now()
-	}
-	return w.answered
 }
 
 // hasLeft reports whether units of the key are left by the last answer.

@@ -68,8 +68,8 @@ func (w *wait) join(ctx context.Context, res *Result, i int, span time.Duration)
 	if w.in != nil && w.line != k {
 		w.leaveLine(ctx, res)
 	}
-	answered, lines := w.answeredAt(), &w.queue.lines
-	lead := min(2*answered.Sub(w.began)+minLead, maxLead)
+	lines := &w.queue.lines
+	lead := min(2*w.answered.Sub(w.began)+minLead, maxLead)
 	w.arrive(res, false)
 	w.draining = w.queue.draining
 
