@@ -24,9 +24,11 @@ const (
 )
 
 // Wait makes the request wait for its turn, for at most max, which is above 0
-// and at most [core.MaxBooking]. It is refused at once if its turn would come later
-// than that, or after its context's deadline. A lease may be released at any time, so
-// under a concurrency limit it waits for as long as it may.
+// and at most [core.MaxBooking]. Requests of one key are served in the order of their
+// arrival at the limiter, and one that leaves takes no units. A request is refused at once
+// if its turn would come later than max, or after its context's deadline, as far as the
+// limiter can know. A lease may be released at any time, so under a concurrency limit it
+// waits for as long as it may.
 func Wait(max time.Duration) Action {
 	if max <= 0 {
 		return invalidWait

@@ -26,3 +26,6 @@ func (l *Limiter) AwaitReleases() {
 		<-l.background.slots
 	}
 }
+
+// Lines is how many keys have a line.
+func (l *Limiter) Lines() int { return int(l.queue.lines.count.Load()) }

@@ -63,6 +63,13 @@ func (s *mapStore) Apply(ctx context.Context, ops []core.Op, out []core.Decision
 	return nil
 }
 
+// asked returns how many steps the store was asked for.
+func (s *mapStore) asked() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls
+}
+
 // brokenStore calls its function.
 type brokenStore func() error
 

@@ -196,11 +196,11 @@ func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Result, er
 
 // TakeWithin is [Limiter.Take], but waits at most max, which is above 0 and at most
 // [core.MaxBooking], until every rule that is not Degrade or Shadow admits. If that
-// would take longer, or longer than until the deadline of ctx, it refuses at
-// once. Leases may be released at any time, so it waits for them for as long as it may,
-// in the order of arrival. If ctx ends while it waits, or the limiter is closed, the
-// result is a refusal, booked units are given back, and the error is the cause of ctx or
-// [ErrClosed]. Under a rule with a Ban the error wraps [core.ErrOp], and nothing was taken:
+// would take longer behind those who wait, or longer than until the deadline of ctx, it
+// refuses at once. Callers with one key are served in the order of arrival. Leases may be
+// released at any time, so it waits for them for as long as it may. If ctx ends while it
+// waits, or the limiter is closed, the result is a refusal, no units were taken, and the
+// error is the cause of ctx or [ErrClosed]. Under a rule with a Ban the error wraps [core.ErrOp], and nothing was taken:
 // such a rule refuses what is over its limit.
 func (l *Limiter) TakeWithin(ctx context.Context, key string, cost int64, max time.Duration) (*Result, error) {
 	if max <= 0 || max > core.MaxBooking {
@@ -573,9 +573,6 @@ func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
 }
 
 func (l *Limiter) isClosed() bool { return l.life.Err() != nil }
-
-// queueFull reports whether no further request may begin to wait at p.
-func (l *Limiter) queueFull(p waitKey) bool { return l.isClosed() || l.queue.full(p) }
 
 // Warn writes f to Config.Logger, unless a finding with that code was written
 // before. It is safe for concurrent use, and on a nil Limiter.

@@ -1,10 +1,22 @@
-// This file puts requests that wait for leases in a line for each key.
+// This file keeps the requests that wait for one key of a rule in a line.
+//
+//	arrives --- an older one waits: peeks ---> the turn would come too late: refused
+//	   |                              |
+//	   | none does                    v
+//	   +----------> asks <-------- in line <-----------+
+//	                | | \     first, and due           |
+//	          taken | |  +--- no unit or lease yet ----+
+//	                v |
+//	           passes +--- booked ---> holds a slot ---> its instant: passes
+//	                                        |
+//	                                        +--- leaves: the slot goes to the next
 
 package limiter
 
 import (
-	"context"
 	"hash/maphash"
+	"math"
+	"math/bits"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -14,42 +26,228 @@ import (
 )
 
 const (
-	// pollPause is the time between two questions about the leases of a key that other
-	// processes may hold. Releases in this process need no question.
-	pollPause = 50 * time.Millisecond
+	// minLead is how long before the slot ahead of it a request books its own, beside the
+	// time that the store takes. Timers run late by that much.
+	minLead = time.Millisecond
 
-	// drainMargin is how long before the deadline of a Shutdown requests stop waiting for
-	// leases, so that their answers are not cut off. No store can say when a lease is
-	// released.
-	drainMargin = 100 * time.Millisecond
+	// maxLead bounds how far ahead of need a slow store makes requests book.
+	maxLead = 250 * time.Millisecond
+
+	// settleTime is how much longer than it may a request waits while those before it have
+	// their turn.
+	settleTime = 50 * time.Millisecond
 )
 
-// line is the requests that wait for leases of one key, the oldest first. Only the
-// first asks the store. It is guarded by the lock of the queue.
+// waitKey is a key of a rule for which requests wait.
+type waitKey struct{ rule, key string }
+
+// line is the requests that wait for one key of a rule, the oldest first. The first without
+// a slot asks the store, and those before it hold slots. A slot belongs to the line: it
+// moves to an older request, or to the next if its holder leaves. The lock of the queue
+// guards a line and its waiters.
 type line struct {
-	requests []*inLine
-	free     bool      // units may have come back since the first last asked
-	due      time.Time // when the first asks if no units come back before
+	waiters   []*waiter
+	spare     []*slot       // that no request holds yet
+	canceling int           // how many are giving slots back; none asks meanwhile
+	free      bool          // units may have come back since the first last asked
+	due       time.Time     // when the first asks if no units come back before
+	lead      time.Duration // how long before the slot ahead of it a request books its own
 }
 
-// inLine is a request in a line.
-type inLine struct {
-	arrival uint64        // its number in the order of arrival
-	wake    chan struct{} // receives when due of the line may have changed for the request
+// waiter is a request in a line.
+type waiter struct {
+	arrival   arrival
+	cost      int64
+	limit     *core.Limit
+	leased    bool      // it waits for a lease
+	ops       []core.Op // of the request; they may change while it asks
+	asking    bool
+	notBefore time.Time // by the last answer it need not ask before
+	slot      *slot     // nil if it holds none
+	end       time.Time // of its wait
+	wake      chan struct{}
 }
 
-// call makes the first request of the line look when it is due.
-func (n *line) call() {
+// arrival is the place of a request in the order of arrival.
+type arrival struct {
+	at     time.Time
+	number uint64 // of those that came at one instant
+}
+
+func (a arrival) before(b arrival) bool {
+	return a.at.Before(b.at) || a.at.Equal(b.at) && a.number < b.number
+}
+
+// call makes the request look at its line.
+func (x *waiter) call() {
 	select {
-	case n.requests[0].wake <- struct{}{}:
+	case x.wake <- struct{}{}:
 	default: // it will look
 	}
 }
 
-// lines are the lines of a limiter.
+// insert puts a request into the line.
+func (n *line) insert(x *waiter) {
+	at := len(n.waiters)
+	for at > 0 && x.arrival.before(n.waiters[at-1].arrival) {
+		at--
+	}
+	n.waiters = slices.Insert(n.waiters, at, x)
+}
+
+// asker returns the index of the request that asks next, or -1.
+func (n *line) asker() int {
+	if n.canceling > 0 {
+		return -1
+	}
+	return slices.IndexFunc(n.waiters, func(x *waiter) bool { return x.slot == nil })
+}
+
+// askAt returns when the asker i is to ask.
+func (n *line) askAt(i int) time.Time {
+	switch {
+	case i == 0 && n.free:
+		return time.Time{}
+	case i == 0:
+		return n.due
+	}
+	at := n.waiters[i-1].slot.due.Add(-n.lead)
+	if n.waiters[i].notBefore.After(at) {
+		return n.waiters[i].notBefore
+	}
+	return at
+}
+
+// callNext makes the next request ask, and wakes those whose waits should have ended.
+func (n *line) callNext() {
+	if i := n.asker(); i >= 0 {
+		n.waiters[i].call()
+	}
+	now := time.Now()
+	for _, x := range n.waiters {
+		if x.slot == nil && !x.end.After(now) {
+			x.call()
+		}
+	}
+}
+
+// isAhead reports whether a request of the line has to be served before one that arrived at a.
+func (n *line) isAhead(a arrival, now time.Time) bool {
+	if n.canceling > 0 {
+		return true
+	}
+	var last *slot
+	for _, x := range n.waiters {
+		if !x.arrival.before(a) {
+			break
+		}
+		if x.slot == nil {
+			return true
+		}
+		last = x.slot
+	}
+	return last != nil && last.due.Add(-n.lead).After(now)
+}
+
+// moves reports whether requests are having their turn now.
+func (n *line) moves(now time.Time) bool {
+	i := n.asker()
+	if i < 0 {
+		return n.canceling > 0
+	}
+	return n.waiters[i].asking || !n.askAt(i).After(now) || i > 0 && !n.waiters[0].slot.due.After(now)
+}
+
+// unitsBefore returns how many units the requests need that are older than a and hold no slot.
+func (n *line) unitsBefore(a arrival) (units int64) {
+	for _, x := range n.waiters {
+		if x.slot == nil && x.arrival.before(a) {
+			units += x.cost
+		}
+	}
+	return units
+}
+
+// turnOf returns the earliest instant at which x, which has no slot, can have its turn if
+// requests end as lately.
+func (n *line) turnOf(x *waiter, e *ends, now time.Time) time.Time {
+	units := e.expect(n.unitsBefore(x.arrival)) + x.cost
+	if !x.limit.Books() {
+		return n.due.Add(periodsOf(x.limit, units))
+	}
+	from := now
+	for _, y := range n.waiters {
+		if y == x {
+			break
+		}
+		if y.slot != nil {
+			from = y.slot.due
+		}
+	}
+	return from.Add(spanOf(x.limit, units))
+}
+
+// give hands a slot to the oldest request that it fits and that has none or a later one,
+// whose slot goes on to the next. It returns the slot that no request has a use for, or nil.
+// A request without a slot is not overtaken by another such request.
+func (n *line) give(s *slot) *slot {
+	if s.owner != nil {
+		return s
+	}
+	for _, x := range n.waiters {
+		switch {
+		case x.asking: // it compares this slot with its answer
+			n.spare = append(n.spare, s)
+			return nil
+		case s.due.After(x.end):
+		case !s.fits(x.ops) || x.slot != nil && !x.slot.fits(x.ops):
+			if x.slot == nil {
+				return s
+			}
+		case x.slot == nil:
+			x.slot = s
+			x.call()
+			return nil
+		case s.due.Before(x.slot.due):
+			x.slot, s = s, x.slot
+			x.call()
+		}
+	}
+	return s
+}
+
+// settle gives the spare slots to requests, and has the next one ask. It returns the slots
+// to give back, for which the caller calls [Limiter.cancelSlots].
+func (n *line) settle() (surplus []*slot) {
+	spare, now := n.spare, time.Now()
+	n.spare = nil
+	for _, s := range spare {
+		if s.kept && !s.due.After(now) {
+			continue
+		}
+		switch s = n.give(s); {
+		case s == nil:
+		case s.kept:
+			n.spare = append(n.spare, s)
+		default:
+			surplus = append(surplus, s)
+		}
+	}
+	if len(surplus) > 0 {
+		n.canceling++
+		// The store can give back a slot behind which none is booked.
+		slices.SortFunc(surplus, func(a, b *slot) int { return b.due.Compare(a.due) })
+	}
+	n.callNext()
+	return surplus
+}
+
+// lines are the lines of a limiter. The lock of the queue guards the map.
 type lines struct {
-	of       map[waitKey]*line
-	arrivals uint64
+	of    map[waitKey]*line
+	count atomic.Int64 // of lines, for requests that find none
+
+	arrivals atomic.Uint64
 
 	// interested is the number of requests that may wait for leases. If there are none, a
 	// release costs one atomic load more.
@@ -58,12 +256,68 @@ type lines struct {
 	// released counts the releases, apart by the hash of the key. A request that is about
 	// to join a line compares it with the count before its question: a release between
 	// its answer and its place in the line would wake no request.
-	released [64]atomic.Uint64
-	seed     maphash.Seed
+	released [buckets]atomic.Uint64
+
+	// ends says, apart by the hash of the key, how requests in line have ended. The lock of
+	// the queue guards it.
+	ends [buckets]ends
+	seed maphash.Seed
 }
 
-func (s *lines) counter(k waitKey) *atomic.Uint64 {
-	return &s.released[maphash.Comparable(s.seed, k)%uint64(len(s.released))]
+// buckets is the number of hashes by which keys are told apart.
+const buckets = 64
+
+// ends is how many of the latest requests in line were served, and how many left before.
+type ends struct{ served, left int64 }
+
+// note adds a request. Older ones count for less and less.
+func (e *ends) note(served bool) {
+	if e.served+e.left >= 64 {
+		e.served, e.left = e.served/2, e.left/2
+	}
+	if served {
+		e.served++
+	} else {
+		e.left++
+	}
+}
+
+// expect returns how many of the units that requests in line need will be used, if as many
+// of them leave as did lately.
+func (e *ends) expect(units int64) int64 {
+	if e.left == 0 || units <= 0 {
+		return units
+	}
+	share := float64(e.served+1) / float64(e.served+e.left+1)
+	return min(units, int64(math.Ceil(float64(units)*share)))
+}
+
+func (s *lines) bucket(k waitKey) int { return int(maphash.Comparable(s.seed, k) % buckets) }
+
+func (s *lines) counter(k waitKey) *atomic.Uint64 { return &s.released[s.bucket(k)] }
+
+// open returns the line for k, which it makes if there is none.
+func (s *lines) open(k waitKey, lead time.Duration) *line {
+	n := s.of[k]
+	if n != nil {
+		return n
+	}
+	k.key = strings.Clone(k.key) // the map may keep it longer than its request lives
+	if s.of == nil {
+		s.of = map[waitKey]*line{}
+	}
+	n = &line{lead: lead}
+	s.of[k] = n
+	s.count.Add(1)
+	return n
+}
+
+// closeEmpty forgets the line for k if nothing is left of it.
+func (s *lines) closeEmpty(k waitKey) {
+	if n := s.of[k]; n != nil && len(n.waiters)+len(n.spare)+n.canceling == 0 {
+		delete(s.of, k)
+		s.count.Add(-1)
+	}
 }
 
 // noteReleases makes the first request of each line ask whose units have come back by
@@ -81,305 +335,32 @@ func (q *waitQueue) noteReleases(ops []core.Op) {
 		q.mu.Lock()
 		if n := q.lines.of[k]; n != nil {
 			n.free = true
-			n.call()
+			n.callNext()
 		}
 		q.mu.Unlock()
 	}
 }
 
-// place is what a request that may wait for leases knows about its line.
-type place struct {
-	key      waitKey // of the line that it is in
-	in       *inLine // nil if it is in none
-	arrival  uint64  // 0 before the first question
-	released uint64  // the releases of its keys before the last question
-	asked    bool    // the last question was a Take
-	left     bool    // by the last answer the key has units left, or the store failed
-	due      time.Time
-	answered time.Time // when the last answer came
-	draining <-chan struct{}
-	drained  time.Time // when to stop waiting because of a Shutdown; zero if never
+// spanOf returns the time in which n units come back under the limit, rounded down.
+func spanOf(l *core.Limit, n int64) time.Duration {
+	if n <= 0 {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(l.Period), uint64(n))
+	if hi >= uint64(l.Quota) {
+		return math.MaxInt64 / 4
+	}
+	span, _ := bits.Div64(hi, lo, uint64(l.Quota))
+	return time.Duration(min(span, math.MaxInt64/4))
 }
 
-// ask lets the store decide. If others have waited longer for one of the leases, it
-// only peeks: the request may have to be refused at once for another reason.
-func (w *wait) ask(ctx context.Context, res *Result) error {
-	if res.lease == "" || !w.wantsLease(res) {
-		return res.ask(ctx)
+// periodsOf returns the periods of the limit that pass at least before the last of n units
+// can be taken, from the instant at which the first can.
+func periodsOf(l *core.Limit, n int64) time.Duration {
+	quota := min(l.Quota, l.Capacity())
+	missing := n - l.Capacity()
+	if missing <= 0 || l.Period == 0 {
+		return 0
 	}
-	w.arrive(res)
-	if w.isBehind(res) {
-		if behind, err := w.peek(ctx, res); behind || err != nil {
-			return err
-		}
-		if res.aside > 0 {
-			res.takeBack(ctx)
-		}
-	}
-	w.place.asked = true
-	return w.question(ctx, res)
-}
-
-// wantsLease reports whether the request may wait for a lease.
-func (w *wait) wantsLease(res *Result) bool {
-	for i := range res.ops {
-		if w.waitsForLease(res, i) {
-			return true
-		}
-	}
-	return false
-}
-
-func (w *wait) waitsForLease(res *Result, i int) bool {
-	op := &res.ops[i]
-	return op.Limit.Leased() && op.Cost > 0 && w.remaining(res, i) > 0
-}
-
-// arrive gives the request its number, and counts the releases of its keys.
-func (w *wait) arrive(res *Result) {
-	q := &res.limiter.queue
-	if w.place.arrival == 0 {
-		q.lines.interested.Add(1)
-		q.mu.Lock()
-		q.lines.arrivals++
-		w.place.arrival = q.lines.arrivals
-		q.mu.Unlock()
-		w.place.draining = q.draining
-	}
-	w.place.released = w.releases(res)
-}
-
-// releases returns a number that changes whenever units of a key that the request waits
-// for come back.
-func (w *wait) releases(res *Result) (n uint64) {
-	for i := range res.ops {
-		if w.waitsForLease(res, i) {
-			n += res.limiter.queue.lines.counter(waitKey{res.ops[i].Rule, res.ops[i].Key}).Load()
-		}
-	}
-	return n
-}
-
-// isBehind reports whether an older request waits for a lease that this one needs.
-func (w *wait) isBehind(res *Result) bool {
-	for i := range res.ops {
-		if w.isBehindAt(res, i) {
-			return true
-		}
-	}
-	return false
-}
-
-func (w *wait) isBehindAt(res *Result, i int) bool {
-	if !w.waitsForLease(res, i) {
-		return false
-	}
-	q := &res.limiter.queue
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	n := q.lines.of[waitKey{res.ops[i].Rule, res.ops[i].Key}]
-	return n != nil && n.requests[0].arrival < w.place.arrival
-}
-
-// peek asks the store without taking units. behind reports whether others have waited
-// longer for some of the leases. These are refused then, whether or not there is room.
-func (w *wait) peek(ctx context.Context, res *Result) (behind bool, err error) {
-	setVerbs(res, core.Peek)
-	err = w.question(ctx, res)
-	setVerbs(res, core.Take)
-	w.place.asked = false
-	if err != nil {
-		return false, err
-	}
-	res.allowed, res.degraded = false, false
-	for i := range res.ops {
-		if d := &res.out[i]; w.isBehindAt(res, i) {
-			d.Allowed, d.RetryAfter, behind = false, max(d.RetryAfter, minPause), true
-		}
-	}
-	return behind, nil
-}
-
-// setVerbs sets the verb of each op, also of those that were set aside.
-func setVerbs(res *Result, v core.Verb) {
-	ops := res.ops[:len(res.ops)+res.aside]
-	for i := range ops {
-		ops[i].Verb = v
-	}
-}
-
-// question asks the store once, and notes what follows for the line.
-func (w *wait) question(ctx context.Context, res *Result) error {
-	p, q := &w.place, &res.limiter.queue
-	if p.in != nil {
-		q.mu.Lock()
-		if n := q.lines.of[p.key]; n.requests[0] == p.in { // or else an older one has come, and asks
-			n.free = false // units that come back from now on may not be in the answer
-		}
-		q.mu.Unlock()
-	}
-	p.due = time.Now().Add(pollPause)
-	err := res.ask(ctx)
-	p.answered = time.Now()
-	for i := range res.out {
-		if d := &res.out[i]; err == nil && !d.Allowed && res.ops[i].Limit.Leased() && d.RetryAfter < pollPause {
-			if expiry := p.answered.Add(max(d.RetryAfter, minPause)); expiry.Before(p.due) {
-				p.due = expiry
-			}
-		}
-	}
-	if p.in == nil {
-		return err
-	}
-	p.left = err != nil || w.hasLeft(res, p.key)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if n := q.lines.of[p.key]; n.requests[0] == p.in {
-		n.due = p.due
-	}
-	return err
-}
-
-// hasLeft reports whether units of the key are left by the last answer.
-func (w *wait) hasLeft(res *Result, k waitKey) bool {
-	for i := range res.ops {
-		if k == (waitKey{res.ops[i].Rule, res.ops[i].Key}) {
-			return res.out[i].Remaining > 0
-		}
-	}
-	return true // the store did not decide about it
-}
-
-// stand waits in the line for k until the request is the first of it and the store is
-// to be asked again, for at most the span. again is false if the wait has ended.
-func (w *wait) stand(ctx context.Context, res *Result, k waitKey, span time.Duration) (again bool) {
-	q := &res.limiter.queue
-	w.join(res, k)
-	before := w.waited
-	end := w.start.Add(before + span)
-	defer func() { res.noteWaited(k.rule, w.waited-before, w.waited) }()
-	for {
-		last := end
-		if !w.place.drained.IsZero() && w.place.drained.Before(last) {
-			last = w.place.drained
-		}
-		due, now := q.dueOf(&w.place, last), time.Now()
-		w.waited = now.Sub(w.start)
-		switch {
-		case due.After(now):
-			if res.stopped = w.rest(ctx, res.limiter, due.Sub(now)); res.stopped != nil {
-				w.waited = time.Since(w.start)
-				return false
-			}
-		case last.After(now):
-			return true
-		default:
-			if last.Before(end) {
-				res.stopped = ErrClosed
-			}
-			w.age(res, now)
-			return false
-		}
-	}
-}
-
-// join puts the request into the line for k, in the order of arrival.
-func (w *wait) join(res *Result, k waitKey) {
-	if w.place.in != nil && w.place.key == k {
-		return
-	}
-	w.leaveLine(res.limiter)
-	q := &res.limiter.queue
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	n := q.lines.of[k]
-	if n == nil {
-		k.key = strings.Clone(k.key) // the map may keep it longer than its request lives
-		n = &line{due: w.place.due}
-		if q.lines.of == nil {
-			q.lines.of = map[waitKey]*line{}
-		}
-		q.lines.of[k] = n
-	}
-	in := &inLine{w.place.arrival, make(chan struct{}, 1)}
-	at := len(n.requests)
-	for at > 0 && n.requests[at-1].arrival > in.arrival {
-		at--
-	}
-	n.requests = slices.Insert(n.requests, at, in)
-	w.place.in, w.place.key, w.place.left = in, k, w.hasLeft(res, k)
-	if at == 0 && (!w.place.asked || w.place.released != w.releases(res)) {
-		n.free = true
-	}
-}
-
-// leaveLine takes the request out of its line, if it is in one. The next request becomes
-// the first, and asks at once if there may be units for it.
-func (w *wait) leaveLine(l *Limiter) {
-	p := &w.place
-	if p.in == nil {
-		return
-	}
-	q := &l.queue
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	n := q.lines.of[p.key]
-	at := slices.Index(n.requests, p.in)
-	n.requests = slices.Delete(n.requests, at, at+1)
-	p.in = nil
-	switch {
-	case len(n.requests) == 0:
-		delete(q.lines.of, p.key)
-	case at == 0:
-		n.free = n.free || p.left
-		n.call()
-	}
-}
-
-// dueOf returns when the request has to do something: ask the store if it is the first
-// of its line, and give up at the end.
-func (q *waitQueue) dueOf(p *place, end time.Time) time.Time {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	n := q.lines.of[p.key]
-	switch {
-	case n.requests[0] != p.in:
-		return end
-	case n.free:
-		return time.Time{}
-	case n.due.Before(end):
-		return n.due
-	}
-	return end
-}
-
-// rest waits for d, or until the request may be due. It returns an error if ctx or the
-// limiter ends before.
-func (w *wait) rest(ctx context.Context, l *Limiter, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-w.place.in.wake:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-l.life.Done():
-		return ErrClosed
-	case <-w.place.draining:
-		w.place.draining = nil
-		if deadline := l.queue.deadline; !deadline.IsZero() {
-			w.place.drained = deadline.Add(-drainMargin)
-		}
-	}
-	return nil
-}
-
-// age makes the decisions of the last answer those of now.
-func (w *wait) age(res *Result, now time.Time) {
-	res.aged = now.Sub(w.place.answered)
-	for i := range res.out {
-		if d := &res.out[i]; !d.Allowed && d.RetryAfter != core.Never {
-			d.RetryAfter = max(minPause, d.RetryAfter-res.aged)
-		}
-	}
+	return time.Duration(min((missing-1)/quota+1, int64(core.MaxBooking/l.Period)+1)) * l.Period
 }

@@ -162,3 +162,42 @@ func TestLineInOneProcess(t *testing.T) {
 		})
 	}
 }
+
+// Over Redis two processes serve the patient in the order of arrival, no more than the limit
+// has, and give back what the others have booked.
+func TestSlotsAcrossProcesses(t *testing.T) {
+	addr, prefix := redistest.Addr(t), redistest.Prefix(t)
+	slots := rule(t, "slots", "100/1s burst=1")
+	var wg sync.WaitGroup
+	begun, served := time.Now(), int64(0)
+	var mu sync.Mutex
+	for range 2 {
+		l := newLimiter(t, patientStore(t, addr, prefix), slots)
+		defer l.Close()
+		for range 20 {
+			for _, leaves := range []bool{true, false, true} {
+				ctx := t.Context()
+				if leaves {
+					c, leave := context.WithCancel(t.Context())
+					time.AfterFunc(20*time.Millisecond, leave)
+					ctx = c
+				}
+				wg.Go(func() {
+					res, err := l.TakeWithin(ctx, "k", 1, core.MaxBooking)
+					if err != nil && ctx.Err() == nil || !leaves && !res.Allowed() {
+						t.Error(res.Allowed(), err)
+					}
+					if res.Allowed() {
+						mu.Lock()
+						defer mu.Unlock()
+						served++
+					}
+				})
+			}
+		}
+	}
+	wg.Wait()
+	if most := 1 + int64(time.Since(begun)/(10*time.Millisecond)); served < 40 || served > most {
+		t.Errorf("served %d, want 40 to %d", served, most)
+	}
+}

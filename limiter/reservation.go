@@ -18,7 +18,9 @@ type Reservation struct {
 
 // Reserve takes n units of key under every rule now, although they may only be
 // used after the Delay of the reservation, which is at most [core.MaxBooking]. It
-// does not wait, and the deadline of ctx bounds only the call of the store.
+// does not wait, and the deadline of ctx bounds only the call of the store. The slot is behind
+// those that are booked, and may be before callers who wait and have none. A caller that may
+// leave before its slot uses [Limiter.Wait], which can hand the slot on.
 // Degrade and Shadow rules count, and book nothing.
 //
 // The error wraps [core.ErrOp] for a negative n, under a rule with a concurrency

@@ -79,6 +79,7 @@ type call struct {
 	check bool // the op is a Peek under a limit that holds one unit more
 
 	waited time.Duration // for a turn under this rule
+	behind bool          // by the last Peek, older requests wait for the key
 
 	leaseLost uint32 // 1 if the lease has ended before the request, and was not taken anew; atomic
 
@@ -707,19 +708,6 @@ func (res *Result) refunds(ctx context.Context, i, status int) (yes bool) {
 	return r.RefundIf(status)
 }
 
-// cancelBooking turns a result whose booked slot will not be used into a refusal.
-func (res *Result) cancelBooking(ctx context.Context) {
-	tidy, cancel := cleanupContext(ctx)
-	defer cancel()
-	res.limiter.report(ctx, res.Refund(tidy))
-	res.allowed = false
-	for i := range res.out {
-		if d := &res.out[i]; d.Wait > 0 {
-			d.Allowed, d.RetryAfter, d.Wait = false, d.Wait, 0
-		}
-	}
-}
-
 func (res *Result) recycle() {
 	ops := res.ops[:cap(res.ops)]
 	for i := range ops {
@@ -834,54 +822,6 @@ func (res *Result) failsOpen(ctx context.Context, err error) bool {
 		}
 	}
 	return true
-}
-
-// decide lets the store decide, and waits if mayWait is true and a rule says so.
-func (res *Result) decide(ctx context.Context, mayWait bool) error {
-	if !mayWait {
-		return res.ask(ctx)
-	}
-	w := wait{start: time.Now(), maxWait: core.MaxBooking}
-	if deadline, ok := ctx.Deadline(); ok {
-		// A turn at the very deadline would come too late.
-		w.maxWait = min(w.maxWait, deadline.Sub(w.start)-time.Microsecond)
-	}
-	defer w.leave(res.limiter)
-	for {
-		if again, err := w.step(ctx, res); !again {
-			return err
-		}
-		if res.aside > 0 {
-			res.takeBack(ctx)
-		}
-	}
-}
-
-// reachSlot marks the booked slots as reached.
-func (res *Result) reachSlot(pause time.Duration) {
-	res.aged = pause
-	for i := range res.out {
-		res.out[i].Wait = 0
-	}
-}
-
-// renewAfterWait renews leases that may have expired during a wait.
-func (res *Result) renewAfterWait(ctx context.Context) error {
-	if !res.HoldsLeases() {
-		return nil
-	}
-	res.noteAsking()
-	held, err := res.Renew(ctx)
-	if err != nil || held {
-		return err
-	}
-	res.cancelBooking(ctx)
-	for i := range res.ops {
-		if d := &res.out[i]; res.ops[i].Lease != "" {
-			d.Allowed, d.RetryAfter = false, res.ops[i].Limit.Period
-		}
-	}
-	return nil
 }
 
 func (res *Result) allow(ctx context.Context, l *Limiter, key string, cost int64) (core.Decision, error) {

@@ -44,6 +44,7 @@ type Rule struct {
 	// which [Result.Settle] corrects.
 	CostAtMost bool
 
+	// OnLimit says what happens to a request over the limit; the zero value refuses it.
 	OnLimit Action
 
 	// Ban turns a key away for a while after many refusals. It needs an OnLimit that

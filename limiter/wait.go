@@ -1,69 +1,117 @@
-// This file lets requests wait, up to a bound on their number.
+// This file lets requests wait for their turn.
 
 package limiter
 
 import (
 	"context"
-	"hash/maphash"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/headgate/headgate/core"
 )
 
-// minPause is the shortest pause between two calls of a store that returns no
-// RetryAfter.
-const minPause = time.Millisecond
+const (
+	// minPause is the shortest pause between two calls of a store that returns no
+	// RetryAfter.
+	minPause = time.Millisecond
+
+	// pollPause is the time between two questions about the leases of a key that other
+	// processes may hold. Releases in this process need no question.
+	pollPause = 50 * time.Millisecond
+
+	// drainMargin is how long before the deadline of a Shutdown requests stop waiting for
+	// leases, so that their answers are not cut off. No store can say when a lease is
+	// released.
+	drainMargin = 100 * time.Millisecond
+)
 
 // wait is the state of one request that may wait.
 type wait struct {
+	queue   *waitQueue
 	start   time.Time
 	maxWait time.Duration // by the context's deadline
 	waited  time.Duration
-	key     waitKey
+	key     waitKey // under which it is counted among those that wait
 	queued  bool
-	place   place // among the requests that wait for leases
+
+	arrival    arrival
+	interested bool   // in releases
+	released   uint64 // the releases of its keys before the last question
+	in         *waiter
+	line       waitKey // of in
+
+	asked    bool // the last question was a Take
+	began    time.Time
+	answered time.Time
+	retry    time.Time // when to ask for leases again by the last answer
+	left     bool      // by the last answer the line's key has units left, or the store failed
+	slot     *slot     // that the last answer has booked, until the request is in its line
+
+	draining <-chan struct{} // nil once noticed
+	drains   bool            // a Shutdown has begun
+	drained  time.Time       // when the wait for a slot or lease ends because of it
 }
 
-// step asks the store once and waits as its decisions say. again reports whether the
-// store has to be asked once more.
-func (w *wait) step(ctx context.Context, res *Result) (again bool, err error) {
-	w.book(res)
-	if err := w.ask(ctx, res); err != nil {
-		return false, err
+// decide lets the store decide, and waits if mayWait is true and a rule says so.
+func (res *Result) decide(ctx context.Context, mayWait bool) error {
+	if !mayWait {
+		return res.ask(ctx)
 	}
-	pause, at, forLease := w.pause(res)
-	if pause == 0 {
-		return false, nil
-	}
-	booked := res.allowed
-	if res.notQueued = w.enter(res.limiter, at); res.notQueued != nil {
-		if booked {
-			res.cancelBooking(ctx)
+	start, answered := time.Now(), time.Time{}
+	if res.lease == "" && res.limiter.queue.lines.count.Load() == 0 { // most requests end here
+		if err := res.ask(ctx); err != nil || res.allowed {
+			return err
 		}
-		return false, nil
+		answered = time.Now()
 	}
-	if forLease {
-		return w.stand(ctx, res, at, pause), nil
-	}
-	w.leaveLine(res.limiter)
-	res.stopped = res.limiter.sleep(ctx, pause)
-	before := w.waited
-	w.waited = time.Since(w.start)
-	res.noteWaited(at.rule, w.waited-before, w.waited)
-	switch {
-	case res.stopped != nil && booked:
-		res.cancelBooking(ctx)
-		return false, nil
-	case res.stopped != nil:
-		return false, nil
-	case booked:
-		res.reachSlot(pause)
-		return false, res.renewAfterWait(ctx)
-	}
-	return true, nil
+	return res.waitForTurn(ctx, start, answered)
 }
+
+// waitForTurn lets a request wait that came at start. The store has refused it at the instant
+// answered, or is still to be asked if that is zero.
+func (res *Result) waitForTurn(ctx context.Context, start, answered time.Time) (err error) {
+	w := wait{queue: &res.limiter.queue, start: start, maxWait: core.MaxBooking}
+	w.arrival.at = start
+	if deadline, ok := ctx.Deadline(); ok {
+		// A turn at the very deadline would come too late.
+		w.maxWait = min(w.maxWait, deadline.Sub(start)-time.Microsecond)
+	}
+	defer w.leave(ctx, res)
+
+	again := true
+	if !answered.IsZero() {
+		w.asked, w.began, w.answered = true, start, answered
+		again, err = w.heed(ctx, res)
+	}
+	for again {
+		if res.aside > 0 {
+			res.takeBack(ctx)
+		}
+		w.boundBookings(res)
+		if err := w.ask(ctx, res); err != nil {
+			return err
+		}
+		again, err = w.heed(ctx, res)
+	}
+	return err
+}
+
+// heed waits as the last answer says. again reports whether the store has to be asked once
+// more.
+func (w *wait) heed(ctx context.Context, res *Result) (again bool, err error) {
+	i, span := w.reason(res)
+	if i < 0 {
+		return false, nil
+	}
+	if res.allowed {
+		w.slot = res.newSlot(w.answered)
+	}
+	if res.notQueued = w.enter(res.limiter, keyOf(&res.ops[i])); res.notQueued != nil {
+		return false, nil
+	}
+	return w.waitInLine(ctx, res, i, span)
+}
+
+func keyOf(op *core.Op) waitKey { return waitKey{op.Rule, op.Key} }
 
 // remaining returns the time for which the request may still wait for rule i.
 func (w *wait) remaining(res *Result, i int) time.Duration {
@@ -73,49 +121,48 @@ func (w *wait) remaining(res *Result, i int) time.Duration {
 	return max(0, min(w.maxWait, res.calls[i].maxWait)-w.waited)
 }
 
-// book lets the store book slots where the request may wait for them.
-func (w *wait) book(res *Result) {
+// boundBookings lets the store book slots for a request in a line, where it may wait for
+// them. A request that has just come books none: thousands may come while the store decides.
+func (w *wait) boundBookings(res *Result) {
 	for i := range res.ops {
-		op := &res.ops[i]
-		op.MaxWait = w.remaining(res, i)
-		if op.MaxWait > 0 && !w.queued && res.limiter.queueFull(waitKey{op.Rule, op.Key}) {
-			op.MaxWait = 0
+		res.ops[i].MaxWait = 0
+		if w.in != nil {
+			res.ops[i].MaxWait = w.remaining(res, i)
 		}
 	}
 }
 
-// pause returns how long to wait now, and for which key: 0 if there is nothing to
-// wait for, or if it would take too long. A lease may be released at any time, so
-// forLease is true, and the pause is the longest possible, where nothing else is missing.
-func (w *wait) pause(res *Result) (longest time.Duration, at waitKey, forLease bool) {
-	var lease waitKey
-	var forLeaseAtMost time.Duration
+// reason returns the rule for which the request has to wait longest, and for how long, or -1
+// if it has nothing to wait for or that would take too long. A lease may be released at any
+// time, so the request waits for one only if nothing else is missing.
+func (w *wait) reason(res *Result) (longest int, span time.Duration) {
+	lease := -1
+	longest = -1
 	for i := range res.ops {
-		d, key := &res.out[i], waitKey{res.ops[i].Rule, res.ops[i].Key}
-		span := d.Wait
+		d := &res.out[i]
+		pause := d.Wait
 		if !res.allowed {
 			if res.ops[i].Soft || d.Allowed {
 				continue
 			}
-			left := w.remaining(res, i)
 			if w.waitsForLease(res, i) && d.RetryAfter != core.Never {
-				if forLeaseAtMost == 0 {
-					forLeaseAtMost, lease = left, key
+				if lease < 0 {
+					lease = i
 				}
 				continue
 			}
-			if span = max(d.RetryAfter, minPause); span > left {
-				return 0, waitKey{}, false
+			if pause = max(d.RetryAfter, minPause); pause > w.remaining(res, i) {
+				return -1, 0
 			}
 		}
-		if span > longest {
-			longest, at = span, key
+		if pause > span {
+			longest, span = i, pause
 		}
 	}
-	if longest == 0 {
-		return forLeaseAtMost, lease, forLeaseAtMost > 0
+	if longest < 0 {
+		return lease, 0
 	}
-	return longest, at, false
+	return longest, span
 }
 
 // enter takes a place in the queue for the whole wait, or returns an error.
@@ -135,9 +182,10 @@ func (w *wait) enter(l *Limiter, p waitKey) error {
 }
 
 // leave ends the wait.
-func (w *wait) leave(l *Limiter) {
-	w.leaveLine(l)
-	if w.place.arrival > 0 {
+func (w *wait) leave(ctx context.Context, res *Result) {
+	l := res.limiter
+	w.leaveLine(ctx, res)
+	if w.interested {
 		l.queue.lines.interested.Add(-1)
 	}
 	if w.queued {
@@ -146,104 +194,232 @@ func (w *wait) leave(l *Limiter) {
 	}
 }
 
-// waitQueue bounds the number of waiting requests, in all and for each key of a rule.
-type waitQueue struct {
-	max, maxPerKey int
-	fullStatus     int // of the answer when it is full; 0 means 503
-
-	draining chan struct{} // closed by drain
-	deadline time.Time     // of the drain; zero if it has none
-
-	mu      sync.Mutex
-	waiting int
-	at      map[waitKey]int
-	empty   chan struct{} // closed when no request waits; nil before drain
-	lines   lines
+// ask lets the store decide. If older requests wait for a key of the request, it only
+// peeks: the request may have to be refused at once for another reason.
+func (w *wait) ask(ctx context.Context, res *Result) error {
+	forLease := res.lease != "" && w.wantsLease(res)
+	w.arrive(res, forLease)
+	if w.isBehind(res) {
+		if again, err := w.peek(ctx, res); !again || err != nil {
+			return err
+		}
+		if res.aside > 0 {
+			res.takeBack(ctx)
+		}
+	}
+	w.asked = true
+	return w.askStore(ctx, res)
 }
 
-// start makes the queue ready for use.
-func (q *waitQueue) start(max, maxPerKey int) {
-	q.max, q.maxPerKey, q.draining = max, maxPerKey, make(chan struct{})
-	q.lines.seed = maphash.MakeSeed()
+// wantsLease reports whether the request may wait for a lease.
+func (w *wait) wantsLease(res *Result) bool {
+	for i := range res.ops {
+		if w.waitsForLease(res, i) {
+			return true
+		}
+	}
+	return false
 }
 
-// drain lets no further request enter, and ends the waits that would last until the
-// deadline of ctx or longer. The channel that it returns is closed when no request waits.
-func (q *waitQueue) drain(ctx context.Context) (empty <-chan struct{}) {
+func (w *wait) waitsForLease(res *Result, i int) bool {
+	return res.ops[i].Limit.Leased() && w.waitsFor(res, i)
+}
+
+// waitsFor reports whether the request may wait for its units under rule i.
+func (w *wait) waitsFor(res *Result, i int) bool {
+	return res.ops[i].Cost > 0 && w.remaining(res, i) > 0
+}
+
+// arrive gives the request its number, and counts the releases of its keys.
+func (w *wait) arrive(res *Result, forLease bool) {
+	lines := &w.queue.lines
+	if w.arrival.number == 0 {
+		w.arrival.number = lines.arrivals.Add(1)
+	}
+	if !forLease {
+		return
+	}
+	if !w.interested {
+		w.interested = true
+		lines.interested.Add(1)
+	}
+	w.released = w.releases(res)
+}
+
+// releases returns a number that changes whenever units of a key that the request waits
+// for come back.
+func (w *wait) releases(res *Result) (n uint64) {
+	for i := range res.ops {
+		if w.waitsForLease(res, i) {
+			n += w.queue.lines.counter(keyOf(&res.ops[i])).Load()
+		}
+	}
+	return n
+}
+
+// isBehind reports whether an older request has to be served before this one.
+func (w *wait) isBehind(res *Result) bool {
+	q := w.queue
+	now := time.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.empty == nil {
-		q.empty = make(chan struct{})
-		q.deadline, _ = ctx.Deadline()
-		close(q.draining)
-		q.reportEmpty()
+	for i := range res.ops {
+		if w.lineAheadLocked(res, i, now) != nil {
+			return true
+		}
 	}
-	return q.empty
+	return false
 }
 
-// reportEmpty closes the channel that drain returns, if there is one and no request
-// waits. That happens once, because no request enters any longer. The caller holds the
-// lock.
-func (q *waitQueue) reportEmpty() {
-	if q.empty != nil && q.waiting == 0 {
-		close(q.empty)
+// lineAheadLocked returns the line of rule i if an older request in it has to be served before
+// this one, or else nil.
+func (w *wait) lineAheadLocked(res *Result, i int, now time.Time) *line {
+	if !w.waitsFor(res, i) {
+		return nil
 	}
+	n := w.queue.lines.of[keyOf(&res.ops[i])]
+	if n == nil || !n.isAhead(w.arrival, now) {
+		return nil
+	}
+	return n
 }
 
-// endsBy reports whether the drain ends at t or before. It is called when draining is
-// closed.
-func (q *waitQueue) endsBy(t time.Time) bool {
-	return !q.deadline.IsZero() && !q.deadline.After(t)
+// peek asks the store without taking units. Rules under which older requests have to be
+// served before refuse then, until the turn of this one. again reports whether the store has
+// to be asked to take: no older one is left, or a ban has to count the refusal.
+func (w *wait) peek(ctx context.Context, res *Result) (again bool, err error) {
+	w.beginPeek(res)
+	err = w.askStore(ctx, res)
+	setVerbs(res, core.Take)
+	w.asked = false
+	if err != nil {
+		return false, err
+	}
+	if w.isStruck(res) {
+		return true, nil
+	}
+	res.allowed, res.degraded = false, false
+	if !w.putBehind(res) {
+		w.boundBookings(res)
+		return true, nil
+	}
+	return false, nil
 }
 
-// waitKey is a key of a rule for which requests wait.
-type waitKey struct{ rule, key string }
-
-// full reports whether no further request may wait at p.
-func (q *waitQueue) full(p waitKey) bool {
+// beginPeek makes the ops Peeks. Under a rule where older requests have to be served before,
+// the answer is to be when the units come back, and not whether they can be booked.
+func (w *wait) beginPeek(res *Result) {
+	setVerbs(res, core.Peek)
+	q := w.queue
+	now := time.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.refusal(p) != nil
-}
-
-// refusal returns why no further request may wait at p, or nil. The caller holds the
-// lock.
-func (q *waitQueue) refusal(p waitKey) error {
-	switch {
-	case q.empty != nil:
-		return ErrClosed
-	case q.waiting >= q.max, q.at[p] >= q.maxPerKey:
-		return ErrQueueFull
+	for i := range res.ops {
+		if w.lineAheadLocked(res, i, now) != nil {
+			res.ops[i].MaxWait = 0
+		}
 	}
-	return nil
 }
 
-// enter adds a waiter, or returns the reason why it may not wait. A successful enter
-// must be followed by leave.
-func (q *waitQueue) enter(p waitKey) error {
+// setVerbs sets the verb of each op, also of those that were set aside.
+func setVerbs(res *Result, v core.Verb) {
+	ops := res.ops[:len(res.ops)+res.aside]
+	for i := range ops {
+		ops[i].Verb = v
+	}
+}
+
+// isStruck reports whether a rule refuses the request whose Ban counts that.
+func (w *wait) isStruck(res *Result) bool {
+	for i := range res.ops {
+		if op := &res.ops[i]; op.Ban != nil && !op.Soft && !res.out[i].Allowed {
+			return true
+		}
+	}
+	return false
+}
+
+// putBehind makes the rules refuse under which older requests have to be served before, and
+// reports whether there are any.
+func (w *wait) putBehind(res *Result) (behind bool) {
+	q := w.queue
+	now := time.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if err := q.refusal(p); err != nil {
+	for i := range res.ops {
+		n := w.lineAheadLocked(res, i, now)
+		res.calls[i].behind = n != nil
+		if n != nil {
+			d := &res.out[i]
+			d.RetryAfter = max(minPause, w.turn(n, q.endsOfLocked(keyOf(&res.ops[i])), &res.ops[i], d, now))
+			d.Allowed, behind = false, true
+		}
+	}
+	return behind
+}
+
+// turn returns the time until the turn of the request behind those in the line, as far as
+// that is known. d is the decision of a Peek.
+func (w *wait) turn(n *line, e *ends, op *core.Op, d *core.Decision, now time.Time) time.Duration {
+	if op.Limit.Leased() || d.RetryAfter == core.Never {
+		return d.RetryAfter
+	}
+	before := e.expect(n.unitsBefore(w.arrival))
+	if !op.Limit.Books() {
+		return max(d.RetryAfter, n.due.Add(periodsOf(&op.Limit, before+op.Cost)).Sub(now))
+	}
+	if d.Allowed {
+		before -= d.Remaining - op.Cost
+	}
+	return d.RetryAfter + spanOf(&op.Limit, before)
+}
+
+// askStore asks the store once, and notes what follows for the line.
+func (w *wait) askStore(ctx context.Context, res *Result) error {
+	q := w.queue
+	if w.in != nil && w.in.leased {
+		q.mu.Lock()
+		if n := q.lines.of[w.line]; n.waiters[0] == w.in { // or else an older one has come, and asks
+			n.free = false // units that come back from now on may not be in the answer
+		}
+		q.mu.Unlock()
+	}
+	w.began = time.Now()
+	err := res.ask(ctx)
+	w.answered = time.Now()
+	w.retry = w.began.Add(pollPause)
+	for i := range res.out {
+		if d := &res.out[i]; err == nil && !d.Allowed && res.ops[i].Limit.Leased() && d.RetryAfter < pollPause {
+			if expiry := w.answered.Add(max(d.RetryAfter, minPause)); expiry.Before(w.retry) {
+				w.retry = expiry
+			}
+		}
+	}
+	if w.in == nil {
 		return err
 	}
-	n := q.at[p]
-	if q.at == nil {
-		q.at = map[waitKey]int{}
+	w.left = err != nil || w.hasLeft(res, w.line)
+	if w.in.leased {
+		q.mu.Lock()
+		if n := q.lines.of[w.line]; n.waiters[0] == w.in {
+			n.due = w.retry
+		}
+		q.mu.Unlock()
 	}
-	if n == 0 { // the map keeps this key, maybe longer than its request lives
-		p.key = strings.Clone(p.key)
-	}
-	q.at[p] = n + 1
-	q.waiting++
-	return nil
+	return err
 }
 
-func (q *waitQueue) leave(p waitKey) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.waiting--
-	if q.at[p]--; q.at[p] <= 0 {
-		delete(q.at, p)
+// hasLeft reports whether units of the key are left by the last answer.
+func (w *wait) hasLeft(res *Result, k waitKey) bool {
+	for i := range res.ops {
+		if k == keyOf(&res.ops[i]) {
+			return res.out[i].Remaining > 0
+		}
 	}
-	q.reportEmpty()
+	return true // the store did not decide about it
+}
+
+// endOf returns when the request stops waiting for rule i.
+func (w *wait) endOf(res *Result, i int) time.Time {
+	return w.start.Add(min(w.maxWait, res.calls[i].maxWait))
 }

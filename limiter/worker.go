@@ -76,8 +76,9 @@ func (e *WaitError) Unwrap() error { return e.Err }
 // Wait takes n units of key under every rule, whatever its Key function says, and
 // waits until they may be used. It returns nil if they were taken, and only then.
 // It waits at most until the deadline of ctx and at most [core.MaxBooking], and
-// does not begin to wait if the units would come later. Degrade and Shadow rules
-// count, and make no call wait.
+// does not begin to wait if the units would come later. Callers with one key are served in
+// the order of arrival, and one whose ctx ends costs the others no unit. Degrade and Shadow
+// rules count, and make no call wait.
 //
 // The error is a [*WaitError]. If it wraps [ErrUndecided], units may have been
 // taken, also where the rules fail open; otherwise none were. Under a rule with a
