@@ -535,7 +535,7 @@ func heartbeats(t *testing.T, c *redis.Client, prefix string) sendBeat {
 // more than it adds up.
 func TestInstancesAreCountedByRedis(t *testing.T) {
 	t.Parallel()
-	_, c := patient(t, redistest.Start(t).Addr)
+	c := patiently(t, redistest.Start(t).Addr)
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, ids := range []int{5, 200} {
 		prefix, b := "hg"+strconv.Itoa(ids)+":", newBook()
@@ -564,7 +564,7 @@ func TestInstancesAreCountedByRedis(t *testing.T) {
 
 func TestInstancesForgetThoseWhoseTimeIsOver(t *testing.T) {
 	t.Parallel()
-	_, c := patient(t, redistest.Start(t).Addr)
+	c := patiently(t, redistest.Start(t).Addr)
 	beat := heartbeats(t, c, "hg:")
 	over := redis.Z{Score: 1, Member: "one whose time is over"}
 	if err := c.ZAdd(t.Context(), "hg:{instances}", over).Err(); err != nil {
@@ -586,7 +586,7 @@ func TestInstancesForgetThoseWhoseTimeIsOver(t *testing.T) {
 // Versions that know the first key alone add instances to it, and forget them.
 func TestInstancesCountThoseOfOlderVersions(t *testing.T) {
 	t.Parallel()
-	_, c := patient(t, redistest.Start(t).Addr)
+	c := patiently(t, redistest.Start(t).Addr)
 	beat := heartbeats(t, c, "hg:")
 	old := redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: "old"}
 	if err := c.ZAdd(t.Context(), "hg:{instances}", old).Err(); err != nil {
@@ -609,7 +609,7 @@ func TestInstancesCountThoseOfOlderVersions(t *testing.T) {
 // Each step lets all instances expire, or none.
 func TestInstancesKeepTheirPartsWhenTheClockOfRedisSteps(t *testing.T) {
 	server := redistest.StartClock(t, 0)
-	_, c := patient(t, server.Addr)
+	c := patiently(t, server.Addr)
 	beat := heartbeats(t, c, "hg:")
 	for n, id := range []string{"a", "b", "c"} {
 		if got := beat(id, time.Hour, 3, 3); got != (answer{int64(n) + 1, 3}) {
