@@ -59,7 +59,7 @@ func startBefore(t *testing.T, start absence) {
 	}
 	w := &findings{done: make(chan struct{})}
 	l := limiter.MustNew(limiter.Config{Store: s, Logger: slog.New(slog.NewTextHandler(w, nil)), Rules: []limiter.Rule{{
-		Name: "r", OnStoreError: limiter.FailOpen, Limit: limit(t, "100000/1h"), Key: func(core.Request) (string, bool) { return "k", true },
+		Name: "r", OnStoreError: limiter.FailClosed, Limit: limit(t, "100000/1h"), Key: func(core.Request) (string, bool) { return "k", true },
 	}}})
 	defer l.Close()
 	begun := time.Now()

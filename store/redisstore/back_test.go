@@ -134,7 +134,7 @@ func TestInstancesWithoutPermission(t *testing.T) {
 	defer release()
 
 	eventuallyTrue(t, "nothing is logged", func() bool { return log.String() != "" })
-	for _, part := range []string{"level=WARN", "may not run zremrangebyscore, zadd, zrem, zcard on hg:{instances}", "ACL SETUSER limiter ~hg:* "} {
+	for _, part := range []string{"level=WARN", "may not run zrevrangebyscore, zrem, zadd, zcard on hg:{instances}", "ACL SETUSER limiter ~hg:* "} {
 		if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, part) {
 			t.Errorf("the log is\n%swant %s", text, part)
 		}

@@ -74,21 +74,18 @@ func (s *Store) process(ctx context.Context, v *server, cmd rediscall.Ints) erro
 		return nil
 	}
 
-	late := isLate(err)
-	if late {
-		s.measure(v, firstKey(cmd))
+	if !isLate(err) {
+		return s.causeOf(cmd, err)
 	}
-	// What this process noticed late says nothing about the server.
-	if lateness(err) > 0 {
+
+	s.measure(v, firstKey(cmd))
+	if s.noticedLate(ctx, v, ended, err) {
+		// That says nothing about the server, and the connection may be lost.
 		s.connect(s.queue.connections(), nil)
 	} else {
 		err = s.causeOf(cmd, err)
 	}
-
-	if late {
-		err = &lateCall{err, ended}
-	}
-	return err
+	return &lateCall{err, ended}
 }
 
 // ask sends the command, and notes for how long the server was silent.

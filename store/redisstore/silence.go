@@ -265,6 +265,15 @@ func (s *Store) judged(ctx context.Context, v *server, begun, deadline time.Time
 	return e
 }
 
+// noticedLate reports whether this process was late to notice that a call, which ended with
+// err, had no time left, or was late while the call waited for a connection.
+func (s *Store) noticedLate(ctx context.Context, v *server, ended time.Time, err error) bool {
+	if end, ok := ctx.Deadline(); ok && ended.Sub(end) > onTime {
+		return true
+	}
+	return lateness(err) > 0 || !waitedForReply(err) && s.wasLate(ended, patienceOf(v.budget()))
+}
+
 // waitedForReply reports whether a call that ended at its deadline was waiting for a reply then.
 // Otherwise it was waiting for a connection, for which this process has to do more than read.
 func waitedForReply(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

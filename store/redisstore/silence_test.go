@@ -61,8 +61,8 @@ func answering(n int) func(context.Context, int) error {
 	}
 }
 
-// A server that never answers costs callers seven fifths of the timeout, once. Then a call at
-// a time asks it.
+// A server that never answers costs callers seven fifths of the timeout, once. Then they are
+// turned away at once, until a trial may ask it.
 func TestSilenceCostsCallersAtMostSevenFifths(t *testing.T) {
 	for _, row := range []struct {
 		name    string
@@ -71,13 +71,13 @@ func TestSilenceCostsCallersAtMostSevenFifths(t *testing.T) {
 		want    []ending
 	}{
 		{"one after the other", 1, []time.Duration{0, 50 * ms, 100 * ms},
-			[]ending{failed(50 * ms), isSilent(70 * ms), isSilent(150 * ms)}},
+			[]ending{failed(50 * ms), isSilent(70 * ms), isSilent(100 * ms)}},
 		{"one that overlaps", 1, []time.Duration{0, 30 * ms},
 			[]ending{failed(50 * ms), isSilent(70 * ms)}},
 		{"others that wait behind two", 1, []time.Duration{0, 1 * ms, 2 * ms, 10 * ms, 40 * ms},
 			[]ending{failed(50 * ms), failed(51 * ms), overloaded(52 * ms), overloaded(60 * ms), overloaded(70 * ms)}},
 		{"callers while a call asks", 1, []time.Duration{0, 60 * ms, 80 * ms, 90 * ms, 110 * ms},
-			[]ending{failed(50 * ms), isSilent(70 * ms), isSilent(130 * ms), isSilent(90 * ms), isSilent(110 * ms)}},
+			[]ending{failed(50 * ms), isSilent(70 * ms), isSilent(80 * ms), isSilent(90 * ms), isSilent(110 * ms)}},
 		{"a server that has never answered", 0, []time.Duration{0, 50 * ms, 60 * ms},
 			[]ending{failed(50 * ms), isSilent(100 * ms), isSilent(70 * ms)}},
 		{"a second later", 1, []time.Duration{0, 2000 * ms},
@@ -133,8 +133,8 @@ func TestReplyEndsTheSilence(t *testing.T) {
 					}
 					return stuck(ctx, n)
 				}}, Options{})
-				got := endings(t, s, 0, 50*ms, 150*ms, 200*ms)
-				want := []ending{failed(50 * ms), isSilent(100 * ms), {150 * ms, false, false, reply != nil}, failed(250 * ms)}
+				got := endings(t, s, 0, 50*ms, 300*ms, 350*ms)
+				want := []ending{failed(50 * ms), isSilent(100 * ms), {300 * ms, false, false, reply != nil}, failed(400 * ms)}
 				if !slices.Equal(got, want) {
 					t.Errorf("%+v\nwant %+v", got, want)
 				}
@@ -165,7 +165,7 @@ func TestFailureThatNoCallerGotIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := faked(t, &fake{wait: stuck}, Options{})
 		got := endings(t, s, 0, 0, 30*ms, 125*ms, 126*ms)
-		want := []ending{failed(50 * ms), failed(50 * ms), overloaded(70 * ms), isSilent(125 * ms), isSilent(176 * ms)}
+		want := []ending{failed(50 * ms), failed(50 * ms), overloaded(70 * ms), isSilent(125 * ms), isSilent(126 * ms)}
 		if !slices.Equal(got, want) {
 			t.Errorf("%+v\nwant %+v", got, want)
 		}
