@@ -86,7 +86,7 @@ func (w *wait) join(ctx context.Context, res *Result, i int, span time.Duration)
 	w.noteAnswerLocked(res, n, i, span, isNew)
 	if now := time.Now(); isNew && w.in.slot == nil && !w.in.leased {
 		if turn := n.turnOf(w.in, q.endsOfLocked(k), now); turn.After(w.in.end) {
-			hopeless = true
+			hopeless, w.hopeless = true, true
 			res.refuseBooking()
 			res.out[i].Allowed, res.out[i].RetryAfter = false, turn.Sub(now)
 		}
@@ -154,7 +154,9 @@ func (w *wait) leaveLine(ctx context.Context, res *Result) {
 	}
 	q.mu.Lock()
 	n := q.lines.of[w.line]
-	q.endsOfLocked(w.line).note(res.allowed)
+	if !w.hopeless {
+		q.endsOfLocked(w.line).note(res.allowed)
+	}
 	at := slices.Index(n.waiters, x)
 	n.waiters = slices.Delete(n.waiters, at, at+1)
 	if x.slot != nil {
