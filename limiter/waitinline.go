@@ -30,10 +30,12 @@ func (w *wait) waitInLine(ctx context.Context, res *Result, i int, span time.Dur
 	}
 	before := w.waited
 	defer func(rule string) { res.noteWaited(rule, w.waited-before, w.waited) }(res.ops[i].Rule)
-	for {
+	for slept := false; ; {
 		now := time.Now()
 		next, until, s := w.next(res, now)
-		w.waited = now.Sub(w.start)
+		if slept { // or else the time of a question is no wait
+			w.waited = now.Sub(w.start)
+		}
 		switch next {
 		case asks:
 			return true, nil
@@ -48,6 +50,7 @@ func (w *wait) waitInLine(ctx context.Context, res *Result, i int, span time.Dur
 			res.stopped = ErrClosed
 			w.age(res, now)
 		default:
+			slept = true
 			res.stopped = w.sleepUntil(ctx, res.limiter, until.Sub(now))
 		}
 		if res.stopped != nil {
