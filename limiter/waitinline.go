@@ -87,7 +87,7 @@ func (w *wait) join(ctx context.Context, res *Result, i int, span time.Duration)
 		n.insert(w.in)
 	}
 	w.noteAnswerLocked(res, n, i, span, isNew)
-	if now := time.Now(); isNew && w.in.slot == nil && !w.in.leased {
+	if now := time.Now(); isNew && w.in != n.waiters[0] && w.in.slot == nil && !w.in.leased {
 		if turn := n.turnOf(w.in, q.endsOfLocked(k), now); turn.After(w.in.end) {
 			hopeless, w.hopeless = true, true
 			res.refuseBooking()
