@@ -46,6 +46,8 @@ type wait struct {
 	left     bool      // by the last answer the line's key has units left, or the store failed
 	slot     *slot     // that the last answer has booked, until the request is in its line
 
+	hopeless bool // it was refused when it came to its line
+
 	draining <-chan struct{} // nil once noticed
 	drains   bool            // a Shutdown has begun
 	drained  time.Time       // when the wait for a slot or lease ends because of it

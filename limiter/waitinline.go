@@ -30,10 +30,12 @@ func (w *wait) waitInLine(ctx context.Context, res *Result, i int, span time.Dur
 	}
 	before := w.waited
 	defer func(rule string) { res.noteWaited(rule, w.waited-before, w.waited) }(res.ops[i].Rule)
-	for {
+	for slept := false; ; {
 		now := time.Now()
 		next, until, s := w.next(res, now)
-		w.waited = now.Sub(w.start)
+		if slept { // or else the time of a question is no wait
+			w.waited = now.Sub(w.start)
+		}
 		switch next {
 		case asks:
 			return true, nil
@@ -48,6 +50,7 @@ func (w *wait) waitInLine(ctx context.Context, res *Result, i int, span time.Dur
 			res.stopped = ErrClosed
 			w.age(res, now)
 		default:
+			slept = true
 			res.stopped = w.sleepUntil(ctx, res.limiter, until.Sub(now))
 		}
 		if res.stopped != nil {
@@ -84,9 +87,9 @@ func (w *wait) join(ctx context.Context, res *Result, i int, span time.Duration)
 		n.insert(w.in)
 	}
 	w.noteAnswerLocked(res, n, i, span, isNew)
-	if now := time.Now(); isNew && w.in.slot == nil && !w.in.leased {
+	if now := time.Now(); isNew && w.in != n.waiters[0] && w.in.slot == nil && !w.in.leased {
 		if turn := n.turnOf(w.in, q.endsOfLocked(k), now); turn.After(w.in.end) {
-			hopeless = true
+			hopeless, w.hopeless = true, true
 			res.refuseBooking()
 			res.out[i].Allowed, res.out[i].RetryAfter = false, turn.Sub(now)
 		}
@@ -154,7 +157,9 @@ func (w *wait) leaveLine(ctx context.Context, res *Result) {
 	}
 	q.mu.Lock()
 	n := q.lines.of[w.line]
-	q.endsOfLocked(w.line).note(res.allowed)
+	if !w.hopeless {
+		q.endsOfLocked(w.line).note(res.allowed)
+	}
 	at := slices.Index(n.waiters, x)
 	n.waiters = slices.Delete(n.waiters, at, at+1)
 	if x.slot != nil {
