@@ -57,7 +57,7 @@ func (b *Bindings) addressFunc(bits int) (core.KeyFunc, error) {
 	case bits == 0 && b.IPPrefix == nil:
 		return keyfuncs.RemoteIP, nil
 	case b.IPPrefix != nil:
-		return b.IPPrefix(cmp.Or(bits, 64))
+		return b.IPPrefix(cmp.Or(bits, defaultBits))
 	case b.IP != nil:
 		return nil, fmt.Errorf(`"ip/%d" cannot be used here: the program does not set Bindings.IPPrefix`, bits)
 	}
@@ -115,4 +115,6 @@ func (b *Bindings) partFunc(p part) (core.KeyFunc, error) {
 
 // sharedKey returns the same key for all requests. The key is not empty, as the
 // empty key stands for callers without an identity.
-func sharedKey(core.Request) (string, bool) { return "all", true }
+func sharedKey(core.Request) (string, bool) { return globalKey, true }
+
+const globalKey = "all"
