@@ -29,12 +29,14 @@ var (
 // findings are those of limiters in the words of Caddy.
 var findings = map[string]string{
 	limiter.CodeUnheeded: "a peer forwards the address of a caller, but the policy counts by the address of that peer: if it is a proxy, all of its " +
-		"callers share one limit, and trusted_proxies in the global option servers has to name it, with trusted_proxies_strict; a client may send " +
-		"such a header too, and then this is as it should be",
+		"callers share one limit, and the global option servers has to list it as a trusted proxy, and to be strict; a client may send such a header " +
+		"too, and then this is as it should be",
 	limiter.CodeOneKey: "the first 1000 requests all had one key: if they came through a proxy, it has to forward the addresses of callers, and " +
-		"trusted_proxies in the global option servers has to name it; if one count for all is meant, write the key global",
+		"the global option servers has to list it as a trusted proxy; if one count for all is meant, write the key global",
 	limiter.CodeNoAddress: "the policy counts by the address of the client, and Caddy knows none, as with a Unix socket: all such callers share its limit",
 }
+
+func newLogger(h slog.Handler) *slog.Logger { return slog.New(findinglog.New(h, findings)) }
 
 // memory is a store in the pool.
 type memory struct{ *memstore.Store }
@@ -74,7 +76,7 @@ func (e *engine) release() error {
 
 func open(c Config, key string, log slog.Handler) (*engine, error) {
 	e := &engine{key: key, log: newHandlers(log)}
-	e.logger = slog.New(findinglog.New(e.log, findings))
+	e.logger = newLogger(e.log)
 	e.ctx, e.end = context.WithCancel(context.Background())
 	var err error
 	if c.Redis == "" {

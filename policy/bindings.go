@@ -44,6 +44,9 @@ func (b *Bindings) Validate() error {
 	if !isToken(b.apiKeyHeader()) {
 		return fmt.Errorf("policy: Bindings.APIKeyHeader: %q is not the name of a header", textform.Clip(b.APIKeyHeader))
 	}
+	if err := checkReadable(b.apiKeyHeader()); err != nil {
+		return fmt.Errorf("policy: Bindings.APIKeyHeader: %w", err)
+	}
 	return nil
 }
 

@@ -147,6 +147,13 @@ func TestRecipesUnderOtherNamesAreRefused(t *testing.T) {
 	}
 }
 
+func TestBindingsRefuseHeadersThatNoHandlerSees(t *testing.T) {
+	for _, name := range []string{"Transfer-Encoding", "trailer"} {
+		b := policy.Bindings{APIKeyHeader: name}
+		wantError(t, b.Validate(), "policy: Bindings.APIKeyHeader: the header "+name+" belongs to the connection, and servers take it out")
+	}
+}
+
 // keyRows are keys under recipes, and what is to be written instead of one that no caller
 // has: "" for a key that some caller has, and "-" for one that is a mistake without a proposal.
 var keyRows = []struct{ recipe, key, meant string }{

@@ -123,12 +123,19 @@ func checkHeader(name string) error {
 		"X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "X-Cluster-Client-Ip", "Cf-Connecting-Ip",
 		"Fastly-Client-Ip", "X-Envoy-External-Address":
 		return fmt.Errorf(`the header %s names addresses, which only the program may trust; write "ip"`, name)
-	case "Transfer-Encoding", "Trailer":
-		return fmt.Errorf("the header %s belongs to the connection, and servers take it out", name)
 	case "Host":
 		return errors.New(`the header Host has its own recipe; write "host"`)
 	case "Cookie":
 		return errors.New(`the header Cookie holds all cookies; write, say, "cookie:sid"`)
+	}
+	return checkReadable(name)
+}
+
+// checkReadable refuses headers that no handler sees.
+func checkReadable(name string) error {
+	switch textproto.CanonicalMIMEHeaderKey(name) {
+	case "Transfer-Encoding", "Trailer":
+		return fmt.Errorf("the header %s belongs to the connection, and servers take it out", name)
 	}
 	return nil
 }
