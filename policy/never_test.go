@@ -2,9 +2,11 @@ package policy_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -245,7 +247,7 @@ func TestCompileRefusesNetworksOfAnotherSize(t *testing.T) {
 // changing is a source whose policies a test sets.
 type changing struct{ set chan policy.Snapshot }
 
-func (c changing) Load(ctx context.Context, known string) (policy.Snapshot, error) {
+func (c changing) Load(context.Context, string) (policy.Snapshot, error) {
 	select {
 	case s := <-c.set:
 		return s, nil
@@ -255,8 +257,13 @@ func (c changing) Load(ctx context.Context, known string) (policy.Snapshot, erro
 }
 
 // warnings follows one set after another, and returns the warnings of each.
-func warnings(t *testing.T, app string, sets ...policy.Set) []string {
+func warnings(t *testing.T, app string, sets ...policy.Set) (all []string) {
 	t.Helper()
+	synctest.Test(t, func(t *testing.T) { all = warningsInBubble(t, app, sets) })
+	return all
+}
+
+func warningsInBubble(t *testing.T, app string, sets []policy.Set) []string {
 	var b strings.Builder
 	log := slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 		if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey) {
@@ -281,7 +288,7 @@ func warnings(t *testing.T, app string, sets ...policy.Set) []string {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	if err := f.Close(); err != nil {
+	if err := errors.Join(f.Close(), l.Close()); err != nil {
 		t.Fatal(err)
 	}
 	for i := range sets {
