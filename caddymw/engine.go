@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/headgate/headgate/internal/findinglog"
 	"github.com/headgate/headgate/internal/redisurl"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
@@ -24,6 +25,18 @@ var (
 	engines  = caddy.NewUsagePool() // by the configuration
 	memories = caddy.NewUsagePool() // by the application
 )
+
+// findings are those of limiters in the words of Caddy.
+var findings = map[string]string{
+	limiter.CodeUnheeded: "a peer forwards the address of a caller, but the policy counts by the address of that peer: if it is a proxy, all of its " +
+		"callers share one limit, and the global option servers has to list it as a trusted proxy, and to be strict; a client may send such a header " +
+		"too, and then this is as it should be",
+	limiter.CodeOneKey: "the first 1000 requests all had one key: if they came through a proxy, it has to forward the addresses of callers, and " +
+		"the global option servers has to list it as a trusted proxy; if one count for all is meant, write the key global",
+	limiter.CodeNoAddress: "the policy counts by the address of the client, and Caddy knows none, as with a Unix socket: all such callers share its limit",
+}
+
+func newLogger(h slog.Handler) *slog.Logger { return slog.New(findinglog.New(h, findings)) }
 
 // memory is a store in the pool.
 type memory struct{ *memstore.Store }
@@ -63,7 +76,7 @@ func (e *engine) release() error {
 
 func open(c Config, key string, log slog.Handler) (*engine, error) {
 	e := &engine{key: key, log: newHandlers(log)}
-	e.logger = slog.New(e.log)
+	e.logger = newLogger(e.log)
 	e.ctx, e.end = context.WithCancel(context.Background())
 	var err error
 	if c.Redis == "" {

@@ -159,15 +159,20 @@ func (a *Access) callerOf(r core.Request) (netip.Prefix, error) {
 		return netip.Prefix{}, nil
 	}
 	text, length, isNetwork := strings.Cut(key, "/")
+	if !isNetwork {
+		a, known := parseAddress(text)
+		if !known {
+			return netip.Prefix{}, errNoAddress
+		}
+		return unmap(netip.PrefixFrom(a.ip, a.ip.BitLen())), nil
+	}
 	ip, err := netip.ParseAddr(text)
 	if err != nil {
 		return netip.Prefix{}, errNoAddress
 	}
-	bits := ip.BitLen()
-	if isNetwork {
-		if bits, err = strconv.Atoi(length); err != nil {
-			return netip.Prefix{}, errNoAddress
-		}
+	bits, err := strconv.Atoi(length)
+	if err != nil {
+		return netip.Prefix{}, errNoAddress
 	}
 	p := netip.PrefixFrom(ip.WithZone(""), bits)
 	if !p.IsValid() {

@@ -138,6 +138,10 @@ func TestAccessReadsTheAddressFunction(t *testing.T) {
 		{"no caller", Lists{Deny: network, Address: constant("192.0.2.7", false)}, "", Limited, ""},
 		{"a mapped address", Lists{Deny: network, Address: constant("::ffff:192.0.2.7/128", true)}, "", Denied, ""},
 		{"a zone", Lists{Deny: address, Address: constant("2001:db8::7%eth0", true)}, "", Denied, ""},
+		{"an address with a port", Lists{Deny: network, Address: constant("192.0.2.7:80", true)}, "", Denied, ""},
+		{"an address with brackets and a port", Lists{Deny: address, Address: constant("[2001:db8::7]:80", true)}, "", Denied, ""},
+		{"an address with a port and no brackets", Lists{Deny: address, Address: constant("2001:db8:0:0:0:0:0:7:80", true)}, "", Denied, ""},
+		{"an address through a translator", Lists{Deny: network, Address: constant("64:ff9b::192.0.2.7", true)}, "", Denied, ""},
 		{"a name", Lists{Deny: network, Address: constant("alice", true)}, "", Limited, ofText},
 		{"a length that is none", Lists{Deny: network, Address: constant("192.0.2.7/x", true)}, "", Limited, ofText},
 		{"too long a prefix", Lists{Deny: network, Address: constant("192.0.2.7/33", true)}, "", Limited, ofText},
@@ -168,7 +172,7 @@ one denied key is empty, which is the key of all unknown callers
 the allowed network "10.0.0.0/33" is not a CIDR prefix
 the allowed network "10.0.0.1/8" has bits set beyond its length; 10.0.0.0/8 or 10.0.0.1 is meant
 the allowed network "fe80::1%eth0" is not an address or a CIDR prefix
-the allowed network "10.0.0.1:80" is not an address or a CIDR prefix
+the allowed network "10.0.0.1:80" is not an address or a CIDR prefix, which have no port and no brackets; write 10.0.0.1
 the allowed network "" is not an address or a CIDR prefix
 the denied network "example.com" is not an address or a CIDR prefix`},
 		{"twice", Lists{Deny: callers("10.0.0.0/8", "192.0.2.1", "10.0.0.0/8", "::ffff:192.0.2.1", "192.0.2.1/32")},

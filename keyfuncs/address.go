@@ -25,11 +25,26 @@ func parseAddress(s string) (address, bool) {
 	if a, ok := parseIPv4(s); ok {
 		return a, true
 	}
+	return parseHostPort(s, isPort)
+}
+
+// parseHostPort reads an address with or without a port that isPort accepts.
+func parseHostPort(s string, isPort func(string) bool) (address, bool) {
 	host, port, ok := splitPort(s)
 	if !ok || !isPort(port) {
 		return address{}, false
 	}
-	return parseHost(host)
+	if a, ok := parseHost(host); ok {
+		return a, true
+	}
+
+	// Some proxies leave the brackets out. What is an address as a whole was taken as one
+	// before, so "2001:db8::1:80" has no port, and eight groups with another number have one.
+	i := strings.LastIndexByte(s, ':')
+	if i+1 >= len(s) || strings.IndexByte(s[:max(i, 0)], ':') < 0 || !isPort(s[i+1:]) {
+		return address{}, false
+	}
+	return parseHost(s[:i])
 }
 
 // parseIPv4 reads "192.0.2.1" and "192.0.2.1:80" in one pass. false means only

@@ -63,8 +63,15 @@ type Proxies struct {
 //     must have come in one line with one address. Otherwise the peer is the
 //     caller.
 //
+// An entry may have a port. Forwarded is also read as gateways write it: an IPv6
+// address or a host with a port may lack its quotes and brackets, and space may
+// surround ";" and ",". Without brackets, "2001:db8::1:80" is an address without
+// a port, which is the same /64 and not the same address, so with an IPv6Prefix
+// above 112 such a proxy has to write brackets.
+//
 // Reading stops at any entry that is not an address: junk, an empty entry,
-// "unknown", an obfuscated identifier of RFC 7239, a text in unbalanced quotes.
+// "unknown", an obfuscated identifier of RFC 7239, a text in unbalanced quotes,
+// an element with two "for".
 // Then the caller is the last proxy that was recognised or, with Hops, the
 // peer. The peer is also the caller if there are fewer entries than Hops. So a
 // caller can neither pose as another caller nor become many; at worst the

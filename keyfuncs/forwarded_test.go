@@ -93,6 +93,30 @@ func TestForwardedStrict(t *testing.T) {
 		{`for="6.6.6.6, for=203.0.113.7`, "203.0.113.7"},
 		{`x="\", for="203.0.113.7"`, "203.0.113.7"},
 
+		// As gateways write it.
+		{`for=203.0.113.7:80`, "203.0.113.7"},
+		{`for=203.0.113.7:_x`, "203.0.113.7"},
+		{`for=[2001:db8:1::7]`, "2001:db8:1::/64"},
+		{`for=[2001:db8:1::7]:80`, "2001:db8:1::/64"},
+		{`for=[2001:db8:1::7]:_x`, "2001:db8:1::/64"},
+		{`for=2001:db8:1::7`, "2001:db8:1::/64"},
+		{`for=2001:db8:1:0:1:2:3:4:4711`, "2001:db8:1::/64"},
+		{`for=::ffff:203.0.113.7`, "203.0.113.7"},
+		{`for="2001:db8:1::7"`, "2001:db8:1::/64"},
+		{`for="2001:db8:1:0:1:2:3:4:4711"`, "2001:db8:1::/64"},
+		{`by=203.0.113.9;for=2001:db8:1::7;host=api.example.com;proto=https`, "2001:db8:1::/64"},
+		{`by=2001:db8::9;for=203.0.113.7`, "203.0.113.7"},
+		{`for=203.0.113.7;host=api.example.com:8443`, "203.0.113.7"},
+		{`for=203.0.113.7;host=[2001:db8::1]:8443`, "203.0.113.7"},
+		{`host=api.example.com:8443;for=203.0.113.7`, "203.0.113.7"},
+		{`for=203.0.113.7; proto=http`, "203.0.113.7"},
+		{`for=203.0.113.7 ;proto=http`, "203.0.113.7"},
+		{"for=203.0.113.7\t; \tproto=http;", "203.0.113.7"},
+		{`for="203.0.113.7" ; proto=http`, "203.0.113.7"},
+		{`; for=203.0.113.7 ; `, "203.0.113.7"},
+		{`for=6.6.6.6 , for=203.0.113.7:80 ,	for=10.0.0.2:80`, "203.0.113.7"},
+		{`for=203.0.113.7;path=/a?b=c&d@e`, "203.0.113.7"},
+
 		{``, peer},
 		{`203.0.113.7`, peer},
 		{`form=203.0.113.7`, peer},
@@ -105,11 +129,21 @@ func TestForwardedStrict(t *testing.T) {
 		{`for="_hidden:80"`, peer},
 		{`for="unknown:80"`, peer},
 		{`proto=https;by=203.0.113.7`, peer},
-		{`for=203.0.113.7:80`, peer},
-		{`for=[2001:db8::7]`, peer},
-		{`for=2001:db8::7`, peer},
-		{`for="2001:db8::7"`, peer},
 		{`for="[203.0.113.7]"`, peer},
+		{`for=[203.0.113.7]`, peer},
+		{`for=[2001:db8::7`, peer},
+		{`for=2001:db8::7]`, peer},
+		{`for=203.0.113.7:`, peer},
+		{`for=203.0.113.7:_`, peer},
+		{`for=203.0.113.7:65536`, peer},
+		{`for=unknown:80`, peer},
+		{`for=_hidden:80`, peer},
+		{`for=203.0.113.7 203.0.113.8`, peer},
+		{`for=203.0.113.7;host=a"b`, peer},
+		{`for=203.0.113.7;host="a"b"`, peer},
+		{`for=203.0.113.7;host=a;for=6.6.6.6`, peer},
+		{`for=203.0.113.7; host=a:80 ;For=6.6.6.6:80`, peer},
+		{`for=203.0.113.7 proto=http`, peer},
 		{`for="[2001:db8::7"`, peer},
 		{`for="[2001:db8::7]80"`, peer},
 		{`for="203.0.113.7:"`, peer},
@@ -117,7 +151,6 @@ func TestForwardedStrict(t *testing.T) {
 		{`for="\203.0.113.7"`, peer},
 		{`for= 203.0.113.7`, peer},
 		{`for =203.0.113.7`, peer},
-		{`for=203.0.113.7; proto=http`, peer},
 		{`for=" 203.0.113.7"`, peer},
 		{`for="203.0.113.7`, peer},
 		{`for=203.0.113.7"`, peer},
@@ -138,6 +171,8 @@ func TestForwardedStrict(t *testing.T) {
 		{`for=203.0.113.7,`, peer},
 		{`for=203.0.113.7, for=unknown, for=10.0.0.2`, "10.0.0.2"},
 		{`for=203.0.113.7, proto=http, for=10.0.0.2`, "10.0.0.2"},
+		{`for=203.0.113.7:80, for=_hidden:80, for=10.0.0.2:80`, "10.0.0.2"},
+		{`for=203.0.113.7;host=a:80, host=b:80, for=10.0.0.2; host=c:80`, "10.0.0.2"},
 	}
 	for _, row := range rows {
 		if got := keyOf(t, k, from("10.0.0.1:80", "Forwarded", row.line)); got != row.want {
@@ -186,6 +221,17 @@ func TestProxiesErrors(t *testing.T) {
 		k, err := ForwardedIP(row.p)
 		if want := "keyfuncs: Proxies: " + strings.Join(row.want, "\n"); err == nil || k != nil || err.Error() != want {
 			t.Errorf("%s: error\n%v\nwant\n%s", row.name, err, want)
+		}
+	}
+}
+
+func TestTrustedNamesTheAddressThatIsMeant(t *testing.T) {
+	for text, meant := range map[string]string{
+		"10.0.0.1:80": "10.0.0.1", "[2001:db8::1]": "2001:db8::1", "[2001:db8::1]:80": "2001:db8::1", "2001:db8:0:0:1:2:3:4:4711": "2001:db8::1:2:3:4",
+	} {
+		want := `keyfuncs: Proxies: Trusted[0]: "` + text + `" is not an address or a CIDR prefix, which have no port and no brackets; write ` + meant
+		if _, err := ForwardedIP(Proxies{Trusted: []string{text}}); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
 		}
 	}
 }

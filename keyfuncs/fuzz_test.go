@@ -39,7 +39,7 @@ func FuzzRemoteAddr(f *testing.F) {
 }
 
 // fuzzList checks that only the entries to the right of the client's own text decide.
-func fuzzList(f *testing.F, header, ownLine, ownKey string) {
+func fuzzList(f *testing.F, header, ownKey string, ownLines ...string) {
 	for i, text := range attackers() {
 		if i%101 == 0 { // other tests try all of them, and new inputs come after the seeds
 			f.Add(text, "203.0.113.9:80")
@@ -58,12 +58,14 @@ func fuzzList(f *testing.F, header, ownLine, ownKey string) {
 				t.Fatalf("untrusted peer %q has key %q by header %q", peer, free, text)
 			}
 		}
-		for _, lines := range [][]string{{text + ", " + ownLine}, {text + "," + ownLine}, {text, ownLine}} {
-			if got := keyOf(t, trusting, from("10.0.0.1:80", header, lines...)); got != ownKey {
-				t.Fatalf("trusting, %q: key %q, want %q", lines, got, ownKey)
-			}
-			if got := keyOf(t, oneHop, from("10.0.0.1:80", header, lines...)); got != ownKey {
-				t.Fatalf("one hop, %q: key %q, want %q", lines, got, ownKey)
+		for _, own := range ownLines {
+			for _, lines := range [][]string{{text + ", " + own}, {text + "," + own}, {text + " ,\t" + own + " "}, {text, own}} {
+				if got := keyOf(t, trusting, from("10.0.0.1:80", header, lines...)); got != ownKey {
+					t.Fatalf("trusting, %q: key %q, want %q", lines, got, ownKey)
+				}
+				if got := keyOf(t, oneHop, from("10.0.0.1:80", header, lines...)); got != ownKey {
+					t.Fatalf("one hop, %q: key %q, want %q", lines, got, ownKey)
+				}
 			}
 		}
 	})
@@ -78,9 +80,10 @@ func mustTrusted(t *testing.T) []netip.Prefix {
 }
 
 func FuzzXForwardedFor(f *testing.F) {
-	fuzzList(f, "X-Forwarded-For", "2001:db8:66::1", "2001:db8:66::/64")
+	fuzzList(f, "X-Forwarded-For", "2001:db8:66::/64", "2001:db8:66::1", "2001:db8:66:0:1:2:3:4:4711", "[2001:db8:66::1]:80")
 }
 
 func FuzzForwarded(f *testing.F) {
-	fuzzList(f, "Forwarded", `proto=https;for="[2001:db8:66::1]:80";host="a,b\""`, "2001:db8:66::/64")
+	fuzzList(f, "Forwarded", "2001:db8:66::/64", `proto=https;for="[2001:db8:66::1]:80";host="a,b\""`,
+		`by=2001:db8::1;for=2001:db8:66:0:1:2:3:4:4711 ; host=a.example:8443`, `for=[2001:db8:66::1];host=[::1]:80;`)
 }

@@ -5,6 +5,12 @@ import "strings"
 // rfc7239 is the list of the Forwarded header:
 //
 //	for=192.0.2.1;proto=https, for="[2001:db8::1]:4711";by=_edge
+//
+// Gateways are less strict than the RFC when they write it, so these are read too: values
+// with ":", "[" and "]" and without quotes, such as a host with a port; IPv6 addresses without
+// brackets; space around ";". Where an element ends does not depend on that: it is found
+// from the right by the commas outside quotes, so no text of a client changes an element that
+// a proxy has appended to it.
 var rfc7239 = notation{cut: cutLastElement, parse: parseElement}
 
 // cutLastElement cuts at the last comma outside quotes. It reads from the
@@ -49,6 +55,7 @@ func parseElement(element string) (a address, ok bool) {
 // pairs, for which the name is "". The value is returned without its quotes and
 // escapes, which no address has.
 func cutPair(s string) (name, value, rest string, more, ok bool) {
+	s = trimSpace(s)
 	if s == "" {
 		return "", "", "", false, true
 	}
@@ -66,9 +73,10 @@ func cutPair(s string) (name, value, rest string, more, ok bool) {
 		if i < 0 {
 			i = len(s)
 		}
-		value, s = s[:i], s[i:]
-		ok = isToken(value)
+		value, s = strings.TrimRight(s[:i], " \t"), s[i:]
+		ok = isUnquoted(value)
 	}
+	s = trimSpace(s)
 	if !ok || s != "" && s[0] != ';' {
 		return "", "", "", false, false
 	}
@@ -93,17 +101,22 @@ func cutQuoted(s string) (value, rest string, ok bool) {
 	return "", "", false
 }
 
-// parseNode reads a node: an IPv4 address or an IPv6 address in brackets, with
-// an optional port, which may be obfuscated. "unknown" and obfuscated nodes are
-// not addresses.
-func parseNode(s string) (address, bool) {
-	host, port, ok := splitPort(s)
-	bare := !strings.HasPrefix(s, "[") && strings.IndexByte(host, ':') >= 0
-	if !ok || bare || !isPort(port) && !isObfuscated(port) {
-		return address{}, false
+// isUnquoted reports whether s can be a value without quotes: printable ASCII without a
+// quote, which would make it ambiguous where the value ends.
+func isUnquoted(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' || s[i] == '"' {
+			return false
+		}
 	}
-	return parseHost(host)
+	return s != ""
 }
+
+// parseNode reads a node: an address with an optional port, which may be obfuscated.
+// "unknown" and obfuscated nodes are not addresses.
+func parseNode(s string) (address, bool) { return parseHostPort(s, isNodePort) }
+
+func isNodePort(s string) bool { return isPort(s) || isObfuscated(s) }
 
 // isObfuscated reports whether s is an obfuscated identifier, such as "_edge".
 func isObfuscated(s string) bool {

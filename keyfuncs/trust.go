@@ -47,7 +47,7 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	if !strings.Contains(s, "/") {
 		ip, err := netip.ParseAddr(s)
 		if err != nil || ip.Zone() != "" {
-			return netip.Prefix{}, errors.New("is not an address or a CIDR prefix")
+			return netip.Prefix{}, notNetwork(s)
 		}
 		ip = ip.Unmap()
 		return netip.PrefixFrom(ip, ip.BitLen()), nil
@@ -63,4 +63,13 @@ func parsePrefix(s string) (netip.Prefix, error) {
 		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
 	}
 	return p, nil
+}
+
+// notNetwork returns what is wrong with a text that is not an address.
+func notNetwork(s string) error {
+	a, ok := parseAddress(s)
+	if !ok || strings.Contains(s, "%") {
+		return errors.New("is not an address or a CIDR prefix")
+	}
+	return fmt.Errorf("is not an address or a CIDR prefix, which have no port and no brackets; write %s", a.ip)
 }

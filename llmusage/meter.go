@@ -15,8 +15,9 @@
 // it then, so a stream that is interrupted reports none.
 //
 // Anthropic reports the input tokens and a first count of output tokens in message_start,
-// and all tokens so far in each message_delta. Counts replace earlier ones; they are
-// not added up.
+// and all tokens so far in each message_delta. Other servers report all tokens so far in
+// each chunk of a chat completion. Counts replace earlier ones; they are not added up. A
+// count of 0 replaces none, because servers write it where they do not know.
 //
 // # Compressed answers
 //
@@ -34,14 +35,14 @@ import (
 )
 
 var (
-	// ErrNoUsage means that the answer has reported no usage: it is an error, an
-	// interrupted stream, a stream whose request did not ask for the usage, or
-	// an answer of another API.
+	// ErrNoUsage means that the answer has reported no usage, or nothing but zeros: it is
+	// an error, an interrupted stream, a stream whose request did not ask for the usage,
+	// or an answer of another API.
 	ErrNoUsage = errors.New("llmusage: the answer has reported no usage")
 
-	// ErrPartial means that a stream has reported the usage at its beginning and not yet
-	// at its end, so Output counts the first tokens only. The Usage beside it is what
-	// has been reported.
+	// ErrPartial means that a stream has reported the usage before its end and not yet at
+	// its end, so Output counts the first tokens only. The Usage beside it is what has been
+	// reported. More may have been used: charge an estimate if that is more.
 	ErrPartial = errors.New("llmusage: the stream has not reported its usage at the end")
 
 	// ErrCompressed means that the answer is compressed, so its usage cannot be read.
@@ -52,14 +53,19 @@ var (
 // report is 0. All are below 2^53; Total may be above if the answer reports no total.
 type Usage struct {
 	// Input is the number of tokens of the prompt, including those of CacheRead
-	// and CacheWrite. Anthropic reports the three apart; here they are added up.
+	// and CacheWrite. Anthropic reports the three apart; here they are added up. It also
+	// reports the calls that sum up a long conversation, and those of an advisor, apart from
+	// the message, and they are added to all of the counts.
 	Input int64
 
 	// Output is the number of tokens that the model generated, including those of
-	// Reasoning.
+	// Reasoning. Some servers report these apart. They are added where the total shows
+	// that, where they are more than the output, and where there is no output but a total
+	// above the input.
 	Output int64
 
-	// Total is the total as reported, or else Input + Output.
+	// Total is the total as reported, or else Input + Output. A total that was reported
+	// with earlier counts is raised to the sum of later ones.
 	Total int64
 
 	// CacheRead is the number of input tokens that were read from a cache of prompts.
@@ -156,17 +162,32 @@ func (m *Meter) Usage() (Usage, error) {
 		return u, ErrCompressed
 	case !m.json.counts.reported():
 		return u, ErrNoUsage
-	case !m.json.final:
+	case !m.json.final, m.form == events && m.json.goesOn && !m.json.finished:
 		return u, ErrPartial
 	default:
 		return u, nil
 	}
 }
 
+// end returns what an answer has reported that came to its end, or was left before. At its
+// end the last usage is that of the whole answer, also if no event has said so. Of a stream
+// that was left before, it is only if an event has said so.
+func (m *Meter) end(ended bool) (Usage, error) {
+	u, err := m.Usage()
+	switch {
+	case ended && m.json.final && errors.Is(err, ErrPartial):
+		return u, nil
+	case !ended && m.form == events && !m.json.finished && err == nil:
+		return u, ErrPartial
+	}
+	return u, err
+}
+
 // Watch replaces the body of resp by one that reads the usage of the answer while the
 // body is read. The first Close of the body calls done once, with the results of
 // [Meter.Usage], after it has closed the body of before. The error is ErrCompressed if
-// resp has a Content-Encoding.
+// resp has a Content-Encoding. It is ErrPartial if a stream is closed before its end, and no
+// event has said that its usage is the last: the client has left, or the API broke off.
 //
 // An answer that switches protocols has no body to read. Watch leaves it as it is and
 // calls done at once, with ErrNoUsage.
@@ -189,6 +210,7 @@ type body struct {
 
 	mu    sync.Mutex
 	meter Meter
+	ended bool               // the end of the answer was read
 	done  func(Usage, error) // nil after the first Close
 }
 
@@ -197,13 +219,14 @@ func (b *body) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	_, _ = b.meter.Write(p[:n])
+	b.ended = b.ended || err == io.EOF
 	return n, err
 }
 
 func (b *body) Close() error {
 	err := b.ReadCloser.Close()
 	b.mu.Lock()
-	u, reported := b.meter.Usage()
+	u, reported := b.meter.end(b.ended)
 	done := b.done
 	b.done = nil
 	b.mu.Unlock()

@@ -330,6 +330,8 @@ func FuzzMeter(f *testing.F) {
 	}
 	f.Add([]byte(`{"usage":{"input_tokens":1,"input_tokens":null,"output_tokens":0}}`), uint16(3))
 	f.Add([]byte(`{"message":{"usage":{"input_tokens":1}},"response":{"usage":{"output_tokens":2}}}`), uint16(11))
+	f.Add([]byte(`{"usage":{"input_tokens":0,"iterations":[{"type":"compaction","input_tokens":7,"a":[{}]},[],{"input_tokens":2,"type":"message"}]}}`), uint16(40))
+	f.Add([]byte(`{"choices":[{"finish_reason":null}],"delta":{"stop_reason":"a"},"usage":{"prompt_tokens":1,"total_tokens":2}}`), uint16(30))
 	f.Fuzz(func(t *testing.T, text []byte, at uint16) {
 		var whole, halves, bytewise Meter
 		_, _ = whole.Write(text)

@@ -20,6 +20,7 @@ var countKeys = map[string]word{
 	"cache_creation_input_tokens":                cacheWrite,
 	"prompt_tokens_details cached_tokens":        cached,
 	"input_tokens_details cached_tokens":         cached,
+	"reasoning_tokens":                           reasoning,
 	"completion_tokens_details reasoning_tokens": reasoning,
 	"output_tokens_details reasoning_tokens":     reasoning,
 	"completion_tokens_details thinking_tokens":  reasoning,
@@ -47,12 +48,40 @@ func reference(text []byte) (all counts, ok bool) {
 			if known && err == nil && value[0] != '-' && n <= maxCount {
 				c.set(w, n)
 			}
+			if path == "iterations" {
+				addIterations(&c, value)
+			}
 		})
-		if c.reported() {
+		if c.named {
 			all.merge(&c)
 		}
 	})
 	return all, true
+}
+
+// addIterations adds the calls of a list that a usage does not include.
+func addIterations(c *counts, list json.RawMessage) {
+	var calls []json.RawMessage
+	if json.Unmarshal(list, &calls) != nil {
+		return
+	}
+	for _, text := range calls {
+		var call counts
+		beside := false
+		walk(text, "", func(path string, value json.RawMessage) {
+			w, known := countKeys[path]
+			n, err := strconv.ParseInt(string(value), 10, 64)
+			if known && !strings.Contains(path, " ") && err == nil && value[0] != '-' && n <= maxCount {
+				call.set(w, n)
+			}
+			if path == "type" && value[0] == '"' {
+				beside = string(value) == `"compaction"` || string(value) == `"advisor_message"`
+			}
+		})
+		if beside {
+			c.addBeside(&call)
+		}
+	}
 }
 
 // walk calls visit for each member of an object and of the objects in it, in order,
@@ -69,6 +98,9 @@ func walk(text json.RawMessage, path string, visit func(path string, value json.
 			return
 		}
 		name := strings.ReplaceAll(key.(string), " ", "\n")
+		if name == "" {
+			name = "\n" // a path that is not that of the object
+		}
 		if path != "" {
 			name = path + " " + name
 		}

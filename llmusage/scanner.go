@@ -7,7 +7,7 @@ package llmusage
 // It does not check the syntax. In text that is not JSON it may read less, and at
 // the end of an event it begins anew.
 type scanner struct {
-	path    [4]word // the open objects that can hold a usage, outermost first
+	path    [5]word // the open objects and arrays that are read, outermost first
 	open    int     // how many those are
 	skipped int     // brackets that are open inside of the last of them
 
@@ -21,8 +21,22 @@ type scanner struct {
 	n      int64 // the number's value
 
 	present counts // of the usage that is open
+	entry   counts // of the iteration that is open
+	beside  bool   // the usage does not include the iteration
 	counts  counts // of all usages
-	final   bool   // one of them was not that of a message_start
+
+	event    event // what the present object says of the answer
+	final    bool  // a usage was not that of a message_start
+	goesOn   bool  // the last object with a usage was of an answer that goes on
+	finished bool  // the answer has said that it ends
+}
+
+// event is what one object says of the answer that it is of.
+type event struct {
+	reports bool // it has a usage with a count above 0
+	goesOn  bool // it has a part of the answer, and does not say that this is the last one
+	choices bool // it has a list of choices
+	choice  bool // the list is not empty
 }
 
 // word is a key that leads to a count, by its meaning.
@@ -38,6 +52,18 @@ const (
 	usage
 	inputDetails
 	outputDetails
+	delta
+	choice    // an element of choices
+	iteration // an element of iterations
+
+	// The keys of arrays of objects.
+	choices
+	iterations
+
+	// The keys of texts.
+	kind   // of an iteration
+	status // of a response
+	reason // why an answer ends
 
 	// The keys of counts.
 	prompt
@@ -48,6 +74,12 @@ const (
 	cacheWrite
 	cached
 	reasoning
+
+	// The counts of the calls that a usage does not include.
+	besideInput
+	besideOutput
+	besideRead
+	besideWrite
 	words
 )
 
@@ -62,10 +94,17 @@ func meaning(object word, key []byte) word {
 			return response // events of OpenAI's responses
 		case "message":
 			return message // message_start
+		case "choices":
+			return choices
+		case "delta":
+			return delta // message_delta
 		}
 	case response, message:
-		if string(key) == "usage" {
+		switch {
+		case string(key) == "usage":
 			return usage
+		case object == response && string(key) == "status":
+			return status
 		}
 	case usage:
 		return usageMeaning(key)
@@ -77,6 +116,21 @@ func meaning(object word, key []byte) word {
 		switch string(key) {
 		case "reasoning_tokens", "thinking_tokens":
 			return reasoning
+		}
+	case choice:
+		if string(key) == "finish_reason" {
+			return reason
+		}
+	case delta:
+		if string(key) == "stop_reason" {
+			return reason
+		}
+	case iteration:
+		if string(key) == "type" {
+			return kind
+		}
+		if w := usageMeaning(key); w >= prompt {
+			return w
 		}
 	}
 	return other
@@ -101,6 +155,10 @@ func usageMeaning(key []byte) word {
 		return inputDetails
 	case "completion_tokens_details", "output_tokens_details":
 		return outputDetails
+	case "reasoning_tokens":
+		return reasoning
+	case "iterations":
+		return iterations
 	}
 	return other
 }
@@ -113,6 +171,7 @@ const (
 	digits         // it may have further digits
 	whole          // a space follows it
 	invalid        // it is no count: null, a fraction, below 0, or 2^53 and above
+	text           // it is a text, which letters holds
 )
 
 // maxCount is the largest count, as in the rest of headgate.
@@ -120,7 +179,7 @@ const maxCount = 1<<53 - 1
 
 // reset forgets the present object, and keeps the counts.
 func (s *scanner) reset() {
-	*s = scanner{counts: s.counts, final: s.final}
+	*s = scanner{counts: s.counts, final: s.final, goesOn: s.goesOn, finished: s.finished}
 }
 
 // scan reads the next bytes.
@@ -185,23 +244,27 @@ func (s *scanner) skip(p []byte) int {
 	return len(p)
 }
 
-// scanMember reads the next byte of an object that may hold a usage.
+// scanMember reads the next byte of an object or array that is on the path.
 func (s *scanner) scanMember(c byte) {
+	top := s.path[s.open-1]
 	switch c {
 	case '"':
 		s.text, s.length = true, 0
+		if s.member != other {
+			s.number = text
+		}
 	case ':':
-		s.member, s.number = meaning(s.path[s.open-1], s.letters[:s.length]), none
+		s.member, s.number = meaning(top, s.letters[:s.length]), none
 	case ',':
 		s.endMember()
 	case '{':
-		if s.member >= response && s.member <= outputDetails {
+		s.beginObject(top)
+	case '[':
+		if s.member == choices || s.member == iterations {
 			s.enter(s.member)
 		} else {
 			s.skipped++
 		}
-	case '[':
-		s.skipped++
 	case '}':
 		s.endMember()
 		s.leave()
@@ -209,8 +272,28 @@ func (s *scanner) scanMember(c byte) {
 		if s.number == digits {
 			s.number = whole
 		}
+	case ']':
+		if top == choices || top == iterations {
+			s.leave()
+			return
+		}
+		s.number = invalid
 	default:
 		s.scanNumber(c)
+	}
+}
+
+// beginObject begins an object in top, the last object or array of the path.
+func (s *scanner) beginObject(top word) {
+	switch {
+	case top == choices:
+		s.enter(choice)
+	case top == iterations:
+		s.enter(iteration)
+	case s.member >= response && s.member <= delta:
+		s.enter(s.member)
+	default:
+		s.skipped++
 	}
 }
 
@@ -230,70 +313,168 @@ func (s *scanner) scanNumber(c byte) {
 	}
 }
 
-// endMember takes the count that a member holds.
+// endMember takes the count or the text that a member holds.
 func (s *scanner) endMember() {
-	if s.member >= prompt && (s.number == digits || s.number == whole) {
+	switch {
+	case s.number == text:
+		s.endText(string(s.letters[:s.length]))
+	case s.member < prompt || s.number != digits && s.number != whole:
+	case s.path[s.open-1] == iteration:
+		s.entry.set(s.member, s.n)
+	default:
 		s.present.set(s.member, s.n)
 	}
 	s.member, s.number = other, none
 }
 
-// enter begins an object that may hold a usage.
-func (s *scanner) enter(object word) {
-	s.path[s.open] = object
+// endText takes the text that a member holds, which is cut if it is longer than any key.
+func (s *scanner) endText(value string) {
+	switch s.member {
+	case kind:
+		s.beside = value == "compaction" || value == "advisor_message"
+	case status:
+		if value == "in_progress" || value == "queued" {
+			s.event.goesOn = true
+		} else {
+			s.finished = true
+		}
+	case reason:
+		s.finished = true
+	}
+}
+
+// enter begins an object or array that is on the path.
+func (s *scanner) enter(w word) {
+	s.path[s.open] = w
 	s.open++
 	s.member, s.number = other, none
-	if object == usage {
+	switch w {
+	case document:
+		s.event = event{}
+	case usage:
 		s.present = counts{}
+	case iteration:
+		s.entry, s.beside = counts{}, false
+	case delta:
+		s.event.goesOn = true
+	case choices:
+		s.event.choices = true
+	case choice:
+		s.event.choice, s.event.goesOn = true, true
 	}
 }
 
-// leave ends an object. The counts of a usage are valid at its end.
+// leave ends an object or array. The counts of a usage are valid at its end.
 func (s *scanner) leave() {
 	s.open--
-	if s.path[s.open] == usage && s.present.reported() {
+	switch s.path[s.open] {
+	case iteration:
+		if s.beside {
+			s.present.addBeside(&s.entry)
+		}
+	case usage:
+		if !s.present.named {
+			return
+		}
 		s.counts.merge(&s.present)
+		s.event.reports = s.present.reported()
 		s.final = s.final || s.path[s.open-1] != message
+	case document:
+		if !s.event.reports {
+			return
+		}
+		// The event that has a usage and no choice comes last.
+		s.finished = s.finished || s.event.choices && !s.event.choice
+		s.goesOn = s.event.goesOn
 	}
 }
 
-// counts are the counts of a usage, by the words of their keys.
+// counts are the counts of a usage. A count of 0 is as good as none: servers write it
+// where they do not know, or have reported before.
 type counts struct {
-	known [words]bool
-	n     [words]int64
+	named bool // a count of the input or of the output was given
+	stale bool // the total is that of an earlier usage than the other counts
+	n     [words - prompt]int64
 }
 
-func (c *counts) set(w word, n int64) { c.known[w], c.n[w] = true, n }
+func (c *counts) of(w word) int64 { return c.n[w-prompt] }
 
-// reported reports whether the input or the output was counted.
-func (c *counts) reported() bool { return c.known[prompt] || c.known[input] || c.known[output] }
+func (c *counts) set(w word, n int64) {
+	c.named = c.named || w == prompt || w == input || w == output
+	if n > 0 {
+		c.n[w-prompt] = n
+	}
+}
+
+// reported reports whether a usage has a count above 0.
+func (c *counts) reported() bool { return c.named && c.n != [words - prompt]int64{} }
 
 // merge replaces counts by later ones.
 func (c *counts) merge(later *counts) {
+	c.named = c.named || later.named
+	switch {
+	case later.of(total) > 0:
+		c.stale = false
+	case later.reported():
+		c.stale = true
+	}
 	for w := prompt; w < words; w++ {
-		if later.known[w] {
-			c.set(w, later.n[w])
-		}
+		c.set(w, later.of(w))
+	}
+}
+
+// addBeside adds the counts of a call that the other counts do not include.
+func (c *counts) addBeside(call *counts) {
+	c.named = c.named || call.named
+	for _, pair := range [...][2]word{
+		{besideInput, input}, {besideOutput, output}, {besideRead, cacheRead}, {besideWrite, cacheWrite},
+	} {
+		c.set(pair[0], min(c.of(pair[0])+call.of(pair[1]), maxCount))
 	}
 }
 
 func (c *counts) usage() Usage {
 	u := Usage{
-		Input:      c.n[prompt],
-		Output:     c.n[output],
-		Total:      c.n[total],
-		CacheRead:  c.n[cacheRead],
-		CacheWrite: c.n[cacheWrite],
-		Reasoning:  c.n[reasoning],
+		Input:      c.of(prompt),
+		Output:     c.of(output),
+		Total:      c.of(total),
+		CacheRead:  c.of(cacheRead),
+		CacheWrite: c.of(cacheWrite),
+		Reasoning:  c.of(reasoning),
 	}
-	if !c.known[prompt] {
-		u.Input = c.n[input] + c.n[cacheRead] + c.n[cacheWrite]
+	if u.Input == 0 {
+		u.Input = c.of(input) + u.CacheRead + u.CacheWrite
 	}
-	if c.known[cached] {
-		u.CacheRead = c.n[cached]
+	if n := c.of(cached); n > 0 {
+		u.CacheRead = n
 	}
-	if !c.known[total] {
-		u.Total = u.Input + u.Output
+
+	added := c.includeReasoning(&u) + c.of(besideOutput)
+	u.Output += c.of(besideOutput)
+	if n := c.of(besideInput) + c.of(besideRead) + c.of(besideWrite); n > 0 {
+		u.Input, added = u.Input+n, added+n
+		u.CacheRead += c.of(besideRead)
+		u.CacheWrite += c.of(besideWrite)
+	}
+
+	// A total that was reported stands, unless it cannot be that of these counts.
+	if sum := u.Input + u.Output; u.Total == 0 || u.Total < sum && (c.stale || added > 0) {
+		u.Total = sum
 	}
 	return u
+}
+
+// includeReasoning adds the tokens of reasoning that the output has been reported without,
+// and returns their number. It does so only where the numbers prove it.
+func (c *counts) includeReasoning(u *Usage) int64 {
+	var n int64
+	hasTotal := u.Total > 0 && !c.stale
+	switch {
+	case hasTotal && u.Total == u.Input+u.Output+u.Reasoning, u.Reasoning > u.Output:
+		n = u.Reasoning
+	case hasTotal && u.Output == 0 && u.Input > 0:
+		n = max(0, u.Total-u.Input)
+	}
+	u.Output += n
+	return n
 }

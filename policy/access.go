@@ -53,8 +53,8 @@ func (a *Access) check(key string) error {
 	}
 	_, err := a.compile(nil)
 	errs := []error{err, checkEncoding("allow", a.Allow.Keys), checkEncoding("deny", a.Deny.Keys)}
-	if parts, bad := parseRecipe(key); bad == nil && len(parts) == 1 && parts[0].isDigest() {
-		errs = append(errs, checkDigests("allow", a.Allow.Keys), checkDigests("deny", a.Deny.Keys))
+	if parts, bad := parseRecipe(key); bad == nil && len(parts) == 1 {
+		errs = append(errs, checkKeys("allow", a.Allow.Keys, parts[0]), checkKeys("deny", a.Deny.Keys, parts[0]))
 	}
 	switch {
 	case a.DenyStatus != 0 && a.DenyStatus != 403 && a.DenyStatus != 429:
@@ -116,12 +116,17 @@ func checkEncoding(list string, keys []string) error {
 	return nil
 }
 
-// checkDigests refuses keys that no caller can have, without repeating them, as they may
-// be secrets.
-func checkDigests(list string, keys []string) error {
+// checkKeys refuses keys that no caller can have.
+func checkKeys(list string, keys []string, p part) error {
 	for i, key := range keys {
-		if !isDigestText(key) {
+		if key == "" || !utf8.ValidString(key) {
+			continue // which is a mistake by itself
+		}
+		switch err := p.checkKey(key); {
+		case errors.Is(err, errNotDigest):
 			return fmt.Errorf("%s.keys[%d] is not a digest as keyfuncs.Digest returns it", list, i)
+		case err != nil:
+			return fmt.Errorf("%s.keys[%d]: %w", list, i, err)
 		}
 	}
 	return nil

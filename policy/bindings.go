@@ -44,6 +44,9 @@ func (b *Bindings) Validate() error {
 	if !isToken(b.apiKeyHeader()) {
 		return fmt.Errorf("policy: Bindings.APIKeyHeader: %q is not the name of a header", textform.Clip(b.APIKeyHeader))
 	}
+	if err := checkReadable(b.apiKeyHeader()); err != nil {
+		return fmt.Errorf("policy: Bindings.APIKeyHeader: %w", err)
+	}
 	return nil
 }
 
@@ -57,7 +60,7 @@ func (b *Bindings) addressFunc(bits int) (core.KeyFunc, error) {
 	case bits == 0 && b.IPPrefix == nil:
 		return keyfuncs.RemoteIP, nil
 	case b.IPPrefix != nil:
-		return b.IPPrefix(cmp.Or(bits, 64))
+		return b.IPPrefix(cmp.Or(bits, defaultBits))
 	case b.IP != nil:
 		return nil, fmt.Errorf(`"ip/%d" cannot be used here: the program does not set Bindings.IPPrefix`, bits)
 	}
@@ -115,4 +118,6 @@ func (b *Bindings) partFunc(p part) (core.KeyFunc, error) {
 
 // sharedKey returns the same key for all requests. The key is not empty, as the
 // empty key stands for callers without an identity.
-func sharedKey(core.Request) (string, bool) { return "all", true }
+func sharedKey(core.Request) (string, bool) { return globalKey, true }
+
+const globalKey = "all"

@@ -84,6 +84,9 @@ func (p *Policy) compile(bindings *Bindings) (limiter.Rule, error) {
 	if err != nil {
 		return limiter.Rule{}, &FieldError{p.Name, "key", err}
 	}
+	if err := p.checkNetworks(parts, bindings); err != nil {
+		return limiter.Rule{}, err
+	}
 	action, err := parseAction(p.OnLimit)
 	if err != nil {
 		return limiter.Rule{}, &FieldError{p.Name, "on_limit", err}

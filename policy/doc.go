@@ -80,6 +80,11 @@
 //	/static/          all below; so does /static/{rest...}
 //	/posts/{$}        this path and nothing below, as does /posts
 //
+// Patterns of other routers, globs and regular expressions are mistakes, as are a query and a
+// fragment: "/api/*", "/users/:id", "^/login$", "/login?next=". They would be read as literals
+// that no path has. The mistake names the pattern that is probably meant. A character that
+// means something elsewhere is written with a percent sign, as in "/%2A".
+//
 // A client must not escape a policy by spelling a path differently, so a pattern
 // matches more than a router would. The case of A to Z, doubled slashes and a
 // slash at the end do not matter. A path with dots is matched both as it came and

@@ -236,11 +236,13 @@ func (f *Follower) enforce(s Snapshot) error {
 		return err
 	}
 	f.mu.Lock()
+	before := f.state.Policies
 	f.state.Version, f.state.Policies, f.state.Since = s.Version, len(rules), time.Now()
 	f.state.Refused, f.state.RefusedErr = "", nil
 	f.reportAt = time.Time{}
 	f.mu.Unlock()
 	f.tell(events.Policy{Change: events.PolicyApplied, Version: s.Version, Policies: len(rules)})
+	f.warn(s, before)
 	return nil
 }
 
@@ -384,7 +386,12 @@ func reason(err error) string {
 	if err == nil {
 		return ""
 	}
-	s := strings.ToValidUTF8(strings.ReplaceAll(err.Error(), "\n", "; "), "?")
+	return clipped(strings.ReplaceAll(err.Error(), "\n", "; "))
+}
+
+// clipped returns at most MaxText bytes of a text.
+func clipped(s string) string {
+	s = strings.ToValidUTF8(s, "?")
 	if len(s) > MaxText {
 		return strings.ToValidUTF8(s[:MaxText-3], "") + "…"
 	}

@@ -229,8 +229,8 @@ func TestIndexRefusesInvalidPolicies(t *testing.T) {
 		{Name: "a", Match: policy.Match{Path: "x", Host: "A", Methods: []string{"get"}}}, {Name: "b", Match: policy.Match{Path: "y"}}})
 	wantError(t, err, strings.Join([]string{
 		`policy "a": match.path: "x" does not begin with a slash`,
-		`policy "a": match.host: "A" is not a name in lower case without a port, or an address`,
-		`policy "a": match.methods: "get" is not a method in upper case`,
+		`policy "a": match.host: "A" is not a name in lower case without a port, or an address; write a`,
+		`policy "a": match.methods: "get" is not a method in upper case; write GET`,
 		`policy "b": match.path: "y" does not begin with a slash`,
 	}, "\n"))
 	var many []policy.Policy

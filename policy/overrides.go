@@ -67,8 +67,8 @@ func (p *Policy) CheckOverriddenKey(key string) error {
 		return fmt.Errorf("the key has %d bytes, more than %d", len(key), maxOverriddenKey)
 	case !utf8.ValidString(key):
 		return errors.New("the key is not UTF-8, so no policy can hold it")
-	case err == nil && len(parts) == 1 && parts[0].isDigest() && !isDigestText(key):
-		return errors.New("the key is not a digest as keyfuncs.Digest returns it")
+	case err == nil && len(parts) == 1:
+		return parts[0].checkKey(key)
 	}
 	return nil
 }

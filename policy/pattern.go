@@ -20,11 +20,25 @@ type pattern struct {
 	subtree  bool     // everything below matches too
 }
 
-// parsePattern reads Match.Path; "" matches all paths.
+// parsePattern reads Match.Path; "" matches all paths. Its error has the pattern that is
+// probably meant, if there is one.
 func parsePattern(s string) (pattern, error) {
+	p, err := readPattern(s)
+	if err == nil || len(s) > maxPattern {
+		return p, err
+	}
+	if meant := meantPattern(s); meant != "" {
+		err = fmt.Errorf("%w; write %q", err, meant)
+	}
+	return p, err
+}
+
+func readPattern(s string) (pattern, error) {
 	switch {
 	case s == "":
 		return pattern{subtree: true}, nil
+	case strings.Contains(s, "://"):
+		return pattern{}, fmt.Errorf("%q is a URL; write its host in match.host, and here what begins with the slash after it", textform.Clip(s))
 	case s[0] != '/':
 		return pattern{}, fmt.Errorf("%q does not begin with a slash", textform.Clip(s))
 	case len(s) > maxPattern:
@@ -66,6 +80,9 @@ func parseSegment(text string, names map[string]bool) (string, error) {
 	if strings.HasPrefix(text, "{") {
 		return "", wildcard(text, names)
 	}
+	if err := checkNotation(text); err != nil {
+		return "", err
+	}
 	literal, err := url.PathUnescape(text)
 	switch {
 	case err != nil:
@@ -74,7 +91,12 @@ func parseSegment(text string, names map[string]bool) (string, error) {
 		return "", errors.New("there is an empty segment")
 	case literal == "." || literal == "..":
 		return "", fmt.Errorf("the segment %q is never part of a clean path", literal)
-	case strings.ContainsAny(literal, "{}/"):
+	case strings.TrimSpace(literal) != literal:
+		return "", fmt.Errorf("the segment %q has space at an end", textform.Clip(text))
+	case strings.Contains(literal, "/"):
+		return "", fmt.Errorf("the segment %q has an encoded slash, which may be a slash to one router and a part of a segment to another; "+
+			"write a slash, or a wildcard such as {id}", textform.Clip(text))
+	case strings.ContainsAny(literal, "{}"):
 		return "", fmt.Errorf("the segment %q is neither a literal nor a whole wildcard such as {id}", textform.Clip(text))
 	}
 	return fold(literal), nil

@@ -72,7 +72,44 @@ func parsePart(text string) (part, error) {
 		}
 		return part{"cookie", name, 0}, nil
 	}
-	return part{}, fmt.Errorf("the recipe %q is not known", textform.Clip(text))
+	err := fmt.Errorf("the recipe %q is not known", textform.Clip(text))
+	if meant := meantRecipe(text); meant != "" {
+		err = fmt.Errorf("%w; write %q", err, meant)
+	}
+	return part{}, err
+}
+
+// meantRecipe returns the recipe of a text that has other letters, or the name that it has
+// elsewhere, or "".
+func meantRecipe(text string) string {
+	kind, name, named := strings.Cut(strings.TrimSpace(text), ":")
+	kind = strings.ReplaceAll(strings.ToLower(kind), "_", "-")
+	switch kind {
+	case "address", "addr", "client-ip", "remote-ip", "remote-addr":
+		kind = "ip"
+	case "apikey", "x-api-key":
+		kind = "api-key"
+	case "bearer", "bearer-token", "authorization":
+		kind = "header:Authorization"
+	case "user-id", "username":
+		kind = "user"
+	case "url", "uri":
+		kind = "path"
+	case "hostname", "domain":
+		kind = "host"
+	case "all", "any", "none", "*":
+		kind = "global"
+	}
+	if named {
+		kind += ":" + strings.TrimSpace(name)
+	}
+	if kind == text {
+		return ""
+	}
+	if _, err := parsePart(kind); err != nil {
+		return ""
+	}
+	return kind
 }
 
 // checkHeader refuses invalid names of headers, and headers that a policy must not
@@ -90,6 +127,15 @@ func checkHeader(name string) error {
 		return errors.New(`the header Host has its own recipe; write "host"`)
 	case "Cookie":
 		return errors.New(`the header Cookie holds all cookies; write, say, "cookie:sid"`)
+	}
+	return checkReadable(name)
+}
+
+// checkReadable refuses headers that no handler sees.
+func checkReadable(name string) error {
+	switch textproto.CanonicalMIMEHeaderKey(name) {
+	case "Transfer-Encoding", "Trailer":
+		return fmt.Errorf("the header %s belongs to the connection, and servers take it out", name)
 	}
 	return nil
 }

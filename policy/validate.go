@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/headgate/headgate/internal/textform"
+	"github.com/headgate/headgate/keyfuncs"
 )
 
 // Validate returns everything that is wrong with the policy, joined, each mistake
@@ -175,14 +177,36 @@ func checkMethods(methods []string) error {
 	seen := map[string]bool{}
 	for _, m := range methods {
 		switch {
-		case !isToken(m) || strings.ToUpper(m) != m:
-			errs = append(errs, fmt.Errorf("%q is not a method in upper case", textform.Clip(m)))
+		case m == "*" || strings.EqualFold(m, "any") || strings.EqualFold(m, "all"):
+			errs = append(errs, fmt.Errorf("%q is not a method; leave match.methods out for all", textform.Clip(m)))
+		case !isMethod(m):
+			errs = append(errs, errMethod(m))
 		case seen[m]:
 			errs = append(errs, fmt.Errorf("%q is named twice", textform.Clip(m)))
 		}
 		seen[m] = true
 	}
 	return errors.Join(errs...)
+}
+
+// isMethod reports whether m is written as methods are.
+func isMethod(m string) bool {
+	for i := range len(m) {
+		if c := m[i]; (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return m != "" && len(m) <= MaxName
+}
+
+// errMethod returns what is wrong with a method, with those that are probably meant.
+func errMethod(m string) error {
+	err := fmt.Errorf("%q is not a method in upper case", textform.Clip(m))
+	meant := strings.FieldsFunc(strings.ToUpper(m), func(r rune) bool { return strings.ContainsRune(" ,|;/+", r) })
+	if len(meant) == 0 || slices.ContainsFunc(meant, func(m string) bool { return !slices.Contains(knownMethods, m) }) {
+		return err
+	}
+	return fmt.Errorf("%w; write %s", err, textform.Clip(strings.Join(meant, ", ")))
 }
 
 // canonicalMethod returns the method that stands for m in an index: a policy for
@@ -194,30 +218,69 @@ func canonicalMethod(m string) string {
 	return m
 }
 
-// maxHost is the maximum length in bytes of a name in the DNS.
-const maxHost = 253
+// maxHost is the maximum length in bytes of a name in the DNS, and maxLabel that of a part.
+const (
+	maxHost  = 253
+	maxLabel = 63
+)
 
+// checkHost checks Match.Host. Its error has the host that is probably meant.
 func checkHost(host string) error {
+	err := readHost(host)
+	if err == nil {
+		return nil
+	}
+	if host == "*" || host == "*:*" {
+		return fmt.Errorf("%w; leave match.host out for every host", err)
+	}
+	if meant := meantHost(host); meant != "" && readHost(meant) == nil {
+		return fmt.Errorf("%w; write %s", err, meant)
+	}
+	return err
+}
+
+func readHost(host string) error {
 	if host == "" {
 		return nil
 	}
 	if a, err := netip.ParseAddr(host); err == nil {
 		if a.Unmap().WithZone("").String() != host {
-			return fmt.Errorf("%q is not in its shortest form; write %s", textform.Clip(host), a.Unmap().WithZone(""))
+			return fmt.Errorf("%q is not in its shortest form", textform.Clip(host))
 		}
 		return nil
 	}
-	name, _ := strings.CutPrefix(host, "*.")
-	if len(host) > maxHost || strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") || strings.Contains(name, "..") {
-		return fmt.Errorf("%q is not the name of a host", textform.Clip(host))
+	name, below := strings.CutPrefix(host, "*.")
+	if _, err := netip.ParseAddr(name); below && err == nil {
+		return fmt.Errorf("%q is not the name of a host: no host is below an address", textform.Clip(host))
 	}
 	for i := range len(name) {
 		if !inName(name[i]) {
 			return fmt.Errorf("%q is not a name in lower case without a port, or an address", textform.Clip(host))
 		}
 	}
-	if name == "" {
+	valid := len(host) <= maxHost
+	for label := range strings.SplitSeq(name, ".") {
+		valid = valid && label != "" && len(label) <= maxLabel
+	}
+	if !valid {
 		return fmt.Errorf("%q is not the name of a host", textform.Clip(host))
 	}
 	return nil
+}
+
+// meantHost returns the host of a text that has more or other letters than Match.Host, such
+// as that of a URL, or "".
+func meantHost(text string) string {
+	text = strings.TrimSpace(text)
+	if _, rest, found := strings.Cut(text, "://"); found {
+		text = rest
+	}
+	text, _, _ = strings.Cut(text, "/")
+	name, below := strings.CutPrefix(strings.TrimPrefix(text, "*."), ".")
+	below = below || strings.HasPrefix(text, "*.")
+	host := keyfuncs.HostKey(name) // as that of a request, without a port and a dot
+	if host == "" || !below {
+		return host
+	}
+	return "*." + host
 }

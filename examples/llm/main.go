@@ -42,19 +42,38 @@ func newHandler(api *url.URL, store core.Store) http.Handler {
 	}})
 }
 
-// estimate counts four bytes of the prompt as a token, and the answer as 1000.
+// estimate counts four bytes of the prompt as a token, and the answer as 1000. A prompt of
+// unknown length counts as the whole limit until its answer has ended.
 func estimate(r core.Request) int64 {
-	n, _ := strconv.ParseInt(strings.Join(r.Header("Content-Length"), ""), 10, 64)
+	length := strings.Join(r.Header("Content-Length"), "")
+	if length == "" && r.Method() != http.MethodGet {
+		return tokens.Capacity()
+	}
+	n, _ := strconv.ParseInt(length, 10, 64)
 	return n/4 + 1000
 }
 
 func settle(resp *http.Response) error {
 	ctx := resp.Request.Context()
 	llmusage.Watch(resp, func(u llmusage.Usage, err error) { // at the end, and if the client leaves
-		if u.Total > 0 || resp.StatusCode >= 400 { // an error has used nothing
-			err = limiter.FromContext(ctx).Settle(ctx, map[string]int64{"tokens": u.Total})
+		result := limiter.FromContext(ctx)
+
+		// An error has used nothing. Of an answer that was left before its end, nothing or only
+		// the beginning is known, so its estimate stays unless that beginning is more.
+		if resp.StatusCode >= 400 || err == nil || u.Total > charged(result) {
+			err = result.Settle(ctx, map[string]int64{"tokens": u.Total})
 		}
 		log.Println(u.Total, "tokens", err)
 	})
 	return nil
+}
+
+// charged returns how many tokens the request was charged.
+func charged(result *limiter.Result) int64 {
+	for _, d := range result.Decisions() {
+		if d.Rule == "tokens" {
+			return d.Decision.Taken
+		}
+	}
+	return 0
 }

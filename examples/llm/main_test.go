@@ -207,24 +207,60 @@ func TestTokensAreThoseThatTheAnswerReports(t *testing.T) {
 	}
 }
 
-// A client that leaves has used what was reported until then, or else the estimate.
+// A client that leaves before the last event has used the estimate, or what was reported
+// until then if that is more.
 func TestTokensOfClientsThatLeave(t *testing.T) {
-	for sent, want := range map[string]int64{messageStart: 26, messageStart + messageDelta: 85, completions[:20]: 1000} {
-		p := open(t, func(w http.ResponseWriter, r *http.Request) {
-			_, _ = io.WriteString(w, sent)
-			w.(http.Flusher).Flush()
-			<-r.Context().Done()
+	const (
+		longPrompt = `data: {"type":"message_start","message":{"usage":{"input_tokens":3000,"output_tokens":1}}}` + "\n\n"
+		chunk      = `data: {"choices":[{"delta":{"content":"a"},"finish_reason":null}],"usage":{"prompt_tokens":19,"completion_tokens":1,"total_tokens":20}}` + "\n\n"
+		lastChunk  = `data: {"choices":[{"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":19,"completion_tokens":5,"total_tokens":24}}` + "\n\n"
+		goesOn     = `data: {"type":"message_delta","delta":{"stop_reason":null},"usage":{"output_tokens":30}}` + "\n\n"
+	)
+	for _, row := range []struct {
+		name, sent string
+		want       int64
+	}{
+		{"nothing but text", completions[:20], 1000},
+		{"the beginning of a message", messageStart, 1000},
+		{"the beginning of a message with a long prompt", longPrompt, 3001},
+		{"the middle of a message", messageStart + goesOn, 1000},
+		{"the last event of a message", messageStart + messageDelta, 85},
+		{"a chunk with a usage so far", chunk, 1000},
+		{"the last chunk with a usage", chunk + lastChunk, 24},
+		{"the usage of chat completions", completions[:strings.Index(completions, "data: [DONE]")], 29},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			p := open(t, func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.WriteString(w, row.sent)
+				w.(http.Flusher).Flush()
+				<-r.Context().Done()
+			})
+			ctx, leave := context.WithCancel(t.Context())
+			resp, err := begin(ctx, p.url, "", "")
+			if err == nil {
+				_, err = io.ReadFull(resp.Body, make([]byte, len(row.sent)))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			leave()
+			resp.Body.Close()
+			p.wantUsed(1, row.want)
 		})
-		ctx, leave := context.WithCancel(t.Context())
-		resp, err := begin(ctx, p.url, "", "")
-		if err == nil {
-			_, err = io.ReadFull(resp.Body, make([]byte, len(sent)))
+	}
+}
+
+// A prompt without a length may be as long as the client likes, so it counts as the whole
+// limit until its answer has ended.
+func TestTokensOfPromptsWithoutALength(t *testing.T) {
+	for answer, want := range map[string]int64{completions: 29, "data: {}\n\n": 40_000} {
+		p := open(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) })
+		r := httptest.NewRequest("POST", "/", io.MultiReader(strings.NewReader(strings.Repeat("x", 40_000))))
+		r.Header.Set("Authorization", "Bearer alice")
+		w := httptest.NewRecorder()
+		if p.handler.ServeHTTP(w, r); w.Code != 200 {
+			t.Fatalf("%d %q", w.Code, w.Body)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		leave()
-		resp.Body.Close()
 		p.wantUsed(1, want)
 	}
 }
@@ -244,20 +280,22 @@ func TestTokensOfClientsThatLeaveBeforeTheAnswer(t *testing.T) {
 
 // The proxy panics where the API breaks off.
 func TestTokensOfStreamsThatBreak(t *testing.T) {
-	p := open(t, func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.WriteString(w, messageStart+messageDelta)
-		w.(http.Flusher).Flush()
-		panic(http.ErrAbortHandler)
-	})
-	resp, err := begin(t.Context(), p.url, "", "")
-	if err != nil {
-		t.Fatal(err)
+	for sent, want := range map[string]int64{messageStart: 1000, messageStart + messageDelta: 85} {
+		p := open(t, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, sent)
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		})
+		resp, err := begin(t.Context(), p.url, "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(resp.Body); string(text) != sent || err == nil {
+			t.Errorf("%q, %v", text, err)
+		}
+		resp.Body.Close()
+		p.wantUsed(1, want)
 	}
-	defer resp.Body.Close()
-	if text, err := io.ReadAll(resp.Body); string(text) != messageStart+messageDelta || err == nil {
-		t.Errorf("%q, %v", text, err)
-	}
-	p.wantUsed(1, 85)
 }
 
 func TestFourthStreamWaitsForAnother(t *testing.T) {

@@ -44,7 +44,7 @@ type task struct {
 // outcome is what a process has done.
 type outcome struct {
 	Admitted, Refused, Failed int
-	Used                      int64 // tokens, as the API has reported them
+	Used                      int64 // tokens, as stream returns them
 	Steps                     []step
 }
 
@@ -120,7 +120,8 @@ func process(text string) error {
 }
 
 // stream asks for an answer of random usage, and leaves one in ten before its end. It
-// returns how many tokens the API has reported.
+// returns how many tokens the API has reported, and at least the estimate for an answer
+// that was left.
 func stream(url string, r *rand.Rand) (status int, used int64, err error) {
 	input, output, leaves := r.Int64N(1000), 1+r.Int64N(1500), r.IntN(10) == 0
 	ctx, leave := context.WithCancel(context.Background())
@@ -135,7 +136,7 @@ func stream(url string, r *rand.Rand) (status int, used int64, err error) {
 	}
 	if leaves {
 		_, err = io.ReadFull(resp.Body, make([]byte, len(start(input))))
-		return resp.StatusCode, input + 1, err
+		return resp.StatusCode, max(input+1, 1000), err
 	}
 	_, err = io.Copy(io.Discard, resp.Body)
 	return resp.StatusCode, input + output, err

@@ -117,7 +117,7 @@ func TestKeyGetsALimitOfItsOwn(t *testing.T) {
 	count.wantValue("100/1m", "limit")
 	count.wantValue(false, "own")
 	w.ask("owner", "POST", path, object{"key": "192.0.2.2", "limit": "9/1m"}, "If-Match", `"1"`).want(412)
-	for limit, key := range map[string]string{"": "k", "soon": "k", "9/1m fixed-window": "k", "0/1m": "k"} {
+	for limit, key := range map[string]string{"": "192.0.2.2", "soon": "192.0.2.2", "9/1m fixed-window": "192.0.2.2", "0/1m": "192.0.2.2"} {
 		w.ask("owner", "POST", path, object{"key": key, "limit": limit, "version": 2}).wantField("limit")
 	}
 	for _, key := range []string{"", longKey, strings.Repeat("x", 513)} {

@@ -25,10 +25,10 @@ func callers(t *testing.T, o Options) *Callers {
 }
 
 func TestTrustsAreByAddressOrPrefix(t *testing.T) {
-	c := callers(t, Options{Trusted: []string{"10.0.0.0/8", "192.0.2.1", "::ffff:192.0.2.2", "2001:db8::/32"}})
+	c := callers(t, Options{Trusted: []string{"10.0.0.0/8", "192.0.2.1", "::ffff:192.0.2.2", "2001:db8::/32", "::ffff:172.16.0.0/108"}})
 	for peer, want := range map[string]bool{
 		"10.9.9.9:1": true, "10.9.9.9": true, "192.0.2.1:1": true, "192.0.2.2:1": true, "[::ffff:10.0.0.1]:1": true,
-		"[2001:db8::1%eth0]:1": true, "2001:db8::1": true,
+		"[2001:db8::1%eth0]:1": true, "2001:db8::1": true, "172.16.9.9:1": true, "[::ffff:172.16.9.9]:1": true,
 		"192.0.2.3:1": false, "[2001:db9::1]:1": false, "": false, "@": false, "unix": false, "proxy.example:1": false,
 	} {
 		if got := c.Trusts(peer); got != want {

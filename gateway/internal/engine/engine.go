@@ -83,7 +83,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	for _, app := range e.options.Apps {
 		e.processes[app] = rand.Text()
 	}
-	e.logger = e.options.Logger
+	e.logger = newLogger(e.options.Logger)
 	e.ctx, e.end = context.WithCancel(ctx)
 	if err := e.open(); err != nil {
 		return nil, errors.Join(err, e.Close())

@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/headgate/headgate/internal/findinglog"
+	"github.com/headgate/headgate/limiter"
+)
+
+// findings are those of limiters in the words of the gateway.
+var findings = map[string]string{
+	limiter.CodeUnheeded: "a peer forwards the address of a caller, but the policy counts by the address of that peer: if it is a proxy, all of its " +
+		"callers share one limit, and -trusted-proxy has to name it; a client may send such a header too, and then this is as it should be",
+	limiter.CodeOneKey: "the first 1000 requests all had one key: if they came through a proxy, it has to forward the addresses of callers, and " +
+		"-trusted-proxy has to name it; if one count for all is meant, write the key global",
+	limiter.CodeNoAddress: "the policy counts by the address of the peer, and a request has none: all such callers share its limit; whoever asks has " +
+		"to tell the address of the client",
+}
+
+// newLogger returns the logger of the engine. Every face follows the policies of an
+// application by itself, and what it warns of in a version is logged once.
+func newLogger(l *slog.Logger) *slog.Logger {
+	return slog.New(once{findinglog.New(l.Handler(), findings), &told{}})
+}
+
+// once passes a warning about a version of an application's policies on once.
+type once struct {
+	slog.Handler
+	told *told
+}
+
+// told is what was said of each application: the last version by the text.
+type told struct {
+	mu       sync.Mutex
+	versions map[[2]string]string // guarded by mu
+}
+
+// Handle implements [slog.Handler].
+func (o once) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level == slog.LevelWarn && o.told.before(r) {
+		return nil
+	}
+	return o.Handler.Handle(ctx, r)
+}
+
+// before reports whether the same was said of the same version.
+func (t *told) before(r slog.Record) bool {
+	var app, version string
+	r.Attrs(func(a slog.Attr) bool {
+		switch a.Key {
+		case "app":
+			app = a.Value.String()
+		case "version":
+			version = a.Value.String()
+		}
+		return true
+	})
+	if app == "" || version == "" {
+		return false
+	}
+
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	about := [2]string{app, r.Message}
+	if t.versions[about] == version {
+		return true
+	}
+	if t.versions == nil {
+		t.versions = map[[2]string]string{}
+	}
+	t.versions[about] = version
+	return false
+}
+
+// WithAttrs implements [slog.Handler].
+func (o once) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return once{o.Handler.WithAttrs(attrs), o.told}
+}
+
+// WithGroup implements [slog.Handler].
+func (o once) WithGroup(name string) slog.Handler { return once{o.Handler.WithGroup(name), o.told} }
