@@ -227,4 +227,3 @@ func TestUsageOfStreamsThatAreLeft(t *testing.T) {
 		}
 	}
 }
-
