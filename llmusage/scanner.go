@@ -87,51 +87,52 @@ const (
 func meaning(object word, key []byte) word {
 	switch object {
 	case document:
-		switch string(key) {
-		case "usage":
-			return usage // chat completions, messages, message_delta
-		case "response":
-			return response // events of OpenAI's responses
-		case "message":
-			return message // message_start
-		case "choices":
-			return choices
-		case "delta":
-			return delta // message_delta
-		}
-	case response, message:
-		switch {
-		case string(key) == "usage":
-			return usage
-		case object == response && string(key) == "status":
-			return status
-		}
+		return documentMeaning(key)
 	case usage:
 		return usageMeaning(key)
-	case inputDetails:
-		if string(key) == "cached_tokens" {
-			return cached
-		}
-	case outputDetails:
-		switch string(key) {
-		case "reasoning_tokens", "thinking_tokens":
-			return reasoning
-		}
-	case choice:
-		if string(key) == "finish_reason" {
-			return reason
-		}
-	case delta:
-		if string(key) == "stop_reason" {
-			return reason
-		}
 	case iteration:
-		if string(key) == "type" {
-			return kind
-		}
-		if w := usageMeaning(key); w >= prompt {
-			return w
-		}
+		return iterationMeaning(key)
+	}
+
+	switch name := string(key); {
+	case name == "usage" && (object == response || object == message):
+		return usage
+	case name == "status" && object == response:
+		return status
+	case name == "cached_tokens" && object == inputDetails:
+		return cached
+	case (name == "reasoning_tokens" || name == "thinking_tokens") && object == outputDetails:
+		return reasoning
+	case name == "finish_reason" && object == choice, name == "stop_reason" && object == delta:
+		return reason
+	}
+	return other
+}
+
+// documentMeaning returns the meaning of a key in a document.
+func documentMeaning(key []byte) word {
+	switch string(key) {
+	case "usage":
+		return usage // chat completions, messages, message_delta
+	case "response":
+		return response // events of OpenAI's responses
+	case "message":
+		return message // message_start
+	case "choices":
+		return choices
+	case "delta":
+		return delta // message_delta
+	}
+	return other
+}
+
+// iterationMeaning returns the meaning of a key in an iteration of a usage.
+func iterationMeaning(key []byte) word {
+	if string(key) == "type" {
+		return kind
+	}
+	if w := usageMeaning(key); w >= prompt {
+		return w
 	}
 	return other
 }

@@ -142,6 +142,14 @@ func TestNoPaymentWhileThePrimaryIsBypassed(t *testing.T) {
 	})
 }
 
+// wantRemaining checks how many units the store has left for the key of op.
+func wantRemaining(t *testing.T, s core.Store, op core.Op, want int64) {
+	t.Helper()
+	if n := remaining(t, s, op); n != want {
+		t.Errorf("%d units remain of %s, want %d", n, op.Key, want)
+	}
+}
+
 // The limit of one rule refuses a step that the primary has admitted. The units of the other
 // rules come back, there and in the fallback.
 func TestRefusedStepGivesItsOtherUnitsBack(t *testing.T) {
@@ -177,13 +185,10 @@ func TestRefusedStepGivesItsOtherUnitsBack(t *testing.T) {
 				time.Sleep(time.Second)
 				synctest.Wait()
 				for _, o := range []core.Op{other, third} {
-					if x, y := remaining(t, f, o), remaining(t, fallback, o); x != 30 || y != 30 {
-						t.Errorf("%d and %d remain of %s", x, y, o.Key)
-					}
+					wantRemaining(t, f, o, 30)
+					wantRemaining(t, fallback, o, 30)
 				}
-				if n := remaining(t, f, op); n != 0 { // 1, 2 and a payment of 27
-					t.Errorf("%d remain", n)
-				}
+				wantRemaining(t, f, op, 0) // 1, 2 and a payment of 27
 				if s.owes() != 0 {
 					t.Errorf("%d are owed", s.owes())
 				}

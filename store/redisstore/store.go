@@ -222,6 +222,21 @@ func (o *Options) check(client redis.UniversalClient) error {
 	if strings.ContainsAny(o.Prefix, "{}") {
 		errs = append(errs, fmt.Errorf("redisstore: the prefix %q holds a brace", o.Prefix))
 	}
+	if o.Secret != nil && len(o.Secret) < 16 {
+		errs = append(errs, fmt.Errorf("redisstore: a secret of %d bytes is shorter than 16", len(o.Secret)))
+	}
+	if o.Batch < 0 || o.Batch > maxBatch {
+		errs = append(errs, fmt.Errorf("redisstore: a batch of %d is not within 0 to %d", o.Batch, maxBatch))
+	}
+	if o.CacheRefusals < 0 || o.CacheRefusals > maxCachedRefusals {
+		errs = append(errs, fmt.Errorf("redisstore: a cache of %d refusals is not within 0 to %d", o.CacheRefusals, maxCachedRefusals))
+	}
+	return errors.Join(append(errs, o.checkTimeouts(), o.checkMemory())...)
+}
+
+// checkTimeouts returns an error that names every mistake in the timeouts.
+func (o *Options) checkTimeouts() error {
+	var errs []error
 	if o.Timeout < 0 || o.Timeout > maxTimeout {
 		errs = append(errs, fmt.Errorf("redisstore: the timeout %v is not within 0 to %v", o.Timeout, maxTimeout))
 	}
@@ -234,16 +249,7 @@ func (o *Options) check(client redis.UniversalClient) error {
 	if o.MaxTimeout > 0 && o.MaxTimeout < DefaultTimeout {
 		errs = append(errs, fmt.Errorf("redisstore: the maximum timeout %v is below the least timeout, %v", o.MaxTimeout, DefaultTimeout))
 	}
-	if o.Secret != nil && len(o.Secret) < 16 {
-		errs = append(errs, fmt.Errorf("redisstore: a secret of %d bytes is shorter than 16", len(o.Secret)))
-	}
-	if o.Batch < 0 || o.Batch > maxBatch {
-		errs = append(errs, fmt.Errorf("redisstore: a batch of %d is not within 0 to %d", o.Batch, maxBatch))
-	}
-	if o.CacheRefusals < 0 || o.CacheRefusals > maxCachedRefusals {
-		errs = append(errs, fmt.Errorf("redisstore: a cache of %d refusals is not within 0 to %d", o.CacheRefusals, maxCachedRefusals))
-	}
-	return errors.Join(append(errs, o.checkMemory())...)
+	return errors.Join(errs...)
 }
 
 // MustNew is [New] for arguments that are known to be valid; it panics on an
