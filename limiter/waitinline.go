@@ -211,16 +211,8 @@ func (w *wait) next(res *Result, now time.Time) (next action, until time.Time, s
 
 // nextWithoutSlotLocked is next of a request that has no slot.
 func (w *wait) nextWithoutSlotLocked(n *line, now time.Time) (next action, until time.Time) {
-	x, q := w.in, w.queue
-	end, atEnd := x.end, givesUp
-	if w.drains && !q.deadline.IsZero() {
-		if w.drained.IsZero() {
-			w.drained = w.drainEndLocked(n, q.endsOfLocked(w.line), now, q.deadline)
-		}
-		if w.drained.Before(end) {
-			end, atEnd = w.drained, closes
-		}
-	}
+	x := w.in
+	end, atEnd := w.endLocked(n, now)
 	late := !end.After(now)
 	until = end
 
@@ -242,6 +234,22 @@ func (w *wait) nextWithoutSlotLocked(n *line, now time.Time) (next action, until
 		return atEnd, now
 	}
 	return sleeps, until
+}
+
+// endLocked returns when the request, which has no slot, stops waiting, and what it does then.
+func (w *wait) endLocked(n *line, now time.Time) (end time.Time, then action) {
+	q := w.queue
+	if !w.drains || q.deadline.IsZero() {
+		return w.in.end, givesUp
+	}
+
+	if w.drained.IsZero() {
+		w.drained = w.drainEndLocked(n, q.endsOfLocked(w.line), now, q.deadline)
+	}
+	if w.drained.Before(w.in.end) {
+		return w.drained, closes
+	}
+	return w.in.end, givesUp
 }
 
 // drainEndLocked returns when the request, which has no slot, stops waiting because of a Shutdown
