@@ -94,19 +94,20 @@ func meaning(object word, key []byte) word {
 		return iterationMeaning(key)
 	}
 
-	switch name := string(key); {
-	case name == "usage" && (object == response || object == message):
-		return usage
-	case name == "status" && object == response:
-		return status
-	case name == "cached_tokens" && object == inputDetails:
-		return cached
-	case (name == "reasoning_tokens" || name == "thinking_tokens") && object == outputDetails:
-		return reasoning
-	case name == "finish_reason" && object == choice, name == "stop_reason" && object == delta:
-		return reason
+	if w, ok := within[object][string(key)]; ok {
+		return w
 	}
 	return other
+}
+
+// within are the meanings of keys in objects that have few.
+var within = map[word]map[string]word{
+	response:      {"usage": usage, "status": status},
+	message:       {"usage": usage},
+	inputDetails:  {"cached_tokens": cached},
+	outputDetails: {"reasoning_tokens": reasoning, "thinking_tokens": reasoning},
+	choice:        {"finish_reason": reason},
+	delta:         {"stop_reason": reason},
 }
 
 // documentMeaning returns the meaning of a key in a document.
