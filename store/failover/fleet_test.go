@@ -605,27 +605,3 @@ func TestInstancesCountThoseOfOlderVersions(t *testing.T) {
 		t.Errorf("after the older version has forgotten one: %v", got)
 	}
 }
-
-// Each step lets all instances expire, or none.
-func TestInstancesKeepTheirPartsWhenTheClockOfRedisSteps(t *testing.T) {
-	server := redistest.StartClock(t, 0)
-	c := patiently(t, server.Addr)
-	beat := heartbeats(t, c, "hg:")
-	for n, id := range []string{"a", "b", "c"} {
-		if got := beat(id, time.Hour, 3, 3); got != (answer{int64(n) + 1, 3}) {
-			t.Errorf("%s: %v", id, got)
-		}
-	}
-	for _, step := range []time.Duration{2 * time.Hour, -5 * time.Hour, 24 * time.Hour} {
-		server.Step(step)
-		for _, id := range []string{"a", "b", "c", "a", "b", "c"} {
-			if got := beat(id, time.Hour, 3, 3); got.number != 3 {
-				t.Errorf("%v: %s: %v", step, id, got)
-			}
-		}
-		if got := beat("d", time.Hour, UnknownInstances, 1); got != (answer{4, UnknownInstances}) {
-			t.Errorf("%v: one more: %v", step, got)
-		}
-		beat("d", 0, UnknownInstances, 1)
-	}
-}
