@@ -33,10 +33,6 @@ func (a *answers) add(status int) {
 	}
 }
 
-func (a *answers) all() int64 {
-	return a.ok.Load() + a.refused.Load() + a.failed.Load() + a.other.Load()
-}
-
 func (a *answers) String() string {
 	return fmt.Sprintf("200: %d, 429: %d, 503: %d, others: %d, broken: %d", a.ok.Load(), a.refused.Load(), a.failed.Load(), a.other.Load(),
 		a.broken.Load())

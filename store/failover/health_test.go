@@ -191,7 +191,7 @@ func TestSilenceThatIsOverCostsOneStep(t *testing.T) {
 			return nil
 		})
 		one(t, s, take(t, "k", "1000/1s", 1))
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if d := one(t, s, take(t, "k", "1000/1s", 1)); d.Fallback || s.State() != Closed {
 			t.Errorf("%+v", d)
@@ -228,7 +228,7 @@ func TestProbeMayTakeTheLongestCall(t *testing.T) {
 		if s.State() != Open {
 			t.Error("closed early")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if s.State() != Closed {
 			t.Error("open after four probes of a second")
