@@ -339,6 +339,50 @@ func TestRateOfRefusals(t *testing.T) {
 	test.AtMost(t, "a refusal over Redis, where the bound is two in memory", each[1], 2*each[0])
 }
 
+// Forty clients a second wait for ten turns, and most leave before theirs: the rate of the limit
+// is served nevertheless, and no more. Tests of package limiter count exactly, in fake time.
+func TestImpatientClients(t *testing.T) {
+	test.Long(t, "it has clients wait for seconds")
+	const rate, seconds = 10, 4
+	redis := redistest.Start(t).Addr
+	for _, patience := range []time.Duration{200 * time.Millisecond, time.Second} {
+		t.Run(patience.String(), func(t *testing.T) {
+			t.Parallel()
+			f := startFleet(t, 1, settings{
+				Redis: redis, Prefix: redistest.Prefix(t), Limits: []string{"10/1s burst=1"}, Wait: 2 * time.Second,
+			})
+			begun := time.Now()
+			waitImpatiently(f.services[0].addr, patience, begun.Add(seconds*time.Second))
+
+			served := f.services[0].counts().Served["one"]
+			most := int64(time.Since(begun)/(time.Second/rate)) + 1
+			t.Logf("served %d, and the limit admits %d", served, most)
+			if served < rate*seconds/2 || served > most {
+				t.Errorf("served %d of %d", served, most)
+			}
+		})
+	}
+}
+
+// waitImpatiently has forty clients a second ask until the end. Each leaves after its patience.
+func waitImpatiently(addr string, patience time.Duration, end time.Time) {
+	text := request("one")
+	tick := time.NewTicker(25 * time.Millisecond)
+	defer tick.Stop()
+
+	var running sync.WaitGroup
+	for time.Now().Before(end) {
+		<-tick.C
+		running.Go(func() {
+			knock(addr, 1, end, func(c *conn, _ int) {
+				c.SetDeadline(time.Now().Add(patience))
+				c.ask(text)
+			})
+		})
+	}
+	running.Wait()
+}
+
 // A flood of keys fills the memory while Redis is away. A key that has used its limit gets
 // nothing more, no new key gets more than its limit, and the log says it once.
 func TestFullMemoryWhileRedisIsAway(t *testing.T) {

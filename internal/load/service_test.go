@@ -50,6 +50,7 @@ type settings struct {
 	Limits []string // the first by the caller's key, the others by its address
 
 	MemoryKeys int
+	Wait       time.Duration // how long requests may wait under the first limit; 0 means that none does
 }
 
 // counts are what a service has done.
@@ -87,6 +88,8 @@ func (o *settings) config() (c limiter.Config) {
 		r := limiter.Rule{Name: fmt.Sprint("r", i), Key: keyfuncs.APIKey("X-Api-Key"), Limit: core.MustParseLimit(text)}
 		if i > 0 {
 			r.Key = keyfuncs.RemoteIP
+		} else if o.Wait > 0 {
+			r.OnLimit = limiter.Wait(o.Wait)
 		}
 		c.Rules = append(c.Rules, r)
 	}
