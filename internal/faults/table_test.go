@@ -83,6 +83,13 @@ and clients on the same two processors.
 * *Decides again* is the time from the end of the fault to the last request that Redis did not decide.
 * *Holds* is in how many runs every promise held that is not about time.
 
+Services that are flooded by thousands of connections or stopped for seconds, clients who leave, never read, or open and
+close connections, and a Redis that answers each second call late are rows of
+
+    HEADGATE_LONG=1 go test -v ./internal/load
+
+Each fails where a key is served more than its limit by one instance, or more than twice its limit by two.
+
 `
 
 // markdown returns the page, in an order that does not change from run to run.
