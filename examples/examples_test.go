@@ -9,6 +9,9 @@ import (
 	"testing"
 )
 
+// maxLines fits on a page of a book, and on two screens.
+const maxLines = 80
+
 // A reader can copy each example, apart from quickstart, as one file.
 func TestEachExampleIsOneShortFile(t *testing.T) {
 	files, err := filepath.Glob("*/*.go")
@@ -35,8 +38,8 @@ func TestEachExampleIsOneShortFile(t *testing.T) {
 		if filepath.Base(file) != "main.go" {
 			t.Errorf("%s is not main.go", file)
 		}
-		if n := bytes.Count(text, []byte("\n")); n > 62 {
-			t.Errorf("%s has %d lines, more than 62", file, n)
+		if n := bytes.Count(text, []byte("\n")); n > maxLines {
+			t.Errorf("%s has %d lines, more than %d", file, n, maxLines)
 		}
 		if bytes.Contains(text, []byte("/internal/")) {
 			t.Errorf("%s imports an internal package", file)

@@ -45,14 +45,19 @@ var limits = map[string]string{
 	"lease":  "10 concurrent ttl=30s",
 	"shared": strconv.Itoa(quota) + "/1h fixed-window",
 
-	"settled": "12/24h fixed-window",
+	"settled": strconv.Itoa(settledQuota) + "/24h fixed-window",
 }
 
 // onceEach lists the rules whose keys are used once.
 var onceEach = []string{"fixed", "log", "window", "bucket", "gcra", "lease", "settled"}
 
-// estimate is what a request under the rule "settled" is charged first.
-const estimate = 5
+const (
+	// settledQuota is the limit of the rule "settled".
+	settledQuota = 12
+
+	// estimate is what a request under the rule "settled" is charged first.
+	estimate = 5
+)
 
 // usedBy returns what a request with the key reports to have used: less than the estimate,
 // or more than the limit.

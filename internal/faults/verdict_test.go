@@ -172,7 +172,9 @@ func (s *scene) checkSettled(t *testing.T, l *lane, h *hit, at time.Time, n int6
 	case forgotten: // before the settlement or after it
 		may = []int64{0, estimate, actual, more}
 	case !h.acknowledged() && h.admitted && l.mode.over != nil:
-		may = []int64{0, estimate, more, estimate + more} // memory has the estimate
+		// Memory has the estimate. What it charged is paid to Redis, up to the limit, when Redis
+		// answers about the key again.
+		may = []int64{0, estimate, more, estimate + more, actual, min(estimate+more, settledQuota)}
 	case !h.acknowledged():
 		may = []int64{0, estimate}
 	case at.IsZero():
