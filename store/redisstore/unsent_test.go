@@ -98,7 +98,7 @@ func TestErrorSaysWhetherAStepWasSent(t *testing.T) {
 
 // fated returns a store over the fake, whose server lets no client connect.
 func fated(t *testing.T, f *fake) *Store {
-	f.connect = func(context.Context) error { return errRefused }
+	f.connect = func(context.Context) error { return io.EOF }
 	return faked(t, f, Options{})
 }
 
