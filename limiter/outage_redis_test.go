@@ -72,7 +72,7 @@ func TestOutageOfRedisIsLogged(t *testing.T) {
 				}
 			}
 			l.Close()
-			rest := fmt.Sprintf(`%s times=%d %s=%d error="((the fallback of the store decides: )?%s|failover: the primary store is bypassed)"`, what(row.fate), requests-1, row.fate, requests-1, row.cause)
+			rest := fmt.Sprintf(`%s times=%d %s=%d error="((the fallback of the store decides: )?%s|failover: the primary store is bypassed: %s)"`, what(row.fate), requests-1, row.fate, requests-1, row.cause, row.cause)
 			if text := log.String(); !regexp.MustCompile(rest).MatchString(text) {
 				t.Errorf("at the end the log is\n%s\nwant\n%s", text, rest)
 			}
