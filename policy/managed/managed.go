@@ -176,13 +176,18 @@ func (l *Limits) store(client redis.UniversalClient, o *Options, prefix string) 
 	}
 	l.parts = append(l.parts, instances)
 	store, err := failover.New(primary, failover.Options{
-		Fallback: memstore.MustNew(memstore.Options{Logger: o.Limiter.Logger}), Instances: instances.Live, Logger: o.Limiter.Logger,
+		Fallback: memstore.MustNew(memstore.Options{Logger: o.Limiter.Logger}), Instances: instances.Live, Ignore: aboutKey, Logger: o.Limiter.Logger,
 	})
 	if err != nil {
 		return nil, err
 	}
 	l.parts = append(l.parts, store)
 	return store, nil
+}
+
+// aboutKey reports whether an error is about the value of a key, and says nothing about Redis.
+func aboutKey(err error) bool {
+	return errors.Is(err, redisstore.ErrUnreadable) || errors.Is(err, redisstore.ErrFormat)
 }
 
 // Close ends all parts, the last opened first. The policies are followed no longer,

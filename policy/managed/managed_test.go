@@ -303,3 +303,30 @@ func TestLimitsFollowAnotherSource(t *testing.T) {
 		t.Errorf("%d and %d of 1 and 2 requests passed under 2/1h, want 1 and 1", one, two)
 	}
 }
+
+// A key whose value the store cannot read is decided in memory, and Redis goes on deciding
+// about all others.
+func TestValueThatCannotBeReadIsNoOutage(t *testing.T) {
+	for name, value := range map[string]string{"of a later version": "\xfe\x63", "of another program": "no state"} {
+		t.Run(name, func(t *testing.T) {
+			client := connect(t, redistest.Start(t))
+			publish(t, client, "a:", strings.Replace(visitors, "3/1h", "1000/1h", 1))
+			local := 0
+			o := options("a:")
+			o.Limiter.OnError = func(context.Context, error) { local++ }
+			l := open(t, client, o)
+			admitted(t, l, 1)
+			for _, key := range client.Keys(t.Context(), "a:{*").Val() {
+				if client.Type(t.Context(), key).Val() == "string" {
+					client.Set(t.Context(), key, value, time.Hour)
+				}
+			}
+			if admitted(t, l, 20); local != 20 {
+				t.Errorf("the memory decided %d of 20 requests", local)
+			}
+			if _, err := l.Limiter.TakeRequest(&test.Request{Peer: "127.0.0.2:1234"}); err != nil || local != 20 {
+				t.Errorf("Redis is bypassed for another address: %v, %d", err, local)
+			}
+		})
+	}
+}

@@ -70,6 +70,15 @@ func (b *breaker) end() {
 	b.waiting.close()
 }
 
+// refusal returns the error of a call that is not made because the breaker is open.
+func (b *breaker) refusal() error {
+	e := &openError{shard: b.shard, wait: b.background.wait()}
+	if c := b.cause.Load(); c != nil {
+		e.cause = c.err
+	}
+	return e
+}
+
 func (b *breaker) state() State {
 	if isOpen(b.generation.Load()) {
 		return Open
@@ -240,16 +249,25 @@ func (s *Store) Stats() Stats {
 
 // ErrOpen is wrapped by the error of a call that was not made because the
 // primary, or the shard of a key, is bypassed. That error has a method RetryAfter, which
-// returns the time until the primary may be asked again.
+// returns the time until the primary may be asked again. Its text ends with the latest error of
+// the primary.
 var ErrOpen = errors.New("the primary store is bypassed")
 
-// openError is ErrOpen with the time until the next probe.
+// openError is ErrOpen with the time until the next probe, and with why the breaker is open:
+// as text alone, because it is the error of another call.
 type openError struct {
 	shard string
 	wait  time.Duration
+	cause error // or nil
 }
 
-func (e *openError) Error() string { return fmt.Sprintf("failover: %v%s", ErrOpen, at(e.shard)) }
+func (e *openError) Error() string {
+	text := fmt.Sprintf("failover: %v%s", ErrOpen, at(e.shard))
+	if e.cause == nil {
+		return text
+	}
+	return text + ": " + e.cause.Error()
+}
 
 // Shard returns the name of the shard that is bypassed, or ""; see [Sharded].
 func (e *openError) Shard() string { return e.shard }

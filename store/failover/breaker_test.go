@@ -367,7 +367,7 @@ func TestErrOpenHasARetryAfter(t *testing.T) {
 		time.Sleep(500 * ms)
 		_, err := try(s, take(t, "k", "5/1s", 1))
 		var hint interface{ RetryAfter() time.Duration }
-		if !errors.Is(err, ErrOpen) || !errors.As(err, &hint) || hint.RetryAfter() != 2500*ms || err.Error() != "failover: the primary store is bypassed" {
+		if !errors.Is(err, ErrOpen) || !errors.As(err, &hint) || hint.RetryAfter() != 2500*ms || err.Error() != "failover: the primary store is bypassed: down" {
 			t.Errorf("%v", err)
 		}
 	})

@@ -217,7 +217,7 @@ func repeatable(op *core.Op) bool {
 // to carry them out with cause. If it may have carried them out, only the
 // repeatable ones wait. err wraps cause if some do not wait.
 func (s *Store) postpone(ops []core.Op, cause error) (err error) {
-	unsent := errors.Is(cause, ErrOpen)
+	unsent := wasNotSent(cause)
 	for i := range ops {
 		op := ops[i]
 		switch {

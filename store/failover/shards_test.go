@@ -190,7 +190,7 @@ func TestShardIsNamedInReports(t *testing.T) {
 		defer s.Close()
 		bypass(t, s, p, "a")
 		_, err := try(s, take(t, "a:k", "5/1s", 1))
-		if !errors.Is(err, ErrOpen) || err.Error() != "failover: the primary store is bypassed at a" {
+		if !errors.Is(err, ErrOpen) || err.Error() != "failover: the primary store is bypassed at a: down" || errors.Is(err, errDown) {
 			t.Errorf("%v", err)
 		}
 		p.find("a")

@@ -132,7 +132,7 @@ func (s *Store) ask(ctx context.Context, r route, ops, sent []core.Op, out []cor
 	case len(ops) == 0:
 		return nil
 	case isOpen(r.generation):
-		return &openError{r.shard, r.background.wait()}
+		return r.refusal()
 	}
 	start := time.Now()
 	err := s.primary.Apply(ctx, sent, out)

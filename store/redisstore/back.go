@@ -106,7 +106,7 @@ func (s *Store) newStandby() (*failover.Store, *failover.Instances) {
 		Fallback:  memstore.MustNew(memstore.Options{MaxKeys: b.memoryKeys, Clock: s.clock, Logger: b.log}),
 		Instances: instances.Live,
 		Slow:      min(max(failover.DefaultSlow, 2*s.timeout), time.Minute),
-		Ignore:    func(err error) bool { return errors.Is(err, ErrUnreadable) },
+		Ignore:    aboutKey,
 		Logger:    b.log,
 	})
 	return standby, instances

@@ -163,3 +163,25 @@ func TestOptionsOfTheMemory(t *testing.T) {
 		t.Errorf("%+v, %v", out[0], err)
 	}
 }
+
+// A key whose value cannot be read says nothing about Redis, which decides about all others.
+func TestValueThatCannotBeReadIsNoOutage(t *testing.T) {
+	t.Parallel()
+	for _, value := range []string{string([]byte{laterMark, 99}), "no state"} {
+		s, c := fresh(t, redistest.Addr(t), Options{Timeout: patient, Logger: slog.New(slog.DiscardHandler)})
+		back, release := s.Back()
+		op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "1000/1h"), Cost: 1}
+		key := string(s.key(nil, op.Key, op.Rule, op.Limit.Algorithm.Letter()))
+		c.Set(t.Context(), key, value, 0)
+		for range 20 {
+			out := make([]core.Decision, 1)
+			if err := back.Apply(t.Context(), []core.Op{op}, out); err != nil || !out[0].Fallback {
+				t.Errorf("%q: %+v, %v", value, out[0], err)
+			}
+		}
+		if n := back.(*failover.Store).Stats(); n.Opened != 0 {
+			t.Errorf("%q: %+v", value, n)
+		}
+		release()
+	}
+}

@@ -161,7 +161,7 @@ func (s *Store) send(ctx context.Context, b *batch) error {
 			return nil
 		}
 		if err == nil || !neverRan(err) || s.refused(err) || !sleep(ctx, pause) {
-			return err
+			return ofCall(err)
 		}
 		if s.queue.dropLeft(b); len(b.waiters) == 0 {
 			return nil
@@ -187,7 +187,7 @@ func (s *Store) sendOneByOne(ctx context.Context, b *batch) {
 		for i, each := range b.steps {
 			each.err = nil
 			if err := s.decideTogether(ctx, b.steps[i:i+1]); err != nil {
-				each.err = failedCall(err)
+				each.err = failedCall(ofCall(err))
 				if !neverRan(err) {
 					b.failure = err
 				}
@@ -224,7 +224,7 @@ type step struct {
 // none of the steps is known to have been decided.
 func (s *Store) decideTogether(ctx context.Context, steps []*step) error {
 	if err := ctx.Err(); err != nil {
-		return err
+		return unsent(err)
 	}
 	v := s.serverFor(steps[0].ops[0].Key)
 	script, args := s.call(steps)

@@ -127,10 +127,10 @@ func (s *Store) applyBySubject(ctx context.Context, ops []core.Op, out []core.De
 			continue
 		}
 		if err := s.withdraw(ctx, parts[:n]); err != nil {
-			return err
+			return maybeSent(err)
 		}
 		if err := s.peek(ctx, parts[n+1:]); err != nil {
-			return err
+			return maybeSent(err)
 		}
 		break
 	}
@@ -201,7 +201,10 @@ func (s *Store) peek(ctx context.Context, parts []*part) error {
 // with err.
 func (s *Store) withdrawAfter(ctx context.Context, parts []*part, err error) error {
 	if failed := s.withdraw(ctx, parts); failed != nil {
-		return fmt.Errorf("%w; %w", err, failed)
+		return maybeSent(fmt.Errorf("%w; %w", err, failed))
+	}
+	if len(parts) > 0 {
+		return maybeSent(err)
 	}
 	return err
 }

@@ -76,6 +76,9 @@ func (e *shutError) Error() string { return e.err.Error() }
 // Unwrap returns why the calls before failed.
 func (e *shutError) Unwrap() error { return e.err }
 
+// Unsent returns true.
+func (e *shutError) Unsent() bool { return true }
+
 // silentError is why calls are not made to a server that has not answered others.
 type silentError struct{ err error }
 
@@ -142,7 +145,7 @@ func (s *Store) pass(ctx context.Context, key string) error {
 	case <-ctx.Done():
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return ctx.Err()
+		return unsent(ctx.Err())
 	}
 	return cmp.Or(s.doors.shut(addr), error(&shutError{&lateError{ctx.Err()}}))
 }

@@ -14,6 +14,10 @@ import (
 // names the rule and both formats.
 var ErrFormat = errors.New("state of a later format")
 
+// aboutKey reports whether the error is about the value of a key, and says nothing about the
+// server.
+func aboutKey(err error) bool { return errors.Is(err, ErrUnreadable) || errors.Is(err, ErrFormat) }
+
 // formatError returns the error of a state of the format.
 func formatError(n int64) error {
 	return fmt.Errorf("%w: it is of format %d, and this version reads up to format %d", ErrFormat, n, lua.Format)

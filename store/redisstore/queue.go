@@ -372,7 +372,7 @@ func (s *Store) decide(ctx context.Context, ops []core.Op, out []core.Decision) 
 	now, v := time.Now(), s.serverFor(ops[0].Key)
 	deadline, err := v.deadline(now)
 	if err != nil {
-		return err
+		return unsent(err)
 	}
 	if end, ok := ctx.Deadline(); ok && end.Before(deadline) {
 		deadline = end
@@ -442,8 +442,8 @@ func (s *Store) await(ctx context.Context, v *server, w *waiter, now, deadline t
 		}
 	}
 	if err != nil {
-		if s.queue.leave(w) != done {
-			return s.unserved(v, err, ops, out)
+		if was := s.queue.leave(w); was != done {
+			return leftAt(was, s.unserved(v, err, ops, out))
 		}
 		<-w.ready
 	}

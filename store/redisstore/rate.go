@@ -21,7 +21,7 @@ const (
 )
 
 // errShed is the error of a caller that was turned away.
-var errShed = fmt.Errorf("redisstore: %w: the steps that wait take longer than a call may", core.ErrOverload)
+var errShed = unsent(fmt.Errorf("redisstore: %w: the steps that wait take longer than a call may", core.ErrOverload))
 
 // rate is how many operations a busy lane decides in a time: a moving average over the
 // batches that end while others wait. The zero value is that of a lane whose rate is not

@@ -23,6 +23,14 @@ const patienceParts = 7
 // patienceOf returns for how long a server may be silent.
 func patienceOf(budget time.Duration) time.Duration { return budget * patienceParts / 5 }
 
+const (
+	// excuses is how many times its lateness for a call a process may have been late before.
+	excuses = 4
+
+	// maxExcused is for how many calls in turn it may.
+	maxExcused = 2
+)
+
 // roundTrips is how many round trips a call may take.
 const roundTrips = 3
 
@@ -54,6 +62,9 @@ type server struct {
 	ended     int64     // when the last call failed, as since
 	measuring bool      // the distance is being found out
 	measured  time.Time // when it was last
+
+	lateInTurn int   // calls without a reply for which this process was late, each begun after the last
+	lateAt     int64 // when it was last, as since
 }
 
 // callNumber is the latest number of a call that failed.
@@ -152,6 +163,7 @@ func (v *server) begin(now time.Time) {
 	first := v.calls.Add(1) == 1
 	if v.since.Load() == 0 || first && at-v.ended > int64(silenceStands) {
 		v.since.Store(at)
+		v.lateInTurn = 0
 		v.silent.Store(nil)
 		v.untold.Store(nil)
 	}
@@ -173,6 +185,7 @@ func (v *server) repliedLocked(took time.Duration, now time.Time) {
 	} else if v.since.Load() != 0 {
 		v.since.Store(0)
 	}
+	v.lateInTurn = 0
 	if v.silent.Load() != nil {
 		v.silent.Store(nil)
 	}
@@ -213,12 +226,22 @@ func (v *server) unheard(now time.Time, late time.Duration) {
 	}
 }
 
-// restart has the silence begin now, because this process would not have noticed a reply.
-func (v *server) restart(now time.Time) {
+// excuse has the silence begin later, because this process was late by so much for a call. It
+// may have been late before too, and would not have noticed a reply. Calls that are late one
+// after another soon count for no more than they were late: a process that is late by a moment
+// for each still finds out that the server is silent.
+func (v *server) excuse(begun, now time.Time, late time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.since.Load() != 0 {
-		v.since.Store(v.at(now))
+	at := v.at(now)
+	if v.at(begun) >= v.lateAt {
+		v.lateInTurn, v.lateAt = v.lateInTurn+1, at
+	}
+	if v.lateInTurn <= maxExcused {
+		late *= excuses
+	}
+	if since := v.since.Load(); since != 0 {
+		v.since.Store(min(at, since+int64(max(0, late))))
 	}
 }
 
@@ -245,15 +268,18 @@ func (s *Store) judged(ctx context.Context, v *server, begun, deadline time.Time
 	if errors.As(err, &read) {
 		overdue -= read.late
 	}
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	ours := read != nil && read.ours || overdue > onTime
+	if ours {
+		s.noteLate(now)
+		v.excuse(begun, now, now.Sub(deadline))
+	}
+
 	silent := v.isSilent(now)
 	switch {
-	case errors.Is(err, context.Canceled):
-		return err
-	case read != nil && read.ours, overdue > onTime:
-		s.noteLate(now)
-		fallthrough
-	case !waitedForReply(err) && s.wasLate(now, patienceOf(v.budget())):
-		v.restart(now)
+	case !silent && ours, !silent && !waitedForReply(err) && s.wasLate(now, patienceOf(v.budget())):
 		return &overloadError{err}
 	case !silent && deadline.Sub(begun) < v.budget() && !now.Before(deadline):
 		return &overloadError{err}

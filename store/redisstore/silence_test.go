@@ -229,14 +229,14 @@ func TestWaiterWhoseTimerIsLateWaitsAgain(t *testing.T) {
 // A call that the process ended late is no failure of the server, and no silence.
 func TestCallThatEndsLateIsOurs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		late := 10 * ms
+		late := 25 * ms
 		s := faked(t, &fake{wait: func(ctx context.Context, n int) error {
 			err := stuck(ctx, n)
 			time.Sleep(late)
 			return err
 		}}, Options{})
 		got := endings(t, s, 0, 100*ms)
-		want := []ending{overloaded(60 * ms), overloaded(160 * ms)}
+		want := []ending{overloaded(75 * ms), overloaded(175 * ms)}
 		if !slices.Equal(got, want) {
 			t.Errorf("%+v\nwant %+v", got, want)
 		}
@@ -244,8 +244,31 @@ func TestCallThatEndsLateIsOurs(t *testing.T) {
 		if got, want := endings(t, s, 0), []ending{overloaded(52 * ms)}; !slices.Equal(got, want) {
 			t.Errorf("soon after, and without a connection: %+v\nwant %+v", got, want)
 		}
-		if got, want := endings(t, s, 0), []ending{failed(52 * ms)}; !slices.Equal(got, want) {
+		if got, want := endings(t, s, 0), []ending{isSilent(52 * ms)}; !slices.Equal(got, want) {
 			t.Errorf("later: %+v\nwant %+v", got, want)
+		}
+	})
+}
+
+// A process that is late by a moment for each call finds out that the server is silent: it
+// costs callers 70 ms, and three times the moment for each of two calls.
+func TestProcessThatIsAlwaysLateNoticesASilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answer := answering(1)
+		s := faked(t, &fake{wait: func(ctx context.Context, n int) error {
+			err := answer(ctx, n)
+			if n > 1 {
+				time.Sleep(3 * ms)
+			}
+			return err
+		}}, Options{})
+		if _, err := takeOne(t.Context(), s, "k"); err != nil {
+			t.Fatal(err)
+		}
+		got := endings(t, s, 0, 53*ms, 85*ms)
+		want := []ending{overloaded(53 * ms), overloaded(85 * ms), isSilent(97 * ms)}
+		if !slices.Equal(got, want) {
+			t.Errorf("%+v\nwant %+v", got, want)
 		}
 	})
 }

@@ -276,7 +276,7 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 		return nil
 	}
 	if err := ctx.Err(); err != nil {
-		return ownTime(err)
+		return unsent(ownTime(err))
 	}
 	if s.refusals == nil {
 		return s.carryOut(ctx, ops, out)

@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/redissource"
 	"github.com/headgate/headgate/policy/stats"
+	"github.com/headgate/headgate/store/failover"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -271,5 +272,30 @@ func TestLimiterReturnsSoonWhileRedisHangs(t *testing.T) {
 		}
 	case <-ctx.Done():
 		t.Error("the first call has not returned in 5 s")
+	}
+}
+
+// A key whose value the store cannot read is no outage of Redis.
+func TestValueThatCannotBeReadIsNoOutage(t *testing.T) {
+	for name, value := range map[string]string{"of a later version": "\xfe\x63", "of another program": "no state"} {
+		t.Run(name, func(t *testing.T) {
+			addr, prefix := redistest.Addr(t), redistest.Prefix(t)
+			publish(t, addr, prefix, shop("all", "1000/1h fixed-window"))
+			e := open(t, Options{Apps: []string{"shop"}, Redis: at(addr), RedisPrefix: prefix, Timeout: 10 * time.Second})
+			l := limiterOf(t, e, "shop", Face{Name: "proxy"})
+			admitted(t, l, 1)
+			client := redis.NewClient(&redis.Options{Addr: addr})
+			defer client.Close()
+			for _, key := range client.Keys(t.Context(), prefix+"{*").Val() {
+				if client.Type(t.Context(), key).Val() == "string" {
+					client.Set(t.Context(), key, value, time.Hour)
+				}
+			}
+			admitted(t, l, 20)
+			store := e.store.(*failover.Store)
+			if n := store.Stats(); n.Local != 20 || n.Opened != 0 {
+				t.Errorf("%+v after 20 requests about the key", n)
+			}
+		})
 	}
 }

@@ -54,7 +54,7 @@ func (e *Engine) openStore() error {
 		return err
 	}
 	store, err := failover.New(primary, failover.Options{
-		Fallback: memory, Instances: e.shared.live, Slow: e.options.slow(), Logger: e.logger,
+		Fallback: memory, Instances: e.shared.live, Slow: e.options.slow(), Ignore: aboutKey, Logger: e.logger,
 	})
 	if err != nil {
 		return err
@@ -62,6 +62,11 @@ func (e *Engine) openStore() error {
 	e.shared.parts = append(e.shared.parts, store)
 	e.store = store
 	return nil
+}
+
+// aboutKey reports whether an error is about the value of a key, and says nothing about Redis.
+func aboutKey(err error) bool {
+	return errors.Is(err, redisstore.ErrUnreadable) || errors.Is(err, redisstore.ErrFormat)
 }
 
 // clientOptions returns the options with what the store needs: calls that end at their
