@@ -73,7 +73,6 @@ func (w *wait) join(ctx context.Context, res *Result, i int, span time.Duration)
 	}
 	lines := &w.queue.lines
 	lead := min(2*w.answered.Sub(w.began)+minLead, maxLead)
-	w.arrive(res, false)
 	w.draining = w.queue.draining
 
 	q := w.queue
@@ -82,6 +81,10 @@ func (w *wait) join(ctx context.Context, res *Result, i int, span time.Duration)
 	n.lead = lead
 	isNew := w.in == nil
 	if isNew {
+		if w.arrival.number == noNumber {
+			lines.arrivals++
+			w.arrival.number = lines.arrivals
+		}
 		w.in = &waiter{arrival: w.arrival, wake: make(chan struct{}, 1)}
 		w.line, w.left = k, w.hasLeft(res, k)
 		n.insert(w.in)
@@ -105,7 +108,10 @@ func (w *wait) join(ctx context.Context, res *Result, i int, span time.Duration)
 func (w *wait) noteAnswerLocked(res *Result, n *line, i int, span time.Duration, isNew bool) {
 	x, op := w.in, &res.ops[i]
 	x.ops, x.cost, x.limit, x.end = res.ops, op.Cost, &res.calls[i].terms.limit, w.endOf(res, i)
-	x.leased, x.asking = w.waitsForLease(res, i), false
+	x.leased = w.waitsForLease(res, i)
+	if n.asking == x {
+		n.asking = nil
+	}
 
 	switch first := n.waiters[0] == x; {
 	case w.slot != nil:
@@ -168,6 +174,9 @@ func (w *wait) leaveLine(ctx context.Context, res *Result) {
 	if at == 0 && len(n.waiters) > 0 {
 		n.free = n.free || w.freesNext(res, n.waiters[0])
 	}
+	if n.asking == x {
+		n.asking = nil
+	}
 	w.in, x.slot = nil, nil
 	surplus := n.settle()
 	q.lines.closeEmpty(w.line)
@@ -228,7 +237,7 @@ func (w *wait) nextWithoutSlotLocked(n *line, now time.Time) (next action, until
 		at := n.askAt(i)
 		// A timer that runs late does not take a turn away. A lease has no turn to be late for.
 		if !at.After(now) && (!late || !x.leased && atEnd == givesUp && !at.After(end)) {
-			x.asking = true
+			n.asking = x
 			return asks, now
 		}
 		if at.Before(end) {
