@@ -173,13 +173,12 @@ func (n *line) unitsBefore(a arrival) (units int64) {
 }
 
 // turnOf returns the earliest instant at which x, which has no slot, can have its turn if
-// requests end as lately.
-func (n *line) turnOf(x *waiter, e *ends, now time.Time) time.Time {
+// requests end as lately. If no slot is booked the units come back one after another from then on.
+func (n *line) turnOf(x *waiter, e *ends, from time.Time) time.Time {
 	units := e.expect(n.unitsBefore(x.arrival)) + x.cost
 	if !x.limit.Books() {
 		return n.due.Add(periodsOf(x.limit, units))
 	}
-	from := now
 	for _, y := range n.waiters {
 		if y == x {
 			break

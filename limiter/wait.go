@@ -360,7 +360,11 @@ func (w *wait) turn(n *line, e *ends, op *core.Op, d *core.Decision, now time.Ti
 	if op.Limit.Leased() || d.RetryAfter == core.Never {
 		return d.RetryAfter
 	}
-	before := e.expect(n.unitsBefore(w.arrival))
+	units := n.unitsBefore(w.arrival)
+	if x := n.asking; x != nil && op.Limit.Books() && x.slot == nil && x.arrival.before(w.arrival) {
+		units -= x.cost // the store may have booked for it already
+	}
+	before := e.expect(units)
 	if !op.Limit.Books() {
 		return max(d.RetryAfter, n.due.Add(periodsOf(&op.Limit, before+op.Cost)).Sub(now))
 	}

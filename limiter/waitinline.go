@@ -91,7 +91,11 @@ func (w *wait) join(ctx context.Context, res *Result, i int, span time.Duration)
 	}
 	w.noteAnswerLocked(res, n, i, span, isNew)
 	if now := time.Now(); isNew && w.in != n.waiters[0] && w.in.slot == nil && !w.in.leased {
-		if turn := n.turnOf(w.in, q.endsOfLocked(k), now); turn.After(w.in.end) {
+		from := now
+		if at := w.answered.Add(span - spanOf(&op.Limit, op.Cost)); at.Before(now) {
+			from = at // a part of the first interval is over
+		}
+		if turn := n.turnOf(w.in, q.endsOfLocked(k), from); turn.After(w.in.end) {
 			hopeless, w.hopeless = true, true
 			res.refuseBooking()
 			res.out[i].Allowed, res.out[i].RetryAfter = false, turn.Sub(now)
