@@ -48,6 +48,7 @@ type waitKey struct{ rule, key string }
 type line struct {
 	waiters   []*waiter
 	spare     []*slot       // that no request holds yet
+	asking    *waiter       // asks the store, or nil; none else asks meanwhile
 	canceling int           // how many are giving slots back; none asks meanwhile
 	free      bool          // units may have come back since the first last asked
 	due       time.Time     // when the first asks if no units come back before
@@ -61,7 +62,6 @@ type waiter struct {
 	limit     *core.Limit
 	leased    bool      // it waits for a lease
 	ops       []core.Op // of the request; they may change while it asks
-	asking    bool
 	notBefore time.Time // by the last answer it need not ask before
 	slot      *slot     // nil if it holds none
 	end       time.Time // of its wait
@@ -71,8 +71,11 @@ type waiter struct {
 // arrival is the place of a request in the order of arrival.
 type arrival struct {
 	at     time.Time
-	number uint64 // of those that came at one instant
+	number uint64 // of those that came at one instant, in the order in which they joined lines
 }
+
+// noNumber is the number of a request that has not joined a line yet.
+const noNumber = math.MaxUint64
 
 func (a arrival) before(b arrival) bool {
 	return a.at.Before(b.at) || a.at.Equal(b.at) && a.number < b.number
@@ -95,9 +98,10 @@ func (n *line) insert(x *waiter) {
 	n.waiters = slices.Insert(n.waiters, at, x)
 }
 
-// asker returns the index of the request that asks next, or -1.
+// asker returns the index of the request that may ask, or -1. While a request asks none may,
+// even an older one that has come meanwhile: each would book a slot.
 func (n *line) asker() int {
-	if n.canceling > 0 {
+	if n.asking != nil || n.canceling > 0 {
 		return -1
 	}
 	return slices.IndexFunc(n.waiters, func(x *waiter) bool { return x.slot == nil })
@@ -153,9 +157,9 @@ func (n *line) isAhead(a arrival, now time.Time) bool {
 func (n *line) moves(now time.Time) bool {
 	i := n.asker()
 	if i < 0 {
-		return n.canceling > 0
+		return n.asking != nil || n.canceling > 0
 	}
-	return n.waiters[i].asking || !n.askAt(i).After(now) || i > 0 && !n.waiters[0].slot.due.After(now)
+	return !n.askAt(i).After(now) || i > 0 && !n.waiters[0].slot.due.After(now)
 }
 
 // unitsBefore returns how many units the requests need that are older than a and hold no slot.
@@ -169,13 +173,12 @@ func (n *line) unitsBefore(a arrival) (units int64) {
 }
 
 // turnOf returns the earliest instant at which x, which has no slot, can have its turn if
-// requests end as lately.
-func (n *line) turnOf(x *waiter, e *ends, now time.Time) time.Time {
+// requests end as lately. If no slot is booked the units come back one after another from then on.
+func (n *line) turnOf(x *waiter, e *ends, from time.Time) time.Time {
 	units := e.expect(n.unitsBefore(x.arrival)) + x.cost
 	if !x.limit.Books() {
 		return n.due.Add(periodsOf(x.limit, units))
 	}
-	from := now
 	for _, y := range n.waiters {
 		if y == x {
 			break
@@ -196,7 +199,7 @@ func (n *line) give(s *slot) *slot {
 	}
 	for _, x := range n.waiters {
 		switch {
-		case x.asking: // it compares this slot with its answer
+		case x == n.asking: // it compares this slot with its answer
 			n.spare = append(n.spare, s)
 			return nil
 		case s.due.After(x.end):
@@ -247,7 +250,7 @@ type lines struct {
 	of    map[waitKey]*line
 	count atomic.Int64 // of lines, for requests that find none
 
-	arrivals atomic.Uint64
+	arrivals uint64 // in all lines; the lock of the queue guards it
 
 	// interested is the number of requests that may wait for leases. If there are none, a
 	// release costs one atomic load more.

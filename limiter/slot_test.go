@@ -327,6 +327,24 @@ func TestWaitBehindThoseWhoCameMeanwhile(t *testing.T) {
 	})
 }
 
+// Of those who come while the store decides, the second waits for what is left of an interval
+// and another interval, and not for two.
+func TestWaitOfACrowdWithinAnInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTicking()
+		far := storeFunc(func(ctx context.Context, ops []core.Op, out []core.Decision) error {
+			defer time.Sleep(10 * ms)
+			return s.Apply(ctx, ops, out)
+		})
+		l := newLimiter(t, far, waiting(t, "a", "10/1s burst=1", 150*ms))
+		admit(l)
+		time.Sleep(70 * ms)
+		wantTally(t, admitAtOnce(l, 3, get()), map[arrival]int{
+			{limiter.Pass, 30 * ms}: 1, {limiter.Pass, 130 * ms}: 1, {limiter.Refused, 10 * ms}: 1,
+		})
+	})
+}
+
 // A ban counts the refusals of requests that have to wait under another rule.
 func TestWaitBehindOthersCountsForABan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

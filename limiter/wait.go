@@ -72,7 +72,7 @@ func (res *Result) decide(ctx context.Context, mayWait bool) error {
 // answered, or is still to be asked if that is zero.
 func (res *Result) waitForTurn(ctx context.Context, start, answered time.Time) (err error) {
 	w := wait{queue: &res.limiter.queue, start: start, maxWait: core.MaxBooking}
-	w.arrival.at = start
+	w.arrival = arrival{start, noNumber}
 	if deadline, ok := ctx.Deadline(); ok {
 		// A turn at the very deadline would come too late.
 		w.maxWait = min(w.maxWait, deadline.Sub(start)-time.Microsecond)
@@ -199,8 +199,9 @@ func (w *wait) leave(ctx context.Context, res *Result) {
 // ask lets the store decide. If older requests wait for a key of the request, it only
 // peeks: the request may have to be refused at once for another reason.
 func (w *wait) ask(ctx context.Context, res *Result) error {
-	forLease := res.lease != "" && w.wantsLease(res)
-	w.arrive(res, forLease)
+	if res.lease != "" && w.wantsLease(res) {
+		w.countReleases(res)
+	}
 	if w.isBehind(res) {
 		if again, err := w.peek(ctx, res); !again || err != nil {
 			return err
@@ -232,18 +233,11 @@ func (w *wait) waitsFor(res *Result, i int) bool {
 	return res.ops[i].Cost > 0 && w.remaining(res, i) > 0
 }
 
-// arrive gives the request its number, and counts the releases of its keys.
-func (w *wait) arrive(res *Result, forLease bool) {
-	lines := &w.queue.lines
-	if w.arrival.number == 0 {
-		w.arrival.number = lines.arrivals.Add(1)
-	}
-	if !forLease {
-		return
-	}
+// countReleases notes how many releases of its keys the request has seen before it asks.
+func (w *wait) countReleases(res *Result) {
 	if !w.interested {
 		w.interested = true
-		lines.interested.Add(1)
+		w.queue.lines.interested.Add(1)
 	}
 	w.released = w.releases(res)
 }
@@ -366,7 +360,11 @@ func (w *wait) turn(n *line, e *ends, op *core.Op, d *core.Decision, now time.Ti
 	if op.Limit.Leased() || d.RetryAfter == core.Never {
 		return d.RetryAfter
 	}
-	before := e.expect(n.unitsBefore(w.arrival))
+	units := n.unitsBefore(w.arrival)
+	if x := n.asking; x != nil && op.Limit.Books() && x.slot == nil && x.arrival.before(w.arrival) {
+		units -= x.cost // the store may have booked for it already
+	}
+	before := e.expect(units)
 	if !op.Limit.Books() {
 		return max(d.RetryAfter, n.due.Add(periodsOf(&op.Limit, before+op.Cost)).Sub(now))
 	}

@@ -73,7 +73,6 @@ func (w *wait) join(ctx context.Context, res *Result, i int, span time.Duration)
 	}
 	lines := &w.queue.lines
 	lead := min(2*w.answered.Sub(w.began)+minLead, maxLead)
-	w.arrive(res, false)
 	w.draining = w.queue.draining
 
 	q := w.queue
@@ -82,13 +81,21 @@ func (w *wait) join(ctx context.Context, res *Result, i int, span time.Duration)
 	n.lead = lead
 	isNew := w.in == nil
 	if isNew {
+		if w.arrival.number == noNumber {
+			lines.arrivals++
+			w.arrival.number = lines.arrivals
+		}
 		w.in = &waiter{arrival: w.arrival, wake: make(chan struct{}, 1)}
 		w.line, w.left = k, w.hasLeft(res, k)
 		n.insert(w.in)
 	}
 	w.noteAnswerLocked(res, n, i, span, isNew)
 	if now := time.Now(); isNew && w.in != n.waiters[0] && w.in.slot == nil && !w.in.leased {
-		if turn := n.turnOf(w.in, q.endsOfLocked(k), now); turn.After(w.in.end) {
+		from := now
+		if at := w.answered.Add(span - spanOf(&op.Limit, op.Cost)); at.Before(now) {
+			from = at // a part of the first interval is over
+		}
+		if turn := n.turnOf(w.in, q.endsOfLocked(k), from); turn.After(w.in.end) {
 			hopeless, w.hopeless = true, true
 			res.refuseBooking()
 			res.out[i].Allowed, res.out[i].RetryAfter = false, turn.Sub(now)
@@ -105,7 +112,10 @@ func (w *wait) join(ctx context.Context, res *Result, i int, span time.Duration)
 func (w *wait) noteAnswerLocked(res *Result, n *line, i int, span time.Duration, isNew bool) {
 	x, op := w.in, &res.ops[i]
 	x.ops, x.cost, x.limit, x.end = res.ops, op.Cost, &res.calls[i].terms.limit, w.endOf(res, i)
-	x.leased, x.asking = w.waitsForLease(res, i), false
+	x.leased = w.waitsForLease(res, i)
+	if n.asking == x {
+		n.asking = nil
+	}
 
 	switch first := n.waiters[0] == x; {
 	case w.slot != nil:
@@ -168,6 +178,9 @@ func (w *wait) leaveLine(ctx context.Context, res *Result) {
 	if at == 0 && len(n.waiters) > 0 {
 		n.free = n.free || w.freesNext(res, n.waiters[0])
 	}
+	if n.asking == x {
+		n.asking = nil
+	}
 	w.in, x.slot = nil, nil
 	surplus := n.settle()
 	q.lines.closeEmpty(w.line)
@@ -220,7 +233,7 @@ func (w *wait) nextWithoutSlotLocked(n *line, now time.Time) (next action, until
 		at := n.askAt(i)
 		// A timer that runs late does not take a turn away. A lease has no turn to be late for.
 		if !at.After(now) && (!late || !x.leased && atEnd == givesUp && !at.After(end)) {
-			x.asking = true
+			n.asking = x
 			return asks, now
 		}
 		if at.Before(end) {
