@@ -146,7 +146,7 @@ func (s *Store) sendTogether(b *batch, v *server, begun time.Time) (err error) {
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
 	if err = s.send(ctx, b); err != nil {
-		err = s.judged(ctx, v, begun, deadline, err)
+		err = s.judged(v, begun, deadline, err)
 	}
 	return err
 }

@@ -414,7 +414,7 @@ func (s *Store) decideAlone(ctx context.Context, v *server, now, deadline time.T
 	b.add(w)
 	err := s.send(ctx, b)
 	if err != nil {
-		err = s.judged(ctx, v, now, deadline, err)
+		err = s.judged(v, now, deadline, err)
 	}
 	if s.listeners.Hooks().StoreCall != nil {
 		s.tellCall(b, 1, len(ops), time.Since(now), err)

@@ -254,41 +254,48 @@ func (v *server) isSilent(now time.Time) bool {
 // judged returns the error of a call, which began and was to end at the deadline. The
 // server is at fault unless the call had not its time: because its caller's ended before, or
 // because this process was late, for this call or while this one waited for a connection.
-func (s *Store) judged(ctx context.Context, v *server, begun, deadline time.Time, err error) error {
-	if !isLate(err) && !errors.Is(err, context.Canceled) {
+func (s *Store) judged(v *server, begun, deadline time.Time, err error) error {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return err
+	case !isLate(err):
 		return failedCall(err)
 	}
-	now := time.Now()
-	var ended *lateCall
-	if errors.As(err, &ended) {
-		now = ended.at
-	}
-	overdue := now.Sub(deadline)
-	var read *lateRead
-	if errors.As(err, &read) {
-		overdue -= read.late
-	}
-	if errors.Is(err, context.Canceled) {
-		return err
-	}
-	ours := read != nil && read.ours || overdue > onTime
+
+	now, late, read := endOf(err)
+	ours := read || now.Sub(deadline)-late > onTime
 	if ours {
 		s.noteLate(now)
 		v.excuse(begun, now, now.Sub(deadline))
 	}
+	connecting := !waitedForReply(err) && s.wasLate(now, patienceOf(v.budget()))
+	short := deadline.Sub(begun) < v.budget() && !now.Before(deadline)
 
-	silent := v.isSilent(now)
-	switch {
-	case !silent && ours, !silent && !waitedForReply(err) && s.wasLate(now, patienceOf(v.budget())):
-		return &overloadError{err}
-	case !silent && deadline.Sub(begun) < v.budget() && !now.Before(deadline):
-		return &overloadError{err}
-	}
 	e := failedCall(err)
-	if e.silent = silent; silent {
+	if v.isSilent(now) {
+		e.silent = true
 		v.silent.Store(e)
+		return e
+	}
+	if ours || connecting || short {
+		return &overloadError{err}
 	}
 	return e
+}
+
+// endOf returns when a call that was late ended, how late its last read was noticed, and
+// whether that is the fault of this process.
+func endOf(err error) (at time.Time, late time.Duration, ours bool) {
+	at = time.Now()
+	var ended *lateCall
+	if errors.As(err, &ended) {
+		at = ended.at
+	}
+	var read *lateRead
+	if errors.As(err, &read) {
+		late, ours = read.late, read.ours
+	}
+	return at, late, ours
 }
 
 // noticedLate reports whether this process was late to notice that a call, which ended with

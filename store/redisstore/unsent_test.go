@@ -132,8 +132,7 @@ func TestFailureOfAnotherCallDoesNotSayWhetherAStepWasSent(t *testing.T) {
 
 // A step about several subjects may have been carried out for one of them.
 func TestStepOfSeveralSubjectsMayHaveBeenSentInPart(t *testing.T) {
-	var f *fake
-	f = &fake{wait: func(_ context.Context, n int) error {
+	f := &fake{wait: func(_ context.Context, n int) error {
 		if n == 2 {
 			return errRefused
 		}
