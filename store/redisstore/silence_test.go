@@ -164,8 +164,8 @@ func TestCallersBehindALateCallGetTheirDecision(t *testing.T) {
 func TestFailureThatNoCallerGotIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := faked(t, &fake{wait: stuck}, Options{})
-		got := endings(t, s, 0, 0, 30*ms, 125*ms, 126*ms)
-		want := []ending{failed(50 * ms), failed(50 * ms), overloaded(70 * ms), isSilent(125 * ms), isSilent(126 * ms)}
+		got := endings(t, s, 0, 1*ms, 30*ms, 125*ms, 126*ms)
+		want := []ending{failed(50 * ms), failed(51 * ms), overloaded(70 * ms), isSilent(125 * ms), isSilent(126 * ms)}
 		if !slices.Equal(got, want) {
 			t.Errorf("%+v\nwant %+v", got, want)
 		}
