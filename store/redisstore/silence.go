@@ -28,7 +28,7 @@ const (
 	excuses = 4
 
 	// maxExcused is for how many calls in turn it may.
-	maxExcused = 2
+	maxExcused = 4
 )
 
 // roundTrips is how many round trips a call may take.
@@ -271,15 +271,20 @@ func (s *Store) judged(ctx context.Context, v *server, begun, deadline time.Time
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
-	ours := read != nil && read.ours || overdue > onTime
-	if ours {
-		s.noteLate(now)
-		v.excuse(begun, now, now.Sub(deadline))
+	late := time.Duration(0)
+	if read != nil && read.ours || overdue > onTime {
+		late = max(1, now.Sub(deadline))
+		s.noteLate(now, late)
+	} else if !waitedForReply(err) {
+		late = s.wasLate(now, patienceOf(v.budget()))
+	}
+	if late > 0 {
+		v.excuse(begun, now, late)
 	}
 
 	silent := v.isSilent(now)
 	switch {
-	case !silent && ours, !silent && !waitedForReply(err) && s.wasLate(now, patienceOf(v.budget())):
+	case !silent && late > 0:
 		return &overloadError{err}
 	case !silent && deadline.Sub(begun) < v.budget() && !now.Before(deadline):
 		return &overloadError{err}
@@ -297,20 +302,25 @@ func (s *Store) noticedLate(ctx context.Context, v *server, ended time.Time, err
 	if end, ok := ctx.Deadline(); ok && ended.Sub(end) > onTime {
 		return true
 	}
-	return lateness(err) > 0 || !waitedForReply(err) && s.wasLate(ended, patienceOf(v.budget()))
+	return lateness(err) > 0 || !waitedForReply(err) && s.wasLate(ended, patienceOf(v.budget())) > 0
 }
 
 // waitedForReply reports whether a call that ended at its deadline was waiting for a reply then.
 // Otherwise it was waiting for a connection, for which this process has to do more than read.
 func waitedForReply(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 
-// noteLate notes that this process has noticed a deadline late.
-func (s *Store) noteLate(now time.Time) { s.lateAt.Store(s.single.at(now)) }
+// noteLate notes that this process has noticed a deadline late, by so much.
+func (s *Store) noteLate(now time.Time, late time.Duration) {
+	s.lateBy.Store(int64(late))
+	s.lateAt.Store(s.single.at(now))
+}
 
-// wasLate reports whether this process was late within a time until now.
-func (s *Store) wasLate(now time.Time, within time.Duration) bool {
-	at := s.lateAt.Load()
-	return at > 0 && s.single.at(now)-at < int64(within)
+// wasLate returns by how much this process was late within a time until now, or 0.
+func (s *Store) wasLate(now time.Time, within time.Duration) time.Duration {
+	if at := s.lateAt.Load(); at == 0 || s.single.at(now)-at >= int64(within) {
+		return 0
+	}
+	return time.Duration(s.lateBy.Load())
 }
 
 // ownTime returns the error of a caller whose context has ended.

@@ -160,6 +160,7 @@ type Store struct {
 	refusals        *refusalCache // nil if no refusals are cached
 	overflow        *refusalCache // of steps that waited
 	lateAt          atomic.Int64  // when this process last noticed a deadline late; 0: never
+	lateBy          atomic.Int64  // by how much, in nanoseconds
 	struck          atomic.Bool   // all scripts have to know of bans
 	bans            banList
 	listeners       events.Listeners
