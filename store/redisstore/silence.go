@@ -63,8 +63,9 @@ type server struct {
 	measuring bool      // the distance is being found out
 	measured  time.Time // when it was last
 
-	lateInTurn int   // calls without a reply for which this process was late, each begun after the last
-	lateAt     int64 // when it was last, as since
+	replied    time.Time // when it has replied last
+	lateInTurn int       // calls without a reply for which this process was late, each begun after the last
+	lateAt     int64     // when it was last, as since
 }
 
 // callNumber is the latest number of a call that failed.
@@ -185,7 +186,7 @@ func (v *server) repliedLocked(took time.Duration, now time.Time) {
 	} else if v.since.Load() != 0 {
 		v.since.Store(0)
 	}
-	v.lateInTurn = 0
+	v.replied, v.lateInTurn = now, 0
 	if v.silent.Load() != nil {
 		v.silent.Store(nil)
 	}
@@ -409,6 +410,34 @@ func (s *Store) budget() time.Duration {
 	longest := time.Duration(0)
 	s.eachServer(func(v *server) { longest = max(longest, v.budget()) })
 	return longest
+}
+
+// distanceStands is how long the distance of a server is known without a reply.
+const distanceStands = time.Minute
+
+// reach returns how long a call may take to the farthest of the servers, for what has to reach
+// a server before its distance is known, such as a connection. It is the most that a call may
+// ever take if the distance of some server is not known, because the server may have moved.
+func (s *Store) reach() time.Duration {
+	longest, known, now := time.Duration(0), true, time.Now()
+	s.eachServer(func(v *server) {
+		if v == &s.single && s.sharded {
+			return
+		}
+		longest = max(longest, v.budget())
+		known = known && v.knows(now)
+	})
+	if longest == 0 || !known {
+		return s.MaxCall()
+	}
+	return longest
+}
+
+// knows reports whether the distance of the server is known.
+func (v *server) knows(now time.Time) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.distance.rtt() > 0 && now.Sub(v.replied) < distanceStands
 }
 
 // eachServer calls f for what is known about each server.

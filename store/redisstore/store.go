@@ -129,7 +129,6 @@ type Options struct {
 type Store struct {
 	client          redis.UniversalClient
 	prefix          string
-	timeout         time.Duration // of a call while no distance is known
 	fixed, most     time.Duration // of the options; fixed is 0 if the budget follows the distance
 	single          server        // unless the client has several
 	servers         sync.Map      // of *server, by their names
@@ -187,7 +186,6 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 		scripts: &stock,
 		prefix:  cmp.Or(o.Prefix, DefaultPrefix),
 		unnamed: o.Prefix == "",
-		timeout: cmp.Or(o.Timeout, DefaultTimeout),
 		fixed:   o.Timeout,
 		most:    max(DefaultTimeout, cmp.Or(o.MaxTimeout, DefaultMaxTimeout)),
 		oneSlot: o.OneSlot,
