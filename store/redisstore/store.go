@@ -116,7 +116,9 @@ type Options struct {
 	MemoryKeys int
 
 	// Logger receives what happens to the store when Redis goes away and is back, in a few
-	// lines. nil means slog.Default() at the time.
+	// lines. nil means slog.Default() at the time. All limiters over the store share these
+	// lines, so they have no attribute limiter. Give the Logger one where several stores
+	// write to one log: slog.With("limiter", "api").
 	Logger *slog.Logger
 
 	// Clock replaces the server's time, in microseconds since the Unix epoch.
