@@ -89,7 +89,9 @@ func TestOutageOfRedisIsLogged(t *testing.T) {
 
 // wasLate reports whether the log says that the machine was too late for an answer. Such a
 // request has a line of another kind.
-func wasLate(log string) bool { return strings.Contains(log, "more comes than the store decides in time") }
+func wasLate(log string) bool {
+	return strings.Contains(log, "more comes than the store decides in time")
+}
 
 // what returns a pattern of the line about an outage.
 func what(fate string) string {
