@@ -36,8 +36,8 @@ type Page struct {
 	// Limiters are those to show. The page leaves out those that are nil.
 	Limiters []*limiter.Limiter
 
-	// Names are what the page calls the limiters, in their order. A limiter without a name
-	// is called by its number, from 1 on.
+	// Names are what the page calls the limiters, in their order. A limiter without one
+	// is called by its Config.Name, or by its number, from 1 on.
 	Names []string
 
 	// Allow reports whether the page answers a request; nil means [Local]. It must be safe

@@ -3,6 +3,7 @@ package debug_test
 import (
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -15,7 +16,9 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/debug"
 	"github.com/headgate/headgate/events"
+	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/store/memstore"
 	"golang.org/x/net/html"
 )
 
@@ -327,4 +330,21 @@ func TestReport(t *testing.T) {
 			t.Errorf("after Close: %v", err)
 		}
 	})
+}
+
+// The page calls a limiter as the program of the page does, or as that of the limiter, or by
+// its number.
+func TestNamesOfLimiters(t *testing.T) {
+	var all []*limiter.Limiter
+	for _, name := range []string{"api", "api", ""} {
+		l := limiter.MustNew(limiter.Config{Name: name, Logger: slog.New(slog.DiscardHandler), Store: memstore.MustNew(memstore.Options{}), Rules: []limiter.Rule{
+			{Name: "r", Key: keyfuncs.Global, Limit: core.MustParseLimit("1/1h")}}})
+		defer l.Close()
+		all = append(all, l)
+	}
+	var names []string
+	for _, l := range report(t, &debug.Page{Limiters: all, Names: []string{"front"}}).Limiters {
+		names = append(names, l.Name)
+	}
+	same(t, "names", []any{names}, []any{[]string{"front", "api", "3"}})
 }

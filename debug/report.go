@@ -183,11 +183,12 @@ func (p *Page) Report() Report {
 		if l == nil {
 			continue
 		}
-		name := strconv.Itoa(i + 1)
-		if i < len(p.Names) && p.Names[i] != "" {
+		st, name := l.Status(), ""
+		if i < len(p.Names) {
 			name = p.Names[i]
 		}
-		r.Limiters = append(r.Limiters, reportOf(name, l.Status()))
+		name = cmp.Or(name, st.Name, strconv.Itoa(i+1))
+		r.Limiters = append(r.Limiters, reportOf(name, st))
 	}
 	return r
 }

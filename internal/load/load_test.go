@@ -89,6 +89,14 @@ func (f *fleet) served(key string) (served, local int64) {
 	return served, local
 }
 
+// lines returns how many lines of all logs have the text.
+func (f *fleet) lines(text string) (n int) {
+	for _, s := range f.services {
+		n += s.lines(text)
+	}
+	return n
+}
+
 // One client with many connections, on a Redis that is well, is served its limit.
 func TestConnections(t *testing.T) {
 	test.Long(t, "it has 4,000 connections ask for half a minute")
@@ -121,7 +129,14 @@ func manyConnections(t *testing.T, redis string, n, instances int, limits ...str
 		running.Wait()
 
 		served, local := f.served("one")
-		t.Logf("served %d, local %d, answers %s", served, local, &a)
+		t.Logf("served %d, local %d, answers %s, Redis bypassed %d times", served, local, &a, f.lines("is bypassed"))
+		for _, s := range f.services {
+			for _, line := range strings.Split(s.log.String(), "\n") {
+				if strings.Contains(line, "bypassed") {
+					t.Log(line)
+				}
+			}
+		}
 		if got := a.ok.Load(); got != served {
 			t.Errorf("%d answers of 200, and %d requests were served", got, served)
 		}

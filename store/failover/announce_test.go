@@ -73,7 +73,7 @@ func TestRefundAfterCloseIsLost(t *testing.T) {
 		}
 		_, err := try(s, b)
 		if !errors.Is(err, ErrClosed) || !errors.Is(err, ErrOpen) ||
-			err.Error() != "failover: the store is closed: failover: the primary store is bypassed" {
+			err.Error() != "failover: the store is closed: failover: the primary store is bypassed: down" {
 			t.Errorf("%v", err)
 		}
 		if got := s.Stats(); got.Waits != 0 || got.Lost != 2 {

@@ -379,7 +379,7 @@ func TestWaitingOperationsAreBounded(t *testing.T) {
 			one(t, s, op)
 		}
 		_, err := try(s, op)
-		if !errors.Is(err, ErrOpen) || err.Error() != "failover: 4096 operations wait already: failover: the primary store is bypassed" {
+		if !errors.Is(err, ErrOpen) || err.Error() != "failover: 4096 operations wait already: failover: the primary store is bypassed: down" {
 			t.Error(err)
 		}
 		if got := s.Stats(); got.Waits != maxWaiting || got.Lost != 1 {

@@ -89,7 +89,7 @@ func (l *banList) add(s *Store, now int64) {
 		if len(members) == 0 {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), max(s.timeout, time.Second))
+		ctx, cancel := context.WithTimeout(context.Background(), max(s.reach(), time.Second))
 		name := s.banListKey()
 		_, err := s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 			p.ZAdd(ctx, name, members...)
@@ -129,7 +129,7 @@ func (s *Store) Bans(ctx context.Context, rules []string, most int) ([]core.Bann
 	if s.secret != nil {
 		return nil, errHidden
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.reach())
 	defer cancel()
 	now, err := s.now(ctx)
 	if err != nil {

@@ -154,8 +154,12 @@ func (s *Store) sendTogether(b *batch, v *server, begun time.Time) (err error) {
 // send decides the steps of the batch. It tries again only after errors which
 // prove that no step ran, and then without the waiters that have left.
 func (s *Store) send(ctx context.Context, b *batch) error {
+	var before error
 	for pause := time.Millisecond; ; pause *= 2 {
 		err := s.decideTogether(ctx, b.steps)
+		if before != nil && isLate(err) {
+			err = &retryError{err, before}
+		}
 		if err != nil && len(b.steps) > 1 && dividing(err) {
 			s.sendOneByOne(ctx, b)
 			return nil
@@ -163,11 +167,21 @@ func (s *Store) send(ctx context.Context, b *batch) error {
 		if err == nil || !neverRan(err) || s.refused(err) || !sleep(ctx, pause) {
 			return ofCall(err)
 		}
+		before = err
 		if s.queue.dropLeft(b); len(b.waiters) == 0 {
 			return nil
 		}
 	}
 }
+
+// retryError is the error of a call that was late, after one whose error proves that it did
+// not run.
+type retryError struct{ late, before error }
+
+func (e *retryError) Error() string { return e.late.Error() + ", after " + e.before.Error() }
+
+// Unwrap returns the error of the call that was late.
+func (e *retryError) Unwrap() error { return e.late }
 
 // dividing reports whether the error proves that nothing was written, but need
 // not occur for each step by itself. One cause is a slot that is moving to

@@ -526,7 +526,6 @@ func TestBatchLostRepliesCountOnce(t *testing.T) {
 	direct := connect(t, addr)
 	l := limit(t, "10/1h fixed-window")
 	apply(t, s, core.Op{Rule: "r", Key: "warm", Limit: l, Cost: 1})
-	s.timeout = time.Second
 	r.mute.Store(true)
 	var all sync.WaitGroup
 	const callers = 300

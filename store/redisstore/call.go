@@ -68,7 +68,7 @@ func (s *Store) runText(ctx context.Context, v *server, script *lua.Script, args
 
 // process sends the command to the server.
 func (s *Store) process(ctx context.Context, v *server, cmd rediscall.Ints) error {
-	ended, err := s.ask(ctx, v, cmd)
+	begun, ended, err := s.ask(ctx, v, cmd)
 	s.learn(ctx, err)
 	if err == nil {
 		return nil
@@ -79,8 +79,9 @@ func (s *Store) process(ctx context.Context, v *server, cmd rediscall.Ints) erro
 	}
 
 	s.measure(v, firstKey(cmd))
-	if s.noticedLate(ctx, v, ended, err) {
-		// That says nothing about the server, and the connection may be lost.
+	if end, ok := ctx.Deadline(); ok && end.Sub(begun) < v.budget()/2 || s.noticedLate(ctx, v, ended, err) {
+		// The server had little time, or this process was late: that says nothing about the
+		// server, and the connection may be lost.
 		s.connect(s.queue.connections(), nil)
 	} else {
 		err = s.causeOf(cmd, err)
@@ -89,8 +90,9 @@ func (s *Store) process(ctx context.Context, v *server, cmd rediscall.Ints) erro
 }
 
 // ask sends the command, and notes for how long the server was silent.
-func (s *Store) ask(ctx context.Context, v *server, cmd rediscall.Ints) (ended time.Time, err error) {
-	begun, replied := time.Now(), false
+func (s *Store) ask(ctx context.Context, v *server, cmd rediscall.Ints) (begun, ended time.Time, err error) {
+	replied := false
+	begun = time.Now()
 	v.begin(begun)
 	defer func() { // a hook of the client may panic
 		if ended = time.Now(); replied {
@@ -105,7 +107,7 @@ func (s *Store) ask(ctx context.Context, v *server, cmd rediscall.Ints) (ended t
 		err = s.sendCommand(ctx, cmd)
 	}
 	replied = isReply(err)
-	return ended, err
+	return begun, ended, err
 }
 
 // sendCommand has the client send the command. A client that ignores the

@@ -100,12 +100,12 @@ func costsTheTimeout(t *testing.T, what string, s *Store) {
 	select {
 	case err := <-done:
 		took := time.Since(start)
-		if err == nil || took < s.timeout {
-			t.Errorf("%s: error %v after %v, want one after %v", what, err, took, s.timeout)
+		if err == nil || took < s.budget() {
+			t.Errorf("%s: error %v after %v, want one after %v", what, err, took, s.budget())
 		}
-		test.AtMost(t, what+": an error", took, s.timeout+20*time.Millisecond)
+		test.AtMost(t, what+": an error", took, s.budget()+20*time.Millisecond)
 	case <-time.After(patient):
-		t.Errorf("%s: no error after %v, want one after %v", what, patient, s.timeout)
+		t.Errorf("%s: no error after %v, want one after %v", what, patient, s.budget())
 	}
 }
 

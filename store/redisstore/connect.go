@@ -43,14 +43,14 @@ func (s *Store) connect(n int, done *redis.Client) {
 	}
 	go func() {
 		defer s.connecting.Unlock()
-		ctx, cancel := context.WithTimeout(context.Background(), connectTimeouts*s.timeout)
+		ctx, cancel := context.WithTimeout(context.Background(), connectTimeouts*s.reach())
 		defer cancel()
 		err := rediscall.Safely(ctx, func(ctx context.Context) error { return s.connectServers(ctx, n, done) })
 		ended, pause := time.Now(), reconnect
 		if err == nil {
 			s.queue.prepared(n)
-			if ended.Sub(begun) <= s.timeout {
-				pause = max(pause, connectTimeouts*s.timeout)
+			if ended.Sub(begun) <= s.budget() {
+				pause = max(pause, connectTimeouts*s.budget())
 			}
 		}
 		s.reconnect = ended.Add(pause)

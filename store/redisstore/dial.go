@@ -104,7 +104,7 @@ func (s *Store) sendFirst(ctx context.Context, cmd rediscall.Ints) error {
 	listening, end := context.WithCancel(ctx)
 	defer end()
 	found := make(chan error, 1)
-	go func() { found <- s.dialBeside(listening, client, s.timeout, func(error) {}) }()
+	go func() { found <- s.dialBeside(listening, client, s.reach(), func(error) {}) }()
 	err := s.noteFirst(s.sendCommand(ctx, cmd))
 	if !hidesCause(err) && !broken(err) {
 		return err
@@ -259,7 +259,7 @@ var errDialling = fmt.Errorf("%d dials are in progress: %w", maxDials, context.D
 // deadline, as that of the client does over TLS; dialBeside does not.
 func (s *Store) dialBeside(ctx context.Context, server *redis.Client, hear time.Duration, dialled func(error)) error {
 	listening := ctx
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeouts*s.timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeouts*s.reach())
 	defer cancel()
 	conns, errs := make(chan net.Conn, 1), make(chan error, 1)
 	select {

@@ -45,7 +45,7 @@ func (s *Store) measure(v *server, key string) {
 // ready. ok is false if there is none, or no reply: a server that hangs meets no new
 // connection for this.
 func (s *Store) roundTrip(key string) (took time.Duration, ok bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), connectTimeouts*s.timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), connectTimeouts*s.reach())
 	defer cancel()
 	err := rediscall.Safely(ctx, func(ctx context.Context) error {
 		c, err := s.clientOf(ctx, key)

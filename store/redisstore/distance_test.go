@@ -364,7 +364,7 @@ func TestTrialsMeetAServerThatHangsInTurn(t *testing.T) {
 				c := redis.NewClient(&redis.Options{Addr: east, ContextTimeoutEnabled: !row.ignores, Dialer: new(fake).dial})
 				defer c.Close()
 				c.AddHook(h)
-				s := MustNew(c, Options{Batch: 1})
+				s := MustNew(c, Options{Batch: 1, Timeout: 50 * ms}) // a trial has ten timeouts
 				var callers sync.WaitGroup
 				begun := time.Now()
 				for range 20 {
@@ -424,4 +424,40 @@ func TestCallThatSucceedsNotesNothingOnTheHeap(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
+}
+
+// A server may be so far that a connection to it takes longer than ten of the least timeouts.
+// Calls fail until one is ready, and while the distance is found out with it.
+func TestConnectFartherThanTenTimeouts(t *testing.T) {
+	for _, row := range []struct {
+		client func(*far, *tls.Config) redis.UniversalClient
+		rtt    time.Duration
+		most   time.Duration
+	}{
+		{(*far).single, 125 * ms, 0},
+		{(*far).single, 200 * ms, time.Second},
+		{(*far).single, 300 * ms, time.Second},
+		{(*far).ring, 300 * ms, time.Second},
+	} {
+		t.Run(row.rtt.String(), func(t *testing.T) {
+			f := &far{rtt: row.rtt, trips: 1}
+			client := func() redis.UniversalClient { return row.client(f, nil) }
+			f.distant(t, Options{MaxTimeout: row.most}, client, func(t *testing.T, s *Store) {
+				_ = takeUntil(t, s, 2*time.Second)
+				if n := takeUntil(t, s, 20*time.Second); n > 0 {
+					t.Errorf("%d calls failed after the first two seconds", n)
+				}
+			})
+		})
+	}
+}
+
+// takeUntil makes calls for some time, and returns how many failed.
+func takeUntil(t *testing.T, s *Store, d time.Duration) (failed int) {
+	for begun := time.Now(); time.Since(begun) < d; time.Sleep(10 * ms) {
+		if _, err := takeOne(t.Context(), s, "k"); err != nil {
+			failed++
+		}
+	}
+	return failed
 }

@@ -294,7 +294,7 @@ func (s *Store) try(d *door, run *trialRun, server *redis.Client, again bool) {
 
 	if run.found == nil && why != nil && broken(why) && !unwelcome(why) {
 		// The server may have said why before it closed the connection.
-		if said := s.dialBeside(context.Background(), server, s.timeout, func(error) {}); unwelcome(said) {
+		if said := s.dialBeside(context.Background(), server, s.reach(), func(error) {}); unwelcome(said) {
 			why = said
 		}
 	}
@@ -345,8 +345,8 @@ func (s *Store) endTrial(d *door, run *trialRun, begun time.Time, why error) {
 	var dead *unreachable
 	switch {
 	case why == nil:
-		if now.Sub(begun) <= s.timeout {
-			d.due = now.Add(max(reconnect, connectTimeouts*s.timeout))
+		if now.Sub(begun) <= s.budget() {
+			d.due = now.Add(max(reconnect, connectTimeouts*s.budget()))
 		}
 		d.open()
 		s.settleLocked(now)
@@ -366,7 +366,7 @@ func (s *Store) greet(server *redis.Client, n int) error {
 	if s.ignoresDeadline {
 		return nil // the client keeps the connections that it makes
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), connectTimeouts*s.timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), connectTimeouts*s.reach())
 	defer cancel()
 	return rediscall.Safely(ctx, func(ctx context.Context) error {
 		if server == nil {

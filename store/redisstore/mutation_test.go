@@ -143,7 +143,10 @@ func (m *mutant) difference(t *testing.T, c *redis.Client) string {
 		found = misread(t, c, factory(t, storetest.NewClock()))
 	}
 	inBatches := func() string {
-		return difference(t, c, 0, 40, func(s *Store) { s.timeout, s.scripts = endless, scripts })
+		return difference(t, c, 0, 40, func(s *Store) {
+			s.fixed, s.scripts = endless, scripts
+			s.single.begins(endless, endless)
+		})
 	}
 	inHistories := func(n int) string {
 		if a, ok := of[m.file]; ok {

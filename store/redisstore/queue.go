@@ -437,7 +437,7 @@ func (s *Store) await(ctx context.Context, v *server, w *waiter, now, deadline t
 	if err != nil && ctx.Err() == nil {
 		if now := time.Now(); now.Sub(deadline) > onTime {
 			late := now.Sub(deadline)
-			s.noteLate(now)
+			s.noteLate(now, late)
 			err = w.wait(ctx, min(late, v.budget()))
 		}
 	}

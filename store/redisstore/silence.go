@@ -28,7 +28,7 @@ const (
 	excuses = 4
 
 	// maxExcused is for how many calls in turn it may.
-	maxExcused = 2
+	maxExcused = 4
 )
 
 // roundTrips is how many round trips a call may take.
@@ -63,8 +63,9 @@ type server struct {
 	measuring bool      // the distance is being found out
 	measured  time.Time // when it was last
 
-	lateInTurn int   // calls without a reply for which this process was late, each begun after the last
-	lateAt     int64 // when it was last, as since
+	replied    time.Time // when it has replied last
+	lateInTurn int       // calls without a reply for which this process was late, each begun after the last
+	lateAt     int64     // when it was last, as since
 }
 
 // callNumber is the latest number of a call that failed.
@@ -185,7 +186,7 @@ func (v *server) repliedLocked(took time.Duration, now time.Time) {
 	} else if v.since.Load() != 0 {
 		v.since.Store(0)
 	}
-	v.lateInTurn = 0
+	v.replied, v.lateInTurn = now, 0
 	if v.silent.Load() != nil {
 		v.silent.Store(nil)
 	}
@@ -262,13 +263,17 @@ func (s *Store) judged(v *server, begun, deadline time.Time, err error) error {
 		return failedCall(err)
 	}
 
-	now, late, read := endOf(err)
-	ours := read || now.Sub(deadline)-late > onTime
-	if ours {
-		s.noteLate(now)
-		v.excuse(begun, now, now.Sub(deadline))
+	now, noticed, read := endOf(err)
+	late := time.Duration(0) // this process
+	if read || now.Sub(deadline)-noticed > onTime {
+		late = max(1, now.Sub(deadline))
+		s.noteLate(now, late)
+	} else if !waitedForReply(err) {
+		late = s.wasLate(now, patienceOf(v.budget()))
 	}
-	connecting := !waitedForReply(err) && s.wasLate(now, patienceOf(v.budget()))
+	if late > 0 {
+		v.excuse(begun, now, late)
+	}
 	short := deadline.Sub(begun) < v.budget() && !now.Before(deadline)
 
 	e := failedCall(err)
@@ -277,7 +282,7 @@ func (s *Store) judged(v *server, begun, deadline time.Time, err error) error {
 		v.silent.Store(e)
 		return e
 	}
-	if ours || connecting || short {
+	if late > 0 || short {
 		return &overloadError{err}
 	}
 	return e
@@ -304,20 +309,25 @@ func (s *Store) noticedLate(ctx context.Context, v *server, ended time.Time, err
 	if end, ok := ctx.Deadline(); ok && ended.Sub(end) > onTime {
 		return true
 	}
-	return lateness(err) > 0 || !waitedForReply(err) && s.wasLate(ended, patienceOf(v.budget()))
+	return lateness(err) > 0 || !waitedForReply(err) && s.wasLate(ended, patienceOf(v.budget())) > 0
 }
 
 // waitedForReply reports whether a call that ended at its deadline was waiting for a reply then.
 // Otherwise it was waiting for a connection, for which this process has to do more than read.
 func waitedForReply(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 
-// noteLate notes that this process has noticed a deadline late.
-func (s *Store) noteLate(now time.Time) { s.lateAt.Store(s.single.at(now)) }
+// noteLate notes that this process has noticed a deadline late, by so much.
+func (s *Store) noteLate(now time.Time, late time.Duration) {
+	s.lateBy.Store(int64(late))
+	s.lateAt.Store(s.single.at(now))
+}
 
-// wasLate reports whether this process was late within a time until now.
-func (s *Store) wasLate(now time.Time, within time.Duration) bool {
-	at := s.lateAt.Load()
-	return at > 0 && s.single.at(now)-at < int64(within)
+// wasLate returns by how much this process was late within a time until now, or 0.
+func (s *Store) wasLate(now time.Time, within time.Duration) time.Duration {
+	if at := s.lateAt.Load(); at == 0 || s.single.at(now)-at >= int64(within) {
+		return 0
+	}
+	return time.Duration(s.lateBy.Load())
 }
 
 // ownTime returns the error of a caller whose context has ended.
@@ -406,6 +416,34 @@ func (s *Store) budget() time.Duration {
 	longest := time.Duration(0)
 	s.eachServer(func(v *server) { longest = max(longest, v.budget()) })
 	return longest
+}
+
+// distanceStands is how long the distance of a server is known without a reply.
+const distanceStands = time.Minute
+
+// reach returns how long a call may take to the farthest of the servers, for what has to reach
+// a server before its distance is known, such as a connection. It is the most that a call may
+// ever take if the distance of some server is not known, because the server may have moved.
+func (s *Store) reach() time.Duration {
+	longest, known, now := time.Duration(0), true, time.Now()
+	s.eachServer(func(v *server) {
+		if v == &s.single && s.sharded {
+			return
+		}
+		longest = max(longest, v.budget())
+		known = known && v.knows(now)
+	})
+	if longest == 0 || !known {
+		return s.MaxCall()
+	}
+	return longest
+}
+
+// knows reports whether the distance of the server is known.
+func (v *server) knows(now time.Time) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.distance.rtt() > 0 && now.Sub(v.replied) < distanceStands
 }
 
 // eachServer calls f for what is known about each server.

@@ -244,14 +244,14 @@ func TestCallThatEndsLateIsOurs(t *testing.T) {
 		if got, want := endings(t, s, 0), []ending{overloaded(52 * ms)}; !slices.Equal(got, want) {
 			t.Errorf("soon after, and without a connection: %+v\nwant %+v", got, want)
 		}
-		if got, want := endings(t, s, 0), []ending{isSilent(52 * ms)}; !slices.Equal(got, want) {
+		if got, want := endings(t, s, 0), []ending{failed(52 * ms)}; !slices.Equal(got, want) {
 			t.Errorf("later: %+v\nwant %+v", got, want)
 		}
 	})
 }
 
 // A process that is late by a moment for each call finds out that the server is silent: it
-// costs callers 70 ms, and three times the moment for each of two calls.
+// costs callers 70 ms, and four times the moment for each of four calls.
 func TestProcessThatIsAlwaysLateNoticesASilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := answering(1)
@@ -265,8 +265,8 @@ func TestProcessThatIsAlwaysLateNoticesASilence(t *testing.T) {
 		if _, err := takeOne(t.Context(), s, "k"); err != nil {
 			t.Fatal(err)
 		}
-		got := endings(t, s, 0, 53*ms, 85*ms)
-		want := []ending{overloaded(53 * ms), overloaded(85 * ms), isSilent(97 * ms)}
+		got := endings(t, s, 0, 53*ms, 85*ms, 97*ms, 109*ms)
+		want := []ending{overloaded(53 * ms), overloaded(85 * ms), overloaded(97 * ms), overloaded(109 * ms), isSilent(121 * ms)}
 		if !slices.Equal(got, want) {
 			t.Errorf("%+v\nwant %+v", got, want)
 		}

@@ -116,7 +116,9 @@ type Options struct {
 	MemoryKeys int
 
 	// Logger receives what happens to the store when Redis goes away and is back, in a few
-	// lines. nil means slog.Default() at the time.
+	// lines. nil means slog.Default() at the time. All limiters over the store share these
+	// lines, so they have no attribute limiter. Give the Logger one where several stores
+	// write to one log: slog.With("limiter", "api").
 	Logger *slog.Logger
 
 	// Clock replaces the server's time, in microseconds since the Unix epoch.
@@ -129,7 +131,6 @@ type Options struct {
 type Store struct {
 	client          redis.UniversalClient
 	prefix          string
-	timeout         time.Duration // of a call while no distance is known
 	fixed, most     time.Duration // of the options; fixed is 0 if the budget follows the distance
 	single          server        // unless the client has several
 	servers         sync.Map      // of *server, by their names
@@ -160,6 +161,7 @@ type Store struct {
 	refusals        *refusalCache // nil if no refusals are cached
 	overflow        *refusalCache // of steps that waited
 	lateAt          atomic.Int64  // when this process last noticed a deadline late; 0: never
+	lateBy          atomic.Int64  // by how much, in nanoseconds
 	struck          atomic.Bool   // all scripts have to know of bans
 	bans            banList
 	listeners       events.Listeners
@@ -186,7 +188,6 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 		scripts: &stock,
 		prefix:  cmp.Or(o.Prefix, DefaultPrefix),
 		unnamed: o.Prefix == "",
-		timeout: cmp.Or(o.Timeout, DefaultTimeout),
 		fixed:   o.Timeout,
 		most:    max(DefaultTimeout, cmp.Or(o.MaxTimeout, DefaultMaxTimeout)),
 		oneSlot: o.OneSlot,

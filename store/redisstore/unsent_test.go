@@ -154,3 +154,21 @@ func TestStepOfSeveralSubjectsMayHaveBeenSentInPart(t *testing.T) {
 		t.Errorf("before any part: %v", err)
 	}
 }
+
+// A server that loads until the time is over is named as the cause, also if the last call
+// found no time at all.
+func TestErrorAfterARetryNamesTheCauseBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := faked(t, &fake{wait: func(ctx context.Context, n int) error {
+			if n == 1 {
+				return unasked("LOADING it is")
+			}
+			return after(ctx, time.Hour)
+		}}, Options{})
+		_, err := takeOne(t.Context(), s, "k")
+		if want := "redisstore: no answer in time: context deadline exceeded, after redisstore: LOADING it is"; err == nil || err.Error() != want || isUnsent(err) {
+			t.Errorf("%v\nwant %s", err, want)
+		}
+		time.Sleep(time.Minute)
+	})
+}

@@ -14,7 +14,6 @@ import (
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/filesource"
-	"github.com/headgate/headgate/store/failover"
 	"github.com/headgate/headgate/store/redisstore"
 	"github.com/redis/go-redis/v9"
 )
@@ -137,10 +136,6 @@ func (o Options) withDefaults() Options {
 	}
 	return o
 }
-
-// slow returns failover.Options.Slow. A step may be sent again after an error which
-// proves that it did not run, so one that is in order takes two timeouts at most.
-func (o *Options) slow() time.Duration { return max(failover.DefaultSlow, 2*o.Timeout) }
 
 // checkFace returns an error if a face cannot have the name, which is part of the name of
 // a file.

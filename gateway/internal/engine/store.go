@@ -54,7 +54,7 @@ func (e *Engine) openStore() error {
 		return err
 	}
 	store, err := failover.New(primary, failover.Options{
-		Fallback: memory, Instances: e.shared.live, Slow: e.options.slow(), Ignore: aboutKey, Logger: e.logger,
+		Fallback: memory, Instances: e.shared.live, Ignore: aboutKey, Logger: e.logger,
 	})
 	if err != nil {
 		return err
