@@ -79,9 +79,10 @@ func (s *Store) process(ctx context.Context, v *server, cmd rediscall.Ints) erro
 	}
 
 	s.measure(v, firstKey(cmd))
-	if end, ok := ctx.Deadline(); ok && end.Sub(begun) < v.budget()/2 || s.noticedLate(ctx, v, ended, err) {
-		// The server had little time, or this process was late: that says nothing about the
-		// server, and the connection may be lost.
+	end, _ := ctx.Deadline()
+	hurried := end.Sub(begun) < v.budget()/2 && !v.isSilent(ended)
+	if hurried || s.noticedLate(ctx, v, ended, err) {
+		// That says nothing about the server, and the connection may be lost.
 		s.connect(s.queue.connections(), nil)
 	} else {
 		err = s.causeOf(cmd, err)
