@@ -60,6 +60,7 @@ type line struct {
 	free      bool          // units may have come back since the first last asked
 	due       time.Time     // when the first asks if no units come back before
 	lead      time.Duration // how long before its instant a slot is booked
+	late      time.Duration // how late requests have lately woken to ask
 	comes     time.Time     // when the units of the first come, if they are to be booked; zero if unknown
 	lost      int           // how often in a row another process was faster to book
 	farAhead  bool          // the first books far ahead of need, because others do
@@ -144,13 +145,16 @@ func (n *line) slotAfter(s *slot, x *waiter) time.Time {
 // ahead returns how long before its instant a slot is booked. A line that another process was
 // faster than asks earlier the next time, so that they take turns.
 func (n *line) ahead() time.Duration {
-	return min(n.lead+time.Duration(n.lost)*leadStep, maxLead)
+	return min(n.lead+n.late+time.Duration(n.lost)*leadStep, maxLead)
 }
 
 // ask makes x the one that asks, and returns how far ahead it may book. A slot that is booked
 // far ahead is lost if the clients of this process leave before and another has booked behind.
-func (n *line) ask(x *waiter) (horizon time.Duration) {
+func (n *line) ask(x *waiter, now time.Time) (horizon time.Duration) {
 	n.asking = x
+	if x == n.waiters[0] && !n.free && !n.comes.IsZero() {
+		n.late = max(now.Sub(n.due), n.late*7/8)
+	}
 	if n.farAhead {
 		return core.MaxBooking
 	}
@@ -159,19 +163,26 @@ func (n *line) ask(x *waiter) (horizon time.Duration) {
 
 // refused notes that the store has not booked for x, the first, and when its units come.
 func (n *line) refused(x *waiter, comes time.Time, span time.Duration) {
-	n.comes = comes
 	n.farAhead = x.limit.Books() && (n.lost >= maxLost || span > spanOf(x.limit, x.cost)+maxLead)
 	n.free, n.due = n.farAhead, comes
 	if x.limit.Books() {
-		n.due = comes.Add(-n.ahead())
+		n.askBefore(comes, comes.Add(-span))
 	}
 }
 
 // slotUsed has the request behind x, which uses s, ask when its units come.
-func (n *line) slotUsed(x *waiter, s *slot) {
+func (n *line) slotUsed(x *waiter, s *slot, now time.Time) {
 	if n.waiters[0] == x && len(n.waiters) > 1 {
-		n.comes = n.slotAfter(s, n.waiters[1])
-		n.free, n.due = false, n.comes.Add(-n.ahead())
+		n.free = false
+		n.askBefore(n.slotAfter(s, n.waiters[1]), now)
+	}
+}
+
+// askBefore has the first ask before its units come, from now on.
+func (n *line) askBefore(comes, now time.Time) {
+	n.comes, n.due = comes, comes.Add(-n.ahead())
+	if n.due.Before(now) {
+		n.due = now
 	}
 }
 

@@ -66,9 +66,9 @@ func TestClientsAtRandomGetTheWholeRate(t *testing.T) {
 		least, each int64
 	}{
 		{200 * ms, []time.Duration{0}, units, units},
-		{200 * ms, []time.Duration{0, 0, 0, 0}, units, 40},
-		{200 * ms, []time.Duration{ms, ms, ms, ms}, units, 40},
-		{200 * ms, []time.Duration{ms, ms, ms, 40 * ms}, units * 97 / 100, 40},
+		{200 * ms, []time.Duration{0, 0, 0, 0}, units * 98 / 100, 40},
+		{200 * ms, []time.Duration{ms, ms, ms, ms}, units * 98 / 100, 40},
+		{200 * ms, []time.Duration{ms, ms, ms, 40 * ms}, units * 97 / 100, 35},
 		{200 * ms, []time.Duration{40 * ms, 40 * ms, 40 * ms, 40 * ms}, units * 88 / 100, 35},
 		{time.Second, []time.Duration{ms, ms, ms, 40 * ms}, units * 99 / 100, 35},
 		{20 * time.Second, []time.Duration{ms, ms, ms, 40 * ms}, units * 99 / 100, 35},

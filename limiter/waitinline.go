@@ -128,7 +128,7 @@ func (w *wait) noteAnswerLocked(res *Result, n *line, i int, span time.Duration,
 		x.notBefore = time.Time{}
 		n.free = n.free || first
 	default:
-		if !isNew && op.Limit.Books() {
+		if !isNew && !n.comes.IsZero() && !w.began.Before(n.comes.Add(-n.ahead())) {
 			n.lost++
 		}
 		comes := w.answered.Add(span)
@@ -223,7 +223,7 @@ func (w *wait) next(res *Result, now time.Time) (next action, until time.Time, s
 		case !s.due.After(now):
 			x.slot = nil
 			w.usedSlot = true
-			n.slotUsed(x, s)
+			n.slotUsed(x, s, now)
 			return usesSlot, now, s
 		case w.drains && q.endsBy(s.due):
 			return closes, now, nil
@@ -253,7 +253,7 @@ func (w *wait) nextWithoutSlotLocked(n *line, now time.Time) (next action, until
 		at := n.askAt(i)
 		// A timer that runs late does not take a turn away. A lease has no turn to be late for.
 		if !at.After(now) && (!late || !x.leased && atEnd == givesUp && !at.After(end)) {
-			w.horizon = n.ask(x)
+			w.horizon = n.ask(x, now)
 			return asks, now
 		}
 		if at.Before(end) {
