@@ -37,7 +37,8 @@ const (
 	maxLead = 250 * time.Millisecond
 
 	// maxLost is how often in a row other processes may book before a line does. Then it books
-	// far ahead, so each process has its turn, however many share the store.
+	// far ahead, so each process has its turn, however many share the store. A line that has
+	// booked so many slots in a row has no rival.
 	maxLost = 8
 
 	// settleTime is how much longer than it may a request waits while those before it have
@@ -60,9 +61,9 @@ type line struct {
 	free      bool          // units may have come back since the first last asked
 	due       time.Time     // when the first asks if no units come back before
 	lead      time.Duration // how long before its instant a slot is booked
-	late      time.Duration // how late requests have lately woken to ask
 	comes     time.Time     // when the units of the first come, if they are to be booked; zero if unknown
 	lost      int           // how often in a row another process was faster to book
+	won       int           // how many slots in a row it has booked
 	farAhead  bool          // the first books far ahead of need, because others do
 }
 
@@ -145,18 +146,18 @@ func (n *line) slotAfter(s *slot, x *waiter) time.Time {
 // ahead returns how long before its instant a slot is booked. A line that another process was
 // faster than asks earlier the next time, so that they take turns.
 func (n *line) ahead() time.Duration {
-	return min(n.lead+n.late+time.Duration(n.lost)*leadStep, maxLead)
+	return min(n.lead+time.Duration(n.lost)*leadStep, maxLead)
 }
 
 // ask makes x the one that asks, and returns how far ahead it may book. A slot that is booked
 // far ahead is lost if the clients of this process leave before and another has booked behind.
-func (n *line) ask(x *waiter, now time.Time) (horizon time.Duration) {
+func (n *line) ask(x *waiter) (horizon time.Duration) {
 	n.asking = x
-	if x == n.waiters[0] && !n.free && !n.comes.IsZero() {
-		n.late = max(now.Sub(n.due), n.late*7/8)
-	}
-	if n.farAhead {
+	switch {
+	case n.farAhead:
 		return core.MaxBooking
+	case n.won >= maxLost:
+		return 2 * maxLead
 	}
 	return 2 * n.ahead() // the store may be nearer than it was
 }
@@ -166,24 +167,26 @@ func (n *line) refused(x *waiter, comes time.Time, span time.Duration) {
 	n.farAhead = x.limit.Books() && (n.lost >= maxLost || span > spanOf(x.limit, x.cost)+maxLead)
 	n.free, n.due = n.farAhead, comes
 	if x.limit.Books() {
-		n.askBefore(comes, comes.Add(-span))
+		n.askBefore(x, comes)
 	}
 }
 
 // slotUsed has the request behind x, which uses s, ask when its units come.
-func (n *line) slotUsed(x *waiter, s *slot, now time.Time) {
+func (n *line) slotUsed(x *waiter, s *slot) {
 	if n.waiters[0] == x && len(n.waiters) > 1 {
 		n.free = false
-		n.askBefore(n.slotAfter(s, n.waiters[1]), now)
+		n.askBefore(n.waiters[1], n.slotAfter(s, n.waiters[1]))
 	}
 }
 
-// askBefore has the first ask before its units come, from now on.
-func (n *line) askBefore(comes, now time.Time) {
-	n.comes, n.due = comes, comes.Add(-n.ahead())
-	if n.due.Before(now) {
-		n.due = now
+// askBefore has the first, x, ask before its units come. A line that has lost no slot lately has
+// no rival, so it books one slot ahead: then it loses none if its timers run late.
+func (n *line) askBefore(x *waiter, comes time.Time) {
+	ahead := n.ahead()
+	if n.won >= maxLost {
+		ahead = max(ahead, min(spanOf(x.limit, x.cost), maxLead))
 	}
+	n.comes, n.due = comes, comes.Add(-ahead)
 }
 
 // callNext makes the next request ask, and wakes those whose waits should have ended.

@@ -119,7 +119,7 @@ func (w *wait) noteAnswerLocked(res *Result, n *line, i int, span time.Duration,
 
 	switch first := n.waiters[0] == x; {
 	case w.slot != nil:
-		n.lost, n.farAhead, n.comes = 0, false, time.Time{}
+		n.lost, n.won, n.farAhead, n.comes = 0, n.won+1, false, time.Time{}
 		w.placeLocked(n)
 	case x.leased:
 		w.noteLeasesLocked(res, n, first, isNew)
@@ -129,7 +129,7 @@ func (w *wait) noteAnswerLocked(res *Result, n *line, i int, span time.Duration,
 		n.free = n.free || first
 	default:
 		if !isNew && !n.comes.IsZero() && !w.began.Before(n.comes.Add(-n.ahead())) {
-			n.lost++
+			n.lost, n.won = n.lost+1, 0
 		}
 		comes := w.answered.Add(span)
 		if x.notBefore = comes; op.Limit.Books() {
@@ -223,7 +223,7 @@ func (w *wait) next(res *Result, now time.Time) (next action, until time.Time, s
 		case !s.due.After(now):
 			x.slot = nil
 			w.usedSlot = true
-			n.slotUsed(x, s, now)
+			n.slotUsed(x, s)
 			return usesSlot, now, s
 		case w.drains && q.endsBy(s.due):
 			return closes, now, nil
@@ -253,7 +253,7 @@ func (w *wait) nextWithoutSlotLocked(n *line, now time.Time) (next action, until
 		at := n.askAt(i)
 		// A timer that runs late does not take a turn away. A lease has no turn to be late for.
 		if !at.After(now) && (!late || !x.leased && atEnd == givesUp && !at.After(end)) {
-			w.horizon = n.ask(x, now)
+			w.horizon = n.ask(x)
 			return asks, now
 		}
 		if at.Before(end) {
