@@ -221,8 +221,10 @@ func TestLeaseLostDuringAWaitIsARefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		jobs, smooth := rule(t, "jobs", "1 concurrent ttl=1s"), waiting(t, "smooth", "1/10s burst=1", time.Minute)
 		smooth.Key = func(r core.Request) (string, bool) { return "k", r.Method() == "GET" }
-		l := newLimiter(t, newTicking(), jobs, smooth)
+		s := newTicking()
+		l := newLimiter(t, s, jobs, smooth)
 		admit(l)
+		reserve(t, newLimiter(t, s, smooth), 10*time.Second) // so that l books far ahead too
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			a := l.Admit(get())

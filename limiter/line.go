@@ -26,12 +26,20 @@ import (
 )
 
 const (
-	// minLead is how long before the slot ahead of it a request books its own, beside the
-	// time that the store takes. Timers run late by that much.
-	minLead = time.Millisecond
+	// minLead is how long before its instant a slot is booked, beside the time that the store
+	// takes. Timers run late by that much.
+	minLead = 5 * time.Millisecond
 
-	// maxLead bounds how far ahead of need a slow store makes requests book.
+	// leadStep is by how much earlier a line asks for each slot that it has lost.
+	leadStep = time.Millisecond
+
+	// maxLead bounds how long before the instant of a slot a line asks for it.
 	maxLead = 250 * time.Millisecond
+
+	// maxLost is how often in a row other processes may book before a line does. Then it books
+	// far ahead, so each process has its turn, however many share the store. A line that has
+	// booked so many slots in a row has no rival.
+	maxLost = 8
 
 	// settleTime is how much longer than it may a request waits while those before it have
 	// their turn.
@@ -52,7 +60,11 @@ type line struct {
 	canceling int           // how many are giving slots back; none asks meanwhile
 	free      bool          // units may have come back since the first last asked
 	due       time.Time     // when the first asks if no units come back before
-	lead      time.Duration // how long before the slot ahead of it a request books its own
+	lead      time.Duration // how long before its instant a slot is booked
+	comes     time.Time     // when the units of the first come, if they are to be booked; zero if unknown
+	lost      int           // how often in a row another process was faster to book
+	won       int           // how many slots in a row it has booked
+	farAhead  bool          // the first books far ahead of need, because others do
 }
 
 // waiter is a request in a line.
@@ -115,11 +127,66 @@ func (n *line) askAt(i int) time.Time {
 	case i == 0:
 		return n.due
 	}
-	at := n.waiters[i-1].slot.due.Add(-n.lead)
+	at := n.slotAfter(n.waiters[i-1].slot, n.waiters[i]).Add(-n.ahead())
 	if n.waiters[i].notBefore.After(at) {
 		return n.waiters[i].notBefore
 	}
 	return at
+}
+
+// slotAfter returns the instant at which x can have its units if the last that were booked are
+// those of s.
+func (n *line) slotAfter(s *slot, x *waiter) time.Time {
+	if n.farAhead {
+		return s.due
+	}
+	return s.due.Add(spanOf(x.limit, x.cost))
+}
+
+// ahead returns how long before its instant a slot is booked. A line that another process was
+// faster than asks earlier the next time, so that they take turns.
+func (n *line) ahead() time.Duration {
+	return min(n.lead+time.Duration(n.lost)*leadStep, maxLead)
+}
+
+// ask makes x the one that asks, and returns how far ahead it may book. A slot that is booked
+// far ahead is lost if the clients of this process leave before and another has booked behind.
+func (n *line) ask(x *waiter) (horizon time.Duration) {
+	n.asking = x
+	switch {
+	case n.farAhead:
+		return core.MaxBooking
+	case n.won >= maxLost:
+		return 2 * maxLead
+	}
+	return 2 * n.ahead() // the store may be nearer than it was
+}
+
+// refused notes that the store has not booked for x, the first, and when its units come.
+func (n *line) refused(x *waiter, comes time.Time, span time.Duration) {
+	n.farAhead = x.limit.Books() && (n.lost >= maxLost || span > spanOf(x.limit, x.cost)+maxLead)
+	n.free, n.due = n.farAhead, comes
+	if x.limit.Books() {
+		n.askBefore(x, comes)
+	}
+}
+
+// slotUsed has the request behind x, which uses s, ask when its units come.
+func (n *line) slotUsed(x *waiter, s *slot) {
+	if n.waiters[0] == x && len(n.waiters) > 1 {
+		n.free = false
+		n.askBefore(n.waiters[1], n.slotAfter(s, n.waiters[1]))
+	}
+}
+
+// askBefore has the first, x, ask before its units come. A line that has lost no slot lately has
+// no rival, so it books one slot ahead: then it loses none if its timers run late.
+func (n *line) askBefore(x *waiter, comes time.Time) {
+	ahead := n.ahead()
+	if n.won >= maxLost {
+		ahead = max(ahead, min(spanOf(x.limit, x.cost), maxLead))
+	}
+	n.comes, n.due = comes, comes.Add(-ahead)
 }
 
 // callNext makes the next request ask, and wakes those whose waits should have ended.
@@ -178,6 +245,9 @@ func (n *line) turnOf(x *waiter, e *ends, from time.Time) time.Time {
 	units := e.expect(n.unitsBefore(x.arrival)) + x.cost
 	if !x.limit.Books() {
 		return n.due.Add(periodsOf(x.limit, units))
+	}
+	if first := n.waiters[0]; first.slot == nil && !n.comes.IsZero() {
+		from = n.comes.Add(-spanOf(first.limit, first.cost))
 	}
 	for _, y := range n.waiters {
 		if y == x {

@@ -24,12 +24,26 @@ func leaver(t *testing.T, cost string) (*test.Request, context.CancelFunc) {
 	return r, leave
 }
 
+// reserve books a slot far ahead, of which the instant comes after the span.
+func reserve(t *testing.T, l *limiter.Limiter, want time.Duration) {
+	t.Helper()
+	r, err := l.Reserve(t.Context(), "k", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := r.Delay(); d != want {
+		t.Errorf("reserved after %s, want %s", d, want)
+	}
+}
+
+// Where others book far ahead, a line does too.
 func TestSlotGoesToTheNextWithoutTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTicking()
 		l := newLimiter(t, s, leased(t, "a", "1/1s burst=1", time.Minute))
 		q := newQueue(t)
 		q.send("a", l, get(), 0)
+		reserve(t, l, time.Second)
 		first, leave := leaver(t, "1")
 		q.send("b", l, first, 0)
 		q.send("c", l, get(), 0)
@@ -40,7 +54,7 @@ func TestSlotGoesToTheNextWithoutTheStore(t *testing.T) {
 		if s.asked() != calls {
 			t.Errorf("%d calls of the store", s.asked()-calls)
 		}
-		q.want("a pass at 0s", "b refused at 400ms", "c pass at 1s")
+		q.want("a pass at 0s", "b refused at 400ms", "c pass at 2s")
 	})
 }
 
@@ -50,13 +64,14 @@ func TestSlotOfAnotherCostGoesBack(t *testing.T) {
 		l := newLimiter(t, newTicking(), leased(t, "a", "2/2s burst=2", time.Minute))
 		q := newQueue(t)
 		q.send("a", l, costing("2", ""), 0)
+		reserve(t, l, time.Second)
 		big, leave := leaver(t, "2")
-		q.send("b", l, big, 0) // books 2 s
+		q.send("b", l, big, 0) // books 3 s
 		q.send("c", l, costing("1", ""), 0)
 		q.send("d", l, costing("2", ""), 0)
 		q.at(400 * ms)
 		leave()
-		q.want("a pass at 0s", "b refused at 400ms", "c pass at 1s", "d pass at 3s")
+		q.want("a pass at 0s", "b refused at 400ms", "c pass at 2s", "d pass at 4s")
 	})
 }
 
@@ -102,36 +117,55 @@ func TestSlotAfterTheDeadlineOfAShutdownGoesBackAtOnce(t *testing.T) {
 	})
 }
 
-// A crowd that comes while the store decides books one slot.
+// A crowd books nothing far ahead of need, and one slot where others do book.
 func TestSlotsOfACrowdAreOne(t *testing.T) {
+	for _, reserved := range []int{0, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newTicking()
+			l := newLimiter(t, tripping(s, 2*ms), rule(t, "a", "1/1s burst=1"))
+			other := newLimiter(t, s, rule(t, "a", "1/1s burst=1"))
+			admit(other)
+			for range reserved {
+				reserve(t, other, time.Second)
+			}
+			ctx, leave := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			for range 50 {
+				wg.Go(func() {
+					if _, err := l.TakeWithin(ctx, "k", 1, core.MaxBooking); err != nil && err != context.Canceled {
+						t.Error(err)
+					}
+				})
+			}
+			time.Sleep(100 * ms)
+			reserve(t, other, time.Duration(1+2*reserved)*time.Second-100*ms)
+			leave()
+			wg.Wait()
+		})
+	}
+}
+
+// A request that comes to its line while a younger one asks does not ask too.
+func TestSlotOfAnOlderRequestIsThatOfTheYounger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTicking()
-		far := storeFunc(func(ctx context.Context, ops []core.Op, out []core.Decision) error {
-			time.Sleep(ms)
-			return s.Apply(context.WithoutCancel(ctx), ops, out)
-		})
-		l := newLimiter(t, far, rule(t, "a", "1/1s burst=1"))
 		other := newLimiter(t, s, rule(t, "a", "1/1s burst=1"))
-		start := time.Now()
-		ctx, leave := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		for range 50 {
-			wg.Go(func() {
-				if _, err := l.TakeWithin(ctx, "k", 1, core.MaxBooking); err != nil && err != context.Canceled {
-					t.Error(err)
-				}
-			})
-		}
-		time.Sleep(100 * ms)
-		wg.Go(func() { // books behind the one slot of the crowd
-			res, err := other.TakeWithin(t.Context(), "k", 1, core.MaxBooking)
-			if got := time.Since(start); err != nil || !res.Allowed() || got != 2*time.Second+ms {
-				t.Errorf("allowed %t, %v at %s", res.Allowed(), err, got)
-			}
+		admit(other)
+		reserve(t, other, time.Second)
+		var calls atomic.Int64
+		late := storeFunc(func(ctx context.Context, ops []core.Op, out []core.Decision) error {
+			answer := []time.Duration{10 * ms, 0, 20 * ms, 0}[min(calls.Add(1)-1, 3)]
+			defer time.Sleep(answer)
+			return s.Apply(ctx, ops, out)
 		})
-		synctest.Wait()
-		leave()
-		wg.Wait()
+		l := newLimiter(t, late, waiting(t, "a", "1/1s burst=1", time.Minute))
+		q := newQueue(t)
+		q.send("older", l, get(), 0) // is answered after 10 ms
+		q.at(5 * ms)
+		q.send("younger", l, get(), 0) // asks again from 5 to 25 ms
+		q.at(100 * ms)
+		reserve(t, other, 2900*ms) // behind one slot
+		q.want("older pass at 2.02s", "younger pass at 4s")
 	})
 }
 
@@ -143,19 +177,21 @@ func TestSlotThatCannotGoBackIsUsed(t *testing.T) {
 		two := newLimiter(t, s, leased(t, "a", "1/1s burst=1", time.Minute))
 		q := newQueue(t)
 		q.send("a", one, get(), 0)
+		reserve(t, two, time.Second)
 		r, leave := leaver(t, "1")
 		q.send("b", one, r, 0)
 		q.send("c", two, get(), 0)
 		leave()
 		q.at(300 * ms)
 		q.send("d", one, get(), 0)
-		q.want("a pass at 0s", "b refused at 0s", "c pass at 2s", "d pass at 1s")
+		q.want("a pass at 0s", "b refused at 0s", "c pass at 3s", "d pass at 2s")
+		reserve(t, two, time.Second)
 		again, leaveAgain := leaver(t, "1")
 		q = newQueue(t)
-		q.send("e", one, again, 0) // is to have 3 s
+		q.send("e", one, again, 0) // is to have 2 s
 		q.send("f", two, get(), 0)
 		leaveAgain()
-		q.want("e refused at 0s", "f pass at 2s")
+		q.want("e refused at 0s", "f pass at 3s")
 		if one.Lines() != 0 || two.Lines() != 0 { // the slot that e left is forgotten
 			t.Errorf("%d and %d lines are left", one.Lines(), two.Lines())
 		}
@@ -246,7 +282,7 @@ func TestWaitUnderSeveralRules(t *testing.T) {
 		q.send("x3", l, keyed("x"), 0)
 		q.send("y1", l, keyed("y"), 0)
 		q.send("z1", l, keyed("z"), 0)
-		q.want("x1 pass at 0s", "x2 pass at 3s", "x3 pass at 6s", "y1 pass at 2s", "z1 pass at 3s")
+		q.want("x1 pass at 0s", "x2 pass at 3s", "x3 pass at 6s", "y1 pass at 1s", "z1 pass at 2s")
 	})
 }
 

@@ -37,7 +37,8 @@ type wait struct {
 	interested bool   // in releases
 	released   uint64 // the releases of its keys before the last question
 	in         *waiter
-	line       waitKey // of in
+	line       waitKey       // of in
+	horizon    time.Duration // how far ahead it may book there
 
 	asked    bool // the last question was a Take
 	began    time.Time
@@ -46,6 +47,7 @@ type wait struct {
 	left     bool      // by the last answer the line's key has units left, or the store failed
 	slot     *slot     // that the last answer has booked, until the request is in its line
 
+	usedSlot bool // it was admitted by a slot
 	hopeless bool // it was refused when it came to its line
 
 	draining <-chan struct{} // nil once noticed
@@ -130,6 +132,9 @@ func (w *wait) boundBookings(res *Result) {
 		res.ops[i].MaxWait = 0
 		if w.in != nil {
 			res.ops[i].MaxWait = w.remaining(res, i)
+			if keyOf(&res.ops[i]) == w.line {
+				res.ops[i].MaxWait = min(res.ops[i].MaxWait, w.horizon)
+			}
 		}
 	}
 }

@@ -72,7 +72,7 @@ func (w *wait) join(ctx context.Context, res *Result, i int, span time.Duration)
 		w.leaveLine(ctx, res)
 	}
 	lines := &w.queue.lines
-	lead := min(2*w.answered.Sub(w.began)+minLead, maxLead)
+	lead := min(w.answered.Sub(w.began)+minLead, maxLead)
 	w.draining = w.queue.draining
 
 	q := w.queue
@@ -119,17 +119,24 @@ func (w *wait) noteAnswerLocked(res *Result, n *line, i int, span time.Duration,
 
 	switch first := n.waiters[0] == x; {
 	case w.slot != nil:
+		n.lost, n.won, n.farAhead, n.comes = 0, n.won+1, false, time.Time{}
 		w.placeLocked(n)
 	case x.leased:
 		w.noteLeasesLocked(res, n, first, isNew)
-	case !w.asked && res.calls[i].behind, op.MaxWait == 0 && op.Limit.Books():
+	case !w.asked && res.calls[i].behind, isNew && !first && op.Limit.Books():
 		// It may book as soon as it is the first.
 		x.notBefore = time.Time{}
 		n.free = n.free || first
 	default:
-		x.notBefore = w.answered.Add(span)
+		if !isNew && !n.comes.IsZero() && !w.began.Before(n.comes.Add(-n.ahead())) {
+			n.lost, n.won = n.lost+1, 0
+		}
+		comes := w.answered.Add(span)
+		if x.notBefore = comes; op.Limit.Books() {
+			x.notBefore = comes.Add(-n.ahead())
+		}
 		if first {
-			n.free, n.due = false, x.notBefore
+			n.refused(x, comes, span)
 		}
 	}
 }
@@ -167,6 +174,9 @@ func (w *wait) leaveLine(ctx context.Context, res *Result) {
 	}
 	q.mu.Lock()
 	n := q.lines.of[w.line]
+	if res.allowed {
+		n.lost = 0
+	}
 	if !w.hopeless {
 		q.endsOfLocked(w.line).note(res.allowed)
 	}
@@ -192,12 +202,12 @@ func (w *wait) leaveLine(ctx context.Context, res *Result) {
 func (q *waitQueue) endsOfLocked(k waitKey) *ends { return &q.lines.ends[q.lines.bucket(k)] }
 
 // freesNext reports whether the next of the line is to ask at once when this request, the
-// first, leaves: unless the answer to this one holds for the next.
+// first, leaves: unless the answer to this one, or its slot, says when the units of the next come.
 func (w *wait) freesNext(res *Result, next *waiter) bool {
 	if w.in.leased {
 		return w.left
 	}
-	return res.allowed || !w.asked || next.cost != w.in.cost
+	return res.allowed && !w.usedSlot || !w.asked || next.cost != w.in.cost
 }
 
 // next returns what the request does next, and until when it sleeps. A slot that it uses is
@@ -212,6 +222,8 @@ func (w *wait) next(res *Result, now time.Time) (next action, until time.Time, s
 		switch {
 		case !s.due.After(now):
 			x.slot = nil
+			w.usedSlot = true
+			n.slotUsed(x, s)
 			return usesSlot, now, s
 		case w.drains && q.endsBy(s.due):
 			return closes, now, nil
@@ -233,7 +245,7 @@ func (w *wait) nextWithoutSlotLocked(n *line, now time.Time) (next action, until
 		at := n.askAt(i)
 		// A timer that runs late does not take a turn away. A lease has no turn to be late for.
 		if !at.After(now) && (!late || !x.leased && atEnd == givesUp && !at.After(end)) {
-			n.asking = x
+			w.horizon = n.ask(x)
 			return asks, now
 		}
 		if at.Before(end) {

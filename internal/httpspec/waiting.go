@@ -26,32 +26,44 @@ func slots(reset string) map[string]string {
 	}
 }
 
-// booked waits for 100 ms of real time once.
+// booked waits for 600 ms of real time once.
 func booked(b *bench) {
-	const period = 100 * time.Millisecond
-	r := b.rule("a", "1/100ms")
+	const period = 600 * time.Millisecond
+	r := b.rule("a", "1/300ms")
 	r.OnLimit = limiter.Wait(period)
-	b.serve(App{Limiter: b.limiter(r)})
+	l := b.limiter(r)
+	b.serve(App{Limiter: l})
 	b.steps(step{0, "GET /", Text(200, "ok").with(slots("1"))})
+	b.reserve(l)
 	start := time.Now()
 	b.steps(step{0, "GET /", Text(200, "ok").with(slots("1"))})
 	if took := time.Since(start); took < period {
 		b.Errorf("let in after %s", took)
 	}
 	b.steps(step{0, "GET /", refusal("a", 1).with(slots("1"))})
-	if n := len(b.store.booked); n != 1 {
-		b.Errorf("%d slots were booked ahead, want 1", n)
+	if n := len(b.store.booked); n != 2 {
+		b.Errorf("%d slots were booked ahead, want 2", n)
 	}
 }
 
-// patient returns a limiter with one slot an hour, after the first has been taken.
+// reserve books a slot. While slots are booked far ahead, requests that wait book so too.
+func (b *bench) reserve(l *limiter.Limiter) {
+	b.Helper()
+	if _, err := l.Reserve(b.Context(), "127.0.0.1", 1); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// patient returns a limiter with a slot every ten minutes, of which two have been taken.
 func (b *bench) patient() *limiter.Limiter {
 	b.Helper()
-	r := b.rule("a", "1/1h")
+	r := b.rule("a", "1/10m")
 	r.OnLimit = limiter.Wait(core.MaxBooking)
 	l := b.limiter(r)
 	b.serve(App{Limiter: l})
 	b.ask("GET /")
+	b.reserve(l)
+	<-b.store.booked
 	return l
 }
 
@@ -154,11 +166,11 @@ func closing(b *bench) {
 	waits := b.later(b.Context(), "GET /")
 	await(b, "the booking", b.store.booked)
 	l.Close()
-	if got := await(b, "the answer", waits); got.Status != 429 || got.Header["Retry-After"] != "3600" {
+	if got := await(b, "the answer", waits); got.Status != 429 || got.Header["Retry-After"] != "1200" {
 		b.Errorf("got\n%s", got)
 	}
-	if got := b.next(l); got != time.Hour {
-		b.Errorf("the next has to wait %s, want 1h", got)
+	if got := b.next(l); got != 20*time.Minute {
+		b.Errorf("the next has to wait %s, want 20m", got)
 	}
 }
 
@@ -167,8 +179,8 @@ func leaving(b *bench) {
 	ctx, leave := context.WithCancel(b.Context())
 	waits := b.later(ctx, "GET /")
 	await(b, "the booking", b.store.booked)
-	if got := b.next(l); got != 2*time.Hour {
-		b.Errorf("with one in the queue the next has to wait %s, want 2h", got)
+	if got := b.next(l); got != 30*time.Minute {
+		b.Errorf("with one in the queue the next has to wait %s, want 30m", got)
 	}
 	leave()
 	await(b, "the end of the request", waits)
@@ -176,7 +188,7 @@ func leaving(b *bench) {
 		l.Close() // which ends the wait
 	}
 	await(b, "the slot is given back", b.store.refunded)
-	if got := b.next(l); got != time.Hour {
-		b.Errorf("the next has to wait %s, want 1h", got)
+	if got := b.next(l); got != 20*time.Minute {
+		b.Errorf("the next has to wait %s, want 20m", got)
 	}
 }

@@ -52,12 +52,14 @@ func messageCost(b *bench) {
 }
 
 func messageWaits(b *bench) {
-	r := b.rule("m", "1/1h")
+	r := b.rule("m", "1/10m")
 	r.OnLimit = limiter.Wait(core.MaxBooking)
 	l := b.limiter(r)
 	b.serve(App{Limiter: b.limiter(b.rule("a", "9/10s fixed-window")), Messages: l})
 	s := b.chat(b.Context(), "")
 	b.say(s, "one")
+	b.reserve(l) // or else no message books far ahead
+	await(b, "the reservation", b.store.booked)
 	if err := s.Send("two"); err != nil {
 		b.Error(err)
 	}

@@ -19,36 +19,48 @@ var waiting = []spec{
 	{"a call that finds no room to wait", noRoom},
 }
 
-// booked waits for 100 ms of real time once.
+// booked waits for 600 ms of real time once.
 func booked(b *bench) {
-	const period = 100 * time.Millisecond
-	r := b.rule("a", "1/100ms")
-	r.OnLimit = limiter.Wait(period)
-	b.serve(App{Limiter: b.limiter(r)})
+	const period = 300 * time.Millisecond
+	r := b.rule("a", "1/300ms")
+	r.OnLimit = limiter.Wait(2 * period)
+	l := b.limiter(r)
+	b.serve(App{Limiter: l})
 	slots := map[string]string{
 		"x-ratelimit-limit": "1", "x-ratelimit-remaining": "0", "x-ratelimit-reset": "1800000001",
 		"ratelimit-policy": `"a";q=1`, "ratelimit": `"a";r=0;t=1`,
 	}
 	b.steps(step{0, "", text("ok").with(slots)})
+	b.reserve(l)
 	start := time.Now()
 	b.steps(step{0, "", text("ok").with(slots)})
-	if took := time.Since(start); took < period {
+	if took := time.Since(start); took < 2*period {
 		b.Errorf("let in after %s", took)
 	}
-	b.steps(step{0, "", refusal("a", 2*period).with(slots)}) // the clock stands still at the first
-	if n := len(b.store.booked); n != 1 {
-		b.Errorf("%d slots were booked ahead, want 1", n)
+	b.steps(step{0, "", refusal("a", 3*period).with(slots)}) // the clock stands still at the first
+	if n := len(b.store.booked); n != 2 {
+		b.Errorf("%d slots were booked ahead, want 2", n)
 	}
 }
 
-// patient returns a limiter with one slot an hour, after the first has been taken.
+// reserve books a slot. While slots are booked far ahead, calls that wait book so too.
+func (b *bench) reserve(l *limiter.Limiter) {
+	b.Helper()
+	if _, err := l.Reserve(b.Context(), "127.0.0.1", 1); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// patient returns a limiter with a slot every ten minutes, of which two have been taken.
 func (b *bench) patient() *limiter.Limiter {
 	b.Helper()
-	r := b.rule("a", "1/1h")
+	r := b.rule("a", "1/10m")
 	r.OnLimit = limiter.Wait(core.MaxBooking)
 	l := b.limiter(r)
 	b.serve(App{Limiter: l})
 	b.ask("")
+	b.reserve(l)
+	<-b.store.booked
 	return l
 }
 
@@ -56,11 +68,11 @@ func tooLate(b *bench) {
 	l := b.patient()
 	ctx, cancel := context.WithTimeout(b.Context(), patience)
 	defer cancel()
-	if got := b.client.Say(ctx, nil, "ok"); got.Code != rpc.ResourceExhausted || got.RetryAfter != time.Hour {
+	if got := b.client.Say(ctx, nil, "ok"); got.Code != rpc.ResourceExhausted || got.RetryAfter != 20*time.Minute {
 		b.Errorf("got\n%s", got)
 	}
-	if got := b.left(l).RetryAfter; got != time.Hour {
-		b.Errorf("the next has to wait %s, want 1h", got)
+	if got := b.left(l).RetryAfter; got != 20*time.Minute {
+		b.Errorf("the next has to wait %s, want 20m", got)
 	}
 }
 
@@ -69,11 +81,11 @@ func closing(b *bench) {
 	waits := b.later(b.Context(), "")
 	await(b, "the booking", b.store.booked)
 	l.Close()
-	if got := await(b, "the answer", waits); got.Code != rpc.ResourceExhausted || got.RetryAfter != time.Hour {
+	if got := await(b, "the answer", waits); got.Code != rpc.ResourceExhausted || got.RetryAfter != 20*time.Minute {
 		b.Errorf("got\n%s", got)
 	}
-	if got := b.left(l).RetryAfter; got != time.Hour {
-		b.Errorf("the next has to wait %s, want 1h", got)
+	if got := b.left(l).RetryAfter; got != 20*time.Minute {
+		b.Errorf("the next has to wait %s, want 20m", got)
 	}
 }
 
@@ -82,14 +94,14 @@ func leaving(b *bench) {
 	ctx, leave := context.WithCancel(b.Context())
 	waits := b.later(ctx, "")
 	await(b, "the booking", b.store.booked)
-	if got := b.left(l).RetryAfter; got != 2*time.Hour {
-		b.Errorf("with one in the queue the next has to wait %s, want 2h", got)
+	if got := b.left(l).RetryAfter; got != 30*time.Minute {
+		b.Errorf("with one in the queue the next has to wait %s, want 30m", got)
 	}
 	leave()
 	await(b, "the end of the call", waits)
 	await(b, "the slot is given back", b.store.refunded)
-	if got := b.left(l).RetryAfter; got != time.Hour {
-		b.Errorf("the next has to wait %s, want 1h", got)
+	if got := b.left(l).RetryAfter; got != 20*time.Minute {
+		b.Errorf("the next has to wait %s, want 20m", got)
 	}
 }
 
