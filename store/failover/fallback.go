@@ -25,6 +25,7 @@ type step struct {
 	copies  []core.Op // refunds of charges in the fallback
 	over    []bool    // for each operation, whether it is refused by the gate
 	refused bool      // whether the step is
+	paying  []core.ID // keys that are to pay, with memory of their own
 }
 
 // room returns space for n decisions, in list if it is large enough.
@@ -47,6 +48,7 @@ func (s *Store) free(t *step) {
 	clear(t.sent)
 	clear(t.more)
 	clear(t.copies)
+	clear(t.paying)
 	t.ops, t.sent, t.index, t.more, t.copies = t.ops[:0], t.sent[:0], t.index[:0], t.more[:0], t.copies[:0]
 	s.steps.Put(t)
 }

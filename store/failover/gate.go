@@ -29,7 +29,7 @@ import (
 // keys owe would exceed a limit together. t holds the copies of the step in the fallback, and
 // the fallback's decisions about them.
 func (s *Store) gate(ctx context.Context, t *step, ops []core.Op, out []core.Decision) {
-	t.over, t.refused = t.over[:0], false
+	t.over, t.paying, t.refused = t.over[:0], t.paying[:0], false
 	exceeds := false
 
 	for i := range ops {
@@ -41,6 +41,9 @@ func (s *Store) gate(ctx context.Context, t *step, ops []core.Op, out []core.Dec
 
 	if exceeds {
 		s.withdraw(ctx, t, ops, out)
+	}
+	for _, id := range t.paying { // what withdraw has not paid
+		s.payments.add(s, id)
 	}
 	s.owed.rest(t.out[0].At)
 }
@@ -89,7 +92,7 @@ func (s *Store) compare(ctx context.Context, t *step, i int, op *core.Op, d *cor
 
 	if d.Remaining > 0 && k.mayPay() {
 		k.queued = true
-		s.payments.add(s, op.ID(), k)
+		t.paying = append(t.paying, core.ID{Rule: k.rule, Key: k.key, Algorithm: op.Limit.Algorithm})
 	}
 	if k.isClear() {
 		s.owed.dropLocked(h, op.ID())

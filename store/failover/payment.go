@@ -26,14 +26,13 @@ type payments struct {
 }
 
 // add has a key pay.
-func (p *payments) add(s *Store, id core.ID, k *debt) {
+func (p *payments) add(s *Store, id core.ID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
 	if p.closed {
 		return
 	}
-	id.Rule, id.Key = k.rule, k.key // the caller may reuse its own
 	p.queue = append(p.queue, id)
 	if p.senders < maxPayments {
 		p.senders++
