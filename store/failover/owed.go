@@ -71,6 +71,7 @@ type debt struct {
 
 	looked  int64 // when the key was compared last
 	sending int64 // units that are on their way to the primary
+	back    int64 // of these, units that have come back to the fallback meanwhile
 	queued  bool  // for a payment
 	final   bool  // the primary may have the latest payment, so there is no other
 }
@@ -135,7 +136,7 @@ func (o *owed) add(op *core.Op, d *core.Decision) {
 
 	k := h.keys[op.ID()]
 	if k != nil && d.At >= k.until {
-		*k = debt{rule: k.rule, key: k.key, queued: k.queued, sending: k.sending}
+		*k = debt{rule: k.rule, key: k.key, queued: k.queued, sending: k.sending, back: k.back}
 	}
 	if k == nil {
 		if k = o.newDebtLocked(h, op, d.At); k == nil {
@@ -230,7 +231,13 @@ func (o *owed) lower(op *core.Op) (refund core.Op, ok bool) {
 	n := min(op.Cost, k.units-min(k.sending, k.units))
 	k.units -= n
 
-	n = min(op.Cost-n, k.paid)
+	paid := min(op.Cost-n, k.paid)
+	k.back += min(op.Cost-n-paid, max(0, k.sending-k.back))
+	return k.refundLocked(paid)
+}
+
+// refundLocked returns the refund of units that the key has paid, unless there are none.
+func (k *debt) refundLocked(n int64) (refund core.Op, ok bool) {
 	k.paid -= n
 	return core.Op{Verb: core.Refund, Rule: k.rule, Key: k.key, Limit: k.limit, Cost: n, At: k.paidAt, ResetAfter: k.paidReset}, n > 0
 }

@@ -85,7 +85,7 @@ func (s *Store) pay(id core.ID) {
 	b := s.breakerOf(id.Key)
 	generation := b.generation.Load()
 	if isOpen(generation) {
-		s.owed.endPayment(id, nil, ErrOpen)
+		_, _ = s.owed.endPayment(id, nil, ErrOpen)
 		return
 	}
 
@@ -94,7 +94,9 @@ func (s *Store) pay(id core.ID) {
 	defer cancel()
 	out := make([]core.Decision, 1)
 	err := s.call(ctx, []core.Op{op}, out)
-	s.owed.endPayment(id, &out[0], err)
+	if refund, ok := s.owed.endPayment(id, &out[0], err); ok {
+		_ = s.postpone([]core.Op{refund}, ErrOpen) // which counts what is lost
+	}
 
 	switch {
 	case err == nil:
@@ -122,25 +124,32 @@ func (o *owed) beginPayment(id core.ID) (op core.Op, ok bool) {
 }
 
 // endPayment notes what became of a payment: d is the primary's decision unless there is an
-// error.
-func (o *owed) endPayment(id core.ID, d *core.Decision, err error) {
+// error. It returns the refund of units that have come back to the fallback meanwhile, if there
+// are any.
+func (o *owed) endPayment(id core.ID, d *core.Decision, err error) (refund core.Op, ok bool) {
 	h := o.shardOf(id.Key)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
 	k := h.keys[id]
 	if k == nil {
-		return
+		return refund, false
 	}
-	n := k.sending
-	k.queued, k.sending = false, 0
+	n, back := k.sending, k.back
+	k.queued, k.sending, k.back = false, 0, 0
+
 	switch {
 	case err == nil:
-		k.payLocked(min(n, d.Taken), d)
+		paid := k.payLocked(min(n, d.Taken), d)
 		h.next = min(h.next, k.end())
-	case !wasNotSent(err):
+		k.units -= min(back-min(back, paid), k.units) // what did not fit has come back too
+		return k.refundLocked(min(back, paid))
+	case wasNotSent(err):
+		k.units -= min(back, k.units)
+	default:
 		k.final = true
 	}
+	return refund, false
 }
 
 // wasNotSent reports whether an error proves that the primary has not carried out a step.
