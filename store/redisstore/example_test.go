@@ -41,3 +41,8 @@ func ExampleNew_secret() {
 	fmt.Println(store != nil, err)
 	// Output: true <nil>
 }
+
+// The lines of the client about connections go to slog, a few of each kind.
+func ExampleNewClientLogger() {
+	redis.SetLogger(redisstore.NewClientLogger(nil)) // once, at the start of the program
+}
