@@ -80,8 +80,8 @@ func (s *Store) process(ctx context.Context, v *server, cmd rediscall.Ints) erro
 
 	s.measure(v, firstKey(cmd))
 	end, _ := ctx.Deadline()
-	hurried := end.Sub(begun) < v.budget()/2
-	if !v.isSilent(ended) && (hurried || s.noticedLate(ctx, v, ended, err)) {
+	hurried := end.Sub(begun) < v.budget()/2 && !v.isSilent(ended)
+	if hurried || s.noticedLate(ctx, v, ended, err) {
 		// That says nothing about the server, and the connection may be lost.
 		s.connect(s.queue.connections(), nil)
 	} else {

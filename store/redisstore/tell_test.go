@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/events"
