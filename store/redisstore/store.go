@@ -175,6 +175,9 @@ var stock lua.Scripts
 // New returns a store that uses the client. It does not connect. The error
 // names every mistake in the options.
 //
+// The store adds a hook to the client, which wraps the connections that it dials from then on.
+// A go-redis before v9.22 must not be in use by other goroutines meanwhile.
+//
 // Set ContextTimeoutEnabled in the client's options. Without it the client
 // ignores deadlines, and each call needs another goroutine to end in time. So
 // does each call over TLS unless Protocol is 2. If a Dialer speaks TLS, set
