@@ -84,6 +84,7 @@ func (s *Store) process(ctx context.Context, v *server, cmd rediscall.Ints) erro
 	if hurried || s.noticedLate(ctx, v, ended, err) {
 		// That says nothing about the server, and the connection may be lost.
 		s.connect(s.queue.connections(), nil)
+		err = s.explainLate(err)
 	} else {
 		err = s.causeOf(cmd, err)
 	}
