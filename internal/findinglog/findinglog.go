@@ -1,5 +1,5 @@
 // Package findinglog says findings of a limiter in the words of the program that runs it: a
-// limiter names functions of Go, and whoever runs a gateway has flags.
+// limiter names functions of Go, and those who run a gateway have flags.
 package findinglog
 
 import (

@@ -1,4 +1,4 @@
-// This file tells whether this process was late itself.
+// This file reports whether this process was late itself.
 
 package failover
 
@@ -16,7 +16,7 @@ const (
 )
 
 // punctuality is the evidence that this process was not late: a process that was stopped, or
-// has no processor, sees every answer late, whoever it comes from. While calls are slow, a
+// has no processor, sees every answer late, from any store. While calls are slow, a
 // timer fires again and again; a time in which each firing was punctual is evidence. The
 // zero value is ready for use.
 type punctuality struct {
