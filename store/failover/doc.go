@@ -67,7 +67,8 @@
 // than what the fallback itself has in use, so time pays it back, and a Reset forgets it. So:
 //
 //   - While no units come back, one instance admits at most the limit, whether the primary or
-//     the fallback decides and in whatever order the primary's answers come.
+//     the fallback decides and in whatever order the primary's answers come. When the number
+//     of instances falls, it may admit as much more as its part grows by.
 //   - Several instances admit at most what the primary has, and the parts of the instances of
 //     which the primary does not know yet. Two that both believe to be alone admit at most
 //     the limit each.
@@ -122,4 +123,7 @@
 //
 // An error of the primary with a method Unsent() bool that returns true proves that a step was
 // not sent. Refunds and payments that end so wait, and all others may have been carried out.
+// One with a method WhenDecided(func(ops []core.Op, out []core.Decision)) is of a step that may
+// be decided yet: the primary calls the function with its decisions when they come. Their
+// charges pay for owed units, and the rest of them goes back.
 package failover

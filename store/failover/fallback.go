@@ -61,6 +61,20 @@ func (s *Store) part(l core.Limit) core.Limit {
 	return s.shares.part(l, s.instances())
 }
 
+// copied returns the limit under which the copies of the primary's charges are kept: the part,
+// or the whole limit while the number of instances is not known. The part will grow then, and
+// a count that ended at a part of one unit would be too low.
+func (s *Store) copied(l core.Limit) core.Limit {
+	if s.instances == nil {
+		return l
+	}
+	n := s.instances()
+	if n >= UnknownInstances {
+		return l
+	}
+	return s.shares.part(l, n)
+}
+
 // decide makes the fallback carry out a step in the generation. Its Refunds are
 // of units that the primary granted.
 func (s *Store) decide(ctx context.Context, generation uint64, ops []core.Op, out []core.Decision) error {
@@ -252,7 +266,7 @@ func (s *Store) makeCopy(c *core.Op, d *core.Decision, granted bool) {
 	}
 
 	if !c.Limit.Leased() {
-		c.Limit = s.part(c.Limit)
+		c.Limit = s.copied(c.Limit)
 	}
 }
 

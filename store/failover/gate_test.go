@@ -34,9 +34,10 @@ type detained struct {
 	core.Store
 
 	mu      sync.Mutex
-	pending []chan error // of the steps, in their order
-	open    bool         // answers come at once
-	refuses error        // steps fail at once
+	pending []chan error  // of the steps, in their order
+	left    []*lateAnswer // of the steps whose callers have left
+	open    bool          // answers come at once
+	refuses error         // steps fail at once
 }
 
 func (d *detained) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
@@ -53,7 +54,34 @@ func (d *detained) Apply(ctx context.Context, ops []core.Op, out []core.Decision
 	answer := make(chan error, 1)
 	d.pending = append(d.pending, answer)
 	d.mu.Unlock()
-	return errors.Join(err, <-answer)
+	if became := <-answer; became != errLeft {
+		return errors.Join(err, became)
+	}
+
+	late := &lateAnswer{ops: slices.Clone(ops), out: slices.Clone(out)}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.left = append(d.left, late)
+	return late
+}
+
+// errLeft becomes of a step whose caller leaves before the answer comes.
+var errLeft = errors.New("left")
+
+// tell has the answer come to a step whose caller has left.
+func (d *detained) tell(i int) {
+	d.mu.Lock()
+	a := d.left[i]
+	d.left = slices.Delete(d.left, i, i+1)
+	d.mu.Unlock()
+	a.decide()
+	synctest.Wait()
+}
+
+func (d *detained) gone() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.left)
 }
 
 // answer has the answer to the pending step i come.
@@ -109,7 +137,8 @@ func (c *crowd) send(s core.Store, ops ...core.Op) {
 // checkRefusal checks that a decision does not contradict itself.
 func checkRefusal(t testing.TB, op *core.Op, d *core.Decision) {
 	t.Helper()
-	if !d.Allowed && (d.RetryAfter <= 0 || d.Taken != 0 || d.Remaining >= op.Cost && !op.UpTo || d.RetryAfter > d.ResetAfter) {
+	late := d.RetryAfter > d.ResetAfter && d.RetryAfter != core.Never
+	if !d.Allowed && (d.RetryAfter <= 0 || d.Taken != 0 || d.Remaining >= op.Cost && !op.UpTo || late) {
 		t.Errorf("refused cost %d: %+v", op.Cost, *d)
 	}
 }
@@ -173,14 +202,15 @@ func TestScheduleAdmitsAtMostTheLimitForEachInstance(t *testing.T) {
 			least int64
 		}{
 			{1, []error{errBusy, errDown}, 10}, {2, []error{errBusy, errDown}, 10}, {1, []error{nil}, 30}, {2, []error{nil}, 30},
+			{1, []error{errLeft}, 30}, {2, []error{errLeft}, 30}, {1, []error{errBusy, errLeft}, 10},
 		} {
 			t.Run(fmt.Sprint(text, " ", row.size, row.lost), func(t *testing.T) {
-				for range 10 {
-					seed := rand.Uint64()
+				for i := range 10 {
+					seed, parts := rand.Uint64(), i%2 == 1
 					synctest.Test(t, func(t *testing.T) {
-						n := runSchedule(t, text, row.size, row.lost, rand.New(rand.NewPCG(seed, 1)))
+						n := runSchedule(t, text, row.size, row.lost, parts, rand.New(rand.NewPCG(seed, 1)))
 						if n < row.least || n > int64(row.size)*30 {
-							t.Errorf("seed %d: %d of 30 by %d", seed, n, row.size)
+							t.Errorf("seed %d, parts %v: %d of 30 by %d", seed, parts, n, row.size)
 						}
 					})
 				}
@@ -189,43 +219,37 @@ func TestScheduleAdmitsAtMostTheLimitForEachInstance(t *testing.T) {
 	}
 }
 
+// schedule is what happens to instances that decide about a key.
+type schedule struct {
+	*crowd
+	text     string
+	fleet    []*Store
+	primary  *detained
+	lost     []error // what becomes of some answers
+	believed []int   // the numbers of instances that each believes in, the present one first
+	r        *rand.Rand
+}
+
 // runSchedule has a number of instances decide about a key while the primary is late, has too
-// much to do, and goes away. It returns how many units were admitted.
-func runSchedule(t *testing.T, text string, size int, lost []error, r *rand.Rand) int64 {
-	p := newDetained()
-	var fleet []*Store
+// much to do, and goes away. It returns how many units were admitted. With parts the number
+// of instances is not known at first, and rises.
+func runSchedule(t *testing.T, text string, size int, lost []error, parts bool, r *rand.Rand) int64 {
+	c := &schedule{crowd: &crowd{t: t}, text: text, primary: newDetained(), lost: lost, believed: []int{1}, r: r}
+	if parts {
+		c.believed = []int{UnknownInstances, 1, 2, 3}
+	}
 	for range size {
-		s := over(t, p, Options{Fallback: memory()})
+		s := over(t, c.primary, Options{Fallback: memory(), Instances: func() int { return c.believed[0] }})
 		defer s.Close()
-		fleet = append(fleet, s)
+		c.fleet = append(c.fleet, s)
 	}
-	c := &crowd{t: t}
+
 	for range 150 {
-		s := fleet[r.IntN(size)]
-		n := p.waiting()
-		switch k := r.IntN(20); {
-		case k < 8:
-			c.send(s, take(t, "k", text, 1+r.Int64N(3)))
-		case k < 13 && n > 0:
-			p.answer(r.IntN(n), nil)
-		case k < 14 && n > 0:
-			p.answer(r.IntN(n), lost[r.IntN(len(lost))]) // it was charged
-		case k < 16:
-			p.set(false, unsent{[]error{errBusy, errDown}[r.IntN(2)]})
-		case k < 18:
-			p.set(false, nil)
-		default:
-			time.Sleep(time.Duration(r.IntN(300)) * ms)
-			synctest.Wait()
-		}
+		c.step()
 	}
-	for n := p.waiting(); n > 0; n-- {
-		p.answer(r.IntN(n), nil)
-	}
-	p.set(true, nil)
-	time.Sleep(time.Second)
+	c.answerAll()
 	for range 40 {
-		for _, s := range fleet {
+		for _, s := range c.fleet {
 			c.send(s, take(t, "k", text, 1))
 		}
 		time.Sleep(200 * ms) // units that were taken back reach the primary
@@ -235,13 +259,51 @@ func runSchedule(t *testing.T, text string, size int, lost []error, r *rand.Rand
 	return c.admitted
 }
 
+// step has one thing happen.
+func (c *schedule) step() {
+	p, n, r := c.primary, c.primary.waiting(), c.r
+	switch k := r.IntN(20); {
+	case k < 8:
+		c.send(c.fleet[r.IntN(len(c.fleet))], take(c.t, "k", c.text, 1+r.Int64N(3)))
+	case k < 13 && n > 0:
+		p.answer(r.IntN(n), nil)
+	case k < 14 && n > 0:
+		p.answer(r.IntN(n), c.lost[r.IntN(len(c.lost))]) // it was charged
+	case k < 16:
+		p.set(false, unsent{[]error{errBusy, errDown}[r.IntN(2)]})
+	case k < 17:
+		p.set(false, nil)
+	case k < 18 && p.gone() > 0:
+		p.tell(r.IntN(p.gone()))
+	case k < 19 && len(c.believed) > 1:
+		c.believed = c.believed[1:]
+	default:
+		time.Sleep(time.Duration(r.IntN(300)) * ms)
+		synctest.Wait()
+	}
+}
+
+// answerAll has all answers come, and the primary be well.
+func (c *schedule) answerAll() {
+	p := c.primary
+	for n := p.waiting(); n > 0; n-- {
+		p.answer(c.r.IntN(n), nil)
+	}
+	for n := p.gone(); n > 0; n-- {
+		p.tell(c.r.IntN(n))
+	}
+	p.set(true, nil)
+	time.Sleep(time.Second)
+}
+
 // spans are limits of 30 under which units come back within a test, with the most units that
 // each admits in any span of a period: see the comments of the algorithms. Segments of a
 // sliding window add what one of them held. A log in the fallback has no place for what the
 // primary admits while it is full of units that are not as old, and may grant as much later:
-// once more the limit.
+// once more the limit. The fallback's fixed windows begin at other instants than the primary's,
+// and a period touches two of each.
 var spans = map[string]int64{
-	"30/1m": 60, "30/1m burst=10": 40, "30/1m fixed-window": 60, "30/1m sliding-log": 60, "30/1m sliding-window": 60,
+	"30/1m": 60, "30/1m burst=10": 40, "30/1m fixed-window": 120, "30/1m sliding-log": 60, "30/1m sliding-window": 60,
 	"30/1m token-bucket": 60,
 }
 
@@ -315,4 +377,26 @@ func runSpans(t *testing.T, text string, r *rand.Rand) (list []admission) {
 	}
 	all.Wait()
 	return list
+}
+
+// An instance that does not know how many others there are counts what the primary admits in
+// full, and has no more left when it learns that there are none.
+func TestPartThatGrowsAtTheStartGrantsNothingTwice(t *testing.T) {
+	for _, text := range slowly {
+		t.Run(text, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, op, n := newFake(), take(t, "k", text, 1), UnknownInstances
+				s := over(t, f, Options{Fallback: memory(), Instances: func() int { return n }})
+				defer s.Close()
+				for range 20 {
+					one(t, s, op)
+				}
+				n = 1
+				busy(f)
+				if got := admitted(t, s, op); got != 10 {
+					t.Errorf("%d more, want 10", got)
+				}
+			})
+		})
+	}
 }

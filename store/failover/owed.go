@@ -69,7 +69,7 @@ type debt struct {
 	paid, paidAt int64
 	paidReset    time.Duration // of that charge's decision
 
-	looked  int64 // when the key was compared last
+	looked  int64 // when the key was granted units or compared last
 	sending int64 // units that are on their way to the primary
 	back    int64 // of these, units that have come back to the fallback meanwhile
 	queued  bool  // for a payment
@@ -148,6 +148,7 @@ func (o *owed) add(op *core.Op, d *core.Decision) {
 	k.limit = op.Limit
 	k.units += min(d.Taken, math.MaxInt64-k.units)
 	k.until = max(k.until, d.At+int64(d.ResetAfter/time.Microsecond))
+	k.looked = max(k.looked, d.At)
 	h.next = min(h.next, k.until)
 }
 

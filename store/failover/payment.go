@@ -1,4 +1,4 @@
-// This file charges to the primary what its keys owe.
+// This file charges to the primary what its keys owe, and has its late charges pay for that.
 
 package failover
 
@@ -159,4 +159,39 @@ func wasNotSent(err error) bool {
 	}
 	var unsent interface{ Unsent() bool }
 	return errors.As(err, &unsent) && unsent.Unsent()
+}
+
+// follow settles the charges of a step that the primary did not decide in time, if it decides
+// it yet. granted says whether the fallback has granted the step.
+func (s *Store) follow(err error, granted bool) {
+	var pending interface {
+		WhenDecided(func([]core.Op, []core.Decision))
+	}
+	if errors.As(err, &pending) {
+		pending.WhenDecided(func(ops []core.Op, out []core.Decision) { s.settleLate(ops, out, granted) })
+	}
+}
+
+// settleLate settles the primary's late decisions. Their charges pay for what the keys owe.
+// Nobody was served for the rest, which goes back. A lease that the fallback has granted
+// instead is the same one, and ends with its request.
+func (s *Store) settleLate(ops []core.Op, out []core.Decision, granted bool) {
+	var undo []core.Op
+	for i := range ops {
+		op, d := &ops[i], &out[i]
+		if op.Verb != core.Take || d.Taken == 0 || op.Limit.Leased() && granted {
+			continue
+		}
+
+		rest := d.Taken
+		if !op.Limit.Leased() {
+			rest -= s.owed.pay(op, rest, d)
+		}
+		if rest > 0 {
+			back := op.Refund(*d)
+			back.Cost = rest
+			undo = append(undo, back)
+		}
+	}
+	_ = s.postpone(undo, ErrOpen) // which counts what is lost
 }

@@ -122,7 +122,9 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	if err == nil || s.fallback == nil || !blames(ctx, err) {
 		return err
 	}
-	return s.decide(ctx, r.generation, ops, out)
+	local := s.decide(ctx, r.generation, ops, out)
+	s.follow(err, local == nil && core.Granted(ops, out))
+	return local
 }
 
 // ask has the primary decide, unless it is bypassed. sent are the operations in

@@ -43,7 +43,7 @@ func (b *batch) clear() {
 // dropLeft removes the waiters that have left. The caller holds the queue's
 // mutex.
 func (b *batch) dropLeft() {
-	hasLeft := func(w *waiter) bool { return w.stage == left }
+	hasLeft := func(w *waiter) bool { return w.stage >= left }
 	if !slices.ContainsFunc(b.waiters, hasLeft) {
 		return
 	}
@@ -123,9 +123,12 @@ func (s *Store) serve(l *lane) {
 	s.batches.Put(b)
 }
 
-// deliver gives their results to the waiters that have not left.
+// deliver gives their results to the waiters that have not left, and to who follows the
+// others.
 func (s *Store) deliver(b *batch) {
-	s.queue.markDone(b)
+	for _, w := range s.queue.markDone(b) {
+		w.follower(w.ops, w.out)
+	}
 	for _, w := range b.waiters {
 		w.ready <- struct{}{}
 	}

@@ -32,7 +32,11 @@ const (
 	queued stage = iota
 	filled       // in a batch that is about to be sent, or was sent
 	done         // decided or failed, and about to be woken
-	left         // left; its result is not delivered
+
+	// The caller has left.
+
+	left   // left; its result goes to who follows it
+	missed // decided after it had left
 )
 
 // lane is the waiters whose steps may share a script call. They wait only while
@@ -314,14 +318,32 @@ func (q *queue) leave(w *waiter) stage {
 }
 
 // markDone keeps the waiters of the batch that have not left; from then on they
-// cannot leave.
-func (q *queue) markDone(b *batch) {
+// cannot leave. It returns those that have left, were decided all the same, and are followed.
+func (q *queue) markDone(b *batch) (followed []*waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	b.dropLeft()
 	for _, w := range b.waiters {
-		w.stage = done
+		switch {
+		case w.stage != left:
+			w.stage = done
+		case w.err == nil:
+			w.stage = missed
+			if w.follower != nil {
+				followed = append(followed, w)
+			}
+		}
 	}
+	b.dropLeft()
+	return followed
+}
+
+// follow has f called with the decisions of a waiter that has left. It returns true if they
+// are here, and f is for the caller to call.
+func (q *queue) follow(w *waiter, f func([]core.Op, []core.Decision)) (here bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w.follower = f
+	return w.stage == missed
 }
 
 // dropLeft removes the waiters of the batch that have left.
@@ -345,6 +367,7 @@ type waiter struct {
 	lane       *lane
 	stage      stage
 	prev, next *waiter
+	follower   func([]core.Op, []core.Decision) // of a waiter that has left, or nil
 }
 
 func newWaiter() any {
@@ -443,7 +466,7 @@ func (s *Store) await(ctx context.Context, v *server, w *waiter, now, deadline t
 	}
 	if err != nil {
 		if was := s.queue.leave(w); was != done {
-			return leftAt(was, s.unserved(v, err, ops, out))
+			return leftAt(was, s.unserved(v, err, ops, out), w, &s.queue)
 		}
 		<-w.ready
 	}

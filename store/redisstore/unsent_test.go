@@ -111,11 +111,11 @@ func TestStepWhoseContextHadEndedWasNotSent(t *testing.T) {
 func TestFailureOfAnotherCallDoesNotSayWhetherAStepWasSent(t *testing.T) {
 	for was, want := range map[stage]bool{queued: true, filled: false} {
 		for _, err := range []error{unsent(io.EOF), &shutError{io.EOF}, maybeSent(io.EOF), failedCall(io.EOF)} {
-			if got := leftAt(was, err); isUnsent(got) != want || !errors.Is(got, io.EOF) {
+			if got := leftAt(was, err, nil, nil); isUnsent(got) != want || !errors.Is(got, io.EOF) {
 				t.Errorf("stage %d, %#v: unsent %v", was, err, !want)
 			}
 		}
-		if leftAt(was, nil) != nil {
+		if leftAt(was, nil, nil, nil) != nil {
 			t.Error("no error became one")
 		}
 	}
@@ -166,4 +166,61 @@ func TestErrorAfterARetryNamesTheCauseBefore(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 	})
+}
+
+// A step that was sent, and whose caller has left, tells its decisions once to who follows it,
+// whether he does so before they come or after. A step that fails tells nothing.
+func TestStepWhoseCallerHasLeftTellsItsDecisions(t *testing.T) {
+	const answered = 60 * ms // after the call began; its caller leaves at 50
+	for name, row := range map[string]struct {
+		follow time.Duration // since the caller came
+		fails  bool
+		want   int
+	}{
+		"followed at once":               {follow: 50 * ms, want: 1},
+		"followed after the answer":      {follow: 100 * ms, want: 1},
+		"followed at once, and it fails": {follow: 50 * ms, fails: true},
+		"followed after it has failed":   {follow: 100 * ms, fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := fated(t, &fake{wait: func(ctx context.Context, n int) error {
+					if n <= maxBatches {
+						return after(ctx, 10*ms)
+					}
+					err := after(ctx, answered)
+					if row.fails {
+						return io.EOF
+					}
+					return err
+				}})
+				defer time.Sleep(time.Minute)
+				fill(s)
+
+				begun := time.Now()
+				_, err := takeOne(t.Context(), s, "k")
+				if took := time.Since(begun); took != 50*ms {
+					t.Fatalf("the caller left after %v: %v", took, err)
+				}
+				var pending *pendingError
+				if !errors.As(err, &pending) || isUnsent(err) {
+					t.Fatalf("%v", err)
+				}
+
+				time.Sleep(row.follow - 50*ms)
+				told := 0
+				pending.WhenDecided(func(ops []core.Op, out []core.Decision) {
+					told++
+					if len(ops) != 1 || ops[0].Key != "k" || len(out) != 1 || !out[0].Allowed {
+						t.Errorf("%+v: %+v", ops, out)
+					}
+				})
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if told != row.want {
+					t.Errorf("told %d times, want %d", told, row.want)
+				}
+			})
+		})
+	}
 }
