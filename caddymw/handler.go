@@ -129,10 +129,12 @@ func pass(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, a *lim
 		return next.ServeHTTP(w, r)
 	}
 	rec := &recorder{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, admission: a}
-	status := http.StatusInternalServerError // of a panic
-	defer func() { a.Done(status) }()
+	status := http.StatusInternalServerError
+	defer func() { a.Done(cmp.Or(rec.sent, status)) }()
 	err := next.ServeHTTP(rec, r)
-	status = rec.answered(err)
+	if status = statusOfError(err); err == nil { // not reached by a panic
+		status = a.Unanswered(status)
+	}
 	return err
 }
 
@@ -145,13 +147,11 @@ type recorder struct {
 	sent      int // the final status that was sent, or 0
 }
 
-// answered returns the status that the client sees after the handler has returned. The
-// error routes of the site answer an error if no status was sent.
-func (r *recorder) answered(err error) int {
+// statusOfError returns the status of a handler that has returned err without an answer: an
+// error is answered by the error routes of the site.
+func statusOfError(err error) int {
 	var answered caddyhttp.HandlerError
 	switch {
-	case r.sent != 0:
-		return r.sent
 	case err == nil:
 		return http.StatusOK
 	case errors.As(err, &answered):

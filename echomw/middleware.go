@@ -72,20 +72,31 @@ func (m *middleware) admit(c echo.Context) *limiter.Admission {
 }
 
 func pass(c echo.Context, a *limiter.Admission, next echo.HandlerFunc) error {
-	status := http.StatusInternalServerError
-	defer func() { a.Done(status) }()
 	if a.NeedsContext() {
 		c.SetRequest(c.Request().WithContext(limiter.NewContext(c.Request().Context(), a)))
 	}
 	if !a.NeedsStatus() && !a.HoldsLeases() {
+		defer a.Done(http.StatusOK)
 		return next(c)
 	}
+
+	status := http.StatusInternalServerError
+	defer func() {
+		if answer := c.Response(); answer.Committed {
+			status = answer.Status
+		}
+		a.Done(status)
+	}()
 	w := &writer{ResponseWriter: c.Response().Writer, admission: a}
 	c.Response().Writer = w
 	err := next(c)
-	status = statusOf(c, err) // not reached by a panic
-	if w.hijacked {
+	switch { // not reached by a panic
+	case w.hijacked:
 		status = http.StatusSwitchingProtocols
+	case err != nil:
+		status = statusOfError(err)
+	default:
+		status = a.Unanswered(c.Response().Status)
 	}
 	return err
 }

@@ -6,15 +6,6 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// statusOf returns the status of the answer after the handler has returned err.
-func statusOf(c echo.Context, err error) int {
-	answer := c.Response()
-	if err == nil || answer.Committed {
-		return answer.Status
-	}
-	return statusOfError(err)
-}
-
 // statusOfError returns the status that Echo's default error handler sends for err.
 // Like that handler it does not unwrap errors, except for the field Internal.
 func statusOfError(err error) int {

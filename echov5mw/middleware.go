@@ -78,18 +78,18 @@ func (m *middleware) handler(next echo.HandlerFunc, degraded bool) echo.HandlerF
 	return next
 }
 
-func pass(c *echo.Context, a *limiter.Admission, next echo.HandlerFunc) error {
-	status := http.StatusInternalServerError
-	defer func() { a.Done(status) }()
+func pass(c *echo.Context, a *limiter.Admission, next echo.HandlerFunc) (err error) {
 	if a.NeedsContext() {
 		c.SetRequest(c.Request().WithContext(limiter.NewContext(c.Request().Context(), a)))
 	}
 	if !a.NeedsStatus() && !a.HoldsLeases() {
+		defer a.Done(http.StatusOK)
 		return next(c)
 	}
-	w := wrap(c, a)
-	err := next(c)
+	w, returned := wrap(c, a), false
+	defer func() { a.Done(statusOf(w, a, err, returned)) }()
+	err = next(c)
 	w.unwrap(c)
-	status = statusOf(w, err) // not reached by a panic
+	returned = true // not reached by a panic
 	return err
 }

@@ -4,18 +4,29 @@ import (
 	"net/http"
 
 	"github.com/labstack/echo/v5"
+
+	"github.com/headgate/headgate/limiter"
 )
 
-// statusOf returns the status of the answer after the handler has returned err. For an
-// error that has not been answered it is the status that Echo's default error handler
-// sends.
-func statusOf(w *writer, err error) int {
+// statusOf returns the status of the answer after the handler has returned err, or has
+// panicked. For an error that has not been answered it is the status that Echo's default error
+// handler sends.
+func statusOf(w *writer, a *limiter.Admission, err error, returned bool) int {
 	switch {
 	case w.hijacked:
 		return http.StatusSwitchingProtocols
 	case w.status != 0:
 		return w.status
 	}
-	_, status := echo.ResolveResponseStatus(w, err)
+
+	answer, status := echo.ResolveResponseStatus(w, err)
+	switch {
+	case answer != nil && answer.Committed:
+		return status
+	case !returned:
+		return http.StatusInternalServerError
+	case err == nil:
+		return a.Unanswered(status)
+	}
 	return status
 }

@@ -32,8 +32,11 @@ func write(c *gin.Context, answer limiter.Answer) {
 		c.Writer.Header()[h.Name] = []string{h.Value}
 	}
 	c.Status(answer.Status)
-	c.Writer.WriteHeaderNow()
-	if len(answer.Body) > 0 {
-		_, _ = c.Writer.Write(answer.Body) // the client may have left
+	if len(answer.Body) == 0 {
+		c.Writer.WriteHeaderNow()
+		return
 	}
+	// A writer that compresses decides by the first Write whether it does, and says so in the
+	// header, which is still to be sent then.
+	_, _ = c.Writer.Write(answer.Body) // the client may have left
 }

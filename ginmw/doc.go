@@ -8,4 +8,14 @@
 // a key function that uses that address; see [limiter.CodeGinTrustsAll]. The route of
 // a request is gin.Context.FullPath, which is set before middleware runs. It is ""
 // for a request that matches no route.
+//
+// # The status of an error
+//
+// Gin has no error handler: a middleware writes the answer to the errors that handlers report
+// by gin.Context.Error. Use it after New, so that Rule.RefundIf gets its status:
+//
+//	r.Use(gin.Recovery(), ginmw.New(limiter), answerErrors)
+//
+// Before New it answers too late. RefundIf then gets the status that the handler has set by
+// gin.Context.Status, and 500 if it has set none.
 package ginmw

@@ -46,8 +46,8 @@ func (m *middleware) handle(c *gin.Context) {
 }
 
 func (m *middleware) pass(c *gin.Context, a *limiter.Admission) {
-	status := http.StatusInternalServerError
-	defer func() { a.Done(status) }()
+	returned := false
+	defer func() { a.Done(statusOf(c, a, returned)) }()
 	if a.NeedsContext() {
 		c.Request = c.Request.WithContext(limiter.NewContext(c.Request.Context(), a))
 	}
@@ -59,7 +59,20 @@ func (m *middleware) pass(c *gin.Context, a *limiter.Admission) {
 	} else {
 		c.Next()
 	}
-	status = c.Writer.Status() // not reached by a panic
+	returned = true // not reached by a panic
+}
+
+// statusOf returns the status of the answer. Without one, an error among those of the context
+// is for a middleware around this one to answer, by a status that is not known here.
+func statusOf(c *gin.Context, a *limiter.Admission, returned bool) int {
+	status := c.Writer.Status()
+	switch {
+	case c.Writer.Written():
+		return status
+	case !returned, len(c.Errors) > 0 && status == http.StatusOK:
+		return http.StatusInternalServerError
+	}
+	return a.Unanswered(status)
 }
 
 // degrade answers a request over the limit of a Degrade rule.

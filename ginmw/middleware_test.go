@@ -1,6 +1,7 @@
 package ginmw_test
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -84,6 +85,52 @@ func TestRefusalStopsHandlersInside(t *testing.T) {
 }
 
 // gin.Recovery inside the middleware answers a panic before it reaches the middleware.
+// The middleware that answers errors is after the limiter, or around it, where its status is
+// not known: but a request with an error is no success.
+func TestRefundIfOfAnError(t *testing.T) {
+	answer := func(c *gin.Context) {
+		c.Next()
+		if len(c.Errors) > 0 {
+			c.JSON(http.StatusUnauthorized, gin.H{})
+		}
+	}
+	for name, row := range map[string]struct {
+		around bool
+		status int // that the handler sets, or 0
+		want   int
+	}{
+		"answered after the limiter":       {want: 401},
+		"answered around it":               {around: true, want: 500},
+		"with a status, around it":         {around: true, status: 403, want: 403},
+		"with a status, after the limiter": {status: 403, want: 401},
+	} {
+		got := 0
+		r := rule("1000/1h")
+		r.RefundIf = func(status int) bool {
+			got = status
+			return false
+		}
+		limit := ginmw.New(limiter.MustNew(limiter.Config{Rules: []limiter.Rule{r}}))
+		e := gin.New()
+		if row.around {
+			e.Use(answer, limit)
+		} else {
+			e.Use(limit, answer)
+		}
+		e.GET("/", func(c *gin.Context) {
+			if row.status != 0 {
+				c.Status(row.status)
+			}
+			_ = c.Error(errors.New("no"))
+		})
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		if got != row.want || w.Code != 401 {
+			t.Errorf("%s: RefundIf got %d, want %d; the client got %d", name, got, row.want, w.Code)
+		}
+	}
+}
+
 func TestRefundIfRecoveryInside(t *testing.T) {
 	r := rule("5/1m fixed-window")
 	r.RefundIf = func(status int) bool { return status >= 500 }
@@ -138,6 +185,35 @@ func TestHeadersAroundAndInsideEngine(t *testing.T) {
 			if limit, left := w.Header().Get("X-RateLimit-Limit"), w.Header().Get("X-RateLimit-Remaining"); limit != "2" || left != want {
 				t.Errorf("%s: %d, limit %s, %s left, want %s", limits, w.Code, limit, left, want)
 			}
+		}
+	}
+}
+
+// lateGzip decides by the first Write whether it compresses, as gin-contrib/gzip does.
+type lateGzip struct{ gin.ResponseWriter }
+
+func (w lateGzip) Write(p []byte) (int, error) {
+	if w.Status() >= 400 {
+		w.Header().Del("Content-Encoding")
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+func TestRefusalInsideACompressor(t *testing.T) {
+	e := gin.New()
+	e.Use(func(c *gin.Context) {
+		c.Header("Content-Encoding", "gzip")
+		c.Writer = lateGzip{c.Writer}
+	}, ginmw.New(newLimiter(t, limiter.Config{Rules: []limiter.Rule{rule("1/1h")}})))
+	e.GET("/", func(c *gin.Context) { c.Status(204) })
+	for _, want := range []struct {
+		status   int
+		encoding string
+	}{{204, "gzip"}, {429, ""}} {
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		if got := w.Result().Header.Get("Content-Encoding"); w.Code != want.status || got != want.encoding {
+			t.Errorf("%d with the encoding %q, want %v", w.Code, got, want)
 		}
 	}
 }

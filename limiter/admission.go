@@ -166,7 +166,24 @@ func (a *Admission) NeedsStatus() bool {
 // that outlives it goes through [Admission.HoldConn].
 func (a *Admission) HoldsLeases() bool { return a.result.HoldsLeases() }
 
-// Done ends the request, which was answered with status: it settles what the handler has
+// StatusClientLeft is what RefundIf gets instead of the status of an answer if the client had
+// left before there was one: the handler returned or panicked without an answer, or answered
+// with a status from 500 on, as proxies do when the request that they pass on ends with its
+// client. It is 499, by which nginx logs this. It shows only where the request's context ends
+// when its client leaves, as that of net/http does and that of Fiber does not.
+const StatusClientLeft = 499
+
+// Unanswered returns the status of a request whose handler has returned without an answer:
+// StatusClientLeft if the client has left, and status otherwise.
+func (a *Admission) Unanswered(status int) int {
+	if a.ctx != nil && errors.Is(a.ctx.Err(), context.Canceled) {
+		return StatusClientLeft
+	}
+	return status
+}
+
+// Done ends the request, which was answered with status, of which [StatusClientLeft] takes the
+// place where the client has left: it settles what the handler has
 // reported, gives back units as the rules say, and releases leases, in one step. Unless the
 // store is in memory, a step that gives back no units for the status is made in the
 // background, so that the answer does not wait: leases are free a round trip later, and
@@ -175,6 +192,9 @@ func (a *Admission) Done(status int) {
 	l := a.result.limiter
 	if l == nil {
 		return
+	}
+	if status >= 500 {
+		status = a.Unanswered(status)
 	}
 	holding := a.result.lease != "" && a.renewal.end()
 	kept := a.NeedsContext()

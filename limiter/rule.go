@@ -60,7 +60,8 @@ type Rule struct {
 	OnStoreError FailureMode
 
 	// RefundIf reports whether an answer with status gives the units back; nil
-	// means never.
+	// means never. The status is that which was sent, also if the handler panics
+	// afterwards, or [StatusClientLeft].
 	RefundIf func(status int) bool
 
 	// Access, unless nil, lists callers whom the rule does not limit, and others whose

@@ -189,7 +189,7 @@ func TestSettleOfARequestIsCarriedOutAtItsEnd(t *testing.T) {
 		requests, estimate := rule(t, "requests", "9/1h"), rule(t, "tokens", "100/1h")
 		estimate.Cost = func(core.Request) int64 { return 50 }
 		for _, r := range []*limiter.Rule{&requests, &estimate} {
-			r.RefundIf = func(status int) bool { return status >= 500 }
+			r.RefundIf = func(status int) bool { return status == limiter.StatusClientLeft }
 		}
 		l := configured(t, limiter.Config{Store: s, KeepResult: true, Rules: []limiter.Rule{requests, estimate, rule(t, "jobs", "3 concurrent ttl=1m")}})
 		ctx, leave := context.WithCancel(t.Context())

@@ -1,6 +1,7 @@
 package nethttp
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 
@@ -77,8 +78,8 @@ func (m *middleware) pass(w http.ResponseWriter, r *http.Request, a *limiter.Adm
 		next.ServeHTTP(w, r)
 		return
 	}
-	rec := &recorder{ResponseWriter: w, admission: a, status: http.StatusInternalServerError}
-	defer func() { a.Done(rec.status) }()
+	rec, status := &recorder{ResponseWriter: w, admission: a}, http.StatusInternalServerError
+	defer func() { a.Done(cmp.Or(rec.sent, status)) }()
 	next.ServeHTTP(rec.wrapped(), r)
-	rec.status = rec.answered() // not reached by a panic
+	status = a.Unanswered(http.StatusOK) // not reached by a panic
 }

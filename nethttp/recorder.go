@@ -15,16 +15,7 @@ import (
 type recorder struct {
 	http.ResponseWriter
 	admission *limiter.Admission
-	status    int // the argument of Done
 	sent      int // the final status that was sent, or 0
-}
-
-// answered returns the status that the client sees after the handler has returned.
-func (r *recorder) answered() int {
-	if r.sent == 0 {
-		return http.StatusOK
-	}
-	return r.sent
 }
 
 func (r *recorder) send(status int) {

@@ -67,11 +67,16 @@ func TestRecorderStatusAfterReadFrom(t *testing.T) {
 	wantLeft(t, l, 5)
 }
 
+// A panic leaves the status that was sent. Without one the client sees a fault.
 func TestRecorderPanic(t *testing.T) {
 	for _, value := range []any{http.ErrAbortHandler, "boom"} {
-		for _, l := range []*limiter.Limiter{refunding(t, 500), limited(t, "5 concurrent ttl=1m")} {
+		for text, l := range map[string]*limiter.Limiter{
+			"": refunding(t, 500), "begun": refunding(t, 200), "leased": limited(t, "5 concurrent ttl=1m"),
+		} {
 			h := nethttp.New(l)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				_, _ = io.WriteString(w, "begun")
+				if text != "" {
+					_, _ = io.WriteString(w, text)
+				}
 				panic(value)
 			}))
 			for range 20 {

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"net"
 	"net/http"
+
+	"github.com/headgate/headgate/limiter"
 )
 
 var status = []spec{
 	{"rules get the status that the client sees", statusSeen},
+	{"rules are told of a client that has left", left},
 	{"only failed logins count", login},
 }
 
@@ -25,6 +28,12 @@ var kinds = map[string]Handler{
 			return err
 		}
 		return errors.New("boom")
+	},
+	"a panic afterwards": func(x Exchange) error {
+		if err := x.Reply(202, "well"); err != nil {
+			return err
+		}
+		panic("boom")
 	},
 	"a stream": func(x Exchange) error {
 		return x.Stream(Plain, func(send func(string) error) error { return send("a") })
@@ -54,6 +63,56 @@ func statusSeen(b *bench) {
 		if got := await(b, "a status for "+name, statuses); got != seen {
 			b.Errorf("%s: the rule got %d, the client %d", name, got, seen)
 		}
+	}
+}
+
+// left has clients leave before, and after, handlers have answered.
+func left(b *bench) {
+	if b.BlindToLeaving {
+		return
+	}
+	rows := map[string]struct {
+		before, after Handler // the client leaves
+		want          int
+	}{
+		"nothing":              {after: kinds["nothing"], want: limiter.StatusClientLeft},
+		"a panic":              {after: kinds["a panic"], want: limiter.StatusClientLeft},
+		"an error":             {after: kinds["an error"], want: limiter.StatusClientLeft},
+		"a failure of a proxy": {after: func(x Exchange) error { return x.Fail(502) }, want: limiter.StatusClientLeft},
+		"a reply":              {after: kinds["a reply"], want: 201},
+		"a reply with failure": {after: kinds["a reply with failure"], want: 418},
+		"a stream before":      {before: kinds["a stream"], after: kinds["nothing"], want: 200},
+		"a stream, and panic":  {before: kinds["a stream"], after: kinds["a panic"], want: 200},
+	}
+	for name, row := range rows {
+		b.row(name, func(b *bench) {
+			statuses, came := make(chan int, 1), make(chan struct{})
+			r := b.rule("a", "1000/10s fixed-window")
+			r.RefundIf = func(status int) bool {
+				statuses <- status
+				return false
+			}
+			b.serve(App{Limiter: b.limiter(r), Handler: func(x Exchange) error {
+				ctx := x.Context()
+				if row.before != nil {
+					if err := row.before(x); err != nil {
+						return err
+					}
+				}
+				close(came)
+				<-ctx.Done()
+				return row.after(x)
+			}})
+			conn := b.dial()
+			if err := b.request("GET /").Write(conn); err != nil {
+				b.Fatal(err)
+			}
+			await(b, "the request", came)
+			conn.Close()
+			if got := await(b, "a status", statuses); got != row.want {
+				b.Errorf("the rule got %d, want %d", got, row.want)
+			}
+		})
 	}
 }
 
