@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/textproto"
 	"slices"
@@ -314,17 +315,30 @@ func (a *Admission) appendProblem(b []byte) []byte {
 func (a *Admission) Answer() (answer Answer, ok bool) {
 	outcome := a.Outcome()
 	if t := a.template(outcome); t != nil {
-		answer = t(a)
-		if answer.Status < minFinalStatus || answer.Status > maxStatus {
-			answer.Status = cmp.Or(a.Status(), 200)
+		if answer, ok := a.fill(t); ok {
+			return answer, true
 		}
-		return answer, true
 	}
 	if outcome == Pass {
 		return Answer{}, false
 	}
 	a.body = a.appendProblem(a.body[:0]) // as ProblemJSON, without an allocation
 	return Answer{a.Status(), problemHeaders, a.body}, true
+}
+
+// fill returns the answer of a template, unless that panics.
+func (a *Admission) fill(t Template) (answer Answer, ok bool) {
+	defer func() {
+		if v := recover(); v != nil {
+			a.result.limiter.report(a.ctx, fmt.Errorf("a template of an answer: %w", panicked(v)))
+		}
+	}()
+
+	answer = t(a)
+	if answer.Status < minFinalStatus || answer.Status > maxStatus {
+		answer.Status = cmp.Or(a.Status(), 200)
+	}
+	return answer, true
 }
 
 // The statuses that an answer may have: final, and of three digits.

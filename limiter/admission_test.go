@@ -2,7 +2,9 @@ package limiter_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -183,6 +185,39 @@ func TestRefundIfPanicIsReported(t *testing.T) {
 	wantLeft(t, l, "k", 4, 5)
 	if len(reported) != 1 || reported[0].Error() != `rule 0 "bad": panic: "r"` {
 		t.Errorf("reported %v", reported)
+	}
+}
+
+// A template that panics is reported, and the answer is that without a template.
+func TestTemplatePanicIsReported(t *testing.T) {
+	fails := func(*limiter.Admission) limiter.Answer { panic("t") }
+	down := brokenStore(func() error { return errors.New("down") })
+	for name, row := range map[string]struct {
+		store  core.Store
+		onOver limiter.Action
+		status int // 0 if the handler answers
+	}{
+		"refused":  {newStore(), limiter.Reject, 429},
+		"failed":   {down, limiter.Reject, 503},
+		"degraded": {newStore(), limiter.Degrade, 0},
+	} {
+		var reported []string
+		r := rule(t, "a", "1/1h")
+		r.OnLimit = row.onOver
+		l := configured(t, limiter.Config{Store: row.store, Rules: []limiter.Rule{r}, OnStoreError: limiter.FailClosed,
+			Refused: fails, Failed: fails, Degraded: fails,
+			OnError: func(_ context.Context, err error) { reported = append(reported, err.Error()) }})
+		l.Admit(get()).Done(200)
+		reported = nil
+		a := l.Admit(get())
+		answer, ok := a.Answer()
+		if ok != (row.status != 0) || answer.Status != row.status {
+			t.Errorf("%s: %+v, %v", name, answer, ok)
+		}
+		if want := `a template of an answer: panic: "t"`; !slices.Contains(reported, want) {
+			t.Errorf("%s: reported %q", name, reported)
+		}
+		a.Done(a.Status())
 	}
 }
 

@@ -20,7 +20,8 @@ type Answer struct {
 // Template makes the answer to a request that is refused, that failed or that is
 // degraded; see [Config]. It must be safe for concurrent use and must not keep the
 // admission. A template may return the same answer each time. Its answers should hold
-// nothing that the client sent.
+// nothing that the client sent. A panic of a template is reported as an error, and the answer
+// is then as without one.
 type Template func(a *Admission) Answer
 
 // PlainText answers in one line of text/plain.

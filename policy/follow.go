@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -198,6 +199,7 @@ func (f *Follower) check(ctx context.Context) {
 }
 
 func (f *Follower) load(ctx context.Context) (s Snapshot, err error) {
+	defer guard("Load of the source", &err)
 	ctx, cancel := context.WithTimeout(ctx, f.options.timeout())
 	defer cancel()
 	return f.source.Load(ctx, f.seen)
@@ -223,7 +225,16 @@ func (f *Follower) put(s Snapshot) {
 	f.state.LastGoodErr = err
 }
 
-func (f *Follower) enforce(s Snapshot) error {
+// guard, deferred, turns a panic of a function of the program into an error. The goroutine of a
+// follower has nobody else to recover from it.
+func guard(function string, err *error) {
+	if v := recover(); v != nil {
+		*err = fmt.Errorf("policy: %s: %w", function, &limiter.PanicError{Value: v, Stack: debug.Stack()})
+	}
+}
+
+func (f *Follower) enforce(s Snapshot) (err error) {
+	defer guard("a function that adapts or binds policies", &err)
 	set, err := f.adapt(s.Policies)
 	if err != nil {
 		return err
@@ -249,7 +260,8 @@ func (f *Follower) enforce(s Snapshot) error {
 // adapt returns the policies that Options.Adapt has left. A policy that is not valid is
 // an error also if Adapt would leave it out, so all followers of a source refuse the same
 // versions.
-func (f *Follower) adapt(s Set) (Set, error) {
+func (f *Follower) adapt(s Set) (set Set, err error) {
+	defer guard("Options.Adapt", &err)
 	if f.options.Adapt == nil {
 		return s, nil
 	}

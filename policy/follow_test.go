@@ -540,6 +540,43 @@ func TestFollowPutsInForceWhatAdaptLeaves(t *testing.T) {
 	}
 }
 
+// A version at which a function of the program, or the source itself, panics is refused, and
+// the follower goes on.
+func TestFollowRefusesWhatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := policy.Policy{Name: "a", Apps: []string{"shop"}, Limit: core.MustParseLimit("5/1h"), Key: "global"}
+		s, o := &source{}, quiet()
+		s.publish("1", p)
+		o.Poll = time.Second
+		panics := false
+		o.Adapt = func(set policy.Set) policy.Set {
+			if panics {
+				panic("two\nlines")
+			}
+			return set
+		}
+		f := follow(t, newLimiter(t), s, o)
+
+		panics = true
+		s.publish("2", p)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		status := f.Status()
+		var fault *limiter.PanicError
+		if status.Version != "1" || status.Refused != "2" || !errors.As(status.RefusedErr, &fault) || fault.Value != "two\nlines" {
+			t.Errorf("%+v", status)
+		}
+
+		panics = false
+		s.publish("3", p)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if v := f.Status().Version; v != "3" {
+			t.Errorf("version %s is in force", v)
+		}
+	})
+}
+
 func TestFollowNamesEveryMistake(t *testing.T) {
 	_, err := policy.Follow(t.Context(), nil, "", policy.Bindings{APIKeyHeader: "X Y"}, nil,
 		policy.Options{Poll: 1, Timeout: -1, OnMissing: 2, Instance: "a b"})

@@ -61,7 +61,7 @@ type Options struct {
 	// limiter gets. It is for a program that cannot carry out every policy, and leaves
 	// some out. It is called after all of them were found valid, and not for a version
 	// that is refused because they are not. It must not keep or change its argument,
-	// but may return a part of it.
+	// but may return a part of it. A version for which it panics is refused.
 	Adapt func(Set) Set
 
 	// Instance names this process to the source; "" means the host's name and

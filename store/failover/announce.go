@@ -4,7 +4,6 @@ package failover
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -84,11 +83,7 @@ func (s *Store) announceOne(e change) {
 	if s.onChange == nil {
 		return
 	}
-	defer func() {
-		if v := recover(); v != nil {
-			s.write(slog.LevelError, "headgate: OnChange of a failover store panicked", slog.String("panic", fmt.Sprint(v)))
-		}
-	}()
+	defer s.guard("OnChange")
 	s.onChange(e.shard, e.state)
 }
 

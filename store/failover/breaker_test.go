@@ -501,3 +501,33 @@ func TestMaxCallIsThatOfThePrimary(t *testing.T) {
 		}
 	})
 }
+
+// An Ignore that panics ignores nothing, also in a goroutine of the store.
+func TestIgnoreThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, op := newFake(), take(t, "k", "30/1000h", 1)
+		var log bytes.Buffer
+		s := over(t, f, Options{Fallback: memory(), Failures: 3, Ignore: func(error) bool { panic("hook") },
+			Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		defer s.Close()
+		busy(f)
+		one(t, s, op)
+
+		f.be(func(context.Context) error { // nothing but the payment fails
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if f.calls[len(f.calls)-1].ops[0].UpTo {
+				return errDown
+			}
+			return nil
+		})
+		one(t, s, op)
+		synctest.Wait()
+		if s.breaker.score.Load() != 1 {
+			t.Errorf("the score is %d, want 1 of the payment", s.breaker.score.Load())
+		}
+		if n := strings.Count(log.String(), `Ignore of a failover store panicked" panic=hook`); n != 1 {
+			t.Errorf("%d lines say it:\n%s", n, &log)
+		}
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"hash/maphash"
 	"log/slog"
 	"math/rand/v2"
@@ -176,9 +177,22 @@ func (s *Store) blame(ctx context.Context, r route, ops []core.Op, err error) {
 	}
 }
 
-// excused reports whether an error of the primary says nothing about its health.
-func (s *Store) excused(err error) bool {
-	return errors.Is(err, core.ErrOverload) || s.ignore != nil && s.ignore(err)
+// excused reports whether an error of the primary says nothing about its health. The error
+// counts if the program's function panics.
+func (s *Store) excused(err error) (is bool) {
+	if s.ignore == nil {
+		return errors.Is(err, core.ErrOverload)
+	}
+	defer s.guard("Ignore")
+	return errors.Is(err, core.ErrOverload) || s.ignore(err)
+}
+
+// guard, deferred, logs a panic of one of the program's functions, which may be called in a
+// goroutine of the store.
+func (s *Store) guard(function string) {
+	if v := recover(); v != nil {
+		s.write(slog.LevelError, "headgate: "+function+" of a failover store panicked", slog.String("panic", fmt.Sprint(v)))
+	}
 }
 
 // count counts a failure against one breaker.
