@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -56,6 +57,9 @@ func wantDecision(res *limiter.Result) core.Decision {
 	for _, rd := range res.Decisions() {
 		part := float64(rd.Decision.Remaining) / float64(rd.Limit.Capacity())
 		if !rd.Decision.Allowed {
+			part--
+		}
+		if slices.Contains(res.Violated(), rd.Name) {
 			part--
 		}
 		if rd.OnLimit != limiter.Shadow && part < least {

@@ -55,6 +55,10 @@ func TestHeadersAreExactlyThese(t *testing.T) {
 			"Retry-After: 60\nCache-Control: no-store\n" +
 				"Ratelimit-Policy: \"daily\";q=1000;w=86400, \"burst\";q=2;w=60\n" +
 				"Ratelimit: \"burst\";r=0;t=60, \"daily\";r=998;t=86400\n"},
+		{"the rule that refuses before one that degrades", limiter.XRateLimitDelta | limiter.Draft8,
+			[]limiter.Rule{withOnLimit(rule(t, "cheap", "1/1m fixed-window"), limiter.Degrade), rule(t, "hourly", "2/1h fixed-window")}, 3,
+			"Retry-After: 3600\nCache-Control: no-store\nX-Ratelimit-Limit: 2\nX-Ratelimit-Remaining: 0\nX-Ratelimit-Reset: 3600\n" +
+				"Ratelimit-Policy: \"cheap\";q=1;w=60, \"hourly\";q=2;w=3600\nRatelimit: \"hourly\";r=0;t=3600, \"cheap\";r=0;t=60\n"},
 		{"over the limit before empty", limiter.Draft8,
 			[]limiter.Rule{rule(t, "even", "3/1m fixed-window"), withOnLimit(rule(t, "over", "2/1m fixed-window"), limiter.Degrade)}, 3,
 			"Ratelimit-Policy: \"even\";q=3;w=60, \"over\";q=2;w=60\nRatelimit: \"over\";r=0;t=60, \"even\";r=0;t=60\n"},

@@ -887,11 +887,14 @@ func (res *Result) selectRules(r core.Request) (rules []*activeRule, err error) 
 	return res.selected, nil
 }
 
-// scarcer reports whether rule i is over its limit and j is not, or bans the key and j does
-// not, or has less left of its capacity.
+// scarcer reports whether rule i refuses the request and j does not, or is over its limit and
+// j is not, or bans the key and j does not, or has less left of its capacity.
 func (res *Result) scarcer(i, j int) bool {
 	if res.out[i].Allowed != res.out[j].Allowed {
 		return !res.out[i].Allowed
+	}
+	if refuses := res.violates(i); refuses != res.violates(j) {
+		return refuses
 	}
 	if res.out[i].Banned != res.out[j].Banned {
 		return res.out[i].Banned
