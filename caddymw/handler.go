@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -84,7 +85,20 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	if a.Degraded() {
 		caddyhttp.SetVar(ctx, degradedVar, "true")
 	}
+	keepUpgrade(r.Header)
 	return pass(w, r, next, a)
+}
+
+// keepUpgrade removes the wish for a protocol other than websocket: in a tunnel such as h2c
+// clients send requests that nothing counts.
+func keepUpgrade(h http.Header) {
+	wish := h["Upgrade"]
+	if len(wish) == 0 || len(wish) == 1 && strings.EqualFold(wish[0], "websocket") {
+		return
+	}
+	for _, name := range []string{"Upgrade", "Connection", "Http2-Settings"} {
+		h.Del(name)
+	}
 }
 
 // setHeaders makes one list of the values of all headers.

@@ -308,3 +308,29 @@ func TestOnStoreError(t *testing.T) {
 		}
 	}
 }
+
+// Only a WebSocket is one conversation, so no other protocol is asked for.
+func TestHandlerPassesOnNoOtherUpgrade(t *testing.T) {
+	h := provision(t, Config{App: "a", Policies: file(t, "limit: 100/1h, key: ip")})
+	for name, row := range map[string]struct {
+		wish []string
+		want string
+	}{
+		"none":      {nil, "Upgrade"},
+		"websocket": {[]string{"WebSocket"}, "Upgrade WebSocket"},
+		"h2c":       {[]string{"h2c"}, ""},
+		"a list":    {[]string{"h2c, websocket"}, ""},
+		"two lines": {[]string{"websocket", "h2c"}, ""},
+	} {
+		r := newTry()
+		r.Header["Upgrade"], r.Header["Connection"] = row.wish, []string{"Upgrade"}
+		got := ""
+		_, err := serve(t, h, r, func(_ http.ResponseWriter, r *http.Request) error {
+			got = strings.Join(append(r.Header["Connection"], r.Header["Upgrade"]...), " ")
+			return nil
+		})
+		if err != nil || got != row.want {
+			t.Errorf("%s: %q is passed on, want %q: %v", name, got, row.want, err)
+		}
+	}
+}

@@ -108,7 +108,7 @@ func (g *gateway) proxy() (http.Handler, error) {
 	c := &g.config
 	p, err := proxy.New(g.engine, proxy.Options{
 		Upstream: c.Upstream, Host: c.UpstreamHost, ConnectTimeout: c.UpstreamConnect, HeaderTimeout: c.UpstreamTimeout,
-		BodyBytes: c.MaxBodyBytes, Callers: g.callers, Log: g.events,
+		Upgrades: c.Upgrades, BodyBytes: c.MaxBodyBytes, Callers: g.callers, Log: g.events,
 	})
 	if err != nil {
 		return nil, err

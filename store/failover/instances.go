@@ -28,7 +28,7 @@ const (
 )
 
 // UnknownInstances is the number of instances while it is not known: so many that
-// each admits one unit of a key.
+// each admits one unit of a key, and none of a key that the primary has admitted there.
 const UnknownInstances = maxInstances
 
 // InstancesOptions configures [Instances].

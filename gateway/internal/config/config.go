@@ -39,6 +39,7 @@ type Config struct {
 	UpstreamHost    string
 	UpstreamConnect time.Duration
 	UpstreamTimeout time.Duration
+	Upgrades        []string // empty means websocket
 
 	Apps     []string // the first is the default
 	Policies string   // the path of a file; "" means in Redis, or else the example

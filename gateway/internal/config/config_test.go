@@ -60,6 +60,7 @@ upstream: https://up.example:2/base
 upstream-host: shop.example
 upstream-connect-timeout: 1s
 upstream-timeout: 2s
+upgrade: [websocket, mqtt]
 api-listen: "127.0.0.1:3"
 envoy-listen: 127.0.0.1:4
 envoy-limits: limits/

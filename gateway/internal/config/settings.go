@@ -61,6 +61,7 @@ func (g *given) settings() []setting {
 		{name: "upstream-host", usage: "`host` that the upstream is asked for, instead of the client's", set: keep(&c.UpstreamHost)},
 		{name: "upstream-connect-timeout", standard: "5s", usage: "longest `time` for a connection to the upstream", set: span(&c.UpstreamConnect, time.Millisecond, 10*time.Minute)},
 		{name: "upstream-timeout", standard: "60s", usage: "longest `time` until the upstream begins its answer", set: span(&c.UpstreamTimeout, time.Millisecond, 24*time.Hour)},
+		{name: "upgrade", isList: true, usage: "`protocol` to which clients may switch a connection to the upstream, which is then one request whatever is sent; may be repeated (default websocket)", set: more(&c.Upgrades)},
 		{name: "api-listen", usage: "`address` of forward-auth and JSON beside a proxy", set: address(&c.APIListen)},
 		{name: "envoy-listen", usage: "`address` of Envoy's rate limit service, over gRPC", set: address(&c.EnvoyListen)},
 		{name: "envoy-limits", usage: "`folder` of limits in the format of envoyproxy/ratelimit, which is followed", set: keep(&c.EnvoyLimits)},

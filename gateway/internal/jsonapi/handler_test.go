@@ -502,7 +502,7 @@ func TestRecordsFailAsDescribed(t *testing.T) {
 	a, _ := two(t, server.Addr, one("api", "9/1h fixed-window"), closed)
 	token := a.take(`{"key":"a","cost":2}`)
 	server.Kill()
-	got := a.call("take", `{"key":"a"}`, withKey("1"))
+	got := a.call("take", `{"key":"new"}`, withKey("1"))
 	if got.status != 200 || !strings.Contains(got.body, `"recorded":false`) || !strings.Contains(got.body, `"allowed":true`) {
 		t.Errorf("%d %s", got.status, got.body)
 	}

@@ -8,7 +8,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"slices"
 	"strings"
+
+	"github.com/headgate/headgate/limiter"
 )
 
 // rewrite makes the request that the upstream gets.
@@ -23,7 +26,52 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	if p.options.Host != "" {
 		r.Out.Host = p.options.Host
 	}
+	p.keepUpgrade(r)
+	removeOtherSpellings(r.Out.Header)
 	p.forward(r)
+	r.Out.Header.Del(degradedHeader)
+	if limiter.Degraded(r.In.Context()) {
+		r.Out.Header.Set(degradedHeader, "1")
+	}
+	exchangeOf(r.In.Context()).keepTrailers(r)
+}
+
+// degradedHeader is set to 1 in the request that the upstream gets if it is over the limit of
+// a policy that degrades, and removed from all others.
+const degradedHeader = "Headgate-Degraded"
+
+// keepUpgrade removes the wish for another protocol, unless it is one whose connection is a
+// single conversation: in a tunnel such as h2c clients send requests that nothing counts.
+func (p *Proxy) keepUpgrade(r *httputil.ProxyRequest) {
+	wish := r.In.Header["Upgrade"]
+	if len(wish) == 1 && slices.ContainsFunc(p.options.Upgrades, func(name string) bool { return strings.EqualFold(name, wish[0]) }) {
+		return
+	}
+	for _, name := range []string{"Upgrade", "Connection", "Http2-Settings"} {
+		r.Out.Header.Del(name)
+	}
+}
+
+// removeOtherSpellings removes the headers whose names have an underscore, as nginx does:
+// programs that take headers from variables of their environment, by CGI, WSGI or Rack, read
+// X_User as X-User.
+func removeOtherSpellings(h http.Header) {
+	for name := range h {
+		if strings.Contains(name, "_") {
+			delete(h, name)
+		}
+	}
+}
+
+// keepTrailers passes on the values of the trailers that the client has announced, which come
+// with the end of the body. Names that a client may not send as a header are no trailers either.
+func (x *exchange) keepTrailers(r *httputil.ProxyRequest) {
+	for name := range r.Out.Trailer {
+		if strings.Contains(name, "_") || strings.HasPrefix(name, "X-Forwarded-") || name == degradedHeader || slices.Contains(claims, name) {
+			delete(r.Out.Trailer, name)
+		}
+	}
+	x.trailer, x.passed = r.In.Trailer, r.Out.Trailer
 }
 
 // claims are headers about the client that proxies write. So are all headers that begin
@@ -87,6 +135,8 @@ type exchange struct {
 
 	body    io.ReadCloser
 	bodyErr error // of the last read, or nil
+
+	trailer, passed http.Header // of the client's request, and of the upstream's
 }
 
 type field struct {
@@ -160,7 +210,12 @@ func hasLimits(h http.Header) bool {
 // Read implements io.Reader, for the body of the request.
 func (x *exchange) Read(b []byte) (int, error) {
 	n, err := x.body.Read(b)
-	if err != nil && err != io.EOF {
+	switch {
+	case err == io.EOF:
+		for name := range x.passed {
+			x.passed[name] = x.trailer[name]
+		}
+	case err != nil:
 		x.bodyErr = err
 	}
 	return n, err

@@ -45,6 +45,12 @@ type Options struct {
 	// server, for the answer to requests that announce more.
 	BodyBytes int64
 
+	// Upgrades are the protocols to which a client may switch by Upgrade, such as websocket.
+	// A connection that has switched is one request, so they must be protocols in which a
+	// client has one conversation. The wish for another protocol is not passed on. Empty
+	// means websocket.
+	Upgrades []string
+
 	// Callers know the trusted proxies before this one. nil trusts none.
 	Callers *callers.Callers
 
@@ -99,6 +105,9 @@ func CheckUpstream(u *url.URL) error {
 
 // behind returns a proxy behind a limiter.
 func behind(l *limiter.Limiter, o Options) *Proxy {
+	if len(o.Upgrades) == 0 {
+		o.Upgrades = []string{"websocket"}
+	}
 	p := &Proxy{options: o, transport: transport(&o)}
 	p.reverse = &httputil.ReverseProxy{
 		Rewrite:        p.rewrite,
@@ -161,6 +170,9 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodConnect:
 		w.Header().Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
 		write(w, http.StatusMethodNotAllowed, "the gateway makes no tunnels")
+		return
+	case r.RequestURI == "*": // net/http answers OPTIONS
+		write(w, http.StatusBadRequest, "only OPTIONS has the target *")
 		return
 	case p.options.BodyBytes > 0 && r.ContentLength > p.options.BodyBytes:
 		p.note(tooLarge)

@@ -530,6 +530,103 @@ func TestProxyReleasesTheLeaseOfARequest(t *testing.T) {
 	}
 }
 
+// Only a protocol that is named is asked for, because a tunnel is one counted request. That
+// which clients send to say so does not reach the upstream either.
+func TestProxyPassesOnNoOtherUpgrade(t *testing.T) {
+	for name, row := range map[string]struct {
+		named  []string
+		header string
+		want   string // that the upstream gets
+	}{
+		"websocket":             {nil, "Connection: Upgrade\r\nUpgrade: WebSocket\r\n", "Upgrade WebSocket"},
+		"h2c":                   {nil, "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAA\r\n", " "},
+		"TLS":                   {nil, "Connection: upgrade\r\nUpgrade: TLS/1.2\r\n", " "},
+		"a list":                {nil, "Connection: Upgrade\r\nUpgrade: h2c, websocket\r\n", " "},
+		"two lines":             {nil, "Connection: Upgrade\r\nUpgrade: websocket\r\nUpgrade: h2c\r\n", " "},
+		"two lines, h2c first":  {nil, "Connection: Upgrade\r\nUpgrade: h2c\r\nUpgrade: websocket\r\n", " "},
+		"without a connection":  {nil, "Upgrade: h2c\r\n", " "},
+		"one that is named":     {[]string{"mqtt"}, "Connection: Upgrade\r\nUpgrade: MQTT\r\n", "Upgrade MQTT"},
+		"one that is not named": {[]string{"mqtt"}, "Connection: Upgrade\r\nUpgrade: websocket\r\n", " "},
+	} {
+		g := before(t, func(w http.ResponseWriter, r *http.Request) {
+			for name := range r.Header {
+				if strings.HasPrefix(name, "Http2") {
+					t.Errorf("the upstream gets %s", name)
+				}
+			}
+			fmt.Fprint(w, r.Header.Get("Connection"), " ", r.Header.Get("Upgrade"))
+		}, func(o *options) { o.Upgrades = row.named })
+		if _, got := raw(t, g, "GET / HTTP/1.1\r\nHost: a\r\n"+row.header+"\r\n"); got != row.want {
+			t.Errorf("%s: the upstream gets %q, want %q", name, got, row.want)
+		}
+	}
+}
+
+// raw sends the bytes of a request, and returns the answer and its body.
+func raw(t *testing.T, g *gate, request string) (*http.Response, string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", g.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	io.WriteString(conn, request)
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res, string(body)
+}
+
+// The upstream learns that a request is over the limit of a policy that degrades, and nobody
+// else can say so, nor anything else by a name that it reads as another's.
+func TestProxyTellsTheUpstreamWhatIsDegraded(t *testing.T) {
+	soft := limited("2/1h fixed-window")
+	soft.OnLimit = "degrade"
+	g := before(t, func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, r.Header["Headgate-Degraded"], r.Trailer["Headgate-Degraded"])
+		for _, h := range []http.Header{r.Header, r.Trailer} {
+			for name := range h {
+				if strings.Contains(name, "_") {
+					fmt.Fprint(w, name)
+				}
+			}
+		}
+	}, func(o *options) { o.policies = []policy.Policy{soft} })
+	for _, want := range []string{"[] []", "[] []", "[1] []", "[1] []"} {
+		_, got := raw(t, g, "POST / HTTP/1.1\r\nHost: a\r\nHeadgate-Degraded: 7\r\nheadgate-degraded: 8\r\nHeadgate_Degraded: 9\r\n"+
+			"X_User: root\r\nX_Forwarded_For: 1.2.3.4\r\nTrailer: Headgate-Degraded, X_User\r\nTransfer-Encoding: chunked\r\n\r\n"+
+			"1\r\na\r\n0\r\nHeadgate-Degraded: 1\r\nX_User: root\r\n\r\n")
+		if got != want {
+			t.Errorf("the upstream gets %q, want %q", got, want)
+		}
+	}
+}
+
+func TestProxyPassesOnTrailers(t *testing.T) {
+	g := before(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s %v", body, r.Trailer)
+	}, nil)
+	_, got := raw(t, g, "POST / HTTP/1.1\r\nHost: a\r\nTrailer: X-T\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX-T: abc\r\nX-T: d\r\n\r\n")
+	if want := "a map[X-T:[abc d]]"; got != want {
+		t.Errorf("the upstream gets %q, want %q", got, want)
+	}
+}
+
+// The target * is that of OPTIONS alone.
+func TestProxyRefusesTheTargetOfAll(t *testing.T) {
+	g := before(t, func(http.ResponseWriter, *http.Request) { t.Error("the upstream was asked") }, nil)
+	if res, _ := raw(t, g, "GET * HTTP/1.1\r\nHost: a\r\n\r\n"); res.StatusCode != 400 {
+		t.Errorf("GET * gets %d", res.StatusCode)
+	}
+}
+
 func TestProxyMakesNoTunnels(t *testing.T) {
 	g := before(t, func(http.ResponseWriter, *http.Request) { t.Error("the upstream was asked") }, nil)
 	conn, err := net.Dial("tcp", g.Listener.Addr().String())

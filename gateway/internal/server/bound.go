@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,6 +18,12 @@ import (
 func bound(h http.Handler, o HTTPOptions) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		hasBody := r.Body != nil && r.Body != http.NoBody
+		if hasBody {
+			// The server looks at its own body to know whether the client waits to be told to
+			// send it, and whether it can be discarded.
+			outer := *r
+			r = &outer
+		}
 		if hasBody && o.BodyBytes > 0 {
 			r.Body = http.MaxBytesReader(w, r.Body, o.BodyBytes)
 		}
@@ -46,10 +53,11 @@ type patience struct {
 	// streams of HTTP/2.
 	streams bool
 
-	body io.ReadCloser // nil if there is none
+	body   io.ReadCloser // nil if there is none
+	closed atomic.Bool   // the body was
 
 	mu    sync.Mutex // of what follows: a transport may read while the handler returns
-	read  bool       // the body was read to its end
+	read  bool       // the body was read to its end, or cannot be read on
 	taken bool       // by Hijack
 	ended bool
 }
@@ -61,16 +69,27 @@ type patientBody patience
 // goes on reading from the connection to learn that the client has gone.
 func (b *patientBody) Read(buf []byte) (int, error) {
 	p := (*patience)(b)
+	if p.closed.Load() {
+		return 0, http.ErrBodyReadAfterClose
+	}
 	p.await(time.Now().Add(p.timeout), nil)
 	n, err := p.body.Read(buf)
-	if err != nil || p.streams {
+	switch {
+	case err == io.EOF || p.streams:
 		p.await(time.Time{}, err)
+	case err != nil: // what is left does not come, so the server need not wait for it
+		p.await(time.Unix(1, 0), err)
 	}
 	return n, err
 }
 
-// Close implements io.Closer.
-func (b *patientBody) Close() error { return b.body.Close() }
+// Close implements io.Closer. What is left of the body is the server's to discard, after it has
+// sent the header of the answer to a client that waits to be told to send: the server's own
+// body would wait for that client now.
+func (b *patientBody) Close() error {
+	b.closed.Store(true)
+	return nil
+}
 
 // await sets the time until which the client has to send more, and notes the error of the
 // last read. It leaves a request alone that has ended, as the connection may be another's.
@@ -84,8 +103,9 @@ func (p *patience) await(t time.Time, err error) {
 	p.controller.SetReadDeadline(t)
 }
 
-// end gives the client the time of one more piece for what is left of the body, which the
-// server discards, and of the answer. From then on the deadlines are the server's.
+// end gives the client the time of one more piece of the answer, and half of it for what is
+// left of the body, which the server discards first. From then on the deadlines are the
+// server's.
 func (p *patience) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,15 +113,26 @@ func (p *patience) end() {
 		return
 	}
 	p.ended = true
-	t := time.Now().Add(p.timeout)
+	now := time.Now()
 	if p.body != nil && !p.read {
-		p.controller.SetReadDeadline(t)
+		p.controller.SetReadDeadline(now.Add(p.timeout / 2))
 	}
-	p.controller.SetWriteDeadline(t)
+	p.controller.SetWriteDeadline(now.Add(p.timeout))
 }
 
 // begin starts the time for a piece of the answer.
 func (p *patience) begin() { p.controller.SetWriteDeadline(time.Now().Add(p.timeout)) }
+
+// answer starts the time in which the server discards what is left of the body before the
+// header of the answer, unless a handler that reads on at the same time starts it anew. It is
+// half of that for the answer, which begins at the same time.
+func (p *patience) answer() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.body != nil && !p.read && !p.streams && !p.taken && !p.ended {
+		p.controller.SetReadDeadline(time.Now().Add(p.timeout / 2))
+	}
+}
 
 // done ends it.
 func (p *patience) done() {
@@ -113,6 +144,7 @@ func (p *patience) done() {
 // WriteHeader implements http.ResponseWriter.
 func (p *patience) WriteHeader(status int) {
 	p.begin()
+	p.answer()
 	p.ResponseWriter.WriteHeader(status)
 	p.done()
 }

@@ -162,6 +162,42 @@ func TestHTTPBoundsTheTimeOfEachPieceOfABody(t *testing.T) {
 	})
 }
 
+// A client whose body does not come gets its answer, and the connection ends.
+func TestHTTPAnswersAClientWhoseBodyStops(t *testing.T) {
+	refuse := func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", 429) }
+	for name, row := range map[string]struct {
+		handler        http.HandlerFunc
+		more           string // of the request
+		status         int
+		answered, ends time.Duration
+	}{
+		"the handler reads": {func(w http.ResponseWriter, r *http.Request) {
+			if _, err := io.ReadAll(r.Body); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("read until %v", err)
+			}
+			http.Error(w, "late", 408)
+		}, "\r\nxx", 408, 30 * time.Second, 30 * time.Second},
+		"the handler does not read":    {refuse, "\r\nxx", 429, 15 * time.Second, 15 * time.Second},
+		"the client waits to be told":  {refuse, "Expect: 100-continue\r\n\r\n", 429, 0, 15 * time.Second},
+		"told, and the handler closes": {func(w http.ResponseWriter, r *http.Request) { r.Body.Close(); refuse(w, r) }, "Expect: 100-continue\r\n\r\n", 429, 0, 15 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, l := serve(t, row.handler, bounds())
+				c, begun := dial(t, l), time.Now()
+				send(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n"+row.more)
+				status, _ := read(t, bufio.NewReader(c))
+				if took := time.Since(begun); status != row.status || took != row.answered {
+					t.Errorf("%d after %v, want %d after %v", status, took, row.status, row.answered)
+				}
+				if ends := time.Since(begun) + endOf(c); ends < row.ends || ends > row.ends+time.Second {
+					t.Errorf("the connection ends after %v, want %v", ends, row.ends)
+				}
+			})
+		})
+	}
+}
+
 func TestHTTPBoundsTheTimeOfEachPieceOfAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		results := make(chan error, 1)
