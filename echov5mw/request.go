@@ -6,6 +6,7 @@ import (
 	"github.com/labstack/echo/v5"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/target"
 )
 
 // Request returns the view that the rules of a limiter have of c, for
@@ -30,6 +31,10 @@ func (r request) Path() string             { return r.c.Request().URL.Path }
 // RawPath returns the encoded path if it is not the usual encoding of Path, for package
 // policy.
 func (r request) RawPath() string { return r.c.Request().URL.RawPath }
+
+// SentPath returns the path that the client sent if middleware has changed it since, for
+// package policy.
+func (r request) SentPath() string { return target.Path(r.c.Request()) }
 
 func (r request) Route() string      { return r.c.Path() }
 func (r request) RemoteAddr() string { return r.c.Request().RemoteAddr }

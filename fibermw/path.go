@@ -1,6 +1,10 @@
 package fibermw
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/headgate/headgate/internal/target"
+)
 
 // Path returns the path that Fiber routes by, so that all spellings that reach one
 // handler are one path.
@@ -26,4 +30,14 @@ func lower(s string) string {
 		}
 	}
 	return string(b)
+}
+
+// SentPath returns the path that the client sent if a handler has set another since, for
+// package policy.
+func (r request) SentPath() string {
+	sent, path := r.c.Request().Header.RequestURI(), r.c.Path()
+	if len(sent) >= len(path) && string(sent[:len(path)]) == path && (len(sent) == len(path) || sent[len(path)] == '?') {
+		return ""
+	}
+	return target.OtherThan(path, string(sent))
 }

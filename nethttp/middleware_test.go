@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 
 	"github.com/headgate/headgate/core"
@@ -59,5 +60,24 @@ func benchmark(b *testing.B, c limiter.Config) {
 	for b.Loop() {
 		clear(w.header)
 		h.ServeHTTP(w, req)
+	}
+}
+
+// A policy names the path that clients send, also if the middleware stands where another is
+// left of it.
+func TestPathInsideStripPrefix(t *testing.T) {
+	var paths []string
+	spy := rule("100/1h")
+	spy.Key = func(r core.Request) (string, bool) {
+		paths = append(paths, r.Path()+" "+r.(interface{ SentPath() string }).SentPath())
+		return "", true
+	}
+	l := newLimiter(t, limiter.Config{Rules: []limiter.Rule{spy}})
+	inner := nethttp.New(l)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for _, h := range []http.Handler{http.StripPrefix("/api", inner), inner} {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/api/login?a=b", nil))
+	}
+	if want := []string{"/login /api/login", "/api/login "}; !slices.Equal(paths, want) {
+		t.Errorf("%q, want %q", paths, want)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/target"
 )
 
 // Request returns the view that the rules of a limiter have of r, for
@@ -27,6 +28,10 @@ func (r request) Path() string             { return r.URL.Path }
 // RawPath returns the encoded path if it is not the usual encoding of Path, for package
 // policy.
 func (r request) RawPath() string { return r.URL.RawPath }
+
+// SentPath returns the path that the client sent if middleware has changed it since, for
+// package policy.
+func (r request) SentPath() string { return target.Path(r.Request) }
 
 func (r request) Route() string      { return r.Pattern }
 func (r request) RemoteAddr() string { return r.Request.RemoteAddr }

@@ -148,9 +148,10 @@ type search struct {
 	hit bool // some policy was found
 }
 
-// maxSpellings is the number of spellings of one path: as it came and with encoded
-// slashes apart, each also cleaned of dots, and the route.
-const maxSpellings = 5
+// maxSpellings is the number of spellings of one path: as it is now, as the client sent it,
+// and with encoded slashes apart, each also cleaned of dots, and both without parameters; and
+// the route.
+const maxSpellings = 3*4 + 1
 
 // spelling is a path, or a prefix of all paths that a router serves by one pattern.
 type spelling struct {
@@ -161,6 +162,10 @@ type spelling struct {
 // rawPathed is a request that also has the path as the client encoded it. RawPath may
 // return "" where all routers read it as Path does.
 type rawPathed interface{ RawPath() string }
+
+// sentPathed is a request that also has the path that the client sent. SentPath may return ""
+// where that is Path.
+type sentPathed interface{ SentPath() string }
 
 // prefixRouted is a request whose route may be the prefix of a middleware instead of
 // the pattern of a handler.
@@ -175,6 +180,11 @@ func (s *search) ask(r core.Request) {
 			s.addPath(text)
 		}
 	}
+	if r, ok := r.(sentPathed); ok {
+		if text := r.SentPath(); text != "" {
+			s.addPath(text)
+		}
+	}
 	route := r.Route()
 	if i := strings.IndexByte(route, '/'); i >= 0 && route[i:] != asked {
 		route, prefix := cutCatchAll(route[i:])
@@ -185,12 +195,29 @@ func (s *search) ask(r core.Request) {
 	}
 }
 
-// addPath adds a path as it came, and cleaned of dots.
+// addPath adds a path as it came and cleaned of dots, and both without parameters.
 func (s *search) addPath(text string) {
+	s.addCleaned(text)
+	if strings.Contains(text, ";") {
+		s.addCleaned(withoutParameters(text))
+	}
+}
+
+func (s *search) addCleaned(text string) {
 	s.add(spelling{path: fold(text)})
 	if strings.Contains(text, "/.") {
 		s.add(spelling{path: fold(path.Clean(text))})
 	}
+}
+
+// withoutParameters returns a path whose segments end at their first semicolon, as servers of
+// Java servlets read it: /x/..;/login is /login there.
+func withoutParameters(text string) string {
+	segments := strings.Split(text, "/")
+	for i, segment := range segments {
+		segments[i], _, _ = strings.Cut(segment, ";")
+	}
+	return strings.Join(segments, "/")
 }
 
 func (s *search) add(p spelling) {

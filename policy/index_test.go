@@ -75,6 +75,40 @@ func TestIndexMatchesEverySpellingOfAPath(t *testing.T) {
 	}
 }
 
+// sent is a request whose path middleware has changed.
+type sent struct {
+	*test.Request
+	path string
+}
+
+func (r sent) SentPath() string { return r.path }
+
+// A policy of the path that clients send, and one of the path that middleware makes of it, are
+// both counted.
+func TestIndexMatchesThePathThatTheClientSent(t *testing.T) {
+	x := index(t, paths("/api/login", "/login", "/other")...)
+	for path, want := range map[string][]int{
+		"/api/login": {0, 1}, "/API//login;a=b": {0, 1}, "/x/..;/api/./login": {0, 1}, "": {1}, "/other": {1, 2},
+	} {
+		if got := x.Select(sent{get("/login"), path}, nil); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v, want %v", path, got, want)
+		}
+	}
+}
+
+// Servers of servlets end a segment at its first semicolon.
+func TestIndexMatchesPathsWithParameters(t *testing.T) {
+	x := index(t, paths("/login", "/users/{id}/login")...)
+	for path, want := range map[string][]int{
+		"/login;a=1": {0}, "/login;": {0}, "/;x/login;a=1;b": {0}, "/x/..;/login": {0}, "/x;a/..;b/LOGIN;c": {0}, "/users/7;a=1/login;v": {1},
+		"/login.;a": nil, "/log;in": nil, "/loginx;": nil,
+	} {
+		if got := x.Select(get(path), nil); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", path, got, want)
+		}
+	}
+}
+
 // A path with dots is matched both as it came and cleaned.
 func TestIndexMatchesPathsWithDots(t *testing.T) {
 	x := index(t, paths("/static/", "/login")...)

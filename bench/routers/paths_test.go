@@ -93,6 +93,14 @@ A client must not avoid a policy by another spelling of its path. A policy there
 counts every spelling that some router takes for its path. It may count more spellings
 than the router at hand serves, but no other path.
 
+- **Parameters.** Servers of Java servlets end a segment at its first semicolon, so
+  ` + "`/login;a=1`" + ` and ` + "`/x/..;/login`" + ` count under ` + "`/login`" + `.
+- **Another path by now.** Inside ` + "`http.StripPrefix`" + `, or after a handler that has set the path,
+  a request counts under the policies of the path that the client sent, and of the one that it
+  has now.
+- **Suffixes.** Rails, and some other frameworks, serve ` + "`/login.json`" + ` as ` + "`/login`" + `. Name both in
+  policies: elsewhere they are two paths.
+
 The table is written by a test, which also fails if a router serves a spelling that the
 policy of the served pattern does not count:
 
