@@ -16,4 +16,9 @@
 // error: the code of an *echo.HTTPError, and 500 for other errors. If HTTPErrorHandler
 // sends another status, a handler has to answer by itself, or by echo.Context.Error,
 // for RefundIf to get that status.
+//
+// # When a request ends
+//
+// A lease ends when the handler returns. Middleware that answers in time while its handler
+// goes on, such as middleware.Timeout, belongs around this one.
 package echomw

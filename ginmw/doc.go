@@ -18,4 +18,9 @@
 //
 // Before New it answers too late. RefundIf then gets the status that the handler has set by
 // gin.Context.Status, and 500 if it has set none.
+//
+// # When a request ends
+//
+// A lease ends when the handlers return. Middleware that answers in time while they go on, such
+// as gin-contrib/timeout, belongs before New.
 package ginmw

@@ -59,7 +59,7 @@ func wantDecision(res *limiter.Result) core.Decision {
 		if !rd.Decision.Allowed {
 			part--
 		}
-		if slices.Contains(res.Violated(), rd.Name) {
+		if slices.Contains(res.Violated(), rd.Rule) {
 			part--
 		}
 		if rd.OnLimit != limiter.Shadow && part < least {

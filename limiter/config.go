@@ -22,8 +22,8 @@ const (
 // which every request passes.
 type Config struct {
 	// Name tells the limiter apart from others: it is the attribute limiter of its log
-	// lines, and in its Status. It has the form of a rule's name. "" means no attribute. It
-	// changes no key.
+	// lines, and in its Status, and the name of its only rule if that has none. It has the
+	// form of a rule's name. "" means no attribute.
 	Name string
 
 	// Store keeps the counts. nil means a [memstore.Store] with its default

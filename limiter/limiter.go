@@ -75,10 +75,11 @@ type Limiter struct {
 // New returns a limiter, or an error that joins all mistakes in c; each mistake in
 // a rule is a [*RuleError].
 func New(c Config) (*Limiter, error) {
+	given, shares := c.Store, c.sharesDefault()
 	badStore := c.useStore()
 	release := c.useMemory()
 	failing := newFallbacks(&c)
-	set, badRules := newRuleSet(c.Rules, &failing)
+	set, badRules := newRuleSet(c.Rules, c.Name, &failing)
 	errs := append([]error{badStore}, c.faults(&failing)...)
 	if err := errors.Join(append(errs, badRules)...); err != nil {
 		release()
@@ -113,6 +114,9 @@ func New(c Config) (*Limiter, error) {
 	l.queue.fullStatus = c.QueueFullStatus
 	l.enforce(set)
 	l.listen(c.Hooks)
+	if shares {
+		l.noteUnnamed(given)
+	}
 	return l, nil
 }
 
@@ -315,7 +319,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) (core.Decis
 // SetSelectedRules is [Limiter.SetRules] with a selection among the rules. A nil
 // selection asks every rule.
 func (l *Limiter) SetSelectedRules(rules []Rule, s Selection) error {
-	set, err := newRuleSet(rules, &l.fallbacks)
+	set, err := newRuleSet(rules, l.name, &l.fallbacks)
 	if err == nil {
 		set.selection = s
 		l.enforce(set)

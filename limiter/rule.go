@@ -20,7 +20,7 @@ type Rule struct {
 	// algorithm. Under another name every key starts fresh, and its old count ends
 	// with its time to live, so for one period a caller may get the limit twice. A Name
 	// has at most 64 bytes: a letter a to z, then letters, digits and "_", ".", "-". ""
-	// means [DefaultName], for a limiter's only rule.
+	// means Config.Name, or [DefaultName] without that, for a limiter's only rule.
 	Name string
 
 	// Limit is the limit of every key without one of its own. The Period of a
@@ -102,7 +102,7 @@ func (e *RuleError) Error() string {
 // Unwrap returns Err.
 func (e *RuleError) Unwrap() error { return e.Err }
 
-// DefaultName is the name of a limiter's only rule if Rule.Name is "".
+// DefaultName is the name of a limiter's only rule if Rule.Name and Config.Name are "".
 const DefaultName = "default"
 
 // maxName is the length of the longest name of a rule, in bytes.

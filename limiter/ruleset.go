@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,9 +54,9 @@ const maxOthers = 128
 // errNoKey is why a rule cannot decide about requests.
 var errNoKey = errors.New("the Key function is nil, so no request can be counted")
 
-// newRuleSet checks and compiles rules. Its error joins a [*RuleError] for
+// newRuleSet checks and compiles the rules of a limiter of the name. Its error joins a [*RuleError] for
 // every mistake.
-func newRuleSet(rules []Rule, f *fallbacks) (*ruleSet, error) {
+func newRuleSet(rules []Rule, name string, f *fallbacks) (*ruleSet, error) {
 	var errs []error
 	set := &ruleSet{rules: make([]*activeRule, len(rules))}
 	first := map[string]int{}
@@ -63,7 +64,7 @@ func newRuleSet(rules []Rule, f *fallbacks) (*ruleSet, error) {
 	var noKey []error
 	for i, r := range rules {
 		if r.Name == "" && len(rules) == 1 {
-			r.Name = DefaultName
+			r.Name = cmp.Or(name, DefaultName)
 		}
 		for _, err := range r.faults(f) {
 			errs = append(errs, &RuleError{r.Name, i, err})

@@ -126,4 +126,8 @@ const (
 	// CodeFailsOpen: the store asks a server, and requests pass uncounted under some rules
 	// while it cannot decide.
 	CodeFailsOpen = "HG017"
+
+	// CodeSharedDefault: two limiters in use over one store have a rule without a name, and
+	// no Name, so their rules share the name "default" and its counts.
+	CodeSharedDefault = "HG021"
 )

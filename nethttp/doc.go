@@ -12,6 +12,9 @@
 // Put the middleware inside middleware that recovers from panics and, for rules
 // about users, inside middleware that authenticates them.
 //
+// A lease ends when the handler returns. Put the middleware inside an http.TimeoutHandler,
+// which returns while its handler goes on; see [CodeEndsEarly].
+//
 // An httputil.ReverseProxy adds the headers of its backend to those that are set. Where
 // the backend has a limiter too, set Config.Headers to limiter.NoHeaders on one of
 // the two, or each of their headers comes twice.

@@ -3,8 +3,10 @@ package nethttp
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"net/http"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/limiter"
 )
 
@@ -21,8 +23,21 @@ func New(l *limiter.Limiter, opts ...Option) func(http.Handler) http.Handler {
 			l.LogSetup("nethttp.New", errNoHandler)
 			next = http.NotFoundHandler()
 		}
-		return &middleware{options: o, limiter: l, next: next}
+		return &middleware{options: o, limiter: l, next: next, outlived: endsEarly(next)}
 	}
+}
+
+// endsEarly reports whether a handler is an http.TimeoutHandler, which answers while the
+// handler in it goes on.
+func endsEarly(h http.Handler) bool { return fmt.Sprintf("%T", h) == "*http.timeoutHandler" }
+
+// CodeEndsEarly: a lease ended with the answer of an http.TimeoutHandler, while the handler in
+// it may go on.
+const CodeEndsEarly = "HG020"
+
+func (m *middleware) warnOutlived() {
+	m.limiter.Warn(core.Finding{Code: CodeEndsEarly, Text: "a concurrency limit is around an http.TimeoutHandler, whose answer frees " +
+		"the place while its handler goes on: put the limit inside the TimeoutHandler"})
 }
 
 var errNoHandler = errors.New("the handler is nil, so requests that pass get 404")
@@ -32,6 +47,8 @@ type middleware struct {
 	options
 	limiter *limiter.Limiter
 	next    http.Handler
+
+	outlived bool // by a handler in next
 }
 
 // ServeHTTP passes an admitted request to the handler and answers the others.
@@ -77,6 +94,9 @@ func (m *middleware) pass(w http.ResponseWriter, r *http.Request, a *limiter.Adm
 		defer a.Done(http.StatusOK)
 		next.ServeHTTP(w, r)
 		return
+	}
+	if m.outlived && a.HoldsLeases() {
+		m.warnOutlived()
 	}
 	rec, status := &recorder{ResponseWriter: w, admission: a}, http.StatusInternalServerError
 	defer func() { a.Done(cmp.Or(rec.sent, status)) }()

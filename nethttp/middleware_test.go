@@ -1,13 +1,16 @@
 package nethttp_test
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/limiter"
@@ -79,5 +82,35 @@ func TestPathInsideStripPrefix(t *testing.T) {
 	}
 	if want := []string{"/login /api/login", "/api/login "}; !slices.Equal(paths, want) {
 		t.Errorf("%q, want %q", paths, want)
+	}
+}
+
+// The answer of an http.TimeoutHandler ends the lease while its handler goes on. That is said
+// once; the other way round all is well.
+func TestLeaseAroundATimeoutHandler(t *testing.T) {
+	for name, row := range map[string]struct {
+		limit string
+		chain func(limit func(http.Handler) http.Handler, h http.Handler) http.Handler
+		want  int
+	}{
+		"around": {"2 concurrent ttl=1m", func(limit func(http.Handler) http.Handler, h http.Handler) http.Handler {
+			return limit(http.TimeoutHandler(h, time.Minute, "late"))
+		}, 1},
+		"inside": {"2 concurrent ttl=1m", func(limit func(http.Handler) http.Handler, h http.Handler) http.Handler {
+			return http.TimeoutHandler(limit(h), time.Minute, "late")
+		}, 0},
+		"a rate": {"100/1h", func(limit func(http.Handler) http.Handler, h http.Handler) http.Handler {
+			return limit(http.TimeoutHandler(h, time.Minute, "late"))
+		}, 0},
+	} {
+		var log bytes.Buffer
+		l := newLimiter(t, limiter.Config{Rules: []limiter.Rule{rule(row.limit)}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		h := row.chain(nethttp.New(l), http.HandlerFunc(hello))
+		for range 3 {
+			get(h, "/")
+		}
+		if n := strings.Count(log.String(), "code="+nethttp.CodeEndsEarly); n != row.want {
+			t.Errorf("%s: %d lines, want %d:\n%s", name, n, row.want, &log)
+		}
 	}
 }

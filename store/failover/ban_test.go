@@ -55,6 +55,38 @@ func TestBanOfThePrimaryHoldsInTheFallback(t *testing.T) {
 	}
 }
 
+// A ban that began in an outage does not hide a longer one of the primary.
+func TestBanOfThePrimaryIsLongerThanThatOfTheFallback(t *testing.T) {
+	for name, row := range map[string]struct{ fallback, primary time.Duration }{
+		"the primary's is longer": {5 * time.Minute, 50 * time.Minute}, "the fallback's is longer": {50 * time.Minute, 5 * time.Minute},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f, fallback := newFake(), memory()
+			s := over(t, f, Options{Fallback: fallback})
+			defer s.Close()
+			impose := func(there core.Store, length time.Duration) core.Op {
+				op := underBan(t, "k", "12/1h fixed-window")
+				ban := *op.Ban
+				ban.For = length
+				op.Verb, op.Ban = core.Impose, &ban
+				one(t, there, op)
+				return op
+			}
+			impose(fallback, row.fallback)
+			impose(f.Store, row.primary)
+			op := underBan(t, "k", "12/1h fixed-window")
+			if d := one(t, s, op); !d.Banned || d.Fallback {
+				t.Fatalf("%s: %+v", name, d)
+			}
+
+			openNow(t, s, f)
+			if d := one(t, s, op); !d.Banned || !d.Fallback || d.RetryAfter != 50*time.Minute {
+				t.Errorf("%s: in the outage %+v", name, d)
+			}
+		})
+	}
+}
+
 // The fallback bans by itself, and the primary decides by its own state when it is back.
 func TestBanOfTheFallbackEndsWithTheOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -324,9 +324,9 @@ func (s *Store) drainRefused(ctx context.Context, t *step, out []core.Decision) 
 
 // banCopy appends to more the operation that bans the key of op in the fallback, for as long
 // as the primary refuses it in its decision d. The fallback's own decision on the copy is
-// known.
+// known: it may have a shorter ban of an outage.
 func banCopy(more []core.Op, op *core.Op, known, d *core.Decision) []core.Op {
-	if known.Banned || d.RetryAfter == 0 || d.RetryAfter == core.Never {
+	if known.Banned && known.RetryAfter >= d.RetryAfter || d.RetryAfter == 0 || d.RetryAfter == core.Never {
 		return more
 	}
 	for i := range more {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -85,8 +86,7 @@ func (s *Store) forPrimary(op core.Op) core.Op {
 
 // refundAtPrimary carries out a step that concerns the primary. If the primary
 // cannot be asked, the Refunds and Resets wait. If it may have carried them
-// out, only the repeatable ones wait, and a step of Refunds and Resets alone
-// returns the error.
+// out, only the repeatable ones wait, and a step without a Take returns the error.
 func (s *Store) refundAtPrimary(ctx context.Context, t *step, out []core.Decision) error {
 	ops := t.ops
 	r := s.routeOf(ops)
@@ -106,12 +106,17 @@ func (s *Store) refundAtPrimary(ctx context.Context, t *step, out []core.Decisio
 		return late
 	}
 	if err := s.decide(ctx, r.generation, ops, out); err != nil {
-		return err
+		return errors.Join(err, late)
 	}
-	if pure {
+	if pure || !takes(ops) {
 		return late
 	}
 	return nil
+}
+
+// takes reports whether a step has a Take, of which the caller needs the decision.
+func takes(ops []core.Op) bool {
+	return slices.ContainsFunc(ops, func(op core.Op) bool { return op.Verb == core.Take })
 }
 
 // maxWaiting is the maximum number of operations that wait for a shard of the primary.

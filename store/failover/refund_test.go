@@ -97,6 +97,31 @@ func TestSettleInAnOutage(t *testing.T) {
 	})
 }
 
+// A settling of several rules may refund under one and charge under another. That the refund is
+// lost is told, and the charge is made.
+func TestSettleTellsOfARefundThatIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		fallback := memory()
+		s := over(t, f, Options{Fallback: fallback})
+		defer s.Close()
+		less, more := take(t, "k", "12/1h", 4), take(t, "k", "12/1h fixed-window", 1)
+		more.Rule = "more"
+		ops, out := []core.Op{less, more}, make([]core.Decision, 2)
+		if err := s.Apply(t.Context(), ops, out); err != nil || !core.Granted(ops, out) {
+			t.Fatalf("%+v, %v", out, err)
+		}
+
+		f.fall()
+		debit, back := more, undo(less, out[0])
+		debit.Verb, debit.Cost = core.Debit, 2
+		if err := s.Apply(t.Context(), []core.Op{back, debit}, out); !errors.Is(err, errDown) {
+			t.Errorf("the settling: %v", err)
+		}
+		wantRemaining(t, fallback, more, 12-1-2)
+	})
+}
+
 func TestRefundWaitsForThePrimary(t *testing.T) {
 	for _, text := range rates {
 		for _, with := range []core.Store{nil, memory()} {
