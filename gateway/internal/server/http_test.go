@@ -164,7 +164,7 @@ func TestHTTPBoundsTheTimeOfEachPieceOfABody(t *testing.T) {
 
 // A client whose body does not come gets its answer, and the connection ends.
 func TestHTTPAnswersAClientWhoseBodyStops(t *testing.T) {
-	refuse := func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", 429) }
+	refuse := func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusTooManyRequests) }
 	for name, row := range map[string]struct {
 		handler        http.HandlerFunc
 		more           string // of the request
@@ -175,7 +175,7 @@ func TestHTTPAnswersAClientWhoseBodyStops(t *testing.T) {
 			if _, err := io.ReadAll(r.Body); !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("read until %v", err)
 			}
-			http.Error(w, "late", 408)
+			http.Error(w, "late", http.StatusRequestTimeout)
 		}, "\r\nxx", 408, 30 * time.Second, 30 * time.Second},
 		"the handler does not read":    {refuse, "\r\nxx", 429, 15 * time.Second, 15 * time.Second},
 		"the client waits to be told":  {refuse, "Expect: 100-continue\r\n\r\n", 429, 0, 15 * time.Second},
