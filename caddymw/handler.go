@@ -49,6 +49,7 @@ func (h *Handler) open(log slog.Handler) error {
 	if err = errors.Join(err, c.check()); err != nil {
 		return err
 	}
+	clientLog.set(log)
 	h.engine, err = acquire(c, log)
 	return err
 }

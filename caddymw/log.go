@@ -4,7 +4,18 @@ import (
 	"context"
 	"log/slog"
 	"sync/atomic"
+
+	"github.com/headgate/headgate/store/redisstore"
+	"github.com/redis/go-redis/v9"
 )
+
+// clientLog is where go-redis writes, which otherwise writes lines of its own between those of
+// Caddy. It has one log for all clients of the process, so that of the configuration that Caddy
+// has loaded last.
+var clientLog = newHandlers(slog.Default().Handler())
+
+// init sets it before any client is in use, because go-redis reads it without a lock.
+func init() { redis.SetLogger(redisstore.NewClientLogger(slog.New(clientLog))) }
 
 // handlers is the log of the configuration that Caddy runs now: a reload may close the log
 // that an engine was opened with.

@@ -342,3 +342,22 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 	}
 	check(validate(path, ""), "burst")
 }
+
+// What go-redis says while Redis is away is in Caddy's log, in the form of its other lines.
+func TestLogOfARedisThatIsAway(t *testing.T) {
+	server := redistest.Start(t)
+	file := policies(t, "name: a, limit: 1000/1h, key: ip")
+	c := start(t, site{text: "ADDR {\n\theadgate {\n\t\tapp default\n\t\tredis redis://" + server.Addr + "\n\t\tpolicies " + file + "\n\t}\n\trespond hi\n}\n"})
+	http := client(t)
+	ask(t, http, "http://"+c.addr)
+	server.Kill()
+	until(t, "go-redis has said something", func() bool {
+		ask(t, http, "http://"+c.addr)
+		return strings.Contains(c.log.String(), "go-redis says")
+	})
+	for line := range strings.Lines(c.log.String()) {
+		if strings.HasSuffix(line, "\n") && !json.Valid([]byte(line)) {
+			t.Errorf("not JSON: %s", line)
+		}
+	}
+}

@@ -78,6 +78,11 @@ func run(soft, hard context.Context, c config.Config, out, w io.Writer) (err err
 	events := everyminute.New(logger)
 	defer events.Close()
 	redis.SetLogger(redisLog{events})
+	if c.Certificate != nil {
+		c.Certificate.Report(func(err error) {
+			events.Note(slog.LevelWarn, "the certificate cannot be read anew, so the former is shown", slog.String("error", err.Error()))
+		})
+	}
 	g, err := open(soft, c, logger, events)
 	if err != nil {
 		return err

@@ -64,7 +64,8 @@ type Config struct {
 
 	Callers callers.Options
 
-	TLS *tls.Config // nil for plain HTTP
+	TLS         *tls.Config  // nil for plain HTTP
+	Certificate *Certificate // that TLS shows, or nil
 
 	MaxHeaderBytes  int
 	MaxBodyBytes    int64

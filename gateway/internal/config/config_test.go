@@ -151,7 +151,7 @@ func checkComplete(t *testing.T, fromFile Config) {
 	v := reflect.ValueOf(fromFile)
 	for i := range v.NumField() {
 		switch name := v.Type().Field(i).Name; name {
-		case "TLS", "Check", "Version":
+		case "TLS", "Certificate", "Check", "Version":
 		default:
 			if v.Field(i).IsZero() {
 				t.Errorf("%s is not set by any line", name)
@@ -325,6 +325,62 @@ func FuzzParseFile(f *testing.F) {
 }
 
 // certificate writes a pair for the tests.
+// A certificate that is renewed on disk is shown without a restart. One that cannot be read is
+// told, and the former goes on.
+func TestCertificateThatIsRenewed(t *testing.T) {
+	cert, key := certificate(t)
+	c, err := parse(nil, "-listen", "127.0.0.1:1", "-tls-cert", cert, "-tls-key", key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []error
+	c.Certificate.Report(func(err error) { told = append(told, err) })
+	now := time.Now()
+	shown := func() string {
+		t.Helper()
+		pair, err := c.Certificate.current(now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(pair.Certificate[0])
+	}
+	replace := func(from, to string, changed time.Time) {
+		t.Helper()
+		text, err := os.ReadFile(from)
+		if err = errors.Join(err, os.WriteFile(to, text, 0o600), os.Chtimes(to, changed, changed)); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	first := shown()
+	newCert, newKey := certificate(t)
+	replace(newCert, cert, now.Add(time.Minute))
+	if shown() != first || told != nil {
+		t.Errorf("it looked again at once: %v", told)
+	}
+	now = now.Add(lookAgain)
+	if shown() != first || len(told) != 1 {
+		t.Errorf("the key is still the former: %v", told)
+	}
+	now = now.Add(lookAgain)
+	replace(newKey, key, now.Add(time.Minute))
+	second := shown()
+	if second == first || len(told) != 1 {
+		t.Errorf("the former certificate is shown: %v", told)
+	}
+
+	if err := os.Remove(cert); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(lookAgain)
+	if shown() != second || len(told) != 2 {
+		t.Errorf("without the file: %v", told)
+	}
+	if pair, err := c.TLS.GetCertificate(nil); err != nil || string(pair.Certificate[0]) != second {
+		t.Errorf("TLS shows another certificate: %v", err)
+	}
+}
+
 func certificate(t *testing.T) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
