@@ -15,7 +15,7 @@ var findings = map[string]string{
 		"callers share one limit, and -trusted-proxy has to name it; a client may send such a header too, and then this is as it should be",
 	limiter.CodeOneKey: "the first 1000 requests all had one key: if they came through a proxy, it has to forward the addresses of callers, and " +
 		"-trusted-proxy has to name it; if one count for all is meant, write the key global",
-	limiter.CodeNoAddress: "the policy counts by the address of the peer, and a request has none: all such callers share its limit; whoever asks has " +
+	limiter.CodeNoAddress: "the policy counts by the address of the peer, and a request has none: all such callers share its limit; the proxy that asks has " +
 		"to tell the address of the client",
 }
 
