@@ -171,6 +171,9 @@ func (s *scene) checkSettled(t *testing.T, l *lane, h *hit, at time.Time, n int6
 	switch {
 	case forgotten: // before the settlement or after it
 		may = []int64{0, estimate, actual, more}
+		if l.mode.over != nil { // and memory pays up to the limit
+			may = append(may, min(actual, settledQuota), min(more, settledQuota))
+		}
 	case !h.acknowledged() && h.admitted && l.mode.over != nil:
 		// Memory has the estimate. What it charged is paid to Redis, up to the limit, when Redis
 		// answers about the key again.
