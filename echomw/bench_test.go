@@ -2,6 +2,7 @@ package echomw_test
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/labstack/echo/v4"
@@ -17,7 +18,7 @@ func chain(t testing.TB, middleware ...echo.MiddlewareFunc) func() {
 	e.GET("/login", func(c echo.Context) error { return c.NoContent(http.StatusOK) })
 	r := get(t, "/login")
 	r.RemoteAddr = "192.0.2.1:1234"
-	w := plain{http.Header{}}
+	w := serverWriter{plain{http.Header{}}}
 	return func() {
 		clear(w.header)
 		e.ServeHTTP(w, r)
@@ -42,3 +43,10 @@ func benchmark(b *testing.B, answer func()) {
 		answer()
 	}
 }
+
+// serverWriter counts as the writer of a server of net/http.
+type serverWriter struct{ plain }
+
+var recorded = httptest.NewRecorder()
+
+func (serverWriter) Unwrap() http.ResponseWriter { return recorded }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/headgate/headgate/internal/marks"
 	"github.com/headgate/headgate/limiter"
 )
 
@@ -32,14 +33,18 @@ func (m *middleware) handle(c echo.Context, next echo.HandlerFunc) error {
 	if m.skip != nil && m.skip(c) {
 		return next(c)
 	}
-	header := c.Response().Header()
-	if m.limiter.Counted(header) {
+	header, mark := c.Response().Header(), marks.In(c.Request().Context())
+	if m.limiter.Counted(header) || mark != nil && m.limiter.CountedBy(mark) {
 		return m.handler(next, limiter.Degraded(c.Request().Context()))(c)
 	}
 	a := m.admit(c)
+	if mark != nil {
+		a.Merge(mark, header.Get)
+	}
 	a.SetHeaders(header)
 	switch a.Status() {
 	case 0:
+		c.SetRequest(marks.Leave(c.Response(), header, c.Request(), a))
 		if a.Degraded() {
 			next = m.degrade(next, a)
 		}

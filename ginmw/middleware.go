@@ -5,6 +5,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/headgate/headgate/internal/marks"
 	"github.com/headgate/headgate/limiter"
 )
 
@@ -28,15 +29,19 @@ func (m *middleware) handle(c *gin.Context) {
 	if m.skip != nil && m.skip(c) {
 		return
 	}
-	header := c.Writer.Header()
-	if m.limiter.Counted(header) {
+	header, mark := c.Writer.Header(), marks.In(c.Request.Context())
+	if m.limiter.Counted(header) || mark != nil && m.limiter.CountedBy(mark) {
 		m.next(c, limiter.Degraded(c.Request.Context()))
 		return
 	}
 	a := m.limiter.Admit(m.view(c))
+	if mark != nil {
+		a.Merge(mark, header.Get)
+	}
 	a.SetHeaders(header)
 	switch a.Status() {
 	case 0:
+		c.Request = marks.Leave(c.Writer, header, c.Request, a)
 		m.pass(c, a)
 	case http.StatusServiceUnavailable:
 		reject(c, a, m.failed)

@@ -422,12 +422,10 @@ func (a *Admission) appendViolated(b []byte) []byte {
 }
 
 // SetHeaders puts [Admission.Headers] into h, which may be a
-// [net/http.Header], and leaves a mark there that a request which passes has been
-// counted; see [Limiter.Counted]. The mark is an entry with an empty list of values, of
-// which no server makes a header. If other limiters have put their headers there, those
+// [net/http.Header]. If other limiters have put their headers and a mark there, the headers
 // of all are merged; see [Admission.Merge].
 func (a *Admission) SetHeaders(h map[string][]string) {
-	if len(h) > 0 {
+	if len(h) > 0 && a.around == nil {
 		a.mergeFrom(h)
 	}
 	a.render()
@@ -439,10 +437,13 @@ func (a *Admission) SetHeaders(h map[string][]string) {
 			h[f.name] = values[i : i+1 : i+1]
 		}
 	}
-	if a.result.allowed {
-		h[markName] = a.Mark().values[:0]
-	}
 }
+
+// LeaveMark leaves a mark in the header map h that a request which passes has been counted;
+// see [Limiter.Counted]. It is called after [Admission.SetHeaders]. The mark is an entry with
+// an empty list of values, of which the servers of net/http make no header. Where another
+// server, or a program, reads the map, [Admission.Mark] is for another place.
+func (a *Admission) LeaveMark(h map[string][]string) { h[markName] = a.Mark().values[:0] }
 
 // Headers returns the headers of the answer, whichever handler writes it. The
 // most exhausted rule comes first, and the X-RateLimit headers describe only that

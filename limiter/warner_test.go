@@ -251,6 +251,7 @@ func TestWarnOnceUnderConcurrency(t *testing.T) {
 				a := l.Admit(caller("10.0.0.1:80", "X-Forwarded-For: 198.51.100.7"))
 				h := map[string][]string{}
 				a.SetHeaders(h)
+				a.LeaveMark(h)
 				l.Counted(h)
 				a.Done(200)
 			}

@@ -21,7 +21,7 @@ func TestMiddlewareAllocations(t *testing.T) {
 	r.Key = func(r core.Request) (string, bool) { return r.RemoteAddr(), true }
 	h := nethttp.New(newLimiter(t, limiter.Config{Store: always{}, Rules: []limiter.Rule{r}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}))(
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	w, req := &plainWriter{http.Header{}}, httptest.NewRequest("GET", "/", nil)
+	w, req := serverWriter{&plainWriter{http.Header{}}}, httptest.NewRequest("GET", "/", nil)
 	for range 1000 { // the first requests, which are examined for mistakes
 		clear(w.header)
 		h.ServeHTTP(w, req)

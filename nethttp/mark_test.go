@@ -1,12 +1,15 @@
 package nethttp_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 )
 
@@ -83,6 +86,41 @@ func TestMarkNeitherSentNorForged(t *testing.T) {
 		r.Header[mark] = []string{""}
 		if h.ServeHTTP(w, r); w.Code != 429 {
 			t.Errorf("forged: %d", w.Code)
+		}
+	}
+}
+
+// foreign is the writer of a server that may send every entry of the header map, as adapters to
+// the events of a platform do.
+type foreign struct{ http.ResponseWriter }
+
+// Nothing of the library's own is in such a map, and a request that meets a limiter twice is
+// counted once all the same; the headers of two limiters are merged.
+func TestMarkIsNotLeftToOtherServers(t *testing.T) {
+	outer, inner := limited(t, "9/1m fixed-window"), limited(t, "2/1h fixed-window")
+	var headers []http.Header
+	h := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { headers = append(headers, w.Header().Clone()) }))
+	for _, l := range []*limiter.Limiter{inner, outer, inner, outer} {
+		h = nethttp.New(l)(h)
+	}
+	statuses := []int{}
+	for range 3 {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(foreign{w}, httptest.NewRequest("GET", "/", nil))
+		statuses = append(statuses, w.Code)
+		if name := markIn(w.Header()); name != "" {
+			t.Errorf("the answer has %q", name)
+		}
+	}
+	if !slices.Equal(statuses, []int{200, 200, 429}) || len(headers) != 2 {
+		t.Fatalf("%v, %d requests passed", statuses, len(headers))
+	}
+	for i, got := range headers {
+		if limit, left := got.Get("X-RateLimit-Limit"), got.Get("X-RateLimit-Remaining"); limit != "2" || left != fmt.Sprint(1-i) {
+			t.Errorf("%s of %s left", left, limit)
+		}
+		if n := strings.Count(got.Get("RateLimit"), ";r="); n != 1 { // both have the name default
+			t.Errorf("RateLimit %s", got.Get("RateLimit"))
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/marks"
 	"github.com/headgate/headgate/limiter"
 )
 
@@ -57,16 +58,19 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.next.ServeHTTP(w, r)
 		return
 	}
-	header := w.Header()
-	if m.limiter.Counted(header) {
+	header, mark := w.Header(), marks.In(r.Context())
+	if m.limiter.Counted(header) || mark != nil && m.limiter.CountedBy(mark) {
 		m.handler(limiter.Degraded(r.Context())).ServeHTTP(w, r)
 		return
 	}
 	a := m.limiter.Admit(request{r})
+	if mark != nil {
+		a.Merge(mark, header.Get)
+	}
 	a.SetHeaders(header)
 	switch a.Status() {
 	case 0:
-		m.pass(w, r, a)
+		m.pass(w, marks.Leave(w, header, r, a), a)
 	case http.StatusServiceUnavailable:
 		reject(w, r, a, m.failed)
 	default:

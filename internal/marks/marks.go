@@ -1,0 +1,79 @@
+// Package marks keeps the mark of a request that a limiter has counted where nothing sends it:
+// in the header map of the answer, if that is one of net/http's servers, and otherwise in the
+// request's context.
+package marks
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"strings"
+	"sync/atomic"
+
+	"github.com/headgate/headgate/limiter"
+)
+
+// inContexts reports whether any mark was left in a context. Servers of net/http alone need
+// none, and no look for one.
+var inContexts atomic.Bool
+
+type contextKey struct{}
+
+// In returns the mark in a context, or nil.
+func In(ctx context.Context) *limiter.Mark {
+	if !inContexts.Load() {
+		return nil
+	}
+	m, _ := ctx.Value(contextKey{}).(*limiter.Mark)
+	return m
+}
+
+// Leave leaves the mark of a request that passes, whose headers are set, and returns the
+// request for the handlers.
+func Leave(w http.ResponseWriter, header http.Header, r *http.Request, a *limiter.Admission) *http.Request {
+	if sendsNoEmptyList(w) {
+		a.LeaveMark(header)
+		return r
+	}
+	if !inContexts.Load() {
+		inContexts.Store(true)
+	}
+	return r.WithContext(context.WithValue(r.Context(), contextKey{}, a.Mark()))
+}
+
+// sendsNoEmptyList reports whether a writer is that of a server which makes no header of an
+// entry without values, as is known of net/http's. Others, such as those that turn an answer
+// into an event of a platform, may send it.
+func sendsNoEmptyList(w http.ResponseWriter) bool {
+	for w != nil {
+		t := reflect.TypeOf(w)
+		if last := lastServer.Load(); last != nil && *last == t {
+			return true
+		}
+		if isServer(t) {
+			known := t
+			lastServer.Store(&known)
+			return true
+		}
+		under, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return false
+		}
+		w = under.Unwrap()
+	}
+	return false
+}
+
+// lastServer is the type of the writer that was found to be a server's last, as nearly all are
+// of one type.
+var lastServer atomic.Pointer[reflect.Type]
+
+// isServer reports whether a type is that of a writer of a server.
+func isServer(t reflect.Type) bool {
+	switch t.String() {
+	case "*http.response", "*http.http2responseWriter", "*http2.responseWriter", "*httptest.ResponseRecorder":
+		from := t.Elem().PkgPath()
+		return strings.HasPrefix(from, "net/http") || from == "golang.org/x/net/http2"
+	}
+	return false
+}
