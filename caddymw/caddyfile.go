@@ -114,6 +114,10 @@ func (h *Handler) options() map[string]option {
 			h.Headers = args
 			return nil
 		}},
+		"upgrades": {-1, func(args []string) error {
+			h.Upgrades = args
+			return nil
+		}},
 		"plan": {2, func(args []string) error {
 			if h.Plans == nil {
 				h.Plans = map[string]string{}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/headgate/headgate/internal/redisurl"
+	"github.com/headgate/headgate/internal/upgrades"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/filesource"
@@ -66,6 +67,11 @@ type Config struct {
 	// {http.auth.user.plan}, by the name that policies call them by in plan_by.
 	Plans map[string]string `json:"plans,omitempty"`
 
+	// Upgrades names the protocols to which a client may switch a connection, which is then
+	// one request whatever is sent. The wish for another one is removed. Nothing means
+	// websocket.
+	Upgrades []string `json:"upgrades,omitempty"`
+
 	// HandleErrors passes refusals to the error routes of the site, as errors with a
 	// status, instead of answering them with a problem in JSON.
 	HandleErrors bool `json:"handle_errors,omitempty"`
@@ -109,6 +115,9 @@ func (c *Config) check() error {
 	}
 	_, err := c.style()
 	note("headers", err)
+	for _, name := range c.Upgrades {
+		note("upgrades", upgrades.Check(name))
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.Plans)) {
 		if !isPlaceholder(c.Plans[name]) {
 			note("plan "+name, fmt.Errorf("%q is not a placeholder, such as {http.auth.user.plan}", c.Plans[name]))
@@ -191,7 +200,7 @@ func isPlaceholder(text string) bool {
 
 // key identifies what handlers of the same configuration share.
 func (c Config) key() string {
-	c.HandleErrors = false // of the handler alone
+	c.HandleErrors, c.Upgrades = false, nil // of the handler alone
 	text, err := json.Marshal(c)
 	if err != nil {
 		panic(err) // a struct of strings and numbers has a JSON form

@@ -8,10 +8,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/headgate/headgate/internal/upgrades"
 	"github.com/headgate/headgate/limiter"
 )
 
@@ -86,19 +86,18 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	if a.Degraded() {
 		caddyhttp.SetVar(ctx, degradedVar, "true")
 	}
-	keepUpgrade(r.Header)
+	h.keepUpgrade(r.Header)
 	return pass(w, r, next, a)
 }
 
-// keepUpgrade removes the wish for a protocol other than websocket: in a tunnel such as h2c
+// keepUpgrade removes the wish for a protocol that is not allowed: in a tunnel such as h2c
 // clients send requests that nothing counts.
-func keepUpgrade(h http.Header) {
-	wish := h["Upgrade"]
-	if len(wish) == 0 || len(wish) == 1 && strings.EqualFold(wish[0], "websocket") {
+func (h *Handler) keepUpgrade(header http.Header) {
+	if upgrades.Protocols(h.Upgrades).Allow(header) {
 		return
 	}
 	for _, name := range []string{"Upgrade", "Connection", "Http2-Settings"} {
-		h.Del(name)
+		header.Del(name)
 	}
 }
 

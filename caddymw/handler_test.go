@@ -83,11 +83,12 @@ func TestUnmarshalCaddyfileReadsEveryOption(t *testing.T) {
 		poll 1s
 		last_good good.json
 		plan claim {http.auth.user.plan}
+		upgrades websocket mqtt
 		plan header {header.X-Plan}
 		handle_errors
 	}`))
 	want := Config{App: "a", Policies: "limits.yaml", Redis: "{env.URL}", Prefix: "x:", Timeout: 20e6, Expected: 3, OnStoreError: "closed",
-		Headers: []string{"x-ratelimit-delta", "ratelimit"}, Poll: 1e9, LastGood: "good.json", HandleErrors: true,
+		Headers: []string{"x-ratelimit-delta", "ratelimit"}, Poll: 1e9, LastGood: "good.json", HandleErrors: true, Upgrades: []string{"websocket", "mqtt"},
 		Plans: map[string]string{"claim": "{http.auth.user.plan}", "header": "{header.X-Plan}"}}
 	if err != nil || !reflect.DeepEqual(h.Config, want) {
 		t.Errorf("%+v %v", h.Config, err)
@@ -331,6 +332,20 @@ func TestHandlerPassesOnNoOtherUpgrade(t *testing.T) {
 		})
 		if err != nil || got != row.want {
 			t.Errorf("%s: %q is passed on, want %q: %v", name, got, row.want, err)
+		}
+	}
+
+	h.Upgrades = []string{"mqtt"}
+	for wish, want := range map[string]bool{"MQTT": true, "websocket": false} {
+		r := newTry()
+		r.Header["Upgrade"] = []string{wish}
+		if _, err := serve(t, h, r, func(_ http.ResponseWriter, r *http.Request) error {
+			if got := r.Header.Get("Upgrade") != ""; got != want {
+				t.Errorf("%s is passed on: %t, want %t", wish, got, want)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
 		}
 	}
 }

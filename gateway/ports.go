@@ -55,7 +55,9 @@ func (g *gateway) openPorts() error {
 
 // addSPOE adds the port that HAProxy asks.
 func (g *gateway) addSPOE() error {
-	s, err := spoe.New(g.engine, spoe.Options{Callers: g.callers, Log: g.events, MaxConns: g.config.MaxConnections})
+	s, err := spoe.New(g.engine, spoe.Options{
+		Callers: g.callers, Log: g.events, Upgrades: g.config.Upgrades, MaxConns: g.config.MaxConnections,
+	})
 	if err != nil {
 		return err
 	}
@@ -120,7 +122,7 @@ func (g *gateway) proxy() (http.Handler, error) {
 // api returns the faces that answer at a path of their own.
 func (g *gateway) api() (http.Handler, error) {
 	mux := http.NewServeMux()
-	auth, err := forwardauth.New(g.engine, forwardauth.Options{Callers: g.callers, Log: g.events})
+	auth, err := forwardauth.New(g.engine, forwardauth.Options{Callers: g.callers, Log: g.events, Upgrades: g.config.Upgrades})
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ var order = map[string][]string{
 	"connectmw": {"core", "limiter", "internal/rpc", "connectrpc.com/connect",
 		"google.golang.org/genproto/googleapis/rpc/errdetails", "google.golang.org/protobuf/proto", "google.golang.org/protobuf/types/known/durationpb"},
 	"caddymw": {"core", "keyfuncs", "limiter", "policy", "policy/filesource", "policy/managed", "store/failover", "store/memstore", "store/redisstore",
-		"internal/findinglog", "internal/redisurl", "github.com/redis/go-redis/v9", "github.com/caddyserver/caddy/v2", "github.com/caddyserver/caddy/v2/*",
+		"internal/findinglog", "internal/redisurl", "internal/upgrades", "github.com/redis/go-redis/v9", "github.com/caddyserver/caddy/v2", "github.com/caddyserver/caddy/v2/*",
 		"github.com/caddyserver/caddy/v2/*/*"},
 	"cmd/*":    {"core", "keyfuncs", "limiter", "policy", "policy/*", "store/memstore", "store/redisstore"},
 	"store/*":  {"core", "events", "lua", "internal/rediscall", "internal/textform", "github.com/redis/go-redis/v9"},

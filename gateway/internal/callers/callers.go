@@ -194,16 +194,23 @@ func (c *Callers) Plan(r core.Request) string {
 	return strings.TrimSpace(lines[0])
 }
 
+// headers returns the headers of the Options in which trusted proxies name the caller.
+func (c *Callers) headers() []string {
+	names := []string{c.options.AddressHeader, c.options.UserHeader, c.options.PlanHeader}
+	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
+}
+
+// Reads reports whether a header, in canonical form, is one of the Options in which trusted
+// proxies name the caller. A nil Callers reads none.
+func (c *Callers) Reads(header string) bool {
+	return c != nil && slices.Contains(c.headers(), header)
+}
+
 // Handler returns a handler for a server that callers and trusted proxies reach. It puts
 // the plan into the context, and removes the headers of the Options from the requests of
 // peers that are not trusted, so that no server behind it believes them.
 func (c *Callers) Handler(next http.Handler) http.Handler {
-	var names []string
-	for _, name := range []string{c.options.AddressHeader, c.options.UserHeader, c.options.PlanHeader} {
-		if name != "" {
-			names = append(names, name)
-		}
-	}
+	names := c.headers()
 	if len(names) == 0 {
 		return next
 	}

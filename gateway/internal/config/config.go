@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/gateway/internal/callers"
+	"github.com/headgate/headgate/internal/upgrades"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -39,7 +40,7 @@ type Config struct {
 	UpstreamHost    string
 	UpstreamConnect time.Duration
 	UpstreamTimeout time.Duration
-	Upgrades        []string // empty means websocket
+	Upgrades        upgrades.Protocols
 
 	Apps     []string // the first is the default
 	Policies string   // the path of a file; "" means in Redis, or else the example

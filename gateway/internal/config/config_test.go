@@ -214,6 +214,7 @@ func TestParseNamesEveryMistake(t *testing.T) {
 		{"-upstream localhost:3000", []string{"-upstream: "}},
 		{"-upstream http://u:s3cret@h", []string{"-upstream: ", "user or password"}},
 		{"-upstream http://u:s3cret@h:%zz", []string{"-upstream: "}},
+		{"-upgrade h2c -upgrade a,b", []string{"-upgrade: it carries requests", `-upgrade: "a,b"`}},
 		{"-upstream-host x", []string{"-upstream-host: "}},
 		{"-api-listen 127.0.0.1:1", []string{"-api-listen: "}},
 		{"-envoy-limits x", []string{"there is no -envoy-listen"}},

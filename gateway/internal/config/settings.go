@@ -22,6 +22,7 @@ import (
 	"github.com/headgate/headgate/gateway/internal/proxy"
 	"github.com/headgate/headgate/internal/redisurl"
 	"github.com/headgate/headgate/internal/textform"
+	"github.com/headgate/headgate/internal/upgrades"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/topkeys"
 	"github.com/redis/go-redis/v9"
@@ -61,7 +62,7 @@ func (g *given) settings() []setting {
 		{name: "upstream-host", usage: "`host` that the upstream is asked for, instead of the client's", set: keep(&c.UpstreamHost)},
 		{name: "upstream-connect-timeout", standard: "5s", usage: "longest `time` for a connection to the upstream", set: span(&c.UpstreamConnect, time.Millisecond, 10*time.Minute)},
 		{name: "upstream-timeout", standard: "60s", usage: "longest `time` until the upstream begins its answer", set: span(&c.UpstreamTimeout, time.Millisecond, 24*time.Hour)},
-		{name: "upgrade", isList: true, usage: "`protocol` to which clients may switch a connection to the upstream, which is then one request whatever is sent; may be repeated (default websocket)", set: more(&c.Upgrades)},
+		{name: "upgrade", isList: true, usage: "`protocol` to which clients may switch a connection, which is then one request whatever is sent; may be repeated (default websocket)", set: protocol(&c.Upgrades)},
 		{name: "api-listen", usage: "`address` of forward-auth and JSON beside a proxy", set: address(&c.APIListen)},
 		{name: "envoy-listen", usage: "`address` of Envoy's rate limit service, over gRPC", set: address(&c.EnvoyListen)},
 		{name: "envoy-limits", usage: "`folder` of limits in the format of envoyproxy/ratelimit, which is followed", set: keep(&c.EnvoyLimits)},
@@ -188,6 +189,16 @@ func app(to *[]string) func(string) error {
 		}
 		if len(*to) == engine.MaxApps {
 			return fmt.Errorf("%q is one more than %d", clip(text), engine.MaxApps)
+		}
+		*to = append(*to, text)
+		return nil
+	}
+}
+
+func protocol(to *upgrades.Protocols) func(string) error {
+	return func(text string) error {
+		if err := upgrades.Check(text); err != nil {
+			return err
 		}
 		*to = append(*to, text)
 		return nil

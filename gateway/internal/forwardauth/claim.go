@@ -42,6 +42,7 @@ const (
 	badURL       fault = "X-Original-URL is not an absolute URL"
 	badHost      fault = "the original host is not a host"
 	passedOn     fault = "the gateway asks with the query of the client: end the path of its URL with a question mark"
+	tunnel       fault = "the request asks for a protocol in which requests would not be counted: have the gateway remove Upgrade, or name it by -upgrade"
 	longTarget   fault = "the original URI is longer than 16 kB"
 )
 

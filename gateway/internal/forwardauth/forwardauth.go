@@ -36,6 +36,7 @@ import (
 	"github.com/headgate/headgate/gateway/internal/callers"
 	"github.com/headgate/headgate/gateway/internal/engine"
 	"github.com/headgate/headgate/gateway/internal/everyminute"
+	"github.com/headgate/headgate/internal/upgrades"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 	"github.com/headgate/headgate/policy"
@@ -70,6 +71,10 @@ type Options struct {
 
 	// Log receives what is wrong with requests.
 	Log *everyminute.Log
+
+	// Upgrades are the protocols to which a client may switch by Upgrade. A request for
+	// another one is refused with 400, because this face cannot remove the wish.
+	Upgrades upgrades.Protocols
 
 	// MaxWait is the longest time that a request waits for its turn, whatever its policies
 	// allow: at most 30 s, and 0 means DefaultMaxWait. A request whose turn comes later is
@@ -129,6 +134,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	asked := original{bounded: bounded{r.Context(), time.Now().Add(h.options.MaxWait)}}
 	about, f := asked.request(r, h.options.Callers)
+	if f == "" && !h.options.Upgrades.AllowMethod(about.Method, about.Header) {
+		f = tunnel
+	}
 	q, err := h.readQuery(r.URL.RawQuery)
 	if err != nil && f != passedOn {
 		h.options.Log.Note(slog.LevelError, "a gateway asks forward-auth with a wrong query",

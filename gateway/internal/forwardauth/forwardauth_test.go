@@ -393,3 +393,35 @@ func TestNewNamesEveryMistake(t *testing.T) {
 		}
 	}
 }
+
+// A tunnel is one request with any number in it, so a request for one is refused, under a policy
+// or none.
+func TestRefusesTunnels(t *testing.T) {
+	in(t, Options{}, nil, func(t *testing.T, f *face) {
+		for name, row := range map[string]struct {
+			lines  []string
+			status int
+		}{
+			"none":      {nil, 200},
+			"websocket": {[]string{"Connection: Upgrade", "Upgrade: WebSocket"}, 200},
+			"h2c":       {[]string{"Connection: Upgrade", "Upgrade: h2c"}, 400},
+			"a list":    {[]string{"Upgrade: websocket, h2c"}, 400},
+			"two lines": {[]string{"Upgrade: websocket", "Upgrade: h2c"}, 400},
+		} {
+			if w := f.ask("", get("/", "192.0.2.1", row.lines...)...); w.Code != row.status {
+				t.Errorf("%s: %d, want %d: %s", name, w.Code, row.status, w.Body)
+			}
+			if w := f.ask("?deny_status=403", get("/", "192.0.2.1", row.lines...)...); row.status == 400 {
+				wants(t, w, 403, "Headgate-Status: 400")
+			}
+		}
+		connect := get("/ws", "192.0.2.1")
+		connect[0] = "X-Forwarded-Method: CONNECT"
+		wants(t, f.ask("", connect...), 400)
+		wants(t, f.ask("", append(connect, "Upgrade: websocket")...), 200)
+	})
+	in(t, Options{Upgrades: []string{"mqtt"}}, nil, func(t *testing.T, f *face) {
+		wants(t, f.ask("", get("/", "192.0.2.1", "Upgrade: MQTT")...), 200)
+		wants(t, f.ask("", get("/", "192.0.2.1", "Upgrade: websocket")...), 400)
+	})
+}

@@ -3,9 +3,13 @@
 package gatewaytest
 
 import (
+	"bufio"
+	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/internal/freeport"
 )
@@ -55,7 +59,7 @@ func TestHAProxyAsksAboutLargeRequests(t *testing.T) {
 func TestHAProxyRefusesWhatItCannotAskAbout(t *testing.T) {
 	w := open(t, "HAProxy", patient...)
 	addr := freeport.Addr(t)
-	spoe := Config(t, examples("haproxy-spoe.cfg"), "messages headgate", "messages headgate\n    max-frame-size 2048")
+	spoe := Config(t, examples("haproxy-spoe.cfg"), "groups requests", "groups requests\n    max-frame-size 2048")
 	HAProxy(t, Config(t, examples("haproxy.cfg"), "127.0.0.1:8080", addr, "127.0.0.1:3000", w.service.Addr, "config haproxy-spoe.cfg", "config "+spoe,
 		"127.0.0.1:9089", w.gateways[0].SPOE, "127.0.0.1:9189", w.gateways[1].SPOE), addr)
 	c := Client(t, "127.0.0.14")
@@ -68,5 +72,35 @@ func TestHAProxyRefusesWhatItCannotAskAbout(t *testing.T) {
 	}
 	if n := len(w.service.Seen()); n != 2 {
 		t.Errorf("the service saw %d requests, want 2", n)
+	}
+}
+
+// HAProxy knows no path of some targets. Clients choose them, so they are answered, and none is
+// a mistake in the log.
+func TestHAProxyAsksAboutTargetsWithoutAPath(t *testing.T) {
+	w := open(t, "HAProxy", patient...)
+	for request, want := range map[string]int{
+		"OPTIONS * HTTP/1.1": 200, "GET * HTTP/1.1": 400, "CONNECT shop.test:443 HTTP/1.1": 400,
+	} {
+		c, err := net.Dial("tcp", strings.TrimPrefix(w.front, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(Patience))
+		io.WriteString(c, request+"\r\nHost: shop.test:443\r\n\r\n")
+		answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != want {
+			t.Errorf("%s: %d, want %d", request, answer.StatusCode, want)
+		}
+	}
+	for _, g := range w.gateways {
+		if strings.Contains(g.Output(), "ERROR") {
+			t.Error(g.Output())
+		}
 	}
 }

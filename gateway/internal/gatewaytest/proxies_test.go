@@ -173,6 +173,8 @@ func TestProxies(t *testing.T) {
 			t.Run("is not deceived", func(t *testing.T) { w.isNotDeceived(t, proxy) })
 			t.Run("tells the service to be cheap", w.tellsToBeCheap)
 			t.Run("passes on a denial", w.passesOnADenial)
+			t.Run("opens no tunnel", func(t *testing.T) { w.opensNoTunnel(t, proxy) })
+			t.Run("passes on no other spelling", w.passesOnNoOtherSpelling)
 			t.Run("admits the quota in the short form", w.admitsTheQuotaInTheShortForm)
 		})
 	}
@@ -296,6 +298,58 @@ func (w *world) tellsToBeCheap(t *testing.T) {
 	}
 }
 
+// opensNoTunnel asks for protocols under no policy. The service sees only a WebSocket, and
+// that only behind a proxy whose example passes it on. A gateway refuses what its proxy has left.
+func (w *world) opensNoTunnel(t *testing.T, proxy string) {
+	c := Client(t, "127.0.0.9")
+	// nginx passes on none. Of two lines Caddy passes on the first, and HAProxy both.
+	websocket, two, others := "[websocket]", "refused", "refused"
+	switch {
+	case strings.HasPrefix(proxy, "nginx"):
+		websocket, two, others = "[]", "[]", "[]"
+	case proxy == "Caddy":
+		two = "[websocket]"
+	}
+	for name, row := range map[string]struct {
+		wish []string
+		want string // that the service sees
+	}{
+		"websocket":       {[]string{"websocket"}, websocket},
+		"h2c":             {[]string{"h2c"}, "[]"},
+		"a list":          {[]string{"h2c, websocket"}, "[]"},
+		"two lines":       {[]string{"websocket", "h2c"}, two},
+		"two other lines": {[]string{"h2c", "websocket"}, others},
+	} {
+		h := http.Header{"Connection": {"Upgrade, HTTP2-Settings"}, "Http2-Settings": {"AAMAAABkAAQCAAAAAAIAAAAA"}, "Upgrade": row.wish,
+			"Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="}, "Sec-Websocket-Version": {"13"}}
+		a, seen := Do(t, c, "GET", w.front+"/free", h), w.service.Seen()
+		got := fmt.Sprint(a.Status)
+		switch {
+		case a.Status == 400 && len(seen) == 0:
+			got = "refused"
+		case a.Status == 200 && len(seen) == 1:
+			got = fmt.Sprint(seen[0].Header["Upgrade"])
+		}
+		if got != row.want {
+			t.Errorf("%s: %s, want %s", name, got, row.want)
+		}
+	}
+}
+
+// passesOnNoOtherSpelling is about names that programs read as those of other headers.
+func (w *world) passesOnNoOtherSpelling(t *testing.T) {
+	forged := http.Header{"Headgate_Degraded": {"1"}, "HEADGATE-DEGRADED": {"1"}, "headgate_Degraded": {"1"}, "X_User": {"root"}, "X_forwarded_For": {"1.2.3.4"}}
+	a, seen := Do(t, Client(t, "127.0.0.9"), "GET", w.front+"/free", forged), w.service.Seen()
+	if a.Status != 200 || len(seen) != 1 {
+		t.Fatalf("%d, and the service saw %d requests", a.Status, len(seen))
+	}
+	for name := range seen[0].Header {
+		if strings.Contains(name, "_") || name == "Headgate-Degraded" {
+			t.Errorf("the service sees %s", name)
+		}
+	}
+}
+
 func (w *world) passesOnADenial(t *testing.T) {
 	a := Do(t, Client(t, "127.0.0.9"), "GET", w.front+"/denied", nil)
 	if a.Status != 403 || len(w.service.Seen()) != 0 {
@@ -307,8 +361,10 @@ func (w *world) passesOnADenial(t *testing.T) {
 		t.Errorf("without a policy: %d, want 200", free.Status)
 	} else {
 		wantHeader(t, free, "RateLimit", "")
+		if free.Body != "hello" || len(w.service.Seen()) != 1 {
+			t.Errorf("without a policy the answer is %q, want that of the service", free.Body)
+		}
 	}
-	w.service.Seen()
 }
 
 func (w *world) answersWhileRedisHangs(t *testing.T, proxy string) {

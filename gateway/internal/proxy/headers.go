@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/headgate/headgate/gateway/internal/callers"
 	"github.com/headgate/headgate/limiter"
 )
 
@@ -33,18 +34,16 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	if limiter.Degraded(r.In.Context()) {
 		r.Out.Header.Set(degradedHeader, "1")
 	}
-	exchangeOf(r.In.Context()).keepTrailers(r)
+	exchangeOf(r.In.Context()).keepTrailers(r, p.options.Callers)
 }
 
 // degradedHeader is set to 1 in the request that the upstream gets if it is over the limit of
 // a policy that degrades, and removed from all others.
 const degradedHeader = "Headgate-Degraded"
 
-// keepUpgrade removes the wish for another protocol, unless it is one whose connection is a
-// single conversation: in a tunnel such as h2c clients send requests that nothing counts.
+// keepUpgrade removes the wish for another protocol, unless it is one that is allowed.
 func (p *Proxy) keepUpgrade(r *httputil.ProxyRequest) {
-	wish := r.In.Header["Upgrade"]
-	if len(wish) == 1 && slices.ContainsFunc(p.options.Upgrades, func(name string) bool { return strings.EqualFold(name, wish[0]) }) {
+	if p.options.Upgrades.Allow(r.In.Header) {
 		return
 	}
 	for _, name := range []string{"Upgrade", "Connection", "Http2-Settings"} {
@@ -52,22 +51,32 @@ func (p *Proxy) keepUpgrade(r *httputil.ProxyRequest) {
 	}
 }
 
-// removeOtherSpellings removes the headers whose names have an underscore, as nginx does:
-// programs that take headers from variables of their environment, by CGI, WSGI or Rack, read
-// X_User as X-User.
+// removeOtherSpellings removes the headers whose names have other bytes than letters, digits and
+// hyphens, as nginx does: programs that take headers from variables of their environment, by CGI,
+// WSGI or Rack, read X_User as X-User, and some read X.User so.
 func removeOtherSpellings(h http.Header) {
 	for name := range h {
-		if strings.Contains(name, "_") {
+		if !isPlainName(name) {
 			delete(h, name)
 		}
 	}
 }
 
+func isPlainName(name string) bool {
+	for i := range len(name) {
+		if c := name[i]; c != '-' && (c < '0' || c > '9') && (c|' ' < 'a' || c|' ' > 'z') {
+			return false
+		}
+	}
+	return true
+}
+
 // keepTrailers passes on the values of the trailers that the client has announced, which come
-// with the end of the body. Names that a client may not send as a header are no trailers either.
-func (x *exchange) keepTrailers(r *httputil.ProxyRequest) {
+// with the end of the body. No proxy writes its headers there, so those that one might write are
+// the client's.
+func (x *exchange) keepTrailers(r *httputil.ProxyRequest, c *callers.Callers) {
 	for name := range r.Out.Trailer {
-		if strings.Contains(name, "_") || strings.HasPrefix(name, "X-Forwarded-") || name == degradedHeader || slices.Contains(claims, name) {
+		if !isPlainName(name) || strings.HasPrefix(name, "X-Forwarded-") || name == degradedHeader || slices.Contains(claims, name) || c.Reads(name) {
 			delete(r.Out.Trailer, name)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate/gateway/internal/callers"
 	"github.com/headgate/headgate/gateway/internal/engine"
 	"github.com/headgate/headgate/gateway/internal/everyminute"
+	"github.com/headgate/headgate/internal/upgrades"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 )
@@ -45,11 +46,9 @@ type Options struct {
 	// server, for the answer to requests that announce more.
 	BodyBytes int64
 
-	// Upgrades are the protocols to which a client may switch by Upgrade, such as websocket.
-	// A connection that has switched is one request, so they must be protocols in which a
-	// client has one conversation. The wish for another protocol is not passed on. Empty
-	// means websocket.
-	Upgrades []string
+	// Upgrades are the protocols to which a client may switch by Upgrade. The wish for another
+	// one is not passed on.
+	Upgrades upgrades.Protocols
 
 	// Callers know the trusted proxies before this one. nil trusts none.
 	Callers *callers.Callers
@@ -105,9 +104,6 @@ func CheckUpstream(u *url.URL) error {
 
 // behind returns a proxy behind a limiter.
 func behind(l *limiter.Limiter, o Options) *Proxy {
-	if len(o.Upgrades) == 0 {
-		o.Upgrades = []string{"websocket"}
-	}
 	p := &Proxy{options: o, transport: transport(&o)}
 	p.reverse = &httputil.ReverseProxy{
 		Rewrite:        p.rewrite,

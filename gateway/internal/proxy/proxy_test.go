@@ -592,16 +592,18 @@ func TestProxyTellsTheUpstreamWhatIsDegraded(t *testing.T) {
 		fmt.Fprint(w, r.Header["Headgate-Degraded"], r.Trailer["Headgate-Degraded"])
 		for _, h := range []http.Header{r.Header, r.Trailer} {
 			for name := range h {
-				if strings.Contains(name, "_") {
+				if strings.ContainsAny(name, "_.") || strings.Contains(name, "User") && name != "User-Agent" {
 					fmt.Fprint(w, name)
 				}
 			}
 		}
-	}, func(o *options) { o.policies = []policy.Policy{soft} })
+	}, func(o *options) {
+		o.policies, o.trusted, o.user = []policy.Policy{soft}, []string{"10.9.9.9"}, "X-User"
+	})
 	for _, want := range []string{"[] []", "[] []", "[1] []", "[1] []"} {
 		_, got := raw(t, g, "POST / HTTP/1.1\r\nHost: a\r\nHeadgate-Degraded: 7\r\nheadgate-degraded: 8\r\nHeadgate_Degraded: 9\r\n"+
-			"X_User: root\r\nX_Forwarded_For: 1.2.3.4\r\nTrailer: Headgate-Degraded, X_User\r\nTransfer-Encoding: chunked\r\n\r\n"+
-			"1\r\na\r\n0\r\nHeadgate-Degraded: 1\r\nX_User: root\r\n\r\n")
+			"X_User: root\r\nX.User: root\r\nX-User: root\r\nX_Forwarded_For: 1.2.3.4\r\nTrailer: Headgate-Degraded, X_User, X-User\r\nTransfer-Encoding: chunked\r\n\r\n"+
+			"1\r\na\r\n0\r\nHeadgate-Degraded: 1\r\nX_User: root\r\nX-User: root\r\nNot-Announced: 1\r\n\r\n")
 		if got != want {
 			t.Errorf("the upstream gets %q, want %q", got, want)
 		}

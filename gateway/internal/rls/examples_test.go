@@ -7,10 +7,12 @@ import (
 	"testing"
 
 	bootstrap "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	filter "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ratelimit/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	manager "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	early "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
 	upstream "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -69,6 +71,13 @@ func TestEnvoyExample(t *testing.T) {
 	}
 	a := b.GetStaticResources().GetListeners()[0].GetFilterChains()[0].GetFilters()[0].GetTypedConfig()
 	m := unpack(t, a, &manager.HttpConnectionManager{})
+	early := unpack(t, m.GetEarlyHeaderMutationExtensions()[0].GetTypedConfig(), &early.HeaderMutation{})
+	if got := early.GetMutations()[0].GetRemove(); got != "headgate-degraded" {
+		t.Errorf("of a client's headers %q is removed", got)
+	}
+	if got := m.GetCommonHttpProtocolOptions().GetHeadersWithUnderscoresAction(); got != core.HttpProtocolOptions_DROP_HEADER {
+		t.Errorf("names with an underscore: %v", got)
+	}
 	f := unpack(t, m.GetHttpFilters()[0].GetTypedConfig(), &filter.RateLimit{})
 	if f.GetDomain() != "shop" || f.GetRateLimitService().GetGrpcService().GetEnvoyGrpc().GetClusterName() != "headgate" {
 		t.Errorf("the filter asks %v", f)

@@ -162,7 +162,11 @@ func (m message) append(b []byte) []byte {
 		add("src", append([]byte{typeIPv6}, ip.AsSlice()...))
 	}
 	add("method", appendValue(nil, m.method))
-	add("path", appendValue(nil, m.path))
+	if m.path == "" {
+		add("path", []byte{typeNull})
+	} else {
+		add("path", appendValue(nil, m.path))
+	}
 	var headers []byte
 	for _, h := range m.headers {
 		headers = appendText(appendText(headers, h[0]), h[1])

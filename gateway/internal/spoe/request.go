@@ -52,8 +52,9 @@ const (
 	noHeaders  unreadable = `the argument "headers" is missing, or not that of req.hdrs_bin`
 	unknownApp unreadable = `the argument "app" names no application of the gateway`
 
-	// badPath is the client's mistake.
-	badPath unreadable = "the path cannot be decoded"
+	// These are the client's mistakes.
+	badPath  unreadable = "the path cannot be decoded"
+	noTarget unreadable = "the request has no path"
 )
 
 // fill reads the arguments of the message.
@@ -75,9 +76,9 @@ func (a *asked) fill(args map[string]value) error {
 		return noHeaders
 	}
 	a.request.Host = a.request.Header.Get("Host")
-	path := args["path"].text
-	if args["path"].kind != typeString {
-		return noPath
+	path, err := a.path(args)
+	if err != nil {
+		return err
 	}
 	// Servers disagree about whether a path ends at a "#", so a client could ask for one and
 	// be counted under another.
@@ -87,6 +88,21 @@ func (a *asked) fill(args map[string]value) error {
 	}
 	a.request.URL = u
 	return nil
+}
+
+// path returns the argument. HAProxy knows the path of no target that is not a URL or a path:
+// OPTIONS may have the target *, and that of CONNECT is a host.
+func (a *asked) path(args map[string]value) (string, error) {
+	path, named := args["path"]
+	switch {
+	case path.kind == typeString:
+		return path.text, nil
+	case !named || path.kind != typeNull:
+		return "", noPath
+	case a.request.Method == http.MethodOptions:
+		return "*", nil
+	}
+	return "", noTarget
 }
 
 // readHeaders reads the value of HAProxy's req.hdrs_bin: names and values, up to an empty

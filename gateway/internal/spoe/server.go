@@ -47,6 +47,7 @@ import (
 	"github.com/headgate/headgate/gateway/internal/callers"
 	"github.com/headgate/headgate/gateway/internal/engine"
 	"github.com/headgate/headgate/gateway/internal/everyminute"
+	"github.com/headgate/headgate/internal/upgrades"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 	"github.com/headgate/headgate/policy"
@@ -88,6 +89,10 @@ type Options struct {
 
 	// Log receives what is wrong with requests.
 	Log *everyminute.Log
+
+	// Upgrades are the protocols to which a client may switch by Upgrade. A request for
+	// another one is refused with 400, because this face cannot remove the wish.
+	Upgrades upgrades.Protocols
 
 	// MaxWait is the longest time that a request waits for its turn, whatever its policies
 	// allow: at most 30 s, and 0 means DefaultMaxWait. It has to be below the "timeout
@@ -491,20 +496,25 @@ func (s *Server) answer(ctx context.Context, f frame, max uint32) []byte {
 		err = unknownApp
 	}
 	switch {
-	case err == badPath:
-		b = appendSet(appendVerdict(b, badPathStatus), body, badPathBody)
+	case err == badPath || err == noTarget:
+		b = appendRefusal(b, err.Error())
 	case err != nil:
 		s.options.Log.Note(slog.LevelError, "HAProxy asks about a request that it does not describe", slog.String("mistake", err.Error()))
+	case ok && !s.options.Upgrades.AllowMethod(about.request.Method, about.request.Header):
+		s.options.Log.Note(slog.LevelWarn, "HAProxy asks about a request for a tunnel, which is refused: its configuration has to remove Upgrade")
+		b = appendRefusal(b, "a connection that switches to this protocol would not be counted")
 	case ok:
 		b = s.decide(ctx, l, &about, b, int(max)+lengthBytes)
 	}
 	return endFrame(b)
 }
 
-const (
-	badPathStatus = 400
-	badPathBody   = `{"type":"about:blank","title":"Bad Request","status":400,"detail":"the path cannot be decoded"}`
-)
+// appendRefusal appends what says that a request is none that may be decided about. detail
+// needs no escape in JSON.
+func appendRefusal(b []byte, detail string) []byte {
+	b = appendVerdict(b, http.StatusBadRequest)
+	return appendSet(b, body, `{"type":"about:blank","title":"Bad Request","status":400,"detail":"`+detail+`"}`)
+}
 
 // decide appends what the limiter says about the request, so that b has at most max bytes.
 func (s *Server) decide(ctx context.Context, l *limiter.Limiter, about *asked, b []byte, max int) []byte {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/gateway/internal/callers"
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -439,5 +440,59 @@ func TestNewNamesEveryMistake(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not name %s", err, want)
 		}
+	}
+}
+
+// A tunnel is one request with any number in it, so a request for one is refused, under a policy
+// or none.
+func TestServerRefusesTunnels(t *testing.T) {
+	h := greeted(t, open(t, quiet, nil))
+	for name, row := range map[string]struct {
+		method string
+		lines  [][2]string
+		over   uint64
+	}{
+		"none":                {"GET", nil, 0},
+		"websocket":           {"GET", [][2]string{{"connection", "Upgrade"}, {"upgrade", "WebSocket"}}, 0},
+		"h2c":                 {"GET", [][2]string{{"connection", "Upgrade, HTTP2-Settings"}, {"upgrade", "h2c"}}, 1},
+		"a list":              {"GET", [][2]string{{"upgrade", "websocket, h2c"}}, 1},
+		"two lines":           {"GET", [][2]string{{"upgrade", "websocket"}, {"UPGRADE", "h2c"}}, 1},
+		"CONNECT with a path": {"CONNECT", nil, 1},
+	} {
+		m := about("192.0.2.1")
+		m.method, m.headers = row.method, append(m.headers, row.lines...)
+		set := h.ask(m)
+		if set["decided"].number != 1 || set["over"].number != row.over || row.over == 1 && set["status"].number != 400 {
+			t.Errorf("%s: %s", name, text(set))
+		}
+	}
+}
+
+// A protocol that is named is one, and websocket is none then.
+func TestServerPassesNamedUpgrades(t *testing.T) {
+	h := greeted(t, open(t, quiet, func(_ *callers.Options, o *Options) { o.Upgrades = []string{"mqtt"} }))
+	for name, over := range map[string]uint64{"MQTT": 0, "websocket": 1} {
+		m := about("192.0.2.1")
+		m.headers = append(m.headers, [2]string{"upgrade", name})
+		if set := h.ask(m); set["over"].number != over {
+			t.Errorf("%s: %s", name, text(set))
+		}
+	}
+}
+
+// HAProxy knows no path of a target that is not one. A client can send these, so they are no
+// mistake of the operator.
+func TestServerAnswersRequestsWithoutAPath(t *testing.T) {
+	log := new(test.Log)
+	h := greeted(t, open(t, slog.New(slog.NewTextHandler(log, nil)), nil, shop("api", "1/1h")))
+	for method, want := range map[string]uint64{"OPTIONS": 0, "GET": 400, "CONNECT": 400} {
+		m := about("192.0.2.1")
+		m.method, m.path = method, ""
+		if set := h.ask(m); set["decided"].number != 1 || set["status"].number != want {
+			t.Errorf("%s: %s", method, text(set))
+		}
+	}
+	if text := log.String(); strings.Contains(text, "ERROR") {
+		t.Error(text)
 	}
 }
