@@ -40,7 +40,7 @@ func everyAlgorithm(t testing.TB) []core.Limit {
 
 func clone(s *core.State) *core.State {
 	c := *s
-	c.Log, c.Leases = slices.Clone(s.Log), slices.Clone(s.Leases)
+	c.Log, c.Others, c.Leases = slices.Clone(s.Log), slices.Clone(s.Others), slices.Clone(s.Leases)
 	return &c
 }
 

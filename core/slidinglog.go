@@ -5,8 +5,11 @@ import (
 	"slices"
 )
 
-// slidingLog keeps the instant of every admitted unit and admits while fewer
-// than Quota lie in (now−Period, now]. Twin: lua/sliding_log.lua.
+// slidingLog keeps for every admitted unit the instant one Period later, at which it ends,
+// and admits while fewer than Quota have not ended. So a unit counts for the Period under
+// which it was taken, whatever that of the limit is by then. State.Limit is the limit with
+// the longest Period among those under which the units were taken.
+// Twin: lua/sliding_log.lua.
 type slidingLog struct{}
 
 func (slidingLog) name() string     { return "sliding-log" }
@@ -23,11 +26,14 @@ func (slidingLog) check(l *Limit) error {
 func (slidingLog) scriptArgs(l *Limit) (period, quota, extra int64) { return l.period(), l.Quota, 0 }
 
 func (slidingLog) settle(s *State, l *Limit, now int64) bool {
-	s.Limit = *l
-	for s.Head < len(s.Log) && s.Log[s.Head].At <= now-l.period() {
+	for s.Head < len(s.Log) && s.Log[s.Head].At <= now {
 		s.Head++
 	}
-	return clampLog(s, now)
+	if len(s.live()) == 0 {
+		s.Limit = *l
+		return false
+	}
+	return clampLog(s, now+s.Limit.period())
 }
 
 // clampLog moves entries that lie after latest, where only a clock that
@@ -58,18 +64,23 @@ func (slidingLog) delay(s *State, l *Limit, now, n, _ int64, _ string) int64 {
 	}
 	for _, e := range s.live() {
 		if excess -= e.N; excess <= 0 {
-			return e.At + l.period() - now
+			return e.At - now
 		}
 	}
 	panic("headgate: a cost above the capacity reached the log")
 }
 
-func (slidingLog) take(s *State, _ *Limit, now, n int64, _ string) { s.push(now, n) }
+func (slidingLog) take(s *State, l *Limit, now, n int64, _ string) {
+	if len(s.live()) == 0 || s.Limit.period() < l.period() {
+		s.Limit = *l
+	}
+	s.insert(now+l.period(), n)
+}
 
-func (slidingLog) refund(s *State, _ *Limit, _ int64, op *Op) {
+func (slidingLog) refund(s *State, l *Limit, _ int64, op *Op) {
 	left := op.Cost
 	for i := len(s.live()) - 1; i >= 0 && left > 0; i-- {
-		if op.At == 0 || s.live()[i].At == op.At {
+		if op.At == 0 || s.live()[i].At == op.At+l.period() {
 			left -= s.pop(i, left)
 		}
 	}
@@ -81,7 +92,7 @@ func (slidingLog) gauge(s *State, l *Limit, now int64) (remaining, reset int64) 
 	if len(live) == 0 {
 		return l.Quota, 0
 	}
-	return max(0, l.Quota-s.total()), live[len(live)-1].At + l.period() - now
+	return max(0, l.Quota-s.total()), live[len(live)-1].At - now
 }
 
 func (slidingLog) maxRecords(l *Limit) int64            { return l.Quota }

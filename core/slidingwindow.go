@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/headgate/headgate/internal/textform"
 )
@@ -12,6 +13,9 @@ import (
 //
 // It admits at most Quota plus what one segment held in any span of a Period:
 // only the oldest segment is estimated, and by no more than all it holds.
+//
+// Units that were taken under segments of another length or number count as they would
+// have under these. The next Take moves them to State.Others.
 //
 // Twin: lua/sliding_window.lua.
 type slidingWindow struct{}
@@ -44,31 +48,57 @@ func (l *Limit) segments() int64 {
 // width is the length of a segment in microseconds.
 func (l *Limit) width() int64 { return l.period() / l.segments() }
 
-func (w slidingWindow) settle(s *State, l *Limit, now int64) bool {
+// sameSegments reports whether the limits have segments of one length, and as many.
+func (l *Limit) sameSegments(m *Limit) bool {
+	return l.Period == m.Period && l.segments() == m.segments()
+}
+
+func (slidingWindow) settle(s *State, l *Limit, now int64) bool {
 	changed := false
 	if len(s.live()) > 0 {
-		changed = clampLog(s, now/s.Limit.width())
-		w.rescale(s, l, now)
+		segment := now / s.Limit.width()
+		changed = clampLog(s, segment)
+		for s.Head < len(s.Log) && s.Log[s.Head].At < segment-s.Limit.segments() {
+			s.Head++
+		}
 	}
-	s.Limit = *l
-	segment := now / l.width()
-	for s.Head < len(s.Log) && s.Log[s.Head].At < segment-l.segments() {
-		s.Head++
+	if len(s.Others) > 0 && s.settleOthers(now) {
+		changed = true
+	}
+	if len(s.live())|len(s.Others) == 0 || s.Limit.sameSegments(l) {
+		s.Limit = *l
 	}
 	return changed
 }
 
-// rescale moves the units of segments of another width to the segment in which
-// theirs ended, or to that of now if theirs has not ended.
-func (slidingWindow) rescale(s *State, l *Limit, now int64) {
-	if s.Limit.width() == l.width() {
-		return
+// settleOthers moves the segments that lie after now, where only a clock that stepped back
+// can have left them, to that of now. It forgets them all once none counts any longer.
+func (s *State) settleOthers(now int64) (changed bool) {
+	last := int64(0)
+	for i := range s.Others {
+		g := &s.Others[i]
+		if current := now / g.Width; g.At > current {
+			if !changed {
+				s.Others, changed = slices.Clone(s.Others), true
+				g = &s.Others[i]
+			}
+			g.At = current
+		}
+		last = max(last, g.end())
 	}
-	old, width := s.live(), s.Limit.width()
-	s.Log, s.Head = nil, 0
-	for _, e := range old {
-		s.push(min((e.At+1)*width-1, now)/l.width(), e.N)
+	if last <= now {
+		s.Others = nil
 	}
+	return changed
+}
+
+// end returns the instant from which the segment no longer counts.
+func (g *Segment) end() int64 { return (g.At + 1 + g.Count) * g.Width }
+
+// weight returns the units counted for the segment.
+func (g *Segment) weight(now int64) int64 {
+	c := scale{g.Width, (exact - 1) / g.Width}
+	return c.weight(g.N, max(0, min(c.width, g.end()-now)))
 }
 
 // scale is what a segment counts by: its width in microseconds, and the most units that
@@ -81,71 +111,141 @@ func (l *Limit) scale() scale {
 }
 
 // overlap returns how many microseconds of segment i lie in (now−Period, now],
-// or a whole width for a segment that has not ended.
+// or a whole width for a segment that has not ended. It is 0 for one that ended before.
 func (c scale) overlap(l *Limit, i, now int64) int64 {
-	return min(c.width, (i+1)*c.width+l.period()-now)
+	return max(0, min(c.width, (i+1)*c.width+l.period()-now))
 }
 
 // weight returns the units counted for a segment of n units with that overlap.
 func (c scale) weight(n, overlap int64) int64 { return ceilDiv(min(n, c.most)*overlap, c.width) }
 
-func (slidingWindow) estimate(s *State, l *Limit, now int64) int64 {
+// estimate returns the units that count at the instant.
+func (slidingWindow) estimate(s *State, now int64) int64 {
 	var n int64
-	c := l.scale()
+	c := s.Limit.scale()
 	for _, e := range s.live() {
-		n += c.weight(e.N, c.overlap(l, e.At, now))
+		n += c.weight(e.N, c.overlap(&s.Limit, e.At, now))
+	}
+	for i := range s.Others {
+		n += s.Others[i].weight(now)
 	}
 	return n
 }
 
 func (w slidingWindow) delay(s *State, l *Limit, now, n, _ int64, _ string) int64 {
-	over := w.estimate(s, l, now) + n - l.Quota
+	over := w.estimate(s, now) + n - l.Quota
 	if over <= 0 {
 		return 0
 	}
-	c := l.scale()
+	if len(s.Others) > 0 {
+		return w.search(s, now, l.Quota-n) - now
+	}
+	c := s.Limit.scale()
 	for _, e := range s.live() {
-		weight := c.weight(e.N, c.overlap(l, e.At, now))
+		weight := c.weight(e.N, c.overlap(&s.Limit, e.At, now))
 		if over <= weight {
 			// The largest overlap at which this segment weighs at most the rest
 			// of the quota.
 			overlap := (weight - over) * c.width / min(e.N, c.most)
-			return (e.At+1)*c.width + l.period() - overlap - now
+			return (e.At+1)*c.width + s.Limit.period() - overlap - now
 		}
 		over -= weight
 	}
 	panic("headgate: a cost above the capacity reached the window")
 }
 
+// search returns the first instant at which at most n units count, by bisection.
+func (w slidingWindow) search(s *State, now, n int64) int64 {
+	early, late := now, w.last(s)
+	for early+1 < late {
+		if middle := early + (late-early)/2; w.estimate(s, middle) > n {
+			early = middle
+		} else {
+			late = middle
+		}
+	}
+	return late
+}
+
+// last returns the instant from which nothing counts any longer.
+func (slidingWindow) last(s *State) (last int64) {
+	if live := s.live(); len(live) > 0 {
+		last = (live[len(live)-1].At+1)*s.Limit.width() + s.Limit.period()
+	}
+	for i := range s.Others {
+		last = max(last, s.Others[i].end())
+	}
+	return last
+}
+
 func (slidingWindow) take(s *State, l *Limit, now, n int64, _ string) {
+	if !s.Limit.sameSegments(l) {
+		s.regroup(l, now)
+	}
+	s.Limit = *l
 	s.push(now/l.width(), n)
 }
 
-func (w slidingWindow) inUse(s *State, l *Limit, now int64) int64 {
-	return w.estimate(s, l, now)
+// regroup moves the units of the log to Others, and those of Others that were taken under
+// segments as those of l to the log.
+func (s *State) regroup(l *Limit, now int64) {
+	width, count := s.Limit.width(), s.Limit.segments()
+	kept := make([]Segment, 0, len(s.live())+len(s.Others))
+	for _, e := range s.live() {
+		kept = append(kept, Segment{e.At, e.N, width, count})
+	}
+	before := s.Others
+	s.Log, s.Head = nil, 0
+	for _, g := range before {
+		switch {
+		case g.end() <= now:
+		case g.Width == l.width() && g.Count == l.segments():
+			s.insert(g.At, g.N)
+		default:
+			kept = append(kept, g)
+		}
+	}
+	s.Others = kept
 }
+
+func (w slidingWindow) inUse(s *State, _ *Limit, now int64) int64 { return w.estimate(s, now) }
 
 func (slidingWindow) maxDebt(l *Limit) int64 { return (exact-1)/l.width() - l.Quota }
 
 func (w slidingWindow) debit(s *State, l *Limit, now, n int64) { w.take(s, l, now, n, "") }
 
+// refund gives back units that were taken under segments as those of l, and if the Take is
+// known, in its segment.
 func (slidingWindow) refund(s *State, l *Limit, _ int64, op *Op) {
-	left := op.Cost
-	for i := len(s.live()) - 1; i >= 0 && left > 0; i-- {
-		if op.At == 0 || s.live()[i].At == op.At/l.width() {
-			left -= s.pop(i, left)
+	left, segment := op.Cost, op.At/l.width()
+	if s.Limit.sameSegments(l) {
+		for i := len(s.live()) - 1; i >= 0 && left > 0; i-- {
+			if op.At == 0 || s.live()[i].At == segment {
+				left -= s.pop(i, left)
+			}
+		}
+		s.prune()
+		return
+	}
+	kept := s.Others[:0]
+	for _, g := range s.Others {
+		if g.Width == l.width() && g.Count == l.segments() && (op.At == 0 || g.At == segment) {
+			back := min(left, g.N)
+			g.N, left = g.N-back, left-back
+		}
+		if g.N > 0 {
+			kept = append(kept, g)
 		}
 	}
-	s.prune()
+	s.Others = kept
 }
 
 func (w slidingWindow) gauge(s *State, l *Limit, now int64) (remaining, reset int64) {
-	live := s.live()
-	if len(live) == 0 {
+	last := w.last(s)
+	if last == 0 {
 		return l.Quota, 0
 	}
-	last := live[len(live)-1].At
-	return max(0, l.Quota-w.estimate(s, l, now)), (last+1)*l.width() + l.period() - now
+	return max(0, l.Quota-w.estimate(s, now)), last - now
 }
 
 func (slidingWindow) maxRecords(l *Limit) int64            { return l.segments() + 1 }

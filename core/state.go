@@ -1,6 +1,9 @@
 package core
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // State is the state of one key in a store: the zero value for a key that was
 // never used. Only the algorithms read or write its fields. A store keeps it as
@@ -20,10 +23,14 @@ type State struct {
 	// beginning of the window that ends at Mark.
 	Over, Slot int64
 
-	// Log holds the admitted units of SlidingLog by instant and those of
-	// SlidingWindow by segment, from Head on, oldest first.
+	// Log holds the admitted units of SlidingLog by the instant at which they end, and those
+	// of SlidingWindow that were taken under Limit by segment, from Head on, oldest first.
 	Log  []Entry
 	Head int
+
+	// Others holds the units of SlidingWindow that were taken under segments of another
+	// length or number than those of Limit, in no order.
+	Others []Segment
 
 	// Leases are the leases of Concurrency, in the order of their expiry.
 	Leases []Lease
@@ -38,8 +45,12 @@ type State struct {
 	windows *Windows // of the step that Decide carries out
 }
 
-// Entry is N units admitted at the instant, or in the segment, At.
+// Entry is N units that end at the instant, or were admitted in the segment, At.
 type Entry struct{ At, N int64 }
+
+// Segment is N units that were admitted in segment At of those that are Width microseconds
+// long, and of which Count make a period.
+type Segment struct{ At, N, Width, Count int64 }
 
 // Lease is Units held by ID until the instant Expiry.
 type Lease struct {
@@ -72,6 +83,22 @@ func (s *State) push(at, n int64) {
 		s.Head = 0
 	}
 	s.Log = append(s.Log, Entry{at, n})
+}
+
+// insert adds n units that end at the instant.
+func (s *State) insert(end, n int64) {
+	i := len(s.Log)
+	for i > s.Head && s.Log[i-1].At > end {
+		i--
+	}
+	switch {
+	case i == len(s.Log):
+		s.push(end, n)
+	case i > s.Head && s.Log[i-1].At == end:
+		s.Log[i-1].N += n
+	default:
+		s.Log = slices.Insert(s.Log, i, Entry{end, n})
+	}
 }
 
 // total is the sum of the units that still count.

@@ -1,22 +1,28 @@
--- Twin of core/slidinglog.go. State: the instant of every unit, as the records of
--- records.lua.
+-- Twin of core/slidinglog.go. State: the longest period under which a unit was taken, in
+-- 7 bytes, and the instant at which each unit ends, as the records of records.lua.
 
 -- @slow
 
--- LOG_RECORD is the bytes of a unit's record.
+-- LOG_RECORD is the bytes of a unit's record, and of the period.
 local LOG_RECORD = 7
 
 local function sliding_log(text, verb, cost, pending, period, quota, _, _, x)
   -- settle
-  local list = text or ''
-  if #list % LOG_RECORD ~= 0 then
-    return nil
+  local list, longest = '', period
+  if text then
+    if #text % LOG_RECORD ~= 0 then
+      return nil
+    end
+    longest, list = instant(text, LOG_RECORD, 1), sub(text, LOG_RECORD + 1)
+    if longest > MAX_PERIOD then
+      return nil
+    end
   end
-  list = sub(list, upto(list, LOG_RECORD, now - period) * LOG_RECORD + 1)
-  local past, used = upto(list, LOG_RECORD, now), #list / LOG_RECORD
-  local changed = past ~= used
+  list = sub(list, upto(list, LOG_RECORD, now) * LOG_RECORD + 1)
+  local sane, used = upto(list, LOG_RECORD, now + longest), #list / LOG_RECORD
+  local changed = sane ~= used
   if changed then
-    list = table.concat({ sub(list, 1, past * LOG_RECORD), string.rep(pack(now), used - past) })
+    list = table.concat({ sub(list, 1, sane * LOG_RECORD), string.rep(pack(now + longest), used - sane) })
   end
 
   local wait = 0
@@ -25,7 +31,7 @@ local function sliding_log(text, verb, cost, pending, period, quota, _, _, x)
     changed = true
     local first, last = 0, used
     if x ~= 0 then
-      first, last = upto(list, LOG_RECORD, x - 1), upto(list, LOG_RECORD, x)
+      first, last = upto(list, LOG_RECORD, x + period - 1), upto(list, LOG_RECORD, x + period)
     end
     list = table.concat({ sub(list, 1, max(first, last - cost) * LOG_RECORD), sub(list, last * LOG_RECORD + 1) })
   elseif cost ~= 0 then
@@ -34,11 +40,13 @@ local function sliding_log(text, verb, cost, pending, period, quota, _, _, x)
     if n > quota then
       wait = NEVER
     elseif used + n > quota then
-      wait = instant(list, LOG_RECORD, used + n - quota) + period - now
+      wait = instant(list, LOG_RECORD, used + n - quota) - now
     end
     -- take
     if verb == 'take' and wait <= x then
-      list, changed = table.concat({ list, string.rep(pack(now), cost) }), true
+      local sooner = upto(list, LOG_RECORD, now + period) * LOG_RECORD
+      longest = used == 0 and period or max(longest, period)
+      list, changed = table.concat({ sub(list, 1, sooner), string.rep(pack(now + period), cost), sub(list, sooner + 1) }), true
     end
   end
 
@@ -47,5 +55,6 @@ local function sliding_log(text, verb, cost, pending, period, quota, _, _, x)
   if used == 0 then
     return changed and text and '', quota, 0, wait
   end
-  return changed and list, max(0, quota - used), instant(list, LOG_RECORD, used) + period - now, wait
+  local next = changed and table.concat({ pack(longest), list })
+  return next, max(0, quota - used), instant(list, LOG_RECORD, used) - now, wait
 end

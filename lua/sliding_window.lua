@@ -1,40 +1,51 @@
--- Twin of core/slidingwindow.go. State: "width newest c c c", the microseconds
--- of a segment, the number of the newest segment that holds units, and the units of
--- it and of those before it. The extra is the number of segments.
+-- Twin of core/slidingwindow.go. State: "width/segments newest c c c", the microseconds
+-- of a segment, how many of them make a period, the number of the newest segment that holds
+-- units, and the units of it and of those before it. Units that were taken under another
+-- width or number of segments follow, each segment after a ";" and in the same form. The
+-- extra is the number of segments.
 
 -- @slow
 
 -- settle lays out the units of a state from the current segment back to the oldest that
--- counts. It moves the units of a segment of another width to the segment that contains
--- the end of theirs, or to the current one if theirs has not ended.
+-- counts, and lists the segments of another width or number that count: their numbers
+-- (at), units (n), widths, numbers of segments (count), and the instants from which they no
+-- longer count (stop).
 local function settle(text, width, segments)
-  local current, units = floor(now / width), {}
+  local current, units, others = floor(now / width), {}, {}
   for i = 1, segments + 1 do
     units[i] = 0
   end
   if not text then
-    return units, current, false
+    return units, current, others, false
   end
-  local width0, newest, counts = match(text, '^([1-9]%d*) (%d+)([ %d]+)$')
-  if not width0 then
-    return nil
-  end
-  width0 = min(width0, NEVER)
-  local after, changed = min(newest, NEVER) + 1, false
-  for n in string.gmatch(counts, '%d+') do
-    local age = current - floor(min(after * width0 - 1, now) / width)
-    changed = changed or (after - 1) * width0 > now
-    if age <= segments then
-      units[age + 1] = units[age + 1] + min(n, NEVER)
+  local changed, read = false, false
+  for group in string.gmatch(text, '[^;]+') do
+    local width0, count, newest, counts = match(group, '^([1-9]%d*)/([1-9]%d*) (%d+)([ %d]+)$')
+    if not width0 or max(width0 * count, MAX_PERIOD) ~= MAX_PERIOD then
+      return nil
     end
-    after = after - 1
+    width0, count, read = width0 * 1, count * 1, true
+    local at, own = min(newest, NEVER), width0 == width and count == segments
+    local present = floor(now / width0)
+    for n in string.gmatch(counts, '%d+') do
+      changed = changed or at > present
+      local age = present - min(at, present)
+      n = min(n, NEVER)
+      if own and age <= segments then
+        units[age + 1] = units[age + 1] + n
+      elseif not own and age <= count and n ~= 0 then
+        others[#others + 1] = { at = present - age, n = n, width = width0, count = count,
+          stop = (present - age + 1 + count) * width0 }
+      end
+      at = at - 1
+    end
   end
-  return units, current, changed
+  return read and units or nil, current, others, changed
 end
 
 -- window_text returns the state, and the place of the newest segment that holds units,
--- or nil if none does.
-local function window_text(units, width, current)
+-- or nil if none does. The others are not looked at for that.
+local function window_text(units, width, segments, current, others)
   local text, newest, oldest = {}, nil, nil
   for i, n in ipairs(units) do
     if n ~= 0 then
@@ -42,13 +53,44 @@ local function window_text(units, width, current)
     end
     text[i] = format('%d', n)
   end
-  return newest and format('%d %d %s', width, current - newest + 1, table.concat(text, ' ', newest, oldest)), newest
+  local groups = {}
+  if newest then
+    groups[1] = format('%d/%d %d %s', width, segments, current - newest + 1, table.concat(text, ' ', newest, oldest))
+  end
+  for _, g in ipairs(others) do
+    groups[#groups + 1] = format('%d/%d %d %d', g.width, g.count, g.at, g.n)
+  end
+  return table.concat(groups, ';'), newest
+end
+
+-- weigh returns the units of the segments in the list that count at the instant.
+local function weigh(list, instant)
+  local sum = 0
+  for _, g in ipairs(list) do
+    sum = sum + ceil(min(g.n, floor(NEVER / g.width)) * max(0, min(g.width, g.stop - instant)) / g.width)
+  end
+  return sum
+end
+
+-- search returns the first instant at which at most n units of the list count, by bisection.
+-- None does at late.
+local function search(list, n, late)
+  local early = now
+  while late - early > 1 do
+    local middle = early + floor((late - early) / 2)
+    if weigh(list, middle) > n then
+      early = middle
+    else
+      late = middle
+    end
+  end
+  return late
 end
 
 local function sliding_window(text, verb, cost, pending, period, quota, segments, _, x)
   -- settle
   local width = period / segments
-  local units, current, changed = settle(text, width, segments)
+  local units, current, others, changed = settle(text, width, segments)
   if not units then
     return nil
   end
@@ -61,11 +103,20 @@ local function sliding_window(text, verb, cost, pending, period, quota, segments
     return ceil(min(units[i], most) * overlap / width)
   end
   local function estimate()
-    local sum = 0
+    local sum = weigh(others, now)
     for i = 1, segments + 1 do
       sum = sum + weight(i)
     end
     return sum
+  end
+  -- last returns the instant from which nothing counts any longer, if the newest segment
+  -- that holds units is the i-th, or none.
+  local function last(i)
+    local late = i and (current - i + 2) * width + period or now
+    for _, g in ipairs(others) do
+      late = max(late, g.stop)
+    end
+    return late
   end
 
   local wait, taken, sum = 0, 0, estimate()
@@ -89,6 +140,15 @@ local function sliding_window(text, verb, cost, pending, period, quota, segments
     local over = sum + n - quota
     if n > quota then
       wait = NEVER
+    elseif over > 0 and #others ~= 0 then
+      local list, late = {}, last(1)
+      for i, n in ipairs(units) do
+        list[i] = { n = n, width = width, stop = (current - i + 2) * width + period }
+      end
+      for _, g in ipairs(others) do
+        list[#list + 1] = g
+      end
+      wait = search(list, quota - n, late) - now
     elseif over > 0 then
       local i = segments + 1
       while over > weight(i) do
@@ -105,9 +165,9 @@ local function sliding_window(text, verb, cost, pending, period, quota, segments
   end
 
   -- gauge
-  local next, newest = window_text(units, width, current)
-  if not newest then
+  local next, newest = window_text(units, width, segments, current, others)
+  if next == '' then
     return changed and text and '', quota, 0, wait, taken
   end
-  return changed and next, max(0, quota - estimate()), (current - newest + 2) * width + period - now, wait, taken
+  return changed and next, max(0, quota - estimate()), last(newest) - now, wait, taken
 end

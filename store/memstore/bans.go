@@ -30,12 +30,12 @@ func (h *shard) appendBans(list []core.Banned, rules []string, now int64) []core
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range h.exts {
-		c := h.conduct(i)
-		if c == nil || c.Strikes > 0 || c.Until <= now {
+		a := h.aside(i)
+		if a == nil || a.conduct.Strikes > 0 || a.conduct.Until <= now {
 			continue
 		}
 		if rule := h.classOf(i).rule; slices.Contains(rules, rule) {
-			list = append(list, core.Banned{Rule: rule, Key: strings.Clone(h.keyOf(i)), Until: c.Until})
+			list = append(list, core.Banned{Rule: rule, Key: strings.Clone(h.keyOf(i)), Until: a.conduct.Until})
 		}
 	}
 	return list

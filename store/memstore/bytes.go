@@ -20,8 +20,9 @@ const (
 	classBytes    = 240 // of the rule and the limit of a slot whose class is uninterned
 	idBytes       = 48  // of the id of a lease, which in a bucket begins with its key
 
-	// strikeBytes is what a key takes more when it has strikes or bans, at most.
-	strikeBytes = int64(unsafe.Sizeof(core.Conduct{})) + extStateBytes + extBytes
+	// asideBytes is what a key takes more for an aside, such as that of a key which has
+	// strikes or bans, at most.
+	asideBytes = int64(unsafe.Sizeof(aside{})) + extStateBytes + extBytes
 
 	// Of MaxBytes, 1/bucketShare is reserved for overflow buckets, and for strikes. A half
 	// of that is for buckets alone.
@@ -54,13 +55,9 @@ func bytesOf(key string, l *core.Limit, id classID) int64 {
 	return size + room*int64(unsafe.Sizeof(core.Entry{}))
 }
 
-// bytes returns bytesOf slot i, and what its strikes take.
+// bytes returns bytesOf slot i, and what its aside takes.
 func (h *shard) bytes(i int) int64 {
-	size := bytesOf(h.longKey(i), &h.classOf(i).limit, h.slots[i].class&^marks)
-	if h.conduct(i) != nil {
-		size += strikeBytes
-	}
-	return size
+	return bytesOf(h.longKey(i), &h.classOf(i).limit, h.slots[i].class&^marks) + h.aside(i).bytes()
 }
 
 // longKey returns the key of slot i if it is kept in an ext, and "" otherwise.

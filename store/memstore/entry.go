@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"strings"
+	"unsafe"
 
 	"github.com/headgate/headgate/core"
 )
@@ -40,7 +41,27 @@ type extState struct {
 	slot   int64
 	class  *limitClassKey // of a slot that is uninterned
 
-	conduct *core.Conduct // of a key that has strikes or bans, or nil
+	aside *aside // or nil
+}
+
+// aside is the part of the state that hardly any slot has.
+type aside struct {
+	conduct core.Conduct
+	others  []core.Segment
+}
+
+// asideOf returns what a state needs an aside for.
+func asideOf(st *core.State) aside { return aside{st.Conduct, st.Others} }
+
+// none reports whether there is nothing to keep.
+func (a *aside) none() bool { return a.conduct.None() && len(a.others) == 0 }
+
+// bytes returns the memory that the aside takes.
+func (a *aside) bytes() int64 {
+	if a == nil {
+		return 0
+	}
+	return asideBytes + int64(cap(a.others))*int64(unsafe.Sizeof(core.Segment{}))
 }
 
 // newEntry returns the slot of a key, with a copy of the key.
@@ -78,13 +99,13 @@ func (h *shard) load(i int, st *core.State) {
 	st.Used, st.Mark, st.Changed, st.ConductChanged = c.used, c.mark, false, false
 	if m := h.extState(i); m != nil {
 		st.Log, st.Head, st.Leases, st.Over, st.Slot = m.log, m.head, m.leases, m.over, m.slot
-		st.Conduct = core.Conduct{}
-		if m.conduct != nil {
-			st.Conduct = *m.conduct
+		st.Conduct, st.Others = core.Conduct{}, nil
+		if a := m.aside; a != nil {
+			st.Conduct, st.Others = a.conduct, a.others
 		}
-	} else if st.Log != nil || st.Leases != nil || st.Over|st.Slot != 0 || !st.Conduct.None() {
+	} else if st.Log != nil || st.Others != nil || st.Leases != nil || st.Over|st.Slot != 0 || !st.Conduct.None() {
 		st.Log, st.Head, st.Leases, st.Over, st.Slot = nil, 0, nil, 0, 0
-		st.Conduct = core.Conduct{}
+		st.Conduct, st.Others = core.Conduct{}, nil
 	}
 }
 
@@ -97,7 +118,7 @@ func (h *shard) save(i int, st *core.State, id classID, rule string) {
 		c.class = id | c.class&shared
 		c.used, c.mark = st.Used, st.Mark
 		return
-	case same && (m == nil || m.conduct == nil) && st.Conduct.None():
+	case same && (m == nil || m.aside == nil) && st.Conduct.None() && len(st.Others) == 0:
 		h.write(i, st, id, rule)
 		return
 	case old == uninterned && m == nil: // inserted, and so has no class yet, but is counted already
@@ -109,17 +130,17 @@ func (h *shard) save(i int, st *core.State, id classID, rule string) {
 	h.store.bytes.Add(h.bytes(i) - before)
 }
 
-// conduct returns what slot i keeps of refusals, or nil.
-func (h *shard) conduct(i int) *core.Conduct {
+// aside returns the aside of slot i, or nil.
+func (h *shard) aside(i int) *aside {
 	if m := h.extState(i); m != nil {
-		return m.conduct
+		return m.aside
 	}
 	return nil
 }
 
 // extended reports whether a state needs an extState if its class is known.
 func extended(st *core.State) bool {
-	return int64(len(st.Log)|len(st.Leases))|st.Over|st.Slot != 0 || !st.Conduct.None()
+	return int64(len(st.Log)|len(st.Leases)|len(st.Others))|st.Over|st.Slot != 0 || !st.Conduct.None()
 }
 
 // write is save without the count of bytes.
@@ -139,13 +160,12 @@ func (h *shard) write(i int, st *core.State, id classID, rule string) {
 		h.putExt(i).extState = m
 	}
 	m.log, m.head, m.leases, m.over, m.slot = st.Log, st.Head, st.Leases, st.Over, st.Slot
-	if st.Conduct.None() {
-		m.conduct = nil
-	} else if m.conduct == nil {
-		kept := st.Conduct // a copy, so that st does not escape
-		m.conduct = &kept
+	if kept := asideOf(st); kept.none() {
+		m.aside = nil
+	} else if m.aside == nil {
+		m.aside = &aside{kept.conduct, kept.others} // a copy, so that kept does not escape
 	} else {
-		*m.conduct = st.Conduct
+		*m.aside = kept
 	}
 	if id != uninterned {
 		m.class = nil

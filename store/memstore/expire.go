@@ -94,7 +94,7 @@ func (h *shard) expiryByCore(i int, now int64) int64 {
 	states := [1]*core.State{&q.state}
 	core.Decide(q.op[:], states[:], now, q.out[:])
 	clear(q.leases) // the probe must not retain their ids
-	q.state.Log, q.state.Head, q.state.Leases = nil, 0, nil
+	q.state.Log, q.state.Head, q.state.Others, q.state.Leases = nil, 0, nil, nil
 	return freshAt(&q.state, &q.out[0])
 }
 

@@ -106,7 +106,7 @@ func held(s *Store, op *core.Op) (st core.State, latest int64, ok bool) {
 // clone is a copy that shares nothing with st.
 func clone(st *core.State) core.State {
 	c := *st
-	c.Log, c.Leases = slices.Clone(st.Log), slices.Clone(st.Leases)
+	c.Log, c.Others, c.Leases = slices.Clone(st.Log), slices.Clone(st.Others), slices.Clone(st.Leases)
 	return c
 }
 

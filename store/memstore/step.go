@@ -311,7 +311,7 @@ func (t *step) admit(s *Store, h *shard, ops []core.Op, i int) error {
 		if counted {
 			t.holders[i] = ownEntryOfBucket
 			h.load(b, t.shares[i])
-			t.shares[i].Log = slices.Clone(t.shares[i].Log)
+			t.shares[i].Log, t.shares[i].Others = slices.Clone(t.shares[i].Log), slices.Clone(t.shares[i].Others)
 		}
 	case charged && !stays && !t.full:
 		return errNoRoom

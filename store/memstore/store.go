@@ -314,7 +314,7 @@ func (s *Store) isFull(size int64) bool {
 }
 
 // mayStrike reports whether there is room for the strikes of a key that has none.
-func (s *Store) mayStrike() bool { return s.bytes.Load() <= s.struckBytes-strikeBytes }
+func (s *Store) mayStrike() bool { return s.bytes.Load() <= s.struckBytes-asideBytes }
 
 // addUpTo adds n to sum unless the result would exceed bound. It reports whether it added.
 func addUpTo(sum *atomic.Int64, n, bound int64) bool {

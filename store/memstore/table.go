@@ -288,7 +288,7 @@ func (h *shard) add(c entry, a ext) int {
 
 // remove forgets slot i.
 func (h *shard) remove(i int) {
-	h.state.Log, h.state.Head, h.state.Leases = nil, 0, nil // they may be those of the slot
+	h.state.Log, h.state.Head, h.state.Others, h.state.Leases = nil, 0, nil, nil // they may be those of the slot
 	if h.slots[i].class&shared != 0 {
 		h.buckets--
 		h.store.overflowKeys.Add(-1)

@@ -284,8 +284,8 @@ func TestAbsurdNumbersDoNotLockAKey(t *testing.T) {
 		"10/1h token-bucket": {huge + " " + huge + " 3600000000 10", huge + " " + huge + " 3600000000 10 " + huge,
 			"10 1 " + huge + " 10 10 " + huge,
 			"10 " + huge + " " + huge + " " + huge, huge + " " + huge + " " + huge + " " + huge + " " + huge},
-		"10/1h sliding-window": {huge + " " + huge + " 5", "360000000 " + huge + " " + huge},
-		"10/1h sliding-log":    {strings.Repeat("\xff", 70)},
+		"10/1h sliding-window": {"360000000/10 " + huge + " " + huge, "360000000/9 " + huge + " 5;180000000/20 1 " + huge},
+		"10/1h sliding-log":    {seven(3600e6) + strings.Repeat("\xff", 70)},
 	} {
 		op := core.Op{Rule: "r", Key: "k", Limit: limit(t, text), Cost: 1}
 		for _, state := range states {
@@ -322,7 +322,7 @@ func TestScriptFlushedIsSentAgain(t *testing.T) {
 }
 
 // The bytes of a state after as many takes as the quota, evenly over half of the period:
-// 7 for each unit of a log, 23 for each lease and 7 once, and a number for each segment of
+// 7 for each unit of a log, 23 for each lease and 7 once for both, and a number for each segment of
 // a sliding window that holds units. The server adds the key and its own bookkeeping, which
 // differs by version and so is not tested: with a key of 30 bytes, used_memory grows by
 // some 175 bytes for a short state in Redis 7.0, and MEMORY USAGE says 120 of them.
@@ -330,9 +330,9 @@ func TestStatesAreSmall(t *testing.T) {
 	var now int64
 	s, c := fresh(t, redistest.Addr(t), Options{Clock: func() int64 { return now }})
 	for text, want := range map[string]int64{
-		"100/1m": 28, "100/1m fixed-window": 31, "100/1m sliding-window": 34, "100/1m token-bucket": 37,
-		"1000/1h sliding-log": 7 * 1000, "20 concurrent ttl=1m": 7 + 23*20,
-		"720/1h sliding-window segments=60": 109,
+		"100/1m": 28, "100/1m fixed-window": 31, "100/1m sliding-window": 37, "100/1m token-bucket": 37,
+		"1000/1h sliding-log": 7 + 7*1000, "20 concurrent ttl=1m": 7 + 23*20,
+		"720/1h sliding-window segments=60": 112,
 	} {
 		now = 1_700_000_000_000_000
 		l := limit(t, text)

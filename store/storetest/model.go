@@ -66,7 +66,8 @@ func (m *Model) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 // load returns a copy of the state, so that only keep changes the kept state.
 func (m *Model) load(id core.ID) *core.State {
 	s := m.states[id]
-	s.Log, s.Leases, s.Changed, s.ConductChanged = slices.Clone(s.Log), slices.Clone(s.Leases), false, false
+	s.Log, s.Others, s.Leases = slices.Clone(s.Log), slices.Clone(s.Others), slices.Clone(s.Leases)
+	s.Changed, s.ConductChanged = false, false
 	return &s
 }
 
