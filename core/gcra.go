@@ -283,11 +283,11 @@ func (r rate) most() int64 {
 // Takes, and units taken earlier may have been refunded. This gives back no unit of
 // others: without the Take, at least that many fewer units would be in use.
 //
-// Two kinds of Takes are known to have lost nothing. One is a Take after Mark where units
-// come back one by one: a unit taken earlier was in use at least until the state changed
-// last, and no Take has come since. The other is a booking that is the last of the
-// queue and whose slot has not come. If others have booked behind the Take,
-// nothing is given back, because their slots cannot move.
+// Two kinds of Takes are known to have lost nothing. One is a booking that is the last of
+// the queue and whose slot has not come. The other is a Take after Mark where units come
+// back one by one: a unit taken earlier was in use at least until the state changed last,
+// and no Take has come since. That does not hold once units were booked behind the Take.
+// While the slot of one of these has not come, nothing is given back, because it cannot move.
 func (gcra) refund(s *State, _ *Limit, now int64, op *Op) {
 	defer s.limitSlot(now)
 	if op.At == 0 || s.Used == 0 {
@@ -296,12 +296,12 @@ func (gcra) refund(s *State, _ *Limit, now int64, op *Op) {
 	}
 	r, lost := s.Limit.rate(), max(0, now-op.At)
 	cost := min(op.Cost, r.most())
-	capacity, end := s.Limit.Capacity(), s.Mark+r.span(s.Used)
+	end := s.Mark + r.span(s.Used)
 	upto := op.At + int64(op.ResetAfter/time.Microsecond)
-	switch {
-	case s.Slot > now && upto < end:
+	switch behind := s.Slot != 0 && upto < end; {
+	case behind && s.Slot > now:
 		cost = 0
-	case max(end, now+r.span(capacity)) <= upto, r.units == 1 && op.At > s.Mark:
+	case s.Slot > now && upto == end, r.units == 1 && op.At > s.Mark && !behind:
 		lost = 0
 	}
 	if lost == 0 {

@@ -168,12 +168,13 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
     changed = true
     local lost = max(0, now - x)
     local last = mark + span(period0, quota0, used)
+    local behind = slot ~= 0 and x + y < last -- units were booked behind the take
     slot = min(slot, mark + span(period0, quota0, max(0, used - burst0)))
     if x == 0 then
       lost = 0
-    elseif slot > now and x + y < last then
+    elseif behind and slot > now then
       cost = 0
-    elseif max(last, now + span(period0, quota0, burst0)) <= x + y or quota0 == 1 and x > mark then
+    elseif slot > now and x + y == last or quota0 == 1 and x > mark and not behind then
       lost = 0
     end
     cost = min(cost, (floor(MAX_QUEUE / period0) + 4) * quota0)
