@@ -67,7 +67,7 @@ func Decide(ops []Op, states []*State, now int64, out []Decision) {
 
 // plain reports whether the operation is a Take or a Peek of nothing but units.
 func (op *Op) plain(s *State) bool {
-	return op.Verb <= Peek && !op.UpTo && op.Ban == nil && op.Windows == nil && s.Conduct.None()
+	return op.Verb <= Peek && !op.UpTo && op.Ban == nil && op.Windows == nil && s.unitsOnly()
 }
 
 // decide carries out a plain operation, as the only one of its step. Nearly all steps are
@@ -96,6 +96,7 @@ func charge(ops []Op, states []*State, now, share int64, out []Decision) {
 		op, s := &ops[i], states[i]
 		if n := op.units(share); op.Verb == Take && out[i].Allowed && n > 0 {
 			algorithms[op.Limit.Algorithm].take(s, &op.Limit, now, n, op.Lease)
+			s.Void.end(now)
 			s.Changed = true
 			out[i].Taken = n
 		}
@@ -129,6 +130,9 @@ func settle(op *Op, s *State, now int64) {
 	if !s.Conduct.None() && s.Conduct.settle(op.ban(), now) {
 		s.ConductChanged = true
 	}
+	if s.Void.Until <= now {
+		s.Void = Void{}
+	}
 	if algorithms[op.Limit.Algorithm].settle(s, &op.Limit, now) {
 		s.Changed = true
 	}
@@ -138,6 +142,7 @@ func settle(op *Op, s *State, now int64) {
 // precedes.
 func precede(op *Op, s *State, now int64, d *Decision) {
 	if op.Verb == Reset {
+		s.voidTakes(op, now)
 		s.Conduct = Conduct{}
 		s.renew(&op.Limit)
 		return
@@ -145,6 +150,7 @@ func precede(op *Op, s *State, now int64, d *Decision) {
 	if op.Verb == Lift && !s.Conduct.None() {
 		s.Conduct, s.ConductChanged = Conduct{}, true
 	}
+	struck := !s.Conduct.None()
 	settle(op, s, now)
 	a := algorithms[op.Limit.Algorithm]
 	switch op.Verb {
@@ -152,6 +158,10 @@ func precede(op *Op, s *State, now int64, d *Decision) {
 		s.Conduct.begin(op.Ban, op.Ban.For.Microseconds(), now)
 		s.ConductChanged = true
 	case Refund:
+		if s.Void.covers(op, now) {
+			s.ConductChanged = s.ConductChanged || struck
+			return
+		}
 		a.refund(s, &op.Limit, now, op)
 		a.settle(s, &op.Limit, now)
 		s.Changed = true
@@ -162,14 +172,25 @@ func precede(op *Op, s *State, now int64, d *Decision) {
 		room := op.Limit.Capacity() + op.Limit.MaxDebt() - a.inUse(s, &op.Limit, now)
 		if d.Taken = max(0, min(op.Cost, room)); d.Taken > 0 {
 			a.debit(s, &op.Limit, now, d.Taken)
+			s.Void.end(now)
 			s.Changed = true
 		}
 	}
 }
 
-// renew drops the units of the key. Its strikes and bans stay.
+// voidTakes makes the Takes of the units in use void. A lease is not: its refund names it, and
+// gives back no other.
+func (s *State) voidTakes(op *Op, now int64) {
+	settle(op, s, now)
+	a := algorithms[op.Limit.Algorithm]
+	if _, reset := a.gauge(s, &op.Limit, now); reset > 0 && !a.leased() {
+		s.Void = Void{At: now, Until: max(now+reset, s.Void.Until)}
+	}
+}
+
+// renew drops the units of the key. Its strikes and bans stay, and void Takes stay void.
 func (s *State) renew(l *Limit) {
-	*s = State{Limit: *l, Conduct: s.Conduct, Changed: true, windows: s.windows}
+	*s = State{Limit: *l, Conduct: s.Conduct, Void: s.Void, Changed: true, windows: s.windows}
 }
 
 // shareOf returns the number of units that each UpTo Take of a step is to charge:

@@ -284,7 +284,7 @@ func (r rate) most() int64 {
 // others: without the Take, at least that many fewer units would be in use.
 //
 // Two kinds of Takes are known to have lost nothing. One is a booking that is the last of
-// the queue and whose slot has not come. The other is a Take after Mark where units come
+// the queue and whose slot comes now or later. The other is a Take after Mark where units come
 // back one by one: a unit taken earlier was in use at least until the state changed last,
 // and no Take has come since. That does not hold once units were booked behind the Take.
 // While the slot of one of these has not come, nothing is given back, because it cannot move.
@@ -301,7 +301,7 @@ func (gcra) refund(s *State, _ *Limit, now int64, op *Op) {
 	switch behind := s.Slot != 0 && upto < end; {
 	case behind && s.Slot > now:
 		cost = 0
-	case s.Slot > now && upto == end, r.units == 1 && op.At > s.Mark && !behind:
+	case s.Slot >= now && upto == end, r.units == 1 && op.At > s.Mark && !behind:
 		lost = 0
 	}
 	if lost == 0 {

@@ -16,7 +16,7 @@ const (
 	Take   Verb = iota // charge Cost units, if they fit
 	Peek               // answer as Take would, and change nothing
 	Refund             // give back what a Take charged
-	Reset              // make the key fresh
+	Reset              // make the key fresh; refunds of the Takes before it give nothing back
 	Debit              // charge Cost units, whether or not they fit
 	Lift               // end the ban of a key and forget its strikes; see [Ban]
 	Impose             // ban the key for Ban.For from now on, as if it had the strikes

@@ -2,7 +2,6 @@ package core
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/headgate/headgate/internal/textform"
 )
@@ -71,25 +70,33 @@ func (slidingWindow) settle(s *State, l *Limit, now int64) bool {
 	return changed
 }
 
-// settleOthers moves the segments that lie after now, where only a clock that stepped back
-// can have left them, to that of now. It forgets them all once none counts any longer.
+// settleOthers forgets the segments that no longer count, and moves those that lie after now,
+// where only a clock that stepped back can have left them, to that of now.
 func (s *State) settleOthers(now int64) (changed bool) {
-	last := int64(0)
-	for i := range s.Others {
-		g := &s.Others[i]
-		if current := now / g.Width; g.At > current {
-			if !changed {
-				s.Others, changed = slices.Clone(s.Others), true
-				g = &s.Others[i]
-			}
-			g.At = current
-		}
-		last = max(last, g.end())
+	settled := true
+	for _, g := range s.Others {
+		changed = changed || g.At > now/g.Width
+		settled = settled && g.end() > now
 	}
-	if last <= now {
-		s.Others = nil
+	if settled && !changed {
+		return false
+	}
+	before := s.Others
+	s.Others = make([]Segment, 0, len(before))
+	for _, g := range before {
+		g.At = min(g.At, now/g.Width)
+		if i := len(s.Others) - 1; i >= 0 && s.Others[i].sameAs(&g) {
+			s.Others[i].N += g.N
+		} else if g.end() > now {
+			s.Others = append(s.Others, g)
+		}
 	}
 	return changed
+}
+
+// sameAs reports whether the segments are one.
+func (g *Segment) sameAs(h *Segment) bool {
+	return g.At == h.At && g.Width == h.Width && g.Count == h.Count
 }
 
 // end returns the instant from which the segment no longer counts.
@@ -180,7 +187,7 @@ func (slidingWindow) last(s *State) (last int64) {
 
 func (slidingWindow) take(s *State, l *Limit, now, n int64, _ string) {
 	if !s.Limit.sameSegments(l) {
-		s.regroup(l, now)
+		s.regroup(l)
 	}
 	s.Limit = *l
 	s.push(now/l.width(), n)
@@ -188,7 +195,7 @@ func (slidingWindow) take(s *State, l *Limit, now, n int64, _ string) {
 
 // regroup moves the units of the log to Others, and those of Others that were taken under
 // segments as those of l to the log.
-func (s *State) regroup(l *Limit, now int64) {
+func (s *State) regroup(l *Limit) {
 	width, count := s.Limit.width(), s.Limit.segments()
 	kept := make([]Segment, 0, len(s.live())+len(s.Others))
 	for _, e := range s.live() {
@@ -197,11 +204,9 @@ func (s *State) regroup(l *Limit, now int64) {
 	before := s.Others
 	s.Log, s.Head = nil, 0
 	for _, g := range before {
-		switch {
-		case g.end() <= now:
-		case g.Width == l.width() && g.Count == l.segments():
+		if g.Width == l.width() && g.Count == l.segments() {
 			s.insert(g.At, g.N)
-		default:
+		} else {
 			kept = append(kept, g)
 		}
 	}

@@ -29,7 +29,7 @@ type State struct {
 	Head int
 
 	// Others holds the units of SlidingWindow that were taken under segments of another
-	// length or number than those of Limit, in no order.
+	// length or number than those of Limit. Those of one length and number are neighbours.
 	Others []Segment
 
 	// Leases are the leases of Concurrency, in the order of their expiry.
@@ -37,6 +37,9 @@ type State struct {
 
 	// Conduct is what is kept of the refusals of the key; see [Ban].
 	Conduct Conduct
+
+	// Void says which Takes a Reset has made void.
+	Void Void
 
 	// Changed is set by [Decide] when the state has to be kept, ConductChanged when at
 	// least its Conduct has to be.
@@ -58,15 +61,35 @@ type Lease struct {
 	Expiry, Units int64
 }
 
+// Void says that a Reset has dropped the units of the Takes up to the instant At, so that
+// their refunds give nothing back. After Until they would not, because the time has given
+// back all that was in use. The zero value is of a key that was not reset.
+type Void struct{ At, Until int64 }
+
+// end excludes the instant of the Reset, when units were taken at that instant after it.
+func (v *Void) end(now int64) {
+	if v.At == now {
+		v.At--
+	}
+}
+
+// covers reports whether the Take of a refund is void.
+func (v Void) covers(op *Op, now int64) bool {
+	return op.At != 0 && op.At <= v.At && v.At <= now && now < v.Until
+}
+
 // ForgetAfter returns the time from d, the decision on an op on the state, until its key is
-// fresh and a store may forget it: until its units are back, its strikes no longer count
-// and its bans are forgotten.
+// fresh and a store may forget it: until its units are back, its strikes no longer count,
+// its bans are forgotten and no Take is void.
 func (s *State) ForgetAfter(d *Decision) time.Duration {
-	if s.Conduct.None() {
+	if s.unitsOnly() {
 		return d.ResetAfter
 	}
-	return max(d.ResetAfter, micros(s.Conduct.reset(d.At)))
+	return max(d.ResetAfter, micros(s.Conduct.reset(d.At)), micros(s.Void.Until-d.At))
 }
+
+// unitsOnly reports whether the state holds nothing but units.
+func (s *State) unitsOnly() bool { return s.Void.Until == 0 && s.Conduct.None() }
 
 // live returns the entries that still count.
 func (s *State) live() []Entry { return s.Log[s.Head:] }

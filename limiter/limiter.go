@@ -262,7 +262,8 @@ func (l *Limiter) Peek(ctx context.Context, key string) ([]RuleDecision, error) 
 	return res.Decisions(), nil
 }
 
-// Reset makes key fresh under every rule, also where it is banned.
+// Reset makes key fresh under every rule, also where it is banned. Refunds of what was taken
+// before give nothing back, so none gives back what is taken after it.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	_, err := l.applyKey(ctx, core.Reset, key)
 	return err

@@ -87,7 +87,9 @@ end
 local function guard(step)
   return function(text, verb, cost, pending, period, quota, extra, limit, x, y, ban)
     local conduct, inner = open(text)
-    if inner == nil then
+    if verb == 'reset' then
+      conduct = nil
+    elseif inner == nil then
       return nil
     end
     -- A refund of a fresh key changes it if it has strikes that are to be forgotten.
@@ -107,7 +109,7 @@ local function guard(step)
     elseif asks and left ~= 0 then
       does, ahead = 'peek', 0
     end
-    local next, remaining, reset, wait, taken =
+    local next, remaining, reset, wait, taken, lasting =
       step(inner, does, units, pending, period, quota, extra, limit, ahead, y)
     if next == nil then
       return nil
@@ -126,13 +128,13 @@ local function guard(step)
       next = next or inner or ''
     end
     if not conduct then
-      return next, remaining, reset, wait, taken
+      return next, remaining, reset, wait, taken, lasting
     end
     local lasts = max(0, conduct.till - now, conduct.forget - now)
     if next and lasts ~= 0 then
       next = table.concat({ STRUCK, pack(conduct.strikes), pack(conduct.till), pack(conduct.span), pack(conduct.forget), next })
     end
-    return next, remaining, reset, wait, taken, max(lasts, reset)
+    return next, remaining, reset, wait, taken, max(lasts, lasting or reset)
   end
 end
 

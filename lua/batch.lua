@@ -219,10 +219,6 @@ local function run_op(k, l, verb, cost, pending, x, y)
     quarantine(KEYS[k])
     return nil
   end
-  if verb == 'reset' then
-    after[k], text = false, false
-    verb, cost = 'peek', 0
-  end
   local limit = limits[l]
   local next, remaining, reset, wait, taken, lasts =
     steps[limit.letter](text, verb, cost, pending, limit.period, limit.quota, limit.extra, limit.text, x, y, limit.ban)
@@ -233,10 +229,10 @@ local function run_op(k, l, verb, cost, pending, x, y)
   if next then
     after[k] = next ~= '' and next
   end
-  if lasts then -- a strike leaves the units, which may be under another limit
-    resets[k] = max(lasts, resets[k] or 0)
+  if lasts and (not next or sub(next, 1, 1) ~= VOID) then
+    resets[k] = max(lasts, resets[k] or 0) -- a strike leaves the units, which may be under another limit
   elseif next or not resets[k] then -- else this reset may be that of another limit
-    resets[k] = reset
+    resets[k] = lasts or reset
   end
   return remaining, reset, wait, taken
 end

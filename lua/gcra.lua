@@ -113,7 +113,9 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
         return nil
       end
       period0, quota0, burst0, limit0 = min(a, NEVER), min(b, NEVER), min(c, NEVER), nil
-      over, written_slot = d ~= '' and d or 0, e ~= '' and e or NEVER -- which min reads as digits
+      if d ~= '' then
+        over, written_slot = d, e ~= '' and e or NEVER
+      end
       if min(burst0 / quota0 * period0, MAX_PERIOD + 2) == MAX_PERIOD + 2 then
         period0, quota0, burst0, limit0, over = period, quota, burst, limit, 0
       end
@@ -130,7 +132,7 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
       if used - n > burst0 + over then
         used, changed = n + burst0, true
       else
-        slot = written_slot or 0
+        slot = (written_slot or 0) * 1
       end
       slower = not same and max(period / quota, period0 / quota0) == period0 / quota0
     else
@@ -174,7 +176,7 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
       lost = 0
     elseif behind and slot > now then
       cost = 0
-    elseif slot > now and x + y == last or quota0 == 1 and x > mark and not behind then
+    elseif max(slot, now) == slot and x + y == last or quota0 == 1 and x > mark and not behind then
       lost = 0
     end
     cost = min(cost, (floor(MAX_QUEUE / period0) + 4) * quota0)

@@ -25,6 +25,8 @@ type twin struct {
 	file   string
 	quick  bool   // the file has a quick function
 	letter string // of the algorithm, as used in operations and keys
+
+	lasting bool // a Reset makes no Take void; see void.lua
 }
 
 // twins is the registry of the algorithms. Each file defines a function of its name
@@ -35,7 +37,7 @@ var twins = map[core.Algorithm]twin{
 	core.SlidingLog:    {file: "sliding_log"},
 	core.SlidingWindow: {file: "sliding_window"},
 	core.TokenBucket:   {file: "token_bucket"},
-	core.Concurrency:   {file: "concurrency"},
+	core.Concurrency:   {file: "concurrency", lasting: true},
 
 	core.CalendarWindow: {file: "calendar_window"},
 }
@@ -136,10 +138,11 @@ func (c *Scripts) One(set Set) *Script {
 
 // step returns the expression of the function of an algorithm.
 func (s Set) step(t twin) string {
+	step := fmt.Sprintf("voids(%s, %t)", t.file, t.lasting)
 	if s&Bans != 0 {
-		return "guard(" + t.file + ")"
+		return "guard(" + step + ")"
 	}
-	return t.file
+	return step
 }
 
 // Many returns the script for any number of steps of any number of operations under the
@@ -173,7 +176,7 @@ func (c *Scripts) assemble(set Set, driver, quick, slow string) *Script {
 	for _, twin := range set.twins() {
 		files = append(files, twin.file)
 	}
-	if files = append(files, "reply"); set&Bans != 0 {
+	if files = append(files, "reply", "void"); set&Bans != 0 {
 		files = append(files, "ban")
 	}
 	c.once.Do(c.read)

@@ -1,11 +1,10 @@
 -- The beginning of every script, and the contract of its parts.
 --
--- A script consists of the prelude, key.lua, the algorithms that it needs, reply.lua,
--- and a driver: single.lua for one operation, batch.lua for many. records.lua precedes
--- the algorithms if one of them keeps a list or there are bans, and ban.lua the driver if
--- there are bans. lua.go first joins the parts above the `-- @slow` line of each file, then
--- the parts below. Most calls return before the second part and so do not pay for its
--- definitions.
+-- A script consists of the prelude, key.lua, the algorithms that it needs, reply.lua, void.lua,
+-- ban.lua if there are bans, and a driver: single.lua for one operation, batch.lua for many.
+-- records.lua precedes the algorithms if one of them keeps a list or there are bans. lua.go
+-- first joins the parts above the `-- @slow` line of each file, then the parts below. Most
+-- calls return before the second part and so do not pay for its definitions.
 --
 -- A line `local NAME = 7` or `local NAME = 'text'` defines a constant: lua.go puts
 -- the value where the name stands, because a function reads a literal faster than a
@@ -52,7 +51,8 @@
 -- another. The drivers leave such a state as it is, whatever the verb, and answer what
 -- reply.lua says.
 --
--- A take is charged if wait is at most x. Under bans, guard in ban.lua adds to the contract.
+-- A take is charged if wait is at most x. voids in void.lua adds the verb reset to the contract,
+-- and under bans guard in ban.lua adds more.
 --
 -- The phases of a step carry the names of the Go methods: settle brings the state up
 -- to now, delay computes the wait, take, refund and debit change the state, and gauge

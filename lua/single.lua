@@ -34,10 +34,7 @@ if mark == LATER and (number or 0) > FORMAT then
   return { now, OF_FORMAT - number }
 end
 local next, remaining, reset, wait, taken, lasts = nil, nil, nil, nil, nil, nil
-if verb == 'reset' and not unreadable then
-  next, remaining, reset, wait = step(false, 'peek', 0, 0, period, quota, extra, limit, 0, '', '')
-  next = ''
-elseif not unreadable then
+if not unreadable then
   next, remaining, reset, wait, taken, lasts =
     step(text, verb, cost, 0, period, quota, extra, limit, x, y, BAN)
 end

@@ -1,10 +1,21 @@
 -- Twin of core/slidinglog.go. State: the longest period under which a unit was taken, in
--- 7 bytes, and the instant at which each unit ends, as the records of records.lua.
+-- 7 bytes, and the instant at which each unit ends, as the records of records.lua. In the
+-- state of an older version the period is missing, and the records are the instants at which
+-- the units were taken, under the limit.
 
 -- @slow
 
 -- LOG_RECORD is the bytes of a unit's record, and of the period.
 local LOG_RECORD = 7
+
+-- ends_of returns the instants one period after those of a list.
+local function ends_of(list, period)
+  local ends = {}
+  for i = 1, #list / LOG_RECORD do
+    ends[i] = pack(instant(list, LOG_RECORD, i) + period)
+  end
+  return table.concat(ends)
+end
 
 local function sliding_log(text, verb, cost, pending, period, quota, _, _, x)
   -- settle
@@ -15,7 +26,7 @@ local function sliding_log(text, verb, cost, pending, period, quota, _, _, x)
     end
     longest, list = instant(text, LOG_RECORD, 1), sub(text, LOG_RECORD + 1)
     if longest > MAX_PERIOD then
-      return nil
+      longest, list = period, ends_of(text, period)
     end
   end
   list = sub(list, upto(list, LOG_RECORD, now) * LOG_RECORD + 1)

@@ -1,10 +1,12 @@
 -- Twin of core/slidingwindow.go. State: "width/segments newest c c c", the microseconds
 -- of a segment, how many of them make a period, the number of the newest segment that holds
--- units, and the units of it and of those before it. Units that were taken under another
--- width or number of segments follow, each segment after a ";" and in the same form. The
--- extra is the number of segments.
+-- units, and the units of it and of those before it. "/segments" is left out if they are
+-- DEFAULT_SEGMENTS. Units that were taken under another width or number of segments follow,
+-- each segment after a ";" and in the same form. The extra is the number of segments.
 
 -- @slow
+
+local DEFAULT_SEGMENTS = 10
 
 -- settle lays out the units of a state from the current segment back to the oldest that
 -- counts, and lists the segments of another width or number that count: their numbers
@@ -20,11 +22,14 @@ local function settle(text, width, segments)
   end
   local changed, read = false, false
   for group in string.gmatch(text, '[^;]+') do
-    local width0, count, newest, counts = match(group, '^([1-9]%d*)/([1-9]%d*) (%d+)([ %d]+)$')
-    if not width0 or max(width0 * count, MAX_PERIOD) ~= MAX_PERIOD then
+    local width0, count, newest, counts = match(group, '^([1-9]%d*)/?(%d*) (%d+)([ %d]+)$')
+    if not width0 then
       return nil
     end
-    width0, count, read = width0 * 1, count * 1, true
+    width0, count, read = width0 * 1, count == '' and DEFAULT_SEGMENTS or count * 1, true
+    if max(width0 * count, MAX_PERIOD) ~= MAX_PERIOD then
+      return nil
+    end
     local at, own = min(newest, NEVER), width0 == width and count == segments
     local present = floor(now / width0)
     for n in string.gmatch(counts, '%d+') do
@@ -34,13 +39,26 @@ local function settle(text, width, segments)
       if own and age <= segments then
         units[age + 1] = units[age + 1] + n
       elseif not own and age <= count and n ~= 0 then
-        others[#others + 1] = { at = present - age, n = n, width = width0, count = count,
-          stop = (present - age + 1 + count) * width0 }
+        local last = others[#others]
+        if last and last.at == present - age and last.width == width0 and last.count == count then
+          last.n = last.n + n -- both lay after now
+        else
+          others[#others + 1] = { at = present - age, n = n, width = width0, count = count,
+            stop = (present - age + 1 + count) * width0 }
+        end
       end
       at = at - 1
     end
   end
   return read and units or nil, current, others, changed
+end
+
+-- group_text returns what a state says of segments before their units.
+local function group_text(width, segments, newest)
+  if segments == DEFAULT_SEGMENTS then
+    return format('%d %d', width, newest)
+  end
+  return format('%d/%d %d', width, segments, newest)
 end
 
 -- window_text returns the state, and the place of the newest segment that holds units,
@@ -55,10 +73,10 @@ local function window_text(units, width, segments, current, others)
   end
   local groups = {}
   if newest then
-    groups[1] = format('%d/%d %d %s', width, segments, current - newest + 1, table.concat(text, ' ', newest, oldest))
+    groups[1] = format('%s %s', group_text(width, segments, current - newest + 1), table.concat(text, ' ', newest, oldest))
   end
   for _, g in ipairs(others) do
-    groups[#groups + 1] = format('%d/%d %d %d', g.width, g.count, g.at, g.n)
+    groups[#groups + 1] = format('%s %d', group_text(g.width, g.count, g.at), g.n)
   end
   return table.concat(groups, ';'), newest
 end

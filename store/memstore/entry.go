@@ -47,14 +47,25 @@ type extState struct {
 // aside is the part of the state that hardly any slot has.
 type aside struct {
 	conduct core.Conduct
+	void    core.Void
 	others  []core.Segment
 }
 
 // asideOf returns what a state needs an aside for.
-func asideOf(st *core.State) aside { return aside{st.Conduct, st.Others} }
+func asideOf(st *core.State) aside { return aside{st.Conduct, st.Void, st.Others} }
+
+// setAside gives a state what an aside has, which may be nil.
+func setAside(st *core.State, a *aside) {
+	if a == nil {
+		a = new(aside)
+	}
+	st.Conduct, st.Void, st.Others = a.conduct, a.void, a.others
+}
 
 // none reports whether there is nothing to keep.
-func (a *aside) none() bool { return a.conduct.None() && len(a.others) == 0 }
+func (a *aside) none() bool {
+	return a.conduct.None() && a.void.Until == 0 && len(a.others) == 0
+}
 
 // bytes returns the memory that the aside takes.
 func (a *aside) bytes() int64 {
@@ -99,13 +110,10 @@ func (h *shard) load(i int, st *core.State) {
 	st.Used, st.Mark, st.Changed, st.ConductChanged = c.used, c.mark, false, false
 	if m := h.extState(i); m != nil {
 		st.Log, st.Head, st.Leases, st.Over, st.Slot = m.log, m.head, m.leases, m.over, m.slot
-		st.Conduct, st.Others = core.Conduct{}, nil
-		if a := m.aside; a != nil {
-			st.Conduct, st.Others = a.conduct, a.others
-		}
-	} else if st.Log != nil || st.Others != nil || st.Leases != nil || st.Over|st.Slot != 0 || !st.Conduct.None() {
+		setAside(st, m.aside)
+	} else if st.Log != nil || st.Others != nil || st.Leases != nil || st.Over|st.Slot|st.Void.Until != 0 || !st.Conduct.None() {
 		st.Log, st.Head, st.Leases, st.Over, st.Slot = nil, 0, nil, 0, 0
-		st.Conduct, st.Others = core.Conduct{}, nil
+		setAside(st, nil)
 	}
 }
 
@@ -118,7 +126,7 @@ func (h *shard) save(i int, st *core.State, id classID, rule string) {
 		c.class = id | c.class&shared
 		c.used, c.mark = st.Used, st.Mark
 		return
-	case same && (m == nil || m.aside == nil) && st.Conduct.None() && len(st.Others) == 0:
+	case same && (m == nil || m.aside == nil) && st.Conduct.None() && int64(len(st.Others))|st.Void.Until == 0:
 		h.write(i, st, id, rule)
 		return
 	case old == uninterned && m == nil: // inserted, and so has no class yet, but is counted already
@@ -140,7 +148,7 @@ func (h *shard) aside(i int) *aside {
 
 // extended reports whether a state needs an extState if its class is known.
 func extended(st *core.State) bool {
-	return int64(len(st.Log)|len(st.Leases)|len(st.Others))|st.Over|st.Slot != 0 || !st.Conduct.None()
+	return int64(len(st.Log)|len(st.Leases)|len(st.Others))|st.Over|st.Slot|st.Void.Until != 0 || !st.Conduct.None()
 }
 
 // write is save without the count of bytes.
@@ -163,7 +171,7 @@ func (h *shard) write(i int, st *core.State, id classID, rule string) {
 	if kept := asideOf(st); kept.none() {
 		m.aside = nil
 	} else if m.aside == nil {
-		m.aside = &aside{kept.conduct, kept.others} // a copy, so that kept does not escape
+		m.aside = &aside{kept.conduct, kept.void, kept.others} // a copy, so that kept does not escape
 	} else {
 		*m.aside = kept
 	}

@@ -132,7 +132,7 @@ func dropBan(op *core.Op) {
 
 // strikes reports whether op i, whose key has a slot of its own, may strike it.
 func (t *step) strikes(s *Store, i int) bool {
-	return t.holders[i] != ownEntryOfBucket && (!t.shares[i].Conduct.None() || s.mayStrike())
+	return t.holders[i] != ownEntryOfBucket && (!t.shares[i].Conduct.None() || s.roomForAside())
 }
 
 // leasesOf returns the prefix of the ids of the key's leases in an overflow

@@ -106,7 +106,7 @@ func checkEarliest(t *rapid.T, s *Store, op *core.Op, st core.State, now int64) 
 // same compares what counts in two states.
 func same(a, b *core.State) bool {
 	return a.Limit == b.Limit && a.Used == b.Used && a.Mark == b.Mark && a.Slot == b.Slot && a.Over == b.Over &&
-		a.Conduct == b.Conduct &&
+		a.Conduct == b.Conduct && a.Void == b.Void &&
 		reflect.DeepEqual(append([]core.Entry{}, a.Log[a.Head:]...), append([]core.Entry{}, b.Log[b.Head:]...)) &&
 		reflect.DeepEqual(append([]core.Segment{}, a.Others...), append([]core.Segment{}, b.Others...)) &&
 		reflect.DeepEqual(append([]core.Lease{}, a.Leases...), append([]core.Lease{}, b.Leases...))

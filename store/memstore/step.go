@@ -41,7 +41,7 @@ func (h *shard) decide(p *location, ops []core.Op, out []core.Decision, now int6
 		return true, due, err
 	}
 	h.load(i, &h.state)
-	if ops[0].Ban != nil && h.state.Conduct.None() && !h.store.mayStrike() {
+	if ops[0].Ban != nil && h.state.Conduct.None() && !h.store.roomForAside() {
 		op := ops[0]
 		dropBan(&op)
 		ops = []core.Op{op}

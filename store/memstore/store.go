@@ -313,8 +313,9 @@ func (s *Store) isFull(size int64) bool {
 	return s.keys.Load() >= s.max || s.bytes.Load() > s.keyBytes-size
 }
 
-// mayStrike reports whether there is room for the strikes of a key that has none.
-func (s *Store) mayStrike() bool { return s.bytes.Load() <= s.struckBytes-asideBytes }
+// roomForAside reports whether there is room for an aside, such as of the strikes of a key
+// that has none.
+func (s *Store) roomForAside() bool { return s.bytes.Load() <= s.struckBytes-asideBytes }
 
 // addUpTo adds n to sum unless the result would exceed bound. It reports whether it added.
 func addUpTo(sum *atomic.Int64, n, bound int64) bool {

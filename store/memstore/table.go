@@ -207,8 +207,11 @@ func (h *shard) open(s *Store) {
 
 // keep stores slot i as a step has decided op, which is of class id. A slot of another
 // limit that the step has not changed stays, because it may be fresh under the limit of
-// op alone.
+// op alone. Where there is no room to note which Takes are void, none is.
 func (h *shard) keep(i int, st *core.State, id classID, op *core.Op, d *core.Decision) {
+	if st.Void.Until != 0 && h.aside(i) == nil && !h.store.roomForAside() {
+		st.Void = core.Void{}
+	}
 	switch own := h.slots[i].class&^marks == id && id != uninterned; {
 	case d.ResetAfter == 0 && (st.Changed || own) && st.ForgetAfter(d) == 0:
 		h.remove(i)

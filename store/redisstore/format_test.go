@@ -33,13 +33,19 @@ var formatOne = []struct {
 	{"10/1h fixed-window", "units", one(3), "3 1728003600000000 3600000000 0"},
 	{"10/1h fixed-window aligned", "units", one(3), "3 1728003600000000 3600000000 1"},
 	{"10/1h sliding-log", "units", one(2), seven(3600e6) + strings.Repeat(seven(storetest.Epoch+3600e6), 2)},
-	{"10/1h sliding-window", "units", one(3), "360000000/10 4800000 3"},
+	{"10/1h sliding-window", "units", one(3), "360000000 4800000 3"},
+	{"12/1h sliding-window segments=60", "units under two limits", []core.Op{{Cost: 3, Limit: core.Limit{Algorithm: core.SlidingWindow, Quota: 9, Period: time.Hour}}, {Cost: 2}},
+		"60000000/60 28800000 2;360000000 4800000 3"},
 	{"10/1h token-bucket", "units", one(3), "3 1728000000000000 3600000000 10 10"},
 	{"10/1h token-bucket debt=5", "a debt", []core.Op{{Cost: 10}, {Verb: core.Debit, Cost: 2}},
 		"10 1728000000000000 3600000000 10 10 2"},
 	{"10/year", "units", one(3), "3 1704067200000000 1735689600000000"},
 	{"10 concurrent ttl=1h", "a lease", []core.Op{{Cost: 1, Lease: "a"}},
 		seven(3600e6) + seven(storetest.Epoch+3600e6) + leaseID("a")},
+	{"10/1h fixed-window", "void takes", []core.Op{{Cost: 3}, {Verb: core.Reset}},
+		"v1728000000000000 1728003600000000;"},
+	{"10/1h fixed-window", "void takes and units", []core.Op{{Cost: 3}, {Verb: core.Reset}, {Cost: 3}},
+		"v1727999999999999 1728003600000000;3 1728003600000000 3600000000 0"},
 	{"1/1h fixed-window", "a strike", []core.Op{{Cost: 1, Ban: hour}, {Cost: 1, Ban: hour}},
 		"b" + seven(1) + seven(storetest.Epoch+3600e6) + seven(0) + seven(0) + "1 1728003600000000 3600000000 0"},
 	{"1/1h fixed-window", "a ban", []core.Op{{Verb: core.Impose, Ban: hour}},
@@ -60,7 +66,10 @@ func TestKeysHoldWhatFormatOneSays(t *testing.T) {
 	for _, row := range formatOne {
 		s := MustNew(c, Options{Prefix: redistest.Prefix(t), Timeout: patient, Clock: storetest.NewClock().Now})
 		for _, op := range row.ops {
-			op.Rule, op.Key, op.Limit = "r", "k", limit(t, row.limit)
+			op.Rule, op.Key = "r", "k"
+			if op.Limit == (core.Limit{}) {
+				op.Limit = limit(t, row.limit)
+			}
 			apply(t, s, op)
 			if got := c.Get(t.Context(), keyOf(s, &op)).Val(); laterFormat(got) != nil {
 				t.Errorf("%s: %q is of a later format", row.limit, got)

@@ -1,0 +1,72 @@
+package memstore
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// reset is a Reset of the key.
+func reset(key string, l core.Limit) core.Op {
+	op := takes(key, l)
+	op.Verb = core.Reset
+	return op
+}
+
+// A key that was reset is held, and its bytes are counted, until its takes are void no longer.
+func TestVoidTakesAreHeldAsLongAsNeeded(t *testing.T) {
+	l := limit("5/1h fixed-window")
+	s, c := bounded(t)
+	empty := s.Bytes()
+	op := takes("key", l)
+	d := do(t, s, op)[0]
+	held := s.Bytes()
+	c.move(time.Minute)
+	do(t, s, reset("key", l))
+	if s.Len() != 1 || s.Bytes() != held+asideBytes {
+		t.Errorf("%d keys, %d bytes, want 1 and %d", s.Len(), s.Bytes(), held+asideBytes)
+	}
+	checkCounts(t, s)
+	do(t, s, op)
+	if d := do(t, s, op.Refund(d))[0]; d.Remaining != 4 {
+		t.Errorf("%d remain after a void refund", d.Remaining)
+	}
+	c.move(time.Hour - time.Minute - time.Microsecond)
+	s.shards[0].sweep(c.read(), 100, forgetAtOnce)
+	do(t, s, op)
+	if s.Len() != 1 || s.Bytes() != held+asideBytes {
+		t.Errorf("%d keys, %d bytes a microsecond before, want 1 and %d", s.Len(), s.Bytes(), held+asideBytes)
+	}
+	c.move(time.Microsecond)
+	do(t, s, op)
+	if s.Bytes() != held {
+		t.Errorf("%d bytes once no take is void, want %d", s.Bytes(), held)
+	}
+	c.move(time.Hour)
+	s.shards[0].sweep(c.read(), 100, forgetAtOnce)
+	if s.Len() != 0 || s.Bytes() != empty {
+		t.Errorf("%d keys, %d bytes, want 0 and %d", s.Len(), s.Bytes(), empty)
+	}
+}
+
+// Where strikes have no room, resets have none either: the key is forgotten.
+func TestResetsNeverTakeTheRoomOfBuckets(t *testing.T) {
+	l := limit("5/1h fixed-window")
+	s, _ := bounded(t)
+	n := 0
+	for ; s.Bytes() <= s.keyBytes-bytesOf("k", &l, s.classIDOf(t, l)); n++ {
+		do(t, s, takes(fmt.Sprint(n), l))
+	}
+	for i := range n {
+		do(t, s, reset(fmt.Sprint(i), l))
+		if s.Bytes() > s.struckBytes {
+			t.Fatalf("%d bytes after %d resets, want at most %d", s.Bytes(), i+1, s.struckBytes)
+		}
+	}
+	if kept := s.Len(); kept == 0 || kept == n {
+		t.Errorf("%d of %d keys are held", kept, n)
+	}
+	checkCounts(t, s)
+}
