@@ -1,14 +1,14 @@
 -- Writing and deleting keys.
 
--- latest is the span that was written last, and digits is its text. New keys often
--- have equal lifetimes, so the text is made once for many.
+-- latest is the time to live that was written last, and digits is its text. New keys often
+-- have equal ones, so the text is made once for many.
 local latest, digits = 0, '0'
 
 -- write puts a state into its key, which expires when it is fresh.
 local function write(key, text, reset)
-  local span = ceil(reset / 1000) + keep
-  if span ~= latest then
-    latest, digits = span, format('%d', span)
+  local ttl = ceil(reset / 1000) + keep
+  if ttl ~= latest then
+    latest, digits = ttl, format('%d', ttl)
   end
   redis.call('SET', key, text, 'PX', digits)
 end

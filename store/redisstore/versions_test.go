@@ -24,7 +24,7 @@ import (
 // scriptsBefore is an archive of the scripts as they were before the present ones, at the
 // commit that its comment names. After a release it is made of that.
 //
-//go:generate git archive --format=zip -o testdata/before.zip ab015832372945bf10fd9cfcadca86d41b4febf3 lua/*.lua
+//go:generate git -C ../.. archive --format=zip -o store/redisstore/testdata/before.zip 3667cf4f9c969935d94ce3422f22e5a4a1db2e63 lua/*.lua
 //go:embed testdata/before.zip
 var scriptsBefore []byte
 
