@@ -308,6 +308,30 @@ const (
 	finished = "finished "
 )
 
+// A correction that meets another of the same token, which is under way, looks for its end
+// at most so often, with such a pause. It takes no longer than a store and two records.
+const (
+	looks     = 200
+	lookPause = 10 * time.Millisecond
+)
+
+// claimCorrection claims the record of a correction. Where another is under way that asks for
+// the same, it waits for that.
+func (h *handler) claimCorrection(ctx context.Context, record, what string) (there string, err error) {
+	for range looks {
+		there, err = h.records.claim(ctx, record, begun+what, 2*h.ttl)
+		if err != nil || there != begun+what {
+			return there, err
+		}
+		select {
+		case <-ctx.Done():
+			return there, nil
+		case <-time.After(lookPause):
+		}
+	}
+	return there, nil
+}
+
 // correct carries out a refund or a settlement once for the take of the token. what is
 // equal for calls that ask for the same.
 func (h *handler) correct(ctx context.Context, i *item, what string, f func(*limiter.Result) error) answer {
@@ -316,7 +340,7 @@ func (h *handler) correct(ctx context.Context, i *item, what string, f func(*lim
 		return *a
 	}
 	record := "corrected:" + i.token.name()
-	there, err := h.records.claim(ctx, record, begun+what, 2*h.ttl)
+	there, err := h.claimCorrection(ctx, record, what)
 	switch {
 	case err != nil:
 		h.noteRecords(err)

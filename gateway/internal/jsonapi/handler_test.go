@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -428,6 +429,37 @@ func two(t *testing.T, addr string, list ...policy.Policy) (a, b api) {
 		})
 	}
 	return open(), open()
+}
+
+// Of refunds that come at once one is carried out, and the others are told so, at whichever
+// gateway. None is told that its outcome is unknown.
+func TestRefundsAtOnceAreRepetitions(t *testing.T) {
+	server := redistest.Start(t)
+	a, b := two(t, server.Addr, one("api", "1000/1h fixed-window"))
+	for range 20 {
+		token := a.take(`{"key":"a","cost":2}`)
+		var done, repeated atomic.Int64
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				switch got := []api{a, b}[i%2].call("refund", `{"token":"`+token+`"}`, nil); got.body {
+				case `{"outcome":"done"}`:
+					done.Add(1)
+				case `{"outcome":"repeated"}`:
+					repeated.Add(1)
+				default:
+					t.Errorf("%d %s", got.status, got.body)
+				}
+			})
+		}
+		all.Wait()
+		if done.Load() != 1 || repeated.Load() != 7 {
+			t.Fatalf("%d are done and %d repeated, want 1 and 7", done.Load(), repeated.Load())
+		}
+	}
+	if left := a.left("a"); left[0] != 1000 {
+		t.Errorf("%v are left, want 1000", left)
+	}
 }
 
 func TestGatewaysOnOneRedisAreOne(t *testing.T) {
