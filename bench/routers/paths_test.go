@@ -94,7 +94,9 @@ counts every spelling that some router takes for its path. It may count more spe
 than the router at hand serves, but no other path.
 
 - **Parameters.** Servers of Java servlets end a segment at its first semicolon, so
-  ` + "`/login;a=1`" + ` and ` + "`/x/..;/login`" + ` count under ` + "`/login`" + `.
+  ` + "`/login;a=1`" + ` and ` + "`/x/..;/login`" + ` count under ` + "`/login`" + `. Where Debian's tomcat10 is installed,
+  ` + "`HEADGATE_TOMCAT=1 go -C bench test -run Tomcat ./routers`" + ` tries such spellings and those
+  of the table on it: what Tomcat 10.1.52 served by a pattern was counted under its policy.
 - **Another path by now.** Inside ` + "`http.StripPrefix`" + `, or after a handler that has set the path,
   a request counts under the policies of the path that the client sent, and of the one that it
   has now.
