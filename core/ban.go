@@ -77,9 +77,9 @@ func spanFault(name string, d time.Duration) error {
 	return nil
 }
 
-// Conduct is what the state of a key keeps of its refusals under a [Ban]. It is zero for
+// conduct is what the state of a key keeps of its refusals under a [Ban]. It is zero for
 // a key that was never refused under one, or long ago.
-type Conduct struct {
+type conduct struct {
 	// Strikes many refusals count until the instant Until. If there are none, Until is
 	// the end of a ban.
 	Strikes, Until int64
@@ -90,15 +90,15 @@ type Conduct struct {
 
 // None reports whether the conduct is zero. There are no strikes without Until, and no Span
 // without Forget.
-func (c *Conduct) None() bool { return c.Until|c.Forget == 0 }
+func (c *conduct) None() bool { return c.Until|c.Forget == 0 }
 
 // settle brings the conduct to now, under a Ban or, if b is nil, under none. It returns
 // true only if it pulled back instants that a stepped clock, or a Ban with longer spans, has
 // left too far in the future, because no other change has to be kept.
-func (c *Conduct) settle(b *Ban, now int64) (changed bool) {
+func (c *conduct) settle(b *Ban, now int64) (changed bool) {
 	if b == nil {
 		if c.reset(now) == 0 {
-			*c = Conduct{}
+			*c = conduct{}
 		}
 		return false
 	}
@@ -123,7 +123,7 @@ func (c *Conduct) settle(b *Ban, now int64) (changed bool) {
 }
 
 // delay returns the span until the ban ends, 0 without one.
-func (c *Conduct) delay(now int64) int64 {
+func (c *conduct) delay(now int64) int64 {
 	if c.Strikes > 0 {
 		return 0
 	}
@@ -132,7 +132,7 @@ func (c *Conduct) delay(now int64) int64 {
 
 // strike counts a refusal of a key that is not banned, and begins a ban if it is the last
 // that the Ban lets pass.
-func (c *Conduct) strike(b *Ban, now int64) {
+func (c *conduct) strike(b *Ban, now int64) {
 	if c.Strikes == 0 {
 		c.Until = now + b.Within.Microseconds()
 	}
@@ -143,7 +143,7 @@ func (c *Conduct) strike(b *Ban, now int64) {
 }
 
 // begin begins a ban of at most the span. A ban that ends later stays.
-func (c *Conduct) begin(b *Ban, span, now int64) {
+func (c *conduct) begin(b *Ban, span, now int64) {
 	left, longest := c.delay(now), b.Max.Microseconds()
 	c.Strikes, c.Span = 0, max(left, min(span, longest))
 	c.Until = now + c.Span
@@ -151,7 +151,7 @@ func (c *Conduct) begin(b *Ban, span, now int64) {
 }
 
 // reset returns the span until the conduct is as that of a key which was never refused.
-func (c *Conduct) reset(now int64) int64 { return max(0, c.Until-now, c.Forget-now) }
+func (c *conduct) reset(now int64) int64 { return max(0, c.Until-now, c.Forget-now) }
 
 // ban returns the Ban that the operation heeds, or nil. A Soft Take heeds none, because
 // its refusal turns no request away.

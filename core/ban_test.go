@@ -12,7 +12,7 @@ const (
 )
 
 // strikeOut strikes until a ban begins, and returns how long it is.
-func (c *Conduct) strikeOut(t *testing.T, b *Ban, now int64) int64 {
+func (c *conduct) strikeOut(t *testing.T, b *Ban, now int64) int64 {
 	t.Helper()
 	c.settle(b, now)
 	for n := int64(1); n <= b.Strikes; n++ {
@@ -35,7 +35,7 @@ func TestBanBeginsWithTheLastStrike(t *testing.T) {
 		{"a microsecond before the first is forgotten", 60*banSecond - 1, 600 * banSecond},
 		{"as the first is forgotten", 60 * banSecond, 0},
 	} {
-		c := Conduct{}
+		c := conduct{}
 		for _, at := range []int64{0, 0, row.third} {
 			c.settle(&b, banStart+at)
 			c.strike(&b, banStart+at)
@@ -50,13 +50,13 @@ func TestBanBeginsWithTheLastStrike(t *testing.T) {
 func TestConductIsNone(t *testing.T) {
 	for _, r := range []struct {
 		what    string
-		conduct Conduct
+		conduct conduct
 		none    bool
 	}{
-		{"nothing", Conduct{}, true},
-		{"strikes", Conduct{Strikes: 1, Until: banStart}, false},
-		{"a ban", Conduct{Until: banStart, Span: 1, Forget: banStart + 1}, false},
-		{"a ban that has ended", Conduct{Span: 1, Forget: banStart}, false},
+		{"nothing", conduct{}, true},
+		{"strikes", conduct{Strikes: 1, Until: banStart}, false},
+		{"a ban", conduct{Until: banStart, Span: 1, Forget: banStart + 1}, false},
+		{"a ban that has ended", conduct{Span: 1, Forget: banStart}, false},
 	} {
 		if got := r.conduct.None(); got != r.none {
 			t.Errorf("%s: None is %v", r.what, got)
@@ -68,7 +68,7 @@ func TestConductIsNone(t *testing.T) {
 // without one.
 func TestBanDoubles(t *testing.T) {
 	b := Ban{2, time.Minute, 10 * time.Minute, time.Hour}
-	c, now := Conduct{}, banStart
+	c, now := conduct{}, banStart
 	for _, minutes := range []int64{10, 20, 40, 60, 60, 60} {
 		span := c.strikeOut(t, &b, now)
 		if span != minutes*60*banSecond {
@@ -87,7 +87,7 @@ func TestBanDoubles(t *testing.T) {
 		t.Errorf("when it is forgotten the ban is %d", got)
 	}
 	c.settle(&b, now+3600*banSecond)
-	if c != (Conduct{}) || c.reset(now) != 0 {
+	if c != (conduct{}) || c.reset(now) != 0 {
 		t.Errorf("%+v is left", c)
 	}
 }
@@ -95,7 +95,7 @@ func TestBanDoubles(t *testing.T) {
 // A ban whose first is the longest gets no longer.
 func TestBanOfOneLength(t *testing.T) {
 	b := Ban{1, time.Second, time.Hour, time.Hour}
-	c, now := Conduct{}, banStart
+	c, now := conduct{}, banStart
 	for range 3 {
 		if span := c.strikeOut(t, &b, now); span != 3600*banSecond || c.Span != span {
 			t.Errorf("%+v", c)
@@ -108,7 +108,7 @@ func TestBanOfOneLength(t *testing.T) {
 // for Within.
 func TestBanAfterAClockStep(t *testing.T) {
 	b := Ban{2, time.Minute, 10 * time.Minute, time.Hour}
-	c := Conduct{}
+	c := conduct{}
 	c.strikeOut(t, &b, banStart)
 	for _, row := range []struct {
 		back    int64
@@ -123,7 +123,7 @@ func TestBanAfterAClockStep(t *testing.T) {
 	if over.settle(&b, c.Until); over.settle(&b, c.Until-1) != true || over.reset(c.Until-1) != 3600*banSecond {
 		t.Errorf("a microsecond before the end of a ban that is over: %+v", over)
 	}
-	c = Conduct{}
+	c = conduct{}
 	c.strike(&b, banStart)
 	if !c.settle(&b, banStart-1) || c.reset(banStart-1) != 60*banSecond || c.Strikes != 1 {
 		t.Errorf("%+v", c)
@@ -133,7 +133,7 @@ func TestBanAfterAClockStep(t *testing.T) {
 // A lower Max holds at once, and a lower number of strikes at the next.
 func TestBanThatChanges(t *testing.T) {
 	b := Ban{5, time.Minute, 10 * time.Minute, time.Hour}
-	c := Conduct{}
+	c := conduct{}
 	for range 4 {
 		c.strike(&b, banStart)
 	}
@@ -142,7 +142,7 @@ func TestBanThatChanges(t *testing.T) {
 	if c.strike(&lower, banStart); c.delay(banStart) != 60*banSecond {
 		t.Errorf("banned for %d", c.delay(banStart))
 	}
-	c = Conduct{}
+	c = conduct{}
 	c.strikeOut(t, &b, banStart)
 	if !c.settle(&lower, banStart) || c.delay(banStart) != 300*banSecond || c.reset(banStart) != 600*banSecond {
 		t.Errorf("banned for %d, forgotten after %d", c.delay(banStart), c.reset(banStart))
@@ -296,10 +296,10 @@ func TestBanCountsStrikes(t *testing.T) {
 	})
 	t.Run("only the rules that refuse strike", func(t *testing.T) {
 		full, other := banned(t), new(State)
-		full.Conduct = Conduct{}
+		full.Conduct = conduct{}
 		second := with(func(o *Op) { o.Rule = "other" })
 		out := several(t, []*State{full, other}, []Op{op, second}, banStart)
-		if out[0].Allowed || full.Conduct.Strikes != 1 || !out[1].Allowed || other.Conduct != (Conduct{}) {
+		if out[0].Allowed || full.Conduct.Strikes != 1 || !out[1].Allowed || other.Conduct != (conduct{}) {
 			t.Errorf("%+v, %+v", full.Conduct, other.Conduct)
 		}
 	})

@@ -131,7 +131,7 @@ func settle(op *Op, s *State, now int64) {
 		s.ConductChanged = true
 	}
 	if s.Void.Until <= now {
-		s.Void = Void{}
+		s.Void = void{}
 	}
 	if algorithms[op.Limit.Algorithm].settle(s, &op.Limit, now) {
 		s.Changed = true
@@ -143,12 +143,12 @@ func settle(op *Op, s *State, now int64) {
 func precede(op *Op, s *State, now int64, d *Decision) {
 	if op.Verb == Reset {
 		s.voidTakes(op, now)
-		s.Conduct = Conduct{}
+		s.Conduct = conduct{}
 		s.renew(&op.Limit)
 		return
 	}
 	if op.Verb == Lift && !s.Conduct.None() {
-		s.Conduct, s.ConductChanged = Conduct{}, true
+		s.Conduct, s.ConductChanged = conduct{}, true
 	}
 	struck := !s.Conduct.None()
 	settle(op, s, now)
@@ -184,13 +184,13 @@ func (s *State) voidTakes(op *Op, now int64) {
 	settle(op, s, now)
 	a := algorithms[op.Limit.Algorithm]
 	if _, reset := a.gauge(s, &op.Limit, now); reset > 0 && !a.leased() {
-		s.Void = Void{At: now, Until: max(now+reset, s.Void.Until)}
+		s.Void = void{At: now, Until: max(now+reset, s.Void.Until)}
 	}
 }
 
 // renew drops the units of the key. Its strikes and bans stay, and void Takes stay void.
 func (s *State) renew(l *Limit) {
-	*s = State{Limit: *l, Conduct: s.Conduct, Void: s.Void, Changed: true, windows: s.windows}
+	*s = State{Limit: *l, Aside: Aside{Conduct: s.Conduct, Void: s.Void}, Changed: true, windows: s.windows}
 }
 
 // shareOf returns the number of units that each UpTo Take of a step is to charge:

@@ -63,6 +63,55 @@ func (list entries) reset(now int64) (span int64) {
 	return span
 }
 
+// ledger holds a state to its entries.
+type ledger struct {
+	*rapid.T
+	state *core.State
+	taken entries
+	now   int64
+}
+
+// ask has a Take or a Peek decided.
+func (l *ledger) ask(op core.Op) {
+	before := clone(l.state)
+	d := decide(l.state, l.now, op)
+	fits := l.taken.used(l.now)+op.Cost <= op.Limit.Quota
+	if d.Allowed != fits {
+		l.Fatalf("%d used, %+v of %v: %+v", l.taken.used(l.now), op, op.Limit, d)
+	}
+	if !fits {
+		at := l.now + d.RetryAfter.Microseconds()
+		if then, sooner := l.taken.used(at), l.taken.used(at-1); then+op.Cost > op.Limit.Quota || sooner+op.Cost <= op.Limit.Quota {
+			l.Fatalf("%+v of %v: %+v, but %d are used then, and %d before", op, op.Limit, d, then, sooner)
+		}
+	}
+	if op.Verb == core.Take && fits {
+		l.taken = append(l.taken, entry{l.now, op.Cost, op.Limit})
+	} else if l.state.Changed {
+		l.Fatalf("%+v changed %+v", op, before)
+	} else {
+		defer func() { l.state = before }() // as a store leaves it
+	}
+	l.gauge(op, d)
+}
+
+// refund undoes a Take.
+func (l *ledger) refund(e *entry) {
+	op := core.Op{Verb: core.Refund, Limit: e.limit, At: e.at, Cost: e.n}
+	d := decide(l.state, l.now, op)
+	e.n = 0
+	l.gauge(op, d)
+}
+
+// gauge checks what remains.
+func (l *ledger) gauge(op core.Op, d core.Decision) {
+	l.state.Changed = false
+	remaining, reset := max(0, op.Limit.Quota-l.taken.used(l.now)), l.taken.reset(l.now)
+	if d.Remaining != remaining || d.ResetAfter != time.Duration(reset)*time.Microsecond {
+		l.Fatalf("%+v of %v: %+v, want %d remaining, reset %d", op, op.Limit, d, remaining, reset)
+	}
+}
+
 // A unit counts until it would have ended under the limit under which it was taken, whatever
 // the limits of later operations are, and a decision says exactly when a cost fits.
 func TestUnitsEndUnderTheLimitOfTheirTake(t *testing.T) {
@@ -73,50 +122,20 @@ func TestUnitsEndUnderTheLimitOfTheirTake(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		family := rapid.SampledFrom(families).Draw(t, "family")
-		var taken entries
-		state, now := &core.State{}, int64(1_700_000_000_000_000)
+		l := &ledger{T: t, state: &core.State{}, now: 1_700_000_000_000_000}
 		for range rapid.IntRange(1, 40).Draw(t, "operations") {
-			now += rapid.SampledFrom([]int64{0, 1, 250_000, 999_999, 1_000_000, 2_500_000, 11_000_000}).Draw(t, "span")
-			l := rapid.SampledFrom(family).Draw(t, "limit")
-			op := core.Op{Verb: rapid.SampledFrom([]core.Verb{core.Take, core.Take, core.Take, core.Peek, core.Refund}).Draw(t, "verb"), Limit: l, Cost: rapid.Int64Range(1, 3).Draw(t, "cost")}
-			i := -1
-			if op.Verb == core.Refund {
-				if len(taken) == 0 {
-					continue
-				}
-				i = rapid.IntRange(0, len(taken)-1).Draw(t, "take")
-				op.Limit, op.At, op.Cost = taken[i].limit, taken[i].at, taken[i].n
+			l.now += rapid.SampledFrom([]int64{0, 1, 250_000, 999_999, 1_000_000, 2_500_000, 11_000_000}).Draw(t, "span")
+			op := core.Op{
+				Verb:  rapid.SampledFrom([]core.Verb{core.Take, core.Take, core.Take, core.Peek, core.Refund}).Draw(t, "verb"),
+				Limit: rapid.SampledFrom(family).Draw(t, "limit"),
+				Cost:  rapid.Int64Range(1, 3).Draw(t, "cost"),
 			}
-			before := clone(state)
-			d := decide(state, now, op)
-			if op.Verb == core.Refund {
-				taken[i].n = 0
-			}
-			used := taken.used(now)
-			fits := used+op.Cost <= op.Limit.Quota
 			switch {
-			case op.Verb == core.Refund:
-			case d.Allowed != fits:
-				t.Fatalf("%d used, %+v of %v: %+v", used, op, op.Limit, d)
-			case op.Verb == core.Take && fits:
-				taken = append(taken, entry{now, op.Cost, op.Limit})
-				used = taken.used(now)
-			case !fits:
-				at := now + d.RetryAfter.Microseconds()
-				if taken.used(at)+op.Cost > op.Limit.Quota || taken.used(at-1)+op.Cost <= op.Limit.Quota {
-					t.Fatalf("%+v of %v: %+v, but %d are used then, and %d before", op, op.Limit, d, taken.used(at), taken.used(at-1))
-				}
+			case op.Verb != core.Refund:
+				l.ask(op)
+			case len(l.taken) > 0:
+				l.refund(&l.taken[rapid.IntRange(0, len(l.taken)-1).Draw(t, "take")])
 			}
-			if want := max(0, op.Limit.Quota-used); d.Remaining != want || d.ResetAfter != time.Duration(taken.reset(now))*time.Microsecond {
-				t.Fatalf("%+v of %v: %+v, want %d remaining, reset %d", op, op.Limit, d, want, taken.reset(now))
-			}
-			if op.Verb == core.Peek || !d.Allowed {
-				if state.Changed {
-					t.Fatalf("%+v changed %+v", op, before)
-				}
-				state = before // as a store leaves it
-			}
-			state.Changed = false
 		}
 	})
 }

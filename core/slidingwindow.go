@@ -82,7 +82,7 @@ func (s *State) settleOthers(now int64) (changed bool) {
 		return false
 	}
 	before := s.Others
-	s.Others = make([]Segment, 0, len(before))
+	s.Others = make([]segment, 0, len(before))
 	for _, g := range before {
 		g.At = min(g.At, now/g.Width)
 		if i := len(s.Others) - 1; i >= 0 && s.Others[i].sameAs(&g) {
@@ -95,15 +95,15 @@ func (s *State) settleOthers(now int64) (changed bool) {
 }
 
 // sameAs reports whether the segments are one.
-func (g *Segment) sameAs(h *Segment) bool {
+func (g *segment) sameAs(h *segment) bool {
 	return g.At == h.At && g.Width == h.Width && g.Count == h.Count
 }
 
 // end returns the instant from which the segment no longer counts.
-func (g *Segment) end() int64 { return (g.At + 1 + g.Count) * g.Width }
+func (g *segment) end() int64 { return (g.At + 1 + g.Count) * g.Width }
 
 // weight returns the units counted for the segment.
-func (g *Segment) weight(now int64) int64 {
+func (g *segment) weight(now int64) int64 {
 	c := scale{g.Width, (exact - 1) / g.Width}
 	return c.weight(g.N, max(0, min(c.width, g.end()-now)))
 }
@@ -197,9 +197,9 @@ func (slidingWindow) take(s *State, l *Limit, now, n int64, _ string) {
 // segments as those of l to the log.
 func (s *State) regroup(l *Limit) {
 	width, count := s.Limit.width(), s.Limit.segments()
-	kept := make([]Segment, 0, len(s.live())+len(s.Others))
+	kept := make([]segment, 0, len(s.live())+len(s.Others))
 	for _, e := range s.live() {
-		kept = append(kept, Segment{e.At, e.N, width, count})
+		kept = append(kept, segment{e.At, e.N, width, count})
 	}
 	before := s.Others
 	s.Log, s.Head = nil, 0

@@ -28,18 +28,10 @@ type State struct {
 	Log  []Entry
 	Head int
 
-	// Others holds the units of SlidingWindow that were taken under segments of another
-	// length or number than those of Limit. Those of one length and number are neighbours.
-	Others []Segment
-
 	// Leases are the leases of Concurrency, in the order of their expiry.
 	Leases []Lease
 
-	// Conduct is what is kept of the refusals of the key; see [Ban].
-	Conduct Conduct
-
-	// Void says which Takes a Reset has made void.
-	Void Void
+	Aside
 
 	// Changed is set by [Decide] when the state has to be kept, ConductChanged when at
 	// least its Conduct has to be.
@@ -51,9 +43,27 @@ type State struct {
 // Entry is N units that end at the instant, or were admitted in the segment, At.
 type Entry struct{ At, N int64 }
 
-// Segment is N units that were admitted in segment At of those that are Width microseconds
+// Aside is the part of a state that hardly any key has. It is zero for all others.
+type Aside struct {
+	// Conduct is what is kept of the refusals of the key under a [Ban].
+	Conduct conduct
+
+	// Void says which Takes a Reset has made void.
+	Void void
+
+	// Others holds the units of SlidingWindow that were taken under segments of another
+	// length or number than those of Limit. Those of one length and number are neighbours.
+	Others []segment
+}
+
+// None reports whether the part holds nothing.
+func (a *Aside) None() bool {
+	return a.Conduct.None() && a.Void.Until == 0 && len(a.Others) == 0
+}
+
+// segment is N units that were admitted in segment At of those that are Width microseconds
 // long, and of which Count make a period.
-type Segment struct{ At, N, Width, Count int64 }
+type segment struct{ At, N, Width, Count int64 }
 
 // Lease is Units held by ID until the instant Expiry.
 type Lease struct {
@@ -61,20 +71,20 @@ type Lease struct {
 	Expiry, Units int64
 }
 
-// Void says that a Reset has dropped the units of the Takes up to the instant At, so that
+// void says that a Reset has dropped the units of the Takes up to the instant At, so that
 // their refunds give nothing back. After Until they would not, because the time has given
 // back all that was in use. The zero value is of a key that was not reset.
-type Void struct{ At, Until int64 }
+type void struct{ At, Until int64 }
 
 // end excludes the instant of the Reset, when units were taken at that instant after it.
-func (v *Void) end(now int64) {
+func (v *void) end(now int64) {
 	if v.At == now {
 		v.At--
 	}
 }
 
 // covers reports whether the Take of a refund is void.
-func (v Void) covers(op *Op, now int64) bool {
+func (v void) covers(op *Op, now int64) bool {
 	return op.At != 0 && op.At <= v.At && v.At <= now && now < v.Until
 }
 

@@ -31,11 +31,11 @@ func (h *shard) appendBans(list []core.Banned, rules []string, now int64) []core
 	defer h.mu.Unlock()
 	for i := range h.exts {
 		a := h.aside(i)
-		if a == nil || a.conduct.Strikes > 0 || a.conduct.Until <= now {
+		if a == nil || a.Conduct.Strikes > 0 || a.Conduct.Until <= now {
 			continue
 		}
 		if rule := h.classOf(i).rule; slices.Contains(rules, rule) {
-			list = append(list, core.Banned{Rule: rule, Key: strings.Clone(h.keyOf(i)), Until: a.conduct.Until})
+			list = append(list, core.Banned{Rule: rule, Key: strings.Clone(h.keyOf(i)), Until: a.Conduct.Until})
 		}
 	}
 	return list

@@ -22,7 +22,10 @@ const (
 
 	// asideBytes is what a key takes more for an aside, such as that of a key which has
 	// strikes or bans, at most.
-	asideBytes = int64(unsafe.Sizeof(aside{})) + extStateBytes + extBytes
+	asideBytes = int64(unsafe.Sizeof(core.Aside{})) + extStateBytes + extBytes
+
+	// otherBytes is what a segment of another length takes.
+	otherBytes = int64(unsafe.Sizeof(core.Aside{}.Others[0]))
 
 	// Of MaxBytes, 1/bucketShare is reserved for overflow buckets, and for strikes. A half
 	// of that is for buckets alone.
@@ -57,7 +60,11 @@ func bytesOf(key string, l *core.Limit, id classID) int64 {
 
 // bytes returns bytesOf slot i, and what its aside takes.
 func (h *shard) bytes(i int) int64 {
-	return bytesOf(h.longKey(i), &h.classOf(i).limit, h.slots[i].class&^marks) + h.aside(i).bytes()
+	size := bytesOf(h.longKey(i), &h.classOf(i).limit, h.slots[i].class&^marks)
+	if a := h.aside(i); a != nil {
+		size += asideBytes + int64(cap(a.Others))*otherBytes
+	}
+	return size
 }
 
 // longKey returns the key of slot i if it is kept in an ext, and "" otherwise.

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/headgate/headgate/core"
 )
@@ -88,7 +87,7 @@ func TestBytesFollowALimitThatChanges(t *testing.T) {
 			do(t, s, takes("key", l))
 			want := bytesOf("key", &l, s.classIDOf(t, l))
 			if n := []int64{0, 1, 1, 2}[i]; n > 0 { // units under segments of other widths
-				want += asideBytes + n*int64(unsafe.Sizeof(core.Segment{}))
+				want += asideBytes + n*otherBytes
 			}
 			if got := s.Bytes() - empty; got != want {
 				t.Errorf("%v: %d bytes, want %d", l, got, want)

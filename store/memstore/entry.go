@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"strings"
-	"unsafe"
 
 	"github.com/headgate/headgate/core"
 )
@@ -41,38 +40,7 @@ type extState struct {
 	slot   int64
 	class  *limitClassKey // of a slot that is uninterned
 
-	aside *aside // or nil
-}
-
-// aside is the part of the state that hardly any slot has.
-type aside struct {
-	conduct core.Conduct
-	void    core.Void
-	others  []core.Segment
-}
-
-// asideOf returns what a state needs an aside for.
-func asideOf(st *core.State) aside { return aside{st.Conduct, st.Void, st.Others} }
-
-// setAside gives a state what an aside has, which may be nil.
-func setAside(st *core.State, a *aside) {
-	if a == nil {
-		a = new(aside)
-	}
-	st.Conduct, st.Void, st.Others = a.conduct, a.void, a.others
-}
-
-// none reports whether there is nothing to keep.
-func (a *aside) none() bool {
-	return a.conduct.None() && a.void.Until == 0 && len(a.others) == 0
-}
-
-// bytes returns the memory that the aside takes.
-func (a *aside) bytes() int64 {
-	if a == nil {
-		return 0
-	}
-	return asideBytes + int64(cap(a.others))*int64(unsafe.Sizeof(core.Segment{}))
+	aside *core.Aside // or nil
 }
 
 // newEntry returns the slot of a key, with a copy of the key.
@@ -110,10 +78,13 @@ func (h *shard) load(i int, st *core.State) {
 	st.Used, st.Mark, st.Changed, st.ConductChanged = c.used, c.mark, false, false
 	if m := h.extState(i); m != nil {
 		st.Log, st.Head, st.Leases, st.Over, st.Slot = m.log, m.head, m.leases, m.over, m.slot
-		setAside(st, m.aside)
-	} else if st.Log != nil || st.Others != nil || st.Leases != nil || st.Over|st.Slot|st.Void.Until != 0 || !st.Conduct.None() {
+		st.Aside = core.Aside{}
+		if m.aside != nil {
+			st.Aside = *m.aside
+		}
+	} else if st.Log != nil || st.Leases != nil || st.Over|st.Slot != 0 || !st.Aside.None() {
 		st.Log, st.Head, st.Leases, st.Over, st.Slot = nil, 0, nil, 0, 0
-		setAside(st, nil)
+		st.Aside = core.Aside{}
 	}
 }
 
@@ -126,7 +97,7 @@ func (h *shard) save(i int, st *core.State, id classID, rule string) {
 		c.class = id | c.class&shared
 		c.used, c.mark = st.Used, st.Mark
 		return
-	case same && (m == nil || m.aside == nil) && st.Conduct.None() && int64(len(st.Others))|st.Void.Until == 0:
+	case same && (m == nil || m.aside == nil) && st.Aside.None():
 		h.write(i, st, id, rule)
 		return
 	case old == uninterned && m == nil: // inserted, and so has no class yet, but is counted already
@@ -139,7 +110,7 @@ func (h *shard) save(i int, st *core.State, id classID, rule string) {
 }
 
 // aside returns the aside of slot i, or nil.
-func (h *shard) aside(i int) *aside {
+func (h *shard) aside(i int) *core.Aside {
 	if m := h.extState(i); m != nil {
 		return m.aside
 	}
@@ -148,7 +119,7 @@ func (h *shard) aside(i int) *aside {
 
 // extended reports whether a state needs an extState if its class is known.
 func extended(st *core.State) bool {
-	return int64(len(st.Log)|len(st.Leases)|len(st.Others))|st.Over|st.Slot|st.Void.Until != 0 || !st.Conduct.None()
+	return int64(len(st.Log)|len(st.Leases))|st.Over|st.Slot != 0 || !st.Aside.None()
 }
 
 // write is save without the count of bytes.
@@ -168,12 +139,13 @@ func (h *shard) write(i int, st *core.State, id classID, rule string) {
 		h.putExt(i).extState = m
 	}
 	m.log, m.head, m.leases, m.over, m.slot = st.Log, st.Head, st.Leases, st.Over, st.Slot
-	if kept := asideOf(st); kept.none() {
+	if st.Aside.None() {
 		m.aside = nil
 	} else if m.aside == nil {
-		m.aside = &aside{kept.conduct, kept.void, kept.others} // a copy, so that kept does not escape
+		kept := st.Aside // a copy, so that st does not escape
+		m.aside = &kept
 	} else {
-		*m.aside = kept
+		*m.aside = st.Aside
 	}
 	if id != uninterned {
 		m.class = nil

@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -108,7 +109,7 @@ func same(a, b *core.State) bool {
 	return a.Limit == b.Limit && a.Used == b.Used && a.Mark == b.Mark && a.Slot == b.Slot && a.Over == b.Over &&
 		a.Conduct == b.Conduct && a.Void == b.Void &&
 		reflect.DeepEqual(append([]core.Entry{}, a.Log[a.Head:]...), append([]core.Entry{}, b.Log[b.Head:]...)) &&
-		reflect.DeepEqual(append([]core.Segment{}, a.Others...), append([]core.Segment{}, b.Others...)) &&
+		slices.Equal(a.Others, b.Others) &&
 		reflect.DeepEqual(append([]core.Lease{}, a.Leases...), append([]core.Lease{}, b.Leases...))
 }
 

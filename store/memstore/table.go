@@ -210,7 +210,7 @@ func (h *shard) open(s *Store) {
 // op alone. Where there is no room to note which Takes are void, none is.
 func (h *shard) keep(i int, st *core.State, id classID, op *core.Op, d *core.Decision) {
 	if st.Void.Until != 0 && h.aside(i) == nil && !h.store.roomForAside() {
-		st.Void = core.Void{}
+		st.Void = core.Aside{}.Void
 	}
 	switch own := h.slots[i].class&^marks == id && id != uninterned; {
 	case d.ResetAfter == 0 && (st.Changed || own) && st.ForgetAfter(d) == 0:
