@@ -90,7 +90,7 @@ type outerKey struct{}
 
 // passes reports whether the call is not to be counted, or was counted before.
 func (i *interceptor) passes(c *Call) bool {
-	if !i.probes && rpc.IsProbe(c.Spec.Procedure) || i.skip != nil && i.skip(c) {
+	if !i.probes && rpc.IsProbe(c.Spec.Procedure) || i.skip != nil && i.limiter.Try("WithSkip", func() bool { return i.skip(c) }) {
 		return true
 	}
 	return i.limiter.CountedBy(markOf(c.Context))

@@ -47,6 +47,7 @@ func (o *options) ignore(name string) {
 
 // WithSkip makes the interceptor ignore calls for which skip returns true. They reach the
 // handlers uncounted.
+// A call for which skip panics is counted, and the panic is an error for OnError.
 func WithSkip(skip func(*Call) bool) Option {
 	return func(o *options) {
 		if skip == nil {

@@ -131,7 +131,7 @@ func optionsOf(a rpcspec.App) (list []connectmw.Option) {
 		list = append(list, nil, connectmw.WithSkip(nil), connectmw.WithRefused(nil), connectmw.WithFailed(nil), connectmw.WithMessages(nil))
 	}
 	if a.Skip {
-		list = append(list, connectmw.WithSkip(func(c *connectmw.Call) bool { return c.Header.Get("X-Skip") != "" }))
+		list = append(list, connectmw.WithSkip(func(c *connectmw.Call) bool { return rpcspec.Skips(c.Header.Get("X-Skip")) }))
 	}
 	if a.Refused != nil {
 		list = append(list, connectmw.WithRefused(own(a.Refused)))

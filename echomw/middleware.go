@@ -30,7 +30,7 @@ type middleware struct {
 }
 
 func (m *middleware) handle(c echo.Context, next echo.HandlerFunc) error {
-	if m.skip != nil && m.skip(c) {
+	if m.skip != nil && m.limiter.Try("WithSkip", func() bool { return m.skip(c) }) {
 		return next(c)
 	}
 	header, mark := c.Response().Header(), marks.In(c.Request().Context())

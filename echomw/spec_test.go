@@ -75,7 +75,7 @@ func recovered(seen func(any)) echo.MiddlewareFunc {
 // options returns the options of the app.
 func options(a httpspec.App) (list []echomw.Option) {
 	if a.Skip {
-		list = append(list, echomw.WithSkip(func(c echo.Context) bool { return c.Request().Header.Get("X-Skip") != "" }))
+		list = append(list, echomw.WithSkip(func(c echo.Context) bool { return httpspec.Skips(c.Request().Header.Get("X-Skip")) }))
 	}
 	if a.Refused != nil {
 		list = append(list, echomw.WithRefused(answer(a.Refused)))

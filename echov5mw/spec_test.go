@@ -74,7 +74,7 @@ func recovered(seen func(any)) echo.MiddlewareFunc {
 // options returns the options of the app.
 func options(a httpspec.App) (list []echov5mw.Option) {
 	if a.Skip {
-		list = append(list, echov5mw.WithSkip(func(c *echo.Context) bool { return c.Request().Header.Get("X-Skip") != "" }))
+		list = append(list, echov5mw.WithSkip(func(c *echo.Context) bool { return httpspec.Skips(c.Request().Header.Get("X-Skip")) }))
 	}
 	if a.Refused != nil {
 		list = append(list, echov5mw.WithRefused(answer(a.Refused)))

@@ -9,10 +9,10 @@ import (
 // reject answers a refused or failed request. It calls own, the function of
 // WithRefused or WithFailed, and writes the answer of the Config if own is nil or
 // writes nothing.
-func reject(c *fiber.Ctx, a *limiter.Admission, own func(*fiber.Ctx, *limiter.Admission) error) error {
+func (m *middleware) reject(c *fiber.Ctx, a *limiter.Admission, own func(*fiber.Ctx, *limiter.Admission) error) error {
 	defer a.Done(a.Status())
 	if own != nil {
-		if answered, err := answers(c, a, own); answered || err != nil {
+		if answered, err := m.answers(c, a, own); answered || err != nil {
 			return err
 		}
 	}
@@ -21,11 +21,16 @@ func reject(c *fiber.Ctx, a *limiter.Admission, own func(*fiber.Ctx, *limiter.Ad
 }
 
 // answers calls own and reports whether own has set a status or a body, or taken over
-// the connection.
-func answers(c *fiber.Ctx, a *limiter.Admission, own func(*fiber.Ctx, *limiter.Admission) error) (bool, error) {
-	status := c.Context().Response.StatusCode()
-	err := own(c, a)
+// the connection. What it has set is gone if it panics, which would end the process.
+func (m *middleware) answers(c *fiber.Ctx, a *limiter.Admission, own func(*fiber.Ctx, *limiter.Admission) error) (bool, error) {
 	answer := &c.Context().Response
+	status := answer.StatusCode()
+	var err error
+	if !m.limiter.Try("WithRefused or WithFailed", func() bool { err = own(c, a); return true }) {
+		answer.ResetBody()
+		answer.SetStatusCode(status)
+		return false, nil
+	}
 	return outlives(c) || answer.StatusCode() != status || len(answer.Body()) > 0, err
 }
 

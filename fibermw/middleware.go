@@ -24,7 +24,7 @@ type middleware struct {
 }
 
 func (m *middleware) handle(c *fiber.Ctx) error {
-	if m.skip != nil && m.skip(c) {
+	if m.skip != nil && m.limiter.Try("WithSkip", func() bool { return m.skip(c) }) {
 		return c.Next()
 	}
 	mark, _ := c.Context().UserValue(markKey{}).(*limiter.Mark)
@@ -37,9 +37,9 @@ func (m *middleware) handle(c *fiber.Ctx) error {
 	case 0:
 		return m.pass(c, a)
 	case fiber.StatusServiceUnavailable:
-		return reject(c, a, m.failed)
+		return m.reject(c, a, m.failed)
 	}
-	return reject(c, a, m.refused)
+	return m.reject(c, a, m.refused)
 }
 
 // markKey is the key of the mark among the values of a request.

@@ -42,6 +42,7 @@ func (o *options) ignore(name string) {
 
 // WithSkip makes the middleware ignore requests for which skip returns true. They
 // reach the handlers uncounted.
+// A request for which skip panics is counted, and the panic is an error for OnError.
 func WithSkip(skip func(*fiber.Ctx) bool) Option {
 	return func(o *options) {
 		if skip == nil {
@@ -55,7 +56,7 @@ func WithSkip(skip func(*fiber.Ctx) bool) Option {
 // WithRefused calls answer for refused requests, and takes precedence over
 // Config.Refused. The headers of the limiter are set before the call. answer may
 // return an error for Fiber's error handler, and must not keep the admission. If
-// answer writes nothing and returns nil, the request is answered as Config.Refused
+// answer writes nothing and returns nil, or panics, the request is answered as Config.Refused
 // says.
 func WithRefused(answer func(*fiber.Ctx, *limiter.Admission) error) Option {
 	return func(o *options) {

@@ -168,3 +168,24 @@ func TestRestartRoutingCountsOnce(t *testing.T) {
 		t.Errorf("the log is %q", log.String())
 	}
 }
+
+// Fiber does not recover from a panic.
+func TestAnswerThatPanicsIsThatOfTheLimiter(t *testing.T) {
+	var log strings.Builder
+	l := limiter.MustNew(limiter.Config{Store: newStore(), Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Rules: []limiter.Rule{gatetest.Rule("1/1m")}})
+	app := newApp(fiber.Config{})
+	app.Use(fibermw.New(l, fibermw.WithRefused(func(c *fiber.Ctx, _ *limiter.Admission) error {
+		_ = c.Status(418).SendString("half of an answer")
+		panic("of the program")
+	})))
+	app.Get("/", func(c *fiber.Ctx) error { return c.SendString("ok") })
+	call(app, peer, "GET", "/")
+	answer := &call(app, peer, "GET", "/").Response
+	if answer.StatusCode() != 429 || strings.Contains(string(answer.Body()), "half") || len(answer.Header.Peek("Retry-After")) == 0 {
+		t.Errorf("%d %s", answer.StatusCode(), answer.Body())
+	}
+	if !strings.Contains(log.String(), "WithRefused") {
+		t.Errorf("the log is %q", log.String())
+	}
+}

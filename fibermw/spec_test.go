@@ -70,7 +70,7 @@ func listen(t testing.TB, app *fiber.App) string {
 // options returns the options of the app.
 func options(a httpspec.App) (list []fibermw.Option) {
 	if a.Skip {
-		list = append(list, fibermw.WithSkip(func(c *fiber.Ctx) bool { return c.Get("X-Skip") != "" }))
+		list = append(list, fibermw.WithSkip(func(c *fiber.Ctx) bool { return httpspec.Skips(c.Get("X-Skip")) }))
 	}
 	if a.Refused != nil {
 		list = append(list, fibermw.WithRefused(answer(a.Refused)))

@@ -26,7 +26,7 @@ type middleware struct {
 }
 
 func (m *middleware) handle(c fiber.Ctx) error {
-	if m.skip != nil && m.skip(c) {
+	if m.skip != nil && m.limiter.Try("WithSkip", func() bool { return m.skip(c) }) {
 		return c.Next()
 	}
 	mark, _ := c.RequestCtx().UserValue(markKey{}).(*limiter.Mark)
@@ -39,9 +39,9 @@ func (m *middleware) handle(c fiber.Ctx) error {
 	case 0:
 		return m.pass(c, a)
 	case fiber.StatusServiceUnavailable:
-		return reject(c, a, m.failed)
+		return m.reject(c, a, m.failed)
 	}
-	return reject(c, a, m.refused)
+	return m.reject(c, a, m.refused)
 }
 
 // admit gives the rules a view of the request that they must not keep.

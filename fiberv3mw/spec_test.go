@@ -70,7 +70,7 @@ func listen(t testing.TB, app *fiber.App) string {
 // options returns the options of the app.
 func options(a httpspec.App) (list []fiberv3mw.Option) {
 	if a.Skip {
-		list = append(list, fiberv3mw.WithSkip(func(c fiber.Ctx) bool { return c.Get("X-Skip") != "" }))
+		list = append(list, fiberv3mw.WithSkip(func(c fiber.Ctx) bool { return httpspec.Skips(c.Get("X-Skip")) }))
 	}
 	if a.Refused != nil {
 		list = append(list, fiberv3mw.WithRefused(answer(a.Refused)))

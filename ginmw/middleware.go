@@ -26,7 +26,7 @@ type middleware struct {
 }
 
 func (m *middleware) handle(c *gin.Context) {
-	if m.skip != nil && m.skip(c) {
+	if m.skip != nil && m.limiter.Try("WithSkip", func() bool { return m.skip(c) }) {
 		return
 	}
 	header, mark := c.Writer.Header(), marks.In(c.Request.Context())

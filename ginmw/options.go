@@ -42,6 +42,7 @@ func (o *options) ignore(name string) {
 
 // WithSkip makes the middleware ignore requests for which skip returns true. They
 // reach the handlers uncounted.
+// A request for which skip panics is counted, and the panic is an error for OnError.
 func WithSkip(skip func(*gin.Context) bool) Option {
 	return func(o *options) {
 		if skip == nil {

@@ -60,7 +60,7 @@ func serve(t testing.TB, a httpspec.App) string {
 // options returns the options of the app.
 func options(a httpspec.App) (list []ginmw.Option) {
 	if a.Skip {
-		list = append(list, ginmw.WithSkip(func(c *gin.Context) bool { return c.GetHeader("X-Skip") != "" }))
+		list = append(list, ginmw.WithSkip(func(c *gin.Context) bool { return httpspec.Skips(c.GetHeader("X-Skip")) }))
 	}
 	if a.Refused != nil {
 		list = append(list, ginmw.WithRefused(answer(a.Refused)))

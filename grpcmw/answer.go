@@ -34,7 +34,9 @@ func (s *Server) reject(c *Call, a *limiter.Admission, fields metadata.MD) error
 		own = s.failed
 	}
 	if own != nil {
-		if err := own(c, a); err != nil {
+		var err error
+		s.limiter.Try("WithRefused or WithFailed", func() bool { err = own(c, a); return true }) // a panic would end the process
+		if err != nil {
 			return err
 		}
 	}

@@ -90,6 +90,21 @@ func TestBufconnHasNoAddress(t *testing.T) {
 	wantFinding(t, log, limiter.CodeNoAddress)
 }
 
+// A server of gRPC does not recover from a panic.
+func TestAnswerThatPanicsIsThatOfTheLimiter(t *testing.T) {
+	config, log := logging()
+	limit := grpcmw.New(newLimiter(t, &clock{}, rule("1/1h"), config), grpcmw.WithRefused(func(*grpcmw.Call, *limiter.Admission) error { panic("of the program") }))
+	for _, want := range []codes.Code{codes.OK, codes.ResourceExhausted} {
+		_, err := limit.Unary(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/a/B"}, func(context.Context, any) (any, error) { return nil, nil })
+		if got := status.Code(err); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	if !strings.Contains(log.String(), "WithRefused") {
+		t.Errorf("the log is %q", log.String())
+	}
+}
+
 // Metadata that another interceptor has put into the context may have names in any case.
 func TestMetadataOfTheProgram(t *testing.T) {
 	r := rule("1/1h")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"testing"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -127,7 +128,7 @@ func optionsOf(a rpcspec.App) (list []grpcmw.Option) {
 	}
 	if a.Skip {
 		list = append(list, grpcmw.WithSkip(func(c *grpcmw.Call) bool {
-			return len(metadata.ValueFromIncomingContext(c.Context, "x-skip")) > 0
+			return rpcspec.Skips(strings.Join(metadata.ValueFromIncomingContext(c.Context, "x-skip"), ""))
 		}))
 	}
 	if a.Refused != nil {

@@ -621,6 +621,18 @@ func (l *Limiter) log(level slog.Level, text string, attrs ...slog.Attr) {
 	logger.LogAttrs(context.Background(), level, "headgate: "+text, attrs...)
 }
 
+// Try returns what f returns, or false if it panics. The panic becomes an error for
+// OnError and the log, which names what, as one of a function of Config does. Adapters call
+// functions of the program by it. It is safe for concurrent use, and l may be nil.
+func (l *Limiter) Try(what string, f func() bool) (ok bool) {
+	defer func() {
+		if v := recover(); v != nil && l != nil {
+			l.report(context.Background(), fmt.Errorf("%s: %w", what, panicked(v)))
+		}
+	}()
+	return f()
+}
+
 // diagnoseOnce starts the diagnosis of the store, unless it is running or not due.
 // Its goroutine ends with Close or after diagnosisTimeout.
 func (l *Limiter) diagnoseOnce() {

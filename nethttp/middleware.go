@@ -54,7 +54,7 @@ type middleware struct {
 
 // ServeHTTP passes an admitted request to the handler and answers the others.
 func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if m.skip != nil && m.skip(r) {
+	if m.skip != nil && m.limiter.Try("WithSkip", func() bool { return m.skip(r) }) {
 		m.next.ServeHTTP(w, r)
 		return
 	}

@@ -51,7 +51,7 @@ func serve(t testing.TB, a httpspec.App) string {
 // options returns the options of the app.
 func options(a httpspec.App) (list []nethttp.Option) {
 	if a.Skip {
-		list = append(list, nethttp.WithSkip(func(r *http.Request) bool { return r.Header.Get("X-Skip") != "" }))
+		list = append(list, nethttp.WithSkip(func(r *http.Request) bool { return httpspec.Skips(r.Header.Get("X-Skip")) }))
 	}
 	if a.Refused != nil {
 		list = append(list, nethttp.WithRefused(answer(a.Refused)))

@@ -14,6 +14,7 @@ var options = []spec{
 	{"a denied caller gets a 403 without limits, and an allowed one is not limited", denied},
 	{"a limiter that fails open sends no headers while the store fails", failOpen},
 	{"a skipped request is not counted", skip},
+	{"a skip that panics skips nothing", skipThatPanics},
 	{"the program's own answer to a refusal", ownRefusal},
 	{"the program's own answer to a failure", ownFailure},
 	{"the program's own answer may be an error", ownError},
@@ -75,6 +76,23 @@ func skip(b *bench) {
 		step{0, "GET /", Text(200, "ok").with(rate(0, 1, 0, 10))},
 		step{0, "GET /", refusal("a", 10).with(rate(0, 1, 0, 10))},
 		step{0, "GET /\nX-Skip: 1", Text(200, "ok")},
+	)
+}
+
+// Skips is the function of the program that an adapter skips requests by. It panics if
+// the header says so.
+func Skips(header string) bool {
+	if header == "panic" {
+		panic("skip")
+	}
+	return header != ""
+}
+
+func skipThatPanics(b *bench) {
+	b.serve(App{Limiter: b.limiter(b.rule("a", "1/10s fixed-window")), Skip: true})
+	b.steps(
+		step{0, "GET /\nX-Skip: panic", Text(200, "ok").with(rate(0, 1, 0, 10))},
+		step{0, "GET /\nX-Skip: panic", refusal("a", 10).with(rate(0, 1, 0, 10))},
 	)
 }
 

@@ -15,6 +15,7 @@ var options = []spec{
 	{"a limiter that fails open sends no headers while the store fails", failOpen},
 	{"a denied caller gets PermissionDenied, and an allowed one is not limited", denied},
 	{"a skipped call is not counted", skip},
+	{"a skip that panics skips nothing", skipThatPanics},
 	{"the program's own error for a refusal", ownRefusal},
 	{"the program's own error for a failure", ownFailure},
 	{"a function that returns no error has the limiter's", silentFunctions},
@@ -70,6 +71,23 @@ func skip(b *bench) {
 		step{0, "", text("ok").with(rate(0, 1, 0, 10))},
 		step{0, "", refusal("a", ten).with(rate(0, 1, 0, 10))},
 		step{0, "x-skip: 1", text("ok")},
+	)
+}
+
+// Skips is the function of the program that an adapter skips calls by. It panics if
+// the field says so.
+func Skips(field string) bool {
+	if field == "panic" {
+		panic("skip")
+	}
+	return field != ""
+}
+
+func skipThatPanics(b *bench) {
+	b.serve(App{Limiter: b.limiter(b.rule("a", "1/10s fixed-window")), Skip: true})
+	b.steps(
+		step{0, "x-skip: panic", text("ok").with(rate(0, 1, 0, 10))},
+		step{0, "x-skip: panic", refusal("a", ten).with(rate(0, 1, 0, 10))},
 	)
 }
 
