@@ -1,7 +1,7 @@
 // Package echomw limits requests in Echo servers.
 //
 //	e := echo.New()
-//	e.Use(middleware.Recover(), echomw.New(limiter))
+//	e.Use(middleware.Recover(), echomw.New(limiter.PerIP("100/1m")))
 //
 // Rules see the peer of the connection. They do not see the address of
 // echo.Context.RealIP, which by default every client can forge. The route of a request

@@ -1,7 +1,7 @@
 // Package echov5mw limits requests in servers of Echo v5. Package echomw does for v4.
 //
 //	e := echo.New()
-//	e.Use(middleware.Recover(), echov5mw.New(limiter))
+//	e.Use(middleware.Recover(), echov5mw.New(limiter.PerIP("100/1m")))
 //
 // Rules see the peer of the connection, and never an address that Echo.IPExtractor reads
 // from a header. The route of a request is echo.Context.Path, which is set before

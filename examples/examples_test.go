@@ -45,7 +45,7 @@ func TestEachExampleIsOneShortFile(t *testing.T) {
 			t.Errorf("%s imports an internal package", file)
 		}
 	}
-	if programs != 12 {
-		t.Errorf("%d programs, want 12", programs)
+	if programs != 15 {
+		t.Errorf("%d programs, want 15", programs)
 	}
 }

@@ -2,7 +2,7 @@
 // net/http.
 //
 //	app := fiber.New()
-//	app.Use(recover.New(), fibermw.New(limiter))
+//	app.Use(recover.New(), fibermw.New(limiter.PerIP("100/1m")))
 //
 // Rules see the peer of the connection. They do not see the address of fiber.Ctx.IP,
 // which comes from a header if ProxyHeader is set. They see all lines of a header, and

@@ -8,20 +8,12 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/fibermw"
-	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
-	"github.com/headgate/headgate/store/memstore"
 )
 
 func ExampleNew() {
-	l := limiter.MustNew(limiter.Config{
-		Store: memstore.MustNew(memstore.Options{}),
-		Rules: []limiter.Rule{
-			{Name: "ip", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("2/1h fixed-window")},
-		},
-	})
 	app := fiber.New()
-	app.Use(fibermw.New(l))
+	app.Use(fibermw.New(limiter.PerIP("2/1h fixed-window")))
 	app.Get("/", func(c *fiber.Ctx) error { return c.SendString("hello\n") })
 	for range 3 {
 		answer, err := app.Test(httptest.NewRequest("GET", "/", nil), -1)

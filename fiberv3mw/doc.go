@@ -2,7 +2,7 @@
 // net/http. Package fibermw does for v2.
 //
 //	app := fiber.New()
-//	app.Use(recover.New(), fiberv3mw.New(limiter))
+//	app.Use(recover.New(), fiberv3mw.New(limiter.PerIP("100/1m")))
 //
 // Rules see the peer of the connection. They do not see the address of fiber.Ctx.IP,
 // which comes from a header if ProxyHeader is set. They see all lines of a header, and

@@ -1,7 +1,7 @@
 // Package ginmw limits requests in Gin servers.
 //
 //	r := gin.New()
-//	r.Use(gin.Recovery(), ginmw.New(limiter))
+//	r.Use(gin.Recovery(), ginmw.New(limiter.PerIP("100/1m")))
 //
 // Rules see the peer of the connection. They do not see the address of
 // gin.Context.ClientIP, which by default every client can forge. The limiter warns of

@@ -8,20 +8,12 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/ginmw"
-	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
-	"github.com/headgate/headgate/store/memstore"
 )
 
 func ExampleNew() {
-	l := limiter.MustNew(limiter.Config{
-		Store: memstore.MustNew(memstore.Options{}),
-		Rules: []limiter.Rule{
-			{Name: "ip", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("2/1h fixed-window")},
-		},
-	})
 	r := gin.New()
-	r.Use(gin.Recovery(), ginmw.New(l))
+	r.Use(gin.Recovery(), ginmw.New(limiter.PerIP("2/1h fixed-window")))
 	r.GET("/", func(c *gin.Context) { c.String(200, "hello\n") })
 	for range 3 {
 		w := httptest.NewRecorder()

@@ -1,7 +1,7 @@
 // Package nethttp limits requests in net/http servers and in routers built on
 // net/http.
 //
-//	limit := nethttp.New(limiter)
+//	limit := nethttp.New(limiter.PerIP("100/1m"))
 //	http.ListenAndServe(addr, limit(mux))
 //
 // The key functions of the rules decide which address a request is counted

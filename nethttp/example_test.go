@@ -29,12 +29,7 @@ func ask(h http.Handler, header ...string) {
 
 // The middleware wraps any http.Handler, including routers built on net/http.
 func ExampleNew() {
-	limit := nethttp.New(limiter.MustNew(limiter.Config{
-		Store: memstore.MustNew(memstore.Options{}),
-		Rules: []limiter.Rule{
-			{Name: "ip", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("2/1h fixed-window")},
-		},
-	}))
+	limit := nethttp.New(limiter.PerIP("2/1h fixed-window"))
 	h := limit(greeting)
 	for range 3 {
 		ask(h)

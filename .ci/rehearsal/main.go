@@ -6,8 +6,7 @@
 //
 //   - installs the console with go install, starts it, and asks for its health;
 //   - builds the gateway, starts it, and asks it until a request is refused;
-//   - builds the quickstart, and asks it until a request is refused, on each framework
-//     whose adapter is a module of its own;
+//   - builds the quickstart, and asks it until a request is refused;
 //   - builds the first program of the README with go get, starts it, and asks it
 //     until a request is refused;
 //   - adds headgate to a program on an older Gin, and checks that it keeps its Gin;

@@ -1,12 +1,11 @@
 // Quickstart is a small service behind a limiter, for a first look and for
 // trying out limits:
 //
-//	go -C examples/quickstart run . -framework echov5
+//	go -C examples/quickstart run .
 //	curl -i http://127.0.0.1:8080/
 //
-// It is a module of its own, because it has two major versions of frameworks, which no
-// program needs both. Flags choose the framework, the store, the rules, the key and the action over
-// the limit. Several -rule flags are decided together. Routes: GET / and
+// The sixth curl within some seconds gets a 429. Flags choose the store, the rules, the key
+// and the action over the limit; -h lists them. Several -rule flags are decided together. GET / and
 // GET /hold?for=200ms are limited, GET /healthz never is.
 package main
 
@@ -71,12 +70,12 @@ func listen(ctx context.Context, s *settings, out io.Writer) error {
 	}
 	defer listener.Close()
 	fmt.Fprintf(out, "listening on http://%s\n", listener.Addr())
-	return serve(ctx, listener, l, s.framework(l))
+	return serve(ctx, listener, l, newServer(l))
 }
 
 // serve answers requests until ctx ends. Then it lets requests in flight finish, also
 // those that wait for a turn within the shutdownTimeout.
-func serve(ctx context.Context, listener net.Listener, l *limiter.Limiter, server server) error {
+func serve(ctx context.Context, listener net.Listener, l *limiter.Limiter, server *http.Server) error {
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	select {

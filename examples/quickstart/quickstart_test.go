@@ -19,10 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/store/redisstore"
 )
@@ -92,19 +89,14 @@ func get(t testing.TB, url string) (int, http.Header, string) {
 // here.
 func redisURL(t testing.TB) string { return "redis://" + redistest.Addr(t) + "/0" }
 
-func TestFrameworksAdmitTheQuotaOnEveryStore(t *testing.T) {
-	for name := range frameworks {
-		for _, store := range []string{"memory", "miniredis", "redis"} {
-			t.Run(name+"/"+store, func(t *testing.T) {
-				if store == "redis" {
-					store = redisURL(t)
-				}
-				if store == "miniredis" && strconv.IntSize < 64 {
-					test.Skip(t, "miniredis needs 64 bits")
-				}
-				admitsFive(t, launch(t, "-framework", name, "-store", store, "-rule", "5/1h sliding-log", "-key", "header:X-Key"))
-			})
-		}
+func TestQuotaIsAdmittedOnEveryStore(t *testing.T) {
+	for _, store := range []string{"memory", "redis"} {
+		t.Run(store, func(t *testing.T) {
+			if store == "redis" {
+				store = redisURL(t)
+			}
+			admitsFive(t, launch(t, "-store", store, "-rule", "5/1h sliding-log", "-key", "header:X-Key"))
+		})
 	}
 }
 
@@ -131,22 +123,6 @@ func admitsFive(t *testing.T, url string) {
 	}
 	if status, header, body := get(t, url+"/healthz"); status != 200 || body != "ok" || header.Get("RateLimit") != "" {
 		t.Errorf("healthz: %d %s %v", status, body, header)
-	}
-}
-
-// Servers on different frameworks, or on different versions of one, count a caller once.
-func TestFrameworksShareACount(t *testing.T) {
-	if strconv.IntSize < 64 {
-		test.Skip(t, "miniredis needs 64 bits")
-	}
-	store, left := "redis://"+miniredis.RunT(t).Addr(), len(frameworks)
-	rule := fmt.Sprintf("%d/1h sliding-log", left)
-	for name := range frameworks {
-		left--
-		_, header, _ := get(t, launch(t, "-framework", name, "-store", store, "-rule", rule)+"/")
-		if got := header.Get("X-RateLimit-Remaining"); got != strconv.Itoa(left) {
-			t.Errorf("%s: %s left, want %d", name, got, left)
-		}
 	}
 }
 
@@ -188,19 +164,14 @@ func TestWaitAnswersTheSecondRequestWhenItIsDue(t *testing.T) {
 	}
 }
 
-// eachFramework runs try for all frameworks at once, for a span and again for
-// spans that are longer, as long as try says that its span was too short for this
-// machine.
-func eachFramework(t *testing.T, try func(t *testing.T, framework string, span time.Duration) (done bool)) {
-	for name := range frameworks {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for span := 250 * time.Millisecond; !try(t, name, span); span *= 3 {
-				if 3*span > maxHold {
-					t.Fatalf("requests that are held for %s do not last", span)
-				}
-			}
-		})
+// untilDone runs try for a span and again for spans that are longer, as long as try says
+// that its span was too short for this machine.
+func untilDone(t *testing.T, try func(span time.Duration) (done bool)) {
+	t.Helper()
+	for span := 250 * time.Millisecond; !try(span); span *= 3 {
+		if 3*span > maxHold {
+			t.Fatalf("requests that are held for %s do not last", span)
+		}
 	}
 }
 
@@ -218,8 +189,8 @@ func holdFor(t *testing.T, url string, n int, span time.Duration) <-chan int {
 }
 
 func TestConcurrentRequestsAreHeldToTheLimit(t *testing.T) {
-	eachFramework(t, func(t *testing.T, name string, span time.Duration) bool {
-		url := launch(t, "-framework", name, "-rule", "2 concurrent ttl=1m")
+	untilDone(t, func(span time.Duration) bool {
+		url := launch(t, "-rule", "2 concurrent ttl=1m")
 		held := holdFor(t, url, 2, span)
 		for status := 0; status != 429 && len(held) == 0; {
 			status, _, _ = get(t, url+"/")
@@ -245,8 +216,8 @@ func TestConcurrentRequestsAreHeldToTheLimit(t *testing.T) {
 }
 
 func TestShutdownAnswersRequestsInFlight(t *testing.T) {
-	eachFramework(t, func(t *testing.T, name string, span time.Duration) bool {
-		url, end := launchFor(t, "-framework", name, "-rule", "2 concurrent ttl=1m")
+	untilDone(t, func(span time.Duration) bool {
+		url, end := launchFor(t, "-rule", "2 concurrent ttl=1m")
 		held := holdFor(t, url, 1, span)
 		for left := ""; left != "0" && len(held) == 0; { // one for this request and one for the other
 			_, header, _ := get(t, url+"/")
@@ -270,17 +241,17 @@ func TestShutdownAnswersRequestsInFlight(t *testing.T) {
 
 func TestMistakesAreListedWithStatus2(t *testing.T) {
 	var errs bytes.Buffer
-	args := strings.Split("-addr foo -framework x -store y -timeout 0s -key z -over wait:0s -rule 0/1s -rule 1/1y", " ")
+	args := strings.Split("-addr foo -store y -timeout 0s -key z -over wait:0s -rule 0/1s -rule 1/1y", " ")
 	if status := run(context.Background(), args, io.Discard, &errs); status != 2 {
 		t.Errorf("exit status %d", status)
 	}
 	lines := strings.Split(strings.TrimSpace(errs.String()), "\n")
-	for i, want := range []string{"-addr", "-framework", "-store", "-timeout", "-key", "-over", "-rule", "-rule"} {
+	for i, want := range []string{"-addr", "-store", "-timeout", "-key", "-over", "-rule", "-rule"} {
 		if i >= len(lines) || !strings.HasPrefix(lines[i], "quickstart: "+want+": ") {
 			t.Fatalf("line %d is not about %s:\n%s", i, want, errs.String())
 		}
 	}
-	if len(lines) != 8 {
+	if len(lines) != 7 {
 		t.Errorf("%d lines:\n%s", len(lines), errs.String())
 	}
 	for _, args := range [][]string{{"-bogus"}, {"stray"}, {"-store", "redis://:secret@127.0.0.1:1/nodb"}, {"-store", "sentinel://a"}, {"-store", "cluster://"}} {
@@ -397,40 +368,33 @@ func TestAddressInUseIsStatus1(t *testing.T) {
 func TestProgramStoppedBeforeItServesEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for name := range frameworks {
-		for _, store := range []string{"memory", "miniredis"} {
-			var out, errs strings.Builder
-			status := run(ctx, []string{"-addr", "127.0.0.1:0", "-store", store, "-framework", name}, &out, &errs)
-			if store == "miniredis" && strconv.IntSize < 64 {
-				if status != 1 || out.Len() != 0 || !strings.Contains(errs.String(), "32 bits") {
-					t.Errorf("%s, %s: %d %q %q", name, store, status, out.String(), errs.String())
-				}
-				continue
-			}
-			if status != 0 || errs.Len() != 0 || !strings.HasPrefix(out.String(), "listening on http://127.0.0.1:") {
-				t.Errorf("%s, %s: %d %q %q", name, store, status, out.String(), errs.String())
-			}
-		}
+	var out, errs strings.Builder
+	status := run(ctx, []string{"-addr", "127.0.0.1:0"}, &out, &errs)
+	if status != 0 || errs.Len() != 0 || !strings.HasPrefix(out.String(), "listening on http://127.0.0.1:") {
+		t.Errorf("%d %q %q", status, out.String(), errs.String())
 	}
 }
 
-// broken is a server that fails.
-type broken struct{ fault error }
+// broken is a listener that fails.
+type broken struct {
+	net.Listener
+	fault error
+}
 
-func (b broken) Serve(net.Listener) error       { return b.fault }
-func (b broken) Shutdown(context.Context) error { return nil }
+func (b broken) Accept() (net.Conn, error) { return nil, b.fault }
+func (b broken) Close() error              { return nil }
 
 func TestProgramEndsWithItsServer(t *testing.T) {
 	fault := errors.New("out of order")
 	l := limiter.MustNew(limiter.Config{})
-	if err := serve(t.Context(), nil, l, broken{fault}); err != fault {
+	if err := serve(t.Context(), broken{fault: fault}, l, newServer(l)); err != fault {
 		t.Errorf("%v, want %v", err, fault)
 	}
 }
 
 func TestStoreMistakesHidePasswords(t *testing.T) {
 	for text, want := range map[string]string{
-		"y":                             `"y" is none of memory, miniredis, redis://host:port/db, sentinel://…, cluster://…`,
+		"y":                             `"y" is none of memory, redis://host:port/db, sentinel://…, cluster://…`,
 		"redis://:secret@127.0.0.1:1/x": `"redis://:xxxxx@127.0.0.1:1/x": redis: invalid database number: "x"`,
 	} {
 		if _, err := parseStore(text); err == nil || err.Error() != want {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"sort"
 	"strings"
 	"time"
 
@@ -17,18 +16,17 @@ import (
 
 // settings are the checked values of the flags.
 type settings struct {
-	addr      string
-	framework func(*limiter.Limiter) server
-	open      openStore
-	timeout   time.Duration // of the store
-	rules     []limiter.Rule
+	addr    string
+	open    openStore
+	timeout time.Duration // of the store
+	rules   []limiter.Rule
 }
 
 // texts are the flags as they were written.
 type texts struct {
-	addr, framework, store, key, over string
-	rules                             []string
-	timeout                           time.Duration
+	addr, store, key, over string
+	rules                  []string
+	timeout                time.Duration
 }
 
 // parse reads the command line and lists every mistake in it.
@@ -37,7 +35,6 @@ func parse(args []string) (*settings, []error) {
 	f := flag.NewFlagSet("quickstart", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	f.StringVar(&t.addr, "addr", "127.0.0.1:8080", "address to listen on")
-	f.StringVar(&t.framework, "framework", "nethttp", names())
 	f.StringVar(&t.store, "store", "memory", stores)
 	f.DurationVar(&t.timeout, "timeout", redisstore.DefaultTimeout, "longest wait for Redis, from 1ms to 1m")
 	f.StringVar(&t.key, "key", "ip", "ip, global or header:NAME")
@@ -62,18 +59,9 @@ func usage(f *flag.FlagSet) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-func names() string {
-	var list []string
-	for name := range frameworks {
-		list = append(list, name)
-	}
-	sort.Strings(list)
-	return strings.Join(list, ", ")
-}
-
 // settings checks the texts and returns every mistake in them.
 func (t *texts) settings() (*settings, []error) {
-	s := &settings{addr: t.addr, framework: frameworks[t.framework], timeout: t.timeout}
+	s := &settings{addr: t.addr, timeout: t.timeout}
 	var faults []error
 	fault := func(flag string, err error) {
 		if err != nil {
@@ -82,9 +70,6 @@ func (t *texts) settings() (*settings, []error) {
 	}
 	if _, _, err := net.SplitHostPort(t.addr); err != nil {
 		fault("addr", fmt.Errorf("%q is not host:port", t.addr))
-	}
-	if s.framework == nil {
-		fault("framework", fmt.Errorf("%q is none of %s", t.framework, names()))
 	}
 	var err error
 	s.open, err = parseStore(t.store)

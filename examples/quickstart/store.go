@@ -1,14 +1,11 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/store/memstore"
 	"github.com/headgate/headgate/store/redisstore"
@@ -20,28 +17,22 @@ import (
 type openStore func(timeout time.Duration) (core.Store, func(), error)
 
 // stores lists the forms that parseStore accepts, for the help text.
-const stores = "memory, miniredis, redis://…, sentinel://… or cluster://…"
+const stores = "memory, redis://…, sentinel://… or cluster://…"
 
 // parseStore accepts
 //
 //	memory
-//	miniredis
 //	redis://user:password@host:port/db, and rediss:// for TLS
 //	sentinel://host:port,host:port/master
 //	cluster://host:port,host:port
 //
 // and returns a function that opens the store. Its error holds no password.
 func parseStore(text string) (openStore, error) {
+	if text == "memory" {
+		return openMemory, nil
+	}
 	scheme, rest, _ := strings.Cut(text, "://")
 	switch scheme {
-	case "memory", "miniredis":
-		if text != scheme {
-			break
-		}
-		if text == "memory" {
-			return openMemory, nil
-		}
-		return openMiniredis, nil
 	case "redis", "rediss":
 		o, err := redis.ParseURL(text)
 		if err != nil {
@@ -63,7 +54,7 @@ func parseStore(text string) (openStore, error) {
 		o := &redis.ClusterOptions{Addrs: strings.Split(rest, ","), ContextTimeoutEnabled: true}
 		return func(d time.Duration) (core.Store, func(), error) { return openRedis(redis.NewClusterClient(o), d) }, nil
 	}
-	return nil, fmt.Errorf("%q is none of memory, miniredis, redis://host:port/db, sentinel://…, cluster://…", redacted(text))
+	return nil, fmt.Errorf("%q is none of memory, redis://host:port/db, sentinel://…, cluster://…", redacted(text))
 }
 
 // redacted returns the text without a password.
@@ -77,18 +68,6 @@ func redacted(text string) string {
 func openMemory(time.Duration) (core.Store, func(), error) {
 	s, err := memstore.New(memstore.Options{})
 	return s, func() {}, err
-}
-
-func openMiniredis(timeout time.Duration) (core.Store, func(), error) {
-	if strconv.IntSize < 64 {
-		return nil, nil, errors.New("miniredis answers with 32 bits on this machine, which are too few for microseconds")
-	}
-	m, err := miniredis.Run()
-	if err != nil {
-		return nil, nil, err
-	}
-	store, closeClient, err := openRedis(redis.NewClient(&redis.Options{Addr: m.Addr(), ContextTimeoutEnabled: true}), timeout)
-	return store, func() { closeClient(); m.Close() }, err
 }
 
 func openRedis(c redis.UniversalClient, timeout time.Duration) (core.Store, func(), error) {
