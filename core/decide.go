@@ -130,7 +130,7 @@ func settle(op *Op, s *State, now int64) {
 	if !s.Conduct.None() && s.Conduct.settle(op.ban(), now) {
 		s.ConductChanged = true
 	}
-	if s.Void.Until <= now {
+	if s.Void.Until != 0 && s.Void.Until <= now {
 		s.Void = void{}
 	}
 	if algorithms[op.Limit.Algorithm].settle(s, &op.Limit, now) {

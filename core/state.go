@@ -58,7 +58,7 @@ type Aside struct {
 
 // None reports whether the part holds nothing.
 func (a *Aside) None() bool {
-	return a.Conduct.None() && a.Void.Until == 0 && len(a.Others) == 0
+	return a.Conduct.Until|a.Conduct.Forget|a.Void.Until|int64(len(a.Others)) == 0 // one branch
 }
 
 // segment is N units that were admitted in segment At of those that are Width microseconds
@@ -99,7 +99,7 @@ func (s *State) ForgetAfter(d *Decision) time.Duration {
 }
 
 // unitsOnly reports whether the state holds nothing but units.
-func (s *State) unitsOnly() bool { return s.Void.Until == 0 && s.Conduct.None() }
+func (s *State) unitsOnly() bool { return s.Conduct.Until|s.Conduct.Forget|s.Void.Until == 0 }
 
 // live returns the entries that still count.
 func (s *State) live() []Entry { return s.Log[s.Head:] }
