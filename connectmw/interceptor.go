@@ -30,10 +30,12 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if req.Spec().IsClient {
 			return next(ctx, req)
 		}
+
 		c := &Call{Context: ctx, Spec: req.Spec(), Peer: req.Peer(), Header: req.Header(), Message: req.Any()}
 		if i.passes(c) {
 			return next(ctx, req)
 		}
+
 		header := http.Header{}
 		if info, ok := connect.CallInfoForHandlerContext(ctx); ok {
 			header = info.ResponseHeader()
@@ -43,6 +45,7 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if err != nil {
 			return nil, err
 		}
+
 		status := rpc.Internal.Status()
 		defer func() { a.Done(status) }()
 		resp, err := next(contextOf(r, a), req)

@@ -102,17 +102,22 @@ func (c *conduct) settle(b *Ban, now int64) (changed bool) {
 		}
 		return false
 	}
+
+	// Instants beyond these are of a clock that has stepped back, or of a longer ban.
 	longest := b.Max.Microseconds()
 	until, forget := now+min(c.Span, longest), now+longest
 	if c.Strikes > 0 {
 		until = now + b.Within.Microseconds()
 	}
+
 	if c.Until > until {
 		c.Until, changed = until, true
 	}
 	if forget += c.delay(now); c.Forget > forget {
 		c.Forget, changed = forget, true
 	}
+
+	// What has passed is forgotten.
 	if now >= c.Until {
 		c.Strikes, c.Until = 0, 0
 	}

@@ -33,10 +33,12 @@ func Decide(ops []Op, states []*State, now int64, out []Decision) {
 		ops[0].decide(states[0], now, &out[0])
 		return
 	}
+
 	share := int64(0)
 	if begin(ops, states, now, out) {
 		share = shareOf(ops, states, now)
 	}
+
 	for i := range ops {
 		n := ops[i].units(share)
 		if slices.Contains(states[:i], states[i]) {
@@ -44,12 +46,14 @@ func Decide(ops []Op, states []*State, now int64, out []Decision) {
 		}
 		verdict(&ops[i], states[i], now, n, &out[i])
 	}
+
 	granted := Granted(ops, out)
 	if granted {
 		charge(ops, states, now, share, out)
 	} else {
 		strike(ops, states, now, out)
 	}
+
 	for i := range ops {
 		op, s := &ops[i], states[i]
 		report(op, s, now, &out[i])
@@ -147,12 +151,15 @@ func precede(op *Op, s *State, now int64, d *Decision) {
 		s.renew(&op.Limit)
 		return
 	}
+
 	if op.Verb == Lift && !s.Conduct.None() {
 		s.Conduct, s.ConductChanged = conduct{}, true
 	}
+
 	struck := !s.Conduct.None()
 	settle(op, s, now)
 	a := algorithms[op.Limit.Algorithm]
+
 	switch op.Verb {
 	case Impose:
 		s.Conduct.begin(op.Ban, op.Ban.For.Microseconds(), now)
@@ -267,6 +274,7 @@ func verdict(op *Op, s *State, now, n int64, d *Decision) {
 		d.RetryAfter = Never
 		return
 	}
+
 	a := algorithms[op.Limit.Algorithm]
 	if op.Ban != nil {
 		if left := op.banned(s, now); left > 0 {
@@ -274,6 +282,7 @@ func verdict(op *Op, s *State, now, n int64, d *Decision) {
 			return
 		}
 	}
+
 	wait := a.delay(s, &op.Limit, now, n, int64(op.MaxWait/time.Microsecond), op.Lease)
 	switch span := micros(wait); {
 	case wait == 0:

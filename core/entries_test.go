@@ -81,7 +81,8 @@ func (l *ledger) ask(op core.Op) {
 	}
 	if !fits {
 		at := l.now + d.RetryAfter.Microseconds()
-		if then, sooner := l.taken.used(at), l.taken.used(at-1); then+op.Cost > op.Limit.Quota || sooner+op.Cost <= op.Limit.Quota {
+		then, sooner := l.taken.used(at), l.taken.used(at-1)
+		if then+op.Cost > op.Limit.Quota || sooner+op.Cost <= op.Limit.Quota {
 			l.Fatalf("%+v of %v: %+v, but %d are used then, and %d before", op, op.Limit, d, then, sooner)
 		}
 	}
@@ -117,16 +118,19 @@ func (l *ledger) gauge(op core.Op, d core.Decision) {
 func TestUnitsEndUnderTheLimitOfTheirTake(t *testing.T) {
 	families := [][]core.Limit{
 		limits(t, "6/3s sliding-log", "6/50s sliding-log", "3/7s sliding-log", "6/1ms sliding-log"),
-		limits(t, "6/4s sliding-window segments=4", "9/4s sliding-window segments=2", "6/40s sliding-window", "7/3s sliding-window segments=3",
-			"6/4s sliding-window segments=4 debt=9"),
+		limits(t, "6/4s sliding-window segments=4", "9/4s sliding-window segments=2", "6/40s sliding-window",
+			"7/3s sliding-window segments=3", "6/4s sliding-window segments=4 debt=9"),
 	}
+
+	verbs := []core.Verb{core.Take, core.Take, core.Take, core.Peek, core.Refund}
 	rapid.Check(t, func(t *rapid.T) {
 		family := rapid.SampledFrom(families).Draw(t, "family")
 		l := &ledger{T: t, state: &core.State{}, now: 1_700_000_000_000_000}
 		for range rapid.IntRange(1, 40).Draw(t, "operations") {
-			l.now += rapid.SampledFrom([]int64{0, 1, 250_000, 999_999, 1_000_000, 2_500_000, 11_000_000}).Draw(t, "span")
+			spans := []int64{0, 1, 250_000, 999_999, 1_000_000, 2_500_000, 11_000_000}
+			l.now += rapid.SampledFrom(spans).Draw(t, "span")
 			op := core.Op{
-				Verb:  rapid.SampledFrom([]core.Verb{core.Take, core.Take, core.Take, core.Peek, core.Refund}).Draw(t, "verb"),
+				Verb:  rapid.SampledFrom(verbs).Draw(t, "verb"),
 				Limit: rapid.SampledFrom(family).Draw(t, "limit"),
 				Cost:  rapid.Int64Range(1, 3).Draw(t, "cost"),
 			}

@@ -53,15 +53,18 @@ func (m *middleware) handle(c *echo.Context, next echo.HandlerFunc) error {
 	if m.skip != nil && m.limiter.Try("WithSkip", func() bool { return m.skip(c) }) {
 		return next(c)
 	}
+
 	header, mark := c.Response().Header(), marks.In(c.Request().Context())
 	if m.limiter.Counted(header) || mark != nil && m.limiter.CountedBy(mark) {
 		return m.handler(next, limiter.Degraded(c.Request().Context()))(c)
 	}
+
 	a := m.limiter.Admit(request{c})
 	if mark != nil {
 		a.Merge(mark, header.Get)
 	}
 	a.SetHeaders(header)
+
 	switch a.Status() {
 	case 0:
 		c.SetRequest(marks.Leave(c.Response(), header, c.Request(), a))

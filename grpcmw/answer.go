@@ -35,7 +35,10 @@ func (s *Server) reject(c *Call, a *limiter.Admission, fields metadata.MD) error
 	}
 	if own != nil {
 		var err error
-		s.limiter.Try("WithRefused or WithFailed", func() bool { err = own(c, a); return true }) // a panic would end the process
+		s.limiter.Try("WithRefused or WithFailed", func() bool { // or a panic would end the process
+			err = own(c, a)
+			return true
+		})
 		if err != nil {
 			return err
 		}

@@ -93,7 +93,8 @@ func TestBufconnHasNoAddress(t *testing.T) {
 // A server of gRPC does not recover from a panic.
 func TestAnswerThatPanicsIsThatOfTheLimiter(t *testing.T) {
 	config, log := logging()
-	limit := grpcmw.New(newLimiter(t, &clock{}, rule("1/1h"), config), grpcmw.WithRefused(func(*grpcmw.Call, *limiter.Admission) error { panic("of the program") }))
+	refuse := func(*grpcmw.Call, *limiter.Admission) error { panic("of the program") }
+	limit := grpcmw.New(newLimiter(t, &clock{}, rule("1/1h"), config), grpcmw.WithRefused(refuse))
 	for _, want := range []codes.Code{codes.OK, codes.ResourceExhausted} {
 		_, err := limit.Unary(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/a/B"}, func(context.Context, any) (any, error) { return nil, nil })
 		if got := status.Code(err); got != want {

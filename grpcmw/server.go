@@ -79,7 +79,10 @@ func (s *Server) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 
 // passes reports whether the call is not to be counted.
 func (s *Server) passes(c *Call) bool {
-	return !s.probes && rpc.IsProbe(c.FullMethod) || s.skip != nil && s.limiter.Try("WithSkip", func() bool { return s.skip(c) })
+	if !s.probes && rpc.IsProbe(c.FullMethod) {
+		return true
+	}
+	return s.skip != nil && s.limiter.Try("WithSkip", func() bool { return s.skip(c) })
 }
 
 // admit asks the limiter. Of a call that does not pass it returns the error, and the

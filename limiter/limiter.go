@@ -80,11 +80,13 @@ func New(c Config) (*Limiter, error) {
 	release := c.useMemory()
 	failing := newFallbacks(&c)
 	set, badRules := newRuleSet(c.Rules, c.Name, &failing)
+
 	errs := append([]error{badStore}, c.faults(&failing)...)
 	if err := errors.Join(append(errs, badRules)...); err != nil {
 		release()
 		return nil, err
 	}
+
 	l := &Limiter{
 		name:           c.Name,
 		store:          c.Store,
@@ -103,15 +105,18 @@ func New(c Config) (*Limiter, error) {
 		leases:         newLeaseSource(),
 		top:            c.Top,
 	}
+
 	l.counter, _ = c.Observer.(events.Counter)
 	if _, inMemory := l.store.(*memstore.Store); !inMemory {
 		l.background = newBackground()
 	}
+
 	l.mark = newMark("", l.leases.next()[:16])
 	l.life, l.end = context.WithCancel(context.Background())
 	l.warner.start(c.Logger)
 	l.queue.start(cmp.Or(c.MaxWaiters, DefaultMaxWaiters), cmp.Or(c.MaxWaitersPerKey, DefaultMaxWaitersPerKey))
 	l.queue.fullStatus = c.QueueFullStatus
+
 	l.enforce(set)
 	l.listen(c.Hooks)
 	if shares {
@@ -346,17 +351,21 @@ func (l *Limiter) Admit(r core.Request) *Admission {
 		a.result.err = errNoLimiter
 		return a
 	}
+
 	a := l.newAdmission()
 	res := &a.result
 	res.begin(l)
 	res.admitted = true
+
 	if l.skipPreflights && isPreflight(r) {
 		res.allowed = true
 		res.tell(r.Context())
 		return a
 	}
+
 	l.diagnoseOnce()
 	a.ctx = r.Context()
+
 	err := res.set.noKey
 	if err == nil {
 		err = res.addRequest(core.Take, r)
@@ -369,6 +378,7 @@ func (l *Limiter) Admit(r core.Request) *Admission {
 	if err == nil {
 		err = res.decide(a.ctx, res.set.mayWait)
 	}
+
 	res.conclude(a.ctx, err)
 	if res.HoldsLeases() {
 		a.renewal.start(a.ctx, res)

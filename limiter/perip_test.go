@@ -19,17 +19,20 @@ func TestPerIPCountsByAddress(t *testing.T) {
 			defer d.Done(200)
 			return d.Status()
 		}
+
 		for _, row := range []struct {
 			l    *limiter.Limiter
 			peer string
 			want int
 		}{
-			{a, "192.0.2.1:1", 0}, {a, "192.0.2.1:2", 0}, {a, "192.0.2.1:3", 429}, {a, "192.0.2.2:1", 0}, {b, "192.0.2.1:4", 0},
+			{a, "192.0.2.1:1", 0}, {a, "192.0.2.1:2", 0}, {a, "192.0.2.1:3", 429},
+			{a, "192.0.2.2:1", 0}, {b, "192.0.2.1:4", 0},
 		} {
 			if got := from(row.l, row.peer); got != row.want {
 				t.Errorf("%s: %d, want %d", row.peer, got, row.want)
 			}
 		}
+
 		time.Sleep(30 * time.Second)
 		if got := from(a, "192.0.2.1:5"); got != 0 {
 			t.Errorf("half a period later: %d", got)

@@ -83,10 +83,12 @@ func (s *sandbox) console(ctx context.Context) error {
 	if err := s.steps(ctx, s.folder, "go install "+root+"/console@"+s.version); err != nil {
 		return err
 	}
+
 	binary := filepath.Join(s.folder, "bin", "console")
 	if err := s.released(binary); err != nil {
 		return err
 	}
+
 	server, err := start(ctx, binary, "-listen", "127.0.0.1:0", "-data", filepath.Join(s.folder, "data"))
 	if err != nil {
 		return err
@@ -96,10 +98,12 @@ func (s *sandbox) console(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	status, body, err := get(ctx, "http://"+address+"/healthz")
 	if err != nil || status != http.StatusOK || body != "ok\n" {
 		return fmt.Errorf("console: /healthz answered %d %q, %v; want 200 \"ok\\n\"", status, body, err)
 	}
+
 	if err := server.interrupt(); err != nil {
 		return fmt.Errorf("console: after an interrupt: %w", err)
 	}
@@ -119,10 +123,12 @@ func (s *sandbox) gateway(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	binary := filepath.Join(dir, "headgate-gateway")
 	if err := s.released(binary); err != nil {
 		return err
 	}
+
 	upstream := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer upstream.Close()
 	server, err := start(ctx, binary, "-listen", "127.0.0.1:0", "-upstream", upstream.URL)
@@ -134,10 +140,12 @@ func (s *sandbox) gateway(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	n, err := untilRefused(ctx, "http://"+address+"/")
 	if err != nil {
 		return fmt.Errorf("the gateway: %w\n%s", err, server.output())
 	}
+
 	if err := server.interrupt(); err != nil {
 		return fmt.Errorf("the gateway: after an interrupt: %w", err)
 	}
@@ -169,6 +177,7 @@ func (s *sandbox) readme(ctx context.Context, program string) error {
 	}
 	address := listener.Addr().String()
 	listener.Close()
+
 	dir, err := s.app("app", strings.ReplaceAll(program, listens.FindString(program), `"`+address+`"`))
 	if err != nil {
 		return err
@@ -176,15 +185,18 @@ func (s *sandbox) readme(ctx context.Context, program string) error {
 	if err := s.steps(ctx, dir, "go mod init app", "go get "+root+"@"+s.version, "go build -o app ."); err != nil {
 		return err
 	}
+
 	binary := filepath.Join(dir, "app")
 	if err := s.released(binary); err != nil {
 		return err
 	}
+
 	server, err := start(ctx, binary)
 	if err != nil {
 		return err
 	}
 	defer server.kill()
+
 	n, err := untilRefused(ctx, "http://"+address+"/")
 	if err != nil {
 		return fmt.Errorf("the first program of the README: %w\n%s", err, server.output())
@@ -223,14 +235,17 @@ func (s *sandbox) quickstart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = s.steps(ctx, dir, "go mod init app", "go mod edit -require="+root+"@"+s.version, "go build -mod=mod -o app "+program)
+	err = s.steps(ctx, dir, "go mod init app", "go mod edit -require="+root+"@"+s.version,
+		"go build -mod=mod -o app "+program)
 	if err != nil {
 		return err
 	}
+
 	binary := filepath.Join(dir, "app")
 	if err := s.released(binary); err != nil {
 		return err
 	}
+
 	server, err := start(ctx, binary, "-addr", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -240,6 +255,7 @@ func (s *sandbox) quickstart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	n, err := untilRefused(ctx, url)
 	if err != nil {
 		return fmt.Errorf("the quickstart: %w\n%s", err, server.output())

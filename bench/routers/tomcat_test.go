@@ -25,12 +25,15 @@ import (
 
 // servletSpellings are ways to write paths that servers of servlets take for others.
 var servletSpellings = []string{
-	"/;a/login", "/login;", "/login;/", "/;/login", "/login;a=1;b=2", "/login%3Ba", "/login%3b", "/x/..;/login", "/x/;/../login", "/x/..;a=b/login", "/login/..;/login",
-	"/.;/login", "//;a//login", "/files;a=b/a", "/files/a;b", "/files/;a", "/docs;a=b/a", "/docs/..;/login", "/;a=b", "/;/", "/about;/../login",
+	"/;a/login", "/login;", "/login;/", "/;/login", "/login;a=1;b=2", "/login%3Ba", "/login%3b",
+	"/x/..;/login", "/x/;/../login", "/x/..;a=b/login", "/login/..;/login", "/.;/login", "//;a//login",
+	"/files;a=b/a", "/files/a;b", "/files/;a", "/docs;a=b/a", "/docs/..;/login", "/;a=b", "/;/", "/about;/../login",
 }
 
 // servlets are the mappings of Tomcat by pattern.
-var servlets = map[string]string{"/{$}": "", "/about": "/about", "/login": "/login", "/files/{name}": "/files/*", "/docs/": "/docs/*"}
+var servlets = map[string]string{
+	"/{$}": "", "/about": "/about", "/login": "/login", "/files/{name}": "/files/*", "/docs/": "/docs/*",
+}
 
 // Whatever Tomcat serves by a pattern counts under the policy of that. The requests pass a proxy
 // with the limiter as they are, as they pass the gateway.
@@ -45,11 +48,13 @@ func TestPolicyCountsWhatTomcatServes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := httptest.NewServer(nethttp.New(l)(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}))
+	forward := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
+	proxy := httptest.NewServer(nethttp.New(l)(forward))
 	defer proxy.Close()
 
 	served := map[string]int{}
-	for _, spelling := range slices.Concat([]string{"/", "/about", "/login", "/files/a", "/docs/a"}, pathspec.Spellings, servletSpellings) {
+	usual := []string{"/", "/about", "/login", "/files/a", "/docs/a"}
+	for _, spelling := range slices.Concat(usual, pathspec.Spellings, servletSpellings) {
 		if spelling == "/files/a/.." {
 			continue // the mapping of /files/{name} serves /files/ too
 		}
@@ -114,8 +119,10 @@ func startTomcat(t *testing.T, home string) string {
 			t.Fatal(err)
 		}
 	}
-	write("conf/server.xml", `<Server port="-1"><Service name="Catalina"><Connector port="`+port+`" address="127.0.0.1" protocol="HTTP/1.1"/>`+
-		`<Engine name="Catalina" defaultHost="localhost"><Host name="localhost" appBase="webapps"/></Engine></Service></Server>`)
+	write("conf/server.xml", `<Server port="-1"><Service name="Catalina">`+
+		`<Connector port="`+port+`" address="127.0.0.1" protocol="HTTP/1.1"/>`+
+		`<Engine name="Catalina" defaultHost="localhost"><Host name="localhost" appBase="webapps"/></Engine>`+
+		`</Service></Server>`)
 	defaults, err := os.ReadFile("/etc/tomcat10/web.xml")
 	if err != nil {
 		t.Fatal(err)
@@ -125,8 +132,9 @@ func startTomcat(t *testing.T, home string) string {
 	app.WriteString(`<web-app xmlns="https://jakarta.ee/xml/ns/jakartaee" version="5.0">`)
 	for i, r := range pathspec.Routes {
 		write(fmt.Sprintf("webapps/ROOT/WEB-INF/%d.jsp", i), r.Pattern)
-		fmt.Fprintf(&app, "<servlet><servlet-name>s%d</servlet-name><jsp-file>/WEB-INF/%d.jsp</jsp-file></servlet>"+
-			"<servlet-mapping><servlet-name>s%d</servlet-name><url-pattern>%s</url-pattern></servlet-mapping>", i, i, i, servlets[r.Pattern])
+		fmt.Fprintf(&app, "<servlet><servlet-name>s%d</servlet-name><jsp-file>/WEB-INF/%d.jsp</jsp-file></servlet>", i, i)
+		fmt.Fprintf(&app, "<servlet-mapping><servlet-name>s%d</servlet-name><url-pattern>%s</url-pattern></servlet-mapping>",
+			i, servlets[r.Pattern])
 	}
 	app.WriteString("</web-app>")
 	write("webapps/ROOT/WEB-INF/web.xml", app.String())

@@ -68,19 +68,23 @@ func (t *texts) settings() (*settings, []error) {
 			faults = append(faults, fmt.Errorf("-%s: %w", flag, err))
 		}
 	}
+
 	if _, _, err := net.SplitHostPort(t.addr); err != nil {
 		fault("addr", fmt.Errorf("%q is not host:port", t.addr))
 	}
+
 	var err error
 	s.open, err = parseStore(t.store)
 	fault("store", err)
 	if t.timeout < time.Millisecond || t.timeout > time.Minute {
 		fault("timeout", fmt.Errorf("%s is not within 1ms to 1m", t.timeout))
 	}
+
 	key, err := parseKey(t.key)
 	fault("key", err)
 	over, err := parseOver(t.over)
 	fault("over", err)
+
 	if len(t.rules) == 0 {
 		t.rules = []string{"5/10s"}
 	}
@@ -92,6 +96,7 @@ func (t *texts) settings() (*settings, []error) {
 		}
 		s.rules = append(s.rules, limiter.Rule{Name: fmt.Sprintf("rule%d", i+1), Limit: limit, Key: key, OnLimit: over})
 	}
+
 	return s, faults
 }
 

@@ -31,6 +31,7 @@ func parseStore(text string) (openStore, error) {
 	if text == "memory" {
 		return openMemory, nil
 	}
+
 	scheme, rest, _ := strings.Cut(text, "://")
 	switch scheme {
 	case "redis", "rediss":
@@ -54,6 +55,7 @@ func parseStore(text string) (openStore, error) {
 		o := &redis.ClusterOptions{Addrs: strings.Split(rest, ","), ContextTimeoutEnabled: true}
 		return func(d time.Duration) (core.Store, func(), error) { return openRedis(redis.NewClusterClient(o), d) }, nil
 	}
+
 	return nil, fmt.Errorf("%q is none of memory, redis://host:port/db, sentinel://…, cluster://…", redacted(text))
 }
 

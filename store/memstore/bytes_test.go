@@ -81,6 +81,7 @@ func TestBytesFollowALimitThatChanges(t *testing.T) {
 		for i := 0; !interned && len(s.classes.all) < maxClasses; i++ {
 			s.classes.add(limitClassKey{fmt.Sprint(i), core.Limit{Quota: 1}})
 		}
+
 		empty := s.Bytes()
 		for i, text := range []string{"9/1h sliding-window", "9/1h sliding-window segments=60", "8/1h sliding-window segments=60", "9/1h sliding-window segments=2"} {
 			l := limit(text)
@@ -94,6 +95,7 @@ func TestBytesFollowALimitThatChanges(t *testing.T) {
 			}
 			checkCounts(t, s)
 		}
+
 		c.move(5 * time.Hour)
 		reset := takes("key", limit("9/1h sliding-window"))
 		reset.Verb = core.Reset

@@ -127,6 +127,7 @@ func (h *shard) write(i int, st *core.State, id classID, rule string) {
 	c := &h.slots[i]
 	c.class = id | c.class&shared
 	c.used, c.mark = st.Used, st.Mark
+
 	m := h.extState(i)
 	if id != uninterned && !extended(st) {
 		if m != nil {
@@ -134,11 +135,13 @@ func (h *shard) write(i int, st *core.State, id classID, rule string) {
 		}
 		return
 	}
+
 	if m == nil {
 		m = new(extState)
 		h.putExt(i).extState = m
 	}
 	m.log, m.head, m.leases, m.over, m.slot = st.Log, st.Head, st.Leases, st.Over, st.Slot
+
 	if st.Aside.None() {
 		m.aside = nil
 	} else if m.aside == nil {
@@ -147,6 +150,7 @@ func (h *shard) write(i int, st *core.State, id classID, rule string) {
 	} else {
 		*m.aside = st.Aside
 	}
+
 	if id != uninterned {
 		m.class = nil
 	} else if m.class == nil || m.class.limit != st.Limit {

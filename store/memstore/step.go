@@ -33,6 +33,7 @@ func (h *shard) decide(p *location, ops []core.Op, out []core.Decision, now int6
 	if i < 0 {
 		return false, false, nil
 	}
+
 	if now < h.latest {
 		now = h.store.clock()
 	}
@@ -40,12 +41,14 @@ func (h *shard) decide(p *location, ops []core.Op, out []core.Decision, now int6
 	if err := ops[0].CheckWindows(now); err != nil {
 		return true, due, err
 	}
+
 	h.load(i, &h.state)
 	if ops[0].Ban != nil && h.state.Conduct.None() && !h.store.roomForAside() {
 		op := ops[0]
 		dropBan(&op)
 		ops = []core.Op{op}
 	}
+
 	states := [1]*core.State{&h.state}
 	core.Decide(ops, states[:], now, out)
 	h.keep(i, &h.state, p.class, &ops[0], &out[0])
@@ -132,7 +135,9 @@ func (t *step) run(s *Store, ops []core.Op, out []core.Decision) (due bool, err 
 	for _, i := range t.locked {
 		s.shards[i].lock()
 	}
+
 	defer t.unlock(s)
+
 	for _, i := range t.locked {
 		if t.now < s.shards[i].latest {
 			t.now = s.clock()
@@ -145,6 +150,7 @@ func (t *step) run(s *Store, ops []core.Op, out []core.Decision) (due bool, err 
 		h.steps++
 		due = due || h.steps%tidyEvery == 0
 	}
+
 	if t.calendar {
 		for i := range ops {
 			if err := ops[i].CheckWindows(t.now); err != nil {
@@ -152,9 +158,11 @@ func (t *step) run(s *Store, ops []core.Op, out []core.Decision) (due bool, err 
 			}
 		}
 	}
+
 	if err := t.findStates(s, ops); err != nil {
 		return false, err
 	}
+
 	ops = t.useOverflow(s, ops)
 	core.Decide(ops, t.shares, t.now, out)
 	t.keepAll(s, ops, out)
@@ -183,9 +191,11 @@ func (t *step) keepAll(s *Store, ops []core.Op, out []core.Decision) {
 		if t.first[i] != i {
 			continue
 		}
+
 		op, p, st := &ops[i], &t.locations[i], &t.states[i]
 		h := &s.shards[p.shard]
 		at := -1
+
 		switch t.holders[i] {
 		case ownEntry:
 			at = h.find(p, op)
@@ -202,10 +212,12 @@ func (t *step) keepAll(s *Store, ops []core.Op, out []core.Decision) {
 				t.bookedBytes -= bytesOf("", &op.Limit, p.class)
 			}
 		}
+
 		if at >= 0 {
 			h.keep(at, st, p.class, op, &out[i])
 		}
 	}
+
 	t.sweepNewKeys(s)
 }
 
@@ -303,6 +315,7 @@ func (t *step) admit(s *Store, h *shard, ops []core.Op, i int) error {
 	counted := b >= 0 && (!leased || h.leases(b, op.Key, t.now))
 	stays := counted && leased
 	size := bytesOf(op.Key, &op.Limit, p.class)
+
 	switch charged := t.charged(ops, i); {
 	case charged && !stays && s.reserve(size):
 		t.booked++
@@ -320,6 +333,7 @@ func (t *step) admit(s *Store, h *shard, ops []core.Op, i int) error {
 	default:
 		t.holders[i] = nowhere
 	}
+
 	return nil
 }
 

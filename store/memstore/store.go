@@ -234,6 +234,7 @@ func (s *Store) Apply(_ context.Context, ops []core.Op, out []core.Decision) err
 	if len(ops) != 1 || len(out) == 0 {
 		return s.applySeveral(ops, out)
 	}
+
 	op := &ops[0]
 	v := s.classes.lookup(op).Load()
 	if v == nil || !v.matches(op) {
@@ -247,9 +248,11 @@ func (s *Store) Apply(_ context.Context, ops []core.Op, out []core.Decision) err
 			return s.decideStep(ops, out, now)
 		}
 	}
+
 	if err := core.CheckOps(ops, out); err != nil {
 		return err
 	}
+
 	now, known, err := s.decideKnown(v, ops, out)
 	if known || err != nil {
 		return err

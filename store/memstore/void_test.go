@@ -23,27 +23,32 @@ func TestVoidTakesAreHeldAsLongAsNeeded(t *testing.T) {
 	op := takes("key", l)
 	d := do(t, s, op)[0]
 	held := s.Bytes()
+
 	c.move(time.Minute)
 	do(t, s, reset("key", l))
 	if s.Len() != 1 || s.Bytes() != held+asideBytes {
 		t.Errorf("%d keys, %d bytes, want 1 and %d", s.Len(), s.Bytes(), held+asideBytes)
 	}
 	checkCounts(t, s)
+
 	do(t, s, op)
 	if d := do(t, s, op.Refund(d))[0]; d.Remaining != 4 {
 		t.Errorf("%d remain after a void refund", d.Remaining)
 	}
+
 	c.move(time.Hour - time.Minute - time.Microsecond)
 	s.shards[0].sweep(c.read(), 100, forgetAtOnce)
 	do(t, s, op)
 	if s.Len() != 1 || s.Bytes() != held+asideBytes {
 		t.Errorf("%d keys, %d bytes a microsecond before, want 1 and %d", s.Len(), s.Bytes(), held+asideBytes)
 	}
+
 	c.move(time.Microsecond)
 	do(t, s, op)
 	if s.Bytes() != held {
 		t.Errorf("%d bytes once no take is void, want %d", s.Bytes(), held)
 	}
+
 	c.move(time.Hour)
 	s.shards[0].sweep(c.read(), 100, forgetAtOnce)
 	if s.Len() != 0 || s.Bytes() != empty {

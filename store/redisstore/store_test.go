@@ -137,6 +137,7 @@ func TestKeysHaveATimeToLive(t *testing.T) {
 	for _, text := range everyAlgorithm {
 		take := core.Op{Rule: "r", Key: "k", Limit: limit(t, text), Cost: 10, Lease: "a"}
 		reset := apply(t, s, take)[0].ResetAfter
+
 		keys := keysOf(t, s, c)
 		if len(keys) != 1 {
 			t.Fatalf("%s: keys %q", text, keys)
@@ -144,6 +145,7 @@ func TestKeysHaveATimeToLive(t *testing.T) {
 		if ttl := c.PTTL(ctx, keys[0]).Val(); ttl <= 0 || ttl > reset+time.Millisecond {
 			t.Errorf("%s: %v to live, fresh after %v", text, ttl, reset)
 		}
+
 		c.Persist(ctx, keys[0])
 		take.Lease = "b"
 		if d := apply(t, s, take)[0]; d.Allowed {
@@ -152,6 +154,7 @@ func TestKeysHaveATimeToLive(t *testing.T) {
 		if ttl := c.PTTL(ctx, keys[0]).Val(); ttl <= 0 || ttl > reset+time.Millisecond {
 			t.Errorf("%s: %v to live after it was persisted", text, ttl)
 		}
+
 		apply(t, s, core.Op{Verb: core.Reset, Rule: "r", Key: "k", Limit: limit(t, text)})
 		if take.Limit.Leased() {
 			if keys := keysOf(t, s, c); len(keys) != 0 {
@@ -160,7 +163,8 @@ func TestKeysHaveATimeToLive(t *testing.T) {
 			continue
 		}
 		// What is left says which takes are void.
-		if text, ttl := c.Get(ctx, keys[0]).Val(), c.PTTL(ctx, keys[0]).Val(); text[0] != 'v' || ttl <= 0 || ttl > reset+time.Millisecond {
+		text, ttl := c.Get(ctx, keys[0]).Val(), c.PTTL(ctx, keys[0]).Val()
+		if text[0] != 'v' || ttl <= 0 || ttl > reset+time.Millisecond {
 			t.Errorf("%s: %q is left for %v after a reset", take.Limit, text, ttl)
 		}
 		c.Del(ctx, keys[0])

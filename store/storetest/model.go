@@ -36,9 +36,11 @@ func (m *Model) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 			return fmt.Errorf("%w %d: %w", core.ErrOp, i, err)
 		}
 	}
+
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.clock.Now()
@@ -47,6 +49,7 @@ func (m *Model) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 			return err
 		}
 	}
+
 	states := make([]*core.State, len(ops))
 	loaded := map[core.ID]*core.State{}
 	for i := range ops {
@@ -56,6 +59,7 @@ func (m *Model) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 		}
 		states[i] = loaded[id]
 	}
+
 	core.Decide(ops, states, now, out)
 	for i := range ops {
 		m.keep(ops[i].ID(), states[i], &out[i])

@@ -133,6 +133,7 @@ func (h *handler) takeOnce(ctx context.Context, i *item) answer {
 	if i.id == "" {
 		return h.take(ctx, i)
 	}
+
 	mine := recorded{Same: hashed(i.same)}
 	claim, _ := json.Marshal(mine) // of a text
 	soon, cancel := context.WithTimeout(ctx, h.patience)
@@ -141,8 +142,10 @@ func (h *handler) takeOnce(ctx context.Context, i *item) answer {
 	if err == nil && there != "" {
 		return replay(there, mine.Same)
 	}
+
 	h.noteRecords(err)
 	a := h.take(ctx, i)
+
 	kept := err == nil
 	switch {
 	case !kept:
@@ -199,11 +202,14 @@ func (h *handler) take(ctx context.Context, i *item) answer {
 	} else {
 		res, err = l.TakeRequestUnits(i.asked(ctx), i.cost)
 	}
+
 	if err != nil && !errors.Is(err, limiter.ErrUndecided) {
 		return failed(http.StatusServiceUnavailable, "no policy could decide")
 	}
+
 	ok, soft := res.Allowed(), res.Degraded()
 	a := answer{Allowed: &ok, Degraded: &soft, Undecided: res.Undecided(), Outcome: outcome(res), Policies: decisions(res.Decisions())}
+
 	switch after := res.RetryAfter(); {
 	case ok || after == core.Never:
 	case after == 0: // the store could not decide
@@ -212,6 +218,7 @@ func (h *handler) take(ctx context.Context, i *item) answer {
 	default:
 		a.RetryAfter = (*seconds)(&after)
 	}
+
 	if ok && took(res) {
 		h.addToken(&a, i.app, res)
 	}
@@ -275,9 +282,11 @@ func (h *handler) peek(ctx context.Context, i *item) answer {
 	} else {
 		list, err = l.PeekRequest(i.asked(ctx))
 	}
+
 	if err != nil {
 		return failed(http.StatusServiceUnavailable, "no policy could decide")
 	}
+
 	ok := true
 	var longest time.Duration
 	for _, d := range list {
@@ -285,6 +294,7 @@ func (h *handler) peek(ctx context.Context, i *item) answer {
 			ok, longest = false, max(longest, d.Decision.RetryAfter)
 		}
 	}
+
 	a := answer{Allowed: &ok, Policies: decisions(list)}
 	if longest > 0 && longest != core.Never {
 		a.RetryAfter = (*seconds)(&longest)
@@ -339,6 +349,7 @@ func (h *handler) correct(ctx context.Context, i *item, what string, f func(*lim
 	if a != nil {
 		return *a
 	}
+
 	record := "corrected:" + i.token.name()
 	there, err := h.claimCorrection(ctx, record, what)
 	switch {
@@ -352,7 +363,9 @@ func (h *handler) correct(ctx context.Context, i *item, what string, f func(*lim
 	case there != "":
 		return failed(http.StatusUnprocessableEntity, "the token was refunded or settled before, otherwise")
 	}
+
 	h.noteRecords(h.markReleased(ctx, i, res))
+
 	if err := f(res); err != nil {
 		if errors.Is(err, core.ErrOp) { // nothing has happened
 			h.noteRecords(h.records.remove(ctx, releasedRecord(i)))
@@ -363,6 +376,7 @@ func (h *handler) correct(ctx context.Context, i *item, what string, f func(*lim
 		}
 		return answer{Outcome: unknown}
 	}
+
 	h.noteRecords(h.records.replace(ctx, record, finished+what, 2*h.ttl))
 	return answer{Outcome: done}
 }

@@ -436,6 +436,7 @@ func two(t *testing.T, addr string, list ...policy.Policy) (a, b api) {
 func TestRefundsAtOnceAreRepetitions(t *testing.T) {
 	server := redistest.Start(t)
 	a, b := two(t, server.Addr, one("api", "1000/1h fixed-window"))
+
 	for range 20 {
 		token := a.take(`{"key":"a","cost":2}`)
 		var done, repeated atomic.Int64
@@ -452,11 +453,13 @@ func TestRefundsAtOnceAreRepetitions(t *testing.T) {
 				}
 			})
 		}
+
 		all.Wait()
 		if done.Load() != 1 || repeated.Load() != 7 {
 			t.Fatalf("%d are done and %d repeated, want 1 and 7", done.Load(), repeated.Load())
 		}
 	}
+
 	if left := a.left("a"); left[0] != 1000 {
 		t.Errorf("%v are left, want 1000", left)
 	}
