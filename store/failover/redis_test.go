@@ -89,7 +89,11 @@ func untilTrusted(t testing.TB, s *failover.Store, op core.Op) (d core.Decision)
 		local := s.Stats().Local
 		var err error
 		d, err = failover.Try(s, op)
-		return err == nil && s.Stats().Local == local && s.State() == failover.Closed && failover.Trusts(s)
+		if err == nil && s.Stats().Local == local && s.State() == failover.Closed && failover.Trusts(s) {
+			return true
+		}
+		time.Sleep(400 * time.Millisecond) // so that what memory has granted can be paid on a busy machine
+		return false
 	})
 	return d
 }
