@@ -93,17 +93,25 @@ type conduct struct {
 func (c *conduct) None() bool { return c.Until|c.Forget == 0 }
 
 // settle brings the conduct to now, under a Ban or, if b is nil, under none. It returns
-// true only if it pulled back instants that a stepped clock, or a Ban with longer spans, has
-// left too far in the future, because no other change has to be kept.
+// true only if it pulled back instants, because no other change has to be kept.
 func (c *conduct) settle(b *Ban, now int64) (changed bool) {
-	if b == nil {
-		if c.reset(now) == 0 {
-			*c = conduct{}
-		}
-		return false
+	if b != nil {
+		changed = c.pullBack(b, now)
 	}
 
-	// Instants beyond these are of a clock that has stepped back, or of a longer ban.
+	// What has passed is forgotten.
+	if now >= c.Until {
+		c.Strikes, c.Until = 0, 0
+	}
+	if now >= c.Forget {
+		c.Span, c.Forget = 0, 0
+	}
+	return changed
+}
+
+// pullBack brings back the instants that a stepped clock, or a Ban with longer spans, has
+// left too far in the future. It reports whether there were any.
+func (c *conduct) pullBack(b *Ban, now int64) (changed bool) {
 	longest := b.Max.Microseconds()
 	until, forget := now+min(c.Span, longest), now+longest
 	if c.Strikes > 0 {
@@ -115,14 +123,6 @@ func (c *conduct) settle(b *Ban, now int64) (changed bool) {
 	}
 	if forget += c.delay(now); c.Forget > forget {
 		c.Forget, changed = forget, true
-	}
-
-	// What has passed is forgotten.
-	if now >= c.Until {
-		c.Strikes, c.Until = 0, 0
-	}
-	if now >= c.Forget {
-		c.Span, c.Forget = 0, 0
 	}
 	return changed
 }

@@ -36,13 +36,18 @@ local function ban_left(conduct)
   return conduct.strikes == 0 and max(0, conduct.till - now) or 0
 end
 
--- settle_conduct brings a conduct to now, and reports whether it pulled instants back.
+-- settle_conduct brings a conduct to now. Under a ban it pulls back instants that are too far
+-- in the future, and reports whether there were any.
 local function settle_conduct(conduct, ban)
-  local _, within, _, longest = match(ban, '^(%d+) (%d+) (%d+) (%d+)$')
-  local before, forget = conduct.till, conduct.forget
-  conduct.till = min(before, now + (conduct.strikes == 0 and min(conduct.span, longest) or within))
-  conduct.forget = min(forget, now + longest + ban_left(conduct))
-  local changed = conduct.till ~= before or conduct.forget ~= forget
+  local changed = false
+  if ban ~= '' then
+    local _, within, _, longest = match(ban, '^(%d+) (%d+) (%d+) (%d+)$')
+    local before, forget = conduct.till, conduct.forget
+    conduct.till = min(before, now + (conduct.strikes == 0 and min(conduct.span, longest) or within))
+    conduct.forget = min(forget, now + longest + ban_left(conduct))
+    changed = conduct.till ~= before or conduct.forget ~= forget
+  end
+
   if now >= conduct.till then
     conduct.strikes, conduct.till = 0, 0
   end
@@ -94,9 +99,9 @@ local function guard(step)
     end
     -- A refund of a fresh key changes it if it has strikes that are to be forgotten.
     local changed, left, does, units, ahead = conduct and verb == 'refund', 0, verb, cost, x
-    if conduct and ban ~= '' then
+    if conduct then
       changed = settle_conduct(conduct, ban) or changed
-      left = ban_left(conduct)
+      left = ban ~= '' and ban_left(conduct) or 0
     end
     local asks = (verb == 'take' or verb == 'peek') and cost ~= 0
     if verb == 'lift' then
