@@ -6,32 +6,31 @@
 
 local VOID = 'v' -- which begins the state of no algorithm
 
--- open_void returns the instants in a state, 0 if no take is void, and the state of the limit,
--- which is nil if text is no state.
-local function open_void(text)
-  if not text or sub(text, 1, 1) ~= VOID then
-    return 0, 0, text
-  end
-  local at, till, begin = match(text, '^v(%d+) (%d+);()')
-  if not at then
-    return 0, 0, nil
-  end
-  at, till = min(at, NEVER), min(till, NEVER)
-  return at, till, #text >= begin and sub(text, begin)
-end
-
 -- voids returns step for states that may have void takes, with one verb more: reset, which no
 -- text fails. lasting is true if a refund names the units that it gives back, so that no take
 -- has to be void. The function returns one value more if takes are void:
 --
 --   lasts  the span until the key is fresh, which may be longer than the reset
+--
+-- Each call creates these functions, and most calls need no more of them than the first lines.
+-- A local of the script takes longer to capture than a global takes to look up.
 local function voids(step, lasting)
   return function(text, verb, cost, pending, period, quota, extra, limit, x, y)
-    if verb ~= 'reset' and (not text or sub(text, 1, 1) ~= VOID) then
+    if verb ~= 'reset' and (not text or string.sub(text, 1, 1) ~= VOID) then
       return step(text, verb, cost, pending, period, quota, extra, limit, x, y)
     end
-    local at, till, inner = open_void(text)
-    if max(till, now) == now then
+    -- What is in the state: the instants, 0 if no take is void, and the state of the limit,
+    -- which is nil if text is no state.
+    local at, till, inner = 0, 0, text
+    if text and string.sub(text, 1, 1) == VOID then
+      local begin = nil
+      at, till, begin = string.match(text, '^v(%d+) (%d+);()')
+      at, till, inner = math.min(at or 0, NEVER), math.min(till or 0, NEVER), nil
+      if begin then
+        inner = #text >= begin and string.sub(text, begin)
+      end
+    end
+    if till <= now then
       at, till = 0, 0
     end
 
@@ -41,11 +40,11 @@ local function voids(step, lasting)
       if inner ~= nil then
         known, _, reset = step(inner, 'peek', 0, 0, period, quota, extra, limit, 0, '')
       end
-      if known == nil and not BANS and sub(text, 1, 1) == STRUCK then
+      if known == nil and not BANS and string.sub(text, 1, 1) == STRUCK then
         error(NEEDS_BANS) -- nothing is written yet
       end
       if known ~= nil and reset ~= 0 and not lasting then
-        at, till = now, max(till, now + reset)
+        at, till = now, math.max(till, now + reset)
       end
       inner, does, units, renewed = false, 'peek', 0, true
     elseif inner == nil then
@@ -55,14 +54,14 @@ local function voids(step, lasting)
     end
 
     local next, remaining, reset, wait, taken = step(inner, does, units, pending, period, quota, extra, limit, x, y)
-    if renewed then
-      next = ''
+    if renewed or verb == 'refund' and inner == false and next == false then
+      next = '' -- a refund of a fresh key changes it if the takes that were void no longer are
     elseif next and at == now and (verb == 'debit' or verb == 'take' and wait <= x) then
       at = now - 1 -- units were taken at the instant of the reset, after it
     end
     if next == nil or till == 0 then
       return next, remaining, reset, wait, taken
     end
-    return next and table.concat({ VOID, format('%d %d;', at, till), next }), remaining, reset, wait, taken, max(reset, till - now)
+    return next and table.concat({ VOID, string.format('%d %d;', at, till), next }), remaining, reset, wait, taken, math.max(reset, till - now)
   end
 end
